@@ -1,0 +1,75 @@
+/* kernels/null/null_misc.c: the little of other libraries that is called without being used: versions,
+ * handles, and a generator that only names a seed. Everything with a size to answer (cuSOLVER,
+ * cuSPARSE, cuFFT, cuDNN workspaces) is left to the generated stubs, which end the run by name. */
+#include "kernels/null/null_internal.h"
+
+#include <stdlib.h>
+
+#define E VP_NULL_EXPORT
+
+/* What torch.backends.cudnn.version() prints. cuDNN itself stays off in a dry run. */
+E size_t cudnnGetVersion(void);
+size_t cudnnGetVersion(void)
+{
+    return 91900;
+}
+
+E size_t cudnnGetCudartVersion(void);
+size_t cudnnGetCudartVersion(void)
+{
+    return 13000;
+}
+
+E int cudnnGetProperty(int property, int *value);
+int cudnnGetProperty(int property, int *value)
+{
+    *value = property == 0 ? 9 : property == 1 ? 19 : 0;
+    return 0;
+}
+
+E const char *cudnnGetErrorString(int e);
+const char *cudnnGetErrorString(int e)
+{
+    return e == 0 ? "CUDNN_STATUS_SUCCESS" : "CUDNN_STATUS_NOT_SUPPORTED";
+}
+
+#define HANDLE(create, destroy, set_stream) \
+    E int create(void **h); \
+    int create(void **h) { *h = calloc(1, 64); return *h ? 0 : 2; } \
+    E int destroy(void *h); \
+    int destroy(void *h) { free(h); return 0; } \
+    VP_NULL_NOP(set_stream)
+
+HANDLE(cusolverDnCreate, cusolverDnDestroy, cusolverDnSetStream)
+HANDLE(cusparseCreate, cusparseDestroy, cusparseSetStream)
+
+VP_NULL_NOP(cusparseSetPointerMode)
+
+E const char *cusparseGetErrorString(int e);
+const char *cusparseGetErrorString(int e)
+{
+    return e == 0 ? "success" : "not supported in a dry run";
+}
+
+E int nvrtcVersion(int *major, int *minor);
+int nvrtcVersion(int *major, int *minor)
+{
+    *major = 13;
+    *minor = 0;
+    return 0;
+}
+
+/* CUPTI: a profiler that was imported but not started asks these. */
+E int cuptiGetVersion(unsigned *v);
+int cuptiGetVersion(unsigned *v)
+{
+    *v = 130000;
+    return 0;
+}
+
+E int cuptiGetResultString(int e, const char **text);
+int cuptiGetResultString(int e, const char **text)
+{
+    *text = e == 0 ? "CUPTI_SUCCESS" : "CUPTI_ERROR_NOT_SUPPORTED";
+    return 0;
+}
