@@ -4,8 +4,14 @@
  *
  * The child is an argument vector, never a shell line. It gets its own session and process group, dies
  * with this process (parent-death signal), has no core dump, and an empty standard input unless one
- * is given. Its output is drained all the time, kept up to a limit, the rest counted. On time-out the
- * group gets SIGTERM, after grace_s SIGKILL; descendants that left the group are swept too. */
+ * is given. Its output is drained all the time; of a stream beyond its limit the first and the last
+ * half are kept and what falls between is counted, since the reason for an end stands at the end. On
+ * time-out the group gets SIGTERM, after grace_s SIGKILL. What the child leaves behind when it ends,
+ * however it ends, is ended too, also what left the group. SIGINT, SIGTERM and SIGHUP that reach us
+ * while it runs (and are not ignored) end it; a second one ends it at once.
+ *
+ * One call at a time, from a thread that lives as long as the child; nothing else in this process may
+ * start processes meanwhile, they would be taken for the child's. */
 #ifndef VP_CORE_CHILD_H
 #define VP_CORE_CHILD_H
 
@@ -31,7 +37,7 @@ typedef struct vp_child_opts {
     vp_child_stream out, err;         /* standard output and standard error               */
     size_t          max_output_bytes; /* kept of each captured stream; 0: 1 MiB           */
     double          timeout_s;        /* total; 0: none                                   */
-    double          silence_s;        /* longest time without output; 0: none             */
+    double          silence_s;        /* longest time without captured output; 0: none    */
     double          grace_s;          /* between SIGTERM and SIGKILL; 0: 10 s             */
 } vp_child_opts;
 
@@ -40,17 +46,17 @@ typedef enum vp_child_end {
     VP_CHILD_SIGNALED,   /* term_signal ended it                           */
     VP_CHILD_TIMED_OUT,  /* we ended it: total time                        */
     VP_CHILD_SILENT,     /* we ended it: no output for silence_s           */
-    VP_CHILD_INTERRUPTED /* we ended it: SIGINT or SIGTERM reached us      */
+    VP_CHILD_INTERRUPTED /* we ended it: term_signal reached us            */
 } vp_child_end;
 
 typedef struct vp_child_result {
     vp_child_end end;
     int          exit_code, term_signal;
     char        *out, *err;           /* NUL-terminated, the caller's; vp_child_result_release() */
-    size_t       n_out, n_err;        /* bytes kept                                             */
-    int64_t      n_out_lost, n_err_lost;
+    size_t       n_out, n_err;        /* bytes there                                            */
+    int64_t      n_out_lost, n_err_lost; /* left out of the middle, where a line says so        */
     double       seconds;             /* wall, monotonic                                        */
-    int64_t      max_rss_bytes;       /* of the child, from the kernel                          */
+    int64_t      max_rss_bytes;       /* of the child or, if more, of us when it was started    */
 } vp_child_result;
 
 /* VP_OK means it ran and ended, however badly: *result says how. VP_ERR_USAGE: argv[0] cannot be

@@ -23,11 +23,14 @@ vp_status vp_file_write(const char *path, const void *data, size_t n_bytes, bool
                         vp_err *err);
 
 /* The same for content produced in pieces. begin opens a temporary beside path; commit makes it path;
- * abort (also after a failure, also on a zeroed struct) removes it. */
+ * abort (also after a failure, also on a zeroed struct) removes it. A link stays a link: the file it
+ * leads to is replaced. Anything but a regular file is VP_ERR_USAGE, also with overwrite. Temporaries
+ * left by a killed writer of the same path are removed by the next begin. */
 typedef struct vp_file_writer {
     FILE *stream;         /* write here; errors surface at commit */
     char  path[1024];
     char  tmp_path[1088];
+    bool  overwrite;
 } vp_file_writer;
 
 vp_status vp_file_begin(const char *path, bool overwrite, vp_file_writer *w, vp_err *err);

@@ -8,7 +8,9 @@
  * Limits: bytes as given, nesting 64, a string 64 KiB, 200,000 values. Duplicate keys, invalid
  * UTF-8, NUL escapes and anything after the value are errors; a byte-order mark is skipped and
  * noted. NaN, Infinity and -Infinity are not JSON but stand in published files: they are read, and
- * only using such a field is an error. Nothing here depends on the locale. */
+ * only using such a field is an error; the same holds for numbers no double holds, like 1e400 (in
+ * node.value they are strings: use the calls below, which know). An integer beyond 64 bits is read as
+ * a real. Nothing here depends on the locale. */
 #ifndef VP_CORE_JSON_H
 #define VP_CORE_JSON_H
 
@@ -51,7 +53,8 @@ vp_status vp_json_fail(const vp_json_node *node, const char *key, vp_err *err, c
 /* Whether object node has key with a value that is not null. */
 bool vp_json_has(const vp_json_node *node, const char *key);
 
-/* Members of an object and elements of an array; a missing or mistyped one is VP_ERR_INPUT. Integers
+/* Members of an object and elements of an array; a missing or mistyped one is VP_ERR_INPUT. key NULL
+ * means the node itself, so that an element is read by vp_json_real(&element, NULL, ...). Integers
  * come from integer tokens or from reals that are exact integers below 2^53. Strings are borrowed
  * from the document and hold no NUL. */
 vp_status vp_json_object(const vp_json_node *node, const char *key, vp_json_node *out, vp_err *err);
