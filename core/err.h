@@ -58,7 +58,7 @@ vp_status vp_fail(vp_err *err, vp_status st, const char *file, int line, const c
             goto out; \
     } while (0)
 
-/* For pointers that may be NULL only because memory ran out. */
+/* For pointers, or conditions, that are NULL or false only because memory ran out. */
 #define VP_TRY_ALLOC(err, pointer) \
     do { \
         if (!(pointer)) { \

@@ -69,7 +69,7 @@ typedef enum vp_weight_layout {
  *   embedding_bwd      tokens dy -> d_table(+) d_positions?(+)           rows cols vocab seq
  *   layernorm_fwd      x gamma beta -> y mean rstd                       rows cols            eps
  *   layernorm_bwd      dy x gamma mean rstd add? -> dx d_gamma(+) d_beta(+)   rows cols
- *                      dx = add + gradient; dx may lie on dy, x or add
+ *                      dx = add + gradient; dx may lie on add, dy or x
  *   linear_fwd         x w b? -> y                                       rows in out layout
  *   linear_bwd_input   dy w -> dx(+)                                     rows in out layout
  *   linear_bwd_weight  x dy -> dw(+) db?(+)                              rows in out layout
@@ -135,6 +135,10 @@ vp_kernel vp_kernel_by_name(const char *name);
  * core/checked.h) where they multiply beyond 64 bits. Attributes are taken to be >= 0. */
 int64_t vp_kernel_operand_bytes(vp_kernel k, const int64_t *ints, int operand);
 
+/* Whether operand `out` may lie exactly where operand `in` lies; any other overlap of an output with
+ * another operand is an error. */
+bool vp_kernel_may_share(vp_kernel k, int out, int in);
+
 /* Floating-point operations and bytes moved by one call, for time models: GEMM 2*m*n*k, the rest by
  * elements. */
 double vp_kernel_flop(vp_kernel k, const int64_t *ints);
@@ -145,7 +149,8 @@ double vp_kernel_bytes_moved(vp_kernel k, const int64_t *ints);
 enum {
     VP_TILE_TOKENS  = 256,  /* reductions over tokens run in tiles of this many, in order */
     VP_ALIGN_BYTES  = 64,   /* every planned buffer starts at a multiple                  */
-    VP_IGNORE_LABEL = -100
+    VP_IGNORE_LABEL = -100,
+    VP_MAX_HEAD_DIM = 256   /* attention tiles of the CPU backend lie on the stack        */
 };
 
 /* The control block: scalars that change from step to step. It lies in device memory at a place the

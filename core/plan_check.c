@@ -1,0 +1,427 @@
+/* The plan's checker. It knows kernels (core/op.h) and what a plan means (core/expand.h), and nothing of
+ * how one is made. Offsets and sizes are taken as hostile: they may come from an edited file. */
+#include "core/plan.h"
+
+#include "core/checked.h"
+#include "core/expand.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BAD(field, ...) \
+    do { \
+        st = VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, (field), __VA_ARGS__); \
+        goto out; \
+    } while (0)
+#define NEED(condition, field, ...) \
+    do { \
+        if (!(condition)) \
+            BAD(field, __VA_ARGS__); \
+    } while (0)
+
+static bool inside(int64_t offset, int64_t bytes, int64_t end)
+{
+    return offset >= 0 && bytes >= 0 && bytes <= end && offset <= end - bytes;
+}
+
+static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t t = 0; t < plan->n_templates; t++)
+        for (int64_t k = 0; k < plan->templates[t].n_params; k++) {
+            const vp_plan_param *p     = &plan->templates[t].params[k];
+            int64_t              count = 1;
+            for (int d = 0; d < p->rank; d++)
+                count = vp_mul(count, p->shape[d]);
+            NEED(count > 0 && count == p->n_elements, "templates", "parameter %s: its shape does not give %lld elements",
+                 p->name, (long long)p->n_elements);
+            NEED(inside(p->offset_bytes, vp_mul(count, 4), plan->peak_bytes) && p->offset_bytes % 4 == 0,
+                 "templates", "parameter %s lies outside the memory", p->name);
+        }
+out:
+    return st;
+}
+
+/* The size behind an argument, or -1 when it points nowhere. */
+static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                             const vp_arg *arg)
+{
+    const vp_plan_template *t = &plan->templates[p->template_idx];
+
+    if (arg->idx < 0)
+        return -1;
+    switch (arg->space) {
+    case VP_SPACE_BUFFER:
+        return arg->idx < p->n_buffers ? p->buffers[arg->idx].bytes : -1;
+    case VP_SPACE_STATE0:
+    case VP_SPACE_STATE1:
+        if ((int)arg->space - VP_SPACE_STATE0 >= vp_optimizer_n_states(plan->recipe.optimizer))
+            return -1;
+        /* fall through */
+    case VP_SPACE_PARAM:
+    case VP_SPACE_GRAD:
+        return arg->idx < t->n_params ? 4 * t->params[arg->idx].n_elements : -1;
+    case VP_SPACE_SHARED_PARAM:
+    case VP_SPACE_SHARED_GRAD: {
+        if (arg->idx >= plan->n_shared)
+            return -1;
+        const vp_plan_shared *s = &plan->shared[arg->idx];
+        const vp_program *owner = &bucket->programs[bucket->instances[s->instance_idx].program_idx];
+        return 4 * plan->templates[owner->template_idx].params[s->param_idx].n_elements;
+    }
+    case VP_SPACE_FIXED:
+        return arg->idx < plan->n_fixed ? plan->fixed[arg->idx].bytes : -1;
+    case VP_SPACE_NONE:
+        break;
+    }
+    return -1;
+}
+
+/* Rules of single kernels that a size cannot express. */
+static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char *file, vp_err *err)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+    vp_status             st   = VP_OK;
+
+    for (int i = 0; i < info->n_ints; i++) {
+        bool may_be_zero = strcmp(info->ints[i], "layout") == 0 || strcmp(info->ints[i], "decay") == 0;
+        NEED(s->ints[i] >= (may_be_zero ? 0 : 1) && (!may_be_zero || s->ints[i] <= 1), "steps",
+             "%s (%s): %s is out of range", s->name, info->name, info->ints[i]);
+    }
+    if (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD)
+        NEED(s->ints[2] % s->ints[3] == 0 && s->ints[4] <= VP_MAX_HEAD_DIM && s->reals[1] >= 0 && s->reals[1] < 1,
+             "steps", "%s: heads, kv_heads, head_dim or p out of range", s->name);
+    if (s->kernel == VP_K_DROPOUT)
+        NEED(s->reals[0] >= 0 && s->reals[0] < 1, "steps", "%s: p out of range", s->name);
+    if (s->kernel == VP_K_LAYERNORM_FWD)
+        NEED(s->reals[0] >= 0, "steps", "%s: eps is negative", s->name);
+    if (s->kernel == VP_K_EMBEDDING_FWD || s->kernel == VP_K_EMBEDDING_BWD)
+        NEED(s->ints[2] >= plan->vocab_size, "steps", "%s: the table is smaller than the vocabulary", s->name);
+    if (s->kernel == VP_K_CROSS_ENTROPY)
+        NEED(s->ints[1] >= plan->vocab_size, "steps", "%s: fewer logits than the vocabulary", s->name);
+out:
+    return st;
+}
+
+/* Integer data must come from where the runtime has range-checked it. */
+static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int k, const char *file, vp_err *err)
+{
+    const char *name = vp_kernel_info_of(s->kernel)->operands[k].name;
+    int64_t     want = strcmp(name, "tokens") == 0    ? plan->tokens_idx
+                       : strcmp(name, "labels") == 0  ? plan->labels_idx
+                       : strcmp(name, "control") == 0 ? plan->control_idx
+                                                      : -1;
+    bool        is_fixed = s->args[k].space == VP_SPACE_FIXED;
+
+    if (want < 0 ? is_fixed : !is_fixed || s->args[k].idx != want)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, "steps", "%s: operand %s is not where it must be", s->name, name);
+    return VP_OK;
+}
+
+static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                             const char *file, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            const vp_step        *s    = &p->steps[pass][i];
+            const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+            VP_TRY(check_kernel(plan, s, file, err));
+            for (int k = 0; k < info->n_operands; k++) {
+                const vp_arg *a = &s->args[k];
+                if (a->space == VP_SPACE_NONE) {
+                    NEED(info->operands[k].optional, "steps", "%s (%s): operand %s is missing", s->name, info->name,
+                         info->operands[k].name);
+                    continue;
+                }
+                int64_t have = storage_bytes(plan, bucket, p, a);
+                int64_t need = vp_kernel_operand_bytes(s->kernel, s->ints, k);
+                NEED(have >= 0, "steps", "%s (%s): operand %s points nowhere", s->name, info->name,
+                     info->operands[k].name);
+                NEED(!vp_overflowed(need) && inside(a->offset_bytes, need, have) && a->offset_bytes % 4 == 0, "steps",
+                     "%s (%s): operand %s is smaller than the kernel needs", s->name, info->name,
+                     info->operands[k].name);
+                VP_TRY(check_index_operand(plan, s, k, file, err));
+            }
+        }
+out:
+    return st;
+}
+
+static vp_status check_programs(const vp_plan *plan, const vp_bucket *bucket, const char *file, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < bucket->n_programs; i++) {
+        const vp_program *p = &bucket->programs[i];
+        NEED(p->kept_bytes >= 0 && p->kept_bytes <= plan->peak_bytes, "programs", "%s: kept_bytes is out of range", p->name);
+        for (int64_t k = 0; k < p->n_buffers; k++) {
+            const vp_plan_buffer *b = &p->buffers[k];
+            NEED(b->bytes > 0 && inside(b->offset_bytes, b->bytes, plan->peak_bytes) && b->offset_bytes % 4 == 0,
+                 "programs", "%s: buffer %s lies outside the memory", p->name, b->name);
+            NEED((b->place != VP_PLACE_IN || (k == 0 && b->offset_bytes == 0))
+                     && (b->place != VP_PLACE_OUT || (k == p->n_buffers - 1 && b->offset_bytes == p->kept_bytes)),
+                 "programs", "%s: buffer %s is not where a block's %s lies", p->name, b->name,
+                 b->place == VP_PLACE_IN ? "input" : "output");
+        }
+    }
+out:
+    return st;
+}
+
+/* Bytes of a program's input or output; 0 if it has none. */
+static int64_t boundary_bytes(const vp_program *p, vp_place place)
+{
+    const vp_plan_buffer *b = p->n_buffers == 0 ? NULL
+                              : place == VP_PLACE_IN ? &p->buffers[0] : &p->buffers[p->n_buffers - 1];
+    return b && b->place == place ? b->bytes : 0;
+}
+
+static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const char *file, vp_err *err)
+{
+    int       n_states = vp_optimizer_n_states(plan->recipe.optimizer);
+    int64_t   base = -1, left = 0;
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        const vp_plan_instance *x = &bucket->instances[i];
+        const vp_program       *p = &bucket->programs[x->program_idx];
+        const vp_plan_template *t = &plan->templates[p->template_idx];
+        NEED(boundary_bytes(p, VP_PLACE_IN) == left, "instances", "instance %lld: its input is not its predecessor's output", (long long)i);
+        NEED(x->base_bytes >= 0 && (base < 0 || x->base_bytes == base), "instances", "instance %lld does not begin where its predecessor's kept bytes end", (long long)i);
+        NEED(x->base_bytes <= plan->peak_bytes, "instances", "instance %lld lies outside the memory", (long long)i);
+        base = vp_add(x->base_bytes, p->kept_bytes);
+        left = boundary_bytes(p, VP_PLACE_OUT);
+        for (int64_t k = 0; k < p->n_buffers; k++)
+            NEED(inside(vp_add(x->base_bytes, p->buffers[k].offset_bytes), p->buffers[k].bytes, plan->peak_bytes),
+                 "instances", "instance %lld: buffer %s lies outside the memory", (long long)i, p->buffers[k].name);
+        for (int64_t k = 0; k < t->n_params; k++)
+            for (int kind = 0; kind < 2 + n_states; kind++) {
+                int64_t from = kind == 0 ? x->param_base_bytes : kind == 1 ? x->grad_base_bytes : x->state_base_bytes[kind - 2];
+                NEED(inside(vp_add(from, t->params[k].offset_bytes), 4 * t->params[k].n_elements, plan->peak_bytes),
+                     "instances", "instance %lld: parameter %s lies outside the memory", (long long)i, t->params[k].name);
+            }
+    }
+    NEED(left == 0, "instances", "the last instance has an output that nobody reads");
+out:
+    return st;
+}
+
+static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const char *file, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < plan->n_fixed; i++) {
+        const vp_plan_fixed *f = &plan->fixed[i];
+        int64_t bytes = vp_mul(f->bytes, f->per_micro_step ? bucket->n_micro_steps : 1);
+        NEED(f->bytes > 0 && f->offset_bytes % 4 == 0 && inside(f->offset_bytes, bytes, plan->peak_bytes), "fixed",
+             "buffer %s lies outside the memory", f->name);
+    }
+    NEED(plan->fixed[plan->control_idx].bytes >= (int64_t)sizeof(vp_control)
+             && plan->fixed[plan->control_idx].offset_bytes % 8 == 0 && !plan->fixed[plan->control_idx].per_micro_step,
+         "fixed", "the control block is too small or misplaced");
+    int64_t ids = vp_mul(vp_mul(bucket->micro_batch, bucket->seq), 4);
+    NEED(plan->fixed[plan->tokens_idx].bytes == ids && plan->fixed[plan->labels_idx].bytes == ids
+             && plan->fixed[plan->tokens_idx].per_micro_step && plan->fixed[plan->labels_idx].per_micro_step,
+         "fixed", "tokens and labels must hold one int32 for each token of a micro-step");
+out:
+    return st;
+}
+
+/* ---- lifetimes: nothing overlaps, everything is written before it is read ---- */
+
+typedef struct live {
+    int64_t begin, end, buffer;
+} live;
+
+typedef struct sweep {
+    const vp_expansion *x;
+    const char         *file;
+    bool               *written;
+    int64_t             peak_bytes;
+} sweep;
+
+static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    sweep                *w    = ctx;
+    const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
+    vp_status             st   = VP_OK;
+    const char           *file = w->file;
+
+    for (int k = 0; k < s->n_operands; k++) {
+        const vp_expanded_operand *a = &s->operands[k];
+        if (a->buffer < 0)
+            continue;
+        const vp_expanded_buffer *b = &w->x->buffers[a->buffer];
+        NEED(a->access == VP_WRITE || w->written[a->buffer], "steps", "step %lld (%s): reads %s before anything wrote it",
+             (long long)s->idx, s->step->name, b->name);
+        if (a->access == VP_READ)
+            continue;
+        NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS, "steps",
+             "step %lld (%s): writes the input %s", (long long)s->idx, s->step->name, b->name);
+        NEED(b->component != VP_COMP_PARAMETERS || s->pass == VP_PASS_UPDATE, "steps",
+             "step %lld (%s): changes the parameter %s before the optimizer", (long long)s->idx, s->step->name, b->name);
+        for (int j = 0; j < s->n_operands; j++)
+            NEED(j == k || s->operands[j].buffer != a->buffer
+                     || (s->operands[j].offset_bytes == a->offset_bytes
+                         && (vp_kernel_may_share(s->step->kernel, k, j) || vp_kernel_may_share(s->step->kernel, j, k)))
+                     || (s->operands[j].access == VP_READ && a->access == VP_READ),
+                 "steps", "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx, s->step->name,
+                 info->operands[k].name, info->operands[j].name, info->name);
+    }
+    for (int k = 0; k < s->n_operands; k++)
+        if (s->operands[k].buffer >= 0 && s->operands[k].access != VP_READ)
+            w->written[s->operands[k].buffer] = true;
+out:
+    return st;
+}
+
+/* Counting sort of the buffers that live by key[buffer]. */
+static void order_by(const vp_expansion *x, const int64_t *key, int64_t *count, int64_t *order)
+{
+    memset(count, 0, sizeof *count * (size_t)(x->n_steps + 2));
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0)
+            count[key[i] + 1]++;
+    for (int64_t s = 0; s <= x->n_steps; s++)
+        count[s + 1] += count[s];
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0)
+            order[count[key[i]]++] = i;
+}
+
+static int64_t lower_bound(const live *set, int64_t n, int64_t begin)
+{
+    int64_t lo = 0;
+    while (n > 0) {
+        int64_t half = n / 2;
+        if (set[lo + half].begin < begin) {
+            lo += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return lo;
+}
+
+static vp_status check_overlap(vp_arena *arena, const vp_expansion *x, const char *file, int64_t *peak_bytes,
+                               vp_err *err)
+{
+    int64_t  *count  = vp_arena_array(arena, x->n_steps + 2, sizeof *count);
+    int64_t  *births = vp_arena_array(arena, x->n_buffers, sizeof *births);
+    int64_t  *deaths = vp_arena_array(arena, x->n_buffers, sizeof *deaths);
+    live     *set    = vp_arena_array(arena, x->n_buffers, sizeof *set);
+    int64_t   n_set = 0, n_alive = 0, b = 0, d = 0;
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, vp_arena_failed(arena) ? NULL : set);
+    order_by(x, x->first_step, count, births);
+    order_by(x, x->last_step, count, deaths);
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        n_alive += x->first_step[i] >= 0;
+    *peak_bytes = 0;
+    for (int64_t s = 0; s < x->n_steps; s++) {
+        for (; b < n_alive && x->first_step[births[b]] == s; b++) {
+            const vp_expanded_buffer *buf = &x->buffers[births[b]];
+            live    l  = {buf->offset_bytes, buf->offset_bytes + buf->bytes, births[b]};
+            int64_t at = lower_bound(set, n_set, l.begin);
+            int64_t hit = at < n_set && set[at].begin < l.end ? at
+                          : at > 0 && set[at - 1].end > l.begin ? at - 1 : -1;
+            NEED(hit < 0, "buffers", "%s and %s overlap in step %lld", buf->name, x->buffers[set[hit < 0 ? 0 : hit].buffer].name, (long long)s);
+            memmove(&set[at + 1], &set[at], sizeof *set * (size_t)(n_set - at));
+            set[at] = l;
+            n_set++;
+            *peak_bytes = vp_max_i64(*peak_bytes, l.end);
+        }
+        for (; d < n_alive && x->last_step[deaths[d]] == s; d++) {
+            int64_t at = lower_bound(set, n_set, x->buffers[deaths[d]].offset_bytes);
+            n_set--;
+            memmove(&set[at], &set[at + 1], sizeof *set * (size_t)(n_set - at));
+        }
+    }
+out:
+    return st;
+}
+
+static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, const char *file, vp_err *err)
+{
+    vp_arena    *arena = vp_arena_new();
+    int64_t      n_micro = vp_min_i64(bucket->n_micro_steps, 3); /* first, a middle one, last */
+    int64_t      peak_bytes, last_fixed = 0;
+    vp_expansion x;
+    vp_status    st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    NEED(vp_mul(bucket->micro_batch, bucket->n_micro_steps) == plan->global_batch, "buckets",
+         "micro_batch %lld times n_micro_steps %lld is not the global batch %lld", (long long)bucket->micro_batch,
+         (long long)bucket->n_micro_steps, (long long)plan->global_batch);
+    VP_TRY(check_fixed(plan, bucket, file, err));
+    VP_TRY(check_programs(plan, bucket, file, err));
+    VP_TRY(check_chain(plan, bucket, file, err));
+    for (int64_t i = 0; i < plan->n_shared; i++) {
+        const vp_plan_shared *s = &plan->shared[i];
+        NEED(s->instance_idx < bucket->n_instances
+                 && s->param_idx < plan->templates[bucket->programs[bucket->instances[s->instance_idx].program_idx].template_idx].n_params,
+             "shared", "entry %lld points nowhere", (long long)i);
+    }
+    for (int64_t i = 0; i < bucket->n_programs; i++)
+        VP_TRY(check_steps(plan, bucket, &bucket->programs[i], file, err));
+    VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &x, err));
+    VP_TRY(check_overlap(arena, &x, file, &peak_bytes, err));
+    for (int64_t i = 0; i < plan->n_fixed; i++) /* batches of the micro-steps not unrolled */
+        last_fixed = vp_max_i64(last_fixed, plan->fixed[i].offset_bytes
+            + plan->fixed[i].bytes * (plan->fixed[i].per_micro_step ? bucket->n_micro_steps : 1));
+    peak_bytes = vp_max_i64(peak_bytes, last_fixed);
+    NEED(peak_bytes == bucket->peak_bytes, "buckets", "peak_bytes is %lld, its buffers reach %lld",
+         (long long)bucket->peak_bytes, (long long)peak_bytes);
+    for (int64_t i = 0; i < plan->n_fixed && n_micro < bucket->n_micro_steps; i++) {
+        const vp_plan_fixed *f = &plan->fixed[i];
+        if (!f->per_micro_step)
+            continue;
+        for (int64_t k = 0; k < x.n_buffers; k++)
+            NEED(x.buffers[k].offset_bytes + x.buffers[k].bytes <= f->offset_bytes + n_micro * f->bytes
+                     || x.buffers[k].offset_bytes >= f->offset_bytes + bucket->n_micro_steps * f->bytes,
+                 "fixed", "%s and %s overlap", f->name, x.buffers[k].name);
+    }
+    sweep w = {.x = &x, .file = file, .written = vp_arena_array(arena, x.n_buffers, sizeof(bool))};
+    VP_TRY_ALLOC(err, w.written);
+    for (int64_t i = 0; i < x.n_buffers; i++)
+        w.written[i] = x.buffers[i].persistent;
+    VP_TRY(vp_expand(plan, bucket, n_micro, check_access, &w, err));
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
+vp_status vp_plan_check(const vp_plan *plan, const char *file, vp_err *err)
+{
+    int64_t   peak_bytes = 0, n_params = 0;
+    double    frequency = 0;
+    vp_status st = VP_OK;
+
+    NEED(plan->n_buckets >= 1 && plan->n_templates >= 1 && plan->n_fixed >= 3, "buckets", "the plan is empty");
+    VP_TRY(check_templates(plan, file, err));
+    for (int64_t i = 0; i < plan->n_buckets; i++) {
+        const vp_bucket *b = &plan->buckets[i];
+        VP_TRY(check_bucket(plan, b, file, err));
+        peak_bytes = vp_max_i64(peak_bytes, b->peak_bytes);
+        frequency += b->frequency;
+    }
+    NEED(frequency > 0.999999 && frequency < 1.000001, "buckets", "the frequencies do not sum to 1");
+    NEED(peak_bytes == plan->peak_bytes, "prediction.peak_bytes", "is %lld, the plan's buffers reach %lld",
+         (long long)plan->peak_bytes, (long long)peak_bytes);
+    NEED(vp_add(plan->peak_bytes, plan->outside_bytes) <= plan->budget_bytes, "budget_bytes",
+         "the plan needs %lld bytes on the device, more than its budget", (long long)vp_add(plan->peak_bytes, plan->outside_bytes));
+    for (int64_t i = 0; i < plan->buckets[0].n_instances; i++) {
+        const vp_program *p = &plan->buckets[0].programs[plan->buckets[0].instances[i].program_idx];
+        for (int64_t k = 0; k < plan->templates[p->template_idx].n_params; k++)
+            n_params = vp_add(n_params, plan->templates[p->template_idx].params[k].n_elements);
+    }
+    NEED(n_params == plan->n_params, "model.params_total", "is %lld, the templates hold %lld", (long long)plan->n_params,
+         (long long)n_params);
+out:
+    return st;
+}

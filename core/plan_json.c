@@ -1,0 +1,586 @@
+/* The plan's file: one JSON object, schema 1. docs/plan-file.md describes it. */
+#include "core/plan.h"
+
+#include "core/checked.h"
+#include "core/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROWS = 200000 };
+
+static const char *const place_names[]      = {"local", "in", "out", NULL};
+static const char *const pass_names[]       = {"forward", "backward", "norm", "update"};
+static const char *const init_names[]       = {"zeros", "ones", "normal", NULL};
+static const char *const accumulate_names[] = {"never", "by-phase", "always", NULL};
+static const char *const proof_names[]      = {"optimal", "gap", "fallback", "infeasible", NULL};
+static const char        space_letters[]    = "bpgmvPGf-"; /* in the order of vp_space */
+
+/* ---- writing ---- */
+
+static void put(json_t *object, const char *key, json_t *value)
+{
+    if (object)
+        json_object_set_new(object, key, value);
+    else
+        json_decref(value);
+}
+
+static void put_int(json_t *object, const char *key, int64_t value)
+{
+    put(object, key, json_integer((json_int_t)value));
+}
+
+static json_t *arg_to_json(const vp_arg *a)
+{
+    char text[64];
+
+    if (a->space == VP_SPACE_NONE)
+        return json_string("-");
+    if (a->offset_bytes)
+        snprintf(text, sizeof text, "%c%lld+%lld", space_letters[a->space], (long long)a->idx, (long long)a->offset_bytes);
+    else
+        snprintf(text, sizeof text, "%c%lld", space_letters[a->space], (long long)a->idx);
+    return json_string(text);
+}
+
+static json_t *step_to_json(const vp_step *s)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+    json_t               *j    = json_pack("{s:s, s:s}", "kernel", info->name, "name", s->name);
+    json_t               *args = json_array();
+
+    for (int k = 0; k < info->n_operands; k++)
+        json_array_append_new(args, arg_to_json(&s->args[k]));
+    put(j, "args", args);
+    for (int k = 0; k < info->n_ints; k++)
+        put_int(j, info->ints[k], s->ints[k]);
+    for (int k = 0; k < info->n_reals; k++)
+        put(j, info->reals[k], json_real(s->reals[k]));
+    if (s->accumulate != VP_ACC_NEVER)
+        put(j, "accumulate", json_string(accumulate_names[s->accumulate]));
+    if (s->first_only)
+        put(j, "first_only", json_true());
+    if (info->random)
+        put_int(j, "rng_id", s->rng_id);
+    put(j, "seconds", json_real(s->seconds));
+    return j;
+}
+
+static json_t *program_to_json(const vp_program *p)
+{
+    json_t *j       = json_pack("{s:s, s:I, s:I}", "name", p->name, "template", (json_int_t)p->template_idx,
+                                "kept_bytes", (json_int_t)p->kept_bytes);
+    json_t *buffers = json_array();
+
+    for (int64_t i = 0; i < p->n_buffers; i++) {
+        const vp_plan_buffer *b = &p->buffers[i];
+        json_array_append_new(buffers, json_pack("{s:s, s:s, s:s, s:b, s:I, s:I}", "name", b->name, "component",
+                              vp_component_name(b->component), "place", place_names[b->place], "kept", (int)b->kept,
+                              "offset_bytes", (json_int_t)b->offset_bytes, "bytes", (json_int_t)b->bytes));
+    }
+    put(j, "buffers", buffers);
+    for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        json_t *steps = json_array();
+        for (int64_t i = 0; i < p->n_steps[pass]; i++)
+            json_array_append_new(steps, step_to_json(&p->steps[pass][i]));
+        put(j, pass_names[pass], steps);
+    }
+    return j;
+}
+
+static json_t *template_to_json(const vp_plan_template *t)
+{
+    json_t *params = json_array();
+
+    for (int64_t i = 0; i < t->n_params; i++) {
+        const vp_plan_param *p     = &t->params[i];
+        json_t              *shape = json_array();
+        for (int d = 0; d < p->rank; d++)
+            json_array_append_new(shape, json_integer((json_int_t)p->shape[d]));
+        json_t *j = json_pack("{s:s, s:o, s:s, s:b, s:I}", "name", p->name, "shape", shape, "init", init_names[p->init],
+                              "decay", (int)p->decay, "offset_bytes", (json_int_t)p->offset_bytes);
+        if (p->init == VP_INIT_NORMAL)
+            put(j, "init_std", json_real(p->init_std));
+        json_array_append_new(params, j);
+    }
+    return json_pack("{s:s, s:o}", "name", t->name, "parameters", params);
+}
+
+static json_t *bucket_to_json(const vp_bucket *b, int n_states)
+{
+    vp_phases phases    = vp_bucket_phases(b);
+    json_t   *programs  = json_array();
+    json_t   *instances = json_array();
+
+    for (int64_t i = 0; i < b->n_programs; i++)
+        json_array_append_new(programs, program_to_json(&b->programs[i]));
+    for (int64_t i = 0; i < b->n_instances; i++) {
+        const vp_plan_instance *x = &b->instances[i];
+        json_t                 *j = json_pack("{s:I, s:I, s:I, s:I, s:I}", "program", (json_int_t)x->program_idx, "index",
+                                              (json_int_t)x->index, "base_bytes", (json_int_t)x->base_bytes, "param_base_bytes",
+                                              (json_int_t)x->param_base_bytes, "grad_base_bytes", (json_int_t)x->grad_base_bytes);
+        json_t *states = json_array();
+        for (int k = 0; k < n_states; k++)
+            json_array_append_new(states, json_integer((json_int_t)x->state_base_bytes[k]));
+        put(j, "state_base_bytes", states);
+        json_array_append_new(instances, j);
+    }
+    return json_pack("{s:I, s:f, s:I, s:I, s:[{s:s, s:I}, {s:s, s:I}, {s:s, s:I}, {s:s, s:I}], s:I, s:o, s:o}",
+                     "seq", (json_int_t)b->seq, "frequency", b->frequency, "micro_batch", (json_int_t)b->micro_batch,
+                     "n_micro_steps", (json_int_t)b->n_micro_steps,
+                     "phases", "name", "first", "repeat", (json_int_t)phases.first, "name", "middle", "repeat",
+                     (json_int_t)phases.middle, "name", "last", "repeat", (json_int_t)phases.last, "name", "optimizer",
+                     "repeat", (json_int_t)1, "peak_bytes", (json_int_t)b->peak_bytes, "programs", programs, "instances",
+                     instances);
+}
+
+static json_t *real_or_null(double x)
+{
+    return x < 0 ? json_null() : json_real(x);
+}
+
+static json_t *int_or_null(int64_t x)
+{
+    return x < 0 ? json_null() : json_integer((json_int_t)x);
+}
+
+json_t *vp_plan_to_json(const vp_plan *plan)
+{
+    int     n_states = vp_optimizer_n_states(plan->recipe.optimizer);
+    json_t *j = json_pack("{s:i, s:{s:s, s:s, s:I, s:I, s:O}, s:o, s:s, s:I, s:I, s:O, s:O, s:O}",
+        "schema_version", VP_PLAN_SCHEMA, "model", "name", plan->model_name, "family", plan->family, "params_total",
+        (json_int_t)plan->n_params, "vocab_size", (json_int_t)plan->vocab_size, "config", plan->model_config, "recipe",
+        vp_recipe_to_json(&plan->recipe), "device", plan->device, "budget_bytes", (json_int_t)plan->budget_bytes,
+        "global_batch", (json_int_t)plan->global_batch, "decisions", plan->decisions, "settings", plan->settings,
+        "assumptions", plan->assumptions);
+    json_t *list = json_array();
+
+    put(j, "prediction", json_pack("{s:I, s:I, s:o, s:f, s:s}", "peak_bytes", (json_int_t)plan->peak_bytes, "outside_bytes",
+        (json_int_t)plan->outside_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes),
+        "step_time_s", plan->step_time_s, "time_class", plan->time_class));
+    for (int64_t i = 0; i < plan->n_presets; i++) {
+        const vp_preset_result *r = &plan->presets[i];
+        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", r->name, "peak_bytes",
+            (json_int_t)r->peak_bytes, "step_time_s", r->step_time_s, "fits", (int)r->fits));
+    }
+    put(j, "proof", json_pack("{s:s, s:o, s:o, s:o}", "status", vp_proof_name(plan->proof), "gap",
+        real_or_null(plan->proof_gap), "bound_s", real_or_null(plan->bound_s), "least_budget_bytes",
+        int_or_null(plan->least_budget_bytes)));
+    put(j, "presets", list);
+    list = json_array();
+    for (int64_t i = 0; i < plan->n_fixed; i++) {
+        const vp_plan_fixed *f = &plan->fixed[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:I, s:I}", "name", f->name, "component",
+            vp_component_name(f->component), "per_micro_step", (int)f->per_micro_step, "offset_bytes",
+            (json_int_t)f->offset_bytes, "bytes", (json_int_t)f->bytes));
+    }
+    put(j, "fixed", list);
+    list = json_array();
+    for (int64_t i = 0; i < plan->n_templates; i++)
+        json_array_append_new(list, template_to_json(&plan->templates[i]));
+    put(j, "templates", list);
+    list = json_array();
+    for (int64_t i = 0; i < plan->n_shared; i++)
+        json_array_append_new(list, json_pack("{s:I, s:I}", "instance", (json_int_t)plan->shared[i].instance_idx,
+                                              "parameter", (json_int_t)plan->shared[i].param_idx));
+    put(j, "shared", list);
+    list = json_array();
+    for (int64_t i = 0; i < plan->n_buckets; i++)
+        json_array_append_new(list, bucket_to_json(&plan->buckets[i], n_states));
+    put(j, "buckets", list);
+    return j;
+}
+
+vp_status vp_plan_write(const vp_plan *plan, const char *path, bool overwrite, vp_err *err)
+{
+    json_t   *j    = vp_plan_to_json(plan);
+    vp_text   text = {0};
+    vp_status st   = VP_OK;
+
+    VP_TRY_ALLOC(err, j);
+    VP_TRY_ALLOC(err, vp_json_dump(j, &text));
+    VP_TRY(vp_file_write(path, text.data, text.n_bytes, overwrite, err));
+out:
+    vp_text_release(&text);
+    json_decref(j);
+    return st;
+}
+
+/* ---- reading ---- */
+
+
+static vp_status word(const vp_json_node *node, const char *key, const char *const *names, int *out, vp_err *err)
+{
+    const char *text;
+    vp_status   st = VP_OK;
+
+    VP_TRY(vp_json_string(node, key, &text, err));
+    for (*out = 0; names[*out]; ++*out)
+        if (strcmp(names[*out], text) == 0)
+            return VP_OK;
+    st = vp_json_fail(node, key, err, "is none of the words this field has");
+out:
+    return st;
+}
+
+static vp_status string(vp_plan *plan, const vp_json_node *node, const char *key, const char **out, vp_err *err)
+{
+    const char *text;
+    vp_status   st = VP_OK;
+
+    VP_TRY(vp_json_string(node, key, &text, err));
+    *out = vp_arena_strdup(plan->arena, text);
+    VP_TRY_ALLOC(err, *out);
+out:
+    return st;
+}
+
+static vp_status optional_int(const vp_json_node *node, const char *key, int64_t *out, vp_err *err)
+{
+    *out = -1;
+    return vp_json_has(node, key) ? vp_json_int(node, key, 0, INT64_MAX, out, err) : VP_OK;
+}
+
+static vp_status optional_real(const vp_json_node *node, const char *key, double *out, vp_err *err)
+{
+    *out = -1;
+    return vp_json_has(node, key) ? vp_json_real(node, key, 0, 1e30, out, err) : VP_OK;
+}
+
+/* An array member as zeroed rows in the plan's arena. */
+static vp_status rows(vp_plan *plan, const vp_json_node *node, const char *key, size_t row_size, vp_json_node *array,
+                      void **out, int64_t *n, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_json_array(node, key, array, n, err));
+    if (*n > MAX_ROWS)
+        VP_TRY(vp_json_fail(node, key, err, "has more than %d entries", MAX_ROWS));
+    *out = vp_arena_array(plan->arena, *n, row_size);
+    VP_TRY_ALLOC(err, *out);
+out:
+    return st;
+}
+
+static vp_status parse_arg(const vp_json_node *array, int64_t k, vp_arg *arg, vp_err *err)
+{
+    vp_json_node node;
+    const char  *text, *letter;
+    char        *end;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_element(array, k, &node, err));
+    VP_TRY(vp_json_as_string(&node, &text, err));
+    letter = *text ? strchr(space_letters, *text) : NULL;
+    if (!letter)
+        VP_TRY(vp_json_fail(&node, NULL, err, "an argument looks like b3, p0, g0, m0, v0, P0, G0, f1 or -, with +BYTES behind"));
+    arg->space = (vp_space)(letter - space_letters);
+    if (arg->space == VP_SPACE_NONE) {
+        if (text[1])
+            VP_TRY(vp_json_fail(&node, NULL, err, "nothing may follow '-'"));
+        return VP_OK;
+    }
+    arg->idx = text[1] >= '0' && text[1] <= '9' && strlen(text) < 40 ? strtoll(text + 1, &end, 10) : -1;
+    if (arg->idx >= 0 && end[0] == '+' && end[1] >= '0' && end[1] <= '9')
+        arg->offset_bytes = strtoll(end + 1, &end, 10);
+    if (arg->idx < 0 || arg->idx > MAX_ROWS || *end || arg->offset_bytes == INT64_MAX)
+        VP_TRY(vp_json_fail(&node, NULL, err, "an argument looks like b3 or b3+1024"));
+out:
+    return st;
+}
+
+static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, vp_err *err)
+{
+    const char  *kernel;
+    vp_json_node args;
+    int64_t      n_args, rng_id = 0;
+    int          choice = 0;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_string(node, "kernel", &kernel, err));
+    s->kernel = vp_kernel_by_name(kernel);
+    if (s->kernel == VP_N_KERNELS)
+        VP_TRY(vp_json_fail(node, "kernel", err, "no such kernel"));
+    const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+    VP_TRY(string(plan, node, "name", &s->name, err));
+    VP_TRY(vp_json_array(node, "args", &args, &n_args, err));
+    if (n_args != info->n_operands)
+        VP_TRY(vp_json_fail(node, "args", err, "%s takes %d arguments", info->name, info->n_operands));
+    for (int k = 0; k < info->n_operands; k++)
+        VP_TRY(parse_arg(&args, k, &s->args[k], err));
+    for (int k = 0; k < info->n_ints; k++)
+        VP_TRY(vp_json_int(node, info->ints[k], 0, INT64_MAX, &s->ints[k], err));
+    for (int k = 0; k < info->n_reals; k++)
+        VP_TRY(vp_json_real(node, info->reals[k], 0, 1e30, &s->reals[k], err));
+    if (vp_json_has(node, "accumulate"))
+        VP_TRY(word(node, "accumulate", accumulate_names, &choice, err));
+    s->accumulate = (vp_accumulate)choice;
+    if (vp_json_has(node, "first_only"))
+        VP_TRY(vp_json_bool(node, "first_only", &s->first_only, err));
+    if (info->random)
+        VP_TRY(vp_json_int(node, "rng_id", 0, 255, &rng_id, err));
+    s->rng_id = (int)rng_id;
+    VP_TRY(vp_json_real(node, "seconds", 0, 1e30, &s->seconds, err));
+out:
+    return st;
+}
+
+static vp_status read_program(vp_plan *plan, const vp_json_node *node, vp_program *p, vp_err *err)
+{
+    vp_json_node array, row;
+    const char  *component;
+    int          choice;
+    vp_status    st = VP_OK;
+
+    VP_TRY(string(plan, node, "name", &p->name, err));
+    VP_TRY(vp_json_int(node, "template", 0, plan->n_templates - 1, &p->template_idx, err));
+    VP_TRY(vp_json_int(node, "kept_bytes", 0, INT64_MAX, &p->kept_bytes, err));
+    VP_TRY(rows(plan, node, "buffers", sizeof *p->buffers, &array, (void **)&p->buffers, &p->n_buffers, err));
+    for (int64_t i = 0; i < p->n_buffers; i++) {
+        vp_plan_buffer *b = &p->buffers[i];
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(string(plan, &row, "name", &b->name, err));
+        VP_TRY(vp_json_string(&row, "component", &component, err));
+        b->component = vp_component_by_name(component);
+        if (b->component != VP_COMP_ACTIVATIONS && b->component != VP_COMP_TEMPORARIES && b->component != VP_COMP_WORKSPACE)
+            VP_TRY(vp_json_fail(&row, "component", err, "a block's own buffer is activations, temporaries or workspace"));
+        VP_TRY(word(&row, "place", place_names, &choice, err));
+        b->place = (vp_place)choice;
+        VP_TRY(vp_json_bool(&row, "kept", &b->kept, err));
+        VP_TRY(vp_json_int(&row, "offset_bytes", 0, INT64_MAX, &b->offset_bytes, err));
+        VP_TRY(vp_json_int(&row, "bytes", 1, INT64_MAX, &b->bytes, err));
+    }
+    for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        VP_TRY(rows(plan, node, pass_names[pass], sizeof(vp_step), &array, (void **)&p->steps[pass], &p->n_steps[pass], err));
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            VP_TRY(vp_json_element(&array, i, &row, err));
+            VP_TRY(read_step(plan, &row, &p->steps[pass][i], err));
+        }
+    }
+out:
+    return st;
+}
+
+static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_template *t, vp_err *err)
+{
+    vp_json_node array, row, shape, dim;
+    int64_t      rank;
+    int          choice;
+    vp_status    st = VP_OK;
+
+    VP_TRY(string(plan, node, "name", &t->name, err));
+    VP_TRY(rows(plan, node, "parameters", sizeof *t->params, &array, (void **)&t->params, &t->n_params, err));
+    for (int64_t i = 0; i < t->n_params; i++) {
+        vp_plan_param *p = &t->params[i];
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(string(plan, &row, "name", &p->name, err));
+        VP_TRY(vp_json_array(&row, "shape", &shape, &rank, err));
+        if (rank > VP_PARAM_MAX_RANK)
+            VP_TRY(vp_json_fail(&row, "shape", err, "has more than %d dimensions", VP_PARAM_MAX_RANK));
+        p->rank       = (int)rank;
+        p->n_elements = 1;
+        for (int64_t d = 0; d < rank; d++) {
+            VP_TRY(vp_json_element(&shape, d, &dim, err));
+            VP_TRY(vp_json_as_int(&dim, 1, INT64_MAX, &p->shape[d], err));
+            p->n_elements = vp_mul(p->n_elements, p->shape[d]);
+        }
+        if (vp_overflowed(vp_mul(p->n_elements, 4)))
+            VP_TRY(vp_json_fail(&row, "shape", err, "more bytes than 64 bits can count"));
+        VP_TRY(word(&row, "init", init_names, &choice, err));
+        p->init = (vp_init)choice;
+        if (p->init == VP_INIT_NORMAL)
+            VP_TRY(vp_json_real(&row, "init_std", 0, 1e6, &p->init_std, err));
+        VP_TRY(vp_json_bool(&row, "decay", &p->decay, err));
+        VP_TRY(vp_json_int(&row, "offset_bytes", 0, INT64_MAX, &p->offset_bytes, err));
+    }
+out:
+    return st;
+}
+
+static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket *b, vp_err *err)
+{
+    int          n_states = vp_optimizer_n_states(plan->recipe.optimizer);
+    vp_json_node array, row, states, phase;
+    int64_t      n, repeat;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_int(node, "seq", 1, INT64_C(1000000000), &b->seq, err));
+    VP_TRY(vp_json_real(node, "frequency", 0, 1, &b->frequency, err));
+    VP_TRY(vp_json_int(node, "micro_batch", 1, INT64_C(1000000000), &b->micro_batch, err));
+    VP_TRY(vp_json_int(node, "n_micro_steps", 1, INT64_C(1000000000), &b->n_micro_steps, err));
+    VP_TRY(vp_json_int(node, "peak_bytes", 1, INT64_MAX, &b->peak_bytes, err));
+    VP_TRY(vp_json_array(node, "phases", &array, &n, err));
+    vp_phases     phases  = vp_bucket_phases(b);
+    const int64_t wants[] = {phases.first, phases.middle, phases.last, 1};
+    if (n != 4)
+        VP_TRY(vp_json_fail(node, "phases", err, "are first, middle, last and optimizer"));
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(vp_json_element(&array, i, &phase, err));
+        VP_TRY(vp_json_int(&phase, "repeat", 0, INT64_MAX, &repeat, err));
+        if (repeat != wants[i])
+            VP_TRY(vp_json_fail(&phase, "repeat", err, "does not follow from n_micro_steps"));
+    }
+    VP_TRY(rows(plan, node, "programs", sizeof *b->programs, &array, (void **)&b->programs, &b->n_programs, err));
+    for (int64_t i = 0; i < b->n_programs; i++) {
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(read_program(plan, &row, &b->programs[i], err));
+    }
+    VP_TRY(rows(plan, node, "instances", sizeof *b->instances, &array, (void **)&b->instances, &b->n_instances, err));
+    if (b->n_instances < 1)
+        VP_TRY(vp_json_fail(node, "instances", err, "is empty"));
+    for (int64_t i = 0; i < b->n_instances; i++) {
+        vp_plan_instance *x = &b->instances[i];
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(vp_json_int(&row, "program", 0, b->n_programs - 1, &x->program_idx, err));
+        VP_TRY(vp_json_int(&row, "index", 0, MAX_ROWS, &x->index, err));
+        VP_TRY(vp_json_int(&row, "base_bytes", 0, INT64_MAX, &x->base_bytes, err));
+        VP_TRY(vp_json_int(&row, "param_base_bytes", 0, INT64_MAX, &x->param_base_bytes, err));
+        VP_TRY(vp_json_int(&row, "grad_base_bytes", 0, INT64_MAX, &x->grad_base_bytes, err));
+        VP_TRY(vp_json_array(&row, "state_base_bytes", &states, &n, err));
+        if (n != n_states)
+            VP_TRY(vp_json_fail(&row, "state_base_bytes", err, "%s has %d states", vp_optimizer_name(plan->recipe.optimizer), n_states));
+        for (int k = 0; k < n_states; k++) {
+            VP_TRY(vp_json_element(&states, k, &phase, err));
+            VP_TRY(vp_json_as_int(&phase, 0, INT64_MAX, &x->state_base_bytes[k], err));
+        }
+    }
+out:
+    return st;
+}
+
+static vp_status read_fixed(vp_plan *plan, const vp_json_node *root, vp_err *err)
+{
+    vp_json_node array, row;
+    const char  *component;
+    vp_status    st = VP_OK;
+
+    plan->tokens_idx = plan->labels_idx = plan->control_idx = -1;
+    VP_TRY(rows(plan, root, "fixed", sizeof *plan->fixed, &array, (void **)&plan->fixed, &plan->n_fixed, err));
+    for (int64_t i = 0; i < plan->n_fixed; i++) {
+        vp_plan_fixed *f = &plan->fixed[i];
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(string(plan, &row, "name", &f->name, err));
+        VP_TRY(vp_json_string(&row, "component", &component, err));
+        f->component = vp_component_by_name(component);
+        if (f->component != VP_COMP_BATCH_INPUT && f->component != VP_COMP_CONTROL)
+            VP_TRY(vp_json_fail(&row, "component", err, "a fixed buffer is batch_input or control"));
+        VP_TRY(vp_json_bool(&row, "per_micro_step", &f->per_micro_step, err));
+        VP_TRY(vp_json_int(&row, "offset_bytes", 0, INT64_MAX, &f->offset_bytes, err));
+        VP_TRY(vp_json_int(&row, "bytes", 1, INT64_MAX, &f->bytes, err));
+        int64_t *slot = strcmp(f->name, "tokens") == 0    ? &plan->tokens_idx
+                        : strcmp(f->name, "labels") == 0  ? &plan->labels_idx
+                        : strcmp(f->name, "control") == 0 ? &plan->control_idx
+                                                          : NULL;
+        if (slot)
+            *slot = i;
+    }
+    if (plan->tokens_idx < 0 || plan->labels_idx < 0 || plan->control_idx < 0)
+        VP_TRY(vp_json_fail(root, "fixed", err, "must hold tokens, labels and control"));
+out:
+    return st;
+}
+
+static vp_status read_answers(vp_plan *plan, const vp_json_node *root, vp_err *err)
+{
+    vp_json_node node, array, row;
+    int          choice;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_object(root, "prediction", &node, err));
+    VP_TRY(vp_json_int(&node, "peak_bytes", 1, INT64_MAX, &plan->peak_bytes, err));
+    VP_TRY(vp_json_int(&node, "outside_bytes", 0, INT64_MAX, &plan->outside_bytes, err));
+    VP_TRY(optional_int(&node, "process_predicted_bytes", &plan->process_predicted_bytes, err));
+    VP_TRY(vp_json_real(&node, "step_time_s", 0, 1e30, &plan->step_time_s, err));
+    VP_TRY(string(plan, &node, "time_class", &plan->time_class, err));
+    VP_TRY(vp_json_object(root, "proof", &node, err));
+    VP_TRY(word(&node, "status", proof_names, &choice, err));
+    plan->proof = (vp_proof_status)choice;
+    VP_TRY(optional_real(&node, "gap", &plan->proof_gap, err));
+    VP_TRY(optional_real(&node, "bound_s", &plan->bound_s, err));
+    VP_TRY(optional_int(&node, "least_budget_bytes", &plan->least_budget_bytes, err));
+    VP_TRY(rows(plan, root, "presets", sizeof *plan->presets, &array, (void **)&plan->presets, &plan->n_presets, err));
+    for (int64_t i = 0; i < plan->n_presets; i++) {
+        vp_preset_result *r = &plan->presets[i];
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(string(plan, &row, "name", &r->name, err));
+        VP_TRY(vp_json_int(&row, "peak_bytes", 0, INT64_MAX, &r->peak_bytes, err));
+        VP_TRY(vp_json_real(&row, "step_time_s", 0, 1e30, &r->step_time_s, err));
+        VP_TRY(vp_json_bool(&row, "fits", &r->fits, err));
+    }
+out:
+    return st;
+}
+
+vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err)
+{
+    static const char *const keys[] = {"schema_version", "model", "recipe", "device", "budget_bytes", "global_batch",
+        "decisions", "settings", "assumptions", "prediction", "proof", "presets", "fixed", "templates", "shared", "buckets", NULL};
+    vp_plan     *plan = vp_plan_new();
+    vp_json_node node, array, row;
+    int64_t      version, n;
+    vp_status    st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, plan);
+    VP_TRY(vp_json_int(root, "schema_version", 0, INT64_MAX, &version, err));
+    if (version != VP_PLAN_SCHEMA)
+        VP_TRY(vp_json_fail(root, "schema_version", err, "is %lld; this vplan reads version %d", (long long)version, VP_PLAN_SCHEMA));
+    VP_TRY(vp_json_only_keys(root, keys, err));
+    VP_TRY(vp_json_object(root, "model", &node, err));
+    VP_TRY(string(plan, &node, "name", &plan->model_name, err));
+    VP_TRY(string(plan, &node, "family", &plan->family, err));
+    VP_TRY(vp_json_int(&node, "params_total", 1, INT64_MAX, &plan->n_params, err));
+    VP_TRY(vp_json_int(&node, "vocab_size", 1, INT64_C(100000000), &plan->vocab_size, err));
+    VP_TRY(vp_json_object(&node, "config", &row, err));
+    plan->model_config = json_incref(row.value);
+    VP_TRY(vp_json_object(root, "recipe", &node, err));
+    VP_TRY(vp_recipe_from_json(&node, &plan->recipe, err));
+    VP_TRY(string(plan, root, "device", &plan->device, err));
+    VP_TRY(vp_json_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, err));
+    VP_TRY(vp_json_int(root, "global_batch", 1, INT64_C(1000000000), &plan->global_batch, err));
+    VP_TRY(vp_json_object(root, "decisions", &node, err));
+    plan->decisions = json_incref(node.value);
+    VP_TRY(vp_json_object(root, "settings", &node, err));
+    plan->settings = json_incref(node.value);
+    VP_TRY(vp_json_array(root, "assumptions", &node, &n, err));
+    plan->assumptions = json_incref(node.value);
+    VP_TRY(read_answers(plan, root, err));
+    VP_TRY(read_fixed(plan, root, err));
+    VP_TRY(rows(plan, root, "templates", sizeof *plan->templates, &array, (void **)&plan->templates, &plan->n_templates, err));
+    for (int64_t i = 0; i < plan->n_templates; i++) {
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(read_template(plan, &row, &plan->templates[i], err));
+    }
+    VP_TRY(rows(plan, root, "shared", sizeof *plan->shared, &array, (void **)&plan->shared, &plan->n_shared, err));
+    for (int64_t i = 0; i < plan->n_shared; i++) {
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(vp_json_int(&row, "instance", 0, MAX_ROWS, &plan->shared[i].instance_idx, err));
+        VP_TRY(vp_json_int(&row, "parameter", 0, MAX_ROWS, &plan->shared[i].param_idx, err));
+    }
+    VP_TRY(rows(plan, root, "buckets", sizeof *plan->buckets, &array, (void **)&plan->buckets, &plan->n_buckets, err));
+    for (int64_t i = 0; i < plan->n_buckets; i++) {
+        VP_TRY(vp_json_element(&array, i, &row, err));
+        VP_TRY(read_bucket(plan, &row, &plan->buckets[i], err));
+    }
+    VP_TRY(vp_plan_check(plan, vp_json_name(root->doc), err));
+    *out = plan;
+    plan = NULL;
+out:
+    vp_plan_free(plan);
+    return st;
+}
+
+vp_status vp_plan_read(const char *path, vp_plan **out, vp_err *err)
+{
+    vp_json_doc *doc = NULL;
+    vp_status    st  = VP_OK;
+
+    *out = NULL;
+    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    VP_TRY(vp_plan_from_json(&root, out, err));
+out:
+    vp_json_doc_free(doc);
+    return st;
+}

@@ -1,0 +1,141 @@
+#include "core/profile.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+vp_profile *vp_profile_new(void)
+{
+    return calloc(1, sizeof(vp_profile));
+}
+
+void vp_profile_free(vp_profile *p)
+{
+    if (p)
+        free(p->rows);
+    free(p);
+}
+
+static vp_profile_row *find(const vp_profile *p, vp_kernel kernel, const int64_t *ints)
+{
+    size_t n_bytes = (size_t)vp_kernel_info_of(kernel)->n_ints * sizeof *ints;
+
+    for (int64_t i = 0; i < p->n_rows; i++)
+        if (p->rows[i].kernel == kernel && memcmp(p->rows[i].ints, ints, n_bytes) == 0)
+            return &p->rows[i];
+    return NULL;
+}
+
+bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
+{
+    vp_profile_row *old = find(p, row->kernel, row->ints);
+
+    if (old) {
+        *old = *row;
+        return true;
+    }
+    if (p->n_rows == p->cap_rows) {
+        int64_t         cap  = p->cap_rows ? p->cap_rows * 2 : 64;
+        vp_profile_row *rows = realloc(p->rows, (size_t)cap * sizeof *rows);
+        if (!rows)
+            return false;
+        p->rows     = rows;
+        p->cap_rows = cap;
+    }
+    p->rows[p->n_rows++] = *row;
+    return true;
+}
+
+/* What a kernel's time grows with. */
+static double work(vp_kernel kernel, const int64_t *ints)
+{
+    double flop = vp_kernel_flop(kernel, ints);
+    return flop > 0 ? flop : vp_kernel_bytes_moved(kernel, ints);
+}
+
+double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, const int64_t *ints, bool *measured)
+{
+    const vp_profile_row *row = find(p, kernel, ints), *near = NULL;
+    double                w = work(kernel, ints), best = INFINITY;
+
+    *measured = row != NULL;
+    if (row)
+        return row->seconds;
+    for (int64_t i = 0; i < p->n_rows; i++) {
+        if (p->rows[i].kernel != kernel)
+            continue;
+        double distance = fabs(log((work(kernel, p->rows[i].ints) + 1) / (w + 1)));
+        if (distance < best) {
+            best = distance;
+            near = &p->rows[i];
+        }
+    }
+    return near ? near->seconds * (w + 1) / (work(kernel, near->ints) + 1) : -1;
+}
+
+json_t *vp_profile_to_json(const vp_profile *p)
+{
+    json_t *rows = json_array();
+
+    for (int64_t i = 0; i < p->n_rows; i++) {
+        const vp_kernel_info *info = vp_kernel_info_of(p->rows[i].kernel);
+        json_t               *j    = json_pack("{s:s}", "kernel", info->name);
+        for (int k = 0; j && k < info->n_ints; k++)
+            json_object_set_new(j, info->ints[k], json_integer((json_int_t)p->rows[i].ints[k]));
+        if (j)
+            json_object_set_new(j, "seconds", json_real(p->rows[i].seconds));
+        json_array_append_new(rows, j);
+    }
+    return json_pack("{s:i, s:s, s:s, s:o}", "schema_version", 1, "device", p->device, "backend", p->backend, "rows", rows);
+}
+
+vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err)
+{
+    static const char *const keys[] = {"schema_version", "device", "backend", "rows", NULL};
+    vp_profile  *p = vp_profile_new();
+    vp_json_node rows, node;
+    const char  *text;
+    int64_t      n, version;
+    vp_status    st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, p);
+    VP_TRY(vp_json_int(root, "schema_version", 1, 1, &version, err));
+    VP_TRY(vp_json_only_keys(root, keys, err));
+    VP_TRY(vp_json_string(root, "device", &text, err));
+    snprintf(p->device, sizeof p->device, "%s", text);
+    VP_TRY(vp_json_string(root, "backend", &text, err));
+    snprintf(p->backend, sizeof p->backend, "%s", text);
+    VP_TRY(vp_json_array(root, "rows", &rows, &n, err));
+    for (int64_t i = 0; i < n; i++) {
+        vp_profile_row row = {0};
+        VP_TRY(vp_json_element(&rows, i, &node, err));
+        VP_TRY(vp_json_string(&node, "kernel", &text, err));
+        row.kernel = vp_kernel_by_name(text);
+        if (row.kernel == VP_N_KERNELS)
+            VP_TRY(vp_json_fail(&node, "kernel", err, "no such kernel"));
+        for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
+            VP_TRY(vp_json_int(&node, vp_kernel_info_of(row.kernel)->ints[k], 0, INT64_C(1) << 40, &row.ints[k], err));
+        VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
+        VP_TRY_ALLOC(err, vp_profile_add(p, &row));
+    }
+    *out = p;
+    p    = NULL;
+out:
+    vp_profile_free(p);
+    return st;
+}
+
+vp_status vp_profile_read(const char *path, vp_profile **out, vp_err *err)
+{
+    vp_json_doc *doc = NULL;
+    vp_status    st  = VP_OK;
+
+    *out = NULL;
+    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    VP_TRY(vp_profile_from_json(&root, out, err));
+out:
+    vp_json_doc_free(doc);
+    return st;
+}

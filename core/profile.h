@@ -1,0 +1,41 @@
+/* core/profile.h: what kernels cost on one device, measured.
+ *     VP_TRY(vp_profile_read("cpu.json", &profile, err));
+ *     double s = vp_profile_seconds(profile, VP_K_LINEAR_FWD, ints);   // < 0: not measured
+ *
+ * Made by `vplan-run --profile`, read by the planner: the only way back from hardware to plans. */
+#ifndef VP_CORE_PROFILE_H
+#define VP_CORE_PROFILE_H
+
+#include "core/err.h"
+#include "core/json.h"
+#include "core/op.h"
+
+typedef struct vp_profile_row {
+    vp_kernel kernel;
+    int64_t   ints[VP_MAX_INTS];
+    double    seconds;        /* median of repeated calls */
+} vp_profile_row;
+
+typedef struct vp_profile {
+    char            device[64];
+    char            backend[200];  /* library, instruction set, threads */
+    vp_profile_row *rows;
+    int64_t         n_rows, cap_rows;
+} vp_profile;
+
+vp_profile *vp_profile_new(void);
+void        vp_profile_free(vp_profile *profile);
+
+/* Append a row (any seconds; a second row of the same call replaces the first). False: out of memory. */
+bool vp_profile_add(vp_profile *profile, const vp_profile_row *row);
+
+/* Seconds of a call: measured; else the nearest measured call of the kernel scaled by floating-point operations (GEMM,
+ * attention) or bytes moved (all others), "nearest" in the ratio of that work. *measured says which. Negative when the
+ * kernel was never measured. */
+double vp_profile_seconds(const vp_profile *profile, vp_kernel kernel, const int64_t *ints, bool *measured);
+
+vp_status vp_profile_read(const char *path, vp_profile **out, vp_err *err);
+vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err);
+json_t   *vp_profile_to_json(const vp_profile *profile);
+
+#endif

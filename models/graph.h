@@ -1,0 +1,150 @@
+/* models/graph.h: a model's training step, forward half, as data.
+ *
+ * A graph is a chain of *instances* of *templates*: embedding, block 0 .. L-1, head. Only templates hold
+ * ops and tensors; instances add an index for names. Dimensions are expressions over shape symbols, so
+ * one graph serves every batch and sequence. The tensor that goes from one instance to the next is the
+ * template's explicit `in` and `out`; a tensor that lives across instances (tokens, labels) is a
+ * *span* with the first and last instance that read it. Backward is not in the graph: the planner derives it from
+ * the op table and the trainer's semantics.
+ *
+ * A graph lives in one arena and is read-only once built. */
+#ifndef VP_MODELS_GRAPH_H
+#define VP_MODELS_GRAPH_H
+
+#include "core/arena.h"
+#include "core/op.h"
+#include "core/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* ---- dimensions ---- */
+
+typedef enum vp_symbol { VP_SYM_BATCH, VP_SYM_SEQ, VP_SYM_IMAGE, VP_SYM_CAPACITY, VP_N_SYMBOLS } vp_symbol;
+
+/* coef * product of symbol^power. */
+typedef struct vp_dim {
+    int64_t coef;
+    uint8_t power[VP_N_SYMBOLS];
+} vp_dim;
+
+vp_dim vp_dim_const(int64_t n);
+vp_dim vp_dim_symbol(vp_symbol s);
+vp_dim vp_dim_times(vp_dim a, vp_dim b);
+
+/* Value under symbols[VP_N_SYMBOLS]; VP_OVERFLOW (core/checked.h) beyond 64 bits. */
+int64_t vp_dim_eval(const vp_dim *d, const int64_t *symbols);
+
+/* ---- tensors, ops, templates ---- */
+
+/* What a tensor's elements are; the planner's semantics turn this into a dtype. */
+typedef enum vp_elem {
+    VP_ELEM_COMPUTE,  /* activations                          */
+    VP_ELEM_STAT,     /* statistics kept in full precision    */
+    VP_ELEM_INDEX     /* token ids, labels                    */
+} vp_elem;
+
+/* The half of a block an op belongs to, for selective recompute. */
+typedef enum vp_part { VP_PART_NONE, VP_PART_ATTENTION, VP_PART_MLP } vp_part;
+
+enum { VP_TENSOR_MAX_DIMS = 4, VP_OP_MAX_IN = 2, VP_OP_MAX_OUT = 3, VP_OP_MAX_PARAMS = 2 };
+
+typedef struct vp_tensor {
+    const char *name;                     /* "attn.qkv" */
+    vp_elem     elem;
+    int         rank;
+    vp_dim      dim[VP_TENSOR_MAX_DIMS];  /* first the rows */
+    int         span;                     /* index in the graph's spans, -1: the template's own */
+    int         producer;                 /* op that makes it, -1: none (an input)              */
+} vp_tensor;
+
+/* A parameter an op uses. */
+typedef struct vp_param_ref {
+    bool used;
+    bool shared;   /* idx is into graph->shared, else into the template's params */
+    int  idx;
+} vp_param_ref;
+
+typedef struct vp_graph_op {
+    vp_op            op;
+    const char      *name;                /* "attn.c_attn" */
+    vp_part          part;
+    int              in[VP_OP_MAX_IN];    /* tensors of the template, -1: none */
+    int              out[VP_OP_MAX_OUT];
+    vp_param_ref     param[VP_OP_MAX_PARAMS];
+    bool             chunked;             /* may run over chunks of rows: the head and its loss */
+    /* attributes, by op */
+    double           eps;                 /* layernorm                       */
+    vp_weight_layout layout;              /* linear                          */
+    int64_t          heads, kv_heads, head_dim;
+    double           scale;               /* attention                       */
+    double           p;                   /* dropout, attention              */
+    int              rng_id;              /* of random ops, unique in the template */
+} vp_graph_op;
+
+typedef struct vp_template {
+    const char    *name;
+    vp_tensor     *tensors;
+    int64_t        n_tensors, cap_tensors;
+    vp_graph_op   *ops;
+    int64_t        n_ops, cap_ops;
+    vp_plan_param *params;                /* offset_bytes not set yet */
+    int64_t        n_params, cap_params;
+    int            in, out;               /* tensors; -1: none */
+} vp_template;
+
+typedef struct vp_instance {
+    int     template_idx;
+    int64_t index;                        /* "{}" in parameter names */
+} vp_instance;
+
+typedef struct vp_span {
+    const char *name;
+    vp_elem     elem;
+    vp_dim      rows;
+    int64_t     first_instance, last_instance;
+} vp_span;
+
+/* A parameter of one instance used by other templates. */
+typedef struct vp_shared_param {
+    int64_t instance_idx;
+    int     param_idx;
+} vp_shared_param;
+
+typedef struct vp_graph {
+    vp_template     *templates;
+    int64_t          n_templates, cap_templates;
+    vp_instance     *instances;
+    int64_t          n_instances;
+    vp_span         *spans;
+    int64_t          n_spans;
+    int              tokens_span, labels_span;
+    vp_shared_param *shared;
+    int64_t          n_shared;
+    int64_t          vocab_size, max_seq, hidden;
+} vp_graph;
+
+/* Number of trainable elements; VP_OVERFLOW beyond 64 bits. A shared parameter counts once. */
+int64_t vp_graph_param_count(const vp_graph *graph);
+
+/* Bytes of a tensor's elements under symbols, at elem_bytes each. */
+int64_t vp_tensor_elements(const vp_tensor *t, const int64_t *symbols);
+
+/* ---- building ---- */
+
+typedef struct vp_graph_builder {
+    vp_arena *arena;
+    vp_graph *graph;
+} vp_graph_builder;
+
+/* Append; each returns the new index. Out of memory shows in vp_arena_failed(). */
+int vp_graph_add_template(vp_graph_builder *b, const char *name);
+int vp_graph_add_tensor(vp_graph_builder *b, int template_idx, vp_tensor tensor);
+int vp_graph_add_param(vp_graph_builder *b, int template_idx, vp_plan_param param);
+/* Also notes this op as the producer of its outputs. */
+int vp_graph_add_op(vp_graph_builder *b, int template_idx, vp_graph_op op);
+
+/* An activation of (batch * seq) rows by cols. */
+vp_tensor vp_tensor_rows(const char *name, int64_t cols);
+
+#endif

@@ -1,0 +1,192 @@
+#include "models/model.h"
+
+#include "core/checked.h"
+#include "core/text.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const vp_family *const families[] = {&vp_family_gpt2};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+void vp_model_assume(vp_model *model, const char *fmt, ...)
+{
+    char    text[400];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (vp_arena_grow(model->arena, (void **)&model->assumptions, model->n_assumptions, &model->cap_assumptions,
+                      sizeof *model->assumptions))
+        model->assumptions[model->n_assumptions++] = vp_arena_strdup(model->arena, text);
+}
+
+vp_status vp_config_int(const vp_json_node *config, const char *key, int64_t max, int64_t *out, vp_err *err)
+{
+    return vp_json_int(config, key, 1, max, out, err);
+}
+
+vp_status vp_config_int_or(vp_model *model, const vp_json_node *config, const char *key, int64_t max,
+                           int64_t fallback, int64_t *out, vp_err *err)
+{
+    if (vp_json_has(config, key))
+        return vp_config_int(config, key, max, out, err);
+    *out = fallback;
+    vp_model_assume(model, "%s is not in the config: the family's default %lld", key, (long long)fallback);
+    return VP_OK;
+}
+
+vp_status vp_config_real_or(vp_model *model, const vp_json_node *config, const char *key, double max,
+                            double fallback, double *out, vp_err *err)
+{
+    if (vp_json_has(config, key))
+        return vp_json_real(config, key, 0, max, out, err);
+    *out = fallback;
+    vp_model_assume(model, "%s is not in the config: the family's default %g", key, fallback);
+    return VP_OK;
+}
+
+vp_status vp_config_bool_or(vp_model *model, const vp_json_node *config, const char *key, bool fallback,
+                            bool *out, vp_err *err)
+{
+    if (vp_json_has(config, key))
+        return vp_json_bool(config, key, out, err);
+    *out = fallback;
+    vp_model_assume(model, "%s is not in the config: the family's default %s", key, fallback ? "true" : "false");
+    return VP_OK;
+}
+
+/* Fields whose meaning is the same in every family. */
+static vp_status check_common(vp_model *model, const vp_json_node *config, vp_err *err)
+{
+    static const char *const dtypes[] = {"float32", "float16", "bfloat16", "float64", NULL};
+    const char              *dtype[2] = {NULL, NULL};
+    vp_status                st       = VP_OK;
+
+    for (int i = 0; i < 2; i++) {
+        const char *key = i ? "torch_dtype" : "dtype";
+        int         k   = 0;
+        if (!vp_json_has(config, key))
+            continue;
+        VP_TRY(vp_json_string(config, key, &dtype[i], err));
+        while (dtypes[k] && strcmp(dtypes[k], dtype[i]) != 0)
+            k++;
+        if (!dtypes[k])
+            VP_TRY(vp_json_fail(config, key, err, "is not a dtype of model weights (float32, float16, bfloat16, float64)"));
+    }
+    if (dtype[0] && dtype[1] && strcmp(dtype[0], dtype[1]) != 0)
+        VP_TRY(vp_json_fail(config, "torch_dtype", err, "disagrees with dtype"));
+    if (vp_json_has(config, "quantization_config"))
+        VP_TRY(vp_json_fail(config, "quantization_config", err, "quantised weights are not supported"));
+    if (vp_json_has(config, "auto_map"))
+        vp_model_assume(model, "auto_map (remote code) is ignored: vplan runs no code of a model");
+out:
+    return st;
+}
+
+vp_status vp_model_from_config(const char *name, const vp_json_node *config, const vp_model_opts *opts,
+                               vp_model **out, vp_err *err)
+{
+    vp_model   *model = calloc(1, sizeof *model);
+    const char *type;
+    int         f = 0;
+    char        known[256], shown[96];
+    vp_status   st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, model);
+    model->arena = vp_arena_new();
+    VP_TRY_ALLOC(err, model->arena);
+    if (!json_is_object(config->value))
+        VP_TRY(vp_json_fail(config, NULL, err, "a model's config is an object"));
+    VP_TRY(vp_json_string(config, "model_type", &type, err));
+    while (f < N_FAMILIES && strcmp(families[f]->model_type, type) != 0)
+        f++;
+    if (f == N_FAMILIES) {
+        known[0] = '\0';
+        for (int i = 0; i < N_FAMILIES; i++)
+            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", families[i]->model_type);
+        VP_TRY(vp_json_fail(config, "model_type", err, "the family \"%s\" is not supported; supported: %s",
+                            vp_text_escape(type, shown, sizeof shown), known));
+    }
+    model->name   = vp_arena_strdup(model->arena, name);
+    model->family = families[f]->model_type;
+    model->config = json_incref(config->value);
+    VP_TRY(check_common(model, config, err));
+    VP_TRY(families[f]->build(model, config, opts, err));
+    VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
+    model->n_params = vp_graph_param_count(&model->graph);
+    if (vp_overflowed(vp_mul(model->n_params, 64)))
+        VP_TRY(vp_json_fail(config, NULL, err, "the parameters of this model are more bytes than 64 bits can count"));
+    *out  = model;
+    model = NULL;
+out:
+    vp_model_free(model);
+    return st;
+}
+
+void vp_model_free(vp_model *model)
+{
+    if (!model)
+        return;
+    json_decref(model->config);
+    vp_arena_free(model->arena);
+    free(model);
+}
+
+/* "dir/gpt2.json" -> "gpt2"; "dir/gpt2/config.json" and "dir/gpt2" -> "gpt2". */
+static void display_name(const char *path, char *name, size_t name_size)
+{
+    char        copy[1024];
+    char       *end, *base;
+
+    snprintf(copy, sizeof copy, "%s", path);
+    for (end = copy + strlen(copy); end > copy + 1 && end[-1] == '/';)
+        *--end = '\0';
+    base = strrchr(copy, '/');
+    if (base && strcmp(base, "/config.json") == 0 && base > copy) {
+        *base = '\0';
+        base  = strrchr(copy, '/');
+    }
+    base = base ? base + 1 : copy;
+    end  = base + strlen(base);
+    if (end - base > 5 && strcmp(end - 5, ".json") == 0)
+        end[-5] = '\0';
+    vp_text_escape(*base ? base : "model", name, name_size);
+}
+
+vp_status vp_model_open(const char *path, const vp_model_opts *opts, vp_model **out, vp_err *err)
+{
+    vp_json_doc *doc = NULL;
+    struct stat  info;
+    char         file[1200], name[200], shown[256];
+    vp_status    st = VP_OK;
+
+    *out = NULL;
+    for (int i = 0; vp_zoo_at(i); i++)
+        if (strcmp(vp_zoo_at(i)->name, path) == 0) {
+            const char *text = vp_zoo_at(i)->config;
+            VP_TRY(vp_json_parse(path, text, (int64_t)strlen(text), &doc, err));
+            snprintf(name, sizeof name, "%s", path);
+            goto build;
+        }
+    if (strcmp(path, "-") != 0 && stat(path, &info) != 0)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s",
+                          vp_text_escape(path, shown, sizeof shown), strerror(errno)));
+    snprintf(file, sizeof file, strcmp(path, "-") != 0 && S_ISDIR(info.st_mode) ? "%s/config.json" : "%s", path);
+    VP_TRY(vp_json_read(file, VP_JSON_MAX_BYTES, &doc, err));
+    display_name(path, name, sizeof name);
+build:;
+    vp_json_node root = vp_json_root(doc);
+    VP_TRY(vp_model_from_config(name, &root, opts, out, err));
+    if (vp_json_had_bom(doc))
+        vp_model_assume(*out, "the file begins with a byte-order mark, which is skipped");
+out:
+    vp_json_doc_free(doc);
+    return st;
+}

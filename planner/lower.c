@@ -1,0 +1,685 @@
+#include "planner/lower.h"
+
+#include "core/checked.h"
+#include "planner/planner_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+typedef struct lowering {
+    vp_flow              flow;
+    const vp_graph      *graph;
+    const vp_template   *t;
+    int                  template_idx;
+    const vp_semantics  *sem;
+    const vp_lower_opts *opts;
+    vp_arena            *arena;
+
+    vp_dtype *dtype;                           /* of each tensor                               */
+    int64_t  *made[2];                         /* value of a tensor in forward, in backward; -1 */
+    int64_t (*local[2])[VP_SEM_MAX_LOCALS];    /* value of an op's local                       */
+    bool     *again;                           /* ops whose forward was emitted in backward    */
+    int64_t  *grad;                            /* value holding a tensor's gradient so far; -1 */
+    bool     *wrote_grad;                      /* own parameters whose gradient has been written */
+    int64_t   row_first, n_rows;               /* the chunk at hand; all rows outside chunks   */
+    int64_t   n_tokens;
+    bool      overflow;
+} lowering;
+
+/* ---- values ---- */
+
+static bool is_recomputed(const lowering *l, int op)
+{
+    return (l->opts->recompute && l->opts->recompute[op]) || (l->t->ops[op].chunked && l->sem->chunks);
+}
+
+static bool in_chunk(const lowering *l, int tensor)
+{
+    int producer = l->t->tensors[tensor].producer;
+    return l->sem->chunks && producer >= 0 && l->t->ops[producer].chunked;
+}
+
+/* Rows a value of this tensor has: a chunk's where it exists per chunk. */
+static int64_t tensor_bytes(lowering *l, int tensor, vp_dtype dtype)
+{
+    int64_t n = vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols);
+
+    if (in_chunk(l, tensor))
+        n = vp_mul(n / l->n_tokens, l->opts->chunk_rows ? vp_min_i64(l->opts->chunk_rows, l->n_tokens) : l->n_tokens);
+    n = vp_mul(n, vp_dtype_bytes(dtype));
+    l->overflow |= vp_overflowed(n);
+    return n;
+}
+
+static int64_t new_value(lowering *l, vp_pass pass, vp_value v)
+{
+    vp_flow *f = &l->flow;
+
+    v.forward = pass == VP_PASS_FORWARD;
+    if (!vp_arena_grow(l->arena, (void **)&f->values, f->n_values, &f->cap_values, sizeof *f->values))
+        return 0;
+    f->values[f->n_values] = v;
+    return f->n_values++;
+}
+
+static vp_flow_step *new_step(lowering *l, vp_pass pass)
+{
+    static vp_flow_step lost; /* written and forgotten when memory ran out; the caller tests the arena */
+    vp_flow            *f = &l->flow;
+
+    if (!vp_arena_grow(l->arena, (void **)&f->steps[pass], f->n_steps[pass], &f->cap_steps[pass], sizeof *f->steps[pass]))
+        return &lost;
+    return &f->steps[pass][f->n_steps[pass]++];
+}
+
+static vp_dtype rule_dtype(const lowering *l, const vp_graph_op *op, vp_dtype_rule rule)
+{
+    vp_dtype a = op->in[0] >= 0 ? l->dtype[op->in[0]] : VP_DTYPE_NONE;
+    vp_dtype b = op->in[1] >= 0 ? l->dtype[op->in[1]] : VP_DTYPE_NONE;
+
+    switch (rule) {
+    case VP_RULE_SAME:
+        return a;
+    case VP_RULE_PROMOTE:
+        return a == VP_DTYPE_F32 || b == VP_DTYPE_F32 ? VP_DTYPE_F32 : a;
+    case VP_RULE_F32:
+        return VP_DTYPE_F32;
+    case VP_RULE_BF16:
+        return VP_DTYPE_BF16;
+    case VP_RULE_U8:
+        return VP_DTYPE_U8;
+    }
+    return VP_DTYPE_NONE;
+}
+
+static const vp_plan_param *param_of(const lowering *l, const vp_param_ref *p)
+{
+    if (!p->shared)
+        return &l->t->params[p->idx];
+    const vp_shared_param *s = &l->graph->shared[p->idx];
+    return &l->graph->templates[l->graph->instances[s->instance_idx].template_idx].params[s->param_idx];
+}
+
+/* ---- operands ---- */
+
+typedef struct operand {
+    int64_t value; /* -1: arg */
+    vp_arg  arg;
+} operand;
+
+static const operand ABSENT = {.value = -1, .arg = {.space = VP_SPACE_NONE}};
+
+static void emit_forward(lowering *l, int op_idx, vp_pass pass);
+
+/* Bytes into a full tensor at which the chunk at hand begins. */
+static int64_t chunk_offset(lowering *l, int tensor, vp_dtype dtype)
+{
+    int64_t bytes = vp_mul(vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols), vp_dtype_bytes(dtype));
+    return in_chunk(l, tensor) || l->row_first == 0 ? 0 : bytes / l->n_tokens * l->row_first;
+}
+
+/* The value of a tensor as a step of this pass reads it; recomputes it first where it must. */
+static operand read_tensor(lowering *l, int tensor, vp_pass pass)
+{
+    const vp_tensor *t        = &l->t->tensors[tensor];
+    vp_pass          from     = VP_PASS_FORWARD;
+    operand          result   = {.value = -1};
+
+    if (t->span >= 0) {
+        result.arg = (vp_arg){.space = VP_SPACE_FIXED,
+                              .idx = t->span == l->graph->tokens_span ? l->opts->tokens_idx : l->opts->labels_idx,
+                              .offset_bytes = chunk_offset(l, tensor, l->sem->index)};
+        return result;
+    }
+    if (pass == VP_PASS_BACKWARD && t->producer >= 0 && is_recomputed(l, t->producer)) {
+        if (!l->again[t->producer])
+            emit_forward(l, t->producer, VP_PASS_BACKWARD);
+        from = VP_PASS_BACKWARD;
+    }
+    result.value            = l->made[from][tensor];
+    result.arg.offset_bytes = chunk_offset(l, tensor, l->dtype[tensor]);
+    return result;
+}
+
+static const vp_sem_row *row_of(const lowering *l, int op_idx)
+{
+    return vp_semantics_row(l->sem, l->t->ops[op_idx].op);
+}
+
+static bool made_in_forward(const vp_sem_row *row, vp_ref local)
+{
+    for (int s = 0; s < VP_SEM_MAX_STEPS; s++)
+        for (int k = 0; k < VP_MAX_OPERANDS; k++)
+            if (row->forward[s].operands[k] == local)
+                return true;
+    return false;
+}
+
+/* A local stands for the value it casts when that has its dtype already. */
+static bool is_alias(const lowering *l, int op_idx, vp_ref ref)
+{
+    const vp_graph_op  *op    = &l->t->ops[op_idx];
+    const vp_sem_local *local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
+
+    if (local->cast_of == VP_REF_NONE)
+        return false;
+    vp_dtype has = local->cast_of == VP_REF_P0 || local->cast_of == VP_REF_P1 ? l->sem->param
+                                                                              : l->dtype[op->in[local->cast_of - VP_REF_IN0]];
+    return has == rule_dtype(l, op, local->dtype);
+}
+
+static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass);
+
+static operand local_operand(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
+{
+    const vp_graph_op  *op    = &l->t->ops[op_idx];
+    const vp_sem_row   *row   = row_of(l, op_idx);
+    const vp_sem_local *local = &row->locals[ref - VP_REF_L0];
+    int64_t            *slot;
+    vp_pass             from  = pass;
+
+    if (is_alias(l, op_idx, ref))
+        return read_ref(l, op_idx, local->cast_of, pass);
+    if (pass == VP_PASS_BACKWARD && made_in_forward(row, ref)) {
+        if (is_recomputed(l, op_idx) && !l->again[op_idx])
+            emit_forward(l, op_idx, VP_PASS_BACKWARD);
+        from = is_recomputed(l, op_idx) ? VP_PASS_BACKWARD : VP_PASS_FORWARD;
+    }
+    slot = &l->local[from][op_idx][ref - VP_REF_L0];
+    if (*slot < 0) {
+        vp_dtype dtype = rule_dtype(l, op, local->dtype);
+        int64_t  bytes;
+        if (local->like == VP_REF_P0 || local->like == VP_REF_P1)
+            bytes = vp_mul(param_of(l, &op->param[local->like - VP_REF_P0])->n_elements, vp_dtype_bytes(dtype));
+        else if (op->chunked && l->sem->chunks)
+            bytes = vp_mul(l->opts->chunk_rows ? vp_min_i64(l->opts->chunk_rows, l->n_tokens) : l->n_tokens, vp_dtype_bytes(dtype));
+        else
+            bytes = tensor_bytes(l, local->like >= VP_REF_OUT0 ? op->out[local->like - VP_REF_OUT0] : op->in[local->like - VP_REF_IN0], dtype);
+        l->overflow |= vp_overflowed(bytes);
+        *slot = new_value(l, from, (vp_value){.name = vp_arena_printf(l->arena, "%s.%s", op->name, local->name),
+                          .component = from == VP_PASS_FORWARD || made_in_forward(row, ref) ? VP_COMP_ACTIVATIONS : VP_COMP_TEMPORARIES,
+                          .dtype = dtype, .bytes = bytes});
+    }
+    return (operand){.value = *slot};
+}
+
+static operand param_operand(const vp_graph_op *op, int k, bool gradient)
+{
+    const vp_param_ref *p = &op->param[k];
+
+    if (!p->used)
+        return ABSENT;
+    return (operand){.value = -1, .arg = {.space = p->shared ? (gradient ? VP_SPACE_SHARED_GRAD : VP_SPACE_SHARED_PARAM)
+                                                             : (gradient ? VP_SPACE_GRAD : VP_SPACE_PARAM), .idx = p->idx}};
+}
+
+static bool needs_grad(const lowering *l, int tensor)
+{
+    return tensor >= 0 && l->t->tensors[tensor].elem == VP_ELEM_COMPUTE && l->t->tensors[tensor].span < 0;
+}
+
+static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
+{
+    const vp_graph_op *op = &l->t->ops[op_idx];
+
+    switch (ref) {
+    case VP_REF_NONE:
+        return ABSENT;
+    case VP_REF_IN0:
+    case VP_REF_IN1:
+        return read_tensor(l, op->in[ref - VP_REF_IN0], pass);
+    case VP_REF_OUT0:
+    case VP_REF_OUT1:
+    case VP_REF_OUT2:
+        return read_tensor(l, op->out[ref - VP_REF_OUT0], pass);
+    case VP_REF_P0:
+    case VP_REF_P1:
+        return param_operand(op, ref - VP_REF_P0, false);
+    case VP_REF_G_P0:
+    case VP_REF_G_P1:
+        return param_operand(op, ref - VP_REF_G_P0, true);
+    case VP_REF_G_OUT0:
+        return (operand){.value = l->grad[op->out[0]], .arg = {.offset_bytes = chunk_offset(l, op->out[0], l->dtype[op->out[0]])}};
+    case VP_REF_ADD_IN0:
+        return l->grad[op->in[0]] < 0 ? ABSENT : (operand){.value = l->grad[op->in[0]]};
+    case VP_REF_CONTROL:
+        return (operand){.value = -1, .arg = {.space = VP_SPACE_FIXED, .idx = l->opts->control_idx}};
+    default:
+        return local_operand(l, op_idx, ref, pass);
+    }
+}
+
+/* ---- steps ---- */
+
+static void kernel_numbers(lowering *l, const vp_graph_op *op, vp_kernel kernel, int64_t count, vp_step *s)
+{
+    const int64_t *sym  = l->opts->symbols;
+    int64_t        rows = op->chunked && l->sem->chunks ? l->n_rows : l->n_tokens;
+    int64_t        cols_in = op->in[0] >= 0 && l->t->tensors[op->in[0]].rank > 1 ? vp_dim_eval(&l->t->tensors[op->in[0]].dim[1], sym) : 1;
+    int64_t        cols_out = op->out[0] >= 0 && l->t->tensors[op->out[0]].rank > 1 ? vp_dim_eval(&l->t->tensors[op->out[0]].dim[1], sym) : 1;
+
+    switch (kernel) {
+    case VP_K_EMBEDDING_FWD:
+    case VP_K_EMBEDDING_BWD:
+        memcpy(s->ints, (int64_t[]){rows, cols_out, param_of(l, &op->param[0])->shape[0], sym[VP_SYM_SEQ]}, 4 * sizeof(int64_t));
+        break;
+    case VP_K_LAYERNORM_FWD:
+        s->reals[0] = op->eps;
+        /* fall through */
+    case VP_K_LAYERNORM_BWD:
+        memcpy(s->ints, (int64_t[]){rows, cols_in}, 2 * sizeof(int64_t));
+        break;
+    case VP_K_LINEAR_FWD:
+    case VP_K_LINEAR_BWD_INPUT:
+    case VP_K_LINEAR_BWD_WEIGHT:
+        memcpy(s->ints, (int64_t[]){rows, cols_in, cols_out, op->layout}, 4 * sizeof(int64_t));
+        break;
+    case VP_K_ATTENTION_FWD:
+    case VP_K_ATTENTION_BWD:
+        memcpy(s->ints, (int64_t[]){sym[VP_SYM_BATCH], sym[VP_SYM_SEQ], op->heads, op->kv_heads, op->head_dim}, 5 * sizeof(int64_t));
+        s->reals[0] = op->scale;
+        s->reals[1] = op->p;
+        break;
+    case VP_K_DROPOUT:
+        memcpy(s->ints, (int64_t[]){sym[VP_SYM_BATCH], vp_mul(sym[VP_SYM_SEQ], cols_in)}, 2 * sizeof(int64_t));
+        s->reals[0] = op->p;
+        break;
+    case VP_K_CROSS_ENTROPY:
+        memcpy(s->ints, (int64_t[]){rows, cols_in}, 2 * sizeof(int64_t));
+        break;
+    case VP_K_LOSS_SUM:
+        s->ints[0] = rows;
+        break;
+    default:
+        s->ints[0] = count ? count : vp_mul(rows, cols_in);
+        break;
+    }
+    for (int k = 0; k < VP_MAX_INTS; k++)
+        l->overflow |= vp_overflowed(s->ints[k]);
+}
+
+static void set_operand(vp_flow_step *f, int k, operand o, vp_access access)
+{
+    f->value[k]     = o.value;
+    f->step.args[k] = o.arg;
+    if (o.value >= 0)
+        f->step.args[k].space = VP_SPACE_BUFFER;
+    f->access[k] = access;
+}
+
+static vp_access operand_access(const vp_sem_step *s, int k)
+{
+    if (s->kernel == VP_N_KERNELS)
+        return k < s->n_reads ? VP_READ : VP_WRITE;
+    return vp_kernel_info_of(s->kernel)->operands[k].access;
+}
+
+static int n_operands(const vp_sem_step *s)
+{
+    int n = 0;
+
+    if (s->kernel != VP_N_KERNELS)
+        return vp_kernel_info_of(s->kernel)->n_operands;
+    while (n < VP_MAX_OPERANDS && s->operands[n] != VP_REF_NONE)
+        n++;
+    return n;
+}
+
+static bool is_end(const vp_sem_step *s)
+{
+    return s->operands[0] == VP_REF_NONE;
+}
+
+/* The value of an output: made once a pass, and once for all chunks. */
+static int64_t output_value(lowering *l, int tensor, vp_pass pass)
+{
+    const vp_tensor *t     = &l->t->tensors[tensor];
+    vp_dtype         dtype = l->dtype[tensor];
+    bool             again = pass == VP_PASS_BACKWARD && !in_chunk(l, tensor);
+
+    if (l->made[pass][tensor] < 0)
+        l->made[pass][tensor] = new_value(l, pass, (vp_value){
+            .name = again ? vp_arena_printf(l->arena, "%s (again)", t->name) : t->name,
+            .component = VP_COMP_ACTIVATIONS, .dtype = dtype, .bytes = tensor_bytes(l, tensor, dtype),
+            .place = tensor == l->t->out && pass == VP_PASS_FORWARD ? VP_PLACE_OUT : VP_PLACE_LOCAL});
+    return l->made[pass][tensor];
+}
+
+/* Whether a forward step only makes a cast that is already there. */
+static bool is_void_cast(const lowering *l, int op_idx, const vp_sem_step *s)
+{
+    for (int k = 0; k < n_operands(s); k++) {
+        vp_ref ref = s->operands[k];
+        if (operand_access(s, k) == VP_WRITE && ref >= VP_REF_L0 && ref <= VP_REF_L7 && is_alias(l, op_idx, ref))
+            return true;
+    }
+    return false;
+}
+
+static void emit_forward(lowering *l, int op_idx, vp_pass pass)
+{
+    const vp_graph_op *op  = &l->t->ops[op_idx];
+    const vp_sem_row  *row = row_of(l, op_idx);
+
+    if (pass == VP_PASS_BACKWARD)
+        l->again[op_idx] = true;
+    for (int s = 0; s < VP_SEM_MAX_STEPS && !is_end(&row->forward[s]); s++) {
+        const vp_sem_step *sem = &row->forward[s];
+        vp_flow_step       f   = {.micro_op = sem->name, .n_operands = n_operands(sem)};
+
+        if (is_void_cast(l, op_idx, sem))
+            continue;
+        for (int k = 0; k < f.n_operands; k++) {
+            vp_ref    ref    = sem->operands[k];
+            vp_access access = operand_access(sem, k);
+            operand   o      = access != VP_READ && ref >= VP_REF_OUT0 && ref <= VP_REF_OUT2
+                                   ? (operand){.value = output_value(l, op->out[ref - VP_REF_OUT0], pass)}
+                                   : read_ref(l, op_idx, ref, pass);
+            set_operand(&f, k, o, access);
+        }
+        f.step.kernel = sem->kernel;
+        f.step.name   = op->name;
+        f.step.rng_id = op->rng_id;
+        if (sem->kernel != VP_N_KERNELS)
+            kernel_numbers(l, op, sem->kernel, 0, &f.step);
+        *new_step(l, pass) = f;
+    }
+}
+
+/* ---- backward ---- */
+
+static int64_t new_gradient(lowering *l, int tensor)
+{
+    return new_value(l, VP_PASS_BACKWARD, (vp_value){
+        .name = vp_arena_printf(l->arena, "grad %s", l->t->tensors[tensor].name), .component = VP_COMP_TEMPORARIES,
+        .dtype = l->dtype[tensor], .bytes = tensor_bytes(l, tensor, l->dtype[tensor])});
+}
+
+static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, int64_t x, int64_t y, int64_t z)
+{
+    vp_flow_step f = {.n_operands = kernel == VP_K_ADD ? 3 : 2, .step = {.kernel = kernel, .name = name}};
+
+    f.step.ints[0] = l->flow.values[z].bytes / (int64_t)sizeof(float);
+    set_operand(&f, 0, (operand){.value = x}, VP_READ);
+    if (kernel == VP_K_ADD)
+        set_operand(&f, 1, (operand){.value = y}, VP_READ);
+    set_operand(&f, f.n_operands - 1, (operand){.value = z}, VP_WRITE);
+    if (!l->sem->executable) {
+        f.step.kernel = VP_N_KERNELS;
+        f.micro_op    = kernel == VP_K_ADD ? "add" : "copy";
+    }
+    *new_step(l, VP_PASS_BACKWARD) = f;
+}
+
+/* One more contribution to a tensor's gradient. */
+static void add_gradient(lowering *l, const vp_graph_op *op, int tensor, int64_t value)
+{
+    if (l->grad[tensor] < 0) {
+        l->grad[tensor] = value;
+        return;
+    }
+    int64_t sum = new_gradient(l, tensor);
+    emit_elementwise(l, op->name, VP_K_ADD, l->grad[tensor], value, sum);
+    l->grad[tensor] = sum;
+}
+
+/* Whether the owner of a shared parameter has later users, which write its gradient before it does. */
+static bool is_shared_elsewhere(const lowering *l, int param_idx)
+{
+    for (int64_t i = 0; i < l->graph->n_shared; i++)
+        if (l->graph->instances[l->graph->shared[i].instance_idx].template_idx == l->template_idx
+            && l->graph->shared[i].param_idx == param_idx)
+            return true;
+    return false;
+}
+
+static bool is_first_write(lowering *l, const vp_graph_op *op)
+{
+    const vp_param_ref *p = &op->param[0];
+
+    if (!p->used)
+        return true;
+    if (p->shared) /* the last user in the chain comes first in backward; it writes chunk 0 */
+        return l->row_first == 0;
+    if (is_shared_elsewhere(l, p->idx))
+        return false;
+    bool first             = !l->wrote_grad[p->idx];
+    l->wrote_grad[p->idx] = true;
+    return first;
+}
+
+/* Gradients that are only ever added to start from zero. */
+static void emit_zeros(lowering *l, const vp_graph_op *op)
+{
+    for (int k = 0; k < VP_OP_MAX_PARAMS; k++) {
+        const vp_param_ref *p = &op->param[k];
+        if (!p->used || p->shared || is_shared_elsewhere(l, p->idx))
+            continue;
+        vp_flow_step f = {.n_operands = 1, .step = {.kernel = VP_K_ZERO, .name = op->name, .first_only = true}};
+        f.step.ints[0] = l->t->params[p->idx].n_elements;
+        set_operand(&f, 0, param_operand(op, k, true), VP_WRITE);
+        *new_step(l, VP_PASS_BACKWARD) = f;
+    }
+}
+
+static bool accumulates(const vp_sem_step *s)
+{
+    for (int k = 0; k < n_operands(s); k++)
+        if (s->operands[k] == VP_REF_G_P0 || s->operands[k] == VP_REF_G_P1)
+            return s->kernel != VP_N_KERNELS;
+    return false;
+}
+
+static int first_consumer(const lowering *l, int tensor)
+{
+    for (int i = 0; i < l->t->n_ops; i++)
+        if (l->t->ops[i].in[0] == tensor || l->t->ops[i].in[1] == tensor)
+            return i;
+    return -1;
+}
+
+static operand gradient_operand(lowering *l, const vp_graph_op *op, int k, int64_t *made)
+{
+    int tensor = op->in[k];
+
+    if (!needs_grad(l, tensor))
+        return ABSENT;
+    if (made[k] < 0)
+        made[k] = l->row_first > 0 && !in_chunk(l, tensor) ? l->grad[tensor] : new_gradient(l, tensor);
+    return (operand){.value = made[k], .arg = {.offset_bytes = chunk_offset(l, tensor, l->dtype[tensor])}};
+}
+
+/* The value just made is the finished gradient of the block's input: it goes where the input lies, if the
+ * kernel that made it can work there. */
+static void finish_input_gradient(lowering *l, int op_idx, int tensor, int64_t value)
+{
+    const vp_flow      *f    = &l->flow;
+    const vp_flow_step *last = &f->steps[VP_PASS_BACKWARD][f->n_steps[VP_PASS_BACKWARD] - 1];
+    int                 made = -1;
+
+    if (tensor != l->t->in || first_consumer(l, tensor) != op_idx || !l->sem->executable || l->t->ops[op_idx].chunked)
+        return;
+    for (int k = 0; k < last->n_operands; k++)
+        if (last->value[k] == value)
+            made = k;
+    for (int k = 0; k < last->n_operands; k++)
+        if (made < 0 || (last->value[k] == f->in && !vp_kernel_may_share(last->step.kernel, made, k)))
+            return;
+    l->flow.values[value].place = VP_PLACE_IN;
+}
+
+static void emit_backward_steps(lowering *l, int op_idx)
+{
+    const vp_graph_op *op      = &l->t->ops[op_idx];
+    const vp_sem_row  *row     = row_of(l, op_idx);
+    int64_t            made[2] = {-1, -1};
+    bool               takes_sum = false;
+
+    if (row->zero_grads_first)
+        emit_zeros(l, op);
+    for (int s = 0; s < VP_SEM_MAX_STEPS && !is_end(&row->backward[s]); s++) {
+        const vp_sem_step *sem = &row->backward[s];
+        vp_flow_step       f   = {.micro_op = sem->name, .n_operands = n_operands(sem)};
+        bool               has_gradient = false, wants_gradient = false;
+
+        for (int k = 0; k < f.n_operands; k++) {
+            vp_ref  ref = sem->operands[k];
+            operand o;
+            if (ref == VP_REF_G_IN0 || ref == VP_REF_G_IN1) {
+                o = gradient_operand(l, op, ref - VP_REF_G_IN0, made);
+                wants_gradient = true;
+                has_gradient |= o.value >= 0;
+            } else {
+                o = read_ref(l, op_idx, ref, VP_PASS_BACKWARD);
+                takes_sum |= ref == VP_REF_ADD_IN0;
+            }
+            set_operand(&f, k, o, operand_access(sem, k));
+        }
+        if (wants_gradient && !has_gradient && !accumulates(sem))
+            continue; /* a gradient that nobody needs */
+        f.step.kernel = sem->kernel;
+        f.step.name   = op->name;
+        f.step.rng_id = op->rng_id;
+        if (accumulates(sem))
+            f.step.accumulate = row->zero_grads_first ? VP_ACC_NEVER : is_first_write(l, op) ? VP_ACC_BY_PHASE : VP_ACC_ALWAYS;
+        if (sem->kernel != VP_N_KERNELS)
+            kernel_numbers(l, op, sem->kernel, 0, &f.step);
+        *new_step(l, VP_PASS_BACKWARD) = f;
+    }
+    for (int k = 0; k < 2; k++) {
+        if (made[k] < 0)
+            continue;
+        if (takes_sum || l->grad[op->in[k]] == made[k])
+            l->grad[op->in[k]] = made[k];
+        else
+            add_gradient(l, op, op->in[k], made[k]);
+        finish_input_gradient(l, op_idx, op->in[k], l->grad[op->in[k]]);
+    }
+}
+
+static void emit_backward(lowering *l, int op_idx)
+{
+    const vp_graph_op *op  = &l->t->ops[op_idx];
+    const vp_sem_row  *row = row_of(l, op_idx);
+
+    if (op->op != VP_OP_CROSS_ENTROPY && l->grad[op->out[0]] < 0)
+        return; /* nothing depends on it */
+    if (row->grad_passes) {
+        for (int k = 0; k < vp_op_info_of(op->op)->n_in; k++)
+            if (needs_grad(l, op->in[k]))
+                add_gradient(l, op, op->in[k], l->grad[op->out[0]]);
+        return;
+    }
+    emit_backward_steps(l, op_idx);
+    if (row->grad_replaces_in0)
+        l->grad[op->in[0]] = l->made[is_recomputed(l, l->t->tensors[op->in[0]].producer)][op->in[0]];
+}
+
+/* Chunked ops: each chunk forward and backward before the next. Gradients inside the group begin anew. */
+static void emit_chunks(lowering *l, int first_op)
+{
+    int64_t rows = l->opts->chunk_rows ? l->opts->chunk_rows : l->n_tokens;
+
+    for (l->row_first = 0; l->row_first < l->n_tokens; l->row_first += rows) {
+        l->n_rows = vp_min_i64(rows, l->n_tokens - l->row_first);
+        for (int i = (int)l->t->n_ops - 1; i >= first_op; i--) {
+            l->again[i] = false;
+            for (int k = 0; k < vp_op_info_of(l->t->ops[i].op)->n_out; k++)
+                l->grad[l->t->ops[i].out[k]] = -1;
+        }
+        for (int i = (int)l->t->n_ops - 1; i >= first_op; i--)
+            emit_backward(l, i);
+    }
+    l->row_first = 0;
+    l->n_rows    = l->n_tokens;
+}
+
+static void emit_all(lowering *l)
+{
+    const vp_template *t     = l->t;
+    int                first_chunked = (int)t->n_ops;
+
+    for (int i = 0; i < t->n_ops; i++) {
+        if (l->sem->chunks && t->ops[i].chunked)
+            first_chunked = first_chunked < i ? first_chunked : i;
+        else
+            emit_forward(l, i, VP_PASS_FORWARD);
+    }
+    if (t->out >= 0) {
+        l->flow.out      = l->made[VP_PASS_FORWARD][t->out];
+        l->flow.grad_out = new_value(l, VP_PASS_BACKWARD, (vp_value){.name = vp_arena_printf(l->arena, "grad %s", t->tensors[t->out].name),
+            .component = VP_COMP_TEMPORARIES, .dtype = l->dtype[t->out], .bytes = tensor_bytes(l, t->out, l->dtype[t->out]), .place = VP_PLACE_OUT});
+        l->grad[t->out] = l->flow.grad_out;
+    }
+    if (first_chunked < t->n_ops)
+        emit_chunks(l, first_chunked);
+    for (int i = first_chunked - 1; i >= 0; i--)
+        emit_backward(l, i);
+    if (t->in >= 0 && l->sem->executable && l->flow.values[l->grad[t->in]].place != VP_PLACE_IN) {
+        int64_t value = new_gradient(l, t->in);
+        emit_elementwise(l, t->tensors[t->in].name, VP_K_COPY, l->grad[t->in], -1, value);
+        l->flow.values[value].place = VP_PLACE_IN;
+        l->grad[t->in]              = value;
+    }
+    l->flow.grad_in = t->in >= 0 ? l->grad[t->in] : -1;
+}
+
+/* dtypes of all tensors, in the order of the ops. */
+static void assign_dtypes(lowering *l)
+{
+    vp_dtype in = l->opts->in_dtype != VP_DTYPE_NONE ? l->opts->in_dtype : l->sem->compute;
+
+    for (int i = 0; i < l->t->n_tensors; i++) {
+        vp_elem elem = l->t->tensors[i].elem;
+        l->dtype[i]  = elem == VP_ELEM_INDEX ? l->sem->index : elem == VP_ELEM_STAT ? VP_DTYPE_F32 : in;
+    }
+    for (int i = 0; i < l->t->n_ops; i++)
+        for (int k = 0; k < vp_op_info_of(l->t->ops[i].op)->n_out; k++)
+            l->dtype[l->t->ops[i].out[k]] = rule_dtype(l, &l->t->ops[i], row_of(l, i)->out[k]);
+}
+
+static int64_t *minus_ones(vp_arena *arena, int64_t n)
+{
+    int64_t *x = vp_arena_array(arena, n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++)
+        x[i] = -1;
+    return x;
+}
+
+vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx, const vp_semantics *semantics,
+                   const vp_lower_opts *opts, vp_lowered *out, vp_err *err)
+{
+    const vp_template *t = &graph->templates[template_idx];
+    lowering           l = {.flow = {.arena = arena, .in = -1, .out = -1, .grad_out = -1, .grad_in = -1}, .graph = graph, .t = t,
+                            .template_idx = template_idx, .sem = semantics, .opts = opts, .arena = arena};
+    vp_status          st = VP_OK;
+
+    assert(opts->chunk_rows % VP_TILE_TOKENS == 0);
+    l.n_tokens = l.n_rows = vp_mul(opts->symbols[VP_SYM_BATCH], opts->symbols[VP_SYM_SEQ]);
+    if (vp_overflowed(l.n_tokens))
+        return VP_FAIL(err, VP_ERR_INPUT, "micro-batch times sequence is more than 64 bits can count");
+    l.dtype      = vp_arena_array(arena, t->n_tensors, sizeof *l.dtype);
+    l.again      = vp_arena_array(arena, t->n_ops, sizeof *l.again);
+    l.wrote_grad = vp_arena_array(arena, t->n_params + 1, sizeof *l.wrote_grad);
+    l.grad       = minus_ones(arena, t->n_tensors);
+    for (int pass = 0; pass < 2; pass++) {
+        l.made[pass]  = minus_ones(arena, t->n_tensors);
+        l.local[pass] = (int64_t (*)[VP_SEM_MAX_LOCALS])minus_ones(arena, t->n_ops * VP_SEM_MAX_LOCALS);
+    }
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    assign_dtypes(&l);
+    if (t->in >= 0) {
+        l.flow.in = new_value(&l, VP_PASS_FORWARD, (vp_value){.name = t->tensors[t->in].name, .component = VP_COMP_ACTIVATIONS,
+            .dtype = l.dtype[t->in], .bytes = tensor_bytes(&l, t->in, l.dtype[t->in]), .place = VP_PLACE_IN});
+        l.made[VP_PASS_FORWARD][t->in] = l.flow.in;
+    }
+    emit_all(&l);
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    if (l.overflow)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a buffer of this model at this batch and sequence is more bytes than 64 bits can count"));
+    out->out_dtype = t->out >= 0 ? l.dtype[t->out] : VP_DTYPE_NONE;
+    VP_TRY(vp_place_flow(&l.flow, semantics, out, err));
+    out->program.template_idx = template_idx;
+out:
+    return st;
+}

@@ -1,0 +1,29 @@
+/* planner/pack.h: offsets for buffers with known lifetimes (dynamic storage allocation).
+ *     vp_pack_item items[] = {{.bytes = 64, .first = 0, .last = 3}, ...};
+ *     VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &height, err));
+ *
+ * First fit in several fixed orders, best height kept; stops early at the lower bound (most bytes alive at one
+ * instant). Deterministic. Block programs have tens of buffers and nearly always meet the bound; the
+ * height that comes out is the one every figure uses, so a miss costs memory, never truth. */
+#ifndef VP_PLANNER_PACK_H
+#define VP_PLANNER_PACK_H
+
+#include "core/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct vp_pack_item {
+    int64_t bytes;
+    int64_t first, last;     /* instants, inclusive            */
+    bool    fixed;           /* offset is given, not chosen    */
+    int64_t offset;          /* result, or where it is fixed   */
+} vp_pack_item;
+
+/* Most bytes alive at one instant, each rounded up to align. */
+int64_t vp_pack_bound(const vp_pack_item *items, int64_t n, int64_t align);
+
+/* Choose the offsets, multiples of align. *height is the largest offset + bytes. VP_ERR_NOMEM. */
+vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err);
+
+#endif
