@@ -1,0 +1,128 @@
+# vplan: a GPU-memory-budget planner and autotuner for deep-learning training
+#
+# make             build vplan and vplan-run into build/
+# make demo        install what is missing, build, and train GPT-2 124M inside a memory budget here
+# make check       install what is missing, build, run every test that needs no GPU
+# make check-long  the same with more random cases, fuzzing time and models
+# make asan        check's C tests under address and undefined-behaviour sanitizers
+# make bench       programs that time kernels, planner and a training step; results to build/bench/
+# make deps        install the Debian packages that are missing (sudo only when not root)
+# make install     PREFIX=/usr/local: programs to bin and lib/vplan
+# make clean       remove build/
+# make help        this list
+#
+# CC=clang builds with clang; BUILD=dir builds elsewhere.
+
+BUILD  ?= build
+ifeq ($(origin CC),default)
+CC      = gcc
+endif
+PREFIX ?= /usr/local
+
+OPT      ?= -O2
+CSTD      = -std=c11 -D_GNU_SOURCE
+WARNINGS  = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
+# Contraction into fused multiply-add would make results depend on the compiler.
+CFLAGS   += $(CSTD) $(OPT) -g $(WARNINGS) -ffp-contract=off -fno-strict-aliasing -I. $(SANITIZE)
+LDFLAGS  += $(SANITIZE)
+
+objs = $(patsubst %.c,$(BUILD)/%.o,$(foreach dir,$(1),$(wildcard $(dir)/*.c)))
+
+CORE    = $(BUILD)/core.a
+MODELS  = $(BUILD)/models.a
+PLANNER = $(BUILD)/planner.a
+KERNELS = $(BUILD)/kernels.a
+RUNTIME = $(BUILD)/runtime.a
+TUNER   = $(BUILD)/tuner.a
+ORACLE  = $(BUILD)/reference.a
+
+PROGRAMS = $(BUILD)/vplan $(BUILD)/vplan-run
+
+all: $(PROGRAMS)
+
+help:
+	@sed -n '3,/^$$/s/^# \{0,1\}//p' Makefile
+
+# ---- libraries: a folder each; who may include whom is checked by tests/test_folders.sh ----
+
+$(CORE): $(call objs,core)
+$(MODELS): $(call objs,models models/zoo)
+$(PLANNER): $(call objs,planner)
+$(KERNELS): $(call objs,kernels/cpu)
+$(RUNTIME): $(filter-out $(BUILD)/runtime/main.o,$(call objs,runtime))
+$(TUNER): $(call objs,tuner)
+$(ORACLE): $(call objs,kernels/reference)
+
+%.a:
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/kernels/%.o: OPT = -O3
+$(BUILD)/kernels/%.o: CFLAGS += -fopenmp
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+
+# ---- programs: vplan links neither BLAS nor CUDA; vplan-run links no planner ----
+
+$(BUILD)/vplan: $(call objs,cli) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lm
+
+$(BUILD)/vplan-run: $(BUILD)/runtime/main.o $(RUNTIME) $(KERNELS) $(CORE)
+	$(CC) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lm
+
+-include kernels/null/build.mk
+
+# ---- tests ----
+
+TEST_C  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
+TEST_SH = $(wildcard tests/test_*.sh)
+
+# One program that makes every allocation fail once wraps the allocator at link time.
+$(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
+	$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lcmocka -lm
+
+test-programs: $(TEST_C)
+
+check: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@BUILD=$(BUILD) CC=$(CC) tests/run.sh $(TEST_C) $(TEST_SH)
+
+check-long: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@BUILD=$(BUILD) CC=$(CC) VPLAN_LONG=1 tests/run.sh $(TEST_C) $(TEST_SH)
+
+# OpenBLAS and libgomp keep memory to the end of the process: leaks are looked for in the other tests.
+asan: deps
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" all test-programs
+	@BUILD=$(BUILD)/asan tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(TEST_C))
+
+bench: all
+	@BUILD=$(BUILD) bench/run.sh
+
+# ---- set-up ----
+
+PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev python3
+
+deps:
+	@scripts/deps.sh $(PACKAGES)
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) scripts/demo.sh
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/vplan
+	install $(BUILD)/vplan $(DESTDIR)$(PREFIX)/bin/
+	install $(filter-out $(BUILD)/vplan,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/lib/vplan/
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all help test-programs check check-long asan bench deps demo install clean
+.SECONDARY:
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,382 @@
+#include "planner/assemble.h"
+
+#include "core/checked.h"
+#include "planner/lower.h"
+#include "planner/process.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const recompute_names[] = {"none", "attention", "mlp", "full"};
+
+const char *vp_recompute_name(vp_recompute r)
+{
+    return recompute_names[r];
+}
+
+vp_recompute vp_recompute_by_name(const char *name)
+{
+    int r = 0;
+    while (r < VP_N_RECOMPUTES && strcmp(recompute_names[r], name) != 0)
+        r++;
+    return (vp_recompute)r;
+}
+
+enum { CONTROL, TOKENS, LABELS, N_FIXED };
+
+typedef struct assembly {
+    const vp_model    *model;
+    const vp_scenario *scenario;
+    vp_cost           *cost;
+    vp_arena          *arena;
+    vp_lowered        *lowered;      /* per template: today one program each   */
+    int64_t           *param_bytes;  /* per template, aligned                  */
+    vp_plan_fixed      fixed[N_FIXED];
+    int64_t            param_base, grad_base, state_base[VP_MAX_STATES], stack_base;
+    vp_figures         figures;
+} assembly;
+
+static const vp_semantics *semantics_of(const vp_recipe *recipe)
+{
+    assert(recipe->precision == VP_PREC_FP32);
+    return &vp_semantics_vplan_fp32;
+}
+
+static bool is_recomputed(const vp_graph_op *op, vp_recompute r)
+{
+    return r == VP_RECOMPUTE_FULL || (r == VP_RECOMPUTE_ATTENTION && op->part == VP_PART_ATTENTION)
+        || (r == VP_RECOMPUTE_MLP && op->part == VP_PART_MLP);
+}
+
+/* Blocks are what repeats between the first and the last instance of the chain. */
+static bool is_block(const vp_graph *g, int template_idx)
+{
+    return g->instances[0].template_idx != template_idx && g->instances[g->n_instances - 1].template_idx != template_idx;
+}
+
+static vp_status lower_templates(assembly *a, vp_err *err)
+{
+    const vp_graph    *g = &a->model->graph;
+    const vp_scenario *s = a->scenario;
+    vp_status          st = VP_OK;
+
+    a->lowered = vp_arena_array(a->arena, g->n_templates, sizeof *a->lowered);
+    VP_TRY_ALLOC(err, a->lowered);
+    for (int t = 0; t < g->n_templates; t++) {
+        bool         *again = vp_arena_array(a->arena, g->templates[t].n_ops, sizeof *again);
+        vp_lower_opts opts  = {.symbols = {s->micro_batch, s->seq, 1, 1}, .recompute = again, .chunk_rows = s->loss_chunk,
+                               .tokens_idx = TOKENS, .labels_idx = LABELS, .control_idx = CONTROL};
+        VP_TRY_ALLOC(err, again);
+        for (int64_t i = 0; i < g->templates[t].n_ops; i++)
+            again[i] = is_block(g, t) && is_recomputed(&g->templates[t].ops[i], s->recompute);
+        VP_TRY(vp_lower(a->arena, g, t, semantics_of(&s->recipe), &opts, &a->lowered[t], err));
+    }
+out:
+    return st;
+}
+
+/* ---- the optimizer's steps, from the template's own parameters ---- */
+
+static vp_step optimizer_step(vp_kernel kernel, const vp_plan_param *p, int64_t idx, const vp_recipe *recipe)
+{
+    vp_arg  param = {.space = VP_SPACE_PARAM, .idx = idx}, grad = {.space = VP_SPACE_GRAD, .idx = idx};
+    vp_arg  m = {.space = VP_SPACE_STATE0, .idx = idx}, v = {.space = VP_SPACE_STATE1, .idx = idx};
+    vp_arg  control = {.space = VP_SPACE_FIXED, .idx = CONTROL};
+    vp_step s       = {.kernel = kernel, .name = p->name, .ints = {p->n_elements, p->decay}};
+
+    switch (kernel) {
+    case VP_K_GRAD_SUMSQ:
+        memcpy(s.args, (vp_arg[]){grad, control}, 2 * sizeof(vp_arg));
+        s.ints[1] = 0;
+        break;
+    case VP_K_ADAMW:
+        memcpy(s.args, (vp_arg[]){param, grad, m, v, control}, 5 * sizeof(vp_arg));
+        break;
+    case VP_K_SGD:
+        memcpy(s.args, (vp_arg[]){param, grad, control}, 3 * sizeof(vp_arg));
+        break;
+    default: /* clip_scale */
+        s = (vp_step){.kernel = VP_K_CLIP_SCALE, .name = "clip", .args = {control}, .reals = {recipe->clip_norm}};
+        break;
+    }
+    return s;
+}
+
+static vp_status add_optimizer(assembly *a, vp_err *err)
+{
+    const vp_graph  *g      = &a->model->graph;
+    const vp_recipe *recipe = &a->scenario->recipe;
+    int              last   = g->instances[g->n_instances - 1].template_idx;
+    vp_kernel        update = recipe->optimizer == VP_OPT_ADAMW ? VP_K_ADAMW : VP_K_SGD;
+    vp_status        st     = VP_OK;
+
+    for (int t = 0; t < g->n_templates; t++) {
+        const vp_template *tmpl = &g->templates[t];
+        vp_program        *p    = &a->lowered[t].program;
+        p->steps[VP_PASS_NORM]   = vp_arena_array(a->arena, tmpl->n_params + 1, sizeof(vp_step));
+        p->steps[VP_PASS_UPDATE] = vp_arena_array(a->arena, tmpl->n_params, sizeof(vp_step));
+        VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
+        for (int64_t k = 0; k < tmpl->n_params; k++) {
+            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = optimizer_step(VP_K_GRAD_SUMSQ, &tmpl->params[k], k, recipe);
+            p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] = optimizer_step(update, &tmpl->params[k], k, recipe);
+        }
+        if (t == last) /* the chain's last instance closes the norm */
+            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] = optimizer_step(VP_K_CLIP_SCALE, &tmpl->params[0], 0, recipe);
+    }
+out:
+    return st;
+}
+
+/* ---- layout and figures ---- */
+
+static int64_t place_fixed(assembly *a, int idx, const char *name, vp_component component, int64_t bytes, int64_t copies, int64_t at)
+{
+    a->fixed[idx] = (vp_plan_fixed){.name = name, .component = component, .per_micro_step = component == VP_COMP_BATCH_INPUT,
+                                    .offset_bytes = at, .bytes = bytes};
+    return vp_round_up(vp_add(at, vp_mul(bytes, copies)), VP_ALIGN_BYTES);
+}
+
+static vp_status lay_out(assembly *a, vp_err *err)
+{
+    const vp_graph    *g = &a->model->graph;
+    const vp_scenario *s = a->scenario;
+    int64_t            n_micro = s->global_batch / s->micro_batch, total = 0, at, prefix = 0, peak;
+    int64_t            batch_bytes = vp_mul(vp_mul(s->micro_batch, s->seq), (int64_t)sizeof(int32_t));
+    vp_status          st = VP_OK;
+
+    a->param_bytes = vp_arena_array(a->arena, g->n_templates, sizeof(int64_t));
+    VP_TRY_ALLOC(err, a->param_bytes);
+    for (int t = 0; t < g->n_templates; t++)
+        for (int64_t k = 0; k < g->templates[t].n_params; k++)
+            a->param_bytes[t] = vp_add(a->param_bytes[t], vp_round_up(vp_mul(g->templates[t].params[k].n_elements, 4), VP_ALIGN_BYTES));
+    for (int64_t i = 0; i < g->n_instances; i++)
+        total = vp_add(total, a->param_bytes[g->instances[i].template_idx]);
+    at = place_fixed(a, CONTROL, "control", VP_COMP_CONTROL, sizeof(vp_control), 1, 0);
+    at = place_fixed(a, TOKENS, "tokens", VP_COMP_BATCH_INPUT, batch_bytes, n_micro, at);
+    at = place_fixed(a, LABELS, "labels", VP_COMP_BATCH_INPUT, batch_bytes, n_micro, at);
+    a->param_base = at;
+    a->grad_base  = at = vp_add(at, total);
+    at                 = vp_add(at, total);
+    for (int k = 0; k < vp_optimizer_n_states(s->recipe.optimizer); k++) {
+        a->state_base[k] = at;
+        at               = vp_add(at, total);
+    }
+    a->stack_base = peak = at;
+    for (int64_t i = 0; i < g->n_instances; i++) {
+        const vp_lowered *l = &a->lowered[g->instances[i].template_idx];
+        int64_t height = vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
+        peak   = vp_overflowed(peak) ? peak : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix), height));
+        prefix = vp_add(prefix, l->program.kept_bytes);
+    }
+    a->figures.peak_bytes   = peak;
+    a->figures.device_bytes = vp_add(peak, a->cost->device->outside_bytes);
+    if (vp_overflowed(at) || vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "this configuration needs more bytes than 64 bits can count"));
+out:
+    return st;
+}
+
+static void price(assembly *a)
+{
+    const vp_graph *g       = &a->model->graph;
+    double          n_micro = (double)(a->scenario->global_batch / a->scenario->micro_batch), total_s = 0;
+
+    for (int t = 0; t < g->n_templates; t++) {
+        vp_program *p = &a->lowered[t].program;
+        double      n = 0, once_s = 0;
+        for (int64_t i = 0; i < g->n_instances; i++)
+            n += g->instances[i].template_idx == t;
+        for (int pass = 0; pass < VP_N_PASSES; pass++)
+            for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+                vp_step *s = &p->steps[pass][i];
+                s->seconds = vp_cost_seconds(a->cost, s->kernel, s->ints);
+                once_s += s->seconds * (pass <= VP_PASS_BACKWARD && !s->first_only ? n_micro : 1);
+            }
+        total_s += n * once_s;
+    }
+    a->figures.step_time_s = total_s;
+}
+
+static vp_status work_out(assembly *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    assert(a->scenario->micro_batch > 0 && a->scenario->global_batch % a->scenario->micro_batch == 0);
+    VP_TRY(lower_templates(a, err));
+    VP_TRY(add_optimizer(a, err));
+    VP_TRY(lay_out(a, err));
+    price(a);
+out:
+    return st;
+}
+
+vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost, vp_figures *out, vp_err *err)
+{
+    assembly  a  = {.model = model, .scenario = scenario, .cost = cost, .arena = vp_arena_new()};
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, a.arena);
+    VP_TRY(work_out(&a, err));
+    *out = a.figures;
+out:
+    vp_arena_free(a.arena);
+    return st;
+}
+
+/* ---- the plan ---- */
+
+static const char *keep(vp_arena *arena, const char *text)
+{
+    return vp_arena_strdup(arena, text);
+}
+
+static vp_status copy_template(assembly *a, vp_plan *plan, int t, vp_err *err)
+{
+    const vp_template *from = &a->model->graph.templates[t];
+    vp_plan_template  *to   = &plan->templates[t];
+    vp_program        *p    = &plan->buckets[0].programs[t];
+    int64_t            at   = 0;
+    vp_status          st   = VP_OK;
+
+    *to = (vp_plan_template){.name = keep(plan->arena, from->name), .n_params = from->n_params,
+                             .params = vp_arena_array(plan->arena, from->n_params, sizeof *to->params)};
+    VP_TRY_ALLOC(err, to->params);
+    for (int64_t k = 0; k < from->n_params; k++) {
+        to->params[k]              = from->params[k];
+        to->params[k].name         = keep(plan->arena, from->params[k].name);
+        to->params[k].offset_bytes = at;
+        at += vp_round_up(4 * from->params[k].n_elements, VP_ALIGN_BYTES);
+    }
+    *p              = a->lowered[t].program; /* its arrays live in the plan's arena: see vp_assemble() */
+    p->template_idx = t;
+    p->name = vp_arena_printf(plan->arena, "%s%s%s", from->name, is_block(&a->model->graph, t) ? " recompute=" : "",
+                              is_block(&a->model->graph, t) ? vp_recompute_name(a->scenario->recompute) : "");
+    for (int64_t i = 0; i < p->n_buffers; i++)
+        p->buffers[i].name = keep(plan->arena, p->buffers[i].name);
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++)
+            p->steps[pass][i].name = keep(plan->arena, p->steps[pass][i].name);
+out:
+    return st;
+}
+
+static void copy_instances(assembly *a, vp_plan *plan)
+{
+    const vp_graph *g = &a->model->graph;
+    vp_bucket      *b = &plan->buckets[0];
+    int64_t         base = a->stack_base, params = 0;
+
+    for (int64_t i = 0; i < g->n_instances; i++) {
+        int t = g->instances[i].template_idx;
+        b->instances[i] = (vp_plan_instance){.program_idx = t, .index = g->instances[i].index, .base_bytes = base,
+                                             .param_base_bytes = a->param_base + params, .grad_base_bytes = a->grad_base + params};
+        for (int k = 0; k < vp_optimizer_n_states(plan->recipe.optimizer); k++)
+            b->instances[i].state_base_bytes[k] = a->state_base[k] + params;
+        base += a->lowered[t].program.kept_bytes;
+        params += a->param_bytes[t];
+    }
+}
+
+static json_t *decisions_json(const vp_scenario *s)
+{
+    return json_pack("{s:I, s:I, s:s, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch, "n_micro_steps",
+                     (json_int_t)(s->global_batch / s->micro_batch), "recompute", vp_recompute_name(s->recompute),
+                     "loss_chunk_tokens", (json_int_t)s->loss_chunk, "offload", "none");
+}
+
+static json_t *settings_json(const vp_scenario *s, const vp_device *device)
+{
+    return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:f}", "trainer", "vplan", "device", device->name, "seq", (json_int_t)s->seq,
+                     "global_batch", (json_int_t)s->global_batch, "precision", vp_precision_name(s->recipe.precision), "optimizer",
+                     vp_optimizer_name(s->recipe.optimizer), "attention", "flash", "dropout", s->recipe.dropout);
+}
+
+static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < model->n_assumptions; i++)
+        json_array_append_new(list, json_string(model->assumptions[i]));
+    if (!cost->device->is_cpu)
+        json_array_append_new(list, json_sprintf("outside the arena, on %s: %lld bytes for context and libraries, not measured",
+                                                 cost->device->name, (long long)cost->device->outside_bytes));
+    if (!cost->all_measured)
+        json_array_append_new(list, json_sprintf("times are %s", cost->profile ? "partly scaled from other measured shapes"
+                                                 : "a roofline of the device's stated rates, not measured"));
+    return list;
+}
+
+static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
+{
+    const vp_graph    *g = &a->model->graph;
+    const vp_scenario *s = a->scenario;
+    vp_arena          *arena = plan->arena;
+    vp_status          st = VP_OK;
+
+    plan->model_name   = keep(arena, a->model->name);
+    plan->family       = keep(arena, a->model->family);
+    plan->model_config = json_incref(a->model->config);
+    plan->n_params     = a->model->n_params;
+    plan->vocab_size   = g->vocab_size;
+    plan->recipe       = s->recipe;
+    plan->device       = keep(arena, a->cost->device->name);
+    plan->global_batch = s->global_batch;
+    plan->decisions    = decisions_json(s);
+    plan->settings     = settings_json(s, a->cost->device);
+    plan->assumptions  = assumptions_json(a->model, a->cost);
+    plan->n_templates  = g->n_templates;
+    plan->templates    = vp_arena_array(arena, g->n_templates, sizeof *plan->templates);
+    plan->n_shared     = g->n_shared;
+    plan->shared       = vp_arena_array(arena, g->n_shared, sizeof *plan->shared);
+    plan->n_fixed      = N_FIXED;
+    plan->fixed        = vp_arena_array(arena, N_FIXED, sizeof *plan->fixed);
+    plan->control_idx  = CONTROL;
+    plan->tokens_idx   = TOKENS;
+    plan->labels_idx   = LABELS;
+    plan->n_buckets    = 1;
+    plan->buckets      = vp_arena_array(arena, 1, sizeof *plan->buckets);
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena) && plan->decisions && plan->settings && plan->assumptions);
+    plan->buckets[0] = (vp_bucket){.seq = s->seq, .frequency = 1.0, .micro_batch = s->micro_batch,
+        .n_micro_steps = s->global_batch / s->micro_batch, .n_programs = g->n_templates, .n_instances = g->n_instances,
+        .programs = vp_arena_array(arena, g->n_templates, sizeof(vp_program)),
+        .instances = vp_arena_array(arena, g->n_instances, sizeof(vp_plan_instance)), .peak_bytes = a->figures.peak_bytes};
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    memcpy(plan->fixed, a->fixed, sizeof a->fixed);
+    for (int64_t i = 0; i < g->n_shared; i++)
+        plan->shared[i] = (vp_plan_shared){g->shared[i].instance_idx, g->shared[i].param_idx};
+    for (int t = 0; t < g->n_templates; t++)
+        VP_TRY(copy_template(a, plan, t, err));
+    copy_instances(a, plan);
+    plan->peak_bytes    = a->figures.peak_bytes;
+    plan->outside_bytes = a->cost->device->outside_bytes;
+    plan->budget_bytes  = a->figures.device_bytes;
+    plan->process_predicted_bytes = a->cost->device->is_cpu ? vp_process_bytes(plan) : -1;
+    plan->step_time_s   = a->figures.step_time_s;
+    plan->time_class    = a->cost->all_measured ? "measured" : "assumed";
+    plan->proof         = VP_PROOF_FALLBACK;
+    plan->proof_gap     = plan->bound_s = -1;
+    plan->least_budget_bytes = -1;
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+out:
+    return st;
+}
+
+vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cost *cost, vp_plan **out, vp_err *err)
+{
+    vp_plan  *plan = vp_plan_new();
+    vp_status st   = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, plan);
+    assembly a = {.model = model, .scenario = scenario, .cost = cost, .arena = plan->arena};
+    cost->all_measured = true;
+    VP_TRY(work_out(&a, err));
+    VP_TRY(fill_plan(&a, plan, err));
+    VP_TRY(vp_plan_check(plan, model->name, err));
+    *out = plan;
+    plan = NULL;
+out:
+    vp_plan_free(plan);
+    return st;
+}

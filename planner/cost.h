@@ -1,0 +1,20 @@
+/* planner/cost.h: seconds of a kernel call.
+ *
+ * Measured, where the profile has the very call; else scaled from the nearest call it has (core/profile.h); without a
+ * profile the roofline of the device: max(flop / peak flop per second, bytes moved / memory bandwidth) + launch. The
+ * roofline ignores caches, kernel quality and overlap: its times are marked assumed. */
+#ifndef VP_PLANNER_COST_H
+#define VP_PLANNER_COST_H
+
+#include "core/profile.h"
+#include "models/devices.h"
+
+typedef struct vp_cost {
+    const vp_device  *device;
+    const vp_profile *profile;   /* or NULL */
+    bool              all_measured; /* set to true by the caller, to false by any call not found in the profile */
+} vp_cost;
+
+double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, const int64_t *ints);
+
+#endif

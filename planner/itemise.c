@@ -1,0 +1,172 @@
+#include "planner/itemise.h"
+
+#include "core/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const phase_names[VP_N_PHASES] = {"load", "forward", "backward", "optimizer"};
+
+typedef struct walk {
+    signed char *phase; /* of each step: index into phase_names */
+} walk;
+
+static vp_status note_phase(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    (void)err;
+    ((walk *)ctx)->phase[s->idx] = s->pass == VP_PASS_FORWARD ? 1 : s->pass == VP_PASS_BACKWARD ? 2 : 3;
+    return VP_OK;
+}
+
+static int64_t end_of(const vp_expanded_buffer *b)
+{
+    return b->offset_bytes + b->bytes;
+}
+
+/* Height of each phase: of a buffer alive in steps first..last, its end counts in every phase between. */
+static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const walk *w, vp_itemised *out, vp_err *err)
+{
+    /* next[p][s]: first step >= s in phase p. */
+    int64_t *next[VP_N_PHASES];
+
+    for (int p = 1; p < VP_N_PHASES; p++) {
+        next[p] = vp_arena_array(arena, x->n_steps + 1, sizeof(int64_t));
+        if (!next[p])
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        next[p][x->n_steps] = INT64_MAX;
+        for (int64_t s = x->n_steps - 1; s >= 0; s--)
+            next[p][s] = w->phase[s] == p ? s : next[p][s + 1];
+    }
+    for (int64_t i = 0; i < x->n_buffers; i++) {
+        if (x->first_step[i] < 0)
+            continue;
+        if (x->buffers[i].persistent)
+            out->phases[0].peak_bytes = vp_max_i64(out->phases[0].peak_bytes, end_of(&x->buffers[i]));
+        for (int p = 1; p < VP_N_PHASES; p++)
+            if (next[p][x->first_step[i]] <= x->last_step[i])
+                out->phases[p].peak_bytes = vp_max_i64(out->phases[p].peak_bytes, end_of(&x->buffers[i]));
+    }
+    return VP_OK;
+}
+
+/* The step at which the arena is fullest, among those where a buffer reaches its top. */
+static vp_status find_peak(vp_arena *arena, const vp_expansion *x, vp_itemised *out, vp_err *err)
+{
+    int64_t *live = vp_arena_array(arena, x->n_steps + 1, sizeof *live);
+    bool    *top  = vp_arena_array(arena, x->n_steps + 1, sizeof *top);
+    int64_t  sum = 0, best = -1;
+
+    if (!live || !top)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0)
+            out->peak_bytes = vp_max_i64(out->peak_bytes, end_of(&x->buffers[i]));
+    for (int64_t i = 0; i < x->n_buffers; i++) {
+        if (x->first_step[i] < 0)
+            continue;
+        live[x->first_step[i]] += x->buffers[i].bytes;
+        live[x->last_step[i] + 1] -= x->buffers[i].bytes;
+        for (int64_t s = x->first_step[i]; end_of(&x->buffers[i]) == out->peak_bytes && s <= x->last_step[i]; s++)
+            top[s] = true;
+    }
+    for (int64_t s = 0; s < x->n_steps; s++) {
+        sum += live[s];
+        if (top[s] && sum > best) {
+            best           = sum;
+            out->peak_step = s;
+        }
+    }
+    return VP_OK;
+}
+
+typedef struct group {
+    vp_component component;
+    const char  *template_name, *local_name;
+    int64_t      bytes, count;
+} group;
+
+static int by_size(const void *a, const void *b)
+{
+    const group *x = a, *y = b;
+    if (x->component != y->component)
+        return x->component < y->component ? -1 : 1;
+    return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : 0;
+}
+
+static const char *item_name(vp_arena *arena, const group *g)
+{
+    const char *what = vp_component_name(g->component);
+
+    if (!g->local_name)
+        return g->component == VP_COMP_OPTIMIZER_STATE ? g->template_name[0] ? vp_arena_printf(arena, "%s.%s", what, g->template_name) : what : what;
+    if (g->count > 1)
+        return vp_arena_printf(arena, "%s: %s %s (x%lld)", what, g->template_name, g->local_name, (long long)g->count);
+    return vp_arena_printf(arena, "%s: %s %s", what, g->template_name, g->local_name);
+}
+
+static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket, const vp_expansion *x, vp_itemised *out,
+                            vp_err *err)
+{
+    group    *groups = vp_arena_array(arena, x->n_buffers, sizeof *groups);
+    vp_range *gaps;
+    int64_t   n = 0, n_gaps, used = 0, padding = 0;
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, groups);
+    for (int64_t i = 0; i < x->n_buffers; i++) {
+        const vp_expanded_buffer *b = &x->buffers[i];
+        int64_t                   g = 0;
+        const char               *owner = "";
+        if (x->first_step[i] < 0 || x->first_step[i] > out->peak_step || x->last_step[i] < out->peak_step)
+            continue;
+        if (b->local_name)
+            owner = plan->templates[bucket->programs[bucket->instances[b->instance_idx].program_idx].template_idx].name;
+        else if (b->component == VP_COMP_OPTIMIZER_STATE)
+            owner = strncmp(b->name, "exp_avg_sq ", 11) == 0 ? "exp_avg_sq" : "exp_avg";
+        while (g < n && (groups[g].component != b->component || strcmp(groups[g].template_name, owner) != 0
+                         || (b->local_name ? strcmp(groups[g].local_name, b->local_name) != 0 : groups[g].local_name != NULL)))
+            g++;
+        if (g == n)
+            groups[n++] = (group){.component = b->component, .template_name = owner, .local_name = b->local_name};
+        groups[g].bytes += b->bytes;
+        groups[g].count++;
+        used += b->bytes;
+    }
+    qsort(groups, (size_t)n, sizeof *groups, by_size);
+    VP_TRY(vp_expansion_padding(arena, x, out->peak_bytes, &gaps, &n_gaps, err));
+    for (int64_t i = 0; i < n_gaps; i++)
+        padding += gaps[i].end - gaps[i].begin;
+    out->items = vp_arena_array(arena, n + 2, sizeof *out->items);
+    VP_TRY_ALLOC(err, out->items);
+    for (int64_t i = 0; i < n; i++)
+        out->items[out->n_items++] = (vp_item){item_name(arena, &groups[i]), groups[i].component, groups[i].bytes, "exact"};
+    if (out->peak_bytes - used - padding > 0)
+        out->items[out->n_items++] = (vp_item){"free at the peak", VP_COMP_PADDING, out->peak_bytes - used - padding, "exact"};
+    if (padding > 0)
+        out->items[out->n_items++] = (vp_item){"padding", VP_COMP_PADDING, padding, "exact"};
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+out:
+    return st;
+}
+
+vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket, vp_itemised *out, vp_err *err)
+{
+    int64_t      n_micro = bucket->n_micro_steps;
+    vp_expansion x;
+    walk         w;
+    vp_status    st = VP_OK;
+
+    *out = (vp_itemised){0};
+    VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &x, err));
+    w.phase = vp_arena_array(arena, x.n_steps, 1);
+    VP_TRY_ALLOC(err, w.phase);
+    VP_TRY(vp_expand(plan, bucket, n_micro, note_phase, &w, err));
+    for (int p = 0; p < VP_N_PHASES; p++)
+        out->phases[p].name = phase_names[p];
+    VP_TRY(find_peak(arena, &x, out, err));
+    VP_TRY(phase_heights(arena, &x, &w, out, err));
+    VP_TRY(list_items(arena, plan, bucket, &x, out, err));
+    out->peak_phase = phase_names[w.phase[out->peak_step]];
+out:
+    return st;
+}

@@ -1,0 +1,10 @@
+/* planner/process.h: what the whole vplan-run process will touch on the CPU backend, arena included. */
+#ifndef VP_PLANNER_PROCESS_H
+#define VP_PLANNER_PROCESS_H
+
+#include "core/plan.h"
+
+/* Predicted peak resident bytes of `vplan-run PLAN` (VmHWM), with as many threads as the machine has. */
+int64_t vp_process_bytes(const vp_plan *plan);
+
+#endif

@@ -1,0 +1,123 @@
+#include "runtime/data.h"
+
+#include "core/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct vp_data {
+    const vp_plan *plan;
+    char           path[512];
+    int            fd;           /* -1: drawn */
+    int64_t        token_bytes, n_per_step;
+    unsigned char *raw;          /* one step's tokens and the one behind them */
+};
+
+static int64_t token_bytes(vp_data_kind kind)
+{
+    return kind == VP_DATA_BYTES ? 1 : kind == VP_DATA_TOKENS_U16 ? 2 : 4;
+}
+
+vp_status vp_data_open(const char *path, const vp_plan *plan, int64_t n_steps, vp_data **out, vp_err *err)
+{
+    vp_data    *d = calloc(1, sizeof *d);
+    struct stat info;
+    vp_status   st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, d);
+    d->plan        = plan;
+    d->fd          = -1;
+    d->token_bytes = token_bytes(plan->recipe.data_kind);
+    d->n_per_step  = vp_plan_tokens(plan);
+    if (path) {
+        char shown[512];
+        vp_text_escape(path, d->path, sizeof d->path);
+        vp_text_escape(path, shown, sizeof shown);
+        d->raw = malloc((size_t)(d->n_per_step + 1) * (size_t)d->token_bytes);
+        d->fd  = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        VP_TRY_ALLOC(err, d->raw);
+        if (d->fd < 0 || fstat(d->fd, &info) != 0)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "%s: %s", shown, strerror(errno)));
+        if (!S_ISREG(info.st_mode))
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "%s: not a regular file", shown));
+        int64_t n_tokens = info.st_size / d->token_bytes;
+        int64_t holds    = n_tokens > 0 ? (n_tokens - 1) / d->n_per_step : 0;
+        if (holds < n_steps)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL,
+                              "%s: %lld tokens hold %lld steps of %lld tokens and the label behind the last; %lld steps were asked for",
+                              shown, (long long)n_tokens, (long long)holds, (long long)d->n_per_step, (long long)n_steps));
+    }
+    *out = d;
+    d    = NULL;
+out:
+    vp_data_close(d);
+    return st;
+}
+
+void vp_data_close(vp_data *d)
+{
+    if (!d)
+        return;
+    if (d->fd >= 0)
+        close(d->fd);
+    free(d->raw);
+    free(d);
+}
+
+/* splitmix64 (Steele, Lea, Flood 2014). */
+static uint64_t mix(uint64_t x)
+{
+    x += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return x ^ x >> 31;
+}
+
+static int32_t drawn_token(const vp_data *d, int64_t position)
+{
+    return (int32_t)(mix((uint64_t)d->plan->recipe.seed ^ mix((uint64_t)position)) % (uint64_t)d->plan->vocab_size);
+}
+
+static int64_t stored_token(const vp_data *d, int64_t i)
+{
+    const unsigned char *p = d->raw + i * d->token_bytes;
+
+    switch (d->plan->recipe.data_kind) {
+    case VP_DATA_BYTES:
+        return p[0];
+    case VP_DATA_TOKENS_U16:
+        return p[0] | p[1] << 8;
+    default:
+        return (int32_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+    }
+}
+
+vp_status vp_data_step(vp_data *d, int64_t step, int32_t *tokens, int32_t *labels, vp_err *err)
+{
+    int64_t first = step * d->n_per_step, n_bytes = (d->n_per_step + 1) * d->token_bytes;
+
+    for (int64_t done = 0; d->fd >= 0 && done < n_bytes;) {
+        ssize_t got = pread(d->fd, d->raw + done, (size_t)(n_bytes - done), first * d->token_bytes + done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return VP_FAIL_AT(err, VP_ERR_INPUT, d->path, 0, NULL, "%s: %s", d->path, got < 0 ? strerror(errno) : "the file has become shorter");
+        done += got;
+    }
+    for (int64_t i = 0; i <= d->n_per_step; i++) {
+        int64_t token = d->fd >= 0 ? stored_token(d, i) : drawn_token(d, first + i);
+        if (token < 0 || token >= d->plan->vocab_size)
+            return VP_FAIL_AT(err, VP_ERR_INPUT, d->path, 0, NULL, "%s: token %lld is %lld; the vocabulary has %lld", d->path,
+                              (long long)(first + i), (long long)token, (long long)d->plan->vocab_size);
+        if (i < d->n_per_step)
+            tokens[i] = (int32_t)token;
+        if (i > 0)
+            labels[i - 1] = (int32_t)token;
+    }
+    return VP_OK;
+}

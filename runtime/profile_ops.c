@@ -1,0 +1,100 @@
+#include "runtime/profile_ops.h"
+
+#include "core/checked.h"
+#include "core/units.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { MIN_CALLS = 3, MAX_CALLS = 9 };
+static const double ENOUGH_S = 0.3;
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Ordinary numbers: no denormals, no infinities, ids inside the vocabulary. */
+static void fill(const vp_kernel_info *info, int operand, const int64_t *ints, void *data, int64_t n_bytes)
+{
+    const char *name = info->operands[operand].name;
+    int64_t     n    = n_bytes / 4;
+
+    if (strcmp(name, "control") == 0) {
+        *(vp_control *)data = (vp_control){.lr = 1e-4, .step = 1, .inv_n_targets = 1e-3, .grad_scale = 1};
+        return;
+    }
+    bool    is_id = strcmp(name, "tokens") == 0 || strcmp(name, "labels") == 0;
+    int64_t vocab = is_id ? ints[strcmp(name, "labels") == 0 ? 1 : 2] : 0;
+    for (int64_t i = 0; i < n; i++)
+        if (is_id)
+            ((int32_t *)data)[i] = (int32_t)((i * 7919) % vocab);
+        else
+            ((float *)data)[i] = 0.5f + (float)(i % 977) / 1954.0f;
+}
+
+static vp_status time_row(const vp_backend *backend, vp_profile_row *row, vp_err *err)
+{
+    const vp_kernel_info      *info      = vp_kernel_info_of(row->kernel);
+    const vp_optimizer_numbers optimizer = {0.9, 0.95, 1e-8, 0.1};
+    vp_kernel_call             call      = {.kernel = row->kernel, .accumulate = true, .optimizer = &optimizer};
+    int64_t                    sizes[VP_MAX_OPERANDS] = {0};
+    double                     seconds[MAX_CALLS];
+    int                        n = 0;
+    vp_status                  st = VP_OK;
+
+    memcpy(call.ints, row->ints, sizeof call.ints);
+    if (row->kernel == VP_K_ATTENTION_FWD || row->kernel == VP_K_ATTENTION_BWD)
+        call.reals[0] = 0.125;
+    for (int k = 0; k < info->n_operands; k++) {
+        sizes[k] = vp_kernel_operand_bytes(row->kernel, row->ints, k);
+        void *p  = vp_overflowed(sizes[k]) || sizes[k] == 0 ? MAP_FAILED
+                   : mmap(NULL, (size_t)sizes[k], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED) {
+            sizes[k] = 0;
+            VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no memory to time %s", info->name));
+        }
+        call.operand[k] = p;
+        fill(info, k, row->ints, p, sizes[k]);
+    }
+    VP_TRY(backend->run(&call, err));
+    for (double total = 0; n < MAX_CALLS && (n < MIN_CALLS || total < ENOUGH_S); n++) {
+        double start_s = now_s();
+        VP_TRY(backend->run(&call, err));
+        seconds[n] = now_s() - start_s;
+        total += seconds[n];
+    }
+    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    row->seconds = seconds[n / 2];
+out:
+    for (int k = 0; k < info->n_operands; k++)
+        if (sizes[k] > 0 && call.operand[k])
+            munmap(call.operand[k], (size_t)sizes[k]);
+    return st;
+}
+
+vp_status vp_profile_rows(const vp_backend *backend, vp_profile *profile, double total_s, int64_t *n_timed,
+                          void (*progress)(int64_t done, int64_t n), vp_err *err)
+{
+    double    start_s = now_s();
+    vp_status st      = VP_OK;
+
+    for (*n_timed = 0; *n_timed < profile->n_rows && now_s() - start_s < total_s; ++*n_timed) {
+        VP_TRY(time_row(backend, &profile->rows[*n_timed], err));
+        if (progress)
+            progress(*n_timed + 1, profile->n_rows);
+    }
+out:
+    return st;
+}

@@ -1,0 +1,85 @@
+/* runtime/runtime.h: a plan becomes training steps.
+ *     vp_run_opts opts = { .n_total_steps = 10 };
+ *     VP_TRY(vp_runtime_new(plan, vp_backend_cpu(), &opts, &rt, err));
+ *     VP_TRY(vp_runtime_draw(rt, err));                        // or vp_runtime_load(rt, dir, err)
+ *     VP_TRY(vp_runtime_step(rt, tokens, labels, &step, err)); // as often as wanted
+ *     vp_runtime_free(rt);
+ *
+ * Executes a checked plan with nothing else: one arena of exactly the planned size, mapped once; every kernel call at
+ * the plan's offsets; nothing allocated after vp_runtime_new(). What it binds is recorded as it binds it, so the
+ * executed peak is an observation, not the plan's own figure.
+ *
+ * With opts.verify the step runs on two arenas side by side, filled with two different poison bytes. A buffer's range
+ * is checked to hold poison at its birth and is poisoned again at its death: a write outside the living buffers is
+ * found at the next birth there, a byte that was never written still holds both poisons at death, and
+ * anything that depended on unwritten memory makes the two arenas' parameters differ. */
+#ifndef VP_RUNTIME_RUNTIME_H
+#define VP_RUNTIME_RUNTIME_H
+
+#include "core/expand.h"
+#include "core/plan.h"
+#include "kernels/backend.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct vp_run_opts {
+    int64_t n_total_steps;  /* what a schedule with total 0 counts to */
+    int64_t seed;           /* for drawing parameters, -1: the recipe's */
+    bool    verify;
+} vp_run_opts;
+
+typedef struct vp_step_result {
+    double loss;            /* mean over the targets of the global batch, before the step */
+    double grad_norm;       /* before clipping */
+    double seconds;
+} vp_step_result;
+
+typedef struct vp_runtime vp_runtime;
+
+/* plan and backend are borrowed until vp_runtime_free(), which takes NULL. VP_ERR_DEVICE: the arena cannot be had. */
+vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const vp_run_opts *opts, vp_runtime **out, vp_err *err);
+void      vp_runtime_free(vp_runtime *rt);
+
+/* Parameters drawn by their family's rule from (seed, name, element); optimizer states zero. */
+vp_status vp_runtime_draw(vp_runtime *rt, vp_err *err);
+
+/* Parameters from a Hugging Face folder: every parameter of the plan, with its shape; names may lack the "transformer."
+ * prefix as the Hub's gpt2 files do; stored buffers (attn.bias, attn.masked_bias) are skipped, anything else unknown is
+ * VP_ERR_INPUT. Optimizer states zero. */
+vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_err *err);
+
+/* A folder with model.safetensors (fp32 values, names as in the plan) and config.json. Made if it is not there;
+ * overwrite as in core/file.h. */
+vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err);
+
+/* One optimizer step on a global batch: tokens and labels are (global_batch, seq) int32; a label of -100 does not count.
+ * VP_ERR_INPUT: an id outside the vocabulary, or no target at all. VP_ERR_INTERNAL: verify found something. */
+vp_status vp_runtime_step(vp_runtime *rt, const int32_t *tokens, const int32_t *labels, vp_step_result *result, vp_err *err);
+
+/* A parameter of the plan: where it lies now, in the first arena. The gradient is what the last step left. */
+typedef struct vp_runtime_param {
+    char                 name[160];
+    const vp_plan_param *param;
+    float               *data, *grad;
+} vp_runtime_param;
+
+int64_t vp_runtime_n_params(const vp_runtime *rt);
+void    vp_runtime_param_at(const vp_runtime *rt, int64_t idx, vp_runtime_param *out);
+
+typedef struct vp_memory_report {
+    int64_t predicted_bytes;  /* the plan's                                                              */
+    int64_t executed_bytes;   /* largest offset + bytes of any operand bound                             */
+    int64_t touched_bytes;    /* verify: bytes ever written, counted; else resident bytes of the mapping, at most the arena */
+    int64_t resident_bytes;   /* of the mapping, by the kernel's count                                    */
+    int64_t padding_bytes;    /* of the arena, covered by no buffer ever                                  */
+    int64_t never_written_bytes; /* verify: bytes of buffers that died without having been written, else 0 */
+    int64_t n_buffers;
+} vp_memory_report;
+
+void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out);
+
+/* SHA-256 over the parameters' fp32 values, little-endian, in plan order. */
+void vp_runtime_sha256(const vp_runtime *rt, char text[65]);
+
+#endif
