@@ -44,7 +44,7 @@ PYTHONDONTWRITEBYTECODE=1 "$python" - "$survey" "$tmp" >"$tmp/unit" 2>&1 <<'PY'
 import json, os, subprocess, sys
 survey, tmp = sys.argv[1:]
 sys.path.insert(0, survey)
-import gpu_timing, part1_peaks, part3_rates, results, to_profile
+import gpu_timing, part1_peaks, part3_rates, results, to_profile, worker
 def claim(sentence, true):
     print(("ok   " if true else "FAIL ") + sentence)
 
@@ -110,6 +110,18 @@ claim("another part is refused", convert(file("part1.json", copies, part="survey
 trace = [{"action": "alloc", "addr": 1, "size": 5}, {"action": "segment_alloc", "addr": 9, "size": 8}, {"action": "free_requested", "addr": 1, "size": 5},
          {"action": "free_completed", "addr": 1, "size": 5}, {"action": "alloc", "addr": 1, "size": 6}]
 claim("a trace names allocations in order and frees once", part1_peaks.events(trace) == ["a 1 5", "S 8", "f 1", "a 2 6"])
+# five rows in one process: the second dies by a signal, the fourth sleeps past its limit; the other three must be measured
+with open(os.path.join(tmp, "frail_part.py"), "w") as f:
+    f.write("import os, signal, time\ndef run(r):\n    if r['name'] == 'r2': os.kill(os.getpid(), signal.SIGSEGV)\n"
+            "    if r['name'] == 'r4': time.sleep(60)\n    if r['name'] == 'r5': raise ValueError('no')\n    return {'name': r['name']}, [1.0]\n")
+sys.path.insert(0, tmp)
+worker.PARTS["x"] = "frail_part"
+read, write = os.pipe()
+worker.serve([json.dumps({"part": "x", "rows": [{"name": f"r{i}", "limit_s": 0.5} for i in range(1, 7)]})], write, False)
+answers = [json.loads(line) for line in os.read(read, 1 << 16).decode().splitlines()]
+claim("a crash, a time limit and an exception cost one row each",
+      [(a.get("name"), a.get("error")) for a in answers] == [("r1", None), ("r2", "ended by signal 11"), ("r3", None), ("r4", "time limit of 0.5 s"),
+                                                             ("r5", "ValueError: no"), ("r6", None), (None, None)])
 print("end")
 PY
 [ "$(tail -1 "$tmp/unit")" = end ] || { bad "unit checks run to their end"; tail -5 "$tmp/unit"; }

@@ -32,7 +32,7 @@ def device_name(marketing_name, stand_in=False):
 
 
 class Nvml:
-    """One open NVML session on GPU 0; every method returns None where NVML cannot answer."""
+    """One open NVML connection to GPU 0; every method returns None where NVML cannot answer."""
 
     def __init__(self):
         self.lib = self.gpu = None

@@ -7,6 +7,8 @@ than the row; a crash still costs one row, since the next process goes on behind
 the repeats. `key` {op, shape, dtype, ...} is what to_profile.py files the row under. flop counts 2 m n k for a
 product and, for attention, the pairs a causal mask leaves; bytes count each input read and each output written once.
 """
+import os
+
 from gpu_timing import copies_past_cache, measure, median
 
 BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp32": 4, "fp8": 1}
@@ -127,6 +129,8 @@ def checks(rows):
 def unfit(r, card, stand_in):
     if stand_in:
         return "nothing can be timed on a stand-in"
+    if r["spec"].get("threads", 0) > len(os.sched_getaffinity(0)):
+        return "more threads than cores"
     if r["needs_bytes"] + (2 << 30) > card["total_bytes"]:
         return "does not fit the card"
     if r["spec"].get("dtype") == "fp8" and card["capability"] < [8, 9]:
@@ -443,11 +447,7 @@ def run_optimizer(key):
 
 
 def run_host_optimizer(key):
-    import os
     import time
-    cores = len(os.sched_getaffinity(0))
-    if key["threads"] > cores:
-        raise ValueError(f"{key['threads']} threads on {cores} cores")
     opt = host_step(key["kind"], key["parameters"], key["threads"])
     opt.step()
     raw = []

@@ -12,6 +12,7 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,8 +48,11 @@ class Worker:
 
     def run(self, part, rows):
         """Yield one answer per row; an ending worker yields nothing more."""
-        self.process.stdin.write(json.dumps({"part": part, "rows": rows}) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(json.dumps({"part": part, "rows": rows}) + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            return
         for line in self.answers:
             event = json.loads(line)
             if event["event"] == "end":
@@ -56,7 +60,6 @@ class Worker:
             yield event
 
     def close(self):
-        self.process.stdin.close()
         self.process.terminate()
         self.process.wait()
         self.answers.close()
@@ -163,6 +166,12 @@ def result_row(row, **got):
     return r
 
 
+def end_in_order(number, _):
+    """On SIGTERM: leave through atexit, which ends the workers and removes their files; once is enough."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
+
+
 def main():
     a = arguments()
     os.makedirs(a.out, exist_ok=True)
@@ -185,8 +194,10 @@ def main():
     # rows write checkpoints and compiler caches here; a row that is killed cannot clean up after itself
     os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="survey-")
     atexit.register(shutil.rmtree, os.environ["TMPDIR"], ignore_errors=True)
+    signal.signal(signal.SIGTERM, end_in_order)
     log = open(os.path.join(a.out, f"survey-{a.part}.log"), "a")
     nvml, workers, answers = dev.Nvml(), {}, []
+    atexit.register(lambda: [w.close() for w in workers.values()])
 
     def worker_for(environment):
         key = json.dumps(environment, sort_keys=True)
@@ -264,8 +275,6 @@ def main():
     sampler.enough.set()
     sampler.take()
     save()
-    for w in workers.values():
-        w.close()
     problems = results.check(document(a, device, driver, libraries, facts, answers))
     for p in problems:
         print("problem:", p)

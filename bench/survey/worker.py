@@ -75,6 +75,23 @@ def execute_anew(job, pipe):
     os.execv(sys.executable, [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--fd", str(pipe), "--job", f.name])
 
 
+CHILD = []                    # process group of the row that runs now
+
+
+def kill_children():
+    for pid in CHILD:
+        try:
+            os.killpg(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def stop(*_):
+    """The driver asks the worker to end: the row that runs ends with it."""
+    kill_children()
+    os._exit(0)
+
+
 def in_fork(job, limit_s, on_line, anew=False):
     """Fork, let the child do the job, hand each line it says to on_line, which returns the seconds until the next.
 
@@ -82,8 +99,11 @@ def in_fork(job, limit_s, on_line, anew=False):
     r, w = os.pipe()
     pid = os.fork()
     if pid == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.close(r)
         os.setpgid(0, 0)
+        with open("/proc/self/oom_score_adj", "w") as f:
+            f.write("1000")                     # if host memory runs out, the kernel is to take the row, not the survey
         try:
             execute_anew(job, w) if anew else perform(job, w)
             code = 0
@@ -92,6 +112,7 @@ def in_fork(job, limit_s, on_line, anew=False):
             code = 1
         sys.stderr.flush()
         os._exit(code)                          # no destructors: what a row measured cannot be lost in teardown
+    CHILD.append(pid)
     os.close(w)
     pending, why, deadline = b"", None, time.monotonic() + limit_s
     while True:
@@ -107,12 +128,10 @@ def in_fork(job, limit_s, on_line, anew=False):
             line, pending = pending.split(b"\n", 1)
             deadline = time.monotonic() + on_line(json.loads(line))
     os.close(r)
-    try:
-        os.killpg(pid, signal.SIGKILL)          # the child and what it started; gone already in the usual case
-    except (ProcessLookupError, PermissionError):
-        pass
+    kill_children()                             # the child and what it started; gone already in the usual case
     _, status = os.waitpid(pid, 0)
-    if why is None and os.WIFSIGNALED(status) and os.WTERMSIG(status) != signal.SIGKILL:
+    CHILD.clear()
+    if why is None and os.WIFSIGNALED(status):
         why = f"ended by signal {os.WTERMSIG(status)}"
     elif why is None and os.WIFEXITED(status) and os.WEXITSTATUS(status):
         why = f"exit status {os.WEXITSTATUS(status)}"
@@ -185,6 +204,7 @@ def main():
         os.unlink(a.job)
         perform(job, a.fd)
         return
+    signal.signal(signal.SIGTERM, stop)
     hello, anew = {}, False
     why = in_fork({"do": "describe"}, 120, lambda e: hello.update(e) or 30.0)
     if hello.get("fork_ok") is False:
