@@ -17,7 +17,6 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -35,7 +34,7 @@ enum {
     NO_PIDFD_TICK_MS     = 20    /* where the kernel cannot announce the child's end      */
 };
 static const double default_grace_s  = 10;
-static const double stopped_s        = 2;  /* a wait late by more than this: we were stopped   */
+static const double stopped_s        = 1;  /* a wait late by more than this: we were stopped   */
 static const double unkillable_s     = 10; /* after SIGKILL; then it hangs in the kernel        */
 
 /* One captured stream: its first half and its last half; what falls between is counted. */
@@ -50,7 +49,7 @@ typedef struct capture {
 typedef struct child {
     pid_t    pid;
     int      pid_fd;      /* -1 where there is none */
-    int      signal_fd;
+    int      signal_fd;   /* one byte for each signal that reached us */
     capture  out, err;
     double   start_s, last_output_s, kill_s;
     bool     ended;
@@ -332,12 +331,72 @@ static bool lift(int *fd)
     return true;
 }
 
-/* In the child, until exec: only calls that are safe after fork. Tells its errno through status_fd. */
+/* ---- signals that ask this process to end ---- */
+
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+enum { N_ENDING_SIGNALS = sizeof ending_signals / sizeof ending_signals[0] };
+
+typedef struct signal_watch {
+    struct sigaction was[N_ENDING_SIGNALS], was_chld;
+    int              read_fd;
+} signal_watch;
+
+/* Where the handler writes. A handler sees nothing but globals; there is one watch at a time. */
+static volatile sig_atomic_t signal_write_fd = -1;
+
+static void note_signal(int number)
+{
+    unsigned char byte  = (unsigned char)number;
+    int           error = errno;
+
+    if (write(signal_write_fd, &byte, 1) < 0)
+        errno = error;  /* the pipe is full of signals already */
+    errno = error;
+}
+
+/* A handler, not a blocked signal, since other threads may run that do not block it. */
+static vp_status watch_signals(signal_watch *watch, vp_err *err)
+{
+    struct sigaction note = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    struct sigaction wait_for_children = {.sa_handler = SIG_DFL};
+    int              ends[2];
+
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
+        return no_process("a pipe", errno, err);
+    watch->read_fd  = ends[0];
+    signal_write_fd = ends[1];
+    sigaction(SIGCHLD, &wait_for_children, &watch->was_chld);  /* ignored, it would reap by itself */
+    for (int i = 0; i < N_ENDING_SIGNALS; i++) {
+        sigaction(ending_signals[i], NULL, &watch->was[i]);
+        if (watch->was[i].sa_handler != SIG_IGN)
+            sigaction(ending_signals[i], &note, NULL);
+    }
+    return VP_OK;
+}
+
+/* Signals that nobody has answered yet reach those who watched before. */
+static void unwatch_signals(signal_watch *watch)
+{
+    unsigned char byte;
+    int           write_fd = signal_write_fd;
+
+    for (int i = 0; i < N_ENDING_SIGNALS; i++)
+        sigaction(ending_signals[i], &watch->was[i], NULL);
+    sigaction(SIGCHLD, &watch->was_chld, NULL);
+    signal_write_fd = -1;
+    while (read(watch->read_fd, &byte, 1) == 1)
+        raise(byte);
+    close_fd(&watch->read_fd);
+    close_fd(&write_fd);
+}
+
+/* In the child, until exec: only calls that are safe after fork. Tells its errno through status_fd.
+ * All signals are blocked here: a handler of ours would act on pipes shared with the parent. */
 static _Noreturn void become(const char *path, char *const *argv, char *const *env,
                              const int fds[3], int status_fd, pid_t parent, const sigset_t *mask)
 {
     static const struct rlimit no_core = {0, 0};
-    struct sigaction           normal  = {.sa_handler = SIG_DFL};
+    struct sigaction           normal  = {.sa_handler = SIG_DFL}, was;
     int                        error;
 
     setsid();
@@ -347,6 +406,9 @@ static _Noreturn void become(const char *path, char *const *argv, char *const *e
     setrlimit(RLIMIT_CORE, &no_core);
     sigaction(SIGPIPE, &normal, NULL);
     sigaction(SIGCHLD, &normal, NULL);
+    for (int i = 0; i < N_ENDING_SIGNALS; i++)
+        if (!sigaction(ending_signals[i], NULL, &was) && was.sa_handler != SIG_IGN)
+            sigaction(ending_signals[i], &normal, NULL);
     for (int i = 0; i < 3; i++)
         if (dup2(fds[i], i) < 0)
             goto fail;
@@ -362,13 +424,14 @@ fail:
     _exit(127);
 }
 
-static vp_status start(const vp_child_opts *opts, child *c, const sigset_t *mask, vp_err *err)
+static vp_status start(const vp_child_opts *opts, child *c, vp_err *err)
 {
     vp_status st = VP_OK;
     char      path[PATH_MAX], shown[256];
     char    **env = NULL;
     int       fds[3] = {-1, -1, -1}, status[2] = {-1, -1}, error = 0;
     pid_t     parent = getpid();
+    sigset_t  all, mask;
     ssize_t   n;
 
     VP_TRY(find_executable(opts, path, sizeof path, err));
@@ -386,17 +449,22 @@ static vp_status start(const vp_child_opts *opts, child *c, const sigset_t *mask
             st = no_process("its streams", errno, err);
             goto out;
         }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &mask);
     c->pid = fork();
     if (c->pid < 0 && errno == EAGAIN) {  /* processes may just be ending */
         nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
         c->pid = fork();
     }
+    if (c->pid == 0)
+        become(path, opts->argv, env, fds, status[1], parent, &mask);
+    error = errno;
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
     if (c->pid < 0) {
-        st = no_process("fork", errno, err);
+        st = no_process("fork", error, err);
         goto out;
     }
-    if (c->pid == 0)
-        become(path, opts->argv, env, fds, status[1], parent, mask);
+    error = 0;
     close_fd(&status[1]);
     do
         n = read(status[0], &error, sizeof error);
@@ -477,22 +545,21 @@ enum { MAX_CHILDREN = 4096 };
 
 typedef struct family {
     int   n;
-    pid_t pids[MAX_CHILDREN];  /* children of this process that are not ours to end */
+    pid_t pids[MAX_CHILDREN];  /* children of this process that are not ours to end  */
+    pid_t now[MAX_CHILDREN];   /* room to list them again, when no memory may be left */
 } family;
 
 /* End every process that the child left behind. As subreaper this process becomes the parent of those
  * whose own parent is gone; only direct children are signalled, whose numbers cannot be reused before
  * they are reaped here. What hangs in the kernel is left after a while. */
-static void sweep(const family *before)
+static void sweep(family *before)
 {
     static const int rounds = 500;
-    pid_t           *pids = malloc(MAX_CHILDREN * sizeof *pids);
+    pid_t           *pids   = before->now;
 
-    if (before->n < 0 || before->n == MAX_CHILDREN) {  /* then none can be told apart */
-        free(pids);
-        return;
-    }
-    for (int round = 0; pids && round < rounds; round++) {
+    if (before->n < 0 || before->n == MAX_CHILDREN)
+        return;  /* then none can be told apart */
+    for (int round = 0; round < rounds; round++) {
         int n = list_children(pids, MAX_CHILDREN), n_left = 0;
 
         for (int i = 0; i < n; i++) {
@@ -510,7 +577,6 @@ static void sweep(const family *before)
         nanosleep(&(struct timespec){.tv_nsec = 2000000 + 1000000L * (round < 18 ? round : 18)},
                   NULL);
     }
-    free(pids);
 }
 
 /* Whether the child has ended. It is not reaped yet: its number still names its group. */
@@ -527,19 +593,6 @@ static void reap(child *c)
     while (wait4(c->pid, &c->wait_status, 0, &c->usage) < 0 && errno == EINTR)
         ;
     c->ended = true;
-}
-
-/* Signals that ask this process to end and are not ignored by it. */
-static void ending_signals(sigset_t *set)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-
-    sigemptyset(set);
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        struct sigaction action;
-        if (!sigaction(signals[i], NULL, &action) && action.sa_handler != SIG_IGN)
-            sigaddset(set, signals[i]);
-    }
 }
 
 /* Drain, watch the clock and the signals until the child has ended. */
@@ -565,6 +618,7 @@ static vp_status supervise(const vp_child_opts *opts, child *c, vp_child_result 
         int    tick_ms  = c->pid_fd >= 0 ? TICK_MS : NO_PIDFD_TICK_MS, n_ready;
         double before_s = now_s(), due_s, wait_s, late_s, t;
         bool   got      = false;
+        unsigned char number;
 
         due_s  = ending ? fmin(kill_end_s, give_up_s)
                         : fmin(total_end_s, c->last_output_s + silence_s);
@@ -587,19 +641,15 @@ static vp_status supervise(const vp_child_opts *opts, child *c, vp_child_result 
         VP_TRY(drain(&c->err, PIECE_BYTES, &got, err));
         if (got)
             c->last_output_s = t;
-        if (n_ready > 0 && (fds[3].revents & POLLIN)) {
-            struct signalfd_siginfo info;
-            if (read(c->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-                if (ending && result->end == VP_CHILD_INTERRUPTED) {
-                    kill_end_s = t;  /* asked twice: at once */
-                } else {
-                    signal_group(c, SIGTERM);
-                    result->end         = VP_CHILD_INTERRUPTED;
-                    result->term_signal = (int)info.ssi_signo;
-                    kill_end_s          = ending && kill_end_s < t + grace_s ? kill_end_s
-                                                                             : t + grace_s;
-                    ending              = true;
-                }
+        if (read(c->signal_fd, &number, 1) == 1) {
+            if (ending && result->end == VP_CHILD_INTERRUPTED) {
+                kill_end_s = fmin(kill_end_s, t);  /* asked twice: at once */
+            } else {
+                signal_group(c, SIGTERM);
+                result->end         = VP_CHILD_INTERRUPTED;
+                result->term_signal = number;
+                kill_end_s          = fmin(kill_end_s, t + grace_s);
+                ending              = true;
             }
         }
         if (!ending && (t >= total_end_s || t >= c->last_output_s + silence_s)) {
@@ -629,10 +679,9 @@ vp_status vp_child_run(const vp_child_opts *opts, vp_child_result *result, vp_er
     child     c  = {.pid_fd = -1, .signal_fd = -1, .out = {.fd = -1}, .err = {.fd = -1}};
     size_t    max_bytes = opts->max_output_bytes ? opts->max_output_bytes : DEFAULT_OUTPUT_BYTES;
     family   *before    = NULL;
-    sigset_t  watched, mask;
-    struct sigaction was_chld, wait_for_children = {.sa_handler = SIG_DFL};
+    signal_watch watch  = {.read_fd = -1};
     int       was_subreaper = 0;
-    bool      got, masked = false;
+    bool      got;
 
     assert(opts->argv && opts->argv[0]);
     memset(result, 0, sizeof *result);
@@ -642,19 +691,12 @@ vp_status vp_child_run(const vp_child_opts *opts, vp_child_result *result, vp_er
     before = malloc(sizeof *before);
     VP_TRY_ALLOC(err, before);
     before->n = list_children(before->pids, MAX_CHILDREN);
+    VP_TRY(watch_signals(&watch, err));
+    c.signal_fd = watch.read_fd;
     prctl(PR_GET_CHILD_SUBREAPER, &was_subreaper);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    sigaction(SIGCHLD, &wait_for_children, &was_chld);  /* ignored, it would reap by itself */
-    ending_signals(&watched);
-    pthread_sigmask(SIG_BLOCK, &watched, &mask);
-    masked      = true;
-    c.signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (c.signal_fd < 0) {
-        st = no_process("signals", errno, err);
-        goto out;
-    }
     c.start_s = now_s();
-    VP_TRY(start(opts, &c, &mask, err));
+    VP_TRY(start(opts, &c, err));
     VP_TRY(supervise(opts, &c, result, err));
     reap(&c);
     result->seconds = now_s() - c.start_s;
@@ -678,11 +720,9 @@ out:
         sweep(before);
     }
     close_fd(&c.pid_fd);
-    close_fd(&c.signal_fd);
-    if (masked) {
-        pthread_sigmask(SIG_SETMASK, &mask, NULL);
-        sigaction(SIGCHLD, &was_chld, NULL);
+    if (watch.read_fd >= 0) {
         prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
+        unwatch_signals(&watch);
     }
     capture_release(&c.out);
     capture_release(&c.err);
