@@ -77,19 +77,20 @@ typedef struct header_parser {
     vp_lex          lex;
     vp_safetensors *file;
     char            name[MAX_NAME_BYTES + 1];
-    char            field[240];
+    char            field[240];    /* what errors name: the tensor, and then its part */
+    size_t          n_field_name;
 } header_parser;
 
-/* Append a part to what errors name as the field. */
-static void set_field(header_parser *p, const char *part)
+static void set_field_name(header_parser *p)
 {
-    char   shown[200];
-    size_t n;
+    vp_text_escape(p->name, p->field, 200);
+    p->n_field_name = strlen(p->field);
+}
 
-    vp_text_escape(p->name, shown, sizeof shown);
-    n = (size_t)snprintf(p->field, sizeof p->field, "%s", shown);
-    if (part)
-        snprintf(p->field + n, sizeof p->field - n, ".%s", part);
+static void set_field_part(header_parser *p, const char *part)
+{
+    p->field[p->n_field_name] = '.';
+    strcpy(p->field + p->n_field_name + 1, part);
 }
 
 /* A whole number >= 0 below 2^63, from the current token. */
@@ -200,7 +201,7 @@ static vp_status read_tensor(header_parser *p, vp_tensor_info *info, vp_err *err
                              vp_text_escape(p->lex.text, shown, sizeof shown));
             goto out;
         }
-        set_field(p, keys[which]);
+        set_field_part(p, keys[which]);
         if (have[which]) {
             st = vp_lex_fail(&p->lex, err, "%s stands twice", keys[which]);
             goto out;
@@ -234,18 +235,18 @@ static vp_status read_tensor(header_parser *p, vp_tensor_info *info, vp_err *err
     }
     for (which = 0; which < 3; which++)
         if (!have[which]) {
-            set_field(p, keys[which]);
+            set_field_part(p, keys[which]);
             st = vp_lex_fail(&p->lex, err, "%s is missing", keys[which]);
             goto out;
         }
-    set_field(p, "data_offsets");
+    set_field_part(p, "data_offsets");
     if (offsets[0] > offsets[1] || offsets[1] > p->file->n_data_bytes) {
         st = vp_lex_fail(&p->lex, err, "data [%lld, %lld) does not lie within the %lld bytes that the "
                                        "file holds", (long long)offsets[0], (long long)offsets[1],
                          (long long)p->file->n_data_bytes);
         goto out;
     }
-    set_field(p, "shape");
+    set_field_part(p, "shape");
     info->begin_byte = offsets[0];
     info->n_bytes    = offsets[1] - offsets[0];
     info->n_elements = product(info->shape, info->rank);
@@ -337,7 +338,7 @@ static vp_status read_header(header_parser *p, vp_err *err)
             goto out;
         }
         memcpy(p->name, p->lex.text, p->lex.n_text_bytes + 1);
-        set_field(p, NULL);
+        set_field_name(p);
         if (strcmp(p->name, metadata_name)) {
             if (p->file->n == MAX_TENSORS) {
                 st = vp_lex_fail(&p->lex, err, "more than %d tensors", MAX_TENSORS);
@@ -412,6 +413,17 @@ static vp_status fail_entry(const vp_safetensors *file, const entry *e, vp_err *
                       (long long)e->name_byte);
 }
 
+/* Headers often list their tensors in one of the two orders already. */
+static void sort_entries(entry **entries, int64_t n, int (*compare)(const void *, const void *))
+{
+    int64_t i = 1;
+
+    while (i < n && compare(&entries[i - 1], &entries[i]) <= 0)
+        i++;
+    if (i < n)
+        qsort(entries, (size_t)n, sizeof *entries, compare);
+}
+
 /* No name twice; the data contiguous, without holes or overlap, from 0 to the end of the file. */
 static vp_status check_whole(vp_safetensors *file, vp_err *err)
 {
@@ -423,8 +435,8 @@ static vp_status check_whole(vp_safetensors *file, vp_err *err)
     VP_TRY_ALLOC(err, file->by_name);
     if (file->n) {
         memcpy(file->by_name, file->by_offset, (size_t)file->n * sizeof *file->by_name);
-        qsort(file->by_name, (size_t)file->n, sizeof *file->by_name, compare_names);
-        qsort(file->by_offset, (size_t)file->n, sizeof *file->by_offset, compare_offsets);
+        sort_entries(file->by_name, file->n, compare_names);
+        sort_entries(file->by_offset, file->n, compare_offsets);
     }
     for (int64_t i = 1; i < file->n; i++)
         if (!strcmp(file->by_name[i - 1]->info.name, file->by_name[i]->info.name)) {

@@ -7,8 +7,10 @@
  * a JSON header {name: {dtype, shape, data_offsets}}, then data. Checked: header begins with a brace,
  * no duplicate names, offsets contiguous from 0 to the end of the file without holes or overlap,
  * bytes = shape x dtype without overflow, rank <= 16, names <= 4 KiB, at most 1,000,000 tensors.
- * Files are read with pread, never mapped. A file of another kind (pickle, GGUF, git LFS pointer) is
- * named as such. */
+ * Files are read with pread, never mapped; the header is read in pieces, so that an open file costs
+ * about 200 bytes and the name of each tensor, whatever else the header holds. A file of another kind
+ * (pickle, GGUF, git LFS pointer) is named as such; names that end like a pickle (.bin, .pt, .pth,
+ * .ckpt, .pkl, .npz) are not opened at all. */
 #ifndef VP_CORE_SAFETENSORS_H
 #define VP_CORE_SAFETENSORS_H
 
@@ -39,6 +41,7 @@ typedef struct vp_safetensors vp_safetensors;
 vp_status vp_safetensors_open(const char *path, vp_safetensors **out, vp_err *err);
 void      vp_safetensors_close(vp_safetensors *file);
 
+/* In the order of their data. */
 int64_t               vp_safetensors_count(const vp_safetensors *file);
 const vp_tensor_info *vp_safetensors_at(const vp_safetensors *file, int64_t idx);
 const vp_tensor_info *vp_safetensors_find(const vp_safetensors *file, const char *name);
@@ -46,7 +49,8 @@ const char           *vp_safetensors_path(const vp_safetensors *file);
 
 /* A folder as transformers writes it: model.safetensors, or the shards that
  * model.safetensors.index.json lists (each one relative path component, a regular file or a link to
- * one, together holding exactly the tensors listed). */
+ * one, together holding exactly the tensors listed; total_size, where there is one, their bytes).
+ * Every file stays open; files are in the order of their names. */
 typedef struct vp_checkpoint vp_checkpoint;
 vp_status vp_checkpoint_open(const char *dir, vp_checkpoint **out, vp_err *err);
 void      vp_checkpoint_close(vp_checkpoint *ckpt);
@@ -67,8 +71,10 @@ vp_status vp_safetensors_read_f32(const vp_safetensors *file, const vp_tensor_in
 int64_t     vp_st_dtype_bytes(vp_st_dtype dtype);
 const char *vp_st_dtype_name(vp_st_dtype dtype);
 
-/* Write a file of tensors given in any order; the header lists them by name, metadata format=pt. data
- * holds each tensor's elements, borrowed. The file appears whole or not at all. */
+/* Write a file of tensors given in any order; the header lists them by name, metadata format=pt; the
+ * data lie widest element first, so that each tensor is aligned to its element. data holds each
+ * tensor's elements, borrowed. The file appears whole or not at all. VP_ERR_INTERNAL: a name that is
+ * not UTF-8, too long, reserved or there twice; otherwise as vp_file_write(). */
 typedef struct vp_tensor_data {
     const char *name;
     vp_st_dtype dtype;
