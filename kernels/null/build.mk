@@ -2,7 +2,7 @@
 #   $(BUILD)/null/libvplan-null.so   everything that is implemented, and the stubs
 #   $(BUILD)/null/*.so.N             empty objects with the names PyTorch's libraries ask for
 #   $(BUILD)/null/probe/             the Python text that is injected into the child
-# Needs gcc or clang and libc; no CUDA.
+# Built with `all`, installed into lib/vplan/null with `install`. Needs gcc or clang and libc; no CUDA.
 BUILD       ?= build
 NULL_DIR    := $(BUILD)/null
 NULL_SRC    := $(addprefix kernels/null/,null_device.c null_memory.c null_runtime.c null_driver.c \
@@ -10,8 +10,15 @@ NULL_SRC    := $(addprefix kernels/null/,null_device.c null_memory.c null_runtim
 NULL_PROBE  := $(wildcard kernels/null/probe/*.py)
 NULL_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -I.
 
-.PHONY: null
+.PHONY: null install-null
 null: $(NULL_DIR)/.done
+all: null
+install: install-null
+
+install-null: null
+	install -d $(DESTDIR)$(PREFIX)/lib/vplan/null/probe
+	install -m 755 $(NULL_DIR)/lib*.so* $(DESTDIR)$(PREFIX)/lib/vplan/null/
+	install -m 644 $(NULL_DIR)/probe/*.py $(DESTDIR)$(PREFIX)/lib/vplan/null/probe/
 
 $(NULL_DIR)/gen_stubs: kernels/null/gen_stubs.c
 	@mkdir -p $(@D)

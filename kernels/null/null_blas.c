@@ -63,8 +63,8 @@ VP_NULL_NOP(cublasSetWorkspace_v2)
 
 /* X(name) for the four types, then those with a name of their own. */
 #define FOUR(stem) \
-    VP_NULL_NOP(cublasS##stem) VP_NULL_NOP(cublasD##stem) \
-    VP_NULL_NOP(cublasC##stem) VP_NULL_NOP(cublasZ##stem)
+    VP_NULL_WORK(cublasS##stem) VP_NULL_WORK(cublasD##stem) \
+    VP_NULL_WORK(cublasC##stem) VP_NULL_WORK(cublasZ##stem)
 
 FOUR(gemm_v2)
 FOUR(gemmBatched)
@@ -80,12 +80,12 @@ FOUR(axpy_v2)
 FOUR(copy_v2)
 FOUR(scal_v2)
 FOUR(swap_v2)
-VP_NULL_NOP(cublasSger_v2)
-VP_NULL_NOP(cublasDger_v2)
-VP_NULL_NOP(cublasSgemmEx)
-VP_NULL_NOP(cublasGemmEx)
-VP_NULL_NOP(cublasGemmBatchedEx)
-VP_NULL_NOP(cublasGemmStridedBatchedEx)
+VP_NULL_WORK(cublasSger_v2)
+VP_NULL_WORK(cublasDger_v2)
+VP_NULL_WORK(cublasSgemmEx)
+VP_NULL_WORK(cublasGemmEx)
+VP_NULL_WORK(cublasGemmBatchedEx)
+VP_NULL_WORK(cublasGemmStridedBatchedEx)
 
 /* Dot products: under device pointer mode (what PyTorch sets around them) nothing reaches the host.
  * The handle is the first argument, the result the last. */
@@ -206,8 +206,8 @@ int cublasLtMatmulPreferenceDestroy(void *p)
 VP_NULL_NOP(cublasLtMatmulDescSetAttribute)
 VP_NULL_NOP(cublasLtMatrixLayoutSetAttribute)
 VP_NULL_NOP(cublasLtMatmulPreferenceSetAttribute)
-VP_NULL_NOP(cublasLtMatmul)
-VP_NULL_NOP(cublasLtMatrixTransform)
+VP_NULL_WORK(cublasLtMatmul)
+VP_NULL_WORK(cublasLtMatrixTransform)
 
 /* One algorithm that needs no workspace of its own: PyTorch has allocated the workspace it offers
  * before it asks, whatever the answer. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 vp_null_counters vp_null_count;
@@ -81,6 +82,8 @@ VP_NULL_EXPORT const vp_null_counters *vplan_null_counters(void);
 VP_NULL_EXPORT void                    vplan_null_set_fill(int byte);
 VP_NULL_EXPORT void                    vplan_null_read(uint64_t n_bytes);
 VP_NULL_EXPORT int                     vplan_null_version(void);
+VP_NULL_EXPORT void                    vplan_null_expect(int on, uint64_t n);
+VP_NULL_EXPORT void                    vplan_null_guard(void);
 
 void vplan_null_set_notify(vp_null_notify f)
 {
@@ -101,6 +104,86 @@ void vplan_null_set_fill(int byte)
 {
     vp_null_device_get();
     device.fill_byte = byte & 0xff;
+}
+
+static __thread bool     expecting;
+static __thread uint64_t expected;
+
+/* Until switched off, reads of 4 or 8 bytes in this thread give the count n: how many elements a boolean
+ * mask selects. */
+void vplan_null_expect(int on, uint64_t n)
+{
+    expecting = on != 0;
+    expected  = n;
+}
+
+bool vp_null_expected(void *dst, size_t bytes)
+{
+    if (!expecting || (bytes != 4 && bytes != 8))
+        return false;
+    memcpy(dst, &expected, bytes);   /* little-endian, as every host of a CUDA card is */
+    return true;
+}
+
+/* ---- host memory ---------------------------------------------------------------------------------- */
+
+static long long meminfo_kib(const char *path, const char *name)
+{
+    FILE     *f = fopen(path, "r");
+    char      line[200];
+    size_t    n     = strlen(name);
+    long long value = -1;
+
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, name, n) == 0) {
+            value = strtoll(line + n, NULL, 10);
+            break;
+        }
+    if (f)
+        fclose(f);
+    return value;
+}
+
+/* A script that makes a large model on the CPU first would take the machine down with it. This process
+ * ends, with a word about it, when it holds more than half of the host's memory and less than a fiftieth
+ * is left. */
+static void *guard(void *unused)
+{
+    (void)unused;
+    for (;;) {
+        struct timespec pause = { .tv_nsec = 100000000 };
+        long long       total = meminfo_kib("/proc/meminfo", "MemTotal:");
+        long long       left  = meminfo_kib("/proc/meminfo", "MemAvailable:");
+        long long       mine  = meminfo_kib("/proc/self/status", "RssAnon:");
+
+        if (total > 0 && left >= 0 && mine > total / 2 && left < total / 50) {
+            const char *folder = getenv("VPLAN_NULL_REPORT");
+            char        path[1024];
+            int         fd;
+
+            if (folder && snprintf(path, sizeof path, "%s/hostfull.%ld", folder, (long)getpid()) <
+                              (int)sizeof path) {
+                fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+                if (fd >= 0) {
+                    dprintf(fd, "the process held %lld MiB of %lld MiB", mine / 1024, total / 1024);
+                    close(fd);
+                }
+            }
+            dprintf(2, "vplan dryrun: host memory is full: this process holds %lld MiB; the run ends here\n",
+                    mine / 1024);
+            _exit(5);
+        }
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+void vplan_null_guard(void)
+{
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, guard, NULL) == 0)
+        pthread_detach(thread);
 }
 
 void vplan_null_read(uint64_t n_bytes)

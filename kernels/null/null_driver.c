@@ -249,10 +249,10 @@ int cuMemUnmap(uint64_t addr, size_t bytes)
 }
 
 VP_NULL_NOP(cuMemSetAccess)
-VP_NULL_NOP(cuMemsetD32Async)
-VP_NULL_NOP(cuMemsetD8Async)
-VP_NULL_NOP(cuMemcpyHtoDAsync_v2)
-VP_NULL_NOP(cuMemcpyDtoDAsync_v2)
+VP_NULL_WORK(cuMemsetD32Async)
+VP_NULL_WORK(cuMemsetD8Async)
+VP_NULL_WORK(cuMemcpyHtoDAsync_v2)
+VP_NULL_WORK(cuMemcpyDtoDAsync_v2)
 
 E int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream);
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream)
@@ -337,19 +337,9 @@ VP_NULL_NOP(cuModuleUnload)
 VP_NULL_NOP(cuFuncSetAttribute)
 VP_NULL_NOP(cuFuncSetCacheConfig)
 
-static int launched(void)
-{
-    __atomic_add_fetch(&vp_null_count.n_launch, 1, __ATOMIC_RELAXED);
-    return VP_NULL_OK;
-}
-
-#define LAUNCH(name) \
-    E int name(void); \
-    int name(void) { return launched(); }
-
-LAUNCH(cuLaunchKernel)
-LAUNCH(cuLaunchKernelEx)
-LAUNCH(cuLaunchCooperativeKernel)
+VP_NULL_WORK(cuLaunchKernel)
+VP_NULL_WORK(cuLaunchKernelEx)
+VP_NULL_WORK(cuLaunchCooperativeKernel)
 
 VP_NULL_NOP(cuTensorMapEncodeTiled)
 

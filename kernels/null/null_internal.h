@@ -26,6 +26,13 @@
     VP_NULL_EXPORT int name(void); \
     int name(void) { return 0; }
 
+/* One that writes device data: what was last copied there is no longer known. */
+#define VP_NULL_WORK(name) \
+    VP_NULL_EXPORT int name(void); \
+    int name(void) { vp_null_work(); return 0; }
+
+void vp_null_work(void);
+
 enum {
     VP_NULL_OK                  = 0,
     VP_NULL_INVALID_VALUE       = 1,
@@ -84,8 +91,12 @@ int vp_null_phys_unmap(uint64_t addr, uint64_t bytes);
 /* Bytes taken by a library beside PyTorch's allocator. */
 int vp_null_outside_take(uint64_t bytes);
 
-/* What a copy does on the host: fill when the source is on the device, move when neither end is. */
+/* What a copy does on the host: from the device, the fill byte, unless these very bytes were copied
+ * there a moment ago and no work was launched since; between host ends, a move. */
 void vp_null_copy(void *dst, const void *src, size_t bytes);
+
+/* Whether the probe has said what this read gives; if so, dst is written. */
+bool vp_null_expected(void *dst, size_t bytes);
 
 /* Host memory of cudaHostAlloc and cudaHostRegister, so that a pointer can be told pinned. */
 void *vp_null_pinned_alloc(size_t bytes);

@@ -194,15 +194,36 @@ VP_NULL_NOP(ncclGroupEnd)
     E int name(void); \
     int name(void) \
     { \
-        __atomic_add_fetch(&vp_null_count.n_collective, 1, __ATOMIC_RELAXED); \
-        return 0; \
+        return collective(); \
     }
+
+static int collective(void)
+{
+    __atomic_add_fetch(&vp_null_count.n_collective, 1, __ATOMIC_RELAXED);
+    vp_null_work();
+    return 0;
+}
+
+/* From this rank to others, nothing here changes; in place, which is how PyTorch calls it. */
+E int ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, comm *c, void *stream);
+int ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, comm *c, void *stream)
+{
+    (void)n, (void)type, (void)stream;
+    if (root != c->rank || src != dst)
+        return collective();
+    __atomic_add_fetch(&vp_null_count.n_collective, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+E int ncclBcast(void *p, size_t n, int type, int root, comm *c, void *stream);
+int ncclBcast(void *p, size_t n, int type, int root, comm *c, void *stream)
+{
+    return ncclBroadcast(p, p, n, type, root, c, stream);
+}
 
 COLLECTIVE(ncclAllReduce)
 COLLECTIVE(ncclAllGather)
 COLLECTIVE(ncclReduceScatter)
-COLLECTIVE(ncclBroadcast)
-COLLECTIVE(ncclBcast)
 COLLECTIVE(ncclReduce)
 COLLECTIVE(ncclAlltoAll)
 COLLECTIVE(ncclSend)

@@ -489,7 +489,7 @@ int cudaMemcpy2DAsync(void *d, size_t d_pitch, const void *s, size_t s_pitch, si
 {
     (void)kind;
     (void)stream;
-    for (size_t row = 0; row < height && !vp_null_is_device(d); row++)
+    for (size_t row = 0; row < height; row++)
         vp_null_copy((char *)d + row * d_pitch, (const char *)s + row * s_pitch, width);
     return VP_NULL_OK;
 }
@@ -502,15 +502,15 @@ int cudaMemcpy2D(void *d, size_t d_pitch, const void *s, size_t s_pitch, size_t 
     return cudaMemcpy2DAsync(d, d_pitch, s, s_pitch, width, height, kind, NULL);
 }
 
-VP_NULL_NOP(cudaMemcpyPeer)
-VP_NULL_NOP(cudaMemcpyPeerAsync)
-VP_NULL_NOP(cudaMemcpyToSymbol)
-VP_NULL_NOP(cudaMemcpyToSymbolAsync)
+VP_NULL_WORK(cudaMemcpyPeer)
+VP_NULL_WORK(cudaMemcpyPeerAsync)
+VP_NULL_WORK(cudaMemcpyToSymbol)
+VP_NULL_WORK(cudaMemcpyToSymbolAsync)
 
 /* A memset of what is on the host (pinned, managed) has no reader that we would not serve anyway. */
-VP_NULL_NOP(cudaMemset)
-VP_NULL_NOP(cudaMemsetAsync)
-VP_NULL_NOP(cudaMemset2DAsync)
+VP_NULL_WORK(cudaMemset)
+VP_NULL_WORK(cudaMemsetAsync)
+VP_NULL_WORK(cudaMemset2DAsync)
 
 E int cudaGetSymbolAddress(void **p, const void *symbol);
 int cudaGetSymbolAddress(void **p, const void *symbol)
@@ -723,7 +723,7 @@ VP_NULL_NOP(cudaStreamUpdateCaptureDependencies)
 VP_NULL_NOP(cudaStreamUpdateCaptureDependencies_v2)
 VP_NULL_NOP(cudaGraphDestroy)
 VP_NULL_NOP(cudaGraphExecDestroy)
-VP_NULL_NOP(cudaGraphLaunch)
+VP_NULL_WORK(cudaGraphLaunch)
 VP_NULL_NOP(cudaGraphUpload)
 VP_NULL_NOP(cudaGraphDebugDotPrint)
 VP_NULL_NOP(cudaDeviceGraphMemTrim)
@@ -1051,18 +1051,12 @@ int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, const void *f, int thr
     return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(n, f, threads, smem, 0);
 }
 
-static int launched(void)
-{
-    __atomic_add_fetch(&vp_null_count.n_launch, 1, __ATOMIC_RELAXED);
-    return VP_NULL_OK;
-}
-
 /* The compiler's <<<>>> pushes a configuration and calls the kernel's host stub only when that
  * returns 0: a 1 skips the launch before its arguments are packed. */
 E unsigned __cudaPushCallConfiguration(void);
 unsigned __cudaPushCallConfiguration(void)
 {
-    launched();
+    vp_null_work();
     return 1;
 }
 
@@ -1079,14 +1073,10 @@ int __cudaGetKernel(void **kernel, const void *host)
     return VP_NULL_OK;
 }
 
-#define LAUNCH(name) \
-    E int name(void); \
-    int name(void) { return launched(); }
-
-LAUNCH(__cudaLaunchKernel)
-LAUNCH(cudaLaunchKernel)
-LAUNCH(cudaLaunchKernelExC)
-LAUNCH(cudaLaunchCooperativeKernel)
+VP_NULL_WORK(__cudaLaunchKernel)
+VP_NULL_WORK(cudaLaunchKernel)
+VP_NULL_WORK(cudaLaunchKernelExC)
+VP_NULL_WORK(cudaLaunchCooperativeKernel)
 
 /* ---- the driver through the runtime ---------------------------------------------------------------- */
 

@@ -34,7 +34,8 @@ def start():
     if _probe is None:
         _probe = Probe()
         sys.meta_path.insert(0, _ImportHook({
-            "torch": _probe.on_torch, "torch.distributed.distributed_c10d": _probe.on_c10d,
+            "torch": _probe.on_torch, "torch.distributed.utils": _probe.on_distributed_utils,
+            "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking}))
@@ -82,6 +83,7 @@ class Probe:
         self.world = int(os.environ.get("VPLAN_NULL_WORLD") or 0)
         self.value = os.environ.get("VPLAN_NULL_VALUE") or ""
         self.padding = os.environ.get("VPLAN_NULL_PADDING") or "mask"
+        self.select = float(os.environ.get("VPLAN_NULL_SELECT") or 1)
         self.want_snapshot = bool(os.environ.get("VPLAN_NULL_SNAPSHOT"))
         self.lib = None
         self.torch = None
@@ -117,6 +119,7 @@ class Probe:
         self.live_at_peak = []
         self.oom = None
         self.reads = {}
+        self.selections = {}           # place -> [times, elements]
         self.reads_lost = 0
         self.read_busy = threading.local()
         self.notes = {}
@@ -217,6 +220,9 @@ class Probe:
         opt.register_optimizer_step_pre_hook(self.on_step_begin)
         opt.register_optimizer_step_post_hook(self.on_step_end)
         torch.save = self.saving(torch.save)
+        self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        self.lib.vplan_null_guard()
+        self.hook_masks(torch)
         if self.value:
             self.hook_values(torch)
         plain = sys.excepthook
@@ -363,8 +369,10 @@ class Probe:
         Module.__call__ = __call__
 
     def on_root(self, module):
-        if self.backward_depth or self.step_depth or threading.get_ident() != self.main:
+        if self.backward_depth or threading.get_ident() != self.main:
             return
+        if self.step_depth and not (module.training and self.torch.is_grad_enabled()):
+            return                     # inside a step only a closure's own forward is a phase
         key = id(module)
         if key not in self.seen_roots:
             if next(module.parameters(), None) is None:
@@ -412,7 +420,7 @@ class Probe:
             finally:
                 probe.backward_depth -= 1
                 if probe.backward_depth == 0:
-                    probe.enter("gap")
+                    probe.enter(probe.name("step") if probe.step_depth else "gap")
         torch.autograd.graph._engine_run_backward = run_backward
         torch.autograd._engine_run_backward = run_backward
 
@@ -471,6 +479,64 @@ class Probe:
         kind = getattr(module, "PreTrainedModel", None)
         if kind is not None and "save_pretrained" in vars(kind):
             kind.save_pretrained = self.saving(kind.save_pretrained)
+
+    # ---- masks that select ---------------------------------------------------------------------------------
+
+    def hook_masks(self, torch):
+        """How many elements a boolean mask selects is a device value. Zero would make everything behind it
+        vanish from the peak, so a fraction is assumed (--select, 1 if not given)."""
+        Tensor, probe, boolean = torch.Tensor, self, (torch.bool, torch.uint8)
+
+        def selecting(mask, call):
+            where = probe.where()
+            entry = probe.selections.setdefault(where, [0, 0])
+            n = int(round(mask.numel() * probe.select))
+            entry[0] += 1
+            entry[1] += mask.numel()
+            probe.lib.vplan_null_expect(1, n)
+            try:
+                return call()
+            finally:
+                probe.lib.vplan_null_expect(0, 0)
+
+        def mask_in(index):
+            if isinstance(index, Tensor):
+                return index if index.dtype in boolean and index.is_cuda and index.dim() else None
+            if isinstance(index, (tuple, list)):
+                for i in index:
+                    if isinstance(i, Tensor) and i.dtype in boolean and i.is_cuda and i.dim():
+                        return i
+            return None
+        get, put = Tensor.__getitem__, Tensor.__setitem__
+
+        def __getitem__(t, index):
+            mask = mask_in(index) if type(index) in (tuple, list) or isinstance(index, Tensor) else None
+            return get(t, index) if mask is None else selecting(mask, lambda: get(t, index))
+
+        def __setitem__(t, index, value):
+            mask = mask_in(index) if type(index) in (tuple, list) or isinstance(index, Tensor) else None
+            return put(t, index, value) if mask is None else selecting(mask, lambda: put(t, index, value))
+        Tensor.__getitem__, Tensor.__setitem__ = __getitem__, __setitem__
+
+        def wrap(owner, name, which):
+            plain = getattr(owner, name)
+
+            def wrapped(*args, **kwargs):
+                mask = which(args, kwargs)
+                if isinstance(mask, Tensor) and mask.is_cuda:
+                    return selecting(mask, lambda: plain(*args, **kwargs))
+                return plain(*args, **kwargs)
+            wrapped.__name__ = name
+            wrapped.__wrapped__ = plain
+            setattr(owner, name, wrapped)
+        first = lambda a, k: a[0] if a else k.get("input")
+        second = lambda a, k: a[1] if len(a) > 1 else k.get("mask")
+        only = lambda a, k: (a[0] if a else k.get("condition")) if len(a) + len(k) == 1 else None
+        for owner in (torch, Tensor):
+            wrap(owner, "nonzero", first)
+            wrap(owner, "masked_select", second)
+            wrap(owner, "argwhere", first)
+        wrap(torch, "where", only)
 
     # ---- a chosen value instead of zero --------------------------------------------------------------------
 
@@ -551,6 +617,14 @@ class Probe:
             kwargs["wait_for_workers"] = False     # the other ranks do not exist
             return plain(*args, **kwargs)
         module.TCPStore = TCPStore
+
+    def on_distributed_utils(self, module):
+        if self.world < 2:
+            return
+
+        def same(process_group, tensors, logger=None):
+            self.note("shapes", "all ranks hold parameters of the same shapes")
+        module._verify_param_shape_across_processes = same
 
     def on_c10d(self, module):
         if self.world < 2:
@@ -808,6 +882,8 @@ class Probe:
             "oom": self.oom, "error": self.error,
             "reads": [{"where": w, "n": v[0], "bytes": v[1], "phase": self.shown(v[2])}
                       for w, v in sorted(self.reads.items(), key=lambda x: -x[1][0])],
+            "selections": [{"where": w, "n": v[0], "elements": v[1]}
+                           for w, v in sorted(self.selections.items(), key=lambda x: -x[1][1])[:READS_MAX]],
             "reads_lost": self.reads_lost, "notes": [self.notes[k] for k in sorted(self.notes)],
             "counters": self.counters(),
         }

@@ -1,0 +1,16 @@
+# TRL SFTTrainer. Argument 1: output folder.
+import os
+import sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import torch
+from datasets import Dataset
+from trl import SFTConfig, SFTTrainer
+from common import llama, sentence, tokenizer
+
+data = Dataset.from_list([{"text": sentence(i, 40 + i % 50)} for i in range(48)])
+trainer = SFTTrainer(
+    model=llama(), train_dataset=data, processing_class=tokenizer(),
+    args=SFTConfig(output_dir=sys.argv[1], max_steps=5, per_device_train_batch_size=4, report_to="none",
+                   max_length=128, save_strategy="no", bf16=True, disable_tqdm=True))
+trainer.train()
+print("peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
