@@ -105,7 +105,7 @@ static inline kt_operands kt_operands_new(const kt_case *c, uint64_t seed, int s
         if (c->absent[i])
             continue;
         o.bytes[i] = bytes;
-        /* An odd multiple of 64 beyond 4 KiB: no operand is luckily aligned to a page or a vector. */
+        /* Exactly as long as promised, so that a sanitizer sees one byte beyond. */
         assert_int_equal(posix_memalign(&p, 4096, (size_t)(bytes + 64 * shift)), 0);
         o.allocation[i]        = p;
         o.call.operand[i]      = o.allocation[i] + 64 * shift;
@@ -159,48 +159,51 @@ static inline void kt_compare(const kt_operands *o, double atol, double rtol)
     }
 }
 
-/* Give a backward call the forward's results it expects: float operands from the CPU backend, doubles
- * from the reference. */
-static inline void kt_run_forward_first(const kt_case *c, kt_operands *o)
+/* The forward call whose results a backward call reads, on the same operands; spare holds what the
+ * backward does not want. */
+static inline vp_kernel_call kt_forward_of(const vp_kernel_call *backward, void *spare)
 {
-    vp_kernel_call f = o->call, r = o->reference;
+    vp_kernel_call f = *backward;
 
-    if (c->kernel == VP_K_ATTENTION_BWD) { /* dy qkv y lse d_qkv <- qkv y lse */
-        f.kernel = r.kernel = VP_K_ATTENTION_FWD;
-        for (int i = 0; i < 3; i++) {
-            f.operand[i] = o->call.operand[i + 1];
-            r.operand[i] = o->reference.operand[i + 1];
-        }
-    } else if (c->kernel == VP_K_LAYERNORM_BWD) { /* dy x gamma mean rstd <- x gamma beta y mean rstd */
-        f.kernel = r.kernel = VP_K_LAYERNORM_FWD;
-        f.reals[0] = r.reals[0] = 1e-5;
-        f.operand[0] = o->call.operand[1];
-        r.operand[0] = o->reference.operand[1];
-        f.operand[1] = f.operand[2] = o->call.operand[2];
-        r.operand[1] = r.operand[2] = o->reference.operand[2];
-        f.operand[3] = malloc((size_t)o->bytes[1] + 64);
-        r.operand[3] = malloc((size_t)o->bytes[1] * 2 + 64);
-        assert_true(f.operand[3] && r.operand[3]);
-        for (int i = 4; i < 6; i++) {
-            f.operand[i] = o->call.operand[i - 1];
-            r.operand[i] = o->reference.operand[i - 1];
-        }
-    } else {
+    if (backward->kernel == VP_K_ATTENTION_BWD) { /* dy qkv y lse d_qkv <- qkv y lse */
+        f.kernel = VP_K_ATTENTION_FWD;
+        memcpy(f.operand, backward->operand + 1, 3 * sizeof f.operand[0]);
+    } else { /* dy x gamma mean rstd <- x gamma beta y mean rstd */
+        assert_int_equal(backward->kernel, VP_K_LAYERNORM_BWD);
+        f.kernel     = VP_K_LAYERNORM_FWD;
+        f.reals[0]   = 1e-5;
+        f.operand[0] = backward->operand[1];
+        f.operand[1] = f.operand[2] = backward->operand[2];
+        f.operand[3] = spare;
+        f.operand[4] = backward->operand[3];
+        f.operand[5] = backward->operand[4];
+    }
+    return f;
+}
+
+/* Give a backward call the forward's results it reads: the CPU's to the CPU, and, where wanted, the
+ * reference's to the reference. */
+static inline void kt_run_forward_first(const kt_operands *o, bool reference_too)
+{
+    vp_kernel k = o->call.kernel;
+    void     *spare;
+
+    if (k != VP_K_ATTENTION_BWD && k != VP_K_LAYERNORM_BWD)
         return;
-    }
+    spare = malloc(2 * (size_t)o->bytes[1] + 64);
+    assert_non_null(spare);
+    vp_kernel_call f = kt_forward_of(&o->call, spare), r = kt_forward_of(&o->reference, spare);
     kt_run(&f);
-    vp_reference_run(&r);
-    if (c->kernel == VP_K_LAYERNORM_BWD) {
-        free(f.operand[3]);
-        free(r.operand[3]);
-    }
+    if (reference_too)
+        vp_reference_run(&r);
+    free(spare);
 }
 
 static inline void kt_check(const kt_case *c, double atol, double rtol)
 {
     kt_operands o = kt_operands_new(c, 1, 1);
 
-    kt_run_forward_first(c, &o);
+    kt_run_forward_first(&o, true);
     kt_run(&o.call);
     vp_reference_run(&o.reference);
     kt_compare(&o, atol, rtol);

@@ -309,6 +309,8 @@ static void loss_sum_and_gradient_norm_agree_with_the_reference(void **state)
         c.kernel = VP_K_GRAD_SUMSQ;
         kt_check(&c, 1e-10, 1e-12);
     }
+    /* beyond the 512 tiles of 16384 that are summed at once */
+    kt_check(&(kt_case){.kernel = VP_K_GRAD_SUMSQ, .ints = {512 * 16384 + 3}}, 1e-10, 1e-11);
 }
 
 static void clipping_scales_to_the_bound_and_never_up(void **state)
