@@ -294,15 +294,11 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
     walk      w    = {.plan = plan, .bucket = bucket, .n = &n, .fn = note_use, .ctx = &l};
     VP_TRY(walk_all(&w, err));
     out->n_steps = l.n_steps;
-    for (int64_t i = 0; i < out->n_buffers; i++) {
-        vp_component c = out->buffers[i].component;
-        if (out->buffers[i].persistent)
-            out->first_step[i] = 0;
-        if (c == VP_COMP_PARAMETERS || c == VP_COMP_OPTIMIZER_STATE || c == VP_COMP_CONTROL)
-            out->last_step[i] = out->n_steps - 1;
-        if (out->buffers[i].persistent && out->last_step[i] < 0)
-            out->last_step[i] = 0;
-    }
+    for (int64_t i = 0; i < out->n_buffers; i++)
+        if (out->buffers[i].persistent || out->buffers[i].component == VP_COMP_GRADIENTS) {
+            out->first_step[i] = 0; /* reserved for the whole step, whenever it is first written */
+            out->last_step[i]  = out->n_steps - 1;
+        }
 out:
     return st;
 }

@@ -46,7 +46,7 @@ typedef struct vp_expanded_buffer {
 } vp_expanded_buffer;
 
 /* Everything in arrays: lifetimes (inclusive; a buffer no step touches has first -1) and count of steps.
- * Persistent buffers live from step 0; parameters, gradients and states to the last step. */
+ * What lies below the activation stack (batch, control, parameters, gradients, states) lives in every step. */
 typedef struct vp_expansion {
     int64_t             n_buffers, n_steps;
     vp_expanded_buffer *buffers;

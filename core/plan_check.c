@@ -350,7 +350,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
 {
     vp_arena    *arena = vp_arena_new();
     int64_t      n_micro = vp_min_i64(bucket->n_micro_steps, 3); /* first, a middle one, last */
-    int64_t      peak_bytes, last_fixed = 0;
+    int64_t      peak_bytes = 0, last_fixed = 0;
     vp_expansion x;
     vp_status    st = VP_OK;
 

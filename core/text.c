@@ -164,3 +164,20 @@ const char *vp_text_escape(const char *text, char *buf, size_t buf_size)
     buf[used] = '\0';
     return buf;
 }
+
+const char *vp_err_text(const vp_err *err, char *buf, size_t buf_size)
+{
+    char line[sizeof err->message + sizeof err->file + sizeof err->field + 32];
+    bool has_file  = err->file[0] && !strstr(err->message, err->file);
+    bool has_field = err->field[0] && !strstr(err->message, err->field);
+    int  n         = 0;
+
+    if (has_file && err->line)
+        n = snprintf(line, sizeof line, "%s:%d: ", err->file, err->line);
+    else if (has_file)
+        n = snprintf(line, sizeof line, "%s: ", err->file);
+    if (has_field)
+        n += snprintf(line + n, sizeof line - (size_t)n, "%s: ", err->field);
+    snprintf(line + n, sizeof line - (size_t)n, "%s", err->message[0] ? err->message : "internal error");
+    return vp_text_escape(line, buf, buf_size);
+}

@@ -6,6 +6,8 @@
 #ifndef VP_CORE_TEXT_H
 #define VP_CORE_TEXT_H
 
+#include "core/err.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -23,5 +25,8 @@ void vp_text_release(vp_text *t);
  * UTF-8 and bidirectional controls (U+202A..202E, U+2066..2069, U+200E, U+200F, U+061C) become
  * visible escapes such as \x1b and \u202e; cut with "..." where buf ends. Returns buf. */
 const char *vp_text_escape(const char *text, char *buf, size_t buf_size);
+
+/* An error as one line for people, escaped: "config.json:7: n_embd: must be ...". Returns buf. */
+const char *vp_err_text(const vp_err *err, char *buf, size_t buf_size);
 
 #endif

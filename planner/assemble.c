@@ -301,9 +301,6 @@ static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
     if (!cost->device->is_cpu)
         json_array_append_new(list, json_sprintf("outside the arena, on %s: %lld bytes for context and libraries, not measured",
                                                  cost->device->name, (long long)cost->device->outside_bytes));
-    if (!cost->all_measured)
-        json_array_append_new(list, json_sprintf("times are %s", cost->profile ? "partly scaled from other measured shapes"
-                                                 : "a roofline of the device's stated rates, not measured"));
     return list;
 }
 

@@ -129,6 +129,9 @@ vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, con
 
     VP_TRY(vp_assemble(r->model, &c->scenario, &cost, out, err));
     vp_plan *plan            = *out;
+    if (!cost.all_measured)
+        json_array_append_new(plan->assumptions, json_string(r->profile ? "times are partly scaled from other measured shapes"
+                              : "times are a roofline of the device's stated rates, not measured"));
     plan->budget_bytes       = r->budget_bytes;
     plan->least_budget_bytes = a->least_budget_bytes;
     plan->n_presets          = a->n_presets;

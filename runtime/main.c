@@ -258,11 +258,9 @@ out:
 
 static int report(const vp_err *err, vp_status st, bool json)
 {
-    char shown[1200];
+    char shown[4096];
 
-    fprintf(stderr, "vplan-run: %s\n", vp_text_escape(err->message, shown, sizeof shown));
-    if (err->file[0] && err->line)
-        fprintf(stderr, "  at %s:%d\n", vp_text_escape(err->file, shown, sizeof shown), err->line);
+    fprintf(stderr, "vplan-run: %s\n", vp_err_text(err, shown, sizeof shown));
     if (json) {
         json_t *j = json_pack("{s:i, s:{s:s, s:s, s:s, s:i, s:s}}", "schema_version", 1, "error", "code", vp_status_id(st), "message",
                               err->message, "file", err->file, "line", err->line, "field", err->field);

@@ -1,0 +1,100 @@
+/* cli/cli.h: what the subcommands of vplan share. A subcommand is one file cmd_NAME.c with one vp_command; main.c lists
+ * them. Only cli/ prints and exits.
+ *
+ *     static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err) { ... }
+ *     const vp_command vp_cmd_models = { "models", "[NAME] [--json]", "what is built in", run };
+ *
+ * run() gets the words behind the subcommand's name. It prints its answer to stdout, notes to stderr, and may set
+ * cli->exit_code (3: does not fit) where the answer is complete; an error is returned and main.c tells it, as JSON
+ * too when cli->json. */
+#ifndef VP_CLI_CLI_H
+#define VP_CLI_CLI_H
+
+#include "core/err.h"
+#include "core/json.h"
+#include "core/profile.h"
+#include "models/devices.h"
+#include "models/model.h"
+#include "planner/planner.h"
+
+#include <stdbool.h>
+
+typedef struct vp_cli {
+    bool json;        /* --json was given anywhere before "--" */
+    int  exit_code;
+} vp_cli;
+
+typedef struct vp_command {
+    const char *name, *synopsis, *summary;
+    vp_status (*run)(int argc, char **argv, vp_cli *cli, vp_err *err);
+} vp_command;
+
+/* ---- options ---- */
+
+typedef enum vp_option_kind {
+    VP_OPTION_FLAG,   /* bool *, no value                          */
+    VP_OPTION_TEXT,   /* const char **                             */
+    VP_OPTION_SIZE,   /* int64_t *, core/units.h                   */
+    VP_OPTION_COUNT,  /* int64_t *, a whole number from 1          */
+    VP_OPTION_SEED,   /* int64_t *, a whole number from 0          */
+    VP_OPTION_REAL    /* double *, >= 0                            */
+} vp_option_kind;
+
+typedef struct vp_option {
+    const char    *name;   /* "--budget" or "-o" */
+    vp_option_kind kind;
+    void          *value;  /* the caller's default stays where the option is not given */
+} vp_option;
+
+/* Options in any place before "--"; "--name value" and "--name=value". Every command takes --json. The other words go
+ * to positional[0 .. max_positional). What is behind "--" is *rest, NULL-terminated as argv is, NULL if there is no
+ * "--" (rest NULL: "--" only ends the options). VP_ERR_USAGE: unknown option (with the nearest known
+ * one), missing or malformed value, the same option twice, too many words. */
+vp_status vp_options_parse(int argc, char **argv, const vp_option *options, int n_options, const char **positional,
+                           int max_positional, int *n_positional, char ***rest, vp_err *err);
+
+/* ---- shared by commands ---- */
+
+/* Print a JSON document to stdout; takes the reference, NULL counts as out of memory. */
+vp_status vp_print_json(json_t *j, vp_err *err);
+
+/* The options that choose a plan, as plan and tune take them. */
+typedef struct vp_plan_options {
+    const char *device, *recipe, *profile, *precision, *optimizer, *recompute, *offload, *loss, *attention;
+    int64_t     budget_bytes, seq, global_batch, micro_batch;
+} vp_plan_options;
+
+enum { VP_N_PLAN_OPTIONS = 13 };
+
+/* Append them to options[]; returns how many. */
+int vp_plan_options_list(vp_plan_options *o, vp_option *options);
+
+/* What they ask for. model_name is opened; all of it lives until vp_plan_job_release(). */
+typedef struct vp_plan_job {
+    vp_plan_request request;
+    vp_model       *model;
+    vp_profile     *profile;
+    vp_device       device;
+} vp_plan_job;
+vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_plan_job *job, vp_err *err);
+void      vp_plan_job_release(vp_plan_job *job);
+
+/* The words of --recompute and --loss. */
+vp_status vp_parse_recompute(const char *text, vp_recompute *out, vp_err *err);
+vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
+
+/* A device, and the budget that goes with it: given, else what is usable. */
+vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err);
+
+/* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens". Returns buf. */
+const char *vp_scenario_text(const vp_scenario *s, char *buf, size_t buf_size);
+
+/* Copies of json fields common to plan, explain and tune. */
+json_t *vp_proof_json(const vp_plan *plan);
+json_t *vp_presets_json(const vp_preset_result *presets, int64_t n);
+
+/* ---- the commands ---- */
+
+extern const vp_command vp_cmd_estimate, vp_cmd_plan, vp_cmd_explain, vp_cmd_run, vp_cmd_tune, vp_cmd_models, vp_cmd_devices;
+
+#endif

@@ -1,0 +1,223 @@
+/* vplan estimate: where every byte goes, for one configuration. */
+#include "cli/cli.h"
+
+#include "core/text.h"
+#include "core/units.h"
+#include "planner/itemise.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct estimate_options {
+    const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max;
+    int64_t     budget_bytes, seq, micro_batch;
+} estimate_options;
+
+typedef struct estimate {
+    vp_model    *model;
+    vp_device    device;
+    vp_scenario  scenario;
+    int64_t      budget_bytes;   /* -1: none */
+    bool         has_device, seq_is_default;
+    vp_cost      cost;
+    vp_plan     *plan;
+    vp_arena    *arena;
+    vp_itemised  itemised;
+} estimate;
+
+enum { DEFAULT_SEQ = 4096, DEFAULT_CHUNK = 1024 };
+
+static vp_status only(const char *option, const char *given, const char *value, vp_err *err)
+{
+    char shown[64];
+
+    if (given && strcmp(given, value) != 0)
+        return VP_FAIL(err, VP_ERR_USAGE, "%s %s: this version has only %s", option, vp_text_escape(given, shown, sizeof shown), value);
+    return VP_OK;
+}
+
+static vp_status set_up(const char *model_name, const estimate_options *o, estimate *e, vp_err *err)
+{
+    vp_scenario *s  = &e->scenario;
+    vp_status    st = VP_OK;
+
+    VP_TRY(only("--trainer", o->trainer, "vplan", err));
+    VP_TRY(only("--precision", o->precision, "fp32", err));
+    VP_TRY(only("--attention", o->attention, "flash", err));
+    *s = (vp_scenario){.recipe = vp_recipe_default(), .micro_batch = o->micro_batch ? o->micro_batch : 1};
+    if (o->optimizer) {
+        s->recipe.optimizer = vp_optimizer_by_name(o->optimizer);
+        if (s->recipe.optimizer == VP_N_OPTIMIZERS)
+            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--optimizer: adamw or sgd"));
+    }
+    if (o->recompute)
+        VP_TRY(vp_parse_recompute(o->recompute, &s->recompute, err));
+    if (o->loss)
+        VP_TRY(vp_parse_loss(o->loss, &s->loss_chunk, err));
+    if (s->loss_chunk == VP_CHUNK_CHUNKED)
+        s->loss_chunk = DEFAULT_CHUNK;
+    e->has_device   = o->device != NULL;
+    e->budget_bytes = o->budget_bytes ? o->budget_bytes : -1;
+    if (o->device)
+        VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &e->device, &e->budget_bytes, err));
+    else
+        VP_TRY(vp_device_open("cpu", &e->device, err));
+    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = s->recipe.dropout}, &e->model, err));
+    e->seq_is_default = !o->seq;
+    s->seq            = o->seq ? o->seq : e->model->graph.max_seq < DEFAULT_SEQ ? e->model->graph.max_seq : DEFAULT_SEQ;
+    if (s->seq > e->model->graph.max_seq)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq %lld is longer than the %lld positions of this model", (long long)s->seq,
+                       (long long)e->model->graph.max_seq));
+    s->global_batch = s->micro_batch;
+    e->cost.device  = &e->device;
+out:
+    return st;
+}
+
+/* ---- --max ---- */
+
+static vp_status fits_with(estimate *e, int64_t *knob, int64_t value, bool *fits, vp_err *err)
+{
+    vp_figures figures;
+    vp_err     ignored = {0};
+    vp_status  st;
+
+    (void)err;
+    *knob                    = value;
+    e->scenario.global_batch = e->scenario.micro_batch;
+    st    = vp_assemble_figures(e->model, &e->scenario, &e->cost, &figures, &ignored);
+    *fits = st == VP_OK && figures.device_bytes <= e->budget_bytes;
+    return st == VP_ERR_NOMEM ? st : VP_OK; /* more bytes than 64 bits count do not fit */
+}
+
+/* The largest value that fits; memory grows with both knobs. 1 where even that does not fit. */
+static vp_status maximise(estimate *e, const char *what, vp_err *err)
+{
+    bool      batch = strcmp(what, "micro-batch") == 0, fits;
+    int64_t  *knob  = batch ? &e->scenario.micro_batch : &e->scenario.seq;
+    int64_t   low = 1, high = batch ? (int64_t)1 << 40 : e->model->graph.max_seq;
+    char      shown[64];
+    vp_status st = VP_OK;
+
+    if (!batch && strcmp(what, "seq") != 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max %s: micro-batch or seq", vp_text_escape(what, shown, sizeof shown)));
+    if (e->budget_bytes < 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max needs a --budget or a --device to fit into"));
+    while (low < high) { /* low fits, or is 1; above high nothing does */
+        int64_t middle = low + (high - low + 1) / 2;
+        if (batch && middle > 4 * low)
+            middle = 4 * low; /* grow from below: the cost of a try grows with it */
+        VP_TRY(fits_with(e, knob, middle, &fits, err));
+        if (fits)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    *knob                    = low;
+    e->scenario.global_batch = e->scenario.micro_batch;
+out:
+    return st;
+}
+
+/* ---- answers ---- */
+
+static bool does_fit(const estimate *e)
+{
+    return e->budget_bytes < 0 || e->plan->peak_bytes + e->plan->outside_bytes <= e->budget_bytes;
+}
+
+static json_t *answer_json(const estimate *e, const char *max)
+{
+    const vp_scenario *s        = &e->scenario;
+    json_t            *items    = json_array(), *phases = json_array(), *assumptions = json_deep_copy(e->plan->assumptions);
+    json_t            *settings = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
+        e->has_device ? json_string(e->device.name) : json_null(), "seq", (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
+        "precision", vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "attention", "flash",
+        "recompute", vp_recompute_name(s->recompute), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
+
+    for (int64_t i = 0; i < e->itemised.n_items; i++)
+        json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name", e->itemised.items[i].name, "bytes",
+                                               (json_int_t)e->itemised.items[i].bytes, "class", e->itemised.items[i].class));
+    for (int p = 0; p < VP_N_PHASES; p++)
+        json_array_append_new(phases, json_pack("{s:s, s:I}", "name", e->itemised.phases[p].name, "peak_bytes",
+                                                (json_int_t)e->itemised.phases[p].peak_bytes));
+    if (e->seq_is_default && !(max && strcmp(max, "seq") == 0))
+        json_array_append_new(assumptions, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d", (long long)s->seq, DEFAULT_SEQ));
+    if (max)
+        json_object_set_new(settings, "max", json_string(max));
+    return json_pack("{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:s, s:I, s:o, s:o, s:o}", "schema_version", 1, "trainer", "vplan",
+        "model", "name", e->model->name, "params_total", (json_int_t)e->model->n_params, "params_trainable", (json_int_t)e->model->n_params,
+        "settings", settings, "assumptions", assumptions, "budget_bytes",
+        e->budget_bytes < 0 ? json_null() : json_integer((json_int_t)e->budget_bytes), "peak_bytes", (json_int_t)e->plan->peak_bytes,
+        "peak_phase", e->itemised.peak_phase, "device_bytes", (json_int_t)(e->plan->peak_bytes + e->plan->outside_bytes), "fits",
+        e->budget_bytes < 0 ? json_null() : json_boolean(does_fit(e)), "items", items, "phases", phases);
+}
+
+static void print_answer(const estimate *e)
+{
+    const vp_scenario *s = &e->scenario;
+    char               a[64], b[64], c[160];
+
+    printf("%s: %s parameters; trainer vplan, %s, %s, sequence %lld, %s\n", e->model->name, vp_count_text(e->model->n_params, a, sizeof a),
+           vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer), (long long)s->seq, vp_scenario_text(s, c, sizeof c));
+    printf("\n%-48s %12s %7s\n", "at the peak", "bytes", "share");
+    for (int64_t i = 0; i < e->itemised.n_items; i++)
+        printf("%-48s %12s %6.1f%%\n", e->itemised.items[i].name, vp_size_text(e->itemised.items[i].bytes, a, sizeof a),
+               100.0 * (double)e->itemised.items[i].bytes / (double)e->plan->peak_bytes);
+    printf("%-48s %12s   in %s\n", "peak", vp_size_text(e->plan->peak_bytes, a, sizeof a), e->itemised.peak_phase);
+    if (e->plan->outside_bytes)
+        printf("%-48s %12s   assumed\n", "outside the arena (context, libraries)", vp_size_text(e->plan->outside_bytes, a, sizeof a));
+    printf("\nphases:");
+    for (int p = 0; p < VP_N_PHASES; p++)
+        printf("%s %s %s", p ? "," : "", e->itemised.phases[p].name, vp_size_text(e->itemised.phases[p].peak_bytes, a, sizeof a));
+    printf("\n");
+    if (e->budget_bytes >= 0)
+        printf("%s: needs %s of a budget of %s\n", does_fit(e) ? "fits" : "DOES NOT FIT",
+               vp_size_text(e->plan->peak_bytes + e->plan->outside_bytes, a, sizeof a), vp_size_text(e->budget_bytes, b, sizeof b));
+    for (size_t i = 0; i < json_array_size(e->plan->assumptions); i++)
+        printf("assumed: %s\n", json_string_value(json_array_get(e->plan->assumptions, i)));
+}
+
+static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
+{
+    estimate_options o    = {0};
+    estimate         e    = {0};
+    const char      *name = NULL;
+    int              n;
+    const vp_option  options[] = {
+        {"--trainer", VP_OPTION_TEXT, &o.trainer},     {"--device", VP_OPTION_TEXT, &o.device},
+        {"--budget", VP_OPTION_SIZE, &o.budget_bytes}, {"--seq", VP_OPTION_COUNT, &o.seq},
+        {"--micro-batch", VP_OPTION_COUNT, &o.micro_batch}, {"--precision", VP_OPTION_TEXT, &o.precision},
+        {"--optimizer", VP_OPTION_TEXT, &o.optimizer}, {"--attention", VP_OPTION_TEXT, &o.attention},
+        {"--loss", VP_OPTION_TEXT, &o.loss},           {"--recompute", VP_OPTION_TEXT, &o.recompute},
+        {"--max", VP_OPTION_TEXT, &o.max},
+    };
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, &name, 1, &n, NULL, err));
+    if (!name)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan estimate MODEL: which model?"));
+    VP_TRY(set_up(name, &o, &e, err));
+    if (o.max)
+        VP_TRY(maximise(&e, o.max, err));
+    VP_TRY(vp_assemble(e.model, &e.scenario, &e.cost, &e.plan, err));
+    e.arena = vp_arena_new();
+    VP_TRY_ALLOC(err, e.arena);
+    VP_TRY(vp_itemise(e.arena, e.plan, &e.plan->buckets[0], &e.itemised, err));
+    if (cli->json)
+        VP_TRY(vp_print_json(answer_json(&e, o.max), err));
+    else
+        print_answer(&e);
+    cli->exit_code = does_fit(&e) ? 0 : 3;
+out:
+    vp_arena_free(e.arena);
+    vp_plan_free(e.plan);
+    vp_model_free(e.model);
+    return st;
+}
+
+const vp_command vp_cmd_estimate = {"estimate",
+    "MODEL [--trainer vplan] [--device NAME|FILE] [--budget SIZE] [--seq N] [--micro-batch N]\n"
+    "                      [--precision fp32] [--optimizer adamw|sgd] [--attention flash] [--loss full|chunked|chunked:N]\n"
+    "                      [--recompute none|attention|mlp|full] [--max micro-batch|seq] [--json]",
+    "where every byte goes, and whether it fits", run};

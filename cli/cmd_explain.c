@@ -1,0 +1,300 @@
+/* vplan explain: what a plan does, buffer by buffer and step by step. */
+#include "cli/cli.h"
+
+#include "core/text.h"
+#include "core/units.h"
+#include "planner/itemise.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tables ---- */
+
+/* A field of CSV (RFC 4180), escaped for a terminal first: names come from the plan file. */
+static void put_field(const char *text)
+{
+    char shown[512];
+
+    vp_text_escape(text, shown, sizeof shown);
+    if (!strpbrk(shown, ",\"")) {
+        fputs(shown, stdout);
+        return;
+    }
+    putchar('"');
+    for (const char *p = shown; *p; p++) {
+        if (*p == '"')
+            putchar('"');
+        putchar(*p);
+    }
+    putchar('"');
+}
+
+typedef struct buffer_row {
+    int64_t     id, offset, bytes, first, last;
+    const char *component, *name;
+} buffer_row;
+
+static vp_status list_buffers(vp_arena *arena, const vp_plan *plan, const vp_expansion *x, buffer_row **rows, int64_t *n, vp_err *err)
+{
+    vp_range *gaps;
+    int64_t   n_gaps;
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_expansion_padding(arena, x, plan->peak_bytes, &gaps, &n_gaps, err));
+    *rows = vp_arena_array(arena, x->n_buffers + n_gaps, sizeof **rows);
+    VP_TRY_ALLOC(err, *rows);
+    *n = 0;
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0)
+            (*rows)[(*n)++] = (buffer_row){i, x->buffers[i].offset_bytes, x->buffers[i].bytes, x->first_step[i], x->last_step[i],
+                                           vp_component_name(x->buffers[i].component), x->buffers[i].name};
+    for (int64_t i = 0; i < n_gaps; i++)
+        (*rows)[(*n)++] = (buffer_row){x->n_buffers + i, gaps[i].begin, gaps[i].end - gaps[i].begin, 0, x->n_steps - 1,
+                                       vp_component_name(VP_COMP_PADDING), "padding"};
+out:
+    return st;
+}
+
+static vp_status print_buffers(vp_arena *arena, const vp_plan *plan, bool json, vp_err *err)
+{
+    vp_expansion x;
+    buffer_row  *rows;
+    int64_t      n = 0;
+    json_t      *list = NULL;
+    vp_status    st   = VP_OK;
+
+    VP_TRY(vp_expansion_make(arena, plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, &x, err));
+    VP_TRY(list_buffers(arena, plan, &x, &rows, &n, err));
+    if (json)
+        list = json_array();
+    else
+        printf("buffer,memory,offset,bytes,first_step,last_step,component,name\n");
+    for (int64_t i = 0; i < n; i++) {
+        const buffer_row *r = &rows[i];
+        if (json) {
+            json_array_append_new(list, json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:s, s:s}", "buffer", (json_int_t)r->id, "memory", "device",
+                "offset", (json_int_t)r->offset, "bytes", (json_int_t)r->bytes, "first_step", (json_int_t)r->first, "last_step",
+                (json_int_t)r->last, "component", r->component, "name", r->name));
+            continue;
+        }
+        printf("%lld,device,%lld,%lld,%lld,%lld,%s,", (long long)r->id, (long long)r->offset, (long long)r->bytes, (long long)r->first,
+               (long long)r->last, r->component);
+        put_field(r->name);
+        putchar('\n');
+    }
+    if (json)
+        VP_TRY(vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "buffers", list), err));
+out:
+    return st;
+}
+
+typedef struct program_print {
+    const vp_plan *plan;
+    json_t        *list; /* or NULL: CSV */
+} program_print;
+
+static void join_operands(const vp_expanded_step *s, bool writes, char *buf, size_t buf_size)
+{
+    int64_t seen[VP_MAX_OPERANDS];
+    int     n = 0;
+
+    buf[0] = '\0';
+    for (int k = 0; k < s->n_operands; k++) {
+        int64_t b = s->operands[k].buffer;
+        bool    shows = b >= 0 && (s->operands[k].access == VP_UPDATE || (s->operands[k].access == VP_WRITE) == writes), twice = false;
+        for (int i = 0; i < n; i++)
+            twice |= seen[i] == b;
+        if (!shows || twice)
+            continue;
+        seen[n++] = b;
+        snprintf(buf + strlen(buf), buf_size - strlen(buf), "%s%lld", n > 1 ? ";" : "", (long long)b);
+    }
+}
+
+static vp_status print_step(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    const program_print    *p        = ctx;
+    const vp_bucket        *bucket   = &p->plan->buckets[0];
+    const vp_plan_instance *instance = &bucket->instances[s->instance_idx];
+    char reads[256], writes[256], block[96];
+
+    (void)err;
+    join_operands(s, false, reads, sizeof reads);
+    join_operands(s, true, writes, sizeof writes);
+    snprintf(block, sizeof block, "%.64s.%lld", p->plan->templates[bucket->programs[instance->program_idx].template_idx].name,
+             (long long)instance->index);
+    if (p->list) {
+        json_array_append_new(p->list, json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:f}", "step", (json_int_t)s->idx, "phase",
+            vp_pass_phase(s->pass), "micro_step", (json_int_t)s->micro_step, "block", block, "op", vp_kernel_info_of(s->step->kernel)->name,
+            "stream", "compute", "reads", reads, "writes", writes, "seconds", s->step->seconds));
+        return VP_OK;
+    }
+    printf("%lld,%s,%lld,", (long long)s->idx, vp_pass_phase(s->pass), (long long)s->micro_step);
+    put_field(block);
+    printf(",%s,compute,%s,%s,%.17g\n", vp_kernel_info_of(s->step->kernel)->name, reads, writes, s->step->seconds);
+    return VP_OK;
+}
+
+static vp_status print_program(const vp_plan *plan, bool json, vp_err *err)
+{
+    program_print p  = {.plan = plan, .list = json ? json_array() : NULL};
+    vp_status     st = VP_OK;
+
+    if (!json)
+        printf("step,phase,micro_step,block,op,stream,reads,writes,seconds\n");
+    VP_TRY(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, print_step, &p, err));
+    if (json) {
+        st     = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "steps", p.list), err);
+        p.list = NULL;
+    }
+out:
+    json_decref(p.list);
+    return st;
+}
+
+/* ---- the story ---- */
+
+enum { N_LARGEST = 20 };
+
+typedef struct story {
+    vp_expansion  x;
+    vp_itemised   itemised;
+    int64_t       largest[N_LARGEST]; /* buffers alive at the peak, largest first */
+    int           n_largest;
+    char          at[160];            /* "backward of micro-step 0, h.3 mlp.c_fc (linear_bwd_weight)" */
+} story;
+
+static vp_status find_peak_step(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    story           *t = ((void **)ctx)[0];
+    const vp_plan   *plan = ((void **)ctx)[1];
+    const vp_bucket *b = &plan->buckets[0];
+
+    (void)err;
+    if (s->idx == t->itemised.peak_step)
+        snprintf(t->at, sizeof t->at, "%s of micro-step %lld, %s.%lld %s (%s)", vp_pass_phase(s->pass), (long long)s->micro_step,
+                 plan->templates[b->programs[b->instances[s->instance_idx].program_idx].template_idx].name,
+                 (long long)b->instances[s->instance_idx].index, s->step->name, vp_kernel_info_of(s->step->kernel)->name);
+    return VP_OK;
+}
+
+static vp_status tell(vp_arena *arena, const vp_plan *plan, story *t, vp_err *err)
+{
+    const vp_bucket *b   = &plan->buckets[0];
+    void            *ctx[2] = {t, (void *)(uintptr_t)plan};
+    vp_status        st  = VP_OK;
+
+    VP_TRY(vp_expansion_make(arena, plan, b, b->n_micro_steps, &t->x, err));
+    VP_TRY(vp_itemise(arena, plan, b, &t->itemised, err));
+    for (int64_t i = 0; i < t->x.n_buffers; i++) {
+        int at = t->n_largest;
+        if (t->x.first_step[i] < 0 || t->x.first_step[i] > t->itemised.peak_step || t->x.last_step[i] < t->itemised.peak_step)
+            continue;
+        while (at > 0 && t->x.buffers[t->largest[at - 1]].bytes < t->x.buffers[i].bytes)
+            at--;
+        if (at == N_LARGEST)
+            continue;
+        int n_moved = (t->n_largest < N_LARGEST ? t->n_largest : N_LARGEST - 1) - at;
+        memmove(&t->largest[at + 1], &t->largest[at], (size_t)n_moved * sizeof *t->largest);
+        t->largest[at] = i;
+        t->n_largest += t->n_largest < N_LARGEST;
+    }
+    VP_TRY(vp_expand(plan, b, b->n_micro_steps, find_peak_step, ctx, err));
+out:
+    return st;
+}
+
+static json_t *story_json(const vp_plan *plan, const story *t)
+{
+    json_t *items = json_array(), *phases = json_array(), *largest = json_array();
+
+    for (int64_t i = 0; i < t->itemised.n_items; i++)
+        json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name", t->itemised.items[i].name, "bytes",
+                                               (json_int_t)t->itemised.items[i].bytes, "class", t->itemised.items[i].class));
+    for (int p = 0; p < VP_N_PHASES; p++)
+        json_array_append_new(phases, json_pack("{s:s, s:I}", "name", t->itemised.phases[p].name, "peak_bytes",
+                                                (json_int_t)t->itemised.phases[p].peak_bytes));
+    for (int i = 0; i < t->n_largest; i++)
+        json_array_append_new(largest, json_pack("{s:s, s:I, s:s}", "name", t->x.buffers[t->largest[i]].name, "bytes",
+            (json_int_t)t->x.buffers[t->largest[i]].bytes, "component", vp_component_name(t->x.buffers[t->largest[i]].component)));
+    return json_pack("{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o}", "schema_version", 1, "model", plan->model_name,
+        "decisions", plan->decisions, "settings", plan->settings, "assumptions", plan->assumptions, "budget_bytes",
+        (json_int_t)plan->budget_bytes, "peak_bytes", (json_int_t)plan->peak_bytes, "device_bytes",
+        (json_int_t)(plan->peak_bytes + plan->outside_bytes), "peak_phase", t->itemised.peak_phase, "peak_at", t->at, "step_time_s",
+        plan->step_time_s, "time_class", plan->time_class, "items", items, "phases", phases, "largest_at_peak", largest, "proof",
+        vp_proof_json(plan));
+}
+
+static void print_decisions(const vp_plan *plan)
+{
+    const char *key;
+    json_t     *value;
+    char        shown[128];
+
+    json_object_foreach(plan->decisions, key, value) {
+        if (json_is_integer(value))
+            printf("  %-20s %lld\n", key, (long long)json_integer_value(value));
+        else if (json_is_string(value))
+            printf("  %-20s %s\n", key, vp_text_escape(json_string_value(value), shown, sizeof shown));
+    }
+}
+
+static void print_story(const vp_plan *plan, const story *t)
+{
+    char a[64], b[64], c[64], shown[200];
+
+    printf("%s on %s: %s of a budget of %s, %s a step (%s)\n", vp_text_escape(plan->model_name, shown, sizeof shown), plan->device,
+           vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a), vp_size_text(plan->budget_bytes, b, sizeof b),
+           vp_time_text(plan->step_time_s, c, sizeof c), plan->time_class);
+    print_decisions(plan);
+    printf("\nThe peak, %s, is reached in %s.\n", vp_size_text(plan->peak_bytes, a, sizeof a), t->at);
+    printf("\n%-48s %12s\n", "at the peak", "bytes");
+    for (int64_t i = 0; i < t->itemised.n_items; i++)
+        printf("%-48s %12s\n", t->itemised.items[i].name, vp_size_text(t->itemised.items[i].bytes, a, sizeof a));
+    printf("\nlargest tensors alive at the peak\n");
+    for (int i = 0; i < t->n_largest; i++)
+        printf("  %12s  %-16s %s\n", vp_size_text(t->x.buffers[t->largest[i]].bytes, a, sizeof a),
+               vp_component_name(t->x.buffers[t->largest[i]].component), vp_text_escape(t->x.buffers[t->largest[i]].name, shown, sizeof shown));
+    printf("\nphases:");
+    for (int p = 0; p < VP_N_PHASES; p++)
+        printf("%s %s %s", p ? "," : "", t->itemised.phases[p].name, vp_size_text(t->itemised.phases[p].peak_bytes, a, sizeof a));
+    printf("\n--buffers and --program print every buffer and every step as CSV.\n");
+}
+
+static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
+{
+    const char     *path    = NULL;
+    bool            buffers = false, program = false;
+    const vp_option options[] = {{"--buffers", VP_OPTION_FLAG, &buffers}, {"--program", VP_OPTION_FLAG, &program}};
+    vp_arena       *arena = vp_arena_new();
+    vp_plan        *plan  = NULL;
+    story           t     = {0};
+    int             n;
+    vp_status       st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(vp_options_parse(argc, argv, options, 2, &path, 1, &n, NULL, err));
+    if (!path)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan explain PLAN: which plan?"));
+    if (buffers && program)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--buffers and --program are two tables: one at a time"));
+    VP_TRY(vp_plan_read(path, &plan, err));
+    if (buffers) {
+        VP_TRY(print_buffers(arena, plan, cli->json, err));
+    } else if (program) {
+        VP_TRY(print_program(plan, cli->json, err));
+    } else {
+        VP_TRY(tell(arena, plan, &t, err));
+        if (cli->json)
+            VP_TRY(vp_print_json(story_json(plan, &t), err));
+        else
+            print_story(plan, &t);
+    }
+out:
+    vp_plan_free(plan);
+    vp_arena_free(arena);
+    return st;
+}
+
+const vp_command vp_cmd_explain = {"explain", "PLAN [--buffers | --program] [--json]", "what is alive at a plan's peak; every buffer and step", run};

@@ -1,0 +1,159 @@
+/* vplan tune: measure here, plan with it, run the best plans, return the best tested. */
+#include "cli/cli.h"
+
+#include "core/file.h"
+#include "core/units.h"
+#include "tuner/tune.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void say(const char *text)
+{
+    fprintf(stderr, "%s\n", text);
+}
+
+static json_t *seconds_or_null(double s)
+{
+    return s > 0 ? json_real(s) : json_null();
+}
+
+static json_t *tune_json(const vp_tune_result *r, const char *path)
+{
+    json_t *trials = json_array(), *presets = json_array();
+    char    text[160];
+
+    for (int64_t i = 0; i < r->n_trials; i++) {
+        const vp_trial *t = &r->trials[i];
+        if (t->verdict != VP_VERDICT_DOES_NOT_FIT)
+            json_array_append_new(trials, json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:s}", "id", (json_int_t)t->id, "verdict",
+                vp_verdict_name(t->verdict), "plan", vp_scenario_text(&t->candidate.scenario, text, sizeof text), "predicted_bytes",
+                (json_int_t)t->candidate.figures.peak_bytes, "executed_bytes",
+                t->executed_bytes ? json_integer((json_int_t)t->executed_bytes) : json_null(), "predicted_s", t->candidate.figures.step_time_s,
+                "measured_s", seconds_or_null(t->measured_s), "evidence", t->verdict == VP_VERDICT_OK ? "" : t->evidence));
+        if (t->preset)
+            json_array_append_new(presets, json_pack("{s:s, s:s, s:o}", "name", t->preset, "verdict", vp_verdict_name(t->verdict), "measured_s",
+                                                     seconds_or_null(t->measured_s)));
+    }
+    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:s, s:n}", "schema_version", 1, "best",
+        r->best ? json_pack("{s:o, s:s, s:I, s:f}", "plan", path ? json_string(path) : json_null(), "decisions",
+                            vp_scenario_text(&r->best->candidate.scenario, text, sizeof text), "peak_bytes",
+                            (json_int_t)r->best->candidate.figures.peak_bytes, "step_time_s", r->best->measured_s) : json_null(),
+        "trials", trials, "presets", presets, "regret_vs_best_preset",
+        r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) / r->best_preset->measured_s) : json_null(),
+        "stopped_because", r->stopped_because, "study");
+}
+
+static void print_tune(const vp_tune_result *r, const char *path)
+{
+    char text[160], bytes[32], predicted[32], measured[32];
+
+    printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "arena", "predicted", "measured", "plan");
+    for (int64_t i = 0; i < r->n_trials; i++) {
+        const vp_trial *t = &r->trials[i];
+        printf("%-3lld %-12s %11s %10s %10s  %s%s\n", (long long)t->id, vp_verdict_name(t->verdict),
+               vp_size_text(t->candidate.figures.peak_bytes, bytes, sizeof bytes),
+               vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted),
+               t->measured_s > 0 ? vp_time_text(t->measured_s, measured, sizeof measured) : "-",
+               vp_scenario_text(&t->candidate.scenario, text, sizeof text), t->preset ? " (preset)" : "");
+        if (t->verdict != VP_VERDICT_OK && t->evidence[0])
+            printf("    %s\n", t->evidence);
+    }
+    if (r->best)
+        printf("best: %lld, %s\n", (long long)r->best->id, vp_scenario_text(&r->best->candidate.scenario, text, sizeof text));
+    if (r->best && path)
+        printf("written to %s\n", path);
+}
+
+/* tune PLAN: the plan's model, recipe, shapes and budget; the options may not say them again. */
+static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_plan_job *job, vp_err *err)
+{
+    vp_plan     *plan = NULL;
+    vp_json_doc *doc  = NULL;
+    vp_text      text = {0};
+    vp_status    st   = VP_OK;
+
+    VP_TRY(vp_plan_read(path, &plan, err));
+    if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "a plan already says its sequence, batch, recipe and device; give a MODEL to change them"));
+    job->request = (vp_plan_request){.recipe = plan->recipe, .seq = plan->buckets[0].seq, .global_batch = plan->global_batch,
+                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY};
+    if (o->recompute)
+        VP_TRY(vp_parse_recompute(o->recompute, &job->request.recompute, err));
+    if (o->loss)
+        VP_TRY(vp_parse_loss(o->loss, &job->request.loss_chunk, err));
+    VP_TRY(vp_parse_budget(plan->device, o->budget_bytes ? o->budget_bytes : plan->budget_bytes, &job->device, &job->request.budget_bytes, err));
+    VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
+    VP_TRY(vp_json_parse(path, text.data, (int64_t)text.n_bytes, &doc, err));
+    vp_json_node config = vp_json_root(doc);
+    VP_TRY(vp_model_from_config(plan->model_name, &config, &(vp_model_opts){.dropout = plan->recipe.dropout}, &job->model, err));
+    job->request.model  = job->model;
+    job->request.device = &job->device;
+out:
+    vp_text_release(&text);
+    vp_json_doc_free(doc);
+    vp_plan_free(plan);
+    return st;
+}
+
+/* A plan file is an object with "buckets"; a config.json has none. */
+static bool is_plan_file(const char *path)
+{
+    vp_json_doc *doc     = NULL;
+    vp_err       ignored = {0};
+    bool         is_plan = false;
+
+    if (strcmp(path, "-") != 0 && vp_json_read(path, VP_JSON_MAX_BYTES, &doc, &ignored) == VP_OK)
+        is_plan = json_object_get(vp_json_root(doc).value, "buckets") != NULL;
+    vp_json_doc_free(doc);
+    return is_plan;
+}
+
+static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
+{
+    vp_plan_options o      = {0};
+    vp_plan_job     job    = {0};
+    vp_tune_opts    opts   = {.max_trials = 3, .note = say};
+    vp_tune_result  result = {0};
+    vp_plan        *plan   = NULL;
+    vp_option       options[VP_N_PLAN_OPTIONS + 3];
+    const char     *name = NULL, *path = NULL;
+    bool            force = false;
+    int             n = vp_plan_options_list(&o, options), n_words;
+    vp_status       st = VP_OK;
+
+    options[n++] = (vp_option){"-o", VP_OPTION_TEXT, &path};
+    options[n++] = (vp_option){"--force", VP_OPTION_FLAG, &force};
+    options[n++] = (vp_option){"--max-trials", VP_OPTION_COUNT, &opts.max_trials};
+    VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
+    if (!name)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
+    if (o.profile)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "tune measures its own profile: --profile is plan's"));
+    VP_TRY(is_plan_file(name) ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
+    if (!job.device.is_cpu)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and here is the CPU backend only, not %s", job.device.name));
+    VP_TRY(vp_tune(&job.request, &opts, &result, err));
+    if (result.best && path) {
+        vp_plan_request measured = job.request;
+        measured.profile         = result.profile;
+        VP_TRY(vp_planner_make(&measured, &result.answer, &result.best->candidate, &plan, err));
+        VP_TRY(vp_plan_write(plan, path, force, err));
+    }
+    if (cli->json)
+        VP_TRY(vp_print_json(tune_json(&result, path), err));
+    else if (result.answer.n_fit == 0)
+        printf("DOES NOT FIT: the least budget is %lldB\n", (long long)result.answer.least_budget_bytes);
+    else
+        print_tune(&result, path);
+    cli->exit_code = result.answer.n_fit == 0 ? 3 : result.best ? 0 : 6;
+out:
+    vp_plan_free(plan);
+    vp_tune_result_release(&result);
+    vp_plan_job_release(&job);
+    return st;
+}
+
+const vp_command vp_cmd_tune = {"tune",
+    "MODEL|PLAN [plan's options but --profile] [--max-trials N] [-o PLAN] [--force] [--json]",
+    "measure here, plan, run the best plans, return the best tested", run};

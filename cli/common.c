@@ -1,0 +1,185 @@
+#include "cli/cli.h"
+
+#include "core/text.h"
+#include "core/units.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+vp_status vp_print_json(json_t *j, vp_err *err)
+{
+    vp_text   text = {0};
+    vp_status st   = VP_OK;
+
+    VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
+    errno = 0;
+    if ((fwrite(text.data, 1, text.n_bytes, stdout) != text.n_bytes || fflush(stdout) != 0) && errno != EPIPE)
+        st = VP_FAIL(err, VP_ERR_STORAGE, "standard output cannot be written: %s", strerror(errno));
+out:
+    vp_text_release(&text);
+    json_decref(j);
+    return st;
+}
+
+vp_status vp_parse_recompute(const char *text, vp_recompute *out, vp_err *err)
+{
+    char shown[64];
+
+    *out = vp_recompute_by_name(text);
+    if (*out == VP_N_RECOMPUTES)
+        return VP_FAIL(err, VP_ERR_USAGE, "--recompute %s: none, attention, mlp or full", vp_text_escape(text, shown, sizeof shown));
+    return VP_OK;
+}
+
+vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err)
+{
+    char      shown[64];
+    vp_status st = VP_OK;
+
+    if (strcmp(text, "full") == 0) {
+        *chunk = 0;
+    } else if (strcmp(text, "chunked") == 0) {
+        *chunk = VP_CHUNK_CHUNKED;
+    } else if (strncmp(text, "chunked:", 8) == 0) {
+        VP_TRY(vp_count_parse(text + 8, "--loss chunked:N", 1, 1 << 30, chunk, err));
+        if (*chunk % VP_TILE_TOKENS != 0)
+            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--loss chunked:%lld: N must be a multiple of %d tokens", (long long)*chunk, VP_TILE_TOKENS));
+    } else {
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--loss %s: full, chunked or chunked:N", vp_text_escape(text, shown, sizeof shown)));
+    }
+out:
+    return st;
+}
+
+vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err)
+{
+    char      have[32], want[32];
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_device_open(device_name, device, err));
+    *budget_bytes = given_bytes ? given_bytes : device->usable_bytes;
+    if (*budget_bytes > device->usable_bytes)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget %s is more than the %s usable on %s", vp_size_text(*budget_bytes, want, sizeof want),
+                       vp_size_text(device->usable_bytes, have, sizeof have), device->name));
+out:
+    return st;
+}
+
+int vp_plan_options_list(vp_plan_options *o, vp_option *options)
+{
+    const vp_option list[VP_N_PLAN_OPTIONS] = {
+        {"--device", VP_OPTION_TEXT, &o->device},          {"--budget", VP_OPTION_SIZE, &o->budget_bytes},
+        {"--seq", VP_OPTION_COUNT, &o->seq},               {"--global-batch", VP_OPTION_COUNT, &o->global_batch},
+        {"--recipe", VP_OPTION_TEXT, &o->recipe},          {"--profile", VP_OPTION_TEXT, &o->profile},
+        {"--micro-batch", VP_OPTION_COUNT, &o->micro_batch}, {"--precision", VP_OPTION_TEXT, &o->precision},
+        {"--optimizer", VP_OPTION_TEXT, &o->optimizer},    {"--recompute", VP_OPTION_TEXT, &o->recompute},
+        {"--offload", VP_OPTION_TEXT, &o->offload},        {"--loss", VP_OPTION_TEXT, &o->loss},
+        {"--attention", VP_OPTION_TEXT, &o->attention},
+    };
+
+    memcpy(options, list, sizeof list);
+    return VP_N_PLAN_OPTIONS;
+}
+
+/* Pins that today have one value: taken when they name it, refused otherwise, never ignored. */
+static vp_status only_value(const char *option, const char *given, const char *value, vp_err *err)
+{
+    char shown[64];
+
+    if (given && strcmp(given, value) != 0)
+        return VP_FAIL(err, VP_ERR_USAGE, "%s %s: this version has only %s", option, vp_text_escape(given, shown, sizeof shown), value);
+    return VP_OK;
+}
+
+static vp_status apply_optimizer(const vp_plan_options *o, vp_recipe *recipe, vp_err *err)
+{
+    char         shown[64];
+    vp_optimizer wanted;
+
+    if (!o->optimizer)
+        return VP_OK;
+    wanted = vp_optimizer_by_name(o->optimizer);
+    if (wanted == VP_N_OPTIMIZERS)
+        return VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s: adamw or sgd", vp_text_escape(o->optimizer, shown, sizeof shown));
+    if (o->recipe && wanted != recipe->optimizer)
+        return VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s contradicts the recipe, which says %s", o->optimizer, vp_optimizer_name(recipe->optimizer));
+    recipe->optimizer = wanted;
+    return VP_OK;
+}
+
+vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_plan_job *job, vp_err *err)
+{
+    vp_plan_request *r  = &job->request;
+    vp_status        st = VP_OK;
+
+    *job = (vp_plan_job){.request = {.recipe = vp_recipe_default(), .seq = o->seq, .global_batch = o->global_batch,
+                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY}};
+    if (!o->seq)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq N is required"));
+    if (!o->global_batch)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch N is required"));
+    if (o->global_batch > 1000000)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch is at most 1000000 samples"));
+    VP_TRY(only_value("--precision", o->precision, "fp32", err));
+    VP_TRY(only_value("--offload", o->offload, "none", err));
+    VP_TRY(only_value("--attention", o->attention, "flash", err));
+    if (o->recompute)
+        VP_TRY(vp_parse_recompute(o->recompute, &r->recompute, err));
+    if (o->loss)
+        VP_TRY(vp_parse_loss(o->loss, &r->loss_chunk, err));
+    if (o->recipe)
+        VP_TRY(vp_recipe_read(o->recipe, &r->recipe, err));
+    VP_TRY(apply_optimizer(o, &r->recipe, err));
+    VP_TRY(vp_parse_budget(o->device ? o->device : "cpu", o->budget_bytes, &job->device, &r->budget_bytes, err));
+    if (o->profile)
+        VP_TRY(vp_profile_read(o->profile, &job->profile, err));
+    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = r->recipe.dropout}, &job->model, err));
+    r->model   = job->model;
+    r->device  = &job->device;
+    r->profile = job->profile;
+out:
+    return st;
+}
+
+void vp_plan_job_release(vp_plan_job *job)
+{
+    vp_model_free(job->model);
+    vp_profile_free(job->profile);
+}
+
+const char *vp_scenario_text(const vp_scenario *s, char *buf, size_t buf_size)
+{
+    char chunk[64] = "all at once", count[32];
+
+    if (s->loss_chunk)
+        snprintf(chunk, sizeof chunk, "in chunks of %s tokens", vp_count_text(s->loss_chunk, count, sizeof count));
+    snprintf(buf, buf_size, "micro-batch %lld x %lld, recompute %s, loss %s", (long long)s->micro_batch,
+             (long long)(s->global_batch / s->micro_batch), vp_recompute_name(s->recompute), chunk);
+    return buf;
+}
+
+static json_t *number_or_null(double x)
+{
+    return x < 0 ? json_null() : json_real(x);
+}
+
+json_t *vp_proof_json(const vp_plan *plan)
+{
+    bool checked = plan->proof == VP_PROOF_OPTIMAL || plan->proof == VP_PROOF_GAP;
+
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "status", vp_proof_name(plan->proof), "gap", number_or_null(plan->proof_gap), "bound_s",
+                     number_or_null(plan->bound_s), "least_budget_bytes",
+                     plan->least_budget_bytes < 0 ? json_null() : json_integer((json_int_t)plan->least_budget_bytes), "checked_by",
+                     checked ? json_string("vplan") : json_null());
+}
+
+json_t *vp_presets_json(const vp_preset_result *presets, int64_t n)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", presets[i].name, "peak_bytes", (json_int_t)presets[i].peak_bytes,
+                                              "step_time_s", presets[i].step_time_s, "fits", (int)presets[i].fits));
+    return list;
+}
