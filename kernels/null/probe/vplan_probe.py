@@ -295,7 +295,7 @@ class Probe:
         return self.raw_reset(device)
 
     def ready(self):
-        return self.torch is not None and self.torch.cuda.is_initialized() and os.getpid() == self.pid
+        return self.lib is not None and self.torch.cuda.is_initialized() and os.getpid() == self.pid
 
     def take(self, phase):
         """Add the peaks since the last call to a phase, and begin to count anew. Returns the
@@ -862,7 +862,7 @@ class Probe:
                 phases[shown] = [max(old[0], row[0]), max(old[1], row[1]), max(old[2], row[2]), row[3], row[4]]
             else:
                 phases[shown] = list(row)
-        cuda = self.torch is not None and self.torch.cuda.is_initialized()
+        cuda = self.lib is not None and self.torch.cuda.is_initialized()
         report = {
             "pid": self.pid, "argv": [str(a) for a in getattr(sys, "argv", [])][:64], "final": final,
             "python": sys.version.split()[0], "torch": self.version,

@@ -1,0 +1,175 @@
+/* tests/dryrun/null_check.c: the stand-in libraries without PyTorch. Built and run by tests/test_dryrun.sh with the
+ * stand-in preloaded, a limit of 64 MiB, and one argument: which check. Exit code 0: it holds. */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef int (*fn)();
+
+static void *library;
+
+static void *get(const char *name)
+{
+    void *p = dlsym(library, name);
+
+    if (!p) {
+        printf("%s is missing\n", name);
+        exit(1);
+    }
+    return p;
+}
+
+#define MIB ((size_t)1 << 20)
+#define IS(got, wanted) \
+    do { \
+        long long g = (long long)(got), w = (long long)(wanted); \
+        if (g != w) { \
+            printf("line %d: %s is %lld, expected %lld\n", __LINE__, #got, g, w); \
+            return 1; \
+        } \
+    } while (0)
+
+/* The limit is 64 MiB: two allocations of 32 MiB fit, one byte more does not, and a free gives it back. */
+static int memory(void)
+{
+    int (*cudaMalloc)(void **, size_t) = get("cudaMalloc");
+    int (*cudaFree)(void *) = get("cudaFree");
+    int (*cudaMemGetInfo)(size_t *, size_t *) = get("cudaMemGetInfo");
+    int (*cudaGetLastError)(void) = get("cudaGetLastError");
+    void  *a, *b, *c;
+    size_t free_bytes, total_bytes;
+
+    IS(cudaMalloc(&a, 32 * MIB), 0);
+    IS(cudaMalloc(&b, 32 * MIB), 0);
+    IS(cudaMalloc(&c, 1), 2);
+    IS(cudaGetLastError(), 2);
+    IS(cudaGetLastError(), 0);
+    IS(cudaMemGetInfo(&free_bytes, &total_bytes), 0);
+    IS(free_bytes, 0);
+    IS(total_bytes, 128 * MIB);
+    IS(cudaFree(a), 0);
+    IS(cudaFree(a), 1);
+    IS(cudaMalloc(&c, 32 * MIB), 0);
+    IS((char *)c != (char *)b, 1);
+    return 0;
+}
+
+/* Zeros from the device, except what was copied there and not worked on since. */
+static int copies(void)
+{
+    int (*cudaMalloc)(void **, size_t) = get("cudaMalloc");
+    int (*cudaMemcpy)(void *, const void *, size_t, int) = get("cudaMemcpy");
+    int (*cudaMemset)(void *, int, size_t) = get("cudaMemset");
+    char *device;
+    int   sent[4] = {1, 2, 3, 4}, got[4] = {9, 9, 9, 9};
+
+    IS(cudaMalloc((void **)&device, MIB), 0);
+    IS(cudaMemcpy(got, device, sizeof got, 2), 0);
+    IS(got[0] | got[1] | got[2] | got[3], 0);
+    IS(cudaMemcpy(device + 512, sent, sizeof sent, 1), 0);
+    IS(cudaMemcpy(got, device + 516, 8, 2), 0);
+    IS(got[0], 2);
+    IS(got[1], 3);
+    IS(cudaMemset(device, 0, MIB), 0);
+    IS(cudaMemcpy(got, device + 516, 8, 2), 0);
+    IS(got[0], 0);
+    return 0;
+}
+
+/* Physical memory counts, addresses do not; it returns when neither handle nor mapping is left. */
+static int virtual_memory(void)
+{
+    int (*reserve)(uint64_t *, size_t, size_t, uint64_t, unsigned long long) = get("cuMemAddressReserve");
+    int (*create)(uint64_t *, size_t, const void *, unsigned long long) = get("cuMemCreate");
+    int (*map)(uint64_t, size_t, size_t, uint64_t, unsigned long long) = get("cuMemMap");
+    int (*unmap)(uint64_t, size_t) = get("cuMemUnmap");
+    int (*release)(uint64_t) = get("cuMemRelease");
+    int (*release_range)(uint64_t, size_t) = get("cuMemAddressFree");
+    uint64_t at, one, two;
+
+    IS(reserve(&at, 1024 * MIB, 0, 0, 0), 0);
+    IS(create(&one, 40 * MIB, NULL, 0), 0);
+    IS(create(&two, 40 * MIB, NULL, 0), 2);
+    IS(map(at, 40 * MIB, 0, one, 0), 0);
+    IS(release(one), 0);
+    IS(create(&two, 40 * MIB, NULL, 0), 2);
+    IS(unmap(at, 40 * MIB), 0);
+    IS(create(&two, 40 * MIB, NULL, 0), 0);
+    IS(create(&one, MIB, NULL, 0), 1);             /* not a multiple of the granularity */
+    IS(release_range(at, 1024 * MIB), 0);
+    IS(release_range(at, 1024 * MIB), 1);
+    return 0;
+}
+
+/* A stream that waits for a capturing one joins the capture; a synchronisation in it is an error. */
+static int capture(void)
+{
+    int (*stream)(void **) = get("cudaStreamCreate");
+    int (*event)(void **) = get("cudaEventCreate");
+    int (*record)(void *, void *) = get("cudaEventRecord");
+    int (*wait)(void *, void *, unsigned) = get("cudaStreamWaitEvent");
+    int (*begin)(void *, int) = get("cudaStreamBeginCapture");
+    int (*end)(void *, void **) = get("cudaStreamEndCapture");
+    int (*status)(void *, int *) = get("cudaStreamIsCapturing");
+    int (*synchronize)(void *) = get("cudaStreamSynchronize");
+    void *a, *b, *e, *graph;
+    int   s;
+
+    IS(stream(&a), 0);
+    IS(stream(&b), 0);
+    IS(event(&e), 0);
+    IS(begin(NULL, 0), 900);
+    IS(begin(a, 0), 0);
+    IS(status(b, &s), 0);
+    IS(s, 0);
+    IS(record(e, a), 0);
+    IS(wait(b, e, 0), 0);
+    IS(status(b, &s), 0);
+    IS(s, 1);
+    IS(synchronize(b), 900);
+    IS(end(b, &graph), 900);
+    IS(end(a, &graph), 0);
+    IS(status(b, &s), 0);
+    IS(s, 0);
+    IS(synchronize(b), 0);
+    return 0;
+}
+
+/* Ends the process with exit code 4 and the function's name. */
+static int stub(void)
+{
+    fn f = (fn)get("cusolverDnSgetrf");
+
+    f();
+    return 0;
+}
+
+/* Host code that touches device memory faults. */
+static int touch(void)
+{
+    int (*cudaMalloc)(void **, size_t) = get("cudaMalloc");
+    volatile char *device;
+
+    IS(cudaMalloc((void **)&device, MIB), 0);
+    return *device;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct { const char *name; int (*run)(void); } checks[] = {
+        {"memory", memory}, {"copies", copies}, {"virtual_memory", virtual_memory}, {"capture", capture},
+        {"stub", stub}, {"touch", touch},
+    };
+
+    library = dlopen("libcudart.so.13", RTLD_NOW);
+    if (!library) {
+        printf("%s\n", dlerror());
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
+        if (argc > 1 && strcmp(argv[1], checks[i].name) == 0)
+            return checks[i].run();
+    return 2;
+}
