@@ -23,7 +23,7 @@ OPT      ?= -O2
 CSTD      = -std=c11 -D_GNU_SOURCE
 WARNINGS  = -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes
 # Contraction into fused multiply-add would make results depend on the compiler.
-CFLAGS   += $(CSTD) $(OPT) -g $(WARNINGS) -ffp-contract=off -fno-strict-aliasing -I. $(SANITIZE)
+CFLAGS   += $(CSTD) $(OPT) -g $(WARNINGS) -ffp-contract=off -fno-strict-aliasing -I. -Itests $(SANITIZE)
 LDFLAGS  += $(SANITIZE)
 
 objs = $(patsubst %.c,$(BUILD)/%.o,$(foreach dir,$(1),$(wildcard $(dir)/*.c)))

@@ -1,0 +1,125 @@
+/* tests/plan_test.h: models, plans and training runs for tests, in a few words.
+ *     vp_model *model = tiny_model(&(tiny){.n_embd = 24, .n_layer = 3, .n_head = 3, .vocab = 61}, 0.0);
+ *     vp_plan  *plan  = plan_of(model, (vp_scenario){.seq = 16, .global_batch = 4, .micro_batch = 2, ...});
+ *     trained   t     = train(plan, 3, 1, false);
+ * Whatever fails stops the test with the error's text. */
+#ifndef VP_TESTS_PLAN_TEST_H
+#define VP_TESTS_PLAN_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core/checked.h"
+#include "core/units.h"
+#include "planner/planner.h"
+#include "runtime/runtime.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OK(call) \
+    do { \
+        vp_err err_ = {0}; \
+        vp_err *err = &err_; \
+        if ((call) != VP_OK) \
+            fail_msg("%s: %s (%s %s)", #call, err->message, err->file, err->field); \
+    } while (0)
+
+typedef struct tiny {
+    int64_t n_embd, n_layer, n_head, vocab, n_inner, n_positions;
+    bool    untied;
+} tiny;
+
+static inline vp_model *tiny_model(const tiny *t, double dropout)
+{
+    vp_json_doc *doc;
+    vp_model    *model = NULL;
+    char         text[512], inner[64] = "";
+
+    if (t->n_inner)
+        snprintf(inner, sizeof inner, "\"n_inner\": %lld,", (long long)t->n_inner);
+    snprintf(text, sizeof text,
+             "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], %s \"n_embd\": %lld, \"n_layer\": %lld, \"n_head\": %lld, "
+             "\"vocab_size\": %lld, \"n_positions\": %lld, \"tie_word_embeddings\": %s}", inner, (long long)t->n_embd, (long long)t->n_layer,
+             (long long)t->n_head, (long long)t->vocab, (long long)(t->n_positions ? t->n_positions : 512), t->untied ? "false" : "true");
+    OK(vp_json_parse("tiny", text, (int64_t)strlen(text), &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    OK(vp_model_from_config("tiny", &root, &(vp_model_opts){.dropout = dropout}, &model, err));
+    vp_json_doc_free(doc);
+    return model;
+}
+
+static inline vp_plan *plan_of(const vp_model *model, vp_scenario s)
+{
+    vp_device device = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
+    vp_cost   cost   = {.device = &device};
+    vp_plan  *plan   = NULL;
+
+    OK(vp_assemble(model, &s, &cost, &plan, err));
+    return plan;
+}
+
+/* What training left. */
+typedef struct trained {
+    float           *params;
+    int64_t          n_params;
+    vp_step_result   last;
+    vp_memory_report memory;
+} trained;
+
+/* n_steps on drawn tokens: the same for every plan of one model, sequence and global batch. */
+static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, bool verify)
+{
+    const vp_backend *backend = vp_backend_cpu();
+    vp_run_opts       opts    = {.n_total_steps = n_steps, .seed = -1, .verify = verify};
+    int64_t           n       = vp_plan_tokens(plan);
+    int32_t          *tokens  = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4);
+    trained           t       = {.params = malloc((size_t)plan->n_params * sizeof(float))};
+    vp_runtime       *rt;
+
+    backend->set_threads(threads);
+    OK(vp_runtime_new(plan, backend, &opts, &rt, err));
+    OK(vp_runtime_draw(rt, err));
+    for (int64_t s = 0; s < n_steps; s++) {
+        for (int64_t i = 0; i < n; i++) {
+            uint64_t x = (uint64_t)(s * n + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
+            tokens[i]  = (int32_t)((x >> 33) % (uint64_t)plan->vocab_size);
+            labels[i]  = (x >> 20) % 11 == 0 ? VP_IGNORE_LABEL : (int32_t)((x >> 7) % (uint64_t)plan->vocab_size);
+        }
+        OK(vp_runtime_step(rt, tokens, labels, &t.last, err));
+    }
+    for (int64_t i = 0; i < vp_runtime_n_params(rt); i++) {
+        vp_runtime_param p;
+        vp_runtime_param_at(rt, i, &p);
+        memcpy(t.params + t.n_params, p.data, (size_t)p.param->n_elements * sizeof(float));
+        t.n_params += p.param->n_elements;
+    }
+    vp_runtime_memory(rt, &t.memory);
+    vp_runtime_free(rt);
+    free(tokens);
+    free(labels);
+    return t;
+}
+
+/* A small generator with a seed that a failure can print. */
+typedef struct rng {
+    uint64_t state;
+} rng;
+
+static inline int64_t pick(rng *r, int64_t n)
+{
+    r->state = r->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (int64_t)((r->state >> 33) % (uint64_t)n);
+}
+
+static inline bool long_run(void)
+{
+    return getenv("VPLAN_LONG") != NULL;
+}
+
+#endif

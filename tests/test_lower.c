@@ -1,0 +1,222 @@
+/* One block, lowered: what is saved, what is recomputed, where things lie. Expected values are worked by hand. */
+#include "plan_test.h"
+
+#include "planner/lower.h"
+#include "planner/pack.h"
+
+enum { BLOCK = 1 };
+
+static vp_lowered lower_block(vp_arena *arena, const vp_model *model, const vp_semantics *semantics, int64_t batch, int64_t seq,
+                              const bool *recompute, vp_dtype in_dtype)
+{
+    vp_lower_opts opts = {.symbols = {batch, seq, 1, 1}, .recompute = recompute, .in_dtype = in_dtype, .tokens_idx = 1, .labels_idx = 2};
+    vp_lowered    l    = {0};
+
+    OK(vp_lower(arena, &model->graph, BLOCK, semantics, &opts, &l, err));
+    return l;
+}
+
+static int64_t saved_bytes(const vp_lowered *l)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < l->n_saved; i++)
+        sum += l->saved[i].bytes;
+    return sum;
+}
+
+/* fp32, width h, MLP 4h, N tokens, a heads: x h, ln_1 h, qkv 3h, attention h, h h, ln_2 h, fc 4h, act 4h = 16h floats; mean and rstd of
+ * two norms 4 floats; lse a floats. 4 * (16h + 4 + a) bytes a token. */
+static void vplan_keeps_16h_floats_a_token(void **state)
+{
+    vp_arena  *arena = vp_arena_new();
+    vp_model  *model = tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, NULL, VP_DTYPE_NONE);
+
+    (void)state;
+    assert_int_equal(saved_bytes(&l), 64 * 4 * (16 * 48 + 4 + 3));
+    vp_arena_free(arena);
+    vp_model_free(model);
+}
+
+static void full_recompute_keeps_the_input_only(void **state)
+{
+    vp_arena  *arena = vp_arena_new();
+    vp_model  *model = tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0);
+    bool       all[32];
+    memset(all, 1, sizeof all);
+    vp_lowered l = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, all, VP_DTYPE_NONE);
+
+    (void)state;
+    assert_int_equal(l.n_saved, 1);
+    assert_string_equal(l.saved[0].name, "x");
+    assert_int_equal(l.program.kept_bytes, 64 * 48 * 4);
+    /* forward again but for the block's last projection and sum, whose result nobody needs */
+    assert_int_equal(l.program.n_steps[VP_PASS_FORWARD], 10);
+    assert_int_equal(l.program.n_steps[VP_PASS_BACKWARD], 12 + 8);
+    vp_arena_free(arena);
+    vp_model_free(model);
+}
+
+/* Backward of 4 linears is 2 calls each, of 2 norms, activation and attention 1 each; additions cost nothing. */
+static void backward_without_recompute_is_twelve_calls(void **state)
+{
+    vp_arena  *arena = vp_arena_new();
+    vp_model  *model = tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, NULL, VP_DTYPE_NONE);
+
+    (void)state;
+    assert_int_equal(l.program.n_steps[VP_PASS_BACKWARD], 4 * 2 + 2 + 1 + 1);
+    vp_arena_free(arena);
+    vp_model_free(model);
+}
+
+/* Widths that are multiples of 16 floats: the packed height is the most bytes alive, in both passes, at every recompute kind. */
+static void blocks_pack_without_a_gap(void **state)
+{
+    vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = 2, .n_head = 4, .vocab = 50}, 0);
+
+    (void)state;
+    for (int part = 0; part < 8; part++) {
+        vp_arena          *arena = vp_arena_new();
+        const vp_template *t     = &model->graph.templates[BLOCK];
+        bool               again[32] = {0};
+        for (int i = 0; i < t->n_ops; i++)
+            again[i] = (part & 1 && t->ops[i].part == VP_PART_ATTENTION) || (part & 2 && t->ops[i].part == VP_PART_MLP) || part == 4;
+        vp_lowered l = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 64, again, VP_DTYPE_NONE);
+        for (int pass = 0; pass < 2; pass++)
+            assert_int_equal(vp_round_up(l.height_bytes[pass], VP_ALIGN_BYTES), l.live_bytes[pass]);
+        vp_arena_free(arena);
+    }
+    vp_model_free(model);
+}
+
+static vp_model *dropout_from_config(int64_t h, int64_t heads)
+{
+    vp_json_doc *doc;
+    vp_model    *model;
+    char         text[300];
+
+    snprintf(text, sizeof text, "{\"model_type\": \"gpt2\", \"n_embd\": %lld, \"n_layer\": 2, \"n_head\": %lld, \"vocab_size\": 60}", (long long)h,
+             (long long)heads);
+    OK(vp_json_parse("hf", text, (int64_t)strlen(text), &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    OK(vp_model_from_config("hf", &root, &(vp_model_opts){.dropout_from_config = true}, &model, err));
+    vp_json_doc_free(doc);
+    return model;
+}
+
+/* transformers' eager GPT-2 block in pure bf16, bytes a token (2 a value):
+ *   inputs of two norms 2*2h, their outputs, inputs of c_attn and c_fc 2*2h          8h
+ *   qkv 6h, attention output (also input of c_proj) 2h                                8h
+ *   masks of two dropouts, one byte each                                              2h
+ *   gelu_new over 4h values: x, tanh, 1 + tanh, 0.5 x: 4 * 8h, its result 8h         40h
+ *   mean and rstd of two norms 16, lse of a heads 4a                             16 + 4a
+ * together 58h + 16 + 4a. */
+static void eager_bf16_saves_58h_a_token(void **state)
+{
+    vp_arena  *arena = vp_arena_new();
+    vp_model  *model = dropout_from_config(48, 3);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_hf_proof_bf16, 2, 32, NULL, VP_DTYPE_BF16);
+
+    (void)state;
+    assert_int_equal(saved_bytes(&l), 64 * (58 * 48 + 16 + 4 * 3));
+    assert_int_equal(l.out_dtype, VP_DTYPE_BF16);
+    vp_arena_free(arena);
+    vp_model_free(model);
+}
+
+/* Under autocast: inputs of two norms in fp32 2*4h, bf16 copies of their outputs 2*2h: 12h; qkv 6h, attention 2h; masks 2h;
+ * gelu_new: pow's input cast to fp32 16h, tanh 16h, 1 + tanh 16h, 0.5 x in bf16 8h, bf16 copy of the result 8h: 64h. 86h + 16 + 4a a
+ * token; and a bf16 copy of every linear's weight: 2 * (3h*h + h*h + 4h*h + 4h*h) = 24 h*h. The residual stream stays fp32. */
+static void eager_autocast_saves_86h_a_token_and_the_weights_once_more(void **state)
+{
+    vp_arena  *arena = vp_arena_new();
+    vp_model  *model = dropout_from_config(48, 3);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_hf_proof_autocast, 2, 32, NULL, VP_DTYPE_F32);
+
+    (void)state;
+    assert_int_equal(saved_bytes(&l), 64 * (86 * 48 + 16 + 4 * 3) + 24 * 48 * 48);
+    assert_int_equal(l.out_dtype, VP_DTYPE_F32);
+    vp_arena_free(arena);
+    vp_model_free(model);
+}
+
+/* ---- packing ---- */
+
+static void check_packing(const vp_pack_item *items, int64_t n, int64_t height)
+{
+    int64_t top = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        top = vp_max_i64(top, items[i].offset + items[i].bytes);
+        for (int64_t k = 0; k < i; k++)
+            assert_true(items[i].last < items[k].first || items[k].last < items[i].first
+                        || items[i].offset + items[i].bytes <= items[k].offset || items[k].offset + items[k].bytes <= items[i].offset);
+    }
+    assert_int_equal(top, height);
+}
+
+static void packed_buffers_never_overlap_and_reach_the_stated_height(void **state)
+{
+    rng r = {5};
+
+    (void)state;
+    for (int turn = 0; turn < 500; turn++) {
+        vp_pack_item items[40];
+        int64_t      n = 1 + pick(&r, 40), height, floor_end = 0;
+        for (int64_t i = 0; i < n; i++) {
+            items[i] = (vp_pack_item){.bytes = 1 + pick(&r, 500), .first = pick(&r, 30)};
+            items[i].last = items[i].first + pick(&r, 12);
+            if (i < 3) { /* a stack below, each with its own end */
+                items[i].fixed  = true;
+                items[i].offset = floor_end;
+                floor_end += vp_round_up(items[i].bytes, 64);
+            }
+        }
+        OK(vp_pack(items, n, 64, &height, err));
+        check_packing(items, n, height);
+        assert_true(vp_round_up(height, 64) >= vp_pack_bound(items, n, 64));
+    }
+}
+
+/* The fold: an arena is as high as its fullest instance, kept bytes of those before it below. */
+static void the_arena_is_the_fold_of_its_instances(void **state)
+{
+    rng r = {77};
+
+    (void)state;
+    for (int turn = 0; turn < 60; turn++) {
+        int64_t     heads = 1 + pick(&r, 4);
+        vp_model   *model = tiny_model(&(tiny){.n_embd = heads * (4 + pick(&r, 9)), .n_layer = 1 + pick(&r, 6), .n_head = heads, .vocab = 20 + pick(&r, 99)}, 0);
+        vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 5 + pick(&r, 60), .global_batch = 2, .micro_batch = 1 + pick(&r, 2),
+                             .recompute = (vp_recompute)pick(&r, VP_N_RECOMPUTES)};
+        vp_plan    *plan  = plan_of(model, s);
+        vp_bucket  *b     = &plan->buckets[0];
+        int64_t     base  = b->instances[0].base_bytes, peak = base;
+        for (int64_t i = 0; i < b->n_instances; i++) {
+            const vp_program *p = &b->programs[b->instances[i].program_idx];
+            assert_int_equal(b->instances[i].base_bytes, base);
+            for (int64_t k = 0; k < p->n_buffers; k++)
+                peak = vp_max_i64(peak, base + p->buffers[k].offset_bytes + p->buffers[k].bytes);
+            base += p->kept_bytes;
+        }
+        assert_int_equal(peak, plan->peak_bytes);
+        vp_plan_free(plan);
+        vp_model_free(model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(vplan_keeps_16h_floats_a_token),
+        cmocka_unit_test(full_recompute_keeps_the_input_only),
+        cmocka_unit_test(backward_without_recompute_is_twelve_calls),
+        cmocka_unit_test(blocks_pack_without_a_gap),
+        cmocka_unit_test(eager_bf16_saves_58h_a_token),
+        cmocka_unit_test(eager_autocast_saves_86h_a_token_and_the_weights_once_more),
+        cmocka_unit_test(packed_buffers_never_overlap_and_reach_the_stated_height),
+        cmocka_unit_test(the_arena_is_the_fold_of_its_instances),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* Parameters of real models against what transformers builds: tests/golden/gpt2_tensors.csv (see tests/golden/README.md). */
+#include "plan_test.h"
+
+#include <ctype.h>
+
+static vp_model *built_in(const char *name)
+{
+    vp_model *model;
+    OK(vp_model_open(name, &(vp_model_opts){0}, &model, err));
+    return model;
+}
+
+/* Published: keras-hub presets and transformers 5.17 on the meta device. */
+static void parameter_counts_are_the_published_ones(void **state)
+{
+    const struct {
+        const char *name;
+        int64_t     n;
+    } models[] = {{"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"gpt2-large", 774030080}, {"gpt2-xl", 1557611200}};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        vp_model *model = built_in(models[i].name);
+        assert_int_equal(model->n_params, models[i].n);
+        vp_model_free(model);
+    }
+}
+
+/* Whether the model has the tensor `name` with a shape like "768x2304". */
+static bool has_tensor(const vp_model *model, const char *name, const char *shape)
+{
+    const vp_graph *g = &model->graph;
+
+    for (int64_t i = 0; i < g->n_instances; i++) {
+        const vp_template *t = &g->templates[g->instances[i].template_idx];
+        for (int64_t k = 0; k < t->n_params; k++) {
+            char full[160], text[64] = "";
+            vp_param_full_name(&t->params[k], g->instances[i].index, full, sizeof full);
+            if (strcmp(full, name) != 0)
+                continue;
+            for (int d = 0; d < t->params[k].rank; d++)
+                snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", d ? "x" : "", (long long)t->params[k].shape[d]);
+            return strcmp(text, shape) == 0;
+        }
+    }
+    return false;
+}
+
+/* Every row of the table is a parameter of the model, and the model has no others. */
+static void check_tensors(const char *id, const char *model_name)
+{
+    vp_model *model = built_in(model_name);
+    FILE     *f     = fopen("tests/golden/gpt2_tensors.csv", "r");
+    char      line[512];
+    int64_t   n_rows = 0, n_params = 0;
+
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        char *name, *shape, *tied, *brace;
+        line[strcspn(line, "\r\n")] = '\0';
+        char *p = line;
+        if (strcmp(strsep(&p, ","), id) != 0)
+            continue;
+        name  = strsep(&p, ",");
+        shape = strsep(&p, ",");
+        tied  = p;
+        if (*tied)
+            continue; /* no memory of its own */
+        brace = strchr(name, '{');
+        int64_t last = brace ? strtoll(strstr(brace, "..") + 2, NULL, 10) : 0;
+        for (int64_t i = 0; i <= last; i++) {
+            char full[300];
+            if (brace)
+                snprintf(full, sizeof full, "%.*s%lld%s", (int)(brace - name), name, (long long)i, strchr(brace, '}') + 1);
+            else
+                snprintf(full, sizeof full, "%s", name);
+            if (!has_tensor(model, full, shape))
+                fail_msg("%s: no %s of shape %s", model_name, full, shape);
+            n_rows++;
+        }
+    }
+    fclose(f);
+    for (int64_t i = 0; i < model->graph.n_instances; i++)
+        n_params += model->graph.templates[model->graph.instances[i].template_idx].n_params;
+    assert_int_equal(n_rows, n_params);
+    vp_model_free(model);
+}
+
+static void names_and_shapes_are_those_of_transformers(void **state)
+{
+    (void)state;
+    check_tensors("openai-community/gpt2", "gpt2");
+    check_tensors("openai-community/gpt2-large", "gpt2-large");
+    check_tensors("openai-community/gpt2-xl", "gpt2-xl");
+}
+
+static void an_untied_head_is_one_more_table(void **state)
+{
+    vp_model *tied = tiny_model(&(tiny){.n_embd = 8, .n_layer = 1, .n_head = 2, .vocab = 30}, 0);
+    vp_model *own  = tiny_model(&(tiny){.n_embd = 8, .n_layer = 1, .n_head = 2, .vocab = 30, .untied = true}, 0);
+
+    (void)state;
+    assert_int_equal(own->n_params - tied->n_params, 8 * 30);
+    vp_model_free(tied);
+    vp_model_free(own);
+}
+
+static void defaults_taken_are_listed(void **state)
+{
+    vp_json_doc *doc;
+    vp_model    *model;
+    const char   text[] = "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2}";
+    bool         vocab = false;
+
+    (void)state;
+    OK(vp_json_parse("small", text, (int64_t)strlen(text), &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    OK(vp_model_from_config("small", &root, &(vp_model_opts){0}, &model, err));
+    for (int64_t i = 0; i < model->n_assumptions; i++)
+        vocab |= strstr(model->assumptions[i], "vocab_size") && strstr(model->assumptions[i], "50257");
+    assert_true(vocab);
+    vp_model_free(model);
+    vp_json_doc_free(doc);
+}
+
+static void other_families_are_refused_by_name(void **state)
+{
+    vp_json_doc *doc;
+    vp_model    *model;
+    vp_err       refused = {0};
+    const char   text[]  = "{\"model_type\": \"llama\", \"hidden_size\": 8}";
+
+    (void)state;
+    OK(vp_json_parse("other", text, (int64_t)strlen(text), &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    assert_int_equal(vp_model_from_config("other", &root, &(vp_model_opts){0}, &model, &refused), VP_ERR_INPUT);
+    assert_non_null(strstr(refused.message, "llama"));
+    assert_string_equal(refused.field, "model_type");
+    vp_json_doc_free(doc);
+}
+
+static void a_dimension_is_a_product_of_symbols(void **state)
+{
+    vp_dim  d            = vp_dim_times(vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ)), vp_dim_const(12));
+    int64_t symbols[]    = {3, 100, 1, 1};
+    int64_t too_large[]  = {INT64_C(1) << 40, INT64_C(1) << 40, 1, 1};
+
+    (void)state;
+    assert_int_equal(vp_dim_eval(&d, symbols), 3600);
+    assert_true(vp_overflowed(vp_dim_eval(&d, too_large)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameter_counts_are_the_published_ones),
+        cmocka_unit_test(names_and_shapes_are_those_of_transformers),
+        cmocka_unit_test(an_untied_head_is_one_more_table),
+        cmocka_unit_test(defaults_taken_are_listed),
+        cmocka_unit_test(other_families_are_refused_by_name),
+        cmocka_unit_test(a_dimension_is_a_product_of_symbols),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,266 @@
+/* Random plans of random small models: the arena is the one predicted, to the byte; nothing outside living buffers is
+ * touched; every plan of a recipe trains the same bits. */
+#include "plan_test.h"
+
+#include "planner/itemise.h"
+
+enum { N_PLANS = 200, N_PAIRS = 60 };
+
+static tiny random_tiny(rng *r)
+{
+    int64_t heads = 1 + pick(r, 4), head_dim = 4 + pick(r, 13);
+    tiny    t     = {.n_head = heads, .n_embd = heads * head_dim, .n_layer = 1 + pick(r, 4), .vocab = 17 + pick(r, 200),
+                     .untied = pick(r, 3) == 0};
+    if (pick(r, 3) == 0)
+        t.n_inner = 8 + pick(r, 60);
+    return t;
+}
+
+/* Sequences long enough that chunks of 256 tokens divide the micro-batch. */
+static vp_scenario random_scenario(rng *r, int turn)
+{
+    vp_scenario s = {.recipe = vp_recipe_default(), .seq = 3 + pick(r, 40), .recompute = (vp_recompute)pick(r, VP_N_RECOMPUTES)};
+
+    s.global_batch = 1 + pick(r, 6);
+    if (turn % 4 == 0) { /* chunks */
+        s.seq          = 140 + pick(r, 100);
+        s.global_batch = 2 * (2 + pick(r, 2));
+        s.loss_chunk   = VP_TILE_TOKENS * (1 + pick(r, 2));
+    }
+    if (turn % 4 == 1) /* accumulation */
+        s.global_batch = 2 * (1 + pick(r, 3));
+    do
+        s.micro_batch = 1 + pick(r, s.global_batch);
+    while (s.global_batch % s.micro_batch || (turn % 4 == 1 && s.micro_batch == s.global_batch)
+           || (turn % 4 == 0 && s.micro_batch * s.seq <= s.loss_chunk));
+    s.recipe.seed = 1 + pick(r, 1000);
+    if (pick(r, 4) == 0)
+        s.recipe.optimizer = VP_OPT_SGD;
+    if (pick(r, 4) == 0)
+        s.recipe.dropout = 0.1;
+    return s;
+}
+
+static void check_items(const vp_plan *plan)
+{
+    vp_arena   *arena = vp_arena_new();
+    vp_itemised it;
+    int64_t     sum = 0, highest = 0;
+
+    OK(vp_itemise(arena, plan, &plan->buckets[0], &it, err));
+    for (int64_t i = 0; i < it.n_items; i++)
+        sum += it.items[i].bytes;
+    for (int p = 0; p < VP_N_PHASES; p++)
+        highest = vp_max_i64(highest, it.phases[p].peak_bytes);
+    assert_int_equal(sum, plan->peak_bytes);
+    assert_int_equal(highest, plan->peak_bytes);
+    vp_arena_free(arena);
+}
+
+static void predicted_is_executed_and_touched_to_the_byte(void **state)
+{
+    rng r = {20261121};
+    int n_recompute = 0, n_chunked = 0, n_accumulated = 0, n = long_run() ? 5 * N_PLANS : N_PLANS;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        tiny         t     = random_tiny(&r);
+        vp_scenario  s     = random_scenario(&r, i);
+        vp_model    *model = tiny_model(&t, s.recipe.dropout);
+        vp_plan     *plan  = plan_of(model, s);
+        trained      x     = train(plan, 2, 1 + i % 2, true);
+        if (x.memory.executed_bytes != plan->peak_bytes || x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes
+            || x.memory.never_written_bytes != 0)
+            fail_msg("plan %d: predicted %lld, executed %lld, touched %lld, padding %lld, never written %lld", i, (long long)plan->peak_bytes,
+                     (long long)x.memory.executed_bytes, (long long)x.memory.touched_bytes, (long long)x.memory.padding_bytes,
+                     (long long)x.memory.never_written_bytes);
+        check_items(plan);
+        n_recompute += s.recompute != VP_RECOMPUTE_NONE;
+        n_chunked += s.loss_chunk && s.loss_chunk < s.micro_batch * s.seq;
+        n_accumulated += s.micro_batch < s.global_batch;
+        free(x.params);
+        vp_plan_free(plan);
+        vp_model_free(model);
+    }
+    print_message("%d plans: %d with recompute, %d with chunks, %d with accumulation\n", n, n_recompute, n_chunked, n_accumulated);
+    assert_true(n_recompute >= 40 && n_chunked >= 40 && n_accumulated >= 40);
+}
+
+static void the_mapping_holds_what_was_executed(void **state)
+{
+    rng r = {7};
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        tiny        t     = {.n_embd = 48, .n_layer = 1 + pick(&r, 4), .n_head = 3, .vocab = 300};
+        vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 100, .global_batch = 4, .micro_batch = 4,
+                             .recompute = (vp_recompute)(i % VP_N_RECOMPUTES)};
+        vp_model   *model = tiny_model(&t, 0);
+        vp_plan    *plan  = plan_of(model, s);
+        trained     x     = train(plan, 1, 1, false);
+        int64_t     off   = x.memory.resident_bytes - x.memory.executed_bytes;
+        assert_true(off < 4096 * x.memory.n_buffers && -off < 4096 * x.memory.n_buffers);
+        free(x.params);
+        vp_plan_free(plan);
+        vp_model_free(model);
+    }
+}
+
+static void two_plans_of_a_recipe_train_the_same_bits(void **state)
+{
+    rng r = {4711};
+
+    (void)state;
+    for (int i = 0; i < N_PAIRS; i++) {
+        tiny        t = random_tiny(&r);
+        vp_scenario a = random_scenario(&r, 0), b;
+        a.global_batch = 2;
+        a.micro_batch  = 2;
+        b              = a;
+        do {
+            b.recompute  = (vp_recompute)pick(&r, VP_N_RECOMPUTES);
+            b.loss_chunk = VP_TILE_TOKENS * pick(&r, 3);
+        } while (b.recompute == a.recompute && b.loss_chunk == a.loss_chunk);
+        vp_model *model  = tiny_model(&t, a.recipe.dropout);
+        vp_plan  *plan_a = plan_of(model, a), *plan_b = plan_of(model, b);
+        trained   x = train(plan_a, 3, 1 + (int)pick(&r, 3), false), y = train(plan_b, 3, 1 + (int)pick(&r, 3), false);
+        if (x.n_params != y.n_params || memcmp(x.params, y.params, (size_t)x.n_params * sizeof(float)) != 0)
+            fail_msg("pair %d: recompute %s / %s, chunk %lld / %lld: parameters differ", i, vp_recompute_name(a.recompute),
+                     vp_recompute_name(b.recompute), (long long)a.loss_chunk, (long long)b.loss_chunk);
+        assert_true(x.last.loss == y.last.loss && x.last.grad_norm == y.last.grad_norm);
+        free(x.params);
+        free(y.params);
+        vp_plan_free(plan_a);
+        vp_plan_free(plan_b);
+        vp_model_free(model);
+    }
+}
+
+/* Untied, so that no gradient has two kinds of contribution; 256 tokens a sample, so that a micro-batch is whole tiles. */
+static void micro_batches_of_whole_tiles_train_the_same_bits(void **state)
+{
+    tiny      t     = {.n_embd = 32, .n_layer = 2, .n_head = 4, .vocab = 70, .untied = true};
+    vp_model *model = tiny_model(&t, 0.1);
+    trained   first = {0};
+
+    (void)state;
+    for (int64_t micro = 4; micro >= 1; micro /= 2) {
+        vp_scenario s = {.recipe = vp_recipe_default(), .seq = 256, .global_batch = 4, .micro_batch = micro};
+        s.recipe.dropout = 0.1;
+        vp_plan *plan = plan_of(model, s);
+        trained  x    = train(plan, 2, 2, false);
+        if (micro == 4) {
+            first = x;
+        } else {
+            assert_memory_equal(first.params, x.params, (size_t)x.n_params * sizeof(float));
+            free(x.params);
+        }
+        vp_plan_free(plan);
+    }
+    free(first.params);
+    vp_model_free(model);
+}
+
+static void a_plan_survives_its_file(void **state)
+{
+    rng  r      = {99};
+    char path[] = "/tmp/vplan-test-plan-XXXXXX";
+
+    (void)state;
+    assert_true(mkstemp(path) >= 0);
+    for (int i = 0; i < 20; i++) {
+        tiny        t     = random_tiny(&r);
+        vp_scenario s     = random_scenario(&r, i);
+        vp_model   *model = tiny_model(&t, s.recipe.dropout);
+        vp_plan    *plan  = plan_of(model, s), *again;
+        OK(vp_plan_write(plan, path, true, err));
+        OK(vp_plan_read(path, &again, err));
+        json_t *a = vp_plan_to_json(plan), *b = vp_plan_to_json(again);
+        assert_true(json_equal(a, b));
+        json_decref(a);
+        json_decref(b);
+        vp_plan_free(plan);
+        vp_plan_free(again);
+        vp_model_free(model);
+    }
+    remove(path);
+}
+
+static size_t file_bytes(const vp_model *model, vp_scenario s)
+{
+    vp_plan *plan = plan_of(model, s);
+    json_t  *j    = vp_plan_to_json(plan);
+    vp_text  text = {0};
+    assert_true(vp_json_dump(j, &text));
+    size_t n = text.n_bytes;
+    vp_text_release(&text);
+    json_decref(j);
+    vp_plan_free(plan);
+    return n;
+}
+
+static void a_deep_model_adds_only_instance_rows_to_the_file(void **state)
+{
+    vp_scenario s        = {.recipe = vp_recipe_default(), .seq = 64, .global_batch = 2, .micro_batch = 1};
+    size_t      bytes[3] = {0};
+    int64_t     layers[] = {2, 48, 126};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = layers[i], .n_head = 4, .vocab = 100}, 0);
+        bytes[i]        = file_bytes(model, s);
+        vp_model_free(model);
+    }
+    /* An instance row is seven keys and their numbers: under 400 bytes with indentation. */
+    assert_true(bytes[1] - bytes[0] < 46 * 400);
+    assert_true(bytes[2] < 4u << 20);
+    vp_model *wide = tiny_model(&(tiny){.n_embd = 64, .n_layer = 126, .n_head = 4, .vocab = 100, .n_positions = 8192}, 0);
+    s = (vp_scenario){.recipe = vp_recipe_default(), .seq = 8192, .global_batch = 64, .micro_batch = 16, .loss_chunk = 256};
+    assert_true(file_bytes(wide, s) < 4u << 20); /* 512 chunks of the loss */
+    vp_model_free(wide);
+}
+
+static void a_budget_of_the_least_fits_and_one_byte_less_does_not(void **state)
+{
+    rng r = {31};
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        tiny            t       = random_tiny(&r);
+        vp_model       *model   = tiny_model(&t, 0);
+        vp_device       device  = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
+        vp_plan_request request = {.model = model, .device = &device, .recipe = vp_recipe_default(), .seq = 64, .global_batch = 4,
+                                   .budget_bytes = INT64_MAX, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY};
+        vp_plan_answer  a;
+        OK(vp_planner_run(&request, &a, err));
+        request.budget_bytes = a.least_budget_bytes;
+        vp_plan_answer_release(&a);
+        OK(vp_planner_run(&request, &a, err));
+        assert_true(a.n_fit >= 1);
+        double slower = a.candidates[0].figures.step_time_s;
+        vp_plan_answer_release(&a);
+        request.budget_bytes--;
+        OK(vp_planner_run(&request, &a, err));
+        assert_int_equal(a.n_fit, 0);
+        vp_plan_answer_release(&a);
+        request.budget_bytes = INT64_MAX; /* more budget is never slower */
+        OK(vp_planner_run(&request, &a, err));
+        assert_true(a.candidates[0].figures.step_time_s <= slower);
+        vp_plan_answer_release(&a);
+        vp_model_free(model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(predicted_is_executed_and_touched_to_the_byte),
+        cmocka_unit_test(the_mapping_holds_what_was_executed),
+        cmocka_unit_test(two_plans_of_a_recipe_train_the_same_bits),
+        cmocka_unit_test(micro_batches_of_whole_tiles_train_the_same_bits),
+        cmocka_unit_test(a_plan_survives_its_file),
+        cmocka_unit_test(a_deep_model_adds_only_instance_rows_to_the_file),
+        cmocka_unit_test(a_budget_of_the_least_fits_and_one_byte_less_does_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
