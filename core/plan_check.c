@@ -232,6 +232,8 @@ out:
 
 /* ---- lifetimes: nothing overlaps, everything is written before it is read ---- */
 
+enum { MAX_UNROLLED = 3 }; /* micro-steps: the first, a middle one that stands for all middle ones, the last */
+
 typedef struct live {
     int64_t begin, end, buffer;
 } live;
@@ -240,7 +242,7 @@ typedef struct sweep {
     const vp_expansion *x;
     const char         *file;
     bool               *written;
-    int64_t             peak_bytes;
+    double              micro_step_s[MAX_UNROLLED], optimizer_s;
 } sweep;
 
 static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
@@ -250,6 +252,7 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
     vp_status             st   = VP_OK;
     const char           *file = w->file;
 
+    *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
     for (int k = 0; k < s->n_operands; k++) {
         const vp_expanded_operand *a = &s->operands[k];
         if (a->buffer < 0)
@@ -346,10 +349,11 @@ out:
     return st;
 }
 
-static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, const char *file, vp_err *err)
+/* step_s: of one optimizer step of this bucket. */
+static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, const char *file, double *step_s, vp_err *err)
 {
     vp_arena    *arena = vp_arena_new();
-    int64_t      n_micro = vp_min_i64(bucket->n_micro_steps, 3); /* first, a middle one, last */
+    int64_t      n_micro = vp_min_i64(bucket->n_micro_steps, MAX_UNROLLED);
     int64_t      peak_bytes = 0, last_fixed = 0;
     vp_expansion x;
     vp_status    st = VP_OK;
@@ -391,6 +395,8 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
     for (int64_t i = 0; i < x.n_buffers; i++)
         w.written[i] = x.buffers[i].persistent;
     VP_TRY(vp_expand(plan, bucket, n_micro, check_access, &w, err));
+    *step_s = w.optimizer_s + w.micro_step_s[0] + w.micro_step_s[1] + w.micro_step_s[2]
+              + w.micro_step_s[1] * (double)(bucket->n_micro_steps - n_micro);
 out:
     vp_arena_free(arena);
     return st;
@@ -399,20 +405,23 @@ out:
 vp_status vp_plan_check(const vp_plan *plan, const char *file, vp_err *err)
 {
     int64_t   peak_bytes = 0, n_params = 0;
-    double    frequency = 0;
+    double    frequency = 0, step_s = 0, sum_s = 0;
     vp_status st = VP_OK;
 
     NEED(plan->n_buckets >= 1 && plan->n_templates >= 1 && plan->n_fixed >= 3, "buckets", "the plan is empty");
     VP_TRY(check_templates(plan, file, err));
     for (int64_t i = 0; i < plan->n_buckets; i++) {
         const vp_bucket *b = &plan->buckets[i];
-        VP_TRY(check_bucket(plan, b, file, err));
+        VP_TRY(check_bucket(plan, b, file, &step_s, err));
+        sum_s += b->frequency * step_s;
         peak_bytes = vp_max_i64(peak_bytes, b->peak_bytes);
         frequency += b->frequency;
     }
     NEED(frequency > 0.999999 && frequency < 1.000001, "buckets", "the frequencies do not sum to 1");
     NEED(peak_bytes == plan->peak_bytes, "prediction.peak_bytes", "is %lld, the plan's buffers reach %lld",
          (long long)plan->peak_bytes, (long long)peak_bytes);
+    NEED(plan->step_time_s >= sum_s * (1 - 1e-9) && plan->step_time_s <= sum_s * (1 + 1e-9), "prediction.step_time_s",
+         "is %.17g, the steps' seconds sum to %.17g", plan->step_time_s, sum_s);
     NEED(vp_add(plan->peak_bytes, plan->outside_bytes) <= plan->budget_bytes, "budget_bytes",
          "the plan needs %lld bytes on the device, more than its budget", (long long)vp_add(plan->peak_bytes, plan->outside_bytes));
     for (int64_t i = 0; i < plan->buckets[0].n_instances; i++) {

@@ -13,6 +13,8 @@ static const char *const place_names[]      = {"local", "in", "out", NULL};
 static const char *const pass_names[]       = {"forward", "backward", "norm", "update"};
 static const char *const init_names[]       = {"zeros", "ones", "normal", NULL};
 static const char *const accumulate_names[] = {"never", "by-phase", "always", NULL};
+static const char *const phase_names[]      = {"first", "middle", "last", "optimizer"};
+static const char *const time_classes[]     = {"measured", "assumed", NULL};
 static const char *const proof_names[]      = {"optimal", "gap", "fallback", "infeasible", NULL};
 static const char        space_letters[]    = "bpgmvPGf-"; /* in the order of vp_space */
 
@@ -129,9 +131,9 @@ static json_t *bucket_to_json(const vp_bucket *b, int n_states)
     return json_pack("{s:I, s:f, s:I, s:I, s:[{s:s, s:I}, {s:s, s:I}, {s:s, s:I}, {s:s, s:I}], s:I, s:o, s:o}",
                      "seq", (json_int_t)b->seq, "frequency", b->frequency, "micro_batch", (json_int_t)b->micro_batch,
                      "n_micro_steps", (json_int_t)b->n_micro_steps,
-                     "phases", "name", "first", "repeat", (json_int_t)phases.first, "name", "middle", "repeat",
-                     (json_int_t)phases.middle, "name", "last", "repeat", (json_int_t)phases.last, "name", "optimizer",
-                     "repeat", (json_int_t)1, "peak_bytes", (json_int_t)b->peak_bytes, "programs", programs, "instances",
+                     "phases", "name", phase_names[0], "repeat", (json_int_t)phases.first, "name", phase_names[1], "repeat",
+                     (json_int_t)phases.middle, "name", phase_names[2], "repeat", (json_int_t)phases.last, "name",
+                     phase_names[3], "repeat", (json_int_t)1, "peak_bytes", (json_int_t)b->peak_bytes, "programs", programs, "instances",
                      instances);
 }
 
@@ -209,6 +211,7 @@ out:
 
 /* ---- reading ---- */
 
+#define ONLY_KEYS(node, ...) VP_TRY(vp_json_only_keys((node), (const char *const[]){__VA_ARGS__, NULL}, err))
 
 static vp_status word(const vp_json_node *node, const char *key, const char *const *names, int *out, vp_err *err)
 {
@@ -290,6 +293,21 @@ out:
     return st;
 }
 
+/* Which keys a step has, its kernel says. */
+static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *info, vp_err *err)
+{
+    const char *keys[7 + VP_MAX_INTS + VP_MAX_REALS + 1] = {"kernel", "name", "args", "accumulate", "first_only", "seconds"};
+    int         n = 6;
+
+    for (int k = 0; k < info->n_ints; k++)
+        keys[n++] = info->ints[k];
+    for (int k = 0; k < info->n_reals; k++)
+        keys[n++] = info->reals[k];
+    if (info->random)
+        keys[n++] = "rng_id";
+    return vp_json_only_keys(node, keys, err);
+}
+
 static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, vp_err *err)
 {
     const char  *kernel;
@@ -303,6 +321,7 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
     if (s->kernel == VP_N_KERNELS)
         VP_TRY(vp_json_fail(node, "kernel", err, "no such kernel"));
     const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+    VP_TRY(only_step_keys(node, info, err));
     VP_TRY(string(plan, node, "name", &s->name, err));
     VP_TRY(vp_json_array(node, "args", &args, &n_args, err));
     if (n_args != info->n_operands)
@@ -333,6 +352,7 @@ static vp_status read_program(vp_plan *plan, const vp_json_node *node, vp_progra
     int          choice;
     vp_status    st = VP_OK;
 
+    ONLY_KEYS(node, "name", "template", "kept_bytes", "buffers", "forward", "backward", "norm", "update");
     VP_TRY(string(plan, node, "name", &p->name, err));
     VP_TRY(vp_json_int(node, "template", 0, plan->n_templates - 1, &p->template_idx, err));
     VP_TRY(vp_json_int(node, "kept_bytes", 0, INT64_MAX, &p->kept_bytes, err));
@@ -340,6 +360,7 @@ static vp_status read_program(vp_plan *plan, const vp_json_node *node, vp_progra
     for (int64_t i = 0; i < p->n_buffers; i++) {
         vp_plan_buffer *b = &p->buffers[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
+        ONLY_KEYS(&row, "name", "component", "place", "kept", "offset_bytes", "bytes");
         VP_TRY(string(plan, &row, "name", &b->name, err));
         VP_TRY(vp_json_string(&row, "component", &component, err));
         b->component = vp_component_by_name(component);
@@ -369,11 +390,13 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
     int          choice;
     vp_status    st = VP_OK;
 
+    ONLY_KEYS(node, "name", "parameters");
     VP_TRY(string(plan, node, "name", &t->name, err));
     VP_TRY(rows(plan, node, "parameters", sizeof *t->params, &array, (void **)&t->params, &t->n_params, err));
     for (int64_t i = 0; i < t->n_params; i++) {
         vp_plan_param *p = &t->params[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
+        ONLY_KEYS(&row, "name", "shape", "init", "init_std", "decay", "offset_bytes");
         VP_TRY(string(plan, &row, "name", &p->name, err));
         VP_TRY(vp_json_array(&row, "shape", &shape, &rank, err));
         if (rank > VP_PARAM_MAX_RANK)
@@ -391,6 +414,8 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
         p->init = (vp_init)choice;
         if (p->init == VP_INIT_NORMAL)
             VP_TRY(vp_json_real(&row, "init_std", 0, 1e6, &p->init_std, err));
+        else if (vp_json_has(&row, "init_std"))
+            VP_TRY(vp_json_fail(&row, "init_std", err, "only init \"normal\" has one"));
         VP_TRY(vp_json_bool(&row, "decay", &p->decay, err));
         VP_TRY(vp_json_int(&row, "offset_bytes", 0, INT64_MAX, &p->offset_bytes, err));
     }
@@ -402,9 +427,11 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
 {
     int          n_states = vp_optimizer_n_states(plan->recipe.optimizer);
     vp_json_node array, row, states, phase;
+    const char  *name;
     int64_t      n, repeat;
     vp_status    st = VP_OK;
 
+    ONLY_KEYS(node, "seq", "frequency", "micro_batch", "n_micro_steps", "phases", "peak_bytes", "programs", "instances");
     VP_TRY(vp_json_int(node, "seq", 1, INT64_C(1000000000), &b->seq, err));
     VP_TRY(vp_json_real(node, "frequency", 0, 1, &b->frequency, err));
     VP_TRY(vp_json_int(node, "micro_batch", 1, INT64_C(1000000000), &b->micro_batch, err));
@@ -417,6 +444,10 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
         VP_TRY(vp_json_fail(node, "phases", err, "are first, middle, last and optimizer"));
     for (int64_t i = 0; i < n; i++) {
         VP_TRY(vp_json_element(&array, i, &phase, err));
+        ONLY_KEYS(&phase, "name", "repeat");
+        VP_TRY(vp_json_string(&phase, "name", &name, err));
+        if (strcmp(name, phase_names[i]) != 0)
+            VP_TRY(vp_json_fail(&phase, "name", err, "must be \"%s\" here", phase_names[i]));
         VP_TRY(vp_json_int(&phase, "repeat", 0, INT64_MAX, &repeat, err));
         if (repeat != wants[i])
             VP_TRY(vp_json_fail(&phase, "repeat", err, "does not follow from n_micro_steps"));
@@ -432,6 +463,7 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
     for (int64_t i = 0; i < b->n_instances; i++) {
         vp_plan_instance *x = &b->instances[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
+        ONLY_KEYS(&row, "program", "index", "base_bytes", "param_base_bytes", "grad_base_bytes", "state_base_bytes");
         VP_TRY(vp_json_int(&row, "program", 0, b->n_programs - 1, &x->program_idx, err));
         VP_TRY(vp_json_int(&row, "index", 0, MAX_ROWS, &x->index, err));
         VP_TRY(vp_json_int(&row, "base_bytes", 0, INT64_MAX, &x->base_bytes, err));
@@ -460,6 +492,7 @@ static vp_status read_fixed(vp_plan *plan, const vp_json_node *root, vp_err *err
     for (int64_t i = 0; i < plan->n_fixed; i++) {
         vp_plan_fixed *f = &plan->fixed[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
+        ONLY_KEYS(&row, "name", "component", "per_micro_step", "offset_bytes", "bytes");
         VP_TRY(string(plan, &row, "name", &f->name, err));
         VP_TRY(vp_json_string(&row, "component", &component, err));
         f->component = vp_component_by_name(component);
@@ -472,11 +505,63 @@ static vp_status read_fixed(vp_plan *plan, const vp_json_node *root, vp_err *err
                         : strcmp(f->name, "labels") == 0  ? &plan->labels_idx
                         : strcmp(f->name, "control") == 0 ? &plan->control_idx
                                                           : NULL;
-        if (slot)
-            *slot = i;
+        if (!slot)
+            VP_TRY(vp_json_fail(&row, "name", err, "a fixed buffer is tokens, labels or control"));
+        if (*slot >= 0)
+            VP_TRY(vp_json_fail(&row, "name", err, "stands there twice"));
+        *slot = i;
     }
     if (plan->tokens_idx < 0 || plan->labels_idx < 0 || plan->control_idx < 0)
         VP_TRY(vp_json_fail(root, "fixed", err, "must hold tokens, labels and control"));
+out:
+    return st;
+}
+
+/* Decisions and settings repeat, for people and scripts, what the plan does: plain values, and where the plan says the
+ * same elsewhere, the same. */
+static vp_status read_summary(const vp_json_node *root, const char *key, const char *const *keys, json_t **out, vp_err *err)
+{
+    vp_json_node node;
+    const char  *name;
+    json_t      *value;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_object(root, key, &node, err));
+    VP_TRY(vp_json_only_keys(&node, keys, err));
+    json_object_foreach(node.value, name, value)
+        if (json_is_object(value) || json_is_array(value))
+            VP_TRY(vp_json_fail(&node, name, err, "must be a plain value"));
+    *out = json_incref(node.value);
+out:
+    return st;
+}
+
+static vp_status check_summary(const vp_plan *plan, const vp_json_node *root, vp_err *err)
+{
+    const vp_bucket *b = &plan->buckets[0];
+    const struct {
+        const char *object, *key;
+        int64_t     value;
+    } said[] = {
+        {"decisions", "micro_batch", b->micro_batch}, {"decisions", "n_micro_steps", b->n_micro_steps},
+        {"settings", "seq", b->seq},                  {"settings", "global_batch", plan->global_batch},
+    };
+    vp_json_node node;
+    const char  *device;
+    int64_t      value;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_object(root, "settings", &node, err));
+    VP_TRY(vp_json_string(&node, "device", &device, err));
+    if (strcmp(device, plan->device) != 0)
+        VP_TRY(vp_json_fail(&node, "device", err, "is not the device the plan is made for"));
+    for (int i = 0; i < (int)(sizeof said / sizeof *said); i++) {
+        VP_TRY(vp_json_object(root, said[i].object, &node, err));
+        VP_TRY(vp_json_int(&node, said[i].key, 1, INT64_MAX, &value, err));
+        if (value != said[i].value)
+            VP_TRY(vp_json_fail(&node, said[i].key, err, "is %lld, but the plan is made for %lld", (long long)value,
+                                (long long)said[i].value));
+    }
 out:
     return st;
 }
@@ -488,12 +573,15 @@ static vp_status read_answers(vp_plan *plan, const vp_json_node *root, vp_err *e
     vp_status    st = VP_OK;
 
     VP_TRY(vp_json_object(root, "prediction", &node, err));
+    ONLY_KEYS(&node, "peak_bytes", "outside_bytes", "process_predicted_bytes", "step_time_s", "time_class");
     VP_TRY(vp_json_int(&node, "peak_bytes", 1, INT64_MAX, &plan->peak_bytes, err));
     VP_TRY(vp_json_int(&node, "outside_bytes", 0, INT64_MAX, &plan->outside_bytes, err));
     VP_TRY(optional_int(&node, "process_predicted_bytes", &plan->process_predicted_bytes, err));
     VP_TRY(vp_json_real(&node, "step_time_s", 0, 1e30, &plan->step_time_s, err));
-    VP_TRY(string(plan, &node, "time_class", &plan->time_class, err));
+    VP_TRY(word(&node, "time_class", time_classes, &choice, err));
+    plan->time_class = time_classes[choice];
     VP_TRY(vp_json_object(root, "proof", &node, err));
+    ONLY_KEYS(&node, "status", "gap", "bound_s", "least_budget_bytes");
     VP_TRY(word(&node, "status", proof_names, &choice, err));
     plan->proof = (vp_proof_status)choice;
     VP_TRY(optional_real(&node, "gap", &plan->proof_gap, err));
@@ -503,6 +591,7 @@ static vp_status read_answers(vp_plan *plan, const vp_json_node *root, vp_err *e
     for (int64_t i = 0; i < plan->n_presets; i++) {
         vp_preset_result *r = &plan->presets[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
+        ONLY_KEYS(&row, "name", "peak_bytes", "step_time_s", "fits");
         VP_TRY(string(plan, &row, "name", &r->name, err));
         VP_TRY(vp_json_int(&row, "peak_bytes", 0, INT64_MAX, &r->peak_bytes, err));
         VP_TRY(vp_json_real(&row, "step_time_s", 0, 1e30, &r->step_time_s, err));
@@ -516,8 +605,12 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
 {
     static const char *const keys[] = {"schema_version", "model", "recipe", "device", "budget_bytes", "global_batch",
         "decisions", "settings", "assumptions", "prediction", "proof", "presets", "fixed", "templates", "shared", "buckets", NULL};
+    static const char *const decision_keys[] = {"micro_batch", "n_micro_steps", "recompute", "loss_chunk_tokens", "offload", NULL};
+    static const char *const setting_keys[] = {"trainer", "device", "seq", "global_batch", "precision", "optimizer", "attention",
+        "dropout", NULL};
     vp_plan     *plan = vp_plan_new();
     vp_json_node node, array, row;
+    const char  *sentence;
     int64_t      version, n;
     vp_status    st = VP_OK;
 
@@ -528,6 +621,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(vp_json_fail(root, "schema_version", err, "is %lld; this vplan reads version %d", (long long)version, VP_PLAN_SCHEMA));
     VP_TRY(vp_json_only_keys(root, keys, err));
     VP_TRY(vp_json_object(root, "model", &node, err));
+    ONLY_KEYS(&node, "name", "family", "params_total", "vocab_size", "config");
     VP_TRY(string(plan, &node, "name", &plan->model_name, err));
     VP_TRY(string(plan, &node, "family", &plan->family, err));
     VP_TRY(vp_json_int(&node, "params_total", 1, INT64_MAX, &plan->n_params, err));
@@ -539,11 +633,13 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     VP_TRY(string(plan, root, "device", &plan->device, err));
     VP_TRY(vp_json_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, err));
     VP_TRY(vp_json_int(root, "global_batch", 1, INT64_C(1000000000), &plan->global_batch, err));
-    VP_TRY(vp_json_object(root, "decisions", &node, err));
-    plan->decisions = json_incref(node.value);
-    VP_TRY(vp_json_object(root, "settings", &node, err));
-    plan->settings = json_incref(node.value);
+    VP_TRY(read_summary(root, "decisions", decision_keys, &plan->decisions, err));
+    VP_TRY(read_summary(root, "settings", setting_keys, &plan->settings, err));
     VP_TRY(vp_json_array(root, "assumptions", &node, &n, err));
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(vp_json_element(&node, i, &row, err));
+        VP_TRY(vp_json_as_string(&row, &sentence, err));
+    }
     plan->assumptions = json_incref(node.value);
     VP_TRY(read_answers(plan, root, err));
     VP_TRY(read_fixed(plan, root, err));
@@ -555,6 +651,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     VP_TRY(rows(plan, root, "shared", sizeof *plan->shared, &array, (void **)&plan->shared, &plan->n_shared, err));
     for (int64_t i = 0; i < plan->n_shared; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
+        ONLY_KEYS(&row, "instance", "parameter");
         VP_TRY(vp_json_int(&row, "instance", 0, MAX_ROWS, &plan->shared[i].instance_idx, err));
         VP_TRY(vp_json_int(&row, "parameter", 0, MAX_ROWS, &plan->shared[i].param_idx, err));
     }
@@ -564,6 +661,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(read_bucket(plan, &row, &plan->buckets[i], err));
     }
     VP_TRY(vp_plan_check(plan, vp_json_name(root->doc), err));
+    VP_TRY(check_summary(plan, root, err));
     *out = plan;
     plan = NULL;
 out:
