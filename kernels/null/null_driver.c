@@ -129,6 +129,15 @@ int cuCtxGetDevice(int *d)
     return VP_NULL_OK;
 }
 
+/* CU_LIMIT_STACK_SIZE 0, CU_LIMIT_PRINTF_FIFO_SIZE 1, CU_LIMIT_MALLOC_HEAP_SIZE 2: the defaults. */
+E int cuCtxGetLimit(size_t *value, int limit);
+int cuCtxGetLimit(size_t *value, int limit)
+{
+    *value = limit == 0 ? 1024 : limit == 1 ? (size_t)1 << 20 : (size_t)8 << 20;
+    return VP_NULL_OK;
+}
+
+VP_NULL_NOP(cuCtxSetLimit)
 VP_NULL_NOP(cuCtxSetCurrent)
 VP_NULL_NOP(cuCtxPushCurrent_v2)
 VP_NULL_NOP(cuCtxSynchronize)
@@ -306,6 +315,14 @@ int cuPointerGetAttribute(void *data, int attribute, uint64_t addr)
 
 MODULE(cuModuleLoadData)
 MODULE(cuModuleLoadDataEx)
+
+E int cuModuleLoad(void **module, const char *path);
+int cuModuleLoad(void **module, const char *path)
+{
+    (void)path;
+    *module = &module_object;
+    return VP_NULL_OK;
+}
 
 E int cuModuleGetFunction(void **function, void *module, const char *name);
 int cuModuleGetFunction(void **function, void *module, const char *name)
