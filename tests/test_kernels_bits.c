@@ -18,6 +18,9 @@ static const kt_case cases[] = {
     {.kernel = VP_K_LINEAR_FWD, .ints = {700, 203, 1001, VP_WEIGHT_OUT_IN}, .absent = {[2] = true}},
     {.kernel = VP_K_LINEAR_FWD, .ints = {515, 40, 41, VP_WEIGHT_OUT_IN}},
     {.kernel = VP_K_LINEAR_FWD, .ints = {257, 769, 1, VP_WEIGHT_IN_OUT}},
+    /* k beyond what a BLAS takes in one piece */
+    {.kernel = VP_K_LINEAR_FWD, .ints = {513, 1536, 800, VP_WEIGHT_IN_OUT}},
+    {.kernel = VP_K_LINEAR_BWD_INPUT, .ints = {513, 300, 1600, VP_WEIGHT_OUT_IN}},
     {.kernel = VP_K_LINEAR_BWD_INPUT, .ints = {700, 1001, 203, VP_WEIGHT_IN_OUT}},
     {.kernel = VP_K_LINEAR_BWD_INPUT, .ints = {700, 401, 203, VP_WEIGHT_OUT_IN}, .accumulate = true},
     {.kernel = VP_K_LINEAR_BWD_WEIGHT, .ints = {700, 401, 523, VP_WEIGHT_IN_OUT}},

@@ -237,9 +237,10 @@ static void attention_bwd(const vp_kernel_call *call)
 {
     const double *dy = call->operand[0], *qkv = call->operand[1];
     double       *d_qkv = call->operand[4];
-    int64_t       n_heads_in_row = call->ints[2] + 2 * call->ints[3];
+    int64_t       rows = call->ints[0] * call->ints[1];
+    int64_t       cols = (call->ints[2] + 2 * call->ints[3]) * call->ints[4];
 
-    memset(d_qkv, 0, (size_t)(call->ints[0] * call->ints[1] * n_heads_in_row * call->ints[4]) * sizeof(double));
+    memset(d_qkv, 0, (size_t)(rows * cols) * sizeof(double));
     for (int64_t sample = 0; sample < call->ints[0]; sample++)
         for (int64_t a = 0; a < call->ints[2]; a++) {
             head    h  = head_of(call, sample, a);
@@ -361,6 +362,18 @@ static void loss_sum(const vp_kernel_call *call)
         control->loss_sum += row_loss[r];
 }
 
+static void copy(const vp_kernel_call *call)
+{
+    for (int64_t i = 0; i < call->ints[0]; i++)
+        ((double *)call->operand[1])[i] = ((const double *)call->operand[0])[i];
+}
+
+static void zero(const vp_kernel_call *call)
+{
+    for (int64_t i = 0; i < call->ints[0]; i++)
+        ((double *)call->operand[0])[i] = 0.0;
+}
+
 static void grad_sumsq(const vp_kernel_call *call)
 {
     const double *g       = call->operand[0];
@@ -432,8 +445,8 @@ void vp_reference_run(const vp_kernel_call *call)
     case VP_K_DROPOUT: dropout(call); return;
     case VP_K_CROSS_ENTROPY: cross_entropy(call); return;
     case VP_K_LOSS_SUM: loss_sum(call); return;
-    case VP_K_COPY: memmove(call->operand[1], call->operand[0], (size_t)call->ints[0] * sizeof(double)); return;
-    case VP_K_ZERO: memset(call->operand[0], 0, (size_t)call->ints[0] * sizeof(double)); return;
+    case VP_K_COPY: copy(call); return;
+    case VP_K_ZERO: zero(call); return;
     case VP_K_GRAD_SUMSQ: grad_sumsq(call); return;
     case VP_K_CLIP_SCALE: clip_scale(call); return;
     case VP_K_ADAMW: adamw(call); return;
