@@ -13,7 +13,7 @@ say "Where every byte goes: GPT-2 124M, 8 samples of 256 tokens at once (vplan e
 "$BUILD/vplan" estimate gpt2 --seq 256 --micro-batch 8 --json > "$dir/estimate.json"
 peak=$(field "$dir/estimate.json" 'd["peak_bytes"]')
 budget=$((peak * 7 / 10))
-available=$(awk '/^MemAvailable/ {printf "%d", $2 * 1024}' /proc/meminfo)
+available=$(($(awk '/^MemAvailable/ {print $2}' /proc/meminfo) * 1024))
 if [ $((budget * 5 / 4)) -gt "$available" ]; then
     echo "demo: this machine has $available bytes of memory available; the demo needs $((budget * 5 / 4))" >&2
     exit 5
