@@ -237,8 +237,9 @@ static void micro_batches_of_whole_tiles_move_no_bit(void **state)
                 memcpy(place[m].call.operand[i], place[m - 1].call.operand[i], (size_t)place[m].bytes[i]);
             kt_run(&place[m].call);
         }
-        assert_memory_equal(whole.call.operand[2], place[n_parts - 1].call.operand[2], (size_t)whole.bytes[2]);
-        assert_memory_equal(whole.call.operand[3], place[n_parts - 1].call.operand[3], (size_t)whole.bytes[3]);
+        for (int i = 2; i < 4; i++)
+            assert_memory_equal(whole.call.operand[i], place[n_parts - 1].call.operand[i],
+                                (size_t)whole.bytes[i]);
         for (int m = 0; m < n_parts; m++)
             kt_operands_release(&place[m]);
         kt_operands_release(&whole);
