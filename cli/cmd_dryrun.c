@@ -15,7 +15,7 @@ static const char default_device[] = "h100-sxm-80gb";
 
 typedef struct arguments {
     const char *device, *snapshot, *padding, *value, *fake, *out_dir, *dtype;
-    int64_t     budget_bytes, world;
+    int64_t     budget_bytes, world, host_bytes;
     double      timeout_s, select;
     bool        force;
 } arguments;
@@ -52,6 +52,7 @@ static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts
     opts->value         = args->value;
     opts->select_frac   = args->select;
     opts->timeout_s     = args->timeout_s;
+    opts->host_bytes    = args->host_bytes;
 out:
     return st;
 }
@@ -74,6 +75,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         {"--value", VP_OPTION_TEXT, &args.value},           {"--select", VP_OPTION_REAL, &args.select},
         {"--timeout", VP_OPTION_REAL, &args.timeout_s},     {"--fake-weights", VP_OPTION_TEXT, &args.fake},
         {"-o", VP_OPTION_TEXT, &args.out_dir},              {"--dtype", VP_OPTION_TEXT, &args.dtype},
+        {"--host-memory", VP_OPTION_SIZE, &args.host_bytes},
     };
 
     VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, nothing, 0, &n, &rest, err));
@@ -108,7 +110,7 @@ out:
 const vp_command vp_cmd_dryrun = {
     "dryrun",
     "[--device NAME|FILE] [--budget SIZE] [--world N] [--snapshot FILE] [--force] [--padding mask|none]\n"
-    "             [--value X] [--select F] [--timeout SECONDS] [--json] -- CMD...\n"
+    "             [--value X] [--select F] [--host-memory SIZE] [--timeout SECONDS] [--json] -- CMD...\n"
     "       vplan dryrun --fake-weights MODEL -o DIR [--dtype float32|float16|bfloat16] [--force] [-- PYTHON]\n"
     "\n"
     "  --device NAME    the card to pretend (default h100-sxm-80gb)\n"
@@ -118,6 +120,7 @@ const vp_command vp_cmd_dryrun = {
     "  --padding none   attention masks that are passed hold no padding (default: they do)\n"
     "  --value X        device values that a script reads as Python floats are X (default 0)\n"
     "  --select F       the fraction that boolean masks select (default 1, the most)\n"
+    "  --host-memory S  end CMD when a process of it holds more (default: when the host is nearly full)\n"
     "  --fake-weights   write a checkpoint folder of the right names, shapes and dtypes that takes no disk, from a\n"
     "                   config.json or a folder with one; PYTHON has torch and transformers (default python3)\n"
     "\n"

@@ -188,6 +188,7 @@ static vp_status make_environment(const vp_dryrun_opts *opts, const char *null_d
     env_set(env, "VPLAN_NULL_PADDING=%s", opts->padding ? opts->padding : "mask");
     env_set(env, "VPLAN_NULL_VALUE=%s", opts->value ? opts->value : "");
     env_set(env, "VPLAN_NULL_SELECT=%.17g", opts->select_frac);
+    env_set(env, "VPLAN_NULL_HOST_BYTES=%lld", (long long)opts->host_bytes);
     env_set(env, "VPLAN_NULL_SNAPSHOT=%s", opts->snapshot_path ? "1" : "");
     env_set(env, "VPLAN_NULL_WORLD=%lld", (long long)opts->world);
     if (opts->world > 1) {
@@ -627,6 +628,11 @@ static void judge(const vp_child_result *child, const findings *found, judgement
                strstr(report_text(&error, "message"), "'torch'")) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason, "the command's Python has no torch");
+    } else if (strcmp(type, "ImportError") == 0 &&
+               (strstr(report_text(&error, "message"), "undefined symbol") ||
+                strstr(report_text(&error, "message"), "cannot open shared object"))) {
+        snprintf(out->reason, sizeof out->reason, "a library asks for what the stand-in does not have: %s",
+                 vp_text_escape(report_text(&error, "message"), shown, sizeof shown));
     } else if (child->exit_code != 0) {
         snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s", child->exit_code,
                  type[0] ? ": " : "", vp_text_escape(type, shown, sizeof shown));

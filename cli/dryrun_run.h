@@ -23,6 +23,7 @@ typedef struct vp_dryrun_opts {
     const char      *padding;        /* "mask" or "none": what attention masks hold              */
     const char      *value;          /* what device values read as, or NULL for zero             */
     double           select_frac;    /* of a boolean mask that is taken to be true               */
+    int64_t          host_bytes;     /* end the command above this; 0: when the host is nearly full */
     double           timeout_s;      /* 0: none                                                  */
     char *const     *command;        /* NULL-terminated                                          */
 } vp_dryrun_opts;

@@ -81,6 +81,15 @@ for case in "2.99.0+cu130 '13.0' 4 not.known" "2.11.0+cpu None 5 not.a.CUDA.buil
     PYTHONPATH=$work/fake expect "torch $1 is refused by name" "$3" "torch ${1//+/.}.*$4" dry -- python3 -c 'import torch'
     rm -rf "$work/fake"
 done
+mkdir -p "$work/fake/torch"
+echo 'raise ImportError("libtorch_cuda.so: undefined symbol: cudaNextYear, version libcudart.so.14")' \
+    > "$work/fake/torch/__init__.py"
+PYTHONPATH=$work/fake expect "a function of the future is named" 4 "cudaNextYear, version libcudart.so.14" \
+    dry -- python3 -c 'import torch'
+printf '__version__ = "9.1.0"\n' > "$work/fake/torch/version.py"
+PYTHONPATH=$work/fake expect "an unknown torch is refused before it loads" 4 "torch 9.1.0 is not known" \
+    dry -- python3 -c 'import torch'
+rm -rf "$work/fake"
 mkdir "$work/site"
 echo 'print("the other sitecustomize ran")' > "$work/site/sitecustomize.py"
 PYTHONPATH=$work/site expect "an existing sitecustomize still runs" 5 "the other sitecustomize ran" dry -- python3 -c pass
@@ -118,6 +127,13 @@ expect "out of memory" 3 "CUDA out of memory. Tried to allocate" dry --device 40
 expect "a second device" 4 "exit code 1" dry -- "$python" -c 'import torch; torch.zeros(1, device="cuda:1")'
 expect "an unmodelled library call" 4 "cusolver.*is not modelled" dry -- "$python" -c \
     'import torch; torch.linalg.svd(torch.zeros(4, 4, device="cuda"))'
+expect "host memory" 5 "host memory ran out" dry --host-memory 1GiB -- "$python" -c \
+    'import torch, time; x = torch.ones(400 << 20); time.sleep(5)'
+expect "worker processes" 0 "8 batches" dry -- "$python" -c '
+import torch
+from torch.utils.data import DataLoader
+net = torch.nn.Linear(8, 8).cuda()
+print(sum(1 for b in DataLoader(torch.zeros(16, 8), 2, num_workers=2, pin_memory=True) if net(b.cuda()) is not None), "batches")'
 expect "a snapshot" 0 "fits" dry --snapshot "$work/s.pickle" -- "$python" tests/dryrun/scripts/graphs.py
 [ -s "$work/s.pickle" ] && ok || bad "no snapshot was written"
 if "$python" -c 'import transformers' 2> /dev/null; then

@@ -145,10 +145,12 @@ static long long meminfo_kib(const char *path, const char *name)
 }
 
 /* A script that makes a large model on the CPU first would take the machine down with it. This process
- * ends, with a word about it, when it holds more than half of the host's memory and less than a fiftieth
- * is left. */
+ * ends, with a word about it, when it holds more than VPLAN_NULL_HOST_BYTES, or more than half of the
+ * host's memory with less than a twentieth left. */
 static void *guard(void *unused)
 {
+    long long limit_kib = (long long)(env_u64("VPLAN_NULL_HOST_BYTES", 0) / 1024);
+
     (void)unused;
     for (;;) {
         struct timespec pause = { .tv_nsec = 100000000 };
@@ -156,7 +158,8 @@ static void *guard(void *unused)
         long long       left  = meminfo_kib("/proc/meminfo", "MemAvailable:");
         long long       mine  = meminfo_kib("/proc/self/status", "RssAnon:");
 
-        if (total > 0 && left >= 0 && mine > total / 2 && left < total / 50) {
+        if ((limit_kib > 0 && mine > limit_kib) ||
+            (total > 0 && left >= 0 && mine > total / 2 && left < total / 20)) {
             const char *folder = getenv("VPLAN_NULL_REPORT");
             char        path[1024];
             int         fd;
@@ -165,7 +168,8 @@ static void *guard(void *unused)
                               (int)sizeof path) {
                 fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
                 if (fd >= 0) {
-                    dprintf(fd, "the process held %lld MiB of %lld MiB", mine / 1024, total / 1024);
+                    dprintf(fd, "the process held %lld MiB; there are %lld MiB, %lld MiB of them free",
+                            mine / 1024, total / 1024, left / 1024);
                     close(fd);
                 }
             }

@@ -362,14 +362,6 @@ int cudaMalloc(void **p, size_t n)
     return rc == VP_NULL_OK ? rc : failed(rc);
 }
 
-E int cudaFree(void *p);
-int cudaFree(void *p)
-{
-    int rc = vp_null_mem_free((uint64_t)(uintptr_t)p);
-
-    return rc == VP_NULL_OK ? rc : failed(rc);
-}
-
 E int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
 int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
@@ -378,24 +370,61 @@ int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
     return VP_NULL_OK;
 }
 
-/* Unified memory: pages live on the host here, as they do on a card before they are touched there.
- * The header keeps the size, so that the report can say how much there was. */
+/* Unified memory: pages live on the host here, as they do on a card before they are touched there. */
+typedef struct managed {
+    void  *base;
+    size_t bytes;
+} managed;
+
+static pthread_mutex_t managed_lock = PTHREAD_MUTEX_INITIALIZER;
+static managed         managed_list[1024];
+static size_t          n_managed;
+
 E int cudaMallocManaged(void **p, size_t n, unsigned flags);
 int cudaMallocManaged(void **p, size_t n, unsigned flags)
 {
-    size_t  bytes = n + 4096;
-    size_t *head;
+    void *base;
 
     (void)flags;
-    head = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (head == MAP_FAILED)
+    if (n == 0)
+        return failed(VP_NULL_INVALID_VALUE);
+    base = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
         return failed(VP_NULL_OUT_OF_MEMORY);
-    __atomic_add_fetch(&vp_null_count.managed_bytes, n, __ATOMIC_RELAXED);
+    pthread_mutex_lock(&managed_lock);
+    if (n_managed < sizeof managed_list / sizeof *managed_list)   /* a later one stays to the end */
+        managed_list[n_managed++] = (managed){ .base = base, .bytes = n };
+    vp_null_count.managed_bytes += n;
     if (vp_null_count.managed_bytes > vp_null_count.managed_bytes_peak)
         vp_null_count.managed_bytes_peak = vp_null_count.managed_bytes;
-    *p = (char *)head + 4096;   /* never given back: cudaFree does not know it, which is rare enough */
+    pthread_mutex_unlock(&managed_lock);
+    *p = base;
     return VP_NULL_OK;
+}
+
+static bool managed_free(void *p)
+{
+    bool found = false;
+
+    pthread_mutex_lock(&managed_lock);
+    for (size_t i = 0; i < n_managed && !found; i++)
+        if (managed_list[i].base == p) {
+            munmap(p, managed_list[i].bytes);
+            vp_null_count.managed_bytes -= managed_list[i].bytes;
+            managed_list[i] = managed_list[--n_managed];
+            found = true;
+        }
+    pthread_mutex_unlock(&managed_lock);
+    return found;
+}
+
+E int cudaFree(void *p);
+int cudaFree(void *p)
+{
+    if (p && !vp_null_is_device(p))
+        return managed_free(p) ? VP_NULL_OK : failed(VP_NULL_INVALID_VALUE);
+    return vp_null_mem_free((uint64_t)(uintptr_t)p) == VP_NULL_OK ? VP_NULL_OK
+                                                                  : failed(VP_NULL_INVALID_VALUE);
 }
 
 VP_NULL_NOP(cudaMemPrefetchAsync)

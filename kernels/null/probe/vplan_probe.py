@@ -12,6 +12,7 @@ import bisect
 import ctypes
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -39,6 +40,7 @@ def start():
             "torch.distributed.rendezvous": _probe.on_rendezvous,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking}))
+        _probe.hook_exceptions()           # for an import of torch that fails
         atexit.register(_probe.finish)
         os.register_at_fork(after_in_child=_probe.after_fork)
 
@@ -64,6 +66,8 @@ class _ImportHook:
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
             return None
         then = self.wanted.pop(name)
+        if name == "torch" and spec.origin:
+            _probe.check_version_file(os.path.join(os.path.dirname(spec.origin), "version.py"))
         plain = spec.loader.exec_module
 
         def exec_module(module):
@@ -193,6 +197,18 @@ class Probe:
     def note(self, key, text):
         self.notes.setdefault(key, text)
 
+    def check_version_file(self, path):
+        """Refuse an unknown torch before its libraries are loaded, which may miss functions by then."""
+        try:
+            with open(path) as f:
+                found = re.search(r"^__version__\s*=\s*['\"]([^'\"]{1,64})['\"]", f.read(10000), re.M)
+        except OSError:
+            return
+        if found and found.group(1).split("+")[0] not in SUPPORTED:
+            self.version = found.group(1)
+            self.refuse("version", "torch %s is not known to this dry run (known: %s)"
+                        % (self.version, ", ".join(SUPPORTED)), 4)
+
     # ---- torch is there ------------------------------------------------------------------------------
 
     def on_torch(self, torch):
@@ -220,16 +236,22 @@ class Probe:
         opt.register_optimizer_step_pre_hook(self.on_step_begin)
         opt.register_optimizer_step_post_hook(self.on_step_end)
         torch.save = self.saving(torch.save)
+        self.hook_exceptions()
         self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.lib.vplan_null_guard()
         self.hook_masks(torch)
         if self.value:
             self.hook_values(torch)
+
+    def hook_exceptions(self):
         plain = sys.excepthook
+        if getattr(plain, "of_the_probe", False):
+            return
 
         def excepthook(kind, value, trace):
             self.on_exception(kind, value)
             plain(kind, value, trace)
+        excepthook.of_the_probe = True
         sys.excepthook = excepthook
 
     def refuse(self, kind, text, code):
