@@ -453,6 +453,8 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
             VP_TRY(vp_json_fail(&phase, "repeat", err, "does not follow from n_micro_steps"));
     }
     VP_TRY(rows(plan, node, "programs", sizeof *b->programs, &array, (void **)&b->programs, &b->n_programs, err));
+    if (b->n_programs < 1)
+        VP_TRY(vp_json_fail(node, "programs", err, "is empty"));
     for (int64_t i = 0; i < b->n_programs; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
         VP_TRY(read_program(plan, &row, &b->programs[i], err));
@@ -644,6 +646,8 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     VP_TRY(read_answers(plan, root, err));
     VP_TRY(read_fixed(plan, root, err));
     VP_TRY(rows(plan, root, "templates", sizeof *plan->templates, &array, (void **)&plan->templates, &plan->n_templates, err));
+    if (plan->n_templates < 1)
+        VP_TRY(vp_json_fail(root, "templates", err, "is empty"));
     for (int64_t i = 0; i < plan->n_templates; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
         VP_TRY(read_template(plan, &row, &plan->templates[i], err));
@@ -656,6 +660,8 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(vp_json_int(&row, "parameter", 0, MAX_ROWS, &plan->shared[i].param_idx, err));
     }
     VP_TRY(rows(plan, root, "buckets", sizeof *plan->buckets, &array, (void **)&plan->buckets, &plan->n_buckets, err));
+    if (plan->n_buckets < 1)
+        VP_TRY(vp_json_fail(root, "buckets", err, "is empty"));
     for (int64_t i = 0; i < plan->n_buckets; i++) {
         VP_TRY(vp_json_element(&array, i, &row, err));
         VP_TRY(read_bucket(plan, &row, &plan->buckets[i], err));

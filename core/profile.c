@@ -114,6 +114,10 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
         row.kernel = vp_kernel_by_name(text);
         if (row.kernel == VP_N_KERNELS)
             VP_TRY(vp_json_fail(&node, "kernel", err, "no such kernel"));
+        const char *row_keys[2 + VP_MAX_INTS + 1] = {"kernel", "seconds"};
+        for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
+            row_keys[2 + k] = vp_kernel_info_of(row.kernel)->ints[k];
+        VP_TRY(vp_json_only_keys(&node, row_keys, err));
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
             VP_TRY(vp_json_int(&node, vp_kernel_info_of(row.kernel)->ints[k], 0, INT64_C(1) << 40, &row.ints[k], err));
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
