@@ -91,6 +91,8 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, 50257, &c->vocab_size, err));
     VP_TRY(vp_config_int_or(model, config, "n_positions", 1000000000, 1024, &c->n_positions, err));
     c->n_inner = 4 * c->n_embd; /* null and absent mean the same: GPT2MLP */
+    if (!json_object_get(config->value, "n_inner"))
+        vp_model_assume(model, "n_inner is not in the config: the family's default 4 x n_embd = %lld", (long long)c->n_inner);
     if (vp_json_has(config, "n_inner"))
         VP_TRY(vp_config_int(config, "n_inner", 100000000, &c->n_inner, err));
     VP_TRY(vp_config_real_or(model, config, "layer_norm_epsilon", 1.0, 1e-5, &c->eps, err));
@@ -107,6 +109,8 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
                             (long long)(c->n_embd / c->n_head), VP_MAX_HEAD_DIM));
     if (vp_json_has(config, "activation_function"))
         VP_TRY(vp_json_string(config, "activation_function", &activation, err));
+    else
+        vp_model_assume(model, "activation_function is not in the config: the family's default %s", activation);
     if (strcmp(activation, "gelu_new") != 0 && strcmp(activation, "gelu_pytorch_tanh") != 0)
         VP_TRY(vp_json_fail(config, "activation_function", err, "\"%s\" is not supported; supported: gelu_new, gelu_pytorch_tanh",
                             vp_text_escape(activation, shown, sizeof shown)));
@@ -332,4 +336,8 @@ out:
     return st;
 }
 
-const vp_family vp_family_gpt2 = {"gpt2", build};
+static const char *const keys[] = {"architectures", "n_embd", "n_layer", "n_head", "vocab_size", "n_positions", "n_inner", "layer_norm_epsilon",
+    "initializer_range", "tie_word_embeddings", "scale_attn_weights", "embd_pdrop", "attn_pdrop", "resid_pdrop", "activation_function",
+    "add_cross_attention", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", NULL};
+
+const vp_family vp_family_gpt2 = {"gpt2", keys, build};

@@ -89,6 +89,38 @@ out:
     return st;
 }
 
+static bool is_one_of(const char *const *keys, const char *key)
+{
+    while (*keys && strcmp(*keys, key) != 0)
+        keys++;
+    return *keys != NULL;
+}
+
+/* A config is its author's: fields that nothing here reads are no errors, but the answer lists them. */
+static vp_status list_unused(vp_model *model, const vp_json_node *config, const char *const *keys, vp_err *err)
+{
+    static const char *const common[] = {"model_type", "dtype", "torch_dtype", "quantization_config", "auto_map", NULL};
+    enum { MAX_SHOWN = 40 };
+    vp_text     list = {0};
+    const char *key;
+    json_t     *value;
+    char        shown[64];
+    int64_t     n = 0;
+    vp_status   st = VP_OK;
+
+    json_object_foreach(config->value, key, value)
+        if (!is_one_of(common, key) && !is_one_of(keys, key) && ++n <= MAX_SHOWN)
+            vp_text_printf(&list, "%s%s", n > 1 ? ", " : "", vp_text_escape(key, shown, sizeof shown));
+    if (n > MAX_SHOWN)
+        vp_text_printf(&list, " and %lld more", (long long)(n - MAX_SHOWN));
+    VP_TRY_ALLOC(err, !list.failed);
+    if (n && vp_arena_grow(model->arena, (void **)&model->assumptions, model->n_assumptions, &model->cap_assumptions, sizeof *model->assumptions))
+        model->assumptions[model->n_assumptions++] = vp_arena_printf(model->arena, "fields of the config that are not used: %s", list.data);
+out:
+    vp_text_release(&list);
+    return st;
+}
+
 vp_status vp_model_from_config(const char *name, const vp_json_node *config, const vp_model_opts *opts,
                                vp_model **out, vp_err *err)
 {
@@ -119,6 +151,7 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config, con
     model->config = json_incref(config->value);
     VP_TRY(check_common(model, config, err));
     VP_TRY(families[f]->build(model, config, opts, err));
+    VP_TRY(list_unused(model, config, families[f]->keys, err));
     VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
     model->n_params = vp_graph_param_count(&model->graph);
     if (vp_overflowed(vp_mul(model->n_params, 64)))

@@ -41,6 +41,7 @@ void      vp_model_free(vp_model *model);
 
 typedef struct vp_family {
     const char *model_type; /* of the config.json */
+    const char *const *keys; /* the config's fields that build() reads; others are listed as unused */
     vp_status (*build)(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err);
 } vp_family;
 
