@@ -58,6 +58,10 @@ vp_status vp_options_parse(int argc, char **argv, const vp_option *options, int 
 /* Print a JSON document to stdout; takes the reference, NULL counts as out of memory. */
 vp_status vp_print_json(json_t *j, vp_err *err);
 
+/* Before any work: whether path can be written. VP_ERR_USAGE where it exists and overwrite is false, or where it is one
+ * of the inputs (NULL: none), also by another name; VP_ERR_STORAGE where its folder takes no file. */
+vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs, vp_err *err);
+
 /* The options that choose a plan, as plan and tune take them. */
 typedef struct vp_plan_options {
     const char *device, *recipe, *profile, *precision, *optimizer, *recompute, *offload, *loss, *attention;

@@ -18,7 +18,7 @@ typedef struct estimate {
     vp_device    device;
     vp_scenario  scenario;
     int64_t      budget_bytes;   /* -1: none */
-    bool         has_device, seq_is_default;
+    bool         has_device, seq_is_default, micro_batch_is_given;
     vp_cost      cost;
     vp_plan     *plan;
     vp_arena    *arena;
@@ -64,6 +64,7 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
         VP_TRY(vp_device_open("cpu", &e->device, err));
     VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = s->recipe.dropout}, &e->model, err));
     e->seq_is_default = !o->seq;
+    e->micro_batch_is_given = o->micro_batch != 0;
     s->seq            = o->seq ? o->seq : e->model->graph.max_seq < DEFAULT_SEQ ? e->model->graph.max_seq : DEFAULT_SEQ;
     if (s->seq > e->model->graph.max_seq)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq %lld is longer than the %lld positions of this model", (long long)s->seq,
@@ -101,6 +102,8 @@ static vp_status maximise(estimate *e, const char *what, vp_err *err)
 
     if (!batch && strcmp(what, "seq") != 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max %s: micro-batch or seq", vp_text_escape(what, shown, sizeof shown)));
+    if (batch ? e->micro_batch_is_given : !e->seq_is_default)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max %s looks for the largest %s, and --%s gives one: leave one of them out", what, what, what));
     if (e->budget_bytes < 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max needs a --budget or a --device to fit into"));
     while (low < high) { /* low fits, or is 1; above high nothing does */

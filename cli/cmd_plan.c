@@ -117,6 +117,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
+    if (path)
+        VP_TRY(vp_output_check(path, force, (const char *const[]){name, o.recipe, o.profile, o.device}, 4, err));
     VP_TRY(vp_plan_job_open(name, &o, &job, err));
     VP_TRY(vp_planner_run(&job.request, &answer, err));
     if (answer.n_fit == 0) {

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static void say(const char *text)
 {
@@ -96,17 +97,21 @@ out:
     return st;
 }
 
-/* A plan file is an object with "buckets"; a config.json has none. */
-static bool is_plan_file(const char *path)
+/* A plan file is an object with "buckets"; a config.json has none. A file that is no JSON is an error of its own. */
+static vp_status is_plan_file(const char *path, bool *is_plan, vp_err *err)
 {
-    vp_json_doc *doc     = NULL;
-    vp_err       ignored = {0};
-    bool         is_plan = false;
+    vp_json_doc *doc = NULL;
+    struct stat  info;
+    vp_status    st = VP_OK;
 
-    if (strcmp(path, "-") != 0 && vp_json_read(path, VP_JSON_MAX_BYTES, &doc, &ignored) == VP_OK)
-        is_plan = json_object_get(vp_json_root(doc).value, "buckets") != NULL;
+    *is_plan = false;
+    if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || S_ISDIR(info.st_mode)) /* a built-in model, a folder, or nothing */
+        return VP_OK;
+    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
+    *is_plan = json_object_get(vp_json_root(doc).value, "buckets") != NULL;
+out:
     vp_json_doc_free(doc);
-    return is_plan;
+    return st;
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
@@ -118,7 +123,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_plan        *plan   = NULL;
     vp_option       options[VP_N_PLAN_OPTIONS + 3];
     const char     *name = NULL, *path = NULL;
-    bool            force = false;
+    bool            force = false, is_plan = false;
     int             n = vp_plan_options_list(&o, options), n_words;
     vp_status       st = VP_OK;
 
@@ -130,7 +135,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
     if (o.profile)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "tune measures its own profile: --profile is plan's"));
-    VP_TRY(is_plan_file(name) ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
+    if (path)
+        VP_TRY(vp_output_check(path, force, (const char *const[]){name, o.recipe, o.device}, 3, err));
+    VP_TRY(is_plan_file(name, &is_plan, err));
+    VP_TRY(is_plan ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
     if (!job.device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and here is the CPU backend only, not %s", job.device.name));
     VP_TRY(vp_tune(&job.request, &opts, &result, err));

@@ -1,11 +1,13 @@
 #include "cli/cli.h"
 
+#include "core/file.h"
 #include "core/text.h"
 #include "core/units.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 vp_status vp_print_json(json_t *j, vp_err *err)
 {
@@ -19,6 +21,28 @@ vp_status vp_print_json(json_t *j, vp_err *err)
 out:
     vp_text_release(&text);
     json_decref(j);
+    return st;
+}
+
+vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs, vp_err *err)
+{
+    vp_file_writer writer;
+    struct stat    output, input;
+    char           config[1200];
+    vp_status      st = VP_OK;
+
+    for (int i = 0; i < n_inputs && stat(path, &output) == 0; i++) {
+        if (!inputs[i] || stat(inputs[i], &input) != 0)
+            continue;
+        snprintf(config, sizeof config, "%s/config.json", inputs[i]);
+        if (S_ISDIR(input.st_mode) && stat(config, &input) != 0)
+            continue;
+        if (output.st_dev == input.st_dev && output.st_ino == input.st_ino)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL, "is an input too; write the answer elsewhere"));
+    }
+    VP_TRY(vp_file_begin(path, overwrite, &writer, err));
+    vp_file_abort(&writer);
+out:
     return st;
 }
 

@@ -32,18 +32,25 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
+/* A text that may hold bytes that are no UTF-8, like a file's name; null for "". */
+static json_t *text_or_null(const char *text)
+{
+    char    shown[4096];
+    json_t *j = text[0] ? json_string(text) : json_null();
+
+    return j ? j : json_string(vp_text_escape(text, shown, sizeof shown));
+}
+
 static int report(const vp_err *err, vp_status st, bool json)
 {
     char message[4096];
 
     fprintf(stderr, "vplan: %s\n", vp_err_text(err, message, sizeof message));
     if (json) {
-        vp_err  ignored = {0};
-        json_t *text    = json_string(err->message);
+        vp_err ignored = {0};
         vp_print_json(json_pack("{s:i, s:{s:s, s:o, s:o, s:o, s:o}}", "schema_version", 1, "error", "code", vp_status_id(st), "message",
-                                text ? text : json_string(message), "file", err->file[0] ? json_string(err->file) : json_null(), "line",
-                                err->line ? json_integer(err->line) : json_null(), "field",
-                                err->field[0] ? json_string(err->field) : json_null()), &ignored);
+                                text_or_null(err->message), "file", text_or_null(err->file), "line",
+                                err->line ? json_integer(err->line) : json_null(), "field", text_or_null(err->field)), &ignored);
     }
     return vp_status_exit_code(st);
 }
