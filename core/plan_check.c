@@ -5,6 +5,8 @@
 #include "core/checked.h"
 #include "core/expand.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,38 @@
             BAD(field, __VA_ARGS__); \
     } while (0)
 
+/* Where in the file: "buckets[0].programs[1].forward[3]". core/plan_json.c finds its line. */
+typedef struct where {
+    char field[96];
+} where;
+
+static where place_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static where place_of(const char *fmt, ...)
+{
+    where   p;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(p.field, sizeof p.field, fmt, ap);
+    va_end(ap);
+    return p;
+}
+
+static where place_of_program(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p, const char *member, int64_t idx)
+{
+    return place_of("buckets[%d].programs[%d].%s[%lld]", (int)(bucket - plan->buckets), (int)(p - bucket->programs), member, (long long)idx);
+}
+
+static where place_of_step(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p, const vp_step *s)
+{
+    static const char *const names[VP_N_PASSES] = {"forward", "backward", "norm", "update"};
+
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        if (s >= p->steps[pass] && s < p->steps[pass] + p->n_steps[pass])
+            return place_of_program(plan, bucket, p, names[pass], s - p->steps[pass]);
+    return place_of("buckets");
+}
+
 static bool inside(int64_t offset, int64_t bytes, int64_t end)
 {
     return offset >= 0 && bytes >= 0 && bytes <= end && offset <= end - bytes;
@@ -32,12 +66,13 @@ static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *
         for (int64_t k = 0; k < plan->templates[t].n_params; k++) {
             const vp_plan_param *p     = &plan->templates[t].params[k];
             int64_t              count = 1;
+            where                at = place_of("templates[%d].parameters[%d]", (int)t, (int)k);
             for (int d = 0; d < p->rank; d++)
                 count = vp_mul(count, p->shape[d]);
-            NEED(count > 0 && count == p->n_elements, "templates", "parameter %s: its shape does not give %lld elements",
+            NEED(count > 0 && count == p->n_elements, at.field, "parameter %s: its shape does not give %lld elements",
                  p->name, (long long)p->n_elements);
             NEED(inside(p->offset_bytes, vp_mul(count, 4), plan->peak_bytes) && p->offset_bytes % 4 == 0,
-                 "templates", "parameter %s lies outside the memory", p->name);
+                 at.field, "parameter %s lies outside the memory, or not at a multiple of 4 bytes", p->name);
         }
 out:
     return st;
@@ -79,33 +114,33 @@ static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const
 }
 
 /* Rules of single kernels that a size cannot express. */
-static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char *file, vp_err *err)
+static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char *at, const char *file, vp_err *err)
 {
     const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
     vp_status             st   = VP_OK;
 
     for (int i = 0; i < info->n_ints; i++) {
         bool may_be_zero = strcmp(info->ints[i], "layout") == 0 || strcmp(info->ints[i], "decay") == 0;
-        NEED(s->ints[i] >= (may_be_zero ? 0 : 1) && (!may_be_zero || s->ints[i] <= 1), "steps",
+        NEED(s->ints[i] >= (may_be_zero ? 0 : 1) && (!may_be_zero || s->ints[i] <= 1), at,
              "%s (%s): %s is out of range", s->name, info->name, info->ints[i]);
     }
     if (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD)
         NEED(s->ints[2] % s->ints[3] == 0 && s->ints[4] <= VP_MAX_HEAD_DIM && s->reals[1] >= 0 && s->reals[1] < 1,
-             "steps", "%s: heads, kv_heads, head_dim or p out of range", s->name);
+             at, "%s: heads, kv_heads, head_dim or p out of range", s->name);
     if (s->kernel == VP_K_DROPOUT)
-        NEED(s->reals[0] >= 0 && s->reals[0] < 1, "steps", "%s: p out of range", s->name);
+        NEED(s->reals[0] >= 0 && s->reals[0] < 1, at, "%s: p out of range", s->name);
     if (s->kernel == VP_K_LAYERNORM_FWD)
-        NEED(s->reals[0] >= 0, "steps", "%s: eps is negative", s->name);
+        NEED(s->reals[0] >= 0, at, "%s: eps is negative", s->name);
     if (s->kernel == VP_K_EMBEDDING_FWD || s->kernel == VP_K_EMBEDDING_BWD)
-        NEED(s->ints[2] >= plan->vocab_size, "steps", "%s: the table is smaller than the vocabulary", s->name);
+        NEED(s->ints[2] >= plan->vocab_size, at, "%s: the table is smaller than the vocabulary", s->name);
     if (s->kernel == VP_K_CROSS_ENTROPY)
-        NEED(s->ints[1] >= plan->vocab_size, "steps", "%s: fewer logits than the vocabulary", s->name);
+        NEED(s->ints[1] >= plan->vocab_size, at, "%s: fewer logits than the vocabulary", s->name);
 out:
     return st;
 }
 
 /* Integer data must come from where the runtime has range-checked it. */
-static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int k, const char *file, vp_err *err)
+static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int k, const char *at, const char *file, vp_err *err)
 {
     const char *name = vp_kernel_info_of(s->kernel)->operands[k].name;
     int64_t     want = strcmp(name, "tokens") == 0    ? plan->tokens_idx
@@ -115,7 +150,7 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
     bool        is_fixed = s->args[k].space == VP_SPACE_FIXED;
 
     if (want < 0 ? is_fixed : !is_fixed || s->args[k].idx != want)
-        return VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, "steps", "%s: operand %s is not where it must be", s->name, name);
+        return VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, at, "%s: operand %s is not where it must be", s->name, name);
     return VP_OK;
 }
 
@@ -128,22 +163,25 @@ static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             const vp_step        *s    = &p->steps[pass][i];
             const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
-            VP_TRY(check_kernel(plan, s, file, err));
+            where                 at   = place_of_step(plan, bucket, p, s);
+            VP_TRY(check_kernel(plan, s, at.field, file, err));
             for (int k = 0; k < info->n_operands; k++) {
                 const vp_arg *a = &s->args[k];
                 if (a->space == VP_SPACE_NONE) {
-                    NEED(info->operands[k].optional, "steps", "%s (%s): operand %s is missing", s->name, info->name,
+                    NEED(info->operands[k].optional, at.field, "%s (%s): operand %s is missing", s->name, info->name,
                          info->operands[k].name);
                     continue;
                 }
                 int64_t have = storage_bytes(plan, bucket, p, a);
                 int64_t need = vp_kernel_operand_bytes(s->kernel, s->ints, k);
-                NEED(have >= 0, "steps", "%s (%s): operand %s points nowhere", s->name, info->name,
+                NEED(have >= 0, at.field, "%s (%s): operand %s points nowhere", s->name, info->name,
                      info->operands[k].name);
-                NEED(!vp_overflowed(need) && inside(a->offset_bytes, need, have) && a->offset_bytes % 4 == 0, "steps",
+                NEED(a->offset_bytes % 4 == 0, at.field, "%s (%s): operand %s is not at a multiple of 4 bytes", s->name, info->name,
+                     info->operands[k].name);
+                NEED(!vp_overflowed(need) && inside(a->offset_bytes, need, have), at.field,
                      "%s (%s): operand %s is smaller than the kernel needs", s->name, info->name,
                      info->operands[k].name);
-                VP_TRY(check_index_operand(plan, s, k, file, err));
+                VP_TRY(check_index_operand(plan, s, k, at.field, file, err));
             }
         }
 out:
@@ -156,14 +194,16 @@ static vp_status check_programs(const vp_plan *plan, const vp_bucket *bucket, co
 
     for (int64_t i = 0; i < bucket->n_programs; i++) {
         const vp_program *p = &bucket->programs[i];
-        NEED(p->kept_bytes >= 0 && p->kept_bytes <= plan->peak_bytes, "programs", "%s: kept_bytes is out of range", p->name);
+        NEED(p->kept_bytes >= 0 && p->kept_bytes <= plan->peak_bytes, place_of("buckets[%d].programs[%d].kept_bytes", (int)(bucket - plan->buckets), (int)i).field, "%s: kept_bytes is out of range", p->name);
         for (int64_t k = 0; k < p->n_buffers; k++) {
-            const vp_plan_buffer *b = &p->buffers[k];
-            NEED(b->bytes > 0 && inside(b->offset_bytes, b->bytes, plan->peak_bytes) && b->offset_bytes % 4 == 0,
-                 "programs", "%s: buffer %s lies outside the memory", p->name, b->name);
+            const vp_plan_buffer *b  = &p->buffers[k];
+            where                 at = place_of_program(plan, bucket, p, "buffers", k);
+            NEED(b->offset_bytes % 4 == 0, at.field, "%s: buffer %s is not at a multiple of 4 bytes", p->name, b->name);
+            NEED(b->bytes > 0 && inside(b->offset_bytes, b->bytes, plan->peak_bytes), at.field,
+                 "%s: buffer %s lies outside the memory", p->name, b->name);
             NEED((b->place != VP_PLACE_IN || (k == 0 && b->offset_bytes == 0))
                      && (b->place != VP_PLACE_OUT || (k == p->n_buffers - 1 && b->offset_bytes == p->kept_bytes)),
-                 "programs", "%s: buffer %s is not where a block's %s lies", p->name, b->name,
+                 at.field, "%s: buffer %s is not where a block's %s lies", p->name, b->name,
                  b->place == VP_PLACE_IN ? "input" : "output");
         }
     }
@@ -189,22 +229,23 @@ static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const
         const vp_plan_instance *x = &bucket->instances[i];
         const vp_program       *p = &bucket->programs[x->program_idx];
         const vp_plan_template *t = &plan->templates[p->template_idx];
-        NEED(boundary_bytes(p, VP_PLACE_IN) == left, "instances", "instance %lld: its input is not its predecessor's output", (long long)i);
-        NEED(x->base_bytes >= 0 && (base < 0 || x->base_bytes == base), "instances", "instance %lld does not begin where its predecessor's kept bytes end", (long long)i);
-        NEED(x->base_bytes <= plan->peak_bytes, "instances", "instance %lld lies outside the memory", (long long)i);
+        where                   at = place_of("buckets[%d].instances[%d]", (int)(bucket - plan->buckets), (int)i);
+        NEED(boundary_bytes(p, VP_PLACE_IN) == left, at.field, "instance %lld: its input is not its predecessor's output", (long long)i);
+        NEED(x->base_bytes >= 0 && (base < 0 || x->base_bytes == base), at.field, "instance %lld does not begin where its predecessor's kept bytes end", (long long)i);
+        NEED(x->base_bytes <= plan->peak_bytes, at.field, "instance %lld lies outside the memory", (long long)i);
         base = vp_add(x->base_bytes, p->kept_bytes);
         left = boundary_bytes(p, VP_PLACE_OUT);
         for (int64_t k = 0; k < p->n_buffers; k++)
             NEED(inside(vp_add(x->base_bytes, p->buffers[k].offset_bytes), p->buffers[k].bytes, plan->peak_bytes),
-                 "instances", "instance %lld: buffer %s lies outside the memory", (long long)i, p->buffers[k].name);
+                 at.field, "instance %lld: buffer %s lies outside the memory", (long long)i, p->buffers[k].name);
         for (int64_t k = 0; k < t->n_params; k++)
             for (int kind = 0; kind < 2 + n_states; kind++) {
                 int64_t from = kind == 0 ? x->param_base_bytes : kind == 1 ? x->grad_base_bytes : x->state_base_bytes[kind - 2];
                 NEED(inside(vp_add(from, t->params[k].offset_bytes), 4 * t->params[k].n_elements, plan->peak_bytes),
-                     "instances", "instance %lld: parameter %s lies outside the memory", (long long)i, t->params[k].name);
+                     at.field, "instance %lld: parameter %s lies outside the memory", (long long)i, t->params[k].name);
             }
     }
-    NEED(left == 0, "instances", "the last instance has an output that nobody reads");
+    NEED(left == 0, place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field, "the last instance has an output that nobody reads");
 out:
     return st;
 }
@@ -216,7 +257,7 @@ static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const
     for (int64_t i = 0; i < plan->n_fixed; i++) {
         const vp_plan_fixed *f = &plan->fixed[i];
         int64_t bytes = vp_mul(f->bytes, f->per_micro_step ? bucket->n_micro_steps : 1);
-        NEED(f->bytes > 0 && f->offset_bytes % 4 == 0 && inside(f->offset_bytes, bytes, plan->peak_bytes), "fixed",
+        NEED(f->bytes > 0 && f->offset_bytes % 4 == 0 && inside(f->offset_bytes, bytes, plan->peak_bytes), place_of("fixed[%d]", (int)i).field,
              "buffer %s lies outside the memory", f->name);
     }
     NEED(plan->fixed[plan->control_idx].bytes >= (int64_t)sizeof(vp_control)
@@ -239,6 +280,8 @@ typedef struct live {
 } live;
 
 typedef struct sweep {
+    const vp_plan      *plan;
+    const vp_bucket    *bucket;
     const vp_expansion *x;
     const char         *file;
     bool               *written;
@@ -251,6 +294,7 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
     const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
     vp_status             st   = VP_OK;
     const char           *file = w->file;
+    const vp_program     *p    = &w->bucket->programs[w->bucket->instances[s->instance_idx].program_idx];
 
     *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
     for (int k = 0; k < s->n_operands; k++) {
@@ -258,20 +302,20 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         if (a->buffer < 0)
             continue;
         const vp_expanded_buffer *b = &w->x->buffers[a->buffer];
-        NEED(a->access == VP_WRITE || w->written[a->buffer], "steps", "step %lld (%s): reads %s before anything wrote it",
+        NEED(a->access == VP_WRITE || w->written[a->buffer], place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): reads %s before anything wrote it",
              (long long)s->idx, s->step->name, b->name);
         if (a->access == VP_READ)
             continue;
-        NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS, "steps",
+        NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS, place_of_step(w->plan, w->bucket, p, s->step).field,
              "step %lld (%s): writes the input %s", (long long)s->idx, s->step->name, b->name);
-        NEED(b->component != VP_COMP_PARAMETERS || s->pass == VP_PASS_UPDATE, "steps",
+        NEED(b->component != VP_COMP_PARAMETERS || s->pass == VP_PASS_UPDATE, place_of_step(w->plan, w->bucket, p, s->step).field,
              "step %lld (%s): changes the parameter %s before the optimizer", (long long)s->idx, s->step->name, b->name);
         for (int j = 0; j < s->n_operands; j++)
             NEED(j == k || s->operands[j].buffer != a->buffer
                      || (s->operands[j].offset_bytes == a->offset_bytes
                          && (vp_kernel_may_share(s->step->kernel, k, j) || vp_kernel_may_share(s->step->kernel, j, k)))
                      || (s->operands[j].access == VP_READ && a->access == VP_READ),
-                 "steps", "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx, s->step->name,
+                 place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx, s->step->name,
                  info->operands[k].name, info->operands[j].name, info->name);
     }
     for (int k = 0; k < s->n_operands; k++)
@@ -359,7 +403,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
     vp_status    st = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
-    NEED(vp_mul(bucket->micro_batch, bucket->n_micro_steps) == plan->global_batch, "buckets",
+    NEED(vp_mul(bucket->micro_batch, bucket->n_micro_steps) == plan->global_batch, place_of("buckets[%d].micro_batch", (int)(bucket - plan->buckets)).field,
          "micro_batch %lld times n_micro_steps %lld is not the global batch %lld", (long long)bucket->micro_batch,
          (long long)bucket->n_micro_steps, (long long)plan->global_batch);
     VP_TRY(check_fixed(plan, bucket, file, err));
@@ -369,7 +413,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
         const vp_plan_shared *s = &plan->shared[i];
         NEED(s->instance_idx < bucket->n_instances
                  && s->param_idx < plan->templates[bucket->programs[bucket->instances[s->instance_idx].program_idx].template_idx].n_params,
-             "shared", "entry %lld points nowhere", (long long)i);
+             place_of("shared[%d]", (int)i).field, "points nowhere");
     }
     for (int64_t i = 0; i < bucket->n_programs; i++)
         VP_TRY(check_steps(plan, bucket, &bucket->programs[i], file, err));
@@ -379,7 +423,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
         last_fixed = vp_max_i64(last_fixed, plan->fixed[i].offset_bytes
             + plan->fixed[i].bytes * (plan->fixed[i].per_micro_step ? bucket->n_micro_steps : 1));
     peak_bytes = vp_max_i64(peak_bytes, last_fixed);
-    NEED(peak_bytes == bucket->peak_bytes, "buckets", "peak_bytes is %lld, its buffers reach %lld",
+    NEED(peak_bytes == bucket->peak_bytes, place_of("buckets[%d].peak_bytes", (int)(bucket - plan->buckets)).field, "is %lld, its buffers reach %lld",
          (long long)bucket->peak_bytes, (long long)peak_bytes);
     for (int64_t i = 0; i < plan->n_fixed && n_micro < bucket->n_micro_steps; i++) {
         const vp_plan_fixed *f = &plan->fixed[i];
@@ -388,9 +432,9 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
         for (int64_t k = 0; k < x.n_buffers; k++)
             NEED(x.buffers[k].offset_bytes + x.buffers[k].bytes <= f->offset_bytes + n_micro * f->bytes
                      || x.buffers[k].offset_bytes >= f->offset_bytes + bucket->n_micro_steps * f->bytes,
-                 "fixed", "%s and %s overlap", f->name, x.buffers[k].name);
+                 place_of("fixed[%d]", (int)i).field, "%s and %s overlap", f->name, x.buffers[k].name);
     }
-    sweep w = {.x = &x, .file = file, .written = vp_arena_array(arena, x.n_buffers, sizeof(bool))};
+    sweep w = {.plan = plan, .bucket = bucket, .x = &x, .file = file, .written = vp_arena_array(arena, x.n_buffers, sizeof(bool))};
     VP_TRY_ALLOC(err, w.written);
     for (int64_t i = 0; i < x.n_buffers; i++)
         w.written[i] = x.buffers[i].persistent;

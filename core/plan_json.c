@@ -603,6 +603,21 @@ out:
     return st;
 }
 
+/* The checker names fields; the document knows their lines. */
+static vp_status check_located(const vp_plan *plan, const vp_json_node *root, vp_err *err)
+{
+    vp_err       found = {0};
+    vp_json_node at    = *root;
+    vp_status    st    = vp_plan_check(plan, vp_json_name(root->doc), &found);
+
+    if (st == VP_OK)
+        return st;
+    if (st != VP_ERR_INPUT || strlen(found.field) >= sizeof at.path)
+        return vp_fail(err, st, found.file, found.line, found.field, "%s", found.message);
+    strcpy(at.path, found.field);
+    return vp_json_fail(&at, NULL, err, "%s", found.message);
+}
+
 vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err)
 {
     static const char *const keys[] = {"schema_version", "model", "recipe", "device", "budget_bytes", "global_batch",
@@ -666,7 +681,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(vp_json_element(&array, i, &row, err));
         VP_TRY(read_bucket(plan, &row, &plan->buckets[i], err));
     }
-    VP_TRY(vp_plan_check(plan, vp_json_name(root->doc), err));
+    VP_TRY(check_located(plan, root, err));
     VP_TRY(check_summary(plan, root, err));
     *out = plan;
     plan = NULL;
