@@ -59,7 +59,8 @@ int nvrtcVersion(int *major, int *minor)
     return 0;
 }
 
-/* CUPTI: a profiler that was imported but not started asks these. */
+/* CUPTI: a profiler finds no GPU events. CUPTI_ERROR_NOT_SUPPORTED is 27; PyTorch's profiler says so and
+ * goes on with the host's side. */
 E int cuptiGetVersion(unsigned *v);
 int cuptiGetVersion(unsigned *v)
 {
@@ -73,3 +74,26 @@ int cuptiGetResultString(int e, const char **text)
     *text = e == 0 ? "CUPTI_SUCCESS" : "CUPTI_ERROR_NOT_SUPPORTED";
     return 0;
 }
+
+#define NOT_SUPPORTED(name) \
+    E int name(void); \
+    int name(void) { return 27; }
+
+NOT_SUPPORTED(cuptiSubscribe)
+NOT_SUPPORTED(cuptiUnsubscribe)
+NOT_SUPPORTED(cuptiEnableCallback)
+NOT_SUPPORTED(cuptiEnableDomain)
+NOT_SUPPORTED(cuptiFinalize)
+NOT_SUPPORTED(cuptiActivityEnable)
+NOT_SUPPORTED(cuptiActivityDisable)
+NOT_SUPPORTED(cuptiActivityEnableDriverApi)
+NOT_SUPPORTED(cuptiActivityEnableRuntimeApi)
+NOT_SUPPORTED(cuptiActivityEnableCudaEventDeviceTimestamps)
+NOT_SUPPORTED(cuptiActivityFlushAll)
+NOT_SUPPORTED(cuptiActivityGetNextRecord)
+NOT_SUPPORTED(cuptiActivityGetNumDroppedRecords)
+NOT_SUPPORTED(cuptiActivityPushExternalCorrelationId)
+NOT_SUPPORTED(cuptiActivityPopExternalCorrelationId)
+NOT_SUPPORTED(cuptiActivityRegisterCallbacks)
+NOT_SUPPORTED(cuptiActivityRegisterTimestampCallback)
+NOT_SUPPORTED(cuptiActivitySetAttribute)

@@ -39,7 +39,9 @@ def start():
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
-            "transformers.masking_utils": _probe.on_masking}))
+            "transformers.masking_utils": _probe.on_masking,
+            "transformers.generation.stopping_criteria": _probe.on_stopping,
+            "transformers.generation.utils": _probe.on_generation}))
         _probe.hook_exceptions()           # for an import of torch that fails
         atexit.register(_probe.finish)
         os.register_at_fork(after_in_child=_probe.after_fork)
@@ -123,6 +125,7 @@ class Probe:
         self.live_at_peak = []
         self.oom = None
         self.reads = {}
+        self.generated_all = False     # transformers' generate() has reached its maximum length
         self.selections = {}           # place -> [times, elements]
         self.reads_lost = 0
         self.read_busy = threading.local()
@@ -566,6 +569,36 @@ class Probe:
         else:
             for name in ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"):
                 self.remark(module, name)
+
+    def on_stopping(self, module):
+        kind = getattr(module, "StoppingCriteriaList", None)
+        if kind is None:
+            return
+        plain, probe = kind.__call__, self
+
+        def criteria(these, input_ids, scores, **kwargs):
+            limit = these.max_length
+            if limit is not None and input_ids.is_cuda:
+                probe.generated_all = input_ids.shape[1] >= limit
+            return plain(these, input_ids, scores, **kwargs)
+        kind.__call__ = criteria
+
+    def on_generation(self, module):
+        """Whether a sequence has ended is a device value; read as zero it would never end."""
+        kind = getattr(module, "GenerationMixin", None)
+        plain = getattr(kind, "_has_unfinished_sequences", None)
+        if plain is None:
+            return
+        probe = self
+
+        def unfinished(model, this_peer_finished, synced_gpus, device, **kwargs):
+            plain(model, this_peer_finished, synced_gpus, device=device, **kwargs)
+            if getattr(device, "type", device) != "cuda" and not str(device).startswith("cuda"):
+                return plain(model, this_peer_finished, synced_gpus, device=device, **kwargs)
+            probe.note("generate", "text generation runs to its maximum length")
+            done, probe.generated_all = probe.generated_all, False
+            return not done
+        kind._has_unfinished_sequences = unfinished
 
     def answer_ones(self, module, name, text):
         plain = getattr(module, name, None)
