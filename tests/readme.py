@@ -12,6 +12,7 @@ Checked in each file of DOCUMENTS:
                     a command is the exit status it must have (0 if nothing is said). A line "..." stands for any lines.
     ```json         a piece of plan.json, the plan the file's commands left: it must stand in it, keys in any order. A member
                     "...": "..." stands for any other members, an element "..." for any other elements.
+    docs/plan-file.md names every key of that plan
     docs/vplan.1    has a section for every command and every option that its --help names, and no option that none has
     links           of every README.md and of docs/ lead to files
     table of peaks  between <!-- peaks --> and <!-- end -->: predicted bytes are planned again, measured ones are not.
@@ -181,6 +182,21 @@ def somewhere(have, want):
     return any(somewhere(x, want) for x in children)
 
 
+def plan_keys(value, found):
+    """Keys of a plan, but of what is the model's own, and but for the attributes of kernels."""
+    if isinstance(value, list):
+        for x in value:
+            plan_keys(x, found)
+    elif isinstance(value, dict):
+        for key, x in value.items():
+            if "kernel" in value and isinstance(x, (int, float)) and key not in ("seconds", "rng_id", "first_only"):
+                continue
+            found.add(key)
+            if key != "config":
+                plan_keys(x, found)
+    return found
+
+
 def plan_bytes(words, folder, path):
     code, out = run(["plan"] + shlex.split(words) + ["--device", "cpu", "-o", path, "--force"], folder)
     if code != 0:
@@ -306,6 +322,11 @@ def check_document(path, update, tell):
                 except ValueError as e:
                     good, why = False, e
                 tell(good, "%s:%d: json" % (path, first + 1), why)
+        if path == "docs/plan-file.md":
+            with open(folder + "/plan.json") as f:
+                known = set(re.findall(r'[`"]([a-z_0-9]+)["`]', "\n".join(text)))
+                missing = plan_keys(json.load(f), set()) - known
+            tell(not missing, path + ": every key of a plan", "says nothing of " + " ".join(sorted(missing)))
         if "<!-- peaks -->" in text:
             begin, end = text.index("<!-- peaks -->"), text.index("<!-- end -->")
             check_peaks(text[begin + 3:end], folder, tell)
