@@ -90,12 +90,13 @@ vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
 /* A device, and the budget that goes with it: given, else what is usable. */
 vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err);
 
-/* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens". Returns buf. */
-const char *vp_scenario_text(const vp_scenario *s, char *buf, size_t buf_size);
+/* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens"; mixed blocks are listed in chain order, "9 blocks recompute
+ * ln_1 + mlp.act, 3 nothing". Returns buf. */
+const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf, size_t buf_size);
 
 /* Copies of json fields common to plan, explain and tune. */
 json_t *vp_proof_json(const vp_plan *plan);
-json_t *vp_presets_json(const vp_preset_result *presets, int64_t n);
+json_t *vp_presets_json(const vp_plan_answer *answer);
 
 /* ---- the commands ---- */
 

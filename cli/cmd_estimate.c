@@ -38,8 +38,9 @@ static vp_status only(const char *option, const char *given, const char *value, 
 
 static vp_status set_up(const char *model_name, const estimate_options *o, estimate *e, vp_err *err)
 {
-    vp_scenario *s  = &e->scenario;
-    vp_status    st = VP_OK;
+    vp_scenario *s         = &e->scenario;
+    vp_recompute recompute = VP_RECOMPUTE_NONE;
+    vp_status    st        = VP_OK;
 
     VP_TRY(only("--trainer", o->trainer, "vplan", err));
     VP_TRY(only("--precision", o->precision, "fp32", err));
@@ -51,7 +52,7 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
             VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--optimizer: adamw or sgd"));
     }
     if (o->recompute)
-        VP_TRY(vp_parse_recompute(o->recompute, &s->recompute, err));
+        VP_TRY(vp_parse_recompute(o->recompute, &recompute, err));
     if (o->loss)
         VP_TRY(vp_parse_loss(o->loss, &s->loss_chunk, err));
     if (s->loss_chunk == VP_CHUNK_CHUNKED)
@@ -63,6 +64,7 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
     else
         VP_TRY(vp_device_open("cpu", &e->device, err));
     VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = s->recipe.dropout}, &e->model, err));
+    vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
     e->seq_is_default = !o->seq;
     e->micro_batch_is_given = o->micro_batch != 0;
     s->seq            = o->seq ? o->seq : e->model->graph.max_seq < DEFAULT_SEQ ? e->model->graph.max_seq : DEFAULT_SEQ;
@@ -136,7 +138,7 @@ static json_t *answer_json(const estimate *e, const char *max)
     json_t            *settings = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
         e->has_device ? json_string(e->device.name) : json_null(), "seq", (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
         "precision", vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "attention", "flash",
-        "recompute", vp_recompute_name(s->recompute), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
+        "recompute", vp_scenario_recompute_name(s, e->model), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
 
     for (int64_t i = 0; i < e->itemised.n_items; i++)
         json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name", e->itemised.items[i].name, "bytes",
@@ -159,10 +161,10 @@ static json_t *answer_json(const estimate *e, const char *max)
 static void print_answer(const estimate *e)
 {
     const vp_scenario *s = &e->scenario;
-    char               a[64], b[64], c[160];
+    char               a[64], b[64], c[400];
 
     printf("%s: %s parameters; trainer vplan, %s, %s, sequence %lld, %s\n", e->model->name, vp_count_text(e->model->n_params, a, sizeof a),
-           vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer), (long long)s->seq, vp_scenario_text(s, c, sizeof c));
+           vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer), (long long)s->seq, vp_scenario_text(e->model, s, c, sizeof c));
     printf("\n%-48s %12s %7s\n", "at the peak", "bytes", "share");
     for (int64_t i = 0; i < e->itemised.n_items; i++)
         printf("%-48s %12s %6.1f%%\n", e->itemised.items[i].name, vp_size_text(e->itemised.items[i].bytes, a, sizeof a),

@@ -1,11 +1,24 @@
-/* vplan plan: the fastest configuration that fits. */
+/* vplan plan: the fastest configuration that fits, and how good it is known to be. */
 #include "cli/cli.h"
 
+#include "core/file.h"
 #include "core/units.h"
+#include "planner/frontier.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+typedef struct answer {
+    vp_plan_job    job;
+    vp_plan_answer found;
+    vp_plan       *plan;           /* NULL: infeasible */
+    vp_frontier    frontier;       /* n 0: not asked for */
+    vp_changes     changes;        /* of an infeasible request */
+    double         shadow_s;       /* T(B) - T(B + 1 GiB) */
+    double         seconds;
+    const char    *path;
+} answer;
 
 static double now_s(void)
 {
@@ -14,138 +27,223 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* T(B) - T(B + 1 GiB), from candidates already priced. */
-static double shadow_price_s(const vp_plan_job *job, const vp_plan_answer *a)
-{
-    double best = a->candidates[0].figures.step_time_s;
-
-    for (int64_t i = 0; i < a->n_candidates; i++)
-        if (a->candidates[i].figures.device_bytes <= job->request.budget_bytes + VP_GIB && a->candidates[i].figures.step_time_s < best)
-            best = a->candidates[i].figures.step_time_s;
-    return a->candidates[0].figures.step_time_s - best;
-}
+/* ---- JSON ---- */
 
 static json_t *solver_json(const vp_plan_answer *a)
 {
-    return json_pack("{s:I, s:I, s:I}", "programs", (json_int_t)a->n_candidates, "nodes", (json_int_t)0, "pivots", (json_int_t)0);
+    return json_pack("{s:I, s:I, s:I, s:I, s:o}", "programs", (json_int_t)a->n_scenarios, "nodes", (json_int_t)a->n_nodes, "pivots",
+                     (json_int_t)a->n_pivots, "certificate_bytes", (json_int_t)a->certificate_bytes, "note",
+                     a->solver_note ? json_string(a->solver_note) : json_null());
 }
 
-static json_t *plan_json(const vp_plan_job *job, const vp_plan_answer *a, const vp_plan *plan, double seconds)
+static json_t *frontier_json(const vp_frontier *f)
 {
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:O, s:O, s:O, s:o, s:o, s:f, s:o, s:s, s:{s:f}}", "schema_version", 1,
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < f->n; i++)
+        json_array_append_new(list, json_pack("{s:I, s:I, s:f}", "budget_bytes", (json_int_t)f->points[i].budget_bytes, "peak_bytes",
+                                              (json_int_t)f->points[i].peak_bytes, "step_time_s", f->points[i].step_time_s));
+    return list;
+}
+
+static json_t *changes_json(const vp_changes *c)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < c->n; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I}", "change", c->changes[i].text, "needs_bytes", (json_int_t)c->changes[i].needs_bytes));
+    return list;
+}
+
+static json_t *plan_json(const answer *x)
+{
+    const vp_plan *plan = x->plan;
+    json_t        *j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:O, s:O, s:O, s:o, s:o, s:f, s:o, s:s}", "schema_version", 1,
         "budget_bytes", (json_int_t)plan->budget_bytes, "peak_bytes", (json_int_t)plan->peak_bytes, "device_bytes",
         (json_int_t)(plan->peak_bytes + plan->outside_bytes), "host_peak_bytes", (json_int_t)0, "process_predicted_bytes",
         plan->process_predicted_bytes < 0 ? json_null() : json_integer((json_int_t)plan->process_predicted_bytes), "step_time_s",
         plan->step_time_s, "tokens_per_s", (double)vp_plan_tokens(plan) / plan->step_time_s, "decisions", plan->decisions, "settings",
-        plan->settings, "assumptions", plan->assumptions, "proof", vp_proof_json(plan), "solver", solver_json(a),
-        "shadow_price_s_per_gib", shadow_price_s(job, a), "presets", vp_presets_json(a->presets, a->n_presets), "time_class",
-        plan->time_class, "timing", "seconds", seconds);
+        plan->settings, "assumptions", plan->assumptions, "proof", vp_proof_json(plan), "solver", solver_json(&x->found),
+        "shadow_price_s_per_gib", x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
+
+    if (j && x->frontier.n)
+        json_object_set_new(j, "frontier", frontier_json(&x->frontier));
+    if (j)
+        json_object_set_new(j, "timing", json_pack("{s:f}", "seconds", x->seconds));
+    return j;
 }
 
-static json_t *infeasible_json(const vp_plan_job *job, const vp_plan_answer *a, double seconds)
+static json_t *infeasible_json(const answer *x)
 {
-    const vp_plan_request *r = &job->request;
+    const vp_plan_request *r = &x->job.request;
 
-    return json_pack("{s:i, s:I, s:n, s:n, s:n, s:n, s:n, s:n, s:{}, s:{s:s, s:s, s:I, s:I}, s:[], s:{s:s, s:n, s:n, s:I, s:n}, s:o, s:n, s:o, s:{s:f}}",
+    return json_pack("{s:i, s:I, s:n, s:n, s:n, s:n, s:n, s:n, s:{}, s:{s:s, s:s, s:I, s:I}, s:[], s:{s:s, s:n, s:n, s:I, s:n}, s:o, s:n, s:o, s:s, s:o, s:{s:f}}",
         "schema_version", 1, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", "device_bytes", "host_peak_bytes",
-        "process_predicted_bytes", "step_time_s", "tokens_per_s", "decisions", "settings", "trainer", "vplan", "device", job->device.name,
+        "process_predicted_bytes", "step_time_s", "tokens_per_s", "decisions", "settings", "trainer", "vplan", "device", x->job.device.name,
         "seq", (json_int_t)r->seq, "global_batch", (json_int_t)r->global_batch, "assumptions", "proof", "status", "infeasible", "gap",
-        "bound_s", "least_budget_bytes", (json_int_t)a->least_budget_bytes, "checked_by", "solver", solver_json(a),
-        "shadow_price_s_per_gib", "presets", vp_presets_json(a->presets, a->n_presets), "timing", "seconds", seconds);
+        "bound_s", "least_budget_bytes", (json_int_t)x->found.least_budget_bytes, "checked_by", "solver", solver_json(&x->found),
+        "shadow_price_s_per_gib", "presets", vp_presets_json(&x->found), "binding", x->changes.binding, "changes", changes_json(&x->changes),
+        "timing", "seconds", x->seconds);
 }
+
+/* ---- text ---- */
 
 static void print_presets(const vp_plan_answer *a)
 {
     char bytes[32], time[32];
 
-    for (int64_t i = 0; i < a->n_presets; i++)
-        printf("  %-34s %11s  %9s  %s\n", a->presets[i].name, vp_size_text(a->presets[i].peak_bytes, bytes, sizeof bytes),
-               vp_time_text(a->presets[i].step_time_s, time, sizeof time), a->presets[i].fits ? "fits" : "does not fit");
+    printf("presets\n");
+    for (int64_t i = 0; i < a->n_presets; i++) {
+        const vp_candidate *c = &a->presets[i].candidate;
+        printf("  %-42s %11s  %9s  %s\n", a->presets[i].name, vp_size_text(c->figures.peak_bytes, bytes, sizeof bytes),
+               vp_time_text(c->figures.step_time_s, time, sizeof time), c->fits ? "fits" : "does not fit");
+    }
 }
 
-static void print_plan(const vp_plan_job *job, const vp_plan_answer *a, const vp_plan *plan, const char *path)
+static void print_proof(const vp_plan_answer *a)
 {
-    char x[160], y[64], z[64];
+    char time[32];
+
+    if (a->proof == VP_PROOF_FALLBACK)
+        printf("proof      none: %s\n", a->solver_note ? a->solver_note : "no bound was asked for");
+    else
+        printf("proof      %s: no plan of the %lld scenarios takes less than %s, gap %.1e, checked by vplan (%lld nodes)\n", vp_proof_name(a->proof),
+               (long long)a->n_scenarios, vp_time_text(a->bound_s, time, sizeof time), a->gap, (long long)a->n_nodes);
+}
+
+static void print_frontier(const vp_frontier *f)
+{
+    char budget[32], peak[32], time[32];
+
+    printf("frontier\n  %11s  %11s  %9s\n", "budget", "peak", "step");
+    for (int64_t i = 0; i < f->n; i++)
+        printf("  %11s  %11s  %9s\n", vp_size_text(f->points[i].budget_bytes, budget, sizeof budget),
+               vp_size_text(f->points[i].peak_bytes, peak, sizeof peak), vp_time_text(f->points[i].step_time_s, time, sizeof time));
+}
+
+static void print_plan(const answer *x)
+{
+    const vp_plan *plan = x->plan;
+    char           text[600], y[64], z[64];
 
     printf("%s on %s, sequence %lld, global batch %lld, budget %s\n", plan->model_name, plan->device, (long long)plan->buckets[0].seq,
-           (long long)plan->global_batch, vp_size_text(plan->budget_bytes, x, sizeof x));
-    printf("plan       %s\n", vp_scenario_text(&a->candidates[0].scenario, x, sizeof x));
-    printf("memory     %s arena", vp_size_text(plan->peak_bytes, x, sizeof x));
+           (long long)plan->global_batch, vp_size_text(plan->budget_bytes, y, sizeof y));
+    printf("plan       %s\n", vp_scenario_text(x->job.model, &x->found.candidates[0].scenario, text, sizeof text));
+    printf("memory     %s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
-        printf(" + %s outside it", vp_size_text(plan->outside_bytes, x, sizeof x));
+        printf(" + %s outside it", vp_size_text(plan->outside_bytes, y, sizeof y));
     if (plan->process_predicted_bytes >= 0)
-        printf(", process %s", vp_size_text(plan->process_predicted_bytes, x, sizeof x));
-    printf("\ntime       %s a step, %.0f tokens/s (%s)\n", vp_time_text(plan->step_time_s, x, sizeof x),
+        printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));
+    printf("\ntime       %s a step, %.0f tokens/s (%s)\n", vp_time_text(plan->step_time_s, y, sizeof y),
            (double)vp_plan_tokens(plan) / plan->step_time_s, plan->time_class);
-    printf("proof      %s: the best of %lld configurations tried, no bound for others\n", vp_proof_name(plan->proof), (long long)a->n_candidates);
-    printf("           least budget %s; one more GiB saves %s a step\n", vp_size_text(a->least_budget_bytes, y, sizeof y),
-           vp_time_text(shadow_price_s(job, a), z, sizeof z));
-    printf("presets\n");
-    print_presets(a);
+    print_proof(&x->found);
+    printf("           least budget %s; one more GiB saves %s a step\n", vp_size_text(x->found.least_budget_bytes, y, sizeof y),
+           vp_time_text(x->shadow_s, z, sizeof z));
+    print_presets(&x->found);
+    if (x->frontier.n)
+        print_frontier(&x->frontier);
     for (size_t i = 0; i < json_array_size(plan->assumptions); i++)
         printf("assumed: %s\n", json_string_value(json_array_get(plan->assumptions, i)));
-    if (path)
-        printf("written to %s\n", path);
+    if (x->path)
+        printf("written to %s\n", x->path);
 }
 
-static void print_infeasible(const vp_plan_job *job, const vp_plan_answer *a)
+static void print_infeasible(const answer *x)
 {
-    char x[160], y[64];
+    char text[600], y[64];
 
-    printf("DOES NOT FIT: no configuration of %s needs less than %s; the budget is %s\n", job->model->name,
-           vp_size_text(a->least_budget_bytes, x, sizeof x), vp_size_text(job->request.budget_bytes, y, sizeof y));
-    printf("least budget %lldB: %s\n", (long long)a->least_budget_bytes, vp_scenario_text(&a->least->scenario, x, sizeof x));
-    printf("presets\n");
-    print_presets(a);
+    printf("DOES NOT FIT: no configuration of %s needs less than %s; the budget is %s\n", x->job.model->name,
+           vp_size_text(x->found.least_budget_bytes, text, sizeof text), vp_size_text(x->job.request.budget_bytes, y, sizeof y));
+    printf("binding    %s\n", x->changes.binding);
+    printf("least      --budget %lld: %s\n", (long long)x->found.least_budget_bytes,
+           vp_scenario_text(x->job.model, &x->found.least.scenario, text, sizeof text));
+    for (int64_t i = 0; i < x->changes.n; i++)
+        printf("%s %s, which needs %s\n", i ? "          " : "or change ", x->changes.changes[i].text,
+               vp_size_text(x->changes.changes[i].needs_bytes, y, sizeof y));
+    print_presets(&x->found);
+}
+
+/* ---- the command ---- */
+
+static vp_status work_out(answer *x, bool frontier, const char *svg, bool force, vp_err *err)
+{
+    const vp_plan_request *r       = &x->job.request;
+    double                 start_s = now_s(), richer_s;
+    vp_text                picture = {0};
+    vp_status              st      = VP_OK;
+
+    VP_TRY(vp_planner_run(r, &x->found, err));
+    if (x->found.n_candidates == 0) {
+        VP_TRY(vp_changes_find(r, &x->found, &x->changes, err));
+    } else {
+        VP_TRY(vp_planner_make(r, &x->found, &x->found.candidates[0], &x->plan, err));
+        VP_TRY(vp_planner_at_budget(r, &x->found, r->budget_bytes + VP_GIB, &richer_s, NULL, err));
+        if (richer_s >= 0 && richer_s < x->plan->step_time_s)
+            x->shadow_s = x->plan->step_time_s - richer_s;
+        if (frontier || svg)
+            VP_TRY(vp_frontier_trace(r, &x->found, &x->frontier, err));
+        if (svg) {
+            VP_TRY_ALLOC(err, vp_frontier_svg(r, &x->frontier, &picture));
+            VP_TRY(vp_file_write(svg, picture.data, picture.n_bytes, force, err));
+        }
+        if (x->path)
+            VP_TRY(vp_plan_write(x->plan, x->path, force, err));
+    }
+    x->seconds = now_s() - start_s;
+out:
+    vp_text_release(&picture);
+    return st;
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    vp_plan_options o      = {0};
-    vp_plan_job     job    = {0};
-    vp_plan_answer  answer = {0};
-    vp_plan        *plan   = NULL;
-    vp_option       options[VP_N_PLAN_OPTIONS + 2];
-    const char     *name = NULL, *path = NULL;
-    bool            force = false;
+    vp_plan_options o = {0};
+    answer          x = {0};
+    vp_option       options[VP_N_PLAN_OPTIONS + 6];
+    const char     *name = NULL, *svg = NULL;
+    bool            force = false, frontier = false, prove = false;
+    double          gap = 1e-5;
     int             n = vp_plan_options_list(&o, options), n_words;
-    double          start_s = now_s();
     vp_status       st = VP_OK;
 
-    options[n++] = (vp_option){"-o", VP_OPTION_TEXT, &path};
+    options[n++] = (vp_option){"-o", VP_OPTION_TEXT, &x.path};
     options[n++] = (vp_option){"--force", VP_OPTION_FLAG, &force};
+    options[n++] = (vp_option){"--frontier", VP_OPTION_FLAG, &frontier};
+    options[n++] = (vp_option){"--svg", VP_OPTION_TEXT, &svg};
+    options[n++] = (vp_option){"--gap", VP_OPTION_REAL, &gap};
+    options[n++] = (vp_option){"--prove", VP_OPTION_FLAG, &prove};
     VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
-    if (path)
-        VP_TRY(vp_output_check(path, force, (const char *const[]){name, o.recipe, o.profile, o.device}, 4, err));
-    VP_TRY(vp_plan_job_open(name, &o, &job, err));
-    VP_TRY(vp_planner_run(&job.request, &answer, err));
-    if (answer.n_fit == 0) {
-        if (cli->json)
-            VP_TRY(vp_print_json(infeasible_json(&job, &answer, now_s() - start_s), err));
-        else
-            print_infeasible(&job, &answer);
-        cli->exit_code = 3;
-        goto out;
-    }
-    VP_TRY(vp_planner_make(&job.request, &answer, &answer.candidates[0], &plan, err));
-    if (path)
-        VP_TRY(vp_plan_write(plan, path, force, err));
+    const char *const inputs[] = {name, o.recipe, o.profile, o.device};
+    if (x.path)
+        VP_TRY(vp_output_check(x.path, force, inputs, 4, err));
+    if (svg)
+        VP_TRY(vp_output_check(svg, force, inputs, 4, err));
+    if (gap >= 1)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--gap is a fraction of the step time, below 1"));
+    VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
+    x.job.request.gap = gap;
+    VP_TRY(work_out(&x, frontier, svg, force, err));
     if (cli->json)
-        VP_TRY(vp_print_json(plan_json(&job, &answer, plan, now_s() - start_s), err));
+        VP_TRY(vp_print_json(x.plan ? plan_json(&x) : infeasible_json(&x), err));
+    else if (x.plan)
+        print_plan(&x);
     else
-        print_plan(&job, &answer, plan, path);
+        print_infeasible(&x);
+    cli->exit_code = !x.plan ? 3 : prove && x.found.proof != VP_PROOF_OPTIMAL ? 8 : 0;
 out:
-    vp_plan_free(plan);
-    vp_plan_answer_release(&answer);
-    vp_plan_job_release(&job);
+    vp_frontier_release(&x.frontier);
+    vp_changes_release(&x.changes);
+    vp_plan_free(x.plan);
+    vp_plan_answer_release(&x.found);
+    vp_plan_job_release(&x.job);
     return st;
 }
 
 const vp_command vp_cmd_plan = {"plan",
     "MODEL --seq N --global-batch N [--device NAME|FILE] [--budget SIZE] [--recipe FILE] [--profile FILE]\n"
-    "                  [-o PLAN] [--force] [--json]\n"
+    "                  [--frontier] [--svg FILE] [--gap G] [--prove] [-o PLAN] [--force] [--json]\n"
     "                  pins: [--micro-batch N] [--precision fp32] [--optimizer adamw|sgd] [--recompute none|attention|mlp|full]\n"
     "                        [--offload none] [--loss full|chunked|chunked:N] [--attention flash]",
-    "the fastest configuration that fits a budget", run};
+    "the fastest configuration that fits a budget, with a proof", run};

@@ -19,16 +19,16 @@ static json_t *seconds_or_null(double s)
     return s > 0 ? json_real(s) : json_null();
 }
 
-static json_t *tune_json(const vp_tune_result *r, const char *path)
+static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const char *path)
 {
     json_t *trials = json_array(), *presets = json_array();
-    char    text[160];
+    char    text[400];
 
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
         if (t->verdict != VP_VERDICT_DOES_NOT_FIT)
             json_array_append_new(trials, json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:s}", "id", (json_int_t)t->id, "verdict",
-                vp_verdict_name(t->verdict), "plan", vp_scenario_text(&t->candidate.scenario, text, sizeof text), "predicted_bytes",
+                vp_verdict_name(t->verdict), "plan", vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), "predicted_bytes",
                 (json_int_t)t->candidate.figures.peak_bytes, "executed_bytes",
                 t->executed_bytes ? json_integer((json_int_t)t->executed_bytes) : json_null(), "predicted_s", t->candidate.figures.step_time_s,
                 "measured_s", seconds_or_null(t->measured_s), "evidence", t->verdict == VP_VERDICT_OK ? "" : t->evidence));
@@ -38,16 +38,16 @@ static json_t *tune_json(const vp_tune_result *r, const char *path)
     }
     return json_pack("{s:i, s:o, s:o, s:o, s:o, s:s, s:n}", "schema_version", 1, "best",
         r->best ? json_pack("{s:o, s:s, s:I, s:f}", "plan", path ? json_string(path) : json_null(), "decisions",
-                            vp_scenario_text(&r->best->candidate.scenario, text, sizeof text), "peak_bytes",
+                            vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text), "peak_bytes",
                             (json_int_t)r->best->candidate.figures.peak_bytes, "step_time_s", r->best->measured_s) : json_null(),
         "trials", trials, "presets", presets, "regret_vs_best_preset",
         r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) / r->best_preset->measured_s) : json_null(),
         "stopped_because", r->stopped_because, "study");
 }
 
-static void print_tune(const vp_tune_result *r, const char *path)
+static void print_tune(const vp_model *model, const vp_tune_result *r, const char *path)
 {
-    char text[160], bytes[32], predicted[32], measured[32];
+    char text[400], bytes[32], predicted[32], measured[32];
 
     printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "arena", "predicted", "measured", "plan");
     for (int64_t i = 0; i < r->n_trials; i++) {
@@ -56,12 +56,12 @@ static void print_tune(const vp_tune_result *r, const char *path)
                vp_size_text(t->candidate.figures.peak_bytes, bytes, sizeof bytes),
                vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted),
                t->measured_s > 0 ? vp_time_text(t->measured_s, measured, sizeof measured) : "-",
-               vp_scenario_text(&t->candidate.scenario, text, sizeof text), t->preset ? " (preset)" : "");
+               vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), t->preset ? " (preset)" : "");
         if (t->verdict != VP_VERDICT_OK && t->evidence[0])
             printf("    %s\n", t->evidence);
     }
     if (r->best)
-        printf("best: %lld, %s\n", (long long)r->best->id, vp_scenario_text(&r->best->candidate.scenario, text, sizeof text));
+        printf("best: %lld, %s\n", (long long)r->best->id, vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text));
     if (r->best && path)
         printf("written to %s\n", path);
 }
@@ -78,7 +78,7 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
     if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "a plan already says its sequence, batch, recipe and device; give a MODEL to change them"));
     job->request = (vp_plan_request){.recipe = plan->recipe, .seq = plan->buckets[0].seq, .global_batch = plan->global_batch,
-                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY};
+                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5};
     if (o->recompute)
         VP_TRY(vp_parse_recompute(o->recompute, &job->request.recompute, err));
     if (o->loss)
@@ -149,12 +149,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_plan_write(plan, path, force, err));
     }
     if (cli->json)
-        VP_TRY(vp_print_json(tune_json(&result, path), err));
-    else if (result.answer.n_fit == 0)
+        VP_TRY(vp_print_json(tune_json(job.model, &result, path), err));
+    else if (result.answer.n_candidates == 0)
         printf("DOES NOT FIT: the least budget is %lldB\n", (long long)result.answer.least_budget_bytes);
     else
-        print_tune(&result, path);
-    cli->exit_code = result.answer.n_fit == 0 ? 3 : result.best ? 0 : 6;
+        print_tune(job.model, &result, path);
+    cli->exit_code = result.answer.n_candidates == 0 ? 3 : result.best ? 0 : 6;
 out:
     vp_plan_free(plan);
     vp_tune_result_release(&result);

@@ -138,7 +138,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     vp_status        st = VP_OK;
 
     *job = (vp_plan_job){.request = {.recipe = vp_recipe_default(), .seq = o->seq, .global_batch = o->global_batch,
-                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY}};
+                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5}};
     if (!o->seq)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq N is required"));
     if (!o->global_batch)
@@ -172,14 +172,41 @@ void vp_plan_job_release(vp_plan_job *job)
     vp_profile_free(job->profile);
 }
 
-const char *vp_scenario_text(const vp_scenario *s, char *buf, size_t buf_size)
+/* The blocks of a run: "9 blocks recompute ln_1 + mlp.act". */
+static void append_run(const vp_model *model, const vp_block_run *run, bool first, char *buf, size_t buf_size)
 {
-    char chunk[64] = "all at once", count[32];
+    const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
+    size_t             n     = strlen(buf);
+    bool               any   = false;
 
+    snprintf(buf + n, buf_size - n, "%s%lld%s", first ? "" : ", ", (long long)run->n_blocks, first ? run->n_blocks == 1 ? " block recomputes" : " blocks recompute" : "");
+    for (int i = 0; i < block->n_ops; i++)
+        if (run->recompute >> i & 1) {
+            n = strlen(buf);
+            snprintf(buf + n, buf_size - n, "%s%s", any ? " + " : " ", block->ops[i].name);
+            any = true;
+        }
+    n = strlen(buf);
+    snprintf(buf + n, buf_size - n, "%s", any ? "" : " nothing");
+}
+
+const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf, size_t buf_size)
+{
+    const char *kind = vp_scenario_recompute_name(s, model);
+    char        count[32];
+    size_t      n;
+
+    snprintf(buf, buf_size, "micro-batch %lld x %lld, ", (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
+    n = strlen(buf);
+    if (strcmp(kind, "mixed") != 0)
+        snprintf(buf + n, buf_size - n, "recompute %s", kind);
+    for (int i = 0; strcmp(kind, "mixed") == 0 && i < s->n_runs; i++)
+        append_run(model, &s->runs[i], i == 0, buf, buf_size);
+    n = strlen(buf);
     if (s->loss_chunk)
-        snprintf(chunk, sizeof chunk, "in chunks of %s tokens", vp_count_text(s->loss_chunk, count, sizeof count));
-    snprintf(buf, buf_size, "micro-batch %lld x %lld, recompute %s, loss %s", (long long)s->micro_batch,
-             (long long)(s->global_batch / s->micro_batch), vp_recompute_name(s->recompute), chunk);
+        snprintf(buf + n, buf_size - n, ", loss in chunks of %s tokens", vp_count_text(s->loss_chunk, count, sizeof count));
+    else
+        snprintf(buf + n, buf_size - n, ", loss all at once");
     return buf;
 }
 
@@ -198,12 +225,14 @@ json_t *vp_proof_json(const vp_plan *plan)
                      checked ? json_string("vplan") : json_null());
 }
 
-json_t *vp_presets_json(const vp_preset_result *presets, int64_t n)
+json_t *vp_presets_json(const vp_plan_answer *a)
 {
     json_t *list = json_array();
 
-    for (int64_t i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", presets[i].name, "peak_bytes", (json_int_t)presets[i].peak_bytes,
-                                              "step_time_s", presets[i].step_time_s, "fits", (int)presets[i].fits));
+    for (int64_t i = 0; i < a->n_presets; i++) {
+        const vp_candidate *c = &a->presets[i].candidate;
+        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", a->presets[i].name, "peak_bytes", (json_int_t)c->figures.peak_bytes,
+                                              "step_time_s", c->figures.step_time_s, "fits", (int)c->fits));
+    }
     return list;
 }

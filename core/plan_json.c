@@ -622,7 +622,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
 {
     static const char *const keys[] = {"schema_version", "model", "recipe", "device", "budget_bytes", "global_batch",
         "decisions", "settings", "assumptions", "prediction", "proof", "presets", "fixed", "templates", "shared", "buckets", NULL};
-    static const char *const decision_keys[] = {"micro_batch", "n_micro_steps", "recompute", "loss_chunk_tokens", "offload", NULL};
+    static const char *const decision_keys[] = {"micro_batch", "n_micro_steps", "recompute", "blocks", "loss_chunk_tokens", "offload", NULL};
     static const char *const setting_keys[] = {"trainer", "device", "seq", "global_batch", "precision", "optimizer", "attention",
         "dropout", NULL};
     vp_plan     *plan = vp_plan_new();

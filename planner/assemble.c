@@ -1,10 +1,12 @@
 #include "planner/assemble.h"
 
 #include "core/checked.h"
+#include "planner/library.h"
 #include "planner/lower.h"
 #include "planner/process.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,47 +32,92 @@ typedef struct assembly {
     const vp_scenario *scenario;
     vp_cost           *cost;
     vp_arena          *arena;
-    vp_lowered        *lowered;      /* per template: today one program each   */
+    vp_lowered        *lowered;      /* the distinct programs                  */
+    int               *template_of;  /* each one's template                    */
+    uint64_t          *recompute_of; /* and what it recomputes                 */
+    int64_t            n_programs;
+    int64_t           *program_of;   /* per instance                           */
     int64_t           *param_bytes;  /* per template, aligned                  */
     vp_plan_fixed      fixed[N_FIXED];
     int64_t            param_base, grad_base, state_base[VP_MAX_STATES], stack_base;
     vp_figures         figures;
 } assembly;
 
-static const vp_semantics *semantics_of(const vp_recipe *recipe)
+const vp_semantics *vp_recipe_semantics(const vp_recipe *recipe)
 {
     assert(recipe->precision == VP_PREC_FP32);
     return &vp_semantics_vplan_fp32;
 }
 
-static bool is_recomputed(const vp_graph_op *op, vp_recompute r)
+/* Ops behind the last one of a half only finish the block's output: nobody reads what they make again. */
+uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind)
 {
-    return r == VP_RECOMPUTE_FULL || (r == VP_RECOMPUTE_ATTENTION && op->part == VP_PART_ATTENTION)
-        || (r == VP_RECOMPUTE_MLP && op->part == VP_PART_MLP);
+    const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
+    uint64_t           set   = 0;
+    int                last  = (int)block->n_ops - 1;
+
+    while (last > 0 && block->ops[last].part == VP_PART_NONE)
+        last--;
+    for (int i = 0; i <= last; i++)
+        if (kind == VP_RECOMPUTE_FULL || (kind == VP_RECOMPUTE_ATTENTION && block->ops[i].part == VP_PART_ATTENTION)
+            || (kind == VP_RECOMPUTE_MLP && block->ops[i].part == VP_PART_MLP))
+            set |= UINT64_C(1) << i;
+    return set;
 }
 
-/* Blocks are what repeats between the first and the last instance of the chain. */
-static bool is_block(const vp_graph *g, int template_idx)
+void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute)
 {
-    return g->instances[0].template_idx != template_idx && g->instances[g->n_instances - 1].template_idx != template_idx;
+    s->n_runs  = 1;
+    s->runs[0] = (vp_block_run){recompute, model->graph.n_instances - 2};
 }
 
-static vp_status lower_templates(assembly *a, vp_err *err)
+const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model)
+{
+    for (int kind = 0; s->n_runs == 1 && kind < VP_N_RECOMPUTES; kind++)
+        if (vp_recompute_set(model, (vp_recompute)kind) == s->runs[0].recompute)
+            return recompute_names[kind];
+    return "mixed";
+}
+
+/* The program of an instance: one for each template and set of recomputed ops. */
+static int64_t program_for(assembly *a, int template_idx, uint64_t recompute)
+{
+    int64_t p = 0;
+
+    while (p < a->n_programs && (a->template_of[p] != template_idx || a->recompute_of[p] != recompute))
+        p++;
+    if (p == a->n_programs) {
+        a->template_of[p]  = template_idx;
+        a->recompute_of[p] = recompute;
+        a->n_programs++;
+    }
+    return p;
+}
+
+static vp_status lower_programs(assembly *a, vp_err *err)
 {
     const vp_graph    *g = &a->model->graph;
     const vp_scenario *s = a->scenario;
+    int64_t            run = 0, left = s->runs[0].n_blocks;
     vp_status          st = VP_OK;
 
-    a->lowered = vp_arena_array(a->arena, g->n_templates, sizeof *a->lowered);
-    VP_TRY_ALLOC(err, a->lowered);
-    for (int t = 0; t < g->n_templates; t++) {
-        bool         *again = vp_arena_array(a->arena, g->templates[t].n_ops, sizeof *again);
-        vp_lower_opts opts  = {.symbols = {s->micro_batch, s->seq, 1, 1}, .recompute = again, .chunk_rows = s->loss_chunk,
-                               .tokens_idx = TOKENS, .labels_idx = LABELS, .control_idx = CONTROL};
-        VP_TRY_ALLOC(err, again);
-        for (int64_t i = 0; i < g->templates[t].n_ops; i++)
-            again[i] = is_block(g, t) && is_recomputed(&g->templates[t].ops[i], s->recompute);
-        VP_TRY(vp_lower(a->arena, g, t, semantics_of(&s->recipe), &opts, &a->lowered[t], err));
+    a->lowered      = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->lowered);
+    a->template_of  = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->template_of);
+    a->recompute_of = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->recompute_of);
+    a->program_of   = vp_arena_array(a->arena, g->n_instances, sizeof *a->program_of);
+    VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
+    for (int64_t i = 0; i < g->n_instances; i++) {
+        bool block = i > 0 && i < g->n_instances - 1;
+        while (block && left == 0)
+            left = s->runs[++run].n_blocks;
+        a->program_of[i] = program_for(a, g->instances[i].template_idx, block ? s->runs[run].recompute : 0);
+        left -= block;
+    }
+    assert(left == 0 && run == s->n_runs - 1);
+    for (int64_t p = 0; p < a->n_programs; p++) {
+        vp_lower_opts opts = {.symbols = {s->micro_batch, s->seq, 1, 1}, .recompute = a->recompute_of[p], .chunk_rows = s->loss_chunk,
+                              .tokens_idx = TOKENS, .labels_idx = LABELS, .control_idx = CONTROL};
+        VP_TRY(vp_lower(a->arena, g, a->template_of[p], vp_recipe_semantics(&s->recipe), &opts, &a->lowered[p], err));
     }
 out:
     return st;
@@ -111,9 +158,9 @@ static vp_status add_optimizer(assembly *a, vp_err *err)
     vp_kernel        update = recipe->optimizer == VP_OPT_ADAMW ? VP_K_ADAMW : VP_K_SGD;
     vp_status        st     = VP_OK;
 
-    for (int t = 0; t < g->n_templates; t++) {
-        const vp_template *tmpl = &g->templates[t];
-        vp_program        *p    = &a->lowered[t].program;
+    for (int64_t i = 0; i < a->n_programs; i++) {
+        const vp_template *tmpl = &g->templates[a->template_of[i]];
+        vp_program        *p    = &a->lowered[i].program;
         p->steps[VP_PASS_NORM]   = vp_arena_array(a->arena, tmpl->n_params + 1, sizeof(vp_step));
         p->steps[VP_PASS_UPDATE] = vp_arena_array(a->arena, tmpl->n_params, sizeof(vp_step));
         VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
@@ -121,7 +168,7 @@ static vp_status add_optimizer(assembly *a, vp_err *err)
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = optimizer_step(VP_K_GRAD_SUMSQ, &tmpl->params[k], k, recipe);
             p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] = optimizer_step(update, &tmpl->params[k], k, recipe);
         }
-        if (t == last) /* the chain's last instance closes the norm */
+        if (a->template_of[i] == last) /* the chain's last instance closes the norm */
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] = optimizer_step(VP_K_CLIP_SCALE, &tmpl->params[0], 0, recipe);
     }
 out:
@@ -164,12 +211,17 @@ static vp_status lay_out(assembly *a, vp_err *err)
     }
     a->stack_base = peak = at;
     for (int64_t i = 0; i < g->n_instances; i++) {
-        const vp_lowered *l = &a->lowered[g->instances[i].template_idx];
+        const vp_lowered *l = &a->lowered[a->program_of[i]];
         int64_t height = vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
         peak   = vp_overflowed(peak) ? peak : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix), height));
         prefix = vp_add(prefix, l->program.kept_bytes);
     }
-    a->figures.peak_bytes   = peak;
+    const vp_lowered *first = &a->lowered[a->program_of[0]], *last = &a->lowered[a->program_of[g->n_instances - 1]];
+    a->figures.stack_base_bytes   = a->stack_base;
+    a->figures.first_kept_bytes   = first->program.kept_bytes;
+    a->figures.first_height_bytes = vp_max_i64(first->height_bytes[VP_PASS_FORWARD], first->height_bytes[VP_PASS_BACKWARD]);
+    a->figures.last_height_bytes  = vp_max_i64(last->height_bytes[VP_PASS_FORWARD], last->height_bytes[VP_PASS_BACKWARD]);
+    a->figures.peak_bytes         = peak;
     a->figures.device_bytes = vp_add(peak, a->cost->device->outside_bytes);
     if (vp_overflowed(at) || vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "this configuration needs more bytes than 64 bits can count"));
@@ -179,23 +231,27 @@ out:
 
 static void price(assembly *a)
 {
-    const vp_graph *g       = &a->model->graph;
-    double          n_micro = (double)(a->scenario->global_batch / a->scenario->micro_batch), total_s = 0;
+    const vp_graph *g = &a->model->graph;
+    int64_t         n_micro = a->scenario->global_batch / a->scenario->micro_batch, total_ns = 0, blocks_ns = 0;
 
-    for (int t = 0; t < g->n_templates; t++) {
-        vp_program *p = &a->lowered[t].program;
-        double      n = 0, once_s = 0;
+    for (int64_t k = 0; k < a->n_programs; k++) {
+        vp_program *p = &a->lowered[k].program;
+        int64_t     n = 0, passes_ns = 0, once_ns = 0;
         for (int64_t i = 0; i < g->n_instances; i++)
-            n += g->instances[i].template_idx == t;
+            n += a->program_of[i] == k;
         for (int pass = 0; pass < VP_N_PASSES; pass++)
             for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-                vp_step *s = &p->steps[pass][i];
-                s->seconds = vp_cost_seconds(a->cost, s->kernel, s->ints);
-                once_s += s->seconds * (pass <= VP_PASS_BACKWARD && !s->first_only ? n_micro : 1);
+                vp_step *s  = &p->steps[pass][i];
+                s->seconds  = vp_cost_seconds(a->cost, s->kernel, s->ints);
+                int64_t *to = pass <= VP_PASS_BACKWARD && !s->first_only ? &passes_ns : &once_ns;
+                *to += llround(s->seconds * 1e9);
             }
-        total_s += n * once_s;
+        total_ns += n * (passes_ns * n_micro + once_ns);
+        if (a->template_of[k] == vp_block_template(g))
+            blocks_ns += n * passes_ns * n_micro;
     }
-    a->figures.step_time_s = total_s;
+    a->figures.step_time_s       = (double)total_ns * 1e-9;
+    a->figures.outside_blocks_ns = total_ns - blocks_ns;
 }
 
 static vp_status work_out(assembly *a, vp_err *err)
@@ -203,7 +259,7 @@ static vp_status work_out(assembly *a, vp_err *err)
     vp_status st = VP_OK;
 
     assert(a->scenario->micro_batch > 0 && a->scenario->global_batch % a->scenario->micro_batch == 0);
-    VP_TRY(lower_templates(a, err));
+    VP_TRY(lower_programs(a, err));
     VP_TRY(add_optimizer(a, err));
     VP_TRY(lay_out(a, err));
     price(a);
@@ -235,7 +291,6 @@ static vp_status copy_template(assembly *a, vp_plan *plan, int t, vp_err *err)
 {
     const vp_template *from = &a->model->graph.templates[t];
     vp_plan_template  *to   = &plan->templates[t];
-    vp_program        *p    = &plan->buckets[0].programs[t];
     int64_t            at   = 0;
     vp_status          st   = VP_OK;
 
@@ -248,17 +303,37 @@ static vp_status copy_template(assembly *a, vp_plan *plan, int t, vp_err *err)
         to->params[k].offset_bytes = at;
         at += vp_round_up(4 * from->params[k].n_elements, VP_ALIGN_BYTES);
     }
-    *p              = a->lowered[t].program; /* its arrays live in the plan's arena: see vp_assemble() */
-    p->template_idx = t;
-    p->name = vp_arena_printf(plan->arena, "%s%s%s", from->name, is_block(&a->model->graph, t) ? " recompute=" : "",
-                              is_block(&a->model->graph, t) ? vp_recompute_name(a->scenario->recompute) : "");
+out:
+    return st;
+}
+
+/* What a program recomputes, in the names of the model's ops. */
+static const char *program_name(assembly *a, vp_arena *arena, int64_t k)
+{
+    const vp_template *t = &a->model->graph.templates[a->template_of[k]];
+    const char        *name = keep(arena, t->name);
+
+    if (a->template_of[k] != vp_block_template(&a->model->graph) || !name)
+        return name;
+    for (int i = 0, n = 0; name && i < t->n_ops; i++)
+        if (a->lowered[k].again >> i & 1)
+            name = vp_arena_printf(arena, "%s%s%s", name, n++ ? "," : " recomputing ", t->ops[i].name);
+    return name;
+}
+
+/* Its arrays already live in the plan's arena: see vp_assemble(). */
+static void copy_program(assembly *a, vp_plan *plan, int64_t k)
+{
+    vp_program *p = &plan->buckets[0].programs[k];
+
+    *p              = a->lowered[k].program;
+    p->template_idx = a->template_of[k];
+    p->name         = program_name(a, plan->arena, k);
     for (int64_t i = 0; i < p->n_buffers; i++)
         p->buffers[i].name = keep(plan->arena, p->buffers[i].name);
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++)
             p->steps[pass][i].name = keep(plan->arena, p->steps[pass][i].name);
-out:
-    return st;
 }
 
 static void copy_instances(assembly *a, vp_plan *plan)
@@ -269,20 +344,42 @@ static void copy_instances(assembly *a, vp_plan *plan)
 
     for (int64_t i = 0; i < g->n_instances; i++) {
         int t = g->instances[i].template_idx;
-        b->instances[i] = (vp_plan_instance){.program_idx = t, .index = g->instances[i].index, .base_bytes = base,
+        b->instances[i] = (vp_plan_instance){.program_idx = a->program_of[i], .index = g->instances[i].index, .base_bytes = base,
                                              .param_base_bytes = a->param_base + params, .grad_base_bytes = a->grad_base + params};
         for (int k = 0; k < vp_optimizer_n_states(plan->recipe.optimizer); k++)
             b->instances[i].state_base_bytes[k] = a->state_base[k] + params;
-        base += a->lowered[t].program.kept_bytes;
+        base += a->lowered[a->program_of[i]].program.kept_bytes;
         params += a->param_bytes[t];
     }
 }
 
-static json_t *decisions_json(const vp_scenario *s)
+/* How the blocks run, in chain order: [{n_blocks, recompute: [op, ...]}]. */
+static json_t *blocks_json(assembly *a)
 {
-    return json_pack("{s:I, s:I, s:s, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch, "n_micro_steps",
-                     (json_int_t)(s->global_batch / s->micro_batch), "recompute", vp_recompute_name(s->recompute),
-                     "loss_chunk_tokens", (json_int_t)s->loss_chunk, "offload", "none");
+    const vp_graph *g    = &a->model->graph;
+    json_t         *list = json_array();
+
+    for (int64_t i = 1; i < g->n_instances - 1;) {
+        int64_t            k = a->program_of[i], n = 0;
+        const vp_template *t = &g->templates[a->template_of[k]];
+        json_t            *ops = json_array();
+        for (; i < g->n_instances - 1 && a->program_of[i] == k; i++)
+            n++;
+        for (int o = 0; o < t->n_ops; o++)
+            if (a->lowered[k].again >> o & 1)
+                json_array_append_new(ops, json_string(t->ops[o].name));
+        json_array_append_new(list, json_pack("{s:I, s:o}", "n_blocks", (json_int_t)n, "recompute", ops));
+    }
+    return list;
+}
+
+static json_t *decisions_json(assembly *a)
+{
+    const vp_scenario *s = a->scenario;
+
+    return json_pack("{s:I, s:I, s:s, s:o, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch, "n_micro_steps",
+                     (json_int_t)(s->global_batch / s->micro_batch), "recompute", vp_scenario_recompute_name(s, a->model), "blocks",
+                     blocks_json(a), "loss_chunk_tokens", (json_int_t)s->loss_chunk, "offload", "none");
 }
 
 static json_t *settings_json(const vp_scenario *s, const vp_device *device)
@@ -319,7 +416,7 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
     plan->recipe       = s->recipe;
     plan->device       = keep(arena, a->cost->device->name);
     plan->global_batch = s->global_batch;
-    plan->decisions    = decisions_json(s);
+    plan->decisions    = decisions_json(a);
     plan->settings     = settings_json(s, a->cost->device);
     plan->assumptions  = assumptions_json(a->model, a->cost);
     plan->n_templates  = g->n_templates;
@@ -335,8 +432,8 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
     plan->buckets      = vp_arena_array(arena, 1, sizeof *plan->buckets);
     VP_TRY_ALLOC(err, !vp_arena_failed(arena) && plan->decisions && plan->settings && plan->assumptions);
     plan->buckets[0] = (vp_bucket){.seq = s->seq, .frequency = 1.0, .micro_batch = s->micro_batch,
-        .n_micro_steps = s->global_batch / s->micro_batch, .n_programs = g->n_templates, .n_instances = g->n_instances,
-        .programs = vp_arena_array(arena, g->n_templates, sizeof(vp_program)),
+        .n_micro_steps = s->global_batch / s->micro_batch, .n_programs = a->n_programs, .n_instances = g->n_instances,
+        .programs = vp_arena_array(arena, a->n_programs, sizeof(vp_program)),
         .instances = vp_arena_array(arena, g->n_instances, sizeof(vp_plan_instance)), .peak_bytes = a->figures.peak_bytes};
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
     memcpy(plan->fixed, a->fixed, sizeof a->fixed);
@@ -344,6 +441,8 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
         plan->shared[i] = (vp_plan_shared){g->shared[i].instance_idx, g->shared[i].param_idx};
     for (int t = 0; t < g->n_templates; t++)
         VP_TRY(copy_template(a, plan, t, err));
+    for (int64_t k = 0; k < a->n_programs; k++)
+        copy_program(a, plan, k);
     copy_instances(a, plan);
     plan->peak_bytes    = a->figures.peak_bytes;
     plan->outside_bytes = a->cost->device->outside_bytes;

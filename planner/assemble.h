@@ -14,6 +14,7 @@
 #include "core/plan.h"
 #include "models/model.h"
 #include "planner/cost.h"
+#include "planner/semantics.h"
 
 typedef enum vp_recompute {
     VP_RECOMPUTE_NONE,
@@ -26,14 +27,35 @@ typedef enum vp_recompute {
 const char  *vp_recompute_name(vp_recompute r);
 vp_recompute vp_recompute_by_name(const char *name); /* VP_N_RECOMPUTES if none */
 
+/* The set of a block's ops that a kind recomputes: bit i for op i of the block template. */
+uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind);
+
+/* The next n_blocks blocks of the chain, run one way. */
+typedef struct vp_block_run {
+    uint64_t recompute;
+    int64_t  n_blocks;
+} vp_block_run;
+
+enum { VP_MAX_RUNS = 64 };
+
 /* One configuration: what is asked for and what is chosen. */
 typedef struct vp_scenario {
     vp_recipe    recipe;
     int64_t      seq, global_batch;
     int64_t      micro_batch;      /* divides global_batch */
-    vp_recompute recompute;
     int64_t      loss_chunk;       /* tokens, a multiple of 256; 0: all at once */
+    vp_block_run runs[VP_MAX_RUNS]; /* together all blocks of the model */
+    int          n_runs;
 } vp_scenario;
+
+/* All blocks one way. */
+void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute);
+
+/* The kind all blocks are of, or "mixed". */
+const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
+
+/* The semantics vplan runs a recipe with. */
+const vp_semantics *vp_recipe_semantics(const vp_recipe *recipe);
 
 /* A checked plan of exactly this scenario, whatever it needs: budget_bytes is set to its device_bytes. The plan is the
  * caller's; device, profile and model are borrowed for the call. VP_ERR_INPUT: more bytes than 64 bits count. */
@@ -43,6 +65,10 @@ vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cos
 typedef struct vp_figures {
     int64_t peak_bytes, device_bytes;
     double  step_time_s;
+    /* of the parts, for the integer program */
+    int64_t stack_base_bytes;     /* what lies below the activation stack                    */
+    int64_t first_kept_bytes, first_height_bytes, last_height_bytes; /* first and last instance */
+    int64_t outside_blocks_ns;    /* of a step, all but the blocks' forward and backward     */
 } vp_figures;
 vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost, vp_figures *out, vp_err *err);
 

@@ -15,6 +15,7 @@ typedef struct vp_cost {
     bool              all_measured; /* set to true by the caller, to false by any call not found in the profile */
 } vp_cost;
 
+/* A whole number of nanoseconds, so that sums of seconds and the solver's integer costs agree. */
 double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, const int64_t *ints);
 
 #endif

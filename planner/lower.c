@@ -30,7 +30,7 @@ typedef struct lowering {
 
 static bool is_recomputed(const lowering *l, int op)
 {
-    return (l->opts->recompute && l->opts->recompute[op]) || (l->t->ops[op].chunked && l->sem->chunks);
+    return (l->opts->recompute >> op & 1) || (l->t->ops[op].chunked && l->sem->chunks);
 }
 
 static bool in_chunk(const lowering *l, int tensor)
@@ -654,7 +654,7 @@ vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx, con
                             .template_idx = template_idx, .sem = semantics, .opts = opts, .arena = arena};
     vp_status          st = VP_OK;
 
-    assert(opts->chunk_rows % VP_TILE_TOKENS == 0);
+    assert(opts->chunk_rows % VP_TILE_TOKENS == 0 && t->n_ops <= 64);
     l.n_tokens = l.n_rows = vp_mul(opts->symbols[VP_SYM_BATCH], opts->symbols[VP_SYM_SEQ]);
     if (vp_overflowed(l.n_tokens))
         return VP_FAIL(err, VP_ERR_INPUT, "micro-batch times sequence is more than 64 bits can count");
@@ -677,6 +677,8 @@ vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx, con
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
     if (l.overflow)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a buffer of this model at this batch and sequence is more bytes than 64 bits can count"));
+    for (int i = 0; i < t->n_ops; i++)
+        out->again |= (uint64_t)(l.again[i] && !t->ops[i].chunked) << i;
     out->out_dtype = t->out >= 0 ? l.dtype[t->out] : VP_DTYPE_NONE;
     VP_TRY(vp_place_flow(&l.flow, semantics, out, err));
     out->program.template_idx = template_idx;

@@ -24,7 +24,7 @@
 
 typedef struct vp_lower_opts {
     int64_t     symbols[VP_N_SYMBOLS];
-    const bool *recompute;    /* per op of the template; NULL: none                        */
+    uint64_t    recompute;    /* bit i: op i of the template is recomputed, not kept       */
     int64_t     chunk_rows;   /* rows of a chunk of the chunked ops, a multiple of VP_TILE_TOKENS; 0: all rows */
     vp_dtype    in_dtype;     /* of the template's input; VP_DTYPE_NONE: the semantics' compute type */
     /* where the plan's fixed buffers are */
@@ -45,6 +45,7 @@ typedef struct vp_lowered {
     vp_saved  *saved;            /* what forward leaves for backward, input included, parameters not */
     int64_t    n_saved;
     vp_dtype   out_dtype;
+    uint64_t   again;            /* ops (bit i: op i) whose forward stands in the backward pass; chunked ops not counted */
 } vp_lowered;
 
 /* Everything returned lives in arena. VP_ERR_INPUT: sizes beyond 64 bits. */

@@ -9,7 +9,7 @@ typedef struct ranked {
     int64_t             idx, key[2]; /* larger keys are placed first */
 } ranked;
 
-enum { N_ORDERS = 5 };
+enum { N_ORDERS = 5, N_SWAPS = 300 };
 
 static int by_key(const void *a, const void *b)
 {
@@ -76,6 +76,57 @@ static int64_t first_fit(const vp_pack_item *items, int64_t n, const bool *place
     return offset;
 }
 
+/* Place the free items in the given order; the height, or VP_OVERFLOW. */
+static int64_t place_in_order(vp_pack_item *items, int64_t n, const ranked *order, int64_t n_free, bool *placed, int64_t align)
+{
+    int64_t height = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        placed[i] = items[i].fixed;
+        if (items[i].fixed)
+            height = vp_max_i64(height, vp_add(items[i].offset, items[i].bytes));
+    }
+    for (int64_t i = 0; i < n_free; i++) {
+        int64_t idx       = order[i].idx;
+        items[idx].offset = first_fit(items, n, placed, idx, align);
+        placed[idx]       = true;
+        if (vp_overflowed(vp_add(items[idx].offset, items[idx].bytes)))
+            return VP_OVERFLOW;
+        height = vp_max_i64(height, items[idx].offset + items[idx].bytes);
+    }
+    return height;
+}
+
+static void keep_best(const vp_pack_item *items, int64_t n, int64_t height, int64_t *best, int64_t *best_height)
+{
+    *best_height = height;
+    for (int64_t i = 0; i < n; i++)
+        best[i] = items[i].offset;
+}
+
+/* A miss of the bound: swap two places in the order, keep what is not worse. A generator of its own, so the same items give
+ * the same offsets. */
+static void improve(vp_pack_item *items, int64_t n, ranked *order, int64_t n_free, bool *placed, int64_t align, int64_t bound, int64_t *best,
+                    int64_t *height)
+{
+    uint64_t state = 1;
+
+    for (int turn = 0; turn < N_SWAPS && n_free > 1 && vp_round_up(*height, align) > bound; turn++) {
+        state      = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        int64_t a  = (int64_t)((state >> 33) % (uint64_t)n_free), b = (int64_t)((state >> 13) % (uint64_t)n_free);
+        ranked  x  = order[a];
+        order[a]   = order[b];
+        order[b]   = x;
+        int64_t h  = place_in_order(items, n, order, n_free, placed, align);
+        if (!vp_overflowed(h) && h <= *height) {
+            keep_best(items, n, h, best, height);
+        } else {
+            order[b] = order[a];
+            order[a] = x;
+        }
+    }
+}
+
 vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err)
 {
     ranked   *order  = calloc((size_t)n + 1, sizeof *order);
@@ -90,29 +141,16 @@ vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height
         if (!items[i].fixed)
             order[n_free++] = (ranked){.item = &items[i], .idx = i};
     for (int o = 0; o < N_ORDERS && (*height < 0 || vp_round_up(*height, align) > bound); o++) {
-        int64_t h = 0;
         for (int64_t i = 0; i < n_free; i++)
             set_keys(&order[i], o);
         qsort(order, (size_t)n_free, sizeof *order, by_key);
-        for (int64_t i = 0; i < n; i++) {
-            placed[i] = items[i].fixed;
-            if (items[i].fixed)
-                h = vp_max_i64(h, vp_add(items[i].offset, items[i].bytes));
-        }
-        for (int64_t i = 0; i < n_free; i++) {
-            int64_t idx       = order[i].idx;
-            items[idx].offset = first_fit(items, n, placed, idx, align);
-            placed[idx]       = true;
-            h = vp_overflowed(items[idx].offset) ? VP_OVERFLOW : vp_max_i64(h, vp_add(items[idx].offset, items[idx].bytes));
-            if (vp_overflowed(h))
-                VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "the buffers of one block are more bytes than 64 bits can count"));
-        }
-        if (*height < 0 || h < *height) {
-            *height = h;
-            for (int64_t i = 0; i < n; i++)
-                best[i] = items[i].offset;
-        }
+        int64_t h = place_in_order(items, n, order, n_free, placed, align);
+        if (vp_overflowed(h))
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "the buffers of one block are more bytes than 64 bits can count"));
+        if (*height < 0 || h < *height)
+            keep_best(items, n, h, best, height);
     }
+    improve(items, n, order, n_free, placed, align, bound, best, height);
     for (int64_t i = 0; i < n; i++)
         items[i].offset = best[i];
 out:

@@ -1,27 +1,16 @@
 #include "planner/planner.h"
 
 #include "core/checked.h"
+#include "planner/prove.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* States of the dynamic program for one scenario; beyond, the scenario is left to vplan-solve. */
+enum { MAX_DP_STATES = 2000000 };
 
-static int by_time(const void *a, const void *b)
-{
-    const vp_candidate *x = a, *y = b;
-
-    if (x->fits != y->fits)
-        return x->fits ? -1 : 1;
-    if (x->figures.step_time_s != y->figures.step_time_s)
-        return x->figures.step_time_s < y->figures.step_time_s ? -1 : 1;
-    if (x->figures.peak_bytes != y->figures.peak_bytes)
-        return x->figures.peak_bytes < y->figures.peak_bytes ? -1 : 1;
-    if (x->scenario.micro_batch != y->scenario.micro_batch)
-        return x->scenario.micro_batch > y->scenario.micro_batch ? -1 : 1;
-    if (x->scenario.recompute != y->scenario.recompute)
-        return x->scenario.recompute < y->scenario.recompute ? -1 : 1;
-    return (x->scenario.loss_chunk > y->scenario.loss_chunk) - (x->scenario.loss_chunk < y->scenario.loss_chunk);
-}
+/* ---- scenarios ---- */
 
 /* The next chunk to try after `chunk`; 0 comes first, -1 ends. */
 static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tokens)
@@ -34,71 +23,336 @@ static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tok
     return next < n_tokens || (next == VP_TILE_TOKENS && r->loss_chunk == VP_CHUNK_CHUNKED) ? next : -1;
 }
 
-static vp_status enumerate(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+static uint64_t pinned_set(const vp_plan_request *r)
 {
-    vp_cost   cost = {.device = r->device, .profile = r->profile};
-    int64_t   cap  = 0;
-    vp_status st   = VP_OK;
+    return r->recompute == VP_RECOMPUTE_ANY ? 0 : vp_recompute_set(r->model, r->recompute);
+}
+
+/* A library of one: the pinned set. */
+static vp_status pinned_library(const vp_plan_request *r, vp_arena *arena, int64_t micro, vp_cost *cost, vp_library *out, vp_err *err)
+{
+    vp_strategy only = {.recompute = pinned_set(r)};
+    vp_library  from = {.strategies = &only, .n = 1};
+
+    return vp_library_make(arena, r->model, r->seq, micro, vp_recipe_semantics(&r->recipe), cost, &from, out, err);
+}
+
+static vp_status list_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+{
+    const vp_library *first = NULL;
+    int64_t           cap = 0, cap_libraries = 0;
+    vp_status         st = VP_OK;
 
     for (int64_t micro = 1; micro <= r->global_batch; micro++) {
         if (r->global_batch % micro != 0 || (r->micro_batch && micro != r->micro_batch))
             continue;
-        for (int rec = 0; rec < VP_N_RECOMPUTES; rec++) {
-            if (r->recompute != VP_RECOMPUTE_ANY && rec != (int)r->recompute)
-                continue;
-            for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0; chunk = next_chunk(r, chunk, micro * r->seq)) {
-                vp_candidate c = {.scenario = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro,
-                                               .recompute = (vp_recompute)rec, .loss_chunk = chunk}};
-                VP_TRY(vp_assemble_figures(r->model, &c.scenario, &cost, &c.figures, err));
-                c.fits = c.figures.device_bytes <= r->budget_bytes;
-                VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->candidates, a->n_candidates, &cap, sizeof c));
-                a->candidates[a->n_candidates++] = c;
-                a->n_fit += c.fits;
-            }
+        vp_library *lib = vp_arena_alloc(a->arena, sizeof *lib);
+        VP_TRY_ALLOC(err, lib);
+        if (r->recompute != VP_RECOMPUTE_ANY)
+            VP_TRY(pinned_library(r, a->arena, micro, cost, lib, err));
+        else
+            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, vp_recipe_semantics(&r->recipe), cost, first, lib, err));
+        first = first ? first : lib;
+        for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0; chunk = next_chunk(r, chunk, micro * r->seq)) {
+            vp_candidate c = {.scenario = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro,
+                                           .loss_chunk = chunk}};
+            vp_scenario_set_all(&c.scenario, r->model, pinned_set(r));
+            VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
+            int64_t n = a->n_scenarios;
+            VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap, sizeof c)
+                              && vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap_libraries, sizeof lib));
+            a->scenarios[n] = c;
+            a->libraries[n] = lib;
+            a->n_scenarios++;
         }
     }
-    qsort(a->candidates, (size_t)a->n_candidates, sizeof *a->candidates, by_time);
-    for (int64_t i = 0; i < a->n_candidates; i++)
-        if (!a->least || a->candidates[i].figures.device_bytes < a->least_budget_bytes) {
-            a->least              = &a->candidates[i];
-            a->least_budget_bytes = a->least->figures.device_bytes;
-        }
 out:
     return st;
 }
 
-/* What people set by hand: one recompute switch for the whole model, and the micro-batch that goes with it. */
-static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+/* ---- the integer programs ---- */
+
+static vp_status write_problem(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+{
+    vp_ilp_problem *p = &a->problem;
+
+    *p = (vp_ilp_problem){.budget_bytes = r->budget_bytes - r->device->outside_bytes, .upper_ns = INT64_MAX, .gap = r->gap,
+                          .max_nodes = 20000, .max_pivots = 2000000, .max_memory_bytes = (int64_t)1 << 30, .n_programs = a->n_scenarios};
+    p->programs = vp_arena_array(a->arena, p->n_programs, sizeof *p->programs);
+    if (!p->programs)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < p->n_programs; i++) {
+        const vp_candidate *c   = &a->scenarios[i];
+        const vp_library   *lib = a->libraries[i];
+        vp_ilp_program     *q   = &p->programs[i];
+        *q = (vp_ilp_program){.n_blocks = r->model->graph.n_instances - 2,
+                              .base_bytes = c->figures.stack_base_bytes + c->figures.first_kept_bytes,
+                              .end_bytes = c->figures.last_height_bytes, .const_ns = c->figures.outside_blocks_ns, .n_items = lib->n,
+                              .items = vp_arena_array(a->arena, lib->n, sizeof(vp_item_row))};
+        if (!q->items)
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        for (int64_t s = 0; s < lib->n; s++)
+            q->items[s] = (vp_item_row){lib->strategies[s].kept_bytes, lib->strategies[s].height_bytes - lib->strategies[s].kept_bytes,
+                                        lib->strategies[s].ns * (c->scenario.global_batch / c->scenario.micro_batch)};
+    }
+    return VP_OK;
+}
+
+/* Counts in the library's order (descending beta) as runs of the chain. False: more runs than a scenario holds. */
+static bool set_runs(vp_scenario *s, const vp_library *lib, const int64_t *counts)
+{
+    s->n_runs = 0;
+    for (int64_t i = 0; i < lib->n; i++)
+        if (counts[i] > 0) {
+            if (s->n_runs == VP_MAX_RUNS)
+                return false;
+            s->runs[s->n_runs++] = (vp_block_run){lib->strategies[i].recompute, counts[i]};
+        }
+    return true;
+}
+
+/* Lower, lay out and price counts as a whole plan; what comes out is what counts. */
+static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a, int64_t scenario_idx, const int64_t *counts, int64_t budget_bytes,
+                              vp_candidate *c, bool *valid, vp_err *err)
+{
+    vp_cost cost = {.device = r->device, .profile = r->profile};
+
+    *c     = a->scenarios[scenario_idx];
+    *valid = set_runs(&c->scenario, a->libraries[scenario_idx], counts);
+    if (!*valid)
+        return VP_OK;
+    vp_status st = vp_assemble_figures(r->model, &c->scenario, &cost, &c->figures, err);
+    c->fits      = st == VP_OK && c->figures.device_bytes <= budget_bytes;
+    return st;
+}
+
+/* ---- least memory ---- */
+
+/* Fewest bytes above base that the blocks and the head need: from the head backwards, each block adds k + max(beta, M), and
+ * the least M is best for every block before it. */
+static int64_t least_above_base(const vp_ilp_program *p, int64_t *counts)
+{
+    int64_t m = p->end_bytes;
+
+    memset(counts, 0, sizeof *counts * (size_t)p->n_items);
+    for (int64_t b = 0; b < p->n_blocks; b++) {
+        int64_t best = -1, best_m = INT64_MAX;
+        for (int64_t s = 0; s < p->n_items; s++) {
+            int64_t next = p->items[s].k_bytes + vp_max_i64(p->items[s].beta_bytes, m);
+            if (next < best_m || (next == best_m && p->items[s].cost_ns < p->items[best].cost_ns)) {
+                best   = s;
+                best_m = next;
+            }
+        }
+        m = best_m;
+        counts[best]++;
+    }
+    return m;
+}
+
+static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    a->presets = vp_arena_array(a->arena, VP_N_RECOMPUTES, sizeof *a->presets);
-    VP_TRY_ALLOC(err, a->presets);
-    for (int rec = 0; rec < VP_N_RECOMPUTES; rec++) {
-        vp_plan_request preset = *r;
-        vp_plan_answer  tried  = {.arena = vp_arena_new()};
-        preset.micro_batch     = 0;
-        preset.recompute       = (vp_recompute)rec;
-        preset.loss_chunk      = 0;
-        st                     = tried.arena ? enumerate(&preset, &tried, err) : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-        if (st == VP_OK) {
-            const vp_candidate *best = tried.n_fit ? &tried.candidates[0] : tried.least;
-            a->presets[a->n_presets++] = (vp_preset_result){
-                .name = vp_arena_printf(a->arena, "recompute %s, micro-batch %lld", vp_recompute_name((vp_recompute)rec),
-                                        (long long)best->scenario.micro_batch),
-                .peak_bytes = best->figures.peak_bytes, .step_time_s = best->figures.step_time_s, .fits = best->fits};
+    for (int64_t i = 0; i < a->n_scenarios; i++) {
+        const vp_ilp_program *p      = &a->problem.programs[i];
+        int64_t              *counts = vp_arena_array(a->arena, p->n_items, sizeof *counts);
+        vp_candidate          c;
+        bool                  valid;
+        VP_TRY_ALLOC(err, counts);
+        int64_t first = a->scenarios[i].figures.stack_base_bytes + a->scenarios[i].figures.first_height_bytes;
+        int64_t bytes = vp_max_i64(first, p->base_bytes + least_above_base(p, counts)) + r->device->outside_bytes;
+        if (a->least_budget_bytes && bytes >= a->least_budget_bytes)
+            continue;
+        VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, &c, &valid, err));
+        if (valid && (!a->least_budget_bytes || c.figures.device_bytes < a->least_budget_bytes)) {
+            a->least              = c;
+            a->least_budget_bytes = c.figures.device_bytes;
         }
-        vp_arena_free(tried.arena);
-        VP_TRY(st);
     }
+out:
+    return st;
+}
+
+/* ---- presets ---- */
+
+static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const char *name, const vp_block_run *pattern, int n_pattern,
+                             vp_err *err)
+{
+    vp_candidate best = {0};
+    vp_status    st = VP_OK;
+
+    for (int64_t micro = 1; micro <= r->global_batch; micro++) {
+        vp_candidate c = {.scenario = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro}};
+        if (r->global_batch % micro != 0)
+            continue;
+        for (int k = 0; k < n_pattern; k++)
+            if (pattern[k].n_blocks > 0)
+                c.scenario.runs[c.scenario.n_runs++] = pattern[k];
+        VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
+        c.fits = c.figures.device_bytes <= r->budget_bytes;
+        bool better = !best.scenario.micro_batch || (c.fits && !best.fits)
+            || (c.fits == best.fits && (c.fits ? c.figures.step_time_s < best.figures.step_time_s
+                                               : c.figures.device_bytes < best.figures.device_bytes));
+        if (better)
+            best = c;
+    }
+    a->presets[a->n_presets++] = (vp_preset){vp_arena_printf(a->arena, "%s, micro-batch %lld", name, (long long)best.scenario.micro_batch), best};
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
+out:
+    return st;
+}
+
+/* What people set by hand: one switch for all blocks, or every second block checkpointed; the loss all at once. */
+static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+{
+    int64_t   n = r->model->graph.n_instances - 2;
+    uint64_t  full = vp_recompute_set(r->model, VP_RECOMPUTE_FULL);
+    char      name[64];
+    vp_status st = VP_OK;
+
+    a->presets = vp_arena_array(a->arena, VP_N_RECOMPUTES + 1, sizeof *a->presets);
+    VP_TRY_ALLOC(err, a->presets);
+    for (int kind = 0; kind < VP_N_RECOMPUTES; kind++) {
+        vp_block_run all = {vp_recompute_set(r->model, (vp_recompute)kind), n};
+        snprintf(name, sizeof name, "recompute %s", vp_recompute_name((vp_recompute)kind));
+        VP_TRY(race_preset(r, a, cost, name, &all, 1, err));
+    }
+    vp_block_run half[2] = {{full, n / 2}, {0, n - n / 2}};
+    VP_TRY(race_preset(r, a, cost, "recompute every second block", half, 2, err));
+out:
+    return st;
+}
+
+/* ---- search ---- */
+
+static int by_time(const void *a, const void *b)
+{
+    const vp_candidate *x = a, *y = b;
+
+    if (x->figures.step_time_s != y->figures.step_time_s)
+        return x->figures.step_time_s < y->figures.step_time_s ? -1 : 1;
+    if (x->figures.peak_bytes != y->figures.peak_bytes)
+        return x->figures.peak_bytes < y->figures.peak_bytes ? -1 : 1;
+    if (x->scenario.micro_batch != y->scenario.micro_batch)
+        return x->scenario.micro_batch > y->scenario.micro_batch ? -1 : 1;
+    return (x->scenario.loss_chunk > y->scenario.loss_chunk) - (x->scenario.loss_chunk < y->scenario.loss_chunk);
+}
+
+/* Nothing in a scenario is faster than its fastest strategy everywhere. */
+static int64_t lower_bound_ns(const vp_ilp_program *p)
+{
+    int64_t least = INT64_MAX;
+
+    for (int64_t s = 0; s < p->n_items; s++)
+        least = vp_min_i64(least, p->items[s].cost_ns);
+    return p->const_ns + p->n_blocks * least;
+}
+
+typedef struct ordered {
+    int64_t idx, bound_ns;
+} ordered;
+
+static int by_bound(const void *a, const void *b)
+{
+    const ordered *x = a, *y = b;
+
+    if (x->bound_ns != y->bound_ns)
+        return x->bound_ns < y->bound_ns ? -1 : 1;
+    return (x->idx > y->idx) - (x->idx < y->idx);
+}
+
+static bool first_fits(const vp_plan_request *r, const vp_candidate *scenario, int64_t budget_bytes)
+{
+    return scenario->figures.stack_base_bytes + scenario->figures.first_height_bytes + r->device->outside_bytes <= budget_bytes;
+}
+
+/* The best of each scenario that could still win, into found[] (room for n_scenarios more). */
+static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena, int64_t budget_bytes, vp_candidate *found,
+                        int64_t *n_found, int64_t *best_ns, vp_err *err)
+{
+    ordered  *order  = vp_arena_array(arena, a->n_scenarios, sizeof *order);
+    int64_t  *counts = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *counts);
+    vp_status st     = VP_OK;
+
+    VP_TRY_ALLOC(err, order && counts);
+    for (int64_t i = 0; i < a->n_scenarios; i++)
+        order[i] = (ordered){i, lower_bound_ns(&a->problem.programs[i])};
+    qsort(order, (size_t)a->n_scenarios, sizeof *order, by_bound);
+    for (int64_t k = 0; k < a->n_scenarios; k++) {
+        int64_t      i = order[k].idx, cost_ns;
+        vp_candidate c;
+        bool         valid;
+        if (order[k].bound_ns >= *best_ns || !first_fits(r, &a->scenarios[i], budget_bytes)
+            || !vp_dp_solve(&a->problem.programs[i], budget_bytes - r->device->outside_bytes, MAX_DP_STATES, counts, &cost_ns))
+            continue;
+        VP_TRY(price_counts(r, a, i, counts, budget_bytes, &c, &valid, err));
+        if (!valid || !c.fits)
+            continue;
+        found[(*n_found)++] = c;
+        *best_ns            = vp_min_i64(*best_ns, llround(c.figures.step_time_s * 1e9));
+    }
+out:
+    return st;
+}
+
+static bool obeys_pins(const vp_plan_request *r, const vp_scenario *s)
+{
+    return (!r->micro_batch || s->micro_batch == r->micro_batch) && (r->loss_chunk == VP_CHUNK_ANY || r->loss_chunk == 0)
+        && (r->recompute == VP_RECOMPUTE_ANY || (s->n_runs == 1 && s->runs[0].recompute == pinned_set(r)));
+}
+
+static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+{
+    int64_t   best_ns = INT64_MAX;
+    vp_status st = VP_OK;
+
+    a->candidates = vp_arena_array(a->arena, a->n_scenarios + a->n_presets + 1, sizeof *a->candidates);
+    VP_TRY_ALLOC(err, a->candidates);
+    for (int64_t i = 0; i < a->n_presets; i++)
+        if (a->presets[i].candidate.fits && obeys_pins(r, &a->presets[i].candidate.scenario)) {
+            a->candidates[a->n_candidates++] = a->presets[i].candidate;
+            best_ns = vp_min_i64(best_ns, llround(a->presets[i].candidate.figures.step_time_s * 1e9));
+        }
+    VP_TRY(search(r, a, a->arena, r->budget_bytes, a->candidates, &a->n_candidates, &best_ns, err));
+    a->proof = VP_PROOF_FALLBACK;
+    a->gap = a->bound_s = -1;
+    if (a->n_candidates == 0 && a->least_budget_bytes > r->budget_bytes) {
+        a->proof = VP_PROOF_INFEASIBLE; /* exact: the least budget is */
+        goto out;
+    }
+    if (!r->no_proof) {
+        vp_proof     proof = {0};
+        vp_candidate c;
+        bool         valid = false;
+        a->problem.upper_ns = best_ns;
+        VP_TRY(vp_prove(a->arena, &a->problem, &proof, err));
+        a->n_nodes           = proof.n_nodes;
+        a->n_pivots          = proof.n_pivots;
+        a->certificate_bytes = proof.certificate_bytes;
+        a->solver_note       = proof.note;
+        if (proof.found && first_fits(r, &a->scenarios[proof.program_idx], r->budget_bytes))
+            VP_TRY(price_counts(r, a, proof.program_idx, proof.counts, r->budget_bytes, &c, &valid, err));
+        if (valid && c.fits)
+            a->candidates[a->n_candidates++] = c;
+        if (proof.bound_ns >= 0)
+            a->bound_s = (double)proof.bound_ns * 1e-9;
+    }
+    qsort(a->candidates, (size_t)a->n_candidates, sizeof *a->candidates, by_time);
+    if (a->n_candidates && a->bound_s >= 0) {
+        double best_s = a->candidates[0].figures.step_time_s;
+        a->bound_s    = a->bound_s < best_s ? a->bound_s : best_s;
+        a->gap        = (best_s - a->bound_s) / best_s;
+        a->proof      = a->gap <= r->gap ? VP_PROOF_OPTIMAL : VP_PROOF_GAP;
+    }
 out:
     return st;
 }
 
 vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
 {
-    vp_status st = VP_OK;
+    vp_cost   cost = {.device = r->device, .profile = r->profile};
+    vp_status st   = VP_OK;
 
     *a = (vp_plan_answer){.arena = vp_arena_new()};
     VP_TRY_ALLOC(err, a->arena);
@@ -110,8 +364,11 @@ vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *er
                        (long long)r->global_batch));
     if (vp_overflowed(vp_mul(vp_mul(r->global_batch, r->seq), 64)))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch times --seq is more tokens than 64 bits can count"));
-    VP_TRY(enumerate(r, a, err));
-    VP_TRY(race_presets(r, a, err));
+    VP_TRY(list_scenarios(r, a, &cost, err));
+    VP_TRY(write_problem(r, a, err));
+    VP_TRY(find_least(r, a, err));
+    VP_TRY(race_presets(r, a, &cost, err));
+    VP_TRY(search_and_prove(r, a, err));
 out:
     return st;
 }
@@ -122,6 +379,30 @@ void vp_plan_answer_release(vp_plan_answer *a)
     *a = (vp_plan_answer){0};
 }
 
+vp_status vp_planner_at_budget(const vp_plan_request *r, const vp_plan_answer *a, int64_t budget_bytes, double *step_time_s,
+                               vp_candidate *candidate, vp_err *err)
+{
+    vp_arena     *arena = vp_arena_new();
+    vp_candidate *found;
+    int64_t       n = 0, best_ns = INT64_MAX;
+    vp_status     st = VP_OK;
+
+    *step_time_s = -1;
+    VP_TRY_ALLOC(err, arena);
+    found = vp_arena_array(arena, a->n_scenarios, sizeof *found);
+    VP_TRY_ALLOC(err, found);
+    VP_TRY(search(r, a, arena, budget_bytes, found, &n, &best_ns, err));
+    qsort(found, (size_t)n, sizeof *found, by_time);
+    if (n) {
+        *step_time_s = found[0].figures.step_time_s;
+        if (candidate)
+            *candidate = found[0];
+    }
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
 vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, const vp_candidate *c, vp_plan **out, vp_err *err)
 {
     vp_cost   cost = {.device = r->device, .profile = r->profile};
@@ -129,17 +410,22 @@ vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, con
 
     VP_TRY(vp_assemble(r->model, &c->scenario, &cost, out, err));
     vp_plan *plan            = *out;
-    if (!cost.all_measured)
-        json_array_append_new(plan->assumptions, json_string(r->profile ? "times are partly scaled from other measured shapes"
-                              : "times are a roofline of the device's stated rates, not measured"));
     plan->budget_bytes       = r->budget_bytes;
     plan->least_budget_bytes = a->least_budget_bytes;
     plan->n_presets          = a->n_presets;
     plan->presets            = vp_arena_array(plan->arena, a->n_presets, sizeof *plan->presets);
-    for (int64_t i = 0; plan->presets && i < a->n_presets; i++) {
-        plan->presets[i]      = a->presets[i];
-        plan->presets[i].name = vp_arena_strdup(plan->arena, a->presets[i].name);
+    for (int64_t i = 0; plan->presets && i < a->n_presets; i++)
+        plan->presets[i] = (vp_preset_result){.name = vp_arena_strdup(plan->arena, a->presets[i].name),
+            .peak_bytes = a->presets[i].candidate.figures.peak_bytes, .step_time_s = a->presets[i].candidate.figures.step_time_s,
+            .fits = a->presets[i].candidate.fits};
+    if (a->n_candidates && c == &a->candidates[0]) {
+        plan->proof     = a->proof;
+        plan->proof_gap = a->gap;
+        plan->bound_s   = a->bound_s;
     }
+    if (!cost.all_measured)
+        json_array_append_new(plan->assumptions, json_string(r->profile ? "times are partly scaled from other measured shapes"
+                              : "times are a roofline of the device's stated rates, not measured"));
     VP_TRY_ALLOC(err, !vp_arena_failed(plan->arena));
 out:
     if (st != VP_OK) {

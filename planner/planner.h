@@ -1,16 +1,23 @@
-/* planner/planner.h: choose the fastest plan that fits a budget.
+/* planner/planner.h: choose the fastest plan that fits a budget, and prove how good it is.
  *     vp_plan_request request = { .model = model, .device = &device, .recipe = recipe, .seq = 256, .global_batch = 8,
- *                                 .budget_bytes = 2 * VP_GIB, .loss_chunk = VP_CHUNK_ANY, .recompute = VP_RECOMPUTE_ANY };
+ *                                 .budget_bytes = 2 * VP_GIB, .loss_chunk = VP_CHUNK_ANY, .recompute = VP_RECOMPUTE_ANY, .gap = 1e-5 };
  *     VP_TRY(vp_planner_run(&request, &answer, err));
  *
- * The space: recompute {none, attention, mlp, full} x micro-batch (every divisor of the global batch) x tokens a loss chunk
- * (all, or 256 times a power of two), all lowered and priced, none left out. Ties go to fewer bytes, then the larger
- * micro-batch, then the first in that order. The answer is the best of this space, but nothing proves that no plan
- * outside it is better: its proof status is "fallback". Same inputs, same plan, byte for byte. */
+ * The space. Scenarios: micro-batch (every divisor of the global batch) x tokens a loss chunk (all, or 256 times a power of
+ * two); in each, any strategy of the block's library (planner/library.h) for any block. The chain stands in descending
+ * beta, which is the best order. One integer program a scenario (planner/problem.h).
+ *
+ * The search: presets first (what people set by hand), then an exact dynamic program over the scenarios in the order of
+ * their lower bounds, skipping those that cannot win. Then vplan-solve, in a process of its own, looks for something
+ * better and for a certificate; the certificate is checked here, and what it proves is the answer's bound. A plan is
+ * taken only after it was lowered, laid out and priced as a whole. Without vplan-solve, or with a
+ * bad one, the plan is the same but for its proof. */
 #ifndef VP_PLANNER_PLANNER_H
 #define VP_PLANNER_PLANNER_H
 
 #include "planner/assemble.h"
+#include "planner/library.h"
+#include "planner/problem.h"
 
 #define VP_RECOMPUTE_ANY VP_N_RECOMPUTES
 #define VP_CHUNK_ANY (-1)
@@ -23,36 +30,59 @@ typedef struct vp_plan_request {
     vp_recipe         recipe;
     int64_t           seq, global_batch;
     int64_t           budget_bytes; /* of device_bytes */
+    double            gap;          /* asked of the proof, relative to step time */
+    bool              no_proof;     /* do not run vplan-solve                    */
     /* pins */
     int64_t           micro_batch;  /* 0: free */
     vp_recompute      recompute;    /* VP_RECOMPUTE_ANY: free */
     int64_t           loss_chunk;   /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
 } vp_plan_request;
 
+/* One point of the space. */
 typedef struct vp_candidate {
     vp_scenario scenario;
     vp_figures  figures;
     bool        fits;
 } vp_candidate;
 
+typedef struct vp_preset {
+    const char  *name;
+    vp_candidate candidate;
+} vp_preset;
+
 typedef struct vp_plan_answer {
-    vp_arena     *arena;
-    vp_candidate *candidates;       /* fastest first; those that do not fit behind those that do */
-    int64_t       n_candidates;
-    int64_t       n_fit;
-    int64_t       least_budget_bytes;
-    const vp_candidate *least;      /* the candidate that needs it */
-    vp_preset_result *presets;      /* for each recompute kind, the loss all at once: the fastest that fits, else the smallest */
-    int64_t           n_presets;
+    vp_arena       *arena;
+    vp_candidate   *scenarios;          /* all scenarios, every block keeping all */
+    int64_t         n_scenarios;
+    const vp_library **libraries;       /* of each scenario                       */
+    vp_ilp_problem  problem;            /* the integer programs, in the order of scenarios */
+    vp_candidate   *candidates;         /* best plans found that fit, fastest first; at most one a scenario, and presets */
+    int64_t         n_candidates;
+    vp_candidate    least;              /* the plan that needs the fewest bytes   */
+    int64_t         least_budget_bytes;
+    vp_preset      *presets;            /* each with the micro-batch that is fastest for it, the loss all at once */
+    int64_t         n_presets;
+    /* proof */
+    vp_proof_status proof;
+    double          gap, bound_s;       /* negative: none                          */
+    int64_t         n_nodes, n_pivots;  /* counted by vplan-solve                  */
+    int64_t         certificate_bytes;
+    const char     *solver_note;        /* why there is no proof, or NULL          */
 } vp_plan_answer;
 
-/* VP_OK: the space was searched, n_fit says with what result. VP_ERR_USAGE: a pin outside the space (micro-batch does not
- * divide the global batch, sequence longer than the model's positions). Release the answer in any case. */
+/* VP_OK: the space was searched; n_candidates 0 means nothing fits (proof is infeasible). VP_ERR_USAGE: a pin outside the space
+ * (micro-batch does not divide the global batch, sequence longer than the model's positions). Release the answer in
+ * any case. */
 vp_status vp_planner_run(const vp_plan_request *request, vp_plan_answer *answer, vp_err *err);
 void      vp_plan_answer_release(vp_plan_answer *answer);
 
-/* The whole plan of one candidate, with the answer's presets and least budget in it, for request->budget_bytes. */
+/* The whole plan of one candidate for request->budget_bytes; with the answer's proof when it is the first candidate. */
 vp_status vp_planner_make(const vp_plan_request *request, const vp_plan_answer *answer, const vp_candidate *candidate, vp_plan **out,
                           vp_err *err);
+
+/* Fastest step within another budget, from the answer's integer programs; negative when nothing fits. *candidate may be NULL.
+ * Within one answer more budget is never slower. */
+vp_status vp_planner_at_budget(const vp_plan_request *request, const vp_plan_answer *answer, int64_t budget_bytes, double *step_time_s,
+                               vp_candidate *candidate, vp_err *err);
 
 #endif

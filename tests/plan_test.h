@@ -1,6 +1,6 @@
 /* tests/plan_test.h: models, plans and training runs for tests, in a few words.
  *     vp_model *model = tiny_model(&(tiny){.n_embd = 24, .n_layer = 3, .n_head = 3, .vocab = 61}, 0.0);
- *     vp_plan  *plan  = plan_of(model, (vp_scenario){.seq = 16, .global_batch = 4, .micro_batch = 2, ...});
+ *     vp_plan  *plan  = plan_of(model, (vp_scenario){.seq = 16, .global_batch = 4, .micro_batch = 2}, VP_RECOMPUTE_MLP);
  *     trained   t     = train(plan, 3, 1, false);
  * Whatever fails stops the test with the error's text. */
 #ifndef VP_TESTS_PLAN_TEST_H
@@ -54,14 +54,22 @@ static inline vp_model *tiny_model(const tiny *t, double dropout)
     return model;
 }
 
-static inline vp_plan *plan_of(const vp_model *model, vp_scenario s)
+/* Every block recomputes the ops of `set`. */
+static inline vp_plan *plan_with(const vp_model *model, vp_scenario s, uint64_t set)
 {
     vp_device device = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
     vp_cost   cost   = {.device = &device};
     vp_plan  *plan   = NULL;
 
+    if (!s.n_runs)
+        vp_scenario_set_all(&s, model, set);
     OK(vp_assemble(model, &s, &cost, &plan, err));
     return plan;
+}
+
+static inline vp_plan *plan_of(const vp_model *model, vp_scenario s, vp_recompute kind)
+{
+    return plan_with(model, s, vp_recompute_set(model, kind));
 }
 
 /* What training left. */
@@ -115,6 +123,19 @@ static inline int64_t pick(rng *r, int64_t n)
 {
     r->state = r->state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (int64_t)((r->state >> 33) % (uint64_t)n);
+}
+
+/* Blocks in one to three runs, each recomputing any ops: one of the 2^n sets of a library, or a kind. */
+static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
+{
+    int64_t left = model->graph.n_instances - 2;
+
+    while (left > 0) {
+        int64_t n = s.n_runs == 2 ? left : 1 + pick(r, left);
+        s.runs[s.n_runs++] = (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(r, 4096), n};
+        left -= n;
+    }
+    return plan_with(model, s, 0);
 }
 
 static inline bool long_run(void)

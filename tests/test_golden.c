@@ -163,7 +163,7 @@ static void check_golden(const char *name, int64_t micro_batch, vp_recompute rec
 {
     golden         g    = open_golden(name);
     vp_plan       *plan = plan_of(g.model, (vp_scenario){.recipe = vp_recipe_default(), .seq = g.seq, .global_batch = g.n_samples,
-                                                         .micro_batch = micro_batch, .recompute = recompute});
+                                                         .micro_batch = micro_batch}, recompute);
     vp_run_opts    opts = {.n_total_steps = 4, .seed = -1};
     vp_step_result r;
     vp_runtime    *rt;

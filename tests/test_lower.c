@@ -7,7 +7,7 @@
 enum { BLOCK = 1 };
 
 static vp_lowered lower_block(vp_arena *arena, const vp_model *model, const vp_semantics *semantics, int64_t batch, int64_t seq,
-                              const bool *recompute, vp_dtype in_dtype)
+                              uint64_t recompute, vp_dtype in_dtype)
 {
     vp_lower_opts opts = {.symbols = {batch, seq, 1, 1}, .recompute = recompute, .in_dtype = in_dtype, .tokens_idx = 1, .labels_idx = 2};
     vp_lowered    l    = {0};
@@ -30,7 +30,7 @@ static void vplan_keeps_16h_floats_a_token(void **state)
 {
     vp_arena  *arena = vp_arena_new();
     vp_model  *model = tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0);
-    vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, NULL, VP_DTYPE_NONE);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, 0, VP_DTYPE_NONE);
 
     (void)state;
     assert_int_equal(saved_bytes(&l), 64 * 4 * (16 * 48 + 4 + 3));
@@ -42,9 +42,7 @@ static void full_recompute_keeps_the_input_only(void **state)
 {
     vp_arena  *arena = vp_arena_new();
     vp_model  *model = tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0);
-    bool       all[32];
-    memset(all, 1, sizeof all);
-    vp_lowered l = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, all, VP_DTYPE_NONE);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, UINT64_MAX, VP_DTYPE_NONE);
 
     (void)state;
     assert_int_equal(l.n_saved, 1);
@@ -62,7 +60,7 @@ static void backward_without_recompute_is_twelve_calls(void **state)
 {
     vp_arena  *arena = vp_arena_new();
     vp_model  *model = tiny_model(&(tiny){.n_embd = 48, .n_layer = 2, .n_head = 3, .vocab = 50}, 0);
-    vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, NULL, VP_DTYPE_NONE);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 32, 0, VP_DTYPE_NONE);
 
     (void)state;
     assert_int_equal(l.program.n_steps[VP_PASS_BACKWARD], 4 * 2 + 2 + 1 + 1);
@@ -70,19 +68,15 @@ static void backward_without_recompute_is_twelve_calls(void **state)
     vp_model_free(model);
 }
 
-/* Widths that are multiples of 16 floats: the packed height is the most bytes alive, in both passes, at every recompute kind. */
+/* Widths that are multiples of 16 floats: the packed height is the most bytes alive, in both passes, for every set of recomputed ops. */
 static void blocks_pack_without_a_gap(void **state)
 {
     vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = 2, .n_head = 4, .vocab = 50}, 0);
 
     (void)state;
-    for (int part = 0; part < 8; part++) {
-        vp_arena          *arena = vp_arena_new();
-        const vp_template *t     = &model->graph.templates[BLOCK];
-        bool               again[32] = {0};
-        for (int i = 0; i < t->n_ops; i++)
-            again[i] = (part & 1 && t->ops[i].part == VP_PART_ATTENTION) || (part & 2 && t->ops[i].part == VP_PART_MLP) || part == 4;
-        vp_lowered l = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 64, again, VP_DTYPE_NONE);
+    for (uint64_t again = 0; again < 256; again++) {
+        vp_arena  *arena = vp_arena_new();
+        vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 64, again, VP_DTYPE_NONE);
         for (int pass = 0; pass < 2; pass++)
             assert_int_equal(vp_round_up(l.height_bytes[pass], VP_ALIGN_BYTES), l.live_bytes[pass]);
         vp_arena_free(arena);
@@ -116,7 +110,7 @@ static void eager_bf16_saves_58h_a_token(void **state)
 {
     vp_arena  *arena = vp_arena_new();
     vp_model  *model = dropout_from_config(48, 3);
-    vp_lowered l     = lower_block(arena, model, &vp_semantics_hf_proof_bf16, 2, 32, NULL, VP_DTYPE_BF16);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_hf_proof_bf16, 2, 32, 0, VP_DTYPE_BF16);
 
     (void)state;
     assert_int_equal(saved_bytes(&l), 64 * (58 * 48 + 16 + 4 * 3));
@@ -132,7 +126,7 @@ static void eager_autocast_saves_86h_a_token_and_the_weights_once_more(void **st
 {
     vp_arena  *arena = vp_arena_new();
     vp_model  *model = dropout_from_config(48, 3);
-    vp_lowered l     = lower_block(arena, model, &vp_semantics_hf_proof_autocast, 2, 32, NULL, VP_DTYPE_F32);
+    vp_lowered l     = lower_block(arena, model, &vp_semantics_hf_proof_autocast, 2, 32, 0, VP_DTYPE_F32);
 
     (void)state;
     assert_int_equal(saved_bytes(&l), 64 * (86 * 48 + 16 + 4 * 3) + 24 * 48 * 48);
@@ -188,9 +182,8 @@ static void the_arena_is_the_fold_of_its_instances(void **state)
     for (int turn = 0; turn < 60; turn++) {
         int64_t     heads = 1 + pick(&r, 4);
         vp_model   *model = tiny_model(&(tiny){.n_embd = heads * (4 + pick(&r, 9)), .n_layer = 1 + pick(&r, 6), .n_head = heads, .vocab = 20 + pick(&r, 99)}, 0);
-        vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 5 + pick(&r, 60), .global_batch = 2, .micro_batch = 1 + pick(&r, 2),
-                             .recompute = (vp_recompute)pick(&r, VP_N_RECOMPUTES)};
-        vp_plan    *plan  = plan_of(model, s);
+        vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 5 + pick(&r, 60), .global_batch = 2, .micro_batch = 1 + pick(&r, 2)};
+        vp_plan    *plan  = random_plan(&r, model, s);
         vp_bucket  *b     = &plan->buckets[0];
         int64_t     base  = b->instances[0].base_bytes, peak = base;
         for (int64_t i = 0; i < b->n_instances; i++) {

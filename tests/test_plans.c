@@ -19,7 +19,7 @@ static tiny random_tiny(rng *r)
 /* Sequences long enough that chunks of 256 tokens divide the micro-batch. */
 static vp_scenario random_scenario(rng *r, int turn)
 {
-    vp_scenario s = {.recipe = vp_recipe_default(), .seq = 3 + pick(r, 40), .recompute = (vp_recompute)pick(r, VP_N_RECOMPUTES)};
+    vp_scenario s = {.recipe = vp_recipe_default(), .seq = 3 + pick(r, 40)};
 
     s.global_batch = 1 + pick(r, 6);
     if (turn % 4 == 0) { /* chunks */
@@ -39,6 +39,16 @@ static vp_scenario random_scenario(rng *r, int turn)
     if (pick(r, 4) == 0)
         s.recipe.dropout = 0.1;
     return s;
+}
+
+/* Whether some block of the plan recomputes something: its backward holds a forward kernel. */
+static bool recomputes(const vp_plan *plan)
+{
+    for (int64_t p = 0; p < plan->buckets[0].n_programs - 1; p++)
+        for (int64_t i = 0; i < plan->buckets[0].programs[p].n_steps[VP_PASS_BACKWARD]; i++)
+            if (plan->buckets[0].programs[p].steps[VP_PASS_BACKWARD][i].kernel == VP_K_LINEAR_FWD)
+                return true;
+    return false;
 }
 
 static void check_items(const vp_plan *plan)
@@ -67,7 +77,7 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
         tiny         t     = random_tiny(&r);
         vp_scenario  s     = random_scenario(&r, i);
         vp_model    *model = tiny_model(&t, s.recipe.dropout);
-        vp_plan     *plan  = plan_of(model, s);
+        vp_plan     *plan  = random_plan(&r, model, s);
         trained      x     = train(plan, 2, 1 + i % 2, true);
         if (x.memory.executed_bytes != plan->peak_bytes || x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes
             || x.memory.never_written_bytes != 0)
@@ -75,7 +85,7 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
                      (long long)x.memory.executed_bytes, (long long)x.memory.touched_bytes, (long long)x.memory.padding_bytes,
                      (long long)x.memory.never_written_bytes);
         check_items(plan);
-        n_recompute += s.recompute != VP_RECOMPUTE_NONE;
+        n_recompute += recomputes(plan);
         n_chunked += s.loss_chunk && s.loss_chunk < s.micro_batch * s.seq;
         n_accumulated += s.micro_batch < s.global_batch;
         free(x.params);
@@ -93,10 +103,9 @@ static void the_mapping_holds_what_was_executed(void **state)
     (void)state;
     for (int i = 0; i < 10; i++) {
         tiny        t     = {.n_embd = 48, .n_layer = 1 + pick(&r, 4), .n_head = 3, .vocab = 300};
-        vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 100, .global_batch = 4, .micro_batch = 4,
-                             .recompute = (vp_recompute)(i % VP_N_RECOMPUTES)};
+        vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 100, .global_batch = 4, .micro_batch = 4};
         vp_model   *model = tiny_model(&t, 0);
-        vp_plan    *plan  = plan_of(model, s);
+        vp_plan    *plan  = random_plan(&r, model, s);
         trained     x     = train(plan, 1, 1, false);
         int64_t     off   = x.memory.resident_bytes - x.memory.executed_bytes;
         assert_true(off < 4096 * x.memory.n_buffers && -off < 4096 * x.memory.n_buffers);
@@ -117,16 +126,13 @@ static void two_plans_of_a_recipe_train_the_same_bits(void **state)
         a.global_batch = 2;
         a.micro_batch  = 2;
         b              = a;
-        do {
-            b.recompute  = (vp_recompute)pick(&r, VP_N_RECOMPUTES);
-            b.loss_chunk = VP_TILE_TOKENS * pick(&r, 3);
-        } while (b.recompute == a.recompute && b.loss_chunk == a.loss_chunk);
+        b.loss_chunk = VP_TILE_TOKENS * pick(&r, 3);
         vp_model *model  = tiny_model(&t, a.recipe.dropout);
-        vp_plan  *plan_a = plan_of(model, a), *plan_b = plan_of(model, b);
+        vp_plan  *plan_a = random_plan(&r, model, a), *plan_b = random_plan(&r, model, b);
         trained   x = train(plan_a, 3, 1 + (int)pick(&r, 3), false), y = train(plan_b, 3, 1 + (int)pick(&r, 3), false);
         if (x.n_params != y.n_params || memcmp(x.params, y.params, (size_t)x.n_params * sizeof(float)) != 0)
-            fail_msg("pair %d: recompute %s / %s, chunk %lld / %lld: parameters differ", i, vp_recompute_name(a.recompute),
-                     vp_recompute_name(b.recompute), (long long)a.loss_chunk, (long long)b.loss_chunk);
+            fail_msg("pair %d: %s / %s, chunk %lld / %lld: parameters differ", i, plan_a->buckets[0].programs[1].name,
+                     plan_b->buckets[0].programs[1].name, (long long)a.loss_chunk, (long long)b.loss_chunk);
         assert_true(x.last.loss == y.last.loss && x.last.grad_norm == y.last.grad_norm);
         free(x.params);
         free(y.params);
@@ -147,7 +153,7 @@ static void micro_batches_of_whole_tiles_train_the_same_bits(void **state)
     for (int64_t micro = 4; micro >= 1; micro /= 2) {
         vp_scenario s = {.recipe = vp_recipe_default(), .seq = 256, .global_batch = 4, .micro_batch = micro};
         s.recipe.dropout = 0.1;
-        vp_plan *plan = plan_of(model, s);
+        vp_plan *plan = plan_of(model, s, VP_RECOMPUTE_NONE);
         trained  x    = train(plan, 2, 2, false);
         if (micro == 4) {
             first = x;
@@ -172,7 +178,7 @@ static void a_plan_survives_its_file(void **state)
         tiny        t     = random_tiny(&r);
         vp_scenario s     = random_scenario(&r, i);
         vp_model   *model = tiny_model(&t, s.recipe.dropout);
-        vp_plan    *plan  = plan_of(model, s), *again;
+        vp_plan    *plan  = random_plan(&r, model, s), *again;
         OK(vp_plan_write(plan, path, true, err));
         OK(vp_plan_read(path, &again, err));
         json_t *a = vp_plan_to_json(plan), *b = vp_plan_to_json(again);
@@ -188,7 +194,7 @@ static void a_plan_survives_its_file(void **state)
 
 static size_t file_bytes(const vp_model *model, vp_scenario s)
 {
-    vp_plan *plan = plan_of(model, s);
+    vp_plan *plan = plan_of(model, s, VP_RECOMPUTE_NONE);
     json_t  *j    = vp_plan_to_json(plan);
     vp_text  text = {0};
     assert_true(vp_json_dump(j, &text));
@@ -230,18 +236,18 @@ static void a_budget_of_the_least_fits_and_one_byte_less_does_not(void **state)
         vp_model       *model   = tiny_model(&t, 0);
         vp_device       device  = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
         vp_plan_request request = {.model = model, .device = &device, .recipe = vp_recipe_default(), .seq = 64, .global_batch = 4,
-                                   .budget_bytes = INT64_MAX, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY};
+                                   .budget_bytes = INT64_MAX, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .no_proof = true};
         vp_plan_answer  a;
         OK(vp_planner_run(&request, &a, err));
         request.budget_bytes = a.least_budget_bytes;
         vp_plan_answer_release(&a);
         OK(vp_planner_run(&request, &a, err));
-        assert_true(a.n_fit >= 1);
+        assert_true(a.n_candidates >= 1);
         double slower = a.candidates[0].figures.step_time_s;
         vp_plan_answer_release(&a);
         request.budget_bytes--;
         OK(vp_planner_run(&request, &a, err));
-        assert_int_equal(a.n_fit, 0);
+        assert_int_equal(a.n_candidates, 0);
         vp_plan_answer_release(&a);
         request.budget_bytes = INT64_MAX; /* more budget is never slower */
         OK(vp_planner_run(&request, &a, err));

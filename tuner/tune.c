@@ -40,18 +40,17 @@ static vp_status collect_program(const vp_program *p, vp_profile *calls, vp_err 
     return VP_OK;
 }
 
-/* Every distinct call of the space. Recompute repeats calls that are there already; chunks of the loss are timed at the
+/* Every distinct call of the space: recompute only repeats calls that are there already. Chunks of the loss are timed at the
  * smallest, at 1,024 tokens and whole, and scaled between. */
 static vp_status collect_calls(const vp_plan_request *r, const vp_plan_answer *a, vp_profile *calls, vp_err *err)
 {
     vp_cost   cost = {.device = r->device};
     vp_status st   = VP_OK;
 
-    for (int64_t i = 0; i < a->n_candidates; i++) {
-        const vp_scenario *s    = &a->candidates[i].scenario;
+    for (int64_t i = 0; i < a->n_scenarios; i++) {
+        const vp_scenario *s    = &a->scenarios[i].scenario;
         vp_plan           *plan = NULL;
-        if ((s->recompute != VP_RECOMPUTE_NONE && r->recompute == VP_RECOMPUTE_ANY)
-            || (s->loss_chunk != 0 && s->loss_chunk != VP_TILE_TOKENS && s->loss_chunk != 1024 && r->loss_chunk < 0))
+        if (s->loss_chunk != 0 && s->loss_chunk != VP_TILE_TOKENS && s->loss_chunk != 1024 && r->loss_chunk < 0)
             continue;
         VP_TRY(vp_assemble(r->model, s, &cost, &plan, err));
         for (int64_t k = 0; st == VP_OK && k < plan->buckets[0].n_programs; k++)
@@ -193,33 +192,33 @@ out:
 
 static bool same_scenario(const vp_scenario *a, const vp_scenario *b)
 {
-    return a->micro_batch == b->micro_batch && a->recompute == b->recompute && a->loss_chunk == b->loss_chunk;
+    return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk && a->n_runs == b->n_runs
+        && memcmp(a->runs, b->runs, (size_t)a->n_runs * sizeof *a->runs) == 0;
 }
 
-/* The fastest plans, and for each recompute kind the preset: those among the former are noted as such. */
-static vp_status choose_trials(const vp_plan_request *r, const vp_tune_opts *opts, vp_tune_result *result, vp_err *err)
+static int64_t find_trial(const vp_tune_result *r, const vp_scenario *s)
+{
+    int64_t k = 0;
+
+    while (k < r->n_trials && !same_scenario(&r->trials[k].candidate.scenario, s))
+        k++;
+    return k;
+}
+
+/* The fastest plans, and the presets: those among the former are noted as such. */
+static vp_status choose_trials(const vp_tune_opts *opts, vp_tune_result *result, vp_err *err)
 {
     vp_plan_answer *a = &result->answer;
-    int64_t         n = opts->max_trials < a->n_fit ? opts->max_trials : a->n_fit;
 
-    (void)r;
-    result->trials = vp_arena_array(a->arena, n + VP_N_RECOMPUTES, sizeof *result->trials);
+    result->trials = vp_arena_array(a->arena, a->n_candidates + a->n_presets, sizeof *result->trials);
     if (!result->trials)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    for (int64_t i = 0; i < n; i++)
-        result->trials[result->n_trials++] = (vp_trial){.candidate = a->candidates[i]};
+    for (int64_t i = 0; i < a->n_candidates && result->n_trials < opts->max_trials; i++)
+        if (find_trial(result, &a->candidates[i].scenario) == result->n_trials)
+            result->trials[result->n_trials++] = (vp_trial){.candidate = a->candidates[i]};
     for (int64_t p = 0; p < a->n_presets; p++) {
-        const vp_candidate *c = NULL;
-        int64_t             k = 0;
-        for (int64_t i = 0; !c && i < a->n_candidates; i++) /* the preset's own candidate: fastest of its kind, loss whole */
-            if (a->candidates[i].scenario.recompute == (vp_recompute)p && a->candidates[i].scenario.loss_chunk == 0
-                && a->candidates[i].figures.peak_bytes == a->presets[p].peak_bytes
-                && a->candidates[i].figures.step_time_s == a->presets[p].step_time_s)
-                c = &a->candidates[i];
-        if (!c)
-            continue; /* a pin excludes it */
-        while (k < result->n_trials && !same_scenario(&result->trials[k].candidate.scenario, &c->scenario))
-            k++;
+        const vp_candidate *c = &a->presets[p].candidate;
+        int64_t             k = find_trial(result, &c->scenario);
         if (k == result->n_trials)
             result->trials[result->n_trials++] = (vp_trial){.candidate = *c, .verdict = c->fits ? VP_VERDICT_OK : VP_VERDICT_DOES_NOT_FIT};
         result->trials[k].preset = a->presets[p].name;
@@ -237,8 +236,10 @@ vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_t
     vp_status       st       = VP_OK;
 
     *result = (vp_tune_result){.stopped_because = "the best plans of the space and every preset that fits were run"};
-    VP_TRY(vp_planner_run(request, &guess, err));
-    if (guess.n_fit == 0) {
+    vp_plan_request first = *request;
+    first.no_proof = true;
+    VP_TRY(vp_planner_run(&first, &guess, err));
+    if (guess.n_candidates == 0) {
         result->answer = guess;
         guess          = (vp_plan_answer){0};
         result->stopped_because = "nothing fits the budget";
@@ -247,7 +248,7 @@ vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_t
     VP_TRY(measure_profile(request, &guess, opts, &result->profile, err));
     measured.profile = result->profile;
     VP_TRY(vp_planner_run(&measured, &result->answer, err));
-    VP_TRY(choose_trials(&measured, opts, result, err));
+    VP_TRY(choose_trials(opts, result, err));
     snprintf(dir, sizeof dir, "/tmp/vplan-tune-XXXXXX");
     if (!mkdtemp(dir)) {
         dir[0] = '\0';

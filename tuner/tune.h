@@ -52,7 +52,7 @@ typedef struct vp_tune_result {
     const char    *stopped_because;
 } vp_tune_result;
 
-/* VP_OK: trials were run, or nothing fits (answer.n_fit 0). VP_ERR_DEVICE: vplan-run is missing or cannot profile.
+/* VP_OK: trials were run, or nothing fits (answer.n_candidates 0). VP_ERR_DEVICE: vplan-run is missing or cannot profile.
  * Release the result in any case. */
 vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_tune_result *result, vp_err *err);
 void      vp_tune_result_release(vp_tune_result *result);

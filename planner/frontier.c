@@ -1,0 +1,150 @@
+#include "planner/frontier.h"
+
+#include "core/checked.h"
+#include "core/units.h"
+
+#include <string.h>
+
+enum { N_POINTS = 16 };
+
+vp_status vp_frontier_trace(const vp_plan_request *r, const vp_plan_answer *a, vp_frontier *out, vp_err *err)
+{
+    int64_t   least = a->least_budget_bytes, most = least;
+    double    best_s = -1;
+    vp_status st = VP_OK;
+
+    *out = (vp_frontier){.arena = vp_arena_new()};
+    VP_TRY_ALLOC(err, out->arena);
+    out->points = vp_arena_array(out->arena, N_POINTS, sizeof *out->points);
+    VP_TRY_ALLOC(err, out->points);
+    vp_candidate free_choice;
+    VP_TRY(vp_planner_at_budget(r, a, INT64_MAX / 2, &best_s, &free_choice, err));
+    most = vp_max_i64(least, free_choice.figures.device_bytes);
+    for (int64_t i = 0; i < N_POINTS; i++) {
+        int64_t      budget = least + (most - least) / (N_POINTS - 1) * i + (i == N_POINTS - 1 ? (most - least) % (N_POINTS - 1) : 0);
+        vp_candidate c;
+        double       step_s;
+        VP_TRY(vp_planner_at_budget(r, a, budget, &step_s, &c, err));
+        if (step_s < 0)
+            continue;
+        vp_frontier_point p = {budget, c.figures.peak_bytes, step_s};
+        if (out->n && p.step_time_s > out->points[out->n - 1].step_time_s) { /* what fitted less fits more */
+            p.step_time_s = out->points[out->n - 1].step_time_s;
+            p.peak_bytes  = out->points[out->n - 1].peak_bytes;
+        }
+        out->points[out->n++] = p;
+        if (most == least)
+            break;
+    }
+out:
+    return st;
+}
+
+void vp_frontier_release(vp_frontier *f)
+{
+    vp_arena_free(f->arena);
+    *f = (vp_frontier){0};
+}
+
+bool vp_frontier_svg(const vp_plan_request *r, const vp_frontier *f, vp_text *out)
+{
+    enum { WIDTH = 720, HEIGHT = 420, LEFT = 80, RIGHT = 20, TOP = 40, BOTTOM = 60 };
+    const vp_frontier_point *first = &f->points[0], *last = &f->points[f->n - 1];
+    double x_span = (double)(last->budget_bytes - first->budget_bytes), y_span = first->step_time_s - last->step_time_s;
+    char   a[32], b[32];
+
+    x_span = x_span > 0 ? x_span : 1;
+    y_span = y_span > 0 ? y_span : 1;
+    vp_text_printf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"13\">\n", WIDTH, HEIGHT);
+    vp_text_printf(out, "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"%d\" y=\"22\">Step time against memory budget, %s</text>\n", LEFT,
+                   r->device->name);
+    vp_text_printf(out, "<polyline fill=\"none\" stroke=\"#1f5fa8\" stroke-width=\"2\" points=\"");
+    for (int64_t i = 0; i < f->n; i++)
+        vp_text_printf(out, "%.1f,%.1f ", LEFT + (WIDTH - LEFT - RIGHT) * (double)(f->points[i].budget_bytes - first->budget_bytes) / x_span,
+                       TOP + (HEIGHT - TOP - BOTTOM) * (first->step_time_s - f->points[i].step_time_s) / y_span);
+    vp_text_printf(out, "\"/>\n");
+    double mark = LEFT + (WIDTH - LEFT - RIGHT) * (double)(r->budget_bytes - first->budget_bytes) / x_span;
+    if (mark >= LEFT && mark <= WIDTH - RIGHT)
+        vp_text_printf(out, "<line x1=\"%.1f\" y1=\"%d\" x2=\"%.1f\" y2=\"%d\" stroke=\"#b03030\" stroke-dasharray=\"4 4\"/>\n<text x=\"%.1f\" y=\"%d\" fill=\"#b03030\">budget</text>\n",
+                       mark, TOP, mark, HEIGHT - BOTTOM, mark + 4, TOP + 12);
+    vp_text_printf(out, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"black\"/>\n<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" stroke=\"black\"/>\n", LEFT, TOP, LEFT,
+                   HEIGHT - BOTTOM, LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM);
+    vp_text_printf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n", LEFT, HEIGHT - BOTTOM + 20,
+                   vp_size_text(first->budget_bytes, a, sizeof a), WIDTH - RIGHT, HEIGHT - BOTTOM + 20, vp_size_text(last->budget_bytes, b, sizeof b));
+    vp_text_printf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n</svg>\n", LEFT - 6, TOP + 5,
+                   vp_time_text(first->step_time_s, a, sizeof a), LEFT - 6, HEIGHT - BOTTOM, vp_time_text(last->step_time_s, b, sizeof b));
+    return !out->failed;
+}
+
+/* ---- infeasible ---- */
+
+static vp_status try_change(const vp_plan_request *changed, int64_t budget_bytes, vp_changes *out, const char *text, vp_err *err)
+{
+    vp_plan_request r = *changed;
+    vp_plan_answer  a = {0};
+    vp_status       st = VP_OK;
+
+    if (out->n == VP_MAX_CHANGES)
+        return VP_OK;
+    r.no_proof     = true;
+    r.budget_bytes = budget_bytes;
+    VP_TRY(vp_planner_run(&r, &a, err));
+    if (a.least_budget_bytes <= budget_bytes && a.n_candidates > 0) {
+        out->changes[out->n++] = (vp_change){vp_arena_strdup(out->arena, text), a.least_budget_bytes};
+        VP_TRY_ALLOC(err, !vp_arena_failed(out->arena));
+    }
+out:
+    vp_plan_answer_release(&a);
+    return st;
+}
+
+static const char *binding_words(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena)
+{
+    const vp_figures *f = &a->least.figures;
+    char              x[32], y[32];
+
+    if (f->stack_base_bytes + r->device->outside_bytes > r->budget_bytes)
+        return vp_arena_printf(arena, "parameters, gradients and optimizer state alone are %s", vp_size_text(f->stack_base_bytes, x, sizeof x));
+    return vp_arena_printf(arena, "%s of parameters, gradients and optimizer state, and %s of activations at the leanest setting",
+                           vp_size_text(f->stack_base_bytes, x, sizeof x), vp_size_text(f->peak_bytes - f->stack_base_bytes, y, sizeof y));
+}
+
+vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_changes *out, vp_err *err)
+{
+    vp_plan_request changed = *r;
+    char            text[80];
+    vp_status       st = VP_OK;
+
+    *out = (vp_changes){.arena = vp_arena_new()};
+    VP_TRY_ALLOC(err, out->arena);
+    out->binding = binding_words(r, a, out->arena);
+    VP_TRY_ALLOC(err, out->binding);
+    if (r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY) {
+        changed.micro_batch = 0;
+        changed.recompute   = VP_RECOMPUTE_ANY;
+        changed.loss_chunk  = VP_CHUNK_ANY;
+        VP_TRY(try_change(&changed, r->budget_bytes, out, "leave --micro-batch, --recompute and --loss free", err));
+    }
+    for (int64_t seq = r->seq / 2; seq >= 64 && seq >= r->seq / 8; seq /= 2) {
+        vp_plan_request shorter = changed;
+        int64_t         n       = out->n;
+        shorter.seq = seq;
+        snprintf(text, sizeof text, "--seq %lld", (long long)seq);
+        VP_TRY(try_change(&shorter, r->budget_bytes, out, text, err));
+        if (out->n > n)
+            break;
+    }
+    if (r->recipe.optimizer != VP_OPT_SGD) {
+        vp_plan_request lean = changed;
+        lean.recipe.optimizer = VP_OPT_SGD;
+        VP_TRY(try_change(&lean, r->budget_bytes, out, "--optimizer sgd (another recipe: no optimizer state)", err));
+    }
+out:
+    return st;
+}
+
+void vp_changes_release(vp_changes *c)
+{
+    vp_arena_free(c->arena);
+    *c = (vp_changes){0};
+}

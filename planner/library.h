@@ -1,0 +1,35 @@
+/* planner/library.h: the ways one block can be run: its strategy library.
+ *     VP_TRY(vp_library_make(arena, model, seq, micro_batch, semantics, cost, NULL, &library, err));
+ *
+ * A strategy is a set of the block's ops to recompute. The ops to choose from are those whose forward a full recompute
+ * repeats; every subset is lowered, and what it keeps (k), needs (height) and costs (ns) is read off the lowered program.
+ * A strategy that another beats or equals in all three is dropped; nothing is rounded or merged. For another micro-batch
+ * only the survivors are lowered again: the space planned in is "what is undominated at the first micro-batch". */
+#ifndef VP_PLANNER_LIBRARY_H
+#define VP_PLANNER_LIBRARY_H
+
+#include "models/model.h"
+#include "planner/cost.h"
+#include "planner/semantics.h"
+
+typedef struct vp_strategy {
+    uint64_t recompute;      /* bit i: op i of the block template */
+    int64_t  kept_bytes;     /* from forward to backward: k       */
+    int64_t  height_bytes;   /* most it needs from its base on, its kept bytes included: k + beta */
+    int64_t  ns;             /* of one forward and backward       */
+} vp_strategy;
+
+typedef struct vp_library {
+    vp_strategy *strategies; /* in descending height - kept (beta), then ascending kept, then ascending set */
+    int64_t      n;
+    int64_t      n_lowered;  /* before pruning */
+} vp_library;
+
+/* from: a library whose sets are lowered instead of all subsets (nothing is pruned then), or NULL. Lives in arena. */
+vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
+                          vp_cost *cost, const vp_library *from, vp_library *out, vp_err *err);
+
+/* The template that repeats between the first and the last instance; -1: none. */
+int vp_block_template(const vp_graph *graph);
+
+#endif

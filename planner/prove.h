@@ -1,0 +1,21 @@
+/* planner/prove.h: a bound from vplan-solve that this program has checked itself. */
+#ifndef VP_PLANNER_PROVE_H
+#define VP_PLANNER_PROVE_H
+
+#include "planner/problem.h"
+
+typedef struct vp_proof {
+    int64_t     bound_ns;          /* no solution is cheaper: proved by a certificate checked here; -1: nothing proved */
+    bool        found;             /* the solver has a solution below upper_ns that satisfies every row */
+    int64_t     program_idx;
+    int64_t    *counts;
+    int64_t     n_nodes, n_pivots; /* the solver's own count */
+    int64_t     certificate_bytes; /* of its text            */
+    const char *note;              /* why nothing was proved, or NULL */
+} vp_proof;
+
+/* Run vplan-solve on the problem; silent for 10 s it is given up. Whatever it does (missing, dying, hanging, lying), this is VP_OK
+ * and costs the proof only; note says why. VP_ERR_NOMEM: this process ran out of memory. What *out points to lives in arena. */
+vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out, vp_err *err);
+
+#endif
