@@ -1,0 +1,66 @@
+/* vplan-solve: one problem (JSON, planner/problem.h) from standard input, one solution to standard output. */
+#include "planner/solve/solve_internal.h"
+
+#include <stdio.h>
+#include <sys/resource.h>
+
+enum { MAX_PROBLEM_BYTES = 64 << 20 };
+
+/* AddressSanitizer reserves terabytes of addresses; without it an allocation beyond the limit fails and is handled. */
+#if !defined(__SANITIZE_ADDRESS__) && defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
+
+static void limit_memory(int64_t max_bytes)
+{
+#ifndef __SANITIZE_ADDRESS__
+    struct rlimit limit = {.rlim_cur = (rlim_t)max_bytes, .rlim_max = (rlim_t)max_bytes};
+
+    if (max_bytes)
+        setrlimit(RLIMIT_AS, &limit);
+#else
+    (void)max_bytes;
+#endif
+}
+
+static vp_status write_solution(const vp_ilp_solution *s, const vp_ilp_problem *p, vp_err *err)
+{
+    json_t   *root = vp_ilp_solution_to_json(s, p);
+    vp_status st   = VP_OK;
+
+    VP_TRY_ALLOC(err, root);
+    if (json_dumpf(root, stdout, JSON_COMPACT) || putchar('\n') == EOF || fflush(stdout))
+        st = VP_FAIL(err, VP_ERR_STORAGE, "the solution could not be written");
+out:
+    json_decref(root);
+    return st;
+}
+
+int main(void)
+{
+    vp_err          err   = {0};
+    vp_arena       *arena = vp_arena_new();
+    vp_json_doc    *doc   = NULL;
+    vp_json_node    root;
+    vp_ilp_problem  p     = {0};
+    vp_ilp_solution s     = {0};
+    char            text[2048];
+    vp_status       st    = VP_OK;
+
+    VP_TRY_ALLOC(&err, arena);
+    VP_TRY(vp_json_read("-", MAX_PROBLEM_BYTES, &doc, &err));
+    root = vp_json_root(doc);
+    VP_TRY(vp_ilp_problem_from_json(arena, &root, &p, &err));
+    limit_memory(p.max_memory_bytes);
+    VP_TRY(vp_branch_solve(arena, &p, &s, &err));
+    VP_TRY(write_solution(&s, &p, &err));
+out:
+    if (st != VP_OK)
+        fprintf(stderr, "vplan-solve: %s\n", vp_err_text(&err, text, sizeof text));
+    json_decref(s.certificate);
+    vp_json_doc_free(doc);
+    vp_arena_free(arena);
+    return vp_status_exit_code(st);
+}
