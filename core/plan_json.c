@@ -519,6 +519,30 @@ out:
     return st;
 }
 
+/* The decisions' list of runs of blocks: [{n_blocks, recompute: [name of an op, ...]}]. */
+static vp_status check_runs(const vp_json_node *decisions, const char *key, vp_err *err)
+{
+    static const char *const keys[] = {"n_blocks", "recompute", NULL};
+    vp_json_node runs, run, ops, op;
+    const char  *name;
+    int64_t      n, n_ops, n_blocks;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_array(decisions, key, &runs, &n, err));
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(vp_json_element(&runs, i, &run, err));
+        VP_TRY(vp_json_only_keys(&run, keys, err));
+        VP_TRY(vp_json_int(&run, "n_blocks", 1, MAX_ROWS, &n_blocks, err));
+        VP_TRY(vp_json_array(&run, "recompute", &ops, &n_ops, err));
+        for (int64_t k = 0; k < n_ops; k++) {
+            VP_TRY(vp_json_element(&ops, k, &op, err));
+            VP_TRY(vp_json_as_string(&op, &name, err));
+        }
+    }
+out:
+    return st;
+}
+
 /* Decisions and settings repeat, for people and scripts, what the plan does: plain values, and where the plan says the
  * same elsewhere, the same. */
 static vp_status read_summary(const vp_json_node *root, const char *key, const char *const *keys, json_t **out, vp_err *err)
@@ -531,7 +555,9 @@ static vp_status read_summary(const vp_json_node *root, const char *key, const c
     VP_TRY(vp_json_object(root, key, &node, err));
     VP_TRY(vp_json_only_keys(&node, keys, err));
     json_object_foreach(node.value, name, value)
-        if (json_is_object(value) || json_is_array(value))
+        if (strcmp(name, "blocks") == 0)
+            VP_TRY(check_runs(&node, name, err));
+        else if (json_is_object(value) || json_is_array(value))
             VP_TRY(vp_json_fail(&node, name, err, "must be a plain value"));
     *out = json_incref(node.value);
 out:
