@@ -649,11 +649,9 @@ class Probe:
         module.TCPStore = TCPStore
 
     def on_distributed_utils(self, module):
-        if self.world < 2:
-            return
-
         def same(process_group, tensors, logger=None):
-            self.note("shapes", "all ranks hold parameters of the same shapes")
+            if self.world > 1:
+                self.note("shapes", "all ranks hold parameters of the same shapes")
         module._verify_param_shape_across_processes = same
 
     def on_c10d(self, module):
