@@ -279,12 +279,27 @@ typedef struct live {
     int64_t begin, end, buffer;
 } live;
 
+/* The bytes of a buffer that hold data: one range, which grows as chunks are written side by side. */
+typedef struct filled {
+    int64_t begin, end;
+} filled;
+
+static void fill(filled *f, int64_t begin, int64_t end)
+{
+    if (f->begin == f->end || begin > f->end || end < f->begin) {
+        *f = (filled){begin, end};
+        return;
+    }
+    f->begin = vp_min_i64(f->begin, begin);
+    f->end   = vp_max_i64(f->end, end);
+}
+
 typedef struct sweep {
     const vp_plan      *plan;
     const vp_bucket    *bucket;
     const vp_expansion *x;
     const char         *file;
-    bool               *written;
+    filled             *written;   /* per buffer */
     double              micro_step_s[MAX_UNROLLED], optimizer_s;
 } sweep;
 
@@ -302,7 +317,8 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         if (a->buffer < 0)
             continue;
         const vp_expanded_buffer *b = &w->x->buffers[a->buffer];
-        NEED(a->access == VP_WRITE || w->written[a->buffer], place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): reads %s before anything wrote it",
+        int64_t begin = a->offset_bytes - b->offset_bytes, end = begin + vp_kernel_operand_bytes(s->step->kernel, s->step->ints, k);
+        NEED(a->access == VP_WRITE || (begin >= w->written[a->buffer].begin && end <= w->written[a->buffer].end), place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): reads %s before anything wrote it",
              (long long)s->idx, s->step->name, b->name);
         if (a->access == VP_READ)
             continue;
@@ -319,8 +335,11 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
                  info->operands[k].name, info->operands[j].name, info->name);
     }
     for (int k = 0; k < s->n_operands; k++)
-        if (s->operands[k].buffer >= 0 && s->operands[k].access != VP_READ)
-            w->written[s->operands[k].buffer] = true;
+        if (s->operands[k].buffer >= 0 && s->operands[k].access != VP_READ) {
+            const vp_expanded_operand *a = &s->operands[k];
+            int64_t begin = a->offset_bytes - w->x->buffers[a->buffer].offset_bytes;
+            fill(&w->written[a->buffer], begin, begin + vp_kernel_operand_bytes(s->step->kernel, s->step->ints, k));
+        }
 out:
     return st;
 }
@@ -434,10 +453,10 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
                      || x.buffers[k].offset_bytes >= f->offset_bytes + bucket->n_micro_steps * f->bytes,
                  place_of("fixed[%d]", (int)i).field, "%s and %s overlap", f->name, x.buffers[k].name);
     }
-    sweep w = {.plan = plan, .bucket = bucket, .x = &x, .file = file, .written = vp_arena_array(arena, x.n_buffers, sizeof(bool))};
+    sweep w = {.plan = plan, .bucket = bucket, .x = &x, .file = file, .written = vp_arena_array(arena, x.n_buffers, sizeof(filled))};
     VP_TRY_ALLOC(err, w.written);
     for (int64_t i = 0; i < x.n_buffers; i++)
-        w.written[i] = x.buffers[i].persistent;
+        w.written[i].end = x.buffers[i].persistent ? x.buffers[i].bytes : 0;
     VP_TRY(vp_expand(plan, bucket, n_micro, check_access, &w, err));
     *step_s = w.optimizer_s + w.micro_step_s[0] + w.micro_step_s[1] + w.micro_step_s[2]
               + w.micro_step_s[1] * (double)(bucket->n_micro_steps - n_micro);
