@@ -1,9 +1,13 @@
 /* vplan-run: execute a plan, or time kernels, on a backend. One process for each trial; vplan starts it.
  *
  *     vplan-run PLAN [--steps N] [--data FILE] [--init DIR] [--save-initial DIR] [--save DIR] [--seed N]
- *                    [--backend cpu] [--threads N] [--verify] [--force] [--json]
+ *                    [--backend cpu] [--threads N] [--verify] [--force] [--json] [--step-on-input]
  *     vplan-run --profile REQUEST|- [--seconds S]      a profile without times in, with times out
- *     vplan-run --describe                             what runs here, as JSON */
+ *     vplan-run --describe                             what runs here, as JSON
+ *
+ * --step-on-input, not an option of `vplan run`: one step for each line read from standard input, its line printed at
+ * once, until the input or the --steps steps end; then the results of the steps that ran. It lets two programs take
+ * turns on one machine (bench/step_vs_torch.py). */
 #include "core/file.h"
 #include "core/json.h"
 #include "core/safetensors.h"
@@ -23,7 +27,7 @@ typedef struct args {
     const char *plan, *data, *init, *save_initial, *save, *backend, *profile;
     int64_t     steps, seed, threads;
     double      seconds;
-    bool        json, verify, force, describe;
+    bool        json, verify, force, describe, step_on_input;
 } args;
 
 typedef struct results {
@@ -66,11 +70,12 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
                              : strcmp(arg, "--seed") == 0    ? &a->seed
                              : strcmp(arg, "--threads") == 0 ? &a->threads
                                                              : NULL;
-        bool        *flag  = strcmp(arg, "--json") == 0       ? &a->json
-                             : strcmp(arg, "--verify") == 0   ? &a->verify
-                             : strcmp(arg, "--force") == 0    ? &a->force
-                             : strcmp(arg, "--describe") == 0 ? &a->describe
-                                                              : NULL;
+        bool        *flag  = strcmp(arg, "--json") == 0            ? &a->json
+                             : strcmp(arg, "--verify") == 0        ? &a->verify
+                             : strcmp(arg, "--force") == 0         ? &a->force
+                             : strcmp(arg, "--describe") == 0      ? &a->describe
+                             : strcmp(arg, "--step-on-input") == 0 ? &a->step_on_input
+                                                                   : NULL;
         if (flag) {
             *flag = true;
         } else if (text || count || strcmp(arg, "--seconds") == 0) {
@@ -99,6 +104,17 @@ out:
 
 /* ---- run ---- */
 
+/* False at the end of input; what stands on the line does not matter. */
+static bool line_came(void)
+{
+    int c;
+
+    do
+        c = getchar();
+    while (c != EOF && c != '\n');
+    return c == '\n';
+}
+
 static vp_status train(const args *a, const vp_plan *plan, vp_runtime *rt, vp_data *data, results *r, vp_err *err)
 {
     int64_t   n_tokens = vp_plan_tokens(plan);
@@ -108,7 +124,7 @@ static vp_status train(const args *a, const vp_plan *plan, vp_runtime *rt, vp_da
     vp_status st = VP_OK;
 
     VP_TRY_ALLOC(err, tokens && labels);
-    for (r->n_steps = 0; r->n_steps < a->steps;) {
+    for (r->n_steps = 0; r->n_steps < a->steps && (!a->step_on_input || line_came());) {
         vp_step_result *s = &r->steps[r->n_steps];
         VP_TRY(vp_data_step(data, r->n_steps, tokens, labels, err));
         VP_TRY(vp_runtime_step(rt, tokens, labels, s, err));
