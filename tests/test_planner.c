@@ -1,0 +1,217 @@
+/* The planner's promises on small models: exact among everything enumerable, never slower than a preset, never over budget, never slower
+ * with more budget. */
+#include "plan_test.h"
+
+#include "planner/frontier.h"
+#include "planner/itemise.h"
+
+static const vp_device cpu = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
+
+static vp_plan_request request_for(const vp_model *model, int64_t seq, int64_t batch)
+{
+    return (vp_plan_request){.model = model, .device = &cpu, .recipe = vp_recipe_default(), .seq = seq, .global_batch = batch,
+                             .budget_bytes = INT64_MAX / 4, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5, .no_proof = true};
+}
+
+/* Every assignment of library strategies to blocks in every scenario, each lowered and laid out whole; the chain is put in descending beta, as
+ * the planner does (tests/test_solver.c shows by brute force over orders that none is lower). */
+static double brute_force(const vp_plan_request *r, const vp_plan_answer *a)
+{
+    int64_t n_blocks = r->model->graph.n_instances - 2;
+    double  best     = -1;
+    vp_cost cost     = {.device = r->device};
+
+    for (int64_t s = 0; s < a->n_scenarios; s++) {
+        const vp_library *lib = a->libraries[s];
+        int64_t           n_all = 1;
+        for (int64_t b = 0; b < n_blocks; b++)
+            n_all *= lib->n;
+        for (int64_t code = 0; code < n_all; code++) {
+            vp_scenario x = a->scenarios[s].scenario;
+            int64_t     last = 0, rest = code;
+            bool        descending = true;
+            x.n_runs = 0;
+            for (int64_t b = 0; b < n_blocks; b++) {
+                int64_t pick_idx = rest % lib->n;
+                rest /= lib->n;
+                descending &= b == 0 || pick_idx >= last;
+                last = pick_idx;
+                x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, 1};
+            }
+            if (!descending)
+                continue;
+            vp_figures f;
+            OK(vp_assemble_figures(r->model, &x, &cost, &f, err));
+            if (f.device_bytes <= r->budget_bytes && (best < 0 || f.step_time_s < best))
+                best = f.step_time_s;
+        }
+    }
+    return best;
+}
+
+static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
+{
+    rng r = {2718};
+
+    (void)state;
+    for (int turn = 0; turn < 6; turn++) {
+        int64_t         heads   = 1 + pick(&r, 3);
+        vp_model       *model   = tiny_model(&(tiny){.n_embd = 16 * heads, .n_layer = 1 + turn % 2, .n_head = heads, .vocab = 40 + pick(&r, 60)}, 0);
+        vp_plan_request request = request_for(model, 24 + pick(&r, 40), 2);
+        vp_plan_answer  a;
+        OK(vp_planner_run(&request, &a, err));
+        int64_t least = a.least_budget_bytes, most = a.candidates[0].figures.device_bytes;
+        vp_plan_answer_release(&a);
+        for (int k = 0; k < 4; k++) {
+            request.budget_bytes = least + (most - least) * k / 3;
+            OK(vp_planner_run(&request, &a, err));
+            assert_true(a.n_candidates > 0);
+            double best = brute_force(&request, &a);
+            assert_true(a.candidates[0].figures.step_time_s == best);
+            assert_true(a.candidates[0].figures.device_bytes <= request.budget_bytes);
+            vp_plan_answer_release(&a);
+        }
+        vp_model_free(model);
+    }
+}
+
+static void no_preset_is_faster_and_every_plan_keeps_its_budget(void **state)
+{
+    rng r = {161};
+
+    (void)state;
+    for (int turn = 0; turn < 20; turn++) {
+        int64_t         heads   = 1 + pick(&r, 4);
+        vp_model       *model   = tiny_model(&(tiny){.n_embd = 8 * heads, .n_layer = 2 + pick(&r, 10), .n_head = heads, .vocab = 300}, 0);
+        vp_plan_request request = request_for(model, 64 + pick(&r, 200), 1 + pick(&r, 6));
+        vp_plan_answer  a;
+        vp_plan        *plan;
+        OK(vp_planner_run(&request, &a, err));
+        request.budget_bytes = a.least_budget_bytes + pick(&r, a.candidates[0].figures.device_bytes - a.least_budget_bytes + 1);
+        vp_plan_answer_release(&a);
+        OK(vp_planner_run(&request, &a, err));
+        for (int64_t p = 0; p < a.n_presets; p++)
+            assert_true(!a.presets[p].candidate.fits || a.candidates[0].figures.step_time_s <= a.presets[p].candidate.figures.step_time_s);
+        OK(vp_planner_make(&request, &a, &a.candidates[0], &plan, err));
+        OK(vp_plan_check(plan, "plan", err));
+        assert_true(plan->peak_bytes <= request.budget_bytes && plan->peak_bytes == a.candidates[0].figures.peak_bytes);
+        assert_true(plan->step_time_s == a.candidates[0].figures.step_time_s);
+        vp_plan_free(plan);
+        vp_plan_answer_release(&a);
+        vp_model_free(model);
+    }
+}
+
+static void along_a_frontier_more_memory_is_never_slower(void **state)
+{
+    vp_model       *model   = tiny_model(&(tiny){.n_embd = 64, .n_layer = 8, .n_head = 4, .vocab = 300}, 0);
+    vp_plan_request request = request_for(model, 128, 4);
+    vp_plan_answer  a;
+    vp_frontier     f;
+    vp_text         svg = {0};
+
+    (void)state;
+    OK(vp_planner_run(&request, &a, err));
+    OK(vp_frontier_trace(&request, &a, &f, err));
+    assert_true(f.n >= 8);
+    assert_int_equal(f.points[0].budget_bytes, a.least_budget_bytes);
+    for (int64_t i = 0; i < f.n; i++) {
+        assert_true(f.points[i].peak_bytes <= f.points[i].budget_bytes);
+        assert_true(i == 0 || f.points[i].step_time_s <= f.points[i - 1].step_time_s);
+    }
+    assert_true(f.points[f.n - 1].step_time_s < f.points[0].step_time_s);
+    assert_true(vp_frontier_svg(&request, &f, &svg));
+    assert_non_null(strstr(svg.data, "</svg>"));
+    vp_text_release(&svg);
+    vp_frontier_release(&f);
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
+}
+
+static void an_infeasible_request_is_told_what_would_fit(void **state)
+{
+    vp_model       *model   = tiny_model(&(tiny){.n_embd = 64, .n_layer = 4, .n_head = 4, .vocab = 300}, 0);
+    vp_plan_request request = request_for(model, 256, 4);
+    vp_plan_answer  a;
+    vp_changes      c;
+
+    (void)state;
+    request.micro_batch = 4;
+    OK(vp_planner_run(&request, &a, err));
+    request.budget_bytes = a.least_budget_bytes - 1;
+    vp_plan_answer_release(&a);
+    OK(vp_planner_run(&request, &a, err));
+    assert_int_equal(a.n_candidates, 0);
+    assert_int_equal(a.proof, VP_PROOF_INFEASIBLE);
+    OK(vp_changes_find(&request, &a, &c, err));
+    assert_true(c.n >= 2);
+    for (int64_t i = 0; i < c.n; i++)
+        assert_true(c.changes[i].needs_bytes <= request.budget_bytes);
+    vp_changes_release(&c);
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
+}
+
+/* 8 ops a block can keep or recompute; the front holds none that another beats. */
+static void the_library_is_the_whole_front(void **state)
+{
+    vp_model       *model   = tiny_model(&(tiny){.n_embd = 64, .n_layer = 2, .n_head = 4, .vocab = 300}, 0);
+    vp_plan_request request = request_for(model, 128, 1);
+    vp_plan_answer  a;
+
+    (void)state;
+    OK(vp_planner_run(&request, &a, err));
+    const vp_library *lib = a.libraries[0];
+    assert_int_equal(lib->n_lowered, 256);
+    assert_true(lib->n >= 8);
+    for (int64_t i = 0; i < lib->n; i++)
+        for (int64_t k = 0; k < lib->n; k++) {
+            const vp_strategy *x = &lib->strategies[i], *y = &lib->strategies[k];
+            assert_true(i == k || x->kept_bytes > y->kept_bytes || x->height_bytes - x->kept_bytes > y->height_bytes - y->kept_bytes || x->ns > y->ns);
+        }
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
+}
+
+/* The fold over instances, the simulator over every step, and the packed offsets say the same height. */
+static void fold_simulator_and_offsets_agree_on_random_chains(void **state)
+{
+    rng r = {1000};
+
+    (void)state;
+    for (int turn = 0; turn < 1000; turn++) {
+        int64_t      heads = 1 + pick(&r, 3);
+        vp_model    *model = tiny_model(&(tiny){.n_embd = heads * (4 + pick(&r, 13)), .n_layer = 1 + pick(&r, 6), .n_head = heads, .vocab = 20 + pick(&r, 99)}, 0);
+        vp_scenario  s     = {.recipe = vp_recipe_default(), .seq = 5 + pick(&r, 60), .global_batch = 1, .micro_batch = 1};
+        vp_plan     *plan  = random_plan(&r, model, s);
+        vp_bucket   *b     = &plan->buckets[0];
+        vp_arena    *arena = vp_arena_new();
+        int64_t      base = b->instances[0].base_bytes, peak = base;
+        vp_itemised  it;
+        for (int64_t i = 0; i < b->n_instances; i++) {
+            const vp_program *p = &b->programs[b->instances[i].program_idx];
+            for (int64_t k = 0; k < p->n_buffers; k++)
+                peak = vp_max_i64(peak, base + p->buffers[k].offset_bytes + p->buffers[k].bytes);
+            base += p->kept_bytes;
+        }
+        OK(vp_itemise(arena, plan, b, &it, err));
+        if (peak != plan->peak_bytes || it.peak_bytes != plan->peak_bytes)
+            fail_msg("chain %d: fold %lld, simulated %lld, planned %lld", turn, (long long)peak, (long long)it.peak_bytes, (long long)plan->peak_bytes);
+        vp_arena_free(arena);
+        vp_plan_free(plan);
+        vp_model_free(model);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_plan_is_the_best_of_all_that_can_be_enumerated),
+        cmocka_unit_test(no_preset_is_faster_and_every_plan_keeps_its_budget),
+        cmocka_unit_test(along_a_frontier_more_memory_is_never_slower),
+        cmocka_unit_test(an_infeasible_request_is_told_what_would_fit),
+        cmocka_unit_test(the_library_is_the_whole_front),
+        cmocka_unit_test(fold_simulator_and_offsets_agree_on_random_chains),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
