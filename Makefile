@@ -36,7 +36,7 @@ RUNTIME = $(BUILD)/runtime.a
 TUNER   = $(BUILD)/tuner.a
 ORACLE  = $(BUILD)/reference.a
 
-PROGRAMS = $(BUILD)/vplan $(BUILD)/vplan-run
+PROGRAMS = $(BUILD)/vplan $(BUILD)/vplan-run $(BUILD)/vplan-solve
 
 all: $(PROGRAMS)
 
@@ -64,13 +64,16 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
-# ---- programs: vplan links neither BLAS nor CUDA; vplan-run links no planner ----
+# ---- programs: vplan links neither BLAS, GLPK nor CUDA; vplan-run links no planner; only vplan-solve links GLPK ----
 
 $(BUILD)/vplan: $(call objs,cli) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
 	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lm
 
 $(BUILD)/vplan-run: $(BUILD)/runtime/main.o $(RUNTIME) $(KERNELS) $(CORE)
 	$(CC) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lm
+
+$(BUILD)/vplan-solve: $(call objs,planner/solve) $(BUILD)/planner/problem.o $(BUILD)/planner/frontier_dp.o $(CORE)
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lglpk -ljansson -lm
 
 -include kernels/null/build.mk
 
@@ -105,7 +108,7 @@ bench: all
 
 # ---- set-up ----
 
-PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev python3
+PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev python3
 
 deps:
 	@scripts/deps.sh $(PACKAGES)
