@@ -153,6 +153,75 @@ out:
     return st;
 }
 
+/* ---- what if ---- */
+
+/* One configuration near the plan's, as `vplan estimate` would be asked for it. */
+typedef struct what_if {
+    char    command[160];
+    int64_t peak_bytes;
+} what_if;
+
+enum { N_WHAT_IFS = 8 };
+
+typedef struct what_ifs {
+    what_if rows[N_WHAT_IFS];
+    int     n;
+} what_ifs;
+
+static vp_status ask(const vp_model *model, const vp_plan *plan, int64_t micro_batch, vp_recompute kind, int64_t chunk, vp_optimizer optimizer,
+                     what_ifs *w, vp_err *err)
+{
+    vp_device   device = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1, .memory_bytes_per_s = 1};
+    vp_cost     cost   = {.device = &device};
+    vp_scenario s      = {.recipe = plan->recipe, .seq = plan->buckets[0].seq, .micro_batch = micro_batch, .global_batch = micro_batch, .loss_chunk = chunk};
+    vp_figures  f;
+    what_if    *row = &w->rows[w->n];
+    char        loss[32] = "full";
+
+    s.recipe.optimizer = optimizer;
+    vp_scenario_set_all(&s, model, vp_recompute_set(model, kind));
+    vp_status st = vp_assemble_figures(model, &s, &cost, &f, err);
+    if (st != VP_OK)
+        return st;
+    if (chunk)
+        snprintf(loss, sizeof loss, "chunked:%lld", (long long)chunk);
+    snprintf(row->command, sizeof row->command, "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s", (long long)s.seq,
+             (long long)micro_batch, vp_recompute_name(kind), loss, vp_optimizer_name(optimizer));
+    row->peak_bytes = f.peak_bytes;
+    w->n++;
+    return VP_OK;
+}
+
+/* Each recompute kind at the plan's micro-batch and chunk, the loss the other way, half and twice the micro-batch, no optimizer state. */
+static vp_status ask_what_if(const vp_plan *plan, what_ifs *w, vp_err *err)
+{
+    const vp_bucket *b       = &plan->buckets[0];
+    vp_optimizer     adam    = plan->recipe.optimizer;
+    int64_t          chunk   = json_integer_value(json_object_get(plan->decisions, "loss_chunk_tokens"));
+    vp_model        *model   = NULL;
+    vp_json_doc     *doc     = NULL;
+    vp_text          text    = {0};
+    vp_status        st      = VP_OK;
+
+    VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
+    VP_TRY(vp_json_parse(plan->model_name, text.data, (int64_t)text.n_bytes, &doc, err));
+    vp_json_node config = vp_json_root(doc);
+    VP_TRY(vp_model_from_config(plan->model_name, &config, &(vp_model_opts){.dropout = plan->recipe.dropout}, &model, err));
+    for (int kind = 0; kind < VP_N_RECOMPUTES; kind++)
+        VP_TRY(ask(model, plan, b->micro_batch, (vp_recompute)kind, chunk, adam, w, err));
+    VP_TRY(ask(model, plan, b->micro_batch, VP_RECOMPUTE_NONE, chunk ? 0 : 1024, adam, w, err));
+    if (b->micro_batch > 1)
+        VP_TRY(ask(model, plan, b->micro_batch / 2, VP_RECOMPUTE_NONE, chunk, adam, w, err));
+    VP_TRY(ask(model, plan, b->micro_batch * 2, VP_RECOMPUTE_NONE, chunk, adam, w, err));
+    if (adam != VP_OPT_SGD)
+        VP_TRY(ask(model, plan, b->micro_batch, VP_RECOMPUTE_NONE, chunk, VP_OPT_SGD, w, err));
+out:
+    vp_model_free(model);
+    vp_json_doc_free(doc);
+    vp_text_release(&text);
+    return st;
+}
+
 /* ---- the story ---- */
 
 enum { N_LARGEST = 20 };
@@ -163,6 +232,7 @@ typedef struct story {
     int64_t       largest[N_LARGEST]; /* buffers alive at the peak, largest first */
     int           n_largest;
     char          at[160];            /* "backward of micro-step 0, h.3 mlp.c_fc (linear_bwd_weight)" */
+    what_ifs      what_if;
 } story;
 
 static vp_status find_peak_step(const vp_expanded_step *s, void *ctx, vp_err *err)
@@ -201,13 +271,14 @@ static vp_status tell(vp_arena *arena, const vp_plan *plan, story *t, vp_err *er
         t->n_largest += t->n_largest < N_LARGEST;
     }
     VP_TRY(vp_expand(plan, b, b->n_micro_steps, find_peak_step, ctx, err));
+    VP_TRY(ask_what_if(plan, &t->what_if, err));
 out:
     return st;
 }
 
 static json_t *story_json(const vp_plan *plan, const story *t)
 {
-    json_t *items = json_array(), *phases = json_array(), *largest = json_array();
+    json_t *items = json_array(), *phases = json_array(), *largest = json_array(), *what_if = json_array();
 
     for (int64_t i = 0; i < t->itemised.n_items; i++)
         json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name", t->itemised.items[i].name, "bytes",
@@ -218,12 +289,15 @@ static json_t *story_json(const vp_plan *plan, const story *t)
     for (int i = 0; i < t->n_largest; i++)
         json_array_append_new(largest, json_pack("{s:s, s:I, s:s}", "name", t->x.buffers[t->largest[i]].name, "bytes",
             (json_int_t)t->x.buffers[t->largest[i]].bytes, "component", vp_component_name(t->x.buffers[t->largest[i]].component)));
-    return json_pack("{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o}", "schema_version", 1, "model", plan->model_name,
+    for (int i = 0; i < t->what_if.n; i++)
+        json_array_append_new(what_if, json_pack("{s:s, s:I}", "estimate", t->what_if.rows[i].command, "peak_bytes",
+                                                 (json_int_t)t->what_if.rows[i].peak_bytes));
+    return json_pack("{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:o}", "schema_version", 1, "model", plan->model_name,
         "decisions", plan->decisions, "settings", plan->settings, "assumptions", plan->assumptions, "budget_bytes",
         (json_int_t)plan->budget_bytes, "peak_bytes", (json_int_t)plan->peak_bytes, "device_bytes",
         (json_int_t)(plan->peak_bytes + plan->outside_bytes), "peak_phase", t->itemised.peak_phase, "peak_at", t->at, "step_time_s",
         plan->step_time_s, "time_class", plan->time_class, "items", items, "phases", phases, "largest_at_peak", largest, "proof",
-        vp_proof_json(plan));
+        vp_proof_json(plan), "what_if", what_if);
 }
 
 static void print_decisions(const vp_plan *plan)
@@ -256,6 +330,9 @@ static void print_story(const vp_plan *plan, const story *t)
     for (int i = 0; i < t->n_largest; i++)
         printf("  %12s  %-16s %s\n", vp_size_text(t->x.buffers[t->largest[i]].bytes, a, sizeof a),
                vp_component_name(t->x.buffers[t->largest[i]].component), vp_text_escape(t->x.buffers[t->largest[i]].name, shown, sizeof shown));
+    printf("\nwhat if: the peak of one micro-step, as vplan estimate gives it\n");
+    for (int i = 0; i < t->what_if.n; i++)
+        printf("  %12s  %s\n", vp_size_text(t->what_if.rows[i].peak_bytes, a, sizeof a), t->what_if.rows[i].command);
     printf("\nphases:");
     for (int p = 0; p < VP_N_PHASES; p++)
         printf("%s %s %s", p ? "," : "", t->itemised.phases[p].name, vp_size_text(t->itemised.phases[p].peak_bytes, a, sizeof a));

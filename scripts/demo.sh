@@ -26,6 +26,16 @@ fi
 grep 'DOES NOT FIT' "$dir/over.txt"
 "$BUILD/vplan" plan gpt2 --device cpu --budget "$budget" --seq 256 --global-batch 8 -o "$dir/plan.json"
 
+more=$((budget + 256 * 1024 * 1024))
+"$BUILD/vplan" plan gpt2 --device cpu --budget "$budget" --seq 256 --global-batch 8 --json > "$dir/now.json"
+"$BUILD/vplan" plan gpt2 --device cpu --budget "$more" --seq 256 --global-batch 8 --json > "$dir/more.json"
+python3 - "$dir" <<'PY'
+import json, sys
+now, more = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("now", "more"))
+print(f"bound {now['proof']['bound_s']:.6f} s, gap {now['proof']['gap']:.1e}, {now['proof']['status']}, checked by {now['proof']['checked_by']}; "
+      f"one more 256 MiB would save {1000 * (now['step_time_s'] - more['step_time_s']):.2f} ms a step")
+PY
+
 say "Training it for real, on $text (vplan run)"
 "$BUILD/vplan" run "$dir/plan.json" --steps 4 --data "$text" --json 2>&1 >"$dir/run.json" | sed 's/^/  /'
 python3 - "$dir/run.json" <<'PY'

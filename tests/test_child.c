@@ -497,6 +497,8 @@ static void a_child_starts_with_plain_signals_and_no_core_dump(void **state)
     void (*was)(int) = signal(SIGPIPE, SIG_IGN);
 
     (void)state;
+    signal(SIGINT, SIG_DFL); /* a shell starts background tests with these two ignored, and a child keeps that */
+    signal(SIGQUIT, SIG_DFL);
     run_script("ulimit -c; grep -E 'SigBlk|SigIgn' /proc/self/status; yes | head -n 1; "
                "read p n s f g i x < /proc/$$/stat; echo group $((p - g)) session $((p - i))", (vp_child_opts){0});
     signal(SIGPIPE, was);
