@@ -278,7 +278,7 @@ out:
 
 static json_t *story_json(const vp_plan *plan, const story *t)
 {
-    json_t *items = json_array(), *phases = json_array(), *largest = json_array(), *what_if = json_array();
+    json_t *items = json_array(), *phases = json_array(), *largest = json_array(), *others = json_array();
 
     for (int64_t i = 0; i < t->itemised.n_items; i++)
         json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name", t->itemised.items[i].name, "bytes",
@@ -290,14 +290,14 @@ static json_t *story_json(const vp_plan *plan, const story *t)
         json_array_append_new(largest, json_pack("{s:s, s:I, s:s}", "name", t->x.buffers[t->largest[i]].name, "bytes",
             (json_int_t)t->x.buffers[t->largest[i]].bytes, "component", vp_component_name(t->x.buffers[t->largest[i]].component)));
     for (int i = 0; i < t->what_if.n; i++)
-        json_array_append_new(what_if, json_pack("{s:s, s:I}", "estimate", t->what_if.rows[i].command, "peak_bytes",
+        json_array_append_new(others, json_pack("{s:s, s:I}", "estimate", t->what_if.rows[i].command, "peak_bytes",
                                                  (json_int_t)t->what_if.rows[i].peak_bytes));
     return json_pack("{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:o}", "schema_version", 1, "model", plan->model_name,
         "decisions", plan->decisions, "settings", plan->settings, "assumptions", plan->assumptions, "budget_bytes",
         (json_int_t)plan->budget_bytes, "peak_bytes", (json_int_t)plan->peak_bytes, "device_bytes",
         (json_int_t)(plan->peak_bytes + plan->outside_bytes), "peak_phase", t->itemised.peak_phase, "peak_at", t->at, "step_time_s",
         plan->step_time_s, "time_class", plan->time_class, "items", items, "phases", phases, "largest_at_peak", largest, "proof",
-        vp_proof_json(plan), "what_if", what_if);
+        vp_proof_json(plan), "what_if", others);
 }
 
 static void print_decisions(const vp_plan *plan)
