@@ -284,7 +284,7 @@ static bool is_block_row(const vp_chain *c, int64_t r)
     return r == 0 || r >= 2 + c->n_levels;
 }
 
-/* Whether a row's multiplier may have either sign, and whether there is such a row in this box. */
+/* Whether there is such a row in this box. */
 static bool is_row(const search *q, const vp_chain *c, int64_t r)
 {
     if (r < 2)
@@ -682,7 +682,7 @@ static bool run(search *q)
             return false;
         q->nodes[id].child = first;
         for (int64_t child = first; child <= first + 1; child++)
-            if (!solve_node(q, child) || !push(q, child))
+            if ((work_is_left(q) && !solve_node(q, child)) || !push(q, child))
                 return false;
     }
     return true;
