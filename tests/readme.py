@@ -18,7 +18,7 @@ Checked in each file of DOCUMENTS:
     table of peaks  between <!-- peaks --> and <!-- end -->: predicted bytes are planned again, measured ones are not.
 
 Byte counts are compared in full. Only what depends on the machine or the clock is not: MASKS, and in JSON CLOCK_KEYS. Plans for a
-card of the device table depend on neither: of their output nothing is masked."""
+card of the device table depend on neither: of their output only the way of the proof is masked."""
 import difflib
 import json
 import os
@@ -30,6 +30,7 @@ import tempfile
 
 DOCUMENTS = ["README.md", "planner/README.md", "docs/plan-file.md"]
 
+ALWAYS_MASKED = [(r"gap [\d.e+-]+, checked by vplan \(\d+ nodes\)", "gap G, checked by vplan (N nodes)")]  # GLPK's rounding decides them
 MASKS = [  # pattern, what stands for it; only in output that depends on this machine's CPU
     (r"\b\d+(\.\d+)? (us|ms|s)\b", "TIME"),
     (r"\b\d+ tokens/s", "N tokens/s"),
@@ -47,7 +48,7 @@ TOO_LARGE = re.compile(r"--budget .* is more than the .* usable on cpu")
 # The table of peaks: what is shown for a model, plan's words, run's words.
 PEAKS = [
     ("gpt2-tiny", "gpt2-tiny --seq 128 --global-batch 8 --budget 64MB --recompute none --micro-batch 8 --loss full", 20),
-    ("gpt2-tiny, small budget", "gpt2-tiny --seq 128 --global-batch 8 --budget 3MB", 20),
+    ("gpt2-tiny, recomputed", "gpt2-tiny --seq 128 --global-batch 8 --budget 3MB --recompute mlp --micro-batch 1 --loss full", 20),
     ("GPT-2 124M in 70 %", "gpt2 --seq 256 --global-batch 8 --budget 2541MB --recompute none --micro-batch 2 --loss full", 2),
     ("GPT-2 124M, recomputed", "gpt2 --seq 256 --global-batch 8 --budget 3GB --recompute full --micro-batch 8 --loss chunked:256", 1),
     ("GPT-2 124M, 1,024 tokens", "gpt2 --seq 1024 --global-batch 1 --budget 3GB --recompute none --loss full", 1),
@@ -67,7 +68,7 @@ def depends_on_machine(words):
 
 
 def masked(line, mask):
-    for pattern, word in MASKS if mask else []:
+    for pattern, word in ALWAYS_MASKED + (MASKS if mask else []):
         line = re.sub(pattern, word, line)
     return re.sub(r"  +", " ", line) if mask else line
 
