@@ -137,6 +137,17 @@ int cuCtxGetLimit(size_t *value, int limit)
     return VP_NULL_OK;
 }
 
+/* The driver's log: nothing is ever written to it. */
+E int cuLogsRegisterCallback(void *f, void *data, void **handle);
+int cuLogsRegisterCallback(void *f, void *data, void **handle)
+{
+    (void)f, (void)data;
+    if (handle)
+        *handle = &context_object;
+    return VP_NULL_OK;
+}
+
+VP_NULL_NOP(cuLogsUnregisterCallback)
 VP_NULL_NOP(cuCtxSetLimit)
 VP_NULL_NOP(cuCtxSetCurrent)
 VP_NULL_NOP(cuCtxPushCurrent_v2)

@@ -18,7 +18,7 @@ import threading
 import time
 import weakref
 
-SUPPORTED = ("2.7.1", "2.9.1", "2.11.0")
+SUPPORTED = ("2.7.1", "2.9.1", "2.11.0", "2.15.0")
 HISTORY_ENTRIES = 150000      # allocator events kept; about 20 steps of a small model
 OWNERS_MAX = 40
 READS_MAX = 200
@@ -330,7 +330,7 @@ class Probe:
         for name, entry in stats.items():
             if isinstance(entry, dict):
                 for pool, value in entry.items():
-                    if isinstance(value, dict):
+                    if isinstance(value, dict) and isinstance(value.get("peak"), int):
                         peak = value["peak"]
                         if peak > kept.get((name, pool), -1):
                             kept[(name, pool)] = peak
