@@ -179,6 +179,10 @@ static void append_run(const vp_model *model, const vp_block_run *run, bool firs
     size_t             n     = strlen(buf);
     bool               any   = false;
 
+    if (run->segment > 1) {
+        snprintf(buf + n, buf_size - n, "%s%lld blocks in segments of %lld", first ? "" : ", ", (long long)run->n_blocks, (long long)run->segment);
+        return;
+    }
     snprintf(buf + n, buf_size - n, "%s%lld%s", first ? "" : ", ", (long long)run->n_blocks, first ? run->n_blocks == 1 ? " block recomputes" : " blocks recompute" : "");
     for (int i = 0; i < block->n_ops; i++)
         if (run->recompute >> i & 1) {

@@ -137,7 +137,7 @@ static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t in
             .step = step, .n_operands = info->n_operands,
             .accumulate = step->accumulate == VP_ACC_ALWAYS
                 || (step->accumulate == VP_ACC_BY_PHASE && micro_step > 0),
-            .rng_op = (uint32_t)instance_idx << 8 | (uint32_t)step->rng_id,
+            .rng_op = ((uint32_t)w->bucket->instances[instance_idx].chain_idx << 8) + (uint32_t)step->rng_id,
         };
 
         if (step->first_only && micro_step > 0)

@@ -71,7 +71,7 @@ const char *vp_param_full_name(const vp_plan_param *p, int64_t index, char *buf,
     const char *mark = strstr(p->name, "{}");
 
     if (mark)
-        snprintf(buf, buf_size, "%.*s%lld%s", (int)(mark - p->name), p->name, (long long)index, mark + 2);
+        snprintf(buf, buf_size, "%.*s%lld%s", (int)(mark - p->name), p->name, (long long)(index + p->index_offset), mark + 2);
     else
         snprintf(buf, buf_size, "%s", p->name);
     return buf;

@@ -52,7 +52,8 @@ typedef enum vp_init { VP_INIT_ZEROS, VP_INIT_ONES, VP_INIT_NORMAL, VP_N_INITS }
 enum { VP_PARAM_MAX_RANK = 4, VP_MAX_STATES = 2 };
 
 typedef struct vp_plan_param {
-    const char *name;        /* as in the checkpoint; "{}" stands for the instance's index */
+    const char *name;        /* as in the checkpoint; "{}" stands for the instance's index + index_offset */
+    int64_t     index_offset; /* of the block within a segment of several                     */
     int         rank;
     int64_t     shape[VP_PARAM_MAX_RANK];
     vp_init     init;
@@ -99,7 +100,7 @@ typedef struct vp_step {
     double        reals[VP_MAX_REALS];
     vp_accumulate accumulate;
     bool          first_only;    /* runs in the first micro-step only                */
-    int           rng_id;        /* of a random kernel: unique in its template, 0..255 */
+    int           rng_id;        /* of a random kernel: unique in its template, below 2^16 */
     double        seconds;       /* predicted                                        */
 } vp_step;
 
@@ -137,7 +138,9 @@ typedef struct vp_plan_template {
 } vp_plan_template;
 
 typedef struct vp_plan_instance {
-    int64_t program_idx, index;  /* index: what "{}" in names stands for */
+    int64_t program_idx, index;  /* index: what "{}" in names stands for          */
+    int64_t chain_idx;           /* place of its first block in the model's chain: random streams count from it, so that they do
+                                  * not depend on how blocks are grouped */
     int64_t base_bytes;
     int64_t param_base_bytes, grad_base_bytes, state_base_bytes[VP_MAX_STATES];
 } vp_plan_instance;

@@ -104,6 +104,8 @@ static json_t *template_to_json(const vp_plan_template *t)
                               "decay", (int)p->decay, "offset_bytes", (json_int_t)p->offset_bytes);
         if (p->init == VP_INIT_NORMAL)
             put(j, "init_std", json_real(p->init_std));
+        if (p->index_offset)
+            put_int(j, "index_offset", p->index_offset);
         json_array_append_new(params, j);
     }
     return json_pack("{s:s, s:o}", "name", t->name, "parameters", params);
@@ -119,8 +121,8 @@ static json_t *bucket_to_json(const vp_bucket *b, int n_states)
         json_array_append_new(programs, program_to_json(&b->programs[i]));
     for (int64_t i = 0; i < b->n_instances; i++) {
         const vp_plan_instance *x = &b->instances[i];
-        json_t                 *j = json_pack("{s:I, s:I, s:I, s:I, s:I}", "program", (json_int_t)x->program_idx, "index",
-                                              (json_int_t)x->index, "base_bytes", (json_int_t)x->base_bytes, "param_base_bytes",
+        json_t                 *j = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "program", (json_int_t)x->program_idx, "index",
+                                              (json_int_t)x->index, "chain", (json_int_t)x->chain_idx, "base_bytes", (json_int_t)x->base_bytes, "param_base_bytes",
                                               (json_int_t)x->param_base_bytes, "grad_base_bytes", (json_int_t)x->grad_base_bytes);
         json_t *states = json_array();
         for (int k = 0; k < n_states; k++)
@@ -338,7 +340,7 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
     if (vp_json_has(node, "first_only"))
         VP_TRY(vp_json_bool(node, "first_only", &s->first_only, err));
     if (info->random)
-        VP_TRY(vp_json_int(node, "rng_id", 0, 255, &rng_id, err));
+        VP_TRY(vp_json_int(node, "rng_id", 0, 65535, &rng_id, err));
     s->rng_id = (int)rng_id;
     VP_TRY(vp_json_real(node, "seconds", 0, 1e30, &s->seconds, err));
 out:
@@ -396,8 +398,10 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
     for (int64_t i = 0; i < t->n_params; i++) {
         vp_plan_param *p = &t->params[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
-        ONLY_KEYS(&row, "name", "shape", "init", "init_std", "decay", "offset_bytes");
+        ONLY_KEYS(&row, "name", "index_offset", "shape", "init", "init_std", "decay", "offset_bytes");
         VP_TRY(string(plan, &row, "name", &p->name, err));
+        if (vp_json_has(&row, "index_offset"))
+            VP_TRY(vp_json_int(&row, "index_offset", 0, MAX_ROWS, &p->index_offset, err));
         VP_TRY(vp_json_array(&row, "shape", &shape, &rank, err));
         if (rank > VP_PARAM_MAX_RANK)
             VP_TRY(vp_json_fail(&row, "shape", err, "has more than %d dimensions", VP_PARAM_MAX_RANK));
@@ -465,9 +469,10 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
     for (int64_t i = 0; i < b->n_instances; i++) {
         vp_plan_instance *x = &b->instances[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
-        ONLY_KEYS(&row, "program", "index", "base_bytes", "param_base_bytes", "grad_base_bytes", "state_base_bytes");
+        ONLY_KEYS(&row, "program", "index", "chain", "base_bytes", "param_base_bytes", "grad_base_bytes", "state_base_bytes");
         VP_TRY(vp_json_int(&row, "program", 0, b->n_programs - 1, &x->program_idx, err));
         VP_TRY(vp_json_int(&row, "index", 0, MAX_ROWS, &x->index, err));
+        VP_TRY(vp_json_int(&row, "chain", 0, MAX_ROWS, &x->chain_idx, err));
         VP_TRY(vp_json_int(&row, "base_bytes", 0, INT64_MAX, &x->base_bytes, err));
         VP_TRY(vp_json_int(&row, "param_base_bytes", 0, INT64_MAX, &x->param_base_bytes, err));
         VP_TRY(vp_json_int(&row, "grad_base_bytes", 0, INT64_MAX, &x->grad_base_bytes, err));
@@ -519,10 +524,10 @@ out:
     return st;
 }
 
-/* The decisions' list of runs of blocks: [{n_blocks, recompute: [name of an op, ...]}]. */
+/* The decisions' list of runs of blocks: [{n_blocks, segment, recompute: [name of an op, ...]}]. */
 static vp_status check_runs(const vp_json_node *decisions, const char *key, vp_err *err)
 {
-    static const char *const keys[] = {"n_blocks", "recompute", NULL};
+    static const char *const keys[] = {"n_blocks", "segment", "recompute", NULL};
     vp_json_node runs, run, ops, op;
     const char  *name;
     int64_t      n, n_ops, n_blocks;
@@ -533,6 +538,7 @@ static vp_status check_runs(const vp_json_node *decisions, const char *key, vp_e
         VP_TRY(vp_json_element(&runs, i, &run, err));
         VP_TRY(vp_json_only_keys(&run, keys, err));
         VP_TRY(vp_json_int(&run, "n_blocks", 1, MAX_ROWS, &n_blocks, err));
+        VP_TRY(vp_json_int(&run, "segment", 1, MAX_ROWS, &n_blocks, err));
         VP_TRY(vp_json_array(&run, "recompute", &ops, &n_ops, err));
         for (int64_t k = 0; k < n_ops; k++) {
             VP_TRY(vp_json_element(&ops, k, &op, err));

@@ -322,7 +322,7 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
     build_head(&g, 1);
     for (int64_t i = 0; i < graph->n_instances; i++) {
         bool first = i == 0, last = i == graph->n_instances - 1;
-        graph->instances[i] = (vp_instance){.template_idx = first ? 0 : last ? 2 : 1, .index = first || last ? 0 : i - 1};
+        graph->instances[i] = (vp_instance){.template_idx = first ? 0 : last ? 2 : 1, .index = first || last ? 0 : i - 1, .chain_idx = i};
     }
     vp_dim tokens         = vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ));
     graph->tokens_span    = 0;

@@ -53,6 +53,91 @@ int64_t vp_graph_param_count(const vp_graph *graph)
     return total;
 }
 
+/* The i-th of m names: "ln_1", "ln_1 +1", ... */
+static const char *name_in_segment(vp_arena *arena, const char *name, int64_t i)
+{
+    return i == 0 ? name : vp_arena_printf(arena, "%s +%lld", name, (long long)i);
+}
+
+/* m blocks of one template as one: block i + 1 reads what block i makes. */
+static vp_template segment_of(vp_arena *arena, const vp_template *block, int64_t m)
+{
+    vp_template s = {.name = vp_arena_printf(arena, "%s x%lld", block->name, (long long)m), .n_tensors = m * block->n_tensors,
+                     .n_ops = m * block->n_ops, .n_params = m * block->n_params, .in = block->in};
+
+    s.tensors = vp_arena_array(arena, s.n_tensors, sizeof *s.tensors);
+    s.ops     = vp_arena_array(arena, s.n_ops, sizeof *s.ops);
+    s.params  = vp_arena_array(arena, s.n_params, sizeof *s.params);
+    for (int64_t i = 0; !vp_arena_failed(arena) && i < m; i++) {
+        int tensor0 = (int)(i * block->n_tensors), op0 = (int)(i * block->n_ops), param0 = (int)(i * block->n_params);
+        int before  = tensor0 - (int)block->n_tensors + block->out; /* the previous block's output */
+        for (int64_t k = 0; k < block->n_tensors; k++) {
+            vp_tensor *t = &s.tensors[tensor0 + k];
+            *t      = block->tensors[k];
+            t->name = name_in_segment(arena, t->name, i);
+            t->producer += t->producer >= 0 ? op0 : 0;
+        }
+        for (int64_t k = 0; k < block->n_params; k++) {
+            s.params[param0 + k] = block->params[k];
+            s.params[param0 + k].index_offset += i;
+        }
+        for (int64_t k = 0; k < block->n_ops; k++) {
+            vp_graph_op *op = &s.ops[op0 + k];
+            *op      = block->ops[k];
+            op->name = name_in_segment(arena, op->name, i);
+            op->rng_id += (int)i << 8;
+            for (int n = 0; n < VP_OP_MAX_IN; n++)
+                if (op->in[n] >= 0)
+                    op->in[n] = i > 0 && op->in[n] == block->in ? before : op->in[n] + tensor0;
+            for (int n = 0; n < VP_OP_MAX_OUT; n++)
+                op->out[n] += op->out[n] >= 0 ? tensor0 : 0;
+            for (int n = 0; n < VP_OP_MAX_PARAMS; n++)
+                op->param[n].idx += op->param[n].used && !op->param[n].shared ? param0 : 0;
+        }
+        s.out = tensor0 + block->out;
+    }
+    return s;
+}
+
+vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_grouping *groups, int n_groups)
+{
+    const vp_instance *block = &graph->instances[1];
+    vp_graph           g     = *graph;
+    int64_t            at    = 1;
+
+    g.templates   = vp_arena_array(arena, graph->n_templates + n_groups, sizeof *g.templates);
+    g.instances   = vp_arena_array(arena, graph->n_instances, sizeof *g.instances);
+    g.n_instances = 0;
+    if (vp_arena_failed(arena))
+        return g;
+    for (int64_t t = 0; t < graph->n_templates; t++)
+        g.templates[t] = graph->templates[t];
+    g.instances[g.n_instances++] = graph->instances[0];
+    for (int k = 0; k < n_groups; k++) {
+        int t = block->template_idx;
+        if (groups[k].segment > 1) {
+            vp_template s = segment_of(arena, &graph->templates[t], groups[k].segment);
+            t             = (int)graph->n_templates;
+            while (t < g.n_templates && g.templates[t].n_ops != s.n_ops)
+                t++;
+            g.templates[t] = s;
+            g.n_templates += t == g.n_templates;
+        }
+        for (int64_t i = 0; i < groups[k].n_blocks; i += groups[k].segment, at += groups[k].segment) {
+            g.instances[g.n_instances]                = graph->instances[at];
+            g.instances[g.n_instances++].template_idx = t;
+        }
+    }
+    g.instances[g.n_instances++] = graph->instances[graph->n_instances - 1];
+    g.spans = vp_arena_array(arena, graph->n_spans, sizeof *g.spans);
+    for (int64_t k = 0; g.spans && k < graph->n_spans; k++) {
+        g.spans[k] = graph->spans[k]; /* spans begin or end at the chain's ends */
+        g.spans[k].first_instance = graph->spans[k].first_instance == 0 ? 0 : g.n_instances - 1;
+        g.spans[k].last_instance  = graph->spans[k].last_instance == 0 ? 0 : g.n_instances - 1;
+    }
+    return g;
+}
+
 int vp_graph_add_template(vp_graph_builder *b, const char *name)
 {
     vp_graph *g = b->graph;

@@ -95,7 +95,8 @@ typedef struct vp_template {
 
 typedef struct vp_instance {
     int     template_idx;
-    int64_t index;                        /* "{}" in parameter names */
+    int64_t index;                        /* "{}" in parameter names                     */
+    int64_t chain_idx;                    /* place of its first block in the whole chain */
 } vp_instance;
 
 typedef struct vp_span {
@@ -129,6 +130,18 @@ int64_t vp_graph_param_count(const vp_graph *graph);
 
 /* Bytes of a tensor's elements under symbols, at elem_bytes each. */
 int64_t vp_tensor_elements(const vp_tensor *t, const int64_t *symbols);
+
+/* ---- transformations: graph to graph ---- */
+
+/* Blocks of the chain grouped: n_blocks of them in segments of `segment`, which divides n_blocks. */
+typedef struct vp_grouping {
+    int64_t n_blocks, segment;
+} vp_grouping;
+
+/* The same model with the blocks between first and last instance grouped, in chain order; together the groups are all
+ * blocks. A segment of m > 1 blocks is one instance of a template with the tensors, ops and parameters of all m. Shares what
+ * it can with the graph it comes from; the rest lives in arena. Check vp_arena_failed(). */
+vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_grouping *groups, int n_groups);
 
 /* ---- building ---- */
 

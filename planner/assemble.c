@@ -29,6 +29,7 @@ enum { CONTROL, TOKENS, LABELS, N_FIXED };
 
 typedef struct assembly {
     const vp_model    *model;
+    vp_graph           graph;        /* the model's, blocks grouped as the scenario says */
     const vp_scenario *scenario;
     vp_cost           *cost;
     vp_arena          *arena;
@@ -68,15 +69,20 @@ uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind)
 void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute)
 {
     s->n_runs  = 1;
-    s->runs[0] = (vp_block_run){recompute, model->graph.n_instances - 2};
+    s->runs[0] = (vp_block_run){recompute, model->graph.n_instances - 2, 1};
 }
 
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model)
 {
-    for (int kind = 0; s->n_runs == 1 && kind < VP_N_RECOMPUTES; kind++)
+    for (int kind = 0; s->n_runs == 1 && s->runs[0].segment == 1 && kind < VP_N_RECOMPUTES; kind++)
         if (vp_recompute_set(model, (vp_recompute)kind) == s->runs[0].recompute)
             return recompute_names[kind];
     return "mixed";
+}
+
+int64_t vp_max_segment(const vp_model *model)
+{
+    return 64 / model->graph.templates[vp_block_template(&model->graph)].n_ops;
 }
 
 /* The program of an instance: one for each template and set of recomputed ops. */
@@ -96,11 +102,16 @@ static int64_t program_for(assembly *a, int template_idx, uint64_t recompute)
 
 static vp_status lower_programs(assembly *a, vp_err *err)
 {
-    const vp_graph    *g = &a->model->graph;
+    const vp_graph    *g = &a->graph;
     const vp_scenario *s = a->scenario;
+    vp_grouping        groups[VP_MAX_RUNS];
     int64_t            run = 0, left = s->runs[0].n_blocks;
     vp_status          st = VP_OK;
 
+    for (int i = 0; i < s->n_runs; i++)
+        groups[i] = (vp_grouping){s->runs[i].n_blocks, s->runs[i].segment};
+    a->graph        = vp_graph_grouped(a->arena, &a->model->graph, groups, s->n_runs);
+    VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
     a->lowered      = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->lowered);
     a->template_of  = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->template_of);
     a->recompute_of = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->recompute_of);
@@ -111,7 +122,7 @@ static vp_status lower_programs(assembly *a, vp_err *err)
         while (block && left == 0)
             left = s->runs[++run].n_blocks;
         a->program_of[i] = program_for(a, g->instances[i].template_idx, block ? s->runs[run].recompute : 0);
-        left -= block;
+        left -= block ? s->runs[run].segment : 0;
     }
     assert(left == 0 && run == s->n_runs - 1);
     for (int64_t p = 0; p < a->n_programs; p++) {
@@ -152,7 +163,7 @@ static vp_step optimizer_step(vp_kernel kernel, const vp_plan_param *p, int64_t 
 
 static vp_status add_optimizer(assembly *a, vp_err *err)
 {
-    const vp_graph  *g      = &a->model->graph;
+    const vp_graph  *g      = &a->graph;
     const vp_recipe *recipe = &a->scenario->recipe;
     int              last   = g->instances[g->n_instances - 1].template_idx;
     vp_kernel        update = recipe->optimizer == VP_OPT_ADAMW ? VP_K_ADAMW : VP_K_SGD;
@@ -186,7 +197,7 @@ static int64_t place_fixed(assembly *a, int idx, const char *name, vp_component 
 
 static vp_status lay_out(assembly *a, vp_err *err)
 {
-    const vp_graph    *g = &a->model->graph;
+    const vp_graph    *g = &a->graph;
     const vp_scenario *s = a->scenario;
     int64_t            n_micro = s->global_batch / s->micro_batch, total = 0, at, prefix = 0, peak;
     int64_t            batch_bytes = vp_mul(vp_mul(s->micro_batch, s->seq), (int64_t)sizeof(int32_t));
@@ -231,7 +242,7 @@ out:
 
 static void price(assembly *a)
 {
-    const vp_graph *g = &a->model->graph;
+    const vp_graph *g = &a->graph;
     int64_t         n_micro = a->scenario->global_batch / a->scenario->micro_batch, total_ns = 0, blocks_ns = 0;
 
     for (int64_t k = 0; k < a->n_programs; k++) {
@@ -247,7 +258,7 @@ static void price(assembly *a)
                 *to += llround(s->seconds * 1e9);
             }
         total_ns += n * (passes_ns * n_micro + once_ns);
-        if (a->template_of[k] == vp_block_template(g))
+        if (k != a->program_of[0] && k != a->program_of[g->n_instances - 1])
             blocks_ns += n * passes_ns * n_micro;
     }
     a->figures.step_time_s       = (double)total_ns * 1e-9;
@@ -289,7 +300,7 @@ static const char *keep(vp_arena *arena, const char *text)
 
 static vp_status copy_template(assembly *a, vp_plan *plan, int t, vp_err *err)
 {
-    const vp_template *from = &a->model->graph.templates[t];
+    const vp_template *from = &a->graph.templates[t];
     vp_plan_template  *to   = &plan->templates[t];
     int64_t            at   = 0;
     vp_status          st   = VP_OK;
@@ -310,11 +321,11 @@ out:
 /* What a program recomputes, in the names of the model's ops. */
 static const char *program_name(assembly *a, vp_arena *arena, int64_t k)
 {
-    const vp_template *t = &a->model->graph.templates[a->template_of[k]];
+    const vp_template *t = &a->graph.templates[a->template_of[k]];
     const char        *name = keep(arena, t->name);
 
-    if (a->template_of[k] != vp_block_template(&a->model->graph) || !name)
-        return name;
+    if (a->template_of[k] >= a->model->graph.n_templates && name) /* a segment */
+        return vp_arena_printf(arena, "%s recomputing all", name);
     for (int i = 0, n = 0; name && i < t->n_ops; i++)
         if (a->lowered[k].again >> i & 1)
             name = vp_arena_printf(arena, "%s%s%s", name, n++ ? "," : " recomputing ", t->ops[i].name);
@@ -338,13 +349,13 @@ static void copy_program(assembly *a, vp_plan *plan, int64_t k)
 
 static void copy_instances(assembly *a, vp_plan *plan)
 {
-    const vp_graph *g = &a->model->graph;
+    const vp_graph *g = &a->graph;
     vp_bucket      *b = &plan->buckets[0];
     int64_t         base = a->stack_base, params = 0;
 
     for (int64_t i = 0; i < g->n_instances; i++) {
         int t = g->instances[i].template_idx;
-        b->instances[i] = (vp_plan_instance){.program_idx = a->program_of[i], .index = g->instances[i].index, .base_bytes = base,
+        b->instances[i] = (vp_plan_instance){.program_idx = a->program_of[i], .index = g->instances[i].index, .chain_idx = g->instances[i].chain_idx, .base_bytes = base,
                                              .param_base_bytes = a->param_base + params, .grad_base_bytes = a->grad_base + params};
         for (int k = 0; k < vp_optimizer_n_states(plan->recipe.optimizer); k++)
             b->instances[i].state_base_bytes[k] = a->state_base[k] + params;
@@ -353,10 +364,10 @@ static void copy_instances(assembly *a, vp_plan *plan)
     }
 }
 
-/* How the blocks run, in chain order: [{n_blocks, recompute: [op, ...]}]. */
+/* How the blocks run, in chain order: [{n_blocks, segment, recompute: [op, ...]}]. */
 static json_t *blocks_json(assembly *a)
 {
-    const vp_graph *g    = &a->model->graph;
+    const vp_graph *g    = &a->graph;
     json_t         *list = json_array();
 
     for (int64_t i = 1; i < g->n_instances - 1;) {
@@ -368,7 +379,8 @@ static json_t *blocks_json(assembly *a)
         for (int o = 0; o < t->n_ops; o++)
             if (a->lowered[k].again >> o & 1)
                 json_array_append_new(ops, json_string(t->ops[o].name));
-        json_array_append_new(list, json_pack("{s:I, s:o}", "n_blocks", (json_int_t)n, "recompute", ops));
+        int64_t segment = t->n_ops / g->templates[a->model->graph.instances[1].template_idx].n_ops;
+        json_array_append_new(list, json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)(n * segment), "segment", (json_int_t)segment, "recompute", ops));
     }
     return list;
 }
@@ -403,7 +415,7 @@ static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
 
 static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
 {
-    const vp_graph    *g = &a->model->graph;
+    const vp_graph    *g = &a->graph;
     const vp_scenario *s = a->scenario;
     vp_arena          *arena = plan->arena;
     vp_status          st = VP_OK;

@@ -30,11 +30,16 @@ vp_recompute vp_recompute_by_name(const char *name); /* VP_N_RECOMPUTES if none 
 /* The set of a block's ops that a kind recomputes: bit i for op i of the block template. */
 uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind);
 
-/* The next n_blocks blocks of the chain, run one way. */
+/* The next n_blocks blocks of the chain, run one way: each by itself (segment 1), or in segments of several that keep the
+ * first block's input only and are recomputed as a whole (segment m divides n_blocks; recompute is then all ops). */
 typedef struct vp_block_run {
     uint64_t recompute;
     int64_t  n_blocks;
+    int64_t  segment;
 } vp_block_run;
+
+/* Longest segment the block template allows: 64 ops in all. */
+int64_t vp_max_segment(const vp_model *model);
 
 enum { VP_MAX_RUNS = 64 };
 

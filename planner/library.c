@@ -24,11 +24,14 @@ static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch
 {
     vp_arena     *arena = vp_arena_new();
     vp_lower_opts opts  = {.symbols = {micro_batch, seq, 1, 1}, .recompute = s->recompute, .tokens_idx = 1, .labels_idx = 2};
+    vp_grouping   group = {s->segment, s->segment};
     vp_lowered    l     = {0};
     vp_status     st    = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
-    VP_TRY(vp_lower(arena, &model->graph, vp_block_template(&model->graph), semantics, &opts, &l, err));
+    vp_graph g = vp_graph_grouped(arena, &model->graph, &group, 1);
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    VP_TRY(vp_lower(arena, &g, g.instances[1].template_idx, semantics, &opts, &l, err));
     s->kept_bytes   = l.program.kept_bytes;
     s->height_bytes = vp_max_i64(l.height_bytes[VP_PASS_FORWARD], l.height_bytes[VP_PASS_BACKWARD]);
     s->ns           = 0;
@@ -87,7 +90,7 @@ static void prune(vp_library *lib)
 vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
                           vp_cost *cost, const vp_library *from, vp_library *out, vp_err *err)
 {
-    vp_strategy full = {.recompute = UINT64_MAX};
+    vp_strategy full = {.recompute = UINT64_MAX, .segment = 1};
     uint64_t    choices, ignored;
     int         bit[MAX_CHOICES], n_bits = 0;
     vp_status   st = VP_OK;
@@ -106,6 +109,7 @@ vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, i
     VP_TRY_ALLOC(err, out->strategies);
     for (int64_t i = 0; i < out->n; i++) {
         vp_strategy *s = &out->strategies[i];
+        s->segment     = 1;
         if (from)
             s->recompute = from->strategies[i].recompute;
         for (int b = 0; !from && b < n_bits; b++)
@@ -114,6 +118,27 @@ vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, i
     }
     if (!from)
         prune(out);
+    qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
+out:
+    return st;
+}
+
+vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
+                                 vp_cost *cost, const vp_library *one, int64_t m, vp_library *out, vp_err *err)
+{
+    uint64_t  ignored;
+    vp_status st = VP_OK;
+
+    *out = (vp_library){.n = one->n + 1, .n_lowered = 1, .strategies = vp_arena_array(arena, one->n + 1, sizeof *out->strategies)};
+    VP_TRY_ALLOC(err, out->strategies);
+    for (int64_t i = 0; i < one->n; i++) { /* m alike: the last stands on what all keep, so beta is the one block's */
+        out->strategies[i] = one->strategies[i];
+        out->strategies[i].kept_bytes   = m * one->strategies[i].kept_bytes;
+        out->strategies[i].height_bytes = (m - 1) * one->strategies[i].kept_bytes + one->strategies[i].height_bytes;
+        out->strategies[i].ns           = m * one->strategies[i].ns;
+    }
+    out->strategies[one->n] = (vp_strategy){.recompute = UINT64_MAX, .segment = m};
+    VP_TRY(measure(model, seq, micro_batch, semantics, cost, &out->strategies[one->n], &ignored, err));
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     return st;

@@ -4,7 +4,11 @@
  * A strategy is a set of the block's ops to recompute. The ops to choose from are those whose forward a full recompute
  * repeats; every subset is lowered, and what it keeps (k), needs (height) and costs (ns) is read off the lowered program.
  * A strategy that another beats or equals in all three is dropped; nothing is rounded or merged. For another micro-batch
- * only the survivors are lowered again: the space planned in is "what is undominated at the first micro-batch". */
+ * only the survivors are lowered again: the space planned in is "what is undominated at the first micro-batch".
+ *
+ * A library of m > 1 blocks has the same strategies for m blocks alike, and one more: the m blocks as one segment that keeps the
+ * first one's input only (Chen et al. 2016, arXiv:1604.06174: with m near the square root of the number of blocks the
+ * kept inputs and the recomputed segment balance). */
 #ifndef VP_PLANNER_LIBRARY_H
 #define VP_PLANNER_LIBRARY_H
 
@@ -13,7 +17,8 @@
 #include "planner/semantics.h"
 
 typedef struct vp_strategy {
-    uint64_t recompute;      /* bit i: op i of the block template */
+    uint64_t recompute;      /* bit i: op i of the block template             */
+    int64_t  segment;        /* 1: the library's blocks, each this way; m: its m blocks as one segment, recomputed whole */
     int64_t  kept_bytes;     /* from forward to backward: k       */
     int64_t  height_bytes;   /* most it needs from its base on, its kept bytes included: k + beta */
     int64_t  ns;             /* of one forward and backward       */
@@ -24,6 +29,10 @@ typedef struct vp_library {
     int64_t      n;
     int64_t      n_lowered;  /* before pruning */
 } vp_library;
+
+/* The library of m blocks from that of one, at the same shape. */
+vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
+                                 vp_cost *cost, const vp_library *one, int64_t m, vp_library *out, vp_err *err);
 
 /* from: a library whose sets are lowered instead of all subsets (nothing is pruned then), or NULL. Lives in arena. */
 vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,

@@ -10,6 +10,9 @@
 /* States of the dynamic program for one scenario; beyond, the scenario is left to vplan-solve. */
 enum { MAX_DP_STATES = 2000000 };
 
+/* Longest segment planned with. */
+enum { MAX_SEGMENT = 6 };
+
 /* ---- scenarios ---- */
 
 /* The next chunk to try after `chunk`; 0 comes first, -1 ends. */
@@ -31,39 +34,76 @@ static uint64_t pinned_set(const vp_plan_request *r)
 /* A library of one: the pinned set. */
 static vp_status pinned_library(const vp_plan_request *r, vp_arena *arena, int64_t micro, vp_cost *cost, vp_library *out, vp_err *err)
 {
-    vp_strategy only = {.recompute = pinned_set(r)};
+    vp_strategy only = {.recompute = pinned_set(r), .segment = 1};
     vp_library  from = {.strategies = &only, .n = 1};
 
     return vp_library_make(arena, r->model, r->seq, micro, vp_recipe_semantics(&r->recipe), cost, &from, out, err);
 }
 
+/* One scenario for each segment length: libraries[m] or NULL. */
+static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const vp_scenario *s, vp_library **libraries, int64_t *cap,
+                               vp_err *err)
+{
+    vp_candidate c  = {.scenario = *s};
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
+    for (int64_t m = 1; m <= MAX_SEGMENT; m++) {
+        int64_t n = a->n_scenarios;
+        if (!libraries[m])
+            continue;
+        VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap[0], sizeof c)
+                          && vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries)
+                          && vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments));
+        a->scenarios[n] = c;
+        a->libraries[n] = libraries[m];
+        a->segments[n]  = m;
+        a->n_scenarios++;
+    }
+out:
+    return st;
+}
+
+static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, int64_t micro, const vp_library *first, vp_library **libraries,
+                                vp_err *err)
+{
+    const vp_semantics *semantics = vp_recipe_semantics(&r->recipe);
+    int64_t             n_blocks  = r->model->graph.n_instances - 2;
+    vp_status           st        = VP_OK;
+
+    for (int64_t m = 1; m <= MAX_SEGMENT; m++) {
+        libraries[m] = NULL;
+        if (m > 1 && (r->recompute != VP_RECOMPUTE_ANY || n_blocks % m != 0 || m == n_blocks || m > vp_max_segment(r->model)))
+            continue;
+        libraries[m] = vp_arena_alloc(a->arena, sizeof **libraries);
+        VP_TRY_ALLOC(err, libraries[m]);
+        if (m > 1)
+            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, micro, semantics, cost, libraries[1], m, libraries[m], err));
+        else if (r->recompute != VP_RECOMPUTE_ANY)
+            VP_TRY(pinned_library(r, a->arena, micro, cost, libraries[m], err));
+        else
+            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, semantics, cost, first, libraries[m], err));
+    }
+out:
+    return st;
+}
+
 static vp_status list_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
 {
-    const vp_library *first = NULL;
-    int64_t           cap = 0, cap_libraries = 0;
-    vp_status         st = VP_OK;
+    const vp_library *first  = NULL;
+    int64_t           cap[3] = {0};
+    vp_status         st     = VP_OK;
 
     for (int64_t micro = 1; micro <= r->global_batch; micro++) {
+        vp_library *libraries[MAX_SEGMENT + 1];
         if (r->global_batch % micro != 0 || (r->micro_batch && micro != r->micro_batch))
             continue;
-        vp_library *lib = vp_arena_alloc(a->arena, sizeof *lib);
-        VP_TRY_ALLOC(err, lib);
-        if (r->recompute != VP_RECOMPUTE_ANY)
-            VP_TRY(pinned_library(r, a->arena, micro, cost, lib, err));
-        else
-            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, vp_recipe_semantics(&r->recipe), cost, first, lib, err));
-        first = first ? first : lib;
+        VP_TRY(make_libraries(r, a, cost, micro, first, libraries, err));
+        first = first ? first : libraries[1];
         for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0; chunk = next_chunk(r, chunk, micro * r->seq)) {
-            vp_candidate c = {.scenario = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro,
-                                           .loss_chunk = chunk}};
-            vp_scenario_set_all(&c.scenario, r->model, pinned_set(r));
-            VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
-            int64_t n = a->n_scenarios;
-            VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap, sizeof c)
-                              && vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap_libraries, sizeof lib));
-            a->scenarios[n] = c;
-            a->libraries[n] = lib;
-            a->n_scenarios++;
+            vp_scenario s = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro, .loss_chunk = chunk};
+            vp_scenario_set_all(&s, r->model, pinned_set(r));
+            VP_TRY(add_scenarios(r, a, cost, &s, libraries, cap, err));
         }
     }
 out:
@@ -85,7 +125,7 @@ static vp_status write_problem(const vp_plan_request *r, vp_plan_answer *a, vp_e
         const vp_candidate *c   = &a->scenarios[i];
         const vp_library   *lib = a->libraries[i];
         vp_ilp_program     *q   = &p->programs[i];
-        *q = (vp_ilp_program){.n_blocks = r->model->graph.n_instances - 2,
+        *q = (vp_ilp_program){.n_blocks = (r->model->graph.n_instances - 2) / a->segments[i],
                               .base_bytes = c->figures.stack_base_bytes + c->figures.first_kept_bytes,
                               .end_bytes = c->figures.last_height_bytes, .const_ns = c->figures.outside_blocks_ns, .n_items = lib->n,
                               .items = vp_arena_array(a->arena, lib->n, sizeof(vp_item_row))};
@@ -99,14 +139,14 @@ static vp_status write_problem(const vp_plan_request *r, vp_plan_answer *a, vp_e
 }
 
 /* Counts in the library's order (descending beta) as runs of the chain. False: more runs than a scenario holds. */
-static bool set_runs(vp_scenario *s, const vp_library *lib, const int64_t *counts)
+static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, const int64_t *counts)
 {
     s->n_runs = 0;
     for (int64_t i = 0; i < lib->n; i++)
         if (counts[i] > 0) {
             if (s->n_runs == VP_MAX_RUNS)
                 return false;
-            s->runs[s->n_runs++] = (vp_block_run){lib->strategies[i].recompute, counts[i]};
+            s->runs[s->n_runs++] = (vp_block_run){lib->strategies[i].recompute, counts[i] * segment, lib->strategies[i].segment};
         }
     return true;
 }
@@ -118,7 +158,7 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
     vp_cost cost = {.device = r->device, .profile = r->profile};
 
     *c     = a->scenarios[scenario_idx];
-    *valid = set_runs(&c->scenario, a->libraries[scenario_idx], counts);
+    *valid = set_runs(&c->scenario, a->libraries[scenario_idx], a->segments[scenario_idx], counts);
     if (!*valid)
         return VP_OK;
     vp_status st = vp_assemble_figures(r->model, &c->scenario, &cost, &c->figures, err);
@@ -203,23 +243,38 @@ out:
     return st;
 }
 
-/* What people set by hand: one switch for all blocks, or every second block checkpointed; the loss all at once. */
+/* The length nearest to the square root of the number of blocks. */
+static int64_t sqrt_segment(const vp_plan_request *r)
+{
+    int64_t n = r->model->graph.n_instances - 2, m = 1;
+
+    while (m < vp_max_segment(r->model) && m < n && (m + 1) * (m + 1) <= n + m)
+        m++;
+    return m;
+}
+
+/* What people set by hand: one switch for all blocks, every second block checkpointed, segments of about sqrt(n) blocks; the
+ * loss all at once. */
 static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
 {
-    int64_t   n = r->model->graph.n_instances - 2;
+    int64_t   n = r->model->graph.n_instances - 2, m = sqrt_segment(r);
     uint64_t  full = vp_recompute_set(r->model, VP_RECOMPUTE_FULL);
     char      name[64];
     vp_status st = VP_OK;
 
-    a->presets = vp_arena_array(a->arena, VP_N_RECOMPUTES + 1, sizeof *a->presets);
+    a->presets = vp_arena_array(a->arena, VP_N_RECOMPUTES + 2, sizeof *a->presets);
     VP_TRY_ALLOC(err, a->presets);
     for (int kind = 0; kind < VP_N_RECOMPUTES; kind++) {
-        vp_block_run all = {vp_recompute_set(r->model, (vp_recompute)kind), n};
+        vp_block_run all = {vp_recompute_set(r->model, (vp_recompute)kind), n, 1};
         snprintf(name, sizeof name, "recompute %s", vp_recompute_name((vp_recompute)kind));
         VP_TRY(race_preset(r, a, cost, name, &all, 1, err));
     }
-    vp_block_run half[2] = {{full, n / 2}, {0, n - n / 2}};
-    VP_TRY(race_preset(r, a, cost, "recompute every second block", half, 2, err));
+    vp_block_run half[2] = {{full, n / 2, 1}, {0, n - n / 2, 1}};
+    VP_TRY(race_preset(r, a, cost, "recompute every second", half, 2, err));
+    vp_block_run sqrt_n[2] = {{UINT64_MAX, n / m * m, m}, {full, n % m, 1}};
+    snprintf(name, sizeof name, "segments of %lld", (long long)m);
+    if (m > 1)
+        VP_TRY(race_preset(r, a, cost, name, sqrt_n, 2, err));
 out:
     return st;
 }

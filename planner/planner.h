@@ -4,8 +4,9 @@
  *     VP_TRY(vp_planner_run(&request, &answer, err));
  *
  * The space. Scenarios: micro-batch (every divisor of the global batch) x tokens a loss chunk (all, or 256 times a power of
- * two); in each, any strategy of the block's library (planner/library.h) for any block. The chain stands in descending
- * beta, which is the best order. One integer program a scenario (planner/problem.h).
+ * two) x segment length (1, or a divisor of the number of blocks up to 6); in each, any strategy of the block's library
+ * (planner/library.h) for any block or run of that length. The chain stands in descending beta, which is the
+ * best order. One integer program a scenario (planner/problem.h).
  *
  * The search: presets first (what people set by hand), then an exact dynamic program over the scenarios in the order of
  * their lower bounds, skipping those that cannot win. Then vplan-solve, in a process of its own, looks for something
@@ -55,6 +56,7 @@ typedef struct vp_plan_answer {
     vp_candidate   *scenarios;          /* all scenarios, every block keeping all */
     int64_t         n_scenarios;
     const vp_library **libraries;       /* of each scenario                       */
+    int64_t         *segments;          /* blocks a strategy of each scenario's library stands for */
     vp_ilp_problem  problem;            /* the integer programs, in the order of scenarios */
     vp_candidate   *candidates;         /* best plans found that fit, fastest first; at most one a scenario, and presets */
     int64_t         n_candidates;

@@ -23,20 +23,20 @@ static double brute_force(const vp_plan_request *r, const vp_plan_answer *a)
 
     for (int64_t s = 0; s < a->n_scenarios; s++) {
         const vp_library *lib = a->libraries[s];
-        int64_t           n_all = 1;
-        for (int64_t b = 0; b < n_blocks; b++)
+        int64_t           n_all = 1, m = a->segments[s];
+        for (int64_t b = 0; b < n_blocks / m; b++)
             n_all *= lib->n;
         for (int64_t code = 0; code < n_all; code++) {
             vp_scenario x = a->scenarios[s].scenario;
             int64_t     last = 0, rest = code;
             bool        descending = true;
             x.n_runs = 0;
-            for (int64_t b = 0; b < n_blocks; b++) {
+            for (int64_t b = 0; b < n_blocks / m; b++) {
                 int64_t pick_idx = rest % lib->n;
                 rest /= lib->n;
                 descending &= b == 0 || pick_idx >= last;
                 last = pick_idx;
-                x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, 1};
+                x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, m, lib->strategies[pick_idx].segment};
             }
             if (!descending)
                 continue;
@@ -56,7 +56,7 @@ static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
     (void)state;
     for (int turn = 0; turn < 6; turn++) {
         int64_t         heads   = 1 + pick(&r, 3);
-        vp_model       *model   = tiny_model(&(tiny){.n_embd = 16 * heads, .n_layer = 1 + turn % 2, .n_head = heads, .vocab = 40 + pick(&r, 60)}, 0);
+        vp_model       *model   = tiny_model(&(tiny){.n_embd = 16 * heads, .n_layer = turn % 3 == 2 ? 4 : 1 + turn % 2, .n_head = heads, .vocab = 40 + pick(&r, 60)}, 0);
         vp_plan_request request = request_for(model, 24 + pick(&r, 40), 2);
         vp_plan_answer  a;
         OK(vp_planner_run(&request, &a, err));

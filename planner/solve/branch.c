@@ -28,6 +28,17 @@ typedef struct multiplier {
     int64_t row, u;
 } multiplier;
 
+typedef struct fraction {
+    int64_t item;
+    double  x;
+} fraction;
+
+/* What splitting a count has raised the bound by so far, per block of distance to the LP's value; down and up. */
+typedef struct history {
+    double  sum[2];
+    int64_t n[2];
+} history;
+
 typedef struct node {
     int64_t     parent;         /* -1: a root                                             */
     int64_t     program;
@@ -38,6 +49,8 @@ typedef struct node {
     int64_t     bound_ns;       /* the best proved here or above                          */
     int64_t     depth;
     bool        solved;
+    fraction   *open;           /* fractional counts of its LP: one of them is split when the node's turn comes */
+    int64_t     n_open;
     multiplier *m;              /* ascending rows */
     int64_t     n_m;
     uint8_t    *basis;          /* NULL: none */
@@ -50,6 +63,7 @@ typedef struct search {
     vp_chain             *chains;
     vp_lp               **lps;
     int64_t              *n_nodes_of;          /* LPs of each program */
+    history             **history;             /* per program and item */
     int64_t               n_stalled;
     node                 *nodes;
     int64_t               n_nodes, cap_nodes;
@@ -455,6 +469,71 @@ static bool keep_multipliers(search *q, node *x)
     return true;
 }
 
+/* Whether the LP's count of an item is fractional, inside its bounds. */
+static bool is_open(const search *q, int64_t s)
+{
+    double down = floor(q->x[s]), f = q->x[s] - down;
+
+    return f > 1e-6 && f < 1 - 1e-6 && down >= (double)q->box.lo[s] && down < (double)q->box.hi[s];
+}
+
+/* Mean of what a split of the item has brought in one direction; without any, of what any item's has. */
+static double raised_per_block(const history *h, int64_t n_items, int64_t item, int up)
+{
+    double  sum = 0;
+    int64_t n   = 0;
+
+    if (h[item].n[up])
+        return h[item].sum[up] / (double)h[item].n[up];
+    for (int64_t s = 0; s < n_items; s++) {
+        sum += h[s].sum[up];
+        n += h[s].n[up];
+    }
+    return n ? sum / (double)n : 1;
+}
+
+/* Of the fractional counts the one whose two children promise most, by the product of what they may raise the bound. */
+static bool choose_count(search *q, int64_t id)
+{
+    node          *x    = &q->nodes[id];
+    const int64_t  n    = q->chains[x->program].g->n_items;
+    history      **h    = &q->history[x->program];
+    double         most = -1;
+
+    if (!*h && !(*h = vp_arena_array(q->arena, n, sizeof **h)))
+        return false;
+    for (int64_t i = 0; i < x->n_open; i++) {
+        double f    = x->open[i].x - floor(x->open[i].x);
+        double down = raised_per_block(*h, n, x->open[i].item, 0) * f, up = raised_per_block(*h, n, x->open[i].item, 1) * (1 - f);
+        double score = (down > 1e-3 ? down : 1e-3) * (up > 1e-3 ? up : 1e-3);
+
+        if (score > most) {
+            most     = score;
+            x->kind  = SPLIT_COUNT;
+            x->at    = x->open[i].item;
+            x->floor = (int64_t)floor(x->open[i].x);
+        }
+    }
+    return true;
+}
+
+static void note_raise(search *q, const node *x, const node *child, int up)
+{
+    double raise;
+
+    if (x->kind != SPLIT_COUNT || !x->n_open || !child->solved)
+        return;
+    for (int64_t i = 0; i < x->n_open; i++)
+        if (x->open[i].item == x->at) {
+            double f = x->open[i].x - floor(x->open[i].x);
+            history *h = &q->history[x->program][x->at];
+
+            raise = (double)(vp_min_i64(child->bound_ns, target_ns(q)) - x->bound_ns);
+            h->sum[up] += (raise > 0 ? raise : 0) / (up ? 1 - f : f);
+            h->n[up]++;
+        }
+}
+
 /* Where to split: the undecided level whose row the counts break most, else the most fractional count. */
 static void choose_split(search *q, node *x)
 {
@@ -477,20 +556,18 @@ static void choose_split(search *q, node *x)
     }
     if (x->kind == SPLIT_LEVEL)
         return;
-    most = 1e-6;
-    for (int64_t s = 0; s < c->g->n_items; s++) {
-        double f = q->x[s] - floor(q->x[s]);
+    for (int64_t s = 0; s < c->g->n_items; s++)
+        x->n_open += is_open(q, s);
+    if (x->n_open && (x->open = vp_arena_array(q->arena, x->n_open, sizeof *x->open))) {
+        int64_t n = 0;
 
-        f = f < 0.5 ? f : 1 - f;
-        if (f > most && floor(q->x[s]) >= (double)q->box.lo[s] && floor(q->x[s]) < (double)q->box.hi[s]) {
-            most     = f;
-            x->kind  = SPLIT_COUNT;
-            x->at    = s;
-            x->floor = (int64_t)floor(q->x[s]);
-        }
-    }
-    if (x->kind == SPLIT_COUNT)
+        for (int64_t s = 0; s < c->g->n_items; s++)
+            if (is_open(q, s))
+                x->open[n++] = (fraction){.item = s, .x = q->x[s]};
+        q->n_bytes += n * (int64_t)sizeof *x->open;
         return;
+    }
+    x->n_open = 0;
     /* Whole counts that still leave the bound too low (rounded multipliers, a row broken by less than the LP sees, or no
      * answer of the LP at all): any split that makes both boxes smaller. */
     for (int64_t l = 0; l < c->n_levels; l++)
@@ -676,14 +753,19 @@ static bool run(search *q)
             continue;
         }
         ask_frontier(q, q->nodes[id].program);
+        if (q->nodes[id].n_open && !choose_count(q, id))
+            return false;
         if (q->nodes[id].kind == SPLIT_NONE || q->nodes[id].depth >= MAX_DEPTH)
             return push(q, id);      /* nothing can raise this bound, and it is the lowest */
         if ((first = add_node(q, id, q->nodes[id].program)) < 0 || add_node(q, id, q->nodes[id].program) < 0)
             return false;
         q->nodes[id].child = first;
         for (int64_t child = first; child <= first + 1; child++)
+        {
             if ((work_is_left(q) && !solve_node(q, child)) || !push(q, child))
                 return false;
+            note_raise(q, &q->nodes[id], &q->nodes[child], child != first);
+        }
     }
     return true;
 }
@@ -808,6 +890,7 @@ vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solut
     q.chains     = vp_arena_array(arena, p->n_programs, sizeof *q.chains);
     q.lps        = vp_arena_array(arena, p->n_programs, sizeof *q.lps);
     q.n_nodes_of = vp_arena_array(arena, p->n_programs, sizeof *q.n_nodes_of);
+    q.history    = vp_arena_array(arena, p->n_programs, sizeof *q.history);
     q.whole      = vp_arena_array(arena, p->n_programs, sizeof *q.whole);
     q.best       = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *q.best);
     q.trial      = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *q.trial);
