@@ -1,0 +1,109 @@
+"""What the programs of bench/ share: the results file, this machine in words, the programs of the build.
+
+A results file is {schema_version, commit, part, device, driver, libraries{}, rows[{name, predicted, measured,
+raw_seconds[]}]}; added here are `conditions` (machine, load before and after) and `settings` (what was asked for)."""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIPPED = 77
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def skip(why):
+    print(f"SKIP {why}", flush=True)
+    sys.exit(SKIPPED)
+
+
+def fail(why):
+    print(f"bench: {why}", file=sys.stderr)
+    sys.exit(1)
+
+
+def parser(description):
+    p = argparse.ArgumentParser(description=description.split("\n", 1)[0])
+    p.add_argument("--build", default=os.environ.get("BUILD", os.path.join(ROOT, "build")), help="folder of vplan and vplan-run")
+    p.add_argument("--out", help="folder of the results (BUILD/bench)")
+    p.add_argument("--commit", default="unknown", help="what is measured; goes into the results")
+    return p
+
+
+def program(args, name):
+    path = os.path.join(args.build, name)
+    if not os.access(path, os.X_OK):
+        fail(f"{path} is not there; run make first")
+    return path
+
+
+def output(command, **options):
+    """Standard output of a command that must succeed."""
+    r = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    if r.returncode != 0:
+        fail(f"{' '.join(command)}: exit {r.returncode}: {r.stderr.strip()[-2000:]}")
+    return r.stdout
+
+
+# ---- figures ----
+
+def quantile(values, q):
+    """Linear between the neighbours: q 0.5 is the median."""
+    v = sorted(values)
+    at = q * (len(v) - 1)
+    low = int(at)
+    return v[low] + (at - low) * (v[min(low + 1, len(v) - 1)] - v[low])
+
+
+def median(values):
+    return quantile(values, 0.5)
+
+
+# ---- this machine ----
+
+def cpuinfo():
+    """(model name, instruction set) of the first processor."""
+    fields = {}
+    with open("/proc/cpuinfo") as f:
+        for line in f:
+            key, _, value = line.partition(":")
+            fields.setdefault(key.strip(), value.strip())
+    flags = fields.get("flags", "").split()
+    isa = next((name for flag, name in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in flags), "baseline")
+    return fields.get("model name", "unknown"), isa
+
+
+def machine():
+    """Nothing here names the machine itself."""
+    model, isa = cpuinfo()
+    return {"cpu": model, "instruction_set": isa, "n_cpus": n_cpus(), "kernel": " ".join(os.uname()[:3:2]),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+
+
+def n_cpus():
+    return len(os.sched_getaffinity(0))
+
+
+def load():
+    return os.getloadavg()[0]
+
+
+# ---- results ----
+
+def write_results(args, part, device, libraries, conditions, settings, rows):
+    """DEVICE-YYYY-MM-DD-PART.json, whole or not at all. Returns its path."""
+    folder = args.out or os.path.join(args.build, "bench")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"{device}-{time.strftime('%Y-%m-%d', time.gmtime())}-{part}.json")
+    head = {"schema_version": 1, "commit": args.commit, "part": part, "device": device, "driver": None, "libraries": libraries,
+            "conditions": conditions, "settings": settings}
+    fd, tmp = tempfile.mkstemp(dir=folder, prefix=".bench-")
+    with os.fdopen(fd, "w") as f:
+        f.write(json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n')
+        f.write(",\n".join("  " + json.dumps(r) for r in rows))
+        f.write("\n ]\n}\n")
+    os.chmod(tmp, 0o644)
+    os.replace(tmp, path)
+    return path
