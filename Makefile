@@ -67,7 +67,7 @@ $(BUILD)/%.o: %.c
 # ---- programs: vplan links neither BLAS, GLPK nor CUDA; vplan-run links no planner; only vplan-solve links GLPK ----
 
 $(BUILD)/vplan: $(call objs,cli) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
-	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lm
+	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lsqlite3 -lm
 
 $(BUILD)/vplan-run: $(BUILD)/runtime/main.o $(RUNTIME) $(KERNELS) $(CORE)
 	$(CC) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lm
@@ -86,7 +86,7 @@ TEST_SH = $(wildcard tests/test_*.sh)
 $(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
-	$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lcmocka -lm
+	$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lsqlite3 -lcmocka -lm
 
 test-programs: $(TEST_C)
 
@@ -108,7 +108,7 @@ bench: all
 
 # ---- set-up ----
 
-PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev python3
+PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev libsqlite3-dev python3
 
 deps:
 	@scripts/deps.sh $(PACKAGES)
@@ -121,6 +121,8 @@ install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/vplan
 	install $(BUILD)/vplan $(DESTDIR)$(PREFIX)/bin/
 	install $(filter-out $(BUILD)/vplan,$(PROGRAMS)) $(DESTDIR)$(PREFIX)/lib/vplan/
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 docs/vplan.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 
 clean:
 	rm -rf $(BUILD)

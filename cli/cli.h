@@ -100,6 +100,6 @@ json_t *vp_presets_json(const vp_plan_answer *answer);
 
 /* ---- the commands ---- */
 
-extern const vp_command vp_cmd_estimate, vp_cmd_plan, vp_cmd_explain, vp_cmd_run, vp_cmd_tune, vp_cmd_models, vp_cmd_devices;
+extern const vp_command vp_cmd_estimate, vp_cmd_plan, vp_cmd_explain, vp_cmd_run, vp_cmd_tune, vp_cmd_dryrun, vp_cmd_models, vp_cmd_devices;
 
 #endif

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const vp_command vp_cmd_dryrun;
 
 static const char default_device[] = "h100-sxm-80gb";
 

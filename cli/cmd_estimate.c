@@ -179,6 +179,8 @@ static void print_answer(const estimate *e)
     if (e->budget_bytes >= 0)
         printf("%s: needs %s of a budget of %s\n", does_fit(e) ? "fits" : "DOES NOT FIT",
                vp_size_text(e->plan->peak_bytes + e->plan->outside_bytes, a, sizeof a), vp_size_text(e->budget_bytes, b, sizeof b));
+    if (e->seq_is_default)
+        printf("assumed: --seq not given: the smaller of the model's positions and %d\n", DEFAULT_SEQ);
     for (size_t i = 0; i < json_array_size(e->plan->assumptions); i++)
         printf("assumed: %s\n", json_string_value(json_array_get(e->plan->assumptions, i)));
 }

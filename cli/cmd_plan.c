@@ -95,7 +95,7 @@ static void print_presets(const vp_plan_answer *a)
     printf("presets\n");
     for (int64_t i = 0; i < a->n_presets; i++) {
         const vp_candidate *c = &a->presets[i].candidate;
-        printf("  %-42s %11s  %9s  %s\n", a->presets[i].name, vp_size_text(c->figures.peak_bytes, bytes, sizeof bytes),
+        printf("  %-38s %11s  %9s  %s\n", a->presets[i].name, vp_size_text(c->figures.peak_bytes, bytes, sizeof bytes),
                vp_time_text(c->figures.step_time_s, time, sizeof time), c->fits ? "fits" : "does not fit");
     }
 }
@@ -107,8 +107,8 @@ static void print_proof(const vp_plan_answer *a)
     if (a->proof == VP_PROOF_FALLBACK)
         printf("proof      none: %s\n", a->solver_note ? a->solver_note : "no bound was asked for");
     else
-        printf("proof      %s: no plan of the %lld scenarios takes less than %s, gap %.1e, checked by vplan (%lld nodes)\n", vp_proof_name(a->proof),
-               (long long)a->n_scenarios, vp_time_text(a->bound_s, time, sizeof time), a->gap, (long long)a->n_nodes);
+        printf("proof      %s: no plan of the %lld scenarios takes less than %s, gap %.4f %%, checked by vplan (%lld nodes)\n", vp_proof_name(a->proof),
+               (long long)a->n_scenarios, vp_time_text(a->bound_s, time, sizeof time), 100 * a->gap, (long long)a->n_nodes);
 }
 
 static void print_frontier(const vp_frontier *f)
@@ -152,7 +152,10 @@ static void print_infeasible(const answer *x)
 {
     char text[600], y[64];
 
-    printf("DOES NOT FIT: no configuration of %s needs less than %s; the budget is %s\n", x->job.model->name,
+    const vp_plan_request *r      = &x->job.request;
+    bool                   pinned = r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY;
+
+    printf("DOES NOT FIT: no configuration of %s%s needs less than %s; the budget is %s\n", x->job.model->name, pinned ? " with these pins" : "",
            vp_size_text(x->found.least_budget_bytes, text, sizeof text), vp_size_text(x->job.request.budget_bytes, y, sizeof y));
     printf("binding    %s\n", x->changes.binding);
     printf("least      --budget %lld: %s\n", (long long)x->found.least_budget_bytes,

@@ -5,42 +5,77 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+/* What vplan-run takes, said its way: options as two words each, the plan never like an option. */
+typedef struct words {
+    char *argv[32];
+    int   n;
+    char  numbers[3][24], plan[4200];
+} words;
+
+static void add_text(words *w, const char *option, const char *value)
+{
+    if (!value)
+        return;
+    w->argv[w->n++] = (char *)(uintptr_t)option;
+    w->argv[w->n++] = (char *)(uintptr_t)value;
+}
+
+static void add_number(words *w, int slot, const char *option, int64_t value)
+{
+    if (value < 0)
+        return;
+    snprintf(w->numbers[slot], sizeof w->numbers[slot], "%lld", (long long)value);
+    add_text(w, option, w->numbers[slot]);
+}
+
+static void add_flag(words *w, const char *option, bool given)
+{
+    if (given)
+        w->argv[w->n++] = (char *)(uintptr_t)option;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    const char *plan = NULL, *text[5] = {NULL}, *backend = "cpu";
-    int64_t     count;
-    bool        flag = false;
-    const vp_option options[] = { /* checked here, so that a wrong word is vplan's own error */
-        {"--steps", VP_OPTION_COUNT, &count}, {"--seed", VP_OPTION_SEED, &count}, {"--threads", VP_OPTION_COUNT, &count},
-        {"--data", VP_OPTION_TEXT, &text[0]}, {"--init", VP_OPTION_TEXT, &text[1]}, {"--save-initial", VP_OPTION_TEXT, &text[2]},
-        {"--save", VP_OPTION_TEXT, &text[3]}, {"--backend", VP_OPTION_TEXT, &backend}, {"--verify", VP_OPTION_FLAG, &flag},
-        {"--force", VP_OPTION_FLAG, &flag},
+    const char *plan = NULL, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *backend = "cpu";
+    int64_t     steps = -1, seed = -1, threads = -1;
+    bool        verify = false, force = false;
+    const vp_option options[] = {
+        {"--steps", VP_OPTION_COUNT, &steps}, {"--seed", VP_OPTION_SEED, &seed}, {"--threads", VP_OPTION_COUNT, &threads},
+        {"--data", VP_OPTION_TEXT, &data}, {"--init", VP_OPTION_TEXT, &init}, {"--save-initial", VP_OPTION_TEXT, &save_initial},
+        {"--save", VP_OPTION_TEXT, &save}, {"--backend", VP_OPTION_TEXT, &backend}, {"--verify", VP_OPTION_FLAG, &verify},
+        {"--force", VP_OPTION_FLAG, &force},
     };
     char        program[1100];
-    char      **child = NULL;
+    words       w = {0};
     int         n;
     vp_status   st = VP_OK;
 
-    (void)cli;
     VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, &plan, 1, &n, NULL, err));
     if (!plan)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan run PLAN: which plan?"));
     if (strcmp(backend, "cpu") != 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--backend %s: this version has only cpu", backend));
     VP_TRY(vp_file_find_program("vplan-run", program, sizeof program, err));
-    child = calloc((size_t)argc + 2, sizeof *child);
-    VP_TRY_ALLOC(err, child);
-    child[0] = program;
-    memcpy(child + 1, argv, (size_t)argc * sizeof *argv);
+    snprintf(w.plan, sizeof w.plan, "%s%s", plan[0] == '-' && plan[1] ? "./" : "", plan);
+    w.argv[w.n++] = program;
+    w.argv[w.n++] = w.plan;
+    add_number(&w, 0, "--steps", steps);
+    add_number(&w, 1, "--seed", seed);
+    add_number(&w, 2, "--threads", threads);
+    add_text(&w, "--data", data);
+    add_text(&w, "--init", init);
+    add_text(&w, "--save-initial", save_initial);
+    add_text(&w, "--save", save);
+    add_flag(&w, "--verify", verify);
+    add_flag(&w, "--force", force);
+    add_flag(&w, "--json", cli->json);
     fflush(stdout);
-    execv(program, child);
+    execv(program, w.argv);
     st = VP_FAIL(err, VP_ERR_DEVICE, "%s cannot be executed: %s", program, strerror(errno));
 out:
-    free(child);
     return st;
 }
 

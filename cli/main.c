@@ -10,7 +10,8 @@
 #define VP_VERSION "0.1.0"
 
 static const vp_command *const commands[] = {
-    &vp_cmd_estimate, &vp_cmd_plan, &vp_cmd_explain, &vp_cmd_run, &vp_cmd_tune, &vp_cmd_models, &vp_cmd_devices,
+    &vp_cmd_estimate, &vp_cmd_plan, &vp_cmd_explain, &vp_cmd_run, &vp_cmd_tune, &vp_cmd_dryrun, &vp_cmd_models,
+    &vp_cmd_devices,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
@@ -20,7 +21,7 @@ static void print_usage(FILE *to)
     for (int i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(to, "\nvplan COMMAND --help shows a command's options. Exit codes: 0 done or fits, 1 internal error, 2 usage,\n"
-                "3 does not fit, 4 invalid input, 5 device or environment, 6 no trial succeeded, 7 storage.\n");
+                "3 does not fit, 4 invalid input, 5 device or environment, 6 no trial succeeded, 7 storage, 8 not proved.\n");
 }
 
 /* --json counts for errors too, wherever it stands before "--". */

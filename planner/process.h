@@ -4,7 +4,7 @@
 
 #include "core/plan.h"
 
-/* Predicted peak resident bytes of `vplan-run PLAN` (VmHWM), with as many threads as the machine has. */
+/* Predicted peak resident bytes of `vplan-run PLAN` (VmHWM) with one or two threads; each further thread adds about 0.6 MiB. */
 int64_t vp_process_bytes(const vp_plan *plan);
 
 #endif
