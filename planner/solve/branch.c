@@ -49,7 +49,7 @@ typedef struct node {
     int64_t     bound_ns;       /* the best proved here or above                          */
     int64_t     depth;
     bool        solved;
-    fraction   *open;           /* fractional counts of its LP: one of them is split when the node's turn comes */
+    fraction   *open;           /* fractional counts of its LP; one of them is split when the node's turn comes */
     int64_t     n_open;
     multiplier *m;              /* ascending rows */
     int64_t     n_m;
@@ -495,16 +495,17 @@ static double raised_per_block(const history *h, int64_t n_items, int64_t item, 
 /* Of the fractional counts the one whose two children promise most, by the product of what they may raise the bound. */
 static bool choose_count(search *q, int64_t id)
 {
-    node          *x    = &q->nodes[id];
-    const int64_t  n    = q->chains[x->program].g->n_items;
-    history      **h    = &q->history[x->program];
-    double         most = -1;
+    node         *x    = &q->nodes[id];
+    const int64_t n    = q->chains[x->program].g->n_items;
+    history     **h    = &q->history[x->program];
+    double        most = -1;
 
     if (!*h && !(*h = vp_arena_array(q->arena, n, sizeof **h)))
         return false;
     for (int64_t i = 0; i < x->n_open; i++) {
-        double f    = x->open[i].x - floor(x->open[i].x);
-        double down = raised_per_block(*h, n, x->open[i].item, 0) * f, up = raised_per_block(*h, n, x->open[i].item, 1) * (1 - f);
+        double f     = x->open[i].x - floor(x->open[i].x);
+        double down  = raised_per_block(*h, n, x->open[i].item, 0) * f;
+        double up    = raised_per_block(*h, n, x->open[i].item, 1) * (1 - f);
         double score = (down > 1e-3 ? down : 1e-3) * (up > 1e-3 ? up : 1e-3);
 
         if (score > most) {
@@ -517,24 +518,24 @@ static bool choose_count(search *q, int64_t id)
     return true;
 }
 
-static void note_raise(search *q, const node *x, const node *child, int up)
+/* Remember what a split of a count has brought in the direction of one child: no more than there was need for. */
+static void note_raise(search *q, int64_t child)
 {
-    double raise;
+    const node *y     = &q->nodes[child], *x = &q->nodes[y->parent];
+    const int   up    = child != x->child;
+    double      raise = (double)(vp_min_i64(y->bound_ns, target_ns(q)) - x->bound_ns);
 
-    if (x->kind != SPLIT_COUNT || !x->n_open || !child->solved)
-        return;
-    for (int64_t i = 0; i < x->n_open; i++)
+    for (int64_t i = 0; y->solved && x->kind == SPLIT_COUNT && i < x->n_open; i++)
         if (x->open[i].item == x->at) {
-            double f = x->open[i].x - floor(x->open[i].x);
+            double   f = x->open[i].x - floor(x->open[i].x);
             history *h = &q->history[x->program][x->at];
 
-            raise = (double)(vp_min_i64(child->bound_ns, target_ns(q)) - x->bound_ns);
             h->sum[up] += (raise > 0 ? raise : 0) / (up ? 1 - f : f);
             h->n[up]++;
         }
 }
 
-/* Where to split: the undecided level whose row the counts break most, else the most fractional count. */
+/* Where to split: the undecided level whose row the counts break most, else one of the fractional counts, chosen later. */
 static void choose_split(search *q, node *x)
 {
     const vp_chain *c      = &q->chains[x->program];
@@ -760,11 +761,10 @@ static bool run(search *q)
         if ((first = add_node(q, id, q->nodes[id].program)) < 0 || add_node(q, id, q->nodes[id].program) < 0)
             return false;
         q->nodes[id].child = first;
-        for (int64_t child = first; child <= first + 1; child++)
-        {
+        for (int64_t child = first; child <= first + 1; child++) {
             if ((work_is_left(q) && !solve_node(q, child)) || !push(q, child))
                 return false;
-            note_raise(q, &q->nodes[id], &q->nodes[child], child != first);
+            note_raise(q, child);
         }
     }
     return true;
