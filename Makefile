@@ -88,7 +88,12 @@ $(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
 	$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lsqlite3 -lcmocka -lm
 
-test-programs: $(TEST_C)
+# In place of vplan-solve: one that lies, dies or hangs.
+$(BUILD)/tests/solver_stand_in: tests/solver_stand_ins/solver_stand_in.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -ljansson
+
+test-programs: $(TEST_C) $(BUILD)/tests/solver_stand_in
 
 check: deps
 	@$(MAKE) --no-print-directory all test-programs

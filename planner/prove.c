@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double SILENCE_S  = 10;
+static const double SILENCE_S = 10, TOTAL_S = 30; /* backstops: the work is limited by counted nodes and pivots */
 enum { MAX_SOLUTION_BYTES = 4 << 20 };
 
 static void note_end(vp_arena *arena, const vp_child_result *c, vp_proof *out)
@@ -78,7 +78,7 @@ vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out
     }
     char *argv[] = {program, NULL};
     vp_child_opts opts = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE,
-                          .err = VP_CHILD_CAPTURE, .max_output_bytes = MAX_SOLUTION_BYTES, .silence_s = SILENCE_S, .timeout_s = 120, .grace_s = 1};
+                          .err = VP_CHILD_CAPTURE, .max_output_bytes = MAX_SOLUTION_BYTES, .silence_s = SILENCE_S, .timeout_s = TOTAL_S, .grace_s = 1};
     if (vp_child_run(&opts, &child, &why) != VP_OK) {
         out->note = vp_arena_printf(arena, "vplan-solve cannot be run: %.300s", why.message);
         goto out;
