@@ -11,13 +11,17 @@
 # make clean       remove build/
 # make help        this list
 #
-# CC=clang builds with clang; BUILD=dir builds elsewhere.
+# CC=clang builds with clang; BUILD=dir builds elsewhere; V=1 shows the commands.
 
 BUILD  ?= build
+# One short line for each file built, unless V=1.
+say     = @$(if $(V),:,printf '  %-5s %s\n' $(1) $@)
+Q       = $(if $(V),,@)
 ifeq ($(origin CC),default)
 CC      = gcc
 endif
 PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc)
 
 OPT      ?= -O2
 CSTD      = -std=c11 -D_GNU_SOURCE
@@ -55,25 +59,29 @@ $(ORACLE): $(call objs,kernels/reference)
 
 %.a:
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/kernels/%.o: OPT = -O3
 $(BUILD)/kernels/%.o: CFLAGS += -fopenmp
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,cc)
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
 # ---- programs: vplan links neither BLAS, GLPK nor CUDA; vplan-run links no planner; only vplan-solve links GLPK ----
 
 $(BUILD)/vplan: $(call objs,cli) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
-	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lsqlite3 -lm
+	$(call say,link)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lsqlite3 -lm
 
 $(BUILD)/vplan-run: $(BUILD)/runtime/main.o $(RUNTIME) $(KERNELS) $(CORE)
-	$(CC) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lm
+	$(call say,link)
+	$(Q)$(CC) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lm
 
 $(BUILD)/vplan-solve: $(call objs,planner/solve) $(BUILD)/planner/problem.o $(BUILD)/planner/frontier_dp.o $(CORE)
-	$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lglpk -ljansson -lm
+	$(call say,link)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lglpk -ljansson -lm
 
 -include kernels/null/build.mk
 
@@ -86,26 +94,28 @@ TEST_SH = $(wildcard tests/test_*.sh)
 $(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=strdup,--wrap=free
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
-	$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lsqlite3 -lcmocka -lm
+	$(call say,link)
+	$(Q)$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lsqlite3 -lcmocka -lm
 
 # In place of vplan-solve: one that lies, dies or hangs.
 $(BUILD)/tests/solver_stand_in: tests/solver_stand_ins/solver_stand_in.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -ljansson
+	$(call say,link)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -ljansson
 
 test-programs: $(TEST_C) $(BUILD)/tests/solver_stand_in
 
 check: deps
-	@$(MAKE) --no-print-directory all test-programs
+	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
 	@BUILD=$(BUILD) CC=$(CC) tests/run.sh $(TEST_C) $(TEST_SH)
 
 check-long: deps
-	@$(MAKE) --no-print-directory all test-programs
+	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
 	@BUILD=$(BUILD) CC=$(CC) VPLAN_LONG=1 tests/run.sh $(TEST_C) $(TEST_SH)
 
 # OpenBLAS and libgomp keep memory to the end of the process: leaks are looked for in the other tests.
 asan: deps
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" all test-programs
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" all test-programs
 	@BUILD=$(BUILD)/asan tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(TEST_C))
 
 bench: all
@@ -119,7 +129,7 @@ deps:
 	@scripts/deps.sh $(PACKAGES)
 
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@BUILD=$(BUILD) scripts/demo.sh
 
 install: all
