@@ -410,6 +410,101 @@ static void a_search_cut_by_its_limits_still_proves_what_it_says(void **state)
     }
 }
 
+enum { LARGE = 64 };
+
+/* A chain whose tree is large: items that trade bytes for time nearly evenly. */
+static void make_large(vp_ilp_problem *p, vp_ilp_program *g, vp_item_row *items)
+{
+    rng = 12345;
+    for (int64_t s = 0; s < LARGE; s++) {
+        int64_t a = below(1000), level = below(10);
+
+        items[s].k_bytes    = 8000000 + 90000 * a + below(2000000);
+        items[s].beta_bytes = 20000000 + 38000000 * level;
+        items[s].cost_ns    = 4000000 + 2 * (1000 - a) * (1000 - a) + 60000 * (9 - level) + below(80000);
+    }
+    qsort(items, LARGE, sizeof *items, by_beta_then_k);
+    *g = (vp_ilp_program){.n_blocks = 12, .end_bytes = 50000000, .const_ns = 20000000, .items = items, .n_items = LARGE};
+    *p = (vp_ilp_problem){.budget_bytes = 500000000, .upper_ns = INT64_MAX, .max_nodes = 3000, .max_pivots = 1000000, .programs = g,
+                          .n_programs = 1};
+}
+
+/* Whether GLPK, the arena or the certificate runs out first: an honest answer or an exit code, never a signal or half an answer. */
+static void little_memory_ends_the_search_or_the_program_but_in_order(void **state)
+{
+    vp_item_row    items[LARGE];
+    vp_ilp_program g;
+    vp_ilp_problem p;
+    int            n_answers = 0;
+
+    (void)state;
+    make_large(&p, &g, items);
+    for (int64_t kib = 64; kib <= 65536; kib += kib / 12) {
+        char *const     argv[] = {(char *)(uintptr_t)solver_path(), NULL};
+        vp_child_opts   opts   = {.argv = argv, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = 8 << 20,
+                                  .timeout_s = 300};
+        vp_child_result run    = {0};
+        vp_json_doc    *doc    = NULL;
+        vp_arena       *arena  = vp_arena_new();
+        vp_ilp_solution s      = {0};
+        vp_json_node    node;
+        json_t         *root;
+        char           *text;
+        vp_err          err    = {0};
+
+        p.max_memory_bytes = kib << 10;
+        root               = vp_ilp_problem_to_json(&p);
+        text               = json_dumps(root, JSON_COMPACT);
+        opts.stdin_bytes   = text;
+        opts.n_stdin_bytes = strlen(text);
+        CHECK_OK(vp_child_run(&opts, &run, &err));
+        assert_int_equal(run.end, VP_CHILD_EXITED);
+        if (run.exit_code) {
+            assert_int_equal(run.n_out, 0);
+            assert_non_null(strstr(run.err, "memory"));
+        } else {
+            CHECK_OK(vp_json_parse("solution", run.out, (int64_t)run.n_out, &doc, &err));
+            node = vp_json_root(doc);
+            CHECK_OK(vp_ilp_solution_from_json(arena, &node, &p, &s, &err));
+            assert_true(vp_certificate_proves(&p, s.certificate, s.cutoff_ns));
+            n_answers++;
+        }
+        json_decref(s.certificate);
+        json_decref(root);
+        free(text);
+        vp_json_doc_free(doc);
+        vp_arena_free(arena);
+        vp_child_result_release(&run);
+    }
+    assert_true(n_answers > 5);
+}
+
+/* Thirty programs that are equally good need thirty trees: more than a document may hold (core/json.h). */
+static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **state)
+{
+    vp_item_row    items[LARGE];
+    vp_ilp_program g[30];
+    vp_ilp_problem p;
+    int64_t        n[LARGE], optimum;
+    answer         a;
+
+    (void)state;
+    make_large(&p, g, items);
+    for (int i = 1; i < 30; i++)
+        g[i] = g[0];
+    p.n_programs = 30;
+    p.max_nodes  = 100000;
+    p.max_pivots = 100000000;
+    solve(&p, &a);
+    assert_true(a.s.found);
+    assert_true(vp_dp_solve(g, p.budget_bytes, 10000000, n, &optimum));
+    assert_true(a.s.n_nodes > 20000);
+    assert_true(a.s.cutoff_ns < optimum);
+    assert_true(a.s.cutoff_ns > optimum - optimum / 1000);
+    assert_true(vp_certificate_proves(&p, a.s.certificate, a.s.cutoff_ns));
+    release(&a);
+}
+
 /* ---- the checker ---- */
 
 /* Any change may leave a proof, but never of more than is true. */
@@ -673,6 +768,8 @@ int main(void)
         cmocka_unit_test(the_solver_brute_force_and_the_dp_agree_to_the_nanosecond),
         cmocka_unit_test(a_gap_and_an_upper_bound_are_kept),
         cmocka_unit_test(a_search_cut_by_its_limits_still_proves_what_it_says),
+        cmocka_unit_test(little_memory_ends_the_search_or_the_program_but_in_order),
+        cmocka_unit_test(a_certificate_too_large_to_read_is_one_of_a_lower_cutoff),
         cmocka_unit_test(a_damaged_certificate_never_proves_more_than_the_optimum),
         cmocka_unit_test(a_certificate_of_another_problem_proves_only_what_is_true_of_this),
         cmocka_unit_test(a_certificate_is_exactly_as_described_or_proves_nothing),

@@ -15,9 +15,9 @@ enum {
     MAX_VALUES      = 180000,   /* of the certificate as JSON: a document may have 200,000 (core/json.h)           */
     MAX_COMBOS      = 300,      /* ways tried to complete a rounded-down solution                                  */
     MAX_FRACTIONAL  = 5,        /* counts that share what rounding down leaves over                                */
-    STALLED_NODES   = 300,      /* of one program: then its optimum is asked of the frontier DP, as an incumbent   */
-    MAX_STALLED     = 4,        /* programs this is done for                                                       */
-    DP_STATES       = 2000000
+    STALLED_NODES   = 2000,     /* of one program: then its optimum is asked of the frontier DP, as an incumbent   */
+    MAX_STALLED     = 2,        /* programs this is done for                                                       */
+    DP_STATES       = 1000000
 };
 
 static const int64_t EMPTY = INT64_MAX;   /* the bound of a box without any counts */

@@ -42,6 +42,13 @@ static void give_up(void *info)
     longjmp(((vp_lp_engine *)info)->caller, 1);
 }
 
+/* Before it aborts GLPK switches its messages on again, and they go to standard output. */
+static int say_nothing(void *info, const char *message)
+{
+    (void)info, (void)message;
+    return 1;
+}
+
 vp_lp_engine *vp_lp_engine_new(int64_t max_memory_bytes)
 {
     vp_lp_engine *engine = calloc(1, sizeof *engine);
@@ -52,6 +59,7 @@ vp_lp_engine *vp_lp_engine_new(int64_t max_memory_bytes)
         return NULL;
     }
     glp_term_out(GLP_OFF);
+    glp_term_hook(say_nothing, NULL);
     if (max_memory_bytes)
         glp_mem_limit(mib < 1 ? 1 : mib > 1 << 20 ? 1 << 20 : (int)mib);
     return engine;
