@@ -125,6 +125,9 @@ bench: all
 
 PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev libsqlite3-dev python3
 
+# Two compilers must give the same bytes: tests/test_determinism.sh.
+check check-long: PACKAGES += clang
+
 deps:
 	@scripts/deps.sh $(PACKAGES)
 
