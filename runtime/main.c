@@ -31,11 +31,13 @@ typedef struct args {
 } args;
 
 typedef struct results {
-    vp_step_result  *steps;
-    int64_t          n_steps;
-    vp_memory_report memory;
-    char             sha256[65];
-    int64_t          process_peak_bytes;
+    vp_step_result       *steps;
+    int64_t               n_steps;
+    vp_memory_report      memory;
+    const vp_kernel_time *times; /* the runtime's */
+    int64_t               n_times;
+    char                  sha256[65];
+    int64_t               process_peak_bytes;
 } results;
 
 /* VmHWM of /proc/self/status: the kernel's count of the most this process had resident. */
@@ -157,6 +159,47 @@ static double median_step_s(const results *r)
     return n ? seconds[n / 2] : 0;
 }
 
+/* The last step's time by kernel, and by kernel and shape. */
+static json_t *kernels_json(const vp_kernel_time *times, int64_t n)
+{
+    json_t *list = json_array();
+
+    for (int k = 0; k < VP_N_KERNELS; k++) {
+        vp_kernel_time sum = {0};
+        for (int64_t i = 0; i < n; i++)
+            if ((int)times[i].kernel == k) {
+                sum.n_calls += times[i].n_calls;
+                sum.seconds += times[i].seconds;
+            }
+        if (sum.n_calls)
+            json_array_append_new(list, json_pack("{s:s, s:I, s:f}", "name", vp_kernel_info_of((vp_kernel)k)->name, "calls",
+                                                  (json_int_t)sum.n_calls, "seconds", sum.seconds));
+    }
+    return list;
+}
+
+static json_t *kernel_calls_json(const vp_kernel_time *times, int64_t n)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < n; i++) {
+        const vp_kernel_info *info = vp_kernel_info_of(times[i].kernel);
+        json_t               *j    = json_pack("{s:s}", "kernel", info->name);
+        if (times[i].n_calls == 0) {
+            json_decref(j);
+            continue;
+        }
+        for (int k = 0; j && k < info->n_ints; k++)
+            json_object_set_new(j, info->ints[k], json_integer((json_int_t)times[i].ints[k]));
+        if (j) {
+            json_object_set_new(j, "calls", json_integer((json_int_t)times[i].n_calls));
+            json_object_set_new(j, "seconds", json_real(times[i].seconds));
+        }
+        json_array_append_new(list, j);
+    }
+    return list;
+}
+
 static json_t *results_json(const vp_plan *plan, const vp_backend *backend, const args *a, const results *r)
 {
     json_t *steps = json_array();
@@ -165,7 +208,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     for (int64_t i = 0; i < r->n_steps; i++)
         json_array_append_new(steps, json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm", r->steps[i].grad_norm, "seconds",
                                                r->steps[i].seconds));
-    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I}], s:I, s:I, s:o, s:o, s:f, s:s}",
+    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I}], s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:s}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
         "memories", "name", "device", "predicted_bytes", (json_int_t)r->memory.predicted_bytes, "executed_bytes",
         (json_int_t)r->memory.executed_bytes, "touched_bytes", (json_int_t)r->memory.touched_bytes, "touched_by",
@@ -173,6 +216,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
         (json_int_t)r->memory.padding_bytes, "never_written_bytes", (json_int_t)r->memory.never_written_bytes,
         "outside_bytes", (json_int_t)0, "process_peak_bytes", (json_int_t)r->process_peak_bytes, "process_predicted_bytes",
         plan->process_predicted_bytes < 0 ? json_null() : json_integer((json_int_t)plan->process_predicted_bytes), "steps", steps,
+        "kernels", kernels_json(r->times, r->n_times), "kernel_calls", kernel_calls_json(r->times, r->n_times),
         "tokens_per_s", step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256);
 }
 
@@ -233,6 +277,7 @@ static vp_status run(const args *a, const vp_backend *backend, vp_err *err)
     if (a->save)
         VP_TRY(vp_runtime_save(rt, a->save, a->force, err));
     vp_runtime_memory(rt, &r.memory);
+    r.times = vp_runtime_kernel_times(rt, &r.n_times);
     vp_runtime_sha256(rt, r.sha256);
     r.process_peak_bytes = process_peak_bytes();
     if (a->json)
@@ -278,8 +323,10 @@ static int report(const vp_err *err, vp_status st, bool json)
 
     fprintf(stderr, "vplan-run: %s\n", vp_err_text(err, shown, sizeof shown));
     if (json) {
-        json_t *j = json_pack("{s:i, s:{s:s, s:s, s:s, s:i, s:s}}", "schema_version", 1, "error", "code", vp_status_id(st), "message",
-                              err->message, "file", err->file, "line", err->line, "field", err->field);
+        json_t *j = json_pack("{s:i, s:{s:s, s:s, s:o, s:o, s:o}}", "schema_version", 1, "error", "code", vp_status_id(st), "message",
+                              err->message, "file", err->file[0] ? json_string(err->file) : json_null(), "line",
+                              err->line ? json_integer(err->line) : json_null(), "field",
+                              err->field[0] ? json_string(err->field) : json_null());
         vp_err  ignored = {0};
         print_json(j, &ignored);
     }

@@ -36,6 +36,20 @@ static vp_status list_params(vp_runtime *rt, vp_err *err)
     return VP_OK;
 }
 
+static vp_status make_times(vp_runtime *rt, vp_err *err)
+{
+    int64_t n = 0;
+
+    for (int64_t k = 0; k < rt->bucket->n_programs; k++)
+        for (int pass = 0; pass < VP_N_PASSES; pass++)
+            n += rt->bucket->programs[k].n_steps[pass];
+    for (rt->n_time_slots = 16; rt->n_time_slots < 2 * n;)
+        rt->n_time_slots *= 2;
+    rt->times      = vp_arena_array(rt->scratch, n, sizeof *rt->times);
+    rt->time_slots = vp_arena_array(rt->scratch, rt->n_time_slots, sizeof *rt->time_slots);
+    return rt->times && rt->time_slots ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+}
+
 static vp_status count_padding(vp_runtime *rt, vp_err *err)
 {
     vp_arena    *arena = vp_arena_new();
@@ -74,6 +88,7 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
         VP_TRY(vp_arena_map_new(plan->peak_bytes, &rt->arena[r], err));
     VP_TRY(list_params(rt, err));
     VP_TRY(count_padding(rt, err));
+    VP_TRY(make_times(rt, err));
     if (opts->verify) {
         VP_TRY(vp_verifier_new(rt, err));
         vp_verifier_poison_all(rt);
@@ -175,11 +190,32 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* The entry of a step's kernel and shape. */
+static vp_kernel_time *time_of(vp_runtime *rt, const vp_step *step)
+{
+    int      n_ints = vp_kernel_info_of(step->kernel)->n_ints;
+    uint64_t h      = (uint64_t)step->kernel + 1;
+
+    for (int k = 0; k < n_ints; k++)
+        h = (h ^ (uint64_t)step->ints[k]) * UINT64_C(0x9e3779b97f4a7c15);
+    for (int64_t slot = (int64_t)(h >> 32) & (rt->n_time_slots - 1);; slot = (slot + 1) & (rt->n_time_slots - 1)) {
+        int32_t *idx = &rt->time_slots[slot];
+        if (*idx == 0) {
+            rt->times[rt->n_times] = (vp_kernel_time){.kernel = step->kernel, .ints = step->ints};
+            *idx                   = (int32_t)++rt->n_times;
+        }
+        vp_kernel_time *t = &rt->times[*idx - 1];
+        if (t->kernel == step->kernel && memcmp(t->ints, step->ints, (size_t)n_ints * sizeof *t->ints) == 0)
+            return t;
+    }
+}
+
 static vp_status run_kernel(const vp_expanded_step *x, void *ctx, vp_err *err)
 {
-    vp_runtime    *rt   = ctx;
-    const vp_step *step = x->step;
-    vp_status      st   = VP_OK;
+    vp_runtime     *rt   = ctx;
+    const vp_step  *step = x->step;
+    vp_kernel_time *time = time_of(rt, step);
+    vp_status       st   = VP_OK;
 
     vp_kernel_call call = {.kernel = step->kernel, .accumulate = x->accumulate, .optimizer = &rt->optimizer,
                            .rng = {.seed = (uint64_t)rt->plan->recipe.seed, .step = (uint32_t)rt->step, .op = x->rng_op,
@@ -197,7 +233,10 @@ static vp_status run_kernel(const vp_expanded_step *x, void *ctx, vp_err *err)
             rt->executed_bytes = vp_max_i64(rt->executed_bytes, offset + bytes);
             call.operand[k]    = rt->arena[r].base + offset;
         }
+        double start_s = now_s();
         VP_TRY(rt->backend->run(&call, err));
+        time->seconds += now_s() - start_s;
+        time->n_calls++;
     }
     if (rt->verifier)
         VP_TRY(vp_verifier_after(rt, x->idx, err));
@@ -240,6 +279,10 @@ vp_status vp_runtime_step(vp_runtime *rt, const int32_t *tokens, const int32_t *
     vp_runtime_put(rt, at, &control, sizeof control);
     vp_runtime_put(rt, plan->fixed[plan->tokens_idx].offset_bytes, tokens, id_bytes);
     vp_runtime_put(rt, plan->fixed[plan->labels_idx].offset_bytes, labels, id_bytes);
+    for (int64_t i = 0; i < rt->n_times; i++) {
+        rt->times[i].n_calls = 0;
+        rt->times[i].seconds = 0;
+    }
     VP_TRY(vp_expand(plan, rt->bucket, rt->bucket->n_micro_steps, run_kernel, rt, err));
     memcpy(&control, rt->arena[0].base + at, sizeof control);
     rt->step++;
@@ -267,6 +310,12 @@ void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out)
         for (int64_t k = 0; k < rt->arena[0].n_bytes; k++)
             out->touched_bytes += rt->verifier->touched[k];
     }
+}
+
+const vp_kernel_time *vp_runtime_kernel_times(const vp_runtime *rt, int64_t *n)
+{
+    *n = rt->n_times;
+    return rt->times;
 }
 
 void vp_runtime_sha256(const vp_runtime *rt, char text[65])

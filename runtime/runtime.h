@@ -79,6 +79,19 @@ typedef struct vp_memory_report {
 
 void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out);
 
+/* What the calls of one kernel with one shape took together in the last step, by the monotonic clock around each. Their
+ * sum is the step but for the copies into the arena and the walk over the plan. With verify a call runs on both arenas
+ * and both count. */
+typedef struct vp_kernel_time {
+    vp_kernel      kernel;
+    const int64_t *ints;      /* the plan's */
+    int64_t        n_calls;
+    double         seconds;
+} vp_kernel_time;
+
+/* In the order of their first call; the runtime's own, until its next step. */
+const vp_kernel_time *vp_runtime_kernel_times(const vp_runtime *rt, int64_t *n);
+
 /* SHA-256 over the parameters' fp32 values, little-endian, in plan order. */
 void vp_runtime_sha256(const vp_runtime *rt, char text[65]);
 

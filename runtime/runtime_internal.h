@@ -40,6 +40,10 @@ struct vp_runtime {
     vp_verifier      *verifier;      /* or NULL */
     /* of the step that runs */
     int64_t           n_buffers;
+    vp_kernel_time   *times;         /* room for every step of every program */
+    int64_t           n_times;
+    int32_t          *time_slots;    /* hash of (kernel, ints) to times + 1; 0: free */
+    int64_t           n_time_slots;  /* a power of two, at least twice the room      */
 };
 
 vp_status vp_verifier_new(vp_runtime *rt, vp_err *err);
