@@ -19,7 +19,7 @@ static json_t *seconds_or_null(double s)
     return s > 0 ? json_real(s) : json_null();
 }
 
-static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const char *path)
+static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const char *path, const char *study)
 {
     json_t *trials = json_array(), *presets = json_array();
     char    text[400];
@@ -27,22 +27,22 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
         if (t->verdict != VP_VERDICT_DOES_NOT_FIT)
-            json_array_append_new(trials, json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:s}", "id", (json_int_t)t->id, "verdict",
+            json_array_append_new(trials, json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:s, s:b}", "id", (json_int_t)t->id, "verdict",
                 vp_verdict_name(t->verdict), "plan", vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), "predicted_bytes",
                 (json_int_t)t->candidate.figures.peak_bytes, "executed_bytes",
                 t->executed_bytes ? json_integer((json_int_t)t->executed_bytes) : json_null(), "predicted_s", t->candidate.figures.step_time_s,
-                "measured_s", seconds_or_null(t->measured_s), "evidence", t->verdict == VP_VERDICT_OK ? "" : t->evidence));
+                "measured_s", seconds_or_null(t->measured_s), "evidence", t->evidence, "from_study", (int)t->from_study));
         if (t->preset)
             json_array_append_new(presets, json_pack("{s:s, s:s, s:o}", "name", t->preset, "verdict", vp_verdict_name(t->verdict), "measured_s",
                                                      seconds_or_null(t->measured_s)));
     }
-    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:s, s:n}", "schema_version", 1, "best",
+    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:s, s:o}", "schema_version", 1, "best",
         r->best ? json_pack("{s:o, s:s, s:I, s:f}", "plan", path ? json_string(path) : json_null(), "decisions",
                             vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text), "peak_bytes",
                             (json_int_t)r->best->candidate.figures.peak_bytes, "step_time_s", r->best->measured_s) : json_null(),
         "trials", trials, "presets", presets, "regret_vs_best_preset",
         r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) / r->best_preset->measured_s) : json_null(),
-        "stopped_because", r->stopped_because, "study");
+        "stopped_because", r->stopped_because, "study", study ? json_string(study) : json_null());
 }
 
 static void print_tune(const vp_model *model, const vp_tune_result *r, const char *path)
@@ -52,16 +52,19 @@ static void print_tune(const vp_model *model, const vp_tune_result *r, const cha
     printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "arena", "predicted", "measured", "plan");
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
-        printf("%-3lld %-12s %11s %10s %10s  %s%s\n", (long long)t->id, vp_verdict_name(t->verdict),
+        char number[24];
+        snprintf(number, sizeof number, t->id ? "%lld" : "-", (long long)t->id);
+        printf("%-3s %-12s %11s %10s %10s  %s%s%s\n", number, vp_verdict_name(t->verdict),
                vp_size_text(t->candidate.figures.peak_bytes, bytes, sizeof bytes),
                vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted),
                t->measured_s > 0 ? vp_time_text(t->measured_s, measured, sizeof measured) : "-",
-               vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), t->preset ? " (preset)" : "");
+               vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), t->from_study ? " (from the study)" : "", t->preset ? " (preset)" : "");
         if (t->verdict != VP_VERDICT_OK && t->evidence[0])
             printf("    %s\n", t->evidence);
     }
     if (r->best)
         printf("best: %lld, %s\n", (long long)r->best->id, vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text));
+    printf("stopped: %s\n", r->stopped_because);
     if (r->best && path)
         printf("written to %s\n", path);
 }
@@ -83,6 +86,10 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
         VP_TRY(vp_parse_recompute(o->recompute, &job->request.recompute, err));
     if (o->loss)
         VP_TRY(vp_parse_loss(o->loss, &job->request.loss_chunk, err));
+    if (o->profile) {
+        VP_TRY(vp_profile_read(o->profile, &job->profile, err));
+        job->request.profile = job->profile;
+    }
     VP_TRY(vp_parse_budget(plan->device, o->budget_bytes ? o->budget_bytes : plan->budget_bytes, &job->device, &job->request.budget_bytes, err));
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
     VP_TRY(vp_json_parse(path, text.data, (int64_t)text.n_bytes, &doc, err));
@@ -118,10 +125,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     vp_plan_options o      = {0};
     vp_plan_job     job    = {0};
-    vp_tune_opts    opts   = {.max_trials = 3, .note = say};
+    vp_tune_opts    opts   = {.max_trials = 6, .note = say};
     vp_tune_result  result = {0};
     vp_plan        *plan   = NULL;
-    vp_option       options[VP_N_PLAN_OPTIONS + 3];
+    vp_option       options[VP_N_PLAN_OPTIONS + 4];
     const char     *name = NULL, *path = NULL;
     bool            force = false, is_plan = false;
     int             n = vp_plan_options_list(&o, options), n_words;
@@ -130,26 +137,25 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     options[n++] = (vp_option){"-o", VP_OPTION_TEXT, &path};
     options[n++] = (vp_option){"--force", VP_OPTION_FLAG, &force};
     options[n++] = (vp_option){"--max-trials", VP_OPTION_COUNT, &opts.max_trials};
+    options[n++] = (vp_option){"--study", VP_OPTION_TEXT, &opts.study};
     VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
-    if (o.profile)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "tune measures its own profile: --profile is plan's"));
     if (path)
-        VP_TRY(vp_output_check(path, force, (const char *const[]){name, o.recipe, o.device}, 3, err));
+        VP_TRY(vp_output_check(path, force, (const char *const[]){name, o.recipe, o.device, o.profile, opts.study}, 5, err));
+    if (path && opts.study && strcmp(path, opts.study) == 0)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL, "is the study too; write the plan elsewhere"));
     VP_TRY(is_plan_file(name, &is_plan, err));
     VP_TRY(is_plan ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
     if (!job.device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and here is the CPU backend only, not %s", job.device.name));
     VP_TRY(vp_tune(&job.request, &opts, &result, err));
     if (result.best && path) {
-        vp_plan_request measured = job.request;
-        measured.profile         = result.profile;
-        VP_TRY(vp_planner_make(&measured, &result.answer, &result.best->candidate, &plan, err));
+        VP_TRY(vp_tune_best_plan(&job.request, &result, &plan, err));
         VP_TRY(vp_plan_write(plan, path, force, err));
     }
     if (cli->json)
-        VP_TRY(vp_print_json(tune_json(job.model, &result, path), err));
+        VP_TRY(vp_print_json(tune_json(job.model, &result, path, opts.study), err));
     else if (result.answer.n_candidates == 0)
         printf("DOES NOT FIT: the least budget is %lldB\n", (long long)result.answer.least_budget_bytes);
     else
@@ -163,5 +169,5 @@ out:
 }
 
 const vp_command vp_cmd_tune = {"tune",
-    "MODEL|PLAN [plan's options but --profile] [--max-trials N] [-o PLAN] [--force] [--json]",
+    "MODEL|PLAN [plan's options] [--study FILE] [--max-trials N] [-o PLAN] [--force] [--json]",
     "measure here, plan, run the best plans, return the best tested", run};
