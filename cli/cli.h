@@ -15,6 +15,7 @@
 #include "core/profile.h"
 #include "models/devices.h"
 #include "models/model.h"
+#include "planner/itemise.h"
 #include "planner/planner.h"
 
 #include <stdbool.h>
@@ -94,7 +95,12 @@ vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_devic
  * ln_1 + mlp.act, 3 nothing". Returns buf. */
 const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf, size_t buf_size);
 
-/* Copies of json fields common to plan, explain and tune. */
+/* Options that today have one value: taken when they name it (or are not given), refused otherwise, never ignored. */
+vp_status vp_only_value(const char *option, const char *given, const char *value, vp_err *err);
+
+/* Pieces of answers that several commands give. */
+json_t *vp_items_json(const vp_itemised *itemised);
+json_t *vp_phases_json(const vp_itemised *itemised);
 json_t *vp_proof_json(const vp_plan *plan);
 json_t *vp_presets_json(const vp_plan_answer *answer);
 

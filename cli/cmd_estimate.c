@@ -27,24 +27,15 @@ typedef struct estimate {
 
 enum { DEFAULT_SEQ = 4096, DEFAULT_CHUNK = 1024 };
 
-static vp_status only(const char *option, const char *given, const char *value, vp_err *err)
-{
-    char shown[64];
-
-    if (given && strcmp(given, value) != 0)
-        return VP_FAIL(err, VP_ERR_USAGE, "%s %s: this version has only %s", option, vp_text_escape(given, shown, sizeof shown), value);
-    return VP_OK;
-}
-
 static vp_status set_up(const char *model_name, const estimate_options *o, estimate *e, vp_err *err)
 {
     vp_scenario *s         = &e->scenario;
     vp_recompute recompute = VP_RECOMPUTE_NONE;
     vp_status    st        = VP_OK;
 
-    VP_TRY(only("--trainer", o->trainer, "vplan", err));
-    VP_TRY(only("--precision", o->precision, "fp32", err));
-    VP_TRY(only("--attention", o->attention, "flash", err));
+    VP_TRY(vp_only_value("--trainer", o->trainer, "vplan", err));
+    VP_TRY(vp_only_value("--precision", o->precision, "fp32", err));
+    VP_TRY(vp_only_value("--attention", o->attention, "flash", err));
     *s = (vp_scenario){.recipe = vp_recipe_default(), .micro_batch = o->micro_batch ? o->micro_batch : 1};
     if (o->optimizer) {
         s->recipe.optimizer = vp_optimizer_by_name(o->optimizer);
@@ -134,18 +125,12 @@ static bool does_fit(const estimate *e)
 static json_t *answer_json(const estimate *e, const char *max)
 {
     const vp_scenario *s        = &e->scenario;
-    json_t            *items    = json_array(), *phases = json_array(), *assumptions = json_deep_copy(e->plan->assumptions);
+    json_t            *assumptions = json_deep_copy(e->plan->assumptions);
     json_t            *settings = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
         e->has_device ? json_string(e->device.name) : json_null(), "seq", (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
         "precision", vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "attention", "flash",
         "recompute", vp_scenario_recompute_name(s, e->model), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
 
-    for (int64_t i = 0; i < e->itemised.n_items; i++)
-        json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name", e->itemised.items[i].name, "bytes",
-                                               (json_int_t)e->itemised.items[i].bytes, "class", e->itemised.items[i].class));
-    for (int p = 0; p < VP_N_PHASES; p++)
-        json_array_append_new(phases, json_pack("{s:s, s:I}", "name", e->itemised.phases[p].name, "peak_bytes",
-                                                (json_int_t)e->itemised.phases[p].peak_bytes));
     if (e->seq_is_default && !(max && strcmp(max, "seq") == 0))
         json_array_append_new(assumptions, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d", (long long)s->seq, DEFAULT_SEQ));
     if (max)
@@ -155,7 +140,7 @@ static json_t *answer_json(const estimate *e, const char *max)
         "settings", settings, "assumptions", assumptions, "budget_bytes",
         e->budget_bytes < 0 ? json_null() : json_integer((json_int_t)e->budget_bytes), "peak_bytes", (json_int_t)e->plan->peak_bytes,
         "peak_phase", e->itemised.peak_phase, "device_bytes", (json_int_t)(e->plan->peak_bytes + e->plan->outside_bytes), "fits",
-        e->budget_bytes < 0 ? json_null() : json_boolean(does_fit(e)), "items", items, "phases", phases);
+        e->budget_bytes < 0 ? json_null() : json_boolean(does_fit(e)), "items", vp_items_json(&e->itemised), "phases", vp_phases_json(&e->itemised));
 }
 
 static void print_answer(const estimate *e)

@@ -278,14 +278,8 @@ out:
 
 static json_t *story_json(const vp_plan *plan, const story *t)
 {
-    json_t *items = json_array(), *phases = json_array(), *largest = json_array(), *others = json_array();
+    json_t *largest = json_array(), *others = json_array();
 
-    for (int64_t i = 0; i < t->itemised.n_items; i++)
-        json_array_append_new(items, json_pack("{s:s, s:I, s:s}", "name", t->itemised.items[i].name, "bytes",
-                                               (json_int_t)t->itemised.items[i].bytes, "class", t->itemised.items[i].class));
-    for (int p = 0; p < VP_N_PHASES; p++)
-        json_array_append_new(phases, json_pack("{s:s, s:I}", "name", t->itemised.phases[p].name, "peak_bytes",
-                                                (json_int_t)t->itemised.phases[p].peak_bytes));
     for (int i = 0; i < t->n_largest; i++)
         json_array_append_new(largest, json_pack("{s:s, s:I, s:s}", "name", t->x.buffers[t->largest[i]].name, "bytes",
             (json_int_t)t->x.buffers[t->largest[i]].bytes, "component", vp_component_name(t->x.buffers[t->largest[i]].component)));
@@ -296,7 +290,7 @@ static json_t *story_json(const vp_plan *plan, const story *t)
         "decisions", plan->decisions, "settings", plan->settings, "assumptions", plan->assumptions, "budget_bytes",
         (json_int_t)plan->budget_bytes, "peak_bytes", (json_int_t)plan->peak_bytes, "device_bytes",
         (json_int_t)(plan->peak_bytes + plan->outside_bytes), "peak_phase", t->itemised.peak_phase, "peak_at", t->at, "step_time_s",
-        plan->step_time_s, "time_class", plan->time_class, "items", items, "phases", phases, "largest_at_peak", largest, "proof",
+        plan->step_time_s, "time_class", plan->time_class, "items", vp_items_json(&t->itemised), "phases", vp_phases_json(&t->itemised), "largest_at_peak", largest, "proof",
         vp_proof_json(plan), "what_if", others);
 }
 

@@ -106,8 +106,7 @@ int vp_plan_options_list(vp_plan_options *o, vp_option *options)
     return VP_N_PLAN_OPTIONS;
 }
 
-/* Pins that today have one value: taken when they name it, refused otherwise, never ignored. */
-static vp_status only_value(const char *option, const char *given, const char *value, vp_err *err)
+vp_status vp_only_value(const char *option, const char *given, const char *value, vp_err *err)
 {
     char shown[64];
 
@@ -145,9 +144,9 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch N is required"));
     if (o->global_batch > 1000000)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch is at most 1000000 samples"));
-    VP_TRY(only_value("--precision", o->precision, "fp32", err));
-    VP_TRY(only_value("--offload", o->offload, "none", err));
-    VP_TRY(only_value("--attention", o->attention, "flash", err));
+    VP_TRY(vp_only_value("--precision", o->precision, "fp32", err));
+    VP_TRY(vp_only_value("--offload", o->offload, "none", err));
+    VP_TRY(vp_only_value("--attention", o->attention, "flash", err));
     if (o->recompute)
         VP_TRY(vp_parse_recompute(o->recompute, &r->recompute, err));
     if (o->loss)
@@ -238,5 +237,24 @@ json_t *vp_presets_json(const vp_plan_answer *a)
         json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", a->presets[i].name, "peak_bytes", (json_int_t)c->figures.peak_bytes,
                                               "step_time_s", c->figures.step_time_s, "fits", (int)c->fits));
     }
+    return list;
+}
+
+json_t *vp_items_json(const vp_itemised *x)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < x->n_items; i++)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", x->items[i].name, "bytes", (json_int_t)x->items[i].bytes, "class",
+                                              x->items[i].class));
+    return list;
+}
+
+json_t *vp_phases_json(const vp_itemised *x)
+{
+    json_t *list = json_array();
+
+    for (int p = 0; p < VP_N_PHASES; p++)
+        json_array_append_new(list, json_pack("{s:s, s:I}", "name", x->phases[p].name, "peak_bytes", (json_int_t)x->phases[p].peak_bytes));
     return list;
 }
