@@ -78,7 +78,7 @@ def cpuinfo():
 def machine():
     """Nothing here names the machine itself."""
     model, isa = cpuinfo()
-    return {"cpu": model, "instruction_set": isa, "n_cpus": n_cpus(), "kernel": " ".join(os.uname()[:3:2]),
+    return {"cpu": model, "instruction_set": isa, "n_cpus": n_cpus(), "kernel": f"{os.uname().sysname} {os.uname().release.split('-')[0]}",
             "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
 
 
@@ -91,6 +91,11 @@ def load():
 
 
 # ---- results ----
+
+def part_name(name, args, **recorded):
+    """name, with -rehearsal behind it where an option differs from what is recorded, so that neither replaces the other."""
+    return name if all(getattr(args, option) == value for option, value in recorded.items()) else f"{name}-rehearsal"
+
 
 def write_results(args, part, device, libraries, conditions, settings, rows):
     """DEVICE-YYYY-MM-DD-PART.json, whole or not at all. Returns its path."""

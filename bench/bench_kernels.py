@@ -132,7 +132,7 @@ def main():
             rows += of_these + [{"name": f"all calls of a step, {threads} thread{'s' if threads > 1 else ''}", "predicted": None,
                                  "measured": {"seconds_per_step": total}, "raw_seconds": []}]
     print("written to", common.write_results(
-        args, "kernels", "cpu", {"vplan backend": backend}, dict(common.machine(), load_before=load_before, load_after=common.load()),
+        args, common.part_name("kernels", args, model="gpt2", seq=256, batch=4, repeats=3), "cpu", {"vplan backend": backend}, dict(common.machine(), load_before=load_before, load_after=common.load()),
         {"model": args.model, "seq": args.seq, "batch": args.batch, "threads": args.threads, "repeats": args.repeats}, rows))
 
 

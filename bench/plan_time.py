@@ -7,6 +7,7 @@ GPT-2 at sequence 1024 and global batch 8 on an H200, default recipe, nothing pi
 from the floor (the least_budget_bytes that an impossible request is answered with) to what the fastest plan of the whole
 card needs. The clock runs from the start of the process to its end; the plan file has been written and fsync'd by
 then. No GPU is consulted."""
+import ctypes
 import json
 import os
 import subprocess
@@ -81,6 +82,16 @@ def measure(args, model, i, budget, dir):
         "note": solver.get("note"), "library": library_sizes(solver), "plan_file_bytes": runs[0]["plan_file_bytes"], "same_answer_each_time": all(x == without_clock[0] for x in without_clock)}}
 
 
+def glpk_version():
+    """Of the library that vplan-solve finds too."""
+    try:
+        glpk = ctypes.CDLL("libglpk.so.40")
+    except OSError:
+        return {}
+    glpk.glp_version.restype = ctypes.c_char_p
+    return {"glpk": glpk.glp_version().decode()}
+
+
 def shown(value, form):
     return "-" if value is None else form.format(value)
 
@@ -125,7 +136,7 @@ def main():
     print(f"\n{len(good)} of {len(rows)} answered, the slowest in {max((m['seconds_max'] for m in good), default=float('nan')):.3f} s; "
           + "; ".join(f"{sum(m['gap'] is not None and m['gap'] <= g for m in good)} certified to a gap of {g:.0e} or less" for g in GAPS))
     print("written to", common.write_results(
-        args, "plan-time", "cpu", {}, dict(common.machine(), load_before=load_before, load_after=common.load()),
+        args, common.part_name("plan-time", args, models=MODELS, budgets=6, repeats=3, gap=None), "cpu", glpk_version(), dict(common.machine(), load_before=load_before, load_after=common.load()),
         {"planned_for": DEVICE, "seq": SEQ, "global_batch": BATCH, "repeats": args.repeats, "gap": args.gap}, rows))
     if len(good) < len(rows):
         common.fail(f"{len(rows) - len(good)} planning runs failed")
