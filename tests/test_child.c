@@ -504,7 +504,9 @@ static void a_child_starts_with_plain_signals_and_no_core_dump(void **state)
     signal(SIGPIPE, was);
     assert_memory_equal(result.out, "0\n", 2);
     assert_non_null(strstr(result.out, "SigBlk:\t0000000000000000"));
-    assert_non_null(strstr(result.out, "SigIgn:\t0000000000000000"));
+    /* signals 1 to 31: the C library keeps 32 and 33 for itself, and make's children have them ignored */
+    assert_non_null(strstr(result.out, "SigIgn:\t"));
+    assert_int_equal(strtoull(strstr(result.out, "SigIgn:\t") + 8, NULL, 16) & 0x7fffffff, 0);
     assert_non_null(strstr(result.out, "group 0 session 0\n"));
     assert_null(strstr(result.err, "yes:"));
 }
