@@ -116,6 +116,24 @@ out:
     return st;
 }
 
+vp_status vp_runtime_check_save(const char *dir, bool overwrite, vp_err *err)
+{
+    const char *const files[] = {"model.safetensors", "config.json"};
+    char              path[1200];
+    vp_status         st = VP_OK;
+
+    VP_TRY(vp_file_make_dir(dir, err));
+    for (int i = 0; i < 2; i++) {
+        vp_file_writer w = {0};
+        snprintf(path, sizeof path, "%s/%s", dir, files[i]);
+        st = vp_file_begin(path, overwrite, &w, err);
+        vp_file_abort(&w);
+        VP_TRY(st);
+    }
+out:
+    return st;
+}
+
 vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err)
 {
     vp_tensor_data *tensors = calloc((size_t)rt->n_params + 1, sizeof *tensors);

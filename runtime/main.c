@@ -270,6 +270,8 @@ static vp_status run(const args *a, const vp_backend *backend, vp_err *err)
         fprintf(stderr, "no --data: training on drawn tokens\n");
     vp_run_opts opts = {.n_total_steps = a->steps, .seed = a->seed, .verify = a->verify};
     VP_TRY(vp_runtime_new(plan, backend, &opts, &rt, err));
+    if (a->save)
+        VP_TRY(vp_runtime_check_save(a->save, a->force, err));
     VP_TRY(a->init ? vp_runtime_load(rt, a->init, err) : vp_runtime_draw(rt, err));
     if (a->save_initial)
         VP_TRY(vp_runtime_save(rt, a->save_initial, a->force, err));

@@ -53,6 +53,9 @@ vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_err *err);
  * overwrite as in core/file.h. */
 vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err);
 
+/* Whether vp_runtime_save() could write there, asked before training rather than after; makes the folder. */
+vp_status vp_runtime_check_save(const char *dir, bool overwrite, vp_err *err);
+
 /* One optimizer step on a global batch: tokens and labels are (global_batch, seq) int32; a label of -100 does not count.
  * VP_ERR_INPUT: an id outside the vocabulary, or no target at all. VP_ERR_INTERNAL: verify found something. */
 vp_status vp_runtime_step(vp_runtime *rt, const int32_t *tokens, const int32_t *labels, vp_step_result *result, vp_err *err);
