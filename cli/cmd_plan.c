@@ -31,7 +31,8 @@ static double now_s(void)
 
 static json_t *solver_json(const vp_plan_answer *a)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:o}", "programs", (json_int_t)a->n_scenarios, "nodes", (json_int_t)a->n_nodes, "pivots",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "programs", (json_int_t)a->n_scenarios, "library_lowered",
+                     (json_int_t)a->libraries[0]->n_lowered, "library_points", (json_int_t)a->libraries[0]->n, "nodes", (json_int_t)a->n_nodes, "pivots",
                      (json_int_t)a->n_pivots, "certificate_bytes", (json_int_t)a->certificate_bytes, "note",
                      a->solver_note ? json_string(a->solver_note) : json_null());
 }
