@@ -73,7 +73,7 @@ for name, paths in sorted(names.items()):
     ok(len(paths) <= 1, "file names", "%s: %s" % (name, ", ".join(paths)))
 
 # ---- what programs link ----
-ALLOWED = {"vplan": r"libjansson|libm|libc", "vplan-run": r"libjansson|libm|libc|libopenblas|libgomp|libomp|libpthread", "vplan-solve": r"libglpk|libjansson|libm|libc"}
+ALLOWED = {"vplan": r"libjansson|libsqlite3|libm|libc", "vplan-run": r"libjansson|libm|libc|libopenblas|libgomp|libomp|libpthread", "vplan-solve": r"libglpk|libjansson|libm|libc"}
 for program, allowed in sorted(ALLOWED.items()):
     path = "%s/%s" % (build, program)
     if not os.path.exists(path):
