@@ -1,0 +1,594 @@
+/* The study: what is on disk survives, what is not a study is refused and left alone, and a tuner that is killed at any moment
+ * loses nothing that was finished. */
+#include "core_test.h"
+
+#include "models/devices.h"
+#include "models/model.h"
+#include "tuner/correct.h"
+#include "tuner/study.h"
+#include "tuner/tune.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static const vp_study_request any_request = {.model = "m", .model_sha256 = "0123", .recipe = "{}", .seq = 8, .global_batch = 2,
+                                             .budget_bytes = 1000, .device = "cpu", .backend = "b", .build = "x"};
+
+/* A study with one request and one profile of one row. */
+static vp_study *new_study(const char *path, int64_t *request_id, int64_t *profile_id)
+{
+    vp_err         err     = {0};
+    vp_study      *study   = NULL;
+    vp_profile    *profile = vp_profile_new();
+    vp_profile_row row     = {.kernel = VP_K_LINEAR_FWD, .ints = {4, 5, 6, 1}, .seconds = 0.25};
+
+    CHECK_OK(vp_study_open(path, &study, &err));
+    CHECK_OK(vp_study_request_id(study, &any_request, request_id, &err));
+    strcpy(profile->device, "cpu");
+    strcpy(profile->backend, "b");
+    assert_true(vp_profile_add(profile, &row));
+    CHECK_OK(vp_study_add_profile(study, VP_PROFILE_MEASURED, profile, "x", profile_id, &err));
+    vp_profile_free(profile);
+    return study;
+}
+
+static void add_done(vp_study *study, int64_t request_id, int64_t profile_id, const char *decisions)
+{
+    vp_err         err      = {0};
+    double         step_s[] = {0.1, 1.0 / 3, 3e-9};
+    vp_call_time   calls[]  = {{{.kernel = VP_K_ADD, .ints = {7}, .seconds = 0.5}, 2}};
+    vp_study_trial t        = {.profile_id = profile_id, .decisions = decisions, .preset = "p", .predicted_bytes = 5, .predicted_s = 0.7};
+
+    CHECK_OK(vp_study_begin(study, request_id, &t, &err));
+    t.verdict = "ok";
+    t.evidence = "";
+    t.executed_bytes = 6;
+    t.measured_s = 1.0 / 3;
+    t.n_runs = 1;
+    t.step_s = step_s;
+    t.n_steps = 3;
+    t.calls = calls;
+    t.n_calls = 1;
+    CHECK_OK(vp_study_finish(study, &t, &err));
+}
+
+static void sql(const char *path, const char *text)
+{
+    sqlite3 *db    = NULL;
+    char    *error = NULL;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, text, NULL, NULL, &error) != SQLITE_OK)
+        print_error("%s: %s\n", text, error);
+    assert_null(error);
+    sqlite3_close(db);
+}
+
+static char *slurp(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    char *data;
+
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 0, SEEK_END), 0);
+    *n   = (size_t)ftell(f);
+    data = malloc(*n + 1);
+    rewind(f);
+    assert_int_equal(fread(data, 1, *n, f), *n);
+    fclose(f);
+    return data;
+}
+
+static void what_was_finished_is_read_back_to_the_bit(void **state)
+{
+    vp_err          err   = {0};
+    const char     *path  = in_test_dir("back.db");
+    vp_arena       *arena = vp_arena_new();
+    vp_study       *study;
+    vp_study_trial *trials, running = {.decisions = "{\"b\":1}", .predicted_s = 1};
+    vp_profile     *p = vp_profile_new();
+    int64_t         request_id, profile_id, n;
+
+    (void)state;
+    study = new_study(path, &request_id, &profile_id);
+    add_done(study, request_id, profile_id, "{\"a\":1}");
+    running.profile_id = profile_id;
+    CHECK_OK(vp_study_begin(study, request_id, &running, &err));
+    vp_study_close(study);
+
+    CHECK_OK(vp_study_open(path, &study, &err));
+    CHECK_OK(vp_study_request_id(study, &any_request, &n, &err));
+    assert_int_equal(n, request_id);
+    CHECK_OK(vp_study_trials(study, arena, request_id, &trials, &n, &err));
+    assert_int_equal(n, 2);
+    assert_int_equal(trials[0].state, VP_TRIAL_DONE);
+    assert_string_equal(trials[0].decisions, "{\"a\":1}");
+    assert_string_equal(trials[0].preset, "p");
+    assert_string_equal(trials[0].verdict, "ok");
+    assert_true(trials[0].measured_s == 1.0 / 3 && trials[0].predicted_s == 0.7);
+    assert_int_equal(trials[0].predicted_bytes, 5);
+    assert_int_equal(trials[0].executed_bytes, 6);
+    assert_int_equal(trials[0].n_steps, 3);
+    assert_true(trials[0].step_s[0] == 0.1 && trials[0].step_s[1] == 1.0 / 3 && trials[0].step_s[2] == 3e-9);
+    assert_int_equal(trials[0].n_calls, 1);
+    assert_int_equal(trials[0].calls[0].row.kernel, VP_K_ADD);
+    assert_int_equal(trials[0].calls[0].row.ints[0], 7);
+    assert_int_equal(trials[0].calls[0].n_calls, 2);
+    assert_int_equal(trials[1].state, VP_TRIAL_INTERRUPTED); /* nobody finished it */
+    CHECK_OK(vp_study_measured_rows(study, "cpu", "b", "x", p, &err));
+    assert_int_equal(p->n_rows, 1);
+    assert_true(p->rows[0].seconds == 0.25 && p->rows[0].ints[2] == 6);
+    CHECK_OK(vp_study_measured_rows(study, "cpu", "b", "another build", p, &err));
+    assert_int_equal(p->n_rows, 1);
+    vp_study_close(study);
+    vp_profile_free(p);
+    vp_arena_free(arena);
+}
+
+static void a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not(void **state)
+{
+    vp_err           err   = {0};
+    vp_arena        *arena = vp_arena_new();
+    vp_study        *study;
+    vp_study_trial  *trials;
+    vp_study_request other = any_request;
+    int64_t          request_id, profile_id, id, n;
+
+    (void)state;
+    study = new_study(NULL, &request_id, &profile_id);
+    add_done(study, request_id, profile_id, "{}");
+    other.budget_bytes++;
+    CHECK_OK(vp_study_request_id(study, &other, &id, &err));
+    assert_int_not_equal(id, request_id);
+    CHECK_OK(vp_study_trials(study, arena, id, &trials, &n, &err));
+    assert_int_equal(n, 1);
+    assert_int_equal(trials[0].request_id, request_id);
+    other.model_sha256 = "4567";
+    CHECK_OK(vp_study_request_id(study, &other, &id, &err));
+    CHECK_OK(vp_study_trials(study, arena, id, &trials, &n, &err));
+    assert_int_equal(n, 0);
+    vp_study_close(study);
+    vp_arena_free(arena);
+}
+
+/* Refused with this text, and not a byte of it changed. */
+static void refused(const char *path, const char *part, int line)
+{
+    vp_err    err = {0};
+    vp_study *study = NULL;
+    size_t    n_before, n_after;
+    char     *before = slurp(path, &n_before), *after;
+    vp_status st = vp_study_open(path, &study, &err);
+
+    check_error(&err, st, VP_ERR_STORAGE, path, 0, "", part, __FILE__, line);
+    assert_null(study);
+    after = slurp(path, &n_after);
+    assert_int_equal(n_before, n_after);
+    assert_memory_equal(before, after, n_after);
+    free(before);
+    free(after);
+}
+
+static void a_file_that_is_no_study_is_refused_and_left_alone(void **state)
+{
+    vp_err    err = {0};
+    vp_study *study;
+    char      page[5000] = "SQLite format 3";
+    int64_t   a, b;
+    size_t    n;
+    char     *good;
+
+    (void)state;
+    refused(put_file("text.db", "hello, I am text\n", 17), "is not an SQLite database", __LINE__);
+    refused(put_file("empty.db", "", 0), "is empty", __LINE__);
+    refused(put_file("zeros.db", page + 100, 4096), "is not an SQLite database", __LINE__);
+    sql(in_test_dir("other.db"), "PRAGMA application_id = 77; CREATE TABLE t(x)");
+    refused(in_test_dir("other.db"), "another program (application id 0x0000004d", __LINE__);
+
+    vp_study_close(new_study(in_test_dir("good.db"), &a, &b));
+    good = slurp(in_test_dir("good.db"), &n);
+    refused(put_file("short.db", good, 3000), "is ", __LINE__);
+    refused(put_file("header.db", good, 100), "is ", __LINE__);
+    sql(put_file("newer.db", good, n), "PRAGMA user_version = 2");
+    refused(in_test_dir("newer.db"), "schema 2, from a newer vplan", __LINE__);
+    sql(put_file("view.db", good, n), "CREATE VIEW v AS SELECT * FROM trial");
+    refused(in_test_dir("view.db"), "a view v that does not belong", __LINE__);
+    sql(put_file("trigger.db", good, n), "CREATE TRIGGER g AFTER INSERT ON trial BEGIN DELETE FROM trial; END");
+    refused(in_test_dir("trigger.db"), "a trigger g that does not belong", __LINE__);
+    sql(put_file("more.db", good, n), "CREATE TABLE more(x)");
+    refused(in_test_dir("more.db"), "a table more that does not belong", __LINE__);
+    sql(put_file("less.db", good, n), "DROP TABLE trial_call");
+    refused(in_test_dir("less.db"), "a table is missing", __LINE__);
+    sql(put_file("column.db", good, n), "ALTER TABLE trial ADD COLUMN y TEXT");
+    refused(in_test_dir("column.db"), "a table trial that does not belong", __LINE__);
+    sql(put_file("generated.db", good, n), "DROP TABLE trial_call; CREATE TABLE trial_call(trial_id INTEGER, kernel TEXT AS (trial_id))");
+    refused(in_test_dir("generated.db"), "a table trial_call that does not belong", __LINE__);
+
+    assert_int_equal(mkdir(in_test_dir("dir.db"), 0777), 0);
+    CHECK_FAILS(vp_study_open(in_test_dir("dir.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("dir.db"), 0, "", "is not a regular file");
+    assert_int_equal(mkfifo(in_test_dir("fifo.db"), 0666), 0);
+    CHECK_FAILS(vp_study_open(in_test_dir("fifo.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("fifo.db"), 0, "", "is not a regular file");
+    put_file("alone.db-journal", "x", 1);
+    CHECK_FAILS(vp_study_open(in_test_dir("alone.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("alone.db"), 0, "", "but its journal is");
+    put_file("alone2.db-wal", "x", 1);
+    CHECK_FAILS(vp_study_open(in_test_dir("alone2.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("alone2.db"), 0, "", "but its wal is");
+    CHECK_FAILS(vp_study_open("/nowhere/at/all.db", &study, &err), VP_ERR_STORAGE, "/nowhere/at/all.db", 0, "", "its folder cannot be found");
+    CHECK_FAILS(vp_study_open("/proc/study.db", &study, &err), VP_ERR_STORAGE, "/proc/study.db", 0, "", "cannot make its lock file");
+    assert_int_equal(chmod(put_file("read_only.db", good, n), 0444), 0);
+    if (geteuid() != 0)
+        refused(in_test_dir("read_only.db"), "cannot be written", __LINE__);
+    free(good);
+}
+
+/* Values that our own constraints would have refused, put there by others. */
+static void rows_that_make_no_sense_are_refused(void **state)
+{
+    static const char *const changes[] = {"UPDATE trial SET state = 'lost'", "UPDATE trial SET predicted_bytes = -1",
+        "UPDATE trial SET measured_s = 1e300", "UPDATE profile_row SET seconds = -1", "UPDATE trial SET verdict = NULL"};
+    static const char *const texts[] = {"UPDATE trial SET step_seconds = 'x'", "UPDATE trial SET step_seconds = '[1, \"a\"]'",
+        "UPDATE trial_call SET kernel = 'no such'", "UPDATE trial_call SET shape = 'count=-4'", "UPDATE trial_call SET shape = 'count=99999999999999999999'"};
+    vp_err    err = {0};
+    vp_study *study;
+    int64_t   a, b, n;
+    size_t    n_bytes;
+    char      text[300];
+
+    (void)state;
+    study = new_study(in_test_dir("rows.db"), &a, &b);
+    add_done(study, a, b, "{}");
+    vp_study_close(study);
+    char *good = slurp(in_test_dir("rows.db"), &n_bytes);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        snprintf(text, sizeof text, "PRAGMA ignore_check_constraints = ON; %s", changes[i]);
+        sql(put_file("row.db", good, n_bytes), text);
+        refused(in_test_dir("row.db"), "is damaged", __LINE__);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        vp_arena       *arena = vp_arena_new();
+        vp_study_trial *trials;
+        sql(put_file("row.db", good, n_bytes), texts[i]);
+        CHECK_OK(vp_study_open(in_test_dir("row.db"), &study, &err));
+        assert_int_equal(vp_study_trials(study, arena, a, &trials, &n, &err), VP_ERR_STORAGE);
+        assert_string_equal(err.file, in_test_dir("row.db"));
+        err = (vp_err){0};
+        vp_study_close(study);
+        vp_arena_free(arena);
+    }
+    free(good);
+}
+
+/* 300 seeds of one to eight flipped bytes: an error of ours, or a study that can be read and written. */
+static void flipped_bytes_are_an_error_or_harmless(void **state)
+{
+    int64_t   a, b;
+    size_t    n_bytes;
+    vp_study *study;
+    int       n_refused = 0;
+
+    (void)state;
+    study = new_study(in_test_dir("flip.db"), &a, &b);
+    for (int i = 0; i < 5; i++)
+        add_done(study, a, b, "{}");
+    vp_study_close(study);
+    char *good = slurp(in_test_dir("flip.db"), &n_bytes);
+    for (unsigned seed = 0; seed < 300; seed++) {
+        vp_err    err = {0};
+        vp_status st;
+        char     *bad = malloc(n_bytes);
+        uint64_t  x   = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+        memcpy(bad, good, n_bytes);
+        for (unsigned k = 0; k <= seed % 8; k++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            bad[(x >> 8) % n_bytes] ^= (char)(1 + x % 255);
+        }
+        put_file("flipped.db", bad, n_bytes);
+        free(bad);
+        st = vp_study_open(in_test_dir("flipped.db"), &study, &err);
+        if (st == VP_OK) {
+            vp_arena       *arena = vp_arena_new();
+            vp_profile     *p     = vp_profile_new();
+            vp_study_trial *trials, t = {.profile_id = b, .decisions = "{}"};
+            int64_t         n;
+            st = vp_study_trials(study, arena, a, &trials, &n, &err);
+            if (st == VP_OK)
+                st = vp_study_measured_rows(study, "cpu", "b", "x", p, &err);
+            if (st == VP_OK)
+                st = vp_study_begin(study, a, &t, &err);
+            vp_profile_free(p);
+            vp_arena_free(arena);
+            vp_study_close(study);
+        }
+        n_refused += st != VP_OK;
+        assert_true(st == VP_OK || (st == VP_ERR_STORAGE && err.file[0]));
+    }
+    assert_true(n_refused > 50);
+    free(good);
+}
+
+static void a_second_tuner_is_told_who_the_first_is_and_a_dead_one_is_followed(void **state)
+{
+    vp_err      err = {0};
+    vp_study   *study, *second;
+    const char *path = in_test_dir("lock.db");
+    char        pid[80];
+    int         ready[2];
+
+    (void)state;
+    CHECK_OK(vp_study_open(path, &study, &err));
+    snprintf(pid, sizeof pid, "another tuner is using this study: pid %d", (int)getpid());
+    CHECK_FAILS(vp_study_open(path, &second, &err), VP_ERR_STORAGE, path, 0, "", pid);
+    assert_int_equal(symlink(path, in_test_dir("lock_too.db")), 0); /* another name of it */
+    CHECK_FAILS(vp_study_open(in_test_dir("lock_too.db"), &second, &err), VP_ERR_STORAGE, path, 0, "", pid);
+    vp_study_close(study);
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        char c = 'x';
+        if (vp_study_open(path, &study, &err) != VP_OK || write(ready[1], &c, 1) != 1)
+            _exit(1);
+        pause();
+    }
+    char c;
+    assert_int_equal(read(ready[0], &c, 1), 1);
+    snprintf(pid, sizeof pid, "another tuner is using this study: pid %d", (int)child);
+    CHECK_FAILS(vp_study_open(path, &second, &err), VP_ERR_STORAGE, path, 0, "", pid);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    assert_int_equal(access(in_test_dir("lock.db.lock"), F_OK), 0); /* its lock file is still there */
+    CHECK_OK(vp_study_open(path, &study, &err));
+    vp_study_close(study);
+    close(ready[0]);
+    close(ready[1]);
+}
+
+static void a_study_deleted_under_us_is_an_error_at_the_next_write(void **state)
+{
+    vp_err         err = {0};
+    int64_t        a, b;
+    const char    *path  = in_test_dir("gone.db");
+    vp_study      *study = new_study(path, &a, &b);
+    vp_study_trial t     = {.profile_id = b, .decisions = "{}"};
+
+    (void)state;
+    assert_int_equal(unlink(path), 0);
+    CHECK_FAILS(vp_study_begin(study, a, &t, &err), VP_ERR_STORAGE, path, 0, "", "was deleted or replaced");
+    vp_study_close(study);
+}
+
+/* ---- corrections ---- */
+
+static void a_profile_takes_what_calls_cost_in_a_step(void **state)
+{
+    /* Base: add(10) 1 s, add(30) 3 s, zero(10) 5 s. The trial's last step had two add(10) in 8 s and one copy(10) in 2 s; its
+     * median step took 20 s, so that each second of the last step counts 2: add(10) 8 s, copy(10) 4 s. The factor of add is
+     * 8 * 1 / 1^2 = 8: add(30) 24 s. Zero was not seen; of all calls seen only add(10) is in base, so it takes 8 too: 40 s. */
+    vp_err         err  = {0};
+    vp_profile    *base = vp_profile_new(), *p = NULL;
+    bool           measured;
+    vp_call_time   calls[] = {{{.kernel = VP_K_ADD, .ints = {10}, .seconds = 8}, 2}, {{.kernel = VP_K_COPY, .ints = {10}, .seconds = 2}, 1}};
+    vp_study_trial trial   = {.measured_s = 20, .calls = calls, .n_calls = 2};
+
+    (void)state;
+    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .ints = {10}, .seconds = 1});
+    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .ints = {30}, .seconds = 3});
+    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ZERO, .ints = {10}, .seconds = 5});
+    CHECK_OK(vp_correct_profile(base, &trial, 1, &p, &err));
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){10}, &measured) - 8) < 1e-12 && measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){30}, &measured) - 24) < 1e-12 && measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_COPY, (int64_t[VP_MAX_INTS]){10}, &measured) - 4) < 1e-12 && measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ZERO, (int64_t[VP_MAX_INTS]){10}, &measured) - 40) < 1e-12 && measured);
+    /* ln 8 for add; copy is not in base and says nothing */
+    assert_true(fabs(vp_profile_distance(base, &trial, 1) - log(8)) < 1e-12);
+    vp_profile_free(p);
+
+    /* Contradicting trials: 8, 2 and 3 s for one call; the median. None: base itself. */
+    vp_call_time   one[3] = {{{.kernel = VP_K_ADD, .ints = {10}, .seconds = 8}, 1}, {{.kernel = VP_K_ADD, .ints = {10}, .seconds = 2}, 1},
+                             {{.kernel = VP_K_ADD, .ints = {10}, .seconds = 3}, 1}};
+    vp_study_trial three[] = {{.measured_s = 8, .calls = &one[0], .n_calls = 1}, {.measured_s = 2, .calls = &one[1], .n_calls = 1},
+                              {.measured_s = 3, .calls = &one[2], .n_calls = 1}};
+    CHECK_OK(vp_correct_profile(base, three, 3, &p, &err));
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){10}, &measured) - 3) < 1e-12);
+    vp_profile_free(p);
+    CHECK_OK(vp_correct_profile(base, three, 0, &p, &err));
+    assert_true(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){30}, &measured) == 3);
+    vp_profile_free(p);
+    vp_profile_free(base);
+}
+
+/* ---- tuning with a runner that only says it trained ---- */
+
+static const char fake_runner[] =
+    "#!/bin/bash\n"
+    "if [ \"$1\" = --describe ]; then echo '{\"description\": \"fake\"}'; exit; fi\n"
+    "if [ \"$1\" = --profile ]; then sed -E 's/\"seconds\": [^,]*/\"seconds\": 0.001/'; exit; fi\n"
+    "plan=$(cat)\n"
+    "[[ $plan =~ \\\"peak_bytes\\\":\\ ([0-9]+) ]]; bytes=${BASH_REMATCH[1]}\n"
+    "[[ $plan =~ \\\"step_time_s\\\":\\ ([0-9.e-]+) ]]; s=1${BASH_REMATCH[1]}\n" /* far from what is predicted: there is always a plan worth a trial */
+    "sleep 0.0$((RANDOM % 4))\n"
+    "steps=\"{\\\"seconds\\\": $s}\"\n"
+    "for ((i = 1; i < $3; i++)); do steps=\"$steps, {\\\"seconds\\\": $s}\"; done\n"
+    "echo \"{\\\"memories\\\": [{\\\"executed_bytes\\\": $bytes}], \\\"steps\\\": [$steps]}\"\n";
+
+typedef struct tiny {
+    vp_model       *model;
+    vp_device       device;
+    vp_plan_request request;
+    char            runner[200];
+} tiny;
+
+static void open_tiny(tiny *t)
+{
+    vp_err err = {0};
+
+    CHECK_OK(vp_model_open("gpt2-tiny", &(vp_model_opts){0}, &t->model, &err));
+    CHECK_OK(vp_device_open("cpu", &t->device, &err));
+    t->request = (vp_plan_request){.model = t->model, .device = &t->device, .recipe = vp_recipe_default(), .seq = 64, .global_batch = 4,
+                                   .budget_bytes = 3200000, .loss_chunk = VP_CHUNK_ANY, .recompute = VP_RECOMPUTE_ANY, .gap = 1e-5,
+                                   .no_proof = true};
+    strcpy(t->runner, put_file("runner", fake_runner, sizeof fake_runner - 1));
+    assert_int_equal(chmod(t->runner, 0755), 0);
+}
+
+/* Finished trials as lines; the caller's. */
+static char *finished(const char *path, int *n)
+{
+    static const char text[] = "SELECT coalesce(group_concat(line, char(10)), ''), count(*) FROM (SELECT id || ' ' || decisions || ' ' || verdict || ' ' || "
+                               "executed_bytes || ' ' || started_unix_s AS line FROM trial WHERE state = 'done' ORDER BY id)";
+    sqlite3          *db;
+    sqlite3_stmt     *stmt;
+    char             *out;
+
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 5000);
+    assert_int_equal(sqlite3_prepare_v2(db, text, -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    out = strdup((const char *)sqlite3_column_text(stmt, 0));
+    *n  = sqlite3_column_int(stmt, 1);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return out;
+}
+
+/* 40 tuners of one study, each killed after 0 to 150 ms: what was finished stays as it was, a plan is finished once, and
+ * the next tuner goes on from there. The last one is let end. */
+static void a_kill_at_any_moment_loses_no_finished_trial(void **state)
+{
+    tiny        t;
+    vp_err      err  = {0};
+    const char *path = in_test_dir("killed.db");
+    char       *before = strdup("");
+    int         n, n_before = 0, n_useful = 0;
+
+    (void)state;
+    open_tiny(&t);
+    srand(20260101);
+    for (int i = 0; i < 40; i++) {
+        vp_tune_opts   opts = {.max_trials = 40, .study = path, .runner = t.runner};
+        vp_tune_result result;
+        pid_t          child = fork();
+        if (child == 0) {
+            vp_status st = vp_tune(&t.request, &opts, &result, &err);
+            vp_tune_result_release(&result);
+            _exit(st == VP_OK ? 0 : 1);
+        }
+        struct timespec wait = {0, (rand() % 150) * 1000000L};
+        nanosleep(&wait, NULL);
+        kill(child, SIGKILL);
+        int status;
+        waitpid(child, &status, 0);
+        assert_false(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+        if (access(path, F_OK) != 0)
+            continue;
+        char *after = finished(path, &n);
+        assert_true(n >= n_before);
+        assert_memory_equal(after, before, strlen(before));
+        n_useful += n > n_before;
+        free(before);
+        before   = after;
+        n_before = n;
+    }
+    print_message("%d finished after 40 kills, %d of which let something finish\n", n_before, n_useful);
+    vp_tune_opts   opts = {.max_trials = 40, .study = path, .runner = t.runner};
+    vp_tune_result result;
+    CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
+    assert_non_null(result.best);
+    int64_t n_old = 0;
+    for (int64_t i = 0; i < result.n_trials; i++)
+        n_old += result.trials[i].from_study && result.trials[i].verdict == VP_VERDICT_OK;
+    assert_int_equal(n_old, n_before);
+    vp_tune_result_release(&result);
+    char *after = finished(path, &n);
+    assert_memory_equal(after, before, strlen(before));
+    free(after);
+    free(before);
+    vp_model_free(t.model);
+}
+
+static void a_finished_study_runs_nothing_again(void **state)
+{
+    tiny           t;
+    vp_err         err = {0};
+    vp_tune_result one, two;
+    int            n, n_again;
+
+    (void)state;
+    open_tiny(&t);
+    vp_tune_opts opts = {.max_trials = 3, .study = in_test_dir("twice.db"), .runner = t.runner};
+    CHECK_OK(vp_tune(&t.request, &opts, &one, &err));
+    free(finished(opts.study, &n));
+    CHECK_OK(vp_tune(&t.request, &opts, &two, &err));
+    free(finished(opts.study, &n_again));
+    assert_int_equal(n, n_again);
+    assert_non_null(one.best);
+    assert_non_null(two.best);
+    assert_int_equal(one.best->id, two.best->id);
+    for (int64_t i = 0; i < two.n_trials; i++)
+        assert_true(two.trials[i].from_study || two.trials[i].id == 0);
+    vp_tune_result_release(&one);
+    vp_tune_result_release(&two);
+    vp_model_free(t.model);
+}
+
+/* A trial that dies is a verdict: here every plan of micro-batch 4, by a signal, garbage or a wrong size. */
+static void trials_that_die_are_verdicts_and_the_rest_goes_on(void **state)
+{
+    static const struct { const char *line, *part; vp_verdict verdict; } ways[] = {
+        {"kill -SEGV $$", "signal 11", VP_VERDICT_CRASH}, {"kill -KILL $$", "signal 9", VP_VERDICT_CRASH},
+        {"echo nothing; exit 0", "vplan-run:1", VP_VERDICT_CRASH}, {"echo 'training diverged' >&2; exit 4", "diverged", VP_VERDICT_NAN},
+        {"echo 'no memory' >&2; exit 5", "no memory", VP_VERDICT_OOM_HOST}, {"bytes=7", "executed 7 bytes", VP_VERDICT_WRONG_RESULT}};
+    tiny t;
+    char text[3000];
+
+    (void)state;
+    open_tiny(&t);
+    t.request.budget_bytes = 6000000;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        vp_err         err = {0};
+        vp_tune_result result;
+        int            n_bad = 0, n_good = 0;
+        const char    *before_sleep = strstr(fake_runner, "sleep");
+        snprintf(text, sizeof text, "%.*sif [[ $plan == *'\"micro_batch\": 4'* ]]; then %s; fi\n%s", (int)(before_sleep - fake_runner), fake_runner,
+                 ways[i].line, before_sleep);
+        put_file("runner", text, strlen(text));
+        vp_tune_opts opts = {.max_trials = 3, .runner = t.runner};
+        CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
+        for (int64_t k = 0; k < result.n_trials; k++) {
+            const vp_trial *x = &result.trials[k];
+            if (x->candidate.scenario.micro_batch == 4 && x->id) {
+                n_bad++;
+                assert_int_equal(x->verdict, ways[i].verdict);
+                assert_non_null(strstr(x->evidence, ways[i].part));
+                assert_ptr_not_equal(result.best, x);
+            } else
+                n_good += x->verdict == VP_VERDICT_OK;
+        }
+        assert_true(n_bad > 0);
+        assert_true((result.best != NULL) == (n_good > 0));
+        vp_tune_result_release(&result);
+    }
+    vp_model_free(t.model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_was_finished_is_read_back_to_the_bit),
+        cmocka_unit_test(a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not),
+        cmocka_unit_test(a_file_that_is_no_study_is_refused_and_left_alone),
+        cmocka_unit_test(rows_that_make_no_sense_are_refused),
+        cmocka_unit_test(flipped_bytes_are_an_error_or_harmless),
+        cmocka_unit_test(a_second_tuner_is_told_who_the_first_is_and_a_dead_one_is_followed),
+        cmocka_unit_test(a_study_deleted_under_us_is_an_error_at_the_next_write),
+        cmocka_unit_test(a_profile_takes_what_calls_cost_in_a_step),
+        cmocka_unit_test(a_kill_at_any_moment_loses_no_finished_trial),
+        cmocka_unit_test(a_finished_study_runs_nothing_again),
+        cmocka_unit_test(trials_that_die_are_verdicts_and_the_rest_goes_on),
+    };
+    return cmocka_run_group_tests(tests, make_test_dir, remove_test_dir);
+}
