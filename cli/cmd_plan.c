@@ -17,6 +17,7 @@ typedef struct answer {
     vp_changes     changes;        /* of an infeasible request */
     double         shadow_s;       /* T(B) - T(B + 1 GiB) */
     double         seconds;
+    vp_monolithic_check whole;     /* status NULL: not asked for */
     const char    *path;
 } answer;
 
@@ -56,6 +57,24 @@ static json_t *changes_json(const vp_changes *c)
     return list;
 }
 
+static json_t *timing_json(const answer *x)
+{
+    return x->whole.status ? json_pack("{s:f, s:f}", "seconds", x->seconds, "monolithic_seconds", x->whole.seconds)
+                           : json_pack("{s:f}", "seconds", x->seconds);
+}
+
+static json_t *real_or_null(double value)
+{
+    return value < 0 ? json_null() : json_real(value);
+}
+
+static json_t *monolithic_json(const vp_monolithic_check *c)
+{
+    return json_pack("{s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:s?}", "columns", (json_int_t)c->n_columns, "rows", (json_int_t)c->n_rows, "nodes",
+                     (json_int_t)c->n_nodes, "status", c->status, "step_time_s", real_or_null(c->step_time_s), "decomposed_step_time_s",
+                     real_or_null(c->planned_s), "equal", c->decided ? json_boolean(c->equal) : json_null(), "note", c->note);
+}
+
 static json_t *plan_json(const answer *x)
 {
     const vp_plan *plan = x->plan;
@@ -69,8 +88,10 @@ static json_t *plan_json(const answer *x)
 
     if (j && x->frontier.n)
         json_object_set_new(j, "frontier", frontier_json(&x->frontier));
+    if (j && x->whole.status)
+        json_object_set_new(j, "monolithic", monolithic_json(&x->whole));
     if (j)
-        json_object_set_new(j, "timing", json_pack("{s:f}", "seconds", x->seconds));
+        json_object_set_new(j, "timing", timing_json(x));
     return j;
 }
 
@@ -78,13 +99,18 @@ static json_t *infeasible_json(const answer *x)
 {
     const vp_plan_request *r = &x->job.request;
 
-    return json_pack("{s:i, s:I, s:n, s:n, s:n, s:n, s:n, s:n, s:{}, s:{s:s, s:s, s:I, s:I}, s:[], s:{s:s, s:n, s:n, s:I, s:n}, s:o, s:n, s:o, s:s, s:o, s:{s:f}}",
+    json_t *j = json_pack("{s:i, s:I, s:n, s:n, s:n, s:n, s:n, s:n, s:{}, s:{s:s, s:s, s:I, s:I}, s:[], s:{s:s, s:n, s:n, s:I, s:n}, s:o, s:n, s:o, s:s, s:o}",
         "schema_version", 1, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", "device_bytes", "host_peak_bytes",
         "process_predicted_bytes", "step_time_s", "tokens_per_s", "decisions", "settings", "trainer", "vplan", "device", x->job.device.name,
         "seq", (json_int_t)r->seq, "global_batch", (json_int_t)r->global_batch, "assumptions", "proof", "status", "infeasible", "gap",
         "bound_s", "least_budget_bytes", (json_int_t)x->found.least_budget_bytes, "checked_by", "solver", solver_json(&x->found),
-        "shadow_price_s_per_gib", "presets", vp_presets_json(&x->found), "binding", x->changes.binding, "changes", changes_json(&x->changes),
-        "timing", "seconds", x->seconds);
+        "shadow_price_s_per_gib", "presets", vp_presets_json(&x->found), "binding", x->changes.binding, "changes", changes_json(&x->changes));
+
+    if (j && x->whole.status)
+        json_object_set_new(j, "monolithic", monolithic_json(&x->whole));
+    if (j)
+        json_object_set_new(j, "timing", timing_json(x));
+    return j;
 }
 
 /* ---- text ---- */
@@ -122,6 +148,20 @@ static void print_frontier(const vp_frontier *f)
                vp_size_text(f->points[i].peak_bytes, peak, sizeof peak), vp_time_text(f->points[i].step_time_s, time, sizeof time));
 }
 
+static void print_monolithic(const vp_monolithic_check *c)
+{
+    char time[32], planned[32];
+
+    printf("monolithic %lld columns, %lld rows, %.2f s: %s", (long long)c->n_columns, (long long)c->n_rows, c->seconds, c->status);
+    if (c->step_time_s >= 0)
+        printf(", %s a step", vp_time_text(c->step_time_s, time, sizeof time));
+    if (c->decided && c->planned_s >= 0)
+        printf(", %s (decomposed: %s)", c->equal ? "equal to the nanosecond" : "NOT EQUAL", vp_time_text(c->planned_s, planned, sizeof planned));
+    else if (c->decided)
+        printf(", %s (decomposed: infeasible)", c->equal ? "equal" : "NOT EQUAL");
+    printf("%s%s\n", c->note ? ": " : "", c->note ? c->note : "");
+}
+
 static void print_plan(const answer *x)
 {
     const vp_plan *plan = x->plan;
@@ -140,6 +180,8 @@ static void print_plan(const answer *x)
     print_proof(&x->found);
     printf("           least budget %s; one more GiB saves %s a step\n", vp_size_text(x->found.least_budget_bytes, y, sizeof y),
            vp_time_text(x->shadow_s, z, sizeof z));
+    if (x->whole.status)
+        print_monolithic(&x->whole);
     print_presets(&x->found);
     if (x->frontier.n)
         print_frontier(&x->frontier);
@@ -164,6 +206,8 @@ static void print_infeasible(const answer *x)
     for (int64_t i = 0; i < x->changes.n; i++)
         printf("%s %s, which needs %s\n", i ? "          " : "or change ", x->changes.changes[i].text,
                vp_size_text(x->changes.changes[i].needs_bytes, y, sizeof y));
+    if (x->whole.status)
+        print_monolithic(&x->whole);
     print_presets(&x->found);
 }
 
@@ -203,9 +247,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     vp_plan_options o = {0};
     answer          x = {0};
-    vp_option       options[VP_N_PLAN_OPTIONS + 6];
+    vp_option       options[VP_N_PLAN_OPTIONS + 7];
     const char     *name = NULL, *svg = NULL;
-    bool            force = false, frontier = false, prove = false;
+    bool            force = false, frontier = false, prove = false, monolithic = false;
     double          gap = 1e-5;
     int             n = vp_plan_options_list(&o, options), n_words;
     vp_status       st = VP_OK;
@@ -216,6 +260,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     options[n++] = (vp_option){"--svg", VP_OPTION_TEXT, &svg};
     options[n++] = (vp_option){"--gap", VP_OPTION_REAL, &gap};
     options[n++] = (vp_option){"--prove", VP_OPTION_FLAG, &prove};
+    options[n++] = (vp_option){"--monolithic", VP_OPTION_FLAG, &monolithic};
     VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
@@ -229,6 +274,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
     x.job.request.gap = gap;
     VP_TRY(work_out(&x, frontier, svg, force, err));
+    if (monolithic)
+        VP_TRY(vp_planner_monolithic(&x.job.request, &x.found, &x.whole, err));
     if (cli->json)
         VP_TRY(vp_print_json(x.plan ? plan_json(&x) : infeasible_json(&x), err));
     else if (x.plan)
@@ -247,7 +294,7 @@ out:
 
 const vp_command vp_cmd_plan = {"plan",
     "MODEL --seq N --global-batch N [--device NAME|FILE] [--budget SIZE] [--recipe FILE] [--profile FILE]\n"
-    "                  [--frontier] [--svg FILE] [--gap G] [--prove] [-o PLAN] [--force] [--json]\n"
+    "                  [--frontier] [--svg FILE] [--gap G] [--prove] [--monolithic] [-o PLAN] [--force] [--json]\n"
     "                  pins: [--micro-batch N] [--precision fp32] [--optimizer adamw|sgd] [--recompute none|attention|mlp|full]\n"
     "                        [--offload none] [--loss full|chunked|chunked:N] [--attention flash]",
     "the fastest configuration that fits a budget, with a proof", run};

@@ -489,3 +489,51 @@ out:
     }
     return st;
 }
+
+/* ---- the undivided program ---- */
+
+/* Whether some integer program holds a scenario that fits: blocks in segments of one length. */
+static bool in_programs(const vp_plan_request *r, const vp_scenario *s)
+{
+    int64_t n = r->model->graph.n_instances - 2, longest = 1;
+
+    for (int i = 0; i < s->n_runs; i++)
+        longest = vp_max_i64(longest, s->runs[i].segment);
+    return longest == 1 || (longest <= MAX_SEGMENT && longest < n && n % longest == 0);
+}
+
+vp_status vp_planner_monolithic(const vp_plan_request *r, const vp_plan_answer *a, vp_monolithic_check *out, vp_err *err)
+{
+    vp_ilp_problem p = a->problem;
+    vp_whole       whole;
+    vp_status      st = VP_OK;
+
+    *out = (vp_monolithic_check){.status = "failed", .step_time_s = -1, .planned_s = -1};
+    p.upper_ns   = INT64_MAX;
+    p.max_nodes  = 10000000;   /* its nodes are cheap, and there are more of them */
+    p.max_pivots = 1000000000;
+    p.n_programs = 0;
+    p.programs   = vp_arena_array(a->arena, a->n_scenarios, sizeof *p.programs);
+    VP_TRY_ALLOC(err, p.programs);
+    for (int64_t i = 0; i < a->n_scenarios; i++)   /* the first instance's need is no row of a program */
+        if (first_fits(r, &a->scenarios[i], r->budget_bytes))
+            p.programs[p.n_programs++] = a->problem.programs[i];
+    VP_TRY(vp_solve_monolithic(a->arena, &p, &whole, err));
+    if (a->n_candidates && in_programs(r, &a->candidates[0].scenario))
+        out->planned_s = a->candidates[0].figures.step_time_s;
+    else if (a->n_candidates)
+        VP_TRY(vp_planner_at_budget(r, a, r->budget_bytes, &out->planned_s, NULL, err));
+    out->status    = vp_monolithic_end_name(whole.answer.end);
+    out->n_columns = whole.answer.n_columns;
+    out->n_rows    = whole.answer.n_rows;
+    out->n_nodes   = whole.answer.n_nodes;
+    out->seconds   = whole.seconds;
+    out->note      = whole.note;
+    if (whole.cost_ns >= 0)
+        out->step_time_s = (double)whole.cost_ns * 1e-9;
+    out->decided = whole.answer.end == VP_MONOLITHIC_OPTIMAL || whole.answer.end == VP_MONOLITHIC_INFEASIBLE;
+    if (out->decided)
+        out->equal = out->planned_s < 0 ? whole.answer.end == VP_MONOLITHIC_INFEASIBLE : whole.cost_ns == llround(out->planned_s * 1e9);
+out:
+    return st;
+}

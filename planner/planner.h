@@ -87,4 +87,19 @@ vp_status vp_planner_make(const vp_plan_request *request, const vp_plan_answer *
 vp_status vp_planner_at_budget(const vp_plan_request *request, const vp_plan_answer *answer, int64_t budget_bytes, double *step_time_s,
                                vp_candidate *candidate, vp_err *err);
 
+/* The same choice as one undivided integer program (planner/solve/monolithic.c), beside the answer's own optimum. */
+typedef struct vp_monolithic_check {
+    const char *status;             /* optimal, infeasible, limit, refused, failed */
+    int64_t     n_columns, n_rows, n_nodes;
+    double      step_time_s;        /* negative: no solution                       */
+    double      planned_s;          /* the answer's optimum over the same integer programs; negative: none fits. A preset that
+                                     * no program holds (segments beside single blocks) is left out                          */
+    bool        decided, equal;     /* equal: to the nanosecond, or both infeasible; only where decided                      */
+    double      seconds;            /* of the process              */
+    const char *note;               /* what went wrong, or NULL    */
+} vp_monolithic_check;
+
+/* VP_OK also when vplan-solve failed. Strings live in the answer's arena. */
+vp_status vp_planner_monolithic(const vp_plan_request *request, const vp_plan_answer *answer, vp_monolithic_check *out, vp_err *err);
+
 #endif

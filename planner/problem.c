@@ -2,6 +2,8 @@
 
 #include "core/checked.h"
 
+#include <string.h>
+
 /* What a document may hold. Chosen so that no sum below leaves 64 bits: MAX_BLOCKS * MAX_COST_NS + MAX_CONST_NS < 2^63 and
  * MAX_BLOCKS * MAX_BYTES < 2^63. */
 #define MAX_BYTES    ((int64_t)1 << 46)  /* 64 TiB                */
@@ -177,6 +179,67 @@ vp_status vp_ilp_solution_from_json(vp_arena *arena, const vp_json_node *root, c
         VP_TRY(integer_at(&counts, i, 0, p->programs[s.program_idx].n_blocks, &s.counts[i], err));
     s.certificate = json_incref(certificate.value);
     *out = s;
+out:
+    return st;
+}
+
+/* ---- the undivided program's answer ---- */
+
+static const char *const end_names[VP_N_MONOLITHIC_ENDS] = {"optimal", "infeasible", "limit", "refused", "failed"};
+
+const char *vp_monolithic_end_name(vp_monolithic_end end)
+{
+    return end_names[end];
+}
+
+json_t *vp_monolithic_to_json(const vp_monolithic *m, const vp_ilp_problem *p)
+{
+    json_t *items = json_array();
+    int64_t n     = m->found ? p->programs[m->program_idx].n_blocks : 0;
+
+    for (int64_t i = 0; items && i < n; i++)
+        if (json_array_append_new(items, json_integer(m->items[i]))) {
+            json_decref(items);
+            items = NULL;
+        }
+    return json_pack("{ss sb sI so sI sI sI sI}", "status", vp_monolithic_end_name(m->end), "found", m->found, "program_idx",
+                     (json_int_t)(m->found ? m->program_idx : 0), "items", items, "cost_ns", (json_int_t)m->cost_ns, "n_columns",
+                     (json_int_t)m->n_columns, "n_rows", (json_int_t)m->n_rows, "n_nodes", (json_int_t)m->n_nodes);
+}
+
+vp_status vp_monolithic_from_json(vp_arena *arena, const vp_json_node *root, const vp_ilp_problem *p, vp_monolithic *out, vp_err *err)
+{
+    static const char *const keys[] = {"status", "found", "program_idx", "items", "cost_ns", "n_columns", "n_rows", "n_nodes", NULL};
+    vp_monolithic m = {0};
+    vp_json_node  items;
+    const char   *end;
+    int64_t       n;
+    vp_status     st = VP_OK;
+
+    VP_TRY(vp_json_only_keys(root, keys, err));
+    VP_TRY(vp_json_string(root, "status", &end, err));
+    while (m.end < VP_N_MONOLITHIC_ENDS && strcmp(end, end_names[m.end]))
+        m.end++;
+    if (m.end == VP_N_MONOLITHIC_ENDS) {
+        st = vp_json_fail(root, "status", err, "must be optimal, infeasible, limit, refused or failed");
+        goto out;
+    }
+    VP_TRY(vp_json_bool(root, "found", &m.found, err));
+    VP_TRY(vp_json_int(root, "program_idx", 0, m.found ? p->n_programs - 1 : 0, &m.program_idx, err));
+    VP_TRY(vp_json_int(root, "cost_ns", 0, INT64_MAX, &m.cost_ns, err));
+    VP_TRY(vp_json_int(root, "n_columns", 0, MAX_COUNTER, &m.n_columns, err));
+    VP_TRY(vp_json_int(root, "n_rows", 0, MAX_COUNTER, &m.n_rows, err));
+    VP_TRY(vp_json_int(root, "n_nodes", 0, MAX_COUNTER, &m.n_nodes, err));
+    VP_TRY(vp_json_array(root, "items", &items, &n, err));
+    if (n != (m.found ? p->programs[m.program_idx].n_blocks : 0)) {
+        st = vp_json_fail(root, "items", err, "must have one item for each block of the program found, and none where none is");
+        goto out;
+    }
+    m.items = vp_arena_array(arena, n, sizeof *m.items);
+    VP_TRY_ALLOC(err, m.items);
+    for (int64_t i = 0; i < n; i++)
+        VP_TRY(integer_at(&items, i, 0, p->programs[m.program_idx].n_items - 1, &m.items[i], err));
+    *out = m;
 out:
     return st;
 }

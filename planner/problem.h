@@ -73,11 +73,35 @@ typedef struct vp_ilp_solution {
     int64_t   n_nodes, n_pivots;
 } vp_ilp_solution;
 
-/* The pipe's two documents. Reading checks every number's range; VP_ERR_INPUT otherwise. What is read lives in arena. */
+/* The same choice as one integer program without levels, counts or a canonical order, solved by glp_intopt: an oracle for small
+ * models (planner/solve/monolithic.c). */
+typedef enum vp_monolithic_end {
+    VP_MONOLITHIC_OPTIMAL,
+    VP_MONOLITHIC_INFEASIBLE,
+    VP_MONOLITHIC_LIMIT,      /* nodes, pivots or seconds came first */
+    VP_MONOLITHIC_REFUSED,    /* more columns than it takes          */
+    VP_MONOLITHIC_FAILED,     /* GLPK gave no answer                 */
+    VP_N_MONOLITHIC_ENDS
+} vp_monolithic_end;
+
+typedef struct vp_monolithic {
+    vp_monolithic_end end;
+    bool              found;
+    int64_t           program_idx, cost_ns;
+    int64_t          *items;           /* of each block of that program, in chain order */
+    int64_t           n_columns, n_rows;
+    int64_t           n_nodes;         /* GLPK's, those it never solved included        */
+} vp_monolithic;
+
+/* The pipe's documents. Reading checks every number's range; VP_ERR_INPUT otherwise. What is read lives in arena. */
 json_t   *vp_ilp_problem_to_json(const vp_ilp_problem *p);
 vp_status vp_ilp_problem_from_json(vp_arena *arena, const vp_json_node *root, vp_ilp_problem *out, vp_err *err);
 json_t   *vp_ilp_solution_to_json(const vp_ilp_solution *s, const vp_ilp_problem *p);
 vp_status vp_ilp_solution_from_json(vp_arena *arena, const vp_json_node *root, const vp_ilp_problem *p, vp_ilp_solution *out, vp_err *err);
+
+json_t     *vp_monolithic_to_json(const vp_monolithic *m, const vp_ilp_problem *p);
+vp_status   vp_monolithic_from_json(vp_arena *arena, const vp_json_node *root, const vp_ilp_problem *p, vp_monolithic *out, vp_err *err);
+const char *vp_monolithic_end_name(vp_monolithic_end end);
 
 /* Cost and feasibility of counts, row by row as above; shares no code with the solver. */
 bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t program_idx, const int64_t *counts, int64_t *cost_ns);

@@ -18,4 +18,15 @@ typedef struct vp_proof {
  * and costs the proof only; note says why. VP_ERR_NOMEM: this process ran out of memory. What *out points to lives in arena. */
 vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out, vp_err *err);
 
+/* The undivided program's answer; only cost_ns is known here. */
+typedef struct vp_whole {
+    vp_monolithic answer;      /* as vplan-solve says it: of whatever it is not sure, .end is failed */
+    int64_t       cost_ns;     /* of its solution, worked out here from the counts; -1: none that keeps every row */
+    double        seconds;     /* of the process */
+    const char   *note;        /* what was wrong with the answer, or NULL */
+} vp_whole;
+
+/* The same with vplan-solve --monolithic, which is given up after 90 s. */
+vp_status vp_solve_monolithic(vp_arena *arena, const vp_ilp_problem *problem, vp_whole *out, vp_err *err);
+
 #endif

@@ -1,10 +1,13 @@
-/* vplan-solve: one problem (JSON, planner/problem.h) from standard input, one solution to standard output. */
+/* vplan-solve: one problem (JSON, planner/problem.h) from standard input, one solution to standard output.
+ *     vplan-solve                  counts and a certificate
+ *     vplan-solve --monolithic     the same choice as one undivided integer program, without certificate */
 #include "planner/solve/solve_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 
-enum { MAX_PROBLEM_BYTES = 64 << 20 };
+enum { MAX_PROBLEM_BYTES = 64 << 20, MONOLITHIC_S = 60 };
 
 /* AddressSanitizer reserves terabytes of addresses; without it an allocation beyond the limit fails and is handled. */
 #if !defined(__SANITIZE_ADDRESS__) && defined(__has_feature)
@@ -25,10 +28,10 @@ static void limit_memory(int64_t max_bytes)
 #endif
 }
 
-static vp_status write_solution(const vp_ilp_solution *s, const vp_ilp_problem *p, vp_err *err)
+/* Takes the reference; NULL: out of memory. */
+static vp_status write_document(json_t *root, vp_err *err)
 {
-    json_t   *root = vp_ilp_solution_to_json(s, p);
-    vp_status st   = VP_OK;
+    vp_status st = VP_OK;
 
     VP_TRY_ALLOC(err, root);
     if (json_dumpf(root, stdout, JSON_COMPACT) || putchar('\n') == EOF || fflush(stdout))
@@ -38,7 +41,7 @@ out:
     return st;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     vp_err          err   = {0};
     vp_arena       *arena = vp_arena_new();
@@ -46,16 +49,25 @@ int main(void)
     vp_json_node    root;
     vp_ilp_problem  p     = {0};
     vp_ilp_solution s     = {0};
+    vp_monolithic   whole = {0};
+    bool            monolithic = argc == 2 && !strcmp(argv[1], "--monolithic");
     char            text[2048];
     vp_status       st    = VP_OK;
 
     VP_TRY_ALLOC(&err, arena);
+    if (argc > 1 && !monolithic)
+        VP_TRY(VP_FAIL(&err, VP_ERR_USAGE, "vplan-solve [--monolithic] < PROBLEM"));
     VP_TRY(vp_json_read("-", MAX_PROBLEM_BYTES, &doc, &err));
     root = vp_json_root(doc);
     VP_TRY(vp_ilp_problem_from_json(arena, &root, &p, &err));
     limit_memory(p.max_memory_bytes);
-    VP_TRY(vp_branch_solve(arena, &p, &s, &err));
-    VP_TRY(write_solution(&s, &p, &err));
+    if (monolithic) {
+        VP_TRY(vp_monolithic_solve(arena, &p, MONOLITHIC_S, &whole, &err));
+        VP_TRY(write_document(vp_monolithic_to_json(&whole, &p), &err));
+    } else {
+        VP_TRY(vp_branch_solve(arena, &p, &s, &err));
+        VP_TRY(write_document(vp_ilp_solution_to_json(&s, &p), &err));
+    }
 out:
     if (st != VP_OK)
         fprintf(stderr, "vplan-solve: %s\n", vp_err_text(&err, text, sizeof text));

@@ -64,4 +64,8 @@ vp_lp_end vp_lp_solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_
  * was found and proved until then. counts live in arena, the certificate is a new reference. */
 vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solution *out, vp_err *err);
 
+/* The whole problem as one integer program in GLPK's own branch and bound, for at most max_s seconds (monolithic.c). VP_OK however
+ * it ended. Keeps max_nodes, max_pivots and max_memory_bytes of the problem, not its upper_ns or gap. */
+vp_status vp_monolithic_solve(vp_arena *arena, const vp_ilp_problem *p, double max_s, vp_monolithic *out, vp_err *err);
+
 #endif
