@@ -505,6 +505,32 @@ static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **stat
     release(&a);
 }
 
+/* At the edges of what a problem may hold multipliers are clipped; what is proved is less then, and still proved. */
+static void the_largest_numbers_are_solved_as_far_as_they_can_be(void **state)
+{
+    vp_item_row    items[] = {{(int64_t)1 << 20, (int64_t)1 << 44, (int64_t)1 << 45},
+                              {(int64_t)1 << 29, (int64_t)1 << 40, (int64_t)1 << 43},
+                              {(int64_t)1 << 28, 0, (int64_t)1 << 44}};
+    vp_ilp_program g       = {.n_blocks = VP_MAX_BLOCKS, .const_ns = (int64_t)1 << 60, .items = items, .n_items = 3};
+    vp_ilp_problem p       = {.budget_bytes = (int64_t)1 << 45, .upper_ns = INT64_MAX, .max_nodes = 2000, .max_pivots = 100000,
+                              .programs = &g, .n_programs = 1};
+    answer         a;
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        int64_t cost = INT64_MAX;
+
+        p.budget_bytes = (int64_t)1 << (46 - i);
+        g.n_blocks     = i % 2 ? VP_MAX_BLOCKS : 1;
+        solve(&p, &a);
+        assert_true(vp_certificate_proves(&p, a.s.certificate, a.s.cutoff_ns));
+        if (a.s.found)
+            assert_true(vp_ilp_evaluate(&p, a.s.program_idx, a.s.counts, &cost));
+        assert_true(a.s.cutoff_ns <= cost);
+        release(&a);
+    }
+}
+
 /* ---- the checker ---- */
 
 /* Any change may leave a proof, but never of more than is true. */
@@ -768,6 +794,7 @@ int main(void)
         cmocka_unit_test(the_solver_brute_force_and_the_dp_agree_to_the_nanosecond),
         cmocka_unit_test(a_gap_and_an_upper_bound_are_kept),
         cmocka_unit_test(a_search_cut_by_its_limits_still_proves_what_it_says),
+        cmocka_unit_test(the_largest_numbers_are_solved_as_far_as_they_can_be),
         cmocka_unit_test(little_memory_ends_the_search_or_the_program_but_in_order),
         cmocka_unit_test(a_certificate_too_large_to_read_is_one_of_a_lower_cutoff),
         cmocka_unit_test(a_damaged_certificate_never_proves_more_than_the_optimum),

@@ -17,7 +17,8 @@ enum {
     MAX_FRACTIONAL  = 5,        /* counts that share what rounding down leaves over                                */
     STALLED_NODES   = 2000,     /* of one program: then its optimum is asked of the frontier DP, as an incumbent   */
     MAX_STALLED     = 2,        /* programs this is done for                                                       */
-    DP_STATES       = 1000000
+    DP_STATES       = 1000000,
+    STANDARD_LP     = 10000     /* coefficients; a larger LP counts as more nodes, so that the limit bounds the work */
 };
 
 static const int64_t EMPTY = INT64_MAX;   /* the bound of a box without any counts */
@@ -70,6 +71,7 @@ typedef struct search {
     int64_t              *heap;
     int64_t               n_heap, cap_heap;
     int64_t               n_lps, n_pivots, n_bytes;
+    int64_t               n_work;              /* LPs, large ones counted several times   */
     int64_t               infeasible_ns;       /* above what any counts cost               */
     int64_t               best_ns;             /* of the incumbent, or as given             */
     int64_t               best_program;        /* -1: none found                            */
@@ -448,12 +450,14 @@ static bool box_is_empty(const search *q, const vp_chain *c)
     return false;
 }
 
-/* Keep the multipliers in q->y as the node's, with the bound they prove. */
+/* Keep the multipliers in q->y as the node's, with the bound they prove, if it has none as good: a root has its first. */
 static bool keep_multipliers(search *q, node *x)
 {
-    const vp_chain *c = &q->chains[x->program];
-    int64_t         n = 0;
+    const vp_chain *c  = &q->chains[x->program];
+    int64_t         ns = whole_ns(exact_bound(q, c, q->y, true)), n = 0;
 
+    if (ns <= x->own_ns)
+        return true;
     for (int64_t r = 0; r < n_rows(c); r++)
         n += q->y[r] != 0;
     x->m = vp_arena_array(q->arena, n, sizeof *x->m);
@@ -463,7 +467,7 @@ static bool keep_multipliers(search *q, node *x)
     for (int64_t r = 0; r < n_rows(c); r++)
         if (q->y[r])
             x->m[x->n_m++] = (multiplier){.row = r, .u = q->y[r]};
-    x->own_ns   = whole_ns(exact_bound(q, c, q->y, true));
+    x->own_ns   = ns;
     x->bound_ns = vp_max_i64(x->bound_ns, x->own_ns);
     q->n_bytes += n * (int64_t)sizeof *x->m;
     return true;
@@ -666,6 +670,7 @@ static bool solve_node(search *q, int64_t id)
     q->n_bytes += vp_lp_basis_size(q->lps[x->program]);
     end = vp_lp_solve(q->lps[x->program], &q->box, basis, q->p->max_pivots - q->n_pivots, &a);
     q->n_lps++;
+    q->n_work += 1 + vp_lp_size(q->lps[x->program]) / STANDARD_LP;
     q->n_nodes_of[x->program]++;
     q->n_pivots += a.n_pivots;
     if (end == VP_LP_UNKNOWN) {
@@ -721,7 +726,7 @@ static bool add_root(search *q, int64_t program)
 
 static bool work_is_left(search *q)
 {
-    if (q->n_lps >= q->p->max_nodes || q->n_pivots >= q->p->max_pivots)
+    if (q->n_work >= q->p->max_nodes || q->n_pivots >= q->p->max_pivots)
         return false;
     /* A third for the search: the certificate needs memory too, and the arena doubles. */
     return !q->p->max_memory_bytes || q->n_bytes + vp_lp_engine_bytes(q->engine) < q->p->max_memory_bytes / 3;

@@ -24,7 +24,7 @@ struct vp_lp {
     vp_lp_engine   *engine;
     const vp_chain *chain;
     glp_prob       *prob;
-    int             n_items, n_levels, n_rows, n_cols;
+    int             n_items, n_levels, n_rows, n_cols, n_coefficients;
     double          byte_unit, cost_unit;
     int64_t         least_ns;
     vp_lp          *next;
@@ -165,6 +165,7 @@ static bool build(vp_lp *lp, int *rows, double *values)
     lp->prob = glp_create_prob();
     fill(lp, rows, values);
     set_costs(lp, false);
+    lp->n_coefficients = glp_get_num_nz(lp->prob);
     glp_error_hook(NULL, NULL);
     return true;
 }
@@ -210,6 +211,11 @@ out:
 int64_t vp_lp_basis_size(const vp_lp *lp)
 {
     return lp->n_rows + lp->n_cols;
+}
+
+int64_t vp_lp_size(const vp_lp *lp)
+{
+    return lp->n_coefficients;
 }
 
 /* ---- one node ---- */

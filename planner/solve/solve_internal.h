@@ -57,6 +57,9 @@ int64_t       vp_lp_engine_bytes(const vp_lp_engine *engine);
 vp_lp  *vp_lp_new(vp_lp_engine *engine, const vp_chain *chain);
 int64_t vp_lp_basis_size(const vp_lp *lp);
 
+/* Coefficients: what an LP costs before its first pivot is proportional to it. */
+int64_t vp_lp_size(const vp_lp *lp);
+
 /* Solve the relaxation over a box that is not empty, from a basis of the same program, or from scratch. */
 vp_lp_end vp_lp_solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_t max_pivots, vp_lp_answer *out);
 

@@ -71,6 +71,7 @@ static void put_json(json_t *root)
     if (!out)
         die("no answer to write");
     put(out, strlen(out));
+    free(out);
 }
 
 /* Ask the real solver; through files, so that nothing can block. */
@@ -237,6 +238,7 @@ static void put_with(const char *key, const char *value)
     put(out, (size_t)(at - out));
     put(value, strlen(value));
     put(at + 4, strlen(at + 4));
+    free(out);
 }
 
 static size_t byte_number(void)
