@@ -92,7 +92,7 @@ vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
 vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err);
 
 /* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens"; mixed blocks are listed in chain order, "9 blocks recompute
- * ln_1 + mlp.act, 3 nothing". Returns buf. */
+ * ln_1 + mlp.act; 3 blocks recompute nothing". Returns buf. */
 const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf, size_t buf_size);
 
 /* Options that today have one value: taken when they name it (or are not given), refused otherwise, never ignored. */

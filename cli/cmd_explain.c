@@ -294,6 +294,25 @@ static json_t *story_json(const vp_plan *plan, const story *t)
         vp_proof_json(plan), "what_if", others);
 }
 
+/* How the blocks run, in chain order. */
+static void print_runs(const json_t *runs)
+{
+    char shown[128];
+
+    for (size_t i = 0; i < json_array_size(runs); i++) {
+        const json_t *run = json_array_get(runs, i), *ops = json_object_get(run, "recompute");
+        json_int_t    segment = json_integer_value(json_object_get(run, "segment"));
+        printf("  %-20s %lld", i ? "" : "blocks", (long long)json_integer_value(json_object_get(run, "n_blocks")));
+        if (segment > 1)
+            printf(" in segments of %lld, recomputed whole", (long long)segment);
+        else
+            printf(" recompute%s", json_array_size(ops) ? "" : " nothing");
+        for (size_t k = 0; segment == 1 && k < json_array_size(ops); k++)
+            printf(" %s", vp_text_escape(json_string_value(json_array_get(ops, k)), shown, sizeof shown));
+        printf("\n");
+    }
+}
+
 static void print_decisions(const vp_plan *plan)
 {
     const char *key;
@@ -305,6 +324,8 @@ static void print_decisions(const vp_plan *plan)
             printf("  %-20s %lld\n", key, (long long)json_integer_value(value));
         else if (json_is_string(value))
             printf("  %-20s %s\n", key, vp_text_escape(json_string_value(value), shown, sizeof shown));
+        else if (json_is_array(value))
+            print_runs(value);
     }
 }
 

@@ -171,7 +171,7 @@ void vp_plan_job_release(vp_plan_job *job)
     vp_profile_free(job->profile);
 }
 
-/* The blocks of a run: "9 blocks recompute ln_1 + mlp.act". */
+/* The blocks of a run: "9 blocks recompute ln_1 + mlp.act", "22 blocks in segments of 2". */
 static void append_run(const vp_model *model, const vp_block_run *run, bool first, char *buf, size_t buf_size)
 {
     const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
@@ -179,10 +179,10 @@ static void append_run(const vp_model *model, const vp_block_run *run, bool firs
     bool               any   = false;
 
     if (run->segment > 1) {
-        snprintf(buf + n, buf_size - n, "%s%lld blocks in segments of %lld", first ? "" : ", ", (long long)run->n_blocks, (long long)run->segment);
+        snprintf(buf + n, buf_size - n, "%s%lld blocks in segments of %lld", first ? "" : "; ", (long long)run->n_blocks, (long long)run->segment);
         return;
     }
-    snprintf(buf + n, buf_size - n, "%s%lld%s", first ? "" : ", ", (long long)run->n_blocks, first ? run->n_blocks == 1 ? " block recomputes" : " blocks recompute" : "");
+    snprintf(buf + n, buf_size - n, "%s%lld block%s", first ? "" : "; ", (long long)run->n_blocks, run->n_blocks == 1 ? " recomputes" : "s recompute");
     for (int i = 0; i < block->n_ops; i++)
         if (run->recompute >> i & 1) {
             n = strlen(buf);

@@ -3,6 +3,7 @@
 
 #include "core/text.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,7 +91,8 @@ int main(int argc, char **argv)
     vp_status st = command->run(argc - 2, argv + 2, &cli, &err);
     if (st != VP_OK)
         return report(&err, st, cli.json);
-    if (fflush(stdout) != 0 && cli.exit_code == 0) {
+    errno = 0;
+    if (fflush(stdout) != 0 && errno != EPIPE && cli.exit_code == 0) { /* a reader that has seen enough is no fault */
         st = VP_FAIL(&err, VP_ERR_STORAGE, "standard output cannot be written");
         return report(&err, st, false);
     }

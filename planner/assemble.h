@@ -41,7 +41,7 @@ typedef struct vp_block_run {
 /* Longest segment the block template allows: 64 ops in all. */
 int64_t vp_max_segment(const vp_model *model);
 
-enum { VP_MAX_RUNS = 64 };
+enum { VP_MAX_RUNS = 128 };
 
 /* One configuration: what is asked for and what is chosen. */
 typedef struct vp_scenario {

@@ -19,7 +19,8 @@ vp_status vp_frontier_trace(const vp_plan_request *r, const vp_plan_answer *a, v
     VP_TRY_ALLOC(err, out->points);
     vp_candidate free_choice;
     VP_TRY(vp_planner_at_budget(r, a, INT64_MAX / 2, &best_s, &free_choice, err));
-    most = vp_max_i64(least, free_choice.figures.device_bytes);
+    most = vp_min_i64(free_choice.figures.device_bytes, vp_max_i64(r->device->usable_bytes, r->budget_bytes));
+    most = vp_max_i64(least, most);
     for (int64_t i = 0; i < N_POINTS; i++) {
         int64_t      budget = least + (most - least) / (N_POINTS - 1) * i + (i == N_POINTS - 1 ? (most - least) % (N_POINTS - 1) : 0);
         vp_candidate c;

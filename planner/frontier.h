@@ -16,7 +16,7 @@ typedef struct vp_frontier {
     int64_t            n;
 } vp_frontier;
 
-/* From the least budget to where nothing more is gained, in equal steps of bytes. Release in any case. */
+/* From the least budget to what the device has, or to where nothing more is gained, in equal steps of bytes. Release in any case. */
 vp_status vp_frontier_trace(const vp_plan_request *request, const vp_plan_answer *answer, vp_frontier *out, vp_err *err);
 void      vp_frontier_release(vp_frontier *frontier);
 

@@ -269,8 +269,10 @@ static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_co
         snprintf(name, sizeof name, "recompute %s", vp_recompute_name((vp_recompute)kind));
         VP_TRY(race_preset(r, a, cost, name, &all, 1, err));
     }
-    vp_block_run half[2] = {{full, n / 2, 1}, {0, n - n / 2, 1}};
-    VP_TRY(race_preset(r, a, cost, "recompute every second", half, 2, err));
+    vp_block_run every_second[VP_MAX_RUNS] = {{full, n / 2, 1}, {0, n - n / 2, 1}}; /* a chain too long to alternate: two halves */
+    for (int64_t i = 0; n <= VP_MAX_RUNS && i < n; i++)
+        every_second[i] = (vp_block_run){i % 2 ? full : 0, 1, 1};
+    VP_TRY(race_preset(r, a, cost, "recompute every second", every_second, n <= VP_MAX_RUNS ? (int)n : 2, err));
     vp_block_run sqrt_n[2] = {{UINT64_MAX, n / m * m, m}, {full, n % m, 1}};
     snprintf(name, sizeof name, "segments of %lld", (long long)m);
     if (m > 1)
