@@ -625,7 +625,8 @@ static vp_status take_answer(const tuner *t, const answer *a, vp_study_trial *ro
 
     if (!all || !counted)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
+    if (row->n_steps)
+        memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
     memcpy(all + row->n_steps, a->step_s, (size_t)a->n_steps * sizeof *all);
     row->step_s = all;
     row->n_steps += a->n_steps;
