@@ -455,19 +455,21 @@ static char *finished(const char *path, int *n)
     return out;
 }
 
-/* 40 tuners of one study, each killed after 0 to 150 ms: what was finished stays as it was, a plan is finished once, and
+/* 40 tuners, each killed after 0 to 150 ms, or longer where nothing gets done in that; a new study when one is done: what was finished stays as it was, a plan is finished once, and
  * the next tuner goes on from there. The last one is let end. */
 static void a_kill_at_any_moment_loses_no_finished_trial(void **state)
 {
     tiny        t;
     vp_err      err  = {0};
-    const char *path = in_test_dir("killed.db");
+    char        path[200];
     char       *before = strdup("");
-    int         n, n_before = 0, n_useful = 0;
+    int         n, n_before = 0, n_useful = 0, n_idle = 0, n_all = 0, n_studies = 0;
+    long        window_ms = 150;
 
     (void)state;
     open_tiny(&t);
     srand(20260101);
+    snprintf(path, sizeof path, "%s", in_test_dir("killed-0.db"));
     for (int i = 0; i < 40; i++) {
         vp_tune_opts   opts = {.max_trials = 40, .study = path, .runner = t.runner};
         vp_tune_result result;
@@ -477,23 +479,36 @@ static void a_kill_at_any_moment_loses_no_finished_trial(void **state)
             vp_tune_result_release(&result);
             _exit(st == VP_OK ? 0 : 1);
         }
-        struct timespec wait = {0, (rand() % 150) * 1000000L};
+        long            wait_ms = rand() % window_ms;
+        struct timespec wait    = {wait_ms / 1000, wait_ms % 1000 * 1000000};
         nanosleep(&wait, NULL);
         kill(child, SIGKILL);
         int status;
         waitpid(child, &status, 0);
         assert_false(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+        if (++n_idle % 4 == 0 && window_ms < 1000)
+            window_ms *= 2;
         if (access(path, F_OK) != 0)
             continue;
         char *after = finished(path, &n);
         assert_true(n >= n_before);
         assert_memory_equal(after, before, strlen(before));
-        n_useful += n > n_before;
+        if (n > n_before) {
+            n_useful++;
+            n_all += n - n_before;
+            n_idle = 0;
+        }
+        if (WIFEXITED(status)) { /* it was faster than the kill: there is nothing more to do in this study */
+            snprintf(path, sizeof path, "%s/killed-%d.db", test_dir, ++n_studies);
+            after[0] = '\0';
+            n        = 0;
+        }
         free(before);
         before   = after;
         n_before = n;
     }
-    print_message("%d finished after 40 kills, %d of which let something finish\n", n_before, n_useful);
+    print_message("%d finished in %d studies, by %d of 40 tuners that were killed\n", n_all, n_studies + 1, n_useful);
+    assert_true(n_useful >= 2);
     vp_tune_opts   opts = {.max_trials = 40, .study = path, .runner = t.runner};
     vp_tune_result result;
     CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
