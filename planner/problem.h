@@ -13,7 +13,7 @@
  *     end        base + sum_s k_s n_s + end_bytes <= B                     the head, above all that is kept
  *
  * base is what lies below the first block. A level nobody uses has no row. While a level is undecided the row
- * L (base + sum k n) + beta_l sum_{s in l} n_s <= L B is valid for it.
+ * L (base + sum_{s: beta_s >= beta_l} k_s n_s) + beta_l sum_{s in l} n_s <= L B is valid for it.
  *
  * A *certificate* for a cutoff proves that no program has a solution cheaper than cutoff_ns. It is, program by program, a tree in preorder:
  *
@@ -29,7 +29,8 @@
  *     bound = const + sum_r u_r (lhs excess)  =  minimum over the box lo <= n <= hi of
  *             const + sum_s cost_s n_s + u_0 (L - sum n) + sum_{<= rows} u_r (a_r n - b_r) + sum_{>= rows} u_r (b_r - a_r n)
  *
- * is a lower bound, evaluated exactly in 128-bit integers: nothing the solver says is trusted. */
+ * is a lower bound, evaluated exactly in 128-bit integers: nothing the solver says is trusted. Costs are whole nanoseconds, so a
+ * bound above cutoff_ns - 1 proves cutoff_ns. */
 #ifndef VP_PLANNER_PROBLEM_H
 #define VP_PLANNER_PROBLEM_H
 
