@@ -477,6 +477,8 @@ static void a_kill_at_any_moment_loses_no_finished_trial(void **state)
         if (child == 0) {
             vp_status st = vp_tune(&t.request, &opts, &result, &err);
             vp_tune_result_release(&result);
+            if (st != VP_OK)
+                fprintf(stderr, "the tuner failed: %s\n", err.message);
             _exit(st == VP_OK ? 0 : 1);
         }
         long            wait_ms = rand() % window_ms;

@@ -195,6 +195,24 @@ static void start_time(char *ticks, size_t ticks_size)
     snprintf(ticks, ticks_size, "%.*s", p ? (int)strcspn(p + 1, " ") : 1, p ? p + 1 : "0");
 }
 
+/* A tuner killed between fork and exec of a trial leaves a child that holds the lock until it has seen its parent's death: milliseconds.
+ * A live owner holds it longer than this. */
+static int lock_patiently(int fd)
+{
+    enum { TRIES = 50 };
+    const struct timespec pause = {0, 20 * 1000000};
+
+    for (int i = 0; i < TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK)
+            return -1;
+        nanosleep(&pause, NULL);
+    }
+    errno = EWOULDBLOCK;
+    return -1;
+}
+
 static vp_status lock(vp_study *s, vp_err *err)
 {
     char        owner[300] = "", shown[400], boot[64], ticks[32];
@@ -206,7 +224,7 @@ static vp_status lock(vp_study *s, vp_err *err)
         if (s->lock_fd < 0)
             return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot make its lock file %s: %s",
                               vp_text_escape(s->lock_path, shown, sizeof shown), strerror(errno));
-        if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        if (lock_patiently(s->lock_fd) != 0) {
             ssize_t n = errno == EWOULDBLOCK ? pread(s->lock_fd, owner, sizeof owner - 1, 0) : -1;
             if (n < 0)
                 st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be locked: %s", strerror(errno));
