@@ -210,8 +210,8 @@ static void describe_params(const vp_plan *plan, const vp_bucket *bucket, const 
             b->instance_idx = i;
             b->persistent   = kind != 1;
             vp_param_full_name(&t->params[k], instance->index, name, sizeof name);
-            snprintf(b->name, sizeof b->name, "%s%s", kind == 0 ? "" : kind == 1 ? "grad "
-                     : kind == 2 ? "exp_avg " : "exp_avg_sq ", name);
+            snprintf(b->name, sizeof b->name, "%s%s%s", kind == 0 ? "" : kind == 1 ? "grad"
+                     : vp_optimizer_state_name(plan->recipe.optimizer, kind - 2), kind == 0 ? "" : " ", name);
         }
     }
 }
