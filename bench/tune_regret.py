@@ -4,10 +4,10 @@
     bench/tune_regret.py [--model gpt2] [--seq 128] [--global-batch 2] [--budgets 3] [--others 30] [--repeats 5] [--steps 4] [--commit SHA]
 
 At each budget (a tenth, a half and nine tenths of the way from the least that fits to what the fastest plan takes): tune; tune
-again from the profile it measured with every call scaled by x0.5 to x2 at random; then the two chosen plans and at least
-`others` different ones that fit (every preset, every pin of micro-batch and recompute, the best within ever smaller budgets, with
-and without the profile) run in turns, `repeats` rounds of one process each. A run is the median of its steps but the first, a
-plan the median of its runs; regret is the chosen plan's time over the best other's, less 1."""
+again from the profile it measured with every call scaled by x0.5 to x2 at random; then at least `others` different plans that
+fit (every preset, every pin of micro-batch and recompute, the best within ever smaller budgets, with and without the profile).
+All of them run in turns, `repeats` rounds of one process each, and a plan counts at every budget it fits. A run is the median of
+its steps but the first, a plan the median of its runs; regret is the chosen plan's time over the best other's, less 1."""
 import json
 import os
 import random
@@ -54,16 +54,18 @@ def measured_profile(study, path, scale):
     return path
 
 
-def other_plans(args, dir, budget, floor, profile):
-    """Different plans within the budget: [(name, path, answer)]."""
-    found = {}
-
+def add_others(args, dir, pool, budget, floor, profile):
+    """Plans within the budget into pool, {decisions: (name, path, device_bytes)}, until `others` of it fit the budget; at each
+    budget every pin and the best within a few smaller budgets, whatever the pool holds already."""
     def add(name, limit, *options):
-        path = f"{dir}/other-{len(found)}.json"
+        path = f"{dir}/other-{len(pool)}.json"
         answer = plan(args, path, limit, *options)
         key = json.dumps(answer.get("decisions"), sort_keys=True)
-        if answer.get("peak_bytes") is not None and answer["device_bytes"] <= budget and key not in found:
-            found[key] = (name, path, answer)
+        if answer.get("peak_bytes") is not None and answer["device_bytes"] <= budget and key not in pool:
+            pool[key] = (name, path, answer["device_bytes"])
+
+    def enough():
+        return sum(bytes <= budget for _, _, bytes in pool.values()) >= args.others
 
     micros = [m for m in range(1, args.global_batch + 1) if args.global_batch % m == 0]
     for m in micros:
@@ -72,16 +74,13 @@ def other_plans(args, dir, budget, floor, profile):
                 add(f"micro-batch {m}, recompute {recompute}, loss {loss}", budget, "--micro-batch", str(m), "--recompute", recompute, "--loss", loss,
                     "--profile", profile)
     n_steps = 4
-    while len(found) < args.others and n_steps <= 256:
+    while n_steps == 4 or not enough() and n_steps <= 256:
         for i in range(n_steps):
             limit = budget - (budget - floor) * i // n_steps
             for m in micros:
                 add(f"best within {limit}, micro-batch {m}", limit, "--micro-batch", str(m), "--profile", profile)
                 add(f"best within {limit}, micro-batch {m}, assumed times", limit, "--micro-batch", str(m))
-            if len(found) >= args.others:
-                break
         n_steps *= 4
-    return list(found.values())
 
 
 def run(args, path):
@@ -89,38 +88,50 @@ def run(args, path):
     return common.median([s["seconds"] for s in steps[1:]])
 
 
-def at_budget(args, dir, label, budget, floor):
+def choose(args, dir, label, budget):
+    """What tune chooses at a budget, from no profile and from a wrong one, and the profile it measured."""
     study, wrong_study = f"{dir}/study-{label}.db", f"{dir}/wrong-{label}.db"
     rng = random.Random(args.seed)
-    right = tune(args, f"{dir}/right.json", study, budget)
-    profile = measured_profile(study, f"{dir}/measured.json", lambda: 1)
-    wrong_profile = measured_profile(study, f"{dir}/wrong_profile.json", lambda: 2 ** rng.uniform(-1, 1))
-    wrong = tune(args, f"{dir}/wrong.json", wrong_study, budget, "--profile", wrong_profile)
-    others = other_plans(args, dir, budget, floor, profile)
-    plans = [("chosen", right["best"]["plan"], None), ("chosen from a wrong profile", wrong["best"]["plan"], None)] + others
-    seconds = [[] for _ in plans]
+    right = tune(args, f"{dir}/right-{label}.json", study, budget)
+    profile = measured_profile(study, f"{dir}/measured-{label}.json", lambda: 1)
+    wrong_profile = measured_profile(study, f"{dir}/wrong_profile-{label}.json", lambda: 2 ** rng.uniform(-1, 1))
+    wrong = tune(args, f"{dir}/wrong-{label}.json", wrong_study, budget, "--profile", wrong_profile)
+    print(f"{label}: tuned, {len(right['trials'])} and {len(wrong['trials'])} trials", file=sys.stderr, flush=True)
+    return right, wrong, profile
+
+
+def in_turns(args, paths):
+    """{path: seconds of each round}, every plan once a round in a drawn order."""
+    rng, seconds = random.Random(args.seed), {path: [] for path in paths}
     for r in range(args.repeats):
-        order = list(range(len(plans)))
+        order = list(paths)
         rng.shuffle(order)
-        for k in order:
-            seconds[k].append(run(args, plans[k][1]))
-        print(f"{label}: round {r + 1} of {args.repeats}, {len(plans)} plans", file=sys.stderr, flush=True)
-    medians = [common.median(s) for s in seconds]
+        for path in order:
+            seconds[path].append(run(args, path))
+        print(f"round {r + 1} of {args.repeats}, {len(paths)} plans", file=sys.stderr, flush=True)
+    return seconds
+
+
+def budget_rows(label, budget, chosen, others, seconds):
+    """The two chosen plans, then every other plan within the budget, each against the best of these others."""
+    plans  = [("chosen", chosen[0]["best"]["plan"]), ("chosen from a wrong profile", chosen[1]["best"]["plan"])]
+    plans += [(name, path) for name, path, bytes in others if bytes <= budget]
+    medians = [common.median(seconds[path]) for _, path in plans]
     best_other = min(medians[2:])
     rows = []
-    for k, (name, path, answer) in enumerate(plans):
-        result = (right, wrong)[k] if k < 2 else None
+    for k, (name, path) in enumerate(plans):
         with open(path) as f:
             prediction = json.load(f)["prediction"]["step_time_s"]
-        row = {"name": f"{label}: {name}", "predicted": prediction, "measured": medians[k], "raw_seconds": seconds[k], "over_best_other": medians[k] / best_other - 1}
-        if result:
-            row.update(budget_bytes=budget, n_others=len(others), n_trials=len(result["trials"]), regret_vs_best_preset=result["regret_vs_best_preset"],
+        row = {"name": f"{label}: {name}", "predicted": prediction, "measured": medians[k], "raw_seconds": seconds[path], "over_best_other": medians[k] / best_other - 1}
+        if k < 2:
+            result = chosen[k]
+            row.update(budget_bytes=budget, n_others=len(plans) - 2, n_trials=len(result["trials"]), regret_vs_best_preset=result["regret_vs_best_preset"],
                        stopped_because=result["stopped_because"], decisions=result["best"]["decisions"])
         rows.append(row)
-    spread = common.median([max(s) / min(s) - 1 for s in seconds])
+    spread = common.median([max(seconds[path]) / min(seconds[path]) - 1 for _, path in plans])
     for k in range(2):
-        print(f"{label} ({budget} bytes): {plans[k][0]}: {medians[k]:.6g} s, {100 * (medians[k] / best_other - 1):+.2f} % of the best of {len(others)} others; "
-              f"{len((right, wrong)[k]['trials'])} trials; runs of one plan differ by {100 * spread:.1f} %")
+        print(f"{label} ({budget} bytes): {plans[k][0]}: {medians[k]:.6g} s, {100 * (medians[k] / best_other - 1):+.2f} % of the best of {len(plans) - 2} others; "
+              f"{len(chosen[k]['trials'])} trials; runs of one plan differ by {100 * spread:.1f} %")
     return rows
 
 
@@ -135,10 +146,18 @@ def main():
         # The fastest of all, by assumed times, and all that any plan could use.
         most = call(args, [common.program(args, "vplan"), "plan", *job(args), "--recompute", "none", "--loss", "full", "--micro-batch", str(args.global_batch),
                            "--json"])["device_bytes"]
-        load_before, rows = common.load(), []
+        load_before, budgets, pool = common.load(), [], {}
         for i in range(args.budgets):
             part = 0.5 if args.budgets == 1 else 0.1 + 0.8 * i / (args.budgets - 1)
-            rows += at_budget(args, dir, f"budget {i + 1} of {args.budgets}", int(floor + (most - floor) * part), floor)
+            budgets.append(int(floor + (most - floor) * part))
+        labels = [f"budget {i + 1} of {args.budgets}" for i in range(args.budgets)]
+        chosen = [choose(args, dir, label.replace(" ", "-"), budget) for label, budget in zip(labels, budgets)]
+        for budget, (_, _, profile) in zip(budgets, chosen):
+            add_others(args, dir, pool, budget, floor, profile)
+        seconds = in_turns(args, [c["best"]["plan"] for right, wrong, _ in chosen for c in (right, wrong)] + [path for _, path, _ in pool.values()])
+        rows = []
+        for label, budget, (right, wrong, _) in zip(labels, budgets, chosen):
+            rows += budget_rows(label, budget, (right, wrong), list(pool.values()), seconds)
         described = json.loads(common.output([common.program(args, "vplan-run"), "--describe"]))
         settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "budgets", "others", "repeats", "steps", "max_trials", "seed")}
         part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, repeats=5, steps=4)
