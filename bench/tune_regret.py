@@ -70,22 +70,16 @@ def add_others(args, dir, pool, budget, floor, profile):
     micros = [m for m in range(1, args.global_batch + 1) if args.global_batch % m == 0]
     for m in micros:
         for recompute in RECOMPUTE:
-            for loss in ("full", "chunked:256"):
-                add(f"micro-batch {m}, recompute {recompute}, loss {loss}", budget, "--micro-batch", str(m), "--recompute", recompute, "--loss", loss,
-                    "--profile", profile)
+            add(f"micro-batch {m}, recompute {recompute}", budget, "--micro-batch", str(m), "--recompute", recompute, "--loss", "full", "--profile", profile)
     n_steps = 4
     while n_steps == 4 or not enough() and n_steps <= 256:
         for i in range(n_steps):
             limit = budget - (budget - floor) * i // n_steps
-            for m in micros:
+            add(f"best within {limit}", limit, "--profile", profile)
+            for m in micros if not enough() else ():
                 add(f"best within {limit}, micro-batch {m}", limit, "--micro-batch", str(m), "--profile", profile)
                 add(f"best within {limit}, micro-batch {m}, assumed times", limit, "--micro-batch", str(m))
         n_steps *= 4
-
-
-def run(args, path):
-    steps = call(args, [common.program(args, "vplan"), "run", path, "--steps", str(args.steps), "--json"])["steps"]
-    return common.median([s["seconds"] for s in steps[1:]])
 
 
 def choose(args, dir, label, budget):
@@ -140,8 +134,11 @@ def main():
     for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("repeats", 5), ("steps", 4), ("max-trials", 6), ("seed", 1)):
         p.add_argument(f"--{name}", type=int, default=default)
     p.add_argument("--model", default="gpt2")
+    p.add_argument("--work", help="keep plans and studies in this folder; what tune finished there is not measured again")
     args = p.parse_args()
-    with tempfile.TemporaryDirectory() as dir:
+    with tempfile.TemporaryDirectory() as scratch:
+        dir = args.work or scratch
+        os.makedirs(dir, exist_ok=True)
         floor = plan(args, f"{dir}/floor.json", 1)["proof"]["least_budget_bytes"]
         # The fastest of all, by assumed times, and all that any plan could use.
         most = call(args, [common.program(args, "vplan"), "plan", *job(args), "--recompute", "none", "--loss", "full", "--micro-batch", str(args.global_batch),
