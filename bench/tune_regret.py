@@ -82,6 +82,11 @@ def add_others(args, dir, pool, budget, floor, profile):
         n_steps *= 4
 
 
+def run(args, path):
+    steps = call(args, [common.program(args, "vplan"), "run", path, "--steps", str(args.steps), "--json"])["steps"]
+    return common.median([s["seconds"] for s in steps[1:]])
+
+
 def choose(args, dir, label, budget):
     """What tune chooses at a budget, from no profile and from a wrong one, and the profile it measured."""
     study, wrong_study = f"{dir}/study-{label}.db", f"{dir}/wrong-{label}.db"
