@@ -75,7 +75,8 @@ def add_others(args, dir, pool, budget, floor, profile):
     while n_steps == 4 or not enough() and n_steps <= 256:
         for i in range(n_steps):
             limit = budget - (budget - floor) * i // n_steps
-            add(f"best within {limit}", limit, "--profile", profile)
+            if n_steps == 4 or not enough():
+                add(f"best within {limit}", limit, "--profile", profile)
             for m in micros if not enough() else ():
                 add(f"best within {limit}, micro-batch {m}", limit, "--micro-batch", str(m), "--profile", profile)
                 add(f"best within {limit}, micro-batch {m}, assumed times", limit, "--micro-batch", str(m))
