@@ -2,10 +2,13 @@
 #include "cli/cli.h"
 
 #include "core/file.h"
+#include "models/hub_cache.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What vplan-run takes, said its way: options as two words each, the plan never like an option. */
@@ -37,6 +40,24 @@ static void add_flag(words *w, const char *option, bool given)
         w->argv[w->n++] = (char *)(uintptr_t)option;
 }
 
+/* --init takes a Hub id too, where no folder has that name. ORG/NAME must be in the cache; a NAME that is not there is left
+ * to vplan-run, which says what is wrong with the folder. */
+static vp_status find_init(const char **init, char *folder, size_t folder_size, vp_err *err)
+{
+    vp_err      missing = {0};
+    struct stat info;
+    vp_status   st = VP_OK;
+
+    if (!*init || lstat(*init, &info) == 0 || !vp_hub_is_id(*init))
+        return VP_OK;
+    st = vp_hub_find(*init, VP_HUB_WEIGHTS, folder, folder_size, &missing);
+    if (st == VP_OK)
+        *init = folder;
+    else if (missing.file[0] || strchr(*init, '/'))
+        return vp_fail(err, st, missing.file[0] ? missing.file : *init, missing.line, missing.field, "%s", missing.message);
+    return VP_OK;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     const char *plan = NULL, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *backend = "cpu";
@@ -48,7 +69,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         {"--save", VP_OPTION_TEXT, &save}, {"--backend", VP_OPTION_TEXT, &backend}, {"--verify", VP_OPTION_FLAG, &verify},
         {"--force", VP_OPTION_FLAG, &force},
     };
-    char        program[1100];
+    char        program[1100], folder[PATH_MAX];
     words       w = {0};
     int         n;
     vp_status   st = VP_OK;
@@ -58,6 +79,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan run PLAN: which plan?"));
     if (strcmp(backend, "cpu") != 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--backend %s: this version has only cpu", backend));
+    VP_TRY(find_init(&init, folder, sizeof folder, err));
     VP_TRY(vp_file_find_program("vplan-run", program, sizeof program, err));
     snprintf(w.plan, sizeof w.plan, "%s%s", plan[0] == '-' && plan[1] ? "./" : "", plan);
     w.argv[w.n++] = program;
@@ -80,6 +102,6 @@ out:
 }
 
 const vp_command vp_cmd_run = {"run",
-    "PLAN [--steps N] [--data FILE] [--init DIR] [--save-initial DIR] [--save DIR] [--seed N]\n"
+    "PLAN [--steps N] [--data FILE] [--init DIR|ID] [--save-initial DIR] [--save DIR] [--seed N]\n"
     "                 [--backend cpu] [--threads N] [--verify] [--force] [--json]",
     "train a plan here: predicted and measured, side by side", run};

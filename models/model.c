@@ -2,8 +2,10 @@
 
 #include "core/checked.h"
 #include "core/text.h"
+#include "models/hub_cache.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -193,11 +195,34 @@ static void display_name(const char *path, char *name, size_t name_size)
     vp_text_escape(*base ? base : "model", name, name_size);
 }
 
+/* What is neither built in nor a file may be a Hub id: the config.json of its snapshot. error: why it is no file. */
+static vp_status find_in_hub_cache(const char *id, int error, char *file, size_t file_size, vp_err *err)
+{
+    char        folder[PATH_MAX], shown[256];
+    struct stat info;
+    vp_err      missing = {0};
+    vp_status   st = VP_OK;
+
+    if (lstat(id, &info) == 0 || !vp_hub_is_id(id))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, id, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s",
+                          vp_text_escape(id, shown, sizeof shown), strerror(error)));
+    st = vp_hub_find(id, VP_HUB_CONFIG, folder, sizeof folder, &missing);
+    if (st != VP_OK && missing.file[0])
+        VP_TRY(vp_fail(err, st, missing.file, missing.line, missing.field, "%s", missing.message));
+    if (st != VP_OK)
+        VP_TRY(VP_FAIL_AT(err, st, id, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s; %s", id,
+                          strerror(error), missing.message));
+    snprintf(file, file_size, "%s/config.json", folder);
+out:
+    return st;
+}
+
 vp_status vp_model_open(const char *path, const vp_model_opts *opts, vp_model **out, vp_err *err)
 {
     vp_json_doc *doc = NULL;
     struct stat  info;
-    char         file[1200], name[200], shown[256];
+    char         file[PATH_MAX + 16], name[400];
+    bool         from_hub = false;
     vp_status    st = VP_OK;
 
     *out = NULL;
@@ -208,17 +233,22 @@ vp_status vp_model_open(const char *path, const vp_model_opts *opts, vp_model **
             snprintf(name, sizeof name, "%s", path);
             goto build;
         }
-    if (strcmp(path, "-") != 0 && stat(path, &info) != 0)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s",
-                          vp_text_escape(path, shown, sizeof shown), strerror(errno)));
-    snprintf(file, sizeof file, strcmp(path, "-") != 0 && S_ISDIR(info.st_mode) ? "%s/config.json" : "%s", path);
+    if (strcmp(path, "-") != 0 && stat(path, &info) != 0) {
+        VP_TRY(find_in_hub_cache(path, errno, file, sizeof file, err));
+        snprintf(name, sizeof name, "%s", path);
+        from_hub = true;
+    } else {
+        snprintf(file, sizeof file, strcmp(path, "-") != 0 && S_ISDIR(info.st_mode) ? "%s/config.json" : "%s", path);
+        display_name(path, name, sizeof name);
+    }
     VP_TRY(vp_json_read(file, VP_JSON_MAX_BYTES, &doc, err));
-    display_name(path, name, sizeof name);
 build:;
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_model_from_config(name, &root, opts, out, err));
     if (vp_json_had_bom(doc))
         vp_model_assume(*out, "the file begins with a byte-order mark, which is skipped");
+    if (from_hub)
+        vp_model_assume(*out, "config.json is that of snapshot %.40s in the Hugging Face cache", strrchr(file, '/') - 40);
 out:
     vp_json_doc_free(doc);
     return st;

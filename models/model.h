@@ -2,9 +2,9 @@
  *     VP_TRY(vp_model_open("config.json", &(vp_model_opts){0}, &model, err));
  *     vp_model_free(model);
  *
- * MODEL is a config.json of any name, a folder that holds one, or a built-in name (vp_zoo). A family
- * reads its own fields; a missing one takes a default only where the family's own code defines
- * one, and model->assumptions lists it. What a family does not support is refused by name. */
+ * MODEL is a built-in name (vp_zoo), a config.json of any name, a folder that holds one, or a Hub id that the local Hugging
+ * Face cache holds (models/hub_cache.h), in this order. A family reads its own fields; a missing one takes a default only where
+ * the family's own code defines one, and model->assumptions lists it. What a family does not support is refused by name. */
 #ifndef VP_MODELS_MODEL_H
 #define VP_MODELS_MODEL_H
 

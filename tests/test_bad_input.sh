@@ -16,6 +16,7 @@ import copy, ctypes, glob, json, os, random, shlex, subprocess, sys, threading
 vplan, files, root = sys.argv[1:4]
 n_random = int(sys.argv[4] or 300)
 os.chdir(files)
+os.environ["HF_HUB_CACHE"] = "hub"  # make.py's, never the user's own
 CODES = {1: "internal", 2: "usage", 4: "input", 5: "device", 6: "no-trial", 7: "storage", 8: "limit"}
 passed = failed = 0
 
@@ -123,7 +124,7 @@ for row in open(root + "/tests/bad_input/cases.tsv", encoding="utf-8"):
     ok(wrong is None, "%s (vplan %s)" % (name, command), wrong)
     before = snapshot() if wrong else before
 used = " ".join(commands)
-unused = [f for f in glob.glob("*/*") if f not in used and not f.startswith(("out/", "data/")) and os.path.basename(f) not in
+unused = [f for f in glob.glob("*/*") if f not in used and not f.startswith(("out/", "data/", "hub/")) and os.path.basename(f) not in
           ("good", "good.json", "sgd.json", "u16.json", "i32.json", "vocabulary-200.json", "vocabulary-300.json", "socket")]
 ok(not unused, "files that no case uses", unused)
 

@@ -574,3 +574,23 @@ os.makedirs("out/folder")
 write("out/there.json", "mine\n")
 os.symlink("/dev/full", "out/full")
 shutil.copy("config/good.json", "out/model.json")
+
+# ---- a Hugging Face cache ----
+
+COMMITS = "0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"
+
+
+def hub(name, text, commit=COMMITS[0], ref=COMMITS[0]):
+    folder = "hub/models--org--" + name
+    write("%s/snapshots/%s/config.json" % (folder, commit), text)
+    if ref:
+        write(folder + "/refs/main", ref)
+
+
+hub("good", GOOD)
+hub("two", GOOD, ref=None)
+hub("two", GOOD, commit=COMMITS[1], ref=None)
+hub("no-commit", GOOD, ref="../../../../etc")
+hub("mamba", edited(GOOD, '"gpt2"', '"mamba3"'))
+hub("weights", GOOD)
+os.symlink(os.path.abspath("weights/good/model.safetensors"), "hub/models--org--weights/snapshots/%s/model.safetensors" % COMMITS[0])
