@@ -103,20 +103,36 @@ $(BUILD)/tests/solver_stand_in: tests/solver_stand_ins/solver_stand_in.c
 	$(call say,link)
 	$(Q)$(CC) $(CSTD) -O1 -g $(WARNINGS) -I. -o $@ $< -ljansson
 
-test-programs: $(TEST_C) $(BUILD)/tests/solver_stand_in
+# Fuzz targets, tests/fuzz/README.md: with a main of their own, or with libFuzzer's and all it instruments (FUZZER=1, clang).
+FUZZ_C = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/fuzz/fuzz_*.c))
+ifdef FUZZER
+OPT       = -O1
+SANITIZE  = -fsanitize=address,undefined,float-cast-overflow,fuzzer-no-link -fno-sanitize-recover=all
+FUZZ_MAIN = -fsanitize=fuzzer
+else
+FUZZ_MAIN = $(BUILD)/tests/fuzz/replay.o
+endif
+
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/mutate.o $(filter %.o,$(FUZZ_MAIN)) $(PLANNER) $(MODELS) $(CORE)
+	$(call say,link)
+	$(Q)$(CC) $(LDFLAGS) $(filter -f%,$(FUZZ_MAIN)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lm
+
+fuzz-programs: $(FUZZ_C)
+
+test-programs: $(TEST_C) $(FUZZ_C) $(BUILD)/tests/solver_stand_in
 
 check: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
-	@BUILD=$(BUILD) CC=$(CC) tests/run.sh $(TEST_C) $(TEST_SH)
+	@BUILD=$(BUILD) CC=$(CC) tests/run.sh $(TEST_C) $(FUZZ_C) $(TEST_SH)
 
 check-long: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
-	@BUILD=$(BUILD) CC=$(CC) VPLAN_LONG=1 tests/run.sh $(TEST_C) $(TEST_SH)
+	@BUILD=$(BUILD) CC=$(CC) VPLAN_LONG=1 VPLAN_TEST_SECONDS=7200 tests/run.sh tests/fuzz/fuzz_long.sh $(TEST_C) $(FUZZ_C) $(TEST_SH)
 
 # OpenBLAS and libgomp keep memory to the end of the process: leaks are looked for in the other tests.
 asan: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" all test-programs
-	@BUILD=$(BUILD)/asan tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(TEST_C))
+	@BUILD=$(BUILD)/asan tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(TEST_C) $(FUZZ_C))
 
 bench: all
 	@BUILD=$(BUILD) bench/run.sh
@@ -145,7 +161,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all help test-programs check check-long asan bench deps demo install clean
+.PHONY: all help test-programs fuzz-programs check check-long asan bench deps demo install clean
 .SECONDARY:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
