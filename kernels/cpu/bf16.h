@@ -1,0 +1,73 @@
+/* kernels/cpu/bf16.h: bf16 (the upper half of a float's bits, kept as uint16_t) to float and back.
+ *     VP_PER_ISA(halve, (const uint16_t *x, uint16_t *y, int64_t n), (x, y, n))
+ *     {
+ *         float t[256];
+ *         ... vp_bf16_widen(x + i, t, 256) ... t[j] *= 0.5f ... vp_bf16_round(t, y + i, 256)
+ *     }
+ *
+ * Always inlined, so that a loop takes the instruction set of the body around it; whole-number arithmetic
+ * only, so that every instruction set gives the same bits and denormals count. Spans may not overlap. */
+#ifndef VP_KERNELS_CPU_BF16_H
+#define VP_KERNELS_CPU_BF16_H
+
+#include "kernels/cpu/cpu_internal.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Exact: every bf16 is a float. */
+VP_ALWAYS_INLINE float vp_bf16_to_f32(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float    y;
+
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+/* To the nearest, ties to even; beyond the greatest finite bf16 by half a step or more: infinity. A NaN keeps its
+ * sign and its upper bits and becomes quiet. Adding 0x7fff, or 0x8000 below an odd result, carries into the upper half
+ * exactly where rounding goes up. */
+VP_ALWAYS_INLINE uint16_t vp_bf16_from_f32(float x)
+{
+    uint32_t bits, rounded, quiet;
+
+    memcpy(&bits, &x, sizeof bits);
+    rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+    quiet   = (bits >> 16) | 0x40u;
+    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+}
+
+/* Up with the probability of the share cut off, where random is uniform in 0 .. 65535: the expectation of the
+ * result is x. What is a bf16 already stays, so infinities do; a NaN becomes quiet. */
+VP_ALWAYS_INLINE uint16_t vp_bf16_from_f32_stochastic(float x, uint16_t random)
+{
+    uint32_t bits, rounded, special;
+
+    memcpy(&bits, &x, sizeof bits);
+    rounded = (bits + random) >> 16;
+    special = (bits >> 16) | ((bits & 0x7fffffffu) > 0x7f800000u ? 0x40u : 0u);
+    return (uint16_t)((bits & 0x7f800000u) == 0x7f800000u ? special : rounded);
+}
+
+VP_ALWAYS_INLINE void vp_bf16_widen(const uint16_t *restrict x, float *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = vp_bf16_to_f32(x[i]);
+}
+
+VP_ALWAYS_INLINE void vp_bf16_round(const float *restrict x, uint16_t *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = vp_bf16_from_f32(x[i]);
+}
+
+/* random: 16 uniform bits for each element. */
+VP_ALWAYS_INLINE void vp_bf16_round_stochastic(const float *restrict x, const uint16_t *restrict random,
+                                               uint16_t *restrict y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = vp_bf16_from_f32_stochastic(x[i], random[i]);
+}
+
+#endif
