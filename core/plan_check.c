@@ -412,6 +412,27 @@ out:
     return st;
 }
 
+/* A small file may repeat a large program often: what it unrolls to is bounded before anything is unrolled. The largest
+ * models have tens of thousands of buffers. */
+enum { MAX_UNROLLED_BUFFERS = 1000000, MAX_UNROLLED_STEPS = 5000000, MAX_HOLDINGS = 5 };
+
+static vp_status check_extent(const vp_plan *plan, const vp_bucket *bucket, int64_t n_micro, const char *file, vp_err *err)
+{
+    int64_t   n_buffers = 0, n_steps = 0;
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
+        n_buffers += plan->templates[p->template_idx].n_params * MAX_HOLDINGS + n_micro * p->n_buffers;
+        n_steps += n_micro * (p->n_steps[VP_PASS_FORWARD] + p->n_steps[VP_PASS_BACKWARD]) + p->n_steps[VP_PASS_NORM] + p->n_steps[VP_PASS_UPDATE];
+    }
+    NEED(n_buffers <= MAX_UNROLLED_BUFFERS && n_steps <= MAX_UNROLLED_STEPS, place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
+         "are %lld buffers and %lld steps when unrolled; at most %d and %d are supported", (long long)n_buffers, (long long)n_steps,
+         MAX_UNROLLED_BUFFERS, MAX_UNROLLED_STEPS);
+out:
+    return st;
+}
+
 /* step_s: of one optimizer step of this bucket. */
 static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, const char *file, double *step_s, vp_err *err)
 {
@@ -425,6 +446,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
     NEED(vp_mul(bucket->micro_batch, bucket->n_micro_steps) == plan->global_batch, place_of("buckets[%d].micro_batch", (int)(bucket - plan->buckets)).field,
          "micro_batch %lld times n_micro_steps %lld is not the global batch %lld", (long long)bucket->micro_batch,
          (long long)bucket->n_micro_steps, (long long)plan->global_batch);
+    VP_TRY(check_extent(plan, bucket, n_micro, file, err));
     VP_TRY(check_fixed(plan, bucket, file, err));
     VP_TRY(check_programs(plan, bucket, file, err));
     VP_TRY(check_chain(plan, bucket, file, err));

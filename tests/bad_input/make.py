@@ -284,6 +284,11 @@ def buffer_at(program, test):
     return ("buckets", 0, "programs", program, "buffers", next(i for i, b in enumerate(B["programs"][program]["buffers"]) if test(b)))
 
 
+unrolled = copy.deepcopy(PLAN)  # half a megabyte that would ask for gigabytes
+parameters = unrolled["templates"][B["programs"][BLOCK]["template"]]["parameters"]
+parameters += parameters[-1:] * 1000
+unrolled["buckets"][0]["instances"][1:1] = B["instances"][1:2] * 400
+write("plan/unrolls-to-millions.json", json.dumps(unrolled, indent=1))
 write("plan/empty.json", "")
 write("plan/blank.json", "\n")
 write("plan/array.json", "[]")
