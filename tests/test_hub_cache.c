@@ -81,7 +81,7 @@ static void an_id_is_what_the_hub_allows(void **state)
 {
     char              long_name[200], long_revision[300];
     const char *const good[] = {"gpt2", "meta-llama/Llama-3.2-1B", "a/b", "A_b/c.d-e_f", "0/_", "org/name@main", "org/name@refs/pr/1", "name@v1.0",
-                                "org/name@" A, "a.-b/c"};
+                                ("org/name@" A), "a.-b/c"};
     const char *const bad[]  = {"", "/", "/a", "a/", "a/b/c", "../a", "a/..", "..", ".", "./a", "a/.b", "a/b.", "-a/b", "a/b-", "a--b/c", "a/b--c",
                                 "a..b/c", "a b/c", "a/b c", "a/b;rm", "a/$HOME", "a/b\n", "a/b\x1b[31m", "\xc3\xa4/b", "a/b@", "a/b@/", "a/b@../x",
                                 "a/b@x/..", "a/b@-r", "a/b@x//y", "a/b@x/", "a/b@x@y", "a/b@x y", "@main", "dir/model.json", "config.json",
