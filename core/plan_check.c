@@ -275,10 +275,6 @@ out:
 
 enum { MAX_UNROLLED = 3 }; /* micro-steps: the first, a middle one that stands for all middle ones, the last */
 
-typedef struct live {
-    int64_t begin, end, buffer;
-} live;
-
 /* The bytes of a buffer that hold data: one range, which grows as chunks are written side by side. */
 typedef struct filled {
     int64_t begin, end;
@@ -358,19 +354,88 @@ static void order_by(const vp_expansion *x, const int64_t *key, int64_t *count, 
             order[count[key[i]]++] = i;
 }
 
-static int64_t lower_bound(const live *set, int64_t n, int64_t begin)
+/* Buffers alive, by the place (rank) of their first byte among all: bit r of level 0 for rank r, and for each 64 bits of a level
+ * one above that says whether any of them is set. Neighbours are found in a few steps, however many are alive. */
+enum { MAX_LEVELS = 11 };
+
+typedef struct alive {
+    uint64_t *level[MAX_LEVELS];
+    int       n_levels;
+} alive;
+
+/* Room for ranks below n; false: out of memory. */
+static bool make_alive(vp_arena *arena, int64_t n, alive *set)
 {
-    int64_t lo = 0;
-    while (n > 0) {
-        int64_t half = n / 2;
-        if (set[lo + half].begin < begin) {
-            lo += half + 1;
-            n -= half + 1;
-        } else {
-            n = half;
-        }
+    do {
+        n = n / 64 + 1;
+        set->level[set->n_levels++] = vp_arena_array(arena, n, sizeof(uint64_t));
+    } while (n > 1);
+    return !vp_arena_failed(arena);
+}
+
+static void come_alive(alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels; l++, r /= 64)
+        set->level[l][r / 64] |= UINT64_C(1) << r % 64;
+}
+
+static void die(alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels && !(set->level[l][r / 64] &= ~(UINT64_C(1) << r % 64)); l++)
+        r /= 64;
+}
+
+/* The least rank from r on that is alive, -1: none. */
+static int64_t alive_from(const alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels; l++, r = r / 64 + 1) {
+        uint64_t found = set->level[l][r / 64] & ~UINT64_C(0) << r % 64;
+        if (!found)
+            continue;
+        for (r = r / 64 * 64 + __builtin_ctzll(found); l > 0; l--)
+            r = r * 64 + __builtin_ctzll(set->level[l - 1][r]);
+        return r;
     }
-    return lo;
+    return -1;
+}
+
+/* The greatest rank below r that is alive, -1: none. */
+static int64_t alive_below(const alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels; l++, r /= 64) {
+        uint64_t found = set->level[l][r / 64] & ~(~UINT64_C(0) << r % 64);
+        if (!found)
+            continue;
+        for (r = r / 64 * 64 + 63 - __builtin_clzll(found); l > 0; l--)
+            r = r * 64 + 63 - __builtin_clzll(set->level[l - 1][r]);
+        return r;
+    }
+    return -1;
+}
+
+typedef struct beginning {
+    int64_t offset_bytes, buffer;
+} beginning;
+
+static int by_offset(const void *a, const void *b)
+{
+    const beginning *x = a, *y = b;
+    return (x->offset_bytes > y->offset_bytes) - (x->offset_bytes < y->offset_bytes);
+}
+
+/* Of each buffer the place of its first byte among those of all; equal ones share it. */
+static vp_status rank_buffers(vp_arena *arena, const vp_expansion *x, int64_t *rank, vp_err *err)
+{
+    beginning *order = vp_arena_array(arena, x->n_buffers, sizeof *order);
+
+    if (!order)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        order[i] = (beginning){x->buffers[i].offset_bytes, i};
+    qsort(order, (size_t)x->n_buffers, sizeof *order, by_offset);
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        rank[order[i].buffer] = i > 0 && order[i].offset_bytes == order[i - 1].offset_bytes ? rank[order[i - 1].buffer] : i;
+    return VP_OK;
 }
 
 static vp_status check_overlap(vp_arena *arena, const vp_expansion *x, const char *file, int64_t *peak_bytes,
@@ -379,11 +444,14 @@ static vp_status check_overlap(vp_arena *arena, const vp_expansion *x, const cha
     int64_t  *count  = vp_arena_array(arena, x->n_steps + 2, sizeof *count);
     int64_t  *births = vp_arena_array(arena, x->n_buffers, sizeof *births);
     int64_t  *deaths = vp_arena_array(arena, x->n_buffers, sizeof *deaths);
-    live     *set    = vp_arena_array(arena, x->n_buffers, sizeof *set);
-    int64_t   n_set = 0, n_alive = 0, b = 0, d = 0;
+    int64_t  *rank   = vp_arena_array(arena, x->n_buffers, sizeof *rank);
+    int64_t  *holder = vp_arena_array(arena, x->n_buffers, sizeof *holder); /* of each rank: the buffer alive there */
+    int64_t   n_alive = 0, b = 0, d = 0;
+    alive     set = {0};
     vp_status st = VP_OK;
 
-    VP_TRY_ALLOC(err, vp_arena_failed(arena) ? NULL : set);
+    VP_TRY_ALLOC(err, make_alive(arena, x->n_buffers, &set));
+    VP_TRY(rank_buffers(arena, x, rank, err));
     order_by(x, x->first_step, count, births);
     order_by(x, x->last_step, count, deaths);
     for (int64_t i = 0; i < x->n_buffers; i++)
@@ -392,21 +460,18 @@ static vp_status check_overlap(vp_arena *arena, const vp_expansion *x, const cha
     for (int64_t s = 0; s < x->n_steps; s++) {
         for (; b < n_alive && x->first_step[births[b]] == s; b++) {
             const vp_expanded_buffer *buf = &x->buffers[births[b]];
-            live    l  = {buf->offset_bytes, buf->offset_bytes + buf->bytes, births[b]};
-            int64_t at = lower_bound(set, n_set, l.begin);
-            int64_t hit = at < n_set && set[at].begin < l.end ? at
-                          : at > 0 && set[at - 1].end > l.begin ? at - 1 : -1;
-            NEED(hit < 0, "buffers", "%s and %s overlap in step %lld", buf->name, x->buffers[set[hit < 0 ? 0 : hit].buffer].name, (long long)s);
-            memmove(&set[at + 1], &set[at], sizeof *set * (size_t)(n_set - at));
-            set[at] = l;
-            n_set++;
-            *peak_bytes = vp_max_i64(*peak_bytes, l.end);
+            int64_t end  = buf->offset_bytes + buf->bytes, at = rank[births[b]];
+            int64_t next = alive_from(&set, at), last = alive_below(&set, at);
+            const vp_expanded_buffer *above = next < 0 ? NULL : &x->buffers[holder[next]], *below = last < 0 ? NULL : &x->buffers[holder[last]];
+            const vp_expanded_buffer *hit   = above && above->offset_bytes < end ? above
+                                              : below && below->offset_bytes + below->bytes > buf->offset_bytes ? below : NULL;
+            NEED(!hit, "buffers", "%s and %s overlap in step %lld", buf->name, hit->name, (long long)s);
+            come_alive(&set, at);
+            holder[at]  = births[b];
+            *peak_bytes = vp_max_i64(*peak_bytes, end);
         }
-        for (; d < n_alive && x->last_step[deaths[d]] == s; d++) {
-            int64_t at = lower_bound(set, n_set, x->buffers[deaths[d]].offset_bytes);
-            n_set--;
-            memmove(&set[at], &set[at + 1], sizeof *set * (size_t)(n_set - at));
-        }
+        for (; d < n_alive && x->last_step[deaths[d]] == s; d++)
+            die(&set, rank[deaths[d]]);
     }
 out:
     return st;

@@ -196,6 +196,30 @@ json_t *vp_plan_to_json(const vp_plan *plan)
     return j;
 }
 
+/* What no reader would take is not written: a config.json may be as long and as deep as a file may be, and a plan holds it
+ * and more. */
+static vp_status check_readable(const vp_text *text, const char *path, vp_err *err)
+{
+    vp_json_doc *doc     = NULL;
+    vp_plan     *plan    = NULL;
+    vp_err       refused = {0};
+    vp_status    st      = VP_OK;
+
+    if (text->n_bytes > VP_JSON_MAX_BYTES)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "is not written: it would be %zu bytes long, and at most %lld are read", text->n_bytes,
+                          (long long)VP_JSON_MAX_BYTES);
+    st = vp_json_parse(path, text->data, (int64_t)text->n_bytes, &doc, &refused);
+    if (st == VP_OK) {
+        vp_json_node root = vp_json_root(doc);
+        st = vp_plan_from_json(&root, &plan, &refused);
+    }
+    if (st != VP_OK)
+        st = vp_fail(err, st, path, 0, refused.field, "is not written, since it could not be read again: %s", refused.message);
+    vp_plan_free(plan);
+    vp_json_doc_free(doc);
+    return st;
+}
+
 vp_status vp_plan_write(const vp_plan *plan, const char *path, bool overwrite, vp_err *err)
 {
     json_t   *j    = vp_plan_to_json(plan);
@@ -204,6 +228,7 @@ vp_status vp_plan_write(const vp_plan *plan, const char *path, bool overwrite, v
 
     VP_TRY_ALLOC(err, j);
     VP_TRY_ALLOC(err, vp_json_dump(j, &text));
+    VP_TRY(check_readable(&text, path, err));
     VP_TRY(vp_file_write(path, text.data, text.n_bytes, overwrite, err));
 out:
     vp_text_release(&text);

@@ -54,7 +54,7 @@ static void make_plan(const vp_model *model, const vp_recipe *recipe)
     vp_cost      cost     = {.device = &device};
     vp_scenario  scenario = {.recipe = *recipe, .seq = vp_min_i64(3, model->graph.max_seq), .global_batch = 2, .micro_batch = 1};
     vp_plan     *plan = NULL, *back = NULL;
-    vp_json_doc *doc;
+    vp_json_doc *doc = NULL;
     vp_err       err = {0};
 
     vp_scenario_set_all(&scenario, model, vp_recompute_set(model, VP_RECOMPUTE_MLP));
@@ -63,9 +63,12 @@ static void make_plan(const vp_model *model, const vp_recipe *recipe)
         return;
     }
     vp_text text = fuzz_text(vp_plan_to_json(plan));
-    MUST_OK(vp_json_parse("plan", text.data, (int64_t)text.n_bytes, &doc, &err));
-    vp_json_node root = vp_json_root(doc);
-    MUST_OK(vp_plan_from_json(&root, &back, &err));
+    if (vp_json_parse("plan", text.data, (int64_t)text.n_bytes, &doc, &err) == VP_OK) {
+        vp_json_node root = vp_json_root(doc);
+        MUST_OK(vp_plan_from_json(&root, &back, &err));
+    } else {
+        MUST(err.code == VP_ERR_INPUT); /* a config nearly too deep for a file: the plan around it is too deep */
+    }
     vp_text_release(&text);
     vp_json_doc_free(doc);
     vp_plan_free(back);
