@@ -4,21 +4,84 @@
 
 #include <stdio.h>
 
-static json_t *device_json(const vp_device *d)
+/* A figure for people: "19.5 TFLOP/s"; "-" where the device has none. */
+static const char *figure_text(const vp_device *d, vp_device_figure figure, char *buf, size_t buf_size)
 {
-    return json_pack("{s:s, s:o, s:s, s:I, s:I, s:f, s:f, s:i, s:i, s:s, s:s}", "name", d->name, "alias",
-                     d->alias[0] ? json_string(d->alias) : json_null(), "product", d->product, "usable_bytes", (json_int_t)d->usable_bytes,
-                     "outside_bytes", (json_int_t)d->outside_bytes, "fp32_flop_per_s", d->fp32_flop_per_s, "memory_bytes_per_s",
-                     d->memory_bytes_per_s, "compute_capability", d->compute_capability, "multiprocessors", d->multiprocessors,
-                     "class", "assumed", "source", d->source);
+    static const char *const units[] = {[VP_FIGURE_FP32] = "TFLOP/s", [VP_FIGURE_TF32] = "TFLOP/s", [VP_FIGURE_BF16] = "TFLOP/s",
+                                        [VP_FIGURE_FP16] = "TFLOP/s", [VP_FIGURE_FP8] = "TFLOP/s", [VP_FIGURE_INT8] = "TOP/s",
+                                        [VP_FIGURE_MEMORY] = "GB/s", [VP_FIGURE_HOST_LINK] = "GB/s", [VP_FIGURE_PEER_LINK] = "GB/s"};
+    const double rates[] = {[VP_FIGURE_MEMORY] = d->memory_bytes_per_s, [VP_FIGURE_FP32] = d->fp32_flop_per_s,
+                            [VP_FIGURE_TF32] = d->tf32_flop_per_s, [VP_FIGURE_BF16] = d->bf16_flop_per_s,
+                            [VP_FIGURE_FP16] = d->fp16_flop_per_s, [VP_FIGURE_FP8] = d->fp8_flop_per_s,
+                            [VP_FIGURE_INT8] = d->int8_op_per_s, [VP_FIGURE_HOST_LINK] = d->host_link_bytes_per_s,
+                            [VP_FIGURE_PEER_LINK] = d->peer_link_bytes_per_s};
+
+    if (figure == VP_FIGURE_USABLE || figure == VP_FIGURE_OUTSIDE)
+        return vp_size_text(figure == VP_FIGURE_USABLE ? d->usable_bytes : d->outside_bytes, buf, buf_size);
+    if (figure == VP_FIGURE_CAPABILITY)
+        snprintf(buf, buf_size, d->compute_capability ? "%d.%d" : "-", d->compute_capability / 10, d->compute_capability % 10);
+    else if (figure == VP_FIGURE_MULTIPROCESSORS)
+        snprintf(buf, buf_size, d->multiprocessors ? "%d" : "-", d->multiprocessors);
+    else if (rates[figure] > 0 && rates[figure] < 1e12 && units[figure][0] == 'T')
+        snprintf(buf, buf_size, "%.1f G%s", rates[figure] / 1e9, units[figure] + 1);
+    else if (rates[figure] > 0)
+        snprintf(buf, buf_size, "%.*f %s", units[figure][0] != 'G', rates[figure] / (units[figure][0] == 'G' ? 1e9 : 1e12), units[figure]);
+    else
+        snprintf(buf, buf_size, "-");
+    return buf;
+}
+
+static void print_row(const vp_device *d)
+{
+    const double rates[] = {d->fp32_flop_per_s, d->bf16_flop_per_s, d->fp16_flop_per_s, d->fp8_flop_per_s};
+    char         usable[32];
+
+    printf("%-18s %-9s %11s %6.0f", d->name, d->alias, vp_size_text(d->usable_bytes, usable, sizeof usable), d->memory_bytes_per_s / 1e9);
+    for (int i = 0; i < 4; i++)
+        if (rates[i] > 0)
+            printf(" %7.1f", rates[i] / 1e12);
+        else
+            printf(" %7s", "-");
+    if (d->host_link_bytes_per_s > 0)
+        printf(" %5.0f", d->host_link_bytes_per_s / 1e9);
+    else
+        printf(" %5s", "-");
+    if (d->compute_capability)
+        printf(" %7d.%d\n", d->compute_capability / 10, d->compute_capability % 10);
+    else
+        printf(" %9s\n", "-");
 }
 
 static void print_device(const vp_device *d)
 {
-    char usable[32];
+    static const char *const names[] = {
+#define X(name, key, text) text,
+        VP_DEVICE_FIGURES(X)
+#undef X
+    };
+    char value[48];
 
-    printf("%-16s %-7s %10s usable  %6.1f TFLOP/s fp32  %5.0f GB/s  %s\n", d->name, d->alias, vp_size_text(d->usable_bytes, usable, sizeof usable),
-           d->fp32_flop_per_s / 1e12, d->memory_bytes_per_s / 1e9, d->source);
+    printf("%s%s%s%s%s%s\n", d->name, d->alias[0] ? " or " : "", d->alias, d->product[0] ? " (" : "", d->product, d->product[0] ? ")" : "");
+    for (int i = 0; i < VP_N_FIGURES; i++) {
+        figure_text(d, i, value, sizeof value);
+        if (d->sources[i].text[0])
+            printf("  %-18s %16s  %-8s  %s\n", names[i], value, vp_figure_class_name(d->sources[i].class_), d->sources[i].text);
+        else
+            printf("  %-18s %16s\n", names[i], value);
+    }
+    printf("  %-18s %16s\n", "computes in", d->fp8 ? "fp32, bf16, fp8" : d->bf16 ? "fp32, bf16" : "fp32");
+}
+
+static vp_status add(json_t *list, const vp_device *d, vp_err *err)
+{
+    json_t   *j  = vp_device_json(d);
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, j);
+    if (json_array_append_new(list, j))
+        VP_TRY(VP_FAIL(err, VP_ERR_NOMEM, "out of host memory"));
+out:
+    return st;
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
@@ -31,17 +94,22 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 
     VP_TRY_ALLOC(err, list);
     VP_TRY(vp_options_parse(argc, argv, NULL, 0, &name, 1, &n, NULL, err));
-    for (int i = -1; i < 0 || vp_device_at(i); i++) {
-        if (name && i >= 0)
-            break;
-        if (i < 0)
-            VP_TRY(vp_device_open(name ? name : "cpu", &device, err));
-        else
-            device = *vp_device_at(i);
-        json_array_append_new(list, device_json(&device));
-        if (!cli->json)
-            print_device(&device);
+    VP_TRY(vp_device_open(name ? name : "cpu", &device, err));
+    VP_TRY(add(list, &device, err));
+    if (!cli->json && name) {
+        print_device(&device);
+    } else if (!cli->json) {
+        printf("%-18s %-9s %11s %6s %31s %5s %9s\n", "", "", "", "memory", "TFLOP/s, dense              ", "host", "compute");
+        printf("%-18s %-9s %11s %6s %7s %7s %7s %7s %5s %9s\n", "name", "short", "usable", "GB/s", "fp32", "bf16", "fp16", "fp8", "GB/s", "capability");
+        print_row(&device);
     }
+    for (int i = 0; !name && vp_device_at(i, &device); i++) {
+        VP_TRY(add(list, &device, err));
+        if (!cli->json)
+            print_row(&device);
+    }
+    if (!cli->json && !name)
+        printf("Every figure's class (cited, derived, assumed) and source: vplan devices NAME, or --json\n");
     if (cli->json) {
         st   = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "devices", list), err);
         list = NULL;
@@ -51,4 +119,4 @@ out:
     return st;
 }
 
-const vp_command vp_cmd_devices = {"devices", "[NAME|FILE] [--json]", "what vplan knows of a device: usable bytes and rates", run};
+const vp_command vp_cmd_devices = {"devices", "[NAME|FILE] [--json]", "what vplan knows of a device: usable bytes, rates, links, and their sources", run};

@@ -1,44 +1,17 @@
 #include "models/devices.h"
 
-#include "core/json.h"
 #include "core/text.h"
-#include "core/units.h"
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+#include <sys/stat.h>
 
-/* Usable bytes: the total PyTorch prints in its out-of-memory message for the card ("GPU 0 has a total capacity of
- * 79.10 GiB"), which is what the driver reports. Rates: the vendor's datasheet. Outside bytes: context and kernels with
- * lazy loading, 287,047,680 B (pytorch#86509) to 426 MiB (unsloth-zoo#1053), rounded up: an assumption until measured. */
-#define GIB(x) ((int64_t)((x) * 1073741824.0))
-#define OUTSIDE (512 * VP_MIB)
-
-static const vp_device table[] = {
-    {"h200-sxm-141gb", "h200", "NVIDIA H200", false, GIB(139.80), OUTSIDE, 67e12, 4.8e12, 90, 132,
-     "usable: 143,771 MiB by nvidia-smi less the driver's reserve; rates: NVIDIA H200 datasheet"},
-    {"h100-sxm-80gb", "h100", "NVIDIA H100 80GB HBM3", false, GIB(79.10), OUTSIDE, 67e12, 3.35e12, 90, 132,
-     "usable: trl#3342; rates: NVIDIA H100 datasheet"},
-    {"a100-sxm-80gb", "a100", "NVIDIA A100-SXM4-80GB", false, GIB(79.15), OUTSIDE, 19.5e12, 2.039e12, 80, 108,
-     "usable: as PyTorch's out-of-memory message shows it, not cited; rates: NVIDIA A100 datasheet"},
-    {"a100-sxm-40gb", "", "NVIDIA A100-SXM4-40GB", false, GIB(39.39), OUTSIDE, 19.5e12, 1.555e12, 80, 108,
-     "usable: as PyTorch's out-of-memory message shows it, not cited; rates: NVIDIA A100 datasheet"},
-    {"rtx-4090-24gb", "4090", "NVIDIA GeForce RTX 4090", false, 24080 * VP_MIB, OUTSIDE, 82.6e12, 1.008e12, 89, 128,
-     "usable: 24,080 MiB as LLM.Q's logs print it; rates: NVIDIA Ada whitepaper"},
-    {"rtx-3090-24gb", "3090", "NVIDIA GeForce RTX 3090", false, GIB(23.69), OUTSIDE, 35.6e12, 0.936e12, 86, 82,
-     "usable: as PyTorch's out-of-memory message shows it, not cited; rates: NVIDIA Ampere GA102 whitepaper"},
-    {"l4-24gb", "l4", "NVIDIA L4", false, GIB(22.03), OUTSIDE, 30.3e12, 0.300e12, 89, 58,
-     "usable: as PyTorch's out-of-memory message shows it, not cited; rates: NVIDIA L4 datasheet"},
-    {"a10g-24gb", "a10g", "NVIDIA A10G", false, GIB(22.06), OUTSIDE, 31.2e12, 0.600e12, 86, 80,
-     "usable: as PyTorch's out-of-memory message shows it, not cited; rates: NVIDIA A10 datasheet"},
-    {"t4-16gb", "t4", "Tesla T4", false, GIB(14.75), OUTSIDE, 8.1e12, 0.320e12, 75, 40,
-     "usable: unsloth#465; rates: NVIDIA T4 datasheet"},
-};
-
-const vp_device *vp_device_at(int idx)
+const char *vp_figure_class_name(vp_figure_class class_)
 {
-    return idx >= 0 && idx < (int)(sizeof table / sizeof *table) ? &table[idx] : NULL;
+    static const char *const names[] = {"assumed", "derived", "cited", "measured"};
+
+    return names[class_];
 }
 
 /* MemAvailable of /proc/meminfo, in bytes; 0 where there is none. */
@@ -61,60 +34,96 @@ static void describe_cpu(vp_device *out)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
-    *out = (vp_device){.name = "cpu", .product = "CPU", .is_cpu = true, .usable_bytes = available_host_bytes() / 10 * 8,
-                       .fp32_flop_per_s = 50e9 * (double)(cores > 0 ? cores : 1), .memory_bytes_per_s = 10e9,
-                       .source = "usable: 80 % of MemAvailable; rates: assumed, 50 GFLOP/s a core and 10 GB/s"};
+    *out = (vp_device){
+        .name = "cpu", .product = "CPU", .is_cpu = true, .bf16 = true, .usable_bytes = available_host_bytes() / 10 * 8,
+        .fp32_flop_per_s = 50e9 * (double)(cores > 0 ? cores : 1), .memory_bytes_per_s = 10e9,
+        .sources = {[VP_FIGURE_USABLE]  = {VP_CLASS_DERIVED, "80 % of MemAvailable"},
+                    [VP_FIGURE_OUTSIDE] = {VP_CLASS_DERIVED, "the arena is of the process; the whole process is predicted apart"},
+                    [VP_FIGURE_FP32]    = {VP_CLASS_ASSUMED, "50 GFLOP/s a core, until a profile is measured"},
+                    [VP_FIGURE_MEMORY]  = {VP_CLASS_ASSUMED, "10 GB/s, until a profile is measured"}}};
 }
 
-static vp_status read_device_file(const char *path, vp_device *out, vp_err *err)
+/* Whether text is the start of a card's name up to a dash, "rtx-" left out or not: "a100" of "a100-sxm-80gb". */
+static bool begins_name(const char *name, const char *text)
 {
-    static const char *const keys[] = {"schema_version", "name", "usable_bytes", "outside_bytes", "fp32_flop_per_s",
-                                       "memory_bytes_per_s", "compute_capability", "multiprocessors", NULL};
-    vp_json_doc *doc = NULL;
-    const char  *name;
-    int64_t      version, capability = 0, multiprocessors = 0;
-    vp_status    st = VP_OK;
+    size_t n = strlen(text);
 
-    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
-    vp_json_node root = vp_json_root(doc);
-    VP_TRY(vp_json_only_keys(&root, keys, err));
-    VP_TRY(vp_json_int(&root, "schema_version", 1, 1, &version, err));
-    VP_TRY(vp_json_string(&root, "name", &name, err));
-    vp_text_escape(name, out->name, sizeof out->name);
-    VP_TRY(vp_json_int(&root, "usable_bytes", 1, (int64_t)1 << 50, &out->usable_bytes, err));
-    if (vp_json_has(&root, "outside_bytes"))
-        VP_TRY(vp_json_int(&root, "outside_bytes", 0, out->usable_bytes, &out->outside_bytes, err));
-    VP_TRY(vp_json_real(&root, "fp32_flop_per_s", 1, 1e18, &out->fp32_flop_per_s, err));
-    VP_TRY(vp_json_real(&root, "memory_bytes_per_s", 1, 1e18, &out->memory_bytes_per_s, err));
-    if (vp_json_has(&root, "compute_capability"))
-        VP_TRY(vp_json_int(&root, "compute_capability", 0, 999, &capability, err));
-    if (vp_json_has(&root, "multiprocessors"))
-        VP_TRY(vp_json_int(&root, "multiprocessors", 0, 100000, &multiprocessors, err));
-    out->compute_capability = (int)capability;
-    out->multiprocessors    = (int)multiprocessors;
-    snprintf(out->source, sizeof out->source, "the file given");
-out:
-    vp_json_doc_free(doc);
-    return st;
+    if (n == 0)
+        return false;
+    if (strncmp(name, text, n) == 0 && name[n] == '-')
+        return true;
+    return strncmp(name, "rtx-", 4) == 0 && strncmp(name + 4, text, n) == 0 && name[4 + n] == '-';
 }
 
 vp_status vp_device_open(const char *name, vp_device *out, vp_err *err)
 {
     struct stat info;
     char        shown[128];
+    vp_device   card;
+    vp_text     candidates = {0};
+    int         n_candidates = 0;
+    vp_status   st = VP_OK;
 
     *out = (vp_device){0};
     if (strcmp(name, "cpu") == 0) {
         describe_cpu(out);
         return VP_OK;
     }
-    for (int i = 0; vp_device_at(i); i++)
-        if (strcmp(table[i].name, name) == 0 || (table[i].alias[0] && strcmp(table[i].alias, name) == 0)) {
-            *out = table[i];
-            return VP_OK;
+    for (int i = 0; vp_device_at(i, &card); i++) {
+        if (strcmp(card.name, name) == 0 || (card.alias[0] && strcmp(card.alias, name) == 0)) {
+            *out = card;
+            goto out;
         }
-    if (strcmp(name, "-") == 0 || stat(name, &info) == 0)
-        return read_device_file(name, out, err);
-    return VP_FAIL(err, VP_ERR_USAGE, "--device %s: no such device; see vplan devices, or give a device file",
-                   vp_text_escape(name, shown, sizeof shown));
+        if (begins_name(card.name, name)) {
+            *out = card;
+            vp_text_printf(&candidates, "%s%s", n_candidates++ ? ", " : "", card.name);
+        }
+    }
+    if (n_candidates == 1)
+        goto out;
+    *out = (vp_device){0};
+    vp_text_escape(name, shown, sizeof shown);
+    if (candidates.failed)
+        st = VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    else if (n_candidates > 1)
+        st = VP_FAIL(err, VP_ERR_USAGE, "--device %s means several cards: %s", shown, candidates.data);
+    else if (strcmp(name, "-") == 0 || stat(name, &info) == 0)
+        st = vp_device_read(name, out, err);
+    else
+        st = VP_FAIL(err, VP_ERR_USAGE, "--device %s: no such device; see vplan devices, or give a device file", shown);
+out:
+    vp_text_release(&candidates);
+    return st;
+}
+
+double vp_device_flop_per_s(const vp_device *device, vp_device_rate rate)
+{
+    double own = rate == VP_RATE_FP32   ? device->fp32_flop_per_s
+                 : rate == VP_RATE_TF32 ? device->tf32_flop_per_s
+                 : rate == VP_RATE_BF16 ? device->bf16_flop_per_s
+                 : rate == VP_RATE_FP16 ? device->fp16_flop_per_s
+                                        : device->fp8_flop_per_s;
+
+    if (own > 0 || rate == VP_RATE_FP32)
+        return own;
+    return vp_device_flop_per_s(device, rate == VP_RATE_FP8 ? VP_RATE_BF16 : VP_RATE_FP32);
+}
+
+static vp_status lacks(const vp_device *d, const char *what, int least, const char *first_cards, vp_err *err)
+{
+    if (d->is_cpu)
+        return VP_FAIL(err, VP_ERR_INPUT, "cpu: the CPU backend has no %s", what);
+    if (d->compute_capability == 0)
+        return VP_FAIL(err, VP_ERR_INPUT, "%s: its description says nothing of %s (\"%s\": true)", d->name, what, what);
+    return VP_FAIL(err, VP_ERR_INPUT, "%s has no %s tensor cores: its compute capability is %d.%d, and they begin with %d.%d (%s)",
+                   d->name, what, d->compute_capability / 10, d->compute_capability % 10, least / 10, least % 10, first_cards);
+}
+
+vp_status vp_device_supports(const vp_device *device, int needs, vp_err *err)
+{
+    if ((needs & VP_NEEDS_BF16) && !device->bf16 && !device->is_cpu)
+        return lacks(device, "bf16", 80, "Ampere: A100, RTX 30", err);
+    if ((needs & VP_NEEDS_FP8) && !device->fp8)
+        return lacks(device, "fp8", 89, "Ada: L4, RTX 40", err);
+    return VP_OK;
 }

@@ -231,6 +231,29 @@ device("bandwidth-missing", "memory_bytes_per_s", GONE)
 device("flop-negative", "fp32_flop_per_s", -1.0)
 device("flop-1e30", "fp32_flop_per_s", 1e30)
 device("capability-text", "compute_capability", "8.9")
+device("name-cpu", "name", "cpu")
+device("name-empty", "name", "")
+device("name-long", "name", "x" * 64)
+device("version-missing", "schema_version", GONE)
+device("flop-infinite", "fp32_flop_per_s", float("inf"))
+device("link-negative", "host_link_bytes_per_s", -1)
+device("link-text", "peer_link_bytes_per_s", "900 GB/s")
+device("rate-null", "memory_bytes_per_s", None)
+device("bf16-text", "bf16", "yes")
+device("sources-array", "sources", [])
+for name, more in {"bf16-old": {"compute_capability": 75, "bf16": True}, "bf16-rate-old": {"compute_capability": 75, "bf16_flop_per_s": 1e13},
+                   "fp8-old": {"compute_capability": 80, "fp8": True}, "fp8-rate-denied": {"fp8": False, "fp8_flop_per_s": 1e13},
+                   "all": {"alias": "m", "product": "Mine", "tf32_flop_per_s": 1e13, "bf16_flop_per_s": 2e13, "fp16_flop_per_s": 2e13,
+                           "fp8_flop_per_s": 4e13, "int8_op_per_s": 4e13, "host_link_bytes_per_s": 3e10, "peer_link_bytes_per_s": 1e11,
+                           "compute_capability": 89, "multiprocessors": 10, "bf16": True, "fp8": True,
+                           "sources": {"usable_bytes": {"class": "measured", "source": "read \x1b[31mhere\u202e"}}},
+                   "t4-like": {"compute_capability": 75, "multiprocessors": 40}}.items():
+    write("device/%s.json" % name, dump(dict(DEVICE, **more)))
+for name, source in {"source-class": {"class": "exact", "source": "x"}, "source-class-missing": {"source": "x"}, "source-number": {"class": "cited", "source": 1},
+                     "source-text": "a datasheet", "source-unknown": {"class": "cited", "source": "x", "page": 1}}.items():
+    write("device/%s.json" % name, dump(dict(DEVICE, sources={"usable_bytes": source})))
+write("device/source-of-nothing.json", dump(dict(DEVICE, sources={"fp8_flop_per_s": {"class": "cited", "source": "x"}})))
+write("device/source-strange.json", dump(dict(DEVICE, sources={"usable": {"class": "cited", "source": "x"}})))
 
 profile = family("profile", PROFILE)
 write("profile/empty.json", "")

@@ -1,0 +1,73 @@
+#!/bin/bash
+# tests/test_devices.sh: vplan devices: what it prints of a card can be saved and used as a device file, every figure with its source;
+# docs/device-file.md names every key, and its example is a device file. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
+import json, re, subprocess, sys
+
+vplan, work = sys.argv[1:3]
+passed = failed = 0
+
+
+def ok(good, what, said=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print("FAIL: %s: %s" % (what, said))
+
+
+def run(*words):
+    p = subprocess.run([vplan, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return p.returncode, p.stdout.decode(), p.stderr.decode()
+
+
+code, out, said = run("devices", "--json")
+doc = json.loads(out)
+cards = {d["name"]: d for d in doc["devices"]}
+ok(code == 0 and doc["schema_version"] == 1 and len(cards) == len(doc["devices"]) > 30 and doc["devices"][0]["name"] == "cpu", "devices --json", said)
+DESCRIPTIONS = {"schema_version", "name", "alias", "product", "bf16", "fp8", "sources"}
+for name, d in cards.items():
+    figures = {k for k, v in d.items() if k not in DESCRIPTIONS and v is not None}
+    ok(set(d["sources"]) == figures and all(s["class"] in ("cited", "derived", "assumed") and s["source"] for s in d["sources"].values()),
+       "%s: a class and a source for every figure" % name, d["sources"])
+
+# ---- saved, a card is a device file of the same figures, and of the same plan ----
+for name, d in cards.items():
+    if name == "cpu":
+        continue
+    path = "%s/%s.json" % (work, name)
+    with open(path, "w") as f:
+        json.dump(d, f)
+    code, out, said = run("devices", path, "--json")
+    ok(code == 0 and json.loads(out)["devices"] == [d], "%s: saved and read" % name, said or out)
+for name in "h200-sxm-141gb", "t4-16gb":
+    words = ["plan", "gpt2", "--seq", "512", "--global-batch", "4", "--budget", "4GB", "--json", "--device"]
+    a, b = (json.loads(run(*words, x)[1]) for x in (name, "%s/%s.json" % (work, name)))
+    for x in a, b:
+        x.pop("timing", None)
+    ok(a == b and a["proof"]["status"] == "optimal", "%s: the plan from its device file" % name, (a, b))
+
+# ---- for people ----
+code, out, said = run("devices")
+ok(code == 0 and all(name in out for name in cards), "devices", out)
+code, out, said = run("devices", "h200")
+ok(code == 0 and all(d["source"] in out and d["class"] in out for d in cards["h200-sxm-141gb"]["sources"].values()), "devices h200", out)
+ok(max(len(x) for x in run("devices")[1].split("\n")) <= 120, "devices: a line is longer than 120 columns")
+
+# ---- the document ----
+text = open("docs/device-file.md").read()
+for key in cards["h200-sxm-141gb"]:
+    ok("`%s`" % key in text, "docs/device-file.md", "says nothing of " + key)
+examples = re.findall(r"```json\n(.*?)```", text, re.S)
+ok(examples, "docs/device-file.md", "no example")
+for i, example in enumerate(examples):
+    with open(work + "/example.json", "w") as f:
+        f.write(example)
+    code, out, said = run("devices", work + "/example.json")
+    ok(code == 0, "docs/device-file.md: example %d" % (i + 1), said)
+print("%d passed, %d failed, 0 skipped" % (passed, failed))
+sys.exit(failed != 0)
+P
