@@ -30,7 +30,8 @@ enum {
     LINES_MAX   = 1024,     /* of a block */
     LINES_LEAST = 128,      /* of a block of all of k; with fewer, strips are read too often */
     LINES_LONG  = 384,      /* of a block of a part of k... */
-    STRIPS_LONG = 512       /* ...and of the strips whose tiles wait for the next part */
+    STRIPS_LONG = 512,      /* ...and of the strips whose tiles wait for the next part */
+    WAKE_CYCLES = 10000     /* a few microseconds */
 };
 
 /* ---- the baseline ---- */
@@ -138,34 +139,31 @@ typedef struct job {
     int64_t                     block_lines, item_lines; /* of an item: resident, streamed */
 } job;
 
-/* C's tile at (row, col), or the bias, as a tile of fp32. */
-VP_PER_ISA(begin_tile, (const vp_gemm_bf16 *g, const uint16_t *bias, int64_t row, int64_t col, int64_t n_rows,
-                        int64_t n_cols, float *tile),
-           (g, bias, row, col, n_rows, n_cols, tile))
+/* What an fp32 C starts from, its own tile at (row, col) or the bias. */
+static void begin_tile(const vp_gemm_bf16 *g, const uint16_t *bias, int64_t row, int64_t col, int64_t n_rows,
+                       int64_t n_cols, float *tile)
 {
     for (int64_t r = 0; r < n_rows; r++) {
-        int64_t at = (row + r) * g->ldc + col;
-
         if (bias)
             vp_bf16_widen(bias + col, tile + r * LINES, n_cols);
-        else if (g->c_f32)
-            memcpy(tile + r * LINES, (const float *)g->c + at, (size_t)n_cols * sizeof *tile);
         else
-            vp_bf16_widen((const uint16_t *)g->c + at, tile + r * LINES, n_cols);
+            memcpy(tile + r * LINES, (const float *)g->c + (row + r) * g->ldc + col, (size_t)n_cols * sizeof *tile);
     }
 }
 
-VP_PER_ISA(end_tile, (const vp_gemm_bf16 *g, int64_t row, int64_t col, int64_t n_rows, int64_t n_cols,
-                      const float *tile),
-           (g, row, col, n_rows, n_cols, tile))
+VP_PER_ISA(round_tile, (const float *tile, const uint16_t *bias, bool add, uint16_t *c, int64_t ldc, int64_t n_rows,
+                        int64_t n_cols),
+           (tile, bias, add, c, ldc, n_rows, n_cols))
 {
     for (int64_t r = 0; r < n_rows; r++) {
-        int64_t at = (row + r) * g->ldc + col;
+        float more[LINES] = {0};
 
-        if (g->c_f32)
-            memcpy((float *)g->c + at, tile + r * LINES, (size_t)n_cols * sizeof *tile);
-        else
-            vp_bf16_round(tile + r * LINES, (uint16_t *)g->c + at, n_cols);
+        if (add || bias) {
+            vp_bf16_widen(bias ? bias : c + r * ldc, more, n_cols);
+            for (int64_t i = 0; i < LINES; i++)
+                more[i] += tile[r * LINES + i];
+        }
+        vp_bf16_round(add || bias ? more : tile + r * LINES, c + r * ldc, n_cols);
     }
 }
 
@@ -183,7 +181,7 @@ static void add_piece(const job *j, const void *a, const void *b, int64_t k, int
     if (first && g->add && whole) {
         in    = c;
         ld_in = g->ldc;
-    } else if (first && (g->add || j->bias)) {
+    } else if (first && g->c_f32 && (g->add || j->bias)) {
         begin_tile(g, j->bias, row, col, n_rows, n_cols, tile);
     } else if (first) {
         in = NULL;
@@ -193,12 +191,13 @@ static void add_piece(const job *j, const void *a, const void *b, int64_t k, int
         return;
     }
     j->kernels->multiply(a, b, k, in, ld_in, tile, LINES);
-    if (!last)
-        return;
-    if (j->kernels->round && !g->c_f32)
-        j->kernels->round(tile, (uint16_t *)g->c + row * g->ldc + col, g->ldc, n_rows, n_cols);
-    else
-        end_tile(g, row, col, n_rows, n_cols, tile);
+    if (last && g->c_f32)
+        for (int64_t r = 0; r < n_rows; r++)
+            memcpy((float *)g->c + (row + r) * g->ldc + col, tile + r * LINES, (size_t)n_cols * sizeof *tile);
+    else if (last)
+        (j->kernels->round ? j->kernels->round : round_tile)(tile, j->bias ? j->bias + col : NULL, g->add,
+                                                             (uint16_t *)g->c + row * g->ldc + col, g->ldc, n_rows,
+                                                             n_cols);
 }
 
 /* A panel of one operand of C: its lines from `line`, its k from `k`. */
@@ -289,7 +288,8 @@ static void choose_blocks(job *j)
  *     ceil(items / threads) (k r c_r + k s c_s + k r s / mac_per_cycle)
  *
  * r, s: an item's resident and streamed lines; c_r, c_s: cycles to pack an element, about what an AVX-512 core needs
- * with its data in the second-level cache. Ties go to fewer items. */
+ * with its data in the second-level cache. More than one item costs WAKE_CYCLES besides, for threads that must be
+ * woken. Ties go to fewer items. */
 static void choose_items(job *j, int64_t n_threads)
 {
     const double c_r = 0.2, c_s = 0.1;
@@ -303,9 +303,10 @@ static void choose_items(job *j, int64_t n_threads)
             int64_t r = (vp_ceil_div(j->n_resident, n_r) + LINES - 1) / LINES * LINES;
             int64_t s = (vp_ceil_div(j->n_streamed, n_s) + LINES - 1) / LINES * LINES;
             int64_t n_items = vp_ceil_div(j->n_resident, r) * vp_ceil_div(j->n_streamed, s);
-            double  cycles = (double)vp_ceil_div(n_items, n_threads) *
-                            ((double)r * c_r + (double)s * c_s + (double)r * (double)s / j->kernels->mac_per_cycle);
+            double  cycles  = (double)j->g->k * ((double)r * c_r + (double)s * c_s +
+                                                (double)r * (double)s / j->kernels->mac_per_cycle);
 
+            cycles = cycles * (double)vp_ceil_div(n_items, n_threads) + (n_items > 1 ? WAKE_CYCLES : 0);
             if (j->item_lines == 0 || cycles < best) {
                 best           = cycles;
                 j->block_lines = r;

@@ -2,14 +2,15 @@
  *     vp_gemm_bf16 g = {.m = rows, .n = out, .k = in, .a = x, .lda = in, .b = w, .ldb = out, .c = y, .ldc = out};
  *     vp_cpu_gemm_bf16(&g, bias);
  *
- * Bits. An element of C is a function of its row of A, its column of B, what it starts from (C where `add`, else its
- * bias, else 0) and k: not of m, n, its place in C, strides, alignment, how A and B are stored, threads, or the sizes of
- * blocks. The sum is one fp32 accumulator that walks k upwards and, in the classes with bf16 instructions, takes
- * 2 (AVX512-BF16) or VP_GEMM_BF16_K_UNIT (AMX) elements of k at a step, counted from the call's first. So with an fp32 C
+ * Bits. An element of C is a function of its row of A, its column of B, what is added to it (C where `add`, or its bias)
+ * and k: not of m, n, its place in C, strides, alignment, how A and B are stored, threads, or the sizes of blocks. The sum
+ * is one fp32 accumulator that walks k upwards and, in the classes with bf16 instructions, takes 2 (AVX512-BF16) or
+ * VP_GEMM_BF16_K_UNIT (AMX) elements of k at a step, counted from the call's first. For an fp32 C it starts from what is
+ * added; so
  *     a call over k = k1 + k2, k1 a multiple of VP_GEMM_BF16_K_UNIT, gives the bits of a call over k1 and then
  *     one over k2 that adds,
- * which is what a weight gradient needs whose tokens come in whole tiles of 256: no tile of k is named here. A bf16 C is
- * rounded once, to nearest even, after the last step; a NaN is quiet.
+ * which is what a weight gradient needs whose tokens come in whole tiles of 256: no tile of k is named here. For a bf16 C
+ * it starts from 0, what is added comes last, and the result is rounded once, to nearest even; a NaN is quiet.
  *
  * Classes. The kernels exist for the instruction sets below, and between them bits differ: AMX and AVX512-BF16 take
  * denormals for zeros, FMA classes round once for a product and its addition, the baseline twice. A process keeps

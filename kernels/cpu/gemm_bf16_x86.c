@@ -216,14 +216,33 @@ AMX static void end_amx(void)
     _tile_release();
 }
 
-/* vcvtne2ps2bf16 takes denormals for zeros. What the bf16 classes sum holds none: their last step flushed them. */
-BF16 static void round_bf16(const float *tile, uint16_t *c, int64_t ldc, int64_t n_rows, int64_t n_cols)
+/* 32 bf16 as floats: the lower 16, and with high the upper. */
+BF16 static inline __attribute__((always_inline)) __m512 half_as_floats(__m512i x, int high)
+{
+    __m256i half = high ? _mm512_extracti64x4_epi64(x, 1) : _mm512_castsi512_si256(x);
+
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
+}
+
+/* vcvtne2ps2bf16 takes denormals for zeros. That is the way of this class: vdpbf16ps and tdpbf16ps do so too. */
+BF16 static void round_bf16(const float *tile, const uint16_t *bias, bool add, uint16_t *c, int64_t ldc,
+                            int64_t n_rows, int64_t n_cols)
 {
     __mmask32 of_cols = lanes(n_cols);
+    __m512i   x       = bias ? _mm512_maskz_loadu_epi16(of_cols, bias) : _mm512_setzero_si512();
+    __m512    x_lo = half_as_floats(x, 0), x_hi = half_as_floats(x, 1);
 
-    for (int64_t r = 0; r < n_rows; r++) {
+    for (int64_t r = 0; r < n_rows; r++, c += ldc) {
         __m512 lo = _mm512_loadu_ps(tile + r * LINES), hi = _mm512_loadu_ps(tile + r * LINES + 16);
-        _mm512_mask_storeu_epi16(c + r * ldc, of_cols, (__m512i)_mm512_cvtne2ps_pbh(hi, lo));
+
+        if (add) {
+            x    = _mm512_maskz_loadu_epi16(of_cols, c);
+            x_lo = half_as_floats(x, 0);
+            x_hi = half_as_floats(x, 1);
+        }
+        lo = _mm512_add_ps(lo, x_lo);
+        hi = _mm512_add_ps(hi, x_hi);
+        _mm512_mask_storeu_epi16(c, of_cols, (__m512i)_mm512_cvtne2ps_pbh(hi, lo));
     }
 }
 
