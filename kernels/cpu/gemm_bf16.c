@@ -26,7 +26,7 @@ enum {
     TILE        = LINES * LINES,
     /* The block and the tiles that wait: the larger part of a second-level cache, which has 1 or 2 MiB where it matters. */
     BLOCK_BYTES = 1152 << 10,
-    STRIP_BYTES = 32 << 10, /* of a first-level cache of 32 or 48 KiB */
+    STRIP_BYTES = 16 << 10, /* of a first-level cache of 32 or 48 KiB: with 32 there AMX is a tenth slower, measured */
     LINES_MAX   = 1024,     /* of a block */
     LINES_LEAST = 128,      /* of a block of all of k; with fewer, strips are read too often */
     LINES_LONG  = 384,      /* of a block of a part of k... */
