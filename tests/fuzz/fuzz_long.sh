@@ -34,6 +34,7 @@ max_bytes() {
 
 run_one() {
     mkdir -p "$build/found-$1"
+    rm -f "$build/$1.code"
     "$build/tests/fuzz/fuzz_$1" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -malloc_limit_mb=1024 -max_len="$(max_bytes "$1")" \
         -artifact_prefix="$build/$1-" "$build/found-$1" "tests/fuzz/corpus/$1" > "$build/$1.log" 2>&1
     echo $? > "$build/$1.code"
