@@ -47,7 +47,7 @@ def measured_profile(study, path, scale):
     rows = {}
     with sqlite3.connect(study) as db:
         for kernel, shape, seconds in db.execute("SELECT kernel, shape, seconds FROM profile_row JOIN profile ON id = profile_id WHERE kind = 'measured' ORDER BY id"):
-            ints = {k: int(v) for k, v in (pair.split("=") for pair in shape.split(",") if pair)}
+            ints = {k: v if k == "dtype" else int(v) for k, v in (pair.split("=") for pair in shape.split(",") if pair)}
             rows[kernel, shape] = {"kernel": kernel, **ints, "seconds": seconds * scale()}
     with open(path, "w") as f:
         json.dump({"schema_version": 1, "device": "cpu", "backend": "from a study", "rows": list(rows.values())}, f)

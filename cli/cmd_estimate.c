@@ -31,17 +31,19 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
 {
     vp_scenario *s         = &e->scenario;
     vp_recompute recompute = VP_RECOMPUTE_NONE;
+    vp_optimizer optimizer;
     vp_status    st        = VP_OK;
 
     VP_TRY(vp_only_value("--trainer", o->trainer, "vplan", err));
-    VP_TRY(vp_only_value("--precision", o->precision, "fp32", err));
-    VP_TRY(vp_only_value("--attention", o->attention, "flash", err));
     *s = (vp_scenario){.recipe = vp_recipe_default(), .micro_batch = o->micro_batch ? o->micro_batch : 1};
     if (o->optimizer) {
-        s->recipe.optimizer = vp_optimizer_by_name(o->optimizer);
-        if (s->recipe.optimizer == VP_N_OPTIMIZERS)
-            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--optimizer: adamw or sgd"));
+        VP_TRY(vp_parse_optimizer(o->optimizer, false, &optimizer, err));
+        vp_recipe_set_optimizer(&s->recipe, optimizer);
     }
+    if (o->precision)
+        VP_TRY(vp_parse_precision(o->precision, false, &s->recipe.precision, err));
+    if (o->attention)
+        VP_TRY(vp_parse_attention(o->attention, false, &s->attention, err));
     if (o->recompute)
         VP_TRY(vp_parse_recompute(o->recompute, &recompute, err));
     if (o->loss)
@@ -54,6 +56,8 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
         VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &e->device, &e->budget_bytes, err));
     else
         VP_TRY(vp_device_open("cpu", &e->device, err));
+    if (o->device)
+        VP_TRY(vp_check_precision(&e->device, s->recipe.precision, err));
     VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = s->recipe.dropout}, &e->model, err));
     vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
     e->seq_is_default = !o->seq;
@@ -128,7 +132,7 @@ static json_t *answer_json(const estimate *e, const char *max)
     json_t            *assumptions = json_deep_copy(e->plan->assumptions);
     json_t            *settings = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
         e->has_device ? json_string(e->device.name) : json_null(), "seq", (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
-        "precision", vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "attention", "flash",
+        "precision", vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "attention", vp_attention_name(s->attention),
         "recompute", vp_scenario_recompute_name(s, e->model), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
 
     if (e->seq_is_default && !(max && strcmp(max, "seq") == 0))
@@ -210,6 +214,7 @@ out:
 
 const vp_command vp_cmd_estimate = {"estimate",
     "MODEL [--trainer vplan] [--device NAME|FILE] [--budget SIZE] [--seq N] [--micro-batch N]\n"
-    "                      [--precision fp32] [--optimizer adamw|sgd] [--attention flash] [--loss full|chunked|chunked:N]\n"
+    "                      [--precision fp32|bf16-mixed|bf16] [--attention flash|math]\n"
+    "                      [--optimizer adamw|adamw-bf16|adamw-8bit|sgd|sgd-momentum|lion|adafactor|muon] [--loss full|chunked|chunked:N]\n"
     "                      [--recompute none|attention|mlp|full] [--max micro-batch|seq] [--json]",
     "where every byte goes, and whether it fits", run};

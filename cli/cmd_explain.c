@@ -157,7 +157,7 @@ out:
 
 /* One configuration near the plan's, as `vplan estimate` would be asked for it. */
 typedef struct what_if {
-    char    command[160];
+    char    command[240];
     int64_t peak_bytes;
 } what_if;
 
@@ -174,19 +174,25 @@ static vp_status ask(const vp_model *model, const vp_plan *plan, int64_t micro_b
     vp_device   device = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1, .memory_bytes_per_s = 1};
     vp_cost     cost   = {.device = &device};
     vp_scenario s      = {.recipe = plan->recipe, .seq = plan->buckets[0].seq, .micro_batch = micro_batch, .global_batch = micro_batch, .loss_chunk = chunk};
+    const char *attention = json_string_value(json_object_get(plan->settings, "attention"));
     vp_figures  f;
     what_if    *row = &w->rows[w->n];
     char        loss[32] = "full";
 
-    s.recipe.optimizer = optimizer;
+    s.attention = attention ? vp_attention_by_name(attention) : VP_ATTENTION_FLASH;
+    if (s.attention == VP_N_ATTENTIONS)
+        return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "settings.attention", "the plan's attention is none of flash and math");
+    vp_recipe_set_optimizer(&s.recipe, optimizer);
     vp_scenario_set_all(&s, model, vp_recompute_set(model, kind));
     vp_status st = vp_assemble_figures(model, &s, &cost, &f, err);
     if (st != VP_OK)
         return st;
     if (chunk)
         snprintf(loss, sizeof loss, "chunked:%lld", (long long)chunk);
-    snprintf(row->command, sizeof row->command, "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s", (long long)s.seq,
-             (long long)micro_batch, vp_recompute_name(kind), loss, vp_optimizer_name(optimizer));
+    snprintf(row->command, sizeof row->command, "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s%s%s%s%s", (long long)s.seq,
+             (long long)micro_batch, vp_recompute_name(kind), loss, vp_optimizer_name(optimizer), s.recipe.precision != VP_PREC_FP32 ? " --precision " : "",
+             s.recipe.precision != VP_PREC_FP32 ? vp_precision_name(s.recipe.precision) : "", s.attention != VP_ATTENTION_FLASH ? " --attention " : "",
+             s.attention != VP_ATTENTION_FLASH ? vp_attention_name(s.attention) : "");
     row->peak_bytes = f.peak_bytes;
     w->n++;
     return VP_OK;

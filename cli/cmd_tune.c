@@ -82,6 +82,9 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "a plan already says its sequence, batch, recipe and device; give a MODEL to change them"));
     job->request = (vp_plan_request){.recipe = plan->recipe, .seq = plan->buckets[0].seq, .global_batch = plan->global_batch,
                                      .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5};
+    const char *attention = json_string_value(json_object_get(plan->settings, "attention"));
+    if (o->attention || attention)
+        VP_TRY(vp_parse_attention(o->attention ? o->attention : attention, true, &job->request.attention, err));
     if (o->recompute)
         VP_TRY(vp_parse_recompute(o->recompute, &job->request.recompute, err));
     if (o->loss)

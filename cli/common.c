@@ -76,6 +76,63 @@ out:
     return st;
 }
 
+/* One of n words, or "any" for n. */
+static vp_status parse_word(const char *option, const char *text, const char *(*name_of)(int), int n, bool any, int *out, vp_err *err)
+{
+    vp_text   known = {0};
+    char      shown[64];
+    vp_status st = VP_OK;
+
+    for (*out = 0; *out < n; ++*out)
+        if (strcmp(name_of(*out), text) == 0)
+            return VP_OK;
+    if (any && strcmp(text, "any") == 0)
+        return VP_OK;
+    for (int i = 0; i < n; i++)
+        vp_text_printf(&known, "%s%s", i ? ", " : "", name_of(i));
+    VP_TRY_ALLOC(err, !known.failed);
+    VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s", option, vp_text_escape(text, shown, sizeof shown), known.data, any ? ", any" : ""));
+out:
+    vp_text_release(&known);
+    return st;
+}
+
+static const char *precision_word(int i) { return vp_precision_name((vp_precision)i); }
+static const char *optimizer_word(int i) { return vp_optimizer_name((vp_optimizer)i); }
+static const char *attention_word(int i) { return vp_attention_name((vp_attention_kind)i); }
+
+vp_status vp_parse_precision(const char *text, bool any, vp_precision *out, vp_err *err)
+{
+    int       word = VP_N_PRECISIONS;
+    vp_status st   = parse_word("--precision", text, precision_word, VP_N_PRECISIONS, any, &word, err);
+
+    *out = (vp_precision)word;
+    return st;
+}
+
+vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_err *err)
+{
+    int       word = VP_N_OPTIMIZERS;
+    vp_status st   = parse_word("--optimizer", text, optimizer_word, VP_N_OPTIMIZERS, any, &word, err);
+
+    *out = (vp_optimizer)word;
+    return st;
+}
+
+vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out, vp_err *err)
+{
+    int       word = VP_N_ATTENTIONS;
+    vp_status st   = parse_word("--attention", text, attention_word, VP_N_ATTENTIONS, any, &word, err);
+
+    *out = (vp_attention_kind)word;
+    return st;
+}
+
+vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp_err *err)
+{
+    return vp_precision_dtype(precision) == VP_DTYPE_BF16 ? vp_device_supports(device, VP_NEEDS_BF16, err) : VP_OK;
+}
+
 vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err)
 {
     char      have[32], want[32];
@@ -115,20 +172,29 @@ vp_status vp_only_value(const char *option, const char *given, const char *value
     return VP_OK;
 }
 
-static vp_status apply_optimizer(const vp_plan_options *o, vp_recipe *recipe, vp_err *err)
+/* What the command line says of the recipe; a recipe file that says otherwise is contradicted, not overruled. */
+static vp_status apply_recipe_options(const vp_plan_options *o, vp_plan_request *r, vp_err *err)
 {
-    char         shown[64];
-    vp_optimizer wanted;
+    vp_optimizer optimizer = r->recipe.optimizer;
+    vp_precision precision = r->recipe.precision;
+    vp_status    st        = VP_OK;
 
-    if (!o->optimizer)
-        return VP_OK;
-    wanted = vp_optimizer_by_name(o->optimizer);
-    if (wanted == VP_N_OPTIMIZERS)
-        return VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s: adamw or sgd", vp_text_escape(o->optimizer, shown, sizeof shown));
-    if (o->recipe && wanted != recipe->optimizer)
-        return VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s contradicts the recipe, which says %s", o->optimizer, vp_optimizer_name(recipe->optimizer));
-    recipe->optimizer = wanted;
-    return VP_OK;
+    if (o->optimizer)
+        VP_TRY(vp_parse_optimizer(o->optimizer, true, &optimizer, err));
+    if (o->precision)
+        VP_TRY(vp_parse_precision(o->precision, true, &precision, err));
+    r->any_optimizer = optimizer == VP_N_OPTIMIZERS;
+    r->any_precision = precision == VP_N_PRECISIONS;
+    if (o->recipe && optimizer != r->recipe.optimizer && !r->any_optimizer)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s contradicts the recipe, which says %s", o->optimizer, vp_optimizer_name(r->recipe.optimizer)));
+    if (o->recipe && precision != r->recipe.precision && !r->any_precision)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--precision %s contradicts the recipe, which says %s", o->precision, vp_precision_name(r->recipe.precision)));
+    if (!r->any_optimizer && optimizer != r->recipe.optimizer)
+        vp_recipe_set_optimizer(&r->recipe, optimizer);
+    if (!r->any_precision)
+        r->recipe.precision = precision;
+out:
+    return st;
 }
 
 vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_plan_job *job, vp_err *err)
@@ -144,17 +210,18 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch N is required"));
     if (o->global_batch > 1000000)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch is at most 1000000 samples"));
-    VP_TRY(vp_only_value("--precision", o->precision, "fp32", err));
     VP_TRY(vp_only_value("--offload", o->offload, "none", err));
-    VP_TRY(vp_only_value("--attention", o->attention, "flash", err));
+    if (o->attention)
+        VP_TRY(vp_parse_attention(o->attention, true, &r->attention, err));
     if (o->recompute)
         VP_TRY(vp_parse_recompute(o->recompute, &r->recompute, err));
     if (o->loss)
         VP_TRY(vp_parse_loss(o->loss, &r->loss_chunk, err));
     if (o->recipe)
         VP_TRY(vp_recipe_read(o->recipe, &r->recipe, err));
-    VP_TRY(apply_optimizer(o, &r->recipe, err));
+    VP_TRY(apply_recipe_options(o, r, err));
     VP_TRY(vp_parse_budget(o->device ? o->device : "cpu", o->budget_bytes, &job->device, &r->budget_bytes, err));
+    VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
     VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = r->recipe.dropout}, &job->model, err));

@@ -9,11 +9,11 @@
 /* Where the ids of each kind of buffer begin. */
 typedef struct numbering {
     int64_t  n_micro_steps, n_instances;
-    int       n_states;
-    int64_t *fixed_first;    /* per fixed buffer                               */
-    int64_t *param_first;    /* per instance: number of its first parameter    */
-    int64_t *local_first;    /* per instance: its first own buffer             */
-    int64_t  n_fixed, n_params, n_local;
+    int64_t *fixed_first;                     /* per fixed buffer                                              */
+    int64_t *param_first[VP_N_HOLDINGS];      /* per instance: its first parameter that has the holding        */
+    int64_t **param_rank[VP_N_HOLDINGS];     /* per template and parameter: how many before it have it; -1: it has none */
+    int64_t *local_first;                     /* per instance: its first own buffer                            */
+    int64_t  n_fixed, n_params, n_local;      /* n_params: all holdings together                               */
 } numbering;
 
 static bool has_out(const vp_program *p)
@@ -21,14 +21,37 @@ static bool has_out(const vp_program *p)
     return p->n_buffers > 0 && p->buffers[p->n_buffers - 1].place == VP_PLACE_OUT;
 }
 
+/* Which parameters of each template have the holding. */
+static vp_status rank_params(vp_arena *arena, const vp_plan *plan, vp_holding h, numbering *n, vp_err *err)
+{
+    n->param_rank[h] = vp_arena_array(arena, plan->n_templates, sizeof(int64_t *));
+    if (!n->param_rank[h])
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t t = 0; t < plan->n_templates; t++) {
+        const vp_plan_template *tmpl = &plan->templates[t];
+        int64_t                *rank = vp_arena_array(arena, tmpl->n_params + 1, sizeof *rank), n_have = 0;
+        if (!rank)
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        for (int64_t k = 0; k < tmpl->n_params; k++)
+            rank[k] = vp_plan_param_bytes(&plan->recipe, &tmpl->params[k], h) > 0 ? n_have++ : -1;
+        rank[tmpl->n_params]  = n_have;
+        n->param_rank[h][t] = rank;
+    }
+    return VP_OK;
+}
+
 static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
                         int64_t n_micro_steps, numbering *n, vp_err *err)
 {
-    *n = (numbering){.n_micro_steps = n_micro_steps, .n_instances = bucket->n_instances,
-                     .n_states = vp_optimizer_n_states(plan->recipe.optimizer)};
+    *n = (numbering){.n_micro_steps = n_micro_steps, .n_instances = bucket->n_instances};
     n->fixed_first = vp_arena_array(arena, plan->n_fixed, sizeof(int64_t));
-    n->param_first = vp_arena_array(arena, bucket->n_instances + 1, sizeof(int64_t));
     n->local_first = vp_arena_array(arena, bucket->n_instances + 1, sizeof(int64_t));
+    for (int h = 0; h < VP_N_HOLDINGS; h++) {
+        vp_status st      = rank_params(arena, plan, (vp_holding)h, n, err);
+        n->param_first[h] = vp_arena_array(arena, bucket->n_instances + 1, sizeof(int64_t));
+        if (st != VP_OK)
+            return st;
+    }
     if (vp_arena_failed(arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t i = 0; i < plan->n_fixed; i++) {
@@ -37,35 +60,34 @@ static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *b
     }
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
-        n->param_first[i]   = n->n_params;
         n->local_first[i]   = n->n_local;
-        n->n_params += plan->templates[p->template_idx].n_params;
         n->n_local += p->n_buffers - (has_out(p) ? 1 : 0);
     }
+    for (int h = 0; h < VP_N_HOLDINGS; h++)
+        for (int64_t i = 0; i < bucket->n_instances; i++) {
+            int64_t t            = bucket->programs[bucket->instances[i].program_idx].template_idx;
+            n->param_first[h][i] = n->n_params;
+            n->n_params += n->param_rank[h][t][plan->templates[t].n_params];
+        }
     return VP_OK;
 }
 
-static int64_t param_id(const numbering *n, int kind, int64_t instance_idx, int64_t param_idx)
+/* -1: this parameter has no such holding. */
+static int64_t param_id(const numbering *n, vp_holding h, int64_t instance_idx, int64_t template_idx, int64_t param_idx)
 {
-    return n->n_fixed + kind * n->n_params + n->param_first[instance_idx] + param_idx;
+    int64_t rank = n->param_rank[h][template_idx][param_idx];
+    return rank < 0 ? -1 : n->n_fixed + n->param_first[h][instance_idx] + rank;
 }
 
 static int64_t local_id(const numbering *n, const vp_bucket *bucket, int64_t micro_step, int64_t instance_idx,
                         int64_t idx)
 {
     const vp_program *p = &bucket->programs[bucket->instances[instance_idx].program_idx];
-    int64_t first = n->n_fixed + (2 + n->n_states) * n->n_params + micro_step * n->n_local;
+    int64_t first = n->n_fixed + n->n_params + micro_step * n->n_local;
 
     if (p->buffers[idx].place == VP_PLACE_OUT) /* the successor's input, its buffer 0 */
         return first + n->local_first[instance_idx + 1];
     return first + n->local_first[instance_idx] + idx;
-}
-
-static int64_t param_base(const vp_plan_instance *instance, int kind)
-{
-    return kind == 0 ? instance->param_base_bytes
-           : kind == 1 ? instance->grad_base_bytes
-                       : instance->state_base_bytes[kind - 2];
 }
 
 static vp_expanded_operand resolve(const vp_plan *plan, const vp_bucket *bucket, const numbering *n,
@@ -83,23 +105,22 @@ static vp_expanded_operand resolve(const vp_plan *plan, const vp_bucket *bucket,
         break;
     case VP_SPACE_PARAM:
     case VP_SPACE_GRAD:
+    case VP_SPACE_MASTER:
     case VP_SPACE_STATE0:
     case VP_SPACE_STATE1: {
-        int kind  = (int)arg->space - VP_SPACE_PARAM;
-        op.buffer = param_id(n, kind, instance_idx, arg->idx);
-        op.offset_bytes = param_base(instance, kind)
-            + plan->templates[program->template_idx].params[arg->idx].offset_bytes;
+        vp_holding h = (vp_holding)(arg->space - VP_SPACE_PARAM);
+        op.buffer       = param_id(n, h, instance_idx, program->template_idx, arg->idx);
+        op.offset_bytes = instance->holding_base_bytes[h] + plan->templates[program->template_idx].params[arg->idx].offset_bytes[h];
         break;
     }
     case VP_SPACE_SHARED_PARAM:
     case VP_SPACE_SHARED_GRAD: {
-        int                     kind  = arg->space == VP_SPACE_SHARED_GRAD;
+        vp_holding              h     = arg->space == VP_SPACE_SHARED_GRAD ? VP_HOLD_GRAD : VP_HOLD_PARAM;
         const vp_plan_shared   *s     = &plan->shared[arg->idx];
         const vp_plan_instance *owner = &bucket->instances[s->instance_idx];
         const vp_program       *p     = &bucket->programs[owner->program_idx];
-        op.buffer       = param_id(n, kind, s->instance_idx, s->param_idx);
-        op.offset_bytes = param_base(owner, kind)
-            + plan->templates[p->template_idx].params[s->param_idx].offset_bytes;
+        op.buffer       = param_id(n, h, s->instance_idx, p->template_idx, s->param_idx);
+        op.offset_bytes = owner->holding_base_bytes[h] + plan->templates[p->template_idx].params[s->param_idx].offset_bytes[h];
         break;
     }
     case VP_SPACE_FIXED: {
@@ -134,14 +155,21 @@ static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t in
         const vp_kernel_info *info = vp_kernel_info_of(step->kernel);
         vp_expanded_step      x    = {
             .idx = w->idx, .pass = pass, .micro_step = micro_step, .instance_idx = instance_idx,
-            .step = step, .n_operands = info->n_operands,
+            .step = step, .ints = step->ints, .n_operands = info->n_operands,
             .accumulate = step->accumulate == VP_ACC_ALWAYS
                 || (step->accumulate == VP_ACC_BY_PHASE && micro_step > 0),
             .rng_op = ((uint32_t)w->bucket->instances[instance_idx].chain_idx << 8) + (uint32_t)step->rng_id,
         };
 
+        int64_t ints[VP_MAX_INTS];
+
         if (step->first_only && micro_step > 0)
             continue;
+        if (step->window_of_instance) {
+            memcpy(ints, step->ints, sizeof ints);
+            ints[vp_kernel_int(step->kernel, "window")] = w->bucket->instances[instance_idx].window;
+            x.ints = ints;
+        }
         for (int k = 0; k < info->n_operands; k++) {
             vp_access access = info->operands[k].access;
             x.operands[k] = resolve(w->plan, w->bucket, w->n, micro_step, instance_idx, &step->args[k]);
@@ -191,27 +219,34 @@ out:
 
 /* ---- everything in arrays ---- */
 
-static void describe_params(const vp_plan *plan, const vp_bucket *bucket, const numbering *n, int kind,
+static void describe_params(const vp_plan *plan, const vp_bucket *bucket, const numbering *n, vp_holding h,
                             vp_expanded_buffer *buffers)
 {
-    static const vp_component components[] = {VP_COMP_PARAMETERS, VP_COMP_GRADIENTS,
-                                              VP_COMP_OPTIMIZER_STATE, VP_COMP_OPTIMIZER_STATE};
+    static const vp_component components[VP_N_HOLDINGS] = {VP_COMP_PARAMETERS, VP_COMP_GRADIENTS, VP_COMP_MASTER,
+                                                           VP_COMP_OPTIMIZER_STATE, VP_COMP_OPTIMIZER_STATE};
+    const char *prefix = h == VP_HOLD_PARAM    ? ""
+                         : h == VP_HOLD_GRAD   ? "grad "
+                         : h == VP_HOLD_MASTER ? "master "
+                                               : vp_optimizer_state_name(plan->recipe.optimizer, (int)(h - VP_HOLD_STATE0));
 
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_plan_instance *instance = &bucket->instances[i];
-        const vp_plan_template *t =
-            &plan->templates[bucket->programs[instance->program_idx].template_idx];
+        int64_t                 template_idx = bucket->programs[instance->program_idx].template_idx;
+        const vp_plan_template *t = &plan->templates[template_idx];
         for (int64_t k = 0; k < t->n_params; k++) {
-            vp_expanded_buffer *b = &buffers[param_id(n, kind, i, k)];
-            char                name[120];
-            b->component    = components[kind];
-            b->offset_bytes = param_base(instance, kind) + t->params[k].offset_bytes;
-            b->bytes        = vp_mul(t->params[k].n_elements, (int64_t)sizeof(float));
+            int64_t id = param_id(n, h, i, template_idx, k);
+            char    name[120];
+            if (id < 0)
+                continue;
+            vp_expanded_buffer *b = &buffers[id];
+            b->component    = components[h];
+            b->offset_bytes = instance->holding_base_bytes[h] + t->params[k].offset_bytes[h];
+            b->bytes        = vp_plan_param_bytes(&plan->recipe, &t->params[k], h);
             b->instance_idx = i;
-            b->persistent   = kind != 1;
+            b->persistent   = h != VP_HOLD_GRAD;
+            b->state_name   = h >= VP_HOLD_STATE0 ? prefix : NULL;
             vp_param_full_name(&t->params[k], instance->index, name, sizeof name);
-            snprintf(b->name, sizeof b->name, "%s%s%s", kind == 0 ? "" : kind == 1 ? "grad"
-                     : vp_optimizer_state_name(plan->recipe.optimizer, kind - 2), kind == 0 ? "" : " ", name);
+            snprintf(b->name, sizeof b->name, "%s%s%s", prefix, b->state_name ? " " : "", name);
         }
     }
 }
@@ -267,7 +302,7 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
     vp_status st = VP_OK;
 
     VP_TRY(number(arena, plan, bucket, n_micro_steps, &n, err));
-    *out = (vp_expansion){.n_buffers = n.n_fixed + (2 + n.n_states) * n.n_params + n_micro_steps * n.n_local};
+    *out = (vp_expansion){.n_buffers = n.n_fixed + n.n_params + n_micro_steps * n.n_local};
     out->buffers    = vp_arena_array(arena, out->n_buffers, sizeof *out->buffers);
     out->first_step = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
     out->last_step  = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
@@ -277,15 +312,15 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
         for (int64_t m = 0; m < (f->per_micro_step ? n_micro_steps : 1); m++) {
             vp_expanded_buffer *b = &out->buffers[n.fixed_first[i] + m];
             *b = (vp_expanded_buffer){.offset_bytes = f->offset_bytes + m * f->bytes, .bytes = f->bytes,
-                                      .component = f->component, .persistent = true, .instance_idx = -1};
+                                      .component = f->component, .persistent = f->component != VP_COMP_TEMPORARIES, .instance_idx = -1};
             if (f->per_micro_step)
                 snprintf(b->name, sizeof b->name, "%s.%lld", f->name, (long long)m);
             else
                 snprintf(b->name, sizeof b->name, "%s", f->name);
         }
     }
-    for (int kind = 0; kind < 2 + n.n_states; kind++)
-        describe_params(plan, bucket, &n, kind, out->buffers);
+    for (int h = 0; h < VP_N_HOLDINGS; h++)
+        describe_params(plan, bucket, &n, (vp_holding)h, out->buffers);
     describe_locals(plan, bucket, &n, out->buffers);
 
     for (int64_t i = 0; i < out->n_buffers; i++)

@@ -3,7 +3,7 @@
  *     VP_TRY(vp_expand(plan, &plan->buckets[0], n_micro_steps, on_step, ctx));
  *
  * Steps are numbered from 0. Buffers have ids: first the fixed ones (batch and control), then
- * parameters, gradients and optimizer states in chain order, then for each micro-step the
+ * parameters, gradients, master weights and optimizer states in chain order, then for each micro-step the
  * instances' own buffers. An instance's output is its successor's input: one id. */
 #ifndef VP_CORE_EXPAND_H
 #define VP_CORE_EXPAND_H
@@ -22,6 +22,7 @@ typedef struct vp_expanded_step {
     int64_t             micro_step;    /* -1 in the optimizer */
     int64_t             instance_idx;
     const vp_step      *step;
+    const int64_t      *ints;          /* the call's attributes: the step's, with its instance's window */
     bool                accumulate;
     uint32_t            rng_op;        /* vp_rng_stream.op    */
     int                 n_operands;
@@ -42,11 +43,13 @@ typedef struct vp_expanded_buffer {
     bool         persistent;    /* holds data before the first step */
     int64_t      instance_idx;  /* -1: none   */
     const char  *local_name;    /* the program's name for it, else NULL */
+    const char  *state_name;    /* the optimizer's name for it, else NULL */
     bool         kept;
 } vp_expanded_buffer;
 
 /* Everything in arrays: lifetimes (inclusive; a buffer no step touches has first -1) and count of steps.
- * What lies below the activation stack (batch, control, parameters, gradients, states) lives in every step. */
+ * What lies below the activation stack (batch, control, parameters, gradients, states) lives in every step; the optimizer's
+ * working memory lies in the stack's place, in the steps that use it. */
 typedef struct vp_expansion {
     int64_t             n_buffers, n_steps;
     vp_expanded_buffer *buffers;

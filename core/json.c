@@ -639,6 +639,11 @@ vp_status vp_json_as_int(const vp_json_node *node, int64_t min, int64_t max, int
     return vp_json_int(node, NULL, min, max, out, err);
 }
 
+vp_status vp_json_as_real(const vp_json_node *node, double min, double max, double *out, vp_err *err)
+{
+    return vp_json_real(node, NULL, min, max, out, err);
+}
+
 vp_status vp_json_as_string(const vp_json_node *node, const char **out, vp_err *err)
 {
     return vp_json_string(node, NULL, out, err);

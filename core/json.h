@@ -71,6 +71,7 @@ vp_status vp_json_string(const vp_json_node *node, const char *key, const char *
 /* The node's own value, for array elements. */
 vp_status vp_json_as_int(const vp_json_node *node, int64_t min, int64_t max, int64_t *out,
                          vp_err *err);
+vp_status vp_json_as_real(const vp_json_node *node, double min, double max, double *out, vp_err *err);
 vp_status vp_json_as_string(const vp_json_node *node, const char **out, vp_err *err);
 
 /* VP_ERR_INPUT, naming the first stranger, unless every key of object node is in the

@@ -16,23 +16,32 @@
 
 /* ---- graph ops ---- */
 
-/* X(name, text, n_in, n_out, draws random numbers). Operands, parameters and attributes in order:
+/* X(name, text, n_in, n_out, draws random numbers). Operands, parameters and attributes in order; [] may be absent, N is
+ * batch times sequence:
  *
- * embedding      in tokens(N); params table(V,h) [positions(P,h)]; out y(N,h).
- *                y[n] = table[token[n]] + positions[n mod S]
- * layernorm      in x(N,h); params gamma(h) beta(h); out y(N,h) mean(N) rstd(N)
+ * embedding      in tokens(N); params [table(V,h)] [positions(P,h)]; out y(N,h).
+ *                y[n] = scale table[token[n]] + positions[n mod S + position_offset]; row padding_idx learns nothing from look-ups
+ * layernorm      in x(N,h); params [gamma(h)] [beta(h)]; out y(N,h) mean(N) rstd(N)
+ * rmsnorm        in x(N,g*h); params gamma(h); out y(N,g*h) rstd(N,g): each of g groups of h columns by itself;
+ *                y = x rstd gamma, or x rstd (1 + gamma) with unit_offset
  * linear         in x(N,i); params w [b(o)]; out y(N,o); w is (i,o) or (o,i), see vp_weight_layout
- * attention      in qkv(N,(a+2k)d); out y(N,a*d) lse(B,a,S). Causal softmax(q k' scale) v per sample
- * gelu_tanh      in x; out y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+ * rope           in x(N,c); out y(N,c): the first rotary_dim elements of each query and key head turned by the angles of the
+ *                row's position (Su et al. 2021, arXiv:2104.09864, the halves of a head paired), see vp_qkv_layout
+ * attention      in q [k v] [lengths(B)]; out y(N,a*d) lse(B,a,S). softmax(softcap(q k' scale)) v per sample
+ * activation     in x; out y = act(x), see vp_act
+ * glu            in gate(N,c) up(N,c), or both packed (N,2c); out y(N,c) = act(gate) up
  * add            in x y; out z = x + y
  * dropout        in x; out y = x * mask / (1 - p)
- * cross_entropy  in logits(N,V) labels(N); out loss: mean over all targets of the global batch     */
+ * cross_entropy  in logits(N,V) labels(N); out loss: mean over all targets of the global batch, of softcap(logits)  */
 #define VP_OP_TABLE(X) \
     X(EMBEDDING, "embedding", 1, 1, false) \
     X(LAYERNORM, "layernorm", 1, 3, false) \
+    X(RMSNORM, "rmsnorm", 1, 2, false) \
     X(LINEAR, "linear", 1, 1, false) \
-    X(ATTENTION, "attention", 1, 2, true) \
-    X(GELU_TANH, "gelu_tanh", 1, 1, false) \
+    X(ROPE, "rope", 1, 1, false) \
+    X(ATTENTION, "attention", 4, 2, true) \
+    X(ACTIVATION, "activation", 1, 1, false) \
+    X(GLU, "glu", 2, 1, false) \
     X(ADD, "add", 2, 1, false) \
     X(DROPOUT, "dropout", 1, 1, true) \
     X(CROSS_ENTROPY, "cross_entropy", 2, 1, false)
@@ -54,7 +63,14 @@ const vp_op_info *vp_op_info_of(vp_op op);
 
 /* ---- kernels ---- */
 
-enum { VP_MAX_OPERANDS = 10, VP_MAX_INTS = 6, VP_MAX_REALS = 2 };
+enum { VP_MAX_OPERANDS = 12, VP_MAX_INTS = 9, VP_MAX_REALS = 3 };
+
+/* What the elements of a buffer are. */
+typedef enum vp_dtype { VP_DTYPE_NONE, VP_DTYPE_F32, VP_DTYPE_BF16, VP_DTYPE_U8, VP_DTYPE_I32, VP_DTYPE_I64, VP_N_DTYPES } vp_dtype;
+
+int64_t     vp_dtype_bytes(vp_dtype d);
+const char *vp_dtype_name(vp_dtype d);          /* "fp32"                    */
+vp_dtype    vp_dtype_by_name(const char *name); /* VP_N_DTYPES if none is so */
 
 /* How a linear's weight lies in memory. */
 typedef enum vp_weight_layout {
@@ -62,40 +78,75 @@ typedef enum vp_weight_layout {
     VP_WEIGHT_OUT_IN = 1   /* (out, in), torch.nn.Linear  */
 } vp_weight_layout;
 
-/* X(NAME): one row each in op.c. All reals are fp32 in memory; tokens and labels are int32, a label of
- * -100 is ignored; control is the vp_control block below.
+/* How queries, keys and values of a token lie in a row. */
+typedef enum vp_qkv_layout {
+    VP_QKV_PACKED   = 0,   /* [q: heads d | k: kv_heads d | v: kv_heads d]                    */
+    VP_QKV_PER_HEAD = 1,   /* heads times [q: d | k: d | v: d], GPT-NeoX; kv_heads = heads    */
+    VP_QKV_APART    = 2    /* three tensors; rope: one of them, `heads` heads that all turn   */
+} vp_qkv_layout;
+
+typedef enum vp_act { VP_ACT_GELU_TANH, VP_ACT_GELU, VP_ACT_RELU, VP_ACT_SILU, VP_N_ACTS } vp_act;
+
+/* How an optimizer's state is stored. VP_STATE_BLOCK8: one byte an element and an fp32 scale for every VP_STATE_BLOCK of
+ * them, behind the bytes (Dettmers et al. 2021, arXiv:2110.02861). */
+typedef enum vp_state_kind { VP_STATE_F32, VP_STATE_BF16, VP_STATE_BLOCK8, VP_N_STATE_KINDS } vp_state_kind;
+enum { VP_STATE_BLOCK = 256 };
+
+/* Bytes of a state of n elements; VP_OVERFLOW beyond 64 bits. */
+int64_t vp_state_bytes(vp_state_kind kind, int64_t n);
+
+/* X(NAME): one row each in op.c. A call has a dtype, fp32 or bf16: that of activations, their gradients and parameters as
+ * the kernel reads them. Always fp32 are statistics, gradients of parameters, master weights, angles and row_loss; tokens,
+ * labels and lengths are int32, a label of -100 is ignored; control is the vp_control block below. Sums are fp32 whatever
+ * the dtype, a bf16 result is rounded once.
  *
- *   embedding_fwd      tokens table positions? -> y                      rows cols vocab seq
- *   embedding_bwd      tokens dy -> d_table(+) d_positions?(+)           rows cols vocab seq
- *   layernorm_fwd      x gamma beta -> y mean rstd                       rows cols            eps
- *   layernorm_bwd      dy x gamma mean rstd add? -> dx d_gamma(+) d_beta(+)   rows cols
+ *   embedding_fwd      tokens table? positions? -> y     rows cols vocab seq position_offset             scale
+ *   embedding_bwd      tokens dy -> d_table?(+) d_positions?(+) rows cols vocab seq position_offset skip_row   scale
+ *                      skip_row: 1 + the row that learns nothing from look-ups, 0: none
+ *   layernorm_fwd      x gamma? beta? -> y mean rstd                     rows cols            eps
+ *   layernorm_bwd      dy x gamma? mean rstd add? -> dx d_gamma?(+) d_beta?(+)   rows cols
  *                      dx = add + gradient; dx may lie on add, dy or x
+ *   rmsnorm_fwd        x gamma -> y rstd                                 rows cols groups unit_offset   eps
+ *   rmsnorm_bwd        dy x gamma rstd add? -> dx d_gamma(+)             rows cols groups unit_offset
+ *                      a row is groups times cols elements; dx may lie on add, dy or x
  *   linear_fwd         x w b? -> y                                       rows in out layout
  *   linear_bwd_input   dy w -> dx(+)                                     rows in out layout
  *   linear_bwd_weight  x dy -> dw(+) db?(+)                              rows in out layout
- *   attention_fwd      qkv -> y lse                            batch seq heads kv_heads head_dim   scale p
- *   attention_bwd      dy qkv y lse -> d_qkv                   batch seq heads kv_heads head_dim   scale p
- *   gelu_tanh_fwd      x -> y                                            count
- *   gelu_tanh_bwd      dy x -> dx        dx may lie on dy                count
+ *   rope_fwd           x angles -> y     y may lie on x                  batch seq heads kv_heads head_dim rotary_dim layout
+ *   rope_bwd           dy angles -> dx   dx may lie on dy; the same      batch seq heads kv_heads head_dim rotary_dim layout
+ *                      angles: cosines (seq, rotary_dim/2), then sines; elements i and i + rotary_dim/2 of a head turn together
+ *   attention_fwd      q k? v? lengths? -> y lse probs?                  batch seq heads kv_heads head_dim layout causal window probs   scale p softcap
+ *   attention_bwd      dy q k? v? lengths? y lse probs? -> dq dk? dv?    the same
+ *                      query i sees keys j < lengths[sample]; j <= i if causal; |i - j| < window if window > 0.
+ *                      probs 1: the attention matrix (batch, heads, seq, seq) is kept for backward
+ *   activation_fwd     x -> y            y may lie on x                  count act
+ *   activation_bwd     dy x -> dx        dx may lie on dy                count act
+ *   glu_fwd            gate up? -> y     y may lie on gate or up         rows cols act packed
+ *   glu_bwd            dy gate up? -> d_gate d_up?   on dy, gate or up   rows cols act packed
+ *                      packed: no up, gate is (rows, 2 cols): the gate's columns, then up's
  *   add                x y -> z          z may lie on x or y             count
  *   dropout            x -> y            y may lie on x; its own backward  batch count(per sample)  p
- *   cross_entropy      logits(in place: gradient) labels control -> row_loss   rows vocab
+ *   cross_entropy      logits(in place: gradient) labels control -> row_loss   rows vocab   softcap
  *                      gradient = (softmax - onehot) * control.inv_n_targets; row_loss = -log p, 0 if ignored
  *   loss_sum           row_loss -> control(+)     control.loss_sum += rows in tiles of 256   rows
  *   copy               x -> y                                            count
- *   zero               -> y                                              count
+ *   zero               -> y (fp32)                                       count
  *   grad_sumsq         g -> control(+)   control.grad_sumsq += sum g^2   count
  *   clip_scale         control(+)        grad_norm, grad_scale from grad_sumsq                     clip_norm
- *   adamw              p(+) g m(+) v(+) control                          count decay
- *   sgd                p(+) g control                                    count decay
+ *   adamw              p(+) g m(+) v(+) master?(+) control               count decay state
+ *   sgd                p(+) g master?(+) control                         count decay
+ *   momentum           p(+) g m(+) master?(+) control                    count decay state
+ *   lion               p(+) g m(+) master?(+) control                    count decay state
+ *   adafactor          p(+) g row(+) col?(+) master?(+) control          rows cols decay factored
+ *   muon               p(+) g m(+) scratch master?(+) control            rows cols decay      scratch: 2 rows cols + 2 min(rows, cols)^2 fp32
+ *                      With a master the update is made to it and p is it rounded; without, a bf16 p is rounded stochastically.
  *
- * (+) marks an operand that is read and written: for parameter gradients only where the step
- * accumulates, else just written. */
+ * (+) marks an operand that is read and written: for gradients only where the step accumulates, else just written. softcap c > 0: s becomes c tanh(s / c). */
 #define VP_KERNEL_TABLE(X) \
-    X(EMBEDDING_FWD) X(EMBEDDING_BWD) X(LAYERNORM_FWD) X(LAYERNORM_BWD) X(LINEAR_FWD) \
-    X(LINEAR_BWD_INPUT) X(LINEAR_BWD_WEIGHT) X(ATTENTION_FWD) X(ATTENTION_BWD) X(GELU_TANH_FWD) \
-    X(GELU_TANH_BWD) X(ADD) X(DROPOUT) X(CROSS_ENTROPY) X(LOSS_SUM) X(COPY) X(ZERO) \
-    X(GRAD_SUMSQ) X(CLIP_SCALE) X(ADAMW) X(SGD)
+    X(EMBEDDING_FWD) X(EMBEDDING_BWD) X(LAYERNORM_FWD) X(LAYERNORM_BWD) X(RMSNORM_FWD) X(RMSNORM_BWD) X(LINEAR_FWD) \
+    X(LINEAR_BWD_INPUT) X(LINEAR_BWD_WEIGHT) X(ROPE_FWD) X(ROPE_BWD) X(ATTENTION_FWD) X(ATTENTION_BWD) X(ACTIVATION_FWD) \
+    X(ACTIVATION_BWD) X(GLU_FWD) X(GLU_BWD) X(ADD) X(DROPOUT) X(CROSS_ENTROPY) X(LOSS_SUM) X(COPY) X(ZERO) \
+    X(GRAD_SUMSQ) X(CLIP_SCALE) X(ADAMW) X(SGD) X(MOMENTUM) X(LION) X(ADAFACTOR) X(MUON)
 
 typedef enum vp_kernel {
 #define X(name) VP_K_##name,
@@ -111,17 +162,33 @@ typedef enum vp_access {
     VP_ACCUMULATE  /* written; read too where the call says accumulate        */
 } vp_access;
 
+/* What an operand's elements are. */
+typedef enum vp_operand_elem {
+    VP_AS_CALL,    /* the call's dtype               */
+    VP_AS_F32,
+    VP_AS_I32,
+    VP_AS_CONTROL, /* one vp_control                 */
+    VP_AS_STATE    /* by the call's attribute state  */
+} vp_operand_elem;
+
 typedef struct vp_operand_info {
-    const char *name;
-    vp_access   access;
-    bool        optional;
+    const char     *name;
+    vp_access       access;
+    bool            optional;
+    vp_operand_elem elem;
 } vp_operand_info;
+
+/* A whole-number attribute: min <= value <= max. */
+typedef struct vp_int_info {
+    const char *name;
+    int64_t     min, max;
+} vp_int_info;
 
 typedef struct vp_kernel_info {
     const char     *name;
     int             n_operands, n_ints, n_reals;
     vp_operand_info operands[VP_MAX_OPERANDS];
-    const char     *ints[VP_MAX_INTS];
+    vp_int_info     ints[VP_MAX_INTS];
     const char     *reals[VP_MAX_REALS];
     bool            random;
 } vp_kernel_info;
@@ -131,18 +198,28 @@ const vp_kernel_info *vp_kernel_info_of(vp_kernel k);
 /* VP_N_KERNELS for a name no kernel has. */
 vp_kernel vp_kernel_by_name(const char *name);
 
-/* Bytes operand `operand` must have under the whole-number attributes ints; VP_OVERFLOW (see
- * core/checked.h) where they multiply beyond 64 bits. Attributes are taken to be >= 0. */
-int64_t vp_kernel_operand_bytes(vp_kernel k, const int64_t *ints, int operand);
+/* The index of an operand by its name, -1 if the kernel has none. */
+int vp_kernel_operand(vp_kernel k, const char *name);
+
+/* The index of a whole-number attribute by its name, -1 if the kernel has none. */
+int vp_kernel_int(vp_kernel k, const char *name);
+
+/* Elements operand `operand` must have under the whole-number attributes ints, and the bytes they take in a call of this
+ * dtype; VP_OVERFLOW (see core/checked.h) where they multiply beyond 64 bits. Attributes are taken to be >= 0. */
+int64_t vp_kernel_operand_elements(vp_kernel k, const int64_t *ints, int operand);
+int64_t vp_kernel_operand_bytes(vp_kernel k, vp_dtype dtype, const int64_t *ints, int operand);
+
+/* The dtype of a call of this kernel under a compute dtype: fp32 where no operand depends on it. */
+vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute);
 
 /* Whether operand `out` may lie exactly where operand `in` lies; any other overlap of an output with
  * another operand is an error. */
 bool vp_kernel_may_share(vp_kernel k, int out, int in);
 
-/* Floating-point operations and bytes moved by one call, for time models: GEMM 2*m*n*k, the rest by
- * elements. */
+/* Floating-point operations of one call, 2 m n k for each matrix product and 0 for a kernel without any; and the bytes it
+ * moves: what time models go by. */
 double vp_kernel_flop(vp_kernel k, const int64_t *ints);
-double vp_kernel_bytes_moved(vp_kernel k, const int64_t *ints);
+double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *ints);
 
 /* ---- numbers every backend agrees on ---- */
 
@@ -168,7 +245,7 @@ typedef struct vp_control {
 
 /* Optimizer numbers of a recipe, as kernels take them. */
 typedef struct vp_optimizer_numbers {
-    double beta1, beta2, eps, weight_decay;
+    double beta1, beta2, eps, weight_decay, momentum;
 } vp_optimizer_numbers;
 
 /* A random stream: Philox4x32-10 keyed by (seed, step, op), counted by (global sample, element within

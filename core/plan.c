@@ -2,6 +2,7 @@
 
 #include "core/checked.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,8 @@ vp_plan *vp_plan_new(void)
         free(plan);
         return NULL;
     }
+    if (plan)
+        plan->mask_token = plan->types_idx = plan->lengths_idx = -1;
     return plan;
 }
 
@@ -64,6 +67,34 @@ vp_phases vp_bucket_phases(const vp_bucket *b)
     return (vp_phases){.first  = 1,
                        .middle = vp_max_i64(0, b->n_micro_steps - 2),
                        .last   = b->n_micro_steps > 1 ? 1 : 0};
+}
+
+vp_update_shape vp_plan_param_shape(const vp_plan_param *p)
+{
+    int64_t cols = p->rank > 1 ? p->shape[p->rank - 1] : p->n_elements;
+
+    return (vp_update_shape){.rows = p->n_elements / cols, .cols = cols, .block_matrix = p->block_matrix, .decay = p->decay};
+}
+
+int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_plan_param *p, vp_holding holding)
+{
+    vp_update_shape shape = vp_plan_param_shape(p);
+
+    switch (holding) {
+    case VP_HOLD_PARAM:
+        return vp_mul(p->n_elements, vp_dtype_bytes(vp_precision_dtype(recipe->precision)));
+    case VP_HOLD_GRAD:
+        return vp_mul(p->n_elements, 4);
+    case VP_HOLD_MASTER:
+        return vp_precision_has_master(recipe->precision) ? vp_mul(p->n_elements, 4) : 0;
+    case VP_HOLD_STATE0:
+    case VP_HOLD_STATE1:
+        return vp_optimizer_state_bytes(recipe->optimizer, &shape, (int)(holding - VP_HOLD_STATE0));
+    case VP_N_HOLDINGS:
+        break;
+    }
+    assert(!"no such holding");
+    return VP_OVERFLOW;
 }
 
 const char *vp_param_full_name(const vp_plan_param *p, int64_t index, char *buf, size_t buf_size)

@@ -11,7 +11,7 @@
  * all forwards in chain order and all backwards in reverse; then the optimizer: gradient norm over all
  * parameters in chain order, clip scale, update.
  *
- * Memory "device": parameters, gradients, optimizer states, batch and control lie below; above them
+ * Memory "device": parameters, gradients, master weights, optimizer states, batch, constants and control lie below; above them
  * the activation stack. Instance i's region begins at base_bytes: first its input x (offset 0), then
  * what it keeps for its backward (kept_bytes in all), then what lives only inside one pass. The output
  * of instance i is the input of instance i+1 and lies at offset kept_bytes of i = offset 0 of i+1. In
@@ -49,7 +49,17 @@ vp_component vp_component_by_name(const char *name); /* VP_N_COMPONENTS if none 
 
 typedef enum vp_init { VP_INIT_ZEROS, VP_INIT_ONES, VP_INIT_NORMAL, VP_N_INITS } vp_init;
 
-enum { VP_PARAM_MAX_RANK = 4, VP_MAX_STATES = 2 };
+enum { VP_PARAM_MAX_RANK = 4 };
+
+/* What is held for each parameter, in regions of their own. */
+typedef enum vp_holding {
+    VP_HOLD_PARAM,    /* as the kernels read it: the precision's dtype             */
+    VP_HOLD_GRAD,     /* its gradient, fp32                                        */
+    VP_HOLD_MASTER,   /* fp32, where the precision has master weights              */
+    VP_HOLD_STATE0,   /* the optimizer's states                                    */
+    VP_HOLD_STATE1,
+    VP_N_HOLDINGS
+} vp_holding;
 
 typedef struct vp_plan_param {
     const char *name;        /* as in the checkpoint; "{}" stands for the instance's index + index_offset */
@@ -59,9 +69,17 @@ typedef struct vp_plan_param {
     vp_init     init;
     double      init_std;    /* for VP_INIT_NORMAL                    */
     bool        decay;       /* in the weight-decay group             */
+    bool        block_matrix; /* weight of a linear inside a block    */
+    int64_t     zero_row;    /* 1 + the row that is drawn as zeros (padding), 0: none */
     int64_t     n_elements;
-    int64_t     offset_bytes; /* from the instance's param, grad and state bases alike */
+    int64_t     offset_bytes[VP_N_HOLDINGS]; /* from the instance's base of each holding; 0 where there is none */
 } vp_plan_param;
+
+/* Bytes of a holding of this parameter under a recipe, 0: it has none; VP_OVERFLOW beyond 64 bits. */
+int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_plan_param *p, vp_holding holding);
+
+/* The parameter as its optimizer sees it. */
+vp_update_shape vp_plan_param_shape(const vp_plan_param *p);
 
 /* ---- programs ---- */
 
@@ -70,6 +88,7 @@ typedef enum vp_space {
     VP_SPACE_BUFFER,        /* program buffer idx, at the instance's base         */
     VP_SPACE_PARAM,         /* parameter idx of this instance's template          */
     VP_SPACE_GRAD,          /* its gradient                                       */
+    VP_SPACE_MASTER,        /* its master copy                                    */
     VP_SPACE_STATE0,        /* its first optimizer state                          */
     VP_SPACE_STATE1,        /* its second                                         */
     VP_SPACE_SHARED_PARAM,  /* plan->shared[idx]: another instance's parameter    */
@@ -91,16 +110,21 @@ typedef enum vp_accumulate {
     VP_ACC_ALWAYS           /* add                                                */
 } vp_accumulate;
 
+/* Streams of a block: its random ops count from 0, the updates of its parameters from here; 256 in all. */
+enum { VP_UPDATE_RNG_FIRST = 128 };
+
 /* One kernel call. */
 typedef struct vp_step {
     vp_kernel     kernel;        /* VP_N_KERNELS in programs that are only simulated */
+    vp_dtype      dtype;         /* of the call: VP_DTYPE_F32 or VP_DTYPE_BF16       */
     const char   *name;          /* of the model's op, like "attn.qkv"               */
     vp_arg        args[VP_MAX_OPERANDS];
     int64_t       ints[VP_MAX_INTS];
     double        reals[VP_MAX_REALS];
     vp_accumulate accumulate;
     bool          first_only;    /* runs in the first micro-step only                */
-    int           rng_id;        /* of a random kernel: unique in its template, below 2^16 */
+    bool          window_of_instance; /* an attention whose window is its instance's */
+    int           rng_id;        /* of a random kernel: unique in its template, below 2^16; see VP_UPDATE_RNG_FIRST */
     double        seconds;       /* predicted                                        */
 } vp_step;
 
@@ -141,8 +165,9 @@ typedef struct vp_plan_instance {
     int64_t program_idx, index;  /* index: what "{}" in names stands for          */
     int64_t chain_idx;           /* place of its first block in the model's chain: random streams count from it, so that they do
                                   * not depend on how blocks are grouped */
+    int64_t window;              /* of attentions that take it from here; 0: none */
     int64_t base_bytes;
-    int64_t param_base_bytes, grad_base_bytes, state_base_bytes[VP_MAX_STATES];
+    int64_t holding_base_bytes[VP_N_HOLDINGS];
 } vp_plan_instance;
 
 /* A parameter used by more than its owner (a tied embedding). */
@@ -150,13 +175,22 @@ typedef struct vp_plan_shared {
     int64_t instance_idx, param_idx;
 } vp_plan_shared;
 
-/* A buffer that belongs to no block: batch and control. */
+/* The angles of rotary position embeddings: at position p, pair i turns by p * inv_freq[i]; cosines and sines are multiplied
+ * by scale (YaRN's and LongRoPE's attention factor). */
+typedef struct vp_plan_angles {
+    double *inv_freq;
+    int64_t n;              /* half the rotary dimensions; 0: no angles */
+    double  scale;
+} vp_plan_angles;
+
+/* A buffer that belongs to no block: batch, control, constants, working memory of the optimizer. */
 typedef struct vp_plan_fixed {
-    const char  *name;
-    vp_component component;
-    bool         per_micro_step; /* one for each micro-step, one after the other */
-    int64_t      offset_bytes;
-    int64_t      bytes;          /* of one */
+    const char    *name;
+    vp_component   component;
+    bool           per_micro_step; /* one for each micro-step, one after the other */
+    int64_t        offset_bytes;
+    int64_t        bytes;          /* of one */
+    vp_plan_angles angles;         /* of a constant: fp32 cosines (seq, n), then sines (seq, n) */
 } vp_plan_fixed;
 
 /* ---- the plan ---- */
@@ -194,6 +228,8 @@ typedef struct vp_plan {
     const char *model_name, *family;
     json_t     *model_config;        /* the config.json object, for a saved folder */
     int64_t     n_params, vocab_size;
+    int64_t     mask_token;          /* of masked language modelling; -1: the next token is the target */
+    int64_t     n_token_types;       /* rows of the token-type table; 0: the model has none */
     vp_recipe   recipe;
 
     const char *device;
@@ -208,7 +244,8 @@ typedef struct vp_plan {
     int64_t           n_shared;
     vp_plan_fixed    *fixed;
     int64_t           n_fixed;
-    int64_t           tokens_idx, labels_idx, control_idx; /* in fixed */
+    int64_t           tokens_idx, labels_idx, control_idx; /* in fixed                                        */
+    int64_t           types_idx, lengths_idx;              /* token types and samples' lengths; -1: not used  */
     vp_bucket        *buckets;
     int64_t           n_buckets;
 

@@ -71,8 +71,11 @@ static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *
                 count = vp_mul(count, p->shape[d]);
             NEED(count > 0 && count == p->n_elements, at.field, "parameter %s: its shape does not give %lld elements",
                  p->name, (long long)p->n_elements);
-            NEED(inside(p->offset_bytes, vp_mul(count, 4), plan->peak_bytes) && p->offset_bytes % 4 == 0,
-                 at.field, "parameter %s lies outside the memory, or not at a multiple of 4 bytes", p->name);
+            for (int h = 0; h < VP_N_HOLDINGS; h++) {
+                int64_t bytes = vp_plan_param_bytes(&plan->recipe, p, (vp_holding)h);
+                NEED(!vp_overflowed(bytes) && inside(p->offset_bytes[h], bytes, plan->peak_bytes) && p->offset_bytes[h] % 4 == 0,
+                     at.field, "parameter %s lies outside the memory, or not at a multiple of 4 bytes", p->name);
+            }
         }
 out:
     return st;
@@ -89,21 +92,23 @@ static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const
     switch (arg->space) {
     case VP_SPACE_BUFFER:
         return arg->idx < p->n_buffers ? p->buffers[arg->idx].bytes : -1;
-    case VP_SPACE_STATE0:
-    case VP_SPACE_STATE1:
-        if ((int)arg->space - VP_SPACE_STATE0 >= vp_optimizer_n_states(plan->recipe.optimizer))
-            return -1;
-        /* fall through */
     case VP_SPACE_PARAM:
     case VP_SPACE_GRAD:
-        return arg->idx < t->n_params ? 4 * t->params[arg->idx].n_elements : -1;
+    case VP_SPACE_MASTER:
+    case VP_SPACE_STATE0:
+    case VP_SPACE_STATE1: {
+        int64_t bytes = arg->idx < t->n_params
+                            ? vp_plan_param_bytes(&plan->recipe, &t->params[arg->idx], (vp_holding)(arg->space - VP_SPACE_PARAM)) : 0;
+        return bytes > 0 ? bytes : -1;
+    }
     case VP_SPACE_SHARED_PARAM:
     case VP_SPACE_SHARED_GRAD: {
         if (arg->idx >= plan->n_shared)
             return -1;
         const vp_plan_shared *s = &plan->shared[arg->idx];
         const vp_program *owner = &bucket->programs[bucket->instances[s->instance_idx].program_idx];
-        return 4 * plan->templates[owner->template_idx].params[s->param_idx].n_elements;
+        return vp_plan_param_bytes(&plan->recipe, &plan->templates[owner->template_idx].params[s->param_idx],
+                                   arg->space == VP_SPACE_SHARED_GRAD ? VP_HOLD_GRAD : VP_HOLD_PARAM);
     }
     case VP_SPACE_FIXED:
         return arg->idx < plan->n_fixed ? plan->fixed[arg->idx].bytes : -1;
@@ -120,19 +125,40 @@ static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char 
     vp_status             st   = VP_OK;
 
     for (int i = 0; i < info->n_ints; i++) {
-        bool may_be_zero = strcmp(info->ints[i], "layout") == 0 || strcmp(info->ints[i], "decay") == 0;
-        NEED(s->ints[i] >= (may_be_zero ? 0 : 1) && (!may_be_zero || s->ints[i] <= 1), at,
-             "%s (%s): %s is out of range", s->name, info->name, info->ints[i]);
+        NEED(s->ints[i] >= info->ints[i].min && s->ints[i] <= info->ints[i].max, at, "%s (%s): %s is out of range", s->name, info->name,
+             info->ints[i].name);
     }
-    if (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD)
+    if (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD) {
+        bool apart = s->ints[5] == VP_QKV_APART;
         NEED(s->ints[2] % s->ints[3] == 0 && s->ints[4] <= VP_MAX_HEAD_DIM && s->reals[1] >= 0 && s->reals[1] < 1,
              at, "%s: heads, kv_heads, head_dim or p out of range", s->name);
+        NEED(s->ints[5] != VP_QKV_PER_HEAD || s->ints[2] == s->ints[3], at, "%s: heads in turns have as many kv_heads", s->name);
+        for (int i = 0; i < 5; i++) {
+            static const char *const names[] = {"k", "v", "dk", "dv", "probs"};
+            int                      k       = vp_kernel_operand(s->kernel, names[i]);
+            NEED(k < 0 || (s->args[k].space != VP_SPACE_NONE) == (i < 4 ? apart : s->ints[8] == 1), at, "%s: operand %s does not go with its attributes",
+                 s->name, names[i]);
+        }
+    }
+    if (s->kernel == VP_K_ROPE_FWD || s->kernel == VP_K_ROPE_BWD)
+        NEED(s->ints[5] % 2 == 0 && s->ints[5] <= s->ints[4] && (s->ints[6] != VP_QKV_APART || s->ints[3] == 0)
+                 && (s->ints[6] != VP_QKV_PER_HEAD || s->ints[2] == s->ints[3]),
+             at, "%s: rotary_dim, heads or kv_heads out of range", s->name);
+    if (s->kernel == VP_K_GLU_FWD || s->kernel == VP_K_GLU_BWD)
+        NEED((s->args[vp_kernel_operand(s->kernel, "up")].space == VP_SPACE_NONE) == (s->ints[3] == 1)
+                 && (s->kernel == VP_K_GLU_FWD || (s->args[4].space == VP_SPACE_NONE) == (s->ints[3] == 1)),
+             at, "%s: gate and up are packed, or they are not", s->name);
+    if (s->kernel == VP_K_ADAFACTOR)
+        NEED((s->args[3].space == VP_SPACE_NONE) == (s->ints[3] == 0), at, "%s: col is there when factored", s->name);
+    if (s->kernel == VP_K_EMBEDDING_BWD)
+        NEED(s->ints[5] <= s->ints[2], at, "%s: skip_row is outside the table", s->name);
     if (s->kernel == VP_K_DROPOUT)
         NEED(s->reals[0] >= 0 && s->reals[0] < 1, at, "%s: p out of range", s->name);
-    if (s->kernel == VP_K_LAYERNORM_FWD)
+    if (s->kernel == VP_K_LAYERNORM_FWD || s->kernel == VP_K_RMSNORM_FWD)
         NEED(s->reals[0] >= 0, at, "%s: eps is negative", s->name);
     if (s->kernel == VP_K_EMBEDDING_FWD || s->kernel == VP_K_EMBEDDING_BWD)
-        NEED(s->ints[2] >= plan->vocab_size, at, "%s: the table is smaller than the vocabulary", s->name);
+        NEED(s->ints[2] >= (s->args[0].idx == plan->types_idx ? plan->n_token_types : plan->vocab_size), at,
+             "%s: the table is smaller than the vocabulary", s->name);
     if (s->kernel == VP_K_CROSS_ENTROPY)
         NEED(s->ints[1] >= plan->vocab_size, at, "%s: fewer logits than the vocabulary", s->name);
 out:
@@ -142,14 +168,26 @@ out:
 /* Integer data must come from where the runtime has range-checked it. */
 static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int k, const char *at, const char *file, vp_err *err)
 {
-    const char *name = vp_kernel_info_of(s->kernel)->operands[k].name;
-    int64_t     want = strcmp(name, "tokens") == 0    ? plan->tokens_idx
-                       : strcmp(name, "labels") == 0  ? plan->labels_idx
-                       : strcmp(name, "control") == 0 ? plan->control_idx
-                                                      : -1;
-    bool        is_fixed = s->args[k].space == VP_SPACE_FIXED;
+    const char          *name = vp_kernel_info_of(s->kernel)->operands[k].name;
+    const vp_arg        *a    = &s->args[k];
+    const vp_plan_fixed *f    = a->space == VP_SPACE_FIXED ? &plan->fixed[a->idx] : NULL;
+    bool                 right;
 
-    if (want < 0 ? is_fixed : !is_fixed || s->args[k].idx != want)
+    if (strcmp(name, "tokens") == 0)
+        right = f && (a->idx == plan->tokens_idx || a->idx == plan->types_idx);
+    else if (strcmp(name, "labels") == 0)
+        right = f && a->idx == plan->labels_idx;
+    else if (strcmp(name, "lengths") == 0)
+        right = f && a->idx == plan->lengths_idx;
+    else if (strcmp(name, "control") == 0)
+        right = f && a->idx == plan->control_idx;
+    else if (strcmp(name, "angles") == 0)
+        right = f && f->component == VP_COMP_CONSTANTS;
+    else if (strcmp(name, "scratch") == 0)
+        right = f && f->component == VP_COMP_TEMPORARIES;
+    else
+        right = !f;
+    if (!right)
         return VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, at, "%s: operand %s is not where it must be", s->name, name);
     return VP_OK;
 }
@@ -173,7 +211,7 @@ static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const
                     continue;
                 }
                 int64_t have = storage_bytes(plan, bucket, p, a);
-                int64_t need = vp_kernel_operand_bytes(s->kernel, s->ints, k);
+                int64_t need = vp_kernel_operand_bytes(s->kernel, s->dtype, s->ints, k);
                 NEED(have >= 0, at.field, "%s (%s): operand %s points nowhere", s->name, info->name,
                      info->operands[k].name);
                 NEED(a->offset_bytes % 4 == 0, at.field, "%s (%s): operand %s is not at a multiple of 4 bytes", s->name, info->name,
@@ -221,7 +259,6 @@ static int64_t boundary_bytes(const vp_program *p, vp_place place)
 
 static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const char *file, vp_err *err)
 {
-    int       n_states = vp_optimizer_n_states(plan->recipe.optimizer);
     int64_t   base = -1, left = 0;
     vp_status st = VP_OK;
 
@@ -239,11 +276,10 @@ static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const
             NEED(inside(vp_add(x->base_bytes, p->buffers[k].offset_bytes), p->buffers[k].bytes, plan->peak_bytes),
                  at.field, "instance %lld: buffer %s lies outside the memory", (long long)i, p->buffers[k].name);
         for (int64_t k = 0; k < t->n_params; k++)
-            for (int kind = 0; kind < 2 + n_states; kind++) {
-                int64_t from = kind == 0 ? x->param_base_bytes : kind == 1 ? x->grad_base_bytes : x->state_base_bytes[kind - 2];
-                NEED(inside(vp_add(from, t->params[k].offset_bytes), 4 * t->params[k].n_elements, plan->peak_bytes),
+            for (int h = 0; h < VP_N_HOLDINGS; h++)
+                NEED(inside(vp_add(x->holding_base_bytes[h], t->params[k].offset_bytes[h]),
+                            vp_plan_param_bytes(&plan->recipe, &t->params[k], (vp_holding)h), plan->peak_bytes),
                      at.field, "instance %lld: parameter %s lies outside the memory", (long long)i, t->params[k].name);
-            }
     }
     NEED(left == 0, place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field, "the last instance has an output that nobody reads");
 out:
@@ -267,6 +303,16 @@ static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const
     NEED(plan->fixed[plan->tokens_idx].bytes == ids && plan->fixed[plan->labels_idx].bytes == ids
              && plan->fixed[plan->tokens_idx].per_micro_step && plan->fixed[plan->labels_idx].per_micro_step,
          "fixed", "tokens and labels must hold one int32 for each token of a micro-step");
+    NEED((plan->types_idx < 0) == (plan->n_token_types == 0)
+             && (plan->types_idx < 0 || (plan->fixed[plan->types_idx].bytes == ids && plan->fixed[plan->types_idx].per_micro_step)),
+         "fixed", "token types are there when the model has them, one int32 for each token of a micro-step");
+    NEED(plan->lengths_idx < 0 || (plan->fixed[plan->lengths_idx].bytes == vp_mul(bucket->micro_batch, 4)
+                                   && plan->fixed[plan->lengths_idx].per_micro_step),
+         "fixed", "lengths must hold one int32 for each sample of a micro-step");
+    for (int64_t i = 0; i < plan->n_fixed; i++)
+        if (plan->fixed[i].component == VP_COMP_CONSTANTS)
+            NEED(plan->fixed[i].bytes == vp_mul(vp_mul(bucket->seq, plan->fixed[i].angles.n), 8) && !plan->fixed[i].per_micro_step,
+                 place_of("fixed[%d]", (int)i).field, "%s must hold a cosine and a sine for each position and pair", plan->fixed[i].name);
 out:
     return st;
 }
@@ -313,14 +359,14 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         if (a->buffer < 0)
             continue;
         const vp_expanded_buffer *b = &w->x->buffers[a->buffer];
-        int64_t begin = a->offset_bytes - b->offset_bytes, end = begin + vp_kernel_operand_bytes(s->step->kernel, s->step->ints, k);
+        int64_t begin = a->offset_bytes - b->offset_bytes, end = begin + vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, k);
         NEED(a->access == VP_WRITE || (begin >= w->written[a->buffer].begin && end <= w->written[a->buffer].end), place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): reads %s before anything wrote it",
              (long long)s->idx, s->step->name, b->name);
         if (a->access == VP_READ)
             continue;
         NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS, place_of_step(w->plan, w->bucket, p, s->step).field,
              "step %lld (%s): writes the input %s", (long long)s->idx, s->step->name, b->name);
-        NEED(b->component != VP_COMP_PARAMETERS || s->pass == VP_PASS_UPDATE, place_of_step(w->plan, w->bucket, p, s->step).field,
+        NEED((b->component != VP_COMP_PARAMETERS && b->component != VP_COMP_MASTER) || s->pass == VP_PASS_UPDATE, place_of_step(w->plan, w->bucket, p, s->step).field,
              "step %lld (%s): changes the parameter %s before the optimizer", (long long)s->idx, s->step->name, b->name);
         for (int j = 0; j < s->n_operands; j++)
             NEED(j == k || s->operands[j].buffer != a->buffer
@@ -334,7 +380,7 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         if (s->operands[k].buffer >= 0 && s->operands[k].access != VP_READ) {
             const vp_expanded_operand *a = &s->operands[k];
             int64_t begin = a->offset_bytes - w->x->buffers[a->buffer].offset_bytes;
-            fill(&w->written[a->buffer], begin, begin + vp_kernel_operand_bytes(s->step->kernel, s->step->ints, k));
+            fill(&w->written[a->buffer], begin, begin + vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, k));
         }
 out:
     return st;

@@ -16,7 +16,7 @@ static const char *const accumulate_names[] = {"never", "by-phase", "always", NU
 static const char *const phase_names[]      = {"first", "middle", "last", "optimizer"};
 static const char *const time_classes[]     = {"measured", "assumed", NULL};
 static const char *const proof_names[]      = {"optimal", "gap", "fallback", "infeasible", NULL};
-static const char        space_letters[]    = "bpgmvPGf-"; /* in the order of vp_space */
+static const char        space_letters[]    = "bpgwmvPGf-"; /* in the order of vp_space */
 
 /* ---- writing ---- */
 
@@ -55,14 +55,18 @@ static json_t *step_to_json(const vp_step *s)
     for (int k = 0; k < info->n_operands; k++)
         json_array_append_new(args, arg_to_json(&s->args[k]));
     put(j, "args", args);
+    if (s->dtype != VP_DTYPE_F32)
+        put(j, "dtype", json_string(vp_dtype_name(s->dtype)));
     for (int k = 0; k < info->n_ints; k++)
-        put_int(j, info->ints[k], s->ints[k]);
+        put_int(j, info->ints[k].name, s->ints[k]);
     for (int k = 0; k < info->n_reals; k++)
         put(j, info->reals[k], json_real(s->reals[k]));
     if (s->accumulate != VP_ACC_NEVER)
         put(j, "accumulate", json_string(accumulate_names[s->accumulate]));
     if (s->first_only)
         put(j, "first_only", json_true());
+    if (s->window_of_instance)
+        put(j, "window_of_instance", json_true());
     if (info->random)
         put_int(j, "rng_id", s->rng_id);
     put(j, "seconds", json_real(s->seconds));
@@ -91,6 +95,15 @@ static json_t *program_to_json(const vp_program *p)
     return j;
 }
 
+static json_t *ints_to_json(const int64_t *x, int n)
+{
+    json_t *list = json_array();
+
+    for (int k = 0; k < n; k++)
+        json_array_append_new(list, json_integer((json_int_t)x[k]));
+    return list;
+}
+
 static json_t *template_to_json(const vp_plan_template *t)
 {
     json_t *params = json_array();
@@ -100,8 +113,12 @@ static json_t *template_to_json(const vp_plan_template *t)
         json_t              *shape = json_array();
         for (int d = 0; d < p->rank; d++)
             json_array_append_new(shape, json_integer((json_int_t)p->shape[d]));
-        json_t *j = json_pack("{s:s, s:o, s:s, s:b, s:I}", "name", p->name, "shape", shape, "init", init_names[p->init],
-                              "decay", (int)p->decay, "offset_bytes", (json_int_t)p->offset_bytes);
+        json_t *j = json_pack("{s:s, s:o, s:s, s:b, s:o}", "name", p->name, "shape", shape, "init", init_names[p->init],
+                              "decay", (int)p->decay, "offset_bytes", ints_to_json(p->offset_bytes, VP_N_HOLDINGS));
+        if (p->block_matrix)
+            put(j, "block_matrix", json_true());
+        if (p->zero_row)
+            put_int(j, "zero_row", p->zero_row);
         if (p->init == VP_INIT_NORMAL)
             put(j, "init_std", json_real(p->init_std));
         if (p->index_offset)
@@ -111,7 +128,7 @@ static json_t *template_to_json(const vp_plan_template *t)
     return json_pack("{s:s, s:o}", "name", t->name, "parameters", params);
 }
 
-static json_t *bucket_to_json(const vp_bucket *b, int n_states)
+static json_t *bucket_to_json(const vp_bucket *b)
 {
     vp_phases phases    = vp_bucket_phases(b);
     json_t   *programs  = json_array();
@@ -121,14 +138,11 @@ static json_t *bucket_to_json(const vp_bucket *b, int n_states)
         json_array_append_new(programs, program_to_json(&b->programs[i]));
     for (int64_t i = 0; i < b->n_instances; i++) {
         const vp_plan_instance *x = &b->instances[i];
-        json_t                 *j = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "program", (json_int_t)x->program_idx, "index",
-                                              (json_int_t)x->index, "chain", (json_int_t)x->chain_idx, "base_bytes", (json_int_t)x->base_bytes, "param_base_bytes",
-                                              (json_int_t)x->param_base_bytes, "grad_base_bytes", (json_int_t)x->grad_base_bytes);
-        json_t *states = json_array();
-        for (int k = 0; k < n_states; k++)
-            json_array_append_new(states, json_integer((json_int_t)x->state_base_bytes[k]));
-        put(j, "state_base_bytes", states);
-        json_array_append_new(instances, j);
+        json_array_append_new(instances, json_pack("{s:I, s:I, s:I, s:I, s:o}", "program", (json_int_t)x->program_idx, "index", (json_int_t)x->index,
+                              "chain", (json_int_t)x->chain_idx, "base_bytes", (json_int_t)x->base_bytes, "holding_base_bytes",
+                              ints_to_json(x->holding_base_bytes, VP_N_HOLDINGS)));
+        if (x->window)
+            put_int(json_array_get(instances, (size_t)i), "window", x->window);
     }
     return json_pack("{s:I, s:f, s:I, s:I, s:[{s:s, s:I}, {s:s, s:I}, {s:s, s:I}, {s:s, s:I}], s:I, s:o, s:o}",
                      "seq", (json_int_t)b->seq, "frequency", b->frequency, "micro_batch", (json_int_t)b->micro_batch,
@@ -137,6 +151,21 @@ static json_t *bucket_to_json(const vp_bucket *b, int n_states)
                      (json_int_t)phases.middle, "name", phase_names[2], "repeat", (json_int_t)phases.last, "name",
                      phase_names[3], "repeat", (json_int_t)1, "peak_bytes", (json_int_t)b->peak_bytes, "programs", programs, "instances",
                      instances);
+}
+
+static json_t *fixed_to_json(const vp_plan_fixed *f)
+{
+    json_t *j = json_pack("{s:s, s:s, s:b, s:I, s:I}", "name", f->name, "component", vp_component_name(f->component), "per_micro_step",
+                          (int)f->per_micro_step, "offset_bytes", (json_int_t)f->offset_bytes, "bytes", (json_int_t)f->bytes);
+    json_t *inv_freq;
+
+    if (f->angles.n == 0)
+        return j;
+    inv_freq = json_array();
+    for (int64_t i = 0; i < f->angles.n; i++)
+        json_array_append_new(inv_freq, json_real(f->angles.inv_freq[i]));
+    put(j, "angles", json_pack("{s:o, s:f}", "inv_freq", inv_freq, "scale", f->angles.scale));
+    return j;
 }
 
 static json_t *real_or_null(double x)
@@ -151,7 +180,6 @@ static json_t *int_or_null(int64_t x)
 
 json_t *vp_plan_to_json(const vp_plan *plan)
 {
-    int     n_states = vp_optimizer_n_states(plan->recipe.optimizer);
     json_t *j = json_pack("{s:i, s:{s:s, s:s, s:I, s:I, s:O}, s:o, s:s, s:I, s:I, s:O, s:O, s:O}",
         "schema_version", VP_PLAN_SCHEMA, "model", "name", plan->model_name, "family", plan->family, "params_total",
         (json_int_t)plan->n_params, "vocab_size", (json_int_t)plan->vocab_size, "config", plan->model_config, "recipe",
@@ -160,6 +188,10 @@ json_t *vp_plan_to_json(const vp_plan *plan)
         "assumptions", plan->assumptions);
     json_t *list = json_array();
 
+    if (plan->mask_token >= 0)
+        put_int(json_object_get(j, "model"), "mask_token", plan->mask_token);
+    if (plan->n_token_types > 0)
+        put_int(json_object_get(j, "model"), "n_token_types", plan->n_token_types);
     put(j, "prediction", json_pack("{s:I, s:I, s:o, s:f, s:s}", "peak_bytes", (json_int_t)plan->peak_bytes, "outside_bytes",
         (json_int_t)plan->outside_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes),
         "step_time_s", plan->step_time_s, "time_class", plan->time_class));
@@ -174,10 +206,7 @@ json_t *vp_plan_to_json(const vp_plan *plan)
     put(j, "presets", list);
     list = json_array();
     for (int64_t i = 0; i < plan->n_fixed; i++) {
-        const vp_plan_fixed *f = &plan->fixed[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:b, s:I, s:I}", "name", f->name, "component",
-            vp_component_name(f->component), "per_micro_step", (int)f->per_micro_step, "offset_bytes",
-            (json_int_t)f->offset_bytes, "bytes", (json_int_t)f->bytes));
+        json_array_append_new(list, fixed_to_json(&plan->fixed[i]));
     }
     put(j, "fixed", list);
     list = json_array();
@@ -191,7 +220,7 @@ json_t *vp_plan_to_json(const vp_plan *plan)
     put(j, "shared", list);
     list = json_array();
     for (int64_t i = 0; i < plan->n_buckets; i++)
-        json_array_append_new(list, bucket_to_json(&plan->buckets[i], n_states));
+        json_array_append_new(list, bucket_to_json(&plan->buckets[i]));
     put(j, "buckets", list);
     return j;
 }
@@ -304,7 +333,7 @@ static vp_status parse_arg(const vp_json_node *array, int64_t k, vp_arg *arg, vp
     VP_TRY(vp_json_as_string(&node, &text, err));
     letter = *text ? strchr(space_letters, *text) : NULL;
     if (!letter)
-        VP_TRY(vp_json_fail(&node, NULL, err, "an argument looks like b3, p0, g0, m0, v0, P0, G0, f1 or -, with +BYTES behind"));
+        VP_TRY(vp_json_fail(&node, NULL, err, "an argument looks like b3, p0, g0, w0, m0, v0, P0, G0, f1 or -, with +BYTES behind"));
     arg->space = (vp_space)(letter - space_letters);
     if (arg->space == VP_SPACE_NONE) {
         if (text[1])
@@ -323,11 +352,11 @@ out:
 /* Which keys a step has, its kernel says. */
 static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *info, vp_err *err)
 {
-    const char *keys[7 + VP_MAX_INTS + VP_MAX_REALS + 1] = {"kernel", "name", "args", "accumulate", "first_only", "seconds"};
-    int         n = 6;
+    const char *keys[9 + VP_MAX_INTS + VP_MAX_REALS + 1] = {"kernel", "name", "dtype", "args", "accumulate", "first_only", "window_of_instance", "seconds"};
+    int         n = 8;
 
     for (int k = 0; k < info->n_ints; k++)
-        keys[n++] = info->ints[k];
+        keys[n++] = info->ints[k].name;
     for (int k = 0; k < info->n_reals; k++)
         keys[n++] = info->reals[k];
     if (info->random)
@@ -337,7 +366,7 @@ static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *
 
 static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, vp_err *err)
 {
-    const char  *kernel;
+    const char  *kernel, *dtype;
     vp_json_node args;
     int64_t      n_args, rng_id = 0;
     int          choice = 0;
@@ -350,13 +379,20 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
     const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
     VP_TRY(only_step_keys(node, info, err));
     VP_TRY(string(plan, node, "name", &s->name, err));
+    s->dtype = VP_DTYPE_F32;
+    if (vp_json_has(node, "dtype")) {
+        VP_TRY(vp_json_string(node, "dtype", &dtype, err));
+        s->dtype = vp_dtype_by_name(dtype);
+        if (s->dtype != VP_DTYPE_F32 && s->dtype != VP_DTYPE_BF16)
+            VP_TRY(vp_json_fail(node, "dtype", err, "a kernel runs in fp32 or bf16"));
+    }
     VP_TRY(vp_json_array(node, "args", &args, &n_args, err));
     if (n_args != info->n_operands)
         VP_TRY(vp_json_fail(node, "args", err, "%s takes %d arguments", info->name, info->n_operands));
     for (int k = 0; k < info->n_operands; k++)
         VP_TRY(parse_arg(&args, k, &s->args[k], err));
     for (int k = 0; k < info->n_ints; k++)
-        VP_TRY(vp_json_int(node, info->ints[k], 0, INT64_MAX, &s->ints[k], err));
+        VP_TRY(vp_json_int(node, info->ints[k].name, info->ints[k].min, info->ints[k].max, &s->ints[k], err));
     for (int k = 0; k < info->n_reals; k++)
         VP_TRY(vp_json_real(node, info->reals[k], 0, 1e30, &s->reals[k], err));
     if (vp_json_has(node, "accumulate"))
@@ -364,6 +400,10 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
     s->accumulate = (vp_accumulate)choice;
     if (vp_json_has(node, "first_only"))
         VP_TRY(vp_json_bool(node, "first_only", &s->first_only, err));
+    if (vp_json_has(node, "window_of_instance"))
+        VP_TRY(vp_json_bool(node, "window_of_instance", &s->window_of_instance, err));
+    if (s->window_of_instance && vp_kernel_int(s->kernel, "window") < 0)
+        VP_TRY(vp_json_fail(node, "window_of_instance", err, "%s has no window", info->name));
     if (info->random)
         VP_TRY(vp_json_int(node, "rng_id", 0, 65535, &rng_id, err));
     s->rng_id = (int)rng_id;
@@ -410,6 +450,24 @@ out:
     return st;
 }
 
+/* An array of exactly n whole numbers, none negative. */
+static vp_status read_ints(const vp_json_node *node, const char *key, int n, int64_t *out, vp_err *err)
+{
+    vp_json_node array, element;
+    int64_t      n_found;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_array(node, key, &array, &n_found, err));
+    if (n_found != n)
+        VP_TRY(vp_json_fail(node, key, err, "must be %d numbers", n));
+    for (int k = 0; k < n; k++) {
+        VP_TRY(vp_json_element(&array, k, &element, err));
+        VP_TRY(vp_json_as_int(&element, 0, INT64_MAX, &out[k], err));
+    }
+out:
+    return st;
+}
+
 static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_template *t, vp_err *err)
 {
     vp_json_node array, row, shape, dim;
@@ -423,7 +481,7 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
     for (int64_t i = 0; i < t->n_params; i++) {
         vp_plan_param *p = &t->params[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
-        ONLY_KEYS(&row, "name", "index_offset", "shape", "init", "init_std", "decay", "offset_bytes");
+        ONLY_KEYS(&row, "name", "index_offset", "shape", "init", "init_std", "decay", "block_matrix", "zero_row", "offset_bytes");
         VP_TRY(string(plan, &row, "name", &p->name, err));
         if (vp_json_has(&row, "index_offset"))
             VP_TRY(vp_json_int(&row, "index_offset", 0, MAX_ROWS, &p->index_offset, err));
@@ -446,7 +504,11 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
         else if (vp_json_has(&row, "init_std"))
             VP_TRY(vp_json_fail(&row, "init_std", err, "only init \"normal\" has one"));
         VP_TRY(vp_json_bool(&row, "decay", &p->decay, err));
-        VP_TRY(vp_json_int(&row, "offset_bytes", 0, INT64_MAX, &p->offset_bytes, err));
+        if (vp_json_has(&row, "block_matrix"))
+            VP_TRY(vp_json_bool(&row, "block_matrix", &p->block_matrix, err));
+        if (vp_json_has(&row, "zero_row"))
+            VP_TRY(vp_json_int(&row, "zero_row", 1, p->shape[0], &p->zero_row, err));
+        VP_TRY(read_ints(&row, "offset_bytes", VP_N_HOLDINGS, p->offset_bytes, err));
     }
 out:
     return st;
@@ -454,8 +516,7 @@ out:
 
 static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket *b, vp_err *err)
 {
-    int          n_states = vp_optimizer_n_states(plan->recipe.optimizer);
-    vp_json_node array, row, states, phase;
+    vp_json_node array, row, phase;
     const char  *name;
     int64_t      n, repeat;
     vp_status    st = VP_OK;
@@ -494,23 +555,57 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
     for (int64_t i = 0; i < b->n_instances; i++) {
         vp_plan_instance *x = &b->instances[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
-        ONLY_KEYS(&row, "program", "index", "chain", "base_bytes", "param_base_bytes", "grad_base_bytes", "state_base_bytes");
+        ONLY_KEYS(&row, "program", "index", "chain", "base_bytes", "holding_base_bytes", "window");
+        if (vp_json_has(&row, "window"))
+            VP_TRY(vp_json_int(&row, "window", 0, INT64_MAX, &x->window, err));
         VP_TRY(vp_json_int(&row, "program", 0, b->n_programs - 1, &x->program_idx, err));
         VP_TRY(vp_json_int(&row, "index", 0, MAX_ROWS, &x->index, err));
         VP_TRY(vp_json_int(&row, "chain", 0, MAX_ROWS, &x->chain_idx, err));
         VP_TRY(vp_json_int(&row, "base_bytes", 0, INT64_MAX, &x->base_bytes, err));
-        VP_TRY(vp_json_int(&row, "param_base_bytes", 0, INT64_MAX, &x->param_base_bytes, err));
-        VP_TRY(vp_json_int(&row, "grad_base_bytes", 0, INT64_MAX, &x->grad_base_bytes, err));
-        VP_TRY(vp_json_array(&row, "state_base_bytes", &states, &n, err));
-        if (n != n_states)
-            VP_TRY(vp_json_fail(&row, "state_base_bytes", err, "%s has %d states", vp_optimizer_name(plan->recipe.optimizer), n_states));
-        for (int k = 0; k < n_states; k++) {
-            VP_TRY(vp_json_element(&states, k, &phase, err));
-            VP_TRY(vp_json_as_int(&phase, 0, INT64_MAX, &x->state_base_bytes[k], err));
-        }
+        VP_TRY(read_ints(&row, "holding_base_bytes", VP_N_HOLDINGS, x->holding_base_bytes, err));
     }
 out:
     return st;
+}
+
+static vp_status read_angles(vp_plan *plan, const vp_json_node *row, vp_plan_angles *a, vp_err *err)
+{
+    vp_json_node node, list, element;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_object(row, "angles", &node, err));
+    ONLY_KEYS(&node, "inv_freq", "scale");
+    VP_TRY(vp_json_real(&node, "scale", 0, 1e6, &a->scale, err));
+    VP_TRY(rows(plan, &node, "inv_freq", sizeof *a->inv_freq, &list, (void **)&a->inv_freq, &a->n, err));
+    for (int64_t i = 0; i < a->n; i++) {
+        VP_TRY(vp_json_element(&list, i, &element, err));
+        VP_TRY(vp_json_as_real(&element, 0, 1e9, &a->inv_freq[i], err));
+    }
+    if (a->n < 1)
+        VP_TRY(vp_json_fail(&node, "inv_freq", err, "is empty"));
+out:
+    return st;
+}
+
+/* What a fixed buffer is called says what it is; constants are called as the model likes. */
+static int64_t *fixed_slot(vp_plan *plan, const char *name, vp_component *component)
+{
+    const struct {
+        const char  *name;
+        vp_component component;
+        int64_t     *slot;
+    } known[] = {
+        {"control", VP_COMP_CONTROL, &plan->control_idx},        {"tokens", VP_COMP_BATCH_INPUT, &plan->tokens_idx},
+        {"labels", VP_COMP_BATCH_INPUT, &plan->labels_idx},      {"token types", VP_COMP_BATCH_INPUT, &plan->types_idx},
+        {"lengths", VP_COMP_BATCH_INPUT, &plan->lengths_idx},
+    };
+
+    for (int i = 0; i < (int)(sizeof known / sizeof *known); i++)
+        if (strcmp(known[i].name, name) == 0) {
+            *component = known[i].component;
+            return known[i].slot;
+        }
+    return NULL;
 }
 
 static vp_status read_fixed(vp_plan *plan, const vp_json_node *root, vp_err *err)
@@ -519,29 +614,30 @@ static vp_status read_fixed(vp_plan *plan, const vp_json_node *root, vp_err *err
     const char  *component;
     vp_status    st = VP_OK;
 
-    plan->tokens_idx = plan->labels_idx = plan->control_idx = -1;
+    plan->tokens_idx = plan->labels_idx = plan->control_idx = plan->types_idx = plan->lengths_idx = -1;
     VP_TRY(rows(plan, root, "fixed", sizeof *plan->fixed, &array, (void **)&plan->fixed, &plan->n_fixed, err));
     for (int64_t i = 0; i < plan->n_fixed; i++) {
         vp_plan_fixed *f = &plan->fixed[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
-        ONLY_KEYS(&row, "name", "component", "per_micro_step", "offset_bytes", "bytes");
+        ONLY_KEYS(&row, "name", "component", "per_micro_step", "offset_bytes", "bytes", "angles");
         VP_TRY(string(plan, &row, "name", &f->name, err));
         VP_TRY(vp_json_string(&row, "component", &component, err));
         f->component = vp_component_by_name(component);
-        if (f->component != VP_COMP_BATCH_INPUT && f->component != VP_COMP_CONTROL)
-            VP_TRY(vp_json_fail(&row, "component", err, "a fixed buffer is batch_input or control"));
+        vp_component must = f->component == VP_COMP_TEMPORARIES ? VP_COMP_TEMPORARIES : VP_COMP_CONSTANTS;
+        int64_t     *slot = fixed_slot(plan, f->name, &must);
+        if (f->component != must)
+            VP_TRY(vp_json_fail(&row, "component", err, "is not what a fixed buffer of this name is: control, batch_input, constants or temporaries"));
+        if (f->component == VP_COMP_CONSTANTS)
+            VP_TRY(read_angles(plan, &row, &f->angles, err));
+        else if (vp_json_has(&row, "angles"))
+            VP_TRY(vp_json_fail(&row, "angles", err, "only constants have them"));
         VP_TRY(vp_json_bool(&row, "per_micro_step", &f->per_micro_step, err));
         VP_TRY(vp_json_int(&row, "offset_bytes", 0, INT64_MAX, &f->offset_bytes, err));
         VP_TRY(vp_json_int(&row, "bytes", 1, INT64_MAX, &f->bytes, err));
-        int64_t *slot = strcmp(f->name, "tokens") == 0    ? &plan->tokens_idx
-                        : strcmp(f->name, "labels") == 0  ? &plan->labels_idx
-                        : strcmp(f->name, "control") == 0 ? &plan->control_idx
-                                                          : NULL;
-        if (!slot)
-            VP_TRY(vp_json_fail(&row, "name", err, "a fixed buffer is tokens, labels or control"));
-        if (*slot >= 0)
+        if (slot && *slot >= 0)
             VP_TRY(vp_json_fail(&row, "name", err, "stands there twice"));
-        *slot = i;
+        if (slot)
+            *slot = i;
     }
     if (plan->tokens_idx < 0 || plan->labels_idx < 0 || plan->control_idx < 0)
         VP_TRY(vp_json_fail(root, "fixed", err, "must hold tokens, labels and control"));
@@ -695,11 +791,16 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(vp_json_fail(root, "schema_version", err, "is %lld; this vplan reads version %d", (long long)version, VP_PLAN_SCHEMA));
     VP_TRY(vp_json_only_keys(root, keys, err));
     VP_TRY(vp_json_object(root, "model", &node, err));
-    ONLY_KEYS(&node, "name", "family", "params_total", "vocab_size", "config");
+    ONLY_KEYS(&node, "name", "family", "params_total", "vocab_size", "config", "mask_token", "n_token_types");
     VP_TRY(string(plan, &node, "name", &plan->model_name, err));
     VP_TRY(string(plan, &node, "family", &plan->family, err));
     VP_TRY(vp_json_int(&node, "params_total", 1, INT64_MAX, &plan->n_params, err));
     VP_TRY(vp_json_int(&node, "vocab_size", 1, INT64_C(100000000), &plan->vocab_size, err));
+    VP_TRY(optional_int(&node, "mask_token", &plan->mask_token, err));
+    if (plan->mask_token >= plan->vocab_size)
+        VP_TRY(vp_json_fail(&node, "mask_token", err, "is not in the vocabulary"));
+    if (vp_json_has(&node, "n_token_types"))
+        VP_TRY(vp_json_int(&node, "n_token_types", 1, INT64_C(100000000), &plan->n_token_types, err));
     VP_TRY(vp_json_object(&node, "config", &row, err));
     plan->model_config = json_incref(row.value);
     VP_TRY(vp_json_object(root, "recipe", &node, err));

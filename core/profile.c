@@ -1,5 +1,7 @@
 #include "core/profile.h"
 
+#include "core/checked.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,19 +18,19 @@ void vp_profile_free(vp_profile *p)
     free(p);
 }
 
-static vp_profile_row *find(const vp_profile *p, vp_kernel kernel, const int64_t *ints)
+static vp_profile_row *find(const vp_profile *p, vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
 {
     size_t n_bytes = (size_t)vp_kernel_info_of(kernel)->n_ints * sizeof *ints;
 
     for (int64_t i = 0; i < p->n_rows; i++)
-        if (p->rows[i].kernel == kernel && memcmp(p->rows[i].ints, ints, n_bytes) == 0)
+        if (p->rows[i].kernel == kernel && p->rows[i].dtype == dtype && memcmp(p->rows[i].ints, ints, n_bytes) == 0)
             return &p->rows[i];
     return NULL;
 }
 
 bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
 {
-    vp_profile_row *old = find(p, row->kernel, row->ints);
+    vp_profile_row *old = find(p, row->kernel, row->dtype, row->ints);
 
     if (old) {
         *old = *row;
@@ -47,30 +49,30 @@ bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
 }
 
 /* What a kernel's time grows with. */
-static double work(vp_kernel kernel, const int64_t *ints)
+static double work(vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
 {
     double flop = vp_kernel_flop(kernel, ints);
-    return flop > 0 ? flop : vp_kernel_bytes_moved(kernel, ints);
+    return flop > 0 ? flop : vp_kernel_bytes_moved(kernel, dtype, ints);
 }
 
-double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, const int64_t *ints, bool *measured)
+double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, vp_dtype dtype, const int64_t *ints, bool *measured)
 {
-    const vp_profile_row *row = find(p, kernel, ints), *near = NULL;
-    double                w = work(kernel, ints), best = INFINITY;
+    const vp_profile_row *row = find(p, kernel, dtype, ints), *near = NULL;
+    double                w = work(kernel, dtype, ints), best = INFINITY;
 
     *measured = row != NULL;
     if (row)
         return row->seconds;
     for (int64_t i = 0; i < p->n_rows; i++) {
-        if (p->rows[i].kernel != kernel)
+        if (p->rows[i].kernel != kernel || p->rows[i].dtype != dtype)
             continue;
-        double distance = fabs(log((work(kernel, p->rows[i].ints) + 1) / (w + 1)));
+        double distance = fabs(log((work(kernel, dtype, p->rows[i].ints) + 1) / (w + 1)));
         if (distance < best) {
             best = distance;
             near = &p->rows[i];
         }
     }
-    return near ? near->seconds * (w + 1) / (work(kernel, near->ints) + 1) : -1;
+    return near ? near->seconds * (w + 1) / (work(kernel, dtype, near->ints) + 1) : -1;
 }
 
 json_t *vp_profile_to_json(const vp_profile *p)
@@ -80,8 +82,10 @@ json_t *vp_profile_to_json(const vp_profile *p)
     for (int64_t i = 0; i < p->n_rows; i++) {
         const vp_kernel_info *info = vp_kernel_info_of(p->rows[i].kernel);
         json_t               *j    = json_pack("{s:s}", "kernel", info->name);
+        if (j && p->rows[i].dtype != VP_DTYPE_F32)
+            json_object_set_new(j, "dtype", json_string(vp_dtype_name(p->rows[i].dtype)));
         for (int k = 0; j && k < info->n_ints; k++)
-            json_object_set_new(j, info->ints[k], json_integer((json_int_t)p->rows[i].ints[k]));
+            json_object_set_new(j, info->ints[k].name, json_integer((json_int_t)p->rows[i].ints[k]));
         if (j)
             json_object_set_new(j, "seconds", json_real(p->rows[i].seconds));
         json_array_append_new(rows, j);
@@ -108,18 +112,25 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
     snprintf(p->backend, sizeof p->backend, "%s", text);
     VP_TRY(vp_json_array(root, "rows", &rows, &n, err));
     for (int64_t i = 0; i < n; i++) {
-        vp_profile_row row = {0};
+        vp_profile_row row = {.dtype = VP_DTYPE_F32};
         VP_TRY(vp_json_element(&rows, i, &node, err));
         VP_TRY(vp_json_string(&node, "kernel", &text, err));
         row.kernel = vp_kernel_by_name(text);
         if (row.kernel == VP_N_KERNELS)
             VP_TRY(vp_json_fail(&node, "kernel", err, "no such kernel"));
-        const char *row_keys[2 + VP_MAX_INTS + 1] = {"kernel", "seconds"};
+        if (vp_json_has(&node, "dtype")) {
+            VP_TRY(vp_json_string(&node, "dtype", &text, err));
+            row.dtype = vp_dtype_by_name(text);
+            if (row.dtype != VP_DTYPE_F32 && row.dtype != VP_DTYPE_BF16)
+                VP_TRY(vp_json_fail(&node, "dtype", err, "a kernel runs in fp32 or bf16"));
+        }
+        const char *row_keys[3 + VP_MAX_INTS + 1] = {"kernel", "seconds", "dtype"};
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
-            row_keys[2 + k] = vp_kernel_info_of(row.kernel)->ints[k];
+            row_keys[3 + k] = vp_kernel_info_of(row.kernel)->ints[k].name;
         VP_TRY(vp_json_only_keys(&node, row_keys, err));
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
-            VP_TRY(vp_json_int(&node, vp_kernel_info_of(row.kernel)->ints[k], 0, INT64_C(1) << 40, &row.ints[k], err));
+            VP_TRY(vp_json_int(&node, vp_kernel_info_of(row.kernel)->ints[k].name, vp_kernel_info_of(row.kernel)->ints[k].min,
+                               vp_min_i64(INT64_C(1) << 40, vp_kernel_info_of(row.kernel)->ints[k].max), &row.ints[k], err));
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }

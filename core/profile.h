@@ -1,6 +1,6 @@
 /* core/profile.h: what kernels cost on one device, measured.
  *     VP_TRY(vp_profile_read("cpu.json", &profile, err));
- *     double s = vp_profile_seconds(profile, VP_K_LINEAR_FWD, ints);   // < 0: not measured
+ *     double s = vp_profile_seconds(profile, VP_K_LINEAR_FWD, VP_DTYPE_F32, ints, &measured);   // < 0: not measured
  *
  * Made by `vplan-run --profile`, read by the planner: the only way back from hardware to plans. */
 #ifndef VP_CORE_PROFILE_H
@@ -12,6 +12,7 @@
 
 typedef struct vp_profile_row {
     vp_kernel kernel;
+    vp_dtype  dtype;
     int64_t   ints[VP_MAX_INTS];
     double    seconds;        /* median of repeated calls */
 } vp_profile_row;
@@ -29,10 +30,10 @@ void        vp_profile_free(vp_profile *profile);
 /* Append a row (any seconds; a second row of the same call replaces the first). False: out of memory. */
 bool vp_profile_add(vp_profile *profile, const vp_profile_row *row);
 
-/* Seconds of a call: measured; else the nearest measured call of the kernel scaled by floating-point operations (GEMM,
+/* Seconds of a call: measured; else the nearest measured call of the kernel in that dtype scaled by floating-point operations (GEMM,
  * attention) or bytes moved (all others), "nearest" in the ratio of that work. *measured says which. Negative when the
- * kernel was never measured. */
-double vp_profile_seconds(const vp_profile *profile, vp_kernel kernel, const int64_t *ints, bool *measured);
+ * kernel was never measured in that dtype. */
+double vp_profile_seconds(const vp_profile *profile, vp_kernel kernel, vp_dtype dtype, const int64_t *ints, bool *measured);
 
 vp_status vp_profile_read(const char *path, vp_profile **out, vp_err *err);
 vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err);

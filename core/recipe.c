@@ -1,17 +1,20 @@
 #include "core/recipe.h"
 
+#include "core/checked.h"
+
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
-static const char *const optimizer_names[] = {"adamw", "sgd", NULL};
-static const char *const precision_names[] = {"fp32", NULL};
+static const char *const optimizer_names[] = {"adamw", "adamw-bf16", "adamw-8bit", "sgd", "sgd-momentum", "lion", "adafactor", "muon", NULL};
+static const char *const precision_names[] = {"fp32", "bf16-mixed", "bf16", NULL};
 static const char *const schedule_names[]  = {"constant", "linear", "cosine", NULL};
 static const char *const data_names[]      = {"bytes", "tokens-u16", "tokens-i32", NULL};
 
 vp_recipe vp_recipe_default(void)
 {
     return (vp_recipe){
-        .optimizer = VP_OPT_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
+        .optimizer = VP_OPT_ADAMW, .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .momentum = 0.9,
         .weight_decay = 0.1, .clip_norm = 1.0, .schedule = VP_SCHED_CONSTANT, .seed = 1,
         .precision = VP_PREC_FP32, .data_kind = VP_DATA_BYTES,
     };
@@ -30,16 +33,89 @@ const char *vp_precision_name(vp_precision p) { return precision_names[p]; }
 vp_optimizer vp_optimizer_by_name(const char *name) { return (vp_optimizer)index_of(optimizer_names, name); }
 vp_precision vp_precision_by_name(const char *name) { return (vp_precision)index_of(precision_names, name); }
 
+/* ---- what an optimizer keeps ---- */
+
+vp_dtype vp_precision_dtype(vp_precision p)
+{
+    return p == VP_PREC_FP32 ? VP_DTYPE_F32 : VP_DTYPE_BF16;
+}
+
+bool vp_precision_has_master(vp_precision p)
+{
+    return p == VP_PREC_BF16_MIXED;
+}
+
+static const struct {
+    vp_kernel     kernel;
+    vp_state_kind kind;
+    const char   *states[VP_MAX_STATES];
+} optimizers[VP_N_OPTIMIZERS] = {
+    [VP_OPT_ADAMW]        = {VP_K_ADAMW, VP_STATE_F32, {"exp_avg", "exp_avg_sq"}},
+    [VP_OPT_ADAMW_BF16]   = {VP_K_ADAMW, VP_STATE_BF16, {"exp_avg", "exp_avg_sq"}},
+    [VP_OPT_ADAMW_8BIT]   = {VP_K_ADAMW, VP_STATE_BLOCK8, {"exp_avg", "exp_avg_sq"}},
+    [VP_OPT_SGD]          = {VP_K_SGD, VP_STATE_F32, {0}},
+    [VP_OPT_SGD_MOMENTUM] = {VP_K_MOMENTUM, VP_STATE_F32, {"momentum"}},
+    [VP_OPT_LION]         = {VP_K_LION, VP_STATE_F32, {"exp_avg"}},
+    [VP_OPT_ADAFACTOR]    = {VP_K_ADAFACTOR, VP_STATE_F32, {"exp_avg_sq_row", "exp_avg_sq_col"}},
+    [VP_OPT_MUON]         = {VP_K_MUON, VP_STATE_F32, {"momentum", "exp_avg_sq"}},
+};
+
+/* Fewest elements whose states are worth 8 bits: bitsandbytes' min_8bit_size. */
+enum { MIN_8BIT = 4096 };
+
 int vp_optimizer_n_states(vp_optimizer o)
 {
-    return o == VP_OPT_ADAMW ? 2 : 0;
+    int n = 0;
+    while (n < VP_MAX_STATES && optimizers[o].states[n])
+        n++;
+    return n;
 }
 
 const char *vp_optimizer_state_name(vp_optimizer o, int state)
 {
-    (void)o;
-    return state == 0 ? "exp_avg" : "exp_avg_sq";
+    return optimizers[o].states[state];
 }
+
+vp_kernel vp_optimizer_kernel(vp_optimizer o, const vp_update_shape *s)
+{
+    return o == VP_OPT_MUON && !s->block_matrix ? VP_K_ADAMW : optimizers[o].kernel;
+}
+
+vp_state_kind vp_optimizer_state_kind(vp_optimizer o, const vp_update_shape *s)
+{
+    bool small = vp_mul(s->rows, s->cols) < MIN_8BIT;
+    return optimizers[o].kind == VP_STATE_BLOCK8 && small ? VP_STATE_F32 : optimizers[o].kind;
+}
+
+int64_t vp_optimizer_state_bytes(vp_optimizer o, const vp_update_shape *s, int state)
+{
+    int64_t n = vp_mul(s->rows, s->cols);
+
+    if (state >= vp_optimizer_n_states(o))
+        return 0;
+    switch (vp_optimizer_kernel(o, s)) {
+    case VP_K_ADAFACTOR: /* row and column means of a matrix; a vector's v whole */
+        n = s->rows == 1 ? (state == 0 ? n : 0) : state == 0 ? s->rows : s->cols;
+        break;
+    case VP_K_MUON:
+        n = state == 0 ? n : 0;
+        break;
+    default:
+        break;
+    }
+    return vp_state_bytes(vp_optimizer_state_kind(o, s), n);
+}
+
+int64_t vp_optimizer_scratch_bytes(vp_optimizer o, const vp_update_shape *s)
+{
+    const int64_t ints[VP_MAX_INTS] = {s->rows, s->cols, 1};
+
+    if (vp_optimizer_kernel(o, s) != VP_K_MUON)
+        return 0;
+    return vp_kernel_operand_bytes(VP_K_MUON, VP_DTYPE_F32, ints, vp_kernel_operand(VP_K_MUON, "scratch"));
+}
+
+/* ---- the file ---- */
 
 /* Optional members: what the file does not say keeps its default. */
 static vp_status opt_real(const vp_json_node *node, const char *key, double min, double max, double *out,
@@ -75,12 +151,62 @@ out:
     return st;
 }
 
+/* The numbers of optimizers: range, and which of them have it. */
+#define HAS(o) (1u << VP_OPT_##o)
+#define ADAMWS (HAS(ADAMW) | HAS(ADAMW_BF16) | HAS(ADAMW_8BIT) | HAS(MUON))
+static const struct {
+    const char *key;
+    size_t      offset;
+    double      max;
+    unsigned    of;
+} numbers[] = {
+    {"lr", offsetof(vp_recipe, lr), 1e6, ~0u},
+    {"momentum", offsetof(vp_recipe, momentum), 0.9999999, HAS(SGD_MOMENTUM) | HAS(MUON)},
+    {"beta1", offsetof(vp_recipe, beta1), 0.9999999, ADAMWS | HAS(LION)},
+    {"beta2", offsetof(vp_recipe, beta2), 0.9999999, ADAMWS | HAS(LION)},
+    {"eps", offsetof(vp_recipe, eps), 1, ADAMWS},
+    {"weight_decay", offsetof(vp_recipe, weight_decay), 1e6, ~0u},
+};
+enum { N_NUMBERS = sizeof numbers / sizeof *numbers };
+
+static bool has_number(vp_optimizer o, int k)
+{
+    return numbers[k].of >> o & 1;
+}
+
+static double *number_of(vp_recipe *r, int k)
+{
+    return (double *)(void *)((char *)r + numbers[k].offset);
+}
+
+static vp_status read_numbers(const vp_json_node *node, vp_recipe *r, vp_err *err)
+{
+    const char *keys[N_NUMBERS + 2] = {"name"};
+    int         n  = 1;
+    vp_status   st = VP_OK;
+
+    for (int k = 0; k < N_NUMBERS; k++)
+        if (has_number(r->optimizer, k))
+            keys[n++] = numbers[k].key;
+    VP_TRY(vp_json_only_keys(node, keys, err));
+    for (int k = 0; k < N_NUMBERS; k++)
+        VP_TRY(opt_real(node, numbers[k].key, 0, numbers[k].max, number_of(r, k), err));
+out:
+    return st;
+}
+
+void vp_recipe_set_optimizer(vp_recipe *r, vp_optimizer o)
+{
+    r->optimizer = o;
+    r->momentum  = o == VP_OPT_MUON ? 0.95 : 0.9;
+    if (o == VP_OPT_LION)
+        r->beta2 = 0.99;
+}
+
 vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_err *err)
 {
     static const char *const keys[] = {"schema_version", "optimizer", "clip_norm", "schedule", "seed",
                                        "precision", "dropout", "data", NULL};
-    static const char *const adamw_keys[] = {"name", "lr", "beta1", "beta2", "eps", "weight_decay", NULL};
-    static const char *const sgd_keys[] = {"name", "lr", "weight_decay", NULL};
     static const char *const sched_keys[] = {"type", "warmup_steps", "total_steps", "min_lr_ratio", NULL};
     static const char *const data_keys[] = {"kind", "order", NULL};
     vp_recipe    r = vp_recipe_default();
@@ -95,13 +221,8 @@ vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_er
         VP_TRY(vp_json_object(root, "optimizer", &node, err));
         word = VP_OPT_ADAMW;
         VP_TRY(opt_word(&node, "name", optimizer_names, &word, err));
-        r.optimizer = (vp_optimizer)word;
-        VP_TRY(vp_json_only_keys(&node, r.optimizer == VP_OPT_SGD ? sgd_keys : adamw_keys, err));
-        VP_TRY(opt_real(&node, "lr", 0, 1e6, &r.lr, err));
-        VP_TRY(opt_real(&node, "beta1", 0, 0.9999999, &r.beta1, err));
-        VP_TRY(opt_real(&node, "beta2", 0, 0.9999999, &r.beta2, err));
-        VP_TRY(opt_real(&node, "eps", 0, 1, &r.eps, err));
-        VP_TRY(opt_real(&node, "weight_decay", 0, 1e6, &r.weight_decay, err));
+        vp_recipe_set_optimizer(&r, (vp_optimizer)word);
+        VP_TRY(read_numbers(&node, &r, err));
     }
     VP_TRY(opt_real(root, "clip_norm", 0, 1e30, &r.clip_norm, err));
     if (json_object_get(root->value, "schedule")) {
@@ -151,15 +272,11 @@ out:
 
 json_t *vp_recipe_to_json(const vp_recipe *r)
 {
-    json_t *optimizer = json_pack("{s:s, s:f}", "name", vp_optimizer_name(r->optimizer), "lr", r->lr);
+    json_t *optimizer = json_pack("{s:s}", "name", vp_optimizer_name(r->optimizer));
 
-    if (optimizer && r->optimizer == VP_OPT_ADAMW) {
-        json_object_set_new(optimizer, "beta1", json_real(r->beta1));
-        json_object_set_new(optimizer, "beta2", json_real(r->beta2));
-        json_object_set_new(optimizer, "eps", json_real(r->eps));
-    }
-    if (optimizer)
-        json_object_set_new(optimizer, "weight_decay", json_real(r->weight_decay));
+    for (int k = 0; optimizer && k < N_NUMBERS; k++)
+        if (has_number(r->optimizer, k))
+            json_object_set_new(optimizer, numbers[k].key, json_real(*number_of((vp_recipe *)r, k)));
     return json_pack("{s:i, s:o, s:f, s:{s:s, s:I, s:I, s:f}, s:I, s:s, s:f, s:{s:s, s:s}}",
                      "schema_version", 1, "optimizer", optimizer, "clip_norm", r->clip_norm,
                      "schedule", "type", schedule_names[r->schedule],

@@ -8,21 +8,40 @@
 
 #include "core/err.h"
 #include "core/json.h"
+#include "core/op.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
-typedef enum vp_optimizer { VP_OPT_ADAMW, VP_OPT_SGD, VP_N_OPTIMIZERS } vp_optimizer;
-typedef enum vp_precision { VP_PREC_FP32, VP_N_PRECISIONS } vp_precision;
+typedef enum vp_optimizer {
+    VP_OPT_ADAMW, VP_OPT_ADAMW_BF16, VP_OPT_ADAMW_8BIT, VP_OPT_SGD, VP_OPT_SGD_MOMENTUM, VP_OPT_LION, VP_OPT_ADAFACTOR, VP_OPT_MUON,
+    VP_N_OPTIMIZERS
+} vp_optimizer;
+
+/* fp32; bf16-mixed: parameters and activations bf16, fp32 master weights; bf16: no master, a parameter's update is rounded
+ * stochastically. Gradients of parameters are fp32 in all of them, since their sum over chunks and micro-batches must not
+ * depend on how the plan cuts it. */
+typedef enum vp_precision { VP_PREC_FP32, VP_PREC_BF16_MIXED, VP_PREC_BF16, VP_N_PRECISIONS } vp_precision;
 typedef enum vp_schedule { VP_SCHED_CONSTANT, VP_SCHED_LINEAR, VP_SCHED_COSINE, VP_N_SCHEDULES } vp_schedule;
 typedef enum vp_data_kind { VP_DATA_BYTES, VP_DATA_TOKENS_U16, VP_DATA_TOKENS_I32, VP_N_DATA_KINDS } vp_data_kind;
 
-/* AdamW is decoupled (Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, as PyTorch orders it);
- * SGD has no momentum and PyTorch's coupled decay. Decay applies to parameters with two or more
- * dimensions. Gradients are the mean over all targets of the global batch, then scaled by
- * min(1, clip_norm / (norm + 1e-6)); clip_norm 0: no clipping. */
+/* What each optimizer does, m and v its states, t the step from 1, g the clipped gradient, d the weight decay:
+ *
+ *   adamw        decoupled (Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, as PyTorch orders it); states fp32,
+ *                bf16, or 8 bits in blocks of 256 (parameters of fewer than 4096 elements fp32)
+ *   sgd          p -= lr (g + d p), PyTorch's coupled decay; sgd-momentum: m = momentum m + g + d p, p -= lr m
+ *   lion         p -= lr (sign(beta1 m + (1 - beta1) g) + d p), m = beta2 m + (1 - beta2) g (Chen et al. 2023, arXiv:2302.06675)
+ *   adafactor    v factored into row and column means for two dimensions, decay 1 - t^-0.8, update clipped to RMS 1, no momentum,
+ *                the recipe's lr (Shazeer and Stern 2018, arXiv:1804.04235, as transformers with relative_step and
+ *                scale_parameter off)
+ *   muon         matrices of the blocks: the momentum orthogonalised by five Newton-Schulz steps, scaled by 0.2 sqrt(max(rows,
+ *                cols)) so that one lr serves all (Jordan 2024; Liu et al. 2025, arXiv:2502.16982); the others: adamw
+ *
+ * Decay applies to parameters with two or more dimensions. Gradients are the mean over all targets of the global batch, then
+ * scaled by min(1, clip_norm / (norm + 1e-6)); clip_norm 0: no clipping. */
 typedef struct vp_recipe {
     vp_optimizer optimizer;
-    double       lr, beta1, beta2, eps, weight_decay;
+    double       lr, beta1, beta2, eps, weight_decay, momentum;
     double       clip_norm;
     vp_schedule  schedule;
     int64_t      warmup_steps, total_steps; /* total 0: the run's own number of steps */
@@ -34,6 +53,9 @@ typedef struct vp_recipe {
 } vp_recipe;
 
 vp_recipe vp_recipe_default(void);
+
+/* Another optimizer, with the numbers that are its own by default: momentum (0.9; muon 0.95), lion's beta2 (0.99). */
+void vp_recipe_set_optimizer(vp_recipe *recipe, vp_optimizer optimizer);
 
 /* Replace *recipe by the file's; a key left out keeps its default, an unknown one is VP_ERR_INPUT. */
 vp_status vp_recipe_read(const char *path, vp_recipe *recipe, vp_err *err);
@@ -51,8 +73,30 @@ const char  *vp_precision_name(vp_precision p);
 vp_optimizer vp_optimizer_by_name(const char *name);
 vp_precision vp_precision_by_name(const char *name);
 
-/* Optimizer states per parameter, each of four bytes: AdamW has two moments, SGD none. */
+/* A precision's dtype of parameters and activations, and whether it has master weights. */
+vp_dtype vp_precision_dtype(vp_precision p);
+bool     vp_precision_has_master(vp_precision p);
+
+/* States an optimizer can have, and what they are called: "exp_avg". */
+enum { VP_MAX_STATES = 2 };
 int         vp_optimizer_n_states(vp_optimizer o);
-const char *vp_optimizer_state_name(vp_optimizer o, int state); /* "exp_avg" */
+const char *vp_optimizer_state_name(vp_optimizer o, int state);
+
+/* A parameter as optimizers see it: a matrix of rows by cols (all but the last dimension, the last one), a vector with rows 1. */
+typedef struct vp_update_shape {
+    int64_t rows, cols;
+    bool    block_matrix;  /* weight of a linear inside a block: what Muon orthogonalises */
+    bool    decay;         /* has two or more dimensions                                  */
+} vp_update_shape;
+
+/* The kernel that updates it, and how its states are stored. */
+vp_kernel     vp_optimizer_kernel(vp_optimizer o, const vp_update_shape *s);
+vp_state_kind vp_optimizer_state_kind(vp_optimizer o, const vp_update_shape *s);
+
+/* Bytes of a state, 0 where this parameter has none; VP_OVERFLOW beyond 64 bits. */
+int64_t vp_optimizer_state_bytes(vp_optimizer o, const vp_update_shape *s, int state);
+
+/* Bytes of working memory the update of this parameter needs, for the time of the update. */
+int64_t vp_optimizer_scratch_bytes(vp_optimizer o, const vp_update_shape *s);
 
 #endif

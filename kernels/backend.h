@@ -13,6 +13,7 @@
  *   - a GEMM over tokens is computed in fixed tiles of 256 rows by a fixed width of columns, each a
  *     single call into a one-thread BLAS with the same shape whatever the chunking;
  *   - every other reduction has an order fixed by shape alone;
+ *   - in a bf16 call sums are fp32 and each bf16 result is rounded once, to nearest even;
  *   - random numbers come from vp_rng_stream. */
 #ifndef VP_KERNELS_BACKEND_H
 #define VP_KERNELS_BACKEND_H
@@ -27,12 +28,13 @@
  * checked against vp_kernel_operand_bytes(); tokens are within the vocabulary. */
 typedef struct vp_kernel_call {
     vp_kernel                   kernel;
+    vp_dtype                    dtype;       /* VP_DTYPE_F32 or VP_DTYPE_BF16: of operands that are VP_AS_CALL */
     void                       *operand[VP_MAX_OPERANDS];
     int64_t                     ints[VP_MAX_INTS];
     double                      reals[VP_MAX_REALS];
     bool                        accumulate;  /* VP_ACCUMULATE operands add to what is there */
     vp_rng_stream               rng;
-    const vp_optimizer_numbers *optimizer;   /* for adamw, sgd                              */
+    const vp_optimizer_numbers *optimizer;   /* for the optimizers                          */
 } vp_kernel_call;
 
 enum { VP_BACKEND_API = 1 };
@@ -51,7 +53,7 @@ typedef struct vp_backend {
 const vp_backend *vp_backend_cpu(void);
 
 /* Plain C in float64 with the obvious loops, sharing no code with any backend: the oracle of the kernel
- * tests. Operands that are fp32 in the plan are double here. Not linked into any program. */
+ * tests. Operands that are fp32 or bf16 in the plan are double here, whatever the call's dtype. Not linked into any program. */
 void vp_reference_run(const vp_kernel_call *call);
 
 /* Fill n floats with numbers of a normal distribution, mean 0, standard deviation std, for parameter

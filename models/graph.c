@@ -2,6 +2,8 @@
 
 #include "core/checked.h"
 
+#include <assert.h>
+
 vp_dim vp_dim_const(int64_t n)
 {
     return (vp_dim){.coef = n};
@@ -179,6 +181,7 @@ int vp_graph_add_op(vp_graph_builder *b, int template_idx, vp_graph_op op)
 
     if (!vp_arena_grow(b->arena, (void **)&t->ops, t->n_ops, &t->cap_ops, sizeof *t->ops))
         return 0;
+    assert(info->n_in <= VP_OP_MAX_IN);
     for (int k = info->n_in; k < VP_OP_MAX_IN; k++)
         op.in[k] = -1;
     for (int k = info->n_out; k < VP_OP_MAX_OUT; k++)

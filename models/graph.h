@@ -4,7 +4,8 @@
  * ops and tensors; instances add an index for names. Dimensions are expressions over shape symbols, so
  * one graph serves every batch and sequence. The tensor that goes from one instance to the next is the
  * template's explicit `in` and `out`; a tensor that lives across instances (tokens, labels) is a
- * *span* with the first and last instance that read it. Backward is not in the graph: the planner derives it from
+ * *span* with the first and last instance that read it. Blocks that differ in nothing but their attention window are instances
+ * of one template. Backward is not in the graph: the planner derives it from
  * the op table and the trainer's semantics.
  *
  * A graph lives in one arena and is read-only once built. */
@@ -14,6 +15,7 @@
 #include "core/arena.h"
 #include "core/op.h"
 #include "core/plan.h"
+#include "models/rope.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,7 +49,7 @@ typedef enum vp_elem {
 /* The half of a block an op belongs to, for selective recompute. */
 typedef enum vp_part { VP_PART_NONE, VP_PART_ATTENTION, VP_PART_MLP } vp_part;
 
-enum { VP_TENSOR_MAX_DIMS = 4, VP_OP_MAX_IN = 2, VP_OP_MAX_OUT = 3, VP_OP_MAX_PARAMS = 2 };
+enum { VP_TENSOR_MAX_DIMS = 4, VP_OP_MAX_IN = 4, VP_OP_MAX_OUT = 3, VP_OP_MAX_PARAMS = 2 };
 
 typedef struct vp_tensor {
     const char *name;                     /* "attn.qkv" */
@@ -74,10 +76,21 @@ typedef struct vp_graph_op {
     vp_param_ref     param[VP_OP_MAX_PARAMS];
     bool             chunked;             /* may run over chunks of rows: the head and its loss */
     /* attributes, by op */
-    double           eps;                 /* layernorm                       */
+    double           eps;                 /* layernorm, rmsnorm              */
+    int64_t          groups;              /* rmsnorm                         */
+    bool             unit_offset;         /* rmsnorm                         */
     vp_weight_layout layout;              /* linear                          */
     int64_t          heads, kv_heads, head_dim;
-    double           scale;               /* attention                       */
+    vp_qkv_layout    qkv;                 /* attention, rope                 */
+    int64_t          rotary_dim;          /* rope                            */
+    int              angles;              /* rope: index in graph->ropes     */
+    bool             causal;              /* attention                       */
+    int64_t          window;              /* attention; 0: none, VP_WINDOW_OF_INSTANCE */
+    double           softcap;             /* attention, cross_entropy; 0: none */
+    vp_act           act;                 /* activation, glu                 */
+    double           scale;               /* attention, embedding            */
+    int64_t          position_offset;     /* embedding                       */
+    int64_t          padding_row;         /* embedding: learns nothing from look-ups; -1: none */
     double           p;                   /* dropout, attention              */
     int              rng_id;              /* of random ops, unique in the template */
 } vp_graph_op;
@@ -93,11 +106,17 @@ typedef struct vp_template {
     int            in, out;               /* tensors; -1: none */
 } vp_template;
 
+/* The window of an attention that its instance decides. */
+enum { VP_WINDOW_OF_INSTANCE = -1 };
+
 typedef struct vp_instance {
+    int64_t window;                       /* of attentions with VP_WINDOW_OF_INSTANCE; 0: none */
     int     template_idx;
     int64_t index;                        /* "{}" in parameter names                     */
     int64_t chain_idx;                    /* place of its first block in the whole chain */
 } vp_instance;
+
+enum { VP_MAX_SPANS = 4 };
 
 typedef struct vp_span {
     const char *name;
@@ -119,10 +138,15 @@ typedef struct vp_graph {
     int64_t          n_instances;
     vp_span         *spans;
     int64_t          n_spans;
-    int              tokens_span, labels_span;
+    int              tokens_span, labels_span, types_span, lengths_span; /* -1: none */
+    vp_rope          ropes[VP_MAX_ROPES];
+    int              n_ropes;
     vp_shared_param *shared;
     int64_t          n_shared;
     int64_t          vocab_size, max_seq, hidden;
+    int64_t          n_token_types;       /* rows of the token-type table; 0: none            */
+    int64_t          mask_token;          /* of masked language modelling; -1: next token     */
+    bool             windows_vary;        /* some attention has VP_WINDOW_OF_INSTANCE         */
 } vp_graph;
 
 /* Number of trainable elements; VP_OVERFLOW beyond 64 bits. A shared parameter counts once. */
@@ -154,7 +178,7 @@ typedef struct vp_graph_builder {
 int vp_graph_add_template(vp_graph_builder *b, const char *name);
 int vp_graph_add_tensor(vp_graph_builder *b, int template_idx, vp_tensor tensor);
 int vp_graph_add_param(vp_graph_builder *b, int template_idx, vp_plan_param param);
-/* Also notes this op as the producer of its outputs. */
+/* Also notes this op as the producer of its outputs. An optional input that is absent is -1. */
 int vp_graph_add_op(vp_graph_builder *b, int template_idx, vp_graph_op op);
 
 /* An activation of (batch * seq) rows by cols. */

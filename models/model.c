@@ -12,7 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const vp_family *const families[] = {&vp_family_gpt2};
+static const vp_family *const families[] = {&vp_family_gpt2, &vp_family_llama, &vp_family_mistral, &vp_family_qwen2, &vp_family_qwen3, &vp_family_gemma,
+    &vp_family_gemma2, &vp_family_phi3, &vp_family_olmo2, &vp_family_opt, &vp_family_gpt_neox, &vp_family_bert, &vp_family_roberta};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 void vp_model_assume(vp_model *model, const char *fmt, ...)
@@ -60,6 +61,126 @@ vp_status vp_config_bool_or(vp_model *model, const vp_json_node *config, const c
         return vp_json_bool(config, key, out, err);
     *out = fallback;
     vp_model_assume(model, "%s is not in the config: the family's default %s", key, fallback ? "true" : "false");
+    return VP_OK;
+}
+
+vp_status vp_config_refuse(const vp_json_node *config, const char *key, const char *why, vp_err *err)
+{
+    bool      set = false;
+    vp_status st  = VP_OK;
+
+    if (vp_json_has(config, key))
+        VP_TRY(vp_json_bool(config, key, &set, err));
+    if (set)
+        VP_TRY(vp_json_fail(config, key, err, "%s", why));
+out:
+    return st;
+}
+
+vp_status vp_config_class(vp_model *model, const vp_json_node *config, const char *want, vp_err *err)
+{
+    vp_json_node list, element;
+    const char  *name;
+    char         shown[96];
+    int64_t      n;
+    vp_status    st = VP_OK;
+
+    if (!vp_json_has(config, "architectures")) {
+        vp_model_assume(model, "architectures is not in the config: %s", want);
+        return VP_OK;
+    }
+    VP_TRY(vp_json_array(config, "architectures", &list, &n, err));
+    if (n != 1)
+        VP_TRY(vp_json_fail(config, "architectures", err, "must name one class"));
+    VP_TRY(vp_json_element(&list, 0, &element, err));
+    VP_TRY(vp_json_as_string(&element, &name, err));
+    if (strcmp(name, want) != 0)
+        VP_TRY(vp_json_fail(&element, NULL, err, "the class \"%s\" is not supported; supported: %s", vp_text_escape(name, shown, sizeof shown), want));
+out:
+    return st;
+}
+
+vp_status vp_config_act(vp_model *model, const vp_json_node *config, const char *key, vp_act fallback, vp_act *out, vp_err *err)
+{
+    static const struct {
+        const char *name;
+        vp_act      act;
+    } acts[] = {{"gelu_new", VP_ACT_GELU_TANH}, {"gelu", VP_ACT_GELU}, {"relu", VP_ACT_RELU}, {"silu", VP_ACT_SILU},
+                {"gelu_pytorch_tanh", VP_ACT_GELU_TANH}, {"gelu_fast", VP_ACT_GELU_TANH}, {"swish", VP_ACT_SILU}};
+    const char *name;
+    char        shown[96];
+    vp_status   st = VP_OK;
+
+    if (!vp_json_has(config, key)) {
+        *out = fallback;
+        for (int i = 0; i < 4; i++)
+            if (acts[i].act == fallback)
+                vp_model_assume(model, "%s is not in the config: the family's default %s", key, acts[i].name);
+        return VP_OK;
+    }
+    VP_TRY(vp_json_string(config, key, &name, err));
+    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+        if (strcmp(acts[i].name, name) == 0) {
+            *out = acts[i].act;
+            return VP_OK;
+        }
+    VP_TRY(vp_json_fail(config, key, err, "\"%s\" is not supported; supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, silu, swish",
+                        vp_text_escape(name, shown, sizeof shown)));
+out:
+    return st;
+}
+
+vp_status vp_config_dropout(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const char *key, double fallback, double *out,
+                            vp_err *err)
+{
+    double    in_config = fallback;
+    vp_status st        = VP_OK;
+
+    if (opts->dropout_from_config)
+        return vp_config_real_or(model, config, key, 0.99, fallback, out, err);
+    if (vp_json_has(config, key))
+        VP_TRY(vp_json_real(config, key, 0, 0.99, &in_config, err));
+    if (in_config != opts->dropout)
+        vp_model_assume(model, "dropout is the recipe's (%g); %s of the config (%g) is not used", opts->dropout, key, in_config);
+    *out = opts->dropout;
+out:
+    return st;
+}
+
+vp_status vp_config_padding(vp_model *model, const vp_json_node *config, int64_t fallback, int64_t vocab, int64_t *row, vp_err *err)
+{
+    const char *key = "pad_token_id";
+    int64_t     pad = fallback;
+    vp_status   st  = VP_OK;
+
+    *row = -1;
+    if (json_is_null(json_object_get(config->value, key)) || (!vp_json_has(config, key) && fallback == VP_NO_TOKEN))
+        return VP_OK;
+    if (vp_json_has(config, key))
+        VP_TRY(vp_json_int(config, key, INT64_MIN, INT64_MAX, &pad, err));
+    else
+        vp_model_assume(model, "%s is not in the config: the family's default %lld", key, (long long)pad);
+    if (pad >= vocab || pad < -vocab)
+        vp_model_assume(model, "%s is outside the vocabulary: no row of the table is held back", key);
+    else
+        *row = pad < 0 ? pad + vocab : pad; /* as nn.Embedding counts from the end */
+out:
+    return st;
+}
+
+vp_status vp_config_check_heads(const vp_json_node *config, const char *key, int64_t n_heads, int64_t hidden, vp_err *err)
+{
+    if (hidden % n_heads != 0)
+        return vp_json_fail(config, key, err, "%lld heads do not divide the width %lld", (long long)n_heads, (long long)hidden);
+    if (hidden / n_heads > VP_MAX_HEAD_DIM)
+        return vp_json_fail(config, key, err, "a head of %lld dimensions; at most %d are supported", (long long)(hidden / n_heads), VP_MAX_HEAD_DIM);
+    return VP_OK;
+}
+
+vp_status vp_config_check_sizes(const vp_json_node *config, int64_t n_layers, int64_t hidden, int64_t width, int64_t vocab, vp_err *err)
+{
+    if (vp_overflowed(vp_mul(vp_mul(n_layers, vp_mul(hidden, width)), 1024)) || vp_overflowed(vp_mul(vp_mul(vocab, hidden), 1024)))
+        return vp_json_fail(config, NULL, err, "the layers' matrices, or a table, are more bytes than 64 bits can count");
     return VP_OK;
 }
 

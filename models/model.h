@@ -45,7 +45,8 @@ typedef struct vp_family {
     vp_status (*build)(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err);
 } vp_family;
 
-extern const vp_family vp_family_gpt2;
+extern const vp_family vp_family_gpt2, vp_family_llama, vp_family_mistral, vp_family_qwen2, vp_family_qwen3, vp_family_gemma, vp_family_gemma2,
+    vp_family_phi3, vp_family_olmo2, vp_family_opt, vp_family_gpt_neox, vp_family_bert, vp_family_roberta;
 
 /* What families share in reading a config. */
 
@@ -62,6 +63,34 @@ vp_status vp_config_real_or(vp_model *model, const vp_json_node *config, const c
                             double fallback, double *out, vp_err *err);
 vp_status vp_config_bool_or(vp_model *model, const vp_json_node *config, const char *key, bool fallback,
                             bool *out, vp_err *err);
+
+/* architectures names one class and it is this one; absent: assumed. */
+vp_status vp_config_class(vp_model *model, const vp_json_node *config, const char *name, vp_err *err);
+
+/* A switch that must be off (absent, null or false). */
+vp_status vp_config_refuse(const vp_json_node *config, const char *key, const char *why, vp_err *err);
+
+/* An activation by transformers' name; the families' default where the key is absent. */
+vp_status vp_config_act(vp_model *model, const vp_json_node *config, const char *key, vp_act fallback, vp_act *out, vp_err *err);
+
+/* rope_parameters of transformers 5, or rope_scaling and rope_theta of before. */
+vp_status vp_config_rope(vp_model *model, const vp_json_node *config, int64_t head_dim, double default_theta, double default_partial,
+                         int64_t max_positions, vp_rope *rope, vp_err *err);
+
+/* The row of the token table that nn.Embedding(padding_idx=pad_token_id) holds back, -1: none; fallback: the class's own
+ * pad_token_id, VP_NO_TOKEN: none. */
+enum { VP_NO_TOKEN = -1000000000 };
+vp_status vp_config_padding(vp_model *model, const vp_json_node *config, int64_t fallback, int64_t vocab, int64_t *row, vp_err *err);
+
+/* Heads divide the width, and are not too wide for a kernel. */
+vp_status vp_config_check_heads(const vp_json_node *config, const char *key, int64_t n_heads, int64_t hidden, vp_err *err);
+
+/* Sizes whose products must stay countable, far below 2^63. */
+vp_status vp_config_check_sizes(const vp_json_node *config, int64_t n_layers, int64_t hidden, int64_t width, int64_t vocab, vp_err *err);
+
+/* A dropout probability: the config's where the trainer takes it from there, else the recipe's one number. */
+vp_status vp_config_dropout(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const char *key, double fallback, double *out,
+                            vp_err *err);
 
 /* ---- built in ---- */
 

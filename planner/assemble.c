@@ -25,7 +25,23 @@ vp_recompute vp_recompute_by_name(const char *name)
     return (vp_recompute)r;
 }
 
-enum { CONTROL, TOKENS, LABELS, N_FIXED };
+static const char *const attention_names[] = {"flash", "math"};
+
+const char *vp_attention_name(vp_attention_kind a)
+{
+    return attention_names[a];
+}
+
+vp_attention_kind vp_attention_by_name(const char *name)
+{
+    int a = 0;
+    while (a < VP_N_ATTENTIONS && strcmp(attention_names[a], name) != 0)
+        a++;
+    return (vp_attention_kind)a;
+}
+
+/* The first fixed buffers; token types, lengths, angles and scratch follow where there are any. */
+enum { CONTROL, TOKENS, LABELS, MAX_FIXED = 6 + VP_MAX_ROPES };
 
 typedef struct assembly {
     const vp_model    *model;
@@ -38,16 +54,20 @@ typedef struct assembly {
     uint64_t          *recompute_of; /* and what it recomputes                 */
     int64_t            n_programs;
     int64_t           *program_of;   /* per instance                           */
-    int64_t           *param_bytes;  /* per template, aligned                  */
-    vp_plan_fixed      fixed[N_FIXED];
-    int64_t            param_base, grad_base, state_base[VP_MAX_STATES], stack_base;
+    int64_t          (*held_bytes)[VP_N_HOLDINGS]; /* per template: of each holding, parameters aligned */
+    vp_plan_fixed      fixed[MAX_FIXED];
+    int                n_fixed, types, lengths, angles, scratch; /* indices; -1: none */
+    int64_t            holding_base[VP_N_HOLDINGS], stack_base;
     vp_figures         figures;
 } assembly;
 
-const vp_semantics *vp_recipe_semantics(const vp_recipe *recipe)
+const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention)
 {
-    assert(recipe->precision == VP_PREC_FP32);
-    return &vp_semantics_vplan_fp32;
+    bool math = attention == VP_ATTENTION_MATH;
+
+    if (vp_precision_dtype(precision) == VP_DTYPE_F32)
+        return math ? &vp_semantics_vplan_fp32_math : &vp_semantics_vplan_fp32;
+    return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
 }
 
 /* Ops behind the last one of a half only finish the block's output: nobody reads what they make again. */
@@ -82,6 +102,8 @@ const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *mod
 
 int64_t vp_max_segment(const vp_model *model)
 {
+    if (model->graph.windows_vary) /* blocks of a segment could not each have theirs */
+        return 1;
     return 64 / model->graph.templates[vp_block_template(&model->graph)].n_ops;
 }
 
@@ -127,8 +149,14 @@ static vp_status lower_programs(assembly *a, vp_err *err)
     assert(left == 0 && run == s->n_runs - 1);
     for (int64_t p = 0; p < a->n_programs; p++) {
         vp_lower_opts opts = {.symbols = {s->micro_batch, s->seq, 1, 1}, .recompute = a->recompute_of[p], .chunk_rows = s->loss_chunk,
-                              .tokens_idx = TOKENS, .labels_idx = LABELS, .control_idx = CONTROL};
-        VP_TRY(vp_lower(a->arena, g, a->template_of[p], vp_recipe_semantics(&s->recipe), &opts, &a->lowered[p], err));
+                              .control_idx = CONTROL, .angles_idx = a->angles};
+        opts.span_idx[g->tokens_span] = TOKENS;
+        opts.span_idx[g->labels_span] = LABELS;
+        if (g->types_span >= 0)
+            opts.span_idx[g->types_span] = a->types;
+        if (g->lengths_span >= 0)
+            opts.span_idx[g->lengths_span] = a->lengths;
+        VP_TRY(vp_lower(a->arena, g, a->template_of[p], vp_semantics_of(s->recipe.precision, s->attention), &opts, &a->lowered[p], err));
     }
 out:
     return st;
@@ -136,28 +164,69 @@ out:
 
 /* ---- the optimizer's steps, from the template's own parameters ---- */
 
-static vp_step optimizer_step(vp_kernel kernel, const vp_plan_param *p, int64_t idx, const vp_recipe *recipe)
+static vp_step norm_step(const vp_plan_param *p, int64_t idx)
 {
-    vp_arg  param = {.space = VP_SPACE_PARAM, .idx = idx}, grad = {.space = VP_SPACE_GRAD, .idx = idx};
-    vp_arg  m = {.space = VP_SPACE_STATE0, .idx = idx}, v = {.space = VP_SPACE_STATE1, .idx = idx};
-    vp_arg  control = {.space = VP_SPACE_FIXED, .idx = CONTROL};
-    vp_step s       = {.kernel = kernel, .name = p->name, .ints = {p->n_elements, p->decay}};
+    return (vp_step){.kernel = VP_K_GRAD_SUMSQ, .dtype = VP_DTYPE_F32, .name = p->name, .ints = {p->n_elements},
+                     .args = {{.space = VP_SPACE_GRAD, .idx = idx}, {.space = VP_SPACE_FIXED, .idx = CONTROL}}};
+}
 
-    switch (kernel) {
-    case VP_K_GRAD_SUMSQ:
-        memcpy(s.args, (vp_arg[]){grad, control}, 2 * sizeof(vp_arg));
-        s.ints[1] = 0;
-        break;
-    case VP_K_ADAMW:
-        memcpy(s.args, (vp_arg[]){param, grad, m, v, control}, 5 * sizeof(vp_arg));
-        break;
-    case VP_K_SGD:
-        memcpy(s.args, (vp_arg[]){param, grad, control}, 3 * sizeof(vp_arg));
-        break;
-    default: /* clip_scale */
-        s = (vp_step){.kernel = VP_K_CLIP_SCALE, .name = "clip", .args = {control}, .reals = {recipe->clip_norm}};
-        break;
-    }
+static vp_step clip_step(const vp_recipe *recipe)
+{
+    return (vp_step){.kernel = VP_K_CLIP_SCALE, .dtype = VP_DTYPE_F32, .name = "clip", .args = {{.space = VP_SPACE_FIXED, .idx = CONTROL}},
+                     .reals = {recipe->clip_norm}};
+}
+
+/* Each operand of the update by its name. */
+static vp_arg update_arg(const assembly *a, const vp_operand_info *operand, const vp_recipe *recipe, const vp_plan_param *p, int64_t idx)
+{
+    static const struct {
+        const char *name;
+        vp_space    space;
+        vp_holding  holding;
+    } known[] = {{"p", VP_SPACE_PARAM, VP_HOLD_PARAM}, {"g", VP_SPACE_GRAD, VP_HOLD_GRAD}, {"master", VP_SPACE_MASTER, VP_HOLD_MASTER},
+                 {"m", VP_SPACE_STATE0, VP_HOLD_STATE0}, {"v", VP_SPACE_STATE1, VP_HOLD_STATE1}, {"row", VP_SPACE_STATE0, VP_HOLD_STATE0},
+                 {"col", VP_SPACE_STATE1, VP_HOLD_STATE1}};
+
+    if (strcmp(operand->name, "control") == 0)
+        return (vp_arg){.space = VP_SPACE_FIXED, .idx = CONTROL};
+    if (strcmp(operand->name, "scratch") == 0)
+        return (vp_arg){.space = VP_SPACE_FIXED, .idx = a->scratch};
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (strcmp(known[k].name, operand->name) == 0)
+            return vp_plan_param_bytes(recipe, p, known[k].holding) > 0 ? (vp_arg){.space = known[k].space, .idx = idx}
+                                                                         : (vp_arg){.space = VP_SPACE_NONE};
+    assert(!"an operand of an update that is none of the known ones");
+    return (vp_arg){0};
+}
+
+/* Of a block's parameter the same, however blocks are grouped. */
+static int update_stream(const assembly *a, const vp_plan_param *p, int64_t idx)
+{
+    int64_t per_block = a->model->graph.templates[a->model->graph.instances[1].template_idx].n_params;
+    int64_t in_block  = idx - p->index_offset * per_block;
+
+    assert(in_block >= 0 && in_block < 256 - VP_UPDATE_RNG_FIRST);
+    return (int)(p->index_offset << 8) + VP_UPDATE_RNG_FIRST + (int)in_block;
+}
+
+static vp_step update_step(const assembly *a, const vp_plan_param *p, int64_t idx)
+{
+    const vp_recipe      *recipe = &a->scenario->recipe;
+    vp_update_shape       shape  = vp_plan_param_shape(p);
+    vp_kernel             kernel = vp_optimizer_kernel(recipe->optimizer, &shape);
+    const vp_kernel_info *info   = vp_kernel_info_of(kernel);
+    vp_step               s      = {.kernel = kernel, .dtype = vp_precision_dtype(recipe->precision), .name = p->name, .rng_id = update_stream(a, p, idx)};
+    const struct {
+        const char *name;
+        int64_t     value;
+    } numbers[] = {{"count", p->n_elements}, {"rows", shape.rows}, {"cols", shape.cols}, {"decay", p->decay},
+                   {"state", vp_optimizer_state_kind(recipe->optimizer, &shape)}, {"factored", shape.rows > 1}};
+
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++)
+        if (vp_kernel_int(kernel, numbers[k].name) >= 0)
+            s.ints[vp_kernel_int(kernel, numbers[k].name)] = numbers[k].value;
+    for (int k = 0; k < info->n_operands; k++)
+        s.args[k] = update_arg(a, &info->operands[k], recipe, p, idx);
     return s;
 }
 
@@ -166,7 +235,6 @@ static vp_status add_optimizer(assembly *a, vp_err *err)
     const vp_graph  *g      = &a->graph;
     const vp_recipe *recipe = &a->scenario->recipe;
     int              last   = g->instances[g->n_instances - 1].template_idx;
-    vp_kernel        update = recipe->optimizer == VP_OPT_ADAMW ? VP_K_ADAMW : VP_K_SGD;
     vp_status        st     = VP_OK;
 
     for (int64_t i = 0; i < a->n_programs; i++) {
@@ -176,11 +244,11 @@ static vp_status add_optimizer(assembly *a, vp_err *err)
         p->steps[VP_PASS_UPDATE] = vp_arena_array(a->arena, tmpl->n_params, sizeof(vp_step));
         VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
         for (int64_t k = 0; k < tmpl->n_params; k++) {
-            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = optimizer_step(VP_K_GRAD_SUMSQ, &tmpl->params[k], k, recipe);
-            p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] = optimizer_step(update, &tmpl->params[k], k, recipe);
+            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = norm_step(&tmpl->params[k], k);
+            p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] = update_step(a, &tmpl->params[k], k);
         }
         if (a->template_of[i] == last) /* the chain's last instance closes the norm */
-            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] = optimizer_step(VP_K_CLIP_SCALE, &tmpl->params[0], 0, recipe);
+            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] = clip_step(recipe);
     }
 out:
     return st;
@@ -188,50 +256,96 @@ out:
 
 /* ---- layout and figures ---- */
 
-static int64_t place_fixed(assembly *a, int idx, const char *name, vp_component component, int64_t bytes, int64_t copies, int64_t at)
+static int add_fixed(assembly *a, const char *name, vp_component component, int64_t bytes)
 {
-    a->fixed[idx] = (vp_plan_fixed){.name = name, .component = component, .per_micro_step = component == VP_COMP_BATCH_INPUT,
-                                    .offset_bytes = at, .bytes = bytes};
-    return vp_round_up(vp_add(at, vp_mul(bytes, copies)), VP_ALIGN_BYTES);
+    a->fixed[a->n_fixed] = (vp_plan_fixed){.name = name, .component = component, .per_micro_step = component == VP_COMP_BATCH_INPUT, .bytes = bytes};
+    return a->n_fixed++;
+}
+
+/* Which fixed buffers there are: what lowering and the optimizer point to. */
+static vp_status list_fixed(assembly *a, vp_err *err)
+{
+    const vp_graph    *g = &a->model->graph;
+    const vp_scenario *s = a->scenario;
+    int64_t            ids = vp_mul(vp_mul(s->micro_batch, s->seq), (int64_t)sizeof(int32_t)), scratch = 0;
+    vp_status          st = VP_OK;
+
+    add_fixed(a, "control", VP_COMP_CONTROL, sizeof(vp_control));
+    add_fixed(a, "tokens", VP_COMP_BATCH_INPUT, ids);
+    add_fixed(a, "labels", VP_COMP_BATCH_INPUT, ids);
+    a->types   = g->types_span >= 0 ? add_fixed(a, "token types", VP_COMP_BATCH_INPUT, ids) : -1;
+    a->lengths = g->lengths_span >= 0 ? add_fixed(a, "lengths", VP_COMP_BATCH_INPUT, vp_mul(s->micro_batch, (int64_t)sizeof(int32_t))) : -1;
+    a->angles  = a->n_fixed;
+    for (int r = 0; r < g->n_ropes; r++) {
+        int             idx    = add_fixed(a, r ? "angles 2" : "angles", VP_COMP_CONSTANTS, vp_mul(vp_mul(s->seq, g->ropes[r].dim), (int64_t)sizeof(float)));
+        vp_plan_angles *angles = &a->fixed[idx].angles;
+        angles->n        = g->ropes[r].dim / 2;
+        angles->inv_freq = vp_arena_array(a->arena, angles->n, sizeof *angles->inv_freq);
+        VP_TRY_ALLOC(err, angles->inv_freq);
+        vp_rope_frequencies(&g->ropes[r], s->seq, angles->inv_freq, &angles->scale);
+    }
+    for (int t = 0; t < g->n_templates; t++)
+        for (int64_t k = 0; k < g->templates[t].n_params; k++) {
+            vp_update_shape shape = vp_plan_param_shape(&g->templates[t].params[k]);
+            int64_t         bytes = vp_optimizer_scratch_bytes(s->recipe.optimizer, &shape);
+            scratch = vp_overflowed(bytes) ? bytes : vp_max_i64(scratch, bytes);
+        }
+    a->scratch = scratch ? add_fixed(a, "scratch", VP_COMP_TEMPORARIES, scratch) : -1;
+out:
+    return st;
+}
+
+/* One after the other from 0; scratch lies where the stack will begin. */
+static int64_t place_fixed(assembly *a)
+{
+    int64_t at = 0, n_micro = a->scenario->global_batch / a->scenario->micro_batch;
+
+    for (int i = 0; i < a->n_fixed; i++) {
+        if (i == a->scratch)
+            continue;
+        a->fixed[i].offset_bytes = at;
+        at = vp_round_up(vp_add(at, vp_mul(a->fixed[i].bytes, a->fixed[i].per_micro_step ? n_micro : 1)), VP_ALIGN_BYTES);
+    }
+    return at;
+}
+
+static int64_t program_height(const assembly *a, int64_t instance_idx)
+{
+    const vp_lowered *l = &a->lowered[a->program_of[instance_idx]];
+    int64_t           height = vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
+
+    return instance_idx == 0 && a->scratch >= 0 ? vp_max_i64(height, a->fixed[a->scratch].bytes) : height;
 }
 
 static vp_status lay_out(assembly *a, vp_err *err)
 {
     const vp_graph    *g = &a->graph;
     const vp_scenario *s = a->scenario;
-    int64_t            n_micro = s->global_batch / s->micro_batch, total = 0, at, prefix = 0, peak;
-    int64_t            batch_bytes = vp_mul(vp_mul(s->micro_batch, s->seq), (int64_t)sizeof(int32_t));
+    int64_t            at = place_fixed(a), prefix = 0, peak;
     vp_status          st = VP_OK;
 
-    a->param_bytes = vp_arena_array(a->arena, g->n_templates, sizeof(int64_t));
-    VP_TRY_ALLOC(err, a->param_bytes);
-    for (int t = 0; t < g->n_templates; t++)
-        for (int64_t k = 0; k < g->templates[t].n_params; k++)
-            a->param_bytes[t] = vp_add(a->param_bytes[t], vp_round_up(vp_mul(g->templates[t].params[k].n_elements, 4), VP_ALIGN_BYTES));
-    for (int64_t i = 0; i < g->n_instances; i++)
-        total = vp_add(total, a->param_bytes[g->instances[i].template_idx]);
-    at = place_fixed(a, CONTROL, "control", VP_COMP_CONTROL, sizeof(vp_control), 1, 0);
-    at = place_fixed(a, TOKENS, "tokens", VP_COMP_BATCH_INPUT, batch_bytes, n_micro, at);
-    at = place_fixed(a, LABELS, "labels", VP_COMP_BATCH_INPUT, batch_bytes, n_micro, at);
-    a->param_base = at;
-    a->grad_base  = at = vp_add(at, total);
-    at                 = vp_add(at, total);
-    for (int k = 0; k < vp_optimizer_n_states(s->recipe.optimizer); k++) {
-        a->state_base[k] = at;
-        at               = vp_add(at, total);
+    a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
+    VP_TRY_ALLOC(err, a->held_bytes);
+    for (int h = 0; h < VP_N_HOLDINGS; h++) {
+        a->holding_base[h] = at;
+        for (int t = 0; t < g->n_templates; t++)
+            for (int64_t k = 0; k < g->templates[t].n_params; k++)
+                a->held_bytes[t][h] = vp_add(a->held_bytes[t][h], vp_round_up(vp_plan_param_bytes(&s->recipe, &g->templates[t].params[k], (vp_holding)h),
+                                                                              VP_ALIGN_BYTES));
+        for (int64_t i = 0; i < g->n_instances; i++)
+            at = vp_add(at, a->held_bytes[g->instances[i].template_idx][h]);
     }
     a->stack_base = peak = at;
+    if (a->scratch >= 0)
+        a->fixed[a->scratch].offset_bytes = at;
     for (int64_t i = 0; i < g->n_instances; i++) {
-        const vp_lowered *l = &a->lowered[a->program_of[i]];
-        int64_t height = vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
-        peak   = vp_overflowed(peak) ? peak : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix), height));
-        prefix = vp_add(prefix, l->program.kept_bytes);
+        peak   = vp_overflowed(peak) ? peak : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix), program_height(a, i)));
+        prefix = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
     }
-    const vp_lowered *first = &a->lowered[a->program_of[0]], *last = &a->lowered[a->program_of[g->n_instances - 1]];
     a->figures.stack_base_bytes   = a->stack_base;
-    a->figures.first_kept_bytes   = first->program.kept_bytes;
-    a->figures.first_height_bytes = vp_max_i64(first->height_bytes[VP_PASS_FORWARD], first->height_bytes[VP_PASS_BACKWARD]);
-    a->figures.last_height_bytes  = vp_max_i64(last->height_bytes[VP_PASS_FORWARD], last->height_bytes[VP_PASS_BACKWARD]);
+    a->figures.first_kept_bytes   = a->lowered[a->program_of[0]].program.kept_bytes;
+    a->figures.first_height_bytes = program_height(a, 0);
+    a->figures.last_height_bytes  = program_height(a, g->n_instances - 1);
     a->figures.peak_bytes         = peak;
     a->figures.device_bytes = vp_add(peak, a->cost->device->outside_bytes);
     if (vp_overflowed(at) || vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
@@ -253,7 +367,7 @@ static void price(assembly *a)
         for (int pass = 0; pass < VP_N_PASSES; pass++)
             for (int64_t i = 0; i < p->n_steps[pass]; i++) {
                 vp_step *s  = &p->steps[pass][i];
-                s->seconds  = vp_cost_seconds(a->cost, s->kernel, s->ints);
+                s->seconds  = vp_cost_step(a->cost, &a->model->graph, s);
                 int64_t *to = pass <= VP_PASS_BACKWARD && !s->first_only ? &passes_ns : &once_ns;
                 *to += llround(s->seconds * 1e9);
             }
@@ -270,6 +384,7 @@ static vp_status work_out(assembly *a, vp_err *err)
     vp_status st = VP_OK;
 
     assert(a->scenario->micro_batch > 0 && a->scenario->global_batch % a->scenario->micro_batch == 0);
+    VP_TRY(list_fixed(a, err));
     VP_TRY(lower_programs(a, err));
     VP_TRY(add_optimizer(a, err));
     VP_TRY(lay_out(a, err));
@@ -302,7 +417,7 @@ static vp_status copy_template(assembly *a, vp_plan *plan, int t, vp_err *err)
 {
     const vp_template *from = &a->graph.templates[t];
     vp_plan_template  *to   = &plan->templates[t];
-    int64_t            at   = 0;
+    int64_t            at[VP_N_HOLDINGS] = {0};
     vp_status          st   = VP_OK;
 
     *to = (vp_plan_template){.name = keep(plan->arena, from->name), .n_params = from->n_params,
@@ -311,8 +426,11 @@ static vp_status copy_template(assembly *a, vp_plan *plan, int t, vp_err *err)
     for (int64_t k = 0; k < from->n_params; k++) {
         to->params[k]              = from->params[k];
         to->params[k].name         = keep(plan->arena, from->params[k].name);
-        to->params[k].offset_bytes = at;
-        at += vp_round_up(4 * from->params[k].n_elements, VP_ALIGN_BYTES);
+        for (int h = 0; h < VP_N_HOLDINGS; h++) {
+            int64_t bytes = vp_plan_param_bytes(&a->scenario->recipe, &from->params[k], (vp_holding)h);
+            to->params[k].offset_bytes[h] = bytes ? at[h] : 0;
+            at[h] += vp_round_up(bytes, VP_ALIGN_BYTES);
+        }
     }
 out:
     return st;
@@ -351,16 +469,18 @@ static void copy_instances(assembly *a, vp_plan *plan)
 {
     const vp_graph *g = &a->graph;
     vp_bucket      *b = &plan->buckets[0];
-    int64_t         base = a->stack_base, params = 0;
+    int64_t         base = a->stack_base, at[VP_N_HOLDINGS];
+
+    memcpy(at, a->holding_base, sizeof at);
 
     for (int64_t i = 0; i < g->n_instances; i++) {
         int t = g->instances[i].template_idx;
-        b->instances[i] = (vp_plan_instance){.program_idx = a->program_of[i], .index = g->instances[i].index, .chain_idx = g->instances[i].chain_idx, .base_bytes = base,
-                                             .param_base_bytes = a->param_base + params, .grad_base_bytes = a->grad_base + params};
-        for (int k = 0; k < vp_optimizer_n_states(plan->recipe.optimizer); k++)
-            b->instances[i].state_base_bytes[k] = a->state_base[k] + params;
+        b->instances[i] = (vp_plan_instance){.program_idx = a->program_of[i], .index = g->instances[i].index, .chain_idx = g->instances[i].chain_idx,
+                                             .window = g->instances[i].window, .base_bytes = base};
+        memcpy(b->instances[i].holding_base_bytes, at, sizeof at);
         base += a->lowered[a->program_of[i]].program.kept_bytes;
-        params += a->param_bytes[t];
+        for (int h = 0; h < VP_N_HOLDINGS; h++)
+            at[h] += a->held_bytes[t][h];
     }
 }
 
@@ -398,7 +518,7 @@ static json_t *settings_json(const vp_scenario *s, const vp_device *device)
 {
     return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:f}", "trainer", "vplan", "device", device->name, "seq", (json_int_t)s->seq,
                      "global_batch", (json_int_t)s->global_batch, "precision", vp_precision_name(s->recipe.precision), "optimizer",
-                     vp_optimizer_name(s->recipe.optimizer), "attention", "flash", "dropout", s->recipe.dropout);
+                     vp_optimizer_name(s->recipe.optimizer), "attention", vp_attention_name(s->attention), "dropout", s->recipe.dropout);
 }
 
 static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
@@ -435,11 +555,15 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
     plan->templates    = vp_arena_array(arena, g->n_templates, sizeof *plan->templates);
     plan->n_shared     = g->n_shared;
     plan->shared       = vp_arena_array(arena, g->n_shared, sizeof *plan->shared);
-    plan->n_fixed      = N_FIXED;
-    plan->fixed        = vp_arena_array(arena, N_FIXED, sizeof *plan->fixed);
+    plan->mask_token   = g->mask_token;
+    plan->n_token_types = g->n_token_types;
+    plan->n_fixed      = a->n_fixed;
+    plan->fixed        = vp_arena_array(arena, a->n_fixed, sizeof *plan->fixed);
     plan->control_idx  = CONTROL;
     plan->tokens_idx   = TOKENS;
     plan->labels_idx   = LABELS;
+    plan->types_idx    = a->types;
+    plan->lengths_idx  = a->lengths;
     plan->n_buckets    = 1;
     plan->buckets      = vp_arena_array(arena, 1, sizeof *plan->buckets);
     VP_TRY_ALLOC(err, !vp_arena_failed(arena) && plan->decisions && plan->settings && plan->assumptions);
@@ -448,7 +572,7 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
         .programs = vp_arena_array(arena, a->n_programs, sizeof(vp_program)),
         .instances = vp_arena_array(arena, g->n_instances, sizeof(vp_plan_instance)), .peak_bytes = a->figures.peak_bytes};
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
-    memcpy(plan->fixed, a->fixed, sizeof a->fixed);
+    memcpy(plan->fixed, a->fixed, sizeof *a->fixed * (size_t)a->n_fixed);
     for (int64_t i = 0; i < g->n_shared; i++)
         plan->shared[i] = (vp_plan_shared){g->shared[i].instance_idx, g->shared[i].param_idx};
     for (int t = 0; t < g->n_templates; t++)

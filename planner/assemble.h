@@ -1,13 +1,14 @@
 /* planner/assemble.h: one choice made into a whole plan.
  *
- *     memory "device":  control | tokens, labels | parameters | gradients | optimizer states | activation stack
+ *     memory "device":  control | tokens, labels, ... | angles | parameters | gradients | master weights | optimizer states | activation stack
  *
  * Everything below the stack is persistent. Instance i's base in the stack is the sum of the kept bytes of the
  * instances before it, so the arena's height is
  *
  *     peak = persistent + max over i of (sum of kept_j, j < i) + max(forward height_i, backward height_i)
  *
- * the fold of the instances in chain order. */
+ * the fold of the instances in chain order. An optimizer that needs working memory has it where the stack begins: nothing
+ * else is there while it runs. */
 #ifndef VP_PLANNER_ASSEMBLE_H
 #define VP_PLANNER_ASSEMBLE_H
 
@@ -43,12 +44,19 @@ int64_t vp_max_segment(const vp_model *model);
 
 enum { VP_MAX_RUNS = 128 };
 
+/* flash recomputes the attention matrix in backward, math keeps it. */
+typedef enum vp_attention_kind { VP_ATTENTION_FLASH, VP_ATTENTION_MATH, VP_N_ATTENTIONS } vp_attention_kind;
+
+const char       *vp_attention_name(vp_attention_kind a);
+vp_attention_kind vp_attention_by_name(const char *name); /* VP_N_ATTENTIONS if none */
+
 /* One configuration: what is asked for and what is chosen. */
 typedef struct vp_scenario {
     vp_recipe    recipe;
     int64_t      seq, global_batch;
     int64_t      micro_batch;      /* divides global_batch */
     int64_t      loss_chunk;       /* tokens, a multiple of 256; 0: all at once */
+    vp_attention_kind attention;
     vp_block_run runs[VP_MAX_RUNS]; /* together all blocks of the model */
     int          n_runs;
 } vp_scenario;
@@ -59,8 +67,8 @@ void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompu
 /* The kind all blocks are of, or "mixed". */
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
 
-/* The semantics vplan runs a recipe with. */
-const vp_semantics *vp_recipe_semantics(const vp_recipe *recipe);
+/* The semantics vplan runs a precision and attention with. */
+const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention);
 
 /* A checked plan of exactly this scenario, whatever it needs: budget_bytes is set to its device_bytes. The plan is the
  * caller's; device, profile and model are borrowed for the call. VP_ERR_INPUT: more bytes than 64 bits count. */

@@ -1,27 +1,45 @@
 #include "planner/cost.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A kernel launch on a GPU, or an OpenMP region here: 4 us (ocannl#488 gives 2.6 to 6.4 us for a CUDA launch). */
 static const double LAUNCH_S = 4e-6;
 
-static double raw_seconds(vp_cost *cost, vp_kernel kernel, const int64_t *ints)
+static double raw_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
 {
     if (cost->profile) {
         bool   measured;
-        double s = vp_profile_seconds(cost->profile, kernel, ints, &measured);
+        double s = vp_profile_seconds(cost->profile, kernel, dtype, ints, &measured);
         if (!measured)
             cost->all_measured = false;
         if (s >= 0)
             return s;
     }
     cost->all_measured = false;
-    double compute_s   = vp_kernel_flop(kernel, ints) / cost->device->fp32_flop_per_s;
-    double memory_s    = vp_kernel_bytes_moved(kernel, ints) / cost->device->memory_bytes_per_s;
+    double rate        = vp_device_flop_per_s(cost->device, dtype == VP_DTYPE_BF16 ? VP_RATE_BF16 : VP_RATE_FP32);
+    double compute_s   = vp_kernel_flop(kernel, ints) / (rate > 0 ? rate : cost->device->fp32_flop_per_s);
+    double memory_s    = vp_kernel_bytes_moved(kernel, dtype, ints) / cost->device->memory_bytes_per_s;
     return (compute_s > memory_s ? compute_s : memory_s) + LAUNCH_S;
 }
 
-double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, const int64_t *ints)
+double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
 {
-    return round(raw_seconds(cost, kernel, ints) * 1e9) * 1e-9;
+    return round(raw_seconds(cost, kernel, dtype, ints) * 1e9) * 1e-9;
+}
+
+double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
+{
+    int64_t ints[VP_MAX_INTS], n = 0;
+    int     window = step->window_of_instance ? vp_kernel_int(step->kernel, "window") : -1;
+    double  sum    = 0;
+
+    if (window < 0)
+        return vp_cost_seconds(cost, step->kernel, step->dtype, step->ints);
+    memcpy(ints, step->ints, sizeof ints);
+    for (int64_t i = 1; i < g->n_instances - 1; i++, n++) {
+        ints[window] = g->instances[i].window;
+        sum += raw_seconds(cost, step->kernel, step->dtype, ints);
+    }
+    return round(sum / (double)n * 1e9) * 1e-9;
 }

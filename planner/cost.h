@@ -8,6 +8,7 @@
 
 #include "core/profile.h"
 #include "models/devices.h"
+#include "models/graph.h"
 
 typedef struct vp_cost {
     const vp_device  *device;
@@ -16,6 +17,10 @@ typedef struct vp_cost {
 } vp_cost;
 
 /* A whole number of nanoseconds, so that sums of seconds and the solver's integer costs agree. */
-double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, const int64_t *ints);
+double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints);
+
+/* Seconds of a lowered step. An attention whose window is its instance's is priced at the mean over the graph's blocks:
+ * blocks stay alike to the planner, and the sum over the chain is right. */
+double vp_cost_step(vp_cost *cost, const vp_graph *graph, const vp_step *step);
 
 #endif

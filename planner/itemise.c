@@ -121,8 +121,8 @@ static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucke
             continue;
         if (b->local_name)
             owner = plan->templates[bucket->programs[bucket->instances[b->instance_idx].program_idx].template_idx].name;
-        else if (b->component == VP_COMP_OPTIMIZER_STATE)
-            owner = strncmp(b->name, "exp_avg_sq ", 11) == 0 ? "exp_avg_sq" : "exp_avg";
+        else if (b->state_name)
+            owner = b->state_name;
         while (g < n && (groups[g].component != b->component || strcmp(groups[g].template_name, owner) != 0
                          || (b->local_name ? strcmp(groups[g].local_name, b->local_name) != 0 : groups[g].local_name != NULL)))
             g++;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { MAX_CHOICES = 16 };
+enum { MAX_CHOICES = 20 };
 
 int vp_block_template(const vp_graph *g)
 {
@@ -23,7 +23,7 @@ static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch
                          vp_strategy *s, uint64_t *again, vp_err *err)
 {
     vp_arena     *arena = vp_arena_new();
-    vp_lower_opts opts  = {.symbols = {micro_batch, seq, 1, 1}, .recompute = s->recompute, .tokens_idx = 1, .labels_idx = 2};
+    vp_lower_opts opts  = {.symbols = {micro_batch, seq, 1, 1}, .recompute = s->recompute, .span_idx = {1, 2, 3, 4}, .angles_idx = 5};
     vp_grouping   group = {s->segment, s->segment};
     vp_lowered    l     = {0};
     vp_status     st    = VP_OK;
@@ -37,11 +37,78 @@ static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch
     s->ns           = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < l.program.n_steps[pass]; i++)
-            s->ns += llround(vp_cost_seconds(cost, l.program.steps[pass][i].kernel, l.program.steps[pass][i].ints) * 1e9);
+            s->ns += llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
     *again = l.again;
 out:
     vp_arena_free(arena);
     return st;
+}
+
+/* ---- which sets are worth lowering ---- */
+
+/* What the sets of a block's ops can differ in. */
+typedef struct choices {
+    uint64_t needed;          /* bit i: backward reads the result of op i; its statistics alone do not count    */
+    uint64_t readers[64];     /* ops that read what op i makes                                                  */
+    int      stands_for[64];  /* j: op i, whose one result only op j reads and turns into one of the same size: keeping
+                               * j's result instead of i's costs no byte more and saves j's time; -1: none      */
+} choices;
+
+static bool backward_reads(const vp_sem_row *row, vp_ref ref)
+{
+    for (int s = 0; s < VP_SEM_MAX_STEPS; s++)
+        for (int k = 0; k < VP_MAX_OPERANDS; k++)
+            if (row->backward[s].operands[k] == ref)
+                return true;
+    return false;
+}
+
+static bool is_same_size(const vp_template *t, int a, int b)
+{
+    const int64_t any[VP_N_SYMBOLS] = {2, 3, 1, 1};
+    return vp_tensor_elements(&t->tensors[a], any) == vp_tensor_elements(&t->tensors[b], any);
+}
+
+static choices find_choices(const vp_template *t, const vp_semantics *semantics)
+{
+    choices c = {0};
+
+    for (int i = 0; i < t->n_ops; i++) {
+        const vp_sem_row *row = vp_semantics_row(semantics, t->ops[i].op);
+        for (int k = 0; k < VP_OP_MAX_IN; k++) {
+            int producer = t->ops[i].in[k] >= 0 ? t->tensors[t->ops[i].in[k]].producer : -1;
+            if (producer < 0)
+                continue;
+            c.readers[producer] |= UINT64_C(1) << i;
+            c.needed |= (uint64_t)backward_reads(row, (vp_ref)(VP_REF_IN0 + k)) << producer;
+        }
+        c.needed |= (uint64_t)backward_reads(row, VP_REF_OUT0) << i;
+        for (int ref = VP_REF_L0; ref <= VP_REF_L7; ref++)
+            c.needed |= (uint64_t)(row->locals[ref - VP_REF_L0].name && backward_reads(row, (vp_ref)ref)) << i;
+    }
+    for (int j = 0; j < t->n_ops; j++) {
+        c.stands_for[j] = -1;
+        for (int k = 0; k < VP_OP_MAX_IN; k++) {
+            int in = t->ops[j].in[k], i = in >= 0 ? t->tensors[in].producer : -1;
+            if (i >= 0 && !(c.needed >> i & 1) && c.readers[i] == UINT64_C(1) << j && is_same_size(t, in, t->ops[j].out[0]))
+                c.stands_for[j] = i;
+        }
+    }
+    return c;
+}
+
+/* Not if an op is made again whose result nobody needs, nor if what stands for another's result is made again from that result, kept. */
+static bool is_worth_lowering(const choices *c, uint64_t set)
+{
+    for (int i = 63; i >= 0; i--) {
+        if (!(set >> i & 1))
+            continue;
+        if (!(c->needed >> i & 1) && !(c->readers[i] & set))
+            return false;
+        if (c->stands_for[i] >= 0 && !(set >> c->stands_for[i] & 1))
+            return false;
+    }
+    return true;
 }
 
 /* Order for pruning: what dominates comes before what it dominates. */
@@ -87,35 +154,50 @@ static void prune(vp_library *lib)
     lib->n = n;
 }
 
+/* Every subset of the n_bits ops that is worth lowering. */
+static vp_status list_sets(vp_arena *arena, const vp_template *block, const vp_semantics *semantics, const int *bit, int n_bits, vp_library *out, vp_err *err)
+{
+    choices c   = find_choices(block, semantics);
+    int64_t cap = 0;
+
+    for (int64_t i = 0; i < (int64_t)1 << n_bits; i++) {
+        uint64_t set = 0;
+        for (int b = 0; b < n_bits; b++)
+            set |= (uint64_t)(i >> b & 1) << bit[b];
+        if (!is_worth_lowering(&c, set))
+            continue;
+        if (!vp_arena_grow(arena, (void **)&out->strategies, out->n, &cap, sizeof *out->strategies))
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        out->strategies[out->n++] = (vp_strategy){.recompute = set, .segment = 1};
+    }
+    out->n_lowered = out->n;
+    return VP_OK;
+}
+
 vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
                           vp_cost *cost, const vp_library *from, vp_library *out, vp_err *err)
 {
     vp_strategy full = {.recompute = UINT64_MAX, .segment = 1};
-    uint64_t    choices, ignored;
+    uint64_t    repeated, ignored;
     int         bit[MAX_CHOICES], n_bits = 0;
     vp_status   st = VP_OK;
 
     *out = (vp_library){0};
     if (from) {
-        out->n = out->n_lowered = from->n;
+        out->n          = out->n_lowered = from->n;
+        out->strategies = vp_arena_array(arena, out->n, sizeof *out->strategies);
+        VP_TRY_ALLOC(err, out->strategies);
+        for (int64_t i = 0; i < out->n; i++)
+            out->strategies[i] = (vp_strategy){.recompute = from->strategies[i].recompute, .segment = 1};
     } else {
-        VP_TRY(measure(model, seq, micro_batch, semantics, cost, &full, &choices, err));
+        VP_TRY(measure(model, seq, micro_batch, semantics, cost, &full, &repeated, err));
         for (int i = 0; i < 64 && n_bits < MAX_CHOICES; i++)
-            if (choices >> i & 1)
+            if (repeated >> i & 1)
                 bit[n_bits++] = i;
-        out->n = out->n_lowered = (int64_t)1 << n_bits;
+        VP_TRY(list_sets(arena, &model->graph.templates[vp_block_template(&model->graph)], semantics, bit, n_bits, out, err));
     }
-    out->strategies = vp_arena_array(arena, out->n, sizeof *out->strategies);
-    VP_TRY_ALLOC(err, out->strategies);
-    for (int64_t i = 0; i < out->n; i++) {
-        vp_strategy *s = &out->strategies[i];
-        s->segment     = 1;
-        if (from)
-            s->recompute = from->strategies[i].recompute;
-        for (int b = 0; !from && b < n_bits; b++)
-            s->recompute |= (uint64_t)(i >> b & 1) << bit[b];
-        VP_TRY(measure(model, seq, micro_batch, semantics, cost, s, &ignored, err));
-    }
+    for (int64_t i = 0; i < out->n; i++)
+        VP_TRY(measure(model, seq, micro_batch, semantics, cost, &out->strategies[i], &ignored, err));
     if (!from)
         prune(out);
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);

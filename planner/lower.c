@@ -20,6 +20,7 @@ typedef struct lowering {
     int64_t (*local[2])[VP_SEM_MAX_LOCALS];    /* value of an op's local                       */
     bool     *again;                           /* ops whose forward was emitted in backward    */
     int64_t  *grad;                            /* value holding a tensor's gradient so far; -1 */
+    bool     *own_grad;                        /* that value is this tensor's alone: more may be added into it */
     bool     *wrote_grad;                      /* own parameters whose gradient has been written */
     int64_t   row_first, n_rows;               /* the chunk at hand; all rows outside chunks   */
     int64_t   n_tokens;
@@ -82,6 +83,8 @@ static vp_dtype rule_dtype(const lowering *l, const vp_graph_op *op, vp_dtype_ru
         return a;
     case VP_RULE_PROMOTE:
         return a == VP_DTYPE_F32 || b == VP_DTYPE_F32 ? VP_DTYPE_F32 : a;
+    case VP_RULE_COMPUTE:
+        return l->sem->compute;
     case VP_RULE_F32:
         return VP_DTYPE_F32;
     case VP_RULE_BF16:
@@ -126,9 +129,7 @@ static operand read_tensor(lowering *l, int tensor, vp_pass pass)
     operand          result   = {.value = -1};
 
     if (t->span >= 0) {
-        result.arg = (vp_arg){.space = VP_SPACE_FIXED,
-                              .idx = t->span == l->graph->tokens_span ? l->opts->tokens_idx : l->opts->labels_idx,
-                              .offset_bytes = chunk_offset(l, tensor, l->sem->index)};
+        result.arg = (vp_arg){.space = VP_SPACE_FIXED, .idx = l->opts->span_idx[t->span], .offset_bytes = chunk_offset(l, tensor, l->sem->index)};
         return result;
     }
     if (pass == VP_PASS_BACKWARD && t->producer >= 0 && is_recomputed(l, t->producer)) {
@@ -195,6 +196,8 @@ static operand local_operand(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
             bytes = vp_mul(l->opts->chunk_rows ? vp_min_i64(l->opts->chunk_rows, l->n_tokens) : l->n_tokens, vp_dtype_bytes(dtype));
         else
             bytes = tensor_bytes(l, local->like >= VP_REF_OUT0 ? op->out[local->like - VP_REF_OUT0] : op->in[local->like - VP_REF_IN0], dtype);
+        if (local->per_key)
+            bytes = vp_mul(bytes, l->opts->symbols[VP_SYM_SEQ]);
         l->overflow |= vp_overflowed(bytes);
         *slot = new_value(l, from, (vp_value){.name = vp_arena_printf(l->arena, "%s.%s", op->name, local->name),
                           .component = from == VP_PASS_FORWARD || made_in_forward(row, ref) ? VP_COMP_ACTIVATIONS : VP_COMP_TEMPORARIES,
@@ -227,7 +230,9 @@ static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
         return ABSENT;
     case VP_REF_IN0:
     case VP_REF_IN1:
-        return read_tensor(l, op->in[ref - VP_REF_IN0], pass);
+    case VP_REF_IN2:
+    case VP_REF_IN3:
+        return op->in[ref - VP_REF_IN0] < 0 ? ABSENT : read_tensor(l, op->in[ref - VP_REF_IN0], pass);
     case VP_REF_OUT0:
     case VP_REF_OUT1:
     case VP_REF_OUT2:
@@ -244,6 +249,8 @@ static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
         return l->grad[op->in[0]] < 0 ? ABSENT : (operand){.value = l->grad[op->in[0]]};
     case VP_REF_CONTROL:
         return (operand){.value = -1, .arg = {.space = VP_SPACE_FIXED, .idx = l->opts->control_idx}};
+    case VP_REF_ANGLES:
+        return (operand){.value = -1, .arg = {.space = VP_SPACE_FIXED, .idx = l->opts->angles_idx + op->angles}};
     default:
         return local_operand(l, op_idx, ref, pass);
     }
@@ -251,49 +258,83 @@ static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
 
 /* ---- steps ---- */
 
-static void kernel_numbers(lowering *l, const vp_graph_op *op, vp_kernel kernel, int64_t count, vp_step *s)
+static int64_t cols_of(const lowering *l, int tensor)
+{
+    return tensor >= 0 && l->t->tensors[tensor].rank > 1 ? vp_dim_eval(&l->t->tensors[tensor].dim[1], l->opts->symbols) : 1;
+}
+
+/* A call's dtype and attributes, from the op's. */
+static void kernel_numbers(lowering *l, const vp_graph_op *op, const vp_sem_step *sem, vp_step *s)
 {
     const int64_t *sym  = l->opts->symbols;
     int64_t        rows = op->chunked && l->sem->chunks ? l->n_rows : l->n_tokens;
-    int64_t        cols_in = op->in[0] >= 0 && l->t->tensors[op->in[0]].rank > 1 ? vp_dim_eval(&l->t->tensors[op->in[0]].dim[1], sym) : 1;
-    int64_t        cols_out = op->out[0] >= 0 && l->t->tensors[op->out[0]].rank > 1 ? vp_dim_eval(&l->t->tensors[op->out[0]].dim[1], sym) : 1;
+    int64_t        cols_in = cols_of(l, op->in[0]), cols_out = cols_of(l, op->out[0]);
 
-    switch (kernel) {
+#define INTS(...) memcpy(s->ints, (int64_t[]){__VA_ARGS__}, sizeof((int64_t[]){__VA_ARGS__}))
+    s->dtype = vp_kernel_dtype(sem->kernel, l->sem->compute);
+    switch (sem->kernel) {
     case VP_K_EMBEDDING_FWD:
     case VP_K_EMBEDDING_BWD:
-        memcpy(s->ints, (int64_t[]){rows, cols_out, param_of(l, &op->param[0])->shape[0], sym[VP_SYM_SEQ]}, 4 * sizeof(int64_t));
+        INTS(rows, cols_out, op->param[0].used ? param_of(l, &op->param[0])->shape[0] : l->graph->vocab_size, sym[VP_SYM_SEQ],
+             op->param[1].used ? op->position_offset : 0);
+        if (sem->kernel == VP_K_EMBEDDING_BWD)
+            s->ints[5] = op->padding_row + 1;
+        s->reals[0] = op->scale;
         break;
     case VP_K_LAYERNORM_FWD:
         s->reals[0] = op->eps;
         /* fall through */
     case VP_K_LAYERNORM_BWD:
-        memcpy(s->ints, (int64_t[]){rows, cols_in}, 2 * sizeof(int64_t));
+        INTS(rows, cols_in);
+        break;
+    case VP_K_RMSNORM_FWD:
+        s->reals[0] = op->eps;
+        /* fall through */
+    case VP_K_RMSNORM_BWD:
+        INTS(rows, cols_in / op->groups, op->groups, op->unit_offset);
         break;
     case VP_K_LINEAR_FWD:
     case VP_K_LINEAR_BWD_INPUT:
     case VP_K_LINEAR_BWD_WEIGHT:
-        memcpy(s->ints, (int64_t[]){rows, cols_in, cols_out, op->layout}, 4 * sizeof(int64_t));
+        INTS(rows, cols_in, cols_out, op->layout);
+        break;
+    case VP_K_ROPE_FWD:
+    case VP_K_ROPE_BWD:
+        INTS(sym[VP_SYM_BATCH], sym[VP_SYM_SEQ], op->heads, op->kv_heads, op->head_dim, op->rotary_dim, op->qkv);
         break;
     case VP_K_ATTENTION_FWD:
     case VP_K_ATTENTION_BWD:
-        memcpy(s->ints, (int64_t[]){sym[VP_SYM_BATCH], sym[VP_SYM_SEQ], op->heads, op->kv_heads, op->head_dim}, 5 * sizeof(int64_t));
+        INTS(sym[VP_SYM_BATCH], sym[VP_SYM_SEQ], op->heads, op->kv_heads, op->head_dim, op->qkv, op->causal, vp_max_i64(0, op->window),
+             sem->operands[vp_kernel_operand(sem->kernel, "probs")] != VP_REF_NONE);
+        s->window_of_instance = op->window == VP_WINDOW_OF_INSTANCE;
         s->reals[0] = op->scale;
         s->reals[1] = op->p;
+        s->reals[2] = op->softcap;
+        break;
+    case VP_K_ACTIVATION_FWD:
+    case VP_K_ACTIVATION_BWD:
+        INTS(vp_mul(rows, cols_in), op->act);
+        break;
+    case VP_K_GLU_FWD:
+    case VP_K_GLU_BWD:
+        INTS(rows, cols_out, op->act, op->in[1] < 0);
         break;
     case VP_K_DROPOUT:
-        memcpy(s->ints, (int64_t[]){sym[VP_SYM_BATCH], vp_mul(sym[VP_SYM_SEQ], cols_in)}, 2 * sizeof(int64_t));
+        INTS(sym[VP_SYM_BATCH], vp_mul(sym[VP_SYM_SEQ], cols_in));
         s->reals[0] = op->p;
         break;
     case VP_K_CROSS_ENTROPY:
-        memcpy(s->ints, (int64_t[]){rows, cols_in}, 2 * sizeof(int64_t));
+        INTS(rows, cols_in);
+        s->reals[0] = op->softcap;
         break;
     case VP_K_LOSS_SUM:
         s->ints[0] = rows;
         break;
     default:
-        s->ints[0] = count ? count : vp_mul(rows, cols_in);
+        s->ints[0] = vp_mul(rows, cols_in);
         break;
     }
+#undef INTS
     for (int k = 0; k < VP_MAX_INTS; k++)
         l->overflow |= vp_overflowed(s->ints[k]);
 }
@@ -381,7 +422,7 @@ static void emit_forward(lowering *l, int op_idx, vp_pass pass)
         f.step.name   = op->name;
         f.step.rng_id = op->rng_id;
         if (sem->kernel != VP_N_KERNELS)
-            kernel_numbers(l, op, sem->kernel, 0, &f.step);
+            kernel_numbers(l, op, sem, &f.step);
         *new_step(l, pass) = f;
     }
 }
@@ -399,7 +440,8 @@ static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, in
 {
     vp_flow_step f = {.n_operands = kernel == VP_K_ADD ? 3 : 2, .step = {.kernel = kernel, .name = name}};
 
-    f.step.ints[0] = l->flow.values[z].bytes / (int64_t)sizeof(float);
+    f.step.dtype   = l->flow.values[z].dtype;
+    f.step.ints[0] = l->flow.values[z].bytes / vp_dtype_bytes(f.step.dtype);
     set_operand(&f, 0, (operand){.value = x}, VP_READ);
     if (kernel == VP_K_ADD)
         set_operand(&f, 1, (operand){.value = y}, VP_READ);
@@ -411,16 +453,18 @@ static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, in
     *new_step(l, VP_PASS_BACKWARD) = f;
 }
 
-/* One more contribution to a tensor's gradient. */
-static void add_gradient(lowering *l, const vp_graph_op *op, int tensor, int64_t value)
+/* One more contribution to a tensor's gradient; own: the value is nobody else's gradient too. */
+static void add_gradient(lowering *l, const vp_graph_op *op, int tensor, int64_t value, bool own)
 {
     if (l->grad[tensor] < 0) {
-        l->grad[tensor] = value;
+        l->grad[tensor]     = value;
+        l->own_grad[tensor] = own;
         return;
     }
     int64_t sum = new_gradient(l, tensor);
     emit_elementwise(l, op->name, VP_K_ADD, l->grad[tensor], value, sum);
-    l->grad[tensor] = sum;
+    l->grad[tensor]     = sum;
+    l->own_grad[tensor] = true;
 }
 
 /* Whether the owner of a shared parameter has later users, which write its gradient before it does. */
@@ -448,17 +492,34 @@ static bool is_first_write(lowering *l, const vp_graph_op *op)
     return first;
 }
 
+static void emit_zero(lowering *l, const char *name, int64_t n_elements, operand gradient)
+{
+    vp_flow_step f = {.n_operands = 1, .step = {.kernel = VP_K_ZERO, .dtype = VP_DTYPE_F32, .name = name, .first_only = true, .ints = {n_elements}}};
+
+    set_operand(&f, 0, gradient, VP_WRITE);
+    *new_step(l, VP_PASS_BACKWARD) = f;
+}
+
 /* Gradients that are only ever added to start from zero. */
 static void emit_zeros(lowering *l, const vp_graph_op *op)
 {
     for (int k = 0; k < VP_OP_MAX_PARAMS; k++) {
         const vp_param_ref *p = &op->param[k];
-        if (!p->used || p->shared || is_shared_elsewhere(l, p->idx))
-            continue;
-        vp_flow_step f = {.n_operands = 1, .step = {.kernel = VP_K_ZERO, .name = op->name, .first_only = true}};
-        f.step.ints[0] = l->t->params[p->idx].n_elements;
-        set_operand(&f, 0, param_operand(op, k, true), VP_WRITE);
-        *new_step(l, VP_PASS_BACKWARD) = f;
+        if (p->used && !p->shared && !is_shared_elsewhere(l, p->idx))
+            emit_zero(l, op->name, l->t->params[p->idx].n_elements, param_operand(op, k, true));
+    }
+}
+
+/* A parameter that no op uses: its gradient is zero. */
+static void emit_unused(lowering *l)
+{
+    for (int64_t p = 0; p < l->t->n_params; p++) {
+        bool used = is_shared_elsewhere(l, (int)p);
+        for (int i = 0; i < l->t->n_ops && !used; i++)
+            for (int k = 0; k < VP_OP_MAX_PARAMS; k++)
+                used |= l->t->ops[i].param[k].used && !l->t->ops[i].param[k].shared && l->t->ops[i].param[k].idx == p;
+        if (!used)
+            emit_zero(l, l->t->params[p].name, l->t->params[p].n_elements, (operand){.value = -1, .arg = {.space = VP_SPACE_GRAD, .idx = p}});
     }
 }
 
@@ -473,8 +534,9 @@ static bool accumulates(const vp_sem_step *s)
 static int first_consumer(const lowering *l, int tensor)
 {
     for (int i = 0; i < l->t->n_ops; i++)
-        if (l->t->ops[i].in[0] == tensor || l->t->ops[i].in[1] == tensor)
-            return i;
+        for (int k = 0; k < VP_OP_MAX_IN; k++)
+            if (l->t->ops[i].in[k] == tensor)
+                return i;
     return -1;
 }
 
@@ -508,12 +570,18 @@ static void finish_input_gradient(lowering *l, int op_idx, int tensor, int64_t v
     l->flow.values[value].place = VP_PLACE_IN;
 }
 
+/* Whether an op may add its contribution to a tensor's gradient into what is there. */
+static bool may_add_into(const lowering *l, const vp_graph_op *op, int tensor)
+{
+    return needs_grad(l, tensor) && l->grad[tensor] >= 0 && l->own_grad[tensor] && !op->chunked;
+}
+
 static void emit_backward_steps(lowering *l, int op_idx)
 {
     const vp_graph_op *op      = &l->t->ops[op_idx];
     const vp_sem_row  *row     = row_of(l, op_idx);
-    int64_t            made[2] = {-1, -1};
-    bool               takes_sum = false;
+    int64_t            made[3] = {-1, -1, -1};
+    bool               takes_sum = false, added[3] = {false, false, false};
 
     if (row->zero_grads_first)
         emit_zeros(l, op);
@@ -525,8 +593,14 @@ static void emit_backward_steps(lowering *l, int op_idx)
         for (int k = 0; k < f.n_operands; k++) {
             vp_ref  ref = sem->operands[k];
             operand o;
-            if (ref == VP_REF_G_IN0 || ref == VP_REF_G_IN1) {
-                o = gradient_operand(l, op, ref - VP_REF_G_IN0, made);
+            if (ref >= VP_REF_G_IN0 && ref <= VP_REF_G_IN2) {
+                int in = ref - VP_REF_G_IN0, tensor = op->in[in];
+                if (operand_access(sem, k) == VP_ACCUMULATE && sem->kernel != VP_N_KERNELS && may_add_into(l, op, tensor)) {
+                    made[in]          = l->grad[tensor];
+                    added[in]         = true;
+                    f.step.accumulate = VP_ACC_ALWAYS;
+                }
+                o = gradient_operand(l, op, in, made);
                 wants_gradient = true;
                 has_gradient |= o.value >= 0;
             } else {
@@ -543,17 +617,20 @@ static void emit_backward_steps(lowering *l, int op_idx)
         if (accumulates(sem))
             f.step.accumulate = row->zero_grads_first ? VP_ACC_NEVER : is_first_write(l, op) ? VP_ACC_BY_PHASE : VP_ACC_ALWAYS;
         if (sem->kernel != VP_N_KERNELS)
-            kernel_numbers(l, op, sem->kernel, 0, &f.step);
+            kernel_numbers(l, op, sem, &f.step);
         *new_step(l, VP_PASS_BACKWARD) = f;
     }
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
         if (made[k] < 0)
             continue;
-        if (takes_sum || l->grad[op->in[k]] == made[k])
-            l->grad[op->in[k]] = made[k];
-        else
-            add_gradient(l, op, op->in[k], made[k]);
-        finish_input_gradient(l, op_idx, op->in[k], l->grad[op->in[k]]);
+        if (takes_sum || l->grad[op->in[k]] == made[k]) {
+            l->grad[op->in[k]]     = made[k];
+            l->own_grad[op->in[k]] = true;
+        } else {
+            add_gradient(l, op, op->in[k], made[k], true);
+        }
+        if (!added[k]) /* what grew over several steps lies where it began */
+            finish_input_gradient(l, op_idx, op->in[k], l->grad[op->in[k]]);
     }
 }
 
@@ -567,7 +644,7 @@ static void emit_backward(lowering *l, int op_idx)
     if (row->grad_passes) {
         for (int k = 0; k < vp_op_info_of(op->op)->n_in; k++)
             if (needs_grad(l, op->in[k]))
-                add_gradient(l, op, op->in[k], l->grad[op->out[0]]);
+                add_gradient(l, op, op->in[k], l->grad[op->out[0]], false);
         return;
     }
     emit_backward_steps(l, op_idx);
@@ -615,6 +692,8 @@ static void emit_all(lowering *l)
         emit_chunks(l, first_chunked);
     for (int i = first_chunked - 1; i >= 0; i--)
         emit_backward(l, i);
+    if (l->sem->executable)
+        emit_unused(l);
     if (t->in >= 0 && l->sem->executable && l->flow.values[l->grad[t->in]].place != VP_PLACE_IN) {
         int64_t value = new_gradient(l, t->in);
         emit_elementwise(l, t->tensors[t->in].name, VP_K_COPY, l->grad[t->in], -1, value);
@@ -661,6 +740,7 @@ vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx, con
     l.dtype      = vp_arena_array(arena, t->n_tensors, sizeof *l.dtype);
     l.again      = vp_arena_array(arena, t->n_ops, sizeof *l.again);
     l.wrote_grad = vp_arena_array(arena, t->n_params + 1, sizeof *l.wrote_grad);
+    l.own_grad   = vp_arena_array(arena, t->n_tensors, sizeof *l.own_grad);
     l.grad       = minus_ones(arena, t->n_tensors);
     for (int pass = 0; pass < 2; pass++) {
         l.made[pass]  = minus_ones(arena, t->n_tensors);

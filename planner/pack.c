@@ -9,7 +9,7 @@ typedef struct ranked {
     int64_t             idx, key[2]; /* larger keys are placed first */
 } ranked;
 
-enum { N_ORDERS = 5, N_SWAPS = 300 };
+enum { N_ORDERS = 5, N_SWAPS = 300, N_IN_VAIN = 150 };
 
 static int by_key(const void *a, const void *b)
 {
@@ -53,46 +53,64 @@ int64_t vp_pack_bound(const vp_pack_item *items, int64_t n, int64_t align)
     return bound;
 }
 
-/* The lowest offset where the item overlaps nothing placed. */
-static int64_t first_fit(const vp_pack_item *items, int64_t n, const bool *placed, int64_t idx, int64_t align)
-{
-    int64_t offset = 0;
-    bool    moved  = true;
+/* What placing works with: who is alive with whom, and what is placed, in ascending offsets. */
+typedef struct table {
+    vp_pack_item *items;
+    int64_t       n, n_words, align;
+    uint64_t     *together;   /* n rows of n_words: bit k of row i: items i and k are alive together */
+    int64_t      *placed;     /* room for n */
+    int64_t       n_placed;
+} table;
 
-    while (moved) {
-        moved = false;
-        for (int64_t k = 0; k < n; k++) {
-            if (!placed[k] || !alive_together(&items[idx], &items[k]))
-                continue;
-            int64_t end = vp_add(items[k].offset, items[k].bytes);
-            if (items[k].offset < vp_add(offset, items[idx].bytes) && end > offset) {
-                offset = vp_round_up(end, align);
-                moved  = true;
-            }
-        }
-        if (vp_overflowed(offset))
-            return VP_OVERFLOW;
+static bool are_together(const table *t, int64_t i, int64_t k)
+{
+    return t->together[i * t->n_words + k / 64] >> (k % 64) & 1;
+}
+
+static void note_placed(table *t, int64_t idx)
+{
+    int64_t at = t->n_placed++;
+
+    for (; at > 0 && t->items[t->placed[at - 1]].offset > t->items[idx].offset; at--)
+        t->placed[at] = t->placed[at - 1];
+    t->placed[at] = idx;
+}
+
+/* The lowest offset where the item overlaps nothing placed: one walk upwards, since what lies below has been passed. */
+static int64_t first_fit(const table *t, int64_t idx)
+{
+    int64_t offset = 0, bytes = t->items[idx].bytes;
+
+    for (int64_t p = 0; p < t->n_placed; p++) {
+        const vp_pack_item *other = &t->items[t->placed[p]];
+        if (!are_together(t, idx, t->placed[p]))
+            continue;
+        if (other->offset >= vp_add(offset, bytes))
+            break;
+        if (other->offset + other->bytes > offset)
+            offset = vp_round_up(other->offset + other->bytes, t->align);
     }
     return offset;
 }
 
 /* Place the free items in the given order; the height, or VP_OVERFLOW. */
-static int64_t place_in_order(vp_pack_item *items, int64_t n, const ranked *order, int64_t n_free, bool *placed, int64_t align)
+static int64_t place_in_order(table *t, const ranked *order, int64_t n_free)
 {
     int64_t height = 0;
 
-    for (int64_t i = 0; i < n; i++) {
-        placed[i] = items[i].fixed;
-        if (items[i].fixed)
-            height = vp_max_i64(height, vp_add(items[i].offset, items[i].bytes));
-    }
+    t->n_placed = 0;
+    for (int64_t i = 0; i < t->n; i++)
+        if (t->items[i].fixed) {
+            note_placed(t, i);
+            height = vp_max_i64(height, vp_add(t->items[i].offset, t->items[i].bytes));
+        }
     for (int64_t i = 0; i < n_free; i++) {
-        int64_t idx       = order[i].idx;
-        items[idx].offset = first_fit(items, n, placed, idx, align);
-        placed[idx]       = true;
-        if (vp_overflowed(vp_add(items[idx].offset, items[idx].bytes)))
+        vp_pack_item *item = &t->items[order[i].idx];
+        item->offset       = first_fit(t, order[i].idx);
+        if (vp_overflowed(item->offset) || vp_overflowed(vp_add(item->offset, item->bytes)))
             return VP_OVERFLOW;
-        height = vp_max_i64(height, items[idx].offset + items[idx].bytes);
+        note_placed(t, order[i].idx);
+        height = vp_max_i64(height, item->offset + item->bytes);
     }
     return height;
 }
@@ -106,20 +124,21 @@ static void keep_best(const vp_pack_item *items, int64_t n, int64_t height, int6
 
 /* A miss of the bound: swap two places in the order, keep what is not worse. A generator of its own, so the same items give
  * the same offsets. */
-static void improve(vp_pack_item *items, int64_t n, ranked *order, int64_t n_free, bool *placed, int64_t align, int64_t bound, int64_t *best,
-                    int64_t *height)
+static void improve(table *t, ranked *order, int64_t n_free, int64_t bound, int64_t *best, int64_t *height)
 {
-    uint64_t state = 1;
+    uint64_t state   = 1;
+    int      in_vain = 0;
 
-    for (int turn = 0; turn < N_SWAPS && n_free > 1 && vp_round_up(*height, align) > bound; turn++) {
+    for (int turn = 0; turn < N_SWAPS && in_vain < N_IN_VAIN && n_free > 1 && vp_round_up(*height, t->align) > bound; turn++) {
         state      = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         int64_t a  = (int64_t)((state >> 33) % (uint64_t)n_free), b = (int64_t)((state >> 13) % (uint64_t)n_free);
         ranked  x  = order[a];
         order[a]   = order[b];
         order[b]   = x;
-        int64_t h  = place_in_order(items, n, order, n_free, placed, align);
+        int64_t h  = place_in_order(t, order, n_free);
+        in_vain = !vp_overflowed(h) && h < *height ? 0 : in_vain + 1;
         if (!vp_overflowed(h) && h <= *height) {
-            keep_best(items, n, h, best, height);
+            keep_best(t->items, t->n, h, best, height);
         } else {
             order[b] = order[a];
             order[a] = x;
@@ -130,13 +149,17 @@ static void improve(vp_pack_item *items, int64_t n, ranked *order, int64_t n_fre
 vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err)
 {
     ranked   *order  = calloc((size_t)n + 1, sizeof *order);
-    bool     *placed = calloc((size_t)n + 1, sizeof *placed);
     int64_t  *best   = calloc((size_t)n + 1, sizeof *best);
+    table     t      = {.items = items, .n = n, .n_words = n / 64 + 1, .align = align, .placed = calloc((size_t)n + 1, sizeof *t.placed),
+                        .together = calloc((size_t)(n + 1) * (size_t)(n / 64 + 1), sizeof *t.together)};
     int64_t   bound  = vp_pack_bound(items, n, align), n_free = 0;
     vp_status st     = VP_OK;
 
     *height = -1;
-    VP_TRY_ALLOC(err, order && placed && best);
+    VP_TRY_ALLOC(err, order && best && t.placed && t.together);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < n; k++)
+            t.together[i * t.n_words + k / 64] |= (uint64_t)alive_together(&items[i], &items[k]) << (k % 64);
     for (int64_t i = 0; i < n; i++)
         if (!items[i].fixed)
             order[n_free++] = (ranked){.item = &items[i], .idx = i};
@@ -144,18 +167,19 @@ vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height
         for (int64_t i = 0; i < n_free; i++)
             set_keys(&order[i], o);
         qsort(order, (size_t)n_free, sizeof *order, by_key);
-        int64_t h = place_in_order(items, n, order, n_free, placed, align);
+        int64_t h = place_in_order(&t, order, n_free);
         if (vp_overflowed(h))
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "the buffers of one block are more bytes than 64 bits can count"));
         if (*height < 0 || h < *height)
             keep_best(items, n, h, best, height);
     }
-    improve(items, n, order, n_free, placed, align, bound, best, height);
+    improve(&t, order, n_free, bound, best, height);
     for (int64_t i = 0; i < n; i++)
         items[i].offset = best[i];
 out:
     free(order);
-    free(placed);
+    free(t.placed);
+    free(t.together);
     free(best);
     return st;
 }

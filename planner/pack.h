@@ -2,7 +2,7 @@
  *     vp_pack_item items[] = {{.bytes = 64, .first = 0, .last = 3}, ...};
  *     VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &height, err));
  *
- * First fit in several fixed orders, best height kept, then up to 300 swaps in the order; stops at the lower bound (most
+ * First fit in several fixed orders, best height kept, then up to 300 swaps in the order, 150 in a row in vain; stops at the lower bound (most
  * bytes alive at one instant). Deterministic. Block programs have tens of buffers and nearly always meet the bound; the
  * height that comes out is the one every figure uses, so a miss costs memory, never truth. */
 #ifndef VP_PLANNER_PACK_H

@@ -32,12 +32,13 @@ static uint64_t pinned_set(const vp_plan_request *r)
 }
 
 /* A library of one: the pinned set. */
-static vp_status pinned_library(const vp_plan_request *r, vp_arena *arena, int64_t micro, vp_cost *cost, vp_library *out, vp_err *err)
+static vp_status pinned_library(const vp_plan_request *r, vp_arena *arena, int64_t micro, const vp_semantics *semantics, vp_cost *cost, vp_library *out,
+                                vp_err *err)
 {
     vp_strategy only = {.recompute = pinned_set(r), .segment = 1};
     vp_library  from = {.strategies = &only, .n = 1};
 
-    return vp_library_make(arena, r->model, r->seq, micro, vp_recipe_semantics(&r->recipe), cost, &from, out, err);
+    return vp_library_make(arena, r->model, r->seq, micro, semantics, cost, &from, out, err);
 }
 
 /* One scenario for each segment length: libraries[m] or NULL. */
@@ -64,12 +65,11 @@ out:
     return st;
 }
 
-static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, int64_t micro, const vp_library *first, vp_library **libraries,
-                                vp_err *err)
+static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, int64_t micro, const vp_semantics *semantics,
+                                const vp_library *first, vp_library **libraries, vp_err *err)
 {
-    const vp_semantics *semantics = vp_recipe_semantics(&r->recipe);
-    int64_t             n_blocks  = r->model->graph.n_instances - 2;
-    vp_status           st        = VP_OK;
+    int64_t   n_blocks = r->model->graph.n_instances - 2;
+    vp_status st       = VP_OK;
 
     for (int64_t m = 1; m <= MAX_SEGMENT; m++) {
         libraries[m] = NULL;
@@ -80,7 +80,7 @@ static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_
         if (m > 1)
             VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, micro, semantics, cost, libraries[1], m, libraries[m], err));
         else if (r->recompute != VP_RECOMPUTE_ANY)
-            VP_TRY(pinned_library(r, a->arena, micro, cost, libraries[m], err));
+            VP_TRY(pinned_library(r, a->arena, micro, semantics, cost, libraries[m], err));
         else
             VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, semantics, cost, first, libraries[m], err));
     }
@@ -88,24 +88,47 @@ out:
     return st;
 }
 
-static vp_status list_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+/* Every micro-batch, loss chunk and segment length with one recipe and attention. */
+static vp_status list_with(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const vp_recipe *recipe, vp_attention_kind attention, int64_t *cap,
+                           vp_err *err)
 {
-    const vp_library *first  = NULL;
-    int64_t           cap[3] = {0};
-    vp_status         st     = VP_OK;
+    const vp_library *first = NULL;
+    vp_status         st    = VP_OK;
 
     for (int64_t micro = 1; micro <= r->global_batch; micro++) {
         vp_library *libraries[MAX_SEGMENT + 1];
         if (r->global_batch % micro != 0 || (r->micro_batch && micro != r->micro_batch))
             continue;
-        VP_TRY(make_libraries(r, a, cost, micro, first, libraries, err));
+        VP_TRY(make_libraries(r, a, cost, micro, vp_semantics_of(recipe->precision, attention), first, libraries, err));
         first = first ? first : libraries[1];
         for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0; chunk = next_chunk(r, chunk, micro * r->seq)) {
-            vp_scenario s = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro, .loss_chunk = chunk};
+            vp_scenario s = {.recipe = *recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro, .loss_chunk = chunk,
+                             .attention = attention};
             vp_scenario_set_all(&s, r->model, pinned_set(r));
             VP_TRY(add_scenarios(r, a, cost, &s, libraries, cap, err));
         }
     }
+out:
+    return st;
+}
+
+static vp_status list_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+{
+    int64_t   cap[3] = {0};
+    vp_status st     = VP_OK;
+
+    for (int p = 0; p < VP_N_PRECISIONS; p++)
+        for (int o = 0; o < VP_N_OPTIMIZERS; o++)
+            for (int kind = 0; kind < VP_N_ATTENTIONS; kind++) {
+                vp_recipe recipe = r->recipe;
+                if ((!r->any_precision && p != (int)recipe.precision) || (!r->any_optimizer && o != (int)recipe.optimizer)
+                    || (r->attention != VP_ATTENTION_ANY && kind != (int)r->attention))
+                    continue;
+                recipe.precision = (vp_precision)p;
+                if (o != (int)recipe.optimizer)
+                    vp_recipe_set_optimizer(&recipe, (vp_optimizer)o);
+                VP_TRY(list_with(r, a, cost, &recipe, (vp_attention_kind)kind, cap, err));
+            }
 out:
     return st;
 }
@@ -223,7 +246,8 @@ static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cos
     vp_status    st = VP_OK;
 
     for (int64_t micro = 1; micro <= r->global_batch; micro++) {
-        vp_candidate c = {.scenario = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro}};
+        vp_candidate c = {.scenario = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro,
+                                       .attention = r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention}};
         if (r->global_batch % micro != 0)
             continue;
         for (int k = 0; k < n_pattern; k++)

@@ -4,7 +4,7 @@
  *     VP_TRY(vp_planner_run(&request, &answer, err));
  *
  * The space. Scenarios: micro-batch (every divisor of the global batch) x tokens a loss chunk (all, or 256 times a power of
- * two) x segment length (1, or a divisor of the number of blocks up to 6); in each, any strategy of the block's library
+ * two) x segment length (1, or a divisor of the number of blocks up to 6), and where asked for x attention, precision, optimizer; in each, any strategy of the block's library
  * (planner/library.h) for any block or run of that length. The chain stands in descending beta, which is the
  * best order. One integer program a scenario (planner/problem.h).
  *
@@ -21,6 +21,7 @@
 #include "planner/problem.h"
 
 #define VP_RECOMPUTE_ANY VP_N_RECOMPUTES
+#define VP_ATTENTION_ANY VP_N_ATTENTIONS
 #define VP_CHUNK_ANY (-1)
 #define VP_CHUNK_CHUNKED (-2)   /* some chunk: anything but all at once */
 
@@ -37,6 +38,8 @@ typedef struct vp_plan_request {
     int64_t           micro_batch;  /* 0: free */
     vp_recompute      recompute;    /* VP_RECOMPUTE_ANY: free */
     int64_t           loss_chunk;   /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
+    vp_attention_kind attention;    /* VP_ATTENTION_ANY: free */
+    bool              any_precision, any_optimizer; /* free: another recipe than the one asked for may come out */
 } vp_plan_request;
 
 /* One point of the space. */

@@ -5,7 +5,7 @@
  * What is saved for backward is not written down anywhere: it is what backward steps read. lower() works from
  * rows alone and never asks whose they are.
  *
- *     gelu, vplan:    forward  gelu_tanh_fwd(x -> y)         backward  gelu_tanh_bwd(dy, x -> dx)
+ *     gelu, vplan:    forward  activation_fwd(x -> y)        backward  activation_bwd(dy, x -> dx)
  *     gelu, eager:    forward  pow, mul, add, mul, tanh, ... backward  many steps that read four values
  *
  * The micro-ops of the semantics "vplan" are kernels (core/op.h) that the runtime executes; those of other
@@ -21,25 +21,23 @@
 /* A value as seen from one op. */
 typedef enum vp_ref {
     VP_REF_NONE,
-    VP_REF_IN0, VP_REF_IN1,                  /* its inputs                                     */
+    VP_REF_IN0, VP_REF_IN1, VP_REF_IN2, VP_REF_IN3, /* its inputs                              */
     VP_REF_OUT0, VP_REF_OUT1, VP_REF_OUT2,   /* its outputs                                    */
     VP_REF_P0, VP_REF_P1,                    /* its parameters                                 */
     VP_REF_L0, VP_REF_L1, VP_REF_L2, VP_REF_L3, VP_REF_L4, VP_REF_L5, VP_REF_L6, VP_REF_L7, /* the row's locals */
     VP_REF_G_OUT0,                           /* gradient of out 0                              */
-    VP_REF_G_IN0, VP_REF_G_IN1,              /* gradients of inputs, made by this op           */
+    VP_REF_G_IN0, VP_REF_G_IN1, VP_REF_G_IN2, /* gradients of inputs, made by this op          */
     VP_REF_ADD_IN0,                          /* gradient of in 0 made so far by others; absent if none */
     VP_REF_G_P0, VP_REF_G_P1,                /* gradients of parameters                        */
-    VP_REF_CONTROL                           /* the control block                              */
+    VP_REF_CONTROL,                          /* the control block                              */
+    VP_REF_ANGLES                            /* the op's rotary angles                         */
 } vp_ref;
-
-typedef enum vp_dtype { VP_DTYPE_NONE, VP_DTYPE_F32, VP_DTYPE_BF16, VP_DTYPE_U8, VP_DTYPE_I32, VP_DTYPE_I64 } vp_dtype;
-
-int64_t vp_dtype_bytes(vp_dtype d);
 
 /* How a dtype follows from the op's surroundings. */
 typedef enum vp_dtype_rule {
     VP_RULE_SAME,       /* as in 0                                    */
     VP_RULE_PROMOTE,    /* the wider of in 0 and in 1                 */
+    VP_RULE_COMPUTE,    /* the semantics' compute type                */
     VP_RULE_F32,
     VP_RULE_BF16,
     VP_RULE_U8
@@ -49,7 +47,8 @@ typedef enum vp_dtype_rule {
  * they are one, and the step that would write it is left out. */
 typedef struct vp_sem_local {
     const char   *name;
-    vp_ref        like;      /* same elements as this value */
+    vp_ref        like;      /* same elements as this value             */
+    bool          per_key;   /* times the sequence: an attention matrix */
     vp_dtype_rule dtype;
     vp_ref        cast_of;
 } vp_sem_local;
@@ -83,12 +82,13 @@ typedef struct vp_semantics {
     vp_dtype          param, compute, index;        /* dtypes of parameters, embedding output, ids   */
     const vp_sem_row *rows;
     int               n_rows;
+    const struct vp_semantics *base;                /* has the rows that are not here; or NULL       */
 } vp_semantics;
 
 const vp_sem_row *vp_semantics_row(const vp_semantics *s, vp_op op);
 
-/* vplan's own runtime, fp32. */
-extern const vp_semantics vp_semantics_vplan_fp32;
+/* vplan's own runtime: parameters and activations in fp32 or bf16; attention as flash, or keeping the attention matrix. */
+extern const vp_semantics vp_semantics_vplan_fp32, vp_semantics_vplan_fp32_math, vp_semantics_vplan_bf16, vp_semantics_vplan_bf16_math;
 
 /* A small subset of transformers' eager GPT-2 with flash attention, in pure bf16 and under autocast to bf16: proof that
  * the interface carries a second meaning. Not offered by --trainer. */

@@ -61,7 +61,7 @@ static const vp_sem_row bf16_rows[] = {
         .backward = {OP("mm", 2, DY, P0, DX), OP("mm", 2, IN0, DY, DP0), OP("sum", 1, DY, DP1)},
     },
     {
-        .op = VP_OP_GELU_TANH, .out = {VP_RULE_BF16},
+        .op = VP_OP_ACTIVATION, .out = {VP_RULE_BF16},
         .locals = {{.name = "half_x", .like = IN0, .dtype = VP_RULE_BF16}, {.name = "cube", .like = IN0, .dtype = VP_RULE_BF16},
                    {.name = "scaled_cube", .like = IN0, .dtype = VP_RULE_BF16}, {.name = "inner", .like = IN0, .dtype = VP_RULE_BF16},
                    {.name = "argument", .like = IN0, .dtype = VP_RULE_BF16}, {.name = "tanh", .like = IN0, .dtype = VP_RULE_BF16},
@@ -84,7 +84,7 @@ static const vp_sem_row autocast_rows[] = {
         .backward = {OP("mm", 2, DY, L(1), DX), OP("mm", 2, L(0), DY, DP0), OP("sum", 1, DY, DP1)},
     },
     {
-        .op = VP_OP_GELU_TANH, .out = {VP_RULE_F32},
+        .op = VP_OP_ACTIVATION, .out = {VP_RULE_F32},
         .locals = {{.name = "half_x", .like = IN0, .dtype = VP_RULE_BF16}, {.name = "cube", .like = IN0, .dtype = VP_RULE_F32},
                    {.name = "scaled_cube", .like = IN0, .dtype = VP_RULE_F32}, {.name = "inner", .like = IN0, .dtype = VP_RULE_F32},
                    {.name = "argument", .like = IN0, .dtype = VP_RULE_F32}, {.name = "tanh", .like = IN0, .dtype = VP_RULE_F32},

@@ -83,6 +83,24 @@ static int32_t drawn_token(const vp_data *d, int64_t position)
     return (int32_t)(mix((uint64_t)d->plan->recipe.seed ^ mix((uint64_t)position)) % (uint64_t)d->plan->vocab_size);
 }
 
+/* Masked language modelling (Devlin et al. 2019, section 3.1): 15 % of the tokens, and at least one of each sample, are
+ * to be found again; of these 80 % are hidden behind the mask token, 10 % replaced by another, 10 % left as they are. */
+static void mask(const vp_data *d, int64_t first, int32_t *tokens, int32_t *labels)
+{
+    int64_t seq = d->plan->buckets[0].seq;
+
+    for (int64_t i = 0; i < d->n_per_step; i++) {
+        uint64_t r      = mix((uint64_t)d->plan->recipe.seed + mix(~(uint64_t)(first + i)));
+        uint64_t always = mix((uint64_t)d->plan->recipe.seed + mix(~(uint64_t)((first + i) / seq) << 1)) % (uint64_t)seq;
+        bool     chosen = r % 100 < 15 || (uint64_t)(i % seq) == always;
+        labels[i] = chosen ? tokens[i] : VP_IGNORE_LABEL;
+        if (chosen && (r >> 8) % 10 < 8)
+            tokens[i] = (int32_t)d->plan->mask_token;
+        else if (chosen && (r >> 8) % 10 == 8)
+            tokens[i] = (int32_t)((r >> 32) % (uint64_t)d->plan->vocab_size);
+    }
+}
+
 static int64_t stored_token(const vp_data *d, int64_t i)
 {
     const unsigned char *p = d->raw + i * d->token_bytes;
@@ -119,5 +137,7 @@ vp_status vp_data_step(vp_data *d, int64_t step, int32_t *tokens, int32_t *label
         if (i > 0)
             labels[i - 1] = (int32_t)token;
     }
+    if (d->plan->mask_token >= 0)
+        mask(d, first, tokens, labels);
     return VP_OK;
 }

@@ -129,7 +129,7 @@ static vp_status train(const args *a, const vp_plan *plan, vp_runtime *rt, vp_da
     for (r->n_steps = 0; r->n_steps < a->steps && (!a->step_on_input || line_came());) {
         vp_step_result *s = &r->steps[r->n_steps];
         VP_TRY(vp_data_step(data, r->n_steps, tokens, labels, err));
-        VP_TRY(vp_runtime_step(rt, tokens, labels, s, err));
+        VP_TRY(vp_runtime_step(rt, &(vp_batch){.tokens = tokens, .labels = labels}, s, err));
         r->n_steps++;
         fprintf(a->json ? stderr : stdout, "step %lld  loss %.6f  grad norm %.4f  %s\n", (long long)r->n_steps, s->loss, s->grad_norm,
                 vp_time_text(s->seconds, text, sizeof text));
@@ -189,8 +189,10 @@ static json_t *kernel_calls_json(const vp_kernel_time *times, int64_t n)
             json_decref(j);
             continue;
         }
+        if (j && times[i].dtype != VP_DTYPE_F32)
+            json_object_set_new(j, "dtype", json_string(vp_dtype_name(times[i].dtype)));
         for (int k = 0; j && k < info->n_ints; k++)
-            json_object_set_new(j, info->ints[k], json_integer((json_int_t)times[i].ints[k]));
+            json_object_set_new(j, info->ints[k].name, json_integer((json_int_t)times[i].ints[k]));
         if (j) {
             json_object_set_new(j, "calls", json_integer((json_int_t)times[i].n_calls));
             json_object_set_new(j, "seconds", json_real(times[i].seconds));

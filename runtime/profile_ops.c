@@ -25,30 +25,54 @@ static int by_value(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Ordinary numbers: no denormals, no infinities, ids inside the vocabulary. */
-static void fill(const vp_kernel_info *info, int operand, const int64_t *ints, void *data, int64_t n_bytes)
+/* Whether a call timed for these attributes has the operand: all that may be there, but for what the attributes rule out,
+ * sample lengths, and in fp32 the master, which is what parameters of a narrower kind have. */
+static bool is_there(const vp_profile_row *row, const char *name)
 {
-    const char *name = info->operands[operand].name;
-    int64_t     n    = n_bytes / 4;
+    const int64_t *n = row->ints;
 
-    if (strcmp(name, "control") == 0) {
+    if (strcmp(name, "lengths") == 0)
+        return false;
+    if (strcmp(name, "master") == 0)
+        return row->dtype != VP_DTYPE_F32;
+    if (strcmp(name, "probs") == 0)
+        return n[vp_kernel_int(row->kernel, "probs")] == 1;
+    if (row->kernel == VP_K_GLU_FWD || row->kernel == VP_K_GLU_BWD)
+        return !n[vp_kernel_int(row->kernel, "packed")] || (strcmp(name, "up") != 0 && strcmp(name, "d_up") != 0);
+    if (row->kernel == VP_K_ATTENTION_FWD || row->kernel == VP_K_ATTENTION_BWD)
+        return n[vp_kernel_int(row->kernel, "layout")] == VP_QKV_APART ||
+               (strcmp(name, "k") != 0 && strcmp(name, "v") != 0 && strcmp(name, "dk") != 0 && strcmp(name, "dv") != 0);
+    if (row->kernel == VP_K_ADAFACTOR && strcmp(name, "col") == 0)
+        return n[vp_kernel_int(row->kernel, "factored")] == 1;
+    return true;
+}
+
+/* Ordinary numbers: no denormals, no infinities, ids inside the vocabulary. A pair of equal bf16 numbers is an ordinary
+ * float too, so a state of any kind is filled with such pairs. */
+static void fill(const vp_kernel_info *info, int operand, vp_dtype dtype, const int64_t *ints, void *data, int64_t n_bytes)
+{
+    const vp_operand_info *o = &info->operands[operand];
+
+    if (o->elem == VP_AS_CONTROL) {
         *(vp_control *)data = (vp_control){.lr = 1e-4, .step = 1, .inv_n_targets = 1e-3, .grad_scale = 1};
-        return;
-    }
-    bool    is_id = strcmp(name, "tokens") == 0 || strcmp(name, "labels") == 0;
-    int64_t vocab = is_id ? ints[strcmp(name, "labels") == 0 ? 1 : 2] : 0;
-    for (int64_t i = 0; i < n; i++)
-        if (is_id)
+    } else if (o->elem == VP_AS_I32) {
+        int64_t vocab = ints[strcmp(o->name, "labels") == 0 ? 1 : 2];
+        for (int64_t i = 0; i < n_bytes / 4; i++)
             ((int32_t *)data)[i] = (int32_t)((i * 7919) % vocab);
-        else
+    } else if (o->elem == VP_AS_F32 || (o->elem == VP_AS_CALL && dtype == VP_DTYPE_F32)) {
+        for (int64_t i = 0; i < n_bytes / 4; i++)
             ((float *)data)[i] = 0.5f + (float)(i % 977) / 1954.0f;
+    } else { /* bf16: 1/2 to 1 in 128 steps */
+        for (int64_t i = 0; i < n_bytes / 2; i++)
+            ((uint16_t *)data)[i] = (uint16_t)(0x3f00 + i / 2 % 128);
+    }
 }
 
 static vp_status time_row(const vp_backend *backend, vp_profile_row *row, vp_err *err)
 {
     const vp_kernel_info      *info      = vp_kernel_info_of(row->kernel);
-    const vp_optimizer_numbers optimizer = {0.9, 0.95, 1e-8, 0.1};
-    vp_kernel_call             call      = {.kernel = row->kernel, .accumulate = true, .optimizer = &optimizer};
+    const vp_optimizer_numbers optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .momentum = 0.9};
+    vp_kernel_call             call      = {.kernel = row->kernel, .dtype = row->dtype, .accumulate = true, .optimizer = &optimizer};
     int64_t                    sizes[VP_MAX_OPERANDS] = {0};
     double                     seconds[MAX_CALLS];
     int                        n = 0;
@@ -56,9 +80,13 @@ static vp_status time_row(const vp_backend *backend, vp_profile_row *row, vp_err
 
     memcpy(call.ints, row->ints, sizeof call.ints);
     if (row->kernel == VP_K_ATTENTION_FWD || row->kernel == VP_K_ATTENTION_BWD)
-        call.reals[0] = 0.125;
+        call.reals[0] = 0.125; /* scale */
+    if (row->kernel == VP_K_EMBEDDING_FWD || row->kernel == VP_K_EMBEDDING_BWD)
+        call.reals[0] = 1;
     for (int k = 0; k < info->n_operands; k++) {
-        sizes[k] = vp_kernel_operand_bytes(row->kernel, row->ints, k);
+        if (!is_there(row, info->operands[k].name))
+            continue;
+        sizes[k] = vp_kernel_operand_bytes(row->kernel, row->dtype, row->ints, k);
         void *p  = vp_overflowed(sizes[k]) || sizes[k] == 0 ? MAP_FAILED
                    : mmap(NULL, (size_t)sizes[k], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (p == MAP_FAILED) {
@@ -66,7 +94,7 @@ static vp_status time_row(const vp_backend *backend, vp_profile_row *row, vp_err
             VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no memory to time %s", info->name));
         }
         call.operand[k] = p;
-        fill(info, k, row->ints, p, sizes[k]);
+        fill(info, k, row->dtype, row->ints, p, sizes[k]);
     }
     VP_TRY(backend->run(&call, err));
     for (double total = 0; n < MAX_CALLS && (n < MIN_CALLS || total < ENOUGH_S); n++) {

@@ -44,31 +44,44 @@ void      vp_runtime_free(vp_runtime *rt);
 /* Parameters drawn by their family's rule from (seed, name, element); optimizer states zero. */
 vp_status vp_runtime_draw(vp_runtime *rt, vp_err *err);
 
-/* Parameters from a Hugging Face folder: every parameter of the plan, with its shape; names may lack the "transformer."
- * prefix as the Hub's gpt2 files do; stored buffers (attn.bias, attn.masked_bias) are skipped, anything else unknown is
- * VP_ERR_INPUT. Optimizer states zero. */
+/* Parameters from a Hugging Face folder: every parameter of the plan, with its shape. Names may lack the inner model's prefix
+ * ("transformer.", "model.", "bert.") as many files of the Hub do; tied tensors stored twice must be equal; stored buffers and
+ * the heads of other tasks are skipped; anything else unknown is VP_ERR_INPUT. Optimizer states zero. */
 vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_err *err);
 
-/* A folder with model.safetensors (fp32 values, names as in the plan) and config.json. Made if it is not there;
+/* A folder with model.safetensors (fp32 values, in bf16 without master weights bf16; names as in the plan) and config.json. Made if it is not there;
  * overwrite as in core/file.h. */
 vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err);
 
 /* Whether vp_runtime_save() could write there, asked before training rather than after; makes the folder. */
 vp_status vp_runtime_check_save(const char *dir, bool overwrite, vp_err *err);
 
-/* One optimizer step on a global batch: tokens and labels are (global_batch, seq) int32; a label of -100 does not count.
- * VP_ERR_INPUT: an id outside the vocabulary, or no target at all. VP_ERR_INTERNAL: verify found something. */
-vp_status vp_runtime_step(vp_runtime *rt, const int32_t *tokens, const int32_t *labels, vp_step_result *result, vp_err *err);
+/* A global batch: tokens and labels are (global_batch, seq); a label of -100 does not count. token_types (global_batch, seq) where
+ * the model has them, NULL: all 0. lengths (global_batch), tokens of each sample that are not padding at its end, where the plan has
+ * them, NULL: seq. */
+typedef struct vp_batch {
+    const int32_t *tokens, *labels, *token_types, *lengths;
+} vp_batch;
+
+/* One optimizer step. VP_ERR_INPUT: an id outside the vocabulary, or no target at all. VP_ERR_INTERNAL: verify found something. */
+vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result *result, vp_err *err);
 
 /* A parameter of the plan: where it lies now, in the first arena. The gradient is what the last step left. */
 typedef struct vp_runtime_param {
     char                 name[160];
     const vp_plan_param *param;
-    float               *data, *grad;
+    vp_dtype             dtype;    /* of data                                    */
+    void                *data;     /* what kernels read                          */
+    float               *master;   /* NULL where the precision has none          */
+    float               *grad;
 } vp_runtime_param;
 
 int64_t vp_runtime_n_params(const vp_runtime *rt);
 void    vp_runtime_param_at(const vp_runtime *rt, int64_t idx, vp_runtime_param *out);
+
+/* Elements first .. first + n in fp32: the master's where there is one. */
+void vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out);
+void vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n, const float *values);
 
 typedef struct vp_memory_report {
     int64_t predicted_bytes;  /* the plan's                                                              */
@@ -87,7 +100,8 @@ void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out);
  * and both count. */
 typedef struct vp_kernel_time {
     vp_kernel      kernel;
-    const int64_t *ints;      /* the plan's */
+    vp_dtype       dtype;
+    int64_t        ints[VP_MAX_INTS];
     int64_t        n_calls;
     double         seconds;
 } vp_kernel_time;

@@ -47,6 +47,14 @@ void vp_verifier_poison_all(vp_runtime *rt)
         memset(rt->arena[r].base, poisons[r], (size_t)rt->arena[r].n_bytes);
 }
 
+void vp_verifier_poison_gradients(vp_runtime *rt)
+{
+    for (int64_t i = 0; i < rt->n_params; i++)
+        for (int r = 0; r < VP_N_REPLICAS; r++)
+            memset(rt->arena[r].base + ((unsigned char *)rt->params[i].grad - rt->arena[0].base), poisons[r],
+                   (size_t)rt->params[i].param->n_elements * sizeof *rt->params[i].grad);
+}
+
 /* Buffers of a group: group s is [first[s + 1], first[s + 2]), the last one ends with the list. */
 static int64_t group_end(const vp_verifier *v, const int64_t *first, int64_t s)
 {
@@ -101,9 +109,8 @@ vp_status vp_verifier_after(vp_runtime *rt, int64_t idx, vp_err *err)
 vp_status vp_verifier_finish(vp_runtime *rt, vp_err *err)
 {
     for (int64_t i = 0; i < rt->n_params; i++) {
-        const float *a = rt->params[i].data;
-        const float *b = (const float *)(rt->arena[1].base + ((const unsigned char *)a - rt->arena[0].base));
-        if (memcmp(a, b, (size_t)rt->params[i].param->n_elements * sizeof *a) != 0)
+        const unsigned char *a = rt->params[i].data, *b = rt->arena[1].base + (a - rt->arena[0].base);
+        if (memcmp(a, b, (size_t)(rt->params[i].param->n_elements * vp_dtype_bytes(rt->params[i].dtype))) != 0)
             return VP_FAIL(err, VP_ERR_INTERNAL, "parameter %s depends on memory that nothing wrote", rt->params[i].name);
     }
     return VP_OK;

@@ -7,6 +7,7 @@
 /* Seconds of one call in one trial. */
 typedef struct observation {
     vp_kernel kernel;
+    vp_dtype  dtype;
     int64_t   ints[VP_MAX_INTS];
     double    one_s, all_s;
 } observation;
@@ -17,6 +18,8 @@ static int by_call_and_time(const void *a, const void *b)
 
     if (x->kernel != y->kernel)
         return x->kernel < y->kernel ? -1 : 1;
+    if (x->dtype != y->dtype)
+        return x->dtype < y->dtype ? -1 : 1;
     for (int k = 0; k < VP_MAX_INTS; k++)
         if (x->ints[k] != y->ints[k])
             return x->ints[k] < y->ints[k] ? -1 : 1;
@@ -25,7 +28,7 @@ static int by_call_and_time(const void *a, const void *b)
 
 static bool same_call(const observation *x, const observation *y)
 {
-    return x->kernel == y->kernel && memcmp(x->ints, y->ints, sizeof x->ints) == 0;
+    return x->kernel == y->kernel && x->dtype == y->dtype && memcmp(x->ints, y->ints, sizeof x->ints) == 0;
 }
 
 /* What was seen, a call once: the median of its trials. *out is the caller's. */
@@ -49,6 +52,7 @@ static bool observe(const vp_study_trial *trials, int64_t n_trials, observation 
         for (int64_t k = 0; sum_s > 0 && t->measured_s > 0 && k < t->n_calls; k++) {
             const vp_call_time *c = &t->calls[k];
             o[n].kernel = c->row.kernel;
+            o[n].dtype  = c->row.dtype;
             memcpy(o[n].ints, c->row.ints, sizeof o[n].ints);
             o[n].all_s = c->row.seconds / sum_s * t->measured_s;
             o[n].one_s = o[n].all_s / (double)c->n_calls;
@@ -83,7 +87,7 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
     memcpy(p->device, base->device, sizeof p->device);
     memcpy(p->backend, base->backend, sizeof p->backend);
     for (int64_t i = 0; i < n_seen; i++) {
-        double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].ints, &measured);
+        double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
         if (base_s > 0)
             for (int k = 0; k < 2; k++) {
                 products[k ? VP_N_KERNELS : seen[i].kernel] += seen[i].one_s * base_s;
@@ -98,7 +102,7 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
     for (int64_t i = 0; i < n_seen; i++) {
-        vp_profile_row row = {.kernel = seen[i].kernel, .seconds = seen[i].one_s};
+        vp_profile_row row = {.kernel = seen[i].kernel, .dtype = seen[i].dtype, .seconds = seen[i].one_s};
         memcpy(row.ints, seen[i].ints, sizeof row.ints);
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
@@ -119,7 +123,7 @@ double vp_profile_distance(const vp_profile *base, const vp_study_trial *trials,
 
     if (observe(trials, n_trials, &seen, &n_seen))
         for (int64_t i = 0; i < n_seen; i++) {
-            double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].ints, &measured);
+            double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
             if (base_s > 0 && seen[i].one_s > 0) {
                 double off = log(seen[i].one_s / base_s);
                 sum += off * off * seen[i].all_s;

@@ -548,7 +548,7 @@ out:
     return st;
 }
 
-/* ---- shapes as text: "rows=256,in=768,out=2304,layout=0" ---- */
+/* ---- shapes as text: "rows=256,in=768,out=2304,layout=0", with "dtype=bf16," before it where the call is not fp32 ---- */
 
 static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_size)
 {
@@ -556,8 +556,10 @@ static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_s
     size_t                n    = 0;
 
     buf[0] = '\0';
+    if (row->dtype != VP_DTYPE_F32)
+        n += (size_t)snprintf(buf, buf_size, "dtype=%s%s", vp_dtype_name(row->dtype), info->n_ints ? "," : "");
     for (int k = 0; k < info->n_ints && n < buf_size; k++)
-        n += (size_t)snprintf(buf + n, buf_size - n, "%s%s=%lld", k ? "," : "", info->ints[k], (long long)row->ints[k]);
+        n += (size_t)snprintf(buf + n, buf_size - n, "%s%s=%lld", k ? "," : "", info->ints[k].name, (long long)row->ints[k]);
     return buf;
 }
 
@@ -565,10 +567,10 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
 {
     char back[400], x[80], y[200];
 
-    *row        = (vp_profile_row){0};
+    *row        = (vp_profile_row){.dtype = strncmp(shape, "dtype=bf16", 10) == 0 ? VP_DTYPE_BF16 : VP_DTYPE_F32};
     row->kernel = vp_kernel_by_name(kernel);
     if (row->kernel != VP_N_KERNELS) {
-        const char *p = shape;
+        const char *p = row->dtype == VP_DTYPE_BF16 ? shape + 10 : shape;
         for (int k = 0; k < vp_kernel_info_of(row->kernel)->n_ints && p; k++) {
             p = strchr(p, '=');
             if (p)

@@ -127,7 +127,7 @@ static vp_status collect_program(const vp_program *p, vp_profile *calls, vp_err 
 {
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-            vp_profile_row row = {.kernel = p->steps[pass][i].kernel};
+            vp_profile_row row = {.kernel = p->steps[pass][i].kernel, .dtype = p->steps[pass][i].dtype};
             memcpy(row.ints, p->steps[pass][i].ints, sizeof row.ints);
             if (!vp_profile_add(calls, &row))
                 return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
@@ -206,7 +206,7 @@ static vp_status measure_base(tuner *t, const vp_plan_answer *space, vp_err *err
     VP_TRY(vp_study_measured_rows(t->study, known->device, known->backend, t->build, known, err));
     VP_TRY(collect_calls(t->request, space, calls, err));
     for (int64_t i = 0; i < calls->n_rows; i++) {
-        vp_profile_seconds(known, calls->rows[i].kernel, calls->rows[i].ints, &measured);
+        vp_profile_seconds(known, calls->rows[i].kernel, calls->rows[i].dtype, calls->rows[i].ints, &measured);
         if (!measured)
             VP_TRY_ALLOC(err, vp_profile_add(lacking, &calls->rows[i]));
     }
@@ -266,13 +266,41 @@ static const char *decisions_text(vp_arena *arena, const vp_model *model, const 
         json_array_append_new(blocks, json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)s->runs[i].n_blocks, "segment",
                                                 (json_int_t)s->runs[i].segment, "recompute",
                                                 s->runs[i].segment > 1 ? json_array() : recompute_names(block, s->runs[i].recompute)));
-    json_t     *j    = json_pack("{s:I, s:I, s:o}", "micro_batch", (json_int_t)s->micro_batch, "loss_chunk_tokens", (json_int_t)s->loss_chunk,
-                                 "blocks", blocks);
+    json_t     *j    = json_pack("{s:I, s:I, s:s, s:s, s:s, s:o}", "micro_batch", (json_int_t)s->micro_batch, "loss_chunk_tokens",
+                                 (json_int_t)s->loss_chunk, "attention", vp_attention_name(s->attention), "precision",
+                                 vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "blocks", blocks);
     char       *dump = j ? json_dumps(j, JSON_COMPACT) : NULL;
     const char *text = dump ? vp_arena_strdup(arena, dump) : NULL;
     free(dump);
     json_decref(j);
     return text;
+}
+
+/* Attention, precision and optimizer: a study from before they were free says nothing of them, and means the request's. */
+static vp_status read_kinds(const vp_json_node *root, vp_scenario *s, vp_err *err)
+{
+    const char *text;
+    vp_status   st = VP_OK;
+
+    if (vp_json_has(root, "attention")) {
+        VP_TRY(vp_json_string(root, "attention", &text, err));
+        s->attention = vp_attention_by_name(text);
+    }
+    if (vp_json_has(root, "precision")) {
+        VP_TRY(vp_json_string(root, "precision", &text, err));
+        s->recipe.precision = vp_precision_by_name(text);
+    }
+    if (vp_json_has(root, "optimizer")) {
+        VP_TRY(vp_json_string(root, "optimizer", &text, err));
+        if (vp_optimizer_by_name(text) == VP_N_OPTIMIZERS)
+            VP_TRY(vp_json_fail(root, "optimizer", err, "no such optimizer"));
+        if (vp_optimizer_by_name(text) != s->recipe.optimizer)
+            vp_recipe_set_optimizer(&s->recipe, vp_optimizer_by_name(text));
+    }
+    if (s->attention == VP_N_ATTENTIONS || s->recipe.precision == VP_N_PRECISIONS)
+        VP_TRY(vp_json_fail(root, NULL, err, "names an attention or a precision that there is not"));
+out:
+    return st;
 }
 
 static vp_status read_run(const vp_json_node *node, const vp_model *model, vp_block_run *run, vp_err *err)
@@ -317,6 +345,7 @@ static vp_status read_decisions(const tuner *t, const char *text, vp_scenario *o
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_json_int(&root, "micro_batch", 1, out->global_batch, &out->micro_batch, err));
     VP_TRY(vp_json_int(&root, "loss_chunk_tokens", 0, INT64_C(1) << 40, &out->loss_chunk, err));
+    VP_TRY(read_kinds(&root, out, err));
     VP_TRY(vp_json_array(&root, "blocks", &runs, &n, err));
     if (n > VP_MAX_RUNS || out->global_batch % out->micro_batch != 0 || out->loss_chunk % VP_TILE_TOKENS != 0)
         VP_TRY(vp_json_fail(&root, NULL, err, "are no plan of this request"));
@@ -336,7 +365,8 @@ out:
 
 static bool same_scenario(const vp_scenario *a, const vp_scenario *b)
 {
-    return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk && a->n_runs == b->n_runs
+    return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk && a->attention == b->attention
+        && a->recipe.precision == b->recipe.precision && a->recipe.optimizer == b->recipe.optimizer && a->n_runs == b->n_runs
         && memcmp(a->runs, b->runs, (size_t)a->n_runs * sizeof *a->runs) == 0;
 }
 
@@ -362,7 +392,8 @@ static bool obeys_pins(const vp_plan_request *r, const vp_scenario *s)
         for (int i = 0; i < s->n_runs; i++)
             if (s->runs[i].segment > 1 || s->runs[i].recompute != vp_recompute_set(r->model, r->recompute))
                 return false;
-    return chunk && (!r->micro_batch || s->micro_batch == r->micro_batch);
+    return chunk && (!r->micro_batch || s->micro_batch == r->micro_batch) && (r->attention == VP_ATTENTION_ANY || s->attention == r->attention)
+        && (r->any_precision || s->recipe.precision == r->recipe.precision) && (r->any_optimizer || s->recipe.optimizer == r->recipe.optimizer);
 }
 
 static vp_status add_trial(tuner *t, const vp_trial *trial, const vp_study_trial *row, vp_err *err)
@@ -462,8 +493,15 @@ static vp_status read_call(const vp_json_node *node, vp_call_time *c, vp_err *er
     c->row.kernel = vp_kernel_by_name(name);
     if (c->row.kernel == VP_N_KERNELS)
         VP_TRY(vp_json_fail(node, "kernel", err, "no such kernel"));
+    c->row.dtype = VP_DTYPE_F32;
+    if (vp_json_has(node, "dtype")) {
+        VP_TRY(vp_json_string(node, "dtype", &name, err));
+        c->row.dtype = vp_dtype_by_name(name);
+        if (c->row.dtype == VP_N_DTYPES)
+            VP_TRY(vp_json_fail(node, "dtype", err, "no such dtype"));
+    }
     for (int k = 0; k < vp_kernel_info_of(c->row.kernel)->n_ints; k++)
-        VP_TRY(vp_json_int(node, vp_kernel_info_of(c->row.kernel)->ints[k], 0, INT64_C(1) << 40, &c->row.ints[k], err));
+        VP_TRY(vp_json_int(node, vp_kernel_info_of(c->row.kernel)->ints[k].name, 0, INT64_C(1) << 40, &c->row.ints[k], err));
     VP_TRY(vp_json_int(node, "calls", 1, INT64_MAX, &c->n_calls, err));
     VP_TRY(vp_json_real(node, "seconds", 0, 1e9, &c->row.seconds, err));
 out:

@@ -18,13 +18,19 @@ static const kernel_fn kernels[VP_N_KERNELS] = {
     [VP_K_EMBEDDING_BWD]     = vp_cpu_embedding_bwd,
     [VP_K_LAYERNORM_FWD]     = vp_cpu_layernorm_fwd,
     [VP_K_LAYERNORM_BWD]     = vp_cpu_layernorm_bwd,
+    [VP_K_RMSNORM_FWD]       = vp_cpu_rmsnorm_fwd,
+    [VP_K_RMSNORM_BWD]       = vp_cpu_rmsnorm_bwd,
     [VP_K_LINEAR_FWD]        = vp_cpu_linear_fwd,
     [VP_K_LINEAR_BWD_INPUT]  = vp_cpu_linear_bwd_input,
     [VP_K_LINEAR_BWD_WEIGHT] = vp_cpu_linear_bwd_weight,
+    [VP_K_ROPE_FWD]          = vp_cpu_rope_fwd,
+    [VP_K_ROPE_BWD]          = vp_cpu_rope_bwd,
     [VP_K_ATTENTION_FWD]     = vp_cpu_attention_fwd,
     [VP_K_ATTENTION_BWD]     = vp_cpu_attention_bwd,
-    [VP_K_GELU_TANH_FWD]     = vp_cpu_gelu_tanh_fwd,
-    [VP_K_GELU_TANH_BWD]     = vp_cpu_gelu_tanh_bwd,
+    [VP_K_ACTIVATION_FWD]    = vp_cpu_activation_fwd,
+    [VP_K_ACTIVATION_BWD]    = vp_cpu_activation_bwd,
+    [VP_K_GLU_FWD]           = vp_cpu_glu_fwd,
+    [VP_K_GLU_BWD]           = vp_cpu_glu_bwd,
     [VP_K_ADD]               = vp_cpu_add,
     [VP_K_DROPOUT]           = vp_cpu_dropout,
     [VP_K_CROSS_ENTROPY]     = vp_cpu_cross_entropy,
@@ -35,6 +41,10 @@ static const kernel_fn kernels[VP_N_KERNELS] = {
     [VP_K_CLIP_SCALE]        = vp_cpu_clip_scale,
     [VP_K_ADAMW]             = vp_cpu_adamw,
     [VP_K_SGD]               = vp_cpu_sgd,
+    [VP_K_MOMENTUM]          = vp_cpu_momentum,
+    [VP_K_LION]              = vp_cpu_lion,
+    [VP_K_ADAFACTOR]         = vp_cpu_adafactor,
+    [VP_K_MUON]              = vp_cpu_muon,
 };
 
 static pthread_once_t once      = PTHREAD_ONCE_INIT;
@@ -100,12 +110,14 @@ static bool fits_blas(const vp_kernel_call *call)
     case VP_K_LINEAR_FWD:
     case VP_K_LINEAR_BWD_INPUT:
     case VP_K_LINEAR_BWD_WEIGHT:
-        return n[1] <= INT_MAX && n[2] <= INT_MAX;
+        return call->dtype == VP_DTYPE_BF16 || (n[1] <= INT_MAX && n[2] <= INT_MAX);
     case VP_K_ATTENTION_FWD:
     case VP_K_ATTENTION_BWD: {
         int64_t row = vp_mul(vp_add(n[2], vp_mul(2, n[3])), n[4]);
         return !vp_overflowed(row) && row <= INT_MAX;
     }
+    case VP_K_MUON:
+        return n[0] <= INT_MAX && n[1] <= INT_MAX;
     default:
         return true;
     }
@@ -114,6 +126,7 @@ static bool fits_blas(const vp_kernel_call *call)
 static vp_status run(const vp_kernel_call *call, vp_err *err)
 {
     assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS);
+    assert(call->dtype == VP_DTYPE_F32 || call->dtype == VP_DTYPE_BF16);
     pthread_once(&once, start);
     if (!fits_blas(call))
         return VP_FAIL(err, VP_ERR_INPUT,

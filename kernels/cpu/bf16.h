@@ -10,33 +10,11 @@
 #ifndef VP_KERNELS_CPU_BF16_H
 #define VP_KERNELS_CPU_BF16_H
 
+#include "core/bf16.h"
 #include "kernels/cpu/cpu_internal.h"
 
 #include <stdint.h>
 #include <string.h>
-
-/* Exact: every bf16 is a float. */
-VP_ALWAYS_INLINE float vp_bf16_to_f32(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float    y;
-
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-/* To the nearest, ties to even; beyond the greatest finite bf16 by half a step or more: infinity. A NaN keeps its
- * sign and its upper bits and becomes quiet. Adding 0x7fff, or 0x8000 below an odd result, carries into the upper half
- * exactly where rounding goes up. */
-VP_ALWAYS_INLINE uint16_t vp_bf16_from_f32(float x)
-{
-    uint32_t bits, rounded, quiet;
-
-    memcpy(&bits, &x, sizeof bits);
-    rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    quiet   = (bits >> 16) | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-}
 
 /* Up with the probability of the share cut off, where random is uniform in 0 .. 65535: the expectation of the
  * result is x. What is a bf16 already stays, so infinities do; a NaN becomes quiet. */

@@ -1,62 +1,176 @@
 /* kernels/cpu/cross_entropy.c: softmax cross-entropy with its gradient in the logits' place.
  *
- *     loss[r] = log(sum_v exp(x[v] - m)) - (x[label] - m),  m = max_v x[v]
- *     x[v]   <- (exp(x[v] - m) / sum - [v = label]) * inv_n_targets
+ *     t[v] = x[v], or c tanh(x[v] / c) with softcap c > 0 (Gemma 2, arXiv:2408.00118)
+ *     loss[r] = log(sum_v exp(t[v] - m)) - (t[label] - m),  m = max_v t[v]
+ *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * inv_n_targets * (1 - tanh^2(x[v] / c))
  *
- * Three passes over a row (maximum, exponentials, scaling). A row of 50 257 floats stays in a core's
- * L2 cache from the first to the last, so memory sees one read and one write. */
+ * fp32 without softcap: three passes over a row (maximum, exponentials in the logits' place, scaling). A row of 50 257
+ * floats stays in a core's L2 cache from the first to the last, so memory sees one read and one write. Else the
+ * exponentials have no place of their own, since logits are still needed or too narrow for them: they are computed
+ * twice, once to be summed and once to be scaled, a piece at a time, and each gradient is rounded once. */
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/functions.h"
+#include "kernels/cpu/operand.h"
+
+#include "core/checked.h"
 
 #include <assert.h>
 #include <math.h>
 
 /* The sum of exponentials is taken in pieces of this many, each in float lanes, added in double: its
  * rounding error does not grow with the vocabulary. */
-enum { PIECE = 1024 };
+enum { PIECE = VP_CPU_PIECE };
 
-VP_PER_ISA(one_row, (float *x, int64_t vocab, int32_t label, double inv_n_targets, float *row_loss),
-           (x, vocab, label, inv_n_targets, row_loss))
+/* x[i] = exp(x[i] - m); their sum is added to *sum. */
+VP_PER_ISA(exponentials, (float *x, int64_t n, float m, double *sum), (x, n, m, sum))
 {
-    float  m      = vp_max(x, vocab);
-    float  target = x[label];
-    double sum    = 0.0;
-    float  scale;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        x[i] = vp_exp_neg(x[i] - m);
+    *sum += (double)vp_sum(x, n);
+}
 
-    for (int64_t v0 = 0; v0 < vocab; v0 += PIECE) {
-        int64_t n     = vocab - v0 < PIECE ? vocab - v0 : PIECE;
-        float  *piece = x + v0;
+VP_PER_ISA(scale_all, (float *x, int64_t n, float scale), (x, n, scale))
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= scale;
+}
+
+VP_PER_ISA(greatest, (const float *x, int64_t n, float *m), (x, n, m))
+{
+    float here = vp_max(x, n);
+    *m         = here > *m ? here : *m;
+}
+
+/* y = c tanh(x / c), slope its derivative by x; the slope's place may not be x or y. */
+VP_PER_ISA(cap_all, (const float *x, float *y, float *slope, int64_t n, float c), (x, y, slope, n, c))
+{
+    float inv = 1.0f / c;
 
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            piece[i] = vp_exp_neg(piece[i] - m);
-        sum += (double)vp_sum(piece, n);
+    for (int64_t i = 0; i < n; i++) {
+        float s;
+        y[i]     = c * vp_tanh_and_slope(x[i] * inv, &s);
+        slope[i] = s;
     }
-    *row_loss = (float)(log(sum) - ((double)target - (double)m));
-    scale     = (float)(inv_n_targets / sum);
-    target    = (float)(((double)x[label] / sum - 1.0) * inv_n_targets);
+}
+
+VP_PER_ISA(multiply, (float *x, const float *y, int64_t n), (x, y, n))
+{
 #pragma omp simd
-    for (int64_t v = 0; v < vocab; v++)
-        x[v] *= scale;
-    x[label] = target;
+    for (int64_t i = 0; i < n; i++)
+        x[i] *= y[i];
+}
+
+/* What the whole row has in common once its exponentials are summed. */
+typedef struct row_sums {
+    float m, target; /* the greatest logit, that of the label; both capped */
+    double sum;
+} row_sums;
+
+static float loss_of(const row_sums *s)
+{
+    return (float)(log(s->sum) - ((double)s->target - (double)s->m));
+}
+
+/* The gradient at the label, from its exponential. */
+static float gradient_at_label(const row_sums *s, float e, double inv_n_targets)
+{
+    return (float)(((double)e / s->sum - 1.0) * inv_n_targets);
+}
+
+static void row_in_place(float *x, int64_t vocab, int32_t label, double inv_n_targets, float *row_loss)
+{
+    row_sums s = {.m = -INFINITY, .target = x[label]};
+    float    e;
+
+    greatest(x, vocab, &s.m);
+    for (int64_t v = 0; v < vocab; v += PIECE)
+        exponentials(x + v, vp_min_i64(PIECE, vocab - v), s.m, &s.sum);
+    *row_loss = loss_of(&s);
+    e         = x[label];
+    scale_all(x, vocab, (float)(inv_n_targets / s.sum));
+    x[label] = gradient_at_label(&s, e, inv_n_targets);
+}
+
+/* Elements v .. v + n of a row as floats in t, capped; slope is written with a softcap only. */
+static void load(const void *x, vp_dtype dtype, int64_t v, int64_t n, float cap, float *t, float *slope)
+{
+    const float *from = vp_cpu_read(x, dtype, v, n, t);
+
+    if (cap > 0.0f)
+        cap_all(from, t, slope, n, cap);
+    else if (from != t)
+        memcpy(t, from, (size_t)n * sizeof *t);
+}
+
+static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label, float cap, double inv_n_targets,
+                          float *row_loss)
+{
+    row_sums s = {.m = -INFINITY};
+    float    t[PIECE], slope[PIECE], scale;
+
+    for (int64_t v = 0; v < vocab; v += PIECE) {
+        int64_t n = vp_min_i64(PIECE, vocab - v);
+
+        greatest(vp_cpu_read(x, dtype, v, n, t), n, &s.m);
+    }
+    /* A cap is monotone but for roundings, which leave no more than some u of it in t - m > 0: vp_exp_neg() bears that. */
+    if (cap > 0.0f)
+        cap_all(&s.m, &s.m, slope, 1, cap);
+    load(x, dtype, label, 1, cap, &s.target, slope);
+    for (int64_t v = 0; v < vocab; v += PIECE) {
+        int64_t n = vp_min_i64(PIECE, vocab - v);
+
+        load(x, dtype, v, n, cap, t, slope);
+        exponentials(t, n, s.m, &s.sum);
+    }
+    *row_loss = loss_of(&s);
+    scale     = (float)(inv_n_targets / s.sum);
+    for (int64_t v = 0; v < vocab; v += PIECE) {
+        int64_t n      = vp_min_i64(PIECE, vocab - v);
+        double  unused = 0.0;
+        float   e      = 0.0f;
+
+        load(x, dtype, v, n, cap, t, slope);
+        exponentials(t, n, s.m, &unused);
+        if (label >= v && label < v + n)
+            e = t[label - v];
+        scale_all(t, n, scale);
+        if (label >= v && label < v + n)
+            t[label - v] = gradient_at_label(&s, e, inv_n_targets);
+        if (cap > 0.0f)
+            multiply(t, slope, n);
+        if (dtype == VP_DTYPE_F32)
+            memcpy((float *)x + v, t, (size_t)n * sizeof *t);
+        else
+            vp_cpu_written(x, dtype, v, n, t);
+    }
 }
 
 void vp_cpu_cross_entropy(const vp_kernel_call *call)
 {
-    float            *logits   = call->operand[0];
     const int32_t    *labels   = call->operand[1];
     const vp_control *control  = call->operand[2];
     float            *row_loss = call->operand[3];
     int64_t           rows = call->ints[0], vocab = call->ints[1];
+    float             cap  = (float)call->reals[0];
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * vocab > VP_CPU_SPAN)
     for (int64_t r = 0; r < rows; r++) {
+        void *x = vp_cpu_at(call->operand[0], call->dtype, r * vocab);
+
         if (labels[r] == VP_IGNORE_LABEL) {
-            memset(logits + r * vocab, 0, (size_t)vocab * sizeof(float));
+            memset(x, 0, (size_t)(vocab * vp_dtype_bytes(call->dtype)));
             row_loss[r] = 0.0f;
-        } else {
-            assert(labels[r] >= 0 && labels[r] < vocab);
-            one_row(logits + r * vocab, vocab, labels[r], control->inv_n_targets, row_loss + r);
+            continue;
         }
+        assert(labels[r] >= 0 && labels[r] < vocab);
+        if (call->dtype == VP_DTYPE_F32 && cap <= 0.0f)
+            row_in_place(x, vocab, labels[r], control->inv_n_targets, row_loss + r);
+        else
+            row_by_pieces(x, call->dtype, vocab, labels[r], cap, control->inv_n_targets, row_loss + r);
     }
 }
 

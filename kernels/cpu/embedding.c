@@ -1,58 +1,100 @@
-/* kernels/cpu/embedding.c: table lookup plus learned positions, and its gradient.
+/* kernels/cpu/embedding.c: table lookup plus learned positions, or either alone, and its gradient.
  *
- *     y[n] = table[token[n]] + positions[n mod seq]
+ *     y[n] = scale table[token[n]] + positions[n mod seq + position_offset]
+ *
+ *     d_table[token[n]] += scale dy[n],  d_positions[n mod seq + position_offset] += dy[n]
  *
  * Backward scatters: two tokens may name one row. Threads own columns, not rows, and each walks the
- * tokens in order, so every element of d_table is one sum in token order however many threads run. */
+ * tokens in order, so every element of d_table is one sum in token order however many threads run. Gradients
+ * are fp32 whatever the call's dtype. */
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/operand.h"
 
 #include "core/checked.h"
 
+#include <stddef.h>
+
 enum { SLICE_COLS = 128 }; /* columns one work item of the backward owns */
 
-VP_PER_ISA(add_row, (const float *x, const float *y, float *z, int64_t n), (x, y, z, n))
+VP_ALWAYS_INLINE void lookup(const void *table, const void *position, void *y, int64_t n, float scale, bool bf16)
+{
+    if (position) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            vp_put(y, i, scale * vp_get(table, i, bf16) + vp_get(position, i, bf16), bf16);
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            vp_put(y, i, scale * vp_get(table, i, bf16), bf16);
+    }
+}
+
+/* One row of y; position may be NULL. */
+VP_PER_ISA(lookup_row, (const void *table, const void *position, void *y, int64_t n, float scale, bool bf16),
+           (table, position, y, n, scale, bf16))
+{
+    if (bf16)
+        lookup(table, position, y, n, scale, true);
+    else
+        lookup(table, position, y, n, scale, false);
+}
+
+VP_ALWAYS_INLINE void add_scaled(const void *dy, float *to, int64_t n, float scale, bool bf16)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        z[i] = x[i] + y[i];
+        to[i] = to[i] + scale * vp_get(dy, i, bf16);
+}
+
+VP_PER_ISA(add_row, (const void *dy, float *to, int64_t n, float scale, bool bf16), (dy, to, n, scale, bf16))
+{
+    if (bf16)
+        add_scaled(dy, to, n, scale, true);
+    else
+        add_scaled(dy, to, n, scale, false);
 }
 
 void vp_cpu_embedding_fwd(const vp_kernel_call *call)
 {
     const int32_t *tokens = call->operand[0];
-    const float   *table = call->operand[1], *positions = call->operand[2];
-    float         *y = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3];
+    const void    *table = call->operand[1], *positions = call->operand[2];
+    void          *y    = call->operand[3];
+    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
+    float          scale = (float)call->reals[0];
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t n = 0; n < rows; n++) {
-        const float *row = table + tokens[n] * cols;
-        if (positions)
-            add_row(row, positions + n % seq * cols, y + n * cols, cols);
+        const void *position = vp_cpu_at(positions, call->dtype, (n % seq + offset) * cols);
+        const void *row      = table ? vp_cpu_at(table, call->dtype, tokens[n] * cols) : position;
+        void       *to       = vp_cpu_at(y, call->dtype, n * cols);
+
+        if (table && (positions || scale != 1.0f))
+            lookup_row(row, position, to, cols, scale, call->dtype == VP_DTYPE_BF16);
         else
-            memcpy(y + n * cols, row, (size_t)cols * sizeof(float));
+            memcpy(to, row, (size_t)(cols * vp_dtype_bytes(call->dtype)));
     }
 }
 
 void vp_cpu_embedding_bwd(const vp_kernel_call *call)
 {
     const int32_t *tokens = call->operand[0];
-    const float   *dy = call->operand[1];
+    const void    *dy     = call->operand[1];
     float         *d_table = call->operand[2], *d_positions = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3];
+    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
+    int64_t        skip  = call->ints[5] - 1; /* -1: none */
+    float          scale = (float)call->reals[0];
+    bool           bf16  = call->dtype == VP_DTYPE_BF16;
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t c = 0; c < cols; c += SLICE_COLS) {
         int64_t width = vp_min_i64(SLICE_COLS, cols - c);
         for (int64_t n = 0; n < rows; n++) {
-            const float *row = dy + n * cols + c;
-            float       *to  = d_table + tokens[n] * cols + c;
+            const void *row = vp_cpu_at(dy, call->dtype, n * cols + c);
 
-            add_row(to, row, to, width);
-            if (d_positions) {
-                to = d_positions + n % seq * cols + c;
-                add_row(to, row, to, width);
-            }
+            if (d_table && tokens[n] != skip)
+                add_row(row, d_table + tokens[n] * cols + c, width, scale, bf16);
+            if (d_positions)
+                add_row(row, d_positions + (n % seq + offset) * cols + c, width, 1.0f, bf16);
         }
     }
 }

@@ -6,8 +6,11 @@
  * Backward, with xhat = (x - mean) rstd, g = dy gamma and means over the row's cols elements:
  *
  *     dx = rstd (g - mean(g) - xhat mean(g xhat)),  d_gamma = sum over rows of dy xhat,
- *     d_beta = sum over rows of dy */
+ *     d_beta = sum over rows of dy
+ *
+ * Absent, gamma is 1 and beta is 0. mean, rstd, d_gamma and d_beta are fp32 whatever the call's dtype. */
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/operand.h"
 
 #include "core/checked.h"
 
@@ -16,54 +19,97 @@
 
 enum { SLICE_COLS = 128 }; /* columns of d_gamma and d_beta one work item owns */
 
-/* out = {sum (x - shift)^2}, in the lanes of vp_sum. */
-VP_ALWAYS_INLINE float sum_squares(const float *x, float shift, int64_t n)
+/* ---- forward ---- */
+
+/* The row's mean and sum (x - mean)^2, in the lanes of vp_sum(). */
+VP_ALWAYS_INLINE void moments(const void *x, int64_t n, bool bf16, float *mean_out, float *squares)
 {
-    vp_f8   lane[4] = {{0}, {0}, {0}, {0}};
+    vp_f8   lane[4] = {{0}, {0}, {0}, {0}}, square[4] = {{0}, {0}, {0}, {0}};
     int64_t i       = 0;
-    float   total;
+    float   total, mean;
 
     for (; i + 32 <= n; i += 32)
         for (int l = 0; l < 4; l++) {
-            vp_f8 d = *(const vp_f8 *)(x + i + 8 * l) - shift;
-            lane[l] += d * d;
+            vp_f8 v;
+            vp_get8(x, i + 8 * l, bf16, &v);
+            lane[l] += v;
         }
     total = vp_lanes_total(lane);
     for (; i < n; i++)
-        total += (x[i] - shift) * (x[i] - shift);
-    return total;
+        total += vp_get(x, i, bf16);
+    mean = total / (float)n;
+    for (i = 0; i + 32 <= n; i += 32)
+        for (int l = 0; l < 4; l++) {
+            vp_f8 v;
+            vp_get8(x, i + 8 * l, bf16, &v);
+            v -= mean;
+            square[l] += v * v;
+        }
+    total = vp_lanes_total(square);
+    for (; i < n; i++)
+        total += (vp_get(x, i, bf16) - mean) * (vp_get(x, i, bf16) - mean);
+    *mean_out = mean;
+    *squares  = total;
 }
 
-VP_PER_ISA(forward_row, (const float *x, const float *gamma, const float *beta, float *y, int64_t cols,
-                         double eps, float *mean_out, float *rstd_out),
-           (x, gamma, beta, y, cols, eps, mean_out, rstd_out))
+VP_ALWAYS_INLINE void normalise(const void *x, const void *gamma, const void *beta, void *y, int64_t cols, float mean,
+                                float rstd, bool bf16, bool has_gamma, bool has_beta)
 {
-    float mean = vp_sum(x, cols) / (float)cols;
-    float var  = sum_squares(x, mean, cols) / (float)cols;
-    float rstd = (float)(1.0 / sqrt((double)var + eps));
-
 #pragma omp simd
-    for (int64_t c = 0; c < cols; c++)
-        y[c] = (x[c] - mean) * rstd * gamma[c] + beta[c];
-    *mean_out = mean;
-    *rstd_out = rstd;
+    for (int64_t c = 0; c < cols; c++) {
+        float v = (vp_get(x, c, bf16) - mean) * rstd;
+        if (has_gamma)
+            v = v * vp_get(gamma, c, bf16);
+        if (has_beta)
+            v = v + vp_get(beta, c, bf16);
+        vp_put(y, c, v, bf16);
+    }
+}
+
+VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, const void *beta, void *y, int64_t cols, double eps,
+                              float *mean, float *rstd, bool bf16)
+{
+    float squares;
+
+    moments(x, cols, bf16, mean, &squares);
+    *rstd = (float)(1.0 / sqrt((double)(squares / (float)cols) + eps));
+    if (gamma && beta)
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, true, true);
+    else if (gamma)
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, true, false);
+    else if (beta)
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, false, true);
+    else
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, false, false);
+}
+
+VP_PER_ISA(forward_row, (const void *x, const void *gamma, const void *beta, void *y, int64_t cols, double eps,
+                         float *mean, float *rstd, bool bf16),
+           (x, gamma, beta, y, cols, eps, mean, rstd, bf16))
+{
+    if (bf16)
+        forward(x, gamma, beta, y, cols, eps, mean, rstd, true);
+    else
+        forward(x, gamma, beta, y, cols, eps, mean, rstd, false);
 }
 
 void vp_cpu_layernorm_fwd(const vp_kernel_call *call)
 {
-    const float *x = call->operand[0], *gamma = call->operand[1], *beta = call->operand[2];
-    float       *y = call->operand[3], *mean = call->operand[4], *rstd = call->operand[5];
-    int64_t      rows = call->ints[0], cols = call->ints[1];
+    float  *mean = call->operand[4], *rstd = call->operand[5];
+    int64_t rows = call->ints[0], cols = call->ints[1];
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t r = 0; r < rows; r++)
-        forward_row(x + r * cols, gamma, beta, y + r * cols, cols, call->reals[0], mean + r, rstd + r);
+        forward_row(vp_cpu_at(call->operand[0], call->dtype, r * cols), call->operand[1], call->operand[2],
+                    vp_cpu_at(call->operand[3], call->dtype, r * cols), cols, call->reals[0], mean + r, rstd + r,
+                    call->dtype == VP_DTYPE_BF16);
 }
 
+/* ---- backward ---- */
+
 /* dx may lie on dy, x or add: both means are taken before the first write, then element by element. */
-VP_PER_ISA(backward_row, (const float *dy, const float *x, const float *gamma, float mean, float rstd,
-                          const float *add, float *dx, int64_t cols),
-           (dy, x, gamma, mean, rstd, add, dx, cols))
+VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma, float mean, float rstd,
+                               const void *add, void *dx, int64_t cols, bool bf16, bool has_gamma)
 {
     vp_f8   lane_g[4] = {{0}, {0}, {0}, {0}}, lane_gx[4] = {{0}, {0}, {0}, {0}};
     int64_t i = 0;
@@ -72,56 +118,100 @@ VP_PER_ISA(backward_row, (const float *dy, const float *x, const float *gamma, f
     for (; i + 32 <= cols; i += 32)
         for (int l = 0; l < 4; l++) {
             int64_t c = i + 8 * l;
-            vp_f8   g = *(const vp_f8 *)(dy + c) * *(const vp_f8 *)(gamma + c);
+            vp_f8   g, v, w;
+
+            vp_get8(dy, c, bf16, &g);
+            vp_get8(x, c, bf16, &v);
+            if (has_gamma) {
+                vp_get8(gamma, c, bf16, &w);
+                g *= w;
+            }
             lane_g[l] += g;
-            lane_gx[l] += g * ((*(const vp_f8 *)(x + c) - mean) * rstd);
+            lane_gx[l] += g * ((v - mean) * rstd);
         }
     sum_g  = vp_lanes_total(lane_g);
     sum_gx = vp_lanes_total(lane_gx);
     for (; i < cols; i++) {
-        sum_g += dy[i] * gamma[i];
-        sum_gx += dy[i] * gamma[i] * ((x[i] - mean) * rstd);
+        float g = vp_get(dy, i, bf16);
+        if (has_gamma)
+            g *= vp_get(gamma, i, bf16);
+        sum_g += g;
+        sum_gx += g * ((vp_get(x, i, bf16) - mean) * rstd);
     }
     mean_g  = sum_g / (float)cols;
     mean_gx = sum_gx / (float)cols;
     if (add) {
 #pragma omp simd
-        for (int64_t c = 0; c < cols; c++)
-            dx[c] = add[c] + rstd * (dy[c] * gamma[c] - mean_g - (x[c] - mean) * rstd * mean_gx);
+        for (int64_t c = 0; c < cols; c++) {
+            float g = has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
+            vp_put(dx, c, vp_get(add, c, bf16) + rstd * (g - mean_g - (vp_get(x, c, bf16) - mean) * rstd * mean_gx),
+                   bf16);
+        }
     } else {
 #pragma omp simd
-        for (int64_t c = 0; c < cols; c++)
-            dx[c] = rstd * (dy[c] * gamma[c] - mean_g - (x[c] - mean) * rstd * mean_gx);
-    }
-}
-
-VP_PER_ISA(sum_tile, (const float *dy, const float *x, const float *mean, const float *rstd, int64_t ld,
-                      int64_t rows, int64_t cols, float *sum_gamma, float *sum_beta),
-           (dy, x, mean, rstd, ld, rows, cols, sum_gamma, sum_beta))
-{
-    for (int64_t r = 0; r < rows; r++) {
-        float        m = mean[r], s = rstd[r];
-        const float *dy_row = dy + r * ld, *x_row = x + r * ld;
-
-#pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
-            sum_gamma[c] += dy_row[c] * ((x_row[c] - m) * s);
-            sum_beta[c] += dy_row[c];
+            float g = has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
+            vp_put(dx, c, rstd * (g - mean_g - (vp_get(x, c, bf16) - mean) * rstd * mean_gx), bf16);
         }
     }
 }
 
+VP_PER_ISA(backward_row, (const void *dy, const void *x, const void *gamma, float mean, float rstd, const void *add,
+                          void *dx, int64_t cols, bool bf16),
+           (dy, x, gamma, mean, rstd, add, dx, cols, bf16))
+{
+    if (bf16 && gamma)
+        backward(dy, x, gamma, mean, rstd, add, dx, cols, true, true);
+    else if (bf16)
+        backward(dy, x, gamma, mean, rstd, add, dx, cols, true, false);
+    else if (gamma)
+        backward(dy, x, gamma, mean, rstd, add, dx, cols, false, true);
+    else
+        backward(dy, x, gamma, mean, rstd, add, dx, cols, false, false);
+}
+
+VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float m, float s, int64_t cols, float *sum_gamma,
+                                  float *sum_beta, bool bf16)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < cols; c++) {
+        sum_gamma[c] += vp_get(dy, c, bf16) * ((vp_get(x, c, bf16) - m) * s);
+        sum_beta[c] += vp_get(dy, c, bf16);
+    }
+}
+
+/* dy and x begin at element `first` of the row's operand; rows are ld elements apart. */
+VP_PER_ISA(sum_tile, (const void *dy, const void *x, int64_t first, const float *mean, const float *rstd, int64_t ld,
+                      int64_t rows, int64_t cols, float *sum_gamma, float *sum_beta, bool bf16),
+           (dy, x, first, mean, rstd, ld, rows, cols, sum_gamma, sum_beta, bf16))
+{
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t at = first + r * ld;
+
+        if (bf16)
+            add_columns((const uint16_t *)dy + at, (const uint16_t *)x + at, mean[r], rstd[r], cols, sum_gamma,
+                        sum_beta, true);
+        else
+            add_columns((const float *)dy + at, (const float *)x + at, mean[r], rstd[r], cols, sum_gamma, sum_beta,
+                        false);
+    }
+}
+
+/* out = sum, or += with add; out may be absent. */
+static void put_sums(float *out, const float *sum, int64_t n, bool add)
+{
+    for (int64_t c = 0; out && c < n; c++)
+        out[c] = add ? out[c] + sum[c] : sum[c];
+}
+
 void vp_cpu_layernorm_bwd(const vp_kernel_call *call)
 {
-    const float *dy = call->operand[0], *x = call->operand[1], *gamma = call->operand[2];
-    const float *mean = call->operand[3], *rstd = call->operand[4], *add = call->operand[5];
-    float       *dx = call->operand[6], *d_gamma = call->operand[7], *d_beta = call->operand[8];
+    const void  *dy = call->operand[0], *x = call->operand[1], *gamma = call->operand[2], *add = call->operand[5];
+    const float *mean = call->operand[3], *rstd = call->operand[4];
+    float       *d_gamma = call->operand[7], *d_beta = call->operand[8];
     int64_t      rows = call->ints[0], cols = call->ints[1];
+    bool         bf16 = call->dtype == VP_DTYPE_BF16, sums = d_gamma || d_beta;
 
-    if (!call->accumulate && rows == 0) {
-        memset(d_gamma, 0, (size_t)cols * sizeof(float));
-        memset(d_beta, 0, (size_t)cols * sizeof(float));
-    }
     /* Tile by tile: the column sums first, since dx may be written over what they read; the tile is in
      * the cache when its rows come. */
 #pragma omp parallel num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
@@ -130,20 +220,18 @@ void vp_cpu_layernorm_bwd(const vp_kernel_call *call)
         bool    add_in = call->accumulate || r0 > 0;
 
 #pragma omp for schedule(static)
-        for (int64_t c0 = 0; c0 < cols; c0 += SLICE_COLS) {
+        for (int64_t c0 = 0; c0 < (sums ? cols : 0); c0 += SLICE_COLS) {
             float   sum_gamma[SLICE_COLS] = {0}, sum_beta[SLICE_COLS] = {0};
             int64_t n_cols = vp_min_i64(SLICE_COLS, cols - c0);
 
-            sum_tile(dy + r0 * cols + c0, x + r0 * cols + c0, mean + r0, rstd + r0, cols, n_rows,
-                     n_cols, sum_gamma, sum_beta);
-            for (int64_t c = 0; c < n_cols; c++) {
-                d_gamma[c0 + c] = add_in ? d_gamma[c0 + c] + sum_gamma[c] : sum_gamma[c];
-                d_beta[c0 + c]  = add_in ? d_beta[c0 + c] + sum_beta[c] : sum_beta[c];
-            }
+            sum_tile(dy, x, r0 * cols + c0, mean + r0, rstd + r0, cols, n_rows, n_cols, sum_gamma, sum_beta, bf16);
+            put_sums(d_gamma ? d_gamma + c0 : NULL, sum_gamma, n_cols, add_in);
+            put_sums(d_beta ? d_beta + c0 : NULL, sum_beta, n_cols, add_in);
         }
 #pragma omp for schedule(static)
         for (int64_t r = r0; r < r0 + n_rows; r++)
-            backward_row(dy + r * cols, x + r * cols, gamma, mean[r], rstd[r],
-                         add ? add + r * cols : NULL, dx + r * cols, cols);
+            backward_row(vp_cpu_at(dy, call->dtype, r * cols), vp_cpu_at(x, call->dtype, r * cols), gamma, mean[r],
+                         rstd[r], vp_cpu_at(add, call->dtype, r * cols),
+                         vp_cpu_at(call->operand[6], call->dtype, r * cols), cols, bf16);
     }
 }

@@ -3,8 +3,11 @@
  *     y  = x w + b        dx = dy w'        dw = x' dy        db = sum over rows of dy
  *
  * w is (in, out) or (out, in): the GEMM reads it transposed, nothing is copied. dw and db are
- * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator. */
+ * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator. fp32 products are
+ * the BLAS library's (gemm.c), bf16 ones our own (gemm_bf16.h), where any split of k at whole tiles is the same sum. */
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/gemm_bf16.h"
+#include "kernels/cpu/operand.h"
 
 #include "core/checked.h"
 
@@ -12,56 +15,81 @@
 
 enum { BIAS_COLS = 256 }; /* columns of db one work item owns */
 
+/* The product in the call's dtype. c_f32: C is fp32 also in a bf16 call. bias: n elements of the call's dtype, or NULL. */
+static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_tile, const void *a, const void *b, void *c,
+                     bool c_f32, const void *bias)
+{
+    if (call->dtype == VP_DTYPE_BF16) {
+        vp_gemm_bf16 h = {
+            .m = g->m, .n = g->n, .k = g->k,
+            .a = a, .lda = g->lda, .a_transposed = g->a_transposed,
+            .b = b, .ldb = g->ldb, .b_transposed = g->b_transposed,
+            .c = c, .ldc = g->ldc, .c_f32 = c_f32, .add = g->add,
+        };
+        vp_cpu_gemm_bf16(&h, bias);
+    } else {
+        vp_gemm f = *g;
+
+        f.a     = a;
+        f.b     = b;
+        f.c     = c;
+        f.alpha = 1.0f;
+        vp_cpu_gemm(&f, k_tile, bias);
+    }
+}
+
 void vp_cpu_linear_fwd(const vp_kernel_call *call)
 {
     int64_t rows = call->ints[0], in = call->ints[1], out = call->ints[2];
     bool    out_in = call->ints[3] == VP_WEIGHT_OUT_IN;
-    vp_gemm g      = {
-        .m = rows, .n = out, .k = in,
-        .a = call->operand[0], .lda = in,
-        .b = call->operand[1], .ldb = out_in ? in : out, .b_transposed = out_in,
-        .c = call->operand[3], .ldc = out, .alpha = 1.0f,
-    };
+    vp_gemm g      = {.m = rows, .n = out, .k = in, .lda = in, .ldb = out_in ? in : out, .b_transposed = out_in,
+                      .ldc = out};
 
-    vp_cpu_gemm(&g, in, call->operand[2]);
+    multiply(call, &g, in, call->operand[0], call->operand[1], call->operand[3], false, call->operand[2]);
 }
 
 void vp_cpu_linear_bwd_input(const vp_kernel_call *call)
 {
     int64_t rows = call->ints[0], in = call->ints[1], out = call->ints[2];
     bool    out_in = call->ints[3] == VP_WEIGHT_OUT_IN;
-    vp_gemm g      = {
-        .m = rows, .n = in, .k = out,
-        .a = call->operand[0], .lda = out,
-        .b = call->operand[1], .ldb = out_in ? in : out, .b_transposed = !out_in,
-        .c = call->operand[2], .ldc = in, .alpha = 1.0f, .add = call->accumulate,
-    };
+    vp_gemm g      = {.m = rows, .n = in, .k = out, .lda = out, .ldb = out_in ? in : out, .b_transposed = !out_in,
+                      .ldc = in, .add = call->accumulate};
 
-    vp_cpu_gemm(&g, out, NULL);
+    multiply(call, &g, out, call->operand[0], call->operand[1], call->operand[2], false, NULL);
 }
 
-VP_PER_ISA(sum_rows, (const float *x, int64_t ld, int64_t rows, int64_t cols, float *sum),
-           (x, ld, rows, cols, sum))
+VP_ALWAYS_INLINE void add_columns(const void *x, int64_t cols, float *sum, bool bf16)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < cols; c++)
+        sum[c] += vp_get(x, c, bf16);
+}
+
+/* From element `first` of x on: rows that are ld elements apart. */
+VP_PER_ISA(sum_rows, (const void *x, int64_t first, int64_t ld, int64_t rows, int64_t cols, float *sum, bool bf16),
+           (x, first, ld, rows, cols, sum, bf16))
 {
     for (int64_t r = 0; r < rows; r++) {
-#pragma omp simd
-        for (int64_t c = 0; c < cols; c++)
-            sum[c] += x[r * ld + c];
+        if (bf16)
+            add_columns((const uint16_t *)x + first + r * ld, cols, sum, true);
+        else
+            add_columns((const float *)x + first + r * ld, cols, sum, false);
     }
 }
 
 /* db of columns [col, col + cols), every tile of rows in order. */
-static void bias_gradient(const float *dy, float *db, int64_t rows, int64_t out, int64_t col,
-                          int64_t cols, bool accumulate)
+static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
 {
-    bool add = accumulate;
+    const void *dy   = call->operand[1];
+    float      *db   = call->operand[3];
+    int64_t     rows = call->ints[0], out = call->ints[2];
+    bool        add  = call->accumulate;
 
-    if (!add && rows == 0)
-        memset(db + col, 0, (size_t)cols * sizeof(float));
     for (int64_t r = 0; r < rows; r += VP_TILE_TOKENS) {
         float sum[BIAS_COLS] = {0};
 
-        sum_rows(dy + r * out + col, out, vp_min_i64(VP_TILE_TOKENS, rows - r), cols, sum);
+        sum_rows(dy, r * out + col, out, vp_min_i64(VP_TILE_TOKENS, rows - r), cols, sum,
+                 call->dtype == VP_DTYPE_BF16);
         for (int64_t c = 0; c < cols; c++)
             db[col + c] = add ? db[col + c] + sum[c] : sum[c];
         add = true;
@@ -70,21 +98,17 @@ static void bias_gradient(const float *dy, float *db, int64_t rows, int64_t out,
 
 void vp_cpu_linear_bwd_weight(const vp_kernel_call *call)
 {
-    const float *x = call->operand[0], *dy = call->operand[1];
-    float       *dw = call->operand[2], *db = call->operand[3];
-    int64_t      rows = call->ints[0], in = call->ints[1], out = call->ints[2];
-    bool         out_in = call->ints[3] == VP_WEIGHT_OUT_IN;
-    vp_gemm      g      = {
-        .m = out_in ? out : in, .n = out_in ? in : out, .k = rows,
-        .a = out_in ? dy : x, .lda = out_in ? out : in, .a_transposed = true,
-        .b = out_in ? x : dy, .ldb = out_in ? in : out,
-        .c = dw, .ldc = out_in ? in : out, .alpha = 1.0f, .add = call->accumulate,
-    };
+    const void *x = call->operand[0], *dy = call->operand[1];
+    int64_t     rows = call->ints[0], in = call->ints[1], out = call->ints[2];
+    bool        out_in = call->ints[3] == VP_WEIGHT_OUT_IN;
+    vp_gemm     g      = {.m = out_in ? out : in, .n = out_in ? in : out, .k = rows, .lda = out_in ? out : in,
+                          .a_transposed = true, .ldb = out_in ? in : out, .ldc = out_in ? in : out,
+                          .add = call->accumulate};
 
-    vp_cpu_gemm(&g, VP_TILE_TOKENS, NULL);
-    if (!db)
+    multiply(call, &g, VP_TILE_TOKENS, out_in ? dy : x, out_in ? x : dy, call->operand[2], true, NULL);
+    if (!call->operand[3])
         return;
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * out > VP_CPU_SPAN)
     for (int64_t col = 0; col < out; col += BIAS_COLS)
-        bias_gradient(dy, db, rows, out, col, vp_min_i64(BIAS_COLS, out - col), call->accumulate);
+        bias_gradient(call, col, vp_min_i64(BIAS_COLS, out - col));
 }

@@ -1,57 +1,20 @@
-/* kernels/cpu/optimizer.c: gradient norm, clipping, AdamW and SGD.
+/* kernels/cpu/optimizer.c: gradient norm, clipping, and the optimizers that update each element by itself: AdamW, SGD with and
+ * without momentum, Lion. Adafactor and Muon have files of their own.
  *
  * Scalars are computed in double from the control block and the recipe, then rounded to float once;
  * elements are float. The gradient is scaled by control.grad_scale as it is read, so clipping costs
- * no pass of its own. */
-#include "kernels/cpu/cpu_internal.h"
+ * no pass of its own. How parameters and states are kept, and what is rounded how: update.h. */
+#include "kernels/cpu/update.h"
 
 #include "core/checked.h"
 
 #include <math.h>
 
-/* sum g^2 of tiles of this many elements, in 16 double lanes, the tiles added in order. */
-enum { SUM_TILE = 16384, SUM_TILES_AT_ONCE = 512 };
-
-typedef float  vp_f4 __attribute__((vector_size(16), aligned(4), may_alias));
-typedef double vp_d4 __attribute__((vector_size(32)));
-
-VP_PER_ISA(sum_squares, (const float *g, int64_t n, double *out), (g, n, out))
-{
-    vp_d4   lane[4] = {{0}, {0}, {0}, {0}};
-    vp_d4   s;
-    int64_t i = 0;
-    double  total;
-
-    for (; i + 16 <= n; i += 16)
-        for (int l = 0; l < 4; l++) {
-            vp_d4 x = __builtin_convertvector(*(const vp_f4 *)(g + i + 4 * l), vp_d4);
-            lane[l] += x * x;
-        }
-    s     = (lane[0] + lane[1]) + (lane[2] + lane[3]);
-    total = (s[0] + s[2]) + (s[1] + s[3]);
-    for (; i < n; i++)
-        total += (double)g[i] * (double)g[i];
-    *out = total;
-}
-
 void vp_cpu_grad_sumsq(const vp_kernel_call *call)
 {
-    const float *g       = call->operand[0];
-    vp_control  *control = call->operand[1];
-    int64_t      count   = call->ints[0];
+    vp_control *control = call->operand[1];
 
-    for (int64_t base = 0; base < count; base += (int64_t)SUM_TILE * SUM_TILES_AT_ONCE) {
-        double  sum[SUM_TILES_AT_ONCE];
-        int64_t n_tiles = vp_min_i64(SUM_TILES_AT_ONCE, vp_ceil_div(count - base, SUM_TILE));
-
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_tiles > 1)
-        for (int64_t t = 0; t < n_tiles; t++) {
-            int64_t first = base + t * SUM_TILE;
-            sum_squares(g + first, vp_min_i64(SUM_TILE, count - first), &sum[t]);
-        }
-        for (int64_t t = 0; t < n_tiles; t++)
-            control->grad_sumsq += sum[t];
-    }
+    control->grad_sumsq = vp_update_sum_squares(control->grad_sumsq, call->operand[0], call->ints[0]);
 }
 
 /* As torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)). clip_norm <= 0: none. */
@@ -67,52 +30,24 @@ void vp_cpu_clip_scale(const vp_kernel_call *call)
     control->grad_scale = clip > 0.0 ? (ratio >= 1.0 ? 1.0 : ratio) : 1.0;
 }
 
-/* AdamW (Loshchilov, Hutter 2019, arXiv:1711.05101) as torch.optim.AdamW orders it:
- *
- *     p -= lr wd p                               where the parameter decays
- *     m  = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
- *     p -= lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
- *
- * Moves 28 bytes per element. */
-typedef struct adamw_scalars {
-    float grad_scale, keep, b1, one_minus_b1, b2, one_minus_b2, step_size, inv_sqrt_correction, eps;
-} adamw_scalars;
+/* ---- the rules ---- */
 
-VP_PER_ISA(adamw_span, (float *p, const float *g, float *m, float *v, int64_t n, const adamw_scalars *a),
-           (p, g, m, v, n, a))
+typedef struct scalars {
+    float grad_scale, lr, decay, keep; /* keep: 1 - lr decay */
+    float momentum;
+    float b1, one_minus_b1, b2, one_minus_b2, step_size, inv_sqrt_correction, eps;
+} scalars;
+
+static scalars scalars_of(const vp_kernel_call *call, const vp_control *control, bool decays)
 {
-    enum { PIECE = 256 };
-    adamw_scalars k = *a;
+    const vp_optimizer_numbers *o = call->optimizer;
 
-    for (int64_t i0 = 0; i0 < n; i0 += PIECE) {
-        float   root[PIECE];
-        int64_t len = n - i0 < PIECE ? n - i0 : PIECE;
-
-#pragma omp simd
-        for (int64_t i = 0; i < len; i++) {
-            float grad = g[i0 + i] * k.grad_scale;
-            m[i0 + i]  = k.b1 * m[i0 + i] + k.one_minus_b1 * grad;
-            root[i]    = k.b2 * v[i0 + i] + k.one_minus_b2 * (grad * grad);
-            v[i0 + i]  = root[i];
-        }
-        vp_sqrt_all(root, len);
-#pragma omp simd
-        for (int64_t i = 0; i < len; i++)
-            p[i0 + i] = k.keep * p[i0 + i] -
-                        k.step_size * (m[i0 + i] / (root[i] * k.inv_sqrt_correction + k.eps));
-    }
-}
-
-void vp_cpu_adamw(const vp_kernel_call *call)
-{
-    float                      *p = call->operand[0], *m = call->operand[2], *v = call->operand[3];
-    const float                *g       = call->operand[1];
-    const vp_control           *control = call->operand[4];
-    const vp_optimizer_numbers *o       = call->optimizer;
-    int64_t                     count = call->ints[0], n_spans = vp_cpu_n_spans(count);
-    adamw_scalars               a = {
+    return (scalars){
         .grad_scale          = (float)control->grad_scale,
-        .keep                = (float)(call->ints[1] ? 1.0 - control->lr * o->weight_decay : 1.0),
+        .lr                  = (float)control->lr,
+        .decay               = decays ? (float)o->weight_decay : 0.0f,
+        .keep                = (float)(decays ? 1.0 - control->lr * o->weight_decay : 1.0),
+        .momentum            = (float)o->momentum,
         .b1                  = (float)o->beta1,
         .one_minus_b1        = (float)(1.0 - o->beta1),
         .b2                  = (float)o->beta2,
@@ -121,34 +56,152 @@ void vp_cpu_adamw(const vp_kernel_call *call)
         .inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - pow(o->beta2, control->step))),
         .eps                 = (float)o->eps,
     };
+}
 
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
-    for (int64_t s = 0; s < n_spans; s++) {
-        int64_t i = s * VP_CPU_SPAN;
-        adamw_span(p + i, g + i, m + i, v + i, vp_cpu_span_len(count, s), &a);
+/* AdamW (Loshchilov, Hutter 2019, arXiv:1711.05101) as torch.optim.AdamW orders it:
+ *
+ *     p -= lr wd p                               where the parameter decays
+ *     m  = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+ *     p -= lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
+ *
+ * Moves 28 bytes per element in fp32. */
+VP_ALWAYS_INLINE void adamw_piece(float *p, const float *g, float *m, float *v, int64_t n, scalars k)
+{
+    float root[VP_UPDATE_PIECE];
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float grad = g[i] * k.grad_scale;
+        m[i]       = k.b1 * m[i] + k.one_minus_b1 * grad;
+        root[i]    = k.b2 * v[i] + k.one_minus_b2 * (grad * grad);
+        v[i]       = root[i];
     }
+    vp_sqrt_all(root, n);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        p[i] = k.keep * p[i] - k.step_size * (m[i] / (root[i] * k.inv_sqrt_correction + k.eps));
 }
 
 /* Plain SGD with torch.optim.SGD's coupled decay: p -= lr (g + wd p). */
-VP_PER_ISA(sgd_span, (float *p, const float *g, int64_t n, float grad_scale, float decay, float lr),
-           (p, g, n, grad_scale, decay, lr))
+VP_ALWAYS_INLINE void sgd_piece(float *p, const float *g, int64_t n, scalars k)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        p[i] -= lr * (g[i] * grad_scale + decay * p[i]);
+        p[i] -= k.lr * (g[i] * k.grad_scale + k.decay * p[i]);
+}
+
+/* torch.optim.SGD with momentum, dampening 0, nesterov off:
+ *
+ *     m = momentum m + (g + wd p),  p -= lr m
+ *
+ * torch begins with m = g, which is the same from m = 0. Moves 20 bytes per element in fp32. */
+VP_ALWAYS_INLINE void momentum_piece(float *p, const float *g, float *m, int64_t n, scalars k)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        m[i] = k.momentum * m[i] + (g[i] * k.grad_scale + k.decay * p[i]);
+        p[i] -= k.lr * m[i];
+    }
+}
+
+/* Lion (Chen et al. 2023, arXiv:2302.06675, algorithm 2):
+ *
+ *     c = b1 m + (1 - b1) g,  p -= lr (sign(c) + wd p),  m = b2 m + (1 - b2) g
+ *
+ * The sign of zero is zero; of a NaN it is NaN here, so that it is seen in p. */
+VP_ALWAYS_INLINE void lion_piece(float *p, const float *g, float *m, int64_t n, scalars k)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float grad = g[i] * k.grad_scale;
+        float c    = k.b1 * m[i] + k.one_minus_b1 * grad;
+        float up   = c > 0.0f ? 1.0f : c;
+        float sign = c < 0.0f ? -1.0f : up;
+        m[i]       = k.b2 * m[i] + k.one_minus_b2 * grad;
+        p[i]       = k.keep * p[i] - k.lr * sign;
+    }
+}
+
+/* ---- over a parameter ---- */
+
+typedef struct update {
+    vp_kernel    rule;
+    vp_param     p;
+    const float *g;
+    int          n_states;
+    vp_state     m, v;
+    scalars      k;
+} update;
+
+VP_PER_ISA(update_span, (const update *u, int64_t first, int64_t n), (u, first, n))
+{
+    for (int64_t i = first; i < first + n; i += VP_UPDATE_PIECE) {
+        float        p_scratch[VP_UPDATE_PIECE], m_scratch[VP_UPDATE_PIECE], v_scratch[VP_UPDATE_PIECE];
+        int64_t      len = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
+        float       *p   = vp_param_load(&u->p, i, len, p_scratch);
+        float       *m   = u->n_states > 0 ? vp_state_load(&u->m, i, len, m_scratch) : NULL;
+        float       *v   = u->n_states > 1 ? vp_state_load(&u->v, i, len, v_scratch) : NULL;
+        const float *g   = u->g + i;
+
+        switch (u->rule) {
+        case VP_K_ADAMW:
+            adamw_piece(p, g, m, v, len, u->k);
+            break;
+        case VP_K_SGD:
+            sgd_piece(p, g, len, u->k);
+            break;
+        case VP_K_MOMENTUM:
+            momentum_piece(p, g, m, len, u->k);
+            break;
+        default:
+            lion_piece(p, g, m, len, u->k);
+            break;
+        }
+        if (m)
+            vp_state_store(&u->m, i, len, m);
+        if (v)
+            vp_state_store(&u->v, i, len, v);
+        vp_param_store(&u->p, i, len, p);
+    }
+}
+
+/* The states are operands 2 and 3; count, decay and state the attributes. */
+static void update_all(const vp_kernel_call *call, int n_states)
+{
+    const vp_control *control = call->operand[vp_kernel_operand(call->kernel, "control")];
+    int64_t           count = call->ints[0], n_spans = vp_cpu_n_spans(count);
+    vp_state_kind     kind = (vp_state_kind)call->ints[2];
+    update            u    = {
+        .rule = call->kernel, .p = vp_param_of(call), .g = call->operand[1], .n_states = n_states,
+        .k = scalars_of(call, control, call->ints[1] != 0),
+    };
+
+    _Static_assert(VP_CPU_SPAN % VP_UPDATE_PIECE == 0, "a span is whole pieces");
+    if (n_states > 0)
+        u.m = vp_state_of(call, call->operand[2], kind, count, true);
+    if (n_states > 1)
+        u.v = vp_state_of(call, call->operand[3], kind, count, false);
+#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
+    for (int64_t s = 0; s < n_spans; s++)
+        update_span(&u, s * VP_CPU_SPAN, vp_cpu_span_len(count, s));
+}
+
+void vp_cpu_adamw(const vp_kernel_call *call)
+{
+    update_all(call, 2);
 }
 
 void vp_cpu_sgd(const vp_kernel_call *call)
 {
-    float            *p       = call->operand[0];
-    const float      *g       = call->operand[1];
-    const vp_control *control = call->operand[2];
-    int64_t           count = call->ints[0], n_spans = vp_cpu_n_spans(count);
-    float             decay = call->ints[1] ? (float)call->optimizer->weight_decay : 0.0f;
-    float             lr = (float)control->lr, grad_scale = (float)control->grad_scale;
+    update_all(call, 0);
+}
 
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
-    for (int64_t s = 0; s < n_spans; s++)
-        sgd_span(p + s * VP_CPU_SPAN, g + s * VP_CPU_SPAN, vp_cpu_span_len(count, s), grad_scale,
-                 decay, lr);
+void vp_cpu_momentum(const vp_kernel_call *call)
+{
+    update_all(call, 1);
+}
+
+void vp_cpu_lion(const vp_kernel_call *call)
+{
+    update_all(call, 1);
 }

@@ -1,9 +1,9 @@
 /* kernels/reference/reference.c: every kernel in float64 with the loops its formula says.
  *
- * The oracle of the kernel tests: fp32 operands are double here, the rest (tokens, labels, control) is
+ * The oracle of the kernel tests: fp32 and bf16 operands are double here, the rest (tokens, labels, control) is
  * as in the plan. Slow and obvious on purpose; allocates what it likes; shares with the backends the
  * random numbers only, since a mask is a fact and not a computation. */
-#include "kernels/backend.h"
+#include "kernels/reference/reference_internal.h"
 
 #include "kernels/cpu/philox.h"
 
@@ -17,12 +17,12 @@ static void embedding_fwd(const vp_kernel_call *call)
     const int32_t *tokens = call->operand[0];
     const double  *table = call->operand[1], *positions = call->operand[2];
     double        *y = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3];
+    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
 
     for (int64_t n = 0; n < rows; n++)
         for (int64_t c = 0; c < cols; c++)
-            y[n * cols + c] = table[tokens[n] * cols + c] +
-                              (positions ? positions[(n % seq) * cols + c] : 0.0);
+            y[n * cols + c] = (table ? call->reals[0] * table[tokens[n] * cols + c] : 0.0) +
+                              (positions ? positions[(n % seq + offset) * cols + c] : 0.0);
 }
 
 static void embedding_bwd(const vp_kernel_call *call)
@@ -30,13 +30,14 @@ static void embedding_bwd(const vp_kernel_call *call)
     const int32_t *tokens = call->operand[0];
     const double  *dy = call->operand[1];
     double        *d_table = call->operand[2], *d_positions = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3];
+    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
 
     for (int64_t n = 0; n < rows; n++)
         for (int64_t c = 0; c < cols; c++) {
-            d_table[tokens[n] * cols + c] += dy[n * cols + c];
+            if (d_table && tokens[n] + 1 != call->ints[5])
+                d_table[tokens[n] * cols + c] += call->reals[0] * dy[n * cols + c];
             if (d_positions)
-                d_positions[(n % seq) * cols + c] += dy[n * cols + c];
+                d_positions[(n % seq + offset) * cols + c] += dy[n * cols + c];
         }
 }
 
@@ -55,7 +56,8 @@ static void layernorm_fwd(const vp_kernel_call *call)
             var += (x[r * cols + c] - mean[r]) * (x[r * cols + c] - mean[r]);
         rstd[r] = 1.0 / sqrt(var / (double)cols + call->reals[0]);
         for (int64_t c = 0; c < cols; c++)
-            y[r * cols + c] = (x[r * cols + c] - mean[r]) * rstd[r] * gamma[c] + beta[c];
+            y[r * cols + c] =
+                (x[r * cols + c] - mean[r]) * rstd[r] * (gamma ? gamma[c] : 1.0) + (beta ? beta[c] : 0.0);
     }
 }
 
@@ -72,20 +74,61 @@ static void layernorm_bwd(const vp_kernel_call *call)
             sum_gamma += dy[r * cols + c] * (x[r * cols + c] - mean[r]) * rstd[r];
             sum_beta += dy[r * cols + c];
         }
-        d_gamma[c] = (call->accumulate ? d_gamma[c] : 0.0) + sum_gamma;
-        d_beta[c]  = (call->accumulate ? d_beta[c] : 0.0) + sum_beta;
+        if (d_gamma)
+            d_gamma[c] = (call->accumulate ? d_gamma[c] : 0.0) + sum_gamma;
+        if (d_beta)
+            d_beta[c] = (call->accumulate ? d_beta[c] : 0.0) + sum_beta;
     }
     for (int64_t r = 0; r < rows; r++) {
         double mean_g = 0.0, mean_gx = 0.0;
         for (int64_t c = 0; c < cols; c++) {
-            double g = dy[r * cols + c] * gamma[c], xhat = (x[r * cols + c] - mean[r]) * rstd[r];
+            double g = dy[r * cols + c] * (gamma ? gamma[c] : 1.0), xhat = (x[r * cols + c] - mean[r]) * rstd[r];
             mean_g += g / (double)cols;
             mean_gx += g * xhat / (double)cols;
         }
         for (int64_t c = 0; c < cols; c++) {
-            double g = dy[r * cols + c] * gamma[c], xhat = (x[r * cols + c] - mean[r]) * rstd[r];
+            double g = dy[r * cols + c] * (gamma ? gamma[c] : 1.0), xhat = (x[r * cols + c] - mean[r]) * rstd[r];
             dx[r * cols + c] = (add ? add[r * cols + c] : 0.0) + rstd[r] * (g - mean_g - xhat * mean_gx);
         }
+    }
+}
+
+static void rmsnorm_fwd(const vp_kernel_call *call)
+{
+    const double *x = call->operand[0], *gamma = call->operand[1];
+    double       *y = call->operand[2], *rstd = call->operand[3];
+    int64_t       rows = call->ints[0] * call->ints[2], cols = call->ints[1];
+
+    for (int64_t r = 0; r < rows; r++) {
+        double squares = 0.0;
+        for (int64_t c = 0; c < cols; c++)
+            squares += x[r * cols + c] * x[r * cols + c];
+        rstd[r] = 1.0 / sqrt(squares / (double)cols + call->reals[0]);
+        for (int64_t c = 0; c < cols; c++)
+            y[r * cols + c] = x[r * cols + c] * rstd[r] * (call->ints[3] ? 1.0 + gamma[c] : gamma[c]);
+    }
+}
+
+/* From y = x rstd w: dy_c/dx_k = w_c (rstd [c = k] - x_c x_k rstd^3 / cols). */
+static void rmsnorm_bwd(const vp_kernel_call *call)
+{
+    const double *dy = call->operand[0], *x = call->operand[1], *gamma = call->operand[2];
+    const double *rstd = call->operand[3], *add = call->operand[4];
+    double       *dx = call->operand[5], *d_gamma = call->operand[6];
+    int64_t       rows = call->ints[0] * call->ints[2], cols = call->ints[1];
+
+    for (int64_t c = 0; c < cols && !call->accumulate; c++)
+        d_gamma[c] = 0.0;
+    for (int64_t r = 0; r < rows; r++) {
+        double along = 0.0;
+        for (int64_t c = 0; c < cols; c++) {
+            d_gamma[c] += dy[r * cols + c] * x[r * cols + c] * rstd[r];
+            along += dy[r * cols + c] * (call->ints[3] ? 1.0 + gamma[c] : gamma[c]) * x[r * cols + c];
+        }
+        for (int64_t c = 0; c < cols; c++)
+            dx[r * cols + c] = (add ? add[r * cols + c] : 0.0) +
+                               rstd[r] * dy[r * cols + c] * (call->ints[3] ? 1.0 + gamma[c] : gamma[c]) -
+                               x[r * cols + c] * along * pow(rstd[r], 3.0) / (double)cols;
     }
 }
 
@@ -146,8 +189,7 @@ static void linear_bwd_weight(const vp_kernel_call *call)
     }
 }
 
-/* 0 or 1 / (1 - p): whether word `lane` of a Philox block keeps what it decides. */
-static double mask_of(const vp_kernel_call *call, double p, int64_t sample, uint64_t block, int lane)
+double vp_reference_mask(const vp_kernel_call *call, double p, int64_t sample, uint64_t block, int lane)
 {
     uint32_t word[4];
 
@@ -157,150 +199,85 @@ static double mask_of(const vp_kernel_call *call, double p, int64_t sample, uint
     return (double)word[lane] < floor(p * 4294967296.0 + 0.5) ? 0.0 : 1.0 / (1.0 - p);
 }
 
-/* One head of one sample as whole matrices. */
-typedef struct head {
-    int64_t sample, head, seq, d, q_ld, y_ld;
-    int64_t q, k, v, y, lse; /* offsets of its first elements */
-    double *prob, *mask;     /* (seq, seq)                    */
-} head;
-
-static head head_of(const vp_kernel_call *call, int64_t sample, int64_t a)
-{
-    int64_t seq = call->ints[1], heads = call->ints[2], kv_heads = call->ints[3], d = call->ints[4];
-    int64_t kv = a / (heads / kv_heads);
-    head    h  = {.sample = sample, .head = a, .seq = seq, .d = d,
-                  .q_ld = (heads + 2 * kv_heads) * d, .y_ld = heads * d};
-
-    h.q    = sample * seq * h.q_ld + a * d;
-    h.k    = sample * seq * h.q_ld + (heads + kv) * d;
-    h.v    = sample * seq * h.q_ld + (heads + kv_heads + kv) * d;
-    h.y    = sample * seq * h.y_ld + a * d;
-    h.lse  = (sample * heads + a) * seq;
-    h.prob = calloc((size_t)(seq * seq), sizeof(double));
-    h.mask = calloc((size_t)(seq * seq), sizeof(double));
-    assert(h.prob && h.mask);
-    return h;
-}
-
-/* prob, mask, and lse where it is not NULL. */
-static void softmax_of_head(const vp_kernel_call *call, const head *h, const double *qkv, double *lse)
-{
-    for (int64_t i = 0; i < h->seq; i++) {
-        double *row = h->prob + i * h->seq;
-        double  max = -INFINITY, sum = 0.0;
-
-        for (int64_t j = 0; j <= i; j++) {
-            row[j] = 0.0;
-            for (int64_t c = 0; c < h->d; c++)
-                row[j] += qkv[h->q + i * h->q_ld + c] * qkv[h->k + j * h->q_ld + c];
-            row[j] *= call->reals[0];
-            max = fmax(max, row[j]);
-        }
-        for (int64_t j = 0; j <= i; j++)
-            sum += exp(row[j] - max);
-        for (int64_t j = 0; j <= i; j++) {
-            row[j] = exp(row[j] - max) / sum;
-            h->mask[i * h->seq + j] =
-                mask_of(call, call->reals[1], h->sample,
-                        vp_philox_attention_block(h->seq, h->head, i, j / 4), (int)(j % 4));
-        }
-        if (lse)
-            lse[h->lse + i] = max + log(sum);
-    }
-}
-
-static void attention_fwd(const vp_kernel_call *call)
-{
-    const double *qkv = call->operand[0];
-    double       *y = call->operand[1], *lse = call->operand[2];
-
-    for (int64_t sample = 0; sample < call->ints[0]; sample++)
-        for (int64_t a = 0; a < call->ints[2]; a++) {
-            head h = head_of(call, sample, a);
-
-            softmax_of_head(call, &h, qkv, lse);
-            for (int64_t i = 0; i < h.seq; i++)
-                for (int64_t c = 0; c < h.d; c++) {
-                    double sum = 0.0;
-                    for (int64_t j = 0; j <= i; j++)
-                        sum += h.prob[i * h.seq + j] * h.mask[i * h.seq + j] *
-                               qkv[h.v + j * h.q_ld + c];
-                    y[h.y + i * h.y_ld + c] = sum;
-                }
-            free(h.prob);
-            free(h.mask);
-        }
-}
-
-/* From dy and qkv alone: y and lse are recomputed. */
-static void attention_bwd(const vp_kernel_call *call)
-{
-    const double *dy = call->operand[0], *qkv = call->operand[1];
-    double       *d_qkv = call->operand[4];
-    int64_t       rows = call->ints[0] * call->ints[1];
-    int64_t       cols = (call->ints[2] + 2 * call->ints[3]) * call->ints[4];
-
-    memset(d_qkv, 0, (size_t)(rows * cols) * sizeof(double));
-    for (int64_t sample = 0; sample < call->ints[0]; sample++)
-        for (int64_t a = 0; a < call->ints[2]; a++) {
-            head    h  = head_of(call, sample, a);
-            double *dp = calloc((size_t)h.seq, sizeof(double));
-
-            assert(dp);
-            softmax_of_head(call, &h, qkv, NULL);
-            for (int64_t i = 0; i < h.seq; i++) {
-                double mean = 0.0;
-
-                for (int64_t j = 0; j <= i; j++) {
-                    int64_t ij = i * h.seq + j;
-
-                    dp[j] = 0.0;
-                    for (int64_t c = 0; c < h.d; c++) {
-                        dp[j] += dy[h.y + i * h.y_ld + c] * qkv[h.v + j * h.q_ld + c] * h.mask[ij];
-                        d_qkv[h.v + j * h.q_ld + c] +=
-                            h.prob[ij] * h.mask[ij] * dy[h.y + i * h.y_ld + c];
-                    }
-                    mean += h.prob[ij] * dp[j];
-                }
-                for (int64_t j = 0; j <= i; j++) {
-                    double ds = h.prob[i * h.seq + j] * (dp[j] - mean) * call->reals[0];
-
-                    for (int64_t c = 0; c < h.d; c++) {
-                        d_qkv[h.q + i * h.q_ld + c] += ds * qkv[h.k + j * h.q_ld + c];
-                        d_qkv[h.k + j * h.q_ld + c] += ds * qkv[h.q + i * h.q_ld + c];
-                    }
-                }
-            }
-            free(dp);
-            free(h.prob);
-            free(h.mask);
-        }
-}
-
 static double gelu_u(double x)
 {
     return sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x);
 }
 
-static void gelu_tanh_fwd(const vp_kernel_call *call)
+static double act(int64_t which, double x)
+{
+    switch (which) {
+    case VP_ACT_GELU_TANH: return 0.5 * x * (1.0 + tanh(gelu_u(x)));
+    case VP_ACT_GELU: return 0.5 * x * erfc(-x / sqrt(2.0));
+    case VP_ACT_SILU: return x / (1.0 + exp(-x));
+    default: return x > 0.0 ? x : 0.0;
+    }
+}
+
+static double act_slope(int64_t which, double x)
+{
+    double t = tanh(gelu_u(x)), s = 1.0 / (1.0 + exp(-x));
+
+    switch (which) {
+    case VP_ACT_GELU_TANH:
+        return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(2.0 / acos(-1.0)) * (1.0 + 3.0 * 0.044715 * x * x);
+    case VP_ACT_GELU: return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
+    case VP_ACT_SILU: return s + x * s * (1.0 - s);
+    default: return x > 0.0 ? 1.0 : 0.0;
+    }
+}
+
+static void activation_fwd(const vp_kernel_call *call)
 {
     const double *x = call->operand[0];
     double       *y = call->operand[1];
 
     for (int64_t i = 0; i < call->ints[0]; i++)
-        y[i] = 0.5 * x[i] * (1.0 + tanh(gelu_u(x[i])));
+        y[i] = act(call->ints[1], x[i]);
 }
 
-static void gelu_tanh_bwd(const vp_kernel_call *call)
+static void activation_bwd(const vp_kernel_call *call)
 {
     const double *dy = call->operand[0], *x = call->operand[1];
     double       *dx = call->operand[2];
 
-    for (int64_t i = 0; i < call->ints[0]; i++) {
-        double t = tanh(gelu_u(x[i]));
-        double du = sqrt(2.0 / acos(-1.0)) * (1.0 + 3.0 * 0.044715 * x[i] * x[i]);
-        dx[i] = dy[i] * (0.5 * (1.0 + t) + 0.5 * x[i] * (1.0 - t * t) * du);
-    }
+    for (int64_t i = 0; i < call->ints[0]; i++)
+        dx[i] = dy[i] * act_slope(call->ints[1], x[i]);
+}
+
+/* Where the gate of (r, c) lies in its operand, and its up: in the same one behind all gates of the row if packed. */
+static int64_t gate_at(const vp_kernel_call *call, int64_t r, int64_t c)
+{
+    return r * call->ints[1] * (call->ints[3] ? 2 : 1) + c;
+}
+
+static int64_t up_at(const vp_kernel_call *call, int64_t r, int64_t c)
+{
+    return gate_at(call, r, c) + (call->ints[3] ? call->ints[1] : 0);
+}
+
+static void glu_fwd(const vp_kernel_call *call)
+{
+    const double *gate = call->operand[0], *up = call->ints[3] ? gate : call->operand[1];
+    double       *y = call->operand[2];
+
+    for (int64_t r = 0; r < call->ints[0]; r++)
+        for (int64_t c = 0; c < call->ints[1]; c++)
+            y[r * call->ints[1] + c] = act(call->ints[2], gate[gate_at(call, r, c)]) * up[up_at(call, r, c)];
+}
+
+static void glu_bwd(const vp_kernel_call *call)
+{
+    const double *dy = call->operand[0], *gate = call->operand[1], *up = call->ints[3] ? gate : call->operand[2];
+    double       *d_gate = call->operand[3], *d_up = call->ints[3] ? d_gate : call->operand[4];
+
+    for (int64_t r = 0; r < call->ints[0]; r++)
+        for (int64_t c = 0; c < call->ints[1]; c++) {
+            double g = gate[gate_at(call, r, c)], d = dy[r * call->ints[1] + c];
+
+            d_gate[gate_at(call, r, c)] = d * up[up_at(call, r, c)] * act_slope(call->ints[2], g);
+            d_up[up_at(call, r, c)]     = d * act(call->ints[2], g);
+        }
 }
 
 static void add(const vp_kernel_call *call)
@@ -320,7 +297,7 @@ static void dropout(const vp_kernel_call *call)
 
     for (int64_t sample = 0; sample < call->ints[0]; sample++)
         for (int64_t i = 0; i < count; i++) {
-            double m = mask_of(call, call->reals[0], sample, (uint64_t)(i / 4), (int)(i % 4));
+            double m = vp_reference_mask(call, call->reals[0], sample, (uint64_t)(i / 4), (int)(i % 4));
             y[sample * count + i] = m == 0.0 ? 0.0 : x[sample * count + i] * m;
         }
 }
@@ -330,14 +307,16 @@ static void cross_entropy(const vp_kernel_call *call)
     double           *logits   = call->operand[0];
     const int32_t    *labels   = call->operand[1];
     const vp_control *control  = call->operand[2];
-    double           *row_loss = call->operand[3];
-    int64_t           vocab    = call->ints[1];
+    double           *row_loss = call->operand[3], cap = call->reals[0];
+    int64_t           vocab = call->ints[1];
 
     for (int64_t r = 0; r < call->ints[0]; r++) {
         double *x   = logits + r * vocab;
         double  max = -INFINITY, sum = 0.0;
 
         row_loss[r] = 0.0;
+        for (int64_t v = 0; cap > 0.0 && v < vocab; v++)
+            x[v] = cap * tanh(x[v] / cap);
         for (int64_t v = 0; v < vocab; v++)
             max = fmax(max, x[v]);
         for (int64_t v = 0; v < vocab; v++)
@@ -345,10 +324,10 @@ static void cross_entropy(const vp_kernel_call *call)
         if (labels[r] != VP_IGNORE_LABEL)
             row_loss[r] = max + log(sum) - x[labels[r]];
         for (int64_t v = 0; v < vocab; v++) {
-            double p = exp(x[v] - max) / sum;
+            double p = exp(x[v] - max) / sum, slope = cap > 0.0 ? 1.0 - x[v] / cap * (x[v] / cap) : 1.0;
             x[v]     = labels[r] == VP_IGNORE_LABEL
                            ? 0.0
-                           : (p - (v == labels[r] ? 1.0 : 0.0)) * control->inv_n_targets;
+                           : (p - (v == labels[r] ? 1.0 : 0.0)) * control->inv_n_targets * slope;
         }
     }
 }
@@ -374,59 +353,6 @@ static void zero(const vp_kernel_call *call)
         ((double *)call->operand[0])[i] = 0.0;
 }
 
-static void grad_sumsq(const vp_kernel_call *call)
-{
-    const double *g       = call->operand[0];
-    vp_control   *control = call->operand[1];
-
-    for (int64_t i = 0; i < call->ints[0]; i++)
-        control->grad_sumsq += g[i] * g[i];
-}
-
-static void clip_scale(const vp_kernel_call *call)
-{
-    vp_control *control = call->operand[0];
-
-    control->grad_norm  = sqrt(control->grad_sumsq);
-    control->grad_scale = call->reals[0] > 0.0
-                              ? fmin(1.0, call->reals[0] / (control->grad_norm + 1e-6))
-                              : 1.0;
-}
-
-static void adamw(const vp_kernel_call *call)
-{
-    double                     *p = call->operand[0], *m = call->operand[2], *v = call->operand[3];
-    const double               *g       = call->operand[1];
-    const vp_control           *control = call->operand[4];
-    const vp_optimizer_numbers *o       = call->optimizer;
-
-    for (int64_t i = 0; i < call->ints[0]; i++) {
-        double grad = g[i] * control->grad_scale, m_hat, v_hat;
-
-        if (call->ints[1])
-            p[i] -= control->lr * o->weight_decay * p[i];
-        m[i]  = o->beta1 * m[i] + (1.0 - o->beta1) * grad;
-        v[i]  = o->beta2 * v[i] + (1.0 - o->beta2) * grad * grad;
-        m_hat = m[i] / (1.0 - pow(o->beta1, control->step));
-        v_hat = v[i] / (1.0 - pow(o->beta2, control->step));
-        p[i] -= control->lr * m_hat / (sqrt(v_hat) + o->eps);
-    }
-}
-
-static void sgd(const vp_kernel_call *call)
-{
-    double           *p       = call->operand[0];
-    const double     *g       = call->operand[1];
-    const vp_control *control = call->operand[2];
-
-    for (int64_t i = 0; i < call->ints[0]; i++) {
-        double grad = g[i] * control->grad_scale;
-        if (call->ints[1])
-            grad += call->optimizer->weight_decay * p[i];
-        p[i] -= control->lr * grad;
-    }
-}
-
 void vp_reference_run(const vp_kernel_call *call)
 {
     switch (call->kernel) {
@@ -434,23 +360,33 @@ void vp_reference_run(const vp_kernel_call *call)
     case VP_K_EMBEDDING_BWD: embedding_bwd(call); return;
     case VP_K_LAYERNORM_FWD: layernorm_fwd(call); return;
     case VP_K_LAYERNORM_BWD: layernorm_bwd(call); return;
+    case VP_K_RMSNORM_FWD: rmsnorm_fwd(call); return;
+    case VP_K_RMSNORM_BWD: rmsnorm_bwd(call); return;
     case VP_K_LINEAR_FWD: linear_fwd(call); return;
     case VP_K_LINEAR_BWD_INPUT: linear_bwd_input(call); return;
     case VP_K_LINEAR_BWD_WEIGHT: linear_bwd_weight(call); return;
-    case VP_K_ATTENTION_FWD: attention_fwd(call); return;
-    case VP_K_ATTENTION_BWD: attention_bwd(call); return;
-    case VP_K_GELU_TANH_FWD: gelu_tanh_fwd(call); return;
-    case VP_K_GELU_TANH_BWD: gelu_tanh_bwd(call); return;
+    case VP_K_ROPE_FWD:
+    case VP_K_ROPE_BWD: vp_reference_rope(call); return;
+    case VP_K_ATTENTION_FWD: vp_reference_attention_fwd(call); return;
+    case VP_K_ATTENTION_BWD: vp_reference_attention_bwd(call); return;
+    case VP_K_ACTIVATION_FWD: activation_fwd(call); return;
+    case VP_K_ACTIVATION_BWD: activation_bwd(call); return;
+    case VP_K_GLU_FWD: glu_fwd(call); return;
+    case VP_K_GLU_BWD: glu_bwd(call); return;
     case VP_K_ADD: add(call); return;
     case VP_K_DROPOUT: dropout(call); return;
     case VP_K_CROSS_ENTROPY: cross_entropy(call); return;
     case VP_K_LOSS_SUM: loss_sum(call); return;
     case VP_K_COPY: copy(call); return;
     case VP_K_ZERO: zero(call); return;
-    case VP_K_GRAD_SUMSQ: grad_sumsq(call); return;
-    case VP_K_CLIP_SCALE: clip_scale(call); return;
-    case VP_K_ADAMW: adamw(call); return;
-    case VP_K_SGD: sgd(call); return;
+    case VP_K_GRAD_SUMSQ:
+    case VP_K_CLIP_SCALE:
+    case VP_K_ADAMW:
+    case VP_K_SGD:
+    case VP_K_MOMENTUM:
+    case VP_K_LION:
+    case VP_K_ADAFACTOR:
+    case VP_K_MUON: vp_reference_optimizer(call); return;
     case VP_N_KERNELS: break;
     }
     assert(!"a kernel without a reference");

@@ -1,0 +1,112 @@
+/* kernels/cpu/update.c: see update.h. */
+#include "kernels/cpu/update.h"
+
+#include "core/checked.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "random halves are taken as memory has them");
+
+enum { PER_BLOCK = 8, SUM_TILE = 16384, SUM_TILES_AT_ONCE = 512 };
+
+void vp_update_draw(vp_philox_key key, uint64_t use, int64_t first, int64_t n, uint16_t *random)
+{
+    uint32_t word[4 * (VP_UPDATE_PIECE / PER_BLOCK + 1)];
+    int64_t  skip = first % PER_BLOCK;
+
+    assert(n <= VP_UPDATE_PIECE);
+    vp_philox_blocks(key, use, (uint64_t)(first / PER_BLOCK), vp_ceil_div(skip + n, PER_BLOCK), word);
+    memcpy(random, (const char *)word + 2 * skip, 2 * (size_t)n);
+}
+
+vp_param vp_param_of(const vp_kernel_call *call)
+{
+    float   *master = call->operand[vp_kernel_operand(call->kernel, "master")];
+    vp_param p      = {.exact = master, .key = vp_philox_key_of(&call->rng)};
+
+    if (call->dtype == VP_DTYPE_BF16)
+        p.bf16 = call->operand[0];
+    else if (master)
+        p.copy = call->operand[0];
+    else
+        p.exact = call->operand[0];
+    return p;
+}
+
+vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind kind, int64_t n, bool is_signed)
+{
+    vp_state s = {.kind = kind, .key = vp_philox_key_of(&call->rng),
+                  .use = is_signed ? VP_DRAW_FIRST_STATE : VP_DRAW_SECOND_STATE};
+
+    switch (kind) {
+    case VP_STATE_F32:
+        s.f32 = operand;
+        break;
+    case VP_STATE_BF16:
+        s.bf16 = operand;
+        break;
+    case VP_STATE_BLOCK8:
+        s.code  = operand;
+        s.scale = (float *)(s.code + vp_round_up(n, 4));
+        s.map   = vp_cpu_dynamic8(is_signed);
+        break;
+    case VP_N_STATE_KINDS:
+        assert(!"no such kind of state");
+    }
+    return s;
+}
+
+double vp_update_sum(double start, int64_t n_tiles, double (*of)(const void *context, int64_t tile), const void *context)
+{
+    for (int64_t first = 0; first < n_tiles; first += SUM_TILES_AT_ONCE) {
+        double  sum[SUM_TILES_AT_ONCE];
+        int64_t n = vp_min_i64(SUM_TILES_AT_ONCE, n_tiles - first);
+
+#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n > 1)
+        for (int64_t t = 0; t < n; t++)
+            sum[t] = of(context, first + t);
+        for (int64_t t = 0; t < n; t++)
+            start += sum[t];
+    }
+    return start;
+}
+
+typedef float  vp_f4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double vp_d4 __attribute__((vector_size(32)));
+
+/* In 16 double lanes. */
+VP_PER_ISA(sum_squares, (const float *x, int64_t n, double *out), (x, n, out))
+{
+    vp_d4   lane[4] = {{0}, {0}, {0}, {0}};
+    vp_d4   s;
+    int64_t i = 0;
+    double  total;
+
+    for (; i + 16 <= n; i += 16)
+        for (int l = 0; l < 4; l++) {
+            vp_d4 d = __builtin_convertvector(*(const vp_f4 *)(x + i + 4 * l), vp_d4);
+            lane[l] += d * d;
+        }
+    s     = (lane[0] + lane[1]) + (lane[2] + lane[3]);
+    total = (s[0] + s[2]) + (s[1] + s[3]);
+    for (; i < n; i++)
+        total += (double)x[i] * (double)x[i];
+    *out = total;
+}
+
+typedef struct span_of {
+    const float *x;
+    int64_t      n;
+} span_of;
+
+static double squares_of_tile(const void *context, int64_t tile)
+{
+    const span_of *c = context;
+    double         sum;
+
+    sum_squares(c->x + tile * SUM_TILE, vp_min_i64(SUM_TILE, c->n - tile * SUM_TILE), &sum);
+    return sum;
+}
+
+double vp_update_sum_squares(double start, const float *x, int64_t n)
+{
+    return vp_update_sum(start, vp_ceil_div(n, SUM_TILE), squares_of_tile, &(span_of){x, n});
+}

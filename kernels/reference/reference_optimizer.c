@@ -1,0 +1,220 @@
+/* kernels/reference/reference_optimizer.c: gradient norm, clipping and the optimizers in float64. Parameters, masters and states
+ * are double whatever the call says they are kept in; nothing is rounded. The formulas stand with the kernels of kernels/cpu. */
+#include "kernels/reference/reference_internal.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What every optimizer reads. */
+typedef struct step {
+    double       *p; /* the master where there is one */
+    double       *kept; /* p where there is a master, else NULL */
+    const double *g;
+    double        lr, decay, t, grad_scale;
+    int64_t       n;
+} step;
+
+static step step_of(const vp_kernel_call *call, int master, int64_t n, bool decays)
+{
+    const vp_control *control = call->operand[master + 1];
+
+    return (step){
+        .p          = call->operand[master] ? call->operand[master] : call->operand[0],
+        .kept       = call->operand[master] ? call->operand[0] : NULL,
+        .g          = call->operand[1],
+        .lr         = control->lr,
+        .decay      = decays ? call->optimizer->weight_decay : 0.0,
+        .t          = control->step,
+        .grad_scale = control->grad_scale,
+        .n          = n,
+    };
+}
+
+static void step_end(const step *s)
+{
+    if (s->kept)
+        memcpy(s->kept, s->p, (size_t)s->n * sizeof(double));
+}
+
+static void adamw(const vp_kernel_call *call)
+{
+    const vp_optimizer_numbers *o = call->optimizer;
+    double                     *m = call->operand[2], *v = call->operand[3];
+    step                        s = step_of(call, 4, call->ints[0], call->ints[1] != 0);
+
+    for (int64_t i = 0; i < s.n; i++) {
+        double g = s.g[i] * s.grad_scale, m_hat, v_hat;
+
+        s.p[i] -= s.lr * s.decay * s.p[i];
+        m[i]  = o->beta1 * m[i] + (1.0 - o->beta1) * g;
+        v[i]  = o->beta2 * v[i] + (1.0 - o->beta2) * g * g;
+        m_hat = m[i] / (1.0 - pow(o->beta1, s.t));
+        v_hat = v[i] / (1.0 - pow(o->beta2, s.t));
+        s.p[i] -= s.lr * m_hat / (sqrt(v_hat) + o->eps);
+    }
+    step_end(&s);
+}
+
+static void sgd(const vp_kernel_call *call)
+{
+    step s = step_of(call, 2, call->ints[0], call->ints[1] != 0);
+
+    for (int64_t i = 0; i < s.n; i++)
+        s.p[i] -= s.lr * (s.g[i] * s.grad_scale + s.decay * s.p[i]);
+    step_end(&s);
+}
+
+static void momentum(const vp_kernel_call *call)
+{
+    double *m = call->operand[2];
+    step    s = step_of(call, 3, call->ints[0], call->ints[1] != 0);
+
+    for (int64_t i = 0; i < s.n; i++) {
+        m[i] = call->optimizer->momentum * m[i] + s.g[i] * s.grad_scale + s.decay * s.p[i];
+        s.p[i] -= s.lr * m[i];
+    }
+    step_end(&s);
+}
+
+static void lion(const vp_kernel_call *call)
+{
+    const vp_optimizer_numbers *o = call->optimizer;
+    double                     *m = call->operand[2];
+    step                        s = step_of(call, 3, call->ints[0], call->ints[1] != 0);
+
+    for (int64_t i = 0; i < s.n; i++) {
+        double g = s.g[i] * s.grad_scale, c = o->beta1 * m[i] + (1.0 - o->beta1) * g;
+
+        s.p[i] -= s.lr * ((c > 0.0) - (c < 0.0) + s.decay * s.p[i]);
+        m[i] = o->beta2 * m[i] + (1.0 - o->beta2) * g;
+    }
+    step_end(&s);
+}
+
+static void adafactor(const vp_kernel_call *call)
+{
+    int64_t rows = call->ints[0], cols = call->ints[1];
+    double *row = call->operand[2], *col = call->operand[3];
+    step    s = step_of(call, 4, rows * cols, call->ints[2] != 0);
+    double  b = 1.0 - pow(s.t, -0.8), eps = 1e-30, row_mean = 0.0, mean_square = 0.0;
+    double *u = malloc((size_t)s.n * sizeof(double));
+
+    assert(u);
+    if (call->ints[3]) {
+        for (int64_t r = 0; r < rows; r++) {
+            double mean = 0.0;
+            for (int64_t c = 0; c < cols; c++)
+                mean += (pow(s.g[r * cols + c] * s.grad_scale, 2.0) + eps) / (double)cols;
+            row[r] = b * row[r] + (1.0 - b) * mean;
+            row_mean += row[r] / (double)rows;
+        }
+        for (int64_t c = 0; c < cols; c++) {
+            double mean = 0.0;
+            for (int64_t r = 0; r < rows; r++)
+                mean += (pow(s.g[r * cols + c] * s.grad_scale, 2.0) + eps) / (double)rows;
+            col[c] = b * col[c] + (1.0 - b) * mean;
+        }
+    }
+    for (int64_t i = 0; i < s.n; i++) {
+        double g = s.g[i] * s.grad_scale;
+
+        if (call->ints[3]) {
+            u[i] = g / sqrt(row[i / cols] / row_mean) / sqrt(col[i % cols]);
+        } else {
+            row[i] = b * row[i] + (1.0 - b) * (g * g + eps);
+            u[i]   = g / sqrt(row[i]);
+        }
+        mean_square += u[i] * u[i] / (double)s.n;
+    }
+    for (int64_t i = 0; i < s.n; i++) {
+        s.p[i] -= s.lr * s.decay * s.p[i];
+        s.p[i] -= s.lr * u[i] / fmax(1.0, sqrt(mean_square));
+    }
+    step_end(&s);
+    free(u);
+}
+
+/* out (rows, cols) = x y, with x (rows, inner) and y (inner, cols). */
+static void product(const double *x, const double *y, double *out, int64_t rows, int64_t inner, int64_t cols)
+{
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < cols; c++) {
+            double sum = 0.0;
+            for (int64_t i = 0; i < inner; i++)
+                sum += x[r * inner + i] * y[i * cols + c];
+            out[r * cols + c] = sum;
+        }
+}
+
+/* X X' X and so on from the left, whatever the shape: odd polynomials of X are the same from either side. */
+static void muon(const vp_kernel_call *call)
+{
+    int64_t rows = call->ints[0], cols = call->ints[1];
+    double *m = call->operand[2], momentum_of = call->optimizer->momentum, norm = 0.0;
+    step    s = step_of(call, 4, rows * cols, call->ints[2] != 0);
+    double *x = malloc(4 * (size_t)s.n * sizeof(double)), *xt = x + s.n, *cube = xt + s.n, *fifth = cube + s.n;
+    double *gram = malloc((size_t)(rows * rows) * sizeof(double));
+
+    assert(x && gram);
+    for (int64_t i = 0; i < s.n; i++) {
+        double g = s.g[i] * s.grad_scale;
+        m[i]     = momentum_of * m[i] + (1.0 - momentum_of) * g;
+        x[i]     = momentum_of * m[i] + (1.0 - momentum_of) * g;
+        norm += x[i] * x[i];
+    }
+    for (int64_t i = 0; i < s.n; i++)
+        x[i] /= fmax(sqrt(norm), 1e-7);
+    for (int k = 0; k < 5; k++) {
+        for (int64_t i = 0; i < s.n; i++)
+            xt[i % cols * rows + i / cols] = x[i];
+        product(x, xt, gram, rows, cols, rows);
+        product(gram, x, cube, rows, rows, cols);
+        product(gram, cube, fifth, rows, rows, cols);
+        for (int64_t i = 0; i < s.n; i++)
+            x[i] = 3.4445 * x[i] - 4.7750 * cube[i] + 2.0315 * fifth[i];
+    }
+    for (int64_t i = 0; i < s.n; i++) {
+        s.p[i] -= s.lr * s.decay * s.p[i];
+        s.p[i] -= s.lr * 0.2 * sqrt(fmax((double)rows, (double)cols)) * x[i];
+    }
+    step_end(&s);
+    free(x);
+    free(gram);
+}
+
+static void grad_sumsq(const vp_kernel_call *call)
+{
+    const double *g       = call->operand[0];
+    vp_control   *control = call->operand[1];
+
+    for (int64_t i = 0; i < call->ints[0]; i++)
+        control->grad_sumsq += g[i] * g[i];
+}
+
+static void clip_scale(const vp_kernel_call *call)
+{
+    vp_control *control = call->operand[0];
+
+    control->grad_norm  = sqrt(control->grad_sumsq);
+    control->grad_scale = call->reals[0] > 0.0
+                              ? fmin(1.0, call->reals[0] / (control->grad_norm + 1e-6))
+                              : 1.0;
+}
+
+void vp_reference_optimizer(const vp_kernel_call *call)
+{
+    switch (call->kernel) {
+    case VP_K_GRAD_SUMSQ: grad_sumsq(call); return;
+    case VP_K_CLIP_SCALE: clip_scale(call); return;
+    case VP_K_ADAMW: adamw(call); return;
+    case VP_K_SGD: sgd(call); return;
+    case VP_K_MOMENTUM: momentum(call); return;
+    case VP_K_LION: lion(call); return;
+    case VP_K_ADAFACTOR: adafactor(call); return;
+    case VP_K_MUON: muon(call); return;
+    default: break;
+    }
+    assert(!"not a kernel of an optimizer");
+}

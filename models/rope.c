@@ -1,0 +1,234 @@
+#include "models/rope.h"
+
+#include "core/checked.h"
+#include "core/text.h"
+#include "models/model.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+static const double PI = 3.14159265358979323846;
+
+/* ---- frequencies, in fp32 where transformers computes in fp32 ---- */
+
+/* theta^(2 i / dim) */
+static float wavelength(double theta, int64_t i, int64_t dim)
+{
+    float exponent = (float)(2 * i) / (float)dim;
+    return (float)pow(theta, (double)exponent);
+}
+
+/* The pair that turns n times over the original context. */
+static double correction_dim(const vp_rope *r, double n)
+{
+    return (double)r->dim * log((double)r->original_positions / (n * 2 * PI)) / (2 * log(r->theta));
+}
+
+/* Pairs below `low` keep their frequency, those above `high` have it divided by factor, a ramp lies between. */
+static void yarn(const vp_rope *r, double *inv_freq)
+{
+    double low  = correction_dim(r, r->beta_fast), high = correction_dim(r, r->beta_slow);
+
+    low  = fmax(r->truncate ? floor(low) : low, 0);
+    high = fmin(r->truncate ? ceil(high) : high, (double)(r->dim - 1));
+    if (low == high)
+        high += 0.001;
+    for (int64_t i = 0; i < r->dim / 2; i++) {
+        float pos  = wavelength(r->theta, i, r->dim);
+        float ramp = (float)(((double)(float)i - low) / (high - low));
+        ramp        = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
+        float keep  = 1.0f - ramp;
+        inv_freq[i] = (1.0f / ((float)r->factor * pos)) * (1.0f - keep) + (1.0f / pos) * keep;
+    }
+}
+
+static double mscale(double factor, double scale)
+{
+    return factor <= 1 ? 1.0 : 0.1 * scale * log(factor) + 1.0;
+}
+
+static double attention_factor(const vp_rope *r)
+{
+    if (r->type != VP_ROPE_YARN && r->type != VP_ROPE_LONGROPE)
+        return 1.0;
+    if (r->attention_factor >= 0)
+        return r->attention_factor;
+    if (r->type == VP_ROPE_LONGROPE)
+        return r->factor <= 1 ? 1.0 : sqrt(1 + log(r->factor) / log((double)r->original_positions));
+    if (r->mscale != 0 && r->mscale_all_dim != 0)
+        return mscale(r->factor, r->mscale) / mscale(r->factor, r->mscale_all_dim);
+    return mscale(r->factor, 1.0);
+}
+
+static float llama3(const vp_rope *r, float inv)
+{
+    double context = (double)r->original_positions, wavelen = 2 * PI / (double)inv;
+
+    if (wavelen < context / r->high_freq_factor)
+        return inv;
+    if (wavelen > context / r->low_freq_factor)
+        return inv / (float)r->factor;
+    float smooth = (float)((context / wavelen - r->low_freq_factor) / (r->high_freq_factor - r->low_freq_factor));
+    return (1.0f - smooth) * inv / (float)r->factor + smooth * inv;
+}
+
+void vp_rope_frequencies(const vp_rope *r, int64_t seq, double *inv_freq, double *scale)
+{
+    double theta = r->theta;
+
+    assert(r->dim >= 2 && r->dim % 2 == 0 && r->dim / 2 <= VP_ROPE_MAX_PAIRS);
+    *scale = attention_factor(r);
+    if (r->type == VP_ROPE_YARN) {
+        yarn(r, inv_freq);
+        return;
+    }
+    if (r->type == VP_ROPE_DYNAMIC) {
+        double longest = (double)vp_max_i64(seq, r->max_positions);
+        theta *= pow(r->factor * longest / (double)r->max_positions - (r->factor - 1), (double)r->dim / (double)(r->dim - 2));
+    }
+    for (int64_t i = 0; i < r->dim / 2; i++) {
+        float pos = wavelength(theta, i, r->dim);
+        switch (r->type) {
+        case VP_ROPE_LINEAR:
+            inv_freq[i] = (1.0f / pos) / (float)r->factor;
+            break;
+        case VP_ROPE_LONGROPE:
+            inv_freq[i] = 1.0f / ((float)(seq > r->original_positions ? r->long_factor : r->short_factor)[i] * pos);
+            break;
+        case VP_ROPE_LLAMA3:
+            inv_freq[i] = llama3(r, 1.0f / pos);
+            break;
+        default:
+            inv_freq[i] = 1.0f / pos;
+            break;
+        }
+    }
+}
+
+/* ---- from a config ---- */
+
+static vp_status read_factors(const vp_json_node *scaling, const char *key, int64_t n, double *out, vp_err *err)
+{
+    vp_json_node list, element;
+    int64_t      n_found;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_array(scaling, key, &list, &n_found, err));
+    if (n_found != n)
+        VP_TRY(vp_json_fail(scaling, key, err, "has %lld factors, the rotated half of a head %lld", (long long)n_found, (long long)n));
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(vp_json_element(&list, i, &element, err));
+        VP_TRY(vp_json_as_real(&element, 1e-9, 1e9, &out[i], err));
+    }
+out:
+    return st;
+}
+
+static vp_status optional_real(const vp_json_node *node, const char *key, double fallback, double *out, vp_err *err)
+{
+    *out = fallback;
+    return vp_json_has(node, key) ? vp_json_real(node, key, 0, 1e12, out, err) : VP_OK;
+}
+
+static vp_status read_type(const vp_json_node *scaling, vp_rope *r, vp_err *err)
+{
+    static const char *const names[] = {"default", "linear", "dynamic", "yarn", "longrope", "llama3"};
+    const char *key  = vp_json_has(scaling, "rope_type") ? "rope_type" : "type";
+    const char *name = "default";
+    char        shown[64];
+    int         t  = 0;
+    vp_status   st = VP_OK;
+
+    if (vp_json_has(scaling, key))
+        VP_TRY(vp_json_string(scaling, key, &name, err));
+    if (strcmp(name, "su") == 0) /* what Phi-3 files called it first */
+        name = "longrope";
+    while (t < VP_N_ROPE_TYPES && strcmp(names[t], name) != 0)
+        t++;
+    if (t == VP_N_ROPE_TYPES)
+        VP_TRY(vp_json_fail(scaling, key, err, "the RoPE scaling \"%s\" is not supported; supported: default, linear, dynamic, yarn, longrope, llama3",
+                            vp_text_escape(name, shown, sizeof shown)));
+    r->type = (vp_rope_type)t;
+out:
+    return st;
+}
+
+/* Numbers of the scaling; those of other types are not read. */
+static vp_status read_scaling(const vp_json_node *config, const vp_json_node *scaling, vp_rope *r, vp_err *err)
+{
+    bool      in_config = vp_json_has(config, "original_max_position_embeddings");
+    vp_status st        = VP_OK;
+
+    r->original_positions = r->max_positions;
+    if (r->type == VP_ROPE_YARN || r->type == VP_ROPE_LONGROPE || r->type == VP_ROPE_LLAMA3) {
+        const vp_json_node *from = in_config ? config : scaling;
+        if (vp_json_has(from, "original_max_position_embeddings"))
+            VP_TRY(vp_json_int(from, "original_max_position_embeddings", 1, 1000000000, &r->original_positions, err));
+        VP_TRY(optional_real(scaling, "attention_factor", -1, &r->attention_factor, err));
+    }
+    if (r->type == VP_ROPE_LONGROPE) {
+        VP_TRY(read_factors(scaling, "short_factor", r->dim / 2, r->short_factor, err));
+        VP_TRY(read_factors(scaling, "long_factor", r->dim / 2, r->long_factor, err));
+    }
+    if (vp_json_has(scaling, "factor") || (r->type != VP_ROPE_YARN && r->type != VP_ROPE_LONGROPE))
+        VP_TRY(vp_json_real(scaling, "factor", 1e-6, 1e9, &r->factor, err));
+    else
+        r->factor = (double)r->max_positions / (double)r->original_positions;
+    if (r->type == VP_ROPE_LLAMA3) {
+        VP_TRY(vp_json_real(scaling, "low_freq_factor", 1e-6, 1e9, &r->low_freq_factor, err));
+        VP_TRY(vp_json_real(scaling, "high_freq_factor", 1e-6, 1e9, &r->high_freq_factor, err));
+        if (r->high_freq_factor <= r->low_freq_factor)
+            VP_TRY(vp_json_fail(scaling, "high_freq_factor", err, "must be above low_freq_factor"));
+    }
+    if (r->type == VP_ROPE_YARN) {
+        VP_TRY(optional_real(scaling, "beta_fast", 32, &r->beta_fast, err));
+        VP_TRY(optional_real(scaling, "beta_slow", 1, &r->beta_slow, err));
+        VP_TRY(optional_real(scaling, "mscale", 0, &r->mscale, err));
+        VP_TRY(optional_real(scaling, "mscale_all_dim", 0, &r->mscale_all_dim, err));
+        if (r->beta_fast == 0 || r->beta_slow == 0 || r->theta <= 1)
+            VP_TRY(vp_json_fail(scaling, NULL, err, "beta_fast and beta_slow must be positive and rope_theta above 1"));
+        r->truncate = true;
+        if (vp_json_has(scaling, "truncate"))
+            VP_TRY(vp_json_bool(scaling, "truncate", &r->truncate, err));
+    }
+    if (r->type == VP_ROPE_DYNAMIC && r->dim < 4)
+        VP_TRY(vp_json_fail(scaling, NULL, err, "dynamic scaling needs at least 4 rotated dimensions"));
+out:
+    return st;
+}
+
+vp_status vp_config_rope(vp_model *model, const vp_json_node *config, int64_t head_dim, double default_theta, double default_partial,
+                         int64_t max_positions, vp_rope *r, vp_err *err)
+{
+    const char  *key     = vp_json_has(config, "rope_scaling") ? "rope_scaling" : "rope_parameters";
+    vp_json_node scaling = *config;
+    bool         given   = vp_json_has(config, key);
+    double       partial = default_partial;
+    vp_status    st      = VP_OK;
+
+    *r = (vp_rope){.factor = 1, .attention_factor = -1, .max_positions = max_positions, .original_positions = max_positions};
+    if (given)
+        VP_TRY(vp_json_object(config, key, &scaling, err));
+    if (given && vp_json_has(&scaling, "rope_theta"))
+        VP_TRY(vp_json_real(&scaling, "rope_theta", 1e-6, 1e15, &r->theta, err));
+    else
+        VP_TRY(vp_config_real_or(model, config, "rope_theta", 1e15, default_theta, &r->theta, err));
+    if (r->theta <= 0)
+        VP_TRY(vp_json_fail(config, "rope_theta", err, "must be positive"));
+    if (given && vp_json_has(&scaling, "partial_rotary_factor"))
+        VP_TRY(vp_json_real(&scaling, "partial_rotary_factor", 1e-6, 1, &partial, err));
+    else if (vp_json_has(config, "partial_rotary_factor"))
+        VP_TRY(vp_json_real(config, "partial_rotary_factor", 1e-6, 1, &partial, err));
+    r->dim = (int64_t)((double)head_dim * partial);
+    if (r->dim < 2 || r->dim % 2 != 0 || r->dim / 2 > VP_ROPE_MAX_PAIRS)
+        VP_TRY(vp_json_fail(config, NULL, err, "%lld of %lld dimensions of a head would be rotated; supported: an even number from 2 to %d",
+                            (long long)r->dim, (long long)head_dim, 2 * VP_ROPE_MAX_PAIRS));
+    if (!given)
+        goto out;
+    VP_TRY(read_type(&scaling, r, err));
+    if (r->type != VP_ROPE_DEFAULT)
+        VP_TRY(read_scaling(config, &scaling, r, err));
+out:
+    return st;
+}
