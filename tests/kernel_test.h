@@ -1,4 +1,6 @@
-/* tests/kernel_test.h: kernel calls for tests: shapes in, filled operands and their float64 twins out. */
+/* tests/kernel_test.h: kernel calls for tests: shapes in, filled operands and their float64 twins out.
+ *     kt_case c = {.kernel = VP_K_ADD, .dtype = VP_DTYPE_BF16, .ints = {17}};
+ *     kt_check(&c, atol, rtol);        backend and reference on the same numbers; see kt_compare() */
 #ifndef VP_TESTS_KERNEL_TEST_H
 #define VP_TESTS_KERNEL_TEST_H
 
@@ -10,27 +12,30 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* One call to make: attributes by name, which optional operands are absent. */
 typedef struct kt_case {
     vp_kernel     kernel;
+    vp_dtype      dtype;                   /* VP_DTYPE_NONE: fp32                                */
     int64_t       ints[VP_MAX_INTS];
     double        reals[VP_MAX_REALS];
     bool          accumulate;
     vp_rng_stream rng;
-    bool          absent[VP_MAX_OPERANDS];
+    bool          absent[VP_MAX_OPERANDS]; /* beside those that the attributes leave out */
 } kt_case;
 
-/* Its operands twice: as the plan has them, and with double for float. */
+/* Its operands twice: as the plan has them, and with double for float and bf16. */
 typedef struct kt_operands {
     vp_kernel_call call;
     vp_kernel_call reference;
-    int64_t        bytes[VP_MAX_OPERANDS];
-    char          *allocation[VP_MAX_OPERANDS];
+    int64_t        bytes[VP_MAX_OPERANDS], n[VP_MAX_OPERANDS]; /* as the plan has them; elements */
+    char          *allocation[VP_MAX_OPERANDS], *place[VP_MAX_OPERANDS]; /* call.operand[i] may be put elsewhere */
+    size_t         allocation_bytes[VP_MAX_OPERANDS];
 } kt_operands;
 
 static const vp_optimizer_numbers kt_optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
-                                                  .weight_decay = 0.1};
+                                                  .weight_decay = 0.1, .momentum = 0.9};
 
 static uint64_t kt_state;
 
@@ -42,40 +47,138 @@ static inline double kt_uniform(void) /* in [0, 1) */
     return (double)(kt_state >> 11) * 0x1p-53;
 }
 
+/* ---- bf16, without the backend's code ---- */
+
+static inline double kt_bf16_value(uint16_t x)
+{
+    uint32_t bits = (uint32_t)x << 16;
+    float    y;
+
+    memcpy(&y, &bits, sizeof y);
+    return (double)y;
+}
+
+/* To nearest even, from double: 8 digits after rounding x / 2^e to a whole number of 2^-7. Denormals are not asked for. */
+static inline uint16_t kt_bf16(double x)
+{
+    float    y = (float)x;
+    uint32_t bits;
+
+    if (isfinite(x) && x != 0.0)
+        y = (float)ldexp(nearbyint(ldexp(x, 7 - ilogb(x))), ilogb(x) - 7);
+    memcpy(&bits, &y, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+/* ---- operands ---- */
+
 static inline bool kt_is(const vp_kernel_info *info, int i, const char *name)
 {
     return strcmp(info->operands[i].name, name) == 0;
 }
 
-static inline bool kt_is_float(const vp_kernel_info *info, int i)
+/* What the operand's elements are: VP_DTYPE_U8 for a blockwise state, VP_DTYPE_NONE for the control block. */
+static inline vp_dtype kt_elem(const vp_kernel_call *call, int i)
 {
-    return !kt_is(info, i, "tokens") && !kt_is(info, i, "labels") && !kt_is(info, i, "control");
+    const vp_kernel_info *info = vp_kernel_info_of(call->kernel);
+
+    switch (info->operands[i].elem) {
+    case VP_AS_CALL: return call->dtype;
+    case VP_AS_F32: return VP_DTYPE_F32;
+    case VP_AS_I32: return VP_DTYPE_I32;
+    case VP_AS_CONTROL: return VP_DTYPE_NONE;
+    case VP_AS_STATE:
+        switch (call->ints[info->n_ints - 1]) {
+        case VP_STATE_F32: return VP_DTYPE_F32;
+        case VP_STATE_BF16: return VP_DTYPE_BF16;
+        default: return VP_DTYPE_U8;
+        }
+    }
+    return VP_DTYPE_NONE;
+}
+
+/* Whether operand i holds numbers, which have a double each in the reference. */
+static inline bool kt_is_float(const vp_kernel_call *call, int i)
+{
+    return kt_elem(call, i) == VP_DTYPE_F32 || kt_elem(call, i) == VP_DTYPE_BF16;
+}
+
+/* Element e of operand i, which holds numbers. */
+static inline double kt_get(const vp_kernel_call *call, int i, int64_t e)
+{
+    return kt_elem(call, i) == VP_DTYPE_BF16 ? kt_bf16_value(((const uint16_t *)call->operand[i])[e])
+                                             : (double)((const float *)call->operand[i])[e];
+}
+
+/* Both twins become x as the operand can hold it. */
+static inline void kt_set(kt_operands *o, int i, int64_t e, double x)
+{
+    if (kt_elem(&o->call, i) == VP_DTYPE_BF16)
+        ((uint16_t *)o->call.operand[i])[e] = kt_bf16(x);
+    else
+        ((float *)o->call.operand[i])[e] = (float)x;
+    ((double *)o->reference.operand[i])[e] = kt_get(&o->call, i, e);
+}
+
+/* Whether a call with these attributes has the operand. */
+static inline bool kt_has(const kt_case *c, int i)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(c->kernel);
+    const char           *name = info->operands[i].name;
+
+    if (c->absent[i])
+        return false;
+    switch (c->kernel) {
+    case VP_K_GLU_FWD:
+    case VP_K_GLU_BWD:
+        return !c->ints[3] || (strcmp(name, "up") != 0 && strcmp(name, "d_up") != 0);
+    case VP_K_ATTENTION_FWD:
+    case VP_K_ATTENTION_BWD:
+        if (strcmp(name, "probs") == 0)
+            return c->ints[8] != 0;
+        return c->ints[5] == VP_QKV_APART || (strcmp(name, "k") != 0 && strcmp(name, "v") != 0 &&
+                                              strcmp(name, "dk") != 0 && strcmp(name, "dv") != 0);
+    case VP_K_ADAFACTOR:
+        return c->ints[3] || strcmp(name, "col") != 0;
+    default:
+        return true;
+    }
 }
 
 static inline void kt_fill(const kt_case *c, kt_operands *o, int i)
 {
     const vp_kernel_info *info = vp_kernel_info_of(c->kernel);
-    int64_t               n    = o->bytes[i] / 4;
     bool written = info->operands[i].access == VP_WRITE ||
                    (info->operands[i].access == VP_ACCUMULATE && !c->accumulate);
-    bool positive = kt_is(info, i, "rstd") || (c->kernel == VP_K_ADAMW && kt_is(info, i, "v"));
+    bool positive = kt_is(info, i, "rstd") || kt_is(info, i, "row") || kt_is(info, i, "col") ||
+                    (c->kernel == VP_K_ADAMW && kt_is(info, i, "v"));
 
-    if (kt_is(info, i, "control")) {
+    if (kt_elem(&o->call, i) == VP_DTYPE_NONE) {
         vp_control *control = o->call.operand[i];
         *control = (vp_control){.lr = 0.01, .step = 3, .inv_n_targets = 1.0 / 64, .loss_sum = 1.25,
                                 .grad_sumsq = 2.5, .grad_norm = 0.5, .grad_scale = 0.75};
         memcpy(o->reference.operand[i], control, sizeof *control);
         return;
     }
-    for (int64_t e = 0; e < n; e++) {
-        if (kt_is_float(info, i)) {
+    if (kt_elem(&o->call, i) == VP_DTYPE_U8) { /* any codes, scales of size 1; the reference's numbers are the test's affair */
+        uint8_t *code = o->call.operand[i];
+        for (int64_t e = 0; e < o->bytes[i]; e++)
+            code[e] = (uint8_t)(kt_uniform() * 256.0);
+        for (int64_t b = (o->n[i] + 3) / 4 * 4; b < o->bytes[i]; b += 4) {
+            float scale = (float)(0.5 + kt_uniform());
+            memcpy(code + b, &scale, sizeof scale);
+        }
+        return;
+    }
+    for (int64_t e = 0; e < o->n[i]; e++) {
+        if (kt_is_float(&o->call, i)) {
             /* What a kernel must not read is a NaN: reading it would show. */
-            float x = written ? NAN : (float)(positive ? 0.1 + kt_uniform() : 2.0 * kt_uniform() - 1.0);
-            ((float *)o->call.operand[i])[e]       = x;
-            ((double *)o->reference.operand[i])[e] = (double)x;
+            kt_set(o, i, e, written ? NAN : positive ? 0.1 + kt_uniform() : 2.0 * kt_uniform() - 1.0);
         } else {
-            int64_t vocab = c->ints[kt_is(info, i, "tokens") ? 2 : 1];
-            int32_t x     = (int32_t)(kt_uniform() * (double)vocab);
+            bool    lengths = kt_is(info, i, "lengths"); /* 1 .. seq; else an id below vocab */
+            int64_t below   = c->ints[kt_is(info, i, "tokens") ? 2 : 1];
+            int32_t x       = (int32_t)(kt_uniform() * (double)below) + (lengths ? 1 : 0);
+
             if (kt_is(info, i, "labels") && e % 5 == 3)
                 x = VP_IGNORE_LABEL;
             ((int32_t *)o->call.operand[i])[e]      = x;
@@ -84,13 +187,70 @@ static inline void kt_fill(const kt_case *c, kt_operands *o, int i)
     }
 }
 
-/* Operands filled from seed, each `shift` times 64 bytes beyond its allocation's alignment. */
+/* ---- memory that shows what is touched beside it ---- */
+
+#if defined(__SANITIZE_ADDRESS__)
+#define KT_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KT_SANITIZED 1
+#endif
+#endif
+
+enum { KT_PAGE = 4096, KT_POISON = 0xff }; /* a NaN wherever it is read as a number */
+
+/* bytes at a multiple of 64, followed by 64 times shift bytes more and a page that must not be touched, as must the page
+ * before all; the rest is poison. Under a sanitizer, which sees each byte: exactly as long as promised. */
+static inline void kt_allocate(kt_operands *o, int i, int64_t bytes, int shift)
+{
+#if defined(KT_SANITIZED)
+    void *p;
+
+    assert_int_equal(posix_memalign(&p, KT_PAGE, (size_t)(bytes + 64 * shift)), 0);
+    o->allocation[i] = p;
+    o->place[i]      = o->allocation[i] + 64 * shift;
+#else
+    size_t body  = ((size_t)bytes + 63) / 64 * 64 + 64 * (size_t)shift;
+    size_t whole = (body + KT_PAGE - 1) / KT_PAGE * KT_PAGE + 2 * KT_PAGE;
+    char  *p     = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(p != MAP_FAILED);
+    memset(p + KT_PAGE, KT_POISON, whole - 2 * KT_PAGE);
+    assert_int_equal(mprotect(p, KT_PAGE, PROT_NONE), 0);
+    assert_int_equal(mprotect(p + whole - KT_PAGE, KT_PAGE, PROT_NONE), 0);
+    o->allocation[i]       = p;
+    o->allocation_bytes[i] = whole;
+    o->place[i]            = p + whole - KT_PAGE - body;
+#endif
+    o->call.operand[i] = o->place[i];
+}
+
+static inline void kt_free(const kt_operands *o, int i)
+{
+#if defined(KT_SANITIZED)
+    free(o->allocation[i]);
+#else
+    const char *end = o->allocation[i] + o->allocation_bytes[i] - KT_PAGE;
+
+    for (const char *p = o->allocation[i] + KT_PAGE; p < end; p++) {
+        if (p == o->place[i])
+            p += o->bytes[i];
+        if (p < end && (unsigned char)*p != KT_POISON)
+            fail_msg("%s: wrote %lld bytes from the start of %s, which has %lld", vp_kernel_info_of(o->call.kernel)->name,
+                     (long long)(p - o->place[i]), vp_kernel_info_of(o->call.kernel)->operands[i].name,
+                     (long long)o->bytes[i]);
+    }
+    munmap(o->allocation[i], o->allocation_bytes[i]);
+#endif
+}
+
+/* Operands filled from seed, each so placed that `shift` tells its address modulo 4096. */
 static inline kt_operands kt_operands_new(const kt_case *c, uint64_t seed, int shift)
 {
     const vp_kernel_info *info = vp_kernel_info_of(c->kernel);
     kt_operands           o    = {
-        .call = {.kernel = c->kernel, .accumulate = c->accumulate, .rng = c->rng,
-                 .optimizer = &kt_optimizer},
+        .call = {.kernel = c->kernel, .dtype = c->dtype ? c->dtype : VP_DTYPE_F32, .accumulate = c->accumulate,
+                 .rng = c->rng, .optimizer = &kt_optimizer},
     };
 
     memcpy(o.call.ints, c->ints, sizeof c->ints);
@@ -98,18 +258,15 @@ static inline kt_operands kt_operands_new(const kt_case *c, uint64_t seed, int s
     o.reference = o.call;
     kt_state    = seed * 2654435761u + 88172645463325252u;
     for (int i = 0; i < info->n_operands; i++) {
-        int64_t bytes = vp_kernel_operand_bytes(c->kernel, c->ints, i);
-        void   *p;
+        int64_t bytes = vp_kernel_operand_bytes(c->kernel, o.call.dtype, c->ints, i);
 
         assert_false(vp_overflowed(bytes));
-        if (c->absent[i])
+        if (!kt_has(c, i))
             continue;
         o.bytes[i] = bytes;
-        /* Exactly as long as promised, so that a sanitizer sees one byte beyond. */
-        assert_int_equal(posix_memalign(&p, 4096, (size_t)(bytes + 64 * shift)), 0);
-        o.allocation[i]        = p;
-        o.call.operand[i]      = o.allocation[i] + 64 * shift;
-        o.reference.operand[i] = calloc((size_t)bytes + 8, 2);
+        o.n[i]     = vp_kernel_operand_elements(c->kernel, c->ints, i);
+        kt_allocate(&o, i, bytes, shift);
+        o.reference.operand[i] = calloc((size_t)o.n[i] + 8, sizeof(double));
         assert_non_null(o.reference.operand[i]);
         kt_fill(c, &o, i);
     }
@@ -119,7 +276,8 @@ static inline kt_operands kt_operands_new(const kt_case *c, uint64_t seed, int s
 static inline void kt_operands_release(kt_operands *o)
 {
     for (int i = 0; i < VP_MAX_OPERANDS; i++) {
-        free(o->allocation[i]);
+        if (o->allocation[i])
+            kt_free(o, i);
         free(o->reference.operand[i]);
     }
 }
@@ -130,17 +288,48 @@ static inline void kt_run(const vp_kernel_call *call)
     CHECK_OK(vp_backend_cpu()->run(call, &err));
 }
 
-/* The call on the backend and on the reference; every float operand then agrees within atol + rtol |x|,
- * inputs included: they must be untouched. */
+/* ---- comparison ---- */
+
+/* The greatest error over its tolerance so far, by kernel and dtype; printed where VPLAN_KT_WORST is set. */
+static double kt_worst[VP_N_KERNELS][VP_N_DTYPES];
+
+static inline int kt_print_worst(void **state)
+{
+    (void)state;
+    for (int k = 0; getenv("VPLAN_KT_WORST") && k < VP_N_KERNELS; k++)
+        for (int d = 0; d < VP_N_DTYPES; d++)
+            if (kt_worst[k][d] > 0.0)
+                printf("%-18s %s: worst error %.2f of its tolerance\n", vp_kernel_info_of((vp_kernel)k)->name,
+                       vp_dtype_name((vp_dtype)d), kt_worst[k][d]);
+    return 0;
+}
+
+/* Half the distance between two bf16 numbers near y is at most 2^-8 |y|: 8 significant bits. */
+static const double kt_bf16_unit = 0x1p-8;
+
+/* Whether the operand is an input that a forward call wrote: backend and reference then have one each. */
+static inline bool kt_is_from_forward(const vp_kernel_call *call, int i)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(call->kernel);
+    bool backward = call->kernel == VP_K_LAYERNORM_BWD || call->kernel == VP_K_RMSNORM_BWD || call->kernel == VP_K_ATTENTION_BWD;
+
+    return backward && info->operands[i].access == VP_READ &&
+           (kt_is(info, i, "mean") || kt_is(info, i, "rstd") || kt_is(info, i, "y") || kt_is(info, i, "lse") || kt_is(info, i, "probs"));
+}
+
+/* Every written operand agrees with the reference within e = atol + rtol |y|, where y is the reference's; a bf16 one within
+ * its rounding besides: the backend rounds y + d, |d| <= e, once, so it is off by at most e + 2^-8 (|y| + e). Inputs must be
+ * untouched. */
 static inline void kt_compare(const kt_operands *o, double atol, double rtol)
 {
     const vp_kernel_info *info = vp_kernel_info_of(o->call.kernel);
+    double               *worst = &kt_worst[o->call.kernel][o->call.dtype];
 
     for (int i = 0; i < info->n_operands; i++) {
-        const float  *x = o->call.operand[i];
-        const double *y = o->reference.operand[i];
+        const double *y    = o->reference.operand[i];
+        bool          read = info->operands[i].access == VP_READ && !kt_is_from_forward(&o->call, i);
 
-        if (!x)
+        if (!o->call.operand[i])
             continue;
         if (kt_is(info, i, "control")) {
             for (size_t f = 0; f < sizeof(vp_control) / sizeof(double); f++) {
@@ -150,52 +339,66 @@ static inline void kt_compare(const kt_operands *o, double atol, double rtol)
             }
             continue;
         }
-        for (int64_t e = 0; kt_is_float(info, i) && e < o->bytes[i] / 4; e++)
-            if (!(fabs((double)x[e] - y[e]) <= atol + rtol * fabs(y[e])))
-                fail_msg("%s of %lld x %lld x %lld, %s[%lld]: %.9g, reference %.9g, off by %.3g",
-                         info->name, (long long)o->call.ints[0], (long long)o->call.ints[1],
-                         (long long)o->call.ints[2], info->operands[i].name, (long long)e, (double)x[e],
-                         y[e], fabs((double)x[e] - y[e]));
+        for (int64_t e = 0; kt_is_float(&o->call, i) && e < o->n[i]; e++) {
+            double x = kt_get(&o->call, i, e), tolerance = read ? 0.0 : atol + rtol * fabs(y[e]);
+
+            if (!read && kt_elem(&o->call, i) == VP_DTYPE_BF16)
+                tolerance += kt_bf16_unit * (fabs(y[e]) + tolerance);
+            if (!(fabs(x - y[e]) <= tolerance))
+                fail_msg("%s %s of %lld x %lld x %lld, %s[%lld]: %.9g, reference %.9g, off by %.3g, allowed %.3g",
+                         vp_dtype_name(o->call.dtype), info->name, (long long)o->call.ints[0],
+                         (long long)o->call.ints[1], (long long)o->call.ints[2], info->operands[i].name, (long long)e, x,
+                         y[e], fabs(x - y[e]), tolerance);
+            if (tolerance > 0.0 && fabs(x - y[e]) > *worst * tolerance)
+                *worst = fabs(x - y[e]) / tolerance;
+        }
     }
 }
 
-/* The forward call whose results a backward call reads, on the same operands; spare holds what the
- * backward does not want. */
-static inline vp_kernel_call kt_forward_of(const vp_kernel_call *backward, void *spare)
-{
-    vp_kernel_call f = *backward;
+/* ---- backward calls read what forward ones wrote ---- */
 
-    if (backward->kernel == VP_K_ATTENTION_BWD) { /* dy qkv y lse d_qkv <- qkv y lse */
-        f.kernel = VP_K_ATTENTION_FWD;
-        memcpy(f.operand, backward->operand + 1, 3 * sizeof f.operand[0]);
-    } else { /* dy x gamma mean rstd <- x gamma beta y mean rstd */
-        assert_int_equal(backward->kernel, VP_K_LAYERNORM_BWD);
-        f.kernel     = VP_K_LAYERNORM_FWD;
-        f.reals[0]   = 1e-5;
-        f.operand[0] = backward->operand[1];
-        f.operand[1] = f.operand[2] = backward->operand[2];
-        f.operand[3] = spare;
-        f.operand[4] = backward->operand[3];
-        f.operand[5] = backward->operand[4];
+/* The forward call whose results a backward call reads, on the same operands; spare holds what the
+ * backward does not want. false: it reads none. */
+static inline bool kt_forward_of(const vp_kernel_call *backward, void *spare, vp_kernel_call *f)
+{
+    void *const *b = backward->operand;
+
+    *f = *backward;
+    memset(f->operand, 0, sizeof f->operand);
+    switch (backward->kernel) {
+    case VP_K_ATTENTION_BWD: /* dy q k v lengths y lse probs ... <- q k v lengths y lse probs */
+        f->kernel = VP_K_ATTENTION_FWD;
+        memcpy(f->operand, b + 1, 7 * sizeof b[0]);
+        return true;
+    case VP_K_LAYERNORM_BWD: /* dy x gamma mean rstd <- x gamma beta y mean rstd */
+        f->kernel     = VP_K_LAYERNORM_FWD;
+        f->reals[0]   = 1e-5;
+        f->operand[0] = b[1], f->operand[1] = b[2], f->operand[3] = spare, f->operand[4] = b[3], f->operand[5] = b[4];
+        return true;
+    case VP_K_RMSNORM_BWD: /* dy x gamma rstd <- x gamma y rstd */
+        f->kernel     = VP_K_RMSNORM_FWD;
+        f->reals[0]   = 1e-5;
+        f->operand[0] = b[1], f->operand[1] = b[2], f->operand[2] = spare, f->operand[3] = b[3];
+        return true;
+    default:
+        return false;
     }
-    return f;
 }
 
 /* Give a backward call the forward's results it reads: the CPU's to the CPU, and, where wanted, the
  * reference's to the reference. */
 static inline void kt_run_forward_first(const kt_operands *o, bool reference_too)
 {
-    vp_kernel k = o->call.kernel;
-    void     *spare;
+    void          *spare = malloc((size_t)(o->n[1] + 8) * sizeof(double));
+    vp_kernel_call f;
 
-    if (k != VP_K_ATTENTION_BWD && k != VP_K_LAYERNORM_BWD)
-        return;
-    spare = malloc(2 * (size_t)o->bytes[1] + 64);
     assert_non_null(spare);
-    vp_kernel_call f = kt_forward_of(&o->call, spare), r = kt_forward_of(&o->reference, spare);
-    kt_run(&f);
-    if (reference_too)
-        vp_reference_run(&r);
+    if (kt_forward_of(&o->call, spare, &f)) {
+        kt_run(&f);
+        kt_forward_of(&o->reference, spare, &f);
+        if (reference_too)
+            vp_reference_run(&f);
+    }
     free(spare);
 }
 
@@ -208,6 +411,98 @@ static inline void kt_check(const kt_case *c, double atol, double rtol)
     vp_reference_run(&o.reference);
     kt_compare(&o, atol, rtol);
     kt_operands_release(&o);
+}
+
+/* In fp32 and in bf16. */
+static inline void kt_check_both(const kt_case *c, double atol, double rtol)
+{
+    kt_case d = *c;
+
+    d.dtype = VP_DTYPE_F32;
+    kt_check(&d, atol, rtol);
+    d.dtype = VP_DTYPE_BF16;
+    kt_check(&d, atol, rtol);
+}
+
+/* ---- the reference's backward against finite differences of its forward ----
+ *
+ * loss = sum of out[i] * weight[i]; d loss / d in[i] by central differences with h = 1e-4 in double: error
+ * h^2/6 f''' ~ 1e-9 f''' plus 2^-52 |loss| / h ~ 1e-11. 1e-6 is asked for. */
+
+typedef struct kt_fd_link {
+    vp_kernel forward, backward;
+    int       out;            /* forward's output that carries the loss  */
+    int       dy;             /* backward's operand of its gradient      */
+    int       n_pairs;
+    struct {
+        int input, gradient;  /* forward's operand, backward's gradient  */
+    } pair[3];
+    int n_shared;
+    int shared[8][2];         /* backward operand <- forward operand     */
+} kt_fd_link;
+
+static inline double kt_fd_loss(const vp_kernel_call *forward, int out, const double *weight, int64_t n)
+{
+    const double *y    = forward->operand[out];
+    double        loss = 0.0;
+
+    vp_reference_run(forward);
+    for (int64_t i = 0; i < n; i++)
+        loss += y[i] * weight[i];
+    return loss;
+}
+
+/* The attributes of forward_case serve both; an operand absent in one is so in the other. Gradients that add start from zero;
+ * an `add` operand is absent. */
+static inline void kt_fd_check(const kt_fd_link *link, const kt_case *forward_case)
+{
+    kt_case     b = *forward_case, f = *forward_case;
+    kt_operands bo, fo;
+
+    b.kernel = link->backward;
+    f.kernel = link->forward;
+    memset(b.absent, 0, sizeof b.absent);
+    for (int i = 0; i < link->n_shared; i++)
+        b.absent[link->shared[i][0]] = f.absent[link->shared[i][1]];
+    for (int i = 0; i < link->n_pairs; i++)
+        b.absent[link->pair[i].gradient] = f.absent[link->pair[i].input];
+    if (vp_kernel_operand(b.kernel, "add") >= 0)
+        b.absent[vp_kernel_operand(b.kernel, "add")] = true;
+    fo = kt_operands_new(&f, 3, 0);
+    bo = kt_operands_new(&b, 4, 0);
+    vp_reference_run(&fo.reference);
+    for (int i = 0; i < link->n_shared; i++) {
+        int to = link->shared[i][0], from = link->shared[i][1];
+
+        if (fo.reference.operand[from])
+            memcpy(bo.reference.operand[to], fo.reference.operand[from],
+                   (size_t)bo.n[to] * (kt_is_float(&bo.call, to) ? sizeof(double) : sizeof(int32_t)));
+    }
+    for (int p = 0; p < link->n_pairs; p++)
+        if (bo.reference.operand[link->pair[p].gradient])
+            memset(bo.reference.operand[link->pair[p].gradient], 0, (size_t)bo.n[link->pair[p].gradient] * sizeof(double));
+    vp_reference_run(&bo.reference);
+    for (int p = 0; p < link->n_pairs; p++) {
+        double       *x        = fo.reference.operand[link->pair[p].input];
+        const double *gradient = bo.reference.operand[link->pair[p].gradient];
+        const double *weight   = bo.reference.operand[link->dy];
+
+        for (int64_t i = 0; x && i < fo.n[link->pair[p].input]; i++) {
+            double keep = x[i], plus, minus, difference;
+
+            x[i]  = keep + 1e-4;
+            plus  = kt_fd_loss(&fo.reference, link->out, weight, fo.n[link->out]);
+            x[i]  = keep - 1e-4;
+            minus = kt_fd_loss(&fo.reference, link->out, weight, fo.n[link->out]);
+            x[i]  = keep;
+            difference = (plus - minus) / 2e-4;
+            if (!(fabs(difference - gradient[i]) <= 1e-6 * (1.0 + fabs(difference))))
+                fail_msg("%s pair %d [%lld]: gradient %.9g, difference %.9g",
+                         vp_kernel_info_of(link->backward)->name, p, (long long)i, gradient[i], difference);
+        }
+    }
+    kt_operands_release(&fo);
+    kt_operands_release(&bo);
 }
 
 #endif

@@ -54,6 +54,21 @@ static inline vp_model *tiny_model(const tiny *t, double dropout)
     return model;
 }
 
+/* A model from the text of its config. */
+static inline vp_model *model_of(const char *text, double dropout)
+{
+    vp_json_doc *doc;
+    vp_model    *model = NULL;
+
+    OK(vp_json_parse("config", text, (int64_t)strlen(text), &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    vp_err       bad  = {0};
+    if (vp_model_from_config("config", &root, &(vp_model_opts){.dropout = dropout}, &model, &bad) != VP_OK)
+        fail_msg("%s: %s (%s)", text, bad.message, bad.field);
+    vp_json_doc_free(doc);
+    return model;
+}
+
 /* Every block recomputes the ops of `set`. */
 static inline vp_plan *plan_with(const vp_model *model, vp_scenario s, uint64_t set)
 {
@@ -80,13 +95,16 @@ typedef struct trained {
     vp_memory_report memory;
 } trained;
 
-/* n_steps on drawn tokens: the same for every plan of one model, sequence and global batch. */
+/* n_steps on drawn tokens, token types and lengths: the same for every plan of one model, sequence and global batch. */
 static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, bool verify)
 {
     const vp_backend *backend = vp_backend_cpu();
     vp_run_opts       opts    = {.n_total_steps = n_steps, .seed = -1, .verify = verify};
-    int64_t           n       = vp_plan_tokens(plan);
-    int32_t          *tokens  = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4);
+    int64_t           n       = vp_plan_tokens(plan), seq = plan->buckets[0].seq;
+    int32_t          *tokens  = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4), *types = malloc((size_t)n * 4);
+    int32_t          *lengths = malloc((size_t)plan->global_batch * 4);
+    vp_batch          batch   = {.tokens = tokens, .labels = labels, .token_types = plan->types_idx >= 0 ? types : NULL,
+                                 .lengths = plan->lengths_idx >= 0 ? lengths : NULL};
     trained           t       = {.params = malloc((size_t)plan->n_params * sizeof(float))};
     vp_runtime       *rt;
 
@@ -98,19 +116,23 @@ static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, b
             uint64_t x = (uint64_t)(s * n + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
             tokens[i]  = (int32_t)((x >> 33) % (uint64_t)plan->vocab_size);
             labels[i]  = (x >> 20) % 11 == 0 ? VP_IGNORE_LABEL : (int32_t)((x >> 7) % (uint64_t)plan->vocab_size);
+            types[i]   = (int32_t)((x >> 41) % (uint64_t)(plan->n_token_types ? plan->n_token_types : 1));
+            lengths[i / seq] = (int32_t)(seq - (x >> 50) % (uint64_t)(seq / 2 + 1));
         }
-        OK(vp_runtime_step(rt, tokens, labels, &t.last, err));
+        OK(vp_runtime_step(rt, &batch, &t.last, err));
     }
     for (int64_t i = 0; i < vp_runtime_n_params(rt); i++) {
         vp_runtime_param p;
         vp_runtime_param_at(rt, i, &p);
-        memcpy(t.params + t.n_params, p.data, (size_t)p.param->n_elements * sizeof(float));
+        vp_runtime_param_get(&p, 0, p.param->n_elements, t.params + t.n_params);
         t.n_params += p.param->n_elements;
     }
     vp_runtime_memory(rt, &t.memory);
     vp_runtime_free(rt);
     free(tokens);
     free(labels);
+    free(types);
+    free(lengths);
     return t;
 }
 
@@ -132,7 +154,7 @@ static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
 
     while (left > 0) {
         int64_t n = s.n_runs == 2 ? left : 1 + pick(r, left);
-        s.runs[s.n_runs++] = (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(r, 4096), n, 1};
+        s.runs[s.n_runs++] = (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(r, 1 << 20), n, 1};
         for (int64_t m = 2 + pick(r, 3); pick(r, 4) == 0 && m <= n && m <= vp_max_segment(model);) {
             n -= n % m; /* some of them as segments */
             s.runs[s.n_runs - 1] = (vp_block_run){UINT64_MAX, n, m};
@@ -141,6 +163,50 @@ static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
         left -= n;
     }
     return plan_with(model, s, 0);
+}
+
+/* A small config of family `which` (of N_FAMILIES), its switches drawn: grouped heads, ties, biases, windows, odd widths. */
+enum { N_FAMILIES = 13 };
+
+static inline const char *random_config(rng *r, int which, char *buf, size_t buf_size)
+{
+    static const char *const names[N_FAMILIES] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "olmo2", "opt", "gpt_neox", "bert",
+                                                  "roberta"};
+    int64_t     kv = 1 + pick(r, 3), heads = kv * (1 + pick(r, 3)), d = 2 * (2 + pick(r, 7)), layers = 1 + pick(r, 4), hidden = heads * d;
+    int64_t     inner = 8 + pick(r, 60), vocab = 17 + pick(r, 200), window = 2 + pick(r, 30);
+    const char *yes[2] = {"false", "true"};
+    const char *name = names[which];
+    int         n = snprintf(buf, buf_size, "{\"model_type\": \"%s\", \"vocab_size\": %lld, ", name, (long long)vocab);
+
+#define MORE(...) (n += snprintf(buf + n, buf_size - (size_t)n, __VA_ARGS__))
+    if (which == 0) {
+        MORE("\"n_embd\": %lld, \"n_layer\": %lld, \"n_head\": %lld, \"n_inner\": %lld, \"n_positions\": 512", (long long)hidden, (long long)layers,
+             (long long)heads, (long long)inner);
+    } else {
+        MORE("\"hidden_size\": %lld, \"num_hidden_layers\": %lld, \"num_attention_heads\": %lld, \"%s\": %lld, \"max_position_embeddings\": 520, "
+             "\"tie_word_embeddings\": %s", (long long)hidden, (long long)layers, (long long)heads, which == 9 ? "ffn_dim" : "intermediate_size",
+             (long long)inner, yes[pick(r, 2)]);
+        if (which <= 8)
+            MORE(", \"num_key_value_heads\": %lld, \"head_dim\": %lld", (long long)kv, (long long)d);
+        if (which == 1)
+            MORE(", \"attention_bias\": %s, \"mlp_bias\": %s", yes[pick(r, 2)], yes[pick(r, 2)]);
+        if (which == 2 || which == 6 || which == 7)
+            MORE(", \"sliding_window\": %lld", (long long)window);
+        if (which == 3 || which == 4)
+            MORE(", \"use_sliding_window\": %s, \"sliding_window\": %lld, \"max_window_layers\": %lld", yes[pick(r, 2)], (long long)window, (long long)pick(r, 4));
+        if (which == 6)
+            MORE(", \"attn_logit_softcapping\": 2.0, \"final_logit_softcapping\": 3.0, \"query_pre_attn_scalar\": 20");
+        if (which == 9)
+            MORE(", \"do_layer_norm_before\": %s, \"enable_bias\": %s, \"layer_norm_elementwise_affine\": %s, \"word_embed_proj_dim\": %lld", yes[pick(r, 2)],
+                 yes[pick(r, 2)], yes[pick(r, 2)], (long long)(pick(r, 2) ? hidden : 2 * d));
+        if (which == 10)
+            MORE(", \"use_parallel_residual\": %s, \"rotary_pct\": %s", yes[pick(r, 2)], d % 4 ? "1.0" : "0.5");
+        if (which == 6 || which == 5)
+            MORE(", \"pad_token_id\": 0");
+    }
+    MORE("}");
+#undef MORE
+    return buf;
 }
 
 static inline bool long_run(void)

@@ -9,7 +9,7 @@ enum { BLOCK = 1 };
 static vp_lowered lower_block(vp_arena *arena, const vp_model *model, const vp_semantics *semantics, int64_t batch, int64_t seq,
                               uint64_t recompute, vp_dtype in_dtype)
 {
-    vp_lower_opts opts = {.symbols = {batch, seq, 1, 1}, .recompute = recompute, .in_dtype = in_dtype, .tokens_idx = 1, .labels_idx = 2};
+    vp_lower_opts opts = {.symbols = {batch, seq, 1, 1}, .recompute = recompute, .in_dtype = in_dtype, .span_idx = {1, 2}};
     vp_lowered    l    = {0};
 
     OK(vp_lower(arena, &model->graph, BLOCK, semantics, &opts, &l, err));
@@ -68,20 +68,31 @@ static void backward_without_recompute_is_twelve_calls(void **state)
     vp_model_free(model);
 }
 
-/* Widths that are multiples of 16 floats: the packed height is the most bytes alive, in both passes, for every set of recomputed ops. */
+/* Widths that are multiples of 16 floats: the packed height is the most bytes alive, in both passes, for every set of recomputed
+ * ops. */
 static void blocks_pack_without_a_gap(void **state)
 {
-    vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = 2, .n_head = 4, .vocab = 50}, 0);
+    vp_model *gpt2  = tiny_model(&(tiny){.n_embd = 64, .n_layer = 2, .n_head = 4, .vocab = 50}, 0);
+    vp_model *llama = model_of("{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+                               "\"num_key_value_heads\": 2, \"intermediate_size\": 192, \"vocab_size\": 50}", 0);
 
     (void)state;
     for (uint64_t again = 0; again < 256; again++) {
         vp_arena  *arena = vp_arena_new();
-        vp_lowered l     = lower_block(arena, model, &vp_semantics_vplan_fp32, 2, 64, again, VP_DTYPE_NONE);
+        vp_lowered l     = lower_block(arena, gpt2, &vp_semantics_vplan_fp32, 2, 64, again, VP_DTYPE_NONE);
         for (int pass = 0; pass < 2; pass++)
             assert_int_equal(vp_round_up(l.height_bytes[pass], VP_ALIGN_BYTES), l.live_bytes[pass]);
         vp_arena_free(arena);
     }
-    vp_model_free(model);
+    for (uint64_t again = 0; again < 8192; again += 5) {
+        vp_arena  *arena = vp_arena_new();
+        vp_lowered l     = lower_block(arena, llama, &vp_semantics_vplan_bf16, 2, 64, again, VP_DTYPE_NONE);
+        for (int pass = 0; pass < 2; pass++)
+            assert_int_equal(vp_round_up(l.height_bytes[pass], VP_ALIGN_BYTES), l.live_bytes[pass]);
+        vp_arena_free(arena);
+    }
+    vp_model_free(gpt2);
+    vp_model_free(llama);
 }
 
 static vp_model *dropout_from_config(int64_t h, int64_t heads)

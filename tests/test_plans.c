@@ -1,20 +1,10 @@
-/* Random plans of random small models: the arena is the one predicted, to the byte; nothing outside living buffers is
+/* Random plans of random small models of every family, precision and optimizer: the arena is the one predicted, to the byte; nothing outside living buffers is
  * touched; every plan of a recipe trains the same bits. */
 #include "plan_test.h"
 
 #include "planner/itemise.h"
 
-enum { N_PLANS = 200, N_PAIRS = 60 };
-
-static tiny random_tiny(rng *r)
-{
-    int64_t heads = 1 + pick(r, 4), head_dim = 4 + pick(r, 13);
-    tiny    t     = {.n_head = heads, .n_embd = heads * head_dim, .n_layer = 1 + pick(r, 4), .vocab = 17 + pick(r, 200),
-                     .untied = pick(r, 3) == 0};
-    if (pick(r, 3) == 0)
-        t.n_inner = 8 + pick(r, 60);
-    return t;
-}
+enum { N_PLANS = 312, N_PAIRS = 78 };
 
 /* Sequences long enough that chunks of 256 tokens divide the micro-batch. */
 static vp_scenario random_scenario(rng *r, int turn)
@@ -34,8 +24,10 @@ static vp_scenario random_scenario(rng *r, int turn)
     while (s.global_batch % s.micro_batch || (turn % 4 == 1 && s.micro_batch == s.global_batch)
            || (turn % 4 == 0 && s.micro_batch * s.seq <= s.loss_chunk));
     s.recipe.seed = 1 + pick(r, 1000);
-    if (pick(r, 4) == 0)
-        s.recipe.optimizer = VP_OPT_SGD;
+    if (pick(r, 2) == 0)
+        vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)pick(r, VP_N_OPTIMIZERS));
+    s.recipe.precision = (vp_precision)pick(r, VP_N_PRECISIONS);
+    s.attention        = pick(r, 3) == 0 ? VP_ATTENTION_MATH : VP_ATTENTION_FLASH;
     if (pick(r, 4) == 0)
         s.recipe.dropout = 0.1;
     return s;
@@ -74,14 +66,15 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
 
     (void)state;
     for (int i = 0; i < n; i++) {
-        tiny         t     = random_tiny(&r);
+        char         config[800];
         vp_scenario  s     = random_scenario(&r, i);
-        vp_model    *model = tiny_model(&t, s.recipe.dropout);
+        vp_model    *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
         vp_plan     *plan  = random_plan(&r, model, s);
         trained      x     = train(plan, 2, 1 + i % 2, true);
         if (x.memory.executed_bytes != plan->peak_bytes || x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes
             || x.memory.never_written_bytes != 0)
-            fail_msg("plan %d: predicted %lld, executed %lld, touched %lld, padding %lld, never written %lld", i, (long long)plan->peak_bytes,
+            fail_msg("plan %d (%s, %s, %s, %s attention): predicted %lld, executed %lld, touched %lld, padding %lld, never written %lld", i, config, vp_precision_name(s.recipe.precision),
+                     vp_optimizer_name(s.recipe.optimizer), vp_attention_name(s.attention), (long long)plan->peak_bytes,
                      (long long)x.memory.executed_bytes, (long long)x.memory.touched_bytes, (long long)x.memory.padding_bytes,
                      (long long)x.memory.never_written_bytes);
         check_items(plan);
@@ -121,17 +114,18 @@ static void two_plans_of_a_recipe_train_the_same_bits(void **state)
 
     (void)state;
     for (int i = 0; i < N_PAIRS; i++) {
-        tiny        t = random_tiny(&r);
+        char        config[800];
         vp_scenario a = random_scenario(&r, 0), b;
         a.global_batch = 2;
         a.micro_batch  = 2;
         b              = a;
         b.loss_chunk = VP_TILE_TOKENS * pick(&r, 3);
-        vp_model *model  = tiny_model(&t, a.recipe.dropout);
+        vp_model *model  = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), a.recipe.dropout);
         vp_plan  *plan_a = random_plan(&r, model, a), *plan_b = random_plan(&r, model, b);
         trained   x = train(plan_a, 3, 1 + (int)pick(&r, 3), false), y = train(plan_b, 3, 1 + (int)pick(&r, 3), false);
         if (x.n_params != y.n_params || memcmp(x.params, y.params, (size_t)x.n_params * sizeof(float)) != 0)
-            fail_msg("pair %d: %s / %s, chunk %lld / %lld: parameters differ", i, plan_a->buckets[0].programs[1].name,
+            fail_msg("pair %d (%s, %s, %s, %s attention): %s / %s, chunk %lld / %lld: parameters differ", i, config, vp_precision_name(a.recipe.precision),
+                     vp_optimizer_name(a.recipe.optimizer), vp_attention_name(a.attention), plan_a->buckets[0].programs[1].name,
                      plan_b->buckets[0].programs[1].name, (long long)a.loss_chunk, (long long)b.loss_chunk);
         assert_true(x.last.loss == y.last.loss && x.last.grad_norm == y.last.grad_norm);
         free(x.params);
@@ -174,10 +168,10 @@ static void a_plan_survives_its_file(void **state)
 
     (void)state;
     assert_true(mkstemp(path) >= 0);
-    for (int i = 0; i < 20; i++) {
-        tiny        t     = random_tiny(&r);
+    for (int i = 0; i < 39; i++) {
+        char        config[800];
         vp_scenario s     = random_scenario(&r, i);
-        vp_model   *model = tiny_model(&t, s.recipe.dropout);
+        vp_model   *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
         vp_plan    *plan  = random_plan(&r, model, s), *again;
         OK(vp_plan_write(plan, path, true, err));
         OK(vp_plan_read(path, &again, err));
@@ -217,7 +211,7 @@ static void a_deep_model_adds_only_instance_rows_to_the_file(void **state)
         bytes[i]        = file_bytes(model, s);
         vp_model_free(model);
     }
-    /* An instance row is seven keys and their numbers: under 400 bytes with indentation. */
+    /* An instance row is five keys and nine numbers: under 400 bytes with indentation. */
     assert_true(bytes[1] - bytes[0] < 46 * 400);
     assert_true(bytes[2] < 4u << 20);
     vp_model *wide = tiny_model(&(tiny){.n_embd = 64, .n_layer = 126, .n_head = 4, .vocab = 100, .n_positions = 8192}, 0);
@@ -231,9 +225,9 @@ static void a_budget_of_the_least_fits_and_one_byte_less_does_not(void **state)
     rng r = {31};
 
     (void)state;
-    for (int i = 0; i < 12; i++) {
-        tiny            t       = random_tiny(&r);
-        vp_model       *model   = tiny_model(&t, 0);
+    for (int i = 0; i < N_FAMILIES; i++) {
+        char            config[800];
+        vp_model       *model   = model_of(random_config(&r, i, config, sizeof config), 0);
         vp_device       device  = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
         vp_plan_request request = {.model = model, .device = &device, .recipe = vp_recipe_default(), .seq = 64, .global_batch = 4,
                                    .budget_bytes = INT64_MAX, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .no_proof = true};

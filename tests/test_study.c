@@ -24,7 +24,7 @@ static vp_study *new_study(const char *path, int64_t *request_id, int64_t *profi
     vp_err         err     = {0};
     vp_study      *study   = NULL;
     vp_profile    *profile = vp_profile_new();
-    vp_profile_row row     = {.kernel = VP_K_LINEAR_FWD, .ints = {4, 5, 6, 1}, .seconds = 0.25};
+    vp_profile_row row     = {.kernel = VP_K_LINEAR_FWD, .dtype = VP_DTYPE_F32, .ints = {4, 5, 6, 1}, .seconds = 0.25};
 
     CHECK_OK(vp_study_open(path, &study, &err));
     CHECK_OK(vp_study_request_id(study, &any_request, request_id, &err));
@@ -40,7 +40,7 @@ static void add_done(vp_study *study, int64_t request_id, int64_t profile_id, co
 {
     vp_err         err      = {0};
     double         step_s[] = {0.1, 1.0 / 3, 3e-9};
-    vp_call_time   calls[]  = {{{.kernel = VP_K_ADD, .ints = {7}, .seconds = 0.5}, 2}};
+    vp_call_time   calls[]  = {{{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {7}, .seconds = 0.5}, 2}};
     vp_study_trial t        = {.profile_id = profile_id, .decisions = decisions, .preset = "p", .predicted_bytes = 5, .predicted_s = 0.7};
 
     CHECK_OK(vp_study_begin(study, request_id, &t, &err));
@@ -371,32 +371,32 @@ static void a_profile_takes_what_calls_cost_in_a_step(void **state)
     vp_err         err  = {0};
     vp_profile    *base = vp_profile_new(), *p = NULL;
     bool           measured;
-    vp_call_time   calls[] = {{{.kernel = VP_K_ADD, .ints = {10}, .seconds = 8}, 2}, {{.kernel = VP_K_COPY, .ints = {10}, .seconds = 2}, 1}};
+    vp_call_time   calls[] = {{{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 8}, 2}, {{.kernel = VP_K_COPY, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 2}, 1}};
     vp_study_trial trial   = {.measured_s = 20, .calls = calls, .n_calls = 2};
 
     (void)state;
-    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .ints = {10}, .seconds = 1});
-    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .ints = {30}, .seconds = 3});
-    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ZERO, .ints = {10}, .seconds = 5});
+    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 1});
+    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {30}, .seconds = 3});
+    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ZERO, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 5});
     CHECK_OK(vp_correct_profile(base, &trial, 1, &p, &err));
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){10}, &measured) - 8) < 1e-12 && measured);
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){30}, &measured) - 24) < 1e-12 && measured);
-    assert_true(fabs(vp_profile_seconds(p, VP_K_COPY, (int64_t[VP_MAX_INTS]){10}, &measured) - 4) < 1e-12 && measured);
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ZERO, (int64_t[VP_MAX_INTS]){10}, &measured) - 40) < 1e-12 && measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 8) < 1e-12 && measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) - 24) < 1e-12 && measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_COPY, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 4) < 1e-12 && measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ZERO, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 40) < 1e-12 && measured);
     /* ln 8 for add; copy is not in base and says nothing */
     assert_true(fabs(vp_profile_distance(base, &trial, 1) - log(8)) < 1e-12);
     vp_profile_free(p);
 
     /* Contradicting trials: 8, 2 and 3 s for one call; the median. None: base itself. */
-    vp_call_time   one[3] = {{{.kernel = VP_K_ADD, .ints = {10}, .seconds = 8}, 1}, {{.kernel = VP_K_ADD, .ints = {10}, .seconds = 2}, 1},
-                             {{.kernel = VP_K_ADD, .ints = {10}, .seconds = 3}, 1}};
+    vp_call_time   one[3] = {{{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 8}, 1}, {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 2}, 1},
+                             {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 3}, 1}};
     vp_study_trial three[] = {{.measured_s = 8, .calls = &one[0], .n_calls = 1}, {.measured_s = 2, .calls = &one[1], .n_calls = 1},
                               {.measured_s = 3, .calls = &one[2], .n_calls = 1}};
     CHECK_OK(vp_correct_profile(base, three, 3, &p, &err));
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){10}, &measured) - 3) < 1e-12);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 3) < 1e-12);
     vp_profile_free(p);
     CHECK_OK(vp_correct_profile(base, three, 0, &p, &err));
-    assert_true(vp_profile_seconds(p, VP_K_ADD, (int64_t[VP_MAX_INTS]){30}, &measured) == 3);
+    assert_true(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) == 3);
     vp_profile_free(p);
     vp_profile_free(base);
 }

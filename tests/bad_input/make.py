@@ -155,7 +155,7 @@ RECIPE = {"schema_version": 1, "optimizer": {"name": "adamw", "lr": 1e-3, "beta1
           "clip_norm": 1.0, "schedule": {"type": "constant", "warmup_steps": 0, "total_steps": 0, "min_lr_ratio": 0.0}, "seed": 1,
           "precision": "fp32", "dropout": 0.0, "data": {"kind": "bytes", "order": "sequential"}}
 DEVICE = {"schema_version": 1, "name": "mine", "usable_bytes": 1 << 34, "outside_bytes": 1 << 28, "fp32_flop_per_s": 1e13, "memory_bytes_per_s": 1e12}
-PROFILE = {"schema_version": 1, "device": "cpu", "backend": "hand", "rows": [{"kernel": "gelu_tanh_fwd", "count": 1024, "seconds": 1e-5}]}
+PROFILE = {"schema_version": 1, "device": "cpu", "backend": "hand", "rows": [{"kernel": "activation_fwd", "count": 1024, "act": 0, "seconds": 1e-5}]}
 GONE = object()
 
 
@@ -441,8 +441,8 @@ plan("shape-wraps", "templates", 0, "parameters", 0, "shape", [1 << 32, 1 << 32]
 plan("shape-rank-5", "templates", 0, "parameters", 0, "shape", [1, 1, 1, 256, 32])
 plan("init-unknown", "templates", 0, "parameters", 0, "init", "xavier")
 plan("init-without-std", "templates", 0, "parameters", 0, "init_std", GONE)
-plan("parameters-far", "templates", 0, "parameters", 0, "offset_bytes", 1 << 40)
-plan("parameters-overlap", "templates", 0, "parameters", 1, "offset_bytes", 0)
+plan("parameters-far", "templates", 0, "parameters", 0, "offset_bytes", 0, 1 << 40)
+plan("parameters-overlap", "templates", 0, "parameters", 1, "offset_bytes", 0, 0)
 plan("parameters-empty", "templates", 0, "parameters", [])
 plan("templates-empty", "templates", [])
 # instances
@@ -455,9 +455,9 @@ plan("program-other", "buckets", 0, "instances", 1, "program", B["instances"][HE
 plan("template-out-of-range", "buckets", 0, "programs", BLOCK, "template", 99)
 plan("base-edited", "buckets", 0, "instances", 1, "base_bytes", B["instances"][1]["base_bytes"] + 64)
 plan("base-negative", "buckets", 0, "instances", 1, "base_bytes", -64)
-plan("base-2-63", "buckets", 0, "instances", 1, "param_base_bytes", (1 << 63) - 1)
-plan("parameters-on-gradients", "buckets", 0, "instances", 1, "param_base_bytes", B["instances"][1]["grad_base_bytes"])
-plan("states-missing", "buckets", 0, "instances", 1, "state_base_bytes", [])
+plan("base-2-63", "buckets", 0, "instances", 1, "holding_base_bytes", 0, (1 << 63) - 1)
+plan("parameters-on-gradients", "buckets", 0, "instances", 1, "holding_base_bytes", 0, B["instances"][1]["holding_base_bytes"][1])
+plan("states-missing", "buckets", 0, "instances", 1, "holding_base_bytes", [])
 plan("shared-out-of-range", "shared", 0, "instance", 99)
 plan("shared-parameter-out-of-range", "shared", 0, "parameter", 99)
 plan("family-escapes", "model", "name", "\x1b[31mred")

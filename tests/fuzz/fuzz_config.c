@@ -33,13 +33,13 @@ static void lower(const vp_model *model, const vp_recipe *recipe)
 
     for (int again = 0; again < 2; again++)
         for (int t = 0; t < g->n_templates; t++) {
-            vp_lower_opts opts  = {.symbols = {1, vp_min_i64(3, g->max_seq), 1, 1}, .labels_idx = 1, .control_idx = 2};
+            vp_lower_opts opts  = {.symbols = {1, vp_min_i64(3, g->max_seq), 1, 1}, .span_idx = {0, 1, 3, 4}, .control_idx = 2, .angles_idx = 5};
             vp_arena     *arena = vp_arena_new();
             vp_lowered    lowered = {0};
             vp_err        err = {0};
             MUST(arena);
             opts.recompute = again ? ~UINT64_C(0) >> (64 - vp_min_i64(g->templates[t].n_ops, 64)) : 0;
-            vp_status st = vp_lower(arena, g, t, vp_recipe_semantics(recipe), &opts, &lowered, &err);
+            vp_status st = vp_lower(arena, g, t, vp_semantics_of(recipe->precision, VP_ATTENTION_FLASH), &opts, &lowered, &err);
             if (st == VP_OK)
                 MUST(vp_round_up(lowered.height_bytes[1], VP_ALIGN_BYTES) >= lowered.live_bytes[1] && lowered.program.kept_bytes >= 0);
             else
