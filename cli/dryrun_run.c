@@ -5,6 +5,8 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "models/hub_cache.h"
+#include "models/model.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -67,6 +69,21 @@ static void remove_folder(const char *dir)
             unlink(path);
     closedir(d);
     rmdir(dir);
+}
+
+/* A temporary folder of our own; dir is "" when none was made. */
+static vp_status make_folder(char *dir, size_t size, vp_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    vp_status   st = VP_OK;
+
+    if (!tmp || !*tmp)
+        tmp = "/tmp";
+    if (snprintf(dir, size, "%s/vplan-dryrun-XXXXXX", tmp) >= (int)size || !mkdtemp(dir)) {
+        dir[0] = '\0';
+        st = VP_FAIL(err, VP_ERR_STORAGE, "cannot make a temporary folder in %s: %s", tmp, strerror(errno));
+    }
+    return st;
 }
 
 /* A port that nothing listens on now, for the rendezvous of rank 0 with itself. */
@@ -178,6 +195,10 @@ static vp_status make_environment(const vp_dryrun_opts *opts, const char *null_d
     env_prepend(env, "LD_LIBRARY_PATH", null_dir);
     env_prepend(env, "PYTHONPATH", probe);
     env_set(env, "CUDA_VISIBLE_DEVICES=0");
+    if (!getenv("PYTHONDONTWRITEBYTECODE")) {       /* no cache beside the probe; the script's own is as ever */
+        env_set(env, "PYTHONDONTWRITEBYTECODE=1");
+        env_set(env, "VPLAN_NULL_BYTECODE=1");
+    }
     env_set(env, "VPLAN_NULL_REPORT=%s", folder);
     env_set(env, "VPLAN_NULL_NAME=%s", dev->product[0] ? dev->product : dev->name);
     env_set(env, "VPLAN_NULL_CC=%d", dev->compute_capability);
@@ -187,6 +208,7 @@ static vp_status make_environment(const vp_dryrun_opts *opts, const char *null_d
     env_set(env, "VPLAN_NULL_CONTEXT_BYTES=%lld", (long long)dev->outside_bytes);
     env_set(env, "VPLAN_NULL_PADDING=%s", opts->padding ? opts->padding : "mask");
     env_set(env, "VPLAN_NULL_VALUE=%s", opts->value ? opts->value : "");
+    env_set(env, "VPLAN_NULL_CUDNN=%s", opts->cudnn ? opts->cudnn : "auto");
     env_set(env, "VPLAN_NULL_SELECT=%.17g", opts->select_frac);
     env_set(env, "VPLAN_NULL_HOST_BYTES=%lld", (long long)opts->host_bytes);
     env_set(env, "VPLAN_NULL_SNAPSHOT=%s", opts->snapshot_path ? "1" : "");
@@ -472,11 +494,12 @@ static json_t *assumptions_of(const vp_dryrun_opts *opts, const findings *found,
     int64_t      n = 0;
     char         size[64];
 
-    if (!opts->device_chosen)
-        text_add(out, "no --device: %s", opts->device->name);
+    if (opts->chosen_by == VP_DRYRUN_DEFAULT)
+        text_add(out, "no --device, and no GPU here: %s", opts->device->name);
+    if (opts->chosen_by == VP_DRYRUN_HERE)
+        text_add(out, "no --device: the GPU here, %s; it was not used", opts->device->name);
     text_add(out, "context and libraries outside PyTorch's allocator: %s, not measured",
              vp_size_text(opts->device->outside_bytes, size, sizeof size));
-    text_add(out, "cuDNN is off, its attention included: its workspaces are not known without it");
     if (!root)
         return out;
     if (report_object(root, "counters", &counters)) {
@@ -659,10 +682,8 @@ vp_status vp_dryrun_run(const vp_dryrun_opts *opts, vp_dryrun_result *result, vp
     vp_child_result child = {0};
     judgement       judged;
     char            null_dir[PATH_MAX], folder[PATH_MAX] = "";
-    const char     *tmp = getenv("TMPDIR");
     char           *data = NULL;
     int64_t         n_data;
-    bool            made = false;
 
     result->document  = NULL;
     result->exit_code = 1;
@@ -673,13 +694,7 @@ vp_status vp_dryrun_run(const vp_dryrun_opts *opts, vp_dryrun_result *result, vp
         goto out;
     }
     VP_TRY(find_null(null_dir, sizeof null_dir, err));
-    if (snprintf(folder, sizeof folder, "%s/vplan-dryrun-XXXXXX", tmp && *tmp ? tmp : "/tmp") >=
-            (int)sizeof folder || !mkdtemp(folder)) {
-        st = VP_FAIL(err, VP_ERR_STORAGE, "cannot make a temporary folder in %s: %s",
-                     tmp && *tmp ? tmp : "/tmp", strerror(errno));
-        goto out;
-    }
-    made = true;
+    VP_TRY(make_folder(folder, sizeof folder, err));
     VP_TRY(make_environment(opts, null_dir, folder, &env, err));
     vp_child_opts child_opts = {.argv = opts->command, .env_add = env.vars, .search_path = true,
                                 .out = VP_CHILD_TO_STDERR, .err = VP_CHILD_INHERIT,
@@ -705,26 +720,50 @@ out:
     vp_json_doc_free(found.report);
     json_decref(found.unsupported);
     env_release(&env);
-    if (made)
+    if (folder[0])
         remove_folder(folder);
     return st;
 }
 
-vp_status vp_dryrun_fake_weights(const char *config, const char *out_dir, const char *dtype, bool force,
+/* Where the config of a model lies: its path, or a file in folder that holds a built-in one. */
+static vp_status config_of(const char *model, const char *folder, char *path, size_t size, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if ((size_t)snprintf(path, size, "%s", model) >= size)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%.40s...: a path that is too long", model));
+    for (int i = 0; vp_zoo_at(i); i++)
+        if (strcmp(vp_zoo_at(i)->name, model) == 0) {
+            const char *text = vp_zoo_at(i)->config;
+
+            if ((size_t)snprintf(path, size, "%s/config.json", folder) >= size)
+                VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "the path of the temporary folder is too long"));
+            VP_TRY(vp_file_write(path, text, strlen(text), true, err));
+            goto out;
+        }
+    if (access(model, F_OK) != 0 && vp_hub_is_id(model))
+        VP_TRY(vp_hub_find(model, VP_HUB_CONFIG, path, size, err));
+out:
+    return st;
+}
+
+vp_status vp_dryrun_fake_weights(const char *model, const char *out_dir, const char *dtype, bool force,
                                  char *const *python, int *exit_code, vp_err *err)
 {
     vp_status       st = VP_OK;
     vp_child_result child = {0};
-    char            null_dir[PATH_MAX], script[PATH_MAX + 32];
+    char            null_dir[PATH_MAX], script[PATH_MAX + 32], folder[PATH_MAX] = "", config[PATH_MAX];
     char           *argv[32], *env[] = {"CUDA_VISIBLE_DEVICES=", "HF_HUB_OFFLINE=1", NULL};
     int             n = 0;
 
     VP_TRY(find_null(null_dir, sizeof null_dir, err));
+    VP_TRY(make_folder(folder, sizeof folder, err));
+    VP_TRY(config_of(model, folder, config, sizeof config, err));
     snprintf(script, sizeof script, "%s/probe/fake_weights.py", null_dir);
     for (; python[n] && n < 20; n++)
         argv[n] = python[n];
     argv[n++] = script;
-    argv[n++] = (char *)config;
+    argv[n++] = config;
     argv[n++] = (char *)out_dir;
     argv[n++] = (char *)(dtype ? dtype : "");
     argv[n++] = force ? "force" : "";
@@ -735,5 +774,7 @@ vp_status vp_dryrun_fake_weights(const char *config, const char *out_dir, const 
     *exit_code = child.end == VP_CHILD_EXITED ? child.exit_code : 128 + child.term_signal;
 out:
     vp_child_result_release(&child);
+    if (folder[0])
+        remove_folder(folder);
     return st;
 }

@@ -13,15 +13,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef enum vp_dryrun_chosen { VP_DRYRUN_NAMED, VP_DRYRUN_HERE, VP_DRYRUN_DEFAULT } vp_dryrun_chosen;
+
 typedef struct vp_dryrun_opts {
     const vp_device *device;         /* a CUDA card                                              */
     int64_t          budget_bytes;   /* of device memory, context included                       */
-    bool             device_chosen;  /* false: the default was taken, which the answer lists     */
+    vp_dryrun_chosen chosen_by;      /* what was not named is listed in the answer               */
     int64_t          world;          /* ranks; this process is rank 0. 1: no communication       */
     const char      *snapshot_path;  /* for PyTorch's memory viewer, or NULL                     */
     bool             force;          /* replace snapshot_path                                    */
     const char      *padding;        /* "mask" or "none": what attention masks hold              */
     const char      *value;          /* what device values read as, or NULL for zero             */
+    const char      *cudnn;          /* "auto": asked where it can answer; "off"                 */
     double           select_frac;    /* of a boolean mask that is taken to be true               */
     int64_t          host_bytes;     /* end the command above this; 0: when the host is nearly full */
     double           timeout_s;      /* 0: none                                                  */
@@ -39,8 +42,9 @@ typedef struct vp_dryrun_result {
 vp_status vp_dryrun_run(const vp_dryrun_opts *opts, vp_dryrun_result *result, vp_err *err);
 
 /* Make a checkpoint folder without contents by running `python` (a command of one or more words) with
- * our script: config is a config.json or a folder with one, dtype a torch name or NULL. */
-vp_status vp_dryrun_fake_weights(const char *config, const char *out_dir, const char *dtype, bool force,
+ * our script: model is a built-in name, a config.json, a folder with one, or a Hub id in the local cache
+ * (VP_ERR_INPUT with the command that downloads it, where it is not); dtype a torch name or NULL. */
+vp_status vp_dryrun_fake_weights(const char *model, const char *out_dir, const char *dtype, bool force,
                                  char *const *python, int *exit_code, vp_err *err);
 
 #endif

@@ -9,8 +9,9 @@ vplan=$build/vplan
 null=$build/null
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/tmp"
-export TMPDIR=$work/tmp OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+mkdir "$work/tmp" "$work/home"
+export TMPDIR=$work/tmp HOME=$work/home OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1
+unset HF_HOME HF_HUB_CACHE XDG_CACHE_HOME PYTHONDONTWRITEBYTECODE
 passed=0 failed=0 skipped=0
 
 ok() { passed=$((passed + 1)); }
@@ -40,6 +41,18 @@ check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYT
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
 for c in memory copies virtual_memory capture; do expect "stand-in: $c" 0 "" check $c; done
 expect "stand-in: an unmodelled function names itself" 4 "libcusolver: cusolverDnSgetrf is not modelled" check stub
+expect "stand-in: a runtime linked into a library names the library" 4 \
+    "null_check: cuGetExportTable.*a CUDA runtime of its own" check own_runtime
+printf 'MemTotal: 102400 kB\nMemAvailable: 2048 kB\n' > "$work/meminfo"
+VPLAN_NULL_MEMINFO=$work/meminfo expect "stand-in: a host that is nearly full ends the process" 5 \
+    "host memory is full" check guard
+printf 'MemTotal: 102400 kB\nMemAvailable: 51200 kB\n' > "$work/meminfo"
+VPLAN_NULL_MEMINFO=$work/meminfo VPLAN_NULL_CGROUP=$work expect "stand-in: a host with room does not" 0 "" check guard
+mkdir "$work/group"
+echo 104857600 > "$work/group/memory.max"
+echo 103000000 > "$work/group/memory.current"
+printf 'anon 100000000\nfile 1000000\n' > "$work/group/memory.stat"
+VPLAN_NULL_CGROUP=$work/group expect "stand-in: nor a container that is nearly full" 5 "host memory is full" check guard
 (check touch) > "$work/both" 2>&1
 [ $? = 139 ] && ok || bad "device memory touched by the host does not fault" "$work/both"
 
@@ -50,12 +63,15 @@ expect "no command" 2 "nothing to run" dry --json
 expect "a card that is none" 2 "CUDA card" dry --device cpu -- true
 expect "a budget above the card" 2 "more than" dry --device t4 --budget 20GiB -- true
 expect "a budget below the context" 2 "context" dry --device t4 --budget 1MiB -- true
+expect "cuDNN neither auto nor off" 2 "auto or off" dry --cudnn on -- true
 expect "an unknown option" 2 "unknown option" dry --bugdet 1GiB -- true
 expect "a command that is not there" 2 "no-such-program" dry -- ./no-such-program
 expect "a command without PyTorch" 5 "no PyTorch ran" dry -- true
 expect "a command that fails" 4 "exit code 7" dry -- sh -c 'exit 7'
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
+dry --timeout 1 -- sh -c 'sleep 63 & sleep 64' > /dev/null 2>&1
+pgrep -f 'sleep 6[34]' > /dev/null && bad "a process was left behind at --timeout" || ok
 echo old > "$work/snap"
 expect "an existing snapshot" 2 "exists" dry --snapshot "$work/snap" -- true
 dry -- sh -c 'head -c 300000000 /dev/zero' > "$work/out" 2> /dev/null
@@ -65,7 +81,8 @@ python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); assert d["verdic
     "$work/out" && grep -q "on stdout" "$work/err" && ok || bad "stdout is not the answer alone" "$work/out"
 python3 - "$vplan" <<'P' > "$work/out" 2>&1    # a shell would start it with SIGINT ignored
 import signal, subprocess, sys, time
-p = subprocess.Popen([sys.argv[1], "dryrun", "--", "sh", "-c", "sleep 61 & sleep 62"])
+p = subprocess.Popen([sys.argv[1], "dryrun", "--", "sh", "-c", "sleep 61 & sleep 62"],
+                     preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 time.sleep(1)
 p.send_signal(signal.SIGINT)
 sys.exit(p.wait(20))
@@ -95,6 +112,70 @@ echo 'print("the other sitecustomize ran")' > "$work/site/sitecustomize.py"
 PYTHONPATH=$work/site expect "an existing sitecustomize still runs" 5 "the other sitecustomize ran" dry -- python3 -c pass
 python3 -c 'import torch' 2> /dev/null || expect "no torch there" 5 "no torch" dry -- python3 -c 'import torch'
 [ -z "$(ls "$TMPDIR")" ] && ok || bad "temporary files were left behind"
+
+# Without --device: the GPU here, which NVML describes. The stand-in has an NVML too, and no GPU.
+here() { env LD_LIBRARY_PATH="$null" VPLAN_NULL_NAME="$1" VPLAN_NULL_TOTAL_BYTES=24000000000 \
+             VPLAN_NULL_LIMIT_BYTES=20000000000 "$vplan" dryrun --json -- true; }
+expect "the GPU here is the default, with what is free on it" 5 '"budget_bytes": 20000000000' here "NVIDIA L4"
+grep -q '"device": "l4-24gb"' "$work/out" && grep -q "the GPU here, l4-24gb; it was not used" "$work/out" && ok ||
+    bad "the GPU here is not named" "$work/out"
+expect "a GPU that the table does not have" 5 "the GPU here, NVIDIA NEXT, is not in our table" here "NVIDIA NEXT"
+CUDA_VISIBLE_DEVICES= expect "a GPU that is hidden" 5 "h100-sxm-80gb" here "NVIDIA L4"
+
+# Fake weights: what a model is, without a Python that has torch.
+expect "weights of a built-in model" 0 '"n_embd": 768' dry --fake-weights gpt2 -o "$work/w" -- sh -c 'cat "$1"'
+expect "weights of a Hub id that is not here" 4 "hf download some-org/some-model config.json" \
+    dry --fake-weights some-org/some-model -o "$work/w" -- true
+held=$HOME/.cache/huggingface/hub/models--some-org--some-model
+mkdir -p "$held/refs" "$held/snapshots/0123456789abcdef0123456789abcdef01234567"
+echo 0123456789abcdef0123456789abcdef01234567 > "$held/refs/main"
+echo '{"model_type": "of the cache"}' > "$held/snapshots/0123456789abcdef0123456789abcdef01234567/config.json"
+expect "weights of a Hub id in the cache" 0 "of the cache" \
+    dry --fake-weights some-org/some-model -o "$work/w" -- sh -c 'cat "$1/config.json"'
+rm -rf "$HOME/.cache"
+
+# A library with CUDA code of its own, as flash-attn's wheels are: named, whether it lacks a function of the
+# stand-in or links a runtime of its own into itself.
+cat > "$work/own.c" <<'C'
+#include <dlfcn.h>
+int run(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW), *table;
+    int (*f)(void **, const void *) = dlsym(driver, "cuGetExportTable");
+    return f(&table, "0123456789abcdef");
+}
+C
+${CC:-gcc} -w -shared -fPIC -o "$work/flash_attn_2_cuda.so" "$work/own.c" -ldl || bad "own.c does not build"
+expect "a library with its own CUDA runtime is named" 4 "cuGetExportTable of flash_attn_2_cuda.so is not modelled" \
+    dry -- python3 -c "import ctypes; ctypes.CDLL('$work/flash_attn_2_cuda.so').run()"
+archive=$(ls /usr/local/cuda*/lib64/libcudart_static.a 2> /dev/null | head -1)
+if [ -n "$archive" ]; then
+    echo 'int cudaMalloc(void **, unsigned long); int run(void) { void *p; return cudaMalloc(&p, 1024); }' > "$work/own.c"
+    ${CC:-gcc} -w -shared -fPIC -o "$work/fused_adam_cuda.so" "$work/own.c" -Wl,-Bsymbolic -Wl,--exclude-libs,ALL "$archive" \
+        -lpthread -ldl -lrt || bad "a library with the static runtime does not build"
+    expect "NVIDIA's static runtime is named by its library" 4 "cuGetExportTable of fused_adam_cuda.so" \
+        dry -- python3 -c "import ctypes; ctypes.CDLL('$work/fused_adam_cuda.so').run()"
+else
+    skip "no libcudart_static.a: a library with NVIDIA's static runtime"
+fi
+echo 'int cudaNextYear(void); int run(void) { return cudaNextYear(); }' > "$work/own.c"
+${CC:-gcc} -w -shared -fPIC -o "$work/xformers_C.so" "$work/own.c"
+cat > "$work/needs.py" <<'P'
+import ctypes
+import sys
+try:
+    ctypes.CDLL(sys.argv[1], mode=2)         # RTLD_NOW, as Python loads its modules
+except OSError as e:
+    raise ImportError(str(e))
+P
+expect "a library that needs a function of the future" 4 "xformers_C.so: undefined symbol: cudaNextYear" \
+    dry -- python3 "$work/needs.py" "$work/xformers_C.so"
+
+# Nothing is written outside the given paths.
+mkdir "$work/cwd"
+(cd "$work/cwd" && "$vplan" dryrun -- python3 -c 'import json' > /dev/null 2>&1)
+[ -z "$(ls -A "$work/cwd" "$HOME" | grep -v :)" ] && [ ! -e "$null/probe/__pycache__" ] && ok ||
+    bad "files were written outside the given paths"
 
 # ---- PyTorch ----
 python=${VPLAN_TORCH_PYTHON:-python3}
@@ -134,6 +215,74 @@ import torch
 from torch.utils.data import DataLoader
 net = torch.nn.Linear(8, 8).cuda()
 print(sum(1 for b in DataLoader(torch.zeros(16, 8), 2, num_workers=2, pin_memory=True) if net(b.cuda()) is not None), "batches")'
+expect "a fork that uses the device" 0 "Cannot re-initialize CUDA in forked subprocess" dry -- "$python" -c '
+import os, sys, torch
+torch.zeros(1, device="cuda")
+if os.fork() == 0:
+    try:
+        torch.zeros(1, device="cuda")
+    except RuntimeError as e:
+        print(e, file=sys.stderr)
+    os._exit(0)
+os.wait()'
+printf 'MemTotal: 1024000 kB\nMemAvailable: 20480 kB\n' > "$work/meminfo"
+VPLAN_NULL_MEMINFO=$work/meminfo expect "a host that is nearly full" 5 "host memory ran out.*weights were made on the CPU" \
+    dry -- "$python" -c 'import torch, time; x = torch.ones(200 << 20); time.sleep(5)'
+
+# Allocator settings: the same series as an independent model of the allocator comes to.
+series() {   # NAME FRACTION LARGEST_LOG2 SETTING MODEL_OPTION...
+    local name=$1 fraction=$2 largest=$3 setting=$4
+    shift 4
+    PYTORCH_CUDA_ALLOC_CONF=$setting PYTORCH_ALLOC_CONF=$setting "$vplan" dryrun --device l4 -- \
+        "$python" tests/dryrun/scripts/allocator.py "$fraction" 1 "$largest" > "$work/out" 2> "$work/series"
+    local device
+    device=$(sed -n 's/^device //p' "$work/series")
+    local allowed=()
+    [ "$fraction" = 0 ] || allowed=("allowed=$(python3 -c "print(int($fraction * $device))")")
+    expect "allocator: $name" 0 "events, counters equal after each" python3 tests/dryrun/allocator_model.py "$work/series" \
+        device="$limit" total="$device" ${allowed[@]+"${allowed[@]}"} "$@"
+}
+limit=$("$vplan" dryrun --device l4 --json -- true 2> /dev/null | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+print(d["budget_bytes"] - d["outside_bytes"])')
+series "the default" 0 28 ""
+series "the default, too large for the card" 0 33 ""
+series "expandable segments" 0 28 expandable_segments:True expandable
+series "expandable segments, too large for the card" 0 33 expandable_segments:True expandable
+series "max_split_size_mb" 0 30 max_split_size_mb:64 max_split=67108864
+series "max_split_size_mb, too large for the card" 0 33 max_split_size_mb:64 max_split=67108864
+series "a per-process fraction" 0.1 30 ""
+series "garbage_collection_threshold" 0.2 30 garbage_collection_threshold:0.6 gc=0.6
+series "garbage collection with max_split_size_mb" 0.2 30 garbage_collection_threshold:0.5,max_split_size_mb:128 \
+    gc=0.5 max_split=134217728
+series "expandable segments and a fraction" 0.1 30 expandable_segments:True expandable
+
+# cuDNN: the real one where it is, asked without a device; its answers as it gives them to others.
+cudnn=$("$python" - <<'P' 2> /dev/null
+import sys
+sys.path.insert(0, "kernels/null/probe")
+import os
+os.environ["VPLAN_NULL_REPORT"] = "."
+import vplan_probe, torch
+print(vplan_probe._cuda_libraries(torch)[0])
+P
+)
+expect "cuDNN off: the report says so" 0 "cuDNN is off, its attention included (--cudnn off)" \
+    dry --cudnn off -- "$python" tests/dryrun/scripts/convnet.py
+if dry -- "$python" tests/dryrun/scripts/convnet.py 2>&1 | grep -q "cuDNN [0-9.]* checked"; then
+    for layout in "" channels_last; do
+        expect "cuDNN: a convolutional net $layout" 0 "cuDNN [0-9.]* checked [0-9]* plans" \
+            dry -- "$python" tests/dryrun/scripts/convnet.py $layout
+        grep -q "batch norms ran PyTorch's own path" "$work/both" && ok || bad "batch norms are not named" "$work/both"
+    done
+    expect "cuDNN: benchmark mode is named" 0 "cudnn.benchmark times" dry -- "$python" tests/dryrun/scripts/convnet.py benchmark
+    expect "cuDNN: recurrent layers are named" 0 "recurrent layers ran PyTorch's own path" \
+        dry -- "$python" tests/dryrun/scripts/recurrent.py
+    expect "cuDNN: workspaces are those it gives another program" 0 "equal" python3 tests/dryrun/cudnn_compare.py \
+        --vplan "$vplan" --python "$python" --cudnn "$cudnn" --work "$work"
+else
+    skip "no cuDNN that answers without a device beside this torch: $cudnn"
+fi
 expect "a snapshot" 0 "fits" dry --snapshot "$work/s.pickle" -- "$python" tests/dryrun/scripts/graphs.py
 [ -s "$work/s.pickle" ] && ok || bad "no snapshot was written"
 if "$python" -c 'import transformers' 2> /dev/null; then

@@ -6,7 +6,7 @@
 BUILD       ?= build
 NULL_DIR    := $(BUILD)/null
 NULL_SRC    := $(addprefix kernels/null/,null_device.c null_memory.c null_runtime.c null_driver.c \
-                 null_nvml.c null_blas.c null_nccl.c null_misc.c)
+                 null_nvml.c null_blas.c null_nccl.c null_cudnn.c null_misc.c)
 NULL_PROBE  := $(wildcard kernels/null/probe/*.py)
 NULL_CFLAGS := -std=c11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden -I.
 

@@ -16,6 +16,8 @@ typedef struct handle {
 E int cublasCreate_v2(handle **h);
 int cublasCreate_v2(handle **h)
 {
+    if (vp_null_refused_to_cudnn())
+        return 1;        /* CUBLAS_STATUS_NOT_INITIALIZED */
     *h = calloc(1, sizeof **h);
     return *h ? 0 : 3;   /* CUBLAS_STATUS_ALLOC_FAILED */
 }
@@ -156,6 +158,8 @@ size_t cublasLtGetVersion(void)
 E int cublasLtCreate(void **out);
 int cublasLtCreate(void **out)
 {
+    if (vp_null_refused_to_cudnn())
+        return 1;
     return object(out);
 }
 

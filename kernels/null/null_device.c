@@ -144,6 +144,51 @@ static long long meminfo_kib(const char *path, const char *name)
     return value;
 }
 
+static long long file_number(const char *folder, const char *name)
+{
+    char      path[1024], line[64] = "";
+    FILE     *f = snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path ? fopen(path, "r") : NULL;
+    long long value = -1;
+
+    if (f && fgets(line, sizeof line, f) && line[0] >= '0' && line[0] <= '9')
+        value = strtoll(line, NULL, 10);
+    if (f)
+        fclose(f);
+    return value;
+}
+
+typedef struct host_memory {
+    long long total_kib, left_kib, mine_kib;    /* -1: not known */
+} host_memory;
+
+/* What this process may use: the machine, or the control group (a container) where that has less. */
+static host_memory host_memory_now(void)
+{
+    const char *meminfo = getenv("VPLAN_NULL_MEMINFO"), *group = getenv("VPLAN_NULL_CGROUP");
+    char        stat[1024];
+    host_memory m;
+    long long   most, used, cached;
+
+    if (!meminfo)
+        meminfo = "/proc/meminfo";
+    if (!group)
+        group = "/sys/fs/cgroup";
+    m.total_kib = meminfo_kib(meminfo, "MemTotal:");
+    m.left_kib  = meminfo_kib(meminfo, "MemAvailable:");
+    m.mine_kib  = meminfo_kib("/proc/self/status", "RssAnon:");
+    most = file_number(group, "memory.max");
+    used = file_number(group, "memory.current");
+    if (most > 0 && used >= 0 && (m.total_kib < 0 || most / 1024 < m.total_kib)) {
+        snprintf(stat, sizeof stat, "%.1000s/memory.stat", group);
+        cached = meminfo_kib(stat, "file ");     /* bytes there: the page cache, which is given back */
+        m.total_kib = most / 1024;
+        used       -= cached > 0 && cached < used ? cached : 0;
+        if (m.left_kib < 0 || (most - used) / 1024 < m.left_kib)
+            m.left_kib = (most - used) / 1024;
+    }
+    return m;
+}
+
 /* A script that makes a large model on the CPU first would take the machine down with it. This process
  * ends, with a word about it, when it holds more than VPLAN_NULL_HOST_BYTES, or more than half of the
  * host's memory with less than a twentieth left. */
@@ -154,12 +199,10 @@ static void *guard(void *unused)
     (void)unused;
     for (;;) {
         struct timespec pause = { .tv_nsec = 100000000 };
-        long long       total = meminfo_kib("/proc/meminfo", "MemTotal:");
-        long long       left  = meminfo_kib("/proc/meminfo", "MemAvailable:");
-        long long       mine  = meminfo_kib("/proc/self/status", "RssAnon:");
+        host_memory     m     = host_memory_now();
 
-        if ((limit_kib > 0 && mine > limit_kib) ||
-            (total > 0 && left >= 0 && mine > total / 2 && left < total / 20)) {
+        if ((limit_kib > 0 && m.mine_kib > limit_kib) ||
+            (m.total_kib > 0 && m.left_kib >= 0 && m.mine_kib > m.total_kib / 2 && m.left_kib < m.total_kib / 20)) {
             const char *folder = getenv("VPLAN_NULL_REPORT");
             char        path[1024];
             int         fd;
@@ -169,12 +212,12 @@ static void *guard(void *unused)
                 fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
                 if (fd >= 0) {
                     dprintf(fd, "the process held %lld MiB; there are %lld MiB, %lld MiB of them free",
-                            mine / 1024, total / 1024, left / 1024);
+                            m.mine_kib / 1024, m.total_kib / 1024, m.left_kib / 1024);
                     close(fd);
                 }
             }
             dprintf(2, "vplan dryrun: host memory is full: this process holds %lld MiB; the run ends here\n",
-                    mine / 1024);
+                    m.mine_kib / 1024);
             _exit(5);
         }
         nanosleep(&pause, NULL);

@@ -344,6 +344,53 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
     return VP_NULL_OK;
 }
 
+/* Libraries are modules whose functions are called kernels. */
+E int cuLibraryLoadData(void **library);
+int cuLibraryLoadData(void **library)
+{
+    *library = &module_object;
+    return VP_NULL_OK;
+}
+
+E int cuLibraryLoadFromFile(void **library);
+int cuLibraryLoadFromFile(void **library)
+{
+    return cuLibraryLoadData(library);
+}
+
+E int cuLibraryGetKernel(void **kernel, void *library, const char *name);
+int cuLibraryGetKernel(void **kernel, void *library, const char *name)
+{
+    (void)library, (void)name;
+    *kernel = &module_object;
+    return VP_NULL_OK;
+}
+
+E int cuLibraryGetModule(void **module, void *library);
+int cuLibraryGetModule(void **module, void *library)
+{
+    *module = library;
+    return VP_NULL_OK;
+}
+
+E int cuKernelGetFunction(void **function, void *kernel);
+int cuKernelGetFunction(void **function, void *kernel)
+{
+    *function = kernel;
+    return VP_NULL_OK;
+}
+
+E int cuStreamGetCtx(void *stream, void **context);
+int cuStreamGetCtx(void *stream, void **context)
+{
+    (void)stream;
+    *context = &context_object;
+    return VP_NULL_OK;
+}
+
+VP_NULL_NOP(cuLibraryUnload)
+VP_NULL_NOP(cuKernelSetAttribute)
+
 /* CUfunction_attribute 0 threads per block, 1 static shared, 3 local (spills), 4 registers. */
 E int cuFuncGetAttribute(int *value, int attribute, void *function);
 int cuFuncGetAttribute(int *value, int attribute, void *function)
@@ -360,6 +407,26 @@ int cuFuncGetAttribute(int *value, int attribute, void *function)
     }
     return VP_NULL_OK;
 }
+
+E int cuKernelGetAttribute(int *value, int attribute, void *kernel, int d);
+int cuKernelGetAttribute(int *value, int attribute, void *kernel, int d)
+{
+    (void)d;
+    return cuFuncGetAttribute(value, attribute, kernel);
+}
+
+/* Linking PTX: the caller (cuDNN, in some engines) goes without. */
+#define ABSENT(name) \
+    E int name(void); \
+    int name(void) { vp_null_refused_to_cudnn(); return VP_NULL_NOT_SUPPORTED; }
+
+ABSENT(cuLinkCreate)
+ABSENT(cuLinkCreate_v2)
+ABSENT(cuLinkAddData)
+ABSENT(cuLinkAddData_v2)
+ABSENT(cuLinkComplete)
+ABSENT(cuLinkDestroy)
+ABSENT(cuOccupancyMaxPotentialClusterSize)
 
 VP_NULL_NOP(cuModuleUnload)
 VP_NULL_NOP(cuFuncSetAttribute)
@@ -414,6 +481,25 @@ E int cuGetProcAddress(const char *name, void **f, int version, uint64_t flags);
 int cuGetProcAddress(const char *name, void **f, int version, uint64_t flags)
 {
     return cuGetProcAddress_v2(name, f, version, flags, NULL);
+}
+
+/* The private tables that only NVIDIA's own libraries read. A CUDA runtime linked into another library asks for
+ * them first: its calls do not come here by name, so it cannot be stood in for. */
+E int cuGetExportTable(const void **table, const void *id);
+int cuGetExportTable(const void **table, const void *id)
+{
+    Dl_info     info;
+    const char *name = "a library", *slash;
+
+    (void)id;
+    *table = NULL;
+    if (vp_null_inside_cudnn())      /* as where no driver is: it is asked without a device */
+        return VP_NULL_NOT_FOUND;
+    if (dladdr(__builtin_return_address(0), &info) && info.dli_fname) {
+        slash = strrchr(info.dli_fname, '/');
+        name  = slash ? slash + 1 : info.dli_fname;
+    }
+    vp_null_unsupported(name, "cuGetExportTable", "this library carries a CUDA runtime of its own");
 }
 
 #define REFUSE(name, why) \

@@ -9,6 +9,8 @@
  *     VPLAN_NULL_LIMIT_BYTES              what allocations may sum to; a cudaMalloc above it fails
  *     VPLAN_NULL_CONTEXT_BYTES            device memory the context takes, for NVML's process list
  *     VPLAN_NULL_FILL                     byte that device-to-host copies give (default 0)
+ *     VPLAN_NULL_HOST_BYTES               host memory of this process, above which it ends (0: nearly all)
+ *     VPLAN_NULL_MEMINFO, _CGROUP         for tests: in place of /proc/meminfo and /sys/fs/cgroup
  *     VPLAN_NULL_REPORT                   folder for unsupported.<pid>; unset: standard error only
  * Return values are CUDA's own numbers; the enums below name those in use. */
 #ifndef VP_KERNELS_NULL_INTERNAL_H
@@ -65,6 +67,8 @@ typedef struct vp_null_counters {
     uint64_t n_collective, n_communicator;
     uint64_t managed_bytes, managed_bytes_peak; /* cudaMallocManaged: host memory here       */
     uint64_t n_no_image;                        /* functions with no code for this device    */
+    uint64_t n_cudnn_plan, cudnn_workspace_peak; /* plans cuDNN chose, the largest workspace */
+    uint64_t n_cudnn_refused;                   /* cuDNN engines that wanted a real device   */
 } vp_null_counters;
 
 extern vp_null_counters vp_null_count;
@@ -108,6 +112,11 @@ bool  vp_null_is_pinned(const void *p);
 /* Ends the process (exit code 4) after saying which function of which library is not modelled and
  * where in the Python program it was reached. Never returns. */
 _Noreturn void vp_null_unsupported(const char *library, const char *function, const char *why);
+
+/* Whether this thread is in a call of the real cuDNN. What it asks of CUDA then fails, as it does where there
+ * is no device, and is counted. */
+bool vp_null_inside_cudnn(void);
+bool vp_null_refused_to_cudnn(void);
 
 /* The address of a CUDA driver function of ours by its public name, newest version first. */
 void *vp_null_driver_symbol(const char *name);

@@ -1,37 +1,11 @@
 /* kernels/null/null_misc.c: the little of other libraries that is called without being used: versions,
  * handles, and a generator that only names a seed. Everything with a size to answer (cuSOLVER,
- * cuSPARSE, cuFFT, cuDNN workspaces) is left to the generated stubs, which end the run by name. */
+ * cuSPARSE, cuFFT) is left to the generated stubs, which end the run by name. */
 #include "kernels/null/null_internal.h"
 
 #include <stdlib.h>
 
 #define E VP_NULL_EXPORT
-
-/* What torch.backends.cudnn.version() prints. cuDNN itself stays off in a dry run. */
-E size_t cudnnGetVersion(void);
-size_t cudnnGetVersion(void)
-{
-    return 91900;
-}
-
-E size_t cudnnGetCudartVersion(void);
-size_t cudnnGetCudartVersion(void)
-{
-    return 13000;
-}
-
-E int cudnnGetProperty(int property, int *value);
-int cudnnGetProperty(int property, int *value)
-{
-    *value = property == 0 ? 9 : property == 1 ? 19 : 0;
-    return 0;
-}
-
-E const char *cudnnGetErrorString(int e);
-const char *cudnnGetErrorString(int e)
-{
-    return e == 0 ? "CUDNN_STATUS_SUCCESS" : "CUDNN_STATUS_NOT_SUPPORTED";
-}
 
 #define HANDLE(create, destroy, set_stream) \
     E int create(void **h); \
@@ -49,14 +23,6 @@ E const char *cusparseGetErrorString(int e);
 const char *cusparseGetErrorString(int e)
 {
     return e == 0 ? "success" : "not supported in a dry run";
-}
-
-E int nvrtcVersion(int *major, int *minor);
-int nvrtcVersion(int *major, int *minor)
-{
-    *major = 13;
-    *minor = 0;
-    return 0;
 }
 
 /* CUPTI: a profiler finds no GPU events. CUPTI_ERROR_NOT_SUPPORTED is 27; PyTorch's profiler says so and

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef int (*fn)();
 
@@ -156,11 +157,37 @@ static int touch(void)
     return *device;
 }
 
+/* The guard of host memory ends the process (exit 5): VPLAN_NULL_MEMINFO or _CGROUP says there is little. */
+static int guard(void)
+{
+    void (*start)(void) = get("vplan_null_guard");
+    char *held = malloc(80 * MIB);
+
+    if (!held)
+        return 1;
+    memset(held, 1, 80 * MIB);
+    start();
+    sleep(5);
+    return held[MIB] == 1 ? 0 : 1;
+}
+
+/* A CUDA runtime that is linked into a library begins with the driver's private tables. */
+static int own_runtime(void)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    fn    table  = driver ? (fn)dlsym(driver, "cuGetExportTable") : NULL;
+
+    if (!table)
+        return 1;
+    table(&driver, "0123456789abcdef");
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct { const char *name; int (*run)(void); } checks[] = {
         {"memory", memory}, {"copies", copies}, {"virtual_memory", virtual_memory}, {"capture", capture},
-        {"stub", stub}, {"touch", touch},
+        {"stub", stub}, {"touch", touch}, {"guard", guard}, {"own_runtime", own_runtime},
     };
 
     library = dlopen("libcudart.so.13", RTLD_NOW);

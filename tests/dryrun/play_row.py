@@ -3,7 +3,7 @@
 # Each row is one training run (two steps: forward, backward, optimizer step, zero_grad) played in a process
 # of its own, forked before CUDA is touched. The columns alloc_*, requested_* and reserved_peak are compared
 # with PyTorch's own counters, read the way any script reads them. CUBLAS_WORKSPACE_CONFIG=:0:0 is set, as
-# the table leaves cuBLAS's workspace out; cuDNN attention is off, as the table says.
+# the table leaves cuBLAS's workspace out; cuDNN is off, as the table says.
 import argparse
 import csv
 import gc
@@ -115,6 +115,8 @@ def play(row, folder):
     import contextlib
     import torch
     torch.set_num_threads(1)
+    torch.backends.cudnn.enabled = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
     kernels = row["sdpa"]
     torch.backends.cuda.enable_flash_sdp(kernels == "flash")
     torch.backends.cuda.enable_mem_efficient_sdp(kernels in ("flash", "efficient"))

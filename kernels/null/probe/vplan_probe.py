@@ -24,7 +24,7 @@ OWNERS_MAX = 40
 READS_MAX = 200
 COUNTERS = ("device_bytes", "device_bytes_peak", "n_malloc", "n_malloc_failed", "n_launch", "n_read",
             "read_bytes", "outside_bytes", "n_collective", "n_communicator", "managed_bytes",
-            "managed_bytes_peak", "n_no_image")
+            "managed_bytes_peak", "n_no_image", "n_cudnn_plan", "cudnn_workspace_peak", "n_cudnn_refused")
 
 _probe = None
 
@@ -119,6 +119,7 @@ class Probe:
         self.analysed_peak = -1
         self.recording = False
         self.rearm = False
+        self.library = None            # the operators we override
         self.owners_requested = 0
         self.n_analyses = 0
         self.owners = None
@@ -132,6 +133,9 @@ class Probe:
         self.notes = {}
         self.written_at = 0.0
         self.total_steps = 0
+        self.cudnn = 0                 # its version; 0: off
+        self.convs = 0
+        self.norms = 0                 # batch norms that cuDNN would have run
         self.snapshot_taken = False
         self.version = ""
         self.started = time.time()
@@ -231,7 +235,7 @@ class Probe:
         self.raw_reset = C._cuda_resetPeakMemoryStats
         C._cuda_memoryStats = self.stats_for_script
         C._cuda_resetPeakMemoryStats = self.reset_for_script
-        self.cudnn_off(torch)
+        self.start_cudnn(torch)
         torch.cuda._lazy_call(self.on_cuda)
         self.hook_modules(torch)
         self.hook_backward(torch)
@@ -268,9 +272,27 @@ class Probe:
         if os.getpid() != self.pid or self.error is not None:
             return
         self.error = {"type": kind.__name__, "message": str(value)[:4000], "where": ""}
+        if self.cudnn and "cudnn" in str(value).lower():
+            self.note("cudnn_error", "cuDNN refused what the script asked of it, or could not answer it without a "
+                      "device; --cudnn off runs PyTorch's own kernels")
+
+    def start_cudnn(self, torch):
+        """Convolutions and attention ask the real cuDNN, which answers without a device; where it cannot,
+        PyTorch's own paths run. Either way the report says so."""
+        wanted = os.environ.get("VPLAN_NULL_CUDNN") != "off"
+        cudnn, nvrtc = _cuda_libraries(torch)
+        opened = self.lib.vplan_null_cudnn_open
+        opened.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+        self.lib.vplan_null_cudnn_why.restype = ctypes.c_char_p
+        self.cudnn = opened(cudnn.encode() if wanted else b"", nvrtc.encode())
+        if self.cudnn:
+            self.cudnn_partly(torch)
+        else:
+            why = self.lib.vplan_null_cudnn_why().decode("utf-8", "replace") if wanted else "--cudnn off"
+            self.cudnn_off(torch)
+            self.note("cudnn", "cuDNN is off, its attention included (%s): PyTorch's own kernels run" % why)
 
     def cudnn_off(self, torch):
-        """cuDNN's workspaces are not known without it: PyTorch's own paths run, and the report says so."""
         C = torch._C
         C._set_cudnn_enabled(False)
         C._set_cudnn_enabled = lambda on: None
@@ -282,6 +304,59 @@ class Probe:
         if hasattr(C, "_set_sdp_use_cudnn"):
             C._set_sdp_use_cudnn(False)
             C._set_sdp_use_cudnn = lambda on: None
+
+    def cudnn_partly(self, torch):
+        """What cuDNN answers only through a handle on a real device keeps PyTorch's own path."""
+        aten = torch.ops.aten
+        torch.backends.cudnn.is_acceptable = lambda tensor: False
+
+        def batch_norm(x, weight, bias, mean, var, training, momentum, eps):
+            self.norms += 1
+            out = aten.native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)
+            return (*out, torch.empty(0, dtype=torch.uint8, device=x.device))
+
+        def batch_norm_backward(x, grad, weight, mean, var, save_mean, save_var, eps, reserve):
+            return aten.native_batch_norm_backward(grad, x, weight, mean, var, save_mean, save_var, True, eps,
+                                                   [True, True, True])
+        self.override("cudnn_is_acceptable", lambda tensor: False)
+        self.override("cudnn_batch_norm", batch_norm)
+        self.override("cudnn_batch_norm_backward", batch_norm_backward)
+        self.override("_use_cudnn_ctc_loss", lambda *a, **kw: False)
+        self.override("_use_cudnn_ctc_loss.Tensor", lambda *a, **kw: False)
+
+    def override(self, name, kernel):
+        """Replace an operator's kernel for CUDA tensors."""
+        import warnings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")        # that a kernel is overridden is what is meant
+            if self.library is None:
+                self.library = self.torch.library.Library("aten", "IMPL", "CUDA")
+            try:
+                self.library.impl(name, kernel, allow_override=True)
+            except TypeError:                      # older: always allowed
+                self.library.impl(name, kernel)
+
+    def note_cudnn(self):
+        """What the report says of cuDNN once the run is over."""
+        count = self.counters()
+        if not self.cudnn:
+            return
+        version = "%d.%d.%d" % (self.cudnn // 10000, self.cudnn // 100 % 100, self.cudnn % 100)
+        if count["n_cudnn_plan"]:
+            self.notes["cudnn"] = (
+                "cuDNN %s checked %d plans and gave their workspaces (the largest %d bytes) from a description of the "
+                "card, not from a card; clocks in it are assumed" % (
+                    version, count["n_cudnn_plan"], count["cudnn_workspace_peak"]))
+            if self.torch.backends.cudnn.benchmark:
+                self.notes["cudnn_benchmark"] = ("cudnn.benchmark times cuDNN's candidates; here they all take no "
+                                                 "time, so another one may be kept than on a GPU")
+        if count["n_cudnn_refused"]:
+            self.notes["cudnn_refused"] = ("cuDNN left out engines that ask a real device %d times; on a GPU it may "
+                                           "choose one of them" % count["n_cudnn_refused"])
+        if self.norms:
+            self.notes["cudnn_norm"] = (
+                "batch norms ran PyTorch's own path (%d calls): cuDNN's workspace and reserve are not known without "
+                "a device" % self.norms)
 
     def on_cuda(self):
         """Runs inside CUDA's lazy initialisation."""
@@ -416,11 +491,11 @@ class Probe:
             self.enter("eval")
 
     def look_at(self, module):
-        """Modules whose GPU memory depends on cuDNN, which is off here."""
+        """Modules whose GPU memory depends on cuDNN where it is not asked."""
         nn = self.torch.nn
         convs = sum(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
         rnns = sum(isinstance(m, nn.RNNBase) for m in module.modules())
-        if convs:
+        if convs and not self.cudnn:
             self.note("conv", "%d convolutions ran PyTorch's own path; on a GPU cuDNN runs them with other "
                       "workspaces" % convs)
         if rnns:
@@ -529,14 +604,7 @@ class Probe:
                 return out_of_place(t, out=out)
             finally:
                 expect(0, 0)
-        import warnings
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")        # that a kernel is overridden is what is meant
-            self.library = torch.library.Library("aten", "IMPL", "CUDA")
-            try:
-                self.library.impl("nonzero", nonzero, allow_override=True)
-            except TypeError:
-                self.library.impl("nonzero", nonzero)
+        self.override("nonzero", nonzero)
 
     # ---- a chosen value instead of zero --------------------------------------------------------------------
 
@@ -873,6 +941,7 @@ class Probe:
 
     def write(self, final=False):
         self.written_at = time.time()
+        self.note_cudnn()
         owners, kinds = {}, {}
         for _, size, kind, phase, frame in self.live_at_peak:
             key = (kind, phase, frame)
@@ -919,6 +988,28 @@ class Probe:
         with open(path + ".tmp", "w") as f:
             json.dump(report, f)
         os.rename(path + ".tmp", path)
+
+
+def _cuda_libraries(torch):
+    """The cuDNN that this PyTorch would load, in its loader's order, and the NVRTC that cuDNN would; "" for none."""
+    here = os.path.dirname(os.path.abspath(torch.__file__))
+    wheels = os.path.join(os.path.dirname(here), "nvidia")
+    major = str(torch.version.cuda).split(".")[0]
+    common = [os.path.join(here, "lib")]
+    common += [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+    common += [os.path.join(sys.prefix, "lib"), "/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
+
+    def find(folders, name):
+        for folder in folders:
+            path = os.path.join(folder, name)
+            if os.path.exists(path) and not os.path.exists(os.path.join(folder, "libvplan-null.so")):
+                return path
+        return ""
+    cudnn = find([os.path.join(wheels, "cudnn", "lib")] + common, "libcudnn.so.9")
+    folders = [os.path.dirname(os.path.realpath(cudnn))] if cudnn else []
+    folders += [os.path.join(wheels, "cu" + major, "lib"), os.path.join(wheels, "cuda_nvrtc", "lib")] + common
+    nvrtc = find(folders, "libnvrtc.so." + major) or find(folders, "libnvrtc.so.13") or find(folders, "libnvrtc.so.12")
+    return cudnn, nvrtc
 
 
 def _address(t):
