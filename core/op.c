@@ -361,6 +361,25 @@ double vp_kernel_flop(vp_kernel k, const int64_t *n)
     }
 }
 
+/* Whether a call of these attributes has the operand, where they say so; of optional operands else: yes. */
+static bool is_moved(vp_kernel k, vp_dtype dtype, const int64_t *n, const char *name)
+{
+    static const char *const apart[] = {"k", "v", "dk", "dv"};
+
+    if (k == VP_K_ATTENTION_FWD || k == VP_K_ATTENTION_BWD) {
+        for (int i = 0; i < 4; i++)
+            if (strcmp(name, apart[i]) == 0)
+                return n[5] == VP_QKV_APART;
+        if (strcmp(name, "probs") == 0)
+            return n[8];
+    }
+    if ((k == VP_K_GLU_FWD || k == VP_K_GLU_BWD) && (strcmp(name, "up") == 0 || strcmp(name, "d_up") == 0))
+        return !n[3];
+    if (k == VP_K_ADAFACTOR && strcmp(name, "col") == 0)
+        return n[3];
+    return strcmp(name, "master") != 0 || dtype != VP_DTYPE_F32;
+}
+
 double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *n)
 {
     const vp_kernel_info *info  = vp_kernel_info_of(k);
@@ -368,10 +387,10 @@ double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *n)
 
     for (int i = 0; i < info->n_operands; i++) {
         int64_t b = vp_kernel_operand_bytes(k, dtype, n, i);
-        /* A table is touched by row, not whole; the attention matrix is there where it is kept. */
+        /* A table is touched by row, not whole. */
         if ((k == VP_K_EMBEDDING_FWD && (i == 1 || i == 2)) || (k == VP_K_EMBEDDING_BWD && i >= 2))
             b = vp_kernel_operand_bytes(k, dtype, n, k == VP_K_EMBEDDING_FWD ? 3 : 1);
-        if (strcmp(info->operands[i].name, "probs") == 0 && !n[8])
+        if (!is_moved(k, dtype, n, info->operands[i].name))
             continue;
         if (vp_overflowed(b))
             return 0.0;

@@ -371,6 +371,8 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         for (int j = 0; j < s->n_operands; j++)
             NEED(j == k || s->operands[j].buffer != a->buffer
                      || (s->operands[j].offset_bytes == a->offset_bytes
+                         && vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, j)
+                                == vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, k)
                          && (vp_kernel_may_share(s->step->kernel, k, j) || vp_kernel_may_share(s->step->kernel, j, k)))
                      || (s->operands[j].access == VP_READ && a->access == VP_READ),
                  place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx, s->step->name,

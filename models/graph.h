@@ -15,7 +15,7 @@
 #include "core/arena.h"
 #include "core/op.h"
 #include "core/plan.h"
-#include "models/rope.h"
+#include "models/rotary.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -97,10 +97,13 @@ vp_status vp_config_dropout(vp_model *model, const vp_json_node *config, const v
 typedef struct vp_zoo_entry {
     const char *name;
     const char *config;     /* JSON text */
+    const char *hub_id;     /* the repository whose config.json says the same; NULL: none */
     const char *source;     /* where the numbers are from */
 } vp_zoo_entry;
 
-/* NULL past the end. */
+/* By number, by name, by Hub id without a revision. NULL: no such. */
 const vp_zoo_entry *vp_zoo_at(int idx);
+const vp_zoo_entry *vp_zoo_find(const char *name);
+const vp_zoo_entry *vp_zoo_find_hub_id(const char *id);
 
 #endif

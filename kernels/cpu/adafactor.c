@@ -173,7 +173,7 @@ VP_PER_ISA(update_vector, (const adafactor *a, int64_t first, int64_t n), (a, fi
 static double rows_of_tile(const void *context, int64_t tile)
 {
     const adafactor *a = context;
-    double           sum;
+    double           sum = 0.0;
 
     update_rows(a, tile * ROWS, vp_min_i64(ROWS, a->rows - tile * ROWS), &sum);
     return sum;
@@ -182,7 +182,7 @@ static double rows_of_tile(const void *context, int64_t tile)
 static double elements_of_tile(const void *context, int64_t tile)
 {
     const adafactor *a = context;
-    double           sum;
+    double           sum = 0.0;
 
     update_vector_state(a, tile * VP_CPU_SPAN, vp_cpu_span_len(a->rows * a->cols, tile), &sum);
     return sum;

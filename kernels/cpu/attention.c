@@ -26,7 +26,7 @@
  * upwards; dk, dv: query heads, in each its tiles upwards), so the choice moves no bit:
  *   whole  an item is all that one kv head of a sample gets and gives: five products for a pair of tiles;
  *   cut    an item is dq of one tile of queries, or dk and dv of one tile of keys: seven products, s and dP twice. */
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/gemm_bf16.h"

@@ -12,7 +12,7 @@
 #include "kernels/cpu/gemm_bf16.h"
 
 #include "core/checked.h"
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/gemm_bf16_internal.h"
 

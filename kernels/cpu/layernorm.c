@@ -29,21 +29,22 @@ VP_ALWAYS_INLINE void moments(const void *x, int64_t n, bool bf16, float *mean_o
     float   total, mean;
 
     for (; i + 32 <= n; i += 32)
-        for (int l = 0; l < 4; l++) {
-            vp_f8 v;
-            vp_get8(x, i + 8 * l, bf16, &v);
-            lane[l] += v;
+        for (int l = 0; l < 4; l += 2) {
+            vp_f8 v[2];
+            vp_get16(x, i + 8 * l, bf16, v);
+            lane[l] += v[0];
+            lane[l + 1] += v[1];
         }
     total = vp_lanes_total(lane);
     for (; i < n; i++)
         total += vp_get(x, i, bf16);
     mean = total / (float)n;
     for (i = 0; i + 32 <= n; i += 32)
-        for (int l = 0; l < 4; l++) {
-            vp_f8 v;
-            vp_get8(x, i + 8 * l, bf16, &v);
-            v -= mean;
-            square[l] += v * v;
+        for (int l = 0; l < 4; l += 2) {
+            vp_f8 v[2];
+            vp_get16(x, i + 8 * l, bf16, v);
+            square[l] += (v[0] - mean) * (v[0] - mean);
+            square[l + 1] += (v[1] - mean) * (v[1] - mean);
         }
     total = vp_lanes_total(square);
     for (; i < n; i++)
@@ -116,18 +117,21 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
     float   sum_g, sum_gx, mean_g, mean_gx;
 
     for (; i + 32 <= cols; i += 32)
-        for (int l = 0; l < 4; l++) {
+        for (int l = 0; l < 4; l += 2) {
             int64_t c = i + 8 * l;
-            vp_f8   g, v, w;
+            vp_f8   g[2], v[2], w[2];
 
-            vp_get8(dy, c, bf16, &g);
-            vp_get8(x, c, bf16, &v);
+            vp_get16(dy, c, bf16, g);
+            vp_get16(x, c, bf16, v);
             if (has_gamma) {
-                vp_get8(gamma, c, bf16, &w);
-                g *= w;
+                vp_get16(gamma, c, bf16, w);
+                g[0] *= w[0];
+                g[1] *= w[1];
             }
-            lane_g[l] += g;
-            lane_gx[l] += g * ((v - mean) * rstd);
+            for (int h = 0; h < 2; h++) {
+                lane_g[l + h] += g[h];
+                lane_gx[l + h] += g[h] * ((v[h] - mean) * rstd);
+            }
         }
     sum_g  = vp_lanes_total(lane_g);
     sum_gx = vp_lanes_total(lane_gx);

@@ -14,26 +14,35 @@
 #ifndef VP_KERNELS_CPU_OPERAND_H
 #define VP_KERNELS_CPU_OPERAND_H
 
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 
 enum { VP_CPU_PIECE = 1024 }; /* elements a bf16 call brings to fp32 at a time */
 
-typedef uint16_t vp_h8 __attribute__((vector_size(16), aligned(2), may_alias));
-typedef uint32_t vp_u8 __attribute__((vector_size(32)));
+typedef uint32_t vp_u8 __attribute__((vector_size(32), aligned(2), may_alias));
 
 VP_ALWAYS_INLINE float vp_get(const void *x, int64_t i, bool bf16)
 {
     return bf16 ? vp_bf16_to_f32(((const uint16_t *)x)[i]) : ((const float *)x)[i];
 }
 
-/* Elements i .. i + 7. Not returned: a vector that is has an ABI of its own. */
-VP_ALWAYS_INLINE void vp_get8(const void *x, int64_t i, bool bf16, vp_f8 *out)
+/* Elements i .. i + 15 as two vectors, for sums with named lanes. Of bf16 the first has the even elements and the second the
+ * odd ones: so they come out of a word with one operation each, where putting them in order takes five. */
+VP_ALWAYS_INLINE void vp_get16(const void *x, int64_t i, bool bf16, vp_f8 out[2])
 {
-    if (bf16)
-        *out = (vp_f8)(__builtin_convertvector(*(const vp_h8 *)((const uint16_t *)x + i), vp_u8) << 16);
-    else
-        *out = *(const vp_f8 *)((const float *)x + i);
+    if (bf16) {
+        vp_u8 pairs = *(const vp_u8 *)((const uint16_t *)x + i);
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        out[0] = (vp_f8)(pairs << 16);
+        out[1] = (vp_f8)(pairs & 0xffff0000u);
+#else
+        out[0] = (vp_f8)(pairs & 0xffff0000u);
+        out[1] = (vp_f8)(pairs << 16);
+#endif
+    } else {
+        out[0] = *(const vp_f8 *)((const float *)x + i);
+        out[1] = *(const vp_f8 *)((const float *)x + i + 8);
+    }
 }
 
 VP_ALWAYS_INLINE void vp_put(void *y, int64_t i, float value, bool bf16)

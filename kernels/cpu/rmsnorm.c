@@ -33,10 +33,11 @@ VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, void *y, int64_t
     float   total, rstd;
 
     for (; i + 32 <= cols; i += 32)
-        for (int l = 0; l < 4; l++) {
-            vp_f8 v;
-            vp_get8(x, i + 8 * l, bf16, &v);
-            lane[l] += v * v;
+        for (int l = 0; l < 4; l += 2) {
+            vp_f8 v[2];
+            vp_get16(x, i + 8 * l, bf16, v);
+            lane[l] += v[0] * v[0];
+            lane[l + 1] += v[1] * v[1];
         }
     total = vp_lanes_total(lane);
     for (; i < cols; i++)
@@ -82,14 +83,15 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
     float   sum, mean;
 
     for (; i + 32 <= cols; i += 32)
-        for (int l = 0; l < 4; l++) {
+        for (int l = 0; l < 4; l += 2) {
             int64_t c = i + 8 * l;
-            vp_f8   g, v, w;
+            vp_f8   g[2], v[2], w[2];
 
-            vp_get8(dy, c, bf16, &g);
-            vp_get8(x, c, bf16, &v);
-            vp_get8(gamma, c, bf16, &w);
-            lane[l] += g * (offset + w) * (v * rstd);
+            vp_get16(dy, c, bf16, g);
+            vp_get16(x, c, bf16, v);
+            vp_get16(gamma, c, bf16, w);
+            for (int h = 0; h < 2; h++)
+                lane[l + h] += g[h] * (offset + w[h]) * (v[h] * rstd);
         }
     sum = vp_lanes_total(lane);
     for (; i < cols; i++)

@@ -6,7 +6,7 @@
  * for every head that turns; what is behind rotary_dim and heads that do not turn are copied. Position is the row modulo
  * seq. angles: cosines (seq, n), then sines. Backward turns by the negative angle: the same with sin negated, which
  * is exact. Rows are independent and pairs of elements are read before they are written, so y may be x. */
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 
 #include "core/checked.h"

@@ -100,7 +100,7 @@ typedef struct span_of {
 static double squares_of_tile(const void *context, int64_t tile)
 {
     const span_of *c = context;
-    double         sum;
+    double         sum = 0.0;
 
     sum_squares(c->x + tile * SUM_TILE, vp_min_i64(SUM_TILE, c->n - tile * SUM_TILE), &sum);
     return sum;

@@ -25,7 +25,7 @@
 #ifndef VP_KERNELS_CPU_UPDATE_H
 #define VP_KERNELS_CPU_UPDATE_H
 
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/dynamic8.h"
 #include "kernels/cpu/philox.h"

@@ -1,4 +1,4 @@
-#include "models/rope.h"
+#include "models/rotary.h"
 
 #include "core/checked.h"
 #include "core/text.h"

@@ -1,4 +1,4 @@
-/* kernels/cpu/bf16.h: bf16 (the upper half of a float's bits, kept as uint16_t) to float and back.
+/* kernels/cpu/bf16_span.h: bf16 (the upper half of a float's bits, kept as uint16_t) to float and back.
  *     VP_PER_ISA(halve, (const uint16_t *x, uint16_t *y, int64_t n), (x, y, n))
  *     {
  *         float t[256];
@@ -7,8 +7,8 @@
  *
  * Always inlined, so that a loop takes the instruction set of the body around it; whole-number arithmetic
  * only, so that every instruction set gives the same bits and denormals count. Spans may not overlap. */
-#ifndef VP_KERNELS_CPU_BF16_H
-#define VP_KERNELS_CPU_BF16_H
+#ifndef VP_KERNELS_CPU_BF16_SPAN_H
+#define VP_KERNELS_CPU_BF16_SPAN_H
 
 #include "core/bf16.h"
 #include "kernels/cpu/cpu_internal.h"

@@ -1,10 +1,10 @@
-/* models/rope.h: rotary position embeddings in the published scalings, as transformers' modeling_rope_utils.py builds them.
+/* models/rotary.h: rotary position embeddings in the published scalings, as transformers' modeling_rope_utils.py builds them.
  *     vp_rope_frequencies(&rope, seq, inv_freq, &scale);
  *
  * At position p, pair i of a head (elements i and i + n, n = dim / 2) turns by the angle p * inv_freq[i]; cosines and sines
  * are multiplied by scale. Unscaled, inv_freq[i] = theta^(-2 i / dim) (Su et al. 2021, arXiv:2104.09864). */
-#ifndef VP_MODELS_ROPE_H
-#define VP_MODELS_ROPE_H
+#ifndef VP_MODELS_ROTARY_H
+#define VP_MODELS_ROTARY_H
 
 #include "core/err.h"
 #include "core/json.h"
