@@ -752,14 +752,22 @@ vp_status vp_dryrun_fake_weights(const char *model, const char *out_dir, const c
 {
     vp_status       st = VP_OK;
     vp_child_result child = {0};
+    environment     env = {0};
+    vp_text         preload = {0};
     char            null_dir[PATH_MAX], script[PATH_MAX + 32], folder[PATH_MAX] = "", config[PATH_MAX];
-    char           *argv[32], *env[] = {"CUDA_VISIBLE_DEVICES=", "HF_HUB_OFFLINE=1", NULL};
+    char           *argv[32];
     int             n = 0;
 
     VP_TRY(find_null(null_dir, sizeof null_dir, err));
     VP_TRY(make_folder(folder, sizeof folder, err));
     VP_TRY(config_of(model, folder, config, sizeof config, err));
     snprintf(script, sizeof script, "%s/probe/fake_weights.py", null_dir);
+    VP_TRY(preload_list(null_dir, &preload, err));
+    env_prepend(&env, "LD_PRELOAD", preload.data);      /* a torch without NVIDIA's libraries will do */
+    env_prepend(&env, "LD_LIBRARY_PATH", null_dir);
+    env_set(&env, "CUDA_VISIBLE_DEVICES=");
+    env_set(&env, "HF_HUB_OFFLINE=1");
+    VP_TRY_ALLOC(err, !env.failed);
     for (; python[n] && n < 20; n++)
         argv[n] = python[n];
     argv[n++] = script;
@@ -768,12 +776,14 @@ vp_status vp_dryrun_fake_weights(const char *model, const char *out_dir, const c
     argv[n++] = (char *)(dtype ? dtype : "");
     argv[n++] = force ? "force" : "";
     argv[n]   = NULL;
-    vp_child_opts opts = {.argv = argv, .env_add = env, .search_path = true, .out = VP_CHILD_TO_STDERR,
+    vp_child_opts opts = {.argv = argv, .env_add = env.vars, .search_path = true, .out = VP_CHILD_TO_STDERR,
                           .err = VP_CHILD_INHERIT, .grace_s = 5};
     VP_TRY(vp_child_run(&opts, &child, err));
     *exit_code = child.end == VP_CHILD_EXITED ? child.exit_code : 128 + child.term_signal;
 out:
     vp_child_result_release(&child);
+    vp_text_release(&preload);
+    env_release(&env);
     if (folder[0])
         remove_folder(folder);
     return st;

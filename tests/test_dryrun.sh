@@ -288,6 +288,9 @@ expect "a snapshot" 0 "fits" dry --snapshot "$work/s.pickle" -- "$python" tests/
 if "$python" -c 'import transformers' 2> /dev/null; then
     expect "known peaks" 0 " 0 different" dry --device tests/dryrun/huge.json -- "$python" \
         tests/dryrun/play_row.py --configs tests/dryrun/golden --rows tests/dryrun/golden/peaks.csv
+    expect "weights of a built-in model, written" 0 "148 tensors, 497759232 bytes that take no disk" \
+        dry --fake-weights gpt2 -o "$work/w" -- "$python"
+    [ "$(du -sk "$work/w" | cut -f1)" -lt 200 ] && ok || bad "fake weights take disk"
 else
     skip "no transformers beside torch: known peaks"
 fi

@@ -33,8 +33,15 @@ SCRIPTS = [      # name, script, arguments, ranks, imports
     ("ddp", "ddp.py", [], 8, ("transformers",)),
     ("fsdp2", "fsdp2.py", [], 8, ("transformers",)),
     ("deepspeed_zero2", "zero2.py", [], 8, ("deepspeed", "transformers")),
+    ("convnet", "convnet.py", [], 1, ()),
+    ("convnet_channels_last", "convnet.py", ["channels_last"], 1, ()),
+    ("lstm", "recurrent.py", [], 1, ()),
+    ("torch_compile", "compiled.py", [], 1, ("triton",)),
+    ("bitsandbytes", "eight_bit.py", [], 1, ("bitsandbytes",)),
+    ("xformers", "memory_efficient.py", [], 1, ("xformers",)),
 ]
-WATCHED = ("torch", "transformers", "peft", "trl", "accelerate", "lightning", "deepspeed")
+WATCHED = ("torch", "transformers", "peft", "trl", "accelerate", "lightning", "deepspeed", "triton",
+           "bitsandbytes", "xformers")
 
 
 def versions(python):
@@ -89,6 +96,7 @@ def main():
                      "phases": [x["name"] for x in doc.get("phases", [])],
                      "items": {x["name"]: x["bytes"] for x in doc.get("items", [])},
                      "assumptions": len(doc.get("assumptions", [])),
+                     "cudnn": next((x for x in doc.get("assumptions", []) if x.startswith("cuDNN ")), None),
                      "equals_what_the_script_prints": equal, "seconds": round(seconds, 1)})
         print("%-22s %-8s %14s %14s %-10s %s  %.1f s" % (
             name, doc["verdict"], doc.get("allocated_peak_bytes"), doc.get("reserved_peak_bytes"),
