@@ -6,38 +6,95 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *or_none(const char *text)
+{
+    return text ? text : "-";
+}
+
+/* The text of a config.json, in lines of some 100 characters. */
+static void print_folded(const char *text)
+{
+    for (int column = 0; *text; text++) {
+        bool fold = text[0] == ',' && text[1] == ' ' && column > 80;
+        column = fold ? 0 : column + 1;
+        fputs(fold ? ",\n" : (char[]){*text, '\0'}, stdout);
+        text += fold;
+    }
+    putchar('\n');
+}
+
+/* One model in full. */
+static void print_model(const vp_zoo_entry *z, const vp_model *model)
+{
+    char count[32], positions[32], vocabulary[32];
+
+    printf("%s: %s parameters\n", z->name, vp_count_text(model->n_params, count, sizeof count));
+    printf("  %-12s %s\n", "family", model->family);
+    printf("  %-12s %s\n", "positions", vp_count_text(model->graph.max_seq, positions, sizeof positions));
+    printf("  %-12s %s\n", "vocabulary", vp_count_text(model->graph.vocab_size, vocabulary, sizeof vocabulary));
+    printf("  %-12s %s\n", "Hub id", or_none(z->hub_id));
+    printf("  %-12s %s\n", "source", z->source);
+    for (int64_t i = 0; i < model->n_assumptions; i++)
+        printf("  %-12s %s\n", i ? "" : "assumed", model->assumptions[i]);
+    print_folded(z->config);
+}
+
+static vp_status add(json_t *list, const vp_zoo_entry *z, const vp_model *model, vp_err *err)
+{
+    json_t   *j  = json_pack("{s:s, s:s, s:I, s:I, s:I, s:s?, s:s, s:O}", "name", z->name, "family", model->family, "params_total",
+                             (json_int_t)model->n_params, "max_seq", (json_int_t)model->graph.max_seq, "vocab_size",
+                             (json_int_t)model->graph.vocab_size, "hub_id", z->hub_id, "source", z->source, "config", model->config);
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, j);
+    VP_TRY_ALLOC(err, json_array_append_new(list, j) == 0);
+out:
+    return st;
+}
+
+/* A built-in name, or the Hub id of a built-in model; NULL: all of them. */
+static bool is_asked_for(const vp_zoo_entry *z, const char *name)
+{
+    return !name || strcmp(z->name, name) == 0 || (z->hub_id && strcmp(z->hub_id, name) == 0);
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    const char *name = NULL;
-    json_t     *list = json_array();
-    int         n;
-    bool        found = false;
-    char        shown[96], count[32];
-    vp_status   st = VP_OK;
+    const char         *name = NULL;
+    json_t             *list = json_array();
+    vp_model           *model = NULL;
+    const vp_zoo_entry *z;
+    int                 n;
+    char                shown[96], count[32];
+    vp_status           st = VP_OK;
 
     VP_TRY_ALLOC(err, list);
     VP_TRY(vp_options_parse(argc, argv, NULL, 0, &name, 1, &n, NULL, err));
-    for (int i = 0; vp_zoo_at(i); i++) {
-        const vp_zoo_entry *z = vp_zoo_at(i);
-        vp_model           *model;
-        if (name && strcmp(name, z->name) != 0)
+    if (!cli->json && !name)
+        printf("%-18s %16s  %-8s %-36s %s\n", "name", "parameters", "family", "Hub id of the same model", "source");
+    for (int i = 0; (z = vp_zoo_at(i)); i++) {
+        if (!is_asked_for(z, name))
             continue;
-        found = true;
         VP_TRY(vp_model_open(z->name, &(vp_model_opts){0}, &model, err));
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:I, s:I, s:s, s:O}", "name", z->name, "family", model->family, "params_total",
-                                              (json_int_t)model->n_params, "max_seq", (json_int_t)model->graph.max_seq, "vocab_size",
-                                              (json_int_t)model->graph.vocab_size, "source", z->source, "config", model->config));
-        if (!cli->json)
-            printf("%-12s %15s parameters  %s  %s\n", z->name, vp_count_text(model->n_params, count, sizeof count), model->family, z->source);
+        VP_TRY(add(list, z, model, err));
+        if (!cli->json && name)
+            print_model(z, model);
+        else if (!cli->json)
+            printf("%-18s %16s  %-8s %-36s %s\n", z->name, vp_count_text(model->n_params, count, sizeof count), model->family, or_none(z->hub_id),
+                   z->source);
         vp_model_free(model);
+        model = NULL;
     }
-    if (name && !found)
+    if (name && json_array_size(list) == 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; vplan models lists them", vp_text_escape(name, shown, sizeof shown)));
+    if (!cli->json && !name)
+        printf("The config.json of one: vplan models NAME\n");
     if (cli->json) {
         st   = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "models", list), err);
         list = NULL;
     }
 out:
+    vp_model_free(model);
     json_decref(list);
     return st;
 }

@@ -319,10 +319,11 @@ static void display_name(const char *path, char *name, size_t name_size)
 /* What is neither built in nor a file may be a Hub id: the config.json of its snapshot. error: why it is no file. */
 static vp_status find_in_hub_cache(const char *id, int error, char *file, size_t file_size, vp_err *err)
 {
-    char        folder[PATH_MAX], shown[256];
-    struct stat info;
-    vp_err      missing = {0};
-    vp_status   st = VP_OK;
+    const vp_zoo_entry *same = vp_zoo_find_hub_id(id);
+    char                folder[PATH_MAX], shown[256];
+    struct stat         info;
+    vp_err              missing = {0};
+    vp_status           st = VP_OK;
 
     if (lstat(id, &info) == 0 || !vp_hub_is_id(id))
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, id, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s",
@@ -331,8 +332,8 @@ static vp_status find_in_hub_cache(const char *id, int error, char *file, size_t
     if (st != VP_OK && missing.file[0])
         VP_TRY(vp_fail(err, st, missing.file, missing.line, missing.field, "%s", missing.message));
     if (st != VP_OK)
-        VP_TRY(VP_FAIL_AT(err, st, id, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s; %s", id,
-                          strerror(error), missing.message));
+        VP_TRY(VP_FAIL_AT(err, st, id, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s; %s%s%s", id,
+                          strerror(error), missing.message, same ? "; the same model, built in: " : "", same ? same->name : ""));
     snprintf(file, file_size, "%s/config.json", folder);
 out:
     return st;
@@ -340,20 +341,19 @@ out:
 
 vp_status vp_model_open(const char *path, const vp_model_opts *opts, vp_model **out, vp_err *err)
 {
-    vp_json_doc *doc = NULL;
-    struct stat  info;
-    char         file[PATH_MAX + 16], name[400];
-    bool         from_hub = false;
-    vp_status    st = VP_OK;
+    const vp_zoo_entry *built_in = vp_zoo_find(path);
+    vp_json_doc        *doc = NULL;
+    struct stat         info;
+    char                file[PATH_MAX + 16], name[400];
+    bool                from_hub = false;
+    vp_status           st = VP_OK;
 
     *out = NULL;
-    for (int i = 0; vp_zoo_at(i); i++)
-        if (strcmp(vp_zoo_at(i)->name, path) == 0) {
-            const char *text = vp_zoo_at(i)->config;
-            VP_TRY(vp_json_parse(path, text, (int64_t)strlen(text), &doc, err));
-            snprintf(name, sizeof name, "%s", path);
-            goto build;
-        }
+    if (built_in) {
+        VP_TRY(vp_json_parse(path, built_in->config, (int64_t)strlen(built_in->config), &doc, err));
+        snprintf(name, sizeof name, "%s", path);
+        goto build;
+    }
     if (strcmp(path, "-") != 0 && stat(path, &info) != 0) {
         VP_TRY(find_in_hub_cache(path, errno, file, sizeof file, err));
         snprintf(name, sizeof name, "%s", path);

@@ -1,27 +1,38 @@
-/* models/zoo/zoo.c: the models that need no file. Each is the config.json as published, fields that decide a
- * shape only. Parameter counts are computed from it, never stated here. */
-#include "models/model.h"
+/* models/zoo/zoo.c: the models that need no file. Every entry is the text of a config.json, read when it is asked for and by the same
+ * reader as a file; parameter counts are computed from it, never stated here. */
+#include "models/zoo/zoo_internal.h"
 
-#define GPT2(embd, layer, head) \
-    "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"activation_function\": \"gelu_new\", " \
-    "\"n_embd\": " #embd ", \"n_layer\": " #layer ", \"n_head\": " #head ", \"n_positions\": 1024, " \
-    "\"vocab_size\": 50257, \"layer_norm_epsilon\": 1e-05, \"initializer_range\": 0.02, " \
-    "\"tie_word_embeddings\": true, \"scale_attn_weights\": true}"
+#include <string.h>
 
-static const vp_zoo_entry entries[] = {
-    {"gpt2", GPT2(768, 12, 12), "openai-community/gpt2 config.json"},
-    {"gpt2-medium", GPT2(1024, 24, 16), "openai-community/gpt2-medium config.json"},
-    {"gpt2-large", GPT2(1280, 36, 20), "openai-community/gpt2-large config.json"},
-    {"gpt2-xl", GPT2(1600, 48, 25), "openai-community/gpt2-xl config.json"},
-    {"gpt2-tiny",
-     "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"activation_function\": \"gelu_new\", "
-     "\"n_embd\": 64, \"n_layer\": 2, \"n_head\": 4, \"n_positions\": 128, \"vocab_size\": 256, "
-     "\"layer_norm_epsilon\": 1e-05, \"initializer_range\": 0.02, \"tie_word_embeddings\": true, "
-     "\"scale_attn_weights\": true}",
-     "vplan's own: bytes as tokens, trains in milliseconds"},
-};
+static const vp_zoo_entry *const tables[] = {vp_zoo_gpt2, vp_zoo_llama, vp_zoo_mistral, vp_zoo_qwen, vp_zoo_gemma, vp_zoo_phi3, vp_zoo_olmo2,
+    vp_zoo_opt, vp_zoo_gpt_neox, vp_zoo_bert};
+enum { N_TABLES = sizeof tables / sizeof *tables };
 
 const vp_zoo_entry *vp_zoo_at(int idx)
 {
-    return idx < (int)(sizeof entries / sizeof *entries) ? &entries[idx] : (const vp_zoo_entry *)0;
+    for (int t = 0; t < N_TABLES; t++)
+        for (const vp_zoo_entry *z = tables[t]; z->name; z++)
+            if (idx-- == 0)
+                return z;
+    return NULL;
+}
+
+const vp_zoo_entry *vp_zoo_find(const char *name)
+{
+    const vp_zoo_entry *z;
+
+    for (int i = 0; (z = vp_zoo_at(i)); i++)
+        if (strcmp(z->name, name) == 0)
+            return z;
+    return NULL;
+}
+
+const vp_zoo_entry *vp_zoo_find_hub_id(const char *id)
+{
+    const vp_zoo_entry *z;
+
+    for (int i = 0; (z = vp_zoo_at(i)); i++)
+        if (z->hub_id && strcmp(z->hub_id, id) == 0)
+            return z;
+    return NULL;
 }

@@ -1,0 +1,115 @@
+/* models/zoo/zoo_qwen.c: Qwen2 (Yang et al. 2024, arXiv:2407.10671), Qwen2.5 (arXiv:2412.15115), base models; Qwen3 (Yang et al. 2025,
+ * arXiv:2505.09388), trained further. */
+#include "models/zoo/zoo_internal.h"
+
+const vp_zoo_entry vp_zoo_qwen[] = {
+    {"qwen2-0.5b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+        "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 24, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": true}),
+     "Qwen/Qwen2-0.5B", "config.json"},
+    {"qwen2-1.5b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
+        "num_attention_heads": 12, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 28, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": true}),
+     "Qwen/Qwen2-1.5B", "config.json of -Instruct, positions of the base model"},
+    {"qwen2-7b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+        "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 28, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": false}),
+     "Qwen/Qwen2-7B", "config.json"},
+    {"qwen2-72b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 152064, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 80, "hidden_act": "silu", "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": false}),
+     "Qwen/Qwen2-72B", "arXiv:2407.10671, table 1"},
+    {"qwen2.5-0.5b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24,
+        "num_attention_heads": 14, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768, "use_sliding_window": false,
+        "sliding_window": 32768, "max_window_layers": 24, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": true}),
+     "Qwen/Qwen2.5-0.5B", "config.json"},
+    {"qwen2.5-1.5b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
+        "num_attention_heads": 12, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 28, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": true}),
+     "Qwen/Qwen2.5-1.5B", "sizes as in LitGPT's config.py"},
+    {"qwen2.5-3b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 2048, "intermediate_size": 11008, "num_hidden_layers": 36,
+        "num_attention_heads": 16, "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768, "use_sliding_window": false,
+        "sliding_window": 32768, "max_window_layers": 36, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": true}),
+     "Qwen/Qwen2.5-3B", "sizes as in LitGPT's config.py"},
+    {"qwen2.5-7b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+        "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 28, "hidden_act": "silu", "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": false}),
+     "Qwen/Qwen2.5-7B", "sizes as in LitGPT's config.py"},
+    {"qwen2.5-14b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 48,
+        "num_attention_heads": 40, "num_key_value_heads": 8, "vocab_size": 152064, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 48, "hidden_act": "silu", "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": false}),
+     "Qwen/Qwen2.5-14B", "sizes as in LitGPT's config.py"},
+    {"qwen2.5-32b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 5120, "intermediate_size": 27648, "num_hidden_layers": 64,
+        "num_attention_heads": 40, "num_key_value_heads": 8, "vocab_size": 152064, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 64, "hidden_act": "silu", "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": false}),
+     "Qwen/Qwen2.5-32B", "sizes as in LitGPT's config.py"},
+    {"qwen2.5-72b", JSON({
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 152064, "max_position_embeddings": 131072, "use_sliding_window": false,
+        "sliding_window": 131072, "max_window_layers": 80, "hidden_act": "silu", "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+        "attention_dropout": 0.0, "initializer_range": 0.02, "tie_word_embeddings": false}),
+     "Qwen/Qwen2.5-72B", "sizes as in LitGPT's config.py"},
+    {"qwen3-0.6b", JSON({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "use_sliding_window": false, "sliding_window": null, "max_window_layers": 28, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000, "rope_scaling": null, "attention_bias": false, "attention_dropout": 0.0, "initializer_range": 0.02,
+        "tie_word_embeddings": true}),
+     "Qwen/Qwen3-0.6B", "config.json"},
+    {"qwen3-1.7b", JSON({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 28,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "use_sliding_window": false, "sliding_window": null, "max_window_layers": 28, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000, "rope_scaling": null, "attention_bias": false, "attention_dropout": 0.0, "initializer_range": 0.02,
+        "tie_word_embeddings": true}),
+     "Qwen/Qwen3-1.7B", "config.json"},
+    {"qwen3-4b", JSON({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "use_sliding_window": false, "sliding_window": null, "max_window_layers": 36, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000, "rope_scaling": null, "attention_bias": false, "attention_dropout": 0.0, "initializer_range": 0.02,
+        "tie_word_embeddings": true}),
+     "Qwen/Qwen3-4B", "config.json"},
+    {"qwen3-8b", JSON({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "use_sliding_window": false, "sliding_window": null, "max_window_layers": 36, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000, "rope_scaling": null, "attention_bias": false, "attention_dropout": 0.0, "initializer_range": 0.02,
+        "tie_word_embeddings": false}),
+     "Qwen/Qwen3-8B", "sizes as in LitGPT's config.py"},
+    {"qwen3-14b", JSON({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 40,
+        "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "use_sliding_window": false, "sliding_window": null, "max_window_layers": 40, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000, "rope_scaling": null, "attention_bias": false, "attention_dropout": 0.0, "initializer_range": 0.02,
+        "tie_word_embeddings": false}),
+     "Qwen/Qwen3-14B", "sizes as in LitGPT's config.py"},
+    {"qwen3-32b", JSON({
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 5120, "intermediate_size": 25600, "num_hidden_layers": 64,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 151936, "max_position_embeddings": 40960,
+        "use_sliding_window": false, "sliding_window": null, "max_window_layers": 64, "hidden_act": "silu", "rms_norm_eps": 1e-06,
+        "rope_theta": 1000000, "rope_scaling": null, "attention_bias": false, "attention_dropout": 0.0, "initializer_range": 0.02,
+        "tie_word_embeddings": false}),
+     "Qwen/Qwen3-32B", "config.json"},
+    {0},
+};
