@@ -63,6 +63,7 @@ $(ORACLE): $(call objs,kernels/reference)
 
 $(BUILD)/kernels/%.o: OPT = -O3
 $(BUILD)/kernels/%.o: CFLAGS += -fopenmp
+$(BUILD)/tests/test_kernels%.o: CFLAGS += -fopenmp
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)

@@ -3,7 +3,7 @@
 
 #include "core/checked.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/gemm_bf16.h"
 
