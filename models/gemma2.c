@@ -37,8 +37,8 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     VP_TRY(optional_softcap(model, config, "attn_logit_softcapping", 50.0, &c->attention_softcap, err));
     VP_TRY(optional_softcap(model, config, "final_logit_softcapping", 30.0, &c->logit_softcap, err));
     VP_TRY(vp_config_real_or(model, config, "query_pre_attn_scalar", 1e9, 256.0, &scalar, err));
-    if (scalar <= 0)
-        VP_TRY(vp_json_fail(config, "query_pre_attn_scalar", err, "must be positive"));
+    if (scalar < 1e-6)
+        VP_TRY(vp_json_fail(config, "query_pre_attn_scalar", err, "must be at least 1e-6"));
     c->query_scale = 1.0 / sqrt(scalar);
     VP_TRY(vp_config_rope(model, config, d->heads.dim, 10000.0, 1.0, d->max_positions, &d->rope, err));
 out:

@@ -164,7 +164,7 @@ static vp_status read_scaling(const vp_json_node *config, const vp_json_node *sc
     if (r->type == VP_ROPE_YARN || r->type == VP_ROPE_LONGROPE || r->type == VP_ROPE_LLAMA3) {
         const vp_json_node *from = in_config ? config : scaling;
         if (vp_json_has(from, "original_max_position_embeddings"))
-            VP_TRY(vp_json_int(from, "original_max_position_embeddings", 1, 1000000000, &r->original_positions, err));
+            VP_TRY(vp_json_int(from, "original_max_position_embeddings", 2, 1000000000, &r->original_positions, err));
         VP_TRY(optional_real(scaling, "attention_factor", -1, &r->attention_factor, err));
     }
     if (r->type == VP_ROPE_LONGROPE) {
@@ -214,8 +214,8 @@ vp_status vp_config_rope(vp_model *model, const vp_json_node *config, int64_t he
         VP_TRY(vp_json_real(&scaling, "rope_theta", 1e-6, 1e15, &r->theta, err));
     else
         VP_TRY(vp_config_real_or(model, config, "rope_theta", 1e15, default_theta, &r->theta, err));
-    if (r->theta <= 0)
-        VP_TRY(vp_json_fail(config, "rope_theta", err, "must be positive"));
+    if (r->theta < 1e-6)
+        VP_TRY(vp_json_fail(config, "rope_theta", err, "must be at least 1e-6"));
     if (given && vp_json_has(&scaling, "partial_rotary_factor"))
         VP_TRY(vp_json_real(&scaling, "partial_rotary_factor", 1e-6, 1, &partial, err));
     else if (vp_json_has(config, "partial_rotary_factor"))

@@ -22,3 +22,6 @@ printf '{"schema_version": 1, "dropout": 0.1, "optimizer": {"name": "sgd"}}\n' >
 plan adamw good-gpt2 --seq 4 --global-batch 2 --micro-batch 2
 plan micro-steps good-gpt2 --seq 4 --global-batch 5 --micro-batch 1 --recompute full
 plan dropout good-gpt2-untied --seq 4 --global-batch 1 --recipe "$work/recipe" --loss chunked:256 --recompute attention
+plan bf16-mixed llama-scaled --seq 4 --global-batch 1 --precision bf16-mixed --optimizer adamw-8bit
+plan bf16 gemma2 --seq 4 --global-batch 1 --precision bf16 --optimizer lion --attention math
+plan masked bert --seq 4 --global-batch 1 --optimizer adafactor

@@ -1,4 +1,4 @@
-/* A target without libFuzzer: its corpus, then mutations of it from a fixed seed, 16 MiB in all; says its cases in TAP.
+/* A target without libFuzzer: its corpus, then mutations of it from a fixed seed, 8 MiB in all; says its cases in TAP.
  *
  *     build/tests/fuzz/fuzz_plan                 corpus and mutations, as tests/run.sh runs it
  *     build/tests/fuzz/fuzz_plan FILE...         these inputs only
@@ -11,7 +11,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
-enum { MAX_FILES = 1000, MAX_BYTES = 1 << 17, SECONDS = 20, MUTATED_BYTES = 16 << 20 };
+enum { MAX_FILES = 1000, MAX_BYTES = 1 << 17, SECONDS = 20, MUTATED_BYTES = 8 << 20 };
 
 static uint8_t input[MAX_BYTES];
 static size_t  input_size;
