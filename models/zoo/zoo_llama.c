@@ -1,5 +1,6 @@
 /* models/zoo/zoo_llama.c: Llama 2 and 3.x (Touvron et al. 2023, arXiv:2307.09288; Grattafiori et al. 2024, arXiv:2407.21783), models
- * that are Llamas in their config.json, and vplan's own small one. */
+ * that are Llamas in their config.json, and vplan's own small one. The first files of Llama 2 say 2048
+ * positions, later ones 4096. */
 #include "models/zoo/zoo_internal.h"
 
 const vp_zoo_entry vp_zoo_llama[] = {
@@ -7,17 +8,17 @@ const vp_zoo_entry vp_zoo_llama[] = {
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_act": "silu",
         "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "rope_scaling": null, "initializer_range": 0.02, "tie_word_embeddings": false}),
-     "meta-llama/Llama-2-7b-hf", "config.json"},
+     "meta-llama/Llama-2-7b-hf", "config.json, positions as corrected"},
     {"llama-2-13b", JSON({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40,
         "num_attention_heads": 40, "num_key_value_heads": 40, "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_act": "silu",
         "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "rope_scaling": null, "initializer_range": 0.02, "tie_word_embeddings": false}),
-     "meta-llama/Llama-2-13b-hf", "config.json"},
+     "meta-llama/Llama-2-13b-hf", "config.json, positions as corrected"},
     {"llama-2-70b", JSON({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
         "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 32000, "max_position_embeddings": 4096, "hidden_act": "silu",
         "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "rope_scaling": null, "initializer_range": 0.02, "tie_word_embeddings": false}),
-     "meta-llama/Llama-2-70b-hf", "config.json"},
+     "meta-llama/Llama-2-70b-hf", "config.json, positions as corrected"},
     {"llama-3-8b", JSON({
         "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 8192, "hidden_act": "silu",
