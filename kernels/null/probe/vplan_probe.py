@@ -726,6 +726,8 @@ class Probe:
         if self.world < 2:
             return
         probe = self
+        self.note("watchdog", "buffers of asynchronous collectives are freed when PyTorch's watchdog thread looks, by the "
+                  "clock: two runs may differ by them, as they do on GPUs")
 
         def gathered(object_list, obj, group=None):
             probe.note("objects", "Python objects that ranks exchange were taken to be equal on all ranks")
