@@ -3,9 +3,9 @@
 Runs in the Python that holds torch. Lines in: `threads N`, `step`, `profile` (a step under torch's profiler). Each is
 answered by one line of JSON on standard output; whatever libraries print goes to standard error.
 
-What a careful user of eager PyTorch writes: transformers' GPT2LMHeadModel in fp32, attention sdpa, no dropout, cross
-entropy over all T next tokens, clip_grad_norm_, AdamW with decay on parameters of two or more dimensions only. Nothing
-compiled."""
+What a careful user of PyTorch writes: transformers' causal model in fp32, attention sdpa, no dropout, cross entropy over
+all T next tokens, clip_grad_norm_, AdamW with decay on parameters of two or more dimensions only. With precision bf16-mixed
+the forward runs under autocast to bfloat16, weights and optimizer stay fp32. With --compile the model is compiled."""
 import argparse
 import array
 import json
@@ -25,20 +25,25 @@ def parse_args():
     p.add_argument("--seq", type=int, required=True)
     p.add_argument("--batch", type=int, required=True)
     p.add_argument("--optimizer", choices=["fused", "foreach", "forloop"], default="fused")
+    p.add_argument("--compile", action="store_true")
     return p.parse_args()
 
 
 def load_model(folder):
-    config = transformers.GPT2Config.from_pretrained(folder, attn_implementation="sdpa", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
-    config.use_cache = False
-    model = transformers.GPT2LMHeadModel(config)
-    assert model.config._attn_implementation == "sdpa", model.config._attn_implementation
     from safetensors.torch import load_file
+    config = transformers.AutoConfig.from_pretrained(folder)
+    for name in ("resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "dropout"):
+        if hasattr(config, name):
+            setattr(config, name, 0.0)
+    config.use_cache = False
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
+    assert model.config._attn_implementation == "sdpa", model.config._attn_implementation
     missing, unexpected = model.load_state_dict(load_file(os.path.join(folder, "model.safetensors")), strict=False)
-    # The head is the token table itself; everything else must have come from the file.
+    # A tied head is the token table itself; everything else must have come from the file.
     assert set(missing) <= {"lm_head.weight"} and not unexpected, (missing, unexpected)
-    model.tie_weights()
-    assert model.lm_head.weight.data_ptr() == model.transformer.wte.weight.data_ptr()
+    if missing:
+        model.tie_weights()
+        assert model.lm_head.weight.data_ptr() == model.get_input_embeddings().weight.data_ptr()
     assert all(p.dtype == torch.float32 for p in model.parameters())
     return model.train()
 
@@ -55,9 +60,11 @@ class Trainer:
     def __init__(self, args):
         with open(args.recipe) as f:
             recipe = json.load(f)
-        assert recipe["precision"] == "fp32" and recipe["data"]["kind"] == "tokens-u16" and recipe["schedule"]["type"] == "constant"
+        assert recipe["precision"] in ("fp32", "bf16-mixed") and recipe["data"]["kind"] == "tokens-u16" and recipe["schedule"]["type"] == "constant"
         self.model = load_model(args.weights)
         self.optimizer = make_optimizer(self.model, recipe, args.optimizer)
+        self.forward = torch.compile(self.model) if args.compile else self.model
+        self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=recipe["precision"] == "bf16-mixed")
         self.clip_norm = recipe["clip_norm"]
         self.shape = args.batch, args.seq
         self.tokens = array.array("H")
@@ -73,8 +80,9 @@ class Trainer:
 
     def step(self):
         tokens, labels = self.batch()
-        logits = self.model(tokens).logits
-        loss = torch.nn.functional.cross_entropy(logits.view(-1, logits.size(-1)), labels.view(-1))
+        with self.autocast:
+            logits = self.forward(tokens).logits
+        loss = torch.nn.functional.cross_entropy(logits.view(-1, logits.size(-1)).float(), labels.view(-1))
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
         self.optimizer.step()
