@@ -4,7 +4,7 @@
  * out_in. Calls are repeated for SECONDS, after one that does not count. bench/gemm_bf16_vs_torch.py speaks this. */
 #include "core/checked.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/bf16.h"
+#include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/gemm_bf16.h"
 
 #include <stdio.h>

@@ -28,7 +28,8 @@ typedef enum vp_data_kind { VP_DATA_BYTES, VP_DATA_TOKENS_U16, VP_DATA_TOKENS_I3
 /* What each optimizer does, m and v its states, t the step from 1, g the clipped gradient, d the weight decay:
  *
  *   adamw        decoupled (Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2, as PyTorch orders it); states fp32,
- *                bf16, or 8 bits in blocks of 256 (parameters of fewer than 4096 elements fp32)
+ *                bf16 rounded stochastically (to nearest, v stalls at beta2 0.999), or 8 bits in blocks of 256
+ *                (parameters of fewer than 4096 elements fp32)
  *   sgd          p -= lr (g + d p), PyTorch's coupled decay; sgd-momentum: m = momentum m + g + d p, p -= lr m
  *   lion         p -= lr (sign(beta1 m + (1 - beta1) g) + d p), m = beta2 m + (1 - beta2) g (Chen et al. 2023, arXiv:2302.06675)
  *   adafactor    v factored into row and column means for two dimensions, decay 1 - t^-0.8, update clipped to RMS 1, no momentum,
