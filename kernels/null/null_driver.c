@@ -437,6 +437,15 @@ VP_NULL_WORK(cuLaunchKernelEx)
 VP_NULL_WORK(cuLaunchCooperativeKernel)
 
 VP_NULL_NOP(cuTensorMapEncodeTiled)
+VP_NULL_NOP(cuTensorMapEncodeIm2col)
+
+E int cuStreamIsCapturing(void *stream, int *status);
+int cuStreamIsCapturing(void *stream, int *status)
+{
+    extern int cudaStreamIsCapturing(void *, int *);
+
+    return cudaStreamIsCapturing(stream, status);
+}
 
 E int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, void *f, int threads, size_t smem);
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, void *f, int threads, size_t smem)
