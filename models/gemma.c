@@ -18,7 +18,8 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
     VP_TRY(vp_decoder_read(model, config, opts, &defaults, &d, err));
     VP_TRY(vp_config_bool_or(model, config, "attention_bias", false, &d.qkv_bias, err));
     VP_TRY(vp_config_refuse(config, "use_bidirectional_attention", "attention in both directions is not supported in this family", err));
-    VP_TRY(vp_config_rope(model, config, d.heads.dim, 10000.0, 1.0, d.max_positions, &d.rope, err));
+    VP_TRY(vp_config_rope(model, config, &(vp_rope_rules){.head_dim = d.heads.dim, .max_positions = d.max_positions, .theta = 10000.0},
+                          &d.rope, err));
     d.o_bias        = d.qkv_bias;
     vp_rmsnorm norm = {.eps = d.eps, .unit_offset = true};
     vp_decoder_begin(&b, model, &d, (double)sqrtf((float)d.hidden));

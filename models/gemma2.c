@@ -40,7 +40,8 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     if (scalar < 1e-6)
         VP_TRY(vp_json_fail(config, "query_pre_attn_scalar", err, "must be at least 1e-6"));
     c->query_scale = 1.0 / sqrt(scalar);
-    VP_TRY(vp_config_rope(model, config, d->heads.dim, 10000.0, 1.0, d->max_positions, &d->rope, err));
+    VP_TRY(vp_config_rope(model, config, &(vp_rope_rules){.head_dim = d->heads.dim, .max_positions = d->max_positions, .theta = 10000.0},
+                          &d->rope, err));
 out:
     return st;
 }

@@ -44,7 +44,8 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
         VP_TRY(vp_json_real(config, "rotary_pct", 1e-6, 1, &rotary_pct, err));
     if (vp_json_has(config, "rotary_emb_base"))
         VP_TRY(vp_json_real(config, "rotary_emb_base", 1e-6, 1e15, &theta, err));
-    VP_TRY(vp_config_rope(model, config, c->hidden / c->n_heads, theta, rotary_pct, c->n_positions, &c->rope, err));
+    VP_TRY(vp_config_rope(model, config, &(vp_rope_rules){.head_dim = c->hidden / c->n_heads, .max_positions = c->n_positions, .theta = theta,
+                          .partial = rotary_pct, .own_names = true}, &c->rope, err));
 out:
     return st;
 }
@@ -116,7 +117,7 @@ out:
 
 static const char *const keys[] = {"architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
     "max_position_embeddings", "initializer_range", "layer_norm_eps", "hidden_dropout", "attention_dropout", "tie_word_embeddings",
-    "use_parallel_residual", "attention_bias", "hidden_act", "rotary_pct", "rotary_emb_base", "rope_theta", "rope_scaling", "rope_parameters",
-    "partial_rotary_factor", "original_max_position_embeddings", NULL};
+    "use_parallel_residual", "attention_bias", "hidden_act", "rotary_pct", "rotary_emb_base", "rope_scaling", "rope_parameters",
+    "original_max_position_embeddings", NULL};
 
 const vp_family vp_family_gpt_neox = {"gpt_neox", keys, build};

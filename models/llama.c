@@ -15,7 +15,8 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
     VP_TRY(vp_decoder_read(model, config, opts, &defaults, &d, err));
     VP_TRY(vp_config_bool_or(model, config, "attention_bias", false, &d.qkv_bias, err));
     VP_TRY(vp_config_bool_or(model, config, "mlp_bias", false, &d.mlp_bias, err));
-    VP_TRY(vp_config_rope(model, config, d.heads.dim, 10000.0, 1.0, d.max_positions, &d.rope, err));
+    VP_TRY(vp_config_rope(model, config, &(vp_rope_rules){.head_dim = d.heads.dim, .max_positions = d.max_positions, .theta = 10000.0},
+                          &d.rope, err));
     d.o_bias = d.qkv_bias;
     vp_rmsnorm norm = {.eps = d.eps};
     vp_decoder_begin(&b, model, &d, 1.0);

@@ -73,9 +73,19 @@ vp_status vp_config_refuse(const vp_json_node *config, const char *key, const ch
 /* An activation by transformers' name; the families' default where the key is absent. */
 vp_status vp_config_act(vp_model *model, const vp_json_node *config, const char *key, vp_act fallback, vp_act *out, vp_err *err);
 
+/* What a class makes of its rotary fields. */
+typedef struct vp_rope_rules {
+    int64_t head_dim, max_positions;
+    double  theta;               /* by default                                                                    */
+    double  partial;             /* part of a head that is rotated, by default; 0: the class rotates all of it    */
+    bool    own_names;           /* theta and partial are from fields of the class, not rope_theta and            */
+                                 /* partial_rotary_factor; rope_parameters may still hold those                   */
+    bool    longrope_only;       /* the one scaling there is                                                      */
+    int64_t original_positions;  /* what it takes over the scaling's where the config has none itself; 0: nothing */
+} vp_rope_rules;
+
 /* rope_parameters of transformers 5, or rope_scaling and rope_theta of before. */
-vp_status vp_config_rope(vp_model *model, const vp_json_node *config, int64_t head_dim, double default_theta, double default_partial,
-                         int64_t max_positions, vp_rope *rope, vp_err *err);
+vp_status vp_config_rope(vp_model *model, const vp_json_node *config, const vp_rope_rules *rules, vp_rope *rope, vp_err *err);
 
 /* The row of the token table that nn.Embedding(padding_idx=pad_token_id) holds back, -1: none; fallback: the class's own
  * pad_token_id, VP_NO_TOKEN: none. */

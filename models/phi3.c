@@ -52,7 +52,8 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
     VP_TRY(vp_decoder_read(model, config, opts, &defaults, &c.d, err));
     VP_TRY(vp_decoder_read_window(model, config, 0, &c.d, err));
     VP_TRY(vp_config_dropout(model, config, opts, "resid_pdrop", 0.0, &c.resid_p, err));
-    VP_TRY(vp_config_rope(model, config, c.d.heads.dim, 10000.0, 1.0, c.d.max_positions, &c.d.rope, err));
+    VP_TRY(vp_config_rope(model, config, &(vp_rope_rules){.head_dim = c.d.heads.dim, .max_positions = c.d.max_positions, .theta = 10000.0,
+                          .partial = 1, .longrope_only = true, .original_positions = 4096}, &c.d.rope, err));
     c.d.heads.layout = VP_QKV_PACKED;
     vp_rmsnorm norm  = {.eps = c.d.eps};
     vp_decoder_begin(&b, model, &c.d, 1.0);

@@ -16,7 +16,8 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
     VP_TRY(vp_decoder_read_qwen_windows(model, config, &d, err));
     VP_TRY(vp_config_bool_or(model, config, "attention_bias", false, &d.qkv_bias, err));
     d.o_bias = d.qkv_bias;
-    VP_TRY(vp_config_rope(model, config, d.heads.dim, 10000.0, 1.0, d.max_positions, &d.rope, err));
+    VP_TRY(vp_config_rope(model, config, &(vp_rope_rules){.head_dim = d.heads.dim, .max_positions = d.max_positions, .theta = 10000.0},
+                          &d.rope, err));
     vp_rmsnorm norm = {.eps = d.eps}, head_norm = {.eps = d.eps, .cols = d.heads.dim};
     vp_decoder_begin(&b, model, &d, 1.0);
     vp_decoder_block(&b, &d, &norm, &head_norm);

@@ -131,7 +131,7 @@ static vp_status optional_real(const vp_json_node *node, const char *key, double
     return vp_json_has(node, key) ? vp_json_real(node, key, 0, 1e12, out, err) : VP_OK;
 }
 
-static vp_status read_type(const vp_json_node *scaling, vp_rope *r, vp_err *err)
+static vp_status read_type(const vp_json_node *scaling, const vp_rope_rules *rules, vp_rope *r, vp_err *err)
 {
     static const char *const names[] = {"default", "linear", "dynamic", "yarn", "longrope", "llama3"};
     const char *key  = vp_json_has(scaling, "rope_type") ? "rope_type" : "type";
@@ -142,7 +142,7 @@ static vp_status read_type(const vp_json_node *scaling, vp_rope *r, vp_err *err)
 
     if (vp_json_has(scaling, key))
         VP_TRY(vp_json_string(scaling, key, &name, err));
-    if (strcmp(name, "su") == 0) /* what Phi-3 files called it first */
+    if (strcmp(name, "su") == 0 || (rules->longrope_only && strcmp(name, "yarn") == 0)) /* what Phi-3 files called it first */
         name = "longrope";
     while (t < VP_N_ROPE_TYPES && strcmp(names[t], name) != 0)
         t++;
@@ -150,17 +150,19 @@ static vp_status read_type(const vp_json_node *scaling, vp_rope *r, vp_err *err)
         VP_TRY(vp_json_fail(scaling, key, err, "the RoPE scaling \"%s\" is not supported; supported: default, linear, dynamic, yarn, longrope, llama3",
                             vp_text_escape(name, shown, sizeof shown)));
     r->type = (vp_rope_type)t;
+    if (rules->longrope_only && r->type != VP_ROPE_DEFAULT && r->type != VP_ROPE_LONGROPE)
+        VP_TRY(vp_json_fail(scaling, key, err, "the RoPE scaling \"%s\" is not one of this family's; supported: default, longrope", name));
 out:
     return st;
 }
 
 /* Numbers of the scaling; those of other types are not read. */
-static vp_status read_scaling(const vp_json_node *config, const vp_json_node *scaling, vp_rope *r, vp_err *err)
+static vp_status read_scaling(const vp_json_node *config, const vp_json_node *scaling, const vp_rope_rules *rules, vp_rope *r, vp_err *err)
 {
-    bool      in_config = vp_json_has(config, "original_max_position_embeddings");
+    bool      in_config = rules->original_positions || vp_json_has(config, "original_max_position_embeddings");
     vp_status st        = VP_OK;
 
-    r->original_positions = r->max_positions;
+    r->original_positions = rules->original_positions ? rules->original_positions : r->max_positions;
     if (r->type == VP_ROPE_YARN || r->type == VP_ROPE_LONGROPE || r->type == VP_ROPE_LLAMA3) {
         const vp_json_node *from = in_config ? config : scaling;
         if (vp_json_has(from, "original_max_position_embeddings"))
@@ -198,37 +200,64 @@ out:
     return st;
 }
 
-vp_status vp_config_rope(vp_model *model, const vp_json_node *config, int64_t head_dim, double default_theta, double default_partial,
-                         int64_t max_positions, vp_rope *r, vp_err *err)
+static vp_status read_theta(vp_model *model, const vp_json_node *config, const vp_json_node *scaling, const vp_rope_rules *rules, vp_rope *r, vp_err *err)
 {
-    const char  *key     = vp_json_has(config, "rope_scaling") ? "rope_scaling" : "rope_parameters";
-    vp_json_node scaling = *config;
-    bool         given   = vp_json_has(config, key);
-    double       partial = default_partial;
-    vp_status    st      = VP_OK;
+    vp_status st = VP_OK;
 
-    *r = (vp_rope){.factor = 1, .attention_factor = -1, .max_positions = max_positions, .original_positions = max_positions};
-    if (given)
-        VP_TRY(vp_json_object(config, key, &scaling, err));
-    if (given && vp_json_has(&scaling, "rope_theta"))
-        VP_TRY(vp_json_real(&scaling, "rope_theta", 1e-6, 1e15, &r->theta, err));
-    else
-        VP_TRY(vp_config_real_or(model, config, "rope_theta", 1e15, default_theta, &r->theta, err));
+    r->theta = rules->theta;
+    if (scaling && vp_json_has(scaling, "rope_theta"))
+        VP_TRY(vp_json_real(scaling, "rope_theta", 1e-6, 1e15, &r->theta, err));
+    else if (!rules->own_names)
+        VP_TRY(vp_config_real_or(model, config, "rope_theta", 1e15, rules->theta, &r->theta, err));
     if (r->theta < 1e-6)
         VP_TRY(vp_json_fail(config, "rope_theta", err, "must be at least 1e-6"));
-    if (given && vp_json_has(&scaling, "partial_rotary_factor"))
-        VP_TRY(vp_json_real(&scaling, "partial_rotary_factor", 1e-6, 1, &partial, err));
-    else if (vp_json_has(config, "partial_rotary_factor"))
-        VP_TRY(vp_json_real(config, "partial_rotary_factor", 1e-6, 1, &partial, err));
-    r->dim = (int64_t)((double)head_dim * partial);
+out:
+    return st;
+}
+
+/* How many dimensions of a head are rotated. */
+static vp_status read_dim(vp_model *model, const vp_json_node *config, const vp_json_node *scaling, const vp_rope_rules *rules, vp_rope *r, vp_err *err)
+{
+    const char         *key     = "partial_rotary_factor";
+    const vp_json_node *from    = scaling && vp_json_has(scaling, key) ? scaling : rules->own_names ? NULL : config;
+    double              partial = rules->partial;
+    vp_status           st      = VP_OK;
+
+    if (from && vp_json_has(from, key))
+        VP_TRY(vp_json_real(from, key, 1e-6, 1, &partial, err));
+    if (rules->partial == 0) {
+        if (partial != 0 && partial != 1 && r->type != VP_ROPE_DEFAULT)
+            VP_TRY(vp_json_fail(from, key, err, "a part of each head, and scaled: not supported in this family"));
+        if (partial != 0 && partial != 1)
+            vp_model_assume(model, "%s is not used: this family rotates whole heads", key);
+        partial = 1;
+    }
+    r->dim = (int64_t)((double)rules->head_dim * partial);
     if (r->dim < 2 || r->dim % 2 != 0 || r->dim / 2 > VP_ROPE_MAX_PAIRS)
         VP_TRY(vp_json_fail(config, NULL, err, "%lld of %lld dimensions of a head would be rotated; supported: an even number from 2 to %d",
-                            (long long)r->dim, (long long)head_dim, 2 * VP_ROPE_MAX_PAIRS));
-    if (!given)
-        goto out;
-    VP_TRY(read_type(&scaling, r, err));
+                            (long long)r->dim, (long long)rules->head_dim, 2 * VP_ROPE_MAX_PAIRS));
+out:
+    return st;
+}
+
+vp_status vp_config_rope(vp_model *model, const vp_json_node *config, const vp_rope_rules *rules, vp_rope *r, vp_err *err)
+{
+    json_t      *old   = json_object_get(config->value, "rope_scaling");
+    bool         empty = json_is_object(old) && json_object_size(old) == 0;
+    const char  *key   = vp_json_has(config, "rope_scaling") && !empty ? "rope_scaling" : "rope_parameters";
+    bool         given = vp_json_has(config, key);
+    vp_json_node scaling;
+    vp_status    st = VP_OK;
+
+    *r = (vp_rope){.factor = 1, .attention_factor = -1, .max_positions = rules->max_positions, .original_positions = rules->max_positions};
+    if (given) {
+        VP_TRY(vp_json_object(config, key, &scaling, err));
+        VP_TRY(read_type(&scaling, rules, r, err));
+    }
+    VP_TRY(read_theta(model, config, given ? &scaling : NULL, rules, r, err));
+    VP_TRY(read_dim(model, config, given ? &scaling : NULL, rules, r, err));
     if (r->type != VP_ROPE_DEFAULT)
-        VP_TRY(read_scaling(config, &scaling, r, err));
+        VP_TRY(read_scaling(config, &scaling, rules, r, err));
 out:
     return st;
 }

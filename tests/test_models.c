@@ -151,6 +151,49 @@ static void other_families_are_refused_by_name(void **state)
     vp_json_doc_free(doc);
 }
 
+/* Rotary fields that transformers 5.17 reads otherwise than their names say; each was found by a run against it. */
+static void rotary_fields_are_read_as_the_class_reads_them(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t     dim, original;
+        double      theta;         /* 0: refused */
+    } cases[] = {
+        {"\"llama\", \"hidden_size\": 40, \"num_attention_heads\": 2, \"partial_rotary_factor\": 0.5", 20, 2048, 1e4},
+        {"\"llama\", \"hidden_size\": 40, \"num_attention_heads\": 2, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, "
+         "\"partial_rotary_factor\": 0.5}", 0, 0, 0},
+        {"\"llama\", \"rope_scaling\": {}, \"rope_parameters\": {\"rope_theta\": 500.0}", 128, 2048, 500},
+        {"\"gpt_neox\", \"rope_theta\": 5e5, \"partial_rotary_factor\": 0.5", 24, 2048, 1e4},
+        {"\"gpt_neox\", \"rotary_emb_base\": 700, \"rotary_pct\": 1.0", 96, 2048, 700},
+        {"\"gpt_neox\", \"rope_parameters\": {\"rope_theta\": 600.0, \"partial_rotary_factor\": 0.5}, \"rotary_pct\": 1.0", 48, 2048, 600},
+        {"\"phi3\", \"partial_rotary_factor\": 0.5", 48, 4096, 1e4},
+        {"\"phi3\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", 0, 0, 0},
+        {"\"phi3\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"rope_scaling\": {\"type\": \"su\", \"original_max_position_embeddings\": 64, "
+         "\"short_factor\": [1, 1], \"long_factor\": [2, 2]}", 4, 4096, 1e4},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char         text[400];
+        vp_json_doc *doc;
+        vp_model    *model;
+        vp_err       refused = {0};
+
+        snprintf(text, sizeof text, "{\"model_type\": %s}", cases[i].config);
+        OK(vp_json_parse("rotary", text, (int64_t)strlen(text), &doc, err));
+        vp_json_node root = vp_json_root(doc);
+        vp_status    st   = vp_model_from_config("rotary", &root, &(vp_model_opts){0}, &model, &refused);
+        assert_int_equal(st, cases[i].theta == 0 ? VP_ERR_INPUT : VP_OK);
+        if (st == VP_OK) {
+            assert_int_equal(model->graph.ropes[0].dim, cases[i].dim);
+            assert_int_equal(model->graph.ropes[0].original_positions, cases[i].original);
+            assert_true(model->graph.ropes[0].theta == cases[i].theta);
+        }
+        vp_model_free(model);
+        vp_json_doc_free(doc);
+    }
+}
+
 static void a_dimension_is_a_product_of_symbols(void **state)
 {
     vp_dim  d            = vp_dim_times(vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ)), vp_dim_const(12));
@@ -169,6 +212,7 @@ int main(void)
         cmocka_unit_test(an_untied_head_is_one_more_table),
         cmocka_unit_test(defaults_taken_are_listed),
         cmocka_unit_test(other_families_are_refused_by_name),
+        cmocka_unit_test(rotary_fields_are_read_as_the_class_reads_them),
         cmocka_unit_test(a_dimension_is_a_product_of_symbols),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

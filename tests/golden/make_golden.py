@@ -317,7 +317,8 @@ def verify(folder):
     for kind, of in (("grad", r["grads"]), ("step3", r["step3"])):
         tensors = {n: t for n, t in of.items() if n not in zero}
         off[kind] = max(float((t - expect[f"{kind}.{n}"].double()).abs().max() / t.abs().max()) for n, t in tensors.items())
-    print(f"{folder.name}: losses off by {relative(r['losses'], expect['losses'].tolist()):.1e}, norms {relative(r['grad_norms'], expect['grad_norms'].tolist()):.1e}, "
+    off_by = {key: relative(r[key], expect[key].tolist()) for key in ("losses", "grad_norms")}
+    print(f"{folder.name}: losses off by {off_by['losses']:.1e}, norms {off_by['grad_norms']:.1e}, "
           f"gradients {off['grad']:.1e}, parameters {off['step3']:.1e}")
 
 
