@@ -110,6 +110,35 @@ static const char *binding_words(const vp_plan_request *r, const vp_plan_answer 
                            vp_size_text(f->stack_base_bytes, x, sizeof x), vp_size_text(f->peak_bytes - f->stack_base_bytes, y, sizeof y));
 }
 
+/* Other recipes, the one nearest to what was asked for first. */
+static vp_status try_recipes(const vp_plan_request *r, const vp_plan_request *changed, vp_changes *out, vp_err *err)
+{
+    const struct {
+        bool         offered;
+        vp_precision precision;
+        vp_optimizer optimizer;
+        const char  *text;
+    } recipes[] = {
+        {r->recipe.optimizer == VP_OPT_ADAMW, r->recipe.precision, VP_OPT_ADAMW_8BIT, "--optimizer adamw-8bit (another recipe: optimizer states in 8 bits)"},
+        {r->recipe.precision != VP_PREC_BF16 && (r->device->bf16 || r->device->is_cpu), VP_PREC_BF16, r->recipe.optimizer,
+         "--precision bf16 (another recipe: parameters and activations in 16 bits)"},
+        {r->recipe.optimizer != VP_OPT_SGD, r->recipe.precision, VP_OPT_SGD, "--optimizer sgd (another recipe: no optimizer state)"},
+    };
+    vp_status st = VP_OK;
+
+    for (size_t k = 0; k < sizeof recipes / sizeof *recipes; k++) {
+        vp_plan_request lean = *changed;
+        if (!recipes[k].offered)
+            continue;
+        lean.recipe.precision = recipes[k].precision;
+        if (recipes[k].optimizer != lean.recipe.optimizer)
+            vp_recipe_set_optimizer(&lean.recipe, recipes[k].optimizer);
+        VP_TRY(try_change(&lean, r->budget_bytes, out, recipes[k].text, err));
+    }
+out:
+    return st;
+}
+
 vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_changes *out, vp_err *err)
 {
     vp_plan_request changed = *r;
@@ -135,11 +164,7 @@ vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_
         if (out->n > n)
             break;
     }
-    if (r->recipe.optimizer != VP_OPT_SGD) {
-        vp_plan_request lean = changed;
-        lean.recipe.optimizer = VP_OPT_SGD;
-        VP_TRY(try_change(&lean, r->budget_bytes, out, "--optimizer sgd (another recipe: no optimizer state)", err));
-    }
+    VP_TRY(try_recipes(r, &changed, out, err));
 out:
     return st;
 }

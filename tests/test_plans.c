@@ -89,6 +89,40 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
     assert_true(n_recompute >= 40 && n_chunked >= 40 && n_accumulated >= 40);
 }
 
+/* What the runtime would bind: the largest offset + bytes of any operand of any call. */
+static vp_status bind(const vp_expanded_step *x, void *ctx, vp_err *err)
+{
+    int64_t *end = ctx;
+
+    (void)err;
+    for (int k = 0; k < x->n_operands; k++)
+        if (x->operands[k].buffer >= 0)
+            *end = vp_max_i64(*end, x->operands[k].offset_bytes + vp_kernel_operand_bytes(x->step->kernel, x->step->dtype, x->ints, k));
+    return VP_OK;
+}
+
+/* Too large to run here: every call of the step is resolved as the runtime resolves it. */
+static void seventy_billion_parameters_bind_what_was_predicted(void **state)
+{
+    vp_model *model;
+
+    (void)state;
+    OK(vp_model_open("llama-3.1-70b", &(vp_model_opts){0}, &model, err));
+    for (int turn = 0; turn < 8; turn++) {
+        vp_scenario s = {.recipe = vp_recipe_default(), .seq = 4096, .global_batch = 4, .micro_batch = turn % 2 ? 1 : 4, .loss_chunk = turn % 4 < 2 ? 0 : 1024,
+                         .attention = turn == 5 ? VP_ATTENTION_MATH : VP_ATTENTION_FLASH};
+        s.recipe.precision = (vp_precision)(turn % VP_N_PRECISIONS);
+        vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)turn);
+        vp_plan *plan = plan_of(model, s, (vp_recompute)(turn % VP_N_RECOMPUTES));
+        int64_t  end  = 0;
+        OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, bind, &end, err));
+        assert_int_equal(end, plan->peak_bytes);
+        check_items(plan);
+        vp_plan_free(plan);
+    }
+    vp_model_free(model);
+}
+
 static void the_mapping_holds_what_was_executed(void **state)
 {
     rng r = {7};
@@ -255,6 +289,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(predicted_is_executed_and_touched_to_the_byte),
+        cmocka_unit_test(seventy_billion_parameters_bind_what_was_predicted),
         cmocka_unit_test(the_mapping_holds_what_was_executed),
         cmocka_unit_test(two_plans_of_a_recipe_train_the_same_bits),
         cmocka_unit_test(micro_batches_of_whole_tiles_train_the_same_bits),
