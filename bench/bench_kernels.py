@@ -42,8 +42,8 @@ LINEAR = "rows in out layout"
 ROPE = "batch seq heads kv_heads head_dim rotary_dim layout"
 ATTENTION = "batch seq heads kv_heads head_dim layout causal window probs"
 KERNELS = {
-    "embedding_fwd": ("rows cols vocab seq position_offset", None, lambda e, r, c, v, s, o: 4 * r + e * 3 * r * c),
-    "embedding_bwd": ("rows cols vocab seq position_offset skip_row", None, lambda e, r, c, v, s, o, p: 4 * r + e * 5 * r * c),
+    "embedding_fwd": ("rows cols vocab seq position_offset skip_padding", None, lambda e, r, c, v, s, o, d: 4 * r + e * 3 * r * c),
+    "embedding_bwd": ("rows cols vocab seq position_offset skip_padding skip_row", None, lambda e, r, c, v, s, o, d, p: 4 * r + e * 5 * r * c),
     "layernorm_fwd": ("rows cols", None, lambda e, r, c: e * (2 * r * c + 2 * c) + 4 * 2 * r),
     "layernorm_bwd": ("rows cols", None, lambda e, r, c: e * (4 * r * c + c) + 4 * (4 * c + 2 * r)),
     "rmsnorm_fwd": ("rows cols groups unit_offset", None, lambda e, r, c, g, _: e * (2 * r * c * g + c) + 4 * r * g),

@@ -94,12 +94,12 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n)
 #define STATE TO("state", VP_N_STATE_KINDS - 1)
 
 static const vp_kernel_info kernels[VP_N_KERNELS] = {
-    [VP_K_EMBEDDING_FWD] = {"embedding_fwd", 4, 5, 1,
+    [VP_K_EMBEDDING_FWD] = {"embedding_fwd", 4, 6, 1,
         {RI("tokens"), RO("table"), RO("positions"), W("y")},
-        {N("rows"), N("cols"), N("vocab"), N("seq"), Z("position_offset")}, {"scale"}, 0},
-    [VP_K_EMBEDDING_BWD] = {"embedding_bwd", 4, 6, 1,
+        {N("rows"), N("cols"), N("vocab"), N("seq"), Z("position_offset"), TO("skip_padding", 1)}, {"scale"}, 0},
+    [VP_K_EMBEDDING_BWD] = {"embedding_bwd", 4, 7, 1,
         {RI("tokens"), R("dy"), UFO("d_table"), UFO("d_positions")},
-        {N("rows"), N("cols"), N("vocab"), N("seq"), Z("position_offset"), Z("skip_row")}, {"scale"}, 0},
+        {N("rows"), N("cols"), N("vocab"), N("seq"), Z("position_offset"), TO("skip_padding", 1), Z("skip_row")}, {"scale"}, 0},
     [VP_K_LAYERNORM_FWD] = {"layernorm_fwd", 6, 2, 1,
         {R("x"), RO("gamma"), RO("beta"), W("y"), WF("mean"), WF("rstd")}, {N("rows"), N("cols")}, {"eps"}, 0},
     [VP_K_LAYERNORM_BWD] = {"layernorm_bwd", 9, 2, 0,

@@ -100,8 +100,11 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n);
  * labels and lengths are int32, a label of -100 is ignored; control is the vp_control block below. Sums are fp32 whatever
  * the dtype, a bf16 result is rounded once.
  *
- *   embedding_fwd      tokens table? positions? -> y     rows cols vocab seq position_offset             scale
- *   embedding_bwd      tokens dy -> d_table?(+) d_positions?(+) rows cols vocab seq position_offset skip_row   scale
+ *   embedding_fwd      tokens table? positions? -> y     rows cols vocab seq position_offset skip_padding    scale
+ *   embedding_bwd      tokens dy -> d_table?(+) d_positions?(+)
+ *                      rows cols vocab seq position_offset skip_padding skip_row           scale
+ *                      skip_padding: positions count tokens other than position_offset - 1; such a one's own is that, which
+ *                      learns nothing
  *                      skip_row: 1 + the row that learns nothing from look-ups, 0: none
  *   layernorm_fwd      x gamma? beta? -> y mean rstd                     rows cols            eps
  *   layernorm_bwd      dy x gamma? mean rstd add? -> dx d_gamma?(+) d_beta?(+)   rows cols

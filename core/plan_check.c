@@ -151,7 +151,7 @@ static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char 
     if (s->kernel == VP_K_ADAFACTOR)
         NEED((s->args[3].space == VP_SPACE_NONE) == (s->ints[3] == 0), at, "%s: col is there when factored", s->name);
     if (s->kernel == VP_K_EMBEDDING_BWD)
-        NEED(s->ints[5] <= s->ints[2], at, "%s: skip_row is outside the table", s->name);
+        NEED(s->ints[6] <= s->ints[2], at, "%s: skip_row is outside the table", s->name);
     if (s->kernel == VP_K_DROPOUT)
         NEED(s->reals[0] >= 0 && s->reals[0] < 1, at, "%s: p out of range", s->name);
     if (s->kernel == VP_K_LAYERNORM_FWD || s->kernel == VP_K_RMSNORM_FWD)
@@ -159,6 +159,8 @@ static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char 
     if (s->kernel == VP_K_EMBEDDING_FWD || s->kernel == VP_K_EMBEDDING_BWD)
         NEED(s->ints[2] >= (s->args[0].idx == plan->types_idx ? plan->n_token_types : plan->vocab_size), at,
              "%s: the table is smaller than the vocabulary", s->name);
+    if (s->kernel == VP_K_EMBEDDING_FWD || s->kernel == VP_K_EMBEDDING_BWD)
+        NEED(s->ints[4] > 0 || !s->ints[5], at, "%s: no position is left for padding", s->name);
     if (s->kernel == VP_K_CROSS_ENTROPY)
         NEED(s->ints[1] >= plan->vocab_size, at, "%s: fewer logits than the vocabulary", s->name);
 out:

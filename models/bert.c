@@ -6,7 +6,7 @@
  *             y = norm(h + dense(gelu(dense(h))))
  *     head:   loss = cross_entropy(norm(gelu(dense(x))) word' + bias)     over the masked positions
  *
- * RoBERTa has other names, and positions that count from pad_token_id + 1. */
+ * RoBERTa has other names, and positions that count from pad_token_id + 1 over the tokens that are no padding. */
 #include "models/build.h"
 
 #include "core/checked.h"
@@ -65,7 +65,7 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
         if (c->padding_row < 0 || c->padding_row + 1 >= c->n_positions)
             VP_TRY(vp_json_fail(config, "pad_token_id", err, "positions count from it, and it leaves none of the %lld", (long long)c->n_positions));
         c->position_offset = c->padding_row + 1;
-        vp_model_assume(model, "positions count from %lld (pad_token_id + 1), as in text without padding", (long long)c->position_offset);
+        vp_model_assume(model, "positions count from %lld (pad_token_id + 1) and leave padding out", (long long)c->position_offset);
     }
     VP_TRY(vp_config_check_heads(config, "num_attention_heads", c->n_heads, c->hidden, err));
     VP_TRY(vp_config_check_sizes(config, c->n_layers, c->hidden, vp_max_i64(c->inner, c->hidden), c->vocab, err));
@@ -90,7 +90,7 @@ static void build_embedding(vp_builder *b, const bert_config *c)
     vp_build_template(b, "embedding");
     words = vp_build_embedding(b, &(vp_embedding){.name = "word_embeddings", .table = named(b, c, "embeddings.word_embeddings.weight"), .rows = c->vocab,
         .cols = c->hidden, .positions = named(b, c, "embeddings.position_embeddings.weight"), .n_positions = c->n_positions,
-        .position_offset = c->position_offset, .padding_row = c->padding_row});
+        .position_offset = c->position_offset, .skip_padding = c->names->positions_after_pad, .padding_row = c->padding_row});
     types = vp_build_embedding(b, &(vp_embedding){.name = "token_type_embeddings", .table = named(b, c, "embeddings.token_type_embeddings.weight"),
         .rows = c->n_types, .cols = c->hidden, .padding_row = -1, .span = vp_build_types_span(b)});
     words = vp_build_layernorm(b, "LayerNorm", vp_build_add(b, "embedding", words, types), named(b, c, "embeddings.LayerNorm"), c->eps);

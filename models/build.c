@@ -156,6 +156,7 @@ int vp_build_embedding(vp_builder *b, const vp_embedding *e)
     op.scale           = e->scale != 0 ? e->scale : 1.0;
     op.padding_row     = e->padding_row;
     op.position_offset = e->position_offset;
+    op.skip_padding    = e->skip_padding;
     if (e->positions)
         op.param[1] = add_matrix(b, e->positions, e->n_positions, e->cols, 0);
     op.out[0] = add_rows(b, e->name, e->cols);

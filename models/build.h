@@ -47,6 +47,7 @@ typedef struct vp_embedding {
     int64_t     rows, cols;
     const char *positions;         /* parameter, or NULL                                               */
     int64_t     n_positions, position_offset;
+    bool        skip_padding;      /* positions count tokens other than position_offset - 1            */
     int64_t     padding_row;       /* drawn as zeros, learns nothing from look-ups; -1: none           */
     double      scale;             /* 0: 1                                                             */
     int         span;              /* 0 for tokens                                                     */

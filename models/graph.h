@@ -90,6 +90,7 @@ typedef struct vp_graph_op {
     vp_act           act;                 /* activation, glu                 */
     double           scale;               /* attention, embedding            */
     int64_t          position_offset;     /* embedding                       */
+    bool             skip_padding;        /* embedding: positions count tokens other than position_offset - 1 */
     int64_t          padding_row;         /* embedding: learns nothing from look-ups; -1: none */
     double           p;                   /* dropout, attention              */
     int              rng_id;              /* of random ops, unique in the template */

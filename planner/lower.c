@@ -276,9 +276,9 @@ static void kernel_numbers(lowering *l, const vp_graph_op *op, const vp_sem_step
     case VP_K_EMBEDDING_FWD:
     case VP_K_EMBEDDING_BWD:
         INTS(rows, cols_out, op->param[0].used ? param_of(l, &op->param[0])->shape[0] : l->graph->vocab_size, sym[VP_SYM_SEQ],
-             op->param[1].used ? op->position_offset : 0);
+             op->param[1].used ? op->position_offset : 0, op->param[1].used && op->skip_padding);
         if (sem->kernel == VP_K_EMBEDDING_BWD)
-            s->ints[5] = op->padding_row + 1;
+            s->ints[6] = op->padding_row + 1;
         s->reals[0] = op->scale;
         break;
     case VP_K_LAYERNORM_FWD:

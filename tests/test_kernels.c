@@ -372,17 +372,18 @@ static void embedding_agrees_with_the_reference(void **state)
 
     (void)state;
     for (int s = 0; s < COUNT(shapes); s++)
-        for (int variant = 0; variant < 8; variant++) {
+        for (int variant = 0; variant < 16; variant++) {
             double  scale = scales[variant & 1];
             kt_case c     = {.kernel = VP_K_EMBEDDING_FWD, .reals = {scale}};
 
             memcpy(c.ints, shapes[s], sizeof shapes[s]);
+            c.ints[5]   = (variant & 8) && shapes[s][4] > 0;
             c.absent[2] = (variant & 2) != 0;
             kt_check_both(&c, 2.0 * u * scale, u);
             c.kernel    = VP_K_EMBEDDING_BWD;
             c.absent[2] = false;
             c.absent[3] = (variant & 2) != 0;
-            c.ints[5]   = (variant & 4) ? 1 + shapes[s][2] / 2 : 0;
+            c.ints[6]   = (variant & 4) ? 1 + shapes[s][2] / 2 : 0;
             kt_check_both(&c, dot_tolerance(shapes[s][0]) * scale, u);
         }
 }
@@ -393,12 +394,33 @@ static void a_padding_row_learns_nothing_and_its_positions_do(void **state)
     int32_t        tokens[] = {1, 0, 1, 0};
     float          dy[] = {1, 2, 3, 4}, d_table[2] = {0}, d_positions[4] = {0};
     vp_kernel_call call = {.kernel = VP_K_EMBEDDING_BWD, .dtype = VP_DTYPE_F32, .operand = {tokens, dy, d_table, d_positions},
-                           .ints = {4, 1, 2, 2, 2, 1}, .reals = {1.0}};
+                           .ints = {4, 1, 2, 2, 2, 0, 1}, .reals = {1.0}};
 
     (void)state;
     kt_run(&call);
     assert_true(d_table[0] == 0 && d_table[1] == 4);
     assert_true(d_positions[0] == 0 && d_positions[1] == 0 && d_positions[2] == 4 && d_positions[3] == 6);
+}
+
+static void padding_is_left_out_of_the_count_of_positions(void **state)
+{
+    /* Two samples of 4; padding is token 1, so positions count from 2: 2 3 1 4 and 1 2 1 3. */
+    int32_t        tokens[] = {5, 6, 1, 7, 1, 5, 1, 6};
+    float          positions[] = {0, 1, 2, 3, 4, 5}, y[8], dy[] = {1, 1, 1, 1, 10, 10, 10, 10}, d_positions[6] = {0};
+    int64_t        want[] = {2, 3, 1, 4, 1, 2, 1, 3};
+    double         d_want[] = {0, 0, 1 + 10, 1 + 10, 1, 0};
+    vp_kernel_call forward = {.kernel = VP_K_EMBEDDING_FWD, .dtype = VP_DTYPE_F32, .operand = {tokens, NULL, positions, y},
+                              .ints = {8, 1, 9, 4, 2, 1}, .reals = {1.0}};
+    vp_kernel_call backward = {.kernel = VP_K_EMBEDDING_BWD, .dtype = VP_DTYPE_F32, .operand = {tokens, dy, NULL, d_positions},
+                               .ints = {8, 1, 9, 4, 2, 1, 0}, .reals = {1.0}};
+
+    (void)state;
+    kt_run(&forward);
+    kt_run(&backward);
+    for (int i = 0; i < 8; i++)
+        assert_true(y[i] == (float)want[i]);
+    for (int i = 0; i < 6; i++)
+        assert_true(d_positions[i] == (float)d_want[i]);
 }
 
 /* Gradients are at most inv_n_targets = 1/64, made of an exp (1 ulp of a value whose argument has an
@@ -750,6 +772,7 @@ int main(void)
         cmocka_unit_test(a_bf16_sum_is_the_exact_one_rounded_to_even),
         cmocka_unit_test(embedding_agrees_with_the_reference),
         cmocka_unit_test(a_padding_row_learns_nothing_and_its_positions_do),
+        cmocka_unit_test(padding_is_left_out_of_the_count_of_positions),
         cmocka_unit_test(cross_entropy_agrees_with_the_reference),
         cmocka_unit_test(cross_entropy_with_a_cap_agrees_far_from_zero),
         cmocka_unit_test(an_ignored_label_has_no_loss_and_no_gradient),

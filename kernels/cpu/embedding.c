@@ -4,6 +4,9 @@
  *
  *     d_table[token[n]] += scale dy[n],  d_positions[n mod seq + position_offset] += dy[n]
  *
+ * With skip_padding the count is over the sample's tokens other than position_offset - 1. Such a token has that position, which
+ * learns nothing.
+ *
  * Backward scatters: two tokens may name one row. Threads own columns, not rows, and each walks the
  * tokens in order, so every element of d_table is one sum in token order however many threads run. Gradients
  * are fp32 whatever the call's dtype. */
@@ -54,6 +57,21 @@ VP_PER_ISA(add_row, (const void *dy, float *to, int64_t n, float scale, bool bf1
         add_scaled(dy, to, n, scale, false);
 }
 
+/* The position of token n, after `counted` tokens of its sample. */
+static int64_t position_after(int32_t token, int64_t counted, int64_t offset)
+{
+    return token == offset - 1 ? offset - 1 : counted + offset;
+}
+
+static int64_t count_before(const int32_t *tokens, int64_t n, int64_t seq, int64_t padding)
+{
+    int64_t counted = 0;
+
+    for (int64_t i = n - n % seq; i < n; i++)
+        counted += tokens[i] != padding;
+    return counted;
+}
+
 void vp_cpu_embedding_fwd(const vp_kernel_call *call)
 {
     const int32_t *tokens = call->operand[0];
@@ -64,7 +82,8 @@ void vp_cpu_embedding_fwd(const vp_kernel_call *call)
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t n = 0; n < rows; n++) {
-        const void *position = vp_cpu_at(positions, call->dtype, (n % seq + offset) * cols);
+        int64_t     p        = call->ints[5] ? position_after(tokens[n], count_before(tokens, n, seq, offset - 1), offset) : n % seq + offset;
+        const void *position = vp_cpu_at(positions, call->dtype, p * cols);
         const void *row      = table ? vp_cpu_at(table, call->dtype, tokens[n] * cols) : position;
         void       *to       = vp_cpu_at(y, call->dtype, n * cols);
 
@@ -81,20 +100,27 @@ void vp_cpu_embedding_bwd(const vp_kernel_call *call)
     const void    *dy     = call->operand[1];
     float         *d_table = call->operand[2], *d_positions = call->operand[3];
     int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
-    int64_t        skip  = call->ints[5] - 1; /* -1: none */
+    bool           skip_padding = call->ints[5] != 0;
+    int64_t        skip  = call->ints[6] - 1; /* -1: none */
     float          scale = (float)call->reals[0];
     bool           bf16  = call->dtype == VP_DTYPE_BF16;
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t c = 0; c < cols; c += SLICE_COLS) {
-        int64_t width = vp_min_i64(SLICE_COLS, cols - c);
+        int64_t width = vp_min_i64(SLICE_COLS, cols - c), counted = 0;
         for (int64_t n = 0; n < rows; n++) {
             const void *row = vp_cpu_at(dy, call->dtype, n * cols + c);
+            int64_t     p   = n % seq + offset;
 
+            if (skip_padding) {
+                counted = n % seq == 0 ? 0 : counted;
+                p       = position_after(tokens[n], counted, offset);
+                counted += p >= offset;
+            }
             if (d_table && tokens[n] != skip)
                 add_row(row, d_table + tokens[n] * cols + c, width, scale, bf16);
-            if (d_positions)
-                add_row(row, d_positions + (n % seq + offset) * cols + c, width, 1.0f, bf16);
+            if (d_positions && !(skip_padding && p < offset))
+                add_row(row, d_positions + p * cols + c, width, 1.0f, bf16);
         }
     }
 }

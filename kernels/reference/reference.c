@@ -12,17 +12,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Which row of positions a token has. */
+static int64_t position_of(const vp_kernel_call *call, int64_t n)
+{
+    const int32_t *tokens = call->operand[0];
+    int64_t        seq = call->ints[3], offset = call->ints[4], position = offset;
+
+    if (!call->ints[5])
+        return offset + n % seq;
+    for (int64_t i = n - n % seq; i < n; i++)
+        position += tokens[i] != offset - 1;
+    return tokens[n] == offset - 1 ? offset - 1 : position;
+}
+
 static void embedding_fwd(const vp_kernel_call *call)
 {
     const int32_t *tokens = call->operand[0];
     const double  *table = call->operand[1], *positions = call->operand[2];
     double        *y = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
+    int64_t        rows = call->ints[0], cols = call->ints[1];
 
     for (int64_t n = 0; n < rows; n++)
         for (int64_t c = 0; c < cols; c++)
             y[n * cols + c] = (table ? call->reals[0] * table[tokens[n] * cols + c] : 0.0) +
-                              (positions ? positions[(n % seq + offset) * cols + c] : 0.0);
+                              (positions ? positions[position_of(call, n) * cols + c] : 0.0);
 }
 
 static void embedding_bwd(const vp_kernel_call *call)
@@ -30,14 +43,14 @@ static void embedding_bwd(const vp_kernel_call *call)
     const int32_t *tokens = call->operand[0];
     const double  *dy = call->operand[1];
     double        *d_table = call->operand[2], *d_positions = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
+    int64_t        rows = call->ints[0], cols = call->ints[1];
 
     for (int64_t n = 0; n < rows; n++)
         for (int64_t c = 0; c < cols; c++) {
-            if (d_table && tokens[n] + 1 != call->ints[5])
+            if (d_table && tokens[n] + 1 != call->ints[6])
                 d_table[tokens[n] * cols + c] += call->reals[0] * dy[n * cols + c];
-            if (d_positions)
-                d_positions[(n % seq + offset) * cols + c] += dy[n * cols + c];
+            if (d_positions && !(call->ints[5] && tokens[n] == call->ints[4] - 1))
+                d_positions[position_of(call, n) * cols + c] += dy[n * cols + c];
         }
 }
 
