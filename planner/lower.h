@@ -48,7 +48,7 @@ typedef struct vp_lowered {
     uint64_t   again;            /* ops (bit i: op i) whose forward stands in the backward pass; chunked ops not counted */
 } vp_lowered;
 
-/* Everything returned lives in arena. VP_ERR_INPUT: sizes beyond 64 bits. */
+/* *out is zeroed by the caller. Everything returned lives in arena. VP_ERR_INPUT: sizes beyond 64 bits. */
 vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx, const vp_semantics *semantics,
                    const vp_lower_opts *opts, vp_lowered *out, vp_err *err);
 
