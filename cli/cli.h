@@ -93,7 +93,7 @@ vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp
 vp_status vp_parse_recompute(const char *text, vp_recompute *out, vp_err *err);
 vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
 
-/* A device, and the budget that goes with it: given, else what is usable. */
+/* A device, and the budget that goes with it: given, else what is usable. NULL: the card here, with what is free on it now, else the CPU. */
 vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err);
 
 /* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens"; mixed blocks are listed in chain order, "9 blocks recompute

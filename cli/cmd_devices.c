@@ -1,5 +1,9 @@
+/* vplan devices: what vplan knows of cards, and what runs here. */
 #include "cli/cli.h"
 
+#include "core/child.h"
+#include "core/file.h"
+#include "core/text.h"
 #include "core/units.h"
 
 #include <stdio.h>
@@ -84,10 +88,68 @@ out:
     return st;
 }
 
+/* ---- what runs here ---- */
+
+/* What vplan-run says of the CUDA backend, asked in a child, since a driver may do anything: its JSON in *here (the caller's), or why there
+ * is none. */
+static vp_status ask_cuda(json_t **here, char *why, size_t why_size, vp_err *err)
+{
+    char            program[1100];
+    vp_child_result child = {0};
+    json_t         *answer = NULL;
+    const char     *message;
+    vp_status       st = VP_OK;
+
+    *here = NULL;
+    VP_TRY(vp_file_find_program("vplan-run", program, sizeof program, err));
+    char         *argv[] = {program, "--describe", "--backend", "cuda", "--json", NULL};
+    vp_child_opts opts   = {.argv = argv, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .timeout_s = 60};
+    VP_TRY(vp_child_run(&opts, &child, err));
+    answer  = json_loads(child.out ? child.out : "", 0, NULL);
+    message = json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
+    if (child.end == VP_CHILD_EXITED && child.exit_code == 0 && json_object_get(answer, "backend"))
+        *here = json_incref(answer);
+    else if (child.end != VP_CHILD_EXITED)
+        snprintf(why, why_size, "asking for it did not end well");
+    else
+        snprintf(why, why_size, "%s", message ? message : "vplan-run gave no reason");
+out:
+    json_decref(answer);
+    vp_child_result_release(&child);
+    return st;
+}
+
+/* Which backend a plan for the GPU here would find. */
+static vp_status here_json(json_t **out, vp_err *err)
+{
+    json_t   *cuda = NULL;
+    char      why[1024] = "";
+    vp_status st = VP_OK;
+
+    VP_TRY(ask_cuda(&cuda, why, sizeof why, err));
+    *out = json_pack("{s:s, s:O?, s:s*}", "backend", cuda ? "cuda" : "cpu", "cuda", cuda, "why_not_cuda", cuda ? NULL : why);
+    VP_TRY_ALLOC(err, *out);
+out:
+    json_decref(cuda);
+    return st;
+}
+
+static void print_here(const json_t *here)
+{
+    const char *why = json_string_value(json_object_get(here, "why_not_cuda"));
+    char        shown[2048];
+
+    if (why)
+        printf("Here runs the CPU backend. The CUDA backend does not:\n  %s\n", vp_text_escape(why, shown, sizeof shown));
+    else
+        printf("Here runs the CUDA backend:\n  %s\n",
+               vp_text_escape(json_string_value(json_object_get(json_object_get(here, "cuda"), "description")), shown, sizeof shown));
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     const char *name = NULL;
-    json_t     *list = json_array();
+    json_t     *list = json_array(), *here = NULL;
     vp_device   device;
     int         n;
     vp_status   st = VP_OK;
@@ -108,14 +170,19 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         if (!cli->json)
             print_row(&device);
     }
-    if (!cli->json && !name)
+    if (!name)
+        VP_TRY(here_json(&here, err));
+    if (!cli->json && !name) {
+        print_here(here);
         printf("Every figure's class (cited, derived, assumed) and source: vplan devices NAME, or --json\n");
+    }
     if (cli->json) {
-        st   = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "devices", list), err);
+        st   = vp_print_json(json_pack("{s:i, s:o, s:O*}", "schema_version", 1, "devices", list, "here", here), err);
         list = NULL;
     }
 out:
     json_decref(list);
+    json_decref(here);
     return st;
 }
 

@@ -1,6 +1,6 @@
 /* vplan dryrun: the exact peak of any PyTorch command, with no GPU. */
 #include "cli/cli.h"
-#include "cli/dryrun_here.h"
+#include "cli/device_here.h"
 #include "cli/dryrun_print.h"
 #include "cli/dryrun_run.h"
 
@@ -29,7 +29,7 @@ static vp_status choose_card(const arguments *args, vp_device *device, vp_dryrun
     vp_status st = VP_OK;
 
     if (!args->device)
-        VP_TRY(vp_dryrun_gpu_here(device, &free_bytes, &here, err));
+        VP_TRY(vp_device_here(device, &free_bytes, &here, err));
     if (!here) {
         VP_TRY(vp_parse_budget(args->device ? args->device : default_device, args->budget_bytes, device,
                                &opts->budget_bytes, err));

@@ -60,14 +60,14 @@ static vp_status find_init(const char **init, char *folder, size_t folder_size, 
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    const char *plan = NULL, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *backend = "cpu";
+    const char *plan = NULL, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *backend = NULL;
     int64_t     steps = -1, seed = -1, threads = -1;
-    bool        verify = false, force = false;
+    bool        verify = false, eager = false, force = false;
     const vp_option options[] = {
         {"--steps", VP_OPTION_COUNT, &steps}, {"--seed", VP_OPTION_SEED, &seed}, {"--threads", VP_OPTION_COUNT, &threads},
         {"--data", VP_OPTION_TEXT, &data}, {"--init", VP_OPTION_TEXT, &init}, {"--save-initial", VP_OPTION_TEXT, &save_initial},
         {"--save", VP_OPTION_TEXT, &save}, {"--backend", VP_OPTION_TEXT, &backend}, {"--verify", VP_OPTION_FLAG, &verify},
-        {"--force", VP_OPTION_FLAG, &force},
+        {"--eager", VP_OPTION_FLAG, &eager}, {"--force", VP_OPTION_FLAG, &force},
     };
     char        program[1100], folder[PATH_MAX];
     words       w = {0};
@@ -77,8 +77,6 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, &plan, 1, &n, NULL, err));
     if (!plan)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan run PLAN: which plan?"));
-    if (strcmp(backend, "cpu") != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--backend %s: this version has only cpu", backend));
     VP_TRY(find_init(&init, folder, sizeof folder, err));
     VP_TRY(vp_file_find_program("vplan-run", program, sizeof program, err));
     snprintf(w.plan, sizeof w.plan, "%s%s", plan[0] == '-' && plan[1] ? "./" : "", plan);
@@ -91,7 +89,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     add_text(&w, "--init", init);
     add_text(&w, "--save-initial", save_initial);
     add_text(&w, "--save", save);
+    add_text(&w, "--backend", backend);
     add_flag(&w, "--verify", verify);
+    add_flag(&w, "--eager", eager);
     add_flag(&w, "--force", force);
     add_flag(&w, "--json", cli->json);
     fflush(stdout);
@@ -103,5 +103,5 @@ out:
 
 const vp_command vp_cmd_run = {"run",
     "PLAN [--steps N] [--data FILE] [--init DIR|ID] [--save-initial DIR] [--save DIR] [--seed N]\n"
-    "                 [--backend cpu] [--threads N] [--verify] [--force] [--json]",
+    "                 [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json]",
     "train a plan here: predicted and measured, side by side", run};

@@ -150,8 +150,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL, "is the study too; write the plan elsewhere"));
     VP_TRY(is_plan_file(name, &is_plan, err));
     VP_TRY(is_plan ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
-    if (!job.device.is_cpu)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and here is the CPU backend only, not %s", job.device.name));
+    if (!job.device.is_cpu && job.device.compute_capability == 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and no backend runs on %s", job.device.name));
     VP_TRY(vp_tune(&job.request, &opts, &result, err));
     if (result.best && path) {
         VP_TRY(vp_tune_best_plan(&job.request, &result, &plan, err));

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/device_here.h"
 
 #include "core/file.h"
 #include "core/text.h"
@@ -133,13 +134,29 @@ vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp
     return vp_precision_dtype(precision) == VP_DTYPE_BF16 ? vp_device_supports(device, VP_NEEDS_BF16, err) : VP_OK;
 }
 
+/* The card of this machine and what is free on it now; without one the CPU. */
+static vp_status open_here(vp_device *device, int64_t *free_bytes, vp_err *err)
+{
+    bool      found;
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_device_here(device, free_bytes, &found, err));
+    if (found)
+        return VP_OK;
+    VP_TRY(vp_device_open("cpu", device, err));
+    *free_bytes = device->usable_bytes;
+out:
+    return st;
+}
+
 vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err)
 {
     char      have[32], want[32];
+    int64_t   free_bytes;
     vp_status st = VP_OK;
 
-    VP_TRY(vp_device_open(device_name, device, err));
-    *budget_bytes = given_bytes ? given_bytes : device->usable_bytes;
+    VP_TRY(device_name ? vp_device_open(device_name, device, err) : open_here(device, &free_bytes, err));
+    *budget_bytes = given_bytes ? given_bytes : device_name ? device->usable_bytes : free_bytes;
     if (*budget_bytes > device->usable_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget %s is more than the %s usable on %s", vp_size_text(*budget_bytes, want, sizeof want),
                        vp_size_text(device->usable_bytes, have, sizeof have), device->name));
@@ -220,7 +237,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     if (o->recipe)
         VP_TRY(vp_recipe_read(o->recipe, &r->recipe, err));
     VP_TRY(apply_recipe_options(o, r, err));
-    VP_TRY(vp_parse_budget(o->device ? o->device : "cpu", o->budget_bytes, &job->device, &r->budget_bytes, err));
+    VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));

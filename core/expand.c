@@ -151,11 +151,10 @@ static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t in
     vp_status         st = VP_OK;
 
     for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-        const vp_step        *step = &p->steps[pass][i];
-        const vp_kernel_info *info = vp_kernel_info_of(step->kernel);
-        vp_expanded_step      x    = {
+        const vp_step    *step = &p->steps[pass][i];
+        vp_expanded_step  x    = {
             .idx = w->idx, .pass = pass, .micro_step = micro_step, .instance_idx = instance_idx,
-            .step = step, .ints = step->ints, .n_operands = info->n_operands,
+            .step = step, .ints = step->ints, .n_operands = vp_step_n_operands(step),
             .accumulate = step->accumulate == VP_ACC_ALWAYS
                 || (step->accumulate == VP_ACC_BY_PHASE && micro_step > 0),
             .rng_op = ((uint32_t)w->bucket->instances[instance_idx].chain_idx << 8) + (uint32_t)step->rng_id,
@@ -170,8 +169,8 @@ static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t in
             ints[vp_kernel_int(step->kernel, "window")] = w->bucket->instances[instance_idx].window;
             x.ints = ints;
         }
-        for (int k = 0; k < info->n_operands; k++) {
-            vp_access access = info->operands[k].access;
+        for (int k = 0; k < x.n_operands; k++) {
+            vp_access access = vp_step_operand_access(step, k);
             x.operands[k] = resolve(w->plan, w->bucket, w->n, micro_step, instance_idx, &step->args[k]);
             x.operands[k].access = access != VP_ACCUMULATE ? access : x.accumulate ? VP_UPDATE : VP_WRITE;
         }
@@ -312,7 +311,8 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
         for (int64_t m = 0; m < (f->per_micro_step ? n_micro_steps : 1); m++) {
             vp_expanded_buffer *b = &out->buffers[n.fixed_first[i] + m];
             *b = (vp_expanded_buffer){.offset_bytes = f->offset_bytes + m * f->bytes, .bytes = f->bytes,
-                                      .component = f->component, .persistent = f->component != VP_COMP_TEMPORARIES, .instance_idx = -1};
+                                      .component = f->component, .persistent = f->component != VP_COMP_TEMPORARIES && f->component != VP_COMP_WORKSPACE,
+                                      .instance_idx = -1};
             if (f->per_micro_step)
                 snprintf(b->name, sizeof b->name, "%s.%lld", f->name, (long long)m);
             else

@@ -398,3 +398,39 @@ double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *n)
     }
     return bytes;
 }
+
+/* ---- algorithms ---- */
+
+bool vp_algorithm_is_set(const vp_algorithm *a)
+{
+    uint64_t any = 0;
+
+    for (int i = 0; i < 8; i++)
+        any |= a->word[i];
+    return any != 0;
+}
+
+const char *vp_algorithm_text(const vp_algorithm *a, char *buf)
+{
+    for (int i = 0; i < 8; i++)
+        for (int digit = 0; digit < 16; digit++)
+            buf[16 * i + digit] = "0123456789abcdef"[a->word[i] >> (60 - 4 * digit) & 15];
+    buf[VP_ALGORITHM_TEXT] = '\0';
+    return buf;
+}
+
+bool vp_algorithm_parse(const char *text, vp_algorithm *out)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    *out = (vp_algorithm){{0}};
+    if (strlen(text) != VP_ALGORITHM_TEXT)
+        return false;
+    for (int i = 0; i < VP_ALGORITHM_TEXT; i++) {
+        const char *digit = strchr(digits, text[i]);
+        if (!digit)
+            return false;
+        out->word[i / 16] = out->word[i / 16] << 4 | (uint64_t)(digit - digits);
+    }
+    return true;
+}

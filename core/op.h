@@ -246,6 +246,20 @@ typedef struct vp_control {
     double grad_scale;     /* min(1, clip / (grad_norm + 1e-6)), 1 without clipping  */
 } vp_control;
 
+/* How a library computes one call, in its own words: 64 bytes that mean something to the same library on the same device. All zero: its
+ * default. Found when calls are timed, kept in the profile, written into the plan. */
+typedef struct vp_algorithm {
+    uint64_t word[8];
+} vp_algorithm;
+
+enum { VP_ALGORITHM_TEXT = 128 };  /* hexadecimal digits */
+
+bool vp_algorithm_is_set(const vp_algorithm *a);
+/* buf holds VP_ALGORITHM_TEXT + 1; returned. */
+const char *vp_algorithm_text(const vp_algorithm *a, char *buf);
+/* False: text is not 128 hexadecimal digits. */
+bool vp_algorithm_parse(const char *text, vp_algorithm *out);
+
 /* Optimizer numbers of a recipe, as kernels take them. */
 typedef struct vp_optimizer_numbers {
     double beta1, beta2, eps, weight_decay, momentum;
@@ -258,6 +272,7 @@ typedef struct vp_rng_stream {
     uint32_t step;          /* optimizer step, from 0                           */
     uint32_t op;            /* unique in the model: block index and op id       */
     int64_t  first_sample;  /* global index of the call's first sample          */
+    int64_t  step_samples;  /* samples of a step: what first_sample grows by    */
 } vp_rng_stream;
 
 #endif

@@ -107,3 +107,35 @@ const char *vp_param_full_name(const vp_plan_param *p, int64_t index, char *buf,
         snprintf(buf, buf_size, "%s", p->name);
     return buf;
 }
+
+/* ---- a step's operands ---- */
+
+static bool is_workspace(const vp_step *s, int operand)
+{
+    return operand == vp_kernel_info_of(s->kernel)->n_operands;
+}
+
+int vp_step_n_operands(const vp_step *s)
+{
+    return vp_kernel_info_of(s->kernel)->n_operands + (s->workspace_bytes > 0);
+}
+
+int64_t vp_step_operand_bytes(const vp_step *s, const int64_t *ints, int operand)
+{
+    return is_workspace(s, operand) ? s->workspace_bytes : vp_kernel_operand_bytes(s->kernel, s->dtype, ints, operand);
+}
+
+const char *vp_step_operand_name(const vp_step *s, int operand)
+{
+    return is_workspace(s, operand) ? "workspace" : vp_kernel_info_of(s->kernel)->operands[operand].name;
+}
+
+vp_access vp_step_operand_access(const vp_step *s, int operand)
+{
+    return is_workspace(s, operand) ? VP_WRITE : vp_kernel_info_of(s->kernel)->operands[operand].access;
+}
+
+bool vp_step_may_share(const vp_step *s, int out, int in)
+{
+    return !is_workspace(s, out) && !is_workspace(s, in) && vp_kernel_may_share(s->kernel, out, in);
+}

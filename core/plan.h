@@ -118,7 +118,8 @@ typedef struct vp_step {
     vp_kernel     kernel;        /* VP_N_KERNELS in programs that are only simulated */
     vp_dtype      dtype;         /* of the call: VP_DTYPE_F32 or VP_DTYPE_BF16       */
     const char   *name;          /* of the model's op, like "attn.qkv"               */
-    vp_arg        args[VP_MAX_OPERANDS];
+    vp_arg        args[VP_MAX_OPERANDS]; /* the kernel's operands, then its workspace where it has one */
+    int64_t       workspace_bytes; /* core/workspace.h; 0: none                      */
     int64_t       ints[VP_MAX_INTS];
     double        reals[VP_MAX_REALS];
     vp_accumulate accumulate;
@@ -126,7 +127,16 @@ typedef struct vp_step {
     bool          window_of_instance; /* an attention whose window is its instance's */
     int           rng_id;        /* of a random kernel: unique in its template, below 2^16; see VP_UPDATE_RNG_FIRST */
     double        seconds;       /* predicted                                        */
+    vp_algorithm  algorithm;     /* that the seconds were measured with, or unset    */
 } vp_step;
+
+/* Operands of a step: the kernel's own, and one more that is its workspace, where it has one. Their bytes (VP_OVERFLOW beyond 64
+ * bits), names, accesses, and whether operand `out` may lie where `in` lies. */
+int         vp_step_n_operands(const vp_step *s);
+int64_t     vp_step_operand_bytes(const vp_step *s, const int64_t *ints, int operand);
+const char *vp_step_operand_name(const vp_step *s, int operand);
+vp_access   vp_step_operand_access(const vp_step *s, int operand);
+bool        vp_step_may_share(const vp_step *s, int out, int in);
 
 typedef enum vp_pass { VP_PASS_FORWARD, VP_PASS_BACKWARD, VP_PASS_NORM, VP_PASS_UPDATE, VP_N_PASSES } vp_pass;
 
@@ -233,6 +243,7 @@ typedef struct vp_plan {
     vp_recipe   recipe;
 
     const char *device;
+    int64_t     compute_capability;  /* that the workspaces are made for, 90 for 9.0; 0: the CPU backend */
     int64_t     budget_bytes;        /* of device_bytes */
     int64_t     global_batch;        /* samples         */
     json_t     *decisions, *settings; /* objects of plain values, for people and scripts */
@@ -254,6 +265,7 @@ typedef struct vp_plan {
     int64_t process_predicted_bytes; /* cpu; -1: not predicted                    */
     double  step_time_s;
     const char *time_class;          /* measured | assumed */
+    const char *algorithms_of;       /* library and device that the steps' algorithms are for; NULL: no step has one */
 
     vp_proof_status   proof;
     double            proof_gap, bound_s;   /* negative: none */

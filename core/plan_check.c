@@ -4,6 +4,7 @@
 
 #include "core/checked.h"
 #include "core/expand.h"
+#include "core/workspace.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -170,7 +171,7 @@ out:
 /* Integer data must come from where the runtime has range-checked it. */
 static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int k, const char *at, const char *file, vp_err *err)
 {
-    const char          *name = vp_kernel_info_of(s->kernel)->operands[k].name;
+    const char          *name = vp_step_operand_name(s, k);
     const vp_arg        *a    = &s->args[k];
     const vp_plan_fixed *f    = a->space == VP_SPACE_FIXED ? &plan->fixed[a->idx] : NULL;
     bool                 right;
@@ -187,6 +188,8 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
         right = f && f->component == VP_COMP_CONSTANTS;
     else if (strcmp(name, "scratch") == 0)
         right = f && f->component == VP_COMP_TEMPORARIES;
+    else if (strcmp(name, "workspace") == 0)
+        right = f ? f->component == VP_COMP_TEMPORARIES || f->component == VP_COMP_WORKSPACE : a->space == VP_SPACE_BUFFER;
     else
         right = !f;
     if (!right)
@@ -205,22 +208,24 @@ static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const
             const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
             where                 at   = place_of_step(plan, bucket, p, s);
             VP_TRY(check_kernel(plan, s, at.field, file, err));
-            for (int k = 0; k < info->n_operands; k++) {
+            NEED(s->workspace_bytes == vp_step_workspace_bytes((int)plan->compute_capability, s), at.field,
+                 "%s (%s): its workspace is not what it needs on this device", s->name, info->name);
+            for (int k = 0; k < vp_step_n_operands(s); k++) {
                 const vp_arg *a = &s->args[k];
                 if (a->space == VP_SPACE_NONE) {
-                    NEED(info->operands[k].optional, at.field, "%s (%s): operand %s is missing", s->name, info->name,
-                         info->operands[k].name);
+                    NEED(k < info->n_operands && info->operands[k].optional, at.field, "%s (%s): operand %s is missing", s->name, info->name,
+                         vp_step_operand_name(s, k));
                     continue;
                 }
                 int64_t have = storage_bytes(plan, bucket, p, a);
-                int64_t need = vp_kernel_operand_bytes(s->kernel, s->dtype, s->ints, k);
+                int64_t need = vp_step_operand_bytes(s, s->ints, k);
                 NEED(have >= 0, at.field, "%s (%s): operand %s points nowhere", s->name, info->name,
-                     info->operands[k].name);
+                     vp_step_operand_name(s, k));
                 NEED(a->offset_bytes % 4 == 0, at.field, "%s (%s): operand %s is not at a multiple of 4 bytes", s->name, info->name,
-                     info->operands[k].name);
+                     vp_step_operand_name(s, k));
                 NEED(!vp_overflowed(need) && inside(a->offset_bytes, need, have), at.field,
                      "%s (%s): operand %s is smaller than the kernel needs", s->name, info->name,
-                     info->operands[k].name);
+                     vp_step_operand_name(s, k));
                 VP_TRY(check_index_operand(plan, s, k, at.field, file, err));
             }
         }
@@ -361,7 +366,7 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         if (a->buffer < 0)
             continue;
         const vp_expanded_buffer *b = &w->x->buffers[a->buffer];
-        int64_t begin = a->offset_bytes - b->offset_bytes, end = begin + vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, k);
+        int64_t begin = a->offset_bytes - b->offset_bytes, end = begin + vp_step_operand_bytes(s->step, s->step->ints, k);
         NEED(a->access == VP_WRITE || (begin >= w->written[a->buffer].begin && end <= w->written[a->buffer].end), place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): reads %s before anything wrote it",
              (long long)s->idx, s->step->name, b->name);
         if (a->access == VP_READ)
@@ -373,18 +378,18 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         for (int j = 0; j < s->n_operands; j++)
             NEED(j == k || s->operands[j].buffer != a->buffer
                      || (s->operands[j].offset_bytes == a->offset_bytes
-                         && vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, j)
-                                == vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, k)
-                         && (vp_kernel_may_share(s->step->kernel, k, j) || vp_kernel_may_share(s->step->kernel, j, k)))
+                         && vp_step_operand_bytes(s->step, s->step->ints, j)
+                                == vp_step_operand_bytes(s->step, s->step->ints, k)
+                         && (vp_step_may_share(s->step, k, j) || vp_step_may_share(s->step, j, k)))
                      || (s->operands[j].access == VP_READ && a->access == VP_READ),
                  place_of_step(w->plan, w->bucket, p, s->step).field, "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx, s->step->name,
-                 info->operands[k].name, info->operands[j].name, info->name);
+                 vp_step_operand_name(s->step, k), vp_step_operand_name(s->step, j), info->name);
     }
     for (int k = 0; k < s->n_operands; k++)
         if (s->operands[k].buffer >= 0 && s->operands[k].access != VP_READ) {
             const vp_expanded_operand *a = &s->operands[k];
             int64_t begin = a->offset_bytes - w->x->buffers[a->buffer].offset_bytes;
-            fill(&w->written[a->buffer], begin, begin + vp_kernel_operand_bytes(s->step->kernel, s->step->dtype, s->step->ints, k));
+            fill(&w->written[a->buffer], begin, begin + vp_step_operand_bytes(s->step, s->step->ints, k));
         }
 out:
     return st;

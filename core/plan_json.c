@@ -51,10 +51,15 @@ static json_t *step_to_json(const vp_step *s)
     const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
     json_t               *j    = json_pack("{s:s, s:s}", "kernel", info->name, "name", s->name);
     json_t               *args = json_array();
+    char                  algorithm[VP_ALGORITHM_TEXT + 1];
 
     for (int k = 0; k < info->n_operands; k++)
         json_array_append_new(args, arg_to_json(&s->args[k]));
     put(j, "args", args);
+    if (s->workspace_bytes) {
+        put(j, "workspace", arg_to_json(&s->args[info->n_operands]));
+        put_int(j, "workspace_bytes", s->workspace_bytes);
+    }
     if (s->dtype != VP_DTYPE_F32)
         put(j, "dtype", json_string(vp_dtype_name(s->dtype)));
     for (int k = 0; k < info->n_ints; k++)
@@ -70,6 +75,8 @@ static json_t *step_to_json(const vp_step *s)
     if (info->random)
         put_int(j, "rng_id", s->rng_id);
     put(j, "seconds", json_real(s->seconds));
+    if (vp_algorithm_is_set(&s->algorithm))
+        put(j, "algorithm", json_string(vp_algorithm_text(&s->algorithm, algorithm)));
     return j;
 }
 
@@ -188,6 +195,10 @@ json_t *vp_plan_to_json(const vp_plan *plan)
         "assumptions", plan->assumptions);
     json_t *list = json_array();
 
+    if (plan->algorithms_of)
+        put(j, "algorithms_of", json_string(plan->algorithms_of));
+    if (plan->compute_capability > 0)
+        put_int(j, "compute_capability", plan->compute_capability);
     if (plan->mask_token >= 0)
         put_int(json_object_get(j, "model"), "mask_token", plan->mask_token);
     if (plan->n_token_types > 0)
@@ -322,29 +333,28 @@ out:
     return st;
 }
 
-static vp_status parse_arg(const vp_json_node *array, int64_t k, vp_arg *arg, vp_err *err)
+/* key: as vp_json_string() takes it. */
+static vp_status parse_arg(const vp_json_node *node, const char *key, vp_arg *arg, vp_err *err)
 {
-    vp_json_node node;
-    const char  *text, *letter;
-    char        *end;
-    vp_status    st = VP_OK;
+    const char *text, *letter;
+    char       *end;
+    vp_status   st = VP_OK;
 
-    VP_TRY(vp_json_element(array, k, &node, err));
-    VP_TRY(vp_json_as_string(&node, &text, err));
+    VP_TRY(vp_json_string(node, key, &text, err));
     letter = *text ? strchr(space_letters, *text) : NULL;
     if (!letter)
-        VP_TRY(vp_json_fail(&node, NULL, err, "an argument looks like b3, p0, g0, w0, m0, v0, P0, G0, f1 or -, with +BYTES behind"));
+        VP_TRY(vp_json_fail(node, key, err, "an argument looks like b3, p0, g0, w0, m0, v0, P0, G0, f1 or -, with +BYTES behind"));
     arg->space = (vp_space)(letter - space_letters);
     if (arg->space == VP_SPACE_NONE) {
         if (text[1])
-            VP_TRY(vp_json_fail(&node, NULL, err, "nothing may follow '-'"));
+            VP_TRY(vp_json_fail(node, key, err, "nothing may follow '-'"));
         return VP_OK;
     }
     arg->idx = text[1] >= '0' && text[1] <= '9' && strlen(text) < 40 ? strtoll(text + 1, &end, 10) : -1;
     if (arg->idx >= 0 && end[0] == '+' && end[1] >= '0' && end[1] <= '9')
         arg->offset_bytes = strtoll(end + 1, &end, 10);
     if (arg->idx < 0 || arg->idx > MAX_ROWS || *end || arg->offset_bytes == INT64_MAX)
-        VP_TRY(vp_json_fail(&node, NULL, err, "an argument looks like b3 or b3+1024"));
+        VP_TRY(vp_json_fail(node, key, err, "an argument looks like b3 or b3+1024"));
 out:
     return st;
 }
@@ -352,8 +362,9 @@ out:
 /* Which keys a step has, its kernel says. */
 static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *info, vp_err *err)
 {
-    const char *keys[9 + VP_MAX_INTS + VP_MAX_REALS + 1] = {"kernel", "name", "dtype", "args", "accumulate", "first_only", "window_of_instance", "seconds"};
-    int         n = 8;
+    const char *keys[12 + VP_MAX_INTS + VP_MAX_REALS + 1] = {"kernel", "name", "dtype", "args", "workspace", "workspace_bytes", "accumulate",
+                                                             "first_only", "window_of_instance", "seconds", "algorithm"};
+    int         n = 11;
 
     for (int k = 0; k < info->n_ints; k++)
         keys[n++] = info->ints[k].name;
@@ -364,10 +375,24 @@ static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *
     return vp_json_only_keys(node, keys, err);
 }
 
+static vp_status read_workspace(const vp_json_node *node, const vp_kernel_info *info, vp_step *s, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (!vp_json_has(node, "workspace") && !vp_json_has(node, "workspace_bytes"))
+        return VP_OK;
+    if (info->n_operands == VP_MAX_OPERANDS)
+        VP_TRY(vp_json_fail(node, "workspace", err, "%s takes none", info->name));
+    VP_TRY(vp_json_int(node, "workspace_bytes", 1, INT64_MAX, &s->workspace_bytes, err));
+    VP_TRY(parse_arg(node, "workspace", &s->args[info->n_operands], err));
+out:
+    return st;
+}
+
 static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, vp_err *err)
 {
-    const char  *kernel, *dtype;
-    vp_json_node args;
+    const char  *kernel, *dtype, *algorithm;
+    vp_json_node args, arg;
     int64_t      n_args, rng_id = 0;
     int          choice = 0;
     vp_status    st = VP_OK;
@@ -389,8 +414,11 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
     VP_TRY(vp_json_array(node, "args", &args, &n_args, err));
     if (n_args != info->n_operands)
         VP_TRY(vp_json_fail(node, "args", err, "%s takes %d arguments", info->name, info->n_operands));
-    for (int k = 0; k < info->n_operands; k++)
-        VP_TRY(parse_arg(&args, k, &s->args[k], err));
+    for (int k = 0; k < info->n_operands; k++) {
+        VP_TRY(vp_json_element(&args, k, &arg, err));
+        VP_TRY(parse_arg(&arg, NULL, &s->args[k], err));
+    }
+    VP_TRY(read_workspace(node, info, s, err));
     for (int k = 0; k < info->n_ints; k++)
         VP_TRY(vp_json_int(node, info->ints[k].name, info->ints[k].min, info->ints[k].max, &s->ints[k], err));
     for (int k = 0; k < info->n_reals; k++)
@@ -408,6 +436,11 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
         VP_TRY(vp_json_int(node, "rng_id", 0, 65535, &rng_id, err));
     s->rng_id = (int)rng_id;
     VP_TRY(vp_json_real(node, "seconds", 0, 1e30, &s->seconds, err));
+    if (vp_json_has(node, "algorithm")) {
+        VP_TRY(vp_json_string(node, "algorithm", &algorithm, err));
+        if (!vp_algorithm_parse(algorithm, &s->algorithm))
+            VP_TRY(vp_json_fail(node, "algorithm", err, "is %d hexadecimal digits", VP_ALGORITHM_TEXT));
+    }
 out:
     return st;
 }
@@ -623,10 +656,11 @@ static vp_status read_fixed(vp_plan *plan, const vp_json_node *root, vp_err *err
         VP_TRY(string(plan, &row, "name", &f->name, err));
         VP_TRY(vp_json_string(&row, "component", &component, err));
         f->component = vp_component_by_name(component);
-        vp_component must = f->component == VP_COMP_TEMPORARIES ? VP_COMP_TEMPORARIES : VP_COMP_CONSTANTS;
+        bool         works = f->component == VP_COMP_TEMPORARIES || f->component == VP_COMP_WORKSPACE;
+        vp_component must  = works ? f->component : VP_COMP_CONSTANTS;
         int64_t     *slot = fixed_slot(plan, f->name, &must);
         if (f->component != must)
-            VP_TRY(vp_json_fail(&row, "component", err, "is not what a fixed buffer of this name is: control, batch_input, constants or temporaries"));
+            VP_TRY(vp_json_fail(&row, "component", err, "is not what a fixed buffer of this name is: control, batch_input, constants, temporaries or workspace"));
         if (f->component == VP_COMP_CONSTANTS)
             VP_TRY(read_angles(plan, &row, &f->angles, err));
         else if (vp_json_has(&row, "angles"))
@@ -773,8 +807,8 @@ static vp_status check_located(const vp_plan *plan, const vp_json_node *root, vp
 
 vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err)
 {
-    static const char *const keys[] = {"schema_version", "model", "recipe", "device", "budget_bytes", "global_batch",
-        "decisions", "settings", "assumptions", "prediction", "proof", "presets", "fixed", "templates", "shared", "buckets", NULL};
+    static const char *const keys[] = {"schema_version", "model", "recipe", "device", "compute_capability", "algorithms_of", "budget_bytes",
+        "global_batch", "decisions", "settings", "assumptions", "prediction", "proof", "presets", "fixed", "templates", "shared", "buckets", NULL};
     static const char *const decision_keys[] = {"micro_batch", "n_micro_steps", "recompute", "blocks", "loss_chunk_tokens", "offload", NULL};
     static const char *const setting_keys[] = {"trainer", "device", "seq", "global_batch", "precision", "optimizer", "attention",
         "dropout", NULL};
@@ -806,6 +840,10 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     VP_TRY(vp_json_object(root, "recipe", &node, err));
     VP_TRY(vp_recipe_from_json(&node, &plan->recipe, err));
     VP_TRY(string(plan, root, "device", &plan->device, err));
+    if (vp_json_has(root, "compute_capability"))
+        VP_TRY(vp_json_int(root, "compute_capability", 10, 1000, &plan->compute_capability, err));
+    if (vp_json_has(root, "algorithms_of"))
+        VP_TRY(string(plan, root, "algorithms_of", &plan->algorithms_of, err));
     VP_TRY(vp_json_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, err));
     VP_TRY(vp_json_int(root, "global_batch", 1, INT64_C(1000000000), &plan->global_batch, err));
     VP_TRY(read_summary(root, "decisions", decision_keys, &plan->decisions, err));

@@ -75,9 +75,17 @@ double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, vp_dtype dtype,
     return near ? near->seconds * (w + 1) / (work(kernel, dtype, near->ints) + 1) : -1;
 }
 
+vp_algorithm vp_profile_algorithm(const vp_profile *p, vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
+{
+    const vp_profile_row *row = find(p, kernel, dtype, ints);
+
+    return row ? row->algorithm : (vp_algorithm){{0}};
+}
+
 json_t *vp_profile_to_json(const vp_profile *p)
 {
     json_t *rows = json_array();
+    char    algorithm[VP_ALGORITHM_TEXT + 1];
 
     for (int64_t i = 0; i < p->n_rows; i++) {
         const vp_kernel_info *info = vp_kernel_info_of(p->rows[i].kernel);
@@ -88,6 +96,8 @@ json_t *vp_profile_to_json(const vp_profile *p)
             json_object_set_new(j, info->ints[k].name, json_integer((json_int_t)p->rows[i].ints[k]));
         if (j)
             json_object_set_new(j, "seconds", json_real(p->rows[i].seconds));
+        if (j && vp_algorithm_is_set(&p->rows[i].algorithm))
+            json_object_set_new(j, "algorithm", json_string(vp_algorithm_text(&p->rows[i].algorithm, algorithm)));
         json_array_append_new(rows, j);
     }
     return json_pack("{s:i, s:s, s:s, s:o}", "schema_version", 1, "device", p->device, "backend", p->backend, "rows", rows);
@@ -124,14 +134,19 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
             if (row.dtype != VP_DTYPE_F32 && row.dtype != VP_DTYPE_BF16)
                 VP_TRY(vp_json_fail(&node, "dtype", err, "a kernel runs in fp32 or bf16"));
         }
-        const char *row_keys[3 + VP_MAX_INTS + 1] = {"kernel", "seconds", "dtype"};
+        const char *row_keys[4 + VP_MAX_INTS + 1] = {"kernel", "seconds", "dtype", "algorithm"};
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
-            row_keys[3 + k] = vp_kernel_info_of(row.kernel)->ints[k].name;
+            row_keys[4 + k] = vp_kernel_info_of(row.kernel)->ints[k].name;
         VP_TRY(vp_json_only_keys(&node, row_keys, err));
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
             VP_TRY(vp_json_int(&node, vp_kernel_info_of(row.kernel)->ints[k].name, vp_kernel_info_of(row.kernel)->ints[k].min,
                                vp_min_i64(INT64_C(1) << 40, vp_kernel_info_of(row.kernel)->ints[k].max), &row.ints[k], err));
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
+        if (vp_json_has(&node, "algorithm")) {
+            VP_TRY(vp_json_string(&node, "algorithm", &text, err));
+            if (!vp_algorithm_parse(text, &row.algorithm))
+                VP_TRY(vp_json_fail(&node, "algorithm", err, "is %d hexadecimal digits", VP_ALGORITHM_TEXT));
+        }
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
     *out = p;

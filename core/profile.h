@@ -15,6 +15,7 @@ typedef struct vp_profile_row {
     vp_dtype  dtype;
     int64_t   ints[VP_MAX_INTS];
     double    seconds;        /* median of repeated calls */
+    vp_algorithm algorithm;   /* with which; unset where the backend has no choice */
 } vp_profile_row;
 
 typedef struct vp_profile {
@@ -34,6 +35,9 @@ bool vp_profile_add(vp_profile *profile, const vp_profile_row *row);
  * attention) or bytes moved (all others), "nearest" in the ratio of that work. *measured says which. Negative when the
  * kernel was never measured in that dtype. */
 double vp_profile_seconds(const vp_profile *profile, vp_kernel kernel, vp_dtype dtype, const int64_t *ints, bool *measured);
+
+/* The algorithm a call was measured with; unset where it was not, or had none. */
+vp_algorithm vp_profile_algorithm(const vp_profile *profile, vp_kernel kernel, vp_dtype dtype, const int64_t *ints);
 
 vp_status vp_profile_read(const char *path, vp_profile **out, vp_err *err);
 vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err);

@@ -1,6 +1,7 @@
 #include "planner/assemble.h"
 
 #include "core/checked.h"
+#include "core/workspace.h"
 #include "planner/library.h"
 #include "planner/lower.h"
 #include "planner/process.h"
@@ -40,8 +41,8 @@ vp_attention_kind vp_attention_by_name(const char *name)
     return (vp_attention_kind)a;
 }
 
-/* The first fixed buffers; token types, lengths, angles and scratch follow where there are any. */
-enum { CONTROL, TOKENS, LABELS, MAX_FIXED = 6 + VP_MAX_ROPES };
+/* The first fixed buffers; token types, lengths, angles, scratch and workspace follow where there are any. */
+enum { CONTROL, TOKENS, LABELS, MAX_FIXED = 7 + VP_MAX_ROPES };
 
 typedef struct assembly {
     const vp_model    *model;
@@ -56,9 +57,10 @@ typedef struct assembly {
     int64_t           *program_of;   /* per instance                           */
     int64_t          (*held_bytes)[VP_N_HOLDINGS]; /* per template: of each holding, parameters aligned */
     vp_plan_fixed      fixed[MAX_FIXED];
-    int                n_fixed, types, lengths, angles, scratch; /* indices; -1: none */
+    int                n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */
     int64_t            holding_base[VP_N_HOLDINGS], stack_base;
     vp_figures         figures;
+    bool               has_algorithm; /* some step has one */
 } assembly;
 
 const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention)
@@ -148,7 +150,7 @@ static vp_status lower_programs(assembly *a, vp_err *err)
     }
     assert(left == 0 && run == s->n_runs - 1);
     for (int64_t p = 0; p < a->n_programs; p++) {
-        vp_lower_opts opts = {.symbols = {s->micro_batch, s->seq, 1, 1}, .recompute = a->recompute_of[p], .chunk_rows = s->loss_chunk,
+        vp_lower_opts opts = {.symbols = {s->micro_batch, s->seq, 1, 1}, .recompute = a->recompute_of[p], .chunk_rows = s->loss_chunk, .sm = a->cost->device->compute_capability,
                               .control_idx = CONTROL, .angles_idx = a->angles};
         opts.span_idx[g->tokens_span] = TOKENS;
         opts.span_idx[g->labels_span] = LABELS;
@@ -230,6 +232,15 @@ static vp_step update_step(const assembly *a, const vp_plan_param *p, int64_t id
     return s;
 }
 
+/* A step of the optimizer with its workspace. */
+static vp_step with_workspace(assembly *a, vp_step s)
+{
+    s.workspace_bytes = vp_step_workspace_bytes(a->cost->device->compute_capability, &s);
+    if (s.workspace_bytes > 0)
+        s.args[vp_kernel_info_of(s.kernel)->n_operands] = (vp_arg){.space = VP_SPACE_FIXED, .idx = a->workspace};
+    return s;
+}
+
 static vp_status add_optimizer(assembly *a, vp_err *err)
 {
     const vp_graph  *g      = &a->graph;
@@ -244,8 +255,8 @@ static vp_status add_optimizer(assembly *a, vp_err *err)
         p->steps[VP_PASS_UPDATE] = vp_arena_array(a->arena, tmpl->n_params, sizeof(vp_step));
         VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
         for (int64_t k = 0; k < tmpl->n_params; k++) {
-            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = norm_step(&tmpl->params[k], k);
-            p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] = update_step(a, &tmpl->params[k], k);
+            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = with_workspace(a, norm_step(&tmpl->params[k], k));
+            p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] = with_workspace(a, update_step(a, &tmpl->params[k], k));
         }
         if (a->template_of[i] == last) /* the chain's last instance closes the norm */
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] = clip_step(recipe);
@@ -262,12 +273,21 @@ static int add_fixed(assembly *a, const char *name, vp_component component, int6
     return a->n_fixed++;
 }
 
+/* What the norm and the update of a parameter need. */
+static int64_t optimizer_workspace(const assembly *a, const vp_plan_param *p, int64_t idx)
+{
+    int     sm   = a->cost->device->compute_capability;
+    vp_step norm = norm_step(p, idx), update = update_step(a, p, idx);
+
+    return vp_max_i64(vp_step_workspace_bytes(sm, &norm), vp_step_workspace_bytes(sm, &update));
+}
+
 /* Which fixed buffers there are: what lowering and the optimizer point to. */
 static vp_status list_fixed(assembly *a, vp_err *err)
 {
     const vp_graph    *g = &a->model->graph;
     const vp_scenario *s = a->scenario;
-    int64_t            ids = vp_mul(vp_mul(s->micro_batch, s->seq), (int64_t)sizeof(int32_t)), scratch = 0;
+    int64_t            ids = vp_mul(vp_mul(s->micro_batch, s->seq), (int64_t)sizeof(int32_t)), scratch = 0, workspace = 0;
     vp_status          st = VP_OK;
 
     add_fixed(a, "control", VP_COMP_CONTROL, sizeof(vp_control));
@@ -288,20 +308,22 @@ static vp_status list_fixed(assembly *a, vp_err *err)
         for (int64_t k = 0; k < g->templates[t].n_params; k++) {
             vp_update_shape shape = vp_plan_param_shape(&g->templates[t].params[k]);
             int64_t         bytes = vp_optimizer_scratch_bytes(s->recipe.optimizer, &shape);
-            scratch = vp_overflowed(bytes) ? bytes : vp_max_i64(scratch, bytes);
+            scratch   = vp_overflowed(bytes) ? bytes : vp_max_i64(scratch, bytes);
+            workspace = vp_max_i64(workspace, optimizer_workspace(a, &g->templates[t].params[k], k));
         }
-    a->scratch = scratch ? add_fixed(a, "scratch", VP_COMP_TEMPORARIES, scratch) : -1;
+    a->scratch   = scratch ? add_fixed(a, "scratch", VP_COMP_TEMPORARIES, scratch) : -1;
+    a->workspace = workspace ? add_fixed(a, "workspace", VP_COMP_WORKSPACE, workspace) : -1;
 out:
     return st;
 }
 
-/* One after the other from 0; scratch lies where the stack will begin. */
+/* One after the other from 0; the optimizer's working memory lies where the stack will begin. */
 static int64_t place_fixed(assembly *a)
 {
     int64_t at = 0, n_micro = a->scenario->global_batch / a->scenario->micro_batch;
 
     for (int i = 0; i < a->n_fixed; i++) {
-        if (i == a->scratch)
+        if (i == a->scratch || i == a->workspace)
             continue;
         a->fixed[i].offset_bytes = at;
         at = vp_round_up(vp_add(at, vp_mul(a->fixed[i].bytes, a->fixed[i].per_micro_step ? n_micro : 1)), VP_ALIGN_BYTES);
@@ -309,12 +331,20 @@ static int64_t place_fixed(assembly *a)
     return at;
 }
 
+/* Of the optimizer's working memory: scratch, then workspace. */
+static int64_t optimizer_height(const assembly *a)
+{
+    int64_t scratch = a->scratch >= 0 ? a->fixed[a->scratch].bytes : 0;
+
+    return a->workspace < 0 ? scratch : vp_add(vp_round_up(scratch, VP_ALIGN_BYTES), a->fixed[a->workspace].bytes);
+}
+
 static int64_t program_height(const assembly *a, int64_t instance_idx)
 {
     const vp_lowered *l = &a->lowered[a->program_of[instance_idx]];
     int64_t           height = vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
 
-    return instance_idx == 0 && a->scratch >= 0 ? vp_max_i64(height, a->fixed[a->scratch].bytes) : height;
+    return instance_idx == 0 ? vp_max_i64(height, optimizer_height(a)) : height;
 }
 
 static vp_status lay_out(assembly *a, vp_err *err)
@@ -338,6 +368,8 @@ static vp_status lay_out(assembly *a, vp_err *err)
     a->stack_base = peak = at;
     if (a->scratch >= 0)
         a->fixed[a->scratch].offset_bytes = at;
+    if (a->workspace >= 0)
+        a->fixed[a->workspace].offset_bytes = vp_add(at, optimizer_height(a) - a->fixed[a->workspace].bytes);
     for (int64_t i = 0; i < g->n_instances; i++) {
         peak   = vp_overflowed(peak) ? peak : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix), program_height(a, i)));
         prefix = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
@@ -368,6 +400,9 @@ static void price(assembly *a)
             for (int64_t i = 0; i < p->n_steps[pass]; i++) {
                 vp_step *s  = &p->steps[pass][i];
                 s->seconds  = vp_cost_step(a->cost, &a->model->graph, s);
+                if (a->cost->profile)
+                    s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints);
+                a->has_algorithm |= vp_algorithm_is_set(&s->algorithm);
                 int64_t *to = pass <= VP_PASS_BACKWARD && !s->first_only ? &passes_ns : &once_ns;
                 *to += llround(s->seconds * 1e9);
             }
@@ -547,6 +582,7 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
     plan->vocab_size   = g->vocab_size;
     plan->recipe       = s->recipe;
     plan->device       = keep(arena, a->cost->device->name);
+    plan->compute_capability = a->cost->device->compute_capability;
     plan->global_batch = s->global_batch;
     plan->decisions    = decisions_json(a);
     plan->settings     = settings_json(s, a->cost->device);
@@ -585,6 +621,7 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
     plan->budget_bytes  = a->figures.device_bytes;
     plan->process_predicted_bytes = a->cost->device->is_cpu ? vp_process_bytes(plan) : -1;
     plan->step_time_s   = a->figures.step_time_s;
+    plan->algorithms_of = a->has_algorithm ? keep(arena, a->cost->profile->backend) : NULL;
     plan->time_class    = a->cost->all_measured ? "measured" : "assumed";
     plan->proof         = VP_PROOF_FALLBACK;
     plan->proof_gap     = plan->bound_s = -1;

@@ -23,7 +23,8 @@ static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch
                          vp_strategy *s, uint64_t *again, vp_err *err)
 {
     vp_arena     *arena = vp_arena_new();
-    vp_lower_opts opts  = {.symbols = {micro_batch, seq, 1, 1}, .recompute = s->recompute, .span_idx = {1, 2, 3, 4}, .angles_idx = 5};
+    vp_lower_opts opts  = {.symbols = {micro_batch, seq, 1, 1}, .recompute = s->recompute, .sm = cost->device->compute_capability,
+                           .span_idx = {1, 2, 3, 4}, .angles_idx = 5};
     vp_grouping   group = {s->segment, s->segment};
     vp_lowered    l     = {0};
     vp_status     st    = VP_OK;

@@ -1,6 +1,7 @@
 #include "planner/lower.h"
 
 #include "core/checked.h"
+#include "core/workspace.h"
 #include "planner/planner_internal.h"
 
 #include <assert.h>
@@ -348,6 +349,18 @@ static void set_operand(vp_flow_step *f, int k, operand o, vp_access access)
     f->access[k] = access;
 }
 
+/* Append a step that is complete but for its workspace, which is alive in this step only. */
+static void append_step(lowering *l, vp_flow_step *f, vp_pass pass)
+{
+    f->step.workspace_bytes = l->sem->executable && l->opts->sm ? vp_step_workspace_bytes(l->opts->sm, &f->step) : 0;
+    l->overflow |= vp_overflowed(f->step.workspace_bytes);
+    if (f->step.workspace_bytes > 0)
+        set_operand(f, f->n_operands++, (operand){.value = new_value(l, pass, (vp_value){
+            .name = vp_arena_printf(l->arena, "%s workspace", f->step.name), .component = VP_COMP_WORKSPACE, .dtype = VP_DTYPE_U8,
+            .bytes = f->step.workspace_bytes})}, VP_WRITE);
+    *new_step(l, pass) = *f;
+}
+
 static vp_access operand_access(const vp_sem_step *s, int k)
 {
     if (s->kernel == VP_N_KERNELS)
@@ -423,7 +436,7 @@ static void emit_forward(lowering *l, int op_idx, vp_pass pass)
         f.step.rng_id = op->rng_id;
         if (sem->kernel != VP_N_KERNELS)
             kernel_numbers(l, op, sem, &f.step);
-        *new_step(l, pass) = f;
+        append_step(l, &f, pass);
     }
 }
 
@@ -618,7 +631,7 @@ static void emit_backward_steps(lowering *l, int op_idx)
             f.step.accumulate = row->zero_grads_first ? VP_ACC_NEVER : is_first_write(l, op) ? VP_ACC_BY_PHASE : VP_ACC_ALWAYS;
         if (sem->kernel != VP_N_KERNELS)
             kernel_numbers(l, op, sem, &f.step);
-        *new_step(l, VP_PASS_BACKWARD) = f;
+        append_step(l, &f, VP_PASS_BACKWARD);
     }
     for (int k = 0; k < 3; k++) {
         if (made[k] < 0)

@@ -119,7 +119,7 @@ static bool may_take_over(const placing *p, int pass, int64_t i, int out, int in
     const vp_flow_step *step = &p->flow->steps[pass][i];
     const vp_value     *a    = &p->flow->values[step->value[out]];
 
-    if (step->value[in] < 0 || step->access[in] != VP_READ || !vp_kernel_may_share(step->step.kernel, out, in)
+    if (step->value[in] < 0 || step->access[in] != VP_READ || !vp_step_may_share(&step->step, out, in)
         || step->step.args[in].offset_bytes || step->step.args[out].offset_bytes)
         return false;
     int64_t        id = p->flow->values[step->value[in]].storage;
@@ -132,7 +132,7 @@ static bool may_take_over(const placing *p, int pass, int64_t i, int out, int in
         return false;
     for (int k = 0; k < step->n_operands; k++) /* another operand in the same place must allow it too */
         if (k != out && step->value[k] >= 0 && p->flow->values[step->value[k]].storage == id
-            && !vp_kernel_may_share(step->step.kernel, out, k))
+            && !vp_step_may_share(&step->step, out, k))
             return false;
     return true;
 }

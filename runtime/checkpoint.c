@@ -111,7 +111,7 @@ static vp_status check_copy(const vp_runtime_param *p, vp_safetensors *file, con
     for (int64_t k = 0; k < t->n_elements; k += AT_A_TIME) {
         int64_t n = t->n_elements - k < AT_A_TIME ? t->n_elements - k : AT_A_TIME;
         VP_TRY(vp_safetensors_read_f32(file, t, k, n, stored, err));
-        vp_runtime_param_get(p, k, n, own);
+        VP_TRY(vp_runtime_param_get(p, k, n, own, err));
         for (int64_t i = 0; i < n && !p->master && p->dtype == VP_DTYPE_BF16; i++)
             stored[i] = vp_bf16_to_f32(vp_bf16_from_f32(stored[i]));
         if (memcmp(stored, own, (size_t)n * sizeof *own) != 0)
@@ -183,7 +183,7 @@ static vp_status load_param(const vp_runtime_param *p, vp_safetensors *file, con
     for (int64_t k = 0; k < t->n_elements; k += AT_A_TIME) {
         int64_t n = t->n_elements - k < AT_A_TIME ? t->n_elements - k : AT_A_TIME;
         VP_TRY(vp_safetensors_read_f32(file, t, k, n, values, err));
-        vp_runtime_param_set(p, k, n, values);
+        VP_TRY(vp_runtime_param_set(p, k, n, values, err));
     }
 out:
     return st;
@@ -205,7 +205,7 @@ vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_err *err)
         VP_TRY(load_param(p, file, t, err));
     }
     VP_TRY(check_strangers(rt, ckpt, err));
-    vp_runtime_loaded(rt);
+    VP_TRY(vp_runtime_loaded(rt, err));
 out:
     vp_checkpoint_close(ckpt);
     return st;
@@ -229,19 +229,38 @@ out:
     return st;
 }
 
+/* What a parameter's file holds, in this process's memory: where it lies, or, off a device, a copy that the caller frees. */
+static vp_status saved_values(const vp_runtime_param *p, const void **values, void **copy, vp_err *err)
+{
+    const void *at      = p->master ? p->master : p->data;
+    int64_t     n_bytes = p->param->n_elements * vp_dtype_bytes(p->master ? VP_DTYPE_F32 : p->dtype);
+    vp_status   st      = VP_OK;
+
+    *copy   = NULL;
+    *values = at;
+    if (p->backend->host_memory)
+        return VP_OK;
+    *values = *copy = malloc((size_t)n_bytes);
+    VP_TRY_ALLOC(err, *copy);
+    VP_TRY(p->backend->download(*copy, at, n_bytes, err));
+out:
+    return st;
+}
+
 vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err)
 {
     vp_tensor_data *tensors = calloc((size_t)rt->n_params + 1, sizeof *tensors);
+    void          **copies  = calloc((size_t)rt->n_params + 1, sizeof *copies);
     vp_text         config  = {0};
     char            path[1200];
     vp_status       st = VP_OK;
 
-    VP_TRY_ALLOC(err, tensors);
+    VP_TRY_ALLOC(err, tensors && copies);
     for (int64_t i = 0; i < rt->n_params; i++) {
         const vp_plan_param *p = rt->params[i].param;
         const vp_runtime_param *r = &rt->params[i];
-        tensors[i] = (vp_tensor_data){.name = r->name, .dtype = r->master || r->dtype == VP_DTYPE_F32 ? VP_ST_F32 : VP_ST_BF16, .rank = p->rank,
-                                      .data = r->master ? r->master : r->data};
+        tensors[i] = (vp_tensor_data){.name = r->name, .dtype = r->master || r->dtype == VP_DTYPE_F32 ? VP_ST_F32 : VP_ST_BF16, .rank = p->rank};
+        VP_TRY(saved_values(r, &tensors[i].data, &copies[i], err));
         for (int d = 0; d < p->rank; d++)
             tensors[i].shape[d] = p->shape[d];
     }
@@ -253,6 +272,9 @@ vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite,
     VP_TRY(vp_file_write(path, config.data, config.n_bytes, overwrite, err));
 out:
     vp_text_release(&config);
+    for (int64_t i = 0; copies && i < rt->n_params; i++)
+        free(copies[i]);
+    free(copies);
     free(tensors);
     return st;
 }

@@ -1,9 +1,11 @@
 /* vplan-run: execute a plan, or time kernels, on a backend. One process for each trial; vplan starts it.
  *
  *     vplan-run PLAN [--steps N] [--data FILE] [--init DIR] [--save-initial DIR] [--save DIR] [--seed N]
- *                    [--backend cpu] [--threads N] [--verify] [--force] [--json] [--step-on-input]
- *     vplan-run --profile REQUEST|- [--seconds S]      a profile without times in, with times out
- *     vplan-run --describe                             what runs here, as JSON
+ *                    [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json] [--step-on-input]
+ *     vplan-run --profile REQUEST|- [--seconds S] [--backend ...]   a profile without times in, with times out
+ *     vplan-run --describe [--backend ...]                          what runs here, as JSON
+ *
+ * Without --backend a plan runs where it was planned for: on the CPU, or by the CUDA backend, a plugin beside this program.
  *
  * --step-on-input, not an option of `vplan run`: one step for each line read from standard input, its line printed at
  * once, until the input or the --steps steps end; then the results of the steps that ran. It lets two programs take
@@ -14,6 +16,7 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "runtime/data.h"
+#include "runtime/plugin.h"
 #include "runtime/profile_ops.h"
 #include "runtime/runtime.h"
 
@@ -27,8 +30,16 @@ typedef struct args {
     const char *plan, *data, *init, *save_initial, *save, *backend, *profile;
     int64_t     steps, seed, threads;
     double      seconds;
-    bool        json, verify, force, describe, step_on_input;
+    bool        json, verify, eager, force, describe, step_on_input;
 } args;
+
+/* Device memory at a moment of the run. */
+typedef struct memory_point {
+    const char       *phase;
+    vp_backend_memory memory;
+} memory_point;
+
+enum { MAX_POINTS = 5 };
 
 typedef struct results {
     vp_step_result       *steps;
@@ -38,6 +49,8 @@ typedef struct results {
     int64_t               n_times;
     char                  sha256[65];
     int64_t               process_peak_bytes;
+    memory_point          points[MAX_POINTS];
+    int                   n_points;
 } results;
 
 /* VmHWM of /proc/self/status: the kernel's count of the most this process had resident. */
@@ -74,6 +87,7 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
                                                              : NULL;
         bool        *flag  = strcmp(arg, "--json") == 0            ? &a->json
                              : strcmp(arg, "--verify") == 0        ? &a->verify
+                             : strcmp(arg, "--eager") == 0         ? &a->eager
                              : strcmp(arg, "--force") == 0         ? &a->force
                              : strcmp(arg, "--describe") == 0      ? &a->describe
                              : strcmp(arg, "--step-on-input") == 0 ? &a->step_on_input
@@ -117,7 +131,16 @@ static bool line_came(void)
     return c == '\n';
 }
 
-static vp_status train(const args *a, const vp_plan *plan, vp_runtime *rt, vp_data *data, results *r, vp_err *err)
+/* On the CPU device and host are one memory, and the process's peak says more. */
+static vp_status note_memory(const vp_backend *backend, const char *phase, results *r, vp_err *err)
+{
+    if (backend->host_memory || r->n_points == MAX_POINTS)
+        return VP_OK;
+    r->points[r->n_points].phase = phase;
+    return backend->memory(&r->points[r->n_points++].memory, err);
+}
+
+static vp_status train(const args *a, const vp_plan *plan, const vp_backend *backend, vp_runtime *rt, vp_data *data, results *r, vp_err *err)
 {
     int64_t   n_tokens = vp_plan_tokens(plan);
     int32_t  *tokens   = malloc((size_t)n_tokens * sizeof *tokens);
@@ -130,7 +153,8 @@ static vp_status train(const args *a, const vp_plan *plan, vp_runtime *rt, vp_da
         vp_step_result *s = &r->steps[r->n_steps];
         VP_TRY(vp_data_step(data, r->n_steps, tokens, labels, err));
         VP_TRY(vp_runtime_step(rt, &(vp_batch){.tokens = tokens, .labels = labels}, s, err));
-        r->n_steps++;
+        if (r->n_steps++ == 0)
+            VP_TRY(note_memory(backend, "first step", r, err));
         fprintf(a->json ? stderr : stdout, "step %lld  loss %.6f  grad norm %.4f  %s\n", (long long)r->n_steps, s->loss, s->grad_norm,
                 vp_time_text(s->seconds, text, sizeof text));
         fflush(stdout);
@@ -202,6 +226,24 @@ static json_t *kernel_calls_json(const vp_kernel_time *times, int64_t n)
     return list;
 }
 
+static json_t *points_json(const results *r)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < r->n_points; i++) {
+        const vp_backend_memory *m = &r->points[i].memory;
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "phase", r->points[i].phase, "total_bytes", (json_int_t)m->total_bytes,
+                              "free_bytes", (json_int_t)m->free_bytes, "used_bytes", m->used_bytes < 0 ? json_null() : json_integer((json_int_t)m->used_bytes)));
+    }
+    return list;
+}
+
+/* Of the arena, in words: by which count it was touched. */
+static const char *touched_by(const args *a, const vp_backend *backend)
+{
+    return a->verify ? "poison" : backend->host_memory ? "resident pages" : "device allocation";
+}
+
 static json_t *results_json(const vp_plan *plan, const vp_backend *backend, const args *a, const results *r)
 {
     json_t *steps = json_array();
@@ -210,14 +252,14 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     for (int64_t i = 0; i < r->n_steps; i++)
         json_array_append_new(steps, json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm", r->steps[i].grad_norm, "seconds",
                                                r->steps[i].seconds));
-    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I}], s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:s}",
+    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I}], s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
         "memories", "name", "device", "predicted_bytes", (json_int_t)r->memory.predicted_bytes, "executed_bytes",
         (json_int_t)r->memory.executed_bytes, "touched_bytes", (json_int_t)r->memory.touched_bytes, "touched_by",
-        a->verify ? "poison" : "resident pages", "resident_bytes", (json_int_t)r->memory.resident_bytes, "padding_bytes",
+        touched_by(a, backend), "resident_bytes", (json_int_t)r->memory.resident_bytes, "padding_bytes",
         (json_int_t)r->memory.padding_bytes, "never_written_bytes", (json_int_t)r->memory.never_written_bytes,
-        "outside_bytes", (json_int_t)0, "process_peak_bytes", (json_int_t)r->process_peak_bytes, "process_predicted_bytes",
-        plan->process_predicted_bytes < 0 ? json_null() : json_integer((json_int_t)plan->process_predicted_bytes), "steps", steps,
+        "outside_bytes", (json_int_t)plan->outside_bytes, "process_peak_bytes", (json_int_t)r->process_peak_bytes, "process_predicted_bytes",
+        plan->process_predicted_bytes < 0 ? json_null() : json_integer((json_int_t)plan->process_predicted_bytes), "steps", steps, "device_memory", points_json(r),
         "kernels", kernels_json(r->times, r->n_times), "kernel_calls", kernel_calls_json(r->times, r->n_times),
         "tokens_per_s", step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256);
 }
@@ -230,7 +272,11 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
     printf("arena      %s predicted, %s executed: %lld bytes off\n", vp_size_text(r->memory.predicted_bytes, x, sizeof x),
            vp_size_text(r->memory.executed_bytes, y, sizeof y), (long long)(r->memory.executed_bytes - r->memory.predicted_bytes));
     printf("touched    %s by %s; %lld bytes are padding\n", vp_size_text(r->memory.touched_bytes, x, sizeof x),
-           a->verify ? "poison" : "resident pages", (long long)r->memory.padding_bytes);
+           touched_by(a, backend), (long long)r->memory.padding_bytes);
+    for (int i = 0; i < r->n_points; i++)
+        printf("device     %s free after %s%s%s\n", vp_size_text(r->points[i].memory.free_bytes, x, sizeof x), r->points[i].phase,
+               r->points[i].memory.used_bytes < 0 ? "" : ", used by this process: ",
+               r->points[i].memory.used_bytes < 0 ? "" : vp_size_text(r->points[i].memory.used_bytes, y, sizeof y));
     if (plan->process_predicted_bytes >= 0)
         printf("process    %s predicted, %s peak by the kernel\n", vp_size_text(plan->process_predicted_bytes, x, sizeof x),
                vp_size_text(r->process_peak_bytes, y, sizeof y));
@@ -254,8 +300,33 @@ out:
     return st;
 }
 
-static vp_status run(const args *a, const vp_backend *backend, vp_err *err)
+/* By name, file, or what the plan (or NULL) is for. */
+static vp_status open_backend(const args *a, const vp_plan *plan, const vp_backend **out, vp_err *err)
 {
+    const char *name = a->backend ? a->backend : plan && plan->compute_capability > 0 ? "cuda" : "cpu";
+    vp_err      why  = {0};
+    vp_status   st   = VP_OK;
+
+    *out = vp_backend_cpu();
+    if (strcmp(name, "cuda") == 0) {
+        st = vp_backend_plugin("vplan-cuda.so", out, &why);
+        if (st != VP_OK && plan)
+            VP_TRY(VP_FAIL(err, st, "the plan is for %s, and the CUDA backend does not run here: %s", plan->device, why.message));
+        if (st != VP_OK)
+            VP_TRY(VP_FAIL(err, st, "%s", why.message));
+    } else if (strchr(name, '/'))
+        VP_TRY(vp_backend_plugin(name, out, err));
+    else if (strcmp(name, "cpu") != 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--backend %s: there are cpu, cuda and the path of a plugin", name));
+    if (a->threads)
+        (*out)->set_threads((int)(a->threads < 1024 ? a->threads : 1024));
+out:
+    return st;
+}
+
+static vp_status run(const args *a, vp_err *err)
+{
+    const vp_backend *backend;
     vp_plan    *plan = NULL;
     vp_runtime *rt   = NULL;
     vp_data    *data = NULL;
@@ -263,26 +334,30 @@ static vp_status run(const args *a, const vp_backend *backend, vp_err *err)
     vp_status   st   = VP_OK;
 
     VP_TRY(vp_plan_read(a->plan, &plan, err));
-    if (strcmp(plan->device, "cpu") != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s; this build has the CPU backend only (plan with --device cpu)", plan->device));
+    if (plan->compute_capability == 0 && strcmp(plan->device, "cpu") != 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s, which no backend of vplan can run on", plan->device));
+    VP_TRY(open_backend(a, plan, &backend, err));
+    VP_TRY(note_memory(backend, "context", &r, err));
     r.steps = calloc((size_t)a->steps, sizeof *r.steps);
     VP_TRY_ALLOC(err, r.steps);
     VP_TRY(vp_data_open(a->data, plan, a->steps, &data, err));
     if (!a->data)
         fprintf(stderr, "no --data: training on drawn tokens\n");
-    vp_run_opts opts = {.n_total_steps = a->steps, .seed = a->seed, .verify = a->verify};
+    vp_run_opts opts = {.n_total_steps = a->steps, .seed = a->seed, .verify = a->verify, .eager = a->eager};
     VP_TRY(vp_runtime_new(plan, backend, &opts, &rt, err));
+    VP_TRY(note_memory(backend, "arena", &r, err));
     if (a->save)
         VP_TRY(vp_runtime_check_save(a->save, a->force, err));
     VP_TRY(a->init ? vp_runtime_load(rt, a->init, err) : vp_runtime_draw(rt, err));
     if (a->save_initial)
         VP_TRY(vp_runtime_save(rt, a->save_initial, a->force, err));
-    VP_TRY(train(a, plan, rt, data, &r, err));
+    VP_TRY(train(a, plan, backend, rt, data, &r, err));
+    VP_TRY(note_memory(backend, "last step", &r, err));
     if (a->save)
         VP_TRY(vp_runtime_save(rt, a->save, a->force, err));
     vp_runtime_memory(rt, &r.memory);
     r.times = vp_runtime_kernel_times(rt, &r.n_times);
-    vp_runtime_sha256(rt, r.sha256);
+    VP_TRY(vp_runtime_sha256(rt, r.sha256, err));
     r.process_peak_bytes = process_peak_bytes();
     if (a->json)
         VP_TRY(print_json(results_json(plan, backend, a, &r), err));
@@ -304,13 +379,15 @@ static void show_progress(int64_t done, int64_t n)
         fprintf(stderr, "timed %lld of %lld calls%s", (long long)done, (long long)n, isatty(STDERR_FILENO) && done < n ? "\r" : "\n");
 }
 
-static vp_status profile(const args *a, const vp_backend *backend, vp_err *err)
+static vp_status profile(const args *a, vp_err *err)
 {
-    vp_profile *p = NULL;
-    int64_t     n_timed;
-    vp_status   st = VP_OK;
+    const vp_backend *backend;
+    vp_profile       *p = NULL;
+    int64_t           n_timed;
+    vp_status         st = VP_OK;
 
     VP_TRY(vp_profile_read(a->profile, &p, err));
+    VP_TRY(open_backend(a, NULL, &backend, err));
     snprintf(p->device, sizeof p->device, "%s", backend->name);
     snprintf(p->backend, sizeof p->backend, "%s", backend->describe());
     VP_TRY(vp_profile_rows(backend, p, a->seconds, &n_timed, show_progress, err));
@@ -318,6 +395,21 @@ static vp_status profile(const args *a, const vp_backend *backend, vp_err *err)
     VP_TRY(print_json(vp_profile_to_json(p), err));
 out:
     vp_profile_free(p);
+    return st;
+}
+
+static vp_status describe(const args *a, vp_err *err)
+{
+    const vp_backend *backend;
+    vp_backend_memory memory;
+    vp_status         st = VP_OK;
+
+    VP_TRY(open_backend(a, NULL, &backend, err));
+    VP_TRY(backend->memory(&memory, err));
+    VP_TRY(print_json(json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I}", "schema_version", 1, "backend", backend->name, "description",
+                                backend->describe(), "threads", backend->threads(), "compute_capability", backend->sm, "total_bytes",
+                                (json_int_t)memory.total_bytes, "free_bytes", (json_int_t)memory.free_bytes), err));
+out:
     return st;
 }
 
@@ -339,24 +431,15 @@ static int report(const vp_err *err, vp_status st, bool json)
 
 int main(int argc, char **argv)
 {
-    args              a       = {.steps = 10, .seed = -1, .backend = "cpu", .seconds = 60};
-    const vp_backend *backend = vp_backend_cpu();
-    vp_err            err     = {0};
-    vp_status         st      = VP_OK;
+    args      a   = {.steps = 10, .seed = -1, .seconds = 60};
+    vp_err    err = {0};
+    vp_status st  = VP_OK;
 
     signal(SIGPIPE, SIG_IGN);
     for (int i = 1; i < argc; i++)
         a.json |= strcmp(argv[i], "--json") == 0; /* a usage error is told in JSON too */
     VP_TRY(parse_args(argc, argv, &a, &err));
-    if (strcmp(a.backend, "cpu") != 0)
-        VP_TRY(VP_FAIL(&err, VP_ERR_USAGE, "--backend %s: this build has only cpu", a.backend));
-    if (a.threads)
-        backend->set_threads((int)(a.threads < 1024 ? a.threads : 1024));
-    if (a.describe)
-        st = print_json(json_pack("{s:i, s:s, s:s, s:i}", "schema_version", 1, "backend", backend->name, "description", backend->describe(),
-                                  "threads", backend->threads()), &err);
-    else
-        st = a.profile ? profile(&a, backend, &err) : run(&a, backend, &err);
+    st = a.describe ? describe(&a, &err) : a.profile ? profile(&a, &err) : run(&a, &err);
 out:
     return st == VP_OK ? 0 : report(&err, st, a.json);
 }

@@ -1,15 +1,13 @@
 #include "runtime/profile_ops.h"
 
 #include "core/checked.h"
-#include "core/units.h"
+#include "core/workspace.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
-enum { MIN_CALLS = 3, MAX_CALLS = 9 };
+enum { MIN_CALLS = 3, MAX_CALLS = 9, MAX_ALGORITHMS = 16 };
 static const double ENOUGH_S = 0.3;
 
 static double now_s(void)
@@ -68,14 +66,74 @@ static void fill(const vp_kernel_info *info, int operand, vp_dtype dtype, const 
     }
 }
 
+/* Memory of the backend for one operand, filled; *out is released by the caller. */
+static vp_status make_operand(const vp_backend *backend, const vp_profile_row *row, int operand, int64_t n_bytes, void **out, vp_err *err)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(row->kernel);
+    void                 *host = NULL;
+    vp_status             st   = VP_OK;
+
+    VP_TRY(backend->alloc(n_bytes, out, err));
+    if (backend->host_memory) {
+        fill(info, operand, row->dtype, row->ints, *out, n_bytes);
+        goto out;
+    }
+    host = malloc((size_t)n_bytes);
+    VP_TRY_ALLOC(err, host);
+    fill(info, operand, row->dtype, row->ints, host, n_bytes);
+    VP_TRY(backend->upload(*out, host, n_bytes, err));
+out:
+    free(host);
+    return st;
+}
+
+/* Median seconds of a call. */
+static vp_status time_call(const vp_backend *backend, const vp_kernel_call *call, double *median, vp_err *err)
+{
+    double    seconds[MAX_CALLS];
+    int       n  = 0;
+    vp_status st = VP_OK;
+
+    VP_TRY(backend->run(call, err));
+    VP_TRY(backend->wait(err));
+    for (double total = 0; n < MAX_CALLS && (n < MIN_CALLS || total < ENOUGH_S); n++) {
+        VP_TRY(backend->time(call, 1, &seconds[n], err));
+        total += seconds[n];
+    }
+    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+    *median = seconds[n / 2];
+out:
+    return st;
+}
+
+/* With the fastest of the backend's algorithms, where it has several. */
+static vp_status time_best(const vp_backend *backend, vp_kernel_call *call, vp_profile_row *row, vp_err *err)
+{
+    vp_algorithm candidates[MAX_ALGORITHMS] = {{{0}}};
+    int          n  = 0;
+    double       seconds;
+    vp_status    st = VP_OK;
+
+    if (backend->algorithms)
+        VP_TRY(backend->algorithms(call, MAX_ALGORITHMS, candidates, &n, err));
+    for (int i = 0; i == 0 || i < n; i++) { /* a backend without any: its default, once */
+        call->algorithm = candidates[i];
+        VP_TRY(time_call(backend, call, &seconds, err));
+        if (i > 0 && seconds >= row->seconds)
+            continue;
+        row->seconds   = seconds;
+        row->algorithm = candidates[i];
+    }
+out:
+    return st;
+}
+
 static vp_status time_row(const vp_backend *backend, vp_profile_row *row, vp_err *err)
 {
     const vp_kernel_info      *info      = vp_kernel_info_of(row->kernel);
     const vp_optimizer_numbers optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .momentum = 0.9};
     vp_kernel_call             call      = {.kernel = row->kernel, .dtype = row->dtype, .accumulate = true, .optimizer = &optimizer};
     int64_t                    sizes[VP_MAX_OPERANDS] = {0};
-    double                     seconds[MAX_CALLS];
-    int                        n = 0;
     vp_status                  st = VP_OK;
 
     memcpy(call.ints, row->ints, sizeof call.ints);
@@ -87,28 +145,19 @@ static vp_status time_row(const vp_backend *backend, vp_profile_row *row, vp_err
         if (!is_there(row, info->operands[k].name))
             continue;
         sizes[k] = vp_kernel_operand_bytes(row->kernel, row->dtype, row->ints, k);
-        void *p  = vp_overflowed(sizes[k]) || sizes[k] == 0 ? MAP_FAILED
-                   : mmap(NULL, (size_t)sizes[k], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (p == MAP_FAILED) {
-            sizes[k] = 0;
+        if (vp_overflowed(sizes[k]) || sizes[k] == 0)
             VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no memory to time %s", info->name));
-        }
-        call.operand[k] = p;
-        fill(info, k, row->dtype, row->ints, p, sizes[k]);
+        VP_TRY(make_operand(backend, row, k, sizes[k], &call.operand[k], err));
     }
-    VP_TRY(backend->run(&call, err));
-    for (double total = 0; n < MAX_CALLS && (n < MIN_CALLS || total < ENOUGH_S); n++) {
-        double start_s = now_s();
-        VP_TRY(backend->run(&call, err));
-        seconds[n] = now_s() - start_s;
-        total += seconds[n];
-    }
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
-    row->seconds = seconds[n / 2];
+    vp_call_shape shape = {.sm = backend->sm, .kernel = call.kernel, .dtype = call.dtype, .ints = call.ints, .reals = call.reals};
+    call.workspace_bytes = vp_workspace_bytes(&shape);
+    if (call.workspace_bytes > 0)
+        VP_TRY(backend->alloc(call.workspace_bytes, &call.workspace, err));
+    VP_TRY(time_best(backend, &call, row, err));
 out:
     for (int k = 0; k < info->n_operands; k++)
-        if (sizes[k] > 0 && call.operand[k])
-            munmap(call.operand[k], (size_t)sizes[k]);
+        backend->release(call.operand[k], sizes[k]);
+    backend->release(call.workspace, call.workspace_bytes);
     return st;
 }
 

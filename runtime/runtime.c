@@ -1,8 +1,6 @@
 #include "runtime/runtime_internal.h"
 
-#include "core/bf16.h"
 #include "core/checked.h"
-#include "core/sha256.h"
 
 #include <assert.h>
 #include <math.h>
@@ -11,39 +9,6 @@
 #include <time.h>
 
 /* ---- life ---- */
-
-static void *held_at(const vp_runtime *rt, const vp_plan_instance *x, const vp_plan_param *p, vp_holding h)
-{
-    return rt->arena[0].base + x->holding_base_bytes[h] + p->offset_bytes[h];
-}
-
-static vp_status list_params(vp_runtime *rt, vp_err *err)
-{
-    const vp_plan   *plan = rt->plan;
-    const vp_bucket *b    = rt->bucket;
-    int64_t          n    = 0;
-
-    for (int64_t i = 0; i < b->n_instances; i++)
-        n += plan->templates[b->programs[b->instances[i].program_idx].template_idx].n_params;
-    rt->params = vp_arena_array(rt->scratch, n, sizeof *rt->params);
-    if (!rt->params)
-        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    for (int64_t i = 0; i < b->n_instances; i++) {
-        const vp_plan_instance *x = &b->instances[i];
-        const vp_plan_template *t = &plan->templates[b->programs[x->program_idx].template_idx];
-        for (int64_t k = 0; k < t->n_params; k++) {
-            vp_runtime_param *p = &rt->params[rt->n_params++];
-            p->param = &t->params[k];
-            p->dtype = vp_precision_dtype(plan->recipe.precision);
-            p->data  = held_at(rt, x, p->param, VP_HOLD_PARAM);
-            p->grad  = held_at(rt, x, p->param, VP_HOLD_GRAD);
-            if (vp_precision_has_master(plan->recipe.precision))
-                p->master = held_at(rt, x, p->param, VP_HOLD_MASTER);
-            vp_param_full_name(&t->params[k], x->index, p->name, sizeof p->name);
-        }
-    }
-    return VP_OK;
-}
 
 static vp_status make_times(vp_runtime *rt, vp_err *err)
 {
@@ -79,6 +44,25 @@ out:
     return st;
 }
 
+/* A plan's workspaces are made for one kind of device. */
+static vp_status check_backend(const vp_runtime *rt, vp_err *err)
+{
+    int64_t planned = rt->plan->compute_capability, here = rt->backend->sm;
+
+    if (planned == here && (here > 0 || strcmp(rt->plan->device, "cpu") == 0)) {
+        if (rt->opts.verify && !rt->backend->host_memory)
+            return VP_FAIL(err, VP_ERR_USAGE, "--verify looks at every byte of the arena: it works on the CPU backend only");
+        return VP_OK;
+    }
+    if (here == 0)
+        return VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s and the backend is the CPU (plan with --device cpu)", rt->plan->device);
+    if (planned == 0)
+        return VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s and the backend is CUDA on a device of compute capability %d.%d", rt->plan->device,
+                       (int)here / 10, (int)here % 10);
+    return VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s, compute capability %d.%d, and the device here has %d.%d: its kernels need other workspaces",
+                   rt->plan->device, (int)planned / 10, (int)planned % 10, (int)here / 10, (int)here % 10);
+}
+
 vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const vp_run_opts *opts, vp_runtime **out, vp_err *err)
 {
     vp_runtime *rt = calloc(1, sizeof *rt);
@@ -94,9 +78,11 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
     rt->n_arenas = opts->verify ? VP_N_REPLICAS : 1;
     rt->optimizer = (vp_optimizer_numbers){plan->recipe.beta1, plan->recipe.beta2, plan->recipe.eps, plan->recipe.weight_decay, plan->recipe.momentum};
     VP_TRY_ALLOC(err, rt->scratch);
+    VP_TRY(check_backend(rt, err));
+    rt->uses_algorithms = plan->algorithms_of && strcmp(plan->algorithms_of, backend->describe()) == 0;
     for (int r = 0; r < rt->n_arenas; r++)
-        VP_TRY(vp_arena_map_new(plan->peak_bytes, &rt->arena[r], err));
-    VP_TRY(list_params(rt, err));
+        VP_TRY(vp_memory_new(backend, plan->peak_bytes, &rt->arena[r], err));
+    VP_TRY(vp_runtime_list_params(rt, err));
     VP_TRY(count_padding(rt, err));
     VP_TRY(make_times(rt, err));
     if (opts->verify) {
@@ -114,134 +100,26 @@ void vp_runtime_free(vp_runtime *rt)
 {
     if (!rt)
         return;
+    if (rt->graph)
+        rt->backend->graph_free(rt->graph);
     for (int r = 0; r < VP_N_REPLICAS; r++)
-        vp_arena_map_free(&rt->arena[r]);
+        vp_memory_free(rt->backend, &rt->arena[r]);
     vp_arena_free(rt->scratch);
     free(rt);
 }
 
-/* ---- parameters ---- */
+/* ---- what the arena holds ---- */
 
-void vp_runtime_put(vp_runtime *rt, int64_t offset, const void *data, int64_t n_bytes)
+vp_status vp_runtime_put(vp_runtime *rt, int64_t offset, const void *data, int64_t n_bytes, vp_err *err)
 {
+    vp_status st = VP_OK;
+
     assert(offset >= 0 && n_bytes >= 0 && offset <= rt->arena[0].n_bytes - n_bytes);
     for (int r = 0; r < rt->n_arenas; r++)
         if (rt->arena[r].base + offset != data)
-            memcpy(rt->arena[r].base + offset, data, (size_t)n_bytes);
-}
-
-/* ---- what lies there before the first step ---- */
-
-/* Optimizer states begin at zero. A bf16 or 8-bit zero is zero bytes too. */
-static void zero_states(vp_runtime *rt)
-{
-    const vp_bucket *b = rt->bucket;
-
-    for (int64_t i = 0; i < b->n_instances; i++) {
-        const vp_plan_template *t = &rt->plan->templates[b->programs[b->instances[i].program_idx].template_idx];
-        for (int h = VP_HOLD_STATE0; h <= VP_HOLD_STATE1; h++)
-            for (int64_t k = 0; k < t->n_params; k++)
-                for (int r = 0; r < rt->n_arenas; r++)
-                    memset(rt->arena[r].base + b->instances[i].holding_base_bytes[h] + t->params[k].offset_bytes[h], 0,
-                           (size_t)vp_plan_param_bytes(&rt->plan->recipe, &t->params[k], (vp_holding)h));
-    }
-}
-
-/* Cosines and sines of every position, each rounded once from double. */
-static void fill_angles(vp_runtime *rt)
-{
-    for (int64_t f = 0; f < rt->plan->n_fixed; f++) {
-        const vp_plan_fixed  *fixed = &rt->plan->fixed[f];
-        const vp_plan_angles *a     = &fixed->angles;
-        if (fixed->component != VP_COMP_CONSTANTS)
-            continue;
-        float *cosine = (float *)(void *)(rt->arena[0].base + fixed->offset_bytes), *sine = cosine + rt->bucket->seq * a->n;
-        for (int64_t p = 0; p < rt->bucket->seq; p++)
-            for (int64_t i = 0; i < a->n; i++) {
-                double angle = (double)p * a->inv_freq[i];
-                cosine[p * a->n + i] = (float)(cos(angle) * a->scale);
-                sine[p * a->n + i]   = (float)(sin(angle) * a->scale);
-            }
-        vp_runtime_put(rt, fixed->offset_bytes, rt->arena[0].base + fixed->offset_bytes, fixed->bytes);
-    }
-}
-
-/* A parameter was filled in the first arena: give it to the second. */
-static void replicate(vp_runtime *rt, const vp_runtime_param *p)
-{
-    vp_runtime_put(rt, (unsigned char *)p->data - rt->arena[0].base, p->data, p->param->n_elements * vp_dtype_bytes(p->dtype));
-    if (p->master)
-        vp_runtime_put(rt, (unsigned char *)p->master - rt->arena[0].base, p->master, p->param->n_elements * (int64_t)sizeof(float));
-}
-
-void vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out)
-{
-    if (p->master || p->dtype == VP_DTYPE_F32) {
-        memcpy(out, (p->master ? p->master : (const float *)p->data) + first, (size_t)n * sizeof *out);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        out[i] = vp_bf16_to_f32(((const uint16_t *)p->data)[first + i]);
-}
-
-void vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n, const float *values)
-{
-    if (p->master)
-        memcpy(p->master + first, values, (size_t)n * sizeof *values);
-    if (p->dtype == VP_DTYPE_F32)
-        memmove((float *)p->data + first, values, (size_t)n * sizeof *values);
-    for (int64_t i = 0; p->dtype == VP_DTYPE_BF16 && i < n; i++)
-        ((uint16_t *)p->data)[first + i] = vp_bf16_from_f32(values[i]);
-}
-
-/* Drawn where fp32 values have a place of their own: the parameter, its master, else its gradient, which is free until the
- * first step. */
-static void draw_param(const vp_runtime_param *p, uint64_t seed)
-{
-    int64_t n      = p->param->n_elements;
-    float  *values = p->master ? p->master : p->dtype == VP_DTYPE_F32 ? p->data : p->grad;
-
-    if (p->param->init == VP_INIT_NORMAL)
-        vp_draw_normal(seed, p->name, p->param->init_std, values, n);
-    else
-        for (int64_t k = 0; k < n; k++)
-            values[k] = p->param->init == VP_INIT_ONES ? 1.0f : 0.0f;
-    if (p->param->zero_row)
-        memset(values + (p->param->zero_row - 1) * (n / p->param->shape[0]), 0, (size_t)(n / p->param->shape[0]) * sizeof *values);
-    if (p->dtype != VP_DTYPE_F32)
-        for (int64_t k = 0; k < n; k++)
-            ((uint16_t *)p->data)[k] = vp_bf16_from_f32(values[k]);
-}
-
-vp_status vp_runtime_draw(vp_runtime *rt, vp_err *err)
-{
-    int64_t seed = rt->opts.seed >= 0 ? rt->opts.seed : rt->plan->recipe.seed;
-
-    (void)err;
-    for (int64_t i = 0; i < rt->n_params; i++)
-        draw_param(&rt->params[i], (uint64_t)seed);
-    vp_runtime_loaded(rt);
-    return VP_OK;
-}
-
-void vp_runtime_loaded(vp_runtime *rt)
-{
-    for (int64_t i = 0; i < rt->n_params; i++)
-        replicate(rt, &rt->params[i]);
-    if (rt->verifier)
-        vp_verifier_poison_gradients(rt);
-    zero_states(rt);
-    fill_angles(rt);
-}
-
-int64_t vp_runtime_n_params(const vp_runtime *rt)
-{
-    return rt->n_params;
-}
-
-void vp_runtime_param_at(const vp_runtime *rt, int64_t idx, vp_runtime_param *out)
-{
-    *out = rt->params[idx];
+            VP_TRY(rt->backend->upload(rt->arena[r].base + offset, data, n_bytes, err));
+out:
+    return st;
 }
 
 /* ---- a step ---- */
@@ -274,32 +152,48 @@ static vp_kernel_time *time_of(vp_runtime *rt, const vp_step *step, const int64_
     }
 }
 
+/* The call of an expanded step on one arena; what it binds is noted. */
+static vp_kernel_call bind(vp_runtime *rt, const vp_expanded_step *x, const vp_memory *arena)
+{
+    const vp_step *step  = x->step;
+    int64_t        batch = rt->plan->global_batch;
+    vp_kernel_call call  = {.kernel = step->kernel, .dtype = step->dtype, .accumulate = x->accumulate, .optimizer = &rt->optimizer,
+                            .workspace_bytes = step->workspace_bytes,
+                            .control = (const vp_control *)(const void *)(arena->base + rt->plan->fixed[rt->plan->control_idx].offset_bytes),
+                            .rng = {.seed = (uint64_t)rt->plan->recipe.seed, .step = (uint32_t)rt->step, .op = x->rng_op, .step_samples = batch,
+                                    .first_sample = rt->step * batch + vp_max_i64(0, x->micro_step) * rt->bucket->micro_batch}};
+
+    memcpy(call.ints, x->ints, sizeof call.ints);
+    memcpy(call.reals, step->reals, sizeof call.reals);
+    if (rt->uses_algorithms)
+        call.algorithm = step->algorithm;
+    for (int k = 0; k < x->n_operands; k++) {
+        int64_t offset = x->operands[k].offset_bytes, bytes = vp_step_operand_bytes(step, x->ints, k);
+        if (x->operands[k].buffer < 0)
+            continue;
+        assert(offset >= 0 && bytes > 0 && offset <= arena->n_bytes - bytes); /* the plan's own promise */
+        rt->executed_bytes = vp_max_i64(rt->executed_bytes, offset + bytes);
+        *(k < vp_kernel_info_of(step->kernel)->n_operands ? &call.operand[k] : &call.workspace) = arena->base + offset;
+    }
+    return call;
+}
+
 static vp_status run_kernel(const vp_expanded_step *x, void *ctx, vp_err *err)
 {
     vp_runtime     *rt   = ctx;
-    const vp_step  *step = x->step;
-    vp_kernel_time *time = time_of(rt, step, x->ints);
+    vp_kernel_time *time = time_of(rt, x->step, x->ints);
+    bool            clocked = rt->backend->host_memory || rt->opts.eager;
     vp_status       st   = VP_OK;
 
-    vp_kernel_call call = {.kernel = step->kernel, .dtype = step->dtype, .accumulate = x->accumulate, .optimizer = &rt->optimizer,
-                           .rng = {.seed = (uint64_t)rt->plan->recipe.seed, .step = (uint32_t)rt->step, .op = x->rng_op,
-                                   .first_sample = rt->step * rt->plan->global_batch + vp_max_i64(0, x->micro_step) * rt->bucket->micro_batch}};
-    memcpy(call.ints, x->ints, sizeof call.ints);
-    memcpy(call.reals, step->reals, sizeof call.reals);
     if (rt->verifier)
         VP_TRY(vp_verifier_before(rt, x->idx, err));
     for (int r = 0; r < rt->n_arenas; r++) {
-        for (int k = 0; k < x->n_operands; k++) {
-            if (x->operands[k].buffer < 0)
-                continue;
-            int64_t offset = x->operands[k].offset_bytes, bytes = vp_kernel_operand_bytes(step->kernel, step->dtype, x->ints, k);
-            assert(offset >= 0 && bytes > 0 && offset <= rt->arena[r].n_bytes - bytes); /* the plan's own promise */
-            rt->executed_bytes = vp_max_i64(rt->executed_bytes, offset + bytes);
-            call.operand[k]    = rt->arena[r].base + offset;
-        }
-        double start_s = now_s();
+        vp_kernel_call call    = bind(rt, x, &rt->arena[r]);
+        double         start_s = now_s();
         VP_TRY(rt->backend->run(&call, err));
-        time->seconds += now_s() - start_s;
+        if (rt->opts.eager)
+            VP_TRY(rt->backend->wait(err));
+        time->seconds += clocked ? now_s() - start_s : 0;
         time->n_calls++;
     }
     if (rt->verifier)
@@ -341,30 +235,71 @@ out:
 }
 
 /* A batch input, or the same number everywhere. */
-static void put_ids(vp_runtime *rt, int64_t fixed_idx, const int32_t *ids, int64_t n, int32_t otherwise)
+static vp_status put_ids(vp_runtime *rt, int64_t fixed_idx, const int32_t *ids, int64_t n, int32_t otherwise, vp_err *err)
 {
-    int64_t at = rt->plan->fixed[fixed_idx].offset_bytes;
+    enum { AT_A_TIME = 1024 };
+    int64_t   at = rt->plan->fixed[fixed_idx].offset_bytes;
+    int32_t   same[AT_A_TIME];
+    vp_status st = VP_OK;
 
-    if (ids) {
-        vp_runtime_put(rt, at, ids, n * (int64_t)sizeof *ids);
-        return;
-    }
-    for (int r = 0; r < rt->n_arenas; r++)
-        for (int64_t i = 0; i < n; i++)
-            memcpy(rt->arena[r].base + at + i * (int64_t)sizeof otherwise, &otherwise, sizeof otherwise);
+    if (ids)
+        return vp_runtime_put(rt, at, ids, n * (int64_t)sizeof *ids, err);
+    for (int i = 0; i < AT_A_TIME; i++)
+        same[i] = otherwise;
+    for (int64_t k = 0; k < n; k += AT_A_TIME)
+        VP_TRY(vp_runtime_put(rt, at + k * (int64_t)sizeof *same, same, vp_min_i64(AT_A_TIME, n - k) * (int64_t)sizeof *same, err));
+out:
+    return st;
 }
 
-static void put_batch(vp_runtime *rt, const vp_batch *b)
+static vp_status put_batch(vp_runtime *rt, const vp_batch *b, vp_err *err)
 {
     const vp_plan *plan = rt->plan;
     int64_t        n    = vp_plan_tokens(plan);
+    vp_status      st   = VP_OK;
 
-    put_ids(rt, plan->tokens_idx, b->tokens, n, 0);
-    put_ids(rt, plan->labels_idx, b->labels, n, 0);
+    VP_TRY(put_ids(rt, plan->tokens_idx, b->tokens, n, 0, err));
+    VP_TRY(put_ids(rt, plan->labels_idx, b->labels, n, 0, err));
     if (plan->types_idx >= 0)
-        put_ids(rt, plan->types_idx, b->token_types, n, 0);
+        VP_TRY(put_ids(rt, plan->types_idx, b->token_types, n, 0, err));
     if (plan->lengths_idx >= 0)
-        put_ids(rt, plan->lengths_idx, b->lengths, plan->global_batch, (int32_t)rt->bucket->seq);
+        VP_TRY(put_ids(rt, plan->lengths_idx, b->lengths, plan->global_batch, (int32_t)rt->bucket->seq, err));
+out:
+    return st;
+}
+
+static vp_status run_calls(vp_runtime *rt, vp_err *err)
+{
+    for (int64_t i = 0; i < rt->n_times; i++) {
+        rt->times[i].n_calls = 0;
+        rt->times[i].seconds = 0;
+    }
+    return vp_expand(rt->plan, rt->bucket, rt->bucket->n_micro_steps, run_kernel, rt, err);
+}
+
+/* The first step is enqueued call by call, so that libraries load what they need; the second is recorded, and from then on a step is
+ * one replay. */
+static vp_status run_step(vp_runtime *rt, vp_err *err)
+{
+    bool      records = rt->backend->record_begin && !rt->opts.eager;
+    vp_status st      = VP_OK;
+
+    if (!records || rt->steps_here == 0) {
+        VP_TRY(run_calls(rt, err));
+    } else {
+        if (!rt->graph) {
+            VP_TRY(rt->backend->record_begin(err));
+            st = run_calls(rt, err);
+            vp_status ended = rt->backend->record_end(&rt->graph, err); /* also after a failure: nothing may stay half recorded */
+            VP_TRY(st);
+            VP_TRY(ended);
+        }
+        VP_TRY(rt->backend->replay(rt->graph, err));
+    }
+    VP_TRY(rt->backend->wait(err));
+    rt->steps_here++;
+out:
+    return st;
 }
 
 vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result *result, vp_err *err)
@@ -379,14 +314,10 @@ vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result 
     control.lr            = vp_recipe_lr(&plan->recipe, rt->step, rt->opts.n_total_steps);
     control.step          = (double)(rt->step + 1);
     control.inv_n_targets = 1.0 / (double)n_targets;
-    vp_runtime_put(rt, at, &control, sizeof control);
-    put_batch(rt, batch);
-    for (int64_t i = 0; i < rt->n_times; i++) {
-        rt->times[i].n_calls = 0;
-        rt->times[i].seconds = 0;
-    }
-    VP_TRY(vp_expand(plan, rt->bucket, rt->bucket->n_micro_steps, run_kernel, rt, err));
-    memcpy(&control, rt->arena[0].base + at, sizeof control);
+    VP_TRY(vp_runtime_put(rt, at, &control, sizeof control, err));
+    VP_TRY(put_batch(rt, batch, err));
+    VP_TRY(run_step(rt, err));
+    VP_TRY(rt->backend->download(&control, rt->arena[0].base + at, sizeof control, err));
     rt->step++;
     if (rt->verifier)
         VP_TRY(vp_verifier_finish(rt, err));
@@ -403,8 +334,8 @@ out:
 void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out)
 {
     *out = (vp_memory_report){.predicted_bytes = rt->plan->peak_bytes, .executed_bytes = rt->executed_bytes,
-                              .resident_bytes = vp_arena_map_resident(&rt->arena[0]), .padding_bytes = rt->padding_bytes,
-                              .n_buffers = rt->n_buffers};
+                              .resident_bytes = vp_memory_resident(rt->backend, &rt->arena[0]),
+                              .padding_bytes = rt->padding_bytes, .n_buffers = rt->n_buffers};
     out->touched_bytes = vp_min_i64(out->resident_bytes, rt->arena[0].n_bytes);
     if (rt->verifier) {
         out->never_written_bytes = rt->verifier->never_written_bytes;
@@ -418,19 +349,4 @@ const vp_kernel_time *vp_runtime_kernel_times(const vp_runtime *rt, int64_t *n)
 {
     *n = rt->n_times;
     return rt->times;
-}
-
-void vp_runtime_sha256(const vp_runtime *rt, char text[65])
-{
-    enum { AT_A_TIME = 16384 };
-    vp_sha256 h = vp_sha256_begin();
-    float     values[AT_A_TIME];
-
-    for (int64_t i = 0; i < rt->n_params; i++)
-        for (int64_t k = 0; k < rt->params[i].param->n_elements; k += AT_A_TIME) {
-            int64_t n = vp_min_i64(AT_A_TIME, rt->params[i].param->n_elements - k);
-            vp_runtime_param_get(&rt->params[i], k, n, values);
-            vp_sha256_add(&h, values, (size_t)n * sizeof *values);
-        }
-    vp_sha256_hex(&h, text);
 }

@@ -5,7 +5,7 @@
  *     VP_TRY(vp_runtime_step(rt, tokens, labels, &step, err)); // as often as wanted
  *     vp_runtime_free(rt);
  *
- * Executes a checked plan with nothing else: one arena of exactly the planned size, mapped once; every kernel call at
+ * Executes a checked plan with nothing else: one arena of exactly the planned size, allocated once; every kernel call at
  * the plan's offsets; nothing allocated after vp_runtime_new(). What it binds is recorded as it binds it, so the
  * executed peak is an observation, not the plan's own figure.
  *
@@ -27,6 +27,7 @@ typedef struct vp_run_opts {
     int64_t n_total_steps;  /* what a schedule with total 0 counts to */
     int64_t seed;           /* for drawing parameters, -1: the recipe's */
     bool    verify;
+    bool    eager;          /* wait for each call, so that its time is its own; nothing is recorded */
 } vp_run_opts;
 
 typedef struct vp_step_result {
@@ -37,7 +38,8 @@ typedef struct vp_step_result {
 
 typedef struct vp_runtime vp_runtime;
 
-/* plan and backend are borrowed until vp_runtime_free(), which takes NULL. VP_ERR_DEVICE: the arena cannot be had. */
+/* plan and backend are borrowed until vp_runtime_free(), which takes NULL. VP_ERR_DEVICE: the arena cannot be had, or the plan is for
+ * another kind of device. VP_ERR_USAGE: verify on a device. */
 vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const vp_run_opts *opts, vp_runtime **out, vp_err *err);
 void      vp_runtime_free(vp_runtime *rt);
 
@@ -66,9 +68,11 @@ typedef struct vp_batch {
 /* One optimizer step. VP_ERR_INPUT: an id outside the vocabulary, or no target at all. VP_ERR_INTERNAL: verify found something. */
 vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result *result, vp_err *err);
 
-/* A parameter of the plan: where it lies now, in the first arena. The gradient is what the last step left. */
+/* A parameter of the plan: where it lies now, in the first arena, which is the backend's memory. The gradient is what the last
+ * step left. */
 typedef struct vp_runtime_param {
     char                 name[160];
+    const vp_backend    *backend;
     const vp_plan_param *param;
     vp_dtype             dtype;    /* of data                                    */
     void                *data;     /* what kernels read                          */
@@ -80,8 +84,10 @@ int64_t vp_runtime_n_params(const vp_runtime *rt);
 void    vp_runtime_param_at(const vp_runtime *rt, int64_t idx, vp_runtime_param *out);
 
 /* Elements first .. first + n in fp32: the master's where there is one. */
-void vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out);
-void vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n, const float *values);
+vp_status vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out, vp_err *err);
+/* Elements of its gradient. */
+vp_status vp_runtime_grad_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out, vp_err *err);
+vp_status vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n, const float *values, vp_err *err);
 
 typedef struct vp_memory_report {
     int64_t predicted_bytes;  /* the plan's                                                              */
@@ -97,7 +103,7 @@ void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out);
 
 /* What the calls of one kernel with one shape took together in the last step, by the monotonic clock around each. Their
  * sum is the step but for the copies into the arena and the walk over the plan. With verify a call runs on both arenas
- * and both count. */
+ * and both count. A backend that only enqueues is clocked where opts.eager waits for each call; else seconds are 0. */
 typedef struct vp_kernel_time {
     vp_kernel      kernel;
     vp_dtype       dtype;
@@ -110,6 +116,6 @@ typedef struct vp_kernel_time {
 const vp_kernel_time *vp_runtime_kernel_times(const vp_runtime *rt, int64_t *n);
 
 /* SHA-256 over the parameters' fp32 values, little-endian, in plan order. */
-void vp_runtime_sha256(const vp_runtime *rt, char text[65]);
+vp_status vp_runtime_sha256(const vp_runtime *rt, char text[65], vp_err *err);
 
 #endif

@@ -3,15 +3,16 @@
 
 #include "runtime/runtime.h"
 
-/* One mapping that is a memory of the plan. */
-typedef struct vp_arena_map {
+/* One memory of the plan: an allocation of the backend, of exactly the planned size. */
+typedef struct vp_memory {
     unsigned char *base;
-    int64_t        n_bytes, mapped_bytes;
-} vp_arena_map;
+    int64_t        n_bytes;
+} vp_memory;
 
-vp_status vp_arena_map_new(int64_t n_bytes, vp_arena_map *out, vp_err *err);
-void      vp_arena_map_free(vp_arena_map *map);
-int64_t   vp_arena_map_resident(const vp_arena_map *map);
+vp_status vp_memory_new(const vp_backend *backend, int64_t n_bytes, vp_memory *out, vp_err *err);
+void      vp_memory_free(const vp_backend *backend, vp_memory *memory);
+/* Bytes of it that are in physical memory: on a device all. */
+int64_t   vp_memory_resident(const vp_backend *backend, const vp_memory *memory);
 
 /* Poison at death, verification at birth. */
 typedef struct vp_verifier {
@@ -30,10 +31,13 @@ struct vp_runtime {
     const vp_backend *backend;
     vp_run_opts       opts;
     vp_arena         *scratch;
-    vp_arena_map      arena[VP_N_REPLICAS];
+    vp_memory         arena[VP_N_REPLICAS];
     int               n_arenas;      /* 2 with verify */
     int64_t           step;          /* optimizer steps done */
+    int64_t           steps_here;    /* of them, by this process */
+    vp_backend_graph *graph;         /* a step, recorded; NULL: not yet, or not by this backend */
     int64_t           executed_bytes, padding_bytes;
+    bool              uses_algorithms; /* the plan's are for this library and device */
     int64_t           n_params;
     vp_runtime_param *params;
     vp_optimizer_numbers optimizer;
@@ -57,10 +61,12 @@ void vp_verifier_poison_gradients(vp_runtime *rt);
 /* Count what is alive between steps as touched, and compare the replicas. */
 vp_status vp_verifier_finish(vp_runtime *rt, vp_err *err);
 
+vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err);
+
 /* All parameters have been filled in the first arena. */
-void vp_runtime_loaded(vp_runtime *rt);
+vp_status vp_runtime_loaded(vp_runtime *rt, vp_err *err);
 
 /* Copy into every arena. */
-void vp_runtime_put(vp_runtime *rt, int64_t offset, const void *data, int64_t n_bytes);
+vp_status vp_runtime_put(vp_runtime *rt, int64_t offset, const void *data, int64_t n_bytes, vp_err *err);
 
 #endif

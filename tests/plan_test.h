@@ -17,6 +17,7 @@
 #include "core/units.h"
 #include "planner/planner.h"
 #include "runtime/runtime.h"
+#include "tests/backend_test.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,10 +73,16 @@ static inline vp_model *model_of(const char *text, double dropout)
 /* Every block recomputes the ops of `set`. */
 static inline vp_plan *plan_with(const vp_model *model, vp_scenario s, uint64_t set)
 {
+    int       sm     = test_backend()->sm;
     vp_device device = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
     vp_cost   cost   = {.device = &device};
     vp_plan  *plan   = NULL;
 
+    if (sm) {
+        strcpy(device.name, "card");
+        device.is_cpu             = false;
+        device.compute_capability = sm;
+    }
     if (!s.n_runs)
         vp_scenario_set_all(&s, model, set);
     OK(vp_assemble(model, &s, &cost, &plan, err));
@@ -98,8 +105,8 @@ typedef struct trained {
 /* n_steps on drawn tokens, token types and lengths: the same for every plan of one model, sequence and global batch. */
 static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, bool verify)
 {
-    const vp_backend *backend = vp_backend_cpu();
-    vp_run_opts       opts    = {.n_total_steps = n_steps, .seed = -1, .verify = verify};
+    const vp_backend *backend = test_backend();
+    vp_run_opts       opts    = {.n_total_steps = n_steps, .seed = -1, .verify = verify && backend->host_memory};
     int64_t           n       = vp_plan_tokens(plan), seq = plan->buckets[0].seq;
     int32_t          *tokens  = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4), *types = malloc((size_t)n * 4);
     int32_t          *lengths = malloc((size_t)plan->global_batch * 4);
@@ -124,7 +131,7 @@ static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, b
     for (int64_t i = 0; i < vp_runtime_n_params(rt); i++) {
         vp_runtime_param p;
         vp_runtime_param_at(rt, i, &p);
-        vp_runtime_param_get(&p, 0, p.param->n_elements, t.params + t.n_params);
+        OK(vp_runtime_param_get(&p, 0, p.param->n_elements, t.params + t.n_params, err));
         t.n_params += p.param->n_elements;
     }
     vp_runtime_memory(rt, &t.memory);

@@ -35,7 +35,8 @@ static const struct { const char *name, *sql; } tables[] = {
         "CHECK(kind IN ('measured', 'given', 'corrected')), device TEXT NOT NULL, backend TEXT NOT NULL, build TEXT NOT NULL, "
         "created_unix_s INTEGER NOT NULL) STRICT"},
     {"profile_row", "CREATE TABLE profile_row(profile_id INTEGER NOT NULL REFERENCES profile(id), kernel TEXT NOT NULL, shape TEXT NOT NULL, "
-        "seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), PRIMARY KEY(profile_id, kernel, shape)) STRICT, WITHOUT ROWID"},
+        "seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), algorithm TEXT NOT NULL, PRIMARY KEY(profile_id, kernel, shape)) "
+        "STRICT, WITHOUT ROWID"},
     {"trial", "CREATE TABLE trial(id INTEGER PRIMARY KEY CHECK(id > 0), request_id INTEGER NOT NULL REFERENCES request(id), "
         "profile_id INTEGER NOT NULL REFERENCES profile(id), decisions TEXT NOT NULL, preset TEXT, state TEXT NOT NULL "
         "CHECK(state IN ('running', 'done', 'interrupted', 'cancelled')), verdict TEXT CHECK(state <> 'done' OR verdict IS NOT NULL), "
@@ -589,7 +590,7 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
 
 vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profile *p, const char *build, int64_t *id, vp_err *err)
 {
-    char      shape[400];
+    char      shape[400], algorithm[VP_ALGORITHM_TEXT + 1];
     vp_status st = VP_OK;
 
     VP_TRY(begin(s, err));
@@ -597,8 +598,9 @@ vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profi
                  p->device, p->backend, build, now_unix_s());
     *id = sqlite3_last_insert_rowid(s->db);
     for (int64_t i = 0; st == VP_OK && i < p->n_rows; i++)
-        st = change(s, err, "INSERT INTO profile_row(profile_id, kernel, shape, seconds) VALUES(?, ?, ?, ?)", "ittr", *id,
-                    vp_kernel_info_of(p->rows[i].kernel)->name, shape_text(&p->rows[i], shape, sizeof shape), p->rows[i].seconds);
+        st = change(s, err, "INSERT INTO profile_row(profile_id, kernel, shape, seconds, algorithm) VALUES(?, ?, ?, ?, ?)", "ittrt", *id,
+                    vp_kernel_info_of(p->rows[i].kernel)->name, shape_text(&p->rows[i], shape, sizeof shape), p->rows[i].seconds,
+                    vp_algorithm_is_set(&p->rows[i].algorithm) ? vp_algorithm_text(&p->rows[i].algorithm, algorithm) : "");
     VP_TRY(end(s, st, err));
 out:
     return st;
@@ -611,7 +613,7 @@ vp_status vp_study_measured_rows(vp_study *s, const char *device, const char *ba
     bool           any;
     vp_status      st = VP_OK;
 
-    VP_TRY(query(s, &stmt, err, "SELECT r.kernel, r.shape, r.seconds FROM profile_row r JOIN profile p ON p.id = r.profile_id WHERE p.kind = 'measured' "
+    VP_TRY(query(s, &stmt, err, "SELECT r.kernel, r.shape, r.seconds, r.algorithm FROM profile_row r JOIN profile p ON p.id = r.profile_id WHERE p.kind = 'measured' "
                  "AND p.device = ? AND p.backend = ? AND p.build = ? ORDER BY p.id, r.kernel, r.shape", "ttt", device, backend, build));
     for (;;) {
         VP_TRY(next_row(s, stmt, &any, err));
@@ -619,6 +621,8 @@ vp_status vp_study_measured_rows(vp_study *s, const char *device, const char *ba
             break;
         VP_TRY(read_call(s, text_at(stmt, 0), text_at(stmt, 1), &row, err));
         row.seconds = sqlite3_column_double(stmt, 2);
+        if (*text_at(stmt, 3) && !vp_algorithm_parse(text_at(stmt, 3), &row.algorithm))
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "algorithm", "holds one that is not %d hexadecimal digits", VP_ALGORITHM_TEXT));
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
 out:

@@ -90,6 +90,13 @@ static vp_status hash_file(const char *path, char text[65], vp_err *err)
     return VP_OK;
 }
 
+/* Without a plan the runner must be told whose kernels are meant; NULL: the CPU's, where the words end. */
+static char *backend_option(const tuner *t)
+{
+    static char option[] = "--backend";
+    return t->request->device->is_cpu ? NULL : option;
+}
+
 static vp_status find_runner(tuner *t, vp_err *err)
 {
     vp_child_result child = {0};
@@ -104,7 +111,7 @@ static vp_status find_runner(tuner *t, vp_err *err)
         VP_TRY(vp_file_find_program("vplan-run", t->runner, sizeof t->runner, err));
     VP_TRY(hash_file(t->runner, hash, err));
     snprintf(t->build, sizeof t->build, "%.16s", hash);
-    char *argv[] = {t->runner, "--describe", NULL};
+    char *argv[] = {t->runner, "--describe", backend_option(t), "cuda", NULL};
     vp_child_opts run = {.argv = argv, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = MAX_JSON_BYTES, .timeout_s = 60};
     VP_TRY(vp_child_run(&run, &child, err));
     if (child.end == VP_CHILD_INTERRUPTED)
@@ -171,7 +178,7 @@ static vp_status time_calls(const tuner *t, const vp_profile *calls, vp_profile 
     VP_TRY_ALLOC(err, request && vp_json_dump(request, &text));
     note(t, "timing %lld kernel calls", (long long)calls->n_rows);
     snprintf(seconds, sizeof seconds, "%lld", (long long)(t->opts->profile_s > 0 ? t->opts->profile_s : 120));
-    char *argv[] = {(char *)(uintptr_t)t->runner, "--profile", "-", "--seconds", seconds, NULL};
+    char *argv[] = {(char *)(uintptr_t)t->runner, "--profile", "-", "--seconds", seconds, backend_option(t), "cuda", NULL};
     vp_child_opts run = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE,
                          .err = VP_CHILD_CAPTURE, .max_output_bytes = MAX_JSON_BYTES, .timeout_s = 600};
     VP_TRY(vp_child_run(&run, &child, err));

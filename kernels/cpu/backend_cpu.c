@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <time.h>
 
 typedef void (*kernel_fn)(const vp_kernel_call *call);
 
@@ -136,13 +137,43 @@ static vp_status run(const vp_kernel_call *call, vp_err *err)
     return VP_OK;
 }
 
+/* run() returns when the work is done. */
+static vp_status wait(vp_err *err)
+{
+    (void)err;
+    return VP_OK;
+}
+
+static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *seconds, vp_err *err)
+{
+    struct timespec begin, end;
+    vp_status       st = VP_OK;
+
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < n_calls; i++)
+        VP_TRY(run(call, err));
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    *seconds = ((double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec)) / n_calls;
+out:
+    return st;
+}
+
 static const vp_backend backend = {
     .api_version = VP_BACKEND_API,
     .name        = "cpu",
+    .host_memory = true,
     .describe    = describe,
     .set_threads = set_threads,
     .threads     = vp_cpu_threads,
+    .alloc       = vp_cpu_alloc,
+    .release     = vp_cpu_release,
+    .memory      = vp_cpu_memory,
+    .upload      = vp_cpu_copy_bytes,
+    .download    = vp_cpu_copy_bytes,
+    .fill        = vp_cpu_fill,
     .run         = run,
+    .wait        = wait,
+    .time        = time_calls,
 };
 
 const vp_backend *vp_backend_cpu(void)

@@ -227,6 +227,14 @@ void vp_cpu_gemm_call(const vp_gemm *g);
  * are added into C in order. bias (n floats, or NULL) is what C holds before the first one. */
 void vp_cpu_gemm(const vp_gemm *g, int64_t k_tile, const float *bias);
 
+/* ---- memory, as vp_backend has it: cpu_memory.c ---- */
+
+vp_status vp_cpu_alloc(int64_t n_bytes, void **out, vp_err *err);
+void      vp_cpu_release(void *p, int64_t n_bytes);
+vp_status vp_cpu_memory(vp_backend_memory *out, vp_err *err);
+vp_status vp_cpu_copy_bytes(void *to, const void *from, int64_t n_bytes, vp_err *err);
+vp_status vp_cpu_fill(void *to, int byte, int64_t n_bytes, vp_err *err);
+
 /* ---- the kernels, operands as core/op.h orders them ---- */
 
 void vp_cpu_embedding_fwd(const vp_kernel_call *call);

@@ -1,4 +1,4 @@
-#include "cli/dryrun_here.h"
+#include "cli/device_here.h"
 
 #include "core/text.h"
 
@@ -55,7 +55,7 @@ static bool known_product(const char *product, vp_device *device)
     return false;
 }
 
-vp_status vp_dryrun_gpu_here(vp_device *device, int64_t *free_bytes, bool *found, vp_err *err)
+vp_status vp_device_here(vp_device *device, int64_t *free_bytes, bool *found, vp_err *err)
 {
     nvml        n = {0};
     memory_info memory = {0};
