@@ -85,7 +85,7 @@ typedef enum vp_qkv_layout {
     VP_QKV_APART    = 2    /* three tensors; rope: one of them, `heads` heads that all turn   */
 } vp_qkv_layout;
 
-typedef enum vp_act { VP_ACT_GELU_TANH, VP_ACT_GELU, VP_ACT_RELU, VP_ACT_SILU, VP_N_ACTS } vp_act;
+typedef enum vp_act { VP_ACT_GELU_TANH, VP_ACT_GELU, VP_ACT_RELU, VP_ACT_SILU, VP_ACT_TANH, VP_N_ACTS } vp_act;
 
 /* How an optimizer's state is stored. VP_STATE_BLOCK8: one byte an element and an fp32 scale for every VP_STATE_BLOCK of
  * them, behind the bytes (Dettmers et al. 2021, arXiv:2110.02861). */

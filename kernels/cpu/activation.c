@@ -9,6 +9,7 @@
  *     gelu       x Phi(x), Phi the normal distribution           (the same: 0.5 x (1 + erf(x / sqrt 2)))
  *     silu       x s(x)                                          (Elfwing, Uchibe, Doya 2017, arXiv:1702.03118)
  *     relu       max(x, 0)
+ *     tanh       tanh(x)
  *
  * where s(t) = 1 / (1 + exp(-t)) is the logistic function, taken from e = exp(-|t|) <= 1 so that nothing overflows and
  * nothing cancels: also gelu_tanh(-5) has all its digits, which 1 + tanh has not.
@@ -43,6 +44,8 @@ VP_ALWAYS_INLINE float act_value(float v, int act)
         e = vp_exp_neg(v < 0.0f ? v : -v);
         s = (v < 0.0f ? e : 1.0f) / (1.0f + e);
         return v * s;
+    case VP_ACT_TANH:
+        return vp_tanh(v);
     default: /* VP_ACT_RELU; a NaN stays one */
         return v < 0.0f ? 0.0f : v;
     }
@@ -75,6 +78,9 @@ VP_ALWAYS_INLINE void act_value_and_slope(float v, int act, float *value, float 
         *value = v * s;
         *slope = s + v * (e * inv * inv);
         return;
+    case VP_ACT_TANH:
+        *value = vp_tanh_and_slope(v, slope);
+        return;
     default:
         *value = v < 0.0f ? 0.0f : v;
         *slope = v <= 0.0f ? 0.0f : 1.0f;
@@ -89,6 +95,7 @@ VP_ALWAYS_INLINE void act_value_and_slope(float v, int act, float *value, float 
     case VP_ACT_GELU: loop(VP_ACT_GELU); return; \
     case VP_ACT_SILU: loop(VP_ACT_SILU); return; \
     case VP_ACT_RELU: loop(VP_ACT_RELU); return; \
+    case VP_ACT_TANH: loop(VP_ACT_TANH); return; \
     }
 
 VP_ALWAYS_INLINE void forward_loop(const float *x, float *y, int64_t n, int act)

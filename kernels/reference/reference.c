@@ -223,6 +223,7 @@ static double act(int64_t which, double x)
     case VP_ACT_GELU_TANH: return 0.5 * x * (1.0 + tanh(gelu_u(x)));
     case VP_ACT_GELU: return 0.5 * x * erfc(-x / sqrt(2.0));
     case VP_ACT_SILU: return x / (1.0 + exp(-x));
+    case VP_ACT_TANH: return tanh(x);
     default: return x > 0.0 ? x : 0.0;
     }
 }
@@ -236,6 +237,7 @@ static double act_slope(int64_t which, double x)
         return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(2.0 / acos(-1.0)) * (1.0 + 3.0 * 0.044715 * x * x);
     case VP_ACT_GELU: return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
     case VP_ACT_SILU: return s + x * s * (1.0 - s);
+    case VP_ACT_TANH: return 1.0 / (cosh(x) * cosh(x));
     default: return x > 0.0 ? 1.0 : 0.0;
     }
 }
