@@ -57,6 +57,11 @@ void vp_plan_free(vp_plan *plan)
     free(plan);
 }
 
+int64_t vp_plan_n_labels(const vp_plan *plan)
+{
+    return plan->n_classes ? plan->n_classes : plan->vocab_size;
+}
+
 int64_t vp_plan_tokens(const vp_plan *plan)
 {
     return vp_mul(plan->global_batch, plan->buckets[0].seq);

@@ -203,6 +203,9 @@ typedef struct vp_plan_fixed {
     vp_plan_angles angles;         /* of a constant: fp32 cosines (seq, n), then sines (seq, n) */
 } vp_plan_fixed;
 
+/* Where labels that are classes stand among the tokens of a sample; the other tokens have none. */
+typedef enum vp_label_place { VP_LABEL_AT_EACH, VP_LABEL_AT_FIRST, VP_LABEL_AT_LAST } vp_label_place;
+
 /* ---- the plan ---- */
 
 typedef enum vp_proof_status {
@@ -238,7 +241,9 @@ typedef struct vp_plan {
     const char *model_name, *family;
     json_t     *model_config;        /* the config.json object, for a saved folder */
     int64_t     n_params, vocab_size;
-    int64_t     mask_token;          /* of masked language modelling; -1: the next token is the target */
+    int64_t     mask_token;          /* of masked language modelling; -1: none. Else the next token is the label, */
+    int64_t     n_classes;           /* or one of these classes is; 0: a token */
+    vp_label_place label_place;      /* of classes */
     int64_t     n_token_types;       /* rows of the token-type table; 0: the model has none */
     vp_recipe   recipe;
 
@@ -280,6 +285,9 @@ void     vp_plan_free(vp_plan *plan);
 
 /* Tokens of one optimizer step. */
 int64_t vp_plan_tokens(const vp_plan *plan);
+
+/* Labels are below this. */
+int64_t vp_plan_n_labels(const vp_plan *plan);
 
 /* Steps of each phase: the first micro-step, the middle ones (repeated), the last, the optimizer. */
 typedef struct vp_phases {

@@ -163,7 +163,7 @@ static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char 
     if (s->kernel == VP_K_EMBEDDING_FWD || s->kernel == VP_K_EMBEDDING_BWD)
         NEED(s->ints[4] > 0 || !s->ints[5], at, "%s: no position is left for padding", s->name);
     if (s->kernel == VP_K_CROSS_ENTROPY)
-        NEED(s->ints[1] >= plan->vocab_size, at, "%s: fewer logits than the vocabulary", s->name);
+        NEED(s->ints[1] >= vp_plan_n_labels(plan), at, "%s: fewer logits than there are labels", s->name);
 out:
     return st;
 }

@@ -15,6 +15,7 @@ static const char *const init_names[]       = {"zeros", "ones", "normal", NULL};
 static const char *const accumulate_names[] = {"never", "by-phase", "always", NULL};
 static const char *const phase_names[]      = {"first", "middle", "last", "optimizer"};
 static const char *const time_classes[]     = {"measured", "assumed", NULL};
+static const char *const label_place_names[] = {"each-token", "first-token", "last-token", NULL};
 static const char *const proof_names[]      = {"optimal", "gap", "fallback", "infeasible", NULL};
 static const char        space_letters[]    = "bpgwmvPGf-"; /* in the order of vp_space */
 
@@ -203,6 +204,10 @@ json_t *vp_plan_to_json(const vp_plan *plan)
         put_int(json_object_get(j, "model"), "mask_token", plan->mask_token);
     if (plan->n_token_types > 0)
         put_int(json_object_get(j, "model"), "n_token_types", plan->n_token_types);
+    if (plan->n_classes > 0) {
+        put_int(json_object_get(j, "model"), "n_classes", plan->n_classes);
+        put(json_object_get(j, "model"), "label_place", json_string(label_place_names[plan->label_place]));
+    }
     put(j, "prediction", json_pack("{s:I, s:I, s:o, s:f, s:s}", "peak_bytes", (json_int_t)plan->peak_bytes, "outside_bytes",
         (json_int_t)plan->outside_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes),
         "step_time_s", plan->step_time_s, "time_class", plan->time_class));
@@ -816,6 +821,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     vp_json_node node, array, row;
     const char  *sentence;
     int64_t      version, n;
+    int          choice;
     vp_status    st = VP_OK;
 
     *out = NULL;
@@ -825,7 +831,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(vp_json_fail(root, "schema_version", err, "is %lld; this vplan reads version %d", (long long)version, VP_PLAN_SCHEMA));
     VP_TRY(vp_json_only_keys(root, keys, err));
     VP_TRY(vp_json_object(root, "model", &node, err));
-    ONLY_KEYS(&node, "name", "family", "params_total", "vocab_size", "config", "mask_token", "n_token_types");
+    ONLY_KEYS(&node, "name", "family", "params_total", "vocab_size", "config", "mask_token", "n_token_types", "n_classes", "label_place");
     VP_TRY(string(plan, &node, "name", &plan->model_name, err));
     VP_TRY(string(plan, &node, "family", &plan->family, err));
     VP_TRY(vp_json_int(&node, "params_total", 1, INT64_MAX, &plan->n_params, err));
@@ -833,6 +839,13 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     VP_TRY(optional_int(&node, "mask_token", &plan->mask_token, err));
     if (plan->mask_token >= plan->vocab_size)
         VP_TRY(vp_json_fail(&node, "mask_token", err, "is not in the vocabulary"));
+    if (vp_json_has(&node, "n_classes")) {
+        if (plan->mask_token >= 0)
+            VP_TRY(vp_json_fail(&node, "n_classes", err, "labels are classes or hidden tokens, not both"));
+        VP_TRY(vp_json_int(&node, "n_classes", 1, INT64_C(100000000), &plan->n_classes, err));
+        VP_TRY(word(&node, "label_place", label_place_names, &choice, err));
+        plan->label_place = (vp_label_place)choice;
+    }
     if (vp_json_has(&node, "n_token_types"))
         VP_TRY(vp_json_int(&node, "n_token_types", 1, INT64_C(100000000), &plan->n_token_types, err));
     VP_TRY(vp_json_object(&node, "config", &row, err));

@@ -146,7 +146,9 @@ typedef struct vp_graph {
     int64_t          n_shared;
     int64_t          vocab_size, max_seq, hidden;
     int64_t          n_token_types;       /* rows of the token-type table; 0: none            */
-    int64_t          mask_token;          /* of masked language modelling; -1: next token     */
+    int64_t          mask_token;          /* of masked language modelling; -1: none           */
+    int64_t          n_classes;           /* that a label names; 0: it names a token          */
+    vp_label_place   label_place;         /* where the label of a class stands                */
     bool             windows_vary;        /* some attention has VP_WINDOW_OF_INSTANCE         */
 } vp_graph;
 

@@ -593,6 +593,8 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
     plan->shared       = vp_arena_array(arena, g->n_shared, sizeof *plan->shared);
     plan->mask_token   = g->mask_token;
     plan->n_token_types = g->n_token_types;
+    plan->n_classes     = g->n_classes;
+    plan->label_place   = g->label_place;
     plan->n_fixed      = a->n_fixed;
     plan->fixed        = vp_arena_array(arena, a->n_fixed, sizeof *plan->fixed);
     plan->control_idx  = CONTROL;

@@ -38,6 +38,9 @@ vp_status vp_data_open(const char *path, const vp_plan *plan, int64_t n_steps, v
         char shown[512];
         vp_text_escape(path, d->path, sizeof d->path);
         vp_text_escape(path, shown, sizeof shown);
+        if (plan->n_classes)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL,
+                              "%s: a file of tokens holds no classes for this model to learn; without a file tokens and labels are drawn", shown));
         d->raw = malloc((size_t)(d->n_per_step + 1) * (size_t)d->token_bytes);
         d->fd  = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         VP_TRY_ALLOC(err, d->raw);
@@ -101,6 +104,18 @@ static void mask(const vp_data *d, int64_t first, int32_t *tokens, int32_t *labe
     }
 }
 
+/* Classes are drawn, as tokens are: uniform, from (seed, position). */
+static void draw_classes(const vp_data *d, int64_t first, int32_t *labels)
+{
+    int64_t seq = d->plan->buckets[0].seq;
+
+    for (int64_t i = 0; i < d->n_per_step; i++) {
+        bool     has_label = d->plan->label_place == VP_LABEL_AT_EACH || i % seq == (d->plan->label_place == VP_LABEL_AT_FIRST ? 0 : seq - 1);
+        uint64_t r         = mix((uint64_t)d->plan->recipe.seed + mix(~(uint64_t)(first + i)));
+        labels[i] = has_label ? (int32_t)(r % (uint64_t)d->plan->n_classes) : VP_IGNORE_LABEL;
+    }
+}
+
 static int64_t stored_token(const vp_data *d, int64_t i)
 {
     const unsigned char *p = d->raw + i * d->token_bytes;
@@ -139,5 +154,7 @@ vp_status vp_data_step(vp_data *d, int64_t step, int32_t *tokens, int32_t *label
     }
     if (d->plan->mask_token >= 0)
         mask(d, first, tokens, labels);
+    if (d->plan->n_classes)
+        draw_classes(d, first, labels);
     return VP_OK;
 }

@@ -3,7 +3,8 @@
  *     VP_TRY(vp_data_step(data, step, tokens, labels, err));
  *
  * Sample i of step s is tokens [(s*G + i)*T, (s*G + i)*T + T] of the file: T inputs, and the T tokens after each as its
- * labels. Without a file, tokens are drawn: uniform over the vocabulary, from (seed, position). */
+ * labels. Without a file, tokens are drawn: uniform over the vocabulary, from (seed, position). A plan whose labels are classes
+ * takes no file: they are drawn too. */
 #ifndef VP_RUNTIME_DATA_H
 #define VP_RUNTIME_DATA_H
 

@@ -221,9 +221,9 @@ static vp_status check_batch(const vp_runtime *rt, const vp_batch *b, int64_t *n
         if (b->tokens[i] < 0 || b->tokens[i] >= rt->plan->vocab_size)
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "token %lld of step %lld is %d; the vocabulary has %lld", (long long)i, (long long)rt->step,
                            (int)b->tokens[i], (long long)rt->plan->vocab_size));
-        if (b->labels[i] != VP_IGNORE_LABEL && (b->labels[i] < 0 || b->labels[i] >= rt->plan->vocab_size))
-            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "label %lld of step %lld is %d; the vocabulary has %lld", (long long)i, (long long)rt->step,
-                           (int)b->labels[i], (long long)rt->plan->vocab_size));
+        if (b->labels[i] != VP_IGNORE_LABEL && (b->labels[i] < 0 || b->labels[i] >= vp_plan_n_labels(rt->plan)))
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "label %lld of step %lld is %d; there are %lld", (long long)i, (long long)rt->step,
+                           (int)b->labels[i], (long long)vp_plan_n_labels(rt->plan)));
         *n_targets += b->labels[i] != VP_IGNORE_LABEL;
     }
     if (*n_targets == 0)
