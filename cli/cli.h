@@ -65,11 +65,11 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
 
 /* The options that choose a plan, as plan and tune take them. */
 typedef struct vp_plan_options {
-    const char *device, *recipe, *profile, *precision, *optimizer, *recompute, *offload, *loss, *attention;
+    const char *device, *recipe, *profile, *precision, *optimizer, *recompute, *offload, *loss, *attention, *class_name;
     int64_t     budget_bytes, seq, global_batch, micro_batch;
 } vp_plan_options;
 
-enum { VP_N_PLAN_OPTIONS = 13 };
+enum { VP_N_PLAN_OPTIONS = 14 };
 
 /* Append them to options[]; returns how many. */
 int vp_plan_options_list(vp_plan_options *o, vp_option *options);

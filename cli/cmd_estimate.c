@@ -9,7 +9,7 @@
 #include <string.h>
 
 typedef struct estimate_options {
-    const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max;
+    const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max, *class_name;
     int64_t     budget_bytes, seq, micro_batch;
 } estimate_options;
 
@@ -58,7 +58,7 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
         VP_TRY(vp_device_open("cpu", &e->device, err));
     if (o->device)
         VP_TRY(vp_check_precision(&e->device, s->recipe.precision, err));
-    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = s->recipe.dropout}, &e->model, err));
+    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = s->recipe.dropout, .class_name = o->class_name}, &e->model, err));
     vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
     e->seq_is_default = !o->seq;
     e->micro_batch_is_given = o->micro_batch != 0;
@@ -186,7 +186,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         {"--micro-batch", VP_OPTION_COUNT, &o.micro_batch}, {"--precision", VP_OPTION_TEXT, &o.precision},
         {"--optimizer", VP_OPTION_TEXT, &o.optimizer}, {"--attention", VP_OPTION_TEXT, &o.attention},
         {"--loss", VP_OPTION_TEXT, &o.loss},           {"--recompute", VP_OPTION_TEXT, &o.recompute},
-        {"--max", VP_OPTION_TEXT, &o.max},
+        {"--max", VP_OPTION_TEXT, &o.max},             {"--class", VP_OPTION_TEXT, &o.class_name},
     };
     vp_status st = VP_OK;
 
@@ -213,7 +213,7 @@ out:
 }
 
 const vp_command vp_cmd_estimate = {"estimate",
-    "MODEL [--trainer vplan] [--device NAME|FILE] [--budget SIZE] [--seq N] [--micro-batch N]\n"
+    "MODEL [--trainer vplan] [--device NAME|FILE] [--budget SIZE] [--seq N] [--micro-batch N] [--class NAME]\n"
     "                      [--precision fp32|bf16-mixed|bf16] [--attention flash|math]\n"
     "                      [--optimizer adamw|adamw-bf16|adamw-8bit|sgd|sgd-momentum|lion|adafactor|muon] [--loss full|chunked|chunked:N]\n"
     "                      [--recompute none|attention|mlp|full] [--max micro-batch|seq] [--json]",

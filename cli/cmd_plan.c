@@ -293,7 +293,7 @@ out:
 }
 
 const vp_command vp_cmd_plan = {"plan",
-    "MODEL --seq N --global-batch N [--device NAME|FILE] [--budget SIZE] [--recipe FILE] [--profile FILE]\n"
+    "MODEL --seq N --global-batch N [--device NAME|FILE] [--budget SIZE] [--class NAME] [--recipe FILE] [--profile FILE]\n"
     "                  [--frontier] [--svg FILE] [--gap G] [--prove] [--monolithic] [-o PLAN] [--force] [--json]\n"
     "                  pins: [--micro-batch N] [--precision fp32|bf16-mixed|bf16|any] [--attention flash|math|any]\n"
     "                        [--optimizer adamw|adamw-bf16|adamw-8bit|sgd|sgd-momentum|lion|adafactor|muon|any] [--recompute none|attention|mlp|full]\n"

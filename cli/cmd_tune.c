@@ -78,8 +78,8 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
     vp_status    st   = VP_OK;
 
     VP_TRY(vp_plan_read(path, &plan, err));
-    if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "a plan already says its sequence, batch, recipe and device; give a MODEL to change them"));
+    if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision || o->class_name)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "a plan already says its class, sequence, batch, recipe and device; give a MODEL to change them"));
     job->request = (vp_plan_request){.recipe = plan->recipe, .seq = plan->buckets[0].seq, .global_batch = plan->global_batch,
                                      .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5};
     const char *attention = json_string_value(json_object_get(plan->settings, "attention"));

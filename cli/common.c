@@ -173,7 +173,7 @@ int vp_plan_options_list(vp_plan_options *o, vp_option *options)
         {"--micro-batch", VP_OPTION_COUNT, &o->micro_batch}, {"--precision", VP_OPTION_TEXT, &o->precision},
         {"--optimizer", VP_OPTION_TEXT, &o->optimizer},    {"--recompute", VP_OPTION_TEXT, &o->recompute},
         {"--offload", VP_OPTION_TEXT, &o->offload},        {"--loss", VP_OPTION_TEXT, &o->loss},
-        {"--attention", VP_OPTION_TEXT, &o->attention},
+        {"--attention", VP_OPTION_TEXT, &o->attention},    {"--class", VP_OPTION_TEXT, &o->class_name},
     };
 
     memcpy(options, list, sizeof list);
@@ -241,7 +241,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
-    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = r->recipe.dropout}, &job->model, err));
+    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = r->recipe.dropout, .class_name = o->class_name}, &job->model, err));
     r->model   = job->model;
     r->device  = &job->device;
     r->profile = job->profile;

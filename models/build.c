@@ -159,6 +159,8 @@ int vp_build_embedding(vp_builder *b, const vp_embedding *e)
     op.skip_padding    = e->skip_padding;
     if (e->positions)
         op.param[1] = add_matrix(b, e->positions, e->n_positions, e->cols, 0);
+    if (e->table && e->span == 0)
+        b->b.graph->vocab_size = e->rows;
     op.out[0] = add_rows(b, e->name, e->cols);
     return add_op(b, op);
 }
@@ -200,11 +202,27 @@ int vp_build_linear(vp_builder *b, const vp_linear *l)
     bool        out_in = l->layout == VP_WEIGHT_OUT_IN;
 
     op.layout   = l->layout;
+    op.chunked  = l->chunked;
     op.param[0] = add_matrix(b, member(b, l->prefix, "weight"), out_in ? l->out : in, out_in ? in : l->out, l->std);
     if (l->bias)
         op.param[1] = add_vector(b, member(b, l->prefix, "bias"), l->out, VP_INIT_ZEROS);
     op.out[0] = add_rows(b, l->name, l->out);
     return add_op(b, op);
+}
+
+void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out, vp_weight_layout layout)
+{
+    bool out_in = layout == VP_WEIGHT_OUT_IN;
+
+    add_param(b, (vp_plan_param){.name = member(b, prefix, "weight"), .rank = 2, .shape = {out_in ? out : in, out_in ? in : out},
+                                 .init = VP_INIT_NORMAL, .init_std = b->std});
+    add_vector(b, member(b, prefix, "bias"), out, VP_INIT_ZEROS);
+}
+
+void vp_build_unused_norm(vp_builder *b, const char *prefix, int64_t cols)
+{
+    add_vector(b, member(b, prefix, "weight"), cols, VP_INIT_ONES);
+    add_vector(b, member(b, prefix, "bias"), cols, VP_INIT_ZEROS);
 }
 
 int vp_build_add_rope(vp_builder *b, const vp_rope *rope)
@@ -298,10 +316,10 @@ int vp_build_dropout(vp_builder *b, const char *name, int x, double p)
 void vp_build_lm_head(vp_builder *b, const vp_lm_head *h)
 {
     vp_graph   *g    = b->b.graph;
-    vp_graph_op head = op_of(b, VP_OP_LINEAR, "lm_head", h->x), loss = op_of(b, VP_OP_CROSS_ENTROPY, "loss", -1);
+    vp_graph_op head = op_of(b, VP_OP_LINEAR, "lm_head", h->x);
 
     head.layout  = VP_WEIGHT_OUT_IN;
-    head.chunked = loss.chunked = true;
+    head.chunked = true;
     if (h->tied) {
         head.param[0] = (vp_param_ref){.used = true, .shared = true, .idx = 0};
         g->n_shared   = 1;
@@ -312,13 +330,21 @@ void vp_build_lm_head(vp_builder *b, const vp_lm_head *h)
         head.param[1] = add_vector(b, h->bias, h->vocab, VP_INIT_ZEROS);
     if (h->unused_bias)
         add_vector(b, h->unused_bias, h->vocab, VP_INIT_ZEROS);
-    head.out[0]   = add_rows(b, "logits", h->vocab);
-    loss.in[0]    = add_op(b, head);
-    loss.in[1]    = vp_build_read_span(b, "labels", g->labels_span);
-    loss.softcap  = h->softcap;
-    loss.out[0]   = add_rows(b, "loss", 1);
+    head.out[0] = add_rows(b, "logits", h->vocab);
+    vp_build_loss(b, add_op(b, head), h->softcap);
+}
+
+void vp_build_loss(vp_builder *b, int logits, double softcap)
+{
+    vp_graph_op loss = op_of(b, VP_OP_CROSS_ENTROPY, "loss", logits);
+
+    if (vp_arena_failed(arena_of(b)))
+        return;
+    loss.chunked = current(b)->ops[current(b)->tensors[logits].producer].chunked;
+    loss.in[1]   = vp_build_read_span(b, "labels", b->b.graph->labels_span);
+    loss.softcap = softcap;
+    loss.out[0]  = add_rows(b, "loss", 1);
     add_op(b, loss);
-    g->vocab_size = h->vocab;
 }
 
 /* ---- the chain ---- */

@@ -72,9 +72,14 @@ typedef struct vp_linear {
     bool             bias;
     vp_weight_layout layout;
     double           std;         /* 0: the builder's                            */
+    bool             chunked;     /* may run over chunks of rows                 */
 } vp_linear;
 /* weight (out, in) unless layout says otherwise. */
 int vp_build_linear(vp_builder *b, const vp_linear *l);
+
+/* Parameters that are there and learn nothing: no op uses them. */
+void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out, vp_weight_layout layout);
+void vp_build_unused_norm(vp_builder *b, const char *prefix, int64_t cols);
 
 /* Heads of queries, keys and values, as they lie in a row. */
 typedef struct vp_heads {
@@ -115,6 +120,16 @@ typedef struct vp_lm_head {
 } vp_lm_head;
 /* Projection to the vocabulary and cross-entropy with the labels. */
 void vp_build_lm_head(vp_builder *b, const vp_lm_head *head);
+
+/* Cross-entropy of logits with the labels, in chunks if the logits come so; with labels that are classes, one for each column. */
+void vp_build_loss(vp_builder *b, int logits, double softcap);
+void vp_build_class_loss(vp_builder *b, int logits, vp_label_place at);
+
+/* Linear layer to model->n_labels classes, and the loss. */
+void vp_build_classifier(vp_builder *b, int x, const char *prefix, bool bias, vp_label_place at);
+
+/* What the model's class puts on the last hidden states of a decoder; token_classifier: the name of that linear layer. */
+void vp_build_decoder_head(vp_builder *b, const vp_lm_head *lm, const char *token_classifier);
 
 /* ---- the chain ---- */
 

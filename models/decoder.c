@@ -39,7 +39,6 @@ vp_status vp_decoder_read(vp_model *model, const vp_json_node *config, const vp_
     vp_status st = VP_OK;
 
     *d = (vp_decoder){.padding_row = -1};
-    VP_TRY(vp_config_class(model, config, def->class_name, err));
     VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, def->hidden, &d->hidden, err));
     VP_TRY(vp_config_int_or(model, config, "intermediate_size", 100000000, def->inner, &d->inner, err));
     VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, def->n_layers, &d->n_layers, err));
@@ -47,7 +46,7 @@ vp_status vp_decoder_read(vp_model *model, const vp_json_node *config, const vp_
     VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000, def->max_positions, &d->max_positions, err));
     VP_TRY(vp_config_real_or(model, config, "rms_norm_eps", 1.0, def->eps, &d->eps, err));
     VP_TRY(vp_config_real_or(model, config, "initializer_range", 100.0, 0.02, &d->std, err));
-    VP_TRY(vp_config_bool_or(model, config, "tie_word_embeddings", def->tied, &d->tied, err));
+    VP_TRY(vp_config_decoder_head(model, config, opts, def->tied, &d->tied, err));
     VP_TRY(read_heads(model, config, def, d, err));
     VP_TRY(vp_config_check_sizes(config, d->n_layers, d->hidden, vp_max_i64(vp_mul(d->heads.n, d->heads.dim), vp_max_i64(d->hidden, d->inner)), d->vocab, err));
     VP_TRY(vp_config_act(model, config, def->act_key, def->act, &d->act, err));
@@ -199,7 +198,7 @@ vp_status vp_decoder_finish(vp_builder *b, const vp_decoder *d, const vp_rmsnorm
 {
     vp_build_template(b, "head");
     int x = vp_build_rmsnorm(b, "norm", vp_build_input(b, d->hidden), "model.norm", norm);
-    vp_build_lm_head(b, &(vp_lm_head){.x = x, .vocab = d->vocab, .tied = d->tied, .prefix = "lm_head", .softcap = softcap});
+    vp_build_decoder_head(b, &(vp_lm_head){.x = x, .vocab = d->vocab, .tied = d->tied, .prefix = "lm_head", .softcap = softcap}, "score");
     b->b.graph->max_seq = d->max_positions;
     return vp_build_finish(b, d->n_layers, d->windows, err);
 }

@@ -13,7 +13,6 @@
 
 /* What a family's config class has where the file says nothing. 0 for n_kv: as many as heads; 0 for head_dim: hidden / heads. */
 typedef struct vp_decoder_defaults {
-    const char *class_name;
     int64_t     hidden, inner, n_layers, n_heads, n_kv, head_dim, vocab, max_positions;
     double      eps;
     bool        tied, null_kv_refused;
@@ -71,7 +70,7 @@ vp_status vp_decoder_finish(vp_builder *b, const vp_decoder *d, const vp_rmsnorm
 
 /* Keys every family of the line reads. */
 #define VP_DECODER_KEYS \
-    "architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", \
+    "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", \
     "vocab_size", "max_position_embeddings", "rms_norm_eps", "initializer_range", "tie_word_embeddings", "rope_theta", "rope_scaling", \
     "rope_parameters", "partial_rotary_factor", "original_max_position_embeddings", "attention_dropout", "pad_token_id"
 

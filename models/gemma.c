@@ -7,7 +7,7 @@
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .class_name = "GemmaForCausalLM", .hidden = 3072, .inner = 24576, .n_layers = 28, .n_heads = 16, .n_kv = 16, .null_kv_refused = true,
+        .hidden = 3072, .inner = 24576, .n_layers = 28, .n_heads = 16, .n_kv = 16, .null_kv_refused = true,
         .head_dim = 256, .vocab = 256000, .max_positions = 8192, .eps = 1e-6, .tied = true, .act_key = "hidden_act", .act = VP_ACT_GELU_TANH,
         .padding = 0, .has_padding = true,
     };
@@ -31,5 +31,6 @@ out:
 
 /* hidden_activation of early files was never read by the class that hidden_act names. */
 static const char *const keys[] = {VP_DECODER_KEYS, "hidden_act", "attention_bias", "use_bidirectional_attention", NULL};
+static const vp_class classes[] = {VP_CAUSAL_CLASSES("Gemma"), {0}};
 
-const vp_family vp_family_gemma = {"gemma", keys, build};
+const vp_family vp_family_gemma = {"gemma", classes, keys, build};

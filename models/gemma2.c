@@ -20,7 +20,7 @@ static vp_status optional_softcap(vp_model *model, const vp_json_node *config, c
 static vp_status read_config(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, gemma2_config *c, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .class_name = "Gemma2ForCausalLM", .hidden = 2304, .inner = 9216, .n_layers = 26, .n_heads = 8, .n_kv = 4, .null_kv_refused = true,
+        .hidden = 2304, .inner = 9216, .n_layers = 26, .n_heads = 8, .n_kv = 4, .null_kv_refused = true,
         .head_dim = 256, .vocab = 256000, .max_positions = 8192, .eps = 1e-6, .tied = true, .act_key = "hidden_activation",
         .act = VP_ACT_GELU_TANH, .padding = 0, .has_padding = true,
     };
@@ -86,5 +86,6 @@ out:
 
 static const char *const keys[] = {VP_DECODER_KEYS, "hidden_activation", "attention_bias", "use_bidirectional_attention", "sliding_window",
     "layer_types", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar", NULL};
+static const vp_class classes[] = {VP_CAUSAL_CLASSES("Gemma2"), {0}};
 
-const vp_family vp_family_gemma2 = {"gemma2", keys, build};
+const vp_family vp_family_gemma2 = {"gemma2", classes, keys, build};

@@ -15,7 +15,7 @@
 typedef struct gpt2_config {
     int64_t n_embd, n_layer, n_head, n_inner, n_positions, vocab_size;
     double  eps, std;
-    bool    tied, scale_weights;
+    bool    tied, scale_weights, cross;
     vp_act  act;
     double  embd_p, attn_p, resid_p;
 } gpt2_config;
@@ -44,7 +44,6 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
 {
     vp_status st = VP_OK;
 
-    VP_TRY(vp_config_class(model, config, "GPT2LMHeadModel", err));
     VP_TRY(vp_config_int(config, "n_embd", 10000000, &c->n_embd, err));
     VP_TRY(vp_config_int(config, "n_layer", 100000, &c->n_layer, err));
     VP_TRY(vp_config_int(config, "n_head", 10000000, &c->n_head, err));
@@ -57,7 +56,7 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
         VP_TRY(vp_config_int(config, "n_inner", 100000000, &c->n_inner, err));
     VP_TRY(vp_config_real_or(model, config, "layer_norm_epsilon", 1.0, 1e-5, &c->eps, err));
     VP_TRY(vp_config_real_or(model, config, "initializer_range", 100.0, 0.02, &c->std, err));
-    VP_TRY(vp_config_bool_or(model, config, "tie_word_embeddings", true, &c->tied, err));
+    VP_TRY(vp_config_decoder_head(model, config, opts, true, &c->tied, err));
     VP_TRY(vp_config_bool_or(model, config, "scale_attn_weights", true, &c->scale_weights, err));
     VP_TRY(read_dropout(model, config, opts, c, err));
 
@@ -68,7 +67,9 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
         VP_TRY(vp_json_fail(config, "n_head", err, "a head of %lld dimensions; at most %d are supported",
                             (long long)(c->n_embd / c->n_head), VP_MAX_HEAD_DIM));
     VP_TRY(vp_config_act(model, config, "activation_function", VP_ACT_GELU_TANH, &c->act, err));
-    VP_TRY(vp_config_refuse(config, "add_cross_attention", "cross-attention is not supported", err));
+    VP_TRY(vp_config_bool(config, "add_cross_attention", &c->cross, err));
+    if (c->cross)
+        vp_model_assume(model, VP_NO_ENCODER);
     VP_TRY(vp_config_refuse(config, "scale_attn_by_inverse_layer_idx", "attention scaled by layer index is not supported", err));
     VP_TRY(vp_config_refuse(config, "reorder_and_upcast_attn", "reordered and upcast attention is not supported", err));
     if (vp_overflowed(vp_mul(vp_mul(c->n_layer, vp_mul(c->n_embd, c->n_inner)), 1024))
@@ -122,13 +123,19 @@ static void build_block(vp_builder *b, const gpt2_config *c)
     y = conv1d(b, "mlp.c_proj", y, h, "transformer.h.{}.mlp.c_proj", resid_std);
     y = vp_build_dropout(b, "mlp.dropout", y, c->resid_p);
     vp_build_output(b, vp_build_add(b, "mlp.residual", x, y));
+    if (c->cross) {
+        vp_build_unused_linear(b, "transformer.h.{}.crossattention.c_attn", h, 2 * h, VP_WEIGHT_IN_OUT);
+        vp_build_unused_linear(b, "transformer.h.{}.crossattention.q_attn", h, h, VP_WEIGHT_IN_OUT);
+        vp_build_unused_linear(b, "transformer.h.{}.crossattention.c_proj", h, h, VP_WEIGHT_IN_OUT);
+        vp_build_unused_norm(b, "transformer.h.{}.ln_cross_attn", h);
+    }
 }
 
 static void build_head(vp_builder *b, const gpt2_config *c)
 {
     vp_build_template(b, "head");
     int x = vp_build_layernorm(b, "ln_f", vp_build_input(b, c->n_embd), "transformer.ln_f", c->eps);
-    vp_build_lm_head(b, &(vp_lm_head){.x = x, .vocab = c->vocab_size, .tied = c->tied, .prefix = "lm_head"});
+    vp_build_decoder_head(b, &(vp_lm_head){.x = x, .vocab = c->vocab_size, .tied = c->tied, .prefix = "lm_head"}, "classifier");
 }
 
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
@@ -148,8 +155,10 @@ out:
     return st;
 }
 
-static const char *const keys[] = {"architectures", "n_embd", "n_layer", "n_head", "vocab_size", "n_positions", "n_inner", "layer_norm_epsilon",
+static const char *const keys[] = {"n_embd", "n_layer", "n_head", "vocab_size", "n_positions", "n_inner", "layer_norm_epsilon",
     "initializer_range", "tie_word_embeddings", "scale_attn_weights", "embd_pdrop", "attn_pdrop", "resid_pdrop", "activation_function",
     "add_cross_attention", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", NULL};
 
-const vp_family vp_family_gpt2 = {"gpt2", keys, build};
+static const vp_class classes[] = {{"GPT2LMHeadModel", VP_HEAD_NEXT_TOKEN}, VP_SEQUENCE_CLASS("GPT2"), VP_TOKEN_CLASS("GPT2"), {0}};
+
+const vp_family vp_family_gpt2 = {"gpt2", classes, keys, build};

@@ -23,7 +23,6 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     double    rotary_pct = 0.25, theta = 10000.0;
     vp_status st         = VP_OK;
 
-    VP_TRY(vp_config_class(model, config, "GPTNeoXForCausalLM", err));
     VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, 6144, &c->hidden, err));
     VP_TRY(vp_config_int_or(model, config, "intermediate_size", 100000000, 24576, &c->inner, err));
     VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, 44, &c->n_layers, err));
@@ -34,7 +33,7 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     VP_TRY(vp_config_real_or(model, config, "layer_norm_eps", 1.0, 1e-5, &c->eps, err));
     VP_TRY(vp_config_dropout(model, config, opts, "hidden_dropout", 0.0, &c->p, err));
     VP_TRY(vp_config_dropout(model, config, opts, "attention_dropout", 0.0, &c->attn_p, err));
-    VP_TRY(vp_config_bool_or(model, config, "tie_word_embeddings", false, &c->tied, err));
+    VP_TRY(vp_config_decoder_head(model, config, opts, false, &c->tied, err));
     VP_TRY(vp_config_bool_or(model, config, "use_parallel_residual", true, &c->parallel, err));
     VP_TRY(vp_config_bool_or(model, config, "attention_bias", true, &c->attention_bias, err));
     VP_TRY(vp_config_act(model, config, "hidden_act", VP_ACT_GELU, &c->act, err));
@@ -108,16 +107,17 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
 
     vp_build_template(&b, "head");
     x = vp_build_layernorm(&b, "final_layer_norm", vp_build_input(&b, c.hidden), "gpt_neox.final_layer_norm", c.eps);
-    vp_build_lm_head(&b, &(vp_lm_head){.x = x, .vocab = c.vocab, .tied = c.tied, .prefix = "lm_head"});
+    vp_build_decoder_head(&b, &(vp_lm_head){.x = x, .vocab = c.vocab, .tied = c.tied, .prefix = "lm_head"}, "classifier");
     model->graph.max_seq = c.n_positions;
     VP_TRY(vp_build_finish(&b, c.n_layers, NULL, err));
 out:
     return st;
 }
 
-static const char *const keys[] = {"architectures", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+static const char *const keys[] = {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
     "max_position_embeddings", "initializer_range", "layer_norm_eps", "hidden_dropout", "attention_dropout", "tie_word_embeddings",
     "use_parallel_residual", "attention_bias", "hidden_act", "rotary_pct", "rotary_emb_base", "rope_scaling", "rope_parameters",
     "original_max_position_embeddings", NULL};
+static const vp_class classes[] = {VP_CAUSAL_CLASSES("GPTNeoX"), {0}};
 
-const vp_family vp_family_gpt_neox = {"gpt_neox", keys, build};
+const vp_family vp_family_gpt_neox = {"gpt_neox", classes, keys, build};

@@ -5,7 +5,7 @@
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .class_name = "LlamaForCausalLM", .hidden = 4096, .inner = 11008, .n_layers = 32, .n_heads = 32, .vocab = 32000, .max_positions = 2048,
+        .hidden = 4096, .inner = 11008, .n_layers = 32, .n_heads = 32, .vocab = 32000, .max_positions = 2048,
         .eps = 1e-6, .act_key = "hidden_act", .act = VP_ACT_SILU,
     };
     vp_decoder d;
@@ -27,5 +27,6 @@ out:
 }
 
 static const char *const keys[] = {VP_DECODER_KEYS, "hidden_act", "attention_bias", "mlp_bias", NULL};
+static const vp_class classes[] = {VP_CAUSAL_CLASSES("Llama"), {0}};
 
-const vp_family vp_family_llama = {"llama", keys, build};
+const vp_family vp_family_llama = {"llama", classes, keys, build};

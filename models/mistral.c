@@ -5,7 +5,7 @@
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .class_name = "MistralForCausalLM", .hidden = 4096, .inner = 14336, .n_layers = 32, .n_heads = 32, .n_kv = 8, .null_kv_refused = true,
+        .hidden = 4096, .inner = 14336, .n_layers = 32, .n_heads = 32, .n_kv = 8, .null_kv_refused = true,
         .vocab = 32000, .max_positions = 131072, .eps = 1e-6, .act_key = "hidden_act", .act = VP_ACT_SILU,
     };
     vp_decoder d;
@@ -25,5 +25,6 @@ out:
 }
 
 static const char *const keys[] = {VP_DECODER_KEYS, "hidden_act", "sliding_window", NULL};
+static const vp_class classes[] = {VP_CAUSAL_CLASSES("Mistral"), {0}};
 
-const vp_family vp_family_mistral = {"mistral", keys, build};
+const vp_family vp_family_mistral = {"mistral", classes, keys, build};

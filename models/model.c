@@ -64,38 +64,20 @@ vp_status vp_config_bool_or(vp_model *model, const vp_json_node *config, const c
     return VP_OK;
 }
 
-vp_status vp_config_refuse(const vp_json_node *config, const char *key, const char *why, vp_err *err)
+vp_status vp_config_bool(const vp_json_node *config, const char *key, bool *out, vp_err *err)
 {
-    bool      set = false;
-    vp_status st  = VP_OK;
-
-    if (vp_json_has(config, key))
-        VP_TRY(vp_json_bool(config, key, &set, err));
-    if (set)
-        VP_TRY(vp_json_fail(config, key, err, "%s", why));
-out:
-    return st;
+    *out = false;
+    return vp_json_has(config, key) ? vp_json_bool(config, key, out, err) : VP_OK;
 }
 
-vp_status vp_config_class(vp_model *model, const vp_json_node *config, const char *want, vp_err *err)
+vp_status vp_config_refuse(const vp_json_node *config, const char *key, const char *why, vp_err *err)
 {
-    vp_json_node list, element;
-    const char  *name;
-    char         shown[96];
-    int64_t      n;
-    vp_status    st = VP_OK;
+    bool      set;
+    vp_status st = VP_OK;
 
-    if (!vp_json_has(config, "architectures")) {
-        vp_model_assume(model, "architectures is not in the config: %s", want);
-        return VP_OK;
-    }
-    VP_TRY(vp_json_array(config, "architectures", &list, &n, err));
-    if (n != 1)
-        VP_TRY(vp_json_fail(config, "architectures", err, "must name one class"));
-    VP_TRY(vp_json_element(&list, 0, &element, err));
-    VP_TRY(vp_json_as_string(&element, &name, err));
-    if (strcmp(name, want) != 0)
-        VP_TRY(vp_json_fail(&element, NULL, err, "the class \"%s\" is not supported; supported: %s", vp_text_escape(name, shown, sizeof shown), want));
+    VP_TRY(vp_config_bool(config, key, &set, err));
+    if (set)
+        VP_TRY(vp_json_fail(config, key, err, "%s", why));
 out:
     return st;
 }
@@ -106,7 +88,7 @@ vp_status vp_config_act(vp_model *model, const vp_json_node *config, const char 
         const char *name;
         vp_act      act;
     } acts[] = {{"gelu_new", VP_ACT_GELU_TANH}, {"gelu", VP_ACT_GELU}, {"relu", VP_ACT_RELU}, {"silu", VP_ACT_SILU},
-                {"gelu_pytorch_tanh", VP_ACT_GELU_TANH}, {"gelu_fast", VP_ACT_GELU_TANH}, {"swish", VP_ACT_SILU}};
+                {"gelu_pytorch_tanh", VP_ACT_GELU_TANH}, {"gelu_fast", VP_ACT_GELU_TANH}, {"swish", VP_ACT_SILU}, {"tanh", VP_ACT_TANH}};
     const char *name;
     char        shown[96];
     vp_status   st = VP_OK;
@@ -124,7 +106,7 @@ vp_status vp_config_act(vp_model *model, const vp_json_node *config, const char 
             *out = acts[i].act;
             return VP_OK;
         }
-    VP_TRY(vp_json_fail(config, key, err, "\"%s\" is not supported; supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, silu, swish",
+    VP_TRY(vp_json_fail(config, key, err, "\"%s\" is not supported; supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, silu, swish, tanh",
                         vp_text_escape(name, shown, sizeof shown)));
 out:
     return st;
@@ -222,7 +204,8 @@ static bool is_one_of(const char *const *keys, const char *key)
 /* A config is its author's: fields that nothing here reads are no errors, but the answer lists them. */
 static vp_status list_unused(vp_model *model, const vp_json_node *config, const char *const *keys, vp_err *err)
 {
-    static const char *const common[] = {"model_type", "dtype", "torch_dtype", "quantization_config", "auto_map", NULL};
+    static const char *const common[]    = {"model_type", "architectures", "dtype", "torch_dtype", "quantization_config", "auto_map", NULL};
+    static const char *const of_labels[] = {"id2label", "num_labels", "problem_type", "classifier_dropout", NULL};
     enum { MAX_SHOWN = 40 };
     vp_text     list = {0};
     const char *key;
@@ -232,7 +215,7 @@ static vp_status list_unused(vp_model *model, const vp_json_node *config, const 
     vp_status   st = VP_OK;
 
     json_object_foreach(config->value, key, value)
-        if (!is_one_of(common, key) && !is_one_of(keys, key) && ++n <= MAX_SHOWN)
+        if (!is_one_of(common, key) && !is_one_of(keys, key) && !(model->n_labels && is_one_of(of_labels, key)) && ++n <= MAX_SHOWN)
             vp_text_printf(&list, "%s%s", n > 1 ? ", " : "", vp_text_escape(key, shown, sizeof shown));
     if (n > MAX_SHOWN)
         vp_text_printf(&list, " and %lld more", (long long)(n - MAX_SHOWN));
@@ -244,14 +227,53 @@ out:
     return st;
 }
 
+/* The family by model_type, or where the config has none by the class that is asked for. */
+static vp_status find_family(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const vp_family **out, vp_err *err)
+{
+    const char *type;
+    char        known[256] = "", shown[96];
+    vp_status   st = VP_OK;
+
+    *out = NULL;
+    if (opts->class_name && !vp_json_has(config, "model_type"))
+        for (int f = 0; f < N_FAMILIES; f++)
+            if (vp_class_find(families[f]->classes, opts->class_name)) {
+                vp_model_assume(model, "model_type is not in the config: %s, the family of the class", families[f]->model_type);
+                *out = families[f];
+                return VP_OK;
+            }
+    VP_TRY(vp_json_string(config, "model_type", &type, err));
+    for (int f = 0; f < N_FAMILIES; f++)
+        if (strcmp(families[f]->model_type, type) == 0)
+            *out = families[f];
+    for (int f = 0; !*out && f < N_FAMILIES; f++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", f ? ", " : "", families[f]->model_type);
+    if (!*out)
+        VP_TRY(vp_json_fail(config, "model_type", err, "the family \"%s\" is not supported; supported: %s",
+                            vp_text_escape(type, shown, sizeof shown), known));
+out:
+    return st;
+}
+
+/* The config as one that names this family and class. */
+static json_t *config_of_class(const json_t *config, const char *model_type, const char *class_name)
+{
+    json_t *copy = json_copy((json_t *)config);
+
+    if (copy && (json_object_set_new(copy, "model_type", json_string(model_type)) != 0
+                 || json_object_set_new(copy, "architectures", json_pack("[s]", class_name)) != 0)) {
+        json_decref(copy);
+        return NULL;
+    }
+    return copy;
+}
+
 vp_status vp_model_from_config(const char *name, const vp_json_node *config, const vp_model_opts *opts,
                                vp_model **out, vp_err *err)
 {
-    vp_model   *model = calloc(1, sizeof *model);
-    const char *type;
-    int         f = 0;
-    char        known[256], shown[96];
-    vp_status   st = VP_OK;
+    vp_model        *model = calloc(1, sizeof *model);
+    const vp_family *family;
+    vp_status        st = VP_OK;
 
     *out = NULL;
     VP_TRY_ALLOC(err, model);
@@ -259,22 +281,15 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config, con
     VP_TRY_ALLOC(err, model->arena);
     if (!json_is_object(config->value))
         VP_TRY(vp_json_fail(config, NULL, err, "a model's config is an object"));
-    VP_TRY(vp_json_string(config, "model_type", &type, err));
-    while (f < N_FAMILIES && strcmp(families[f]->model_type, type) != 0)
-        f++;
-    if (f == N_FAMILIES) {
-        known[0] = '\0';
-        for (int i = 0; i < N_FAMILIES; i++)
-            snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "", families[i]->model_type);
-        VP_TRY(vp_json_fail(config, "model_type", err, "the family \"%s\" is not supported; supported: %s",
-                            vp_text_escape(type, shown, sizeof shown), known));
-    }
+    VP_TRY(find_family(model, config, opts, &family, err));
     model->name   = vp_arena_strdup(model->arena, name);
-    model->family = families[f]->model_type;
-    model->config = json_incref(config->value);
+    model->family = family->model_type;
     VP_TRY(check_common(model, config, err));
-    VP_TRY(families[f]->build(model, config, opts, err));
-    VP_TRY(list_unused(model, config, families[f]->keys, err));
+    VP_TRY(vp_config_class(model, config, opts, family->classes, err));
+    model->config = opts->class_name ? config_of_class(config->value, family->model_type, model->class_name) : json_incref(config->value);
+    VP_TRY_ALLOC(err, model->config);
+    VP_TRY(family->build(model, config, opts, err));
+    VP_TRY(list_unused(model, config, family->keys, err));
     VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
     model->n_params = vp_graph_param_count(&model->graph);
     if (vp_overflowed(vp_mul(model->n_params, 64)))

@@ -16,22 +16,37 @@
 
 /* Dropout of a graph: a recipe's one number, or for trainers that take it from the config, the config's. */
 typedef struct vp_model_opts {
-    double dropout;
-    bool   dropout_from_config;
+    double      dropout;
+    bool        dropout_from_config;
+    const char *class_name;     /* in place of the config's architectures; NULL: those */
 } vp_model_opts;
+
+/* What a class does with the last hidden states: models/head.c. */
+typedef enum vp_head {
+    VP_HEAD_NEXT_TOKEN,         /* a language model's, causal             */
+    VP_HEAD_MASKED,             /* and masked                             */
+    VP_HEAD_SEQUENCE,           /* classes of samples                     */
+    VP_HEAD_TOKEN,              /* classes of tokens                      */
+    VP_HEAD_NONE                /* the model alone                        */
+} vp_head;
 
 typedef struct vp_model {
     vp_arena    *arena;
     const char  *name;          /* file name without ".json", folder name, or built-in name */
     const char  *family;        /* "gpt2" */
-    json_t      *config;        /* the config.json object as read */
+    const char  *class_name;    /* "GPT2LMHeadModel" */
+    vp_head      head;
+    int64_t      n_labels;      /* of a classifier */
+    double       head_p;        /* its dropout */
+    json_t      *config;        /* the config.json object as read; names the class that was asked for */
     vp_graph     graph;
     int64_t      n_params;
     const char **assumptions;   /* sentences: every default taken, every field ignored */
     int64_t      n_assumptions, cap_assumptions;
 } vp_model;
 
-/* VP_ERR_INPUT for what the file says or lacks, located; also for a MODEL that is nothing of the kind. */
+/* VP_ERR_INPUT for what the file says or lacks, located; also for a MODEL that is nothing of the kind. VP_ERR_USAGE for a
+ * class_name that the family does not have. */
 vp_status vp_model_open(const char *name, const vp_model_opts *opts, vp_model **out, vp_err *err);
 vp_status vp_model_from_config(const char *name, const vp_json_node *config, const vp_model_opts *opts,
                                vp_model **out, vp_err *err);
@@ -39,8 +54,19 @@ void      vp_model_free(vp_model *model);
 
 /* ---- families: one short file each ---- */
 
+/* A class of transformers, and its head. */
+typedef struct vp_class {
+    const char *name;
+    vp_head     head;
+} vp_class;
+
+#define VP_SEQUENCE_CLASS(prefix) {prefix "ForSequenceClassification", VP_HEAD_SEQUENCE}
+#define VP_TOKEN_CLASS(prefix) {prefix "ForTokenClassification", VP_HEAD_TOKEN}
+#define VP_CAUSAL_CLASSES(prefix) {prefix "ForCausalLM", VP_HEAD_NEXT_TOKEN}, VP_SEQUENCE_CLASS(prefix), VP_TOKEN_CLASS(prefix)
+
 typedef struct vp_family {
-    const char *model_type; /* of the config.json */
+    const char *model_type;  /* of the config.json */
+    const vp_class *classes; /* ends with a name NULL; the first is meant where a config names none */
     const char *const *keys; /* the config's fields that build() reads; others are listed as unused */
     vp_status (*build)(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err);
 } vp_family;
@@ -64,10 +90,23 @@ vp_status vp_config_real_or(vp_model *model, const vp_json_node *config, const c
 vp_status vp_config_bool_or(vp_model *model, const vp_json_node *config, const char *key, bool fallback,
                             bool *out, vp_err *err);
 
-/* architectures names one class and it is this one; absent: assumed. */
-vp_status vp_config_class(vp_model *model, const vp_json_node *config, const char *name, vp_err *err);
+/* The class that opts or architectures name, into model->class_name and head; absent: the first, assumed. */
+vp_status       vp_config_class(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const vp_class *classes, vp_err *err);
+const vp_class *vp_class_find(const vp_class *classes, const char *name); /* NULL: not there */
 
-/* A switch that must be off (absent, null or false). */
+/* Of a classifier: id2label or num_labels, into model->n_labels; a problem_type whose loss is no cross-entropy is refused. */
+vp_status vp_config_labels(vp_model *model, const vp_json_node *config, vp_err *err);
+
+/* What a decoder's head needs: tie_word_embeddings of a language model, labels and dropout of a classifier. */
+vp_status vp_config_decoder_head(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, bool fallback, bool *tied, vp_err *err);
+
+/* A switch that is off where it is absent or null. */
+vp_status vp_config_bool(const vp_json_node *config, const char *key, bool *out, vp_err *err);
+
+/* What is to be said of a decoder with cross-attention: transformers skips it, too, where it is given no encoder's states. */
+#define VP_NO_ENCODER "there is no encoder: cross-attention is skipped, its parameters are held and learn nothing"
+
+/* A switch that must be off. */
 vp_status vp_config_refuse(const vp_json_node *config, const char *key, const char *why, vp_err *err);
 
 /* An activation by transformers' name; the families' default where the key is absent. */

@@ -27,7 +27,7 @@ static void build_block(vp_builder *b, const vp_decoder *d, const vp_rmsnorm *no
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .class_name = "Olmo2ForCausalLM", .hidden = 4096, .inner = 11008, .n_layers = 32, .n_heads = 32, .vocab = 50304, .max_positions = 2048,
+        .hidden = 4096, .inner = 11008, .n_layers = 32, .n_heads = 32, .vocab = 50304, .max_positions = 2048,
         .eps = 1e-5, .act_key = "hidden_act", .act = VP_ACT_SILU, .padding = 1, .has_padding = true,
     };
     vp_decoder d;
@@ -48,5 +48,6 @@ out:
 }
 
 static const char *const keys[] = {VP_DECODER_KEYS, "hidden_act", "attention_bias", NULL};
+static const vp_class classes[] = {{"Olmo2ForCausalLM", VP_HEAD_NEXT_TOKEN}, VP_SEQUENCE_CLASS("Olmo2"), {0}};
 
-const vp_family vp_family_olmo2 = {"olmo2", keys, build};
+const vp_family vp_family_olmo2 = {"olmo2", classes, keys, build};

@@ -28,7 +28,6 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     bool      no_final_norm = false;
     vp_status st            = VP_OK;
 
-    VP_TRY(vp_config_class(model, config, "OPTForCausalLM", err));
     VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, 768, &c->hidden, err));
     VP_TRY(vp_config_int_or(model, config, "ffn_dim", 100000000, 3072, &c->inner, err));
     VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, 12, &c->n_layers, err));
@@ -42,7 +41,7 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     VP_TRY(vp_config_real_or(model, config, "layerdrop", 1.0, 0.0, &layerdrop, err));
     if (layerdrop > 0)
         VP_TRY(vp_json_fail(config, "layerdrop", err, "layers left out at random are not supported"));
-    VP_TRY(vp_config_bool_or(model, config, "tie_word_embeddings", true, &c->tied, err));
+    VP_TRY(vp_config_decoder_head(model, config, opts, true, &c->tied, err));
     VP_TRY(vp_config_bool_or(model, config, "do_layer_norm_before", true, &c->norm_before, err));
     VP_TRY(vp_config_bool_or(model, config, "enable_bias", true, &c->bias, err));
     VP_TRY(vp_config_bool_or(model, config, "layer_norm_elementwise_affine", true, &c->affine, err));
@@ -129,7 +128,7 @@ static void build_head(vp_builder *b, const opt_config *c)
         x = norm(b, c, "final_layer_norm", "model.decoder.final_layer_norm", x);
     if (c->token_width != c->hidden)
         x = projection(b, "project_out", "model.decoder.project_out", x, c->token_width);
-    vp_build_lm_head(b, &(vp_lm_head){.x = x, .vocab = c->vocab, .tied = c->tied, .prefix = "lm_head"});
+    vp_build_decoder_head(b, &(vp_lm_head){.x = x, .vocab = c->vocab, .tied = c->tied, .prefix = "lm_head"}, NULL);
 }
 
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
@@ -149,8 +148,9 @@ out:
     return st;
 }
 
-static const char *const keys[] = {"architectures", "hidden_size", "ffn_dim", "num_hidden_layers", "num_attention_heads", "vocab_size",
+static const char *const keys[] = {"hidden_size", "ffn_dim", "num_hidden_layers", "num_attention_heads", "vocab_size",
     "max_position_embeddings", "word_embed_proj_dim", "init_std", "dropout", "attention_dropout", "layerdrop", "tie_word_embeddings",
     "do_layer_norm_before", "enable_bias", "layer_norm_elementwise_affine", "_remove_final_layer_norm", "activation_function", "pad_token_id", NULL};
+static const vp_class classes[] = {{"OPTForCausalLM", VP_HEAD_NEXT_TOKEN}, VP_SEQUENCE_CLASS("OPT"), {0}};
 
-const vp_family vp_family_opt = {"opt", keys, build};
+const vp_family vp_family_opt = {"opt", classes, keys, build};

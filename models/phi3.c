@@ -42,7 +42,7 @@ static void build_block(vp_builder *b, const phi3_config *c, const vp_rmsnorm *n
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .class_name = "Phi3ForCausalLM", .hidden = 3072, .inner = 8192, .n_layers = 32, .n_heads = 32, .vocab = 32064, .max_positions = 4096,
+        .hidden = 3072, .inner = 8192, .n_layers = 32, .n_heads = 32, .vocab = 32064, .max_positions = 4096,
         .eps = 1e-5, .act_key = "hidden_act", .act = VP_ACT_SILU, .padding = 32000, .has_padding = true,
     };
     phi3_config c;
@@ -65,5 +65,6 @@ out:
 
 /* embd_pdrop is in the config class, but the model has no dropout behind its embedding. */
 static const char *const keys[] = {VP_DECODER_KEYS, "hidden_act", "sliding_window", "resid_pdrop", "embd_pdrop", NULL};
+static const vp_class classes[] = {VP_CAUSAL_CLASSES("Phi3"), {0}};
 
-const vp_family vp_family_phi3 = {"phi3", keys, build};
+const vp_family vp_family_phi3 = {"phi3", classes, keys, build};

@@ -5,7 +5,7 @@
 static vp_status build(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .class_name = "Qwen3ForCausalLM", .hidden = 4096, .inner = 22016, .n_layers = 32, .n_heads = 32, .n_kv = 32, .head_dim = 128, .vocab = 151936,
+        .hidden = 4096, .inner = 22016, .n_layers = 32, .n_heads = 32, .n_kv = 32, .head_dim = 128, .vocab = 151936,
         .max_positions = 32768, .eps = 1e-6, .act_key = "hidden_act", .act = VP_ACT_SILU,
     };
     vp_decoder d;
@@ -27,5 +27,6 @@ out:
 }
 
 static const char *const keys[] = {VP_DECODER_KEYS, "hidden_act", "attention_bias", "use_sliding_window", "sliding_window", "max_window_layers", "layer_types", NULL};
+static const vp_class classes[] = {VP_CAUSAL_CLASSES("Qwen3"), {0}};
 
-const vp_family vp_family_qwen3 = {"qwen3", keys, build};
+const vp_family vp_family_qwen3 = {"qwen3", classes, keys, build};

@@ -102,6 +102,16 @@ typedef struct trained {
     vp_memory_report memory;
 } trained;
 
+/* Of text most tokens, of classes those whose place it is. */
+static inline bool has_label(const vp_plan *plan, int64_t at, uint64_t drawn)
+{
+    int64_t seq = plan->buckets[0].seq;
+
+    if (plan->n_classes && plan->label_place != VP_LABEL_AT_EACH)
+        return at == (plan->label_place == VP_LABEL_AT_FIRST ? 0 : seq - 1);
+    return drawn % 11 != 0;
+}
+
 /* n_steps on drawn tokens, token types and lengths: the same for every plan of one model, sequence and global batch. */
 static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, bool verify)
 {
@@ -122,7 +132,7 @@ static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, b
         for (int64_t i = 0; i < n; i++) {
             uint64_t x = (uint64_t)(s * n + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
             tokens[i]  = (int32_t)((x >> 33) % (uint64_t)plan->vocab_size);
-            labels[i]  = (x >> 20) % 11 == 0 ? VP_IGNORE_LABEL : (int32_t)((x >> 7) % (uint64_t)plan->vocab_size);
+            labels[i]  = has_label(plan, i % seq, x >> 20) ? (int32_t)((x >> 7) % (uint64_t)vp_plan_n_labels(plan)) : VP_IGNORE_LABEL;
             types[i]   = (int32_t)((x >> 41) % (uint64_t)(plan->n_token_types ? plan->n_token_types : 1));
             lengths[i / seq] = (int32_t)(seq - (x >> 50) % (uint64_t)(seq / 2 + 1));
         }
@@ -175,6 +185,25 @@ static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
 /* A small config of family `which` (of N_FAMILIES), its switches drawn: grouped heads, ties, biases, windows, odd widths. */
 enum { N_FAMILIES = 13 };
 
+/* One of its classes: half the time the language model. */
+static inline void random_class(rng *r, int which, char *buf, size_t buf_size)
+{
+    static const char *const prefixes[N_FAMILIES] = {"GPT2", "Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Gemma2", "Phi3", "Olmo2", "OPT", "GPTNeoX", "Bert", "Roberta"};
+    bool                     encoder = which >= 11, tokens = which != 8 && which != 9;
+    const char              *name    = encoder ? "ForMaskedLM" : which == 0 ? "LMHeadModel" : "ForCausalLM";
+    int64_t                  kind    = pick(r, encoder ? 8 : 4);
+
+    if (kind == 0)
+        name = "ForSequenceClassification";
+    if (kind == 1 && tokens)
+        name = "ForTokenClassification";
+    if (encoder && kind == 2)
+        name = "Model";
+    if (encoder && kind == 3)
+        name = which == 11 ? "LMHeadModel" : "ForCausalLM";
+    snprintf(buf, buf_size, "%s%s", prefixes[which], name);
+}
+
 static inline const char *random_config(rng *r, int which, char *buf, size_t buf_size)
 {
     static const char *const names[N_FAMILIES] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "olmo2", "opt", "gpt_neox", "bert",
@@ -183,6 +212,7 @@ static inline const char *random_config(rng *r, int which, char *buf, size_t buf
     int64_t     inner = 8 + pick(r, 60), vocab = 17 + pick(r, 200), window = 2 + pick(r, 30);
     const char *yes[2] = {"false", "true"};
     const char *name = names[which];
+    char        class_name[80];
     int         n = snprintf(buf, buf_size, "{\"model_type\": \"%s\", \"vocab_size\": %lld, ", name, (long long)vocab);
 
 #define MORE(...) (n += snprintf(buf + n, buf_size - (size_t)n, __VA_ARGS__))
@@ -211,6 +241,12 @@ static inline const char *random_config(rng *r, int which, char *buf, size_t buf
         if (which == 6 || which == 5)
             MORE(", \"pad_token_id\": 0");
     }
+    random_class(r, which, class_name, sizeof class_name);
+    MORE(", \"architectures\": [\"%s\"], \"num_labels\": %lld", class_name, (long long)(2 + pick(r, 7)));
+    if (strstr(class_name, "BertLMHead") || strstr(class_name, "RobertaForCausal"))
+        MORE(", \"is_decoder\": true");
+    if (which == 0 || strstr(class_name, "BertLMHead") || strstr(class_name, "RobertaForCausal"))
+        MORE(", \"add_cross_attention\": %s", yes[pick(r, 2)]);
     MORE("}");
 #undef MORE
     return buf;

@@ -130,7 +130,7 @@ ok(not unused, "files that no case uses", unused)
 
 # ---- every other family, and every class that vplan cannot train, is refused by its name ----
 HAVE = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "olmo2", "opt", "gpt_neox", "bert", "roberta"}
-HEADS = ("LMHeadModel", "ForCausalLM", "ForMaskedLM")
+HEADS = ("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 others = 0
 for path in sorted(glob.glob(root + "/bench/survey/data/configs/*.json")):
     config = json.load(open(path))

@@ -63,6 +63,23 @@ static void shift_labels(golden *g)
         g->labels[i] = (i + 1) % g->seq ? g->labels[i + 1] : VP_IGNORE_LABEL;
 }
 
+/* transformers has one label a sample; here it stands at the first token of the sample, or the last that is no padding. */
+static void place_labels(golden *g)
+{
+    int32_t *placed = malloc((size_t)(g->n_samples * g->seq) * sizeof *placed);
+    int64_t  pad    = json_integer_value(json_object_get(g->model->config, "pad_token_id"));
+
+    for (int64_t i = 0; i < g->n_samples; i++) {
+        int64_t at = g->model->graph.label_place == VP_LABEL_AT_FIRST ? 0 : g->seq - 1;
+        while (at > 0 && g->tokens[i * g->seq + at] == pad)
+            at--;
+        for (int64_t k = 0; k < g->seq; k++)
+            placed[i * g->seq + k] = k == at ? g->labels[i] : VP_IGNORE_LABEL;
+    }
+    free(g->labels);
+    g->labels = placed;
+}
+
 /* A mask of ones, then zeros, as lengths. */
 static void count_lengths(golden *g, const int32_t *mask)
 {
@@ -102,7 +119,9 @@ static golden open_golden(const char *dir)
     if (mask && g.model->graph.lengths_span >= 0)
         count_lengths(&g, mask);
     free(mask);
-    if (g.model->graph.mask_token < 0)
+    if (g.model->head == VP_HEAD_SEQUENCE)
+        place_labels(&g);
+    if (g.model->head == VP_HEAD_NEXT_TOKEN)
         shift_labels(&g);
     vp_safetensors_close(batch);
     return g;
@@ -271,7 +290,7 @@ static void check_golden(const char *dir, int64_t micro_batch, vp_recompute reco
 
 static const char *const folders[] = {"gpt2", "llama", "llama_tied_rope3", "llama_biases", "llama_yarn", "mistral_window", "qwen2", "qwen2_window", "qwen3",
     "gemma_mqa", "gemma2", "phi3_gqa", "phi3_longrope", "olmo2_gqa", "bert", "bert_untied", "roberta", "opt", "opt_350m", "gpt_neox",
-    "gpt_neox_sequential"};
+    "gpt_neox_sequential", "llama_sequence", "qwen2_tokens", "bert_sequence", "roberta_sequence", "bert_decoder"};
 
 /* Each golden here, and each that VPLAN_GOLDENS holds of a family vplan has. */
 static void each_golden(vp_recompute recompute, vp_attention_kind attention)

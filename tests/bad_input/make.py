@@ -108,6 +108,11 @@ config("family-unknown", '"gpt2"', '"mamba3"')
 config("family-number", '"gpt2"', "2")
 config("family-case", '"gpt2"', '"GPT2"')
 config("class-other", "GPT2LMHeadModel", "GPT2DoubleHeadsModel")
+config("class-sequence", '"GPT2LMHeadModel"],', '"GPT2ForSequenceClassification"],\n  "id2label": {"0": "a", "1": "b", "2": "c"},')
+config("class-one-label", '"GPT2LMHeadModel"],', '"GPT2ForSequenceClassification"],\n  "num_labels": 1,')
+config("class-no-label", '"GPT2LMHeadModel"],', '"GPT2ForTokenClassification"],\n  "id2label": {},')
+config("class-several-labels", '"GPT2LMHeadModel"],', '"GPT2ForSequenceClassification"],\n  "problem_type": "multi_label_classification",')
+config("class-labels-differ", '"GPT2LMHeadModel"],', '"GPT2ForTokenClassification"],\n  "num_labels": 4,\n  "id2label": {"0": "a", "1": "b", "2": "c"},')
 config("class-two", '["GPT2LMHeadModel"]', '["GPT2LMHeadModel", "GPT2LMHeadModel"]')
 config("class-none", '["GPT2LMHeadModel"]', "[]")
 config("class-text", '["GPT2LMHeadModel"]', '"GPT2LMHeadModel"')
@@ -284,6 +289,8 @@ plan_with("plan/u16.json", "--recipe", "recipe/u16.json")
 plan_with("plan/i32.json", "--recipe", "recipe/i32.json")
 plan_with("plan/sgd.json", "--recipe", "recipe/sgd.json")
 subprocess.run([vplan, "plan", "config/vocabulary-200.json", "--seq", "32", "--global-batch", "4", "-o", "plan/words-200.json"], check=True, stdout=subprocess.DEVNULL)
+subprocess.run([vplan, "plan", "config/class-sequence.json", "--seq", "32", "--global-batch", "4", "-o", "plan/classes.json"], check=True, stdout=subprocess.DEVNULL)
+CLASSES = json.load(open("plan/classes.json"))
 PLAN_TEXT = open("plan/good.json").read()
 PLAN = json.loads(PLAN_TEXT)
 B = PLAN["buckets"][0]
@@ -293,6 +300,11 @@ BLOCK = next(i for i, p in enumerate(B["programs"]) if B["instances"][1]["progra
 
 def plan(name, *steps):
     write("plan/%s.json" % name, json.dumps(changed(PLAN, *steps), indent=1))
+
+
+for name, field, value in (("more", "n_classes", 4), ("zero", "n_classes", 0), ("nowhere", "label_place", "last"), ("missing-place", "label_place", GONE),
+                           ("hidden", "mask_token", 3)):
+    write("plan/classes-%s.json" % name, json.dumps(changed(CLASSES, "model", field, value), indent=1))
 
 
 def step_at(kernel):

@@ -25,3 +25,4 @@ plan dropout good-gpt2-untied --seq 4 --global-batch 1 --recipe "$work/recipe" -
 plan bf16-mixed llama-scaled --seq 4 --global-batch 1 --precision bf16-mixed --optimizer adamw-8bit
 plan bf16 gemma2 --seq 4 --global-batch 1 --precision bf16 --optimizer lion --attention math
 plan masked bert --seq 4 --global-batch 1 --optimizer adafactor
+plan classes good-bert-sequence --seq 4 --global-batch 2 --micro-batch 1

@@ -139,18 +139,26 @@ def randomize(model, generator):
 
 def make_batch(case, config, generator):
     samples, seq = 2, case.get("seq", 32)
+    of_samples, of_tokens = (case["class"].endswith(kind) for kind in ("SequenceClassification", "TokenClassification"))
     ids = torch.randint(0, config.vocab_size, (samples, seq), generator=generator)
-    if case["class"].endswith("MaskedLM"):
+    if config.model_type in ("bert", "roberta"):
         chosen = torch.rand((samples, seq), generator=generator) < 0.4
-        labels = torch.where(chosen, torch.randint(0, config.vocab_size, (samples, seq), generator=generator), IGNORE)
+        n = config.num_labels if of_tokens else config.vocab_size
+        labels = torch.where(chosen, torch.randint(0, n, (samples, seq), generator=generator), IGNORE)
         mask = torch.ones_like(ids)
         mask[1, -7:] = 0
         ids[0, 9] = config.pad_token_id  # in the text: no gradient of its row; RoBERTa leaves it out of its positions
         ids, labels = torch.where(mask == 1, ids, config.pad_token_id), torch.where(mask == 1, labels, IGNORE)
         types = torch.randint(0, config.type_vocab_size, (samples, seq), generator=generator)
+        if of_samples:
+            labels = torch.randint(0, config.num_labels, (samples,), generator=generator)
         return {"input_ids": ids, "labels": labels, "attention_mask": mask, "token_type_ids": types}
-    labels = ids.clone()
+    labels = torch.randint(0, config.num_labels, (samples, seq), generator=generator) if of_tokens else ids.clone()
     labels[0, :5], labels[1, 7], labels[1, -3:] = IGNORE, IGNORE, IGNORE
+    if of_samples:
+        ids = torch.where(ids == config.pad_token_id, (ids + 1) % config.vocab_size, ids)
+        ids[1, -7:] = ids[0, 9] = config.pad_token_id  # at the end, and once in the text
+        labels = torch.randint(0, config.num_labels, (samples,), generator=generator)
     return {"input_ids": ids, "labels": labels}
 
 
@@ -170,17 +178,17 @@ def bert_like(cls, **more):
     return {"class": cls, "config": config}
 
 
-def opt(**more):
+def opt(cls="OPTForCausalLM", **more):
     config = dict(hidden_size=32, ffn_dim=56, num_hidden_layers=2, num_attention_heads=4, vocab_size=113, max_position_embeddings=40, dropout=0.0)
     config.update(more)
-    return {"class": "OPTForCausalLM", "config": config}
+    return {"class": cls, "config": config}
 
 
-def gpt2(**more):
+def gpt2(cls="GPT2LMHeadModel", **more):
     config = dict(n_embd=32, n_layer=2, n_head=4, vocab_size=113, n_positions=40, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=0,
                   eos_token_id=0)
     config.update(more)
-    return {"class": "GPT2LMHeadModel", "config": config}
+    return {"class": cls, "config": config}
 
 
 def scaled(rope_type, factor, **more):
@@ -232,6 +240,24 @@ CASES = {
     "llama_one_layer": decoder(LLAMA, num_hidden_layers=1, num_attention_heads=1, hidden_act="gelu_pytorch_tanh", seq=11, pad_token_id=-1),
     "mistral_full": decoder("MistralForCausalLM", num_key_value_heads=2, sliding_window=None),
     "mistral_head": decoder("MistralForCausalLM", num_key_value_heads=2, head_dim=14, hidden_size=30, sliding_window=5, tie_word_embeddings=True, hidden_act="relu"),
+    "llama_sequence": decoder("LlamaForSequenceClassification", num_key_value_heads=2, pad_token_id=0, num_labels=5),
+    "gemma2_sequence": decoder("Gemma2ForSequenceClassification", num_key_value_heads=2, head_dim=8, num_labels=3),
+    "phi3_tokens": decoder("Phi3ForTokenClassification", num_key_value_heads=2, pad_token_id=0, num_labels=4, classifier_dropout=0.0),
+    "qwen2_tokens": decoder("Qwen2ForTokenClassification", num_key_value_heads=2, num_labels=6, classifier_dropout=0.0),
+    "gpt2_tokens": gpt2("GPT2ForTokenClassification", num_labels=7, classifier_dropout=0.0),
+    "gpt2_sequence": gpt2("GPT2ForSequenceClassification", num_labels=3, pad_token_id=4),
+    "gpt2_cross": gpt2(add_cross_attention=True),
+    "gpt_neox_tokens": decoder("GPTNeoXForTokenClassification", num_labels=4, classifier_dropout=0.0,
+                               rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}),
+    "gpt_neox_sequence": decoder("GPTNeoXForSequenceClassification", num_labels=4, pad_token_id=3,
+                                 rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}),
+    "opt_sequence": opt("OPTForSequenceClassification", word_embed_proj_dim=20, num_labels=4),
+    "bert_sequence": bert_like("BertForSequenceClassification", num_labels=3),
+    "bert_tokens": bert_like("BertForTokenClassification", num_labels=5),
+    "bert_decoder": bert_like("BertLMHeadModel", is_decoder=True, add_cross_attention=True),
+    "roberta_sequence": bert_like("RobertaForSequenceClassification", max_position_embeddings=36, num_labels=4),
+    "roberta_tokens": bert_like("RobertaForTokenClassification", max_position_embeddings=36, num_labels=2),
+    "roberta_decoder": bert_like("RobertaForCausalLM", max_position_embeddings=36, is_decoder=True),
     "gpt2_unscaled": gpt2(scale_attn_weights=False, n_inner=50),
     "gpt2_untied_relu": gpt2(tie_word_embeddings=False, activation_function="relu", n_head=1),
     "gpt2_gelu": gpt2(activation_function="gelu", layer_norm_epsilon=1e-3),
@@ -276,7 +302,7 @@ def write(folder, name, case):
     some = sorted(n for n, g in r["grads"].items() if n not in zero and bool(((g != 0) & (g.abs() < 1e-12 * largest)).any()))
     expect = {"loss": torch.tensor([r["losses"][0]], dtype=torch.float64), "loss32": torch.tensor([r32["losses"][0]]),
               "grad_norm": torch.tensor([r["grad_norms"][0]], dtype=torch.float64), "losses": torch.tensor(r["losses"], dtype=torch.float64),
-              "grad_norms": torch.tensor(r["grad_norms"], dtype=torch.float64), "logits_sample": r["logits"][:, -4:, :16].float().contiguous()}
+              "grad_norms": torch.tensor(r["grad_norms"], dtype=torch.float64), "logits_sample": r["logits"][:, -4:][..., :16].float().contiguous()}
     expect.update({"grad." + n: g.float().contiguous() for n, g in r["grads"].items()})
     expect.update({"step3." + n: p.float().contiguous() for n, p in r["step3"].items()})
     safetensors.torch.save_file(expect, folder / "expect.safetensors")
@@ -286,7 +312,7 @@ def write(folder, name, case):
         "name": name, "architecture": case["class"], "seed": seed, "dtype": "float32 weights, float64 reference",
         "parameters": sum(p.numel() for p in model.parameters()), "trained_parameters": sum(g.numel() for g in r["grads"].values()),
         "batch": {n: list(t.shape) for n, t in batch.items()},
-        "loss_rule": "cross-entropy, mean over labels != -100, not shifted" if "attention_mask" in batch
+        "loss_rule": "cross-entropy, mean over labels != -100, not shifted" if case["class"].endswith(("MaskedLM", "Classification"))
                      else "cross-entropy of position t against label t+1, mean over those != -100",
         "recipe": {"optimizer": "adamw", "steps": STEPS, "lr": LR, "beta1": BETAS[0], "beta2": BETAS[1], "eps": EPS, "weight_decay": DECAY,
                    "weight_decay_on": "parameters with ndim >= 2", "clip_norm": CLIP, "clip_formula": "g *= min(1, clip_norm/(norm + 1e-6))",
