@@ -1,0 +1,705 @@
+/* tests/cuda_emulator/emulator_test.cpp: the emulator itself: that it runs kernels as a device would, and finds what a device would not forgive.
+ *     emulator_test             all cases, in TAP
+ *     emulator_test sequence    a fixed list of calls, each checked; what is created is destroyed; exit 0, or 3 where a call failed
+ *     emulator_test leak        leaves one of everything behind
+ * tests/test_cuda_emulator.sh runs it under the environment variables of README.md. */
+#include "kernels/cuda/cuda_kernel.h"
+#include "tests/cuda_emulator/emulator_internal.h"
+
+#include <csetjmp>
+#include <cstdarg>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+
+extern "C" { /* the header does not say so itself */
+#include <cmocka.h>
+}
+
+static cudaStream_t stream;
+
+#define OK(call) assert_int_equal((call), cudaSuccess)
+
+/* Device memory as a list of T, and its copy here. */
+template <typename T> struct list {
+    T     *device;
+    T     *host;
+    size_t n;
+
+    explicit list(size_t n_) : n(n_)
+    {
+        host = (T *)calloc(n, sizeof(T));
+        assert_non_null(host);
+        OK(cudaMalloc((void **)&device, n * sizeof(T)));
+        put();
+    }
+    void put() { OK(cudaMemcpyAsync(device, host, n * sizeof(T), cudaMemcpyHostToDevice, stream)); }
+    void get()
+    {
+        OK(cudaMemcpyAsync(host, device, n * sizeof(T), cudaMemcpyDeviceToHost, stream));
+        OK(cudaStreamSynchronize(stream));
+    }
+    void free_both()
+    {
+        free(host);
+        OK(cudaFree(device));
+    }
+};
+
+/* The launch goes out; running it is the error `want` with this in its sentence, which stays until the device is reset. */
+static void expect_fault(cudaError_t launched, cudaError_t want, const char *part)
+{
+    OK(launched);
+    assert_int_equal(cudaStreamSynchronize(stream), want);
+    if (!strstr(vp_emulator_said(), part))
+        fail_msg("said \"%s\", wanted \"%s\" in it", vp_emulator_said(), part);
+    assert_int_equal(cudaGetLastError(), want);
+    assert_int_equal(cudaGetLastError(), want);
+    assert_int_equal(cudaStreamSynchronize(stream), want);
+    OK(cudaDeviceReset());
+    OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OK(cudaGetLastError());
+}
+
+/* ---- threads ---- */
+
+static __global__ void number_threads(unsigned *out)
+{
+    uint64_t block  = blockIdx.x + gridDim.x * (blockIdx.y + (uint64_t)gridDim.y * blockIdx.z);
+    uint64_t thread = threadIdx.x + blockDim.x * (threadIdx.y + (uint64_t)blockDim.y * threadIdx.z);
+
+    out[block * blockDim.x * blockDim.y * blockDim.z + thread] += (unsigned)(1000 * block + thread);
+}
+
+static void every_thread_of_every_block_runs_once(void **)
+{
+    list<unsigned> out(2 * 3 * 2 * 4 * 2 * 5);
+
+    OK(VP_LAUNCH(number_threads, dim3(2, 3, 2), dim3(4, 2, 5), 0, stream, out.device));
+    out.get();
+    for (unsigned i = 0; i < out.n; i++)
+        assert_int_equal(out.host[i], 1000 * (i / 40) + i % 40);
+    out.free_both();
+}
+
+/* Each barrier divides a round of turning a row around in shared memory, twice over, from one loop. */
+static __global__ void turn_around(int *x, int rounds)
+{
+    __shared__ int row[1024];
+    int            t = (int)threadIdx.x, n = (int)blockDim.x;
+
+    for (int i = 0; i < rounds; i++) {
+        row[t] = x[blockIdx.x * blockDim.x + t];
+        __syncthreads();
+        x[blockIdx.x * blockDim.x + t] = row[n - 1 - t] + 1;
+        __syncthreads();
+    }
+}
+
+static void barriers_divide_what_is_before_from_what_is_after(void **)
+{
+    unsigned sizes[] = {1, 31, 32, 33, 256, 1024};
+
+    for (unsigned n : sizes) {
+        list<int> x(3 * n);
+
+        for (unsigned i = 0; i < 3 * n; i++)
+            x.host[i] = (int)i;
+        x.put();
+        OK(VP_LAUNCH(turn_around, 3, n, 0, stream, x.device, 3));
+        x.get();
+        for (unsigned i = 0; i < 3 * n; i++)
+            assert_int_equal(x.host[i], i / n * n + (n - 1 - i % n) + 3);
+        x.free_both();
+    }
+}
+
+static __global__ void sum_blocks(const double *x, double *sums, double *greatest)
+{
+    __shared__ double scratch[VP_WARP];
+    double            mine = x[(size_t)blockIdx.x * blockDim.x + threadIdx.x];
+    double            sum = vp_block_sum(mine, scratch), most = vp_block_max(mine, scratch);
+
+    if (threadIdx.x == blockDim.x - 1) {
+        sums[blockIdx.x]     = sum;
+        greatest[blockIdx.x] = most;
+    }
+}
+
+static void block_sums_and_maxima_are_those_of_all_threads(void **)
+{
+    unsigned sizes[] = {32, 64, 256, 1024};
+
+    for (unsigned n : sizes) {
+        list<double> x(5 * n), sums(5), most(5);
+
+        for (unsigned i = 0; i < 5 * n; i++)
+            x.host[i] = (double)(i * 7919u % 1009u);
+        x.put();
+        OK(VP_LAUNCH(sum_blocks, 5, n, 0, stream, x.device, sums.device, most.device));
+        sums.get();
+        most.get();
+        for (unsigned b = 0; b < 5; b++) {
+            double sum = 0, greatest = 0;
+
+            for (unsigned i = b * n; i < (b + 1) * n; i++)
+                sum += x.host[i], greatest = x.host[i] > greatest ? x.host[i] : greatest;
+            assert_true(sums.host[b] == sum && most.host[b] == greatest);
+        }
+        x.free_both(), sums.free_both(), most.free_both();
+    }
+}
+
+static __global__ void shuffle_all_ways(int *out)
+{
+    int      lane = (int)threadIdx.x % 32, *mine = out + 8 * threadIdx.x;
+    unsigned odd = lane % 2 ? 0xaaaaaaaau : 0x55555555u;
+
+    mine[0] = __shfl_sync(0xffffffffu, 100 + lane, lane / 2);
+    mine[1] = __shfl_up_sync(0xffffffffu, 100 + lane, 3);
+    mine[2] = __shfl_down_sync(0xffffffffu, 100 + lane, 3);
+    mine[3] = __shfl_xor_sync(0xffffffffu, 100 + lane, 5);
+    mine[4] = __shfl_down_sync(0xffffffffu, 100 + lane, 1, 8);
+    mine[5] = __shfl_sync(0xffffffffu, 100 + lane, 9, 8);
+    mine[6] = (int)__ballot_sync(0xffffffffu, lane < 7);
+    mine[7] = __shfl_xor_sync(odd, 100 + lane, 2);
+}
+
+static void shuffles_bring_what_the_guide_says(void **)
+{
+    list<int> out(8 * 64);
+
+    OK(VP_LAUNCH(shuffle_all_ways, 1, 64, 0, stream, out.device));
+    out.get();
+    for (int t = 0; t < 64; t++) {
+        int lane = t % 32, *x = out.host + 8 * t;
+
+        assert_int_equal(x[0], 100 + lane / 2);
+        assert_int_equal(x[1], 100 + (lane < 3 ? lane : lane - 3));
+        assert_int_equal(x[2], 100 + (lane > 28 ? lane : lane + 3));
+        assert_int_equal(x[3], 100 + (lane ^ 5));
+        assert_int_equal(x[4], 100 + (lane % 8 == 7 ? lane : lane + 1));
+        assert_int_equal(x[5], 100 + lane / 8 * 8 + 1);
+        assert_int_equal(x[6], 0x7f);
+        assert_int_equal(x[7], 100 + (lane ^ 2));
+    }
+    out.free_both();
+}
+
+static __global__ void count_up(int *count, int *least, int *most, unsigned long long *sum)
+{
+    int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+
+    atomicAdd(count, 1);
+    atomicMin(least, i - 50);
+    atomicMax(most, i);
+    atomicAdd(sum, (unsigned long long)i);
+}
+
+static void integer_atomics_count_every_thread(void **)
+{
+    list<int>                count(3);
+    list<unsigned long long> sum(1);
+
+    OK(VP_LAUNCH(count_up, 7, 100, 0, stream, count.device, count.device + 1, count.device + 2, sum.device));
+    count.get();
+    sum.get();
+    assert_int_equal(count.host[0], 700);
+    assert_int_equal(count.host[1], -50);
+    assert_int_equal(count.host[2], 699);
+    assert_int_equal(sum.host[0], 699 * 700 / 2);
+    count.free_both(), sum.free_both();
+}
+
+/* ---- shared memory ---- */
+
+static __global__ void show_unwritten(float *out)
+{
+    __shared__ float x[64];
+    VP_DYNAMIC_SHARED(float, y);
+
+    if (threadIdx.x % 2)
+        x[threadIdx.x] = y[threadIdx.x] = 1;
+    __syncthreads();
+    out[2 * threadIdx.x]     = x[threadIdx.x];
+    out[2 * threadIdx.x + 1] = y[threadIdx.x];
+}
+
+static void shared_memory_begins_as_nan_in_every_block(void **)
+{
+    list<float> out(128);
+
+    OK(VP_LAUNCH(show_unwritten, 3, 64, 64 * sizeof(float), stream, out.device));
+    out.get();
+    for (int i = 0; i < 128; i++)
+        assert_true(i / 2 % 2 ? out.host[i] == 1 : out.host[i] != out.host[i]);
+    out.free_both();
+}
+
+static __global__ void fill_dynamic(int *out, int n)
+{
+    VP_DYNAMIC_SHARED(int, x);
+
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+        x[i] = i;
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < n; i += (int)blockDim.x)
+        out[i] = x[n - 1 - i];
+}
+
+static __global__ void fill_both(int *out)
+{
+    __shared__ int here[1024];
+    VP_DYNAMIC_SHARED(int, x);
+
+    here[threadIdx.x] = (int)threadIdx.x;
+    x[threadIdx.x]    = 0;
+    __syncthreads();
+    out[threadIdx.x] = here[1023 - threadIdx.x];
+}
+
+static void shared_memory_beyond_48_kib_must_be_asked_for(void **)
+{
+    enum { N = 20000 }; /* 80,000 bytes */
+    list<int> out(N);
+
+    assert_int_equal(VP_LAUNCH(fill_dynamic, 1, 128, N * sizeof(int), stream, out.device, (int)N), cudaErrorInvalidValue);
+    OK(cudaGetLastError()); /* the launch took it */
+    assert_int_equal(cudaFuncSetAttribute(fill_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20), cudaErrorInvalidValue);
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
+    OK(cudaFuncSetAttribute(fill_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, N * (int)sizeof(int)));
+    OK(VP_LAUNCH(fill_dynamic, 1, 128, N * sizeof(int), stream, out.device, (int)N));
+    out.get();
+    for (int i = 0; i < N; i++)
+        assert_int_equal(out.host[i], N - 1 - i);
+    expect_fault(VP_LAUNCH(fill_both, 1, 1024, 46 << 10, stream, out.device), cudaErrorInvalidValue, "of static and");
+    free(out.host);
+}
+
+static __global__ void beyond_dynamic(int n)
+{
+    VP_DYNAMIC_SHARED(int, x);
+    x[n] = 1;
+}
+
+static __global__ void beyond_static(int *out, int n)
+{
+    __shared__ int x[32];
+    *out = x[n];
+}
+
+static void an_index_beyond_shared_memory_is_found(void **)
+{
+    expect_fault(VP_LAUNCH(beyond_dynamic, 1, 1, 32 * sizeof(int), stream, 32), cudaErrorIllegalAddress, "byte 128 of 128 of dynamic shared memory");
+    expect_fault(VP_LAUNCH(beyond_static, 1, 1, 0, stream, nullptr, 32), cudaErrorMisalignedAddress, "an index beyond an array");
+}
+
+/* ---- what a device would not forgive ---- */
+
+static __global__ void one_leaves()
+{
+    if (threadIdx.x == 5)
+        return;
+    __syncthreads();
+}
+
+static __global__ void two_barriers()
+{
+    if (threadIdx.x < 32)
+        __syncthreads();
+    else
+        __syncthreads();
+}
+
+static __global__ void barrier_and_shuffle(int *out)
+{
+    if (threadIdx.x < 31)
+        out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1);
+    else
+        __syncthreads();
+}
+
+static __global__ void lane_has_left(int *out)
+{
+    if (threadIdx.x != 3)
+        out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1);
+}
+
+static __global__ void half_a_warp(int *out)
+{
+    out[threadIdx.x] = __shfl_xor_sync(0xffffffffu, 1, 1);
+}
+
+static __global__ void lane_outside(int *out)
+{
+    if (threadIdx.x < 16)
+        out[threadIdx.x] = __shfl_xor_sync(0xffffu, 1, 16);
+}
+
+static void threads_that_do_not_meet_are_a_launch_failure(void **)
+{
+    int *out;
+
+    expect_fault(VP_LAUNCH(one_leaves, 2, 64, 0, stream), cudaErrorLaunchFailure, "thread (5,0,0) never comes: it has returned");
+    expect_fault(VP_LAUNCH(two_barriers, 1, 64, 0, stream), cudaErrorLaunchFailure, "waits at __syncthreads");
+    OK(cudaMalloc((void **)&out, 256));
+    expect_fault(VP_LAUNCH(barrier_and_shuffle, 1, 32, 0, stream, out), cudaErrorLaunchFailure, "waits at a shuffle");
+    OK(cudaMalloc((void **)&out, 256));
+    expect_fault(VP_LAUNCH(lane_has_left, 1, 32, 0, stream, out), cudaErrorLaunchFailure, "thread (3,0,0), which has returned");
+    OK(cudaMalloc((void **)&out, 256));
+    expect_fault(VP_LAUNCH(half_a_warp, 1, 16, 0, stream, out), cudaErrorLaunchFailure, "lane 16 of its warp, which the block does not have");
+    OK(cudaMalloc((void **)&out, 256));
+    expect_fault(VP_LAUNCH(lane_outside, 1, 32, 0, stream, out), cudaErrorLaunchFailure, "reads lane 16, which takes no part");
+}
+
+static __global__ void nothing(int *)
+{
+}
+
+static void what_cannot_be_launched_is_refused(void **)
+{
+    int here = 0;
+
+    assert_int_equal(VP_LAUNCH(nothing, 1, 1025, 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 1, dim3(32, 33), 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 1, dim3(1, 1, 65), 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 0, 1, 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, dim3(1, 65536), 1, 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 0x80000000u, 1, 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, &here), cudaErrorInvalidValue);
+    assert_non_null(strstr(vp_emulator_said(), "argument 1 is"));
+    OK(cudaGetLastError());
+    OK(VP_LAUNCH(nothing, 1, 1024, 0, stream, nullptr));
+}
+
+static __global__ void write_at(char *p, int64_t i)
+{
+    p[i] = 1;
+}
+
+static __global__ void read_four(const float *p, float *out)
+{
+    *out = vp_load16(p).x[1];
+}
+
+static __attribute__((noinline)) int deep(int n, volatile char *caller)
+{
+    volatile char mine[4096];
+
+    mine[0] = caller ? caller[0] : 0;
+    return n == 0 ? mine[0] : deep(n - 1, mine) + mine[0];
+}
+
+static __global__ void overflow_stack(int *out)
+{
+    *out = deep(1000, nullptr);
+}
+
+static void addresses_of_nothing_are_found(void **)
+{
+    char  *p;
+    float *x;
+
+    OK(cudaMalloc((void **)&p, 1024));
+    expect_fault(VP_LAUNCH(write_at, 1, 1, 0, stream, p, 1024), cudaErrorIllegalAddress, "byte 1024 of device memory of 1024 bytes");
+    OK(cudaMalloc((void **)&p, 8192));
+    expect_fault(VP_LAUNCH(write_at, 1, 1, 0, stream, p, -1), cudaErrorIllegalAddress, "byte -1 of device memory of 8192 bytes");
+    expect_fault(VP_LAUNCH(write_at, 3, 32, 0, stream, (char *)nullptr, 8), cudaErrorIllegalAddress, "thread (");
+    OK(cudaMalloc((void **)&x, 64));
+    expect_fault(VP_LAUNCH(read_four, 1, 1, 0, stream, x + 1, x), cudaErrorMisalignedAddress, "a misaligned access");
+    OK(cudaMalloc((void **)&x, 64));
+    expect_fault(VP_LAUNCH(overflow_stack, 1, 1, 0, stream, (int *)x), cudaErrorIllegalAddress, "its stack of");
+}
+
+static void a_write_between_the_end_and_the_page_is_found_when_it_is_freed(void **)
+{
+    char *p;
+
+    OK(cudaMalloc((void **)&p, 1000)); /* 24 bytes to the page */
+    OK(VP_LAUNCH(write_at, 1, 1, 0, stream, p, 1003));
+    OK(cudaFree(p));
+    assert_non_null(strstr(vp_emulator_said(), "device memory of 1000 bytes was written at byte 1003"));
+}
+
+/* Right only where thread 0 runs before the others. */
+static __global__ void no_barrier(float *out)
+{
+    __shared__ float x;
+
+    if (threadIdx.x == 0)
+        x = 1;
+    out[threadIdx.x] = x;
+}
+
+/* Right only where blocks run upwards. */
+static __global__ void takes_turns(int *turn, int *out)
+{
+    out[blockIdx.x] = (*turn)++;
+}
+
+static void another_order_shows_races(void **)
+{
+    const vp_emulator_order orders[] = {VP_ORDER_FORWARD, VP_ORDER_REVERSE, VP_ORDER_SHUFFLE};
+
+    for (vp_emulator_order order : orders) {
+        list<float>  x(256);
+        list<int>    turn(1), out(100);
+        list<double> numbers(10 * 256), sums(10), most(10);
+        bool         x_right = true, turns_right = true;
+        double       sum = 0;
+
+        vp_emulator_set_order(order, 7);
+        for (unsigned i = 0; i < numbers.n; i++)
+            numbers.host[i] = 1.0 / (1 + i);
+        numbers.put();
+        OK(VP_LAUNCH(no_barrier, 1, 256, 0, stream, x.device));
+        OK(VP_LAUNCH(takes_turns, 100, 1, 0, stream, turn.device, out.device));
+        OK(VP_LAUNCH(sum_blocks, 10, 256, 0, stream, numbers.device, sums.device, most.device));
+        x.get(), out.get(), sums.get();
+        for (int i = 0; i < 256; i++)
+            x_right &= x.host[i] == 1;
+        for (int i = 0; i < 100; i++)
+            turns_right &= out.host[i] == i;
+        for (int i = 0; i < 10; i++)
+            sum += i * sums.host[i];
+        assert_true(x_right == (order == VP_ORDER_FORWARD) && turns_right == (order == VP_ORDER_FORWARD));
+        static double first_sum;
+        if (order == VP_ORDER_FORWARD)
+            first_sum = sum;
+        assert_true(sum == first_sum);
+        x.free_both(), turn.free_both(), out.free_both(), numbers.free_both(), sums.free_both(), most.free_both();
+    }
+    vp_emulator_set_order(VP_ORDER_FORWARD, 1);
+}
+
+/* ---- memory, streams, events ---- */
+
+static void memory_ends_where_the_device_does(void **)
+{
+    size_t free_bytes, total, later;
+    void  *p, *q;
+
+    OK(cudaMemGetInfo(&free_bytes, &total));
+    assert_true(free_bytes < total);
+    assert_int_equal(cudaMalloc(&p, free_bytes + 1), cudaErrorMemoryAllocation);
+    assert_null(p);
+    assert_int_equal(cudaGetLastError(), cudaErrorMemoryAllocation);
+    OK(cudaGetLastError());
+    OK(cudaMalloc(&p, free_bytes / 2 / (2 << 20) * (2 << 20)));
+    OK(cudaMemGetInfo(&later, &total));
+    assert_true(later == free_bytes - free_bytes / 2 / (2 << 20) * (2 << 20));
+    assert_int_equal(cudaMalloc(&q, free_bytes / 2 + (4 << 20)), cudaErrorMemoryAllocation);
+    OK(cudaFree(p));
+    assert_int_equal(cudaFree(p), cudaErrorInvalidValue);
+    OK(cudaFree(nullptr));
+    OK(cudaMalloc(&p, 0));
+    assert_null(p);
+    cudaGetLastError();
+}
+
+static void copies_go_where_they_say_or_nowhere(void **)
+{
+    char  here[100] = {1, 2, 3}, back[100] = {0};
+    char *p;
+
+    OK(cudaMalloc((void **)&p, sizeof here));
+    OK(cudaMemcpyAsync(p, here, sizeof here, cudaMemcpyHostToDevice, stream));
+    memset(here, 9, sizeof here); /* pageable memory has been read */
+    OK(cudaMemcpyAsync(back, p, sizeof back, cudaMemcpyDeviceToHost, stream));
+    assert_true(back[0] == 1 && back[2] == 3); /* and has been written */
+    OK(cudaMemsetAsync(p + 1, 7, 2, stream));
+    OK(cudaMemcpy(back, p, 4, cudaMemcpyDefault));
+    assert_true(back[0] == 1 && back[1] == 7 && back[2] == 7 && back[3] == 0);
+    assert_int_equal(cudaMemcpyAsync(p, here, 101, cudaMemcpyHostToDevice, stream), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(p, here, 10, cudaMemcpyDeviceToHost, stream), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(back, p + 50, 51, cudaMemcpyDeviceToHost, stream), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemsetAsync(p + 50, 0, 51, stream), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(p, here, 1, (cudaMemcpyKind)9, stream), cudaErrorInvalidMemcpyDirection);
+    OK(cudaFree(p));
+    cudaGetLastError();
+}
+
+static void events_tell_the_time_between_them(void **)
+{
+    cudaEvent_t begin, end, off;
+    float       ms = -1;
+    list<int>   x(1024);
+
+    OK(cudaEventCreate(&begin));
+    OK(cudaEventCreate(&end));
+    OK(cudaEventCreateWithFlags(&off, cudaEventDisableTiming));
+    assert_int_equal(cudaEventElapsedTime(&ms, begin, end), cudaErrorInvalidResourceHandle);
+    assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, nullptr), cudaErrorInvalidResourceHandle); /* it asks for the last error, whosoever's */
+    OK(cudaEventRecord(begin, stream));
+    OK(VP_LAUNCH(turn_around, 1, 1024, 0, stream, x.device, 100));
+    OK(cudaEventRecord(end, stream));
+    OK(cudaEventRecord(off, stream));
+    OK(cudaEventSynchronize(end));
+    OK(cudaEventQuery(begin));
+    OK(cudaEventElapsedTime(&ms, begin, end));
+    assert_true(ms > 0 && ms < 60000);
+    assert_int_equal(cudaEventElapsedTime(&ms, begin, off), cudaErrorInvalidResourceHandle);
+    OK(cudaEventDestroy(begin));
+    assert_int_equal(cudaEventDestroy(begin), cudaErrorInvalidResourceHandle);
+    OK(cudaEventDestroy(end));
+    OK(cudaEventDestroy(off));
+    x.free_both();
+    cudaGetLastError();
+}
+
+/* ---- graphs ---- */
+
+static __global__ void add_to(int *x, int by)
+{
+    x[threadIdx.x] += by;
+}
+
+static void a_captured_stream_is_replayed_in_order(void **)
+{
+    list<int>               x(4);
+    cudaGraph_t             graph;
+    cudaGraphExec_t         exec;
+    cudaStreamCaptureStatus status;
+    size_t                  n;
+
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(VP_LAUNCH(add_to, 1, 4, 0, stream, x.device, 1));
+    OK(VP_LAUNCH(turn_around, 1, 4, 0, stream, x.device, 1));
+    OK(VP_LAUNCH(add_to, 1, 2, 0, stream, x.device, 10));
+    OK(cudaStreamIsCapturing(stream, &status));
+    assert_int_equal(status, cudaStreamCaptureStatusActive);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphGetNodes(graph, nullptr, &n));
+    assert_int_equal(n, 3);
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    x.get();
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(x.host[i], 0); /* only recorded */
+    for (int i = 0; i < 3; i++)
+        OK(cudaGraphLaunch(exec, stream));
+    x.get();
+    /* (a b c d) -> (d+12 c+12 b+2 a+2): 12 12 2 2, 14 14 14 14, 26 26 16 16 */
+    assert_true(x.host[0] == 26 && x.host[1] == 26 && x.host[2] == 16 && x.host[3] == 16);
+    OK(cudaGraphExecDestroy(exec));
+    assert_int_equal(cudaGraphLaunch(exec, stream), cudaErrorInvalidValue);
+    x.free_both();
+    cudaGetLastError();
+}
+
+/* A call that capture does not allow fails, and so does the capture. */
+static void expect_spoilt(cudaError_t got, cudaError_t want)
+{
+    cudaGraph_t graph = (cudaGraph_t)&graph;
+
+    assert_int_equal(got, want);
+    assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, nullptr), cudaErrorStreamCaptureInvalidated);
+    assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    assert_null(graph);
+    cudaGetLastError();
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+static void what_capture_does_not_allow_spoils_it(void **)
+{
+    cudaStream_t blocking, mine = stream;
+    cudaGraph_t  graph;
+    char         here[4];
+    void        *p;
+
+    OK(cudaMalloc(&p, 4));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaErrorIllegalState);
+    cudaGetLastError();
+    expect_spoilt(cudaMalloc(&p, 4), cudaErrorStreamCaptureUnsupported);
+    expect_spoilt(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
+    expect_spoilt(cudaDeviceSynchronize(), cudaErrorStreamCaptureUnsupported);
+    expect_spoilt(cudaMemcpy(p, here, 4, cudaMemcpyHostToDevice), cudaErrorStreamCaptureUnsupported);
+    expect_spoilt(cudaStreamQuery(stream), cudaErrorStreamCaptureUnsupported);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphDestroy(graph));
+    assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaErrorIllegalState);
+    assert_int_equal(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal), cudaErrorStreamCaptureUnsupported);
+    cudaGetLastError();
+
+    OK(cudaStreamCreate(&blocking));
+    stream = blocking;
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    expect_spoilt(VP_LAUNCH(nothing, 1, 1, 0, nullptr, nullptr), cudaErrorStreamCaptureImplicit);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(stream));
+    stream = mine;
+    OK(cudaFree(p));
+}
+
+/* ---- the list of calls for the shell test ---- */
+
+static int sequence(bool leaves)
+{
+    cudaStream_t    s = nullptr;
+    cudaEvent_t     e = nullptr;
+    cudaGraph_t     g = nullptr;
+    cudaGraphExec_t x = nullptr;
+    void           *p = nullptr, *h = nullptr;
+    int             n = 0, back = 0;
+    bool            ok = cudaGetDeviceCount(&n) == cudaSuccess && n == 1 && cudaSetDevice(0) == cudaSuccess &&
+              cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess && cudaMalloc(&p, 1000) == cudaSuccess &&
+              cudaHostAlloc(&h, 100, cudaHostAllocDefault) == cudaSuccess && cudaEventCreate(&e) == cudaSuccess &&
+              cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal) == cudaSuccess &&
+              cudaMemsetAsync(p, 0, 1000, s) == cudaSuccess && VP_LAUNCH(add_to, 1, 4, 0, s, (int *)p, 3) == cudaSuccess &&
+              cudaStreamEndCapture(s, &g) == cudaSuccess && cudaGraphInstantiate(&x, g, 0) == cudaSuccess &&
+              cudaGraphLaunch(x, s) == cudaSuccess && cudaMemcpyAsync(&back, p, 4, cudaMemcpyDeviceToHost, s) == cudaSuccess &&
+              cudaStreamSynchronize(s) == cudaSuccess && back == 3;
+
+    if (leaves)
+        return ok ? 0 : 3;
+    ok = (!x || cudaGraphExecDestroy(x) == cudaSuccess) && ok;
+    ok = (!g || cudaGraphDestroy(g) == cudaSuccess) && ok;
+    ok = (!e || cudaEventDestroy(e) == cudaSuccess) && ok;
+    ok = (!h || cudaFreeHost(h) == cudaSuccess) && ok;
+    ok = (!p || cudaFree(p) == cudaSuccess) && ok;
+    ok = (!s || cudaStreamDestroy(s) == cudaSuccess) && ok;
+    return ok ? 0 : 3;
+}
+
+static int open_stream(void **)
+{
+    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+}
+
+static int close_stream(void **)
+{
+    return cudaStreamDestroy(stream);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_thread_of_every_block_runs_once),
+        cmocka_unit_test(barriers_divide_what_is_before_from_what_is_after),
+        cmocka_unit_test(block_sums_and_maxima_are_those_of_all_threads),
+        cmocka_unit_test(shuffles_bring_what_the_guide_says),
+        cmocka_unit_test(integer_atomics_count_every_thread),
+        cmocka_unit_test(shared_memory_begins_as_nan_in_every_block),
+        cmocka_unit_test(shared_memory_beyond_48_kib_must_be_asked_for),
+        cmocka_unit_test(an_index_beyond_shared_memory_is_found),
+        cmocka_unit_test(threads_that_do_not_meet_are_a_launch_failure),
+        cmocka_unit_test(what_cannot_be_launched_is_refused),
+        cmocka_unit_test(addresses_of_nothing_are_found),
+        cmocka_unit_test(a_write_between_the_end_and_the_page_is_found_when_it_is_freed),
+        cmocka_unit_test(another_order_shows_races),
+        cmocka_unit_test(memory_ends_where_the_device_does),
+        cmocka_unit_test(copies_go_where_they_say_or_nowhere),
+        cmocka_unit_test(events_tell_the_time_between_them),
+        cmocka_unit_test(a_captured_stream_is_replayed_in_order),
+        cmocka_unit_test(what_capture_does_not_allow_spoils_it),
+    };
+
+    if (argc == 2 && strcmp(argv[1], "sequence") == 0)
+        return sequence(false);
+    if (argc == 2 && strcmp(argv[1], "leak") == 0)
+        return sequence(true);
+    return cmocka_run_group_tests(tests, open_stream, close_stream);
+}
