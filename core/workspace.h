@@ -18,22 +18,33 @@ typedef struct vp_call_shape {
     bool           lengths;   /* attention over samples of different lengths */
 } vp_call_shape;
 
-/* Whose attention kernel a CUDA device runs. */
+/* Whose attention kernel a CUDA device runs, where cuDNN is installed; ours runs wherever it is not. */
 typedef enum vp_attention_engine {
-    VP_ATTENTION_OWN,     /* every shape, fp32 and bf16                                         */
-    VP_ATTENTION_CUDNN    /* bf16, no dropout, softcap, lengths, or kept matrix; see workspace.c */
+    VP_ATTENTION_OWN,     /* every shape, fp32 and bf16                                                                   */
+    VP_ATTENTION_CUDNN    /* bf16, heads of 8 to 256 elements; no dropout, softcap, lengths or kept matrix: workspace.c */
 } vp_attention_engine;
 
 vp_attention_engine vp_cuda_attention_engine(const vp_call_shape *call);
 
-/* Parts of batch times groups of heads that a cuDNN backward call is made in, one after the other, so that its workspace, which
- * is quadratic in the sequence where it is deterministic, stays within VP_CUDNN_WORKSPACE_BYTES where it can. A divisor of batch * kv_heads. */
+/* Calls of cuDNN, equal and one after the other, that a backward call of its engine is made of: parts of the batch, or, beyond
+ * batch, of each sample's groups of heads. cuDNN's workspace is for one of them; where it repeats its bits it grows with the
+ * square of the sequence. The least number with which it stays within VP_CUDNN_WORKSPACE_BYTES, else the greatest that leaves the
+ * chunks aligned: batch * kv_heads where seq is a multiple of 4. 1 forward. */
 int64_t vp_cuda_attention_chunks(const vp_call_shape *call);
+
+/* How such a call divides its workspace, from the first multiple of VP_CUDNN_ALIGN_BYTES in it on: row sums (backward), then what
+ * cuDNN asks for, at most. bytes: all of it, 0 or with room for aligning. VP_OVERFLOW beyond 64 bits. */
+typedef struct vp_attention_workspace {
+    int64_t row_sum_bytes, library_bytes, bytes;
+} vp_attention_workspace;
+
+vp_attention_workspace vp_cuda_attention_workspace(const vp_call_shape *call, int64_t n_chunks);
 
 enum {
     VP_CUBLASLT_WORKSPACE_SM90 = 32 << 20, /* the sizes cuBLAS's own documentation gives as its defaults: 32 MiB on Hopper, */
     VP_CUBLASLT_WORKSPACE      = 4 << 20,  /* 4 MiB elsewhere (CUDA Toolkit, cuBLAS, cublasSetWorkspace)                     */
     VP_CUDNN_WORKSPACE_BYTES   = 64 << 20,
+    VP_CUDNN_ALIGN_BYTES       = 256,      /* what cudaMalloc() gives, and so what cuDNN is used to          */
     VP_SUMSQ_PIECE             = 16384,    /* elements of a gradient whose squares one block adds            */
     VP_NORM_PIECE              = 4096,     /* the same of an optimizer that adds squares for one parameter   */
     VP_ADAFACTOR_TILE          = 256,      /* rows of a matrix over which one block adds squares of a column */
