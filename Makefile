@@ -3,6 +3,7 @@
 # make             build vplan and vplan-run into build/
 # make demo        install what is missing, build, and train GPT-2 124M inside a memory budget here
 # make check       install what is missing, build, run every test that needs no GPU
+# make check-gpu   what needs a GPU, on the machine that has one: tests/gpu_check.sh
 # make check-long  the same with more random cases, fuzzing time and models
 # make asan        check's C tests under address and undefined-behaviour sanitizers
 # make bench       programs that time kernels, planner and a training step; results to build/bench/
@@ -78,15 +79,17 @@ $(BUILD)/vplan: $(call objs,cli) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
 
 $(BUILD)/vplan-run: $(BUILD)/runtime/main.o $(RUNTIME) $(KERNELS) $(CORE)
 	$(call say,link)
-	$(Q)$(CC) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lm
+	$(Q)$(CC) $(LDFLAGS) -fopenmp -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lm -ldl
 
 $(BUILD)/vplan-solve: $(call objs,planner/solve) $(BUILD)/planner/problem.o $(BUILD)/planner/frontier_dp.o $(CORE)
 	$(call say,link)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lglpk -ljansson -lm
 
--include kernels/null/build.mk
+include kernels/null/build.mk kernels/cuda/build.mk
 
 # ---- tests ----
+
+include tests/cuda_emulator/build.mk
 
 TEST_C  = $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/test_*.c))
 TEST_SH = $(wildcard tests/test_*.sh)
@@ -96,7 +99,7 @@ $(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(TUNER) $(PLANNER) $(MODELS) $(CORE)
 	$(call say,link)
-	$(Q)$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lsqlite3 -lcmocka -lm
+	$(Q)$(CC) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lsqlite3 -lcmocka -lm -ldl
 
 # In place of vplan-solve: one that lies, dies or hangs; never sanitized, it leaks as it pleases.
 $(BUILD)/tests/solver_stand_in: tests/solver_stand_ins/solver_stand_in.c
@@ -130,6 +133,9 @@ check-long: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
 	@BUILD=$(BUILD) CC=$(CC) VPLAN_LONG=1 VPLAN_TEST_SECONDS=7200 tests/run.sh tests/fuzz/fuzz_long.sh $(TEST_C) $(FUZZ_C) $(TEST_SH)
 
+check-gpu:
+	@tests/gpu_check.sh
+
 # OpenBLAS and libgomp keep memory to the end of the process: leaks are looked for in the other tests.
 asan: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=$(BUILD)/asan SANITIZE="-fsanitize=address,undefined -fno-sanitize-recover=all" all test-programs
@@ -142,8 +148,8 @@ bench: all
 
 PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev libsqlite3-dev python3
 
-# Two compilers must give the same bytes: tests/test_determinism.sh.
-check check-long: PACKAGES += clang
+# Two compilers must give the same bytes: tests/test_determinism.sh. The CUDA sources are C++: tests/cuda_emulator.
+check check-long: PACKAGES += clang g++
 
 deps:
 	@scripts/deps.sh $(PACKAGES)
@@ -162,7 +168,7 @@ install: all
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all help test-programs fuzz-programs check check-long asan bench deps demo install clean
+.PHONY: all help test-programs fuzz-programs check check-gpu check-long asan bench deps demo install clean
 .SECONDARY:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

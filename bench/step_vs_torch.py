@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """A training step, vplan beside PyTorch, in turns on this machine.
 
-    bench/step_vs_torch.py [--python PY] [--pairs N] [--threads N] [--optimizer fused|foreach|forloop] [--model NAME] [--batch N]
-                           [--precision fp32|bf16-mixed] [--compile] [--commit SHA]
+    bench/step_vs_torch.py [--python PY] [--pairs N] [--threads N] [--optimizer fused|foreach|forloop] [--model NAME] [--batch N] [--seq N]
+                           [--device NAME] [--precision fp32|bf16-mixed] [--compile] [--commit SHA]
 
-GPT-2 124M unless another is named, 4 samples of 256 tokens, AdamW, clipping, as in the default recipe. Both processes live through the whole
+GPT-2 124M unless another is named, 4 samples of 256 tokens, on the CPU unless a card is named (vplan's CUDA backend and torch's cuda then), AdamW, clipping, as in the default recipe. Both processes live through the whole
 measurement and do one step for each line they read; the pairs alternate vplan-torch, torch-vplan. Time is this process's
 clock from the line written to the line read. First it is checked that both compute the same thing: the same initial
 weights (those that vplan saves), the same tokens, the losses of the first steps equal within 1e-4 (in bf16, where torch's
 autocast keeps sums and norms in fp32 and vplan rounds them, within 5e-2). bf16-mixed stands beside autocast to bfloat16. Then torch is timed
-at 1, 2, 4, ... threads; the pairs run at its best number, the same for both.
+at 1, 2, 4, ... threads; the pairs run at its best number, the same for both. On a card there is nothing to choose.
 
 The Python with torch is --python, else $PYTHON_TORCH, else python3; without one: exit 77. Fewer than 15 pairs
 are a rehearsal, and the results file is called so. --profile prints torch's operators of one more step, for a look at where the
@@ -82,7 +82,8 @@ class Torch(Stepper):
         for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
             env.pop(name, None)   # the worker sets its threads itself
         super().__init__([args.python, worker, "--weights", f"{dir}/initial", "--tokens", f"{dir}/tokens", "--recipe", f"{dir}/recipe.json",
-                          "--seq", str(args.seq), "--batch", str(args.batch), "--optimizer", args.optimizer] + ["--compile"] * args.compile,
+                          "--seq", str(args.seq), "--batch", str(args.batch), "--optimizer", args.optimizer]
+                         + ["--compile"] * args.compile + ["--cuda"] * (args.device != "cpu"),
                          "stdout", log, env=env)
         self.losses = []
         self.libraries = json.loads(self.read(lambda _: True))["libraries"]
@@ -95,7 +96,7 @@ class Torch(Stepper):
         line, seconds = self.ask(word, lambda _: True)
         answer = json.loads(line)
         self.losses.append(answer["loss"])
-        self.process_peak_bytes = answer["process_peak_bytes"]
+        self.process_peak_bytes, self.device_bytes = answer["process_peak_bytes"], answer.get("device_bytes")
         return answer if word == "profile" else seconds
 
     def best_threads(self, candidates):
@@ -113,7 +114,7 @@ class Torch(Stepper):
 class Vplan(Stepper):
     def __init__(self, args, dir, threads, n_steps, log):
         super().__init__([common.program(args, "vplan-run"), f"{dir}/plan.json", "--data", f"{dir}/tokens", "--init", f"{dir}/initial",
-                          "--threads", str(threads), "--steps", str(n_steps), "--step-on-input", "--json"], "stderr", log)
+                          *(("--threads", str(threads)) if args.device == "cpu" else ()), "--steps", str(n_steps), "--step-on-input", "--json"], "stderr", log)
 
     def step(self):
         return self.ask("step", lambda line: line.startswith("step "))[1]
@@ -143,11 +144,13 @@ def parse_args():
     p.add_argument("--optimizer", choices=["fused", "foreach", "forloop"], default="fused", help="form of torch's AdamW; fused is its fastest")
     p.add_argument("--model", default=MODEL, help="a causal model by its built-in name")
     p.add_argument("--batch", type=int, default=BATCH)
+    p.add_argument("--seq", type=int, help="256, or as many positions as gpt2-tiny has")
+    p.add_argument("--device", default="cpu", help="the card here by its name in vplan devices")
     p.add_argument("--precision", choices=sorted(TOLERANCE), default="fp32")
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--profile", action="store_true", help="print torch's operators of one more step")
     args = p.parse_args()
-    args.seq = SEQ if args.model != "gpt2-tiny" else 128    # as many positions as it has
+    args.seq = args.seq or (SEQ if args.model != "gpt2-tiny" else 128)
     if args.pairs < 1:
         p.error("--pairs: at least 1")
     probe = "import torch, transformers, safetensors"
@@ -159,7 +162,7 @@ def parse_args():
 def prepare(args, dir, n_steps):
     with open(f"{dir}/recipe.json", "w") as f:
         json.dump(dict(RECIPE, precision=args.precision), f)
-    plan = json.loads(common.output([common.program(args, "vplan"), "plan", args.model, "--device", "cpu", "--seq", str(args.seq), "--global-batch",
+    plan = json.loads(common.output([common.program(args, "vplan"), "plan", args.model, "--device", args.device, "--seq", str(args.seq), "--global-batch",
                                      str(args.batch), "--micro-batch", str(args.batch), "--recompute", "none", "--recipe", f"{dir}/recipe.json",
                                      "-o", f"{dir}/plan.json", "--json"]))
     with open(f"{dir}/plan.json") as f:
@@ -171,7 +174,7 @@ def prepare(args, dir, n_steps):
 
 
 def measure(args, dir, log):
-    candidates = [args.threads] if args.threads else [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= common.n_cpus()]
+    candidates = [args.threads] if args.threads else [1] if args.device != "cpu" else [n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= common.n_cpus()]
     n_steps = CALIBRATION_STEPS * len(candidates) + args.pairs
     plan = prepare(args, dir, n_steps)
     children = []
@@ -206,7 +209,8 @@ def summary(raw, **more):
 
 def part_name(args):
     """"step", with what differs from the default in words behind it."""
-    words = ["step"] + [args.model] * (args.model != MODEL) + [args.precision] * (args.precision != "fp32") + ["compiled"] * args.compile
+    size  = [f"{args.batch}x{args.seq}"] * (args.device != "cpu")
+    words = ["step"] + [args.model] * (args.model != MODEL) + size + [args.precision] * (args.precision != "fp32") + ["compiled"] * args.compile
     return "-".join(words + ["rehearsal"] * (args.pairs < LEAST_PAIRS))
 
 
@@ -224,15 +228,15 @@ def main():
     of_pairs = [a / b for a, b in zip(raw["vplan"], raw["torch"])]
     rows = [
         {"name": "vplan step", "predicted": {"seconds": plan["step_time_s"], "time_class": plan.get("time_class"), "process_bytes": plan["process_predicted_bytes"]},
-         "measured": summary(raw["vplan"], process_peak_bytes=run["process_peak_bytes"], decisions=plan["decisions"]), "raw_seconds": raw["vplan"]},
-        {"name": "torch step", "predicted": None, "measured": summary(raw["torch"], process_peak_bytes=torch.process_peak_bytes), "raw_seconds": raw["torch"]},
+         "measured": summary(raw["vplan"], process_peak_bytes=run["process_peak_bytes"], device_memory=run.get("device_memory"), decisions=plan["decisions"]), "raw_seconds": raw["vplan"]},
+        {"name": "torch step", "predicted": None, "measured": summary(raw["torch"], process_peak_bytes=torch.process_peak_bytes, device_bytes=torch.device_bytes), "raw_seconds": raw["torch"]},
         {"name": "ratio vplan / torch", "predicted": None, "raw_seconds": [], "measured": {
             "ratio_of_medians": ratio, "pair_ratio_median": common.median(of_pairs),
             "pair_ratio_quartiles": [common.quantile(of_pairs, 0.25), common.quantile(of_pairs, 0.75)], "n_pairs": args.pairs,
             "loss_difference_first_steps": first, "loss_difference_all_steps": all_steps}},
     ] + [{"name": f"torch step, choosing threads: {n}", "predicted": None, "measured": {"seconds_min": min(s)}, "raw_seconds": s} for n, s in calibration.items()]
     path = common.write_results(
-        args, part_name(args), "cpu", dict(torch.libraries, **{"vplan backend": run.get("backend_description")}),
+        args, part_name(args), args.device, dict(torch.libraries, **{"vplan backend": run.get("backend_description")}),
         dict(common.machine(), load_before=load_before, load_after=common.load()),
         {"model": args.model, "seq": args.seq, "global_batch": args.batch, "precision": args.precision, "threads": threads, "recipe": RECIPE,
          "torch": ("compiled" if args.compile else "eager") + ", attention sdpa, dropout 0, clip_grad_norm_"}, rows)

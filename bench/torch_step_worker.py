@@ -5,7 +5,8 @@ answered by one line of JSON on standard output; whatever libraries print goes t
 
 What a careful user of PyTorch writes: transformers' causal model in fp32, attention sdpa, no dropout, cross entropy over
 all T next tokens, clip_grad_norm_, AdamW with decay on parameters of two or more dimensions only. With precision bf16-mixed
-the forward runs under autocast to bfloat16, weights and optimizer stay fp32. With --compile the model is compiled."""
+the forward runs under autocast to bfloat16, weights and optimizer stay fp32. With --compile the model is compiled. With --cuda all of it
+is on the card; the answer waits for the loss, which the card computes last."""
 import argparse
 import array
 import json
@@ -26,6 +27,7 @@ def parse_args():
     p.add_argument("--batch", type=int, required=True)
     p.add_argument("--optimizer", choices=["fused", "foreach", "forloop"], default="fused")
     p.add_argument("--compile", action="store_true")
+    p.add_argument("--cuda", action="store_true")
     return p.parse_args()
 
 
@@ -61,10 +63,11 @@ class Trainer:
         with open(args.recipe) as f:
             recipe = json.load(f)
         assert recipe["precision"] in ("fp32", "bf16-mixed") and recipe["data"]["kind"] == "tokens-u16" and recipe["schedule"]["type"] == "constant"
-        self.model = load_model(args.weights)
+        self.device = "cuda" if args.cuda else "cpu"
+        self.model = load_model(args.weights).to(self.device)
         self.optimizer = make_optimizer(self.model, recipe, args.optimizer)
         self.forward = torch.compile(self.model) if args.compile else self.model
-        self.autocast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=recipe["precision"] == "bf16-mixed")
+        self.autocast = torch.autocast(self.device, dtype=torch.bfloat16, enabled=recipe["precision"] == "bf16-mixed")
         self.clip_norm = recipe["clip_norm"]
         self.shape = args.batch, args.seq
         self.tokens = array.array("H")
@@ -75,7 +78,7 @@ class Trainer:
     def batch(self):
         n = self.shape[0] * self.shape[1]
         first = self.n_steps * n
-        both = torch.tensor(self.tokens[first:first + n + 1], dtype=torch.long)
+        both = torch.tensor(self.tokens[first:first + n + 1], dtype=torch.long).to(self.device)
         return both[:n].view(self.shape), both[1:].view(self.shape)
 
     def step(self):
@@ -88,7 +91,22 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.n_steps += 1
+        if self.device == "cuda":
+            torch.cuda.synchronize()
         return {"loss": loss.item(), "grad_norm": norm.item()}
+
+    def device_bytes(self):
+        """torch's own peaks on the card, and what the driver says is used there by all."""
+        if self.device == "cpu":
+            return None
+        free, total = torch.cuda.mem_get_info()
+        return {"allocated_peak": torch.cuda.max_memory_allocated(), "reserved_peak": torch.cuda.max_memory_reserved(), "used_by_all": total - free}
+
+    def libraries(self):
+        if self.device == "cpu":
+            return {"torch blas": "MKL" if torch.backends.mkl.is_available() else "other", "oneDNN": torch.backends.mkldnn.is_available()}
+        return {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
+                "tf32": torch.backends.cuda.matmul.allow_tf32}
 
 
 def profiled_step(trainer):
@@ -109,9 +127,8 @@ def main():
         replies.write(json.dumps(answer) + "\n")
         replies.flush()
 
-    reply({"libraries": {"python": sys.version.split()[0], "torch": torch.__version__, "transformers": transformers.__version__,
-                         "torch blas": "MKL" if torch.backends.mkl.is_available() else "other",
-                         "oneDNN": torch.backends.mkldnn.is_available(), "optimizer": f"torch.optim.AdamW {args.optimizer}"}})
+    reply({"libraries": dict(trainer.libraries(), python=sys.version.split()[0], torch=torch.__version__, transformers=transformers.__version__,
+                             optimizer=f"torch.optim.AdamW {args.optimizer}")})
     for line in sys.stdin:
         words = line.split()
         start_s = time.perf_counter()
@@ -121,6 +138,7 @@ def main():
         else:
             answer = trainer.step() if words[0] == "step" else profiled_step(trainer)
         answer["seconds"] = time.perf_counter() - start_s
+        answer["device_bytes"] = trainer.device_bytes()
         answer["process_peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         reply(answer)
 

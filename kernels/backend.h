@@ -96,8 +96,9 @@ typedef struct vp_backend {
 
 const vp_backend *vp_backend_cpu(void);
 
-/* What a plugin exports, as "vp_backend_open". The device is opened by this call; the result is static. VP_ERR_DEVICE:
+/* What a plugin exports. The device is opened by this call; the result is static. VP_ERR_DEVICE:
  * no driver, no device, a library that is too old: the message says which. */
+vp_status vp_backend_open(int api_version, const vp_backend **out, vp_err *err);
 typedef vp_status (*vp_backend_open_fn)(int api_version, const vp_backend **out, vp_err *err);
 
 /* Plain C in float64 with the obvious loops, sharing no code with any backend: the oracle of the kernel

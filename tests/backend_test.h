@@ -21,4 +21,12 @@ static inline const vp_backend *test_backend(void)
     return backend ? backend : (backend = vp_backend_cpu());
 }
 
+/* A slow backend runs one of so many random cases: VPLAN_TEST_EVERY, 1 where it is not set. */
+static inline int test_part(void)
+{
+    const char *every = getenv("VPLAN_TEST_EVERY");
+
+    return every && atoi(every) > 0 ? atoi(every) : 1;
+}
+
 #endif

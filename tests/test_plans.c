@@ -62,7 +62,8 @@ static void check_items(const vp_plan *plan)
 static void predicted_is_executed_and_touched_to_the_byte(void **state)
 {
     rng r = {20261121};
-    int n_recompute = 0, n_chunked = 0, n_accumulated = 0, n = long_run() ? 5 * N_PLANS : N_PLANS;
+    int n_recompute = 0, n_chunked = 0, n_accumulated = 0, n = (long_run() ? 5 * N_PLANS : N_PLANS) / test_part();
+    bool here = test_backend()->host_memory; /* what a device touches is not seen from here */
 
     (void)state;
     for (int i = 0; i < n; i++) {
@@ -71,8 +72,8 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
         vp_model    *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
         vp_plan     *plan  = random_plan(&r, model, s);
         trained      x     = train(plan, 2, 1 + i % 2, true);
-        if (x.memory.executed_bytes != plan->peak_bytes || x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes
-            || x.memory.never_written_bytes != 0)
+        if (x.memory.executed_bytes != plan->peak_bytes
+            || (here && (x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes || x.memory.never_written_bytes != 0)))
             fail_msg("plan %d (%s, %s, %s, %s attention): predicted %lld, executed %lld, touched %lld, padding %lld, never written %lld", i, config, vp_precision_name(s.recipe.precision),
                      vp_optimizer_name(s.recipe.optimizer), vp_attention_name(s.attention), (long long)plan->peak_bytes,
                      (long long)x.memory.executed_bytes, (long long)x.memory.touched_bytes, (long long)x.memory.padding_bytes,
@@ -86,7 +87,7 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
         vp_model_free(model);
     }
     print_message("%d plans: %d with recompute, %d with chunks, %d with accumulation\n", n, n_recompute, n_chunked, n_accumulated);
-    assert_true(n_recompute >= 40 && n_chunked >= 40 && n_accumulated >= 40);
+    assert_true(n_recompute >= n / 8 && n_chunked >= n / 8 && n_accumulated >= n / 8);
 }
 
 /* What the runtime would bind: the largest offset + bytes of any operand of any call. */
@@ -97,7 +98,7 @@ static vp_status bind(const vp_expanded_step *x, void *ctx, vp_err *err)
     (void)err;
     for (int k = 0; k < x->n_operands; k++)
         if (x->operands[k].buffer >= 0)
-            *end = vp_max_i64(*end, x->operands[k].offset_bytes + vp_kernel_operand_bytes(x->step->kernel, x->step->dtype, x->ints, k));
+            *end = vp_max_i64(*end, x->operands[k].offset_bytes + vp_step_operand_bytes(x->step, x->ints, k));
     return VP_OK;
 }
 
@@ -128,6 +129,8 @@ static void the_mapping_holds_what_was_executed(void **state)
     rng r = {7};
 
     (void)state;
+    if (!test_backend()->host_memory)
+        skip();
     for (int i = 0; i < 10; i++) {
         tiny        t     = {.n_embd = 48, .n_layer = 1 + pick(&r, 4), .n_head = 3, .vocab = 300};
         vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 100, .global_batch = 4, .micro_batch = 4};
@@ -147,13 +150,15 @@ static void two_plans_of_a_recipe_train_the_same_bits(void **state)
     rng r = {4711};
 
     (void)state;
-    for (int i = 0; i < N_PAIRS; i++) {
+    for (int i = 0; i < N_PAIRS / test_part(); i++) {
         char        config[800];
         vp_scenario a = random_scenario(&r, 0), b;
         a.global_batch = 2;
         a.micro_batch  = 2;
         b              = a;
         b.loss_chunk = VP_TILE_TOKENS * pick(&r, 3);
+        if (!test_backend()->host_memory) /* a device does not cut a product's sum at 256 tokens: kernels/cuda/README.md */
+            b.loss_chunk = a.loss_chunk;
         vp_model *model  = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), a.recipe.dropout);
         vp_plan  *plan_a = random_plan(&r, model, a), *plan_b = random_plan(&r, model, b);
         trained   x = train(plan_a, 3, 1 + (int)pick(&r, 3), false), y = train(plan_b, 3, 1 + (int)pick(&r, 3), false);
@@ -178,6 +183,8 @@ static void micro_batches_of_whole_tiles_train_the_same_bits(void **state)
     trained   first = {0};
 
     (void)state;
+    if (!test_backend()->host_memory)
+        skip();
     for (int64_t micro = 4; micro >= 1; micro /= 2) {
         vp_scenario s = {.recipe = vp_recipe_default(), .seq = 256, .global_batch = 4, .micro_batch = micro};
         s.recipe.dropout = 0.1;

@@ -1,0 +1,376 @@
+/* kernels/cuda/backend_cuda.c: the CUDA backend: its device, memory, table of kernels, recorded steps. One device, one stream.
+ *
+ * The plugin exports vp_backend_open() and nothing else. Its state is one static vp_cuda, as a process has one device. */
+#include "kernels/cuda/cuda_internal.h"
+
+#include "core/checked.h"
+#include "core/units.h"
+#include "core/workspace.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static vp_cuda here;
+static bool    is_open;
+static char    description[200]; /* a profile keeps it whole: it says for which library and device an algorithm is */
+
+/* A recorded step. */
+struct vp_backend_graph {
+    cudaGraphExec_t exec;
+};
+
+vp_status vp_cuda_check(cudaError_t e, const char *what, vp_err *err)
+{
+    if (e == cudaSuccess)
+        return VP_OK;
+    cudaGetLastError(); /* the next call begins without it, unless it is one that stays */
+    return VP_FAIL(err, VP_ERR_DEVICE, "CUDA, %s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+/* ---- memory ---- */
+
+static vp_status alloc(int64_t n_bytes, void **out, vp_err *err)
+{
+    char        text[2][32];
+    size_t      free_bytes = 0, total = 0;
+    cudaError_t e = cudaMalloc(out, (size_t)n_bytes);
+
+    if (e == cudaSuccess)
+        return VP_OK;
+    *out = NULL;
+    if (e != cudaErrorMemoryAllocation || cudaGetLastError() != e || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
+        return vp_cuda_check(e, "allocation", err);
+    return VP_FAIL(err, VP_ERR_DEVICE, "the device has no %s in one piece: %s are free", vp_size_text(n_bytes, text[0], sizeof text[0]),
+                   vp_size_text((int64_t)free_bytes, text[1], sizeof text[1]));
+}
+
+static void release(void *p, int64_t n_bytes)
+{
+    (void)n_bytes;
+    if (p)
+        cudaFree(p);
+}
+
+static vp_status memory(vp_backend_memory *out, vp_err *err)
+{
+    size_t    free_bytes = 0, total = 0;
+    vp_status st = VP_OK;
+
+    VP_CUDA(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
+    *out = (vp_backend_memory){.total_bytes = (int64_t)total, .free_bytes = (int64_t)free_bytes, .used_bytes = vp_nvml_process_bytes(here.device)};
+out:
+    return st;
+}
+
+static vp_status wait(vp_err *err)
+{
+    return vp_cuda_check(cudaStreamSynchronize(here.stream), "waiting for the device", err);
+}
+
+static vp_status upload(void *to, const void *from, int64_t n_bytes, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyHostToDevice, here.stream), "copy to the device");
+    VP_TRY(wait(err));
+out:
+    return st;
+}
+
+static vp_status download(void *to, const void *from, int64_t n_bytes, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyDeviceToHost, here.stream), "copy from the device");
+    VP_TRY(wait(err));
+out:
+    return st;
+}
+
+static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
+{
+    return vp_cuda_check(cudaMemsetAsync(to, byte, (size_t)n_bytes, here.stream), "filling memory", err);
+}
+
+/* ---- kernels ---- */
+
+typedef vp_status (*kernel_fn)(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err);
+
+/* A kernel is a launcher of its own, or a function that makes several calls. */
+static const struct {
+    vp_cuda_launch_fn launch;
+    kernel_fn         function;
+} kernels[VP_N_KERNELS] = {
+    [VP_K_EMBEDDING_FWD]     = {.launch = vp_cuda_embedding_fwd},
+    [VP_K_EMBEDDING_BWD]     = {.launch = vp_cuda_embedding_bwd},
+    [VP_K_LAYERNORM_FWD]     = {.launch = vp_cuda_layernorm_fwd},
+    [VP_K_LAYERNORM_BWD]     = {.launch = vp_cuda_layernorm_bwd},
+    [VP_K_RMSNORM_FWD]       = {.launch = vp_cuda_rmsnorm_fwd},
+    [VP_K_RMSNORM_BWD]       = {.launch = vp_cuda_rmsnorm_bwd},
+    [VP_K_LINEAR_FWD]        = {.function = vp_cuda_linear},
+    [VP_K_LINEAR_BWD_INPUT]  = {.function = vp_cuda_linear},
+    [VP_K_LINEAR_BWD_WEIGHT] = {.function = vp_cuda_linear},
+    [VP_K_ROPE_FWD]          = {.launch = vp_cuda_rope_fwd},
+    [VP_K_ROPE_BWD]          = {.launch = vp_cuda_rope_bwd},
+    [VP_K_ATTENTION_FWD]     = {.launch = vp_cuda_attention_fwd, .function = vp_cuda_attention_cudnn},
+    [VP_K_ATTENTION_BWD]     = {.launch = vp_cuda_attention_bwd, .function = vp_cuda_attention_cudnn},
+    [VP_K_ACTIVATION_FWD]    = {.launch = vp_cuda_activation_fwd},
+    [VP_K_ACTIVATION_BWD]    = {.launch = vp_cuda_activation_bwd},
+    [VP_K_GLU_FWD]           = {.launch = vp_cuda_glu_fwd},
+    [VP_K_GLU_BWD]           = {.launch = vp_cuda_glu_bwd},
+    [VP_K_ADD]               = {.launch = vp_cuda_add},
+    [VP_K_DROPOUT]           = {.launch = vp_cuda_dropout},
+    [VP_K_CROSS_ENTROPY]     = {.launch = vp_cuda_cross_entropy},
+    [VP_K_LOSS_SUM]          = {.launch = vp_cuda_loss_sum},
+    [VP_K_COPY]              = {.launch = vp_cuda_copy},
+    [VP_K_ZERO]              = {.launch = vp_cuda_zero},
+    [VP_K_GRAD_SUMSQ]        = {.launch = vp_cuda_grad_sumsq},
+    [VP_K_CLIP_SCALE]        = {.launch = vp_cuda_clip_scale},
+    [VP_K_ADAMW]             = {.launch = vp_cuda_adamw},
+    [VP_K_SGD]               = {.launch = vp_cuda_sgd},
+    [VP_K_MOMENTUM]          = {.launch = vp_cuda_momentum},
+    [VP_K_LION]              = {.launch = vp_cuda_lion},
+    [VP_K_ADAFACTOR]         = {.launch = vp_cuda_adafactor},
+    [VP_K_MUON]              = {.function = vp_cuda_muon},
+};
+
+static vp_call_shape shape_of(const vp_kernel_call *call)
+{
+    int lengths = vp_kernel_operand(call->kernel, "lengths");
+
+    return (vp_call_shape){.sm = here.sm, .kernel = call->kernel, .dtype = call->dtype, .ints = call->ints, .reals = call->reals,
+                           .lengths = lengths >= 0 && call->operand[lengths]};
+}
+
+static vp_status run(const vp_kernel_call *call, vp_err *err)
+{
+    vp_call_shape shape     = shape_of(call);
+    int64_t       need      = vp_workspace_bytes(&shape);
+    bool          attention = call->kernel == VP_K_ATTENTION_FWD || call->kernel == VP_K_ATTENTION_BWD;
+    bool          own       = attention && (!here.cudnn || vp_cuda_attention_engine(&shape) == VP_ATTENTION_OWN);
+
+    assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS);
+    assert(call->dtype == VP_DTYPE_F32 || call->dtype == VP_DTYPE_BF16);
+    if (vp_overflowed(need) || call->workspace_bytes < need || (need > 0 && !call->workspace))
+        return VP_FAIL(err, VP_ERR_INPUT, "%s has a workspace of %lld bytes; on this device it needs %lld", vp_kernel_info_of(call->kernel)->name,
+                       (long long)call->workspace_bytes, (long long)need);
+    if (kernels[call->kernel].function && !own)
+        return kernels[call->kernel].function(&here, call, err);
+    return vp_cuda_check(kernels[call->kernel].launch(call, here.stream), vp_kernel_info_of(call->kernel)->name, err);
+}
+
+static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *seconds, vp_err *err)
+{
+    cudaEvent_t begin = NULL, end = NULL;
+    float       ms = 0;
+    vp_status   st = VP_OK;
+
+    VP_CUDA(cudaEventCreate(&begin), "an event");
+    VP_CUDA(cudaEventCreate(&end), "an event");
+    VP_CUDA(cudaEventRecord(begin, here.stream), "an event");
+    for (int i = 0; i < n_calls; i++)
+        VP_TRY(run(call, err));
+    VP_CUDA(cudaEventRecord(end, here.stream), "an event");
+    VP_TRY(wait(err));
+    VP_CUDA(cudaEventElapsedTime(&ms, begin, end), "the time between two events");
+    *seconds = 1e-3 * (double)ms / n_calls;
+out:
+    if (begin)
+        cudaEventDestroy(begin);
+    if (end)
+        cudaEventDestroy(end);
+    return st;
+}
+
+static vp_status algorithms(const vp_kernel_call *call, int max, vp_algorithm *out, int *n, vp_err *err)
+{
+    *n = 0;
+    if (kernels[call->kernel].function != vp_cuda_linear)
+        return VP_OK;
+    return vp_cuda_linear_algorithms(&here, call, max, out, n, err);
+}
+
+/* ---- recorded steps ---- */
+
+static vp_status record_begin(vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(wait(err));
+    VP_CUDA(cudaStreamBeginCapture(here.stream, cudaStreamCaptureModeThreadLocal), "recording");
+    here.recording = true;
+out:
+    return st;
+}
+
+static void graph_free(vp_backend_graph *graph)
+{
+    if (!graph)
+        return;
+    if (graph->exec)
+        cudaGraphExecDestroy(graph->exec);
+    free(graph);
+}
+
+static vp_status record_end(vp_backend_graph **out, vp_err *err)
+{
+    vp_backend_graph *graph    = calloc(1, sizeof *graph);
+    cudaGraph_t       recorded = NULL;
+    vp_status         st       = VP_OK;
+
+    *out           = NULL;
+    here.recording = false;
+    VP_CUDA(cudaStreamEndCapture(here.stream, &recorded), "recording"); /* first: the stream must not stay captured */
+    VP_TRY_ALLOC(err, graph);
+    VP_CUDA(cudaGraphInstantiate(&graph->exec, recorded, 0), "recording");
+    *out  = graph;
+    graph = NULL;
+out:
+    if (recorded)
+        cudaGraphDestroy(recorded);
+    graph_free(graph);
+    return st;
+}
+
+static vp_status replay(const vp_backend_graph *graph, vp_err *err)
+{
+    return vp_cuda_check(cudaGraphLaunch(graph->exec, here.stream), "replaying a step", err);
+}
+
+/* ---- the device ---- */
+
+static const char *describe(void)
+{
+    return description;
+}
+
+/* The host enqueues from one thread. */
+static void set_threads(int n_threads)
+{
+    (void)n_threads;
+}
+
+static int threads(void)
+{
+    return 1;
+}
+
+static vp_backend backend = {
+    .api_version  = VP_BACKEND_API,
+    .name         = "cuda",
+    .describe     = describe,
+    .set_threads  = set_threads,
+    .threads      = threads,
+    .alloc        = alloc,
+    .release      = release,
+    .memory       = memory,
+    .upload       = upload,
+    .download     = download,
+    .fill         = fill,
+    .run          = run,
+    .wait         = wait,
+    .record_begin = record_begin,
+    .record_end   = record_end,
+    .replay       = replay,
+    .graph_free   = graph_free,
+    .time         = time_calls,
+    .algorithms   = algorithms,
+};
+
+static void close_device(void)
+{
+    vp_cuda_gemm_forget();
+    vp_cudnn_close(here.cudnn);
+    if (here.lt)
+        cublasLtDestroy(here.lt);
+    if (here.stream)
+        cudaStreamDestroy(here.stream);
+    here = (vp_cuda){0};
+}
+
+/* What the versions of CUDA write as 13000. */
+static void version_text(int version, char *buf, size_t buf_size)
+{
+    snprintf(buf, buf_size, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+static vp_status describe_device(vp_err *err)
+{
+    struct cudaDeviceProp p;
+    int                   driver = 0, runtime = 0;
+    char                  driver_text[16], runtime_text[16], lt_text[24];
+    size_t                lt = cublasLtGetVersion();
+    vp_status             st = VP_OK;
+
+    VP_CUDA(cudaGetDeviceProperties(&p, here.device), "asking for the device's properties");
+    VP_CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
+    VP_CUDA(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
+    here.sm                = 10 * p.major + p.minor;
+    here.n_multiprocessors = p.multiProcessorCount;
+    version_text(driver, driver_text, sizeof driver_text);
+    version_text(runtime, runtime_text, sizeof runtime_text);
+    snprintf(lt_text, sizeof lt_text, "%zu.%zu.%zu", lt / 10000, lt / 100 % 100, lt % 100);
+    snprintf(description, sizeof description, "%.60s, compute capability %d.%d, CUDA %s on a driver for %s, cuBLASLt %s, ", p.name, p.major, p.minor, runtime_text, driver_text, lt_text);
+out:
+    return st;
+}
+
+/* cuDNN may be missing: then every attention is our own. */
+static void open_cudnn(void)
+{
+    vp_err why = {0};
+    size_t at  = strlen(description);
+
+    here.cudnn = vp_cudnn_open(here.stream, &why);
+    if (here.cudnn)
+        snprintf(description + at, sizeof description - at, "cuDNN %s", vp_cudnn_version(here.cudnn));
+    else
+        snprintf(description + at, sizeof description - at, "no cuDNN (%.60s)", why.message);
+}
+
+static vp_status open_device(vp_err *err)
+{
+    int         n = 0;
+    cudaError_t e = cudaGetDeviceCount(&n);
+    vp_status   st = VP_OK;
+
+    if (e == cudaErrorInsufficientDriver)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no NVIDIA driver, or one too old for CUDA %d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10));
+    if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the NVIDIA driver finds no device (CUDA_VISIBLE_DEVICES may hide it)"));
+    VP_CUDA(e, "counting devices");
+    VP_CUDA(cudaSetDevice(here.device), "opening the device");
+    VP_CUDA(cudaStreamCreateWithFlags(&here.stream, cudaStreamNonBlocking), "a stream");
+    VP_TRY(describe_device(err));
+    if (here.sm < 80)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "compute capability %d.%d: the kernels of this backend need 8.0", here.sm / 10, here.sm % 10));
+    if (cublasLtCreate(&here.lt) != CUBLAS_STATUS_SUCCESS)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "cuBLASLt cannot be opened"));
+    open_cudnn();
+out:
+    return st;
+}
+
+__attribute__((visibility("default"))) vp_status vp_backend_open(int api_version, const vp_backend **out, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *out = NULL;
+    if (api_version != VP_BACKEND_API)
+        return VP_FAIL(err, VP_ERR_DEVICE, "the CUDA backend is of version %d and the program of version %d: install both together", VP_BACKEND_API,
+                       api_version);
+    if (!is_open) {
+        st = open_device(err);
+        if (st != VP_OK) {
+            close_device();
+            return st;
+        }
+        atexit(close_device);
+        is_open    = true;
+        backend.sm = here.sm;
+    }
+    *out = &backend;
+    return VP_OK;
+}

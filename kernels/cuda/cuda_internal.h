@@ -1,0 +1,107 @@
+/* kernels/cuda/cuda_internal.h: what the files of the CUDA backend share. Parses as C11 and as C++17. */
+#ifndef VP_KERNELS_CUDA_INTERNAL_H
+#define VP_KERNELS_CUDA_INTERNAL_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/backend.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+/* The one device of this process. */
+typedef struct vp_cuda {
+    int              device, sm, n_multiprocessors;
+    cudaStream_t     stream;       /* all work goes here, in order                       */
+    cublasLtHandle_t lt;
+    struct vp_cudnn *cudnn;        /* NULL: cuDNN cannot be opened                       */
+    bool             recording;    /* between record_begin() and record_end()            */
+} vp_cuda;
+
+/* VP_OK, or VP_ERR_DEVICE with CUDA's own name and sentence for the error; clears CUDA's last error. what: "copy to the device". */
+vp_status vp_cuda_check(cudaError_t e, const char *what, vp_err *err);
+
+/* In a function with `st` and `out:`, as VP_TRY. */
+#define VP_CUDA(call, what) VP_TRY(vp_cuda_check((call), (what), err))
+
+/* ---- matrix products: linear_cublaslt.c ---- */
+
+/* C(m, n) = alpha A(m, k) B(k, n) + beta C, row-major; ld* in elements of the stored rows. bias (n, dtype of c) or NULL is
+ * added to every row. A and B are of dtype ab, C of dtype c; products are summed in fp32, an fp32 product in full precision, never TF32. */
+typedef struct vp_cuda_gemm {
+    int64_t     m, n, k;
+    const void *a, *b, *bias;
+    void       *c;
+    int64_t     lda, ldb, ldc;
+    bool        a_transposed, b_transposed;   /* stored (k, m), (n, k) */
+    vp_dtype    ab, c_dtype;
+    float       alpha, beta;
+    vp_algorithm algorithm;                   /* or unset */
+} vp_cuda_gemm;
+
+vp_status vp_cuda_gemm_run(vp_cuda *cuda, const vp_cuda_gemm *g, void *workspace, int64_t workspace_bytes, vp_err *err);
+void      vp_cuda_gemm_forget(void); /* frees the descriptors kept since the device was opened */
+
+/* ---- kernels that need more than a launch ---- */
+
+vp_status vp_cuda_linear(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err);          /* linear_cublaslt.c */
+vp_status vp_cuda_linear_algorithms(vp_cuda *cuda, const vp_kernel_call *call, int max, vp_algorithm *out, int *n, vp_err *err);
+vp_status vp_cuda_attention_cudnn(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err); /* attention_cudnn.c */
+vp_status vp_cuda_muon(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err);            /* muon_cublaslt.c   */
+
+/* Open cuDNN with what attention needs; NULL with the reason in err where it is missing or too old. */
+struct vp_cudnn *vp_cudnn_open(cudaStream_t stream, vp_err *err);
+void             vp_cudnn_close(struct vp_cudnn *cudnn); /* takes NULL */
+const char      *vp_cudnn_version(const struct vp_cudnn *cudnn);
+
+/* Bytes of the device that the driver counts for this process; -1: it does not tell. nvml.c */
+int64_t vp_nvml_process_bytes(int device);
+
+/* ---- launchers, one for each kernel of core/op.h, in the .cu file of its name ----
+ *
+ * Operands as core/op.h orders them. They enqueue on stream, check the launch and do not synchronise. */
+typedef cudaError_t (*vp_cuda_launch_fn)(const vp_kernel_call *call, cudaStream_t stream);
+
+cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_embedding_bwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_layernorm_fwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_layernorm_bwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_rmsnorm_fwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_rmsnorm_bwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_bias_grad(const vp_kernel_call *call, cudaStream_t stream); /* db of linear_bwd_weight */
+cudaError_t vp_cuda_rope_fwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_rope_bwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_attention_fwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_attention_bwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_activation_fwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_activation_bwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_glu_fwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_glu_bwd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_add(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_dropout(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_cross_entropy(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_loss_sum(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_copy(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_zero(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_grad_sumsq(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_clip_scale(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_adamw(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_sgd(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_momentum(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_lion(const vp_kernel_call *call, cudaStream_t stream);
+cudaError_t vp_cuda_adafactor(const vp_kernel_call *call, cudaStream_t stream);
+
+/* The steps of Muon between its matrix products: optimizer_muon.cu. partials: one more than pieces of VP_NORM_PIECE elements, left by
+ * the first for the second. b = poly_a I + poly_b a, size by size. */
+cudaError_t vp_cuda_muon_momentum(const vp_kernel_call *call, float *x, double *partials, cudaStream_t stream);
+cudaError_t vp_cuda_muon_normalise(float *x, int64_t count, double *partials, cudaStream_t stream);
+cudaError_t vp_cuda_muon_polynomial(const float *a, float *b, int64_t size, float poly_a, float poly_b, cudaStream_t stream);
+cudaError_t vp_cuda_muon_apply(const vp_kernel_call *call, const float *x, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

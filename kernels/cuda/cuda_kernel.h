@@ -1,0 +1,248 @@
+/* kernels/cuda/cuda_kernel.h: what every .cu file begins with: elements, sums in a fixed order, random numbers, launches.
+ *
+ * The .cu files keep to a small part of CUDA C++ (what this header uses, shared memory, __syncthreads, warp shuffles), so that
+ * tests/cuda_emulator can run the same sources, thread by thread, on a machine without a GPU.
+ *
+ * Numerics contract (kernels/README.md): the bits of a result follow from shape and values alone. So: no floating-point
+ * atomics; every sum has an order that the shape fixes; reductions over tokens go tile by tile of VP_TILE_TOKENS,
+ * the tiles added one after the other. Whether a product and a sum are contracted is the compiler's choice: it is the same in
+ * every plan, since every plan runs the same kernels. */
+#ifndef VP_KERNELS_CUDA_KERNEL_H
+#define VP_KERNELS_CUDA_KERNEL_H
+
+#include "kernels/cuda/cuda_internal.h"
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/* VP_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...): the launch's error, or cudaSuccess. A kernel with commas in its
+ * template arguments stands in parentheses. */
+#ifndef VP_LAUNCH
+#define VP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
+    ((kernel)<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+#endif
+
+/* Dynamic shared memory of a block as an array of T. */
+#ifndef VP_DYNAMIC_SHARED
+#define VP_DYNAMIC_SHARED(T, name) \
+    extern __shared__ __align__(16) unsigned char vp_dynamic_shared[]; \
+    T *name = reinterpret_cast<T *>(vp_dynamic_shared)
+#endif
+
+enum { VP_WARP = 32, VP_BLOCK = 256, VP_MAX_GRID = 1 << 30 };
+
+static inline unsigned vp_blocks(int64_t n, int64_t per_block)
+{
+    int64_t blocks = (n + per_block - 1) / per_block;
+    return (unsigned)(blocks < 1 ? 1 : blocks > VP_MAX_GRID ? VP_MAX_GRID : blocks);
+}
+
+/* ---- elements: fp32, or bf16 in 16 bits; arithmetic is in float ---- */
+
+struct vp_bf16 {
+    uint16_t bits;
+};
+
+static __device__ inline float vp_load(const float *p, int64_t i)
+{
+    return p[i];
+}
+
+static __device__ inline float vp_load(const vp_bf16 *p, int64_t i)
+{
+    return __uint_as_float((uint32_t)p[i].bits << 16);
+}
+
+/* To nearest even; a NaN stays one. */
+static __device__ inline vp_bf16 vp_to_bf16(float x)
+{
+    uint32_t bits = __float_as_uint(x);
+    vp_bf16  y;
+
+    y.bits = (bits & 0x7fffffffu) > 0x7f800000u ? (uint16_t)(bits >> 16 | 0x40u) : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    return y;
+}
+
+static __device__ inline void vp_store(float *p, int64_t i, float x)
+{
+    p[i] = x;
+}
+
+static __device__ inline void vp_store(vp_bf16 *p, int64_t i, float x)
+{
+    p[i] = vp_to_bf16(x);
+}
+
+/* 16 bytes at once: 4 floats or 8 bf16. The address must be a multiple of 16: vp_is_aligned16() of every operand at hand, asked
+ * once on the host, chooses between a kernel that uses these and one that does not. */
+template <typename T> struct vp_pack {
+    enum { N = 16 / sizeof(T) };
+    float x[N];
+};
+
+static __device__ inline vp_pack<float> vp_load16(const float *p)
+{
+    float4         v = *reinterpret_cast<const float4 *>(p);
+    vp_pack<float> y;
+
+    y.x[0] = v.x, y.x[1] = v.y, y.x[2] = v.z, y.x[3] = v.w;
+    return y;
+}
+
+static __device__ inline vp_pack<vp_bf16> vp_load16(const vp_bf16 *p)
+{
+    uint4            v = *reinterpret_cast<const uint4 *>(p);
+    const uint32_t   w[4] = {v.x, v.y, v.z, v.w};
+    vp_pack<vp_bf16> y;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        y.x[2 * i]     = __uint_as_float(w[i] << 16);
+        y.x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
+    }
+    return y;
+}
+
+static __device__ inline void vp_store16(float *p, const vp_pack<float> &y)
+{
+    *reinterpret_cast<float4 *>(p) = make_float4(y.x[0], y.x[1], y.x[2], y.x[3]);
+}
+
+static __device__ inline void vp_store16(vp_bf16 *p, const vp_pack<vp_bf16> &y)
+{
+    uint32_t w[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        w[i] = (uint32_t)vp_to_bf16(y.x[2 * i]).bits | (uint32_t)vp_to_bf16(y.x[2 * i + 1]).bits << 16;
+    *reinterpret_cast<uint4 *>(p) = make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+static inline bool vp_is_aligned16(const void *p)
+{
+    return ((uintptr_t)p & 15) == 0; /* an absent operand too */
+}
+
+/* VP_BY_DTYPE(call->dtype, T, statement): the statement with T as float or as vp_bf16. */
+#define VP_BY_DTYPE(dtype, T, ...) \
+    do { \
+        if ((dtype) == VP_DTYPE_BF16) { \
+            typedef vp_bf16 T; \
+            __VA_ARGS__; \
+        } else { \
+            typedef float T; \
+            __VA_ARGS__; \
+        } \
+    } while (0)
+
+/* ---- sums of a block, in an order that the block's size fixes ---- */
+
+template <typename T> static __device__ inline T vp_warp_sum(T x)
+{
+#pragma unroll
+    for (int lane = VP_WARP / 2; lane > 0; lane /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, lane);
+    return x;
+}
+
+template <typename T> static __device__ inline T vp_warp_max(T x)
+{
+#pragma unroll
+    for (int lane = VP_WARP / 2; lane > 0; lane /= 2) {
+        T y = __shfl_xor_sync(0xffffffffu, x, lane);
+        x   = y > x ? y : x;
+    }
+    return x;
+}
+
+/* Every thread of a block of whole warps calls it and gets the sum. scratch: shared, VP_WARP elements; free again on return. */
+template <typename T> static __device__ inline T vp_block_sum(T x, T *scratch)
+{
+    int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP, n_warps = (int)blockDim.x / VP_WARP;
+
+    x = vp_warp_sum(x);
+    if (lane == 0)
+        scratch[warp] = x;
+    __syncthreads();
+    x = lane < n_warps ? scratch[lane] : T(0);
+    x = vp_warp_sum(x);
+    __syncthreads();
+    return x;
+}
+
+template <typename T> static __device__ inline T vp_block_max(T x, T *scratch)
+{
+    int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP, n_warps = (int)blockDim.x / VP_WARP;
+
+    x = vp_warp_max(x);
+    if (lane == 0)
+        scratch[warp] = x;
+    __syncthreads();
+    x = lane < n_warps ? scratch[lane] : scratch[0];
+    x = vp_warp_max(x);
+    __syncthreads();
+    return x;
+}
+
+/* ---- random numbers: kernels/cpu/philox.h says which; the bits are the same on every backend ---- */
+
+struct vp_philox_block {
+    uint32_t x[4];
+};
+
+/* Philox4x32-10 (Salmon et al. 2011): four words for a counter under a key. */
+static __device__ inline vp_philox_block vp_philox(const uint32_t key[2], uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+{
+    uint32_t k0 = key[0], k1 = key[1];
+
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xd2511f53u * c0, p1 = (uint64_t)0xcd9e8d57u * c2;
+
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    vp_philox_block y;
+    y.x[0] = c0, y.x[1] = c1, y.x[2] = c2, y.x[3] = c3;
+    return y;
+}
+
+/* A call's random stream in the step that runs now. */
+struct vp_device_rng {
+    uint32_t key[2];
+    int64_t  first_sample;
+};
+
+/* The call was recorded with the stream of one step and may run in a later one: the control block (or NULL) says in which. */
+static __device__ inline vp_device_rng vp_rng_now(const vp_rng_stream &s, const vp_control *control)
+{
+    int64_t         steps   = control ? (int64_t)control->step - 1 - (int64_t)s.step : 0;
+    const uint32_t  seed[2] = {(uint32_t)s.seed, (uint32_t)(s.seed >> 32)};
+    vp_philox_block x       = vp_philox(seed, s.step + (uint32_t)steps, s.op, 0, 1);
+    vp_device_rng   r;
+
+    r.key[0]       = x.x[0];
+    r.key[1]       = x.x[1];
+    r.first_sample = s.first_sample + steps * s.step_samples;
+    return r;
+}
+
+/* Four words of counter (block, sample), 64 bits each. */
+static __device__ inline vp_philox_block vp_rng_words(const vp_device_rng &r, int64_t sample, uint64_t block)
+{
+    uint64_t s = (uint64_t)(r.first_sample + sample);
+    return vp_philox(r.key, (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)s, (uint32_t)(s >> 32));
+}
+
+/* Dropout: an element is dropped where its word is less than this; 2^32: every one. */
+static inline uint64_t vp_dropout_least(double p)
+{
+    double least = p * 4294967296.0 + 0.5;
+    return least < 4294967296.0 ? (uint64_t)least : (uint64_t)1 << 32;
+}
+
+#endif

@@ -1,0 +1,25 @@
+#!/bin/bash
+# tests/test_cuda_models.sh: the tests of whole models, through the CUDA backend in the emulator (tests/cuda_emulator): every golden's losses, gradients
+# and parameters, and some of the random plans of all families, precisions and optimizers. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+BUILD=${BUILD:-build}
+plugin=$BUILD/tests/vplan-cuda-emulated.so
+[ -e "$plugin" ] || { echo "SKIP: $plugin is not built"; exit 77; }
+export VPLAN_TEST_BACKEND VPLAN_TEST_EVERY=${VPLAN_TEST_EVERY:-24} CMOCKA_MESSAGE_OUTPUT=TAP
+VPLAN_TEST_BACKEND=$(realpath "$plugin")
+[ "${VPLAN_LONG:-}" = 1 ] && VPLAN_TEST_EVERY=3
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+died=0
+for test in test_golden test_plans; do
+    "$BUILD/tests/$test" >> "$out" 2>&1 || { died=$((died + 1)); echo "FAIL: $test: exit $?"; }
+done
+# Cases that only the CPU's backend has skip themselves; they are no part of this test.
+failed=$(grep '^not ok ' "$out" | grep -cv '# *SKIP')
+if [ "$died" != 0 ]; then
+    grep -v '^ok' "$out" | tail -n 40
+    [ "$failed" -gt 0 ] || failed=$died
+fi
+echo "$(grep -c '^ok [0-9]' "$out") passed, $failed failed, 0 skipped"
+[ "$failed" = 0 ]

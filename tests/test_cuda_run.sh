@@ -1,0 +1,142 @@
+#!/bin/bash
+# tests/test_cuda_run.sh: whole plans through the CUDA backend, in the emulator (tests/cuda_emulator): plans for a card train as the CPU does, whatever
+# they recompute and whether a step is recorded or enqueued; a call of CUDA or of a library that fails ends the run with its reason and leaves
+# nothing behind. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+BUILD=${BUILD:-build}
+plugin=$PWD/$BUILD/tests/vplan-cuda-emulated.so
+case $BUILD in /*) plugin=$BUILD/tests/vplan-cuda-emulated.so ;; esac
+[ -e "$plugin" ] || { echo "SKIP: $plugin is not built"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+BUILD=$BUILD PLUGIN=$plugin WORK=$work python3 - <<'P'
+import json, os, re, subprocess, sys
+
+build, plugin, work = os.environ["BUILD"], os.environ["PLUGIN"], os.environ["WORK"]
+card = "h200-sxm-141gb"
+passed = failed = 0
+
+
+def ok(good, what, said=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print("FAIL: %s: %s" % (what, said))
+
+
+def call(*command, **env):
+    return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **env), timeout=600)
+
+
+def plan(name, model, *options, device=card, seq=16, batch=4):
+    path = "%s/%s.json" % (work, name)
+    r = call(build + "/vplan", "plan", model, "--device", device, "--seq", str(seq), "--global-batch", str(batch), "-o", path, "--force", "--json", *options)
+    if r.returncode != 0:
+        sys.exit("plan %s: %s" % (name, r.stderr))
+    return path
+
+
+def run(path, *options, backend=plugin, steps=3, **env):
+    return call(build + "/vplan-run", path, "--steps", str(steps), "--json", "--backend", backend, *options, **env)
+
+
+def results(path, *options, **more):
+    r = run(path, *options, **more)
+    if r.returncode != 0:
+        return {"error": r.stderr}
+    return json.loads(r.stdout)
+
+
+# ---- the same training as the CPU's ----
+for model, precision, tolerance in (("gpt2-tiny", "fp32", 1e-5), ("llama-tiny", "fp32", 1e-5), ("gpt2-tiny", "bf16-mixed", 2e-2), ("llama-tiny", "bf16", 5e-2)):
+    cpu = results(plan("cpu", model, "--precision", precision, device="cpu"), backend="cpu")
+    gpu = results(plan("gpu", model, "--precision", precision))
+    name = "%s in %s" % (model, precision)
+    if "error" in cpu or "error" in gpu:
+        ok(False, name, (cpu.get("error"), gpu.get("error")))
+        continue
+    off = max(abs(a["loss"] - b["loss"]) for a, b in zip(cpu["steps"], gpu["steps"]))
+    ok(off <= tolerance, name + " has the CPU's losses", off)
+    memory = gpu["memories"][0]
+    ok(memory["executed_bytes"] == memory["predicted_bytes"], name + ": the arena is the predicted one", memory)
+    ok(gpu["backend"] == "cuda" and len(gpu["device_memory"]) == 4, name + " says where it ran", gpu["backend"])
+
+# ---- the same bits from every plan of a recipe ----
+recipe = {"schema_version": 1, "optimizer": {"name": "adamw", "lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1}, "clip_norm": 1.0,
+          "schedule": {"type": "constant", "warmup_steps": 0, "total_steps": 0, "min_lr_ratio": 0.0}, "seed": 1, "precision": "bf16", "dropout": 0.1,
+          "data": {"kind": "tokens-u16", "order": "sequential"}}
+with open(work + "/recipe.json", "w") as f:
+    json.dump(recipe, f)
+sums = {}
+for recompute in ("none", "attention", "mlp", "full"):
+    path = plan(recompute, "gpt2-tiny", "--recipe", work + "/recipe.json", "--recompute", recompute, "--micro-batch", "2", "--loss", "full")
+    for how in ((), ("--eager",)):
+        r = results(path, *how, steps=4)
+        sums[recompute + " eager" * len(how)] = r.get("parameters_sha256", r.get("error"))
+ok(len(set(sums.values())) == 1, "recompute and recording move no bit, with dropout and stochastic rounding", sums)
+
+# ---- what does not belong together ----
+for device, sm in (("rtx-4090-24gb", "8.9"), ("cpu", "")):
+    try:
+        path = plan("other", "gpt2-tiny", device=device)
+    except SystemExit as e:
+        ok(False, device, e)
+        continue
+    r = run(path)
+    ok(r.returncode == 5 and sm in r.stderr and "plan is for" in r.stderr, "a plan for %s is refused" % device, (r.returncode, r.stderr))
+path = plan("tiny", "gpt2-tiny")
+r = run(path, backend="cpu")
+ok(r.returncode == 5 and "the backend is the CPU" in r.stderr, "a card's plan is refused by the CPU", (r.returncode, r.stderr))
+r = run(path, "--verify")
+ok(r.returncode == 2 and "--verify" in r.stderr, "--verify is for the CPU", (r.returncode, r.stderr))
+r = run(path, backend=work + "/nowhere.so")
+ok(r.returncode == 5 and "is not there" in r.stderr, "a plugin that is not there", (r.returncode, r.stderr))
+r = run(path, backend=os.path.abspath(build + "/null/libvplan-null.so"))
+ok(r.returncode == 5 and "is not a backend" in r.stderr, "a library that is no plugin", (r.returncode, r.stderr))
+
+# ---- timed calls: an algorithm for every product, in the profile and in the plan ----
+document = json.load(open(path))
+rows = []
+for program in document["buckets"][0]["programs"]:
+    for step in program["forward"] + program["backward"]:
+        if step["kernel"].startswith("linear"):
+            rows.append({"kernel": step["kernel"], **{k: step[k] for k in ("rows", "in", "out", "layout")}, "seconds": 0})
+with open(work + "/request.json", "w") as f:
+    json.dump({"schema_version": 1, "device": card, "backend": "", "rows": rows}, f)
+r = call(build + "/vplan-run", "--profile", work + "/request.json", "--backend", plugin)
+ok(r.returncode == 0, "products are timed", r.stderr)
+if r.returncode == 0:
+    profile = json.loads(r.stdout)
+    ok(all(re.fullmatch("[0-9a-f]{128}", row.get("algorithm", "")) for row in profile["rows"]), "each has an algorithm", profile["rows"][:2])
+    with open(work + "/profile.json", "w") as f:
+        json.dump(profile, f)
+    path = plan("timed", "gpt2-tiny", "--profile", work + "/profile.json")
+    timed = json.load(open(path))
+    steps = [s for p in timed["buckets"][0]["programs"] for s in p["forward"] + p["backward"] if s["kernel"].startswith("linear")]
+    ok(timed["algorithms_of"] == profile["backend"] and any("algorithm" in s for s in steps), "the plan carries them", timed.get("algorithms_of"))
+    a, b = results(path), results(plan("untimed", "gpt2-tiny"))
+    ok("error" not in a and abs(a["steps"][-1]["loss"] - b["steps"][-1]["loss"]) < 1e-4, "and runs with them", a.get("error"))
+
+# ---- each call of CUDA and of the libraries fails once ----
+path = plan("small", "llama-tiny", "--precision", "bf16", "--recompute", "none", seq=8, batch=1)
+r = run(path, VPLAN_EMULATOR_LOG=work + "/calls", VPLAN_EMULATOR_LEAKS="1")
+ok(r.returncode == 0 and "leak" not in r.stderr, "a run leaves nothing behind", r.stderr[-500:])
+calls = [line.split()[0] for line in open(work + "/calls")] if os.path.exists(work + "/calls") else []
+ok(len(calls) > 50, "its calls are known", len(calls))
+seen, chosen = {}, []
+for n, name in enumerate(calls, 1):   # the first and the last of each function: where it is called from most differently
+    seen.setdefault(name, []).append(n)
+for numbers in seen.values():
+    chosen += sorted({numbers[0], numbers[-1]})
+bad = []
+for n in sorted(chosen):
+    r = run(path, VPLAN_EMULATOR_FAIL=str(n), VPLAN_EMULATOR_LEAKS="1")
+    harmless = re.match(r"cuda(Free|EventDestroy|StreamDestroy|Graph\w*Destroy|GetLastError|PeekAtLastError|GetErrorName|GetErrorString|DeviceGetPCIBusId)|\w+Destroy", calls[n - 1])
+    good = r.returncode == 0 if harmless else r.returncode in (0, 5) and (r.returncode == 0 or "vplan-run: " in r.stderr)
+    if not good or "leak" in r.stderr and not harmless:
+        bad.append((n, calls[n - 1], r.returncode, r.stderr[-300:]))
+ok(not bad, "each of %d calls fails once, and nothing is left behind" % len(chosen), bad[:5])
+print("%d passed, %d failed, 0 skipped" % (passed, failed))
+sys.exit(failed != 0)
+P
