@@ -2,14 +2,14 @@
 #ifndef VP_KERNELS_CUDA_INTERNAL_H
 #define VP_KERNELS_CUDA_INTERNAL_H
 
+#include <cublasLt.h> /* C++ too, in nvcc's hands */
+#include <cuda_runtime_api.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #include "kernels/backend.h"
-
-#include <cublasLt.h>
-#include <cuda_runtime_api.h>
 
 /* The one device of this process. */
 typedef struct vp_cuda {
