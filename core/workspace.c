@@ -90,19 +90,16 @@ vp_attention_workspace vp_cuda_attention_workspace(const vp_call_shape *call, in
 
 int64_t vp_cuda_attention_chunks(const vp_call_shape *call)
 {
-    int64_t batch = call->ints[0], seq = call->ints[1], heads = call->ints[2], kv_heads = call->ints[3], chunks = 1;
+    int64_t batch = call->ints[0], kv_heads = call->ints[3], chunks;
 
     if (call->kernel != VP_K_ATTENTION_BWD)
         return 1;
-    for (int64_t c = 1; c <= batch * kv_heads; c++) {
+    for (chunks = 1; chunks < batch * kv_heads; chunks++) {
         int64_t bytes;
 
-        if (c <= batch ? batch % c != 0 : c % batch != 0 || kv_heads % (c / batch) != 0)
+        if (chunks <= batch ? batch % chunks != 0 : chunks % batch != 0 || kv_heads % (chunks / batch) != 0)
             continue;
-        if (c > 1 && vp_mul(batch * heads / c, seq) * (int64_t)sizeof(float) % 16 != 0) /* lse of each chunk: as cuDNN is promised */
-            continue;
-        chunks = c;
-        bytes  = vp_cuda_attention_workspace(call, c).library_bytes;
+        bytes = vp_cuda_attention_workspace(call, chunks).library_bytes;
         if (!vp_overflowed(bytes) && bytes <= VP_CUDNN_WORKSPACE_BYTES)
             break;
     }

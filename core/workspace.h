@@ -28,8 +28,7 @@ vp_attention_engine vp_cuda_attention_engine(const vp_call_shape *call);
 
 /* Calls of cuDNN, equal and one after the other, that a backward call of its engine is made of: parts of the batch, or, beyond
  * batch, of each sample's groups of heads. cuDNN's workspace is for one of them; where it repeats its bits it grows with the
- * square of the sequence. The least number with which it stays within VP_CUDNN_WORKSPACE_BYTES, else the greatest that leaves the
- * chunks aligned: batch * kv_heads where seq is a multiple of 4. 1 forward. */
+ * square of the sequence. The least number with which it stays within VP_CUDNN_WORKSPACE_BYTES, or batch * kv_heads. 1 forward. */
 int64_t vp_cuda_attention_chunks(const vp_call_shape *call);
 
 /* How such a call divides its workspace, from the first multiple of VP_CUDNN_ALIGN_BYTES in it on: row sums (backward), then what

@@ -152,9 +152,6 @@ vp_status vp_cudnn_attention(struct vp_cudnn *c, int sm, const vp_kernel_call *c
     char                   *row_sums, *library;
     vp_status               st = VP_OK;
 
-    for (int i = 0; i < vp_kernel_info_of(call->kernel)->n_operands; i++)
-        if ((uintptr_t)call->operand[i] % VP_CUDNN_TENSOR_ALIGN_BYTES != 0)
-            return VP_FAIL(err, VP_ERR_INPUT, "cuDNN's attention wants operands at multiples of %d bytes", VP_CUDNN_TENSOR_ALIGN_BYTES);
     if (vp_overflowed(division.bytes) || call->workspace_bytes < division.bytes)
         return VP_FAIL(err, VP_ERR_INPUT, "cuDNN's attention needs a workspace of %lld bytes, the call has %lld", (long long)division.bytes,
                        (long long)call->workspace_bytes);
@@ -190,13 +187,28 @@ out:
     return st;
 }
 
+static bool is_aligned(const vp_kernel_call *call)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(call->kernel);
+    int                   lse  = vp_kernel_operand(call->kernel, "lse");
+
+    for (int i = 0; i < info->n_operands; i++)
+        if ((uintptr_t)call->operand[i] % (uintptr_t)(i == lse ? vp_cudnn_align_lse(call->ints[1]) : VP_CUDNN_ALIGN_TENSOR) != 0)
+            return false;
+    return true;
+}
+
+/* Operands of a plan lie at multiples of VP_ALIGN_BYTES. Where someone else's do not suit cuDNN our own kernel runs. */
 vp_status vp_cuda_attention_cudnn(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err)
 {
+    vp_cuda_launch_fn   own     = call->kernel == VP_K_ATTENTION_BWD ? vp_cuda_attention_bwd : vp_cuda_attention_fwd;
     int                 lengths = vp_kernel_operand(call->kernel, "lengths");
     const vp_call_shape asked   = {.sm = cuda->sm, .kernel = call->kernel, .dtype = call->dtype, .ints = call->ints, .reals = call->reals,
                                    .lengths = call->operand[lengths] != NULL};
 
     if (!cuda->cudnn || vp_cuda_attention_engine(&asked) != VP_ATTENTION_CUDNN)
         return VP_FAIL(err, VP_ERR_INPUT, "cuDNN is not there, or this attention is not one for it");
+    if (!is_aligned(call))
+        return vp_cuda_check(own(call, cuda->stream), vp_kernel_info_of(call->kernel)->name, err);
     return vp_cudnn_attention(cuda->cudnn, cuda->sm, call, vp_cuda_attention_chunks(&asked), err);
 }

@@ -18,7 +18,14 @@ typedef struct vp_cudnn_part {
     int64_t first, row, head;
 } vp_cudnn_part;
 
-enum { VP_CUDNN_TENSOR_ALIGN_BYTES = 16 }; /* promised of every tensor in memory: of a head too, since head_dim is a multiple of 8 */
+/* What is promised of every tensor in memory; a head begins there too, since head_dim is a multiple of 8. Rows of lse begin at any
+ * multiple of seq floats, and so does the lse of a chunk. */
+enum { VP_CUDNN_ALIGN_TENSOR = 16 };
+
+static inline int64_t vp_cudnn_align_lse(int64_t seq)
+{
+    return seq % 4 == 0 ? VP_CUDNN_ALIGN_TENSOR : (int64_t)sizeof(float);
+}
 
 /* What one graph computes: a call, or one of the equal chunks a backward call is made in. Whole numbers only, so that two can be
  * compared byte by byte. */
@@ -28,8 +35,7 @@ typedef struct vp_cudnn_shape {
     vp_cudnn_part q, k, v, y;         /* dq, dk, dv and dy lie as these */
 } vp_cudnn_shape;
 
-/* ints as in core/op.h. n_chunks divides batch, or is batch times a divisor of kv_heads; the rows of lse of a chunk, times 4 bytes, are a
- * multiple of VP_CUDNN_TENSOR_ALIGN_BYTES where there are several. */
+/* ints as in core/op.h. n_chunks divides batch, or is batch times a divisor of kv_heads. */
 vp_cudnn_shape vp_cudnn_shape_of(vp_kernel kernel, const int64_t *ints, int64_t n_chunks);
 
 /* A device by its handle, or one that is only described (DEVICEPROP); the other is NULL. */
@@ -67,8 +73,8 @@ vp_status vp_cudnn_plan_new(const vp_cudnn_api *api, const vp_cudnn_target *targ
                             int64_t max_workspace_bytes, vp_cudnn_plan **out, vp_err *err);
 void      vp_cudnn_plan_free(const vp_cudnn_api *api, vp_cudnn_plan *plan); /* takes NULL */
 
-/* A call, in n_chunks one after the other, on the handle's stream (attention_cudnn.c). The call's workspace is what
- * vp_cuda_attention_workspace() says for as many. */
+/* A call, in n_chunks one after the other, on the handle's stream (attention_cudnn.c). Operands are aligned
+ * as above, and the workspace is what vp_cuda_attention_workspace() says for as many. */
 struct vp_cudnn;
 vp_status vp_cudnn_attention(struct vp_cudnn *c, int sm, const vp_kernel_call *call, int64_t n_chunks, vp_err *err);
 

@@ -119,8 +119,9 @@ typedef enum tensor_kind { IN_MEMORY, ON_CHIP, BY_VALUE } tensor_kind;
 
 static tensor tensor_new(builder *b, tensor_kind kind, int64_t id, int dtype, const int64_t dims[N_DIMS], const int64_t strides[N_DIMS])
 {
-    tensor t    = {.descriptor = create(b, VP_CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor")};
-    bool   yes  = true;
+    tensor  t     = {.descriptor = create(b, VP_CUDNN_BACKEND_TENSOR_DESCRIPTOR, "tensor")};
+    int64_t align = id == VP_CUDNN_LSE ? vp_cudnn_align_lse(b->shape->seq) : VP_CUDNN_ALIGN_TENSOR;
+    bool    yes   = true;
 
     memcpy(t.dims, dims, sizeof t.dims);
     memcpy(t.strides, strides, sizeof t.strides);
@@ -128,7 +129,7 @@ static tensor tensor_new(builder *b, tensor_kind kind, int64_t id, int dtype, co
     set(b, t.descriptor, VP_CUDNN_ATTR_TENSOR_DIMENSIONS, VP_CUDNN_TYPE_INT64, N_DIMS, dims, "tensor's dimensions");
     set(b, t.descriptor, VP_CUDNN_ATTR_TENSOR_STRIDES, VP_CUDNN_TYPE_INT64, N_DIMS, strides, "tensor's strides");
     set_int(b, t.descriptor, VP_CUDNN_ATTR_TENSOR_UNIQUE_ID, id, "tensor's id");
-    set_int(b, t.descriptor, VP_CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, VP_CUDNN_TENSOR_ALIGN_BYTES, "tensor's alignment");
+    set_int(b, t.descriptor, VP_CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, align, "tensor's alignment");
     if (kind == ON_CHIP)
         set(b, t.descriptor, VP_CUDNN_ATTR_TENSOR_IS_VIRTUAL, VP_CUDNN_TYPE_BOOLEAN, 1, &yes, "virtual tensor");
     if (kind == BY_VALUE)
@@ -622,7 +623,6 @@ vp_cudnn_shape vp_cudnn_shape_of(vp_kernel kernel, const int64_t *ints, int64_t 
     };
 
     assert(n_chunks > batch ? n_chunks % batch == 0 && kv_heads % by_heads == 0 : n_chunks > 0 && batch % n_chunks == 0);
-    assert(n_chunks == 1 || s.batch * s.heads * s.seq * (int64_t)sizeof(float) % VP_CUDNN_TENSOR_ALIGN_BYTES == 0);
     switch ((vp_qkv_layout)ints[5]) {
     case VP_QKV_PACKED:
         s.q = (vp_cudnn_part){0, row, d};

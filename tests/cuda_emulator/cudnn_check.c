@@ -193,8 +193,8 @@ static void windows(void **state)
 static void backward_in_chunks_of_samples_and_of_heads(void **state)
 {
     (void)state;
-    CHECK_ALL({{4, 33, 6, 3, 16, PACKED, 1, 0}, 2, 0}, {{4, 34, 6, 3, 16, PACKED, 1, 0}, 4, 0}, {{4, 34, 6, 3, 16, PACKED, 1, 0}, 12, 0},
-              {{2, 34, 4, 4, 16, PER_HEAD, 1, 0}, 4, 0}, {{2, 36, 4, 4, 16, PER_HEAD, 1, 8}, 8, 0}, {{2, 34, 8, 4, 16, APART, 0, 0}, 4, 0},
+    CHECK_ALL({{4, 33, 6, 3, 16, PACKED, 1, 0}, 2, 0}, {{4, 33, 6, 3, 16, PACKED, 1, 0}, 4, 0}, {{4, 34, 6, 3, 16, PACKED, 1, 0}, 12, 0},
+              {{2, 35, 4, 4, 16, PER_HEAD, 1, 0}, 4, 0}, {{2, 36, 4, 4, 16, PER_HEAD, 1, 8}, 8, 0}, {{2, 34, 8, 4, 16, APART, 0, 0}, 4, 0},
               {{2, 34, 8, 4, 16, APART, 0, 0}, 8, 0});
 }
 
@@ -203,7 +203,7 @@ static void chunks_change_no_bit(void **state)
 {
     static const int64_t n_chunks[] = {1, 1, 2, 4, 8, 16};
     vp_cuda              cuda = open_device(90);
-    kt_case              back = {.kernel = VP_K_ATTENTION_BWD, .dtype = VP_DTYPE_BF16, .ints = {4, 22, 8, 4, 16, PACKED, 1, 0}, .reals = {0.25}, .absent = {[LENGTHS] = true}};
+    kt_case              back = {.kernel = VP_K_ATTENTION_BWD, .dtype = VP_DTYPE_BF16, .ints = {4, 21, 8, 4, 16, PACKED, 1, 0}, .reals = {0.25}, .absent = {[LENGTHS] = true}};
     unsigned char       *first = NULL;
 
     (void)state;
@@ -226,7 +226,7 @@ static void chunks_change_no_bit(void **state)
     vp_cudnn_close(cuda.cudnn);
 }
 
-static void a_small_workspace_or_a_crooked_operand_is_refused(void **state)
+static void a_small_workspace_is_refused(void **state)
 {
     vp_cuda        cuda = open_device(90);
     kt_case        back = {.kernel = VP_K_ATTENTION_BWD, .dtype = VP_DTYPE_BF16, .ints = {1, 16, 2, 2, 16, APART, 1, 0}, .reals = {0.25}, .absent = {[LENGTHS] = true}};
@@ -240,11 +240,54 @@ static void a_small_workspace_or_a_crooked_operand_is_refused(void **state)
     call.workspace_bytes = w.bytes - 1;
     assert_int_equal(vp_cudnn_attention(cuda.cudnn, 90, &call, 1, &err), VP_ERR_INPUT);
     assert_non_null(strstr(err.message, "workspace of"));
+    workspace_release(&w);
+    kt_operands_release(&o);
+    vp_cudnn_close(cuda.cudnn);
+}
+
+/* In place of our own kernels and of backend_cuda.c. */
+static int n_own_calls;
+
+cudaError_t vp_cuda_attention_fwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    (void)call, (void)stream;
+    n_own_calls++;
+    return cudaSuccess;
+}
+
+cudaError_t vp_cuda_attention_bwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    return vp_cuda_attention_fwd(call, stream);
+}
+
+vp_status vp_cuda_check(cudaError_t e, const char *what, vp_err *err)
+{
+    return e == cudaSuccess ? VP_OK : VP_FAIL(err, VP_ERR_DEVICE, "%s", what);
+}
+
+static void what_is_not_for_cudnn_goes_elsewhere(void **state)
+{
+    vp_cuda        cuda = open_device(90), without = {.sm = 90};
+    kt_case        back = {.kernel = VP_K_ATTENTION_BWD, .dtype = VP_DTYPE_BF16, .ints = {2, 16, 2, 1, 16, APART, 1, 0}, .reals = {0.25}, .absent = {[LENGTHS] = true}};
+    kt_operands    o    = kt_operands_new(&back, 3, 1);
+    workspace      w    = workspace_new(&o.call, 90, 1);
+    vp_kernel_call call = o.call, other;
+    vp_err         err  = {0};
+
+    (void)state;
+    call.workspace       = w.p;
     call.workspace_bytes = w.bytes;
-    call.operand[DK]     = (char *)call.operand[DK] + 4;
-    err                  = (vp_err){0};
-    assert_int_equal(vp_cudnn_attention(cuda.cudnn, 90, &call, 1, &err), VP_ERR_INPUT);
-    assert_non_null(strstr(err.message, "multiples of 16"));
+    CHECK_OK(vp_cuda_attention_cudnn(&cuda, &call, &err));
+    assert_int_equal(n_own_calls, 0);
+    other             = call;
+    other.operand[DK] = (char *)call.operand[DK] + 4; /* our own kernel takes any address */
+    CHECK_OK(vp_cuda_attention_cudnn(&cuda, &other, &err));
+    assert_int_equal(n_own_calls, 1);
+    other          = call;
+    other.reals[2] = 30.0;
+    assert_int_equal(vp_cuda_attention_cudnn(&cuda, &other, &err), VP_ERR_INPUT);
+    assert_int_equal(vp_cuda_attention_cudnn(&without, &call, &err), VP_ERR_INPUT);
+    assert_int_equal(n_own_calls, 1);
     workspace_release(&w);
     kt_operands_release(&o);
     vp_cudnn_close(cuda.cudnn);
@@ -267,7 +310,8 @@ int main(void)
         cmocka_unit_test(windows),
         cmocka_unit_test(backward_in_chunks_of_samples_and_of_heads),
         cmocka_unit_test(chunks_change_no_bit),
-        cmocka_unit_test(a_small_workspace_or_a_crooked_operand_is_refused),
+        cmocka_unit_test(a_small_workspace_is_refused),
+        cmocka_unit_test(what_is_not_for_cudnn_goes_elsewhere),
     };
     return cmocka_run_group_tests(tests, NULL, print_worst);
 }
