@@ -1,0 +1,191 @@
+/* kernels/cuda/activation.cu: activations and gated linear units.
+ *
+ *     y = act(x)              dx = dy act'(x)
+ *     y = act(gate) up        d_gate = dy up act'(gate),  d_up = dy act(gate)          (Shazeer 2020, arXiv:2002.05202)
+ *
+ * act is one of
+ *
+ *     gelu_tanh  x s(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)     (Hendrycks, Gimpel 2016, arXiv:1606.08415: 0.5 x (1 + tanh u))
+ *     gelu       x Phi(x), Phi the normal distribution           (the same: 0.5 x (1 + erf(x / sqrt 2)))
+ *     silu       x s(x)                                          (Elfwing, Uchibe, Doya 2017, arXiv:1702.03118)
+ *     relu       max(x, 0)
+ *     tanh       tanh(x)
+ *
+ * where s(t) = 1 / (1 + exp(-t)) is taken from e = exp(-|t|) <= 1, so that nothing overflows and nothing cancels in the left tail.
+ *
+ * x, y, dy, dx (count); gate, up, y and their gradients (rows, cols), or gate and up packed: (rows, 2 cols), the gate's columns first. All of
+ * the call's dtype. Bytes moved, with E of an element: activation_fwd 2 E count, activation_bwd 3 E count, glu_fwd 3 E rows cols,
+ * glu_bwd 5 E rows cols. An output may lie on an input where core/op.h allows it.
+ * Same mathematics: kernels/cpu/activation.c; reference: kernels/reference/reference.c. */
+#include "kernels/cuda/cuda_span.h"
+
+/* Phi(x) with its digits in the left tail too, and phi(x) = exp(-x^2 / 2) / sqrt(2 pi): the polynomials of vp_normal() in
+ * kernels/cpu/functions.h, which says where they come from. With a = |x|:
+ *
+ *     a < 0.67:  Phi = 1/2 + x R(x^2)
+ *     else:      Phi(-a) = exp(-a^2 / 2) / 2 erfcx(a / sqrt 2),  erfcx = t P(q),  t = 4 / (4 + a),  q = 1 - 2 t
+ *
+ * What rounding cuts off a^2 is brought back: exp would multiply it by a^2 / 2. CUDA's erfcf(-x / sqrt 2) has not those digits, since
+ * its argument is rounded. */
+static __device__ inline void normal(float x, float *cdf, float *pdf)
+{
+    float a = fabsf(x), c = a > 15.0f ? 15.0f : a; /* beyond, exp is 0 and squares might be infinite */
+    float square = c * c, cut = fmaf(c, c, -square);
+    float e = expf(-0.5f * square), t, q, p, r, tail;
+
+    e    = e - e * (0.5f * cut);
+    t    = 4.0f / (4.0f + c);
+    q    = 1.0f - 2.0f * t;
+    p    = 1.455712682e-4f;
+    p    = p * q + 7.51533122e-4f;
+    p    = p * q + -1.788165492e-3f;
+    p    = p * q + -3.757858744e-3f;
+    p    = p * q + 3.020758053e-2f;
+    p    = p * q + -9.326184044e-2f;
+    p    = p * q + 1.935681263e-1f;
+    p    = p * q + -3.039483001e-1f;
+    p    = p * q + 3.776425707e-1f;
+    tail = 0.5f * e * (t * p);
+    r    = 1.05360814e-4f;
+    r    = r * square + -1.183435937e-3f;
+    r    = r * square + 9.972937595e-3f;
+    r    = r * square + -6.649034543e-2f;
+    r    = r * square + 3.989422801e-1f;
+    *cdf = a < 0.67f ? 0.5f + x * r : x < 0.0f ? tail : 1.0f - tail;
+    *pdf = e * 3.989422804e-1f;
+}
+
+/* act(v) and its slope, from s (1 - s) = e / (1 + e)^2: gelu_tanh' = s + x s (1 - s) 2 du/dx, silu' = s + x s (1 - s),
+ * gelu' = Phi + x phi, tanh' = 4 s (1 - s) at 2 x. Where a caller drops the slope, so does the compiler. A NaN stays one. */
+template <int ACT> static __device__ inline void act_value_and_slope(float v, float *value, float *slope)
+{
+    const float sqrt_2_over_pi = 0.797884560803f, cubic = 0.044715f;
+
+    if constexpr (ACT == VP_ACT_RELU) {
+        *value = v < 0.0f ? 0.0f : v;
+        *slope = v <= 0.0f ? 0.0f : 1.0f;
+    } else if constexpr (ACT == VP_ACT_TANH) {
+        float e = expf(-2.0f * fabsf(v)), inv = 1.0f / (1.0f + e);
+
+        *value = tanhf(v);
+        *slope = 4.0f * (e * inv) * inv;
+    } else if constexpr (ACT == VP_ACT_GELU) {
+        float cdf, pdf;
+
+        normal(v, &cdf, &pdf);
+        *value = v * cdf;
+        *slope = cdf + v * pdf;
+    } else {
+        float t = ACT == VP_ACT_SILU ? v : 2.0f * (sqrt_2_over_pi * (v + cubic * v * v * v));
+        float e = expf(-fabsf(t)), inv = 1.0f / (1.0f + e), s = (t < 0.0f ? e : 1.0f) * inv;
+        float dt = ACT == VP_ACT_SILU ? 1.0f : 2.0f * sqrt_2_over_pi * (1.0f + 3.0f * cubic * v * v);
+
+        *value = v * s;
+        *slope = s + v * (e * inv * inv) * dt;
+    }
+}
+
+/* ---- what vp_map() calls for each element ---- */
+
+template <int ACT> struct forward {
+    enum { N_IN = 1, N_OUT = 1, WIDE_IN = 0, WIDE_OUT = 0 };
+
+    __device__ inline void operator()(const float *x, float *y) const
+    {
+        float slope;
+        act_value_and_slope<ACT>(x[0], &y[0], &slope);
+    }
+};
+
+template <int ACT> struct backward {
+    enum { N_IN = 2, N_OUT = 1, WIDE_IN = 0, WIDE_OUT = 0 }; /* dy x -> dx */
+
+    __device__ inline void operator()(const float *x, float *y) const
+    {
+        float value, slope;
+        act_value_and_slope<ACT>(x[1], &value, &slope);
+        y[0] = x[0] * slope;
+    }
+};
+
+template <int ACT> struct glu_forward {
+    enum { N_IN = 2, N_OUT = 1, WIDE_IN = 3, WIDE_OUT = 0 }; /* gate up -> y */
+
+    __device__ inline void operator()(const float *x, float *y) const
+    {
+        float value, slope;
+        act_value_and_slope<ACT>(x[0], &value, &slope);
+        y[0] = value * x[1];
+    }
+};
+
+template <int ACT> struct glu_backward {
+    enum { N_IN = 3, N_OUT = 2, WIDE_IN = 6, WIDE_OUT = 3 }; /* dy gate up -> d_gate d_up */
+
+    __device__ inline void operator()(const float *x, float *y) const
+    {
+        float value, slope;
+        act_value_and_slope<ACT>(x[1], &value, &slope);
+        y[0] = x[0] * x[2] * slope;
+        y[1] = x[0] * value;
+    }
+};
+
+template <template <int> class F, typename T> static cudaError_t launch(const vp_map<T> &m, int64_t act, cudaStream_t stream)
+{
+    switch (act) {
+    case VP_ACT_GELU_TANH: return vp_map_launch(m, F<VP_ACT_GELU_TANH>(), stream);
+    case VP_ACT_GELU: return vp_map_launch(m, F<VP_ACT_GELU>(), stream);
+    case VP_ACT_SILU: return vp_map_launch(m, F<VP_ACT_SILU>(), stream);
+    case VP_ACT_RELU: return vp_map_launch(m, F<VP_ACT_RELU>(), stream);
+    case VP_ACT_TANH: return vp_map_launch(m, F<VP_ACT_TANH>(), stream);
+    default: return cudaErrorInvalidValue;
+    }
+}
+
+/* ---- launchers ---- */
+
+extern "C" cudaError_t vp_cuda_activation_fwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    cudaError_t e;
+
+    VP_BY_DTYPE(call->dtype, T,
+                vp_map<T> m = {{(const T *)call->operand[0]}, {(T *)call->operand[1]}, call->ints[0], 0};
+                e = launch<forward>(m, call->ints[1], stream));
+    return e;
+}
+
+extern "C" cudaError_t vp_cuda_activation_bwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    cudaError_t e;
+
+    VP_BY_DTYPE(call->dtype, T,
+                vp_map<T> m = {{(const T *)call->operand[0], (const T *)call->operand[1]}, {(T *)call->operand[2]}, call->ints[0], 0};
+                e = launch<backward>(m, call->ints[1], stream));
+    return e;
+}
+
+extern "C" cudaError_t vp_cuda_glu_fwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    int64_t     rows = call->ints[0], cols = call->ints[1], packed = call->ints[3];
+    cudaError_t e;
+
+    VP_BY_DTYPE(call->dtype, T,
+                const T *gate = (const T *)call->operand[0], *up = packed ? gate + cols : (const T *)call->operand[1];
+                vp_map<T> m = {{gate, up}, {(T *)call->operand[2]}, rows * cols, packed ? cols : 0};
+                e = launch<glu_forward>(m, call->ints[2], stream));
+    return e;
+}
+
+extern "C" cudaError_t vp_cuda_glu_bwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    int64_t     rows = call->ints[0], cols = call->ints[1], packed = call->ints[3];
+    cudaError_t e;
+
+    VP_BY_DTYPE(call->dtype, T,
+                const T *gate = (const T *)call->operand[1], *up = packed ? gate + cols : (const T *)call->operand[2];
+                T *d_gate = (T *)call->operand[3], *d_up = packed ? d_gate + cols : (T *)call->operand[4];
+                vp_map<T> m = {{(const T *)call->operand[0], gate, up}, {d_gate, d_up}, rows * cols, packed ? cols : 0};
+                e = launch<glu_backward>(m, call->ints[2], stream));
+    return e;
+}
