@@ -1,0 +1,313 @@
+/* kernels/cuda/embedding.cu: table lookup plus learned positions, or either alone, and its gradient.
+ *
+ *     y[n] = scale table[token[n]] + positions[n mod seq + position_offset]
+ *
+ *     d_table[token[n]] += scale dy[n],  d_positions[n mod seq + position_offset] += dy[n]
+ *
+ * With skip_padding the count is over the sample's tokens other than position_offset - 1. Such a token has that position, which
+ * learns nothing. Row skip_row - 1 of the table learns nothing from look-ups.
+ *
+ * tokens (rows) int32; y, dy (rows, cols), table (vocab, cols), positions (position_offset + seq, cols) of the call's dtype; gradients float, always
+ * added to. With E bytes of an element, forward moves 3 E rows cols bytes (E rows cols less without table or positions). Backward reads E rows cols
+ * for each of the two gradients and reads and writes, 4 bytes an element, the rows of them that occur.
+ *
+ * Backward without a sort and without atomics on floats: the workspace says of each id where it first and last occurs (minima and
+ * maxima of integers, the same in any order). The block of the row where an id comes first owns its row of the table. It walks the tiles of
+ * 256 tokens from there to the last, a warp has one of 8 tiles at a time: looks for the id, sums its rows of dy in order. The tiles' sums are
+ * added one after the other, so cutting the call at whole tiles moves no bit. Of a position, a thread adds the samples one after the other.
+ * Same mathematics: kernels/cpu/embedding.c; reference: kernels/reference/reference.c. */
+#include "kernels/cuda/cuda_span.h"
+
+#include <limits.h>
+
+enum { WARPS = VP_BLOCK / VP_WARP, LANE_TOKENS = VP_TILE_TOKENS / VP_WARP };
+
+/* ---- forward ---- */
+
+/* A row for a warp. padding: -1 where positions count all tokens, else the id that they leave out. */
+template <typename T, int W>
+static __global__ void lookup_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ table, const T *__restrict__ positions, T *__restrict__ y,
+                                     int64_t rows, int64_t cols, int64_t seq, int64_t offset, int padding, float scale)
+{
+    int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / VP_WARP, p;
+    int     lane = (int)threadIdx.x % VP_WARP, token;
+
+    if (n >= rows) /* the whole warp */
+        return;
+    token = tokens[n];
+    p     = n % seq + offset;
+    if (padding >= 0) {
+        int counted = 0;
+
+        for (int64_t i = n - n % seq + lane; i < n; i += VP_WARP)
+            counted += tokens[i] != padding;
+        counted = vp_warp_sum(counted);
+        p       = token == padding ? padding : counted + offset;
+    }
+    if (table)
+        table += token * cols;
+    if (positions)
+        positions += p * cols;
+    y += n * cols;
+#pragma unroll 4
+    for (int64_t c = lane * W; c < cols; c += VP_WARP * W) {
+        float x[W], q[W];
+
+        if (table)
+            vp_get<W>(table, c, x);
+        if (positions)
+            vp_get<W>(positions, c, q);
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            x[j] = !table ? (positions ? q[j] : 0.0f) : positions ? scale * x[j] + q[j] : scale * x[j];
+        vp_put<W>(y, c, x);
+    }
+}
+
+static int padding_of(const vp_kernel_call *call)
+{
+    return call->ints[5] ? (int)call->ints[4] - 1 : -1;
+}
+
+extern "C" cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    int64_t     rows = call->ints[0], cols = call->ints[1];
+    cudaError_t e;
+
+    VP_BY_DTYPE(call->dtype, T,
+                const T *table = (const T *)call->operand[1], *positions = (const T *)call->operand[2];
+                T *y = (T *)call->operand[3];
+                VP_BY_WIDTH(cols % vp_pack<T>::N == 0 && vp_is_aligned16(table) && vp_is_aligned16(positions) && vp_is_aligned16(y), T, W,
+                            e = VP_LAUNCH((lookup_kernel<T, W>), vp_blocks(rows, WARPS), VP_BLOCK, 0, stream, (const int32_t *)call->operand[0], table,
+                                          positions, y, rows, cols, call->ints[3], call->ints[4], padding_of(call), (float)call->reals[0])));
+    return e;
+}
+
+/* ---- where things occur ---- */
+
+static __global__ void nowhere_kernel(int *first, int *last, int64_t vocab)
+{
+    for (int64_t v = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; v < vocab; v += (int64_t)gridDim.x * VP_BLOCK) {
+        first[v] = INT_MAX;
+        last[v]  = -1;
+    }
+}
+
+static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t skip, int *first, int *last)
+{
+    int64_t n = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x;
+
+    if (n < rows && tokens[n] != skip) {
+        atomicMin(first + tokens[n], (int)n);
+        atomicMax(last + tokens[n], (int)n);
+    }
+}
+
+/* Of LANE_TOKENS tokens of each lane, one lane's after the other's: how many come before this lane's, and in all, that `yes` has a bit for. */
+static __device__ inline int count_before_lane(unsigned yes, int *total)
+{
+    int lane = (int)threadIdx.x % VP_WARP, mine = 0, sum;
+
+#pragma unroll
+    for (int i = 0; i < LANE_TOKENS; i++)
+        mine += yes >> i & 1;
+    sum = mine;
+#pragma unroll
+    for (int d = 1; d < VP_WARP; d *= 2) {
+        int below = __shfl_up_sync(0xffffffffu, sum, d);
+
+        sum += lane >= d ? below : 0;
+    }
+    *total = __shfl_sync(0xffffffffu, sum, VP_WARP - 1);
+    return sum - mine;
+}
+
+/* row_at[n]: the row of dy whose position is the n mod seq-th, in the sample of row n; -1: none. A warp has a sample. */
+static __global__ void positions_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t seq, int padding, int *row_at)
+{
+    int64_t start = blockIdx.x * seq, end = start + seq < rows ? start + seq : rows, next = start;
+
+    for (int64_t tile = start; tile < end; tile += VP_TILE_TOKENS) {
+        int64_t  n   = tile + threadIdx.x * LANE_TOKENS;
+        unsigned yes = 0;
+        int      at, total;
+
+#pragma unroll
+        for (int i = 0; i < LANE_TOKENS; i++)
+            yes |= (unsigned)(n + i < end && tokens[n + i] != padding) << i;
+        at = count_before_lane(yes, &total);
+#pragma unroll
+        for (int i = 0; i < LANE_TOKENS; i++)
+            if (yes >> i & 1)
+                row_at[next + at++] = (int)(n + i);
+        next += total;
+    }
+    for (int64_t n = next + threadIdx.x; n < end; n += VP_WARP)
+        row_at[n] = -1;
+}
+
+/* ---- backward ---- */
+
+/* The rows among the n of a tile whose token is `token`, upwards; how many. All lanes of a warp. */
+static __device__ inline int list_rows(const int32_t *tile, int n, int token, unsigned char *list)
+{
+    int      lane = (int)threadIdx.x % VP_WARP, at, total;
+    unsigned yes  = 0;
+
+#pragma unroll
+    for (int i = 0; i < LANE_TOKENS; i++)
+        yes |= (unsigned)(lane * LANE_TOKENS + i < n && tile[lane * LANE_TOKENS + i] == token) << i;
+    at = count_before_lane(yes, &total);
+#pragma unroll
+    for (int i = 0; i < LANE_TOKENS; i++)
+        if (yes >> i & 1)
+            list[at++] = (unsigned char)(lane * LANE_TOKENS + i);
+    __syncwarp();
+    return total;
+}
+
+/* Block n_strips r + s: columns s VP_WARP W .. of the table's row of token r, if r is where that id comes first. */
+template <typename T, int W>
+static __global__ void __launch_bounds__(VP_BLOCK)
+    table_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ dy, const int *__restrict__ first, const int *__restrict__ last,
+                 float *d_table, int64_t rows, int64_t cols, int64_t n_strips, float scale)
+{
+    enum { AT_ONCE = 4, STRIP = VP_WARP * W };
+    __shared__ float         sums[WARPS][STRIP];
+    __shared__ unsigned char list[WARPS][VP_TILE_TOKENS];
+    __shared__ int           n_listed[WARPS];
+    int64_t row = blockIdx.x / n_strips, strip = blockIdx.x % n_strips * STRIP, last_tile;
+    int     token = tokens[row], warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
+    int64_t c = strip + lane * W, own = strip + threadIdx.x; /* the columns summed, and the one added to */
+    bool    owner = (int)threadIdx.x < STRIP && own < cols;
+    float   acc   = 0.0f;
+
+    if (first[token] != row) /* so of skip_row, which occurs nowhere */
+        return;
+    last_tile = last[token] / VP_TILE_TOKENS;
+    if (owner)
+        acc = d_table[token * cols + own];
+    for (int64_t tiles = row / VP_TILE_TOKENS; tiles <= last_tile; tiles += WARPS) {
+        int64_t  at   = (tiles + warp) * VP_TILE_TOKENS;
+        int      n    = tiles + warp > last_tile ? 0 : rows - at < VP_TILE_TOKENS ? (int)(rows - at) : VP_TILE_TOKENS;
+        int      here = list_rows(tokens + at, n, token, list[warp]);
+        const T *tile = dy + at * cols;
+        float    sum[W] = {0.0f};
+
+        for (int i = 0; i < here && c < cols; i += AT_ONCE) {
+            float x[AT_ONCE][W];
+
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++)
+                if (i + u < here)
+                    vp_get<W>(tile, list[warp][i + u] * cols + c, x[u]);
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++)
+                if (i + u < here)
+#pragma unroll
+                    for (int j = 0; j < W; j++)
+                        sum[j] += x[u][j];
+        }
+#pragma unroll
+        for (int j = 0; j < W; j++)
+            sums[warp][lane * W + j] = sum[j];
+        if (lane == 0)
+            n_listed[warp] = here;
+        __syncthreads();
+        for (int w = 0; owner && w < WARPS; w++) /* a tile without the id must not even add 0 to -0: a call of its own would not */
+            if (n_listed[w] > 0)
+                acc += scale * sums[w][threadIdx.x];
+        __syncthreads();
+    }
+    if (owner)
+        d_table[token * cols + own] = acc;
+}
+
+/* Block p: row p of d_positions, which begins at the one of position_offset. row_at: as positions_kernel() says, or NULL: row n is at n. */
+template <typename T, int W>
+static __global__ void position_rows_kernel(const T *__restrict__ dy, const int *__restrict__ row_at, float *d_positions, int64_t rows, int64_t cols,
+                                            int64_t seq)
+{
+    enum { AT_ONCE = 4 };
+
+    for (int64_t c = (int64_t)threadIdx.x * W; c < cols; c += (int64_t)blockDim.x * W) {
+        float acc[W];
+
+        vp_get<W>(d_positions, blockIdx.x * cols + c, acc);
+        for (int64_t n = blockIdx.x; n < rows; n += AT_ONCE * seq) {
+            float   x[AT_ONCE][W];
+            int64_t row[AT_ONCE];
+
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++) {
+                int64_t at = n + u * seq;
+
+                row[u] = at >= rows ? -1 : row_at ? row_at[at] : at;
+                if (row[u] >= 0)
+                    vp_get<W>(dy, row[u] * cols + c, x[u]);
+            }
+#pragma unroll
+            for (int u = 0; u < AT_ONCE; u++)
+                if (row[u] >= 0)
+#pragma unroll
+                    for (int j = 0; j < W; j++)
+                        acc[j] += x[u][j];
+        }
+        vp_put<W>(d_positions, blockIdx.x * cols + c, acc);
+    }
+}
+
+/* ---- launches ---- */
+
+/* Threads for the columns of a position's row, W each. */
+static int threads_for(int64_t cols, int width)
+{
+    int64_t n = (cols + (int64_t)VP_WARP * width - 1) / ((int64_t)VP_WARP * width) * VP_WARP;
+
+    return n < VP_BLOCK ? (int)n : VP_BLOCK;
+}
+
+template <typename T, int W> static cudaError_t table_gradient(const vp_kernel_call *call, cudaStream_t stream)
+{
+    const int32_t *tokens = (const int32_t *)call->operand[0];
+    int64_t        rows = call->ints[0], cols = call->ints[1], vocab = call->ints[2], n_strips = vp_blocks(cols, VP_WARP * W);
+    int           *first = (int *)call->workspace, *last = first + vocab;
+    cudaError_t    e = VP_LAUNCH(nowhere_kernel, vp_blocks(vocab, VP_BLOCK), VP_BLOCK, 0, stream, first, last, vocab);
+
+    if (e == cudaSuccess)
+        e = VP_LAUNCH(occurs_kernel, vp_blocks(rows, VP_BLOCK), VP_BLOCK, 0, stream, tokens, rows, call->ints[6] - 1, first, last);
+    if (e == cudaSuccess)
+        e = VP_LAUNCH((table_kernel<T, W>), (unsigned)(rows * n_strips), VP_BLOCK, 0, stream, tokens, (const T *)call->operand[1], first, last,
+                      (float *)call->operand[2], rows, cols, n_strips, (float)call->reals[0]);
+    return e;
+}
+
+template <typename T, int W> static cudaError_t position_gradient(const vp_kernel_call *call, cudaStream_t stream)
+{
+    int64_t     rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
+    int        *row_at = padding_of(call) >= 0 ? (int *)call->workspace + 2 * call->ints[2] : NULL;
+    cudaError_t e      = cudaSuccess;
+
+    if (row_at)
+        e = VP_LAUNCH(positions_kernel, vp_blocks(rows, seq), VP_WARP, 0, stream, (const int32_t *)call->operand[0], rows, seq, padding_of(call),
+                      row_at);
+    if (e == cudaSuccess)
+        e = VP_LAUNCH((position_rows_kernel<T, W>), (unsigned)(rows < seq ? rows : seq), threads_for(cols, W), 0, stream,
+                      (const T *)call->operand[1], row_at, (float *)call->operand[3] + offset * cols, rows, cols, seq);
+    return e;
+}
+
+extern "C" cudaError_t vp_cuda_embedding_bwd(const vp_kernel_call *call, cudaStream_t stream)
+{
+    cudaError_t e = cudaSuccess;
+
+    if (call->ints[0] > INT_MAX)
+        return cudaErrorInvalidValue;
+    VP_BY_DTYPE(call->dtype, T,
+                VP_BY_WIDTH(call->ints[1] % vp_pack<T>::N == 0 && vp_is_aligned16(call->operand[1]) && vp_is_aligned16(call->operand[3]), T, W,
+                            if (call->operand[2])
+                                e = table_gradient<T, W>(call, stream);
+                            if (e == cudaSuccess && call->operand[3])
+                                e = position_gradient<T, W>(call, stream)));
+    return e;
+}
