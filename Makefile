@@ -154,8 +154,9 @@ check check-long: PACKAGES += clang g++
 deps:
 	@scripts/deps.sh $(PACKAGES)
 
+# Where there is a CUDA toolkit: for the GPU here, or for one architecture, not for all.
 demo: deps
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@$(MAKE) --no-print-directory -j$(JOBS) all CUDA_ARCHS="$$(scripts/cuda_arch.sh)"
 	@BUILD=$(BUILD) scripts/demo.sh
 
 install: all

@@ -1,6 +1,7 @@
 # kernels/cuda/build.mk: the CUDA backend, $(BUILD)/vplan-cuda.so, where there is a CUDA toolkit; nothing where there is none.
 #   CUDA_HOME=dir      the toolkit (else /usr/local/cuda, else where nvcc is)
-#   CUDA_ARCHS="90"    compute capabilities to compile for; the last one also as PTX, for devices to come
+#   CUDA_ARCHS="90"    compute capabilities to compile for; the last one also as PTX, for devices to come. All six take minutes; `make demo` compiles for
+#                      the GPU here only
 # Included by the top Makefile. cudart is linked statically, cuBLASLt dynamically; cuDNN is opened at run time if it is there.
 # $(BUILD)/cuda/*.ptxas is the compiler's report of registers and spills: tests/test_cuda_build.sh reads it.
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2> /dev/null))
@@ -29,7 +30,12 @@ $(CUDA_DIR)/%.o: %.c
 	$(call say,cc)
 	$(Q)$(CC) $(CUDA_CFLAGS) -MMD -MP -c $< -o $@
 
-$(CUDA_DIR)/%.cu.o: %.cu
+# Objects are for these architectures: others are compiled anew.
+$(CUDA_DIR)/archs: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CUDA_ARCHS)' | cmp -s - $@ || echo '$(CUDA_ARCHS)' > $@
+
+$(CUDA_DIR)/%.cu.o: %.cu $(CUDA_DIR)/archs
 	@mkdir -p $(@D)
 	$(call say,nvcc)
 	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c $< -o $@ > $(@:.o=.ptxas) 2>&1 || { cat $(@:.o=.ptxas); exit 1; }
@@ -43,5 +49,5 @@ install: install-cuda
 install-cuda: $(BUILD)/vplan-cuda.so
 	install -d $(DESTDIR)$(PREFIX)/lib/vplan
 	install -m 755 $(BUILD)/vplan-cuda.so $(DESTDIR)$(PREFIX)/lib/vplan/
-.PHONY: install-cuda
+.PHONY: install-cuda FORCE
 endif
