@@ -82,6 +82,7 @@ static void a_row_beyond_what_blas_can_address_is_an_input_error(void **state)
     vp_kernel_call call = {.kernel = VP_K_LINEAR_FWD, .dtype = VP_DTYPE_F32, .ints = {1, 3000000000, 1, 0}};
 
     (void)state;
+    CPU_ONLY();
     assert_int_equal(vp_backend_cpu()->run(&call, &err), VP_ERR_INPUT);
     assert_non_null(strstr(err.message, "linear_fwd"));
     call = (vp_kernel_call){.kernel = VP_K_ATTENTION_FWD, .dtype = VP_DTYPE_F32, .ints = {1, 1, 1 << 20, 1 << 20, 1 << 20}};
@@ -253,6 +254,7 @@ static void exp_is_within_one_ulp_on_its_whole_domain(void **state)
     double worst = 0.0;
 
     (void)state;
+    CPU_ONLY();
     for (uint32_t bits = 0x80000000u; bits < 0xc2ae999au; bits += 499) { /* -0 .. -87.3 */
         float  x, y;
         double e, ulp;
@@ -282,6 +284,7 @@ static void tanh_and_its_slope_have_their_digits_over_all_magnitudes(void **stat
     float  slope;
 
     (void)state;
+    CPU_ONLY();
     for (uint32_t bits = 0x00800000u; bits < 0x7f800000u; bits += 1999) {
         float  x;
         double e;
@@ -303,6 +306,7 @@ static void the_normal_distribution_has_its_digits_over_all_magnitudes(void **st
     double right = 0.0, left = 0.0, far_left = 0.0, density = 0.0;
 
     (void)state;
+    CPU_ONLY();
     for (uint32_t bits = 0x00800000u; bits < 0x7f800000u; bits += 1999) {
         float x, cdf, pdf;
 
@@ -525,6 +529,7 @@ static void reference_gradients_are_the_forwards_slopes(void **state)
     kt_fd_link drop = {VP_K_DROPOUT, VP_K_DROPOUT, 1, 0, 1, {{0, 1}}, 0, {{0}}};
 
     (void)state;
+    CPU_ONLY();
     for (int layout = 0; layout < 2; layout++) {
         kt_case c = {.ints = {5, 4, 3, layout}};
         kt_fd_check(&linear_input, &c);
@@ -549,6 +554,7 @@ static void reference_cross_entropy_gradient_is_the_losss_slope(void **state)
     double caps[] = {0.0, 0.8};
 
     (void)state;
+    CPU_ONLY();
     for (int k = 0; k < COUNT(caps); k++) {
         kt_case     c = {.kernel = VP_K_CROSS_ENTROPY, .ints = {5, 6}, .reals = {caps[k]}};
         kt_operands o = kt_operands_new(&c, 3, 0);
@@ -591,6 +597,7 @@ static void philox_gives_the_published_words(void **state)
     };
 
     (void)state;
+    CPU_ONLY();
     for (int i = 0; i < COUNT(known); i++) {
         uint32_t out[4];
         vp_philox_raw(known[i].key, known[i].ctr, out);
@@ -605,6 +612,7 @@ static void many_philox_blocks_are_the_single_ones(void **state)
     uint32_t      many[4 * 37], one[4];
 
     (void)state;
+    CPU_ONLY();
     vp_philox_blocks(key, 0x500000007u, first, 37, many);
     for (uint64_t b = 0; b < 37; b++) {
         vp_philox(key, 0x500000007u, first + b, one);
@@ -687,6 +695,7 @@ static void drawn_normals_are_box_muller_of_their_words(void **state)
     vp_philox_key key = vp_philox_key_of_name(5, "h.0.attn.c_attn.weight");
 
     (void)state;
+    CPU_ONLY();
     vp_draw_normal(5, "h.0.attn.c_attn.weight", 0.02, x, N);
     for (uint64_t i = 0; i < N; i += 2) {
         uint32_t word[4];
@@ -708,6 +717,7 @@ static void drawn_normals_have_the_moments_of_a_normal(void **state)
     double m1 = 0.0, m2 = 0.0, m4 = 0.0;
 
     (void)state;
+    CPU_ONLY();
     assert_non_null(x);
     vp_draw_normal(1, "wte.weight", 1.0, x, N);
     for (int i = 0; i < N; i++) {
@@ -727,6 +737,7 @@ static void an_elements_draw_depends_on_seed_name_and_index_only(void **state)
     static float a[5000], b[5000];
 
     (void)state;
+    CPU_ONLY();
     vp_draw_normal(1, "w", 1.0, a, 5000);
     vp_draw_normal(1, "w", 1.0, b, 4999);
     assert_memory_equal(a, b, 4999 * sizeof(float));
@@ -741,6 +752,7 @@ static void the_backend_says_what_it_is(void **state)
     const vp_backend *b = vp_backend_cpu();
 
     (void)state;
+    CPU_ONLY();
     assert_int_equal(b->api_version, VP_BACKEND_API);
     assert_string_equal(b->name, "cpu");
     b->set_threads(3);

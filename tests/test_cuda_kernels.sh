@@ -1,0 +1,48 @@
+#!/bin/bash
+# tests/test_cuda_kernels.sh: the kernels of the CUDA backend, thread by thread in the emulator, against float64: the programs that test the CPU's
+# kernels, on the emulated plugin; then some of it again with blocks and threads in other orders, with work that runs only when waited for, and with
+# fewer multiprocessors. VPLAN_LONG=1: every case. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${BUILD:-build}
+plugin=$build/tests/vplan-cuda-emulated.so
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export CMOCKA_MESSAGE_OUTPUT=TAP VPLAN_TEST_BACKEND=$plugin
+passed=0 failed=0
+ok() { if [ "$1" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL: $2"; fi; }
+
+# Cases that only the CPU's backend has skip themselves; they are no part of this test.
+run() { # what, program, least number of cases, environment...
+    local what=$1 program=$2 least=$3 good bad code; shift 3
+    env "$@" "$build/tests/$program" > "$work/out" 2> "$work/err"
+    code=$?
+    good=$(grep -E '^ok [0-9]+' "$work/out" | grep -cv '# *SKIP') bad=$(grep -cE '^not ok [0-9]+' "$work/out")
+    bad=$((bad - $(grep -cE '^not ok [0-9]+ # SKIP' "$work/out")))
+    passed=$((passed + good)) failed=$((failed + bad))
+    [ "$code" = 0 ] && [ "$bad" = 0 ] && [ "$good" -ge "$least" ] && ! grep -q '^cuda emulator: left: .*memory' "$work/err" && return
+    failed=$((failed + 1))
+    echo "FAIL: $program, $what: exit $code, $good cases"
+    cat "$work/out"
+    head -50 "$work/err"
+}
+
+[ "$(nm -D --defined-only "$plugin" | sed 's/.* //')" = vp_backend_open ]; ok $? "the plugin exports more than vp_backend_open: $(nm -D --defined-only "$plugin")"
+every=${VPLAN_LONG:+1}
+run "all" test_kernels 20 VPLAN_TEST_EVERY="${every:-1}"
+run "all, with cuDNN" test_kernels_attention 10 VPLAN_TEST_EVERY="${every:-23}"
+run "all, without" test_kernels_attention 10 VPLAN_TEST_EVERY="${every:-19}" VPLAN_CUDNN=/none
+run "all" test_kernels_optimizer 15 VPLAN_TEST_EVERY="${every:-1}"
+run "device memory closed to the host" test_kernels 20 VPLAN_TEST_EVERY=29 VPLAN_EMULATOR_PROTECT=1
+
+# Bits do not depend on the order of blocks and threads, on when work is done, or on how many multiprocessors there are.
+for program in test_kernels:20:17 test_kernels_attention:10:97 test_kernels_optimizer:15:17; do
+    IFS=: read -r name least n <<< "$program"
+    run "in order" "$name" "$least" VPLAN_TEST_EVERY="$n" VPLAN_TEST_DIGEST="$work/order"
+    run "backwards" "$name" "$least" VPLAN_TEST_EVERY="$n" VPLAN_TEST_DIGEST="$work/backwards" VPLAN_EMULATOR_ORDER=reverse
+    run "shuffled" "$name" "$least" VPLAN_TEST_EVERY="$n" VPLAN_TEST_DIGEST="$work/shuffled" VPLAN_EMULATOR_ORDER=shuffle:5 VPLAN_EMULATOR_DEFER=1 \
+        VPLAN_EMULATOR_MULTIPROCESSORS=3
+    [ -s "$work/order" ] && cmp -s "$work/order" "$work/backwards" && cmp -s "$work/order" "$work/shuffled"; ok $? "$name: bits move with the order of blocks and threads"
+done
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]
