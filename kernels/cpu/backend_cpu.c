@@ -1,5 +1,6 @@
 /* kernels/cpu/backend_cpu.c: the CPU backend's table of kernels, its threads and its description. */
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/cpu/gemm_bf16.h"
 
 #include "core/checked.h"
 
@@ -97,7 +98,7 @@ static const char *describe(void)
     static char              line[256];
 
     pthread_once(&once, start);
-    snprintf(line, sizeof line, "CPU, %s, OpenBLAS for %s, %d thread%s", isa[vp_cpu_isa_now()],
+    snprintf(line, sizeof line, "CPU, %s, bf16 by %s, OpenBLAS for %s, %d thread%s", isa[vp_cpu_isa_now()], vp_cpu_gemm_bf16_class(),
              openblas_get_corename(), n_threads, n_threads == 1 ? "" : "s");
     return line;
 }

@@ -1,9 +1,16 @@
-# kernels/cuda/build.mk: the CUDA backend, $(BUILD)/vplan-cuda.so, where there is a CUDA toolkit; nothing where there is none.
+# kernels/cuda/build.mk: the CUDA backend, $(BUILD)/vplan-cuda.so, where there is a CUDA toolkit; and $(BUILD)/vplan-cudnn-query.
 #   CUDA_HOME=dir      the toolkit (else /usr/local/cuda, else where nvcc is)
 #   CUDA_ARCHS="90"    compute capabilities to compile for; the last one also as PTX, for devices to come. All six take minutes; `make demo` compiles for
 #                      the GPU here only
 # Included by the top Makefile. cudart is linked statically, cuBLASLt dynamically; cuDNN is opened at run time if it is there.
 # $(BUILD)/cuda/*.ptxas is the compiler's report of registers and spills: tests/test_cuda_build.sh reads it.
+# It needs no toolkit: it opens cuDNN where it is installed.
+$(BUILD)/vplan-cudnn-query: $(addprefix $(BUILD)/kernels/cuda/,cudnn_query.o attention_cudnn_graph.o cudnn_api.o) $(CORE)
+	$(call say,link)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -ldl -lm
+
+all: $(BUILD)/vplan-cudnn-query
+
 NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc) $(shell command -v nvcc 2> /dev/null))
 
 ifneq ($(NVCC),)
