@@ -13,8 +13,8 @@
  *
  * where s(t) = 1 / (1 + exp(-t)) is taken from e = exp(-|t|) <= 1, so that nothing overflows and nothing cancels in the left tail.
  *
- * x, y, dy, dx (count); gate, up, y and their gradients (rows, cols), or gate and up packed: (rows, 2 cols), the gate's columns first. All of
- * the call's dtype. Bytes moved, with E of an element: activation_fwd 2 E count, activation_bwd 3 E count, glu_fwd 3 E rows cols,
+ * x, y, dy, dx (count); gate, up, y and their gradients (rows, cols), or gate and up packed: (rows, 2 cols), the gate's columns first.
+ * All of the call's dtype. Bytes moved, with E of an element: activation_fwd 2 E count, activation_bwd 3 E count, glu_fwd 3 E rows cols,
  * glu_bwd 5 E rows cols. An output may lie on an input where core/op.h allows it.
  * Same mathematics: kernels/cpu/activation.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"

@@ -1,7 +1,8 @@
 /* kernels/cuda/bias_grad.cu: the bias's gradient of a linear layer, db[o] = sum over rows of dy[r][o].
  *
- * dy (rows, out) of the call's dtype; db (out) float, read too where the call accumulates. With E of an element, moves E rows out bytes, and
- * 8 out for each tile of 256 rows, whose sums pass through the workspace. The matrix product of the same call has the workspace before or after.
+ * dy (rows, out) of the call's dtype; db (out) float, read too where the call accumulates. With E of an element, moves E rows out bytes,
+ * and 8 out for each tile of 256 rows, whose sums pass through the workspace. The matrix product of the same call has the workspace
+ * before or after.
  * Same mathematics: kernels/cpu/linear.c; reference: linear_bwd_weight() in kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_rows.h"
 

@@ -4,8 +4,8 @@
  *     loss[r] = log(sum_v exp(t[v] - m)) - (t[label] - m),  m = max_v t[v]
  *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * inv_n_targets * (1 - tanh^2(x[v] / c))
  *
- * logits (rows, vocab) of the call's dtype, each gradient rounded once; labels (rows) int32, a row whose label is VP_IGNORE_LABEL has no loss and
- * no gradient; row_loss (rows) float; control.inv_n_targets double.
+ * logits (rows, vocab) of the call's dtype, each gradient rounded once; labels (rows) int32, a row whose label is VP_IGNORE_LABEL has no
+ * loss and no gradient; row_loss (rows) float; control.inv_n_targets double.
  *
  * A block has a row. It reads the row once for greatest and sum together, the sum being rescaled where a greater logit comes (Milakov,
  * Gimelshein 2018, arXiv:1805.02867), and once more, from the last element to the first, to write: what was read last is still in the
@@ -43,8 +43,9 @@ template <typename T> static __device__ inline parts<T> parts_of(T *row, int64_t
 
 /* ---- exponentials ---- */
 
-/* exp(x) for x <= 0 by the power of 2, a multiplication in place of expf()'s reduction. log2(e) x has a relative error of 2 u (u = 2^-24), so the
- * result has one of 2 |x| u beside the 2 ulp of exp2f(): at most 0.8 u of the sum, which is at least 1, since |x| exp(x) < 0.37. */
+/* exp(x) for x <= 0 by the power of 2, a multiplication in place of expf()'s reduction. With u = 2^-24, log2(e) x has a relative error of
+ * 2 u, so the result has one of 2 |x| u beside the 2 ulp of exp2f(). Since |x| exp(x) < 0.37, that is at most 0.8 u of the sum, which is
+ * at least 1. */
 static __device__ inline float exp_of(float x)
 {
     return exp2f(x * 1.44269504f);
@@ -117,7 +118,8 @@ template <typename T> static __device__ inline void clear_row(const parts<T> &p)
 
 template <typename T, bool CAPPED>
 static __global__ void __launch_bounds__(MAX_THREADS, 2)
-    cross_entropy_kernel(T *logits, const int32_t *__restrict__ labels, const vp_control *control, float *row_loss, int64_t vocab, float cap)
+    cross_entropy_kernel(T *logits, const int32_t *__restrict__ labels, const vp_control *control, float *row_loss, int64_t vocab,
+                         float cap)
 {
     constexpr int    N = vp_pack<T>::N, AT_ONCE = CAPPED ? 2 : 4; /* packs under way; tanhf() wants registers */
     __shared__ float scratch[VP_WARP];
@@ -218,11 +220,11 @@ extern "C" cudaError_t vp_cuda_cross_entropy(const vp_kernel_call *call, cudaStr
     VP_BY_DTYPE(call->dtype, T,
                 T *logits = (T *)call->operand[0];
                 if (cap > 0.0f)
-                    e = VP_LAUNCH((cross_entropy_kernel<T, true>), vp_blocks(rows, 1), threads_of(vocab), 0, stream, logits, labels, control, row_loss,
-                                  vocab, cap);
+                    e = VP_LAUNCH((cross_entropy_kernel<T, true>), vp_blocks(rows, 1), threads_of(vocab), 0, stream, logits, labels,
+                                  control, row_loss, vocab, cap);
                 else
-                    e = VP_LAUNCH((cross_entropy_kernel<T, false>), vp_blocks(rows, 1), threads_of(vocab), 0, stream, logits, labels, control, row_loss,
-                                  vocab, 0.0f));
+                    e = VP_LAUNCH((cross_entropy_kernel<T, false>), vp_blocks(rows, 1), threads_of(vocab), 0, stream, logits, labels,
+                                  control, row_loss, vocab, 0.0f));
     return e;
 }
 
@@ -232,7 +234,8 @@ extern "C" cudaError_t vp_cuda_cross_entropy(const vp_kernel_call *call, cudaStr
 
 enum { LOSS_THREADS = 1024, LOSS_TILES = LOSS_THREADS / VP_WARP };
 
-static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum_kernel(const float *__restrict__ row_loss, int64_t rows, vp_control *control)
+static __global__ void __launch_bounds__(LOSS_THREADS)
+    loss_sum_kernel(const float *__restrict__ row_loss, int64_t rows, vp_control *control)
 {
     __shared__ double sums[LOSS_TILES];
     int               warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
@@ -259,5 +262,6 @@ static __global__ void __launch_bounds__(LOSS_THREADS) loss_sum_kernel(const flo
 
 extern "C" cudaError_t vp_cuda_loss_sum(const vp_kernel_call *call, cudaStream_t stream)
 {
-    return VP_LAUNCH(loss_sum_kernel, 1, LOSS_THREADS, 0, stream, (const float *)call->operand[0], call->ints[0], (vp_control *)call->operand[1]);
+    return VP_LAUNCH(loss_sum_kernel, 1, LOSS_THREADS, 0, stream, (const float *)call->operand[0], call->ints[0],
+                     (vp_control *)call->operand[1]);
 }

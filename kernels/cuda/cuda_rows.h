@@ -1,12 +1,12 @@
 /* kernels/cuda/cuda_rows.h: sums along a row, with the row in registers, and sums down the rows of a tile of tokens.
  *
- * Along a row: n threads, a power of two, hold vp_row_each<W> elements each of what they work on at a time; a row that is longer is read again for
- * each pass, from the caches. How many threads follows from the row's length alone, and so does the order of a sum: a thread's elements
- * upwards, then threads in a tree.
+ * Along a row: n threads, a power of two, hold vp_row_each<W> elements each of what they work on at a time; a row that is longer is read
+ * again for each pass, from the caches. How many threads follows from the row's length alone, and so does the order of a sum: a thread's
+ * elements upwards, then threads in a tree.
  *
- * Down the rows: kernels/README.md wants one tile of 256 tokens added after the other. vp_tile_sums_kernel() leaves the sum of each tile in the
- * workspace, all tiles at once, and vp_tiles_add_kernel() adds them to the accumulator in order. Which rows a thread adds follows from their
- * places in the tile. */
+ * Down the rows: kernels/README.md wants one tile of 256 tokens added after the other. vp_tile_sums_kernel() leaves the sum of each tile
+ * in the workspace, all tiles at once, and vp_tiles_add_kernel() adds them to the accumulator in order. Which rows a thread adds follows
+ * from their places in the tile. */
 #ifndef VP_KERNELS_CUDA_ROWS_H
 #define VP_KERNELS_CUDA_ROWS_H
 
@@ -96,8 +96,8 @@ static __device__ inline float vp_row_sum(float x, int n, float *scratch)
  *     f.read<W>(row, at, t)                                          at: row cols + c
  *     f.add<W>(t, sum)                                               sum[N_SUMS][W]
  *
- * A block takes `lanes` packs side by side of one tile; its VP_BLOCK / lanes groups of threads take every so many-th row each, and their sums are
- * added one after the other. */
+ * A block takes `lanes` packs side by side of one tile; its VP_BLOCK / lanes groups of threads take every so many-th row each, and their
+ * sums are added one after the other. */
 template <typename F, int W>
 static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int64_t tile_rows, int64_t n_tiles, int lanes, float *sums)
 {
@@ -140,7 +140,8 @@ static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int6
 
 /* out = sums[0] + sums[1] + ..., or out + sums[0] + ... where the call accumulates; an absent out is skipped. Row y of the grid is one
  * sum and its out. */
-static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_tiles, int64_t cols, float *out0, float *out1, bool accumulate)
+static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_tiles, int64_t cols, float *out0, float *out1,
+                                           bool accumulate)
 {
     float  *out = blockIdx.y == 0 ? out0 : out1;
     int64_t c   = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -159,8 +160,8 @@ static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64
 /* Both kernels. narrow: a tile has many more rows than VP_TILE_TOKENS and few columns. The workspace has room for N_SUMS floats of each
  * tile and column; aligned: as VP_BY_WIDTH(). */
 template <typename T, typename F>
-static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t rows, int64_t cols, int64_t tile_rows, bool narrow, bool aligned,
-                                       float *out0, float *out1, cudaStream_t stream)
+static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t rows, int64_t cols, int64_t tile_rows, bool narrow,
+                                       bool aligned, float *out0, float *out1, cudaStream_t stream)
 {
     int64_t     n_tiles = (rows + tile_rows - 1) / tile_rows;
     float      *sums    = (float *)call->workspace;
@@ -168,11 +169,12 @@ static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t 
 
     VP_BY_WIDTH(aligned, T, W,
                 int lanes = W == 1 ? VP_WARP : narrow ? 4 : 8;
-                e = VP_LAUNCH((vp_tile_sums_kernel<F, W>), (unsigned)(n_tiles * vp_blocks(cols, lanes * W)), VP_BLOCK, 0, stream, f, rows, cols,
-                              tile_rows, n_tiles, lanes, sums));
+                e = VP_LAUNCH((vp_tile_sums_kernel<F, W>), (unsigned)(n_tiles * vp_blocks(cols, lanes * W)), VP_BLOCK, 0, stream, f, rows,
+                              cols, tile_rows, n_tiles, lanes, sums));
     if (e != cudaSuccess)
         return e;
-    return VP_LAUNCH(vp_tiles_add_kernel, dim3(vp_blocks(cols, 64), F::N_SUMS), 64, 0, stream, sums, n_tiles, cols, out0, out1, call->accumulate);
+    return VP_LAUNCH(vp_tiles_add_kernel, dim3(vp_blocks(cols, 64), F::N_SUMS), 64, 0, stream, sums, n_tiles, cols, out0, out1,
+                     call->accumulate);
 }
 
 #endif

@@ -91,16 +91,16 @@ template <int W, typename T> static __device__ inline void vp_put(T *p, int64_t 
 
 /* ---- element by element ----
  *
- * cols > 0: the operands that F calls wide have rows of 2 cols elements, of which the kernel sees the first cols; a pointer to the others is
- * the operand's plus cols. F: N_IN, N_OUT and, a bit for each operand, WIDE_IN and WIDE_OUT. */
+ * cols > 0: the operands that F calls wide have rows of 2 cols elements, of which the kernel sees the first cols; a pointer to the others
+ * is the operand's plus cols. F: N_IN, N_OUT and, a bit for each operand, WIDE_IN and WIDE_OUT. */
 template <typename T> struct vp_map {
     const T *in[3];
     T       *out[2];
     int64_t  count, cols;
 };
 
-/* All that a thread needs is read before any of it is written: an output may lie on an input. 16 elements a thread, so that some loads are under way
- * at a time. */
+/* All that a thread needs is read before any of it is written: an output may lie on an input. 16 elements a thread, so that some loads
+ * are under way at a time. */
 template <typename T, int W, typename F> static __global__ void vp_map_kernel(vp_map<T> m, F f)
 {
     constexpr int K    = W == 1 ? 4 : 16 / W;

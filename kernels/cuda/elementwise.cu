@@ -8,8 +8,8 @@
  * x, y, z (count) of the call's dtype, dropout's (batch, count). Bytes moved, with E of an element: add 3 E count, dropout 2 E batch count,
  * copy 2 E count, zero 4 count. y may lie on x, z on x or y.
  *
- * Element e of a sample is dropped where word e mod 4 of Philox block e / 4 is less than round(p 2^32) (Salmon et al. 2011; kernels/cpu/philox.h),
- * the sample counted in the global batch: no backend, chunk or micro-batch moves a mask.
+ * Element e of a sample is dropped where word e mod 4 of Philox block e / 4 is less than round(p 2^32) (Salmon et al. 2011;
+ * kernels/cpu/philox.h), the sample counted in the global batch: no backend, chunk or micro-batch moves a mask.
  * Same mathematics: kernels/cpu/elementwise.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
 
@@ -40,8 +40,8 @@ enum { DROPOUT_EACH = 16 }; /* elements of a thread: the stream's key, ten round
 
 /* A word below `least` drops, `all` drops whatever it is. A block takes one of n_spans parts of a sample. */
 template <typename T, bool ALIGNED>
-static __global__ void dropout_kernel(const T *x, T *y, int64_t count, int64_t n_spans, uint32_t least, bool all, float scale, vp_rng_stream stream,
-                                      const vp_control *control)
+static __global__ void dropout_kernel(const T *x, T *y, int64_t count, int64_t n_spans, uint32_t least, bool all, float scale,
+                                      vp_rng_stream stream, const vp_control *control)
 {
     constexpr int            N = vp_pack<T>::N, K = DROPOUT_EACH / N;
     __shared__ vp_device_rng shared_rng;
@@ -99,11 +99,11 @@ extern "C" cudaError_t vp_cuda_dropout(const vp_kernel_call *call, cudaStream_t 
                 const T *x = (const T *)call->operand[0];
                 T       *y = (T *)call->operand[1];
                 if (vp_is_aligned16(x) && vp_is_aligned16(y) && (batch == 1 || count % vp_pack<T>::N == 0))
-                    e = VP_LAUNCH((dropout_kernel<T, true>), (unsigned)(batch * n_spans), VP_BLOCK, 0, stream, x, y, count, n_spans, (uint32_t)least,
-                                  all, scale, call->rng, call->control);
+                    e = VP_LAUNCH((dropout_kernel<T, true>), (unsigned)(batch * n_spans), VP_BLOCK, 0, stream, x, y, count, n_spans,
+                                  (uint32_t)least, all, scale, call->rng, call->control);
                 else
-                    e = VP_LAUNCH((dropout_kernel<T, false>), (unsigned)(batch * n_spans), VP_BLOCK, 0, stream, x, y, count, n_spans, (uint32_t)least,
-                                  all, scale, call->rng, call->control));
+                    e = VP_LAUNCH((dropout_kernel<T, false>), (unsigned)(batch * n_spans), VP_BLOCK, 0, stream, x, y, count, n_spans,
+                                  (uint32_t)least, all, scale, call->rng, call->control));
     return e;
 }
 

@@ -7,14 +7,15 @@
  * With skip_padding the count is over the sample's tokens other than position_offset - 1. Such a token has that position, which
  * learns nothing. Row skip_row - 1 of the table learns nothing from look-ups.
  *
- * tokens (rows) int32; y, dy (rows, cols), table (vocab, cols), positions (position_offset + seq, cols) of the call's dtype; gradients float, always
- * added to. With E bytes of an element, forward moves 3 E rows cols bytes (E rows cols less without table or positions). Backward reads E rows cols
- * for each of the two gradients and reads and writes, 4 bytes an element, the rows of them that occur.
+ * tokens (rows) int32; y, dy (rows, cols), table (vocab, cols), positions (position_offset + seq, cols) of the call's dtype; gradients
+ * float, always added to. With E bytes of an element, forward moves 3 E rows cols bytes (E rows cols less without table or positions).
+ * Backward reads E rows cols for each of the two gradients and reads and writes, 4 bytes an element, the rows of them that occur.
  *
- * Backward without a sort and without atomics on floats: the workspace says of each id where it first and last occurs (minima and
- * maxima of integers, the same in any order). The block of the row where an id comes first owns its row of the table. It walks the tiles of
- * 256 tokens from there to the last, a warp has one of 8 tiles at a time: looks for the id, sums its rows of dy in order. The tiles' sums are
- * added one after the other, so cutting the call at whole tiles moves no bit. Of a position, a thread adds the samples one after the other.
+ * Backward without a sort and without atomics on floats: the workspace says of each id where it first and last occurs (minima and maxima
+ * of integers, the same in any order). The block of the row where an id comes first owns its row of the table. It walks the tiles of 256
+ * tokens from there to the last, a warp has one of 8 tiles at a time: looks for the id, sums its rows of dy in order. The tiles' sums are
+ * added one after the other, so cutting the call at whole tiles moves no bit. Of a position, a thread adds the samples one after the
+ * other.
  * Same mathematics: kernels/cpu/embedding.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
 
@@ -26,8 +27,8 @@ enum { WARPS = VP_BLOCK / VP_WARP, LANE_TOKENS = VP_TILE_TOKENS / VP_WARP };
 
 /* A row for a warp. padding: -1 where positions count all tokens, else the id that they leave out. */
 template <typename T, int W>
-static __global__ void lookup_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ table, const T *__restrict__ positions, T *__restrict__ y,
-                                     int64_t rows, int64_t cols, int64_t seq, int64_t offset, int padding, float scale)
+static __global__ void lookup_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ table, const T *__restrict__ positions,
+                                     T *__restrict__ y, int64_t rows, int64_t cols, int64_t seq, int64_t offset, int padding, float scale)
 {
     int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / VP_WARP, p;
     int     lane = (int)threadIdx.x % VP_WARP, token;
@@ -71,15 +72,16 @@ static int padding_of(const vp_kernel_call *call)
 
 extern "C" cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    int64_t     rows = call->ints[0], cols = call->ints[1];
-    cudaError_t e;
+    const int32_t *tokens = (const int32_t *)call->operand[0];
+    int64_t        rows = call->ints[0], cols = call->ints[1];
+    cudaError_t    e;
 
     VP_BY_DTYPE(call->dtype, T,
                 const T *table = (const T *)call->operand[1], *positions = (const T *)call->operand[2];
                 T *y = (T *)call->operand[3];
                 VP_BY_WIDTH(cols % vp_pack<T>::N == 0 && vp_is_aligned16(table) && vp_is_aligned16(positions) && vp_is_aligned16(y), T, W,
-                            e = VP_LAUNCH((lookup_kernel<T, W>), vp_blocks(rows, WARPS), VP_BLOCK, 0, stream, (const int32_t *)call->operand[0], table,
-                                          positions, y, rows, cols, call->ints[3], call->ints[4], padding_of(call), (float)call->reals[0])));
+                            e = VP_LAUNCH((lookup_kernel<T, W>), vp_blocks(rows, WARPS), VP_BLOCK, 0, stream, tokens, table, positions, y,
+                                          rows, cols, call->ints[3], call->ints[4], padding_of(call), (float)call->reals[0])));
     return e;
 }
 
@@ -103,7 +105,8 @@ static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t
     }
 }
 
-/* Of LANE_TOKENS tokens of each lane, one lane's after the other's: how many come before this lane's, and in all, that `yes` has a bit for. */
+/* Each lane has LANE_TOKENS tokens, one lane's after the other's, and a bit of `yes` for each: how many are set before this lane's, and in
+ * all. */
 static __device__ inline int count_before_lane(unsigned yes, int *total)
 {
     int lane = (int)threadIdx.x % VP_WARP, mine = 0, sum;
@@ -225,8 +228,8 @@ static __global__ void __launch_bounds__(VP_BLOCK)
 
 /* Block p: row p of d_positions, which begins at the one of position_offset. row_at: as positions_kernel() says, or NULL: row n is at n. */
 template <typename T, int W>
-static __global__ void position_rows_kernel(const T *__restrict__ dy, const int *__restrict__ row_at, float *d_positions, int64_t rows, int64_t cols,
-                                            int64_t seq)
+static __global__ void position_rows_kernel(const T *__restrict__ dy, const int *__restrict__ row_at, float *d_positions, int64_t rows,
+                                            int64_t cols, int64_t seq)
 {
     enum { AT_ONCE = 4 };
 
@@ -277,8 +280,8 @@ template <typename T, int W> static cudaError_t table_gradient(const vp_kernel_c
     if (e == cudaSuccess)
         e = VP_LAUNCH(occurs_kernel, vp_blocks(rows, VP_BLOCK), VP_BLOCK, 0, stream, tokens, rows, call->ints[6] - 1, first, last);
     if (e == cudaSuccess)
-        e = VP_LAUNCH((table_kernel<T, W>), (unsigned)(rows * n_strips), VP_BLOCK, 0, stream, tokens, (const T *)call->operand[1], first, last,
-                      (float *)call->operand[2], rows, cols, n_strips, (float)call->reals[0]);
+        e = VP_LAUNCH((table_kernel<T, W>), (unsigned)(rows * n_strips), VP_BLOCK, 0, stream, tokens, (const T *)call->operand[1], first,
+                      last, (float *)call->operand[2], rows, cols, n_strips, (float)call->reals[0]);
     return e;
 }
 
@@ -289,8 +292,8 @@ template <typename T, int W> static cudaError_t position_gradient(const vp_kerne
     cudaError_t e      = cudaSuccess;
 
     if (row_at)
-        e = VP_LAUNCH(positions_kernel, vp_blocks(rows, seq), VP_WARP, 0, stream, (const int32_t *)call->operand[0], rows, seq, padding_of(call),
-                      row_at);
+        e = VP_LAUNCH(positions_kernel, vp_blocks(rows, seq), VP_WARP, 0, stream, (const int32_t *)call->operand[0], rows, seq,
+                      padding_of(call), row_at);
     if (e == cudaSuccess)
         e = VP_LAUNCH((position_rows_kernel<T, W>), (unsigned)(rows < seq ? rows : seq), threads_for(cols, W), 0, stream,
                       (const T *)call->operand[1], row_at, (float *)call->operand[3] + offset * cols, rows, cols, seq);
@@ -304,7 +307,8 @@ extern "C" cudaError_t vp_cuda_embedding_bwd(const vp_kernel_call *call, cudaStr
     if (call->ints[0] > INT_MAX)
         return cudaErrorInvalidValue;
     VP_BY_DTYPE(call->dtype, T,
-                VP_BY_WIDTH(call->ints[1] % vp_pack<T>::N == 0 && vp_is_aligned16(call->operand[1]) && vp_is_aligned16(call->operand[3]), T, W,
+                bool aligned = call->ints[1] % vp_pack<T>::N == 0 && vp_is_aligned16(call->operand[1]) && vp_is_aligned16(call->operand[3]);
+                VP_BY_WIDTH(aligned, T, W,
                             if (call->operand[2])
                                 e = table_gradient<T, W>(call, stream);
                             if (e == cudaSuccess && call->operand[3])

@@ -4,8 +4,8 @@
  *     control.grad_norm   = sqrt(grad_sumsq)
  *     control.grad_scale  = min(1, clip_norm / (grad_norm + 1e-6)), 1 where clip_norm <= 0
  *
- * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g (count) float; the sums of pieces pass through the
- * workspace. grad_sumsq moves 4 count bytes, clip_scale 40.
+ * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g (count) float; the sums of pieces pass
+ * through the workspace. grad_sumsq moves 4 count bytes, clip_scale 40.
  * Same mathematics: kernels/cpu/optimizer.c; reference: kernels/reference/reference_optimizer.c. */
 #include "kernels/cuda/cuda_kernel.h"
 
@@ -14,7 +14,8 @@
 enum { ADD_THREADS = 1024 };
 
 /* A block sums one piece: thread t takes elements 4 t .. 4 t + 3 of each 1024, in four sums, whether or not they come in 16 bytes. */
-template <bool ALIGNED> static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *__restrict__ g, int64_t count, double *sums)
+template <bool ALIGNED>
+static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *__restrict__ g, int64_t count, double *sums)
 {
     __shared__ double scratch[VP_WARP];
     int64_t           from = (int64_t)blockIdx.x * VP_SUMSQ_PIECE, end = from + VP_SUMSQ_PIECE < count ? from + VP_SUMSQ_PIECE : count;

@@ -7,12 +7,13 @@
  *
  *     dx = add + rstd (g - mean(g) - xhat mean(g xhat)),  d_gamma = sum over rows of dy xhat,  d_beta = sum over rows of dy
  *
- * x, y, dy, add, dx (rows, cols), gamma and beta (cols), of the call's dtype; mean, rstd (rows), d_gamma, d_beta (cols) float. Absent, gamma
- * is 1, beta and add are 0. dx may lie on dy, x or add.
+ * x, y, dy, add, dx (rows, cols), gamma and beta (cols), of the call's dtype; mean, rstd (rows), d_gamma, d_beta (cols) float. Absent,
+ * gamma is 1, beta and add are 0. dx may lie on dy, x or add.
  *
- * With E of an element, forward moves 2 E rows cols bytes. Backward moves 3 E rows cols, E rows cols more for add, and for d_gamma and d_beta
- * another 2 E rows cols: dy and x are read once down the columns, before dx may be written over them, and once along the rows. That second pass goes from
- * the last row to the first, since the end is what the L2 cache still holds. The sums of tiles pass through the workspace.
+ * With E of an element, forward moves 2 E rows cols bytes. Backward moves 3 E rows cols, E rows cols more for add, and for d_gamma and
+ * d_beta another 2 E rows cols: dy and x are read once down the columns, before dx may be written over them, and once along the rows.
+ * That second pass goes from the last row to the first, since the end is what the L2 cache still holds. The sums of tiles pass through
+ * the workspace.
  * Same mathematics: kernels/cpu/layernorm.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_rows.h"
 
@@ -84,7 +85,8 @@ extern "C" cudaError_t vp_cuda_layernorm_fwd(const vp_kernel_call *call, cudaStr
     VP_BY_DTYPE(call->dtype, T,
                 const T *x = (const T *)call->operand[0], *gamma = (const T *)call->operand[1], *beta = (const T *)call->operand[2];
                 T *y = (T *)call->operand[3];
-                bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(gamma) && vp_is_aligned16(beta) && vp_is_aligned16(y);
+                bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(y);
+                aligned      = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(beta);
                 VP_BY_WIDTH(aligned, T, W,
                             int n = vp_row_threads<W>(cols), block = vp_row_block(n);
                             e = VP_LAUNCH((forward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, x, gamma, beta, y,
@@ -127,8 +129,8 @@ template <typename T> struct norm_terms {
 
 /* The thread's elements of a chunk: g, xhat and what is added. */
 template <typename T, int W>
-static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x, const T *gamma, const T *add, int64_t row_at, int64_t first,
-                                           float mean, float rstd, float *g, float *xhat, float *a)
+static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x, const T *gamma, const T *add, int64_t row_at,
+                                           int64_t first, float mean, float rstd, float *g, float *xhat, float *a)
 {
     vp_row_get<W>(p, dy + row_at, first, g);
     vp_row_get<W>(p, x + row_at, first, xhat);
@@ -151,7 +153,8 @@ static __device__ inline void backward_get(const vp_row_place &p, const T *dy, c
         xhat[i] = (xhat[i] - mean) * rstd;
 }
 
-/* dy, x, add and dx may be one: a thread reads what it needs of a chunk before it writes there, and both means are known before the first. */
+/* dy, x, add and dx may be one: a thread reads what it needs of a chunk before it writes there, and both means are known
+ * before the first. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
     backward_kernel(const T *dy, const T *x, const T *__restrict__ gamma, const float *__restrict__ means, const float *__restrict__ rstds,
@@ -161,7 +164,8 @@ static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
     vp_row_place     p = vp_row_here(rows, cols, n);
     const int64_t    chunk = p.chunk<W>();
     const bool       again = chunk < cols;
-    float            g[vp_row_each<W>], xhat[vp_row_each<W>], a[vp_row_each<W>], mean = 0.0f, rstd = 0.0f, sum_g = 0.0f, sum_gx = 0.0f, mean_g, mean_gx;
+    float            g[vp_row_each<W>], xhat[vp_row_each<W>], a[vp_row_each<W>];
+    float            mean = 0.0f, rstd = 0.0f, sum_g = 0.0f, sum_gx = 0.0f, mean_g, mean_gx;
     int64_t          row_at;
 
     p.row  = rows - 1 - p.row;
@@ -219,7 +223,7 @@ extern "C" cudaError_t vp_cuda_layernorm_bwd(const vp_kernel_call *call, cudaStr
                 if (e == cudaSuccess)
                     VP_BY_WIDTH(aligned, T, W,
                                 int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                                e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, dy, x, gamma, mean, rstd, add, dx,
-                                              rows, cols, n)));
+                                e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, dy, x, gamma, mean,
+                                              rstd, add, dx, rows, cols, n)));
     return e;
 }

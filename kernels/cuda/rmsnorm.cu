@@ -7,12 +7,12 @@
  *
  *     dx = add + rstd (g - xhat mean(g xhat)),  d_gamma = sum over tokens and groups of dy xhat
  *
- * x, y, dy, add, dx (rows, groups, cols) and gamma (cols) of the call's dtype; rstd (rows, groups), d_gamma (cols) float. add may be absent;
- * dx may lie on dy, x or add.
+ * x, y, dy, add, dx (rows, groups, cols) and gamma (cols) of the call's dtype; rstd (rows, groups), d_gamma (cols) float. add may be
+ * absent; dx may lie on dy, x or add.
  *
- * With N = rows groups cols and E bytes of an element, forward moves 2 E N bytes; backward 5 E N, and E N more for add: dy and x are read once down
- * the columns, before dx may be written over them, and once along the rows. That second pass goes from the last row to the first, since the end
- * is what the L2 cache still holds. The sums of tiles of 256 tokens pass through the workspace.
+ * With N = rows groups cols and E bytes of an element, forward moves 2 E N bytes; backward 5 E N, and E N more for add: dy and x are read
+ * once down the columns, before dx may be written over them, and once along the rows. That second pass goes from the last row to the
+ * first, since the end is what the L2 cache still holds. The sums of tiles of 256 tokens pass through the workspace.
  * Same mathematics: kernels/cpu/rmsnorm.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_rows.h"
 
@@ -20,8 +20,8 @@
 
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, 2)
-    forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, T *__restrict__ y, float *rstd_out, int64_t rows, int64_t cols, int n,
-                   float offset, float eps)
+    forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, T *__restrict__ y, float *rstd_out, int64_t rows, int64_t cols,
+                   int n, float offset, float eps)
 {
     __shared__ float   scratch[VP_WARP];
     const vp_row_place p     = vp_row_here(rows, cols, n);
@@ -106,8 +106,8 @@ template <typename T> struct norm_terms {
 
 /* The thread's elements of a chunk: g, xhat and what is added. */
 template <typename T, int W>
-static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x, const T *gamma, const T *add, int64_t row_at, int64_t first,
-                                           float offset, float rstd, float *g, float *xhat, float *a)
+static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x, const T *gamma, const T *add, int64_t row_at,
+                                           int64_t first, float offset, float rstd, float *g, float *xhat, float *a)
 {
     vp_row_get<W>(p, dy + row_at, first, g);
     vp_row_get<W>(p, x + row_at, first, xhat);
@@ -132,8 +132,8 @@ static __device__ inline void backward_get(const vp_row_place &p, const T *dy, c
 /* dy, x, add and dx may be one: a thread reads what it needs of a chunk before it writes there, and the mean is known before the first. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
-    backward_kernel(const T *dy, const T *x, const T *__restrict__ gamma, const float *__restrict__ rstds, const T *add, T *dx, int64_t rows,
-                    int64_t cols, int n, float offset)
+    backward_kernel(const T *dy, const T *x, const T *__restrict__ gamma, const float *__restrict__ rstds, const T *add, T *dx,
+                    int64_t rows, int64_t cols, int n, float offset)
 {
     __shared__ float scratch[VP_WARP];
     vp_row_place     p = vp_row_here(rows, cols, n);
@@ -185,12 +185,13 @@ extern "C" cudaError_t vp_cuda_rmsnorm_bwd(const vp_kernel_call *call, cudaStrea
                 T *dx = (T *)call->operand[5];
                 bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(dy) && vp_is_aligned16(x);
                 norm_terms<T> f = {dy, x, rstd};
-                e = vp_tile_sums_launch<T>(call, f, rows, cols, VP_TILE_TOKENS * groups, groups > 1, aligned, d_gamma, (float *)NULL, stream);
+                e = vp_tile_sums_launch<T>(call, f, rows, cols, VP_TILE_TOKENS * groups, groups > 1, aligned, d_gamma, (float *)NULL,
+                                           stream);
                 aligned = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(add) && vp_is_aligned16(dx);
                 if (e == cudaSuccess)
                     VP_BY_WIDTH(aligned, T, W,
                                 int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                                e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, dy, x, gamma, rstd, add, dx, rows,
-                                              cols, n, offset)));
+                                e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, dy, x, gamma, rstd,
+                                              add, dx, rows, cols, n, offset)));
     return e;
 }

@@ -3,16 +3,17 @@
  *     y[i]     = x[i] cos - x[i + n] sin
  *     y[i + n] = x[i + n] cos + x[i] sin      0 <= i < n = rotary_dim / 2, angle i of the row's position
  *
- * for every head that turns, see vp_qkv_layout; what is behind rotary_dim and heads that do not turn are copied, or left where y is x. Position is the
- * row modulo seq. Backward turns by the negative angle: the same with sin negated.
+ * for every head that turns, see vp_qkv_layout; what is behind rotary_dim and heads that do not turn are copied, or left where y is x.
+ * Position is the row modulo seq. Backward turns by the negative angle: the same with sin negated.
  *
- * x, y (batch, seq, elements of a row) of the call's dtype; angles: cosines (seq, n), then sines, float. Moves 2 E bytes for each element, E its size, but
- * in place only of those that turn; angles come out of the caches for all but one head. A thread has one pack of pairs, both halves, so y may be x.
+ * x, y (batch, seq, elements of a row) of the call's dtype; angles: cosines (seq, n), then sines, float. Moves 2 E bytes for each
+ * element, E its size, but in place only of those that turn; angles come out of the caches for all but one head. A thread has one pack of
+ * pairs, both halves, so y may be x.
  * Same mathematics: kernels/cpu/rope.c; reference: vp_reference_rope() in kernels/reference/reference_attention.c. */
 #include "kernels/cuda/cuda_span.h"
 
-/* How heads lie in a row: groups of group_heads heads of d elements, of each group the first n_turning turn. Of a head, a thread takes one of n_pairs
- * packs of its first half with that of its second, or one of the packs behind both. */
+/* How heads lie in a row: groups of group_heads heads of d elements, of each group the first n_turning turn. Of a head, a thread takes
+ * one of n_pairs packs of its first half with that of its second, or one of the packs behind both. */
 struct shape {
     int64_t n_rows, seq, heads, group_heads, n_turning, d, half;
     int64_t n_pairs, n_items; /* packs of a half; what a head gives to do */
@@ -98,7 +99,8 @@ static cudaError_t turn(const vp_kernel_call *call, cudaStream_t stream)
                 VP_BY_WIDTH(aligned, T, W,
                             s.n_pairs = s.half / W;
                             s.n_items = s.n_pairs + (s.d - 2 * s.half) / W;
-                            e = VP_LAUNCH((turn_kernel<T, W>), vp_blocks(s.n_rows * s.heads * s.n_items, VP_BLOCK), VP_BLOCK, 0, stream, s, x, angles, y)));
+                            e = VP_LAUNCH((turn_kernel<T, W>), vp_blocks(s.n_rows * s.heads * s.n_items, VP_BLOCK), VP_BLOCK, 0, stream, s,
+                                          x, angles, y)));
     return e;
 }
 
