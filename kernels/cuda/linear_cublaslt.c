@@ -142,20 +142,25 @@ out:
 
 _Static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(vp_algorithm), "an algorithm of cuBLASLt is 64 bytes");
 
-/* The plan's algorithm, else the heuristic's first. */
+/* Whether the plan's algorithm computes this product: it was timed with a bias, and a linear of the same shape may have none. */
+static bool suits(vp_cuda *cuda, const product *p, const cublasLtMatmulAlgo_t *algo)
+{
+    cublasLtMatmulHeuristicResult_t found;
+
+    return cublasLtMatmulAlgoCheck(cuda->lt, p->op, p->a, p->b, p->c, p->c, algo, &found) == CUBLAS_STATUS_SUCCESS &&
+           found.workspaceSize <= (size_t)p->key.workspace_bytes;
+}
+
+/* The plan's algorithm where it has one that suits, else the heuristic's first. */
 static vp_status choose(vp_cuda *cuda, product *p, const vp_cuda_gemm *g, vp_err *err)
 {
     cublasLtMatmulHeuristicResult_t found;
     int                             n  = 0;
     vp_status                       st = VP_OK;
 
-    if (vp_algorithm_is_set(&g->algorithm)) {
-        memcpy(&p->algo, &g->algorithm, sizeof p->algo);
-        LT(cublasLtMatmulAlgoCheck(cuda->lt, p->op, p->a, p->b, p->c, p->c, &p->algo, &found), "the plan's algorithm");
-        if (found.workspaceSize > (size_t)p->key.workspace_bytes)
-            VP_TRY(check(CUBLAS_STATUS_NOT_SUPPORTED, "the plan's algorithm", g, err));
+    memcpy(&p->algo, &g->algorithm, sizeof p->algo);
+    if (vp_algorithm_is_set(&g->algorithm) && suits(cuda, p, &p->algo))
         return VP_OK;
-    }
     VP_TRY(list_algorithms(cuda, p, g, 1, &found, &n, err));
     p->algo = found.algo;
 out:
