@@ -141,22 +141,32 @@ static inline void call_download(const call_range *r, vp_kernel kernel)
     free(image);
 }
 
-/* n_bytes that end where the block ends, poisoned at their beginning; kept from call to call, as an arena is. */
+/* Kept from call to call, as an arena is. */
+static char   *call_workspace_block;
+static int64_t call_workspace_bytes;
+
+static inline void call_workspace_release(void)
+{
+    test_backend()->release(call_workspace_block, call_workspace_bytes);
+}
+
+/* n_bytes that end where the block ends, poisoned at their beginning. */
 static inline void *call_workspace(int64_t n_bytes)
 {
-    static char   *block;
-    static int64_t block_bytes;
-    vp_err         err = {0};
-    char          *at;
+    vp_err err = {0};
+    char  *at;
 
     if (n_bytes == 0)
         return NULL;
-    if (n_bytes > block_bytes) {
-        test_backend()->release(block, block_bytes);
-        block_bytes = vp_round_up(n_bytes, CALL_ALIGN);
-        CHECK_OK(test_backend()->alloc(block_bytes, (void **)&block, &err));
+    if (n_bytes > call_workspace_bytes) {
+        if (call_workspace_block)
+            call_workspace_release();
+        else
+            atexit(call_workspace_release);
+        call_workspace_bytes = vp_round_up(n_bytes, CALL_ALIGN);
+        CHECK_OK(test_backend()->alloc(call_workspace_bytes, (void **)&call_workspace_block, &err));
     }
-    at = block + block_bytes - vp_round_up(n_bytes, VP_ALIGN_BYTES);
+    at = call_workspace_block + call_workspace_bytes - vp_round_up(n_bytes, VP_ALIGN_BYTES);
     CHECK_OK(test_backend()->fill(at, CALL_POISON, vp_min_i64(n_bytes, 1 << 20), &err));
     return at;
 }

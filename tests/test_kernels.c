@@ -371,8 +371,8 @@ static void a_bf16_sum_is_the_exact_one_rounded_to_even(void **state)
 /* A product and a sum of terms of size scale and 1. */
 static void embedding_agrees_with_the_reference(void **state)
 {
-    /* rows cols vocab seq position_offset; the fourth has every token many times */
-    int64_t shapes[][5] = {{1, 1, 1, 1, 0}, {6, 40, 11, 3, 2}, {257, 33, 97, 257, 0}, {512, 130, 3, 64, 1}};
+    /* rows cols vocab seq position_offset; the fourth has every token many times, the last more tiles than a block takes at once on a card */
+    int64_t shapes[][5] = {{1, 1, 1, 1, 0}, {6, 40, 11, 3, 2}, {257, 33, 97, 257, 0}, {512, 130, 3, 64, 1}, {4610, 9, 5, 461, 2}};
     double  scales[]    = {1.0, 22.6};
 
     (void)state;

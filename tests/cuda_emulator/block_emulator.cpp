@@ -2,14 +2,16 @@
  *
  * Blocks run one after the other. The threads of a block are fibers: each has a stack, is made with makecontext() and left and entered with
  * _setjmp() and _longjmp(), which unlike swapcontext() make no system call. A thread runs until it waits (__syncthreads, __syncwarp, a
- * shuffle) or ends; the next that is ready then runs. A fiber whose thread has ended takes the next thread that has not begun, so a kernel
- * without barriers needs one fiber, and a block costs little more than the calls of its threads.
+ * shuffle) or ends; then one that is ready runs, of the first warp that has one: so one warp runs as far ahead of the others as barriers
+ * let it, which is how a missing barrier shows, before what is read or after. A fiber whose thread has ended takes the next thread that has
+ * not begun, so a kernel without barriers needs one fiber, and a block costs little more than the calls of its threads.
  *
  * What a real device leaves undefined ends the launch here, with a sentence on stderr: a thread that waits at a barrier where another has
  * returned or waits elsewhere, a shuffle with lanes that do not come, a shuffle from a lane outside the mask, too much shared memory, and what
  * the compiler's traps and the pages around device memory find (misaligned vectors, indices out of bounds, addresses of nothing). */
 #include "tests/cuda_emulator/emulator_internal.h"
 
+#include <algorithm>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
@@ -27,7 +29,7 @@ dim3  blockDim, gridDim;
 
 namespace {
 
-enum { MAX_THREADS = 1024, WARP = 32, STACK_BYTES = 256 << 10, ALT_STACK_BYTES = 64 << 10, MAX_DYNAMIC_SHARED = 256 << 10 };
+enum { MAX_THREADS = 1024, WARP = 32, MAX_WARPS = MAX_THREADS / WARP, STACK_BYTES = 256 << 10, ALT_STACK_BYTES = 64 << 10, MAX_DYNAMIC_SHARED = 256 << 10 };
 
 /* ---- threads and fibers ---- */
 
@@ -38,7 +40,7 @@ struct fiber {
     bool       entered;
 };
 
-enum wait_kind { NOT_BEGUN, READY, RUNNING, WAITING, ENDED };
+enum wait_kind { NOT_BEGUN, RUNNING, WAITING, ENDED };
 
 struct thread_state {
     uint3               idx;
@@ -54,8 +56,10 @@ struct thread_state {
 
 thread_state        threads[MAX_THREADS];
 int                 n_threads, current, n_ended, n_at_barrier;
-unsigned            warp_arrived[MAX_THREADS / WARP];
-int                 ready[MAX_THREADS], ready_first, ready_count; /* a ring: each thread is in it once at most */
+unsigned            warp_arrived[MAX_WARPS];               /* lanes that wait for others of their warp        */
+unsigned            ready_lanes[MAX_WARPS], ready_warps;   /* a bit for each that can run; of warps by their rank */
+int                 warp_at[MAX_WARPS], rank_of[MAX_WARPS], first_lane;
+bool                any_warp; /* in this block any thread that is ready may be next, not only one of the first warp */
 std::vector<fiber *> fibers, idle;
 fiber              *running;
 jmp_buf             out_of_block;   /* back to run_block(), all fibers left where they are */
@@ -76,37 +80,60 @@ uint64_t next_random()
     return random_state;
 }
 
-void push_ready(int t)
+/* These lanes of a warp can run; the thread that says so goes on by itself. */
+void wake(int warp, unsigned lanes)
 {
-    threads[t].state = threads[t].state == NOT_BEGUN ? NOT_BEGUN : READY;
-    ready[(ready_first + ready_count++) % MAX_THREADS] = t;
+    if (current / WARP == warp && current >= 0)
+        lanes &= ~(1u << (current % WARP));
+    ready_lanes[warp] |= lanes;
+    if (ready_lanes[warp])
+        ready_warps |= 1u << rank_of[warp];
+}
+
+unsigned lanes_of(int warp)
+{
+    int n = n_threads - warp * WARP;
+    return n >= WARP ? 0xffffffffu : (1u << n) - 1;
+}
+
+void wake_all()
+{
+    for (int warp = 0; warp * WARP < n_threads; warp++)
+        wake(warp, lanes_of(warp));
+}
+
+/* The first bit that is set, from bit `from` on and around. */
+int first_bit(unsigned bits, int from)
+{
+    unsigned turned = from == 0 ? bits : bits >> from | bits << (32 - from);
+    return (__builtin_ctz(turned) + from) % 32;
 }
 
 int pop_ready()
 {
-    int t;
+    int warp = warp_at[first_bit(ready_warps, any_warp ? (int)(next_random() % 32) : 0)];
+    int lane = order == VP_ORDER_REVERSE ? 31 - __builtin_clz(ready_lanes[warp]) :
+                                           first_bit(ready_lanes[warp], any_warp ? (int)(next_random() % 32) : first_lane);
 
-    if (order == VP_ORDER_SHUFFLE) {
-        int with = (ready_first + (int)(next_random() % (uint64_t)ready_count)) % MAX_THREADS;
-        int kept = ready[with];
-
-        ready[with]        = ready[ready_first];
-        ready[ready_first] = kept;
-    }
-    t           = ready[ready_first];
-    ready_first = (ready_first + 1) % MAX_THREADS;
-    ready_count--;
-    return t;
+    ready_lanes[warp] &= ~(1u << lane);
+    if (ready_lanes[warp] == 0)
+        ready_warps &= ~(1u << rank_of[warp]);
+    return warp * WARP + lane;
 }
 
-/* Threads first .. first + n of which `chosen` says so become ready, in the order asked for; the current one goes on by itself. */
-template <typename F> void wake(int first, int n, F chosen)
+/* Which warps go first in a block, and which of their lanes. */
+void choose_order()
 {
-    for (int i = 0; i < n; i++) {
-        int t = order == VP_ORDER_REVERSE ? first + n - 1 - i : first + i;
-        if (t != current && chosen(t))
-            push_ready(t);
-    }
+    bool shuffled = order == VP_ORDER_SHUFFLE;
+
+    any_warp   = shuffled && next_random() % 2 == 0;
+    first_lane = shuffled ? (int)(next_random() % 32) : 0;
+    for (int w = 0; w < MAX_WARPS; w++)
+        warp_at[w] = order == VP_ORDER_REVERSE ? MAX_WARPS - 1 - w : w;
+    for (int w = MAX_WARPS - 1; shuffled && w > 0; w--)
+        std::swap(warp_at[w], warp_at[next_random() % (uint64_t)(w + 1)]);
+    for (int rank = 0; rank < MAX_WARPS; rank++)
+        rank_of[warp_at[rank]] = rank;
 }
 
 void begin_thread(int t, fiber *on)
@@ -262,11 +289,11 @@ void run_another()
     bool   ended = threads[current].state == ENDED;
     fiber *to    = running;
 
-    if (ready_count == 0 && n_ended == n_threads) {
+    if (ready_warps == 0 && n_ended == n_threads) {
         leave_block();
         return;
     }
-    if (ready_count == 0)
+    if (ready_warps == 0)
         fail_stuck();
     int t = pop_ready();
 
@@ -305,7 +332,7 @@ void complete_block()
         if (!same_place(&threads[t], &threads[current]))
             fail(where_waits(current) + ", while " + where_waits(t));
     n_at_barrier = 0;
-    wake(0, n_threads, [](int) { return true; });
+    wake_all();
 }
 
 /* The lane that a lane's number comes from: itself where a shuffle reaches beyond the warp's part of `width` lanes. */
@@ -343,7 +370,7 @@ void complete_warp(int warp, unsigned mask)
         if (mask >> lane & 1)
             threads[warp * WARP + lane].value = threads[current].what == VP_MEET_BALLOT ? ballot : got[lane];
     warp_arrived[warp] &= ~mask;
-    wake(warp * WARP, WARP, [mask](int t) { return (mask >> (t % WARP) & 1) != 0; });
+    wake(warp, mask);
 }
 
 /* ---- shared memory ---- */
@@ -471,12 +498,15 @@ void begin_block(uint64_t number)
     blockIdx.x = (unsigned)(number % gridDim.x);
     blockIdx.y = (unsigned)(number / gridDim.x % gridDim.y);
     blockIdx.z = (unsigned)(number / gridDim.x / gridDim.y);
-    n_ended = n_at_barrier = ready_first = ready_count = 0;
-    current = -1;
+    n_ended = n_at_barrier = 0;
+    current                = -1;
+    ready_warps            = 0;
     memset(warp_arrived, 0, sizeof warp_arrived);
+    memset(ready_lanes, 0, sizeof ready_lanes);
     for (int t = 0; t < n_threads; t++)
         threads[t].state = NOT_BEGUN;
-    wake(0, n_threads, [](int) { return true; });
+    choose_order();
+    wake_all();
 }
 
 /* A function of its own: what _setjmp() returns to must not keep locals in registers. */
