@@ -16,7 +16,7 @@ EMULATOR_OBJS += $(EMULATOR_DIR)/cudnn_stand_in.o $(EMULATOR_DIR)/cudnn_linked.o
 EMULATOR_WRAP := -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=dlclose
 endif
 
-EMULATOR_FLAGS = -O2 -g -fPIC -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -U_FORTIFY_SOURCE -I. -isystem $(EMULATOR)/include
+EMULATOR_FLAGS = -O2 -g -fPIC -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -U_FORTIFY_SOURCE -I. -I$(EMULATOR)/include
 EMULATOR_C     = $(CC) $(CSTD) $(WARNINGS) $(EMULATOR_FLAGS)
 EMULATOR_CPP   = $(EMULATOR_CXX) -std=c++17 -Wall -Wextra -Werror $(EMULATOR_FLAGS)
 # Kernels trap where a device would fault: a misaligned vector, an index beyond a shared or local array.
