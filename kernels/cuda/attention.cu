@@ -694,8 +694,10 @@ static __device__ inline void gradients(const shape<T> &s, int of_head, int i0, 
         }
 }
 
-/* dk and dv: a block for each tile of keys and kv head, the first tiles first: under a causal mask most see them. */
-template <typename T, int D, int R> __global__ void __launch_bounds__(THREADS, TWO_BLOCKS) attention_dkv_kernel(const shape<T> s)
+/* dk and dv: a block for each tile of keys and kv head, the first tiles first: under a causal mask most see them. Both at once, or, where
+ * registers do not hold the sums of both, one and then the other, which makes the products of each pair of tiles twice. */
+template <typename T, int D, int R, bool DK, bool DV>
+__global__ void __launch_bounds__(THREADS, TWO_BLOCKS) attention_dkv_kernel(const shape<T> s)
 {
     enum { ROWS = memory<R>::ROWS };
     VP_DYNAMIC_SHARED(float, loaded);
@@ -733,19 +735,25 @@ template <typename T, int D, int R> __global__ void __launch_bounds__(THREADS, T
                 delta[c] = s.delta[at];
             }
             gradients<R, false>(s, of_head, i0, j0, k.n, n, kept, lse, delta, tile, x, ds);
-            write_tile(x, tile);
-            add_product<R, D>(tile, dy, s.d, s.aligned, loaded, dv);
-            write_tile(ds, tile);
-            add_product<R, D>(tile, q, s.d, s.aligned, loaded, dk);
+            if constexpr (DV) {
+                write_tile(x, tile);
+                add_product<R, D>(tile, dy, s.d, s.aligned, loaded, dv);
+            }
+            if constexpr (DK) {
+                write_tile(ds, tile);
+                add_product<R, D>(tile, q, s.d, s.aligned, loaded, dk);
+            }
         }
 #pragma unroll
     for (int r = 0; r < R; r++)
         alpha[r] = 1.0f;
-    store_sums<R, D>(s, s.dv, row + j0, kv, s.seq - j0, alpha, dv);
+    if constexpr (DV)
+        store_sums<R, D>(s, s.dv, row + j0, kv, s.seq - j0, alpha, dv);
 #pragma unroll
     for (int r = 0; r < R; r++)
         alpha[r] = s.scale;
-    store_sums<R, D>(s, s.dk, row + j0, kv, s.seq - j0, alpha, dk);
+    if constexpr (DK)
+        store_sums<R, D>(s, s.dk, row + j0, kv, s.seq - j0, alpha, dk);
 }
 
 /* dq: a block for each tile of queries and head, as forward. */
@@ -880,7 +888,9 @@ template <typename T, int D, int R_KV, int R_Q> static cudaError_t backward(cons
 
     e = VP_LAUNCH(attention_delta_kernel<T>, vp_blocks(n_rows, VP_BLOCK / LANES), VP_BLOCK, 0, stream, s, n_rows);
     if (e == cudaSuccess)
-        e = VP_LAUNCH((attention_dkv_kernel<T, D, R_KV>), (blocks_of<T, R_KV>(s, s.kv_heads)), THREADS, memory<R_KV>::BYTES, stream, s);
+        e = VP_LAUNCH((attention_dkv_kernel<T, D, R_KV, true, D <= 128>), (blocks_of<T, R_KV>(s, s.kv_heads)), THREADS, memory<R_KV>::BYTES, stream, s);
+    if (e == cudaSuccess && D > 128)
+        e = VP_LAUNCH((attention_dkv_kernel<T, D, R_KV, D <= 128, true>), (blocks_of<T, R_KV>(s, s.kv_heads)), THREADS, memory<R_KV>::BYTES, stream, s);
     if (e == cudaSuccess)
         e = VP_LAUNCH((attention_dq_kernel<T, D, R_Q>), (blocks_of<T, R_Q>(s, s.heads)), THREADS, memory<R_Q>::BYTES, stream, s);
     return e;
