@@ -15,37 +15,38 @@
  * the call's dtype. lse (batch, heads, seq) float. probs (batch, heads, seq, seq) of the call's dtype, or absent; lengths (batch)
  * int32, or absent. d is 1 .. VP_MAX_HEAD_DIM. A query head reads kv head head / (heads / kv_heads).
  *
- * One block computes the rows of one tile: 64 (or 32) queries and what they become, or keys and theirs. It walks over
- * tiles of 64 columns, of the other kind, that its rows see anything of, and does two things with each pair of tiles:
+ * A block computes the rows of one tile: 64 (or 32) queries and what they become, or keys and theirs. It walks over the tiles of
+ * 64 columns, of the other kind, that its rows see anything of, and does two things with each pair of tiles:
  *
- *     dots_of_rows   x = a b'       64 by 64, summed over the head's elements, SLAB of them at a time in shared memory
- *     add_product    sum += x b     64 by d, sums in registers, x in shared memory, b a piece of rows at a time
+ *     dots_of_rows   x = a b'       rows by columns, summed over the head's elements, SLAB of them at a time in shared memory
+ *     add_product    sum += x b     rows by d: sums in registers, x in shared memory, b a piece of columns at a time
  *
- * forward       rows queries    q k'; P v                    y
- * backward      rows keys       v dy', k q'; (P o M)' dy, ds' q     dk, dv; all query heads of the kv head, one after the other
- *               rows queries    q k', dy v'; ds k            dq
+ *     forward    rows queries    q k'; P v                           y, lse
+ *                rows queries    q k' once more, with lse            probs, where the matrix is kept
+ *     backward   rows keys       v dy', k q'; (P o M)' dy, ds' q     dk, dv: all query heads of the kv head, one after the other
+ *                rows queries    dy v', q k'; ds k                   dq
  *
- * So backward makes seven products where five would do, and needs no atomics: each element is the sum of one thread. A thread holds 8
- * rows by 4 columns of x: three 16-byte loads from shared memory for each 32 multiplications and additions. The tiles that the
- * blocks share come out of the L2 cache; from memory each operand moves about once.
+ * So backward makes seven products where five would do, and needs no atomics: each element is the sum of one thread. A thread holds
+ * 8 rows by 4 columns of x: three 16-byte loads from shared memory for each 32 multiplications and additions; 4 by 4 where sums of
+ * 8 rows would leave no registers. The tiles that blocks share come out of the L2 cache; from memory each operand moves about once.
  *
  * Bits depend on shape and values alone: sums over d and over columns run upwards, heads upwards. s is one chain of fmaf() over the
- * head's elements whichever of its operands makes the rows, and P = exp(fma(scale, q k', -lse)) is one function: in fp32 forward keeps in probs
- * to the bit what backward would recompute, so keeping them moves no bit of the gradients either. In bf16 kept probs are rounded.
- * Keys beyond a sample's length are not read. A query that sees no key has y = 0, lse = -infinity and no gradient. */
+ * head's elements whichever of its operands makes the rows, and P = exp(fma(scale, q k', -lse)) is one function: in fp32 forward
+ * keeps in probs to the bit what backward would recompute, so keeping them moves no bit of the gradients either. In bf16 kept probs
+ * are rounded. Keys beyond a sample's length are not read. A query that sees no key has y = 0, lse = -infinity and no gradient. */
 #include "kernels/cuda/cuda_kernel.h"
 
 enum {
-    THREADS  = 128,
-    TWO_BLOCKS = 2,              /* that a multiprocessor should have room for: one computes while the other loads */
-    WIDE     = 16,               /* threads side by side along the columns of a tile     */
-    HIGH     = THREADS / WIDE,
-    COLS     = 64,               /* columns of a tile: column tx + WIDE c of thread tx   */
-    EACH     = COLS / WIDE,
-    SLAB     = 32,               /* elements of a head that dots_of_rows() takes at once */
-    SLAB_LD  = SLAB + 4,         /* rows that follow each other lie in different banks   */
-    TILE_LD  = COLS + 4,
-    PIECE    = 4096              /* floats of b that add_product() takes at once         */
+    THREADS    = 128,
+    TWO_BLOCKS = 2,              /* that a multiprocessor has room for: one computes while the other loads */
+    WIDE       = 16,             /* threads side by side along the columns of a tile                       */
+    HIGH       = THREADS / WIDE,
+    COLS       = 64,             /* columns of a tile: column tx + WIDE c of thread tx                     */
+    EACH       = COLS / WIDE,
+    SLAB       = 32,             /* elements of a head that dots_of_rows() takes at once                   */
+    SLAB_LD    = SLAB + 4,       /* rows that follow each other lie in different banks                     */
+    TILE_LD    = COLS + 4,
+    PIECE      = 4096            /* floats of b that add_product() takes at once                           */
 };
 
 /* Queries, keys, values or results of all heads: element c of head h in row r is at base[r ld + h step + c]. */
@@ -54,7 +55,7 @@ template <typename T> struct part {
     int ld, step;
 };
 
-/* What one call works on. Positions in a sequence fit an int: with more, one call would take years. */
+/* What one call works on. fits() says why positions, heads and elements of a row need no more than an int. */
 template <typename T> struct shape {
     int               batch, seq, heads, kv_heads, group, d;
     int               window;        /* seq where there is none                               */
@@ -138,7 +139,6 @@ static __device__ inline uint32_t seen_of_pair(const shape<T> &s, int i0, int j0
 
     n_rows -= row_of(0);
     n_cols -= column_of(0);
-
 #pragma unroll
     for (int r = 0; r < R; r++)
 #pragma unroll
@@ -165,8 +165,7 @@ template <typename T> struct rows {
     int      n;  /* those that follow count as zeros */
 };
 
-template <typename T>
-static __device__ inline rows<T> rows_of(const part<T> &p, int64_t row, int head, int n)
+template <typename T> static __device__ inline rows<T> rows_of(const part<T> &p, int64_t row, int head, int n)
 {
     return {p.base + row * p.ld + (int64_t)head * p.step, p.ld, n};
 }
@@ -331,6 +330,16 @@ template <int R> static __device__ inline void write_tile(const float (&x)[R][EA
     __syncwarp();
 }
 
+/* A thread's own part of it. */
+template <int R> static __device__ inline void read_tile(const float *tile, float (&x)[R][EACH])
+{
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < EACH; c++)
+            x[r][c] = tile[row_of(r) * TILE_LD + column_of(c)];
+}
+
 static __device__ inline void store4(float *y, const float *x, bool aligned, int n)
 {
     if (aligned) {
@@ -492,11 +501,13 @@ template <typename T> static __device__ inline T *row_of_probs(const shape<T> &s
 
 /* P as forward kept it, zeros for keys not seen: through the tile, so that rows of the matrix are read as they lie. */
 template <int R, bool ROWS_ARE_QUERIES, typename T>
-static __device__ inline void load_probs(const shape<T> &s, int of_head, int i0, int j0, int n_rows, int n_cols, float *tile, float (&x)[R][EACH])
+static __device__ inline void load_probs(const shape<T> &s, int of_head, int i0, int j0, int n_rows, int n_cols, float *tile,
+                                         float (&x)[R][EACH])
 {
     enum { ROWS = R * HIGH, KEYS = ROWS_ARE_QUERIES ? COLS : ROWS };
     const T *probs = row_of_probs(s, of_head, i0, j0);
 
+    __syncthreads();
 #pragma unroll 4
     for (int at = (int)threadIdx.x; at < ROWS * COLS; at += THREADS) {
         int i = at / KEYS, j = at % KEYS, r = ROWS_ARE_QUERIES ? i : j, c = ROWS_ARE_QUERIES ? j : i;
@@ -504,11 +515,7 @@ static __device__ inline void load_probs(const shape<T> &s, int of_head, int i0,
         tile[r * TILE_LD + c] = r < n_rows && c < n_cols ? vp_load(probs, (int64_t)i * s.seq + j) : 0.0f;
     }
     __syncthreads();
-#pragma unroll
-    for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int c = 0; c < EACH; c++)
-            x[r][c] = tile[row_of(r) * TILE_LD + column_of(c)];
+    read_tile(tile, x);
 }
 
 /* ---- forward ---- */
@@ -589,17 +596,15 @@ template <typename T, int R> __global__ void __launch_bounds__(THREADS, TWO_BLOC
 {
     enum { ROWS = memory<R>::ROWS };
     VP_DYNAMIC_SHARED(float, loaded);
-    int     n_cols  = (s.seq - 1) / COLS + 1, n_rows = (s.seq - 1) / ROWS + 1, pair = (int)(blockIdx.x % ((int64_t)n_rows * n_cols));
-    int64_t of_head = blockIdx.x / ((int64_t)n_rows * n_cols), row;
-    int     sample = (int)(of_head / s.heads), head = (int)(of_head % s.heads), length = length_of(s, sample);
-    int     i0 = pair / n_cols * ROWS, j0 = pair % n_cols * COLS;
-    reach   all = keys_of_tile(s, length, i0, ROWS);
-    rows<T> q;
+    int     n_cols = (s.seq - 1) / COLS + 1, pairs = ((s.seq - 1) / ROWS + 1) * n_cols;
+    int     i0 = (int)blockIdx.x % pairs / n_cols * ROWS, j0 = (int)blockIdx.x % n_cols * COLS, of_head = (int)blockIdx.x / pairs;
+    int     sample = of_head / s.heads, head = of_head % s.heads, length = length_of(s, sample);
+    int64_t row    = (int64_t)sample * s.seq;
+    reach   all    = keys_of_tile(s, length, i0, ROWS);
+    rows<T> q      = rows_of(s.q, row + i0, head, least(ROWS, s.seq - i0));
     float   x[R][EACH], lse[R];
     T      *to = row_of_probs(s, of_head, i0 + row_of(0), j0 + column_of(0));
 
-    row = (int64_t)sample * s.seq;
-    q   = rows_of(s.q, row + i0, head, least(ROWS, s.seq - i0));
     zero(x);
     if (j0 >= all.from && j0 < all.to) {
         int n = least(COLS, length - j0);
@@ -664,10 +669,28 @@ template <typename T> __global__ void attention_delta_kernel(const shape<T> s, i
     }
 }
 
+/* dy v' and q k', or their transposes; q k' only where it is wanted. D = 256: sums take so many registers that dy v' waits in the tile,
+ * and none spills. */
+template <int D, int R, typename T>
+static __device__ inline void both_dots(const shape<T> &s, const rows<T> &dy, const rows<T> &v, const rows<T> &q, const rows<T> &k,
+                                        float *loaded, float *tile, float (&of_values)[R][EACH], float (&x)[R][EACH])
+{
+    dots_of_rows(dy, v, s.d, s.aligned, loaded, of_values);
+    zero(x);
+    if (!s.probs || s.cap > 0.0f) {
+        if (D > 128)
+            write_tile(of_values, tile);
+        dots_of_rows(q, k, s.d, s.aligned, loaded, x);
+        if (D > 128)
+            read_tile(tile, of_values);
+    }
+}
+
 /* Bare scores and dy v' become P o M and ds / scale. lse, delta: of the query that is row r or column c. */
 template <int R, bool ROWS_ARE_QUERIES, int N, typename T>
 static __device__ inline void gradients(const shape<T> &s, int of_head, int i0, int j0, int n_rows, int n_cols, uint32_t kept,
-                                        const float (&lse)[N], const float (&delta)[N], float *tile, float (&x)[R][EACH], float (&ds)[R][EACH])
+                                        const float (&lse)[N], const float (&delta)[N], float *tile, float (&x)[R][EACH],
+                                        float (&ds)[R][EACH])
 {
 #pragma unroll
     for (int r = 0; r < R; r++)
@@ -694,10 +717,8 @@ static __device__ inline void gradients(const shape<T> &s, int of_head, int i0, 
         }
 }
 
-/* dk and dv: a block for each tile of keys and kv head, the first tiles first: under a causal mask most see them. Both at once, or, where
- * registers do not hold the sums of both, one and then the other, which makes the products of each pair of tiles twice. */
-template <typename T, int D, int R, bool DK, bool DV>
-__global__ void __launch_bounds__(THREADS, TWO_BLOCKS) attention_dkv_kernel(const shape<T> s)
+/* dk and dv: a block for each tile of keys and kv head, the first tiles first: under a causal mask most see them. */
+template <typename T, int D, int R> __global__ void __launch_bounds__(THREADS, TWO_BLOCKS) attention_dkv_kernel(const shape<T> s)
 {
     enum { ROWS = memory<R>::ROWS };
     VP_DYNAMIC_SHARED(float, loaded);
@@ -721,11 +742,7 @@ __global__ void __launch_bounds__(THREADS, TWO_BLOCKS) attention_dkv_kernel(cons
 
             if (s.drop_below > 0)
                 kept = kept_by_key<R>(s, sample, head, i0, j0);
-            dots_of_rows(v, dy, s.d, s.aligned, loaded, ds);
-            if (!s.probs || s.cap > 0.0f)
-                dots_of_rows(k, q, s.d, s.aligned, loaded, x);
-            else
-                zero(x);
+            both_dots<D>(s, v, dy, k, q, loaded, tile, ds, x);
             bare_scores(s, x);
 #pragma unroll
             for (int c = 0; c < EACH; c++) {
@@ -735,25 +752,19 @@ __global__ void __launch_bounds__(THREADS, TWO_BLOCKS) attention_dkv_kernel(cons
                 delta[c] = s.delta[at];
             }
             gradients<R, false>(s, of_head, i0, j0, k.n, n, kept, lse, delta, tile, x, ds);
-            if constexpr (DV) {
-                write_tile(x, tile);
-                add_product<R, D>(tile, dy, s.d, s.aligned, loaded, dv);
-            }
-            if constexpr (DK) {
-                write_tile(ds, tile);
-                add_product<R, D>(tile, q, s.d, s.aligned, loaded, dk);
-            }
+            write_tile(x, tile);
+            add_product<R, D>(tile, dy, s.d, s.aligned, loaded, dv);
+            write_tile(ds, tile);
+            add_product<R, D>(tile, q, s.d, s.aligned, loaded, dk);
         }
 #pragma unroll
     for (int r = 0; r < R; r++)
         alpha[r] = 1.0f;
-    if constexpr (DV)
-        store_sums<R, D>(s, s.dv, row + j0, kv, s.seq - j0, alpha, dv);
+    store_sums<R, D>(s, s.dv, row + j0, kv, s.seq - j0, alpha, dv);
 #pragma unroll
     for (int r = 0; r < R; r++)
         alpha[r] = s.scale;
-    if constexpr (DK)
-        store_sums<R, D>(s, s.dk, row + j0, kv, s.seq - j0, alpha, dk);
+    store_sums<R, D>(s, s.dk, row + j0, kv, s.seq - j0, alpha, dk);
 }
 
 /* dq: a block for each tile of queries and head, as forward. */
@@ -779,11 +790,7 @@ template <typename T, int D, int R> __global__ void __launch_bounds__(THREADS, T
 
         if (s.drop_below > 0)
             kept = kept_by_query<R>(s, sample, head, i0, j0);
-        dots_of_rows(dy, rows_of(s.v, row + j0, kv, n), s.d, s.aligned, loaded, ds);
-        if (!s.probs || s.cap > 0.0f)
-            dots_of_rows(q, k, s.d, s.aligned, loaded, x);
-        else
-            zero(x);
+        both_dots<D>(s, dy, rows_of(s.v, row + j0, kv, n), q, k, loaded, tile, ds, x);
         bare_scores(s, x);
 #pragma unroll
         for (int r = 0; r < R; r++) {
@@ -864,7 +871,7 @@ template <typename T> static shape<T> shape_of(const vp_kernel_call *call)
     return s;
 }
 
-/* A block for each tile of rows and head of each sample: far fewer than VP_MAX_GRID in any memory. */
+/* A block for each tile of rows and head of each sample. */
 template <typename T, int R> static unsigned blocks_of(const shape<T> &s, int heads)
 {
     return vp_blocks((int64_t)((s.seq + memory<R>::ROWS - 1) / memory<R>::ROWS) * s.batch * heads, 1);
@@ -876,7 +883,8 @@ template <typename T, int D, int R> static cudaError_t forward(const shape<T> &s
     cudaError_t e       = VP_LAUNCH((attention_fwd_kernel<T, D, R>), (blocks_of<T, R>(s, s.heads)), THREADS, memory<R>::BYTES, stream, s);
 
     if (e == cudaSuccess && s.probs)
-        e = VP_LAUNCH((attention_probs_kernel<T, 8>), vp_blocks(n_tiles * n_tiles * s.batch * s.heads, 1), THREADS, memory<8>::BYTES, stream, s);
+        e = VP_LAUNCH((attention_probs_kernel<T, 8>), vp_blocks(n_tiles * n_tiles * s.batch * s.heads, 1), THREADS, memory<8>::BYTES,
+                      stream, s);
     return e;
 }
 
@@ -888,26 +896,33 @@ template <typename T, int D, int R_KV, int R_Q> static cudaError_t backward(cons
 
     e = VP_LAUNCH(attention_delta_kernel<T>, vp_blocks(n_rows, VP_BLOCK / LANES), VP_BLOCK, 0, stream, s, n_rows);
     if (e == cudaSuccess)
-        e = VP_LAUNCH((attention_dkv_kernel<T, D, R_KV, true, D <= 128>), (blocks_of<T, R_KV>(s, s.kv_heads)), THREADS, memory<R_KV>::BYTES, stream, s);
-    if (e == cudaSuccess && D > 128)
-        e = VP_LAUNCH((attention_dkv_kernel<T, D, R_KV, D <= 128, true>), (blocks_of<T, R_KV>(s, s.kv_heads)), THREADS, memory<R_KV>::BYTES, stream, s);
+        e = VP_LAUNCH((attention_dkv_kernel<T, D, R_KV>), (blocks_of<T, R_KV>(s, s.kv_heads)), THREADS, memory<R_KV>::BYTES, stream, s);
     if (e == cudaSuccess)
         e = VP_LAUNCH((attention_dq_kernel<T, D, R_Q>), (blocks_of<T, R_Q>(s, s.heads)), THREADS, memory<R_Q>::BYTES, stream, s);
     return e;
 }
 
+/* A sequence of 2^30 tokens would take years; a row of 2^31 elements or 2^30 blocks, more memory than there is. */
+static bool fits(const int64_t *n)
+{
+    int64_t tiles = (n[1] - 1) / memory<4>::ROWS + 1, cols = n[8] ? (n[1] - 1) / COLS + 1 : 1;
+
+    return n[1] <= 1 << 30 && (n[2] + 2 * n[3]) * n[4] <= INT32_MAX && n[4] <= VP_MAX_HEAD_DIM && tiles * cols * n[0] * n[2] <= VP_MAX_GRID;
+}
+
 template <typename T> static cudaError_t run(const vp_kernel_call *call, cudaStream_t stream)
 {
-    shape<T> s          = shape_of<T>(call);
     bool     is_forward = call->kernel == VP_K_ATTENTION_FWD;
+    shape<T> s;
 
+    if (!fits(call->ints))
+        return cudaErrorInvalidValue;
+    s = shape_of<T>(call);
     if (s.d <= 64)
         return is_forward ? forward<T, 64, 8>(s, stream) : backward<T, 64, 8, 8>(s, stream);
     if (s.d <= 128)
         return is_forward ? forward<T, 128, 8>(s, stream) : backward<T, 128, 4, 8>(s, stream);
-    if (s.d <= VP_MAX_HEAD_DIM)
-        return is_forward ? forward<T, 256, 8>(s, stream) : backward<T, 256, 4, 4>(s, stream);
-    return cudaErrorInvalidValue;
+    return is_forward ? forward<T, 256, 8>(s, stream) : backward<T, 256, 4, 4>(s, stream);
 }
 
 extern "C" cudaError_t vp_cuda_attention_fwd(const vp_kernel_call *call, cudaStream_t stream)
