@@ -1,6 +1,7 @@
 #include "core/plan.h"
 
 #include "core/checked.h"
+#include "core/workspace.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -143,4 +144,20 @@ vp_access vp_step_operand_access(const vp_step *s, int operand)
 bool vp_step_may_share(const vp_step *s, int out, int in)
 {
     return !is_workspace(s, out) && !is_workspace(s, in) && vp_kernel_may_share(s->kernel, out, in);
+}
+
+int64_t vp_step_workspace_bytes(int sm, const vp_step *step)
+{
+    int           lengths = vp_kernel_operand(step->kernel, "lengths"), window = vp_kernel_int(step->kernel, "window");
+    int64_t       ints[VP_MAX_INTS], bytes;
+    vp_call_shape call = {.sm = sm, .kernel = step->kernel, .dtype = step->dtype, .ints = ints, .reals = step->reals,
+                          .lengths = lengths >= 0 && step->args[lengths].space != VP_SPACE_NONE};
+
+    memcpy(ints, step->ints, sizeof ints);
+    bytes = vp_workspace_bytes(&call);
+    for (int w = 0; step->window_of_instance && w < 2; w++) { /* without a window, and with one: its width does not matter */
+        ints[window] = w;
+        bytes        = vp_max_i64(bytes, vp_workspace_bytes(&call));
+    }
+    return bytes;
 }

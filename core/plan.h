@@ -138,6 +138,10 @@ const char *vp_step_operand_name(const vp_step *s, int operand);
 vp_access   vp_step_operand_access(const vp_step *s, int operand);
 bool        vp_step_may_share(const vp_step *s, int out, int in);
 
+/* Workspace that a step needs on a device of this compute capability (0: the CPU); of an attention whose window is its instance's,
+ * what every window can need. Bytes, VP_OVERFLOW beyond 64 bits. */
+int64_t vp_step_workspace_bytes(int sm, const vp_step *step);
+
 typedef enum vp_pass { VP_PASS_FORWARD, VP_PASS_BACKWARD, VP_PASS_NORM, VP_PASS_UPDATE, VP_N_PASSES } vp_pass;
 
 typedef enum vp_place {

@@ -1,13 +1,10 @@
 #include "core/workspace.h"
 
 #include "core/checked.h"
-#include "core/plan.h"
-
-#include <string.h>
 
 static int64_t tiles(int64_t rows)
 {
-    return (rows + VP_TILE_TOKENS - 1) / VP_TILE_TOKENS;
+    return vp_ceil_div(rows, VP_TILE_TOKENS);
 }
 
 static int64_t floats(int64_t a, int64_t b)
@@ -144,24 +141,8 @@ int64_t vp_workspace_bytes(const vp_call_shape *call)
         return vp_max_i64(cublaslt_bytes(call->sm),
                           vp_mul((int64_t)sizeof(double), vp_add(1, vp_ceil_div(vp_mul(n[0], n[1]), VP_NORM_PIECE))));
     case VP_K_GRAD_SUMSQ: /* a double of each piece */
-        return vp_mul(2 * (int64_t)sizeof(double), vp_add(n[0], VP_SUMSQ_PIECE - 1) / VP_SUMSQ_PIECE);
+        return vp_mul((int64_t)sizeof(double), vp_ceil_div(n[0], VP_SUMSQ_PIECE));
     default:
         return 0;
     }
-}
-
-int64_t vp_step_workspace_bytes(int sm, const vp_step *step)
-{
-    int           lengths = vp_kernel_operand(step->kernel, "lengths"), window = vp_kernel_int(step->kernel, "window");
-    int64_t       ints[VP_MAX_INTS], bytes;
-    vp_call_shape call = {.sm = sm, .kernel = step->kernel, .dtype = step->dtype, .ints = ints, .reals = step->reals,
-                          .lengths = lengths >= 0 && step->args[lengths].space != VP_SPACE_NONE};
-
-    memcpy(ints, step->ints, sizeof ints);
-    bytes = vp_workspace_bytes(&call);
-    for (int w = 0; step->window_of_instance && w < 2; w++) { /* without a window, and with one: its width does not matter */
-        ints[window] = w;
-        bytes        = vp_max_i64(bytes, vp_workspace_bytes(&call));
-    }
-    return bytes;
 }

@@ -56,8 +56,4 @@ int64_t vp_cuda_adafactor_sums(int64_t rows, int64_t cols, bool factored);
 /* Bytes, VP_OVERFLOW beyond 64 bits. */
 int64_t vp_workspace_bytes(const vp_call_shape *call);
 
-/* Of a step, which may be an attention whose window differs from instance to instance: what every window can need. */
-struct vp_step;
-int64_t vp_step_workspace_bytes(int sm, const struct vp_step *step);
-
 #endif

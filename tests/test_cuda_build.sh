@@ -45,6 +45,12 @@ for source in sources:
     ok("warning" not in text, "%s compiles without a warning" % source, text[:500])
 
 # ---- the plugin ----
+# A machine with a GPU may have the CUDA libraries and none of ours.
+for path in sorted(glob.glob(build + "/cuda/*/**/*.o", recursive=True)):
+    source = re.sub(r"(\.cu)?\.o$", "", os.path.relpath(path, build + "/cuda"))
+    source = source + (".cu" if path.endswith(".cu.o") else ".c")
+    read = output("gcc", "-x", "c++" if path.endswith(".cu.o") else "c", "-I.", "-M", "-MG", source)
+    ok(source in read and not re.search(r"(jansson|sqlite3|glpk|cblas|cmocka)\.h", read), "%s needs no header of the host programs' libraries" % source, read[-600:])
 exported = [line.split()[-1] for line in output("nm", "-D", "--defined-only", build + "/vplan-cuda.so").splitlines() if " T " in line]
 ok(exported == ["vp_backend_open"], "one function is exported", exported)
 needed = re.findall(r"\(NEEDED\).*\[(.+?)\]", output("readelf", "-d", build + "/vplan-cuda.so"))

@@ -200,7 +200,6 @@ static vp_status record_begin(vp_err *err)
 
     VP_TRY(wait(err));
     VP_CUDA(cudaStreamBeginCapture(here.stream, cudaStreamCaptureModeThreadLocal), "recording");
-    here.recording = true;
 out:
     return st;
 }
@@ -221,7 +220,6 @@ static vp_status record_end(vp_backend_graph **out, vp_err *err)
     vp_status         st       = VP_OK;
 
     *out           = NULL;
-    here.recording = false;
     VP_CUDA(cudaStreamEndCapture(here.stream, &recorded), "recording"); /* first: the stream must not stay captured */
     VP_TRY_ALLOC(err, graph);
     VP_CUDA(cudaGraphInstantiate(&graph->exec, recorded, 0), "recording");

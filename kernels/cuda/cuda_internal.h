@@ -17,7 +17,6 @@ typedef struct vp_cuda {
     cudaStream_t     stream;       /* all work goes here, in order                       */
     cublasLtHandle_t lt;
     struct vp_cudnn *cudnn;        /* NULL: cuDNN cannot be opened                       */
-    bool             recording;    /* between record_begin() and record_end()            */
 } vp_cuda;
 
 /* VP_OK, or VP_ERR_DEVICE with CUDA's own name and sentence for the error; clears CUDA's last error. what: "copy to the device". */
