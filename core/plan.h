@@ -189,6 +189,8 @@ typedef struct vp_plan_shared {
     int64_t instance_idx, param_idx;
 } vp_plan_shared;
 
+#define VP_MAX_ANGLE_SCALE 1e6 /* published ones are below 2 */
+
 /* The angles of rotary position embeddings: at position p, pair i turns by p * inv_freq[i]; cosines and sines are multiplied
  * by scale (YaRN's and LongRoPE's attention factor). */
 typedef struct vp_plan_angles {
@@ -312,6 +314,9 @@ json_t *vp_plan_to_json(const vp_plan *plan);
 /* Read, bound-check and vp_plan_check() a plan; no unchecked plan leaves this function. */
 vp_status vp_plan_read(const char *path, vp_plan **out, vp_err *err);
 vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err);
+
+/* The same of a file that holds a plan or an array of up to max plans; plans (max) are the caller's. */
+vp_status vp_plan_read_all(const char *path, vp_plan **plans, int64_t max, int64_t *n, vp_err *err);
 vp_status vp_plan_write(const vp_plan *plan, const char *path, bool overwrite, vp_err *err);
 
 /* ---- its checker: core/plan_check.c ---- */

@@ -613,11 +613,11 @@ static vp_status read_angles(vp_plan *plan, const vp_json_node *row, vp_plan_ang
 
     VP_TRY(vp_json_object(row, "angles", &node, err));
     ONLY_KEYS(&node, "inv_freq", "scale");
-    VP_TRY(vp_json_real(&node, "scale", 0, 1e6, &a->scale, err));
+    VP_TRY(vp_json_real(&node, "scale", 0, VP_MAX_ANGLE_SCALE, &a->scale, err));
     VP_TRY(rows(plan, &node, "inv_freq", sizeof *a->inv_freq, &list, (void **)&a->inv_freq, &a->n, err));
     for (int64_t i = 0; i < a->n; i++) {
         VP_TRY(vp_json_element(&list, i, &element, err));
-        VP_TRY(vp_json_as_real(&element, 0, 1e9, &a->inv_freq[i], err));
+        VP_TRY(vp_json_as_real(&element, 0, 1e18, &a->inv_freq[i], err));
     }
     if (a->n < 1)
         VP_TRY(vp_json_fail(&node, "inv_freq", err, "is empty"));
@@ -909,6 +909,37 @@ vp_status vp_plan_read(const char *path, vp_plan **out, vp_err *err)
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_plan_from_json(&root, out, err));
 out:
+    vp_json_doc_free(doc);
+    return st;
+}
+
+vp_status vp_plan_read_all(const char *path, vp_plan **plans, int64_t max, int64_t *n, vp_err *err)
+{
+    vp_json_doc *doc = NULL;
+    vp_json_node node;
+    int64_t      n_plans = 0;
+    vp_status    st      = VP_OK;
+
+    *n = 0;
+    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    if (!json_is_array(root.value)) {
+        VP_TRY(vp_plan_from_json(&root, &plans[0], err));
+        *n = 1;
+        goto out;
+    }
+    n_plans = (int64_t)json_array_size(root.value);
+    if (n_plans < 1 || n_plans > max)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 1, NULL, "%lld plans: 1 to %lld can be taken here", (long long)n_plans, (long long)max));
+    for (; *n < n_plans; ++*n) {
+        VP_TRY(vp_json_element(&root, *n, &node, err));
+        VP_TRY(vp_plan_from_json(&node, &plans[*n], err));
+    }
+out:
+    for (int64_t i = 0; st != VP_OK && i < *n; i++)
+        vp_plan_free(plans[i]);
+    if (st != VP_OK)
+        *n = 0;
     vp_json_doc_free(doc);
     return st;
 }

@@ -1,6 +1,7 @@
 #include "models/rotary.h"
 
 #include "core/checked.h"
+#include "core/plan.h"
 #include "core/text.h"
 #include "models/model.h"
 
@@ -196,6 +197,8 @@ static vp_status read_scaling(const vp_json_node *config, const vp_json_node *sc
     }
     if (r->type == VP_ROPE_DYNAMIC && r->dim < 4)
         VP_TRY(vp_json_fail(scaling, NULL, err, "dynamic scaling needs at least 4 rotated dimensions"));
+    if (!(attention_factor(r) <= VP_MAX_ANGLE_SCALE))
+        VP_TRY(vp_json_fail(scaling, NULL, err, "scales cosines and sines by %g: more than %g", attention_factor(r), VP_MAX_ANGLE_SCALE));
 out:
     return st;
 }
