@@ -189,8 +189,8 @@ static vp_status read_scaling(const vp_json_node *config, const vp_json_node *sc
         VP_TRY(optional_real(scaling, "beta_slow", 1, &r->beta_slow, err));
         VP_TRY(optional_real(scaling, "mscale", 0, &r->mscale, err));
         VP_TRY(optional_real(scaling, "mscale_all_dim", 0, &r->mscale_all_dim, err));
-        if (r->beta_fast == 0 || r->beta_slow == 0 || r->theta <= 1)
-            VP_TRY(vp_json_fail(scaling, NULL, err, "beta_fast and beta_slow must be positive and rope_theta above 1"));
+        if (r->beta_fast < 1e-6 || r->beta_slow < 1e-6 || r->theta <= 1)
+            VP_TRY(vp_json_fail(scaling, NULL, err, "beta_fast and beta_slow must be at least 1e-6 and rope_theta above 1"));
         r->truncate = true;
         if (vp_json_has(scaling, "truncate"))
             VP_TRY(vp_json_bool(scaling, "truncate", &r->truncate, err));
