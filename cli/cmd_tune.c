@@ -27,11 +27,11 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
         if (t->verdict != VP_VERDICT_DOES_NOT_FIT)
-            json_array_append_new(trials, json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:s, s:b}", "id", (json_int_t)t->id, "verdict",
+            json_array_append_new(trials, json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:I, s:s, s:b}", "id", (json_int_t)t->id, "verdict",
                 vp_verdict_name(t->verdict), "plan", vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), "predicted_bytes",
                 (json_int_t)t->candidate.figures.peak_bytes, "executed_bytes",
                 t->executed_bytes ? json_integer((json_int_t)t->executed_bytes) : json_null(), "predicted_s", t->candidate.figures.step_time_s,
-                "measured_s", seconds_or_null(t->measured_s), "evidence", t->evidence, "from_study", (int)t->from_study));
+                "measured_s", seconds_or_null(t->measured_s), "runs", (json_int_t)t->n_runs, "evidence", t->evidence, "from_study", (int)t->from_study));
         if (t->preset)
             json_array_append_new(presets, json_pack("{s:s, s:s, s:o}", "name", t->preset, "verdict", vp_verdict_name(t->verdict), "measured_s",
                                                      seconds_or_null(t->measured_s)));

@@ -932,8 +932,12 @@ vp_status vp_plan_read_all(const char *path, vp_plan **plans, int64_t max, int64
     if (n_plans < 1 || n_plans > max)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 1, NULL, "%lld plans: 1 to %lld can be taken here", (long long)n_plans, (long long)max));
     for (; *n < n_plans; ++*n) {
+        vp_err why = {0};
         VP_TRY(vp_json_element(&root, *n, &node, err));
-        VP_TRY(vp_plan_from_json(&node, &plans[*n], err));
+        st = vp_plan_from_json(&node, &plans[*n], &why);
+        if (st != VP_OK) /* what is wrong with a plan as a whole is told of a document that is one plan */
+            st = vp_fail(err, st, why.file, why.line, NULL, "plan %lld: %s%s%s", (long long)*n + 1, why.field, why.field[0] ? ": " : "", why.message);
+        VP_TRY(st);
     }
 out:
     for (int64_t i = 0; st != VP_OK && i < *n; i++)

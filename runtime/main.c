@@ -2,6 +2,7 @@
  *
  *     vplan-run PLAN [--steps N] [--data FILE] [--init DIR] [--save-initial DIR] [--save DIR] [--seed N]
  *                    [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json] [--step-on-input]
+ *     vplan-run --compare PLANS... [--steps N] [--seed N] [--backend ...] [--threads N] [--json]
  *     vplan-run --profile REQUEST|- [--seconds S] [--backend ...]   a profile without times in, with times out
  *     vplan-run --describe [--backend ...]                          what runs here, as JSON
  *
@@ -9,12 +10,16 @@
  *
  * --step-on-input, not an option of `vplan run`: one step for each line read from standard input, its line printed at
  * once, until the input or the --steps steps end; then the results of the steps that ran. It lets two programs take
- * turns on one machine (bench/step_vs_torch.py). */
+ * turns on one machine (bench/step_vs_torch.py).
+ *
+ * --compare: PLANS are files, or - for standard input, each with a plan or an array of plans. All are alive at once and take turns, step
+ * by step (runtime/compare.h); --steps counts after the warm-up. */
 #include "core/file.h"
 #include "core/json.h"
 #include "core/safetensors.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "runtime/compare.h"
 #include "runtime/data.h"
 #include "runtime/plugin.h"
 #include "runtime/profile_ops.h"
@@ -26,11 +31,15 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { MAX_PLANS = 16 };
+
 typedef struct args {
+    const char *plans[MAX_PLANS];
+    int         n_plans;
     const char *plan, *data, *init, *save_initial, *save, *backend, *profile;
     int64_t     steps, seed, threads;
     double      seconds;
-    bool        json, verify, eager, force, describe, step_on_input;
+    bool        json, verify, eager, force, describe, step_on_input, compare;
 } args;
 
 /* Device memory at a moment of the run. */
@@ -91,6 +100,7 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
                              : strcmp(arg, "--force") == 0         ? &a->force
                              : strcmp(arg, "--describe") == 0      ? &a->describe
                              : strcmp(arg, "--step-on-input") == 0 ? &a->step_on_input
+                             : strcmp(arg, "--compare") == 0       ? &a->compare
                                                                    : NULL;
         if (flag) {
             *flag = true;
@@ -106,14 +116,19 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
                 VP_TRY(vp_real_parse(argv[i], arg, 0, 1e6, &a->seconds, err));
         } else if (arg[0] == '-' && arg[1]) {
             VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "unknown option %s", arg));
-        } else if (a->plan) {
-            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one PLAN, please: %s and %s", a->plan, arg));
+        } else if (a->n_plans == MAX_PLANS) {
+            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "at most %d plans: %s is one too many", MAX_PLANS, arg));
         } else {
-            a->plan = arg;
+            a->plans[a->n_plans++] = arg;
         }
     }
-    if (!a->plan && !a->profile && !a->describe)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan-run PLAN [options], vplan-run --profile REQUEST, or vplan-run --describe"));
+    if (a->n_plans == 0 && !a->profile && !a->describe)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan-run PLAN [options], vplan-run --compare PLANS, vplan-run --profile REQUEST, or vplan-run --describe"));
+    if (a->n_plans > 1 && !a->compare)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one PLAN, please, or --compare: %s and %s", a->plans[0], a->plans[1]));
+    if (a->compare && (a->data || a->init || a->save || a->save_initial || a->verify || a->eager || a->step_on_input))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--compare trains on drawn tokens from drawn parameters, and saves nothing"));
+    a->plan = a->plans[0];
 out:
     return st;
 }
@@ -308,6 +323,8 @@ static vp_status open_backend(const args *a, const vp_plan *plan, const vp_backe
     vp_status   st   = VP_OK;
 
     *out = vp_backend_cpu();
+    if (plan && plan->compute_capability == 0 && strcmp(plan->device, "cpu") != 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s, which no backend of vplan can run on", plan->device));
     if (strcmp(name, "cuda") == 0) {
         st = vp_backend_plugin("vplan-cuda.so", out, &why);
         if (st != VP_OK && plan)
@@ -334,8 +351,6 @@ static vp_status run(const args *a, vp_err *err)
     vp_status   st   = VP_OK;
 
     VP_TRY(vp_plan_read(a->plan, &plan, err));
-    if (plan->compute_capability == 0 && strcmp(plan->device, "cpu") != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s, which no backend of vplan can run on", plan->device));
     VP_TRY(open_backend(a, plan, &backend, err));
     VP_TRY(note_memory(backend, "context", &r, err));
     r.steps = calloc((size_t)a->steps, sizeof *r.steps);
@@ -368,6 +383,52 @@ out:
     vp_runtime_free(rt);
     vp_plan_free(plan);
     free(r.steps);
+    return st;
+}
+
+/* ---- compare ---- */
+
+static json_t *lanes_json(const vp_backend *backend, const vp_lane *lanes, int64_t n, int64_t n_rounds)
+{
+    json_t *plans = json_array();
+
+    for (int64_t i = 0; i < n; i++) {
+        json_t *seconds = json_array();
+        for (int64_t r = 0; r < n_rounds; r++)
+            json_array_append_new(seconds, json_real(lanes[i].steps[VP_COMPARE_WARM_UP + r].seconds));
+        json_array_append_new(plans, json_pack("{s:I, s:f, s:f, s:f, s:f, s:o}", "executed_bytes", (json_int_t)lanes[i].executed_bytes, "median_s",
+                                               lanes[i].median_s, "over_first", lanes[i].over_first, "low", lanes[i].low, "high", lanes[i].high,
+                                               "step_s", seconds));
+    }
+    return json_pack("{s:i, s:s, s:s, s:I, s:o}", "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(), "rounds",
+                     (json_int_t)n_rounds, "plans", plans);
+}
+
+static vp_status compare(const args *a, vp_err *err)
+{
+    const vp_backend *backend;
+    vp_plan          *plans[MAX_PLANS];
+    vp_lane           lanes[MAX_PLANS] = {{0}};
+    vp_compare_opts   opts = {.n_rounds = a->steps, .seed = a->seed};
+    int64_t           n = 0, n_read;
+    char              x[32];
+    vp_status         st = VP_OK;
+
+    for (int i = 0; i < a->n_plans; i++) {
+        VP_TRY(vp_plan_read_all(a->plans[i], plans + n, MAX_PLANS - n, &n_read, err));
+        n += n_read;
+    }
+    VP_TRY(open_backend(a, plans[0], &backend, err));
+    VP_TRY(vp_compare(plans, n, backend, &opts, lanes, err));
+    if (a->json)
+        VP_TRY(print_json(lanes_json(backend, lanes, n, a->steps), err));
+    for (int64_t i = 0; !a->json && i < n; i++)
+        printf("plan %-3lld %12s   x %.4f of the first (half of the rounds %.4f to %.4f)\n", (long long)i + 1,
+               vp_time_text(lanes[i].median_s, x, sizeof x), lanes[i].over_first, lanes[i].low, lanes[i].high);
+out:
+    vp_lanes_release(lanes, n);
+    for (int64_t i = 0; i < n; i++)
+        vp_plan_free(plans[i]);
     return st;
 }
 
@@ -439,7 +500,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         a.json |= strcmp(argv[i], "--json") == 0; /* a usage error is told in JSON too */
     VP_TRY(parse_args(argc, argv, &a, &err));
-    st = a.describe ? describe(&a, &err) : a.profile ? profile(&a, &err) : run(&a, &err);
+    st = a.describe ? describe(&a, &err) : a.profile ? profile(&a, &err) : a.compare ? compare(&a, &err) : run(&a, &err);
 out:
     return st == VP_OK ? 0 : report(&err, st, a.json);
 }

@@ -405,8 +405,17 @@ static void a_profile_takes_what_calls_cost_in_a_step(void **state)
 
 static const char fake_runner[] =
     "#!/bin/bash\n"
-    "if [ \"$1\" = --describe ]; then echo '{\"description\": \"fake\"}'; exit; fi\n"
+    "if [ \"$1\" = --describe ]; then echo '{\"description\": \"fake\", \"free_bytes\": 1000000000}'; exit; fi\n"
     "if [ \"$1\" = --profile ]; then sed -E 's/\"seconds\": [^,]*/\"seconds\": 0.001/'; exit; fi\n"
+    "if [ \"$1\" = --compare ]; then\n"
+    "    lanes= k=0\n"
+    "    for bytes in $(tr -d '\\n' | grep -o '\"prediction\": *{ *\"peak_bytes\": [0-9]*' | grep -o '[0-9]*$'); do\n"
+    "        steps=$(for ((i = 0; i < $4; i++)); do echo \"1.0$((9 - k))\"; done | paste -sd,)\n" /* each a little faster than the one before it */
+    "        lanes=\"$lanes${lanes:+, }{\\\"executed_bytes\\\": $bytes, \\\"step_s\\\": [$steps]}\" k=$((k + 1))\n"
+    "    done\n"
+    "    echo \"{\\\"plans\\\": [$lanes]}\"\n"
+    "    exit\n"
+    "fi\n"
     "plan=$(cat)\n"
     "[[ $plan =~ \\\"peak_bytes\\\":\\ ([0-9]+) ]]; bytes=${BASH_REMATCH[1]}\n"
     "[[ $plan =~ \\\"step_time_s\\\":\\ ([0-9.e-]+) ]]; s=1${BASH_REMATCH[1]}\n" /* far from what is predicted: there is always a plan worth a trial */
@@ -592,9 +601,81 @@ static void trials_that_die_are_verdicts_and_the_rest_goes_on(void **state)
     vp_model_free(t.model);
 }
 
+/* The runner with from, which stands in it once, replaced by to. */
+static void put_runner(const char *from, const char *to)
+{
+    char        text[4000];
+    const char *at = strstr(fake_runner, from);
+
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - fake_runner), fake_runner, to, at + strlen(from));
+    put_file("runner", text, strlen(text));
+}
+
+/* All trials take one second: whoever is near the best by the profile races, and the race decides. */
+static void the_race_decides_between_plans_that_were_equal(void **state)
+{
+    tiny           t;
+    vp_err         err = {0};
+    vp_tune_result result;
+    int            n_raced = 0;
+    double         least = INFINITY;
+
+    (void)state;
+    open_tiny(&t);
+    put_runner("s=1${BASH_REMATCH[1]}", "s=1");
+    vp_tune_opts opts = {.max_trials = 3, .runner = t.runner};
+    CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
+    for (int64_t i = 0; i < result.n_trials; i++)
+        if (result.trials[i].n_runs == 2) {
+            n_raced++;
+            assert_true(result.trials[i].measured_s > 1.03 && result.trials[i].measured_s < 1.1);
+            least = fmin(least, result.trials[i].measured_s);
+        } else
+            assert_true(result.trials[i].n_runs == 0 || result.trials[i].measured_s == 1);
+    assert_true(n_raced >= 2 && n_raced <= 6);
+    assert_int_equal(result.best->n_runs, 2);
+    assert_true(result.best->measured_s == least);
+    vp_tune_result_release(&result);
+    vp_model_free(t.model);
+}
+
+/* What the race is told costs the race, not the answer: the contenders run once more, each by itself. */
+static void a_race_that_cannot_be_held_is_none(void **state)
+{
+    static const char *const ways[][2] = {
+        {"    lanes= k=0\n", "    echo no memory >&2; exit 5\n"}, {"    lanes= k=0\n", "    kill -SEGV $$\n"}, {"    lanes= k=0\n", "    echo '{\"plans\": []}'; exit\n"},
+        {"    lanes= k=0\n", "    echo nothing; exit\n"}, {"\"1.0$((9 - k))\"", "0"}, {"\"1.0$((9 - k))\"", "-1"}, {"i < $4", "i <= $4"},
+        {"executed_bytes\\\": $bytes, \\\"step_s", "executed_bytes\\\": 7, \\\"step_s"}, {"1000000000", "1000"}};
+    tiny t;
+
+    (void)state;
+    open_tiny(&t);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        vp_err         err = {0};
+        vp_tune_result result;
+        int            n_again = 0;
+
+        put_runner(ways[i][0], ways[i][1]);
+        vp_tune_opts opts = {.max_trials = 1, .runner = t.runner};
+        CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
+        for (int64_t k = 0; k < result.n_trials; k++) {
+            n_again += result.trials[k].n_runs == 2;
+            assert_false(result.trials[k].measured_s > 1.03 && result.trials[k].measured_s < 1.1); /* as in the race */
+        }
+        assert_non_null(result.best);
+        assert_true(n_again >= 2);
+        assert_int_equal(result.best->n_runs, 2);
+        vp_tune_result_release(&result);
+    }
+    vp_model_free(t.model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_race_decides_between_plans_that_were_equal),
+        cmocka_unit_test(a_race_that_cannot_be_held_is_none),
         cmocka_unit_test(what_was_finished_is_read_back_to_the_bit),
         cmocka_unit_test(a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not),
         cmocka_unit_test(a_file_that_is_no_study_is_refused_and_left_alone),

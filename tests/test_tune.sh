@@ -52,8 +52,8 @@ ok "its JSON has the shape" json "$work/first.json" 'list(d) == ["schema_version
     'all(set(t) >= {"id", "verdict", "plan", "predicted_bytes", "executed_bytes", "predicted_s", "measured_s"} for t in d["trials"])' \
     'all(set(p) == {"name", "verdict", "measured_s"} for p in d["presets"])' 'len(d["presets"]) >= 5' 'isinstance(d["stopped_because"], str)'
 ok "every trial ran, to the byte" json "$work/first.json" 'all(t["verdict"] == "ok" and t["executed_bytes"] == t["predicted_bytes"] and t["measured_s"] > 0 for t in d["trials"])'
-ok "the best is the fastest trial" json "$work/first.json" 'd["best"]["step_time_s"] == min(t["measured_s"] for t in d["trials"])' \
-    'd["regret_vs_best_preset"] <= 0' 'd["best"]["peak_bytes"] <= 5000000' 'd["best"]["decisions"] in [t["plan"] for t in d["trials"]]'
+best='d["best"]["step_time_s"] == min([t["measured_s"] for t in d["trials"] if t["runs"] >= 2] or [t["measured_s"] for t in d["trials"] if t["plan"] == d["best"]["decisions"]])'
+ok "the best is the fastest of those that raced" json "$work/first.json" "$best" 'd["best"]["peak_bytes"] <= 5000000' 'd["best"]["decisions"] in [t["plan"] for t in d["trials"]]'
 ok "at most 4 plans beside the presets" json "$work/first.json" 'len(d["trials"]) <= 4 + len(d["presets"])'
 ok "progress is on stderr" says "timing "
 ok "the plan runs" exits 0 "$BUILD/vplan" run "$work/best.json" --steps 2 --json
@@ -106,8 +106,7 @@ PY
 ok "tune starts from a wrong profile" exits 0 $tune --budget 5MB --study "$work/w.db" --profile "$work/wrong.json" -o "$work/wrong_best.json" --json
 ok "which the first trial contradicts" says "the given profile is off by a factor of"
 cp "$work/out" "$work/wrong.json"
-ok "it ends with the fastest of its trials" json "$work/wrong.json" 'd["best"]["step_time_s"] == min(t["measured_s"] for t in d["trials"])' \
-    'd["regret_vs_best_preset"] <= 0' 'len(d["trials"]) > 1'
+ok "it ends with the fastest of those that raced" json "$work/wrong.json" "$best" 'len(d["trials"]) > 1'
 ok "and the given profile gave way to what was measured" python3 - "$work/w.db" <<'PY'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
@@ -116,6 +115,32 @@ rows, = db.execute("SELECT count(*) FROM profile_row r JOIN profile p ON p.id = 
 if not {"given", "measured"} <= set(kinds) or rows == 0:
     sys.exit(f"{kinds}, {rows} rows that were not given")
 PY
+
+# ---- plans side by side ----
+
+compare="$BUILD/vplan-run --compare"
+for kind in none full; do
+    "$BUILD/vplan" plan gpt2-tiny --device cpu --seq 64 --global-batch 4 --recompute $kind -o "$work/$kind.json" > /dev/null 2>&1
+done
+ok "plans take turns" exits 0 $compare "$work/none.json" "$work/full.json" "$work/none.json" --steps 5 --json
+ok "each with its steps and bytes" json "$work/out" 'd["rounds"] == 5 and len(d["plans"]) == 3' 'all(len(p["step_s"]) == 5 and min(p["step_s"]) > 0 for p in d["plans"])' \
+    "[p['executed_bytes'] for p in d['plans']] == [json.load(open(f'$work/{k}.json'))['prediction']['peak_bytes'] for k in ('none', 'full', 'none')]" \
+    'd["plans"][0]["over_first"] == 1' 'all(p["low"] <= p["over_first"] <= p["high"] for p in d["plans"])'
+python3 -c "import json; print(json.dumps([json.load(open(f'$work/{k}.json')) for k in ('none', 'full')]))" > "$work/both.json"
+ok "from one array too" bash -c "$compare - --steps 1 --json < '$work/both.json' > '$work/out'"
+ok "of two" json "$work/out" 'len(d["plans"]) == 2'
+ok "for people" exits 0 $compare "$work/both.json" --steps 2
+ok "in lines" grep -q '^plan 2  .* x [0-9.]* of the first' "$work/out"
+ok "without --compare one plan: 2" exits 2 "$BUILD/vplan-run" "$work/none.json" "$work/full.json"
+ok "nothing is saved: 2" exits 2 $compare "$work/both.json" --save "$work/saved"
+ok "16 plans at most: 4" bash -c "python3 -c \"import json; print(json.dumps(json.load(open('$work/both.json')) * 9))\" | $compare - 2> '$work/err'; [ \$? = 4 ]"
+ok "says so" says "18 plans: 1 to 16 can be taken"
+python3 -c "import json; d = json.load(open('$work/both.json')); d[1]['prediction']['peak_bytes'] += 64; print(json.dumps(d))" > "$work/bad.json"
+ok "a plan that is wrong: 4" exits 4 $compare "$work/bad.json"
+ok "located" says "plan 2: "
+"$BUILD/vplan" plan gpt2-tiny --device t4-16gb --seq 64 --global-batch 4 -o "$work/t4.json" > /dev/null 2>&1
+ok "a plan for another device: 5" exits 5 $compare "$work/none.json" "$work/t4.json"
+ok "says which" says "plan 2: the plan is for t4-16gb"
 
 # ---- what cannot be ----
 

@@ -6,6 +6,7 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "tuner/correct.h"
+#include "tuner/race.h"
 #include "tuner/study.h"
 
 #include <errno.h>
@@ -21,13 +22,18 @@ enum {
     MAX_STEPS      = 20,
     MAX_TRIES      = 2,        /* of a trial whose tuner dies while it runs              */
     MAX_RUNS       = 2,        /* of the best and what is near it                       */
-    MAX_CONTENDERS = 4,
+    MAX_CONTENDERS = 6,
+    MIN_ROUNDS     = 12,       /* of a race                                             */
+    MAX_ROUNDS     = 100,
     MAX_WALK       = 12,       /* plans looked at below the budget for one not yet tested */
     MAX_JSON_BYTES = 4 << 20
 };
 static const double ENOUGH_S    = 2;     /* of steps in a trial                          */
+static const double RACE_S      = 60;    /* of steps in a race                           */
+static const double MEMORY_USED = 0.8;   /* at most, of what is free, by plans that race */
 static const double WORTH_IT    = 0.01;  /* a plan that promises less is not run         */
-static const double NEAR_BEST   = 0.05;  /* what is measured within this is run again    */
+static const double NEAR_BEST   = 0.1;   /* what is expected within this is run again    */
+static const double MODEL_OFF   = 0.05;  /* of a corrected profile, typically, as ln(measured / predicted) */
 static const double FAR_OFF     = 0.2;   /* a given profile at this distance from a trial is not used */
 
 static const char *const verdict_names[VP_N_VERDICTS] = {"ok",  "oom-host",     "timeout",     "crash",
@@ -47,6 +53,7 @@ typedef struct tuner {
     int64_t                request_id;
     char                   runner[1100];
     char                   backend[200], build[17];
+    int64_t                free_bytes;       /* of the device, before anything ran */
     vp_profile            *base;             /* before corrections            */
     int64_t                profile_id;       /* of what plans are made with now; 0: not in the study yet */
     vp_profile_kind        profile_kind;
@@ -56,6 +63,11 @@ typedef struct tuner {
     vp_study_trial        *rows;             /* of result->trials, one each   */
     int64_t                cap_trials, cap_rows;
     int64_t                n_beside;         /* trials that are no preset     */
+    struct contender {
+        int64_t trial_idx;
+        double  expected_s;
+    } contenders[MAX_CONTENDERS];            /* of which one is the best, in order of what is expected */
+    int64_t                n_contenders;
 } tuner;
 
 static void note(const tuner *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -122,6 +134,7 @@ static vp_status find_runner(tuner *t, vp_err *err)
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_json_string(&root, "description", &text, err));
     snprintf(t->backend, sizeof t->backend, "%s", text);
+    VP_TRY(vp_json_int(&root, "free_bytes", 0, INT64_MAX, &t->free_bytes, err));
 out:
     vp_json_doc_free(doc);
     vp_child_result_release(&child);
@@ -424,18 +437,6 @@ static vp_verdict verdict_by_name(const char *name)
     return (vp_verdict)v;
 }
 
-static double incumbent_s(const tuner *t)
-{
-    double best = INFINITY;
-
-    for (int64_t i = 0; i < t->result->n_trials; i++) {
-        const vp_trial *x = &t->result->trials[i];
-        if (x->verdict == VP_VERDICT_OK && obeys_pins(t->request, &x->candidate.scenario))
-            best = fmin(best, x->measured_s);
-    }
-    return best;
-}
-
 /* What the study has of this request. A plan whose tuner died MAX_TRIES times while it ran is taken to be the reason. */
 static vp_status restore(tuner *t, vp_err *err)
 {
@@ -452,7 +453,7 @@ static vp_status restore(tuner *t, vp_err *err)
         if (rows[i].state != VP_TRIAL_DONE && n_interrupted != MAX_TRIES)
             continue;
         vp_trial trial = {.id = rows[i].id, .preset = rows[i].preset, .from_study = true, .executed_bytes = rows[i].executed_bytes,
-                          .measured_s = rows[i].measured_s, .evidence = rows[i].evidence,
+                          .measured_s = rows[i].measured_s, .n_runs = rows[i].n_runs, .evidence = rows[i].evidence,
                           .verdict = rows[i].state == VP_TRIAL_DONE ? verdict_by_name(rows[i].verdict) : VP_VERDICT_INTERRUPTED};
         inner = (vp_err){0};
         if (trial.verdict == VP_N_VERDICTS || read_decisions(t, rows[i].decisions, &trial.candidate.scenario, &inner) != VP_OK)
@@ -631,21 +632,34 @@ static int64_t steps_for(double step_s)
     return n < MIN_STEPS ? MIN_STEPS : n > MAX_STEPS ? MAX_STEPS : (int64_t)n;
 }
 
-/* Run the candidate's plan once. The plan goes through a pipe: nothing is left behind by a kill. */
-static vp_status run_child(const tuner *t, const vp_trial *trial, int64_t n_steps, answer *a, vp_verdict *verdict, const char **evidence, vp_err *err)
+/* A trial's plan with the profile of now. */
+static vp_status plan_json(const tuner *t, const vp_trial *trial, json_t **out, vp_err *err)
 {
     vp_plan_request planned = *t->request;
     vp_plan        *plan = NULL;
+    vp_status       st = VP_OK;
+
+    *out            = NULL;
+    planned.profile = t->result->profile;
+    VP_TRY(vp_planner_make(&planned, &t->result->answer, &trial->candidate, &plan, err));
+    *out = vp_plan_to_json(plan);
+    VP_TRY_ALLOC(err, *out);
+out:
+    vp_plan_free(plan);
+    return st;
+}
+
+/* Run the candidate's plan once. The plan goes through a pipe: nothing is left behind by a kill. */
+static vp_status run_child(const tuner *t, const vp_trial *trial, int64_t n_steps, answer *a, vp_verdict *verdict, const char **evidence, vp_err *err)
+{
     json_t         *json = NULL;
     vp_text         text = {0};
     vp_child_result child = {0};
     char            steps[16];
     vp_status       st = VP_OK;
 
-    planned.profile = t->result->profile;
-    VP_TRY(vp_planner_make(&planned, &t->result->answer, &trial->candidate, &plan, err));
-    json = vp_plan_to_json(plan);
-    VP_TRY_ALLOC(err, json && vp_json_dump(json, &text));
+    VP_TRY(plan_json(t, trial, &json, err));
+    VP_TRY_ALLOC(err, vp_json_dump(json, &text));
     snprintf(steps, sizeof steps, "%lld", (long long)n_steps);
     char *argv[] = {(char *)(uintptr_t)t->runner, "-", "--steps", steps, "--json", NULL};
     vp_child_opts run = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE,
@@ -657,7 +671,6 @@ out:
     vp_child_result_release(&child);
     vp_text_release(&text);
     json_decref(json);
-    vp_plan_free(plan);
     return st;
 }
 
@@ -688,6 +701,7 @@ static vp_status take_answer(const tuner *t, const answer *a, vp_study_trial *ro
     row->executed_bytes   = a->executed_bytes;
     trial->executed_bytes = a->executed_bytes;
     trial->measured_s     = row->measured_s;
+    trial->n_runs         = row->n_runs;
     return VP_OK;
 }
 
@@ -840,11 +854,71 @@ out:
     return st;
 }
 
-/* Refine, plan again, run the best not yet tested, as long as it promises something. */
-static vp_status improve(tuner *t, vp_err *err)
+/* What the profile of now says of a plan that ran. */
+static vp_status predicted_now(const tuner *t, const vp_scenario *s, double *step_s, vp_err *err)
 {
+    vp_cost    cost = {.device = t->request->device, .profile = t->result->profile};
+    vp_figures figures;
+    vp_status  st = VP_OK;
+
+    VP_TRY(vp_assemble_figures(t->request->model, s, &cost, &figures, err));
+    *step_s = figures.step_time_s;
+out:
+    return st;
+}
+
+/* What is expected of trials, from what each measured and what the profile, which knows them all, says of it now. Both are right with their own
+ * weight: the profile is off by MODEL_OFF, a measurement by as much as measurements scatter about the profile. On a quiet machine what was
+ * measured counts, on a busy one what is predicted. */
+typedef struct expectation {
+    double  off;                 /* median of ln(measured / predicted)        */
+    double *step_s;              /* by trial; INFINITY of one that cannot be the best */
+} expectation;
+
+static double median(double *values, int64_t n)
+{
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return n ? values[n / 2] : 0;
+}
+
+static vp_status expect(const tuner *t, expectation *e, vp_err *err)
+{
+    int64_t   n = t->result->n_trials, n_off = 0;
+    double   *predicted = vp_arena_array(t->result->arena, n, sizeof *predicted);
+    double   *off       = vp_arena_array(t->result->arena, n, sizeof *off);
+    vp_status st = VP_OK;
+
+    e->step_s = vp_arena_array(t->result->arena, n, sizeof *e->step_s);
+    VP_TRY_ALLOC(err, predicted && off && e->step_s);
+    for (int64_t i = 0; i < n; i++) {
+        const vp_trial *x = &t->result->trials[i];
+        e->step_s[i] = INFINITY;
+        if (x->verdict != VP_VERDICT_OK)
+            continue;
+        VP_TRY(predicted_now(t, &x->candidate.scenario, &predicted[i], err));
+        off[n_off++] = log(x->measured_s / predicted[i]);
+    }
+    e->off = median(off, n_off);
+    for (int64_t i = 0; i < n_off; i++)
+        off[i] = fabs(off[i] - e->off);
+    double scatter = 1.4826 * median(off, n_off); /* the standard deviation, were it normal */
+    double weight  = MODEL_OFF * MODEL_OFF / (MODEL_OFF * MODEL_OFF + scatter * scatter);
+    for (int64_t i = 0; i < n; i++) {
+        const vp_trial *x = &t->result->trials[i];
+        if (x->verdict == VP_VERDICT_OK && obeys_pins(t->request, &x->candidate.scenario))
+            e->step_s[i] = exp(weight * log(x->measured_s) + (1 - weight) * (log(predicted[i]) + e->off));
+    }
+out:
+    return st;
+}
+
+/* Refine, plan again, run the best not yet tested, as long as it promises something. *n_run: how many. */
+static vp_status improve(tuner *t, int64_t *n_run, vp_err *err)
+{
+    int64_t      n_before = t->result->n_trials;
     vp_candidate c;
     int64_t      n_planned_for = -1;
+    expectation  e;
     vp_status    st = VP_OK;
 
     for (;;) {
@@ -856,7 +930,11 @@ static vp_status improve(tuner *t, vp_err *err)
             t->result->stopped_because = "every plan that was found within the budget was run";
             break;
         }
-        if (c.figures.step_time_s > (1 - WORTH_IT) * incumbent_s(t)) {
+        VP_TRY(expect(t, &e, err));
+        double best_s = INFINITY;
+        for (int64_t i = 0; i < t->result->n_trials; i++)
+            best_s = fmin(best_s, e.step_s[i]);
+        if (c.figures.step_time_s * exp(e.off) > (1 - WORTH_IT) * best_s) {
             t->result->stopped_because = "no untested plan is predicted to beat the best measured one by 1 %";
             break;
         }
@@ -866,60 +944,205 @@ static vp_status improve(tuner *t, vp_err *err)
         }
         VP_TRY(run_trial(t, &c, NULL, err));
     }
+    *n_run = t->result->n_trials - n_before;
 out:
     return st;
 }
 
-/* The best and what is so near that one run does not tell them apart, again and in turns. */
-static vp_status run_off(tuner *t, vp_err *err)
+static int by_expected(const void *a, const void *b)
 {
-    double    limit_s = incumbent_s(t) * (1 + NEAR_BEST);
-    int64_t   chosen[MAX_CONTENDERS], n = 0;
+    const struct contender *x = a, *y = b;
+    return (x->expected_s > y->expected_s) - (x->expected_s < y->expected_s);
+}
+
+static vp_status choose_contenders(tuner *t, vp_err *err)
+{
+    int64_t           n   = t->result->n_trials;
+    struct contender *all = vp_arena_array(t->result->arena, n, sizeof *all);
+    expectation       e;
+    vp_status         st = VP_OK;
+
+    VP_TRY_ALLOC(err, all);
+    VP_TRY(expect(t, &e, err));
+    t->n_contenders = 0;
+    for (int64_t i = 0; i < n; i++)
+        all[i] = (struct contender){.trial_idx = i, .expected_s = e.step_s[i]};
+    qsort(all, (size_t)n, sizeof *all, by_expected);
+    for (int64_t i = 0; i < n && i < MAX_CONTENDERS && isfinite(all[i].expected_s) && all[i].expected_s <= (1 + NEAR_BEST) * all[0].expected_s; i++)
+        t->contenders[t->n_contenders++] = all[i];
+out:
+    return st;
+}
+
+static bool fit_together(const tuner *t)
+{
+    int64_t bytes = 0;
+
+    for (int64_t i = 0; i < t->n_contenders; i++)
+        bytes += t->result->trials[t->contenders[i].trial_idx].candidate.figures.device_bytes;
+    return (double)bytes <= MEMORY_USED * (double)t->free_bytes;
+}
+
+/* What `vplan-run --compare` printed of the contenders: step_s (n_contenders, n_rounds). */
+static vp_status read_race(const tuner *t, const char *text, size_t n_bytes, int64_t n_rounds, double *step_s, vp_err *err)
+{
+    vp_json_doc *doc = NULL;
+    vp_json_node plans, plan, steps;
+    int64_t      n_here, executed_bytes;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_parse("vplan-run --compare", text, (int64_t)n_bytes, &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    VP_TRY(vp_json_array(&root, "plans", &plans, &n_here, err));
+    if (n_here != t->n_contenders)
+        VP_TRY(vp_json_fail(&root, "plans", err, "has %lld plans", (long long)n_here));
+    for (int64_t i = 0; i < t->n_contenders; i++) {
+        VP_TRY(vp_json_element(&plans, i, &plan, err));
+        VP_TRY(vp_json_int(&plan, "executed_bytes", 0, INT64_MAX, &executed_bytes, err));
+        if (executed_bytes != t->result->trials[t->contenders[i].trial_idx].candidate.figures.peak_bytes)
+            VP_TRY(vp_json_fail(&plan, "executed_bytes", err, "is not what was planned"));
+        VP_TRY(vp_json_array(&plan, "step_s", &steps, &n_here, err));
+        if (n_here != n_rounds)
+            VP_TRY(vp_json_fail(&plan, "step_s", err, "has %lld steps", (long long)n_here));
+        for (int64_t r = 0; r < n_rounds; r++) {
+            vp_json_node s;
+            VP_TRY(vp_json_element(&steps, r, &s, err));
+            VP_TRY(vp_json_as_real(&s, 1e-9, 1e9, &step_s[i * n_rounds + r], err));
+        }
+    }
+out:
+    vp_json_doc_free(doc);
+    return st;
+}
+
+static vp_status take_race(tuner *t, int64_t n_rounds, const double *step_s, vp_err *err)
+{
+    double    seconds[MAX_CONTENDERS];
+    char      before[32], after[32];
     vp_status st = VP_OK;
 
-    for (int64_t i = 0; i < t->result->n_trials; i++) {
-        const vp_trial *x = &t->result->trials[i];
-        if (x->verdict != VP_VERDICT_OK || x->measured_s > limit_s || !obeys_pins(t->request, &x->candidate.scenario))
-            continue;
-        int64_t k = n < MAX_CONTENDERS ? n++ : MAX_CONTENDERS;
-        for (; k > 0 && t->result->trials[chosen[k - 1]].measured_s > x->measured_s; k--)
-            if (k < MAX_CONTENDERS)
-                chosen[k] = chosen[k - 1];
-        if (k < MAX_CONTENDERS)
-            chosen[k] = i;
-    }
-    if (n < 2)
-        goto out;
-    for (int64_t i = 0; i < n; i++) {
-        vp_trial       *x   = &t->result->trials[chosen[i]];
-        vp_study_trial *row = &t->rows[chosen[i]];
-        vp_verdict      verdict;
-        const char     *evidence;
-        answer          a = {0};
-        char            before[32], after[32];
-        if (row->n_runs >= MAX_RUNS)
-            continue;
-        vp_time_text(x->measured_s, before, sizeof before);
-        int64_t n_steps = row->n_steps / (row->n_runs > 0 ? row->n_runs : 1); /* as before, within what a trial takes */
-        n_steps         = n_steps < MIN_STEPS ? MIN_STEPS : n_steps > MAX_STEPS ? MAX_STEPS : n_steps;
-        VP_TRY(run_child(t, x, n_steps, &a, &verdict, &evidence, err));
-        if (verdict == VP_VERDICT_INTERRUPTED)
-            VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
-        if (verdict == VP_VERDICT_OK) {
-            VP_TRY(take_answer(t, &a, row, x, err));
-        } else {
-            row->n_runs++; /* it cannot be relied on */
-            row->measured_s   = x->measured_s = 0;
-            x->verdict        = verdict;
-            x->evidence       = evidence;
-            VP_TRY_ALLOC(err, evidence);
-        }
-        note(t, "trial %lld again: %s, %s, was %s", (long long)x->id, vp_verdict_name(verdict),
-             x->measured_s > 0 ? vp_time_text(x->measured_s, after, sizeof after) : "nothing", before);
-        row->verdict  = vp_verdict_name(x->verdict);
-        row->evidence = x->evidence;
+    VP_TRY(vp_race_estimate(step_s, t->n_contenders, n_rounds, seconds, err));
+    for (int64_t i = 0; i < t->n_contenders; i++) {
+        vp_trial       *x   = &t->result->trials[t->contenders[i].trial_idx];
+        vp_study_trial *row = &t->rows[t->contenders[i].trial_idx];
+        double         *all = vp_arena_array(t->result->arena, row->n_steps + n_rounds, sizeof *all);
+        VP_TRY_ALLOC(err, all);
+        if (row->n_steps)
+            memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
+        memcpy(all + row->n_steps, step_s + i * n_rounds, (size_t)n_rounds * sizeof *all);
+        note(t, "trial %lld in the race: %s, was %s alone", (long long)x->id, vp_time_text(seconds[i], after, sizeof after),
+             vp_time_text(x->measured_s, before, sizeof before));
+        row->step_s = all;
+        row->n_steps += n_rounds;
+        row->n_runs     = row->n_runs < MAX_RUNS ? MAX_RUNS : row->n_runs + 1;
+        row->measured_s = x->measured_s = seconds[i];
+        x->n_runs       = row->n_runs;
         VP_TRY(vp_study_finish(t->study, row, err));
     }
+out:
+    return st;
+}
+
+/* All contenders alive in one process, a step of each in turns: on a machine that others use too the only way to tell plans apart that differ by
+ * less than its weather. *done false: it could not be held, and why was said. */
+static vp_status race(tuner *t, bool *done, vp_err *err)
+{
+    json_t         *plans = json_array(), *plan;
+    vp_text         text  = {0};
+    vp_child_result child = {0};
+    vp_err          why   = {0};
+    double          round_s = 0, *step_s = NULL;
+    int64_t         n_rounds, n = t->n_contenders;
+    char            steps[24];
+    vp_status       st = VP_OK;
+
+    *done = false;
+    VP_TRY_ALLOC(err, plans);
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(plan_json(t, &t->result->trials[t->contenders[i].trial_idx], &plan, err));
+        VP_TRY_ALLOC(err, json_array_append_new(plans, plan) == 0);
+        round_s += t->contenders[i].expected_s;
+    }
+    VP_TRY_ALLOC(err, vp_json_dump(plans, &text));
+    n_rounds = (int64_t)fmax(MIN_ROUNDS, fmin(MAX_ROUNDS, ceil(RACE_S / round_s)));
+    step_s   = malloc((size_t)(n * n_rounds) * sizeof *step_s);
+    VP_TRY_ALLOC(err, step_s);
+    note(t, "%lld plans are within %.0f %%: %lld steps of each, in turns", (long long)n, 100 * NEAR_BEST, (long long)n_rounds);
+    snprintf(steps, sizeof steps, "%lld", (long long)n_rounds);
+    char *argv[] = {t->runner, "--compare", "-", "--steps", steps, "--json", NULL};
+    vp_child_opts run = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE,
+                         .max_output_bytes = MAX_JSON_BYTES, .timeout_s = 120 + 20 * (double)n_rounds * round_s};
+    VP_TRY(vp_child_run(&run, &child, err));
+    if (child.end == VP_CHILD_INTERRUPTED)
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
+    if (child.end != VP_CHILD_EXITED || child.exit_code != 0)
+        note(t, "no race: %.400s", child.n_err ? child.err : "it ended without an answer");
+    else if (read_race(t, child.out, child.n_out, n_rounds, step_s, &why) != VP_OK)
+        note(t, "no race: %s", why.message);
+    else {
+        VP_TRY(take_race(t, n_rounds, step_s, err));
+        *done = true;
+    }
+out:
+    free(step_s);
+    vp_child_result_release(&child);
+    vp_text_release(&text);
+    json_decref(plans);
+    return st;
+}
+
+/* Once more, in a process of its own. */
+static vp_status run_again(tuner *t, int64_t trial_idx, vp_err *err)
+{
+    vp_trial       *x   = &t->result->trials[trial_idx];
+    vp_study_trial *row = &t->rows[trial_idx];
+    int64_t         n_steps = row->n_steps / (row->n_runs > 0 ? row->n_runs : 1); /* as before, within what a trial takes */
+    vp_verdict      verdict;
+    const char     *evidence;
+    answer          a = {0};
+    char            before[32], after[32];
+    vp_status       st = VP_OK;
+
+    vp_time_text(x->measured_s, before, sizeof before);
+    n_steps = n_steps < MIN_STEPS ? MIN_STEPS : n_steps > MAX_STEPS ? MAX_STEPS : n_steps;
+    VP_TRY(run_child(t, x, n_steps, &a, &verdict, &evidence, err));
+    if (verdict == VP_VERDICT_INTERRUPTED)
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
+    if (verdict == VP_VERDICT_OK) {
+        VP_TRY(take_answer(t, &a, row, x, err));
+    } else {
+        x->n_runs = ++row->n_runs; /* it cannot be relied on */
+        row->measured_s   = x->measured_s = 0;
+        x->verdict        = verdict;
+        x->evidence       = evidence;
+        VP_TRY_ALLOC(err, evidence);
+    }
+    note(t, "trial %lld again: %s, %s, was %s", (long long)x->id, vp_verdict_name(verdict),
+         x->measured_s > 0 ? vp_time_text(x->measured_s, after, sizeof after) : "nothing", before);
+    row->verdict  = vp_verdict_name(x->verdict);
+    row->evidence = x->evidence;
+    VP_TRY(vp_study_finish(t->study, row, err));
+out:
+    return st;
+}
+
+/* What is so near that one run each does not tell it apart: in a race where all fit side by side, else again, one after the other. */
+static vp_status run_off(tuner *t, vp_err *err)
+{
+    int64_t   n_new = 0;
+    bool      done  = false;
+    vp_status st    = VP_OK;
+
+    VP_TRY(choose_contenders(t, err));
+    for (int64_t i = 0; i < t->n_contenders; i++)
+        n_new += t->rows[t->contenders[i].trial_idx].n_runs < MAX_RUNS;
+    if (t->n_contenders < 2 || n_new == 0)
+        goto out;
+    if (fit_together(t))
+        VP_TRY(race(t, &done, err));
+    for (int64_t i = 0; !done && i < t->n_contenders; i++)
+        if (t->rows[t->contenders[i].trial_idx].n_runs < MAX_RUNS)
+            VP_TRY(run_again(t, t->contenders[i].trial_idx, err));
 out:
     return st;
 }
@@ -936,16 +1159,30 @@ out:
     return st;
 }
 
-static void choose_best(vp_tune_result *r, const vp_plan_request *request)
+static void take_if_faster(const vp_trial **best, const vp_trial *x)
 {
+    if (x->verdict == VP_VERDICT_OK && (!*best || x->measured_s < (*best)->measured_s))
+        *best = x;
+}
+
+/* Of the contenders, whose measurements belong together; the best preset too, where one is among them. */
+static void choose_best(const tuner *t)
+{
+    vp_tune_result *r = t->result;
+
+    for (int64_t i = 0; i < t->n_contenders; i++) {
+        const vp_trial *x = &r->trials[t->contenders[i].trial_idx];
+        take_if_faster(&r->best, x);
+        if (x->preset)
+            take_if_faster(&r->best_preset, x);
+    }
+    bool none = r->best == NULL, no_preset = r->best_preset == NULL; /* each can have failed when it ran again */
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *x = &r->trials[i];
-        if (x->verdict != VP_VERDICT_OK)
-            continue;
-        if (obeys_pins(request, &x->candidate.scenario) && (!r->best || x->measured_s < r->best->measured_s))
-            r->best = x;
-        if (x->preset && (!r->best_preset || x->measured_s < r->best_preset->measured_s))
-            r->best_preset = x;
+        if (none && obeys_pins(t->request, &x->candidate.scenario))
+            take_if_faster(&r->best, x);
+        if (no_preset && x->preset)
+            take_if_faster(&r->best_preset, x);
     }
 }
 
@@ -979,6 +1216,7 @@ vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_t
     tuner           t     = {.request = request, .opts = opts, .result = result, .base_is_given = request->profile != NULL};
     vp_plan_answer  space = {0};
     vp_plan_request first = *request;
+    int64_t         n_run;
     vp_status       st    = VP_OK;
 
     *result = (vp_tune_result){.arena = vp_arena_new(), .stopped_because = "nothing fits the budget"};
@@ -1004,11 +1242,13 @@ vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_t
         VP_TRY(run_trial(&t, &result->answer.candidates[0], NULL, err));
     VP_TRY(doubt_given(&t, &space, err));
     VP_TRY(run_presets(&t, err));
-    VP_TRY(improve(&t, err));
-    VP_TRY(run_off(&t, err));
+    do { /* what the race taught can make another plan promising */
+        VP_TRY(improve(&t, &n_run, err));
+        VP_TRY(run_off(&t, err));
+    } while (n_run > 0);
     VP_TRY(replan(&t, true, err));
     VP_TRY(list_unfit_presets(&t, err));
-    choose_best(result, request);
+    choose_best(&t);
 out:
     vp_study_close(t.study);
     vp_profile_free(t.base);

@@ -9,10 +9,12 @@
  *    limit, then each preset that fits. A trial that dies is a verdict, not an end.
  * 3. A trial says what each kernel call took inside its step: the profile is corrected (tuner/correct.h), and the space planned
  *    again. A given profile that is far off the first trial is not trusted: the calls are timed here.
- * 4. The fastest plan not yet tested is run, as long as it is predicted to beat the best measured by 1 % and max_trials were not
- *    run; then 3 again.
- * 5. The best and those within 5 % of it are run again, in turns; the median of all their steps decides. A plan nobody ran is
- *    never returned, nor one that breaks a pin.
+ * 4. What is expected of a plan that ran lies between its own measurement and what the corrected profile says of it, the nearer to
+ *    the profile the more measurements scatter about it. The fastest plan not yet tested is run, as long as it is predicted to beat
+ *    the best expected by 1 % and max_trials were not run; then 3 again.
+ * 5. Up to six that are expected within 10 % of the best race: all alive in one process, a step of each in turns (tuner/race.h), which
+ *    tells apart what runs one after the other cannot on a machine that others use too. Where they do not fit side by side, each runs
+ *    once more by itself. The fastest of them is the best. A plan nobody ran is never returned, nor one that breaks a pin.
  *
  * Everything goes to the study as it happens (tuner/study.h). A finished trial of the same request, or of one that differs in its
  * budget only, is not run again; one whose tuner died is run once more. max_trials counts what the same request has run. */
@@ -42,7 +44,8 @@ typedef struct vp_trial {
     vp_verdict   verdict;
     bool         from_study;        /* was there already                         */
     int64_t      executed_bytes;    /* of the arena; 0 unless VP_VERDICT_OK      */
-    double       measured_s;        /* median of all steps but each run's first; 0 unless ok */
+    double       measured_s;        /* median of all steps but each run's first, or what the race said; 0 unless ok */
+    int64_t      n_runs;            /* 2 and more: it was near the best, and run again or in the race */
     const char  *evidence;          /* what the child said last, else ""         */
 } vp_trial;
 

@@ -5,6 +5,7 @@
 #include "core/units.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -32,12 +33,45 @@ void vp_cpu_release(void *p, int64_t n_bytes)
         munmap(p, (size_t)mapped_bytes(n_bytes));
 }
 
+/* What the kernel says that a new process could have; it counts files held in memory as free. -1: not told. */
+static int64_t available_bytes(void)
+{
+    FILE     *f = fopen("/proc/meminfo", "re");
+    char      line[200];
+    long long kib = -1;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib < 0 ? -1 : (int64_t)kib * 1024;
+}
+
+/* A container's limit, less what it has now (Linux, cgroup-v2.rst); INT64_MAX: none. */
+static int64_t container_bytes(void)
+{
+    static const char *const files[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"};
+    long long                bytes[2] = {-1, -1};
+
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(files[i], "re");
+        if (f && fscanf(f, "%lld", &bytes[i]) != 1)
+            bytes[i] = -1; /* "max" */
+        if (f)
+            fclose(f);
+    }
+    return bytes[0] < 0 || bytes[1] < 0 ? INT64_MAX : bytes[0] > bytes[1] ? bytes[0] - bytes[1] : 0;
+}
+
 vp_status vp_cpu_memory(vp_backend_memory *out, vp_err *err)
 {
-    int64_t page = sysconf(_SC_PAGESIZE);
+    int64_t page = sysconf(_SC_PAGESIZE), available = available_bytes(), limit = container_bytes();
 
     (void)err;
-    *out = (vp_backend_memory){.total_bytes = sysconf(_SC_PHYS_PAGES) * page, .free_bytes = sysconf(_SC_AVPHYS_PAGES) * page, .used_bytes = -1};
+    if (available < 0)
+        available = sysconf(_SC_AVPHYS_PAGES) * page;
+    *out = (vp_backend_memory){.total_bytes = sysconf(_SC_PHYS_PAGES) * page, .free_bytes = available < limit ? available : limit, .used_bytes = -1};
     return VP_OK;
 }
 

@@ -1,0 +1,101 @@
+/* tests/test_race.c: which of several plans is the fastest, from steps done in turns: known ratios under noise that is drawn here. */
+#include "core_test.h"
+
+#include "tuner/race.h"
+
+#include <math.h>
+
+enum { N = 4, ROUNDS = 24 };
+
+static double drawn(uint64_t *state) /* splitmix64 (Steele, Lea, Flood 2014), in [0, 1) */
+{
+    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (double)((x ^ x >> 31) >> 11) * 0x1p-53;
+}
+
+static void without_noise_it_is_exact(void **state)
+{
+    static const double truth[N] = {1.0, 0.9, 1.3, 1.0};
+    double step_s[N * ROUNDS], seconds[N];
+
+    vp_err err = {0};
+
+    (void)state;
+    for (int i = 0; i < N * ROUNDS; i++)
+        step_s[i] = truth[i / ROUNDS];
+    CHECK_OK(vp_race_estimate(step_s, N, ROUNDS, seconds, &err));
+    for (int i = 0; i < N; i++)
+        assert_true(fabs(seconds[i] - truth[i]) < 1e-12);
+}
+
+/* A machine that becomes three times as slow and recovers, and now and then holds up a single step for as long as ten. */
+static void what_holds_up_single_steps_hardly_counts(void **state)
+{
+    static const double truth[N] = {1.0, 0.98, 1.03, 1.2};
+    double   step_s[N * ROUNDS], seconds[N];
+    double   worst  = 0;
+    uint64_t random = 7;
+
+    vp_err err = {0};
+
+    (void)state;
+    for (int trial = 0; trial < 200; trial++) {
+        for (int r = 0; r < ROUNDS; r++) {
+            double slow = 1 + 2 * fabs(sin(r * 0.3 + trial));
+            for (int i = 0; i < N; i++)
+                step_s[i * ROUNDS + r] = truth[i] * slow * (1 + 0.01 * drawn(&random)) * (drawn(&random) < 0.05 ? 10 : 1);
+        }
+        CHECK_OK(vp_race_estimate(step_s, N, ROUNDS, seconds, &err));
+        for (int i = 1; i < N; i++)
+            worst = fmax(worst, fabs(seconds[i] / seconds[0] - truth[i] / truth[0]));
+    }
+    if (worst >= 0.05)
+        fail_msg("off by %g", worst);
+}
+
+/* Without outliers the drift goes out altogether, which medians of each plan by itself do not manage. */
+static void what_slows_all_of_a_round_does_not_count(void **state)
+{
+    static const double truth[N] = {1.0, 0.98, 1.03, 1.2};
+    double   step_s[N * ROUNDS], seconds[N];
+    uint64_t random = 11;
+
+    vp_err err = {0};
+
+    (void)state;
+    for (int trial = 0; trial < 200; trial++) {
+        for (int i = 0; i < N * ROUNDS; i++)
+            step_s[i] = truth[i / ROUNDS] * (1 + 2 * fabs(sin(i % ROUNDS * 0.3 + trial))) * (1 + 0.01 * drawn(&random));
+        CHECK_OK(vp_race_estimate(step_s, N, ROUNDS, seconds, &err));
+        for (int i = 0; i < N; i++)
+            assert_true(fabs(seconds[i] / seconds[0] - truth[i] / truth[0]) < 0.005);
+    }
+}
+
+static void one_round_and_one_plan(void **state)
+{
+    static const double step_s[] = {2.0, 3.0, 5.0};
+    double seconds[3];
+
+    vp_err err = {0};
+
+    (void)state;
+    CHECK_OK(vp_race_estimate(step_s, 3, 1, seconds, &err));
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs(seconds[i] - step_s[i]) < 1e-12);
+    CHECK_OK(vp_race_estimate(step_s, 1, 3, seconds, &err));
+    assert_true(fabs(seconds[0] - cbrt(30.0)) < 1e-12);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_noise_it_is_exact),
+        cmocka_unit_test(what_holds_up_single_steps_hardly_counts),
+        cmocka_unit_test(what_slows_all_of_a_round_does_not_count),
+        cmocka_unit_test(one_round_and_one_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
