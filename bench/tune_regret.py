@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """How far what `vplan tune` chooses is from the best of many plans run beside it, from a right and from a wrong profile.
 
-    bench/tune_regret.py [--model gpt2] [--seq 128] [--global-batch 2] [--budgets 3] [--others 30] [--repeats 5] [--steps 4] [--commit SHA]
+    bench/tune_regret.py [--model gpt2] [--seq 128] [--global-batch 2] [--budgets 3] [--others 30] [--rounds 12] [--final-rounds 40] [--commit SHA]
 
 At each budget (a tenth, a half and nine tenths of the way from the least that fits to what the fastest plan takes): tune; tune
 again from the profile it measured with every call scaled by x0.5 to x2 at random; then at least `others` different plans that
 fit (every preset, every pin of micro-batch and recompute, the best within ever smaller budgets, with and without the profile).
-All of them run in turns, `repeats` rounds of one process each, and a plan counts at every budget it fits. A run is the median of
-its steps but the first, a plan the median of its runs; regret is the chosen plan's time over the best other's, less 1."""
+
+Runs of one plan one after the other differ by more than plans do, so plans take turns, a step of each, all alive in one process
+(`vplan-run --compare`). Heats first: as many at a time as fit into memory, one of them in every heat, so that all can be compared;
+a plan counts at every budget it fits. Then a final at each budget: the two chosen and the `finalists` others that the heats found
+fastest. Regret is the chosen plan's time over the fastest of these others, less 1, by the final alone: choosing the fastest of
+thirty by the same measurement would find the luckiest. A step is compared with its round's; a plan's figure is the mean over the middle half
+of its rounds; its standard error is that of the quartiles' distance."""
 import json
+import math
 import os
 import random
 import sqlite3
@@ -83,11 +89,6 @@ def add_others(args, dir, pool, budget, floor, profile):
         n_steps *= 4
 
 
-def run(args, path):
-    steps = call(args, [common.program(args, "vplan"), "run", path, "--steps", str(args.steps), "--json"])["steps"]
-    return common.median([s["seconds"] for s in steps[1:]])
-
-
 def choose(args, dir, label, budget):
     """What tune chooses at a budget, from no profile and from a wrong one, and the profile it measured."""
     study, wrong_study = f"{dir}/study-{label}.db", f"{dir}/wrong-{label}.db"
@@ -100,44 +101,78 @@ def choose(args, dir, label, budget):
     return right, wrong, profile
 
 
-def in_turns(args, paths):
-    """{path: seconds of each round}, every plan once a round in a drawn order."""
-    rng, seconds = random.Random(args.seed), {path: [] for path in paths}
-    for r in range(args.repeats):
-        order = list(paths)
-        rng.shuffle(order)
-        for path in order:
-            seconds[path].append(run(args, path))
-        print(f"round {r + 1} of {args.repeats}, {len(paths)} plans", file=sys.stderr, flush=True)
-    return seconds
+def middle(values):
+    """The mean without the least and the greatest quarter."""
+    v = sorted(values)
+    v = v[len(v) // 4:len(v) - len(v) // 4]
+    return sum(v) / len(v)
 
 
-def budget_rows(label, budget, chosen, others, seconds):
-    """The two chosen plans, then every other plan within the budget, each against the best of these others."""
-    plans  = [("chosen", chosen[0]["best"]["plan"]), ("chosen from a wrong profile", chosen[1]["best"]["plan"])]
-    plans += [(name, path) for name, path, bytes in others if bytes <= budget]
-    medians = [common.median(seconds[path]) for _, path in plans]
-    best_other = min(medians[2:])
+def race(args, paths, rounds):
+    """{path: (ln of its step over the round's, its standard error, seconds of each round)}, all alive at once."""
+    answer = call(args, [common.program(args, "vplan-run"), "--compare", *paths, "--steps", str(rounds), "--json"])
+    steps = [p["step_s"] for p in answer["plans"]]
+    of_round = [middle([math.log(s[r]) for s in steps]) for r in range(rounds)]
+    result = {}
+    for path, s in zip(paths, steps):
+        off = [math.log(x) - m for x, m in zip(s, of_round)]
+        deviation = (common.quantile(off, 0.75) - common.quantile(off, 0.25)) / 1.349
+        result[path] = (middle(off), 1.25 * deviation / math.sqrt(rounds), s)
+    return result
+
+
+def heats(args, plans):
+    """{path: (ln of its step over the first plan's, seconds)} of plans, [(path, bytes)]; the first runs in every heat."""
+    available = next(int(line.split()[1]) * 1024 for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
+    result, waiting = {}, list(plans[1:])
+    random.Random(args.seed).shuffle(waiting)
+    while waiting:
+        lanes = [plans[0]]
+        while waiting and len(lanes) < args.lanes and sum(b for _, b in lanes) + waiting[-1][1] <= 0.75 * available:
+            lanes.append(waiting.pop())
+        found = race(args, [path for path, _ in lanes], args.rounds)
+        for path, (off, _, seconds) in found.items():
+            result.setdefault(path, (off - found[plans[0][0]][0], seconds))
+        print(f"a heat of {len(lanes)} plans, {len(waiting)} waiting", file=sys.stderr, flush=True)
+    return result
+
+
+def prediction_of(path):
+    with open(path) as f:
+        return json.load(f)["prediction"]["step_time_s"]
+
+
+def budget_rows(args, label, budget, chosen, others, heat):
+    """The two chosen plans and the finalists, each against the fastest of the finalists; then the others that fit, by the heats."""
+    fit = sorted((path for _, path, bytes in others if bytes <= budget), key=lambda path: heat[path][0])
+    names = {path: name for name, path, _ in others}
+    mine = [c["best"]["plan"] for c in chosen]
+    final = race(args, list(dict.fromkeys(mine + fit[:args.finalists])), args.final_rounds)
+    best = min(fit[:args.finalists], key=lambda path: final[path][0])
     rows = []
-    for k, (name, path) in enumerate(plans):
-        with open(path) as f:
-            prediction = json.load(f)["prediction"]["step_time_s"]
-        row = {"name": f"{label}: {name}", "predicted": prediction, "measured": medians[k], "raw_seconds": seconds[path], "over_best_other": medians[k] / best_other - 1}
+    for k, (name, path) in enumerate([("chosen", mine[0]), ("chosen from a wrong profile", mine[1])] + [(names[path], path) for path in fit]):
+        row = {"name": f"{label}: {name}", "predicted": prediction_of(path)}
+        if path in final:
+            off, error, seconds = final[path]
+            row.update(measured=math.exp(middle([math.log(x) for x in seconds])), raw_seconds=seconds, over_best_other=math.exp(off - final[best][0]) - 1,
+                       standard_error=math.hypot(error, final[best][1]), final=True)
+        else:
+            row.update(measured=math.exp(middle([math.log(x) for x in heat[path][1]])), raw_seconds=heat[path][1],
+                       over_best_other=math.exp(heat[path][0] - heat[best][0]) - 1, final=False)
         if k < 2:
             result = chosen[k]
-            row.update(budget_bytes=budget, n_others=len(plans) - 2, n_trials=len(result["trials"]), regret_vs_best_preset=result["regret_vs_best_preset"],
+            row.update(budget_bytes=budget, n_others=len(fit), n_trials=len(result["trials"]), regret_vs_best_preset=result["regret_vs_best_preset"],
                        stopped_because=result["stopped_because"], decisions=result["best"]["decisions"])
+            print(f"{label} ({budget} bytes): {name}: {row['measured']:.6g} s, {100 * row['over_best_other']:+.2f} % (standard error {100 * row['standard_error']:.2f}) of the "
+                  f"fastest of {len(fit)} others, {names[best]}; {len(result['trials'])} trials", flush=True)
         rows.append(row)
-    spread = common.median([max(seconds[path]) / min(seconds[path]) - 1 for _, path in plans])
-    for k in range(2):
-        print(f"{label} ({budget} bytes): {plans[k][0]}: {medians[k]:.6g} s, {100 * (medians[k] / best_other - 1):+.2f} % of the best of {len(plans) - 2} others; "
-              f"{len(chosen[k]['trials'])} trials; runs of one plan differ by {100 * spread:.1f} %")
     return rows
 
 
 def main():
     p = common.parser(__doc__)
-    for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("repeats", 5), ("steps", 4), ("max-trials", 6), ("seed", 1)):
+    for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("rounds", 12), ("final-rounds", 40), ("finalists", 5), ("lanes", 8),
+                          ("max-trials", 6), ("seed", 1)):
         p.add_argument(f"--{name}", type=int, default=default)
     p.add_argument("--model", default="gpt2")
     p.add_argument("--work", help="keep plans and studies in this folder; what tune finished there is not measured again")
@@ -157,13 +192,14 @@ def main():
         chosen = [choose(args, dir, label.replace(" ", "-"), budget) for label, budget in zip(labels, budgets)]
         for budget, (_, _, profile) in zip(budgets, chosen):
             add_others(args, dir, pool, budget, floor, profile)
-        seconds = in_turns(args, [c["best"]["plan"] for right, wrong, _ in chosen for c in (right, wrong)] + [path for _, path, _ in pool.values()])
+        mine = {c["best"]["plan"]: c["best"]["peak_bytes"] for right, wrong, _ in chosen for c in (right, wrong)}
+        heat = heats(args, list(mine.items()) + [(path, bytes) for _, path, bytes in pool.values()])
         rows = []
         for label, budget, (right, wrong, _) in zip(labels, budgets, chosen):
-            rows += budget_rows(label, budget, (right, wrong), list(pool.values()), seconds)
+            rows += budget_rows(args, label, budget, (right, wrong), list(pool.values()), heat)
         described = json.loads(common.output([common.program(args, "vplan-run"), "--describe"]))
-        settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "budgets", "others", "repeats", "steps", "max_trials", "seed")}
-        part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, repeats=5, steps=4)
+        settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "budgets", "others", "rounds", "final_rounds", "finalists", "lanes", "max_trials", "seed")}
+        part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, rounds=12, final_rounds=40)
         path = common.write_results(args, part, "cpu", {"backend": described["description"]},
                                     {"machine": common.machine(), "load_before": load_before, "load_after": common.load()}, settings, rows)
     print(f"wrote {os.path.relpath(path)}")
