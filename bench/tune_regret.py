@@ -12,7 +12,10 @@ Runs of one plan one after the other differ by more than plans do, so plans take
 a plan counts at every budget it fits. Then a final at each budget: the two chosen and the `finalists` others that the heats found
 fastest. Regret is the chosen plan's time over the fastest of these others, less 1, by the final alone: choosing the fastest of
 thirty by the same measurement would find the luckiest. A step is compared with its round's; a plan's figure is the mean over the middle half
-of its rounds; its standard error is that of the quartiles' distance."""
+of its rounds; its standard error is that of the quartiles' distance.
+
+The same heats judge predictions: of each other plan that was planned with the profile tune ended with, its predicted over its measured seconds, as it is
+and without the factor that all have in common (the machine between the profile and the heat); and what recompute costs, predicted and measured."""
 import json
 import math
 import os
@@ -48,13 +51,13 @@ def tune(args, path, study, budget, *options):
                        "-o", path, "--force", "--json", *options])
 
 
-def measured_profile(study, path, scale):
-    """The rows a study measured, as a profile file; scale(row) multiplies its seconds."""
+def wrong_profile(study, path, rng):
+    """The rows a study measured, as a profile file, each scaled by x0.5 to x2."""
     rows = {}
     with sqlite3.connect(study) as db:
         for kernel, shape, seconds in db.execute("SELECT kernel, shape, seconds FROM profile_row JOIN profile ON id = profile_id WHERE kind = 'measured' ORDER BY id"):
             ints = {k: v if k == "dtype" else int(v) for k, v in (pair.split("=") for pair in shape.split(",") if pair)}
-            rows[kernel, shape] = {"kernel": kernel, **ints, "seconds": seconds * scale()}
+            rows[kernel, shape] = {"kernel": kernel, **ints, "seconds": seconds * 2 ** rng.uniform(-1, 1)}
     with open(path, "w") as f:
         json.dump({"schema_version": 1, "device": "cpu", "backend": "from a study", "rows": list(rows.values())}, f)
     return path
@@ -92,11 +95,10 @@ def add_others(args, dir, pool, budget, floor, profile):
 def choose(args, dir, label, budget):
     """What tune chooses at a budget, from no profile and from a wrong one, and the profile it measured."""
     study, wrong_study = f"{dir}/study-{label}.db", f"{dir}/wrong-{label}.db"
-    rng = random.Random(args.seed)
-    right = tune(args, f"{dir}/right-{label}.json", study, budget)
-    profile = measured_profile(study, f"{dir}/measured-{label}.json", lambda: 1)
-    wrong_profile = measured_profile(study, f"{dir}/wrong_profile-{label}.json", lambda: 2 ** rng.uniform(-1, 1))
-    wrong = tune(args, f"{dir}/wrong-{label}.json", wrong_study, budget, "--profile", wrong_profile)
+    profile = f"{dir}/profile-{label}.json"
+    right = tune(args, f"{dir}/right-{label}.json", study, budget, "--save-profile", profile)
+    scaled = wrong_profile(study, f"{dir}/wrong_profile-{label}.json", random.Random(args.seed))
+    wrong = tune(args, f"{dir}/wrong-{label}.json", wrong_study, budget, "--profile", scaled)
     print(f"{label}: tuned, {len(right['trials'])} and {len(wrong['trials'])} trials", file=sys.stderr, flush=True)
     return right, wrong, profile
 
@@ -169,6 +171,25 @@ def budget_rows(args, label, budget, chosen, others, heat):
     return rows
 
 
+def prediction_rows(pool, heat):
+    """How far predicted seconds are from measured ones, and the cost of recompute."""
+    plans = {name: (prediction_of(path), heat[path]) for name, path, _ in pool if "assumed" not in name}
+    off = {name: math.log(predicted / math.exp(middle([math.log(x) for x in seconds]))) for name, (predicted, (_, seconds)) in plans.items()}
+    relative = {name: math.log(predicted) - ratio for name, (predicted, (ratio, _)) in plans.items()}   # the heats' common plan takes the weather out
+    common_off = common.median(list(relative.values()))
+    rows = [{"name": "step time", "n_plans": len(plans), "median_off": common.median([abs(math.exp(x) - 1) for x in off.values()]),
+             "median_off_without_common_factor": common.median([abs(math.exp(x - common_off) - 1) for x in relative.values()]),
+             "largest_off_without_common_factor": max(abs(math.exp(x - common_off) - 1) for x in relative.values())}]
+    print(f"predicted step time of {len(plans)} plans: median {100 * rows[0]['median_off']:.1f} % off, {100 * rows[0]['median_off_without_common_factor']:.1f} % "
+          f"without the common factor (at most {100 * rows[0]['largest_off_without_common_factor']:.1f} %)")
+    for name, (predicted, (ratio, _)) in plans.items():
+        none = name.rsplit(" ", 1)[0] + " none"
+        if "recompute" in name and name != none and none in plans:
+            rows.append({"name": f"slowdown: {name}", "predicted": predicted / plans[none][0], "measured": math.exp(ratio - plans[none][1][0])})
+            print(f"{name}: x {rows[-1]['predicted']:.3f} predicted, x {rows[-1]['measured']:.3f} measured, {100 * (rows[-1]['predicted'] / rows[-1]['measured'] - 1):+.1f} %")
+    return rows
+
+
 def main():
     p = common.parser(__doc__)
     for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("rounds", 12), ("final-rounds", 40), ("finalists", 5), ("lanes", 8),
@@ -197,6 +218,7 @@ def main():
         rows = []
         for label, budget, (right, wrong, _) in zip(labels, budgets, chosen):
             rows += budget_rows(args, label, budget, (right, wrong), list(pool.values()), heat)
+        rows += prediction_rows(list(pool.values()), heat)
         described = json.loads(common.output([common.program(args, "vplan-run"), "--describe"]))
         settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "budgets", "others", "rounds", "final_rounds", "finalists", "lanes", "max_trials", "seed")}
         part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, rounds=12, final_rounds=40)

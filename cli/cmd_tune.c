@@ -131,8 +131,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_tune_opts    opts   = {.max_trials = 6, .note = say};
     vp_tune_result  result = {0};
     vp_plan        *plan   = NULL;
-    vp_option       options[VP_N_PLAN_OPTIONS + 4];
-    const char     *name = NULL, *path = NULL;
+    vp_option       options[VP_N_PLAN_OPTIONS + 5];
+    const char     *name = NULL, *path = NULL, *profile_path = NULL;
     bool            force = false, is_plan = false;
     int             n = vp_plan_options_list(&o, options), n_words;
     vp_status       st = VP_OK;
@@ -141,6 +141,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     options[n++] = (vp_option){"--force", VP_OPTION_FLAG, &force};
     options[n++] = (vp_option){"--max-trials", VP_OPTION_COUNT, &opts.max_trials};
     options[n++] = (vp_option){"--study", VP_OPTION_TEXT, &opts.study};
+    options[n++] = (vp_option){"--save-profile", VP_OPTION_TEXT, &profile_path};
     VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
@@ -148,6 +149,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_output_check(path, force, (const char *const[]){name, o.recipe, o.device, o.profile, opts.study}, 5, err));
     if (path && opts.study && strcmp(path, opts.study) == 0)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL, "is the study too; write the plan elsewhere"));
+    if (profile_path)
+        VP_TRY(vp_output_check(profile_path, force, (const char *const[]){name, o.recipe, o.device, opts.study}, 4, err));
+    if (profile_path && ((opts.study && strcmp(profile_path, opts.study) == 0) || (path && strcmp(profile_path, path) == 0)))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, profile_path, 0, NULL, "is the study or the plan too; write the profile elsewhere"));
     VP_TRY(is_plan_file(name, &is_plan, err));
     VP_TRY(is_plan ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
     if (!job.device.is_cpu && job.device.compute_capability == 0)
@@ -157,6 +162,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_tune_best_plan(&job.request, &result, &plan, err));
         VP_TRY(vp_plan_write(plan, path, force, err));
     }
+    if (profile_path && result.n_trials > 0)
+        VP_TRY(vp_profile_write(result.profile, profile_path, force, err));
     if (cli->json)
         VP_TRY(vp_print_json(tune_json(job.model, &result, path, opts.study), err));
     else if (result.answer.n_candidates == 0)
@@ -172,5 +179,5 @@ out:
 }
 
 const vp_command vp_cmd_tune = {"tune",
-    "MODEL|PLAN [plan's options] [--study FILE] [--max-trials N] [-o PLAN] [--force] [--json]",
+    "MODEL|PLAN [plan's options] [--study FILE] [--max-trials N] [-o PLAN] [--save-profile FILE] [--force] [--json]",
     "measure here, plan, run the best plans, return the best tested", run};

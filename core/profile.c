@@ -1,6 +1,8 @@
 #include "core/profile.h"
 
 #include "core/checked.h"
+#include "core/file.h"
+#include "core/text.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -167,5 +169,19 @@ vp_status vp_profile_read(const char *path, vp_profile **out, vp_err *err)
     VP_TRY(vp_profile_from_json(&root, out, err));
 out:
     vp_json_doc_free(doc);
+    return st;
+}
+
+vp_status vp_profile_write(const vp_profile *profile, const char *path, bool overwrite, vp_err *err)
+{
+    json_t   *j    = vp_profile_to_json(profile);
+    vp_text   text = {0};
+    vp_status st   = VP_OK;
+
+    VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
+    VP_TRY(vp_file_write(path, text.data, text.n_bytes, overwrite, err));
+out:
+    vp_text_release(&text);
+    json_decref(j);
     return st;
 }

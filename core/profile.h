@@ -42,5 +42,6 @@ vp_algorithm vp_profile_algorithm(const vp_profile *profile, vp_kernel kernel, v
 vp_status vp_profile_read(const char *path, vp_profile **out, vp_err *err);
 vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err);
 json_t   *vp_profile_to_json(const vp_profile *profile);
+vp_status vp_profile_write(const vp_profile *profile, const char *path, bool overwrite, vp_err *err);
 
 #endif

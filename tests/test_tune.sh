@@ -67,6 +67,10 @@ ok "its trials are told as such" json "$work/out" 'all(t["from_study"] for t in 
     "d['best']['step_time_s'] == json.load(open('$work/first.json'))['best']['step_time_s']"
 ok "of a plan file too" exits 0 "$BUILD/vplan" tune "$work/best.json" --study "$work/s.db" --json
 ok "whose budget is the plan's" json "$work/out" 'all(t["predicted_bytes"] <= 5000000 for t in d["trials"])' 'any(t["from_study"] for t in d["trials"])'
+ok "what was measured can be kept" exits 0 $tune --budget 5MB --study "$work/s.db" --save-profile "$work/kept.json" --json
+ok "and planned with" exits 0 "$BUILD/vplan" plan gpt2-tiny --device cpu --seq 64 --global-batch 4 --budget 5MB --profile "$work/kept.json" --json
+ok "as measured" json "$work/out" 'd["time_class"] == "measured"'
+ok "not in the study's place: 2" exits 2 $tune --budget 5MB --study "$work/s.db" --save-profile "$work/s.db" --force
 ok "a pin is kept" exits 0 $tune --budget 5MB --study "$work/s.db" --recompute full --max-trials 1 --json
 ok "also by the best" json "$work/out" '"recompute full" in d["best"]["decisions"]'
 ok "without a study" exits 0 $tune --budget 3MB --max-trials 1
