@@ -11,11 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What vplan-run takes, said its way: options as two words each, the plan never like an option. */
+enum { MAX_PLANS = 16 };
+
+/* What vplan-run takes, said its way: options as two words each, a plan never like an option. */
 typedef struct words {
-    char *argv[32];
+    char *argv[32 + MAX_PLANS];
     int   n;
-    char  numbers[3][24], plan[4200];
+    char  numbers[3][24], plans[MAX_PLANS][4200];
 } words;
 
 static void add_text(words *w, const char *option, const char *value)
@@ -60,7 +62,7 @@ static vp_status find_init(const char **init, char *folder, size_t folder_size, 
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    const char *plan = NULL, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *backend = NULL;
+    const char *plans[MAX_PLANS] = {NULL}, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *backend = NULL;
     int64_t     steps = -1, seed = -1, threads = -1;
     bool        verify = false, eager = false, force = false;
     const vp_option options[] = {
@@ -74,14 +76,17 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     int         n;
     vp_status   st = VP_OK;
 
-    VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, &plan, 1, &n, NULL, err));
-    if (!plan)
+    VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, plans, MAX_PLANS, &n, NULL, err));
+    if (n == 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan run PLAN: which plan?"));
     VP_TRY(find_init(&init, folder, sizeof folder, err));
     VP_TRY(vp_file_find_program("vplan-run", program, sizeof program, err));
-    snprintf(w.plan, sizeof w.plan, "%s%s", plan[0] == '-' && plan[1] ? "./" : "", plan);
     w.argv[w.n++] = program;
-    w.argv[w.n++] = w.plan;
+    for (int i = 0; i < n; i++) {
+        snprintf(w.plans[i], sizeof w.plans[i], "%s%s", plans[i][0] == '-' && plans[i][1] ? "./" : "", plans[i]);
+        w.argv[w.n++] = w.plans[i];
+    }
+    add_flag(&w, "--compare", n > 1);
     add_number(&w, 0, "--steps", steps);
     add_number(&w, 1, "--seed", seed);
     add_number(&w, 2, "--threads", threads);
@@ -102,6 +107,6 @@ out:
 }
 
 const vp_command vp_cmd_run = {"run",
-    "PLAN [--steps N] [--data FILE] [--init DIR|ID] [--save-initial DIR] [--save DIR] [--seed N]\n"
+    "PLAN... [--steps N] [--data FILE] [--init DIR|ID] [--save-initial DIR] [--save DIR] [--seed N]\n"
     "                 [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json]",
-    "train a plan here: predicted and measured, side by side", run};
+    "train a plan here: predicted and measured, side by side; several plans: in turns, which is faster", run};

@@ -135,6 +135,8 @@ ok "from one array too" bash -c "$compare - --steps 1 --json < '$work/both.json'
 ok "of two" json "$work/out" 'len(d["plans"]) == 2'
 ok "for people" exits 0 $compare "$work/both.json" --steps 2
 ok "in lines" grep -q '^plan 2  .* x [0-9.]* of the first' "$work/out"
+ok "also by vplan run" exits 0 "$BUILD/vplan" run "$work/none.json" "$work/full.json" --steps 2 --json
+ok "with the same answer" json "$work/out" 'len(d["plans"]) == 2 and d["rounds"] == 2'
 ok "without --compare one plan: 2" exits 2 "$BUILD/vplan-run" "$work/none.json" "$work/full.json"
 ok "nothing is saved: 2" exits 2 $compare "$work/both.json" --save "$work/saved"
 ok "16 plans at most: 4" bash -c "python3 -c \"import json; print(json.dumps(json.load(open('$work/both.json')) * 9))\" | $compare - 2> '$work/err'; [ \$? = 4 ]"
