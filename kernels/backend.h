@@ -74,8 +74,9 @@ typedef struct vp_backend {
     vp_status (*download)(void *to, const void *from, int64_t n_bytes, vp_err *err);
     vp_status (*fill)(void *to, int byte, int64_t n_bytes, vp_err *err);
 
-    /* Execute, or enqueue behind what was enqueued before. VP_ERR_INPUT: no kernel of this backend can, or the workspace is
-     * smaller than it needs. */
+    /* Execute, or enqueue behind what was enqueued before; calls may be collected until another function or another kind of
+     * call comes, which then returns their error. VP_ERR_INPUT: no kernel of this backend can, or the workspace is smaller than
+     * it needs. */
     vp_status (*run)(const vp_kernel_call *call, vp_err *err);
     /* Until all is done. An error of an earlier call may show here. VP_ERR_DEVICE. */
     vp_status (*wait)(vp_err *err);

@@ -76,6 +76,22 @@ for recompute in ("none", "attention", "mlp", "full"):
         sums[recompute + " eager" * len(how)] = r.get("parameters_sha256", r.get("error"))
 ok(len(set(sums.values())) == 1, "recompute and recording move no bit, with dropout and stochastic rounding", sums)
 
+# ---- the optimizer's calls of a step are few launches ----
+with open(work + "/deep.json", "w") as f:
+    json.dump({"model_type": "gpt2", "n_layer": 8, "n_embd": 16, "n_head": 2, "n_positions": 64, "vocab_size": 64}, f)
+for model, precision in (("gpt2-tiny", "fp32"), ("gpt2-tiny", "bf16"), (work + "/deep.json", "bf16")):
+    path = plan("updates", model, "--precision", precision)
+    document = json.load(open(path))
+    bucket = document["buckets"][0]
+    n = sum(len([s for s in bucket["programs"][i["program"]]["update"] if s["kernel"] == "adamw"]) for i in bucket["instances"])
+    for how, want in ((("--eager",), n), ((), -(-n // 60))):   # waited for one by one; 60 parameters a launch
+        log = "%s/%d in %s%s" % (work, n, precision, how)
+        r = run(path, *how, steps=1, VPLAN_EMULATOR_LOG=log)
+        launches = [line.split()[0] for line in open(log) if "update_spans" in line]
+        ok(r.returncode == 0 and n > 0 and len(launches) == want, "%d parameters in %s, %s" % (n, precision, how), (want, len(launches), r.stderr))
+        r = run(path, *how, steps=2, VPLAN_EMULATOR_FAIL=launches[-1])
+        ok(r.returncode == 5 and "adamw" in r.stderr, "a launch of updates that fails is adamw's, %s" % (how,), (r.returncode, r.stderr))
+
 # ---- what does not belong together ----
 for device, sm in (("rtx-4090-24gb", "8.9"), ("cpu", "")):
     try:

@@ -865,6 +865,149 @@ static void threads_places_and_instruction_sets_move_no_bit(void **state)
     vp_backend_cpu()->set_threads(2);
 }
 
+/* ---- many parameters, and nobody waits in between: a backend may do some of them at once ---- */
+
+enum { MANY = 140 };
+
+/* Calls for MANY parameters of c's form, their operands one behind the other in one block, made in order; each waited for, or all at the end.
+ * Every 17th is made twice: the second finds what the first left. Returns the block's bytes, for the caller to free. */
+static char *update_many(const opt_case *c, bool one_by_one, int64_t *n_bytes)
+{
+    const vp_backend *backend  = test_backend();
+    int64_t           sizes[]  = {1, 3, 4, 5, 255, 256, 257, 512, 1023, 2049, 4101}; /* a block of 8-bit states: 256; of threads: 2048 elements */
+    int64_t           offsets[MANY][VP_MAX_OPERANDS], end = vp_round_up((int64_t)sizeof(vp_control), 64), next;
+    vp_kernel_call    calls[MANY];
+    vp_err            err = {0};
+    char             *image = NULL, *arena;
+    int               control = vp_kernel_operand(c->kernel, "control");
+
+    for (int i = 0; i < MANY; i++) {
+        opt_case form = *c;
+        opt_call o;
+        uint64_t which = (uint64_t)(i + 1) * 2654435761u >> 7;
+
+        form.ints[0] = i == 70 ? 40003 : sizes[which % (uint64_t)COUNT(sizes)];
+        form.ints[1] = i % 3 == 0;
+        form.master  = c->master && i % 4 != 3;
+        form.rng.op  = (uint32_t)i;
+        o            = opt_new(&form, (uint64_t)i, 0);
+        calls[i]     = o.call;
+        for (int k = 0; k < control; k++) {
+            offsets[i][k] = i % 5 == 0 ? end + 4 : end; /* some are no place for 16 bytes at a time */
+            if (!o.call.operand[k])
+                continue;
+            next  = vp_round_up(offsets[i][k] + o.bytes[k], 64);
+            image = realloc(image, (size_t)next);
+            assert_non_null(image);
+            memset(image + end, 0, (size_t)(next - end));
+            end = next;
+            memcpy(image + offsets[i][k], o.call.operand[k], (size_t)o.bytes[k]);
+        }
+        memcpy(image, o.call.operand[control], sizeof(vp_control));
+        opt_release(&o);
+    }
+    CHECK_OK(backend->alloc(end, (void **)&arena, &err));
+    CHECK_OK(backend->upload(arena, image, end, &err));
+    for (int i = 0; i < MANY; i++) {
+        for (int k = 0; k < control; k++)
+            calls[i].operand[k] = calls[i].operand[k] ? arena + offsets[i][k] : NULL;
+        calls[i].operand[control] = arena;
+        for (int n = 0; n < (i % 17 == 16 ? 2 : 1); n++) {
+            CHECK_OK(backend->run(&calls[i], &err));
+            if (one_by_one)
+                CHECK_OK(backend->wait(&err));
+        }
+    }
+    CHECK_OK(backend->download(image, arena, end, &err));
+    backend->release(arena, end);
+    call_digest(image, end);
+    *n_bytes = end;
+    return image;
+}
+
+static void many_parameters_have_the_bits_of_one_by_one(void **state)
+{
+    vp_kernel kernels[] = {VP_K_ADAMW, VP_K_SGD, VP_K_MOMENTUM, VP_K_LION};
+
+    (void)state;
+    for (int k = 0; k < COUNT(kernels); k++)
+        for (int kind = VP_STATE_F32; kind <= (kernels[k] == VP_K_SGD ? VP_STATE_F32 : VP_STATE_BLOCK8); kind++)
+            for (int form = 0; form < 4; form++) {
+                opt_case c = {.kernel = kernels[k], .ints = {0, 0, kind}};
+                int64_t  n_bytes[2];
+                char    *bytes[2];
+
+                if (!call_is_chosen())
+                    continue;
+                set_form(&c, form);
+                for (int way = 0; way < 2; way++)
+                    bytes[way] = update_many(&c, way != 0, &n_bytes[way]);
+                assert_int_equal(n_bytes[0], n_bytes[1]);
+                for (int64_t i = 0; i < n_bytes[0]; i++)
+                    if (bytes[0][i] != bytes[1][i])
+                        fail_msg("%s, state %d, form %d: byte %lld of %lld differs", vp_kernel_info_of(c.kernel)->name, kind, form, (long long)i,
+                                 (long long)n_bytes[0]);
+                free(bytes[0]);
+                free(bytes[1]);
+            }
+}
+
+/* For tests/test_cuda_kernels.sh: the first launch fails. Whatever comes behind the call says so, by the call's name: exit 0. */
+static int expect_failed_launch(const char *behind)
+{
+    const vp_backend *b = test_backend();
+    vp_err            err = {0};
+    void             *at[6] = {NULL}, *other = NULL;
+    vp_backend_graph *graph = NULL;
+    vp_backend_memory memory;
+    char              here[64] = {0};
+    double            seconds;
+    vp_kernel_call    call = {.kernel = VP_K_LION, .dtype = VP_DTYPE_F32, .ints = {16, 0, VP_STATE_F32}, .optimizer = &numbers};
+    vp_kernel_call    zero = {.kernel = VP_K_ZERO, .dtype = VP_DTYPE_F32, .ints = {16}};
+    vp_status         st;
+
+    for (int i = 0; i < 6; i++)
+        if (b->alloc(64, &at[i], &err) != VP_OK || b->fill(at[i], 0, 64, &err) != VP_OK)
+            return 2;
+    other           = at[5];
+    zero.operand[0] = at[4];
+    call.operand[0] = at[0], call.operand[1] = at[1], call.operand[2] = at[2];
+    call.operand[vp_kernel_operand(call.kernel, "control")] = at[3];
+    if (strcmp(behind, "record_end") == 0 && b->record_begin(&err) != VP_OK)
+        return 2;
+    if (strcmp(behind, "replay") == 0 && (b->record_begin(&err) != VP_OK || b->record_end(&graph, &err) != VP_OK))
+        return 2;
+    if (b->run(&call, &err) != VP_OK) {
+        fprintf(stderr, "%s\n", err.message);
+        return 2;
+    }
+    if (strcmp(behind, "release") == 0) {
+        b->release(other, 64); /* has nobody to tell */
+        other = NULL;
+    }
+    call.dtype = strcmp(behind, "another") == 0 ? VP_DTYPE_BF16 : VP_DTYPE_F32;
+    st = strcmp(behind, "upload") == 0       ? b->upload(at[4], here, 64, &err)
+         : strcmp(behind, "download") == 0   ? b->download(here, at[4], 64, &err)
+         : strcmp(behind, "fill") == 0       ? b->fill(at[4], 1, 64, &err)
+         : strcmp(behind, "memory") == 0     ? b->memory(&memory, &err)
+         : strcmp(behind, "run") == 0        ? b->run(&zero, &err)
+         : strcmp(behind, "again") == 0      ? b->run(&call, &err)
+         : strcmp(behind, "another") == 0    ? b->run(&call, &err)
+         : strcmp(behind, "time") == 0       ? b->time(&zero, 1, &seconds, &err)
+         : strcmp(behind, "record_begin") == 0 ? b->record_begin(&err)
+         : strcmp(behind, "record_end") == 0 ? b->record_end(&graph, &err)
+         : strcmp(behind, "replay") == 0     ? b->replay(graph, &err)
+                                             : b->wait(&err);
+    fprintf(stderr, "%s\n", err.message);
+    b->graph_free(graph);
+    for (int i = 0; i < 5; i++)
+        b->release(at[i], 64);
+    b->release(other, 64);
+    if (b->wait(&err) != VP_OK) /* told once, and nothing stays */
+        return 3;
+    return st == VP_ERR_DEVICE && strstr(err.message, "lion") ? 0 : 1;
+}
+
 /* ---- what must be seen, and what cannot be done ---- */
 
 static void a_nan_gradient_reaches_the_parameter(void **state)
@@ -1063,7 +1206,7 @@ static void three_steps_end_where_pytorch_ends(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise_optimizers_agree_with_float64),
@@ -1082,6 +1225,7 @@ int main(void)
         cmocka_unit_test(an_8_bit_block_of_zeros_is_zeros_and_a_nan_is_seen),
         cmocka_unit_test(fewer_bits_end_a_quadratic_where_fp32_does),
         cmocka_unit_test(threads_places_and_instruction_sets_move_no_bit),
+        cmocka_unit_test(many_parameters_have_the_bits_of_one_by_one),
         cmocka_unit_test(a_nan_gradient_reaches_the_parameter),
         cmocka_unit_test(a_matrix_beyond_what_blas_can_address_is_an_input_error),
         cmocka_unit_test(a_zero_gradient_moves_nothing_but_by_decay),
@@ -1089,5 +1233,8 @@ int main(void)
         cmocka_unit_test(gradient_norm_agrees_with_float64),
         cmocka_unit_test(clipping_scales_to_the_bound_and_never_up),
     };
+
+    if (argc == 3 && strcmp(argv[1], "failed-launch") == 0)
+        return expect_failed_launch(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

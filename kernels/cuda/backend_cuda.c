@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static vp_cuda here;
-static bool    is_open;
-static char    description[200]; /* a profile keeps it whole: it says for which library and device an algorithm is */
+static vp_cuda         here;
+static vp_cuda_updates updates; /* calls that wait to be launched together */
+static vp_err          unsaid;  /* why such a launch failed where nobody could be told */
+static bool            is_open;
+static char            description[200]; /* a profile keeps it whole: it says for which library and device an algorithm is */
 
 /* A recorded step. */
 struct vp_backend_graph {
@@ -27,6 +29,18 @@ vp_status vp_cuda_check(cudaError_t e, const char *what, vp_err *err)
         return VP_OK;
     cudaGetLastError(); /* the next call begins without it, unless it is one that stays */
     return VP_FAIL(err, VP_ERR_DEVICE, "CUDA, %s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+/* What was collected is launched, under its own name: before any other work, and before anything is waited for, asked or freed. */
+static vp_status launch_updates(vp_err *err)
+{
+    const char *name = vp_kernel_info_of(updates.kernel)->name;
+    vp_err      was  = unsaid;
+
+    unsaid = (vp_err){0};
+    if (was.code != VP_OK)
+        return VP_FAIL(err, was.code, "%s", was.message);
+    return updates.n == 0 ? VP_OK : vp_cuda_check(vp_cuda_updates_launch(&updates, here.stream), name, err);
 }
 
 /* ---- memory ---- */
@@ -48,9 +62,14 @@ static vp_status alloc(int64_t n_bytes, void **out, vp_err *err)
 
 static void release(void *p, int64_t n_bytes)
 {
+    vp_err err = {0};
+
     (void)n_bytes;
-    if (p)
-        cudaFree(p);
+    if (!p)
+        return;
+    if (launch_updates(&err) != VP_OK)
+        unsaid = err;
+    cudaFree(p);
 }
 
 static vp_status memory(vp_backend_memory *out, vp_err *err)
@@ -58,6 +77,7 @@ static vp_status memory(vp_backend_memory *out, vp_err *err)
     size_t    free_bytes = 0, total = 0;
     vp_status st = VP_OK;
 
+    VP_TRY(launch_updates(err));
     VP_CUDA(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
     *out = (vp_backend_memory){.total_bytes = (int64_t)total, .free_bytes = (int64_t)free_bytes, .used_bytes = vp_nvml_process_bytes(here.device)};
 out:
@@ -66,13 +86,19 @@ out:
 
 static vp_status wait(vp_err *err)
 {
-    return vp_cuda_check(cudaStreamSynchronize(here.stream), "waiting for the device", err);
+    vp_status st = VP_OK;
+
+    VP_TRY(launch_updates(err));
+    VP_CUDA(cudaStreamSynchronize(here.stream), "waiting for the device");
+out:
+    return st;
 }
 
 static vp_status upload(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    VP_TRY(launch_updates(err));
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyHostToDevice, here.stream), "copy to the device");
     VP_TRY(wait(err));
 out:
@@ -83,6 +109,7 @@ static vp_status download(void *to, const void *from, int64_t n_bytes, vp_err *e
 {
     vp_status st = VP_OK;
 
+    VP_TRY(launch_updates(err));
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyDeviceToHost, here.stream), "copy from the device");
     VP_TRY(wait(err));
 out:
@@ -91,17 +118,23 @@ out:
 
 static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
 {
-    return vp_cuda_check(cudaMemsetAsync(to, byte, (size_t)n_bytes, here.stream), "filling memory", err);
+    vp_status st = VP_OK;
+
+    VP_TRY(launch_updates(err));
+    VP_CUDA(cudaMemsetAsync(to, byte, (size_t)n_bytes, here.stream), "filling memory");
+out:
+    return st;
 }
 
 /* ---- kernels ---- */
 
 typedef vp_status (*kernel_fn)(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err);
 
-/* A kernel is a launcher of its own, or a function that makes several calls. */
+/* A kernel is a launcher of its own, a function that makes several calls, or collected to be launched with others. */
 static const struct {
     vp_cuda_launch_fn launch;
     kernel_fn         function;
+    bool              collected;
 } kernels[VP_N_KERNELS] = {
     [VP_K_EMBEDDING_FWD]     = {.launch = vp_cuda_embedding_fwd},
     [VP_K_EMBEDDING_BWD]     = {.launch = vp_cuda_embedding_bwd},
@@ -128,10 +161,10 @@ static const struct {
     [VP_K_ZERO]              = {.launch = vp_cuda_zero},
     [VP_K_GRAD_SUMSQ]        = {.launch = vp_cuda_grad_sumsq},
     [VP_K_CLIP_SCALE]        = {.launch = vp_cuda_clip_scale},
-    [VP_K_ADAMW]             = {.launch = vp_cuda_adamw},
-    [VP_K_SGD]               = {.launch = vp_cuda_sgd},
-    [VP_K_MOMENTUM]          = {.launch = vp_cuda_momentum},
-    [VP_K_LION]              = {.launch = vp_cuda_lion},
+    [VP_K_ADAMW]             = {.collected = true},
+    [VP_K_SGD]               = {.collected = true},
+    [VP_K_MOMENTUM]          = {.collected = true},
+    [VP_K_LION]              = {.collected = true},
     [VP_K_ADAFACTOR]         = {.launch = vp_cuda_adafactor},
     [VP_K_MUON]              = {.function = vp_cuda_muon},
 };
@@ -144,21 +177,42 @@ static vp_call_shape shape_of(const vp_kernel_call *call)
                            .lengths = lengths >= 0 && call->operand[lengths]};
 }
 
+static vp_status collect(const vp_kernel_call *call, vp_err *err)
+{
+    bool      taken = vp_cuda_updates_take(&updates, call);
+    vp_status st    = VP_OK;
+
+    if (!taken) {
+        VP_TRY(launch_updates(err));
+        taken = vp_cuda_updates_take(&updates, call);
+        assert(taken);
+    }
+out:
+    return st;
+}
+
 static vp_status run(const vp_kernel_call *call, vp_err *err)
 {
     vp_call_shape shape     = shape_of(call);
     int64_t       need      = vp_workspace_bytes(&shape);
     bool          attention = call->kernel == VP_K_ATTENTION_FWD || call->kernel == VP_K_ATTENTION_BWD;
     bool          own       = attention && (!here.cudnn || vp_cuda_attention_engine(&shape) == VP_ATTENTION_OWN);
+    vp_status     st        = VP_OK;
 
     assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS);
     assert(call->dtype == VP_DTYPE_F32 || call->dtype == VP_DTYPE_BF16);
     if (vp_overflowed(need) || call->workspace_bytes < need || (need > 0 && !call->workspace))
         return VP_FAIL(err, VP_ERR_INPUT, "%s has a workspace of %lld bytes; on this device it needs %lld", vp_kernel_info_of(call->kernel)->name,
                        (long long)call->workspace_bytes, (long long)need);
+    if (kernels[call->kernel].collected)
+        return collect(call, err);
+    VP_TRY(launch_updates(err));
     if (kernels[call->kernel].function && !own)
-        return kernels[call->kernel].function(&here, call, err);
-    return vp_cuda_check(kernels[call->kernel].launch(call, here.stream), vp_kernel_info_of(call->kernel)->name, err);
+        VP_TRY(kernels[call->kernel].function(&here, call, err));
+    else
+        VP_CUDA(kernels[call->kernel].launch(call, here.stream), vp_kernel_info_of(call->kernel)->name);
+out:
+    return st;
 }
 
 static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *seconds, vp_err *err)
@@ -167,11 +221,14 @@ static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *sec
     float       ms = 0;
     vp_status   st = VP_OK;
 
+    VP_TRY(launch_updates(err)); /* of calls before */
     VP_CUDA(cudaEventCreate(&begin), "an event");
     VP_CUDA(cudaEventCreate(&end), "an event");
     VP_CUDA(cudaEventRecord(begin, here.stream), "an event");
-    for (int i = 0; i < n_calls; i++)
+    for (int i = 0; i < n_calls; i++) {
         VP_TRY(run(call, err));
+        VP_TRY(launch_updates(err));
+    }
     VP_CUDA(cudaEventRecord(end, here.stream), "an event");
     VP_TRY(wait(err));
     VP_CUDA(cudaEventElapsedTime(&ms, begin, end), "the time between two events");
@@ -217,10 +274,12 @@ static vp_status record_end(vp_backend_graph **out, vp_err *err)
 {
     vp_backend_graph *graph    = calloc(1, sizeof *graph);
     cudaGraph_t       recorded = NULL;
+    vp_status         launched = launch_updates(err);
     vp_status         st       = VP_OK;
 
     *out           = NULL;
-    VP_CUDA(cudaStreamEndCapture(here.stream, &recorded), "recording"); /* first: the stream must not stay captured */
+    VP_CUDA(cudaStreamEndCapture(here.stream, &recorded), "recording"); /* after a failure too: the stream must not stay captured */
+    VP_TRY(launched);
     VP_TRY_ALLOC(err, graph);
     VP_CUDA(cudaGraphInstantiate(&graph->exec, recorded, 0), "recording");
     *out  = graph;
@@ -234,7 +293,12 @@ out:
 
 static vp_status replay(const vp_backend_graph *graph, vp_err *err)
 {
-    return vp_cuda_check(cudaGraphLaunch(graph->exec, here.stream), "replaying a step", err);
+    vp_status st = VP_OK;
+
+    VP_TRY(launch_updates(err));
+    VP_CUDA(cudaGraphLaunch(graph->exec, here.stream), "replaying a step");
+out:
+    return st;
 }
 
 /* ---- the device ---- */
@@ -285,7 +349,8 @@ static void close_device(void)
         cublasLtDestroy(here.lt);
     if (here.stream)
         cudaStreamDestroy(here.stream);
-    here = (vp_cuda){0};
+    here      = (vp_cuda){0};
+    updates.n = 0;
 }
 
 /* What the versions of CUDA write as 13000. */

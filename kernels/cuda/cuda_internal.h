@@ -86,11 +86,46 @@ cudaError_t vp_cuda_copy(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_zero(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_grad_sumsq(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_clip_scale(const vp_kernel_call *call, cudaStream_t stream);
-cudaError_t vp_cuda_adamw(const vp_kernel_call *call, cudaStream_t stream);
-cudaError_t vp_cuda_sgd(const vp_kernel_call *call, cudaStream_t stream);
-cudaError_t vp_cuda_momentum(const vp_kernel_call *call, cudaStream_t stream);
-cudaError_t vp_cuda_lion(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_adafactor(const vp_kernel_call *call, cudaStream_t stream);
+
+/* ---- optimizers that update each element by itself: optimizer.cu ----
+ *
+ * Calls one after the other are collected, and become one launch where they differ in the parameter only.
+ *     if (!vp_cuda_updates_take(&updates, call)) {
+ *         e = vp_cuda_updates_launch(&updates, stream);
+ *         vp_cuda_updates_take(&updates, call);         // nothing waits: any call is taken
+ *     } */
+enum { VP_CUDA_MAX_UPDATES = 60 };
+
+typedef struct vp_cuda_update {
+    void        *p;
+    const float *g;
+    void        *state[2];     /* m, v       */
+    float       *master;       /* or NULL    */
+    int64_t      count;
+    uint32_t     rng_op;
+    unsigned     first_block;  /* of the launch: blocks from here to the next one's are its own */
+    bool         decays, aligned;
+} vp_cuda_update;
+
+/* A kernel's parameter, as it is: not above the 4096 bytes that every driver takes. */
+typedef struct vp_cuda_updates {
+    vp_cuda_update       of[VP_CUDA_MAX_UPDATES];
+    int                  n;
+    unsigned             n_blocks;
+    vp_kernel            kernel;
+    vp_dtype             dtype;
+    vp_state_kind        state;
+    uint32_t             rng_step;
+    uint64_t             rng_seed;
+    const vp_control    *control;
+    vp_optimizer_numbers numbers;
+} vp_cuda_updates;
+
+/* False, and nothing is taken: it differs in more, it touches what a collected one touches, or there is no room. */
+bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call *call);
+/* Launches what was taken (n > 0), which is forgotten either way. */
+cudaError_t vp_cuda_updates_launch(vp_cuda_updates *all, cudaStream_t stream);
 
 /* The steps of Muon between its matrix products: optimizer_muon.cu. partials: one more than pieces of VP_NORM_PIECE elements, left by
  * the first for the second. b = poly_a I + poly_b a, size by size. */

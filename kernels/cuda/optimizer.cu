@@ -3,20 +3,15 @@
  * The rules are those of kernels/cpu/optimizer.c: scalars in double from the control block and the recipe, rounded to float once;
  * elements in float; the gradient scaled by control.grad_scale as it is read. g is fp32 (count); p, master and the states are in the forms of
  * optimizer_state.h. One pass, an element is read and written once: adamw moves 28 bytes of each in fp32, 30 in bf16 with a master,
- * 16 in bf16 with bf16 states or in fp32 with 8-bit ones; momentum and lion 20 in fp32, sgd 12. */
+ * 16 in bf16 with bf16 states or in fp32 with 8-bit ones; momentum and lion 20 in fp32, sgd 12.
+ *
+ * One launch is for many parameters, of which a block works on one: a model has some hundred, most of them so small that starting
+ * their launches would take longer than the work. What an element becomes does not depend on what else is in its launch. */
 #include "kernels/cuda/optimizer_state.h"
 
-/* One call, as the kernel takes it. */
-template <typename P> struct update {
-    vp_param<P>          p;
-    const float         *g;
-    vp_state             m, v;
-    const vp_control    *control;
-    vp_optimizer_numbers numbers;
-    vp_rng_stream        rng;
-    int64_t              count;
-    bool                 decays, aligned;
-};
+#include <string.h>
+
+static_assert(sizeof(vp_cuda_updates) <= 4096, "a kernel's parameters");
 
 struct scalars {
     float    grad_scale, lr, decay, keep; /* keep: 1 - lr decay */
@@ -36,23 +31,24 @@ static __device__ double power(double beta, double t)
     return y;
 }
 
-template <typename P> static __device__ void make_scalars(const update<P> &u, scalars *k)
+static __device__ void make_scalars(const vp_cuda_updates &all, const vp_cuda_update &u, scalars *k)
 {
-    vp_device_rng rng = vp_rng_now(u.rng, u.control);
-    double        lr = u.control->lr, t = u.control->step;
+    const vp_rng_stream stream = {all.rng_seed, all.rng_step, u.rng_op, 0, 0};
+    vp_device_rng       rng    = vp_rng_now(stream, all.control);
+    double              lr = all.control->lr, t = all.control->step;
 
-    k->grad_scale          = (float)u.control->grad_scale;
+    k->grad_scale          = (float)all.control->grad_scale;
     k->lr                  = (float)lr;
-    k->decay               = u.decays ? (float)u.numbers.weight_decay : 0.0f;
-    k->keep                = (float)(u.decays ? 1.0 - lr * u.numbers.weight_decay : 1.0);
-    k->momentum            = (float)u.numbers.momentum;
-    k->b1                  = (float)u.numbers.beta1;
-    k->one_minus_b1        = (float)(1.0 - u.numbers.beta1);
-    k->b2                  = (float)u.numbers.beta2;
-    k->one_minus_b2        = (float)(1.0 - u.numbers.beta2);
-    k->step_size           = (float)(lr / (1.0 - power(u.numbers.beta1, t)));
-    k->inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - power(u.numbers.beta2, t)));
-    k->eps                 = (float)u.numbers.eps;
+    k->decay               = u.decays ? (float)all.numbers.weight_decay : 0.0f;
+    k->keep                = (float)(u.decays ? 1.0 - lr * all.numbers.weight_decay : 1.0);
+    k->momentum            = (float)all.numbers.momentum;
+    k->b1                  = (float)all.numbers.beta1;
+    k->one_minus_b1        = (float)(1.0 - all.numbers.beta1);
+    k->b2                  = (float)all.numbers.beta2;
+    k->one_minus_b2        = (float)(1.0 - all.numbers.beta2);
+    k->step_size           = (float)(lr / (1.0 - power(all.numbers.beta1, t)));
+    k->inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - power(all.numbers.beta2, t)));
+    k->eps                 = (float)all.numbers.eps;
     k->key[0]              = rng.key[0];
     k->key[1]              = rng.key[1];
 }
@@ -92,26 +88,26 @@ static __device__ inline void lion(const scalars &k, float g, float *p, float *m
 
 /* ---- over a parameter ---- */
 
-template <int RULE> struct states_of {
-    enum { N = RULE == VP_K_ADAMW ? 2 : RULE == VP_K_SGD ? 0 : 1 };
-};
+template <int RULE> constexpr int n_states = RULE == VP_K_ADAMW ? 2 : RULE == VP_K_SGD ? 0 : 1;
 
 template <int RULE, typename P, int KIND> struct span_update {
-    const update<P>   &u;
+    vp_param<P>        param;
+    const float       *gradient;
+    vp_state           first, second;
     const scalars     &k;
-    const vp_dynamic8 *maps; /* of m, of v: VP_STATE_BLOCK8 only */
+    const vp_dynamic8 *maps; /* of the first state, of the second: VP_STATE_BLOCK8 only */
 
     template <bool WHOLE> __device__ inline void operator()(const vp_span<WHOLE> &at) const
     {
-        enum { N_STATES = states_of<RULE>::N };
+        enum { N_STATES = n_states<RULE> };
         float p[VP_LANE_N], g[VP_LANE_N], m[VP_LANE_N], v[VP_LANE_N];
 
-        vp_param_load(u.p, at, p);
-        vp_span_load(u.g, at, g);
+        vp_param_load(param, at, p);
+        vp_span_load(gradient, at, g);
         if (N_STATES > 0)
-            vp_state_load<KIND>(u.m, &maps[0], at, m);
+            vp_state_load<KIND>(first, &maps[0], at, m);
         if (N_STATES > 1)
-            vp_state_load<KIND>(u.v, &maps[1], at, v);
+            vp_state_load<KIND>(second, &maps[1], at, v);
 #pragma unroll
         for (int j = 0; j < VP_LANE_N; j++) {
             float grad = g[j] * k.grad_scale;
@@ -126,80 +122,166 @@ template <int RULE, typename P, int KIND> struct span_update {
                 lion(k, grad, &p[j], &m[j]);
         }
         if (N_STATES > 0)
-            vp_state_store<KIND, true>(u.m, &maps[0], k.key, at, m);
+            vp_state_store<KIND, true>(first, &maps[0], k.key, at, m);
         if (N_STATES > 1)
-            vp_state_store<KIND, false>(u.v, &maps[1], k.key, at, v);
-        vp_param_store(u.p, k.key, at, p);
+            vp_state_store<KIND, false>(second, &maps[1], k.key, at, v);
+        vp_param_store(param, k.key, at, p);
     }
 };
 
-/* Two blocks a multiprocessor are enough, since a lane has 64 to 160 bytes under way: so many registers need not be saved. */
-template <int RULE, typename P, int KIND> static __global__ void __launch_bounds__(VP_BLOCK, 2) update_spans(update<P> u)
+/* Whose this block is: the last that does not begin behind it. */
+static __device__ inline int update_here(const vp_cuda_updates &all)
 {
-    enum { N_MAPS = KIND == VP_STATE_BLOCK8 ? states_of<RULE>::N : 0 };
+    int from = 0, end = all.n;
+
+    while (end - from > 1) {
+        int middle = (from + end) / 2;
+
+        if (all.of[middle].first_block <= blockIdx.x)
+            from = middle;
+        else
+            end = middle;
+    }
+    return from;
+}
+
+/* Two blocks a multiprocessor are enough, since a lane has 64 to 160 bytes under way: so many registers need not be saved. */
+template <int RULE, typename P, int KIND>
+static __global__ void __launch_bounds__(VP_BLOCK, 2) update_spans(const __grid_constant__ vp_cuda_updates all)
+{
+    enum { N_MAPS = KIND == VP_STATE_BLOCK8 ? n_states<RULE> : 0 };
     __shared__ scalars     k;
     __shared__ vp_dynamic8 maps[2];
+    const int              i        = update_here(all);
+    const vp_cuda_update  &u        = all.of[i];
+    const unsigned         n_blocks = (i + 1 < all.n ? all.of[i + 1].first_block : all.n_blocks) - u.first_block;
+    const vp_param<P>      p        = {static_cast<P *>(u.p), u.master};
 
     if (threadIdx.x == 0)
-        make_scalars(u, &k);
-    for (int i = 0; i < N_MAPS; i++)
-        vp_dynamic8_load(&maps[i], i == 0);
+        make_scalars(all, u, &k);
+    for (int map = 0; map < N_MAPS; map++)
+        vp_dynamic8_load(&maps[map], map == 0);
     __syncthreads();
-    vp_each_span(u.count, u.aligned, span_update<RULE, P, KIND>{u, k, maps});
+    vp_each_span(u.count, u.aligned, blockIdx.x - u.first_block, n_blocks,
+                 span_update<RULE, P, KIND>{p, u.g, vp_state_of(u.state[0], u.count), vp_state_of(u.state[1], u.count), k, maps});
 }
 
-/* The first state is operand 2, the second 3; count, decay and state the attributes. */
-template <typename P> static update<P> update_of(const vp_kernel_call *call, int n_states)
-{
-    update<P> u;
+/* ---- calls become launches ---- */
 
-    u.p       = vp_param_of<P>(call);
-    u.g       = static_cast<const float *>(call->operand[1]);
-    u.m       = n_states > 0 ? vp_state_of(call->operand[2], call->ints[0]) : vp_state();
-    u.v       = n_states > 1 ? vp_state_of(call->operand[3], call->ints[0]) : vp_state();
-    u.control = static_cast<const vp_control *>(call->operand[vp_kernel_operand(call->kernel, "control")]);
-    u.numbers = *call->optimizer;
-    u.rng     = call->rng;
-    u.count   = call->ints[0];
-    u.decays  = call->ints[1] != 0;
-    u.aligned = vp_operands_are_aligned16(call);
-    return u;
-}
+enum { N_RANGES = 5 };
 
-template <int RULE, typename P, int KIND> static cudaError_t launch(const vp_kernel_call *call, cudaStream_t stream)
-{
-    update<P> u = update_of<P>(call, states_of<RULE>::N);
-    return VP_LAUNCH((update_spans<RULE, P, KIND>), vp_span_blocks(u.count), VP_BLOCK, 0, stream, u);
-}
+struct range {
+    uintptr_t begin, end;
+};
 
-template <int RULE, typename P> static cudaError_t launch_kind(const vp_kernel_call *call, cudaStream_t stream)
+static void ranges_of(const vp_cuda_updates *all, const vp_cuda_update *u, range *r)
 {
-    switch (call->ints[2]) {
-    case VP_STATE_F32:
-        return launch<RULE, P, VP_STATE_F32>(call, stream);
-    case VP_STATE_BF16:
-        return launch<RULE, P, VP_STATE_BF16>(call, stream);
-    default:
-        return launch<RULE, P, VP_STATE_BLOCK8>(call, stream);
+    const int64_t of_p = vp_dtype_bytes(all->dtype) * u->count, of_floats = (int64_t)sizeof(float) * u->count;
+    const int64_t of_state = vp_state_bytes(all->state, u->count), bytes[N_RANGES] = {of_p, of_floats, of_floats, of_state, of_state};
+    const void   *at[N_RANGES] = {u->p, u->g, u->master, u->state[0], u->state[1]};
+
+    for (int i = 0; i < N_RANGES; i++) {
+        r[i].begin = (uintptr_t)at[i];
+        r[i].end   = r[i].begin + (at[i] ? (uintptr_t)bytes[i] : 0);
     }
 }
 
-extern "C" cudaError_t vp_cuda_adamw(const vp_kernel_call *call, cudaStream_t stream)
+/* Whether two calls share a byte: then one has to wait for the other. */
+static bool touch(const vp_cuda_updates *all, const vp_cuda_update *a, const vp_cuda_update *b)
 {
-    VP_BY_DTYPE(call->dtype, P, return (launch_kind<VP_K_ADAMW, P>(call, stream)));
+    range x[N_RANGES], y[N_RANGES];
+
+    ranges_of(all, a, x);
+    ranges_of(all, b, y);
+    for (int i = 0; i < N_RANGES; i++)
+        for (int j = 0; j < N_RANGES; j++)
+            if (x[i].begin < y[j].end && y[j].begin < x[i].end)
+                return true;
+    return false;
 }
 
-extern "C" cudaError_t vp_cuda_sgd(const vp_kernel_call *call, cudaStream_t stream)
+/* NULL: the kernel has none of this name, or it is absent. */
+static void *operand_of(const vp_kernel_call *call, const char *name)
 {
-    VP_BY_DTYPE(call->dtype, P, return (launch<VP_K_SGD, P, VP_STATE_F32>(call, stream)));
+    int i = vp_kernel_operand(call->kernel, name);
+    return i >= 0 ? call->operand[i] : NULL;
 }
 
-extern "C" cudaError_t vp_cuda_momentum(const vp_kernel_call *call, cudaStream_t stream)
+/* count, decay and, where there are states, their kind are the attributes. */
+extern "C" bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call *call)
 {
-    VP_BY_DTYPE(call->dtype, P, return (launch_kind<VP_K_MOMENTUM, P>(call, stream)));
+    const vp_state_kind state   = operand_of(call, "m") ? (vp_state_kind)call->ints[2] : VP_STATE_F32;
+    const vp_control   *control = static_cast<const vp_control *>(operand_of(call, "control"));
+    vp_cuda_update      u;
+
+    if (all->n == 0) {
+        all->n_blocks = 0;
+        all->kernel   = call->kernel;
+        all->dtype    = call->dtype;
+        all->state    = state;
+        all->rng_seed = call->rng.seed;
+        all->rng_step = call->rng.step;
+        all->control  = control;
+        all->numbers  = *call->optimizer;
+    }
+    if (all->n == VP_CUDA_MAX_UPDATES || all->kernel != call->kernel || all->dtype != call->dtype || all->state != state ||
+        all->control != control || all->rng_seed != call->rng.seed || all->rng_step != call->rng.step ||
+        memcmp(&all->numbers, call->optimizer, sizeof all->numbers) != 0)
+        return false;
+    u.p           = operand_of(call, "p");
+    u.g           = static_cast<const float *>(operand_of(call, "g"));
+    u.state[0]    = operand_of(call, "m");
+    u.state[1]    = operand_of(call, "v");
+    u.master      = static_cast<float *>(operand_of(call, "master"));
+    u.count       = call->ints[0];
+    u.rng_op      = call->rng.op;
+    u.first_block = all->n_blocks;
+    u.decays      = call->ints[1] != 0;
+    u.aligned     = vp_operands_are_aligned16(call);
+    for (int i = 0; i < all->n; i++)
+        if (touch(all, &all->of[i], &u))
+            return false;
+    all->of[all->n++] = u;
+    all->n_blocks += vp_span_blocks(u.count);
+    return true;
 }
 
-extern "C" cudaError_t vp_cuda_lion(const vp_kernel_call *call, cudaStream_t stream)
+template <int RULE, typename P, int KIND> static cudaError_t launch(const vp_cuda_updates *all, cudaStream_t stream)
 {
-    VP_BY_DTYPE(call->dtype, P, return (launch_kind<VP_K_LION, P>(call, stream)));
+    return VP_LAUNCH((update_spans<RULE, P, KIND>), all->n_blocks, VP_BLOCK, 0, stream, *all);
+}
+
+template <int RULE, typename P> static cudaError_t launch_state(const vp_cuda_updates *all, cudaStream_t stream)
+{
+    switch (all->state) {
+    case VP_STATE_F32:
+        return launch<RULE, P, VP_STATE_F32>(all, stream);
+    case VP_STATE_BF16:
+        return launch<RULE, P, VP_STATE_BF16>(all, stream);
+    default:
+        return launch<RULE, P, VP_STATE_BLOCK8>(all, stream);
+    }
+}
+
+template <typename P> static cudaError_t launch_rule(const vp_cuda_updates *all, cudaStream_t stream)
+{
+    switch (all->kernel) {
+    case VP_K_ADAMW:
+        return launch_state<VP_K_ADAMW, P>(all, stream);
+    case VP_K_SGD:
+        return launch<VP_K_SGD, P, VP_STATE_F32>(all, stream);
+    case VP_K_MOMENTUM:
+        return launch_state<VP_K_MOMENTUM, P>(all, stream);
+    default:
+        return launch_state<VP_K_LION, P>(all, stream);
+    }
+}
+
+extern "C" cudaError_t vp_cuda_updates_launch(vp_cuda_updates *all, cudaStream_t stream)
+{
+    cudaError_t e;
+
+    VP_BY_DTYPE(all->dtype, P, e = launch_rule<P>(all, stream));
+    all->n = 0;
+    return e;
 }

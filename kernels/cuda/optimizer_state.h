@@ -68,18 +68,24 @@ template <bool WHOLE> struct vp_span {
     int64_t first, end;
 };
 
-/* f(span) for each span of this warp. */
-template <typename F> static __device__ inline void vp_each_span(int64_t count, bool aligned, const F &f)
+/* f(span) for each span of this warp, in the block of this number among the n_blocks that share the parameter. */
+template <typename F> static __device__ inline void vp_each_span(int64_t count, bool aligned, unsigned block, unsigned n_blocks, const F &f)
 {
     const int warps = VP_BLOCK / VP_WARP;
-    int64_t   warp  = (int64_t)blockIdx.x * warps + threadIdx.x / VP_WARP;
+    int64_t   warp  = (int64_t)block * warps + threadIdx.x / VP_WARP;
 
-    for (int64_t first = warp * VP_SPAN; first < count; first += (int64_t)gridDim.x * warps * VP_SPAN) {
+    for (int64_t first = warp * VP_SPAN; first < count; first += (int64_t)n_blocks * warps * VP_SPAN) {
         if (aligned && first + VP_SPAN <= count)
             f(vp_span<true>{first, count});
         else
             f(vp_span<false>{first, count});
     }
+}
+
+/* The whole grid for one parameter. */
+template <typename F> static __device__ inline void vp_each_span(int64_t count, bool aligned, const F &f)
+{
+    vp_each_span(count, aligned, blockIdx.x, gridDim.x, f);
 }
 
 /* Where the lane's quad `half` begins in the span: 0 <= it < 256. */
@@ -330,7 +336,7 @@ struct vp_state {
     float *scale; /* VP_STATE_BLOCK8: behind the codes, one for each block */
 };
 
-static inline vp_state vp_state_of(void *operand, int64_t count)
+static __device__ inline vp_state vp_state_of(void *operand, int64_t count)
 {
     vp_state s;
 

@@ -22,6 +22,7 @@
 #define __device__
 #define __host__
 #define __constant__    static const
+#define __grid_constant__
 #define __shared__      static thread_local
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
