@@ -77,6 +77,27 @@ template <int W, typename T> static __device__ inline void vp_row_get(const vp_r
     }
 }
 
+/* Behind both norms: dx = add + rstd (g - mean_g - xhat mean_gx) at the thread's elements of a chunk; without adds, add is 0. */
+template <int W, typename T>
+static __device__ inline void vp_row_put_dx(const vp_row_place &p, T *row, int64_t first, float rstd, float mean_g, float mean_gx,
+                                            const float *g, const float *xhat, bool adds, const float *add)
+{
+#pragma unroll
+    for (int k = 0; k < vp_row_each<W> / W; k++) {
+        int64_t c = p.column<W>(first, k);
+        float   out[W];
+
+        if (c >= p.cols)
+            continue;
+#pragma unroll
+        for (int j = 0; j < W; j++) {
+            out[j] = rstd * (g[k * W + j] - mean_g - xhat[k * W + j] * mean_gx);
+            out[j] = adds ? add[k * W + j] + out[j] : out[j];
+        }
+        vp_put<W>(row, c, out);
+    }
+}
+
 /* The sum over the n threads of a row, to all of them. scratch: shared, VP_WARP floats. */
 static __device__ inline float vp_row_sum(float x, int n, float *scratch)
 {

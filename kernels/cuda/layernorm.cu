@@ -187,20 +187,7 @@ static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
     for (int64_t first = 0; first < cols; first += chunk) {
         if (again)
             backward_get<T, W>(p, dy, x, gamma, add, row_at, first, mean, rstd, g, xhat, a);
-#pragma unroll
-        for (int k = 0; k < vp_row_each<W> / W; k++) {
-            int64_t c = p.column<W>(first, k);
-            float   out[W];
-
-            if (c >= p.cols)
-                continue;
-#pragma unroll
-            for (int j = 0; j < W; j++) {
-                out[j] = rstd * (g[k * W + j] - mean_g - xhat[k * W + j] * mean_gx);
-                out[j] = add ? a[k * W + j] + out[j] : out[j];
-            }
-            vp_put<W>(dx, row_at + c, out);
-        }
+        vp_row_put_dx<W>(p, dx + row_at, first, rstd, mean_g, mean_gx, g, xhat, add != NULL, a);
     }
 }
 
