@@ -309,13 +309,18 @@ static __device__ inline void add_product(const float *x, const rows<T> &b, int 
     }
 }
 
+template <int N> static __device__ inline void fill(float (&x)[N], float value)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+        x[n] = value;
+}
+
 template <int R, int N> static __device__ inline void zero(float (&x)[R][N])
 {
 #pragma unroll
     for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            x[r][n] = 0.0f;
+        fill(x[r], 0.0f);
 }
 
 /* A tile for add_product() to read: only threads of the same warp read what one wrote. */
@@ -534,11 +539,8 @@ template <typename T, int D, int R> __global__ void __launch_bounds__(THREADS, T
     float         sum[R][D / WIDE], row_max[R], row_sum[R], by = multiplier(s);
 
     zero(sum);
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        row_max[r] = -INFINITY;
-        row_sum[r] = 0.0f;
-    }
+    fill(row_max, -INFINITY);
+    fill(row_sum, 0.0f);
     for (int j0 = all.from; j0 < all.to; j0 += COLS) {
         int      n    = least(COLS, length - j0);
         uint32_t seen = seen_of_pair<R, true>(s, i0, j0, q.n, n), kept = ~0u;
@@ -686,6 +688,19 @@ static __device__ inline void both_dots(const shape<T> &s, const rows<T> &dy, co
     }
 }
 
+/* Of the query that is row r or column c of a tile of n; what is read beyond becomes nothing. */
+template <bool ROWS_ARE_QUERIES, int N, typename T>
+static __device__ inline void load_lse_and_delta(const shape<T> &s, int of_head, int i0, int n, float (&lse)[N], float (&delta)[N])
+{
+#pragma unroll
+    for (int e = 0; e < N; e++) {
+        int64_t at = (int64_t)of_head * s.seq + i0 + least(ROWS_ARE_QUERIES ? row_of(e) : column_of(e), n - 1);
+
+        lse[e]   = s.lse[at];
+        delta[e] = s.delta[at];
+    }
+}
+
 /* Bare scores and dy v' become P o M and ds / scale. lse, delta: of the query that is row r or column c. */
 template <int R, bool ROWS_ARE_QUERIES, int N, typename T>
 static __device__ inline void gradients(const shape<T> &s, int of_head, int i0, int j0, int n_rows, int n_cols, uint32_t kept,
@@ -744,26 +759,16 @@ template <typename T, int D, int R> __global__ void __launch_bounds__(THREADS, T
                 kept = kept_by_key<R>(s, sample, head, i0, j0);
             both_dots<D>(s, v, dy, k, q, loaded, tile, ds, x);
             bare_scores(s, x);
-#pragma unroll
-            for (int c = 0; c < EACH; c++) {
-                int64_t at = (int64_t)of_head * s.seq + i0 + least(column_of(c), n - 1); /* columns beyond become nothing */
-
-                lse[c]   = s.lse[at];
-                delta[c] = s.delta[at];
-            }
+            load_lse_and_delta<false>(s, of_head, i0, n, lse, delta);
             gradients<R, false>(s, of_head, i0, j0, k.n, n, kept, lse, delta, tile, x, ds);
             write_tile(x, tile);
             add_product<R, D>(tile, dy, s.d, s.aligned, loaded, dv);
             write_tile(ds, tile);
             add_product<R, D>(tile, q, s.d, s.aligned, loaded, dk);
         }
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        alpha[r] = 1.0f;
+    fill(alpha, 1.0f);
     store_sums<R, D>(s, s.dv, row + j0, kv, s.seq - j0, alpha, dv);
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        alpha[r] = s.scale;
+    fill(alpha, s.scale);
     store_sums<R, D>(s, s.dk, row + j0, kv, s.seq - j0, alpha, dk);
 }
 
@@ -792,20 +797,12 @@ template <typename T, int D, int R> __global__ void __launch_bounds__(THREADS, T
             kept = kept_by_query<R>(s, sample, head, i0, j0);
         both_dots<D>(s, dy, rows_of(s.v, row + j0, kv, n), q, k, loaded, tile, ds, x);
         bare_scores(s, x);
-#pragma unroll
-        for (int r = 0; r < R; r++) {
-            int64_t at = (int64_t)of_head * s.seq + i0 + least(row_of(r), q.n - 1); /* rows beyond become nothing */
-
-            lse[r]   = s.lse[at];
-            delta[r] = s.delta[at];
-        }
+        load_lse_and_delta<true>(s, of_head, i0, q.n, lse, delta);
         gradients<R, true>(s, of_head, i0, j0, q.n, n, kept, lse, delta, tile, x, ds);
         write_tile(ds, tile);
         add_product<R, D>(tile, k, s.d, s.aligned, loaded, dq);
     }
-#pragma unroll
-    for (int r = 0; r < R; r++)
-        alpha[r] = s.scale;
+    fill(alpha, s.scale);
     store_sums<R, D>(s, s.dq, row + i0, head, s.seq - i0, alpha, dq);
 }
 
