@@ -3,12 +3,13 @@
  *     y = c * vp_tanh(x / c);                          a soft cap
  *     vp_normal(x, &cdf, &pdf);  y = x * cdf;          GELU; its slope is cdf + x pdf
  *
- * Polynomials interpolate at Chebyshev nodes, in 30 digits, then rounded. Errors are measured over all magnitudes by
+ * The polynomial interpolates at Chebyshev nodes, in 30 digits, then rounded. Errors are measured over all magnitudes by
  * tests/test_kernels.c. */
 #ifndef VP_KERNELS_CPU_FUNCTIONS_H
 #define VP_KERNELS_CPU_FUNCTIONS_H
 
 #include "kernels/cpu/cpu_internal.h"
+#include "kernels/normal.h"
 
 /* tanh(x), at most 2 ulp, and its slope 1 - tanh^2. NaN stays NaN. With e = exp(-2 |x|)
  *
@@ -39,50 +40,24 @@ VP_ALWAYS_INLINE float vp_tanh(float x)
     return vp_tanh_and_slope(x, &slope);
 }
 
-/* Of the normal distribution with mean 0 and variance 1: cdf(x) = erfc(-x / sqrt 2) / 2 with all its digits in the left
- * tail too, pdf(x) = exp(-x^2 / 2) / sqrt(2 pi). With a = |x|:
- *
- *     a < 0.67:  cdf(x) = 1/2 + x R(x^2), R of degree 4 to 8e-10
- *     else:      cdf(-a) = exp(-a^2 / 2) / 2  erfcx(a / sqrt 2),  cdf(a) = 1 - cdf(-a)
- *                erfcx(z) = exp(z^2) erfc(z) = t P(q),  t = 4 / (4 + a),  q = 1 - 2 t
- *
- * q maps the half line as in Shepherd and Laframboise 1981 (Math. Comp. 36); P, of degree 8, is within 4.2e-8 for
- * a <= 13.25. What rounding cuts off a^2 is brought back (Dekker's product): exp would multiply it by a^2 / 2.
- * cdf: at most 1.6 ulp for x >= 0; below, a relative 7 u down to x = -12.8 (u = 2^-24) and 10 u to -13.2, beyond which it
- * is 0 for less than 2^-128. NaN stays NaN. */
+/* Of the normal distribution: kernels/normal.h. What rounding cuts off x^2 is brought back (Dekker's product): exp would multiply it by
+ * x^2 / 2. cdf: at most 1.6 ulp for x >= 0; below, a relative 7 u down to x = -12.8 (u = 2^-24) and 10 u to -13.2, beyond which
+ * it is 0 for less than 2^-128. */
 VP_ALWAYS_INLINE void vp_normal(float x, float *cdf, float *pdf)
 {
     float    a = x < 0.0f ? -x : x;
     float    c = a > 14.0f ? 14.0f : a; /* beyond, exp is 0 anyway and squares might be infinite */
-    float    square = c * c, high, low, cut, e, t, q, p, r, tail;
+    float    square = c * c, high, low, cut, e;
     uint32_t bits;
 
     memcpy(&bits, &c, sizeof bits);
     bits &= 0xfffff000u;
     memcpy(&high, &bits, sizeof high);
-    low  = c - high;
-    cut  = ((high * high - square) + 2.0f * high * low) + low * low;
-    e    = vp_exp_neg(-0.5f * square);
-    e    = e - e * (0.5f * cut);
-    t    = 4.0f / (4.0f + c);
-    q    = 1.0f - 2.0f * t;
-    p    = 1.455712682e-4f;
-    p    = p * q + 7.51533122e-4f;
-    p    = p * q + -1.788165492e-3f;
-    p    = p * q + -3.757858744e-3f;
-    p    = p * q + 3.020758053e-2f;
-    p    = p * q + -9.326184044e-2f;
-    p    = p * q + 1.935681263e-1f;
-    p    = p * q + -3.039483001e-1f;
-    p    = p * q + 3.776425707e-1f;
-    tail = 0.5f * e * (t * p);
-    r    = 1.05360814e-4f;
-    r    = r * square + -1.183435937e-3f;
-    r    = r * square + 9.972937595e-3f;
-    r    = r * square + -6.649034543e-2f;
-    r    = r * square + 3.989422801e-1f;
-    *cdf = a < 0.67f ? 0.5f + x * r : x < 0.0f ? tail : 1.0f - tail;
-    *pdf = e * 3.989422804e-1f;
+    low = c - high;
+    cut = ((high * high - square) + 2.0f * high * low) + low * low;
+    e   = vp_exp_neg(-0.5f * square);
+    e   = e - e * (0.5f * cut);
+    vp_normal_from(x, c, e, cdf, pdf);
 }
 
 #endif

@@ -18,41 +18,16 @@
  * glu_bwd 5 E rows cols. An output may lie on an input where core/op.h allows it.
  * Same mathematics: kernels/cpu/activation.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
+#include "kernels/normal.h"
 
-/* Phi(x) with its digits in the left tail too, and phi(x) = exp(-x^2 / 2) / sqrt(2 pi): the polynomials of vp_normal() in
- * kernels/cpu/functions.h, which says where they come from. With a = |x|:
- *
- *     a < 0.67:  Phi = 1/2 + x R(x^2)
- *     else:      Phi(-a) = exp(-a^2 / 2) / 2 erfcx(a / sqrt 2),  erfcx = t P(q),  t = 4 / (4 + a),  q = 1 - 2 t
- *
- * What rounding cuts off a^2 is brought back: exp would multiply it by a^2 / 2. CUDA's erfcf(-x / sqrt 2) has not those digits, since
- * its argument is rounded. */
+/* Phi and phi, by kernels/normal.h. What rounding cuts off c^2 is brought back: exp would multiply it by c^2 / 2. CUDA's erfcf(-x / sqrt 2) has
+ * not the digits of the left tail, since its argument is rounded. */
 static __device__ inline void normal(float x, float *cdf, float *pdf)
 {
     float a = fabsf(x), c = a > 15.0f ? 15.0f : a; /* beyond, exp is 0 and squares might be infinite */
-    float square = c * c, cut = fmaf(c, c, -square);
-    float e = expf(-0.5f * square), t, q, p, r, tail;
+    float square = c * c, cut = fmaf(c, c, -square), e = expf(-0.5f * square);
 
-    e    = e - e * (0.5f * cut);
-    t    = 4.0f / (4.0f + c);
-    q    = 1.0f - 2.0f * t;
-    p    = 1.455712682e-4f;
-    p    = p * q + 7.51533122e-4f;
-    p    = p * q + -1.788165492e-3f;
-    p    = p * q + -3.757858744e-3f;
-    p    = p * q + 3.020758053e-2f;
-    p    = p * q + -9.326184044e-2f;
-    p    = p * q + 1.935681263e-1f;
-    p    = p * q + -3.039483001e-1f;
-    p    = p * q + 3.776425707e-1f;
-    tail = 0.5f * e * (t * p);
-    r    = 1.05360814e-4f;
-    r    = r * square + -1.183435937e-3f;
-    r    = r * square + 9.972937595e-3f;
-    r    = r * square + -6.649034543e-2f;
-    r    = r * square + 3.989422801e-1f;
-    *cdf = a < 0.67f ? 0.5f + x * r : x < 0.0f ? tail : 1.0f - tail;
-    *pdf = e * 3.989422804e-1f;
+    vp_normal_from(x, c, e - e * (0.5f * cut), cdf, pdf);
 }
 
 /* act(v) and its slope, from s (1 - s) = e / (1 + e)^2: gelu_tanh' = s + x s (1 - s) 2 du/dx, silu' = s + x s (1 - s),
