@@ -76,7 +76,7 @@ for recompute in ("none", "attention", "mlp", "full"):
         sums[recompute + " eager" * len(how)] = r.get("parameters_sha256", r.get("error"))
 ok(len(set(sums.values())) == 1, "recompute and recording move no bit, with dropout and stochastic rounding", sums)
 
-# ---- the optimizer's calls of a step are few launches ----
+# ---- the optimizer's calls of a step are few launches, and the square of a small gradient is one ----
 with open(work + "/deep.json", "w") as f:
     json.dump({"model_type": "gpt2", "n_layer": 8, "n_embd": 16, "n_head": 2, "n_positions": 64, "vocab_size": 64}, f)
 for model, precision in (("gpt2-tiny", "fp32"), ("gpt2-tiny", "bf16"), (work + "/deep.json", "bf16")):
@@ -89,6 +89,8 @@ for model, precision in (("gpt2-tiny", "fp32"), ("gpt2-tiny", "bf16"), (work + "
         r = run(path, *how, steps=1, VPLAN_EMULATOR_LOG=log)
         launches = [line.split()[0] for line in open(log) if "update_spans" in line]
         ok(r.returncode == 0 and n > 0 and len(launches) == want, "%d parameters in %s, %s" % (n, precision, how), (want, len(launches), r.stderr))
+        squares, sums = (sum(kernel in line for line in open(log)) for kernel in ("squares_kernel", "cudaLaunchKernel(add_kernel"))
+        ok(squares == n and sums == 0, "gradients of one piece, %s" % (how,), (squares, sums, n))
         r = run(path, *how, steps=2, VPLAN_EMULATOR_FAIL=launches[-1])
         ok(r.returncode == 5 and "adamw" in r.stderr, "a launch of updates that fails is adamw's, %s" % (how,), (r.returncode, r.stderr))
 

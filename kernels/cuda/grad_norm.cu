@@ -1,11 +1,11 @@
 /* kernels/cuda/grad_norm.cu: the norm of all gradients and what clipping makes of it.
  *
- *     control.grad_sumsq += sum g^2        pieces of VP_SUMSQ_PIECE elements added one after the other, in double
+ *     control.grad_sumsq += sum g^2        in double: pieces of VP_SUMSQ_PIECE elements, then their sums, in an order that count fixes
  *     control.grad_norm   = sqrt(grad_sumsq)
  *     control.grad_scale  = min(1, clip_norm / (grad_norm + 1e-6)), 1 where clip_norm <= 0
  *
  * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g (count) float; the sums of pieces pass
- * through the workspace. grad_sumsq moves 4 count bytes, clip_scale 40.
+ * through the workspace, but a gradient of one piece is one launch. grad_sumsq moves 4 count bytes, clip_scale 40.
  * Same mathematics: kernels/cpu/optimizer.c; reference: kernels/reference/reference_optimizer.c. */
 #include "kernels/cuda/cuda_kernel.h"
 
@@ -13,9 +13,10 @@
 
 enum { ADD_THREADS = 1024 };
 
-/* A block sums one piece: thread t takes elements 4 t .. 4 t + 3 of each 1024, in four sums, whether or not they come in 16 bytes. */
+/* A block sums one piece: thread t takes elements 4 t .. 4 t + 3 of each 1024, in four sums, whether or not they come in 16 bytes. The sum of the
+ * only piece is the call's. */
 template <bool ALIGNED>
-static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *__restrict__ g, int64_t count, double *sums)
+static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *__restrict__ g, int64_t count, double *sums, vp_control *control)
 {
     __shared__ double scratch[VP_WARP];
     int64_t           from = (int64_t)blockIdx.x * VP_SUMSQ_PIECE, end = from + VP_SUMSQ_PIECE < count ? from + VP_SUMSQ_PIECE : count;
@@ -40,30 +41,24 @@ static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *_
             sum[j] += (double)x[j] * (double)x[j];
     }
     total = vp_block_sum((sum[0] + sum[1]) + (sum[2] + sum[3]), scratch);
-    if (threadIdx.x == 0)
+    if (threadIdx.x == 0 && gridDim.x == 1)
+        control->grad_sumsq += total;
+    else if (threadIdx.x == 0)
         sums[blockIdx.x] = total;
 }
 
-/* One block: all threads bring the next sums, one adds them. */
+/* One block: each thread its share of the sums upwards, then the threads in a tree. */
 static __global__ void __launch_bounds__(ADD_THREADS) add_kernel(const double *__restrict__ sums, int64_t n, vp_control *control)
 {
-    __shared__ double next[ADD_THREADS];
-    double            total = control->grad_sumsq;
+    __shared__ double scratch[VP_WARP];
+    double            sum = 0.0;
 
-    for (int64_t first = 0; first < n; first += ADD_THREADS) {
-        int n_here = n - first < ADD_THREADS ? (int)(n - first) : ADD_THREADS;
-
-        if ((int)threadIdx.x < n_here)
-            next[threadIdx.x] = sums[first + threadIdx.x];
-        __syncthreads();
-        if (threadIdx.x == 0)
-#pragma unroll 8
-            for (int i = 0; i < n_here; i++)
-                total += next[i];
-        __syncthreads();
-    }
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < n; i += ADD_THREADS)
+        sum += sums[i];
+    sum = vp_block_sum(sum, scratch);
     if (threadIdx.x == 0)
-        control->grad_sumsq = total;
+        control->grad_sumsq += sum;
 }
 
 extern "C" cudaError_t vp_cuda_grad_sumsq(const vp_kernel_call *call, cudaStream_t stream)
@@ -75,10 +70,10 @@ extern "C" cudaError_t vp_cuda_grad_sumsq(const vp_kernel_call *call, cudaStream
     cudaError_t  e;
 
     if (vp_is_aligned16(g))
-        e = VP_LAUNCH((squares_kernel<true>), (unsigned)n, VP_BLOCK, 0, stream, g, count, sums);
+        e = VP_LAUNCH((squares_kernel<true>), (unsigned)n, VP_BLOCK, 0, stream, g, count, sums, control);
     else
-        e = VP_LAUNCH((squares_kernel<false>), (unsigned)n, VP_BLOCK, 0, stream, g, count, sums);
-    if (e != cudaSuccess)
+        e = VP_LAUNCH((squares_kernel<false>), (unsigned)n, VP_BLOCK, 0, stream, g, count, sums, control);
+    if (e != cudaSuccess || n == 1)
         return e;
     return VP_LAUNCH(add_kernel, 1, ADD_THREADS, 0, stream, sums, n, control);
 }
