@@ -428,6 +428,30 @@ plan("state-of-sgd", *step_at("adamw"), "kernel", "sgd")
 plan("norm-missing", "buckets", 0, "programs", BLOCK, "norm", GONE)
 plan("forward-empty", "buckets", 0, "programs", BLOCK, "forward", [])
 plan("forward-object", "buckets", 0, "programs", BLOCK, "forward", {})
+# what only a plan for a card has
+CARD = json.load(open("plan/card.json"))
+PRODUCT = next(("buckets", 0, "programs", p, "forward", s) for p, program in enumerate(CARD["buckets"][0]["programs"])
+               for s, step in enumerate(program["forward"]) if step["kernel"] == "linear_fwd")
+ZERO = next(("buckets", 0, "programs", p, "backward", s) for p, program in enumerate(CARD["buckets"][0]["programs"])
+            for s, step in enumerate(program["backward"]) if step["kernel"] == "zero")
+
+
+def card(name, *steps):
+    write("plan/card-%s.json" % name, json.dumps(changed(CARD, *steps), indent=1))
+
+
+for name, value in (("number", 3), ("nowhere", "b99"), ("none", "-"), ("parameter", "p0"), ("missing", GONE)):
+    card("workspace-" + name, *PRODUCT, "workspace", value)
+for name, value in (("text", "32MiB"), ("zero", 0), ("negative", -64), ("small", 64), ("2-63", 1 << 63), ("missing", GONE)):
+    card("workspace-bytes-" + name, *PRODUCT, "workspace_bytes", value)
+card("workspace-of-zero", *ZERO, "workspace_bytes", 64)
+plan("workspace-of-cpu", *step_at("linear_fwd"), "workspace_bytes", 64)
+for name, value in (("number", 7), ("empty", ""), ("short", "0" * 127), ("long", "0" * 129), ("letters", "g" * 128)):
+    card("algorithm-" + name, *PRODUCT, "algorithm", value)
+for name, value in (("number", 7), ("array", [])):
+    card("algorithms-of-" + name, "algorithms_of", value)
+for name, value in (("text", "9.0"), ("real", 9.5), ("small", 9), ("large", 1001), ("negative", -90), ("other", 80), ("missing", GONE)):
+    card("capability-" + name, "compute_capability", value)
 # buffers, fixed buffers, parameters
 kept = buffer_at(BLOCK, lambda b: b["place"] == "local" and b["kept"])
 plan("buffers-overlap", *kept, "offset_bytes", 0)
