@@ -54,6 +54,12 @@ static inline int64_t vp_max_i64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* The larger of two sizes. */
+static inline int64_t vp_larger(int64_t a, int64_t b)
+{
+    return a < 0 || b < 0 ? VP_OVERFLOW : vp_max_i64(a, b);
+}
+
 static inline int64_t vp_min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;

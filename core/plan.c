@@ -157,7 +157,7 @@ int64_t vp_step_workspace_bytes(int sm, const vp_step *step)
     bytes = vp_workspace_bytes(&call);
     for (int w = 0; step->window_of_instance && w < 2; w++) { /* without a window, and with one: its width does not matter */
         ints[window] = w;
-        bytes        = vp_max_i64(bytes, vp_workspace_bytes(&call));
+        bytes        = vp_larger(bytes, vp_workspace_bytes(&call));
     }
     return bytes;
 }

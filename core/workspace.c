@@ -21,7 +21,7 @@ int64_t vp_cuda_adafactor_sums(int64_t rows, int64_t cols, bool factored)
 {
     if (!factored) /* two of each piece */
         return vp_mul(2, vp_ceil_div(vp_mul(rows, cols), VP_NORM_PIECE));
-    return vp_round_up(vp_max_i64(vp_mul(vp_ceil_div(rows, VP_ADAFACTOR_TILE), cols), vp_mul(2, rows)), 2);
+    return vp_round_up(vp_larger(vp_mul(vp_ceil_div(rows, VP_ADAFACTOR_TILE), cols), vp_mul(2, rows)), 2);
 }
 
 /* Ours: backward's row sums. */
@@ -110,7 +110,7 @@ static int64_t attention_bytes(const vp_call_shape *call)
 
     if (vp_cuda_attention_engine(call) == VP_ATTENTION_OWN)
         return own;
-    return vp_max_i64(own, vp_cuda_attention_workspace(call, vp_cuda_attention_chunks(call)).bytes);
+    return vp_larger(own, vp_cuda_attention_workspace(call, vp_cuda_attention_chunks(call)).bytes);
 }
 
 int64_t vp_workspace_bytes(const vp_call_shape *call)
@@ -124,7 +124,7 @@ int64_t vp_workspace_bytes(const vp_call_shape *call)
     case VP_K_LINEAR_BWD_INPUT:
         return cublaslt_bytes(call->sm);
     case VP_K_LINEAR_BWD_WEIGHT: /* the product, then the bias gradient's sum of each tile and column */
-        return vp_max_i64(cublaslt_bytes(call->sm), floats(tiles(n[0]), n[2]));
+        return vp_larger(cublaslt_bytes(call->sm), floats(tiles(n[0]), n[2]));
     case VP_K_EMBEDDING_BWD: /* where each id first and last occurs, and every row's position */
         return floats(vp_add(vp_mul(2, n[2]), n[0]), 1);
     case VP_K_LAYERNORM_BWD: /* two sums of each tile and column */
@@ -138,8 +138,8 @@ int64_t vp_workspace_bytes(const vp_call_shape *call)
         return vp_add(vp_mul((int64_t)sizeof(double), vp_add(VP_ADAFACTOR_SCALARS, vp_cuda_adafactor_sums(n[0], n[1], n[3] != 0))),
                       n[3] ? floats(vp_add(n[0], n[1]), 1) : 0);
     case VP_K_MUON: /* a double of each piece and one more, then the products */
-        return vp_max_i64(cublaslt_bytes(call->sm),
-                          vp_mul((int64_t)sizeof(double), vp_add(1, vp_ceil_div(vp_mul(n[0], n[1]), VP_NORM_PIECE))));
+        return vp_larger(cublaslt_bytes(call->sm),
+                         vp_mul((int64_t)sizeof(double), vp_add(1, vp_ceil_div(vp_mul(n[0], n[1]), VP_NORM_PIECE))));
     case VP_K_GRAD_SUMSQ: /* a double of each piece */
         return vp_mul((int64_t)sizeof(double), vp_ceil_div(n[0], VP_SUMSQ_PIECE));
     default:

@@ -36,6 +36,9 @@ static void an_overflow_stays_through_everything(void **state)
     assert_true(vp_overflowed(vp_mul(0, VP_OVERFLOW)));
     assert_true(vp_overflowed(vp_sub(VP_OVERFLOW, 0)));
     assert_true(vp_overflowed(vp_sub(1, VP_OVERFLOW)));
+    assert_true(vp_overflowed(vp_larger(VP_OVERFLOW, 8)));
+    assert_true(vp_overflowed(vp_larger(8, VP_OVERFLOW)));
+    assert_int_equal(vp_larger(7, 8), 8);
     assert_true(vp_overflowed(vp_round_up(VP_OVERFLOW, 8)));
     assert_true(vp_overflowed(vp_ceil_div(VP_OVERFLOW, 8)));
 }
