@@ -97,12 +97,12 @@ def part_name(name, args, **recorded):
     return name if all(getattr(args, option) == value for option, value in recorded.items()) else f"{name}-rehearsal"
 
 
-def write_results(args, part, device, libraries, conditions, settings, rows):
+def write_results(args, part, device, libraries, conditions, settings, rows, driver=None):
     """DEVICE-YYYY-MM-DD-PART.json, whole or not at all. Returns its path."""
     folder = args.out or os.path.join(args.build, "bench")
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, f"{device}-{time.strftime('%Y-%m-%d', time.gmtime())}-{part}.json")
-    head = {"schema_version": 1, "commit": args.commit, "part": part, "device": device, "driver": None, "libraries": libraries,
+    head = {"schema_version": 1, "commit": args.commit, "part": part, "device": device, "driver": driver, "libraries": libraries,
             "conditions": conditions, "settings": settings}
     fd, tmp = tempfile.mkstemp(dir=folder, prefix=".bench-")
     with os.fdopen(fd, "w") as f:

@@ -83,7 +83,7 @@ class Torch(Stepper):
             env.pop(name, None)   # the worker sets its threads itself
         super().__init__([args.python, worker, "--weights", f"{dir}/initial", "--tokens", f"{dir}/tokens", "--recipe", f"{dir}/recipe.json",
                           "--seq", str(args.seq), "--batch", str(args.batch), "--optimizer", args.optimizer]
-                         + ["--compile"] * args.compile + ["--cuda"] * (args.device != "cpu"),
+                         + ["--compile"] * args.compile + ["--cuda"] * (args.torch_device == "cuda"),
                          "stdout", log, env=env)
         self.losses = []
         self.libraries = json.loads(self.read(lambda _: True))["libraries"]
@@ -147,9 +147,11 @@ def parse_args():
     p.add_argument("--seq", type=int, help="256, or as many positions as gpt2-tiny has")
     p.add_argument("--device", default="cpu", help="the card here by its name in vplan devices")
     p.add_argument("--precision", choices=sorted(TOLERANCE), default="fp32")
+    p.add_argument("--torch-device", choices=["cpu", "cuda"], help="where torch's half runs, for a rehearsal (cuda beside a card)")
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--profile", action="store_true", help="print torch's operators of one more step")
     args = p.parse_args()
+    args.torch_device = args.torch_device or ("cpu" if args.device == "cpu" else "cuda")
     args.seq = args.seq or (SEQ if args.model != "gpt2-tiny" else 128)
     if args.pairs < 1:
         p.error("--pairs: at least 1")

@@ -1,55 +1,82 @@
 #!/bin/bash
-# tests/gpu_check.sh [--commit SHA] [--out DIR] [--resume DIR] [--seconds N] [PART...]: everything that needs a GPU, on the machine that has one.
+# tests/gpu_check.sh [--commit SHA] [--out DIR] [--resume DIR] [--seconds N] [--device NAME] [--rehearse] [PART...]: everything that needs a GPU, on the
+# machine that has one.
 #
 # PART is ops, memory, speed, budgets or prediction (bench/gpu_check.py says what each does); without any all of them, in this order, the most
-# valuable first. A results file for each, DEVICE-DATE-gpu-PART.json, in --out (build/bench); rows that files under --resume (bench/results) have are
-# not measured again.
+# valuable first. A results file for each, DEVICE-DATE-gpu-PART.json, in --out (build/bench); rows that files there or under --resume (bench/results)
+# have are not measured again. A part ends within --seconds (420) and a tenth.
 #
-# It builds here. Where the libraries of the host programs are not installed, bring a folder gpu-pack/ from a machine that has them (tests/gpu_pack.sh):
-# then only vplan-cuda.so is compiled, against the CUDA libraries of this machine. Exit 77 without a GPU; 1 where a row failed.
+# It builds here. Where the libraries of the host programs are not installed, bring gpu-pack.tar.gz from a machine that has them (tests/gpu_pack.sh):
+# then nothing is compiled, or vplan-cuda.so alone where the one in it does not run. $PYTHON_TORCH is the Python with PyTorch (python3).
+# Exit 77 without a GPU; 1 where a row failed. --rehearse goes through all of it without one, on what $BUILD holds: it measures nothing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-commit=unknown out="" resume=bench/results seconds=420 parts=()
+commit=unknown out="" resume=bench/results seconds=420 device="" rehearse="" parts=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --commit) commit=$2; shift ;;
-    --out) out=$2; shift ;;
-    --resume) resume=$2; shift ;;
-    --seconds) seconds=$2; shift ;;
+    --commit | --out | --resume | --seconds | --device)
+        [ $# -gt 1 ] || { echo "tests/gpu_check.sh: $1 needs a value" >&2; exit 2; }
+        printf -v "${1#--}" %s "$2"
+        shift ;;
+    --rehearse) rehearse=--rehearse ;;
     ops | memory | speed | budgets | prediction) parts+=("$1") ;;
-    *) echo "tests/gpu_check.sh: no part $1: ops, memory, speed, budgets or prediction" >&2; exit 2 ;;
+    *) echo "tests/gpu_check.sh: no part or option $1; parts: ops, memory, speed, budgets, prediction" >&2; exit 2 ;;
     esac
     shift
 done
 [ ${#parts[@]} -gt 0 ] || parts=(ops memory speed budgets prediction)
 
-card=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2> /dev/null | head -n 1)
-[ -n "$card" ] || { echo "SKIP no NVIDIA GPU: nvidia-smi names none"; exit 77; }
-arch=$(echo "${card##*, }" | tr -d .)
-case $card in
-*H200*) device=h200-sxm-141gb ;;
-*H100*) device=h100-sxm-80gb ;;
-*) device=$(build/vplan devices --json 2> /dev/null | python3 -c '
-import json, sys
-words = sys.argv[1].split(",")[0].lower().replace("nvidia", "").replace("geforce", "").split()
-names = [d["name"] for d in json.load(sys.stdin)["devices"] if all(w in d["name"] for w in words)]
-print(names[0] if names else "")' "$card") ;;
-esac
-[ -n "$device" ] || { echo "no device file for $card: vplan devices" >&2; exit 1; }
+build=${BUILD:-build}
 
-build=build
-if [ -d gpu-pack ]; then
+# The card's name in vplan's table, by what nvidia-smi calls it.
+device_of() {
+    "$build/vplan" devices --json | python3 -c '
+import json, sys
+print(*[d["name"] for d in json.load(sys.stdin)["devices"] if d.get("product") == sys.argv[1]][:1])' "$1"
+}
+
+unpack() {
     build=gpu-pack
-    export LD_LIBRARY_PATH=$PWD/gpu-pack/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-    make --no-print-directory -j"$(nproc)" BUILD=gpu-pack CUDA_ARCHS="$arch" gpu-pack/vplan-cuda.so || exit 1
+    [ gpu-pack/unpacked -nt gpu-pack.tar.gz ] && return
+    rm -rf gpu-pack
+    tar -xzf gpu-pack.tar.gz && touch gpu-pack/unpacked
+}
+
+build_here() { # build_here CUDA_ARCHS
+    if [ "$build" = gpu-pack ]; then
+        "$build/vplan-run" --describe --backend cuda > /dev/null && return
+        make --no-print-directory -j"$(nproc)" BUILD=gpu-pack CUDA_ARCHS="$1" gpu-pack/vplan-cuda.so
+    else
+        make --no-print-directory -j"$(nproc)" BUILD="$build" CUDA_ARCHS="$1" all test-programs
+    fi
+}
+
+# Folders of CUDA's libraries that came with PyTorch: both sides of a comparison use the same.
+libraries_of_python() {
+    python3 -c '
+import glob, os, sys
+print(":".join(d for p in sys.path for d in sorted(glob.glob(p + "/nvidia/*/lib")) if glob.glob(d + "/libcublasLt.so.*") + glob.glob(d + "/libcudnn.so.*")))'
+}
+
+if [ -n "$rehearse" ]; then
+    device=${device:-h100-sxm-80gb}
 else
-    make --no-print-directory -j"$(nproc)" CUDA_ARCHS="$arch" all test-programs || exit 1
+    card=$(nvidia-smi --query-gpu=name,compute_cap --format=csv,noheader 2> /dev/null | head -n 1)
+    [ -n "$card" ] || { echo "SKIP no NVIDIA GPU: nvidia-smi names none"; exit 77; }
+    [ ! -e gpu-pack.tar.gz ] || unpack || exit 1
+    found=$(libraries_of_python)
+    [ -z "$found" ] || export LD_LIBRARY_PATH=$found${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    build_here "$(echo "${card##*, }" | tr -d .)" || { echo "the build failed" >&2; exit 1; }
+    device=${device:-$(device_of "${card%, *}")}
+    [ -n "$device" ] || { echo "no device is called $card: name one with --device (vplan devices)" >&2; exit 1; }
+    described=$("$build/vplan-run" --describe --backend cuda) || exit 1
+    echo "$card: $device; $described"
 fi
-echo "$card: $device; $("$build/vplan-run" --describe --backend cuda)"
+
 failed=0
 for part in "${parts[@]}"; do
     printf '\n== %s\n' "$part"
-    PYTHONDONTWRITEBYTECODE=1 timeout -k 10 $((seconds + 60)) python3 bench/gpu_check.py "$part" --device "$device" --build "$build" --commit "$commit" \
-        --out "${out:-$build/bench}" --resume "$resume" --seconds "$seconds" || failed=1
+    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 timeout -k 10 $((seconds + seconds / 10 + 15)) python3 bench/gpu_check.py "$part" --device "$device" --build "$build" \
+        --commit "$commit" --out "${out:-$build/bench}" --resume "$resume" --seconds "$seconds" $rehearse || failed=1
 done
 exit $failed

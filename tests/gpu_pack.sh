@@ -1,20 +1,36 @@
 #!/bin/bash
-# tests/gpu_pack.sh: gpu-pack/, what a machine with a GPU but without our libraries needs to run tests/gpu_check.sh: the host programs and tests
-# built here, and the shared libraries they use beside libc. At most 60 MiB.
+# tests/gpu_pack.sh [CUDA_ARCHS]: gpu-pack.tar.gz, what a machine with a GPU but without our libraries needs to run tests/gpu_check.sh: the host programs
+# and tests built here, which look for their libraries in gpu-pack/lib, those libraries but libc's and the compiler's, and, with a CUDA toolkit here,
+# vplan-cuda.so for the compute capabilities given (90). At most 30 MiB. What is compiled stays in build/gpu-pack.
 set -eu
 cd "$(dirname "$0")/.."
-BUILD=${BUILD:-build}
-make --no-print-directory -j"$(nproc)" BUILD="$BUILD" all test-programs
-rm -rf gpu-pack
-mkdir -p gpu-pack/lib gpu-pack/tests
+archs=${1:-90}
+build=build/gpu-pack
 programs="vplan vplan-run vplan-solve tests/test_kernels tests/test_kernels_attention tests/test_kernels_optimizer tests/test_golden tests/test_plans"
-for p in $programs; do
-    cp "$BUILD/$p" "gpu-pack/$p"
-    strip "gpu-pack/$p"
-    ldd "$BUILD/$p"
-done | sed -nE 's/.*=> ([^ ]+) .*/\1/p' | sort -u | grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*)\.so' | while read -r library; do
-    cp -L "$library" gpu-pack/lib/
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/gpu-pack/lib" "$work/gpu-pack/tests"
+
+# Not LD_LIBRARY_PATH, which PyTorch would read too; RPATH, not RUNPATH, so that the libraries find each other.
+make --no-print-directory -j"$(nproc)" BUILD=$build LDFLAGS="-Wl,--disable-new-dtags,-rpath,'\$\$ORIGIN/lib:\$\$ORIGIN/../lib'" \
+    $(for p in $programs; do echo "$build/$p"; done)
+plugin=
+if make -n BUILD=$build $build/vplan-cuda.so > /dev/null 2>&1; then
+    plugin=vplan-cuda.so
+    make --no-print-directory -j"$(nproc)" BUILD=$build CUDA_ARCHS="$archs" $build/$plugin
+else
+    echo "no CUDA toolkit here: vplan-cuda.so is compiled where the GPU is"
+fi
+for p in $programs $plugin; do
+    cp "$build/$p" "$work/gpu-pack/$p"
+    strip "$work/gpu-pack/$p"
 done
-size=$(du -sm gpu-pack | cut -f1)
-echo "gpu-pack: $size MiB"
-[ "$size" -le 60 ]
+for p in $programs; do
+    ldd "$build/$p"
+done | sed -nE 's/.*=> ([^ ]+) .*/\1/p' | sort -u | grep -vE '/(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so' | while read -r library; do
+    cp -L "$library" "$work/gpu-pack/lib/"
+done
+tar -C "$work" -czf gpu-pack.tar.gz gpu-pack
+size=$(du -m gpu-pack.tar.gz | cut -f1)
+echo "gpu-pack.tar.gz: $size MiB"
+[ "$size" -le 30 ]
