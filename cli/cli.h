@@ -100,10 +100,14 @@ vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_devic
  * ln_1 + mlp.act; 3 blocks recompute nothing". Returns buf. */
 const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf, size_t buf_size);
 
+/* On whose authority the plan says what lies outside its arena: "assumed", or "measured: " and with what. Returns buf. */
+const char *vp_outside_class_text(const vp_plan *plan, char *buf, size_t buf_size);
+
 /* Options that today have one value: taken when they name it (or are not given), refused otherwise, never ignored. */
 vp_status vp_only_value(const char *option, const char *given, const char *value, vp_err *err);
 
 /* Pieces of answers that several commands give. */
+void    vp_outside_to_answer(const vp_plan *plan, json_t *answer); /* adds outside_bytes and outside_class; answer may be NULL */
 json_t *vp_items_json(const vp_itemised *itemised);
 json_t *vp_phases_json(const vp_itemised *itemised);
 json_t *vp_proof_json(const vp_plan *plan);

@@ -139,12 +139,14 @@ static json_t *answer_json(const estimate *e, const char *max)
         json_array_append_new(assumptions, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d", (long long)s->seq, DEFAULT_SEQ));
     if (max)
         json_object_set_new(settings, "max", json_string(max));
-    return json_pack("{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:s, s:I, s:o, s:o, s:o}", "schema_version", 1, "trainer", "vplan",
+    json_t *j = json_pack("{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:s, s:I, s:o, s:o, s:o}", "schema_version", 1, "trainer", "vplan",
         "model", "name", e->model->name, "params_total", (json_int_t)e->model->n_params, "params_trainable", (json_int_t)e->model->n_params,
         "settings", settings, "assumptions", assumptions, "budget_bytes",
         e->budget_bytes < 0 ? json_null() : json_integer((json_int_t)e->budget_bytes), "peak_bytes", (json_int_t)e->plan->peak_bytes,
         "peak_phase", e->itemised.peak_phase, "device_bytes", (json_int_t)(e->plan->peak_bytes + e->plan->outside_bytes), "fits",
         e->budget_bytes < 0 ? json_null() : json_boolean(does_fit(e)), "items", vp_items_json(&e->itemised), "phases", vp_phases_json(&e->itemised));
+    vp_outside_to_answer(e->plan, j);
+    return j;
 }
 
 static void print_answer(const estimate *e)
@@ -160,7 +162,8 @@ static void print_answer(const estimate *e)
                100.0 * (double)e->itemised.items[i].bytes / (double)e->plan->peak_bytes);
     printf("%-48s %12s   in %s\n", "peak", vp_size_text(e->plan->peak_bytes, a, sizeof a), e->itemised.peak_phase);
     if (e->plan->outside_bytes)
-        printf("%-48s %12s   assumed\n", "outside the arena (context, libraries)", vp_size_text(e->plan->outside_bytes, a, sizeof a));
+        printf("%-48s %12s   %s\n", "outside the arena (context, libraries)", vp_size_text(e->plan->outside_bytes, a, sizeof a),
+               vp_outside_class_text(e->plan, c, sizeof c));
     printf("\nphases:");
     for (int p = 0; p < VP_N_PHASES; p++)
         printf("%s %s %s", p ? "," : "", e->itemised.phases[p].name, vp_size_text(e->itemised.phases[p].peak_bytes, a, sizeof a));

@@ -292,12 +292,14 @@ static json_t *story_json(const vp_plan *plan, const story *t)
     for (int i = 0; i < t->what_if.n; i++)
         json_array_append_new(others, json_pack("{s:s, s:I}", "estimate", t->what_if.rows[i].command, "peak_bytes",
                                                  (json_int_t)t->what_if.rows[i].peak_bytes));
-    return json_pack("{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:o}", "schema_version", 1, "model", plan->model_name,
+    json_t *j = json_pack("{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:o}", "schema_version", 1, "model", plan->model_name,
         "decisions", plan->decisions, "settings", plan->settings, "assumptions", plan->assumptions, "budget_bytes",
         (json_int_t)plan->budget_bytes, "peak_bytes", (json_int_t)plan->peak_bytes, "device_bytes",
         (json_int_t)(plan->peak_bytes + plan->outside_bytes), "peak_phase", t->itemised.peak_phase, "peak_at", t->at, "step_time_s",
         plan->step_time_s, "time_class", plan->time_class, "items", vp_items_json(&t->itemised), "phases", vp_phases_json(&t->itemised), "largest_at_peak", largest, "proof",
         vp_proof_json(plan), "what_if", others);
+    vp_outside_to_answer(plan, j);
+    return j;
 }
 
 /* How the blocks run, in chain order. */
@@ -337,7 +339,7 @@ static void print_decisions(const vp_plan *plan)
 
 static void print_story(const vp_plan *plan, const story *t)
 {
-    char a[64], b[64], c[64], shown[200];
+    char a[64], b[64], c[64], shown[200], outside[400];
 
     printf("%s on %s: %s of a budget of %s, %s a step (%s)\n", vp_text_escape(plan->model_name, shown, sizeof shown), plan->device,
            vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a), vp_size_text(plan->budget_bytes, b, sizeof b),
@@ -347,6 +349,9 @@ static void print_story(const vp_plan *plan, const story *t)
     printf("\n%-48s %12s\n", "at the peak", "bytes");
     for (int64_t i = 0; i < t->itemised.n_items; i++)
         printf("%-48s %12s\n", t->itemised.items[i].name, vp_size_text(t->itemised.items[i].bytes, a, sizeof a));
+    if (plan->outside_bytes)
+        printf("%-48s %12s   %s\n", "outside the arena (context, libraries)", vp_size_text(plan->outside_bytes, a, sizeof a),
+               vp_outside_class_text(plan, outside, sizeof outside));
     printf("\nlargest tensors alive at the peak\n");
     for (int i = 0; i < t->n_largest; i++)
         printf("  %12s  %-16s %s\n", vp_size_text(t->x.buffers[t->largest[i]].bytes, a, sizeof a),

@@ -86,6 +86,7 @@ static json_t *plan_json(const answer *x)
         plan->settings, "assumptions", plan->assumptions, "proof", vp_proof_json(plan), "solver", solver_json(&x->found),
         "shadow_price_s_per_gib", x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
 
+    vp_outside_to_answer(plan, j);
     if (j && x->frontier.n)
         json_object_set_new(j, "frontier", frontier_json(&x->frontier));
     if (j && x->whole.status)
@@ -165,14 +166,14 @@ static void print_monolithic(const vp_monolithic_check *c)
 static void print_plan(const answer *x)
 {
     const vp_plan *plan = x->plan;
-    char           text[600], y[64], z[64];
+    char           text[600], y[64], z[64], outside[400];
 
     printf("%s on %s, sequence %lld, global batch %lld, budget %s\n", plan->model_name, plan->device, (long long)plan->buckets[0].seq,
            (long long)plan->global_batch, vp_size_text(plan->budget_bytes, y, sizeof y));
     printf("plan       %s\n", vp_scenario_text(x->job.model, &x->found.candidates[0].scenario, text, sizeof text));
     printf("memory     %s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
-        printf(" + %s outside it", vp_size_text(plan->outside_bytes, y, sizeof y));
+        printf(" + %s outside it (%s)", vp_size_text(plan->outside_bytes, y, sizeof y), vp_outside_class_text(plan, outside, sizeof outside));
     if (plan->process_predicted_bytes >= 0)
         printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));
     printf("\ntime       %s a step, %.0f tokens/s (%s)\n", vp_time_text(plan->step_time_s, y, sizeof y),

@@ -94,6 +94,8 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
         job->request.profile = job->profile;
     }
     VP_TRY(vp_parse_budget(plan->device, o->budget_bytes ? o->budget_bytes : plan->budget_bytes, &job->device, &job->request.budget_bytes, err));
+    if (job->profile)
+        vp_device_calibrate(&job->device, job->profile);
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
     VP_TRY(vp_json_parse(path, text.data, (int64_t)text.n_bytes, &doc, err));
     vp_json_node config = vp_json_root(doc);

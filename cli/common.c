@@ -243,6 +243,8 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
     VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = r->recipe.dropout, .class_name = o->class_name}, &job->model, err));
     r->model   = job->model;
+    if (job->profile)
+        vp_device_calibrate(&job->device, job->profile);
     r->device  = &job->device;
     r->profile = job->profile;
 out:
@@ -295,6 +297,26 @@ const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *
     else
         snprintf(buf + n, buf_size - n, ", loss all at once");
     return buf;
+}
+
+const char *vp_outside_class_text(const vp_plan *plan, char *buf, size_t buf_size)
+{
+    char shown[300];
+    bool assumed = !plan->outside_class || strcmp(plan->outside_class, "assumed") == 0;
+
+    if (assumed || !plan->outside_of || !plan->outside_of[0])
+        snprintf(buf, buf_size, "%s", assumed ? "assumed" : plan->outside_class);
+    else
+        snprintf(buf, buf_size, "%s: %s", plan->outside_class, vp_text_escape(plan->outside_of, shown, sizeof shown));
+    return buf;
+}
+
+void vp_outside_to_answer(const vp_plan *plan, json_t *answer)
+{
+    if (!answer)
+        return;
+    json_object_set_new(answer, "outside_bytes", json_integer((json_int_t)plan->outside_bytes));
+    json_object_set_new(answer, "outside_class", plan->outside_class ? json_string(plan->outside_class) : json_null());
 }
 
 static json_t *number_or_null(double x)

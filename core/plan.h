@@ -272,7 +272,9 @@ typedef struct vp_plan {
     int64_t           n_buckets;
 
     int64_t peak_bytes;              /* of memory "device": the largest bucket's  */
-    int64_t outside_bytes;           /* on the device, outside the arena          */
+    int64_t outside_bytes;           /* on the device, outside the arena, with what the arena is rounded up by */
+    const char *outside_class;       /* measured | cited | derived | assumed; NULL: nothing lies outside, as on the CPU */
+    const char *outside_of;          /* who says so: where measured by a profile, its backend; "" or NULL: nobody      */
     int64_t process_predicted_bytes; /* cpu; -1: not predicted                    */
     double  step_time_s;
     const char *time_class;          /* measured | assumed */

@@ -15,6 +15,7 @@ static const char *const init_names[]       = {"zeros", "ones", "normal", NULL};
 static const char *const accumulate_names[] = {"never", "by-phase", "always", NULL};
 static const char *const phase_names[]      = {"first", "middle", "last", "optimizer"};
 static const char *const time_classes[]     = {"measured", "assumed", NULL};
+static const char *const outside_classes[]  = {"assumed", "derived", "cited", "measured", NULL};
 static const char *const label_place_names[] = {"each-token", "first-token", "last-token", NULL};
 static const char *const proof_names[]      = {"optimal", "gap", "fallback", "infeasible", NULL};
 static const char        space_letters[]    = "bpgwmvPGf-"; /* in the order of vp_space */
@@ -211,6 +212,10 @@ json_t *vp_plan_to_json(const vp_plan *plan)
     put(j, "prediction", json_pack("{s:I, s:I, s:o, s:f, s:s}", "peak_bytes", (json_int_t)plan->peak_bytes, "outside_bytes",
         (json_int_t)plan->outside_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes),
         "step_time_s", plan->step_time_s, "time_class", plan->time_class));
+    if (plan->outside_class)
+        put(json_object_get(j, "prediction"), "outside_class", json_string(plan->outside_class));
+    if (plan->outside_of)
+        put(json_object_get(j, "prediction"), "outside_of", json_string(plan->outside_of));
     for (int64_t i = 0; i < plan->n_presets; i++) {
         const vp_preset_result *r = &plan->presets[i];
         json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", r->name, "peak_bytes",
@@ -767,9 +772,17 @@ static vp_status read_answers(vp_plan *plan, const vp_json_node *root, vp_err *e
     vp_status    st = VP_OK;
 
     VP_TRY(vp_json_object(root, "prediction", &node, err));
-    ONLY_KEYS(&node, "peak_bytes", "outside_bytes", "process_predicted_bytes", "step_time_s", "time_class");
+    ONLY_KEYS(&node, "peak_bytes", "outside_bytes", "outside_class", "outside_of", "process_predicted_bytes", "step_time_s", "time_class");
     VP_TRY(vp_json_int(&node, "peak_bytes", 1, INT64_MAX, &plan->peak_bytes, err));
     VP_TRY(vp_json_int(&node, "outside_bytes", 0, INT64_MAX, &plan->outside_bytes, err));
+    if (vp_json_has(&node, "outside_class")) { /* left out by the CPU's plans and by older ones */
+        VP_TRY(word(&node, "outside_class", outside_classes, &choice, err));
+        plan->outside_class = outside_classes[choice];
+    } else if (plan->outside_bytes > 0) {
+        plan->outside_class = outside_classes[0];
+    }
+    if (vp_json_has(&node, "outside_of"))
+        VP_TRY(string(plan, &node, "outside_of", &plan->outside_of, err));
     VP_TRY(optional_int(&node, "process_predicted_bytes", &plan->process_predicted_bytes, err));
     VP_TRY(vp_json_real(&node, "step_time_s", 0, 1e30, &plan->step_time_s, err));
     VP_TRY(word(&node, "time_class", time_classes, &choice, err));

@@ -102,12 +102,17 @@ json_t *vp_profile_to_json(const vp_profile *p)
             json_object_set_new(j, "algorithm", json_string(vp_algorithm_text(&p->rows[i].algorithm, algorithm)));
         json_array_append_new(rows, j);
     }
-    return json_pack("{s:i, s:s, s:s, s:o}", "schema_version", 1, "device", p->device, "backend", p->backend, "rows", rows);
+    json_t *root = json_pack("{s:i, s:s, s:s, s:o}", "schema_version", 1, "device", p->device, "backend", p->backend, "rows", rows);
+    if (root && p->outside.measured_by != VP_OUTSIDE_NOT_MEASURED && json_object_set_new(root, "outside", vp_outside_to_json(&p->outside)) != 0) {
+        json_decref(root);
+        return NULL;
+    }
+    return root;
 }
 
 vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err)
 {
-    static const char *const keys[] = {"schema_version", "device", "backend", "rows", NULL};
+    static const char *const keys[] = {"schema_version", "device", "backend", "outside", "rows", NULL};
     vp_profile  *p = vp_profile_new();
     vp_json_node rows, node;
     const char  *text;
@@ -122,6 +127,10 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
     snprintf(p->device, sizeof p->device, "%s", text);
     VP_TRY(vp_json_string(root, "backend", &text, err));
     snprintf(p->backend, sizeof p->backend, "%s", text);
+    if (vp_json_has(root, "outside")) {
+        VP_TRY(vp_json_object(root, "outside", &node, err));
+        VP_TRY(vp_outside_from_json(&node, &p->outside, err));
+    }
     VP_TRY(vp_json_array(root, "rows", &rows, &n, err));
     for (int64_t i = 0; i < n; i++) {
         vp_profile_row row = {.dtype = VP_DTYPE_F32};

@@ -1,4 +1,4 @@
-/* core/profile.h: what kernels cost on one device, measured.
+/* core/profile.h: what kernels cost on one device, and what lies there outside an arena, measured.
  *     VP_TRY(vp_profile_read("cpu.json", &profile, err));
  *     double s = vp_profile_seconds(profile, VP_K_LINEAR_FWD, VP_DTYPE_F32, ints, &measured);   // < 0: not measured
  *
@@ -9,6 +9,7 @@
 #include "core/err.h"
 #include "core/json.h"
 #include "core/op.h"
+#include "core/outside.h"
 
 typedef struct vp_profile_row {
     vp_kernel kernel;
@@ -20,7 +21,8 @@ typedef struct vp_profile_row {
 
 typedef struct vp_profile {
     char            device[64];
-    char            backend[200];  /* library, instruction set, threads */
+    char            backend[200];  /* library, instruction set, threads; on a card device, driver and libraries with their versions */
+    vp_outside      outside;       /* with that backend; maybe not measured */
     vp_profile_row *rows;
     int64_t         n_rows, cap_rows;
 } vp_profile;

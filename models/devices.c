@@ -1,5 +1,6 @@
 #include "models/devices.h"
 
+#include "core/checked.h"
 #include "core/text.h"
 
 #include <stdio.h>
@@ -94,6 +95,32 @@ vp_status vp_device_open(const char *name, vp_device *out, vp_err *err)
 out:
     vp_text_release(&candidates);
     return st;
+}
+
+int64_t vp_device_bytes(const vp_device *d, int64_t arena_bytes)
+{
+    return vp_add(d->piece_bytes ? vp_round_up(arena_bytes, d->piece_bytes) : arena_bytes, d->outside_bytes);
+}
+
+int64_t vp_device_arena_bytes(const vp_device *d, int64_t budget_bytes)
+{
+    int64_t left_bytes = budget_bytes - d->outside_bytes;
+
+    return d->piece_bytes && left_bytes > 0 ? left_bytes - left_bytes % d->piece_bytes : left_bytes;
+}
+
+bool vp_device_calibrate(vp_device *d, const vp_profile *profile)
+{
+    const vp_outside *o      = &profile->outside;
+    vp_figure_source *source = &d->sources[VP_FIGURE_OUTSIDE];
+
+    if (d->is_cpu || o->measured_by == VP_OUTSIDE_NOT_MEASURED || (strcmp(o->device, d->product) != 0 && strcmp(o->device, d->name) != 0))
+        return false;
+    d->outside_bytes = o->bytes;
+    d->piece_bytes   = VP_DEVICE_PIECE_BYTES;
+    source->class_   = VP_CLASS_MEASURED;
+    snprintf(source->text, sizeof source->text, "%s", profile->backend);
+    return true;
 }
 
 double vp_device_flop_per_s(const vp_device *device, vp_device_rate rate)

@@ -7,6 +7,7 @@
 #define VP_MODELS_DEVICES_H
 
 #include "core/err.h"
+#include "core/profile.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -39,7 +40,7 @@ typedef enum vp_figure_class {
     VP_CLASS_ASSUMED,    /* nobody says so: a guess, with its reason       */
     VP_CLASS_DERIVED,    /* by a stated rule from a cited figure           */
     VP_CLASS_CITED,      /* as the source says                             */
-    VP_CLASS_MEASURED    /* on the device itself; only in a device file    */
+    VP_CLASS_MEASURED    /* on the device itself; in a device file or by a profile */
 } vp_figure_class;
 
 typedef struct vp_figure_source {
@@ -54,6 +55,7 @@ typedef struct vp_device {
     bool    is_cpu;
     int64_t usable_bytes;          /* what a process can allocate; cpu: 80 % of what is available now */
     int64_t outside_bytes;         /* context and libraries on the device, outside any arena */
+    int64_t piece_bytes;           /* an arena takes whole pieces of this; 0: what that adds is among outside_bytes */
     double  memory_bytes_per_s;
     double  fp32_flop_per_s;       /* no tensor cores: what fp32 training does unless tf32 is asked for */
     double  tf32_flop_per_s;       /* this and below: dense, products summed in fp32; 0: the device has it not */
@@ -82,6 +84,15 @@ vp_status vp_device_read(const char *path, vp_device *out, vp_err *err);
 
 /* A device as a device file holds it; NULL when memory ran out. The caller's. */
 json_t *vp_device_json(const vp_device *device);
+
+/* What an arena of these bytes takes of a budget: what lies outside it too. VP_OVERFLOW (core/checked.h) beyond 64 bits. */
+int64_t vp_device_bytes(const vp_device *device, int64_t arena_bytes);
+
+/* The largest arena within a budget; negative: there is none. */
+int64_t vp_device_arena_bytes(const vp_device *device, int64_t budget_bytes);
+
+/* outside_bytes as the profile measured them, where it did and on this device: its product or its name. False: the device is as it was. */
+bool vp_device_calibrate(vp_device *device, const vp_profile *profile);
 
 typedef enum vp_device_rate { VP_RATE_FP32, VP_RATE_TF32, VP_RATE_BF16, VP_RATE_FP16, VP_RATE_FP8 } vp_device_rate;
 

@@ -1,6 +1,7 @@
 #include "planner/assemble.h"
 
 #include "core/checked.h"
+#include "core/text.h"
 #include "core/workspace.h"
 #include "planner/library.h"
 #include "planner/lower.h"
@@ -379,7 +380,7 @@ static vp_status lay_out(assembly *a, vp_err *err)
     a->figures.first_height_bytes = program_height(a, 0);
     a->figures.last_height_bytes  = program_height(a, g->n_instances - 1);
     a->figures.peak_bytes         = peak;
-    a->figures.device_bytes = vp_add(peak, a->cost->device->outside_bytes);
+    a->figures.device_bytes       = vp_device_bytes(a->cost->device, peak);
     if (vp_overflowed(at) || vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "this configuration needs more bytes than 64 bits can count"));
 out:
@@ -558,13 +559,17 @@ static json_t *settings_json(const vp_scenario *s, const vp_device *device)
 
 static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
 {
-    json_t *list = json_array();
+    const vp_device *device = cost->device;
+    json_t          *list   = json_array();
+    bool             others = cost->profile && cost->profile->outside.measured_by != VP_OUTSIDE_NOT_MEASURED;
+    char             shown[128];
 
     for (int64_t i = 0; i < model->n_assumptions; i++)
         json_array_append_new(list, json_string(model->assumptions[i]));
-    if (!cost->device->is_cpu)
-        json_array_append_new(list, json_sprintf("outside the arena, on %s: %lld bytes for context and libraries, not measured",
-                                                 cost->device->name, (long long)cost->device->outside_bytes));
+    if (!device->is_cpu && device->sources[VP_FIGURE_OUTSIDE].class_ == VP_CLASS_ASSUMED)
+        json_array_append_new(list, json_sprintf("outside the arena, on %s: %lld bytes for context and libraries, not measured%s%s", device->name,
+                                                 (long long)device->outside_bytes, others ? "; the profile's are of another device, " : "",
+                                                 others ? vp_text_escape(cost->profile->outside.device, shown, sizeof shown) : ""));
     return list;
 }
 
@@ -573,6 +578,7 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
     const vp_graph    *g = &a->graph;
     const vp_scenario *s = a->scenario;
     vp_arena          *arena = plan->arena;
+    const vp_figure_source *outside = &a->cost->device->sources[VP_FIGURE_OUTSIDE];
     vp_status          st = VP_OK;
 
     plan->model_name   = keep(arena, a->model->name);
@@ -619,7 +625,11 @@ static vp_status fill_plan(assembly *a, vp_plan *plan, vp_err *err)
         copy_program(a, plan, k);
     copy_instances(a, plan);
     plan->peak_bytes    = a->figures.peak_bytes;
-    plan->outside_bytes = a->cost->device->outside_bytes;
+    plan->outside_bytes = a->figures.device_bytes - a->figures.peak_bytes;
+    if (!a->cost->device->is_cpu) {
+        plan->outside_class = vp_figure_class_name(outside->class_);
+        plan->outside_of    = keep(arena, outside->text);
+    }
     plan->budget_bytes  = a->figures.device_bytes;
     plan->process_predicted_bytes = a->cost->device->is_cpu ? vp_process_bytes(plan) : -1;
     plan->step_time_s   = a->figures.step_time_s;

@@ -104,7 +104,7 @@ static const char *binding_words(const vp_plan_request *r, const vp_plan_answer 
     const vp_figures *f = &a->least.figures;
     char              x[32], y[32];
 
-    if (f->stack_base_bytes + r->device->outside_bytes > r->budget_bytes)
+    if (f->stack_base_bytes > vp_device_arena_bytes(r->device, r->budget_bytes))
         return vp_arena_printf(arena, "parameters, gradients and optimizer state alone are %s", vp_size_text(f->stack_base_bytes, x, sizeof x));
     return vp_arena_printf(arena, "%s of parameters, gradients and optimizer state, and %s of activations at the leanest setting",
                            vp_size_text(f->stack_base_bytes, x, sizeof x), vp_size_text(f->peak_bytes - f->stack_base_bytes, y, sizeof y));

@@ -139,7 +139,7 @@ static vp_status write_problem(const vp_plan_request *r, vp_plan_answer *a, vp_e
 {
     vp_ilp_problem *p = &a->problem;
 
-    *p = (vp_ilp_problem){.budget_bytes = r->budget_bytes - r->device->outside_bytes, .upper_ns = INT64_MAX, .gap = r->gap,
+    *p = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes), .upper_ns = INT64_MAX, .gap = r->gap,
                           .max_nodes = 20000, .max_pivots = 2000000, .max_memory_bytes = (int64_t)1 << 30, .n_programs = a->n_scenarios};
     p->programs = vp_arena_array(a->arena, p->n_programs, sizeof *p->programs);
     if (!p->programs)
@@ -224,7 +224,7 @@ static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err 
         bool                  valid;
         VP_TRY_ALLOC(err, counts);
         int64_t first = a->scenarios[i].figures.stack_base_bytes + a->scenarios[i].figures.first_height_bytes;
-        int64_t bytes = vp_max_i64(first, p->base_bytes + least_above_base(p, counts)) + r->device->outside_bytes;
+        int64_t bytes = vp_device_bytes(r->device, vp_max_i64(first, p->base_bytes + least_above_base(p, counts)));
         if (a->least_budget_bytes && bytes >= a->least_budget_bytes)
             continue;
         VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, &c, &valid, err));
@@ -345,7 +345,7 @@ static int by_bound(const void *a, const void *b)
 
 static bool first_fits(const vp_plan_request *r, const vp_candidate *scenario, int64_t budget_bytes)
 {
-    return scenario->figures.stack_base_bytes + scenario->figures.first_height_bytes + r->device->outside_bytes <= budget_bytes;
+    return scenario->figures.stack_base_bytes + scenario->figures.first_height_bytes <= vp_device_arena_bytes(r->device, budget_bytes);
 }
 
 /* The best of each scenario that could still win, into found[] (room for n_scenarios more). */
@@ -365,7 +365,7 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
         vp_candidate c;
         bool         valid;
         if (order[k].bound_ns >= *best_ns || !first_fits(r, &a->scenarios[i], budget_bytes)
-            || !vp_dp_solve(&a->problem.programs[i], budget_bytes - r->device->outside_bytes, MAX_DP_STATES, counts, &cost_ns))
+            || !vp_dp_solve(&a->problem.programs[i], vp_device_arena_bytes(r->device, budget_bytes), MAX_DP_STATES, counts, &cost_ns))
             continue;
         VP_TRY(price_counts(r, a, i, counts, budget_bytes, &c, &valid, err));
         if (!valid || !c.fits)

@@ -1,5 +1,6 @@
 #include "tests/core_test.h"
 
+#include "core/checked.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "models/devices.h"
@@ -211,6 +212,36 @@ static void a_rate_the_device_has_not_is_the_next_wider_one(void **state)
     assert_true(vp_device_flop_per_s(&bare, VP_RATE_BF16) == 1e11);
 }
 
+static void what_a_profile_measured_outside_the_arena_takes_the_place_of_the_assumption(void **state)
+{
+    vp_profile *p = vp_profile_new();
+
+    (void)state;
+    open_device("h200");
+    assert_true(vp_device_bytes(&d, 5) == 5 + (512 << 20) && vp_device_arena_bytes(&d, (512 << 20) + 5) == 5);
+    assert_false(vp_device_calibrate(&d, p)); /* it measured nothing */
+    strcpy(p->backend, "NVIDIA H200, driver 580");
+    p->outside = (vp_outside){.device = "NVIDIA L4", .measured_by = VP_OUTSIDE_BY_PROCESS};
+    vp_outside_note(&p->outside, VP_OUTSIDE_CALLS, 400000001);
+    vp_outside_note(&p->outside, VP_OUTSIDE_CONTEXT, -3); /* a count below the arena: nothing */
+    assert_true(p->outside.bytes == 400000001 && p->outside.at_bytes[VP_OUTSIDE_CONTEXT] == 0);
+    assert_false(vp_device_calibrate(&d, p));
+    assert_int_equal(d.sources[VP_FIGURE_OUTSIDE].class_, VP_CLASS_ASSUMED);
+    strcpy(p->outside.device, "NVIDIA H200");
+    assert_true(vp_device_calibrate(&d, p));
+    assert_int_equal(d.sources[VP_FIGURE_OUTSIDE].class_, VP_CLASS_MEASURED);
+    assert_string_equal(d.sources[VP_FIGURE_OUTSIDE].text, "NVIDIA H200, driver 580");
+    /* 2 MiB = 2097152: one byte takes a whole piece, one byte less than two pieces leaves one */
+    assert_true(vp_device_bytes(&d, 1) == 400000001 + 2097152 && vp_device_bytes(&d, 2097152) == 400000001 + 2097152);
+    assert_true(vp_device_bytes(&d, 2097153) == 400000001 + 2 * 2097152 && vp_overflowed(vp_device_bytes(&d, INT64_MAX - 5)));
+    assert_true(vp_device_arena_bytes(&d, 400000001 + 2 * 2097152 - 1) == 2097152 && vp_device_arena_bytes(&d, 400000001 + 7) == 0);
+    assert_true(vp_device_arena_bytes(&d, 400000000) < 0);
+    open_device("l4");
+    strcpy(p->outside.device, "l4-24gb"); /* as tune calls it */
+    assert_true(vp_device_calibrate(&d, p) && d.outside_bytes == 400000001);
+    vp_profile_free(p);
+}
+
 static vp_status parse(const char *text)
 {
     return vp_device_parse("d.json", text, (int64_t)strlen(text), &d, &err);
@@ -286,6 +317,7 @@ int main(void)
         cmocka_unit_test_setup(a_name_an_alias_or_a_clear_beginning_opens_a_card, empty_err),
         cmocka_unit_test_setup(a_name_that_means_several_cards_lists_them, empty_err),
         cmocka_unit_test_setup(bf16_before_ampere_and_fp8_before_ada_are_refused_with_the_reason, empty_err),
+        cmocka_unit_test_setup(what_a_profile_measured_outside_the_arena_takes_the_place_of_the_assumption, empty_err),
         cmocka_unit_test_setup(a_rate_the_device_has_not_is_the_next_wider_one, empty_err),
         cmocka_unit_test_setup(every_card_can_be_written_and_read_again, empty_err),
         cmocka_unit_test_setup(a_device_file_of_the_first_version_still_opens, empty_err),

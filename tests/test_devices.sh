@@ -50,6 +50,15 @@ for name in "h200-sxm-141gb", "t4-16gb":
         x.pop("timing", None)
     ok(a == b and a["proof"]["status"] == "optimal", "%s: the plan from its device file" % name, (a, b))
 
+# ---- what lies outside the arena, on whose authority ----
+mine = dict(cards["t4-16gb"], name="mine", outside_bytes=448790528)
+for source, shown, assumed in (({"class": "measured", "source": "by \x1b[31mhand"}, "428.0 MiB   measured: by \\x1b[31mhand", False),
+                               ({"class": "assumed", "source": "a guess"}, "428.0 MiB   assumed\n", True)):
+    with open(work + "/mine.json", "w") as f:
+        json.dump(dict(mine, sources=dict(mine["sources"], outside_bytes=source)), f)
+    code, out, said = run("estimate", "gpt2-tiny", "--device", work + "/mine.json")
+    ok(code == 0 and shown in out and ("not measured" in out) == assumed, "estimate says %s" % source["class"], out)
+
 # ---- for people ----
 code, out, said = run("devices")
 ok(code == 0 and all(name in out for name in cards), "devices", out)
@@ -68,6 +77,15 @@ for i, example in enumerate(examples):
         f.write(example)
     code, out, said = run("devices", work + "/example.json")
     ok(code == 0, "docs/device-file.md: example %d" % (i + 1), said)
+text = open("docs/profile-file.md").read()
+with open(work + "/profile.json", "w") as f:
+    f.write(re.search(r"```json\n(.*?)```", text, re.S).group(1))
+code, out, said = run("plan", "gpt2-tiny", "--device", "l4", "--seq", "16", "--global-batch", "4", "--profile", work + "/profile.json", "--json")
+ok(code == 0, "docs/profile-file.md: the example", said)
+if code == 0:
+    doc = json.loads(out)
+    pieces = -(-doc["peak_bytes"] // (2 << 20))
+    ok(doc["outside_class"] == "measured" and doc["device_bytes"] == pieces * (2 << 20) + 309750029, "the arena in pieces of 2 MiB, and what was measured", doc)
 print("%d passed, %d failed, 0 skipped" % (passed, failed))
 sys.exit(failed != 0)
 P

@@ -62,7 +62,13 @@ static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
         vp_model       *model   = tiny_model(&(tiny){.n_embd = 16 * heads, .n_layer = turn % 3 == 2 ? 4 : 1 + turn % 2, .n_head = heads, .vocab = 40 + pick(&r, 60)}, 0);
         vp_plan_request request = request_for(model, 24 + pick(&r, 40), 2);
         vp_plan_answer  a;
-        bool            deep = model->graph.n_instances > 4; /* four blocks, with segments of two: one micro-batch and chunk */
+        vp_device       card = cpu; /* every other turn one with something outside the arena, which it gives in pieces */
+        if (turn % 2) {
+            card.outside_bytes = 100001;
+            card.piece_bytes   = 4096;
+            request.device     = &card;
+        }
+        bool deep = model->graph.n_instances > 4; /* four blocks, with segments of two: one micro-batch and chunk */
         if (deep) {
             request.micro_batch = 2;
             request.loss_chunk  = 0;
@@ -77,6 +83,7 @@ static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
             double best = brute_force(&request, &a);
             assert_true(a.candidates[0].figures.step_time_s == best);
             assert_true(a.candidates[0].figures.device_bytes <= request.budget_bytes);
+            assert_true(turn % 2 == 0 || (a.candidates[0].figures.device_bytes - 100001) % 4096 == 0);
             vp_plan_answer_release(&a);
         }
         vp_model_free(model);

@@ -273,6 +273,14 @@ profile("seconds-negative", "rows", 0, "seconds", -1e-5)
 profile("seconds-missing", "rows", 0, "seconds", GONE)
 profile("rows-object", "rows", {})
 write("profile/seconds-nan.json", dump(PROFILE).replace("1e-05", "NaN"))
+OUTSIDE = {"device": "NVIDIA H200", "measured_by": "process", "bytes": 400000000, "points": {"context": 300000000, "calls": 400000000}}
+PROFILE_OUTSIDE = dict(PROFILE, outside=OUTSIDE)
+for name, *steps in (("good",), ("array", []), ("text", "400MB"), ("unknown", "total", 1), ("device-missing", "device", GONE), ("device-empty", "device", ""),
+                     ("device-long", "device", "x" * 64), ("by-unknown", "measured_by", "guess"), ("by-nobody", "measured_by", "nobody"),
+                     ("bytes-negative", "bytes", -1), ("bytes-other", "bytes", 399999999), ("bytes-2-51", "bytes", 1 << 51), ("points-missing", "points", GONE),
+                     ("points-array", "points", [300000000]), ("point-unknown", "points", "warm-up", 1), ("point-real", "points", "calls", 0.5),
+                     ("point-negative", "points", "context", -1), ("bytes-text", "bytes", "400000000")):
+    write("profile/outside-%s.json" % name, dump(changed(PROFILE_OUTSIDE, "outside", *steps) if steps else PROFILE_OUTSIDE))
 
 # ---- plans ----
 
@@ -389,6 +397,8 @@ plan("vocabulary-edited", "model", "vocab_size", 300)
 plan("budget-negative", "budget_bytes", -1)
 plan("peak-negative", "prediction", "peak_bytes", -64)
 plan("outside-negative", "prediction", "outside_bytes", -1)
+plan("outside-class-unknown", "prediction", "outside_class", "certain")
+plan("outside-of-number", "prediction", "outside_of", 580)
 plan("budget-text", "budget_bytes", "18GiB")
 plan("micro-batch-zero", "buckets", 0, "micro_batch", 0)
 plan("kept-negative", "buckets", 0, "programs", BLOCK, "kept_bytes", -64)
