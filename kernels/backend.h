@@ -44,21 +44,24 @@ typedef struct vp_kernel_call {
                                               * numbers finds there how many steps have passed since */
 } vp_kernel_call;
 
-/* Bytes on the device: all, and what nobody has now. used: by this process, by the driver's count; -1: not told. */
+/* Bytes on the device: all, and what nobody has now. By the driver's count, each -1 where it does not tell: used by this process;
+ * in use by everybody, now and before this process opened the device. */
 typedef struct vp_backend_memory {
-    int64_t total_bytes, free_bytes, used_bytes;
+    int64_t total_bytes, free_bytes, used_bytes, all_used_bytes, all_used_before_bytes;
 } vp_backend_memory;
 
 typedef struct vp_backend_graph vp_backend_graph;
 
-enum { VP_BACKEND_API = 2 };
+enum { VP_BACKEND_API = 3 };
 
 typedef struct vp_backend {
     int         api_version;
     const char *name;                               /* "cpu", "cuda"                         */
     bool        host_memory;                        /* the arena is memory of this process: host code may read and write it */
     int         sm;                                 /* compute capability, 90 for 9.0; 0: not a CUDA device */
-    /* One line for people: library, instruction set, threads. Static storage. */
+    const char *device;                             /* what the driver calls the device; "" for the CPU */
+    /* One line for people: library, instruction set, threads; on a card device, driver and libraries with their versions. What was measured
+     * under another line was measured elsewhere. Static storage. */
     const char *(*describe)(void);
     /* Use n threads from now on (>= 1). Changes speed only. */
     void (*set_threads)(int n_threads);
@@ -68,6 +71,10 @@ typedef struct vp_backend {
     vp_status (*alloc)(int64_t n_bytes, void **out, vp_err *err);
     void (*release)(void *p, int64_t n_bytes);
     vp_status (*memory)(vp_backend_memory *out, vp_err *err);
+
+    /* Give the device back for good, after everything on it was freed: of the backend only device and describe() are left. Returns what
+     * others have in use there then, by the driver's count; -1: not told. NULL where there is nothing to give back. */
+    int64_t (*close)(void);
 
     /* To, from and on its memory, after everything enqueued so far; the host's side may be used again on return. */
     vp_status (*upload)(void *to, const void *from, int64_t n_bytes, vp_err *err);

@@ -14,6 +14,7 @@
  *
  * --compare: PLANS are files, or - for standard input, each with a plan or an array of plans. All are alive at once and take turns, step
  * by step (runtime/compare.h); --steps counts after the warm-up. */
+#include "core/checked.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/safetensors.h"
@@ -21,6 +22,7 @@
 #include "core/units.h"
 #include "runtime/compare.h"
 #include "runtime/data.h"
+#include "runtime/measure_outside.h"
 #include "runtime/plugin.h"
 #include "runtime/profile_ops.h"
 #include "runtime/runtime.h"
@@ -42,24 +44,17 @@ typedef struct args {
     bool        json, verify, eager, force, describe, step_on_input, compare;
 } args;
 
-/* Device memory at a moment of the run. */
-typedef struct memory_point {
-    const char       *phase;
-    vp_backend_memory memory;
-} memory_point;
-
-enum { MAX_POINTS = 5 };
-
 typedef struct results {
     vp_step_result       *steps;
     int64_t               n_steps;
     vp_memory_report      memory;
-    const vp_kernel_time *times; /* the runtime's */
+    vp_kernel_time       *times;
     int64_t               n_times;
     char                  sha256[65];
     int64_t               process_peak_bytes;
-    memory_point          points[MAX_POINTS];
-    int                   n_points;
+    vp_memory_points      points;
+    vp_outside            outside;
+    const char           *why_not; /* outside was not measured */
 } results;
 
 /* VmHWM of /proc/self/status: the kernel's count of the most this process had resident. */
@@ -146,15 +141,6 @@ static bool line_came(void)
     return c == '\n';
 }
 
-/* On the CPU device and host are one memory, and the process's peak says more. */
-static vp_status note_memory(const vp_backend *backend, const char *phase, results *r, vp_err *err)
-{
-    if (backend->host_memory || r->n_points == MAX_POINTS)
-        return VP_OK;
-    r->points[r->n_points].phase = phase;
-    return backend->memory(&r->points[r->n_points++].memory, err);
-}
-
 static vp_status train(const args *a, const vp_plan *plan, const vp_backend *backend, vp_runtime *rt, vp_data *data, results *r, vp_err *err)
 {
     int64_t   n_tokens = vp_plan_tokens(plan);
@@ -169,7 +155,7 @@ static vp_status train(const args *a, const vp_plan *plan, const vp_backend *bac
         VP_TRY(vp_data_step(data, r->n_steps, tokens, labels, err));
         VP_TRY(vp_runtime_step(rt, &(vp_batch){.tokens = tokens, .labels = labels}, s, err));
         if (r->n_steps++ == 0)
-            VP_TRY(note_memory(backend, "first step", r, err));
+            VP_TRY(vp_memory_note(backend, VP_OUTSIDE_FIRST_STEP, plan->peak_bytes, &r->points, err));
         fprintf(a->json ? stderr : stdout, "step %lld  loss %.6f  grad norm %.4f  %s\n", (long long)r->n_steps, s->loss, s->grad_norm,
                 vp_time_text(s->seconds, text, sizeof text));
         fflush(stdout);
@@ -245,12 +231,24 @@ static json_t *points_json(const results *r)
 {
     json_t *list = json_array();
 
-    for (int i = 0; i < r->n_points; i++) {
-        const vp_backend_memory *m = &r->points[i].memory;
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "phase", r->points[i].phase, "total_bytes", (json_int_t)m->total_bytes,
+    for (int i = 0; i < r->points.n; i++) {
+        const vp_backend_memory *m = &r->points.at[i].memory;
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "phase", vp_outside_phase_name(r->points.at[i].phase), "total_bytes", (json_int_t)m->total_bytes,
                               "free_bytes", (json_int_t)m->free_bytes, "used_bytes", m->used_bytes < 0 ? json_null() : json_integer((json_int_t)m->used_bytes)));
     }
     return list;
+}
+
+/* Outside the plan's arena, as the plan counts it: with what the arena is rounded up by. Negative: not measured. */
+static int64_t outside_bytes(const vp_plan *plan, const vp_outside *outside)
+{
+    return outside->measured_by == VP_OUTSIDE_NOT_MEASURED ? -1
+           : outside->bytes + vp_round_up(plan->peak_bytes, VP_DEVICE_PIECE_BYTES) - plan->peak_bytes;
+}
+
+static json_t *int_or_null(int64_t value)
+{
+    return value < 0 ? json_null() : json_integer((json_int_t)value);
 }
 
 /* Of the arena, in words: by which count it was touched. */
@@ -267,16 +265,33 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     for (int64_t i = 0; i < r->n_steps; i++)
         json_array_append_new(steps, json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm", r->steps[i].grad_norm, "seconds",
                                                r->steps[i].seconds));
-    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I}], s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}",
+    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I}], s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
         "memories", "name", "device", "predicted_bytes", (json_int_t)r->memory.predicted_bytes, "executed_bytes",
         (json_int_t)r->memory.executed_bytes, "touched_bytes", (json_int_t)r->memory.touched_bytes, "touched_by",
         touched_by(a, backend), "resident_bytes", (json_int_t)r->memory.resident_bytes, "padding_bytes",
         (json_int_t)r->memory.padding_bytes, "never_written_bytes", (json_int_t)r->memory.never_written_bytes,
-        "outside_bytes", (json_int_t)plan->outside_bytes, "process_peak_bytes", (json_int_t)r->process_peak_bytes, "process_predicted_bytes",
-        plan->process_predicted_bytes < 0 ? json_null() : json_integer((json_int_t)plan->process_predicted_bytes), "steps", steps, "device_memory", points_json(r),
+        "outside_bytes", (json_int_t)plan->outside_bytes, "outside_class", plan->outside_class, "outside_measured_bytes",
+        int_or_null(outside_bytes(plan, &r->outside)), "outside", vp_outside_to_json(&r->outside), "process_peak_bytes",
+        (json_int_t)r->process_peak_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes), "steps", steps, "device_memory", points_json(r),
         "kernels", kernels_json(r->times, r->n_times), "kernel_calls", kernel_calls_json(r->times, r->n_times),
         "tokens_per_s", step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256);
+}
+
+/* A plan may be for what was measured elsewhere. */
+static void print_outside(const vp_plan *plan, const vp_backend *backend, const results *r)
+{
+    const char *class_ = plan->outside_class ? plan->outside_class : "assumed";
+    int64_t     bytes  = outside_bytes(plan, &r->outside);
+    char        x[32], y[32];
+
+    printf("outside    %s predicted (%s%s), ", vp_size_text(plan->outside_bytes, x, sizeof x), class_,
+           strcmp(class_, "measured") == 0 && (!plan->outside_of || strcmp(plan->outside_of, backend->describe()) != 0) ? " elsewhere" : "");
+    if (bytes < 0)
+        printf("not measured: %s\n", r->why_not);
+    else
+        printf("%s measured by the use of the %s: %lld bytes off\n", vp_size_text(bytes, y, sizeof y), vp_outside_by_name(r->outside.measured_by),
+               (long long)(bytes - plan->outside_bytes));
 }
 
 static void print_results(const vp_plan *plan, const vp_backend *backend, const args *a, const results *r)
@@ -288,10 +303,13 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
            vp_size_text(r->memory.executed_bytes, y, sizeof y), (long long)(r->memory.executed_bytes - r->memory.predicted_bytes));
     printf("touched    %s by %s; %lld bytes are padding\n", vp_size_text(r->memory.touched_bytes, x, sizeof x),
            touched_by(a, backend), (long long)r->memory.padding_bytes);
-    for (int i = 0; i < r->n_points; i++)
-        printf("device     %s free after %s%s%s\n", vp_size_text(r->points[i].memory.free_bytes, x, sizeof x), r->points[i].phase,
-               r->points[i].memory.used_bytes < 0 ? "" : ", used by this process: ",
-               r->points[i].memory.used_bytes < 0 ? "" : vp_size_text(r->points[i].memory.used_bytes, y, sizeof y));
+    for (int i = 0; i < r->points.n; i++) {
+        const vp_memory_point *p = &r->points.at[i];
+        printf("device     %s free after %s%s%s\n", vp_size_text(p->memory.free_bytes, x, sizeof x), vp_outside_phase_name(p->phase),
+               p->memory.used_bytes < 0 ? "" : ", used by this process: ", p->memory.used_bytes < 0 ? "" : vp_size_text(p->memory.used_bytes, y, sizeof y));
+    }
+    if (!backend->host_memory)
+        print_outside(plan, backend, r);
     if (plan->process_predicted_bytes >= 0)
         printf("process    %s predicted, %s peak by the kernel\n", vp_size_text(plan->process_predicted_bytes, x, sizeof x),
                vp_size_text(r->process_peak_bytes, y, sizeof y));
@@ -352,7 +370,7 @@ static vp_status run(const args *a, vp_err *err)
 
     VP_TRY(vp_plan_read(a->plan, &plan, err));
     VP_TRY(open_backend(a, plan, &backend, err));
-    VP_TRY(note_memory(backend, "context", &r, err));
+    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_CONTEXT, 0, &r.points, err));
     r.steps = calloc((size_t)a->steps, sizeof *r.steps);
     VP_TRY_ALLOC(err, r.steps);
     VP_TRY(vp_data_open(a->data, plan, a->steps, &data, err));
@@ -360,20 +378,27 @@ static vp_status run(const args *a, vp_err *err)
         fprintf(stderr, "no --data: training on drawn tokens\n");
     vp_run_opts opts = {.n_total_steps = a->steps, .seed = a->seed, .verify = a->verify, .eager = a->eager};
     VP_TRY(vp_runtime_new(plan, backend, &opts, &rt, err));
-    VP_TRY(note_memory(backend, "arena", &r, err));
+    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_ARENA, plan->peak_bytes, &r.points, err));
     if (a->save)
         VP_TRY(vp_runtime_check_save(a->save, a->force, err));
     VP_TRY(a->init ? vp_runtime_load(rt, a->init, err) : vp_runtime_draw(rt, err));
     if (a->save_initial)
         VP_TRY(vp_runtime_save(rt, a->save_initial, a->force, err));
     VP_TRY(train(a, plan, backend, rt, data, &r, err));
-    VP_TRY(note_memory(backend, "last step", &r, err));
+    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_LAST_STEP, plan->peak_bytes, &r.points, err));
     if (a->save)
         VP_TRY(vp_runtime_save(rt, a->save, a->force, err));
     vp_runtime_memory(rt, &r.memory);
-    r.times = vp_runtime_kernel_times(rt, &r.n_times);
+    const vp_kernel_time *times = vp_runtime_kernel_times(rt, &r.n_times);
+    r.times = calloc((size_t)r.n_times + 1, sizeof *r.times);
+    VP_TRY_ALLOC(err, r.times);
+    if (r.n_times)
+        memcpy(r.times, times, (size_t)r.n_times * sizeof *r.times);
     VP_TRY(vp_runtime_sha256(rt, r.sha256, err));
     r.process_peak_bytes = process_peak_bytes();
+    vp_runtime_free(rt);
+    rt = NULL;
+    vp_outside_measure(backend, &r.points, &r.outside, &r.why_not);
     if (a->json)
         VP_TRY(print_json(results_json(plan, backend, a, &r), err));
     else
@@ -383,6 +408,7 @@ out:
     vp_runtime_free(rt);
     vp_plan_free(plan);
     free(r.steps);
+    free(r.times);
     return st;
 }
 
@@ -444,6 +470,8 @@ static vp_status profile(const args *a, vp_err *err)
 {
     const vp_backend *backend;
     vp_profile       *p = NULL;
+    vp_memory_points  points = {0};
+    const char       *why_not;
     int64_t           n_timed;
     vp_status         st = VP_OK;
 
@@ -451,7 +479,15 @@ static vp_status profile(const args *a, vp_err *err)
     VP_TRY(open_backend(a, NULL, &backend, err));
     snprintf(p->device, sizeof p->device, "%s", backend->name);
     snprintf(p->backend, sizeof p->backend, "%s", backend->describe());
+    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_CONTEXT, 0, &points, err));
     VP_TRY(vp_profile_rows(backend, p, a->seconds, &n_timed, show_progress, err));
+    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_CALLS, 0, &points, err));
+    p->outside = (vp_outside){0};
+    if (n_timed == p->n_rows && n_timed > 0 && !backend->host_memory) { /* a module that was not loaded yet would not be counted */
+        vp_outside_measure(backend, &points, &p->outside, &why_not);
+        if (why_not)
+            fprintf(stderr, "outside the arena: not measured: %s\n", why_not);
+    }
     p->n_rows = n_timed;
     VP_TRY(print_json(vp_profile_to_json(p), err));
 out:

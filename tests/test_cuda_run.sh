@@ -136,6 +136,95 @@ if r.returncode == 0:
     a, b = results(path), results(plan("untimed", "gpt2-tiny"))
     ok("error" not in a and abs(a["steps"][-1]["loss"] - b["steps"][-1]["loss"]) < 1e-4, "and runs with them", a.get("error"))
 
+# ---- bytes outside the arena: assumed, measured, then predicted to the byte ----
+CONTEXT, HANDLE, MODULE, GRAPH = 300000001, 8000003, 70001, 1000003
+h200 = {"VPLAN_EMULATOR_DEVICE": "NVIDIA H200", "VPLAN_EMULATOR_OUTSIDE": "%d,%d,%d,0" % (CONTEXT, HANDLE, MODULE)}
+not_ints = {"kernel", "name", "args", "workspace", "workspace_bytes", "accumulate", "first_only", "window_of_instance", "rng_id", "seconds", "algorithm"}
+
+
+def request_of(path, name):
+    """Every call of a plan, to be timed."""
+    rows = {}
+    for program in json.load(open(path))["buckets"][0]["programs"]:
+        for step in program["forward"] + program["backward"] + program["norm"] + program["update"]:
+            row = {"kernel": step["kernel"], **{k: v for k, v in step.items() if k not in not_ints and not isinstance(v, float)}, "seconds": 0}
+            rows[json.dumps(row)] = row
+    with open(work + "/" + name, "w") as f:
+        json.dump({"schema_version": 1, "device": card, "backend": "", "rows": list(rows.values())}, f)
+    return work + "/" + name
+
+
+def profile_of(request, name, **env):
+    r = call(build + "/vplan-run", "--profile", request, "--backend", plugin, **env)
+    with open(work + "/" + name, "w") as f:
+        f.write(r.stdout)
+    return (json.loads(r.stdout) if r.returncode == 0 else {}), r.stderr
+
+
+def loaded_kernels(path, **env):
+    """A run's results, and how many names its kernels have, from the emulator's log; a template's instances have one."""
+    log = work + "/launches"
+    r = results(path, VPLAN_EMULATOR_LOG=log, **env)
+    names = {re.match(r"\d+ cudaLaunchKernel\((\S+),", line).group(1) for line in open(log) if " cudaLaunchKernel(" in line}
+    os.remove(log)
+    return r, len(names)
+
+
+path = plan("outside", "gpt2-tiny")
+prediction = json.load(open(path))["prediction"]
+ok(prediction["outside_bytes"] == 512 << 20 and prediction["outside_class"] == "assumed", "without a profile 512 MiB are assumed", prediction)
+first, n_kernels = loaded_kernels(path, **h200)
+points, said = first["outside"]["points"], first["outside"]
+ok(points["context"] == points["arena"] == CONTEXT + HANDLE, "the context and the library's handle, before and beside the arena", said)
+n_modules, rest = divmod(said["bytes"] - CONTEXT - HANDLE, MODULE)
+ok(points["first step"] == points["last step"] == said["bytes"] and rest == 0 and n_modules >= n_kernels > 10, "and a module for each kernel", (n_kernels, said))
+used = first["device_memory"][-1]["used_bytes"]
+ok(used == first["outside_measured_bytes"] + first["memories"][0]["executed_bytes"], "with the arena's rounding that is all the process uses", used)
+with_graph = results(path, **dict(h200, VPLAN_EMULATOR_OUTSIDE="%d,%d,%d,%d" % (CONTEXT, HANDLE, MODULE, GRAPH)))["outside"]
+ok(with_graph["bytes"] == said["bytes"] + GRAPH and with_graph["points"]["first step"] == said["bytes"], "a recorded step is there from the second on", with_graph)
+
+container = results(path, VPLAN_EMULATOR_NVML="device", VPLAN_EMULATOR_OTHERS="5000000", **h200)["outside"]
+ok(container == dict(said, measured_by="device"), "where processes are hidden, by what the device has in use more than before", container)
+for others in ("5000000,5000001", "5000000,4999999"):
+    r = results(path, VPLAN_EMULATOR_NVML="device", VPLAN_EMULATOR_OTHERS=others, **h200)
+    ok(r["outside"] is None and r["outside_measured_bytes"] is None, "not while others come and go: " + others, r["outside"])
+r = results(path, VPLAN_EMULATOR_OTHERS="5000000,6000000", **h200)["outside"]
+ok(r == said, "which the driver's count of a process does not mind", r)
+r = results(path, VPLAN_EMULATOR_NVML="none", **h200)["outside"]
+ok(r is None, "not where the driver tells nothing", r)
+
+request = request_of(path, "outside_request.json")
+profile, stderr = profile_of(request, "outside.json", **h200)
+ok(profile.get("outside", {}).get("bytes") == said["bytes"] and profile["outside"]["device"] == "NVIDIA H200", "timed calls load the same", (profile.get("outside"), stderr))
+ok("580.65.06" in profile.get("backend", ""), "the driver's version stands beside it", profile.get("backend"))
+path = plan("outside_measured", "gpt2-tiny", "--profile", work + "/outside.json")
+prediction = json.load(open(path))["prediction"]
+ok(prediction["outside_class"] == "measured" and prediction["outside_of"] == profile.get("backend"), "the plan says with what it was measured", prediction)
+r = results(path, **h200)
+ok(prediction["peak_bytes"] + prediction["outside_bytes"] == r["device_memory"][-1]["used_bytes"], "the process uses what was predicted, to the byte", (prediction, r["device_memory"]))
+need = prediction["peak_bytes"] + prediction["outside_bytes"]
+for budget, fits in ((need, True), (need - 1, False)):
+    r = call(build + "/vplan", "plan", "gpt2-tiny", "--device", card, "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json", "--budget", str(budget), "--json")
+    got = json.loads(r.stdout).get("device_bytes")
+    ok((got == need) == fits and (got is None or got <= budget), "a budget of %d bytes" % budget, (r.returncode, got))
+for command in ("explain", "plan"):
+    words = [path] if command == "explain" else ["gpt2-tiny", "--device", card, "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json"]
+    r = call(build + "/vplan", command, *words)
+    ok("measured: NVIDIA H200, compute capability 9.0, CUDA 13.0 on driver 580.65.06" in r.stdout and "not measured" not in r.stdout, command + " says so", r.stdout[:600])
+r = call(build + "/vplan-run", path, "--steps", "2", "--backend", plugin, **h200)
+ok("(measured)" in r.stdout and ": 0 bytes off" in r.stdout.split("outside", 1)[1], "and the run beside it", r.stdout)
+r = call(build + "/vplan-run", path, "--steps", "2", "--backend", plugin, VPLAN_EMULATOR_DRIVER_BUILD="590.1", **h200)
+ok("(measured elsewhere)" in r.stdout, "with another driver it was measured elsewhere", r.stdout)
+
+profile_of(request, "other.json", **dict(h200, VPLAN_EMULATOR_DEVICE="NVIDIA L4"))
+other = json.load(open(plan("outside_other", "gpt2-tiny", "--profile", work + "/other.json")))
+ok(other["prediction"]["outside_bytes"] == 512 << 20 and any("another device, NVIDIA L4" in a for a in other["assumptions"]), "another card's figure is not this one's",
+   other["assumptions"])
+profile, stderr = profile_of(request, "drift.json", VPLAN_EMULATOR_NVML="device", VPLAN_EMULATOR_OTHERS="5,6", **h200)
+ok("outside" not in profile and "other processes" in stderr, "a profile lacks what others made uncertain, and says why", stderr[-300:])
+profile, stderr = profile_of(request, "container.json", VPLAN_EMULATOR_NVML="device", **h200)
+ok(profile.get("outside", {}).get("measured_by") == "device" and profile["outside"]["bytes"] == said["bytes"], "a profile made in a container", profile.get("outside"))
+
 # ---- each call of CUDA and of the libraries fails once ----
 path = plan("small", "llama-tiny", "--precision", "bf16", "--recompute", "none", seq=8, batch=1)
 r = run(path, VPLAN_EMULATOR_LOG=work + "/calls", VPLAN_EMULATOR_LEAKS="1")

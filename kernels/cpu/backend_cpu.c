@@ -162,6 +162,7 @@ out:
 static const vp_backend backend = {
     .api_version = VP_BACKEND_API,
     .name        = "cpu",
+    .device      = "",
     .host_memory = true,
     .describe    = describe,
     .set_threads = set_threads,

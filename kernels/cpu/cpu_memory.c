@@ -71,7 +71,8 @@ vp_status vp_cpu_memory(vp_backend_memory *out, vp_err *err)
     (void)err;
     if (available < 0)
         available = sysconf(_SC_AVPHYS_PAGES) * page;
-    *out = (vp_backend_memory){.total_bytes = sysconf(_SC_PHYS_PAGES) * page, .free_bytes = available < limit ? available : limit, .used_bytes = -1};
+    *out = (vp_backend_memory){.total_bytes = sysconf(_SC_PHYS_PAGES) * page, .free_bytes = available < limit ? available : limit, .used_bytes = -1,
+                               .all_used_bytes = -1, .all_used_before_bytes = -1};
     return VP_OK;
 }
 

@@ -16,6 +16,7 @@ static vp_cuda         here;
 static vp_cuda_updates updates; /* calls that wait to be launched together */
 static vp_err          unsaid;  /* why such a launch failed where nobody could be told */
 static bool            is_open;
+static char            product[64];
 static char            description[200]; /* a profile keeps it whole: it says for which library and device an algorithm is */
 
 /* A recorded step. */
@@ -74,12 +75,15 @@ static void release(void *p, int64_t n_bytes)
 
 static vp_status memory(vp_backend_memory *out, vp_err *err)
 {
-    size_t    free_bytes = 0, total = 0;
-    vp_status st = VP_OK;
+    size_t         free_bytes = 0, total = 0;
+    vp_nvml_answer told;
+    vp_status      st = VP_OK;
 
     VP_TRY(launch_updates(err));
     VP_CUDA(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
-    *out = (vp_backend_memory){.total_bytes = (int64_t)total, .free_bytes = (int64_t)free_bytes, .used_bytes = vp_nvml_process_bytes(here.device)};
+    told = vp_nvml_ask(here.bus);
+    *out = (vp_backend_memory){.total_bytes = (int64_t)total, .free_bytes = (int64_t)free_bytes, .used_bytes = told.process_bytes,
+                               .all_used_bytes = told.all_bytes, .all_used_before_bytes = here.used_before_bytes};
 out:
     return st;
 }
@@ -319,15 +323,19 @@ static int threads(void)
     return 1;
 }
 
+static int64_t close_and_count(void);
+
 static vp_backend backend = {
     .api_version  = VP_BACKEND_API,
     .name         = "cuda",
+    .device       = product,
     .describe     = describe,
     .set_threads  = set_threads,
     .threads      = threads,
     .alloc        = alloc,
     .release      = release,
     .memory       = memory,
+    .close        = close_and_count,
     .upload       = upload,
     .download     = download,
     .fill         = fill,
@@ -353,17 +361,28 @@ static void close_device(void)
     updates.n = 0;
 }
 
+/* The context goes too: what is in use then is others'. */
+static int64_t close_and_count(void)
+{
+    char bus[sizeof here.bus];
+
+    memcpy(bus, here.bus, sizeof bus);
+    close_device();
+    is_open = false;
+    return cudaDeviceReset() == cudaSuccess ? vp_nvml_ask(bus).all_bytes : -1;
+}
+
 /* What the versions of CUDA write as 13000. */
 static void version_text(int version, char *buf, size_t buf_size)
 {
     snprintf(buf, buf_size, "%d.%d", version / 1000, version % 1000 / 10);
 }
 
-static vp_status describe_device(vp_err *err)
+static vp_status describe_device(const char *driver_version, vp_err *err)
 {
     struct cudaDeviceProp p;
     int                   driver = 0, runtime = 0;
-    char                  driver_text[16], runtime_text[16], lt_text[24];
+    char                  driver_text[16], runtime_text[16], lt_text[24], version_of[24] = "a driver";
     size_t                lt = cublasLtGetVersion();
     vp_status             st = VP_OK;
 
@@ -375,7 +394,11 @@ static vp_status describe_device(vp_err *err)
     version_text(driver, driver_text, sizeof driver_text);
     version_text(runtime, runtime_text, sizeof runtime_text);
     snprintf(lt_text, sizeof lt_text, "%zu.%zu.%zu", lt / 10000, lt / 100 % 100, lt % 100);
-    snprintf(description, sizeof description, "%.60s, compute capability %d.%d, CUDA %s on a driver for %s, cuBLASLt %s, ", p.name, p.major, p.minor, runtime_text, driver_text, lt_text);
+    if (driver_version[0])
+        snprintf(version_of, sizeof version_of, "driver %.16s", driver_version);
+    snprintf(product, sizeof product, "%.60s", p.name);
+    snprintf(description, sizeof description, "%.60s, compute capability %d.%d, CUDA %.8s on %s for %.8s, cuBLASLt %.12s, ", p.name, p.major, p.minor,
+             runtime_text, version_of, driver_text, lt_text);
 out:
     return st;
 }
@@ -395,18 +418,25 @@ static void open_cudnn(void)
 
 static vp_status open_device(vp_err *err)
 {
-    int         n = 0;
-    cudaError_t e = cudaGetDeviceCount(&n);
-    vp_status   st = VP_OK;
+    int            n = 0;
+    vp_nvml_answer before;
+    cudaError_t    e = cudaGetDeviceCount(&n);
+    vp_status      st = VP_OK;
 
     if (e == cudaErrorInsufficientDriver)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no NVIDIA driver, or one too old for CUDA %d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10));
     if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the NVIDIA driver finds no device (CUDA_VISIBLE_DEVICES may hide it)"));
     VP_CUDA(e, "counting devices");
+    if (cudaDeviceGetPCIBusId(here.bus, sizeof here.bus, here.device) != cudaSuccess) {
+        here.bus[0] = '\0';
+        cudaGetLastError();
+    }
+    before                 = vp_nvml_ask(here.bus); /* while this process has no context there */
+    here.used_before_bytes = before.all_bytes;
     VP_CUDA(cudaSetDevice(here.device), "opening the device");
     VP_CUDA(cudaStreamCreateWithFlags(&here.stream, cudaStreamNonBlocking), "a stream");
-    VP_TRY(describe_device(err));
+    VP_TRY(describe_device(before.driver, err));
     if (here.sm < 80)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "compute capability %d.%d: the kernels of this backend need 8.0", here.sm / 10, here.sm % 10));
     if (cublasLtCreate(&here.lt) != CUBLAS_STATUS_SUCCESS)

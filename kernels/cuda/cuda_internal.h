@@ -14,6 +14,8 @@ extern "C" {
 /* The one device of this process. */
 typedef struct vp_cuda {
     int              device, sm, n_multiprocessors;
+    char             bus[32];      /* the device's place, by which the driver's tools know it; "": not known */
+    int64_t          used_before_bytes; /* of the device, before it was opened; -1: not told */
     cudaStream_t     stream;       /* all work goes here, in order                       */
     cublasLtHandle_t lt;
     struct vp_cudnn *cudnn;        /* NULL: cuDNN cannot be opened                       */
@@ -55,8 +57,13 @@ struct vp_cudnn *vp_cudnn_open(cudaStream_t stream, vp_err *err);
 void             vp_cudnn_close(struct vp_cudnn *cudnn); /* takes NULL */
 const char      *vp_cudnn_version(const struct vp_cudnn *cudnn);
 
-/* Bytes of the device that the driver counts for this process; -1: it does not tell. nvml.c */
-int64_t vp_nvml_process_bytes(int device);
+/* What the driver's own tools say of the device at a bus: its bytes in use by this process and by everybody, -1 where they do not tell;
+ * the driver's version, "" likewise. nvml.c */
+typedef struct vp_nvml_answer {
+    int64_t process_bytes, all_bytes;
+    char    driver[32];
+} vp_nvml_answer;
+vp_nvml_answer vp_nvml_ask(const char *bus);
 
 /* ---- launchers, one for each kernel of core/op.h, in the .cu file of its name ----
  *

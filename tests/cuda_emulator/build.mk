@@ -10,9 +10,9 @@ EMULATOR_LIBS := $(addprefix $(EMULATOR_DIR)/,block_emulator.o cuda_stand_in.o c
 
 EMULATOR_OBJS := $(addprefix $(EMULATOR_DIR)/,$(addsuffix .o,$(basename $(EMULATOR_CUDA) $(EMULATOR_CORE)))) $(EMULATOR_LIBS)
 
-# Where cuDNN's stand-in is there, the plugin opens it in place of libcudnn.
+# Where cuDNN's stand-in is there, the plugin opens it in place of libcudnn, and NVML's in place of libnvidia-ml.
 ifneq ($(wildcard $(EMULATOR)/cudnn_linked.c),)
-EMULATOR_OBJS += $(EMULATOR_DIR)/cudnn_stand_in.o $(EMULATOR_DIR)/cudnn_linked.o
+EMULATOR_OBJS += $(addprefix $(EMULATOR_DIR)/,cudnn_stand_in.o cudnn_linked.o nvml_stand_in.o)
 EMULATOR_WRAP := -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=dlclose
 endif
 

@@ -14,6 +14,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <time.h>
@@ -47,9 +48,14 @@ namespace {
 
 /* ---- what the environment says ---- */
 
+/* The runtime's own memory on a device, which cudaMemGetInfo() counts as taken: some hundred MiB on real ones. */
+const int64_t CONTEXT_BYTES = (int64_t)512 << 20;
+
 struct settings {
     std::string name, fail_name;
     int64_t     memory_bytes, fail_at;
+    int64_t     context_bytes, handle_bytes, module_bytes, graph_bytes; /* what each takes on the device */
+    int64_t     others_before, others_after;                             /* in use by other processes, before and since the context was made */
     int         n_devices, sm, n_multiprocessors, driver;
     bool        defer, protect, leaks;
     FILE       *log;
@@ -61,6 +67,19 @@ int64_t number_of(const char *variable, int64_t otherwise)
     return text && *text ? strtoll(text, nullptr, 10) : otherwise;
 }
 
+/* "A,B,..." into numbers; those left out stay. */
+void numbers_of(const char *variable, std::initializer_list<int64_t *> numbers)
+{
+    const char *text = getenv(variable);
+
+    for (int64_t *number : numbers) {
+        if (!text || !*text)
+            return;
+        *number = strtoll(text, nullptr, 10);
+        text    = strchr(text, ',') ? strchr(text, ',') + 1 : nullptr;
+    }
+}
+
 settings read_settings()
 {
     settings    s     = {};
@@ -69,6 +88,11 @@ settings read_settings()
 
     s.name              = name ? name : "Emulated GPU";
     s.memory_bytes      = number_of("VPLAN_EMULATOR_MEMORY", (int64_t)80 << 30);
+    s.context_bytes     = CONTEXT_BYTES;
+    numbers_of("VPLAN_EMULATOR_OUTSIDE", {&s.context_bytes, &s.handle_bytes, &s.module_bytes, &s.graph_bytes});
+    numbers_of("VPLAN_EMULATOR_OTHERS", {&s.others_before});
+    s.others_after = s.others_before;
+    numbers_of("VPLAN_EMULATOR_OTHERS", {&s.others_before, &s.others_after});
     s.n_devices         = (int)number_of("VPLAN_EMULATOR_DEVICES", 1);
     s.sm                = (int)number_of("VPLAN_EMULATOR_SM", 90);
     s.n_multiprocessors = (int)number_of("VPLAN_EMULATOR_MULTIPROCESSORS", 132);
@@ -101,6 +125,9 @@ struct emulator {
     std::deque<work>                   queue;
     std::vector<CUstream_st *>         captures;
     std::map<const void *, size_t>     dynamic_limit;
+    std::set<const void *>             loaded;          /* modules: of kernels that were launched */
+    bool                               context = false; /* this process has one on the device    */
+    bool                               opened  = false; /* and had one                           */
     cudaError_t                        last = cudaSuccess, sticky = cudaSuccess;
     char                               said[1000] = "";
 };
@@ -155,9 +182,6 @@ cudaError_t begin(const char *name, bool fails)
 
 enum { DEVICE_ALIGN = 256, POISONED_BYTES = 256 << 20, DRIVER_PIECE = 2 << 20 };
 
-/* The runtime's own memory on a device, which cudaMemGetInfo() counts as taken: some hundred MiB on real ones. */
-const int64_t CONTEXT_BYTES = (int64_t)512 << 20;
-
 struct allocation {
     char  *map;
     size_t map_bytes, size;
@@ -175,15 +199,24 @@ size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* The driver hands out memory in pieces; small allocations share them. */
+/* The driver hands out memory in pieces; small allocations share them. Handles are known by their kinds. */
 int64_t device_bytes_taken()
 {
-    size_t large = 0, small = 0;
+    size_t  large = 0, small = 0;
+    int64_t outside = (here().context ? here().set.context_bytes : 0) + (int64_t)here().loaded.size() * here().set.module_bytes;
+
+    for (const auto &a : here().alive)
+        outside += a.second == "executable graph" ? here().set.graph_bytes : a.second.find(" handle") != std::string::npos ? here().set.handle_bytes : 0;
 
     for (const auto &a : allocations())
         if (!a.second.on_host)
             *(a.second.size >= DRIVER_PIECE / 2 ? &large : &small) += round_up(a.second.size, a.second.size >= DRIVER_PIECE / 2 ? DRIVER_PIECE : 512);
-    return CONTEXT_BYTES + (int64_t)(large + round_up(small, DRIVER_PIECE));
+    return outside + (int64_t)(large + round_up(small, DRIVER_PIECE));
+}
+
+int64_t device_bytes_free()
+{
+    return here().set.memory_bytes - device_bytes_taken() - (here().opened ? here().set.others_after : here().set.others_before);
 }
 
 /* The allocation that p lies in, its end included. */
@@ -533,6 +566,18 @@ bool vp_emulator_is_device(const void *p, size_t n_bytes)
     return lies_in(p, n_bytes, false);
 }
 
+int64_t vp_emulator_own_bytes(void)
+{
+    locked hold(here().lock);
+    return device_bytes_taken();
+}
+
+int64_t vp_emulator_others_bytes(void)
+{
+    locked hold(here().lock);
+    return here().opened ? here().set.others_after : here().set.others_before;
+}
+
 int vp_emulator_sm(void)
 {
     return here().set.sm;
@@ -606,6 +651,7 @@ static cudaError_t launch(const vp_emulator_kernel *kernel, cudaStream_t stream,
 
     if (e != cudaSuccess)
         return result(e);
+    here().loaded.insert(kernel->entry);
     vp_emulator_kernel copy  = *kernel;
     size_t             limit = here().dynamic_limit.count(kernel->entry) ? shared_bytes_optin() : (size_t)SHARED_BYTES;
 
@@ -690,7 +736,10 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaSetDevice(int device)
 {
     BEGIN("cudaSetDevice", "%d", device);
-    return result(device >= 0 && device < here().set.n_devices ? cudaSuccess : cudaErrorInvalidDevice);
+    if (device < 0 || device >= here().set.n_devices)
+        return result(cudaErrorInvalidDevice);
+    here().context = here().opened = true; /* since CUDA 12 */
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
@@ -766,6 +815,8 @@ cudaError_t cudaDeviceReset(void)
         return result(cudaErrorUnknown);
     here().queue.clear();
     here().captures.clear();
+    here().loaded.clear();
+    here().context = false;
     here().alive.clear();
     while (!allocations().empty())
         release(allocations().begin()->first);
@@ -780,7 +831,8 @@ cudaError_t cudaMalloc(void **p, size_t size)
     *p = nullptr;
     if (size == 0)
         return cudaSuccess;
-    if ((int64_t)size < 0 || device_bytes_taken() + (int64_t)round_up(size, size >= DRIVER_PIECE / 2 ? DRIVER_PIECE : 512) > here().set.memory_bytes)
+    here().context = here().opened = true;
+    if ((int64_t)size < 0 || (int64_t)round_up(size, size >= DRIVER_PIECE / 2 ? DRIVER_PIECE : 512) > device_bytes_free())
         return result(cudaErrorMemoryAllocation);
     return result(allocate(p, size, false));
 }
@@ -829,8 +881,9 @@ cudaError_t cudaFreeHost(void *p)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
     BEGIN("cudaMemGetInfo", "%s", "");
+    here().context = here().opened = true;
     *total      = (size_t)here().set.memory_bytes;
-    *free_bytes = (size_t)(here().set.memory_bytes - device_bytes_taken());
+    *free_bytes = (size_t)(device_bytes_free() > 0 ? device_bytes_free() : 0);
     return cudaSuccess;
 }
 

@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +44,10 @@ void vp_emulator_fault(cudaError_t error, const char *format, ...) __attribute__
 
 /* Whether n_bytes from p lie in one allocation of device memory, or of pinned host memory. */
 bool vp_emulator_is_device(const void *p, size_t n_bytes);
+
+/* Bytes of the device's memory in use: by this process, and by others. */
+int64_t vp_emulator_own_bytes(void);
+int64_t vp_emulator_others_bytes(void);
 
 /* 90 for compute capability 9.0. */
 int vp_emulator_sm(void);
