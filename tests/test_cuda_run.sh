@@ -11,7 +11,7 @@ case $BUILD in /*) plugin=$BUILD/tests/vplan-cuda-emulated.so ;; esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 BUILD=$BUILD PLUGIN=$plugin WORK=$work python3 - <<'P'
-import json, os, re, subprocess, sys
+import json, os, re, shutil, subprocess, sys
 
 build, plugin, work = os.environ["BUILD"], os.environ["PLUGIN"], os.environ["WORK"]
 card = "h200-sxm-141gb"
@@ -224,6 +224,24 @@ profile, stderr = profile_of(request, "drift.json", VPLAN_EMULATOR_NVML="device"
 ok("outside" not in profile and "other processes" in stderr, "a profile lacks what others made uncertain, and says why", stderr[-300:])
 profile, stderr = profile_of(request, "container.json", VPLAN_EMULATOR_NVML="device", **h200)
 ok(profile.get("outside", {}).get("measured_by") == "device" and profile["outside"]["bytes"] == said["bytes"], "a profile made in a container", profile.get("outside"))
+
+# Tune, with the emulated plugin in the place of the real one: its trials know what a recorded step takes, which timed calls do not.
+os.mkdir(work + "/programs")
+for program in ("vplan", "vplan-run", "vplan-solve"):
+    shutil.copy(build + "/" + program, work + "/programs")
+shutil.copy(plugin, work + "/programs/vplan-cuda.so")
+tuned = dict(h200, VPLAN_EMULATOR_OUTSIDE="%d,%d,0,%d" % (CONTEXT, HANDLE, GRAPH))
+words = ("tune", "gpt2-tiny", "--device", card, "--seq", "8", "--global-batch", "1", "--max-trials", "1", "--study", work + "/study.db", "-o", work + "/tuned.json", "--force")
+r = call(work + "/programs/vplan", *words, **tuned)
+ok(r.returncode == 0 and "outside the arena: " in r.stderr, "tune measures outside the arena", r.stderr[-600:])
+if r.returncode == 0:
+    prediction = json.load(open(work + "/tuned.json"))["prediction"]
+    r = results(work + "/tuned.json", **tuned)
+    ok(prediction["outside_class"] == "measured" and r["outside_measured_bytes"] == prediction["outside_bytes"] and r["outside"]["bytes"] == CONTEXT + HANDLE + GRAPH,
+       "and its plan predicts a recorded step too, to the byte", (prediction, r.get("outside")))
+    r = call(work + "/programs/vplan", *words, **dict(tuned, VPLAN_EMULATOR_DRIVER_BUILD="590.1"))
+    ok(r.returncode == 0 and "of the study" not in r.stderr and "driver 590.1" in json.load(open(work + "/tuned.json"))["prediction"]["outside_of"],
+       "with another driver nothing of the study counts", r.stderr[-600:])
 
 # ---- each call of CUDA and of the libraries fails once ----
 path = plan("small", "llama-tiny", "--precision", "bf16", "--recompute", "none", seq=8, batch=1)

@@ -30,6 +30,8 @@ static vp_study *new_study(const char *path, int64_t *request_id, int64_t *profi
     CHECK_OK(vp_study_request_id(study, &any_request, request_id, &err));
     strcpy(profile->device, "cpu");
     strcpy(profile->backend, "b");
+    profile->outside = (vp_outside){.device = "cpu", .measured_by = VP_OUTSIDE_BY_PROCESS};
+    vp_outside_note(&profile->outside, VP_OUTSIDE_CALLS, 30);
     assert_true(vp_profile_add(profile, &row));
     CHECK_OK(vp_study_add_profile(study, VP_PROFILE_MEASURED, profile, "x", profile_id, &err));
     vp_profile_free(profile);
@@ -53,6 +55,9 @@ static void add_done(vp_study *study, int64_t request_id, int64_t profile_id, co
     t.n_steps = 3;
     t.calls = calls;
     t.n_calls = 1;
+    t.outside = (vp_outside){.device = "cpu", .measured_by = VP_OUTSIDE_BY_DEVICE};
+    vp_outside_note(&t.outside, VP_OUTSIDE_CONTEXT, 10);
+    vp_outside_note(&t.outside, VP_OUTSIDE_LAST_STEP, 40);
     CHECK_OK(vp_study_finish(study, &t, &err));
 }
 
@@ -118,11 +123,17 @@ static void what_was_finished_is_read_back_to_the_bit(void **state)
     assert_int_equal(trials[0].calls[0].row.kernel, VP_K_ADD);
     assert_int_equal(trials[0].calls[0].row.ints[0], 7);
     assert_int_equal(trials[0].calls[0].n_calls, 2);
+    assert_int_equal(trials[0].outside.measured_by, VP_OUTSIDE_BY_DEVICE);
+    assert_true(trials[0].outside.bytes == 40 && trials[0].outside.at_bytes[VP_OUTSIDE_CONTEXT] == 10 && !trials[0].outside.has[VP_OUTSIDE_ARENA]);
     assert_int_equal(trials[1].state, VP_TRIAL_INTERRUPTED); /* nobody finished it */
-    CHECK_OK(vp_study_measured_rows(study, "cpu", "b", "x", p, &err));
+    assert_int_equal(trials[1].outside.measured_by, VP_OUTSIDE_NOT_MEASURED);
+    CHECK_OK(vp_study_measured(study, "cpu", "b with another driver", "x", p, &err));
+    assert_int_equal(p->outside.measured_by, VP_OUTSIDE_NOT_MEASURED);
+    CHECK_OK(vp_study_measured(study, "cpu", "b", "x", p, &err));
     assert_int_equal(p->n_rows, 1);
     assert_true(p->rows[0].seconds == 0.25 && p->rows[0].ints[2] == 6);
-    CHECK_OK(vp_study_measured_rows(study, "cpu", "b", "another build", p, &err));
+    assert_int_equal(p->outside.bytes, 40); /* the trial's, more than the timed calls' 30 */
+    CHECK_OK(vp_study_measured(study, "cpu", "b", "another build", p, &err));
     assert_int_equal(p->n_rows, 1);
     vp_study_close(study);
     vp_profile_free(p);
@@ -193,8 +204,8 @@ static void a_file_that_is_no_study_is_refused_and_left_alone(void **state)
     good = slurp(in_test_dir("good.db"), &n);
     refused(put_file("short.db", good, 3000), "is ", __LINE__);
     refused(put_file("header.db", good, 100), "is ", __LINE__);
-    sql(put_file("newer.db", good, n), "PRAGMA user_version = 3");
-    refused(in_test_dir("newer.db"), "schema 3, from a newer vplan", __LINE__);
+    sql(put_file("newer.db", good, n), "PRAGMA user_version = 4");
+    refused(in_test_dir("newer.db"), "schema 4, from a newer vplan", __LINE__);
     sql(put_file("view.db", good, n), "CREATE VIEW v AS SELECT * FROM trial");
     refused(in_test_dir("view.db"), "a view v that does not belong", __LINE__);
     sql(put_file("trigger.db", good, n), "CREATE TRIGGER g AFTER INSERT ON trial BEGIN DELETE FROM trial; END");
@@ -297,7 +308,7 @@ static void flipped_bytes_are_an_error_or_harmless(void **state)
             int64_t         n;
             st = vp_study_trials(study, arena, a, &trials, &n, &err);
             if (st == VP_OK)
-                st = vp_study_measured_rows(study, "cpu", "b", "x", p, &err);
+                st = vp_study_measured(study, "cpu", "b", "x", p, &err);
             if (st == VP_OK)
                 st = vp_study_begin(study, a, &t, &err);
             vp_profile_free(p);
@@ -422,7 +433,7 @@ static const char fake_runner[] =
     "sleep 0.0$((RANDOM % 4))\n"
     "steps=\"{\\\"seconds\\\": $s}\"\n"
     "for ((i = 1; i < $3; i++)); do steps=\"$steps, {\\\"seconds\\\": $s}\"; done\n"
-    "echo \"{\\\"memories\\\": [{\\\"executed_bytes\\\": $bytes}], \\\"steps\\\": [$steps]}\"\n";
+    "echo \"{\\\"memories\\\": [{\\\"executed_bytes\\\": $bytes}], \\\"steps\\\": [$steps], \\\"outside\\\": ${outside:-null}}\"\n";
 
 typedef struct tiny {
     vp_model       *model;
@@ -569,7 +580,7 @@ static void trials_that_die_are_verdicts_and_the_rest_goes_on(void **state)
         {"echo nothing; exit 0", "vplan-run:1", VP_VERDICT_CRASH}, {"echo 'training diverged' >&2; exit 4", "diverged", VP_VERDICT_NAN},
         {"echo 'no memory' >&2; exit 5", "no memory", VP_VERDICT_OOM_HOST}, {"bytes=7", "executed 7 bytes", VP_VERDICT_WRONG_RESULT}};
     tiny t;
-    char text[3000];
+    char text[4000];
 
     (void)state;
     open_tiny(&t);
@@ -640,6 +651,58 @@ static void the_race_decides_between_plans_that_were_equal(void **state)
     vp_model_free(t.model);
 }
 
+/* Plans of micro-batch 4 take 410,000,003 bytes outside the arena, all others 400,000,000; what a plan needs is the arena in pieces of
+ * 2 MiB and the larger of the two. */
+static void tune_plans_with_the_most_that_a_trial_took_outside_the_arena(void **state)
+{
+    static const char line[] =
+        "o=400000000; if [[ $plan == *'\"micro_batch\": 4'* ]]; then o=410000003; fi\n"
+        "outside='{\"device\": \"NVIDIA H200\", \"measured_by\": \"process\", \"bytes\": '$o', \"points\": {\"last step\": '$o'}}'\n";
+    const char    *before_sleep = strstr(fake_runner, "sleep"), *study = in_test_dir("outside.db");
+    tiny           t;
+    vp_err         err = {0};
+    vp_tune_result result;
+    vp_plan       *plan;
+    char           text[4000];
+
+    (void)state;
+    open_tiny(&t);
+    CHECK_OK(vp_device_open("h200", &t.device, &err));
+    t.request.budget_bytes = 600000000;
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(before_sleep - fake_runner), fake_runner, line, before_sleep);
+    put_file("runner", text, strlen(text));
+    for (int again = 0; again < 2; again++) { /* the second time from the study alone */
+        vp_tune_opts opts = {.max_trials = 3, .study = study, .runner = t.runner};
+        CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
+        assert_non_null(result.best);
+        assert_int_equal(result.profile->outside.bytes, 410000003);
+        assert_string_equal(result.profile->outside.device, "h200-sxm-141gb");
+        CHECK_OK(vp_tune_best_plan(&t.request, &result, &plan, &err));
+        assert_string_equal(plan->outside_class, "measured");
+        assert_string_equal(plan->outside_of, "fake");
+        assert_int_equal(plan->peak_bytes + plan->outside_bytes, 410000003 + (plan->peak_bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20));
+        assert_int_equal(result.best->candidate.figures.device_bytes, plan->peak_bytes + plan->outside_bytes);
+        vp_plan_free(plan);
+        for (int64_t i = 0; again && i < result.n_trials; i++)
+            assert_true(result.trials[i].from_study || result.trials[i].id == 0);
+        vp_tune_result_release(&result);
+    }
+    assert_int_equal(t.device.outside_bytes, 512 << 20); /* the caller's own device stays as it was */
+
+    /* Another driver: nothing of the study counts. */
+    memcpy(strstr(text, "fake"), "new ", 4);
+    for (char *at = text; (at = strstr(at, "o=4100")) != NULL; at++)
+        at[3] = '3'; /* 430,000,003 */
+    put_file("runner", text, strlen(text));
+    vp_tune_opts opts = {.max_trials = 3, .study = study, .runner = t.runner};
+    CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
+    for (int64_t i = 0; i < result.n_trials; i++)
+        assert_false(result.trials[i].from_study);
+    assert_int_equal(result.profile->outside.bytes, 430000003);
+    vp_tune_result_release(&result);
+    vp_model_free(t.model);
+}
+
 /* What the race is told costs the race, not the answer: the contenders run once more, each by itself. */
 static void a_race_that_cannot_be_held_is_none(void **state)
 {
@@ -677,6 +740,7 @@ int main(void)
         cmocka_unit_test(the_race_decides_between_plans_that_were_equal),
         cmocka_unit_test(a_race_that_cannot_be_held_is_none),
         cmocka_unit_test(what_was_finished_is_read_back_to_the_bit),
+        cmocka_unit_test(tune_plans_with_the_most_that_a_trial_took_outside_the_arena),
         cmocka_unit_test(a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not),
         cmocka_unit_test(a_file_that_is_no_study_is_refused_and_left_alone),
         cmocka_unit_test(rows_that_make_no_sense_are_refused),

@@ -52,8 +52,8 @@ ok "its JSON has the shape" json "$work/first.json" 'list(d) == ["schema_version
     'all(set(t) >= {"id", "verdict", "plan", "predicted_bytes", "executed_bytes", "predicted_s", "measured_s"} for t in d["trials"])' \
     'all(set(p) == {"name", "verdict", "measured_s"} for p in d["presets"])' 'len(d["presets"]) >= 5' 'isinstance(d["stopped_because"], str)'
 ok "every trial ran, to the byte" json "$work/first.json" 'all(t["verdict"] == "ok" and t["executed_bytes"] == t["predicted_bytes"] and t["measured_s"] > 0 for t in d["trials"])'
-best='d["best"]["step_time_s"] == min([t["measured_s"] for t in d["trials"] if t["runs"] >= 2] or [t["measured_s"] for t in d["trials"] if t["plan"] == d["best"]["decisions"]])'
-ok "the best is the fastest of those that raced" json "$work/first.json" "$best" 'd["best"]["peak_bytes"] <= 5000000' 'd["best"]["decisions"] in [t["plan"] for t in d["trials"]]'
+best='any(t["plan"] == d["best"]["decisions"] and t["measured_s"] == d["best"]["step_time_s"] and t["runs"] >= 2 for t in d["trials"])'
+ok "the best has raced" json "$work/first.json" "$best" 'd["best"]["peak_bytes"] <= 5000000' 'd["best"]["decisions"] in [t["plan"] for t in d["trials"]]'
 ok "at most 4 plans beside the presets" json "$work/first.json" 'len(d["trials"]) <= 4 + len(d["presets"])'
 ok "progress is on stderr" says "timing "
 ok "the plan runs" exits 0 "$BUILD/vplan" run "$work/best.json" --steps 2 --json
@@ -110,7 +110,7 @@ PY
 ok "tune starts from a wrong profile" exits 0 $tune --budget 5MB --study "$work/w.db" --profile "$work/wrong.json" -o "$work/wrong_best.json" --json
 ok "which the first trial contradicts" says "the given profile is off by a factor of"
 cp "$work/out" "$work/wrong.json"
-ok "it ends with the fastest of those that raced" json "$work/wrong.json" "$best" 'len(d["trials"]) > 1'
+ok "it ends with one that has raced" json "$work/wrong.json" "$best" 'len(d["trials"]) > 1'
 ok "and the given profile gave way to what was measured" python3 - "$work/w.db" <<'PY'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])

@@ -33,7 +33,7 @@ static const struct { const char *name, *sql; } tables[] = {
         "UNIQUE(model_sha256, recipe, seq, global_batch, budget_bytes, device, backend, build)) STRICT"},
     {"profile", "CREATE TABLE profile(id INTEGER PRIMARY KEY CHECK(id > 0), kind TEXT NOT NULL "
         "CHECK(kind IN ('measured', 'given', 'corrected')), device TEXT NOT NULL, backend TEXT NOT NULL, build TEXT NOT NULL, "
-        "created_unix_s INTEGER NOT NULL) STRICT"},
+        "outside TEXT NOT NULL, created_unix_s INTEGER NOT NULL) STRICT"},
     {"profile_row", "CREATE TABLE profile_row(profile_id INTEGER NOT NULL REFERENCES profile(id), kernel TEXT NOT NULL, shape TEXT NOT NULL, "
         "seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), algorithm TEXT NOT NULL, PRIMARY KEY(profile_id, kernel, shape)) "
         "STRICT, WITHOUT ROWID"},
@@ -43,7 +43,7 @@ static const struct { const char *name, *sql; } tables[] = {
         "evidence TEXT NOT NULL, predicted_bytes INTEGER NOT NULL CHECK(predicted_bytes >= 0), "
         "executed_bytes INTEGER NOT NULL CHECK(executed_bytes >= 0), predicted_s REAL NOT NULL CHECK(predicted_s >= 0 AND predicted_s < 1e9), "
         "measured_s REAL NOT NULL CHECK(measured_s >= 0 AND measured_s < 1e9), n_runs INTEGER NOT NULL CHECK(n_runs >= 0), "
-        "step_seconds TEXT NOT NULL, started_unix_s INTEGER NOT NULL, ended_unix_s INTEGER) STRICT"},
+        "step_seconds TEXT NOT NULL, outside TEXT NOT NULL, started_unix_s INTEGER NOT NULL, ended_unix_s INTEGER) STRICT"},
     {"trial_call", "CREATE TABLE trial_call(trial_id INTEGER NOT NULL REFERENCES trial(id), kernel TEXT NOT NULL, shape TEXT NOT NULL, "
         "n_calls INTEGER NOT NULL CHECK(n_calls > 0), seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), "
         "PRIMARY KEY(trial_id, kernel, shape)) STRICT, WITHOUT ROWID"},
@@ -586,16 +586,50 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
                       vp_text_escape(shape, y, sizeof y));
 }
 
+/* ---- bytes outside the arena as text: JSON, "null" where they were not measured ---- */
+
+/* The caller's; NULL: out of memory. */
+static char *outside_text(const vp_outside *outside)
+{
+    json_t *j    = vp_outside_to_json(outside);
+    char   *text = j ? json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+
+    json_decref(j);
+    return text;
+}
+
+static vp_status read_outside(const vp_study *s, const char *text, vp_outside *out, vp_err *err)
+{
+    vp_json_doc *doc   = NULL;
+    vp_err       inner = {0};
+    vp_status    st    = VP_OK;
+
+    *out = (vp_outside){0};
+    if (strcmp(text, "null") == 0)
+        return VP_OK;
+    st = vp_json_parse(s->path, text, (int64_t)strlen(text), &doc, &inner);
+    if (st == VP_OK) {
+        vp_json_node root = vp_json_root(doc);
+        st = vp_outside_from_json(&root, out, &inner);
+    }
+    if (st != VP_OK)
+        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "outside", "%s", inner.message);
+    vp_json_doc_free(doc);
+    return st;
+}
+
 /* ---- profiles ---- */
 
 vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profile *p, const char *build, int64_t *id, vp_err *err)
 {
     char      shape[400], algorithm[VP_ALGORITHM_TEXT + 1];
-    vp_status st = VP_OK;
+    char     *outside = outside_text(&p->outside);
+    vp_status st      = VP_OK;
 
+    VP_TRY_ALLOC(err, outside);
     VP_TRY(begin(s, err));
-    st  = change(s, err, "INSERT INTO profile(kind, device, backend, build, created_unix_s) VALUES(?, ?, ?, ?, ?)", "tttti", kind_names[kind],
-                 p->device, p->backend, build, now_unix_s());
+    st  = change(s, err, "INSERT INTO profile(kind, device, backend, build, outside, created_unix_s) VALUES(?, ?, ?, ?, ?, ?)", "ttttti",
+                 kind_names[kind], p->device, p->backend, build, outside, now_unix_s());
     *id = sqlite3_last_insert_rowid(s->db);
     for (int64_t i = 0; st == VP_OK && i < p->n_rows; i++)
         st = change(s, err, "INSERT INTO profile_row(profile_id, kernel, shape, seconds, algorithm) VALUES(?, ?, ?, ?, ?)", "ittrt", *id,
@@ -603,13 +637,15 @@ vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profi
                     vp_algorithm_is_set(&p->rows[i].algorithm) ? vp_algorithm_text(&p->rows[i].algorithm, algorithm) : "");
     VP_TRY(end(s, st, err));
 out:
+    free(outside);
     return st;
 }
 
-vp_status vp_study_measured_rows(vp_study *s, const char *device, const char *backend, const char *build, vp_profile *p, vp_err *err)
+vp_status vp_study_measured(vp_study *s, const char *device, const char *backend, const char *build, vp_profile *p, vp_err *err)
 {
     sqlite3_stmt  *stmt = NULL;
     vp_profile_row row;
+    vp_outside     outside;
     bool           any;
     vp_status      st = VP_OK;
 
@@ -625,6 +661,18 @@ vp_status vp_study_measured_rows(vp_study *s, const char *device, const char *ba
             VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "algorithm", "holds one that is not %d hexadecimal digits", VP_ALGORITHM_TEXT));
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
+    sqlite3_finalize(stmt);
+    stmt = NULL;
+    VP_TRY(query(s, &stmt, err, "SELECT outside FROM profile WHERE kind = 'measured' AND device = ?1 AND backend = ?2 AND build = ?3 UNION ALL "
+                 "SELECT t.outside FROM trial t JOIN request r ON r.id = t.request_id WHERE t.state = 'done' AND t.verdict = 'ok' AND r.device = ?1 "
+                 "AND r.backend = ?2 AND r.build = ?3", "ttt", device, backend, build));
+    for (;;) {
+        VP_TRY(next_row(s, stmt, &any, err));
+        if (!any)
+            break;
+        VP_TRY(read_outside(s, text_at(stmt, 0), &outside, err));
+        vp_outside_take(&p->outside, &outside);
+    }
 out:
     sqlite3_finalize(stmt);
     return st;
@@ -638,7 +686,7 @@ vp_status vp_study_begin(vp_study *s, int64_t request_id, vp_study_trial *t, vp_
 
     VP_TRY(begin(s, err));
     VP_TRY(end(s, change(s, err, "INSERT INTO trial(request_id, profile_id, decisions, preset, state, evidence, predicted_bytes, executed_bytes, "
-                         "predicted_s, measured_s, n_runs, step_seconds, started_unix_s) VALUES(?, ?, ?, ?, 'running', '', ?, 0, ?, 0, 0, '[]', ?)",
+                         "predicted_s, measured_s, n_runs, step_seconds, outside, started_unix_s) VALUES(?, ?, ?, ?, 'running', '', ?, 0, ?, 0, 0, '[]', 'null', ?)",
                          "iittiri", request_id, t->profile_id, t->decisions, t->preset, t->predicted_bytes, t->predicted_s, now_unix_s()), err));
     t->id    = sqlite3_last_insert_rowid(s->db);
     t->state = VP_TRIAL_RUNNING;
@@ -648,7 +696,8 @@ out:
 
 vp_status vp_study_finish(vp_study *s, const vp_study_trial *t, vp_err *err)
 {
-    vp_text   steps = {0};
+    vp_text   steps   = {0};
+    char     *outside = outside_text(&t->outside);
     char      shape[400];
     vp_status st = VP_OK;
 
@@ -656,11 +705,11 @@ vp_status vp_study_finish(vp_study *s, const vp_study_trial *t, vp_err *err)
     for (int64_t i = 0; i < t->n_steps; i++)
         vp_text_printf(&steps, "%s%.17g", i ? ", " : "", t->step_s[i]);
     vp_text_printf(&steps, "]");
-    VP_TRY_ALLOC(err, !steps.failed);
+    VP_TRY_ALLOC(err, !steps.failed && outside);
     VP_TRY(begin(s, err));
     st = change(s, err, "UPDATE trial SET state = 'done', verdict = ?, evidence = ?, executed_bytes = ?, measured_s = ?, n_runs = ?, step_seconds = ?, "
-                "ended_unix_s = ? WHERE id = ?", "ttiritii", t->verdict, t->evidence, t->executed_bytes, t->measured_s, t->n_runs, steps.data,
-                now_unix_s(), t->id);
+                "outside = ?, ended_unix_s = ? WHERE id = ?", "ttirittii", t->verdict, t->evidence, t->executed_bytes, t->measured_s, t->n_runs,
+                steps.data, outside, now_unix_s(), t->id);
     if (st == VP_OK && sqlite3_changes(s->db) != 1)
         st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "trial %lld is no longer there", (long long)t->id);
     if (st == VP_OK)
@@ -672,6 +721,7 @@ vp_status vp_study_finish(vp_study *s, const vp_study_trial *t, vp_err *err)
     VP_TRY(end(s, st, err));
 out:
     vp_text_release(&steps);
+    free(outside);
     return st;
 }
 
@@ -745,7 +795,7 @@ vp_status vp_study_trials(vp_study *s, vp_arena *arena, int64_t request_id, vp_s
     *out = NULL;
     *n   = 0;
     VP_TRY(query(s, &stmt, err, "SELECT id, state, profile_id, decisions, preset, verdict, evidence, predicted_bytes, executed_bytes, predicted_s, "
-                 "measured_s, n_runs, step_seconds, request_id FROM trial WHERE request_id IN (SELECT other.id FROM request this JOIN request other USING "
+                 "measured_s, n_runs, step_seconds, request_id, outside FROM trial WHERE request_id IN (SELECT other.id FROM request this JOIN request other USING "
                  "(model_sha256, recipe, seq, global_batch, device, backend, build) WHERE this.id = ?) ORDER BY id", "i", request_id));
     for (;;) {
         VP_TRY(next_row(s, stmt, &any, err));
@@ -763,6 +813,7 @@ vp_status vp_study_trials(vp_study *s, vp_arena *arena, int64_t request_id, vp_s
             t->state++;
         VP_TRY(read_steps(s, arena, text_at(stmt, 12), t, err));
         VP_TRY(read_calls(s, arena, t, err));
+        VP_TRY(read_outside(s, text_at(stmt, 14), &t->outside, err));
     }
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
 out:

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { VP_STUDY_APPLICATION = 0x76707374 /* "vpst" */, VP_STUDY_SCHEMA = 2 };
+enum { VP_STUDY_APPLICATION = 0x76707374 /* "vpst" */, VP_STUDY_SCHEMA = 3 };
 
 typedef struct vp_study vp_study;
 
@@ -55,8 +55,9 @@ typedef enum vp_profile_kind {
 
 vp_status vp_study_add_profile(vp_study *study, vp_profile_kind kind, const vp_profile *profile, const char *build, int64_t *id, vp_err *err);
 
-/* Add the rows measured on this device, backend and build to profile; later measurements replace earlier ones. */
-vp_status vp_study_measured_rows(vp_study *study, const char *device, const char *backend, const char *build, vp_profile *profile, vp_err *err);
+/* Add to profile what was measured on this device, with this backend (driver and libraries are in it) and build: rows, of which later
+ * measurements replace earlier ones, and the bytes outside the arena, the largest of timed calls and of trials of any request. */
+vp_status vp_study_measured(vp_study *study, const char *device, const char *backend, const char *build, vp_profile *profile, vp_err *err);
 
 /* ---- trials ---- */
 
@@ -89,6 +90,7 @@ typedef struct vp_study_trial {
     int64_t        n_steps;
     vp_call_time  *calls;
     int64_t        n_calls;
+    vp_outside     outside;         /* the largest of all runs              */
 } vp_study_trial;
 
 vp_status vp_study_begin(vp_study *study, int64_t request_id, vp_study_trial *trial, vp_err *err);

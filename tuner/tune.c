@@ -46,9 +46,11 @@ const char *vp_verdict_name(vp_verdict v)
 
 /* One call of vp_tune(). */
 typedef struct tuner {
-    const vp_plan_request *request;
+    const vp_plan_request *request;          /* asked, but for the device below */
     const vp_tune_opts    *opts;
     vp_tune_result        *result;
+    vp_plan_request        asked;
+    vp_device              device;           /* with what lies outside the arena, as soon as it was measured */
     vp_study              *study;
     int64_t                request_id;
     char                   runner[1100];
@@ -223,7 +225,7 @@ static vp_status measure_base(tuner *t, const vp_plan_answer *space, vp_err *err
     VP_TRY_ALLOC(err, calls && lacking && known);
     snprintf(known->device, sizeof known->device, "%s", t->request->device->name);
     snprintf(known->backend, sizeof known->backend, "%s", t->backend);
-    VP_TRY(vp_study_measured_rows(t->study, known->device, known->backend, t->build, known, err));
+    VP_TRY(vp_study_measured(t->study, known->device, known->backend, t->build, known, err));
     VP_TRY(collect_calls(t->request, space, calls, err));
     for (int64_t i = 0; i < calls->n_rows; i++) {
         vp_profile_seconds(known, calls->rows[i].kernel, calls->rows[i].dtype, calls->rows[i].ints, &measured);
@@ -234,8 +236,12 @@ static vp_status measure_base(tuner *t, const vp_plan_answer *space, vp_err *err
         VP_TRY(time_calls(t, lacking, &timed, err));
         memcpy(timed->device, known->device, sizeof timed->device);
         memcpy(timed->backend, known->backend, sizeof timed->backend);
+        memcpy(timed->outside.device, known->device, sizeof timed->outside.device);
+        if (known->n_rows > 0)
+            timed->outside = (vp_outside){0}; /* modules of the calls known before were not loaded */
         VP_TRY(vp_study_add_profile(t->study, VP_PROFILE_MEASURED, timed, t->build, &id, err));
         t->profile_id = known->n_rows == 0 ? id : 0; /* else it is put together from several */
+        vp_outside_take(&known->outside, &timed->outside);
         for (int64_t i = 0; i < timed->n_rows; i++)
             VP_TRY_ALLOC(err, vp_profile_add(known, &timed->rows[i]));
     }
@@ -262,6 +268,7 @@ static vp_status copy_profile(const vp_profile *from, vp_profile **out, vp_err *
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     memcpy((*out)->device, from->device, sizeof from->device);
     memcpy((*out)->backend, from->backend, sizeof from->backend);
+    (*out)->outside = from->outside;
     return VP_OK;
 }
 
@@ -490,6 +497,7 @@ typedef struct answer {
     int64_t       n_steps;
     vp_call_time *calls;
     int64_t       n_calls;
+    vp_outside    outside;
 } answer;
 
 static vp_status read_call(const vp_json_node *node, vp_call_time *c, vp_err *err)
@@ -516,7 +524,7 @@ out:
     return st;
 }
 
-/* What `vplan-run --json` printed. kernel_calls may be left out by another runner. */
+/* What `vplan-run --json` printed. outside and kernel_calls may be left out by another runner. */
 static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, int64_t n_steps, answer *a, vp_err *err)
 {
     vp_json_doc *doc = NULL;
@@ -534,6 +542,10 @@ static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, 
     for (int64_t i = 0; i < n_steps; i++) {
         VP_TRY(vp_json_element(&list, i, &node, err));
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &a->step_s[i], err));
+    }
+    if (vp_json_has(&root, "outside")) {
+        VP_TRY(vp_json_object(&root, "outside", &node, err));
+        VP_TRY(vp_outside_from_json(&node, &a->outside, err));
     }
     if (!vp_json_has(&root, "kernel_calls"))
         goto out;
@@ -675,7 +687,7 @@ out:
 }
 
 /* Add a run's steps and calls to the row; the median over all runs' steps but each first one. */
-static vp_status take_answer(const tuner *t, const answer *a, vp_study_trial *row, vp_trial *trial, vp_err *err)
+static vp_status take_answer(tuner *t, const answer *a, vp_study_trial *row, vp_trial *trial, vp_err *err)
 {
     int64_t n       = 0;
     double *all     = vp_arena_array(t->result->arena, row->n_steps + a->n_steps, sizeof *all);
@@ -697,6 +709,11 @@ static vp_status take_answer(const tuner *t, const answer *a, vp_study_trial *ro
     if (a->n_calls) {
         row->calls   = a->calls;
         row->n_calls = a->n_calls;
+    }
+    if (a->outside.measured_by != VP_OUTSIDE_NOT_MEASURED) {
+        vp_outside_take(&row->outside, &a->outside);
+        memcpy(row->outside.device, t->device.name, sizeof row->outside.device);
+        vp_outside_take(&t->base->outside, &row->outside);
     }
     row->executed_bytes   = a->executed_bytes;
     trial->executed_bytes = a->executed_bytes;
@@ -744,9 +761,28 @@ out:
 
 /* ---- the loop ---- */
 
+/* With what lies outside the arena as measured, plans that were run may be too large for the budget after all. */
+static void calibrate(tuner *t, const vp_profile *profile)
+{
+    vp_tune_result *result = t->result;
+    int64_t         before_bytes = t->device.outside_bytes;
+    char            x[32], y[32];
+
+    if (!vp_device_calibrate(&t->device, profile))
+        return;
+    if (t->device.outside_bytes != before_bytes)
+        note(t, "outside the arena: %s measured, was %s", vp_size_text(t->device.outside_bytes, x, sizeof x), vp_size_text(before_bytes, y, sizeof y));
+    for (int64_t i = 0; i < result->n_trials; i++) {
+        vp_candidate *c         = &result->trials[i].candidate;
+        c->figures.device_bytes = vp_device_bytes(&t->device, c->figures.peak_bytes);
+        c->fits                 = c->figures.device_bytes <= t->request->budget_bytes;
+    }
+}
+
 /* Plan with profile, which becomes the result's. */
 static vp_status plan_with(tuner *t, vp_profile *profile, bool prove, vp_err *err)
 {
+    calibrate(t, profile);
     vp_plan_request r = *t->request;
 
     vp_profile_free(t->result->profile);
@@ -905,17 +941,16 @@ static vp_status expect(const tuner *t, expectation *e, vp_err *err)
     double weight  = MODEL_OFF * MODEL_OFF / (MODEL_OFF * MODEL_OFF + scatter * scatter);
     for (int64_t i = 0; i < n; i++) {
         const vp_trial *x = &t->result->trials[i];
-        if (x->verdict == VP_VERDICT_OK && obeys_pins(t->request, &x->candidate.scenario))
+        if (x->verdict == VP_VERDICT_OK && x->candidate.fits && obeys_pins(t->request, &x->candidate.scenario))
             e->step_s[i] = exp(weight * log(x->measured_s) + (1 - weight) * (log(predicted[i]) + e->off));
     }
 out:
     return st;
 }
 
-/* Refine, plan again, run the best not yet tested, as long as it promises something. *n_run: how many. */
-static vp_status improve(tuner *t, int64_t *n_run, vp_err *err)
+/* Refine, plan again, run the best not yet tested, as long as it promises something. */
+static vp_status improve(tuner *t, vp_err *err)
 {
-    int64_t      n_before = t->result->n_trials;
     vp_candidate c;
     int64_t      n_planned_for = -1;
     expectation  e;
@@ -944,7 +979,6 @@ static vp_status improve(tuner *t, int64_t *n_run, vp_err *err)
         }
         VP_TRY(run_trial(t, &c, NULL, err));
     }
-    *n_run = t->result->n_trials - n_before;
 out:
     return st;
 }
@@ -955,6 +989,7 @@ static int by_expected(const void *a, const void *b)
     return (x->expected_s > y->expected_s) - (x->expected_s < y->expected_s);
 }
 
+/* Those near the best by what is expected, and at least two: one trial that a quiet moment made fast must not win alone. */
 static vp_status choose_contenders(tuner *t, vp_err *err)
 {
     int64_t           n   = t->result->n_trials;
@@ -968,7 +1003,7 @@ static vp_status choose_contenders(tuner *t, vp_err *err)
     for (int64_t i = 0; i < n; i++)
         all[i] = (struct contender){.trial_idx = i, .expected_s = e.step_s[i]};
     qsort(all, (size_t)n, sizeof *all, by_expected);
-    for (int64_t i = 0; i < n && i < MAX_CONTENDERS && isfinite(all[i].expected_s) && all[i].expected_s <= (1 + NEAR_BEST) * all[0].expected_s; i++)
+    for (int64_t i = 0; i < n && i < MAX_CONTENDERS && isfinite(all[i].expected_s) && (i < 2 || all[i].expected_s <= (1 + NEAR_BEST) * all[0].expected_s); i++)
         t->contenders[t->n_contenders++] = all[i];
 out:
     return st;
@@ -1067,7 +1102,7 @@ static vp_status race(tuner *t, bool *done, vp_err *err)
     n_rounds = (int64_t)fmax(MIN_ROUNDS, fmin(MAX_ROUNDS, ceil(RACE_S / round_s)));
     step_s   = malloc((size_t)(n * n_rounds) * sizeof *step_s);
     VP_TRY_ALLOC(err, step_s);
-    note(t, "%lld plans are within %.0f %%: %lld steps of each, in turns", (long long)n, 100 * NEAR_BEST, (long long)n_rounds);
+    note(t, "a race of %lld plans: %lld steps of each, in turns", (long long)n, (long long)n_rounds);
     snprintf(steps, sizeof steps, "%lld", (long long)n_rounds);
     char *argv[] = {t->runner, "--compare", "-", "--steps", steps, "--json", NULL};
     vp_child_opts run = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE,
@@ -1126,8 +1161,9 @@ out:
     return st;
 }
 
-/* What is so near that one run each does not tell it apart: in a race where all fit side by side, else again, one after the other. */
-static vp_status run_off(tuner *t, vp_err *err)
+/* What is so near that one run each does not tell it apart: in a race where all fit side by side, else again, one after the other. *learnt false: all
+ * of it was run before. */
+static vp_status run_off(tuner *t, bool *learnt, vp_err *err)
 {
     int64_t   n_new = 0;
     bool      done  = false;
@@ -1136,7 +1172,8 @@ static vp_status run_off(tuner *t, vp_err *err)
     VP_TRY(choose_contenders(t, err));
     for (int64_t i = 0; i < t->n_contenders; i++)
         n_new += t->rows[t->contenders[i].trial_idx].n_runs < MAX_RUNS;
-    if (t->n_contenders < 2 || n_new == 0)
+    *learnt = t->n_contenders > 1 && n_new > 0;
+    if (!*learnt)
         goto out;
     if (fit_together(t))
         VP_TRY(race(t, &done, err));
@@ -1161,7 +1198,7 @@ out:
 
 static void take_if_faster(const vp_trial **best, const vp_trial *x)
 {
-    if (x->verdict == VP_VERDICT_OK && (!*best || x->measured_s < (*best)->measured_s))
+    if (x->verdict == VP_VERDICT_OK && x->candidate.fits && (!*best || x->measured_s < (*best)->measured_s))
         *best = x;
 }
 
@@ -1213,12 +1250,16 @@ out:
 
 vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_tune_result *result, vp_err *err)
 {
-    tuner           t     = {.request = request, .opts = opts, .result = result, .base_is_given = request->profile != NULL};
+    tuner           t     = {.opts = opts, .result = result, .base_is_given = request->profile != NULL};
     vp_plan_answer  space = {0};
     vp_plan_request first = *request;
-    int64_t         n_run;
+    bool            learnt;
     vp_status       st    = VP_OK;
 
+    t.asked        = *request;
+    t.device       = *request->device;
+    t.asked.device = &t.device;
+    t.request      = &t.asked;
     *result = (vp_tune_result){.arena = vp_arena_new(), .stopped_because = "nothing fits the budget"};
     VP_TRY_ALLOC(err, result->arena);
     VP_TRY(vp_study_open(opts->study, &t.study, err));
@@ -1233,19 +1274,26 @@ vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_t
     VP_TRY(open_request(&t, err));
     VP_TRY(restore(&t, err));
     t.profile_kind = VP_PROFILE_GIVEN;
-    if (request->profile)
+    if (request->profile) {
         VP_TRY(copy_profile(request->profile, &t.base, err));
-    else
+        if (strcmp(t.base->backend, t.backend) != 0)
+            t.base->outside = (vp_outside){0}; /* of another driver or library: what is measured here counts */
+        for (int64_t i = 0; i < result->n_trials; i++)
+            vp_outside_take(&t.base->outside, &t.rows[i].outside);
+    } else {
         VP_TRY(measure_base(&t, &space, err));
+    }
     VP_TRY(plan_with_base(&t, err));
+    if (result->answer.n_candidates == 0) /* with what was measured outside the arena */
+        goto out;
     if (result->n_trials == 0)
         VP_TRY(run_trial(&t, &result->answer.candidates[0], NULL, err));
     VP_TRY(doubt_given(&t, &space, err));
     VP_TRY(run_presets(&t, err));
-    do { /* what the race taught can make another plan promising */
-        VP_TRY(improve(&t, &n_run, err));
-        VP_TRY(run_off(&t, err));
-    } while (n_run > 0);
+    do { /* what a race taught can make another plan promising, or bring another near the best */
+        VP_TRY(improve(&t, err));
+        VP_TRY(run_off(&t, &learnt, err));
+    } while (learnt);
     VP_TRY(replan(&t, true, err));
     VP_TRY(list_unfit_presets(&t, err));
     choose_best(&t);
@@ -1261,7 +1309,11 @@ vp_status vp_tune_best_plan(const vp_plan_request *request, const vp_tune_result
     const vp_plan_answer *a = &result->answer;
     const vp_candidate   *c = &result->best->candidate;
     vp_plan_request       r = *request;
+    vp_device             device = *request->device;
 
+    if (result->profile)
+        vp_device_calibrate(&device, result->profile);
+    r.device  = &device;
     r.profile = result->profile;
     return vp_planner_make(&r, a, a->n_candidates && same_scenario(&a->candidates[0].scenario, &c->scenario) ? &a->candidates[0] : c, out, err);
 }

@@ -9,10 +9,11 @@
  *    limit, then each preset that fits. A trial that dies is a verdict, not an end.
  * 3. A trial says what each kernel call took inside its step: the profile is corrected (tuner/correct.h), and the space planned
  *    again. A given profile that is far off the first trial is not trusted: the calls are timed here.
+ *    What it took on a card outside its arena, the largest of all trials and timed calls, takes the place of what is assumed.
  * 4. What is expected of a plan that ran lies between its own measurement and what the corrected profile says of it, the nearer to
  *    the profile the more measurements scatter about it. The fastest plan not yet tested is run, as long as it is predicted to beat
  *    the best expected by 1 % and max_trials were not run; then 3 again.
- * 5. Up to six that are expected within 10 % of the best race: all alive in one process, a step of each in turns (tuner/race.h), which
+ * 5. Up to six that are expected within 10 % of the best, and at least two, race: all alive in one process, a step of each in turns (tuner/race.h), which
  *    tells apart what runs one after the other cannot on a machine that others use too. Where they do not fit side by side, each runs
  *    once more by itself. The fastest of them is the best. A plan nobody ran is never returned, nor one that breaks a pin.
  *
