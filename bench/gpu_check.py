@@ -8,7 +8,7 @@ ops         the kernel, golden and plan tests on the card; bits of a plan run tw
 memory      what the driver counts for the process, beside the plan's prediction, which needs no card
 speed       a step beside PyTorch's, eager and compiled (bench/step_vs_torch.py)
 budgets     plans at shrinking budgets: measured time and memory; random plans that fill 97 % of the card
-prediction  a tuned profile's predicted seconds beside measured ones
+prediction  a tuned profile's predicted seconds beside measured ones; the chosen plan beside others, in turns
 
 The file is written anew after each row. A row that fails keeps its error, one that cannot run here its reason as `skipped`; where something is
 promised the row has a `verdict`, pass or fail. Exit code 1: an error or a failed verdict. Rows that a file in --resume or --out has, of the same card,
@@ -55,7 +55,7 @@ REAL = {
     "shrinking": [("gpt2", 1024, 32), ("llama-3.2-1b", 4096, 4)], "shares": [1.0, 0.75, 0.5, 0.35, 0.25],
     # few parameters: drawing and hashing them takes seconds
     "near": [("pythia-70m", 2048), ("pythia-70m", 512), ("gpt2", 1024), ("smollm2-135m", 2048), ("opt-125m", 1024), ("bert-base-uncased", 512)], "n_near": 200,
-    "tune": [("gpt2", 1024, 8), ("qwen2.5-0.5b", 2048, 4)], "tune_options": ["--max-trials", "12"],
+    "tune": [("gpt2", 1024, 8), ("qwen2.5-0.5b", 2048, 4)], "tune_options": ["--max-trials", "12"], "rounds": 20,
 }
 REHEARSAL = {
     "tests": ["test_kernels_attention"], "n_kernel_tests": 1, "test_every": "400",
@@ -65,7 +65,7 @@ REHEARSAL = {
     "memory": [("gpt2-tiny", 16, 2, "bf16-mixed"), ("llama-tiny", 16, 2, "fp32")],
     "speed": [("gpt2-tiny", 16, 2, "bf16-mixed", False)], "torch": ["--pairs", "1", "--torch-device", "cpu"],
     "shrinking": [("gpt2-tiny", 16, 2), ("llama-tiny", 16, 2)], "shares": [1.0, 0.9], "near": [("gpt2-tiny", 16), ("llama-tiny", 16)], "n_near": 3,
-    "tune": [("llama-tiny", 16, 2)], "tune_options": ["--max-trials", "1"],
+    "tune": [("llama-tiny", 16, 2)], "tune_options": ["--max-trials", "1"], "rounds": 2,
 }
 EMULATED_BYTES = 566 * MIB   # 512 of them are the context's, 32 cuBLASLt's: a plan near the limit is small, and the emulator slow
 
@@ -129,8 +129,11 @@ class Part:
         print(f"{name}: {'verdict ' + row['verdict'] + ': ' if 'verdict' in row else ''}{said}", flush=True)
 
     def total(self, name, measured):
-        """A row worked out from the others."""
-        self.rows.append({"name": name, "predicted": None, "measured": measured, "raw_seconds": [], "total": True})
+        """A row worked out from the others; with a verdict where largest_off has a limit."""
+        row = {"name": name, "predicted": None, "measured": measured, "raw_seconds": [], "total": True}
+        if "largest_off" in measured:
+            row["verdict"] = "pass" if measured["largest_off"] <= measured["allowed"] else "fail"
+        self.rows.append(row)
         print(f"{name}: {json.dumps(measured)}", flush=True)
 
     def write(self, **conditions):
@@ -321,13 +324,24 @@ def memory_total(part, rows):
     return {"plans": 0, "errors": sum("error" in r for r in rows)}
 
 
+def after_calibration(rows):
+    """The first row calibrates what lies outside the arena, in CUDA's pieces of 2 MiB; how far are the others then? Nothing where there are none."""
+    done = [(r["predicted"]["peak_bytes"] + -r["predicted"]["peak_bytes"] % (2 * MIB), r["measured"]["device_bytes"]) for r in rows if r["predicted"] and r["measured"]]
+    if len(done) < 2:
+        return {"plans": 0}
+    outside = done[0][1] - done[0][0]
+    return {"plans": len(done) - 1, "outside_bytes": outside, "largest_off": max(abs((arena + outside) / used - 1) for arena, used in done[1:]), "allowed": 0.003}
+
+
 def memory(part):
     def one(model, seq, batch, precision):
         planned = part.plan(f"{part.dir}/plan.json", model, seq, batch, "--micro-batch", batch, "--precision", precision)
         return measured_memory(part, f"{part.dir}/plan.json", planned, 4)
     for m in part.sizes["memory"]:
         part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}", lambda: one(*m), 240)   # drawing and hashing billions of parameters takes minutes
-    part.total("all", memory_total(part, part.rows))
+    measured = list(part.rows)
+    part.total("all", memory_total(part, measured))
+    part.total("all but the first, calibrated by it", after_calibration(measured))
 
 
 def shrinking(part, model, seq, batch, share):
@@ -408,12 +422,42 @@ def speed(part):
             part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}: where the time goes, each call waited for", lambda: kernel_times(part, *m[:4]))
 
 
-def tuned(part, model, seq, batch):
+def tune_budget(part, model, seq, batch):
     most = part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", "bf16-mixed")
+    return part.described["total_bytes"] if part.args.rehearse else int(most["device_bytes"] * 0.7)
+
+
+def tuned(part, model, seq, batch):
     r = part.vplan("tune", model, "--device", part.args.device, "--seq", seq, "--global-batch", batch, "--precision", "bf16-mixed", "--budget",
-                   part.described["total_bytes"] if part.args.rehearse else int(most["device_bytes"] * 0.7), "--study", f"{part.dir}/{model}.db", *part.sizes["tune_options"], ok=(0, 6))
+                   tune_budget(part, model, seq, batch), "--study", f"{part.dir}/{model}.db", "-o", f"{part.dir}/{model}.json", "--save-profile",
+                   f"{part.dir}/{model}-profile.json", "--force", *part.sizes["tune_options"], ok=(0, 6))
     trials = [{k: t[k] for k in ("verdict", "predicted_s", "measured_s", "predicted_bytes", "executed_bytes")} for t in r["trials"]]
     return {"measured": {"trials": trials, "stopped_because": r["stopped_because"], "median_off": median_off(trials)}}
+
+
+def neighbours(part, model, seq, batch):
+    """What tune chose beside every pin of recompute and micro-batch within its budget, a step of each in turns."""
+    best, profile = f"{part.dir}/{model}.json", f"{part.dir}/{model}-profile.json"
+    if not os.path.exists(best):
+        raise Skip("tune's plan is of an earlier run")
+    with open(best) as f:
+        left_bytes = 0.8 * part.described["free_bytes"] - json.load(f)["prediction"]["peak_bytes"]
+    names, paths = ["chosen"], [best]
+    for recompute in part.sizes["recompute"]:
+        for micro in (batch, batch // 2):
+            path = f"{part.dir}/neighbour-{len(paths)}.json"
+            planned = part.plan(path, model, seq, batch, "--precision", "bf16-mixed", "--budget", tune_budget(part, model, seq, batch), "--profile", profile,
+                                "--recompute", recompute, "--micro-batch", micro, may_not_fit=True)
+            if planned and planned["peak_bytes"] <= left_bytes:
+                left_bytes -= planned["peak_bytes"]
+                names.append(f"recompute {recompute}, micro-batch {micro}")
+                paths.append(path)
+    if len(paths) == 1:
+        raise Skip("nothing else fits the budget")
+    lanes = part.answer([common.program(part.args, "vplan-run"), "--compare", *paths, "--steps", str(part.sizes["rounds"]), "--json"])["plans"]
+    return {"predicted": None, "raw_seconds": lanes[0]["step_s"], "measured": {
+        "regret": 1 / min(lane["over_first"] for lane in lanes[1:]) - 1, "over_chosen": {name: lane["over_first"] for name, lane in zip(names, lanes)},
+        "seconds": {name: lane["median_s"] for name, lane in zip(names, lanes)}}}
 
 
 def median_off(trials):
@@ -424,6 +468,7 @@ def median_off(trials):
 def prediction(part):
     for m in part.sizes["tune"]:
         part.row(f"tune {m[0]} {m[2]} x {m[1]}", lambda: tuned(part, *m), 300)
+        part.row(f"tune {m[0]} {m[2]} x {m[1]}: what it chose beside others", lambda: neighbours(part, *m))
     trials = [t for r in part.rows for t in (r["measured"] or {}).get("trials", ())]
     part.total("all", {"plans": len(trials), "median_off": median_off(trials)})
 
