@@ -440,8 +440,9 @@ def neighbours(part, model, seq, batch):
     best, profile = f"{part.dir}/{model}.json", f"{part.dir}/{model}-profile.json"
     if not os.path.exists(best):
         raise Skip("tune's plan is of an earlier run")
+    room = {"VPLAN_EMULATOR_MEMORY": str(4 * EMULATED_BYTES)}   # a rehearsal's card has room for one plan
     with open(best) as f:
-        left_bytes = 0.8 * part.described["free_bytes"] - json.load(f)["prediction"]["peak_bytes"]
+        left_bytes = (3 * EMULATED_BYTES if part.args.rehearse else 0.8 * part.described["free_bytes"]) - json.load(f)["prediction"]["peak_bytes"]
     names, paths = ["chosen"], [best]
     for recompute in part.sizes["recompute"]:
         for micro in (batch, batch // 2):
@@ -454,7 +455,7 @@ def neighbours(part, model, seq, batch):
                 paths.append(path)
     if len(paths) == 1:
         raise Skip("nothing else fits the budget")
-    lanes = part.answer([common.program(part.args, "vplan-run"), "--compare", *paths, "--steps", str(part.sizes["rounds"]), "--json"])["plans"]
+    lanes = part.answer([common.program(part.args, "vplan-run"), "--compare", *paths, "--steps", str(part.sizes["rounds"]), "--json"], env=room)["plans"]
     return {"predicted": None, "raw_seconds": lanes[0]["step_s"], "measured": {
         "regret": 1 / min(lane["over_first"] for lane in lanes[1:]) - 1, "over_chosen": {name: lane["over_first"] for name, lane in zip(names, lanes)},
         "seconds": {name: lane["median_s"] for name, lane in zip(names, lanes)}}}
