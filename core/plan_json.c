@@ -936,14 +936,14 @@ vp_status vp_plan_read_all(const char *path, vp_plan **plans, int64_t max, int64
     *n = 0;
     VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
     vp_json_node root = vp_json_root(doc);
+    n_plans = json_is_array(root.value) ? (int64_t)json_array_size(root.value) : 1;
+    if (n_plans < 1 || n_plans > max)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 1, NULL, "%lld plans: %lld at most can be taken here, and one at least", (long long)n_plans, (long long)max));
     if (!json_is_array(root.value)) {
         VP_TRY(vp_plan_from_json(&root, &plans[0], err));
         *n = 1;
         goto out;
     }
-    n_plans = (int64_t)json_array_size(root.value);
-    if (n_plans < 1 || n_plans > max)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 1, NULL, "%lld plans: 1 to %lld can be taken here", (long long)n_plans, (long long)max));
     for (; *n < n_plans; ++*n) {
         vp_err why = {0};
         VP_TRY(vp_json_element(&root, *n, &node, err));

@@ -1,5 +1,6 @@
 #include "runtime/compare.h"
 
+#include "core/stats.h"
 #include "runtime/data.h"
 
 #include <stdlib.h>
@@ -36,12 +37,6 @@ out:
     return st;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 static vp_status summarise(const vp_lane *first, vp_lane *lane, int64_t n, vp_err *err)
 {
     const vp_step_result *a = first->steps + VP_COMPARE_WARM_UP, *b = lane->steps + VP_COMPARE_WARM_UP;
@@ -54,10 +49,8 @@ static vp_status summarise(const vp_lane *first, vp_lane *lane, int64_t n, vp_er
         seconds[i] = b[i].seconds;
         ratios[i]  = b[i].seconds / a[i].seconds;
     }
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
-    qsort(ratios, (size_t)n, sizeof *ratios, by_value);
-    lane->median_s   = seconds[n / 2];
-    lane->over_first = ratios[n / 2];
+    lane->median_s   = vp_median(seconds, n);
+    lane->over_first = vp_median(ratios, n);
     lane->low        = ratios[n / 4];
     lane->high       = ratios[n * 3 / 4];
     vp_runtime_memory(lane->runtime, &memory);

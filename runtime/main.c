@@ -18,6 +18,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/safetensors.h"
+#include "core/stats.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "runtime/compare.h"
@@ -47,6 +48,7 @@ typedef struct args {
 typedef struct results {
     vp_step_result       *steps;
     int64_t               n_steps;
+    double                median_step_s; /* 0: no step */
     vp_memory_report      memory;
     vp_kernel_time       *times;
     int64_t               n_times;
@@ -122,7 +124,7 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
     if (a->n_plans > 1 && !a->compare)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one PLAN, please, or --compare: %s and %s", a->plans[0], a->plans[1]));
     if (a->compare && (a->data || a->init || a->save || a->save_initial || a->verify || a->eager || a->step_on_input))
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--compare trains on drawn tokens from drawn parameters, and saves nothing"));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "several plans train on drawn tokens from drawn parameters, and nothing is saved: no --data, --init, --save, --save-initial, --verify, --eager"));
     a->plan = a->plans[0];
 out:
     return st;
@@ -167,21 +169,19 @@ out:
 }
 
 /* Median of the steps but the first, which also meets every page for the first time. */
-static int by_seconds(const void *x, const void *y)
+static vp_status find_median_step(results *r, vp_err *err)
 {
-    const double *a = x, *b = y;
-    return (*a > *b) - (*a < *b);
-}
+    int64_t   first   = r->n_steps > 1 ? 1 : 0;
+    double   *seconds = malloc((size_t)(r->n_steps + 1) * sizeof *seconds);
+    vp_status st      = VP_OK;
 
-static double median_step_s(const results *r)
-{
-    double  seconds[1024];
-    int64_t first = r->n_steps > 1 ? 1 : 0, n = 0;
-
-    for (int64_t i = first; i < r->n_steps && n < 1024; i++)
-        seconds[n++] = r->steps[i].seconds;
-    qsort(seconds, (size_t)n, sizeof *seconds, by_seconds);
-    return n ? seconds[n / 2] : 0;
+    VP_TRY_ALLOC(err, seconds);
+    for (int64_t i = first; i < r->n_steps; i++)
+        seconds[i - first] = r->steps[i].seconds;
+    r->median_step_s = vp_median(seconds, r->n_steps - first);
+out:
+    free(seconds);
+    return st;
 }
 
 /* The last step's time by kernel, and by kernel and shape. */
@@ -260,7 +260,7 @@ static const char *touched_by(const args *a, const vp_backend *backend)
 static json_t *results_json(const vp_plan *plan, const vp_backend *backend, const args *a, const results *r)
 {
     json_t *steps = json_array();
-    double  step_s = median_step_s(r);
+    double  step_s = r->median_step_s;
 
     for (int64_t i = 0; i < r->n_steps; i++)
         json_array_append_new(steps, json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm", r->steps[i].grad_norm, "seconds",
@@ -315,7 +315,7 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
                vp_size_text(r->process_peak_bytes, y, sizeof y));
     if (r->n_steps)
         printf("step       %s predicted (%s), %s measured, %.0f tokens/s\n", vp_time_text(plan->step_time_s, x, sizeof x), plan->time_class,
-               vp_time_text(median_step_s(r), y, sizeof y), (double)vp_plan_tokens(plan) / median_step_s(r));
+               vp_time_text(r->median_step_s, y, sizeof y), (double)vp_plan_tokens(plan) / r->median_step_s);
     printf("parameters sha256 %s\n", r->sha256);
 }
 
@@ -385,6 +385,7 @@ static vp_status run(const args *a, vp_err *err)
     if (a->save_initial)
         VP_TRY(vp_runtime_save(rt, a->save_initial, a->force, err));
     VP_TRY(train(a, plan, backend, rt, data, &r, err));
+    VP_TRY(find_median_step(&r, err));
     VP_TRY(vp_memory_note(backend, VP_OUTSIDE_LAST_STEP, plan->peak_bytes, &r.points, err));
     if (a->save)
         VP_TRY(vp_runtime_save(rt, a->save, a->force, err));

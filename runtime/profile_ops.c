@@ -1,6 +1,7 @@
 #include "runtime/profile_ops.h"
 
 #include "core/checked.h"
+#include "core/stats.h"
 #include "core/workspace.h"
 
 #include <stdlib.h>
@@ -15,12 +16,6 @@ static double now_s(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
 }
 
 /* Whether a call timed for these attributes has the operand: all that may be there, but for what the attributes rule out,
@@ -100,8 +95,7 @@ static vp_status time_call(const vp_backend *backend, const vp_kernel_call *call
         VP_TRY(backend->time(call, 1, &seconds[n], err));
         total += seconds[n];
     }
-    qsort(seconds, (size_t)n, sizeof *seconds, by_value);
-    *median = seconds[n / 2];
+    *median = vp_median(seconds, n);
 out:
     return st;
 }

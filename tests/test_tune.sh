@@ -140,7 +140,11 @@ ok "with the same answer" json "$work/out" 'len(d["plans"]) == 2 and d["rounds"]
 ok "without --compare one plan: 2" exits 2 "$BUILD/vplan-run" "$work/none.json" "$work/full.json"
 ok "nothing is saved: 2" exits 2 $compare "$work/both.json" --save "$work/saved"
 ok "16 plans at most: 4" bash -c "python3 -c \"import json; print(json.dumps(json.load(open('$work/both.json')) * 9))\" | $compare - 2> '$work/err'; [ \$? = 4 ]"
-ok "says so" says "18 plans: 1 to 16 can be taken"
+ok "says so" says "18 plans: 16 at most can be taken here"
+python3 -c "import json; print(json.dumps(json.load(open('$work/both.json')) * 8))" > "$work/sixteen.json"
+ok "nor one more from another file: 4" exits 4 $compare "$work/sixteen.json" "$work/none.json" --steps 1
+ok "says which" says "none.json:1: 1 plans: 0 at most"
+ok "nor none: 4" bash -c "echo '[]' | $compare - 2> '$work/err'; [ \$? = 4 ]"
 python3 -c "import json; d = json.load(open('$work/both.json')); d[1]['prediction']['peak_bytes'] += 64; print(json.dumps(d))" > "$work/bad.json"
 ok "a plan that is wrong: 4" exits 4 $compare "$work/bad.json"
 ok "located" says "plan 2: "

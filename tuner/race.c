@@ -1,25 +1,9 @@
 #include "tuner/race.h"
 
+#include "core/stats.h"
+
 #include <math.h>
 #include <stdlib.h>
-
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
-/* The mean of n values without the least and the greatest quarter; puts them in order. */
-static double middle(double *values, int64_t n)
-{
-    double  sum  = 0;
-    int64_t skip = n / 4;
-
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    for (int64_t i = skip; i < n - skip; i++)
-        sum += values[i];
-    return sum / (double)(n - 2 * skip);
-}
 
 vp_status vp_race_estimate(const double *step_s, int64_t n, int64_t n_rounds, double *seconds, vp_err *err)
 {
@@ -30,14 +14,14 @@ vp_status vp_race_estimate(const double *step_s, int64_t n, int64_t n_rounds, do
     for (int64_t r = 0; r < n_rounds; r++) {
         for (int64_t i = 0; i < n; i++)
             of_round[i] = log(step_s[i * n_rounds + r]);
-        round_log[r] = middle(of_round, n);
+        round_log[r] = vp_middle_mean(of_round, n);
     }
     for (int64_t i = 0; i < n; i++) {
         for (int64_t r = 0; r < n_rounds; r++)
             off[r] = log(step_s[i * n_rounds + r]) - round_log[r];
-        seconds[i] = middle(off, n_rounds);
+        seconds[i] = vp_middle_mean(off, n_rounds);
     }
-    double all = middle(round_log, n_rounds);
+    double all = vp_middle_mean(round_log, n_rounds);
     for (int64_t i = 0; i < n; i++)
         seconds[i] = exp(all + seconds[i]);
 out:

@@ -3,6 +3,7 @@
 #include "core/child.h"
 #include "core/file.h"
 #include "core/sha256.h"
+#include "core/stats.h"
 #include "core/text.h"
 #include "core/units.h"
 #include "tuner/correct.h"
@@ -484,12 +485,6 @@ out:
 
 /* ---- a trial ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 /* What one run of a child says. */
 typedef struct answer {
     int64_t       executed_bytes;
@@ -704,8 +699,7 @@ static vp_status take_answer(tuner *t, const answer *a, vp_study_trial *row, vp_
     for (int64_t i = 0; i < row->n_steps; i++)
         if (i % a->n_steps != 0) /* every run of a plan has as many */
             counted[n++] = all[i];
-    qsort(counted, (size_t)n, sizeof *counted, by_value);
-    row->measured_s = n ? counted[n / 2] : 0;
+    row->measured_s = vp_median(counted, n);
     if (a->n_calls) {
         row->calls   = a->calls;
         row->n_calls = a->n_calls;
@@ -911,12 +905,6 @@ typedef struct expectation {
     double *step_s;              /* by trial; INFINITY of one that cannot be the best */
 } expectation;
 
-static double median(double *values, int64_t n)
-{
-    qsort(values, (size_t)n, sizeof *values, by_value);
-    return n ? values[n / 2] : 0;
-}
-
 static vp_status expect(const tuner *t, expectation *e, vp_err *err)
 {
     int64_t   n = t->result->n_trials, n_off = 0;
@@ -934,10 +922,10 @@ static vp_status expect(const tuner *t, expectation *e, vp_err *err)
         VP_TRY(predicted_now(t, &x->candidate.scenario, &predicted[i], err));
         off[n_off++] = log(x->measured_s / predicted[i]);
     }
-    e->off = median(off, n_off);
+    e->off = vp_median(off, n_off);
     for (int64_t i = 0; i < n_off; i++)
         off[i] = fabs(off[i] - e->off);
-    double scatter = 1.4826 * median(off, n_off); /* the standard deviation, were it normal */
+    double scatter = 1.4826 * vp_median(off, n_off); /* the standard deviation, were it normal */
     double weight  = MODEL_OFF * MODEL_OFF / (MODEL_OFF * MODEL_OFF + scatter * scatter);
     for (int64_t i = 0; i < n; i++) {
         const vp_trial *x = &t->result->trials[i];

@@ -170,6 +170,17 @@ template <typename T> static __device__ inline T vp_block_sum(T x, T *scratch)
     return x;
 }
 
+/* The same of n values: each thread its share upwards, then the threads. */
+static __device__ inline double vp_block_sum_of(const double *values, int64_t n, double *scratch)
+{
+    double sum = 0.0;
+
+#pragma unroll 4
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
+        sum += values[i];
+    return vp_block_sum(sum, scratch);
+}
+
 template <typename T> static __device__ inline T vp_block_max(T x, T *scratch)
 {
     int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP, n_warps = (int)blockDim.x / VP_WARP;

@@ -47,16 +47,12 @@ static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *_
         sums[blockIdx.x] = total;
 }
 
-/* One block: each thread its share of the sums upwards, then the threads in a tree. */
+/* One block. */
 static __global__ void __launch_bounds__(ADD_THREADS) add_kernel(const double *__restrict__ sums, int64_t n, vp_control *control)
 {
     __shared__ double scratch[VP_WARP];
-    double            sum = 0.0;
+    double            sum = vp_block_sum_of(sums, n, scratch);
 
-#pragma unroll 4
-    for (int64_t i = threadIdx.x; i < n; i += ADD_THREADS)
-        sum += sums[i];
-    sum = vp_block_sum(sum, scratch);
     if (threadIdx.x == 0)
         control->grad_sumsq += sum;
 }

@@ -77,12 +77,8 @@ static __global__ void __launch_bounds__(VP_BLOCK)
 static __global__ void __launch_bounds__(VP_BLOCK) inverse_norm(double *partials, int64_t n)
 {
     __shared__ double scratch[VP_WARP];
-    double            sum = 0.0;
+    double            sum = vp_block_sum_of(partials, n, scratch);
 
-#pragma unroll 4
-    for (int64_t i = threadIdx.x; i < n; i += VP_BLOCK)
-        sum += partials[i];
-    sum = vp_block_sum(sum, scratch);
     if (threadIdx.x == 0) {
         double norm = sqrt(sum);
         partials[n] = 1.0 / (norm < least_norm ? least_norm : norm);
