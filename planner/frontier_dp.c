@@ -6,13 +6,20 @@
  *
  * and both grow with M and T, so of the partial chains of one length only those matter that no other undercuts in both. The
  * best order has descending beta (planner/problem.h), so the items come in ascending beta and each prepends as often as it
- * likes. The chain of no blocks needs what the head needs. */
+ * likes. The chain of no blocks needs what the head needs.
+ *
+ * The r blocks still to come share the B - M bytes that are left, so they cost at least r times the lower convex hull of the
+ * items' (k, cost) at (B - M) / r bytes each. Partial chains that cannot end within a limit then are dropped; the limit is that
+ * bound for the whole chain and a little more, and a little more again until some chain ends within it. A chain that is dropped
+ * undercuts none that is not: the bound grows with M, too. */
 #include "planner/problem.h"
 
 #include "core/checked.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { FIRST_SHARE = 4096, WIDER = 8 };   /* the first limit is 1/4096 above the bound; each next one 8 times as far */
 
 typedef struct point {
     int64_t m_bytes, t_ns;
@@ -28,12 +35,81 @@ typedef struct link {
     int64_t next, item;
 } link;
 
+typedef struct corner {   /* of the hull: ascending k_bytes, descending cost_ns */
+    int64_t k_bytes, cost_ns, item;
+} corner;
+
 typedef struct dp {
-    link   *links;
-    int64_t n_links, cap_links;
-    int64_t n_states, max_states;
-    front   merged;
+    const vp_ilp_program *program;
+    int64_t               max_bytes;   /* that a chain may need                                  */
+    int64_t               limit_ns;    /* that the blocks may cost                               */
+    corner               *by_k;        /* all items in ascending k                               */
+    corner               *hull;        /* of the items that may still be prepended               */
+    int64_t               n_hull;
+    front                *fronts;      /* of the chains of 0 .. n_blocks blocks                  */
+    link                 *links;
+    int64_t               n_links, cap_links;
+    int64_t               n_states, max_states;
+    front                 merged;
 } dp;
+
+static int by_k_then_cost(const void *a, const void *b)
+{
+    const corner *x = a, *y = b;
+
+    if (x->k_bytes != y->k_bytes)
+        return x->k_bytes < y->k_bytes ? -1 : 1;
+    if (x->cost_ns != y->cost_ns)
+        return x->cost_ns < y->cost_ns ? -1 : 1;
+    return (x->item > y->item) - (x->item < y->item);
+}
+
+/* Whether b lies on or above the line from a to c. */
+static bool above(const corner *a, const corner *b, const corner *c)
+{
+    return (__int128)(a->cost_ns - b->cost_ns) * (c->k_bytes - a->k_bytes) <= (__int128)(a->cost_ns - c->cost_ns) * (b->k_bytes - a->k_bytes);
+}
+
+/* The lower convex hull of items 0 .. last. */
+static void set_hull(dp *d, int64_t last)
+{
+    d->n_hull = 0;
+    for (int64_t i = 0; i < d->program->n_items; i++) {
+        const corner *x = &d->by_k[i];
+
+        if (x->item > last || (d->n_hull && d->hull[d->n_hull - 1].cost_ns <= x->cost_ns))
+            continue;
+        while (d->n_hull >= 2 && above(&d->hull[d->n_hull - 2], &d->hull[d->n_hull - 1], x))
+            d->n_hull--;
+        d->hull[d->n_hull++] = *x;
+    }
+}
+
+/* What n more blocks cost at least, if what they keep is to lie in room_bytes; false when it cannot. */
+static bool least_rest(const dp *d, int64_t n, int64_t room_bytes, int64_t *cost_ns)
+{
+    int64_t i = d->n_hull - 1;
+
+    while (i > 0 && (__int128)n * d->hull[i].k_bytes > room_bytes)
+        i--;
+    const corner *x = &d->hull[i];
+    const __int128 spare_bytes = room_bytes - (__int128)n * x->k_bytes;
+    __int128       least_ns    = (__int128)n * x->cost_ns;
+    if (spare_bytes < 0)
+        return false;
+    if (i + 1 < d->n_hull)
+        least_ns -= spare_bytes * (x->cost_ns - x[1].cost_ns) / (x[1].k_bytes - x->k_bytes);
+    *cost_ns = least_ns > INT64_MAX ? INT64_MAX : (int64_t)least_ns;
+    return true;
+}
+
+/* Whether a chain with n more blocks may end within the limit. */
+static bool may_end(const dp *d, const point *x, int64_t n)
+{
+    int64_t rest_ns;
+
+    return least_rest(d, n, d->max_bytes - x->m_bytes, &rest_ns) && vp_add(x->t_ns, rest_ns) <= d->limit_ns;
+}
 
 static bool reserve(void **at, int64_t n, int64_t *cap, size_t size)
 {
@@ -76,11 +152,12 @@ static bool append_prepended(dp *d, point x, int64_t from, int64_t item)
     return append(d, x);
 }
 
-/* *longer takes in the chains that come from *shorter by prepending one block of the item; max_bytes is what they may need. */
-static bool prepend(dp *d, const front *shorter, front *longer, const vp_item_row *x, int64_t item, int64_t max_bytes)
+/* *longer takes in the chains that come from *shorter by prepending one block of the item; n more blocks are to come. */
+static bool prepend(dp *d, const front *shorter, front *longer, int64_t item, int64_t n)
 {
-    int64_t i = 0, j = 0;
-    front   swap;
+    const vp_item_row *x = &d->program->items[item];
+    int64_t            i = 0, j = 0;
+    front              swap;
 
     d->merged.n = 0;
     while (i + 1 < shorter->n && shorter->at[i + 1].m_bytes <= x->beta_bytes)
@@ -92,21 +169,17 @@ static bool prepend(dp *d, const front *shorter, front *longer, const vp_item_ro
         if (from) {
             made.m_bytes = vp_add(x->k_bytes, vp_max_i64(x->beta_bytes, from->m_bytes));
             made.t_ns    = vp_add(from->t_ns, x->cost_ns);
-            if (made.m_bytes > max_bytes || vp_overflowed(made.m_bytes) || vp_overflowed(made.t_ns)) {
+            if (made.m_bytes > d->max_bytes || vp_overflowed(made.m_bytes) || vp_overflowed(made.t_ns)) {
                 i = shorter->n;
                 continue;
             }
         }
-        if (kept && kept->m_bytes > max_bytes) {
-            j = longer->n;
-            continue;
-        }
         if (!from || (kept && (kept->m_bytes < made.m_bytes || (kept->m_bytes == made.m_bytes && kept->t_ns <= made.t_ns)))) {
-            if (!append(d, *kept))
+            if (may_end(d, kept, n) && !append(d, *kept))
                 return false;
             j++;
         } else {
-            if (!append_prepended(d, made, from->link, item))
+            if (may_end(d, &made, n) && !append_prepended(d, made, from->link, item))
                 return false;
             i++;
         }
@@ -117,48 +190,67 @@ static bool prepend(dp *d, const front *shorter, front *longer, const vp_item_ro
     return true;
 }
 
+/* The chains that may end within the limit. False when there are more than max_states, or no memory is left. */
+static bool build(dp *d)
+{
+    const int64_t n_blocks = d->program->n_blocks;
+
+    d->n_links = 0;
+    for (int64_t j = 0; j <= n_blocks; j++)
+        d->fronts[j].n = 0;
+    d->merged.n = 0;
+    if (!append(d, (point){.m_bytes = d->program->end_bytes, .link = -1}))
+        return false;
+    front empty  = d->fronts[0];
+    d->fronts[0] = d->merged;
+    d->merged    = empty;
+    for (int64_t s = d->program->n_items - 1; s >= 0; s--) {
+        set_hull(d, s);
+        for (int64_t j = 1; j <= n_blocks; j++)
+            if (!prepend(d, &d->fronts[j - 1], &d->fronts[j], s, n_blocks - j))
+                return false;
+    }
+    return true;
+}
+
 bool vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t max_states, int64_t *counts, int64_t *cost_ns)
 {
-    const int64_t n_blocks  = program->n_blocks;
-    const int64_t max_bytes = budget_bytes - program->base_bytes;
-    dp            d         = {.max_states = max_states};
-    front        *fronts    = calloc((size_t)n_blocks + 1, sizeof *fronts);
-    int64_t      *least_k   = calloc((size_t)program->n_items, sizeof *least_k);
-    bool          found     = false;
+    const int64_t n_blocks = program->n_blocks, n_items = program->n_items;
+    dp            d        = {.program = program, .max_bytes = budget_bytes - program->base_bytes, .max_states = max_states};
+    int64_t       least_ns, more_ns;
+    bool          found = false;
 
-    if (!fronts || !least_k || program->end_bytes > max_bytes)
+    d.fronts = calloc((size_t)n_blocks + 1, sizeof *d.fronts);
+    d.by_k   = calloc((size_t)n_items, sizeof *d.by_k);
+    d.hull   = calloc((size_t)n_items, sizeof *d.hull);
+    if (!d.fronts || !d.by_k || !d.hull)
         goto out;
-    for (int64_t s = 0; s < program->n_items; s++)   /* of the items from s on to the front of the chain */
-        least_k[s] = s ? vp_min_i64(least_k[s - 1], program->items[s].k_bytes) : program->items[s].k_bytes;
-    if (!append(&d, (point){.m_bytes = program->end_bytes, .link = -1}))
+    for (int64_t s = 0; s < n_items; s++)
+        d.by_k[s] = (corner){program->items[s].k_bytes, program->items[s].cost_ns, s};
+    qsort(d.by_k, (size_t)n_items, sizeof *d.by_k, by_k_then_cost);
+    set_hull(&d, n_items - 1);
+    if (program->end_bytes > d.max_bytes || !least_rest(&d, n_blocks, d.max_bytes - program->end_bytes, &least_ns))
         goto out;
-    fronts[0] = d.merged;
-    d.merged  = (front){0};
-    for (int64_t s = program->n_items - 1; s >= 0; s--)
-        for (int64_t j = 1; j <= n_blocks; j++) {
-            int64_t rest_bytes = vp_mul(n_blocks - j, least_k[s]);
-
-            if (vp_overflowed(rest_bytes) || rest_bytes > max_bytes) {
-                fronts[j].n = 0;
-                continue;
-            }
-            if (!prepend(&d, &fronts[j - 1], &fronts[j], &program->items[s], s, max_bytes - rest_bytes))
-                goto out;
-        }
-    if (fronts[n_blocks].n) {
-        const point *best = &fronts[n_blocks].at[fronts[n_blocks].n - 1];
+    for (more_ns = least_ns / FIRST_SHARE + 1; !d.fronts[n_blocks].n && d.limit_ns < INT64_MAX; more_ns = vp_mul(more_ns, WIDER)) {
+        d.limit_ns = more_ns > least_ns || vp_overflowed(vp_add(least_ns, more_ns)) ? INT64_MAX : least_ns + more_ns;
+        if (!build(&d))
+            goto out;
+    }
+    if (d.fronts[n_blocks].n) {
+        const point *best = &d.fronts[n_blocks].at[d.fronts[n_blocks].n - 1];
 
         *cost_ns = vp_add(program->const_ns, best->t_ns);
         found    = !vp_overflowed(*cost_ns);
-        memset(counts, 0, (size_t)program->n_items * sizeof *counts);
+        memset(counts, 0, (size_t)n_items * sizeof *counts);
         for (int64_t l = best->link; l >= 0; l = d.links[l].next)
             counts[d.links[l].item]++;
     }
 out:
-    for (int64_t j = 0; fronts && j <= n_blocks; j++)
-        free(fronts[j].at);
-    free(fronts);
-    free(least_k);
+    for (int64_t j = 0; d.fronts && j <= n_blocks; j++)
+        free(d.fronts[j].at);
+    free(d.fronts);
+    free(d.by_k);
+    free(d.hull);
     free(d.merged.at);
     free(d.links);
     return found;
