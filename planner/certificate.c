@@ -1,5 +1,6 @@
 /* Checks that a certificate proves a bound: planner/problem.h has the format. Knows the item table and nothing of the solver;
- * rows are generated here, by code of its own. Whatever is not exactly as described, or leaves 126 bits, proves nothing. */
+ * rows are generated here, by code of its own, and what the frontier DP is said to have found is found again. Whatever is not
+ * exactly as described, or leaves 126 bits, proves nothing. */
 #include "planner/problem.h"
 
 #include <stdlib.h>
@@ -24,7 +25,9 @@ typedef struct walk {
     int64_t              *lo, *hi;        /* per item; an unused level's hi counts as 0  */
     level_state          *state;          /* per level                                   */
     wide                 *coef;           /* per item: a leaf's reduced costs            */
+    int64_t               cutoff_ns;
     wide                  above;          /* a leaf's bound must be greater              */
+    int                  *n_frontier_proofs;  /* left                                    */
     const json_t         *tree;
     size_t                next;           /* node of the tree to be read                 */
 } walk;
@@ -202,6 +205,9 @@ static bool subtree_proves(walk *w, int depth)
         return ok;
     case 3:
         return n == 1 && box_is_empty(w);
+    case 4:
+        return n == 1 && depth == 0 && (*w->n_frontier_proofs)-- > 0
+            && vp_dp_solve(w->g, w->budget_bytes, w->cutoff_ns, VP_FRONTIER_PROOF_STATES, w->lo, &old) == VP_DP_NONE;
     default:
         return false;
     }
@@ -220,10 +226,10 @@ static bool program_is_sound(const vp_ilp_program *g)
     return g->base_bytes >= 0 && g->end_bytes >= 0;
 }
 
-static bool tree_proves(const vp_ilp_problem *p, const vp_ilp_program *g, const json_t *tree, int64_t cutoff_ns)
+static bool tree_proves(const vp_ilp_problem *p, const vp_ilp_program *g, const json_t *tree, int64_t cutoff_ns, int *n_frontier_proofs)
 {
     size_t   n  = (size_t)g->n_items;
-    walk     w  = {.g = g, .budget_bytes = p->budget_bytes, .tree = tree};
+    walk     w  = {.g = g, .budget_bytes = p->budget_bytes, .tree = tree, .cutoff_ns = cutoff_ns, .n_frontier_proofs = n_frontier_proofs};
     bool     ok = false;
 
     if (!program_is_sound(g) || !json_is_array(tree))
@@ -257,10 +263,12 @@ out:
 
 bool vp_certificate_proves(const vp_ilp_problem *p, const json_t *certificate, int64_t cutoff_ns)
 {
+    int n_frontier_proofs = VP_MAX_FRONTIER_PROOFS;
+
     if (!json_is_array(certificate) || (int64_t)json_array_size(certificate) != p->n_programs)
         return false;
     for (int64_t i = 0; i < p->n_programs; i++)
-        if (!tree_proves(p, &p->programs[i], json_array_get(certificate, (size_t)i), cutoff_ns))
+        if (!tree_proves(p, &p->programs[i], json_array_get(certificate, (size_t)i), cutoff_ns, &n_frontier_proofs))
             return false;
     return true;
 }

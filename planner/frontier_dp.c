@@ -213,45 +213,81 @@ static bool build(dp *d)
     return true;
 }
 
-bool vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t max_states, int64_t *counts, int64_t *cost_ns)
+static bool start(dp *d, const vp_ilp_program *program, int64_t budget_bytes, int64_t max_states)
 {
-    const int64_t n_blocks = program->n_blocks, n_items = program->n_items;
-    dp            d        = {.program = program, .max_bytes = budget_bytes - program->base_bytes, .max_states = max_states};
-    int64_t       least_ns, more_ns;
-    bool          found = false;
+    *d        = (dp){.program = program, .max_bytes = budget_bytes - program->base_bytes, .limit_ns = -1, .max_states = max_states};
+    d->fronts = calloc((size_t)program->n_blocks + 1, sizeof *d->fronts);
+    d->by_k   = calloc((size_t)program->n_items, sizeof *d->by_k);
+    d->hull   = calloc((size_t)program->n_items, sizeof *d->hull);
+    if (!d->fronts || !d->by_k || !d->hull)
+        return false;
+    for (int64_t s = 0; s < program->n_items; s++)
+        d->by_k[s] = (corner){program->items[s].k_bytes, program->items[s].cost_ns, s};
+    qsort(d->by_k, (size_t)program->n_items, sizeof *d->by_k, by_k_then_cost);
+    return true;
+}
 
-    d.fronts = calloc((size_t)n_blocks + 1, sizeof *d.fronts);
-    d.by_k   = calloc((size_t)n_items, sizeof *d.by_k);
-    d.hull   = calloc((size_t)n_items, sizeof *d.hull);
-    if (!d.fronts || !d.by_k || !d.hull)
+static void end(dp *d)
+{
+    for (int64_t j = 0; d->fronts && j <= d->program->n_blocks; j++)
+        free(d->fronts[j].at);
+    free(d->fronts);
+    free(d->by_k);
+    free(d->hull);
+    free(d->merged.at);
+    free(d->links);
+}
+
+/* The hull's bound on the blocks' cost. */
+static bool least_of_all(dp *d, int64_t *cost_ns)
+{
+    set_hull(d, d->program->n_items - 1);
+    return d->program->end_bytes <= d->max_bytes && least_rest(d, d->program->n_blocks, d->max_bytes - d->program->end_bytes, cost_ns);
+}
+
+bool vp_dp_bound(const vp_ilp_program *program, int64_t budget_bytes, int64_t *bound_ns)
+{
+    int64_t least_ns = 0;
+    dp      d;
+    bool    fits = !start(&d, program, budget_bytes, 0) || least_of_all(&d, &least_ns);   /* without memory: 0 is a bound, too */
+
+    *bound_ns = vp_add(program->const_ns, least_ns);
+    end(&d);
+    return fits;
+}
+
+vp_dp_end vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t upper_ns, int64_t max_states, int64_t *counts,
+                      int64_t *cost_ns)
+{
+    const int64_t n_blocks = program->n_blocks;
+    vp_dp_end     how      = VP_DP_TOO_LARGE;
+    int64_t       least_ns, more_ns, most_ns;
+    dp            d;
+
+    if (!start(&d, program, budget_bytes, max_states))
         goto out;
-    for (int64_t s = 0; s < n_items; s++)
-        d.by_k[s] = (corner){program->items[s].k_bytes, program->items[s].cost_ns, s};
-    qsort(d.by_k, (size_t)n_items, sizeof *d.by_k, by_k_then_cost);
-    set_hull(&d, n_items - 1);
-    if (program->end_bytes > d.max_bytes || !least_rest(&d, n_blocks, d.max_bytes - program->end_bytes, &least_ns))
+    how = VP_DP_NONE;
+    most_ns = upper_ns - 1 - program->const_ns;
+    if (upper_ns <= program->const_ns || !least_of_all(&d, &least_ns) || least_ns > most_ns)
         goto out;
-    for (more_ns = least_ns / FIRST_SHARE + 1; !d.fronts[n_blocks].n && d.limit_ns < INT64_MAX; more_ns = vp_mul(more_ns, WIDER)) {
-        d.limit_ns = more_ns > least_ns || vp_overflowed(vp_add(least_ns, more_ns)) ? INT64_MAX : least_ns + more_ns;
-        if (!build(&d))
+    for (more_ns = least_ns / FIRST_SHARE + 1; d.limit_ns < most_ns; more_ns = vp_mul(more_ns, WIDER)) {
+        d.limit_ns = more_ns >= least_ns || vp_overflowed(vp_add(least_ns, more_ns)) ? most_ns : vp_min_i64(most_ns, least_ns + more_ns);
+        if (!build(&d)) {
+            how = VP_DP_TOO_LARGE;
             goto out;
-    }
-    if (d.fronts[n_blocks].n) {
-        const point *best = &d.fronts[n_blocks].at[d.fronts[n_blocks].n - 1];
+        }
+        if (d.fronts[n_blocks].n) {
+            const point *best = &d.fronts[n_blocks].at[d.fronts[n_blocks].n - 1];
 
-        *cost_ns = vp_add(program->const_ns, best->t_ns);
-        found    = !vp_overflowed(*cost_ns);
-        memset(counts, 0, (size_t)n_items * sizeof *counts);
-        for (int64_t l = best->link; l >= 0; l = d.links[l].next)
-            counts[d.links[l].item]++;
+            how      = VP_DP_FOUND;
+            *cost_ns = program->const_ns + best->t_ns;
+            memset(counts, 0, (size_t)program->n_items * sizeof *counts);
+            for (int64_t l = best->link; l >= 0; l = d.links[l].next)
+                counts[d.links[l].item]++;
+            break;
+        }
     }
 out:
-    for (int64_t j = 0; d.fronts && j <= n_blocks; j++)
-        free(d.fronts[j].at);
-    free(d.fronts);
-    free(d.by_k);
-    free(d.hull);
-    free(d.merged.at);
-    free(d.links);
-    return found;
+    end(&d);
+    return how;
 }

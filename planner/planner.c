@@ -9,6 +9,7 @@
 
 /* States of the dynamic program for one scenario; beyond, the scenario is left to vplan-solve. */
 enum { MAX_DP_STATES = 2000000 };
+static const double LISTED_WITHIN = 1.0 / 16;   /* candidates slower than the best by a greater share are of no use to a tuner */
 
 /* Longest segment planned with. */
 enum { MAX_SEGMENT = 6 };
@@ -320,16 +321,6 @@ static int by_time(const void *a, const void *b)
     return (x->scenario.loss_chunk > y->scenario.loss_chunk) - (x->scenario.loss_chunk < y->scenario.loss_chunk);
 }
 
-/* Nothing in a scenario is faster than its fastest strategy everywhere. */
-static int64_t lower_bound_ns(const vp_ilp_program *p)
-{
-    int64_t least = INT64_MAX;
-
-    for (int64_t s = 0; s < p->n_items; s++)
-        least = vp_min_i64(least, p->items[s].cost_ns);
-    return p->const_ns + p->n_blocks * least;
-}
-
 typedef struct ordered {
     int64_t idx, bound_ns;
 } ordered;
@@ -348,24 +339,29 @@ static bool first_fits(const vp_plan_request *r, const vp_candidate *scenario, i
     return scenario->figures.stack_base_bytes + scenario->figures.first_height_bytes <= vp_device_arena_bytes(r->device, budget_bytes);
 }
 
-/* The best of each scenario that could still win, into found[] (room for n_scenarios more). */
-static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena, int64_t budget_bytes, vp_candidate *found,
-                        int64_t *n_found, int64_t *best_ns, vp_err *err)
+/* The best of each scenario that could win, or come within a share of the best, into found[] (room for n_scenarios more). */
+static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena, int64_t budget_bytes, double within,
+                        vp_candidate *found, int64_t *n_found, int64_t *best_ns, vp_err *err)
 {
-    ordered  *order  = vp_arena_array(arena, a->n_scenarios, sizeof *order);
-    int64_t  *counts = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *counts);
-    vp_status st     = VP_OK;
+    const int64_t arena_bytes = vp_device_arena_bytes(r->device, budget_bytes);
+    ordered      *order       = vp_arena_array(arena, a->n_scenarios, sizeof *order);
+    int64_t      *counts      = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *counts);
+    int64_t       n           = 0;
+    vp_status     st          = VP_OK;
 
     VP_TRY_ALLOC(err, order && counts);
-    for (int64_t i = 0; i < a->n_scenarios; i++)
-        order[i] = (ordered){i, lower_bound_ns(&a->problem.programs[i])};
-    qsort(order, (size_t)a->n_scenarios, sizeof *order, by_bound);
-    for (int64_t k = 0; k < a->n_scenarios; k++) {
+    for (int64_t i = 0; i < a->n_scenarios; i++) {
+        order[n].idx = i;
+        n += first_fits(r, &a->scenarios[i], budget_bytes) && vp_dp_bound(&a->problem.programs[i], arena_bytes, &order[n].bound_ns);
+    }
+    qsort(order, (size_t)n, sizeof *order, by_bound);
+    for (int64_t k = 0; k < n; k++) {
         int64_t      i = order[k].idx, cost_ns;
         vp_candidate c;
         bool         valid;
-        if (order[k].bound_ns >= *best_ns || !first_fits(r, &a->scenarios[i], budget_bytes)
-            || !vp_dp_solve(&a->problem.programs[i], vp_device_arena_bytes(r->device, budget_bytes), MAX_DP_STATES, counts, &cost_ns))
+        int64_t      upper_ns = vp_add(*best_ns, (int64_t)(within * (double)*best_ns));
+        if (vp_dp_solve(&a->problem.programs[i], arena_bytes, vp_overflowed(upper_ns) ? INT64_MAX : upper_ns, MAX_DP_STATES, counts,
+                        &cost_ns) != VP_DP_FOUND)
             continue;
         VP_TRY(price_counts(r, a, i, counts, budget_bytes, &c, &valid, err));
         if (!valid || !c.fits)
@@ -395,7 +391,7 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
             a->candidates[a->n_candidates++] = a->presets[i].candidate;
             best_ns = vp_min_i64(best_ns, llround(a->presets[i].candidate.figures.step_time_s * 1e9));
         }
-    VP_TRY(search(r, a, a->arena, r->budget_bytes, a->candidates, &a->n_candidates, &best_ns, err));
+    VP_TRY(search(r, a, a->arena, r->budget_bytes, LISTED_WITHIN, a->candidates, &a->n_candidates, &best_ns, err));
     a->proof = VP_PROOF_FALLBACK;
     a->gap = a->bound_s = -1;
     if (a->n_candidates == 0 && a->least_budget_bytes > r->budget_bytes) {
@@ -472,7 +468,7 @@ vp_status vp_planner_at_budget(const vp_plan_request *r, const vp_plan_answer *a
     VP_TRY_ALLOC(err, arena);
     found = vp_arena_array(arena, a->n_scenarios, sizeof *found);
     VP_TRY_ALLOC(err, found);
-    VP_TRY(search(r, a, arena, budget_bytes, found, &n, &best_ns, err));
+    VP_TRY(search(r, a, arena, budget_bytes, 0, found, &n, &best_ns, err));
     qsort(found, (size_t)n, sizeof *found, by_time);
     if (n) {
         *step_time_s = found[0].figures.step_time_s;

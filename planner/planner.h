@@ -61,7 +61,7 @@ typedef struct vp_plan_answer {
     const vp_library **libraries;       /* of each scenario                       */
     int64_t         *segments;          /* blocks a strategy of each scenario's library stands for */
     vp_ilp_problem  problem;            /* the integer programs, in the order of scenarios */
-    vp_candidate   *candidates;         /* best plans found that fit, fastest first; at most one a scenario, and presets */
+    vp_candidate   *candidates;         /* plans that fit, fastest first: presets, and each scenario's best where it may come within 1/16 of the best of all */
     int64_t         n_candidates;
     vp_candidate    least;              /* the plan that needs the fewest bytes   */
     int64_t         least_budget_bytes;

@@ -21,6 +21,8 @@
  *     [2, s, f]       count s: first the tree with n_s <= f, then with n_s >= f + 1
  *     [0, [r, u], ..] leaf: multipliers u of rows r; the bound they give is at least the cutoff
  *     [3]             leaf: the bounds on some count, or of a whole level, are empty
+ *     [4]             the whole tree of a program: the frontier DP finds nothing cheaper than the cutoff, which whoever reads this
+ *                     runs again (at most VP_MAX_FRONTIER_PROOFS of a certificate)
  *
  * Rows at a leaf are numbered: 0 cover; 1 end; 2 + l level l (its used or undecided row; none where unused); 2 + n_levels + l
  * "level l is used" (only there). Multipliers are integers: of rows in bytes in units of 2^-30 ns a byte, of rows in blocks in units of 2^-10 ns.
@@ -53,6 +55,8 @@ typedef struct vp_ilp_program {
     vp_item_row *items;          /* in descending beta, then ascending k                */
     int64_t      n_items;        /* 1 .. VP_MAX_ITEMS                                   */
 } vp_ilp_program;
+
+enum { VP_MAX_FRONTIER_PROOFS = 8, VP_FRONTIER_PROOF_STATES = 1000000 };
 
 enum { VP_MAX_ITEMS = 512, VP_MAX_PROGRAMS = 4096, VP_MAX_BLOCKS = 100000 };
 
@@ -111,8 +115,16 @@ bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t program_idx, const int64_t
  * was made; takes any JSON. planner/certificate.c. */
 bool vp_certificate_proves(const vp_ilp_problem *p, const json_t *certificate, int64_t cutoff_ns);
 
-/* Exact optimum of one program by dynamic programming over the chain (no ILP): the least cost within the budget, counts in
- * counts[n_items]; false when nothing fits or the frontier outgrows max_states. planner/frontier_dp.c. */
-bool vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t max_states, int64_t *counts, int64_t *cost_ns);
+typedef enum vp_dp_end { VP_DP_FOUND, VP_DP_NONE, VP_DP_TOO_LARGE } vp_dp_end;
+
+/* Exact optimum of one program by dynamic programming over the chain (no ILP), planner/frontier_dp.c.
+ *   VP_DP_FOUND      the least cost within the budget is *cost_ns, less than upper_ns, and counts[n_items] cost that
+ *   VP_DP_NONE       there are no counts within the budget that cost less than upper_ns
+ *   VP_DP_TOO_LARGE  to say which takes more than max_states partial chains, or more memory than there is */
+vp_dp_end vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t upper_ns, int64_t max_states, int64_t *counts,
+                      int64_t *cost_ns);
+
+/* What counts within the budget cost at least, at once: from the lower convex hull of the items' (k, cost). False: none fit. */
+bool vp_dp_bound(const vp_ilp_program *program, int64_t budget_bytes, int64_t *bound_ns);
 
 #endif

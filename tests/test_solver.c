@@ -293,13 +293,13 @@ static void the_frontier_dp_finds_the_optimum(void **state)
         make_example(&e, seed);
         for (int64_t i = 0; i < e.p.n_programs; i++) {
             int64_t want = brute_program(&e.p, i), n[MAX_N], cost = -1, again = -1;
-            bool    found = vp_dp_solve(&e.programs[i], e.p.budget_bytes, 1000000, n, &cost);
+            bool    found = vp_dp_solve(&e.programs[i], e.p.budget_bytes, INT64_MAX, 1000000, n, &cost) == VP_DP_FOUND;
 
             if (found != (want < INT64_MAX) || (found && cost != want))
                 fail_with(&e.p, "DP", seed, cost, want);
             if (found && (!vp_ilp_evaluate(&e.p, i, n, &again) || again != cost))
                 fail_with(&e.p, "the DP's counts", seed, again, cost);
-            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, 0, n, &cost))
+            if (found && vp_dp_solve(&e.programs[i], e.p.budget_bytes, INT64_MAX, 0, n, &cost) != VP_DP_TOO_LARGE)
                 fail_with(&e.p, "the DP without states", seed, cost, INT64_MAX);
         }
     }
@@ -322,7 +322,7 @@ static void the_solver_brute_force_and_the_dp_agree_to_the_nanosecond(void **sta
         for (int64_t i = 0; i < e.p.n_programs; i++) {
             int64_t n[MAX_N], ns;
 
-            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, 1000000, n, &ns) && ns < dp)
+            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, INT64_MAX, 1000000, n, &ns) == VP_DP_FOUND && ns < dp)
                 dp = ns;
         }
         if (dp != want)
@@ -479,7 +479,34 @@ static void little_memory_ends_the_search_or_the_program_but_in_order(void **sta
     assert_true(n_answers > 5);
 }
 
-/* Thirty programs that are equally good need thirty trees: more than a document may hold (core/json.h). */
+static void a_tree_that_stalls_is_closed_by_the_frontier(void **state)
+{
+    vp_item_row    items[LARGE];
+    vp_ilp_program g;
+    vp_ilp_problem p;
+    int64_t        n[LARGE], optimum;
+    char          *certificate;
+    answer         a;
+
+    (void)state;
+    make_large(&p, &g, items);
+    p.gap          = 0;
+    g.n_blocks     = 16;
+    p.budget_bytes = 600000000;
+    p.max_nodes    = 20000;
+    solve(&p, &a);
+    assert_true(vp_dp_solve(&g, p.budget_bytes, INT64_MAX, 10000000, n, &optimum) == VP_DP_FOUND);
+    assert_true(a.s.found);
+    assert_int_equal(a.s.cutoff_ns, optimum);
+    assert_true(a.s.n_nodes < 2000);
+    certificate = json_dumps(a.s.certificate, JSON_COMPACT);
+    assert_string_equal(certificate, "[[[4]]]");
+    assert_true(vp_certificate_proves(&p, a.s.certificate, optimum));
+    free(certificate);
+    release(&a);
+}
+
+/* Thirty programs that are equally good need thirty trees: more than a document may hold (core/json.h), and more than the frontier closes. */
 static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **state)
 {
     vp_item_row    items[LARGE];
@@ -497,7 +524,7 @@ static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **stat
     p.max_pivots = 100000000;
     solve(&p, &a);
     assert_true(a.s.found);
-    assert_true(vp_dp_solve(g, p.budget_bytes, 10000000, n, &optimum));
+    assert_true(vp_dp_solve(g, p.budget_bytes, INT64_MAX, 10000000, n, &optimum) == VP_DP_FOUND);
     assert_true(a.s.n_nodes > 20000);
     assert_true(a.s.cutoff_ns < optimum);
     assert_true(a.s.cutoff_ns > optimum - optimum / 1000);
@@ -655,9 +682,10 @@ static void a_certificate_is_exactly_as_described_or_proves_nothing(void **state
     assert_true(proves(&p, "[[[2,1,1],[0,[0,7168]],[2,1,1],[3],[0,[0,10240],[1,3221225472]]]]", 115));
 
     static const char *const refused[] = {
-        "null", "0", "[]", "{}", "[[]]", "[null]", "[[null]]", "[[[]]]", "[[0]]", "[[[0],[0]]]", "[[[0]],[[0]]]", "[[[4]]]", "[[[-1]]]",
+        "null", "0", "[]", "{}", "[[]]", "[null]", "[[null]]", "[[[]]]", "[[0]]", "[[[0],[0]]]", "[[[0]],[[0]]]", "[[[5]]]", "[[[-1]]]",
         "[[[true]]]", "[[[\"0\"]]]", "[[[0.0]]]", "[{\"0\":[0]}]",
         "[[[3]]]", "[[[3,0]]]",                                              /* the box is not empty           */
+        "[[[4,0]]]", "[[[4],[4]]]", "[[[2,0,0],[4],[0]]]", "[[[2,0,0],[0],[4]]]", "[[[1,0],[0],[4]]]",  /* whole programs only */
         "[[[1,0],[0]]]", "[[[1,0]]]", "[[[2,0,0],[0]]]", "[[[2,0,0]]]",      /* a corner is missing            */
         "[[[1,0],[0],[0],[0]]]",                                             /* something is left over         */
         "[[[1,2],[0],[0]]]", "[[[1,-1],[0],[0]]]", "[[[1],[0],[0]]]", "[[[1,0,0],[0],[0]]]", "[[[1,0.0],[0],[0]]]",
@@ -672,6 +700,50 @@ static void a_certificate_is_exactly_as_described_or_proves_nothing(void **state
         if (proves(&p, refused[i], 100))
             print_error("%s\n", refused[i]);
         assert_false(proves(&p, refused[i], 100));
+    }
+}
+
+static void what_the_frontier_found_is_found_again_or_proves_nothing(void **state)
+{
+    vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7}, {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
+    vp_ilp_program g[VP_MAX_FRONTIER_PROOFS + 1];
+    vp_ilp_problem p = {.budget_bytes = 19, .programs = g, .n_programs = 1};
+    char           all[8 * (VP_MAX_FRONTIER_PROOFS + 1)] = "[";
+    example        e;
+
+    (void)state;
+    g[0] = (vp_ilp_program){.n_blocks = 3, .base_bytes = 10, .end_bytes = 4, .const_ns = 100, .items = items, .n_items = 2};
+    assert_true(proves(&p, "[[[4]]]", 115));     /* the optimum, as above */
+    assert_false(proves(&p, "[[[4]]]", 116));
+    assert_true(proves(&p, "[[[4]]]", 100));
+    assert_true(proves(&p, "[[[4]]]", INT64_MIN + 1));
+    p.budget_bytes = 13;                          /* nothing fits: all is true of it */
+    assert_true(proves(&p, "[[[4]]]", INT64_MAX));
+    p.budget_bytes = 9;
+    assert_true(proves(&p, "[[[4]]]", INT64_MAX));
+
+    p.budget_bytes = 19;
+    for (int i = 0; i <= VP_MAX_FRONTIER_PROOFS; i++) {
+        g[i]         = g[0];
+        p.n_programs = i + 1;
+        strcpy(strrchr(all, i ? ']' : '['), i ? ",[[4]]]" : "[[[4]]]");
+        assert_int_equal(proves(&p, all, 115), i < VP_MAX_FRONTIER_PROOFS);
+    }
+
+    for (uint64_t seed = 500001; seed <= 500000 + (uint64_t)n_cases(2000); seed++) {
+        make_example(&e, seed);
+        for (int64_t i = 0; i < e.p.n_programs; i++) {
+            int64_t want = brute_program(&e.p, i), n[MAX_N], cost = -1;
+
+            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, want, 1000000, n, &cost) != VP_DP_NONE)
+                fail_with(&e.p, "the frontier finds something cheaper than the optimum", seed, cost, want);
+            if (want == INT64_MAX)
+                continue;
+            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, want + 1, 1000000, n, &cost) != VP_DP_FOUND || cost != want)
+                fail_with(&e.p, "the frontier finds nothing below a nanosecond more than the optimum", seed, cost, want);
+            if (!vp_dp_bound(&e.programs[i], e.p.budget_bytes, &cost) || cost > want)
+                fail_with(&e.p, "the hull's bound", seed, cost, want);
+        }
     }
 }
 
@@ -796,10 +868,12 @@ int main(void)
         cmocka_unit_test(a_search_cut_by_its_limits_still_proves_what_it_says),
         cmocka_unit_test(the_largest_numbers_are_solved_as_far_as_they_can_be),
         cmocka_unit_test(little_memory_ends_the_search_or_the_program_but_in_order),
+        cmocka_unit_test(a_tree_that_stalls_is_closed_by_the_frontier),
         cmocka_unit_test(a_certificate_too_large_to_read_is_one_of_a_lower_cutoff),
         cmocka_unit_test(a_damaged_certificate_never_proves_more_than_the_optimum),
         cmocka_unit_test(a_certificate_of_another_problem_proves_only_what_is_true_of_this),
         cmocka_unit_test(a_certificate_is_exactly_as_described_or_proves_nothing),
+        cmocka_unit_test(what_the_frontier_found_is_found_again_or_proves_nothing),
         cmocka_unit_test(multipliers_beyond_126_bits_prove_nothing),
         cmocka_unit_test(a_tree_deeper_than_the_limit_proves_nothing),
         cmocka_unit_test(a_problem_reads_as_it_was_written),

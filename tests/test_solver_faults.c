@@ -35,7 +35,7 @@ static int prepare(void **state)
     for (int64_t i = 0; i < problem.n_programs; i++) {
         int64_t n[8], ns;
 
-        if (vp_dp_solve(&programs[i], problem.budget_bytes, 1000000, n, &ns) && ns < optimum_ns)
+        if (vp_dp_solve(&programs[i], problem.budget_bytes, INT64_MAX, 1000000, n, &ns) == VP_DP_FOUND && ns < optimum_ns)
             optimum_ns = ns;
     }
     return question && optimum_ns < INT64_MAX ? 0 : -1;

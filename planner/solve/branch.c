@@ -15,9 +15,7 @@ enum {
     MAX_VALUES      = 180000,   /* of the certificate as JSON: a document may have 200,000 (core/json.h)           */
     MAX_COMBOS      = 300,      /* ways tried to complete a rounded-down solution                                  */
     MAX_FRACTIONAL  = 5,        /* counts that share what rounding down leaves over                                */
-    STALLED_NODES   = 2000,     /* of one program: then its optimum is asked of the frontier DP, as an incumbent   */
-    MAX_STALLED     = 2,        /* programs this is done for                                                       */
-    DP_STATES       = 1000000,
+    STALLED_NODES   = 1000,     /* of one program: then the frontier DP is asked, which closes it                  */
     STANDARD_LP     = 10000     /* coefficients; a larger LP counts as more nodes, so that the limit bounds the work */
 };
 
@@ -65,7 +63,9 @@ typedef struct search {
     vp_lp               **lps;
     int64_t              *n_nodes_of;          /* LPs of each program */
     history             **history;             /* per program and item */
-    int64_t               n_stalled;
+    int64_t              *frontier_ns;         /* per program: what the frontier DP proves; INT64_MIN: nothing */
+    bool                 *asked;               /* per program: the frontier DP                 */
+    int64_t               n_asked;
     node                 *nodes;
     int64_t               n_nodes, cap_nodes;
     int64_t              *heap;
@@ -78,7 +78,7 @@ typedef struct search {
     int64_t              *best;
     vp_box                box;
     double               *x, *u;
-    int64_t              *y, *trial, *whole;
+    int64_t              *y, *trial;
     wide                 *coef;
     bool                  stopped;             /* by a limit */
 } search;
@@ -732,17 +732,33 @@ static bool work_is_left(search *q)
     return !q->p->max_memory_bytes || q->n_bytes + vp_lp_engine_bytes(q->engine) < q->p->max_memory_bytes / 3;
 }
 
-/* When one program takes this many nodes its optimum may be what is missing: the bound is for the tree to raise. */
+/* When one program takes this many nodes the frontier DP says what its optimum is, or that it has nothing to offer. */
 static void ask_frontier(search *q, int64_t program)
 {
-    int64_t cost;
+    const int64_t upper_ns = target_ns(q);
+    int64_t       cost_ns;
 
-    if (q->n_nodes_of[program] < STALLED_NODES || q->n_stalled >= MAX_STALLED || q->whole[program])
+    if (q->n_nodes_of[program] < STALLED_NODES || q->asked[program] || q->n_asked >= VP_MAX_FRONTIER_PROOFS)
         return;
-    q->whole[program] = 1;
-    q->n_stalled++;
-    if (vp_dp_solve(q->chains[program].g, q->p->budget_bytes, DP_STATES, q->trial, &cost))
+    q->asked[program] = true;
+    q->n_asked++;
+    switch (vp_dp_solve(q->chains[program].g, q->p->budget_bytes, upper_ns, VP_FRONTIER_PROOF_STATES, q->trial, &cost_ns)) {
+    case VP_DP_FOUND:
         take(q, program, q->trial);
+        q->frontier_ns[program] = cost_ns;
+        break;
+    case VP_DP_NONE:
+        q->frontier_ns[program] = upper_ns;
+        break;
+    case VP_DP_TOO_LARGE:
+        break;
+    }
+}
+
+/* What is proved of a node, by multipliers or by the frontier. */
+static int64_t bound_of(const search *q, int64_t id)
+{
+    return vp_max_i64(q->nodes[id].bound_ns, q->frontier_ns[q->nodes[id].program]);
 }
 
 /* False when the host has no memory left: what was proved until then stands. */
@@ -753,12 +769,18 @@ static bool run(search *q)
 
         if (q->nodes[id].bound_ns >= target_ns(q) || !work_is_left(q))
             return push(q, id);
+        ask_frontier(q, q->nodes[id].program);
+        if (q->nodes[id].bound_ns < bound_of(q, id)) {
+            q->nodes[id].bound_ns = bound_of(q, id);
+            if (!push(q, id))
+                return false;
+            continue;
+        }
         if (!q->nodes[id].solved) {
             if (!solve_node(q, id) || !push(q, id))
                 return false;
             continue;
         }
-        ask_frontier(q, q->nodes[id].program);
         if (q->nodes[id].n_open && !choose_count(q, id))
             return false;
         if (q->nodes[id].kind == SPLIT_NONE || q->nodes[id].depth >= MAX_DEPTH)
@@ -784,8 +806,14 @@ static int64_t proved_ns(const search *q)
 
     for (int64_t i = 0; i < q->n_nodes; i++)
         if (q->nodes[i].child < 0)
-            least = vp_min_i64(least, q->nodes[i].bound_ns);
+            least = vp_min_i64(least, bound_of(q, i));
     return least;
+}
+
+/* Whether a program's tree is cut at its root because the frontier proves the cutoff. */
+static bool by_frontier(const search *q, int64_t id, int64_t cutoff_ns)
+{
+    return q->nodes[id].parent < 0 && q->nodes[id].own_ns < cutoff_ns && q->frontier_ns[q->nodes[id].program] >= cutoff_ns;
 }
 
 /* JSON values of the subtree at a node, cut where the bound reaches the cutoff. */
@@ -793,7 +821,7 @@ static int64_t n_values(const search *q, int64_t id, int64_t cutoff_ns)
 {
     const node *x = &q->nodes[id];
 
-    if (x->own_ns == EMPTY)
+    if (x->own_ns == EMPTY || by_frontier(q, id, cutoff_ns))
         return 2;
     if (x->own_ns >= cutoff_ns || x->child < 0)
         return 2 + 3 * x->n_m;
@@ -814,8 +842,8 @@ static bool write_tree(const search *q, int64_t id, int64_t cutoff_ns, json_t *t
     const node *x    = &q->nodes[id];
     json_t     *leaf;
 
-    if (x->own_ns == EMPTY)
-        return !json_array_append_new(tree, json_pack("[i]", 3));
+    if (x->own_ns == EMPTY || by_frontier(q, id, cutoff_ns))
+        return !json_array_append_new(tree, json_pack("[i]", x->own_ns == EMPTY ? 3 : 4));
     if (x->own_ns < cutoff_ns && x->child >= 0) {
         json_t *split = x->kind == SPLIT_LEVEL ? json_pack("[iI]", 1, (json_int_t)x->at)
                                                : json_pack("[iII]", 2, (json_int_t)x->at, (json_int_t)x->floor);
@@ -841,7 +869,7 @@ static bool write_certificate(const search *q, vp_ilp_solution *out)
     if (n_values_all(q, high) > MAX_VALUES) {
         low = high;
         for (int64_t i = 0; i < q->p->n_programs; i++)
-            low = vp_min_i64(low, q->nodes[i].own_ns);
+            low = vp_min_i64(low, vp_max_i64(q->nodes[i].own_ns, q->frontier_ns[i]));
         while (low + 1 < high) {
             int64_t mid = low + (high - low) / 2;
 
@@ -896,7 +924,8 @@ vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solut
     q.lps        = vp_arena_array(arena, p->n_programs, sizeof *q.lps);
     q.n_nodes_of = vp_arena_array(arena, p->n_programs, sizeof *q.n_nodes_of);
     q.history    = vp_arena_array(arena, p->n_programs, sizeof *q.history);
-    q.whole      = vp_arena_array(arena, p->n_programs, sizeof *q.whole);
+    q.frontier_ns = vp_arena_array(arena, p->n_programs, sizeof *q.frontier_ns);
+    q.asked      = vp_arena_array(arena, p->n_programs, sizeof *q.asked);
     q.best       = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *q.best);
     q.trial      = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *q.trial);
     q.box.lo     = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *q.box.lo);
@@ -911,6 +940,7 @@ vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solut
         const vp_ilp_program *g    = &p->programs[i];
         int64_t               most = 0;
 
+        q.frontier_ns[i] = INT64_MIN;
         VP_TRY_ALLOC(err, set_chain(arena, p, g, &q.chains[i]));
         for (int64_t s = 0; s < g->n_items; s++)
             most = vp_max_i64(most, g->items[s].cost_ns);
