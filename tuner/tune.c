@@ -1,5 +1,6 @@
 #include "tuner/tune.h"
 
+#include "core/checked.h"
 #include "core/child.h"
 #include "core/file.h"
 #include "core/sha256.h"
@@ -24,13 +25,15 @@ enum {
     MAX_TRIES      = 2,        /* of a trial whose tuner dies while it runs              */
     MAX_RUNS       = 2,        /* of the best and what is near it                       */
     MAX_CONTENDERS = 6,
-    MIN_ROUNDS     = 12,       /* of a race                                             */
-    MAX_ROUNDS     = 100,
+    MAX_NEAR       = 3,        /* plans run only because a race may show them faster   */
+    MIN_ROUNDS     = 12,       /* of a race, and then as many as there were, up to       */
+    MAX_ROUNDS     = 96,
     MAX_WALK       = 12,       /* plans looked at below the budget for one not yet tested */
     MAX_JSON_BYTES = 4 << 20
 };
 static const double ENOUGH_S    = 2;     /* of steps in a trial                          */
-static const double RACE_S      = 60;    /* of steps in a race                           */
+static const double RACE_S      = 180;   /* of a race; no rounds begin that would end later */
+static const double SURE        = 2;     /* standard errors behind the fastest: out of the race */
 static const double MEMORY_USED = 0.8;   /* at most, of what is free, by plans that race */
 static const double WORTH_IT    = 0.01;  /* a plan that promises less is not run         */
 static const double NEAR_BEST   = 0.1;   /* what is expected within this is run again    */
@@ -66,10 +69,15 @@ typedef struct tuner {
     vp_study_trial        *rows;             /* of result->trials, one each   */
     int64_t                cap_trials, cap_rows;
     int64_t                n_beside;         /* trials that are no preset     */
+    int64_t                n_planned_for;    /* trials that the answer knows; -1: not all their runs */
+    int64_t                n_near;           /* trials of MAX_NEAR            */
     struct contender {
         int64_t trial_idx;
         double  expected_s;
-    } contenders[MAX_CONTENDERS];            /* of which one is the best, in order of what is expected */
+        double *step_s;                      /* of its rounds in the race                                                  */
+        int64_t n_rounds;
+        double  behind;                      /* ln of its seconds over the fastest's, when it left the race or the race ended */
+    } contenders[MAX_CONTENDERS];            /* of which one is the best, in order of what is expected; in a race, of who is left */
     int64_t                n_contenders;
 } tuner;
 
@@ -936,28 +944,43 @@ out:
     return st;
 }
 
-/* Refine, plan again, run the best not yet tested, as long as it promises something. */
+/* The best plan that nobody ran, by the profile refined with all trials, and what it is predicted to take over what is expected of the best that
+ * ran. *over_best INFINITY: there is none. */
+static vp_status next_untested(tuner *t, vp_candidate *c, double *over_best, vp_err *err)
+{
+    expectation e;
+    double      best_s = INFINITY;
+    vp_status   st = VP_OK;
+
+    *over_best = INFINITY;
+    if (t->n_planned_for != t->result->n_trials)
+        VP_TRY(replan(t, false, err));
+    t->n_planned_for = t->result->n_trials;
+    VP_TRY(next_candidate(t, c, err));
+    if (!c->fits)
+        goto out;
+    VP_TRY(expect(t, &e, err));
+    for (int64_t i = 0; i < t->result->n_trials; i++)
+        best_s = fmin(best_s, e.step_s[i]);
+    *over_best = c->figures.step_time_s * exp(e.off) / best_s;
+out:
+    return st;
+}
+
+/* Run the best not yet tested, as long as it promises something. */
 static vp_status improve(tuner *t, vp_err *err)
 {
     vp_candidate c;
-    int64_t      n_planned_for = -1;
-    expectation  e;
+    double       over_best;
     vp_status    st = VP_OK;
 
-    for (;;) {
-        if (n_planned_for != t->result->n_trials)
-            VP_TRY(replan(t, false, err));
-        n_planned_for = t->result->n_trials;
-        VP_TRY(next_candidate(t, &c, err));
+    for (t->n_planned_for = -1;;) {
+        VP_TRY(next_untested(t, &c, &over_best, err));
         if (!c.fits) {
             t->result->stopped_because = "every plan that was found within the budget was run";
             break;
         }
-        VP_TRY(expect(t, &e, err));
-        double best_s = INFINITY;
-        for (int64_t i = 0; i < t->result->n_trials; i++)
-            best_s = fmin(best_s, e.step_s[i]);
-        if (c.figures.step_time_s * exp(e.off) > (1 - WORTH_IT) * best_s) {
+        if (over_best > 1 - WORTH_IT) {
             t->result->stopped_because = "no untested plan is predicted to beat the best measured one by 1 %";
             break;
         }
@@ -965,6 +988,23 @@ static vp_status improve(tuner *t, vp_err *err)
             t->result->stopped_because = "--max-trials plans were run beside the presets";
             break;
         }
+        VP_TRY(run_trial(t, &c, NULL, err));
+    }
+out:
+    return st;
+}
+
+/* Run what promises nothing, but lies so near that the profile cannot tell: a race can. */
+static vp_status run_near(tuner *t, vp_err *err)
+{
+    vp_candidate c;
+    double       over_best;
+    vp_status    st = VP_OK;
+
+    for (; t->n_near < MAX_NEAR && t->n_beside < t->opts->max_trials; t->n_near++) {
+        VP_TRY(next_untested(t, &c, &over_best, err));
+        if (over_best > 1 + MODEL_OFF)
+            break;
         VP_TRY(run_trial(t, &c, NULL, err));
     }
 out:
@@ -997,17 +1037,19 @@ out:
     return st;
 }
 
-static bool fit_together(const tuner *t)
+/* How many of the contenders, the first ones, fit side by side. */
+static int64_t n_together(const tuner *t)
 {
-    int64_t bytes = 0;
+    double  left_bytes = MEMORY_USED * (double)t->free_bytes;
+    int64_t n = 0;
 
-    for (int64_t i = 0; i < t->n_contenders; i++)
-        bytes += t->result->trials[t->contenders[i].trial_idx].candidate.figures.device_bytes;
-    return (double)bytes <= MEMORY_USED * (double)t->free_bytes;
+    while (n < t->n_contenders && (left_bytes -= (double)t->result->trials[t->contenders[n].trial_idx].candidate.figures.device_bytes) >= 0)
+        n++;
+    return n;
 }
 
-/* What `vplan-run --compare` printed of the contenders: step_s (n_contenders, n_rounds). */
-static vp_status read_race(const tuner *t, const char *text, size_t n_bytes, int64_t n_rounds, double *step_s, vp_err *err)
+/* What `vplan-run --compare` printed of the first n contenders, behind the rounds they have. */
+static vp_status read_rounds(tuner *t, int64_t n, const char *text, size_t n_bytes, int64_t n_more, vp_err *err)
 {
     vp_json_doc *doc = NULL;
     vp_json_node plans, plan, steps;
@@ -1017,65 +1059,37 @@ static vp_status read_race(const tuner *t, const char *text, size_t n_bytes, int
     VP_TRY(vp_json_parse("vplan-run --compare", text, (int64_t)n_bytes, &doc, err));
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_json_array(&root, "plans", &plans, &n_here, err));
-    if (n_here != t->n_contenders)
+    if (n_here != n)
         VP_TRY(vp_json_fail(&root, "plans", err, "has %lld plans", (long long)n_here));
-    for (int64_t i = 0; i < t->n_contenders; i++) {
+    for (int64_t i = 0; i < n; i++) {
+        struct contender *x = &t->contenders[i];
         VP_TRY(vp_json_element(&plans, i, &plan, err));
         VP_TRY(vp_json_int(&plan, "executed_bytes", 0, INT64_MAX, &executed_bytes, err));
-        if (executed_bytes != t->result->trials[t->contenders[i].trial_idx].candidate.figures.peak_bytes)
+        if (executed_bytes != t->result->trials[x->trial_idx].candidate.figures.peak_bytes)
             VP_TRY(vp_json_fail(&plan, "executed_bytes", err, "is not what was planned"));
         VP_TRY(vp_json_array(&plan, "step_s", &steps, &n_here, err));
-        if (n_here != n_rounds)
+        if (n_here != n_more)
             VP_TRY(vp_json_fail(&plan, "step_s", err, "has %lld steps", (long long)n_here));
-        for (int64_t r = 0; r < n_rounds; r++) {
+        for (int64_t r = 0; r < n_more; r++) {
             vp_json_node s;
             VP_TRY(vp_json_element(&steps, r, &s, err));
-            VP_TRY(vp_json_as_real(&s, 1e-9, 1e9, &step_s[i * n_rounds + r], err));
+            VP_TRY(vp_json_as_real(&s, 1e-9, 1e9, &x->step_s[x->n_rounds + r], err));
         }
     }
+    for (int64_t i = 0; i < n; i++)
+        t->contenders[i].n_rounds += n_more;
 out:
     vp_json_doc_free(doc);
     return st;
 }
 
-static vp_status take_race(tuner *t, int64_t n_rounds, const double *step_s, vp_err *err)
-{
-    double    seconds[MAX_CONTENDERS];
-    char      before[32], after[32];
-    vp_status st = VP_OK;
-
-    VP_TRY(vp_race_estimate(step_s, t->n_contenders, n_rounds, seconds, err));
-    for (int64_t i = 0; i < t->n_contenders; i++) {
-        vp_trial       *x   = &t->result->trials[t->contenders[i].trial_idx];
-        vp_study_trial *row = &t->rows[t->contenders[i].trial_idx];
-        double         *all = vp_arena_array(t->result->arena, row->n_steps + n_rounds, sizeof *all);
-        VP_TRY_ALLOC(err, all);
-        if (row->n_steps)
-            memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
-        memcpy(all + row->n_steps, step_s + i * n_rounds, (size_t)n_rounds * sizeof *all);
-        note(t, "trial %lld in the race: %s, was %s alone", (long long)x->id, vp_time_text(seconds[i], after, sizeof after),
-             vp_time_text(x->measured_s, before, sizeof before));
-        row->step_s = all;
-        row->n_steps += n_rounds;
-        row->n_runs     = row->n_runs < MAX_RUNS ? MAX_RUNS : row->n_runs + 1;
-        row->measured_s = x->measured_s = seconds[i];
-        x->n_runs       = row->n_runs;
-        VP_TRY(vp_study_finish(t->study, row, err));
-    }
-out:
-    return st;
-}
-
-/* All contenders alive in one process, a step of each in turns: on a machine that others use too the only way to tell plans apart that differ by
- * less than its weather. *done false: it could not be held, and why was said. */
-static vp_status race(tuner *t, bool *done, vp_err *err)
+/* n_more rounds of the first n contenders, all alive in one process, a step of each in turns. *done false: that failed, and why was said. */
+static vp_status run_rounds(tuner *t, int64_t n, int64_t n_more, double round_s, bool *done, double *spent_s, vp_err *err)
 {
     json_t         *plans = json_array(), *plan;
     vp_text         text  = {0};
     vp_child_result child = {0};
     vp_err          why   = {0};
-    double          round_s = 0, *step_s = NULL;
-    int64_t         n_rounds, n = t->n_contenders;
     char            steps[24];
     vp_status       st = VP_OK;
 
@@ -1084,33 +1098,124 @@ static vp_status race(tuner *t, bool *done, vp_err *err)
     for (int64_t i = 0; i < n; i++) {
         VP_TRY(plan_json(t, &t->result->trials[t->contenders[i].trial_idx], &plan, err));
         VP_TRY_ALLOC(err, json_array_append_new(plans, plan) == 0);
-        round_s += t->contenders[i].expected_s;
     }
     VP_TRY_ALLOC(err, vp_json_dump(plans, &text));
-    n_rounds = (int64_t)fmax(MIN_ROUNDS, fmin(MAX_ROUNDS, ceil(RACE_S / round_s)));
-    step_s   = malloc((size_t)(n * n_rounds) * sizeof *step_s);
-    VP_TRY_ALLOC(err, step_s);
-    note(t, "a race of %lld plans: %lld steps of each, in turns", (long long)n, (long long)n_rounds);
-    snprintf(steps, sizeof steps, "%lld", (long long)n_rounds);
+    note(t, "a race of %lld plans: %lld steps of each, in turns", (long long)n, (long long)n_more);
+    snprintf(steps, sizeof steps, "%lld", (long long)n_more);
     char *argv[] = {t->runner, "--compare", "-", "--steps", steps, "--json", NULL};
     vp_child_opts run = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE,
-                         .max_output_bytes = MAX_JSON_BYTES, .timeout_s = 120 + 20 * (double)n_rounds * round_s};
+                         .max_output_bytes = MAX_JSON_BYTES, .timeout_s = 120 + 20 * (double)n_more * round_s};
     VP_TRY(vp_child_run(&run, &child, err));
+    *spent_s += child.seconds;
     if (child.end == VP_CHILD_INTERRUPTED)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
     if (child.end != VP_CHILD_EXITED || child.exit_code != 0)
         note(t, "no race: %.400s", child.n_err ? child.err : "it ended without an answer");
-    else if (read_race(t, child.out, child.n_out, n_rounds, step_s, &why) != VP_OK)
+    else if (read_rounds(t, n, child.out, child.n_out, n_more, &why) != VP_OK)
         note(t, "no race: %s", why.message);
-    else {
-        VP_TRY(take_race(t, n_rounds, step_s, err));
+    else
         *done = true;
-    }
 out:
-    free(step_s);
     vp_child_result_release(&child);
     vp_text_release(&text);
     json_decref(plans);
+    return st;
+}
+
+/* Judge the first *n contenders by all their rounds. Who is surely behind the fastest goes behind those who are left, *n of them. *fastest_s is the
+ * fastest's seconds; *told whether the rounds tell those who are left apart by what would be worth it. */
+static vp_status judge_rounds(tuner *t, int64_t *n, double *fastest_s, bool *told, vp_err *err)
+{
+    const double     *step_s[MAX_CONTENDERS];
+    double            seconds[MAX_CONTENDERS], error[MAX_CONTENDERS];
+    struct contender  left[MAX_CONTENDERS], behind[MAX_CONTENDERS];
+    int64_t           n_left = 0, n_behind = 0;
+    vp_status         st = VP_OK;
+
+    for (int64_t i = 0; i < *n; i++)
+        step_s[i] = t->contenders[i].step_s;
+    VP_TRY(vp_race_estimate(step_s, *n, t->contenders[0].n_rounds, seconds, error, err));
+    *told      = true;
+    *fastest_s = INFINITY;
+    for (int64_t i = 0; i < *n; i++)
+        *fastest_s = fmin(*fastest_s, seconds[i]);
+    for (int64_t i = 0; i < *n; i++) {
+        struct contender *x = &t->contenders[i];
+        x->behind           = log(seconds[i] / *fastest_s);
+        if (x->behind > SURE * error[i]) {
+            behind[n_behind++] = *x;
+        } else {
+            left[n_left++] = *x;
+            *told &= SURE * error[i] <= WORTH_IT;
+        }
+    }
+    memcpy(t->contenders, left, (size_t)n_left * sizeof *left);
+    memcpy(t->contenders + n_left, behind, (size_t)n_behind * sizeof *behind);
+    *n = n_left;
+out:
+    return st;
+}
+
+static vp_status take_race(tuner *t, int64_t n, double fastest_s, vp_err *err)
+{
+    char      before[32], after[32];
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < n; i++) {
+        const struct contender *c   = &t->contenders[i];
+        vp_trial               *x   = &t->result->trials[c->trial_idx];
+        vp_study_trial         *row = &t->rows[c->trial_idx];
+        double                 *all = vp_arena_array(t->result->arena, row->n_steps + c->n_rounds, sizeof *all), seconds = fastest_s * exp(c->behind);
+        VP_TRY_ALLOC(err, all);
+        if (row->n_steps)
+            memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
+        memcpy(all + row->n_steps, c->step_s, (size_t)c->n_rounds * sizeof *all);
+        note(t, "trial %lld in the race: %s after %lld rounds, was %s alone", (long long)x->id, vp_time_text(seconds, after, sizeof after),
+             (long long)c->n_rounds, vp_time_text(x->measured_s, before, sizeof before));
+        row->step_s = all;
+        row->n_steps += c->n_rounds;
+        row->n_runs     = row->n_runs < MAX_RUNS ? MAX_RUNS : row->n_runs + 1;
+        row->measured_s = x->measured_s = seconds;
+        x->n_runs       = row->n_runs;
+        VP_TRY(vp_study_finish(t->study, row, err));
+    }
+out:
+    return st;
+}
+
+/* The contenders that fit side by side take turns, a step each: on a machine that others use too the only way to tell plans apart that differ by less
+ * than its weather. Who is surely behind leaves, the rest go on with twice the rounds, until one is left, or the rounds tell them apart by what would
+ * be worth it, or a limit. *done false: no race could be held, and why was said. */
+static vp_status race(tuner *t, int64_t n, bool *done, vp_err *err)
+{
+    int64_t   n_racing = n, n_rounds = 0, n_more = MIN_ROUNDS;
+    double    fastest_s = 0, spent_s = 0, round_s;
+    bool      told = false, ran;
+    vp_status st = VP_OK;
+
+    *done = false;
+    for (int64_t i = 0; i < n; i++) {
+        t->contenders[i].n_rounds = 0;
+        t->contenders[i].step_s   = vp_arena_array(t->result->arena, MAX_ROUNDS, sizeof(double));
+        VP_TRY_ALLOC(err, t->contenders[i].step_s);
+    }
+    while (n_racing > 1 && !told && n_more > 0) {
+        round_s = 0;
+        for (int64_t i = 0; i < n_racing; i++)
+            round_s += t->contenders[i].expected_s;
+        if (*done && spent_s + (double)n_more * round_s > RACE_S)
+            break;
+        VP_TRY(run_rounds(t, n_racing, n_more, round_s, &ran, &spent_s, err));
+        if (!ran)
+            break;
+        *done = true;
+        VP_TRY(judge_rounds(t, &n_racing, &fastest_s, &told, err));
+        n_rounds += n_more;
+        n_more = vp_min_i64(n_rounds, MAX_ROUNDS - n_rounds);
+    }
+    if (*done)
+        VP_TRY(take_race(t, n, fastest_s, err));
+out:
     return st;
 }
 
@@ -1149,22 +1254,24 @@ out:
     return st;
 }
 
-/* What is so near that one run each does not tell it apart: in a race where all fit side by side, else again, one after the other. *learnt false: all
+/* What is so near that one run each does not tell it apart: those that fit side by side in a race, else again, one after the other. *learnt false: all
  * of it was run before. */
 static vp_status run_off(tuner *t, bool *learnt, vp_err *err)
 {
-    int64_t   n_new = 0;
+    int64_t   n_new = 0, n;
     bool      done  = false;
     vp_status st    = VP_OK;
 
     VP_TRY(choose_contenders(t, err));
+    if ((n = n_together(t)) > 1)
+        t->n_contenders = n;
     for (int64_t i = 0; i < t->n_contenders; i++)
         n_new += t->rows[t->contenders[i].trial_idx].n_runs < MAX_RUNS;
     *learnt = t->n_contenders > 1 && n_new > 0;
     if (!*learnt)
         goto out;
-    if (fit_together(t))
-        VP_TRY(race(t, &done, err));
+    if (n > 1)
+        VP_TRY(race(t, n, &done, err));
     for (int64_t i = 0; !done && i < t->n_contenders; i++)
         if (t->rows[t->contenders[i].trial_idx].n_runs < MAX_RUNS)
             VP_TRY(run_again(t, t->contenders[i].trial_idx, err));
@@ -1280,6 +1387,7 @@ vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_t
     VP_TRY(run_presets(&t, err));
     do { /* what a race taught can make another plan promising, or bring another near the best */
         VP_TRY(improve(&t, err));
+        VP_TRY(run_near(&t, err));
         VP_TRY(run_off(&t, &learnt, err));
     } while (learnt);
     VP_TRY(replan(&t, true, err));

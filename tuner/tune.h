@@ -12,9 +12,11 @@
  *    What it took on a card outside its arena, the largest of all trials and timed calls, takes the place of what is assumed.
  * 4. What is expected of a plan that ran lies between its own measurement and what the corrected profile says of it, the nearer to
  *    the profile the more measurements scatter about it. The fastest plan not yet tested is run, as long as it is predicted to beat
- *    the best expected by 1 % and max_trials were not run; then 3 again.
+ *    the best expected by 1 % and max_trials were not run; then 3 again. Then three more at most that lie so near (5 %) that the profile
+ *    cannot tell.
  * 5. Up to six that are expected within 10 % of the best, and at least two, race: all alive in one process, a step of each in turns (tuner/race.h), which
- *    tells apart what runs one after the other cannot on a machine that others use too. Where they do not fit side by side, each runs
+ *    tells apart what runs one after the other cannot on a machine that others use too. Who is two standard errors behind leaves the race; it goes on
+ *    until one is left, or 1 % can be told, or 96 rounds or three minutes are over. Where not even two fit side by side, each runs
  *    once more by itself. The fastest of them is the best. A plan nobody ran is never returned, nor one that breaks a pin.
  *
  * Everything goes to the study as it happens (tuner/study.h). A finished trial of the same request, or of one that differs in its
