@@ -30,6 +30,23 @@ static vp_profile_row *find(const vp_profile *p, vp_kernel kernel, vp_dtype dtyp
     return NULL;
 }
 
+vp_profile *vp_profile_copy(const vp_profile *profile)
+{
+    vp_profile *copy = vp_profile_new();
+
+    for (int64_t i = 0; copy && i < profile->n_rows; i++)
+        if (!vp_profile_add(copy, &profile->rows[i])) {
+            vp_profile_free(copy);
+            return NULL;
+        }
+    if (copy) {
+        memcpy(copy->device, profile->device, sizeof copy->device);
+        memcpy(copy->backend, profile->backend, sizeof copy->backend);
+        copy->outside = profile->outside;
+    }
+    return copy;
+}
+
 bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
 {
     vp_profile_row *old = find(p, row->kernel, row->dtype, row->ints);

@@ -29,6 +29,7 @@ typedef struct vp_profile {
 
 vp_profile *vp_profile_new(void);
 void        vp_profile_free(vp_profile *profile);
+vp_profile *vp_profile_copy(const vp_profile *profile); /* NULL: out of memory */
 
 /* Append a row (any seconds; a second row of the same call replaces the first). False: out of memory. */
 bool vp_profile_add(vp_profile *profile, const vp_profile_row *row);

@@ -1,0 +1,426 @@
+/* Trials: what is known of them, and running one. */
+#include "tuner/tune_internal.h"
+
+#include "core/child.h"
+#include "core/stats.h"
+#include "core/text.h"
+#include "core/units.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MIN_STEPS = 4,   /* of a trial; the first does not count     */
+    MAX_STEPS = 20,
+    MAX_TRIES = 2    /* of a trial whose tuner dies while it runs */
+};
+static const double ENOUGH_S = 2;   /* of steps in a trial */
+
+static const char *const verdict_names[VP_N_VERDICTS] = {"ok",  "oom-host",     "timeout",     "crash",
+                                                         "nan", "wrong-result", "interrupted", "does-not-fit"};
+
+const char *vp_verdict_name(vp_verdict v)
+{
+    return verdict_names[v];
+}
+
+/* ---- trials: what is known of them ---- */
+
+bool vp_same_scenario(const vp_scenario *a, const vp_scenario *b)
+{
+    return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk && a->attention == b->attention
+        && a->recipe.precision == b->recipe.precision && a->recipe.optimizer == b->recipe.optimizer && a->n_runs == b->n_runs
+        && memcmp(a->runs, b->runs, (size_t)a->n_runs * sizeof *a->runs) == 0;
+}
+
+int64_t vp_tuner_find_trial(const vp_tune_result *r, const vp_scenario *s)
+{
+    int64_t k = 0;
+
+    while (k < r->n_trials && !vp_same_scenario(&r->trials[k].candidate.scenario, s))
+        k++;
+    return k;
+}
+
+bool vp_tuner_tested(const vp_tuner *t, const vp_scenario *s)
+{
+    return vp_tuner_find_trial(t->result, s) < t->result->n_trials;
+}
+
+bool vp_tuner_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
+{
+    bool chunk = r->loss_chunk == VP_CHUNK_ANY || s->loss_chunk == r->loss_chunk || (r->loss_chunk == VP_CHUNK_CHUNKED && s->loss_chunk > 0);
+
+    if (r->recompute != VP_RECOMPUTE_ANY)
+        for (int i = 0; i < s->n_runs; i++)
+            if (s->runs[i].segment > 1 || s->runs[i].recompute != vp_recompute_set(r->model, r->recompute))
+                return false;
+    return chunk && (!r->micro_batch || s->micro_batch == r->micro_batch) && (r->attention == VP_ATTENTION_ANY || s->attention == r->attention)
+        && (r->any_precision || s->recipe.precision == r->recipe.precision) && (r->any_optimizer || s->recipe.optimizer == r->recipe.optimizer);
+}
+
+vp_status vp_tuner_add_trial(vp_tuner *t, const vp_trial *trial, const vp_study_trial *row, vp_err *err)
+{
+    vp_tune_result *r = t->result;
+
+    if (!vp_arena_grow(r->arena, (void **)&r->trials, r->n_trials, &t->cap_trials, sizeof *trial)
+        || !vp_arena_grow(r->arena, (void **)&t->rows, r->n_trials, &t->cap_rows, sizeof *row))
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    r->trials[r->n_trials] = *trial;
+    t->rows[r->n_trials++] = *row;
+    return VP_OK;
+}
+
+static vp_verdict verdict_by_name(const char *name)
+{
+    int v = 0;
+
+    while (v < VP_N_VERDICTS && (!name || strcmp(verdict_names[v], name) != 0))
+        v++;
+    return (vp_verdict)v;
+}
+
+/* What the study has of this request. A plan whose tuner died MAX_TRIES times while it ran is taken to be the reason. */
+vp_status vp_tuner_restore(vp_tuner *t, vp_err *err)
+{
+    vp_study_trial *rows;
+    int64_t         n, n_done = 0;
+    vp_err          inner;
+    vp_status       st = VP_OK;
+
+    VP_TRY(vp_study_trials(t->study, t->result->arena, t->request_id, &rows, &n, err));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t n_interrupted = 0;
+        for (int64_t k = 0; rows[i].state == VP_TRIAL_INTERRUPTED && k <= i; k++)
+            n_interrupted += rows[k].state == VP_TRIAL_INTERRUPTED && strcmp(rows[k].decisions, rows[i].decisions) == 0;
+        if (rows[i].state != VP_TRIAL_DONE && n_interrupted != MAX_TRIES)
+            continue;
+        vp_trial trial = {.id = rows[i].id, .preset = rows[i].preset, .from_study = true, .executed_bytes = rows[i].executed_bytes,
+                          .measured_s = rows[i].measured_s, .n_runs = rows[i].n_runs, .evidence = rows[i].evidence,
+                          .verdict = rows[i].state == VP_TRIAL_DONE ? verdict_by_name(rows[i].verdict) : VP_VERDICT_INTERRUPTED};
+        inner = (vp_err){0};
+        if (trial.verdict == VP_N_VERDICTS || vp_decisions_read(t, rows[i].decisions, &trial.candidate.scenario, &inner) != VP_OK)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, t->opts->study, 0, trial.verdict == VP_N_VERDICTS ? "verdict" : "decisions", "trial %lld: %s",
+                              (long long)rows[i].id, trial.verdict == VP_N_VERDICTS ? "is no verdict known here" : inner.message));
+        vp_cost cost = {.device = t->request->device};
+        VP_TRY(vp_assemble_figures(t->request->model, &trial.candidate.scenario, &cost, &trial.candidate.figures, err));
+        trial.candidate.figures.step_time_s = rows[i].predicted_s;
+        trial.candidate.fits                = trial.candidate.figures.device_bytes <= t->request->budget_bytes;
+        if (vp_tuner_tested(t, &trial.candidate.scenario) || !trial.candidate.fits || (!trial.preset && !vp_tuner_obeys_pins(t->request, &trial.candidate.scenario)))
+            continue;
+        VP_TRY(vp_tuner_add_trial(t, &trial, &rows[i], err));
+        t->n_beside += trial.preset == NULL && rows[i].request_id == t->request_id;
+        n_done++;
+    }
+    if (n_done)
+        vp_tuner_note(t, "%lld trial%s of the study %s not run again", (long long)n_done, n_done == 1 ? "" : "s", n_done == 1 ? "is" : "are");
+out:
+    return st;
+}
+
+/* ---- a trial ---- */
+
+/* What one run of a child says. */
+typedef struct answer {
+    int64_t       executed_bytes;
+    double        step_s[MAX_STEPS];
+    int64_t       n_steps;
+    vp_call_time *calls;
+    int64_t       n_calls;
+    vp_outside    outside;
+} answer;
+
+static vp_status read_call(const vp_json_node *node, vp_call_time *c, vp_err *err)
+{
+    const char *name;
+    vp_status   st = VP_OK;
+
+    VP_TRY(vp_json_string(node, "kernel", &name, err));
+    c->row.kernel = vp_kernel_by_name(name);
+    if (c->row.kernel == VP_N_KERNELS)
+        VP_TRY(vp_json_fail(node, "kernel", err, "no such kernel"));
+    c->row.dtype = VP_DTYPE_F32;
+    if (vp_json_has(node, "dtype")) {
+        VP_TRY(vp_json_string(node, "dtype", &name, err));
+        c->row.dtype = vp_dtype_by_name(name);
+        if (c->row.dtype == VP_N_DTYPES)
+            VP_TRY(vp_json_fail(node, "dtype", err, "no such dtype"));
+    }
+    for (int k = 0; k < vp_kernel_info_of(c->row.kernel)->n_ints; k++)
+        VP_TRY(vp_json_int(node, vp_kernel_info_of(c->row.kernel)->ints[k].name, 0, INT64_C(1) << 40, &c->row.ints[k], err));
+    VP_TRY(vp_json_int(node, "calls", 1, INT64_MAX, &c->n_calls, err));
+    VP_TRY(vp_json_real(node, "seconds", 0, 1e9, &c->row.seconds, err));
+out:
+    return st;
+}
+
+/* What `vplan-run --json` printed. outside and kernel_calls may be left out by another runner. */
+static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, int64_t n_steps, answer *a, vp_err *err)
+{
+    vp_json_doc *doc = NULL;
+    vp_json_node memories, memory, list, node;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_parse("vplan-run", text, (int64_t)n_bytes, &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    VP_TRY(vp_json_array(&root, "memories", &memories, &a->n_steps, err));
+    VP_TRY(vp_json_element(&memories, 0, &memory, err));
+    VP_TRY(vp_json_int(&memory, "executed_bytes", 0, INT64_MAX, &a->executed_bytes, err));
+    VP_TRY(vp_json_array(&root, "steps", &list, &a->n_steps, err));
+    if (a->n_steps != n_steps)
+        VP_TRY(vp_json_fail(&root, "steps", err, "has %lld steps", (long long)a->n_steps));
+    for (int64_t i = 0; i < n_steps; i++) {
+        VP_TRY(vp_json_element(&list, i, &node, err));
+        VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &a->step_s[i], err));
+    }
+    if (vp_json_has(&root, "outside")) {
+        VP_TRY(vp_json_object(&root, "outside", &node, err));
+        VP_TRY(vp_outside_from_json(&node, &a->outside, err));
+    }
+    if (!vp_json_has(&root, "kernel_calls"))
+        goto out;
+    VP_TRY(vp_json_array(&root, "kernel_calls", &list, &a->n_calls, err));
+    a->calls = vp_arena_array(arena, a->n_calls, sizeof *a->calls);
+    VP_TRY_ALLOC(err, a->calls);
+    for (int64_t i = 0; i < a->n_calls; i++) {
+        VP_TRY(vp_json_element(&list, i, &node, err));
+        VP_TRY(read_call(&node, &a->calls[i], err));
+    }
+out:
+    vp_json_doc_free(doc);
+    return st;
+}
+
+/* Processes this kernel has killed for memory, here or anywhere it tells us of; -1: it does not tell. */
+static int64_t count_oom_kills(void)
+{
+    static const char *const files[] = {"/proc/vmstat", "/sys/fs/cgroup/memory.events"};
+    int64_t                  sum     = -1;
+    char                     line[200];
+    long long                n;
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        FILE *f = fopen(files[i], "re");
+        while (f && fgets(line, sizeof line, f))
+            if (sscanf(line, "oom_kill %lld", &n) == 1)
+                sum = (sum < 0 ? 0 : sum) + n;
+        if (f)
+            fclose(f);
+    }
+    return sum;
+}
+
+/* Why a child killed by a signal is taken to have died. SIGKILL alone proves nothing. */
+static vp_verdict judge_signal(vp_arena *arena, const vp_child_result *c, int64_t n_oom_kills, const char **evidence)
+{
+    int64_t now = count_oom_kills();
+
+    if (c->term_signal == SIGKILL && n_oom_kills >= 0 && now > n_oom_kills) {
+        *evidence = vp_arena_printf(arena, "killed; the kernel counted %lld kill%s for memory meanwhile", (long long)(now - n_oom_kills),
+                                    now - n_oom_kills == 1 ? "" : "s");
+        return VP_VERDICT_OOM_HOST;
+    }
+    *evidence = vp_arena_printf(arena, "ended by signal %d%s", c->term_signal, c->term_signal != SIGKILL ? ""
+                                : n_oom_kills < 0 ? "; whether for memory cannot be told here" : "; not by the kernel for memory");
+    return VP_VERDICT_CRASH;
+}
+
+static vp_verdict judge(const vp_tuner *t, const vp_child_result *c, int64_t n_oom_kills, int64_t n_steps, const vp_trial *trial, answer *a,
+                        const char **evidence)
+{
+    vp_arena *arena  = t->result->arena;
+    vp_err    reason = {0};
+    char      shown[600];
+
+    *evidence = "";
+    if (c->n_err) {
+        vp_text_escape(c->err + (c->n_err > 400 ? c->n_err - 400 : 0), shown, sizeof shown);
+        *evidence = vp_arena_strdup(arena, shown);
+    }
+    switch (c->end) {
+    case VP_CHILD_TIMED_OUT:
+    case VP_CHILD_SILENT:
+        *evidence = vp_arena_printf(arena, "ended after %.0f s", c->seconds);
+        return VP_VERDICT_TIMEOUT;
+    case VP_CHILD_SIGNALED:
+        return judge_signal(arena, c, n_oom_kills, evidence);
+    case VP_CHILD_INTERRUPTED:
+        return VP_VERDICT_INTERRUPTED;
+    case VP_CHILD_EXITED:
+        break;
+    }
+    if (c->exit_code == vp_status_exit_code(VP_ERR_DEVICE))
+        return VP_VERDICT_OOM_HOST;
+    if (c->exit_code == vp_status_exit_code(VP_ERR_INPUT) && strstr(c->err, "diverged"))
+        return VP_VERDICT_NAN;
+    if (c->exit_code != 0)
+        return VP_VERDICT_CRASH;
+    if (read_answer(arena, c->out, c->n_out, n_steps, a, &reason) != VP_OK) {
+        *evidence = vp_arena_strdup(arena, vp_err_text(&reason, shown, sizeof shown));
+        return VP_VERDICT_CRASH;
+    }
+    if (a->executed_bytes != trial->candidate.figures.peak_bytes) {
+        *evidence = vp_arena_printf(arena, "executed %lld bytes, planned %lld", (long long)a->executed_bytes,
+                                    (long long)trial->candidate.figures.peak_bytes);
+        return VP_VERDICT_WRONG_RESULT;
+    }
+    *evidence = "";
+    return VP_VERDICT_OK;
+}
+
+static int64_t steps_for(double step_s)
+{
+    double n = step_s > 0 ? ceil(ENOUGH_S / step_s) + 1 : MAX_STEPS;
+    return n < MIN_STEPS ? MIN_STEPS : n > MAX_STEPS ? MAX_STEPS : (int64_t)n;
+}
+
+/* A trial's plan with the profile of now. */
+vp_status vp_tuner_plan_json(const vp_tuner *t, const vp_trial *trial, json_t **out, vp_err *err)
+{
+    vp_plan_request planned = *t->request;
+    vp_plan        *plan = NULL;
+    vp_status       st = VP_OK;
+
+    *out            = NULL;
+    planned.profile = t->result->profile;
+    VP_TRY(vp_planner_make(&planned, &t->result->answer, &trial->candidate, &plan, err));
+    *out = vp_plan_to_json(plan);
+    VP_TRY_ALLOC(err, *out);
+out:
+    vp_plan_free(plan);
+    return st;
+}
+
+/* Run the candidate's plan once. The plan goes through a pipe: nothing is left behind by a kill. */
+static vp_status run_child(const vp_tuner *t, const vp_trial *trial, int64_t n_steps, answer *a, vp_verdict *verdict, const char **evidence, vp_err *err)
+{
+    json_t         *json = NULL;
+    vp_text         text = {0};
+    vp_child_result child = {0};
+    char            steps[16];
+    vp_status       st = VP_OK;
+
+    VP_TRY(vp_tuner_plan_json(t, trial, &json, err));
+    VP_TRY_ALLOC(err, vp_json_dump(json, &text));
+    snprintf(steps, sizeof steps, "%lld", (long long)n_steps);
+    char *argv[] = {(char *)(uintptr_t)t->runner, "-", "--steps", steps, "--json", NULL};
+    vp_child_opts run = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE,
+                         .max_output_bytes = VP_MAX_TUNE_JSON, .timeout_s = 60 + 20 * (double)n_steps * trial->candidate.figures.step_time_s};
+    int64_t n_oom_kills = count_oom_kills();
+    VP_TRY(vp_child_run(&run, &child, err));
+    *verdict = judge(t, &child, n_oom_kills, n_steps, trial, a, evidence);
+out:
+    vp_child_result_release(&child);
+    vp_text_release(&text);
+    json_decref(json);
+    return st;
+}
+
+/* Add a run's steps and calls to the row; the median over all runs' steps but each first one. */
+static vp_status take_answer(vp_tuner *t, const answer *a, vp_study_trial *row, vp_trial *trial, vp_err *err)
+{
+    int64_t n       = 0;
+    double *all     = vp_arena_array(t->result->arena, row->n_steps + a->n_steps, sizeof *all);
+    double *counted = vp_arena_array(t->result->arena, row->n_steps + a->n_steps, sizeof *counted);
+
+    if (!all || !counted)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    if (row->n_steps)
+        memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
+    memcpy(all + row->n_steps, a->step_s, (size_t)a->n_steps * sizeof *all);
+    row->step_s = all;
+    row->n_steps += a->n_steps;
+    row->n_runs++;
+    for (int64_t i = 0; i < row->n_steps; i++)
+        if (i % a->n_steps != 0) /* every run of a plan has as many */
+            counted[n++] = all[i];
+    row->measured_s = vp_median(counted, n);
+    if (a->n_calls) {
+        row->calls   = a->calls;
+        row->n_calls = a->n_calls;
+    }
+    if (a->outside.measured_by != VP_OUTSIDE_NOT_MEASURED) {
+        vp_outside_take(&row->outside, &a->outside);
+        memcpy(row->outside.device, t->device.name, sizeof row->outside.device);
+        vp_outside_take(&t->base->outside, &row->outside);
+    }
+    row->executed_bytes   = a->executed_bytes;
+    trial->executed_bytes = a->executed_bytes;
+    trial->measured_s     = row->measured_s;
+    trial->n_runs         = row->n_runs;
+    return VP_OK;
+}
+
+/* Run a candidate that is not in result->trials yet; it is afterwards. */
+vp_status vp_tuner_run_trial(vp_tuner *t, const vp_candidate *candidate, const char *preset, vp_err *err)
+{
+    vp_trial        trial   = {.candidate = *candidate, .preset = vp_arena_strdup(t->result->arena, preset), .evidence = ""};
+    vp_study_trial  row     = {.request_id = t->request_id, .preset = trial.preset, .predicted_bytes = candidate->figures.peak_bytes,
+                               .predicted_s = candidate->figures.step_time_s, .evidence = ""};
+    answer          a       = {0};
+    char            x[32], y[32];
+    vp_status       st = VP_OK;
+
+    if (!t->profile_id)
+        VP_TRY(vp_study_add_profile(t->study, t->profile_kind, t->result->profile, t->build, &t->profile_id, err));
+    row.profile_id = t->profile_id;
+    row.decisions  = vp_decisions_text(t->result->arena, t->request->model, &candidate->scenario);
+    VP_TRY_ALLOC(err, row.decisions);
+    VP_TRY(vp_study_begin(t->study, t->request_id, &row, err));
+    trial.id = row.id;
+    VP_TRY(run_child(t, &trial, steps_for(candidate->figures.step_time_s), &a, &trial.verdict, &trial.evidence, err));
+    if (trial.verdict == VP_VERDICT_INTERRUPTED) {
+        VP_TRY(vp_study_cancel(t->study, row.id, err));
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
+    }
+    VP_TRY_ALLOC(err, trial.evidence && !vp_arena_failed(t->result->arena));
+    if (trial.verdict == VP_VERDICT_OK)
+        VP_TRY(take_answer(t, &a, &row, &trial, err));
+    vp_tuner_note(t, "trial %lld: %s%s%s, %s predicted, %s measured", (long long)trial.id, preset ? preset : "", preset ? ": " : "", vp_verdict_name(trial.verdict),
+         vp_time_text(candidate->figures.step_time_s, x, sizeof x), trial.measured_s > 0 ? vp_time_text(trial.measured_s, y, sizeof y) : "nothing");
+    row.verdict  = vp_verdict_name(trial.verdict);
+    row.evidence = trial.evidence;
+    row.state    = VP_TRIAL_DONE;
+    VP_TRY(vp_study_finish(t->study, &row, err));
+    VP_TRY(vp_tuner_add_trial(t, &trial, &row, err));
+    t->n_beside += preset == NULL;
+out:
+    return st;
+}
+
+/* Once more, in a process of its own. */
+vp_status vp_tuner_run_again(vp_tuner *t, int64_t trial_idx, vp_err *err)
+{
+    vp_trial       *x   = &t->result->trials[trial_idx];
+    vp_study_trial *row = &t->rows[trial_idx];
+    int64_t         n_steps = row->n_steps / (row->n_runs > 0 ? row->n_runs : 1); /* as before, within what a trial takes */
+    vp_verdict      verdict;
+    const char     *evidence;
+    answer          a = {0};
+    char            before[32], after[32];
+    vp_status       st = VP_OK;
+
+    vp_time_text(x->measured_s, before, sizeof before);
+    n_steps = n_steps < MIN_STEPS ? MIN_STEPS : n_steps > MAX_STEPS ? MAX_STEPS : n_steps;
+    VP_TRY(run_child(t, x, n_steps, &a, &verdict, &evidence, err));
+    if (verdict == VP_VERDICT_INTERRUPTED)
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
+    if (verdict == VP_VERDICT_OK) {
+        VP_TRY(take_answer(t, &a, row, x, err));
+    } else {
+        x->n_runs = ++row->n_runs; /* it cannot be relied on */
+        row->measured_s   = x->measured_s = 0;
+        x->verdict        = verdict;
+        x->evidence       = evidence;
+        VP_TRY_ALLOC(err, evidence);
+    }
+    vp_tuner_note(t, "trial %lld again: %s, %s, was %s", (long long)x->id, vp_verdict_name(verdict),
+         x->measured_s > 0 ? vp_time_text(x->measured_s, after, sizeof after) : "nothing", before);
+    row->verdict  = vp_verdict_name(x->verdict);
+    row->evidence = x->evidence;
+    VP_TRY(vp_study_finish(t->study, row, err));
+out:
+    return st;
+}
