@@ -39,16 +39,47 @@ out:
     return st;
 }
 
+/* A size under the family's own name or the one all families share. */
+typedef struct size_names {
+    const char *own, *shared;
+} size_names;
+
+static const size_names EMBD = {"n_embd", "hidden_size"}, LAYER = {"n_layer", "num_hidden_layers"}, HEAD = {"n_head", "num_attention_heads"},
+                        POSITIONS = {"n_positions", "max_position_embeddings"};
+
+/* fallback 0: none. Where both names are there, transformers sets the shared one last. */
+static vp_status read_size(vp_model *model, const vp_json_node *config, const size_names *names, int64_t max, int64_t fallback, int64_t *out, vp_err *err)
+{
+    int64_t   own;
+    vp_status st = VP_OK;
+
+    if (!vp_json_has(config, names->shared))
+        return fallback ? vp_config_int_or(model, config, names->own, max, fallback, out, err) : vp_config_int(config, names->own, max, out, err);
+    VP_TRY(vp_config_int(config, names->shared, max, out, err));
+    if (!vp_json_has(config, names->own))
+        return VP_OK;
+    VP_TRY(vp_config_int(config, names->own, max, &own, err));
+    if (own != *out)
+        vp_model_assume(model, "%s (%lld) is not used: %s, another name of it, says %lld", names->own, (long long)own, names->shared, (long long)*out);
+out:
+    return st;
+}
+
+static const char *name_of(const vp_json_node *config, const size_names *names)
+{
+    return vp_json_has(config, names->shared) ? names->shared : names->own;
+}
+
 static vp_status read_config(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, gpt2_config *c,
                              vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(vp_config_int(config, "n_embd", 10000000, &c->n_embd, err));
-    VP_TRY(vp_config_int(config, "n_layer", 100000, &c->n_layer, err));
-    VP_TRY(vp_config_int(config, "n_head", 10000000, &c->n_head, err));
+    VP_TRY(read_size(model, config, &EMBD, 10000000, 0, &c->n_embd, err));
+    VP_TRY(read_size(model, config, &LAYER, 100000, 0, &c->n_layer, err));
+    VP_TRY(read_size(model, config, &HEAD, 10000000, 0, &c->n_head, err));
     VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, 50257, &c->vocab_size, err));
-    VP_TRY(vp_config_int_or(model, config, "n_positions", 1000000000, 1024, &c->n_positions, err));
+    VP_TRY(read_size(model, config, &POSITIONS, 1000000000, 1024, &c->n_positions, err));
     c->n_inner = 4 * c->n_embd; /* null and absent mean the same: GPT2MLP */
     if (!json_object_get(config->value, "n_inner"))
         vp_model_assume(model, "n_inner is not in the config: the family's default 4 x n_embd = %lld", (long long)c->n_inner);
@@ -61,10 +92,10 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     VP_TRY(read_dropout(model, config, opts, c, err));
 
     if (c->n_embd % c->n_head != 0)
-        VP_TRY(vp_json_fail(config, "n_head", err, "%lld heads do not divide n_embd %lld", (long long)c->n_head,
-                            (long long)c->n_embd));
+        VP_TRY(vp_json_fail(config, name_of(config, &HEAD), err, "%lld heads do not divide %s %lld", (long long)c->n_head,
+                            name_of(config, &EMBD), (long long)c->n_embd));
     if (c->n_embd / c->n_head > VP_MAX_HEAD_DIM)
-        VP_TRY(vp_json_fail(config, "n_head", err, "a head of %lld dimensions; at most %d are supported",
+        VP_TRY(vp_json_fail(config, name_of(config, &HEAD), err, "a head of %lld dimensions; at most %d are supported",
                             (long long)(c->n_embd / c->n_head), VP_MAX_HEAD_DIM));
     VP_TRY(vp_config_act(model, config, "activation_function", VP_ACT_GELU_TANH, &c->act, err));
     VP_TRY(vp_config_bool(config, "add_cross_attention", &c->cross, err));
@@ -155,7 +186,8 @@ out:
     return st;
 }
 
-static const char *const keys[] = {"n_embd", "n_layer", "n_head", "vocab_size", "n_positions", "n_inner", "layer_norm_epsilon",
+static const char *const keys[] = {"n_embd", "n_layer", "n_head", "vocab_size", "n_positions", "hidden_size", "num_hidden_layers",
+    "num_attention_heads", "max_position_embeddings", "n_inner", "layer_norm_epsilon",
     "initializer_range", "tie_word_embeddings", "scale_attn_weights", "embd_pdrop", "attn_pdrop", "resid_pdrop", "activation_function",
     "add_cross_attention", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", NULL};
 

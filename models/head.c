@@ -86,22 +86,23 @@ vp_status vp_config_labels(vp_model *model, const vp_json_node *config, vp_err *
 {
     const char  *key = "num_labels", *one = "single_label_classification", *problem = one;
     vp_json_node names;
-    int64_t      said;
+    int64_t      named = -1;
     char         shown[96];
     vp_status    st = VP_OK;
 
     if (vp_json_has(config, "id2label")) {
-        key = "id2label";
-        VP_TRY(vp_json_object(config, key, &names, err));
-        model->n_labels = said = (int64_t)json_object_size(names.value);
-        if (model->n_labels == 0)
-            VP_TRY(vp_json_fail(config, key, err, "names no label"));
-        if (vp_json_has(config, "num_labels"))
-            VP_TRY(vp_config_int(config, "num_labels", 100000000, &said, err));
-        if (said != model->n_labels)
-            vp_model_assume(model, "num_labels (%lld) is not used: id2label names %lld", (long long)said, (long long)model->n_labels);
-    } else {
+        VP_TRY(vp_json_object(config, "id2label", &names, err));
+        named = (int64_t)json_object_size(names.value);
+    }
+    if (named < 0 || vp_json_has(config, key)) { /* where both are there, transformers names the labels anew */
         VP_TRY(vp_config_int_or(model, config, key, 100000000, 2, &model->n_labels, err));
+        if (named >= 0 && named != model->n_labels)
+            vp_model_assume(model, "id2label (%lld) is not used: num_labels says %lld", (long long)named, (long long)model->n_labels);
+    } else {
+        key = "id2label";
+        if (named == 0)
+            VP_TRY(vp_json_fail(config, key, err, "names no label"));
+        model->n_labels = named;
     }
     if (model->head != VP_HEAD_SEQUENCE)
         return VP_OK;

@@ -94,7 +94,7 @@ vp_status vp_config_bool_or(vp_model *model, const vp_json_node *config, const c
 vp_status       vp_config_class(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const vp_class *classes, vp_err *err);
 const vp_class *vp_class_find(const vp_class *classes, const char *name); /* NULL: not there */
 
-/* Of a classifier: id2label or num_labels, into model->n_labels; a problem_type whose loss is no cross-entropy is refused. */
+/* Of a classifier: num_labels or else id2label, into model->n_labels; a problem_type whose loss is no cross-entropy is refused. */
 vp_status vp_config_labels(vp_model *model, const vp_json_node *config, vp_err *err);
 
 /* What a decoder's head needs: tie_word_embeddings of a language model, labels and dropout of a classifier. */

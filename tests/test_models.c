@@ -94,7 +94,7 @@ static void counts_names_and_shapes_are_those_of_transformers(void **state)
     assert_int_equal(n_exact, 70);
 }
 
-/* The tensors of heads that no row has, as transformers 5.17 names them. */
+/* The tensors of heads and fields that no row has, as transformers 5.17 names them. */
 static void heads_have_the_tensors_of_their_classes(void **state)
 {
     static const struct {
@@ -103,6 +103,11 @@ static void heads_have_the_tensors_of_their_classes(void **state)
     } cases[] = {
         {"\"gpt2\", \"architectures\": [\"GPT2ForSequenceClassification\"], \"num_labels\": 5, \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 1", "score.weight", "5x8", 5},
         {"\"gpt2\", \"architectures\": [\"GPT2ForTokenClassification\"], \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 1", "classifier.bias", "2", 6},
+        {"\"gpt2\", \"architectures\": [\"GPT2ForTokenClassification\"], \"num_labels\": 3, \"id2label\": {\"0\": \"a\", \"1\": \"b\"}, \"n_embd\": 8, \"n_head\": 2, "
+         "\"n_layer\": 1", "classifier.weight", "3x8", 6},
+        {"\"gpt2\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"num_hidden_layers\": 1, \"max_position_embeddings\": 30", "transformer.wpe.weight", "30x8", 4},
+        {"\"gpt2\", \"n_embd\": 6, \"hidden_size\": 8, \"n_head\": 2, \"n_layer\": 1, \"n_positions\": 20, \"max_position_embeddings\": null",
+         "transformer.wpe.weight", "20x8", 4},
         {"\"qwen3\", \"architectures\": [\"Qwen3ForTokenClassification\"], \"num_labels\": 9, \"hidden_size\": 8, \"num_hidden_layers\": 1", "score.bias", "9", 4},
         {"\"gpt_neox\", \"architectures\": [\"GPTNeoXForTokenClassification\"], \"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 1", "classifier.weight", "2x64", 5},
         {"\"opt\", \"architectures\": [\"OPTForSequenceClassification\"], \"word_embed_proj_dim\": 20, \"hidden_size\": 48, \"num_hidden_layers\": 1", "score.weight",
