@@ -37,7 +37,7 @@ static void yarn(const vp_rope *r, double *inv_freq)
         high += 0.001;
     for (int64_t i = 0; i < r->dim / 2; i++) {
         float pos  = wavelength(r->theta, i, r->dim);
-        float ramp = (float)(((double)(float)i - low) / (high - low));
+        float ramp = ((float)i - (float)low) / (float)(high - low);
         ramp        = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
         float keep  = 1.0f - ramp;
         inv_freq[i] = (1.0f / ((float)r->factor * pos)) * (1.0f - keep) + (1.0f / pos) * keep;

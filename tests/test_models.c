@@ -2,6 +2,7 @@
 #include "plan_test.h"
 
 #include <ctype.h>
+#include <math.h>
 
 /* Whether the model has the tensor `name` with a shape like "768x2304". */
 static bool has_tensor(const vp_model *model, const char *name, const char *shape)
@@ -235,6 +236,23 @@ static void rotary_fields_are_read_as_the_class_reads_them(void **state)
     }
 }
 
+/* The middle of YaRN's ramp, where a bound that is no whole number is rounded to fp32 before the subtraction: transformers 5.17's frequencies. */
+static void yarn_ramps_in_single_precision(void **state)
+{
+    const double want[] = {1, 0.000486439763, 4.96062694e-06};
+    double       inv_freq[VP_ROPE_MAX_PAIRS], scale;
+    vp_model    *model = model_of("{\"model_type\": \"llama\", \"hidden_size\": 6, \"num_attention_heads\": 1, \"max_position_embeddings\": 4096, \"rope_theta\": 500000.0, "
+                                  "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 512, \"truncate\": false}}", 0);
+
+    (void)state;
+    assert_int_equal(model->graph.ropes[0].dim, 6);
+    vp_rope_frequencies(&model->graph.ropes[0], 64, inv_freq, &scale);
+    for (int i = 0; i < 3; i++)
+        assert_true(fabs(inv_freq[i] - want[i]) <= 3e-7 * want[i]);
+    assert_true(fabs(scale - 1.3465735902799727) <= 1e-15);
+    vp_model_free(model);
+}
+
 static void a_dimension_is_a_product_of_symbols(void **state)
 {
     vp_dim  d            = vp_dim_times(vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ)), vp_dim_const(12));
@@ -256,6 +274,7 @@ int main(void)
         cmocka_unit_test(defaults_taken_are_listed),
         cmocka_unit_test(other_families_are_refused_by_name),
         cmocka_unit_test(rotary_fields_are_read_as_the_class_reads_them),
+        cmocka_unit_test(yarn_ramps_in_single_precision),
         cmocka_unit_test(a_dimension_is_a_product_of_symbols),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
