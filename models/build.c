@@ -158,7 +158,8 @@ int vp_build_embedding(vp_builder *b, const vp_embedding *e)
     op.position_offset = e->position_offset;
     op.skip_padding    = e->skip_padding;
     if (e->positions)
-        op.param[1] = add_matrix(b, e->positions, e->n_positions, e->cols, 0);
+        op.param[1] = add_param(b, (vp_plan_param){.name = e->positions, .rank = 2, .shape = {e->n_positions, e->cols}, .init = VP_INIT_NORMAL,
+                                                   .init_std = b->std, .decay = true, .zero_row = e->skip_padding ? e->position_offset : 0}); /* padding's own */
     if (e->table && e->span == 0)
         b->b.graph->vocab_size = e->rows;
     op.out[0] = add_rows(b, e->name, e->cols);

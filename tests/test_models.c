@@ -148,6 +148,29 @@ static void the_class_that_was_asked_for_stands_in_the_config(void **state)
     vp_model_free(again);
 }
 
+/* nn.Embedding(padding_idx) begins with a row of zeros: of tokens everywhere, of positions in RoBERTa only. */
+static void rows_of_padding_begin_as_zeros(void **state)
+{
+    static const struct {
+        const char *config;
+        int64_t     of_tokens, of_positions; /* 1 + the row, 0: none */
+    } cases[] = {
+        {"{\"model_type\": \"roberta\", \"pad_token_id\": 3}", 4, 4},
+        {"{\"model_type\": \"bert\", \"pad_token_id\": 3}", 4, 0},
+        {"{\"model_type\": \"opt\"}", 2, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vp_model            *model  = model_of(cases[i].config, 0);
+        const vp_plan_param *params = model->graph.templates[0].params;
+        assert_int_equal(params[0].zero_row, cases[i].of_tokens);
+        assert_int_equal(params[1].zero_row, cases[i].of_positions);
+        assert_non_null(strstr(params[1].name, "position"));
+        vp_model_free(model);
+    }
+}
+
 static void an_untied_head_is_one_more_table(void **state)
 {
     vp_model *tied = tiny_model(&(tiny){.n_embd = 8, .n_layer = 1, .n_head = 2, .vocab = 30}, 0);
@@ -270,6 +293,7 @@ int main(void)
         cmocka_unit_test(counts_names_and_shapes_are_those_of_transformers),
         cmocka_unit_test(heads_have_the_tensors_of_their_classes),
         cmocka_unit_test(the_class_that_was_asked_for_stands_in_the_config),
+        cmocka_unit_test(rows_of_padding_begin_as_zeros),
         cmocka_unit_test(an_untied_head_is_one_more_table),
         cmocka_unit_test(defaults_taken_are_listed),
         cmocka_unit_test(other_families_are_refused_by_name),
