@@ -148,10 +148,10 @@ static void build_block(vp_builder *b, const bert_config *c, int lengths_span)
     b->part = VP_PART_NONE;
     vp_build_output(b, vp_build_layernorm(b, "output.LayerNorm", y, named(b, c, "encoder.layer.{}.output.LayerNorm"), c->eps));
     if (c->cross) {
-        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.self.query"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN);
-        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.self.key"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN);
-        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.self.value"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN);
-        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.output.dense"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN);
+        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.self.query"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN, 0);
+        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.self.key"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN, 0);
+        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.self.value"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN, 0);
+        vp_build_unused_linear(b, named(b, c, "encoder.layer.{}.crossattention.output.dense"), c->hidden, c->hidden, VP_WEIGHT_OUT_IN, 0);
         vp_build_unused_norm(b, named(b, c, "encoder.layer.{}.crossattention.output.LayerNorm"), c->hidden);
     }
 }

@@ -211,12 +211,12 @@ int vp_build_linear(vp_builder *b, const vp_linear *l)
     return add_op(b, op);
 }
 
-void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out, vp_weight_layout layout)
+void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out, vp_weight_layout layout, double std)
 {
     bool out_in = layout == VP_WEIGHT_OUT_IN;
 
     add_param(b, (vp_plan_param){.name = member(b, prefix, "weight"), .rank = 2, .shape = {out_in ? out : in, out_in ? in : out},
-                                 .init = VP_INIT_NORMAL, .init_std = b->std});
+                                 .init = VP_INIT_NORMAL, .init_std = std != 0 ? std : b->std});
     add_vector(b, member(b, prefix, "bias"), out, VP_INIT_ZEROS);
 }
 

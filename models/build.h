@@ -77,8 +77,8 @@ typedef struct vp_linear {
 /* weight (out, in) unless layout says otherwise. */
 int vp_build_linear(vp_builder *b, const vp_linear *l);
 
-/* Parameters that are there and learn nothing: no op uses them. */
-void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out, vp_weight_layout layout);
+/* Parameters that are there and learn nothing: no op uses them. std 0: the model's. */
+void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out, vp_weight_layout layout, double std);
 void vp_build_unused_norm(vp_builder *b, const char *prefix, int64_t cols);
 
 /* Heads of queries, keys and values, as they lie in a row. */

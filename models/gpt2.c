@@ -155,9 +155,9 @@ static void build_block(vp_builder *b, const gpt2_config *c)
     y = vp_build_dropout(b, "mlp.dropout", y, c->resid_p);
     vp_build_output(b, vp_build_add(b, "mlp.residual", x, y));
     if (c->cross) {
-        vp_build_unused_linear(b, "transformer.h.{}.crossattention.c_attn", h, 2 * h, VP_WEIGHT_IN_OUT);
-        vp_build_unused_linear(b, "transformer.h.{}.crossattention.q_attn", h, h, VP_WEIGHT_IN_OUT);
-        vp_build_unused_linear(b, "transformer.h.{}.crossattention.c_proj", h, h, VP_WEIGHT_IN_OUT);
+        vp_build_unused_linear(b, "transformer.h.{}.crossattention.c_attn", h, 2 * h, VP_WEIGHT_IN_OUT, 0);
+        vp_build_unused_linear(b, "transformer.h.{}.crossattention.q_attn", h, h, VP_WEIGHT_IN_OUT, 0);
+        vp_build_unused_linear(b, "transformer.h.{}.crossattention.c_proj", h, h, VP_WEIGHT_IN_OUT, resid_std);
         vp_build_unused_norm(b, "transformer.h.{}.ln_cross_attn", h);
     }
 }

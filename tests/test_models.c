@@ -171,6 +171,23 @@ static void rows_of_padding_begin_as_zeros(void **state)
     }
 }
 
+/* GPT-2 divides the spread of every projection into the residual stream, also of the one that no encoder feeds. */
+static void cross_attention_is_drawn_like_attention(void **state)
+{
+    vp_model          *model = model_of("{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 8, \"add_cross_attention\": true}", 0);
+    const vp_template *block = &model->graph.templates[1];
+    int                n     = 0;
+
+    (void)state;
+    for (int64_t k = 0; k < block->n_params; k++)
+        if (strstr(block->params[k].name, "c_proj.weight")) {
+            assert_true(fabs(block->params[k].init_std - 0.02 / 4) <= 1e-12);
+            n++;
+        }
+    assert_int_equal(n, 3);
+    vp_model_free(model);
+}
+
 static void an_untied_head_is_one_more_table(void **state)
 {
     vp_model *tied = tiny_model(&(tiny){.n_embd = 8, .n_layer = 1, .n_head = 2, .vocab = 30}, 0);
@@ -294,6 +311,7 @@ int main(void)
         cmocka_unit_test(heads_have_the_tensors_of_their_classes),
         cmocka_unit_test(the_class_that_was_asked_for_stands_in_the_config),
         cmocka_unit_test(rows_of_padding_begin_as_zeros),
+        cmocka_unit_test(cross_attention_is_drawn_like_attention),
         cmocka_unit_test(an_untied_head_is_one_more_table),
         cmocka_unit_test(defaults_taken_are_listed),
         cmocka_unit_test(other_families_are_refused_by_name),
