@@ -3,7 +3,9 @@
 A results file is {schema_version, commit, part, device, driver, libraries{}, rows[{name, predicted, measured,
 raw_seconds[]}]}; added here are `conditions` (machine, load before and after) and `settings` (what was asked for)."""
 import argparse
+import collections
 import json
+import math
 import os
 import subprocess
 import sys
@@ -112,3 +114,59 @@ def write_results(args, part, device, libraries, conditions, settings, rows, dri
     os.chmod(tmp, 0o644)
     os.replace(tmp, path)
     return path
+
+
+# ---- plans on this machine ----
+
+RECOMPUTE = ("none", "attention", "mlp", "full")
+
+
+def answer(command, allowed=(0,)):
+    """What a program of ours prints as JSON; {} where it prints nothing."""
+    r = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if r.returncode not in allowed:
+        fail(f"{' '.join(command)}: exit {r.returncode}: {r.stderr.strip()[-2000:]}")
+    return json.loads(r.stdout) if r.stdout.strip() else {}
+
+
+def job(args):
+    """The words for a model on the CPU, of args.model, seq and global_batch."""
+    return [args.model, "--device", "cpu", "--seq", str(args.seq), "--global-batch", str(args.global_batch)]
+
+
+def plan(args, path, budget, *options):
+    """What plan answers; its file at path unless it does not fit."""
+    return answer([program(args, "vplan"), "plan", *job(args), "--budget", str(budget), "-o", path, "--force", "--json", *options], (0, 3))
+
+
+def most_bytes(args):
+    """All that any plan could use."""
+    return answer([program(args, "vplan"), "plan", *job(args), "--recompute", "none", "--loss", "full", "--micro-batch", str(args.global_batch), "--json"])["device_bytes"]
+
+
+def middle(values):
+    """The mean without the least and the greatest quarter."""
+    v = sorted(values)
+    v = v[len(v) // 4:len(v) - len(v) // 4]
+    return sum(v) / len(v)
+
+
+Lane = collections.namedtuple("Lane", "off error seconds rounds")
+
+
+def race(args, paths, rounds):
+    """{path: Lane} of plans that are all alive in one process and do a step each in turns: the middle of ln(its step over the round's), its standard error, the
+    seconds and that logarithm of each round."""
+    steps = [p["step_s"] for p in answer([program(args, "vplan-run"), "--compare", *paths, "--steps", str(rounds), "--json"])["plans"]]
+    of_round = [middle([math.log(s[r]) for s in steps]) for r in range(rounds)]
+    result = {}
+    for path, s in zip(paths, steps):
+        off = [math.log(x) - m for x, m in zip(s, of_round)]
+        deviation = (quantile(off, 0.75) - quantile(off, 0.25)) / 1.349
+        result[path] = Lane(middle(off), 1.25 * deviation / math.sqrt(rounds), s, off)
+    return result
+
+
+def prediction_of(path):
+    with open(path) as f:
+        return json.load(f)["prediction"]["step_time_s"]

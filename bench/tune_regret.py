@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far what `vplan tune` chooses is from the best of many plans run beside it, from a right and from a wrong profile.
 
-    bench/tune_regret.py [--model gpt2] [--seq 128] [--global-batch 2] [--budgets 3] [--others 30] [--rounds 8] [--final-rounds 24] [--commit SHA]
+    bench/tune_regret.py [--model gpt2] [--seq 128] [--global-batch 2] [--budgets 3] [--others 30] [--rounds 8] [--final-rounds 48] [--commit SHA]
 
 At each budget (a tenth, a half and nine tenths of the way from the least that fits to what the fastest plan takes): tune; tune
 again from the profile it measured with every call scaled by x0.5 to x2 at random; then at least `others` different plans that
@@ -11,7 +11,7 @@ Runs of one plan one after the other differ by more than plans do, so plans take
 (`vplan-run --compare`). Heats first: as many at a time as fit into memory, one of them in every heat, so that all can be compared;
 a plan counts at every budget it fits. Then a final at each budget: the two chosen and the `finalists` others that the heats found
 fastest. Regret is the chosen plan's time over the fastest of these others, less 1, by the final alone: choosing the fastest of
-thirty by the same measurement would find the luckiest. A step is compared with its round's; a plan's figure is the mean over the middle half
+thirty by the same measurement would find the luckiest. For the same reason it is given by halves, too: the fastest of every second round, compared in the others. A step is compared with its round's; a plan's figure is the mean over the middle half
 of its rounds; its standard error is that of the quartiles' distance.
 
 The same heats judge predictions: of each other plan that was planned with the profile tune ended with, its predicted over its measured seconds, as it is
@@ -21,33 +21,13 @@ import math
 import os
 import random
 import sqlite3
-import subprocess
 import sys
 import tempfile
 
 import bench_common as common
 
-RECOMPUTE = ("none", "attention", "mlp", "full")
-
-
-def call(args, command, allowed=(0,)):
-    r = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    if r.returncode not in allowed:
-        common.fail(f"{' '.join(command)}: exit {r.returncode}: {r.stderr.strip()[-2000:]}")
-    return json.loads(r.stdout) if r.stdout.strip() else {}
-
-
-def job(args):
-    return [args.model, "--device", "cpu", "--seq", str(args.seq), "--global-batch", str(args.global_batch)]
-
-
-def plan(args, path, budget, *options):
-    """What plan answers; its file at path unless it does not fit."""
-    return call(args, [common.program(args, "vplan"), "plan", *job(args), "--budget", str(budget), "-o", path, "--force", "--json", *options], (0, 3))
-
-
 def tune(args, path, study, budget, *options):
-    return call(args, [common.program(args, "vplan"), "tune", *job(args), "--budget", str(budget), "--study", study, "--max-trials", str(args.max_trials),
+    return common.answer([common.program(args, "vplan"), "tune", *common.job(args), "--budget", str(budget), "--study", study, "--max-trials", str(args.max_trials),
                        "-o", path, "--force", "--json", *options])
 
 
@@ -68,7 +48,7 @@ def add_others(args, dir, pool, budget, floor, profile):
     budget every pin and the best within a few smaller budgets, whatever the pool holds already."""
     def add(name, limit, *options):
         path = f"{dir}/other-{len(pool)}.json"
-        answer = plan(args, path, limit, *options)
+        answer = common.plan(args, path, limit, *options)
         key = json.dumps(answer.get("decisions"), sort_keys=True)
         if answer.get("peak_bytes") is not None and answer["device_bytes"] <= budget and key not in pool:
             pool[key] = (name, path, answer["device_bytes"])
@@ -78,7 +58,7 @@ def add_others(args, dir, pool, budget, floor, profile):
 
     micros = [m for m in range(1, args.global_batch + 1) if args.global_batch % m == 0]
     for m in micros:
-        for recompute in RECOMPUTE:
+        for recompute in common.RECOMPUTE:
             add(f"micro-batch {m}, recompute {recompute}", budget, "--micro-batch", str(m), "--recompute", recompute, "--loss", "full", "--profile", profile)
     n_steps = 4
     while n_steps == 4 or not enough() and n_steps <= 256:
@@ -103,26 +83,6 @@ def choose(args, dir, label, budget):
     return right, wrong, profile
 
 
-def middle(values):
-    """The mean without the least and the greatest quarter."""
-    v = sorted(values)
-    v = v[len(v) // 4:len(v) - len(v) // 4]
-    return sum(v) / len(v)
-
-
-def race(args, paths, rounds):
-    """{path: (ln of its step over the round's, its standard error, seconds of each round)}, all alive at once."""
-    answer = call(args, [common.program(args, "vplan-run"), "--compare", *paths, "--steps", str(rounds), "--json"])
-    steps = [p["step_s"] for p in answer["plans"]]
-    of_round = [middle([math.log(s[r]) for s in steps]) for r in range(rounds)]
-    result = {}
-    for path, s in zip(paths, steps):
-        off = [math.log(x) - m for x, m in zip(s, of_round)]
-        deviation = (common.quantile(off, 0.75) - common.quantile(off, 0.25)) / 1.349
-        result[path] = (middle(off), 1.25 * deviation / math.sqrt(rounds), s)
-    return result
-
-
 def heats(args, plans):
     """{path: (ln of its step over the first plan's, seconds)} of plans, [(path, bytes)]; the first runs in every heat."""
     available = next(int(line.split()[1]) * 1024 for line in open("/proc/meminfo") if line.startswith("MemAvailable"))
@@ -132,16 +92,20 @@ def heats(args, plans):
         lanes = [plans[0]]
         while waiting and len(lanes) < args.lanes and sum(b for _, b in lanes) + waiting[-1][1] <= 0.75 * available:
             lanes.append(waiting.pop())
-        found = race(args, [path for path, _ in lanes], args.rounds)
-        for path, (off, _, seconds) in found.items():
-            result.setdefault(path, (off - found[plans[0][0]][0], seconds))
+        found = common.race(args, [path for path, _ in lanes], args.rounds)
+        for path, lane in found.items():
+            result.setdefault(path, (lane.off - found[plans[0][0]].off, lane.seconds))
         print(f"a heat of {len(lanes)} plans, {len(waiting)} waiting", file=sys.stderr, flush=True)
     return result
 
 
-def prediction_of(path):
-    with open(path) as f:
-        return json.load(f)["prediction"]["step_time_s"]
+def by_halves(final, path, finalists):
+    """A plan over the fastest of the finalists, which is the one of every second round while the rest compare: the mean of both ways round. Choosing and comparing by the
+    same rounds would flatter the finalist that was lucky in them."""
+    def off(p, half):
+        return common.middle(final[p].rounds[half::2])
+
+    return sum(math.exp(off(path, 1 - half) - off(min(finalists, key=lambda p: off(p, half)), 1 - half)) - 1 for half in (0, 1)) / 2
 
 
 def budget_rows(args, label, budget, chosen, others, heat):
@@ -149,23 +113,24 @@ def budget_rows(args, label, budget, chosen, others, heat):
     fit = sorted((path for _, path, bytes in others if bytes <= budget), key=lambda path: heat[path][0])
     names = {path: name for name, path, _ in others}
     mine = [c["best"]["plan"] for c in chosen]
-    final = race(args, list(dict.fromkeys(mine + fit[:args.finalists])), args.final_rounds)
-    best = min(fit[:args.finalists], key=lambda path: final[path][0])
+    final = common.race(args, list(dict.fromkeys(mine + fit[:args.finalists])), args.final_rounds)
+    finalists = fit[:args.finalists]
+    best = min(finalists, key=lambda path: final[path].off)
     rows = []
     for k, (name, path) in enumerate([("chosen", mine[0]), ("chosen from a wrong profile", mine[1])] + [(names[path], path) for path in fit]):
-        row = {"name": f"{label}: {name}", "predicted": prediction_of(path)}
+        row = {"name": f"{label}: {name}", "predicted": common.prediction_of(path)}
         if path in final:
-            off, error, seconds = final[path]
-            row.update(measured=math.exp(middle([math.log(x) for x in seconds])), raw_seconds=seconds, over_best_other=math.exp(off - final[best][0]) - 1,
-                       standard_error=math.hypot(error, final[best][1]), final=True)
+            lane = final[path]
+            row.update(measured=math.exp(common.middle([math.log(x) for x in lane.seconds])), raw_seconds=lane.seconds, over_best_other=math.exp(lane.off - final[best].off) - 1,
+                       by_halves=by_halves(final, path, finalists), standard_error=math.hypot(lane.error, final[best].error), final=True)
         else:
-            row.update(measured=math.exp(middle([math.log(x) for x in heat[path][1]])), raw_seconds=heat[path][1],
+            row.update(measured=math.exp(common.middle([math.log(x) for x in heat[path][1]])), raw_seconds=heat[path][1],
                        over_best_other=math.exp(heat[path][0] - heat[best][0]) - 1, final=False)
         if k < 2:
             result = chosen[k]
             row.update(budget_bytes=budget, n_others=len(fit), n_trials=len(result["trials"]), regret_vs_best_preset=result["regret_vs_best_preset"],
                        stopped_because=result["stopped_because"], decisions=result["best"]["decisions"])
-            print(f"{label} ({budget} bytes): {name}: {row['measured']:.6g} s, {100 * row['over_best_other']:+.2f} % (standard error {100 * row['standard_error']:.2f}) of the "
+            print(f"{label} ({budget} bytes): {name}: {row['measured']:.6g} s, {100 * row['over_best_other']:+.2f} % (standard error {100 * row['standard_error']:.2f}; by halves {100 * row['by_halves']:+.2f} %) of the "
                   f"fastest of {len(fit)} others, {names[best]}; {len(result['trials'])} trials", flush=True)
         rows.append(row)
     return rows
@@ -173,8 +138,8 @@ def budget_rows(args, label, budget, chosen, others, heat):
 
 def prediction_rows(pool, heat):
     """How far predicted seconds are from measured ones, and the cost of recompute."""
-    plans = {name: (prediction_of(path), heat[path]) for name, path, _ in pool if "assumed" not in name}
-    off = {name: math.log(predicted / math.exp(middle([math.log(x) for x in seconds]))) for name, (predicted, (_, seconds)) in plans.items()}
+    plans = {name: (common.prediction_of(path), heat[path]) for name, path, _ in pool if "assumed" not in name}
+    off = {name: math.log(predicted / math.exp(common.middle([math.log(x) for x in seconds]))) for name, (predicted, (_, seconds)) in plans.items()}
     relative = {name: math.log(predicted) - ratio for name, (predicted, (ratio, _)) in plans.items()}   # the heats' common plan takes the weather out
     common_off = common.median(list(relative.values()))
     rows = [{"name": "step time", "n_plans": len(plans), "median_off": common.median([abs(math.exp(x) - 1) for x in off.values()]),
@@ -192,7 +157,7 @@ def prediction_rows(pool, heat):
 
 def main():
     p = common.parser(__doc__)
-    for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("rounds", 8), ("final-rounds", 24), ("finalists", 4), ("lanes", 8),
+    for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("rounds", 8), ("final-rounds", 48), ("finalists", 4), ("lanes", 8),
                           ("max-trials", 6), ("seed", 1)):
         p.add_argument(f"--{name}", type=int, default=default)
     p.add_argument("--model", default="gpt2")
@@ -201,10 +166,8 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         dir = args.work or scratch
         os.makedirs(dir, exist_ok=True)
-        floor = plan(args, f"{dir}/floor.json", 1)["proof"]["least_budget_bytes"]
-        # The fastest of all, by assumed times, and all that any plan could use.
-        most = call(args, [common.program(args, "vplan"), "plan", *job(args), "--recompute", "none", "--loss", "full", "--micro-batch", str(args.global_batch),
-                           "--json"])["device_bytes"]
+        floor = common.plan(args, f"{dir}/floor.json", 1)["proof"]["least_budget_bytes"]
+        most = common.most_bytes(args)
         load_before, budgets, pool = common.load(), [], {}
         for i in range(args.budgets):
             part = 0.5 if args.budgets == 1 else 0.1 + 0.8 * i / (args.budgets - 1)
@@ -221,7 +184,7 @@ def main():
         rows += prediction_rows(list(pool.values()), heat)
         described = json.loads(common.output([common.program(args, "vplan-run"), "--describe"]))
         settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "budgets", "others", "rounds", "final_rounds", "finalists", "lanes", "max_trials", "seed")}
-        part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, rounds=8, final_rounds=24)
+        part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, rounds=8, final_rounds=48)
         path = common.write_results(args, part, "cpu", {"backend": described["description"]},
                                     {"machine": common.machine(), "load_before": load_before, "load_after": common.load()}, settings, rows)
     print(f"wrote {os.path.relpath(path)}")
