@@ -371,6 +371,8 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
              (long long)s->idx, s->step->name, b->name);
         if (a->access == VP_READ)
             continue;
+        NEED(k < info->n_operands || a->offset_bytes % VP_ALIGN_BYTES == 0, place_of_step(w->plan, w->bucket, p, s->step).field,
+             "step %lld (%s): its workspace is not at a multiple of %d bytes", (long long)s->idx, s->step->name, VP_ALIGN_BYTES);
         NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS, place_of_step(w->plan, w->bucket, p, s->step).field,
              "step %lld (%s): writes the input %s", (long long)s->idx, s->step->name, b->name);
         NEED((b->component != VP_COMP_PARAMETERS && b->component != VP_COMP_MASTER) || s->pass == VP_PASS_UPDATE, place_of_step(w->plan, w->bucket, p, s->step).field,

@@ -59,6 +59,7 @@ typedef struct assembly {
     int64_t          (*held_bytes)[VP_N_HOLDINGS]; /* per template: of each holding, parameters aligned */
     vp_plan_fixed      fixed[MAX_FIXED];
     int                n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */
+    int64_t           *norm_height;  /* per program: what its gradients' norm reaches from the base, 0 without workspaces */
     int64_t            holding_base[VP_N_HOLDINGS], stack_base;
     vp_figures         figures;
     bool               has_algorithm; /* some step has one */
@@ -233,13 +234,86 @@ static vp_step update_step(const assembly *a, const vp_plan_param *p, int64_t id
     return s;
 }
 
-/* A step of the optimizer with its workspace. */
-static vp_step with_workspace(assembly *a, vp_step s)
+/* An update with its workspace. */
+static vp_step with_workspace(const assembly *a, vp_step s)
 {
     s.workspace_bytes = vp_step_workspace_bytes(a->cost->device->compute_capability, &s);
     if (s.workspace_bytes > 0)
         s.args[vp_kernel_info_of(s.kernel)->n_operands] = (vp_arg){.space = VP_SPACE_FIXED, .idx = a->workspace};
     return s;
+}
+
+/* One more buffer, the last but the output, which stays the last; its index, or -1: out of memory. */
+static int64_t add_buffer(assembly *a, vp_program *p, const vp_plan_buffer *buffer)
+{
+    int64_t         n    = p->n_buffers, at = n > 0 && p->buffers[n - 1].place == VP_PLACE_OUT ? n - 1 : n;
+    vp_plan_buffer *list = vp_arena_array(a->arena, n + 1, sizeof *list);
+
+    if (!list)
+        return -1;
+    for (int64_t i = 0; i < n; i++)
+        list[i < at ? i : i + 1] = p->buffers[i];
+    list[at]     = *buffer;
+    p->buffers   = list;
+    p->n_buffers = n + 1;
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++)
+            for (int k = 0; k < VP_MAX_OPERANDS; k++) {
+                vp_arg *arg = &p->steps[pass][i].args[k];
+                arg->idx += arg->space == VP_SPACE_BUFFER && arg->idx >= at;
+            }
+    return at;
+}
+
+/* The norm's workspaces of a program, one behind the other in a buffer of its own, so that a backend can sum the squares of many gradients at
+ * once. They lie in the stack's place, at_bytes from the instance's base. */
+static vp_status add_norm_workspaces(assembly *a, int64_t program_idx, int64_t at_bytes, vp_err *err)
+{
+    vp_program *p     = &a->lowered[program_idx].program;
+    int         sm    = a->cost->device->compute_capability;
+    int64_t     bytes = 0, buffer;
+    vp_status   st    = VP_OK;
+
+    if (sm == 0 || a->graph.templates[a->template_of[program_idx]].n_params == 0)
+        return VP_OK;
+    buffer = add_buffer(a, p, &(vp_plan_buffer){.name = "norm workspace", .component = VP_COMP_WORKSPACE, .offset_bytes = at_bytes});
+    VP_TRY_ALLOC(err, buffer >= 0);
+    for (int64_t i = 0; i < p->n_steps[VP_PASS_NORM]; i++) {
+        vp_step *s = &p->steps[VP_PASS_NORM][i];
+
+        s->workspace_bytes = vp_step_workspace_bytes(sm, s);
+        if (s->workspace_bytes > 0) { /* clipping has none */
+            int64_t at = vp_round_up(bytes, VP_ALIGN_BYTES);
+            s->args[vp_kernel_info_of(s->kernel)->n_operands] = (vp_arg){.space = VP_SPACE_BUFFER, .idx = buffer, .offset_bytes = at};
+            bytes = vp_add(at, s->workspace_bytes);
+        }
+    }
+    p->buffers[buffer].bytes    = bytes;
+    a->norm_height[program_idx] = vp_add(at_bytes, bytes);
+out:
+    return st;
+}
+
+/* Each instance's begin where its predecessor's end, or at its own base: the embedding keeps nothing, so that the first block has its base. Programs
+ * have one place for all their instances, that of the first one; where two instances' meet nevertheless, a backend makes them one after the other. */
+static vp_status place_norm_workspaces(assembly *a, vp_err *err)
+{
+    int64_t   end = 0; /* of the instance before, from this one's base */
+    bool     *placed = vp_arena_array(a->arena, a->n_programs, sizeof *placed);
+    vp_status st = VP_OK;
+
+    a->norm_height = vp_arena_array(a->arena, a->n_programs, sizeof *a->norm_height);
+    VP_TRY_ALLOC(err, placed && a->norm_height);
+    for (int64_t i = 0; i < a->graph.n_instances; i++) {
+        int64_t k = a->program_of[i];
+
+        if (!placed[k])
+            VP_TRY(add_norm_workspaces(a, k, vp_round_up(vp_max_i64(0, end), VP_ALIGN_BYTES), err));
+        placed[k] = true;
+        end       = a->norm_height[k] - a->lowered[k].program.kept_bytes;
+    }
+out:
+    return st;
 }
 
 static vp_status add_optimizer(assembly *a, vp_err *err)
@@ -256,12 +330,13 @@ static vp_status add_optimizer(assembly *a, vp_err *err)
         p->steps[VP_PASS_UPDATE] = vp_arena_array(a->arena, tmpl->n_params, sizeof(vp_step));
         VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
         for (int64_t k = 0; k < tmpl->n_params; k++) {
-            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = with_workspace(a, norm_step(&tmpl->params[k], k));
+            p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++]     = norm_step(&tmpl->params[k], k);
             p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] = with_workspace(a, update_step(a, &tmpl->params[k], k));
         }
         if (a->template_of[i] == last) /* the chain's last instance closes the norm */
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] = clip_step(recipe);
     }
+    VP_TRY(place_norm_workspaces(a, err));
 out:
     return st;
 }
@@ -274,13 +349,12 @@ static int add_fixed(assembly *a, const char *name, vp_component component, int6
     return a->n_fixed++;
 }
 
-/* What the norm and the update of a parameter need. */
-static int64_t optimizer_workspace(const assembly *a, const vp_plan_param *p, int64_t idx)
+/* What the update of a parameter needs. */
+static int64_t update_workspace(const assembly *a, const vp_plan_param *p, int64_t idx)
 {
-    int     sm   = a->cost->device->compute_capability;
-    vp_step norm = norm_step(p, idx), update = update_step(a, p, idx);
+    vp_step update = update_step(a, p, idx);
 
-    return vp_max_i64(vp_step_workspace_bytes(sm, &norm), vp_step_workspace_bytes(sm, &update));
+    return vp_step_workspace_bytes(a->cost->device->compute_capability, &update);
 }
 
 /* Which fixed buffers there are: what lowering and the optimizer point to. */
@@ -310,7 +384,7 @@ static vp_status list_fixed(assembly *a, vp_err *err)
             vp_update_shape shape = vp_plan_param_shape(&g->templates[t].params[k]);
             int64_t         bytes = vp_optimizer_scratch_bytes(s->recipe.optimizer, &shape);
             scratch   = vp_overflowed(bytes) ? bytes : vp_max_i64(scratch, bytes);
-            workspace = vp_max_i64(workspace, optimizer_workspace(a, &g->templates[t].params[k], k));
+            workspace = vp_max_i64(workspace, update_workspace(a, &g->templates[t].params[k], k));
         }
     a->scratch   = scratch ? add_fixed(a, "scratch", VP_COMP_TEMPORARIES, scratch) : -1;
     a->workspace = workspace ? add_fixed(a, "workspace", VP_COMP_WORKSPACE, workspace) : -1;
@@ -345,6 +419,7 @@ static int64_t program_height(const assembly *a, int64_t instance_idx)
     const vp_lowered *l = &a->lowered[a->program_of[instance_idx]];
     int64_t           height = vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
 
+    height = vp_max_i64(height, a->norm_height[a->program_of[instance_idx]]);
     return instance_idx == 0 ? vp_max_i64(height, optimizer_height(a)) : height;
 }
 

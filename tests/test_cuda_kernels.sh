@@ -45,10 +45,13 @@ for program in test_kernels:20:5 test_kernels_attention:10:97 test_kernels_optim
     [ -s "$work/order" ] && cmp -s "$work/order" "$work/backwards" && cmp -s "$work/order" "$work/shuffled"; ok $? "$name: bits move with the order of blocks and threads"
 done
 
-# Updates of parameters are collected: what comes behind tells that their launch failed, by their name, and nothing stays behind.
-for behind in wait upload download fill memory run again another time record_begin record_end replay release; do
-    said=$(VPLAN_EMULATOR_FAIL=cudaLaunchKernel:1 "$build/tests/test_kernels_optimizer" failed-launch $behind 2>&1)
-    [ $? = 0 ] && ! grep -q 'emulator: left' <<< "$said"; ok $? "a failed launch is told by $behind: $said"
+# Updates of parameters and squares of gradients are collected: what comes behind tells that their launch failed, by their name, and nothing stays
+# behind.
+for kernel in lion grad_sumsq; do
+    for behind in wait upload download fill memory run again another time record_begin record_end replay release; do
+        said=$(VPLAN_EMULATOR_FAIL=cudaLaunchKernel:1 "$build/tests/test_kernels_optimizer" failed-launch $kernel $behind 2>&1)
+        [ $? = 0 ] && ! grep -q 'emulator: left' <<< "$said"; ok $? "a failed launch of $kernel is told by $behind: $said"
+    done
 done
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

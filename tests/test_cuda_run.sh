@@ -76,23 +76,33 @@ for recompute in ("none", "attention", "mlp", "full"):
         sums[recompute + " eager" * len(how)] = r.get("parameters_sha256", r.get("error"))
 ok(len(set(sums.values())) == 1, "recompute and recording move no bit, with dropout and stochastic rounding", sums)
 
-# ---- the optimizer's calls of a step are few launches, and the square of a small gradient is one ----
-with open(work + "/deep.json", "w") as f:
-    json.dump({"model_type": "gpt2", "n_layer": 8, "n_embd": 16, "n_head": 2, "n_positions": 64, "vocab_size": 64}, f)
-for model, precision in (("gpt2-tiny", "fp32"), ("gpt2-tiny", "bf16"), (work + "/deep.json", "bf16")):
+# ---- the optimizer's calls of a step are few launches ----
+for name, sizes in (("deep", {"n_layer": 12, "n_embd": 16}), ("wide", {"n_layer": 2, "n_embd": 96})):
+    with open("%s/%s.json" % (work, name), "w") as f:
+        json.dump({"model_type": "gpt2", "n_head": 2, "n_positions": 64, "vocab_size": 64, **sizes}, f)
+for model, precision in (("gpt2-tiny", "fp32"), ("gpt2-tiny", "bf16"), (work + "/deep.json", "bf16"), (work + "/wide.json", "bf16")):
     path = plan("updates", model, "--precision", precision)
     document = json.load(open(path))
     bucket = document["buckets"][0]
-    n = sum(len([s for s in bucket["programs"][i["program"]]["update"] if s["kernel"] == "adamw"]) for i in bucket["instances"])
-    for how, want in ((("--eager",), n), ((), -(-n // 60))):   # waited for one by one; 60 parameters a launch
-        log = "%s/%d in %s%s" % (work, n, precision, how)
+    programs = [bucket["programs"][i["program"]] for i in bucket["instances"]]
+    n = sum(len([s for s in p["update"] if s["kernel"] == "adamw"]) for p in programs)
+    pieces = [-(-s["count"] // 16384) for p in programs for s in p["norm"] if s["kernel"] == "grad_sumsq"]
+    large = sum(k > 1 for k in pieces)
+    ok(len(pieces) == n and (large > 0) == ("wide" in model), "the gradients of %s" % model, (n, large))
+    # Waited for one by one: squares of each, and what adds up its pieces. Else 60 parameters a launch, and 120 gradients: squares, what adds up
+    # the pieces of each, what adds up all.
+    groups = -(-n // 120)
+    for how, updates, want in ((("--eager",), n, (n, large)), ((), -(-n // 60), (2 * groups, groups if large else 0))):
+        log = "%s/launches of %s in %s%s" % (work, os.path.basename(model), precision, how)
         r = run(path, *how, steps=1, VPLAN_EMULATOR_LOG=log)
-        launches = [line.split()[0] for line in open(log) if "update_spans" in line]
-        ok(r.returncode == 0 and n > 0 and len(launches) == want, "%d parameters in %s, %s" % (n, precision, how), (want, len(launches), r.stderr))
-        squares, sums = (sum(kernel in line for line in open(log)) for kernel in ("squares_kernel", "cudaLaunchKernel(add_kernel"))
-        ok(squares == n and sums == 0, "gradients of one piece, %s" % (how,), (squares, sums, n))
-        r = run(path, *how, steps=2, VPLAN_EMULATOR_FAIL=launches[-1])
-        ok(r.returncode == 5 and "adamw" in r.stderr, "a launch of updates that fails is adamw's, %s" % (how,), (r.returncode, r.stderr))
+        lines = [line for line in open(log) if " cudaLaunchKernel(" in line]
+        launches = [line.split()[0] for line in lines if "update_spans" in line]
+        ok(r.returncode == 0 and n > 0 and len(launches) == updates, "%d parameters in %s, %s" % (n, precision, how), (updates, len(launches), r.stderr))
+        norm = [[line.split()[0] for line in lines if "(" + kernel in line] for kernel in ("squares_kernel", "pieces_kernel")]
+        ok(tuple(map(len, norm)) == want, "%d gradients in %s, %s" % (n, precision, how), (want, norm))
+        for kernel, failing in [("adamw", launches[-1])] + [("grad_sumsq", of[-1]) for of in norm if of]:
+            r = run(path, *how, steps=2, VPLAN_EMULATOR_FAIL=failing)
+            ok(r.returncode == 5 and kernel in r.stderr, "launch %s, which fails, is %s's, %s" % (failing, kernel, how), (r.returncode, r.stderr))
 
 # ---- what does not belong together ----
 for device, sm in (("rtx-4090-24gb", "8.9"), ("cpu", "")):

@@ -952,8 +952,103 @@ static void many_parameters_have_the_bits_of_one_by_one(void **state)
             }
 }
 
-/* For tests/test_cuda_kernels.sh: the first launch fails. Whatever comes behind the call says so, by the call's name: exit 0. */
-static int expect_failed_launch(const char *behind)
+/* ---- the squares of many gradients, and nobody waits in between ---- */
+
+/* The order that kernels/cuda/grad_norm.cu states, on the host. A float's square is exact in a double, so contraction changes nothing. */
+static double tree_of_32(double *x)
+{
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        for (int i = 0; i < lanes; i++)
+            x[i] += x[i + lanes];
+    return x[0];
+}
+
+static double sum_of_threads(double *x, int n_threads)
+{
+    double warps[32] = {0.0};
+
+    for (int w = 0; w < n_threads / 32; w++)
+        warps[w] = tree_of_32(x + 32 * w);
+    return tree_of_32(warps);
+}
+
+static double ordered_sumsq(const float *g, int64_t count)
+{
+    int64_t n_pieces = vp_ceil_div(count, VP_SUMSQ_PIECE);
+    double  of_piece[1024] = {0.0}, x[256];
+
+    for (int64_t piece = 0; piece < n_pieces; piece++) {
+        int64_t from = piece * VP_SUMSQ_PIECE, end = vp_min_i64(from + VP_SUMSQ_PIECE, count);
+
+        for (int64_t t = 0; t < 256; t++) {
+            double sum[4] = {0.0};
+
+            for (int64_t i = from + 4 * t; i < end; i += 1024)
+                for (int64_t j = i; j < vp_min_i64(i + 4, end); j++)
+                    sum[j - i] += (double)g[j] * (double)g[j];
+            x[t] = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+        }
+        of_piece[piece % 1024] += sum_of_threads(x, 256);
+    }
+    return n_pieces == 1 ? of_piece[0] : sum_of_threads(of_piece, 1024);
+}
+
+/* Of 250 gradients; each waited for, or all at the end. Some are called twice, and the second call has the first one's workspace; some begin
+ * where 16 bytes at a time cannot be read. */
+static void squares_of_many_gradients_are_added_in_the_stated_order(void **state)
+{
+    enum { N = 250, MOST = 18 * VP_SUMSQ_PIECE };
+    const vp_backend *backend  = test_backend();
+    int64_t           sizes[]  = {1, 5, 768, 16384, 16385, 3 * 16384, 40000}, count[N], at[N], sums[N], end = 64;
+    double            expected = 2.5;
+    vp_control        control  = {.grad_sumsq = expected};
+    vp_err            err = {0};
+    char             *image, *arena;
+
+    (void)state;
+    if (on_cpu())
+        skip();
+    for (int i = 0; i < N; i++) {
+        count[i] = i == 40 ? MOST - 3 : sizes[i * 5 % COUNT(sizes)];
+        at[i]    = end + (i % 5 == 0 ? 4 : 0);
+        sums[i]  = vp_round_up(at[i] + 4 * count[i], VP_ALIGN_BYTES);
+        end      = vp_round_up(sums[i] + 8 * vp_ceil_div(count[i], VP_SUMSQ_PIECE), VP_ALIGN_BYTES);
+    }
+    image = malloc((size_t)end);
+    assert_non_null(image);
+    memset(image, FILL, (size_t)end);
+    random_state = 88172645463325252u;
+    for (int i = 0; i < N; i++) {
+        for (int64_t e = 0; e < count[i]; e++)
+            ((float *)(void *)(image + at[i]))[e] = (float)normal();
+        for (int n = 0; n < (i % 17 == 16 ? 2 : 1); n++)
+            expected += ordered_sumsq((const float *)(const void *)(image + at[i]), count[i]);
+    }
+    CHECK_OK(backend->alloc(end, (void **)&arena, &err));
+    for (int one_by_one = 0; one_by_one < 2; one_by_one++) {
+        vp_control got;
+
+        memcpy(image, &control, sizeof control);
+        CHECK_OK(backend->upload(arena, image, end, &err));
+        for (int i = 0; i < N; i++)
+            for (int n = 0; n < (i % 17 == 16 ? 2 : 1); n++) {
+                vp_kernel_call call = {.kernel = VP_K_GRAD_SUMSQ, .dtype = VP_DTYPE_F32, .operand = {arena + at[i], arena}, .ints = {count[i]},
+                                       .workspace = arena + sums[i], .workspace_bytes = 8 * vp_ceil_div(count[i], VP_SUMSQ_PIECE)};
+                CHECK_OK(backend->run(&call, &err));
+                if (one_by_one)
+                    CHECK_OK(backend->wait(&err));
+            }
+        CHECK_OK(backend->download(&got, arena, sizeof got, &err));
+        if (got.grad_sumsq != expected)
+            fail_msg("%s: %a, expected %a", one_by_one ? "one by one" : "at once", got.grad_sumsq, expected);
+    }
+    backend->release(arena, end);
+    free(image);
+}
+
+/* For tests/test_cuda_kernels.sh: the first launch of an update, or of squares, fails. Whatever comes behind the call says so, by the call's
+ * name: exit 0. */
+static int expect_failed_launch(const char *kernel, const char *behind)
 {
     const vp_backend *b = test_backend();
     vp_err            err = {0};
@@ -962,7 +1057,9 @@ static int expect_failed_launch(const char *behind)
     vp_backend_memory memory;
     char              here[64] = {0};
     double            seconds;
+    bool              squares = strcmp(kernel, "grad_sumsq") == 0;
     vp_kernel_call    call = {.kernel = VP_K_LION, .dtype = VP_DTYPE_F32, .ints = {16, 0, VP_STATE_F32}, .optimizer = &numbers};
+    vp_kernel_call    sums = {.kernel = VP_K_GRAD_SUMSQ, .dtype = VP_DTYPE_F32, .ints = {16}, .workspace_bytes = 8};
     vp_kernel_call    zero = {.kernel = VP_K_ZERO, .dtype = VP_DTYPE_F32, .ints = {16}};
     vp_status         st;
 
@@ -973,11 +1070,12 @@ static int expect_failed_launch(const char *behind)
     zero.operand[0] = at[4];
     call.operand[0] = at[0], call.operand[1] = at[1], call.operand[2] = at[2];
     call.operand[vp_kernel_operand(call.kernel, "control")] = at[3];
+    sums.operand[0] = at[0], sums.operand[1] = at[3], sums.workspace = at[1];
     if (strcmp(behind, "record_end") == 0 && b->record_begin(&err) != VP_OK)
         return 2;
     if (strcmp(behind, "replay") == 0 && (b->record_begin(&err) != VP_OK || b->record_end(&graph, &err) != VP_OK))
         return 2;
-    if (b->run(&call, &err) != VP_OK) {
+    if (b->run(squares ? &sums : &call, &err) != VP_OK) {
         fprintf(stderr, "%s\n", err.message);
         return 2;
     }
@@ -991,7 +1089,7 @@ static int expect_failed_launch(const char *behind)
          : strcmp(behind, "fill") == 0       ? b->fill(at[4], 1, 64, &err)
          : strcmp(behind, "memory") == 0     ? b->memory(&memory, &err)
          : strcmp(behind, "run") == 0        ? b->run(&zero, &err)
-         : strcmp(behind, "again") == 0      ? b->run(&call, &err)
+         : strcmp(behind, "again") == 0      ? b->run(squares ? &sums : &call, &err)
          : strcmp(behind, "another") == 0    ? b->run(&call, &err)
          : strcmp(behind, "time") == 0       ? b->time(&zero, 1, &seconds, &err)
          : strcmp(behind, "record_begin") == 0 ? b->record_begin(&err)
@@ -1005,7 +1103,7 @@ static int expect_failed_launch(const char *behind)
     b->release(other, 64);
     if (b->wait(&err) != VP_OK) /* told once, and nothing stays */
         return 3;
-    return st == VP_ERR_DEVICE && strstr(err.message, "lion") ? 0 : 1;
+    return st == VP_ERR_DEVICE && strstr(err.message, kernel) ? 0 : 1;
 }
 
 /* ---- what must be seen, and what cannot be done ---- */
@@ -1231,10 +1329,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_zero_gradient_moves_nothing_but_by_decay),
         cmocka_unit_test(adamw_first_step_moves_by_the_learning_rate),
         cmocka_unit_test(gradient_norm_agrees_with_float64),
+        cmocka_unit_test(squares_of_many_gradients_are_added_in_the_stated_order),
         cmocka_unit_test(clipping_scales_to_the_bound_and_never_up),
     };
 
-    if (argc == 3 && strcmp(argv[1], "failed-launch") == 0)
-        return expect_failed_launch(argv[2]);
+    if (argc == 4 && strcmp(argv[1], "failed-launch") == 0)
+        return expect_failed_launch(argv[2], argv[3]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

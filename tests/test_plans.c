@@ -2,6 +2,7 @@
  * touched; every plan of a recipe trains the same bits. */
 #include "plan_test.h"
 
+#include "core/workspace.h"
 #include "planner/itemise.h"
 
 enum { N_PLANS = 312, N_PAIRS = 78 };
@@ -119,6 +120,64 @@ static void seventy_billion_parameters_bind_what_was_predicted(void **state)
         OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, bind, &end, err));
         assert_int_equal(end, plan->peak_bytes);
         check_items(plan);
+        vp_plan_free(plan);
+    }
+    vp_model_free(model);
+}
+
+/* Where the workspaces of the norm's steps lie. */
+typedef struct norm_places {
+    int64_t end[400], begin[400], n;
+} norm_places;
+
+static vp_status note_norm(const vp_expanded_step *x, void *ctx, vp_err *err)
+{
+    norm_places *at = ctx;
+    int64_t      k  = vp_kernel_info_of(VP_K_GRAD_SUMSQ)->n_operands;
+
+    (void)err;
+    if (x->step->kernel != VP_K_GRAD_SUMSQ)
+        return VP_OK;
+    assert_true(x->n_operands == k + 1 && at->n < 400);
+    at->begin[at->n] = x->operands[k].offset_bytes;
+    at->end[at->n]   = x->operands[k].offset_bytes + x->step->workspace_bytes;
+    assert_true(x->operands[k].offset_bytes % VP_ALIGN_BYTES == 0 && x->step->workspace_bytes == 8 * vp_ceil_div(x->ints[0], VP_SUMSQ_PIECE));
+    at->n++;
+    return VP_OK;
+}
+
+/* So that a backend may sum many at once. On a card; the CPU has none. The vocabulary makes the embedding's larger than the first block's. */
+static void each_gradient_has_a_workspace_of_its_own(void **state)
+{
+    static const vp_optimizer optimizers[] = {VP_OPT_ADAMW, VP_OPT_ADAFACTOR, VP_OPT_MUON};
+    tiny                      t     = {.n_embd = 64, .n_layer = 12, .n_head = 4, .vocab = 60000};
+    vp_model                 *model = tiny_model(&t, 0);
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        vp_scenario s      = {.recipe = vp_recipe_default(), .seq = 64, .global_batch = 4, .micro_batch = 2};
+        vp_device   device = {.name = "a card", .compute_capability = i % 2 ? 90 : 0, .is_cpu = i % 2 == 0, .fp32_flop_per_s = 1e12,
+                              .bf16_flop_per_s = 1e12, .memory_bytes_per_s = 1e11, .usable_bytes = INT64_MAX};
+        vp_cost     cost   = {.device = &device};
+        norm_places at     = {.n = 0};
+        int64_t     end    = 0;
+        vp_plan    *plan;
+
+        vp_recipe_set_optimizer(&s.recipe, optimizers[i / 4]);
+        vp_scenario_set_all(&s, model, vp_recompute_set(model, i % 4 < 2 ? VP_RECOMPUTE_NONE : VP_RECOMPUTE_FULL));
+        OK(vp_assemble(model, &s, &cost, &plan, err));
+        OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, bind, &end, err));
+        assert_int_equal(end, plan->peak_bytes);
+        if (device.compute_capability) {
+            OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, note_norm, &at, err));
+            assert_int_equal(at.n, 2 + 12 * 12 + 2);
+            for (int64_t a = 0; a < at.n; a++)
+                for (int64_t b = 0; b < a; b++)
+                    assert_true(at.end[a] <= at.begin[b] || at.end[b] <= at.begin[a]);
+        }
+        for (int64_t p = 0; p < plan->buckets[0].n_programs; p++)
+            for (int64_t b = 0; b < plan->buckets[0].programs[p].n_buffers; b++)
+                assert_true(device.compute_capability || plan->buckets[0].programs[p].buffers[b].component != VP_COMP_WORKSPACE);
         vp_plan_free(plan);
     }
     vp_model_free(model);
@@ -297,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(predicted_is_executed_and_touched_to_the_byte),
         cmocka_unit_test(seventy_billion_parameters_bind_what_was_predicted),
+        cmocka_unit_test(each_gradient_has_a_workspace_of_its_own),
         cmocka_unit_test(the_mapping_holds_what_was_executed),
         cmocka_unit_test(two_plans_of_a_recipe_train_the_same_bits),
         cmocka_unit_test(micro_batches_of_whole_tiles_train_the_same_bits),

@@ -14,6 +14,7 @@
 
 static vp_cuda         here;
 static vp_cuda_updates updates; /* calls that wait to be launched together */
+static vp_cuda_squares squares; /* the same; one of both is empty */
 static vp_err          unsaid;  /* why such a launch failed where nobody could be told */
 static bool            is_open;
 static char            product[64];
@@ -33,7 +34,7 @@ vp_status vp_cuda_check(cudaError_t e, const char *what, vp_err *err)
 }
 
 /* What was collected is launched, under its own name: before any other work, and before anything is waited for, asked or freed. */
-static vp_status launch_updates(vp_err *err)
+static vp_status launch_collected(vp_err *err)
 {
     const char *name = vp_kernel_info_of(updates.kernel)->name;
     vp_err      was  = unsaid;
@@ -41,7 +42,11 @@ static vp_status launch_updates(vp_err *err)
     unsaid = (vp_err){0};
     if (was.code != VP_OK)
         return VP_FAIL(err, was.code, "%s", was.message);
-    return updates.n == 0 ? VP_OK : vp_cuda_check(vp_cuda_updates_launch(&updates, here.stream), name, err);
+    if (updates.n > 0)
+        return vp_cuda_check(vp_cuda_updates_launch(&updates, here.stream), name, err);
+    if (squares.n > 0)
+        return vp_cuda_check(vp_cuda_squares_launch(&squares, here.stream), vp_kernel_info_of(VP_K_GRAD_SUMSQ)->name, err);
+    return VP_OK;
 }
 
 /* ---- memory ---- */
@@ -68,7 +73,7 @@ static void release(void *p, int64_t n_bytes)
     (void)n_bytes;
     if (!p)
         return;
-    if (launch_updates(&err) != VP_OK)
+    if (launch_collected(&err) != VP_OK)
         unsaid = err;
     cudaFree(p);
 }
@@ -79,7 +84,7 @@ static vp_status memory(vp_backend_memory *out, vp_err *err)
     vp_nvml_answer told;
     vp_status      st = VP_OK;
 
-    VP_TRY(launch_updates(err));
+    VP_TRY(launch_collected(err));
     VP_CUDA(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
     told = vp_nvml_ask(here.bus);
     *out = (vp_backend_memory){.total_bytes = (int64_t)total, .free_bytes = (int64_t)free_bytes, .used_bytes = told.process_bytes,
@@ -92,7 +97,7 @@ static vp_status wait(vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(launch_updates(err));
+    VP_TRY(launch_collected(err));
     VP_CUDA(cudaStreamSynchronize(here.stream), "waiting for the device");
 out:
     return st;
@@ -102,7 +107,7 @@ static vp_status upload(void *to, const void *from, int64_t n_bytes, vp_err *err
 {
     vp_status st = VP_OK;
 
-    VP_TRY(launch_updates(err));
+    VP_TRY(launch_collected(err));
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyHostToDevice, here.stream), "copy to the device");
     VP_TRY(wait(err));
 out:
@@ -113,7 +118,7 @@ static vp_status download(void *to, const void *from, int64_t n_bytes, vp_err *e
 {
     vp_status st = VP_OK;
 
-    VP_TRY(launch_updates(err));
+    VP_TRY(launch_collected(err));
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyDeviceToHost, here.stream), "copy from the device");
     VP_TRY(wait(err));
 out:
@@ -124,7 +129,7 @@ static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(launch_updates(err));
+    VP_TRY(launch_collected(err));
     VP_CUDA(cudaMemsetAsync(to, byte, (size_t)n_bytes, here.stream), "filling memory");
 out:
     return st;
@@ -163,7 +168,7 @@ static const struct {
     [VP_K_LOSS_SUM]          = {.launch = vp_cuda_loss_sum},
     [VP_K_COPY]              = {.launch = vp_cuda_copy},
     [VP_K_ZERO]              = {.launch = vp_cuda_zero},
-    [VP_K_GRAD_SUMSQ]        = {.launch = vp_cuda_grad_sumsq},
+    [VP_K_GRAD_SUMSQ]        = {.collected = true},
     [VP_K_CLIP_SCALE]        = {.launch = vp_cuda_clip_scale},
     [VP_K_ADAMW]             = {.collected = true},
     [VP_K_SGD]               = {.collected = true},
@@ -181,14 +186,21 @@ static vp_call_shape shape_of(const vp_kernel_call *call)
                            .lengths = lengths >= 0 && call->operand[lengths]};
 }
 
+static bool take(const vp_kernel_call *call)
+{
+    if (call->kernel == VP_K_GRAD_SUMSQ)
+        return updates.n == 0 && vp_cuda_squares_take(&squares, call);
+    return squares.n == 0 && vp_cuda_updates_take(&updates, call);
+}
+
 static vp_status collect(const vp_kernel_call *call, vp_err *err)
 {
-    bool      taken = vp_cuda_updates_take(&updates, call);
+    bool      taken = take(call);
     vp_status st    = VP_OK;
 
     if (!taken) {
-        VP_TRY(launch_updates(err));
-        taken = vp_cuda_updates_take(&updates, call);
+        VP_TRY(launch_collected(err));
+        taken = take(call);
         assert(taken);
     }
 out:
@@ -210,7 +222,7 @@ static vp_status run(const vp_kernel_call *call, vp_err *err)
                        (long long)call->workspace_bytes, (long long)need);
     if (kernels[call->kernel].collected)
         return collect(call, err);
-    VP_TRY(launch_updates(err));
+    VP_TRY(launch_collected(err));
     if (kernels[call->kernel].function && !own)
         VP_TRY(kernels[call->kernel].function(&here, call, err));
     else
@@ -225,13 +237,13 @@ static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *sec
     float       ms = 0;
     vp_status   st = VP_OK;
 
-    VP_TRY(launch_updates(err)); /* of calls before */
+    VP_TRY(launch_collected(err)); /* of calls before */
     VP_CUDA(cudaEventCreate(&begin), "an event");
     VP_CUDA(cudaEventCreate(&end), "an event");
     VP_CUDA(cudaEventRecord(begin, here.stream), "an event");
     for (int i = 0; i < n_calls; i++) {
         VP_TRY(run(call, err));
-        VP_TRY(launch_updates(err));
+        VP_TRY(launch_collected(err));
     }
     VP_CUDA(cudaEventRecord(end, here.stream), "an event");
     VP_TRY(wait(err));
@@ -278,7 +290,7 @@ static vp_status record_end(vp_backend_graph **out, vp_err *err)
 {
     vp_backend_graph *graph    = calloc(1, sizeof *graph);
     cudaGraph_t       recorded = NULL;
-    vp_status         launched = launch_updates(err);
+    vp_status         launched = launch_collected(err);
     vp_status         st       = VP_OK;
 
     *out           = NULL;
@@ -299,7 +311,7 @@ static vp_status replay(const vp_backend_graph *graph, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(launch_updates(err));
+    VP_TRY(launch_collected(err));
     VP_CUDA(cudaGraphLaunch(graph->exec, here.stream), "replaying a step");
 out:
     return st;
@@ -359,6 +371,7 @@ static void close_device(void)
         cudaStreamDestroy(here.stream);
     here      = (vp_cuda){0};
     updates.n = 0;
+    squares.n = 0;
 }
 
 /* The context goes too: what is in use then is others'. */

@@ -91,7 +91,6 @@ cudaError_t vp_cuda_cross_entropy(const vp_kernel_call *call, cudaStream_t strea
 cudaError_t vp_cuda_loss_sum(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_copy(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_zero(const vp_kernel_call *call, cudaStream_t stream);
-cudaError_t vp_cuda_grad_sumsq(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_clip_scale(const vp_kernel_call *call, cudaStream_t stream);
 cudaError_t vp_cuda_adafactor(const vp_kernel_call *call, cudaStream_t stream);
 
@@ -133,6 +132,30 @@ typedef struct vp_cuda_updates {
 bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call *call);
 /* Launches what was taken (n > 0), which is forgotten either way. */
 cudaError_t vp_cuda_updates_launch(vp_cuda_updates *all, cudaStream_t stream);
+
+/* ---- the squares of gradients: grad_norm.cu ----
+ *
+ * Collected as updates are: calls one after the other whose sums have places of their own become one addition to the control block
+ * in the order they were taken, with the bits of one call after the other. */
+enum { VP_CUDA_MAX_SQUARES = 120 };
+
+typedef struct vp_cuda_square {
+    const float *g;
+    double      *sums;         /* of each piece */
+    int64_t      count;
+    unsigned     first_block;  /* a block a piece, as above */
+    bool         aligned;
+} vp_cuda_square;
+
+typedef struct vp_cuda_squares {
+    vp_cuda_square of[VP_CUDA_MAX_SQUARES];
+    int            n;
+    unsigned       n_blocks;
+    vp_control    *control;
+} vp_cuda_squares;
+
+bool        vp_cuda_squares_take(vp_cuda_squares *all, const vp_kernel_call *call);
+cudaError_t vp_cuda_squares_launch(vp_cuda_squares *all, cudaStream_t stream); /* n > 0 */
 
 /* The steps of Muon between its matrix products: optimizer_muon.cu. partials: one more than pieces of VP_NORM_PIECE elements, left by
  * the first for the second. b = poly_a I + poly_b a, size by size. */

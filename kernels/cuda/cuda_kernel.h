@@ -195,6 +195,24 @@ template <typename T> static __device__ inline T vp_block_max(T x, T *scratch)
     return x;
 }
 
+/* ---- a launch for many calls, each with blocks of its own ---- */
+
+/* Whose this block is: the last that does not begin behind it. */
+template <typename T> static __device__ inline int vp_entry_here(const T *of, int n)
+{
+    int from = 0, end = n;
+
+    while (end - from > 1) {
+        int middle = (from + end) / 2;
+
+        if (of[middle].first_block <= blockIdx.x)
+            from = middle;
+        else
+            end = middle;
+    }
+    return from;
+}
+
 /* ---- random numbers: kernels/cpu/philox.h says which; the bits are the same on every backend ---- */
 
 struct vp_philox_block {

@@ -5,22 +5,29 @@
  *     control.grad_scale  = min(1, clip_norm / (grad_norm + 1e-6)), 1 where clip_norm <= 0
  *
  * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g (count) float; the sums of pieces pass
- * through the workspace, but a gradient of one piece is one launch. grad_sumsq moves 4 count bytes, clip_scale 40.
+ * through the workspace. Many gradients are three launches: the squares of all pieces, each gradient's sum of its pieces, and those
+ * sums onto control.grad_sumsq, one after the other in the order of the calls. A gradient alone is one launch where it has one piece,
+ * else two. The additions are the same and in the same order either way. grad_sumsq moves 4 count bytes, clip_scale 40.
  * Same mathematics: kernels/cpu/optimizer.c; reference: kernels/reference/reference_optimizer.c. */
 #include "kernels/cuda/cuda_kernel.h"
 
 #include "core/workspace.h"
 
-enum { ADD_THREADS = 1024 };
+static_assert(sizeof(vp_cuda_squares) <= 4096, "a kernel's parameters");
 
-/* A block sums one piece: thread t takes elements 4 t .. 4 t + 3 of each 1024, in four sums, whether or not they come in 16 bytes. The sum of the
- * only piece is the call's. */
-template <bool ALIGNED>
-static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *__restrict__ g, int64_t count, double *sums, vp_control *control)
+enum { ADD_THREADS = 1024 };
+static_assert((int)VP_CUDA_MAX_SQUARES <= (int)VP_BLOCK, "a thread for each gradient");
+
+static __host__ __device__ inline int64_t pieces_of(int64_t count)
 {
-    __shared__ double scratch[VP_WARP];
-    int64_t           from = (int64_t)blockIdx.x * VP_SUMSQ_PIECE, end = from + VP_SUMSQ_PIECE < count ? from + VP_SUMSQ_PIECE : count;
-    double            sum[4] = {0.0, 0.0, 0.0, 0.0}, total;
+    return (count + VP_SUMSQ_PIECE - 1) / VP_SUMSQ_PIECE;
+}
+
+/* The sum of this thread's squares among elements from .. end - 1: elements 4 t .. 4 t + 3 of each 1024, in four sums, whether or not
+ * they come in 16 bytes. */
+template <bool ALIGNED> static __device__ inline double squares(const float *__restrict__ g, int64_t from, int64_t end)
+{
+    double sum[4] = {0.0, 0.0, 0.0, 0.0};
 
 #pragma unroll 4
     for (int64_t i = from + 4 * threadIdx.x; i < end; i += 4 * VP_BLOCK) {
@@ -40,38 +47,118 @@ static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const float *_
         for (int j = 0; j < 4; j++)
             sum[j] += (double)x[j] * (double)x[j];
     }
-    total = vp_block_sum((sum[0] + sum[1]) + (sum[2] + sum[3]), scratch);
-    if (threadIdx.x == 0 && gridDim.x == 1)
-        control->grad_sumsq += total;
-    else if (threadIdx.x == 0)
-        sums[blockIdx.x] = total;
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* One block. */
-static __global__ void __launch_bounds__(ADD_THREADS) add_kernel(const double *__restrict__ sums, int64_t n, vp_control *control)
+/* One block: the gradients' sums, one after the other. */
+static __device__ inline void add_all(const vp_cuda_squares &all)
+{
+    __shared__ double sums[VP_CUDA_MAX_SQUARES];
+
+    if ((int)threadIdx.x < all.n)
+        sums[threadIdx.x] = all.of[threadIdx.x].sums[0];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        double total = all.control->grad_sumsq;
+
+        for (int i = 0; i < all.n; i++)
+            total += sums[i];
+        all.control->grad_sumsq = total;
+    }
+}
+
+/* A block sums one piece; the sum of the only piece of all is the call's. Or add_all(): in the same kernel, so that a call alone loads what many
+ * together need, and a profile of such calls knows its bytes. */
+static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const __grid_constant__ vp_cuda_squares all, bool are_summed)
 {
     __shared__ double scratch[VP_WARP];
-    double            sum = vp_block_sum_of(sums, n, scratch);
 
-    if (threadIdx.x == 0)
-        control->grad_sumsq += sum;
+    if (are_summed) {
+        add_all(all);
+        return;
+    }
+    const vp_cuda_square &u     = all.of[vp_entry_here(all.of, all.n)];
+    const int64_t         piece = blockIdx.x - u.first_block, from = piece * VP_SUMSQ_PIECE;
+    const int64_t         end   = from + VP_SUMSQ_PIECE < u.count ? from + VP_SUMSQ_PIECE : u.count;
+    double                total = u.aligned ? squares<true>(u.g, from, end) : squares<false>(u.g, from, end);
+
+    total = vp_block_sum(total, scratch);
+    if (threadIdx.x == 0 && all.n_blocks == 1)
+        all.control->grad_sumsq += total;
+    else if (threadIdx.x == 0)
+        u.sums[piece] = total;
 }
 
-extern "C" cudaError_t vp_cuda_grad_sumsq(const vp_kernel_call *call, cudaStream_t stream)
+/* A block for each gradient: the sum of its pieces takes the place of the first one's, or is the call's where it is the only one. */
+static __global__ void __launch_bounds__(ADD_THREADS) pieces_kernel(const __grid_constant__ vp_cuda_squares all)
 {
-    const float *g       = (const float *)call->operand[0];
-    vp_control  *control = (vp_control *)call->operand[1];
-    double      *sums    = (double *)call->workspace;
-    int64_t      count = call->ints[0], n = (count + VP_SUMSQ_PIECE - 1) / VP_SUMSQ_PIECE;
-    cudaError_t  e;
+    __shared__ double     scratch[VP_WARP];
+    const vp_cuda_square &u = all.of[blockIdx.x];
+    const int64_t         n = pieces_of(u.count);
+    double                sum;
 
-    if (vp_is_aligned16(g))
-        e = VP_LAUNCH((squares_kernel<true>), (unsigned)n, VP_BLOCK, 0, stream, g, count, sums, control);
-    else
-        e = VP_LAUNCH((squares_kernel<false>), (unsigned)n, VP_BLOCK, 0, stream, g, count, sums, control);
-    if (e != cudaSuccess || n == 1)
-        return e;
-    return VP_LAUNCH(add_kernel, 1, ADD_THREADS, 0, stream, sums, n, control);
+    if (n == 1)
+        return;
+    sum = vp_block_sum_of(u.sums, n, scratch); /* whoever writes: all have read */
+    if (threadIdx.x == 0 && all.n == 1)
+        all.control->grad_sumsq += sum;
+    else if (threadIdx.x == 0)
+        u.sums[0] = sum;
+}
+
+/* ---- calls become launches ---- */
+
+static bool share_a_byte(const void *a, int64_t a_bytes, const void *b, int64_t b_bytes)
+{
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+
+    return x < y + (uintptr_t)b_bytes && y < x + (uintptr_t)a_bytes;
+}
+
+/* Whether a call writes sums where the other reads or writes. */
+static bool touch(const vp_cuda_square *a, const vp_cuda_square *b)
+{
+    const int64_t of_g[2]    = {(int64_t)sizeof(float) * a->count, (int64_t)sizeof(float) * b->count};
+    const int64_t of_sums[2] = {(int64_t)sizeof(double) * pieces_of(a->count), (int64_t)sizeof(double) * pieces_of(b->count)};
+
+    return share_a_byte(a->sums, of_sums[0], b->sums, of_sums[1]) || share_a_byte(a->sums, of_sums[0], b->g, of_g[1]) ||
+           share_a_byte(a->g, of_g[0], b->sums, of_sums[1]);
+}
+
+extern "C" bool vp_cuda_squares_take(vp_cuda_squares *all, const vp_kernel_call *call)
+{
+    vp_control    *control = (vp_control *)call->operand[1];
+    vp_cuda_square u;
+
+    u.g           = (const float *)call->operand[0];
+    u.sums        = (double *)call->workspace;
+    u.count       = call->ints[0];
+    u.aligned     = vp_is_aligned16(u.g);
+    u.first_block = 0;
+    if (all->n > 0) {
+        if (all->n == VP_CUDA_MAX_SQUARES || all->control != control || all->n_blocks + pieces_of(u.count) > VP_MAX_GRID)
+            return false;
+        for (int i = 0; i < all->n; i++)
+            if (touch(&all->of[i], &u))
+                return false;
+        u.first_block = all->n_blocks;
+    }
+    all->control      = control;
+    all->of[all->n++] = u;
+    all->n_blocks     = u.first_block + (unsigned)pieces_of(u.count);
+    return true;
+}
+
+extern "C" cudaError_t vp_cuda_squares_launch(vp_cuda_squares *all, cudaStream_t stream)
+{
+    cudaError_t e = VP_LAUNCH(squares_kernel, all->n_blocks, VP_BLOCK, 0, stream, *all, false);
+
+    if (e == cudaSuccess && all->n_blocks > (unsigned)all->n)
+        e = VP_LAUNCH(pieces_kernel, (unsigned)all->n, ADD_THREADS, 0, stream, *all);
+    if (e == cudaSuccess && all->n > 1)
+        e = VP_LAUNCH(squares_kernel, 1, VP_BLOCK, 0, stream, *all, true);
+    all->n = 0;
+    return e;
 }
 
 static __global__ void clip_kernel(vp_control *control, double clip_norm)

@@ -129,22 +129,6 @@ template <int RULE, typename P, int KIND> struct span_update {
     }
 };
 
-/* Whose this block is: the last that does not begin behind it. */
-static __device__ inline int update_here(const vp_cuda_updates &all)
-{
-    int from = 0, end = all.n;
-
-    while (end - from > 1) {
-        int middle = (from + end) / 2;
-
-        if (all.of[middle].first_block <= blockIdx.x)
-            from = middle;
-        else
-            end = middle;
-    }
-    return from;
-}
-
 /* Two blocks a multiprocessor are enough, since a lane has 64 to 160 bytes under way: so many registers need not be saved. */
 template <int RULE, typename P, int KIND>
 static __global__ void __launch_bounds__(VP_BLOCK, 2) update_spans(const __grid_constant__ vp_cuda_updates all)
@@ -152,7 +136,7 @@ static __global__ void __launch_bounds__(VP_BLOCK, 2) update_spans(const __grid_
     enum { N_MAPS = KIND == VP_STATE_BLOCK8 ? n_states<RULE> : 0 };
     __shared__ scalars     k;
     __shared__ vp_dynamic8 maps[2];
-    const int              i        = update_here(all);
+    const int              i        = vp_entry_here(all.of, all.n);
     const vp_cuda_update  &u        = all.of[i];
     const unsigned         n_blocks = (i + 1 < all.n ? all.of[i + 1].first_block : all.n_blocks) - u.first_block;
     const vp_param<P>      p        = {static_cast<P *>(u.p), u.master};

@@ -444,6 +444,8 @@ PRODUCT = next(("buckets", 0, "programs", p, "forward", s) for p, program in enu
                for s, step in enumerate(program["forward"]) if step["kernel"] == "linear_fwd")
 ZERO = next(("buckets", 0, "programs", p, "backward", s) for p, program in enumerate(CARD["buckets"][0]["programs"])
             for s, step in enumerate(program["backward"]) if step["kernel"] == "zero")
+NORM = next(("buckets", 0, "programs", p, "norm", s) for p, program in enumerate(CARD["buckets"][0]["programs"])
+            for s, step in enumerate(program["norm"]) if "+" in step.get("workspace", ""))
 
 
 def card(name, *steps):
@@ -454,6 +456,9 @@ for name, value in (("number", 3), ("nowhere", "b99"), ("none", "-"), ("paramete
     card("workspace-" + name, *PRODUCT, "workspace", value)
 for name, value in (("text", "32MiB"), ("zero", 0), ("negative", -64), ("small", 64), ("2-63", 1 << 63), ("missing", GONE)):
     card("workspace-bytes-" + name, *PRODUCT, "workspace_bytes", value)
+AT = CARD["buckets"][0]["programs"][NORM[3]]["norm"][NORM[5]]["workspace"]
+for name, value in (("misaligned", "%s+%d" % (AT.split("+")[0], int(AT.split("+")[1]) - 60)), ("beyond-its-buffer", AT + "000000"), ("of-control", "f0")):
+    card("workspace-of-norm-" + name, *NORM, "workspace", value)
 card("workspace-of-zero", *ZERO, "workspace_bytes", 64)
 plan("workspace-of-cpu", *step_at("linear_fwd"), "workspace_bytes", 64)
 for name, value in (("number", 7), ("empty", ""), ("short", "0" * 127), ("long", "0" * 129), ("letters", "g" * 128)):
