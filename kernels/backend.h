@@ -52,7 +52,7 @@ typedef struct vp_backend_memory {
 
 typedef struct vp_backend_graph vp_backend_graph;
 
-enum { VP_BACKEND_API = 3 };
+enum { VP_BACKEND_API = 4 };
 
 typedef struct vp_backend {
     int         api_version;
@@ -80,6 +80,14 @@ typedef struct vp_backend {
     vp_status (*upload)(void *to, const void *from, int64_t n_bytes, vp_err *err);
     vp_status (*download)(void *to, const void *from, int64_t n_bytes, vp_err *err);
     vp_status (*fill)(void *to, int byte, int64_t n_bytes, vp_err *err);
+
+    /* Memory of the host that the device reads and writes by itself, n_bytes (> 0) at a multiple of VP_ALIGN_BYTES, and copies between such
+     * and its own: only enqueued, so that they may be recorded. The host may write what is sent, and read what is fetched, when wait() has
+     * returned. NULL, all four, where host_memory. VP_ERR_DEVICE: it cannot be had. host_release() takes NULL, and nothing under way. */
+    vp_status (*host_alloc)(int64_t n_bytes, void **out, vp_err *err);
+    void (*host_release)(void *p);
+    vp_status (*send)(void *to, const void *from, int64_t n_bytes, vp_err *err);
+    vp_status (*fetch)(void *to, const void *from, int64_t n_bytes, vp_err *err);
 
     /* Execute, or enqueue behind what was enqueued before; calls may be collected until another function or another kind of
      * call comes, which then returns their error. VP_ERR_INPUT: no kernel of this backend can, or the workspace is smaller than

@@ -265,12 +265,13 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     for (int64_t i = 0; i < r->n_steps; i++)
         json_array_append_new(steps, json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm", r->steps[i].grad_norm, "seconds",
                                                r->steps[i].seconds));
-    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I}], s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}",
+    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}], s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
         "memories", "name", "device", "predicted_bytes", (json_int_t)r->memory.predicted_bytes, "executed_bytes",
         (json_int_t)r->memory.executed_bytes, "touched_bytes", (json_int_t)r->memory.touched_bytes, "touched_by",
         touched_by(a, backend), "resident_bytes", (json_int_t)r->memory.resident_bytes, "padding_bytes",
         (json_int_t)r->memory.padding_bytes, "never_written_bytes", (json_int_t)r->memory.never_written_bytes,
+        "pinned_bytes", (json_int_t)r->memory.pinned_bytes,
         "outside_bytes", (json_int_t)plan->outside_bytes, "outside_class", plan->outside_class, "outside_measured_bytes",
         int_or_null(outside_bytes(plan, &r->outside)), "outside", vp_outside_to_json(&r->outside), "process_peak_bytes",
         (json_int_t)r->process_peak_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes), "steps", steps, "device_memory", points_json(r),
@@ -303,6 +304,8 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
            vp_size_text(r->memory.executed_bytes, y, sizeof y), (long long)(r->memory.executed_bytes - r->memory.predicted_bytes));
     printf("touched    %s by %s; %lld bytes are padding\n", vp_size_text(r->memory.touched_bytes, x, sizeof x),
            touched_by(a, backend), (long long)r->memory.padding_bytes);
+    if (r->memory.pinned_bytes)
+        printf("host       %s pinned, for what a step is given and gives\n", vp_size_text(r->memory.pinned_bytes, x, sizeof x));
     for (int i = 0; i < r->points.n; i++) {
         const vp_memory_point *p = &r->points.at[i];
         printf("device     %s free after %s%s%s\n", vp_size_text(p->memory.free_bytes, x, sizeof x), vp_outside_phase_name(p->phase),

@@ -44,6 +44,41 @@ out:
     return st;
 }
 
+static int64_t fixed_bytes(const vp_runtime *rt, int64_t fixed_idx)
+{
+    const vp_plan_fixed *f = &rt->plan->fixed[fixed_idx];
+
+    if (fixed_idx == rt->plan->control_idx)
+        return (int64_t)sizeof(vp_control);
+    return f->bytes * (f->per_micro_step ? rt->bucket->n_micro_steps : 1);
+}
+
+/* As long as the control block and the batch, each at a multiple of VP_ALIGN_BYTES. */
+static vp_status make_block(vp_runtime *rt, vp_err *err)
+{
+    const vp_plan *plan     = rt->plan;
+    const int64_t  inputs[] = {plan->control_idx, plan->tokens_idx, plan->labels_idx, plan->types_idx, plan->lengths_idx};
+    vp_host_block *b        = &rt->block;
+    void          *base     = NULL;
+    vp_status      st       = VP_OK;
+
+    if (rt->backend->host_memory)
+        return VP_OK;
+    b->at = vp_arena_array(rt->scratch, plan->n_fixed, sizeof *b->at);
+    VP_TRY_ALLOC(err, b->at);
+    for (int64_t i = 0; i < plan->n_fixed; i++)
+        b->at[i] = -1;
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (inputs[i] >= 0) {
+            b->at[inputs[i]] = b->n_bytes;
+            b->n_bytes       = vp_round_up(vp_add(b->n_bytes, fixed_bytes(rt, inputs[i])), VP_ALIGN_BYTES);
+        }
+    VP_TRY(rt->backend->host_alloc(b->n_bytes, &base, err));
+    b->base = base;
+out:
+    return st;
+}
+
 /* A plan's workspaces are made for one kind of device. */
 static vp_status check_backend(const vp_runtime *rt, vp_err *err)
 {
@@ -82,6 +117,7 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
     rt->uses_algorithms = plan->algorithms_of && strcmp(plan->algorithms_of, backend->describe()) == 0;
     for (int r = 0; r < rt->n_arenas; r++)
         VP_TRY(vp_memory_new(backend, plan->peak_bytes, &rt->arena[r], err));
+    VP_TRY(make_block(rt, err));
     VP_TRY(vp_runtime_list_params(rt, err));
     VP_TRY(count_padding(rt, err));
     VP_TRY(make_times(rt, err));
@@ -103,7 +139,9 @@ void vp_runtime_free(vp_runtime *rt)
     if (rt->graph)
         rt->backend->graph_free(rt->graph);
     for (int r = 0; r < VP_N_REPLICAS; r++)
-        vp_memory_free(rt->backend, &rt->arena[r]);
+        vp_memory_free(rt->backend, &rt->arena[r]); /* a device's: when all that is enqueued is done */
+    if (rt->block.base)
+        rt->backend->host_release(rt->block.base);
     vp_arena_free(rt->scratch);
     free(rt);
 }
@@ -234,20 +272,29 @@ out:
     return st;
 }
 
+/* Into the block that waits to be sent, or the arena. */
+static vp_status put_input(vp_runtime *rt, int64_t fixed_idx, int64_t offset, const void *data, int64_t n_bytes, vp_err *err)
+{
+    assert(offset >= 0 && n_bytes >= 0 && offset <= fixed_bytes(rt, fixed_idx) - n_bytes);
+    if (!rt->block.base)
+        return vp_runtime_put(rt, rt->plan->fixed[fixed_idx].offset_bytes + offset, data, n_bytes, err);
+    memcpy(rt->block.base + rt->block.at[fixed_idx] + offset, data, (size_t)n_bytes);
+    return VP_OK;
+}
+
 /* A batch input, or the same number everywhere. */
 static vp_status put_ids(vp_runtime *rt, int64_t fixed_idx, const int32_t *ids, int64_t n, int32_t otherwise, vp_err *err)
 {
     enum { AT_A_TIME = 1024 };
-    int64_t   at = rt->plan->fixed[fixed_idx].offset_bytes;
     int32_t   same[AT_A_TIME];
     vp_status st = VP_OK;
 
     if (ids)
-        return vp_runtime_put(rt, at, ids, n * (int64_t)sizeof *ids, err);
+        return put_input(rt, fixed_idx, 0, ids, n * (int64_t)sizeof *ids, err);
     for (int i = 0; i < AT_A_TIME; i++)
         same[i] = otherwise;
     for (int64_t k = 0; k < n; k += AT_A_TIME)
-        VP_TRY(vp_runtime_put(rt, at + k * (int64_t)sizeof *same, same, vp_min_i64(AT_A_TIME, n - k) * (int64_t)sizeof *same, err));
+        VP_TRY(put_input(rt, fixed_idx, k * (int64_t)sizeof *same, same, vp_min_i64(AT_A_TIME, n - k) * (int64_t)sizeof *same, err));
 out:
     return st;
 }
@@ -277,19 +324,42 @@ static vp_status run_calls(vp_runtime *rt, vp_err *err)
     return vp_expand(rt->plan, rt->bucket, rt->bucket->n_micro_steps, run_kernel, rt, err);
 }
 
+static void *arena_at(const vp_runtime *rt, int64_t fixed_idx)
+{
+    return rt->arena[0].base + rt->plan->fixed[fixed_idx].offset_bytes;
+}
+
+/* The step's calls, behind what they are given and before what they give. */
+static vp_status run_all(vp_runtime *rt, vp_err *err)
+{
+    vp_host_block *b       = &rt->block;
+    int64_t        control = rt->plan->control_idx;
+    vp_status      st      = VP_OK;
+
+    for (int64_t i = 0; b->base && i < rt->plan->n_fixed; i++)
+        if (b->at[i] >= 0)
+            VP_TRY(rt->backend->send(arena_at(rt, i), b->base + b->at[i], fixed_bytes(rt, i), err));
+    VP_TRY(run_calls(rt, err));
+    if (b->base)
+        VP_TRY(rt->backend->fetch(b->base + b->at[control], arena_at(rt, control), fixed_bytes(rt, control), err));
+out:
+    return st;
+}
+
 /* The first step is enqueued call by call, so that libraries load what they need; the second is recorded, and from then on a step is
- * one replay. */
+ * one replay, its copies included. */
 static vp_status run_step(vp_runtime *rt, vp_err *err)
 {
     bool      records = rt->backend->record_begin && !rt->opts.eager;
     vp_status st      = VP_OK;
 
+    rt->block.under_way = true;
     if (!records || rt->steps_here == 0) {
-        VP_TRY(run_calls(rt, err));
+        VP_TRY(run_all(rt, err));
     } else {
         if (!rt->graph) {
             VP_TRY(rt->backend->record_begin(err));
-            st = run_calls(rt, err);
+            st = run_all(rt, err);
             vp_status ended = rt->backend->record_end(&rt->graph, err); /* also after a failure: nothing may stay half recorded */
             VP_TRY(st);
             VP_TRY(ended);
@@ -297,6 +367,7 @@ static vp_status run_step(vp_runtime *rt, vp_err *err)
         VP_TRY(rt->backend->replay(rt->graph, err));
     }
     VP_TRY(rt->backend->wait(err));
+    rt->block.under_way = false;
     rt->steps_here++;
 out:
     return st;
@@ -305,7 +376,7 @@ out:
 vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result *result, vp_err *err)
 {
     const vp_plan *plan    = rt->plan;
-    int64_t        at      = plan->fixed[plan->control_idx].offset_bytes, n_targets;
+    int64_t        n_targets;
     vp_control     control = {0};
     double         start_s = now_s();
     vp_status      st      = VP_OK;
@@ -314,10 +385,12 @@ vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result 
     control.lr            = vp_recipe_lr(&plan->recipe, rt->step, rt->opts.n_total_steps);
     control.step          = (double)(rt->step + 1);
     control.inv_n_targets = 1.0 / (double)n_targets;
-    VP_TRY(vp_runtime_put(rt, at, &control, sizeof control, err));
+    if (rt->block.under_way) /* a step before this one failed */
+        VP_TRY(rt->backend->wait(err));
+    VP_TRY(put_input(rt, plan->control_idx, 0, &control, sizeof control, err));
     VP_TRY(put_batch(rt, batch, err));
     VP_TRY(run_step(rt, err));
-    VP_TRY(rt->backend->download(&control, rt->arena[0].base + at, sizeof control, err));
+    memcpy(&control, rt->block.base ? rt->block.base + rt->block.at[plan->control_idx] : (unsigned char *)arena_at(rt, plan->control_idx), sizeof control);
     rt->step++;
     if (rt->verifier)
         VP_TRY(vp_verifier_finish(rt, err));
@@ -335,7 +408,7 @@ void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out)
 {
     *out = (vp_memory_report){.predicted_bytes = rt->plan->peak_bytes, .executed_bytes = rt->executed_bytes,
                               .resident_bytes = vp_memory_resident(rt->backend, &rt->arena[0]),
-                              .padding_bytes = rt->padding_bytes, .n_buffers = rt->n_buffers};
+                              .padding_bytes = rt->padding_bytes, .pinned_bytes = rt->block.n_bytes, .n_buffers = rt->n_buffers};
     out->touched_bytes = vp_min_i64(out->resident_bytes, rt->arena[0].n_bytes);
     if (rt->verifier) {
         out->never_written_bytes = rt->verifier->never_written_bytes;

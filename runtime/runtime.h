@@ -96,6 +96,7 @@ typedef struct vp_memory_report {
     int64_t resident_bytes;   /* of the mapping, by the kernel's count                                    */
     int64_t padding_bytes;    /* of the arena, covered by no buffer ever                                  */
     int64_t never_written_bytes; /* verify: bytes of buffers that died without having been written, else 0 */
+    int64_t pinned_bytes;     /* of the host, for what a step on a device is given and gives; 0: none      */
     int64_t n_buffers;
 } vp_memory_report;
 

@@ -14,6 +14,15 @@ void      vp_memory_free(const vp_backend *backend, vp_memory *memory);
 /* Bytes of it that are in physical memory: on a device all. */
 int64_t   vp_memory_resident(const vp_backend *backend, const vp_memory *memory);
 
+/* What a step is given and gives, on its way: one block of the host's memory, which a device reads and writes by itself. Nothing where
+ * the arena is the host's own. The control block goes both ways, the batch one. */
+typedef struct vp_host_block {
+    unsigned char *base;
+    int64_t        n_bytes;
+    int64_t       *at;         /* of each of the plan's fixed buffers; -1: it is not on the way */
+    bool           under_way;  /* copies were enqueued, and nobody has waited since: it stays as it is */
+} vp_host_block;
+
 /* Poison at death, verification at birth. */
 typedef struct vp_verifier {
     vp_expansion   x;
@@ -33,6 +42,7 @@ struct vp_runtime {
     vp_arena         *scratch;
     vp_memory         arena[VP_N_REPLICAS];
     int               n_arenas;      /* 2 with verify */
+    vp_host_block     block;
     int64_t           step;          /* optimizer steps done */
     int64_t           steps_here;    /* of them, by this process */
     vp_backend_graph *graph;         /* a step, recorded; NULL: not yet, or not by this backend */

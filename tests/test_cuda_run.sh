@@ -104,6 +104,40 @@ for model, precision in (("gpt2-tiny", "fp32"), ("gpt2-tiny", "bf16"), (work + "
             r = run(path, *how, steps=2, VPLAN_EMULATOR_FAIL=failing)
             ok(r.returncode == 5 and kernel in r.stderr, "launch %s, which fails, is %s's, %s" % (failing, kernel, how), (r.returncode, r.stderr))
 
+# ---- one block of pinned memory, made before the first step, and a step is one replay, copies included ----
+for model, inputs, steps in (("gpt2-tiny", 2, 5), (os.path.abspath("tests/golden/bert_sequence"), 4, 4)):
+    path = plan("pinned", model)
+    document = json.load(open(path))
+    fixed = [f for f in document["fixed"] if f["component"] == "batch_input"]
+    n_micro = document["buckets"][0]["n_micro_steps"]
+    want = 64 + sum(-(-f["bytes"] * n_micro // 64) * 64 for f in fixed)
+    log = "%s/pinned of %d" % (work, inputs)
+    r = run(path, steps=steps, VPLAN_EMULATOR_LOG=log, VPLAN_EMULATOR_LEAKS="1")
+    ok(r.returncode == 0 and "left:" not in r.stderr and len(fixed) == inputs, "%d inputs" % inputs, (r.returncode, r.stderr[-600:], fixed))
+    calls = [line.split(" ", 1)[1].strip() for line in open(log)]
+    pinned = [i for i, c in enumerate(calls) if c.startswith(("cudaHostAlloc", "cudaMallocHost"))]
+    kernels = [i for i, c in enumerate(calls) if c.startswith("cudaLaunchKernel")]
+    made = [i for i, c in enumerate(calls) if c.startswith("cudaMalloc(")]
+    ok([calls[i] for i in pinned] == ["cudaHostAlloc(%d, 0)" % want] and pinned[0] < kernels[0] and made[-1] < kernels[0], "one pinned block of %d bytes" % want, pinned)
+    ok(r.returncode == 0 and json.loads(r.stdout)["memories"][0]["pinned_bytes"] == want, "which the run tells", r.stdout[:300])
+    replays = [i for i, c in enumerate(calls) if c.startswith("cudaGraphLaunch")]
+    between = [calls[a + 1:b] for a, b in zip(replays, replays[1:])]
+    ok(len(replays) == steps - 1 and all([c.split("(")[0] for c in b if "MemGetInfo" not in c] == ["cudaStreamSynchronize"] for b in between), "a step is one replay", between)
+    copies = [c for c in calls[pinned[0]:replays[0]] if c.startswith("cudaMemcpyAsync(") and c.endswith(", 2)")]
+    ok(len(copies) == 2, "the control block comes back, once enqueued and once recorded", copies)
+    sums = {}
+    for how in ((), ("--eager",)):
+        for late in ({}, {"VPLAN_EMULATOR_DEFER": "1"}, {"VPLAN_EMULATOR_PROTECT": "1", "VPLAN_EMULATOR_DEFER": "1"}):
+            r = results(path, *how, steps=steps, **late)
+            sums[str((how, late))] = r.get("parameters_sha256", r.get("error"))
+    ok(len(set(sums.values())) == 1, "copies that are late find what they are to copy", sums)
+    r = run(path, VPLAN_EMULATOR_FAIL="cudaHostAlloc:1", VPLAN_EMULATOR_LEAKS="1")
+    ok(r.returncode == 5 and "pinned memory" in r.stderr and "left:" not in r.stderr, "a block that fails is exit 5", (r.returncode, r.stderr))
+    for room, code in ((want, 0), (want - 1, 5)):
+        r = run(path, VPLAN_EMULATOR_PINNED=str(room), VPLAN_EMULATOR_LEAKS="1")
+        ok(r.returncode == code and ("vplan-run: the host gives no %d B of pinned memory" % want in r.stderr) == (code == 5) and "left:" not in r.stderr,
+           "%d bytes can be pinned" % room, (r.returncode, r.stderr))
+
 # ---- what does not belong together ----
 for device, sm in (("rtx-4090-24gb", "8.9"), ("cpu", "")):
     try:

@@ -183,6 +183,127 @@ static void each_gradient_has_a_workspace_of_its_own(void **state)
     vp_model_free(model);
 }
 
+/* The CPU as a device: what is sent and fetched waits for a wait() or a call, then moves as the host's side is by then. */
+static struct {
+    struct {
+        void       *to;
+        const void *from;
+        int64_t     n_bytes;
+    } waiting[16];
+    int     n, n_blocks;
+    int64_t block_bytes;
+    bool    fails;         /* the next call */
+    void   *watched;       /* of what moved there, the first four bytes the last time */
+    int32_t moved;
+} late;
+
+static void late_move(void)
+{
+    for (int i = 0; i < late.n; i++) {
+        memcpy(late.waiting[i].to, late.waiting[i].from, (size_t)late.waiting[i].n_bytes);
+        if (late.waiting[i].to == late.watched)
+            memcpy(&late.moved, late.watched, sizeof late.moved);
+    }
+    late.n = 0;
+}
+
+static vp_status late_copy(void *to, const void *from, int64_t n_bytes, vp_err *err)
+{
+    (void)err;
+    assert_true(late.n < 16);
+    late.waiting[late.n].to = to, late.waiting[late.n].from = from, late.waiting[late.n++].n_bytes = n_bytes;
+    return VP_OK;
+}
+
+static vp_status late_run(const vp_kernel_call *call, vp_err *err)
+{
+    if (late.fails) {
+        late.fails = false;
+        return VP_FAIL(err, VP_ERR_DEVICE, "a call fails");
+    }
+    late_move();
+    return vp_backend_cpu()->run(call, err);
+}
+
+static vp_status late_wait(vp_err *err)
+{
+    (void)err;
+    late_move();
+    return VP_OK;
+}
+
+static vp_status late_host_alloc(int64_t n_bytes, void **out, vp_err *err)
+{
+    (void)err;
+    *out = malloc((size_t)n_bytes);
+    late.block_bytes = n_bytes;
+    late.n_blocks++;
+    return *out ? VP_OK : VP_ERR_NOMEM;
+}
+
+static void late_host_release(void *p)
+{
+    late.n_blocks--;
+    free(p);
+}
+
+/* Step 1 fails when its batch is on its way: step 2 waits before it writes its own, so that batch 1 arrives whole. */
+static void a_batch_on_its_way_is_not_overwritten(void **state)
+{
+    tiny            t     = {.n_embd = 16, .n_layer = 1, .n_head = 2, .vocab = 50};
+    vp_model       *model = tiny_model(&t, 0);
+    vp_scenario     s     = {.recipe = vp_recipe_default(), .seq = 8, .global_batch = 4, .micro_batch = 2};
+    vp_run_opts     opts  = {.n_total_steps = 2, .seed = -1};
+    vp_backend      cpu   = *vp_backend_cpu();
+    int32_t         tokens[2][32], labels[32];
+    vp_step_result  result[2];
+    vp_plan        *plan;
+    vp_runtime     *rt;
+    vp_err          bad = {0};
+
+    (void)state;
+    if (!test_backend()->host_memory)
+        skip();
+    cpu.host_memory  = false;
+    cpu.host_alloc   = late_host_alloc;
+    cpu.host_release = late_host_release;
+    cpu.send = cpu.fetch = late_copy;
+    cpu.run  = late_run;
+    cpu.wait = late_wait;
+    for (int i = 0; i < 32; i++)
+        tokens[0][i] = 7, tokens[1][i] = labels[i] = i;
+    plan = plan_of(model, s, VP_RECOMPUTE_NONE);
+    for (int way = 0; way < 2; way++) { /* as a device, as itself */
+        OK(vp_runtime_new(plan, way ? vp_backend_cpu() : &cpu, &opts, &rt, err));
+        OK(vp_runtime_draw(rt, err));
+        if (way == 0) {
+            vp_runtime_param p;
+            vp_memory_report memory;
+
+            vp_runtime_param_at(rt, 0, &p);
+            late.watched = (char *)p.data - plan->buckets[0].instances[0].holding_base_bytes[VP_HOLD_PARAM] - plan->templates[0].params[0].offset_bytes[VP_HOLD_PARAM]
+                           + plan->fixed[plan->tokens_idx].offset_bytes;
+            late.fails   = true;
+            assert_int_equal(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[0], .labels = labels}, &result[way], &bad), VP_ERR_DEVICE);
+            assert_true(late.n > 0);
+            vp_runtime_memory(rt, &memory);
+            assert_int_equal(memory.pinned_bytes, 64 + 128 + 128); /* the control block; 32 tokens, 32 labels */
+            assert_true(late.n_blocks == 1 && late.block_bytes == memory.pinned_bytes);
+            late.moved = -1;
+            late.fails = true;
+            assert_int_equal(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[1], .labels = labels}, &result[way], &(vp_err){0}), VP_ERR_DEVICE);
+            assert_int_equal(late.moved, 7);
+        }
+        OK(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[1], .labels = labels}, &result[way], err));
+        vp_runtime_free(rt);
+    }
+    assert_int_equal(late.moved, 0);
+    assert_int_equal(late.n_blocks, 0);
+    assert_true(result[0].loss == result[1].loss && result[0].grad_norm == result[1].grad_norm);
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
 static void the_mapping_holds_what_was_executed(void **state)
 {
     rng r = {7};
@@ -357,6 +478,7 @@ int main(void)
         cmocka_unit_test(predicted_is_executed_and_touched_to_the_byte),
         cmocka_unit_test(seventy_billion_parameters_bind_what_was_predicted),
         cmocka_unit_test(each_gradient_has_a_workspace_of_its_own),
+        cmocka_unit_test(a_batch_on_its_way_is_not_overwritten),
         cmocka_unit_test(the_mapping_holds_what_was_executed),
         cmocka_unit_test(two_plans_of_a_recipe_train_the_same_bits),
         cmocka_unit_test(micro_batches_of_whole_tiles_train_the_same_bits),

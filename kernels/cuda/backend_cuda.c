@@ -103,12 +103,51 @@ out:
     return st;
 }
 
-static vp_status upload(void *to, const void *from, int64_t n_bytes, vp_err *err)
+static vp_status host_alloc(int64_t n_bytes, void **out, vp_err *err)
+{
+    char        text[32];
+    cudaError_t e = cudaHostAlloc(out, (size_t)n_bytes, cudaHostAllocDefault);
+
+    if (e == cudaSuccess)
+        return VP_OK;
+    *out = NULL;
+    if (e != cudaErrorMemoryAllocation)
+        return vp_cuda_check(e, "allocation of pinned memory of the host", err);
+    cudaGetLastError();
+    return VP_FAIL(err, VP_ERR_DEVICE, "the host gives no %s of pinned memory", vp_size_text(n_bytes, text, sizeof text));
+}
+
+static void host_release(void *p)
+{
+    if (p)
+        cudaFreeHost(p);
+}
+
+static vp_status send(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
     vp_status st = VP_OK;
 
     VP_TRY(launch_collected(err));
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyHostToDevice, here.stream), "copy to the device");
+out:
+    return st;
+}
+
+static vp_status fetch(void *to, const void *from, int64_t n_bytes, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(launch_collected(err));
+    VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyDeviceToHost, here.stream), "copy from the device");
+out:
+    return st;
+}
+
+static vp_status upload(void *to, const void *from, int64_t n_bytes, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(send(to, from, n_bytes, err));
     VP_TRY(wait(err));
 out:
     return st;
@@ -118,8 +157,7 @@ static vp_status download(void *to, const void *from, int64_t n_bytes, vp_err *e
 {
     vp_status st = VP_OK;
 
-    VP_TRY(launch_collected(err));
-    VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyDeviceToHost, here.stream), "copy from the device");
+    VP_TRY(fetch(to, from, n_bytes, err));
     VP_TRY(wait(err));
 out:
     return st;
@@ -348,6 +386,10 @@ static vp_backend backend = {
     .release      = release,
     .memory       = memory,
     .close        = close_and_count,
+    .host_alloc   = host_alloc,
+    .host_release = host_release,
+    .send         = send,
+    .fetch        = fetch,
     .upload       = upload,
     .download     = download,
     .fill         = fill,

@@ -53,7 +53,7 @@ const int64_t CONTEXT_BYTES = (int64_t)512 << 20;
 
 struct settings {
     std::string name, fail_name;
-    int64_t     memory_bytes, fail_at;
+    int64_t     memory_bytes, pinned_bytes, fail_at;
     int64_t     context_bytes, handle_bytes, module_bytes, graph_bytes; /* what each takes on the device */
     int64_t     others_before, others_after;                             /* in use by other processes, before and since the context was made */
     int         n_devices, sm, n_multiprocessors, driver;
@@ -88,6 +88,7 @@ settings read_settings()
 
     s.name              = name ? name : "Emulated GPU";
     s.memory_bytes      = number_of("VPLAN_EMULATOR_MEMORY", (int64_t)80 << 30);
+    s.pinned_bytes      = number_of("VPLAN_EMULATOR_PINNED", (int64_t)80 << 30);
     s.context_bytes     = CONTEXT_BYTES;
     numbers_of("VPLAN_EMULATOR_OUTSIDE", {&s.context_bytes, &s.handle_bytes, &s.module_bytes, &s.graph_bytes});
     numbers_of("VPLAN_EMULATOR_OTHERS", {&s.others_before});
@@ -856,6 +857,12 @@ cudaError_t cudaHostAlloc(void **p, size_t size, unsigned int flags)
     BEGIN("cudaHostAlloc", "%zu, %u", size, flags);
     SAFE_ONLY();
     *p = nullptr;
+    here().context = here().opened = true;
+    int64_t pinned = 0;
+    for (const auto &a : allocations())
+        pinned += a.second.on_host ? (int64_t)a.second.size : 0;
+    if ((int64_t)size < 0 || (int64_t)size > here().set.pinned_bytes - pinned)
+        return result(cudaErrorMemoryAllocation);
     return size == 0 ? cudaSuccess : result(allocate(p, size, true));
 }
 
