@@ -13,20 +13,14 @@ python3 tests/bad_input/make.py "$work/files" "$vplan" || { echo "FAIL: make.py"
 python3 - "$vplan" "$work/files" "$PWD" "${VPLAN_LONG:+5000}" <<'P'
 import copy, ctypes, glob, json, os, random, shlex, subprocess, sys, threading
 
+sys.path.insert(0, "tests")
+from check import finish, ok
+
 vplan, files, root = sys.argv[1:4]
 n_random = int(sys.argv[4] or 300)
 os.chdir(files)
 os.environ["HF_HUB_CACHE"] = "hub"  # make.py's, never the user's own
 CODES = {1: "internal", 2: "usage", 4: "input", 5: "device", 6: "no-trial", 7: "storage", 8: "limit"}
-passed = failed = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
-
 
 class Result:
     pass
@@ -314,6 +308,5 @@ for seed in range(n_random):
         said = ("run", t.code, t.err)
     ok(good, "random damage %d of seed %d, %s" % (seed, SEED, command[0]), "%s; the file: %s" % (said, open("damaged.json", "rb").read() if not good and kind else "of plan/good.json"))
 ok(accepted > 0, "some damage is harmless", "no damaged plan was accepted and run")
-print("%d passed, %d failed, 0 skipped" % (passed, failed))
-sys.exit(failed != 0)
+finish()
 P

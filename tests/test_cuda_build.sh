@@ -14,16 +14,11 @@ echo $? > "$work/code"
 python3 - "$BUILD" "$work" <<'P'
 import glob, os, re, subprocess, sys
 
+sys.path.insert(0, "tests")
+from check import finish, ok, skip
+
 build, work = sys.argv[1:]
 archs = ["80", "86", "89", "90", "100", "120"]
-passed = failed = skipped = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
 
 
 def output(*command):
@@ -61,12 +56,10 @@ ok(not [n for n in needed if re.match(r"lib(cuda|cudnn|cudart|nvidia-ml|cublas|g
 code, out, err = int(open(work + "/code").read()), open(work + "/out").read(), open(work + "/err").read()
 devices = open(work + "/devices").read()
 if code == 0:
-    skipped += 1
-    print("SKIP: there is a GPU here")
+    skip("there is a GPU here")
     ok("Here runs the CUDA backend:" in devices, "vplan devices says what runs here", devices[-600:])
 else:
     ok(code == 5 and '"error"' in out and re.search(r"driver|device", err), "no GPU is exit 5 with the reason", "%d %s %s" % (code, out, err))
     ok("Here runs the CPU backend. The CUDA backend does not:\n  " in devices, "vplan devices says why", devices[-600:])
-print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
-sys.exit(failed != 0)
+finish()
 P

@@ -13,16 +13,11 @@ trap 'rm -rf "$work"' EXIT
 BUILD=$BUILD PLUGIN=$plugin WORK=$work python3 - <<'P'
 import json, os, re, shutil, subprocess, sys
 
+sys.path.insert(0, "tests")
+from check import finish, ok
+
 build, plugin, work = os.environ["BUILD"], os.environ["PLUGIN"], os.environ["WORK"]
 card = "h200-sxm-141gb"
-passed = failed = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
 
 
 def call(*command, **env):
@@ -306,6 +301,5 @@ for n in sorted(chosen):
     if not good or "leak" in r.stderr and not harmless:
         bad.append((n, calls[n - 1], r.returncode, r.stderr[-300:]))
 ok(not bad, "each of %d calls fails once, and nothing is left behind" % len(chosen), bad[:5])
-print("%d passed, %d failed, 0 skipped" % (passed, failed))
-sys.exit(failed != 0)
+finish()
 P

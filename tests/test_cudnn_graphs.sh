@@ -73,22 +73,19 @@ expect_exit "heads that are no multiple" 2 "attention_fwd 1 128 4 3 64 0 1 0"
 python3 - "$query" "${VPLAN_LONG:-}" > "$work/out" <<'P'
 import glob, json, random, re, subprocess, sys
 
+sys.path.insert(0, "tests")
+from check import finish, ok
+
 query, long = sys.argv[1], sys.argv[2] != ""
 PACKED, PER_HEAD, APART = 0, 1, 2
 FAMILIES = {  # model_type: layout, causal
     "gpt2": (PACKED, 1), "phi3": (PACKED, 1), "gpt_neox": (PER_HEAD, 1), "bert": (APART, 0), "roberta": (APART, 0), "opt": (APART, 1), "llama": (APART, 1),
     "mistral": (APART, 1), "qwen2": (APART, 1), "qwen3": (APART, 1), "gemma": (APART, 1), "gemma2": (APART, 1), "olmo2": (APART, 1),
 }
-passed = failed = 0
 
 
-def ok(good, what, rows=()):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s" % what)
-        for row in rows[:10]:
-            print("    %s" % json.dumps(row))
+def shown(rows):
+    return "\n    ".join(["%d rows" % len(rows), *map(json.dumps, rows[:10])])
 
 
 def ask(calls):
@@ -99,11 +96,11 @@ def ask(calls):
 
 def look(name, calls):
     rows = ask(calls)
-    ok(len(rows) == 12 * len(calls), name + ": a row for each call and card", rows)
+    ok(len(rows) == 12 * len(calls), name + ": a row for each call and card", shown(rows))
     cudnn = [r for r in rows if r["planned"] == "cudnn"]
-    ok(all(r["supported"] for r in cudnn), name + ": what is planned for cuDNN is refused by it", [r for r in cudnn if not r["supported"]])
+    ok(all(r["supported"] for r in cudnn), name + ": what is planned for cuDNN is refused by it", shown([r for r in cudnn if not r["supported"]]))
     small = [r for r in cudnn if r["supported"] and r["workspace_bytes"] > r["planned_bytes"]]
-    ok(not small, name + ": cuDNN asks for more than core/workspace.c gives", small)
+    ok(not small, name + ": cuDNN asks for more than core/workspace.c gives", shown(small))
     exact = sum(r["supported"] and r["workspace_bytes"] == r["planned_bytes"] for r in cudnn)
     print("# %s: %d rows, %d for cuDNN, %d of them to the byte" % (name, len(rows), len(cudnn), exact))
     return rows
@@ -124,7 +121,8 @@ for path in sorted(glob.glob("models/zoo/*.c")):
 ok(len(shapes) > 25, "only %d shapes in the zoo" % len(shapes))
 zoo = look("models", [(b, s, h, kv, d, layout, causal, w) for i, (h, kv, d, layout, causal, w) in enumerate(sorted(shapes))
                       for b, s in (((8, 1024), (1, 4096), (3, 197)) if long or i % 5 == 0 else ((8, 1024),))])
-ok(all(r["planned"] == "cudnn" for r in zoo if r["head_dim"] <= 128), "a model of heads up to 128 is not planned for cuDNN", [r for r in zoo if r["planned"] != "cudnn" and r["head_dim"] <= 128])
+ok(all(r["planned"] == "cudnn" for r in zoo if r["head_dim"] <= 128), "a model of heads up to 128 is not planned for cuDNN",
+   shown([r for r in zoo if r["planned"] != "cudnn" and r["head_dim"] <= 128]))
 
 # masks, sharing and head dims by chance; the seed is printed with a failure's rows
 seed = 20261121
@@ -145,11 +143,10 @@ for r in rows:
 vary = [k for k in kernels if len(kernels[k]) > 1]
 ok(kernels and not vary, "the kernel depends on the number of samples: %s" % vary[:5])
 
-print("%d %d" % (passed, failed))
+finish()
 P
-python_exit=$?
-grep -v '^[0-9]* [0-9]*$' "$work/out"
-read -r p f <<< "$(tail -n 1 "$work/out" | grep '^[0-9]* [0-9]*$')"
+grep -v '^[0-9]* passed, ' "$work/out"
+read -r p _ f _ <<< "$(tail -n 1 "$work/out" | grep '^[0-9]* passed, ')"
 passed=$((passed + ${p:-0})) failed=$((failed + ${f:-0}))
-[ $python_exit = 0 ] && [ -n "${p:-}" ] || bad "the questions to cuDNN ended early"
+[ -n "${p:-}" ] || bad "the questions to cuDNN ended early"
 finish

@@ -8,15 +8,10 @@ trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
 import json, re, subprocess, sys
 
+sys.path.insert(0, "tests")
+from check import finish, ok
+
 vplan, work = sys.argv[1:3]
-passed = failed = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
 
 
 def run(*words):
@@ -86,6 +81,5 @@ if code == 0:
     doc = json.loads(out)
     pieces = -(-doc["peak_bytes"] // (2 << 20))
     ok(doc["outside_class"] == "measured" and doc["device_bytes"] == pieces * (2 << 20) + 309750029, "the arena in pieces of 2 MiB, and what was measured", doc)
-print("%d passed, %d failed, 0 skipped" % (passed, failed))
-sys.exit(failed != 0)
+finish()
 P

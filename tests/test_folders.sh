@@ -7,16 +7,10 @@ git rev-parse --is-inside-work-tree > /dev/null 2>&1 || { echo "SKIP: not a git 
 python3 - "${BUILD:-build}" <<'P'
 import os, re, subprocess, sys
 
+sys.path.insert(0, "tests")
+from check import finish, ok
+
 build = sys.argv[1]
-passed = failed = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
-
 
 MAY = {  # folder: where its "..." includes may come from. cli/, tests/ and bench/: from everywhere.
     "core": {"core"}, "models": {"core", "models"}, "planner": {"core", "models", "planner"}, "kernels": {"core", "kernels"},
@@ -107,6 +101,5 @@ large = [f for f in tracked if os.path.getsize(f) > 4 << 20]
 ok(not large, "large files", large)
 ignored = subprocess.run(["git", "ls-files", "-ci", "--exclude-standard"], stdout=subprocess.PIPE).stdout.decode().split()
 ok(not ignored, "tracked files that .gitignore names", ignored)
-print("%d passed, %d failed, 0 skipped" % (passed, failed))
-sys.exit(failed != 0)
+finish()
 P

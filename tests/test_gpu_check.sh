@@ -11,15 +11,10 @@ export BUILD OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 WORK=$work python3 - <<'P'
 import glob, json, os, shutil, signal, subprocess, sys, time
 
+sys.path.insert(0, "tests")
+from check import count, finish, ok
+
 build, work = os.environ["BUILD"], os.environ["WORK"]
-passed = failed = skipped = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
 
 
 def call(*command, **env):
@@ -52,7 +47,7 @@ for part in parts:
         # What this machine may lack, and nothing else.
         excused = row["name"].startswith("compute-sanitizer") or part == "speed" and "where the time goes" not in row["name"]
         ok((row["measured"] is not None) != ("skipped" in row) and (excused or "skipped" not in row), "%s: %s is measured, or says why not" % (part, row["name"]), row)
-        skipped += "skipped" in row
+        count(skipped="skipped" in row)
     ok(all(r.get("verdict", "pass") == "pass" for r in rows), "%s: verdicts" % part, rows)
 order = [row["name"] for row in results(out, "ops")["rows"]]
 ok("the same plan twice" in order[1], "behind the kernel tests a plan is run twice", order)
@@ -108,6 +103,5 @@ for name in ("bash", "dirname", "head"):
     os.symlink(shutil.which(name), "%s/%s" % (nothing, name))
 r = call("tests/gpu_check.sh", "ops", PATH=nothing)
 ok(r.returncode == 77 and "SKIP" in r.stdout, "without nvidia-smi it is skipped", (r.returncode, r.stdout))
-print("%d passed, %d failed, %d skipped" % (passed, failed, skipped))
-sys.exit(failed != 0)
+finish()
 P

@@ -8,18 +8,12 @@ python3 - "${BUILD:-build}" <<'P'
 import itertools, json, os, random, subprocess, sys, tempfile
 from concurrent.futures import ThreadPoolExecutor
 
+sys.path.insert(0, "tests")
+from check import finish, ok
+
 build = sys.argv[1]
 vplan, solver = build + "/vplan", build + "/vplan-solve"
 long_run = "VPLAN_LONG" in os.environ
-passed = failed = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
-    return good
 
 
 def in_twos(function, cases):
@@ -144,6 +138,5 @@ for x, a in in_twos(case, cases):
         ok(round(m["step_time_s"] * 1e9) == round(m["decomposed_step_time_s"] * 1e9) and a["step_time_s"] <= m["decomposed_step_time_s"], name, m)
 ok(counts.get("optimal", 0) >= 50 and counts.get("infeasible", 0) >= 10, "the shapes are of both kinds", counts)
 print("%d random problems, %d infeasible, %d against all sequences; GPT-2 shapes: %s" % (2000 if long_run else 200, n_infeasible, n_brute, counts))
-print("%d passed, %d failed" % (passed, failed))
-sys.exit(failed > 0)
+finish()
 P

@@ -11,18 +11,10 @@ import json, random, subprocess, sys
 
 sys.path.insert(0, "tests")
 import check_tables
+from check import count, finish, ok
 
 vplan, work, n_random = sys.argv[1], sys.argv[2], int(sys.argv[3] or 40)
 SEED = 20260521
-passed = failed = 0
-
-
-def ok(good, what, said=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print("FAIL: %s: %s" % (what, said))
-    return good
 
 
 def run(*words):
@@ -119,8 +111,7 @@ for i, (what, model, seq, batch, pins, recipe) in enumerate(cases):
     # The checker itself is held to account on plans with and without accumulation, padding, recompute and states.
     if i in (1, 13, 22, 25, 30):
         tested += 1
-        p, f = check_tables.self_test(buffers, program, answer["peak_bytes"], answer["step_time_s"])
-        passed, failed = passed + p, failed + f
+        count(*check_tables.self_test(buffers, program, answer["peak_bytes"], answer["step_time_s"]))
 ok(tested == 5 and len(plans) >= 40, "the number of plans", "%d, %d self-tests" % (len(plans), tested))
 
 # ---- a dozen, executed ----
@@ -140,6 +131,5 @@ for k in chosen:
     ok(m["never_written_bytes"] == 0, "run of " + what, "bytes never written: %s" % m)
     ok(m["padding_bytes"] == padding and m["touched_bytes"] == m["executed_bytes"] - padding, "run of " + what, "touched: %s; padding %d" % (m, padding))
     ok(len(ran["steps"]) == 2 and all(s["loss"] >= 0 and s["grad_norm"] >= 0 for s in ran["steps"]), "run of " + what, ran["steps"])
-print("%d passed, %d failed, 0 skipped" % (passed, failed))
-sys.exit(failed != 0)
+finish()
 P

@@ -1,0 +1,34 @@
+"""tests/check.py: counts the cases of a test script that is written in Python.
+
+    sys.path.insert(0, "tests")
+    from check import finish, ok
+    ok(2 + 2 == 4, "two and two", 2 + 2)
+    finish()
+"""
+import sys
+
+counts = {"passed": 0, "failed": 0, "skipped": 0}
+
+
+def count(passed=0, failed=0, skipped=0):
+    for name, n in (("passed", passed), ("failed", failed), ("skipped", skipped)):
+        counts[name] += n
+
+
+def ok(good, what, said=""):
+    """A case: `what` is its name, `said` what there is to see where it failed."""
+    count(bool(good), not good)
+    if not good:
+        print("FAIL: %s: %s" % (what, said))
+    return good
+
+
+def skip(why):
+    count(skipped=1)
+    print("SKIP: %s" % why)
+
+
+def finish():
+    """The last line, and the exit code."""
+    print(", ".join("%d %s" % (n, name) for name, n in counts.items()))
+    sys.exit(counts["failed"] != 0)
