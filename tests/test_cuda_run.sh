@@ -168,7 +168,7 @@ if r.returncode == 0:
     ok(all(re.fullmatch("[0-9a-f]{128}", row.get("algorithm", "")) for row in profile["rows"]), "each has an algorithm", profile["rows"][:2])
     with open(work + "/profile.json", "w") as f:
         json.dump(profile, f)
-    path = plan("timed", "gpt2-tiny", "--profile", work + "/profile.json")
+    path = plan("timed", "gpt2-tiny", "--profile", work + "/profile.json", "--micro-batch", str(document["buckets"][0]["micro_batch"]))
     timed = json.load(open(path))
     steps = [s for p in timed["buckets"][0]["programs"] for s in p["forward"] + p["backward"] if s["kernel"].startswith("linear")]
     ok(timed["algorithms_of"] == profile["backend"] and any("algorithm" in s for s in steps), "the plan carries them", timed.get("algorithms_of"))
