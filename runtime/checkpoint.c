@@ -13,7 +13,7 @@
 
 /* ---- names that files have for the same tensor ---- */
 
-/* Many files of the Hub were saved from the inner model, without its prefix. */
+/* What transformers puts before the names of the inner model (base_model_prefix). A file saved from the inner model lacks it. */
 static const char *const prefixes[] = {"transformer.", "model.", "bert.", "roberta.", "gpt_neox."};
 
 /* Ends that older files write otherwise: ours, theirs. */
@@ -23,43 +23,20 @@ static const char *const spellings[][2] = {{"LayerNorm.weight", "LayerNorm.gamma
 static const char *const buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
                                       ".position_ids"};
 
-/* Output projections that a tied table may be stored as once more. */
+/* Output projections, which a model may tie to its token table. */
 static const char *const projections[] = {"lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight"};
 
-/* Heads of other tasks, which transformers leaves out with a warning. */
-static const char *const other_heads[] = {"cls.seq_relationship.", "pooler."};
-
 #define COUNT(list) ((int)(sizeof list / sizeof *list))
+
+static bool begins_with(const char *name, const char *start)
+{
+    return strncmp(name, start, strlen(start)) == 0;
+}
 
 static bool ends_with(const char *name, const char *end)
 {
     size_t n = strlen(name), m = strlen(end);
     return n >= m && strcmp(name + n - m, end) == 0;
-}
-
-static const char *without_prefix(const char *name)
-{
-    for (int i = 0; i < COUNT(prefixes); i++)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
-            return name + strlen(prefixes[i]);
-    return name;
-}
-
-/* Whether a file may call the parameter so: with the prefix or without, in today's spelling or another. */
-static bool names_parameter(const char *param, const char *stored)
-{
-    char        other[256];
-    const char *a = without_prefix(param), *b = without_prefix(stored);
-
-    if (strcmp(param, stored) == 0 || strcmp(a, stored) == 0 || (a != param && strcmp(a, b) == 0))
-        return true;
-    for (int i = 0; i < COUNT(spellings); i++)
-        if (ends_with(stored, spellings[i][1])) {
-            snprintf(other, sizeof other, "%.*s%s", (int)(strlen(stored) - strlen(spellings[i][1])), stored, spellings[i][0]);
-            if (strcmp(param, other) == 0 || strcmp(a, other) == 0)
-                return true;
-        }
-    return false;
 }
 
 static bool is_one_of(const char *name, const char *const *list, int n, bool (*match)(const char *name, const char *entry))
@@ -75,29 +52,185 @@ static bool equals(const char *name, const char *entry)
     return strcmp(name, entry) == 0;
 }
 
-static bool contains(const char *name, const char *entry)
+/* ---- a folder beside a plan ---- */
+
+/* Parts of a model that a checkpoint may lack: each is there whole or not at all. */
+typedef enum part { INNER, POOLER, HEAD, N_PARTS } part;
+
+typedef struct folder {
+    const char            *dir;
+    vp_runtime            *rt;
+    vp_checkpoint         *ckpt;
+    const char            *prefix, *stored_prefix; /* of the inner model's tensors: in the plan, in the files */
+    const vp_tensor_info **found;                  /* of each parameter; NULL: missing */
+    const vp_tensor_info **used;                   /* the same, by address */
+    const char            *first_of[N_PARTS];      /* a tensor found of each part; NULL: none */
+    vp_load_report        *report;
+} folder;
+
+static bool is_pooler(const char *name)
 {
-    return strstr(name, entry) != NULL;
+    return strstr(name, "pooler.") != NULL;
+}
+
+static part part_of(const folder *f, const char *param)
+{
+    return !begins_with(param, f->prefix) ? HEAD : is_pooler(param) ? POOLER : INNER;
+}
+
+static const char *prefix_of(const char *name)
+{
+    for (int i = 0; i < COUNT(prefixes); i++)
+        if (begins_with(name, prefixes[i]))
+            return prefixes[i];
+    return "";
+}
+
+/* Both prefixes, by the token table, which is the first parameter. As in transformers the files' holds for all their tensors. A plan of the
+ * inner model alone takes the prefix that the files have. */
+static void find_prefixes(folder *f)
+{
+    const char *table = f->rt->params[0].name;
+    char        name[256];
+
+    f->prefix        = prefix_of(table);
+    f->stored_prefix = vp_checkpoint_find(f->ckpt, table, NULL) ? f->prefix : "";
+    for (int i = 0; !f->prefix[0] && !vp_checkpoint_find(f->ckpt, table, NULL) && i < COUNT(prefixes); i++) {
+        snprintf(name, sizeof name, "%s%s", prefixes[i], table);
+        if (vp_checkpoint_find(f->ckpt, name, NULL))
+            f->stored_prefix = prefixes[i];
+    }
+}
+
+/* The stored tensor of a parameter: under the files' prefix, in today's spelling or another. */
+static const vp_tensor_info *find_stored(const folder *f, const char *param, vp_safetensors **file)
+{
+    char                  name[256], other[300];
+    const vp_tensor_info *t;
+
+    if (part_of(f, param) == HEAD)
+        snprintf(name, sizeof name, "%s", param);
+    else
+        snprintf(name, sizeof name, "%s%s", f->stored_prefix, param + strlen(f->prefix));
+    t = vp_checkpoint_find(f->ckpt, name, file);
+    for (int i = 0; !t && i < COUNT(spellings); i++)
+        if (ends_with(name, spellings[i][0])) {
+            snprintf(other, sizeof other, "%.*s%s", (int)(strlen(name) - strlen(spellings[i][0])), name, spellings[i][1]);
+            t = vp_checkpoint_find(f->ckpt, other, file);
+        }
+    return t;
+}
+
+static void shape_text(const int64_t *shape, int rank, char *buf, size_t buf_size)
+{
+    size_t n = (size_t)snprintf(buf, buf_size, "[");
+
+    for (int d = 0; d < rank && n < buf_size; d++)
+        n += (size_t)snprintf(buf + n, buf_size - n, "%s%lld", d ? ", " : "", (long long)shape[d]);
+    if (n < buf_size)
+        snprintf(buf + n, buf_size - n, "]");
 }
 
 static vp_status check_shape(const vp_runtime_param *p, const vp_tensor_info *t, const char *path, vp_err *err)
 {
+    char stored[400], own[400];
     bool same = t->rank == p->param->rank;
 
     for (int d = 0; same && d < t->rank; d++)
         same = t->shape[d] == p->param->shape[d];
-    if (!same)
-        return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, p->name, "%s: tensor %s has another shape than the plan's parameter", path, p->name);
-    return VP_OK;
+    if (same)
+        return VP_OK;
+    shape_text(t->shape, t->rank, stored, sizeof stored);
+    shape_text(p->param->shape, p->param->rank, own, sizeof own);
+    return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, p->name, "%s: tensor %s has another shape than the plan's parameter: %s, not %s", path, p->name, stored, own);
 }
 
-static const vp_runtime_param *parameter_of(const vp_runtime *rt, const char *stored)
+/* ---- what is there ---- */
+
+static vp_status load_param(const vp_runtime_param *p, vp_safetensors *file, const vp_tensor_info *t, vp_err *err)
 {
-    for (int64_t i = 0; i < rt->n_params; i++)
-        if (names_parameter(rt->params[i].name, stored))
-            return &rt->params[i];
-    return NULL;
+    enum { AT_A_TIME = 16384 };
+    float     values[AT_A_TIME];
+    vp_status st = VP_OK;
+
+    for (int64_t k = 0; k < t->n_elements; k += AT_A_TIME) {
+        int64_t n = t->n_elements - k < AT_A_TIME ? t->n_elements - k : AT_A_TIME;
+        VP_TRY(vp_safetensors_read_f32(file, t, k, n, values, err));
+        VP_TRY(vp_runtime_param_set(p, k, n, values, err));
+    }
+out:
+    return st;
 }
+
+static int by_address(const void *a, const void *b)
+{
+    uintptr_t x = (uintptr_t)*(const vp_tensor_info *const *)a, y = (uintptr_t)*(const vp_tensor_info *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static vp_status load_found(folder *f, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < f->rt->n_params; i++) {
+        const vp_runtime_param *p = &f->rt->params[i];
+        vp_safetensors         *file;
+        const vp_tensor_info   *t = find_stored(f, p->name, &file);
+        f->found[i] = f->used[i] = t;
+        if (t) {
+            f->first_of[part_of(f, p->name)] = t->name;
+            VP_TRY(check_shape(p, t, vp_safetensors_path(file), err));
+            VP_TRY(load_param(p, file, t, err));
+        } else if (part_of(f, p->name) == INNER) {
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, f->dir, 0, p->name, "%s: no tensor %s", f->dir, p->name));
+        }
+    }
+    qsort(f->used, (size_t)f->rt->n_params, sizeof *f->used, by_address);
+out:
+    return st;
+}
+
+/* ---- what is not ---- */
+
+/* Whether the files hold the inner model alone, but by its name in a language model: then that model's projection is tied. */
+static bool is_tied_model(const folder *f)
+{
+    if (!f->stored_prefix[0])
+        return false;
+    for (int64_t k = 0; k < vp_checkpoint_n_files(f->ckpt); k++)
+        for (int64_t i = 0; i < vp_safetensors_count(vp_checkpoint_file(f->ckpt, k)); i++)
+            if (!begins_with(vp_safetensors_at(vp_checkpoint_file(f->ckpt, k), i)->name, f->stored_prefix))
+                return false;
+    return true;
+}
+
+/* A pooler or a head that the files do not hold is drawn and reported. One that they hold in part, or tied, is not this plan's. */
+static vp_status draw_missing(folder *f, vp_err *err)
+{
+    char      shown[128];
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < f->rt->n_params; i++) {
+        const vp_runtime_param *p = &f->rt->params[i];
+        const char *other = f->first_of[part_of(f, p->name)];
+        bool        projection = is_one_of(p->name, projections, COUNT(projections), equals);
+        if (f->found[i])
+            continue;
+        if (other)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, f->dir, 0, p->name, "%s: no tensor %s, though %s of the same head is there%s", f->dir, p->name,
+                              vp_text_escape(other, shown, sizeof shown), projection ? "; is it tied there? The plan's is not (tie_word_embeddings)" : ""));
+        if (projection && is_tied_model(f))
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, f->dir, 0, p->name,
+                              "%s: no tensor %s and no other head: there it is tied to the token table, the plan's is not (tie_word_embeddings)", f->dir,
+                              p->name));
+        VP_TRY(vp_runtime_draw_param(f->rt, p, err));
+        f->report->drawn[f->report->n_drawn++] = p->name;
+    }
+out:
+    return st;
+}
+
+/* ---- what is there besides ---- */
 
 /* A tensor stored a second time: it must hold the parameter's values. */
 static vp_status check_copy(const vp_runtime_param *p, vp_safetensors *file, const vp_tensor_info *t, vp_err *err)
@@ -125,89 +258,95 @@ out:
 static const vp_runtime_param *tied_to(const vp_runtime *rt, const char *stored)
 {
     static const char bias[] = "decoder.bias";
-    char              own[256];
+    size_t            n;
 
     if (rt->plan->n_shared == 1 && is_one_of(stored, projections, COUNT(projections), equals))
         return &rt->params[0];
     if (!ends_with(stored, bias))
         return NULL;
-    snprintf(own, sizeof own, "%.*sbias", (int)(strlen(stored) - strlen(bias)), stored);
-    return parameter_of(rt, own);
+    n = strlen(stored) - strlen(bias);
+    for (int64_t i = 0; i < rt->n_params; i++)
+        if (strncmp(rt->params[i].name, stored, n) == 0 && strcmp(rt->params[i].name + n, "bias") == 0)
+            return &rt->params[i];
+    return NULL;
 }
 
-static vp_status check_strangers(const vp_runtime *rt, const vp_checkpoint *ckpt, vp_err *err)
+static bool same_first_word(const char *a, const char *b)
+{
+    size_t n = strcspn(a, ".");
+    return strncmp(a, b, n + 1) == 0;
+}
+
+/* Whether a tensor says by its name that it belongs to the inner model: under the files' prefix; without one, by its first word. */
+static bool is_of_inner_model(const folder *f, const char *stored)
+{
+    const char *before = NULL;
+
+    if (is_one_of(stored, buffers, COUNT(buffers), ends_with) || is_pooler(stored))
+        return false;
+    if (f->stored_prefix[0])
+        return begins_with(stored, f->stored_prefix);
+    for (int64_t i = 0; i < f->rt->n_params; i++) {
+        const char *own = f->rt->params[i].name + strlen(f->prefix);
+        if (part_of(f, f->rt->params[i].name) == HEAD || (before && same_first_word(before, own)))
+            continue;
+        if (same_first_word(own, stored))
+            return true;
+        before = own;
+    }
+    return false;
+}
+
+/* Buffers and other heads are reported. More of the inner model than the plan has is another model. */
+static vp_status check_strangers(folder *f, vp_err *err)
 {
     char      shown[128];
     vp_status st = VP_OK;
 
-    for (int64_t f = 0; f < vp_checkpoint_n_files(ckpt); f++) {
-        vp_safetensors *file = vp_checkpoint_file(ckpt, f);
+    for (int64_t k = 0; k < vp_checkpoint_n_files(f->ckpt); k++) {
+        vp_safetensors *file = vp_checkpoint_file(f->ckpt, k);
         for (int64_t i = 0; i < vp_safetensors_count(file); i++) {
-            const vp_tensor_info *t = vp_safetensors_at(file, i);
-            const vp_runtime_param *tied = tied_to(rt, t->name);
-            if (parameter_of(rt, t->name) || is_one_of(t->name, buffers, COUNT(buffers), ends_with)
-                || is_one_of(t->name, other_heads, COUNT(other_heads), contains))
+            const vp_tensor_info   *t    = vp_safetensors_at(file, i);
+            const vp_runtime_param *tied = tied_to(f->rt, t->name);
+            if (bsearch(&t, f->used, (size_t)f->rt->n_params, sizeof *f->used, by_address))
                 continue;
-            if (tied) {
+            if (tied)
                 VP_TRY(check_copy(tied, file, t, err));
-                continue;
-            }
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, vp_safetensors_path(file), 0, t->name, "%s: tensor %s belongs to no parameter of the plan",
-                              vp_safetensors_path(file), vp_text_escape(t->name, shown, sizeof shown)));
+            else if (is_of_inner_model(f, t->name))
+                VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, vp_safetensors_path(file), 0, t->name, "%s: tensor %s belongs to no parameter of the plan",
+                                  vp_safetensors_path(file), vp_text_escape(t->name, shown, sizeof shown)));
+            else
+                f->report->unused[f->report->n_unused++] = vp_arena_strdup(f->rt->scratch, t->name);
         }
     }
+    if (vp_arena_failed(f->rt->scratch))
+        st = VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
 out:
     return st;
 }
 
-/* The stored tensor of a parameter, under whatever name it has there. */
-static const vp_tensor_info *find_stored(const vp_checkpoint *ckpt, const char *param, vp_safetensors **file)
+vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_load_report *report, vp_err *err)
 {
-    const vp_tensor_info *t = vp_checkpoint_find(ckpt, param, file);
+    folder    f        = {.dir = dir, .rt = rt, .report = report};
+    int64_t   n_stored = 0;
+    vp_status st       = VP_OK;
 
-    for (int64_t f = 0; !t && f < vp_checkpoint_n_files(ckpt); f++) {
-        *file = vp_checkpoint_file(ckpt, f);
-        for (int64_t i = 0; !t && i < vp_safetensors_count(*file); i++)
-            if (names_parameter(param, vp_safetensors_at(*file, i)->name))
-                t = vp_safetensors_at(*file, i);
-    }
-    return t;
-}
-
-static vp_status load_param(const vp_runtime_param *p, vp_safetensors *file, const vp_tensor_info *t, vp_err *err)
-{
-    enum { AT_A_TIME = 16384 };
-    float     values[AT_A_TIME];
-    vp_status st = VP_OK;
-
-    for (int64_t k = 0; k < t->n_elements; k += AT_A_TIME) {
-        int64_t n = t->n_elements - k < AT_A_TIME ? t->n_elements - k : AT_A_TIME;
-        VP_TRY(vp_safetensors_read_f32(file, t, k, n, values, err));
-        VP_TRY(vp_runtime_param_set(p, k, n, values, err));
-    }
-out:
-    return st;
-}
-
-vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_err *err)
-{
-    vp_checkpoint *ckpt = NULL;
-    vp_status      st   = VP_OK;
-
-    VP_TRY(vp_checkpoint_open(dir, &ckpt, err));
-    for (int64_t i = 0; i < rt->n_params; i++) {
-        const vp_runtime_param *p = &rt->params[i];
-        vp_safetensors         *file;
-        const vp_tensor_info   *t = find_stored(ckpt, p->name, &file);
-        if (!t)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, dir, 0, p->name, "%s: no tensor %s", dir, p->name));
-        VP_TRY(check_shape(p, t, vp_safetensors_path(file), err));
-        VP_TRY(load_param(p, file, t, err));
-    }
-    VP_TRY(check_strangers(rt, ckpt, err));
+    *report = (vp_load_report){0};
+    VP_TRY(vp_checkpoint_open(dir, &f.ckpt, err));
+    for (int64_t k = 0; k < vp_checkpoint_n_files(f.ckpt); k++)
+        n_stored += vp_safetensors_count(vp_checkpoint_file(f.ckpt, k));
+    f.found        = vp_arena_array(rt->scratch, rt->n_params, sizeof *f.found);
+    f.used         = vp_arena_array(rt->scratch, rt->n_params, sizeof *f.used);
+    report->drawn  = vp_arena_array(rt->scratch, rt->n_params, sizeof *report->drawn);
+    report->unused = vp_arena_array(rt->scratch, n_stored, sizeof *report->unused);
+    VP_TRY_ALLOC(err, !vp_arena_failed(rt->scratch));
+    find_prefixes(&f);
+    VP_TRY(load_found(&f, err));
+    VP_TRY(draw_missing(&f, err));
+    VP_TRY(check_strangers(&f, err));
     VP_TRY(vp_runtime_loaded(rt, err));
 out:
-    vp_checkpoint_close(ckpt);
+    vp_checkpoint_close(f.ckpt);
     return st;
 }
 

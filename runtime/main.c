@@ -57,6 +57,7 @@ typedef struct results {
     vp_memory_points      points;
     vp_outside            outside;
     const char           *why_not; /* outside was not measured */
+    json_t               *init;    /* what --init did not find, or not use; NULL: parameters were drawn */
 } results;
 
 /* VmHWM of /proc/self/status: the kernel's count of the most this process had resident. */
@@ -126,6 +127,86 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
     if (a->compare && (a->data || a->init || a->save || a->save_initial || a->verify || a->eager || a->step_on_input))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "several plans train on drawn tokens from drawn parameters, and nothing is saved: no --data, --init, --save, --save-initial, --verify, --eager"));
     a->plan = a->plans[0];
+out:
+    return st;
+}
+
+/* ---- what --init did not find, or not use ---- */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* A copy whose words of digits are {}: blocks differ in their number only. */
+static char *numberless(const char *name)
+{
+    char *copy = malloc(2 * strlen(name) + 1), *to = copy;
+
+    while (copy && *name) {
+        size_t n      = strcspn(name, ".");
+        bool   number = n > 0 && strspn(name, "0123456789") == n;
+        to += sprintf(to, "%.*s", number ? 2 : (int)n, number ? "{}" : name);
+        name += n;
+        if (*name)
+            *to++ = *name++;
+    }
+    if (copy)
+        *to = '\0';
+    return copy;
+}
+
+/* On standard error, sorted, those of all blocks as one. --json has each. */
+static vp_status tell_names(const char *what, const char **names, int64_t n, vp_err *err)
+{
+    enum { MAX_SHOWN = 32 };
+    char    **list    = calloc((size_t)n + 1, sizeof *list);
+    int64_t   n_shown = 0;
+    char      shown[200], times[32];
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, list);
+    for (int64_t i = 0; i < n; i++) {
+        list[i] = numberless(names[i]);
+        VP_TRY_ALLOC(err, list[i]);
+    }
+    qsort(list, (size_t)n, sizeof *list, by_name);
+    for (int64_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && strcmp(list[i], list[end]) == 0;)
+            end++;
+        if (n_shown++ == MAX_SHOWN) {
+            fprintf(stderr, "%s: %lld more, named with --json\n", what, (long long)(n - i));
+            break;
+        }
+        snprintf(times, sizeof times, end - i > 1 ? " (x%lld)" : "", (long long)(end - i));
+        fprintf(stderr, "%s: %s%s\n", what, vp_text_escape(list[i], shown, sizeof shown), times);
+    }
+out:
+    for (int64_t i = 0; list && i < n; i++)
+        free(list[i]);
+    free(list);
+    return st;
+}
+
+static json_t *names_json(const char **names, int64_t n)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list, json_string(names[i]));
+    return list;
+}
+
+static vp_status load(vp_runtime *rt, const char *dir, json_t **out, vp_err *err)
+{
+    vp_load_report x;
+    vp_status      st = VP_OK;
+
+    VP_TRY(vp_runtime_load(rt, dir, &x, err));
+    VP_TRY(tell_names("--init: not there, drawn by the family's rule", x.drawn, x.n_drawn, err));
+    VP_TRY(tell_names("--init: not used", x.unused, x.n_unused, err));
+    *out = json_pack("{s:o, s:o}", "drawn", names_json(x.drawn, x.n_drawn), "unused", names_json(x.unused, x.n_unused));
+    VP_TRY_ALLOC(err, *out);
 out:
     return st;
 }
@@ -265,7 +346,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     for (int64_t i = 0; i < r->n_steps; i++)
         json_array_append_new(steps, json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm", r->steps[i].grad_norm, "seconds",
                                                r->steps[i].seconds));
-    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}], s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s}",
+    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}], s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s, s:O?}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
         "memories", "name", "device", "predicted_bytes", (json_int_t)r->memory.predicted_bytes, "executed_bytes",
         (json_int_t)r->memory.executed_bytes, "touched_bytes", (json_int_t)r->memory.touched_bytes, "touched_by",
@@ -276,7 +357,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
         int_or_null(outside_bytes(plan, &r->outside)), "outside", vp_outside_to_json(&r->outside), "process_peak_bytes",
         (json_int_t)r->process_peak_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes), "steps", steps, "device_memory", points_json(r),
         "kernels", kernels_json(r->times, r->n_times), "kernel_calls", kernel_calls_json(r->times, r->n_times),
-        "tokens_per_s", step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256);
+        "tokens_per_s", step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256, "init", r->init);
 }
 
 /* A plan may be for what was measured elsewhere. */
@@ -384,7 +465,7 @@ static vp_status run(const args *a, vp_err *err)
     VP_TRY(vp_memory_note(backend, VP_OUTSIDE_ARENA, plan->peak_bytes, &r.points, err));
     if (a->save)
         VP_TRY(vp_runtime_check_save(a->save, a->force, err));
-    VP_TRY(a->init ? vp_runtime_load(rt, a->init, err) : vp_runtime_draw(rt, err));
+    VP_TRY(a->init ? load(rt, a->init, &r.init, err) : vp_runtime_draw(rt, err));
     if (a->save_initial)
         VP_TRY(vp_runtime_save(rt, a->save_initial, a->force, err));
     VP_TRY(train(a, plan, backend, rt, data, &r, err));
@@ -411,6 +492,7 @@ out:
     vp_data_close(data);
     vp_runtime_free(rt);
     vp_plan_free(plan);
+    json_decref(r.init);
     free(r.steps);
     free(r.times);
     return st;

@@ -196,15 +196,16 @@ static void draw_values(const vp_runtime_param *p, uint64_t seed, float *values)
 
 /* In the process's own memory drawn where fp32 values have a place: the parameter, its master, else its gradient, which is free until
  * the first step. For a device drawn here and sent there. */
-static vp_status draw_param(const vp_runtime_param *p, uint64_t seed, vp_err *err)
+vp_status vp_runtime_draw_param(const vp_runtime *rt, const vp_runtime_param *p, vp_err *err)
 {
+    int64_t   seed   = rt->opts.seed >= 0 ? rt->opts.seed : rt->plan->recipe.seed;
     bool      here   = p->backend->host_memory;
     float    *place  = p->master ? p->master : p->dtype == VP_DTYPE_F32 ? p->data : p->grad;
     float    *values = here ? place : malloc((size_t)p->param->n_elements * sizeof *values);
     vp_status st     = VP_OK;
 
     VP_TRY_ALLOC(err, values);
-    draw_values(p, seed, values);
+    draw_values(p, (uint64_t)seed, values);
     VP_TRY(vp_runtime_param_set(p, 0, p->param->n_elements, values, err));
 out:
     if (!here)
@@ -214,11 +215,10 @@ out:
 
 vp_status vp_runtime_draw(vp_runtime *rt, vp_err *err)
 {
-    int64_t   seed = rt->opts.seed >= 0 ? rt->opts.seed : rt->plan->recipe.seed;
-    vp_status st   = VP_OK;
+    vp_status st = VP_OK;
 
     for (int64_t i = 0; i < rt->n_params; i++)
-        VP_TRY(draw_param(&rt->params[i], (uint64_t)seed, err));
+        VP_TRY(vp_runtime_draw_param(rt, &rt->params[i], err));
     VP_TRY(vp_runtime_loaded(rt, err));
 out:
     return st;

@@ -1,7 +1,7 @@
 /* runtime/runtime.h: a plan becomes training steps.
  *     vp_run_opts opts = { .n_total_steps = 10 };
  *     VP_TRY(vp_runtime_new(plan, vp_backend_cpu(), &opts, &rt, err));
- *     VP_TRY(vp_runtime_draw(rt, err));                        // or vp_runtime_load(rt, dir, err)
+ *     VP_TRY(vp_runtime_draw(rt, err));                        // or vp_runtime_load(rt, dir, &report, err)
  *     VP_TRY(vp_runtime_step(rt, tokens, labels, &step, err)); // as often as wanted
  *     vp_runtime_free(rt);
  *
@@ -46,10 +46,17 @@ void      vp_runtime_free(vp_runtime *rt);
 /* Parameters drawn by their family's rule from (seed, name, element); optimizer states zero. */
 vp_status vp_runtime_draw(vp_runtime *rt, vp_err *err);
 
-/* Parameters from a Hugging Face folder: every parameter of the plan, with its shape. Names may lack the inner model's prefix
- * ("transformer.", "model.", "bert.") as many files of the Hub do; tied tensors stored twice must be equal; stored buffers and
- * the heads of other tasks are skipped; anything else unknown is VP_ERR_INPUT. Optimizer states zero. */
-vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_err *err);
+/* What a folder lacked and was drawn, and what it holds that the plan has no use for. Names; alive as long as the runtime. */
+typedef struct vp_load_report {
+    const char **drawn, **unused;
+    int64_t      n_drawn, n_unused;
+} vp_load_report;
+
+/* Parameters from a Hugging Face folder, matched as transformers does: the inner model's prefix ("transformer.", "model.", "bert.") may be
+ * missing there, or here; a head or pooler that is not there at all is drawn as vp_runtime_draw() does; heads of other tasks and stored
+ * buffers are unused. VP_ERR_INPUT: another shape; a tensor of the inner model that is missing or that the plan lacks; a head that is there
+ * in part, or tied where the plan's is not; tied tensors stored twice that differ. Optimizer states zero. */
+vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_load_report *report, vp_err *err);
 
 /* A folder with model.safetensors (fp32 values, in bf16 without master weights bf16; names as in the plan) and config.json. Made if it is not there;
  * overwrite as in core/file.h. */

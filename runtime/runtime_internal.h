@@ -73,6 +73,9 @@ vp_status vp_verifier_finish(vp_runtime *rt, vp_err *err);
 
 vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err);
 
+/* One parameter in the first arena, by its family's rule. */
+vp_status vp_runtime_draw_param(const vp_runtime *rt, const vp_runtime_param *p, vp_err *err);
+
 /* All parameters have been filled in the first arena. */
 vp_status vp_runtime_loaded(vp_runtime *rt, vp_err *err);
 

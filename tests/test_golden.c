@@ -265,13 +265,15 @@ static void check_golden(const char *dir, int64_t micro_batch, vp_recompute reco
                                                          .micro_batch = micro_batch, .attention = attention}, recompute);
     vp_batch       batch = {.tokens = g.tokens, .labels = g.labels, .token_types = g.types, .lengths = g.lengths};
     vp_run_opts    opts = {.n_total_steps = 4, .seed = -1};
+    vp_load_report loaded;
     vp_step_result r;
     vp_runtime    *rt;
     int64_t        n;
     double        *norms = expected(&g, "grad_norms", &n);
 
     OK(vp_runtime_new(plan, test_backend(), &opts, &rt, err));
-    OK(vp_runtime_load(rt, g.dir, err));
+    OK(vp_runtime_load(rt, g.dir, &loaded, err));
+    assert_true(loaded.n_drawn == 0);
     for (int64_t step = 0; step < 3; step++) {
         OK(vp_runtime_step(rt, &batch, &r, err));
         check_loss(&g, r.loss, step);
