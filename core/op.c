@@ -401,6 +401,11 @@ double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *n)
 
 /* ---- algorithms ---- */
 
+bool vp_kernel_is_product(vp_kernel k)
+{
+    return k == VP_K_LINEAR_FWD || k == VP_K_LINEAR_BWD_INPUT || k == VP_K_LINEAR_BWD_WEIGHT;
+}
+
 bool vp_algorithm_is_set(const vp_algorithm *a)
 {
     uint64_t any = 0;

@@ -254,6 +254,8 @@ typedef struct vp_algorithm {
 
 enum { VP_ALGORITHM_TEXT = 128 };  /* hexadecimal digits */
 
+/* Whether the kernel is one matrix product: no other has algorithms. */
+bool vp_kernel_is_product(vp_kernel k);
 bool vp_algorithm_is_set(const vp_algorithm *a);
 /* buf holds VP_ALGORITHM_TEXT + 1; returned. */
 const char *vp_algorithm_text(const vp_algorithm *a, char *buf);

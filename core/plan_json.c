@@ -2,6 +2,7 @@
 #include "core/plan.h"
 
 #include "core/checked.h"
+#include "core/core_internal.h"
 #include "core/file.h"
 
 #include <stdlib.h>
@@ -401,7 +402,7 @@ out:
 
 static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, vp_err *err)
 {
-    const char  *kernel, *dtype, *algorithm;
+    const char  *kernel, *dtype;
     vp_json_node args, arg;
     int64_t      n_args, rng_id = 0;
     int          choice = 0;
@@ -446,11 +447,9 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
         VP_TRY(vp_json_int(node, "rng_id", 0, 65535, &rng_id, err));
     s->rng_id = (int)rng_id;
     VP_TRY(vp_json_real(node, "seconds", 0, 1e30, &s->seconds, err));
-    if (vp_json_has(node, "algorithm")) {
-        VP_TRY(vp_json_string(node, "algorithm", &algorithm, err));
-        if (!vp_algorithm_parse(algorithm, &s->algorithm))
-            VP_TRY(vp_json_fail(node, "algorithm", err, "is %d hexadecimal digits", VP_ALGORITHM_TEXT));
-    }
+    VP_TRY(vp_algorithm_read(node, s->kernel, &s->algorithm, err));
+    if (vp_algorithm_is_set(&s->algorithm) && !plan->algorithms_of)
+        VP_TRY(vp_json_fail(node, "algorithm", err, "the plan does not say whose it is: algorithms_of is missing"));
 out:
     return st;
 }

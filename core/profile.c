@@ -1,6 +1,7 @@
 #include "core/profile.h"
 
 #include "core/checked.h"
+#include "core/core_internal.h"
 #include "core/file.h"
 #include "core/text.h"
 
@@ -127,6 +128,23 @@ json_t *vp_profile_to_json(const vp_profile *p)
     return root;
 }
 
+vp_status vp_algorithm_read(const vp_json_node *call, vp_kernel kernel, vp_algorithm *out, vp_err *err)
+{
+    const char *text;
+    vp_status   st = VP_OK;
+
+    *out = (vp_algorithm){{0}};
+    if (!vp_json_has(call, "algorithm"))
+        return VP_OK;
+    VP_TRY(vp_json_string(call, "algorithm", &text, err));
+    if (!vp_kernel_is_product(kernel))
+        VP_TRY(vp_json_fail(call, "algorithm", err, "is for matrix products, which %s is not", vp_kernel_info_of(kernel)->name));
+    if (!vp_algorithm_parse(text, out))
+        VP_TRY(vp_json_fail(call, "algorithm", err, "is %d hexadecimal digits", VP_ALGORITHM_TEXT));
+out:
+    return st;
+}
+
 vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err)
 {
     static const char *const keys[] = {"schema_version", "device", "backend", "outside", "rows", NULL};
@@ -170,11 +188,7 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
             VP_TRY(vp_json_int(&node, vp_kernel_info_of(row.kernel)->ints[k].name, vp_kernel_info_of(row.kernel)->ints[k].min,
                                vp_min_i64(INT64_C(1) << 40, vp_kernel_info_of(row.kernel)->ints[k].max), &row.ints[k], err));
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
-        if (vp_json_has(&node, "algorithm")) {
-            VP_TRY(vp_json_string(&node, "algorithm", &text, err));
-            if (!vp_algorithm_parse(text, &row.algorithm))
-                VP_TRY(vp_json_fail(&node, "algorithm", err, "is %d hexadecimal digits", VP_ALGORITHM_TEXT));
-        }
+        VP_TRY(vp_algorithm_read(&node, row.kernel, &row.algorithm, err));
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
     *out = p;
