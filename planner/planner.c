@@ -16,15 +16,36 @@ enum { MAX_SEGMENT = 6 };
 
 /* ---- scenarios ---- */
 
+/* The loss of a micro-batch in at most so many chunks. Each is a few steps of its own in the plan, about 3 KB of its file, which may have
+ * 4 MiB; and where there are 512 of them, smaller ones would save less than 1/512 of what the whole loss takes. */
+enum { MAX_CHUNKS = 512 };
+
 /* The next chunk to try after `chunk`; 0 comes first, -1 ends. */
 static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tokens)
 {
+    int64_t least = VP_TILE_TOKENS;
+
     if (r->loss_chunk >= 0)
-        return chunk == -1 ? r->loss_chunk : -1;
+        return chunk == -1 && (r->loss_chunk == 0 || vp_ceil_div(n_tokens, r->loss_chunk) <= MAX_CHUNKS) ? r->loss_chunk : -1;
     if (chunk == -1 && r->loss_chunk == VP_CHUNK_ANY)
         return 0;
-    int64_t next = chunk <= 0 ? VP_TILE_TOKENS : chunk * 2;
+    while (vp_ceil_div(n_tokens, least) > MAX_CHUNKS)
+        least *= 2;
+    int64_t next = chunk <= 0 ? least : chunk * 2;
     return next < n_tokens || (next == VP_TILE_TOKENS && r->loss_chunk == VP_CHUNK_CHUNKED) ? next : -1;
+}
+
+/* A pinned chunk that no micro-batch may have. */
+static vp_status check_chunk(const vp_plan_request *r, vp_err *err)
+{
+    int64_t micro = r->micro_batch ? r->micro_batch : 1;
+    int64_t n     = r->loss_chunk > 0 ? vp_ceil_div(micro * r->seq, r->loss_chunk) : 1;
+
+    if (n <= MAX_CHUNKS)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_USAGE, "--loss chunked:%lld cuts the %lld x %lld tokens of a micro-batch into %lld chunks; at most %d: chunked:%lld or more",
+                   (long long)r->loss_chunk, (long long)micro, (long long)r->seq, (long long)n, MAX_CHUNKS,
+                   (long long)vp_round_up(vp_ceil_div(micro * r->seq, MAX_CHUNKS), VP_TILE_TOKENS));
 }
 
 static uint64_t pinned_set(const vp_plan_request *r)
@@ -441,6 +462,7 @@ vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *er
                        (long long)r->global_batch));
     if (vp_overflowed(vp_mul(vp_mul(r->global_batch, r->seq), 64)))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch times --seq is more tokens than 64 bits can count"));
+    VP_TRY(check_chunk(r, err));
     VP_TRY(list_scenarios(r, a, &cost, err));
     VP_TRY(write_problem(r, a, err));
     VP_TRY(find_least(r, a, err));

@@ -76,7 +76,7 @@ typedef struct vp_plan_answer {
 } vp_plan_answer;
 
 /* VP_OK: the space was searched; n_candidates 0 means nothing fits (proof is infeasible). VP_ERR_USAGE: a pin outside the space
- * (micro-batch does not divide the global batch, sequence longer than the model's positions). Release the answer in
+ * (micro-batch does not divide the global batch, sequence longer than the model's positions, a loss in too many chunks). Release the answer in
  * any case. */
 vp_status vp_planner_run(const vp_plan_request *request, vp_plan_answer *answer, vp_err *err);
 void      vp_plan_answer_release(vp_plan_answer *answer);

@@ -258,6 +258,59 @@ static void fold_simulator_and_offsets_agree_on_random_chains(void **state)
     }
 }
 
+static int64_t chunks_of(const vp_scenario *s)
+{
+    return s->loss_chunk ? vp_ceil_div(s->micro_batch * s->seq, s->loss_chunk) : 1;
+}
+
+/* 512 x 256 tokens = 1,024 samples of 128. A plan with that many chunks leaves half of the file it may have to its blocks. */
+static void the_loss_stands_in_512_chunks_at_most(void **state)
+{
+    vp_model       *model   = tiny_model(&(tiny){.n_embd = 16, .n_layer = 2, .n_head = 2, .vocab = 300}, 0);
+    vp_plan_request request = request_for(model, 128, 1024);
+    vp_plan_answer  a;
+    vp_plan        *plan;
+    vp_text         text    = {0};
+    vp_err          refused = {0};
+
+    (void)state;
+    request.micro_batch = 1024;
+    request.loss_chunk  = 256;
+    OK(vp_planner_run(&request, &a, err));
+    assert_int_equal(chunks_of(&a.candidates[0].scenario), 512);
+    OK(vp_planner_make(&request, &a, &a.candidates[0], &plan, err));
+    json_t *j = vp_plan_to_json(plan);
+    assert_true(vp_json_dump(j, &text) && (int64_t)text.n_bytes < VP_JSON_MAX_BYTES / 2);
+    vp_text_release(&text);
+    json_decref(j);
+    vp_plan_free(plan);
+    vp_plan_answer_release(&a);
+
+    request.global_batch = request.micro_batch = 1025; /* 512.5 chunks */
+    assert_int_equal(vp_planner_run(&request, &a, &refused), VP_ERR_USAGE);
+    assert_non_null(strstr(refused.message, "513 chunks; at most 512: chunked:512 or more"));
+    vp_plan_answer_release(&a);
+
+    /* what is free stays within: 4,100 samples are 2,050 chunks of 256, 1,025 of 512, 513 of 1,024, 257 of 2,048 */
+    request.global_batch = request.micro_batch = 4100;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        int64_t most = 0;
+        request.loss_chunk = pinned ? VP_CHUNK_CHUNKED : VP_CHUNK_ANY;
+        OK(vp_planner_run(&request, &a, err));
+        for (int64_t s = 0; s < a.n_scenarios; s++)
+            most = vp_max_i64(most, chunks_of(&a.scenarios[s].scenario));
+        assert_int_equal(most, 257);
+        vp_plan_answer_release(&a);
+    }
+    request.micro_batch = 0; /* a pinned chunk leaves out the micro-batches that it would cut too often: 2,050 and 4,100 */
+    request.loss_chunk  = 256;
+    OK(vp_planner_run(&request, &a, err));
+    for (int64_t s = 0; s < a.n_scenarios; s++)
+        assert_true(a.scenarios[s].scenario.micro_batch <= 1025 && chunks_of(&a.scenarios[s].scenario) <= 512);
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +320,7 @@ int main(void)
         cmocka_unit_test(an_infeasible_request_is_told_what_would_fit),
         cmocka_unit_test(the_library_is_the_whole_front),
         cmocka_unit_test(fold_simulator_and_offsets_agree_on_random_chains),
+        cmocka_unit_test(the_loss_stands_in_512_chunks_at_most),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
