@@ -79,23 +79,19 @@ bool vp_frontier_svg(const vp_plan_request *r, const vp_frontier *f, vp_text *ou
 
 /* ---- infeasible ---- */
 
-static vp_status try_change(const vp_plan_request *changed, int64_t budget_bytes, vp_changes *out, const char *text, vp_err *err)
+static vp_status try_change(const vp_plan_request *r, vp_changes *out, const char *text, vp_err *err)
 {
-    vp_plan_request r = *changed;
-    vp_plan_answer  a = {0};
-    vp_status       st = VP_OK;
+    int64_t   least_bytes;
+    vp_status st = VP_OK;
 
     if (out->n == VP_MAX_CHANGES)
         return VP_OK;
-    r.no_proof     = true;
-    r.budget_bytes = budget_bytes;
-    VP_TRY(vp_planner_run(&r, &a, err));
-    if (a.least_budget_bytes <= budget_bytes && a.n_candidates > 0) {
-        out->changes[out->n++] = (vp_change){vp_arena_strdup(out->arena, text), a.least_budget_bytes};
+    VP_TRY(vp_planner_least(r, &least_bytes, err));
+    if (least_bytes <= r->budget_bytes) {
+        out->changes[out->n++] = (vp_change){vp_arena_strdup(out->arena, text), least_bytes};
         VP_TRY_ALLOC(err, !vp_arena_failed(out->arena));
     }
 out:
-    vp_plan_answer_release(&a);
     return st;
 }
 
@@ -133,7 +129,7 @@ static vp_status try_recipes(const vp_plan_request *r, const vp_plan_request *ch
         lean.recipe.precision = recipes[k].precision;
         if (recipes[k].optimizer != lean.recipe.optimizer)
             vp_recipe_set_optimizer(&lean.recipe, recipes[k].optimizer);
-        VP_TRY(try_change(&lean, r->budget_bytes, out, recipes[k].text, err));
+        VP_TRY(try_change(&lean, out, recipes[k].text, err));
     }
 out:
     return st;
@@ -153,14 +149,14 @@ vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_
         changed.micro_batch = 0;
         changed.recompute   = VP_RECOMPUTE_ANY;
         changed.loss_chunk  = VP_CHUNK_ANY;
-        VP_TRY(try_change(&changed, r->budget_bytes, out, "leave --micro-batch, --recompute and --loss free", err));
+        VP_TRY(try_change(&changed, out, "leave --micro-batch, --recompute and --loss free", err));
     }
     for (int64_t seq = r->seq / 2; seq >= 64 && seq >= r->seq / 8; seq /= 2) {
         vp_plan_request shorter = changed;
         int64_t         n       = out->n;
         shorter.seq = seq;
         snprintf(text, sizeof text, "--seq %lld", (long long)seq);
-        VP_TRY(try_change(&shorter, r->budget_bytes, out, text, err));
+        VP_TRY(try_change(&shorter, out, text, err));
         if (out->n > n)
             break;
     }

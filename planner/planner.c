@@ -447,10 +447,9 @@ out:
     return st;
 }
 
-vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+static vp_status list_and_find_least(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
 {
-    vp_cost   cost = {.device = r->device, .profile = r->profile};
-    vp_status st   = VP_OK;
+    vp_status st = VP_OK;
 
     *a = (vp_plan_answer){.arena = vp_arena_new()};
     VP_TRY_ALLOC(err, a->arena);
@@ -463,12 +462,35 @@ vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *er
     if (vp_overflowed(vp_mul(vp_mul(r->global_batch, r->seq), 64)))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch times --seq is more tokens than 64 bits can count"));
     VP_TRY(check_chunk(r, err));
-    VP_TRY(list_scenarios(r, a, &cost, err));
+    VP_TRY(list_scenarios(r, a, cost, err));
     VP_TRY(write_problem(r, a, err));
     VP_TRY(find_least(r, a, err));
+out:
+    return st;
+}
+
+vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+{
+    vp_cost   cost = {.device = r->device, .profile = r->profile};
+    vp_status st   = VP_OK;
+
+    VP_TRY(list_and_find_least(r, a, &cost, err));
     VP_TRY(race_presets(r, a, &cost, err));
     VP_TRY(search_and_prove(r, a, err));
 out:
+    return st;
+}
+
+vp_status vp_planner_least(const vp_plan_request *r, int64_t *least_budget_bytes, vp_err *err)
+{
+    vp_cost        cost = {.device = r->device, .profile = r->profile};
+    vp_plan_answer a;
+    vp_status      st = VP_OK;
+
+    VP_TRY(list_and_find_least(r, &a, &cost, err));
+    *least_budget_bytes = a.least_budget_bytes;
+out:
+    vp_plan_answer_release(&a);
     return st;
 }
 
