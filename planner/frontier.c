@@ -87,7 +87,7 @@ static vp_status try_change(const vp_plan_request *r, vp_changes *out, const cha
     if (out->n == VP_MAX_CHANGES)
         return VP_OK;
     VP_TRY(vp_planner_least(r, &least_bytes, err));
-    if (least_bytes <= r->budget_bytes) {
+    if (least_bytes > 0 && least_bytes <= r->budget_bytes) {
         out->changes[out->n++] = (vp_change){vp_arena_strdup(out->arena, text), least_bytes};
         VP_TRY_ALLOC(err, !vp_arena_failed(out->arena));
     }

@@ -81,7 +81,7 @@ typedef struct vp_plan_answer {
 vp_status vp_planner_run(const vp_plan_request *request, vp_plan_answer *answer, vp_err *err);
 void      vp_plan_answer_release(vp_plan_answer *answer);
 
-/* The answer's least_budget_bytes alone, without a search for speed. */
+/* The answer's least_budget_bytes alone, without a search for speed; 0: the space is empty. */
 vp_status vp_planner_least(const vp_plan_request *request, int64_t *least_budget_bytes, vp_err *err);
 
 /* The whole plan of one candidate for request->budget_bytes; with the answer's proof when it is the first candidate. */

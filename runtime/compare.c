@@ -31,6 +31,8 @@ static vp_status step(const vp_plan *plan, vp_lane *lane, int64_t round, int64_t
     VP_TRY(vp_data_open(NULL, plan, n_rounds, &data, err));
     VP_TRY(vp_data_step(data, round, tokens, tokens + n_tokens, err));
     VP_TRY(vp_runtime_step(lane->runtime, &(vp_batch){.tokens = tokens, .labels = tokens + n_tokens}, &lane->steps[round], err));
+    if (round >= VP_COMPARE_WARM_UP)
+        VP_TRY(vp_call_times_add(&lane->times, lane->runtime, err));
 out:
     vp_data_close(data);
     free(tokens);
@@ -53,6 +55,7 @@ static vp_status summarise(const vp_lane *first, vp_lane *lane, int64_t n, vp_er
     lane->over_first = vp_median(ratios, n);
     lane->low        = ratios[n / 4];
     lane->high       = ratios[n * 3 / 4];
+    vp_call_times_median(&lane->times);
     vp_runtime_memory(lane->runtime, &memory);
     lane->executed_bytes = memory.executed_bytes;
 out:
@@ -95,6 +98,7 @@ void vp_lanes_release(vp_lane *lanes, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         vp_runtime_free(lanes[i].runtime);
+        vp_call_times_release(&lanes[i].times);
         free(lanes[i].steps);
         lanes[i] = (vp_lane){0};
     }

@@ -8,7 +8,7 @@
 #ifndef VP_RUNTIME_COMPARE_H
 #define VP_RUNTIME_COMPARE_H
 
-#include "runtime/runtime.h"
+#include "runtime/call_times.h"
 
 enum { VP_COMPARE_WARM_UP = 2 };  /* rounds that do not count: the first meets every page, on a device the second is recorded */
 
@@ -22,6 +22,7 @@ typedef struct vp_lane {
     int64_t         executed_bytes;
     vp_step_result *steps;        /* VP_COMPARE_WARM_UP + n_rounds                 */
     double          median_s;     /* of the rounds that count                      */
+    vp_call_times   times;        /* of these rounds                               */
     double          over_first, low, high; /* step / the first lane's step of the same round: median and quartiles */
 } vp_lane;
 

@@ -21,6 +21,7 @@
 #include "core/stats.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "runtime/call_times.h"
 #include "runtime/compare.h"
 #include "runtime/data.h"
 #include "runtime/measure_outside.h"
@@ -50,8 +51,7 @@ typedef struct results {
     int64_t               n_steps;
     double                median_step_s; /* 0: no step */
     vp_memory_report      memory;
-    vp_kernel_time       *times;
-    int64_t               n_times;
+    vp_call_times         times;
     char                  sha256[65];
     int64_t               process_peak_bytes;
     vp_memory_points      points;
@@ -237,6 +237,9 @@ static vp_status train(const args *a, const vp_plan *plan, const vp_backend *bac
         vp_step_result *s = &r->steps[r->n_steps];
         VP_TRY(vp_data_step(data, r->n_steps, tokens, labels, err));
         VP_TRY(vp_runtime_step(rt, &(vp_batch){.tokens = tokens, .labels = labels}, s, err));
+        if (r->n_steps == 1) /* the first counts only where it is the only one: it meets every page for the first time */
+            vp_call_times_forget(&r->times);
+        VP_TRY(vp_call_times_add(&r->times, rt, err));
         if (r->n_steps++ == 0)
             VP_TRY(vp_memory_note(backend, VP_OUTSIDE_FIRST_STEP, plan->peak_bytes, &r->points, err));
         fprintf(a->json ? stderr : stdout, "step %lld  loss %.6f  grad norm %.4f  %s\n", (long long)r->n_steps, s->loss, s->grad_norm,
@@ -265,7 +268,7 @@ out:
     return st;
 }
 
-/* The last step's time by kernel, and by kernel and shape. */
+/* A step's time by kernel, and by kernel and shape. */
 static json_t *kernels_json(const vp_kernel_time *times, int64_t n)
 {
     json_t *list = json_array();
@@ -356,7 +359,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
         "outside_bytes", (json_int_t)plan->outside_bytes, "outside_class", plan->outside_class, "outside_measured_bytes",
         int_or_null(outside_bytes(plan, &r->outside)), "outside", vp_outside_to_json(&r->outside), "process_peak_bytes",
         (json_int_t)r->process_peak_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes), "steps", steps, "device_memory", points_json(r),
-        "kernels", kernels_json(r->times, r->n_times), "kernel_calls", kernel_calls_json(r->times, r->n_times),
+        "kernels", kernels_json(r->times.at, r->times.n), "kernel_calls", kernel_calls_json(r->times.at, r->times.n),
         "tokens_per_s", step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256, "init", r->init);
 }
 
@@ -474,11 +477,7 @@ static vp_status run(const args *a, vp_err *err)
     if (a->save)
         VP_TRY(vp_runtime_save(rt, a->save, a->force, err));
     vp_runtime_memory(rt, &r.memory);
-    const vp_kernel_time *times = vp_runtime_kernel_times(rt, &r.n_times);
-    r.times = calloc((size_t)r.n_times + 1, sizeof *r.times);
-    VP_TRY_ALLOC(err, r.times);
-    if (r.n_times)
-        memcpy(r.times, times, (size_t)r.n_times * sizeof *r.times);
+    vp_call_times_median(&r.times);
     VP_TRY(vp_runtime_sha256(rt, r.sha256, err));
     r.process_peak_bytes = process_peak_bytes();
     vp_runtime_free(rt);
@@ -494,7 +493,7 @@ out:
     vp_plan_free(plan);
     json_decref(r.init);
     free(r.steps);
-    free(r.times);
+    vp_call_times_release(&r.times);
     return st;
 }
 
@@ -508,9 +507,9 @@ static json_t *lanes_json(const vp_backend *backend, const vp_lane *lanes, int64
         json_t *seconds = json_array();
         for (int64_t r = 0; r < n_rounds; r++)
             json_array_append_new(seconds, json_real(lanes[i].steps[VP_COMPARE_WARM_UP + r].seconds));
-        json_array_append_new(plans, json_pack("{s:I, s:f, s:f, s:f, s:f, s:o}", "executed_bytes", (json_int_t)lanes[i].executed_bytes, "median_s",
+        json_array_append_new(plans, json_pack("{s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "executed_bytes", (json_int_t)lanes[i].executed_bytes, "median_s",
                                                lanes[i].median_s, "over_first", lanes[i].over_first, "low", lanes[i].low, "high", lanes[i].high,
-                                               "step_s", seconds));
+                                               "step_s", seconds, "kernel_calls", kernel_calls_json(lanes[i].times.at, lanes[i].times.n)));
     }
     return json_pack("{s:i, s:s, s:s, s:I, s:o}", "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(), "rounds",
                      (json_int_t)n_rounds, "plans", plans);

@@ -136,6 +136,7 @@ static vp_status read_rounds(vp_tuner *t, int64_t n, const char *text, size_t n_
             VP_TRY(vp_json_element(&steps, r, &s, err));
             VP_TRY(vp_json_as_real(&s, 1e-9, 1e9, &x->step_s[x->n_rounds + r], err));
         }
+        VP_TRY(vp_tuner_read_calls(t->result->arena, &plan, &x->calls, &x->n_calls, err));
     }
     for (int64_t i = 0; i < n; i++)
         t->contenders[i].n_rounds += n_more;
@@ -233,6 +234,10 @@ static vp_status take_race(vp_tuner *t, int64_t n, double fastest_s, vp_err *err
         memcpy(all + row->n_steps, c->step_s, (size_t)c->n_rounds * sizeof *all);
         vp_tuner_note(t, "trial %lld in the race: %s after %lld rounds, was %s alone", (long long)x->id, vp_time_text(seconds, after, sizeof after),
              (long long)c->n_rounds, vp_time_text(x->measured_s, before, sizeof before));
+        if (c->n_calls) {
+            row->calls   = c->calls;
+            row->n_calls = c->n_calls;
+        }
         row->step_s = all;
         row->n_steps += c->n_rounds;
         row->n_runs     = row->n_runs < VP_ENOUGH_RUNS ? VP_ENOUGH_RUNS : row->n_runs + 1;
@@ -257,6 +262,7 @@ static vp_status race(vp_tuner *t, int64_t n, bool *done, vp_err *err)
     *done = false;
     for (int64_t i = 0; i < n; i++) {
         t->contenders[i].n_rounds = 0;
+        t->contenders[i].n_calls  = 0;
         t->contenders[i].step_s   = vp_arena_array(t->result->arena, MAX_ROUNDS, sizeof(double));
         VP_TRY_ALLOC(err, t->contenders[i].step_s);
     }

@@ -156,6 +156,24 @@ out:
     return st;
 }
 
+vp_status vp_tuner_read_calls(vp_arena *arena, const vp_json_node *run, vp_call_time **calls, int64_t *n_calls, vp_err *err)
+{
+    vp_json_node list, node;
+    vp_status    st = VP_OK;
+
+    if (!vp_json_has(run, "kernel_calls"))
+        return VP_OK;
+    VP_TRY(vp_json_array(run, "kernel_calls", &list, n_calls, err));
+    *calls = vp_arena_array(arena, *n_calls, sizeof **calls);
+    VP_TRY_ALLOC(err, *calls);
+    for (int64_t i = 0; i < *n_calls; i++) {
+        VP_TRY(vp_json_element(&list, i, &node, err));
+        VP_TRY(read_call(&node, &(*calls)[i], err));
+    }
+out:
+    return st;
+}
+
 /* What `vplan-run --json` printed. outside and kernel_calls may be left out by another runner. */
 static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, int64_t n_steps, answer *a, vp_err *err)
 {
@@ -179,15 +197,7 @@ static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, 
         VP_TRY(vp_json_object(&root, "outside", &node, err));
         VP_TRY(vp_outside_from_json(&node, &a->outside, err));
     }
-    if (!vp_json_has(&root, "kernel_calls"))
-        goto out;
-    VP_TRY(vp_json_array(&root, "kernel_calls", &list, &a->n_calls, err));
-    a->calls = vp_arena_array(arena, a->n_calls, sizeof *a->calls);
-    VP_TRY_ALLOC(err, a->calls);
-    for (int64_t i = 0; i < a->n_calls; i++) {
-        VP_TRY(vp_json_element(&list, i, &node, err));
-        VP_TRY(read_call(&node, &a->calls[i], err));
-    }
+    VP_TRY(vp_tuner_read_calls(arena, &root, &a->calls, &a->n_calls, err));
 out:
     vp_json_doc_free(doc);
     return st;

@@ -20,6 +20,8 @@ typedef struct vp_contender {
     double *step_s;                          /* of its rounds in the race                                                     */
     int64_t n_rounds;
     double  behind;                          /* ln of its seconds over the fastest's, when it left the race or the race ended */
+    vp_call_time *calls;                     /* in the race, the rounds it did last                                           */
+    int64_t       n_calls;
 } vp_contender;
 
 typedef struct vp_tuner {
@@ -78,6 +80,8 @@ vp_status vp_tuner_restore(vp_tuner *t, vp_err *err);
 vp_status vp_tuner_plan_json(const vp_tuner *t, const vp_trial *trial, json_t **out, vp_err *err);
 vp_status vp_tuner_run_trial(vp_tuner *t, const vp_candidate *candidate, const char *preset, vp_err *err);
 vp_status vp_tuner_run_again(vp_tuner *t, int64_t trial_idx, vp_err *err);
+/* kernel_calls of a run's JSON, which may be missing: *calls and *n_calls stay as they are then. */
+vp_status vp_tuner_read_calls(vp_arena *arena, const vp_json_node *run, vp_call_time **calls, int64_t *n_calls, vp_err *err);
 
 /* run_off.c: what is so near that one run each does not tell it apart. vp_tuner_run_off() lets it race, or run again; *learnt false: all of it was
  * run before. vp_tuner_choose_best() sets result->best and best_preset. */
