@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How far what `vplan tune` chooses is from the best of many plans run beside it, from a right and from a wrong profile.
 
-    bench/tune_regret.py [--model gpt2] [--seq 128] [--global-batch 2] [--budgets 3] [--others 30] [--rounds 8] [--final-rounds 48] [--commit SHA]
+    bench/tune_regret.py [--model gpt2] [--seq 128] [--global-batch 2] [--budgets 3] [--others 30] [--rounds 7] [--final-rounds 40] [--commit SHA]
 
 At each budget (a tenth, a half and nine tenths of the way from the least that fits to what the fastest plan takes): tune; tune
 again from the profile it measured with every call scaled by x0.5 to x2 at random; then at least `others` different plans that
@@ -157,7 +157,7 @@ def prediction_rows(pool, heat):
 
 def main():
     p = common.parser(__doc__)
-    for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("rounds", 8), ("final-rounds", 48), ("finalists", 4), ("lanes", 8),
+    for name, default in (("seq", 128), ("global-batch", 2), ("budgets", 3), ("others", 30), ("rounds", 7), ("final-rounds", 40), ("finalists", 4), ("lanes", 8),
                           ("max-trials", 6), ("seed", 1)):
         p.add_argument(f"--{name}", type=int, default=default)
     p.add_argument("--model", default="gpt2")
@@ -184,7 +184,7 @@ def main():
         rows += prediction_rows(list(pool.values()), heat)
         described = json.loads(common.output([common.program(args, "vplan-run"), "--describe"]))
         settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "budgets", "others", "rounds", "final_rounds", "finalists", "lanes", "max_trials", "seed")}
-        part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, rounds=8, final_rounds=48)
+        part = common.part_name("tune_regret", args, model="gpt2", seq=128, global_batch=2, budgets=3, others=30, rounds=7, final_rounds=40)
         path = common.write_results(args, part, "cpu", {"backend": described["description"]},
                                     {"machine": common.machine(), "load_before": load_before, "load_after": common.load()}, settings, rows)
     print(f"wrote {os.path.relpath(path)}")

@@ -324,6 +324,19 @@ static void graph_free(vp_backend_graph *graph)
     free(graph);
 }
 
+/* The stream must not stay captured, or nothing could be freed: where ending it fails it is tried once more, for no graph. */
+static cudaError_t end_capture(cudaGraph_t *out)
+{
+    cudaGraph_t nobodys = NULL;
+    cudaError_t e       = cudaStreamEndCapture(here.stream, out);
+
+    if (e != cudaSuccess && cudaStreamEndCapture(here.stream, &nobodys) == cudaSuccess && nobodys)
+        cudaGraphDestroy(nobodys);
+    if (e != cudaSuccess)
+        cudaGetLastError();
+    return e;
+}
+
 static vp_status record_end(vp_backend_graph **out, vp_err *err)
 {
     vp_backend_graph *graph    = calloc(1, sizeof *graph);
@@ -332,7 +345,7 @@ static vp_status record_end(vp_backend_graph **out, vp_err *err)
     vp_status         st       = VP_OK;
 
     *out           = NULL;
-    VP_CUDA(cudaStreamEndCapture(here.stream, &recorded), "recording"); /* after a failure too: the stream must not stay captured */
+    VP_CUDA(end_capture(&recorded), "recording");
     VP_TRY(launched);
     VP_TRY_ALLOC(err, graph);
     VP_CUDA(cudaGraphInstantiate(&graph->exec, recorded, 0), "recording");
