@@ -10,8 +10,7 @@
 #ifndef VP_CORE_INTERNAL_H
 #define VP_CORE_INTERNAL_H
 
-#include "core/json.h"
-#include "core/op.h"
+#include "core/err.h"
 
 #include <locale.h>
 #include <stdbool.h>
@@ -25,9 +24,6 @@ locale_t vp_c_locale(void);
  * '.' in any locale. false when it is too large for a double, not zero yet too small for one, or
  * memory ran out. */
 bool vp_decimal_to_double(const char *digits, double *out);
-
-/* The key "algorithm" of a call in a plan or profile; unset where it is absent. VP_ERR_INPUT: no algorithm, or the kernel has none. */
-vp_status vp_algorithm_read(const vp_json_node *call, vp_kernel kernel, vp_algorithm *out, vp_err *err);
 
 /* Bytes of the UTF-8 sequence at text (its character in *code), 0 when it is not valid UTF-8. n > 0
  * bytes are there. Overlong forms, surrogates and characters beyond U+10FFFF are not valid. */

@@ -2,8 +2,8 @@
 #include "core/plan.h"
 
 #include "core/checked.h"
-#include "core/core_internal.h"
 #include "core/file.h"
+#include "core/profile.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 #include "core/profile.h"
 
 #include "core/checked.h"
-#include "core/core_internal.h"
 #include "core/file.h"
 #include "core/text.h"
 

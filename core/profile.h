@@ -42,6 +42,9 @@ double vp_profile_seconds(const vp_profile *profile, vp_kernel kernel, vp_dtype 
 /* The algorithm a call was measured with; unset where it was not, or had none. */
 vp_algorithm vp_profile_algorithm(const vp_profile *profile, vp_kernel kernel, vp_dtype dtype, const int64_t *ints);
 
+/* The key "algorithm" of a call in a profile or plan; unset where it is absent. VP_ERR_INPUT: no algorithm, or the kernel has none. */
+vp_status vp_algorithm_read(const vp_json_node *call, vp_kernel kernel, vp_algorithm *out, vp_err *err);
+
 vp_status vp_profile_read(const char *path, vp_profile **out, vp_err *err);
 vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err);
 json_t   *vp_profile_to_json(const vp_profile *profile);
