@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { OPTIMIZER = 3 };   /* of phase_names */
 static const char *const phase_names[VP_N_PHASES] = {"load", "forward", "backward", "optimizer"};
 
 typedef struct walk {
@@ -14,13 +15,36 @@ typedef struct walk {
 static vp_status note_phase(const vp_expanded_step *s, void *ctx, vp_err *err)
 {
     (void)err;
-    ((walk *)ctx)->phase[s->idx] = s->pass == VP_PASS_FORWARD ? 1 : s->pass == VP_PASS_BACKWARD ? 2 : 3;
+    ((walk *)ctx)->phase[s->idx] = s->pass == VP_PASS_FORWARD ? 1 : s->pass == VP_PASS_BACKWARD ? 2 : OPTIMIZER;
     return VP_OK;
 }
 
 static int64_t end_of(const vp_expanded_buffer *b)
 {
     return b->offset_bytes + b->bytes;
+}
+
+/* Nothing is kept while the optimizer runs: what it needs above all that persists may lie far apart in the stack's place. Then its bytes count, not
+ * the highest end. */
+static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const walk *w, vp_itemised *out, vp_err *err)
+{
+    int64_t base_bytes = vp_round_up(out->phases[0].peak_bytes, VP_ALIGN_BYTES), live = 0, most = 0;
+    int64_t *change = vp_arena_array(arena, x->n_steps + 1, sizeof *change);
+
+    if (!change)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0 && x->buffers[i].offset_bytes >= base_bytes) {
+            change[x->first_step[i]] += vp_round_up(x->buffers[i].bytes, VP_ALIGN_BYTES);
+            change[x->last_step[i] + 1] -= vp_round_up(x->buffers[i].bytes, VP_ALIGN_BYTES);
+        }
+    for (int64_t s = 0; s < x->n_steps; s++) {
+        live += change[s];
+        if (w->phase[s] == OPTIMIZER)
+            most = vp_max_i64(most, live);
+    }
+    out->phases[OPTIMIZER].peak_bytes = vp_min_i64(out->phases[OPTIMIZER].peak_bytes, base_bytes + most);
+    return VP_OK;
 }
 
 /* Height of each phase: of a buffer alive in steps first..last, its end counts in every phase between. */
@@ -46,7 +70,7 @@ static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const wal
             if (next[p][x->first_step[i]] <= x->last_step[i])
                 out->phases[p].peak_bytes = vp_max_i64(out->phases[p].peak_bytes, end_of(&x->buffers[i]));
     }
-    return VP_OK;
+    return lower_optimizer(arena, x, w, out, err);
 }
 
 /* The step at which the arena is fullest, among those where a buffer reaches its top. */

@@ -14,7 +14,7 @@ typedef struct vp_item {
 
 typedef struct vp_phase {
     const char *name;        /* load, forward, backward, optimizer */
-    int64_t     peak_bytes;  /* largest offset + bytes of what is alive in it */
+    int64_t     peak_bytes;  /* largest offset + bytes of what is alive in it; optimizer: at most what persists and the bytes above it */
 } vp_phase;
 
 enum { VP_N_PHASES = 4 };
