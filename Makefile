@@ -6,7 +6,7 @@
 # make check-gpu   what needs a GPU, on the machine that has one: tests/gpu_check.sh
 # make check-long  the same with more random cases, fuzzing time and models
 # make asan        check's C tests under address and undefined-behaviour sanitizers
-# make bench       programs that time kernels, planner and a training step; results to build/bench/
+# make bench       programs that time kernels, planner and a training step (PARTS="regret prediction": others); results to build/bench/
 # make deps        install the Debian packages that are missing (sudo only when not root)
 # make install     PREFIX=/usr/local: programs to bin and lib/vplan
 # make clean       remove build/
@@ -142,7 +142,7 @@ asan: deps
 	@BUILD=$(BUILD)/asan tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(TEST_C) $(FUZZ_C))
 
 bench: all
-	@BUILD=$(BUILD) bench/run.sh
+	@BUILD=$(BUILD) bench/run.sh $(PARTS)
 
 # ---- set-up ----
 

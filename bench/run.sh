@@ -1,13 +1,13 @@
 #!/bin/sh
 # Every benchmark that this machine can run; results to $BUILD/bench/. A part that cannot run says why and is skipped.
 #
-#     bench/run.sh [step] [kernels] [plan] [regret] [per-layer]     (the first three; `make bench` calls it)
+#     bench/run.sh [step] [kernels] [plan] [regret] [prediction] [per-layer]     (the first three; `make bench` calls it)
 #
 #     BUILD           folder of the programs (build)
 #     PYTHON_TORCH    a Python with torch and transformers, for step (python3)
 #     COMMIT          what is measured (the commit checked out here, -dirty where tracked files differ from it)
 #
-# The first three take about ten minutes on two quiet cores, regret about an hour. Exit 1 when a part failed; a skipped part is not a failure.
+# The first three take about ten minutes on two quiet cores, regret about an hour, prediction some minutes. Exit 1 when a part failed; a skipped part is not a failure.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 BUILD=${BUILD:-$here/../build}
 COMMIT=${COMMIT:-$(git -C "$here" describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null || echo unknown)}
@@ -20,8 +20,9 @@ for part; do
     kernels) program=bench_kernels.py ;;
     plan) program=plan_time.py ;;
     regret) program=tune_regret.py ;;
+    prediction) program=step_prediction.py ;;
     per-layer) program=per_layer_ilp.py ;;
-    *) echo "bench/run.sh: no part $part: step, kernels, plan, regret or per-layer" >&2; exit 2 ;;
+    *) echo "bench/run.sh: no part $part: step, kernels, plan, regret, prediction or per-layer" >&2; exit 2 ;;
     esac
     printf '\n== %s (bench/%s)\n' "$part" "$program"
     python3 "$here/$program" --commit "$COMMIT"
