@@ -267,8 +267,10 @@ vp_dp_end vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64
     if (!start(&d, program, budget_bytes, max_states))
         goto out;
     how = VP_DP_NONE;
+    if (upper_ns <= program->const_ns || !least_of_all(&d, &least_ns))
+        goto out;
     most_ns = upper_ns - 1 - program->const_ns;
-    if (upper_ns <= program->const_ns || !least_of_all(&d, &least_ns) || least_ns > most_ns)
+    if (least_ns > most_ns)
         goto out;
     for (more_ns = least_ns / FIRST_SHARE + 1; d.limit_ns < most_ns; more_ns = vp_mul(more_ns, WIDER)) {
         d.limit_ns = more_ns >= least_ns || vp_overflowed(vp_add(least_ns, more_ns)) ? most_ns : vp_min_i64(most_ns, least_ns + more_ns);

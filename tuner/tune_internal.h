@@ -15,11 +15,11 @@ static const double VP_WORTH_IT  = 0.01; /* a plan that promises less is not run
 static const double VP_MODEL_OFF = 0.05; /* of a corrected profile, typically, as ln(measured / predicted) */
 
 typedef struct vp_contender {
-    int64_t trial_idx;
-    double  expected_s;
-    double *step_s;                          /* of its rounds in the race                                                     */
-    int64_t n_rounds;
-    double  behind;                          /* ln of its seconds over the fastest's, when it left the race or the race ended */
+    int64_t       trial_idx;
+    double        expected_s;
+    double       *step_s;                    /* of its rounds in the race                                                     */
+    int64_t       n_rounds;
+    double        behind;                    /* ln of its seconds over the fastest's, when it left the race or the race ended */
     vp_call_time *calls;                     /* in the race, the rounds it did last                                           */
     int64_t       n_calls;
 } vp_contender;

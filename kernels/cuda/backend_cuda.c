@@ -123,24 +123,24 @@ static void host_release(void *p)
         cudaFreeHost(p);
 }
 
-static vp_status send(void *to, const void *from, int64_t n_bytes, vp_err *err)
+static vp_status copy(void *to, const void *from, int64_t n_bytes, enum cudaMemcpyKind kind, const char *what, vp_err *err)
 {
     vp_status st = VP_OK;
 
     VP_TRY(launch_collected(err));
-    VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyHostToDevice, here.stream), "copy to the device");
+    VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, kind, here.stream), what);
 out:
     return st;
 }
 
+static vp_status send(void *to, const void *from, int64_t n_bytes, vp_err *err)
+{
+    return copy(to, from, n_bytes, cudaMemcpyHostToDevice, "copy to the device", err);
+}
+
 static vp_status fetch(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
-    vp_status st = VP_OK;
-
-    VP_TRY(launch_collected(err));
-    VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyDeviceToHost, here.stream), "copy from the device");
-out:
-    return st;
+    return copy(to, from, n_bytes, cudaMemcpyDeviceToHost, "copy from the device", err);
 }
 
 static vp_status upload(void *to, const void *from, int64_t n_bytes, vp_err *err)
