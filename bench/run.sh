@@ -7,7 +7,7 @@
 #     PYTHON_TORCH    a Python with torch and transformers, for step (python3)
 #     COMMIT          what is measured (the commit checked out here, -dirty where tracked files differ from it)
 #
-# The first three take about ten minutes on two quiet cores, regret about an hour, prediction some minutes. Exit 1 when a part failed; a skipped part is not a failure.
+# The first three take about ten minutes on two quiet cores, regret about an hour, prediction about twenty minutes. Exit 1 when a part failed; a skipped part is not a failure.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 BUILD=${BUILD:-$here/../build}
 COMMIT=${COMMIT:-$(git -C "$here" describe --always --abbrev=40 --dirty --exclude '*' 2>/dev/null || echo unknown)}

@@ -4,6 +4,7 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "planner/itemise.h"
+#include "planner/reprice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -233,6 +234,8 @@ out:
 enum { N_LARGEST = 20 };
 
 typedef struct story {
+    const char   *profile;            /* that gives the times; NULL: the plan does */
+    double        planned_s;          /* what the plan itself says of a step       */
     vp_expansion  x;
     vp_itemised   itemised;
     int64_t       largest[N_LARGEST]; /* buffers alive at the peak, largest first */
@@ -298,6 +301,8 @@ static json_t *story_json(const vp_plan *plan, const story *t)
         (json_int_t)(plan->peak_bytes + plan->outside_bytes), "peak_phase", t->itemised.peak_phase, "peak_at", t->at, "step_time_s",
         plan->step_time_s, "time_class", plan->time_class, "items", vp_items_json(&t->itemised), "phases", vp_phases_json(&t->itemised), "largest_at_peak", largest, "proof",
         vp_proof_json(plan), "what_if", others);
+    if (t->profile)
+        json_object_update_new(j, json_pack("{s:s, s:f}", "profile", t->profile, "planned_step_time_s", t->planned_s));
     vp_outside_to_answer(plan, j);
     return j;
 }
@@ -344,6 +349,8 @@ static void print_story(const vp_plan *plan, const story *t)
     printf("%s on %s: %s of a budget of %s, %s a step (%s)\n", vp_text_escape(plan->model_name, shown, sizeof shown), plan->device,
            vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a), vp_size_text(plan->budget_bytes, b, sizeof b),
            vp_time_text(plan->step_time_s, c, sizeof c), plan->time_class);
+    if (t->profile)
+        printf("times by %s; the plan says %s\n", vp_text_escape(t->profile, shown, sizeof shown), vp_time_text(t->planned_s, a, sizeof a));
     print_decisions(plan);
     printf("\nThe peak, %s, is reached in %s.\n", vp_size_text(plan->peak_bytes, a, sizeof a), t->at);
     printf("\n%-48s %12s\n", "at the peak", "bytes");
@@ -369,20 +376,26 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     const char     *path    = NULL;
     bool            buffers = false, program = false;
-    const vp_option options[] = {{"--buffers", VP_OPTION_FLAG, &buffers}, {"--program", VP_OPTION_FLAG, &program}};
-    vp_arena       *arena = vp_arena_new();
-    vp_plan        *plan  = NULL;
-    story           t     = {0};
+    story           t       = {0};
+    const vp_option options[] = {{"--buffers", VP_OPTION_FLAG, &buffers}, {"--program", VP_OPTION_FLAG, &program}, {"--profile", VP_OPTION_TEXT, &t.profile}};
+    vp_arena       *arena   = vp_arena_new();
+    vp_plan        *plan    = NULL;
+    vp_profile     *profile = NULL;
     int             n;
     vp_status       st = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
-    VP_TRY(vp_options_parse(argc, argv, options, 2, &path, 1, &n, NULL, err));
+    VP_TRY(vp_options_parse(argc, argv, options, 3, &path, 1, &n, NULL, err));
     if (!path)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan explain PLAN: which plan?"));
     if (buffers && program)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--buffers and --program are two tables: one at a time"));
     VP_TRY(vp_plan_read(path, &plan, err));
+    t.planned_s = plan->step_time_s;
+    if (t.profile) {
+        VP_TRY(vp_profile_read(t.profile, &profile, err));
+        VP_TRY(vp_plan_reprice(plan, t.profile, profile, err));
+    }
     if (buffers) {
         VP_TRY(print_buffers(arena, plan, cli->json, err));
     } else if (program) {
@@ -395,9 +408,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
             print_story(plan, &t);
     }
 out:
+    vp_profile_free(profile);
     vp_plan_free(plan);
     vp_arena_free(arena);
     return st;
 }
 
-const vp_command vp_cmd_explain = {"explain", "PLAN [--buffers | --program] [--json]", "what is alive at a plan's peak; every buffer and step", run};
+const vp_command vp_cmd_explain = {"explain", "PLAN [--buffers | --program] [--profile FILE] [--json]", "what is alive at a plan's peak; every buffer and step", run};

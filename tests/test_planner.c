@@ -7,6 +7,7 @@
 
 #include "planner/frontier.h"
 #include "planner/itemise.h"
+#include "planner/reprice.h"
 
 static const vp_device cpu = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
 
@@ -311,6 +312,61 @@ static void the_loss_stands_in_512_chunks_at_most(void **state)
     vp_model_free(model);
 }
 
+/* Each call of a plan, with every window that its instances have, at a time drawn for it: 1 to 2 ms, so that whole nanoseconds do not matter. */
+static vp_profile *drawn_profile(rng *r, const vp_plan *plan)
+{
+    vp_profile      *profile = vp_profile_new();
+    const vp_bucket *b       = &plan->buckets[0];
+
+    for (int64_t i = 0; i < b->n_instances; i++)
+        for (int pass = 0; pass < VP_N_PASSES; pass++)
+            for (int64_t k = 0; k < b->programs[b->instances[i].program_idx].n_steps[pass]; k++) {
+                const vp_step *s   = &b->programs[b->instances[i].program_idx].steps[pass][k];
+                vp_profile_row row = {.kernel = s->kernel, .dtype = s->dtype, .seconds = 1e-3 + 1e-6 * (double)pick(r, 1000)};
+                memcpy(row.ints, s->ints, sizeof row.ints);
+                if (s->window_of_instance)
+                    row.ints[vp_kernel_int(s->kernel, "window")] = b->instances[i].window;
+                assert_true(vp_profile_add(profile, &row));
+            }
+    return profile;
+}
+
+/* The plan's own check adds up every step of the unrolled program; the planner prices the same configuration by the same profile. */
+static void a_plan_priced_anew_is_the_plan_made_with_that_profile(void **state)
+{
+    rng r = {77};
+
+    (void)state;
+    for (int turn = 0; turn < 130; turn++) {
+        char         text[1024];
+        vp_model    *model = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0.0);
+        vp_scenario  s     = {.recipe = vp_recipe_default(), .seq = 40, .micro_batch = 1 + pick(&r, 2), .n_runs = 1};
+        vp_plan     *plan, *again;
+        vp_err       refused = {0};
+        s.global_batch = s.micro_batch * (1 + pick(&r, 5));
+        s.recipe.precision = (vp_precision)pick(&r, 3);
+        s.runs[0] = (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(&r, 1 << 20), model->graph.n_instances - 2, 1};
+        plan = plan_with(model, s, 0);
+        vp_profile *profile = drawn_profile(&r, plan);
+        vp_cost     cost    = {.device = &cpu, .profile = profile, .all_measured = true};
+        OK(vp_assemble(model, &s, &cost, &again, err));
+        OK(vp_plan_reprice(plan, "drawn", profile, err));
+        OK(vp_plan_check(plan, "repriced", err));
+        assert_string_equal(plan->time_class, "measured");
+        /* A program's window is the mean over its own instances here, over the chain there. */
+        if (fabs(plan->step_time_s / again->step_time_s - 1) > (strstr(text, "window") ? 0.05 : 1e-9))
+            fail_msg("%s: %.9g s repriced, %.9g s planned", text, plan->step_time_s, again->step_time_s);
+
+        profile->n_rows--; /* the last call: scaled from another of its kernel, or there is none */
+        vp_status st = vp_plan_reprice(plan, "drawn", profile, &refused);
+        assert_true(st == VP_OK ? strcmp(plan->time_class, "assumed") == 0 : st == VP_ERR_INPUT && strcmp(refused.file, "drawn") == 0);
+        vp_profile_free(profile);
+        vp_plan_free(plan);
+        vp_plan_free(again);
+        vp_model_free(model);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +377,7 @@ int main(void)
         cmocka_unit_test(the_library_is_the_whole_front),
         cmocka_unit_test(fold_simulator_and_offsets_agree_on_random_chains),
         cmocka_unit_test(the_loss_stands_in_512_chunks_at_most),
+        cmocka_unit_test(a_plan_priced_anew_is_the_plan_made_with_that_profile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,6 +114,25 @@ for i, (what, model, seq, batch, pins, recipe) in enumerate(cases):
         count(*check_tables.self_test(buffers, program, answer["peak_bytes"], answer["step_time_s"]))
 ok(tested == 5 and len(plans) >= 40, "the number of plans", "%d, %d self-tests" % (len(plans), tested))
 
+# ---- a plan, priced by another profile ----
+what, plan, answer = plans[1]
+timed = json.loads(run("run", plan, "--steps", "2", "--json")[1])
+with open(work + "/there.json", "w") as f:
+    json.dump({"schema_version": 1, "device": "cpu", "backend": "twice as slow", "rows": [
+        {**{k: v for k, v in c.items() if k not in ("calls", "seconds")}, "seconds": 2 * c["seconds"] / c["calls"]} for c in timed["kernel_calls"]]}, f)
+code, out, err = run("explain", plan, "--profile", work + "/there.json", "--json")
+ok(code == 0, "explain --profile", err)
+story, called = json.loads(out), 2 * sum(c["seconds"] for c in timed["kernel_calls"])
+ok(abs(story["step_time_s"] / called - 1) < 1e-6 and story["time_class"] == "measured" and story["planned_step_time_s"] == answer["step_time_s"],
+   "explain --profile", "%s by the profile, its calls sum to %s; %s" % (story["step_time_s"], called, story["time_class"]))
+program = run("explain", plan, "--program", "--profile", work + "/there.json")[1]
+ok(abs(sum(float(row["seconds"]) for _, row in check_tables.rows("program", program, check_tables.PROGRAM)) / called - 1) < 1e-6,
+   "explain --program --profile", "other seconds than the profile's")
+with open(work + "/poor.json", "w") as f:
+    json.dump({"schema_version": 1, "device": "cpu", "backend": "", "rows": []}, f)
+code, out, err = run("explain", plan, "--profile", work + "/poor.json")
+ok(code == 4 and "poor.json" in err and "which the plan calls" in err, "a profile without the plan's kernels", "exit %d: %s" % (code, err))
+
 # ---- a dozen, executed ----
 chosen = [1, 4, 12, 16, 19, 20, 23, 26, 27, 30, 31, 34] + list(range(36, len(cases), 8))
 for k in chosen:

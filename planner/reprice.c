@@ -1,0 +1,79 @@
+#include "planner/reprice.h"
+
+
+#include <string.h>
+
+typedef struct pricing {
+    const char       *path;
+    const vp_profile *profile;
+    bool              all_measured;
+} pricing;
+
+static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, double *seconds, vp_err *err)
+{
+    bool measured;
+
+    *seconds = vp_profile_seconds(x->profile, s->kernel, s->dtype, ints, &measured);
+    x->all_measured &= measured;
+    if (*seconds < 0)
+        return vp_fail(err, VP_ERR_INPUT, x->path, 0, "rows", "no %s in %s, which the plan calls", vp_kernel_info_of(s->kernel)->name,
+                       vp_dtype_name(s->dtype));
+    return VP_OK;
+}
+
+/* Of an attention whose window is its instance's: the mean over the instances that run this program. */
+static vp_status price_windows(pricing *x, const vp_bucket *b, const vp_program *p, vp_step *s, vp_err *err)
+{
+    int64_t   ints[VP_MAX_INTS], n = 0;
+    double    sum_s = 0, seconds;
+    vp_status st = VP_OK;
+
+    memcpy(ints, s->ints, sizeof ints);
+    for (int64_t i = 0; i < b->n_instances; i++) {
+        if (&b->programs[b->instances[i].program_idx] != p)
+            continue;
+        ints[vp_kernel_int(s->kernel, "window")] = b->instances[i].window;
+        VP_TRY(look_up(x, s, ints, &seconds, err));
+        sum_s += seconds;
+        n++;
+    }
+    s->seconds = n ? sum_s / (double)n : 0;
+out:
+    return st;
+}
+
+/* One micro-step of a program's instance and what its first one has besides; what comes once an optimizer step. */
+static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, double *step_s, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *step_s = 0;
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            vp_step *s = &p->steps[pass][i];
+            VP_TRY(s->window_of_instance ? price_windows(x, b, p, s, err) : look_up(x, s, s->ints, &s->seconds, err));
+            *step_s += s->seconds * (double)(pass <= VP_PASS_BACKWARD && !s->first_only ? b->n_micro_steps : 1);
+        }
+out:
+    return st;
+}
+
+vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *profile, vp_err *err)
+{
+    pricing   x     = {.path = path, .profile = profile, .all_measured = true};
+    double    sum_s = 0, step_s;
+    vp_status st    = VP_OK;
+
+    for (int64_t k = 0; k < plan->n_buckets; k++) {
+        vp_bucket *b = &plan->buckets[k];
+        for (int64_t i = 0; i < b->n_programs; i++) {
+            VP_TRY(price_program(&x, b, &b->programs[i], &step_s, err));
+            for (int64_t j = 0; j < b->n_instances; j++)
+                sum_s += b->instances[j].program_idx == i ? b->frequency * step_s : 0;
+        }
+    }
+    plan->step_time_s = sum_s;
+    plan->time_class  = x.all_measured ? "measured" : "assumed";
+out:
+    return st;
+}
