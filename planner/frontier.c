@@ -79,14 +79,38 @@ bool vp_frontier_svg(const vp_plan_request *r, const vp_frontier *f, vp_text *ou
 
 /* ---- infeasible ---- */
 
-static vp_status try_change(const vp_plan_request *r, vp_changes *out, const char *text, vp_err *err)
+/* Whether what no scenario of one recipe can do without leaves room in the budget: parameters, gradients, optimizer state, the batch. */
+static vp_status has_room(const vp_plan_request *r, bool *room, vp_err *err)
+{
+    vp_cost     cost = {.device = r->device, .profile = r->profile};
+    vp_scenario s    = {.recipe = r->recipe, .seq = r->seq, .micro_batch = r->global_batch, .global_batch = r->global_batch,
+                        .attention = r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
+    vp_figures  figures;
+    vp_status   st = VP_OK;
+
+    *room = true;
+    if (r->any_precision || r->any_optimizer)
+        return VP_OK;
+    vp_scenario_set_all(&s, r->model, 0);
+    VP_TRY(vp_assemble_figures(r->model, &s, &cost, &figures, err));
+    *room = figures.stack_base_bytes <= vp_device_arena_bytes(r->device, r->budget_bytes);
+out:
+    return st;
+}
+
+/* like: as for vp_planner_least(). */
+static vp_status try_change(const vp_plan_request *r, const vp_plan_answer *like, vp_changes *out, const char *text, vp_err *err)
 {
     int64_t   least_bytes;
+    bool      room;
     vp_status st = VP_OK;
 
     if (out->n == VP_MAX_CHANGES)
         return VP_OK;
-    VP_TRY(vp_planner_least(r, &least_bytes, err));
+    VP_TRY(has_room(r, &room, err));
+    if (!room)
+        return VP_OK;
+    VP_TRY(vp_planner_least(r, like, &least_bytes, err));
     if (least_bytes > 0 && least_bytes <= r->budget_bytes) {
         out->changes[out->n++] = (vp_change){vp_arena_strdup(out->arena, text), least_bytes};
         VP_TRY_ALLOC(err, !vp_arena_failed(out->arena));
@@ -107,7 +131,7 @@ static const char *binding_words(const vp_plan_request *r, const vp_plan_answer 
 }
 
 /* Other recipes, the one nearest to what was asked for first. */
-static vp_status try_recipes(const vp_plan_request *r, const vp_plan_request *changed, vp_changes *out, vp_err *err)
+static vp_status try_recipes(const vp_plan_request *r, const vp_plan_request *changed, const vp_plan_answer *like, vp_changes *out, vp_err *err)
 {
     const struct {
         bool         offered;
@@ -115,10 +139,10 @@ static vp_status try_recipes(const vp_plan_request *r, const vp_plan_request *ch
         vp_optimizer optimizer;
         const char  *text;
     } recipes[] = {
-        {r->recipe.optimizer == VP_OPT_ADAMW, r->recipe.precision, VP_OPT_ADAMW_8BIT, "--optimizer adamw-8bit (another recipe: optimizer states in 8 bits)"},
-        {r->recipe.precision != VP_PREC_BF16 && (r->device->bf16 || r->device->is_cpu), VP_PREC_BF16, r->recipe.optimizer,
+        {!r->any_optimizer && r->recipe.optimizer == VP_OPT_ADAMW, r->recipe.precision, VP_OPT_ADAMW_8BIT, "--optimizer adamw-8bit (another recipe: optimizer states in 8 bits)"},
+        {!r->any_precision && r->recipe.precision != VP_PREC_BF16 && (r->device->bf16 || r->device->is_cpu), VP_PREC_BF16, r->recipe.optimizer,
          "--precision bf16 (another recipe: parameters and activations in 16 bits)"},
-        {r->recipe.optimizer != VP_OPT_SGD, r->recipe.precision, VP_OPT_SGD, "--optimizer sgd (another recipe: no optimizer state)"},
+        {!r->any_optimizer && r->recipe.optimizer != VP_OPT_SGD, r->recipe.precision, VP_OPT_SGD, "--optimizer sgd (another recipe: no optimizer state)"},
     };
     vp_status st = VP_OK;
 
@@ -129,7 +153,7 @@ static vp_status try_recipes(const vp_plan_request *r, const vp_plan_request *ch
         lean.recipe.precision = recipes[k].precision;
         if (recipes[k].optimizer != lean.recipe.optimizer)
             vp_recipe_set_optimizer(&lean.recipe, recipes[k].optimizer);
-        VP_TRY(try_change(&lean, out, recipes[k].text, err));
+        VP_TRY(try_change(&lean, like, out, recipes[k].text, err));
     }
 out:
     return st;
@@ -137,30 +161,32 @@ out:
 
 vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_changes *out, vp_err *err)
 {
-    vp_plan_request changed = *r;
-    char            text[80];
-    vp_status       st = VP_OK;
+    vp_plan_request       changed = *r;
+    bool                  pinned  = r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY;
+    const vp_plan_answer *like    = pinned ? NULL : a;
+    char                  text[80];
+    vp_status             st = VP_OK;
 
     *out = (vp_changes){.arena = vp_arena_new()};
     VP_TRY_ALLOC(err, out->arena);
     out->binding = binding_words(r, a, out->arena);
     VP_TRY_ALLOC(err, out->binding);
-    if (r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY) {
+    if (pinned) {
         changed.micro_batch = 0;
         changed.recompute   = VP_RECOMPUTE_ANY;
         changed.loss_chunk  = VP_CHUNK_ANY;
-        VP_TRY(try_change(&changed, out, "leave --micro-batch, --recompute and --loss free", err));
+        VP_TRY(try_change(&changed, NULL, out, "leave --micro-batch, --recompute and --loss free", err));
     }
     for (int64_t seq = r->seq / 2; seq >= 64 && seq >= r->seq / 8; seq /= 2) {
         vp_plan_request shorter = changed;
         int64_t         n       = out->n;
         shorter.seq = seq;
         snprintf(text, sizeof text, "--seq %lld", (long long)seq);
-        VP_TRY(try_change(&shorter, out, text, err));
+        VP_TRY(try_change(&shorter, NULL, out, text, err));
         if (out->n > n)
             break;
     }
-    VP_TRY(try_recipes(r, &changed, out, err));
+    VP_TRY(try_recipes(r, &changed, like, out, err));
 out:
     return st;
 }

@@ -18,13 +18,13 @@ int vp_block_template(const vp_graph *g)
     return block;
 }
 
-/* Lower one set and read its figures off the program. */
-static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost,
+/* Lower one set and read its figures off the program; bounds_only: its height is what no packing can undercut. */
+static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost, bool bounds_only,
                          vp_strategy *s, uint64_t *again, vp_err *err)
 {
     vp_arena     *arena = vp_arena_new();
     vp_lower_opts opts  = {.symbols = {micro_batch, seq, 1, 1}, .recompute = s->recompute, .sm = cost->device->compute_capability,
-                           .span_idx = {1, 2, 3, 4}, .angles_idx = 5};
+                           .bounds_only = bounds_only, .span_idx = {1, 2, 3, 4}, .angles_idx = 5};
     vp_grouping   group = {s->segment, s->segment};
     vp_lowered    l     = {0};
     vp_status     st    = VP_OK;
@@ -140,18 +140,23 @@ static bool dominates(const vp_strategy *a, const vp_strategy *b)
     return a->kept_bytes <= b->kept_bytes && a->height_bytes - a->kept_bytes <= b->height_bytes - b->kept_bytes && a->ns <= b->ns;
 }
 
+static bool is_beaten(const vp_library *lib, int64_t n, const vp_strategy *s)
+{
+    bool beaten = false;
+
+    for (int64_t i = 0; !beaten && i < n; i++)
+        beaten = dominates(&lib->strategies[i], s);
+    return beaten;
+}
+
 static void prune(vp_library *lib)
 {
     int64_t n = 0;
 
     qsort(lib->strategies, (size_t)lib->n, sizeof *lib->strategies, by_kept);
-    for (int64_t i = 0; i < lib->n; i++) {
-        bool beaten = false;
-        for (int64_t k = 0; !beaten && k < n; k++)
-            beaten = dominates(&lib->strategies[k], &lib->strategies[i]);
-        if (!beaten)
+    for (int64_t i = 0; i < lib->n; i++)
+        if (!is_beaten(lib, n, &lib->strategies[i]))
             lib->strategies[n++] = lib->strategies[i];
-    }
     lib->n = n;
 }
 
@@ -175,6 +180,31 @@ static vp_status list_sets(vp_arena *arena, const vp_template *block, const vp_s
     return VP_OK;
 }
 
+/* Figures of every set, of which those stay that none beats. Packing takes most of the time: a set that is beaten even at the least height that
+ * it could have is not packed. */
+static vp_status measure_undominated(const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost, vp_library *lib,
+                                     vp_err *err)
+{
+    uint64_t  ignored;
+    int64_t   n  = 0;
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < lib->n; i++)
+        VP_TRY(measure(model, seq, micro_batch, semantics, cost, true, &lib->strategies[i], &ignored, err));
+    qsort(lib->strategies, (size_t)lib->n, sizeof *lib->strategies, by_kept);
+    for (int64_t i = 0; i < lib->n; i++) {
+        if (is_beaten(lib, n, &lib->strategies[i]))
+            continue;
+        lib->strategies[n] = lib->strategies[i];
+        VP_TRY(measure(model, seq, micro_batch, semantics, cost, false, &lib->strategies[n], &ignored, err));
+        n++;
+    }
+    lib->n = n;
+    prune(lib);
+out:
+    return st;
+}
+
 vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
                           vp_cost *cost, const vp_library *from, vp_library *out, vp_err *err)
 {
@@ -191,16 +221,15 @@ vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, i
         for (int64_t i = 0; i < out->n; i++)
             out->strategies[i] = (vp_strategy){.recompute = from->strategies[i].recompute, .segment = 1};
     } else {
-        VP_TRY(measure(model, seq, micro_batch, semantics, cost, &full, &repeated, err));
+        VP_TRY(measure(model, seq, micro_batch, semantics, cost, true, &full, &repeated, err));
         for (int i = 0; i < 64 && n_bits < MAX_CHOICES; i++)
             if (repeated >> i & 1)
                 bit[n_bits++] = i;
         VP_TRY(list_sets(arena, &model->graph.templates[vp_block_template(&model->graph)], semantics, bit, n_bits, out, err));
+        VP_TRY(measure_undominated(model, seq, micro_batch, semantics, cost, out, err));
     }
-    for (int64_t i = 0; i < out->n; i++)
-        VP_TRY(measure(model, seq, micro_batch, semantics, cost, &out->strategies[i], &ignored, err));
-    if (!from)
-        prune(out);
+    for (int64_t i = 0; from && i < out->n; i++)
+        VP_TRY(measure(model, seq, micro_batch, semantics, cost, false, &out->strategies[i], &ignored, err));
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     return st;
@@ -221,7 +250,7 @@ vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t
         out->strategies[i].ns           = m * one->strategies[i].ns;
     }
     out->strategies[one->n] = (vp_strategy){.recompute = UINT64_MAX, .segment = m};
-    VP_TRY(measure(model, seq, micro_batch, semantics, cost, &out->strategies[one->n], &ignored, err));
+    VP_TRY(measure(model, seq, micro_batch, semantics, cost, false, &out->strategies[one->n], &ignored, err));
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     return st;

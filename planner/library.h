@@ -4,7 +4,7 @@
  * A strategy is a set of the block's ops to recompute. The ops to choose from are those whose forward a full recompute
  * repeats; every subset is lowered, but for those that cannot differ from another or must lose to it: making again what nobody
  * reads (a norm for its statistics alone is one such), or keeping a tensor only to make again one of the same size that could be kept in its place. What it keeps (k), needs (height) and costs (ns) is read off the lowered program.
- * A strategy that another beats or equals in all three is dropped; nothing is rounded or merged. For another micro-batch
+ * A strategy that another beats or equals in all three is dropped, unpacked where that is certain from its least height; nothing is rounded or merged. For another micro-batch
  * only the survivors are lowered again: the space planned in is "what is undominated at the first micro-batch".
  *
  * A library of m > 1 blocks has the same strategies for m blocks alike, and one more: the m blocks as one segment that keeps the

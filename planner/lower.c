@@ -773,7 +773,7 @@ vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx, con
     for (int i = 0; i < t->n_ops; i++)
         out->again |= (uint64_t)(l.again[i] && !t->ops[i].chunked) << i;
     out->out_dtype = t->out >= 0 ? l.dtype[t->out] : VP_DTYPE_NONE;
-    VP_TRY(vp_place_flow(&l.flow, semantics, out, err));
+    VP_TRY(vp_place_flow(&l.flow, semantics, opts->bounds_only, out, err));
     out->program.template_idx = template_idx;
 out:
     return st;

@@ -27,6 +27,7 @@ typedef struct vp_lower_opts {
     uint64_t    recompute;    /* bit i: op i of the template is recomputed, not kept       */
     int64_t     chunk_rows;   /* rows of a chunk of the chunked ops, a multiple of VP_TILE_TOKENS; 0: all rows */
     int         sm;           /* compute capability of the device, whose kernels may need workspace; 0: the CPU   */
+    bool        bounds_only;  /* choose no offsets within a pass: height_bytes is what they cannot undercut  */
     vp_dtype    in_dtype;     /* of the template's input; VP_DTYPE_NONE: the semantics' compute type */
     /* where the plan's fixed buffers are: of the graph's spans, the control block, and the first of its rotary angles */
     int64_t     span_idx[VP_MAX_SPANS], control_idx, angles_idx;

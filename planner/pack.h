@@ -2,8 +2,8 @@
  *     vp_pack_item items[] = {{.bytes = 64, .first = 0, .last = 3}, ...};
  *     VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &height, err));
  *
- * First fit in several fixed orders, best height kept, then up to 300 swaps in the order, 150 in a row in vain; stops at the lower bound (most
- * bytes alive at one instant). Deterministic. Block programs have tens of buffers and nearly always meet the bound; the
+ * First fit in several fixed orders, best height kept, then up to 300 swaps in the order, 150 in a row in vain; stops at the lower bound,
+ * vp_pack_least(). Deterministic. Block programs have tens of buffers and nearly always meet the bound; the
  * height that comes out is the one every figure uses, so a miss costs memory, never truth. */
 #ifndef VP_PLANNER_PACK_H
 #define VP_PLANNER_PACK_H
@@ -22,6 +22,10 @@ typedef struct vp_pack_item {
 
 /* Most bytes alive at one instant, each rounded up to align. */
 int64_t vp_pack_bound(const vp_pack_item *items, int64_t n, int64_t align);
+
+/* No choice of offsets gives a lower height. What is alive together lies in the gaps of what is fixed, where a gap smaller than each of them stays
+ * empty, or above it; and each item by itself lies where nothing fixed is in its way. VP_ERR_NOMEM; VP_ERR_INPUT: beyond 64 bits. */
+vp_status vp_pack_least(const vp_pack_item *items, int64_t n, int64_t align, int64_t *least, vp_err *err);
 
 /* Choose the offsets, multiples of align. *height is the largest offset + bytes. VP_ERR_NOMEM. */
 vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height, vp_err *err);

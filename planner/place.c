@@ -186,7 +186,7 @@ static int64_t stack_kept(placing *p)
     return end;
 }
 
-static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, vp_lowered *out, vp_err *err)
+static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, bool bounds_only, vp_lowered *out, vp_err *err)
 {
     vp_pack_item *items = calloc((size_t)p->n_storages + 1, sizeof *items);
     int64_t      *owner = calloc((size_t)p->n_storages + 1, sizeof *owner);
@@ -207,7 +207,10 @@ static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, vp_lowered 
                                     .fixed = fixed, .offset = x->offset};
     }
     out->live_bytes[pass] = vp_pack_bound(items, n, VP_ALIGN_BYTES);
-    VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
+    if (bounds_only)
+        VP_TRY(vp_pack_least(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
+    else
+        VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
     for (int64_t i = 0; i < n; i++)
         p->storages[owner[i]].offset = items[i].offset;
 out:
@@ -263,7 +266,7 @@ static void list_steps(const placing *p, vp_program *program)
     }
 }
 
-vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, vp_lowered *out, vp_err *err)
+vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, bool bounds_only, vp_lowered *out, vp_err *err)
 {
     placing     p       = {.flow = f};
     vp_program *program = &out->program;
@@ -283,7 +286,7 @@ vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, vp_lowered *o
         goto out;
     program->kept_bytes = stack_kept(&p);
     for (int pass = 0; pass < 2; pass++)
-        VP_TRY(pack_pass(&p, pass, program->kept_bytes, out, err));
+        VP_TRY(pack_pass(&p, pass, program->kept_bytes, bounds_only, out, err));
     list_buffers(&p, program);
     for (int pass = 0; pass < 2; pass++)
         program->steps[pass] = vp_arena_array(f->arena, f->n_steps[pass], sizeof(vp_step));

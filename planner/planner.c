@@ -64,7 +64,7 @@ static vp_status pinned_library(const vp_plan_request *r, vp_arena *arena, int64
 }
 
 /* One scenario for each segment length: libraries[m] or NULL. */
-static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const vp_scenario *s, vp_library **libraries, int64_t *cap,
+static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const vp_scenario *s, const vp_library **libraries, int64_t *cap,
                                vp_err *err)
 {
     vp_candidate c  = {.scenario = *s};
@@ -87,46 +87,63 @@ out:
     return st;
 }
 
+/* The libraries of scenarios that differ from this one in optimizer or loss only. */
+static bool find_libraries(const vp_plan_answer *a, const vp_scenario *like, const vp_library **libraries)
+{
+    bool found = false;
+
+    for (int64_t i = 0; i < a->n_scenarios; i++) {
+        const vp_scenario *s = &a->scenarios[i].scenario;
+        if (s->micro_batch != like->micro_batch || s->attention != like->attention || s->recipe.precision != like->recipe.precision)
+            continue;
+        libraries[a->segments[i]] = a->libraries[i];
+        found = true;
+    }
+    return found;
+}
+
+/* Of segments of each length, as far as there are such segments. */
 static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, int64_t micro, const vp_semantics *semantics,
-                                const vp_library *first, vp_library **libraries, vp_err *err)
+                                const vp_library *first, const vp_library **libraries, vp_err *err)
 {
     int64_t   n_blocks = r->model->graph.n_instances - 2;
     vp_status st       = VP_OK;
 
     for (int64_t m = 1; m <= MAX_SEGMENT; m++) {
-        libraries[m] = NULL;
         if (m > 1 && (r->recompute != VP_RECOMPUTE_ANY || n_blocks % m != 0 || m == n_blocks || m > vp_max_segment(r->model)))
             continue;
-        libraries[m] = vp_arena_alloc(a->arena, sizeof **libraries);
-        VP_TRY_ALLOC(err, libraries[m]);
+        vp_library *made = vp_arena_alloc(a->arena, sizeof *made);
+        VP_TRY_ALLOC(err, made);
+        libraries[m] = made;
         if (m > 1)
-            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, micro, semantics, cost, libraries[1], m, libraries[m], err));
+            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, micro, semantics, cost, libraries[1], m, made, err));
         else if (r->recompute != VP_RECOMPUTE_ANY)
-            VP_TRY(pinned_library(r, a->arena, micro, semantics, cost, libraries[m], err));
+            VP_TRY(pinned_library(r, a->arena, micro, semantics, cost, made, err));
         else
-            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, semantics, cost, first, libraries[m], err));
+            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, semantics, cost, first, made, err));
     }
 out:
     return st;
 }
 
 /* Every micro-batch, loss chunk and segment length with one recipe and attention. */
-static vp_status list_with(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const vp_recipe *recipe, vp_attention_kind attention, int64_t *cap,
-                           vp_err *err)
+static vp_status list_with(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a, vp_cost *cost, const vp_recipe *recipe,
+                           vp_attention_kind attention, int64_t *cap, vp_err *err)
 {
     const vp_library *first = NULL;
     vp_status         st    = VP_OK;
 
     for (int64_t micro = 1; micro <= r->global_batch; micro++) {
-        vp_library *libraries[MAX_SEGMENT + 1];
+        const vp_library *libraries[MAX_SEGMENT + 1] = {NULL};
+        vp_scenario       s = {.recipe = *recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro, .attention = attention};
         if (r->global_batch % micro != 0 || (r->micro_batch && micro != r->micro_batch))
             continue;
-        VP_TRY(make_libraries(r, a, cost, micro, vp_semantics_of(recipe->precision, attention), first, libraries, err));
+        vp_scenario_set_all(&s, r->model, pinned_set(r));
+        if (!find_libraries(a, &s, libraries) && !(like && find_libraries(like, &s, libraries)))
+            VP_TRY(make_libraries(r, a, cost, micro, vp_semantics_of(recipe->precision, attention), first, libraries, err));
         first = first ? first : libraries[1];
         for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0; chunk = next_chunk(r, chunk, micro * r->seq)) {
-            vp_scenario s = {.recipe = *recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro, .loss_chunk = chunk,
-                             .attention = attention};
-            vp_scenario_set_all(&s, r->model, pinned_set(r));
+            s.loss_chunk = chunk;
             VP_TRY(add_scenarios(r, a, cost, &s, libraries, cap, err));
         }
     }
@@ -134,7 +151,7 @@ out:
     return st;
 }
 
-static vp_status list_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+static vp_status list_scenarios(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a, vp_cost *cost, vp_err *err)
 {
     int64_t   cap[3] = {0};
     vp_status st     = VP_OK;
@@ -149,7 +166,7 @@ static vp_status list_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_
                 recipe.precision = (vp_precision)p;
                 if (o != (int)recipe.optimizer)
                     vp_recipe_set_optimizer(&recipe, (vp_optimizer)o);
-                VP_TRY(list_with(r, a, cost, &recipe, (vp_attention_kind)kind, cap, err));
+                VP_TRY(list_with(r, like, a, cost, &recipe, (vp_attention_kind)kind, cap, err));
             }
 out:
     return st;
@@ -447,7 +464,7 @@ out:
     return st;
 }
 
-static vp_status list_and_find_least(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a, vp_cost *cost, vp_err *err)
 {
     vp_status st = VP_OK;
 
@@ -462,7 +479,7 @@ static vp_status list_and_find_least(const vp_plan_request *r, vp_plan_answer *a
     if (vp_overflowed(vp_mul(vp_mul(r->global_batch, r->seq), 64)))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch times --seq is more tokens than 64 bits can count"));
     VP_TRY(check_chunk(r, err));
-    VP_TRY(list_scenarios(r, a, cost, err));
+    VP_TRY(list_scenarios(r, like, a, cost, err));
     VP_TRY(write_problem(r, a, err));
     VP_TRY(find_least(r, a, err));
 out:
@@ -474,20 +491,20 @@ vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *er
     vp_cost   cost = {.device = r->device, .profile = r->profile};
     vp_status st   = VP_OK;
 
-    VP_TRY(list_and_find_least(r, a, &cost, err));
+    VP_TRY(list_and_find_least(r, NULL, a, &cost, err));
     VP_TRY(race_presets(r, a, &cost, err));
     VP_TRY(search_and_prove(r, a, err));
 out:
     return st;
 }
 
-vp_status vp_planner_least(const vp_plan_request *r, int64_t *least_budget_bytes, vp_err *err)
+vp_status vp_planner_least(const vp_plan_request *r, const vp_plan_answer *like, int64_t *least_budget_bytes, vp_err *err)
 {
     vp_cost        cost = {.device = r->device, .profile = r->profile};
     vp_plan_answer a;
     vp_status      st = VP_OK;
 
-    VP_TRY(list_and_find_least(r, &a, &cost, err));
+    VP_TRY(list_and_find_least(r, like, &a, &cost, err));
     *least_budget_bytes = a.least_budget_bytes;
 out:
     vp_plan_answer_release(&a);

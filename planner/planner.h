@@ -81,8 +81,9 @@ typedef struct vp_plan_answer {
 vp_status vp_planner_run(const vp_plan_request *request, vp_plan_answer *answer, vp_err *err);
 void      vp_plan_answer_release(vp_plan_answer *answer);
 
-/* The answer's least_budget_bytes alone, without a search for speed; 0: the space is empty. */
-vp_status vp_planner_least(const vp_plan_request *request, int64_t *least_budget_bytes, vp_err *err);
+/* The answer's least_budget_bytes alone, without a search for speed; 0: the space is empty. like: NULL, or the answer to a request that differs in
+ * the recipe only, whose libraries serve here. */
+vp_status vp_planner_least(const vp_plan_request *request, const vp_plan_answer *like, int64_t *least_budget_bytes, vp_err *err);
 
 /* The whole plan of one candidate for request->budget_bytes; with the answer's proof when it is the first candidate. */
 vp_status vp_planner_make(const vp_plan_request *request, const vp_plan_answer *answer, const vp_candidate *candidate, vp_plan **out,

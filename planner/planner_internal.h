@@ -33,8 +33,8 @@ typedef struct vp_flow {
     int64_t       in, out, grad_out, grad_in; /* values; -1: none */
 } vp_flow;
 
-/* Drop forward steps nobody needs, let values share storage, find lifetimes, choose offsets, and write
- * program, heights and saved values into *out. */
-vp_status vp_place_flow(vp_flow *flow, const vp_semantics *semantics, vp_lowered *out, vp_err *err);
+/* Drop forward steps nobody needs, let values share storage, find lifetimes, choose offsets (bounds_only: but for what stays between the
+ * passes), and write program, heights and saved values into *out. */
+vp_status vp_place_flow(vp_flow *flow, const vp_semantics *semantics, bool bounds_only, vp_lowered *out, vp_err *err);
 
 #endif

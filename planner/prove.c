@@ -98,16 +98,53 @@ static void take_proof(vp_arena *arena, const vp_ilp_problem *problem, const vp_
     vp_text_release(&text);
 }
 
+/* The programs that their own bound leaves open: below upper_ns, and the lowest in any case, so that the solver is always asked. places: where each of
+ * them stands in the problem. */
+static vp_status list_open(vp_arena *arena, const vp_ilp_problem *problem, vp_ilp_problem *open, int64_t *places, vp_err *err)
+{
+    int64_t   lowest = 0, lowest_ns = INT64_MAX, bound_ns;
+    vp_status st = VP_OK;
+
+    *open            = *problem;
+    open->n_programs = 0;
+    open->programs   = vp_arena_array(arena, problem->n_programs, sizeof *open->programs);
+    VP_TRY_ALLOC(err, open->programs);
+    for (int64_t i = 0; i < problem->n_programs; i++) {
+        if (!vp_dp_bound(&problem->programs[i], problem->budget_bytes, &bound_ns))
+            continue;
+        if (bound_ns < lowest_ns) {
+            lowest    = i;
+            lowest_ns = bound_ns;
+        }
+        if (bound_ns >= problem->upper_ns)
+            continue;
+        places[open->n_programs]           = i;
+        open->programs[open->n_programs++] = problem->programs[i];
+    }
+    if (open->n_programs == 0) {
+        places[0]         = lowest;
+        open->programs[0] = problem->programs[lowest];
+        open->n_programs  = 1;
+    }
+out:
+    return st;
+}
+
 vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out, vp_err *err)
 {
-    vp_json_doc *doc = NULL;
-    double       seconds;
-    vp_status    st = VP_OK;
+    int64_t       *places = vp_arena_array(arena, problem->n_programs, sizeof *places);
+    vp_ilp_problem open;
+    vp_json_doc   *doc = NULL;
+    double         seconds;
+    vp_status      st = VP_OK;
 
     *out = (vp_proof){.bound_ns = -1};
-    VP_TRY(ask(arena, problem, NULL, SILENCE_S, TOTAL_S, &doc, &out->note, &seconds, err));
+    VP_TRY_ALLOC(err, places);
+    VP_TRY(list_open(arena, problem, &open, places, err));
+    VP_TRY(ask(arena, &open, NULL, SILENCE_S, TOTAL_S, &doc, &out->note, &seconds, err));
     if (doc)
-        take_proof(arena, problem, doc, out);
+        take_proof(arena, &open, doc, out);
+    out->program_idx = places[out->program_idx];
 out:
     vp_json_doc_free(doc);
     return st;

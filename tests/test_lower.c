@@ -184,6 +184,61 @@ static void packed_buffers_never_overlap_and_reach_the_stated_height(void **stat
     }
 }
 
+/* The lowest height there is: some order puts each item as low as those before it allow (an optimum, pushed down, is such a one). */
+static int64_t lowest(vp_pack_item *items, int64_t n, bool *placed, int64_t height)
+{
+    int64_t best = INT64_MAX;
+    bool    done = true;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (placed[i])
+            continue;
+        int64_t offset = 0;
+        for (int64_t k = 0; k < n; k++) /* pushed up by what it meets, from the beginning again */
+            if (placed[k] && items[k].first <= items[i].last && items[i].first <= items[k].last && items[k].offset < offset + items[i].bytes
+                && items[k].offset + items[k].bytes > offset) {
+                offset = vp_round_up(items[k].offset + items[k].bytes, 64);
+                k      = -1;
+            }
+        done            = false;
+        placed[i]       = true;
+        items[i].offset = offset;
+        best            = vp_min_i64(best, lowest(items, n, placed, vp_max_i64(height, offset + items[i].bytes)));
+        placed[i]       = false;
+    }
+    return done ? height : best;
+}
+
+static void no_packing_is_lower_than_the_stated_least(void **state)
+{
+    rng r     = {9};
+    int n_met = 0;
+
+    (void)state;
+    for (int turn = 0; turn < 3000; turn++) {
+        vp_pack_item items[9];
+        bool         placed[9] = {false};
+        int64_t      n_fixed = pick(&r, 4), n = n_fixed + 1 + pick(&r, 5), unit = pick(&r, 2) ? 64 : 1, height, least, end = 0, top = 0;
+        for (int64_t i = 0; i < n; i++) {
+            items[i] = (vp_pack_item){.bytes = unit * (1 + pick(&r, unit == 1 ? 500 : 8)), .first = pick(&r, 8), .fixed = i < n_fixed};
+            items[i].last = items[i].first + pick(&r, 5);
+            if (!items[i].fixed)
+                continue;
+            items[i].offset = end + (pick(&r, 3) ? 0 : 64 * pick(&r, 4));
+            end             = vp_round_up(items[i].offset + items[i].bytes, 64);
+            top             = items[i].offset + items[i].bytes;
+            placed[i]       = true;
+        }
+        OK(vp_pack_least(items, n, 64, &least, err));
+        OK(vp_pack(items, n, 64, &height, err));
+        int64_t best = lowest(items, n, placed, top);
+        if (least > best || best > height)
+            fail_msg("turn %d: least %lld, lowest %lld, packed %lld", turn, (long long)least, (long long)best, (long long)height);
+        n_met += least == best;
+    }
+    assert_true(n_met > 2000); /* and it says something */
+}
+
 /* The fold: an arena is as high as its fullest instance, kept bytes of those before it below. */
 static void the_arena_is_the_fold_of_its_instances(void **state)
 {
@@ -219,6 +274,7 @@ int main(void)
         cmocka_unit_test(blocks_pack_without_a_gap),
         cmocka_unit_test(eager_bf16_saves_58h_a_token),
         cmocka_unit_test(eager_autocast_saves_86h_a_token_and_the_weights_once_more),
+        cmocka_unit_test(no_packing_is_lower_than_the_stated_least),
         cmocka_unit_test(packed_buffers_never_overlap_and_reach_the_stated_height),
         cmocka_unit_test(the_arena_is_the_fold_of_its_instances),
     };

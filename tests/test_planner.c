@@ -168,6 +168,104 @@ static void an_infeasible_request_is_told_what_would_fit(void **state)
     vp_model_free(model);
 }
 
+/* Whether a change fits, by a search of its own that shares nothing. */
+static bool would_fit(const vp_plan_request *r)
+{
+    int64_t least;
+
+    OK(vp_planner_least(r, NULL, &least, err));
+    return least > 0 && least <= r->budget_bytes;
+}
+
+static const vp_change *find_change(const vp_changes *c, const char *word)
+{
+    for (int64_t i = 0; i < c->n; i++)
+        if (strstr(c->changes[i].text, word))
+            return &c->changes[i];
+    return NULL;
+}
+
+/* Libraries that are shared and changes that are left out at once give what a search for each gives. */
+static void what_would_fit_is_what_a_search_of_its_own_finds(void **state)
+{
+    rng r = {31};
+    int n_told = 0;
+
+    (void)state;
+    for (int turn = 0; turn < N_FAMILIES; turn++) {
+        char            text[1024];
+        vp_model       *model   = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0);
+        vp_plan_request request = request_for(model, 512, 1 + pick(&r, 3)), changed;
+        vp_plan_answer  a;
+        vp_changes      c;
+        int64_t         least, leanest;
+        request.recipe.precision = (vp_precision)pick(&r, 2);
+        OK(vp_planner_least(&request, NULL, &least, err));
+        changed     = request;
+        changed.seq = 64;
+        vp_recipe_set_optimizer(&changed.recipe, VP_OPT_SGD);
+        OK(vp_planner_least(&changed, NULL, &leanest, err));
+        request.budget_bytes = leanest + (least - leanest) * pick(&r, 100) / 100;
+        OK(vp_planner_run(&request, &a, err));
+        assert_int_equal(a.proof, VP_PROOF_INFEASIBLE);
+        OK(vp_changes_find(&request, &a, &c, err));
+
+        bool told = false;
+        for (int64_t seq = 256; seq >= 64; seq /= 2) { /* the longest that fits, and it alone */
+            char word[16];
+            snprintf(word, sizeof word, "--seq %lld", (long long)seq);
+            changed     = request;
+            changed.seq = seq;
+            if ((find_change(&c, word) != NULL) != (!told && would_fit(&changed)))
+                fail_msg("%s: %s is%s told of %s, budget %lld", text, word, find_change(&c, word) ? "" : " not", c.binding, (long long)request.budget_bytes);
+            told |= find_change(&c, word) != NULL;
+        }
+        for (int k = 0; k < 2; k++) {
+            changed = request;
+            vp_recipe_set_optimizer(&changed.recipe, k ? VP_OPT_SGD : VP_OPT_ADAMW_8BIT);
+            const vp_change *change = find_change(&c, k ? "optimizer sgd" : "adamw-8bit");
+            assert_true(change ? would_fit(&changed) : c.n == VP_MAX_CHANGES || !would_fit(&changed));
+            if (change) {
+                OK(vp_planner_least(&changed, NULL, &least, err));
+                assert_int_equal(change->needs_bytes, least);
+            }
+        }
+        n_told += c.n > 0;
+        vp_changes_release(&c);
+        vp_plan_answer_release(&a);
+        vp_model_free(model);
+    }
+    assert_true(n_told > N_FAMILIES / 2);
+}
+
+/* What is free in optimizer and precision is the fastest of all recipes asked for one by one: they share libraries. */
+static void a_free_recipe_is_the_fastest_of_all(void **state)
+{
+    vp_model       *model   = tiny_model(&(tiny){.n_embd = 64, .n_layer = 4, .n_head = 4, .vocab = 300}, 0);
+    vp_plan_request request = request_for(model, 128, 4);
+    vp_plan_answer  a;
+    double          best_s = INFINITY;
+
+    (void)state;
+    request.budget_bytes = 5 << 19;
+    for (int k = 0; k < VP_N_OPTIMIZERS * VP_N_PRECISIONS; k++) {
+        vp_plan_request one = request;
+        one.recipe.precision = (vp_precision)(k % VP_N_PRECISIONS);
+        if (k / VP_N_PRECISIONS != (int)one.recipe.optimizer)
+            vp_recipe_set_optimizer(&one.recipe, (vp_optimizer)(k / VP_N_PRECISIONS));
+        OK(vp_planner_run(&one, &a, err));
+        if (a.n_candidates)
+            best_s = fmin(best_s, a.candidates[0].figures.step_time_s);
+        vp_plan_answer_release(&a);
+    }
+    request.any_precision = request.any_optimizer = true;
+    OK(vp_planner_run(&request, &a, err));
+    assert_true(a.n_candidates > 0 && isfinite(best_s));
+    assert_true(a.candidates[0].figures.step_time_s == best_s);
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
+}
+
 /* What one set of recomputed ops keeps, needs above that and costs. */
 static vp_strategy measured(const vp_model *model, uint64_t set, vp_cost *cost)
 {
@@ -374,6 +472,8 @@ int main(void)
         cmocka_unit_test(no_preset_is_faster_and_every_plan_keeps_its_budget),
         cmocka_unit_test(along_a_frontier_more_memory_is_never_slower),
         cmocka_unit_test(an_infeasible_request_is_told_what_would_fit),
+        cmocka_unit_test(what_would_fit_is_what_a_search_of_its_own_finds),
+        cmocka_unit_test(a_free_recipe_is_the_fastest_of_all),
         cmocka_unit_test(the_library_is_the_whole_front),
         cmocka_unit_test(fold_simulator_and_offsets_agree_on_random_chains),
         cmocka_unit_test(the_loss_stands_in_512_chunks_at_most),
