@@ -1,6 +1,5 @@
 #include "planner/reprice.h"
 
-
 #include <string.h>
 
 typedef struct pricing {
