@@ -41,7 +41,7 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
         vp_recipe_set_optimizer(&s->recipe, optimizer);
     }
     if (o->precision)
-        VP_TRY(vp_parse_precision(o->precision, false, &s->recipe.precision, err));
+        VP_TRY(vp_parse_precision(o->precision, false, o->device, &s->recipe.precision, err));
     if (o->attention)
         VP_TRY(vp_parse_attention(o->attention, false, &s->attention, err));
     if (o->recompute)
