@@ -62,13 +62,13 @@ static vp_status find_init(const char **init, char *folder, size_t folder_size, 
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    const char *plans[MAX_PLANS] = {NULL}, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *backend = NULL;
+    const char *plans[MAX_PLANS] = {NULL}, *data = NULL, *init = NULL, *save_initial = NULL, *save = NULL, *save_profile = NULL, *backend = NULL;
     int64_t     steps = -1, seed = -1, threads = -1;
     bool        verify = false, eager = false, force = false;
     const vp_option options[] = {
         {"--steps", VP_OPTION_COUNT, &steps}, {"--seed", VP_OPTION_SEED, &seed}, {"--threads", VP_OPTION_COUNT, &threads},
         {"--data", VP_OPTION_TEXT, &data}, {"--init", VP_OPTION_TEXT, &init}, {"--save-initial", VP_OPTION_TEXT, &save_initial},
-        {"--save", VP_OPTION_TEXT, &save}, {"--backend", VP_OPTION_TEXT, &backend}, {"--verify", VP_OPTION_FLAG, &verify},
+        {"--save", VP_OPTION_TEXT, &save}, {"--save-profile", VP_OPTION_TEXT, &save_profile}, {"--backend", VP_OPTION_TEXT, &backend}, {"--verify", VP_OPTION_FLAG, &verify},
         {"--eager", VP_OPTION_FLAG, &eager}, {"--force", VP_OPTION_FLAG, &force},
     };
     char        program[1100], folder[PATH_MAX];
@@ -94,6 +94,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     add_text(&w, "--init", init);
     add_text(&w, "--save-initial", save_initial);
     add_text(&w, "--save", save);
+    add_text(&w, "--save-profile", save_profile);
     add_text(&w, "--backend", backend);
     add_flag(&w, "--verify", verify);
     add_flag(&w, "--eager", eager);
@@ -107,6 +108,6 @@ out:
 }
 
 const vp_command vp_cmd_run = {"run",
-    "PLAN... [--steps N] [--data FILE] [--init DIR|ID] [--save-initial DIR] [--save DIR] [--seed N]\n"
-    "                 [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json]",
+    "PLAN... [--steps N] [--data FILE] [--init DIR|ID] [--save-initial DIR] [--save DIR] [--save-profile FILE]\n"
+    "                 [--seed N] [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json]",
     "train a plan here: predicted and measured, side by side; several plans: in turns, which is faster", run};

@@ -44,6 +44,24 @@ const vp_kernel_time *vp_call_times_median(vp_call_times *x)
     return x->at;
 }
 
+vp_status vp_call_times_rows(const vp_call_times *x, vp_profile *profile, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < x->n; i++) {
+        const vp_kernel_time *t   = &x->at[i];
+        vp_profile_row        row = {.kernel = t->kernel, .dtype = t->dtype};
+
+        if (t->n_calls == 0)
+            continue;
+        row.seconds = t->seconds / (double)t->n_calls;
+        memcpy(row.ints, t->ints, sizeof row.ints);
+        VP_TRY_ALLOC(err, vp_profile_add(profile, &row));
+    }
+out:
+    return st;
+}
+
 void vp_call_times_release(vp_call_times *x)
 {
     free(x->at);

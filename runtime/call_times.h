@@ -5,6 +5,7 @@
 #ifndef VP_RUNTIME_CALL_TIMES_H
 #define VP_RUNTIME_CALL_TIMES_H
 
+#include "core/profile.h"
 #include "runtime/runtime.h"
 
 enum { VP_CALL_TIMES_STEPS = 64 };  /* the last ones are kept */
@@ -21,6 +22,8 @@ vp_status             vp_call_times_add(vp_call_times *x, const vp_runtime *rt, 
 void                  vp_call_times_forget(vp_call_times *x);
 /* x->at with the medians as its seconds; 0 of none. */
 const vp_kernel_time *vp_call_times_median(vp_call_times *x);
+/* After vp_call_times_median(): a row for each call that was made, seconds of one. VP_ERR_NOMEM. */
+vp_status             vp_call_times_rows(const vp_call_times *x, vp_profile *profile, vp_err *err);
 void                  vp_call_times_release(vp_call_times *x);
 
 #endif

@@ -1,7 +1,7 @@
 /* vplan-run: execute a plan, or time kernels, on a backend. One process for each trial; vplan starts it.
  *
- *     vplan-run PLAN [--steps N] [--data FILE] [--init DIR] [--save-initial DIR] [--save DIR] [--seed N]
- *                    [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json] [--step-on-input]
+ *     vplan-run PLAN [--steps N] [--data FILE] [--init DIR] [--save-initial DIR] [--save DIR] [--save-profile FILE]
+ *                    [--seed N] [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json] [--step-on-input]
  *     vplan-run --compare PLANS... [--steps N] [--seed N] [--backend ...] [--threads N] [--json]
  *     vplan-run --profile REQUEST|- [--seconds S] [--backend ...]   a profile without times in, with times out
  *     vplan-run --describe [--backend ...]                          what runs here, as JSON
@@ -40,7 +40,7 @@ enum { MAX_PLANS = 16 };
 typedef struct args {
     const char *plans[MAX_PLANS];
     int         n_plans;
-    const char *plan, *data, *init, *save_initial, *save, *backend, *profile;
+    const char *plan, *data, *init, *save_initial, *save, *save_profile, *backend, *profile;
     int64_t     steps, seed, threads;
     double      seconds;
     bool        json, verify, eager, force, describe, step_on_input, compare;
@@ -85,6 +85,7 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
                              : strcmp(arg, "--init") == 0         ? &a->init
                              : strcmp(arg, "--save-initial") == 0 ? &a->save_initial
                              : strcmp(arg, "--save") == 0         ? &a->save
+                             : strcmp(arg, "--save-profile") == 0 ? &a->save_profile
                              : strcmp(arg, "--backend") == 0      ? &a->backend
                              : strcmp(arg, "--profile") == 0      ? &a->profile
                                                                   : NULL;
@@ -124,8 +125,8 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan-run PLAN [options], vplan-run --compare PLANS, vplan-run --profile REQUEST, or vplan-run --describe"));
     if (a->n_plans > 1 && !a->compare)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one PLAN, please, or --compare: %s and %s", a->plans[0], a->plans[1]));
-    if (a->compare && (a->data || a->init || a->save || a->save_initial || a->verify || a->eager || a->step_on_input))
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "several plans train on drawn tokens from drawn parameters, and nothing is saved: no --data, --init, --save, --save-initial, --verify, --eager"));
+    if (a->compare && (a->data || a->init || a->save || a->save_initial || a->save_profile || a->verify || a->eager || a->step_on_input))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "several plans train on drawn tokens from drawn parameters, and nothing is saved: no --data, --init, --save, --save-initial, --save-profile, --verify, --eager"));
     a->plan = a->plans[0];
 out:
     return st;
@@ -446,9 +447,47 @@ out:
     return st;
 }
 
+/* What the calls took inside the steps. On a device a step is one recorded call. */
+static vp_status begin_profile(const args *a, const vp_backend *backend, vp_file_writer *w, vp_err *err)
+{
+    if (!a->save_profile)
+        return VP_OK;
+    if (!backend->host_memory)
+        return VP_FAIL(err, VP_ERR_USAGE, "--save-profile: a step on %s is recorded and its calls are not timed one by one; vplan-run --profile times them",
+                       backend->name);
+    if (a->verify)
+        return VP_FAIL(err, VP_ERR_USAGE, "--save-profile: with --verify calls take longer than they do");
+    return vp_file_begin(a->save_profile, a->force, w, err);
+}
+
+static vp_status end_profile(const args *a, const vp_plan *plan, const vp_backend *backend, const results *r, vp_file_writer *w, vp_err *err)
+{
+    vp_profile *profile = vp_profile_new();
+    json_t     *j       = NULL;
+    vp_text     text    = {0};
+    vp_status   st      = VP_OK;
+
+    if (!a->save_profile)
+        goto out;
+    VP_TRY_ALLOC(err, profile);
+    snprintf(profile->device, sizeof profile->device, "%s", plan->device);
+    snprintf(profile->backend, sizeof profile->backend, "%s", backend->describe());
+    VP_TRY(vp_call_times_rows(&r->times, profile, err));
+    j = vp_profile_to_json(profile);
+    VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
+    fwrite(text.data, 1, text.n_bytes, w->stream);
+    VP_TRY(vp_file_commit(w, err));
+out:
+    vp_text_release(&text);
+    json_decref(j);
+    vp_profile_free(profile);
+    return st;
+}
+
 static vp_status run(const args *a, vp_err *err)
 {
     const vp_backend *backend;
+    vp_file_writer    timed = {0};
     vp_plan    *plan = NULL;
     vp_runtime *rt   = NULL;
     vp_data    *data = NULL;
@@ -457,6 +496,7 @@ static vp_status run(const args *a, vp_err *err)
 
     VP_TRY(vp_plan_read(a->plan, &plan, err));
     VP_TRY(open_backend(a, plan, &backend, err));
+    VP_TRY(begin_profile(a, backend, &timed, err));
     VP_TRY(vp_memory_note(backend, VP_OUTSIDE_CONTEXT, 0, &r.points, err));
     r.steps = calloc((size_t)a->steps, sizeof *r.steps);
     VP_TRY_ALLOC(err, r.steps);
@@ -478,6 +518,7 @@ static vp_status run(const args *a, vp_err *err)
         VP_TRY(vp_runtime_save(rt, a->save, a->force, err));
     vp_runtime_memory(rt, &r.memory);
     vp_call_times_median(&r.times);
+    VP_TRY(end_profile(a, plan, backend, &r, &timed, err));
     VP_TRY(vp_runtime_sha256(rt, r.sha256, err));
     r.process_peak_bytes = process_peak_bytes();
     vp_runtime_free(rt);
@@ -488,6 +529,7 @@ static vp_status run(const args *a, vp_err *err)
     else
         print_results(plan, backend, a, &r);
 out:
+    vp_file_abort(&timed);
     vp_data_close(data);
     vp_runtime_free(rt);
     vp_plan_free(plan);

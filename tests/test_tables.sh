@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 python3 - "${BUILD:-build}/vplan" "$work" "${VPLAN_LONG:+400}" <<'P'
-import json, random, subprocess, sys
+import json, os, random, subprocess, sys
 
 sys.path.insert(0, "tests")
 import check_tables
@@ -116,10 +116,19 @@ ok(tested == 5 and len(plans) >= 40, "the number of plans", "%d, %d self-tests" 
 
 # ---- a plan, priced by another profile ----
 what, plan, answer = plans[1]
-timed = json.loads(run("run", plan, "--steps", "2", "--json")[1])
+timed = json.loads(run("run", plan, "--steps", "2", "--save-profile", work + "/here.json", "--json")[1])
+here = json.load(open(work + "/here.json"))
+each = [{**{k: v for k, v in c.items() if k not in ("calls", "seconds")}, "seconds": c["seconds"] / c["calls"]} for c in timed["kernel_calls"]]
+ok(here["device"] == "cpu" and here["backend"] == timed["backend_description"] and here["rows"] == each, "run --save-profile", here["rows"][:3])
+code, out, err = run("run", plan, "--steps", "2", "--save-profile", work + "/here.json")
+ok(code == 2 and "--force" in err and json.load(open(work + "/here.json")) == here, "a profile is not replaced", "exit %d: %s" % (code, err))
+code, out, err = run("run", plan, "--steps", "2", "--save-profile", work + "/none/here.json")
+ok(code == 7 and "step 1" not in out, "a profile that cannot be written ends before the first step", "exit %d: %s" % (code, out))
+for words in ["--verify"], [plan]:
+    code, out, err = run("run", plan, *words, "--save-profile", work + "/other.json")
+    ok(code == 2 and not os.path.exists(work + "/other.json"), "no profile of a run with %s" % words[0], "exit %d: %s" % (code, err))
 with open(work + "/there.json", "w") as f:
-    json.dump({"schema_version": 1, "device": "cpu", "backend": "twice as slow", "rows": [
-        {**{k: v for k, v in c.items() if k not in ("calls", "seconds")}, "seconds": 2 * c["seconds"] / c["calls"]} for c in timed["kernel_calls"]]}, f)
+    json.dump({"schema_version": 1, "device": "cpu", "backend": "twice as slow", "rows": [{**r, "seconds": 2 * r["seconds"]} for r in here["rows"]]}, f)
 code, out, err = run("explain", plan, "--profile", work + "/there.json", "--json")
 ok(code == 0, "explain --profile", err)
 story, called = json.loads(out), 2 * sum(c["seconds"] for c in timed["kernel_calls"])
