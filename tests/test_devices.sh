@@ -58,7 +58,7 @@ for source, shown, assumed in (({"class": "measured", "source": "by \x1b[31mhand
 for device, precision, status, why in (("t4", "bf16-mixed", 4, "they begin with 8.0"), ("t4", "bf16", 4, "they begin with 8.0"),
                                        ("a100-sxm-80gb", "fp8", 4, "its compute capability is 8.0, and they begin with 8.9"),
                                        ("3090", "fp8-mixed", 4, "they begin with 8.9"), ("cpu", "fp8", 4, "the CPU backend has no fp8"),
-                                       ("h100-sxm-80gb", "fp8", 2, "does not train in fp8; fp32, bf16-mixed or bf16"), ("t4", "fp16", 2, "does not train in fp16"),
+                                       ("h100-sxm-80gb", "fp8", 2, "one of fp32, bf16-mixed, bf16"), ("t4", "fp16", 2, "one of fp32, bf16-mixed, bf16"),
                                        ("h100-sxm-80gb", "int8", 2, "one of fp32, bf16-mixed, bf16")):
     for words in ("estimate", "gpt2"), ("plan", "gpt2", "--seq", "128", "--global-batch", "1"), ("tune", "gpt2", "--seq", "128", "--global-batch", "1"):
         code, out, said = run(*words, "--device", device, "--precision", precision)
