@@ -5,8 +5,9 @@
 
 GPT-2 at sequence 1024 and global batch 8 on an H200, default recipe, nothing pinned. For each model budgets in equal steps
 from the floor (the least_budget_bytes that an impossible request is answered with) to what the fastest plan of the whole
-card needs. Then every built-in model of a published size in bf16-mixed, 64 samples of 512 tokens, the whole card, whether it fits or not. The clock runs from the start of the process to its end; the plan file has been written and fsync'd by
-then. No GPU is consulted."""
+card needs. Then every built-in model of a published size in bf16-mixed, 64 samples of 512 tokens, the whole card, whether it
+fits or not. The clock runs from the start of the process to its end; the plan file has been written and fsync'd by then. No
+GPU is consulted."""
 import ctypes
 import json
 import os

@@ -85,8 +85,8 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
 void      vp_plan_job_release(vp_plan_job *job);
 
 /* The words of --precision, --optimizer, --attention, --recompute and --loss; any: the word "any" is one too, and gives the
- * count (VP_N_PRECISIONS, ...). A device without the precision's number format refuses it with the reason; device_name, or NULL: which one is asked about a
- * format that no precision has. */
+ * count (VP_N_PRECISIONS, ...). A device without the precision's number format refuses it with the reason.
+ * device_name, or NULL: which one is asked about a format that no precision has. */
 vp_status vp_parse_precision(const char *text, bool any, const char *device_name, vp_precision *out, vp_err *err);
 vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_err *err);
 vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out, vp_err *err);

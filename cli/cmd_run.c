@@ -68,8 +68,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     const vp_option options[] = {
         {"--steps", VP_OPTION_COUNT, &steps}, {"--seed", VP_OPTION_SEED, &seed}, {"--threads", VP_OPTION_COUNT, &threads},
         {"--data", VP_OPTION_TEXT, &data}, {"--init", VP_OPTION_TEXT, &init}, {"--save-initial", VP_OPTION_TEXT, &save_initial},
-        {"--save", VP_OPTION_TEXT, &save}, {"--save-profile", VP_OPTION_TEXT, &save_profile}, {"--backend", VP_OPTION_TEXT, &backend}, {"--verify", VP_OPTION_FLAG, &verify},
-        {"--eager", VP_OPTION_FLAG, &eager}, {"--force", VP_OPTION_FLAG, &force},
+        {"--save", VP_OPTION_TEXT, &save}, {"--save-profile", VP_OPTION_TEXT, &save_profile}, {"--backend", VP_OPTION_TEXT, &backend},
+        {"--verify", VP_OPTION_FLAG, &verify}, {"--eager", VP_OPTION_FLAG, &eager}, {"--force", VP_OPTION_FLAG, &force},
     };
     char        program[1100], folder[PATH_MAX];
     words       w = {0};
@@ -79,6 +79,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, plans, MAX_PLANS, &n, NULL, err));
     if (n == 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan run PLAN: which plan?"));
+    const char *inputs[] = {plans[0], data, init};
+    if (save_profile)
+        VP_TRY(vp_output_check(save_profile, force, inputs, 3, err));
     VP_TRY(find_init(&init, folder, sizeof folder, err));
     VP_TRY(vp_file_find_program("vplan-run", program, sizeof program, err));
     w.argv[w.n++] = program;

@@ -4,6 +4,7 @@
 #include "core/file.h"
 #include "core/text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,13 +99,14 @@ static void take_proof(vp_arena *arena, const vp_ilp_problem *problem, const vp_
     vp_text_release(&text);
 }
 
-/* The programs that their own bound leaves open: below upper_ns, and the lowest in any case, so that the solver is always asked. places: where each of
- * them stands in the problem. */
+/* The programs that their own bound leaves open: below upper_ns, and the lowest in any case, so that the solver is always asked. places: where
+ * each of them stands in the problem. */
 static vp_status list_open(vp_arena *arena, const vp_ilp_problem *problem, vp_ilp_problem *open, int64_t *places, vp_err *err)
 {
     int64_t   lowest = 0, lowest_ns = INT64_MAX, bound_ns;
     vp_status st = VP_OK;
 
+    assert(problem->n_programs > 0);
     *open            = *problem;
     open->n_programs = 0;
     open->programs   = vp_arena_array(arena, problem->n_programs, sizeof *open->programs);

@@ -14,7 +14,7 @@ typedef struct vp_proof {
     const char *note;              /* why nothing was proved, or NULL */
 } vp_proof;
 
-/* Run vplan-solve on the programs that could hold a solution below upper_ns by the bound that is found here at once (vp_dp_bound()); silent for
+/* Run vplan-solve on those programs, of one or more, that could hold a solution below upper_ns by the bound that is found here at once (vp_dp_bound()); silent for
  * 10 s it is given up. Whatever it does (missing, dying, hanging, lying), this is VP_OK and costs the proof only; note says why. VP_ERR_NOMEM: this
  * process ran out of memory. What *out points to lives in arena. */
 vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out, vp_err *err);

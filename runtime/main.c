@@ -462,13 +462,18 @@ static vp_status begin_profile(const args *a, const vp_backend *backend, vp_file
 
 static vp_status end_profile(const args *a, const vp_plan *plan, const vp_backend *backend, const results *r, vp_file_writer *w, vp_err *err)
 {
-    vp_profile *profile = vp_profile_new();
+    vp_profile *profile = NULL;
     json_t     *j       = NULL;
     vp_text     text    = {0};
     vp_status   st      = VP_OK;
 
     if (!a->save_profile)
-        goto out;
+        return VP_OK;
+    if (r->n_steps == 0) {
+        fprintf(stderr, "no step was timed: %s is not written\n", a->save_profile);
+        return VP_OK;
+    }
+    profile = vp_profile_new();
     VP_TRY_ALLOC(err, profile);
     snprintf(profile->device, sizeof profile->device, "%s", plan->device);
     snprintf(profile->backend, sizeof profile->backend, "%s", backend->describe());

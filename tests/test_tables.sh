@@ -122,6 +122,9 @@ each = [{**{k: v for k, v in c.items() if k not in ("calls", "seconds")}, "secon
 ok(here["device"] == "cpu" and here["backend"] == timed["backend_description"] and here["rows"] == each, "run --save-profile", here["rows"][:3])
 code, out, err = run("run", plan, "--steps", "2", "--save-profile", work + "/here.json")
 ok(code == 2 and "--force" in err and json.load(open(work + "/here.json")) == here, "a profile is not replaced", "exit %d: %s" % (code, err))
+before = open(plan, "rb").read()
+code, out, err = run("run", plan, "--steps", "2", "--save-profile", plan, "--force")
+ok(code == 2 and "is an input too" in err and open(plan, "rb").read() == before, "a profile never takes the plan's place", "exit %d: %s" % (code, err))
 code, out, err = run("run", plan, "--steps", "2", "--save-profile", work + "/none/here.json")
 ok(code == 7 and "step 1" not in out, "a profile that cannot be written ends before the first step", "exit %d: %s" % (code, out))
 for words in ["--verify"], [plan]:
