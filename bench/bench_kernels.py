@@ -13,7 +13,7 @@ import tempfile
 
 import bench_common as common
 
-APART = 2  # of vp_qkv_layout in core/op.h
+APART = 2  # of vp_qkv_layout in plan/op.h
 
 
 def state_bytes(n, kind):
@@ -36,7 +36,7 @@ def update_bytes(e, n, states):
 
 
 # Kernel: its whole-number attributes, floating-point operations (None: not counted), bytes moved where activations and
-# parameters have e bytes an element (as vp_kernel_bytes_moved() in core/op.c counts them, but for the control block's 64
+# parameters have e bytes an element (as vp_kernel_bytes_moved() in plan/op.c counts them, but for the control block's 64
 # bytes and for operands that a call does not have).
 LINEAR = "rows in out layout"
 ROPE = "batch seq heads kv_heads head_dim rotary_dim layout"

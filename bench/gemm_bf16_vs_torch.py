@@ -49,7 +49,7 @@ def build(args):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     subprocess.run([os.environ.get("CC", "gcc"), "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-I" + common.ROOT, "-fopenmp", "-o", path,
                     os.path.join(common.ROOT, "bench", "bench_gemm_bf16.c")] + (args.objects.split() if args.objects else
-                   [os.path.join(args.build, "kernels.a"), os.path.join(args.build, "core.a"), "-lopenblas", "-ljansson"]) + ["-lm"], check=True)
+                   [os.path.join(args.build, "kernels.a"), os.path.join(args.build, "plan.a"), os.path.join(args.build, "base.a"), "-lopenblas", "-ljansson"]) + ["-lm"], check=True)
     return path
 
 

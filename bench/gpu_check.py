@@ -36,7 +36,8 @@ N_BEFORE_LARGE = 40  # of them run before the large model's shrinking budgets
 
 # What each part runs. Shapes are (sequence, samples a step). Largest last where the order is free.
 REAL = {
-    "tests": ["test_kernels", "test_kernels_attention", "test_kernels_optimizer", "test_golden", "test_plans"], "n_kernel_tests": 3, "test_every": "1",
+    "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_optimizer",
+              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 6, "test_every": "1",
     "twice": [("gpt2", 1024, 4, "bf16"), ("qwen2.5-0.5b", 2048, 2, "bf16")],
     # with the greatest difference of a loss
     "whole": [("gpt2-tiny", 128, 8, "fp32", 1e-4), ("llama-tiny", 128, 8, "fp32", 1e-4), ("gpt2-tiny", 128, 8, "bf16-mixed", 3e-2),

@@ -1,35 +1,47 @@
 /* vplan devices: what vplan knows of cards, and what runs here. */
 #include "cli/cli.h"
+#include "cli/names.h"
 
-#include "core/child.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "core/units.h"
+#include "base/child.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
 
 #include <stdio.h>
 
 /* A figure for people: "19.5 TFLOP/s"; "-" where the device has none. */
-static const char *figure_text(const vp_device *d, vp_device_figure figure, char *buf, size_t buf_size)
+static const char *figure_text(const vp_device *d, vp_device_figure figure, char *buf,
+                               size_t buf_size)
 {
-    static const char *const units[] = {[VP_FIGURE_FP32] = "TFLOP/s", [VP_FIGURE_TF32] = "TFLOP/s", [VP_FIGURE_BF16] = "TFLOP/s",
-                                        [VP_FIGURE_FP16] = "TFLOP/s", [VP_FIGURE_FP8] = "TFLOP/s", [VP_FIGURE_INT8] = "TOP/s",
-                                        [VP_FIGURE_MEMORY] = "GB/s", [VP_FIGURE_HOST_LINK] = "GB/s", [VP_FIGURE_PEER_LINK] = "GB/s"};
-    const double rates[] = {[VP_FIGURE_MEMORY] = d->memory_bytes_per_s, [VP_FIGURE_FP32] = d->fp32_flop_per_s,
-                            [VP_FIGURE_TF32] = d->tf32_flop_per_s, [VP_FIGURE_BF16] = d->bf16_flop_per_s,
-                            [VP_FIGURE_FP16] = d->fp16_flop_per_s, [VP_FIGURE_FP8] = d->fp8_flop_per_s,
-                            [VP_FIGURE_INT8] = d->int8_op_per_s, [VP_FIGURE_HOST_LINK] = d->host_link_bytes_per_s,
+    static const char *const units[] = {
+        [VP_FIGURE_FP32] = "TFLOP/s",  [VP_FIGURE_TF32] = "TFLOP/s",
+        [VP_FIGURE_BF16] = "TFLOP/s",  [VP_FIGURE_FP16] = "TFLOP/s",
+        [VP_FIGURE_FP8] = "TFLOP/s",   [VP_FIGURE_INT8] = "TOP/s",
+        [VP_FIGURE_MEMORY] = "GB/s",   [VP_FIGURE_HOST_LINK] = "GB/s",
+        [VP_FIGURE_PEER_LINK] = "GB/s"};
+    const double rates[] = {[VP_FIGURE_MEMORY]    = d->memory_bytes_per_s,
+                            [VP_FIGURE_FP32]      = d->fp32_flop_per_s,
+                            [VP_FIGURE_TF32]      = d->tf32_flop_per_s,
+                            [VP_FIGURE_BF16]      = d->bf16_flop_per_s,
+                            [VP_FIGURE_FP16]      = d->fp16_flop_per_s,
+                            [VP_FIGURE_FP8]       = d->fp8_flop_per_s,
+                            [VP_FIGURE_INT8]      = d->int8_op_per_s,
+                            [VP_FIGURE_HOST_LINK] = d->host_link_bytes_per_s,
                             [VP_FIGURE_PEER_LINK] = d->peer_link_bytes_per_s};
 
     if (figure == VP_FIGURE_USABLE || figure == VP_FIGURE_OUTSIDE)
-        return vp_size_text(figure == VP_FIGURE_USABLE ? d->usable_bytes : d->outside_bytes, buf, buf_size);
+        return vp_size_text(figure == VP_FIGURE_USABLE ? d->usable_bytes : d->outside_bytes, buf,
+                            buf_size);
     if (figure == VP_FIGURE_CAPABILITY)
-        snprintf(buf, buf_size, d->compute_capability ? "%d.%d" : "-", d->compute_capability / 10, d->compute_capability % 10);
+        snprintf(buf, buf_size, d->compute_capability ? "%d.%d" : "-", d->compute_capability / 10,
+                 d->compute_capability % 10);
     else if (figure == VP_FIGURE_MULTIPROCESSORS)
         snprintf(buf, buf_size, d->multiprocessors ? "%d" : "-", d->multiprocessors);
     else if (rates[figure] > 0 && rates[figure] < 1e12 && units[figure][0] == 'T')
         snprintf(buf, buf_size, "%.1f G%s", rates[figure] / 1e9, units[figure] + 1);
     else if (rates[figure] > 0)
-        snprintf(buf, buf_size, "%.*f %s", units[figure][0] != 'G', rates[figure] / (units[figure][0] == 'G' ? 1e9 : 1e12), units[figure]);
+        snprintf(buf, buf_size, "%.*f %s", units[figure][0] != 'G',
+                 rates[figure] / (units[figure][0] == 'G' ? 1e9 : 1e12), units[figure]);
     else
         snprintf(buf, buf_size, "-");
     return buf;
@@ -37,10 +49,12 @@ static const char *figure_text(const vp_device *d, vp_device_figure figure, char
 
 static void print_row(const vp_device *d)
 {
-    const double rates[] = {d->fp32_flop_per_s, d->bf16_flop_per_s, d->fp16_flop_per_s, d->fp8_flop_per_s};
+    const double rates[] = {d->fp32_flop_per_s, d->bf16_flop_per_s, d->fp16_flop_per_s,
+                            d->fp8_flop_per_s};
     char         usable[32];
 
-    printf("%-18s %-9s %11s %6.0f", d->name, d->alias, vp_size_text(d->usable_bytes, usable, sizeof usable), d->memory_bytes_per_s / 1e9);
+    printf("%-18s %-9s %11s %6.0f", d->name, d->alias,
+           vp_size_text(d->usable_bytes, usable, sizeof usable), d->memory_bytes_per_s / 1e9);
     for (int i = 0; i < 4; i++)
         if (rates[i] > 0)
             printf(" %7.1f", rates[i] / 1e12);
@@ -65,15 +79,20 @@ static void print_device(const vp_device *d)
     };
     char value[48];
 
-    printf("%s%s%s%s%s%s\n", d->name, d->alias[0] ? " or " : "", d->alias, d->product[0] ? " (" : "", d->product, d->product[0] ? ")" : "");
+    printf("%s%s%s%s%s%s\n", d->name, d->alias[0] ? " or " : "", d->alias,
+           d->product[0] ? " (" : "", d->product, d->product[0] ? ")" : "");
     for (int i = 0; i < VP_N_FIGURES; i++) {
         figure_text(d, i, value, sizeof value);
         if (d->sources[i].text[0])
-            printf("  %-18s %16s  %-8s  %s\n", names[i], value, vp_figure_class_name(d->sources[i].class_), d->sources[i].text);
+            printf("  %-18s %16s  %-8s  %s\n", names[i], value,
+                   vp_figure_class_name(d->sources[i].class_), d->sources[i].text);
         else
             printf("  %-18s %16s\n", names[i], value);
     }
-    printf("  %-18s %16s\n", "computes in", d->fp8 ? "fp32, bf16, fp8" : d->bf16 ? "fp32, bf16" : "fp32");
+    printf("  %-18s %16s\n", "computes in",
+           d->fp8    ? "fp32, bf16, fp8"
+           : d->bf16 ? "fp32, bf16"
+                     : "fp32");
 }
 
 static vp_status add(json_t *list, const vp_device *d, vp_err *err)
@@ -90,12 +109,12 @@ out:
 
 /* ---- what runs here ---- */
 
-/* What vplan-run says of the CUDA backend, asked in a child, since a driver may do anything: its JSON in *here (the caller's), or why there
- * is none. */
+/* What vplan-run says of the CUDA backend, asked in a child, since a driver may do anything: its
+ * JSON in *here (the caller's), or why there is none. */
 static vp_status ask_cuda(json_t **here, char *why, size_t why_size, vp_err *err)
 {
     char            program[1100];
-    vp_child_result child = {0};
+    vp_child_result child  = {0};
     json_t         *answer = NULL;
     const char     *message;
     vp_status       st = VP_OK;
@@ -103,7 +122,8 @@ static vp_status ask_cuda(json_t **here, char *why, size_t why_size, vp_err *err
     *here = NULL;
     VP_TRY(vp_file_find_program("vplan-run", program, sizeof program, err));
     char         *argv[] = {program, "--describe", "--backend", "cuda", "--json", NULL};
-    vp_child_opts opts   = {.argv = argv, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .timeout_s = 60};
+    vp_child_opts opts   = {
+          .argv = argv, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .timeout_s = 60};
     VP_TRY(vp_child_run(&opts, &child, err));
     answer  = json_loads(child.out ? child.out : "", 0, NULL);
     message = json_string_value(json_object_get(json_object_get(answer, "error"), "message"));
@@ -122,12 +142,13 @@ out:
 /* Which backend a plan for the GPU here would find. */
 static vp_status here_json(json_t **out, vp_err *err)
 {
-    json_t   *cuda = NULL;
+    json_t   *cuda      = NULL;
     char      why[1024] = "";
-    vp_status st = VP_OK;
+    vp_status st        = VP_OK;
 
     VP_TRY(ask_cuda(&cuda, why, sizeof why, err));
-    *out = json_pack("{s:s, s:O?, s:s*}", "backend", cuda ? "cuda" : "cpu", "cuda", cuda, "why_not_cuda", cuda ? NULL : why);
+    *out = json_pack("{s:s, s:O?, s:s*}", "backend", cuda ? "cuda" : "cpu", "cuda", cuda,
+                     "why_not_cuda", cuda ? NULL : why);
     VP_TRY_ALLOC(err, *out);
 out:
     json_decref(cuda);
@@ -140,29 +161,36 @@ static void print_here(const json_t *here)
     char        shown[2048];
 
     if (why)
-        printf("Here runs the CPU backend. The CUDA backend does not:\n  %s\n", vp_text_escape(why, shown, sizeof shown));
+        printf("Here runs the CPU backend. The CUDA backend does not:\n  %s\n",
+               vp_text_escape(why, shown, sizeof shown));
     else
         printf("Here runs the CUDA backend:\n  %s\n",
-               vp_text_escape(json_string_value(json_object_get(json_object_get(here, "cuda"), "description")), shown, sizeof shown));
+               vp_text_escape(
+                   json_string_value(json_object_get(json_object_get(here, "cuda"), "description")),
+                   shown, sizeof shown));
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    const char *name = NULL;
-    json_t     *list = json_array(), *here = NULL;
-    vp_device   device;
-    int         n;
-    vp_status   st = VP_OK;
+    json_t         *list = json_array(), *here = NULL;
+    vp_command_line line;
+    const char     *name;
+    vp_device       device;
+    vp_status       st = VP_OK;
 
     VP_TRY_ALLOC(err, list);
-    VP_TRY(vp_options_parse(argc, argv, NULL, 0, &name, 1, &n, NULL, err));
+    VP_TRY(vp_cli_parse(&vp_cmd_devices, argc, argv, cli, NULL, &line, err));
+    name = line.words[0];
+    VP_TRY(vp_device_named(cli, &name, err));
     VP_TRY(vp_device_open(name ? name : "cpu", &device, err));
     VP_TRY(add(list, &device, err));
     if (!cli->json && name) {
         print_device(&device);
     } else if (!cli->json) {
-        printf("%-18s %-9s %11s %6s %31s %5s %9s\n", "", "", "", "memory", "TFLOP/s, dense              ", "host", "compute");
-        printf("%-18s %-9s %11s %6s %7s %7s %7s %7s %5s %9s\n", "name", "short", "usable", "GB/s", "fp32", "bf16", "fp16", "fp8", "GB/s", "capability");
+        printf("%-18s %-9s %11s %6s %31s %5s %9s\n", "", "", "", "memory",
+               "TFLOP/s, dense              ", "host", "compute");
+        printf("%-18s %-9s %11s %6s %7s %7s %7s %7s %5s %9s\n", "name", "short", "usable", "GB/s",
+               "fp32", "bf16", "fp16", "fp8", "GB/s", "capability");
         print_row(&device);
     }
     for (int i = 0; !name && vp_device_at(i, &device); i++) {
@@ -174,10 +202,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(here_json(&here, err));
     if (!cli->json && !name) {
         print_here(here);
-        printf("Every figure's class (cited, derived, assumed) and source: vplan devices NAME, or --json\n");
+        printf(
+            "Every figure's class (cited, derived, assumed) and source: vplan devices NAME, or --json\n");
     }
     if (cli->json) {
-        st   = vp_print_json(json_pack("{s:i, s:o, s:O*}", "schema_version", 1, "devices", list, "here", here), err);
+        st = vp_print_json(
+            json_pack("{s:i, s:o, s:O*}", "schema_version", 1, "devices", list, "here", here), err);
         list = NULL;
     }
 out:
@@ -186,4 +216,21 @@ out:
     return st;
 }
 
-const vp_command vp_cmd_devices = {"devices", "[NAME|FILE] [--json]", "what vplan knows of a device: usable bytes, rates, links, and their sources", run};
+const vp_command vp_cmd_devices = {
+    .name    = "devices",
+    .summary = "what vplan knows of a device: usable bytes, rates, links, and their sources",
+    .usage   = {"[NAME|FILE] [--json]"},
+    .about =
+        {"The cards that vplan knows, and what runs here; of one card every figure with "
+         "its class (cited, derived, assumed) and its source. A short name like h200 or "
+         "4090 means one card; one that could mean several, like a100, is an error that "
+         "lists them.",
+         "A device file describes a card that is not listed; with --json the table's "
+         "cards are printed in the same form. The least that is enough is {\"schema_version\": 1, "
+         "\"name\": \"...\", \"usable_bytes\": N, \"fp32_flop_per_s\": X, "
+         "\"memory_bytes_per_s\": X}; all its keys are in docs/device-file.md."},
+    .examples  = {"vplan devices", "vplan devices 4090"},
+    .argument  = VP_TAKES_DEVICE,
+    .max_words = 1,
+    .run       = run,
+};

@@ -1,28 +1,31 @@
 /* vplan estimate: where every byte goes, for one configuration. */
 #include "cli/cli.h"
+#include "cli/names.h"
+#include "cli/rows.h"
+#include "cli/words.h"
 
-#include "core/text.h"
-#include "core/units.h"
+#include "base/units.h"
 #include "planner/itemise.h"
 
 #include <stdio.h>
 #include <string.h>
 
 typedef struct estimate_options {
-    const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max, *class_name;
-    int64_t     budget_bytes, seq, micro_batch;
+    const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
+        *class_name;
+    int64_t budget_bytes, seq, micro_batch;
 } estimate_options;
 
 typedef struct estimate {
-    vp_model    *model;
-    vp_device    device;
-    vp_scenario  scenario;
-    int64_t      budget_bytes;   /* -1: none */
-    bool         has_device, seq_is_default, micro_batch_is_given;
-    vp_cost      cost;
-    vp_plan     *plan;
-    vp_arena    *arena;
-    vp_itemised  itemised;
+    vp_model   *model;
+    vp_device   device;
+    vp_scenario scenario;
+    int64_t     budget_bytes; /* -1: none */
+    bool        has_device, seq_is_default, micro_batch_is_given;
+    vp_cost     cost;
+    vp_plan    *plan;
+    vp_arena   *arena;
+    vp_itemised itemised;
 } estimate;
 
 enum { DEFAULT_SEQ = 4096, DEFAULT_CHUNK = 1024 };
@@ -32,10 +35,10 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
     vp_scenario *s         = &e->scenario;
     vp_recompute recompute = VP_RECOMPUTE_NONE;
     vp_optimizer optimizer;
-    vp_status    st        = VP_OK;
+    vp_status    st = VP_OK;
 
-    VP_TRY(vp_only_value("--trainer", o->trainer, "vplan", err));
-    *s = (vp_scenario){.recipe = vp_recipe_default(), .micro_batch = o->micro_batch ? o->micro_batch : 1};
+    *s = (vp_scenario){.recipe      = vp_recipe_default(),
+                       .micro_batch = o->micro_batch ? o->micro_batch : 1};
     if (o->optimizer) {
         VP_TRY(vp_parse_optimizer(o->optimizer, false, &optimizer, err));
         vp_recipe_set_optimizer(&s->recipe, optimizer);
@@ -58,14 +61,20 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
         VP_TRY(vp_device_open("cpu", &e->device, err));
     if (o->device)
         VP_TRY(vp_check_precision(&e->device, s->recipe.precision, err));
-    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = s->recipe.dropout, .class_name = o->class_name}, &e->model, err));
+    VP_TRY(vp_model_open(
+        model_name, &(vp_model_opts){.dropout = s->recipe.dropout, .class_name = o->class_name},
+        &e->model, err));
     vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
-    e->seq_is_default = !o->seq;
+    e->seq_is_default       = !o->seq;
     e->micro_batch_is_given = o->micro_batch != 0;
-    s->seq            = o->seq ? o->seq : e->model->graph.max_seq < DEFAULT_SEQ ? e->model->graph.max_seq : DEFAULT_SEQ;
+    s->seq                  = o->seq                                  ? o->seq
+                              : e->model->graph.max_seq < DEFAULT_SEQ ? e->model->graph.max_seq
+                                                                      : DEFAULT_SEQ;
     if (s->seq > e->model->graph.max_seq)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq %lld is longer than the %lld positions of this model", (long long)s->seq,
-                       (long long)e->model->graph.max_seq));
+        VP_TRY(vp_say_refusal((vp_refusal){.reason = VP_REFUSED_SEQ,
+                                           .asked  = s->seq,
+                                           .limit  = e->model->graph.max_seq},
+                              err));
     s->global_batch = s->micro_batch;
     e->cost.device  = &e->device;
 out:
@@ -94,13 +103,13 @@ static vp_status maximise(estimate *e, const char *what, vp_err *err)
     bool      batch = strcmp(what, "micro-batch") == 0, fits;
     int64_t  *knob  = batch ? &e->scenario.micro_batch : &e->scenario.seq;
     int64_t   low = 1, high = batch ? (int64_t)1 << 40 : e->model->graph.max_seq;
-    char      shown[64];
     vp_status st = VP_OK;
 
-    if (!batch && strcmp(what, "seq") != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max %s: micro-batch or seq", vp_text_escape(what, shown, sizeof shown)));
     if (batch ? e->micro_batch_is_given : !e->seq_is_default)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max %s looks for the largest %s, and --%s gives one: leave one of them out", what, what, what));
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_USAGE,
+                    "--max %s looks for the largest %s, and --%s gives one: leave one of them out",
+                    what, what, what));
     if (e->budget_bytes < 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max needs a --budget or a --device to fit into"));
     while (low < high) { /* low fits, or is 1; above high nothing does */
@@ -128,24 +137,34 @@ static bool does_fit(const estimate *e)
 
 static json_t *answer_json(const estimate *e, const char *max)
 {
-    const vp_scenario *s        = &e->scenario;
+    const vp_scenario *s           = &e->scenario;
     json_t            *assumptions = json_deep_copy(e->plan->assumptions);
-    json_t            *settings = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
-        e->has_device ? json_string(e->device.name) : json_null(), "seq", (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
-        "precision", vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "attention", vp_attention_name(s->attention),
-        "recompute", vp_scenario_recompute_name(s, e->model), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
+    json_t            *settings    = json_pack(
+                      "{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
+        e->has_device ? json_string(e->device.name) : json_null(), "seq", (json_int_t)s->seq,
+                      "micro_batch", (json_int_t)s->micro_batch, "precision",
+                      vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer),
+                      "attention", vp_attention_name(s->attention), "recompute",
+                      vp_scenario_recompute_name(s, e->model), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
 
     if (e->seq_is_default && !(max && strcmp(max, "seq") == 0))
-        json_array_append_new(assumptions, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d", (long long)s->seq, DEFAULT_SEQ));
+        json_array_append_new(
+            assumptions,
+            json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
+                         (long long)s->seq, DEFAULT_SEQ));
     if (max)
         json_object_set_new(settings, "max", json_string(max));
-    json_t *j = json_pack("{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:s, s:I, s:o, s:o, s:o}", "schema_version", 1, "trainer", "vplan",
-        "model", "name", e->model->name, "params_total", (json_int_t)e->model->n_params, "params_trainable", (json_int_t)e->model->n_params,
-        "settings", settings, "assumptions", assumptions, "budget_bytes",
-        e->budget_bytes < 0 ? json_null() : json_integer((json_int_t)e->budget_bytes), "peak_bytes", (json_int_t)e->plan->peak_bytes,
-        "peak_phase", e->itemised.peak_phase, "device_bytes", (json_int_t)(e->plan->peak_bytes + e->plan->outside_bytes), "fits",
-        e->budget_bytes < 0 ? json_null() : json_boolean(does_fit(e)), "items", vp_items_json(&e->itemised), "phases", vp_phases_json(&e->itemised));
-    vp_outside_to_answer(e->plan, j);
+    json_t *j =
+        json_pack("{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:s, s:I, s:o, s:o, s:o}",
+                  "schema_version", 1, "trainer", "vplan", "model", "name", e->model->name,
+                  "params_total", (json_int_t)e->model->n_params, "params_trainable",
+                  (json_int_t)e->model->n_params, "settings", settings, "assumptions", assumptions,
+                  "budget_bytes", vp_json_int_or_null(e->budget_bytes), "peak_bytes",
+                  (json_int_t)e->plan->peak_bytes, "peak_phase", e->itemised.peak_phase,
+                  "device_bytes", (json_int_t)(e->plan->peak_bytes + e->plan->outside_bytes),
+                  "fits", e->budget_bytes < 0 ? json_null() : json_boolean(does_fit(e)), "items",
+                  vp_items_json(&e->itemised), "phases", vp_phases_json(&e->itemised));
+    vp_overhead_to_answer(e->plan, j);
     return j;
 }
 
@@ -154,48 +173,98 @@ static void print_answer(const estimate *e)
     const vp_scenario *s = &e->scenario;
     char               a[64], b[64], c[400];
 
-    printf("%s: %s parameters; trainer vplan, %s, %s, sequence %lld, %s\n", e->model->name, vp_count_text(e->model->n_params, a, sizeof a),
-           vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer), (long long)s->seq, vp_scenario_text(e->model, s, c, sizeof c));
+    printf("%s: %s parameters; trainer vplan, %s, %s, sequence %lld, %s\n", e->model->name,
+           vp_count_text(e->model->n_params, a, sizeof a), vp_precision_name(s->recipe.precision),
+           vp_optimizer_name(s->recipe.optimizer), (long long)s->seq,
+           vp_scenario_text(e->model, s, c, sizeof c));
     printf("\n%-48s %12s %7s\n", "at the peak", "bytes", "share");
     for (int64_t i = 0; i < e->itemised.n_items; i++)
-        printf("%-48s %12s %6.1f%%\n", e->itemised.items[i].name, vp_size_text(e->itemised.items[i].bytes, a, sizeof a),
+        printf("%-48s %12s %6.1f%%\n", e->itemised.items[i].name,
+               vp_size_text(e->itemised.items[i].bytes, a, sizeof a),
                100.0 * (double)e->itemised.items[i].bytes / (double)e->plan->peak_bytes);
-    printf("%-48s %12s   in %s\n", "peak", vp_size_text(e->plan->peak_bytes, a, sizeof a), e->itemised.peak_phase);
+    printf("%-48s %12s   in %s\n", "peak", vp_size_text(e->plan->peak_bytes, a, sizeof a),
+           e->itemised.peak_phase);
     if (e->plan->outside_bytes)
-        printf("%-48s %12s   %s\n", "outside the arena (context, libraries)", vp_size_text(e->plan->outside_bytes, a, sizeof a),
-               vp_outside_class_text(e->plan, c, sizeof c));
+        printf("%-48s %12s   %s\n", "outside the arena (context, libraries)",
+               vp_size_text(e->plan->outside_bytes, a, sizeof a),
+               vp_overhead_class_text(e->plan, c, sizeof c));
     printf("\nphases:");
     for (int p = 0; p < VP_N_PHASES; p++)
-        printf("%s %s %s", p ? "," : "", e->itemised.phases[p].name, vp_size_text(e->itemised.phases[p].peak_bytes, a, sizeof a));
+        printf("%s %s %s", p ? "," : "", e->itemised.phases[p].name,
+               vp_size_text(e->itemised.phases[p].peak_bytes, a, sizeof a));
     printf("\n");
     if (e->budget_bytes >= 0)
         printf("%s: needs %s of a budget of %s\n", does_fit(e) ? "fits" : "DOES NOT FIT",
-               vp_size_text(e->plan->peak_bytes + e->plan->outside_bytes, a, sizeof a), vp_size_text(e->budget_bytes, b, sizeof b));
+               vp_size_text(e->plan->peak_bytes + e->plan->outside_bytes, a, sizeof a),
+               vp_size_text(e->budget_bytes, b, sizeof b));
     if (e->seq_is_default)
-        printf("assumed: --seq not given: the smaller of the model's positions and %d\n", DEFAULT_SEQ);
+        printf("assumed: --seq not given: the smaller of the model's positions and %d\n",
+               DEFAULT_SEQ);
     for (size_t i = 0; i < json_array_size(e->plan->assumptions); i++)
         printf("assumed: %s\n", json_string_value(json_array_get(e->plan->assumptions, i)));
 }
 
+static const vp_option rows[] = {
+    {VP_ROW_DEVICE(estimate_options, device),
+     .help      = "A device of vplan devices, cpu, or a device file",
+     .otherwise = "none; without --budget too nothing is said about fitting"},
+    {VP_ROW_BUDGET(estimate_options, budget_bytes),
+     .help      = "The device memory there is, context and libraries included",
+     .otherwise = "what is usable on the device"},
+    {VP_ROW_SEQ(estimate_options, seq), .help = "Tokens of a sample",
+     .otherwise = "the smaller of the model's positions and 4096"},
+    {VP_ROW_MICRO_BATCH(estimate_options, micro_batch), .help = "Samples at once",
+     .otherwise = "1"},
+    VP_ROW_CLASS(estimate_options, class_name),
+    {VP_ROW_PRECISION(estimate_options, precision),
+     .help      = "Number formats: bf16-mixed has fp32 master weights, bf16 rounds updates "
+                  "stochastically instead; gradients of parameters are fp32 in all of them",
+     .otherwise = "fp32"},
+    {VP_ROW_OPTIMIZER(estimate_options, optimizer),
+     .help =
+         "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits",
+     .otherwise = "adamw"},
+    {VP_ROW_ATTENTION(estimate_options, attention),
+     .help = "How it is computed; math keeps the attention matrix for backward"},
+    {VP_ROW_LOSS(estimate_options, loss),
+     .help      = "Head and loss over all tokens at once, or N tokens at a time, a multiple of "
+                  "256; chunked is 1024",
+     .otherwise = "full"},
+    {VP_ROW_RECOMPUTE(estimate_options, recompute),
+     .help   = "What each block computes again in backward instead of keeping it; full keeps a "
+               "block's input only",
+     .preset = "none"},
+    {.name      = "--max",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(estimate_options, max),
+     .words     = "micro-batch|seq",
+     .help      = "The largest one that fits; needs a device or a budget",
+     .otherwise = "none",
+     .example   = "micro-batch"},
+    {.name    = "--trainer",
+     .kind    = VP_OPTION_CHOICE,
+     .at      = offsetof(estimate_options, trainer),
+     .words   = "vplan",
+     .help    = "Whose training step it is",
+     .preset  = "vplan",
+     .example = "vplan"},
+};
+static const vp_option_set options = {VP_ROWS(rows)};
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    estimate_options o    = {0};
-    estimate         e    = {0};
-    const char      *name = NULL;
-    int              n;
-    const vp_option  options[] = {
-        {"--trainer", VP_OPTION_TEXT, &o.trainer},     {"--device", VP_OPTION_TEXT, &o.device},
-        {"--budget", VP_OPTION_SIZE, &o.budget_bytes}, {"--seq", VP_OPTION_COUNT, &o.seq},
-        {"--micro-batch", VP_OPTION_COUNT, &o.micro_batch}, {"--precision", VP_OPTION_TEXT, &o.precision},
-        {"--optimizer", VP_OPTION_TEXT, &o.optimizer}, {"--attention", VP_OPTION_TEXT, &o.attention},
-        {"--loss", VP_OPTION_TEXT, &o.loss},           {"--recompute", VP_OPTION_TEXT, &o.recompute},
-        {"--max", VP_OPTION_TEXT, &o.max},             {"--class", VP_OPTION_TEXT, &o.class_name},
-    };
-    vp_status st = VP_OK;
+    estimate_options o = {0};
+    estimate         e = {0};
+    vp_command_line  line;
+    const char      *name;
+    vp_status        st = VP_OK;
 
-    VP_TRY(vp_options_parse(argc, argv, options, sizeof options / sizeof *options, &name, 1, &n, NULL, err));
+    VP_TRY(vp_cli_parse(&vp_cmd_estimate, argc, argv, cli, (void *[]){&o, cli}, &line, err));
+    name = line.words[0];
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan estimate MODEL: which model?"));
+    VP_TRY(vp_device_named(cli, &o.device, err));
+    VP_TRY(vp_model_named(cli, &name, err));
     VP_TRY(set_up(name, &o, &e, err));
     if (o.max)
         VP_TRY(maximise(&e, o.max, err));
@@ -215,9 +284,18 @@ out:
     return st;
 }
 
-const vp_command vp_cmd_estimate = {"estimate",
-    "MODEL [--trainer vplan] [--device NAME|FILE] [--budget SIZE] [--seq N] [--micro-batch N] [--class NAME]\n"
-    "                      [--precision fp32|bf16-mixed|bf16] [--attention flash|math]\n"
-    "                      [--optimizer adamw|adamw-bf16|adamw-8bit|sgd|sgd-momentum|lion|adafactor|muon] [--loss full|chunked|chunked:N]\n"
-    "                      [--recompute none|attention|mlp|full] [--max micro-batch|seq] [--json]",
-    "where every byte goes, and whether it fits", run};
+const vp_command vp_cmd_estimate = {
+    .name      = "estimate",
+    .summary   = "where every byte goes, and whether it fits",
+    .usage     = {"MODEL [options]"},
+    .about     = {"Where every byte is at the peak of one configuration, how high each phase "
+                      "reaches, and whether it fits.",
+                  "MODEL is a built-in name (vplan models), a config.json of any name, a folder that "
+                      "holds one, or a Hub id that the local Hugging Face cache holds."},
+    .examples  = {"vplan estimate gpt2-xl --device 4090 --seq 1024 --recompute full",
+                  "vplan estimate llama-3.1-8b --device h200 --precision bf16-mixed --max seq"},
+    .sets      = {&options, &vp_quiet_options},
+    .argument  = VP_TAKES_MODEL,
+    .max_words = 1,
+    .run       = run,
+};

@@ -1,7 +1,7 @@
 #include "cli/cli.h"
+#include "cli/names.h"
 
-#include "core/text.h"
-#include "core/units.h"
+#include "base/units.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static void print_folded(const char *text)
 {
     for (int column = 0; *text; text++) {
         bool fold = text[0] == ',' && text[1] == ' ' && column > 80;
-        column = fold ? 0 : column + 1;
+        column    = fold ? 0 : column + 1;
         fputs(fold ? ",\n" : (char[]){*text, '\0'}, stdout);
         text += fold;
     }
@@ -30,8 +30,10 @@ static void print_model(const vp_zoo_entry *z, const vp_model *model)
 
     printf("%s: %s parameters\n", z->name, vp_count_text(model->n_params, count, sizeof count));
     printf("  %-12s %s\n", "family", model->family);
-    printf("  %-12s %s\n", "positions", vp_count_text(model->graph.max_seq, positions, sizeof positions));
-    printf("  %-12s %s\n", "vocabulary", vp_count_text(model->graph.vocab_size, vocabulary, sizeof vocabulary));
+    printf("  %-12s %s\n", "positions",
+           vp_count_text(model->graph.max_seq, positions, sizeof positions));
+    printf("  %-12s %s\n", "vocabulary",
+           vp_count_text(model->graph.vocab_size, vocabulary, sizeof vocabulary));
     printf("  %-12s %s\n", "Hub id", or_none(z->hub_id));
     printf("  %-12s %s\n", "source", z->source);
     for (int64_t i = 0; i < model->n_assumptions; i++)
@@ -41,9 +43,11 @@ static void print_model(const vp_zoo_entry *z, const vp_model *model)
 
 static vp_status add(json_t *list, const vp_zoo_entry *z, const vp_model *model, vp_err *err)
 {
-    json_t   *j  = json_pack("{s:s, s:s, s:I, s:I, s:I, s:s?, s:s, s:O}", "name", z->name, "family", model->family, "params_total",
-                             (json_int_t)model->n_params, "max_seq", (json_int_t)model->graph.max_seq, "vocab_size",
-                             (json_int_t)model->graph.vocab_size, "hub_id", z->hub_id, "source", z->source, "config", model->config);
+    json_t   *j  = json_pack("{s:s, s:s, s:I, s:I, s:I, s:s?, s:s, s:O}", "name", z->name, "family",
+                             model->family, "params_total", (json_int_t)model->n_params, "max_seq",
+                             (json_int_t)model->graph.max_seq, "vocab_size",
+                             (json_int_t)model->graph.vocab_size, "hub_id", z->hub_id, "source",
+                             z->source, "config", model->config);
     vp_status st = VP_OK;
 
     VP_TRY_ALLOC(err, j);
@@ -52,41 +56,38 @@ out:
     return st;
 }
 
-/* A built-in name, or the Hub id of a built-in model; NULL: all of them. */
-static bool is_asked_for(const vp_zoo_entry *z, const char *name)
-{
-    return !name || strcmp(z->name, name) == 0 || (z->hub_id && strcmp(z->hub_id, name) == 0);
-}
-
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    const char         *name = NULL;
-    json_t             *list = json_array();
+    const char         *name;
+    json_t             *list  = json_array();
     vp_model           *model = NULL;
     const vp_zoo_entry *z;
-    int                 n;
-    char                shown[96], count[32];
+    vp_command_line     line;
+    char                count[32];
     vp_status           st = VP_OK;
 
     VP_TRY_ALLOC(err, list);
-    VP_TRY(vp_options_parse(argc, argv, NULL, 0, &name, 1, &n, NULL, err));
+    VP_TRY(vp_cli_parse(&vp_cmd_models, argc, argv, cli, NULL, &line, err));
+    name = line.words[0] ? vp_built_in_name(line.words[0]) : NULL;
+    if (line.words[0] && !name)
+        VP_TRY(vp_built_in_missing(line.words[0], err));
     if (!cli->json && !name)
-        printf("%-18s %16s  %-8s %-36s %s\n", "name", "parameters", "family", "Hub id of the same model", "source");
+        printf("%-18s %16s  %-8s %-36s %s\n", "name", "parameters", "family",
+               "Hub id of the same model", "source");
     for (int i = 0; (z = vp_zoo_at(i)); i++) {
-        if (!is_asked_for(z, name))
+        if (name && strcmp(z->name, name) != 0)
             continue;
         VP_TRY(vp_model_open(z->name, &(vp_model_opts){0}, &model, err));
         VP_TRY(add(list, z, model, err));
         if (!cli->json && name)
             print_model(z, model);
         else if (!cli->json)
-            printf("%-18s %16s  %-8s %-36s %s\n", z->name, vp_count_text(model->n_params, count, sizeof count), model->family, or_none(z->hub_id),
-                   z->source);
+            printf("%-18s %16s  %-8s %-36s %s\n", z->name,
+                   vp_count_text(model->n_params, count, sizeof count), model->family,
+                   or_none(z->hub_id), z->source);
         vp_model_free(model);
         model = NULL;
     }
-    if (name && json_array_size(list) == 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; vplan models lists them", vp_text_escape(name, shown, sizeof shown)));
     if (!cli->json && !name)
         printf("The config.json of one: vplan models NAME\n");
     if (cli->json) {
@@ -99,4 +100,15 @@ out:
     return st;
 }
 
-const vp_command vp_cmd_models = {"models", "[NAME] [--json]", "the models that need no file", run};
+const vp_command vp_cmd_models = {
+    .name      = "models",
+    .summary   = "the models that need no file",
+    .usage     = {"[NAME] [--json]"},
+    .about     = {"The built-in models: parameters, family, the Hub id of the same model, and "
+                      "where the numbers are from; of one, named like that or by its Hub id, the "
+                      "config.json too."},
+    .examples  = {"vplan models", "vplan models llama-3.1-8b"},
+    .argument  = VP_TAKES_MODEL,
+    .max_words = 1,
+    .run       = run,
+};

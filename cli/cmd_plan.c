@@ -1,41 +1,40 @@
 /* vplan plan: the fastest configuration that fits, and how good it is known to be. */
 #include "cli/cli.h"
+#include "cli/names.h"
+#include "cli/rows.h"
+#include "cli/words.h"
 
-#include "core/file.h"
-#include "core/units.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/units.h"
 #include "planner/frontier.h"
+#include "report/curve_svg.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 typedef struct answer {
-    vp_plan_job    job;
-    vp_plan_answer found;
-    vp_plan       *plan;           /* NULL: infeasible */
-    vp_frontier    frontier;       /* n 0: not asked for */
-    vp_changes     changes;        /* of an infeasible request */
-    double         shadow_s;       /* T(B) - T(B + 1 GiB) */
-    double         seconds;
-    vp_monolithic_check whole;     /* status NULL: not asked for */
-    const char    *path;
+    vp_plan_job         job;
+    vp_plan_answer      found;
+    vp_plan            *plan;     /* NULL: infeasible */
+    vp_frontier         frontier; /* n 0: not asked for */
+    vp_changes          changes;  /* of an infeasible request */
+    double              shadow_s; /* T(B) - T(B + 1 GiB) */
+    double              seconds;
+    vp_monolithic_check whole; /* status NULL: not asked for */
+    const char         *path;
 } answer;
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- JSON ---- */
 
 static json_t *solver_json(const vp_plan_answer *a)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "programs", (json_int_t)a->n_scenarios, "library_lowered",
-                     (json_int_t)a->libraries[0]->n_lowered, "library_points", (json_int_t)a->libraries[0]->n, "nodes", (json_int_t)a->n_nodes, "pivots",
-                     (json_int_t)a->n_pivots, "certificate_bytes", (json_int_t)a->certificate_bytes, "note",
-                     a->solver_note ? json_string(a->solver_note) : json_null());
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "programs", (json_int_t)a->n_scenarios,
+                     "library_lowered", (json_int_t)a->libraries[0]->n_lowered, "library_points",
+                     (json_int_t)a->libraries[0]->n, "nodes", (json_int_t)a->n_nodes, "pivots",
+                     (json_int_t)a->n_pivots, "certificate_bytes", (json_int_t)a->certificate_bytes,
+                     "note", a->solver_note ? json_string(a->solver_note) : json_null());
 }
 
 static json_t *frontier_json(const vp_frontier *f)
@@ -43,50 +42,59 @@ static json_t *frontier_json(const vp_frontier *f)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < f->n; i++)
-        json_array_append_new(list, json_pack("{s:I, s:I, s:f}", "budget_bytes", (json_int_t)f->points[i].budget_bytes, "peak_bytes",
-                                              (json_int_t)f->points[i].peak_bytes, "step_time_s", f->points[i].step_time_s));
+        json_array_append_new(list, json_pack("{s:I, s:I, s:f}", "budget_bytes",
+                                              (json_int_t)f->points[i].budget_bytes, "peak_bytes",
+                                              (json_int_t)f->points[i].peak_bytes, "step_time_s",
+                                              f->points[i].step_time_s));
     return list;
 }
 
 static json_t *changes_json(const vp_changes *c)
 {
     json_t *list = json_array();
+    char    text[200];
 
     for (int64_t i = 0; i < c->n; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "change", c->changes[i].text, "needs_bytes", (json_int_t)c->changes[i].needs_bytes));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I}", "change",
+                                        vp_change_text(&c->changes[i], text, sizeof text),
+                                        "needs_bytes", (json_int_t)c->changes[i].needs_bytes));
     return list;
 }
 
 static json_t *timing_json(const answer *x)
 {
-    return x->whole.status ? json_pack("{s:f, s:f}", "seconds", x->seconds, "monolithic_seconds", x->whole.seconds)
+    return x->whole.status ? json_pack("{s:f, s:f}", "seconds", x->seconds, "monolithic_seconds",
+                                       x->whole.seconds)
                            : json_pack("{s:f}", "seconds", x->seconds);
-}
-
-static json_t *real_or_null(double value)
-{
-    return value < 0 ? json_null() : json_real(value);
 }
 
 static json_t *monolithic_json(const vp_monolithic_check *c)
 {
-    return json_pack("{s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:s?}", "columns", (json_int_t)c->n_columns, "rows", (json_int_t)c->n_rows, "nodes",
-                     (json_int_t)c->n_nodes, "status", c->status, "step_time_s", real_or_null(c->step_time_s), "decomposed_step_time_s",
-                     real_or_null(c->planned_s), "equal", c->decided ? json_boolean(c->equal) : json_null(), "note", c->note);
+    return json_pack("{s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:s?}", "columns",
+                     (json_int_t)c->n_columns, "rows", (json_int_t)c->n_rows, "nodes",
+                     (json_int_t)c->n_nodes, "status", c->status, "step_time_s",
+                     vp_json_real_or_null(c->step_time_s), "decomposed_step_time_s",
+                     vp_json_real_or_null(c->planned_s), "equal",
+                     c->decided ? json_boolean(c->equal) : json_null(), "note", c->note);
 }
 
 static json_t *plan_json(const answer *x)
 {
     const vp_plan *plan = x->plan;
-    json_t        *j = json_pack("{s:i, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:O, s:O, s:O, s:o, s:o, s:f, s:o, s:s}", "schema_version", 1,
-        "budget_bytes", (json_int_t)plan->budget_bytes, "peak_bytes", (json_int_t)plan->peak_bytes, "device_bytes",
-        (json_int_t)(plan->peak_bytes + plan->outside_bytes), "host_peak_bytes", (json_int_t)0, "process_predicted_bytes",
-        plan->process_predicted_bytes < 0 ? json_null() : json_integer((json_int_t)plan->process_predicted_bytes), "step_time_s",
-        plan->step_time_s, "tokens_per_s", (double)vp_plan_tokens(plan) / plan->step_time_s, "decisions", plan->decisions, "settings",
-        plan->settings, "assumptions", plan->assumptions, "proof", vp_proof_json(plan), "solver", solver_json(&x->found),
-        "shadow_price_s_per_gib", x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
+    json_t        *j    = json_pack(
+                  "{s:i, s:I, s:I, s:I, s:I, s:o, s:f, s:f, s:O, s:O, s:O, s:o, s:o, s:f, s:o, s:s}",
+                  "schema_version", 1, "budget_bytes", (json_int_t)plan->budget_bytes, "peak_bytes",
+                  (json_int_t)plan->peak_bytes, "device_bytes",
+                  (json_int_t)(plan->peak_bytes + plan->outside_bytes), "host_peak_bytes",
+                  (json_int_t)plan->host_peak_bytes, "process_predicted_bytes",
+                  vp_json_int_or_null(plan->process_predicted_bytes), "step_time_s", plan->step_time_s,
+                  "tokens_per_s", (double)vp_plan_tokens(plan) / plan->step_time_s, "decisions",
+                  plan->decisions, "settings", plan->settings, "assumptions", plan->assumptions, "proof",
+                  vp_proof_json(plan), "solver", solver_json(&x->found), "shadow_price_s_per_gib",
+                  x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
 
-    vp_outside_to_answer(plan, j);
+    vp_overhead_to_answer(plan, j);
     if (j && x->frontier.n)
         json_object_set_new(j, "frontier", frontier_json(&x->frontier));
     if (j && x->whole.status)
@@ -99,13 +107,19 @@ static json_t *plan_json(const answer *x)
 static json_t *infeasible_json(const answer *x)
 {
     const vp_plan_request *r = &x->job.request;
+    char                   binding[200];
 
-    json_t *j = json_pack("{s:i, s:I, s:n, s:n, s:n, s:n, s:n, s:n, s:{}, s:{s:s, s:s, s:I, s:I}, s:[], s:{s:s, s:n, s:n, s:I, s:n}, s:o, s:n, s:o, s:s, s:o}",
-        "schema_version", 1, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes", "device_bytes", "host_peak_bytes",
-        "process_predicted_bytes", "step_time_s", "tokens_per_s", "decisions", "settings", "trainer", "vplan", "device", x->job.device.name,
-        "seq", (json_int_t)r->seq, "global_batch", (json_int_t)r->global_batch, "assumptions", "proof", "status", "infeasible", "gap",
-        "bound_s", "least_budget_bytes", (json_int_t)x->found.least_budget_bytes, "checked_by", "solver", solver_json(&x->found),
-        "shadow_price_s_per_gib", "presets", vp_presets_json(&x->found), "binding", x->changes.binding, "changes", changes_json(&x->changes));
+    json_t *j = json_pack(
+        "{s:i, s:I, s:n, s:n, s:n, s:n, s:n, s:n, s:{}, s:{s:s, s:s, s:I, s:I}, s:[], s:{s:s, s:n, s:n, s:I, s:n}, s:o, s:n, s:o, s:s, s:o}",
+        "schema_version", 1, "budget_bytes", (json_int_t)r->budget_bytes, "peak_bytes",
+        "device_bytes", "host_peak_bytes", "process_predicted_bytes", "step_time_s", "tokens_per_s",
+        "decisions", "settings", "trainer", "vplan", "device", x->job.device.name, "seq",
+        (json_int_t)r->seq, "global_batch", (json_int_t)r->global_batch, "assumptions", "proof",
+        "status", "infeasible", "gap", "bound_s", "least_budget_bytes",
+        (json_int_t)x->found.least_budget_bytes, "checked_by", "solver", solver_json(&x->found),
+        "shadow_price_s_per_gib", "presets", vp_presets_json(&x->found), "binding",
+        vp_binding_text(&x->changes, binding, sizeof binding), "changes",
+        changes_json(&x->changes));
 
     if (j && x->whole.status)
         json_object_set_new(j, "monolithic", monolithic_json(&x->whole));
@@ -123,8 +137,10 @@ static void print_presets(const vp_plan_answer *a)
     printf("presets\n");
     for (int64_t i = 0; i < a->n_presets; i++) {
         const vp_candidate *c = &a->presets[i].candidate;
-        printf("  %-38s %11s  %9s  %s\n", a->presets[i].name, vp_size_text(c->figures.peak_bytes, bytes, sizeof bytes),
-               vp_time_text(c->figures.step_time_s, time, sizeof time), c->fits ? "fits" : "does not fit");
+        printf("  %-38s %11s  %9s  %s\n", a->presets[i].name,
+               vp_size_text(c->figures.peak_bytes, bytes, sizeof bytes),
+               vp_time_text(c->figures.step_time_s, time, sizeof time),
+               c->fits ? "fits" : "does not fit");
     }
 }
 
@@ -135,8 +151,10 @@ static void print_proof(const vp_plan_answer *a)
     if (a->proof == VP_PROOF_FALLBACK)
         printf("proof      none: %s\n", a->solver_note ? a->solver_note : "no bound was asked for");
     else
-        printf("proof      %s: no plan of the %lld scenarios takes less than %s, gap %.4f %%, checked by vplan (%lld nodes)\n", vp_proof_name(a->proof),
-               (long long)a->n_scenarios, vp_time_text(a->bound_s, time, sizeof time), 100 * a->gap, (long long)a->n_nodes);
+        printf(
+            "proof      %s: no plan of the %lld scenarios takes less than %s, gap %.4f %%, checked by vplan (%lld nodes)\n",
+            vp_proof_name(a->proof), (long long)a->n_scenarios,
+            vp_time_text(a->bound_s, time, sizeof time), 100 * a->gap, (long long)a->n_nodes);
 }
 
 static void print_frontier(const vp_frontier *f)
@@ -145,19 +163,23 @@ static void print_frontier(const vp_frontier *f)
 
     printf("frontier\n  %11s  %11s  %9s\n", "budget", "peak", "step");
     for (int64_t i = 0; i < f->n; i++)
-        printf("  %11s  %11s  %9s\n", vp_size_text(f->points[i].budget_bytes, budget, sizeof budget),
-               vp_size_text(f->points[i].peak_bytes, peak, sizeof peak), vp_time_text(f->points[i].step_time_s, time, sizeof time));
+        printf("  %11s  %11s  %9s\n",
+               vp_size_text(f->points[i].budget_bytes, budget, sizeof budget),
+               vp_size_text(f->points[i].peak_bytes, peak, sizeof peak),
+               vp_time_text(f->points[i].step_time_s, time, sizeof time));
 }
 
 static void print_monolithic(const vp_monolithic_check *c)
 {
     char time[32], planned[32];
 
-    printf("monolithic %lld columns, %lld rows, %.2f s: %s", (long long)c->n_columns, (long long)c->n_rows, c->seconds, c->status);
+    printf("monolithic %lld columns, %lld rows, %.2f s: %s", (long long)c->n_columns,
+           (long long)c->n_rows, c->seconds, c->status);
     if (c->step_time_s >= 0)
         printf(", %s a step", vp_time_text(c->step_time_s, time, sizeof time));
     if (c->decided && c->planned_s >= 0)
-        printf(", %s (decomposed: %s)", c->equal ? "equal to the nanosecond" : "NOT EQUAL", vp_time_text(c->planned_s, planned, sizeof planned));
+        printf(", %s (decomposed: %s)", c->equal ? "equal to the nanosecond" : "NOT EQUAL",
+               vp_time_text(c->planned_s, planned, sizeof planned));
     else if (c->decided)
         printf(", %s (decomposed: infeasible)", c->equal ? "equal" : "NOT EQUAL");
     printf("%s%s\n", c->note ? ": " : "", c->note ? c->note : "");
@@ -168,18 +190,23 @@ static void print_plan(const answer *x)
     const vp_plan *plan = x->plan;
     char           text[600], y[64], z[64], outside[400];
 
-    printf("%s on %s, sequence %lld, global batch %lld, budget %s\n", plan->model_name, plan->device, (long long)plan->buckets[0].seq,
-           (long long)plan->global_batch, vp_size_text(plan->budget_bytes, y, sizeof y));
-    printf("plan       %s\n", vp_scenario_text(x->job.model, &x->found.candidates[0].scenario, text, sizeof text));
+    printf("%s on %s, sequence %lld, global batch %lld, budget %s\n", plan->model_name,
+           plan->device, (long long)plan->buckets[0].seq, (long long)plan->global_batch,
+           vp_size_text(plan->budget_bytes, y, sizeof y));
+    printf("plan       %s\n",
+           vp_scenario_text(x->job.model, &x->found.candidates[0].scenario, text, sizeof text));
     printf("memory     %s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
-        printf(" + %s outside it (%s)", vp_size_text(plan->outside_bytes, y, sizeof y), vp_outside_class_text(plan, outside, sizeof outside));
+        printf(" + %s outside it (%s)", vp_size_text(plan->outside_bytes, y, sizeof y),
+               vp_overhead_class_text(plan, outside, sizeof outside));
     if (plan->process_predicted_bytes >= 0)
         printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));
-    printf("\ntime       %s a step, %.0f tokens/s (%s)\n", vp_time_text(plan->step_time_s, y, sizeof y),
+    printf("\ntime       %s a step, %.0f tokens/s (%s)\n",
+           vp_time_text(plan->step_time_s, y, sizeof y),
            (double)vp_plan_tokens(plan) / plan->step_time_s, plan->time_class);
     print_proof(&x->found);
-    printf("           least budget %s; one more GiB saves %s a step\n", vp_size_text(x->found.least_budget_bytes, y, sizeof y),
+    printf("           least budget %s; one more GiB saves %s a step\n",
+           vp_size_text(x->found.least_budget_bytes, y, sizeof y),
            vp_time_text(x->shadow_s, z, sizeof z));
     if (x->whole.status)
         print_monolithic(&x->whole);
@@ -196,16 +223,16 @@ static void print_infeasible(const answer *x)
 {
     char text[600], y[64];
 
-    const vp_plan_request *r      = &x->job.request;
-    bool                   pinned = r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY;
-
-    printf("DOES NOT FIT: no configuration of %s%s needs less than %s; the budget is %s\n", x->job.model->name, pinned ? " with these pins" : "",
-           vp_size_text(x->found.least_budget_bytes, text, sizeof text), vp_size_text(x->job.request.budget_bytes, y, sizeof y));
-    printf("binding    %s\n", x->changes.binding);
+    printf("DOES NOT FIT: no configuration of %s%s needs less than %s; the budget is %s\n",
+           x->job.model->name, vp_request_is_pinned(&x->job.request) ? " with these pins" : "",
+           vp_size_text(x->found.least_budget_bytes, text, sizeof text),
+           vp_size_text(x->job.request.budget_bytes, y, sizeof y));
+    printf("binding    %s\n", vp_binding_text(&x->changes, text, sizeof text));
     printf("least      --budget %lld: %s\n", (long long)x->found.least_budget_bytes,
            vp_scenario_text(x->job.model, &x->found.least.scenario, text, sizeof text));
     for (int64_t i = 0; i < x->changes.n; i++)
-        printf("%s %s, which needs %s\n", i ? "          " : "or change ", x->changes.changes[i].text,
+        printf("%s %s, which needs %s\n", i ? "          " : "or change ",
+               vp_change_text(&x->changes.changes[i], text, sizeof text),
                vp_size_text(x->changes.changes[i].needs_bytes, y, sizeof y));
     if (x->whole.status)
         print_monolithic(&x->whole);
@@ -214,10 +241,27 @@ static void print_infeasible(const answer *x)
 
 /* ---- the command ---- */
 
+static bool draw_frontier(const answer *x, vp_text *out)
+{
+    const vp_frontier *f      = &x->frontier;
+    vp_report_point   *points = calloc((size_t)f->n, sizeof *points);
+    vp_report_curve    curve  = {.device       = x->job.request.device->name,
+                                 .budget_bytes = x->job.request.budget_bytes,
+                                 .points       = points,
+                                 .n            = f->n};
+    bool               drawn;
+
+    for (int64_t i = 0; points && i < f->n; i++)
+        points[i] = (vp_report_point){f->points[i].budget_bytes, f->points[i].step_time_s};
+    drawn = points && vp_report_curve_svg(&curve, out);
+    free(points);
+    return drawn;
+}
+
 static vp_status work_out(answer *x, bool frontier, const char *svg, bool force, vp_err *err)
 {
     const vp_plan_request *r       = &x->job.request;
-    double                 start_s = now_s(), richer_s;
+    double                 start_s = vp_now_s(), richer_s;
     vp_text                picture = {0};
     vp_status              st      = VP_OK;
 
@@ -232,50 +276,89 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, bool force,
         if (frontier || svg)
             VP_TRY(vp_frontier_trace(r, &x->found, &x->frontier, err));
         if (svg) {
-            VP_TRY_ALLOC(err, vp_frontier_svg(r, &x->frontier, &picture));
+            VP_TRY_ALLOC(err, draw_frontier(x, &picture));
             VP_TRY(vp_file_write(svg, picture.data, picture.n_bytes, force, err));
         }
         if (x->path)
             VP_TRY(vp_plan_write(x->plan, x->path, force, err));
     }
-    x->seconds = now_s() - start_s;
+    x->seconds = vp_now_s() - start_s;
 out:
     vp_text_release(&picture);
     return st;
 }
 
+typedef struct plan_options {
+    const char *path, *svg;
+    bool        force, frontier, prove, monolithic;
+    double      gap;
+} plan_options;
+
+static const vp_option rows[] = {
+    {VP_ROW_OUT(plan_options, path), .value = "PLAN", .help = "Write the plan to this file",
+     .otherwise = "none"},
+    VP_ROW_FORCE(plan_options, force),
+    {.name = "--frontier",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(plan_options, frontier),
+     .help = "The fastest step within 16 budgets, in equal steps from the least that fits to "
+             "where nothing more is gained"},
+    {.name      = "--svg",
+     .kind      = VP_OPTION_OUTPUT,
+     .at        = offsetof(plan_options, svg),
+     .value     = "FILE",
+     .help      = "Write a picture of the frontier",
+     .otherwise = "none",
+     .example   = "frontier.svg"},
+    {.name    = "--gap",
+     .kind    = VP_OPTION_REAL,
+     .at      = offsetof(plan_options, gap),
+     .value   = "G",
+     .unit    = "a fraction of the step time",
+     .high    = 1,
+     .help    = "A plan is called optimal when no other is faster by more than this",
+     .preset  = "1e-5",
+     .example = "0.01"},
+    {.name = "--prove",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(plan_options, prove),
+     .help = "Exit 8 when that was not reached; the plan is printed all the same"},
+    {.name = "--monolithic",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(plan_options, monolithic),
+     .help = "Afterwards solve the same choice as one undivided integer program, every block for "
+             "itself, with GLPK's own branch and bound, and say whether its optimum is the plan's "
+             "to the nanosecond; for small models: at most 20000 columns and 60 seconds"},
+};
+static const vp_option_set options = {VP_ROWS(rows)};
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     vp_plan_options o = {0};
+    plan_options    w = {0};
     answer          x = {0};
-    vp_option       options[VP_N_PLAN_OPTIONS + 7];
-    const char     *name = NULL, *svg = NULL;
-    bool            force = false, frontier = false, prove = false, monolithic = false;
-    double          gap = 1e-5;
-    int             n = vp_plan_options_list(&o, options), n_words;
+    vp_command_line line;
+    const char     *name;
     vp_status       st = VP_OK;
 
-    options[n++] = (vp_option){"-o", VP_OPTION_TEXT, &x.path};
-    options[n++] = (vp_option){"--force", VP_OPTION_FLAG, &force};
-    options[n++] = (vp_option){"--frontier", VP_OPTION_FLAG, &frontier};
-    options[n++] = (vp_option){"--svg", VP_OPTION_TEXT, &svg};
-    options[n++] = (vp_option){"--gap", VP_OPTION_REAL, &gap};
-    options[n++] = (vp_option){"--prove", VP_OPTION_FLAG, &prove};
-    options[n++] = (vp_option){"--monolithic", VP_OPTION_FLAG, &monolithic};
-    VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
+    VP_TRY(vp_cli_parse(&vp_cmd_plan, argc, argv, cli, (void *[]){&o, &o, &w, cli}, &line, err));
+    name   = line.words[0];
+    x.path = w.path;
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
+    VP_TRY(vp_device_named(cli, &o.device, err));
     const char *const inputs[] = {name, o.recipe, o.profile, o.device};
     if (x.path)
-        VP_TRY(vp_output_check(x.path, force, inputs, 4, err));
-    if (svg)
-        VP_TRY(vp_output_check(svg, force, inputs, 4, err));
-    if (gap >= 1)
+        VP_TRY(vp_output_check(x.path, w.force, inputs, 4, err));
+    if (w.svg)
+        VP_TRY(vp_output_check(w.svg, w.force, inputs, 4, err));
+    if (w.gap >= 1)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--gap is a fraction of the step time, below 1"));
+    VP_TRY(vp_model_named(cli, &name, err));
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
-    x.job.request.gap = gap;
-    VP_TRY(work_out(&x, frontier, svg, force, err));
-    if (monolithic)
+    x.job.request.gap = w.gap;
+    VP_TRY(work_out(&x, w.frontier, w.svg, w.force, err));
+    if (w.monolithic)
         VP_TRY(vp_planner_monolithic(&x.job.request, &x.found, &x.whole, err));
     if (cli->json)
         VP_TRY(vp_print_json(x.plan ? plan_json(&x) : infeasible_json(&x), err));
@@ -283,20 +366,31 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         print_plan(&x);
     else
         print_infeasible(&x);
-    cli->exit_code = !x.plan ? 3 : prove && x.found.proof != VP_PROOF_OPTIMAL ? 8 : 0;
+    cli->exit_code = !x.plan ? 3 : w.prove && x.found.proof != VP_PROOF_OPTIMAL ? 8 : 0;
 out:
     vp_frontier_release(&x.frontier);
-    vp_changes_release(&x.changes);
     vp_plan_free(x.plan);
     vp_plan_answer_release(&x.found);
     vp_plan_job_release(&x.job);
     return st;
 }
 
-const vp_command vp_cmd_plan = {"plan",
-    "MODEL --seq N --global-batch N [--device NAME|FILE] [--budget SIZE] [--class NAME] [--recipe FILE] [--profile FILE]\n"
-    "                  [--frontier] [--svg FILE] [--gap G] [--prove] [--monolithic] [-o PLAN] [--force] [--json]\n"
-    "                  pins: [--micro-batch N] [--precision fp32|bf16-mixed|bf16|any] [--attention flash|math|any]\n"
-    "                        [--optimizer adamw|adamw-bf16|adamw-8bit|sgd|sgd-momentum|lion|adafactor|muon|any] [--recompute none|attention|mlp|full]\n"
-    "                        [--offload none] [--loss full|chunked|chunked:N]",
-    "the fastest configuration that fits a budget, with a proof", run};
+const vp_command vp_cmd_plan = {
+    .name      = "plan",
+    .summary   = "the fastest configuration that fits a budget, with a proof",
+    .usage     = {"MODEL --seq N --global-batch N [options]"},
+    .about     = {"The fastest configuration that fits, and a bound on how much faster any other "
+                      "could be. If nothing fits: the least budget that would do, what binds, and "
+                      "changes that would make it fit.",
+                  "The space: every micro-batch that divides the global batch; the loss at once or "
+                      "in at most 512 chunks of 256 tokens times a power of two; for every block any set "
+                      "of ops to compute again, or blocks in segments, of one length from 2 to 6 that "
+                      "divides their number, that keep the first block's input only and are computed "
+                      "again as one."},
+    .examples  = {"vplan plan gpt2-large --device 4090 --seq 1024 --global-batch 32",
+                  "vplan plan gpt2-tiny --budget 8MB --seq 128 --global-batch 8 -o plan.json"},
+    .sets      = {&vp_plan_options_set, &vp_pin_options_set, &options, &vp_quiet_options},
+    .argument  = VP_TAKES_MODEL,
+    .max_words = 1,
+    .run       = run,
+};

@@ -1,8 +1,11 @@
 /* vplan tune: measure here, plan with it, run the best plans, return the best tested. */
 #include "cli/cli.h"
+#include "cli/names.h"
+#include "cli/rows.h"
+#include "cli/words.h"
 
-#include "core/file.h"
-#include "core/units.h"
+#include "base/file.h"
+#include "base/units.h"
 #include "tuner/tune.h"
 
 #include <stdio.h>
@@ -19,7 +22,8 @@ static json_t *seconds_or_null(double s)
     return s > 0 ? json_real(s) : json_null();
 }
 
-static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const char *path, const char *study)
+static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const char *path,
+                         const char *study)
 {
     json_t *trials = json_array(), *presets = json_array();
     char    text[400];
@@ -27,21 +31,36 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
         if (t->verdict != VP_VERDICT_DOES_NOT_FIT)
-            json_array_append_new(trials, json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:I, s:s, s:b}", "id", (json_int_t)t->id, "verdict",
-                vp_verdict_name(t->verdict), "plan", vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), "predicted_bytes",
-                (json_int_t)t->candidate.figures.peak_bytes, "executed_bytes",
-                t->executed_bytes ? json_integer((json_int_t)t->executed_bytes) : json_null(), "predicted_s", t->candidate.figures.step_time_s,
-                "measured_s", seconds_or_null(t->measured_s), "runs", (json_int_t)t->n_runs, "evidence", t->evidence, "from_study", (int)t->from_study));
+            json_array_append_new(
+                trials,
+                json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:I, s:s, s:b}", "id",
+                          (json_int_t)t->id, "verdict", vp_verdict_name(t->verdict), "plan",
+                          vp_scenario_text(model, &t->candidate.scenario, text, sizeof text),
+                          "predicted_bytes", (json_int_t)t->candidate.figures.peak_bytes,
+                          "executed_bytes",
+                          t->executed_bytes ? json_integer((json_int_t)t->executed_bytes)
+                                            : json_null(),
+                          "predicted_s", t->candidate.figures.step_time_s, "measured_s",
+                          seconds_or_null(t->measured_s), "runs", (json_int_t)t->n_runs, "evidence",
+                          t->evidence, "from_study", (int)t->from_study));
         if (t->preset)
-            json_array_append_new(presets, json_pack("{s:s, s:s, s:o}", "name", t->preset, "verdict", vp_verdict_name(t->verdict), "measured_s",
-                                                     seconds_or_null(t->measured_s)));
+            json_array_append_new(presets, json_pack("{s:s, s:s, s:o}", "name", t->preset,
+                                                     "verdict", vp_verdict_name(t->verdict),
+                                                     "measured_s", seconds_or_null(t->measured_s)));
     }
-    return json_pack("{s:i, s:o, s:o, s:o, s:o, s:s, s:o}", "schema_version", 1, "best",
-        r->best ? json_pack("{s:o, s:s, s:I, s:f}", "plan", path ? json_string(path) : json_null(), "decisions",
-                            vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text), "peak_bytes",
-                            (json_int_t)r->best->candidate.figures.peak_bytes, "step_time_s", r->best->measured_s) : json_null(),
+    return json_pack(
+        "{s:i, s:o, s:o, s:o, s:o, s:s, s:o}", "schema_version", 1, "best",
+        r->best
+            ? json_pack("{s:o, s:s, s:I, s:f}", "plan", path ? json_string(path) : json_null(),
+                        "decisions",
+                        vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text),
+                        "peak_bytes", (json_int_t)r->best->candidate.figures.peak_bytes,
+                        "step_time_s", r->best->measured_s)
+            : json_null(),
         "trials", trials, "presets", presets, "regret_vs_best_preset",
-        r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) / r->best_preset->measured_s) : json_null(),
+        r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) /
+                                              r->best_preset->measured_s)
+                                  : json_null(),
         "stopped_because", r->stopped_because, "study", study ? json_string(study) : json_null());
 }
 
@@ -49,28 +68,32 @@ static void print_tune(const vp_model *model, const vp_tune_result *r, const cha
 {
     char text[400], bytes[32], predicted[32], measured[32];
 
-    printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "arena", "predicted", "measured", "plan");
+    printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "arena", "predicted", "measured",
+           "plan");
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
-        char number[24];
+        char            number[24];
         snprintf(number, sizeof number, t->id ? "%lld" : "-", (long long)t->id);
         printf("%-3s %-12s %11s %10s %10s  %s%s%s\n", number, vp_verdict_name(t->verdict),
                vp_size_text(t->candidate.figures.peak_bytes, bytes, sizeof bytes),
                vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted),
                t->measured_s > 0 ? vp_time_text(t->measured_s, measured, sizeof measured) : "-",
-               vp_scenario_text(model, &t->candidate.scenario, text, sizeof text), t->from_study ? " (from the study)" : "", t->preset ? " (preset)" : "");
+               vp_scenario_text(model, &t->candidate.scenario, text, sizeof text),
+               t->from_study ? " (from the study)" : "", t->preset ? " (preset)" : "");
         if (t->verdict != VP_VERDICT_OK && t->evidence[0])
             printf("    %s\n", t->evidence);
     }
     if (r->best)
-        printf("best: %lld, %s\n", (long long)r->best->id, vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text));
+        printf("best: %lld, %s\n", (long long)r->best->id,
+               vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text));
     printf("stopped: %s\n", r->stopped_because);
     if (r->best && path)
         printf("written to %s\n", path);
 }
 
 /* tune PLAN: the plan's model, recipe, shapes and budget; the options may not say them again. */
-static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_plan_job *job, vp_err *err)
+static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_plan_job *job,
+                               vp_err *err)
 {
     vp_plan     *plan = NULL;
     vp_json_doc *doc  = NULL;
@@ -78,13 +101,22 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
     vp_status    st   = VP_OK;
 
     VP_TRY(vp_plan_read(path, &plan, err));
-    if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision || o->class_name)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "a plan already says its class, sequence, batch, recipe and device; give a MODEL to change them"));
-    job->request = (vp_plan_request){.recipe = plan->recipe, .seq = plan->buckets[0].seq, .global_batch = plan->global_batch,
-                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5};
+    if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision ||
+        o->class_name)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "a plan already says its class, sequence, batch, recipe and device; give a MODEL to change them"));
+    job->request          = (vp_plan_request){.recipe       = plan->recipe,
+                                              .seq          = plan->buckets[0].seq,
+                                              .global_batch = plan->global_batch,
+                                              .micro_batch  = o->micro_batch,
+                                              .recompute    = VP_RECOMPUTE_ANY,
+                                              .loss_chunk   = VP_CHUNK_ANY,
+                                              .gap          = 1e-5};
     const char *attention = json_string_value(json_object_get(plan->settings, "attention"));
     if (o->attention || attention)
-        VP_TRY(vp_parse_attention(o->attention ? o->attention : attention, true, &job->request.attention, err));
+        VP_TRY(vp_parse_attention(o->attention ? o->attention : attention, true,
+                                  &job->request.attention, err));
     if (o->recompute)
         VP_TRY(vp_parse_recompute(o->recompute, &job->request.recompute, err));
     if (o->loss)
@@ -93,15 +125,19 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
         job->request.profile = job->profile;
     }
-    VP_TRY(vp_parse_budget(plan->device, o->budget_bytes ? o->budget_bytes : plan->budget_bytes, &job->device, &job->request.budget_bytes, err));
+    VP_TRY(vp_parse_budget(plan->device, o->budget_bytes ? o->budget_bytes : plan->budget_bytes,
+                           &job->device, &job->request.budget_bytes, err));
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
     VP_TRY(vp_json_parse(path, text.data, (int64_t)text.n_bytes, &doc, err));
     vp_json_node config = vp_json_root(doc);
-    VP_TRY(vp_model_from_config(plan->model_name, &config, &(vp_model_opts){.dropout = plan->recipe.dropout}, &job->model, err));
+    VP_TRY(vp_model_from_config(plan->model_name, &config,
+                                &(vp_model_opts){.dropout = plan->recipe.dropout}, &job->model,
+                                err));
     job->request.model  = job->model;
     job->request.device = &job->device;
+    VP_TRY(vp_say_refusal(vp_request_refusal(&job->request), err));
 out:
     vp_text_release(&text);
     vp_json_doc_free(doc);
@@ -109,7 +145,8 @@ out:
     return st;
 }
 
-/* A plan file is an object with "buckets"; a config.json has none. A file that is no JSON is an error of its own. */
+/* A plan file is an object with "buckets"; a config.json has none. A file that is no JSON is an
+ * error of its own. */
 static vp_status is_plan_file(const char *path, bool *is_plan, vp_err *err)
 {
     vp_json_doc *doc = NULL;
@@ -117,7 +154,8 @@ static vp_status is_plan_file(const char *path, bool *is_plan, vp_err *err)
     vp_status    st = VP_OK;
 
     *is_plan = false;
-    if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || S_ISDIR(info.st_mode)) /* a built-in model, a folder, or nothing */
+    /* a built-in model, a folder, or nothing */
+    if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || S_ISDIR(info.st_mode))
         return VP_OK;
     VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
     *is_plan = json_object_get(vp_json_root(doc).value, "buckets") != NULL;
@@ -126,52 +164,100 @@ out:
     return st;
 }
 
+typedef struct tune_options {
+    const char *path, *study, *profile_path;
+    int64_t     max_trials;
+    bool        force;
+} tune_options;
+
+static const vp_option rows[] = {
+    {.name    = "--max-trials",
+     .kind    = VP_OPTION_COUNT,
+     .at      = offsetof(tune_options, max_trials),
+     .value   = "N",
+     .unit    = "plans",
+     .min     = 1,
+     .help    = "Plans to run beside the presets",
+     .preset  = "6",
+     .example = "12"},
+    {.name      = "--study",
+     .kind      = VP_OPTION_OUTPUT,
+     .at        = offsetof(tune_options, study),
+     .value     = "FILE",
+     .help      = "Keep trials and profiles in this SQLite file, made where there is none; a "
+                  "finished trial of the same request is not run again, nor is one of a request "
+                  "that differs in its budget only",
+     .otherwise = "none, nothing is remembered",
+     .example   = "study.db"},
+    {VP_ROW_OUT(tune_options, path), .value = "PLAN",
+     .help = "Write the best plan, with measured times", .otherwise = "none"},
+    {.name      = "--save-profile",
+     .kind      = VP_OPTION_OUTPUT,
+     .at        = offsetof(tune_options, profile_path),
+     .value     = "FILE",
+     .help      = "Write what was measured, corrected by the trials, for --profile",
+     .otherwise = "none",
+     .example   = "profile.json"},
+    VP_ROW_FORCE(tune_options, force),
+};
+static const vp_option_set options = {VP_ROWS(rows)};
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     vp_plan_options o      = {0};
+    tune_options    w      = {0};
     vp_plan_job     job    = {0};
-    vp_tune_opts    opts   = {.max_trials = 6, .note = say};
+    vp_tune_opts    opts   = {0};
     vp_tune_result  result = {0};
     vp_plan        *plan   = NULL;
-    vp_option       options[VP_N_PLAN_OPTIONS + 5];
-    const char     *name = NULL, *path = NULL, *profile_path = NULL;
-    bool            force = false, is_plan = false;
-    int             n = vp_plan_options_list(&o, options), n_words;
-    vp_status       st = VP_OK;
+    vp_command_line line;
+    const char     *name;
+    bool            is_plan = false;
+    vp_status       st      = VP_OK;
 
-    options[n++] = (vp_option){"-o", VP_OPTION_TEXT, &path};
-    options[n++] = (vp_option){"--force", VP_OPTION_FLAG, &force};
-    options[n++] = (vp_option){"--max-trials", VP_OPTION_COUNT, &opts.max_trials};
-    options[n++] = (vp_option){"--study", VP_OPTION_TEXT, &opts.study};
-    options[n++] = (vp_option){"--save-profile", VP_OPTION_TEXT, &profile_path};
-    VP_TRY(vp_options_parse(argc, argv, options, n, &name, 1, &n_words, NULL, err));
+    VP_TRY(vp_cli_parse(&vp_cmd_tune, argc, argv, cli, (void *[]){&o, &o, &w, cli}, &line, err));
+    name = line.words[0];
+    opts = (vp_tune_opts){
+        .max_trials = w.max_trials, .study = w.study, .note = cli->quiet ? NULL : say};
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
-    if (path)
-        VP_TRY(vp_output_check(path, force, (const char *const[]){name, o.recipe, o.device, o.profile, opts.study}, 5, err));
-    if (path && opts.study && strcmp(path, opts.study) == 0)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL, "is the study too; write the plan elsewhere"));
-    if (profile_path)
-        VP_TRY(vp_output_check(profile_path, force, (const char *const[]){name, o.recipe, o.device, opts.study}, 4, err));
-    if (profile_path && ((opts.study && strcmp(profile_path, opts.study) == 0) || (path && strcmp(profile_path, path) == 0)))
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, profile_path, 0, NULL, "is the study or the plan too; write the profile elsewhere"));
+    VP_TRY(vp_device_named(cli, &o.device, err));
+    if (w.path)
+        VP_TRY(vp_output_check(
+            w.path, w.force, (const char *const[]){name, o.recipe, o.device, o.profile, opts.study},
+            5, err));
+    if (w.path && opts.study && strcmp(w.path, opts.study) == 0)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, w.path, 0, NULL,
+                          "is the study too; write the plan elsewhere"));
+    if (w.profile_path)
+        VP_TRY(vp_output_check(w.profile_path, w.force,
+                               (const char *const[]){name, o.recipe, o.device, opts.study}, 4,
+                               err));
+    if (w.profile_path && ((opts.study && strcmp(w.profile_path, opts.study) == 0) ||
+                           (w.path && strcmp(w.profile_path, w.path) == 0)))
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, w.profile_path, 0, NULL,
+                          "is the study or the plan too; write the profile elsewhere"));
     VP_TRY(is_plan_file(name, &is_plan, err));
+    if (!is_plan)
+        VP_TRY(vp_model_named(cli, &name, err));
     VP_TRY(is_plan ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
     if (!job.device.is_cpu && job.device.compute_capability == 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and no backend runs on %s", job.device.name));
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and no backend runs on %s",
+                       job.device.name));
     VP_TRY(vp_tune(&job.request, &opts, &result, err));
-    if (result.best && path) {
+    if (result.best && w.path) {
         VP_TRY(vp_tune_best_plan(&job.request, &result, &plan, err));
-        VP_TRY(vp_plan_write(plan, path, force, err));
+        VP_TRY(vp_plan_write(plan, w.path, w.force, err));
     }
-    if (profile_path && result.n_trials > 0)
-        VP_TRY(vp_profile_write(result.profile, profile_path, force, err));
+    if (w.profile_path && result.n_trials > 0)
+        VP_TRY(vp_profile_write(result.profile, w.profile_path, w.force, err));
     if (cli->json)
-        VP_TRY(vp_print_json(tune_json(job.model, &result, path, opts.study), err));
+        VP_TRY(vp_print_json(tune_json(job.model, &result, w.path, opts.study), err));
     else if (result.answer.n_candidates == 0)
-        printf("DOES NOT FIT: the least budget is %lldB\n", (long long)result.answer.least_budget_bytes);
+        printf("DOES NOT FIT: the least budget is %lldB\n",
+               (long long)result.answer.least_budget_bytes);
     else
-        print_tune(job.model, &result, path);
+        print_tune(job.model, &result, w.path);
     cli->exit_code = result.answer.n_candidates == 0 ? 3 : result.best ? 0 : 6;
 out:
     vp_plan_free(plan);
@@ -180,6 +266,23 @@ out:
     return st;
 }
 
-const vp_command vp_cmd_tune = {"tune",
-    "MODEL|PLAN [plan's options] [--study FILE] [--max-trials N] [-o PLAN] [--save-profile FILE] [--force] [--json]",
-    "measure here, plan, run the best plans, return the best tested", run};
+const vp_command vp_cmd_tune = {
+    .name      = "tune",
+    .summary   = "measure here, plan, run the best plans, return the best tested",
+    .usage     = {"MODEL --seq N --global-batch N [options]", "PLAN [options]"},
+    .about     = {"Time the kernel calls here, plan with these times, train the fastest plan and "
+                      "every preset that fits for a few steps each, and return the fastest that ran.",
+                  "After each trial the times are corrected by what the calls took in it, and the "
+                      "space is planned again; the fastest plan not yet tested is run while it "
+                      "promises 1 % or more. Those near the best then race: all alive in one process, "
+                      "a step of each in turns.",
+                  "Takes plan's options; --profile is where the times start, and is measured anew "
+                      "where the first trial contradicts it. A PLAN in place of a model brings its own "
+                      "sequence, batch, recipe and device."},
+    .examples  = {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",
+                  "vplan tune plan.json --study study.db -o best.json"},
+    .sets      = {&vp_plan_options_set, &vp_pin_options_set, &options, &vp_quiet_options},
+    .argument  = VP_TAKES_MODEL,
+    .max_words = 1,
+    .run       = run,
+};

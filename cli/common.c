@@ -1,9 +1,10 @@
 #include "cli/cli.h"
-#include "cli/device_here.h"
+#include "cli/words.h"
+#include "devices/device_here.h"
 
-#include "core/file.h"
-#include "core/text.h"
-#include "core/units.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@ vp_status vp_print_json(json_t *j, vp_err *err)
 
     VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
     errno = 0;
-    if ((fwrite(text.data, 1, text.n_bytes, stdout) != text.n_bytes || fflush(stdout) != 0) && errno != EPIPE)
+    if ((fwrite(text.data, 1, text.n_bytes, stdout) != text.n_bytes || fflush(stdout) != 0) &&
+        errno != EPIPE)
         st = VP_FAIL(err, VP_ERR_STORAGE, "standard output cannot be written: %s", strerror(errno));
 out:
     vp_text_release(&text);
@@ -25,7 +27,8 @@ out:
     return st;
 }
 
-vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs, vp_err *err)
+vp_status vp_output_check(const char *path, bool overwrite, const char *const *inputs, int n_inputs,
+                          vp_err *err)
 {
     vp_file_writer writer;
     struct stat    output, input;
@@ -39,7 +42,8 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
         if (S_ISDIR(input.st_mode) && stat(config, &input) != 0)
             continue;
         if (output.st_dev == input.st_dev && output.st_ino == input.st_ino)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL, "is an input too; write the answer elsewhere"));
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL,
+                              "is an input too; write the answer elsewhere"));
     }
     VP_TRY(vp_file_begin(path, overwrite, &writer, err));
     vp_file_abort(&writer);
@@ -53,7 +57,8 @@ vp_status vp_parse_recompute(const char *text, vp_recompute *out, vp_err *err)
 
     *out = vp_recompute_by_name(text);
     if (*out == VP_N_RECOMPUTES)
-        return VP_FAIL(err, VP_ERR_USAGE, "--recompute %s: none, attention, mlp or full", vp_text_escape(text, shown, sizeof shown));
+        return VP_FAIL(err, VP_ERR_USAGE, "--recompute %s: none, attention, mlp or full",
+                       vp_text_escape(text, shown, sizeof shown));
     return VP_OK;
 }
 
@@ -69,16 +74,20 @@ vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err)
     } else if (strncmp(text, "chunked:", 8) == 0) {
         VP_TRY(vp_count_parse(text + 8, "--loss chunked:N", 1, 1 << 30, chunk, err));
         if (*chunk % VP_TILE_TOKENS != 0)
-            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--loss chunked:%lld: N must be a multiple of %d tokens", (long long)*chunk, VP_TILE_TOKENS));
+            VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                           "--loss chunked:%lld: N must be a multiple of %d tokens",
+                           (long long)*chunk, VP_TILE_TOKENS));
     } else {
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--loss %s: full, chunked or chunked:N", vp_text_escape(text, shown, sizeof shown)));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--loss %s: full, chunked or chunked:N",
+                       vp_text_escape(text, shown, sizeof shown)));
     }
 out:
     return st;
 }
 
 /* One of n words, or "any" for n. */
-static vp_status parse_word(const char *option, const char *text, const char *(*name_of)(int), int n, bool any, int *out, vp_err *err)
+static vp_status parse_word(const char *option, const char *text, const char *(*name_of)(int),
+                            int n, bool any, int *out, vp_err *err)
 {
     vp_text   known = {0};
     char      shown[64];
@@ -92,17 +101,28 @@ static vp_status parse_word(const char *option, const char *text, const char *(*
     for (int i = 0; i < n; i++)
         vp_text_printf(&known, "%s%s", i ? ", " : "", name_of(i));
     VP_TRY_ALLOC(err, !known.failed);
-    VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s", option, vp_text_escape(text, shown, sizeof shown), known.data, any ? ", any" : ""));
+    VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s", option,
+                   vp_text_escape(text, shown, sizeof shown), known.data, any ? ", any" : ""));
 out:
     vp_text_release(&known);
     return st;
 }
 
-static const char *precision_word(int i) { return vp_precision_name((vp_precision)i); }
-static const char *optimizer_word(int i) { return vp_optimizer_name((vp_optimizer)i); }
-static const char *attention_word(int i) { return vp_attention_name((vp_attention_kind)i); }
+static const char *precision_word(int i)
+{
+    return vp_precision_name((vp_precision)i);
+}
+static const char *optimizer_word(int i)
+{
+    return vp_optimizer_name((vp_optimizer)i);
+}
+static const char *attention_word(int i)
+{
+    return vp_attention_name((vp_attention_kind)i);
+}
 
-/* No precision is in fp8. Where people ask for it on a card that has none, that is the nearer reason. */
+/* No precision is in fp8. Where people ask for it on a card that has none, that is the nearer
+ * reason. */
 static vp_status check_fp8(const char *text, const char *device_name, vp_err *err)
 {
     vp_device device;
@@ -116,7 +136,8 @@ out:
     return st;
 }
 
-vp_status vp_parse_precision(const char *text, bool any, const char *device_name, vp_precision *out, vp_err *err)
+vp_status vp_parse_precision(const char *text, bool any, const char *device_name, vp_precision *out,
+                             vp_err *err)
 {
     int       word = VP_N_PRECISIONS;
     vp_status st   = VP_OK;
@@ -131,7 +152,8 @@ out:
 vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_err *err)
 {
     int       word = VP_N_OPTIMIZERS;
-    vp_status st   = parse_word("--optimizer", text, optimizer_word, VP_N_OPTIMIZERS, any, &word, err);
+    vp_status st =
+        parse_word("--optimizer", text, optimizer_word, VP_N_OPTIMIZERS, any, &word, err);
 
     *out = (vp_optimizer)word;
     return st;
@@ -140,7 +162,8 @@ vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_e
 vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out, vp_err *err)
 {
     int       word = VP_N_ATTENTIONS;
-    vp_status st   = parse_word("--attention", text, attention_word, VP_N_ATTENTIONS, any, &word, err);
+    vp_status st =
+        parse_word("--attention", text, attention_word, VP_N_ATTENTIONS, any, &word, err);
 
     *out = (vp_attention_kind)word;
     return st;
@@ -148,7 +171,9 @@ vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out,
 
 vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp_err *err)
 {
-    return vp_precision_dtype(precision) == VP_DTYPE_BF16 ? vp_device_supports(device, VP_NEEDS_BF16, err) : VP_OK;
+    return vp_precision_dtype(precision) == VP_DTYPE_BF16
+               ? vp_device_supports(device, VP_NEEDS_BF16, err)
+               : VP_OK;
 }
 
 /* The card of this machine and what is free on it now; without one the CPU. */
@@ -166,47 +191,26 @@ out:
     return st;
 }
 
-vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device, int64_t *budget_bytes, vp_err *err)
+vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device,
+                          int64_t *budget_bytes, vp_err *err)
 {
     char      have[32], want[32];
     int64_t   free_bytes;
     vp_status st = VP_OK;
 
-    VP_TRY(device_name ? vp_device_open(device_name, device, err) : open_here(device, &free_bytes, err));
+    VP_TRY(device_name ? vp_device_open(device_name, device, err)
+                       : open_here(device, &free_bytes, err));
     *budget_bytes = given_bytes ? given_bytes : device_name ? device->usable_bytes : free_bytes;
     if (*budget_bytes > device->usable_bytes)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget %s is more than the %s usable on %s", vp_size_text(*budget_bytes, want, sizeof want),
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget %s is more than the %s usable on %s",
+                       vp_size_text(*budget_bytes, want, sizeof want),
                        vp_size_text(device->usable_bytes, have, sizeof have), device->name));
 out:
     return st;
 }
 
-int vp_plan_options_list(vp_plan_options *o, vp_option *options)
-{
-    const vp_option list[VP_N_PLAN_OPTIONS] = {
-        {"--device", VP_OPTION_TEXT, &o->device},          {"--budget", VP_OPTION_SIZE, &o->budget_bytes},
-        {"--seq", VP_OPTION_COUNT, &o->seq},               {"--global-batch", VP_OPTION_COUNT, &o->global_batch},
-        {"--recipe", VP_OPTION_TEXT, &o->recipe},          {"--profile", VP_OPTION_TEXT, &o->profile},
-        {"--micro-batch", VP_OPTION_COUNT, &o->micro_batch}, {"--precision", VP_OPTION_TEXT, &o->precision},
-        {"--optimizer", VP_OPTION_TEXT, &o->optimizer},    {"--recompute", VP_OPTION_TEXT, &o->recompute},
-        {"--offload", VP_OPTION_TEXT, &o->offload},        {"--loss", VP_OPTION_TEXT, &o->loss},
-        {"--attention", VP_OPTION_TEXT, &o->attention},    {"--class", VP_OPTION_TEXT, &o->class_name},
-    };
-
-    memcpy(options, list, sizeof list);
-    return VP_N_PLAN_OPTIONS;
-}
-
-vp_status vp_only_value(const char *option, const char *given, const char *value, vp_err *err)
-{
-    char shown[64];
-
-    if (given && strcmp(given, value) != 0)
-        return VP_FAIL(err, VP_ERR_USAGE, "%s %s: this version has only %s", option, vp_text_escape(given, shown, sizeof shown), value);
-    return VP_OK;
-}
-
-/* What the command line says of the recipe; a recipe file that says otherwise is contradicted, not overruled. */
+/* What the command line says of the recipe; a recipe file that says otherwise is contradicted,
+ * not overruled. */
 static vp_status apply_recipe_options(const vp_plan_options *o, vp_plan_request *r, vp_err *err)
 {
     vp_optimizer optimizer = r->recipe.optimizer;
@@ -220,9 +224,11 @@ static vp_status apply_recipe_options(const vp_plan_options *o, vp_plan_request 
     r->any_optimizer = optimizer == VP_N_OPTIMIZERS;
     r->any_precision = precision == VP_N_PRECISIONS;
     if (o->recipe && optimizer != r->recipe.optimizer && !r->any_optimizer)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s contradicts the recipe, which says %s", o->optimizer, vp_optimizer_name(r->recipe.optimizer)));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s contradicts the recipe, which says %s",
+                       o->optimizer, vp_optimizer_name(r->recipe.optimizer)));
     if (o->recipe && precision != r->recipe.precision && !r->any_precision)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--precision %s contradicts the recipe, which says %s", o->precision, vp_precision_name(r->recipe.precision)));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--precision %s contradicts the recipe, which says %s",
+                       o->precision, vp_precision_name(r->recipe.precision)));
     if (!r->any_optimizer && optimizer != r->recipe.optimizer)
         vp_recipe_set_optimizer(&r->recipe, optimizer);
     if (!r->any_precision)
@@ -231,20 +237,23 @@ out:
     return st;
 }
 
-vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_plan_job *job, vp_err *err)
+vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_plan_job *job,
+                           vp_err *err)
 {
     vp_plan_request *r  = &job->request;
     vp_status        st = VP_OK;
 
-    *job = (vp_plan_job){.request = {.recipe = vp_recipe_default(), .seq = o->seq, .global_batch = o->global_batch,
-                                     .micro_batch = o->micro_batch, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5}};
+    *job = (vp_plan_job){.request = {.recipe       = vp_recipe_default(),
+                                     .seq          = o->seq,
+                                     .global_batch = o->global_batch,
+                                     .micro_batch  = o->micro_batch,
+                                     .recompute    = VP_RECOMPUTE_ANY,
+                                     .loss_chunk   = VP_CHUNK_ANY,
+                                     .gap          = 1e-5}};
     if (!o->seq)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq N is required"));
     if (!o->global_batch)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch N is required"));
-    if (o->global_batch > 1000000)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch is at most 1000000 samples"));
-    VP_TRY(vp_only_value("--offload", o->offload, "none", err));
     if (o->attention)
         VP_TRY(vp_parse_attention(o->attention, true, &r->attention, err));
     if (o->recompute)
@@ -258,12 +267,15 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
-    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.dropout = r->recipe.dropout, .class_name = o->class_name}, &job->model, err));
-    r->model   = job->model;
+    VP_TRY(vp_model_open(
+        model_name, &(vp_model_opts){.dropout = r->recipe.dropout, .class_name = o->class_name},
+        &job->model, err));
+    r->model = job->model;
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);
     r->device  = &job->device;
     r->profile = job->profile;
+    VP_TRY(vp_say_refusal(vp_request_refusal(r), err));
 out:
     return st;
 }
@@ -275,17 +287,20 @@ void vp_plan_job_release(vp_plan_job *job)
 }
 
 /* The blocks of a run: "9 blocks recompute ln_1 + mlp.act", "22 blocks in segments of 2". */
-static void append_run(const vp_model *model, const vp_block_run *run, bool first, char *buf, size_t buf_size)
+static void append_run(const vp_model *model, const vp_block_run *run, bool first, char *buf,
+                       size_t buf_size)
 {
     const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
     size_t             n     = strlen(buf);
     bool               any   = false;
 
     if (run->segment > 1) {
-        snprintf(buf + n, buf_size - n, "%s%lld blocks in segments of %lld", first ? "" : "; ", (long long)run->n_blocks, (long long)run->segment);
+        snprintf(buf + n, buf_size - n, "%s%lld blocks in segments of %lld", first ? "" : "; ",
+                 (long long)run->n_blocks, (long long)run->segment);
         return;
     }
-    snprintf(buf + n, buf_size - n, "%s%lld block%s", first ? "" : "; ", (long long)run->n_blocks, run->n_blocks == 1 ? " recomputes" : "s recompute");
+    snprintf(buf + n, buf_size - n, "%s%lld block%s", first ? "" : "; ", (long long)run->n_blocks,
+             run->n_blocks == 1 ? " recomputes" : "s recompute");
     for (int i = 0; i < block->n_ops; i++)
         if (run->recompute >> i & 1) {
             n = strlen(buf);
@@ -296,13 +311,15 @@ static void append_run(const vp_model *model, const vp_block_run *run, bool firs
     snprintf(buf + n, buf_size - n, "%s", any ? "" : " nothing");
 }
 
-const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf, size_t buf_size)
+const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf,
+                             size_t buf_size)
 {
     const char *kind = vp_scenario_recompute_name(s, model);
     char        count[32];
     size_t      n;
 
-    snprintf(buf, buf_size, "micro-batch %lld x %lld, ", (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
+    snprintf(buf, buf_size, "micro-batch %lld, gradient accumulation %lld, ",
+             (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
     n = strlen(buf);
     if (strcmp(kind, "mixed") != 0)
         snprintf(buf + n, buf_size - n, "recompute %s", kind);
@@ -310,13 +327,14 @@ const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *
         append_run(model, &s->runs[i], i == 0, buf, buf_size);
     n = strlen(buf);
     if (s->loss_chunk)
-        snprintf(buf + n, buf_size - n, ", loss in chunks of %s tokens", vp_count_text(s->loss_chunk, count, sizeof count));
+        snprintf(buf + n, buf_size - n, ", loss in chunks of %s tokens",
+                 vp_count_text(s->loss_chunk, count, sizeof count));
     else
         snprintf(buf + n, buf_size - n, ", loss all at once");
     return buf;
 }
 
-const char *vp_outside_class_text(const vp_plan *plan, char *buf, size_t buf_size)
+const char *vp_overhead_class_text(const vp_plan *plan, char *buf, size_t buf_size)
 {
     char shown[300];
     bool assumed = !plan->outside_class || strcmp(plan->outside_class, "assumed") == 0;
@@ -324,30 +342,28 @@ const char *vp_outside_class_text(const vp_plan *plan, char *buf, size_t buf_siz
     if (assumed || !plan->outside_of || !plan->outside_of[0])
         snprintf(buf, buf_size, "%s", assumed ? "assumed" : plan->outside_class);
     else
-        snprintf(buf, buf_size, "%s: %s", plan->outside_class, vp_text_escape(plan->outside_of, shown, sizeof shown));
+        snprintf(buf, buf_size, "%s: %s", plan->outside_class,
+                 vp_text_escape(plan->outside_of, shown, sizeof shown));
     return buf;
 }
 
-void vp_outside_to_answer(const vp_plan *plan, json_t *answer)
+void vp_overhead_to_answer(const vp_plan *plan, json_t *answer)
 {
     if (!answer)
         return;
     json_object_set_new(answer, "outside_bytes", json_integer((json_int_t)plan->outside_bytes));
-    json_object_set_new(answer, "outside_class", plan->outside_class ? json_string(plan->outside_class) : json_null());
-}
-
-static json_t *number_or_null(double x)
-{
-    return x < 0 ? json_null() : json_real(x);
+    json_object_set_new(answer, "outside_class",
+                        plan->outside_class ? json_string(plan->outside_class) : json_null());
 }
 
 json_t *vp_proof_json(const vp_plan *plan)
 {
     bool checked = plan->proof == VP_PROOF_OPTIMAL || plan->proof == VP_PROOF_GAP;
 
-    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "status", vp_proof_name(plan->proof), "gap", number_or_null(plan->proof_gap), "bound_s",
-                     number_or_null(plan->bound_s), "least_budget_bytes",
-                     plan->least_budget_bytes < 0 ? json_null() : json_integer((json_int_t)plan->least_budget_bytes), "checked_by",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o}", "status", vp_proof_name(plan->proof), "gap",
+                     vp_json_real_or_null(plan->proof_gap), "bound_s",
+                     vp_json_real_or_null(plan->bound_s), "least_budget_bytes",
+                     vp_json_int_or_null(plan->least_budget_bytes), "checked_by",
                      checked ? json_string("vplan") : json_null());
 }
 
@@ -357,8 +373,10 @@ json_t *vp_presets_json(const vp_plan_answer *a)
 
     for (int64_t i = 0; i < a->n_presets; i++) {
         const vp_candidate *c = &a->presets[i].candidate;
-        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", a->presets[i].name, "peak_bytes", (json_int_t)c->figures.peak_bytes,
-                                              "step_time_s", c->figures.step_time_s, "fits", (int)c->fits));
+        json_array_append_new(list, json_pack("{s:s, s:I, s:f, s:b}", "name", a->presets[i].name,
+                                              "peak_bytes", (json_int_t)c->figures.peak_bytes,
+                                              "step_time_s", c->figures.step_time_s, "fits",
+                                              (int)c->fits));
     }
     return list;
 }
@@ -368,8 +386,9 @@ json_t *vp_items_json(const vp_itemised *x)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < x->n_items; i++)
-        json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "name", x->items[i].name, "bytes", (json_int_t)x->items[i].bytes, "class",
-                                              x->items[i].class));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:s}", "name", x->items[i].name, "bytes",
+                                        (json_int_t)x->items[i].bytes, "class", x->items[i].class));
     return list;
 }
 
@@ -378,6 +397,7 @@ json_t *vp_phases_json(const vp_itemised *x)
     json_t *list = json_array();
 
     for (int p = 0; p < VP_N_PHASES; p++)
-        json_array_append_new(list, json_pack("{s:s, s:I}", "name", x->phases[p].name, "peak_bytes", (json_int_t)x->phases[p].peak_bytes));
+        json_array_append_new(list, json_pack("{s:s, s:I}", "name", x->phases[p].name, "peak_bytes",
+                                              (json_int_t)x->phases[p].peak_bytes));
     return list;
 }

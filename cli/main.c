@@ -1,7 +1,7 @@
 /* vplan: what a user types. */
 #include "cli/cli.h"
 
-#include "core/text.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -11,18 +11,14 @@
 #define VP_VERSION "0.1.0"
 
 static const vp_command *const commands[] = {
-    &vp_cmd_estimate, &vp_cmd_plan, &vp_cmd_explain, &vp_cmd_run, &vp_cmd_tune, &vp_cmd_dryrun, &vp_cmd_models,
-    &vp_cmd_devices,
+    &vp_cmd_estimate, &vp_cmd_plan,   &vp_cmd_explain, &vp_cmd_run,  &vp_cmd_tune,
+    &vp_cmd_dryrun,   &vp_cmd_models, &vp_cmd_devices, &vp_cmd_help, &vp_cmd_completion,
 };
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
-static void print_usage(FILE *to)
+const vp_command *vp_command_at(int i)
 {
-    fprintf(to, "usage: vplan COMMAND ...\n\n");
-    for (int i = 0; i < N_COMMANDS; i++)
-        fprintf(to, "  %-9s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(to, "\nvplan COMMAND --help shows a command's options. Exit codes: 0 done or fits, 1 internal error, 2 usage,\n"
-                "3 does not fit, 4 invalid input, 5 device or environment, 6 no trial succeeded, 7 storage, 8 not proved.\n");
+    return i < N_COMMANDS ? commands[i] : NULL;
 }
 
 /* --json counts for errors too, wherever it stands before "--". */
@@ -50,49 +46,79 @@ static int report(const vp_err *err, vp_status st, bool json)
     fprintf(stderr, "vplan: %s\n", vp_err_text(err, message, sizeof message));
     if (json) {
         vp_err ignored = {0};
-        vp_print_json(json_pack("{s:i, s:{s:s, s:o, s:o, s:o, s:o}}", "schema_version", 1, "error", "code", vp_status_id(st), "message",
-                                text_or_null(err->message), "file", text_or_null(err->file), "line",
-                                err->line ? json_integer(err->line) : json_null(), "field", text_or_null(err->field)), &ignored);
+        vp_print_json(json_pack("{s:i, s:{s:s, s:o, s:o, s:o, s:o}}", "schema_version", 1, "error",
+                                "code", vp_status_id(st), "message", text_or_null(err->message),
+                                "file", text_or_null(err->file), "line",
+                                err->line ? json_integer(err->line) : json_null(), "field",
+                                text_or_null(err->field)),
+                      &ignored);
     }
     return vp_status_exit_code(st);
 }
 
-int main(int argc, char **argv)
+vp_status vp_command_named(const char *word, const vp_command **out, vp_err *err)
 {
-    vp_cli            cli     = {.json = has_word(argc, argv, "--json")};
-    vp_err            err     = {0};
-    const vp_command *command = NULL;
+    const char *names[N_COMMANDS];
+    char        shown[128];
+    int         nearest;
 
-    signal(SIGPIPE, SIG_IGN);
-    if (argc < 2) {
-        print_usage(stderr);
-        return 2;
+    for (int i = 0; i < N_COMMANDS; i++) {
+        *out = commands[i];
+        if (strcmp(commands[i]->name, word) == 0)
+            return VP_OK;
+        names[i] = commands[i]->name;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_usage(stdout);
-        return 0;
+    *out    = NULL;
+    nearest = vp_word_nearest(word, names, N_COMMANDS);
+    vp_text_escape(word, shown, sizeof shown);
+    if (nearest >= 0)
+        return VP_FAIL(err, VP_ERR_USAGE, "no command %s; did you mean %s?", shown, names[nearest]);
+    return VP_FAIL(err, VP_ERR_USAGE, "no command %s; vplan --help lists them", shown);
+}
+
+/* The words behind the program's name, up to the command's answer on stdout. */
+static vp_status answer(int argc, char **argv, vp_cli *cli, vp_err *err)
+{
+    const vp_command *command;
+    vp_status         st = VP_OK;
+
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        VP_TRY(vp_help_print(NULL, err));
+        goto out;
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("vplan " VP_VERSION "\n");
-        return 0;
+        goto out;
     }
-    for (int i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->name, argv[1]) == 0)
-            command = commands[i];
-    if (!command) {
-        char shown[128];
-        vp_status st = VP_FAIL(&err, VP_ERR_USAGE, "no command %s; vplan --help lists them", vp_text_escape(argv[1], shown, sizeof shown));
-        return report(&err, st, cli.json);
+    VP_TRY(vp_command_named(argv[1], &command, err));
+    if (has_word(argc - 1, argv + 1, "--help"))
+        VP_TRY(vp_help_print(command, err));
+    else
+        VP_TRY(command->run(argc - 2, argv + 2, cli, err));
+out:
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    vp_cli    cli   = {.json = has_word(argc, argv, "--json")};
+    vp_err    err   = {0};
+    vp_text   usage = {0};
+    vp_status st;
+
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        vp_help_text(NULL, &usage);
+        fputs(usage.data ? usage.data : "", stderr);
+        vp_text_release(&usage);
+        return 2;
     }
-    if (has_word(argc - 1, argv + 1, "--help")) {
-        printf("usage: vplan %s %s\n\n%s\n", command->name, command->synopsis, command->summary);
-        return 0;
-    }
-    vp_status st = command->run(argc - 2, argv + 2, &cli, &err);
+    st = answer(argc, argv, &cli, &err);
     if (st != VP_OK)
         return report(&err, st, cli.json);
     errno = 0;
-    if (fflush(stdout) != 0 && errno != EPIPE && cli.exit_code == 0) { /* a reader that has seen enough is no fault */
+    /* a reader that has seen enough is no fault */
+    if (fflush(stdout) != 0 && errno != EPIPE && cli.exit_code == 0) {
         st = VP_FAIL(&err, VP_ERR_STORAGE, "standard output cannot be written");
         return report(&err, st, false);
     }

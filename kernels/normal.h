@@ -1,8 +1,11 @@
-/* kernels/normal.h: the normal distribution with mean 0 and variance 1, in fp32, for every backend: cdf(x) = erfc(-x / sqrt 2) / 2 with all
- * its digits in the left tail too, pdf(x) = exp(-x^2 / 2) / sqrt(2 pi). Without a branch or a table, so that loops over it vectorise. The
- * caller brings the exponential, which backends compute in ways of their own:
- *     float c = x < 0.0f ? -x : x;                       // no more than where exp(-c^2 / 2) is 0: c^2 must be finite
- *     float e = exp(-0.5f * c * c);                      // with what rounding cut off c^2 brought back
+/* kernels/normal.h: the normal distribution with mean 0 and variance 1, in fp32, for every backend:
+ * cdf(x) = erfc(-x / sqrt 2) / 2 with all its digits in the left tail too, pdf(x) = exp(-x^2 / 2) /
+ * sqrt(2 pi). Without a branch or a table, so that loops over it vectorise. The caller brings the
+ * exponential, which backends compute in ways of their own:
+ *     float c = x < 0.0f ? -x : x;                       // no more than where exp(-c^2 / 2) is 0:
+ *     c^2 must be finite
+ *     float e = exp(-0.5f * c * c);                      // with what rounding cut off c^2 brought
+ *     back
  *     vp_normal_from(x, c, e, &cdf, &pdf);
  * C11, C++17 and CUDA. With c = |x|:
  *
@@ -10,8 +13,9 @@
  *     else:      cdf(-c) = exp(-c^2 / 2) / 2  erfcx(c / sqrt 2),  cdf(c) = 1 - cdf(-c)
  *                erfcx(z) = exp(z^2) erfc(z) = t P(q),  t = 4 / (4 + c),  q = 1 - 2 t
  *
- * q maps the half line as in Shepherd and Laframboise 1981 (Math. Comp. 36); P, of degree 8, is within 4.2e-8 for c <= 13.25.
- * Polynomials interpolate at Chebyshev nodes, in 30 digits, then rounded. NaN stays NaN. */
+ * q maps the half line as in Shepherd and Laframboise 1981 (Math. Comp. 36); P, of degree 8, is
+ * within 4.2e-8 for c <= 13.25. Polynomials interpolate at Chebyshev nodes, in 30 digits, then
+ * rounded. NaN stays NaN. */
 #ifndef VP_KERNELS_NORMAL_H
 #define VP_KERNELS_NORMAL_H
 

@@ -1,6 +1,6 @@
 #include "models/build.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <assert.h>
 
@@ -35,13 +35,13 @@ void vp_build_begin(vp_builder *b, vp_model *model, double std)
 {
     vp_graph *g = &model->graph;
 
-    *b         = (vp_builder){.b = {.arena = model->arena, .graph = g}, .model = model, .std = std};
-    g->spans   = vp_arena_array(model->arena, VP_MAX_SPANS, sizeof *g->spans);
-    g->shared  = vp_arena_array(model->arena, 1, sizeof *g->shared); /* parameter 0 of instance 0 */
+    *b        = (vp_builder){.b = {.arena = model->arena, .graph = g}, .model = model, .std = std};
+    g->spans  = vp_arena_array(model->arena, VP_MAX_SPANS, sizeof *g->spans);
+    g->shared = vp_arena_array(model->arena, 1, sizeof *g->shared); /* parameter 0 of instance 0 */
     g->tokens_span = add_span(b, "tokens", tokens_dim());
     g->labels_span = add_span(b, "labels", tokens_dim());
     g->types_span = g->lengths_span = -1;
-    g->mask_token  = -1;
+    g->mask_token                   = -1;
 }
 
 int vp_build_types_span(vp_builder *b)
@@ -58,9 +58,9 @@ int vp_build_lengths_span(vp_builder *b)
 
 int vp_build_template(vp_builder *b, const char *name)
 {
-    b->part     = VP_PART_NONE;
-    b->rng_id   = 0;
-    b->in_block = false;
+    b->part                = VP_PART_NONE;
+    b->rng_id              = 0;
+    b->in_block            = false;
     return b->template_idx = vp_graph_add_template(&b->b, name);
 }
 
@@ -111,7 +111,7 @@ int vp_build_read_span(vp_builder *b, const char *name, int span)
 
 /* ---- parameters ---- */
 
-static vp_param_ref add_param(vp_builder *b, vp_plan_param p)
+static vp_param_ref add_param(vp_builder *b, vp_param p)
 {
     return (vp_param_ref){.used = true, .idx = vp_graph_add_param(&b->b, b->template_idx, p)};
 }
@@ -121,22 +121,29 @@ static const char *member(vp_builder *b, const char *prefix, const char *what)
     return vp_arena_printf(arena_of(b), "%s.%s", prefix, what);
 }
 
-static vp_param_ref add_matrix(vp_builder *b, const char *name, int64_t rows, int64_t cols, double std)
+static vp_param_ref add_matrix(vp_builder *b, const char *name, int64_t rows, int64_t cols,
+                               double std)
 {
-    return add_param(b, (vp_plan_param){.name = name, .rank = 2, .shape = {rows, cols}, .init = VP_INIT_NORMAL,
-                                        .init_std = std != 0 ? std : b->std, .decay = true, .block_matrix = b->in_block});
+    return add_param(b, (vp_param){.name         = name,
+                                   .rank         = 2,
+                                   .shape        = {rows, cols},
+                                   .init         = VP_INIT_NORMAL,
+                                   .init_std     = std != 0 ? std : b->std,
+                                   .decay        = true,
+                                   .block_matrix = b->in_block});
 }
 
 static vp_param_ref add_vector(vp_builder *b, const char *name, int64_t n, vp_init init)
 {
-    return add_param(b, (vp_plan_param){.name = name, .rank = 1, .shape = {n}, .init = init});
+    return add_param(b, (vp_param){.name = name, .rank = 1, .shape = {n}, .init = init});
 }
 
 /* ---- ops ---- */
 
 static vp_graph_op op_of(const vp_builder *b, vp_op op, const char *name, int x)
 {
-    return (vp_graph_op){.op = op, .name = name, .part = b->part, .in = {x, -1, -1, -1}, .padding_row = -1};
+    return (vp_graph_op){
+        .op = op, .name = name, .part = b->part, .in = {x, -1, -1, -1}, .padding_row = -1};
 }
 
 static int add_op(vp_builder *b, vp_graph_op op)
@@ -149,17 +156,28 @@ int vp_build_embedding(vp_builder *b, const vp_embedding *e)
 {
     vp_graph_op op = op_of(b, VP_OP_EMBEDDING, e->name, -1);
 
-    op.in[0]           = vp_build_read_span(b, e->span == 0 ? "tokens" : "token types", e->span);
+    op.in[0] = vp_build_read_span(b, e->span == 0 ? "tokens" : "token types", e->span);
     if (e->table)
-        op.param[0] = add_param(b, (vp_plan_param){.name = e->table, .rank = 2, .shape = {e->rows, e->cols}, .init = VP_INIT_NORMAL,
-                                                   .init_std = b->std, .decay = true, .zero_row = e->padding_row + 1});
+        op.param[0] = add_param(b, (vp_param){.name     = e->table,
+                                              .rank     = 2,
+                                              .shape    = {e->rows, e->cols},
+                                              .init     = VP_INIT_NORMAL,
+                                              .init_std = b->std,
+                                              .decay    = true,
+                                              .zero_row = e->padding_row + 1});
     op.scale           = e->scale != 0 ? e->scale : 1.0;
     op.padding_row     = e->padding_row;
     op.position_offset = e->position_offset;
     op.skip_padding    = e->skip_padding;
     if (e->positions)
-        op.param[1] = add_param(b, (vp_plan_param){.name = e->positions, .rank = 2, .shape = {e->n_positions, e->cols}, .init = VP_INIT_NORMAL,
-                                                   .init_std = b->std, .decay = true, .zero_row = e->skip_padding ? e->position_offset : 0}); /* padding's own */
+        op.param[1] = add_param(b, (vp_param){.name     = e->positions,
+                                              .rank     = 2,
+                                              .shape    = {e->n_positions, e->cols},
+                                              .init     = VP_INIT_NORMAL,
+                                              .init_std = b->std,
+                                              .decay    = true,
+                                              .zero_row = e->skip_padding ? e->position_offset
+                                                                          : 0}); /* padding's own */
     if (e->table && e->span == 0)
         b->b.graph->vocab_size = e->rows;
     op.out[0] = add_rows(b, e->name, e->cols);
@@ -182,7 +200,8 @@ int vp_build_layernorm(vp_builder *b, const char *name, int x, const char *prefi
     return add_op(b, op);
 }
 
-int vp_build_rmsnorm(vp_builder *b, const char *name, int x, const char *prefix, const vp_rmsnorm *norm)
+int vp_build_rmsnorm(vp_builder *b, const char *name, int x, const char *prefix,
+                     const vp_rmsnorm *norm)
 {
     vp_graph_op op   = op_of(b, VP_OP_RMSNORM, name, x);
     int64_t     cols = vp_build_cols(b, x);
@@ -190,7 +209,8 @@ int vp_build_rmsnorm(vp_builder *b, const char *name, int x, const char *prefix,
     op.eps         = norm->eps;
     op.unit_offset = norm->unit_offset;
     op.groups      = norm->cols ? cols / norm->cols : 1;
-    op.param[0]    = add_vector(b, member(b, prefix, "weight"), cols / op.groups, norm->unit_offset ? VP_INIT_ZEROS : VP_INIT_ONES);
+    op.param[0]    = add_vector(b, member(b, prefix, "weight"), cols / op.groups,
+                             norm->unit_offset ? VP_INIT_ZEROS : VP_INIT_ONES);
     op.out[0]      = add_rows(b, name, cols);
     op.out[1]      = add_stat(b, name, "rstd", op.groups);
     return add_op(b, op);
@@ -204,19 +224,24 @@ int vp_build_linear(vp_builder *b, const vp_linear *l)
 
     op.layout   = l->layout;
     op.chunked  = l->chunked;
-    op.param[0] = add_matrix(b, member(b, l->prefix, "weight"), out_in ? l->out : in, out_in ? in : l->out, l->std);
+    op.param[0] = add_matrix(b, member(b, l->prefix, "weight"), out_in ? l->out : in,
+                             out_in ? in : l->out, l->std);
     if (l->bias)
         op.param[1] = add_vector(b, member(b, l->prefix, "bias"), l->out, VP_INIT_ZEROS);
     op.out[0] = add_rows(b, l->name, l->out);
     return add_op(b, op);
 }
 
-void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out, vp_weight_layout layout, double std)
+void vp_build_unused_linear(vp_builder *b, const char *prefix, int64_t in, int64_t out,
+                            vp_weight_layout layout, double std)
 {
     bool out_in = layout == VP_WEIGHT_OUT_IN;
 
-    add_param(b, (vp_plan_param){.name = member(b, prefix, "weight"), .rank = 2, .shape = {out_in ? out : in, out_in ? in : out},
-                                 .init = VP_INIT_NORMAL, .init_std = std != 0 ? std : b->std});
+    add_param(b, (vp_param){.name     = member(b, prefix, "weight"),
+                            .rank     = 2,
+                            .shape    = {out_in ? out : in, out_in ? in : out},
+                            .init     = VP_INIT_NORMAL,
+                            .init_std = std != 0 ? std : b->std});
     add_vector(b, member(b, prefix, "bias"), out, VP_INIT_ZEROS);
 }
 
@@ -252,8 +277,12 @@ int vp_build_rope(vp_builder *b, const char *name, int x, const vp_heads *heads,
 int vp_build_attention(vp_builder *b, const vp_heads *heads, const vp_attention *a)
 {
     vp_graph_op op  = op_of(b, VP_OP_ATTENTION, a->name, a->q);
-    vp_tensor   lse = {.name = vp_arena_printf(arena_of(b), "%s.lse", a->name), .elem = VP_ELEM_STAT, .rank = 3, .span = -1,
-                       .dim = {vp_dim_symbol(VP_SYM_BATCH), vp_dim_const(heads->n), vp_dim_symbol(VP_SYM_SEQ)}};
+    vp_tensor   lse = {
+          .name = vp_arena_printf(arena_of(b), "%s.lse", a->name),
+          .elem = VP_ELEM_STAT,
+          .rank = 3,
+          .span = -1,
+          .dim  = {vp_dim_symbol(VP_SYM_BATCH), vp_dim_const(heads->n), vp_dim_symbol(VP_SYM_SEQ)}};
 
     op.in[1]    = a->k;
     op.in[2]    = a->v;
@@ -325,7 +354,8 @@ void vp_build_lm_head(vp_builder *b, const vp_lm_head *h)
         head.param[0] = (vp_param_ref){.used = true, .shared = true, .idx = 0};
         g->n_shared   = 1;
     } else {
-        head.param[0] = add_matrix(b, member(b, h->prefix, "weight"), h->vocab, vp_build_cols(b, h->x), 0);
+        head.param[0] =
+            add_matrix(b, member(b, h->prefix, "weight"), h->vocab, vp_build_cols(b, h->x), 0);
     }
     if (h->bias)
         head.param[1] = add_vector(b, h->bias, h->vocab, VP_INIT_ZEROS);
@@ -352,7 +382,7 @@ void vp_build_loss(vp_builder *b, int logits, double softcap)
 
 vp_status vp_build_finish(vp_builder *b, int64_t n_layers, const int64_t *windows, vp_err *err)
 {
-    vp_graph *g = b->b.graph;
+    vp_graph *g  = b->b.graph;
     vp_status st = VP_OK;
 
     g->n_instances = n_layers + 2;
@@ -361,13 +391,18 @@ vp_status vp_build_finish(vp_builder *b, int64_t n_layers, const int64_t *window
     assert(g->n_templates == 3);
     for (int64_t i = 0; i < g->n_instances; i++) {
         bool first = i == 0, last = i == g->n_instances - 1;
-        g->instances[i] = (vp_instance){.template_idx = first ? 0 : last ? 2 : 1, .index = first || last ? 0 : i - 1, .chain_idx = i};
+        g->instances[i] = (vp_instance){.template_idx = first  ? 0
+                                                        : last ? 2
+                                                               : 1,
+                                        .index        = first || last ? 0 : i - 1,
+                                        .chain_idx    = i};
         if (windows && !first && !last) {
             g->instances[i].window = windows[i - 1];
             g->windows_vary        = true;
         }
     }
-    g->spans[g->labels_span].first_instance = g->spans[g->labels_span].last_instance = g->n_instances - 1;
+    g->spans[g->labels_span].first_instance = g->spans[g->labels_span].last_instance =
+        g->n_instances - 1;
     if (g->lengths_span >= 0)
         g->spans[g->lengths_span].last_instance = n_layers;
     g->hidden = g->templates[0].tensors[g->templates[0].out].dim[1].coef;

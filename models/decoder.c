@@ -1,62 +1,81 @@
 #include "models/decoder.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
+#include "models/config.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- reading ---- */
 
-static vp_status read_heads(vp_model *model, const vp_json_node *config, const vp_decoder_defaults *def, vp_decoder *d, vp_err *err)
+static vp_status read_heads(vp_model *model, const vp_json_node *config,
+                            const vp_decoder_defaults *def, vp_decoder *d, vp_err *err)
 {
     const char *kv      = "num_key_value_heads";
     bool        is_null = json_is_null(json_object_get(config->value, kv));
     vp_status   st      = VP_OK;
 
-    VP_TRY(vp_config_int_or(model, config, "num_attention_heads", 10000000, def->n_heads, &d->heads.n, err));
+    VP_TRY(vp_config_int_or(model, config, "num_attention_heads", 10000000, def->n_heads,
+                            &d->heads.n, err));
     if (is_null && def->null_kv_refused)
         VP_TRY(vp_json_fail(config, kv, err, "must be a number in this family"));
     if (is_null)
         d->heads.n_kv = d->heads.n;
     else
-        VP_TRY(vp_config_int_or(model, config, kv, 10000000, def->n_kv ? def->n_kv : d->heads.n, &d->heads.n_kv, err));
+        VP_TRY(vp_config_int_or(model, config, kv, 10000000, def->n_kv ? def->n_kv : d->heads.n,
+                                &d->heads.n_kv, err));
     if (d->heads.n % d->heads.n_kv != 0)
-        VP_TRY(vp_json_fail(config, kv, err, "%lld do not divide the %lld heads", (long long)d->heads.n_kv, (long long)d->heads.n));
+        VP_TRY(vp_json_fail(config, kv, err, "%lld do not divide the %lld heads",
+                            (long long)d->heads.n_kv, (long long)d->heads.n));
     if (!vp_json_has(config, "head_dim") && !def->head_dim && d->hidden % d->heads.n != 0)
-        VP_TRY(vp_json_fail(config, "num_attention_heads", err, "%lld heads do not divide hidden_size %lld", (long long)d->heads.n, (long long)d->hidden));
-    VP_TRY(vp_config_int_or(model, config, "head_dim", 1000000, def->head_dim ? def->head_dim : d->hidden / d->heads.n, &d->heads.dim, err));
+        VP_TRY(vp_json_fail(config, "num_attention_heads", err,
+                            "%lld heads do not divide hidden_size %lld", (long long)d->heads.n,
+                            (long long)d->hidden));
+    VP_TRY(vp_config_int_or(model, config, "head_dim", 1000000,
+                            def->head_dim ? def->head_dim : d->hidden / d->heads.n, &d->heads.dim,
+                            err));
     if (d->heads.dim > VP_MAX_HEAD_DIM)
-        VP_TRY(vp_json_fail(config, vp_json_has(config, "head_dim") ? "head_dim" : "num_attention_heads", err,
-                            "a head of %lld dimensions; at most %d are supported", (long long)d->heads.dim, VP_MAX_HEAD_DIM));
+        VP_TRY(vp_json_fail(config,
+                            vp_json_has(config, "head_dim") ? "head_dim" : "num_attention_heads",
+                            err, "a head of %lld dimensions; at most %d are supported",
+                            (long long)d->heads.dim, VP_MAX_HEAD_DIM));
     d->heads.layout = VP_QKV_APART;
 out:
     return st;
 }
 
-vp_status vp_decoder_read(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const vp_decoder_defaults *def, vp_decoder *d,
-                          vp_err *err)
+vp_status vp_decoder_read(vp_model *model, const vp_json_node *config, const vp_model_opts *opts,
+                          const vp_decoder_defaults *def, vp_decoder *d, vp_err *err)
 {
     vp_status st = VP_OK;
 
     *d = (vp_decoder){.padding_row = -1};
     VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, def->hidden, &d->hidden, err));
-    VP_TRY(vp_config_int_or(model, config, "intermediate_size", 100000000, def->inner, &d->inner, err));
-    VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, def->n_layers, &d->n_layers, err));
+    VP_TRY(vp_config_int_or(model, config, "intermediate_size", 100000000, def->inner, &d->inner,
+                            err));
+    VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, def->n_layers, &d->n_layers,
+                            err));
     VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, def->vocab, &d->vocab, err));
-    VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000, def->max_positions, &d->max_positions, err));
+    VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000,
+                            def->max_positions, &d->max_positions, err));
     VP_TRY(vp_config_real_or(model, config, "rms_norm_eps", 1.0, def->eps, &d->eps, err));
     VP_TRY(vp_config_real_or(model, config, "initializer_range", 100.0, 0.02, &d->std, err));
     VP_TRY(vp_config_decoder_head(model, config, opts, def->tied, &d->tied, err));
     VP_TRY(read_heads(model, config, def, d, err));
-    VP_TRY(vp_config_check_sizes(config, d->n_layers, d->hidden, vp_max_i64(vp_mul(d->heads.n, d->heads.dim), vp_max_i64(d->hidden, d->inner)), d->vocab, err));
+    VP_TRY(vp_config_check_sizes(
+        config, d->n_layers, d->hidden,
+        vp_max_i64(vp_mul(d->heads.n, d->heads.dim), vp_max_i64(d->hidden, d->inner)), d->vocab,
+        err));
     VP_TRY(vp_config_act(model, config, def->act_key, def->act, &d->act, err));
     VP_TRY(vp_config_dropout(model, config, opts, "attention_dropout", 0.0, &d->attn_p, err));
-    VP_TRY(vp_config_padding(model, config, def->has_padding ? def->padding : VP_NO_TOKEN, d->vocab, &d->padding_row, err));
+    VP_TRY(vp_config_padding(model, config, def->has_padding ? def->padding : VP_NO_TOKEN, d->vocab,
+                             &d->padding_row, err));
 out:
     return st;
 }
 
-vp_status vp_decoder_read_window(vp_model *model, const vp_json_node *config, int64_t fallback, vp_decoder *d, vp_err *err)
+vp_status vp_decoder_read_window(vp_model *model, const vp_json_node *config, int64_t fallback,
+                                 vp_decoder *d, vp_err *err)
 {
     const char *key = "sliding_window";
 
@@ -68,8 +87,8 @@ vp_status vp_decoder_read_window(vp_model *model, const vp_json_node *config, in
     return vp_config_int_or(model, config, key, INT64_C(1) << 40, fallback, &d->window, err);
 }
 
-vp_status vp_decoder_read_layer_types(vp_model *model, const vp_json_node *config, int64_t window, int64_t first, int64_t period, vp_decoder *d,
-                                      vp_err *err)
+vp_status vp_decoder_read_layer_types(vp_model *model, const vp_json_node *config, int64_t window,
+                                      int64_t first, int64_t period, vp_decoder *d, vp_err *err)
 {
     bool         given = vp_json_has(config, "layer_types"), all = true, none = true;
     vp_json_node list, element;
@@ -82,7 +101,8 @@ vp_status vp_decoder_read_layer_types(vp_model *model, const vp_json_node *confi
     if (given) {
         VP_TRY(vp_json_array(config, "layer_types", &list, &n, err));
         if (n != d->n_layers)
-            VP_TRY(vp_json_fail(config, "layer_types", err, "has %lld entries for %lld layers", (long long)n, (long long)d->n_layers));
+            VP_TRY(vp_json_fail(config, "layer_types", err, "has %lld entries for %lld layers",
+                                (long long)n, (long long)d->n_layers));
     }
     for (int64_t i = 0; i < d->n_layers; i++) {
         bool sliding = window > 0 && i >= first && (i - first) % period == 0;
@@ -91,9 +111,11 @@ vp_status vp_decoder_read_layer_types(vp_model *model, const vp_json_node *confi
             VP_TRY(vp_json_as_string(&element, &type, err));
             sliding = strcmp(type, "sliding_attention") == 0;
             if (!sliding && strcmp(type, "full_attention") != 0)
-                VP_TRY(vp_json_fail(&element, NULL, err, "is neither full_attention nor sliding_attention"));
+                VP_TRY(vp_json_fail(&element, NULL, err,
+                                    "is neither full_attention nor sliding_attention"));
             if (sliding && window == 0)
-                VP_TRY(vp_json_fail(&element, NULL, err, "is sliding_attention, but there is no sliding_window"));
+                VP_TRY(vp_json_fail(&element, NULL, err,
+                                    "is sliding_attention, but there is no sliding_window"));
         }
         d->windows[i] = sliding ? window : 0;
         all &= sliding;
@@ -106,7 +128,8 @@ out:
     return st;
 }
 
-vp_status vp_decoder_read_qwen_windows(vp_model *model, const vp_json_node *config, vp_decoder *d, vp_err *err)
+vp_status vp_decoder_read_qwen_windows(vp_model *model, const vp_json_node *config, vp_decoder *d,
+                                       vp_err *err)
 {
     bool      use   = false;
     int64_t   first = 28;
@@ -130,32 +153,56 @@ void vp_decoder_begin(vp_builder *b, vp_model *model, vp_decoder *d, double embe
     vp_build_begin(b, model, d->std);
     d->rope_idx = vp_build_add_rope(b, &d->rope);
     vp_build_template(b, "embedding");
-    vp_build_output(b, vp_build_embedding(b, &(vp_embedding){.name = "embed_tokens", .table = "model.embed_tokens.weight", .rows = d->vocab,
-        .cols = d->hidden, .padding_row = d->padding_row, .scale = embedding_scale}));
+    vp_build_output(b, vp_build_embedding(b, &(vp_embedding){.name  = "embed_tokens",
+                                                             .table = "model.embed_tokens.weight",
+                                                             .rows  = d->vocab,
+                                                             .cols  = d->hidden,
+                                                             .padding_row = d->padding_row,
+                                                             .scale       = embedding_scale}));
 }
 
-static int projection(vp_builder *b, const char *name, const char *prefix, int x, int64_t out, bool bias)
+static int projection(vp_builder *b, const char *name, const char *prefix, int x, int64_t out,
+                      bool bias)
 {
-    return vp_build_linear(b, &(vp_linear){.name = name, .x = x, .out = out, .prefix = prefix, .bias = bias, .layout = VP_WEIGHT_OUT_IN});
+    return vp_build_linear(b, &(vp_linear){.name   = name,
+                                           .x      = x,
+                                           .out    = out,
+                                           .prefix = prefix,
+                                           .bias   = bias,
+                                           .layout = VP_WEIGHT_OUT_IN});
 }
 
-int vp_decoder_attention(vp_builder *b, const vp_decoder *d, int x, const vp_rmsnorm *qk_norm, double scale, double softcap)
+int vp_decoder_attention(vp_builder *b, const vp_decoder *d, int x, const vp_rmsnorm *qk_norm,
+                         double scale, double softcap)
 {
-    vp_heads q_heads = {.n = d->heads.n, .dim = d->heads.dim, .layout = VP_QKV_APART}, k_heads = q_heads;
-    int      q, k, v;
+    vp_heads q_heads = {.n = d->heads.n, .dim = d->heads.dim, .layout = VP_QKV_APART},
+             k_heads = q_heads;
+    int q, k, v;
 
     k_heads.n = d->heads.n_kv;
-    q = projection(b, "q_proj", "model.layers.{}.self_attn.q_proj", x, d->heads.n * d->heads.dim, d->qkv_bias);
-    k = projection(b, "k_proj", "model.layers.{}.self_attn.k_proj", x, d->heads.n_kv * d->heads.dim, d->qkv_bias);
-    v = projection(b, "v_proj", "model.layers.{}.self_attn.v_proj", x, d->heads.n_kv * d->heads.dim, d->qkv_bias);
+    q = projection(b, "q_proj", "model.layers.{}.self_attn.q_proj", x, d->heads.n * d->heads.dim,
+                   d->qkv_bias);
+    k = projection(b, "k_proj", "model.layers.{}.self_attn.k_proj", x, d->heads.n_kv * d->heads.dim,
+                   d->qkv_bias);
+    v = projection(b, "v_proj", "model.layers.{}.self_attn.v_proj", x, d->heads.n_kv * d->heads.dim,
+                   d->qkv_bias);
     if (qk_norm) {
         q = vp_build_rmsnorm(b, "q_norm", q, "model.layers.{}.self_attn.q_norm", qk_norm);
         k = vp_build_rmsnorm(b, "k_norm", k, "model.layers.{}.self_attn.k_norm", qk_norm);
     }
     q = vp_build_rope(b, "q_rope", q, &q_heads, d->rope_idx);
     k = vp_build_rope(b, "k_rope", k, &k_heads, d->rope_idx);
-    return vp_build_attention(b, &d->heads, &(vp_attention){.name = "attention", .q = q, .k = k, .v = v, .lengths = -1, .window = d->window,
-        .scale = scale != 0 ? scale : 1.0 / sqrt((double)d->heads.dim), .softcap = softcap, .p = d->attn_p});
+    return vp_build_attention(
+        b, &d->heads,
+        &(vp_attention){.name    = "attention",
+                        .q       = q,
+                        .k       = k,
+                        .v       = v,
+                        .lengths = -1,
+                        .window  = d->window,
+                        .scale   = scale != 0 ? scale : 1.0 / sqrt((double)d->heads.dim),
+                        .softcap = softcap,
+                        .p       = d->attn_p});
 }
 
 int vp_decoder_o_proj(vp_builder *b, const vp_decoder *d, int x)
@@ -165,8 +212,9 @@ int vp_decoder_o_proj(vp_builder *b, const vp_decoder *d, int x)
 
 int vp_decoder_mlp(vp_builder *b, const vp_decoder *d, int x)
 {
-    int gate = projection(b, "gate_proj", "model.layers.{}.mlp.gate_proj", x, d->inner, d->mlp_bias);
-    int up   = projection(b, "up_proj", "model.layers.{}.mlp.up_proj", x, d->inner, d->mlp_bias);
+    int gate =
+        projection(b, "gate_proj", "model.layers.{}.mlp.gate_proj", x, d->inner, d->mlp_bias);
+    int up = projection(b, "up_proj", "model.layers.{}.mlp.up_proj", x, d->inner, d->mlp_bias);
 
     return vp_build_glu(b, "act", gate, up, d->act);
 }
@@ -176,7 +224,8 @@ int vp_decoder_down_proj(vp_builder *b, const vp_decoder *d, int x)
     return projection(b, "down_proj", "model.layers.{}.mlp.down_proj", x, d->hidden, d->mlp_bias);
 }
 
-void vp_decoder_block(vp_builder *b, const vp_decoder *d, const vp_rmsnorm *norm, const vp_rmsnorm *qk_norm)
+void vp_decoder_block(vp_builder *b, const vp_decoder *d, const vp_rmsnorm *norm,
+                      const vp_rmsnorm *qk_norm)
 {
     int x, y;
 
@@ -188,17 +237,23 @@ void vp_decoder_block(vp_builder *b, const vp_decoder *d, const vp_rmsnorm *norm
     b->part = VP_PART_NONE;
     x       = vp_build_add(b, "attention.residual", x, vp_decoder_o_proj(b, d, y));
     b->part = VP_PART_MLP;
-    y       = vp_build_rmsnorm(b, "post_attention_layernorm", x, "model.layers.{}.post_attention_layernorm", norm);
+    y       = vp_build_rmsnorm(b, "post_attention_layernorm", x,
+                               "model.layers.{}.post_attention_layernorm", norm);
     y       = vp_decoder_mlp(b, d, y);
     b->part = VP_PART_NONE;
     vp_build_output(b, vp_build_add(b, "mlp.residual", x, vp_decoder_down_proj(b, d, y)));
 }
 
-vp_status vp_decoder_finish(vp_builder *b, const vp_decoder *d, const vp_rmsnorm *norm, double softcap, vp_err *err)
+vp_status vp_decoder_finish(vp_builder *b, const vp_decoder *d, const vp_rmsnorm *norm,
+                            double softcap, vp_err *err)
 {
     vp_build_template(b, "head");
     int x = vp_build_rmsnorm(b, "norm", vp_build_input(b, d->hidden), "model.norm", norm);
-    vp_build_decoder_head(b, &(vp_lm_head){.x = x, .vocab = d->vocab, .tied = d->tied, .prefix = "lm_head", .softcap = softcap}, "score");
+    vp_build_decoder_head(
+        b,
+        &(vp_lm_head){
+            .x = x, .vocab = d->vocab, .tied = d->tied, .prefix = "lm_head", .softcap = softcap},
+        "score");
     b->b.graph->max_seq = d->max_positions;
     return vp_build_finish(b, d->n_layers, d->windows, err);
 }

@@ -1,6 +1,6 @@
 #include "models/graph.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <assert.h>
 
@@ -64,19 +64,24 @@ static const char *name_in_segment(vp_arena *arena, const char *name, int64_t i)
 /* m blocks of one template as one: block i + 1 reads what block i makes. */
 static vp_template segment_of(vp_arena *arena, const vp_template *block, int64_t m)
 {
-    vp_template s = {.name = vp_arena_printf(arena, "%s x%lld", block->name, (long long)m), .n_tensors = m * block->n_tensors,
-                     .n_ops = m * block->n_ops, .n_params = m * block->n_params, .in = block->in};
+    vp_template s = {.name      = vp_arena_printf(arena, "%s x%lld", block->name, (long long)m),
+                     .n_tensors = m * block->n_tensors,
+                     .n_ops     = m * block->n_ops,
+                     .n_params  = m * block->n_params,
+                     .in        = block->in};
 
     s.tensors = vp_arena_array(arena, s.n_tensors, sizeof *s.tensors);
     s.ops     = vp_arena_array(arena, s.n_ops, sizeof *s.ops);
     s.params  = vp_arena_array(arena, s.n_params, sizeof *s.params);
     for (int64_t i = 0; !vp_arena_failed(arena) && i < m; i++) {
-        int tensor0 = (int)(i * block->n_tensors), op0 = (int)(i * block->n_ops), param0 = (int)(i * block->n_params);
-        int before  = tensor0 - (int)block->n_tensors + block->out; /* the previous block's output */
+        int tensor0 = (int)(i * block->n_tensors), op0 = (int)(i * block->n_ops),
+            param0 = (int)(i * block->n_params);
+        /* the previous block's output */
+        int before = tensor0 - (int)block->n_tensors + block->out;
         for (int64_t k = 0; k < block->n_tensors; k++) {
             vp_tensor *t = &s.tensors[tensor0 + k];
-            *t      = block->tensors[k];
-            t->name = name_in_segment(arena, t->name, i);
+            *t           = block->tensors[k];
+            t->name      = name_in_segment(arena, t->name, i);
             t->producer += t->producer >= 0 ? op0 : 0;
         }
         for (int64_t k = 0; k < block->n_params; k++) {
@@ -85,8 +90,8 @@ static vp_template segment_of(vp_arena *arena, const vp_template *block, int64_t
         }
         for (int64_t k = 0; k < block->n_ops; k++) {
             vp_graph_op *op = &s.ops[op0 + k];
-            *op      = block->ops[k];
-            op->name = name_in_segment(arena, op->name, i);
+            *op             = block->ops[k];
+            op->name        = name_in_segment(arena, op->name, i);
             op->rng_id += (int)i << 8;
             for (int n = 0; n < VP_OP_MAX_IN; n++)
                 if (op->in[n] >= 0)
@@ -101,7 +106,8 @@ static vp_template segment_of(vp_arena *arena, const vp_template *block, int64_t
     return s;
 }
 
-vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_grouping *groups, int n_groups)
+vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_grouping *groups,
+                          int n_groups)
 {
     const vp_instance *block = &graph->instances[1];
     vp_graph           g     = *graph;
@@ -125,15 +131,16 @@ vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_group
             g.templates[t] = s;
             g.n_templates += t == g.n_templates;
         }
-        for (int64_t i = 0; i < groups[k].n_blocks; i += groups[k].segment, at += groups[k].segment) {
+        for (int64_t i = 0; i < groups[k].n_blocks;
+             i += groups[k].segment, at += groups[k].segment) {
             g.instances[g.n_instances]                = graph->instances[at];
             g.instances[g.n_instances++].template_idx = t;
         }
     }
     g.instances[g.n_instances++] = graph->instances[graph->n_instances - 1];
-    g.spans = vp_arena_array(arena, graph->n_spans, sizeof *g.spans);
+    g.spans                      = vp_arena_array(arena, graph->n_spans, sizeof *g.spans);
     for (int64_t k = 0; g.spans && k < graph->n_spans; k++) {
-        g.spans[k] = graph->spans[k]; /* spans begin or end at the chain's ends */
+        g.spans[k]                = graph->spans[k]; /* spans begin or end at the chain's ends */
         g.spans[k].first_instance = graph->spans[k].first_instance == 0 ? 0 : g.n_instances - 1;
         g.spans[k].last_instance  = graph->spans[k].last_instance == 0 ? 0 : g.n_instances - 1;
     }
@@ -144,7 +151,8 @@ int vp_graph_add_template(vp_graph_builder *b, const char *name)
 {
     vp_graph *g = b->graph;
 
-    if (!vp_arena_grow(b->arena, (void **)&g->templates, g->n_templates, &g->cap_templates, sizeof *g->templates))
+    if (!vp_arena_grow(b->arena, (void **)&g->templates, g->n_templates, &g->cap_templates,
+                       sizeof *g->templates))
         return 0;
     g->templates[g->n_templates] = (vp_template){.name = name, .in = -1, .out = -1};
     return (int)g->n_templates++;
@@ -154,18 +162,20 @@ int vp_graph_add_tensor(vp_graph_builder *b, int template_idx, vp_tensor tensor)
 {
     vp_template *t = &b->graph->templates[template_idx];
 
-    if (!vp_arena_grow(b->arena, (void **)&t->tensors, t->n_tensors, &t->cap_tensors, sizeof *t->tensors))
+    if (!vp_arena_grow(b->arena, (void **)&t->tensors, t->n_tensors, &t->cap_tensors,
+                       sizeof *t->tensors))
         return 0;
-    tensor.producer           = -1;
+    tensor.producer          = -1;
     t->tensors[t->n_tensors] = tensor;
     return (int)t->n_tensors++;
 }
 
-int vp_graph_add_param(vp_graph_builder *b, int template_idx, vp_plan_param param)
+int vp_graph_add_param(vp_graph_builder *b, int template_idx, vp_param param)
 {
     vp_template *t = &b->graph->templates[template_idx];
 
-    if (!vp_arena_grow(b->arena, (void **)&t->params, t->n_params, &t->cap_params, sizeof *t->params))
+    if (!vp_arena_grow(b->arena, (void **)&t->params, t->n_params, &t->cap_params,
+                       sizeof *t->params))
         return 0;
     param.n_elements = 1;
     for (int d = 0; d < param.rank; d++)
@@ -194,7 +204,9 @@ int vp_graph_add_op(vp_graph_builder *b, int template_idx, vp_graph_op op)
 
 vp_tensor vp_tensor_rows(const char *name, int64_t cols)
 {
-    return (vp_tensor){.name = name, .rank = 2, .span = -1,
+    return (vp_tensor){.name = name,
+                       .rank = 2,
+                       .span = -1,
                        .dim = {vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ)),
                                vp_dim_const(cols)}};
 }

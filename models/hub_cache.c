@@ -1,7 +1,7 @@
 #include "models/hub_cache.h"
 
-#include "core/file.h"
-#include "core/text.h"
+#include "base/file.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_PART = 96, MAX_REVISION = 128, COMMIT_DIGITS = 40, MAX_COMMITS = 1000, MAX_SHOWN_COMMITS = 4, MAX_REF_BYTES = 1024 };
+enum {
+    MAX_PART          = 96,
+    MAX_REVISION      = 128,
+    COMMIT_DIGITS     = 40,
+    MAX_COMMITS       = 1000,
+    MAX_SHOWN_COMMITS = 4,
+    MAX_REF_BYTES     = 1024
+};
 
 typedef struct hub_id {
     char repo[2 * MAX_PART + 2];     /* "meta-llama/Llama-3.2-1B"                  */
@@ -31,7 +38,8 @@ static bool is_part(const char *part, size_t n, size_t max)
     if (n < 1 || n > max || !is_letter_or_digit(part[0]) || !is_letter_or_digit(part[n - 1]))
         return false;
     for (size_t i = 0; i < n; i++)
-        if (!is_letter_or_digit(part[i]) && ((part[i] != '.' && part[i] != '-') || part[i] == part[i - 1]))
+        if (!is_letter_or_digit(part[i]) &&
+            ((part[i] != '.' && part[i] != '-') || part[i] == part[i - 1]))
             return false;
     return true;
 }
@@ -44,15 +52,15 @@ static bool ends_with(const char *text, size_t n, const char *end)
 
 static bool split(const char *text, hub_id *id)
 {
-    const char *at    = strchr(text, '@');
-    size_t      n     = at ? (size_t)(at - text) : strlen(text);
-    const char *slash = memchr(text, '/', n);
-    size_t      n_org = slash ? (size_t)(slash - text) : 0;
-    const char *name  = slash ? slash + 1 : text;
+    const char *at     = strchr(text, '@');
+    size_t      n      = at ? (size_t)(at - text) : strlen(text);
+    const char *slash  = memchr(text, '/', n);
+    size_t      n_org  = slash ? (size_t)(slash - text) : 0;
+    const char *name   = slash ? slash + 1 : text;
     size_t      n_name = n - (size_t)(name - text);
 
-    if ((slash && !is_part(text, n_org, MAX_PART)) || !is_part(name, n_name, MAX_PART) || ends_with(name, n_name, ".json")
-        || ends_with(name, n_name, ".safetensors"))
+    if ((slash && !is_part(text, n_org, MAX_PART)) || !is_part(name, n_name, MAX_PART) ||
+        ends_with(name, n_name, ".json") || ends_with(name, n_name, ".safetensors"))
         return false;
     snprintf(id->repo, sizeof id->repo, "%.*s", (int)n, text);
     id->revision[0] = '\0';
@@ -95,7 +103,8 @@ static bool put_path(char *path, size_t size, const char *root, const char *tail
     const char *home   = variable("HOME");
     bool        expand = home && root[0] == '~' && (root[1] == '/' || root[1] == '\0');
 
-    return (size_t)snprintf(path, size, "%s%s%s", expand ? home : "", expand ? root + 1 : root, tail) < size;
+    return (size_t)snprintf(path, size, "%s%s%s", expand ? home : "", expand ? root + 1 : root,
+                            tail) < size;
 }
 
 static vp_status cache_folder(char *path, size_t size, vp_err *err)
@@ -112,8 +121,11 @@ static vp_status cache_folder(char *path, size_t size, vp_err *err)
     else if ((value = variable("HOME")))
         fits = put_path(path, size, value, "/.cache/huggingface/hub");
     else
-        return VP_FAIL(err, VP_ERR_INPUT, "there is no Hugging Face cache: neither HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME nor HOME is set");
-    return fits ? VP_OK : VP_FAIL(err, VP_ERR_INPUT, "the path of the Hugging Face cache is too long");
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "there is no Hugging Face cache: neither HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME nor HOME is set");
+    return fits ? VP_OK
+                : VP_FAIL(err, VP_ERR_INPUT, "the path of the Hugging Face cache is too long");
 }
 
 /* What the cache lacks, and the command that would put it there. */
@@ -122,14 +134,18 @@ static vp_status not_held(const hub_id *id, vp_hub_want want, const char *cache,
     char shown[200];
     bool weights = want == VP_HUB_WEIGHTS;
 
-    return VP_FAIL(err, VP_ERR_INPUT, "the Hugging Face cache %s does not hold %s of %s%s%s; to download %s: hf download %s%s%s%s",
-                   vp_text_escape(cache, shown, sizeof shown), weights ? "the weights" : "config.json", id->repo,
-                   id->revision[0] ? " at revision " : "", id->revision, weights ? "them" : "it", id->repo,
-                   weights ? " --include \"model*.safetensors*\"" : " config.json", id->revision[0] ? " --revision " : "", id->revision);
+    return VP_FAIL(
+        err, VP_ERR_INPUT,
+        "the Hugging Face cache %s does not hold %s of %s%s%s; to download %s: hf download %s%s%s%s",
+        vp_text_escape(cache, shown, sizeof shown), weights ? "the weights" : "config.json",
+        id->repo, id->revision[0] ? " at revision " : "", id->revision, weights ? "them" : "it",
+        id->repo, weights ? " --include \"model*.safetensors*\"" : " config.json",
+        id->revision[0] ? " --revision " : "", id->revision);
 }
 
 /* The commit that a ref's file holds. *found is false where there is no such file. */
-static vp_status read_ref(const char *repo_dir, const char *ref, char *commit, bool *found, vp_err *err)
+static vp_status read_ref(const char *repo_dir, const char *ref, char *commit, bool *found,
+                          vp_err *err)
 {
     char        path[PATH_MAX], *text = NULL;
     struct stat info;
@@ -137,12 +153,14 @@ static vp_status read_ref(const char *repo_dir, const char *ref, char *commit, b
     vp_status   st = VP_OK;
 
     *found = false;
-    if ((size_t)snprintf(path, sizeof path, "%s/refs/%s", repo_dir, ref) >= sizeof path || stat(path, &info) != 0)
+    if ((size_t)snprintf(path, sizeof path, "%s/refs/%s", repo_dir, ref) >= sizeof path ||
+        stat(path, &info) != 0)
         return VP_OK;
     VP_TRY(vp_file_read(path, MAX_REF_BYTES, &text, &n, err));
     text[strcspn(text, " \t\r\n")] = '\0';
     if (!is_commit(text))
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 1, NULL, "holds no commit: %d hex digits must stand here", COMMIT_DIGITS));
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 1, NULL,
+                          "holds no commit: %d hex digits must stand here", COMMIT_DIGITS));
     memcpy(commit, text, COMMIT_DIGITS + 1);
     *found = true;
 out:
@@ -156,14 +174,15 @@ static int by_text(const void *a, const void *b)
 }
 
 /* Without refs/main: the only snapshot. */
-static vp_status only_snapshot(const hub_id *id, const char *repo_dir, char *commit, bool *found, vp_err *err)
+static vp_status only_snapshot(const hub_id *id, const char *repo_dir, char *commit, bool *found,
+                               vp_err *err)
 {
     char           path[PATH_MAX], commits[MAX_COMMITS][COMMIT_DIGITS + 1];
     DIR           *dir = NULL;
     struct dirent *entry;
     vp_text        list = {0};
-    int            n = 0;
-    vp_status      st = VP_OK;
+    int            n    = 0;
+    vp_status      st   = VP_OK;
 
     *found = false;
     if ((size_t)snprintf(path, sizeof path, "%s/snapshots", repo_dir) < sizeof path)
@@ -180,8 +199,10 @@ static vp_status only_snapshot(const hub_id *id, const char *repo_dir, char *com
         for (int i = 0; i < n_shown; i++)
             vp_text_printf(&list, "%s%s@%s", i ? ", " : "", id->repo, commits[i]);
         VP_TRY_ALLOC(err, !list.failed);
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "the Hugging Face cache holds %d snapshots of %s and no refs/main; say which is meant: %s%s", n,
-                       id->repo, list.data, n > n_shown ? ", ..." : ""));
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_INPUT,
+            "the Hugging Face cache holds %d snapshots of %s and no refs/main; say which is meant: %s%s",
+            n, id->repo, list.data, n > n_shown ? ", ..." : ""));
     }
 out:
     vp_text_release(&list);
@@ -195,22 +216,26 @@ static bool holds(const char *folder, const char *name)
     char        path[PATH_MAX];
     struct stat info;
 
-    return (size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path && stat(path, &info) == 0;
+    return (size_t)snprintf(path, sizeof path, "%s/%s", folder, name) < sizeof path &&
+           stat(path, &info) == 0;
 }
 
-vp_status vp_hub_find(const char *text, vp_hub_want want, char *folder, size_t folder_size, vp_err *err)
+vp_status vp_hub_find(const char *text, vp_hub_want want, char *folder, size_t folder_size,
+                      vp_err *err)
 {
     hub_id    id;
     char      cache[PATH_MAX], repo_dir[PATH_MAX], commit[COMMIT_DIGITS + 1], shown[256];
     bool      found = true;
-    vp_status st = VP_OK;
+    vp_status st    = VP_OK;
 
     if (!split(text, &id))
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s is no id of the Hugging Face Hub", vp_text_escape(text, shown, sizeof shown)));
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s is no id of the Hugging Face Hub",
+                       vp_text_escape(text, shown, sizeof shown)));
     VP_TRY(cache_folder(cache, sizeof cache, err));
     const char *slash = strchr(id.repo, '/');
-    if ((size_t)snprintf(repo_dir, sizeof repo_dir, "%s/models--%.*s%s%s", cache, slash ? (int)(slash - id.repo) : 0, id.repo,
-                         slash ? "--" : "", slash ? slash + 1 : id.repo) >= sizeof repo_dir)
+    if ((size_t)snprintf(repo_dir, sizeof repo_dir, "%s/models--%.*s%s%s", cache,
+                         slash ? (int)(slash - id.repo) : 0, id.repo, slash ? "--" : "",
+                         slash ? slash + 1 : id.repo) >= sizeof repo_dir)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "the path of the Hugging Face cache is too long"));
     if (is_commit(id.revision))
         memcpy(commit, id.revision, sizeof commit);
@@ -218,9 +243,11 @@ vp_status vp_hub_find(const char *text, vp_hub_want want, char *folder, size_t f
         VP_TRY(read_ref(repo_dir, id.revision[0] ? id.revision : "main", commit, &found, err));
     if (!found && !id.revision[0])
         VP_TRY(only_snapshot(&id, repo_dir, commit, &found, err));
-    if (!found || (size_t)snprintf(folder, folder_size, "%s/snapshots/%s", repo_dir, commit) >= folder_size
-        || !(want == VP_HUB_CONFIG ? holds(folder, "config.json")
-                                   : holds(folder, "model.safetensors") || holds(folder, "model.safetensors.index.json")))
+    if (!found ||
+        (size_t)snprintf(folder, folder_size, "%s/snapshots/%s", repo_dir, commit) >= folder_size ||
+        !(want == VP_HUB_CONFIG ? holds(folder, "config.json")
+                                : holds(folder, "model.safetensors") ||
+                                      holds(folder, "model.safetensors.index.json")))
         VP_TRY(not_held(&id, want, cache, err));
 out:
     return st;

@@ -1,170 +1,22 @@
 #include "models/model.h"
 
-#include "core/checked.h"
-#include "core/text.h"
+#include "base/checked.h"
+#include "base/text.h"
+#include "models/family.h"
 #include "models/hub_cache.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-static const vp_family *const families[] = {&vp_family_gpt2, &vp_family_llama, &vp_family_mistral, &vp_family_qwen2, &vp_family_qwen3, &vp_family_gemma,
-    &vp_family_gemma2, &vp_family_phi3, &vp_family_olmo2, &vp_family_opt, &vp_family_gpt_neox, &vp_family_bert, &vp_family_roberta};
+static const vp_family *const families[] = {
+    &vp_family_gpt2,     &vp_family_llama,  &vp_family_mistral, &vp_family_qwen2, &vp_family_qwen3,
+    &vp_family_gemma,    &vp_family_gemma2, &vp_family_phi3,    &vp_family_olmo2, &vp_family_opt,
+    &vp_family_gpt_neox, &vp_family_bert,   &vp_family_roberta};
 enum { N_FAMILIES = sizeof families / sizeof *families };
-
-void vp_model_assume(vp_model *model, const char *fmt, ...)
-{
-    char    text[400];
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    if (vp_arena_grow(model->arena, (void **)&model->assumptions, model->n_assumptions, &model->cap_assumptions,
-                      sizeof *model->assumptions))
-        model->assumptions[model->n_assumptions++] = vp_arena_strdup(model->arena, text);
-}
-
-vp_status vp_config_int(const vp_json_node *config, const char *key, int64_t max, int64_t *out, vp_err *err)
-{
-    return vp_json_int(config, key, 1, max, out, err);
-}
-
-vp_status vp_config_int_or(vp_model *model, const vp_json_node *config, const char *key, int64_t max,
-                           int64_t fallback, int64_t *out, vp_err *err)
-{
-    if (vp_json_has(config, key))
-        return vp_config_int(config, key, max, out, err);
-    *out = fallback;
-    vp_model_assume(model, "%s is not in the config: the family's default %lld", key, (long long)fallback);
-    return VP_OK;
-}
-
-vp_status vp_config_real_or(vp_model *model, const vp_json_node *config, const char *key, double max,
-                            double fallback, double *out, vp_err *err)
-{
-    if (vp_json_has(config, key))
-        return vp_json_real(config, key, 0, max, out, err);
-    *out = fallback;
-    vp_model_assume(model, "%s is not in the config: the family's default %g", key, fallback);
-    return VP_OK;
-}
-
-vp_status vp_config_bool_or(vp_model *model, const vp_json_node *config, const char *key, bool fallback,
-                            bool *out, vp_err *err)
-{
-    if (vp_json_has(config, key))
-        return vp_json_bool(config, key, out, err);
-    *out = fallback;
-    vp_model_assume(model, "%s is not in the config: the family's default %s", key, fallback ? "true" : "false");
-    return VP_OK;
-}
-
-vp_status vp_config_bool(const vp_json_node *config, const char *key, bool *out, vp_err *err)
-{
-    *out = false;
-    return vp_json_has(config, key) ? vp_json_bool(config, key, out, err) : VP_OK;
-}
-
-vp_status vp_config_refuse(const vp_json_node *config, const char *key, const char *why, vp_err *err)
-{
-    bool      set;
-    vp_status st = VP_OK;
-
-    VP_TRY(vp_config_bool(config, key, &set, err));
-    if (set)
-        VP_TRY(vp_json_fail(config, key, err, "%s", why));
-out:
-    return st;
-}
-
-vp_status vp_config_act(vp_model *model, const vp_json_node *config, const char *key, vp_act fallback, vp_act *out, vp_err *err)
-{
-    static const struct {
-        const char *name;
-        vp_act      act;
-    } acts[] = {{"gelu_new", VP_ACT_GELU_TANH}, {"gelu", VP_ACT_GELU}, {"relu", VP_ACT_RELU}, {"silu", VP_ACT_SILU},
-                {"gelu_pytorch_tanh", VP_ACT_GELU_TANH}, {"gelu_fast", VP_ACT_GELU_TANH}, {"swish", VP_ACT_SILU}, {"tanh", VP_ACT_TANH}};
-    const char *name;
-    char        shown[96];
-    vp_status   st = VP_OK;
-
-    if (!vp_json_has(config, key)) {
-        *out = fallback;
-        for (int i = 0; i < 4; i++)
-            if (acts[i].act == fallback)
-                vp_model_assume(model, "%s is not in the config: the family's default %s", key, acts[i].name);
-        return VP_OK;
-    }
-    VP_TRY(vp_json_string(config, key, &name, err));
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
-        if (strcmp(acts[i].name, name) == 0) {
-            *out = acts[i].act;
-            return VP_OK;
-        }
-    VP_TRY(vp_json_fail(config, key, err, "\"%s\" is not supported; supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, silu, swish, tanh",
-                        vp_text_escape(name, shown, sizeof shown)));
-out:
-    return st;
-}
-
-vp_status vp_config_dropout(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const char *key, double fallback, double *out,
-                            vp_err *err)
-{
-    double    in_config = fallback;
-    vp_status st        = VP_OK;
-
-    if (opts->dropout_from_config)
-        return vp_config_real_or(model, config, key, 0.99, fallback, out, err);
-    if (vp_json_has(config, key))
-        VP_TRY(vp_json_real(config, key, 0, 0.99, &in_config, err));
-    if (in_config != opts->dropout)
-        vp_model_assume(model, "dropout is the recipe's (%g); %s of the config (%g) is not used", opts->dropout, key, in_config);
-    *out = opts->dropout;
-out:
-    return st;
-}
-
-vp_status vp_config_padding(vp_model *model, const vp_json_node *config, int64_t fallback, int64_t vocab, int64_t *row, vp_err *err)
-{
-    const char *key = "pad_token_id";
-    int64_t     pad = fallback;
-    vp_status   st  = VP_OK;
-
-    *row = -1;
-    if (json_is_null(json_object_get(config->value, key)) || (!vp_json_has(config, key) && fallback == VP_NO_TOKEN))
-        return VP_OK;
-    if (vp_json_has(config, key))
-        VP_TRY(vp_json_int(config, key, INT64_MIN, INT64_MAX, &pad, err));
-    else
-        vp_model_assume(model, "%s is not in the config: the family's default %lld", key, (long long)pad);
-    if (pad >= vocab || pad < -vocab)
-        vp_model_assume(model, "%s is outside the vocabulary: no row of the table is held back", key);
-    else
-        *row = pad < 0 ? pad + vocab : pad; /* as nn.Embedding counts from the end */
-out:
-    return st;
-}
-
-vp_status vp_config_check_heads(const vp_json_node *config, const char *key, int64_t n_heads, int64_t hidden, vp_err *err)
-{
-    if (hidden % n_heads != 0)
-        return vp_json_fail(config, key, err, "%lld heads do not divide the width %lld", (long long)n_heads, (long long)hidden);
-    if (hidden / n_heads > VP_MAX_HEAD_DIM)
-        return vp_json_fail(config, key, err, "a head of %lld dimensions; at most %d are supported", (long long)(hidden / n_heads), VP_MAX_HEAD_DIM);
-    return VP_OK;
-}
-
-vp_status vp_config_check_sizes(const vp_json_node *config, int64_t n_layers, int64_t hidden, int64_t width, int64_t vocab, vp_err *err)
-{
-    if (vp_overflowed(vp_mul(vp_mul(n_layers, vp_mul(hidden, width)), 1024)) || vp_overflowed(vp_mul(vp_mul(vocab, hidden), 1024)))
-        return vp_json_fail(config, NULL, err, "the layers' matrices, or a table, are more bytes than 64 bits can count");
-    return VP_OK;
-}
 
 /* Fields whose meaning is the same in every family. */
 static vp_status check_common(vp_model *model, const vp_json_node *config, vp_err *err)
@@ -182,12 +34,15 @@ static vp_status check_common(vp_model *model, const vp_json_node *config, vp_er
         while (dtypes[k] && strcmp(dtypes[k], dtype[i]) != 0)
             k++;
         if (!dtypes[k])
-            VP_TRY(vp_json_fail(config, key, err, "is not a dtype of model weights (float32, float16, bfloat16, float64)"));
+            VP_TRY(vp_json_fail(
+                config, key, err,
+                "is not a dtype of model weights (float32, float16, bfloat16, float64)"));
     }
     if (dtype[0] && dtype[1] && strcmp(dtype[0], dtype[1]) != 0)
         VP_TRY(vp_json_fail(config, "torch_dtype", err, "disagrees with dtype"));
     if (vp_json_has(config, "quantization_config"))
-        VP_TRY(vp_json_fail(config, "quantization_config", err, "quantised weights are not supported"));
+        VP_TRY(vp_json_fail(config, "quantization_config", err,
+                            "quantised weights are not supported"));
     if (vp_json_has(config, "auto_map"))
         vp_model_assume(model, "auto_map (remote code) is ignored: vplan runs no code of a model");
 out:
@@ -201,44 +56,56 @@ static bool is_one_of(const char *const *keys, const char *key)
     return *keys != NULL;
 }
 
-/* A config is its author's: fields that nothing here reads are no errors, but the answer lists them. */
-static vp_status list_unused(vp_model *model, const vp_json_node *config, const char *const *keys, vp_err *err)
+/* A config is its author's: fields that nothing here reads are no errors, but the answer lists
+ * them. */
+static vp_status list_unused(vp_model *model, const vp_json_node *config, const char *const *keys,
+                             vp_err *err)
 {
-    static const char *const common[]    = {"model_type", "architectures", "dtype", "torch_dtype", "quantization_config", "auto_map", NULL};
-    static const char *const of_labels[] = {"id2label", "num_labels", "problem_type", "classifier_dropout", NULL};
+    static const char *const common[]    = {"model_type",  "architectures",       "dtype",
+                                            "torch_dtype", "quantization_config", "auto_map",
+                                            NULL};
+    static const char *const of_labels[] = {"id2label", "num_labels", "problem_type",
+                                            "classifier_dropout", NULL};
     enum { MAX_SHOWN = 40 };
     vp_text     list = {0};
     const char *key;
     json_t     *value;
     char        shown[64];
-    int64_t     n = 0;
+    int64_t     n  = 0;
     vp_status   st = VP_OK;
 
-    json_object_foreach(config->value, key, value)
-        if (!is_one_of(common, key) && !is_one_of(keys, key) && !(model->n_labels && is_one_of(of_labels, key)) && ++n <= MAX_SHOWN)
-            vp_text_printf(&list, "%s%s", n > 1 ? ", " : "", vp_text_escape(key, shown, sizeof shown));
+    json_object_foreach (config->value, key, value)
+        if (!is_one_of(common, key) && !is_one_of(keys, key) &&
+            !(model->n_labels && is_one_of(of_labels, key)) && ++n <= MAX_SHOWN)
+            vp_text_printf(&list, "%s%s", n > 1 ? ", " : "",
+                           vp_text_escape(key, shown, sizeof shown));
     if (n > MAX_SHOWN)
         vp_text_printf(&list, " and %lld more", (long long)(n - MAX_SHOWN));
     VP_TRY_ALLOC(err, !list.failed);
-    if (n && vp_arena_grow(model->arena, (void **)&model->assumptions, model->n_assumptions, &model->cap_assumptions, sizeof *model->assumptions))
-        model->assumptions[model->n_assumptions++] = vp_arena_printf(model->arena, "fields of the config that are not used: %s", list.data);
+    if (n && vp_arena_grow(model->arena, (void **)&model->assumptions, model->n_assumptions,
+                           &model->cap_assumptions, sizeof *model->assumptions))
+        model->assumptions[model->n_assumptions++] =
+            vp_arena_printf(model->arena, "fields of the config that are not used: %s", list.data);
 out:
     vp_text_release(&list);
     return st;
 }
 
 /* The family by model_type, or where the config has none by the class that is asked for. */
-static vp_status find_family(vp_model *model, const vp_json_node *config, const vp_model_opts *opts, const vp_family **out, vp_err *err)
+static vp_status find_family(vp_model *model, const vp_json_node *config, const vp_model_opts *opts,
+                             const vp_family **out, vp_err *err)
 {
     const char *type;
     char        known[256] = "", shown[96];
-    vp_status   st = VP_OK;
+    vp_status   st         = VP_OK;
 
     *out = NULL;
     if (opts->class_name && !vp_json_has(config, "model_type"))
         for (int f = 0; f < N_FAMILIES; f++)
             if (vp_class_find(families[f]->classes, opts->class_name)) {
-                vp_model_assume(model, "model_type is not in the config: %s, the family of the class", families[f]->model_type);
+                vp_model_assume(model,
+                                "model_type is not in the config: %s, the family of the class",
+                                families[f]->model_type);
                 *out = families[f];
                 return VP_OK;
             }
@@ -247,9 +114,11 @@ static vp_status find_family(vp_model *model, const vp_json_node *config, const 
         if (strcmp(families[f]->model_type, type) == 0)
             *out = families[f];
     for (int f = 0; !*out && f < N_FAMILIES; f++)
-        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", f ? ", " : "", families[f]->model_type);
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", f ? ", " : "",
+                 families[f]->model_type);
     if (!*out)
-        VP_TRY(vp_json_fail(config, "model_type", err, "the family \"%s\" is not supported; supported: %s",
+        VP_TRY(vp_json_fail(config, "model_type", err,
+                            "the family \"%s\" is not supported; supported: %s",
                             vp_text_escape(type, shown, sizeof shown), known));
 out:
     return st;
@@ -260,16 +129,16 @@ static json_t *config_of_class(const json_t *config, const char *model_type, con
 {
     json_t *copy = json_copy((json_t *)config);
 
-    if (copy && (json_object_set_new(copy, "model_type", json_string(model_type)) != 0
-                 || json_object_set_new(copy, "architectures", json_pack("[s]", class_name)) != 0)) {
+    if (copy && (json_object_set_new(copy, "model_type", json_string(model_type)) != 0 ||
+                 json_object_set_new(copy, "architectures", json_pack("[s]", class_name)) != 0)) {
         json_decref(copy);
         return NULL;
     }
     return copy;
 }
 
-vp_status vp_model_from_config(const char *name, const vp_json_node *config, const vp_model_opts *opts,
-                               vp_model **out, vp_err *err)
+vp_status vp_model_from_config(const char *name, const vp_json_node *config,
+                               const vp_model_opts *opts, vp_model **out, vp_err *err)
 {
     vp_model        *model = calloc(1, sizeof *model);
     const vp_family *family;
@@ -286,14 +155,17 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config, con
     model->family = family->model_type;
     VP_TRY(check_common(model, config, err));
     VP_TRY(vp_config_class(model, config, opts, family->classes, err));
-    model->config = opts->class_name ? config_of_class(config->value, family->model_type, model->class_name) : json_incref(config->value);
+    model->config = opts->class_name
+                        ? config_of_class(config->value, family->model_type, model->class_name)
+                        : json_incref(config->value);
     VP_TRY_ALLOC(err, model->config);
     VP_TRY(family->build(model, config, opts, err));
     VP_TRY(list_unused(model, config, family->keys, err));
     VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
     model->n_params = vp_graph_param_count(&model->graph);
     if (vp_overflowed(vp_mul(model->n_params, 64)))
-        VP_TRY(vp_json_fail(config, NULL, err, "the parameters of this model are more bytes than 64 bits can count"));
+        VP_TRY(vp_json_fail(config, NULL, err,
+                            "the parameters of this model are more bytes than 64 bits can count"));
     *out  = model;
     model = NULL;
 out:
@@ -313,8 +185,8 @@ void vp_model_free(vp_model *model)
 /* "dir/gpt2.json" -> "gpt2"; "dir/gpt2/config.json" and "dir/gpt2" -> "gpt2". */
 static void display_name(const char *path, char *name, size_t name_size)
 {
-    char        copy[1024];
-    char       *end, *base;
+    char  copy[1024];
+    char *end, *base;
 
     snprintf(copy, sizeof copy, "%s", path);
     for (end = copy + strlen(copy); end > copy + 1 && end[-1] == '/';)
@@ -331,24 +203,31 @@ static void display_name(const char *path, char *name, size_t name_size)
     vp_text_escape(*base ? base : "model", name, name_size);
 }
 
-/* What is neither built in nor a file may be a Hub id: the config.json of its snapshot. error: why it is no file. */
-static vp_status find_in_hub_cache(const char *id, int error, char *file, size_t file_size, vp_err *err)
+/* What is neither built in nor a file may be a Hub id: the config.json of its snapshot. error:
+ * why it is no file. */
+static vp_status find_in_hub_cache(const char *id, int error, char *file, size_t file_size,
+                                   vp_err *err)
 {
     const vp_zoo_entry *same = vp_zoo_find_hub_id(id);
     char                folder[PATH_MAX], shown[256];
     struct stat         info;
     vp_err              missing = {0};
-    vp_status           st = VP_OK;
+    vp_status           st      = VP_OK;
 
     if (lstat(id, &info) == 0 || !vp_hub_is_id(id))
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, id, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s",
-                          vp_text_escape(id, shown, sizeof shown), strerror(error)));
+        VP_TRY(
+            VP_FAIL_AT(err, VP_ERR_INPUT, id, 0, NULL,
+                       "%s: neither a built-in model (see vplan models) nor a file or folder: %s",
+                       vp_text_escape(id, shown, sizeof shown), strerror(error)));
     st = vp_hub_find(id, VP_HUB_CONFIG, folder, sizeof folder, &missing);
     if (st != VP_OK && missing.file[0])
         VP_TRY(vp_fail(err, st, missing.file, missing.line, missing.field, "%s", missing.message));
     if (st != VP_OK)
-        VP_TRY(VP_FAIL_AT(err, st, id, 0, NULL, "%s: neither a built-in model (see vplan models) nor a file or folder: %s; %s%s%s", id,
-                          strerror(error), missing.message, same ? "; the same model, built in: " : "", same ? same->name : ""));
+        VP_TRY(VP_FAIL_AT(
+            err, st, id, 0, NULL,
+            "%s: neither a built-in model (see vplan models) nor a file or folder: %s; %s%s%s", id,
+            strerror(error), missing.message, same ? "; the same model, built in: " : "",
+            same ? same->name : ""));
     snprintf(file, file_size, "%s/config.json", folder);
 out:
     return st;
@@ -357,11 +236,11 @@ out:
 vp_status vp_model_open(const char *path, const vp_model_opts *opts, vp_model **out, vp_err *err)
 {
     const vp_zoo_entry *built_in = vp_zoo_find(path);
-    vp_json_doc        *doc = NULL;
+    vp_json_doc        *doc      = NULL;
     struct stat         info;
     char                file[PATH_MAX + 16], name[400];
     bool                from_hub = false;
-    vp_status           st = VP_OK;
+    vp_status           st       = VP_OK;
 
     *out = NULL;
     if (built_in) {
@@ -374,7 +253,8 @@ vp_status vp_model_open(const char *path, const vp_model_opts *opts, vp_model **
         snprintf(name, sizeof name, "%s", path);
         from_hub = true;
     } else {
-        snprintf(file, sizeof file, strcmp(path, "-") != 0 && S_ISDIR(info.st_mode) ? "%s/config.json" : "%s", path);
+        snprintf(file, sizeof file,
+                 strcmp(path, "-") != 0 && S_ISDIR(info.st_mode) ? "%s/config.json" : "%s", path);
         display_name(path, name, sizeof name);
     }
     VP_TRY(vp_json_read(file, VP_JSON_MAX_BYTES, &doc, err));
@@ -384,7 +264,8 @@ build:;
     if (vp_json_had_bom(doc))
         vp_model_assume(*out, "the file begins with a byte-order mark, which is skipped");
     if (from_hub)
-        vp_model_assume(*out, "config.json is that of snapshot %.40s in the Hugging Face cache", strrchr(file, '/') - 40);
+        vp_model_assume(*out, "config.json is that of snapshot %.40s in the Hugging Face cache",
+                        strrchr(file, '/') - 40);
 out:
     vp_json_doc_free(doc);
     return st;

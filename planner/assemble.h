@@ -1,88 +1,46 @@
 /* planner/assemble.h: one choice made into a whole plan.
  *
- *     memory "device":  control | tokens, labels, ... | angles | parameters | gradients | master weights | optimizer states | activation stack
+ *     memory "device":  control | tokens, labels, ... | angles | parameters | gradients | master
+ *                       weights | optimizer states | activation stack
  *
- * Everything below the stack is persistent. Instance i's base in the stack is the sum of the kept bytes of the
- * instances before it, so the arena's height is
+ * Everything below the stack is persistent. Instance i's base in the stack is the sum of the kept
+ * bytes of the instances before it, so the arena's height is
  *
- *     peak = persistent + max over i of (sum of kept_j, j < i) + max(forward height_i, backward height_i)
+ *     peak = persistent + max over i of (sum of kept_j, j < i) + max(forward height_i, backward
+ *     height_i)
  *
- * the fold of the instances in chain order. An optimizer that needs working memory has it where the stack begins: nothing
- * else is there while it runs. */
+ * the fold of the instances in chain order. An optimizer that needs working memory has it where
+ * the stack begins: nothing else is there while it runs. */
 #ifndef VP_PLANNER_ASSEMBLE_H
 #define VP_PLANNER_ASSEMBLE_H
 
-#include "core/plan.h"
 #include "models/model.h"
-#include "planner/cost.h"
-#include "planner/semantics.h"
+#include "plan/plan.h"
+#include "planner/lowering/cost.h"
+#include "planner/scenario.h"
 
-typedef enum vp_recompute {
-    VP_RECOMPUTE_NONE,
-    VP_RECOMPUTE_ATTENTION, /* norm, QKV and attention of every block         */
-    VP_RECOMPUTE_MLP,       /* norm, up-projection and activation             */
-    VP_RECOMPUTE_FULL,      /* a block keeps only its input                   */
-    VP_N_RECOMPUTES
-} vp_recompute;
-
-const char  *vp_recompute_name(vp_recompute r);
-vp_recompute vp_recompute_by_name(const char *name); /* VP_N_RECOMPUTES if none */
-
-/* The set of a block's ops that a kind recomputes: bit i for op i of the block template. */
-uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind);
-
-/* The next n_blocks blocks of the chain, run one way: each by itself (segment 1), or in segments of several that keep the
- * first block's input only and are recomputed as a whole (segment m divides n_blocks; recompute is then all ops). */
-typedef struct vp_block_run {
-    uint64_t recompute;
-    int64_t  n_blocks;
-    int64_t  segment;
-} vp_block_run;
-
-/* Longest segment the block template allows: 64 ops in all. */
-int64_t vp_max_segment(const vp_model *model);
-
-enum { VP_MAX_RUNS = 128 };
-
-/* flash recomputes the attention matrix in backward, math keeps it. */
-typedef enum vp_attention_kind { VP_ATTENTION_FLASH, VP_ATTENTION_MATH, VP_N_ATTENTIONS } vp_attention_kind;
-
-const char       *vp_attention_name(vp_attention_kind a);
-vp_attention_kind vp_attention_by_name(const char *name); /* VP_N_ATTENTIONS if none */
-
-/* One configuration: what is asked for and what is chosen. */
-typedef struct vp_scenario {
-    vp_recipe    recipe;
-    int64_t      seq, global_batch;
-    int64_t      micro_batch;      /* divides global_batch */
-    int64_t      loss_chunk;       /* tokens, a multiple of 256; 0: all at once */
-    vp_attention_kind attention;
-    vp_block_run runs[VP_MAX_RUNS]; /* together all blocks of the model */
-    int          n_runs;
-} vp_scenario;
-
-/* All blocks one way. */
-void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute);
-
-/* The kind all blocks are of, or "mixed". */
-const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
-
-/* The semantics vplan runs a precision and attention with. */
-const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention);
-
-/* A checked plan of exactly this scenario, whatever it needs: budget_bytes is set to its device_bytes. The plan is the
- * caller's; device, profile and model are borrowed for the call. VP_ERR_INPUT: more bytes than 64 bits count. */
-vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cost *cost, vp_plan **out, vp_err *err);
+/* A checked plan of exactly this scenario, whatever it needs: budget_bytes is set to its
+ * device_bytes. The plan is the caller's; device, profile and model are borrowed for the call.
+ * VP_ERR_INPUT: more bytes than 64 bits count. */
+vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cost *cost,
+                      vp_plan **out, vp_err *err);
 
 /* The same without building the plan: its peak and step time. Cheap; for search. */
 typedef struct vp_figures {
     int64_t peak_bytes, device_bytes;
     double  step_time_s;
     /* of the parts, for the integer program */
-    int64_t stack_base_bytes;     /* what lies below the activation stack                    */
+    int64_t stack_base_bytes; /* what lies below the activation stack                    */
     int64_t first_kept_bytes, first_height_bytes, last_height_bytes; /* first and last instance */
-    int64_t outside_blocks_ns;    /* of a step, all but the blocks' forward and backward     */
+    int64_t outside_blocks_ns; /* of a step, all but the blocks' forward and backward     */
 } vp_figures;
-vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost, vp_figures *out, vp_err *err);
+vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost,
+                              vp_figures *out, vp_err *err);
+
+/* The same for n recipes that differ in the optimizer only, in place of the scenario's: blocks are
+ * lowered once. */
+vp_status vp_assemble_figures_each(const vp_model *model, const vp_scenario *scenario,
+                                   const vp_recipe *recipes, int64_t n, vp_cost *cost,
+                                   vp_figures *out, vp_err *err);
 
 #endif

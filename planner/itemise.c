@@ -1,11 +1,11 @@
 #include "planner/itemise.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTIMIZER = 3 };   /* of phase_names */
+enum { OPTIMIZER = 3 }; /* of phase_names */
 static const char *const phase_names[VP_N_PHASES] = {"load", "forward", "backward", "optimizer"};
 
 typedef struct walk {
@@ -15,8 +15,16 @@ typedef struct walk {
 static vp_status note_phase(const vp_expanded_step *s, void *ctx, vp_err *err)
 {
     (void)err;
-    ((walk *)ctx)->phase[s->idx] = s->pass == VP_PASS_FORWARD ? 1 : s->pass == VP_PASS_BACKWARD ? 2 : OPTIMIZER;
+    ((walk *)ctx)->phase[s->idx] = s->pass == VP_PASS_FORWARD    ? 1
+                                   : s->pass == VP_PASS_BACKWARD ? 2
+                                                                 : OPTIMIZER;
     return VP_OK;
+}
+
+/* Used at all, and of the memory whose peak is looked for. */
+static bool is_on_device(const vp_expansion *x, int64_t buffer)
+{
+    return x->first_step[buffer] >= 0 && x->buffers[buffer].memory == VP_MEMORY_DEVICE;
 }
 
 static int64_t end_of(const vp_expanded_buffer *b)
@@ -24,9 +32,10 @@ static int64_t end_of(const vp_expanded_buffer *b)
     return b->offset_bytes + b->bytes;
 }
 
-/* Nothing is kept while the optimizer runs: what it needs above all that persists may lie far apart in the stack's place. Then its bytes count, not
- * the highest end. */
-static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const walk *w, vp_itemised *out, vp_err *err)
+/* Nothing is kept while the optimizer runs: what it needs above all that persists may lie far
+ * apart in the stack's place. Then its bytes count, not the highest end. */
+static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const walk *w,
+                                 vp_itemised *out, vp_err *err)
 {
     int64_t base_bytes = vp_round_up(out->phases[0].peak_bytes, VP_ALIGN_BYTES), live = 0, most = 0;
     int64_t *change = vp_arena_array(arena, x->n_steps + 1, sizeof *change);
@@ -34,7 +43,7 @@ static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const w
     if (!change)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t i = 0; i < x->n_buffers; i++)
-        if (x->first_step[i] >= 0 && x->buffers[i].offset_bytes >= base_bytes) {
+        if (is_on_device(x, i) && x->buffers[i].offset_bytes >= base_bytes) {
             change[x->first_step[i]] += vp_round_up(x->buffers[i].bytes, VP_ALIGN_BYTES);
             change[x->last_step[i] + 1] -= vp_round_up(x->buffers[i].bytes, VP_ALIGN_BYTES);
         }
@@ -43,12 +52,15 @@ static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const w
         if (w->phase[s] == OPTIMIZER)
             most = vp_max_i64(most, live);
     }
-    out->phases[OPTIMIZER].peak_bytes = vp_min_i64(out->phases[OPTIMIZER].peak_bytes, base_bytes + most);
+    out->phases[OPTIMIZER].peak_bytes =
+        vp_min_i64(out->phases[OPTIMIZER].peak_bytes, base_bytes + most);
     return VP_OK;
 }
 
-/* Height of each phase: of a buffer alive in steps first..last, its end counts in every phase between. */
-static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const walk *w, vp_itemised *out, vp_err *err)
+/* Height of each phase: of a buffer alive in steps first..last, its end counts in every phase
+ * between. */
+static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const walk *w,
+                               vp_itemised *out, vp_err *err)
 {
     /* next[p][s]: first step >= s in phase p. */
     int64_t *next[VP_N_PHASES];
@@ -62,13 +74,15 @@ static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const wal
             next[p][s] = w->phase[s] == p ? s : next[p][s + 1];
     }
     for (int64_t i = 0; i < x->n_buffers; i++) {
-        if (x->first_step[i] < 0)
+        if (!is_on_device(x, i))
             continue;
         if (x->buffers[i].persistent)
-            out->phases[0].peak_bytes = vp_max_i64(out->phases[0].peak_bytes, end_of(&x->buffers[i]));
+            out->phases[0].peak_bytes =
+                vp_max_i64(out->phases[0].peak_bytes, end_of(&x->buffers[i]));
         for (int p = 1; p < VP_N_PHASES; p++)
             if (next[p][x->first_step[i]] <= x->last_step[i])
-                out->phases[p].peak_bytes = vp_max_i64(out->phases[p].peak_bytes, end_of(&x->buffers[i]));
+                out->phases[p].peak_bytes =
+                    vp_max_i64(out->phases[p].peak_bytes, end_of(&x->buffers[i]));
     }
     return lower_optimizer(arena, x, w, out, err);
 }
@@ -83,14 +97,15 @@ static vp_status find_peak(vp_arena *arena, const vp_expansion *x, vp_itemised *
     if (!live || !top)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t i = 0; i < x->n_buffers; i++)
-        if (x->first_step[i] >= 0)
+        if (is_on_device(x, i))
             out->peak_bytes = vp_max_i64(out->peak_bytes, end_of(&x->buffers[i]));
     for (int64_t i = 0; i < x->n_buffers; i++) {
-        if (x->first_step[i] < 0)
+        if (!is_on_device(x, i))
             continue;
         live[x->first_step[i]] += x->buffers[i].bytes;
         live[x->last_step[i] + 1] -= x->buffers[i].bytes;
-        for (int64_t s = x->first_step[i]; end_of(&x->buffers[i]) == out->peak_bytes && s <= x->last_step[i]; s++)
+        for (int64_t s = x->first_step[i];
+             end_of(&x->buffers[i]) == out->peak_bytes && s <= x->last_step[i]; s++)
             top[s] = true;
     }
     for (int64_t s = 0; s < x->n_steps; s++) {
@@ -122,14 +137,18 @@ static const char *item_name(vp_arena *arena, const group *g)
     const char *what = vp_component_name(g->component);
 
     if (!g->local_name)
-        return g->component == VP_COMP_OPTIMIZER_STATE ? g->template_name[0] ? vp_arena_printf(arena, "%s.%s", what, g->template_name) : what : what;
+        return g->component == VP_COMP_OPTIMIZER_STATE
+                   ? g->template_name[0] ? vp_arena_printf(arena, "%s.%s", what, g->template_name)
+                                         : what
+                   : what;
     if (g->count > 1)
-        return vp_arena_printf(arena, "%s: %s %s (x%lld)", what, g->template_name, g->local_name, (long long)g->count);
+        return vp_arena_printf(arena, "%s: %s %s (x%lld)", what, g->template_name, g->local_name,
+                               (long long)g->count);
     return vp_arena_printf(arena, "%s: %s %s", what, g->template_name, g->local_name);
 }
 
-static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket, const vp_expansion *x, vp_itemised *out,
-                            vp_err *err)
+static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
+                            const vp_expansion *x, vp_itemised *out, vp_err *err)
 {
     group    *groups = vp_arena_array(arena, x->n_buffers, sizeof *groups);
     vp_range *gaps;
@@ -138,34 +157,42 @@ static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucke
 
     VP_TRY_ALLOC(err, groups);
     for (int64_t i = 0; i < x->n_buffers; i++) {
-        const vp_expanded_buffer *b = &x->buffers[i];
-        int64_t                   g = 0;
+        const vp_expanded_buffer *b     = &x->buffers[i];
+        int64_t                   g     = 0;
         const char               *owner = "";
-        if (x->first_step[i] < 0 || x->first_step[i] > out->peak_step || x->last_step[i] < out->peak_step)
+        if (!is_on_device(x, i) || x->first_step[i] > out->peak_step ||
+            x->last_step[i] < out->peak_step)
             continue;
         if (b->local_name)
-            owner = plan->templates[bucket->programs[bucket->instances[b->instance_idx].program_idx].template_idx].name;
+            owner = plan->templates[bucket->programs[bucket->instances[b->instance_idx].program_idx]
+                                        .template_idx]
+                        .name;
         else if (b->state_name)
             owner = b->state_name;
-        while (g < n && (groups[g].component != b->component || strcmp(groups[g].template_name, owner) != 0
-                         || (b->local_name ? strcmp(groups[g].local_name, b->local_name) != 0 : groups[g].local_name != NULL)))
+        while (g < n && (groups[g].component != b->component ||
+                         strcmp(groups[g].template_name, owner) != 0 ||
+                         (b->local_name ? strcmp(groups[g].local_name, b->local_name) != 0
+                                        : groups[g].local_name != NULL)))
             g++;
         if (g == n)
-            groups[n++] = (group){.component = b->component, .template_name = owner, .local_name = b->local_name};
+            groups[n++] = (group){
+                .component = b->component, .template_name = owner, .local_name = b->local_name};
         groups[g].bytes += b->bytes;
         groups[g].count++;
         used += b->bytes;
     }
     qsort(groups, (size_t)n, sizeof *groups, by_size);
-    VP_TRY(vp_expansion_padding(arena, x, out->peak_bytes, &gaps, &n_gaps, err));
+    VP_TRY(vp_expansion_padding(arena, x, VP_MEMORY_DEVICE, out->peak_bytes, &gaps, &n_gaps, err));
     for (int64_t i = 0; i < n_gaps; i++)
         padding += gaps[i].end - gaps[i].begin;
     out->items = vp_arena_array(arena, n + 2, sizeof *out->items);
     VP_TRY_ALLOC(err, out->items);
     for (int64_t i = 0; i < n; i++)
-        out->items[out->n_items++] = (vp_item){item_name(arena, &groups[i]), groups[i].component, groups[i].bytes, "exact"};
+        out->items[out->n_items++] =
+            (vp_item){item_name(arena, &groups[i]), groups[i].component, groups[i].bytes, "exact"};
     if (out->peak_bytes - used - padding > 0)
-        out->items[out->n_items++] = (vp_item){"free at the peak", VP_COMP_PADDING, out->peak_bytes - used - padding, "exact"};
+        out->items[out->n_items++] = (vp_item){"free at the peak", VP_COMP_PADDING,
+                                               out->peak_bytes - used - padding, "exact"};
     if (padding > 0)
         out->items[out->n_items++] = (vp_item){"padding", VP_COMP_PADDING, padding, "exact"};
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
@@ -173,7 +200,8 @@ out:
     return st;
 }
 
-vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket, vp_itemised *out, vp_err *err)
+vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
+                     vp_itemised *out, vp_err *err)
 {
     int64_t      n_micro = bucket->n_micro_steps;
     vp_expansion x;

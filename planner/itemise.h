@@ -3,18 +3,20 @@
 #ifndef VP_PLANNER_ITEMISE_H
 #define VP_PLANNER_ITEMISE_H
 
-#include "core/expand.h"
+#include "plan/expand.h"
 
 typedef struct vp_item {
-    const char  *name;       /* "parameters", "activations: h attn.c_attn (x12)" */
+    const char  *name; /* "parameters", "activations: h attn.c_attn (x12)" */
     vp_component component;
     int64_t      bytes;
-    const char  *class;      /* exact | derived | measured | assumed */
+    const char *class; /* exact | derived | measured | assumed */
 } vp_item;
 
 typedef struct vp_phase {
-    const char *name;        /* load, forward, backward, optimizer */
-    int64_t     peak_bytes;  /* largest offset + bytes of what is alive in it; optimizer: at most what persists and the bytes above it */
+    const char *name; /* load, forward, backward, optimizer */
+    /* largest offset + bytes of what is alive in it; optimizer: at most what persists and the
+     * bytes above it */
+    int64_t peak_bytes;
 } vp_phase;
 
 enum { VP_N_PHASES = 4 };
@@ -22,13 +24,15 @@ enum { VP_N_PHASES = 4 };
 typedef struct vp_itemised {
     int64_t     peak_bytes;
     const char *peak_phase;
-    int64_t     peak_step;                /* index in the expansion */
-    vp_item    *items;                    /* largest first within a component; they sum to peak_bytes */
-    int64_t     n_items;
-    vp_phase    phases[VP_N_PHASES];
+    int64_t     peak_step; /* index in the expansion */
+    /* largest first within a component; they sum to peak_bytes */
+    vp_item *items;
+    int64_t  n_items;
+    vp_phase phases[VP_N_PHASES];
 } vp_itemised;
 
 /* Lives in arena. */
-vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket, vp_itemised *out, vp_err *err);
+vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
+                     vp_itemised *out, vp_err *err);
 
 #endif

@@ -1,45 +1,63 @@
 /* planner/library.h: the ways one block can be run: its strategy library.
- *     VP_TRY(vp_library_make(arena, model, seq, micro_batch, semantics, cost, NULL, &library, err));
+ *     vp_outlines *outlines = NULL;
+ *     VP_TRY(vp_library_make(arena, model, seq, micro_batch, semantics, cost, &outlines, &library,
+ *     err));
  *
- * A strategy is a set of the block's ops to recompute. The ops to choose from are those whose forward a full recompute
- * repeats; every subset is lowered, but for those that cannot differ from another or must lose to it: making again what nobody
- * reads (a norm for its statistics alone is one such), or keeping a tensor only to make again one of the same size that could be kept in its place. What it keeps (k), needs (height) and costs (ns) is read off the lowered program.
- * A strategy that another beats or equals in all three is dropped, unpacked where that is certain from its least height; nothing is rounded or merged. For another micro-batch
- * only the survivors are lowered again: the space planned in is "what is undominated at the first micro-batch".
+ * A strategy is a set of the block's ops to recompute. The ops to choose from are those whose
+ * forward a full recompute repeats; every subset is lowered, but for those that cannot differ from
+ * another or must lose to it: making again what nobody reads (a norm for its statistics alone is
+ * one such), or keeping a tensor only to make again one of the same size that could be kept in its
+ * place. What it keeps (k), needs (height) and costs (ns) is what the lowered program says
+ * (planner/outline.h: at every micro-batch, from one lowering of each set). A strategy that
+ * another beats or equals in all three is dropped, unpacked where that is certain from its least
+ * height; nothing is rounded or merged. Which strategies stay differs from micro-batch to
+ * micro-batch: the cost of a call does not grow in proportion to it.
  *
- * A library of m > 1 blocks has the same strategies for m blocks alike, and one more: the m blocks as one segment that keeps the
- * first one's input only (Chen et al. 2016, arXiv:1604.06174: with m near the square root of the number of blocks the
- * kept inputs and the recomputed segment balance). */
+ * A library of m > 1 blocks has the same strategies for m blocks alike, and one more: the m
+ * blocks as one segment that keeps the first one's input only (Chen et al. 2016,
+ * arXiv:1604.06174: with m near the square root of the number of blocks the kept inputs and the
+ * recomputed segment balance). */
 #ifndef VP_PLANNER_LIBRARY_H
 #define VP_PLANNER_LIBRARY_H
 
 #include "models/model.h"
-#include "planner/cost.h"
-#include "planner/semantics.h"
+#include "planner/lowering/cost.h"
+#include "planner/lowering/semantics.h"
+#include "planner/scenario.h"
+
+typedef struct vp_outlines vp_outlines; /* planner/outline.h */
 
 typedef struct vp_strategy {
-    uint64_t recompute;      /* bit i: op i of the block template             */
-    int64_t  segment;        /* 1: the library's blocks, each this way; m: its m blocks as one segment, recomputed whole */
-    int64_t  kept_bytes;     /* from forward to backward: k       */
-    int64_t  height_bytes;   /* most it needs from its base on, its kept bytes included: k + beta */
-    int64_t  ns;             /* of one forward and backward       */
+    uint64_t recompute; /* bit i: op i of the block template             */
+    /* 1: the library's blocks, each this way; m: its m blocks as one segment, recomputed whole */
+    int64_t segment;
+    int64_t kept_bytes;   /* from forward to backward: k       */
+    int64_t height_bytes; /* most it needs from its base on, its kept bytes included: k + beta */
+    int64_t ns;           /* of one forward and backward       */
 } vp_strategy;
 
 typedef struct vp_library {
-    vp_strategy *strategies; /* in descending height - kept (beta), then ascending kept, then ascending set */
+    /* in descending height - kept (beta), then ascending kept, then ascending set */
+    vp_strategy *strategies;
     int64_t      n;
-    int64_t      n_lowered;  /* before pruning */
+    int64_t      n_lowered; /* before pruning */
 } vp_library;
 
 /* The library of m blocks from that of one, at the same shape. */
-vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
-                                 vp_cost *cost, const vp_library *one, int64_t m, vp_library *out, vp_err *err);
+vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq,
+                                 int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost,
+                                 const vp_library *one, int64_t m, vp_library *out, vp_err *err);
 
-/* from: a library whose sets are lowered instead of all subsets (nothing is pruned then), or NULL. Lives in arena. */
-vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch, const vp_semantics *semantics,
-                          vp_cost *cost, const vp_library *from, vp_library *out, vp_err *err);
+/* Every strategy of one block that no other beats at this micro-batch. *outlines: of this model,
+ * sequence and semantics, or NULL; made where there are none that serve, the caller frees them.
+ * Strategies live in arena. */
+vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch,
+                          const vp_semantics *semantics, vp_cost *cost, vp_outlines **outlines,
+                          vp_library *out, vp_err *err);
 
-/* The template that repeats between the first and the last instance; -1: none. */
-int vp_block_template(const vp_graph *graph);
+/* A library of one strategy. */
+vp_status vp_library_of_set(vp_arena *arena, const vp_model *model, int64_t seq,
+                            int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost,
+                            uint64_t set, vp_library *out, vp_err *err);
 
 #endif

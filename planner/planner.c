@@ -1,206 +1,21 @@
 #include "planner/planner.h"
 
-#include "core/checked.h"
-#include "planner/prove.h"
+#include "base/checked.h"
+#include "planner/solve/prove.h"
+#include "planner/space.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* States of the dynamic program for one scenario; beyond, the scenario is left to vplan-solve. */
 enum { MAX_DP_STATES = 2000000 };
-static const double LISTED_WITHIN = 1.0 / 16;   /* candidates slower than the best by a greater share are of no use to a tuner */
+/* candidates slower than the best by a greater share are of no use to a tuner */
+static const double LISTED_WITHIN = 1.0 / 16;
 
-/* Longest segment planned with. */
-enum { MAX_SEGMENT = 6 };
-
-/* ---- scenarios ---- */
-
-/* The loss of a micro-batch in at most so many chunks. Each is a few steps of its own in the plan, about 3 KB of its file, which may have
- * 4 MiB; and where there are 512 of them, smaller ones would save less than 1/512 of what the whole loss takes. */
-enum { MAX_CHUNKS = 512 };
-
-/* The next chunk to try after `chunk`; 0 comes first, -1 ends. */
-static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tokens)
-{
-    int64_t least = VP_TILE_TOKENS;
-
-    if (r->loss_chunk >= 0)
-        return chunk == -1 && (r->loss_chunk == 0 || vp_ceil_div(n_tokens, r->loss_chunk) <= MAX_CHUNKS) ? r->loss_chunk : -1;
-    if (chunk == -1 && r->loss_chunk == VP_CHUNK_ANY)
-        return 0;
-    while (vp_ceil_div(n_tokens, least) > MAX_CHUNKS)
-        least *= 2;
-    int64_t next = chunk <= 0 ? least : chunk * 2;
-    return next < n_tokens || (next == VP_TILE_TOKENS && r->loss_chunk == VP_CHUNK_CHUNKED) ? next : -1;
-}
-
-/* A pinned chunk that no micro-batch may have. */
-static vp_status check_chunk(const vp_plan_request *r, vp_err *err)
-{
-    int64_t micro = r->micro_batch ? r->micro_batch : 1;
-    int64_t n     = r->loss_chunk > 0 ? vp_ceil_div(micro * r->seq, r->loss_chunk) : 1;
-
-    if (n <= MAX_CHUNKS)
-        return VP_OK;
-    return VP_FAIL(err, VP_ERR_USAGE, "--loss chunked:%lld cuts the %lld x %lld tokens of a micro-batch into %lld chunks; at most %d: chunked:%lld or more",
-                   (long long)r->loss_chunk, (long long)micro, (long long)r->seq, (long long)n, MAX_CHUNKS,
-                   (long long)vp_round_up(vp_ceil_div(micro * r->seq, MAX_CHUNKS), VP_TILE_TOKENS));
-}
-
-static uint64_t pinned_set(const vp_plan_request *r)
-{
-    return r->recompute == VP_RECOMPUTE_ANY ? 0 : vp_recompute_set(r->model, r->recompute);
-}
-
-/* A library of one: the pinned set. */
-static vp_status pinned_library(const vp_plan_request *r, vp_arena *arena, int64_t micro, const vp_semantics *semantics, vp_cost *cost, vp_library *out,
-                                vp_err *err)
-{
-    vp_strategy only = {.recompute = pinned_set(r), .segment = 1};
-    vp_library  from = {.strategies = &only, .n = 1};
-
-    return vp_library_make(arena, r->model, r->seq, micro, semantics, cost, &from, out, err);
-}
-
-/* One scenario for each segment length: libraries[m] or NULL. */
-static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const vp_scenario *s, const vp_library **libraries, int64_t *cap,
-                               vp_err *err)
-{
-    vp_candidate c  = {.scenario = *s};
-    vp_status    st = VP_OK;
-
-    VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
-    for (int64_t m = 1; m <= MAX_SEGMENT; m++) {
-        int64_t n = a->n_scenarios;
-        if (!libraries[m])
-            continue;
-        VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap[0], sizeof c)
-                          && vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries)
-                          && vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments));
-        a->scenarios[n] = c;
-        a->libraries[n] = libraries[m];
-        a->segments[n]  = m;
-        a->n_scenarios++;
-    }
-out:
-    return st;
-}
-
-/* The libraries of scenarios that differ from this one in optimizer or loss only. */
-static bool find_libraries(const vp_plan_answer *a, const vp_scenario *like, const vp_library **libraries)
-{
-    bool found = false;
-
-    for (int64_t i = 0; i < a->n_scenarios; i++) {
-        const vp_scenario *s = &a->scenarios[i].scenario;
-        if (s->micro_batch != like->micro_batch || s->attention != like->attention || s->recipe.precision != like->recipe.precision)
-            continue;
-        libraries[a->segments[i]] = a->libraries[i];
-        found = true;
-    }
-    return found;
-}
-
-/* Of segments of each length, as far as there are such segments. */
-static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, int64_t micro, const vp_semantics *semantics,
-                                const vp_library *first, const vp_library **libraries, vp_err *err)
-{
-    int64_t   n_blocks = r->model->graph.n_instances - 2;
-    vp_status st       = VP_OK;
-
-    for (int64_t m = 1; m <= MAX_SEGMENT; m++) {
-        if (m > 1 && (r->recompute != VP_RECOMPUTE_ANY || n_blocks % m != 0 || m == n_blocks || m > vp_max_segment(r->model)))
-            continue;
-        vp_library *made = vp_arena_alloc(a->arena, sizeof *made);
-        VP_TRY_ALLOC(err, made);
-        libraries[m] = made;
-        if (m > 1)
-            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, micro, semantics, cost, libraries[1], m, made, err));
-        else if (r->recompute != VP_RECOMPUTE_ANY)
-            VP_TRY(pinned_library(r, a->arena, micro, semantics, cost, made, err));
-        else
-            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, semantics, cost, first, made, err));
-    }
-out:
-    return st;
-}
-
-/* Every micro-batch, loss chunk and segment length with one recipe and attention. */
-static vp_status list_with(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a, vp_cost *cost, const vp_recipe *recipe,
-                           vp_attention_kind attention, int64_t *cap, vp_err *err)
-{
-    const vp_library *first = NULL;
-    vp_status         st    = VP_OK;
-
-    for (int64_t micro = 1; micro <= r->global_batch; micro++) {
-        const vp_library *libraries[MAX_SEGMENT + 1] = {NULL};
-        vp_scenario       s = {.recipe = *recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro, .attention = attention};
-        if (r->global_batch % micro != 0 || (r->micro_batch && micro != r->micro_batch))
-            continue;
-        vp_scenario_set_all(&s, r->model, pinned_set(r));
-        if (!find_libraries(a, &s, libraries) && !(like && find_libraries(like, &s, libraries)))
-            VP_TRY(make_libraries(r, a, cost, micro, vp_semantics_of(recipe->precision, attention), first, libraries, err));
-        first = first ? first : libraries[1];
-        for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0; chunk = next_chunk(r, chunk, micro * r->seq)) {
-            s.loss_chunk = chunk;
-            VP_TRY(add_scenarios(r, a, cost, &s, libraries, cap, err));
-        }
-    }
-out:
-    return st;
-}
-
-static vp_status list_scenarios(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a, vp_cost *cost, vp_err *err)
-{
-    int64_t   cap[3] = {0};
-    vp_status st     = VP_OK;
-
-    for (int p = 0; p < VP_N_PRECISIONS; p++)
-        for (int o = 0; o < VP_N_OPTIMIZERS; o++)
-            for (int kind = 0; kind < VP_N_ATTENTIONS; kind++) {
-                vp_recipe recipe = r->recipe;
-                if ((!r->any_precision && p != (int)recipe.precision) || (!r->any_optimizer && o != (int)recipe.optimizer)
-                    || (r->attention != VP_ATTENTION_ANY && kind != (int)r->attention))
-                    continue;
-                recipe.precision = (vp_precision)p;
-                if (o != (int)recipe.optimizer)
-                    vp_recipe_set_optimizer(&recipe, (vp_optimizer)o);
-                VP_TRY(list_with(r, like, a, cost, &recipe, (vp_attention_kind)kind, cap, err));
-            }
-out:
-    return st;
-}
-
-/* ---- the integer programs ---- */
-
-static vp_status write_problem(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
-{
-    vp_ilp_problem *p = &a->problem;
-
-    *p = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes), .upper_ns = INT64_MAX, .gap = r->gap,
-                          .max_nodes = 20000, .max_pivots = 2000000, .max_memory_bytes = (int64_t)1 << 30, .n_programs = a->n_scenarios};
-    p->programs = vp_arena_array(a->arena, p->n_programs, sizeof *p->programs);
-    if (!p->programs)
-        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    for (int64_t i = 0; i < p->n_programs; i++) {
-        const vp_candidate *c   = &a->scenarios[i];
-        const vp_library   *lib = a->libraries[i];
-        vp_ilp_program     *q   = &p->programs[i];
-        *q = (vp_ilp_program){.n_blocks = (r->model->graph.n_instances - 2) / a->segments[i],
-                              .base_bytes = c->figures.stack_base_bytes + c->figures.first_kept_bytes,
-                              .end_bytes = c->figures.last_height_bytes, .const_ns = c->figures.outside_blocks_ns, .n_items = lib->n,
-                              .items = vp_arena_array(a->arena, lib->n, sizeof(vp_item_row))};
-        if (!q->items)
-            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-        for (int64_t s = 0; s < lib->n; s++)
-            q->items[s] = (vp_item_row){lib->strategies[s].kept_bytes, lib->strategies[s].height_bytes - lib->strategies[s].kept_bytes,
-                                        lib->strategies[s].ns * (c->scenario.global_batch / c->scenario.micro_batch)};
-    }
-    return VP_OK;
-}
-
-/* Counts in the library's order (descending beta) as runs of the chain. False: more runs than a scenario holds. */
+/* Counts in the library's order (descending beta) as runs of the chain. False: more runs than a
+ * scenario holds. */
 static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, const int64_t *counts)
 {
     s->n_runs = 0;
@@ -208,18 +23,20 @@ static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, con
         if (counts[i] > 0) {
             if (s->n_runs == VP_MAX_RUNS)
                 return false;
-            s->runs[s->n_runs++] = (vp_block_run){lib->strategies[i].recompute, counts[i] * segment, lib->strategies[i].segment};
+            s->runs[s->n_runs++] = (vp_block_run){lib->strategies[i].recompute, counts[i] * segment,
+                                                  lib->strategies[i].segment};
         }
     return true;
 }
 
 /* Lower, lay out and price counts as a whole plan; what comes out is what counts. */
-static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a, int64_t scenario_idx, const int64_t *counts, int64_t budget_bytes,
+static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
+                              int64_t scenario_idx, const int64_t *counts, int64_t budget_bytes,
                               vp_candidate *c, bool *valid, vp_err *err)
 {
     vp_cost cost = {.device = r->device, .profile = r->profile};
 
-    *c     = a->scenarios[scenario_idx];
+    *c     = *a->scenarios[scenario_idx];
     *valid = set_runs(&c->scenario, a->libraries[scenario_idx], a->segments[scenario_idx], counts);
     if (!*valid)
         return VP_OK;
@@ -230,26 +47,78 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
 
 /* ---- least memory ---- */
 
-/* Fewest bytes above base that the blocks and the head need: from the head backwards, each block adds k + max(beta, M), and
- * the least M is best for every block before it. */
-static int64_t least_above_base(const vp_ilp_program *p, int64_t *counts)
+/* Whether some integer program holds a scenario that fits: blocks in segments of one length. */
+static bool in_programs(const vp_plan_request *r, const vp_scenario *s)
 {
-    int64_t m = p->end_bytes;
+    int64_t n = r->model->graph.n_instances - 2, longest = 1;
 
-    memset(counts, 0, sizeof *counts * (size_t)p->n_items);
-    for (int64_t b = 0; b < p->n_blocks; b++) {
-        int64_t best = -1, best_m = INT64_MAX;
-        for (int64_t s = 0; s < p->n_items; s++) {
-            int64_t next = p->items[s].k_bytes + vp_max_i64(p->items[s].beta_bytes, m);
-            if (next < best_m || (next == best_m && p->items[s].cost_ns < p->items[best].cost_ns)) {
-                best   = s;
-                best_m = next;
-            }
-        }
-        m = best_m;
-        counts[best]++;
-    }
+    for (int i = 0; i < s->n_runs; i++)
+        longest = vp_max_i64(longest, s->runs[i].segment);
+    return longest == 1 || (longest <= VP_MAX_SEGMENT && longest < n && n % longest == 0);
+}
+
+static bool obeys_pins(const vp_plan_request *r, const vp_scenario *s)
+{
+    return (!r->micro_batch || s->micro_batch == r->micro_batch) &&
+           (r->loss_chunk == VP_CHUNK_ANY || r->loss_chunk == 0) &&
+           (r->recompute == VP_RECOMPUTE_ANY ||
+            (s->n_runs == 1 && s->runs[0].recompute == vp_pinned_set(r)));
+}
+
+/* The length nearest to the square root of the number of blocks. */
+static int64_t sqrt_segment(const vp_plan_request *r)
+{
+    int64_t n = r->model->graph.n_instances - 2, m = 1;
+
+    while (m < vp_max_segment(r->model) && m < n && (m + 1) * (m + 1) <= n + m)
+        m++;
     return m;
+}
+
+/* Segments of about sqrt(n) blocks, and what does not fill one recomputed block by block. */
+static void set_sqrt_segments(const vp_plan_request *r, vp_scenario *s)
+{
+    int64_t n = r->model->graph.n_instances - 2, m = sqrt_segment(r);
+
+    s->n_runs            = 0;
+    s->runs[s->n_runs++] = (vp_block_run){UINT64_MAX, n / m * m, m};
+    if (n % m)
+        s->runs[s->n_runs++] =
+            (vp_block_run){vp_recompute_set(r->model, VP_RECOMPUTE_FULL), n % m, 1};
+}
+
+static vp_scenario preset_scenario(const vp_plan_request *r, int64_t micro)
+{
+    return (vp_scenario){.recipe       = r->recipe,
+                         .seq          = r->seq,
+                         .global_batch = r->global_batch,
+                         .micro_batch  = micro,
+                         .attention =
+                             r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
+}
+
+/* A preset of segments may need less than all programs, where it is in none. */
+static vp_status find_least_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                                   vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t micro = 1; micro <= r->global_batch; micro++) {
+        if (r->global_batch % micro != 0)
+            continue;
+        vp_candidate c = {.scenario = preset_scenario(r, micro)};
+        set_sqrt_segments(r, &c.scenario);
+        if (in_programs(r, &c.scenario) || !obeys_pins(r, &c.scenario))
+            continue;
+        VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
+        c.fits = c.figures.device_bytes <= r->budget_bytes;
+        if (!a->least_budget_bytes || c.figures.device_bytes < a->least_budget_bytes) {
+            a->least              = c;
+            a->least_budget_bytes = c.figures.device_bytes;
+        }
+    }
+out:
+    return st;
 }
 
 static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
@@ -262,8 +131,10 @@ static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err 
         vp_candidate          c;
         bool                  valid;
         VP_TRY_ALLOC(err, counts);
-        int64_t first = a->scenarios[i].figures.stack_base_bytes + a->scenarios[i].figures.first_height_bytes;
-        int64_t bytes = vp_device_bytes(r->device, vp_max_i64(first, p->base_bytes + least_above_base(p, counts)));
+        int64_t first =
+            a->scenarios[i]->figures.stack_base_bytes + a->scenarios[i]->figures.first_height_bytes;
+        int64_t bytes = vp_device_bytes(
+            r->device, vp_max_i64(first, p->base_bytes + vp_space_least_bytes(p, counts)));
         if (a->least_budget_bytes && bytes >= a->least_budget_bytes)
             continue;
         VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, &c, &valid, err));
@@ -278,47 +149,41 @@ out:
 
 /* ---- presets ---- */
 
-static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, const char *name, const vp_block_run *pattern, int n_pattern,
+static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                             const char *name, const vp_block_run *pattern, int n_pattern,
                              vp_err *err)
 {
     vp_candidate best = {0};
-    vp_status    st = VP_OK;
+    vp_status    st   = VP_OK;
 
     for (int64_t micro = 1; micro <= r->global_batch; micro++) {
-        vp_candidate c = {.scenario = {.recipe = r->recipe, .seq = r->seq, .global_batch = r->global_batch, .micro_batch = micro,
-                                       .attention = r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention}};
         if (r->global_batch % micro != 0)
             continue;
+        vp_candidate c = {.scenario = preset_scenario(r, micro)};
         for (int k = 0; k < n_pattern; k++)
             if (pattern[k].n_blocks > 0)
                 c.scenario.runs[c.scenario.n_runs++] = pattern[k];
         VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
         c.fits = c.figures.device_bytes <= r->budget_bytes;
-        bool better = !best.scenario.micro_batch || (c.fits && !best.fits)
-            || (c.fits == best.fits && (c.fits ? c.figures.step_time_s < best.figures.step_time_s
-                                               : c.figures.device_bytes < best.figures.device_bytes));
+        bool better =
+            !best.scenario.micro_batch || (c.fits && !best.fits) ||
+            (c.fits == best.fits && (c.fits ? c.figures.step_time_s < best.figures.step_time_s
+                                            : c.figures.device_bytes < best.figures.device_bytes));
         if (better)
             best = c;
     }
-    a->presets[a->n_presets++] = (vp_preset){vp_arena_printf(a->arena, "%s, micro-batch %lld", name, (long long)best.scenario.micro_batch), best};
+    a->presets[a->n_presets++] = (vp_preset){vp_arena_printf(a->arena, "%s, micro-batch %lld", name,
+                                                             (long long)best.scenario.micro_batch),
+                                             best};
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
 out:
     return st;
 }
 
-/* The length nearest to the square root of the number of blocks. */
-static int64_t sqrt_segment(const vp_plan_request *r)
-{
-    int64_t n = r->model->graph.n_instances - 2, m = 1;
-
-    while (m < vp_max_segment(r->model) && m < n && (m + 1) * (m + 1) <= n + m)
-        m++;
-    return m;
-}
-
-/* What people set by hand: one switch for all blocks, every second block checkpointed, segments of about sqrt(n) blocks; the
- * loss all at once. */
-static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+/* What people set by hand: one switch for all blocks, every second block checkpointed, segments
+ * of about sqrt(n) blocks; the loss all at once. */
+static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                              vp_err *err)
 {
     int64_t   n = r->model->graph.n_instances - 2, m = sqrt_segment(r);
     uint64_t  full = vp_recompute_set(r->model, VP_RECOMPUTE_FULL);
@@ -332,14 +197,17 @@ static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_co
         snprintf(name, sizeof name, "recompute %s", vp_recompute_name((vp_recompute)kind));
         VP_TRY(race_preset(r, a, cost, name, &all, 1, err));
     }
-    vp_block_run every_second[VP_MAX_RUNS] = {{full, n / 2, 1}, {0, n - n / 2, 1}}; /* a chain too long to alternate: two halves */
+    /* a chain too long to alternate: two halves */
+    vp_block_run every_second[VP_MAX_RUNS] = {{full, n / 2, 1}, {0, n - n / 2, 1}};
     for (int64_t i = 0; n <= VP_MAX_RUNS && i < n; i++)
         every_second[i] = (vp_block_run){i % 2 ? full : 0, 1, 1};
-    VP_TRY(race_preset(r, a, cost, "recompute every second", every_second, n <= VP_MAX_RUNS ? (int)n : 2, err));
-    vp_block_run sqrt_n[2] = {{UINT64_MAX, n / m * m, m}, {full, n % m, 1}};
+    VP_TRY(race_preset(r, a, cost, "recompute every second", every_second,
+                       n <= VP_MAX_RUNS ? (int)n : 2, err));
+    vp_scenario segments;
+    set_sqrt_segments(r, &segments);
     snprintf(name, sizeof name, "segments of %lld", (long long)m);
     if (m > 1)
-        VP_TRY(race_preset(r, a, cost, name, sqrt_n, 2, err));
+        VP_TRY(race_preset(r, a, cost, name, segments.runs, segments.n_runs, err));
 out:
     return st;
 }
@@ -356,7 +224,8 @@ static int by_time(const void *a, const void *b)
         return x->figures.peak_bytes < y->figures.peak_bytes ? -1 : 1;
     if (x->scenario.micro_batch != y->scenario.micro_batch)
         return x->scenario.micro_batch > y->scenario.micro_batch ? -1 : 1;
-    return (x->scenario.loss_chunk > y->scenario.loss_chunk) - (x->scenario.loss_chunk < y->scenario.loss_chunk);
+    return (x->scenario.loss_chunk > y->scenario.loss_chunk) -
+           (x->scenario.loss_chunk < y->scenario.loss_chunk);
 }
 
 typedef struct ordered {
@@ -374,12 +243,15 @@ static int by_bound(const void *a, const void *b)
 
 static bool first_fits(const vp_plan_request *r, const vp_candidate *scenario, int64_t budget_bytes)
 {
-    return scenario->figures.stack_base_bytes + scenario->figures.first_height_bytes <= vp_device_arena_bytes(r->device, budget_bytes);
+    return scenario->figures.stack_base_bytes + scenario->figures.first_height_bytes <=
+           vp_device_arena_bytes(r->device, budget_bytes);
 }
 
-/* The best of each scenario that could win, or come within a share of the best, into found[] (room for n_scenarios more). */
-static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena, int64_t budget_bytes, double within,
-                        vp_candidate *found, int64_t *n_found, int64_t *best_ns, vp_err *err)
+/* The best of each scenario that could win, or come within a share of the best, into found[]
+ * (room for n_scenarios more). */
+static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena,
+                        int64_t budget_bytes, double within, vp_candidate *found, int64_t *n_found,
+                        int64_t *best_ns, vp_err *err)
 {
     const int64_t arena_bytes = vp_device_arena_bytes(r->device, budget_bytes);
     ordered      *order       = vp_arena_array(arena, a->n_scenarios, sizeof *order);
@@ -390,7 +262,8 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
     VP_TRY_ALLOC(err, order && counts);
     for (int64_t i = 0; i < a->n_scenarios; i++) {
         order[n].idx = i;
-        n += first_fits(r, &a->scenarios[i], budget_bytes) && vp_dp_bound(&a->problem.programs[i], arena_bytes, &order[n].bound_ns);
+        n += first_fits(r, a->scenarios[i], budget_bytes) &&
+             vp_dp_bound(&a->problem.programs[i], arena_bytes, &order[n].bound_ns);
     }
     qsort(order, (size_t)n, sizeof *order, by_bound);
     for (int64_t k = 0; k < n; k++) {
@@ -398,7 +271,8 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
         vp_candidate c;
         bool         valid;
         int64_t      upper_ns = vp_add(*best_ns, (int64_t)(within * (double)*best_ns));
-        if (vp_dp_solve(&a->problem.programs[i], arena_bytes, vp_overflowed(upper_ns) ? INT64_MAX : upper_ns, MAX_DP_STATES, counts,
+        if (vp_dp_solve(&a->problem.programs[i], arena_bytes,
+                        vp_overflowed(upper_ns) ? INT64_MAX : upper_ns, MAX_DP_STATES, counts,
                         &cost_ns) != VP_DP_FOUND)
             continue;
         VP_TRY(price_counts(r, a, i, counts, budget_bytes, &c, &valid, err));
@@ -411,25 +285,26 @@ out:
     return st;
 }
 
-static bool obeys_pins(const vp_plan_request *r, const vp_scenario *s)
+static void take_known(const vp_candidate *known, vp_candidate *found, int64_t *n_found,
+                       int64_t *best_ns)
 {
-    return (!r->micro_batch || s->micro_batch == r->micro_batch) && (r->loss_chunk == VP_CHUNK_ANY || r->loss_chunk == 0)
-        && (r->recompute == VP_RECOMPUTE_ANY || (s->n_runs == 1 && s->runs[0].recompute == pinned_set(r)));
+    found[(*n_found)++] = *known;
+    *best_ns            = vp_min_i64(*best_ns, llround(known->figures.step_time_s * 1e9));
 }
 
 static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
 {
     int64_t   best_ns = INT64_MAX;
-    vp_status st = VP_OK;
+    vp_status st      = VP_OK;
 
-    a->candidates = vp_arena_array(a->arena, a->n_scenarios + a->n_presets + 1, sizeof *a->candidates);
+    a->candidates =
+        vp_arena_array(a->arena, a->n_scenarios + a->n_presets + 1, sizeof *a->candidates);
     VP_TRY_ALLOC(err, a->candidates);
     for (int64_t i = 0; i < a->n_presets; i++)
-        if (a->presets[i].candidate.fits && obeys_pins(r, &a->presets[i].candidate.scenario)) {
-            a->candidates[a->n_candidates++] = a->presets[i].candidate;
-            best_ns = vp_min_i64(best_ns, llround(a->presets[i].candidate.figures.step_time_s * 1e9));
-        }
-    VP_TRY(search(r, a, a->arena, r->budget_bytes, LISTED_WITHIN, a->candidates, &a->n_candidates, &best_ns, err));
+        if (a->presets[i].candidate.fits && obeys_pins(r, &a->presets[i].candidate.scenario))
+            take_known(&a->presets[i].candidate, a->candidates, &a->n_candidates, &best_ns);
+    VP_TRY(search(r, a, a->arena, r->budget_bytes, LISTED_WITHIN, a->candidates, &a->n_candidates,
+                  &best_ns, err));
     a->proof = VP_PROOF_FALLBACK;
     a->gap = a->bound_s = -1;
     if (a->n_candidates == 0 && a->least_budget_bytes > r->budget_bytes) {
@@ -439,15 +314,16 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
     if (!r->no_proof) {
         vp_proof     proof = {0};
         vp_candidate c;
-        bool         valid = false;
+        bool         valid  = false;
         a->problem.upper_ns = best_ns;
         VP_TRY(vp_prove(a->arena, &a->problem, &proof, err));
         a->n_nodes           = proof.n_nodes;
         a->n_pivots          = proof.n_pivots;
         a->certificate_bytes = proof.certificate_bytes;
         a->solver_note       = proof.note;
-        if (proof.found && first_fits(r, &a->scenarios[proof.program_idx], r->budget_bytes))
-            VP_TRY(price_counts(r, a, proof.program_idx, proof.counts, r->budget_bytes, &c, &valid, err));
+        if (proof.found && first_fits(r, a->scenarios[proof.program_idx], r->budget_bytes))
+            VP_TRY(price_counts(r, a, proof.program_idx, proof.counts, r->budget_bytes, &c, &valid,
+                                err));
         if (valid && c.fits)
             a->candidates[a->n_candidates++] = c;
         if (proof.bound_ns >= 0)
@@ -464,24 +340,17 @@ out:
     return st;
 }
 
-static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a, vp_cost *cost, vp_err *err)
+static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_answer *like,
+                                     vp_plan_answer *a, vp_cost *cost, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    assert(vp_request_refusal(r).reason == VP_REFUSED_NOT);
     *a = (vp_plan_answer){.arena = vp_arena_new()};
     VP_TRY_ALLOC(err, a->arena);
-    if (r->seq > r->model->graph.max_seq)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq %lld is longer than the %lld positions of this model", (long long)r->seq,
-                       (long long)r->model->graph.max_seq));
-    if (r->micro_batch && (r->micro_batch > r->global_batch || r->global_batch % r->micro_batch != 0))
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--micro-batch %lld does not divide the global batch %lld", (long long)r->micro_batch,
-                       (long long)r->global_batch));
-    if (vp_overflowed(vp_mul(vp_mul(r->global_batch, r->seq), 64)))
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch times --seq is more tokens than 64 bits can count"));
-    VP_TRY(check_chunk(r, err));
-    VP_TRY(list_scenarios(r, like, a, cost, err));
-    VP_TRY(write_problem(r, a, err));
+    VP_TRY(vp_space_list(r, like, a, cost, err));
     VP_TRY(find_least(r, a, err));
+    VP_TRY(find_least_preset(r, a, cost, err));
 out:
     return st;
 }
@@ -498,7 +367,8 @@ out:
     return st;
 }
 
-vp_status vp_planner_least(const vp_plan_request *r, const vp_plan_answer *like, int64_t *least_budget_bytes, vp_err *err)
+vp_status vp_planner_least(const vp_plan_request *r, const vp_plan_answer *like,
+                           int64_t *least_budget_bytes, vp_err *err)
 {
     vp_cost        cost = {.device = r->device, .profile = r->profile};
     vp_plan_answer a;
@@ -517,8 +387,10 @@ void vp_plan_answer_release(vp_plan_answer *a)
     *a = (vp_plan_answer){0};
 }
 
-vp_status vp_planner_at_budget(const vp_plan_request *r, const vp_plan_answer *a, int64_t budget_bytes, double *step_time_s,
-                               vp_candidate *candidate, vp_err *err)
+/* Fastest within a budget; programs_only: of what the integer programs hold. */
+static vp_status find_at_budget(const vp_plan_request *r, const vp_plan_answer *a,
+                                int64_t budget_bytes, bool programs_only, double *step_time_s,
+                                vp_candidate *candidate, vp_err *err)
 {
     vp_arena     *arena = vp_arena_new();
     vp_candidate *found;
@@ -527,8 +399,14 @@ vp_status vp_planner_at_budget(const vp_plan_request *r, const vp_plan_answer *a
 
     *step_time_s = -1;
     VP_TRY_ALLOC(err, arena);
-    found = vp_arena_array(arena, a->n_scenarios, sizeof *found);
+    found = vp_arena_array(arena, a->n_scenarios + a->n_presets + 1, sizeof *found);
     VP_TRY_ALLOC(err, found);
+    if (!programs_only && a->least_budget_bytes && a->least_budget_bytes <= budget_bytes)
+        take_known(&a->least, found, &n, &best_ns);
+    for (int64_t i = 0; !programs_only && i < a->n_presets; i++)
+        if (a->presets[i].candidate.figures.device_bytes <= budget_bytes &&
+            obeys_pins(r, &a->presets[i].candidate.scenario))
+            take_known(&a->presets[i].candidate, found, &n, &best_ns);
     VP_TRY(search(r, a, arena, budget_bytes, 0, found, &n, &best_ns, err));
     qsort(found, (size_t)n, sizeof *found, by_time);
     if (n) {
@@ -541,7 +419,15 @@ out:
     return st;
 }
 
-vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, const vp_candidate *c, vp_plan **out, vp_err *err)
+vp_status vp_planner_at_budget(const vp_plan_request *r, const vp_plan_answer *a,
+                               int64_t budget_bytes, double *step_time_s, vp_candidate *candidate,
+                               vp_err *err)
+{
+    return find_at_budget(r, a, budget_bytes, false, step_time_s, candidate, err);
+}
+
+vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, const vp_candidate *c,
+                          vp_plan **out, vp_err *err)
 {
     vp_cost   cost = {.device = r->device, .profile = r->profile};
     vp_status st   = VP_OK;
@@ -553,17 +439,22 @@ vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, con
     plan->n_presets          = a->n_presets;
     plan->presets            = vp_arena_array(plan->arena, a->n_presets, sizeof *plan->presets);
     for (int64_t i = 0; plan->presets && i < a->n_presets; i++)
-        plan->presets[i] = (vp_preset_result){.name = vp_arena_strdup(plan->arena, a->presets[i].name),
-            .peak_bytes = a->presets[i].candidate.figures.peak_bytes, .step_time_s = a->presets[i].candidate.figures.step_time_s,
-            .fits = a->presets[i].candidate.fits};
+        plan->presets[i] =
+            (vp_preset_result){.name        = vp_arena_strdup(plan->arena, a->presets[i].name),
+                               .peak_bytes  = a->presets[i].candidate.figures.peak_bytes,
+                               .step_time_s = a->presets[i].candidate.figures.step_time_s,
+                               .fits        = a->presets[i].candidate.fits};
     if (a->n_candidates && c == &a->candidates[0]) {
         plan->proof     = a->proof;
         plan->proof_gap = a->gap;
         plan->bound_s   = a->bound_s;
     }
     if (!cost.all_measured)
-        json_array_append_new(plan->assumptions, json_string(r->profile ? "times are partly scaled from other measured shapes"
-                              : "times are a roofline of the device's stated rates, not measured"));
+        json_array_append_new(
+            plan->assumptions,
+            json_string(r->profile
+                            ? "times are partly scaled from other measured shapes"
+                            : "times are a roofline of the device's stated rates, not measured"));
     VP_TRY_ALLOC(err, !vp_arena_failed(plan->arena));
 out:
     if (st != VP_OK) {
@@ -575,37 +466,29 @@ out:
 
 /* ---- the undivided program ---- */
 
-/* Whether some integer program holds a scenario that fits: blocks in segments of one length. */
-static bool in_programs(const vp_plan_request *r, const vp_scenario *s)
-{
-    int64_t n = r->model->graph.n_instances - 2, longest = 1;
-
-    for (int i = 0; i < s->n_runs; i++)
-        longest = vp_max_i64(longest, s->runs[i].segment);
-    return longest == 1 || (longest <= MAX_SEGMENT && longest < n && n % longest == 0);
-}
-
-vp_status vp_planner_monolithic(const vp_plan_request *r, const vp_plan_answer *a, vp_monolithic_check *out, vp_err *err)
+vp_status vp_planner_monolithic(const vp_plan_request *r, const vp_plan_answer *a,
+                                vp_monolithic_check *out, vp_err *err)
 {
     vp_ilp_problem p = a->problem;
     vp_whole       whole;
     vp_status      st = VP_OK;
 
-    *out = (vp_monolithic_check){.status = "failed", .step_time_s = -1, .planned_s = -1};
+    *out         = (vp_monolithic_check){.status = "failed", .step_time_s = -1, .planned_s = -1};
     p.upper_ns   = INT64_MAX;
-    p.max_nodes  = 10000000;   /* its nodes are cheap, and there are more of them */
+    p.max_nodes  = 10000000; /* its nodes are cheap, and there are more of them */
     p.max_pivots = 1000000000;
     p.n_programs = 0;
     p.programs   = vp_arena_array(a->arena, a->n_scenarios, sizeof *p.programs);
     VP_TRY_ALLOC(err, p.programs);
-    for (int64_t i = 0; i < a->n_scenarios; i++)   /* the first instance's need is no row of a program */
-        if (first_fits(r, &a->scenarios[i], r->budget_bytes))
+    /* the first instance's need is no row of a program */
+    for (int64_t i = 0; i < a->n_scenarios; i++)
+        if (first_fits(r, a->scenarios[i], r->budget_bytes))
             p.programs[p.n_programs++] = a->problem.programs[i];
     VP_TRY(vp_solve_monolithic(a->arena, &p, &whole, err));
     if (a->n_candidates && in_programs(r, &a->candidates[0].scenario))
         out->planned_s = a->candidates[0].figures.step_time_s;
     else if (a->n_candidates)
-        VP_TRY(vp_planner_at_budget(r, a, r->budget_bytes, &out->planned_s, NULL, err));
+        VP_TRY(find_at_budget(r, a, r->budget_bytes, true, &out->planned_s, NULL, err));
     out->status    = vp_monolithic_end_name(whole.answer.end);
     out->n_columns = whole.answer.n_columns;
     out->n_rows    = whole.answer.n_rows;
@@ -614,9 +497,11 @@ vp_status vp_planner_monolithic(const vp_plan_request *r, const vp_plan_answer *
     out->note      = whole.note;
     if (whole.cost_ns >= 0)
         out->step_time_s = (double)whole.cost_ns * 1e-9;
-    out->decided = whole.answer.end == VP_MONOLITHIC_OPTIMAL || whole.answer.end == VP_MONOLITHIC_INFEASIBLE;
+    out->decided =
+        whole.answer.end == VP_MONOLITHIC_OPTIMAL || whole.answer.end == VP_MONOLITHIC_INFEASIBLE;
     if (out->decided)
-        out->equal = out->planned_s < 0 ? whole.answer.end == VP_MONOLITHIC_INFEASIBLE : whole.cost_ns == llround(out->planned_s * 1e9);
+        out->equal = out->planned_s < 0 ? whole.answer.end == VP_MONOLITHIC_INFEASIBLE
+                                        : whole.cost_ns == llround(out->planned_s * 1e9);
 out:
     return st;
 }

@@ -1,46 +1,33 @@
 /* planner/planner.h: choose the fastest plan that fits a budget, and prove how good it is.
- *     vp_plan_request request = { .model = model, .device = &device, .recipe = recipe, .seq = 256, .global_batch = 8,
- *                                 .budget_bytes = 2 * VP_GIB, .loss_chunk = VP_CHUNK_ANY, .recompute = VP_RECOMPUTE_ANY, .gap = 1e-5 };
+ *     vp_plan_request request = { .model = model, .device = &device, .recipe = recipe, .seq = 256,
+ *     .global_batch = 8,
+ *                                 .budget_bytes = 2 * VP_GIB, .loss_chunk = VP_CHUNK_ANY,
+ *                                 .recompute = VP_RECOMPUTE_ANY, .gap = 1e-5 };
  *     VP_TRY(vp_planner_run(&request, &answer, err));
  *
- * The space. Scenarios: micro-batch (every divisor of the global batch) x tokens a loss chunk (all, or 256 times a power of
- * two) x segment length (1, or a divisor of the number of blocks up to 6), and where asked for x attention, precision, optimizer; in each, any strategy of the block's library
- * (planner/library.h) for any block or run of that length. The chain stands in descending beta, which is the
- * best order. One integer program a scenario (planner/problem.h).
+ * The space. Scenarios: micro-batch (every divisor of the global batch) x tokens a loss chunk (all,
+ * or 256 times a power of two) x segment length (1, or a divisor of the number of blocks up to 6),
+ * and where asked for x attention, precision, optimizer; in each, any strategy of the block's
+ * library (planner/library.h) for any block or run of that length. The chain stands in descending
+ * beta, which is the best order. One integer program a scenario (planner/solve/problem.h).
  *
- * The search: presets first (what people set by hand), then an exact dynamic program over the scenarios in the order of
- * their lower bounds, skipping those that cannot win. Then vplan-solve, in a process of its own, looks for something
- * better and for a certificate; the certificate is checked here, and what it proves is the answer's bound. A plan is
- * taken only after it was lowered, laid out and priced as a whole. Without vplan-solve, or with a
- * bad one, the plan is the same but for its proof. */
+ * The search: presets first (what people set by hand), then an exact dynamic program over the
+ * scenarios in the order of their lower bounds, skipping those that cannot win. Then
+ * vplan-solve, in a process of its own, looks for something better and for a certificate; the
+ * certificate is checked here, and what it proves is the answer's bound. A plan is taken only
+ * after it was lowered, laid out and priced as a whole. Without vplan-solve, or with a bad one,
+ * the plan is the same but for its proof. */
 #ifndef VP_PLANNER_PLANNER_H
 #define VP_PLANNER_PLANNER_H
 
-#include "planner/assemble.h"
 #include "planner/library.h"
-#include "planner/problem.h"
+#include "planner/request.h"
+#include "planner/solve/problem.h"
 
-#define VP_RECOMPUTE_ANY VP_N_RECOMPUTES
-#define VP_ATTENTION_ANY VP_N_ATTENTIONS
-#define VP_CHUNK_ANY (-1)
-#define VP_CHUNK_CHUNKED (-2)   /* some chunk: anything but all at once */
+/* Longest segment that programs hold. */
+enum { VP_MAX_SEGMENT = 6 };
 
-typedef struct vp_plan_request {
-    const vp_model   *model;
-    const vp_device  *device;
-    const vp_profile *profile;      /* or NULL */
-    vp_recipe         recipe;
-    int64_t           seq, global_batch;
-    int64_t           budget_bytes; /* of device_bytes */
-    double            gap;          /* asked of the proof, relative to step time */
-    bool              no_proof;     /* do not run vplan-solve                    */
-    /* pins */
-    int64_t           micro_batch;  /* 0: free */
-    vp_recompute      recompute;    /* VP_RECOMPUTE_ANY: free */
-    int64_t           loss_chunk;   /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
-    vp_attention_kind attention;    /* VP_ATTENTION_ANY: free */
-    bool              any_precision, any_optimizer; /* free: another recipe than the one asked for may come out */
-} vp_plan_request;
+typedef struct vp_blocks vp_blocks;
 
 /* One point of the space. */
 typedef struct vp_candidate {
@@ -55,58 +42,72 @@ typedef struct vp_preset {
 } vp_preset;
 
 typedef struct vp_plan_answer {
-    vp_arena       *arena;
-    vp_candidate   *scenarios;          /* all scenarios, every block keeping all */
-    int64_t         n_scenarios;
-    const vp_library **libraries;       /* of each scenario                       */
-    int64_t         *segments;          /* blocks a strategy of each scenario's library stands for */
-    vp_ilp_problem  problem;            /* the integer programs, in the order of scenarios */
-    vp_candidate   *candidates;         /* plans that fit, fastest first: presets, and each scenario's best where it may come within 1/16 of the best of all */
-    int64_t         n_candidates;
-    vp_candidate    least;              /* the plan that needs the fewest bytes   */
-    int64_t         least_budget_bytes;
-    vp_preset      *presets;            /* each with the micro-batch that is fastest for it, the loss all at once */
-    int64_t         n_presets;
+    vp_arena *arena;
+    /* all scenarios, every block keeping all; those of several segment lengths share theirs */
+    vp_candidate     **scenarios;
+    int64_t            n_scenarios;
+    const vp_library **libraries; /* of each scenario                       */
+    /* blocks a strategy of each scenario's library stands for */
+    int64_t       *segments;
+    vp_blocks    **blocks; /* planner/space.h */
+    int64_t        n_blocks, cap_blocks;
+    vp_ilp_problem problem; /* the integer programs, in the order of scenarios */
+    /* plans that fit, fastest first: presets, and each scenario's best where it may come within
+     * 1/16 of the best of all */
+    vp_candidate *candidates;
+    int64_t       n_candidates;
+    vp_candidate  least; /* of all these, presets too, the plan that needs the fewest bytes */
+    int64_t       least_budget_bytes;
+    /* each with the micro-batch that is fastest for it, the loss all at once */
+    vp_preset *presets;
+    int64_t    n_presets;
     /* proof */
     vp_proof_status proof;
-    double          gap, bound_s;       /* negative: none                          */
-    int64_t         n_nodes, n_pivots;  /* counted by vplan-solve                  */
+    double          gap, bound_s;      /* negative: none                          */
+    int64_t         n_nodes, n_pivots; /* counted by vplan-solve                  */
     int64_t         certificate_bytes;
-    const char     *solver_note;        /* why there is no proof, or NULL          */
+    const char     *solver_note; /* why there is no proof, or NULL          */
 } vp_plan_answer;
 
-/* VP_OK: the space was searched; n_candidates 0 means nothing fits (proof is infeasible). VP_ERR_USAGE: a pin outside the space
- * (micro-batch does not divide the global batch, sequence longer than the model's positions, a loss in too many chunks). Release the answer in
- * any case. */
+/* Plan a request that vp_request_refusal() does not refuse. VP_OK: the space was searched;
+ * n_candidates 0 means nothing fits (proof is infeasible). Release the answer in any case. */
 vp_status vp_planner_run(const vp_plan_request *request, vp_plan_answer *answer, vp_err *err);
 void      vp_plan_answer_release(vp_plan_answer *answer);
 
-/* The answer's least_budget_bytes alone, without a search for speed; 0: the space is empty. like: NULL, or the answer to a request that differs in
- * the recipe only, whose libraries serve here. */
-vp_status vp_planner_least(const vp_plan_request *request, const vp_plan_answer *like, int64_t *least_budget_bytes, vp_err *err);
+/* The answer's least_budget_bytes alone, without a search for speed; 0: the space is empty.
+ * like: NULL, or the answer to a request that differs in the recipe only, whose libraries serve
+ * here. */
+vp_status vp_planner_least(const vp_plan_request *request, const vp_plan_answer *like,
+                           int64_t *least_budget_bytes, vp_err *err);
 
-/* The whole plan of one candidate for request->budget_bytes; with the answer's proof when it is the first candidate. */
-vp_status vp_planner_make(const vp_plan_request *request, const vp_plan_answer *answer, const vp_candidate *candidate, vp_plan **out,
-                          vp_err *err);
+/* The whole plan of one candidate for request->budget_bytes; with the answer's proof when it is
+ * the first candidate. */
+vp_status vp_planner_make(const vp_plan_request *request, const vp_plan_answer *answer,
+                          const vp_candidate *candidate, vp_plan **out, vp_err *err);
 
-/* Fastest step within another budget, from the answer's integer programs; negative when nothing fits. *candidate may be NULL.
- * Within one answer more budget is never slower. */
-vp_status vp_planner_at_budget(const vp_plan_request *request, const vp_plan_answer *answer, int64_t budget_bytes, double *step_time_s,
-                               vp_candidate *candidate, vp_err *err);
+/* Fastest step within another budget, from the answer's integer programs and presets; negative
+ * when nothing fits. *candidate may be NULL. Within one answer more budget is never slower. */
+vp_status vp_planner_at_budget(const vp_plan_request *request, const vp_plan_answer *answer,
+                               int64_t budget_bytes, double *step_time_s, vp_candidate *candidate,
+                               vp_err *err);
 
-/* The same choice as one undivided integer program (planner/solve/monolithic.c), beside the answer's own optimum. */
+/* The same choice as one undivided integer program (planner/solve/monolithic.c), beside the
+ * answer's own optimum. */
 typedef struct vp_monolithic_check {
-    const char *status;             /* optimal, infeasible, limit, refused, failed */
+    const char *status; /* optimal, infeasible, limit, refused, failed */
     int64_t     n_columns, n_rows, n_nodes;
-    double      step_time_s;        /* negative: no solution                       */
-    double      planned_s;          /* the answer's optimum over the same integer programs; negative: none fits. A preset that
-                                     * no program holds (segments beside single blocks) is left out                          */
-    bool        decided, equal;     /* equal: to the nanosecond, or both infeasible; only where decided                      */
-    double      seconds;            /* of the process              */
-    const char *note;               /* what went wrong, or NULL    */
+    double      step_time_s; /* negative: no solution                       */
+    /* the answer's optimum over the same integer programs; negative: none fits. A preset that no
+     * program holds (segments beside single blocks) is left out */
+    double planned_s;
+    /* equal: to the nanosecond, or both infeasible; only where decided */
+    bool        decided, equal;
+    double      seconds; /* of the process              */
+    const char *note;    /* what went wrong, or NULL    */
 } vp_monolithic_check;
 
 /* VP_OK also when vplan-solve failed. Strings live in the answer's arena. */
-vp_status vp_planner_monolithic(const vp_plan_request *request, const vp_plan_answer *answer, vp_monolithic_check *out, vp_err *err);
+vp_status vp_planner_monolithic(const vp_plan_request *request, const vp_plan_answer *answer,
+                                vp_monolithic_check *out, vp_err *err);
 
 #endif

@@ -1,40 +1,51 @@
-/* planner/planner_internal.h: a block between emission (lower.c) and placement (place.c). */
+/* planner/planner_internal.h: a scenario on its way to a plan. Each file works out its part:
+ * assemble.c the programs and their seconds, optimizer_phase.c what follows the last backward,
+ * layout.c every offset, plan_of.c the plan itself. */
 #ifndef VP_PLANNER_INTERNAL_H
 #define VP_PLANNER_INTERNAL_H
 
-#include "planner/lower.h"
+#include "planner/assemble.h"
+#include "planner/lowering/lower.h"
 
-/* A value of the lowered block. Several values share one storage where a kernel works in place. */
-typedef struct vp_value {
-    const char  *name;
-    vp_component component;
-    vp_dtype     dtype;
-    int64_t      bytes;
-    vp_place     place;
-    bool         forward;      /* made in the forward pass (or the block's input) */
-    int64_t      storage;      /* set by place.c */
-} vp_value;
+/* The first fixed buffers; token types, lengths, angles, scratch and workspace follow where
+ * there are any. */
+enum { VP_FIXED_CONTROL, VP_FIXED_TOKENS, VP_FIXED_LABELS, VP_MAX_FIXED = 8 + VP_MAX_ROPES };
 
-/* A step whose operands are values, or arguments outside the block. */
-typedef struct vp_flow_step {
-    vp_step     step;          /* args filled for operands outside the block                */
-    const char *micro_op;      /* for a simulated step                                      */
-    int         n_operands;
-    int64_t     value[VP_MAX_OPERANDS];   /* -1: none, or outside the block                 */
-    vp_access   access[VP_MAX_OPERANDS];
-} vp_flow_step;
+typedef struct vp_assembly {
+    const vp_model    *model;
+    vp_graph           graph; /* the model's, blocks grouped as the scenario says */
+    const vp_scenario *scenario;
+    vp_cost           *cost;
+    vp_arena          *arena;
+    vp_lowered        *lowered;      /* the distinct programs                  */
+    int               *template_of;  /* each one's template                    */
+    uint64_t          *recompute_of; /* and what it recomputes                 */
+    int64_t            n_programs;
+    int64_t           *program_of; /* per instance                           */
+    /* per template: of each holding, parameters aligned */
+    int64_t (*held_bytes)[VP_N_REGIONS];
+    vp_plan_fixed fixed[VP_MAX_FIXED];
+    int           n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */
+    /* per program: what its gradients' norm reaches from the base, 0 without workspaces */
+    int64_t   *norm_height;
+    int64_t    region_base[VP_N_REGIONS], stack_base;
+    vp_figures figures;
+    bool       has_algorithm; /* some step has one */
+} vp_assembly;
 
-typedef struct vp_flow {
-    vp_arena     *arena;
-    vp_value     *values;
-    int64_t       n_values, cap_values;
-    vp_flow_step *steps[2];    /* VP_PASS_FORWARD, VP_PASS_BACKWARD */
-    int64_t       n_steps[2], cap_steps[2];
-    int64_t       in, out, grad_out, grad_in; /* values; -1: none */
-} vp_flow;
+/* layout.c: which fixed buffers there are, without offsets: programs name them by index. */
+vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err);
 
-/* Drop forward steps nobody needs, let values share storage, find lifetimes, choose offsets (bounds_only: but for what stays between the
- * passes), and write program, heights and saved values into *out. */
-vp_status vp_place_flow(vp_flow *flow, const vp_semantics *semantics, bool bounds_only, vp_lowered *out, vp_err *err);
+/* layout.c: every base and offset, and the figures in bytes. VP_ERR_INPUT: beyond 64 bits. */
+vp_status vp_layout_place(vp_assembly *a, vp_err *err);
+
+/* optimizer_phase.c: the norm, clipping and update steps of each program, with their workspaces. */
+vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err);
+
+/* optimizer_phase.c: bytes that the update of a parameter needs; 0: none. */
+int64_t vp_optimizer_phase_workspace(const vp_assembly *a, const vp_param *p, int64_t idx);
+
+/* plan_of.c: everything worked out, written into a plan whose arena holds the programs. */
+vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err);
 
 #endif

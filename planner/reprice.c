@@ -1,38 +1,43 @@
 #include "planner/reprice.h"
 
+#include "plan/simulate.h"
+
 #include <string.h>
 
 typedef struct pricing {
     const char       *path;
     const vp_profile *profile;
-    bool              all_measured;
+    bool              all_measured, has_copies;
 } pricing;
 
-static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, double *seconds, vp_err *err)
+static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, double *seconds,
+                         vp_err *err)
 {
     bool measured;
 
     *seconds = vp_profile_seconds(x->profile, s->kernel, s->dtype, ints, &measured);
     x->all_measured &= measured;
     if (*seconds < 0)
-        return vp_fail(err, VP_ERR_INPUT, x->path, 0, "rows", "no %s in %s, which the plan calls", vp_kernel_info_of(s->kernel)->name,
-                       vp_dtype_name(s->dtype));
+        return vp_fail(err, VP_ERR_INPUT, x->path, 0, "rows", "no %s in %s, which the plan calls",
+                       vp_kernel_info_of(s->kernel)->name, vp_dtype_name(s->dtype));
     return VP_OK;
 }
 
-/* Of an attention whose window is its instance's: the mean over the instances that run this program. */
-static vp_status price_windows(pricing *x, const vp_bucket *b, const vp_program *p, vp_step *s, vp_err *err)
+/* Of an attention whose window is its instance's: the mean over the instances that run this
+ * program. */
+static vp_status price_windows(pricing *x, const vp_bucket *b, const vp_program *p, vp_step *s,
+                               vp_err *err)
 {
-    int64_t   ints[VP_MAX_INTS], n = 0;
-    double    sum_s = 0, seconds;
-    vp_status st = VP_OK;
+    vp_step   windowed = *s;
+    int64_t   n        = 0;
+    double    sum_s    = 0, seconds;
+    vp_status st       = VP_OK;
 
-    memcpy(ints, s->ints, sizeof ints);
     for (int64_t i = 0; i < b->n_instances; i++) {
         if (&b->programs[b->instances[i].program_idx] != p)
             continue;
-        ints[vp_kernel_int(s->kernel, "window")] = b->instances[i].window;
-        VP_TRY(look_up(x, s, ints, &seconds, err));
+        windowed.attention.window = b->instances[i].window;
+        VP_TRY(look_up(x, s, windowed.ints, &seconds, err));
         sum_s += seconds;
         n++;
     }
@@ -41,8 +46,10 @@ out:
     return st;
 }
 
-/* One micro-step of a program's instance and what its first one has besides; what comes once an optimizer step. */
-static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, double *step_s, vp_err *err)
+/* One micro-step of a program's instance and what its first one has besides; what comes once an
+ * optimizer step. */
+static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, double *step_s,
+                               vp_err *err)
 {
     vp_status st = VP_OK;
 
@@ -50,8 +57,13 @@ static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, do
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             vp_step *s = &p->steps[pass][i];
-            VP_TRY(s->window_of_instance ? price_windows(x, b, p, s, err) : look_up(x, s, s->ints, &s->seconds, err));
-            *step_s += s->seconds * (double)(pass <= VP_PASS_BACKWARD && !s->first_only ? b->n_micro_steps : 1);
+            if (s->kernel == VP_K_COPY_START || s->kernel == VP_K_COPY_DONE)
+                x->has_copies = true; /* a profile has no links: their seconds stay the plan's */
+            else
+                VP_TRY(s->window_of_instance ? price_windows(x, b, p, s, err)
+                                             : look_up(x, s, s->ints, &s->seconds, err));
+            *step_s += s->seconds *
+                       (double)(pass <= VP_PASS_BACKWARD && !s->first_only ? b->n_micro_steps : 1);
         }
 out:
     return st;
@@ -69,6 +81,14 @@ vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *pro
             VP_TRY(price_program(&x, b, &b->programs[i], &step_s, err));
             for (int64_t j = 0; j < b->n_instances; j++)
                 sum_s += b->instances[j].program_idx == i ? b->frequency * step_s : 0;
+        }
+    }
+    if (x.has_copies) { /* what overlaps does not add up */
+        sum_s = 0;
+        for (int64_t k = 0; k < plan->n_buckets; k++) {
+            vp_simulation simulated;
+            VP_TRY(vp_simulate(plan, &plan->buckets[k], NULL, NULL, &simulated, err));
+            sum_s += plan->buckets[k].frequency * simulated.step_s;
         }
     }
     plan->step_time_s = sum_s;

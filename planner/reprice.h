@@ -4,12 +4,13 @@
 #ifndef VP_PLANNER_REPRICE_H
 #define VP_PLANNER_REPRICE_H
 
-#include "core/plan.h"
-#include "core/profile.h"
+#include "plan/plan.h"
+#include "plan/profile.h"
 
-/* Sets seconds of every step, step_time_s and time_class: "measured" where the profile has every call, "assumed" where one is scaled from a call
- * of its kernel. Proof, bound and presets stay those of the times that the plan was made with. VP_ERR_INPUT, naming path: the plan calls a kernel
- * of which the profile has no call in that dtype; times are then half set. */
+/* Sets seconds of every step, step_time_s and time_class: "measured" where the profile has every
+ * call, "assumed" where one is scaled from a call of its kernel. Proof, bound and presets stay
+ * those of the times that the plan was made with. VP_ERR_INPUT, naming path: the plan calls a
+ * kernel of which the profile has no call in that dtype; times are then half set. */
 vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *profile, vp_err *err);
 
 #endif

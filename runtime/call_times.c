@@ -1,7 +1,7 @@
 #include "runtime/call_times.h"
 
-#include "core/checked.h"
-#include "core/stats.h"
+#include "base/checked.h"
+#include "base/stats.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* Parameters from and to a Hugging Face folder. */
 #include "runtime/runtime_internal.h"
 
-#include "core/bf16.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "core/safetensors.h"
-#include "core/text.h"
+#include "base/bf16.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/safetensors.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,18 +13,24 @@
 
 /* ---- names that files have for the same tensor ---- */
 
-/* What transformers puts before the names of the inner model (base_model_prefix). A file saved from the inner model lacks it. */
+/* What transformers puts before the names of the inner model (base_model_prefix). A file saved
+ * from the inner model lacks it. */
 static const char *const prefixes[] = {"transformer.", "model.", "bert.", "roberta.", "gpt_neox."};
 
 /* Ends that older files write otherwise: ours, theirs. */
-static const char *const spellings[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"}, {"LayerNorm.bias", "LayerNorm.beta"}, {"lm_head.weight", "embed_out.weight"}};
+static const char *const spellings[][2] = {{"LayerNorm.weight", "LayerNorm.gamma"},
+                                           {"LayerNorm.bias", "LayerNorm.beta"},
+                                           {"lm_head.weight", "embed_out.weight"}};
 
 /* Masks, constants and positions that are stored but not trained. */
-static const char *const buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq",
-                                      ".position_ids"};
+static const char *const buffers[] = {".attn.bias",           ".attn.masked_bias",
+                                      ".attention.bias",      ".attention.masked_bias",
+                                      ".rotary_emb.inv_freq", ".position_ids"};
 
 /* Output projections, which a model may tie to its token table. */
-static const char *const projections[] = {"lm_head.weight", "embed_out.weight", "cls.predictions.decoder.weight", "lm_head.decoder.weight"};
+static const char *const projections[] = {"lm_head.weight", "embed_out.weight",
+                                          "cls.predictions.decoder.weight",
+                                          "lm_head.decoder.weight"};
 
 #define COUNT(list) ((int)(sizeof list / sizeof *list))
 
@@ -39,7 +45,8 @@ static bool ends_with(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-static bool is_one_of(const char *name, const char *const *list, int n, bool (*match)(const char *name, const char *entry))
+static bool is_one_of(const char *name, const char *const *list, int n,
+                      bool (*match)(const char *name, const char *entry))
 {
     int i = 0;
     while (i < n && !match(name, list[i]))
@@ -58,13 +65,14 @@ static bool equals(const char *name, const char *entry)
 typedef enum part { INNER, POOLER, HEAD, N_PARTS } part;
 
 typedef struct folder {
-    const char            *dir;
-    vp_runtime            *rt;
-    vp_checkpoint         *ckpt;
-    const char            *prefix, *stored_prefix; /* of the inner model's tensors: in the plan, in the files */
-    const vp_tensor_info **found;                  /* of each parameter; NULL: missing */
-    const vp_tensor_info **used;                   /* the same, by address */
-    const char            *first_of[N_PARTS];      /* a tensor found of each part; NULL: none */
+    const char    *dir;
+    vp_runtime    *rt;
+    vp_checkpoint *ckpt;
+    /* of the inner model's tensors: in the plan, in the files */
+    const char            *prefix, *stored_prefix;
+    const vp_tensor_info **found;             /* of each parameter; NULL: missing */
+    const vp_tensor_info **used;              /* the same, by address */
+    const char            *first_of[N_PARTS]; /* a tensor found of each part; NULL: none */
     vp_load_report        *report;
 } folder;
 
@@ -86,8 +94,9 @@ static const char *prefix_of(const char *name)
     return "";
 }
 
-/* Both prefixes, by the token table, which is the first parameter. As in transformers the files' holds for all their tensors. A plan of the
- * inner model alone takes the prefix that the files have. */
+/* Both prefixes, by the token table, which is the first parameter. As in transformers the files'
+ * holds for all their tensors. A plan of the inner model alone takes the prefix that the files
+ * have. */
 static void find_prefixes(folder *f)
 {
     const char *table = f->rt->params[0].name;
@@ -95,7 +104,8 @@ static void find_prefixes(folder *f)
 
     f->prefix        = prefix_of(table);
     f->stored_prefix = vp_checkpoint_find(f->ckpt, table, NULL) ? f->prefix : "";
-    for (int i = 0; !f->prefix[0] && !vp_checkpoint_find(f->ckpt, table, NULL) && i < COUNT(prefixes); i++) {
+    for (int i = 0;
+         !f->prefix[0] && !vp_checkpoint_find(f->ckpt, table, NULL) && i < COUNT(prefixes); i++) {
         snprintf(name, sizeof name, "%s%s", prefixes[i], table);
         if (vp_checkpoint_find(f->ckpt, name, NULL))
             f->stored_prefix = prefixes[i];
@@ -115,7 +125,8 @@ static const vp_tensor_info *find_stored(const folder *f, const char *param, vp_
     t = vp_checkpoint_find(f->ckpt, name, file);
     for (int i = 0; !t && i < COUNT(spellings); i++)
         if (ends_with(name, spellings[i][0])) {
-            snprintf(other, sizeof other, "%.*s%s", (int)(strlen(name) - strlen(spellings[i][0])), name, spellings[i][1]);
+            snprintf(other, sizeof other, "%.*s%s", (int)(strlen(name) - strlen(spellings[i][0])),
+                     name, spellings[i][1]);
             t = vp_checkpoint_find(f->ckpt, other, file);
         }
     return t;
@@ -131,7 +142,8 @@ static void shape_text(const int64_t *shape, int rank, char *buf, size_t buf_siz
         snprintf(buf + n, buf_size - n, "]");
 }
 
-static vp_status check_shape(const vp_runtime_param *p, const vp_tensor_info *t, const char *path, vp_err *err)
+static vp_status check_shape(const vp_runtime_param *p, const vp_tensor_info *t, const char *path,
+                             vp_err *err)
 {
     char stored[400], own[400];
     bool same = t->rank == p->param->rank;
@@ -142,12 +154,15 @@ static vp_status check_shape(const vp_runtime_param *p, const vp_tensor_info *t,
         return VP_OK;
     shape_text(t->shape, t->rank, stored, sizeof stored);
     shape_text(p->param->shape, p->param->rank, own, sizeof own);
-    return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, p->name, "%s: tensor %s has another shape than the plan's parameter: %s, not %s", path, p->name, stored, own);
+    return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, p->name,
+                      "%s: tensor %s has another shape than the plan's parameter: %s, not %s", path,
+                      p->name, stored, own);
 }
 
 /* ---- what is there ---- */
 
-static vp_status load_param(const vp_runtime_param *p, vp_safetensors *file, const vp_tensor_info *t, vp_err *err)
+static vp_status load_param(const vp_runtime_param *p, vp_safetensors *file,
+                            const vp_tensor_info *t, vp_err *err)
 {
     enum { AT_A_TIME = 16384 };
     float     values[AT_A_TIME];
@@ -164,7 +179,8 @@ out:
 
 static int by_address(const void *a, const void *b)
 {
-    uintptr_t x = (uintptr_t)*(const vp_tensor_info *const *)a, y = (uintptr_t)*(const vp_tensor_info *const *)b;
+    uintptr_t x = (uintptr_t) * (const vp_tensor_info *const *)a,
+              y = (uintptr_t) * (const vp_tensor_info *const *)b;
     return x < y ? -1 : x > y;
 }
 
@@ -182,7 +198,8 @@ static vp_status load_found(folder *f, vp_err *err)
             VP_TRY(check_shape(p, t, vp_safetensors_path(file), err));
             VP_TRY(load_param(p, file, t, err));
         } else if (part_of(f, p->name) == INNER) {
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, f->dir, 0, p->name, "%s: no tensor %s", f->dir, p->name));
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, f->dir, 0, p->name, "%s: no tensor %s", f->dir,
+                              p->name));
         }
     }
     qsort(f->used, (size_t)f->rt->n_params, sizeof *f->used, by_address);
@@ -192,37 +209,44 @@ out:
 
 /* ---- what is not ---- */
 
-/* Whether the files hold the inner model alone, but by its name in a language model: then that model's projection is tied. */
+/* Whether the files hold the inner model alone, but by its name in a language model: then that
+ * model's projection is tied. */
 static bool is_tied_model(const folder *f)
 {
     if (!f->stored_prefix[0])
         return false;
     for (int64_t k = 0; k < vp_checkpoint_n_files(f->ckpt); k++)
         for (int64_t i = 0; i < vp_safetensors_count(vp_checkpoint_file(f->ckpt, k)); i++)
-            if (!begins_with(vp_safetensors_at(vp_checkpoint_file(f->ckpt, k), i)->name, f->stored_prefix))
+            if (!begins_with(vp_safetensors_at(vp_checkpoint_file(f->ckpt, k), i)->name,
+                             f->stored_prefix))
                 return false;
     return true;
 }
 
-/* A pooler or a head that the files do not hold is drawn and reported. One that they hold in part, or tied, is not this plan's. */
+/* A pooler or a head that the files do not hold is drawn and reported. One that they hold in
+ * part, or tied, is not this plan's. */
 static vp_status draw_missing(folder *f, vp_err *err)
 {
     char      shown[128];
     vp_status st = VP_OK;
 
     for (int64_t i = 0; i < f->rt->n_params; i++) {
-        const vp_runtime_param *p = &f->rt->params[i];
-        const char *other = f->first_of[part_of(f, p->name)];
-        bool        projection = is_one_of(p->name, projections, COUNT(projections), equals);
+        const vp_runtime_param *p     = &f->rt->params[i];
+        const char             *other = f->first_of[part_of(f, p->name)];
+        bool projection               = is_one_of(p->name, projections, COUNT(projections), equals);
         if (f->found[i])
             continue;
         if (other)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, f->dir, 0, p->name, "%s: no tensor %s, though %s of the same head is there%s", f->dir, p->name,
-                              vp_text_escape(other, shown, sizeof shown), projection ? "; is it tied there? The plan's is not (tie_word_embeddings)" : ""));
+            VP_TRY(VP_FAIL_AT(
+                err, VP_ERR_INPUT, f->dir, 0, p->name,
+                "%s: no tensor %s, though %s of the same head is there%s", f->dir, p->name,
+                vp_text_escape(other, shown, sizeof shown),
+                projection ? "; is it tied there? The plan's is not (tie_word_embeddings)" : ""));
         if (projection && is_tied_model(f))
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, f->dir, 0, p->name,
-                              "%s: no tensor %s and no other head: there it is tied to the token table, the plan's is not (tie_word_embeddings)", f->dir,
-                              p->name));
+            VP_TRY(VP_FAIL_AT(
+                err, VP_ERR_INPUT, f->dir, 0, p->name,
+                "%s: no tensor %s and no other head: there it is tied to the token table, the plan's is not (tie_word_embeddings)",
+                f->dir, p->name));
         VP_TRY(vp_runtime_draw_param(f->rt, p, err));
         f->report->drawn[f->report->n_drawn++] = p->name;
     }
@@ -233,7 +257,8 @@ out:
 /* ---- what is there besides ---- */
 
 /* A tensor stored a second time: it must hold the parameter's values. */
-static vp_status check_copy(const vp_runtime_param *p, vp_safetensors *file, const vp_tensor_info *t, vp_err *err)
+static vp_status check_copy(const vp_runtime_param *p, vp_safetensors *file,
+                            const vp_tensor_info *t, vp_err *err)
 {
     enum { AT_A_TIME = 4096 };
     const char *path = vp_safetensors_path(file);
@@ -248,7 +273,9 @@ static vp_status check_copy(const vp_runtime_param *p, vp_safetensors *file, con
         for (int64_t i = 0; i < n && !p->master && p->dtype == VP_DTYPE_BF16; i++)
             stored[i] = vp_bf16_to_f32(vp_bf16_from_f32(stored[i]));
         if (memcmp(stored, own, (size_t)n * sizeof *own) != 0)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, t->name, "%s: %s differs from %s, but this model ties them", path, t->name, p->name));
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, t->name,
+                              "%s: %s differs from %s, but this model ties them", path, t->name,
+                              p->name));
     }
 out:
     return st;
@@ -266,7 +293,8 @@ static const vp_runtime_param *tied_to(const vp_runtime *rt, const char *stored)
         return NULL;
     n = strlen(stored) - strlen(bias);
     for (int64_t i = 0; i < rt->n_params; i++)
-        if (strncmp(rt->params[i].name, stored, n) == 0 && strcmp(rt->params[i].name + n, "bias") == 0)
+        if (strncmp(rt->params[i].name, stored, n) == 0 &&
+            strcmp(rt->params[i].name + n, "bias") == 0)
             return &rt->params[i];
     return NULL;
 }
@@ -277,7 +305,8 @@ static bool same_first_word(const char *a, const char *b)
     return strncmp(a, b, n + 1) == 0;
 }
 
-/* Whether a tensor says by its name that it belongs to the inner model: under the files' prefix; without one, by its first word. */
+/* Whether a tensor says by its name that it belongs to the inner model: under the files' prefix;
+ * without one, by its first word. */
 static bool is_of_inner_model(const folder *f, const char *stored)
 {
     const char *before = NULL;
@@ -297,7 +326,8 @@ static bool is_of_inner_model(const folder *f, const char *stored)
     return false;
 }
 
-/* Buffers and other heads are reported. More of the inner model than the plan has is another model. */
+/* Buffers and other heads are reported. More of the inner model than the plan has is another
+ * model. */
 static vp_status check_strangers(folder *f, vp_err *err)
 {
     char      shown[128];
@@ -313,8 +343,10 @@ static vp_status check_strangers(folder *f, vp_err *err)
             if (tied)
                 VP_TRY(check_copy(tied, file, t, err));
             else if (is_of_inner_model(f, t->name))
-                VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, vp_safetensors_path(file), 0, t->name, "%s: tensor %s belongs to no parameter of the plan",
-                                  vp_safetensors_path(file), vp_text_escape(t->name, shown, sizeof shown)));
+                VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, vp_safetensors_path(file), 0, t->name,
+                                  "%s: tensor %s belongs to no parameter of the plan",
+                                  vp_safetensors_path(file),
+                                  vp_text_escape(t->name, shown, sizeof shown)));
             else
                 f->report->unused[f->report->n_unused++] = vp_arena_strdup(f->rt->scratch, t->name);
         }
@@ -368,12 +400,14 @@ out:
     return st;
 }
 
-/* What a parameter's file holds, in this process's memory: where it lies, or, off a device, a copy that the caller frees. */
-static vp_status saved_values(const vp_runtime_param *p, const void **values, void **copy, vp_err *err)
+/* What a parameter's file holds, in this process's memory: where it lies, or, off a device, a
+ * copy that the caller frees. */
+static vp_status saved_values(const vp_runtime_param *p, const void **values, void **copy,
+                              vp_err *err)
 {
-    const void *at      = p->master ? p->master : p->data;
-    int64_t     n_bytes = p->param->n_elements * vp_dtype_bytes(p->master ? VP_DTYPE_F32 : p->dtype);
-    vp_status   st      = VP_OK;
+    const void *at    = p->master ? p->master : p->data;
+    int64_t   n_bytes = p->param->n_elements * vp_dtype_bytes(p->master ? VP_DTYPE_F32 : p->dtype);
+    vp_status st      = VP_OK;
 
     *copy   = NULL;
     *values = at;
@@ -396,9 +430,12 @@ vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite,
 
     VP_TRY_ALLOC(err, tensors && copies);
     for (int64_t i = 0; i < rt->n_params; i++) {
-        const vp_plan_param *p = rt->params[i].param;
+        const vp_param         *p = rt->params[i].param;
         const vp_runtime_param *r = &rt->params[i];
-        tensors[i] = (vp_tensor_data){.name = r->name, .dtype = r->master || r->dtype == VP_DTYPE_F32 ? VP_ST_F32 : VP_ST_BF16, .rank = p->rank};
+        tensors[i]                = (vp_tensor_data){.name  = r->name,
+                                                     .dtype = r->master || r->dtype == VP_DTYPE_F32 ? VP_ST_F32
+                                                                                                    : VP_ST_BF16,
+                                                     .rank  = p->rank};
         VP_TRY(saved_values(r, &tensors[i].data, &copies[i], err));
         for (int d = 0; d < p->rank; d++)
             tensors[i].shape[d] = p->shape[d];

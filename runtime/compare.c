@@ -1,11 +1,12 @@
 #include "runtime/compare.h"
 
-#include "core/stats.h"
+#include "base/stats.h"
 #include "runtime/data.h"
 
 #include <stdlib.h>
 
-static vp_status open_lane(const vp_plan *plan, const vp_backend *backend, const vp_compare_opts *opts, vp_lane *lane, vp_err *err)
+static vp_status open_lane(const vp_plan *plan, const vp_backend *backend,
+                           const vp_compare_opts *opts, vp_lane *lane, vp_err *err)
 {
     int64_t     n_rounds = VP_COMPARE_WARM_UP + opts->n_rounds;
     vp_run_opts run      = {.n_total_steps = n_rounds, .seed = opts->seed};
@@ -20,7 +21,8 @@ out:
 }
 
 /* One step on the tokens of its round. */
-static vp_status step(const vp_plan *plan, vp_lane *lane, int64_t round, int64_t n_rounds, vp_err *err)
+static vp_status step(const vp_plan *plan, vp_lane *lane, int64_t round, int64_t n_rounds,
+                      vp_err *err)
 {
     int64_t   n_tokens = vp_plan_tokens(plan);
     int32_t  *tokens   = malloc((size_t)n_tokens * 2 * sizeof *tokens);
@@ -30,7 +32,9 @@ static vp_status step(const vp_plan *plan, vp_lane *lane, int64_t round, int64_t
     VP_TRY_ALLOC(err, tokens);
     VP_TRY(vp_data_open(NULL, plan, n_rounds, &data, err));
     VP_TRY(vp_data_step(data, round, tokens, tokens + n_tokens, err));
-    VP_TRY(vp_runtime_step(lane->runtime, &(vp_batch){.tokens = tokens, .labels = tokens + n_tokens}, &lane->steps[round], err));
+    VP_TRY(vp_runtime_step(lane->runtime,
+                           &(vp_batch){.tokens = tokens, .labels = tokens + n_tokens},
+                           &lane->steps[round], err));
     if (round >= VP_COMPARE_WARM_UP)
         VP_TRY(vp_call_times_add(&lane->times, lane->runtime, err));
 out:
@@ -41,10 +45,11 @@ out:
 
 static vp_status summarise(const vp_lane *first, vp_lane *lane, int64_t n, vp_err *err)
 {
-    const vp_step_result *a = first->steps + VP_COMPARE_WARM_UP, *b = lane->steps + VP_COMPARE_WARM_UP;
-    double               *seconds = malloc((size_t)n * 2 * sizeof *seconds), *ratios = seconds + n;
-    vp_memory_report      memory;
-    vp_status             st = VP_OK;
+    const vp_step_result *a  = first->steps + VP_COMPARE_WARM_UP,
+                         *b  = lane->steps + VP_COMPARE_WARM_UP;
+    double          *seconds = malloc((size_t)n * 2 * sizeof *seconds), *ratios = seconds + n;
+    vp_memory_report memory;
+    vp_status        st = VP_OK;
 
     VP_TRY_ALLOC(err, seconds);
     for (int64_t i = 0; i < n; i++) {
@@ -70,10 +75,12 @@ static vp_status of_plan(vp_status st, int64_t i, int64_t n, vp_err *err)
     if (st == VP_OK || n < 2)
         return st;
     *err = (vp_err){0};
-    return vp_fail(err, st, inner.file, inner.line, inner.field, "plan %lld: %s", (long long)i + 1, inner.message);
+    return vp_fail(err, st, inner.file, inner.line, inner.field, "plan %lld: %s", (long long)i + 1,
+                   inner.message);
 }
 
-vp_status vp_compare(vp_plan *const *plans, int64_t n, const vp_backend *backend, const vp_compare_opts *opts, vp_lane *lanes, vp_err *err)
+vp_status vp_compare(vp_plan *const *plans, int64_t n, const vp_backend *backend,
+                     const vp_compare_opts *opts, vp_lane *lanes, vp_err *err)
 {
     int64_t   n_rounds = VP_COMPARE_WARM_UP + opts->n_rounds;
     vp_status st       = VP_OK;
@@ -84,7 +91,8 @@ vp_status vp_compare(vp_plan *const *plans, int64_t n, const vp_backend *backend
         VP_TRY(of_plan(open_lane(plans[i], backend, opts, &lanes[i], err), i, n, err));
     for (int64_t round = 0; round < n_rounds; round++)
         for (int64_t k = 0; k < n; k++) {
-            /* Each lane comes at each place, and after each other lane, in its turn: forwards from a first that moves on, then backwards. */
+            /* Each lane comes at each place, and after each other lane, in its turn: forwards
+             * from a first that moves on, then backwards. */
             int64_t i = round % 2 == 0 ? (round / 2 + k) % n : (round / 2 + n - 1 - k) % n;
             VP_TRY(of_plan(step(plans[i], &lanes[i], round, n_rounds, err), i, n, err));
         }

@@ -1,29 +1,36 @@
 #include "runtime/runtime_internal.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-vp_status vp_memory_new(const vp_backend *backend, int64_t n_bytes, vp_memory *out, vp_err *err)
+vp_status vp_arena_block_new(const vp_backend *backend, vp_memory memory, int64_t n_bytes,
+                             vp_arena_block *out, vp_err *err)
 {
     void     *base;
     vp_status st = VP_OK;
 
-    VP_TRY(backend->alloc(n_bytes, &base, err));
-    *out = (vp_memory){.base = base, .n_bytes = n_bytes};
+    *out = (vp_arena_block){0};
+    if (n_bytes == 0)
+        return VP_OK;
+    VP_TRY(
+        (memory == VP_MEMORY_DEVICE ? backend->alloc : backend->host_alloc)(n_bytes, &base, err));
+    *out = (vp_arena_block){.base = base, .n_bytes = n_bytes};
 out:
     return st;
 }
 
-void vp_memory_free(const vp_backend *backend, vp_memory *memory)
+void vp_arena_block_free(const vp_backend *backend, vp_memory memory, vp_arena_block *block)
 {
-    if (memory->base)
-        backend->release(memory->base, memory->n_bytes);
-    memory->base = NULL;
+    if (block->base && memory == VP_MEMORY_DEVICE)
+        backend->release(block->base, block->n_bytes);
+    else if (block->base)
+        backend->host_release(block->base);
+    *block = (vp_arena_block){0};
 }
 
-int64_t vp_memory_resident(const vp_backend *backend, const vp_memory *memory)
+int64_t vp_arena_block_resident(const vp_backend *backend, const vp_arena_block *memory)
 {
     enum { PAGES_AT_A_TIME = 4096 };
     unsigned char present[PAGES_AT_A_TIME];

@@ -1,32 +1,26 @@
-/* vplan-run: execute a plan, or time kernels, on a backend. One process for each trial; vplan starts it.
+/* vplan-run: execute a plan, or time kernels, on a backend. One process for each trial; vplan
+ * starts it. `vplan-run --help` has the options.
  *
- *     vplan-run PLAN [--steps N] [--data FILE] [--init DIR] [--save-initial DIR] [--save DIR] [--save-profile FILE]
- *                    [--seed N] [--backend cpu|cuda|FILE.so] [--threads N] [--verify] [--eager] [--force] [--json] [--step-on-input]
- *     vplan-run --compare PLANS... [--steps N] [--seed N] [--backend ...] [--threads N] [--json]
- *     vplan-run --profile REQUEST|- [--seconds S] [--backend ...]   a profile without times in, with times out
- *     vplan-run --describe [--backend ...]                          what runs here, as JSON
+ * Without --backend a plan runs where it was planned for: on the CPU, or by the CUDA backend, a
+ * plugin beside this program.
  *
- * Without --backend a plan runs where it was planned for: on the CPU, or by the CUDA backend, a plugin beside this program.
- *
- * --step-on-input, not an option of `vplan run`: one step for each line read from standard input, its line printed at
- * once, until the input or the --steps steps end; then the results of the steps that ran. It lets two programs take
- * turns on one machine (bench/step_vs_torch.py).
- *
- * --compare: PLANS are files, or - for standard input, each with a plan or an array of plans. All are alive at once and take turns, step
- * by step (runtime/compare.h); --steps counts after the warm-up. */
-#include "core/checked.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "core/safetensors.h"
-#include "core/stats.h"
-#include "core/text.h"
-#include "core/units.h"
+ * --compare: PLANS are files, or - for standard input, each with a plan or an array of plans.
+ * All are alive at once and take turns, step by step (runtime/compare.h). */
+#include "base/checked.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/options.h"
+#include "base/safetensors.h"
+#include "base/stats.h"
+#include "base/text.h"
+#include "base/units.h"
 #include "runtime/call_times.h"
 #include "runtime/compare.h"
 #include "runtime/data.h"
-#include "runtime/measure_outside.h"
+#include "runtime/measure_overhead.h"
 #include "runtime/plugin.h"
 #include "runtime/profile_ops.h"
+#include "runtime/run_options.h"
 #include "runtime/runtime.h"
 
 #include <signal.h>
@@ -35,29 +29,27 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PLANS = 16 };
-
 typedef struct args {
-    const char *plans[MAX_PLANS];
-    int         n_plans;
-    const char *plan, *data, *init, *save_initial, *save, *save_profile, *backend, *profile;
-    int64_t     steps, seed, threads;
-    double      seconds;
-    bool        json, verify, eager, force, describe, step_on_input, compare;
+    vp_run_args     run;
+    const char     *profile;
+    double          seconds;
+    bool            json, help, describe, step_on_input, compare;
+    vp_command_line line; /* its words are the plans */
 } args;
 
 typedef struct results {
-    vp_step_result       *steps;
-    int64_t               n_steps;
-    double                median_step_s; /* 0: no step */
-    vp_memory_report      memory;
-    vp_call_times         times;
-    char                  sha256[65];
-    int64_t               process_peak_bytes;
-    vp_memory_points      points;
-    vp_outside            outside;
-    const char           *why_not; /* outside was not measured */
-    json_t               *init;    /* what --init did not find, or not use; NULL: parameters were drawn */
+    vp_step_result  *steps;
+    int64_t          n_steps;
+    double           median_step_s; /* 0: no step */
+    vp_memory_report memory;
+    vp_call_times    times;
+    char             sha256[65];
+    int64_t          process_peak_bytes;
+    vp_memory_points points;
+    vp_overhead      outside;
+    const char      *why_not; /* outside was not measured */
+    /* what --init did not find, or not use; NULL: parameters were drawn */
+    json_t *init;
 } results;
 
 /* VmHWM of /proc/self/status: the kernel's count of the most this process had resident. */
@@ -75,59 +67,95 @@ static int64_t process_peak_bytes(void)
     return kib < 0 ? -1 : (int64_t)kib * 1024;
 }
 
+/* What `vplan run` has not. */
+static const vp_option rows[] = {
+    {.name = "--compare",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(args, compare),
+     .help = "Several plans take turns, a step of each, all alive at once on random tokens: how "
+             "much slower each is than the first"},
+    {.name      = "--profile",
+     .kind      = VP_OPTION_INPUT,
+     .at        = offsetof(args, profile),
+     .value     = "REQUEST|-",
+     .help      = "Time the kernel calls of a profile without times; the profile goes to standard "
+                  "output",
+     .otherwise = "a plan is run",
+     .example   = "request.json"},
+    {.name    = "--seconds",
+     .kind    = VP_OPTION_REAL,
+     .at      = offsetof(args, seconds),
+     .value   = "S",
+     .unit    = "seconds",
+     .high    = 1e6,
+     .help    = "How long --profile may take",
+     .preset  = "60",
+     .example = "20"},
+    {.name = "--describe",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(args, describe),
+     .help = "What runs here, as JSON"},
+    {.name = "--step-on-input",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(args, step_on_input),
+     .help = "One step for each line read from standard input, its line printed at once, until the "
+             "input or the steps end; so two programs take turns on one machine"},
+    {.name    = "--json",
+     .kind    = VP_OPTION_FLAG,
+     .at      = offsetof(args, json),
+     .help    = "Print one JSON document, also for errors",
+     .repeats = true},
+    {.name = "--help",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(args, help),
+     .help = "Say this, and stop"},
+};
+static const vp_option_set own_options   = {"vplan-run's own", rows, sizeof rows / sizeof *rows};
+static const vp_option_set *const sets[] = {&vp_run_options, &own_options};
+enum { N_SETS = sizeof sets / sizeof *sets };
+
+static vp_status print_help(vp_err *err)
+{
+    vp_text   text = {0};
+    vp_status st   = VP_OK;
+
+    vp_text_printf(&text, "usage: vplan-run PLAN [options]\n"
+                          "       vplan-run --compare PLANS... [options]\n"
+                          "       vplan-run --profile REQUEST|- [options]\n"
+                          "       vplan-run --describe [options]\n");
+    vp_options_help(sets, N_SETS, &text);
+    VP_TRY_ALLOC(err, !text.failed);
+    fputs(text.data, stdout);
+    if (fflush(stdout) != 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "standard output cannot be written"));
+out:
+    vp_text_release(&text);
+    return st;
+}
+
 static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
 {
-    vp_status st = VP_OK;
+    const vp_options_spec spec = {.sets = sets, .n_sets = N_SETS, .max_words = VP_MAX_WORDS};
+    const vp_run_args    *r    = &a->run;
+    int                   n;
+    char                  x[128], y[128];
+    vp_status             st = VP_OK;
 
-    for (int i = 1; i < argc; i++) {
-        const char  *arg   = argv[i];
-        const char **text  = strcmp(arg, "--data") == 0           ? &a->data
-                             : strcmp(arg, "--init") == 0         ? &a->init
-                             : strcmp(arg, "--save-initial") == 0 ? &a->save_initial
-                             : strcmp(arg, "--save") == 0         ? &a->save
-                             : strcmp(arg, "--save-profile") == 0 ? &a->save_profile
-                             : strcmp(arg, "--backend") == 0      ? &a->backend
-                             : strcmp(arg, "--profile") == 0      ? &a->profile
-                                                                  : NULL;
-        int64_t     *count = strcmp(arg, "--steps") == 0     ? &a->steps
-                             : strcmp(arg, "--seed") == 0    ? &a->seed
-                             : strcmp(arg, "--threads") == 0 ? &a->threads
-                                                             : NULL;
-        bool        *flag  = strcmp(arg, "--json") == 0            ? &a->json
-                             : strcmp(arg, "--verify") == 0        ? &a->verify
-                             : strcmp(arg, "--eager") == 0         ? &a->eager
-                             : strcmp(arg, "--force") == 0         ? &a->force
-                             : strcmp(arg, "--describe") == 0      ? &a->describe
-                             : strcmp(arg, "--step-on-input") == 0 ? &a->step_on_input
-                             : strcmp(arg, "--compare") == 0       ? &a->compare
-                                                                   : NULL;
-        if (flag) {
-            *flag = true;
-        } else if (text || count || strcmp(arg, "--seconds") == 0) {
-            if (i + 1 == argc)
-                VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s needs a value", arg));
-            i++;
-            if (text)
-                *text = argv[i];
-            else if (count)
-                VP_TRY(vp_count_parse(argv[i], arg, strcmp(arg, "--seed") == 0 ? 0 : 1, INT64_C(1000000000000), count, err));
-            else
-                VP_TRY(vp_real_parse(argv[i], arg, 0, 1e6, &a->seconds, err));
-        } else if (arg[0] == '-' && arg[1]) {
-            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "unknown option %s", arg));
-        } else if (a->n_plans == MAX_PLANS) {
-            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "at most %d plans: %s is one too many", MAX_PLANS, arg));
-        } else {
-            a->plans[a->n_plans++] = arg;
-        }
-    }
-    if (a->n_plans == 0 && !a->profile && !a->describe)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan-run PLAN [options], vplan-run --compare PLANS, vplan-run --profile REQUEST, or vplan-run --describe"));
-    if (a->n_plans > 1 && !a->compare)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one PLAN, please, or --compare: %s and %s", a->plans[0], a->plans[1]));
-    if (a->compare && (a->data || a->init || a->save || a->save_initial || a->save_profile || a->verify || a->eager || a->step_on_input))
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "several plans train on drawn tokens from drawn parameters, and nothing is saved: no --data, --init, --save, --save-initial, --save-profile, --verify, --eager"));
-    a->plan = a->plans[0];
+    VP_TRY(vp_options_parse(&spec, argc - 1, argv + 1, (void *[]){&a->run, a}, &a->line, err));
+    n = a->line.n_words;
+    if (n == 0 && !a->profile && !a->describe)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "vplan-run PLAN [options], vplan-run --compare PLANS, vplan-run --profile REQUEST, or vplan-run --describe"));
+    if (n > 1 && !a->compare)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one PLAN, please, or --compare: %s and %s",
+                       vp_text_escape(a->line.words[0], x, sizeof x),
+                       vp_text_escape(a->line.words[1], y, sizeof y)));
+    if (a->compare && (r->data || r->init || r->save || r->save_initial || r->save_profile ||
+                       r->verify || r->eager || a->step_on_input))
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "several plans train on random tokens from drawn parameters, and nothing is saved: no --data, --init, --save, --save-initial, --save-profile, --verify, --eager"));
 out:
     return st;
 }
@@ -179,7 +207,9 @@ static vp_status tell_names(const char *what, const char **names, int64_t n, vp_
             fprintf(stderr, "%s: %lld more, named with --json\n", what, (long long)(n - i));
             break;
         }
-        snprintf(times, sizeof times, end - i > 1 ? " (x%lld)" : "", (long long)(end - i));
+        times[0] = '\0';
+        if (end - i > 1)
+            snprintf(times, sizeof times, " (x%lld)", (long long)(end - i));
         fprintf(stderr, "%s: %s%s\n", what, vp_text_escape(list[i], shown, sizeof shown), times);
     }
 out:
@@ -198,15 +228,19 @@ static json_t *names_json(const char **names, int64_t n)
     return list;
 }
 
-static vp_status load(vp_runtime *rt, const char *dir, json_t **out, vp_err *err)
+static vp_status load(const args *a, vp_runtime *rt, json_t **out, vp_err *err)
 {
     vp_load_report x;
     vp_status      st = VP_OK;
 
-    VP_TRY(vp_runtime_load(rt, dir, &x, err));
-    VP_TRY(tell_names("--init: not there, drawn by the family's rule", x.drawn, x.n_drawn, err));
-    VP_TRY(tell_names("--init: not used", x.unused, x.n_unused, err));
-    *out = json_pack("{s:o, s:o}", "drawn", names_json(x.drawn, x.n_drawn), "unused", names_json(x.unused, x.n_unused));
+    VP_TRY(vp_runtime_load(rt, a->run.init, &x, err));
+    if (!a->run.quiet) {
+        VP_TRY(
+            tell_names("--init: not there, drawn by the family's rule", x.drawn, x.n_drawn, err));
+        VP_TRY(tell_names("--init: not used", x.unused, x.n_unused, err));
+    }
+    *out = json_pack("{s:o, s:o}", "drawn", names_json(x.drawn, x.n_drawn), "unused",
+                     names_json(x.unused, x.n_unused));
     VP_TRY_ALLOC(err, *out);
 out:
     return st;
@@ -225,7 +259,8 @@ static bool line_came(void)
     return c == '\n';
 }
 
-static vp_status train(const args *a, const vp_plan *plan, const vp_backend *backend, vp_runtime *rt, vp_data *data, results *r, vp_err *err)
+static vp_status train(const args *a, const vp_plan *plan, const vp_backend *backend,
+                       vp_runtime *rt, vp_data *data, results *r, vp_err *err)
 {
     int64_t   n_tokens = vp_plan_tokens(plan);
     int32_t  *tokens   = malloc((size_t)n_tokens * sizeof *tokens);
@@ -234,16 +269,19 @@ static vp_status train(const args *a, const vp_plan *plan, const vp_backend *bac
     vp_status st = VP_OK;
 
     VP_TRY_ALLOC(err, tokens && labels);
-    for (r->n_steps = 0; r->n_steps < a->steps && (!a->step_on_input || line_came());) {
+    for (r->n_steps = 0; r->n_steps < a->run.steps && (!a->step_on_input || line_came());) {
         vp_step_result *s = &r->steps[r->n_steps];
         VP_TRY(vp_data_step(data, r->n_steps, tokens, labels, err));
         VP_TRY(vp_runtime_step(rt, &(vp_batch){.tokens = tokens, .labels = labels}, s, err));
-        if (r->n_steps == 1) /* the first counts only where it is the only one: it meets every page for the first time */
+        /* the first counts only where it is the only one: it meets every page for the first time */
+        if (r->n_steps == 1)
             vp_call_times_forget(&r->times);
         VP_TRY(vp_call_times_add(&r->times, rt, err));
         if (r->n_steps++ == 0)
-            VP_TRY(vp_memory_note(backend, VP_OUTSIDE_FIRST_STEP, plan->peak_bytes, &r->points, err));
-        fprintf(a->json ? stderr : stdout, "step %lld  loss %.6f  grad norm %.4f  %s\n", (long long)r->n_steps, s->loss, s->grad_norm,
+            VP_TRY(
+                vp_memory_note(backend, VP_OVERHEAD_FIRST_STEP, plan->peak_bytes, &r->points, err));
+        fprintf(a->json ? stderr : stdout, "step %lld  loss %.6f  grad norm %.4f  %s\n",
+                (long long)r->n_steps, s->loss, s->grad_norm,
                 vp_time_text(s->seconds, text, sizeof text));
         fflush(stdout);
     }
@@ -282,7 +320,8 @@ static json_t *kernels_json(const vp_kernel_time *times, int64_t n)
                 sum.seconds += times[i].seconds;
             }
         if (sum.n_calls)
-            json_array_append_new(list, json_pack("{s:s, s:I, s:f}", "name", vp_kernel_info_of((vp_kernel)k)->name, "calls",
+            json_array_append_new(list, json_pack("{s:s, s:I, s:f}", "name",
+                                                  vp_kernel_info_of((vp_kernel)k)->name, "calls",
                                                   (json_int_t)sum.n_calls, "seconds", sum.seconds));
     }
     return list;
@@ -318,50 +357,77 @@ static json_t *points_json(const results *r)
 
     for (int i = 0; i < r->points.n; i++) {
         const vp_backend_memory *m = &r->points.at[i].memory;
-        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "phase", vp_outside_phase_name(r->points.at[i].phase), "total_bytes", (json_int_t)m->total_bytes,
-                              "free_bytes", (json_int_t)m->free_bytes, "used_bytes", m->used_bytes < 0 ? json_null() : json_integer((json_int_t)m->used_bytes)));
+        json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:o}", "phase",
+                                              vp_overhead_phase_name(r->points.at[i].phase),
+                                              "total_bytes", (json_int_t)m->total_bytes,
+                                              "free_bytes", (json_int_t)m->free_bytes, "used_bytes",
+                                              vp_json_int_or_null(m->used_bytes)));
     }
     return list;
 }
 
-/* Outside the plan's arena, as the plan counts it: with what the arena is rounded up by. Negative: not measured. */
-static int64_t outside_bytes(const vp_plan *plan, const vp_outside *outside)
+/* Outside the plan's arena, as the plan counts it: with what the arena is rounded up by.
+ * Negative: not measured. */
+static int64_t outside_bytes(const vp_plan *plan, const vp_overhead *outside)
 {
-    return outside->measured_by == VP_OUTSIDE_NOT_MEASURED ? -1
-           : outside->bytes + vp_round_up(plan->peak_bytes, VP_DEVICE_PIECE_BYTES) - plan->peak_bytes;
-}
-
-static json_t *int_or_null(int64_t value)
-{
-    return value < 0 ? json_null() : json_integer((json_int_t)value);
+    return outside->measured_by == VP_OVERHEAD_NOT_MEASURED
+               ? -1
+               : outside->bytes + vp_round_up(plan->peak_bytes, VP_DEVICE_GRANULE_BYTES) -
+                     plan->peak_bytes;
 }
 
 /* Of the arena, in words: by which count it was touched. */
 static const char *touched_by(const args *a, const vp_backend *backend)
 {
-    return a->verify ? "poison" : backend->host_memory ? "resident pages" : "device allocation";
+    return a->run.verify ? "poison" : backend->host_memory ? "resident pages" : "device allocation";
 }
 
-static json_t *results_json(const vp_plan *plan, const vp_backend *backend, const args *a, const results *r)
+/* "device" first; "host-pinned" only where the plan uses it. */
+static json_t *memories_json(const args *a, const vp_backend *backend, const results *r)
 {
-    json_t *steps = json_array();
+    const vp_memory_report *m    = &r->memory;
+    json_t                 *list = json_array();
+
+    json_array_append_new(
+        list,
+        json_pack("{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}", "name", "device",
+                  "predicted_bytes", (json_int_t)m->predicted_bytes, "executed_bytes",
+                  (json_int_t)m->executed_bytes, "touched_bytes", (json_int_t)m->touched_bytes,
+                  "touched_by", touched_by(a, backend), "resident_bytes",
+                  (json_int_t)m->resident_bytes, "padding_bytes", (json_int_t)m->padding_bytes,
+                  "never_written_bytes", (json_int_t)m->never_written_bytes, "pinned_bytes",
+                  (json_int_t)m->pinned_bytes));
+    if (m->host_predicted_bytes)
+        json_array_append_new(
+            list, json_pack("{s:s, s:I, s:I, s:I}", "name", vp_memory_name(VP_MEMORY_HOST_PINNED),
+                            "predicted_bytes", (json_int_t)m->host_predicted_bytes,
+                            "executed_bytes", (json_int_t)m->host_executed_bytes, "touched_bytes",
+                            (json_int_t)m->host_touched_bytes));
+    return list;
+}
+
+static json_t *results_json(const vp_plan *plan, const vp_backend *backend, const args *a,
+                            const results *r)
+{
+    json_t *steps  = json_array();
     double  step_s = r->median_step_s;
 
     for (int64_t i = 0; i < r->n_steps; i++)
-        json_array_append_new(steps, json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm", r->steps[i].grad_norm, "seconds",
-                                               r->steps[i].seconds));
-    return json_pack("{s:i, s:s, s:s, s:[{s:s, s:I, s:I, s:I, s:s, s:I, s:I, s:I, s:I}], s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s, s:O?}",
+        json_array_append_new(steps,
+                              json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm",
+                                        r->steps[i].grad_norm, "seconds", r->steps[i].seconds));
+    return json_pack(
+        "{s:i, s:s, s:s, s:o, s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s, s:O?}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
-        "memories", "name", "device", "predicted_bytes", (json_int_t)r->memory.predicted_bytes, "executed_bytes",
-        (json_int_t)r->memory.executed_bytes, "touched_bytes", (json_int_t)r->memory.touched_bytes, "touched_by",
-        touched_by(a, backend), "resident_bytes", (json_int_t)r->memory.resident_bytes, "padding_bytes",
-        (json_int_t)r->memory.padding_bytes, "never_written_bytes", (json_int_t)r->memory.never_written_bytes,
-        "pinned_bytes", (json_int_t)r->memory.pinned_bytes,
-        "outside_bytes", (json_int_t)plan->outside_bytes, "outside_class", plan->outside_class, "outside_measured_bytes",
-        int_or_null(outside_bytes(plan, &r->outside)), "outside", vp_outside_to_json(&r->outside), "process_peak_bytes",
-        (json_int_t)r->process_peak_bytes, "process_predicted_bytes", int_or_null(plan->process_predicted_bytes), "steps", steps, "device_memory", points_json(r),
-        "kernels", kernels_json(r->times.at, r->times.n), "kernel_calls", kernel_calls_json(r->times.at, r->times.n),
-        "tokens_per_s", step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256, "init", r->init);
+        "memories", memories_json(a, backend, r), "outside_bytes", (json_int_t)plan->outside_bytes,
+        "outside_class", plan->outside_class, "outside_measured_bytes",
+        vp_json_int_or_null(outside_bytes(plan, &r->outside)), "outside",
+        vp_overhead_to_json(&r->outside), "process_peak_bytes", (json_int_t)r->process_peak_bytes,
+        "process_predicted_bytes", vp_json_int_or_null(plan->process_predicted_bytes), "steps",
+        steps, "device_memory", points_json(r), "kernels", kernels_json(r->times.at, r->times.n),
+        "kernel_calls", kernel_calls_json(r->times.at, r->times.n), "tokens_per_s",
+        step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256,
+        "init", r->init);
 }
 
 /* A plan may be for what was measured elsewhere. */
@@ -371,39 +437,59 @@ static void print_outside(const vp_plan *plan, const vp_backend *backend, const 
     int64_t     bytes  = outside_bytes(plan, &r->outside);
     char        x[32], y[32];
 
-    printf("outside    %s predicted (%s%s), ", vp_size_text(plan->outside_bytes, x, sizeof x), class_,
-           strcmp(class_, "measured") == 0 && (!plan->outside_of || strcmp(plan->outside_of, backend->describe()) != 0) ? " elsewhere" : "");
+    printf("outside    %s predicted (%s%s), ", vp_size_text(plan->outside_bytes, x, sizeof x),
+           class_,
+           strcmp(class_, "measured") == 0 &&
+                   (!plan->outside_of || strcmp(plan->outside_of, backend->describe()) != 0)
+               ? " elsewhere"
+               : "");
     if (bytes < 0)
         printf("not measured: %s\n", r->why_not);
     else
-        printf("%s measured by the use of the %s: %lld bytes off\n", vp_size_text(bytes, y, sizeof y), vp_outside_by_name(r->outside.measured_by),
+        printf("%s measured by the use of the %s: %lld bytes off\n",
+               vp_size_text(bytes, y, sizeof y), vp_overhead_by_name(r->outside.measured_by),
                (long long)(bytes - plan->outside_bytes));
 }
 
-static void print_results(const vp_plan *plan, const vp_backend *backend, const args *a, const results *r)
+static void print_results(const vp_plan *plan, const vp_backend *backend, const args *a,
+                          const results *r)
 {
     char x[32], y[32];
 
     printf("\nbackend    %s: %s\n", backend->name, backend->describe());
-    printf("arena      %s predicted, %s executed: %lld bytes off\n", vp_size_text(r->memory.predicted_bytes, x, sizeof x),
-           vp_size_text(r->memory.executed_bytes, y, sizeof y), (long long)(r->memory.executed_bytes - r->memory.predicted_bytes));
-    printf("touched    %s by %s; %lld bytes are padding\n", vp_size_text(r->memory.touched_bytes, x, sizeof x),
-           touched_by(a, backend), (long long)r->memory.padding_bytes);
+    printf("arena      %s predicted, %s executed: %lld bytes off\n",
+           vp_size_text(r->memory.predicted_bytes, x, sizeof x),
+           vp_size_text(r->memory.executed_bytes, y, sizeof y),
+           (long long)(r->memory.executed_bytes - r->memory.predicted_bytes));
+    printf("touched    %s by %s; %lld bytes are padding\n",
+           vp_size_text(r->memory.touched_bytes, x, sizeof x), touched_by(a, backend),
+           (long long)r->memory.padding_bytes);
+    if (r->memory.host_predicted_bytes)
+        printf("host arena %s predicted, %s executed: %lld bytes off\n",
+               vp_size_text(r->memory.host_predicted_bytes, x, sizeof x),
+               vp_size_text(r->memory.host_executed_bytes, y, sizeof y),
+               (long long)(r->memory.host_executed_bytes - r->memory.host_predicted_bytes));
     if (r->memory.pinned_bytes)
-        printf("host       %s pinned, for what a step is given and gives\n", vp_size_text(r->memory.pinned_bytes, x, sizeof x));
+        printf("host       %s pinned, for what a step is given and gives\n",
+               vp_size_text(r->memory.pinned_bytes, x, sizeof x));
     for (int i = 0; i < r->points.n; i++) {
         const vp_memory_point *p = &r->points.at[i];
-        printf("device     %s free after %s%s%s\n", vp_size_text(p->memory.free_bytes, x, sizeof x), vp_outside_phase_name(p->phase),
-               p->memory.used_bytes < 0 ? "" : ", used by this process: ", p->memory.used_bytes < 0 ? "" : vp_size_text(p->memory.used_bytes, y, sizeof y));
+        printf("device     %s free after %s%s%s\n", vp_size_text(p->memory.free_bytes, x, sizeof x),
+               vp_overhead_phase_name(p->phase),
+               p->memory.used_bytes < 0 ? "" : ", used by this process: ",
+               p->memory.used_bytes < 0 ? "" : vp_size_text(p->memory.used_bytes, y, sizeof y));
     }
     if (!backend->host_memory)
         print_outside(plan, backend, r);
     if (plan->process_predicted_bytes >= 0)
-        printf("process    %s predicted, %s peak by the kernel\n", vp_size_text(plan->process_predicted_bytes, x, sizeof x),
+        printf("process    %s predicted, %s peak RSS\n",
+               vp_size_text(plan->process_predicted_bytes, x, sizeof x),
                vp_size_text(r->process_peak_bytes, y, sizeof y));
     if (r->n_steps)
-        printf("step       %s predicted (%s), %s measured, %.0f tokens/s\n", vp_time_text(plan->step_time_s, x, sizeof x), plan->time_class,
-               vp_time_text(r->median_step_s, y, sizeof y), (double)vp_plan_tokens(plan) / r->median_step_s);
+        printf("step       %s predicted (%s), %s measured, %.0f tokens/s\n",
+               vp_time_text(plan->step_time_s, x, sizeof x), plan->time_class,
+               vp_time_text(r->median_step_s, y, sizeof y),
+               (double)vp_plan_tokens(plan) / r->median_step_s);
     printf("parameters sha256 %s\n", r->sha256);
 }
 
@@ -422,55 +508,67 @@ out:
 }
 
 /* By name, file, or what the plan (or NULL) is for. */
-static vp_status open_backend(const args *a, const vp_plan *plan, const vp_backend **out, vp_err *err)
+static vp_status open_backend(const args *a, const vp_plan *plan, const vp_backend **out,
+                              vp_err *err)
 {
-    const char *name = a->backend ? a->backend : plan && plan->compute_capability > 0 ? "cuda" : "cpu";
+    const char *name = a->run.backend                         ? a->run.backend
+                       : plan && plan->compute_capability > 0 ? "cuda"
+                                                              : "cpu";
     vp_err      why  = {0};
     vp_status   st   = VP_OK;
 
     *out = vp_backend_cpu();
     if (plan && plan->compute_capability == 0 && strcmp(plan->device, "cpu") != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s, which no backend of vplan can run on", plan->device));
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE,
+                       "the plan is for %s, which no backend of vplan can run on", plan->device));
     if (strcmp(name, "cuda") == 0) {
         st = vp_backend_plugin("vplan-cuda.so", out, &why);
         if (st != VP_OK && plan)
-            VP_TRY(VP_FAIL(err, st, "the plan is for %s, and the CUDA backend does not run here: %s", plan->device, why.message));
+            VP_TRY(VP_FAIL(err, st,
+                           "the plan is for %s, and the CUDA backend does not run here: %s",
+                           plan->device, why.message));
         if (st != VP_OK)
             VP_TRY(VP_FAIL(err, st, "%s", why.message));
     } else if (strchr(name, '/'))
         VP_TRY(vp_backend_plugin(name, out, err));
     else if (strcmp(name, "cpu") != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--backend %s: there are cpu, cuda and the path of a plugin", name));
-    if (a->threads)
-        (*out)->set_threads((int)(a->threads < 1024 ? a->threads : 1024));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--backend %s: there are cpu, cuda and the path of a plugin", name));
+    if (a->run.threads)
+        (*out)->set_threads((int)(a->run.threads < 1024 ? a->run.threads : 1024));
 out:
     return st;
 }
 
 /* What the calls took inside the steps. On a device a step is one recorded call. */
-static vp_status begin_profile(const args *a, const vp_backend *backend, vp_file_writer *w, vp_err *err)
+static vp_status begin_profile(const args *a, const vp_backend *backend, vp_file_writer *w,
+                               vp_err *err)
 {
-    if (!a->save_profile)
+    if (!a->run.save_profile)
         return VP_OK;
     if (!backend->host_memory)
-        return VP_FAIL(err, VP_ERR_USAGE, "--save-profile: a step on %s is recorded and its calls are not timed one by one; vplan-run --profile times them",
-                       backend->name);
-    if (a->verify)
-        return VP_FAIL(err, VP_ERR_USAGE, "--save-profile: with --verify calls take longer than they do");
-    return vp_file_begin(a->save_profile, a->force, w, err);
+        return VP_FAIL(
+            err, VP_ERR_USAGE,
+            "--save-profile: a step on %s is recorded and its calls are not timed one by one; vplan-run --profile times them",
+            backend->name);
+    if (a->run.verify)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--save-profile: with --verify calls take longer than they do");
+    return vp_file_begin(a->run.save_profile, a->run.force, w, err);
 }
 
-static vp_status end_profile(const args *a, const vp_plan *plan, const vp_backend *backend, const results *r, vp_file_writer *w, vp_err *err)
+static vp_status end_profile(const args *a, const vp_plan *plan, const vp_backend *backend,
+                             const results *r, vp_file_writer *w, vp_err *err)
 {
     vp_profile *profile = NULL;
     json_t     *j       = NULL;
     vp_text     text    = {0};
     vp_status   st      = VP_OK;
 
-    if (!a->save_profile)
+    if (!a->run.save_profile)
         return VP_OK;
     if (r->n_steps == 0) {
-        fprintf(stderr, "no step was timed: %s is not written\n", a->save_profile);
+        fprintf(stderr, "no step was timed: %s is not written\n", a->run.save_profile);
         return VP_OK;
     }
     profile = vp_profile_new();
@@ -493,34 +591,37 @@ static vp_status run(const args *a, vp_err *err)
 {
     const vp_backend *backend;
     vp_file_writer    timed = {0};
-    vp_plan    *plan = NULL;
-    vp_runtime *rt   = NULL;
-    vp_data    *data = NULL;
-    results     r    = {0};
-    vp_status   st   = VP_OK;
+    vp_plan          *plan  = NULL;
+    vp_runtime       *rt    = NULL;
+    vp_data          *data  = NULL;
+    results           r     = {0};
+    vp_status         st    = VP_OK;
 
-    VP_TRY(vp_plan_read(a->plan, &plan, err));
+    VP_TRY(vp_plan_read(a->line.words[0], &plan, err));
     VP_TRY(open_backend(a, plan, &backend, err));
     VP_TRY(begin_profile(a, backend, &timed, err));
-    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_CONTEXT, 0, &r.points, err));
-    r.steps = calloc((size_t)a->steps, sizeof *r.steps);
+    VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CONTEXT, 0, &r.points, err));
+    r.steps = calloc((size_t)a->run.steps, sizeof *r.steps);
     VP_TRY_ALLOC(err, r.steps);
-    VP_TRY(vp_data_open(a->data, plan, a->steps, &data, err));
-    if (!a->data)
-        fprintf(stderr, "no --data: training on drawn tokens\n");
-    vp_run_opts opts = {.n_total_steps = a->steps, .seed = a->seed, .verify = a->verify, .eager = a->eager};
+    VP_TRY(vp_data_open(a->run.data, plan, a->run.steps, &data, err));
+    if (!a->run.data && !a->run.quiet)
+        fprintf(stderr, "no --data: training on random tokens\n");
+    vp_run_opts opts = {.n_total_steps = a->run.steps,
+                        .seed          = a->run.seed,
+                        .verify        = a->run.verify,
+                        .eager         = a->run.eager};
     VP_TRY(vp_runtime_new(plan, backend, &opts, &rt, err));
-    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_ARENA, plan->peak_bytes, &r.points, err));
-    if (a->save)
-        VP_TRY(vp_runtime_check_save(a->save, a->force, err));
-    VP_TRY(a->init ? load(rt, a->init, &r.init, err) : vp_runtime_draw(rt, err));
-    if (a->save_initial)
-        VP_TRY(vp_runtime_save(rt, a->save_initial, a->force, err));
+    VP_TRY(vp_memory_note(backend, VP_OVERHEAD_ARENA, plan->peak_bytes, &r.points, err));
+    if (a->run.save)
+        VP_TRY(vp_runtime_check_save(a->run.save, a->run.force, err));
+    VP_TRY(a->run.init ? load(a, rt, &r.init, err) : vp_runtime_draw(rt, err));
+    if (a->run.save_initial)
+        VP_TRY(vp_runtime_save(rt, a->run.save_initial, a->run.force, err));
     VP_TRY(train(a, plan, backend, rt, data, &r, err));
     VP_TRY(find_median_step(&r, err));
-    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_LAST_STEP, plan->peak_bytes, &r.points, err));
-    if (a->save)
-        VP_TRY(vp_runtime_save(rt, a->save, a->force, err));
+    VP_TRY(vp_memory_note(backend, VP_OVERHEAD_LAST_STEP, plan->peak_bytes, &r.points, err));
+    if (a->run.save)
+        VP_TRY(vp_runtime_save(rt, a->run.save, a->run.force, err));
     vp_runtime_memory(rt, &r.memory);
     vp_call_times_median(&r.times);
     VP_TRY(end_profile(a, plan, backend, &r, &timed, err));
@@ -528,7 +629,7 @@ static vp_status run(const args *a, vp_err *err)
     r.process_peak_bytes = process_peak_bytes();
     vp_runtime_free(rt);
     rt = NULL;
-    vp_outside_measure(backend, &r.points, &r.outside, &r.why_not);
+    vp_overhead_measure(backend, &r.points, &r.outside, &r.why_not);
     if (a->json)
         VP_TRY(print_json(results_json(plan, backend, a, &r), err));
     else
@@ -546,43 +647,50 @@ out:
 
 /* ---- compare ---- */
 
-static json_t *lanes_json(const vp_backend *backend, const vp_lane *lanes, int64_t n, int64_t n_rounds)
+static json_t *lanes_json(const vp_backend *backend, const vp_lane *lanes, int64_t n,
+                          int64_t n_rounds)
 {
     json_t *plans = json_array();
 
     for (int64_t i = 0; i < n; i++) {
         json_t *seconds = json_array();
         for (int64_t r = 0; r < n_rounds; r++)
-            json_array_append_new(seconds, json_real(lanes[i].steps[VP_COMPARE_WARM_UP + r].seconds));
-        json_array_append_new(plans, json_pack("{s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "executed_bytes", (json_int_t)lanes[i].executed_bytes, "median_s",
-                                               lanes[i].median_s, "over_first", lanes[i].over_first, "low", lanes[i].low, "high", lanes[i].high,
-                                               "step_s", seconds, "kernel_calls", kernel_calls_json(lanes[i].times.at, lanes[i].times.n)));
+            json_array_append_new(seconds,
+                                  json_real(lanes[i].steps[VP_COMPARE_WARM_UP + r].seconds));
+        json_array_append_new(
+            plans, json_pack("{s:I, s:f, s:f, s:f, s:f, s:o, s:o}", "executed_bytes",
+                             (json_int_t)lanes[i].executed_bytes, "median_s", lanes[i].median_s,
+                             "over_first", lanes[i].over_first, "low", lanes[i].low, "high",
+                             lanes[i].high, "step_s", seconds, "kernel_calls",
+                             kernel_calls_json(lanes[i].times.at, lanes[i].times.n)));
     }
-    return json_pack("{s:i, s:s, s:s, s:I, s:o}", "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(), "rounds",
-                     (json_int_t)n_rounds, "plans", plans);
+    return json_pack("{s:i, s:s, s:s, s:I, s:o}", "schema_version", 1, "backend", backend->name,
+                     "backend_description", backend->describe(), "rounds", (json_int_t)n_rounds,
+                     "plans", plans);
 }
 
 static vp_status compare(const args *a, vp_err *err)
 {
     const vp_backend *backend;
-    vp_plan          *plans[MAX_PLANS];
-    vp_lane           lanes[MAX_PLANS] = {{0}};
-    vp_compare_opts   opts = {.n_rounds = a->steps, .seed = a->seed};
-    int64_t           n = 0, n_read;
+    vp_plan          *plans[VP_MAX_WORDS];
+    vp_lane           lanes[VP_MAX_WORDS] = {{0}};
+    vp_compare_opts   opts                = {.n_rounds = a->run.steps, .seed = a->run.seed};
+    int64_t           n                   = 0, n_read;
     char              x[32];
     vp_status         st = VP_OK;
 
-    for (int i = 0; i < a->n_plans; i++) {
-        VP_TRY(vp_plan_read_all(a->plans[i], plans + n, MAX_PLANS - n, &n_read, err));
+    for (int i = 0; i < a->line.n_words; i++) {
+        VP_TRY(vp_plan_read_all(a->line.words[i], plans + n, VP_MAX_WORDS - n, &n_read, err));
         n += n_read;
     }
     VP_TRY(open_backend(a, plans[0], &backend, err));
     VP_TRY(vp_compare(plans, n, backend, &opts, lanes, err));
     if (a->json)
-        VP_TRY(print_json(lanes_json(backend, lanes, n, a->steps), err));
+        VP_TRY(print_json(lanes_json(backend, lanes, n, a->run.steps), err));
     for (int64_t i = 0; !a->json && i < n; i++)
-        printf("plan %-3lld %12s   x %.4f of the first (half of the rounds %.4f to %.4f)\n", (long long)i + 1,
-               vp_time_text(lanes[i].median_s, x, sizeof x), lanes[i].over_first, lanes[i].low, lanes[i].high);
+        printf("plan %-3lld %12s   x %.4f of the first (half of the rounds %.4f to %.4f)\n",
+               (long long)i + 1, vp_time_text(lanes[i].median_s, x, sizeof x), lanes[i].over_first,
+               lanes[i].low, lanes[i].high);
 out:
     vp_lanes_release(lanes, n);
     for (int64_t i = 0; i < n; i++)
@@ -595,13 +703,14 @@ out:
 static void show_progress(int64_t done, int64_t n)
 {
     if (isatty(STDERR_FILENO) || done == n || done % 16 == 0)
-        fprintf(stderr, "timed %lld of %lld calls%s", (long long)done, (long long)n, isatty(STDERR_FILENO) && done < n ? "\r" : "\n");
+        fprintf(stderr, "timed %lld of %lld calls%s", (long long)done, (long long)n,
+                isatty(STDERR_FILENO) && done < n ? "\r" : "\n");
 }
 
 static vp_status profile(const args *a, vp_err *err)
 {
     const vp_backend *backend;
-    vp_profile       *p = NULL;
+    vp_profile       *p      = NULL;
     vp_memory_points  points = {0};
     const char       *why_not;
     int64_t           n_timed;
@@ -611,12 +720,13 @@ static vp_status profile(const args *a, vp_err *err)
     VP_TRY(open_backend(a, NULL, &backend, err));
     snprintf(p->device, sizeof p->device, "%s", backend->name);
     snprintf(p->backend, sizeof p->backend, "%s", backend->describe());
-    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_CONTEXT, 0, &points, err));
+    VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CONTEXT, 0, &points, err));
     VP_TRY(vp_profile_rows(backend, p, a->seconds, &n_timed, show_progress, err));
-    VP_TRY(vp_memory_note(backend, VP_OUTSIDE_CALLS, 0, &points, err));
-    p->outside = (vp_outside){0};
-    if (n_timed == p->n_rows && n_timed > 0 && !backend->host_memory) { /* a module that was not loaded yet would not be counted */
-        vp_outside_measure(backend, &points, &p->outside, &why_not);
+    VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CALLS, 0, &points, err));
+    p->outside = (vp_overhead){0};
+    /* a module that was not loaded yet would not be counted */
+    if (n_timed == p->n_rows && n_timed > 0 && !backend->host_memory) {
+        vp_overhead_measure(backend, &points, &p->outside, &why_not);
         if (why_not)
             fprintf(stderr, "outside the arena: not measured: %s\n", why_not);
     }
@@ -635,9 +745,12 @@ static vp_status describe(const args *a, vp_err *err)
 
     VP_TRY(open_backend(a, NULL, &backend, err));
     VP_TRY(backend->memory(&memory, err));
-    VP_TRY(print_json(json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I}", "schema_version", 1, "backend", backend->name, "description",
-                                backend->describe(), "threads", backend->threads(), "compute_capability", backend->sm, "total_bytes",
-                                (json_int_t)memory.total_bytes, "free_bytes", (json_int_t)memory.free_bytes), err));
+    VP_TRY(print_json(
+        json_pack("{s:i, s:s, s:s, s:i, s:i, s:I, s:I}", "schema_version", 1, "backend",
+                  backend->name, "description", backend->describe(), "threads", backend->threads(),
+                  "compute_capability", backend->compute_capability, "total_bytes",
+                  (json_int_t)memory.total_bytes, "free_bytes", (json_int_t)memory.free_bytes),
+        err));
 out:
     return st;
 }
@@ -648,8 +761,9 @@ static int report(const vp_err *err, vp_status st, bool json)
 
     fprintf(stderr, "vplan-run: %s\n", vp_err_text(err, shown, sizeof shown));
     if (json) {
-        json_t *j = json_pack("{s:i, s:{s:s, s:s, s:o, s:o, s:o}}", "schema_version", 1, "error", "code", vp_status_id(st), "message",
-                              err->message, "file", err->file[0] ? json_string(err->file) : json_null(), "line",
+        json_t *j = json_pack("{s:i, s:{s:s, s:s, s:o, s:o, s:o}}", "schema_version", 1, "error",
+                              "code", vp_status_id(st), "message", err->message, "file",
+                              err->file[0] ? json_string(err->file) : json_null(), "line",
                               err->line ? json_integer(err->line) : json_null(), "field",
                               err->field[0] ? json_string(err->field) : json_null());
         vp_err  ignored = {0};
@@ -660,15 +774,25 @@ static int report(const vp_err *err, vp_status st, bool json)
 
 int main(int argc, char **argv)
 {
-    args      a   = {.steps = 10, .seed = -1, .seconds = 60};
+    args      a   = {.run = {.seed = -1}};
     vp_err    err = {0};
     vp_status st  = VP_OK;
 
     signal(SIGPIPE, SIG_IGN);
     for (int i = 1; i < argc; i++)
-        a.json |= strcmp(argv[i], "--json") == 0; /* a usage error is told in JSON too */
+        if (strcmp(argv[i], "--json") == 0)
+            a.json = true; /* a usage error is told in JSON too */
+        else if (strcmp(argv[i], "--help") == 0)
+            a.help = true;
+    if (a.help) {
+        VP_TRY(print_help(&err));
+        return 0;
+    }
     VP_TRY(parse_args(argc, argv, &a, &err));
-    st = a.describe ? describe(&a, &err) : a.profile ? profile(&a, &err) : a.compare ? compare(&a, &err) : run(&a, &err);
+    st = a.describe  ? describe(&a, &err)
+         : a.profile ? profile(&a, &err)
+         : a.compare ? compare(&a, &err)
+                     : run(&a, &err);
 out:
     return st == VP_OK ? 0 : report(&err, st, a.json);
 }

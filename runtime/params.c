@@ -1,9 +1,10 @@
-/* runtime/params.c: what lies in the arena before the first step: parameters, states of zero, constants. */
+/* runtime/params.c: what lies in the arena before the first step: parameters, states of zero,
+ * constants. */
 #include "runtime/runtime_internal.h"
 
-#include "core/bf16.h"
-#include "core/checked.h"
-#include "core/sha256.h"
+#include "base/bf16.h"
+#include "base/checked.h"
+#include "base/sha256.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,9 +15,10 @@ enum { AT_A_TIME = 16384 };
 
 /* ---- a parameter's values ---- */
 
-static void *held_at(const vp_runtime *rt, const vp_plan_instance *x, const vp_plan_param *p, vp_holding h)
+static void *held_at(const vp_runtime *rt, const vp_plan_instance *x, const vp_plan_param *p,
+                     vp_region h)
 {
-    return rt->arena[0].base + x->holding_base_bytes[h] + p->offset_bytes[h];
+    return rt->arena[0][x->region_memory[h]].base + x->region_base_bytes[h] + p->offset_bytes[h];
 }
 
 vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err)
@@ -35,14 +37,14 @@ vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err)
         const vp_plan_template *t = &plan->templates[b->programs[x->program_idx].template_idx];
         for (int64_t k = 0; k < t->n_params; k++) {
             vp_runtime_param *p = &rt->params[rt->n_params++];
-            p->backend = rt->backend;
-            p->param   = &t->params[k];
-            p->dtype   = vp_precision_dtype(plan->recipe.precision);
-            p->data    = held_at(rt, x, p->param, VP_HOLD_PARAM);
-            p->grad    = held_at(rt, x, p->param, VP_HOLD_GRAD);
+            p->backend          = rt->backend;
+            p->param            = &t->params[k].param;
+            p->dtype            = vp_precision_dtype(plan->recipe.precision);
+            p->data             = held_at(rt, x, &t->params[k], VP_REGION_PARAM);
+            p->grad             = held_at(rt, x, &t->params[k], VP_REGION_GRAD);
             if (vp_precision_has_master(plan->recipe.precision))
-                p->master = held_at(rt, x, p->param, VP_HOLD_MASTER);
-            vp_param_full_name(&t->params[k], x->index, p->name, sizeof p->name);
+                p->master = held_at(rt, x, &t->params[k], VP_REGION_MASTER);
+            vp_param_full_name(p->param, x->index, p->name, sizeof p->name);
         }
     }
     return VP_OK;
@@ -58,14 +60,16 @@ void vp_runtime_param_at(const vp_runtime *rt, int64_t idx, vp_runtime_param *ou
     *out = rt->params[idx];
 }
 
-static vp_status get_bf16(const vp_runtime_param *p, int64_t first, int64_t n, float *out, vp_err *err)
+static vp_status get_bf16(const vp_runtime_param *p, int64_t first, int64_t n, float *out,
+                          vp_err *err)
 {
     uint16_t  bits[AT_A_TIME];
     vp_status st = VP_OK;
 
     for (int64_t k = 0; k < n; k += AT_A_TIME) {
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
-        VP_TRY(p->backend->download(bits, (const uint16_t *)p->data + first + k, len * (int64_t)sizeof *bits, err));
+        VP_TRY(p->backend->download(bits, (const uint16_t *)p->data + first + k,
+                                    len * (int64_t)sizeof *bits, err));
         for (int64_t i = 0; i < len; i++)
             out[k + i] = vp_bf16_to_f32(bits[i]);
     }
@@ -73,7 +77,8 @@ out:
     return st;
 }
 
-static vp_status set_bf16(const vp_runtime_param *p, int64_t first, int64_t n, const float *values, vp_err *err)
+static vp_status set_bf16(const vp_runtime_param *p, int64_t first, int64_t n, const float *values,
+                          vp_err *err)
 {
     uint16_t  bits[AT_A_TIME];
     vp_status st = VP_OK;
@@ -82,32 +87,38 @@ static vp_status set_bf16(const vp_runtime_param *p, int64_t first, int64_t n, c
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
         for (int64_t i = 0; i < len; i++)
             bits[i] = vp_bf16_from_f32(values[k + i]);
-        VP_TRY(p->backend->upload((uint16_t *)p->data + first + k, bits, len * (int64_t)sizeof *bits, err));
+        VP_TRY(p->backend->upload((uint16_t *)p->data + first + k, bits,
+                                  len * (int64_t)sizeof *bits, err));
     }
 out:
     return st;
 }
 
-vp_status vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out, vp_err *err)
+vp_status vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out,
+                               vp_err *err)
 {
     if (p->master || p->dtype == VP_DTYPE_F32)
-        return p->backend->download(out, (p->master ? p->master : (const float *)p->data) + first, n * (int64_t)sizeof *out, err);
+        return p->backend->download(out, (p->master ? p->master : (const float *)p->data) + first,
+                                    n * (int64_t)sizeof *out, err);
     return get_bf16(p, first, n, out, err);
 }
 
-vp_status vp_runtime_grad_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out, vp_err *err)
+vp_status vp_runtime_grad_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out,
+                              vp_err *err)
 {
     return p->backend->download(out, p->grad + first, n * (int64_t)sizeof *out, err);
 }
 
-vp_status vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n, const float *values, vp_err *err)
+vp_status vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n,
+                               const float *values, vp_err *err)
 {
     vp_status st = VP_OK;
 
     if (p->master)
         VP_TRY(p->backend->upload(p->master + first, values, n * (int64_t)sizeof *values, err));
     if (p->dtype == VP_DTYPE_F32)
-        VP_TRY(p->backend->upload((float *)p->data + first, values, n * (int64_t)sizeof *values, err));
+        VP_TRY(
+            p->backend->upload((float *)p->data + first, values, n * (int64_t)sizeof *values, err));
     else
         VP_TRY(set_bf16(p, first, n, values, err));
 out:
@@ -123,12 +134,17 @@ static vp_status zero_states(vp_runtime *rt, vp_err *err)
     vp_status        st = VP_OK;
 
     for (int64_t i = 0; i < b->n_instances; i++) {
-        const vp_plan_template *t = &rt->plan->templates[b->programs[b->instances[i].program_idx].template_idx];
-        for (int h = VP_HOLD_STATE0; h <= VP_HOLD_STATE1; h++)
+        const vp_plan_template *t =
+            &rt->plan->templates[b->programs[b->instances[i].program_idx].template_idx];
+        for (int h = VP_REGION_STATE0; h <= VP_REGION_STATE1; h++)
             for (int64_t k = 0; k < t->n_params; k++) {
-                int64_t bytes = vp_plan_param_bytes(&rt->plan->recipe, &t->params[k], (vp_holding)h);
+                int64_t bytes =
+                    vp_plan_param_bytes(&rt->plan->recipe, &t->params[k].param, (vp_region)h);
                 for (int r = 0; bytes > 0 && r < rt->n_arenas; r++)
-                    VP_TRY(rt->backend->fill(rt->arena[r].base + b->instances[i].holding_base_bytes[h] + t->params[k].offset_bytes[h], 0, bytes, err));
+                    VP_TRY(rt->backend->fill(rt->arena[r][b->instances[i].region_memory[h]].base +
+                                                 b->instances[i].region_base_bytes[h] +
+                                                 t->params[k].offset_bytes[h],
+                                             0, bytes, err));
             }
     }
 out:
@@ -136,7 +152,8 @@ out:
 }
 
 /* Cosines (or sines) of every position, each rounded once from double. */
-static vp_status fill_waves(vp_runtime *rt, const vp_plan_angles *a, double (*wave)(double), int64_t offset, vp_err *err)
+static vp_status fill_waves(vp_runtime *rt, const vp_rope_table *a, double (*wave)(double),
+                            unsigned char *at, vp_err *err)
 {
     int64_t   n = rt->bucket->seq * a->n;
     float     values[AT_A_TIME];
@@ -145,8 +162,10 @@ static vp_status fill_waves(vp_runtime *rt, const vp_plan_angles *a, double (*wa
     for (int64_t k = 0; k < n; k += AT_A_TIME) {
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
         for (int64_t i = 0; i < len; i++)
-            values[i] = (float)(wave((double)((k + i) / a->n) * a->inv_freq[(k + i) % a->n]) * a->scale);
-        VP_TRY(vp_runtime_put(rt, offset + k * (int64_t)sizeof *values, values, len * (int64_t)sizeof *values, err));
+            values[i] =
+                (float)(wave((double)((k + i) / a->n) * a->inv_freq[(k + i) % a->n]) * a->scale);
+        VP_TRY(vp_runtime_put(rt, at + k * (int64_t)sizeof *values, values,
+                              len * (int64_t)sizeof *values, err));
     }
 out:
     return st;
@@ -160,23 +179,27 @@ static vp_status fill_angles(vp_runtime *rt, vp_err *err)
         const vp_plan_fixed *fixed = &rt->plan->fixed[f];
         if (fixed->component != VP_COMP_CONSTANTS)
             continue;
-        VP_TRY(fill_waves(rt, &fixed->angles, cos, fixed->offset_bytes, err));
-        VP_TRY(fill_waves(rt, &fixed->angles, sin, fixed->offset_bytes + fixed->bytes / 2, err));
+        unsigned char *at = rt->arena[0][VP_MEMORY_DEVICE].base + fixed->offset_bytes;
+        VP_TRY(fill_waves(rt, &fixed->angles, cos, at, err));
+        VP_TRY(fill_waves(rt, &fixed->angles, sin, at + fixed->bytes / 2, err));
     }
 out:
     return st;
 }
 
-/* A parameter was filled in the first arena: give it to the second, which is there for verification only. */
+/* A parameter was filled in the first arena: give it to the second, which is there for
+ * verification only. */
 static vp_status replicate(vp_runtime *rt, const vp_runtime_param *p, vp_err *err)
 {
     vp_status st = VP_OK;
 
     if (rt->n_arenas == 1)
         return VP_OK;
-    VP_TRY(vp_runtime_put(rt, (unsigned char *)p->data - rt->arena[0].base, p->data, p->param->n_elements * vp_dtype_bytes(p->dtype), err));
+    VP_TRY(
+        vp_runtime_put(rt, p->data, p->data, p->param->n_elements * vp_dtype_bytes(p->dtype), err));
     if (p->master)
-        VP_TRY(vp_runtime_put(rt, (unsigned char *)p->master - rt->arena[0].base, p->master, p->param->n_elements * (int64_t)sizeof(float), err));
+        VP_TRY(vp_runtime_put(rt, p->master, p->master,
+                              p->param->n_elements * (int64_t)sizeof(float), err));
 out:
     return st;
 }
@@ -191,11 +214,12 @@ static void draw_values(const vp_runtime_param *p, uint64_t seed, float *values)
         for (int64_t k = 0; k < n; k++)
             values[k] = p->param->init == VP_INIT_ONES ? 1.0f : 0.0f;
     if (p->param->zero_row)
-        memset(values + (p->param->zero_row - 1) * (n / p->param->shape[0]), 0, (size_t)(n / p->param->shape[0]) * sizeof *values);
+        memset(values + (p->param->zero_row - 1) * (n / p->param->shape[0]), 0,
+               (size_t)(n / p->param->shape[0]) * sizeof *values);
 }
 
-/* In the process's own memory drawn where fp32 values have a place: the parameter, its master, else its gradient, which is free until
- * the first step. For a device drawn here and sent there. */
+/* In the process's own memory drawn where fp32 values have a place: the parameter, its master,
+ * else its gradient, which is free until the first step. For a device drawn here and sent there. */
 vp_status vp_runtime_draw_param(const vp_runtime *rt, const vp_runtime_param *p, vp_err *err)
 {
     int64_t   seed   = rt->opts.seed >= 0 ? rt->opts.seed : rt->plan->recipe.seed;

@@ -1,58 +1,54 @@
 #include "runtime/profile_ops.h"
 
-#include "core/checked.h"
-#include "core/stats.h"
-#include "core/workspace.h"
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/stats.h"
+#include "plan/workspace.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { MIN_CALLS = 3, MAX_CALLS = 9, MAX_ALGORITHMS = 16 };
 static const double ENOUGH_S = 0.3;
 
-static double now_s(void)
+/* Whether a call timed for these attributes has the operand: all that may be there, but for what
+ * the attributes rule out, sample lengths, and in fp32 the master, which is what parameters of a
+ * narrower kind have. */
+static bool is_there(const vp_profile_row *row, int operand)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Whether a call timed for these attributes has the operand: all that may be there, but for what the attributes rule out,
- * sample lengths, and in fp32 the master, which is what parameters of a narrower kind have. */
-static bool is_there(const vp_profile_row *row, const char *name)
-{
-    const int64_t *n = row->ints;
+    const char *name = vp_kernel_info_of(row->kernel)->operands[operand].name;
 
     if (strcmp(name, "lengths") == 0)
         return false;
     if (strcmp(name, "master") == 0)
         return row->dtype != VP_DTYPE_F32;
-    if (strcmp(name, "probs") == 0)
-        return n[vp_kernel_int(row->kernel, "probs")] == 1;
-    if (row->kernel == VP_K_GLU_FWD || row->kernel == VP_K_GLU_BWD)
-        return !n[vp_kernel_int(row->kernel, "packed")] || (strcmp(name, "up") != 0 && strcmp(name, "d_up") != 0);
-    if (row->kernel == VP_K_ATTENTION_FWD || row->kernel == VP_K_ATTENTION_BWD)
-        return n[vp_kernel_int(row->kernel, "layout")] == VP_QKV_APART ||
-               (strcmp(name, "k") != 0 && strcmp(name, "v") != 0 && strcmp(name, "dk") != 0 && strcmp(name, "dv") != 0);
-    if (row->kernel == VP_K_ADAFACTOR && strcmp(name, "col") == 0)
-        return n[vp_kernel_int(row->kernel, "factored")] == 1;
-    return true;
+    return vp_kernel_presence(row->kernel, row->ints, operand) != VP_NEVER;
 }
 
-/* Ordinary numbers: no denormals, no infinities, ids inside the vocabulary. A pair of equal bf16 numbers is an ordinary
- * float too, so a state of any kind is filled with such pairs. */
-static void fill(const vp_kernel_info *info, int operand, vp_dtype dtype, const int64_t *ints, void *data, int64_t n_bytes)
+/* Ids of an operand of integers are below this. */
+static int64_t n_ids(const vp_profile_row *row)
 {
-    const vp_operand_info *o = &info->operands[operand];
+    if (row->kernel == VP_K_CROSS_ENTROPY)
+        return row->cross_entropy.vocab;
+    assert(row->kernel == VP_K_EMBEDDING_FWD || row->kernel == VP_K_EMBEDDING_BWD);
+    return row->embedding.vocab;
+}
+
+/* Ordinary numbers: no denormals, no infinities, ids inside the vocabulary. A pair of equal bf16
+ * numbers is an ordinary float too, so a state of any kind is filled with such pairs. */
+static void fill(const vp_profile_row *row, int operand, void *data, int64_t n_bytes)
+{
+    const vp_operand_info *o = &vp_kernel_info_of(row->kernel)->operands[operand];
 
     if (o->elem == VP_AS_CONTROL) {
-        *(vp_control *)data = (vp_control){.lr = 1e-4, .step = 1, .inv_n_targets = 1e-3, .grad_scale = 1};
+        *(vp_control *)data =
+            (vp_control){.lr = 1e-4, .step = 1, .inv_n_targets = 1e-3, .grad_scale = 1};
     } else if (o->elem == VP_AS_I32) {
-        int64_t vocab = ints[strcmp(o->name, "labels") == 0 ? 1 : 2];
+        int64_t n = n_ids(row);
         for (int64_t i = 0; i < n_bytes / 4; i++)
-            ((int32_t *)data)[i] = (int32_t)((i * 7919) % vocab);
-    } else if (o->elem == VP_AS_F32 || (o->elem == VP_AS_CALL && dtype == VP_DTYPE_F32)) {
+            ((int32_t *)data)[i] = (int32_t)((i * 7919) % n);
+    } else if (o->elem == VP_AS_F32 || (o->elem == VP_AS_CALL && row->dtype == VP_DTYPE_F32)) {
         for (int64_t i = 0; i < n_bytes / 4; i++)
             ((float *)data)[i] = 0.5f + (float)(i % 977) / 1954.0f;
     } else { /* bf16: 1/2 to 1 in 128 steps */
@@ -62,20 +58,20 @@ static void fill(const vp_kernel_info *info, int operand, vp_dtype dtype, const 
 }
 
 /* Memory of the backend for one operand, filled; *out is released by the caller. */
-static vp_status make_operand(const vp_backend *backend, const vp_profile_row *row, int operand, int64_t n_bytes, void **out, vp_err *err)
+static vp_status make_operand(const vp_backend *backend, const vp_profile_row *row, int operand,
+                              int64_t n_bytes, void **out, vp_err *err)
 {
-    const vp_kernel_info *info = vp_kernel_info_of(row->kernel);
-    void                 *host = NULL;
-    vp_status             st   = VP_OK;
+    void     *host = NULL;
+    vp_status st   = VP_OK;
 
     VP_TRY(backend->alloc(n_bytes, out, err));
     if (backend->host_memory) {
-        fill(info, operand, row->dtype, row->ints, *out, n_bytes);
+        fill(row, operand, *out, n_bytes);
         goto out;
     }
     host = malloc((size_t)n_bytes);
     VP_TRY_ALLOC(err, host);
-    fill(info, operand, row->dtype, row->ints, host, n_bytes);
+    fill(row, operand, host, n_bytes);
     VP_TRY(backend->upload(*out, host, n_bytes, err));
 out:
     free(host);
@@ -83,7 +79,8 @@ out:
 }
 
 /* Median seconds of a call. */
-static vp_status time_call(const vp_backend *backend, const vp_kernel_call *call, double *median, vp_err *err)
+static vp_status time_call(const vp_backend *backend, const vp_kernel_call *call, double *median,
+                           vp_err *err)
 {
     double    seconds[MAX_CALLS];
     int       n  = 0;
@@ -101,10 +98,11 @@ out:
 }
 
 /* With the fastest of the backend's algorithms, where it has several. */
-static vp_status time_best(const vp_backend *backend, vp_kernel_call *call, vp_profile_row *row, vp_err *err)
+static vp_status time_best(const vp_backend *backend, vp_kernel_call *call, vp_profile_row *row,
+                           vp_err *err)
 {
     vp_algorithm candidates[MAX_ALGORITHMS] = {{{0}}};
-    int          n  = 0;
+    int          n                          = 0;
     double       seconds;
     vp_status    st = VP_OK;
 
@@ -125,25 +123,31 @@ out:
 static vp_status time_row(const vp_backend *backend, vp_profile_row *row, vp_err *err)
 {
     const vp_kernel_info      *info      = vp_kernel_info_of(row->kernel);
-    const vp_optimizer_numbers optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .momentum = 0.9};
-    vp_kernel_call             call      = {.kernel = row->kernel, .dtype = row->dtype, .accumulate = true, .optimizer = &optimizer};
-    int64_t                    sizes[VP_MAX_OPERANDS] = {0};
-    vp_status                  st = VP_OK;
+    const vp_optimizer_numbers optimizer = {
+        .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .momentum = 0.9};
+    vp_kernel_call call = {
+        .kernel = row->kernel, .dtype = row->dtype, .accumulate = true, .optimizer = &optimizer};
+    int64_t   sizes[VP_MAX_OPERANDS] = {0};
+    vp_status st                     = VP_OK;
 
     memcpy(call.ints, row->ints, sizeof call.ints);
     if (row->kernel == VP_K_ATTENTION_FWD || row->kernel == VP_K_ATTENTION_BWD)
-        call.reals[0] = 0.125; /* scale */
+        call.attention_reals.scale = 0.125;
     if (row->kernel == VP_K_EMBEDDING_FWD || row->kernel == VP_K_EMBEDDING_BWD)
-        call.reals[0] = 1;
+        call.embedding_reals.scale = 1;
     for (int k = 0; k < info->n_operands; k++) {
-        if (!is_there(row, info->operands[k].name))
+        if (!is_there(row, k))
             continue;
         sizes[k] = vp_kernel_operand_bytes(row->kernel, row->dtype, row->ints, k);
         if (vp_overflowed(sizes[k]) || sizes[k] == 0)
             VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no memory to time %s", info->name));
         VP_TRY(make_operand(backend, row, k, sizes[k], &call.operand[k], err));
     }
-    vp_call_shape shape = {.sm = backend->sm, .kernel = call.kernel, .dtype = call.dtype, .ints = call.ints, .reals = call.reals};
+    vp_call_shape shape  = {.compute_capability = backend->compute_capability,
+                            .kernel             = call.kernel,
+                            .dtype              = call.dtype,
+                            .ints               = call.ints,
+                            .reals              = call.reals};
     call.workspace_bytes = vp_workspace_bytes(&shape);
     if (call.workspace_bytes > 0)
         VP_TRY(backend->alloc(call.workspace_bytes, &call.workspace, err));
@@ -155,13 +159,13 @@ out:
     return st;
 }
 
-vp_status vp_profile_rows(const vp_backend *backend, vp_profile *profile, double total_s, int64_t *n_timed,
-                          void (*progress)(int64_t done, int64_t n), vp_err *err)
+vp_status vp_profile_rows(const vp_backend *backend, vp_profile *profile, double total_s,
+                          int64_t *n_timed, void (*progress)(int64_t done, int64_t n), vp_err *err)
 {
-    double    start_s = now_s();
+    double    start_s = vp_now_s();
     vp_status st      = VP_OK;
 
-    for (*n_timed = 0; *n_timed < profile->n_rows && now_s() - start_s < total_s; ++*n_timed) {
+    for (*n_timed = 0; *n_timed < profile->n_rows && vp_now_s() - start_s < total_s; ++*n_timed) {
         VP_TRY(time_row(backend, &profile->rows[*n_timed], err));
         if (progress)
             progress(*n_timed + 1, profile->n_rows);

@@ -1,12 +1,12 @@
 #include "runtime/runtime_internal.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
+#include "base/clock.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- life ---- */
 
@@ -17,7 +17,8 @@ static vp_status make_times(vp_runtime *rt, vp_err *err)
     for (int64_t k = 0; k < rt->bucket->n_programs; k++)
         for (int pass = 0; pass < VP_N_PASSES; pass++)
             n += rt->bucket->programs[k].n_steps[pass];
-    n += rt->bucket->n_instances; /* attentions whose window is their instance's: forward and backward, of few widths */
+    /* attentions whose window is their instance's: forward and backward, of few widths */
+    n += rt->bucket->n_instances;
     for (rt->n_time_slots = 16; rt->n_time_slots < 2 * n;)
         rt->n_time_slots *= 2;
     rt->times      = vp_arena_array(rt->scratch, n, sizeof *rt->times);
@@ -35,13 +36,18 @@ static vp_status count_padding(vp_runtime *rt, vp_err *err)
 
     VP_TRY_ALLOC(err, arena);
     VP_TRY(vp_expansion_make(arena, rt->plan, rt->bucket, rt->bucket->n_micro_steps, &x, err));
-    VP_TRY(vp_expansion_padding(arena, &x, rt->plan->peak_bytes, &gaps, &n, err));
+    VP_TRY(vp_expansion_padding(arena, &x, VP_MEMORY_DEVICE, rt->plan->peak_bytes, &gaps, &n, err));
     for (int64_t i = 0; i < n; i++)
         rt->padding_bytes += gaps[i].end - gaps[i].begin;
     rt->n_buffers = x.n_buffers;
 out:
     vp_arena_free(arena);
     return st;
+}
+
+static int64_t memory_bytes(const vp_plan *plan, vp_memory memory)
+{
+    return memory == VP_MEMORY_DEVICE ? plan->peak_bytes : plan->host_peak_bytes;
 }
 
 static int64_t fixed_bytes(const vp_runtime *rt, int64_t fixed_idx)
@@ -57,7 +63,8 @@ static int64_t fixed_bytes(const vp_runtime *rt, int64_t fixed_idx)
 static vp_status make_block(vp_runtime *rt, vp_err *err)
 {
     const vp_plan *plan     = rt->plan;
-    const int64_t  inputs[] = {plan->control_idx, plan->tokens_idx, plan->labels_idx, plan->types_idx, plan->lengths_idx};
+    const int64_t  inputs[] = {plan->control_idx, plan->tokens_idx, plan->labels_idx,
+                               plan->types_idx, plan->lengths_idx};
     vp_host_block *b        = &rt->block;
     void          *base     = NULL;
     vp_status      st       = VP_OK;
@@ -71,7 +78,8 @@ static vp_status make_block(vp_runtime *rt, vp_err *err)
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         if (inputs[i] >= 0) {
             b->at[inputs[i]] = b->n_bytes;
-            b->n_bytes       = vp_round_up(vp_add(b->n_bytes, fixed_bytes(rt, inputs[i])), VP_ALIGN_BYTES);
+            b->n_bytes =
+                vp_round_up(vp_add(b->n_bytes, fixed_bytes(rt, inputs[i])), VP_ALIGN_BYTES);
         }
     VP_TRY(rt->backend->host_alloc(b->n_bytes, &base, err));
     b->base = base;
@@ -82,41 +90,54 @@ out:
 /* A plan's workspaces are made for one kind of device. */
 static vp_status check_backend(const vp_runtime *rt, vp_err *err)
 {
-    int64_t planned = rt->plan->compute_capability, here = rt->backend->sm;
+    int64_t planned = rt->plan->compute_capability, here = rt->backend->compute_capability;
 
     if (planned == here && (here > 0 || strcmp(rt->plan->device, "cpu") == 0)) {
         if (rt->opts.verify && !rt->backend->host_memory)
-            return VP_FAIL(err, VP_ERR_USAGE, "--verify looks at every byte of the arena: it works on the CPU backend only");
+            return VP_FAIL(
+                err, VP_ERR_USAGE,
+                "--verify looks at every byte of the arena: it works on the CPU backend only");
         return VP_OK;
     }
     if (here == 0)
-        return VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s and the backend is the CPU (plan with --device cpu)", rt->plan->device);
+        return VP_FAIL(err, VP_ERR_DEVICE,
+                       "the plan is for %s and the backend is the CPU (plan with --device cpu)",
+                       rt->plan->device);
     if (planned == 0)
-        return VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s and the backend is CUDA on a device of compute capability %d.%d", rt->plan->device,
-                       (int)here / 10, (int)here % 10);
-    return VP_FAIL(err, VP_ERR_DEVICE, "the plan is for %s, compute capability %d.%d, and the device here has %d.%d: its kernels need other workspaces",
-                   rt->plan->device, (int)planned / 10, (int)planned % 10, (int)here / 10, (int)here % 10);
+        return VP_FAIL(
+            err, VP_ERR_DEVICE,
+            "the plan is for %s and the backend is CUDA on a device of compute capability %d.%d",
+            rt->plan->device, (int)here / 10, (int)here % 10);
+    return VP_FAIL(
+        err, VP_ERR_DEVICE,
+        "the plan is for %s, compute capability %d.%d, and the device here has %d.%d: its kernels need other workspaces",
+        rt->plan->device, (int)planned / 10, (int)planned % 10, (int)here / 10, (int)here % 10);
 }
 
-vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const vp_run_opts *opts, vp_runtime **out, vp_err *err)
+vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const vp_run_opts *opts,
+                         vp_runtime **out, vp_err *err)
 {
     vp_runtime *rt = calloc(1, sizeof *rt);
     vp_status   st = VP_OK;
 
     *out = NULL;
     VP_TRY_ALLOC(err, rt);
-    rt->plan     = plan;
-    rt->bucket   = &plan->buckets[0];
-    rt->backend  = backend;
-    rt->opts     = *opts;
-    rt->scratch  = vp_arena_new();
-    rt->n_arenas = opts->verify ? VP_N_REPLICAS : 1;
-    rt->optimizer = (vp_optimizer_numbers){plan->recipe.beta1, plan->recipe.beta2, plan->recipe.eps, plan->recipe.weight_decay, plan->recipe.momentum};
+    rt->plan      = plan;
+    rt->bucket    = &plan->buckets[0];
+    rt->backend   = backend;
+    rt->opts      = *opts;
+    rt->scratch   = vp_arena_new();
+    rt->n_arenas  = opts->verify ? VP_N_REPLICAS : 1;
+    rt->optimizer = (vp_optimizer_numbers){plan->recipe.beta1, plan->recipe.beta2, plan->recipe.eps,
+                                           plan->recipe.weight_decay, plan->recipe.momentum};
     VP_TRY_ALLOC(err, rt->scratch);
     VP_TRY(check_backend(rt, err));
-    rt->uses_algorithms = plan->algorithms_of && strcmp(plan->algorithms_of, backend->describe()) == 0;
+    rt->uses_algorithms =
+        plan->algorithms_of && strcmp(plan->algorithms_of, backend->describe()) == 0;
     for (int r = 0; r < rt->n_arenas; r++)
-        VP_TRY(vp_memory_new(backend, plan->peak_bytes, &rt->arena[r], err));
+        for (int m = 0; m < VP_N_MEMORIES; m++)
+            VP_TRY(vp_arena_block_new(backend, (vp_memory)m, memory_bytes(plan, (vp_memory)m),
+                                      &rt->arena[r][m], err));
     VP_TRY(make_block(rt, err));
     VP_TRY(vp_runtime_list_params(rt, err));
     VP_TRY(count_padding(rt, err));
@@ -139,35 +160,15 @@ void vp_runtime_free(vp_runtime *rt)
     if (rt->graph)
         rt->backend->graph_free(rt->graph);
     for (int r = 0; r < VP_N_REPLICAS; r++)
-        vp_memory_free(rt->backend, &rt->arena[r]); /* a device's: when all that is enqueued is done */
+        for (int m = 0; m < VP_N_MEMORIES; m++) /* a device's: when all that is enqueued is done */
+            vp_arena_block_free(rt->backend, (vp_memory)m, &rt->arena[r][m]);
     if (rt->block.base)
         rt->backend->host_release(rt->block.base);
     vp_arena_free(rt->scratch);
     free(rt);
 }
 
-/* ---- what the arena holds ---- */
-
-vp_status vp_runtime_put(vp_runtime *rt, int64_t offset, const void *data, int64_t n_bytes, vp_err *err)
-{
-    vp_status st = VP_OK;
-
-    assert(offset >= 0 && n_bytes >= 0 && offset <= rt->arena[0].n_bytes - n_bytes);
-    for (int r = 0; r < rt->n_arenas; r++)
-        if (rt->arena[r].base + offset != data)
-            VP_TRY(rt->backend->upload(rt->arena[r].base + offset, data, n_bytes, err));
-out:
-    return st;
-}
-
 /* ---- a step ---- */
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* The entry of a step's kernel and shape. */
 static vp_kernel_time *time_of(vp_runtime *rt, const vp_step *step, const int64_t *ints)
@@ -177,79 +178,140 @@ static vp_kernel_time *time_of(vp_runtime *rt, const vp_step *step, const int64_
 
     for (int k = 0; k < n_ints; k++)
         h = (h ^ (uint64_t)ints[k]) * UINT64_C(0x9e3779b97f4a7c15);
-    for (int64_t slot = (int64_t)(h >> 32) & (rt->n_time_slots - 1);; slot = (slot + 1) & (rt->n_time_slots - 1)) {
+    for (int64_t slot = (int64_t)(h >> 32) & (rt->n_time_slots - 1);;
+         slot         = (slot + 1) & (rt->n_time_slots - 1)) {
         int32_t *idx = &rt->time_slots[slot];
         if (*idx == 0) {
             rt->times[rt->n_times] = (vp_kernel_time){.kernel = step->kernel, .dtype = step->dtype};
             memcpy(rt->times[rt->n_times].ints, ints, sizeof rt->times->ints);
-            *idx                   = (int32_t)++rt->n_times;
+            *idx = (int32_t)++rt->n_times;
         }
         vp_kernel_time *t = &rt->times[*idx - 1];
-        if (t->kernel == step->kernel && t->dtype == step->dtype && memcmp(t->ints, ints, (size_t)n_ints * sizeof *t->ints) == 0)
+        if (t->kernel == step->kernel && t->dtype == step->dtype &&
+            memcmp(t->ints, ints, (size_t)n_ints * sizeof *t->ints) == 0)
             return t;
     }
 }
 
-/* The call of an expanded step on one arena; what it binds is noted. */
-static vp_kernel_call bind(vp_runtime *rt, const vp_expanded_step *x, const vp_memory *arena)
+/* Where an operand lies in one replica's memories; what is bound is noted. */
+static unsigned char *bind_operand(vp_runtime *rt, const vp_expanded_step *x, int k,
+                                   const vp_arena_block *memories)
+{
+    const vp_expanded_operand *a     = &x->operands[k];
+    const vp_arena_block      *m     = &memories[a->memory];
+    int64_t                    bytes = vp_expanded_operand_bytes(x, k);
+
+    /* the plan's own promise */
+    assert(a->offset_bytes >= 0 && bytes > 0 && a->offset_bytes <= m->n_bytes - bytes);
+    rt->executed_bytes[a->memory] =
+        vp_max_i64(rt->executed_bytes[a->memory], a->offset_bytes + bytes);
+    return m->base + a->offset_bytes;
+}
+
+/* The call of an expanded step on one replica. */
+static vp_kernel_call bind(vp_runtime *rt, const vp_expanded_step *x,
+                           const vp_arena_block *memories)
 {
     const vp_step *step  = x->step;
     int64_t        batch = rt->plan->global_batch;
-    vp_kernel_call call  = {.kernel = step->kernel, .dtype = step->dtype, .accumulate = x->accumulate, .optimizer = &rt->optimizer,
-                            .workspace_bytes = step->workspace_bytes,
-                            .control = (const vp_control *)(const void *)(arena->base + rt->plan->fixed[rt->plan->control_idx].offset_bytes),
-                            .rng = {.seed = (uint64_t)rt->plan->recipe.seed, .step = (uint32_t)rt->step, .op = x->rng_op, .step_samples = batch,
-                                    .first_sample = rt->step * batch + vp_max_i64(0, x->micro_step) * rt->bucket->micro_batch}};
+    vp_kernel_call call  = {
+         .kernel          = step->kernel,
+         .dtype           = step->dtype,
+         .accumulate      = x->accumulate,
+         .optimizer       = &rt->optimizer,
+         .workspace_bytes = step->workspace_bytes,
+         .control =
+             (const vp_control *)(const void *)(memories[VP_MEMORY_DEVICE].base +
+                                               rt->plan->fixed[rt->plan->control_idx].offset_bytes),
+         .rng = {.seed         = (uint64_t)rt->plan->recipe.seed,
+                 .step         = (uint32_t)rt->step,
+                 .op           = x->rng_op,
+                 .step_samples = batch,
+                 .first_sample =
+                     rt->step * batch + vp_max_i64(0, x->micro_step) * rt->bucket->micro_batch}};
 
     memcpy(call.ints, x->ints, sizeof call.ints);
     memcpy(call.reals, step->reals, sizeof call.reals);
     if (rt->uses_algorithms)
         call.algorithm = step->algorithm;
     for (int k = 0; k < x->n_operands; k++) {
-        int64_t offset = x->operands[k].offset_bytes, bytes = vp_step_operand_bytes(step, x->ints, k);
-        if (x->operands[k].buffer < 0)
-            continue;
-        assert(offset >= 0 && bytes > 0 && offset <= arena->n_bytes - bytes); /* the plan's own promise */
-        rt->executed_bytes = vp_max_i64(rt->executed_bytes, offset + bytes);
-        *(k < vp_kernel_info_of(step->kernel)->n_operands ? &call.operand[k] : &call.workspace) = arena->base + offset;
+        if (x->operands[k].buffer >= 0)
+            *(k < vp_kernel_info_of(step->kernel)->n_operands ? &call.operand[k]
+                                                              : &call.workspace) =
+                bind_operand(rt, x, k, memories);
     }
     return call;
 }
 
-static vp_status run_kernel(const vp_expanded_step *x, void *ctx, vp_err *err)
+/* A copy begins behind the kernels so far, and kernels wait for it where the plan says. Each has
+ * two events: the kernels so far, and its end. */
+static vp_status run_copy(vp_runtime *rt, const vp_expanded_step *x, vp_err *err)
 {
-    vp_runtime     *rt   = ctx;
-    vp_kernel_time *time = time_of(rt, x->step, x->ints);
-    bool            clocked = rt->backend->host_memory || rt->opts.eager;
-    vp_status       st   = VP_OK;
+    const vp_backend *b      = rt->backend;
+    vp_stream         stream = x->step->stream;
+    vp_status         st     = VP_OK;
 
-    if (rt->verifier)
-        VP_TRY(vp_verifier_before(rt, x->idx, err));
+    if (x->step->kernel == VP_K_COPY_DONE) {
+        VP_TRY(b->after(VP_STREAM_COMPUTE, 2 * (int)x->step->copy_done.copy + 1, err));
+        goto out;
+    }
+    VP_TRY(b->mark(VP_STREAM_COMPUTE, 2 * (int)x->step->copy_start.copy, err));
+    VP_TRY(b->after(stream, 2 * (int)x->step->copy_start.copy, err));
+    for (int r = 0; r < rt->n_arenas; r++)
+        VP_TRY(b->copy(stream, bind_operand(rt, x, VP_COPY_START_Y, rt->arena[r]),
+                       bind_operand(rt, x, VP_COPY_START_X, rt->arena[r]),
+                       x->step->copy_start.count, err));
+    VP_TRY(b->mark(stream, 2 * (int)x->step->copy_start.copy + 1, err));
+out:
+    return st;
+}
+
+static vp_status run_kernel(vp_runtime *rt, const vp_expanded_step *x, vp_err *err)
+{
+    vp_kernel_time *time    = time_of(rt, x->step, x->ints);
+    bool            clocked = rt->backend->host_memory || rt->opts.eager;
+    vp_status       st      = VP_OK;
+
     for (int r = 0; r < rt->n_arenas; r++) {
-        vp_kernel_call call    = bind(rt, x, &rt->arena[r]);
-        double         start_s = now_s();
+        vp_kernel_call call    = bind(rt, x, rt->arena[r]);
+        double         start_s = vp_now_s();
         VP_TRY(rt->backend->run(&call, err));
         if (rt->opts.eager)
             VP_TRY(rt->backend->wait(err));
-        time->seconds += clocked ? now_s() - start_s : 0;
+        time->seconds += clocked ? vp_now_s() - start_s : 0;
         time->n_calls++;
     }
+out:
+    return st;
+}
+
+static vp_status run_expanded(const vp_expanded_step *x, void *ctx, vp_err *err)
+{
+    vp_runtime *rt   = ctx;
+    bool        copy = x->step->kernel == VP_K_COPY_START || x->step->kernel == VP_K_COPY_DONE;
+    vp_status   st   = VP_OK;
+
+    if (rt->verifier)
+        VP_TRY(vp_verifier_before(rt, x->idx, err));
+    VP_TRY(copy ? run_copy(rt, x, err) : run_kernel(rt, x, err));
     if (rt->verifier)
         VP_TRY(vp_verifier_after(rt, x->idx, err));
 out:
     return st;
 }
 
-static vp_status check_ids(const vp_runtime *rt, const char *what, const int32_t *ids, int64_t n, int64_t least, int64_t count, vp_err *err)
+static vp_status check_ids(const vp_runtime *rt, const char *what, const int32_t *ids, int64_t n,
+                           int64_t least, int64_t count, vp_err *err)
 {
     for (int64_t i = 0; ids && i < n; i++)
         if (ids[i] < least || ids[i] >= count)
-            return VP_FAIL(err, VP_ERR_INPUT, "%s %lld of step %lld is %d; there are %lld", what, (long long)i, (long long)rt->step, (int)ids[i],
-                           (long long)count);
+            return VP_FAIL(err, VP_ERR_INPUT, "%s %lld of step %lld is %d; there are %lld", what,
+                           (long long)i, (long long)rt->step, (int)ids[i], (long long)count);
     return VP_OK;
 }
 
-static vp_status check_batch(const vp_runtime *rt, const vp_batch *b, int64_t *n_targets, vp_err *err)
+static vp_status check_batch(const vp_runtime *rt, const vp_batch *b, int64_t *n_targets,
+                             vp_err *err)
 {
     int64_t   n  = vp_plan_tokens(rt->plan);
     vp_status st = VP_OK;
@@ -257,33 +319,46 @@ static vp_status check_batch(const vp_runtime *rt, const vp_batch *b, int64_t *n
     *n_targets = 0;
     for (int64_t i = 0; i < n; i++) {
         if (b->tokens[i] < 0 || b->tokens[i] >= rt->plan->vocab_size)
-            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "token %lld of step %lld is %d; the vocabulary has %lld", (long long)i, (long long)rt->step,
-                           (int)b->tokens[i], (long long)rt->plan->vocab_size));
-        if (b->labels[i] != VP_IGNORE_LABEL && (b->labels[i] < 0 || b->labels[i] >= vp_plan_n_labels(rt->plan)))
-            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "label %lld of step %lld is %d; there are %lld", (long long)i, (long long)rt->step,
-                           (int)b->labels[i], (long long)vp_plan_n_labels(rt->plan)));
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                           "token %lld of step %lld is %d; the vocabulary has %lld", (long long)i,
+                           (long long)rt->step, (int)b->tokens[i],
+                           (long long)rt->plan->vocab_size));
+        if (b->labels[i] != VP_IGNORE_LABEL &&
+            (b->labels[i] < 0 || b->labels[i] >= vp_plan_n_labels(rt->plan)))
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "label %lld of step %lld is %d; there are %lld",
+                           (long long)i, (long long)rt->step, (int)b->labels[i],
+                           (long long)vp_plan_n_labels(rt->plan)));
         *n_targets += b->labels[i] != VP_IGNORE_LABEL;
     }
     if (*n_targets == 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "step %lld has no target: every label is %d", (long long)rt->step, VP_IGNORE_LABEL));
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "step %lld has no target: every label is %d",
+                       (long long)rt->step, VP_IGNORE_LABEL));
     VP_TRY(check_ids(rt, "token type", b->token_types, n, 0, rt->plan->n_token_types, err));
-    VP_TRY(check_ids(rt, "length", b->lengths, rt->plan->global_batch, 1, rt->bucket->seq + 1, err));
+    VP_TRY(
+        check_ids(rt, "length", b->lengths, rt->plan->global_batch, 1, rt->bucket->seq + 1, err));
 out:
     return st;
 }
 
+static unsigned char *arena_at(const vp_runtime *rt, int64_t fixed_idx)
+{
+    return rt->arena[0][VP_MEMORY_DEVICE].base + rt->plan->fixed[fixed_idx].offset_bytes;
+}
+
 /* Into the block that waits to be sent, or the arena. */
-static vp_status put_input(vp_runtime *rt, int64_t fixed_idx, int64_t offset, const void *data, int64_t n_bytes, vp_err *err)
+static vp_status put_input(vp_runtime *rt, int64_t fixed_idx, int64_t offset, const void *data,
+                           int64_t n_bytes, vp_err *err)
 {
     assert(offset >= 0 && n_bytes >= 0 && offset <= fixed_bytes(rt, fixed_idx) - n_bytes);
     if (!rt->block.base)
-        return vp_runtime_put(rt, rt->plan->fixed[fixed_idx].offset_bytes + offset, data, n_bytes, err);
+        return vp_runtime_put(rt, arena_at(rt, fixed_idx) + offset, data, n_bytes, err);
     memcpy(rt->block.base + rt->block.at[fixed_idx] + offset, data, (size_t)n_bytes);
     return VP_OK;
 }
 
 /* A batch input, or the same number everywhere. */
-static vp_status put_ids(vp_runtime *rt, int64_t fixed_idx, const int32_t *ids, int64_t n, int32_t otherwise, vp_err *err)
+static vp_status put_ids(vp_runtime *rt, int64_t fixed_idx, const int32_t *ids, int64_t n,
+                         int32_t otherwise, vp_err *err)
 {
     enum { AT_A_TIME = 1024 };
     int32_t   same[AT_A_TIME];
@@ -294,7 +369,8 @@ static vp_status put_ids(vp_runtime *rt, int64_t fixed_idx, const int32_t *ids, 
     for (int i = 0; i < AT_A_TIME; i++)
         same[i] = otherwise;
     for (int64_t k = 0; k < n; k += AT_A_TIME)
-        VP_TRY(put_input(rt, fixed_idx, k * (int64_t)sizeof *same, same, vp_min_i64(AT_A_TIME, n - k) * (int64_t)sizeof *same, err));
+        VP_TRY(put_input(rt, fixed_idx, k * (int64_t)sizeof *same, same,
+                         vp_min_i64(AT_A_TIME, n - k) * (int64_t)sizeof *same, err));
 out:
     return st;
 }
@@ -310,7 +386,8 @@ static vp_status put_batch(vp_runtime *rt, const vp_batch *b, vp_err *err)
     if (plan->types_idx >= 0)
         VP_TRY(put_ids(rt, plan->types_idx, b->token_types, n, 0, err));
     if (plan->lengths_idx >= 0)
-        VP_TRY(put_ids(rt, plan->lengths_idx, b->lengths, plan->global_batch, (int32_t)rt->bucket->seq, err));
+        VP_TRY(put_ids(rt, plan->lengths_idx, b->lengths, plan->global_batch,
+                       (int32_t)rt->bucket->seq, err));
 out:
     return st;
 }
@@ -321,12 +398,7 @@ static vp_status run_calls(vp_runtime *rt, vp_err *err)
         rt->times[i].n_calls = 0;
         rt->times[i].seconds = 0;
     }
-    return vp_expand(rt->plan, rt->bucket, rt->bucket->n_micro_steps, run_kernel, rt, err);
-}
-
-static void *arena_at(const vp_runtime *rt, int64_t fixed_idx)
-{
-    return rt->arena[0].base + rt->plan->fixed[fixed_idx].offset_bytes;
+    return vp_expand(rt->plan, rt->bucket, rt->bucket->n_micro_steps, run_expanded, rt, err);
 }
 
 /* The step's calls, behind what they are given and before what they give. */
@@ -341,13 +413,14 @@ static vp_status run_all(vp_runtime *rt, vp_err *err)
             VP_TRY(rt->backend->send(arena_at(rt, i), b->base + b->at[i], fixed_bytes(rt, i), err));
     VP_TRY(run_calls(rt, err));
     if (b->base)
-        VP_TRY(rt->backend->fetch(b->base + b->at[control], arena_at(rt, control), fixed_bytes(rt, control), err));
+        VP_TRY(rt->backend->fetch(b->base + b->at[control], arena_at(rt, control),
+                                  fixed_bytes(rt, control), err));
 out:
     return st;
 }
 
-/* The first step is enqueued call by call, so that libraries load what they need; the second is recorded, and from then on a step is
- * one replay, its copies included. */
+/* The first step is enqueued call by call, so that libraries load what they need; the second is
+ * recorded, and from then on a step is one replay, its copies included. */
 static vp_status run_step(vp_runtime *rt, vp_err *err)
 {
     bool      records = rt->backend->record_begin && !rt->opts.eager;
@@ -360,7 +433,8 @@ static vp_status run_step(vp_runtime *rt, vp_err *err)
         if (!rt->graph) {
             VP_TRY(rt->backend->record_begin(err));
             st = run_all(rt, err);
-            vp_status ended = rt->backend->record_end(&rt->graph, err); /* also after a failure: nothing may stay half recorded */
+            /* also after a failure: nothing may stay half recorded */
+            vp_status ended = rt->backend->record_end(&rt->graph, err);
             VP_TRY(st);
             VP_TRY(ended);
         }
@@ -373,12 +447,13 @@ out:
     return st;
 }
 
-vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result *result, vp_err *err)
+vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result *result,
+                          vp_err *err)
 {
-    const vp_plan *plan    = rt->plan;
+    const vp_plan *plan = rt->plan;
     int64_t        n_targets;
     vp_control     control = {0};
-    double         start_s = now_s();
+    double         start_s = vp_now_s();
     vp_status      st      = VP_OK;
 
     VP_TRY(check_batch(rt, batch, &n_targets, err));
@@ -390,14 +465,20 @@ vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result 
     VP_TRY(put_input(rt, plan->control_idx, 0, &control, sizeof control, err));
     VP_TRY(put_batch(rt, batch, err));
     VP_TRY(run_step(rt, err));
-    memcpy(&control, rt->block.base ? rt->block.base + rt->block.at[plan->control_idx] : (unsigned char *)arena_at(rt, plan->control_idx), sizeof control);
+    memcpy(&control,
+           rt->block.base ? rt->block.base + rt->block.at[plan->control_idx]
+                          : arena_at(rt, plan->control_idx),
+           sizeof control);
     rt->step++;
     if (rt->verifier)
         VP_TRY(vp_verifier_finish(rt, err));
-    *result = (vp_step_result){.loss = control.loss_sum * control.inv_n_targets, .grad_norm = control.grad_norm, .seconds = now_s() - start_s};
+    *result = (vp_step_result){.loss      = control.loss_sum * control.inv_n_targets,
+                               .grad_norm = control.grad_norm,
+                               .seconds   = vp_now_s() - start_s};
     if (!isfinite(result->loss) || !isfinite(result->grad_norm))
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "step %lld: the loss is %g and the gradient norm %g; training diverged", (long long)(rt->step - 1),
-                       result->loss, result->grad_norm));
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "step %lld: the loss is %g and the gradient norm %g; training diverged",
+                       (long long)(rt->step - 1), result->loss, result->grad_norm));
 out:
     return st;
 }
@@ -406,15 +487,26 @@ out:
 
 void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out)
 {
-    *out = (vp_memory_report){.predicted_bytes = rt->plan->peak_bytes, .executed_bytes = rt->executed_bytes,
-                              .resident_bytes = vp_memory_resident(rt->backend, &rt->arena[0]),
-                              .padding_bytes = rt->padding_bytes, .pinned_bytes = rt->block.n_bytes, .n_buffers = rt->n_buffers};
-    out->touched_bytes = vp_min_i64(out->resident_bytes, rt->arena[0].n_bytes);
+    const vp_arena_block *device = &rt->arena[0][VP_MEMORY_DEVICE],
+                         *host   = &rt->arena[0][VP_MEMORY_HOST_PINNED];
+
+    *out                    = (vp_memory_report){.predicted_bytes      = rt->plan->peak_bytes,
+                                                 .executed_bytes       = rt->executed_bytes[VP_MEMORY_DEVICE],
+                                                 .host_predicted_bytes = rt->plan->host_peak_bytes,
+                                                 .host_executed_bytes  = rt->executed_bytes[VP_MEMORY_HOST_PINNED],
+                                                 .resident_bytes       = vp_arena_block_resident(rt->backend, device),
+                                                 .padding_bytes        = rt->padding_bytes,
+                                                 .pinned_bytes         = rt->block.n_bytes,
+                                                 .n_buffers            = rt->n_buffers};
+    out->touched_bytes      = vp_min_i64(out->resident_bytes, device->n_bytes);
+    out->host_touched_bytes = host->n_bytes;
     if (rt->verifier) {
         out->never_written_bytes = rt->verifier->never_written_bytes;
-        out->touched_bytes       = 0;
-        for (int64_t k = 0; k < rt->arena[0].n_bytes; k++)
-            out->touched_bytes += rt->verifier->touched[k];
+        out->touched_bytes = out->host_touched_bytes = 0;
+        for (int64_t k = 0; k < device->n_bytes; k++)
+            out->touched_bytes += rt->verifier->touched[VP_MEMORY_DEVICE][k];
+        for (int64_t k = 0; k < host->n_bytes; k++)
+            out->host_touched_bytes += rt->verifier->touched[VP_MEMORY_HOST_PINNED][k];
     }
 }
 

@@ -20,8 +20,8 @@ static void group_by(const vp_expansion *x, const int64_t *key, int64_t *order, 
 
 vp_status vp_verifier_new(vp_runtime *rt, vp_err *err)
 {
-    vp_arena    *a = rt->scratch;
-    vp_verifier *v = vp_arena_alloc(a, sizeof *v);
+    vp_arena    *a  = rt->scratch;
+    vp_verifier *v  = vp_arena_alloc(a, sizeof *v);
     vp_status    st = VP_OK;
 
     VP_TRY_ALLOC(err, v);
@@ -30,7 +30,8 @@ vp_status vp_verifier_new(vp_runtime *rt, vp_err *err)
     v->dies_at    = vp_arena_array(a, v->x.n_buffers, sizeof(int64_t));
     v->born_first = vp_arena_array(a, v->x.n_steps + 2, sizeof(int64_t));
     v->dies_first = vp_arena_array(a, v->x.n_steps + 2, sizeof(int64_t));
-    v->touched    = vp_arena_array(a, rt->arena[0].n_bytes, 1);
+    for (int m = 0; m < VP_N_MEMORIES; m++)
+        v->touched[m] = vp_arena_array(a, rt->arena[0][m].n_bytes, 1);
     VP_TRY_ALLOC(err, !vp_arena_failed(a));
     for (int64_t i = 0; i < v->x.n_buffers; i++)
         v->n_alive += v->x.first_step[i] >= 0;
@@ -44,14 +45,16 @@ out:
 void vp_verifier_poison_all(vp_runtime *rt)
 {
     for (int r = 0; r < VP_N_REPLICAS; r++)
-        memset(rt->arena[r].base, poisons[r], (size_t)rt->arena[r].n_bytes);
+        for (int m = 0; m < VP_N_MEMORIES; m++)
+            if (rt->arena[r][m].base)
+                memset(rt->arena[r][m].base, poisons[r], (size_t)rt->arena[r][m].n_bytes);
 }
 
 void vp_verifier_poison_gradients(vp_runtime *rt)
 {
     for (int64_t i = 0; i < rt->n_params; i++)
         for (int r = 0; r < VP_N_REPLICAS; r++)
-            memset(rt->arena[r].base + ((unsigned char *)rt->params[i].grad - rt->arena[0].base), poisons[r],
+            memset(vp_runtime_replica(rt, r, rt->params[i].grad), poisons[r],
                    (size_t)rt->params[i].param->n_elements * sizeof *rt->params[i].grad);
 }
 
@@ -63,7 +66,7 @@ static int64_t group_end(const vp_verifier *v, const int64_t *first, int64_t s)
 
 vp_status vp_verifier_before(vp_runtime *rt, int64_t idx, vp_err *err)
 {
-    const vp_verifier *v = rt->verifier;
+    const vp_verifier *v   = rt->verifier;
     int64_t            end = group_end(v, v->born_first, idx);
 
     for (int64_t i = v->born_first[idx + 1]; i < end; i++) {
@@ -72,9 +75,11 @@ vp_status vp_verifier_before(vp_runtime *rt, int64_t idx, vp_err *err)
             continue;
         for (int r = 0; r < VP_N_REPLICAS; r++)
             for (int64_t k = 0; k < b->bytes; k++)
-                if (rt->arena[r].base[b->offset_bytes + k] != poisons[r])
-                    return VP_FAIL(err, VP_ERR_INTERNAL, "byte %lld of %s was written while it was dead (found at step %lld)",
-                                   (long long)k, b->name, (long long)idx);
+                if (rt->arena[r][b->memory].base[b->offset_bytes + k] != poisons[r])
+                    return VP_FAIL(
+                        err, VP_ERR_INTERNAL,
+                        "byte %lld of %s was written while it was dead (found at step %lld)",
+                        (long long)k, b->name, (long long)idx);
     }
     return VP_OK;
 }
@@ -84,8 +89,9 @@ static void note_written(vp_runtime *rt, const vp_expanded_buffer *b)
     vp_verifier *v = rt->verifier;
 
     for (int64_t k = b->offset_bytes; k < b->offset_bytes + b->bytes; k++) {
-        bool written = rt->arena[0].base[k] != poisons[0] || rt->arena[1].base[k] != poisons[1];
-        v->touched[k] |= written;
+        bool written = rt->arena[0][b->memory].base[k] != poisons[0] ||
+                       rt->arena[1][b->memory].base[k] != poisons[1];
+        v->touched[b->memory][k] |= written;
         v->never_written_bytes += !written;
     }
 }
@@ -101,7 +107,8 @@ vp_status vp_verifier_after(vp_runtime *rt, int64_t idx, vp_err *err)
         note_written(rt, b);
         if (!b->persistent)
             for (int r = 0; r < VP_N_REPLICAS; r++)
-                memset(rt->arena[r].base + b->offset_bytes, poisons[r], (size_t)b->bytes);
+                memset(rt->arena[r][b->memory].base + b->offset_bytes, poisons[r],
+                       (size_t)b->bytes);
     }
     return VP_OK;
 }
@@ -109,9 +116,12 @@ vp_status vp_verifier_after(vp_runtime *rt, int64_t idx, vp_err *err)
 vp_status vp_verifier_finish(vp_runtime *rt, vp_err *err)
 {
     for (int64_t i = 0; i < rt->n_params; i++) {
-        const unsigned char *a = rt->params[i].data, *b = rt->arena[1].base + (a - rt->arena[0].base);
-        if (memcmp(a, b, (size_t)(rt->params[i].param->n_elements * vp_dtype_bytes(rt->params[i].dtype))) != 0)
-            return VP_FAIL(err, VP_ERR_INTERNAL, "parameter %s depends on memory that nothing wrote", rt->params[i].name);
+        const unsigned char *a = rt->params[i].data, *b = vp_runtime_replica(rt, 1, a);
+        if (memcmp(a, b,
+                   (size_t)(rt->params[i].param->n_elements *
+                            vp_dtype_bytes(rt->params[i].dtype))) != 0)
+            return VP_FAIL(err, VP_ERR_INTERNAL,
+                           "parameter %s depends on memory that nothing wrote", rt->params[i].name);
     }
     return VP_OK;
 }

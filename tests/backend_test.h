@@ -1,4 +1,5 @@
-/* tests/backend_test.h: the backend under test: the CPU's, or the plugin that VPLAN_TEST_BACKEND names. */
+/* tests/backend_test.h: the backend under test: the CPU's, or the plugin that VPLAN_TEST_BACKEND
+ * names. */
 #ifndef VP_TESTS_BACKEND_TEST_H
 #define VP_TESTS_BACKEND_TEST_H
 

@@ -1,24 +1,28 @@
-/* tests/call_test.h: kernel calls of tests on the backend under test, their operands being memory of the test.
+/* tests/call_test.h: kernel calls of tests on the backend under test, their operands being memory
+ * of the test.
  *     CHECK_OK(call_try(&call, &err));
- * On the CPU's backend that is its run(). Another backend gets copies: each operand in a block of its own, at the same place modulo
- * 256 bytes and between bytes that must not change, operands that overlap in one block; with the workspace that core/workspace.h promises.
- * What the call leaves there is copied back. Where host_memory is set the way is the same. VPLAN_TEST_DIGEST names a file that gets, at the end,
- * a number made of all bytes copied back: two runs with equal bits have equal numbers. */
+ * On the CPU's backend that is its run(). Another backend gets copies: each operand in a block
+ * of its own, at the same place modulo 256 bytes and between bytes that must not change,
+ * operands that overlap in one block; with the workspace that plan/workspace.h promises. What
+ * the call leaves there is copied back. Where host_memory is set the way is the same.
+ * VPLAN_TEST_DIGEST names a file that gets, at the end, a number made of all bytes copied back:
+ * two runs with equal bits have equal numbers. */
 #ifndef VP_TESTS_CALL_TEST_H
 #define VP_TESTS_CALL_TEST_H
 
 #include "tests/backend_test.h"
-#include "tests/core_test.h"
+#include "tests/base_test.h"
 
-#include "core/checked.h"
-#include "core/workspace.h"
+#include "base/checked.h"
+#include "plan/workspace.h"
 
 static inline bool on_cpu(void)
 {
     return test_backend() == vp_backend_cpu();
 }
 
-/* For a test of what only the CPU's backend has: threads, instruction sets, BLAS; or of the reference alone. */
+/* For a test of what only the CPU's backend has: threads, instruction sets, BLAS; or of the
+ * reference alone. */
 #define CPU_ONLY() \
     do { \
         if (!on_cpu()) \
@@ -35,7 +39,8 @@ static inline bool call_is_chosen(void)
 
 enum { CALL_POISON = 0xff, CALL_ALIGN = 256, CALL_BEHIND = 64 };
 
-/* Memory of the test, and its copy on the device: `before` poisoned bytes, the memory, CALL_BEHIND poisoned bytes. */
+/* Memory of the test, and its copy on the device: `before` poisoned bytes, the memory,
+ * CALL_BEHIND poisoned bytes. */
 typedef struct call_range {
     char   *host, *block;
     int64_t n_bytes, before;
@@ -134,8 +139,10 @@ static inline void call_download(const call_range *r, vp_kernel kernel)
     assert_non_null(image);
     CHECK_OK(test_backend()->download(image, r->block, call_block_bytes(r), &err));
     for (int64_t i = 0; i < call_block_bytes(r); i++)
-        if ((i < r->before || i >= r->before + r->n_bytes) && (unsigned char)image[i] != CALL_POISON)
-            fail_msg("%s wrote byte %lld of operands of %lld", vp_kernel_info_of(kernel)->name, (long long)(i - r->before), (long long)r->n_bytes);
+        if ((i < r->before || i >= r->before + r->n_bytes) &&
+            (unsigned char)image[i] != CALL_POISON)
+            fail_msg("%s wrote byte %lld of operands of %lld", vp_kernel_info_of(kernel)->name,
+                     (long long)(i - r->before), (long long)r->n_bytes);
     memcpy(r->host, image + r->before, (size_t)r->n_bytes);
     call_digest(r->host, r->n_bytes);
     free(image);
@@ -175,15 +182,20 @@ static inline vp_status call_try_copied(const vp_kernel_call *call, vp_err *err)
 {
     const vp_kernel_info *info    = vp_kernel_info_of(call->kernel);
     int                   lengths = vp_kernel_operand(call->kernel, "lengths");
-    vp_call_shape         shape   = {.sm = test_backend()->sm, .kernel = call->kernel, .dtype = call->dtype, .ints = call->ints,
-                                     .reals = call->reals, .lengths = lengths >= 0 && call->operand[lengths]};
+    vp_call_shape         shape   = {.compute_capability = test_backend()->compute_capability,
+                                     .kernel             = call->kernel,
+                                     .dtype              = call->dtype,
+                                     .ints               = call->ints,
+                                     .reals              = call->reals,
+                                     .lengths            = lengths >= 0 && call->operand[lengths]};
     vp_kernel_call        there   = *call;
     call_copy             copy    = {.n = 0};
     vp_status             st;
 
     for (int i = 0; i < info->n_operands; i++)
         if (call->operand[i])
-            call_add(&copy, call->operand[i], vp_kernel_operand_bytes(call->kernel, call->dtype, call->ints, i));
+            call_add(&copy, call->operand[i],
+                     vp_kernel_operand_bytes(call->kernel, call->dtype, call->ints, i));
     if (call->control)
         call_add(&copy, call->control, (int64_t)sizeof *call->control);
     for (int i = 0; i < copy.n; i++)

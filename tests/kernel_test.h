@@ -1,14 +1,15 @@
-/* tests/kernel_test.h: kernel calls for tests: shapes in, filled operands and their float64 twins out.
- *     kt_case c = {.kernel = VP_K_ADD, .dtype = VP_DTYPE_BF16, .ints = {17}};
+/* tests/kernel_test.h: kernel calls for tests: shapes in, filled operands and their float64 twins
+ * out.
+ *     kt_case c = {.kernel = VP_K_ADD, .dtype = VP_DTYPE_BF16, .elements = {.count = 17}};
  *     kt_check(&c, atol, rtol);        backend and reference on the same numbers; see kt_compare()
  * The backend is the one of tests/backend_test.h. */
 #ifndef VP_TESTS_KERNEL_TEST_H
 #define VP_TESTS_KERNEL_TEST_H
 
+#include "tests/base_test.h"
 #include "tests/call_test.h"
-#include "tests/core_test.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 #include "kernels/backend.h"
 
 #include <math.h>
@@ -18,10 +19,10 @@
 
 /* One call to make: attributes by name, which optional operands are absent. */
 typedef struct kt_case {
-    vp_kernel     kernel;
-    vp_dtype      dtype;                   /* VP_DTYPE_NONE: fp32                                */
-    int64_t       ints[VP_MAX_INTS];
-    double        reals[VP_MAX_REALS];
+    vp_kernel kernel;
+    vp_dtype  dtype; /* VP_DTYPE_NONE: fp32                                */
+    VP_NAMED_INTS;
+    VP_NAMED_REALS;
     bool          accumulate;
     vp_rng_stream rng;
     bool          absent[VP_MAX_OPERANDS]; /* beside those that the attributes leave out */
@@ -32,12 +33,13 @@ typedef struct kt_operands {
     vp_kernel_call call;
     vp_kernel_call reference;
     int64_t        bytes[VP_MAX_OPERANDS], n[VP_MAX_OPERANDS]; /* as the plan has them; elements */
-    char          *allocation[VP_MAX_OPERANDS], *place[VP_MAX_OPERANDS]; /* call.operand[i] may be put elsewhere */
-    size_t         allocation_bytes[VP_MAX_OPERANDS];
+    /* call.operand[i] may be put elsewhere */
+    char  *allocation[VP_MAX_OPERANDS], *place[VP_MAX_OPERANDS];
+    size_t allocation_bytes[VP_MAX_OPERANDS];
 } kt_operands;
 
-static const vp_optimizer_numbers kt_optimizer = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8,
-                                                  .weight_decay = 0.1, .momentum = 0.9};
+static const vp_optimizer_numbers kt_optimizer = {
+    .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .momentum = 0.9};
 
 static uint64_t kt_state;
 
@@ -60,7 +62,8 @@ static inline double kt_bf16_value(uint16_t x)
     return (double)y;
 }
 
-/* To nearest even, from double: 8 digits after rounding x / 2^e to a whole number of 2^-7. Denormals are not asked for. */
+/* To nearest even, from double: 8 digits after rounding x / 2^e to a whole number of 2^-7.
+ * Denormals are not asked for. */
 static inline uint16_t kt_bf16(double x)
 {
     float    y = (float)x;
@@ -79,21 +82,31 @@ static inline bool kt_is(const vp_kernel_info *info, int i, const char *name)
     return strcmp(info->operands[i].name, name) == 0;
 }
 
-/* What the operand's elements are: VP_DTYPE_U8 for a blockwise state, VP_DTYPE_NONE for the control block. */
+/* What the operand's elements are: VP_DTYPE_U8 for a blockwise state, VP_DTYPE_NONE for the
+ * control block. */
 static inline vp_dtype kt_elem(const vp_kernel_call *call, int i)
 {
     const vp_kernel_info *info = vp_kernel_info_of(call->kernel);
 
     switch (info->operands[i].elem) {
-    case VP_AS_CALL: return call->dtype;
-    case VP_AS_F32: return VP_DTYPE_F32;
-    case VP_AS_I32: return VP_DTYPE_I32;
-    case VP_AS_CONTROL: return VP_DTYPE_NONE;
+    case VP_AS_CALL:
+        return call->dtype;
+    case VP_AS_F32:
+        return VP_DTYPE_F32;
+    case VP_AS_I32:
+        return VP_DTYPE_I32;
+    case VP_AS_BYTES:
+        return VP_DTYPE_U8;
+    case VP_AS_CONTROL:
+        return VP_DTYPE_NONE;
     case VP_AS_STATE:
-        switch (call->ints[info->n_ints - 1]) {
-        case VP_STATE_F32: return VP_DTYPE_F32;
-        case VP_STATE_BF16: return VP_DTYPE_BF16;
-        default: return VP_DTYPE_U8;
+        switch (call->states.state) {
+        case VP_STATE_F32:
+            return VP_DTYPE_F32;
+        case VP_STATE_BF16:
+            return VP_DTYPE_BF16;
+        default:
+            return VP_DTYPE_U8;
         }
     }
     return VP_DTYPE_NONE;
@@ -108,8 +121,9 @@ static inline bool kt_is_float(const vp_kernel_call *call, int i)
 /* Element e of operand i, which holds numbers. */
 static inline double kt_get(const vp_kernel_call *call, int i, int64_t e)
 {
-    return kt_elem(call, i) == VP_DTYPE_BF16 ? kt_bf16_value(((const uint16_t *)call->operand[i])[e])
-                                             : (double)((const float *)call->operand[i])[e];
+    return kt_elem(call, i) == VP_DTYPE_BF16
+               ? kt_bf16_value(((const uint16_t *)call->operand[i])[e])
+               : (double)((const float *)call->operand[i])[e];
 }
 
 /* Both twins become x as the operand can hold it. */
@@ -125,44 +139,46 @@ static inline void kt_set(kt_operands *o, int i, int64_t e, double x)
 /* Whether a call with these attributes has the operand. */
 static inline bool kt_has(const kt_case *c, int i)
 {
-    const vp_kernel_info *info = vp_kernel_info_of(c->kernel);
-    const char           *name = info->operands[i].name;
+    return !c->absent[i] && vp_kernel_presence(c->kernel, c->ints, i) != VP_NEVER;
+}
 
-    if (c->absent[i])
-        return false;
+/* Ids of an operand of integers are below this; lengths 1 to this. */
+static inline int64_t kt_below(const kt_case *c)
+{
     switch (c->kernel) {
-    case VP_K_GLU_FWD:
-    case VP_K_GLU_BWD:
-        return !c->ints[3] || (strcmp(name, "up") != 0 && strcmp(name, "d_up") != 0);
-    case VP_K_ATTENTION_FWD:
-    case VP_K_ATTENTION_BWD:
-        if (strcmp(name, "probs") == 0)
-            return c->ints[8] != 0;
-        return c->ints[5] == VP_QKV_APART || (strcmp(name, "k") != 0 && strcmp(name, "v") != 0 &&
-                                              strcmp(name, "dk") != 0 && strcmp(name, "dv") != 0);
-    case VP_K_ADAFACTOR:
-        return c->ints[3] || strcmp(name, "col") != 0;
+    case VP_K_EMBEDDING_FWD:
+    case VP_K_EMBEDDING_BWD:
+        return c->embedding.vocab;
+    case VP_K_CROSS_ENTROPY:
+        return c->cross_entropy.vocab;
     default:
-        return true;
+        assert_true(c->kernel == VP_K_ATTENTION_FWD || c->kernel == VP_K_ATTENTION_BWD);
+        return c->attention.seq;
     }
 }
 
 static inline void kt_fill(const kt_case *c, kt_operands *o, int i)
 {
-    const vp_kernel_info *info = vp_kernel_info_of(c->kernel);
-    bool written = info->operands[i].access == VP_WRITE ||
+    const vp_kernel_info *info    = vp_kernel_info_of(c->kernel);
+    bool                  written = info->operands[i].access == VP_WRITE ||
                    (info->operands[i].access == VP_ACCUMULATE && !c->accumulate);
     bool positive = kt_is(info, i, "rstd") || kt_is(info, i, "row") || kt_is(info, i, "col") ||
                     (c->kernel == VP_K_ADAMW && kt_is(info, i, "v"));
 
     if (kt_elem(&o->call, i) == VP_DTYPE_NONE) {
         vp_control *control = o->call.operand[i];
-        *control = (vp_control){.lr = 0.01, .step = 3, .inv_n_targets = 1.0 / 64, .loss_sum = 1.25,
-                                .grad_sumsq = 2.5, .grad_norm = 0.5, .grad_scale = 0.75};
+        *control            = (vp_control){.lr            = 0.01,
+                                           .step          = 3,
+                                           .inv_n_targets = 1.0 / 64,
+                                           .loss_sum      = 1.25,
+                                           .grad_sumsq    = 2.5,
+                                           .grad_norm     = 0.5,
+                                           .grad_scale    = 0.75};
         memcpy(o->reference.operand[i], control, sizeof *control);
         return;
     }
-    if (kt_elem(&o->call, i) == VP_DTYPE_U8) { /* any codes, scales of size 1; the reference's numbers are the test's affair */
+    /* any codes, scales of size 1; the reference's numbers are the test's affair */
+    if (kt_elem(&o->call, i) == VP_DTYPE_U8) {
         uint8_t *code = o->call.operand[i];
         for (int64_t e = 0; e < o->bytes[i]; e++)
             code[e] = (uint8_t)(kt_uniform() * 256.0);
@@ -175,11 +191,13 @@ static inline void kt_fill(const kt_case *c, kt_operands *o, int i)
     for (int64_t e = 0; e < o->n[i]; e++) {
         if (kt_is_float(&o->call, i)) {
             /* What a kernel must not read is a NaN: reading it would show. */
-            kt_set(o, i, e, written ? NAN : positive ? 0.1 + kt_uniform() : 2.0 * kt_uniform() - 1.0);
+            kt_set(o, i, e,
+                   written    ? NAN
+                   : positive ? 0.1 + kt_uniform()
+                              : 2.0 * kt_uniform() - 1.0);
         } else {
             bool    lengths = kt_is(info, i, "lengths"); /* 1 .. seq; else an id below vocab */
-            int64_t below   = c->ints[kt_is(info, i, "tokens") ? 2 : 1];
-            int32_t x       = (int32_t)(kt_uniform() * (double)below) + (lengths ? 1 : 0);
+            int32_t x       = (int32_t)(kt_uniform() * (double)kt_below(c)) + (lengths ? 1 : 0);
 
             if (kt_is(info, i, "labels") && e % 5 == 3)
                 x = VP_IGNORE_LABEL;
@@ -201,8 +219,16 @@ static inline void kt_fill(const kt_case *c, kt_operands *o, int i)
 
 enum { KT_PAGE = 4096, KT_POISON = 0xff }; /* a NaN wherever it is read as a number */
 
-/* bytes at a multiple of 64, followed by 64 times shift bytes more and a page that must not be touched, as must the page
- * before all; the rest is poison. Under a sanitizer, which sees each byte: exactly as long as promised. */
+/* On which side of an operand its 64 times shift bytes are free: behind it, under a sanitizer before. */
+#if defined(KT_SANITIZED)
+enum { KT_FREE_SIDE = -1 };
+#else
+enum { KT_FREE_SIDE = 1 };
+#endif
+
+/* bytes at a multiple of 64, followed by 64 times shift bytes more and a page that must not be
+ * touched, as must the page before all; the rest is poison. Under a sanitizer, which sees each
+ * byte: exactly as long as promised. */
 static inline void kt_allocate(kt_operands *o, int i, int64_t bytes, int shift)
 {
 #if defined(KT_SANITIZED)
@@ -232,15 +258,15 @@ static inline void kt_free(const kt_operands *o, int i)
 #if defined(KT_SANITIZED)
     free(o->allocation[i]);
 #else
-    const char *end = o->allocation[i] + o->allocation_bytes[i] - KT_PAGE;
+    const char *end        = o->allocation[i] + o->allocation_bytes[i] - KT_PAGE;
 
     for (const char *p = o->allocation[i] + KT_PAGE; p < end; p++) {
         if (p == o->place[i])
             p += o->bytes[i];
         if (p < end && (unsigned char)*p != KT_POISON)
-            fail_msg("%s: wrote %lld bytes from the start of %s, which has %lld", vp_kernel_info_of(o->call.kernel)->name,
-                     (long long)(p - o->place[i]), vp_kernel_info_of(o->call.kernel)->operands[i].name,
-                     (long long)o->bytes[i]);
+            fail_msg("%s: wrote %lld bytes from the start of %s, which has %lld",
+                     vp_kernel_info_of(o->call.kernel)->name, (long long)(p - o->place[i]),
+                     vp_kernel_info_of(o->call.kernel)->operands[i].name, (long long)o->bytes[i]);
     }
     munmap(o->allocation[i], o->allocation_bytes[i]);
 #endif
@@ -251,8 +277,11 @@ static inline kt_operands kt_operands_new(const kt_case *c, uint64_t seed, int s
 {
     const vp_kernel_info *info = vp_kernel_info_of(c->kernel);
     kt_operands           o    = {
-        .call = {.kernel = c->kernel, .dtype = c->dtype ? c->dtype : VP_DTYPE_F32, .accumulate = c->accumulate,
-                 .rng = c->rng, .optimizer = &kt_optimizer},
+                     .call = {.kernel     = c->kernel,
+                              .dtype      = c->dtype ? c->dtype : VP_DTYPE_F32,
+                              .accumulate = c->accumulate,
+                              .rng        = c->rng,
+                              .optimizer  = &kt_optimizer},
     };
 
     memcpy(o.call.ints, c->ints, sizeof c->ints);
@@ -292,7 +321,8 @@ static inline void kt_run(const vp_kernel_call *call)
 
 /* ---- comparison ---- */
 
-/* The greatest error over its tolerance so far, by kernel and dtype; printed where VPLAN_KT_WORST is set. */
+/* The greatest error over its tolerance so far, by kernel and dtype; printed where
+ * VPLAN_KT_WORST is set. */
 static double kt_worst[VP_N_KERNELS][VP_N_DTYPES];
 
 static inline int kt_print_worst(void **state)
@@ -301,35 +331,39 @@ static inline int kt_print_worst(void **state)
     for (int k = 0; getenv("VPLAN_KT_WORST") && k < VP_N_KERNELS; k++)
         for (int d = 0; d < VP_N_DTYPES; d++)
             if (kt_worst[k][d] > 0.0)
-                printf("%-18s %s: worst error %.2f of its tolerance\n", vp_kernel_info_of((vp_kernel)k)->name,
-                       vp_dtype_name((vp_dtype)d), kt_worst[k][d]);
+                printf("%-18s %s: worst error %.2f of its tolerance\n",
+                       vp_kernel_info_of((vp_kernel)k)->name, vp_dtype_name((vp_dtype)d),
+                       kt_worst[k][d]);
     return 0;
 }
 
 /* Half the distance between two bf16 numbers near y is at most 2^-8 |y|: 8 significant bits. */
 static const double kt_bf16_unit = 0x1p-8;
 
-/* Whether the operand is an input that a forward call wrote: backend and reference then have one each. */
+/* Whether the operand is an input that a forward call wrote: backend and reference then have one
+ * each. */
 static inline bool kt_is_from_forward(const vp_kernel_call *call, int i)
 {
     const vp_kernel_info *info = vp_kernel_info_of(call->kernel);
-    bool backward = call->kernel == VP_K_LAYERNORM_BWD || call->kernel == VP_K_RMSNORM_BWD || call->kernel == VP_K_ATTENTION_BWD;
+    bool backward = call->kernel == VP_K_LAYERNORM_BWD || call->kernel == VP_K_RMSNORM_BWD ||
+                    call->kernel == VP_K_ATTENTION_BWD;
 
     return backward && info->operands[i].access == VP_READ &&
-           (kt_is(info, i, "mean") || kt_is(info, i, "rstd") || kt_is(info, i, "y") || kt_is(info, i, "lse") || kt_is(info, i, "probs"));
+           (kt_is(info, i, "mean") || kt_is(info, i, "rstd") || kt_is(info, i, "y") ||
+            kt_is(info, i, "lse") || kt_is(info, i, "probs"));
 }
 
-/* Every written operand agrees with the reference within e = atol + rtol |y|, where y is the reference's; a bf16 one within
- * its rounding besides: the backend rounds y + d, |d| <= e, once, so it is off by at most e + 2^-8 (|y| + e). Inputs must be
- * untouched. */
+/* Every written operand agrees with the reference within e = atol + rtol |y|, where y is the
+ * reference's; a bf16 one within its rounding besides: the backend rounds y + d, |d| <= e, once,
+ * so it is off by at most e + 2^-8 (|y| + e). Inputs must be untouched. */
 static inline void kt_compare(const kt_operands *o, double atol, double rtol)
 {
-    const vp_kernel_info *info = vp_kernel_info_of(o->call.kernel);
+    const vp_kernel_info *info  = vp_kernel_info_of(o->call.kernel);
     double               *worst = &kt_worst[o->call.kernel][o->call.dtype];
 
     for (int i = 0; i < info->n_operands; i++) {
-        const double *y    = o->reference.operand[i];
-        bool          read = info->operands[i].access == VP_READ && !kt_is_from_forward(&o->call, i);
+        const double *y = o->reference.operand[i];
+        bool read       = info->operands[i].access == VP_READ && !kt_is_from_forward(&o->call, i);
 
         if (!o->call.operand[i])
             continue;
@@ -347,10 +381,11 @@ static inline void kt_compare(const kt_operands *o, double atol, double rtol)
             if (!read && kt_elem(&o->call, i) == VP_DTYPE_BF16)
                 tolerance += kt_bf16_unit * (fabs(y[e]) + tolerance);
             if (!(fabs(x - y[e]) <= tolerance))
-                fail_msg("%s %s of %lld x %lld x %lld, %s[%lld]: %.9g, reference %.9g, off by %.3g, allowed %.3g",
-                         vp_dtype_name(o->call.dtype), info->name, (long long)o->call.ints[0],
-                         (long long)o->call.ints[1], (long long)o->call.ints[2], info->operands[i].name, (long long)e, x,
-                         y[e], fabs(x - y[e]), tolerance);
+                fail_msg(
+                    "%s %s of %lld x %lld x %lld, %s[%lld]: %.9g, reference %.9g, off by %.3g, allowed %.3g",
+                    vp_dtype_name(o->call.dtype), info->name, (long long)o->call.ints[0],
+                    (long long)o->call.ints[1], (long long)o->call.ints[2], info->operands[i].name,
+                    (long long)e, x, y[e], fabs(x - y[e]), tolerance);
             if (tolerance > 0.0 && fabs(x - y[e]) > *worst * tolerance)
                 *worst = fabs(x - y[e]) / tolerance;
         }
@@ -369,26 +404,39 @@ static inline bool kt_forward_of(const vp_kernel_call *backward, void *spare, vp
     memset(f->operand, 0, sizeof f->operand);
     switch (backward->kernel) {
     case VP_K_ATTENTION_BWD: /* dy q k v lengths y lse probs ... <- q k v lengths y lse probs */
-        f->kernel = VP_K_ATTENTION_FWD;
-        memcpy(f->operand, b + 1, 7 * sizeof b[0]);
+        f->kernel                            = VP_K_ATTENTION_FWD;
+        f->operand[VP_ATTENTION_FWD_Q]       = b[VP_ATTENTION_BWD_Q];
+        f->operand[VP_ATTENTION_FWD_K]       = b[VP_ATTENTION_BWD_K];
+        f->operand[VP_ATTENTION_FWD_V]       = b[VP_ATTENTION_BWD_V];
+        f->operand[VP_ATTENTION_FWD_LENGTHS] = b[VP_ATTENTION_BWD_LENGTHS];
+        f->operand[VP_ATTENTION_FWD_Y]       = b[VP_ATTENTION_BWD_Y];
+        f->operand[VP_ATTENTION_FWD_LSE]     = b[VP_ATTENTION_BWD_LSE];
+        f->operand[VP_ATTENTION_FWD_PROBS]   = b[VP_ATTENTION_BWD_PROBS];
         return true;
-    case VP_K_LAYERNORM_BWD: /* dy x gamma mean rstd <- x gamma beta y mean rstd */
-        f->kernel     = VP_K_LAYERNORM_FWD;
-        f->reals[0]   = 1e-5;
-        f->operand[0] = b[1], f->operand[1] = b[2], f->operand[3] = spare, f->operand[4] = b[3], f->operand[5] = b[4];
+    case VP_K_LAYERNORM_BWD:
+        f->kernel                          = VP_K_LAYERNORM_FWD;
+        f->norm_reals.eps                  = 1e-5;
+        f->operand[VP_LAYERNORM_FWD_X]     = b[VP_LAYERNORM_BWD_X];
+        f->operand[VP_LAYERNORM_FWD_GAMMA] = b[VP_LAYERNORM_BWD_GAMMA];
+        f->operand[VP_LAYERNORM_FWD_Y]     = spare;
+        f->operand[VP_LAYERNORM_FWD_MEAN]  = b[VP_LAYERNORM_BWD_MEAN];
+        f->operand[VP_LAYERNORM_FWD_RSTD]  = b[VP_LAYERNORM_BWD_RSTD];
         return true;
-    case VP_K_RMSNORM_BWD: /* dy x gamma rstd <- x gamma y rstd */
-        f->kernel     = VP_K_RMSNORM_FWD;
-        f->reals[0]   = 1e-5;
-        f->operand[0] = b[1], f->operand[1] = b[2], f->operand[2] = spare, f->operand[3] = b[3];
+    case VP_K_RMSNORM_BWD:
+        f->kernel                        = VP_K_RMSNORM_FWD;
+        f->norm_reals.eps                = 1e-5;
+        f->operand[VP_RMSNORM_FWD_X]     = b[VP_RMSNORM_BWD_X];
+        f->operand[VP_RMSNORM_FWD_GAMMA] = b[VP_RMSNORM_BWD_GAMMA];
+        f->operand[VP_RMSNORM_FWD_Y]     = spare;
+        f->operand[VP_RMSNORM_FWD_RSTD]  = b[VP_RMSNORM_BWD_RSTD];
         return true;
     default:
         return false;
     }
 }
 
-/* Give a backward call the forward's results it reads: the backend's to the backend, and, where wanted, the
- * reference's to the reference. */
+/* Give a backward call the forward's results it reads: the backend's to the backend, and, where
+ * wanted, the reference's to the reference. */
 static inline void kt_run_forward_first(const kt_operands *o, bool reference_too)
 {
     void          *spare = malloc((size_t)(o->n[1] + 8) * sizeof(double));
@@ -431,22 +479,23 @@ static inline void kt_check_both(const kt_case *c, double atol, double rtol)
 
 /* ---- the reference's backward against finite differences of its forward ----
  *
- * loss = sum of out[i] * weight[i]; d loss / d in[i] by central differences with h = 1e-4 in double: error
- * h^2/6 f''' ~ 1e-9 f''' plus 2^-52 |loss| / h ~ 1e-11. 1e-6 is asked for. */
+ * loss = sum of out[i] * weight[i]; d loss / d in[i] by central differences with h = 1e-4 in
+ * double: error h^2/6 f''' ~ 1e-9 f''' plus 2^-52 |loss| / h ~ 1e-11. 1e-6 is asked for. */
 
 typedef struct kt_fd_link {
     vp_kernel forward, backward;
-    int       out;            /* forward's output that carries the loss  */
-    int       dy;             /* backward's operand of its gradient      */
+    int       out; /* forward's output that carries the loss  */
+    int       dy;  /* backward's operand of its gradient      */
     int       n_pairs;
     struct {
-        int input, gradient;  /* forward's operand, backward's gradient  */
+        int input, gradient; /* forward's operand, backward's gradient  */
     } pair[3];
     int n_shared;
-    int shared[8][2];         /* backward operand <- forward operand     */
+    int shared[8][2]; /* backward operand <- forward operand     */
 } kt_fd_link;
 
-static inline double kt_fd_loss(const vp_kernel_call *forward, int out, const double *weight, int64_t n)
+static inline double kt_fd_loss(const vp_kernel_call *forward, int out, const double *weight,
+                                int64_t n)
 {
     const double *y    = forward->operand[out];
     double        loss = 0.0;
@@ -457,8 +506,8 @@ static inline double kt_fd_loss(const vp_kernel_call *forward, int out, const do
     return loss;
 }
 
-/* The attributes of forward_case serve both; an operand absent in one is so in the other. Gradients that add start from zero;
- * an `add` operand is absent. */
+/* The attributes of forward_case serve both; an operand absent in one is so in the other.
+ * Gradients that add start from zero; an `add` operand is absent. */
 static inline void kt_fd_check(const kt_fd_link *link, const kt_case *forward_case)
 {
     kt_case     b = *forward_case, f = *forward_case;
@@ -481,11 +530,13 @@ static inline void kt_fd_check(const kt_fd_link *link, const kt_case *forward_ca
 
         if (fo.reference.operand[from])
             memcpy(bo.reference.operand[to], fo.reference.operand[from],
-                   (size_t)bo.n[to] * (kt_is_float(&bo.call, to) ? sizeof(double) : sizeof(int32_t)));
+                   (size_t)bo.n[to] *
+                       (kt_is_float(&bo.call, to) ? sizeof(double) : sizeof(int32_t)));
     }
     for (int p = 0; p < link->n_pairs; p++)
         if (bo.reference.operand[link->pair[p].gradient])
-            memset(bo.reference.operand[link->pair[p].gradient], 0, (size_t)bo.n[link->pair[p].gradient] * sizeof(double));
+            memset(bo.reference.operand[link->pair[p].gradient], 0,
+                   (size_t)bo.n[link->pair[p].gradient] * sizeof(double));
     vp_reference_run(&bo.reference);
     for (int p = 0; p < link->n_pairs; p++) {
         double       *x        = fo.reference.operand[link->pair[p].input];
@@ -495,15 +546,16 @@ static inline void kt_fd_check(const kt_fd_link *link, const kt_case *forward_ca
         for (int64_t i = 0; x && i < fo.n[link->pair[p].input]; i++) {
             double keep = x[i], plus, minus, difference;
 
-            x[i]  = keep + 1e-4;
-            plus  = kt_fd_loss(&fo.reference, link->out, weight, fo.n[link->out]);
-            x[i]  = keep - 1e-4;
-            minus = kt_fd_loss(&fo.reference, link->out, weight, fo.n[link->out]);
-            x[i]  = keep;
+            x[i]       = keep + 1e-4;
+            plus       = kt_fd_loss(&fo.reference, link->out, weight, fo.n[link->out]);
+            x[i]       = keep - 1e-4;
+            minus      = kt_fd_loss(&fo.reference, link->out, weight, fo.n[link->out]);
+            x[i]       = keep;
             difference = (plus - minus) / 2e-4;
             if (!(fabs(difference - gradient[i]) <= 1e-6 * (1.0 + fabs(difference))))
                 fail_msg("%s pair %d [%lld]: gradient %.9g, difference %.9g",
-                         vp_kernel_info_of(link->backward)->name, p, (long long)i, gradient[i], difference);
+                         vp_kernel_info_of(link->backward)->name, p, (long long)i, gradient[i],
+                         difference);
         }
     }
     kt_operands_release(&fo);

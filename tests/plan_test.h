@@ -1,6 +1,8 @@
 /* tests/plan_test.h: models, plans and training runs for tests, in a few words.
- *     vp_model *model = tiny_model(&(tiny){.n_embd = 24, .n_layer = 3, .n_head = 3, .vocab = 61}, 0.0);
- *     vp_plan  *plan  = plan_of(model, (vp_scenario){.seq = 16, .global_batch = 4, .micro_batch = 2}, VP_RECOMPUTE_MLP);
+ *     vp_model *model = tiny_model(&(tiny){.n_embd = 24, .n_layer = 3, .n_head = 3, .vocab = 61},
+ *     0.0);
+ *     vp_plan  *plan  = plan_of(model, (vp_scenario){.seq = 16, .global_batch = 4, .micro_batch =
+ *              2}, VP_RECOMPUTE_MLP);
  *     trained   t     = train(plan, 3, 1, false);
  * Whatever fails stops the test with the error's text. */
 #ifndef VP_TESTS_PLAN_TEST_H
@@ -13,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "core/checked.h"
-#include "core/units.h"
+#include "base/checked.h"
+#include "base/units.h"
 #include "planner/planner.h"
 #include "runtime/runtime.h"
 #include "tests/backend_test.h"
@@ -25,8 +27,8 @@
 
 #define OK(call) \
     do { \
-        vp_err err_ = {0}; \
-        vp_err *err = &err_; \
+        vp_err  err_ = {0}; \
+        vp_err *err  = &err_; \
         if ((call) != VP_OK) \
             fail_msg("%s: %s (%s %s)", #call, err->message, err->file, err->field); \
     } while (0)
@@ -44,10 +46,13 @@ static inline vp_model *tiny_model(const tiny *t, double dropout)
 
     if (t->n_inner)
         snprintf(inner, sizeof inner, "\"n_inner\": %lld,", (long long)t->n_inner);
-    snprintf(text, sizeof text,
-             "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], %s \"n_embd\": %lld, \"n_layer\": %lld, \"n_head\": %lld, "
-             "\"vocab_size\": %lld, \"n_positions\": %lld, \"tie_word_embeddings\": %s}", inner, (long long)t->n_embd, (long long)t->n_layer,
-             (long long)t->n_head, (long long)t->vocab, (long long)(t->n_positions ? t->n_positions : 512), t->untied ? "false" : "true");
+    snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], %s \"n_embd\": %lld, \"n_layer\": %lld, \"n_head\": %lld, "
+        "\"vocab_size\": %lld, \"n_positions\": %lld, \"tie_word_embeddings\": %s}",
+        inner, (long long)t->n_embd, (long long)t->n_layer, (long long)t->n_head,
+        (long long)t->vocab, (long long)(t->n_positions ? t->n_positions : 512),
+        t->untied ? "false" : "true");
     OK(vp_json_parse("tiny", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);
     OK(vp_model_from_config("tiny", &root, &(vp_model_opts){.dropout = dropout}, &model, err));
@@ -64,7 +69,8 @@ static inline vp_model *model_of(const char *text, double dropout)
     OK(vp_json_parse("config", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);
     vp_err       bad  = {0};
-    if (vp_model_from_config("config", &root, &(vp_model_opts){.dropout = dropout}, &model, &bad) != VP_OK)
+    if (vp_model_from_config("config", &root, &(vp_model_opts){.dropout = dropout}, &model, &bad) !=
+        VP_OK)
         fail_msg("%s: %s (%s)", text, bad.message, bad.field);
     vp_json_doc_free(doc);
     return model;
@@ -73,15 +79,19 @@ static inline vp_model *model_of(const char *text, double dropout)
 /* Every block recomputes the ops of `set`. */
 static inline vp_plan *plan_with(const vp_model *model, vp_scenario s, uint64_t set)
 {
-    int       sm     = test_backend()->sm;
-    vp_device device = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
-    vp_cost   cost   = {.device = &device};
-    vp_plan  *plan   = NULL;
+    int       compute_capability = test_backend()->compute_capability;
+    vp_device device             = {.name               = "cpu",
+                                    .is_cpu             = true,
+                                    .fp32_flop_per_s    = 1e11,
+                                    .memory_bytes_per_s = 1e10,
+                                    .usable_bytes       = INT64_MAX};
+    vp_cost   cost               = {.device = &device};
+    vp_plan  *plan               = NULL;
 
-    if (sm) {
+    if (compute_capability) {
         strcpy(device.name, "card");
         device.is_cpu             = false;
-        device.compute_capability = sm;
+        device.compute_capability = compute_capability;
     }
     if (!s.n_runs)
         vp_scenario_set_all(&s, model, set);
@@ -112,18 +122,23 @@ static inline bool has_label(const vp_plan *plan, int64_t at, uint64_t drawn)
     return drawn % 11 != 0;
 }
 
-/* n_steps on drawn tokens, token types and lengths: the same for every plan of one model, sequence and global batch. */
+/* n_steps on random tokens, token types and lengths: the same for every plan of one model,
+ * sequence and global batch. */
 static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, bool verify)
 {
     const vp_backend *backend = test_backend();
-    vp_run_opts       opts    = {.n_total_steps = n_steps, .seed = -1, .verify = verify && backend->host_memory};
-    int64_t           n       = vp_plan_tokens(plan), seq = plan->buckets[0].seq;
-    int32_t          *tokens  = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4), *types = malloc((size_t)n * 4);
-    int32_t          *lengths = malloc((size_t)plan->global_batch * 4);
-    vp_batch          batch   = {.tokens = tokens, .labels = labels, .token_types = plan->types_idx >= 0 ? types : NULL,
-                                 .lengths = plan->lengths_idx >= 0 ? lengths : NULL};
-    trained           t       = {.params = malloc((size_t)plan->n_params * sizeof(float))};
-    vp_runtime       *rt;
+    vp_run_opts       opts    = {
+                 .n_total_steps = n_steps, .seed = -1, .verify = verify && backend->host_memory};
+    int64_t  n = vp_plan_tokens(plan), seq = plan->buckets[0].seq;
+    int32_t *tokens = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4),
+            *types      = malloc((size_t)n * 4);
+    int32_t    *lengths = malloc((size_t)plan->global_batch * 4);
+    vp_batch    batch   = {.tokens      = tokens,
+                           .labels      = labels,
+                           .token_types = plan->types_idx >= 0 ? types : NULL,
+                           .lengths     = plan->lengths_idx >= 0 ? lengths : NULL};
+    trained     t       = {.params = malloc((size_t)plan->n_params * sizeof(float))};
+    vp_runtime *rt;
 
     backend->set_threads(threads);
     OK(vp_runtime_new(plan, backend, &opts, &rt, err));
@@ -132,8 +147,11 @@ static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, b
         for (int64_t i = 0; i < n; i++) {
             uint64_t x = (uint64_t)(s * n + i + 1) * UINT64_C(0x9e3779b97f4a7c15);
             tokens[i]  = (int32_t)((x >> 33) % (uint64_t)plan->vocab_size);
-            labels[i]  = has_label(plan, i % seq, x >> 20) ? (int32_t)((x >> 7) % (uint64_t)vp_plan_n_labels(plan)) : VP_IGNORE_LABEL;
-            types[i]   = (int32_t)((x >> 41) % (uint64_t)(plan->n_token_types ? plan->n_token_types : 1));
+            labels[i]  = has_label(plan, i % seq, x >> 20)
+                             ? (int32_t)((x >> 7) % (uint64_t)vp_plan_n_labels(plan))
+                             : VP_IGNORE_LABEL;
+            types[i] =
+                (int32_t)((x >> 41) % (uint64_t)(plan->n_token_types ? plan->n_token_types : 1));
             lengths[i / seq] = (int32_t)(seq - (x >> 50) % (uint64_t)(seq / 2 + 1));
         }
         OK(vp_runtime_step(rt, &batch, &t.last, err));
@@ -164,14 +182,16 @@ static inline int64_t pick(rng *r, int64_t n)
     return (int64_t)((r->state >> 33) % (uint64_t)n);
 }
 
-/* Blocks in one to three runs, each recomputing any ops: one of the 2^n sets of a library, or a kind. */
+/* Blocks in one to three runs, each recomputing any ops: one of the 2^n sets of a library, or a
+ * kind. */
 static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
 {
     int64_t left = model->graph.n_instances - 2;
 
     while (left > 0) {
-        int64_t n = s.n_runs == 2 ? left : 1 + pick(r, left);
-        s.runs[s.n_runs++] = (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(r, 1 << 20), n, 1};
+        int64_t n          = s.n_runs == 2 ? left : 1 + pick(r, left);
+        s.runs[s.n_runs++] = (vp_block_run){
+            vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(r, 1 << 20), n, 1};
         for (int64_t m = 2 + pick(r, 3); pick(r, 4) == 0 && m <= n && m <= vp_max_segment(model);) {
             n -= n % m; /* some of them as segments */
             s.runs[s.n_runs - 1] = (vp_block_run){UINT64_MAX, n, m};
@@ -182,16 +202,19 @@ static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
     return plan_with(model, s, 0);
 }
 
-/* A small config of family `which` (of N_FAMILIES), its switches drawn: grouped heads, ties, biases, windows, odd widths. */
+/* A small config of family `which` (of N_FAMILIES), its switches drawn: grouped heads, ties,
+ * biases, windows, odd widths. */
 enum { N_FAMILIES = 13 };
 
 /* One of its classes: half the time the language model. */
 static inline void random_class(rng *r, int which, char *buf, size_t buf_size)
 {
-    static const char *const prefixes[N_FAMILIES] = {"GPT2", "Llama", "Mistral", "Qwen2", "Qwen3", "Gemma", "Gemma2", "Phi3", "Olmo2", "OPT", "GPTNeoX", "Bert", "Roberta"};
-    bool                     encoder = which >= 11, tokens = which != 8 && which != 9;
-    const char              *name    = encoder ? "ForMaskedLM" : which == 0 ? "LMHeadModel" : "ForCausalLM";
-    int64_t                  kind    = pick(r, encoder ? 8 : 4);
+    static const char *const prefixes[N_FAMILIES] = {
+        "GPT2", "Llama", "Mistral", "Qwen2",   "Qwen3", "Gemma",  "Gemma2",
+        "Phi3", "Olmo2", "OPT",     "GPTNeoX", "Bert",  "Roberta"};
+    bool        encoder = which >= 11, tokens = which != 8 && which != 9;
+    const char *name = encoder ? "ForMaskedLM" : which == 0 ? "LMHeadModel" : "ForCausalLM";
+    int64_t     kind = pick(r, encoder ? 8 : 4);
 
     if (kind == 0)
         name = "ForSequenceClassification";
@@ -206,43 +229,57 @@ static inline void random_class(rng *r, int which, char *buf, size_t buf_size)
 
 static inline const char *random_config(rng *r, int which, char *buf, size_t buf_size)
 {
-    static const char *const names[N_FAMILIES] = {"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3", "olmo2", "opt", "gpt_neox", "bert",
-                                                  "roberta"};
-    int64_t     kv = 1 + pick(r, 3), heads = kv * (1 + pick(r, 3)), d = 2 * (2 + pick(r, 7)), layers = 1 + pick(r, 4), hidden = heads * d;
+    static const char *const names[N_FAMILIES] = {"gpt2",     "llama",  "mistral", "qwen2", "qwen3",
+                                                  "gemma",    "gemma2", "phi3",    "olmo2", "opt",
+                                                  "gpt_neox", "bert",   "roberta"};
+    int64_t kv = 1 + pick(r, 3), heads = kv * (1 + pick(r, 3)), d = 2 * (2 + pick(r, 7)),
+            layers = 1 + pick(r, 4), hidden = heads * d;
     int64_t     inner = 8 + pick(r, 60), vocab = 17 + pick(r, 200), window = 2 + pick(r, 30);
     const char *yes[2] = {"false", "true"};
-    const char *name = names[which];
+    const char *name   = names[which];
     char        class_name[80];
-    int         n = snprintf(buf, buf_size, "{\"model_type\": \"%s\", \"vocab_size\": %lld, ", name, (long long)vocab);
+    int         n = snprintf(buf, buf_size, "{\"model_type\": \"%s\", \"vocab_size\": %lld, ", name,
+                             (long long)vocab);
 
 #define MORE(...) (n += snprintf(buf + n, buf_size - (size_t)n, __VA_ARGS__))
     if (which == 0) {
-        MORE("\"n_embd\": %lld, \"n_layer\": %lld, \"n_head\": %lld, \"n_inner\": %lld, \"n_positions\": 512", (long long)hidden, (long long)layers,
-             (long long)heads, (long long)inner);
+        MORE(
+            "\"n_embd\": %lld, \"n_layer\": %lld, \"n_head\": %lld, \"n_inner\": %lld, \"n_positions\": 512",
+            (long long)hidden, (long long)layers, (long long)heads, (long long)inner);
     } else {
-        MORE("\"hidden_size\": %lld, \"num_hidden_layers\": %lld, \"num_attention_heads\": %lld, \"%s\": %lld, \"max_position_embeddings\": 520, "
-             "\"tie_word_embeddings\": %s", (long long)hidden, (long long)layers, (long long)heads, which == 9 ? "ffn_dim" : "intermediate_size",
-             (long long)inner, yes[pick(r, 2)]);
+        MORE(
+            "\"hidden_size\": %lld, \"num_hidden_layers\": %lld, \"num_attention_heads\": %lld, \"%s\": %lld, \"max_position_embeddings\": 520, "
+            "\"tie_word_embeddings\": %s",
+            (long long)hidden, (long long)layers, (long long)heads,
+            which == 9 ? "ffn_dim" : "intermediate_size", (long long)inner, yes[pick(r, 2)]);
         if (which <= 8)
-            MORE(", \"num_key_value_heads\": %lld, \"head_dim\": %lld", (long long)kv, (long long)d);
+            MORE(", \"num_key_value_heads\": %lld, \"head_dim\": %lld", (long long)kv,
+                 (long long)d);
         if (which == 1)
             MORE(", \"attention_bias\": %s, \"mlp_bias\": %s", yes[pick(r, 2)], yes[pick(r, 2)]);
         if (which == 2 || which == 6 || which == 7)
             MORE(", \"sliding_window\": %lld", (long long)window);
         if (which == 3 || which == 4)
-            MORE(", \"use_sliding_window\": %s, \"sliding_window\": %lld, \"max_window_layers\": %lld", yes[pick(r, 2)], (long long)window, (long long)pick(r, 4));
+            MORE(
+                ", \"use_sliding_window\": %s, \"sliding_window\": %lld, \"max_window_layers\": %lld",
+                yes[pick(r, 2)], (long long)window, (long long)pick(r, 4));
         if (which == 6)
-            MORE(", \"attn_logit_softcapping\": 2.0, \"final_logit_softcapping\": 3.0, \"query_pre_attn_scalar\": 20");
+            MORE(
+                ", \"attn_logit_softcapping\": 2.0, \"final_logit_softcapping\": 3.0, \"query_pre_attn_scalar\": 20");
         if (which == 9)
-            MORE(", \"do_layer_norm_before\": %s, \"enable_bias\": %s, \"layer_norm_elementwise_affine\": %s, \"word_embed_proj_dim\": %lld", yes[pick(r, 2)],
-                 yes[pick(r, 2)], yes[pick(r, 2)], (long long)(pick(r, 2) ? hidden : 2 * d));
+            MORE(
+                ", \"do_layer_norm_before\": %s, \"enable_bias\": %s, \"layer_norm_elementwise_affine\": %s, \"word_embed_proj_dim\": %lld",
+                yes[pick(r, 2)], yes[pick(r, 2)], yes[pick(r, 2)],
+                (long long)(pick(r, 2) ? hidden : 2 * d));
         if (which == 10)
-            MORE(", \"use_parallel_residual\": %s, \"rotary_pct\": %s", yes[pick(r, 2)], d % 4 ? "1.0" : "0.5");
+            MORE(", \"use_parallel_residual\": %s, \"rotary_pct\": %s", yes[pick(r, 2)],
+                 d % 4 ? "1.0" : "0.5");
         if (which == 6 || which == 5)
             MORE(", \"pad_token_id\": 0");
     }
     random_class(r, which, class_name, sizeof class_name);
-    MORE(", \"architectures\": [\"%s\"], \"num_labels\": %lld", class_name, (long long)(2 + pick(r, 7)));
+    MORE(", \"architectures\": [\"%s\"], \"num_labels\": %lld", class_name,
+         (long long)(2 + pick(r, 7)));
     if (strstr(class_name, "BertLMHead") || strstr(class_name, "RobertaForCausal"))
         MORE(", \"is_decoder\": true");
     if (which == 0 || strstr(class_name, "BertLMHead") || strstr(class_name, "RobertaForCausal"))

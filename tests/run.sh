@@ -1,6 +1,7 @@
 #!/bin/bash
 # tests/run.sh PROGRAM-or-SCRIPT...: run tests, two at a time, and count their cases.
 #     BUILD=build tests/run.sh build/tests/test_units tests/test_tables.sh
+# A program finds the others of its build beside itself: build/asan/tests/test_units runs with BUILD=build/asan.
 # A cmocka program says its cases in TAP; a script's last line is `N passed, N failed[, N skipped]`. Exit code 77 with
 # a line SKIP is one skipped case. A test that dies, hangs, prints no count, stops before the last case it announced, or
 # exits 1 without naming a failed case is a failed case itself. One line a test as it ends, its output in full if it
@@ -33,13 +34,19 @@ count_script() {
 
 # run_one NUMBER TEST: leaves NUMBER.report to be printed, and NUMBER.count.
 run_one() {
-    local id=$1 test=$2 out=$work/$1.out err=$work/$1.err code counts why="" start took
+    local id=$1 test=$2 out=$work/$1.out err=$work/$1.err code counts why="" start took built=$BUILD name
     local passed=0 failed=0 skipped=0 missing=0 limit
     limit="timeout -k 10 $seconds"
+    name=$(basename "$test")
+    case $test in
+    *.sh) ;;
+    */tests/*) built=${test%%/tests/*} ;;
+    esac
+    [ "$built" = "$BUILD" ] || name=$(basename "$built")/$name
     start=$(date +%s%N)
     case $test in
     *.sh) $limit bash "$test" > "$out" 2>&1 < /dev/null; code=$?; : > "$err"; counts=$(count_script "$out") ;;
-    *)    $limit "$test" > "$out" 2> "$err" < /dev/null; code=$?; counts=$(count_tap "$out") ;;
+    *)    BUILD=$built $limit "$test" > "$out" 2> "$err" < /dev/null; code=$?; counts=$(count_tap "$out") ;;
     esac
     took=$(($(date +%s%N) - start))
     if [ $code = 77 ] && grep -q SKIP "$out" "$err"; then
@@ -57,7 +64,7 @@ run_one() {
         [ -z "$why" ] || failed=$((failed + 1))
     fi
     {
-        printf '%-4s  %-32s %4d passed' "$([ $failed = 0 ] && echo ok || echo FAIL)" "$(basename "$test")" $passed
+        printf '%-4s  %-32s %4d passed' "$([ $failed = 0 ] && echo ok || echo FAIL)" "$name" $passed
         [ $failed = 0 ] || printf ', %d failed' $failed
         [ $skipped = 0 ] || printf ', %d skipped' $skipped
         printf '  (%d.%d s)%s\n' $((took / 1000000000)) $((took / 100000000 % 10)) "${why:+ $why}"

@@ -1,15 +1,16 @@
-/* Every allocation of core/ fails once: each scenario runs with its 1st, 2nd, ... allocation failing
- * until none fails any more, once with that call alone failing and once with every later one too. The
- * answer is VP_ERR_NOMEM, or success where the scenario could do without; nothing leaks, nothing is
- * left on disk. Linked with -Wl,--wrap=malloc,... ; jansson, a shared library, is routed here by its
- * own hook. */
-#include "tests/core_test.h"
+/* Every allocation of base/, plan/ and trainers/torch/ fails once: each scenario runs with its 1st, 2nd, ...
+ * allocation failing until none fails any more, once with that call alone failing and once with
+ * every later one too. The answer is VP_ERR_NOMEM, or success where the scenario could do
+ * without; nothing leaks, nothing is left on disk. Linked with -Wl,--wrap=malloc,... ; jansson,
+ * a shared library, is routed here by its own hook. */
+#include "tests/base_test.h"
 
-#include "core/arena.h"
-#include "core/child.h"
-#include "core/file.h"
-#include "core/json.h"
-#include "core/safetensors.h"
+#include "base/arena.h"
+#include "base/child.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/safetensors.h"
+#include "trainers/torch/caching_allocator.h"
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -25,10 +26,10 @@ void *__wrap_realloc(void *p, size_t n);
 char *__wrap_strdup(const char *text);
 void  __wrap_free(void *p);
 
-static bool    armed;      /* calls count only while a scenario runs */
-static bool    lasting;    /* the calls after the failing one fail too */
+static bool    armed;   /* calls count only while a scenario runs */
+static bool    lasting; /* the calls after the failing one fail too */
 static int64_t n_calls, fail_at;
-static int64_t n_live;     /* blocks allocated under watch and not freed */
+static int64_t n_live; /* blocks allocated under watch and not freed */
 
 /* What was allocated while armed; anything else that is freed is none of ours. */
 enum { MAX_LIVE = 4096 };
@@ -138,8 +139,8 @@ static void torture(scenario *run, const char *name, int64_t max_files)
             if (n_live || n_open_files() != n_before || n_files_in_test_dir() > max_files ||
                 (st != VP_OK && (st != VP_ERR_NOMEM || err.code != VP_ERR_NOMEM))) {
                 print_error("%s, allocation %lld%s: %s (%s), %lld blocks left, %lld files\n", name,
-                            (long long)n, persistent ? " and later" : "", vp_status_id(st), err.message,
-                            (long long)n_live, (long long)n_files_in_test_dir());
+                            (long long)n, persistent ? " and later" : "", vp_status_id(st),
+                            err.message, (long long)n_live, (long long)n_files_in_test_dir());
                 fail();
             }
             if (n_calls < n) {
@@ -277,7 +278,7 @@ static void reading_a_file(void **state)
 
 static vp_status write_tensors(vp_err *err)
 {
-    static const float   data[] = {1, 2, 3, 4};
+    static const float   data[]    = {1, 2, 3, 4};
     const vp_tensor_data tensors[] = {
         {.name = "b", .dtype = VP_ST_F32, .rank = 1, .shape = {4}, .data = data},
         {.name = "a", .dtype = VP_ST_U8, .rank = 2, .shape = {2, 2}, .data = data},
@@ -315,10 +316,11 @@ static void reading_a_checkpoint(void **state)
 {
     static const char     index[] = "{\"weight_map\": {\"b\": \"s1\", \"c\": \"s2\"}}";
     static const uint16_t data[]  = {0x3f80, 0, 0, 0};
-    vp_tensor_data        t       = {.name = "b", .dtype = VP_ST_BF16, .rank = 1, .shape = {4}, .data = data};
+    vp_tensor_data t = {.name = "b", .dtype = VP_ST_BF16, .rank = 1, .shape = {4}, .data = data};
 
     (void)state;
-    assert_int_equal(vp_safetensors_write(in_test_dir("model.safetensors"), &t, 1, true, NULL), VP_OK);
+    assert_int_equal(vp_safetensors_write(in_test_dir("model.safetensors"), &t, 1, true, NULL),
+                     VP_OK);
     torture(read_checkpoint, "checkpoint", n_files_at_start + 1);
     assert_int_equal(rename(in_test_dir("model.safetensors"), in_test_dir("s1")), 0);
     t.name = "c";
@@ -332,8 +334,10 @@ static void reading_a_checkpoint(void **state)
 
 static vp_status run_child(vp_err *err)
 {
-    char *const     argv[] = {"sh", "-c", "seq 1 200; exit 3", NULL}, *const add[] = {"VPLAN_X=1", NULL};
-    vp_child_opts   opts   = {.argv = argv, .env_add = add, .search_path = true, .max_output_bytes = 300};
+    char *const argv[] = {"sh", "-c", "seq 1 200; exit 3", NULL}, *const add[] = {"VPLAN_X=1",
+                                                                                  NULL};
+    vp_child_opts opts = {
+        .argv = argv, .env_add = add, .search_path = true, .max_output_bytes = 300};
     vp_child_result result;
     vp_status       st = vp_child_run(&opts, &result, err);
 
@@ -347,6 +351,35 @@ static void running_a_child(void **state)
 {
     (void)state;
     torture(run_child, "child", n_files_at_start);
+}
+
+static vp_status simulate_an_allocator(vp_err *err)
+{
+    enum { N = 3000 };
+    static vp_caching_block   blocks[N];
+    vp_caching_allocator_opts opts = {
+        .expandable_segments = true, .streams_lag = true, .device_total_bytes = (int64_t)1 << 31};
+    vp_caching_allocator *a  = NULL;
+    vp_status             st = VP_OK;
+
+    VP_TRY(vp_caching_allocator_new(&opts, &a, err));
+    for (int i = 0; i < N; i++) {
+        VP_TRY(vp_caching_allocator_alloc(a, i % 3, 600000, &blocks[i], err));
+        if (i % 5 == 0)
+            VP_TRY(vp_caching_allocator_record_stream(a, blocks[i], 4, err));
+    }
+    for (int i = 0; i < N; i += 2)
+        vp_caching_allocator_free(a, blocks[i]);
+    VP_TRY(vp_caching_allocator_empty_cache(a, err));
+out:
+    vp_caching_allocator_destroy(a);
+    return st;
+}
+
+static void simulating_an_allocator(void **state)
+{
+    (void)state;
+    torture(simulate_an_allocator, "caching allocator", n_files_at_start);
 }
 
 static int set_up(void **state)
@@ -368,6 +401,7 @@ int main(void)
         cmocka_unit_test(writing_tensors),
         cmocka_unit_test(reading_a_checkpoint),
         cmocka_unit_test(running_a_child),
+        cmocka_unit_test(simulating_an_allocator),
     };
     return cmocka_run_group_tests(tests, set_up, remove_test_dir);
 }

@@ -184,6 +184,22 @@ for name in strange:
             good = False
         ok(good, "no file of the name %r with %r" % (name, words[0]), (r.code, j.code, r.err, j.out[:300]))
 
+# ---- a built-in name that is also a file here ----
+os.mkdir("here")
+os.mkdir("here/gpt2-tiny")
+with open("here/gpt2-tiny/config.json", "wb") as f, open("here/Llama-Tiny", "wb") as g:
+    f.write(open("config/good.json", "rb").read())
+    g.write(open("config/good.json", "rb").read())
+for name, params, note in ("gpt2-tiny", 124672, b"note: gpt2-tiny is the built-in model; the folder of this name is ./gpt2-tiny\n"), ("./gpt2-tiny", 29440, b""), \
+        ("Llama-Tiny", 29440, b""), ("gpt2-xl", 1557611200, b""):
+    r = run(["estimate", name, "--json"], cwd="here")
+    ok(r.code == 0 and json.loads(r.out)["model"]["params_total"] == params and r.err == note, "%s beside files of such names" % name, (r.code, r.out[:200], r.err))
+    ok(run(["estimate", name, "--json", "-q"], cwd="here").err == b"", "-q: " + name, "a note")
+for f in "here/gpt2-tiny/config.json", "here/Llama-Tiny":
+    os.remove(f)
+os.rmdir("here/gpt2-tiny")
+os.rmdir("here")
+
 # ---- argument vectors ----
 r = run(["estimate", "gpt2-tiny"] + ["x" * 1000] * 2000)
 ok(r.code == 2 and b"one argument too many" in r.err and len(r.err) < 2000, "2 MiB of arguments", (r.code, r.err[:200]))

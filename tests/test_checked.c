@@ -1,6 +1,6 @@
-#include "tests/core_test.h"
+#include "tests/base_test.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 static void a_sum_below_the_limit_is_exact(void **state)
 {

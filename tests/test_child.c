@@ -1,6 +1,6 @@
-#include "tests/core_test.h"
+#include "tests/base_test.h"
 
-#include "core/child.h"
+#include "base/child.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -116,8 +116,8 @@ static void a_signal_is_told_from_an_exit_code(void **state)
 
 static void arguments_arrive_as_they_are(void **state)
 {
-    char *const   argv[] = {"/bin/sh", "-c", "printf '%s|' \"$@\"", "x", "a b", "$(id)", "", "`id`", "*",
-                            "-n", "q\"'\\\n;", NULL};
+    char *const   argv[] = {"/bin/sh", "-c", "printf '%s|' \"$@\"", "x", "a b", "$(id)", "", "`id`",
+                            "*",       "-n", "q\"'\\\n;",           NULL};
     vp_child_opts opts   = {.argv = argv};
 
     (void)state;
@@ -184,31 +184,33 @@ static void a_gigabyte_without_a_line_end_is_drained_in_constant_memory(void **s
     getrusage(RUSAGE_SELF, &after);
     assert_int_equal(result.exit_code, 0);
     assert_int_equal(result.n_out_lost, 1073741824 - ((1 << 20) - 64));
-    assert_true(after.ru_maxrss - before.ru_maxrss < 16 * 1024);  /* KiB */
+    assert_true(after.ru_maxrss - before.ru_maxrss < 16 * 1024); /* KiB */
 }
 
 static void an_unwanted_stream_is_discarded(void **state)
 {
     (void)state;
-    run_script("echo out; echo err >&2; sleep 0.1",
-               (vp_child_opts){.out = VP_CHILD_DISCARD, .err = VP_CHILD_DISCARD, .silence_s = 0.01});
-    assert_int_equal(result.end, VP_CHILD_EXITED);  /* what is not heard cannot be silent */
+    run_script(
+        "echo out; echo err >&2; sleep 0.1",
+        (vp_child_opts){.out = VP_CHILD_DISCARD, .err = VP_CHILD_DISCARD, .silence_s = 0.01});
+    assert_int_equal(result.end, VP_CHILD_EXITED); /* what is not heard cannot be silent */
     assert_string_equal(result.out, "");
     assert_string_equal(result.err, "");
 }
 
 static void a_stream_can_go_where_ours_goes(void **state)
 {
-    const char *path = in_test_dir("streams");
-    int keep_out = dup(STDOUT_FILENO), keep_err = dup(STDERR_FILENO);
-    int fd = open(path, O_RDWR | O_CREAT | O_APPEND, 0600);
-    char text[64] = "";
+    const char *path     = in_test_dir("streams");
+    int         keep_out = dup(STDOUT_FILENO), keep_err = dup(STDERR_FILENO);
+    int         fd       = open(path, O_RDWR | O_CREAT | O_APPEND, 0600);
+    char        text[64] = "";
 
     (void)state;
     fflush(NULL);
     dup2(fd, STDOUT_FILENO);
     dup2(fd, STDERR_FILENO);
-    run_script("echo a; echo b >&2", (vp_child_opts){.out = VP_CHILD_INHERIT, .err = VP_CHILD_INHERIT});
+    run_script("echo a; echo b >&2",
+               (vp_child_opts){.out = VP_CHILD_INHERIT, .err = VP_CHILD_INHERIT});
     run_script("echo c", (vp_child_opts){.out = VP_CHILD_TO_STDERR});
     dup2(keep_out, STDOUT_FILENO);
     dup2(keep_err, STDERR_FILENO);
@@ -229,9 +231,9 @@ static void closed_standard_streams_of_ours_do_not_confuse(void **state)
         keep[i] = fcntl(i, F_DUPFD, 10);
         close(i);
     }
-    char *const     argv[] = {"/bin/sh", "-c", "cat; echo out; echo err >&2", NULL};
-    vp_child_opts   opts   = {.argv = argv, .stdin_bytes = "in\n", .n_stdin_bytes = 3};
-    vp_status       st     = vp_child_run(&opts, &result, &err);
+    char *const   argv[] = {"/bin/sh", "-c", "cat; echo out; echo err >&2", NULL};
+    vp_child_opts opts   = {.argv = argv, .stdin_bytes = "in\n", .n_stdin_bytes = 3};
+    vp_status     st     = vp_child_run(&opts, &result, &err);
     for (int i = 0; i < 3; i++) {
         dup2(keep[i], i);
         close(keep[i]);
@@ -285,9 +287,10 @@ static void a_command_that_cannot_be_executed_says_why(void **state)
         CHECK_FAILS(vp_child_run(&opts, &result, &err), VP_ERR_USAGE, "", 0, "", cases[i].part);
         assert_null(result.out);
     }
-    char *const   empty[] = {"", NULL}, *const missing[] = {"vplan-not-there\x1b", NULL};
-    vp_child_opts opts    = {.argv = empty};
-    CHECK_FAILS(vp_child_run(&opts, &result, &err), VP_ERR_USAGE, "", 0, "", "the command is empty");
+    char *const empty[] = {"", NULL}, *const missing[] = {"vplan-not-there\x1b", NULL};
+    vp_child_opts opts = {.argv = empty};
+    CHECK_FAILS(vp_child_run(&opts, &result, &err), VP_ERR_USAGE, "", 0, "",
+                "the command is empty");
     opts = (vp_child_opts){.argv = missing, .search_path = true};
     CHECK_FAILS(vp_child_run(&opts, &result, &err), VP_ERR_USAGE, "", 0, "",
                 "cannot execute vplan-not-there\\x1b: no folder of PATH");
@@ -297,8 +300,8 @@ static void a_command_that_cannot_be_executed_says_why(void **state)
 
 static void a_name_is_looked_for_in_path_only_when_asked(void **state)
 {
-    char *const   argv[] = {"true", NULL}, *const add[] = {"PATH=/nowhere", NULL};
-    vp_child_opts opts   = {.argv = argv, .search_path = true};
+    char *const argv[] = {"true", NULL}, *const add[] = {"PATH=/nowhere", NULL};
+    vp_child_opts opts = {.argv = argv, .search_path = true};
 
     (void)state;
     CHECK_OK(vp_child_run(&opts, &result, &err));
@@ -378,7 +381,7 @@ static void what_a_child_leaves_in_its_group_is_ended(void **state)
     run_script(script, (vp_child_opts){.timeout_s = 60});
     assert_int_equal(result.end, VP_CHILD_EXITED);
     assert_int_equal(result.exit_code, 0);
-    assert_true(result.seconds < 50);  /* the pipe that sleep still held did not make us wait */
+    assert_true(result.seconds < 50); /* the pipe that sleep still held did not make us wait */
     assert_true(read_pid("group-pid") > 1);
     assert_false(is_alive(read_pid("group-pid")));
     no_child_is_left();
@@ -389,11 +392,13 @@ static void a_descendant_that_left_the_group_is_swept(void **state)
     char script[400];
 
     (void)state;
-    /* A session of its own, its parent gone, deaf to everything but SIGKILL; and a child below it. */
-    snprintf(script, sizeof script,
-             "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > %s; sleep 100 & echo $! > %s; wait' &) ; "
-             "while [ ! -s %s ]; do sleep 0.01; done",
-             in_test_dir("escaped"), in_test_dir("below"), in_test_dir("below"));
+    /* A session of its own, its parent gone, deaf to everything but SIGKILL; and a child below
+     * it. */
+    snprintf(
+        script, sizeof script,
+        "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > %s; sleep 100 & echo $! > %s; wait' &) ; "
+        "while [ ! -s %s ]; do sleep 0.01; done",
+        in_test_dir("escaped"), in_test_dir("below"), in_test_dir("below"));
     run_script(script, (vp_child_opts){.timeout_s = 60});
     assert_int_equal(result.exit_code, 0);
     assert_true(read_pid("escaped") > 1 && read_pid("below") > 1);
@@ -449,7 +454,7 @@ static void a_signal_to_us_ends_the_child_and_is_reported(void **state)
     assert_int_equal(result.term_signal, SIGINT);
     assert_true(result.seconds < 50);
     sigaction(SIGINT, NULL, &was);
-    assert_true(was.sa_handler == SIG_DFL);  /* as it was */
+    assert_true(was.sa_handler == SIG_DFL); /* as it was */
     prctl(PR_GET_CHILD_SUBREAPER, &subreaper);
     assert_int_equal(subreaper, 0);
     signal_us_later(SIGTERM, 300, 0, 0);
@@ -497,14 +502,17 @@ static void a_child_starts_with_plain_signals_and_no_core_dump(void **state)
     void (*was)(int) = signal(SIGPIPE, SIG_IGN);
 
     (void)state;
-    signal(SIGINT, SIG_DFL); /* a shell starts background tests with these two ignored, and a child keeps that */
+    /* a shell starts background tests with these two ignored, and a child keeps that */
+    signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
     run_script("ulimit -c; grep -E 'SigBlk|SigIgn' /proc/self/status; yes | head -n 1; "
-               "read p n s f g i x < /proc/$$/stat; echo group $((p - g)) session $((p - i))", (vp_child_opts){0});
+               "read p n s f g i x < /proc/$$/stat; echo group $((p - g)) session $((p - i))",
+               (vp_child_opts){0});
     signal(SIGPIPE, was);
     assert_memory_equal(result.out, "0\n", 2);
     assert_non_null(strstr(result.out, "SigBlk:\t0000000000000000"));
-    /* signals 1 to 31: the C library keeps 32 and 33 for itself, and make's children have them ignored */
+    /* signals 1 to 31: the C library keeps 32 and 33 for itself, and make's children have them
+     * ignored */
     assert_non_null(strstr(result.out, "SigIgn:\t"));
     assert_int_equal(strtoull(strstr(result.out, "SigIgn:\t") + 8, NULL, 16) & 0x7fffffff, 0);
     assert_non_null(strstr(result.out, "group 0 session 0\n"));
@@ -513,12 +521,12 @@ static void a_child_starts_with_plain_signals_and_no_core_dump(void **state)
 
 static void a_child_does_not_inherit_our_other_files(void **state)
 {
-    int fd = dup(STDERR_FILENO);  /* without close-on-exec */
+    int fd = dup(STDERR_FILENO); /* without close-on-exec */
 
     (void)state;
     run_script("ls /proc/self/fd | tr '\\n' ' '", (vp_child_opts){0});
     close(fd);
-    assert_string_equal(result.out, "0 1 2 3 ");  /* 3 is the folder that ls reads */
+    assert_string_equal(result.out, "0 1 2 3 "); /* 3 is the folder that ls reads */
 }
 
 static void a_child_dies_with_us(void **state)
@@ -592,6 +600,59 @@ static void running_out_of_descriptors_is_the_environments_fault(void **state)
     assert_int_equal(n_open_files(), n);
 }
 
+/* Run a script that sleeps, with a pipe whose other end gets n bytes and is then closed. */
+static void run_owned(const char *bytes, size_t n)
+{
+    int           ends[2];
+    vp_child_opts opts = {.grace_s = 5};
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(write(ends[1], bytes, n), (ssize_t)n);
+    close(ends[1]);
+    opts.owner_fd = ends[0];
+    run_script("exec sleep 60", opts);
+    close(ends[0]);
+}
+
+static void an_owner_that_is_gone_ends_the_child(void **state)
+{
+    (void)state;
+    run_owned("", 0);
+    assert_int_equal(result.end, VP_CHILD_INTERRUPTED);
+    assert_int_equal(result.term_signal, SIGTERM);
+    assert_true(result.seconds < 5);
+    no_child_is_left();
+}
+
+static void a_signal_that_reached_the_owner_is_reported(void **state)
+{
+    static const char byte = SIGINT;
+
+    (void)state;
+    run_owned(&byte, 1);
+    assert_int_equal(result.end, VP_CHILD_INTERRUPTED);
+    assert_int_equal(result.term_signal, SIGINT);
+    no_child_is_left();
+}
+
+static void all_that_is_below_us_can_be_ended(void **state)
+{
+    long  pid;
+    pid_t child;
+
+    (void)state;
+    child = fork();
+    if (child == 0) {
+        execl("/bin/sleep", "sleep", "60", (char *)NULL);
+        _exit(127);
+    }
+    pid = child;
+    assert_true(is_alive(pid));
+    vp_child_end_all();
+    assert_false(is_alive(pid));
+    no_child_is_left();
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, empty_err, release)
 
 int main(void)
@@ -626,6 +687,9 @@ int main(void)
         T(a_child_starts_with_plain_signals_and_no_core_dump),
         T(a_child_does_not_inherit_our_other_files),
         T(a_child_dies_with_us),
+        T(an_owner_that_is_gone_ends_the_child),
+        T(a_signal_that_reached_the_owner_is_reported),
+        T(all_that_is_below_us_can_be_ended),
         T(being_stopped_ourselves_is_no_time_of_the_child),
         T(no_files_are_left_open),
         T(running_out_of_descriptors_is_the_environments_fault),

@@ -24,6 +24,8 @@ cases "kernels, work run when waited for" VPLAN_EMULATOR_DEFER=1 "$dir/emulator_
 cases "kernels, device memory closed to the host" VPLAN_EMULATOR_PROTECT=1 "$dir/emulator_test"
 cases "kernels, blocks and threads backwards" VPLAN_EMULATOR_ORDER=reverse "$dir/emulator_test"
 cases "kernels, blocks and threads shuffled" VPLAN_EMULATOR_ORDER=shuffle:3 "$dir/emulator_test"
+cases "kernels, streams in a random order" VPLAN_EMULATOR_STREAMS=5 "$dir/emulator_test"
+cases "kernels, streams in a random order, work run when waited for" VPLAN_EMULATOR_STREAMS=6 VPLAN_EMULATOR_DEFER=1 "$dir/emulator_test"
 cases "products" "$dir/cublaslt_test"
 cases "products, work run when waited for" VPLAN_EMULATOR_DEFER=1 VPLAN_EMULATOR_PROTECT=1 "$dir/cublaslt_test"
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # tests/test_cudnn_graphs.sh: attention's cuDNN graphs. With a C compiler alone: their mathematics, interpreted, against float64. Where
 # cuDNN is installed (VPLAN_CUDNN names its library, else the loader finds it), and no GPU needed: that it has an engine for every
-# attention of every family on six architectures, that core/workspace.c gives it what it asks for, and that its choice of a kernel
+# attention of every family on six architectures, that plan/workspace.c gives it what it asks for, and that its choice of a kernel
 # does not depend on how many samples there are. VPLAN_LONG asks about ten times as many random shapes. The last line counts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -33,7 +33,7 @@ fi
 # ---- the graphs, interpreted ----
 if cc -fPIC -shared -o "$work/libcudnn_stand_in.so" tests/cuda_emulator/cudnn_stand_in.c -lm > "$work/out" 2>&1 &&
    cc -fopenmp -isystem tests/cuda_emulator/include -o "$work/check" tests/cuda_emulator/cudnn_check.c kernels/cuda/attention_cudnn.c $graph \
-       "$build/reference.a" "$build/kernels.a" "$build/core.a" -lopenblas -ljansson -lcmocka -ldl -lm > "$work/out" 2>&1; then
+       "$build/reference.a" "$build/kernels.a" "$build/plan.a" "$build/base.a" -lopenblas -ljansson -lcmocka -ldl -lm > "$work/out" 2>&1; then
     VPLAN_CUDNN=$work/libcudnn_stand_in.so CMOCKA_MESSAGE_OUTPUT=TAP "$work/check" > "$work/out" 2>&1 ||
         [ "$(grep -c '^not ok' "$work/out")" != 0 ] || bad "the interpreted graphs: exit without a failed case" "$work/out"
     passed=$((passed + $(grep -c '^ok' "$work/out")))
@@ -45,7 +45,7 @@ fi
 
 # ---- cuDNN itself ----
 query=$work/vplan-cudnn-query
-if ! cc -o "$query" kernels/cuda/cudnn_query.c $graph "$build/core.a" -ljansson -ldl -lm > "$work/out" 2>&1; then
+if ! cc -o "$query" kernels/cuda/cudnn_query.c $graph "$build/plan.a" "$build/base.a" -ljansson -ldl -lm > "$work/out" 2>&1; then
     bad "cudnn_query.c does not build" "$work/out"
     finish
 fi
@@ -100,7 +100,7 @@ def look(name, calls):
     cudnn = [r for r in rows if r["planned"] == "cudnn"]
     ok(all(r["supported"] for r in cudnn), name + ": what is planned for cuDNN is refused by it", shown([r for r in cudnn if not r["supported"]]))
     small = [r for r in cudnn if r["supported"] and r["workspace_bytes"] > r["planned_bytes"]]
-    ok(not small, name + ": cuDNN asks for more than core/workspace.c gives", shown(small))
+    ok(not small, name + ": cuDNN asks for more than plan/workspace.c gives", shown(small))
     exact = sum(r["supported"] and r["workspace_bytes"] == r["planned_bytes"] for r in cudnn)
     print("# %s: %d rows, %d for cuDNN, %d of them to the byte" % (name, len(rows), len(cudnn), exact))
     return rows

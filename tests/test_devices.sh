@@ -1,12 +1,12 @@
 #!/bin/bash
 # tests/test_devices.sh: vplan devices: what it prints of a card can be saved and used as a device file, every figure with its source;
-# docs/device-file.md names every key, and its example is a device file. The last line counts.
+# docs/device-file.md names every key, and its example is a device file; the card here is found. The last line counts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
-import json, re, subprocess, sys
+import json, os, re, subprocess, sys
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -91,5 +91,27 @@ if code == 0:
     doc = json.loads(out)
     pieces = -(-doc["peak_bytes"] // (2 << 20))
     ok(doc["outside_class"] == "measured" and doc["device_bytes"] == pieces * (2 << 20) + 309750029, "the arena in pieces of 2 MiB, and what was measured", doc)
+
+# ---- the card of this machine, as its driver's library names it: here the stand-in's ----
+STAND_IN = os.path.join(os.path.dirname(vplan), "null")
+
+
+def plan_here(**driver):
+    environment = dict(os.environ, LD_LIBRARY_PATH=STAND_IN, **driver)
+    environment.update({} if "CUDA_VISIBLE_DEVICES" in driver else {"CUDA_VISIBLE_DEVICES": "0"})
+    p = subprocess.run([vplan, "plan", "gpt2-tiny", "--seq", "16", "--global-batch", "4", "--json"], stdout=subprocess.PIPE, env=environment)
+    return p.returncode, json.loads(p.stdout)
+
+
+h200, free = cards["h200-sxm-141gb"], 20000000000
+code, doc = plan_here(VPLAN_NULL_NAME=h200["product"])
+ok(code == 0 and (doc["settings"]["device"], doc["budget_bytes"]) == (h200["name"], h200["usable_bytes"]), "the card here, all that is usable", doc)
+code, doc = plan_here(VPLAN_NULL_NAME=h200["product"], VPLAN_NULL_TOTAL_BYTES=str(free))
+ok(code == 0 and (doc["settings"]["device"], doc["budget_bytes"]) == (h200["name"], free), "the card here, what is free", doc)
+code, doc = plan_here(VPLAN_NULL_NAME="NVIDIA Abacus")
+ok(code == 5 and "NVIDIA Abacus, is not in our table" in doc["error"]["message"], "a card here that the table lacks", doc)
+for hidden in "-1", "7", "GPU-0123":
+    code, doc = plan_here(VPLAN_NULL_NAME=h200["product"], CUDA_VISIBLE_DEVICES=hidden)
+    ok(code == 0 and doc["settings"]["device"] == "cpu", "no card is visible: CUDA_VISIBLE_DEVICES=" + hidden, doc)
 finish()
 P

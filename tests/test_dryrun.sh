@@ -39,7 +39,7 @@ for f in "$null"/lib*.so.*; do preload=$preload:$f; done
 ${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl || bad "null_check does not build"
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
-for c in memory copies virtual_memory capture; do expect "stand-in: $c" 0 "" check $c; done
+for c in memory addresses copies virtual_memory capture; do expect "stand-in: $c" 0 "" check $c; done
 expect "stand-in: an unmodelled function names itself" 4 "libcusolver: cusolverDnSgetrf is not modelled" check stub
 expect "stand-in: a runtime linked into a library names the library" 4 \
     "null_check: cuGetExportTable.*a CUDA runtime of its own" check own_runtime
@@ -63,10 +63,24 @@ expect "no command" 2 "nothing to run" dry --json
 expect "a card that is none" 2 "CUDA card" dry --device cpu -- true
 expect "a budget above the card" 2 "more than" dry --device t4 --budget 20GiB -- true
 expect "a budget below the context" 2 "context" dry --device t4 --budget 1MiB -- true
-expect "cuDNN neither auto nor off" 2 "auto or off" dry --cudnn on -- true
+# 140.875 MiB, as measured on a T4; a card nobody has measured keeps the device table's figure
+context() { "$vplan" dryrun --device "$1" --json -- true 2> /dev/null | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+print(d["outside_least_bytes"], d["outside_bytes"], d["outside_class"])'; }
+expect "the context of a T4 is as measured" 0 "^147718144 147718144 measured$" context t4
+expect "the context of an A100 is an interval" 0 "^516947968 552599552 derived$" context a100-sxm-80gb
+expect "the context of a V100 is not known" 0 "^147718144 536870912 assumed$" context v100-sxm2-16gb
+for card in $(sed -n 's/^    {"\([a-z0-9-]*\)", [0-9].*/\1/p' dryrun/context.c); do
+    "$vplan" devices "$card" > /dev/null 2>&1 && ok || bad "dryrun/context.c names a card that is none: $card"
+done
+"$vplan" --help 2>&1 | grep '^ *dryrun ' | grep -q exact && bad "the help calls a dry run exact" || ok
+expect "cuDNN neither auto nor off" 2 "auto, off" dry --cudnn on -- true
 expect "an unknown option" 2 "unknown option" dry --bugdet 1GiB -- true
 expect "a command that is not there" 2 "no-such-program" dry -- ./no-such-program
 expect "a command without PyTorch" 5 "no PyTorch ran" dry -- true
+expect "a launcher's rank that is not 0" 5 "only ranks other than 0 were started" env RANK=1 WORLD_SIZE=2 MASTER_PORT=9 \
+    "$vplan" dryrun -- python3 -c 'raise SystemExit(7)'
+expect "a RANK that no launcher set" 4 "exit code 7" env RANK=1 WORLD_SIZE=1 "$vplan" dryrun -- python3 -c 'raise SystemExit(7)'
 expect "a command that fails" 4 "exit code 7" dry -- sh -c 'exit 7'
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
@@ -89,6 +103,41 @@ sys.exit(p.wait(20))
 P
 [ $? = 130 ] && ok || bad "interrupted: not exit 130" "$work/out"
 pgrep -f 'sleep 6[12]' > /dev/null && bad "a process was left behind" || ok
+
+# Killed, it leaves nothing: neither what the command started, in a session of its own, nor the folder.
+nap=$((100000 + $$))     # seconds that nobody else sleeps
+napping() { pgrep -fx "sleep $nap"; }
+killed() {   # NAME WHO: kill -9 it, once the command's descendants are there
+    "$vplan" dryrun -- sh -c "setsid sleep $nap & sleep $nap & sleep $nap" > /dev/null 2>&1 &
+    local vplan_pid=$! tries=0
+    until [ "$(napping | wc -l)" = 3 ] || [ $((tries += 1)) = 100 ]; do sleep 0.1; done
+    [ "$tries" -lt 100 ] || bad "$1: the command did not start"
+    if [ "$2" = vplan ]; then kill -9 $vplan_pid; else kill -9 $(pgrep -P $vplan_pid); fi
+    wait $vplan_pid 2> /dev/null
+    tries=0
+    while { napping > /dev/null || [ -n "$(ls "$TMPDIR")" ]; } && [ $((tries += 1)) -le 100 ]; do sleep 0.1; done
+    if napping > /dev/null || [ -n "$(ls "$TMPDIR")" ]; then
+        bad "$1: left behind: processes $(napping | tr '\n' ' ')$(ls "$TMPDIR")"
+        kill -9 $(napping)
+        rm -rf "$TMPDIR"/*
+    else
+        ok
+    fi
+}
+killed "kill -9 of vplan dryrun" vplan
+killed "kill -9 of the process that watches over the command" keeper
+
+# What the command puts into the folder, or in its place, leads nowhere.
+mkdir "$work/precious"
+echo kept > "$work/precious/file"
+expect "a folder that the command fills" 5 "no PyTorch ran" dry -- sh -c \
+    'mkdir -p "$VPLAN_NULL_REPORT/a/b"; ln -s "$1" "$VPLAN_NULL_REPORT/a/b/link"; ln -s "$1" "$VPLAN_NULL_REPORT/link"' _ "$work/precious"
+[ -f "$work/precious/file" ] && [ -z "$(ls "$TMPDIR")" ] && ok || bad "a full folder: $(ls "$TMPDIR" "$work/precious")"
+rm -rf "$TMPDIR"/*
+expect "a folder that the command replaces by a link" 5 "no PyTorch ran" dry -- sh -c \
+    'rm -r "$VPLAN_NULL_REPORT"; ln -s "$1" "$VPLAN_NULL_REPORT"' _ "$work/precious"
+[ -f "$work/precious/file" ] && [ -z "$(ls "$TMPDIR")" ] && ok || bad "a link was followed: $(ls "$TMPDIR" "$work/precious")"
+rm -rf "$TMPDIR"/*
 
 # A torch that is not known, and one without CUDA, both made of two lines of Python.
 for case in "2.99.0+cu130 '13.0' 4 not.known" "2.11.0+cpu None 5 not.a.CUDA.build"; do
@@ -124,6 +173,8 @@ CUDA_VISIBLE_DEVICES= expect "a GPU that is hidden" 5 "h100-sxm-80gb" here "NVID
 
 # Fake weights: what a model is, without a Python that has torch.
 expect "weights of a built-in model" 0 '"n_embd": 768' dry --fake-weights gpt2 -o "$work/w" -- sh -c 'cat "$1"'
+expect "weights with a Python command of forty words" 0 "words 40, then .*fake_weights.py" dry --fake-weights gpt2 -o "$work/w" -- \
+    sh -c 'echo "words $(($# - 5 + 4)), then ${37}"' sh $(seq 36)
 expect "weights of a Hub id that is not here" 4 "hf download some-org/some-model config.json" \
     dry --fake-weights some-org/some-model -o "$work/w" -- true
 held=$HOME/.cache/huggingface/hub/models--some-org--some-model
@@ -184,7 +235,7 @@ if ! "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec
     finish
 fi
 version=$("$python" -c 'import importlib.metadata as m; print(m.version("torch"))' 2> /dev/null)
-if ! grep -q "\"${version%%+*}\"" kernels/null/probe/vplan_probe.py; then
+if ! grep -q "\"${version%%+*}\"" dryrun/probe/vplan_probe.py; then
     skip "torch $version is not one the dry run knows: real scripts, known peaks"
     finish
 fi
@@ -229,6 +280,37 @@ printf 'MemTotal: 1024000 kB\nMemAvailable: 20480 kB\n' > "$work/meminfo"
 VPLAN_NULL_MEMINFO=$work/meminfo expect "a host that is nearly full" 5 "host memory ran out.*weights were made on the CPU" \
     dry -- "$python" -c 'import torch, time; x = torch.ones(200 << 20); time.sleep(5)'
 
+# Launchers are followed to the rank that is played: the same bytes as that rank by itself.
+peaks() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+print(d["verdict"], d["allocated_peak_bytes"] > 0 and d["allocated_peak_bytes"])'; }
+cat > "$work/ranks.py" <<'P'
+import os, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+net = torch.nn.Linear(512, 512).cuda()
+optimizer = torch.optim.AdamW(net.parameters())
+for _ in range(3):
+    net(torch.zeros(64, 512, device="cuda")).sum().backward()
+    for p in net.parameters():
+        dist.all_reduce(p.grad)
+    optimizer.step()
+print("rank", dist.get_rank(), "of", dist.get_world_size())
+P
+alone=$(peaks --world 4 -- "$python" "$work/ranks.py")
+for launcher in "torch.distributed.run --standalone --nproc-per-node 4" \
+    "accelerate.commands.launch --multi_gpu --num_processes 4 --num_machines 1 --mixed_precision no --dynamo_backend no --main_process_port 0"; do
+    "$python" -c "import ${launcher%% *}" 2> /dev/null || { skip "no ${launcher%% *}"; continue; }
+    launched=$(peaks -- "$python" -m $launcher "$work/ranks.py")
+    [ "$alone" = "$launched" ] && [ "${alone%% *}" = fits ] && grep -q "rank 0 of 4" "$work/err" && ok ||
+        bad "${launcher%% *}: $launched, alone $alone" "$work/err"
+done
+expect "torchrun: what was not run is said" 0 "rank 0 of the 4 that the launcher started" dry -- "$python" \
+    -m torch.distributed.run --standalone --nproc-per-node 4 "$work/ranks.py"
+printf '#!/bin/sh\ncd "$(dirname "$1")" && %s -m ranks\n' "$python" > "$work/run.sh"
+launched=$(peaks --world 4 -- sh "$work/run.sh" "$work/ranks.py")
+[ "$alone" = "$launched" ] && ok || bad "a shell script with python -m: $launched, alone $alone" "$work/err"
+
 # Allocator settings: the same series as an independent model of the allocator comes to.
 series() {   # NAME FRACTION LARGEST_LOG2 SETTING MODEL_OPTION...
     local name=$1 fraction=$2 largest=$3 setting=$4
@@ -260,7 +342,7 @@ series "expandable segments and a fraction" 0.1 30 expandable_segments:True expa
 # cuDNN: the real one where it is, asked without a device; its answers as it gives them to others.
 cudnn=$("$python" - <<'P' 2> /dev/null
 import sys
-sys.path.insert(0, "kernels/null/probe")
+sys.path.insert(0, "dryrun/probe")
 import os
 os.environ["VPLAN_NULL_REPORT"] = "."
 import vplan_probe, torch
@@ -286,13 +368,19 @@ fi
 expect "a snapshot" 0 "fits" dry --snapshot "$work/s.pickle" -- "$python" tests/dryrun/scripts/graphs.py
 [ -s "$work/s.pickle" ] && ok || bad "no snapshot was written"
 if "$python" -c 'import transformers' 2> /dev/null; then
-    expect "known peaks" 0 " 0 different" dry --device tests/dryrun/huge.json -- "$python" \
+    VPLAN_NULL_ADDRESSES=rising expect "known peaks" 0 " 0 different" dry --device tests/dryrun/huge.json -- "$python" \
         tests/dryrun/play_row.py --configs tests/dryrun/golden --rows tests/dryrun/golden/peaks.csv
     expect "weights of a built-in model, written" 0 "148 tensors, 497759232 bytes that take no disk" \
         dry --fake-weights gpt2 -o "$work/w" -- "$python"
     [ "$(du -sk "$work/w" | cut -f1)" -lt 200 ] && ok || bad "fake weights take disk"
 else
     skip "no transformers beside torch: known peaks"
+fi
+if "$python" -c 'import transformers, peft, accelerate' 2> /dev/null; then
+    expect "memory measured on a T4" 0 "allocated_equal 1, .*reserved_equal 1$" python3 tests/dryrun/play_measured.py \
+        --vplan "$vplan" --python "$python" --only lora --quick
+else
+    skip "no transformers, peft and accelerate beside torch: memory measured on a T4"
 fi
 [ -z "$(ls "$TMPDIR" | grep vplan)" ] && ok || bad "temporary files were left behind"
 finish

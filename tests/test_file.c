@@ -1,6 +1,6 @@
-#include "tests/core_test.h"
+#include "tests/base_test.h"
 
-#include "core/file.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -251,7 +251,7 @@ static void a_link_stays_and_its_file_is_replaced(void **state)
     (void)state;
     new_folder("w7");
     new_folder("w7/real");
-    const char *target = put_file("w7/real/plan.json", "old", 3);
+    const char *target    = put_file("w7/real/plan.json", "old", 3);
     const char *link_path = in_test_dir("w7/plan.json");
     assert_int_equal(symlink("real/plan.json", link_path), 0);
     CHECK_FAILS(vp_file_write(link_path, "new", 3, false, &err), VP_ERR_USAGE, link_path, 0, "",
@@ -267,7 +267,8 @@ static void only_a_regular_file_is_replaced(void **state)
     (void)state;
     new_folder("w8");
     const char *path = new_folder("w8/folder");
-    CHECK_FAILS(vp_file_write(path, "x", 1, true, &err), VP_ERR_USAGE, path, 0, "", "is a directory");
+    CHECK_FAILS(vp_file_write(path, "x", 1, true, &err), VP_ERR_USAGE, path, 0, "",
+                "is a directory");
     path = in_test_dir("w8/null");
     assert_int_equal(symlink("/dev/null", path), 0);
     CHECK_FAILS(vp_file_write(path, "x", 1, true, &err), VP_ERR_USAGE, path, 0, "",
@@ -277,7 +278,8 @@ static void only_a_regular_file_is_replaced(void **state)
     path = in_test_dir("w8/fifo");
     assert_int_equal(mkfifo(path, 0600), 0);
     CHECK_FAILS(vp_file_write(path, "x", 1, true, &err), VP_ERR_USAGE, path, 0, "", "is a FIFO");
-    CHECK_FAILS(vp_file_write("", "x", 1, true, &err), VP_ERR_USAGE, "", 0, "", "not the name of a file");
+    CHECK_FAILS(vp_file_write("", "x", 1, true, &err), VP_ERR_USAGE, "", 0, "",
+                "not the name of a file");
     path = in_test_dir("w8/new/");
     CHECK_FAILS(vp_file_write(path, "x", 1, true, &err), VP_ERR_USAGE, path, 0, "",
                 "not the name of a file");
@@ -372,23 +374,35 @@ static void a_folder_is_made_once(void **state)
     CHECK_FAILS(vp_file_make_dir(path, &err), VP_ERR_STORAGE, path, 0, "",
                 "is a regular file, not a folder");
     path = in_test_dir("made/a/b");
-    CHECK_FAILS(vp_file_make_dir(path, &err), VP_ERR_STORAGE, path, 0, "", "cannot make this folder");
+    CHECK_FAILS(vp_file_make_dir(path, &err), VP_ERR_STORAGE, path, 0, "",
+                "cannot make this folder");
 }
 
 static void a_program_is_found_beside_this_one_and_never_in_path(void **state)
 {
-    char        self[PATH_MAX], path[PATH_MAX], tiny[4];
-    ssize_t     n = readlink("/proc/self/exe", self, sizeof self - 1);
-    const char *base;
+    char    self[PATH_MAX], folder[PATH_MAX], path[PATH_MAX], below[PATH_MAX], tiny[4];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    char   *base, *last;
 
     (void)state;
     assert_true(n > 0);
     self[n] = '\0';
     base    = strrchr(self, '/') + 1;
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - self), self);
     CHECK_OK(vp_file_find_program(base, path, sizeof path, &err));
     assert_string_equal(path, self);
     CHECK_FAILS(vp_file_find_program("sh", path, sizeof path, &err), VP_ERR_DEVICE, "", 0, "",
                 "sh is neither in ");
+    CHECK_OK(vp_file_own_folder(path, sizeof path, &err));
+    assert_string_equal(path, folder);
+    CHECK_FAILS(vp_file_own_folder(tiny, sizeof tiny, &err), VP_ERR_DEVICE, "", 0, "",
+                "File name too long");
+    /* a name may have a folder: "../tests/test_file" */
+    folder[base - self - 1] = '\0';
+    assert_non_null(last = strrchr(folder, '/'));
+    snprintf(below, sizeof below, "..%s/%s", last, base);
+    CHECK_OK(vp_file_find_program(below, path, sizeof path, &err));
+    assert_non_null(strstr(path, below));
     CHECK_FAILS(vp_file_find_program(base, tiny, sizeof tiny, &err), VP_ERR_DEVICE, "", 0, "",
                 "is neither in ");
 }

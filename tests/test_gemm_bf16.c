@@ -1,6 +1,7 @@
-/* bf16 products: every class of kernels against float64, and what the header says about bits. Operands end (or begin)
- * where the mapped memory does, and gaps between their rows are NaN, so that reading anything else shows. */
-#include "tests/core_test.h"
+/* bf16 products: every class of kernels against float64, and what the header says about bits.
+ * Operands end (or begin) where the mapped memory does, and gaps between their rows are NaN, so
+ * that reading anything else shows. */
+#include "tests/base_test.h"
 
 #include "kernels/backend.h"
 #include "kernels/cpu/bf16_span.h"
@@ -112,42 +113,51 @@ static void problem_release(problem *p)
 /* How a call stores its operands, and what it starts from. */
 typedef struct form {
     bool    a_transposed, b_transposed, c_f32, add, bias;
-    int64_t gap;        /* of every ld beyond its row */
-    bool    to_the_end; /* operands end at the end of mapped memory; else they begin at its beginning */
-    bool    alone;      /* vp_cpu_gemm_bf16_call() */
+    int64_t gap; /* of every ld beyond its row */
+    /* operands end at the end of mapped memory; else they begin at its beginning */
+    bool to_the_end;
+    bool alone; /* vp_cpu_gemm_bf16_call() */
 } form;
 
 /* rows x cols of bf16, transposed or not, in memory of its own. */
-static guarded store_bf16(const uint16_t *x, int64_t rows, int64_t cols, bool transposed, const form *f, int64_t *ld)
+static guarded store_bf16(const uint16_t *x, int64_t rows, int64_t cols, bool transposed,
+                          const form *f, int64_t *ld)
 {
     int64_t   n_stored = transposed ? cols : rows, width = transposed ? rows : cols;
     guarded   g;
     uint16_t *to;
 
     *ld = width + f->gap;
-    g   = guarded_new(n_stored * width == 0 ? 0 : (size_t)((n_stored - 1) * *ld + width) * sizeof *to, f->to_the_end);
-    to  = g.p;
+    g = guarded_new(n_stored * width == 0 ? 0 : (size_t)((n_stored - 1) * *ld + width) * sizeof *to,
+                    f->to_the_end);
+    to = g.p;
     for (int64_t r = 0; r < n_stored && width > 0; r++)
         for (int64_t c = 0; c < (r + 1 < n_stored ? *ld : width); c++)
             to[r * *ld + c] = c >= width ? 0x7fc1 : transposed ? x[c * cols + r] : x[r * cols + c];
     return g;
 }
 
-/* The product into c[m][n], as floats whatever C is. Calls of at most rows_at_once rows (0: all), and of k_at_once of k
- * (0: all), the later ones adding. */
-static void product(const problem *p, const form *f, int64_t rows_at_once, int64_t k_at_once, float *c)
+/* The product into c[m][n], as floats whatever C is. Calls of at most rows_at_once rows (0:
+ * all), and of k_at_once of k (0: all), the later ones adding. */
+static void product(const problem *p, const form *f, int64_t rows_at_once, int64_t k_at_once,
+                    float *c)
 {
     int64_t      lda, ldb, ldc = p->n + f->gap, element = f->c_f32 ? 4 : 2;
-    guarded      a = store_bf16(p->a, p->m, p->k, f->a_transposed, f, &lda);
-    guarded      b = store_bf16(p->b, p->k, p->n, f->b_transposed, f, &ldb);
+    guarded      a     = store_bf16(p->a, p->m, p->k, f->a_transposed, f, &lda);
+    guarded      b     = store_bf16(p->b, p->k, p->n, f->b_transposed, f, &ldb);
     guarded      bias  = guarded_new((size_t)p->n * sizeof *p->bias, f->to_the_end);
     size_t       bytes = (size_t)(((p->m - 1) * ldc + p->n) * element);
     guarded      out   = guarded_new(bytes, f->to_the_end);
     uint16_t    *out_b = out.p;
     float       *out_f = out.p;
-    vp_gemm_bf16 g = {
-        .n = p->n, .lda = lda, .a_transposed = f->a_transposed, .ldb = ldb, .b_transposed = f->b_transposed,
-        .ldc = ldc, .c_f32 = f->c_f32,
+    vp_gemm_bf16 g     = {
+            .n            = p->n,
+            .lda          = lda,
+            .a_transposed = f->a_transposed,
+            .ldb          = ldb,
+            .b_transposed = f->b_transposed,
+            .ldc          = ldc,
+            .c_f32        = f->c_f32,
     };
 
     memcpy(bias.p, p->bias, (size_t)p->n * sizeof *p->bias);
@@ -171,7 +181,8 @@ static void product(const problem *p, const form *f, int64_t rows_at_once, int64
             g.b   = (uint16_t *)b.p + (f->b_transposed ? k : k * ldb);
             g.c   = (char *)out.p + row * ldc * element;
             g.add = f->add || k > 0;
-            (f->alone ? vp_cpu_gemm_bf16_call : vp_cpu_gemm_bf16)(&g, f->bias && k == 0 ? bias.p : NULL);
+            (f->alone ? vp_cpu_gemm_bf16_call : vp_cpu_gemm_bf16)(&g, f->bias && k == 0 ? bias.p
+                                                                                        : NULL);
         }
     for (int64_t r = 0; r < p->m; r++)
         for (int64_t i = 0; i < (r + 1 < p->m ? ldc : p->n); i++) {
@@ -196,41 +207,51 @@ static bool use_class(vp_gemm_bf16_isa isa)
 
 /* ---- against float64 ---- */
 
-/* Between an element's float64 sum and its fp32 one lie at most two roundings for each of k, wherever a class puts them,
- * and one for what it starts from. Each is of a number no larger than size = |start| + |A| |B|, grown by the roundings
- * before it (k < 2^12: by less than 1/1000), and moves it by 2^-24 of itself at most:
+/* Between an element's float64 sum and its fp32 one lie at most two roundings for each of k,
+ * wherever a class puts them, and one for what it starts from. Each is of a number no larger than
+ * size = |start| + |A| |B|, grown by the roundings before it (k < 2^12: by less than 1/1000), and
+ * moves it by 2^-24 of itself at most:
  *
  *     |error| <= 1.001 (2 k + 1) 2^-24 size,    and for a bf16 C then 2^-8 |result| more
  *
- * for half a step of its 8 bits. Denormals taken for zeros are below 2^-126, and there are none here. */
+ * for half a step of its 8 bits. Denormals taken for zeros are below 2^-126, and there are none
+ * here. */
 static void check_against_float64(const problem *p, const form *f, float *c)
 {
     product(p, f, 0, 0, c);
     for (int64_t i = 0; i < p->m * p->n; i++) {
-        double start = f->add ? (double)p->start[i] : f->bias ? (double)vp_bf16_to_f32(p->bias[i % p->n]) : 0.0;
-        double want = start + p->sum[i], error = 1.001 * (2.0 * (double)p->k + 1) * 0x1p-24 * (fabs(start) + p->size[i]);
+        double start = f->add    ? (double)p->start[i]
+                       : f->bias ? (double)vp_bf16_to_f32(p->bias[i % p->n])
+                                 : 0.0;
+        double want  = start + p->sum[i],
+               error = 1.001 * (2.0 * (double)p->k + 1) * 0x1p-24 * (fabs(start) + p->size[i]);
 
         if (!f->c_f32)
             error += 0x1p-8 * (fabs(want) + error);
         if (!(fabs((double)c[i] - want) <= error))
-            fail_msg("%s: %lld x %lld x %lld, A%s B%s, C %s%s%s, gap %lld, [%lld][%lld]: %.9g, float64 %.9g, may be %.3g off",
-                     vp_cpu_gemm_bf16_class(), (long long)p->m, (long long)p->n, (long long)p->k,
-                     f->a_transposed ? "'" : "", f->b_transposed ? "'" : "", f->c_f32 ? "fp32" : "bf16",
-                     f->add ? " added" : "", f->bias ? " with bias" : "", (long long)f->gap, (long long)(i / p->n),
-                     (long long)(i % p->n), (double)c[i], want, error);
+            fail_msg(
+                "%s: %lld x %lld x %lld, A%s B%s, C %s%s%s, gap %lld, [%lld][%lld]: %.9g, float64 %.9g, may be %.3g off",
+                vp_cpu_gemm_bf16_class(), (long long)p->m, (long long)p->n, (long long)p->k,
+                f->a_transposed ? "'" : "", f->b_transposed ? "'" : "", f->c_f32 ? "fp32" : "bf16",
+                f->add ? " added" : "", f->bias ? " with bias" : "", (long long)f->gap,
+                (long long)(i / p->n), (long long)(i % p->n), (double)c[i], want, error);
     }
 }
 
 /* C, add and bias of a case; every problem meets some, every storage order meets all. */
 static const form outputs[] = {
-    {.c_f32 = true}, {.add = true}, {.bias = true, .gap = 3}, {.c_f32 = true, .add = true, .gap = 5},
-    {.c_f32 = true, .bias = true}, {.gap = 1},
+    {.c_f32 = true},
+    {.add = true},
+    {.bias = true, .gap = 3},
+    {.c_f32 = true, .add = true, .gap = 5},
+    {.c_f32 = true, .bias = true},
+    {.gap = 1},
 };
 
 static void every_class_is_close_to_float64(void **state)
 {
     static const int64_t sizes[] = {1, 3, 17, 40, 131, 255, 257};
-    int                  turn = 0;
+    int                  turn    = 0;
 
     (void)state;
     vp_backend_cpu()->set_threads(2);
@@ -247,8 +268,10 @@ static void every_class_is_close_to_float64(void **state)
                     f.a_transposed = stored & 1;
                     f.b_transposed = stored & 2;
                     f.to_the_end   = turn / COUNT(outputs) % 3 > 0;
-                    f.alone        = turn % 5 > 0; /* waking threads takes longer than these products */
-                    for (vp_gemm_bf16_isa isa = VP_GEMM_BF16_BASELINE; isa <= VP_GEMM_BF16_AMX; isa++)
+                    /* waking threads takes longer than these products */
+                    f.alone = turn % 5 > 0;
+                    for (vp_gemm_bf16_isa isa = VP_GEMM_BF16_BASELINE; isa <= VP_GEMM_BF16_AMX;
+                         isa++)
                         if (use_class(isa))
                             check_against_float64(&p, &f, c);
                 }
@@ -260,7 +283,8 @@ static void every_class_is_close_to_float64(void **state)
 /* k beyond a block of all of it; several blocks; a k that is one unit more than a strip's piece. */
 static void large_products_are_close_to_float64(void **state)
 {
-    static const int64_t shapes[][3] = {{530, 40, 4700}, {40, 430, 4513}, {35, 1100, 544}, {1100, 40, 288}};
+    static const int64_t shapes[][3] = {
+        {530, 40, 4700}, {40, 430, 4513}, {35, 1100, 544}, {1100, 40, 288}};
 
     (void)state;
     vp_backend_cpu()->set_threads(3);
@@ -314,13 +338,15 @@ static void expect_same(const bits *b, const char *how, int64_t with)
 {
     for (int64_t i = 0; i < b->p.m * b->p.n; i++)
         if (memcmp(b->one + i, b->other + i, sizeof *b->one) != 0)
-            fail_msg("%s: %lld x %lld x %lld, %s %lld moves [%lld][%lld] from %.9g to %.9g", vp_cpu_gemm_bf16_class(),
-                     (long long)b->p.m, (long long)b->p.n, (long long)b->p.k, how, (long long)with,
-                     (long long)(i / b->p.n), (long long)(i % b->p.n), (double)b->one[i], (double)b->other[i]);
+            fail_msg("%s: %lld x %lld x %lld, %s %lld moves [%lld][%lld] from %.9g to %.9g",
+                     vp_cpu_gemm_bf16_class(), (long long)b->p.m, (long long)b->p.n,
+                     (long long)b->p.k, how, (long long)with, (long long)(i / b->p.n),
+                     (long long)(i % b->p.n), (double)b->one[i], (double)b->other[i]);
 }
 
 /* The last is longer than a block of all of k. */
-static const int64_t bit_shapes[][3] = {{515, 131, 544}, {300, 1001, 40}, {257, 1, 769}, {1, 700, 203}, {540, 20, 4608}};
+static const int64_t bit_shapes[][3] = {
+    {515, 131, 544}, {300, 1001, 40}, {257, 1, 769}, {1, 700, 203}, {540, 20, 4608}};
 
 static void for_every_class(const form *f, void (*check)(bits *b, const form *f))
 {
@@ -346,7 +372,7 @@ static void check_threads(bits *b, const form *f)
         product(&b->p, f, 0, 0, b->other);
         expect_same(b, "threads", n_threads[i]);
     }
-    form alone = *f;
+    form alone  = *f;
     alone.alone = true;
     product(&b->p, &alone, 0, 0, b->other);
     expect_same(b, "alone with threads", vp_backend_cpu()->threads());
@@ -430,7 +456,9 @@ static void check_rounded_once(bits *b, const form *f)
     vp_backend_cpu()->set_threads(2);
     for (int i = 0; i < COUNT(forms); i++) {
         for (int64_t e = 0; e < n_elements; e++) { /* the fp32 sum, and the scalar function */
-            float more = forms[i].bias ? vp_bf16_to_f32(b->p.bias[e % b->p.n]) : forms[i].add ? b->p.start[e] : 0.0f;
+            float more = forms[i].bias  ? vp_bf16_to_f32(b->p.bias[e % b->p.n])
+                         : forms[i].add ? b->p.start[e]
+                                        : 0.0f;
             b->one[e]  = vp_bf16_to_f32(vp_bf16_from_f32(sum[e] + more));
         }
         product(&b->p, &forms[i], 0, 0, b->other);
@@ -482,7 +510,8 @@ static void nan_and_infinity_stay_in_their_row_and_column(void **state)
                     for (int c = 0; c < N; c++) {
                         float x = b.one[r * N + c];
                         if (r == 33 ? !isnan(x) : c == 34 ? !(isinf(x) && x < 0) : !isfinite(x))
-                            fail_msg("%s: [%d][%d] is %g", vp_cpu_gemm_bf16_class(), r, c, (double)x);
+                            fail_msg("%s: [%d][%d] is %g", vp_cpu_gemm_bf16_class(), r, c,
+                                     (double)x);
                     }
             }
             bits_release(&b);
@@ -492,7 +521,11 @@ static void nan_and_infinity_stay_in_their_row_and_column(void **state)
 static void an_empty_sum_is_the_bias_or_zero_or_what_was_there(void **state)
 {
     static const form forms[] = {
-        {.c_f32 = true}, {.bias = true}, {.c_f32 = true, .bias = true}, {.add = true}, {.c_f32 = true, .add = true},
+        {.c_f32 = true},
+        {.bias = true},
+        {.c_f32 = true, .bias = true},
+        {.add = true},
+        {.c_f32 = true, .add = true},
         {.gap = 2},
     };
     bits b = bits_new(37, 33, 0);
@@ -501,7 +534,9 @@ static void an_empty_sum_is_the_bias_or_zero_or_what_was_there(void **state)
     for (int i = 0; i < COUNT(forms); i++) {
         product(&b.p, &forms[i], 0, 0, b.one);
         for (int64_t e = 0; e < 37 * 33; e++)
-            b.other[e] = forms[i].add ? b.p.start[e] : forms[i].bias ? vp_bf16_to_f32(b.p.bias[e % 33]) : 0.0f;
+            b.other[e] = forms[i].add    ? b.p.start[e]
+                         : forms[i].bias ? vp_bf16_to_f32(b.p.bias[e % 33])
+                                         : 0.0f;
         expect_same(&b, "an empty sum, case", i);
     }
     bits_release(&b);
@@ -519,7 +554,8 @@ static void no_rows_and_no_columns_touch_nothing(void **state)
 
 static void the_class_has_a_name(void **state)
 {
-    static const char *const names[] = {"baseline", "AVX2+FMA", "AVX-512", "AVX512-BF16", "AMX-BF16"};
+    static const char *const names[] = {"baseline", "AVX2+FMA", "AVX-512", "AVX512-BF16",
+                                        "AMX-BF16"};
 
     (void)state;
     for (vp_gemm_bf16_isa isa = VP_GEMM_BF16_BASELINE; isa <= VP_GEMM_BF16_AMX; isa++) {
@@ -542,7 +578,8 @@ VP_PER_ISA(to_nearest, (const float *x, uint16_t *y, int64_t n), (x, y, n))
     vp_bf16_round(x, y, n);
 }
 
-VP_PER_ISA(stochastic, (const float *x, const uint16_t *random, uint16_t *y, int64_t n), (x, random, y, n))
+VP_PER_ISA(stochastic, (const float *x, const uint16_t *random, uint16_t *y, int64_t n),
+           (x, random, y, n))
 {
     vp_bf16_round_stochastic(x, random, y, n);
 }
@@ -555,8 +592,8 @@ static float float_of(uint32_t x)
     return y;
 }
 
-/* What rounding must give, from distances: the neighbours are the bits cut off and the next bf16 away from zero, which for the
- * greatest is where infinity stands, 2^128. */
+/* What rounding must give, from distances: the neighbours are the bits cut off and the next bf16
+ * away from zero, which for the greatest is where infinity stands, 2^128. */
 static uint16_t nearest(uint32_t x)
 {
     uint16_t below = (uint16_t)(x >> 16), above = (uint16_t)(below + 1);
@@ -599,13 +636,15 @@ static void rounding_is_to_nearest_even_for_every_upper_half(void **state)
     vp_cpu_isa_limit(VP_CPU_AVX512);
 }
 
-/* Of the 65536 random numbers, as many as the value of what is cut off must round away from zero. */
+/* Of the 65536 random numbers, as many as the value of what is cut off must round away from
+ * zero. */
 static void stochastic_rounding_goes_up_as_often_as_it_should(void **state)
 {
     enum { N = 0x10000 };
-    static const uint32_t values[] = {0x3f800000, 0x3f800001, 0x3f808000, 0xbf81ffff, 0x00000003, 0x00008000,
-                                      0x7f7f4000, 0xff7fffff, 0x7f800000, 0xff800000, 0x7f800001, 0x7fffffff, 0x80000000};
-    float                *x      = malloc(N * sizeof *x);
+    static const uint32_t values[] = {0x3f800000, 0x3f800001, 0x3f808000, 0xbf81ffff, 0x00000003,
+                                      0x00008000, 0x7f7f4000, 0xff7fffff, 0x7f800000, 0xff800000,
+                                      0x7f800001, 0x7fffffff, 0x80000000};
+    float                *x        = malloc(N * sizeof *x);
     uint16_t             *random = malloc(N * sizeof *random), *y = malloc(N * sizeof *y);
 
     (void)state;

@@ -1,8 +1,9 @@
-/* Every family against transformers in float64: tests/golden/README.md says where the numbers are from. VPLAN_GOLDENS names a folder
- * with more of them. Tolerances are the
- * golden's own: loss 1e-6 relative (5e-6 after steps), each gradient within 2e-5 of its largest element, parameters
- * after 3 steps within 2e-5 where the clipped gradient is above 1e-6 and 3e-3 elsewhere. */
-#include "core/safetensors.h"
+/* Every family against transformers in float64: tests/golden/README.md says where the numbers
+ * are from. VPLAN_GOLDENS names a folder with more of them. Tolerances are the golden's own:
+ * loss 1e-6 relative (5e-6 after steps), each gradient within 2e-5 of its largest element,
+ * parameters after 3 steps within 2e-5 where the clipped gradient is above 1e-6 and 3e-3
+ * elsewhere. */
+#include "base/safetensors.h"
 #include "plan_test.h"
 
 #include <dirent.h>
@@ -14,8 +15,8 @@ typedef struct golden {
     vp_safetensors *expect;
     int64_t         n_samples, seq;
     int32_t        *tokens, *labels, *types, *lengths;
-    json_t         *zero_gradient;   /* names: zero in exact arithmetic */
-    json_t         *outside;         /* names: there, but no part of the loss */
+    json_t         *zero_gradient; /* names: zero in exact arithmetic */
+    json_t         *outside;       /* names: there, but no part of the loss */
 } golden;
 
 static double *expected(const golden *g, const char *name, int64_t *n)
@@ -56,14 +57,16 @@ static int32_t *read_ids(vp_safetensors *batch, const char *name)
     return ids;
 }
 
-/* A causal model scores position t against label t + 1; transformers shifts, vplan is given shifted labels. */
+/* A causal model scores position t against label t + 1; transformers shifts, vplan is given
+ * shifted labels. */
 static void shift_labels(golden *g)
 {
     for (int64_t i = 0; i < g->n_samples * g->seq; i++)
         g->labels[i] = (i + 1) % g->seq ? g->labels[i + 1] : VP_IGNORE_LABEL;
 }
 
-/* transformers has one label a sample; here it stands at the first token of the sample, or the last that is no padding. */
+/* transformers has one label a sample; here it stands at the first token of the sample, or the
+ * last that is no padding. */
 static void place_labels(golden *g)
 {
     int32_t *placed = malloc((size_t)(g->n_samples * g->seq) * sizeof *placed);
@@ -153,7 +156,7 @@ static bool is_in(const json_t *names, const char *name)
     size_t  k;
     json_t *entry;
 
-    json_array_foreach(names, k, entry)
+    json_array_foreach (names, k, entry)
         if (strcmp(json_string_value(entry), name) == 0)
             return true;
     return false;
@@ -164,16 +167,19 @@ static bool is_zero(const golden *g, const char *name, int64_t i)
 {
     int64_t h = g->model->graph.hidden;
 
-    return is_in(g->zero_gradient, name) || (strstr(name, "attn.c_attn.bias") && i >= h && i < 2 * h);
+    return is_in(g->zero_gradient, name) ||
+           (strstr(name, "attn.c_attn.bias") && i >= h && i < 2 * h);
 }
 
 /* The name under which transformers saves a parameter. */
-static const char *saved_name(const golden *g, const char *prefix, const char *name, char *buf, size_t buf_size)
+static const char *saved_name(const golden *g, const char *prefix, const char *name, char *buf,
+                              size_t buf_size)
 {
     static const char *const renamed[][2] = {{"lm_head.weight", "embed_out.weight"}};
 
     snprintf(buf, buf_size, "%s%s", prefix, name);
-    for (size_t i = 0; i < sizeof renamed / sizeof *renamed && !vp_safetensors_find(g->expect, buf); i++)
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed && !vp_safetensors_find(g->expect, buf);
+         i++)
         if (strcmp(name, renamed[i][0]) == 0)
             snprintf(buf, buf_size, "%s%s", prefix, renamed[i][1]);
     return buf;
@@ -223,7 +229,8 @@ static void check_gradients(const golden *g, const vp_runtime *rt)
         for (int64_t i = 0; i < n; i++) {
             double scale = is_zero(g, p.name, i) ? of_model : largest;
             if (fabs(grad[i] - want[i]) > 2e-5 * scale)
-                fail_msg("%s[%lld]: gradient %.9g, expected %.9g, largest %.9g", p.name, (long long)i, (double)grad[i], want[i], scale);
+                fail_msg("%s[%lld]: gradient %.9g, expected %.9g, largest %.9g", p.name,
+                         (long long)i, (double)grad[i], want[i], scale);
         }
         free(grad);
         free(want);
@@ -244,12 +251,13 @@ static void check_parameters(const golden *g, const vp_runtime *rt)
             continue;
         double *want = expected(g, saved_name(g, "step3.", p.name, name, sizeof name), &n);
         double *grad = expected(g, saved_name(g, "grad.", p.name, name, sizeof name), &n);
-        float *now = malloc((size_t)n * sizeof *now);
+        float  *now  = malloc((size_t)n * sizeof *now);
         OK(vp_runtime_param_get(&p, 0, n, now, err));
         for (int64_t i = 0; i < n; i++) {
             double tolerance = fabs(grad[i]) * clip > 1e-6 && !is_zero(g, p.name, i) ? 2e-5 : 3e-3;
             if (fabs(now[i] - want[i]) > tolerance)
-                fail_msg("%s[%lld]: %.9g after 3 steps, expected %.9g", p.name, (long long)i, (double)now[i], want[i]);
+                fail_msg("%s[%lld]: %.9g after 3 steps, expected %.9g", p.name, (long long)i,
+                         (double)now[i], want[i]);
         }
         free(want);
         free(grad);
@@ -258,12 +266,19 @@ static void check_parameters(const golden *g, const vp_runtime *rt)
     free(norms);
 }
 
-static void check_golden(const char *dir, int64_t micro_batch, vp_recompute recompute, vp_attention_kind attention)
+static void check_golden(const char *dir, int64_t micro_batch, vp_recompute recompute,
+                         vp_attention_kind attention)
 {
-    golden         g    = open_golden(dir);
-    vp_plan       *plan = plan_of(g.model, (vp_scenario){.recipe = vp_recipe_default(), .seq = g.seq, .global_batch = g.n_samples,
-                                                         .micro_batch = micro_batch, .attention = attention}, recompute);
-    vp_batch       batch = {.tokens = g.tokens, .labels = g.labels, .token_types = g.types, .lengths = g.lengths};
+    golden   g     = open_golden(dir);
+    vp_plan *plan  = plan_of(g.model,
+                             (vp_scenario){.recipe       = vp_recipe_default(),
+                                           .seq          = g.seq,
+                                           .global_batch = g.n_samples,
+                                           .micro_batch  = micro_batch,
+                                           .attention    = attention},
+                             recompute);
+    vp_batch batch = {
+        .tokens = g.tokens, .labels = g.labels, .token_types = g.types, .lengths = g.lengths};
     vp_run_opts    opts = {.n_total_steps = 4, .seed = -1};
     vp_load_report loaded;
     vp_step_result r;
@@ -290,9 +305,32 @@ static void check_golden(const char *dir, int64_t micro_batch, vp_recompute reco
     close_golden(&g);
 }
 
-static const char *const folders[] = {"gpt2", "llama", "llama_tied_rope3", "llama_biases", "llama_yarn", "mistral_window", "qwen2", "qwen2_window", "qwen3",
-    "gemma_mqa", "gemma2", "phi3_gqa", "phi3_longrope", "olmo2_gqa", "bert", "bert_untied", "roberta", "opt", "opt_350m", "gpt_neox",
-    "gpt_neox_sequential", "llama_sequence", "qwen2_tokens", "bert_sequence", "roberta_sequence", "bert_decoder"};
+static const char *const folders[] = {"gpt2",
+                                      "llama",
+                                      "llama_tied_rope3",
+                                      "llama_biases",
+                                      "llama_yarn",
+                                      "mistral_window",
+                                      "qwen2",
+                                      "qwen2_window",
+                                      "qwen3",
+                                      "gemma_mqa",
+                                      "gemma2",
+                                      "phi3_gqa",
+                                      "phi3_longrope",
+                                      "olmo2_gqa",
+                                      "bert",
+                                      "bert_untied",
+                                      "roberta",
+                                      "opt",
+                                      "opt_350m",
+                                      "gpt_neox",
+                                      "gpt_neox_sequential",
+                                      "llama_sequence",
+                                      "qwen2_tokens",
+                                      "bert_sequence",
+                                      "roberta_sequence",
+                                      "bert_decoder"};
 
 /* Each golden here, and each that VPLAN_GOLDENS holds of a family vplan has. */
 static void each_golden(vp_recompute recompute, vp_attention_kind attention)
@@ -310,7 +348,8 @@ static void each_golden(vp_recompute recompute, vp_attention_kind attention)
         vp_model *model   = NULL;
         vp_err    refused = {0};
         snprintf(dir, sizeof dir, "%s/%s", more, e->d_name);
-        if (e->d_name[0] == '.' || vp_model_open(dir, &(vp_model_opts){0}, &model, &refused) != VP_OK)
+        if (e->d_name[0] == '.' ||
+            vp_model_open(dir, &(vp_model_opts){0}, &model, &refused) != VP_OK)
             continue;
         vp_model_free(model);
         print_message("%s\n", dir);

@@ -1,12 +1,14 @@
-/* models/hub_cache.h: a cache laid out as huggingface_hub lays it out, made in a folder of the test's own. */
-#include "core_test.h"
+/* models/hub_cache.h: a cache laid out as huggingface_hub lays it out, made in a folder of the
+ * test's own. */
+#include "tests/base_test.h"
 
 #include "models/hub_cache.h"
 #include "models/model.h"
 
 #define A "0123456789abcdef0123456789abcdef01234567"
 #define B "89abcdef0123456789abcdef0123456789abcdef"
-#define CONFIG "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2, \"vocab_size\": 30, \"n_positions\": 16}"
+#define CONFIG \
+    "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2, \"vocab_size\": 30, \"n_positions\": 16}"
 
 static void make_dirs(const char *path)
 {
@@ -32,7 +34,8 @@ static void put(const char *root, const char *name, const char *text)
 }
 
 /* As huggingface_hub stores a file: the bytes under blobs/, a relative link from the snapshot. */
-static void put_linked(const char *root, const char *repo, const char *commit, const char *name, const char *text)
+static void put_linked(const char *root, const char *repo, const char *commit, const char *name,
+                       const char *text)
 {
     char path[400], target[200];
 
@@ -46,7 +49,8 @@ static void put_linked(const char *root, const char *repo, const char *commit, c
 }
 
 /* Only these variables are set; NULL: not set. */
-static void set_variables(const char *hub_cache, const char *hf_home, const char *xdg, const char *home)
+static void set_variables(const char *hub_cache, const char *hf_home, const char *xdg,
+                          const char *home)
 {
     const char *const names[]  = {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"};
     const char *const values[] = {hub_cache, hf_home, xdg, home};
@@ -80,12 +84,49 @@ static void check_refused(const char *id, vp_hub_want want, const char *part)
 static void an_id_is_what_the_hub_allows(void **state)
 {
     char              long_name[200], long_revision[300];
-    const char *const good[] = {"gpt2", "meta-llama/Llama-3.2-1B", "a/b", "A_b/c.d-e_f", "0/_", "org/name@main", "org/name@refs/pr/1", "name@v1.0",
-                                ("org/name@" A), "a.-b/c"};
-    const char *const bad[]  = {"", "/", "/a", "a/", "a/b/c", "../a", "a/..", "..", ".", "./a", "a/.b", "a/b.", "-a/b", "a/b-", "a--b/c", "a/b--c",
-                                "a..b/c", "a b/c", "a/b c", "a/b;rm", "a/$HOME", "a/b\n", "a/b\x1b[31m", "\xc3\xa4/b", "a/b@", "a/b@/", "a/b@../x",
-                                "a/b@x/..", "a/b@-r", "a/b@x//y", "a/b@x/", "a/b@x@y", "a/b@x y", "@main", "dir/model.json", "config.json",
-                                "a/model.safetensors", "~/a", "a\\b", "-"};
+    const char *const good[] = {
+        "gpt2",          "meta-llama/Llama-3.2-1B", "a/b",       "A_b/c.d-e_f",   "0/_",
+        "org/name@main", "org/name@refs/pr/1",      "name@v1.0", ("org/name@" A), "a.-b/c"};
+    const char *const bad[] = {"",
+                               "/",
+                               "/a",
+                               "a/",
+                               "a/b/c",
+                               "../a",
+                               "a/..",
+                               "..",
+                               ".",
+                               "./a",
+                               "a/.b",
+                               "a/b.",
+                               "-a/b",
+                               "a/b-",
+                               "a--b/c",
+                               "a/b--c",
+                               "a..b/c",
+                               "a b/c",
+                               "a/b c",
+                               "a/b;rm",
+                               "a/$HOME",
+                               "a/b\n",
+                               "a/b\x1b[31m",
+                               "\xc3\xa4/b",
+                               "a/b@",
+                               "a/b@/",
+                               "a/b@../x",
+                               "a/b@x/..",
+                               "a/b@-r",
+                               "a/b@x//y",
+                               "a/b@x/",
+                               "a/b@x@y",
+                               "a/b@x y",
+                               "@main",
+                               "dir/model.json",
+                               "config.json",
+                               "a/model.safetensors",
+                               "~/a",
+                               "a\\b",
+                               "-"};
 
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
@@ -155,11 +196,18 @@ static void a_revision_is_a_ref_or_a_commit(void **state)
     check_found("org/name@refs/pr/1", VP_HUB_CONFIG, "r", "models--org--name/snapshots/" B);
     check_found("org/name@" B, VP_HUB_CONFIG, "r", "models--org--name/snapshots/" B);
     check_found("legacy", VP_HUB_CONFIG, "r", "models--legacy/snapshots/" A);
-    check_refused("org/name@v2", VP_HUB_CONFIG, "does not hold config.json of org/name at revision v2; to download it: hf download org/name config.json --revision v2");
-    check_refused("org/name@gone", VP_HUB_CONFIG, "hf download org/name config.json --revision gone");
+    check_refused(
+        "org/name@v2", VP_HUB_CONFIG,
+        "does not hold config.json of org/name at revision v2; to download it: hf download org/name config.json --revision v2");
+    check_refused("org/name@gone", VP_HUB_CONFIG,
+                  "hf download org/name config.json --revision gone");
     check_refused("legacy@" B, VP_HUB_CONFIG, "hf download legacy config.json --revision " B);
-    check_refused("org/other", VP_HUB_CONFIG, "does not hold config.json of org/other; to download it: hf download org/other config.json");
-    check_refused("org/name", VP_HUB_WEIGHTS, "does not hold the weights of org/name; to download them: hf download org/name --include \"model*.safetensors*\"");
+    check_refused(
+        "org/other", VP_HUB_CONFIG,
+        "does not hold config.json of org/other; to download it: hf download org/other config.json");
+    check_refused(
+        "org/name", VP_HUB_WEIGHTS,
+        "does not hold the weights of org/name; to download them: hf download org/name --include \"model*.safetensors*\"");
     put_linked("r", "models--org--name", A, "model.safetensors.index.json", "{}");
     check_found("org/name", VP_HUB_WEIGHTS, "r", "models--org--name/snapshots/" A);
     put("r", "models--legacy/snapshots/" A "/model.safetensors", "");
@@ -185,7 +233,9 @@ static void without_main_the_only_snapshot_counts(void **state)
     snprintf(path, sizeof path, "%s", in_test_dir("s"));
     set_variables(path, NULL, NULL, NULL);
     check_found("a/one", VP_HUB_CONFIG, "s", "models--a--one/snapshots/" B);
-    check_refused("a/two", VP_HUB_CONFIG, "holds 2 snapshots of a/two and no refs/main; say which is meant: a/two@" A ", a/two@" B);
+    check_refused("a/two", VP_HUB_CONFIG,
+                  "holds 2 snapshots of a/two and no refs/main; say which is meant: a/two@" A
+                  ", a/two@" B);
     check_found("a/two@" A, VP_HUB_CONFIG, "s", "models--a--two/snapshots/" A);
     CHECK_FAILS(vp_hub_find("a/broken", VP_HUB_CONFIG, folder, sizeof folder, &err), VP_ERR_INPUT,
                 in_test_dir("s/models--a--broken/refs/main"), 1, "", "holds no commit");
@@ -196,8 +246,8 @@ static void a_model_is_opened_by_its_id(void **state)
 {
     char      path[5000];
     vp_model *model = NULL;
-    vp_err    err = {0};
-    bool      said = false;
+    vp_err    err   = {0};
+    bool      said  = false;
 
     (void)state;
     put_linked("m", "models--org--small", A, "config.json", CONFIG);
@@ -215,9 +265,12 @@ static void a_model_is_opened_by_its_id(void **state)
     CHECK_OK(vp_model_open("gpt2-tiny", &(vp_model_opts){0}, &model, &err));
     assert_int_equal(model->graph.vocab_size, 256); /* the built-in one: the cache's has 30 */
     vp_model_free(model);
-    CHECK_FAILS(vp_model_open("org/none", &(vp_model_opts){0}, &model, &err), VP_ERR_INPUT, "org/none", 0, "",
-                "neither a built-in model (see vplan models) nor a file or folder: No such file or directory; the Hugging Face cache ");
-    CHECK_FAILS(vp_model_open("org/none", &(vp_model_opts){0}, &model, &err), VP_ERR_INPUT, "org/none", 0, "", "hf download org/none config.json");
+    CHECK_FAILS(
+        vp_model_open("org/none", &(vp_model_opts){0}, &model, &err), VP_ERR_INPUT, "org/none", 0,
+        "",
+        "neither a built-in model (see vplan models) nor a file or folder: No such file or directory; the Hugging Face cache ");
+    CHECK_FAILS(vp_model_open("org/none", &(vp_model_opts){0}, &model, &err), VP_ERR_INPUT,
+                "org/none", 0, "", "hf download org/none config.json");
 }
 
 int main(void)

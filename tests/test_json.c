@@ -1,7 +1,7 @@
-#include "tests/core_test.h"
+#include "tests/base_test.h"
 
-#include "core/file.h"
-#include "core/json.h"
+#include "base/file.h"
+#include "base/json.h"
 
 #include <fcntl.h>
 #include <locale.h>
@@ -70,7 +70,8 @@ static void a_byte_order_mark_is_skipped_and_noted(void **state)
     assert_true(vp_json_had_bom(doc));
     CHECK_OK(vp_json_int(&root, "a", 0, 9, &v, &err));
     assert_int_equal(v, 1);
-    CHECK_FAILS(vp_json_int(&root, "a", 2, 9, &v, &err), VP_ERR_INPUT, "config.json", 1, "a", "between");
+    CHECK_FAILS(vp_json_int(&root, "a", 2, 9, &v, &err), VP_ERR_INPUT, "config.json", 1, "a",
+                "between");
     vp_json_doc_free(doc);
     parse("{\"a\":1}");
     assert_false(vp_json_had_bom(doc));
@@ -95,7 +96,8 @@ static void a_truncated_text_is_located(void **state)
     REFUSED("{\"a\": -", 1, "a", "the text ends inside a number (column 8)");
     REFUSED("{\"a\": 1.", 1, "a", "the text ends inside a number");
     REFUSED("{\"a\": 1e", 1, "a", "the text ends inside a number");
-    REFUSED("{\"a\": 12", 1, "", "expected \",\" or \"}\" after a value, found the end of the text");
+    REFUSED("{\"a\": 12", 1, "",
+            "expected \",\" or \"}\" after a value, found the end of the text");
     REFUSED("{\"a\": 12,", 1, "", "expected a key after the comma, found the end of the text");
     REFUSED("{\"a\": [1,\n", 2, "a[1]", "expected a value, found the end of the text");
     REFUSED("{\"a\"", 1, "a", "expected \":\" after the key, found the end");
@@ -150,9 +152,12 @@ static void nesting_of_64_levels_is_the_limit(void **state)
     vp_json_doc_free(doc);
     memset(text, '[', 65);
     memset(text + 65, ']', 65);
-    REFUSED_BYTES(text, 130, 1, "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
-                  "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
-                  "[0][0][0][0][0][0][0][0][0][0][0][0]", "nested deeper than 64 levels (column 65)");
+    REFUSED_BYTES(
+        text, 130, 1,
+        "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
+        "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
+        "[0][0][0][0][0][0][0][0][0][0][0][0]",
+        "nested deeper than 64 levels (column 65)");
 }
 
 static void a_hundred_thousand_brackets_do_no_harm(void **state)
@@ -161,18 +166,20 @@ static void a_hundred_thousand_brackets_do_no_harm(void **state)
 
     (void)state;
     memset(text, '[', 200000);
-    CHECK_FAILS(vp_json_parse("config.json", text, 200000, &doc, &err), VP_ERR_INPUT, "config.json", 1,
-                "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
-                "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
-                "[0][0][0][0]", "nested deeper");
+    CHECK_FAILS(
+        vp_json_parse("config.json", text, 200000, &doc, &err), VP_ERR_INPUT, "config.json", 1,
+        "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
+        "[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0]"
+        "[0][0][0][0]",
+        "nested deeper");
     free(text);
 }
 
 static void a_key_that_stands_twice_is_named_with_both_lines(void **state)
 {
     (void)state;
-    REFUSED("{\n\"hidden_size\": 1,\n\"x\": {\"hidden_size\": 3},\n\"hidden_size\": 2}", 4, "hidden_size",
-            "the key \"hidden_size\" stands twice, first in line 2 (column 1)");
+    REFUSED("{\n\"hidden_size\": 1,\n\"x\": {\"hidden_size\": 3},\n\"hidden_size\": 2}", 4,
+            "hidden_size", "the key \"hidden_size\" stands twice, first in line 2 (column 1)");
     REFUSED("{\"a\":\n{\"b\":1,\n\"b\":1}}", 3, "a.b", "stands twice, first in line 2");
 }
 
@@ -181,7 +188,8 @@ static void a_duplicate_key_spelled_with_an_escape_is_found(void **state)
     (void)state;
     REFUSED("{\"hidden_size\": 1,\n \"hidden\\u005fsize\": 2}", 2, "hidden_size",
             "the key \"hidden_size\" stands twice, first in line 1 (column 2)");
-    REFUSED("{\"\\ud83d\\ude00\": 1,\n\"\xf0\x9f\x98\x80\": 2}", 2, "\xf0\x9f\x98\x80", "stands twice");
+    REFUSED("{\"\\ud83d\\ude00\": 1,\n\"\xf0\x9f\x98\x80\": 2}", 2, "\xf0\x9f\x98\x80",
+            "stands twice");
 }
 
 static void a_missing_field_is_named(void **state)
@@ -219,8 +227,8 @@ static void hidden_size_fails(const char *spelled, const char *part)
 
     snprintf(text, sizeof text, "{\n  \"hidden_size\": %s}", spelled);
     parse(text);
-    CHECK_FAILS(vp_json_int(&root, "hidden_size", 1, 10000000, &v, &err), VP_ERR_INPUT, "config.json", 2,
-                "hidden_size", part);
+    CHECK_FAILS(vp_json_int(&root, "hidden_size", 1, 10000000, &v, &err), VP_ERR_INPUT,
+                "config.json", 2, "hidden_size", part);
     assert_int_equal(v, -77);
     vp_json_doc_free(doc);
     doc = NULL;
@@ -304,7 +312,8 @@ static void what_only_looks_like_json_is_told_apart(void **state)
     REFUSED("{\"a\": [1,]}", 1, "a[1]", "expected a value after the comma, found \"]\"");
     REFUSED("{\"a\": [1 2]}", 1, "a", "expected \",\" or \"]\" after a value, found the number 2");
     REFUSED("{\"a\" 1}", 1, "a", "expected \":\" after the key, found the number 1");
-    REFUSED("{\"a\": 1 \"b\": 2}", 1, "", "expected \",\" or \"}\" after a value, found the string \"b\"");
+    REFUSED("{\"a\": 1 \"b\": 2}", 1, "",
+            "expected \",\" or \"}\" after a value, found the string \"b\"");
     REFUSED("{1: 2}", 1, "", "expected a key in double quotes or \"}\", found the number 1");
     REFUSED("{\"a\": }", 1, "a", "expected a value, found \"}\"");
     REFUSED("{\"a\": [1}]", 1, "a", "expected \",\" or \"]\"");
@@ -321,8 +330,9 @@ static void a_bare_infinity_may_stand_where_nobody_uses_it(void **state)
     bool        b;
 
     (void)state;
-    parse("{\"time_step_limit\": [0.0, Infinity],\n\"low\": -Infinity,\n\"bad\": NaN, \"far\": 1e400, "
-          "\"n\": 2.5}");
+    parse(
+        "{\"time_step_limit\": [0.0, Infinity],\n\"low\": -Infinity,\n\"bad\": NaN, \"far\": 1e400, "
+        "\"n\": 2.5}");
     CHECK_OK(vp_json_real(&root, "n", 0, 3, &v, &err));
     assert_true(v == 2.5);
     v = 77;
@@ -368,15 +378,16 @@ static void an_integer_beyond_64_bits_is_a_real(void **state)
     assert_true(v == 1e30);
     CHECK_OK(vp_json_real(&root, "small", 0, 3, &v, &err));
     assert_true(v == 3);
-    CHECK_FAILS(vp_json_real(&root, "small", 0, 2.5, &v, &err), VP_ERR_INPUT, "config.json", 1, "small",
-                "must be between 0 and 2.5, is 3");
+    CHECK_FAILS(vp_json_real(&root, "small", 0, 2.5, &v, &err), VP_ERR_INPUT, "config.json", 1,
+                "small", "must be between 0 and 2.5, is 3");
 }
 
 static void a_nul_escape_is_refused_in_key_and_value(void **state)
 {
     (void)state;
     REFUSED("{\"a\\u0000b\": 1}", 1, "", "may not hold the character NUL");
-    REFUSED("{\"a\":\n\"b\\u0000c\"}", 2, "a", "may not hold the character NUL (\\u0000) (column 9)");
+    REFUSED("{\"a\":\n\"b\\u0000c\"}", 2, "a",
+            "may not hold the character NUL (\\u0000) (column 9)");
     REFUSED_BYTES("{\"a\": \"b\0c\"}", 12, 1, "a", "control character");
 }
 
@@ -442,7 +453,7 @@ static void a_document_ends_at_200000_values(void **state)
     for (int i = 0; i < N; i++)
         memcpy(text + 2 * i, ",0", 2);
     text[0]         = '[';
-    text[2 * N - 2] = ']';  /* the array and N - 1 elements */
+    text[2 * N - 2] = ']'; /* the array and N - 1 elements */
     parse_bytes(text, 2 * N - 1);
     vp_json_doc_free(doc);
     memcpy(text + 2 * N - 2, ",0]", 3);
@@ -483,8 +494,10 @@ static void every_line_end_counts_once(void **state)
                 "has 3 elements; number 3 is missing");
     CHECK_FAILS(vp_json_fail(&a, "b", &err, "is %s", "odd"), VP_ERR_INPUT, "config.json", 4, "a.b",
                 "is odd");
-    CHECK_FAILS(vp_json_fail(&a, "zz", &err, "is odd"), VP_ERR_INPUT, "config.json", 2, "a.zz", "is odd");
-    CHECK_FAILS(vp_json_fail(&root, NULL, &err, "is odd"), VP_ERR_INPUT, "config.json", 1, "", "is odd");
+    CHECK_FAILS(vp_json_fail(&a, "zz", &err, "is odd"), VP_ERR_INPUT, "config.json", 2, "a.zz",
+                "is odd");
+    CHECK_FAILS(vp_json_fail(&root, NULL, &err, "is odd"), VP_ERR_INPUT, "config.json", 1, "",
+                "is odd");
 }
 
 static void hostile_keys_and_values_are_shown_escaped(void **state)
@@ -496,8 +509,8 @@ static void hostile_keys_and_values_are_shown_escaped(void **state)
     parse("{\"a\": \"\\u001b[2J\\u202ex\",\n\"\\u001b]0;t\\u0007\": 1}");
     CHECK_FAILS(vp_json_bool(&root, "a", &b, &err), VP_ERR_INPUT, "config.json", 1, "a",
                 "is the string \"\\x1b[2J\\u202ex\"");
-    CHECK_FAILS(vp_json_only_keys(&root, known, &err), VP_ERR_INPUT, "config.json", 2, "\\x1b]0;t\\x07",
-                "is no field known here");
+    CHECK_FAILS(vp_json_only_keys(&root, known, &err), VP_ERR_INPUT, "config.json", 2,
+                "\\x1b]0;t\\x07", "is no field known here");
 }
 
 static void the_path_of_a_very_long_key_is_cut(void **state)
@@ -528,7 +541,8 @@ static void types_are_told_apart(void **state)
     int64_t      n = 0;
 
     (void)state;
-    parse("{\"t\": true, \"f\": false, \"n\": null, \"s\": \"x\", \"o\": {}, \"l\": [1, \"y\"], \"i\": 3}");
+    parse(
+        "{\"t\": true, \"f\": false, \"n\": null, \"s\": \"x\", \"o\": {}, \"l\": [1, \"y\"], \"i\": 3}");
     CHECK_OK(vp_json_bool(&root, "t", &b, &err));
     assert_true(b);
     CHECK_OK(vp_json_bool(&root, "f", &b, &err));
@@ -634,8 +648,9 @@ static void a_dump_keeps_order_and_every_digit(void **state)
     (void)state;
     parse("{\"z\": 0.1, \"a\": [1, {}], \"s\": \"\\u0001\\\"\xc3\xa9\", \"n\": null}");
     assert_true(vp_json_dump(root.value, &out));
-    assert_string_equal(out.data, "{\n  \"z\": 0.10000000000000001,\n  \"a\": [\n    1,\n    {}\n  ],\n"
-                                  "  \"s\": \"\\u0001\\\"\xc3\xa9\",\n  \"n\": null\n}\n");
+    assert_string_equal(out.data,
+                        "{\n  \"z\": 0.10000000000000001,\n  \"a\": [\n    1,\n    {}\n  ],\n"
+                        "  \"s\": \"\\u0001\\\"\xc3\xa9\",\n  \"n\": null\n}\n");
     vp_json_doc_free(doc);
     parse_bytes(out.data, (int64_t)out.n_bytes);
     vp_text again = {0};
@@ -658,8 +673,8 @@ static void a_comma_locale_changes_neither_reading_nor_writing(void **state)
     CHECK_OK(vp_json_element(&root, 0, &element, &err));
     CHECK_OK(vp_json_real(&element, NULL, 0, 9, &v, &err));
     assert_true(v == 2.5);
-    CHECK_FAILS(vp_json_real(&element, NULL, 0, 1.5, &v, &err), VP_ERR_INPUT, "config.json", 1, "[0]",
-                "must be between 0 and 1.5, is 2.5");
+    CHECK_FAILS(vp_json_real(&element, NULL, 0, 1.5, &v, &err), VP_ERR_INPUT, "config.json", 1,
+                "[0]", "must be between 0 and 1.5, is 2.5");
     assert_true(vp_json_dump(root.value, &out));
     assert_string_equal(out.data, "[\n  2.5,\n  4096.5\n]\n");
     vp_text_release(&out);
@@ -669,9 +684,10 @@ static void a_comma_locale_changes_neither_reading_nor_writing(void **state)
 /* Every prefix and every changed byte of a good document: an answer, never a crash. */
 static void no_damage_to_a_document_does_harm(void **state)
 {
-    static const char good[] = "{\"a\": [1, -2.5e3, true, null, \"\\u00e9\\ud83d\\ude00\xc3\xa9\"],\n"
-                               " \"b\": {\"c\": NaN, \"d\": -Infinity, \"e\": \"\\\\n\"}}";
-    size_t            n      = sizeof good - 1;
+    static const char good[] =
+        "{\"a\": [1, -2.5e3, true, null, \"\\u00e9\\ud83d\\ude00\xc3\xa9\"],\n"
+        " \"b\": {\"c\": NaN, \"d\": -Infinity, \"e\": \"\\\\n\"}}";
+    size_t n = sizeof good - 1;
 
     (void)state;
     for (size_t i = 0; i < n; i++) {

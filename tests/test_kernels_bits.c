@@ -1,82 +1,192 @@
-/* The numerics contract: what a plan may choose moves no bit. Each call is made once plainly, then again
- * in every way a plan or a machine may make it, and all written operands are compared with memcmp. */
+/* The numerics contract: what a plan may choose moves no bit. Each call is made once plainly,
+ * then again in every way a plan or a machine may make it, and all written operands are compared
+ * with memcmp. */
 #include "tests/kernel_test.h"
 
 #include "kernels/cpu/cpu_internal.h"
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
-/* Row kernels have rows beyond two tiles and a tail; widths are multiples of nothing; shapes are large
- * enough for several work items, so that threads have something to disagree about. Attention, rope and the optimizers
- * beyond AdamW and SGD are compared in files of their own. */
+/* Row kernels have rows beyond two tiles and a tail; widths are multiples of nothing; shapes are
+ * large enough for several work items, so that threads have something to disagree about.
+ * Attention, rope and the optimizers beyond AdamW and SGD are compared in files of their own. */
 static const kt_case in_fp32[] = {
-    {.kernel = VP_K_ATTENTION_FWD, .ints = {3, 203, 6, 3, 40, VP_QKV_PACKED, 1}, .reals = {0.15}},
-    {.kernel = VP_K_ATTENTION_FWD, .ints = {3, 131, 4, 4, 16, VP_QKV_PACKED, 1}, .reals = {0.25, 0.2},
-     .rng = {.seed = 5, .step = 1, .op = 2, .first_sample = 7}},
-    {.kernel = VP_K_ATTENTION_BWD, .ints = {3, 203, 6, 3, 40, VP_QKV_PACKED, 1}, .reals = {0.15}},
-    {.kernel = VP_K_ATTENTION_BWD, .ints = {3, 131, 4, 4, 16, VP_QKV_PACKED, 1}, .reals = {0.25, 0.2},
-     .rng = {.seed = 5, .step = 1, .op = 2, .first_sample = 7}},
-    {.kernel = VP_K_LOSS_SUM, .ints = {700}},
-    {.kernel = VP_K_ZERO, .ints = {50003}},
-    {.kernel = VP_K_GRAD_SUMSQ, .ints = {700003}},
-    {.kernel = VP_K_CLIP_SCALE, .reals = {1.0}},
-    {.kernel = VP_K_ADAMW, .ints = {50003, 1, VP_STATE_F32}, .absent = {[4] = true}},
-    {.kernel = VP_K_SGD, .ints = {50003, 1}, .absent = {[2] = true}},
+    {.kernel          = VP_K_ATTENTION_FWD,
+     .attention       = {.batch    = 3,
+                         .seq      = 203,
+                         .heads    = 6,
+                         .kv_heads = 3,
+                         .head_dim = 40,
+                         .layout   = VP_QKV_PACKED,
+                         .causal   = 1},
+     .attention_reals = {.scale = 0.15}},
+    {.kernel          = VP_K_ATTENTION_FWD,
+     .attention       = {.batch    = 3,
+                         .seq      = 131,
+                         .heads    = 4,
+                         .kv_heads = 4,
+                         .head_dim = 16,
+                         .layout   = VP_QKV_PACKED,
+                         .causal   = 1},
+     .attention_reals = {.scale = 0.25, .p = 0.2},
+     .rng             = {.seed = 5, .step = 1, .op = 2, .first_sample = 7}},
+    {.kernel          = VP_K_ATTENTION_BWD,
+     .attention       = {.batch    = 3,
+                         .seq      = 203,
+                         .heads    = 6,
+                         .kv_heads = 3,
+                         .head_dim = 40,
+                         .layout   = VP_QKV_PACKED,
+                         .causal   = 1},
+     .attention_reals = {.scale = 0.15}},
+    {.kernel          = VP_K_ATTENTION_BWD,
+     .attention       = {.batch    = 3,
+                         .seq      = 131,
+                         .heads    = 4,
+                         .kv_heads = 4,
+                         .head_dim = 16,
+                         .layout   = VP_QKV_PACKED,
+                         .causal   = 1},
+     .attention_reals = {.scale = 0.25, .p = 0.2},
+     .rng             = {.seed = 5, .step = 1, .op = 2, .first_sample = 7}},
+    {.kernel = VP_K_LOSS_SUM, .token_rows = {.rows = 700}},
+    {.kernel = VP_K_ZERO, .elements = {.count = 50003}},
+    {.kernel = VP_K_GRAD_SUMSQ, .elements = {.count = 700003}},
+    {.kernel = VP_K_CLIP_SCALE, .clip_reals = {.clip_norm = 1.0}},
+    {.kernel = VP_K_ADAMW,
+     .states = {.count = 50003, .decay = 1, .state = VP_STATE_F32},
+     .absent = {[VP_ADAMW_MASTER] = true}},
+    {.kernel = VP_K_SGD,
+     .update = {.count = 50003, .decay = 1},
+     .absent = {[VP_SGD_MASTER] = true}},
 };
 
 static const kt_case in_both[] = {
-    {.kernel = VP_K_EMBEDDING_FWD, .ints = {700, 131, 50, 128}, .reals = {1.0}},
-    {.kernel = VP_K_EMBEDDING_FWD, .ints = {700, 131, 50, 128, 3}, .reals = {1.0}, .absent = {[2] = true}},
-    {.kernel = VP_K_EMBEDDING_FWD, .ints = {700, 131, 50, 128, 2}, .reals = {7.5}},
-    {.kernel = VP_K_EMBEDDING_BWD, .ints = {700, 300, 50, 128}, .reals = {1.0}},
-    {.kernel = VP_K_EMBEDDING_BWD, .ints = {700, 300, 50, 128, 2, 0, 5}, .reals = {7.5}},
-    {.kernel = VP_K_EMBEDDING_FWD, .ints = {700, 131, 50, 128, 2, 1}, .reals = {1.0}},
-    {.kernel = VP_K_EMBEDDING_BWD, .ints = {700, 300, 50, 128, 2, 1, 5}, .reals = {7.5}},
-    {.kernel = VP_K_LAYERNORM_FWD, .ints = {700, 131}, .reals = {1e-5}},
-    {.kernel = VP_K_LAYERNORM_FWD, .ints = {700, 131}, .reals = {1e-5}, .absent = {[1] = true, [2] = true}},
-    {.kernel = VP_K_LAYERNORM_BWD, .ints = {700, 300}},
-    {.kernel = VP_K_LAYERNORM_BWD, .ints = {700, 131}, .accumulate = true, .absent = {[5] = true}},
-    {.kernel = VP_K_LAYERNORM_BWD, .ints = {700, 131}, .absent = {[2] = true, [7] = true, [8] = true}},
-    {.kernel = VP_K_RMSNORM_FWD, .ints = {700, 131, 1, 1}, .reals = {1e-5}},
-    {.kernel = VP_K_RMSNORM_FWD, .ints = {700, 40, 3, 0}, .reals = {1e-5}},
-    {.kernel = VP_K_RMSNORM_BWD, .ints = {700, 300, 1, 1}},
-    {.kernel = VP_K_RMSNORM_BWD, .ints = {700, 40, 3, 0}, .accumulate = true, .absent = {[4] = true}},
-    {.kernel = VP_K_LINEAR_FWD, .ints = {700, 203, 1001, VP_WEIGHT_IN_OUT}},
-    {.kernel = VP_K_LINEAR_FWD, .ints = {700, 203, 1001, VP_WEIGHT_OUT_IN}, .absent = {[2] = true}},
-    {.kernel = VP_K_LINEAR_FWD, .ints = {515, 40, 41, VP_WEIGHT_OUT_IN}},
-    {.kernel = VP_K_LINEAR_FWD, .ints = {257, 769, 1, VP_WEIGHT_IN_OUT}},
+    {.kernel          = VP_K_EMBEDDING_FWD,
+     .embedding       = {.rows = 700, .cols = 131, .vocab = 50, .seq = 128},
+     .embedding_reals = {.scale = 1.0}},
+    {.kernel          = VP_K_EMBEDDING_FWD,
+     .embedding       = {.rows = 700, .cols = 131, .vocab = 50, .seq = 128, .position_offset = 3},
+     .embedding_reals = {.scale = 1.0},
+     .absent          = {[VP_EMBEDDING_FWD_POSITIONS] = true}},
+    {.kernel          = VP_K_EMBEDDING_FWD,
+     .embedding       = {.rows = 700, .cols = 131, .vocab = 50, .seq = 128, .position_offset = 2},
+     .embedding_reals = {.scale = 7.5}},
+    {.kernel          = VP_K_EMBEDDING_BWD,
+     .embedding_bwd   = {.rows = 700, .cols = 300, .vocab = 50, .seq = 128},
+     .embedding_reals = {.scale = 1.0}},
+    {.kernel          = VP_K_EMBEDDING_BWD,
+     .embedding_bwd   = {.rows            = 700,
+                         .cols            = 300,
+                         .vocab           = 50,
+                         .seq             = 128,
+                         .position_offset = 2,
+                         .skip_padding    = 0,
+                         .skip_row        = 5},
+     .embedding_reals = {.scale = 7.5}},
+    {.kernel          = VP_K_EMBEDDING_FWD,
+     .embedding       = {.rows            = 700,
+                         .cols            = 131,
+                         .vocab           = 50,
+                         .seq             = 128,
+                         .position_offset = 2,
+                         .skip_padding    = 1},
+     .embedding_reals = {.scale = 1.0}},
+    {.kernel          = VP_K_EMBEDDING_BWD,
+     .embedding_bwd   = {.rows            = 700,
+                         .cols            = 300,
+                         .vocab           = 50,
+                         .seq             = 128,
+                         .position_offset = 2,
+                         .skip_padding    = 1,
+                         .skip_row        = 5},
+     .embedding_reals = {.scale = 7.5}},
+    {.kernel     = VP_K_LAYERNORM_FWD,
+     .layernorm  = {.rows = 700, .cols = 131},
+     .norm_reals = {.eps = 1e-5}},
+    {.kernel     = VP_K_LAYERNORM_FWD,
+     .layernorm  = {.rows = 700, .cols = 131},
+     .norm_reals = {.eps = 1e-5},
+     .absent     = {[VP_LAYERNORM_FWD_GAMMA] = true, [VP_LAYERNORM_FWD_BETA] = true}},
+    {.kernel = VP_K_LAYERNORM_BWD, .layernorm = {.rows = 700, .cols = 300}},
+    {.kernel     = VP_K_LAYERNORM_BWD,
+     .layernorm  = {.rows = 700, .cols = 131},
+     .accumulate = true,
+     .absent     = {[VP_LAYERNORM_BWD_ADD] = true}},
+    {.kernel    = VP_K_LAYERNORM_BWD,
+     .layernorm = {.rows = 700, .cols = 131},
+     .absent    = {[VP_LAYERNORM_BWD_GAMMA]   = true,
+                   [VP_LAYERNORM_BWD_D_GAMMA] = true,
+                   [VP_LAYERNORM_BWD_D_BETA]  = true}},
+    {.kernel     = VP_K_RMSNORM_FWD,
+     .rmsnorm    = {.rows = 700, .cols = 131, .groups = 1, .unit_offset = 1},
+     .norm_reals = {.eps = 1e-5}},
+    {.kernel     = VP_K_RMSNORM_FWD,
+     .rmsnorm    = {.rows = 700, .cols = 40, .groups = 3, .unit_offset = 0},
+     .norm_reals = {.eps = 1e-5}},
+    {.kernel  = VP_K_RMSNORM_BWD,
+     .rmsnorm = {.rows = 700, .cols = 300, .groups = 1, .unit_offset = 1}},
+    {.kernel     = VP_K_RMSNORM_BWD,
+     .rmsnorm    = {.rows = 700, .cols = 40, .groups = 3, .unit_offset = 0},
+     .accumulate = true,
+     .absent     = {[VP_RMSNORM_BWD_ADD] = true}},
+    {.kernel = VP_K_LINEAR_FWD,
+     .linear = {.rows = 700, .in = 203, .out = 1001, .layout = VP_WEIGHT_IN_OUT}},
+    {.kernel = VP_K_LINEAR_FWD,
+     .linear = {.rows = 700, .in = 203, .out = 1001, .layout = VP_WEIGHT_OUT_IN},
+     .absent = {[VP_LINEAR_FWD_B] = true}},
+    {.kernel = VP_K_LINEAR_FWD,
+     .linear = {.rows = 515, .in = 40, .out = 41, .layout = VP_WEIGHT_OUT_IN}},
+    {.kernel = VP_K_LINEAR_FWD,
+     .linear = {.rows = 257, .in = 769, .out = 1, .layout = VP_WEIGHT_IN_OUT}},
     /* k beyond what a BLAS takes in one piece */
-    {.kernel = VP_K_LINEAR_FWD, .ints = {513, 1536, 800, VP_WEIGHT_IN_OUT}},
-    {.kernel = VP_K_LINEAR_BWD_INPUT, .ints = {513, 300, 1600, VP_WEIGHT_OUT_IN}},
-    {.kernel = VP_K_LINEAR_BWD_INPUT, .ints = {700, 1001, 203, VP_WEIGHT_IN_OUT}},
-    {.kernel = VP_K_LINEAR_BWD_INPUT, .ints = {700, 401, 203, VP_WEIGHT_OUT_IN}, .accumulate = true},
-    {.kernel = VP_K_LINEAR_BWD_WEIGHT, .ints = {700, 401, 523, VP_WEIGHT_IN_OUT}},
-    {.kernel = VP_K_LINEAR_BWD_WEIGHT, .ints = {700, 401, 523, VP_WEIGHT_OUT_IN}, .accumulate = true},
-    {.kernel = VP_K_LINEAR_BWD_WEIGHT, .ints = {769, 40, 41, VP_WEIGHT_OUT_IN}, .absent = {[3] = true}},
-    {.kernel = VP_K_ACTIVATION_FWD, .ints = {50003, VP_ACT_GELU_TANH}},
-    {.kernel = VP_K_ACTIVATION_FWD, .ints = {50003, VP_ACT_GELU}},
-    {.kernel = VP_K_ACTIVATION_FWD, .ints = {50003, VP_ACT_RELU}},
-    {.kernel = VP_K_ACTIVATION_FWD, .ints = {50003, VP_ACT_SILU}},
-    {.kernel = VP_K_ACTIVATION_FWD, .ints = {50003, VP_ACT_TANH}},
-    {.kernel = VP_K_ACTIVATION_BWD, .ints = {50003, VP_ACT_GELU_TANH}},
-    {.kernel = VP_K_ACTIVATION_BWD, .ints = {50003, VP_ACT_GELU}},
-    {.kernel = VP_K_ACTIVATION_BWD, .ints = {50003, VP_ACT_RELU}},
-    {.kernel = VP_K_ACTIVATION_BWD, .ints = {50003, VP_ACT_SILU}},
-    {.kernel = VP_K_ACTIVATION_BWD, .ints = {50003, VP_ACT_TANH}},
-    {.kernel = VP_K_GLU_FWD, .ints = {700, 131, VP_ACT_SILU, 0}},
-    {.kernel = VP_K_GLU_FWD, .ints = {700, 131, VP_ACT_GELU_TANH, 1}},
-    {.kernel = VP_K_GLU_FWD, .ints = {700, 131, VP_ACT_GELU, 1}},
-    {.kernel = VP_K_GLU_FWD, .ints = {700, 131, VP_ACT_RELU, 1}},
-    {.kernel = VP_K_GLU_BWD, .ints = {700, 131, VP_ACT_SILU, 0}},
-    {.kernel = VP_K_GLU_BWD, .ints = {700, 131, VP_ACT_GELU_TANH, 1}},
-    {.kernel = VP_K_GLU_BWD, .ints = {700, 131, VP_ACT_GELU, 1}},
-    {.kernel = VP_K_GLU_BWD, .ints = {700, 131, VP_ACT_RELU, 0}},
-    {.kernel = VP_K_ADD, .ints = {50003}},
-    {.kernel = VP_K_DROPOUT, .ints = {3, 20001}, .reals = {0.2},
-     .rng = {.seed = 5, .step = 1, .op = 2, .first_sample = 7}},
-    {.kernel = VP_K_CROSS_ENTROPY, .ints = {600, 1031}},
-    {.kernel = VP_K_CROSS_ENTROPY, .ints = {600, 1031}, .reals = {3.0}},
-    {.kernel = VP_K_COPY, .ints = {50003}},
+    {.kernel = VP_K_LINEAR_FWD,
+     .linear = {.rows = 513, .in = 1536, .out = 800, .layout = VP_WEIGHT_IN_OUT}},
+    {.kernel = VP_K_LINEAR_BWD_INPUT,
+     .linear = {.rows = 513, .in = 300, .out = 1600, .layout = VP_WEIGHT_OUT_IN}},
+    {.kernel = VP_K_LINEAR_BWD_INPUT,
+     .linear = {.rows = 700, .in = 1001, .out = 203, .layout = VP_WEIGHT_IN_OUT}},
+    {.kernel     = VP_K_LINEAR_BWD_INPUT,
+     .linear     = {.rows = 700, .in = 401, .out = 203, .layout = VP_WEIGHT_OUT_IN},
+     .accumulate = true},
+    {.kernel = VP_K_LINEAR_BWD_WEIGHT,
+     .linear = {.rows = 700, .in = 401, .out = 523, .layout = VP_WEIGHT_IN_OUT}},
+    {.kernel     = VP_K_LINEAR_BWD_WEIGHT,
+     .linear     = {.rows = 700, .in = 401, .out = 523, .layout = VP_WEIGHT_OUT_IN},
+     .accumulate = true},
+    {.kernel = VP_K_LINEAR_BWD_WEIGHT,
+     .linear = {.rows = 769, .in = 40, .out = 41, .layout = VP_WEIGHT_OUT_IN},
+     .absent = {[VP_LINEAR_BWD_WEIGHT_DB] = true}},
+    {.kernel = VP_K_ACTIVATION_FWD, .activation = {.count = 50003, .act = VP_ACT_GELU_TANH}},
+    {.kernel = VP_K_ACTIVATION_FWD, .activation = {.count = 50003, .act = VP_ACT_GELU}},
+    {.kernel = VP_K_ACTIVATION_FWD, .activation = {.count = 50003, .act = VP_ACT_RELU}},
+    {.kernel = VP_K_ACTIVATION_FWD, .activation = {.count = 50003, .act = VP_ACT_SILU}},
+    {.kernel = VP_K_ACTIVATION_FWD, .activation = {.count = 50003, .act = VP_ACT_TANH}},
+    {.kernel = VP_K_ACTIVATION_BWD, .activation = {.count = 50003, .act = VP_ACT_GELU_TANH}},
+    {.kernel = VP_K_ACTIVATION_BWD, .activation = {.count = 50003, .act = VP_ACT_GELU}},
+    {.kernel = VP_K_ACTIVATION_BWD, .activation = {.count = 50003, .act = VP_ACT_RELU}},
+    {.kernel = VP_K_ACTIVATION_BWD, .activation = {.count = 50003, .act = VP_ACT_SILU}},
+    {.kernel = VP_K_ACTIVATION_BWD, .activation = {.count = 50003, .act = VP_ACT_TANH}},
+    {.kernel = VP_K_GLU_FWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_SILU, .packed = 0}},
+    {.kernel = VP_K_GLU_FWD,
+     .glu    = {.rows = 700, .cols = 131, .act = VP_ACT_GELU_TANH, .packed = 1}},
+    {.kernel = VP_K_GLU_FWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_GELU, .packed = 1}},
+    {.kernel = VP_K_GLU_FWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_RELU, .packed = 1}},
+    {.kernel = VP_K_GLU_BWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_SILU, .packed = 0}},
+    {.kernel = VP_K_GLU_BWD,
+     .glu    = {.rows = 700, .cols = 131, .act = VP_ACT_GELU_TANH, .packed = 1}},
+    {.kernel = VP_K_GLU_BWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_GELU, .packed = 1}},
+    {.kernel = VP_K_GLU_BWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_RELU, .packed = 0}},
+    {.kernel = VP_K_ADD, .elements = {.count = 50003}},
+    {.kernel        = VP_K_DROPOUT,
+     .dropout       = {.batch = 3, .count = 20001},
+     .dropout_reals = {.p = 0.2},
+     .rng           = {.seed = 5, .step = 1, .op = 2, .first_sample = 7}},
+    {.kernel = VP_K_CROSS_ENTROPY, .cross_entropy = {.rows = 600, .vocab = 1031}},
+    {.kernel              = VP_K_CROSS_ENTROPY,
+     .cross_entropy       = {.rows = 600, .vocab = 1031},
+     .cross_entropy_reals = {.softcap = 3.0}},
+    {.kernel = VP_K_COPY, .elements = {.count = 50003}},
 };
 
 static kt_case cases[COUNT(in_fp32) + 2 * COUNT(in_both)];
@@ -105,7 +215,8 @@ static kt_operands operands_of(const kt_case *c, int shift)
     return o;
 }
 
-static void expect_same_operands(const kt_operands *a, const kt_operands *b, const char *how, int64_t n)
+static void expect_same_operands(const kt_operands *a, const kt_operands *b, const char *how,
+                                 int64_t n)
 {
     const vp_kernel_info *info = vp_kernel_info_of(a->call.kernel);
 
@@ -204,7 +315,8 @@ static int64_t bytes_at(const kt_case *c, int operand, int64_t n)
     kt_case part = *c;
 
     part.ints[0] = n;
-    return vp_kernel_operand_bytes(c->kernel, c->dtype ? c->dtype : VP_DTYPE_F32, part.ints, operand);
+    return vp_kernel_operand_bytes(c->kernel, c->dtype ? c->dtype : VP_DTYPE_F32, part.ints,
+                                   operand);
 }
 
 static bool is_cut(const kt_case *c, int operand)
@@ -236,11 +348,12 @@ static void chunks_of_whole_tiles_move_no_bit(void **state)
 {
     (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
-        vp_kernel   kernel    = cases[i].kernel;
-        bool        by_sample = kernel == VP_K_DROPOUT || kernel == VP_K_ATTENTION_FWD || kernel == VP_K_ATTENTION_BWD;
-        bool        is_sumsq  = kernel == VP_K_GRAD_SUMSQ;
-        int64_t     unit      = by_sample ? 1 : is_sumsq ? 16384 * 8 : VP_TILE_TOKENS;
-        kt_operands whole     = operands_of(&cases[i], 0);
+        vp_kernel kernel = cases[i].kernel;
+        bool      by_sample =
+            kernel == VP_K_DROPOUT || kernel == VP_K_ATTENTION_FWD || kernel == VP_K_ATTENTION_BWD;
+        bool        is_sumsq = kernel == VP_K_GRAD_SUMSQ;
+        int64_t     unit     = by_sample ? 1 : is_sumsq ? 16384 * 8 : VP_TILE_TOKENS;
+        kt_operands whole    = operands_of(&cases[i], 0);
 
         if (kernel == VP_K_CLIP_SCALE) {
             kt_operands_release(&whole);
@@ -266,7 +379,7 @@ static void check_micro_batches(const kt_case *whole_case, int n_parts)
 {
     const vp_kernel_info *info      = vp_kernel_info_of(whole_case->kernel);
     kt_case               part_case = *whole_case;
-    kt_operands           whole = operands_of(whole_case, 0), parts = operands_of(whole_case, 0), place[4];
+    kt_operands whole = operands_of(whole_case, 0), parts = operands_of(whole_case, 0), place[4];
 
     part_case.ints[0] = whole_case->ints[0] / n_parts;
     kt_run(&whole.call);
@@ -277,17 +390,20 @@ static void check_micro_batches(const kt_case *whole_case, int n_parts)
             const char *from = parts.call.operand[i];
 
             if (is_cut(whole_case, i) && info->operands[i].access == VP_READ)
-                memcpy(place[m].call.operand[i], from + m * place[m].bytes[i], (size_t)place[m].bytes[i]);
+                memcpy(place[m].call.operand[i], from + m * place[m].bytes[i],
+                       (size_t)place[m].bytes[i]);
             else if (info->operands[i].access == VP_READ)
                 memcpy(place[m].call.operand[i], from, (size_t)place[m].bytes[i]);
             else if (m > 0 && info->operands[i].access == VP_ACCUMULATE)
-                memcpy(place[m].call.operand[i], place[m - 1].call.operand[i], (size_t)place[m].bytes[i]);
+                memcpy(place[m].call.operand[i], place[m - 1].call.operand[i],
+                       (size_t)place[m].bytes[i]);
         }
         kt_run(&place[m].call);
     }
     for (int i = 0; i < info->n_operands; i++)
         if (info->operands[i].access == VP_ACCUMULATE)
-            assert_memory_equal(whole.call.operand[i], place[n_parts - 1].call.operand[i], (size_t)whole.bytes[i]);
+            assert_memory_equal(whole.call.operand[i], place[n_parts - 1].call.operand[i],
+                                (size_t)whole.bytes[i]);
     for (int m = 0; m < n_parts; m++)
         kt_operands_release(&place[m]);
     kt_operands_release(&whole);
@@ -297,9 +413,11 @@ static void check_micro_batches(const kt_case *whole_case, int n_parts)
 static void micro_batches_of_whole_tiles_move_no_bit(void **state)
 {
     kt_case whole[] = {
-        {.kernel = VP_K_LINEAR_BWD_WEIGHT, .ints = {1024, 200, 300, VP_WEIGHT_IN_OUT}},
-        {.kernel = VP_K_LAYERNORM_BWD, .ints = {1024, 200}},
-        {.kernel = VP_K_RMSNORM_BWD, .ints = {1024, 40, 3, 1}},
+        {.kernel = VP_K_LINEAR_BWD_WEIGHT,
+         .linear = {.rows = 1024, .in = 200, .out = 300, .layout = VP_WEIGHT_IN_OUT}},
+        {.kernel = VP_K_LAYERNORM_BWD, .layernorm = {.rows = 1024, .cols = 200}},
+        {.kernel  = VP_K_RMSNORM_BWD,
+         .rmsnorm = {.rows = 1024, .cols = 40, .groups = 3, .unit_offset = 1}},
     };
 
     (void)state;
@@ -330,8 +448,9 @@ static void check_shared(const kt_case *c, int n, const int *outputs, const int 
             overwritten = overwritten || inputs[k] == i;
         if (!overwritten && apart.call.operand[i] &&
             memcmp(apart.call.operand[i], shared.call.operand[i], (size_t)apart.bytes[i]) != 0)
-            fail_msg("%s %s: operand %d differs with output %d on input %d%s", vp_dtype_name(apart.call.dtype),
-                     vp_kernel_info_of(c->kernel)->name, i, outputs[0], inputs[0], n > 1 ? " and one more" : "");
+            fail_msg("%s %s: operand %d differs with output %d on input %d%s",
+                     vp_dtype_name(apart.call.dtype), vp_kernel_info_of(c->kernel)->name, i,
+                     outputs[0], inputs[0], n > 1 ? " and one more" : "");
     }
     kt_operands_release(&apart);
     kt_operands_release(&shared);
@@ -362,7 +481,8 @@ static void an_output_on_its_inputs_place_moves_no_bit(void **state)
             n_checked++;
             for (int b = a + 1; b < n * n; b++) {
                 outputs[1] = b / n, inputs[1] = b % n;
-                if (outputs[1] == outputs[0] || inputs[1] == inputs[0] || !may_lie_on(c, outputs[1], inputs[1]))
+                if (outputs[1] == outputs[0] || inputs[1] == inputs[0] ||
+                    !may_lie_on(c, outputs[1], inputs[1]))
                     continue;
                 check_shared(c, 2, outputs, inputs);
                 n_checked++;

@@ -1,4 +1,5 @@
-/* Parameters of real models against what transformers builds: tests/golden/families/ (see tests/golden/README.md). */
+/* Parameters of real models against what transformers builds: tests/golden/families/ (see
+ * tests/golden/README.md). */
 #include "plan_test.h"
 
 #include <ctype.h>
@@ -17,7 +18,8 @@ static bool has_tensor(const vp_model *model, const char *name, const char *shap
             if (strcmp(full, name) != 0)
                 continue;
             for (int d = 0; d < t->params[k].rank; d++)
-                snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", d ? "x" : "", (long long)t->params[k].shape[d]);
+                snprintf(text + strlen(text), sizeof text - strlen(text), "%s%lld", d ? "x" : "",
+                         (long long)t->params[k].shape[d]);
             return strcmp(text, shape) == 0;
         }
     }
@@ -27,15 +29,15 @@ static bool has_tensor(const vp_model *model, const char *name, const char *shap
 /* Every row of the table is a parameter of the model, and the model has no others. */
 static void check_tensors(const char *id, const vp_model *model)
 {
-    FILE     *f     = fopen("tests/golden/families/tensors.csv", "r");
-    char      line[512];
-    int64_t   n_rows = 0, n_params = 0;
+    FILE   *f = fopen("tests/golden/families/tensors.csv", "r");
+    char    line[512];
+    int64_t n_rows = 0, n_params = 0;
 
     assert_non_null(f);
     while (fgets(line, sizeof line, f)) {
         char *name, *shape, *tied, *brace;
         line[strcspn(line, "\r\n")] = '\0';
-        char *p = line;
+        char *p                     = line;
         if (strcmp(strsep(&p, ","), id) != 0)
             continue;
         name  = strsep(&p, ",");
@@ -43,12 +45,13 @@ static void check_tensors(const char *id, const vp_model *model)
         tied  = p;
         if (*tied)
             continue; /* no memory of its own */
-        brace = strchr(name, '{');
+        brace        = strchr(name, '{');
         int64_t last = brace ? strtoll(strstr(brace, "..") + 2, NULL, 10) : 0;
         for (int64_t i = 0; i <= last; i++) {
             char full[300];
             if (brace)
-                snprintf(full, sizeof full, "%.*s%lld%s", (int)(brace - name), name, (long long)i, strchr(brace, '}') + 1);
+                snprintf(full, sizeof full, "%.*s%lld%s", (int)(brace - name), name, (long long)i,
+                         strchr(brace, '}') + 1);
             else
                 snprintf(full, sizeof full, "%s", name);
             if (!has_tensor(model, full, shape))
@@ -60,7 +63,8 @@ static void check_tensors(const char *id, const vp_model *model)
     for (int64_t i = 0; i < model->graph.n_instances; i++)
         n_params += model->graph.templates[model->graph.instances[i].template_idx].n_params;
     if (n_rows != n_params)
-        fail_msg("%s: %lld tensors, transformers has %lld", id, (long long)n_params, (long long)n_rows);
+        fail_msg("%s: %lld tensors, transformers has %lld", id, (long long)n_params,
+                 (long long)n_rows);
 }
 
 /* Of every row, the count and each tensor's name and shape, of the class that was counted. */
@@ -74,19 +78,21 @@ static void counts_names_and_shapes_are_those_of_transformers(void **state)
     assert_non_null(f);
     assert_non_null(fgets(line, sizeof line, f));
     while (fgets(line, sizeof line, f)) {
-        char *p = line, path[300];
+        char *p                     = line, path[300];
         line[strcspn(line, "\r\n")] = '\0';
-        const char *id = strsep(&p, ",");
+        const char *id              = strsep(&p, ",");
         strsep(&p, ",");
         const char *class_name = strsep(&p, ",");
-        int64_t     count = strtoll(strsep(&p, ","), NULL, 10);
-        vp_model   *model = NULL;
-        vp_err      refused = {0};
+        int64_t     count      = strtoll(strsep(&p, ","), NULL, 10);
+        vp_model   *model      = NULL;
+        vp_err      refused    = {0};
         snprintf(path, sizeof path, "tests/golden/families/configs/%s", p);
-        if (vp_model_open(path, &(vp_model_opts){.class_name = class_name}, &model, &refused) != VP_OK)
+        if (vp_model_open(path, &(vp_model_opts){.class_name = class_name}, &model, &refused) !=
+            VP_OK)
             fail_msg("%s: %s (%s)", id, refused.message, refused.field);
         if (model->n_params != count)
-            fail_msg("%s: %lld parameters, transformers has %lld", id, (long long)model->n_params, (long long)count);
+            fail_msg("%s: %lld parameters, transformers has %lld", id, (long long)model->n_params,
+                     (long long)count);
         check_tensors(id, model);
         n_exact++;
         vp_model_free(model);
@@ -100,22 +106,31 @@ static void heads_have_the_tensors_of_their_classes(void **state)
 {
     static const struct {
         const char *config, *name, *shape;
-        int64_t     n_tensors;   /* outside the one block of each model */
+        int64_t     n_tensors; /* outside the one block of each model */
     } cases[] = {
-        {"\"gpt2\", \"architectures\": [\"GPT2ForSequenceClassification\"], \"num_labels\": 5, \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 1", "score.weight", "5x8", 5},
-        {"\"gpt2\", \"architectures\": [\"GPT2ForTokenClassification\"], \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 1", "classifier.bias", "2", 6},
+        {"\"gpt2\", \"architectures\": [\"GPT2ForSequenceClassification\"], \"num_labels\": 5, \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 1",
+         "score.weight", "5x8", 5},
+        {"\"gpt2\", \"architectures\": [\"GPT2ForTokenClassification\"], \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 1",
+         "classifier.bias", "2", 6},
         {"\"gpt2\", \"architectures\": [\"GPT2ForTokenClassification\"], \"num_labels\": 3, \"id2label\": {\"0\": \"a\", \"1\": \"b\"}, \"n_embd\": 8, \"n_head\": 2, "
-         "\"n_layer\": 1", "classifier.weight", "3x8", 6},
-        {"\"gpt2\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"num_hidden_layers\": 1, \"max_position_embeddings\": 30", "transformer.wpe.weight", "30x8", 4},
+         "\"n_layer\": 1",
+         "classifier.weight", "3x8", 6},
+        {"\"gpt2\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"num_hidden_layers\": 1, \"max_position_embeddings\": 30",
+         "transformer.wpe.weight", "30x8", 4},
         {"\"gpt2\", \"n_embd\": 6, \"hidden_size\": 8, \"n_head\": 2, \"n_layer\": 1, \"n_positions\": 20, \"max_position_embeddings\": null",
          "transformer.wpe.weight", "20x8", 4},
-        {"\"qwen3\", \"architectures\": [\"Qwen3ForTokenClassification\"], \"num_labels\": 9, \"hidden_size\": 8, \"num_hidden_layers\": 1", "score.bias", "9", 4},
-        {"\"gpt_neox\", \"architectures\": [\"GPTNeoXForTokenClassification\"], \"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 1", "classifier.weight", "2x64", 5},
-        {"\"opt\", \"architectures\": [\"OPTForSequenceClassification\"], \"word_embed_proj_dim\": 20, \"hidden_size\": 48, \"num_hidden_layers\": 1", "score.weight",
-         "2x20", 7},
-        {"\"bert\", \"architectures\": [\"BertForTokenClassification\"], \"num_hidden_layers\": 1", "classifier.weight", "2x768", 7},
-        {"\"roberta\", \"architectures\": [\"RobertaForTokenClassification\"], \"num_hidden_layers\": 1", "classifier.bias", "2", 7},
-        {"\"roberta\", \"architectures\": [\"RobertaForCausalLM\"], \"is_decoder\": true, \"num_hidden_layers\": 1", "lm_head.bias", "50265", 10},
+        {"\"qwen3\", \"architectures\": [\"Qwen3ForTokenClassification\"], \"num_labels\": 9, \"hidden_size\": 8, \"num_hidden_layers\": 1",
+         "score.bias", "9", 4},
+        {"\"gpt_neox\", \"architectures\": [\"GPTNeoXForTokenClassification\"], \"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 1",
+         "classifier.weight", "2x64", 5},
+        {"\"opt\", \"architectures\": [\"OPTForSequenceClassification\"], \"word_embed_proj_dim\": 20, \"hidden_size\": 48, \"num_hidden_layers\": 1",
+         "score.weight", "2x20", 7},
+        {"\"bert\", \"architectures\": [\"BertForTokenClassification\"], \"num_hidden_layers\": 1",
+         "classifier.weight", "2x768", 7},
+        {"\"roberta\", \"architectures\": [\"RobertaForTokenClassification\"], \"num_hidden_layers\": 1",
+         "classifier.bias", "2", 7},
+        {"\"roberta\", \"architectures\": [\"RobertaForCausalLM\"], \"is_decoder\": true, \"num_hidden_layers\": 1",
+         "lm_head.bias", "50265", 10},
     };
 
     (void)state;
@@ -137,9 +152,12 @@ static void the_class_that_was_asked_for_stands_in_the_config(void **state)
     vp_model *model, *again;
 
     (void)state;
-    OK(vp_model_open("tests/golden/families/configs/FacebookAI__roberta-base.json", &(vp_model_opts){.class_name = "RobertaModel"}, &model, err));
+    OK(vp_model_open("tests/golden/families/configs/FacebookAI__roberta-base.json",
+                     &(vp_model_opts){.class_name = "RobertaModel"}, &model, err));
     assert_string_equal(json_string_value(json_object_get(model->config, "model_type")), "roberta");
-    assert_string_equal(json_string_value(json_array_get(json_object_get(model->config, "architectures"), 0)), "RobertaModel");
+    assert_string_equal(
+        json_string_value(json_array_get(json_object_get(model->config, "architectures"), 0)),
+        "RobertaModel");
     char *text = json_dumps(model->config, 0);
     again      = model_of(text, 0);
     assert_int_equal(again->n_params, model->n_params);
@@ -148,7 +166,8 @@ static void the_class_that_was_asked_for_stands_in_the_config(void **state)
     vp_model_free(again);
 }
 
-/* nn.Embedding(padding_idx) begins with a row of zeros: of tokens everywhere, of positions in RoBERTa only. */
+/* nn.Embedding(padding_idx) begins with a row of zeros: of tokens everywhere, of positions in
+ * RoBERTa only. */
 static void rows_of_padding_begin_as_zeros(void **state)
 {
     static const struct {
@@ -162,8 +181,8 @@ static void rows_of_padding_begin_as_zeros(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        vp_model            *model  = model_of(cases[i].config, 0);
-        const vp_plan_param *params = model->graph.templates[0].params;
+        vp_model       *model  = model_of(cases[i].config, 0);
+        const vp_param *params = model->graph.templates[0].params;
         assert_int_equal(params[0].zero_row, cases[i].of_tokens);
         assert_int_equal(params[1].zero_row, cases[i].of_positions);
         assert_non_null(strstr(params[1].name, "position"));
@@ -171,10 +190,13 @@ static void rows_of_padding_begin_as_zeros(void **state)
     }
 }
 
-/* GPT-2 divides the spread of every projection into the residual stream, also of the one that no encoder feeds. */
+/* GPT-2 divides the spread of every projection into the residual stream, also of the one that no
+ * encoder feeds. */
 static void cross_attention_is_drawn_like_attention(void **state)
 {
-    vp_model          *model = model_of("{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 8, \"add_cross_attention\": true}", 0);
+    vp_model *model = model_of(
+        "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 8, \"add_cross_attention\": true}",
+        0);
     const vp_template *block = &model->graph.templates[1];
     int                n     = 0;
 
@@ -191,7 +213,8 @@ static void cross_attention_is_drawn_like_attention(void **state)
 static void an_untied_head_is_one_more_table(void **state)
 {
     vp_model *tied = tiny_model(&(tiny){.n_embd = 8, .n_layer = 1, .n_head = 2, .vocab = 30}, 0);
-    vp_model *own  = tiny_model(&(tiny){.n_embd = 8, .n_layer = 1, .n_head = 2, .vocab = 30, .untied = true}, 0);
+    vp_model *own =
+        tiny_model(&(tiny){.n_embd = 8, .n_layer = 1, .n_head = 2, .vocab = 30, .untied = true}, 0);
 
     (void)state;
     assert_int_equal(own->n_params - tied->n_params, 8 * 30);
@@ -203,15 +226,16 @@ static void defaults_taken_are_listed(void **state)
 {
     vp_json_doc *doc;
     vp_model    *model;
-    const char   text[] = "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2}";
-    bool         vocab = false;
+    const char text[] = "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2}";
+    bool       vocab  = false;
 
     (void)state;
     OK(vp_json_parse("small", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);
     OK(vp_model_from_config("small", &root, &(vp_model_opts){0}, &model, err));
     for (int64_t i = 0; i < model->n_assumptions; i++)
-        vocab |= strstr(model->assumptions[i], "vocab_size") && strstr(model->assumptions[i], "50257");
+        vocab |=
+            strstr(model->assumptions[i], "vocab_size") && strstr(model->assumptions[i], "50257");
     assert_true(vocab);
     vp_model_free(model);
     vp_json_doc_free(doc);
@@ -227,31 +251,38 @@ static void other_families_are_refused_by_name(void **state)
     (void)state;
     OK(vp_json_parse("other", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);
-    assert_int_equal(vp_model_from_config("other", &root, &(vp_model_opts){0}, &model, &refused), VP_ERR_INPUT);
+    assert_int_equal(vp_model_from_config("other", &root, &(vp_model_opts){0}, &model, &refused),
+                     VP_ERR_INPUT);
     assert_non_null(strstr(refused.message, "mamba"));
     assert_string_equal(refused.field, "model_type");
     vp_json_doc_free(doc);
 }
 
-/* Rotary fields that transformers 5.17 reads otherwise than their names say; each was found by a run against it. */
+/* Rotary fields that transformers 5.17 reads otherwise than their names say; each was found by a
+ * run against it. */
 static void rotary_fields_are_read_as_the_class_reads_them(void **state)
 {
     static const struct {
         const char *config;
         int64_t     dim, original;
-        double      theta;         /* 0: refused */
+        double      theta; /* 0: refused */
     } cases[] = {
-        {"\"llama\", \"hidden_size\": 40, \"num_attention_heads\": 2, \"partial_rotary_factor\": 0.5", 20, 2048, 1e4},
+        {"\"llama\", \"hidden_size\": 40, \"num_attention_heads\": 2, \"partial_rotary_factor\": 0.5",
+         20, 2048, 1e4},
         {"\"llama\", \"hidden_size\": 40, \"num_attention_heads\": 2, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2, "
-         "\"partial_rotary_factor\": 0.5}", 0, 0, 0},
-        {"\"llama\", \"rope_scaling\": {}, \"rope_parameters\": {\"rope_theta\": 500.0}", 128, 2048, 500},
+         "\"partial_rotary_factor\": 0.5}",
+         0, 0, 0},
+        {"\"llama\", \"rope_scaling\": {}, \"rope_parameters\": {\"rope_theta\": 500.0}", 128, 2048,
+         500},
         {"\"gpt_neox\", \"rope_theta\": 5e5, \"partial_rotary_factor\": 0.5", 24, 2048, 1e4},
         {"\"gpt_neox\", \"rotary_emb_base\": 700, \"rotary_pct\": 1.0", 96, 2048, 700},
-        {"\"gpt_neox\", \"rope_parameters\": {\"rope_theta\": 600.0, \"partial_rotary_factor\": 0.5}, \"rotary_pct\": 1.0", 48, 2048, 600},
+        {"\"gpt_neox\", \"rope_parameters\": {\"rope_theta\": 600.0, \"partial_rotary_factor\": 0.5}, \"rotary_pct\": 1.0",
+         48, 2048, 600},
         {"\"phi3\", \"partial_rotary_factor\": 0.5", 48, 4096, 1e4},
         {"\"phi3\", \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}", 0, 0, 0},
         {"\"phi3\", \"hidden_size\": 8, \"num_attention_heads\": 2, \"rope_scaling\": {\"type\": \"su\", \"original_max_position_embeddings\": 64, "
-         "\"short_factor\": [1, 1], \"long_factor\": [2, 2]}", 4, 4096, 1e4},
+         "\"short_factor\": [1, 1], \"long_factor\": [2, 2]}",
+         4, 4096, 1e4},
     };
 
     (void)state;
@@ -264,7 +295,7 @@ static void rotary_fields_are_read_as_the_class_reads_them(void **state)
         snprintf(text, sizeof text, "{\"model_type\": %s}", cases[i].config);
         OK(vp_json_parse("rotary", text, (int64_t)strlen(text), &doc, err));
         vp_json_node root = vp_json_root(doc);
-        vp_status    st   = vp_model_from_config("rotary", &root, &(vp_model_opts){0}, &model, &refused);
+        vp_status st = vp_model_from_config("rotary", &root, &(vp_model_opts){0}, &model, &refused);
         assert_int_equal(st, cases[i].theta == 0 ? VP_ERR_INPUT : VP_OK);
         if (st == VP_OK) {
             assert_int_equal(model->graph.ropes[0].dim, cases[i].dim);
@@ -276,13 +307,16 @@ static void rotary_fields_are_read_as_the_class_reads_them(void **state)
     }
 }
 
-/* The middle of YaRN's ramp, where a bound that is no whole number is rounded to fp32 before the subtraction: transformers 5.17's frequencies. */
+/* The middle of YaRN's ramp, where a bound that is no whole number is rounded to fp32 before the
+ * subtraction: transformers 5.17's frequencies. */
 static void yarn_ramps_in_single_precision(void **state)
 {
     const double want[] = {1, 0.000486439763, 4.96062694e-06};
     double       inv_freq[VP_ROPE_MAX_PAIRS], scale;
-    vp_model    *model = model_of("{\"model_type\": \"llama\", \"hidden_size\": 6, \"num_attention_heads\": 1, \"max_position_embeddings\": 4096, \"rope_theta\": 500000.0, "
-                                  "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 512, \"truncate\": false}}", 0);
+    vp_model    *model = model_of(
+           "{\"model_type\": \"llama\", \"hidden_size\": 6, \"num_attention_heads\": 1, \"max_position_embeddings\": 4096, \"rope_theta\": 500000.0, "
+              "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 512, \"truncate\": false}}",
+           0);
 
     (void)state;
     assert_int_equal(model->graph.ropes[0].dim, 6);
@@ -295,9 +329,10 @@ static void yarn_ramps_in_single_precision(void **state)
 
 static void a_dimension_is_a_product_of_symbols(void **state)
 {
-    vp_dim  d            = vp_dim_times(vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ)), vp_dim_const(12));
-    int64_t symbols[]    = {3, 100, 1, 1};
-    int64_t too_large[]  = {INT64_C(1) << 40, INT64_C(1) << 40, 1, 1};
+    vp_dim  d = vp_dim_times(vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ)),
+                             vp_dim_const(12));
+    int64_t symbols[]   = {3, 100, 1, 1};
+    int64_t too_large[] = {INT64_C(1) << 40, INT64_C(1) << 40, 1, 1};
 
     (void)state;
     assert_int_equal(vp_dim_eval(&d, symbols), 3600);

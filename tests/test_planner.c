@@ -1,24 +1,38 @@
-/* The planner's promises on small models: exact among everything enumerable, never slower than a preset, never over budget, never slower
- * with more budget. */
+/* The planner's promises on small models: exact among everything enumerable, never slower than a
+ * preset, never over budget, never slower with more budget. */
 #include "plan_test.h"
-#include "planner/lower.h"
+#include "planner/lowering/lower.h"
 
 #include <math.h>
 
 #include "planner/frontier.h"
 #include "planner/itemise.h"
 #include "planner/reprice.h"
+#include "report/curve_svg.h"
 
-static const vp_device cpu = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
+static const vp_device cpu = {.name               = "cpu",
+                              .is_cpu             = true,
+                              .fp32_flop_per_s    = 1e11,
+                              .memory_bytes_per_s = 1e10,
+                              .usable_bytes       = INT64_MAX};
 
 static vp_plan_request request_for(const vp_model *model, int64_t seq, int64_t batch)
 {
-    return (vp_plan_request){.model = model, .device = &cpu, .recipe = vp_recipe_default(), .seq = seq, .global_batch = batch,
-                             .budget_bytes = INT64_MAX / 4, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .gap = 1e-5, .no_proof = true};
+    return (vp_plan_request){.model        = model,
+                             .device       = &cpu,
+                             .recipe       = vp_recipe_default(),
+                             .seq          = seq,
+                             .global_batch = batch,
+                             .budget_bytes = INT64_MAX / 4,
+                             .recompute    = VP_RECOMPUTE_ANY,
+                             .loss_chunk   = VP_CHUNK_ANY,
+                             .gap          = 1e-5,
+                             .no_proof     = true};
 }
 
-/* Every assignment of library strategies to blocks in every scenario, each lowered and laid out whole; the chain is put in descending beta, as
- * the planner does (tests/test_solver.c shows by brute force over orders that none is lower). */
+/* Every assignment of library strategies to blocks in every scenario, each lowered and laid out
+ * whole; the chain is put in descending beta, as the planner does (tests/test_solver.c shows by
+ * brute force over orders that none is lower). */
 static double brute_force(const vp_plan_request *r, const vp_plan_answer *a)
 {
     int64_t n_blocks = r->model->graph.n_instances - 2;
@@ -26,21 +40,22 @@ static double brute_force(const vp_plan_request *r, const vp_plan_answer *a)
     vp_cost cost     = {.device = r->device};
 
     for (int64_t s = 0; s < a->n_scenarios; s++) {
-        const vp_library *lib = a->libraries[s];
+        const vp_library *lib   = a->libraries[s];
         int64_t           n_all = 1, m = a->segments[s];
         for (int64_t b = 0; b < n_blocks / m; b++)
             n_all *= lib->n;
         for (int64_t code = 0; code < n_all; code++) {
-            vp_scenario x = a->scenarios[s].scenario;
+            vp_scenario x    = a->scenarios[s]->scenario;
             int64_t     last = 0, rest = code;
             bool        descending = true;
-            x.n_runs = 0;
+            x.n_runs               = 0;
             for (int64_t b = 0; b < n_blocks / m; b++) {
                 int64_t pick_idx = rest % lib->n;
                 rest /= lib->n;
                 descending &= b == 0 || pick_idx >= last;
-                last = pick_idx;
-                x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, m, lib->strategies[pick_idx].segment};
+                last               = pick_idx;
+                x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, m,
+                                                    lib->strategies[pick_idx].segment};
             }
             if (!descending)
                 continue;
@@ -60,16 +75,22 @@ static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
     (void)state;
     for (int turn = 0; turn < 6; turn++) {
         int64_t         heads   = 1 + pick(&r, 3);
-        vp_model       *model   = tiny_model(&(tiny){.n_embd = 16 * heads, .n_layer = turn % 3 == 2 ? 4 : 1 + turn % 2, .n_head = heads, .vocab = 40 + pick(&r, 60)}, 0);
+        vp_model       *model   = tiny_model(&(tiny){.n_embd  = 16 * heads,
+                                                     .n_layer = turn % 3 == 2 ? 4 : 1 + turn % 2,
+                                                     .n_head  = heads,
+                                                     .vocab   = 40 + pick(&r, 60)},
+                                             0);
         vp_plan_request request = request_for(model, 24 + pick(&r, 40), 2);
         vp_plan_answer  a;
-        vp_device       card = cpu; /* every other turn one with something outside the arena, which it gives in pieces */
+        /* every other turn one with something outside the arena, which it gives in pieces */
+        vp_device card = cpu;
         if (turn % 2) {
             card.outside_bytes = 100001;
-            card.piece_bytes   = 4096;
+            card.granule_bytes = 4096;
             request.device     = &card;
         }
-        bool deep = model->graph.n_instances > 4; /* four blocks, with segments of two: one micro-batch and chunk */
+        /* four blocks, with segments of two: one micro-batch and chunk */
+        bool deep = model->graph.n_instances > 4;
         if (deep) {
             request.micro_batch = 2;
             request.loss_chunk  = 0;
@@ -84,7 +105,8 @@ static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
             double best = brute_force(&request, &a);
             assert_true(a.candidates[0].figures.step_time_s == best);
             assert_true(a.candidates[0].figures.device_bytes <= request.budget_bytes);
-            assert_true(turn % 2 == 0 || (a.candidates[0].figures.device_bytes - 100001) % 4096 == 0);
+            assert_true(turn % 2 == 0 ||
+                        (a.candidates[0].figures.device_bytes - 100001) % 4096 == 0);
             vp_plan_answer_release(&a);
         }
         vp_model_free(model);
@@ -97,20 +119,28 @@ static void no_preset_is_faster_and_every_plan_keeps_its_budget(void **state)
 
     (void)state;
     for (int turn = 0; turn < 20; turn++) {
-        int64_t         heads   = 1 + pick(&r, 4);
-        vp_model       *model   = tiny_model(&(tiny){.n_embd = 8 * heads, .n_layer = 2 + pick(&r, 10), .n_head = heads, .vocab = 300}, 0);
+        int64_t   heads = 1 + pick(&r, 4);
+        vp_model *model = tiny_model(
+            &(tiny){
+                .n_embd = 8 * heads, .n_layer = 2 + pick(&r, 10), .n_head = heads, .vocab = 300},
+            0);
         vp_plan_request request = request_for(model, 64 + pick(&r, 200), 1 + pick(&r, 6));
         vp_plan_answer  a;
         vp_plan        *plan;
         OK(vp_planner_run(&request, &a, err));
-        request.budget_bytes = a.least_budget_bytes + pick(&r, a.candidates[0].figures.device_bytes - a.least_budget_bytes + 1);
+        request.budget_bytes =
+            a.least_budget_bytes +
+            pick(&r, a.candidates[0].figures.device_bytes - a.least_budget_bytes + 1);
         vp_plan_answer_release(&a);
         OK(vp_planner_run(&request, &a, err));
         for (int64_t p = 0; p < a.n_presets; p++)
-            assert_true(!a.presets[p].candidate.fits || a.candidates[0].figures.step_time_s <= a.presets[p].candidate.figures.step_time_s);
+            assert_true(!a.presets[p].candidate.fits ||
+                        a.candidates[0].figures.step_time_s <=
+                            a.presets[p].candidate.figures.step_time_s);
         OK(vp_planner_make(&request, &a, &a.candidates[0], &plan, err));
         OK(vp_plan_check(plan, "plan", err));
-        assert_true(plan->peak_bytes <= request.budget_bytes && plan->peak_bytes == a.candidates[0].figures.peak_bytes);
+        assert_true(plan->peak_bytes <= request.budget_bytes &&
+                    plan->peak_bytes == a.candidates[0].figures.peak_bytes);
         assert_true(plan->step_time_s == a.candidates[0].figures.step_time_s);
         vp_plan_free(plan);
         vp_plan_answer_release(&a);
@@ -120,10 +150,11 @@ static void no_preset_is_faster_and_every_plan_keeps_its_budget(void **state)
 
 static void along_a_frontier_more_memory_is_never_slower(void **state)
 {
-    vp_model       *model   = tiny_model(&(tiny){.n_embd = 64, .n_layer = 8, .n_head = 4, .vocab = 300}, 0);
+    vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = 8, .n_head = 4, .vocab = 300}, 0);
     vp_plan_request request = request_for(model, 128, 4);
     vp_plan_answer  a;
     vp_frontier     f;
+    vp_report_point points[32];
     vp_text         svg = {0};
 
     (void)state;
@@ -136,7 +167,12 @@ static void along_a_frontier_more_memory_is_never_slower(void **state)
         assert_true(i == 0 || f.points[i].step_time_s <= f.points[i - 1].step_time_s);
     }
     assert_true(f.points[f.n - 1].step_time_s < f.points[0].step_time_s);
-    assert_true(vp_frontier_svg(&request, &f, &svg));
+    for (int64_t i = 0; i < f.n; i++)
+        points[i] = (vp_report_point){f.points[i].budget_bytes, f.points[i].step_time_s};
+    assert_true(vp_report_curve_svg(
+        &(vp_report_curve){
+            .device = "cpu", .budget_bytes = request.budget_bytes, .points = points, .n = f.n},
+        &svg));
     assert_non_null(strstr(svg.data, "</svg>"));
     vp_text_release(&svg);
     vp_frontier_release(&f);
@@ -144,9 +180,18 @@ static void along_a_frontier_more_memory_is_never_slower(void **state)
     vp_model_free(model);
 }
 
+/* Whether a change fits, by a search of its own that shares nothing. */
+static bool would_fit(const vp_plan_request *r)
+{
+    int64_t least;
+
+    OK(vp_planner_least(r, NULL, &least, err));
+    return least > 0 && least <= r->budget_bytes;
+}
+
 static void an_infeasible_request_is_told_what_would_fit(void **state)
 {
-    vp_model       *model   = tiny_model(&(tiny){.n_embd = 64, .n_layer = 4, .n_head = 4, .vocab = 300}, 0);
+    vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = 4, .n_head = 4, .vocab = 300}, 0);
     vp_plan_request request = request_for(model, 256, 4);
     vp_plan_answer  a;
     vp_changes      c;
@@ -163,38 +208,58 @@ static void an_infeasible_request_is_told_what_would_fit(void **state)
     assert_true(c.n >= 2);
     for (int64_t i = 0; i < c.n; i++)
         assert_true(c.changes[i].needs_bytes <= request.budget_bytes);
-    vp_changes_release(&c);
     vp_plan_answer_release(&a);
     vp_model_free(model);
 }
 
-/* Whether a change fits, by a search of its own that shares nothing. */
-static bool would_fit(const vp_plan_request *r)
+/* Also where recipe and attention are free, and other changes are tried as the leanest plan has
+ * them. */
+static void a_change_fits_what_is_free_in_its_recipe(void **state)
 {
-    int64_t least;
+    vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = 4, .n_head = 4, .vocab = 300}, 0);
+    vp_plan_request request = request_for(model, 512, 4);
+    vp_plan_answer  a;
+    vp_changes      c;
+    int64_t         least;
 
-    OK(vp_planner_least(r, NULL, &least, err));
-    return least > 0 && least <= r->budget_bytes;
+    (void)state;
+    request.any_precision = request.any_optimizer = true;
+    request.attention                             = VP_ATTENTION_ANY;
+    OK(vp_planner_least(&request, NULL, &least, err));
+    request.budget_bytes = least - 1;
+    OK(vp_planner_run(&request, &a, err));
+    assert_int_equal(a.n_candidates, 0);
+    OK(vp_changes_find(&request, &a, &c, err));
+    assert_int_equal(c.n, 1);
+    assert_int_equal(c.changes[0].kind, VP_CHANGE_SEQ);
+    request.seq = c.changes[0].seq;
+    assert_true(would_fit(&request));
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
 }
 
-static const vp_change *find_change(const vp_changes *c, const char *word)
+/* The change to shorter sequences, or to another optimizer. */
+static const vp_change *find_change(const vp_changes *c, vp_change_kind kind, int64_t value)
 {
-    for (int64_t i = 0; i < c->n; i++)
-        if (strstr(c->changes[i].text, word))
-            return &c->changes[i];
+    for (int64_t i = 0; i < c->n; i++) {
+        const vp_change *x = &c->changes[i];
+        if (x->kind == kind && value == (kind == VP_CHANGE_SEQ ? x->seq : (int64_t)x->optimizer))
+            return x;
+    }
     return NULL;
 }
 
-/* Libraries that are shared and changes that are left out at once give what a search for each gives. */
+/* Libraries that are shared and changes that are left out at once give what a search for each
+ * gives. */
 static void what_would_fit_is_what_a_search_of_its_own_finds(void **state)
 {
-    rng r = {31};
+    rng r      = {31};
     int n_told = 0;
 
     (void)state;
     for (int turn = 0; turn < N_FAMILIES; turn++) {
-        char            text[1024];
-        vp_model       *model   = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0);
+        char      text[1024];
+        vp_model *model = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0);
         vp_plan_request request = request_for(model, 512, 1 + pick(&r, 3)), changed;
         vp_plan_answer  a;
         vp_changes      c;
@@ -212,36 +277,39 @@ static void what_would_fit_is_what_a_search_of_its_own_finds(void **state)
 
         bool told = false;
         for (int64_t seq = 256; seq >= 64; seq /= 2) { /* the longest that fits, and it alone */
-            char word[16];
-            snprintf(word, sizeof word, "--seq %lld", (long long)seq);
+            bool here   = find_change(&c, VP_CHANGE_SEQ, seq) != NULL;
             changed     = request;
             changed.seq = seq;
-            if ((find_change(&c, word) != NULL) != (!told && would_fit(&changed)))
-                fail_msg("%s: %s is%s told of %s, budget %lld", text, word, find_change(&c, word) ? "" : " not", c.binding, (long long)request.budget_bytes);
-            told |= find_change(&c, word) != NULL;
+            if (here != (!told && would_fit(&changed)))
+                fail_msg("%s: seq %lld is%s told of %lld bytes, budget %lld", text, (long long)seq,
+                         here ? "" : " not", (long long)c.persistent_bytes,
+                         (long long)request.budget_bytes);
+            told |= here;
         }
         for (int k = 0; k < 2; k++) {
             changed = request;
             vp_recipe_set_optimizer(&changed.recipe, k ? VP_OPT_SGD : VP_OPT_ADAMW_8BIT);
-            const vp_change *change = find_change(&c, k ? "optimizer sgd" : "adamw-8bit");
-            assert_true(change ? would_fit(&changed) : c.n == VP_MAX_CHANGES || !would_fit(&changed));
+            const vp_change *change =
+                find_change(&c, VP_CHANGE_OPTIMIZER, k ? VP_OPT_SGD : VP_OPT_ADAMW_8BIT);
+            assert_true(change ? would_fit(&changed)
+                               : c.n == VP_MAX_CHANGES || !would_fit(&changed));
             if (change) {
                 OK(vp_planner_least(&changed, NULL, &least, err));
                 assert_int_equal(change->needs_bytes, least);
             }
         }
         n_told += c.n > 0;
-        vp_changes_release(&c);
         vp_plan_answer_release(&a);
         vp_model_free(model);
     }
     assert_true(n_told > N_FAMILIES / 2);
 }
 
-/* What is free in optimizer and precision is the fastest of all recipes asked for one by one: they share libraries. */
+/* What is free in optimizer and precision is the fastest of all recipes asked for one by one:
+ * they share libraries. */
 static void a_free_recipe_is_the_fastest_of_all(void **state)
 {
-    vp_model       *model   = tiny_model(&(tiny){.n_embd = 64, .n_layer = 4, .n_head = 4, .vocab = 300}, 0);
+    vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = 4, .n_head = 4, .vocab = 300}, 0);
     vp_plan_request request = request_for(model, 128, 4);
     vp_plan_answer  a;
     double          best_s = INFINITY;
@@ -249,7 +317,7 @@ static void a_free_recipe_is_the_fastest_of_all(void **state)
     (void)state;
     request.budget_bytes = 5 << 19;
     for (int k = 0; k < VP_N_OPTIMIZERS * VP_N_PRECISIONS; k++) {
-        vp_plan_request one = request;
+        vp_plan_request one  = request;
         one.recipe.precision = (vp_precision)(k % VP_N_PRECISIONS);
         if (k / VP_N_PRECISIONS != (int)one.recipe.optimizer)
             vp_recipe_set_optimizer(&one.recipe, (vp_optimizer)(k / VP_N_PRECISIONS));
@@ -270,9 +338,10 @@ static void a_free_recipe_is_the_fastest_of_all(void **state)
 static vp_strategy measured(const vp_model *model, uint64_t set, vp_cost *cost)
 {
     vp_arena     *arena = vp_arena_new();
-    vp_lower_opts opts  = {.symbols = {2, 64, 1, 1}, .recompute = set, .span_idx = {1, 2}, .angles_idx = 3};
-    vp_lowered    l     = {0};
-    vp_strategy   s     = {.recompute = set, .segment = 1};
+    vp_lower_opts opts  = {
+         .symbols = {2, 64, 1, 1}, .recompute = set, .span_idx = {1, 2}, .angles_idx = 3};
+    vp_lowered  l = {0};
+    vp_strategy s = {.recompute = set, .segment = 1};
 
     OK(vp_lower(arena, &model->graph, 1, &vp_semantics_vplan_fp32, &opts, &l, err));
     s.kept_bytes   = l.program.kept_bytes;
@@ -286,18 +355,25 @@ static vp_strategy measured(const vp_model *model, uint64_t set, vp_cost *cost)
 
 static bool is_no_worse(const vp_strategy *a, const vp_strategy *b)
 {
-    return a->kept_bytes <= b->kept_bytes && a->height_bytes - a->kept_bytes <= b->height_bytes - b->kept_bytes && a->ns <= b->ns;
+    return a->kept_bytes <= b->kept_bytes &&
+           a->height_bytes - a->kept_bytes <= b->height_bytes - b->kept_bytes && a->ns <= b->ns;
 }
 
-/* Every one of the 2^n_ops sets, lowered: something in the library is as good, and nothing in it is beaten. */
+/* Every one of the 2^n_ops sets, lowered: something in the library is as good, and nothing in it
+ * is beaten. */
 static void check_library(const vp_model *model, int n_ops, int64_t n_lowered)
 {
-    vp_device  device = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
-    vp_cost    cost   = {.device = &device};
-    vp_arena  *arena  = vp_arena_new();
-    vp_library lib;
+    vp_device    device   = {.name               = "cpu",
+                             .is_cpu             = true,
+                             .fp32_flop_per_s    = 1e11,
+                             .memory_bytes_per_s = 1e10,
+                             .usable_bytes       = INT64_MAX};
+    vp_cost      cost     = {.device = &device};
+    vp_arena    *arena    = vp_arena_new();
+    vp_outlines *outlines = NULL;
+    vp_library   lib;
 
-    OK(vp_library_make(arena, model, 64, 2, &vp_semantics_vplan_fp32, &cost, NULL, &lib, err));
+    OK(vp_library_make(arena, model, 64, 2, &vp_semantics_vplan_fp32, &cost, &outlines, &lib, err));
     assert_int_equal(lib.n_lowered, n_lowered);
     for (uint64_t set = 0; set < UINT64_C(1) << n_ops; set++) {
         vp_strategy s     = measured(model, set, &cost);
@@ -305,7 +381,8 @@ static void check_library(const vp_model *model, int n_ops, int64_t n_lowered)
         for (int64_t i = 0; i < lib.n; i++) {
             found |= is_no_worse(&lib.strategies[i], &s);
             if (is_no_worse(&s, &lib.strategies[i]) && !is_no_worse(&lib.strategies[i], &s))
-                fail_msg("set %llx beats set %llx of the library", (unsigned long long)set, (unsigned long long)lib.strategies[i].recompute);
+                fail_msg("set %llx beats set %llx of the library", (unsigned long long)set,
+                         (unsigned long long)lib.strategies[i].recompute);
         }
         if (!found)
             fail_msg("set %llx is in no way matched by the library", (unsigned long long)set);
@@ -313,12 +390,15 @@ static void check_library(const vp_model *model, int n_ops, int64_t n_lowered)
     vp_arena_free(arena);
 }
 
-/* GPT-2 has 8 ops to choose from and Llama 13; a projection and the sum behind it, a projection and its rotation, are one choice. */
+/* GPT-2 has 8 ops to choose from and Llama 13; a projection and the sum behind it, a projection
+ * and its rotation, are one choice. */
 static void the_library_is_the_whole_front(void **state)
 {
     vp_model *gpt2  = tiny_model(&(tiny){.n_embd = 64, .n_layer = 2, .n_head = 4, .vocab = 50}, 0);
-    vp_model *llama = model_of("{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
-                               "\"num_key_value_heads\": 2, \"intermediate_size\": 192, \"vocab_size\": 50}", 0);
+    vp_model *llama = model_of(
+        "{\"model_type\": \"llama\", \"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 2, \"intermediate_size\": 192, \"vocab_size\": 50}",
+        0);
 
     (void)state;
     check_library(gpt2, 8, 128);
@@ -327,21 +407,29 @@ static void the_library_is_the_whole_front(void **state)
     vp_model_free(llama);
 }
 
-/* The fold over instances, the simulator over every step, and the packed offsets say the same height. */
+/* The fold over instances, the simulator over every step, and the packed offsets say the same
+ * height. */
 static void fold_simulator_and_offsets_agree_on_random_chains(void **state)
 {
     rng r = {1000};
 
     (void)state;
     for (int turn = 0; turn < 1000; turn++) {
-        int64_t      heads = 1 + pick(&r, 3);
-        vp_model    *model = tiny_model(&(tiny){.n_embd = heads * (4 + pick(&r, 13)), .n_layer = 1 + pick(&r, 6), .n_head = heads, .vocab = 20 + pick(&r, 99)}, 0);
-        vp_scenario  s     = {.recipe = vp_recipe_default(), .seq = 5 + pick(&r, 60), .global_batch = 1, .micro_batch = 1};
-        vp_plan     *plan  = random_plan(&r, model, s);
-        vp_bucket   *b     = &plan->buckets[0];
-        vp_arena    *arena = vp_arena_new();
-        int64_t      base = b->instances[0].base_bytes, peak = base;
-        vp_itemised  it;
+        int64_t     heads = 1 + pick(&r, 3);
+        vp_model   *model = tiny_model(&(tiny){.n_embd  = heads * (4 + pick(&r, 13)),
+                                               .n_layer = 1 + pick(&r, 6),
+                                               .n_head  = heads,
+                                               .vocab   = 20 + pick(&r, 99)},
+                                       0);
+        vp_scenario s     = {.recipe       = vp_recipe_default(),
+                             .seq          = 5 + pick(&r, 60),
+                             .global_batch = 1,
+                             .micro_batch  = 1};
+        vp_plan    *plan  = random_plan(&r, model, s);
+        vp_bucket  *b     = &plan->buckets[0];
+        vp_arena   *arena = vp_arena_new();
+        int64_t     base = b->instances[0].base_bytes[VP_MEMORY_DEVICE], peak = base;
+        vp_itemised it;
         for (int64_t i = 0; i < b->n_instances; i++) {
             const vp_program *p = &b->programs[b->instances[i].program_idx];
             for (int64_t k = 0; k < p->n_buffers; k++)
@@ -350,7 +438,8 @@ static void fold_simulator_and_offsets_agree_on_random_chains(void **state)
         }
         OK(vp_itemise(arena, plan, b, &it, err));
         if (peak != plan->peak_bytes || it.peak_bytes != plan->peak_bytes)
-            fail_msg("chain %d: fold %lld, simulated %lld, planned %lld", turn, (long long)peak, (long long)it.peak_bytes, (long long)plan->peak_bytes);
+            fail_msg("chain %d: fold %lld, simulated %lld, planned %lld", turn, (long long)peak,
+                     (long long)it.peak_bytes, (long long)plan->peak_bytes);
         vp_arena_free(arena);
         vp_plan_free(plan);
         vp_model_free(model);
@@ -362,15 +451,16 @@ static int64_t chunks_of(const vp_scenario *s)
     return s->loss_chunk ? vp_ceil_div(s->micro_batch * s->seq, s->loss_chunk) : 1;
 }
 
-/* 512 x 256 tokens = 1,024 samples of 128. A plan with that many chunks leaves half of the file it may have to its blocks. */
+/* 512 x 256 tokens = 1,024 samples of 128. A plan with that many chunks leaves half of the file
+ * it may have to its blocks. */
 static void the_loss_stands_in_512_chunks_at_most(void **state)
 {
-    vp_model       *model   = tiny_model(&(tiny){.n_embd = 16, .n_layer = 2, .n_head = 2, .vocab = 300}, 0);
+    vp_model *model = tiny_model(&(tiny){.n_embd = 16, .n_layer = 2, .n_head = 2, .vocab = 300}, 0);
     vp_plan_request request = request_for(model, 128, 1024);
     vp_plan_answer  a;
     vp_plan        *plan;
-    vp_text         text    = {0};
-    vp_err          refused = {0};
+    vp_text         text = {0};
+    vp_refusal      refused;
 
     (void)state;
     request.micro_batch = 1024;
@@ -386,31 +476,36 @@ static void the_loss_stands_in_512_chunks_at_most(void **state)
     vp_plan_answer_release(&a);
 
     request.global_batch = request.micro_batch = 1025; /* 512.5 chunks */
-    assert_int_equal(vp_planner_run(&request, &a, &refused), VP_ERR_USAGE);
-    assert_non_null(strstr(refused.message, "513 chunks; at most 512: chunked:512 or more"));
-    vp_plan_answer_release(&a);
+    refused                                    = vp_request_refusal(&request);
+    assert_int_equal(refused.reason, VP_REFUSED_LOSS_CHUNK);
+    assert_int_equal(refused.n_chunks, 513);
+    assert_int_equal(refused.limit, 512); /* tokens: 257 chunks */
 
-    /* what is free stays within: 4,100 samples are 2,050 chunks of 256, 1,025 of 512, 513 of 1,024, 257 of 2,048 */
+    /* what is free stays within: 4,100 samples are 2,050 chunks of 256, 1,025 of 512, 513 of
+     * 1,024, 257 of 2,048 */
     request.global_batch = request.micro_batch = 4100;
     for (int pinned = 0; pinned < 2; pinned++) {
-        int64_t most = 0;
+        int64_t most       = 0;
         request.loss_chunk = pinned ? VP_CHUNK_CHUNKED : VP_CHUNK_ANY;
         OK(vp_planner_run(&request, &a, err));
         for (int64_t s = 0; s < a.n_scenarios; s++)
-            most = vp_max_i64(most, chunks_of(&a.scenarios[s].scenario));
+            most = vp_max_i64(most, chunks_of(&a.scenarios[s]->scenario));
         assert_int_equal(most, 257);
         vp_plan_answer_release(&a);
     }
-    request.micro_batch = 0; /* a pinned chunk leaves out the micro-batches that it would cut too often: 2,050 and 4,100 */
+    /* a pinned chunk leaves out the micro-batches that it would cut too often: 2,050 and 4,100 */
+    request.micro_batch = 0;
     request.loss_chunk  = 256;
     OK(vp_planner_run(&request, &a, err));
     for (int64_t s = 0; s < a.n_scenarios; s++)
-        assert_true(a.scenarios[s].scenario.micro_batch <= 1025 && chunks_of(&a.scenarios[s].scenario) <= 512);
+        assert_true(a.scenarios[s]->scenario.micro_batch <= 1025 &&
+                    chunks_of(&a.scenarios[s]->scenario) <= 512);
     vp_plan_answer_release(&a);
     vp_model_free(model);
 }
 
-/* Each call of a plan, with every window that its instances have, at a time drawn for it: 1 to 2 ms, so that whole nanoseconds do not matter. */
+/* Each call of a plan, with every window that its instances have, at a time drawn for it: 1 to 2
+ * ms, so that whole nanoseconds do not matter. */
 static vp_profile *drawn_profile(rng *r, const vp_plan *plan)
 {
     vp_profile      *profile = vp_profile_new();
@@ -420,7 +515,9 @@ static vp_profile *drawn_profile(rng *r, const vp_plan *plan)
         for (int pass = 0; pass < VP_N_PASSES; pass++)
             for (int64_t k = 0; k < b->programs[b->instances[i].program_idx].n_steps[pass]; k++) {
                 const vp_step *s   = &b->programs[b->instances[i].program_idx].steps[pass][k];
-                vp_profile_row row = {.kernel = s->kernel, .dtype = s->dtype, .seconds = 1e-3 + 1e-6 * (double)pick(r, 1000)};
+                vp_profile_row row = {.kernel  = s->kernel,
+                                      .dtype   = s->dtype,
+                                      .seconds = 1e-3 + 1e-6 * (double)pick(r, 1000)};
                 memcpy(row.ints, s->ints, sizeof row.ints);
                 if (s->window_of_instance)
                     row.ints[vp_kernel_int(s->kernel, "window")] = b->instances[i].window;
@@ -429,22 +526,26 @@ static vp_profile *drawn_profile(rng *r, const vp_plan *plan)
     return profile;
 }
 
-/* The plan's own check adds up every step of the unrolled program; the planner prices the same configuration by the same profile. */
+/* The plan's own check adds up every step of the unrolled program; the planner prices the same
+ * configuration by the same profile. */
 static void a_plan_priced_anew_is_the_plan_made_with_that_profile(void **state)
 {
     rng r = {77};
 
     (void)state;
     for (int turn = 0; turn < 130; turn++) {
-        char         text[1024];
-        vp_model    *model = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0.0);
-        vp_scenario  s     = {.recipe = vp_recipe_default(), .seq = 40, .micro_batch = 1 + pick(&r, 2), .n_runs = 1};
-        vp_plan     *plan, *again;
-        vp_err       refused = {0};
-        s.global_batch = s.micro_batch * (1 + pick(&r, 5));
+        char        text[1024];
+        vp_model   *model = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0.0);
+        vp_scenario s     = {
+                .recipe = vp_recipe_default(), .seq = 40, .micro_batch = 1 + pick(&r, 2), .n_runs = 1};
+        vp_plan *plan, *again;
+        vp_err   refused   = {0};
+        s.global_batch     = s.micro_batch * (1 + pick(&r, 5));
         s.recipe.precision = (vp_precision)pick(&r, 3);
-        s.runs[0] = (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(&r, 1 << 20), model->graph.n_instances - 2, 1};
-        plan = plan_with(model, s, 0);
+        s.runs[0] =
+            (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(&r, 1 << 20),
+                           model->graph.n_instances - 2, 1};
+        plan                = plan_with(model, s, 0);
         vp_profile *profile = drawn_profile(&r, plan);
         vp_cost     cost    = {.device = &cpu, .profile = profile, .all_measured = true};
         OK(vp_assemble(model, &s, &cost, &again, err));
@@ -452,12 +553,15 @@ static void a_plan_priced_anew_is_the_plan_made_with_that_profile(void **state)
         OK(vp_plan_check(plan, "repriced", err));
         assert_string_equal(plan->time_class, "measured");
         /* The mean over windows is in whole nanoseconds there. */
-        if (fabs(plan->step_time_s / again->step_time_s - 1) > (strstr(text, "window") ? 1e-6 : 1e-9))
-            fail_msg("%s: %.9g s repriced, %.9g s planned", text, plan->step_time_s, again->step_time_s);
+        if (fabs(plan->step_time_s / again->step_time_s - 1) >
+            (strstr(text, "window") ? 1e-6 : 1e-9))
+            fail_msg("%s: %.9g s repriced, %.9g s planned", text, plan->step_time_s,
+                     again->step_time_s);
 
         profile->n_rows--; /* the last call: scaled from another of its kernel, or there is none */
         vp_status st = vp_plan_reprice(plan, "drawn", profile, &refused);
-        assert_true(st == VP_OK ? strcmp(plan->time_class, "assumed") == 0 : st == VP_ERR_INPUT && strcmp(refused.file, "drawn") == 0);
+        assert_true(st == VP_OK ? strcmp(plan->time_class, "assumed") == 0
+                                : st == VP_ERR_INPUT && strcmp(refused.file, "drawn") == 0);
         vp_profile_free(profile);
         vp_plan_free(plan);
         vp_plan_free(again);
@@ -472,6 +576,7 @@ int main(void)
         cmocka_unit_test(no_preset_is_faster_and_every_plan_keeps_its_budget),
         cmocka_unit_test(along_a_frontier_more_memory_is_never_slower),
         cmocka_unit_test(an_infeasible_request_is_told_what_would_fit),
+        cmocka_unit_test(a_change_fits_what_is_free_in_its_recipe),
         cmocka_unit_test(what_would_fit_is_what_a_search_of_its_own_finds),
         cmocka_unit_test(a_free_recipe_is_the_fastest_of_all),
         cmocka_unit_test(the_library_is_the_whole_front),

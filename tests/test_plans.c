@@ -1,8 +1,9 @@
-/* Random plans of random small models of every family, precision and optimizer: the arena is the one predicted, to the byte; nothing outside living buffers is
- * touched; every plan of a recipe trains the same bits. */
+/* Random plans of random small models of every family, precision and optimizer: the arena is the
+ * one predicted, to the byte; nothing outside living buffers is touched; every plan of a recipe
+ * trains the same bits. */
 #include "plan_test.h"
 
-#include "core/workspace.h"
+#include "plan/workspace.h"
 #include "planner/itemise.h"
 
 enum { N_PLANS = 312, N_PAIRS = 78 };
@@ -22,8 +23,8 @@ static vp_scenario random_scenario(rng *r, int turn)
         s.global_batch = 2 * (1 + pick(r, 3));
     do
         s.micro_batch = 1 + pick(r, s.global_batch);
-    while (s.global_batch % s.micro_batch || (turn % 4 == 1 && s.micro_batch == s.global_batch)
-           || (turn % 4 == 0 && s.micro_batch * s.seq <= s.loss_chunk));
+    while (s.global_batch % s.micro_batch || (turn % 4 == 1 && s.micro_batch == s.global_batch) ||
+           (turn % 4 == 0 && s.micro_batch * s.seq <= s.loss_chunk));
     s.recipe.seed = 1 + pick(r, 1000);
     if (pick(r, 2) == 0)
         vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)pick(r, VP_N_OPTIMIZERS));
@@ -62,23 +63,29 @@ static void check_items(const vp_plan *plan)
 
 static void predicted_is_executed_and_touched_to_the_byte(void **state)
 {
-    rng r = {20261121};
-    int n_recompute = 0, n_chunked = 0, n_accumulated = 0, n = (long_run() ? 5 * N_PLANS : N_PLANS) / test_part();
+    rng r           = {20261121};
+    int n_recompute = 0, n_chunked = 0, n_accumulated = 0,
+        n     = (long_run() ? 5 * N_PLANS : N_PLANS) / test_part();
     bool here = test_backend()->host_memory; /* what a device touches is not seen from here */
 
     (void)state;
     for (int i = 0; i < n; i++) {
-        char         config[800];
-        vp_scenario  s     = random_scenario(&r, i);
-        vp_model    *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
-        vp_plan     *plan  = random_plan(&r, model, s);
-        trained      x     = train(plan, 2, 1 + i % 2, true);
-        if (x.memory.executed_bytes != plan->peak_bytes
-            || (here && (x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes || x.memory.never_written_bytes != 0)))
-            fail_msg("plan %d (%s, %s, %s, %s attention): predicted %lld, executed %lld, touched %lld, padding %lld, never written %lld", i, config, vp_precision_name(s.recipe.precision),
-                     vp_optimizer_name(s.recipe.optimizer), vp_attention_name(s.attention), (long long)plan->peak_bytes,
-                     (long long)x.memory.executed_bytes, (long long)x.memory.touched_bytes, (long long)x.memory.padding_bytes,
-                     (long long)x.memory.never_written_bytes);
+        char        config[800];
+        vp_scenario s = random_scenario(&r, i);
+        vp_model   *model =
+            model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
+        vp_plan *plan = random_plan(&r, model, s);
+        trained  x    = train(plan, 2, 1 + i % 2, true);
+        if (x.memory.executed_bytes != plan->peak_bytes ||
+            (here && (x.memory.touched_bytes != plan->peak_bytes - x.memory.padding_bytes ||
+                      x.memory.never_written_bytes != 0)))
+            fail_msg(
+                "plan %d (%s, %s, %s, %s attention): predicted %lld, executed %lld, touched %lld, padding %lld, never written %lld",
+                i, config, vp_precision_name(s.recipe.precision),
+                vp_optimizer_name(s.recipe.optimizer), vp_attention_name(s.attention),
+                (long long)plan->peak_bytes, (long long)x.memory.executed_bytes,
+                (long long)x.memory.touched_bytes, (long long)x.memory.padding_bytes,
+                (long long)x.memory.never_written_bytes);
         check_items(plan);
         n_recompute += recomputes(plan);
         n_chunked += s.loss_chunk && s.loss_chunk < s.micro_batch * s.seq;
@@ -87,7 +94,8 @@ static void predicted_is_executed_and_touched_to_the_byte(void **state)
         vp_plan_free(plan);
         vp_model_free(model);
     }
-    print_message("%d plans: %d with recompute, %d with chunks, %d with accumulation\n", n, n_recompute, n_chunked, n_accumulated);
+    print_message("%d plans: %d with recompute, %d with chunks, %d with accumulation\n", n,
+                  n_recompute, n_chunked, n_accumulated);
     assert_true(n_recompute >= n / 8 && n_chunked >= n / 8 && n_accumulated >= n / 8);
 }
 
@@ -99,7 +107,8 @@ static vp_status bind(const vp_expanded_step *x, void *ctx, vp_err *err)
     (void)err;
     for (int k = 0; k < x->n_operands; k++)
         if (x->operands[k].buffer >= 0)
-            *end = vp_max_i64(*end, x->operands[k].offset_bytes + vp_step_operand_bytes(x->step, x->ints, k));
+            *end = vp_max_i64(*end, x->operands[k].offset_bytes +
+                                        vp_step_operand_bytes(x->step, x->ints, k));
     return VP_OK;
 }
 
@@ -111,8 +120,12 @@ static void seventy_billion_parameters_bind_what_was_predicted(void **state)
     (void)state;
     OK(vp_model_open("llama-3.1-70b", &(vp_model_opts){0}, &model, err));
     for (int turn = 0; turn < 8; turn++) {
-        vp_scenario s = {.recipe = vp_recipe_default(), .seq = 4096, .global_batch = 4, .micro_batch = turn % 2 ? 1 : 4, .loss_chunk = turn % 4 < 2 ? 0 : 1024,
-                         .attention = turn == 5 ? VP_ATTENTION_MATH : VP_ATTENTION_FLASH};
+        vp_scenario s      = {.recipe       = vp_recipe_default(),
+                              .seq          = 4096,
+                              .global_batch = 4,
+                              .micro_batch  = turn % 2 ? 1 : 4,
+                              .loss_chunk   = turn % 4 < 2 ? 0 : 1024,
+                              .attention    = turn == 5 ? VP_ATTENTION_MATH : VP_ATTENTION_FLASH};
         s.recipe.precision = (vp_precision)(turn % VP_N_PRECISIONS);
         vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)turn);
         vp_plan *plan = plan_of(model, s, (vp_recompute)(turn % VP_N_RECOMPUTES));
@@ -141,12 +154,14 @@ static vp_status note_norm(const vp_expanded_step *x, void *ctx, vp_err *err)
     assert_true(x->n_operands == k + 1 && at->n < 400);
     at->begin[at->n] = x->operands[k].offset_bytes;
     at->end[at->n]   = x->operands[k].offset_bytes + x->step->workspace_bytes;
-    assert_true(x->operands[k].offset_bytes % VP_ALIGN_BYTES == 0 && x->step->workspace_bytes == 8 * vp_ceil_div(x->ints[0], VP_SUMSQ_PIECE));
+    assert_true(x->operands[k].offset_bytes % VP_ALIGN_BYTES == 0 &&
+                x->step->workspace_bytes == 8 * vp_ceil_div(x->ints[0], VP_SUMSQ_PIECE));
     at->n++;
     return VP_OK;
 }
 
-/* So that a backend may sum many at once. On a card; the CPU has none. The vocabulary makes the embedding's larger than the first block's. */
+/* So that a backend may sum many at once. On a card; the CPU has none. The vocabulary makes the
+ * embedding's larger than the first block's. */
 static void each_gradient_has_a_workspace_of_its_own(void **state)
 {
     static const vp_optimizer optimizers[] = {VP_OPT_ADAMW, VP_OPT_ADAFACTOR, VP_OPT_MUON};
@@ -155,21 +170,29 @@ static void each_gradient_has_a_workspace_of_its_own(void **state)
 
     (void)state;
     for (int i = 0; i < 12; i++) {
-        vp_scenario s      = {.recipe = vp_recipe_default(), .seq = 64, .global_batch = 4, .micro_batch = 2};
-        vp_device   device = {.name = "a card", .compute_capability = i % 2 ? 90 : 0, .is_cpu = i % 2 == 0, .fp32_flop_per_s = 1e12,
-                              .bf16_flop_per_s = 1e12, .memory_bytes_per_s = 1e11, .usable_bytes = INT64_MAX};
+        vp_scenario s = {
+            .recipe = vp_recipe_default(), .seq = 64, .global_batch = 4, .micro_batch = 2};
+        vp_device   device = {.name               = "a card",
+                              .compute_capability = i % 2 ? 90 : 0,
+                              .is_cpu             = i % 2 == 0,
+                              .fp32_flop_per_s    = 1e12,
+                              .bf16_flop_per_s    = 1e12,
+                              .memory_bytes_per_s = 1e11,
+                              .usable_bytes       = INT64_MAX};
         vp_cost     cost   = {.device = &device};
         norm_places at     = {.n = 0};
         int64_t     end    = 0;
         vp_plan    *plan;
 
         vp_recipe_set_optimizer(&s.recipe, optimizers[i / 4]);
-        vp_scenario_set_all(&s, model, vp_recompute_set(model, i % 4 < 2 ? VP_RECOMPUTE_NONE : VP_RECOMPUTE_FULL));
+        vp_scenario_set_all(
+            &s, model, vp_recompute_set(model, i % 4 < 2 ? VP_RECOMPUTE_NONE : VP_RECOMPUTE_FULL));
         OK(vp_assemble(model, &s, &cost, &plan, err));
         OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, bind, &end, err));
         assert_int_equal(end, plan->peak_bytes);
         if (device.compute_capability) {
-            OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, note_norm, &at, err));
+            OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, note_norm, &at,
+                         err));
             assert_int_equal(at.n, 2 + 12 * 12 + 2);
             for (int64_t a = 0; a < at.n; a++)
                 for (int64_t b = 0; b < a; b++)
@@ -177,13 +200,15 @@ static void each_gradient_has_a_workspace_of_its_own(void **state)
         }
         for (int64_t p = 0; p < plan->buckets[0].n_programs; p++)
             for (int64_t b = 0; b < plan->buckets[0].programs[p].n_buffers; b++)
-                assert_true(device.compute_capability || plan->buckets[0].programs[p].buffers[b].component != VP_COMP_WORKSPACE);
+                assert_true(device.compute_capability ||
+                            plan->buckets[0].programs[p].buffers[b].component != VP_COMP_WORKSPACE);
         vp_plan_free(plan);
     }
     vp_model_free(model);
 }
 
-/* The CPU as a device: what is sent and fetched waits for a wait() or a call, then moves as the host's side is by then. */
+/* The CPU as a device: what is sent and fetched waits for a wait() or a call, then moves as the
+ * host's side is by then. */
 static struct {
     struct {
         void       *to;
@@ -192,8 +217,8 @@ static struct {
     } waiting[16];
     int     n, n_blocks;
     int64_t block_bytes;
-    bool    fails;         /* the next call */
-    void   *watched;       /* of what moved there, the first four bytes the last time */
+    bool    fails;   /* the next call */
+    void   *watched; /* of what moved there, the first four bytes the last time */
     int32_t moved;
 } late;
 
@@ -211,7 +236,8 @@ static vp_status late_copy(void *to, const void *from, int64_t n_bytes, vp_err *
 {
     (void)err;
     assert_true(late.n < 16);
-    late.waiting[late.n].to = to, late.waiting[late.n].from = from, late.waiting[late.n++].n_bytes = n_bytes;
+    late.waiting[late.n].to = to, late.waiting[late.n].from = from,
+    late.waiting[late.n++].n_bytes = n_bytes;
     return VP_OK;
 }
 
@@ -235,7 +261,7 @@ static vp_status late_wait(vp_err *err)
 static vp_status late_host_alloc(int64_t n_bytes, void **out, vp_err *err)
 {
     (void)err;
-    *out = malloc((size_t)n_bytes);
+    *out             = malloc((size_t)n_bytes);
     late.block_bytes = n_bytes;
     late.n_blocks++;
     return *out ? VP_OK : VP_ERR_NOMEM;
@@ -247,19 +273,20 @@ static void late_host_release(void *p)
     free(p);
 }
 
-/* Step 1 fails when its batch is on its way: step 2 waits before it writes its own, so that batch 1 arrives whole. */
+/* Step 1 fails when its batch is on its way: step 2 waits before it writes its own, so that
+ * batch 1 arrives whole. */
 static void a_batch_on_its_way_is_not_overwritten(void **state)
 {
-    tiny            t     = {.n_embd = 16, .n_layer = 1, .n_head = 2, .vocab = 50};
-    vp_model       *model = tiny_model(&t, 0);
-    vp_scenario     s     = {.recipe = vp_recipe_default(), .seq = 8, .global_batch = 4, .micro_batch = 2};
-    vp_run_opts     opts  = {.n_total_steps = 2, .seed = -1};
-    vp_backend      cpu   = *vp_backend_cpu();
-    int32_t         tokens[2][32], labels[32];
-    vp_step_result  result[2];
-    vp_plan        *plan;
-    vp_runtime     *rt;
-    vp_err          bad = {0};
+    tiny        t     = {.n_embd = 16, .n_layer = 1, .n_head = 2, .vocab = 50};
+    vp_model   *model = tiny_model(&t, 0);
+    vp_scenario s = {.recipe = vp_recipe_default(), .seq = 8, .global_batch = 4, .micro_batch = 2};
+    vp_run_opts opts = {.n_total_steps = 2, .seed = -1};
+    vp_backend  cpu  = *vp_backend_cpu();
+    int32_t     tokens[2][32], labels[32];
+    vp_step_result result[2];
+    vp_plan       *plan;
+    vp_runtime    *rt;
+    vp_err         bad = {0};
 
     (void)state;
     if (!test_backend()->host_memory)
@@ -268,8 +295,8 @@ static void a_batch_on_its_way_is_not_overwritten(void **state)
     cpu.host_alloc   = late_host_alloc;
     cpu.host_release = late_host_release;
     cpu.send = cpu.fetch = late_copy;
-    cpu.run  = late_run;
-    cpu.wait = late_wait;
+    cpu.run              = late_run;
+    cpu.wait             = late_wait;
     for (int i = 0; i < 32; i++)
         tokens[0][i] = 7, tokens[1][i] = labels[i] = i;
     plan = plan_of(model, s, VP_RECOMPUTE_NONE);
@@ -281,20 +308,28 @@ static void a_batch_on_its_way_is_not_overwritten(void **state)
             vp_memory_report memory;
 
             vp_runtime_param_at(rt, 0, &p);
-            late.watched = (char *)p.data - plan->buckets[0].instances[0].holding_base_bytes[VP_HOLD_PARAM] - plan->templates[0].params[0].offset_bytes[VP_HOLD_PARAM]
-                           + plan->fixed[plan->tokens_idx].offset_bytes;
-            late.fails   = true;
-            assert_int_equal(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[0], .labels = labels}, &result[way], &bad), VP_ERR_DEVICE);
+            late.watched = (char *)p.data -
+                           plan->buckets[0].instances[0].region_base_bytes[VP_REGION_PARAM] -
+                           plan->templates[0].params[0].offset_bytes[VP_REGION_PARAM] +
+                           plan->fixed[plan->tokens_idx].offset_bytes;
+            late.fails = true;
+            assert_int_equal(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[0], .labels = labels},
+                                             &result[way], &bad),
+                             VP_ERR_DEVICE);
             assert_true(late.n > 0);
             vp_runtime_memory(rt, &memory);
-            assert_int_equal(memory.pinned_bytes, 64 + 128 + 128); /* the control block; 32 tokens, 32 labels */
+            /* the control block; 32 tokens, 32 labels: each at a multiple of 256 */
+            assert_int_equal(memory.pinned_bytes, 3 * 256);
             assert_true(late.n_blocks == 1 && late.block_bytes == memory.pinned_bytes);
             late.moved = -1;
             late.fails = true;
-            assert_int_equal(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[1], .labels = labels}, &result[way], &(vp_err){0}), VP_ERR_DEVICE);
+            assert_int_equal(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[1], .labels = labels},
+                                             &result[way], &(vp_err){0}),
+                             VP_ERR_DEVICE);
             assert_int_equal(late.moved, 7);
         }
-        OK(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[1], .labels = labels}, &result[way], err));
+        OK(vp_runtime_step(rt, &(vp_batch){.tokens = tokens[1], .labels = labels}, &result[way],
+                           err));
         vp_runtime_free(rt);
     }
     assert_int_equal(late.moved, 0);
@@ -312,12 +347,13 @@ static void the_mapping_holds_what_was_executed(void **state)
     if (!test_backend()->host_memory)
         skip();
     for (int i = 0; i < 10; i++) {
-        tiny        t     = {.n_embd = 48, .n_layer = 1 + pick(&r, 4), .n_head = 3, .vocab = 300};
-        vp_scenario s     = {.recipe = vp_recipe_default(), .seq = 100, .global_batch = 4, .micro_batch = 4};
-        vp_model   *model = tiny_model(&t, 0);
-        vp_plan    *plan  = random_plan(&r, model, s);
-        trained     x     = train(plan, 1, 1, false);
-        int64_t     off   = x.memory.resident_bytes - x.memory.executed_bytes;
+        tiny        t = {.n_embd = 48, .n_layer = 1 + pick(&r, 4), .n_head = 3, .vocab = 300};
+        vp_scenario s = {
+            .recipe = vp_recipe_default(), .seq = 100, .global_batch = 4, .micro_batch = 4};
+        vp_model *model = tiny_model(&t, 0);
+        vp_plan  *plan  = random_plan(&r, model, s);
+        trained   x     = train(plan, 1, 1, false);
+        int64_t   off   = x.memory.resident_bytes - x.memory.executed_bytes;
         assert_true(off < 4096 * x.memory.n_buffers && -off < 4096 * x.memory.n_buffers);
         free(x.params);
         vp_plan_free(plan);
@@ -332,20 +368,27 @@ static void two_plans_of_a_recipe_train_the_same_bits(void **state)
     (void)state;
     for (int i = 0; i < N_PAIRS / test_part(); i++) {
         char        config[800];
-        vp_scenario a = random_scenario(&r, 0), b;
+        vp_scenario a  = random_scenario(&r, 0), b;
         a.global_batch = 2;
         a.micro_batch  = 2;
         b              = a;
-        b.loss_chunk = VP_TILE_TOKENS * pick(&r, 3);
-        if (!test_backend()->host_memory) /* a device does not cut a product's sum at 256 tokens: kernels/cuda/README.md */
+        b.loss_chunk   = VP_TILE_TOKENS * pick(&r, 3);
+        /* a device does not cut a product's sum at 256 tokens: kernels/cuda/README.md */
+        if (!test_backend()->host_memory)
             b.loss_chunk = a.loss_chunk;
-        vp_model *model  = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), a.recipe.dropout);
-        vp_plan  *plan_a = random_plan(&r, model, a), *plan_b = random_plan(&r, model, b);
-        trained   x = train(plan_a, 3, 1 + (int)pick(&r, 3), false), y = train(plan_b, 3, 1 + (int)pick(&r, 3), false);
-        if (x.n_params != y.n_params || memcmp(x.params, y.params, (size_t)x.n_params * sizeof(float)) != 0)
-            fail_msg("pair %d (%s, %s, %s, %s attention): %s / %s, chunk %lld / %lld: parameters differ", i, config, vp_precision_name(a.recipe.precision),
-                     vp_optimizer_name(a.recipe.optimizer), vp_attention_name(a.attention), plan_a->buckets[0].programs[1].name,
-                     plan_b->buckets[0].programs[1].name, (long long)a.loss_chunk, (long long)b.loss_chunk);
+        vp_model *model =
+            model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), a.recipe.dropout);
+        vp_plan *plan_a = random_plan(&r, model, a), *plan_b = random_plan(&r, model, b);
+        trained  x = train(plan_a, 3, 1 + (int)pick(&r, 3), false),
+                y  = train(plan_b, 3, 1 + (int)pick(&r, 3), false);
+        if (x.n_params != y.n_params ||
+            memcmp(x.params, y.params, (size_t)x.n_params * sizeof(float)) != 0)
+            fail_msg(
+                "pair %d (%s, %s, %s, %s attention): %s / %s, chunk %lld / %lld: parameters differ",
+                i, config, vp_precision_name(a.recipe.precision),
+                vp_optimizer_name(a.recipe.optimizer), vp_attention_name(a.attention),
+                plan_a->buckets[0].programs[1].name, plan_b->buckets[0].programs[1].name,
+                (long long)a.loss_chunk, (long long)b.loss_chunk);
         assert_true(x.last.loss == y.last.loss && x.last.grad_norm == y.last.grad_norm);
         free(x.params);
         free(y.params);
@@ -355,7 +398,8 @@ static void two_plans_of_a_recipe_train_the_same_bits(void **state)
     }
 }
 
-/* Untied, so that no gradient has two kinds of contribution; 256 tokens a sample, so that a micro-batch is whole tiles. */
+/* Untied, so that no gradient has two kinds of contribution; 256 tokens a sample, so that a
+ * micro-batch is whole tiles. */
 static void micro_batches_of_whole_tiles_train_the_same_bits(void **state)
 {
     tiny      t     = {.n_embd = 32, .n_layer = 2, .n_head = 4, .vocab = 70, .untied = true};
@@ -366,10 +410,11 @@ static void micro_batches_of_whole_tiles_train_the_same_bits(void **state)
     if (!test_backend()->host_memory)
         skip();
     for (int64_t micro = 4; micro >= 1; micro /= 2) {
-        vp_scenario s = {.recipe = vp_recipe_default(), .seq = 256, .global_batch = 4, .micro_batch = micro};
+        vp_scenario s = {
+            .recipe = vp_recipe_default(), .seq = 256, .global_batch = 4, .micro_batch = micro};
         s.recipe.dropout = 0.1;
-        vp_plan *plan = plan_of(model, s, VP_RECOMPUTE_NONE);
-        trained  x    = train(plan, 2, 2, false);
+        vp_plan *plan    = plan_of(model, s, VP_RECOMPUTE_NONE);
+        trained  x       = train(plan, 2, 2, false);
         if (micro == 4) {
             first = x;
         } else {
@@ -391,9 +436,10 @@ static void a_plan_survives_its_file(void **state)
     assert_true(mkstemp(path) >= 0);
     for (int i = 0; i < 39; i++) {
         char        config[800];
-        vp_scenario s     = random_scenario(&r, i);
-        vp_model   *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
-        vp_plan    *plan  = random_plan(&r, model, s), *again;
+        vp_scenario s = random_scenario(&r, i);
+        vp_model   *model =
+            model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), s.recipe.dropout);
+        vp_plan *plan = random_plan(&r, model, s), *again;
         OK(vp_plan_write(plan, path, true, err));
         OK(vp_plan_read(path, &again, err));
         json_t *a = vp_plan_to_json(plan), *b = vp_plan_to_json(again);
@@ -422,21 +468,27 @@ static size_t file_bytes(const vp_model *model, vp_scenario s)
 
 static void a_deep_model_adds_only_instance_rows_to_the_file(void **state)
 {
-    vp_scenario s        = {.recipe = vp_recipe_default(), .seq = 64, .global_batch = 2, .micro_batch = 1};
+    vp_scenario s = {.recipe = vp_recipe_default(), .seq = 64, .global_batch = 2, .micro_batch = 1};
     size_t      bytes[3] = {0};
     int64_t     layers[] = {2, 48, 126};
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        vp_model *model = tiny_model(&(tiny){.n_embd = 64, .n_layer = layers[i], .n_head = 4, .vocab = 100}, 0);
-        bytes[i]        = file_bytes(model, s);
+        vp_model *model =
+            tiny_model(&(tiny){.n_embd = 64, .n_layer = layers[i], .n_head = 4, .vocab = 100}, 0);
+        bytes[i] = file_bytes(model, s);
         vp_model_free(model);
     }
     /* An instance row is five keys and nine numbers: under 400 bytes with indentation. */
     assert_true(bytes[1] - bytes[0] < 46 * 400);
     assert_true(bytes[2] < 4u << 20);
-    vp_model *wide = tiny_model(&(tiny){.n_embd = 64, .n_layer = 126, .n_head = 4, .vocab = 100, .n_positions = 8192}, 0);
-    s = (vp_scenario){.recipe = vp_recipe_default(), .seq = 8192, .global_batch = 64, .micro_batch = 16, .loss_chunk = 256};
+    vp_model *wide = tiny_model(
+        &(tiny){.n_embd = 64, .n_layer = 126, .n_head = 4, .vocab = 100, .n_positions = 8192}, 0);
+    s = (vp_scenario){.recipe       = vp_recipe_default(),
+                      .seq          = 8192,
+                      .global_batch = 64,
+                      .micro_batch  = 16,
+                      .loss_chunk   = 256};
     assert_true(file_bytes(wide, s) < 4u << 20); /* 512 chunks of the loss */
     vp_model_free(wide);
 }
@@ -449,9 +501,20 @@ static void a_budget_of_the_least_fits_and_one_byte_less_does_not(void **state)
     for (int i = 0; i < N_FAMILIES; i++) {
         char            config[800];
         vp_model       *model   = model_of(random_config(&r, i, config, sizeof config), 0);
-        vp_device       device  = {.name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1e11, .memory_bytes_per_s = 1e10, .usable_bytes = INT64_MAX};
-        vp_plan_request request = {.model = model, .device = &device, .recipe = vp_recipe_default(), .seq = 64, .global_batch = 4,
-                                   .budget_bytes = INT64_MAX, .recompute = VP_RECOMPUTE_ANY, .loss_chunk = VP_CHUNK_ANY, .no_proof = true};
+        vp_device       device  = {.name               = "cpu",
+                                   .is_cpu             = true,
+                                   .fp32_flop_per_s    = 1e11,
+                                   .memory_bytes_per_s = 1e10,
+                                   .usable_bytes       = INT64_MAX};
+        vp_plan_request request = {.model        = model,
+                                   .device       = &device,
+                                   .recipe       = vp_recipe_default(),
+                                   .seq          = 64,
+                                   .global_batch = 4,
+                                   .budget_bytes = INT64_MAX,
+                                   .recompute    = VP_RECOMPUTE_ANY,
+                                   .loss_chunk   = VP_CHUNK_ANY,
+                                   .no_proof     = true};
         vp_plan_answer  a;
         OK(vp_planner_run(&request, &a, err));
         request.budget_bytes = a.least_budget_bytes;

@@ -1,24 +1,53 @@
-/* Solvers that lie, die, hang or never end (tests/solver_stand_ins/): what vplan can take from each. A plan is taken when its own
- * rows fit and at its own cost; a bound when the checker proves it; both in limits of time and size. */
-#include "tests/core_test.h"
+/* Solvers that lie, die, hang or never end (tests/solver_stand_ins/): what vplan can take from
+ * each. A plan is taken when its own rows fit and at its own cost; a bound when the checker
+ * proves it; both in limits of time and size. */
+#include "tests/base_test.h"
 
-#include "core/child.h"
-#include "planner/problem.h"
+#include "base/child.h"
+#include "planner/solve/problem.h"
 
 #include <stdbool.h>
 
 /* Three micro-batches of six blocks: keep all, keep half, recompute all. */
-static vp_item_row    items_1[] = {{12000, 90000, 9100000}, {31000, 70000, 8003000}, {40500, 70000, 7650000}, {71300, 41000, 6900000}, {90100, 41000, 6450000}};
-static vp_item_row    items_2[] = {{24000, 180000, 8900000}, {62000, 140000, 7803000}, {81000, 140000, 7450000}, {142600, 82000, 6700000}};
-static vp_item_row    items_4[] = {{48000, 360000, 8800000}, {124000, 280000, 7703000}, {285200, 164000, 6600000}};
+static vp_item_row items_1[] = {{12000, 90000, 9100000},
+                                {31000, 70000, 8003000},
+                                {40500, 70000, 7650000},
+                                {71300, 41000, 6900000},
+                                {90100, 41000, 6450000}};
+static vp_item_row items_2[] = {{24000, 180000, 8900000},
+                                {62000, 140000, 7803000},
+                                {81000, 140000, 7450000},
+                                {142600, 82000, 6700000}};
+static vp_item_row items_4[] = {
+    {48000, 360000, 8800000}, {124000, 280000, 7703000}, {285200, 164000, 6600000}};
 static vp_ilp_program programs[] = {
-    {.n_blocks = 6, .base_bytes = 1000, .end_bytes = 50000, .const_ns = 4000000, .items = items_1, .n_items = 5},
-    {.n_blocks = 6, .base_bytes = 1000, .end_bytes = 100000, .const_ns = 3900000, .items = items_2, .n_items = 4},
-    {.n_blocks = 6, .base_bytes = 1000, .end_bytes = 200000, .const_ns = 3850000, .items = items_4, .n_items = 3},
+    {.n_blocks   = 6,
+     .base_bytes = 1000,
+     .end_bytes  = 50000,
+     .const_ns   = 4000000,
+     .items      = items_1,
+     .n_items    = 5},
+    {.n_blocks   = 6,
+     .base_bytes = 1000,
+     .end_bytes  = 100000,
+     .const_ns   = 3900000,
+     .items      = items_2,
+     .n_items    = 4},
+    {.n_blocks   = 6,
+     .base_bytes = 1000,
+     .end_bytes  = 200000,
+     .const_ns   = 3850000,
+     .items      = items_4,
+     .n_items    = 3},
 };
 static const vp_ilp_problem problem = {
-    .budget_bytes = 460000, .upper_ns = INT64_MAX, .max_nodes = 100000, .max_pivots = 1000000, .max_memory_bytes = (int64_t)1 << 30,
-    .programs = programs, .n_programs = 3,
+    .budget_bytes     = 460000,
+    .upper_ns         = INT64_MAX,
+    .max_nodes        = 100000,
+    .max_pivots       = 1000000,
+    .max_memory_bytes = (int64_t)1 << 30,
+    .programs         = programs,
+    .n_programs       = 3,
 };
 
 static int64_t optimum_ns;
@@ -35,7 +64,9 @@ static int prepare(void **state)
     for (int64_t i = 0; i < problem.n_programs; i++) {
         int64_t n[8], ns;
 
-        if (vp_dp_solve(&programs[i], problem.budget_bytes, INT64_MAX, 1000000, n, &ns) == VP_DP_FOUND && ns < optimum_ns)
+        if (vp_dp_solve(&programs[i], problem.budget_bytes, INT64_MAX, 1000000, n, &ns) ==
+                VP_DP_FOUND &&
+            ns < optimum_ns)
             optimum_ns = ns;
     }
     return question && optimum_ns < INT64_MAX ? 0 : -1;
@@ -49,29 +80,36 @@ static int finish(void **state)
 }
 
 typedef struct judgement {
-    bool            plan, proof;    /* the counts fit; the certificate proves the cutoff it comes with */
-    int64_t         cost_ns, cutoff_ns;
-    size_t          n_out;
-    double          seconds;
-    vp_child_end    end;
+    /* the counts fit; the certificate proves the cutoff it comes with */
+    bool         plan, proof;
+    int64_t      cost_ns, cutoff_ns;
+    size_t       n_out;
+    double       seconds;
+    vp_child_end end;
 } judgement;
 
 /* Run the stand-in and take what can be taken. */
 static judgement judge(const char *mode, int64_t byte, double timeout_s)
 {
-    char             program[4096], env_mode[128], env_solver[4200], env_byte[64];
-    const char      *build  = getenv("BUILD") ? getenv("BUILD") : "build";
-    char *const      argv[] = {program, NULL}, *const env[] = {env_mode, env_solver, env_byte, NULL};
-    vp_child_opts    opts   = {.argv = argv, .env_add = env, .stdin_bytes = question, .n_stdin_bytes = strlen(question),
-                               .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = 4 << 20,
-                               .timeout_s = timeout_s, .grace_s = 0.2};
-    vp_child_result  run    = {0};
-    vp_json_doc     *doc    = NULL;
-    vp_arena        *arena  = vp_arena_new();
-    vp_ilp_solution  s      = {0};
-    vp_json_node     root;
-    judgement        j      = {0};
-    vp_err           err    = {0};
+    char        program[4096], env_mode[128], env_solver[4200], env_byte[64];
+    const char *build  = getenv("BUILD") ? getenv("BUILD") : "build";
+    char *const argv[] = {program, NULL}, *const env[] = {env_mode, env_solver, env_byte, NULL};
+    vp_child_opts   opts  = {.argv             = argv,
+                             .env_add          = env,
+                             .stdin_bytes      = question,
+                             .n_stdin_bytes    = strlen(question),
+                             .out              = VP_CHILD_CAPTURE,
+                             .err              = VP_CHILD_CAPTURE,
+                             .max_output_bytes = 4 << 20,
+                             .timeout_s        = timeout_s,
+                             .grace_s          = 0.2};
+    vp_child_result run   = {0};
+    vp_json_doc    *doc   = NULL;
+    vp_arena       *arena = vp_arena_new();
+    vp_ilp_solution s     = {0};
+    vp_json_node    root;
+    judgement       j   = {0};
+    vp_err          err = {0};
 
     snprintf(program, sizeof program, "%s/tests/solver_stand_in", build);
     snprintf(env_mode, sizeof env_mode, "VPLAN_STAND_IN=%s", mode);
@@ -80,7 +118,8 @@ static judgement judge(const char *mode, int64_t byte, double timeout_s)
     CHECK_OK(vp_child_run(&opts, &run, &err));
     if (run.end == VP_CHILD_EXITED && run.exit_code == 64)
         print_error("%s: %s", mode, run.err);
-    assert_false(run.end == VP_CHILD_EXITED && run.exit_code == 64);   /* the stand-in itself failed */
+    /* the stand-in itself failed */
+    assert_false(run.end == VP_CHILD_EXITED && run.exit_code == 64);
     j.n_out   = run.n_out;
     j.seconds = run.seconds;
     j.end     = run.end;
@@ -95,7 +134,8 @@ static judgement judge(const char *mode, int64_t byte, double timeout_s)
             assert_int_equal(err.code, VP_ERR_INPUT);
         }
     }
-    /* Whatever it was: nothing below the optimum is taken for a plan, and nothing above for proved. */
+    /* Whatever it was: nothing below the optimum is taken for a plan, and nothing above for
+     * proved. */
     if (j.plan)
         assert_true(j.cost_ns >= optimum_ns);
     if (j.proof)
@@ -112,7 +152,8 @@ static void expect(const char *mode, bool plan, bool proof)
     judgement j = judge(mode, 0, 60);
 
     if (j.plan != plan || j.proof != proof)
-        print_error("%s: plan %d, wanted %d; proof %d, wanted %d\n", mode, j.plan, plan, j.proof, proof);
+        print_error("%s: plan %d, wanted %d; proof %d, wanted %d\n", mode, j.plan, plan, j.proof,
+                    proof);
     assert_int_equal(j.plan, plan);
     assert_int_equal(j.proof, proof);
 }
@@ -136,7 +177,7 @@ static void a_worse_answer_is_a_plan_without_a_proof(void **state)
     assert_true(j.plan);
     assert_false(j.proof);
     assert_true(j.cost_ns > optimum_ns);
-    assert_int_equal(j.cutoff_ns, j.cost_ns);   /* it said it was optimal */
+    assert_int_equal(j.cutoff_ns, j.cost_ns); /* it said it was optimal */
 }
 
 static void counts_that_are_no_plan_are_not_taken(void **state)
@@ -145,7 +186,7 @@ static void counts_that_are_no_plan_are_not_taken(void **state)
     expect("too-large-answer", false, true);
     expect("block-missing", false, true);
     expect("block-too-many", false, true);
-    expect("negative-count", false, false);     /* not even in range */
+    expect("negative-count", false, false); /* not even in range */
     expect("huge-count", false, false);
     expect("no-such-program", false, false);
     expect("none-found", false, false);
@@ -195,14 +236,16 @@ static void a_solver_that_fails_is_nothing_whatever_it_wrote(void **state)
 
 static void one_that_never_ends_is_ended(void **state)
 {
-    static const char *const modes[] = {"hangs", "never-reads", "hangs-after-answer", "ignores-sigterm", "endless", "endless-stderr"};
+    static const char *const modes[] = {"hangs",           "never-reads", "hangs-after-answer",
+                                        "ignores-sigterm", "endless",     "endless-stderr"};
 
     (void)state;
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         judgement j = judge(modes[i], 0, 0.5);
 
         if (j.plan || j.proof || j.end != VP_CHILD_TIMED_OUT || j.seconds > 20)
-            print_error("%s: plan %d, proof %d, end %d, %.1f s\n", modes[i], j.plan, j.proof, (int)j.end, j.seconds);
+            print_error("%s: plan %d, proof %d, end %d, %.1f s\n", modes[i], j.plan, j.proof,
+                        (int)j.end, j.seconds);
         assert_false(j.plan || j.proof);
         assert_int_equal(j.end, VP_CHILD_TIMED_OUT);
         assert_true(j.seconds < 20);
@@ -216,7 +259,8 @@ static void one_that_stops_at_any_byte_is_nothing(void **state)
     const int64_t step    = getenv("VPLAN_LONG") ? 1 : 1 + n_bytes / 100;
 
     (void)state;
-    for (int64_t byte = 0; byte < n_bytes - 1; byte += step) {   /* the last byte is the line feed */
+    /* the last byte is the line feed */
+    for (int64_t byte = 0; byte < n_bytes - 1; byte += step) {
         judgement ended = judge("ends-at", byte, 60), died = judge("dies-at", byte, 60);
 
         assert_false(ended.plan || ended.proof);

@@ -1,8 +1,8 @@
-/* The study: what is on disk survives, what is not a study is refused and left alone, and a tuner that is killed at any moment
- * loses nothing that was finished. */
-#include "core_test.h"
+/* The study: what is on disk survives, what is not a study is refused and left alone, and a
+ * tuner that is killed at any moment loses nothing that was finished. */
+#include "tests/base_test.h"
 
-#include "models/devices.h"
+#include "devices/devices.h"
 #include "models/model.h"
 #include "tuner/correct.h"
 #include "tuner/study.h"
@@ -15,8 +15,15 @@
 #include <sys/wait.h>
 #include <time.h>
 
-static const vp_study_request any_request = {.model = "m", .model_sha256 = "0123", .recipe = "{}", .seq = 8, .global_batch = 2,
-                                             .budget_bytes = 1000, .device = "cpu", .backend = "b", .build = "x"};
+static const vp_study_request any_request = {.model        = "m",
+                                             .model_sha256 = "0123",
+                                             .recipe       = "{}",
+                                             .seq          = 8,
+                                             .global_batch = 2,
+                                             .budget_bytes = 1000,
+                                             .device       = "cpu",
+                                             .backend      = "b",
+                                             .build        = "x"};
 
 /* A study with one request and one profile of one row. */
 static vp_study *new_study(const char *path, int64_t *request_id, int64_t *profile_id)
@@ -24,14 +31,17 @@ static vp_study *new_study(const char *path, int64_t *request_id, int64_t *profi
     vp_err         err     = {0};
     vp_study      *study   = NULL;
     vp_profile    *profile = vp_profile_new();
-    vp_profile_row row     = {.kernel = VP_K_LINEAR_FWD, .dtype = VP_DTYPE_F32, .ints = {4, 5, 6, 1}, .seconds = 0.25};
+    vp_profile_row row     = {.kernel  = VP_K_LINEAR_FWD,
+                              .dtype   = VP_DTYPE_F32,
+                              .linear  = {.rows = 4, .in = 5, .out = 6, .layout = 1},
+                              .seconds = 0.25};
 
     CHECK_OK(vp_study_open(path, &study, &err));
     CHECK_OK(vp_study_request_id(study, &any_request, request_id, &err));
     strcpy(profile->device, "cpu");
     strcpy(profile->backend, "b");
-    profile->outside = (vp_outside){.device = "cpu", .measured_by = VP_OUTSIDE_BY_PROCESS};
-    vp_outside_note(&profile->outside, VP_OUTSIDE_CALLS, 30);
+    profile->outside = (vp_overhead){.device = "cpu", .measured_by = VP_OVERHEAD_BY_PROCESS};
+    vp_overhead_note(&profile->outside, VP_OVERHEAD_CALLS, 30);
     assert_true(vp_profile_add(profile, &row));
     CHECK_OK(vp_study_add_profile(study, VP_PROFILE_MEASURED, profile, "x", profile_id, &err));
     vp_profile_free(profile);
@@ -40,24 +50,29 @@ static vp_study *new_study(const char *path, int64_t *request_id, int64_t *profi
 
 static void add_done(vp_study *study, int64_t request_id, int64_t profile_id, const char *decisions)
 {
-    vp_err         err      = {0};
-    double         step_s[] = {0.1, 1.0 / 3, 3e-9};
-    vp_call_time   calls[]  = {{{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {7}, .seconds = 0.5}, 2}};
-    vp_study_trial t        = {.profile_id = profile_id, .decisions = decisions, .preset = "p", .predicted_bytes = 5, .predicted_s = 0.7};
+    vp_err       err      = {0};
+    double       step_s[] = {0.1, 1.0 / 3, 3e-9};
+    vp_call_time calls[]  = {
+         {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .elements = {.count = 7}, .seconds = 0.5}, 2}};
+    vp_study_trial t = {.profile_id      = profile_id,
+                        .decisions       = decisions,
+                        .preset          = "p",
+                        .predicted_bytes = 5,
+                        .predicted_s     = 0.7};
 
     CHECK_OK(vp_study_begin(study, request_id, &t, &err));
-    t.verdict = "ok";
-    t.evidence = "";
+    t.verdict        = "ok";
+    t.evidence       = "";
     t.executed_bytes = 6;
-    t.measured_s = 1.0 / 3;
-    t.n_runs = 1;
-    t.step_s = step_s;
-    t.n_steps = 3;
-    t.calls = calls;
-    t.n_calls = 1;
-    t.outside = (vp_outside){.device = "cpu", .measured_by = VP_OUTSIDE_BY_DEVICE};
-    vp_outside_note(&t.outside, VP_OUTSIDE_CONTEXT, 10);
-    vp_outside_note(&t.outside, VP_OUTSIDE_LAST_STEP, 40);
+    t.measured_s     = 1.0 / 3;
+    t.n_runs         = 1;
+    t.step_s         = step_s;
+    t.n_steps        = 3;
+    t.calls          = calls;
+    t.n_calls        = 1;
+    t.outside        = (vp_overhead){.device = "cpu", .measured_by = VP_OVERHEAD_BY_DEVICE};
+    vp_overhead_note(&t.outside, VP_OVERHEAD_CONTEXT, 10);
+    vp_overhead_note(&t.outside, VP_OVERHEAD_LAST_STEP, 40);
     CHECK_OK(vp_study_finish(study, &t, &err));
 }
 
@@ -118,20 +133,23 @@ static void what_was_finished_is_read_back_to_the_bit(void **state)
     assert_int_equal(trials[0].predicted_bytes, 5);
     assert_int_equal(trials[0].executed_bytes, 6);
     assert_int_equal(trials[0].n_steps, 3);
-    assert_true(trials[0].step_s[0] == 0.1 && trials[0].step_s[1] == 1.0 / 3 && trials[0].step_s[2] == 3e-9);
+    assert_true(trials[0].step_s[0] == 0.1 && trials[0].step_s[1] == 1.0 / 3 &&
+                trials[0].step_s[2] == 3e-9);
     assert_int_equal(trials[0].n_calls, 1);
     assert_int_equal(trials[0].calls[0].row.kernel, VP_K_ADD);
-    assert_int_equal(trials[0].calls[0].row.ints[0], 7);
+    assert_int_equal(trials[0].calls[0].row.elements.count, 7);
     assert_int_equal(trials[0].calls[0].n_calls, 2);
-    assert_int_equal(trials[0].outside.measured_by, VP_OUTSIDE_BY_DEVICE);
-    assert_true(trials[0].outside.bytes == 40 && trials[0].outside.at_bytes[VP_OUTSIDE_CONTEXT] == 10 && !trials[0].outside.has[VP_OUTSIDE_ARENA]);
+    assert_int_equal(trials[0].outside.measured_by, VP_OVERHEAD_BY_DEVICE);
+    assert_true(trials[0].outside.bytes == 40 &&
+                trials[0].outside.at_bytes[VP_OVERHEAD_CONTEXT] == 10 &&
+                !trials[0].outside.has[VP_OVERHEAD_ARENA]);
     assert_int_equal(trials[1].state, VP_TRIAL_INTERRUPTED); /* nobody finished it */
-    assert_int_equal(trials[1].outside.measured_by, VP_OUTSIDE_NOT_MEASURED);
+    assert_int_equal(trials[1].outside.measured_by, VP_OVERHEAD_NOT_MEASURED);
     CHECK_OK(vp_study_measured(study, "cpu", "b with another driver", "x", p, &err));
-    assert_int_equal(p->outside.measured_by, VP_OUTSIDE_NOT_MEASURED);
+    assert_int_equal(p->outside.measured_by, VP_OVERHEAD_NOT_MEASURED);
     CHECK_OK(vp_study_measured(study, "cpu", "b", "x", p, &err));
     assert_int_equal(p->n_rows, 1);
-    assert_true(p->rows[0].seconds == 0.25 && p->rows[0].ints[2] == 6);
+    assert_true(p->rows[0].seconds == 0.25 && p->rows[0].linear.out == 6);
     assert_int_equal(p->outside.bytes, 40); /* the trial's, more than the timed calls' 30 */
     CHECK_OK(vp_study_measured(study, "cpu", "b", "another build", p, &err));
     assert_int_equal(p->n_rows, 1);
@@ -140,7 +158,8 @@ static void what_was_finished_is_read_back_to_the_bit(void **state)
     vp_arena_free(arena);
 }
 
-static void a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not(void **state)
+static void a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not(
+    void **state)
 {
     vp_err           err   = {0};
     vp_arena        *arena = vp_arena_new();
@@ -169,11 +188,11 @@ static void a_request_of_another_budget_shares_its_trials_and_one_of_another_mod
 /* Refused with this text, and not a byte of it changed. */
 static void refused(const char *path, const char *part, int line)
 {
-    vp_err    err = {0};
+    vp_err    err   = {0};
     vp_study *study = NULL;
     size_t    n_before, n_after;
     char     *before = slurp(path, &n_before), *after;
-    vp_status st = vp_study_open(path, &study, &err);
+    vp_status st     = vp_study_open(path, &study, &err);
 
     check_error(&err, st, VP_ERR_STORAGE, path, 0, "", part, __FILE__, line);
     assert_null(study);
@@ -208,7 +227,8 @@ static void a_file_that_is_no_study_is_refused_and_left_alone(void **state)
     refused(in_test_dir("newer.db"), "schema 4, from a newer vplan", __LINE__);
     sql(put_file("view.db", good, n), "CREATE VIEW v AS SELECT * FROM trial");
     refused(in_test_dir("view.db"), "a view v that does not belong", __LINE__);
-    sql(put_file("trigger.db", good, n), "CREATE TRIGGER g AFTER INSERT ON trial BEGIN DELETE FROM trial; END");
+    sql(put_file("trigger.db", good, n),
+        "CREATE TRIGGER g AFTER INSERT ON trial BEGIN DELETE FROM trial; END");
     refused(in_test_dir("trigger.db"), "a trigger g that does not belong", __LINE__);
     sql(put_file("more.db", good, n), "CREATE TABLE more(x)");
     refused(in_test_dir("more.db"), "a table more that does not belong", __LINE__);
@@ -216,19 +236,26 @@ static void a_file_that_is_no_study_is_refused_and_left_alone(void **state)
     refused(in_test_dir("less.db"), "a table is missing", __LINE__);
     sql(put_file("column.db", good, n), "ALTER TABLE trial ADD COLUMN y TEXT");
     refused(in_test_dir("column.db"), "a table trial that does not belong", __LINE__);
-    sql(put_file("generated.db", good, n), "DROP TABLE trial_call; CREATE TABLE trial_call(trial_id INTEGER, kernel TEXT AS (trial_id))");
+    sql(put_file("generated.db", good, n),
+        "DROP TABLE trial_call; CREATE TABLE trial_call(trial_id INTEGER, kernel TEXT AS (trial_id))");
     refused(in_test_dir("generated.db"), "a table trial_call that does not belong", __LINE__);
 
     assert_int_equal(mkdir(in_test_dir("dir.db"), 0777), 0);
-    CHECK_FAILS(vp_study_open(in_test_dir("dir.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("dir.db"), 0, "", "is not a regular file");
+    CHECK_FAILS(vp_study_open(in_test_dir("dir.db"), &study, &err), VP_ERR_STORAGE,
+                in_test_dir("dir.db"), 0, "", "is not a regular file");
     assert_int_equal(mkfifo(in_test_dir("fifo.db"), 0666), 0);
-    CHECK_FAILS(vp_study_open(in_test_dir("fifo.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("fifo.db"), 0, "", "is not a regular file");
+    CHECK_FAILS(vp_study_open(in_test_dir("fifo.db"), &study, &err), VP_ERR_STORAGE,
+                in_test_dir("fifo.db"), 0, "", "is not a regular file");
     put_file("alone.db-journal", "x", 1);
-    CHECK_FAILS(vp_study_open(in_test_dir("alone.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("alone.db"), 0, "", "but its journal is");
+    CHECK_FAILS(vp_study_open(in_test_dir("alone.db"), &study, &err), VP_ERR_STORAGE,
+                in_test_dir("alone.db"), 0, "", "but its journal is");
     put_file("alone2.db-wal", "x", 1);
-    CHECK_FAILS(vp_study_open(in_test_dir("alone2.db"), &study, &err), VP_ERR_STORAGE, in_test_dir("alone2.db"), 0, "", "but its wal is");
-    CHECK_FAILS(vp_study_open("/nowhere/at/all.db", &study, &err), VP_ERR_STORAGE, "/nowhere/at/all.db", 0, "", "its folder cannot be found");
-    CHECK_FAILS(vp_study_open("/proc/study.db", &study, &err), VP_ERR_STORAGE, "/proc/study.db", 0, "", "cannot make its lock file");
+    CHECK_FAILS(vp_study_open(in_test_dir("alone2.db"), &study, &err), VP_ERR_STORAGE,
+                in_test_dir("alone2.db"), 0, "", "but its wal is");
+    CHECK_FAILS(vp_study_open("/nowhere/at/all.db", &study, &err), VP_ERR_STORAGE,
+                "/nowhere/at/all.db", 0, "", "its folder cannot be found");
+    CHECK_FAILS(vp_study_open("/proc/study.db", &study, &err), VP_ERR_STORAGE, "/proc/study.db", 0,
+                "", "cannot make its lock file");
     assert_int_equal(chmod(put_file("read_only.db", good, n), 0444), 0);
     if (geteuid() != 0)
         refused(in_test_dir("read_only.db"), "cannot be written", __LINE__);
@@ -238,10 +265,14 @@ static void a_file_that_is_no_study_is_refused_and_left_alone(void **state)
 /* Values that our own constraints would have refused, put there by others. */
 static void rows_that_make_no_sense_are_refused(void **state)
 {
-    static const char *const changes[] = {"UPDATE trial SET state = 'lost'", "UPDATE trial SET predicted_bytes = -1",
-        "UPDATE trial SET measured_s = 1e300", "UPDATE profile_row SET seconds = -1", "UPDATE trial SET verdict = NULL"};
-    static const char *const texts[] = {"UPDATE trial SET step_seconds = 'x'", "UPDATE trial SET step_seconds = '[1, \"a\"]'",
-        "UPDATE trial_call SET kernel = 'no such'", "UPDATE trial_call SET shape = 'count=-4'", "UPDATE trial_call SET shape = 'count=99999999999999999999'"};
+    static const char *const changes[] = {
+        "UPDATE trial SET state = 'lost'", "UPDATE trial SET predicted_bytes = -1",
+        "UPDATE trial SET measured_s = 1e300", "UPDATE profile_row SET seconds = -1",
+        "UPDATE trial SET verdict = NULL"};
+    static const char *const texts[] = {
+        "UPDATE trial SET step_seconds = 'x'", "UPDATE trial SET step_seconds = '[1, \"a\"]'",
+        "UPDATE trial_call SET kernel = 'no such'", "UPDATE trial_call SET shape = 'count=-4'",
+        "UPDATE trial_call SET shape = 'count=99999999999999999999'"};
     vp_err    err = {0};
     vp_study *study;
     int64_t   a, b, n;
@@ -272,7 +303,8 @@ static void rows_that_make_no_sense_are_refused(void **state)
     free(good);
 }
 
-/* 300 seeds of one to eight flipped bytes: an error of ours, or a study that can be read and written. */
+/* 300 seeds of one to eight flipped bytes: an error of ours, or a study that can be read and
+ * written. */
 static void flipped_bytes_are_an_error_or_harmless(void **state)
 {
     int64_t   a, b;
@@ -335,7 +367,8 @@ static void a_second_tuner_is_told_who_the_first_is_and_a_dead_one_is_followed(v
     snprintf(pid, sizeof pid, "another tuner is using this study: pid %d", (int)getpid());
     CHECK_FAILS(vp_study_open(path, &second, &err), VP_ERR_STORAGE, path, 0, "", pid);
     assert_int_equal(symlink(path, in_test_dir("lock_too.db")), 0); /* another name of it */
-    CHECK_FAILS(vp_study_open(in_test_dir("lock_too.db"), &second, &err), VP_ERR_STORAGE, path, 0, "", pid);
+    CHECK_FAILS(vp_study_open(in_test_dir("lock_too.db"), &second, &err), VP_ERR_STORAGE, path, 0,
+                "", pid);
     vp_study_close(study);
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
@@ -351,7 +384,8 @@ static void a_second_tuner_is_told_who_the_first_is_and_a_dead_one_is_followed(v
     CHECK_FAILS(vp_study_open(path, &second, &err), VP_ERR_STORAGE, path, 0, "", pid);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    assert_int_equal(access(in_test_dir("lock.db.lock"), F_OK), 0); /* its lock file is still there */
+    /* its lock file is still there */
+    assert_int_equal(access(in_test_dir("lock.db.lock"), F_OK), 0);
     CHECK_OK(vp_study_open(path, &study, &err));
     vp_study_close(study);
     close(ready[0]);
@@ -368,7 +402,8 @@ static void a_study_deleted_under_us_is_an_error_at_the_next_write(void **state)
 
     (void)state;
     assert_int_equal(unlink(path), 0);
-    CHECK_FAILS(vp_study_begin(study, a, &t, &err), VP_ERR_STORAGE, path, 0, "", "was deleted or replaced");
+    CHECK_FAILS(vp_study_begin(study, a, &t, &err), VP_ERR_STORAGE, path, 0, "",
+                "was deleted or replaced");
     vp_study_close(study);
 }
 
@@ -376,38 +411,68 @@ static void a_study_deleted_under_us_is_an_error_at_the_next_write(void **state)
 
 static void a_profile_takes_what_calls_cost_in_a_step(void **state)
 {
-    /* Base: add(10) 1 s, add(30) 3 s, zero(10) 5 s. The trial's last step had two add(10) in 8 s and one copy(10) in 2 s; its
-     * median step took 20 s, so that each second of the last step counts 2: add(10) 8 s, copy(10) 4 s. The factor of add is
-     * 8 * 1 / 1^2 = 8: add(30) 24 s. Zero was not seen; of all calls seen only add(10) is in base, so it takes 8 too: 40 s. */
-    vp_err         err  = {0};
-    vp_profile    *base = vp_profile_new(), *p = NULL;
-    bool           measured;
-    vp_call_time   calls[] = {{{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 8}, 2}, {{.kernel = VP_K_COPY, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 2}, 1}};
-    vp_study_trial trial   = {.measured_s = 20, .calls = calls, .n_calls = 2};
+    /* Base: add(10) 1 s, add(30) 3 s, zero(10) 5 s. The trial's last step had two add(10) in 8 s
+     * and one copy(10) in 2 s; its median step took 20 s, so that each second of the last step
+     * counts 2: add(10) 8 s, copy(10) 4 s. The factor of add is 8 * 1 / 1^2 = 8: add(30) 24 s.
+     * Zero was not seen; of all calls seen only add(10) is in base, so it takes 8 too: 40 s. */
+    vp_err       err  = {0};
+    vp_profile  *base = vp_profile_new(), *p = NULL;
+    bool         measured;
+    vp_call_time calls[] = {
+        {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .elements = {.count = 10}, .seconds = 8}, 2},
+        {{.kernel = VP_K_COPY, .dtype = VP_DTYPE_F32, .elements = {.count = 10}, .seconds = 2}, 1}};
+    vp_study_trial trial = {.measured_s = 20, .calls = calls, .n_calls = 2};
 
     (void)state;
-    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 1});
-    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {30}, .seconds = 3});
-    vp_profile_add(base, &(vp_profile_row){.kernel = VP_K_ZERO, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 5});
+    vp_profile_add(base, &(vp_profile_row){.kernel   = VP_K_ADD,
+                                           .dtype    = VP_DTYPE_F32,
+                                           .elements = {.count = 10},
+                                           .seconds  = 1});
+    vp_profile_add(base, &(vp_profile_row){.kernel   = VP_K_ADD,
+                                           .dtype    = VP_DTYPE_F32,
+                                           .elements = {.count = 30},
+                                           .seconds  = 3});
+    vp_profile_add(base, &(vp_profile_row){.kernel   = VP_K_ZERO,
+                                           .dtype    = VP_DTYPE_F32,
+                                           .elements = {.count = 10},
+                                           .seconds  = 5});
     CHECK_OK(vp_correct_profile(base, &trial, 1, &p, &err));
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 8) < 1e-12 && measured);
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) - 24) < 1e-12 && measured);
-    assert_true(fabs(vp_profile_seconds(p, VP_K_COPY, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 4) < 1e-12 && measured);
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ZERO, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 40) < 1e-12 && measured);
+    assert_true(
+        fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
+             8) < 1e-12 &&
+        measured);
+    assert_true(
+        fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) -
+             24) < 1e-12 &&
+        measured);
+    assert_true(
+        fabs(vp_profile_seconds(p, VP_K_COPY, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
+             4) < 1e-12 &&
+        measured);
+    assert_true(
+        fabs(vp_profile_seconds(p, VP_K_ZERO, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
+             40) < 1e-12 &&
+        measured);
     /* ln 8 for add; copy is not in base and says nothing */
     assert_true(fabs(vp_profile_distance(base, &trial, 1) - log(8)) < 1e-12);
     vp_profile_free(p);
 
     /* Contradicting trials: 8, 2 and 3 s for one call; the median. None: base itself. */
-    vp_call_time   one[3] = {{{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 8}, 1}, {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 2}, 1},
-                             {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .ints = {10}, .seconds = 3}, 1}};
-    vp_study_trial three[] = {{.measured_s = 8, .calls = &one[0], .n_calls = 1}, {.measured_s = 2, .calls = &one[1], .n_calls = 1},
+    vp_call_time one[3] = {
+        {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .elements = {.count = 10}, .seconds = 8}, 1},
+        {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .elements = {.count = 10}, .seconds = 2}, 1},
+        {{.kernel = VP_K_ADD, .dtype = VP_DTYPE_F32, .elements = {.count = 10}, .seconds = 3}, 1}};
+    vp_study_trial three[] = {{.measured_s = 8, .calls = &one[0], .n_calls = 1},
+                              {.measured_s = 2, .calls = &one[1], .n_calls = 1},
                               {.measured_s = 3, .calls = &one[2], .n_calls = 1}};
     CHECK_OK(vp_correct_profile(base, three, 3, &p, &err));
-    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) - 3) < 1e-12);
+    assert_true(
+        fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
+             3) < 1e-12);
     vp_profile_free(p);
     CHECK_OK(vp_correct_profile(base, three, 0, &p, &err));
-    assert_true(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) == 3);
+    assert_true(
+        vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) == 3);
     vp_profile_free(p);
     vp_profile_free(base);
 }
@@ -448,9 +513,16 @@ static void open_tiny(tiny *t)
 
     CHECK_OK(vp_model_open("gpt2-tiny", &(vp_model_opts){0}, &t->model, &err));
     CHECK_OK(vp_device_open("cpu", &t->device, &err));
-    t->request = (vp_plan_request){.model = t->model, .device = &t->device, .recipe = vp_recipe_default(), .seq = 64, .global_batch = 4,
-                                   .budget_bytes = 3200000, .loss_chunk = VP_CHUNK_ANY, .recompute = VP_RECOMPUTE_ANY, .gap = 1e-5,
-                                   .no_proof = true};
+    t->request = (vp_plan_request){.model        = t->model,
+                                   .device       = &t->device,
+                                   .recipe       = vp_recipe_default(),
+                                   .seq          = 64,
+                                   .global_batch = 4,
+                                   .budget_bytes = 3200000,
+                                   .loss_chunk   = VP_CHUNK_ANY,
+                                   .recompute    = VP_RECOMPUTE_ANY,
+                                   .gap          = 1e-5,
+                                   .no_proof     = true};
     strcpy(t->runner, put_file("runner", fake_runner, sizeof fake_runner - 1));
     assert_int_equal(chmod(t->runner, 0755), 0);
 }
@@ -458,11 +530,12 @@ static void open_tiny(tiny *t)
 /* Finished trials as lines; the caller's. */
 static char *finished(const char *path, int *n)
 {
-    static const char text[] = "SELECT coalesce(group_concat(line, char(10)), ''), count(*) FROM (SELECT id || ' ' || decisions || ' ' || verdict || ' ' || "
-                               "executed_bytes || ' ' || started_unix_s AS line FROM trial WHERE state = 'done' ORDER BY id)";
-    sqlite3          *db;
-    sqlite3_stmt     *stmt;
-    char             *out;
+    static const char text[] =
+        "SELECT coalesce(group_concat(line, char(10)), ''), count(*) FROM (SELECT id || ' ' || decisions || ' ' || verdict || ' ' || "
+        "executed_bytes || ' ' || started_unix_s AS line FROM trial WHERE state = 'done' ORDER BY id)";
+    sqlite3      *db;
+    sqlite3_stmt *stmt;
+    char         *out;
 
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
     sqlite3_busy_timeout(db, 5000);
@@ -475,16 +548,17 @@ static char *finished(const char *path, int *n)
     return out;
 }
 
-/* 40 tuners, each killed after 0 to 150 ms, or longer where nothing gets done in that; a new study when one is done: what was finished stays as it was, a plan is finished once, and
- * the next tuner goes on from there. The last one is let end. */
+/* 40 tuners, each killed after 0 to 150 ms, or longer where nothing gets done in that; a new
+ * study when one is done: what was finished stays as it was, a plan is finished once, and the
+ * next tuner goes on from there. The last one is let end. */
 static void a_kill_at_any_moment_loses_no_finished_trial(void **state)
 {
-    tiny        t;
-    vp_err      err  = {0};
-    char        path[200];
-    char       *before = strdup("");
-    int         n, n_before = 0, n_useful = 0, n_idle = 0, n_all = 0, n_studies = 0;
-    long        window_ms = 150;
+    tiny   t;
+    vp_err err = {0};
+    char   path[200];
+    char  *before = strdup("");
+    int    n, n_before = 0, n_useful = 0, n_idle = 0, n_all = 0, n_studies = 0;
+    long   window_ms = 150;
 
     (void)state;
     open_tiny(&t);
@@ -520,7 +594,8 @@ static void a_kill_at_any_moment_loses_no_finished_trial(void **state)
             n_all += n - n_before;
             n_idle = 0;
         }
-        if (WIFEXITED(status)) { /* it was faster than the kill: there is nothing more to do in this study */
+        /* it was faster than the kill: there is nothing more to do in this study */
+        if (WIFEXITED(status)) {
             snprintf(path, sizeof path, "%s/killed-%d.db", test_dir, ++n_studies);
             after[0] = '\0';
             n        = 0;
@@ -529,7 +604,8 @@ static void a_kill_at_any_moment_loses_no_finished_trial(void **state)
         before   = after;
         n_before = n;
     }
-    print_message("%d finished in %d studies, by %d of 40 tuners that were killed\n", n_all, n_studies + 1, n_useful);
+    print_message("%d finished in %d studies, by %d of 40 tuners that were killed\n", n_all,
+                  n_studies + 1, n_useful);
     assert_true(n_useful >= 2);
     vp_tune_opts   opts = {.max_trials = 40, .study = path, .runner = t.runner};
     vp_tune_result result;
@@ -572,13 +648,19 @@ static void a_finished_study_runs_nothing_again(void **state)
     vp_model_free(t.model);
 }
 
-/* A trial that dies is a verdict: here every plan of micro-batch 4, by a signal, garbage or a wrong size. */
+/* A trial that dies is a verdict: here every plan of micro-batch 4, by a signal, garbage or a
+ * wrong size. */
 static void trials_that_die_are_verdicts_and_the_rest_goes_on(void **state)
 {
-    static const struct { const char *line, *part; vp_verdict verdict; } ways[] = {
-        {"kill -SEGV $$", "signal 11", VP_VERDICT_CRASH}, {"kill -KILL $$", "signal 9", VP_VERDICT_CRASH},
-        {"echo nothing; exit 0", "vplan-run:1", VP_VERDICT_CRASH}, {"echo 'training diverged' >&2; exit 4", "diverged", VP_VERDICT_NAN},
-        {"echo 'no memory' >&2; exit 5", "no memory", VP_VERDICT_OOM_HOST}, {"bytes=7", "executed 7 bytes", VP_VERDICT_WRONG_RESULT}};
+    static const struct {
+        const char *line, *part;
+        vp_verdict  verdict;
+    } ways[] = {{"kill -SEGV $$", "signal 11", VP_VERDICT_CRASH},
+                {"kill -KILL $$", "signal 9", VP_VERDICT_CRASH},
+                {"echo nothing; exit 0", "vplan-run:1", VP_VERDICT_CRASH},
+                {"echo 'training diverged' >&2; exit 4", "diverged", VP_VERDICT_NAN},
+                {"echo 'no memory' >&2; exit 5", "no memory", VP_VERDICT_OOM_HOST},
+                {"bytes=7", "executed 7 bytes", VP_VERDICT_WRONG_RESULT}};
     tiny t;
     char text[4000];
 
@@ -590,8 +672,8 @@ static void trials_that_die_are_verdicts_and_the_rest_goes_on(void **state)
         vp_tune_result result;
         int            n_bad = 0, n_good = 0;
         const char    *before_sleep = strstr(fake_runner, "sleep");
-        snprintf(text, sizeof text, "%.*sif [[ $plan == *'\"micro_batch\": 4'* ]]; then %s; fi\n%s", (int)(before_sleep - fake_runner), fake_runner,
-                 ways[i].line, before_sleep);
+        snprintf(text, sizeof text, "%.*sif [[ $plan == *'\"micro_batch\": 4'* ]]; then %s; fi\n%s",
+                 (int)(before_sleep - fake_runner), fake_runner, ways[i].line, before_sleep);
         put_file("runner", text, strlen(text));
         vp_tune_opts opts = {.max_trials = 3, .runner = t.runner};
         CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
@@ -619,18 +701,20 @@ static void put_runner(const char *from, const char *to)
     const char *at = strstr(fake_runner, from);
 
     assert_non_null(at);
-    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - fake_runner), fake_runner, to, at + strlen(from));
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - fake_runner), fake_runner, to,
+             at + strlen(from));
     put_file("runner", text, strlen(text));
 }
 
-/* All trials take one second: whoever is near the best by the profile races, and the race decides. */
+/* All trials take one second: whoever is near the best by the profile races, and the race
+ * decides. */
 static void the_race_decides_between_plans_that_were_equal(void **state)
 {
     tiny           t;
     vp_err         err = {0};
     vp_tune_result result;
     int            n_raced = 0;
-    double         least = INFINITY;
+    double         least   = INFINITY;
 
     (void)state;
     open_tiny(&t);
@@ -651,8 +735,8 @@ static void the_race_decides_between_plans_that_were_equal(void **state)
     vp_model_free(t.model);
 }
 
-/* Plans of micro-batch 4 take 410,000,003 bytes outside the arena, all others 400,000,000; what a plan needs is the arena in pieces of
- * 2 MiB and the larger of the two. */
+/* Plans of micro-batch 4 take 410,000,003 bytes outside the arena, all others 400,000,000; what
+ * a plan needs is the arena in pieces of 2 MiB and the larger of the two. */
 static void tune_plans_with_the_most_that_a_trial_took_outside_the_arena(void **state)
 {
     static const char line[] =
@@ -669,7 +753,8 @@ static void tune_plans_with_the_most_that_a_trial_took_outside_the_arena(void **
     open_tiny(&t);
     CHECK_OK(vp_device_open("h200", &t.device, &err));
     t.request.budget_bytes = 600000000;
-    snprintf(text, sizeof text, "%.*s%s%s", (int)(before_sleep - fake_runner), fake_runner, line, before_sleep);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(before_sleep - fake_runner), fake_runner, line,
+             before_sleep);
     put_file("runner", text, strlen(text));
     for (int again = 0; again < 2; again++) { /* the second time from the study alone */
         vp_tune_opts opts = {.max_trials = 3, .study = study, .runner = t.runner};
@@ -680,14 +765,17 @@ static void tune_plans_with_the_most_that_a_trial_took_outside_the_arena(void **
         CHECK_OK(vp_tune_best_plan(&t.request, &result, &plan, &err));
         assert_string_equal(plan->outside_class, "measured");
         assert_string_equal(plan->outside_of, "fake");
-        assert_int_equal(plan->peak_bytes + plan->outside_bytes, 410000003 + (plan->peak_bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20));
-        assert_int_equal(result.best->candidate.figures.device_bytes, plan->peak_bytes + plan->outside_bytes);
+        assert_int_equal(plan->peak_bytes + plan->outside_bytes,
+                         410000003 + (plan->peak_bytes + (2 << 20) - 1) / (2 << 20) * (2 << 20));
+        assert_int_equal(result.best->candidate.figures.device_bytes,
+                         plan->peak_bytes + plan->outside_bytes);
         vp_plan_free(plan);
         for (int64_t i = 0; again && i < result.n_trials; i++)
             assert_true(result.trials[i].from_study || result.trials[i].id == 0);
         vp_tune_result_release(&result);
     }
-    assert_int_equal(t.device.outside_bytes, 512 << 20); /* the caller's own device stays as it was */
+    /* the caller's own device stays as it was */
+    assert_int_equal(t.device.outside_bytes, 512 << 20);
 
     /* Another driver: nothing of the study counts. */
     memcpy(strstr(text, "fake"), "new ", 4);
@@ -703,13 +791,20 @@ static void tune_plans_with_the_most_that_a_trial_took_outside_the_arena(void **
     vp_model_free(t.model);
 }
 
-/* What the race is told costs the race, not the answer: the contenders run once more, each by itself. */
+/* What the race is told costs the race, not the answer: the contenders run once more, each by
+ * itself. */
 static void a_race_that_cannot_be_held_is_none(void **state)
 {
     static const char *const ways[][2] = {
-        {"    lanes= k=0\n", "    echo no memory >&2; exit 5\n"}, {"    lanes= k=0\n", "    kill -SEGV $$\n"}, {"    lanes= k=0\n", "    echo '{\"plans\": []}'; exit\n"},
-        {"    lanes= k=0\n", "    echo nothing; exit\n"}, {"\"1.0$((9 - k))\"", "0"}, {"\"1.0$((9 - k))\"", "-1"}, {"i < $4", "i <= $4"},
-        {"executed_bytes\\\": $bytes, \\\"step_s", "executed_bytes\\\": 7, \\\"step_s"}, {"1000000000", "1000"}};
+        {"    lanes= k=0\n", "    echo no memory >&2; exit 5\n"},
+        {"    lanes= k=0\n", "    kill -SEGV $$\n"},
+        {"    lanes= k=0\n", "    echo '{\"plans\": []}'; exit\n"},
+        {"    lanes= k=0\n", "    echo nothing; exit\n"},
+        {"\"1.0$((9 - k))\"", "0"},
+        {"\"1.0$((9 - k))\"", "-1"},
+        {"i < $4", "i <= $4"},
+        {"executed_bytes\\\": $bytes, \\\"step_s", "executed_bytes\\\": 7, \\\"step_s"},
+        {"1000000000", "1000"}};
     tiny t;
 
     (void)state;
@@ -724,7 +819,8 @@ static void a_race_that_cannot_be_held_is_none(void **state)
         CHECK_OK(vp_tune(&t.request, &opts, &result, &err));
         for (int64_t k = 0; k < result.n_trials; k++) {
             n_again += result.trials[k].n_runs == 2;
-            assert_false(result.trials[k].measured_s > 1.03 && result.trials[k].measured_s < 1.1); /* as in the race */
+            /* as in the race */
+            assert_false(result.trials[k].measured_s > 1.03 && result.trials[k].measured_s < 1.1);
         }
         assert_non_null(result.best);
         assert_true(n_again >= 2);
@@ -741,7 +837,8 @@ int main(void)
         cmocka_unit_test(a_race_that_cannot_be_held_is_none),
         cmocka_unit_test(what_was_finished_is_read_back_to_the_bit),
         cmocka_unit_test(tune_plans_with_the_most_that_a_trial_took_outside_the_arena),
-        cmocka_unit_test(a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not),
+        cmocka_unit_test(
+            a_request_of_another_budget_shares_its_trials_and_one_of_another_model_does_not),
         cmocka_unit_test(a_file_that_is_no_study_is_refused_and_left_alone),
         cmocka_unit_test(rows_that_make_no_sense_are_refused),
         cmocka_unit_test(flipped_bytes_are_an_error_or_harmless),

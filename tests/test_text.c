@@ -1,6 +1,6 @@
-#include "tests/core_test.h"
+#include "tests/base_test.h"
 
-#include "core/text.h"
+#include "base/text.h"
 
 #include <locale.h>
 
@@ -78,8 +78,10 @@ static void harmless_text_stays_as_it_is(void **state)
     (void)state;
     assert_string_equal(escaped(""), "");
     assert_string_equal(escaped("wte.weight [0] \\ \"x\" ~"), "wte.weight [0] \\ \"x\" ~");
-    assert_string_equal(escaped("Gr\xc3\xbc\xc3\x9f" "e \xe2\x82\xac \xf0\x9f\x98\x80"),
-                        "Gr\xc3\xbc\xc3\x9f" "e \xe2\x82\xac \xf0\x9f\x98\x80");
+    assert_string_equal(escaped("Gr\xc3\xbc\xc3\x9f"
+                                "e \xe2\x82\xac \xf0\x9f\x98\x80"),
+                        "Gr\xc3\xbc\xc3\x9f"
+                        "e \xe2\x82\xac \xf0\x9f\x98\x80");
 }
 
 static void every_control_becomes_visible(void **state)
@@ -94,7 +96,7 @@ static void every_control_becomes_visible(void **state)
     }
     assert_string_equal(escaped("a\x1b[31mb\x07"), "a\\x1b[31mb\\x07");
     assert_string_equal(escaped("two\nlines\r"), "two\\x0alines\\x0d");
-    for (int c = 0x80; c < 0xa0; c++) {  /* C1, as UTF-8 and alone */
+    for (int c = 0x80; c < 0xa0; c++) { /* C1, as UTF-8 and alone */
         char utf8[3] = {(char)0xc2, (char)c, 0}, alone[2] = {(char)c, 0};
         snprintf(want, sizeof want, "\\u%04x", c);
         assert_string_equal(vp_text_escape(utf8, buf, sizeof buf), want);
@@ -106,12 +108,12 @@ static void every_control_becomes_visible(void **state)
 
 static void every_bidirectional_control_becomes_visible(void **state)
 {
-    static const unsigned codes[] = {0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d,
-                                     0x202e, 0x2066, 0x2067, 0x2068, 0x2069};
+    static const unsigned codes[] = {0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c,
+                                     0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069};
 
     (void)state;
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
-        unsigned c = codes[i];
+        unsigned c       = codes[i];
         char     text[4] = {0}, want[16];
 
         if (c < 0x800) {
@@ -124,19 +126,19 @@ static void every_bidirectional_control_becomes_visible(void **state)
         assert_string_equal(escaped(text), want);
     }
     assert_string_equal(escaped("\xe2\x80\xad"), "\\u202d");
-    assert_string_equal(escaped("\xe2\x80\xaf"), "\xe2\x80\xaf");  /* U+202F is a space */
+    assert_string_equal(escaped("\xe2\x80\xaf"), "\xe2\x80\xaf"); /* U+202F is a space */
 }
 
 static void what_is_not_utf8_becomes_visible_byte_by_byte(void **state)
 {
     (void)state;
     assert_string_equal(escaped("\xff\xfe"), "\\xff\\xfe");
-    assert_string_equal(escaped("\xc0\xaf"), "\\xc0\\xaf");              /* overlong "/"     */
-    assert_string_equal(escaped("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");     /* the same, longer */
-    assert_string_equal(escaped("\xed\xa0\x80"), "\\xed\\xa0\\x80");     /* a surrogate      */
+    assert_string_equal(escaped("\xc0\xaf"), "\\xc0\\xaf");                   /* overlong "/"     */
+    assert_string_equal(escaped("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");          /* the same, longer */
+    assert_string_equal(escaped("\xed\xa0\x80"), "\\xed\\xa0\\x80");          /* a surrogate      */
     assert_string_equal(escaped("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80"); /* > U+10FFFF  */
     assert_string_equal(escaped("\xf5"), "\\xf5");
-    assert_string_equal(escaped("a\xe2\x82"), "a\\xe2\\x82");            /* cut short        */
+    assert_string_equal(escaped("a\xe2\x82"), "a\\xe2\\x82"); /* cut short        */
     assert_string_equal(escaped("\xe2\x82z"), "\\xe2\\x82z");
 }
 
@@ -147,8 +149,14 @@ static void a_cut_shows_as_dots_and_splits_nothing(void **state)
     (void)state;
     assert_string_equal(vp_text_escape("12345678", buf, 9), "12345678");
     assert_string_equal(vp_text_escape("12345678", buf, 8), "1234...");
-    assert_string_equal(vp_text_escape("1234\x1b" "8", buf, 10), "1234\\x1b8");
-    assert_string_equal(vp_text_escape("1234\x1b" "89", buf, 10), "1234...");
+    assert_string_equal(vp_text_escape("1234\x1b"
+                                       "8",
+                                       buf, 10),
+                        "1234\\x1b8");
+    assert_string_equal(vp_text_escape("1234\x1b"
+                                       "89",
+                                       buf, 10),
+                        "1234...");
     assert_string_equal(vp_text_escape("1\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac", buf, 10),
                         "1\xe2\x82\xac...");
     assert_string_equal(vp_text_escape("12345678", buf, 4), "...");
@@ -175,7 +183,7 @@ static void no_buffer_size_and_no_bytes_do_harm(void **state)
         text[n] = '\0';
         seed    = seed * 1103515245u + 12345u;
         size    = 1 + (seed >> 16) % 40;
-        buf     = malloc(size);  /* exactly, so that a sanitizer sees one byte too many */
+        buf     = malloc(size); /* exactly, so that a sanitizer sees one byte too many */
         vp_text_escape(text, buf, size);
         assert_true(strlen(buf) < size);
         for (char *at = buf; *at; at++)

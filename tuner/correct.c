@@ -28,11 +28,13 @@ static int by_call_and_time(const void *a, const void *b)
 
 static bool same_call(const observation *x, const observation *y)
 {
-    return x->kernel == y->kernel && x->dtype == y->dtype && memcmp(x->ints, y->ints, sizeof x->ints) == 0;
+    return x->kernel == y->kernel && x->dtype == y->dtype &&
+           memcmp(x->ints, y->ints, sizeof x->ints) == 0;
 }
 
 /* What was seen, a call once: the median of its trials. *out is the caller's. */
-static bool observe(const vp_study_trial *trials, int64_t n_trials, observation **out, int64_t *n_out)
+static bool observe(const vp_study_trial *trials, int64_t n_trials, observation **out,
+                    int64_t *n_out)
 {
     int64_t n = 0, n_distinct = 0;
 
@@ -45,14 +47,14 @@ static bool observe(const vp_study_trial *trials, int64_t n_trials, observation 
         return false;
     n = 0;
     for (int64_t i = 0; i < n_trials; i++) {
-        const vp_study_trial *t = &trials[i];
+        const vp_study_trial *t     = &trials[i];
         double                sum_s = 0;
         for (int64_t k = 0; k < t->n_calls; k++)
             sum_s += t->calls[k].row.seconds;
         for (int64_t k = 0; sum_s > 0 && t->measured_s > 0 && k < t->n_calls; k++) {
             const vp_call_time *c = &t->calls[k];
-            o[n].kernel = c->row.kernel;
-            o[n].dtype  = c->row.dtype;
+            o[n].kernel           = c->row.kernel;
+            o[n].dtype            = c->row.dtype;
             memcpy(o[n].ints, c->row.ints, sizeof o[n].ints);
             o[n].all_s = c->row.seconds / sum_s * t->measured_s;
             o[n].one_s = o[n].all_s / (double)c->n_calls;
@@ -73,10 +75,11 @@ static bool observe(const vp_study_trial *trials, int64_t n_trials, observation 
     return true;
 }
 
-vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trials, int64_t n_trials, vp_profile **out, vp_err *err)
+vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trials, int64_t n_trials,
+                             vp_profile **out, vp_err *err)
 {
     observation *seen = NULL;
-    vp_profile  *p = vp_profile_new();
+    vp_profile  *p    = vp_profile_new();
     int64_t      n_seen;
     double       products[VP_N_KERNELS + 1] = {0}, squares[VP_N_KERNELS + 1] = {0};
     bool         measured;
@@ -88,7 +91,8 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
     memcpy(p->backend, base->backend, sizeof p->backend);
     p->outside = base->outside;
     for (int64_t i = 0; i < n_seen; i++) {
-        double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
+        double base_s =
+            vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
         if (base_s > 0)
             for (int k = 0; k < 2; k++) {
                 products[k ? VP_N_KERNELS : seen[i].kernel] += seen[i].one_s * base_s;
@@ -103,7 +107,8 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
     for (int64_t i = 0; i < n_seen; i++) {
-        vp_profile_row row = {.kernel = seen[i].kernel, .dtype = seen[i].dtype, .seconds = seen[i].one_s};
+        vp_profile_row row = {
+            .kernel = seen[i].kernel, .dtype = seen[i].dtype, .seconds = seen[i].one_s};
         memcpy(row.ints, seen[i].ints, sizeof row.ints);
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
@@ -124,7 +129,8 @@ double vp_profile_distance(const vp_profile *base, const vp_study_trial *trials,
 
     if (observe(trials, n_trials, &seen, &n_seen))
         for (int64_t i = 0; i < n_seen; i++) {
-            double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
+            double base_s =
+                vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
             if (base_s > 0 && seen[i].one_s > 0) {
                 double off = log(seen[i].one_s / base_s);
                 sum += off * off * seen[i].all_s;

@@ -1,7 +1,7 @@
 /* Plans as text: one text, one plan. */
 #include "tuner/tune_internal.h"
 
-#include "core/text.h"
+#include "base/text.h"
 
 #include <string.h>
 
@@ -21,12 +21,17 @@ const char *vp_decisions_text(vp_arena *arena, const vp_model *model, const vp_s
     json_t            *blocks = json_array();
 
     for (int i = 0; i < s->n_runs; i++)
-        json_array_append_new(blocks, json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)s->runs[i].n_blocks, "segment",
-                                                (json_int_t)s->runs[i].segment, "recompute",
-                                                s->runs[i].segment > 1 ? json_array() : recompute_names(block, s->runs[i].recompute)));
-    json_t     *j    = json_pack("{s:I, s:I, s:s, s:s, s:s, s:o}", "micro_batch", (json_int_t)s->micro_batch, "loss_chunk_tokens",
-                                 (json_int_t)s->loss_chunk, "attention", vp_attention_name(s->attention), "precision",
-                                 vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer), "blocks", blocks);
+        json_array_append_new(
+            blocks,
+            json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)s->runs[i].n_blocks, "segment",
+                      (json_int_t)s->runs[i].segment, "recompute",
+                      s->runs[i].segment > 1 ? json_array()
+                                             : recompute_names(block, s->runs[i].recompute)));
+    json_t     *j    = json_pack("{s:I, s:I, s:s, s:s, s:s, s:o}", "micro_batch",
+                                 (json_int_t)s->micro_batch, "loss_chunk_tokens",
+                                 (json_int_t)s->loss_chunk, "attention", vp_attention_name(s->attention),
+                                 "precision", vp_precision_name(s->recipe.precision), "optimizer",
+                                 vp_optimizer_name(s->recipe.optimizer), "blocks", blocks);
     char       *dump = j ? json_dumps(j, JSON_COMPACT) : NULL;
     const char *text = dump ? vp_arena_strdup(arena, dump) : NULL;
     free(dump);
@@ -34,7 +39,8 @@ const char *vp_decisions_text(vp_arena *arena, const vp_model *model, const vp_s
     return text;
 }
 
-/* Attention, precision and optimizer: a study from before they were free says nothing of them, and means the request's. */
+/* Attention, precision and optimizer: a study from before they were free says nothing of them,
+ * and means the request's. */
 static vp_status read_kinds(const vp_json_node *root, vp_scenario *s, vp_err *err)
 {
     const char *text;
@@ -56,12 +62,14 @@ static vp_status read_kinds(const vp_json_node *root, vp_scenario *s, vp_err *er
             vp_recipe_set_optimizer(&s->recipe, vp_optimizer_by_name(text));
     }
     if (s->attention == VP_N_ATTENTIONS || s->recipe.precision == VP_N_PRECISIONS)
-        VP_TRY(vp_json_fail(root, NULL, err, "names an attention or a precision that there is not"));
+        VP_TRY(
+            vp_json_fail(root, NULL, err, "names an attention or a precision that there is not"));
 out:
     return st;
 }
 
-static vp_status read_run(const vp_json_node *node, const vp_model *model, vp_block_run *run, vp_err *err)
+static vp_status read_run(const vp_json_node *node, const vp_model *model, vp_block_run *run,
+                          vp_err *err)
 {
     const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
     vp_json_node       names, name;
@@ -83,29 +91,33 @@ static vp_status read_run(const vp_json_node *node, const vp_model *model, vp_bl
         while (op < block->n_ops && strcmp(block->ops[op].name, text) != 0)
             op++;
         if (op == block->n_ops || !(vp_recompute_set(model, VP_RECOMPUTE_FULL) >> op & 1))
-            VP_TRY(vp_json_fail(&name, NULL, err, "is no op of this model's block that can be recomputed"));
+            VP_TRY(vp_json_fail(&name, NULL, err,
+                                "is no op of this model's block that can be recomputed"));
         run->recompute |= (uint64_t)1 << op;
     }
 out:
     return st;
 }
 
-vp_status vp_decisions_read(const vp_tuner *t, const char *text, vp_scenario *out, vp_err *err)
+vp_status vp_decisions_read(const vp_plan_request *request, const char *text, vp_scenario *out,
+                            vp_err *err)
 {
-    const vp_model *model = t->request->model;
-    vp_json_doc    *doc = NULL;
+    const vp_model *model = request->model;
+    vp_json_doc    *doc   = NULL;
     vp_json_node    runs, run;
     int64_t         n, n_blocks = 0;
     vp_status       st = VP_OK;
 
-    *out = (vp_scenario){.recipe = t->request->recipe, .seq = t->request->seq, .global_batch = t->request->global_batch};
+    *out = (vp_scenario){
+        .recipe = request->recipe, .seq = request->seq, .global_batch = request->global_batch};
     VP_TRY(vp_json_parse("decisions", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_json_int(&root, "micro_batch", 1, out->global_batch, &out->micro_batch, err));
     VP_TRY(vp_json_int(&root, "loss_chunk_tokens", 0, INT64_C(1) << 40, &out->loss_chunk, err));
     VP_TRY(read_kinds(&root, out, err));
     VP_TRY(vp_json_array(&root, "blocks", &runs, &n, err));
-    if (n > VP_MAX_RUNS || out->global_batch % out->micro_batch != 0 || out->loss_chunk % VP_TILE_TOKENS != 0)
+    if (n > VP_MAX_RUNS || out->global_batch % out->micro_batch != 0 ||
+        out->loss_chunk % VP_TILE_TOKENS != 0)
         VP_TRY(vp_json_fail(&root, NULL, err, "are no plan of this request"));
     for (out->n_runs = 0; out->n_runs < n; out->n_runs++) {
         VP_TRY(vp_json_element(&runs, out->n_runs, &run, err));
@@ -113,7 +125,8 @@ vp_status vp_decisions_read(const vp_tuner *t, const char *text, vp_scenario *ou
         n_blocks += out->runs[out->n_runs].n_blocks;
     }
     if (n_blocks != model->graph.n_instances - 2)
-        VP_TRY(vp_json_fail(&root, "blocks", err, "has %lld blocks, the model %lld", (long long)n_blocks, (long long)model->graph.n_instances - 2));
+        VP_TRY(vp_json_fail(&root, "blocks", err, "has %lld blocks, the model %lld",
+                            (long long)n_blocks, (long long)model->graph.n_instances - 2));
 out:
     vp_json_doc_free(doc);
     return st;

@@ -1,22 +1,25 @@
 #include "tuner/race.h"
 
-#include "core/stats.h"
+#include "base/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* 1.349: the distance of a normal distribution's quartiles; 1.25: what its median scatters more than its mean, and its middle half's mean at most. */
+/* 1.349: the distance of a normal distribution's quartiles; 1.25: what its median scatters more
+ * than its mean, and its middle half's mean at most. */
 static double standard_error(double *sample, int64_t n)
 {
-    vp_median(sample, n);   /* sorts */
+    vp_median(sample, n); /* sorts */
     return 1.25 * (sample[(3 * n) / 4] - sample[n / 4]) / 1.349 / sqrt((double)n);
 }
 
-vp_status vp_race_estimate(const double *const *step_s, int64_t n, int64_t n_rounds, double *seconds, double *error, vp_err *err)
+vp_status vp_race_estimate(const double *const *step_s, int64_t n, int64_t n_rounds,
+                           double *seconds, double *error, vp_err *err)
 {
-    double   *round_log = malloc((size_t)(2 * n_rounds + n) * sizeof *round_log), *off = round_log + n_rounds, *of_round = off + n_rounds;
-    int64_t   fastest   = 0;
-    vp_status st = VP_OK;
+    double *round_log = malloc((size_t)(2 * n_rounds + n) * sizeof *round_log),
+           *off = round_log + n_rounds, *of_round = off + n_rounds;
+    int64_t   fastest = 0;
+    vp_status st      = VP_OK;
 
     VP_TRY_ALLOC(err, round_log);
     for (int64_t r = 0; r < n_rounds; r++) {

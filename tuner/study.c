@@ -1,555 +1,59 @@
-#include "tuner/study.h"
+/* tuner/study.c: what stands in a study: requests, profiles, trials. */
+#include "tuner/study_internal.h"
 
-#include "core/text.h"
+#include "base/text.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <math.h>
-#include <sqlite3.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
-#include <unistd.h>
-
-#if SQLITE_VERSION_NUMBER < 3037000
-#error "STRICT tables need SQLite 3.37"
-#endif
-
-enum { BUSY_MS = 10000, MAX_VALUE_BYTES = 1 << 24 };
-static const int64_t max_file_bytes = (int64_t)1 << 30;
-
-/* The whole schema, as SQLite keeps it: a file is compared with these texts. */
-static const struct { const char *name, *sql; } tables[] = {
-    {"request", "CREATE TABLE request(id INTEGER PRIMARY KEY CHECK(id > 0), model TEXT NOT NULL, model_sha256 TEXT NOT NULL, "
-        "recipe TEXT NOT NULL, seq INTEGER NOT NULL CHECK(seq > 0), global_batch INTEGER NOT NULL CHECK(global_batch > 0), "
-        "budget_bytes INTEGER NOT NULL CHECK(budget_bytes > 0), device TEXT NOT NULL, backend TEXT NOT NULL, build TEXT NOT NULL, "
-        "created_unix_s INTEGER NOT NULL, "
-        "UNIQUE(model_sha256, recipe, seq, global_batch, budget_bytes, device, backend, build)) STRICT"},
-    {"profile", "CREATE TABLE profile(id INTEGER PRIMARY KEY CHECK(id > 0), kind TEXT NOT NULL "
-        "CHECK(kind IN ('measured', 'given', 'corrected')), device TEXT NOT NULL, backend TEXT NOT NULL, build TEXT NOT NULL, "
-        "outside TEXT NOT NULL, created_unix_s INTEGER NOT NULL) STRICT"},
-    {"profile_row", "CREATE TABLE profile_row(profile_id INTEGER NOT NULL REFERENCES profile(id), kernel TEXT NOT NULL, shape TEXT NOT NULL, "
-        "seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), algorithm TEXT NOT NULL, PRIMARY KEY(profile_id, kernel, shape)) "
-        "STRICT, WITHOUT ROWID"},
-    {"trial", "CREATE TABLE trial(id INTEGER PRIMARY KEY CHECK(id > 0), request_id INTEGER NOT NULL REFERENCES request(id), "
-        "profile_id INTEGER NOT NULL REFERENCES profile(id), decisions TEXT NOT NULL, preset TEXT, state TEXT NOT NULL "
-        "CHECK(state IN ('running', 'done', 'interrupted', 'cancelled')), verdict TEXT CHECK(state <> 'done' OR verdict IS NOT NULL), "
-        "evidence TEXT NOT NULL, predicted_bytes INTEGER NOT NULL CHECK(predicted_bytes >= 0), "
-        "executed_bytes INTEGER NOT NULL CHECK(executed_bytes >= 0), predicted_s REAL NOT NULL CHECK(predicted_s >= 0 AND predicted_s < 1e9), "
-        "measured_s REAL NOT NULL CHECK(measured_s >= 0 AND measured_s < 1e9), n_runs INTEGER NOT NULL CHECK(n_runs >= 0), "
-        "step_seconds TEXT NOT NULL, outside TEXT NOT NULL, started_unix_s INTEGER NOT NULL, ended_unix_s INTEGER) STRICT"},
-    {"trial_call", "CREATE TABLE trial_call(trial_id INTEGER NOT NULL REFERENCES trial(id), kernel TEXT NOT NULL, shape TEXT NOT NULL, "
-        "n_calls INTEGER NOT NULL CHECK(n_calls > 0), seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), "
-        "PRIMARY KEY(trial_id, kernel, shape)) STRICT, WITHOUT ROWID"},
-};
-enum { N_TABLES = sizeof tables / sizeof *tables };
 
 static const char *const kind_names[VP_N_PROFILE_KINDS] = {"measured", "given", "corrected"};
-static const char *const state_names[VP_N_TRIAL_STATES] = {"running", "done", "interrupted", "cancelled"};
-
-struct vp_study {
-    sqlite3 *db;
-    char     path[PATH_MAX];       /* without links, so that two names of one study meet at one lock */
-    char     lock_path[PATH_MAX + 8];
-    char     private_dir[PATH_MAX];
-    int      lock_fd;
-};
-
-/* ---- SQLite, told in our words ---- */
-
-static vp_status file_fails(const vp_study *s, vp_err *err, const char *text)
-{
-    return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "%s", text);
-}
-
-static vp_status sql_fails(const vp_study *s, const char *doing, vp_err *err)
-{
-    char shown[300];
-
-    switch (sqlite3_errcode(s->db) & 0xff) {
-    case SQLITE_NOMEM:
-        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-        return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "another program has kept this study locked for %d s: cannot %s", BUSY_MS / 1000,
-                          doing);
-    case SQLITE_NOTADB:
-        return file_fails(s, err, "is not an SQLite database");
-    case SQLITE_FULL:
-        return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot %s: the disk is full", doing);
-    case SQLITE_READONLY:
-        return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot %s: the study is read-only", doing);
-    default:
-        return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot %s: %s", doing,
-                          vp_text_escape(sqlite3_errmsg(s->db), shown, sizeof shown));
-    }
-}
-
-/* Parameters by a letter each: i int64_t, r double, t text (NULL: null). */
-static bool bind_all(sqlite3_stmt *stmt, const char *types, va_list args)
-{
-    bool ok = true;
-
-    for (int k = 1; types[k - 1]; k++)
-        switch (types[k - 1]) {
-        case 'i': ok = ok && sqlite3_bind_int64(stmt, k, va_arg(args, int64_t)) == SQLITE_OK; break;
-        case 'r': ok = ok && sqlite3_bind_double(stmt, k, va_arg(args, double)) == SQLITE_OK; break;
-        default: ok = ok && sqlite3_bind_text(stmt, k, va_arg(args, const char *), -1, SQLITE_TRANSIENT) == SQLITE_OK; break;
-        }
-    return ok;
-}
-
-static vp_status query(vp_study *s, sqlite3_stmt **stmt, vp_err *err, const char *sql, const char *types, ...)
-{
-    va_list   args;
-    vp_status st = VP_OK;
-
-    va_start(args, types);
-    if (sqlite3_prepare_v2(s->db, sql, -1, stmt, NULL) != SQLITE_OK || !bind_all(*stmt, types, args))
-        st = sql_fails(s, "ask it", err);
-    va_end(args);
-    return st;
-}
-
-static vp_status next_row(vp_study *s, sqlite3_stmt *stmt, bool *any, vp_err *err)
-{
-    int rc = sqlite3_step(stmt);
-
-    *any = rc == SQLITE_ROW;
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? VP_OK : sql_fails(s, "read it", err);
-}
-
-/* One statement that changes something. */
-static vp_status change(vp_study *s, vp_err *err, const char *sql, const char *types, ...)
-{
-    sqlite3_stmt *stmt = NULL;
-    va_list       args;
-    vp_status     st = VP_OK;
-
-    va_start(args, types);
-    if (sqlite3_prepare_v2(s->db, sql, -1, &stmt, NULL) != SQLITE_OK || !bind_all(stmt, types, args) || sqlite3_step(stmt) != SQLITE_DONE)
-        st = sql_fails(s, "write to it", err);
-    va_end(args);
-    sqlite3_finalize(stmt);
-    return st;
-}
-
-/* A file that was deleted or replaced would take our writes and nobody would ever see them. */
-static vp_status begin(vp_study *s, vp_err *err)
-{
-    int moved = 0;
-
-    if (sqlite3_file_control(s->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved)
-        return file_fails(s, err, "was deleted or replaced while it was in use");
-    return change(s, err, "BEGIN IMMEDIATE", "");
-}
-
-/* Ends the transaction: with st OK it is on disk or the error says why; else nothing of it is. */
-static vp_status end(vp_study *s, vp_status st, vp_err *err)
-{
-    if (st == VP_OK)
-        st = change(s, err, "COMMIT", "");
-    if (st != VP_OK && !sqlite3_get_autocommit(s->db))
-        sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-    return st;
-}
-
-static const char *text_at(sqlite3_stmt *stmt, int column)
-{
-    return (const char *)sqlite3_column_text(stmt, column);
-}
+static const char *const state_names[VP_N_TRIAL_STATES] = {"running", "done", "interrupted",
+                                                           "cancelled"};
 
 static int64_t now_unix_s(void)
 {
     return (int64_t)time(NULL);
 }
 
-/* ---- one tuner a study ---- */
-
-static void read_line(const char *path, char *line, size_t line_size)
-{
-    FILE *f = fopen(path, "re");
-
-    line[0] = '\0';
-    if (f && fgets(line, (int)line_size, f))
-        line[strcspn(line, "\n")] = '\0';
-    if (f)
-        fclose(f);
-}
-
-/* The kernel's start time of this process, in ticks since boot: with the pid and the boot, no other process's. */
-static void start_time(char *ticks, size_t ticks_size)
-{
-    char        stat[1024];
-    const char *p;
-
-    read_line("/proc/self/stat", stat, sizeof stat);
-    p = strrchr(stat, ')');
-    for (int field = 2; p && field < 22; field++)
-        p = strchr(p + 1, ' ');
-    snprintf(ticks, ticks_size, "%.*s", p ? (int)strcspn(p + 1, " ") : 1, p ? p + 1 : "0");
-}
-
-/* A tuner killed between fork and exec of a trial leaves a child that holds the lock until it has seen its parent's death: milliseconds.
- * A live owner holds it longer than this. */
-static int lock_patiently(int fd)
-{
-    enum { TRIES = 50 };
-    const struct timespec pause = {0, 20 * 1000000};
-
-    for (int i = 0; i < TRIES; i++) {
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0)
-            return 0;
-        if (errno != EWOULDBLOCK)
-            return -1;
-        nanosleep(&pause, NULL);
-    }
-    errno = EWOULDBLOCK;
-    return -1;
-}
-
-static vp_status lock(vp_study *s, vp_err *err)
-{
-    char        owner[300] = "", shown[400], boot[64], ticks[32];
-    struct stat mine, there;
-    vp_status   st = VP_OK;
-
-    for (;;) {
-        s->lock_fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-        if (s->lock_fd < 0)
-            return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot make its lock file %s: %s",
-                              vp_text_escape(s->lock_path, shown, sizeof shown), strerror(errno));
-        if (lock_patiently(s->lock_fd) != 0) {
-            ssize_t n = errno == EWOULDBLOCK ? pread(s->lock_fd, owner, sizeof owner - 1, 0) : -1;
-            if (n < 0)
-                st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be locked: %s", strerror(errno));
-            else
-                st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "another tuner is using this study: %s",
-                                vp_text_escape(n ? owner : "it has just started", shown, sizeof shown));
-            close(s->lock_fd);
-            s->lock_fd = -1;
-            return st;
-        }
-        /* Its last owner may have removed the file between our open and our lock. */
-        if (fstat(s->lock_fd, &mine) == 0 && stat(s->lock_path, &there) == 0 && mine.st_ino == there.st_ino && mine.st_dev == there.st_dev)
-            break;
-        close(s->lock_fd);
-    }
-    read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    start_time(ticks, sizeof ticks);
-    int n = snprintf(owner, sizeof owner, "pid %lld, started %s ticks after boot %s", (long long)getpid(), ticks, boot);
-    if (ftruncate(s->lock_fd, 0) != 0 || pwrite(s->lock_fd, owner, (size_t)n, 0) != n)
-        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot write its lock file: %s", strerror(errno));
-    return st;
-}
-
-/* ---- opening ---- */
-
-/* Locks and syncs over a network are what the server makes of them. */
-static vp_status refuse_network(const vp_study *s, vp_err *err)
-{
-    static const struct { unsigned type; const char *name; } networks[] = {
-        {0x6969, "NFS"}, {0x517b, "SMB"}, {0xff534d42, "CIFS"}, {0xfe534d42, "SMB"}, {0x5346414f, "AFS"}, {0x73757245, "Coda"}, {0x564c, "NCP"}};
-    struct statfs info;
-    char          folder[PATH_MAX];
-
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(s->path, '/') - s->path + 1), s->path);
-    for (size_t i = 0; statfs(folder, &info) == 0 && i < sizeof networks / sizeof *networks; i++)
-        if ((unsigned)info.f_type == networks[i].type)
-            return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "lies on a network file system (%s), where a database may be lost; put the study "
-                              "on a local disk", networks[i].name);
-    return VP_OK;
-}
-
-/* The first 100 bytes, read before SQLite touches the file: opening another program's database could already change it. */
-static vp_status check_header(const vp_study *s, vp_err *err)
-{
-    unsigned char h[100];
-    struct stat   info;
-    int           fd = -1;
-    ssize_t       n;
-    vp_status     st = VP_OK;
-
-    if (stat(s->path, &info) != 0 || !S_ISREG(info.st_mode))
-        VP_TRY(file_fails(s, err, "is not a regular file"));
-    if (info.st_size > max_file_bytes)
-        VP_TRY(file_fails(s, err, "is larger than 1 GiB: no study of vplan"));
-    fd = open(s->path, O_RDONLY | O_CLOEXEC);
-    n  = fd < 0 ? -1 : pread(fd, h, sizeof h, 0);
-    if (n < 0)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be read: %s", strerror(errno)));
-    if (access(s->path, W_OK) != 0)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be written: %s", strerror(errno)));
-    if (n < (ssize_t)sizeof h || memcmp(h, "SQLite format 3", 16) != 0)
-        VP_TRY(file_fails(s, err, n == 0 ? "is empty, not a study of vplan; remove it, or name another file" : "is not an SQLite database"));
-    unsigned version     = (unsigned)h[60] << 24 | (unsigned)h[61] << 16 | (unsigned)h[62] << 8 | h[63];
-    unsigned application = (unsigned)h[68] << 24 | (unsigned)h[69] << 16 | (unsigned)h[70] << 8 | h[71];
-    if (application != VP_STUDY_APPLICATION)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "is a database of another program (application id 0x%08x, a study of vplan has 0x%08x)",
-                          application, (unsigned)VP_STUDY_APPLICATION));
-    if (version != VP_STUDY_SCHEMA)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, version > VP_STUDY_SCHEMA
-                          ? "has schema %u, from a newer vplan; this one knows schema %d" : "has schema %u; this vplan knows schema %d only", version,
-                          VP_STUDY_SCHEMA));
-out:
-    if (fd >= 0)
-        close(fd);
-    return st;
-}
-
-static vp_status pragma(vp_study *s, const char *sql, vp_err *err)
-{
-    return sqlite3_exec(s->db, sql, NULL, NULL, NULL) == SQLITE_OK ? VP_OK : sql_fails(s, "set it up", err);
-}
-
-static vp_status connect_db(vp_study *s, const char *path, int flags, vp_err *err)
-{
-    vp_status st = VP_OK;
-
-    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW | flags, NULL) != SQLITE_OK) {
-        if (!s->db)
-            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-        return sql_fails(s, "open it", err);
-    }
-    sqlite3_extended_result_codes(s->db, 1);
-    sqlite3_busy_timeout(s->db, BUSY_MS);
-    sqlite3_limit(s->db, SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES);
-    sqlite3_limit(s->db, SQLITE_LIMIT_ATTACHED, 0);
-    sqlite3_limit(s->db, SQLITE_LIMIT_TRIGGER_DEPTH, 1);
-    sqlite3_db_config(s->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    sqlite3_db_config(s->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
-    sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
-    sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
-    VP_TRY(pragma(s, "PRAGMA mmap_size = 0", err));
-    VP_TRY(pragma(s, "PRAGMA cell_size_check = ON", err));
-    if (sqlite3_db_readonly(s->db, "main") == 1)
-        VP_TRY(file_fails(s, err, "is read-only"));
-out:
-    return st;
-}
-
-/* FULL syncs the file, EXTRA also the folder after the journal is gone. */
-static vp_status set_durable(vp_study *s, vp_err *err)
-{
-    vp_status st = VP_OK;
-
-    VP_TRY(pragma(s, "PRAGMA journal_mode = DELETE", err));
-    VP_TRY(pragma(s, "PRAGMA synchronous = EXTRA", err));
-out:
-    return st;
-}
-
-static vp_status check_schema(vp_study *s, vp_err *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    bool          any;
-    int           n_found = 0, i;
-    char          type[40], name[200];
-    vp_status     st = VP_OK;
-
-    VP_TRY(query(s, &stmt, err, "SELECT type, name, sql FROM sqlite_master", ""));
-    for (;;) {
-        VP_TRY(next_row(s, stmt, &any, err));
-        if (!any)
-            break;
-        const char *t = text_at(stmt, 0), *what = text_at(stmt, 1), *sql = text_at(stmt, 2);
-        bool is_table = t && what && sql && strcmp(t, "table") == 0, is_auto = t && what && !sql && strcmp(t, "index") == 0;
-        for (i = 0; is_table && i < N_TABLES; i++)
-            if (strcmp(tables[i].name, what) == 0 && strcmp(tables[i].sql, sql) == 0)
-                break;
-        if (!is_auto && (!is_table || i == N_TABLES))
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "is no study of vplan: its schema has a %s %s that does not belong there",
-                              vp_text_escape(t ? t : "thing", type, sizeof type), vp_text_escape(what ? what : "without a name", name, sizeof name)));
-        n_found += is_table;
-    }
-    if (n_found != N_TABLES)
-        VP_TRY(file_fails(s, err, "is no study of vplan: a table is missing from its schema"));
-out:
-    sqlite3_finalize(stmt);
-    return st;
-}
-
-static vp_status quick_check(vp_study *s, vp_err *err)
-{
-    sqlite3_stmt *stmt = NULL;
-    bool          any;
-    char          shown[300];
-    vp_status     st = VP_OK;
-
-    VP_TRY(query(s, &stmt, err, "PRAGMA quick_check(1)", ""));
-    VP_TRY(next_row(s, stmt, &any, err));
-    const char *text = any ? text_at(stmt, 0) : NULL;
-    if (!text || strcmp(text, "ok") != 0)
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "is damaged: %s",
-                          vp_text_escape(text ? text : "SQLite could not check it", shown, sizeof shown)));
-out:
-    sqlite3_finalize(stmt);
-    return st;
-}
-
-/* A new study is made beside its place and given its name when it is whole: a kill leaves no half of one. */
-static vp_status create(vp_study *s, vp_err *err)
-{
-    static const char *const tails[] = {"-journal", "-wal", "-shm"};
-    char                     temporary[PATH_MAX + 16], other[PATH_MAX + 32], sql[80];
-    vp_status                st = VP_OK;
-
-    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
-        snprintf(other, sizeof other, "%s%s", s->path, tails[i]);
-        if (access(other, F_OK) == 0)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "is not there, but its %s is: a database was moved away without it", tails[i] + 1));
-    }
-    snprintf(temporary, sizeof temporary, "%s.new", s->path); /* ours alone: we hold the lock */
-    snprintf(other, sizeof other, "%s-journal", temporary);
-    unlink(other);
-    unlink(temporary);
-    VP_TRY(connect_db(s, temporary, SQLITE_OPEN_CREATE, err));
-    VP_TRY(set_durable(s, err));
-    VP_TRY(change(s, err, "BEGIN IMMEDIATE", ""));
-    snprintf(sql, sizeof sql, "PRAGMA application_id = %d", VP_STUDY_APPLICATION);
-    VP_TRY(pragma(s, sql, err));
-    snprintf(sql, sizeof sql, "PRAGMA user_version = %d", VP_STUDY_SCHEMA);
-    VP_TRY(pragma(s, sql, err));
-    for (int i = 0; i < N_TABLES; i++)
-        VP_TRY(pragma(s, tables[i].sql, err));
-    VP_TRY(end(s, VP_OK, err));
-    if (sqlite3_close(s->db) != SQLITE_OK)
-        VP_TRY(sql_fails(s, "close it", err));
-    s->db = NULL;
-    if (link(temporary, s->path) != 0 && (errno == EEXIST || rename(temporary, s->path) != 0)) /* link: replaces nothing */
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be made: %s", strerror(errno)));
-out:
-    if (st != VP_OK) {
-        sqlite3_close(s->db);
-        s->db = NULL;
-    }
-    unlink(temporary);
-    return st;
-}
-
-/* path without links and relative parts, also where the file is not there yet. */
-static vp_status resolve(const char *path, vp_study *s, vp_err *err)
-{
-    const char *slash = strrchr(path, '/');
-    const char *base  = slash ? slash + 1 : path;
-    char        folder[PATH_MAX], real[PATH_MAX];
-    struct stat info;
-    vp_status   st = VP_OK;
-
-    if (!base[0] || strcmp(base, ".") == 0 || strcmp(base, "..") == 0)
-        return VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "is not the name of a file");
-    if (strlen(path) >= PATH_MAX - 16)
-        return VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "is too long a path");
-    if (lstat(path, &info) == 0) {
-        if (!realpath(path, real))
-            return VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "cannot be found: %s", strerror(errno));
-        snprintf(s->path, sizeof s->path, "%s", real);
-    } else {
-        snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-        if (!realpath(folder, real))
-            return VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "its folder cannot be found: %s", strerror(errno));
-        if (strlen(real) + strlen(base) + 2 >= sizeof s->path - 16)
-            return VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "is too long a path");
-        snprintf(s->path, sizeof s->path, "%.*s/%s", (int)(sizeof s->path - strlen(base) - 2), strcmp(real, "/") == 0 ? "" : real, base);
-    }
-    snprintf(s->lock_path, sizeof s->lock_path, "%s.lock", s->path);
-    return st;
-}
-
-vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
-{
-    vp_study   *s = calloc(1, sizeof *s);
-    const char *tmp = getenv("TMPDIR");
-    char        private_path[PATH_MAX], left[PATH_MAX + 8];
-    vp_status   st = VP_OK;
-
-    *out = NULL;
-    VP_TRY_ALLOC(err, s);
-    s->lock_fd = -1;
-    if (!path) {
-        snprintf(s->private_dir, sizeof s->private_dir, "%.4000s/vplan-tune-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
-        if (!mkdtemp(s->private_dir)) {
-            s->private_dir[0] = '\0';
-            VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "no temporary folder can be made in %s: %s", tmp && tmp[0] ? tmp : "/tmp", strerror(errno)));
-        }
-        snprintf(private_path, sizeof private_path, "%.4050s/study.db", s->private_dir);
-        path = private_path;
-    }
-    VP_TRY(resolve(path, s, err));
-    VP_TRY(refuse_network(s, err));
-    VP_TRY(lock(s, err));
-    snprintf(left, sizeof left, "%s.new", s->path); /* of a tuner killed between giving the name and taking the other away */
-    unlink(left);
-    if (access(s->path, F_OK) != 0)
-        VP_TRY(create(s, err));
-    VP_TRY(check_header(s, err));
-    VP_TRY(connect_db(s, s->path, 0, err));
-    VP_TRY(check_schema(s, err));
-    VP_TRY(quick_check(s, err));
-    VP_TRY(set_durable(s, err));
-    VP_TRY(begin(s, err));
-    VP_TRY(end(s, change(s, err, "UPDATE trial SET state = 'interrupted', evidence = 'the tuner ended while it ran' WHERE state = 'running'", ""), err));
-    *out = s;
-    s    = NULL;
-out:
-    vp_study_close(s);
-    return st;
-}
-
-void vp_study_close(vp_study *s)
-{
-    char path[PATH_MAX + 16];
-
-    if (!s)
-        return;
-    sqlite3_close(s->db);
-    if (s->private_dir[0]) {
-        snprintf(path, sizeof path, "%s/study.db", s->private_dir);
-        unlink(path);
-    }
-    if (s->lock_fd >= 0) {
-        unlink(s->lock_path); /* while it is ours */
-        close(s->lock_fd);
-    }
-    if (s->private_dir[0])
-        rmdir(s->private_dir);
-    free(s);
-}
-
 vp_status vp_study_request_id(vp_study *s, const vp_study_request *r, int64_t *id, vp_err *err)
 {
-    static const char find[] = "SELECT id FROM request WHERE model_sha256 = ? AND recipe = ? AND seq = ? AND global_batch = ? AND budget_bytes = ? "
-                               "AND device = ? AND backend = ? AND build = ?";
-    sqlite3_stmt     *stmt = NULL;
-    bool              any;
-    vp_status         st = VP_OK;
+    static const char find[] =
+        "SELECT id FROM request WHERE model_sha256 = ? AND recipe = ? AND seq = ? AND global_batch = ? AND budget_bytes = ? "
+        "AND device = ? AND backend = ? AND build = ?";
+    sqlite3_stmt *stmt = NULL;
+    bool          any;
+    vp_status     st = VP_OK;
 
-    VP_TRY(query(s, &stmt, err, find, "ttiiittt", r->model_sha256, r->recipe, r->seq, r->global_batch, r->budget_bytes, r->device, r->backend, r->build));
-    VP_TRY(next_row(s, stmt, &any, err));
+    VP_TRY(vp_study_query(s, &stmt, err, find, "ttiiittt", r->model_sha256, r->recipe, r->seq,
+                          r->global_batch, r->budget_bytes, r->device, r->backend, r->build));
+    VP_TRY(vp_study_next_row(s, stmt, &any, err));
     if (any) {
         *id = sqlite3_column_int64(stmt, 0);
         goto out;
     }
     sqlite3_finalize(stmt);
     stmt = NULL;
-    VP_TRY(begin(s, err));
-    VP_TRY(end(s, change(s, err, "INSERT INTO request(model, model_sha256, recipe, seq, global_batch, budget_bytes, device, backend, build, "
-                         "created_unix_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", "tttiiittti", r->model, r->model_sha256, r->recipe, r->seq,
-                         r->global_batch, r->budget_bytes, r->device, r->backend, r->build, now_unix_s()), err));
+    VP_TRY(vp_study_begin_change(s, err));
+    VP_TRY(vp_study_end_change(
+        s,
+        vp_study_change(
+            s, err,
+            "INSERT INTO request(model, model_sha256, recipe, seq, global_batch, budget_bytes, device, backend, build, "
+            "created_unix_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "tttiiittti", r->model, r->model_sha256, r->recipe, r->seq, r->global_batch,
+            r->budget_bytes, r->device, r->backend, r->build, now_unix_s()),
+        err));
     *id = sqlite3_last_insert_rowid(s->db);
 out:
     sqlite3_finalize(stmt);
     return st;
 }
 
-/* ---- shapes as text: "rows=256,in=768,out=2304,layout=0", with "dtype=bf16," before it where the call is not fp32 ---- */
+/* ---- shapes as text: "rows=256,in=768,out=2304,layout=0", with "dtype=bf16," before it where
+ * the call is not fp32 ---- */
 
 static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_size)
 {
@@ -558,17 +62,21 @@ static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_s
 
     buf[0] = '\0';
     if (row->dtype != VP_DTYPE_F32)
-        n += (size_t)snprintf(buf, buf_size, "dtype=%s%s", vp_dtype_name(row->dtype), info->n_ints ? "," : "");
+        n += (size_t)snprintf(buf, buf_size, "dtype=%s%s", vp_dtype_name(row->dtype),
+                              info->n_ints ? "," : "");
     for (int k = 0; k < info->n_ints && n < buf_size; k++)
-        n += (size_t)snprintf(buf + n, buf_size - n, "%s%s=%lld", k ? "," : "", info->ints[k].name, (long long)row->ints[k]);
+        n += (size_t)snprintf(buf + n, buf_size - n, "%s%s=%lld", k ? "," : "", info->ints[k].name,
+                              (long long)row->ints[k]);
     return buf;
 }
 
-static vp_status read_call(const vp_study *s, const char *kernel, const char *shape, vp_profile_row *row, vp_err *err)
+static vp_status read_call(const vp_study *s, const char *kernel, const char *shape,
+                           vp_profile_row *row, vp_err *err)
 {
     char back[400], x[80], y[200];
 
-    *row        = (vp_profile_row){.dtype = strncmp(shape, "dtype=bf16", 10) == 0 ? VP_DTYPE_BF16 : VP_DTYPE_F32};
+    *row        = (vp_profile_row){.dtype = strncmp(shape, "dtype=bf16", 10) == 0 ? VP_DTYPE_BF16
+                                                                                  : VP_DTYPE_F32};
     row->kernel = vp_kernel_by_name(kernel);
     if (row->kernel != VP_N_KERNELS) {
         const char *p = row->dtype == VP_DTYPE_BF16 ? shape + 10 : shape;
@@ -582,35 +90,36 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
         if (p && strcmp(shape_text(row, back, sizeof back), shape) == 0)
             return VP_OK;
     }
-    return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "shape", "holds a call that no kernel has: %s(%s)", vp_text_escape(kernel, x, sizeof x),
-                      vp_text_escape(shape, y, sizeof y));
+    return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "shape",
+                      "holds a call that no kernel has: %s(%s)",
+                      vp_text_escape(kernel, x, sizeof x), vp_text_escape(shape, y, sizeof y));
 }
 
 /* ---- bytes outside the arena as text: JSON, "null" where they were not measured ---- */
 
 /* The caller's; NULL: out of memory. */
-static char *outside_text(const vp_outside *outside)
+static char *outside_text(const vp_overhead *outside)
 {
-    json_t *j    = vp_outside_to_json(outside);
+    json_t *j    = vp_overhead_to_json(outside);
     char   *text = j ? json_dumps(j, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 
     json_decref(j);
     return text;
 }
 
-static vp_status read_outside(const vp_study *s, const char *text, vp_outside *out, vp_err *err)
+static vp_status read_outside(const vp_study *s, const char *text, vp_overhead *out, vp_err *err)
 {
     vp_json_doc *doc   = NULL;
     vp_err       inner = {0};
     vp_status    st    = VP_OK;
 
-    *out = (vp_outside){0};
+    *out = (vp_overhead){0};
     if (strcmp(text, "null") == 0)
         return VP_OK;
     st = vp_json_parse(s->path, text, (int64_t)strlen(text), &doc, &inner);
     if (st == VP_OK) {
         vp_json_node root = vp_json_root(doc);
-        st = vp_outside_from_json(&root, out, &inner);
+        st                = vp_overhead_from_json(&root, out, &inner);
     }
     if (st != VP_OK)
         st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "outside", "%s", inner.message);
@@ -620,58 +129,75 @@ static vp_status read_outside(const vp_study *s, const char *text, vp_outside *o
 
 /* ---- profiles ---- */
 
-vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profile *p, const char *build, int64_t *id, vp_err *err)
+vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profile *p,
+                               const char *build, int64_t *id, vp_err *err)
 {
     char      shape[400], algorithm[VP_ALGORITHM_TEXT + 1];
     char     *outside = outside_text(&p->outside);
     vp_status st      = VP_OK;
 
     VP_TRY_ALLOC(err, outside);
-    VP_TRY(begin(s, err));
-    st  = change(s, err, "INSERT INTO profile(kind, device, backend, build, outside, created_unix_s) VALUES(?, ?, ?, ?, ?, ?)", "ttttti",
-                 kind_names[kind], p->device, p->backend, build, outside, now_unix_s());
+    VP_TRY(vp_study_begin_change(s, err));
+    st = vp_study_change(
+        s, err,
+        "INSERT INTO profile(kind, device, backend, build, outside, created_unix_s) VALUES(?, ?, ?, ?, ?, ?)",
+        "ttttti", kind_names[kind], p->device, p->backend, build, outside, now_unix_s());
     *id = sqlite3_last_insert_rowid(s->db);
     for (int64_t i = 0; st == VP_OK && i < p->n_rows; i++)
-        st = change(s, err, "INSERT INTO profile_row(profile_id, kernel, shape, seconds, algorithm) VALUES(?, ?, ?, ?, ?)", "ittrt", *id,
-                    vp_kernel_info_of(p->rows[i].kernel)->name, shape_text(&p->rows[i], shape, sizeof shape), p->rows[i].seconds,
-                    vp_algorithm_is_set(&p->rows[i].algorithm) ? vp_algorithm_text(&p->rows[i].algorithm, algorithm) : "");
-    VP_TRY(end(s, st, err));
+        st = vp_study_change(
+            s, err,
+            "INSERT INTO profile_row(profile_id, kernel, shape, seconds, algorithm) VALUES(?, ?, ?, ?, ?)",
+            "ittrt", *id, vp_kernel_info_of(p->rows[i].kernel)->name,
+            shape_text(&p->rows[i], shape, sizeof shape), p->rows[i].seconds,
+            vp_algorithm_is_set(&p->rows[i].algorithm)
+                ? vp_algorithm_text(&p->rows[i].algorithm, algorithm)
+                : "");
+    VP_TRY(vp_study_end_change(s, st, err));
 out:
     free(outside);
     return st;
 }
 
-vp_status vp_study_measured(vp_study *s, const char *device, const char *backend, const char *build, vp_profile *p, vp_err *err)
+vp_status vp_study_measured(vp_study *s, const char *device, const char *backend, const char *build,
+                            vp_profile *p, vp_err *err)
 {
     sqlite3_stmt  *stmt = NULL;
     vp_profile_row row;
-    vp_outside     outside;
+    vp_overhead    outside;
     bool           any;
     vp_status      st = VP_OK;
 
-    VP_TRY(query(s, &stmt, err, "SELECT r.kernel, r.shape, r.seconds, r.algorithm FROM profile_row r JOIN profile p ON p.id = r.profile_id WHERE p.kind = 'measured' "
-                 "AND p.device = ? AND p.backend = ? AND p.build = ? ORDER BY p.id, r.kernel, r.shape", "ttt", device, backend, build));
+    VP_TRY(vp_study_query(
+        s, &stmt, err,
+        "SELECT r.kernel, r.shape, r.seconds, r.algorithm FROM profile_row r JOIN profile p ON p.id = r.profile_id WHERE p.kind = 'measured' "
+        "AND p.device = ? AND p.backend = ? AND p.build = ? ORDER BY p.id, r.kernel, r.shape",
+        "ttt", device, backend, build));
     for (;;) {
-        VP_TRY(next_row(s, stmt, &any, err));
+        VP_TRY(vp_study_next_row(s, stmt, &any, err));
         if (!any)
             break;
-        VP_TRY(read_call(s, text_at(stmt, 0), text_at(stmt, 1), &row, err));
+        VP_TRY(read_call(s, vp_study_text_at(stmt, 0), vp_study_text_at(stmt, 1), &row, err));
         row.seconds = sqlite3_column_double(stmt, 2);
-        if (*text_at(stmt, 3) && !vp_algorithm_parse(text_at(stmt, 3), &row.algorithm))
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "algorithm", "holds one that is not %d hexadecimal digits", VP_ALGORITHM_TEXT));
+        if (*vp_study_text_at(stmt, 3) &&
+            !vp_algorithm_parse(vp_study_text_at(stmt, 3), &row.algorithm))
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "algorithm",
+                              "holds one that is not %d hexadecimal digits", VP_ALGORITHM_TEXT));
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
     sqlite3_finalize(stmt);
     stmt = NULL;
-    VP_TRY(query(s, &stmt, err, "SELECT outside FROM profile WHERE kind = 'measured' AND device = ?1 AND backend = ?2 AND build = ?3 UNION ALL "
-                 "SELECT t.outside FROM trial t JOIN request r ON r.id = t.request_id WHERE t.state = 'done' AND t.verdict = 'ok' AND r.device = ?1 "
-                 "AND r.backend = ?2 AND r.build = ?3", "ttt", device, backend, build));
+    VP_TRY(vp_study_query(
+        s, &stmt, err,
+        "SELECT outside FROM profile WHERE kind = 'measured' AND device = ?1 AND backend = ?2 AND build = ?3 UNION ALL "
+        "SELECT t.outside FROM trial t JOIN request r ON r.id = t.request_id WHERE t.state = 'done' AND t.verdict = 'ok' AND r.device = ?1 "
+        "AND r.backend = ?2 AND r.build = ?3",
+        "ttt", device, backend, build));
     for (;;) {
-        VP_TRY(next_row(s, stmt, &any, err));
+        VP_TRY(vp_study_next_row(s, stmt, &any, err));
         if (!any)
             break;
-        VP_TRY(read_outside(s, text_at(stmt, 0), &outside, err));
-        vp_outside_take(&p->outside, &outside);
+        VP_TRY(read_outside(s, vp_study_text_at(stmt, 0), &outside, err));
+        vp_overhead_take(&p->outside, &outside);
     }
 out:
     sqlite3_finalize(stmt);
@@ -684,10 +210,16 @@ vp_status vp_study_begin(vp_study *s, int64_t request_id, vp_study_trial *t, vp_
 {
     vp_status st = VP_OK;
 
-    VP_TRY(begin(s, err));
-    VP_TRY(end(s, change(s, err, "INSERT INTO trial(request_id, profile_id, decisions, preset, state, evidence, predicted_bytes, executed_bytes, "
-                         "predicted_s, measured_s, n_runs, step_seconds, outside, started_unix_s) VALUES(?, ?, ?, ?, 'running', '', ?, 0, ?, 0, 0, '[]', 'null', ?)",
-                         "iittiri", request_id, t->profile_id, t->decisions, t->preset, t->predicted_bytes, t->predicted_s, now_unix_s()), err));
+    VP_TRY(vp_study_begin_change(s, err));
+    VP_TRY(vp_study_end_change(
+        s,
+        vp_study_change(
+            s, err,
+            "INSERT INTO trial(request_id, profile_id, decisions, preset, state, evidence, predicted_bytes, executed_bytes, "
+            "predicted_s, measured_s, n_runs, step_seconds, outside, started_unix_s) VALUES(?, ?, ?, ?, 'running', '', ?, 0, ?, 0, 0, '[]', 'null', ?)",
+            "iittiri", request_id, t->profile_id, t->decisions, t->preset, t->predicted_bytes,
+            t->predicted_s, now_unix_s()),
+        err));
     t->id    = sqlite3_last_insert_rowid(s->db);
     t->state = VP_TRIAL_RUNNING;
 out:
@@ -706,19 +238,26 @@ vp_status vp_study_finish(vp_study *s, const vp_study_trial *t, vp_err *err)
         vp_text_printf(&steps, "%s%.17g", i ? ", " : "", t->step_s[i]);
     vp_text_printf(&steps, "]");
     VP_TRY_ALLOC(err, !steps.failed && outside);
-    VP_TRY(begin(s, err));
-    st = change(s, err, "UPDATE trial SET state = 'done', verdict = ?, evidence = ?, executed_bytes = ?, measured_s = ?, n_runs = ?, step_seconds = ?, "
-                "outside = ?, ended_unix_s = ? WHERE id = ?", "ttirittii", t->verdict, t->evidence, t->executed_bytes, t->measured_s, t->n_runs,
-                steps.data, outside, now_unix_s(), t->id);
+    VP_TRY(vp_study_begin_change(s, err));
+    st = vp_study_change(
+        s, err,
+        "UPDATE trial SET state = 'done', verdict = ?, evidence = ?, executed_bytes = ?, measured_s = ?, n_runs = ?, step_seconds = ?, "
+        "outside = ?, ended_unix_s = ? WHERE id = ?",
+        "ttirittii", t->verdict, t->evidence, t->executed_bytes, t->measured_s, t->n_runs,
+        steps.data, outside, now_unix_s(), t->id);
     if (st == VP_OK && sqlite3_changes(s->db) != 1)
-        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "trial %lld is no longer there", (long long)t->id);
+        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "trial %lld is no longer there",
+                        (long long)t->id);
     if (st == VP_OK)
-        st = change(s, err, "DELETE FROM trial_call WHERE trial_id = ?", "i", t->id);
+        st = vp_study_change(s, err, "DELETE FROM trial_call WHERE trial_id = ?", "i", t->id);
     for (int64_t i = 0; st == VP_OK && i < t->n_calls; i++)
-        st = change(s, err, "INSERT INTO trial_call(trial_id, kernel, shape, n_calls, seconds) VALUES(?, ?, ?, ?, ?)", "ittir", t->id,
-                    vp_kernel_info_of(t->calls[i].row.kernel)->name, shape_text(&t->calls[i].row, shape, sizeof shape), t->calls[i].n_calls,
-                    t->calls[i].row.seconds);
-    VP_TRY(end(s, st, err));
+        st = vp_study_change(
+            s, err,
+            "INSERT INTO trial_call(trial_id, kernel, shape, n_calls, seconds) VALUES(?, ?, ?, ?, ?)",
+            "ittir", t->id, vp_kernel_info_of(t->calls[i].row.kernel)->name,
+            shape_text(&t->calls[i].row, shape, sizeof shape), t->calls[i].n_calls,
+            t->calls[i].row.seconds);
+    VP_TRY(vp_study_end_change(s, st, err));
 out:
     vp_text_release(&steps);
     free(outside);
@@ -729,25 +268,31 @@ vp_status vp_study_cancel(vp_study *s, int64_t trial_id, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    VP_TRY(begin(s, err));
-    VP_TRY(end(s, change(s, err, "UPDATE trial SET state = 'cancelled', ended_unix_s = ? WHERE id = ? AND state = 'running'", "ii", now_unix_s(),
-                         trial_id), err));
+    VP_TRY(vp_study_begin_change(s, err));
+    VP_TRY(vp_study_end_change(
+        s,
+        vp_study_change(
+            s, err,
+            "UPDATE trial SET state = 'cancelled', ended_unix_s = ? WHERE id = ? AND state = 'running'",
+            "ii", now_unix_s(), trial_id),
+        err));
 out:
     return st;
 }
 
-static vp_status read_steps(const vp_study *s, vp_arena *arena, const char *text, vp_study_trial *t, vp_err *err)
+static vp_status read_steps(const vp_study *s, vp_arena *arena, const char *text, vp_study_trial *t,
+                            vp_err *err)
 {
     vp_json_doc *doc = NULL;
     vp_json_node step;
     vp_err       inner = {0};
-    vp_status    st = VP_OK;
+    vp_status    st    = VP_OK;
 
     st = vp_json_parse(s->path, text, (int64_t)strlen(text), &doc, &inner);
     if (st == VP_OK) {
         vp_json_node root = vp_json_root(doc), list;
-        st = vp_json_array(&root, NULL, &list, &t->n_steps, &inner);
-        t->step_s = vp_arena_array(arena, t->n_steps, sizeof *t->step_s);
+        st                = vp_json_array(&root, NULL, &list, &t->n_steps, &inner);
+        t->step_s         = vp_arena_array(arena, t->n_steps, sizeof *t->step_s);
         VP_TRY_ALLOC(err, t->step_s);
         for (int64_t i = 0; st == VP_OK && i < t->n_steps; i++) {
             st = vp_json_element(&list, i, &step, &inner);
@@ -756,7 +301,8 @@ static vp_status read_steps(const vp_study *s, vp_arena *arena, const char *text
         }
     }
     if (st != VP_OK)
-        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "step_seconds", "trial %lld: %s", (long long)t->id, inner.message);
+        st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, "step_seconds", "trial %lld: %s",
+                        (long long)t->id, inner.message);
 out:
     vp_json_doc_free(doc);
     return st;
@@ -769,14 +315,18 @@ static vp_status read_calls(vp_study *s, vp_arena *arena, vp_study_trial *t, vp_
     bool          any;
     vp_status     st = VP_OK;
 
-    VP_TRY(query(s, &stmt, err, "SELECT kernel, shape, n_calls, seconds FROM trial_call WHERE trial_id = ? ORDER BY kernel, shape", "i", t->id));
+    VP_TRY(vp_study_query(
+        s, &stmt, err,
+        "SELECT kernel, shape, n_calls, seconds FROM trial_call WHERE trial_id = ? ORDER BY kernel, shape",
+        "i", t->id));
     for (;;) {
-        VP_TRY(next_row(s, stmt, &any, err));
+        VP_TRY(vp_study_next_row(s, stmt, &any, err));
         if (!any)
             break;
-        VP_TRY_ALLOC(err, vp_arena_grow(arena, (void **)&t->calls, t->n_calls, &cap, sizeof *t->calls));
+        VP_TRY_ALLOC(err,
+                     vp_arena_grow(arena, (void **)&t->calls, t->n_calls, &cap, sizeof *t->calls));
         vp_call_time *c = &t->calls[t->n_calls++];
-        VP_TRY(read_call(s, text_at(stmt, 0), text_at(stmt, 1), &c->row, err));
+        VP_TRY(read_call(s, vp_study_text_at(stmt, 0), vp_study_text_at(stmt, 1), &c->row, err));
         c->n_calls     = sqlite3_column_int64(stmt, 2);
         c->row.seconds = sqlite3_column_double(stmt, 3);
     }
@@ -785,7 +335,8 @@ out:
     return st;
 }
 
-vp_status vp_study_trials(vp_study *s, vp_arena *arena, int64_t request_id, vp_study_trial **out, int64_t *n, vp_err *err)
+vp_status vp_study_trials(vp_study *s, vp_arena *arena, int64_t request_id, vp_study_trial **out,
+                          int64_t *n, vp_err *err)
 {
     sqlite3_stmt *stmt = NULL;
     int64_t       cap  = 0;
@@ -794,26 +345,36 @@ vp_status vp_study_trials(vp_study *s, vp_arena *arena, int64_t request_id, vp_s
 
     *out = NULL;
     *n   = 0;
-    VP_TRY(query(s, &stmt, err, "SELECT id, state, profile_id, decisions, preset, verdict, evidence, predicted_bytes, executed_bytes, predicted_s, "
-                 "measured_s, n_runs, step_seconds, request_id, outside FROM trial WHERE request_id IN (SELECT other.id FROM request this JOIN request other USING "
-                 "(model_sha256, recipe, seq, global_batch, device, backend, build) WHERE this.id = ?) ORDER BY id", "i", request_id));
+    VP_TRY(vp_study_query(
+        s, &stmt, err,
+        "SELECT id, state, profile_id, decisions, preset, verdict, evidence, predicted_bytes, executed_bytes, predicted_s, "
+        "measured_s, n_runs, step_seconds, request_id, outside FROM trial WHERE request_id IN (SELECT other.id FROM request this JOIN request other USING "
+        "(model_sha256, recipe, seq, global_batch, device, backend, build) WHERE this.id = ?) ORDER BY id",
+        "i", request_id));
     for (;;) {
-        VP_TRY(next_row(s, stmt, &any, err));
+        VP_TRY(vp_study_next_row(s, stmt, &any, err));
         if (!any)
             break;
         VP_TRY_ALLOC(err, vp_arena_grow(arena, (void **)out, *n, &cap, sizeof **out));
         vp_study_trial *t = &(*out)[(*n)++];
-        *t = (vp_study_trial){.id = sqlite3_column_int64(stmt, 0), .profile_id = sqlite3_column_int64(stmt, 2),
-            .decisions = vp_arena_strdup(arena, text_at(stmt, 3)), .preset = vp_arena_strdup(arena, text_at(stmt, 4)),
-            .verdict = vp_arena_strdup(arena, text_at(stmt, 5)), .evidence = vp_arena_strdup(arena, text_at(stmt, 6)),
-            .predicted_bytes = sqlite3_column_int64(stmt, 7), .executed_bytes = sqlite3_column_int64(stmt, 8),
-            .predicted_s = sqlite3_column_double(stmt, 9), .measured_s = sqlite3_column_double(stmt, 10), .n_runs = sqlite3_column_int64(stmt, 11),
-            .request_id = sqlite3_column_int64(stmt, 13)};
-        while (t->state < VP_TRIAL_CANCELLED && strcmp(state_names[t->state], text_at(stmt, 1)) != 0)
+        *t                = (vp_study_trial){.id              = sqlite3_column_int64(stmt, 0),
+                                             .profile_id      = sqlite3_column_int64(stmt, 2),
+                                             .decisions       = vp_arena_strdup(arena, vp_study_text_at(stmt, 3)),
+                                             .preset          = vp_arena_strdup(arena, vp_study_text_at(stmt, 4)),
+                                             .verdict         = vp_arena_strdup(arena, vp_study_text_at(stmt, 5)),
+                                             .evidence        = vp_arena_strdup(arena, vp_study_text_at(stmt, 6)),
+                                             .predicted_bytes = sqlite3_column_int64(stmt, 7),
+                                             .executed_bytes  = sqlite3_column_int64(stmt, 8),
+                                             .predicted_s     = sqlite3_column_double(stmt, 9),
+                                             .measured_s      = sqlite3_column_double(stmt, 10),
+                                             .n_runs          = sqlite3_column_int64(stmt, 11),
+                                             .request_id      = sqlite3_column_int64(stmt, 13)};
+        while (t->state < VP_TRIAL_CANCELLED &&
+               strcmp(state_names[t->state], vp_study_text_at(stmt, 1)) != 0)
             t->state++;
-        VP_TRY(read_steps(s, arena, text_at(stmt, 12), t, err));
+        VP_TRY(read_steps(s, arena, vp_study_text_at(stmt, 12), t, err));
         VP_TRY(read_calls(s, arena, t, err));
-        VP_TRY(read_outside(s, text_at(stmt, 14), &t->outside, err));
+        VP_TRY(read_outside(s, vp_study_text_at(stmt, 14), &t->outside, err));
     }
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
 out:

@@ -1,10 +1,8 @@
 /* Trials: what is known of them, and running one. */
 #include "tuner/tune_internal.h"
 
-#include "core/child.h"
-#include "core/stats.h"
-#include "core/text.h"
-#include "core/units.h"
+#include "base/stats.h"
+#include "base/units.h"
 
 #include <math.h>
 #include <signal.h>
@@ -12,14 +10,14 @@
 #include <string.h>
 
 enum {
-    MIN_STEPS = 4,   /* of a trial; the first does not count     */
+    MIN_STEPS = 4, /* of a trial; the first does not count     */
     MAX_STEPS = 20,
-    MAX_TRIES = 2    /* of a trial whose tuner dies while it runs */
+    MAX_TRIES = 2 /* of a trial whose tuner dies while it runs */
 };
-static const double ENOUGH_S = 2;   /* of steps in a trial */
+static const double ENOUGH_S = 2; /* of steps in a trial */
 
-static const char *const verdict_names[VP_N_VERDICTS] = {"ok",  "oom-host",     "timeout",     "crash",
-                                                         "nan", "wrong-result", "interrupted", "does-not-fit"};
+static const char *const verdict_names[VP_N_VERDICTS] = {
+    "ok", "oom-host", "timeout", "crash", "nan", "wrong-result", "interrupted", "does-not-fit"};
 
 const char *vp_verdict_name(vp_verdict v)
 {
@@ -30,47 +28,78 @@ const char *vp_verdict_name(vp_verdict v)
 
 bool vp_same_scenario(const vp_scenario *a, const vp_scenario *b)
 {
-    return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk && a->attention == b->attention
-        && a->recipe.precision == b->recipe.precision && a->recipe.optimizer == b->recipe.optimizer && a->n_runs == b->n_runs
-        && memcmp(a->runs, b->runs, (size_t)a->n_runs * sizeof *a->runs) == 0;
+    return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk &&
+           a->attention == b->attention && a->recipe.precision == b->recipe.precision &&
+           a->recipe.optimizer == b->recipe.optimizer && a->n_runs == b->n_runs &&
+           memcmp(a->runs, b->runs, (size_t)a->n_runs * sizeof *a->runs) == 0;
 }
 
-int64_t vp_tuner_find_trial(const vp_tune_result *r, const vp_scenario *s)
+int64_t vp_trials_find(const vp_trials *trials, const vp_scenario *s)
 {
     int64_t k = 0;
 
-    while (k < r->n_trials && !vp_same_scenario(&r->trials[k].candidate.scenario, s))
+    while (k < trials->n && !vp_same_scenario(&trials->all[k].candidate.scenario, s))
         k++;
     return k;
 }
 
-bool vp_tuner_tested(const vp_tuner *t, const vp_scenario *s)
+bool vp_trials_have(const vp_trials *trials, const vp_scenario *s)
 {
-    return vp_tuner_find_trial(t->result, s) < t->result->n_trials;
+    return vp_trials_find(trials, s) < trials->n;
 }
 
-bool vp_tuner_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
+bool vp_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
 {
-    bool chunk = r->loss_chunk == VP_CHUNK_ANY || s->loss_chunk == r->loss_chunk || (r->loss_chunk == VP_CHUNK_CHUNKED && s->loss_chunk > 0);
+    bool chunk = r->loss_chunk == VP_CHUNK_ANY || s->loss_chunk == r->loss_chunk ||
+                 (r->loss_chunk == VP_CHUNK_CHUNKED && s->loss_chunk > 0);
 
     if (r->recompute != VP_RECOMPUTE_ANY)
         for (int i = 0; i < s->n_runs; i++)
-            if (s->runs[i].segment > 1 || s->runs[i].recompute != vp_recompute_set(r->model, r->recompute))
+            if (s->runs[i].segment > 1 ||
+                s->runs[i].recompute != vp_recompute_set(r->model, r->recompute))
                 return false;
-    return chunk && (!r->micro_batch || s->micro_batch == r->micro_batch) && (r->attention == VP_ATTENTION_ANY || s->attention == r->attention)
-        && (r->any_precision || s->recipe.precision == r->recipe.precision) && (r->any_optimizer || s->recipe.optimizer == r->recipe.optimizer);
+    return chunk && (!r->micro_batch || s->micro_batch == r->micro_batch) &&
+           (r->attention == VP_ATTENTION_ANY || s->attention == r->attention) &&
+           (r->any_precision || s->recipe.precision == r->recipe.precision) &&
+           (r->any_optimizer || s->recipe.optimizer == r->recipe.optimizer);
 }
 
-vp_status vp_tuner_add_trial(vp_tuner *t, const vp_trial *trial, const vp_study_trial *row, vp_err *err)
+static vp_status add(vp_trials *trials, const vp_session *s, const vp_trial *trial,
+                     const vp_study_trial *row, vp_err *err)
 {
-    vp_tune_result *r = t->result;
-
-    if (!vp_arena_grow(r->arena, (void **)&r->trials, r->n_trials, &t->cap_trials, sizeof *trial)
-        || !vp_arena_grow(r->arena, (void **)&t->rows, r->n_trials, &t->cap_rows, sizeof *row))
+    if (!vp_arena_grow(s->arena, (void **)&trials->all, trials->n, &trials->cap, sizeof *trial) ||
+        !vp_arena_grow(s->arena, (void **)&trials->rows, trials->n, &trials->cap_rows, sizeof *row))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    r->trials[r->n_trials] = *trial;
-    t->rows[r->n_trials++] = *row;
+    trials->all[trials->n]    = *trial;
+    trials->rows[trials->n++] = *row;
     return VP_OK;
+}
+
+vp_status vp_trials_add_unfit(vp_trials *trials, const vp_session *s, const vp_preset *preset,
+                              vp_err *err)
+{
+    return add(trials, s,
+               &(vp_trial){.preset    = preset->name,
+                           .candidate = preset->candidate,
+                           .verdict   = VP_VERDICT_DOES_NOT_FIT,
+                           .evidence  = ""},
+               &(vp_study_trial){0}, err);
+}
+
+void vp_trials_name_preset(vp_trials *trials, const vp_session *s, int64_t idx, const char *preset)
+{
+    trials->n_beside -=
+        trials->all[idx].preset == NULL && trials->rows[idx].request_id == s->request_id;
+    trials->all[idx].preset = preset;
+}
+
+void vp_trials_fit(vp_trials *trials, const vp_planning *planning)
+{
+    for (int64_t i = 0; i < trials->n; i++) {
+        vp_candidate *c         = &trials->all[i].candidate;
+        c->figures.device_bytes = vp_device_bytes(&planning->device, c->figures.peak_bytes);
+        c->fits                 = c->figures.device_bytes <= planning->request.budget_bytes;
+    }
 }
 
 static vp_verdict verdict_by_name(const char *name)
@@ -82,40 +111,57 @@ static vp_verdict verdict_by_name(const char *name)
     return (vp_verdict)v;
 }
 
-/* What the study has of this request. A plan whose tuner died MAX_TRIES times while it ran is taken to be the reason. */
-vp_status vp_tuner_restore(vp_tuner *t, vp_err *err)
+/* What the study has of this request. A plan whose tuner died MAX_TRIES times while it ran is
+ * taken to be the reason. */
+vp_status vp_trials_restore(vp_trials *trials, const vp_session *s, vp_err *err)
 {
     vp_study_trial *rows;
     int64_t         n, n_done = 0;
     vp_err          inner;
     vp_status       st = VP_OK;
 
-    VP_TRY(vp_study_trials(t->study, t->result->arena, t->request_id, &rows, &n, err));
+    VP_TRY(vp_study_trials(s->study, s->arena, s->request_id, &rows, &n, err));
     for (int64_t i = 0; i < n; i++) {
         int64_t n_interrupted = 0;
         for (int64_t k = 0; rows[i].state == VP_TRIAL_INTERRUPTED && k <= i; k++)
-            n_interrupted += rows[k].state == VP_TRIAL_INTERRUPTED && strcmp(rows[k].decisions, rows[i].decisions) == 0;
+            n_interrupted += rows[k].state == VP_TRIAL_INTERRUPTED &&
+                             strcmp(rows[k].decisions, rows[i].decisions) == 0;
         if (rows[i].state != VP_TRIAL_DONE && n_interrupted != MAX_TRIES)
             continue;
-        vp_trial trial = {.id = rows[i].id, .preset = rows[i].preset, .from_study = true, .executed_bytes = rows[i].executed_bytes,
-                          .measured_s = rows[i].measured_s, .n_runs = rows[i].n_runs, .evidence = rows[i].evidence,
-                          .verdict = rows[i].state == VP_TRIAL_DONE ? verdict_by_name(rows[i].verdict) : VP_VERDICT_INTERRUPTED};
-        inner = (vp_err){0};
-        if (trial.verdict == VP_N_VERDICTS || vp_decisions_read(t, rows[i].decisions, &trial.candidate.scenario, &inner) != VP_OK)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, t->opts->study, 0, trial.verdict == VP_N_VERDICTS ? "verdict" : "decisions", "trial %lld: %s",
-                              (long long)rows[i].id, trial.verdict == VP_N_VERDICTS ? "is no verdict known here" : inner.message));
-        vp_cost cost = {.device = t->request->device};
-        VP_TRY(vp_assemble_figures(t->request->model, &trial.candidate.scenario, &cost, &trial.candidate.figures, err));
+        vp_trial trial = {.id             = rows[i].id,
+                          .preset         = rows[i].preset,
+                          .from_study     = true,
+                          .executed_bytes = rows[i].executed_bytes,
+                          .measured_s     = rows[i].measured_s,
+                          .n_runs         = rows[i].n_runs,
+                          .evidence       = rows[i].evidence,
+                          .verdict        = rows[i].state == VP_TRIAL_DONE
+                                                ? verdict_by_name(rows[i].verdict)
+                                                : VP_VERDICT_INTERRUPTED};
+        inner          = (vp_err){0};
+        if (trial.verdict == VP_N_VERDICTS ||
+            vp_decisions_read(s->request, rows[i].decisions, &trial.candidate.scenario, &inner) !=
+                VP_OK)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->opts->study, 0,
+                              trial.verdict == VP_N_VERDICTS ? "verdict" : "decisions",
+                              "trial %lld: %s", (long long)rows[i].id,
+                              trial.verdict == VP_N_VERDICTS ? "is no verdict known here"
+                                                             : inner.message));
+        vp_cost cost = {.device = s->request->device};
+        VP_TRY(vp_assemble_figures(s->request->model, &trial.candidate.scenario, &cost,
+                                   &trial.candidate.figures, err));
         trial.candidate.figures.step_time_s = rows[i].predicted_s;
-        trial.candidate.fits                = trial.candidate.figures.device_bytes <= t->request->budget_bytes;
-        if (vp_tuner_tested(t, &trial.candidate.scenario) || !trial.candidate.fits || (!trial.preset && !vp_tuner_obeys_pins(t->request, &trial.candidate.scenario)))
+        trial.candidate.fits = trial.candidate.figures.device_bytes <= s->request->budget_bytes;
+        if (vp_trials_have(trials, &trial.candidate.scenario) || !trial.candidate.fits ||
+            (!trial.preset && !vp_obeys_pins(s->request, &trial.candidate.scenario)))
             continue;
-        VP_TRY(vp_tuner_add_trial(t, &trial, &rows[i], err));
-        t->n_beside += trial.preset == NULL && rows[i].request_id == t->request_id;
+        VP_TRY(add(trials, s, &trial, &rows[i], err));
+        trials->n_beside += trial.preset == NULL && rows[i].request_id == s->request_id;
         n_done++;
     }
     if (n_done)
-        vp_tuner_note(t, "%lld trial%s of the study %s not run again", (long long)n_done, n_done == 1 ? "" : "s", n_done == 1 ? "is" : "are");
+        vp_session_note(s, "%lld trial%s of the study %s not run again", (long long)n_done,
+                        n_done == 1 ? "" : "s", n_done == 1 ? "is" : "are");
 out:
     return st;
 }
@@ -129,7 +175,7 @@ typedef struct answer {
     int64_t       n_steps;
     vp_call_time *calls;
     int64_t       n_calls;
-    vp_outside    outside;
+    vp_overhead   outside;
 } answer;
 
 static vp_status read_call(const vp_json_node *node, vp_call_time *c, vp_err *err)
@@ -149,14 +195,16 @@ static vp_status read_call(const vp_json_node *node, vp_call_time *c, vp_err *er
             VP_TRY(vp_json_fail(node, "dtype", err, "no such dtype"));
     }
     for (int k = 0; k < vp_kernel_info_of(c->row.kernel)->n_ints; k++)
-        VP_TRY(vp_json_int(node, vp_kernel_info_of(c->row.kernel)->ints[k].name, 0, INT64_C(1) << 40, &c->row.ints[k], err));
+        VP_TRY(vp_json_int(node, vp_kernel_info_of(c->row.kernel)->ints[k].name, 0,
+                           INT64_C(1) << 40, &c->row.ints[k], err));
     VP_TRY(vp_json_int(node, "calls", 1, INT64_MAX, &c->n_calls, err));
     VP_TRY(vp_json_real(node, "seconds", 0, 1e9, &c->row.seconds, err));
 out:
     return st;
 }
 
-vp_status vp_tuner_read_calls(vp_arena *arena, const vp_json_node *run, vp_call_time **calls, int64_t *n_calls, vp_err *err)
+vp_status vp_read_calls(vp_arena *arena, const vp_json_node *run, vp_call_time **calls,
+                        int64_t *n_calls, vp_err *err)
 {
     vp_json_node list, node;
     vp_status    st = VP_OK;
@@ -175,7 +223,8 @@ out:
 }
 
 /* What `vplan-run --json` printed. outside and kernel_calls may be left out by another runner. */
-static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, int64_t n_steps, answer *a, vp_err *err)
+static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, int64_t n_steps,
+                             answer *a, vp_err *err)
 {
     vp_json_doc *doc = NULL;
     vp_json_node memories, memory, list, node;
@@ -195,15 +244,16 @@ static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, 
     }
     if (vp_json_has(&root, "outside")) {
         VP_TRY(vp_json_object(&root, "outside", &node, err));
-        VP_TRY(vp_outside_from_json(&node, &a->outside, err));
+        VP_TRY(vp_overhead_from_json(&node, &a->outside, err));
     }
-    VP_TRY(vp_tuner_read_calls(arena, &root, &a->calls, &a->n_calls, err));
+    VP_TRY(vp_read_calls(arena, &root, &a->calls, &a->n_calls, err));
 out:
     vp_json_doc_free(doc);
     return st;
 }
 
-/* Processes this kernel has killed for memory, here or anywhere it tells us of; -1: it does not tell. */
+/* Processes this kernel has killed for memory, here or anywhere it tells us of; -1: it does not
+ * tell. */
 static int64_t count_oom_kills(void)
 {
     static const char *const files[] = {"/proc/vmstat", "/sys/fs/cgroup/memory.events"};
@@ -223,26 +273,29 @@ static int64_t count_oom_kills(void)
 }
 
 /* Why a child killed by a signal is taken to have died. SIGKILL alone proves nothing. */
-static vp_verdict judge_signal(vp_arena *arena, const vp_child_result *c, int64_t n_oom_kills, const char **evidence)
+static vp_verdict judge_signal(vp_arena *arena, const vp_child_result *c, int64_t n_oom_kills,
+                               const char **evidence)
 {
     int64_t now = count_oom_kills();
 
     if (c->term_signal == SIGKILL && n_oom_kills >= 0 && now > n_oom_kills) {
-        *evidence = vp_arena_printf(arena, "killed; the kernel counted %lld kill%s for memory meanwhile", (long long)(now - n_oom_kills),
-                                    now - n_oom_kills == 1 ? "" : "s");
+        *evidence =
+            vp_arena_printf(arena, "killed; the kernel counted %lld kill%s for memory meanwhile",
+                            (long long)(now - n_oom_kills), now - n_oom_kills == 1 ? "" : "s");
         return VP_VERDICT_OOM_HOST;
     }
-    *evidence = vp_arena_printf(arena, "ended by signal %d%s", c->term_signal, c->term_signal != SIGKILL ? ""
-                                : n_oom_kills < 0 ? "; whether for memory cannot be told here" : "; not by the kernel for memory");
+    *evidence = vp_arena_printf(arena, "ended by signal %d%s", c->term_signal,
+                                c->term_signal != SIGKILL ? ""
+                                : n_oom_kills < 0 ? "; whether for memory cannot be told here"
+                                                  : "; not by the kernel for memory");
     return VP_VERDICT_CRASH;
 }
 
-static vp_verdict judge(const vp_tuner *t, const vp_child_result *c, int64_t n_oom_kills, int64_t n_steps, const vp_trial *trial, answer *a,
-                        const char **evidence)
+static vp_verdict judge(vp_arena *arena, const vp_child_result *c, int64_t n_oom_kills,
+                        int64_t n_steps, const vp_trial *trial, answer *a, const char **evidence)
 {
-    vp_arena *arena  = t->result->arena;
-    vp_err    reason = {0};
-    char      shown[600];
+    vp_err reason = {0};
+    char   shown[600];
 
     *evidence = "";
     if (c->n_err) {
@@ -272,7 +325,8 @@ static vp_verdict judge(const vp_tuner *t, const vp_child_result *c, int64_t n_o
         return VP_VERDICT_CRASH;
     }
     if (a->executed_bytes != trial->candidate.figures.peak_bytes) {
-        *evidence = vp_arena_printf(arena, "executed %lld bytes, planned %lld", (long long)a->executed_bytes,
+        *evidence = vp_arena_printf(arena, "executed %lld bytes, planned %lld",
+                                    (long long)a->executed_bytes,
                                     (long long)trial->candidate.figures.peak_bytes);
         return VP_VERDICT_WRONG_RESULT;
     }
@@ -286,41 +340,26 @@ static int64_t steps_for(double step_s)
     return n < MIN_STEPS ? MIN_STEPS : n > MAX_STEPS ? MAX_STEPS : (int64_t)n;
 }
 
-/* A trial's plan with the profile of now. */
-vp_status vp_tuner_plan_json(const vp_tuner *t, const vp_trial *trial, json_t **out, vp_err *err)
-{
-    vp_plan_request planned = *t->request;
-    vp_plan        *plan = NULL;
-    vp_status       st = VP_OK;
-
-    *out            = NULL;
-    planned.profile = t->result->profile;
-    VP_TRY(vp_planner_make(&planned, &t->result->answer, &trial->candidate, &plan, err));
-    *out = vp_plan_to_json(plan);
-    VP_TRY_ALLOC(err, *out);
-out:
-    vp_plan_free(plan);
-    return st;
-}
-
 /* Run the candidate's plan once. The plan goes through a pipe: nothing is left behind by a kill. */
-static vp_status run_child(const vp_tuner *t, const vp_trial *trial, int64_t n_steps, answer *a, vp_verdict *verdict, const char **evidence, vp_err *err)
+static vp_status run_child(const vp_session *s, const vp_planning *planning, const vp_trial *trial,
+                           int64_t n_steps, answer *a, vp_verdict *verdict, const char **evidence,
+                           vp_err *err)
 {
-    json_t         *json = NULL;
-    vp_text         text = {0};
+    json_t         *json  = NULL;
+    vp_text         text  = {0};
     vp_child_result child = {0};
     char            steps[16];
     vp_status       st = VP_OK;
 
-    VP_TRY(vp_tuner_plan_json(t, trial, &json, err));
+    VP_TRY(vp_planning_json(planning, &trial->candidate, &json, err));
     VP_TRY_ALLOC(err, vp_json_dump(json, &text));
     snprintf(steps, sizeof steps, "%lld", (long long)n_steps);
-    char *argv[] = {(char *)(uintptr_t)t->runner, "-", "--steps", steps, "--json", NULL};
-    vp_child_opts run = {.argv = argv, .stdin_bytes = text.data, .n_stdin_bytes = text.n_bytes, .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE,
-                         .max_output_bytes = VP_MAX_TUNE_JSON, .timeout_s = 60 + 20 * (double)n_steps * trial->candidate.figures.step_time_s};
+    char   *argv[]      = {(char *)(uintptr_t)s->runner, "-", "--steps", steps, "--json", NULL};
     int64_t n_oom_kills = count_oom_kills();
-    VP_TRY(vp_child_run(&run, &child, err));
-    *verdict = judge(t, &child, n_oom_kills, n_steps, trial, a, evidence);
+    VP_TRY(vp_session_run(argv, &text,
+                          60 + 20 * (double)n_steps * trial->candidate.figures.step_time_s, &child,
+                          err));
+    *verdict = judge(s->arena, &child, n_oom_kills, n_steps, trial, a, evidence);
 out:
     vp_child_result_release(&child);
     vp_text_release(&text);
@@ -329,11 +368,12 @@ out:
 }
 
 /* Add a run's steps and calls to the row; the median over all runs' steps but each first one. */
-static vp_status take_answer(vp_tuner *t, const answer *a, vp_study_trial *row, vp_trial *trial, vp_err *err)
+static vp_status take_answer(const vp_session *s, vp_planning *planning, const answer *a,
+                             vp_study_trial *row, vp_trial *trial, vp_err *err)
 {
     int64_t n       = 0;
-    double *all     = vp_arena_array(t->result->arena, row->n_steps + a->n_steps, sizeof *all);
-    double *counted = vp_arena_array(t->result->arena, row->n_steps + a->n_steps, sizeof *counted);
+    double *all     = vp_arena_array(s->arena, row->n_steps + a->n_steps, sizeof *all);
+    double *counted = vp_arena_array(s->arena, row->n_steps + a->n_steps, sizeof *counted);
 
     if (!all || !counted)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
@@ -351,10 +391,10 @@ static vp_status take_answer(vp_tuner *t, const answer *a, vp_study_trial *row, 
         row->calls   = a->calls;
         row->n_calls = a->n_calls;
     }
-    if (a->outside.measured_by != VP_OUTSIDE_NOT_MEASURED) {
-        vp_outside_take(&row->outside, &a->outside);
-        memcpy(row->outside.device, t->device.name, sizeof row->outside.device);
-        vp_outside_take(&t->base->outside, &row->outside);
+    if (a->outside.measured_by != VP_OVERHEAD_NOT_MEASURED) {
+        vp_overhead_take(&row->outside, &a->outside);
+        memcpy(row->outside.device, s->request->device->name, sizeof row->outside.device);
+        vp_planning_take_outside(planning, &row->outside);
     }
     row->executed_bytes   = a->executed_bytes;
     trial->executed_bytes = a->executed_bytes;
@@ -363,74 +403,111 @@ static vp_status take_answer(vp_tuner *t, const answer *a, vp_study_trial *row, 
     return VP_OK;
 }
 
-/* Run a candidate that is not in result->trials yet; it is afterwards. */
-vp_status vp_tuner_run_trial(vp_tuner *t, const vp_candidate *candidate, const char *preset, vp_err *err)
+vp_status vp_trials_run(vp_trials *trials, const vp_session *s, vp_planning *planning,
+                        const vp_candidate *candidate, const char *preset, vp_err *err)
 {
-    vp_trial        trial   = {.candidate = *candidate, .preset = vp_arena_strdup(t->result->arena, preset), .evidence = ""};
-    vp_study_trial  row     = {.request_id = t->request_id, .preset = trial.preset, .predicted_bytes = candidate->figures.peak_bytes,
-                               .predicted_s = candidate->figures.step_time_s, .evidence = ""};
-    answer          a       = {0};
-    char            x[32], y[32];
-    vp_status       st = VP_OK;
+    vp_trial trial = {
+        .candidate = *candidate, .preset = vp_arena_strdup(s->arena, preset), .evidence = ""};
+    vp_study_trial row = {.request_id      = s->request_id,
+                          .preset          = trial.preset,
+                          .predicted_bytes = candidate->figures.peak_bytes,
+                          .predicted_s     = candidate->figures.step_time_s,
+                          .evidence        = ""};
+    answer         a   = {0};
+    char           x[32], y[32];
+    vp_status      st = VP_OK;
 
-    if (!t->profile_id)
-        VP_TRY(vp_study_add_profile(t->study, t->profile_kind, t->result->profile, t->build, &t->profile_id, err));
-    row.profile_id = t->profile_id;
-    row.decisions  = vp_decisions_text(t->result->arena, t->request->model, &candidate->scenario);
+    VP_TRY(vp_planning_keep_profile(planning, s, &row.profile_id, err));
+    row.decisions = vp_decisions_text(s->arena, s->request->model, &candidate->scenario);
     VP_TRY_ALLOC(err, row.decisions);
-    VP_TRY(vp_study_begin(t->study, t->request_id, &row, err));
+    VP_TRY(vp_study_begin(s->study, s->request_id, &row, err));
     trial.id = row.id;
-    VP_TRY(run_child(t, &trial, steps_for(candidate->figures.step_time_s), &a, &trial.verdict, &trial.evidence, err));
+    VP_TRY(run_child(s, planning, &trial, steps_for(candidate->figures.step_time_s), &a,
+                     &trial.verdict, &trial.evidence, err));
     if (trial.verdict == VP_VERDICT_INTERRUPTED) {
-        VP_TRY(vp_study_cancel(t->study, row.id, err));
+        VP_TRY(vp_study_cancel(s->study, row.id, err));
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
     }
-    VP_TRY_ALLOC(err, trial.evidence && !vp_arena_failed(t->result->arena));
+    VP_TRY_ALLOC(err, trial.evidence && !vp_arena_failed(s->arena));
     if (trial.verdict == VP_VERDICT_OK)
-        VP_TRY(take_answer(t, &a, &row, &trial, err));
-    vp_tuner_note(t, "trial %lld: %s%s%s, %s predicted, %s measured", (long long)trial.id, preset ? preset : "", preset ? ": " : "", vp_verdict_name(trial.verdict),
-         vp_time_text(candidate->figures.step_time_s, x, sizeof x), trial.measured_s > 0 ? vp_time_text(trial.measured_s, y, sizeof y) : "nothing");
+        VP_TRY(take_answer(s, planning, &a, &row, &trial, err));
+    vp_session_note(s, "trial %lld: %s%s%s, %s predicted, %s measured", (long long)trial.id,
+                    preset ? preset : "", preset ? ": " : "", vp_verdict_name(trial.verdict),
+                    vp_time_text(candidate->figures.step_time_s, x, sizeof x),
+                    trial.measured_s > 0 ? vp_time_text(trial.measured_s, y, sizeof y) : "nothing");
     row.verdict  = vp_verdict_name(trial.verdict);
     row.evidence = trial.evidence;
     row.state    = VP_TRIAL_DONE;
-    VP_TRY(vp_study_finish(t->study, &row, err));
-    VP_TRY(vp_tuner_add_trial(t, &trial, &row, err));
-    t->n_beside += preset == NULL;
+    VP_TRY(vp_study_finish(s->study, &row, err));
+    VP_TRY(add(trials, s, &trial, &row, err));
+    trials->n_beside += preset == NULL;
 out:
     return st;
 }
 
-/* Once more, in a process of its own. */
-vp_status vp_tuner_run_again(vp_tuner *t, int64_t trial_idx, vp_err *err)
+vp_status vp_trials_run_again(vp_trials *trials, const vp_session *s, vp_planning *planning,
+                              int64_t idx, vp_err *err)
 {
-    vp_trial       *x   = &t->result->trials[trial_idx];
-    vp_study_trial *row = &t->rows[trial_idx];
-    int64_t         n_steps = row->n_steps / (row->n_runs > 0 ? row->n_runs : 1); /* as before, within what a trial takes */
-    vp_verdict      verdict;
-    const char     *evidence;
-    answer          a = {0};
-    char            before[32], after[32];
-    vp_status       st = VP_OK;
+    vp_trial       *x   = &trials->all[idx];
+    vp_study_trial *row = &trials->rows[idx];
+    /* as before, within what a trial takes */
+    int64_t     n_steps = row->n_steps / (row->n_runs > 0 ? row->n_runs : 1);
+    vp_verdict  verdict;
+    const char *evidence;
+    answer      a = {0};
+    char        before[32], after[32];
+    vp_status   st = VP_OK;
 
     vp_time_text(x->measured_s, before, sizeof before);
     n_steps = n_steps < MIN_STEPS ? MIN_STEPS : n_steps > MAX_STEPS ? MAX_STEPS : n_steps;
-    VP_TRY(run_child(t, x, n_steps, &a, &verdict, &evidence, err));
+    VP_TRY(run_child(s, planning, x, n_steps, &a, &verdict, &evidence, err));
     if (verdict == VP_VERDICT_INTERRUPTED)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
     if (verdict == VP_VERDICT_OK) {
-        VP_TRY(take_answer(t, &a, row, x, err));
+        VP_TRY(take_answer(s, planning, &a, row, x, err));
     } else {
-        x->n_runs = ++row->n_runs; /* it cannot be relied on */
-        row->measured_s   = x->measured_s = 0;
-        x->verdict        = verdict;
-        x->evidence       = evidence;
+        x->n_runs       = ++row->n_runs; /* it cannot be relied on */
+        row->measured_s = x->measured_s = 0;
+        x->verdict                      = verdict;
+        x->evidence                     = evidence;
         VP_TRY_ALLOC(err, evidence);
     }
-    vp_tuner_note(t, "trial %lld again: %s, %s, was %s", (long long)x->id, vp_verdict_name(verdict),
-         x->measured_s > 0 ? vp_time_text(x->measured_s, after, sizeof after) : "nothing", before);
+    vp_session_note(
+        s, "trial %lld again: %s, %s, was %s", (long long)x->id, vp_verdict_name(verdict),
+        x->measured_s > 0 ? vp_time_text(x->measured_s, after, sizeof after) : "nothing", before);
     row->verdict  = vp_verdict_name(x->verdict);
     row->evidence = x->evidence;
-    VP_TRY(vp_study_finish(t->study, row, err));
+    VP_TRY(vp_study_finish(s->study, row, err));
+out:
+    return st;
+}
+
+vp_status vp_trials_take_race(vp_trials *trials, const vp_session *s, int64_t idx,
+                              const vp_race_result *race, vp_err *err)
+{
+    vp_trial       *x   = &trials->all[idx];
+    vp_study_trial *row = &trials->rows[idx];
+    double         *all = vp_arena_array(s->arena, row->n_steps + race->n_rounds, sizeof *all);
+    char            before[32], after[32];
+    vp_status       st = VP_OK;
+
+    VP_TRY_ALLOC(err, all);
+    if (row->n_steps)
+        memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
+    memcpy(all + row->n_steps, race->step_s, (size_t)race->n_rounds * sizeof *all);
+    vp_session_note(s, "trial %lld in the race: %s after %lld rounds, was %s alone",
+                    (long long)x->id, vp_time_text(race->seconds, after, sizeof after),
+                    (long long)race->n_rounds, vp_time_text(x->measured_s, before, sizeof before));
+    if (race->n_calls) {
+        row->calls   = race->calls;
+        row->n_calls = race->n_calls;
+    }
+    row->step_s = all;
+    row->n_steps += race->n_rounds;
+    row->n_runs     = row->n_runs < VP_ENOUGH_RUNS ? VP_ENOUGH_RUNS : row->n_runs + 1;
+    row->measured_s = x->measured_s = race->seconds;
+    x->n_runs                       = row->n_runs;
+    VP_TRY(vp_study_finish(s->study, row, err));
 out:
     return st;
 }

@@ -1,26 +1,31 @@
 /* kernels/cpu/activation.c: activations and gated linear units.
  *
  *     y = act(x)              dx = dy act'(x)
- *     y = act(gate) up        d_gate = dy up act'(gate),  d_up = dy act(gate)          (Shazeer 2020, arXiv:2002.05202)
+ *     y = act(gate) up        d_gate = dy up act'(gate),  d_up = dy act(gate)          (Shazeer
+ *                             2020, arXiv:2002.05202)
  *
  * act is one of
  *
- *     gelu_tanh  x s(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)     (Hendrycks, Gimpel 2016, arXiv:1606.08415: 0.5 x (1 + tanh u))
- *     gelu       x Phi(x), Phi the normal distribution           (the same: 0.5 x (1 + erf(x / sqrt 2)))
- *     silu       x s(x)                                          (Elfwing, Uchibe, Doya 2017, arXiv:1702.03118)
+ *     gelu_tanh  x s(2u),  u = sqrt(2/pi) (x + 0.044715 x^3)     (Hendrycks, Gimpel 2016,
+ *                arXiv:1606.08415: 0.5 x (1 + tanh u))
+ *     gelu       x Phi(x), Phi the normal distribution           (the same: 0.5 x (1 + erf(x / sqrt
+ *                2)))
+ *     silu       x s(x)                                          (Elfwing, Uchibe, Doya 2017,
+ *                arXiv:1702.03118)
  *     relu       max(x, 0)
  *     tanh       tanh(x)
  *
- * where s(t) = 1 / (1 + exp(-t)) is the logistic function, taken from e = exp(-|t|) <= 1 so that nothing overflows and
- * nothing cancels: also gelu_tanh(-5) has all its digits, which 1 + tanh has not.
+ * where s(t) = 1 / (1 + exp(-t)) is the logistic function, taken from e = exp(-|t|) <= 1 so that
+ * nothing overflows and nothing cancels: also gelu_tanh(-5) has all its digits, which 1 + tanh has
+ * not.
  *
- * Element by element, so any split gives the same bits, and an output may lie on an input: all that an element needs is
- * read before any of its results is written. */
+ * Element by element, so any split gives the same bits, and an output may lie on an input: all
+ * that an element needs is read before any of its results is written. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/operand.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <assert.h>
 
@@ -51,7 +56,8 @@ VP_ALWAYS_INLINE float act_value(float v, int act)
     }
 }
 
-/* With s (1 - s) = e / (1 + e)^2: gelu_tanh' = s + x s (1 - s) 2 du/dx, silu' = s + x s (1 - s), gelu' = Phi + x Phi'. */
+/* With s (1 - s) = e / (1 + e)^2: gelu_tanh' = s + x s (1 - s) 2 du/dx, silu' = s + x s (1 - s),
+ * gelu' = Phi + x Phi'. */
 VP_ALWAYS_INLINE void act_value_and_slope(float v, int act, float *value, float *slope)
 {
     float u, twice_u, e, inv, s, pdf;
@@ -91,11 +97,21 @@ VP_ALWAYS_INLINE void act_value_and_slope(float v, int act, float *value, float 
 /* Calls loop(act), which wants act as a constant. */
 #define FOR_ACT(act, loop) \
     switch (act) { \
-    case VP_ACT_GELU_TANH: loop(VP_ACT_GELU_TANH); return; \
-    case VP_ACT_GELU: loop(VP_ACT_GELU); return; \
-    case VP_ACT_SILU: loop(VP_ACT_SILU); return; \
-    case VP_ACT_RELU: loop(VP_ACT_RELU); return; \
-    case VP_ACT_TANH: loop(VP_ACT_TANH); return; \
+    case VP_ACT_GELU_TANH: \
+        loop(VP_ACT_GELU_TANH); \
+        return; \
+    case VP_ACT_GELU: \
+        loop(VP_ACT_GELU); \
+        return; \
+    case VP_ACT_SILU: \
+        loop(VP_ACT_SILU); \
+        return; \
+    case VP_ACT_RELU: \
+        loop(VP_ACT_RELU); \
+        return; \
+    case VP_ACT_TANH: \
+        loop(VP_ACT_TANH); \
+        return; \
     }
 
 VP_ALWAYS_INLINE void forward_loop(const float *x, float *y, int64_t n, int act)
@@ -105,8 +121,7 @@ VP_ALWAYS_INLINE void forward_loop(const float *x, float *y, int64_t n, int act)
         y[i] = act_value(x[i], act);
 }
 
-VP_PER_ISA(forward, (const float *x, float *y, int64_t n, int64_t act), (x, y, n, act))
-{
+VP_PER_ISA(forward, (const float *x, float *y, int64_t n, int64_t act), (x, y, n, act)){
 #define LOOP(constant) forward_loop(x, y, n, constant)
     FOR_ACT(act, LOOP)
 #undef LOOP
@@ -122,29 +137,30 @@ VP_ALWAYS_INLINE void backward_loop(const float *dy, const float *x, float *dx, 
     }
 }
 
-VP_PER_ISA(backward, (const float *dy, const float *x, float *dx, int64_t n, int64_t act), (dy, x, dx, n, act))
-{
+VP_PER_ISA(backward, (const float *dy, const float *x, float *dx, int64_t n, int64_t act),
+           (dy, x, dx, n, act)){
 #define LOOP(constant) backward_loop(dy, x, dx, n, constant)
     FOR_ACT(act, LOOP)
 #undef LOOP
 }
 
-VP_ALWAYS_INLINE void glu_forward_loop(const float *gate, const float *up, float *y, int64_t n, int act)
+VP_ALWAYS_INLINE
+    void glu_forward_loop(const float *gate, const float *up, float *y, int64_t n, int act)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
         y[i] = act_value(gate[i], act) * up[i];
 }
 
-VP_PER_ISA(glu_forward, (const float *gate, const float *up, float *y, int64_t n, int64_t act), (gate, up, y, n, act))
-{
+VP_PER_ISA(glu_forward, (const float *gate, const float *up, float *y, int64_t n, int64_t act),
+           (gate, up, y, n, act)){
 #define LOOP(constant) glu_forward_loop(gate, up, y, n, constant)
     FOR_ACT(act, LOOP)
 #undef LOOP
 }
 
-VP_ALWAYS_INLINE void glu_backward_loop(const float *dy, const float *gate, const float *up, float *d_gate, float *d_up,
-                                        int64_t n, int act)
+VP_ALWAYS_INLINE void glu_backward_loop(const float *dy, const float *gate, const float *up,
+                                        float *d_gate, float *d_up, int64_t n, int act)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
@@ -155,8 +171,9 @@ VP_ALWAYS_INLINE void glu_backward_loop(const float *dy, const float *gate, cons
     }
 }
 
-VP_PER_ISA(glu_backward, (const float *dy, const float *gate, const float *up, float *d_gate, float *d_up, int64_t n,
-                          int64_t act),
+VP_PER_ISA(glu_backward,
+           (const float *dy, const float *gate, const float *up, float *d_gate, float *d_up,
+            int64_t n, int64_t act),
            (dy, gate, up, d_gate, d_up, n, act))
 {
 #define LOOP(constant) glu_backward_loop(dy, gate, up, d_gate, d_up, n, constant)
@@ -166,7 +183,8 @@ VP_PER_ISA(glu_backward, (const float *dy, const float *gate, const float *up, f
 
 void vp_cpu_activation_fwd(const vp_kernel_call *call)
 {
-    int64_t count = call->ints[0], n_spans = vp_cpu_n_spans(count), piece = vp_cpu_piece(call->dtype);
+    int64_t count = call->activation.count, n_spans = vp_cpu_n_spans(count),
+            piece = vp_cpu_piece(call->dtype);
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++) {
@@ -176,16 +194,18 @@ void vp_cpu_activation_fwd(const vp_kernel_call *call)
             float   x[VP_CPU_PIECE], y[VP_CPU_PIECE];
             int64_t n = vp_min_i64(piece, end - i);
 
-            forward(vp_cpu_read(call->operand[0], call->dtype, i, n, x),
-                    vp_cpu_place(call->operand[1], call->dtype, i, y), n, call->ints[1]);
-            vp_cpu_written(call->operand[1], call->dtype, i, n, y);
+            forward(vp_cpu_read(call->operand[VP_ACTIVATION_FWD_X], call->dtype, i, n, x),
+                    vp_cpu_place(call->operand[VP_ACTIVATION_FWD_Y], call->dtype, i, y), n,
+                    call->activation.act);
+            vp_cpu_written(call->operand[VP_ACTIVATION_FWD_Y], call->dtype, i, n, y);
         }
     }
 }
 
 void vp_cpu_activation_bwd(const vp_kernel_call *call)
 {
-    int64_t count = call->ints[0], n_spans = vp_cpu_n_spans(count), piece = vp_cpu_piece(call->dtype);
+    int64_t count = call->activation.count, n_spans = vp_cpu_n_spans(count),
+            piece = vp_cpu_piece(call->dtype);
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++) {
@@ -195,40 +215,44 @@ void vp_cpu_activation_bwd(const vp_kernel_call *call)
             float   dy[VP_CPU_PIECE], x[VP_CPU_PIECE], dx[VP_CPU_PIECE];
             int64_t n = vp_min_i64(piece, end - i);
 
-            backward(vp_cpu_read(call->operand[0], call->dtype, i, n, dy),
-                     vp_cpu_read(call->operand[1], call->dtype, i, n, x),
-                     vp_cpu_place(call->operand[2], call->dtype, i, dx), n, call->ints[1]);
-            vp_cpu_written(call->operand[2], call->dtype, i, n, dx);
+            backward(vp_cpu_read(call->operand[VP_ACTIVATION_BWD_DY], call->dtype, i, n, dy),
+                     vp_cpu_read(call->operand[VP_ACTIVATION_BWD_X], call->dtype, i, n, x),
+                     vp_cpu_place(call->operand[VP_ACTIVATION_BWD_DX], call->dtype, i, dx), n,
+                     call->activation.act);
+            vp_cpu_written(call->operand[VP_ACTIVATION_BWD_DX], call->dtype, i, n, dx);
         }
     }
 }
 
 /* ---- gated ---- */
 
-/* Where things lie: n_rows rows of n elements; a row of gates and one of ups begin ld elements after the last. Apart, all
- * is one row. Packed, gate and up are one operand, and so are their gradients. */
+/* Where things lie: n_rows rows of n elements; a row of gates and one of ups begin ld elements
+ * after the last. Apart, all is one row. Packed, gate and up are one operand, and so are their
+ * gradients. */
 typedef struct glu_shape {
     int64_t n_rows, n, ld, up_at;
 } glu_shape;
 
-static glu_shape glu_shape_of(const int64_t *ints)
+static glu_shape glu_shape_of(const vp_glu_ints *n)
 {
-    int64_t rows = ints[0], cols = ints[1];
+    int64_t rows = n->rows, cols = n->cols;
 
-    return ints[3] ? (glu_shape){.n_rows = rows, .n = cols, .ld = 2 * cols, .up_at = cols}
-                   : (glu_shape){.n_rows = 1, .n = rows * cols, .ld = rows * cols};
+    return n->packed ? (glu_shape){.n_rows = rows, .n = cols, .ld = 2 * cols, .up_at = cols}
+                     : (glu_shape){.n_rows = 1, .n = rows * cols, .ld = rows * cols};
 }
 
 void vp_cpu_glu_fwd(const vp_kernel_call *call)
 {
-    glu_shape   s    = glu_shape_of(call->ints);
-    const void *gate = call->operand[0], *up = call->ints[3] ? gate : call->operand[1];
-    void       *y       = call->operand[2];
-    int64_t     n_spans = vp_cpu_n_spans(s.n), piece = vp_cpu_piece(call->dtype);
+    glu_shape   s    = glu_shape_of(&call->glu);
+    const void *gate = call->operand[VP_GLU_FWD_GATE],
+               *up   = call->glu.packed ? gate : call->operand[VP_GLU_FWD_UP];
+    void   *y        = call->operand[VP_GLU_FWD_Y];
+    int64_t n_spans = vp_cpu_n_spans(s.n), piece = vp_cpu_piece(call->dtype);
 
     /* A packed gate is twice as long as y. */
-    assert(!call->ints[3] || y != gate);
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (s.n_rows * s.n > VP_CPU_SPAN)
+    assert(!call->glu.packed || y != gate);
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (s.n_rows * s.n > VP_CPU_SPAN)
     for (int64_t item = 0; item < s.n_rows * n_spans; item++) {
         int64_t row = item / n_spans, span = item % n_spans;
         int64_t end = span * VP_CPU_SPAN + vp_cpu_span_len(s.n, span);
@@ -239,7 +263,7 @@ void vp_cpu_glu_fwd(const vp_kernel_call *call)
 
             glu_forward(vp_cpu_read(gate, call->dtype, from, n, gates),
                         vp_cpu_read(up, call->dtype, from + s.up_at, n, ups),
-                        vp_cpu_place(y, call->dtype, to, ys), n, call->ints[2]);
+                        vp_cpu_place(y, call->dtype, to, ys), n, call->glu.act);
             vp_cpu_written(y, call->dtype, to, n, ys);
         }
     }
@@ -247,13 +271,16 @@ void vp_cpu_glu_fwd(const vp_kernel_call *call)
 
 void vp_cpu_glu_bwd(const vp_kernel_call *call)
 {
-    glu_shape   s  = glu_shape_of(call->ints);
-    const void *dy = call->operand[0], *gate = call->operand[1], *up = call->ints[3] ? gate : call->operand[2];
-    void       *d_gate = call->operand[3], *d_up = call->ints[3] ? d_gate : call->operand[4];
-    int64_t     n_spans = vp_cpu_n_spans(s.n), piece = vp_cpu_piece(call->dtype);
+    glu_shape   s  = glu_shape_of(&call->glu);
+    const void *dy = call->operand[VP_GLU_BWD_DY], *gate = call->operand[VP_GLU_BWD_GATE],
+               *up  = call->glu.packed ? gate : call->operand[VP_GLU_BWD_UP];
+    void *d_gate    = call->operand[VP_GLU_BWD_D_GATE],
+         *d_up      = call->glu.packed ? d_gate : call->operand[VP_GLU_BWD_D_UP];
+    int64_t n_spans = vp_cpu_n_spans(s.n), piece = vp_cpu_piece(call->dtype);
 
-    assert(!call->ints[3] || d_gate != dy);
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (s.n_rows * s.n > VP_CPU_SPAN)
+    assert(!call->glu.packed || d_gate != dy);
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (s.n_rows * s.n > VP_CPU_SPAN)
     for (int64_t item = 0; item < s.n_rows * n_spans; item++) {
         int64_t row = item / n_spans, span = item % n_spans;
         int64_t end = span * VP_CPU_SPAN + vp_cpu_span_len(s.n, span);
@@ -267,7 +294,7 @@ void vp_cpu_glu_bwd(const vp_kernel_call *call)
                          vp_cpu_read(gate, call->dtype, at, n, gates),
                          vp_cpu_read(up, call->dtype, at + s.up_at, n, ups),
                          vp_cpu_place(d_gate, call->dtype, at, d_gates),
-                         vp_cpu_place(d_up, call->dtype, at + s.up_at, d_ups), n, call->ints[2]);
+                         vp_cpu_place(d_up, call->dtype, at + s.up_at, d_ups), n, call->glu.act);
             vp_cpu_written(d_gate, call->dtype, at, n, d_gates);
             vp_cpu_written(d_up, call->dtype, at + s.up_at, n, d_ups);
         }

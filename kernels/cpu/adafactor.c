@@ -1,22 +1,26 @@
-/* kernels/cpu/adafactor.c: Adafactor (Shazeer, Stern 2018, arXiv:1804.04235) as transformers' Adafactor computes it with
- * scale_parameter and relative_step off, beta1 none, clip_threshold 1, decay_rate -0.8, eps 1e-30:
+/* kernels/cpu/adafactor.c: Adafactor (Shazeer, Stern 2018, arXiv:1804.04235) as transformers'
+ * Adafactor computes it with scale_parameter and relative_step off, beta1 none, clip_threshold 1,
+ * decay_rate -0.8, eps 1e-30:
  *
  *     b = 1 - t^-0.8
- *     a matrix:  row_i = b row_i + (1 - b) (mean_j g_ij^2 + eps),  col_j = b col_j + (1 - b) (mean_i g_ij^2 + eps)
+ *     a matrix:  row_i = b row_i + (1 - b) (mean_j g_ij^2 + eps),  col_j = b col_j + (1 - b)
+ *                (mean_i g_ij^2 + eps)
  *                u_ij  = g_ij / sqrt(row_i / mean(row)) / sqrt(col_j)
  *     else:      v_i   = b v_i + (1 - b) (g_i^2 + eps),  u_i = g_i / sqrt(v_i)
  *     p -= lr wd p,  p -= lr u / max(1, rms(u))
  *
- * u is not kept: the passes over g compute it again. A matrix takes three passes over g: columns' sums, each thread its
- * columns, rows in order; rows' sums with those of (g_ij / sqrt(col_j))^2, from which rms(u) follows once mean(row) is known; the
- * update. 20 bytes per element of an fp32 parameter. Sums over squares are double, in an order fixed by the shape. */
+ * u is not kept: the passes over g compute it again. A matrix takes three passes over g:
+ * columns' sums, each thread its columns, rows in order; rows' sums with those of (g_ij /
+ * sqrt(col_j))^2, from which rms(u) follows once mean(row) is known; the update. 20 bytes per
+ * element of an fp32 parameter. Sums over squares are double, in an order fixed by the shape. */
 #include "kernels/cpu/update.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <math.h>
 
-/* A work item is so many rows, or so many columns; within rows, columns are taken a piece at a time. */
+/* A work item is so many rows, or so many columns; within rows, columns are taken a piece at a
+ * time. */
 enum { ROWS = 32, COLS = 128 };
 
 static const double eps = 1e-30;
@@ -38,7 +42,7 @@ VP_ALWAYS_INLINE float averaged(double b, float old, double mean)
 
 VP_PER_ISA(update_columns, (const adafactor *a, int64_t first, int64_t n), (a, first, n))
 {
-    double sum[COLS] = {0.0};
+    double sum[COLS]  = {0.0};
     float  grad_scale = a->grad_scale;
 
     for (int64_t r = 0; r < a->rows; r++) {
@@ -64,7 +68,8 @@ VP_ALWAYS_INLINE void inverse_roots(const float *v, int64_t n, float *x)
 }
 
 /* squares += sum (g scale)^2, scaled += sum (g scale by[c])^2, in 8 lanes; n <= VP_UPDATE_PIECE. */
-VP_ALWAYS_INLINE void sum_two(const float *g, float grad_scale, const float *by, int64_t n, double *squares, double *scaled)
+VP_ALWAYS_INLINE void sum_two(const float *g, float grad_scale, const float *by, int64_t n,
+                              double *squares, double *scaled)
 {
     double  s[8] = {0.0}, t[8] = {0.0};
     int64_t c = 0;
@@ -89,7 +94,8 @@ VP_ALWAYS_INLINE void sum_two(const float *g, float grad_scale, const float *by,
 }
 
 /* The row averages of some rows; *out = sum of (g_ij / sqrt(col_j))^2 / row_i over them. */
-VP_PER_ISA(update_rows, (const adafactor *a, int64_t first, int64_t n, double *out), (a, first, n, out))
+VP_PER_ISA(update_rows, (const adafactor *a, int64_t first, int64_t n, double *out),
+           (a, first, n, out))
 {
     double squares[ROWS] = {0.0}, scaled[ROWS] = {0.0}, sum = 0.0;
 
@@ -99,7 +105,8 @@ VP_PER_ISA(update_rows, (const adafactor *a, int64_t first, int64_t n, double *o
 
         inverse_roots(a->col + c, len, by);
         for (int64_t r = 0; r < n; r++)
-            sum_two(a->g + (first + r) * a->cols + c, a->grad_scale, by, len, &squares[r], &scaled[r]);
+            sum_two(a->g + (first + r) * a->cols + c, a->grad_scale, by, len, &squares[r],
+                    &scaled[r]);
     }
     for (int64_t r = 0; r < n; r++) {
         float *row = a->row + first + r;
@@ -117,9 +124,9 @@ VP_PER_ISA(update_matrix, (const adafactor *a, int64_t first, int64_t n), (a, fi
 
         inverse_roots(a->col + c, len, by);
         for (int64_t r = first; r < first + n; r++) {
-            const float *g = a->g + r * a->cols + c;
-            float       *p = vp_param_load(&a->p, r * a->cols + c, len, scratch);
-            float        of_row = (float)(1.0 / sqrt((double)a->row[r] / a->row_mean));
+            const float *g          = a->g + r * a->cols + c;
+            float       *p          = vp_param_load(&a->p, r * a->cols + c, len, scratch);
+            float        of_row     = (float)(1.0 / sqrt((double)a->row[r] / a->row_mean));
             float        grad_scale = a->grad_scale, keep = a->keep, step_size = a->step_size;
 
 #pragma omp simd
@@ -131,15 +138,16 @@ VP_PER_ISA(update_matrix, (const adafactor *a, int64_t first, int64_t n), (a, fi
 }
 
 /* v of some elements of what is not factored; *out = the sum of u^2. */
-VP_PER_ISA(update_vector_state, (const adafactor *a, int64_t first, int64_t n, double *out), (a, first, n, out))
+VP_PER_ISA(update_vector_state, (const adafactor *a, int64_t first, int64_t n, double *out),
+           (a, first, n, out))
 {
     double sum = 0.0;
 
     for (int64_t i = first; i < first + n; i += VP_UPDATE_PIECE) {
         float        by[VP_UPDATE_PIECE], grad_scale = a->grad_scale;
         int64_t      len = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
-        const float *g = a->g + i;
-        float       *v = a->row + i;
+        const float *g   = a->g + i;
+        float       *v   = a->row + i;
         double       b = a->b, squares = 0.0;
 
 #pragma omp simd
@@ -172,7 +180,7 @@ VP_PER_ISA(update_vector, (const adafactor *a, int64_t first, int64_t n), (a, fi
 
 static double rows_of_tile(const void *context, int64_t tile)
 {
-    const adafactor *a = context;
+    const adafactor *a   = context;
     double           sum = 0.0;
 
     update_rows(a, tile * ROWS, vp_min_i64(ROWS, a->rows - tile * ROWS), &sum);
@@ -181,7 +189,7 @@ static double rows_of_tile(const void *context, int64_t tile)
 
 static double elements_of_tile(const void *context, int64_t tile)
 {
-    const adafactor *a = context;
+    const adafactor *a   = context;
     double           sum = 0.0;
 
     update_vector_state(a, tile * VP_CPU_SPAN, vp_cpu_span_len(a->rows * a->cols, tile), &sum);
@@ -197,17 +205,24 @@ static float clipped_step(double lr, double mean_square)
 
 void vp_cpu_adafactor(const vp_kernel_call *call)
 {
-    const vp_control *control = call->operand[5];
-    int64_t           rows = call->ints[0], cols = call->ints[1], count = rows * cols;
-    bool              factored = call->ints[3] != 0;
-    int64_t           n_row_tiles = vp_ceil_div(rows, ROWS), n_col_tiles = vp_ceil_div(cols, COLS), n_spans = vp_cpu_n_spans(count);
-    int               n_threads = count > VP_CPU_SPAN ? vp_cpu_threads() : 1;
-    double            sum;
-    adafactor         a = {
-        .p = vp_param_of(call), .g = call->operand[1], .row = call->operand[2], .col = call->operand[3], .rows = rows, .cols = cols,
+    const vp_control *control = call->operand[VP_ADAFACTOR_CONTROL];
+    int64_t           rows = call->adafactor.rows, cols = call->adafactor.cols, count = rows * cols;
+    bool              factored    = call->adafactor.factored != 0;
+    int64_t           n_row_tiles = vp_ceil_div(rows, ROWS), n_col_tiles = vp_ceil_div(cols, COLS),
+            n_spans     = vp_cpu_n_spans(count);
+    int       n_threads = count > VP_CPU_SPAN ? vp_cpu_threads() : 1;
+    double    sum;
+    adafactor a = {
+        .p   = vp_param_of(call, call->operand[VP_ADAFACTOR_P], call->operand[VP_ADAFACTOR_MASTER]),
+        .g   = call->operand[VP_ADAFACTOR_G],
+        .row = call->operand[VP_ADAFACTOR_ROW],
+        .col = call->operand[VP_ADAFACTOR_COL],
+        .rows       = rows,
+        .cols       = cols,
         .b          = 1.0 - pow(control->step, -0.8),
         .grad_scale = (float)control->grad_scale,
-        .keep       = (float)(call->ints[2] ? 1.0 - control->lr * call->optimizer->weight_decay : 1.0),
+        .keep = (float)(call->adafactor.decay ? 1.0 - control->lr * call->optimizer->weight_decay
+                                              : 1.0),
     };
 
     if (!factored) {

@@ -3,36 +3,41 @@
  *     s = scale q k',  t = c tanh(s / c) with softcap c > 0, else s
  *     P = softmax(t) over the keys seen,  y = (P o M) v,  lse = log sum exp t
  *
- * M is the dropout mask divided by 1 - p (all ones at p = 0); lse is of the undropped softmax. Tiles of
- * TILE_Q queries by TILE_K keys, running maximum and sum per row: Dao et al. 2022, arXiv:2205.14135, as
- * reordered in Dao 2023, arXiv:2307.08691. Backward recomputes P from lse; with D = rowsum(dy o y)
+ * M is the dropout mask divided by 1 - p (all ones at p = 0); lse is of the undropped softmax.
+ * Tiles of TILE_Q queries by TILE_K keys, running maximum and sum per row: Dao et al. 2022,
+ * arXiv:2205.14135, as reordered in Dao 2023, arXiv:2307.08691. Backward recomputes P from lse;
+ * with D = rowsum(dy o y)
  *
  *     dv = (P o M)' dy,  dP = M o (dy v'),  dt = P o (dP - D),  ds = dt o (1 - tanh^2(s / c)),
  *     dq = scale ds k,  dk = scale ds' q
  *
- * softcap: Gemma Team 2024, arXiv:2408.00118, section 2. Which keys query i sees: struct reach. Tiles that no query of
- * theirs sees are skipped, keys beyond a sample's length are not read. A query that sees none has y = 0, lse = -infinity
- * and no gradient.
+ * softcap: Gemma Team 2024, arXiv:2408.00118, section 2. Which keys query i sees: struct reach.
+ * Tiles that no query of theirs sees are skipped, keys beyond a sample's length are not read. A
+ * query that sees none has y = 0, lse = -infinity and no gradient.
  *
- * Where the attention matrix is kept (probs), forward writes exp(t - lse) after y is done and backward reads it; in fp32
- * that is what backward would recompute, to the bit.
+ * Where the attention matrix is kept (probs), forward writes exp(t - lse) after y is done and
+ * backward reads it; in fp32 that is what backward would recompute, to the bit.
  *
- * A query head a reads kv head a / (heads / kv_heads). fp32: products accumulate in y, dq, dk and dv themselves. bf16: sums
- * stay in SCRATCH floats on the stack of each thread, and each result is rounded once. Where the processor multiplies bf16
- * matrices, it is given q, k, v and dy as they lie, and of P and ds, which are fp32, two parts: x rounded and what was cut
- * off, rounded, together within 2^-17 of x. Elsewhere rows are widened and the products are those of fp32.
+ * A query head a reads kv head a / (heads / kv_heads). fp32: products accumulate in y, dq, dk and
+ * dv themselves. bf16: sums stay in SCRATCH floats on the stack of each thread, and each result is
+ * rounded once. Where the processor multiplies bf16 matrices, it is given q, k, v and dy as they
+ * lie, and of P and ds, which are fp32, two parts: x rounded and what was cut off, rounded,
+ * together within 2^-17 of x. Elsewhere rows are widened and the products are those of fp32.
  *
- * Backward is cut in one of two ways, by the threads there are; every sum has the same order in both (dq: tiles of keys
- * upwards; dk, dv: query heads, in each its tiles upwards), so the choice moves no bit:
- *   whole  an item is all that one kv head of a sample gets and gives: five products for a pair of tiles;
- *   cut    an item is dq of one tile of queries, or dk and dv of one tile of keys: seven products, s and dP twice. */
+ * Backward is cut in one of two ways, by the threads there are; every sum has the same order in
+ * both (dq: tiles of keys upwards; dk, dv: query heads, in each its tiles upwards), so the choice
+ * moves no bit:
+ *   whole  an item is all that one kv head of a sample gets and gives: five products for a pair of
+ *          tiles;
+ *   cut    an item is dq of one tile of queries, or dk and dv of one tile of keys: seven
+ *          products, s and dP twice. */
 #include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/philox.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <assert.h>
 #include <math.h>
@@ -40,11 +45,12 @@
 enum {
     TILE_Q  = 64,
     TILE_K  = 64,
-    TILES   = 6,                                 /* of widened rows that one item needs at most */
-    SCRATCH = TILES * TILE_Q * VP_MAX_HEAD_DIM   /* floats: 384 KiB                             */
+    TILES   = 6,                               /* of widened rows that one item needs at most */
+    SCRATCH = TILES * TILE_Q * VP_MAX_HEAD_DIM /* floats: 384 KiB                             */
 };
 
-/* Queries, keys, values or results of all heads: element c of head h in row r is at base[r ld + h step + c]. */
+/* Queries, keys, values or results of all heads: element c of head h in row r is at base[r ld +
+ * h step + c]. */
 typedef struct part {
     void   *base;
     int64_t ld, step;
@@ -72,27 +78,28 @@ static void *element(const shape *s, void *base, int64_t i)
 }
 
 /* q, k and v, or their gradients, in the call's layout. */
-static void lay_out(const shape *s, vp_qkv_layout layout, void *const operand[3], part *q, part *k, part *v)
+static void lay_out(const shape *s, vp_qkv_layout layout, void *qs, void *ks, void *vs, part *q,
+                    part *k, part *v)
 {
     int64_t d = s->d, row = (s->heads + 2 * s->kv_heads) * d;
 
     switch (layout) {
     case VP_QKV_PACKED:
-        *q = (part){operand[0], row, d};
-        *k = (part){element(s, operand[0], s->heads * d), row, d};
-        *v = (part){element(s, operand[0], (s->heads + s->kv_heads) * d), row, d};
+        *q = (part){qs, row, d};
+        *k = (part){element(s, qs, s->heads * d), row, d};
+        *v = (part){element(s, qs, (s->heads + s->kv_heads) * d), row, d};
         return;
     case VP_QKV_PER_HEAD:
         assert(s->kv_heads == s->heads);
-        *q = (part){operand[0], row, 3 * d};
-        *k = (part){element(s, operand[0], d), row, 3 * d};
-        *v = (part){element(s, operand[0], 2 * d), row, 3 * d};
+        *q = (part){qs, row, 3 * d};
+        *k = (part){element(s, qs, d), row, 3 * d};
+        *v = (part){element(s, qs, 2 * d), row, 3 * d};
         return;
     case VP_QKV_APART:
-        assert(operand[1] && operand[2]);
-        *q = (part){operand[0], s->heads * d, d};
-        *k = (part){operand[1], s->kv_heads * d, d};
-        *v = (part){operand[2], s->kv_heads * d, d};
+        assert(ks && vs);
+        *q = (part){qs, s->heads * d, d};
+        *k = (part){ks, s->kv_heads * d, d};
+        *v = (part){vs, s->kv_heads * d, d};
         return;
     }
     assert(!"no such layout");
@@ -100,26 +107,40 @@ static void lay_out(const shape *s, vp_qkv_layout layout, void *const operand[3]
 
 static shape shape_of(const vp_kernel_call *call)
 {
-    const int64_t *n       = call->ints;
-    bool           forward = call->kernel == VP_K_ATTENTION_FWD;
-    void *const   *in      = call->operand + (forward ? 0 : 1); /* q k v lengths y lse probs */
-    shape          s       = {
-        .batch = n[0], .seq = n[1], .heads = n[2], .kv_heads = n[3], .d = n[4], .causal = n[6] != 0,
-        .window = n[7] > 0 && n[7] < n[1] ? n[7] : n[1], .bf16 = call->dtype == VP_DTYPE_BF16,
-        .lengths = in[3], .y = {in[4], n[2] * n[4], n[4]}, .lse = in[5], .probs = n[8] ? in[6] : NULL,
-        .scale = (float)call->reals[0], .p = call->reals[1], .cap = (float)call->reals[2],
-        .first_sample = call->rng.first_sample,
+    const vp_attention_ints *n       = &call->attention;
+    bool                     forward = call->kernel == VP_K_ATTENTION_FWD;
+    shape                    s       = {
+                                 .batch    = n->batch,
+                                 .seq      = n->seq,
+                                 .heads    = n->heads,
+                                 .kv_heads = n->kv_heads,
+                                 .d        = n->head_dim,
+                                 .causal   = n->causal != 0,
+                                 .window   = n->window > 0 && n->window < n->seq ? n->window : n->seq,
+                                 .bf16     = call->dtype == VP_DTYPE_BF16,
+                                 .lengths  = VP_ATTENTION_OPERAND(call, LENGTHS),
+                                 .y = {VP_ATTENTION_OPERAND(call, Y), n->heads * n->head_dim, n->head_dim},
+                                 .lse          = VP_ATTENTION_OPERAND(call, LSE),
+                                 .probs        = n->probs ? VP_ATTENTION_OPERAND(call, PROBS) : NULL,
+                                 .scale        = (float)call->attention_reals.scale,
+                                 .p            = call->attention_reals.p,
+                                 .cap          = (float)call->attention_reals.softcap,
+                                 .first_sample = call->rng.first_sample,
     };
 
-    assert(s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.d <= VP_MAX_HEAD_DIM && (!n[8] || s.probs));
+    assert(s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.d <= VP_MAX_HEAD_DIM &&
+           (!n->probs || s.probs));
     s.group  = s.heads / s.kv_heads;
     s.native = s.bf16 && strcmp(vp_cpu_gemm_bf16_class(), "AMX-BF16") == 0;
     if (s.p > 0.0)
         s.key = vp_philox_key_of(&call->rng);
-    lay_out(&s, (vp_qkv_layout)n[5], in, &s.q, &s.k, &s.v);
+    lay_out(&s, (vp_qkv_layout)n->layout, VP_ATTENTION_OPERAND(call, Q),
+            VP_ATTENTION_OPERAND(call, K), VP_ATTENTION_OPERAND(call, V), &s.q, &s.k, &s.v);
     if (!forward) {
-        s.dy = (part){call->operand[0], n[2] * n[4], n[4]};
-        lay_out(&s, (vp_qkv_layout)n[5], call->operand + 8, &s.dq, &s.dk, &s.dv);
+        s.dy = (part){call->operand[VP_ATTENTION_BWD_DY], n->heads * n->head_dim, n->head_dim};
+        lay_out(&s, (vp_qkv_layout)n->layout, call->operand[VP_ATTENTION_BWD_DQ],
+                call->operand[VP_ATTENTION_BWD_DK], call->operand[VP_ATTENTION_BWD_DV], &s.dq,
+                &s.dk, &s.dv);
     }
     return s;
 }
@@ -154,8 +175,12 @@ static head_view view_of(const shape *s, int64_t sample, int64_t head)
     int64_t length = s->lengths ? s->lengths[sample] : s->seq;
 
     return (head_view){
-        .sample = sample, .head = head, .row = sample * s->seq,
-        .reach = {.length = length < 0 ? 0 : vp_min_i64(length, s->seq), .window = s->window, .causal = s->causal},
+        .sample = sample,
+        .head   = head,
+        .row    = sample * s->seq,
+        .reach  = {.length = length < 0 ? 0 : vp_min_i64(length, s->seq),
+                   .window = s->window,
+                   .causal = s->causal},
     };
 }
 
@@ -185,8 +210,11 @@ typedef struct pair {
 static pair pair_at(const shape *s, const head_view *h, int64_t i0, int64_t j0)
 {
     return (pair){
-        .i0 = i0, .j0 = j0, .n_q = vp_min_i64(TILE_Q, s->seq - i0),
-        .n_k = vp_min_i64(TILE_K, h->reach.length - j0), .reach = h->reach,
+        .i0    = i0,
+        .j0    = j0,
+        .n_q   = vp_min_i64(TILE_Q, s->seq - i0),
+        .n_k   = vp_min_i64(TILE_K, h->reach.length - j0),
+        .reach = h->reach,
     };
 }
 
@@ -203,7 +231,8 @@ VP_ALWAYS_INLINE keys keys_of_row(const pair *p, int64_t r)
 
 /* ---- rows of one head ---- */
 
-/* As products take them: floats, or bf16 where those are native. The operand's own, or widened ones. */
+/* As products take them: floats, or bf16 where those are native. The operand's own, or widened
+ * ones. */
 typedef struct rows {
     const void *x;
     int64_t     ld;
@@ -215,14 +244,16 @@ typedef struct tile {
     int64_t ld;
 } tile;
 
-VP_PER_ISA(widen_rows, (const uint16_t *x, int64_t ldx, float *y, int64_t ldy, int64_t n_rows, int64_t n_cols),
+VP_PER_ISA(widen_rows,
+           (const uint16_t *x, int64_t ldx, float *y, int64_t ldy, int64_t n_rows, int64_t n_cols),
            (x, ldx, y, ldy, n_rows, n_cols))
 {
     for (int64_t r = 0; r < n_rows; r++)
         vp_bf16_widen(x + r * ldx, y + r * ldy, n_cols);
 }
 
-VP_PER_ISA(round_rows, (const float *x, int64_t ldx, uint16_t *y, int64_t ldy, int64_t n_rows, int64_t n_cols),
+VP_PER_ISA(round_rows,
+           (const float *x, int64_t ldx, uint16_t *y, int64_t ldy, int64_t n_rows, int64_t n_cols),
            (x, ldx, y, ldy, n_rows, n_cols))
 {
     for (int64_t r = 0; r < n_rows; r++)
@@ -241,14 +272,16 @@ static tile sums_of(const shape *s, const part *p, int64_t row, int64_t head, fl
 }
 
 /* As floats. */
-static tile widened(const shape *s, const part *p, int64_t row, int64_t head, int64_t n, float *scratch)
+static tile widened(const shape *s, const part *p, int64_t row, int64_t head, int64_t n,
+                    float *scratch)
 {
     if (s->bf16)
         widen_rows(place(s, p, row, head), p->ld, scratch, s->d, n, s->d);
     return sums_of(s, p, row, head, scratch);
 }
 
-static rows bring(const shape *s, const part *p, int64_t row, int64_t head, int64_t n, float *scratch)
+static rows bring(const shape *s, const part *p, int64_t row, int64_t head, int64_t n,
+                  float *scratch)
 {
     tile t;
 
@@ -267,7 +300,8 @@ static void put(const shape *s, const part *p, int64_t row, int64_t head, int64_
 static void zero_rows(const shape *s, const part *p, int64_t row, int64_t head, int64_t n)
 {
     for (int64_t r = 0; r < n; r++)
-        memset(place(s, p, row + r, head), 0, (size_t)s->d * (s->bf16 ? sizeof(uint16_t) : sizeof(float)));
+        memset(place(s, p, row + r, head), 0,
+               (size_t)s->d * (s->bf16 ? sizeof(uint16_t) : sizeof(float)));
 }
 
 static void *probs_at(const shape *s, const head_view *h, int64_t i, int64_t j)
@@ -275,8 +309,10 @@ static void *probs_at(const shape *s, const head_view *h, int64_t i, int64_t j)
     return element(s, s->probs, ((h->sample * s->heads + h->head) * s->seq + i) * s->seq + j);
 }
 
-/* n columns of the attention matrix from the pair's first key on, to or from a tile of TILE_K columns. */
-static void store_probs(const shape *s, const head_view *h, const pair *p, int64_t n, const float *x)
+/* n columns of the attention matrix from the pair's first key on, to or from a tile of TILE_K
+ * columns. */
+static void store_probs(const shape *s, const head_view *h, const pair *p, int64_t n,
+                        const float *x)
 {
     if (s->bf16) {
         round_rows(x, TILE_K, probs_at(s, h, p->i0, p->j0), s->seq, p->n_q, n);
@@ -298,7 +334,8 @@ static void load_probs(const shape *s, const head_view *h, const pair *p, float 
 
 /* ---- products ---- */
 
-VP_PER_ISA(scale_tile, (float *x, float alpha, int64_t n_rows, int64_t n_cols), (x, alpha, n_rows, n_cols))
+VP_PER_ISA(scale_tile, (float *x, float alpha, int64_t n_rows, int64_t n_cols),
+           (x, alpha, n_rows, n_cols))
 {
     for (int64_t r = 0; r < n_rows; r++) {
         float *row = x + r * TILE_K;
@@ -309,12 +346,22 @@ VP_PER_ISA(scale_tile, (float *x, float alpha, int64_t n_rows, int64_t n_cols), 
 }
 
 /* x(m, n), TILE_K to a row, = alpha a b': dots of m rows with n rows. */
-static void dots_of_rows(const shape *s, rows a, rows b, int64_t m, int64_t n, float alpha, float *x)
+static void dots_of_rows(const shape *s, rows a, rows b, int64_t m, int64_t n, float alpha,
+                         float *x)
 {
     if (s->native) {
         vp_gemm_bf16 g = {
-            .m = m, .n = n, .k = s->d, .a = a.x, .lda = a.ld, .b = b.x, .ldb = b.ld, .b_transposed = true,
-            .c = x, .ldc = TILE_K, .c_f32 = true,
+            .m            = m,
+            .n            = n,
+            .k            = s->d,
+            .a            = a.x,
+            .lda          = a.ld,
+            .b            = b.x,
+            .ldb          = b.ld,
+            .b_transposed = true,
+            .c            = x,
+            .ldc          = TILE_K,
+            .c_f32        = true,
         };
 
         vp_cpu_gemm_bf16_call(&g, NULL);
@@ -322,8 +369,17 @@ static void dots_of_rows(const shape *s, rows a, rows b, int64_t m, int64_t n, f
             scale_tile(x, alpha, m, n);
     } else {
         vp_gemm g = {
-            .m = m, .n = n, .k = s->d, .alpha = alpha, .a = a.x, .lda = a.ld,
-            .b = b.x, .ldb = b.ld, .b_transposed = true, .c = x, .ldc = TILE_K,
+            .m            = m,
+            .n            = n,
+            .k            = s->d,
+            .alpha        = alpha,
+            .a            = a.x,
+            .lda          = a.ld,
+            .b            = b.x,
+            .ldb          = b.ld,
+            .b_transposed = true,
+            .c            = x,
+            .ldc          = TILE_K,
         };
 
         vp_cpu_gemm_call(&g);
@@ -331,7 +387,9 @@ static void dots_of_rows(const shape *s, rows a, rows b, int64_t m, int64_t n, f
 }
 
 /* high + low = alpha x, but for 2^-17 of it. */
-VP_PER_ISA(split, (const float *x, float alpha, uint16_t *high, uint16_t *low, int64_t n_rows, int64_t n_cols),
+VP_PER_ISA(split,
+           (const float *x, float alpha, uint16_t *high, uint16_t *low, int64_t n_rows,
+            int64_t n_cols),
            (x, alpha, high, low, n_rows, n_cols))
 {
     for (int64_t r = 0; r < n_rows; r++)
@@ -345,16 +403,26 @@ VP_PER_ISA(split, (const float *x, float alpha, uint16_t *high, uint16_t *low, i
 }
 
 /* c = alpha x b or, of_columns, alpha x' b; or += with add. x is n_q by n_k, TILE_K to a row. */
-static void add_product(const shape *s, const float *x, bool of_columns, int64_t n_q, int64_t n_k, float alpha, rows b,
-                        tile c, bool add)
+static void add_product(const shape *s, const float *x, bool of_columns, int64_t n_q, int64_t n_k,
+                        float alpha, rows b, tile c, bool add)
 {
     int64_t m = of_columns ? n_k : n_q, k = of_columns ? n_q : n_k;
 
     if (s->native) {
         _Alignas(64) uint16_t high[TILE_Q * TILE_K], low[TILE_Q * TILE_K];
         vp_gemm_bf16          g = {
-            .m = m, .n = s->d, .k = k, .a = high, .lda = TILE_K, .a_transposed = of_columns, .b = b.x, .ldb = b.ld,
-            .c = c.x, .ldc = c.ld, .c_f32 = true, .add = add,
+                     .m            = m,
+                     .n            = s->d,
+                     .k            = k,
+                     .a            = high,
+                     .lda          = TILE_K,
+                     .a_transposed = of_columns,
+                     .b            = b.x,
+                     .ldb          = b.ld,
+                     .c            = c.x,
+                     .ldc          = c.ld,
+                     .c_f32        = true,
+                     .add          = add,
         };
 
         split(x, alpha, high, low, n_q, n_k);
@@ -364,8 +432,18 @@ static void add_product(const shape *s, const float *x, bool of_columns, int64_t
         vp_cpu_gemm_bf16_call(&g, NULL);
     } else {
         vp_gemm g = {
-            .m = m, .n = s->d, .k = k, .alpha = alpha, .a = x, .lda = TILE_K, .a_transposed = of_columns,
-            .b = b.x, .ldb = b.ld, .c = c.x, .ldc = c.ld, .add = add,
+            .m            = m,
+            .n            = s->d,
+            .k            = k,
+            .alpha        = alpha,
+            .a            = x,
+            .lda          = TILE_K,
+            .a_transposed = of_columns,
+            .b            = b.x,
+            .ldb          = b.ld,
+            .c            = c.x,
+            .ldc          = c.ld,
+            .add          = add,
         };
 
         vp_cpu_gemm_call(&g);
@@ -375,7 +453,8 @@ static void add_product(const shape *s, const float *x, bool of_columns, int64_t
 /* ---- scores ---- */
 
 /* s becomes cap tanh(s / cap), slope (where wanted) 1 - tanh^2(s / cap). */
-VP_PER_ISA(cap_scores, (float *s, float *slope, int64_t n_q, int64_t n_k, float cap), (s, slope, n_q, n_k, cap))
+VP_PER_ISA(cap_scores, (float *s, float *slope, int64_t n_q, int64_t n_k, float cap),
+           (s, slope, n_q, n_k, cap))
 {
     float inv = 1.0f / cap;
 
@@ -399,7 +478,8 @@ static void scores_of(const shape *s, const pair *p, rows q, rows k, float *scor
 }
 
 /* mask of row i, keys j0 .. j0 + n */
-static void mask_row(const shape *s, const head_view *h, int64_t i, int64_t j0, int64_t n, float *mask)
+static void mask_row(const shape *s, const head_view *h, int64_t i, int64_t j0, int64_t n,
+                     float *mask)
 {
     vp_philox_mask(s->key, (uint64_t)(s->first_sample + h->sample),
                    vp_philox_attention_block(s->seq, h->head, i, j0 / 4), n, s->p, mask);
@@ -410,7 +490,7 @@ VP_PER_ISA(probabilities, (float *x, const pair *p, const float *lse), (x, p, ls
 {
     for (int64_t r = 0; r < p->n_q; r++) {
         float *row = x + r * TILE_K, l = lse[r];
-        keys   k   = keys_of_row(p, r);
+        keys   k = keys_of_row(p, r);
 
         for (int64_t c = 0; c < k.from; c++)
             row[c] = 0.0f;
@@ -431,15 +511,16 @@ VP_PER_ISA(multiply, (const float *x, float *y, int64_t n), (x, y, n))
 
 /* ---- forward ---- */
 
-/* One tile of scores becomes exp(s - max), rows' maxima and sums move on, and y is brought to the new
- * maximum: y *= exp(old - new). Keys not seen become 0. */
-VP_PER_ISA(online_softmax, (float *s, const pair *p, bool first, float *row_max, float *row_sum, tile y, int64_t d),
+/* One tile of scores becomes exp(s - max), rows' maxima and sums move on, and y is brought to
+ * the new maximum: y *= exp(old - new). Keys not seen become 0. */
+VP_PER_ISA(online_softmax,
+           (float *s, const pair *p, bool first, float *row_max, float *row_sum, tile y, int64_t d),
            (s, p, first, row_max, row_sum, y, d))
 {
     for (int64_t r = 0; r < p->n_q; r++) {
-        float  *row = s + r * TILE_K, *y_row = y.x + r * y.ld;
-        keys    k   = keys_of_row(p, r);
-        float   old = row_max[r], m, keep;
+        float *row = s + r * TILE_K, *y_row = y.x + r * y.ld;
+        keys   k   = keys_of_row(p, r);
+        float  old = row_max[r], m, keep;
 
         for (int64_t c = 0; c < k.from; c++)
             row[c] = 0.0f;
@@ -474,10 +555,11 @@ VP_PER_ISA(scale_rows, (tile y, const float *row_sum, int64_t n_q, int64_t d), (
     }
 }
 
-/* The rows of n_q queries of the attention matrix. score, slope: room for a tile. fp32: forward_tile() left the scores
- * there; in bf16 they would have been rounded, so they are computed once more. */
-static void forward_probs(const shape *s, const head_view *h, keys seen, int64_t i0, rows q, float *k_scratch,
-                          float *score, float *slope)
+/* The rows of n_q queries of the attention matrix. score, slope: room for a tile. fp32:
+ * forward_tile() left the scores there; in bf16 they would have been rounded, so they are
+ * computed once more. */
+static void forward_probs(const shape *s, const head_view *h, keys seen, int64_t i0, rows q,
+                          float *k_scratch, float *score, float *slope)
 {
     const float *lse = s->lse + (h->sample * s->heads + h->head) * s->seq + i0;
 
@@ -489,7 +571,9 @@ static void forward_probs(const shape *s, const head_view *h, keys seen, int64_t
             memset(score, 0, TILE_Q * TILE_K * sizeof *score);
         } else {
             if (s->bf16)
-                scores_of(s, &p, q, bring(s, &s->k, h->row + j0, h->head / s->group, p.n_k, k_scratch), score, slope);
+                scores_of(s, &p, q,
+                          bring(s, &s->k, h->row + j0, h->head / s->group, p.n_k, k_scratch), score,
+                          slope);
             else
                 load_probs(s, h, &p, score);
             probabilities(score, &p, lse);
@@ -517,7 +601,8 @@ static void forward_tile(const shape *s, const head_view *h, int64_t i0, float *
     for (int64_t j0 = seen.from; j0 < seen.to; j0 += TILE_K) {
         pair p = pair_at(s, h, i0, j0);
 
-        scores_of(s, &p, q, bring(s, &s->k, h->row + j0, kv, p.n_k, scratch + 2 * one), score, slope);
+        scores_of(s, &p, q, bring(s, &s->k, h->row + j0, kv, p.n_k, scratch + 2 * one), score,
+                  slope);
         if (s->probs && !s->bf16)
             store_probs(s, h, &p, p.n_k, score);
         online_softmax(score, &p, j0 == seen.from, row_max, row_sum, y, s->d);
@@ -527,8 +612,8 @@ static void forward_tile(const shape *s, const head_view *h, int64_t i0, float *
                 mask_row(s, h, i0 + r, j0, p.n_k, mask);
                 multiply(mask, score + r * TILE_K, p.n_k);
             }
-        add_product(s, score, false, n_q, p.n_k, 1.0f, bring(s, &s->v, h->row + j0, kv, p.n_k, scratch + 2 * one), y,
-                    j0 > seen.from);
+        add_product(s, score, false, n_q, p.n_k, 1.0f,
+                    bring(s, &s->v, h->row + j0, kv, p.n_k, scratch + 2 * one), y, j0 > seen.from);
     }
     if (seen.from < seen.to) {
         scale_rows(y, row_sum, n_q, s->d);
@@ -554,8 +639,9 @@ void vp_cpu_attention_fwd(const vp_kernel_call *call)
 #pragma omp for schedule(dynamic)
         for (int64_t item = 0; item < n_items; item++) {
             /* Longest rows first: the last items to be handed out are the short ones. */
-            int64_t   tile_idx = n_tiles - 1 - item / (s.batch * s.heads), row = item % (s.batch * s.heads);
-            head_view h        = view_of(&s, row / s.heads, row % s.heads);
+            int64_t tile_idx = n_tiles - 1 - item / (s.batch * s.heads),
+                    row      = item % (s.batch * s.heads);
+            head_view h      = view_of(&s, row / s.heads, row % s.heads);
 
             forward_tile(&s, &h, tile_idx * TILE_Q, scratch);
         }
@@ -572,7 +658,8 @@ VP_PER_ISA(row_dots, (tile x, tile y, int64_t n_q, int64_t d, float *out), (x, y
 }
 
 /* dP becomes ds = P o (dP - D). */
-VP_PER_ISA(score_gradient, (const float *prob, float *dp, int64_t n_q, int64_t n_k, const float *d_row),
+VP_PER_ISA(score_gradient,
+           (const float *prob, float *dp, int64_t n_q, int64_t n_k, const float *d_row),
            (prob, dp, n_q, n_k, d_row))
 {
     for (int64_t r = 0; r < n_q; r++) {
@@ -587,8 +674,9 @@ VP_PER_ISA(score_gradient, (const float *prob, float *dp, int64_t n_q, int64_t n
 }
 
 /* P o M and ds of one pair. */
-static void pair_gradients(const shape *s, const head_view *h, const pair *p, rows q, rows k, rows v, rows dy,
-                           const float *lse, const float *d_row, float *prob, float *ds)
+static void pair_gradients(const shape *s, const head_view *h, const pair *p, rows q, rows k,
+                           rows v, rows dy, const float *lse, const float *d_row, float *prob,
+                           float *ds)
 {
     float slope[TILE_Q * TILE_K];
 
@@ -615,15 +703,16 @@ static void pair_gradients(const shape *s, const head_view *h, const pair *p, ro
         multiply(slope + r * TILE_K, ds + r * TILE_K, p->n_k);
 }
 
-/* A part of the work on one sample and kv head: these query heads, queries and keys (whole tiles), and what is wanted:
- * dq wants all keys, dk and dv want all queries of all heads. */
+/* A part of the work on one sample and kv head: these query heads, queries and keys (whole
+ * tiles), and what is wanted: dq wants all keys, dk and dv want all queries of all heads. */
 typedef struct backward_item {
     int64_t sample, kv;
     int64_t head_from, head_to, i_from, i_to, j_from, j_to;
     bool    dq, dkv;
 } backward_item;
 
-/* Floats of scratch that an item takes in bf16: q, dy, k, v and maybe dq of a tile, then dk and dv of its keys. */
+/* Floats of scratch that an item takes in bf16: q, dy, k, v and maybe dq of a tile, then dk and
+ * dv of its keys. */
 static int64_t scratch_of_item(const shape *s, const backward_item *b)
 {
     return ((b->dq ? 5 : 4) * TILE_Q + (b->dkv ? 2 * (b->j_to - b->j_from) : 0)) * s->d;
@@ -632,12 +721,14 @@ static int64_t scratch_of_item(const shape *s, const backward_item *b)
 static void backward(const shape *s, const backward_item *b, float *scratch)
 {
     float   prob[TILE_Q * TILE_K], ds[TILE_Q * TILE_K], d_row[TILE_Q];
-    int64_t one = TILE_Q * s->d, row = b->sample * s->seq, brought = -1, n_keys = b->dkv ? b->j_to - b->j_from : 0;
-    rows    k = {0}, v = {0};
-    float  *of_keys = scratch + (b->dq ? 5 : 4) * one;
-    tile    dk = sums_of(s, &s->dk, row + b->j_from, b->kv, of_keys);
-    tile    dv = sums_of(s, &s->dv, row + b->j_from, b->kv, of_keys + n_keys * s->d);
-    int64_t n_known = view_of(s, b->sample, 0).reach.length - b->j_from; /* of the keys, those within the length */
+    int64_t one = TILE_Q * s->d, row = b->sample * s->seq, brought = -1,
+            n_keys = b->dkv ? b->j_to - b->j_from : 0;
+    rows   k = {0}, v = {0};
+    float *of_keys = scratch + (b->dq ? 5 : 4) * one;
+    tile   dk      = sums_of(s, &s->dk, row + b->j_from, b->kv, of_keys);
+    tile   dv      = sums_of(s, &s->dv, row + b->j_from, b->kv, of_keys + n_keys * s->d);
+    /* of the keys, those within the length */
+    int64_t n_known = view_of(s, b->sample, 0).reach.length - b->j_from;
 
     assert(!s->bf16 || scratch_of_item(s, b) <= SCRATCH);
     n_known = n_known < 0 ? 0 : vp_min_i64(n_known, n_keys);
@@ -648,8 +739,8 @@ static void backward(const shape *s, const backward_item *b, float *scratch)
             int64_t      n_q  = vp_min_i64(TILE_Q, s->seq - i0);
             const float *lse  = s->lse + (b->sample * s->heads + head) * s->seq + i0;
             keys         seen = keys_of_tile(h.reach, i0, n_q);
-            tile         wide, dq = sums_of(s, &s->dq, row + i0, head, b->dq ? scratch + 4 * one : NULL);
-            rows         q, dy;
+            tile wide, dq = sums_of(s, &s->dq, row + i0, head, b->dq ? scratch + 4 * one : NULL);
+            rows q, dy;
 
             if (seen.from >= seen.to && b->dq)
                 zero_rows(s, &s->dq, row + i0, head, n_q);
@@ -661,7 +752,8 @@ static void backward(const shape *s, const backward_item *b, float *scratch)
             wide = widened(s, &s->dy, row + i0, head, n_q, scratch + one);
             row_dots(wide, widened(s, &s->y, row + i0, head, n_q, scratch), n_q, s->d, d_row);
             q  = bring(s, &s->q, row + i0, head, n_q, scratch);
-            dy = s->native ? (rows){place(s, &s->dy, row + i0, head), s->dy.ld} : (rows){wide.x, wide.ld};
+            dy = s->native ? (rows){place(s, &s->dy, row + i0, head), s->dy.ld}
+                           : (rows){wide.x, wide.ld};
             for (int64_t j0 = seen.from; j0 < seen.to; j0 += TILE_K) {
                 pair    p     = pair_at(s, &h, i0, j0);
                 int64_t at    = b->dkv ? j0 - b->j_from : 0;
@@ -674,11 +766,13 @@ static void backward(const shape *s, const backward_item *b, float *scratch)
                 }
                 pair_gradients(s, &h, &p, q, k, v, dy, lse, d_row, prob, ds);
                 if (b->dkv)
-                    add_product(s, prob, true, n_q, p.n_k, 1.0f, dy, (tile){dv.x + at * dv.ld, dv.ld}, begun);
+                    add_product(s, prob, true, n_q, p.n_k, 1.0f, dy,
+                                (tile){dv.x + at * dv.ld, dv.ld}, begun);
                 if (b->dq)
                     add_product(s, ds, false, n_q, p.n_k, s->scale, k, dq, j0 > seen.from);
                 if (b->dkv)
-                    add_product(s, ds, true, n_q, p.n_k, s->scale, q, (tile){dk.x + at * dk.ld, dk.ld}, begun);
+                    add_product(s, ds, true, n_q, p.n_k, s->scale, q,
+                                (tile){dk.x + at * dk.ld, dk.ld}, begun);
             }
             if (b->dq)
                 put(s, &s->dq, row + i0, head, n_q, dq);
@@ -698,15 +792,23 @@ static backward_item whole_item(const shape *s, int64_t item)
     int64_t kv = item % s->kv_heads;
 
     return (backward_item){
-        .sample = item / s->kv_heads, .kv = kv, .head_from = kv * s->group, .head_to = (kv + 1) * s->group,
-        .i_to = s->seq, .j_to = s->seq, .dq = true, .dkv = true,
+        .sample    = item / s->kv_heads,
+        .kv        = kv,
+        .head_from = kv * s->group,
+        .head_to   = (kv + 1) * s->group,
+        .i_to      = s->seq,
+        .j_to      = s->seq,
+        .dq        = true,
+        .dkv       = true,
     };
 }
 
-/* Items of the cut: first dk and dv by tiles of keys, causal's longest first; then dq by tiles of queries, likewise. */
+/* Items of the cut: first dk and dv by tiles of keys, causal's longest first; then dq by tiles
+ * of queries, likewise. */
 static backward_item cut_item(const shape *s, int64_t item)
 {
-    int64_t       n_tiles = vp_ceil_div(s->seq, TILE_K), n_kv = s->batch * s->kv_heads, n_q = s->batch * s->heads;
+    int64_t n_tiles = vp_ceil_div(s->seq, TILE_K), n_kv = s->batch * s->kv_heads,
+            n_q = s->batch * s->heads;
     backward_item b;
 
     if (item < n_kv * n_tiles) {
@@ -726,12 +828,16 @@ static backward_item cut_item(const shape *s, int64_t item)
     return b;
 }
 
-/* Whole, if that leaves no thread idle for longer than the cut's second s and dP would take. */
+/* Whether a key-value head of a sample is one unit of work, or is cut into tiles of keys, which make dk
+ * and dv, and tiles of queries, which make dq. The small units keep all threads busy to the end, but s
+ * and dP are computed for both: 7 products in place of 5 or, where the probabilities are kept and s is
+ * not computed, 5 in place of 4. So a head stays whole where the threads, each taking whole heads in
+ * turn, need no more time than that. */
 static bool is_whole(const shape *s, int64_t n_threads)
 {
-    int64_t       n_items = s->batch * s->kv_heads, in_turn = vp_ceil_div(n_items, n_threads) * n_threads;
-    bool          reads_scores = s->probs && !(s->cap > 0.0f);
-    backward_item b            = whole_item(s, 0);
+    int64_t n_items = s->batch * s->kv_heads, in_turn = vp_ceil_div(n_items, n_threads) * n_threads;
+    bool    reads_scores = s->probs && !(s->cap > 0.0f);
+    backward_item b      = whole_item(s, 0);
 
     if (s->bf16 && scratch_of_item(s, &b) > SCRATCH)
         return false;

@@ -1,5 +1,5 @@
 /* kernels/cpu/cpu_internal.h: what the files of the CPU backend share. Nothing outside includes it,
- * the bit tests excepted. */
+ * the tests of bits and of streams excepted. */
 #ifndef VP_KERNELS_CPU_INTERNAL_H
 #define VP_KERNELS_CPU_INTERNAL_H
 
@@ -17,7 +17,8 @@
 
 /* Threads a parallel region asks for. Always given as a num_threads clause: the caller's own OpenMP
  * settings stay as they are. */
-int vp_cpu_threads(void);
+int  vp_cpu_threads(void);
+void vp_cpu_set_threads(int n);
 
 /* Elements of an elementwise kernel that one work item takes: 64 KiB of floats, so that a call on a
  * small buffer is one item and no second thread is woken for it. */
@@ -36,11 +37,12 @@ static inline int64_t vp_cpu_span_len(int64_t count, int64_t span)
 
 /* ---- instruction sets ----
  *
- * VP_PER_ISA(name, (parameters), (arguments)) { body } defines `static void name` three times over, for
- * AVX-512, for AVX2 and for the compiler's baseline, and picks one at run time. The body is plain C:
- * contraction into fused multiply-add is off and every reduction names its lanes, so the three give
- * the same bits; they differ in speed only. Why not target_clones: its dispatch is an ifunc, which
- * sanitizers and static libcs do not all bear, and a test could not choose the clone. */
+ * VP_PER_ISA(name, (parameters), (arguments)) { body } defines `static void name` three times
+ * over, for AVX-512, for AVX2 and for the compiler's baseline, and picks one at run time. The
+ * body is plain C: contraction into fused multiply-add is off and every reduction names its
+ * lanes, so the three give the same bits; they differ in speed only. Why not target_clones: its
+ * dispatch is an ifunc, which sanitizers and static libcs do not all bear, and a test could not
+ * choose the clone. */
 typedef enum vp_cpu_isa { VP_CPU_BASELINE, VP_CPU_AVX2, VP_CPU_AVX512 } vp_cpu_isa;
 
 /* The best this machine has, at most what vp_cpu_isa_limit() allows. */
@@ -49,8 +51,8 @@ vp_cpu_isa vp_cpu_isa_now(void);
 /* For tests: use no more than this from now on. */
 void vp_cpu_isa_limit(vp_cpu_isa most);
 
-/* Where a loop marked `omp simd` is not vectorised, clang says so, and -Werror makes that an error: wanted,
- * except under sanitizers, whose checks stand in the vectoriser's way. */
+/* Where a loop marked `omp simd` is not vectorised, clang says so, and -Werror makes that an
+ * error: wanted, except under sanitizers, whose checks stand in the vectoriser's way. */
 #if defined(__clang__) && defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer) || \
     __has_feature(thread_sanitizer)
@@ -72,15 +74,30 @@ void vp_cpu_isa_limit(vp_cpu_isa most);
 #endif
 #define VP_PER_ISA(name, params, args) \
     VP_ALWAYS_INLINE void name##_body params; \
-    VP_TARGET_AVX512 static void name##_avx512 params { name##_body args; } \
-    VP_TARGET_AVX2 static void name##_avx2 params { name##_body args; } \
-    static void name##_baseline params { name##_body args; } \
+    VP_TARGET_AVX512 static void name##_avx512 params \
+    { \
+        name##_body args; \
+    } \
+    VP_TARGET_AVX2 static void name##_avx2 params \
+    { \
+        name##_body args; \
+    } \
+    static void name##_baseline params \
+    { \
+        name##_body args; \
+    } \
     static void name params \
     { \
         switch (vp_cpu_isa_now()) { \
-        case VP_CPU_AVX512: name##_avx512 args; return; \
-        case VP_CPU_AVX2: name##_avx2 args; return; \
-        case VP_CPU_BASELINE: name##_baseline args; return; \
+        case VP_CPU_AVX512: \
+            name##_avx512 args; \
+            return; \
+        case VP_CPU_AVX2: \
+            name##_avx2 args; \
+            return; \
+        case VP_CPU_BASELINE: \
+            name##_baseline args; \
+            return; \
         } \
     } \
     VP_ALWAYS_INLINE void name##_body params
@@ -90,8 +107,8 @@ void vp_cpu_isa_limit(vp_cpu_isa most);
 
 /* ---- sums with named lanes ----
  *
- * A float sum over n elements runs in 32 lanes: element i joins lane i mod 32, the last n mod 32 join
- * a scalar after the lanes are added pairwise. The order is a function of n alone. */
+ * A float sum over n elements runs in 32 lanes: element i joins lane i mod 32, the last n mod 32
+ * join a scalar after the lanes are added pairwise. The order is a function of n alone. */
 typedef float   vp_f8 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t vp_i8 __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -133,7 +150,8 @@ VP_ALWAYS_INLINE float vp_dot(const float *x, const float *y, int64_t n)
     return total;
 }
 
-/* max x[i], n >= 0. No order matters: a maximum is exact. NaNs lose here and show in what follows. */
+/* max x[i], n >= 0. No order matters: a maximum is exact. NaNs lose here and show in what
+ * follows. */
 VP_ALWAYS_INLINE float vp_max(const float *x, int64_t n)
 {
     float   m[32], best = -__builtin_inff();
@@ -156,8 +174,8 @@ VP_ALWAYS_INLINE float vp_max(const float *x, int64_t n)
     return best;
 }
 
-/* x[i] = sqrt(x[i]), correctly rounded. sqrtf() may set errno, and a loop that may is not vectorised;
- * SSE2 is in every x86-64, and its four lanes are enough to stay ahead of memory. */
+/* x[i] = sqrt(x[i]), correctly rounded. sqrtf() may set errno, and a loop that may is not
+ * vectorised; SSE2 is in every x86-64, and its four lanes are enough to stay ahead of memory. */
 VP_ALWAYS_INLINE void vp_sqrt_all(float *x, int64_t n)
 {
     int64_t i = 0;
@@ -169,15 +187,16 @@ VP_ALWAYS_INLINE void vp_sqrt_all(float *x, int64_t n)
         x[i] = sqrtf(x[i]);
 }
 
-/* exp(x) for x <= 0, which is all a softmax or a sigmoid asks for. Error below 1 ulp (0.98, measured
- * over every float in [-87.3, 0]); 0 below -87.3, where exp(x) < 2^-125; NaN stays NaN. No branch and no
- * table, so a loop over it vectorises.
+/* exp(x) for x <= 0, which is all a softmax or a sigmoid asks for. Error below 1 ulp (0.98,
+ * measured over every float in [-87.3, 0]); 0 below -87.3, where exp(x) < 2^-125; NaN stays NaN. No
+ * branch and no table, so a loop over it vectorises.
  *
- *     n = round(x / ln 2), r = x - n ln 2 with ln 2 in two parts (Cody and Waite), exp(x) = 2^n exp(r)
+ *     n = round(x / ln 2), r = x - n ln 2 with ln 2 in two parts (Cody and Waite), exp(x) = 2^n
+ *     exp(r)
  *
- * exp(r) on |r| <= ln(2)/2: the degree-7 minimax polynomial of Cephes expf (Moshier 1989). Adding
- * 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits: no conversion, which could
- * be undefined for NaN. */
+ * exp(r) on |r| <= ln(2)/2: the degree-7 minimax polynomial of Cephes expf (Moshier 1989).
+ * Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in the low bits: no conversion,
+ * which could be undefined for NaN. */
 VP_ALWAYS_INLINE float vp_exp_neg(float x)
 {
     const float least = -87.3f, magic = 12582912.0f;
@@ -204,8 +223,8 @@ VP_ALWAYS_INLINE float vp_exp_neg(float x)
 
 /* ---- GEMM in fixed tiles ---- */
 
-/* C(m, n) = A(m, k) B(k, n), or += with add. A and B may be stored transposed. Row-major; ld* is the
- * distance between stored rows in floats. */
+/* C(m, n) = A(m, k) B(k, n), or += with add. A and B may be stored transposed. Row-major; ld* is
+ * the distance between stored rows in floats. */
 typedef struct vp_gemm {
     int64_t      m, n, k;
     const float *a;
@@ -223,8 +242,8 @@ typedef struct vp_gemm {
 /* One call into the one-thread BLAS, on the calling thread. */
 void vp_cpu_gemm_call(const vp_gemm *g);
 
-/* All of it in fixed tiles on all threads. k_tile: how much of k one BLAS call takes; the tiles of k
- * are added into C in order. bias (n floats, or NULL) is what C holds before the first one. */
+/* All of it in fixed tiles on all threads. k_tile: how much of k one BLAS call takes; the tiles
+ * of k are added into C in order. bias (n floats, or NULL) is what C holds before the first one. */
 void vp_cpu_gemm(const vp_gemm *g, int64_t k_tile, const float *bias);
 
 /* ---- memory, as vp_backend has it: cpu_memory.c ---- */
@@ -232,41 +251,27 @@ void vp_cpu_gemm(const vp_gemm *g, int64_t k_tile, const float *bias);
 vp_status vp_cpu_alloc(int64_t n_bytes, void **out, vp_err *err);
 void      vp_cpu_release(void *p, int64_t n_bytes);
 vp_status vp_cpu_memory(vp_backend_memory *out, vp_err *err);
-vp_status vp_cpu_copy_bytes(void *to, const void *from, int64_t n_bytes, vp_err *err);
-vp_status vp_cpu_fill(void *to, int byte, int64_t n_bytes, vp_err *err);
+vp_status vp_cpu_host_alloc(int64_t n_bytes, void **out, vp_err *err);
+void      vp_cpu_host_release(void *p);
 
-/* ---- the kernels, operands as core/op.h orders them ---- */
+/* ---- streams and events, as vp_backend has them: cpu_streams.c ---- */
 
-void vp_cpu_embedding_fwd(const vp_kernel_call *call);
-void vp_cpu_embedding_bwd(const vp_kernel_call *call);
-void vp_cpu_layernorm_fwd(const vp_kernel_call *call);
-void vp_cpu_layernorm_bwd(const vp_kernel_call *call);
-void vp_cpu_rmsnorm_fwd(const vp_kernel_call *call);
-void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call);
-void vp_cpu_linear_fwd(const vp_kernel_call *call);
-void vp_cpu_linear_bwd_input(const vp_kernel_call *call);
-void vp_cpu_linear_bwd_weight(const vp_kernel_call *call);
-void vp_cpu_rope_fwd(const vp_kernel_call *call);
-void vp_cpu_rope_bwd(const vp_kernel_call *call);
-void vp_cpu_attention_fwd(const vp_kernel_call *call);
-void vp_cpu_attention_bwd(const vp_kernel_call *call);
-void vp_cpu_activation_fwd(const vp_kernel_call *call);
-void vp_cpu_activation_bwd(const vp_kernel_call *call);
-void vp_cpu_glu_fwd(const vp_kernel_call *call);
-void vp_cpu_glu_bwd(const vp_kernel_call *call);
-void vp_cpu_add(const vp_kernel_call *call);
-void vp_cpu_dropout(const vp_kernel_call *call);
-void vp_cpu_cross_entropy(const vp_kernel_call *call);
-void vp_cpu_loss_sum(const vp_kernel_call *call);
-void vp_cpu_copy(const vp_kernel_call *call);
-void vp_cpu_zero(const vp_kernel_call *call);
-void vp_cpu_grad_sumsq(const vp_kernel_call *call);
-void vp_cpu_clip_scale(const vp_kernel_call *call);
-void vp_cpu_adamw(const vp_kernel_call *call);
-void vp_cpu_sgd(const vp_kernel_call *call);
-void vp_cpu_momentum(const vp_kernel_call *call);
-void vp_cpu_lion(const vp_kernel_call *call);
-void vp_cpu_adafactor(const vp_kernel_call *call);
-void vp_cpu_muon(const vp_kernel_call *call);
+vp_status vp_cpu_copy_async(vp_stream stream, void *to, const void *from, int64_t n_bytes,
+                            vp_err *err);
+vp_status vp_cpu_mark(vp_stream stream, int event, vp_err *err);
+vp_status vp_cpu_after(vp_stream stream, int event, vp_err *err);
+void      vp_cpu_streams_wait(void); /* until the copy streams are done */
+
+/* Under stress: time passes, so copies may go on. Called before and behind a kernel. */
+void vp_cpu_streams_pass(void);
+
+/* For tests: from now on copies come at any time that the events allow, chosen by this seed, on the
+ * thread that calls; 0: on threads of their own again. VPLAN_COPY_STRESS=SEED does the same. */
+void vp_cpu_streams_stress(uint64_t seed);
+
+/* ---- the kernels: one of each row of plan/kernels.def ---- */
+
+#define VP_RUN(NAME, name) void vp_cpu_##name(const vp_kernel_call *call);
+#include "plan/kernels.def"
 
 #endif

@@ -1,11 +1,13 @@
-/* kernels/cpu/cpu_memory.c: the CPU backend's memory: ordinary pages of this process, which cost nothing until they are touched. */
+/* kernels/cpu/cpu_memory.c: the CPU backend's memory: ordinary pages of this process, which cost
+ * nothing until they are touched. */
 #include "kernels/cpu/cpu_internal.h"
 
-#include "core/checked.h"
-#include "core/units.h"
+#include "base/checked.h"
+#include "base/units.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,12 +19,15 @@ static int64_t mapped_bytes(int64_t n_bytes)
 vp_status vp_cpu_alloc(int64_t n_bytes, void **out, vp_err *err)
 {
     char  text[32];
-    void *p = vp_overflowed(mapped_bytes(n_bytes)) ? MAP_FAILED
-              : mmap(NULL, (size_t)mapped_bytes(n_bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = vp_overflowed(mapped_bytes(n_bytes))
+                  ? MAP_FAILED
+                  : mmap(NULL, (size_t)mapped_bytes(n_bytes), PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     *out = NULL;
     if (p == MAP_FAILED)
-        return VP_FAIL(err, VP_ERR_DEVICE, "memory of %s cannot be mapped: %s", vp_size_text(n_bytes, text, sizeof text), strerror(errno));
+        return VP_FAIL(err, VP_ERR_DEVICE, "memory of %s cannot be mapped: %s",
+                       vp_size_text(n_bytes, text, sizeof text), strerror(errno));
     *out = p;
     return VP_OK;
 }
@@ -33,7 +38,8 @@ void vp_cpu_release(void *p, int64_t n_bytes)
         munmap(p, (size_t)mapped_bytes(n_bytes));
 }
 
-/* What the kernel says that a new process could have; it counts files held in memory as free. -1: not told. */
+/* What the kernel says that a new process could have; it counts files held in memory as free.
+ * -1: not told. */
 static int64_t available_bytes(void)
 {
     FILE     *f = fopen("/proc/meminfo", "re");
@@ -51,7 +57,8 @@ static int64_t available_bytes(void)
 /* A container's limit, less what it has now (Linux, cgroup-v2.rst); INT64_MAX: none. */
 static int64_t container_bytes(void)
 {
-    static const char *const files[] = {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"};
+    static const char *const files[]  = {"/sys/fs/cgroup/memory.max",
+                                         "/sys/fs/cgroup/memory.current"};
     long long                bytes[2] = {-1, -1};
 
     for (int i = 0; i < 2; i++) {
@@ -71,21 +78,28 @@ vp_status vp_cpu_memory(vp_backend_memory *out, vp_err *err)
     (void)err;
     if (available < 0)
         available = sysconf(_SC_AVPHYS_PAGES) * page;
-    *out = (vp_backend_memory){.total_bytes = sysconf(_SC_PHYS_PAGES) * page, .free_bytes = available < limit ? available : limit, .used_bytes = -1,
-                               .all_used_bytes = -1, .all_used_before_bytes = -1};
+    *out = (vp_backend_memory){.total_bytes           = sysconf(_SC_PHYS_PAGES) * page,
+                               .free_bytes            = available < limit ? available : limit,
+                               .used_bytes            = -1,
+                               .all_used_bytes        = -1,
+                               .all_used_before_bytes = -1};
     return VP_OK;
 }
 
-vp_status vp_cpu_copy_bytes(void *to, const void *from, int64_t n_bytes, vp_err *err)
+/* Ordinary memory: a processor needs none that is page-locked. */
+vp_status vp_cpu_host_alloc(int64_t n_bytes, void **out, vp_err *err)
 {
-    (void)err;
-    memmove(to, from, (size_t)n_bytes);
-    return VP_OK;
+    char text[32];
+    int  e = posix_memalign(out, (size_t)sysconf(_SC_PAGESIZE), (size_t)n_bytes);
+
+    if (e == 0)
+        return VP_OK;
+    *out = NULL;
+    return VP_FAIL(err, VP_ERR_DEVICE, "the host gives no %s of memory: %s",
+                   vp_size_text(n_bytes, text, sizeof text), strerror(e));
 }
 
-vp_status vp_cpu_fill(void *to, int byte, int64_t n_bytes, vp_err *err)
+void vp_cpu_host_release(void *p)
 {
-    (void)err;
-    memset(to, byte, (size_t)n_bytes);
-    return VP_OK;
+    free(p);
 }

@@ -4,21 +4,22 @@
  *     loss[r] = log(sum_v exp(t[v] - m)) - (t[label] - m),  m = max_v t[v]
  *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * inv_n_targets * (1 - tanh^2(x[v] / c))
  *
- * fp32 without softcap: three passes over a row (maximum, exponentials in the logits' place, scaling). A row of 50 257
- * floats stays in a core's L2 cache from the first to the last, so memory sees one read and one write. Else the
- * exponentials have no place of their own, since logits are still needed or too narrow for them: they are computed
- * twice, once to be summed and once to be scaled, a piece at a time, and each gradient is rounded once. */
+ * fp32 without softcap: three passes over a row (maximum, exponentials in the logits' place,
+ * scaling). A row of 50 257 floats stays in a core's L2 cache from the first to the last, so
+ * memory sees one read and one write. Else the exponentials have no place of their own, since
+ * logits are still needed or too narrow for them: they are computed twice, once to be summed and
+ * once to be scaled, a piece at a time, and each gradient is rounded once. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/functions.h"
 #include "kernels/cpu/operand.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <assert.h>
 #include <math.h>
 
-/* The sum of exponentials is taken in pieces of this many, each in float lanes, added in double: its
- * rounding error does not grow with the vocabulary. */
+/* The sum of exponentials is taken in pieces of this many, each in float lanes, added in double:
+ * its rounding error does not grow with the vocabulary. */
 enum { PIECE = VP_CPU_PIECE };
 
 /* x[i] = exp(x[i] - m); their sum is added to *sum. */
@@ -44,7 +45,8 @@ VP_PER_ISA(greatest, (const float *x, int64_t n, float *m), (x, n, m))
 }
 
 /* y = c tanh(x / c), slope its derivative by x; the slope's place may not be x or y. */
-VP_PER_ISA(cap_all, (const float *x, float *y, float *slope, int64_t n, float c), (x, y, slope, n, c))
+VP_PER_ISA(cap_all, (const float *x, float *y, float *slope, int64_t n, float c),
+           (x, y, slope, n, c))
 {
     float inv = 1.0f / c;
 
@@ -65,7 +67,7 @@ VP_PER_ISA(multiply, (float *x, const float *y, int64_t n), (x, y, n))
 
 /* What the whole row has in common once its exponentials are summed. */
 typedef struct row_sums {
-    float m, target; /* the greatest logit, that of the label; both capped */
+    float  m, target; /* the greatest logit, that of the label; both capped */
     double sum;
 } row_sums;
 
@@ -80,7 +82,8 @@ static float gradient_at_label(const row_sums *s, float e, double inv_n_targets)
     return (float)(((double)e / s->sum - 1.0) * inv_n_targets);
 }
 
-static void row_in_place(float *x, int64_t vocab, int32_t label, double inv_n_targets, float *row_loss)
+static void row_in_place(float *x, int64_t vocab, int32_t label, double inv_n_targets,
+                         float *row_loss)
 {
     row_sums s = {.m = -INFINITY, .target = x[label]};
     float    e;
@@ -95,7 +98,8 @@ static void row_in_place(float *x, int64_t vocab, int32_t label, double inv_n_ta
 }
 
 /* Elements v .. v + n of a row as floats in t, capped; slope is written with a softcap only. */
-static void load(const void *x, vp_dtype dtype, int64_t v, int64_t n, float cap, float *t, float *slope)
+static void load(const void *x, vp_dtype dtype, int64_t v, int64_t n, float cap, float *t,
+                 float *slope)
 {
     const float *from = vp_cpu_read(x, dtype, v, n, t);
 
@@ -105,8 +109,8 @@ static void load(const void *x, vp_dtype dtype, int64_t v, int64_t n, float cap,
         memcpy(t, from, (size_t)n * sizeof *t);
 }
 
-static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label, float cap, double inv_n_targets,
-                          float *row_loss)
+static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label, float cap,
+                          double inv_n_targets, float *row_loss)
 {
     row_sums s = {.m = -INFINITY};
     float    t[PIECE], slope[PIECE], scale;
@@ -116,7 +120,8 @@ static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label,
 
         greatest(vp_cpu_read(x, dtype, v, n, t), n, &s.m);
     }
-    /* A cap is monotone but for roundings, which leave no more than some u of it in t - m > 0: vp_exp_neg() bears that. */
+    /* A cap is monotone but for roundings, which leave no more than some u of it in t - m > 0:
+     * vp_exp_neg() bears that. */
     if (cap > 0.0f)
         cap_all(&s.m, &s.m, slope, 1, cap);
     load(x, dtype, label, 1, cap, &s.target, slope);
@@ -151,15 +156,16 @@ static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label,
 
 void vp_cpu_cross_entropy(const vp_kernel_call *call)
 {
-    const int32_t    *labels   = call->operand[1];
-    const vp_control *control  = call->operand[2];
-    float            *row_loss = call->operand[3];
-    int64_t           rows = call->ints[0], vocab = call->ints[1];
-    float             cap  = (float)call->reals[0];
+    const int32_t    *labels   = call->operand[VP_CROSS_ENTROPY_LABELS];
+    const vp_control *control  = call->operand[VP_CROSS_ENTROPY_CONTROL];
+    float            *row_loss = call->operand[VP_CROSS_ENTROPY_ROW_LOSS];
+    int64_t           rows = call->cross_entropy.rows, vocab = call->cross_entropy.vocab;
+    float             cap = (float)call->cross_entropy_reals.softcap;
 
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * vocab > VP_CPU_SPAN)
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (rows * vocab > VP_CPU_SPAN)
     for (int64_t r = 0; r < rows; r++) {
-        void *x = vp_cpu_at(call->operand[0], call->dtype, r * vocab);
+        void *x = vp_cpu_at(call->operand[VP_CROSS_ENTROPY_LOGITS], call->dtype, r * vocab);
 
         if (labels[r] == VP_IGNORE_LABEL) {
             memset(x, 0, (size_t)(vocab * vp_dtype_bytes(call->dtype)));
@@ -170,15 +176,16 @@ void vp_cpu_cross_entropy(const vp_kernel_call *call)
         if (call->dtype == VP_DTYPE_F32 && cap <= 0.0f)
             row_in_place(x, vocab, labels[r], control->inv_n_targets, row_loss + r);
         else
-            row_by_pieces(x, call->dtype, vocab, labels[r], cap, control->inv_n_targets, row_loss + r);
+            row_by_pieces(x, call->dtype, vocab, labels[r], cap, control->inv_n_targets,
+                          row_loss + r);
     }
 }
 
 void vp_cpu_loss_sum(const vp_kernel_call *call)
 {
-    const float *row_loss = call->operand[0];
-    vp_control  *control  = call->operand[1];
-    int64_t      rows     = call->ints[0];
+    const float *row_loss = call->operand[VP_LOSS_SUM_ROW_LOSS];
+    vp_control  *control  = call->operand[VP_LOSS_SUM_CONTROL];
+    int64_t      rows     = call->token_rows.rows;
 
     for (int64_t r0 = 0; r0 < rows; r0 += VP_TILE_TOKENS) {
         double sum = 0.0;

@@ -4,8 +4,8 @@
  *
  *     z0 = sqrt(-2 ln u) cos(2 pi w),  z1 = sqrt(-2 ln u) sin(2 pi w),  u, w = (word + 1/2) / 2^32
  *
- * so |z| <= sqrt(66 ln 2) = 6.8. ln, sin and cos are our own, plain arithmetic in double: a libm picks
- * its variant by the machine, and initial parameters are to be the same on every machine. */
+ * so |z| <= sqrt(66 ln 2) = 6.8. ln, sin and cos are our own, plain arithmetic in double: a libm
+ * picks its variant by the machine, and initial parameters are to be the same on every machine. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/philox.h"
 
@@ -41,8 +41,8 @@ VP_ALWAYS_INLINE double ln(double x)
     return (double)e * 0.69314718055994530942 + 2.0 * (s + s * z * y);
 }
 
-/* cos and sin of 2 pi t, 0 <= t <= 1: quarter turns off, then Taylor on |a| <= pi/4; the first omitted
- * terms are below 1e-16. */
+/* cos and sin of 2 pi t, 0 <= t <= 1: quarter turns off, then Taylor on |a| <= pi/4; the first
+ * omitted terms are below 1e-16. */
 VP_ALWAYS_INLINE void cos_sin_turn(double t, double *cos_out, double *sin_out)
 {
     int32_t quarter = (int32_t)(4.0 * t + 0.5);
@@ -50,21 +50,21 @@ VP_ALWAYS_INLINE void cos_sin_turn(double t, double *cos_out, double *sin_out)
     double  s = -1.0 / 1307674368000.0, c = 1.0 / 20922789888000.0;
     double  first, second;
 
-    s = s * z + 1.0 / 6227020800.0;
-    s = s * z - 1.0 / 39916800.0;
-    s = s * z + 1.0 / 362880.0;
-    s = s * z - 1.0 / 5040.0;
-    s = s * z + 1.0 / 120.0;
-    s = s * z - 1.0 / 6.0;
-    s = a + a * z * s;
-    c = c * z - 1.0 / 87178291200.0;
-    c = c * z + 1.0 / 479001600.0;
-    c = c * z - 1.0 / 3628800.0;
-    c = c * z + 1.0 / 40320.0;
-    c = c * z - 1.0 / 720.0;
-    c = c * z + 1.0 / 24.0;
-    c = c * z - 0.5;
-    c = 1.0 + z * c;
+    s        = s * z + 1.0 / 6227020800.0;
+    s        = s * z - 1.0 / 39916800.0;
+    s        = s * z + 1.0 / 362880.0;
+    s        = s * z - 1.0 / 5040.0;
+    s        = s * z + 1.0 / 120.0;
+    s        = s * z - 1.0 / 6.0;
+    s        = a + a * z * s;
+    c        = c * z - 1.0 / 87178291200.0;
+    c        = c * z + 1.0 / 479001600.0;
+    c        = c * z - 1.0 / 3628800.0;
+    c        = c * z + 1.0 / 40320.0;
+    c        = c * z - 1.0 / 720.0;
+    c        = c * z + 1.0 / 24.0;
+    c        = c * z - 0.5;
+    c        = 1.0 + z * c;
     first    = quarter & 1 ? s : c;
     second   = quarter & 1 ? c : s;
     *cos_out = (quarter + 1) & 2 ? -first : first;

@@ -17,7 +17,7 @@ static double magnitude(int k, int j, int n_parts)
 static void make(vp_dynamic8 *map, bool is_signed)
 {
     double of_rank[N_RANKS_UNSIGNED + 1] = {0.0};
-    int    rank = 1;
+    int    rank                          = 1;
 
     map->is_signed = is_signed;
     map->n_ranks   = is_signed ? N_RANKS_SIGNED : N_RANKS_UNSIGNED;
@@ -26,7 +26,8 @@ static void make(vp_dynamic8 *map, bool is_signed)
 
         for (int j = 0; j < n_parts; j++)
             of_rank[rank++] = magnitude(k, j, n_parts);
-        /* rank = first + floor((a 10^(6-k) - 0.1) / 0.9 n_parts); half a part of room below the next whole number for `last` */
+        /* rank = first + floor((a 10^(6-k) - 0.1) / 0.9 n_parts); half a part of room below the
+         * next whole number for `last` */
         map->decade[k].from  = (float)(k == 0 ? 0.0 : (of_rank[first - 1] + of_rank[first]) / 2.0);
         map->decade[k].slope = (float)(pow(10.0, 6 - k) / 0.9 * n_parts);
         map->decade[k].shift = (float)(first - n_parts / 9.0);

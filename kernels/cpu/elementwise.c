@@ -1,11 +1,11 @@
-/* kernels/cpu/elementwise.c: kernels whose output element i reads input elements i only: add, dropout, copy, zero.
- * Each runs in spans of VP_CPU_SPAN elements, one thread per span at a time; any split gives the same bits, and
- * an output may share its input's place. */
+/* kernels/cpu/elementwise.c: kernels whose output element i reads input elements i only: add,
+ * dropout, copy, zero. Each runs in spans of VP_CPU_SPAN elements, one thread per span at a
+ * time; any split gives the same bits, and an output may share its input's place. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/operand.h"
 #include "kernels/cpu/philox.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 VP_PER_ISA(sum_of_two, (const float *x, const float *y, float *z, int64_t n), (x, y, z, n))
 {
@@ -23,7 +23,8 @@ VP_PER_ISA(product, (const float *x, const float *y, float *z, int64_t n), (x, y
 
 void vp_cpu_add(const vp_kernel_call *call)
 {
-    int64_t count = call->ints[0], n_spans = vp_cpu_n_spans(count), piece = vp_cpu_piece(call->dtype);
+    int64_t count = call->elements.count, n_spans = vp_cpu_n_spans(count),
+            piece = vp_cpu_piece(call->dtype);
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++) {
@@ -33,10 +34,10 @@ void vp_cpu_add(const vp_kernel_call *call)
             float   x[VP_CPU_PIECE], y[VP_CPU_PIECE], z[VP_CPU_PIECE];
             int64_t n = vp_min_i64(piece, end - i);
 
-            sum_of_two(vp_cpu_read(call->operand[0], call->dtype, i, n, x),
-                       vp_cpu_read(call->operand[1], call->dtype, i, n, y),
-                       vp_cpu_place(call->operand[2], call->dtype, i, z), n);
-            vp_cpu_written(call->operand[2], call->dtype, i, n, z);
+            sum_of_two(vp_cpu_read(call->operand[VP_ADD_X], call->dtype, i, n, x),
+                       vp_cpu_read(call->operand[VP_ADD_Y], call->dtype, i, n, y),
+                       vp_cpu_place(call->operand[VP_ADD_Z], call->dtype, i, z), n);
+            vp_cpu_written(call->operand[VP_ADD_Z], call->dtype, i, n, z);
         }
     }
 }
@@ -45,10 +46,11 @@ void vp_cpu_add(const vp_kernel_call *call)
  * (the same call on the gradient) draws the same mask and nothing is saved. */
 void vp_cpu_dropout(const vp_kernel_call *call)
 {
-    const void   *x = call->operand[0];
-    void         *y = call->operand[1];
-    int64_t       batch = call->ints[0], count = call->ints[1], n_spans = vp_cpu_n_spans(count);
-    double        p   = call->reals[0];
+    const void *x     = call->operand[VP_DROPOUT_X];
+    void       *y     = call->operand[VP_DROPOUT_Y];
+    int64_t     batch = call->dropout.batch, count = call->dropout.count,
+            n_spans   = vp_cpu_n_spans(count);
+    double        p   = call->dropout_reals.p;
     vp_philox_key key = vp_philox_key_of(&call->rng);
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (batch * n_spans > 1)
@@ -60,9 +62,10 @@ void vp_cpu_dropout(const vp_kernel_call *call)
             float   mask[VP_CPU_PIECE], xs[VP_CPU_PIECE], ys[VP_CPU_PIECE];
             int64_t n = vp_min_i64(VP_CPU_PIECE, end - i), at = sample * count + i;
 
-            vp_philox_mask(key, (uint64_t)(call->rng.first_sample + sample), (uint64_t)(i / 4), n, p,
-                           mask);
-            product(vp_cpu_read(x, call->dtype, at, n, xs), mask, vp_cpu_place(y, call->dtype, at, ys), n);
+            vp_philox_mask(key, (uint64_t)(call->rng.first_sample + sample), (uint64_t)(i / 4), n,
+                           p, mask);
+            product(vp_cpu_read(x, call->dtype, at, n, xs), mask,
+                    vp_cpu_place(y, call->dtype, at, ys), n);
             vp_cpu_written(y, call->dtype, at, n, ys);
         }
     }
@@ -70,10 +73,10 @@ void vp_cpu_dropout(const vp_kernel_call *call)
 
 void vp_cpu_copy(const vp_kernel_call *call)
 {
-    const char *x     = call->operand[0];
-    char       *y     = call->operand[1];
+    const char *x     = call->operand[VP_COPY_X];
+    char       *y     = call->operand[VP_COPY_Y];
     int64_t     bytes = vp_dtype_bytes(call->dtype);
-    int64_t     count = call->ints[0], n_spans = vp_cpu_n_spans(count);
+    int64_t     count = call->elements.count, n_spans = vp_cpu_n_spans(count);
 
     if (x == y)
         return;
@@ -86,8 +89,8 @@ void vp_cpu_copy(const vp_kernel_call *call)
 /* fp32 whatever the call's dtype. */
 void vp_cpu_zero(const vp_kernel_call *call)
 {
-    float  *y     = call->operand[0];
-    int64_t count = call->ints[0], n_spans = vp_cpu_n_spans(count);
+    float  *y     = call->operand[VP_ZERO_Y];
+    int64_t count = call->elements.count, n_spans = vp_cpu_n_spans(count);
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++)

@@ -4,22 +4,23 @@
  *
  *     d_table[token[n]] += scale dy[n],  d_positions[n mod seq + position_offset] += dy[n]
  *
- * With skip_padding the count is over the sample's tokens other than position_offset - 1. Such a token has that position, which
- * learns nothing.
+ * With skip_padding the count is over the sample's tokens other than position_offset - 1. Such a
+ * token has that position, which learns nothing.
  *
- * Backward scatters: two tokens may name one row. Threads own columns, not rows, and each walks the
- * tokens in order, so every element of d_table is one sum in token order however many threads run. Gradients
- * are fp32 whatever the call's dtype. */
+ * Backward scatters: two tokens may name one row. Threads own columns, not rows, and each walks
+ * the tokens in order, so every element of d_table is one sum in token order however many
+ * threads run. Gradients are fp32 whatever the call's dtype. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/operand.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <stddef.h>
 
 enum { SLICE_COLS = 128 }; /* columns one work item of the backward owns */
 
-VP_ALWAYS_INLINE void lookup(const void *table, const void *position, void *y, int64_t n, float scale, bool bf16)
+VP_ALWAYS_INLINE void lookup(const void *table, const void *position, void *y, int64_t n,
+                             float scale, bool bf16)
 {
     if (position) {
 #pragma omp simd
@@ -33,7 +34,8 @@ VP_ALWAYS_INLINE void lookup(const void *table, const void *position, void *y, i
 }
 
 /* One row of y; position may be NULL. */
-VP_PER_ISA(lookup_row, (const void *table, const void *position, void *y, int64_t n, float scale, bool bf16),
+VP_PER_ISA(lookup_row,
+           (const void *table, const void *position, void *y, int64_t n, float scale, bool bf16),
            (table, position, y, n, scale, bf16))
 {
     if (bf16)
@@ -49,7 +51,8 @@ VP_ALWAYS_INLINE void add_scaled(const void *dy, float *to, int64_t n, float sca
         to[i] = to[i] + scale * vp_get(dy, i, bf16);
 }
 
-VP_PER_ISA(add_row, (const void *dy, float *to, int64_t n, float scale, bool bf16), (dy, to, n, scale, bf16))
+VP_PER_ISA(add_row, (const void *dy, float *to, int64_t n, float scale, bool bf16),
+           (dy, to, n, scale, bf16))
 {
     if (bf16)
         add_scaled(dy, to, n, scale, true);
@@ -74,15 +77,21 @@ static int64_t count_before(const int32_t *tokens, int64_t n, int64_t seq, int64
 
 void vp_cpu_embedding_fwd(const vp_kernel_call *call)
 {
-    const int32_t *tokens = call->operand[0];
-    const void    *table = call->operand[1], *positions = call->operand[2];
-    void          *y    = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
-    float          scale = (float)call->reals[0];
+    const int32_t *tokens = call->operand[VP_EMBEDDING_FWD_TOKENS];
+    const void    *table  = call->operand[VP_EMBEDDING_FWD_TABLE],
+               *positions = call->operand[VP_EMBEDDING_FWD_POSITIONS];
+    void   *y             = call->operand[VP_EMBEDDING_FWD_Y];
+    int64_t rows = call->embedding.rows, cols = call->embedding.cols, seq = call->embedding.seq,
+            offset = call->embedding.position_offset;
+    float scale    = (float)call->embedding_reals.scale;
 
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t n = 0; n < rows; n++) {
-        int64_t     p        = call->ints[5] ? position_after(tokens[n], count_before(tokens, n, seq, offset - 1), offset) : n % seq + offset;
+        int64_t p =
+            call->embedding.skip_padding
+                ? position_after(tokens[n], count_before(tokens, n, seq, offset - 1), offset)
+                : n % seq + offset;
         const void *position = vp_cpu_at(positions, call->dtype, p * cols);
         const void *row      = table ? vp_cpu_at(table, call->dtype, tokens[n] * cols) : position;
         void       *to       = vp_cpu_at(y, call->dtype, n * cols);
@@ -96,16 +105,19 @@ void vp_cpu_embedding_fwd(const vp_kernel_call *call)
 
 void vp_cpu_embedding_bwd(const vp_kernel_call *call)
 {
-    const int32_t *tokens = call->operand[0];
-    const void    *dy     = call->operand[1];
-    float         *d_table = call->operand[2], *d_positions = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
-    bool           skip_padding = call->ints[5] != 0;
-    int64_t        skip  = call->ints[6] - 1; /* -1: none */
-    float          scale = (float)call->reals[0];
-    bool           bf16  = call->dtype == VP_DTYPE_BF16;
+    const int32_t *tokens  = call->operand[VP_EMBEDDING_BWD_TOKENS];
+    const void    *dy      = call->operand[VP_EMBEDDING_BWD_DY];
+    float         *d_table = call->operand[VP_EMBEDDING_BWD_D_TABLE],
+          *d_positions     = call->operand[VP_EMBEDDING_BWD_D_POSITIONS];
+    int64_t rows = call->embedding_bwd.rows, cols = call->embedding_bwd.cols,
+            seq = call->embedding_bwd.seq, offset = call->embedding_bwd.position_offset;
+    bool    skip_padding = call->embedding_bwd.skip_padding != 0;
+    int64_t skip         = call->embedding_bwd.skip_row - 1; /* -1: none */
+    float   scale        = (float)call->embedding_reals.scale;
+    bool    bf16         = call->dtype == VP_DTYPE_BF16;
 
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t c = 0; c < cols; c += SLICE_COLS) {
         int64_t width = vp_min_i64(SLICE_COLS, cols - c), counted = 0;
         for (int64_t n = 0; n < rows; n++) {

@@ -1,10 +1,10 @@
-/* kernels/cpu/functions.h: tanh and the normal distribution in fp32, without a branch or a table, so that loops over
- * them vectorise; after vp_exp_neg() of cpu_internal.h.
+/* kernels/cpu/functions.h: tanh and the normal distribution in fp32, without a branch or a table,
+ * so that loops over them vectorise; after vp_exp_neg() of cpu_internal.h.
  *     y = c * vp_tanh(x / c);                          a soft cap
  *     vp_normal(x, &cdf, &pdf);  y = x * cdf;          GELU; its slope is cdf + x pdf
  *
- * The polynomial interpolates at Chebyshev nodes, in 30 digits, then rounded. Errors are measured over all magnitudes by
- * tests/test_kernels.c. */
+ * The polynomial interpolates at Chebyshev nodes, in 30 digits, then rounded. Errors are
+ * measured over all magnitudes by tests/test_kernels.c. */
 #ifndef VP_KERNELS_CPU_FUNCTIONS_H
 #define VP_KERNELS_CPU_FUNCTIONS_H
 
@@ -40,9 +40,10 @@ VP_ALWAYS_INLINE float vp_tanh(float x)
     return vp_tanh_and_slope(x, &slope);
 }
 
-/* Of the normal distribution: kernels/normal.h. What rounding cuts off x^2 is brought back (Dekker's product): exp would multiply it by
- * x^2 / 2. cdf: at most 1.6 ulp for x >= 0; below, a relative 7 u down to x = -12.8 (u = 2^-24) and 10 u to -13.2, beyond which
- * it is 0 for less than 2^-128. */
+/* Of the normal distribution: kernels/normal.h. What rounding cuts off x^2 is brought back
+ * (Dekker's product): exp would multiply it by x^2 / 2. cdf: at most 1.6 ulp for x >= 0; below,
+ * a relative 7 u down to x = -12.8 (u = 2^-24) and 10 u to -13.2, beyond which it is 0 for less
+ * than 2^-128. */
 VP_ALWAYS_INLINE void vp_normal(float x, float *cdf, float *pdf)
 {
     float    a = x < 0.0f ? -x : x;

@@ -1,16 +1,17 @@
 /* kernels/cpu/gemm.c: matrix products in fixed tiles over a one-thread BLAS.
  *
- * A BLAS may order a sum by the shape it is asked for and by its threads. So every BLAS call here has
- * a shape that depends on neither chunking nor threads: VP_TILE_TOKENS rows (or the tail) by TILE_COLS
- * columns (or the tail), with k either whole or VP_TILE_TOKENS. A call chunked at whole row tiles, run
- * by any number of threads, is the same set of BLAS calls.
+ * A BLAS may order a sum by the shape it is asked for and by its threads. So every BLAS call here
+ * has a shape that depends on neither chunking nor threads: VP_TILE_TOKENS rows (or the tail) by
+ * TILE_COLS columns (or the tail), with k either whole or VP_TILE_TOKENS. A call chunked at whole
+ * row tiles, run by any number of threads, is the same set of BLAS calls.
  *
  * TILE_COLS = 384: one AVX-512 core with OpenBLAS 0.3.21 reaches, for 256 x w x 768 tiles of a
- * 256 x 3072 product, 89 GFLOP/s at w = 64, 95 at 128, 96 at 256, 97 at 384, 98 at 768, 100 at 3072;
- * 384 divides the widths of common models and still leaves tiles enough for several threads. */
+ * 256 x 3072 product, 89 GFLOP/s at w = 64, 95 at 128, 96 at 256, 97 at 384, 98 at 768, 100 at
+ * 3072; 384 divides the widths of common models and still leaves tiles enough for several
+ * threads. */
 #include "kernels/cpu/cpu_internal.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <assert.h>
 #include <cblas.h>

@@ -1,17 +1,21 @@
-/* kernels/cpu/gemm_bf16.c: products of bf16 matrices: classes, blocks, threads, and the baseline's kernel.
+/* kernels/cpu/gemm_bf16.c: products of bf16 matrices: classes, blocks, threads, and the baseline's
+ * kernel.
  *
- * One operand is *resident*: a block of it is packed once and stays in the second-level cache while *strips* of 32 lines
- * of the other stream past it, a piece of k at a time that fits the first-level cache. Resident is what is dearer to
- * pack: A where it is stored transposed (its pairs of k must be turned around), else B.
+ * One operand is *resident*: a block of it is packed once and stays in the second-level cache while
+ * *strips* of 32 lines of the other stream past it, a piece of k at a time that fits the
+ * first-level cache. Resident is what is dearer to pack: A where it is stored transposed (its pairs
+ * of k must be turned around), else B.
  *
- *     for strips:  for pieces of k:  pack the strip's piece;  for panels of the block:  tile += strip x panel
+ *     for strips:  for pieces of k:  pack the strip's piece;  for panels of the block:  tile +=
+ *                  strip x panel
  *
- * Tiles between two pieces of k are fp32, so storing and loading them moves no bit, and neither does any size here. Where k
- * is too long for a block of all of it, k is cut once more outside and STRIPS_LONG lines of the other operand keep
- * their tiles meanwhile. Items (a block by a range of strips) go to threads. */
+ * Tiles between two pieces of k are fp32, so storing and loading them moves no bit, and neither
+ * does any size here. Where k is too long for a block of all of it, k is cut once more outside
+ * and STRIPS_LONG lines of the other operand keep their tiles meanwhile. Items (a block by a
+ * range of strips) go to threads. */
 #include "kernels/cpu/gemm_bf16.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 #include "kernels/cpu/bf16_span.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/gemm_bf16_internal.h"
@@ -21,54 +25,39 @@
 #include <stddef.h>
 
 enum {
-    LINES       = VP_GEMM_BF16_LINES,
-    UNIT        = VP_GEMM_BF16_K_UNIT,
-    TILE        = LINES * LINES,
-    /* The block and the tiles that wait: the larger part of a second-level cache, which has 1 or 2 MiB where it matters. */
+    LINES = VP_GEMM_BF16_LINES,
+    UNIT  = VP_GEMM_BF16_K_UNIT,
+    TILE  = LINES * LINES,
+    /* The block and the tiles that wait: the larger part of a second-level cache, which has 1 or
+     * 2 MiB where it matters. */
     BLOCK_BYTES = 1152 << 10,
-    STRIP_BYTES = 16 << 10, /* of a first-level cache of 32 or 48 KiB: with 32 there AMX is a tenth slower, measured */
-    LINES_MAX   = 1024,     /* of a block */
-    LINES_LEAST = 128,      /* of a block of all of k; with fewer, strips are read too often */
-    LINES_LONG  = 384,      /* of a block of a part of k... */
-    STRIPS_LONG = 512,      /* ...and of the strips whose tiles wait for the next part */
-    WAKE_CYCLES = 10000     /* a few microseconds */
+    /* of a first-level cache of 32 or 48 KiB: with 32 there AMX is a tenth slower, measured */
+    STRIP_BYTES = 16 << 10,
+    LINES_MAX   = 1024, /* of a block */
+    LINES_LEAST = 128,  /* of a block of all of k; with fewer, strips are read too often */
+    LINES_LONG  = 384,  /* of a block of a part of k... */
+    STRIPS_LONG = 512,  /* ...and of the strips whose tiles wait for the next part */
+    WAKE_CYCLES = 10000 /* a few microseconds */
 };
 
 /* ---- the baseline ---- */
 
-void vp_gemm_bf16_pack_pairs(void *panel, const uint16_t *x, int64_t ld, bool k_rows, int64_t n_lines, int64_t k)
-{
-    uint16_t *pairs = panel;
-    int64_t   k_end = k + (UNIT - k % UNIT) % UNIT;
-
-    if (k_rows) {
-        for (int64_t i = 0; i < k; i++)
-            for (int64_t l = 0; l < n_lines; l++)
-                pairs[(i / 2 * LINES + l) * 2 + i % 2] = x[i * ld + l];
-    } else {
-        for (int64_t l = 0; l < n_lines; l++)
-            for (int64_t i = 0; i < k; i++)
-                pairs[(i / 2 * LINES + l) * 2 + i % 2] = x[l * ld + i];
-    }
-    for (int64_t i = k; i < k_end; i++)
-        for (int64_t l = 0; l < LINES; l++)
-            pairs[(i / 2 * LINES + l) * 2 + i % 2] = 0;
-}
-
 /* [k][32] floats. */
-static void pack_baseline(void *panel, const uint16_t *x, int64_t ld, bool k_rows, int64_t n_lines, int64_t k)
+static void pack_baseline(void *panel, const uint16_t *x, int64_t ld, bool k_rows, int64_t n_lines,
+                          int64_t k)
 {
     float  *to    = panel;
     int64_t k_end = k + (UNIT - k % UNIT) % UNIT;
 
     for (int64_t i = 0; i < k; i++)
         for (int64_t l = 0; l < LINES; l++)
-            to[i * LINES + l] = l < n_lines ? vp_bf16_to_f32(k_rows ? x[i * ld + l] : x[l * ld + i]) : 0.0f;
+            to[i * LINES + l] =
+                l < n_lines ? vp_bf16_to_f32(k_rows ? x[i * ld + l] : x[l * ld + i]) : 0.0f;
     memset(to + k * LINES, 0, (size_t)((k_end - k) * LINES) * sizeof *to);
 }
 
-static void multiply_baseline(const void *a, const void *b, int64_t k, const float *in, int64_t ld_in, float *out,
-                              int64_t ld_out)
+static void multiply_baseline(const void *a, const void *b, int64_t k, const float *in,
+                              int64_t ld_in, float *out, int64_t ld_out)
 {
     for (int64_t r = 0; r < LINES; r += 4)
         for (int64_t c = 0; c < LINES; c += 8) {
@@ -90,8 +79,12 @@ static void multiply_baseline(const void *a, const void *b, int64_t k, const flo
 }
 
 static const vp_gemm_bf16_kernels baseline = {
-    .name = "baseline", .element_bytes = 4, .mac_per_cycle = 4,
-    .pack_a = pack_baseline, .pack_b = pack_baseline, .multiply = multiply_baseline,
+    .name          = "baseline",
+    .element_bytes = 4,
+    .mac_per_cycle = 4,
+    .pack_a        = pack_baseline,
+    .pack_b        = pack_baseline,
+    .multiply      = multiply_baseline,
 };
 
 /* ---- the class ---- */
@@ -135,24 +128,27 @@ typedef struct job {
     bool                        resident_a;
     int64_t                     n_resident, n_streamed; /* lines of C: m and n, or n and m */
     int64_t                     k_outer, k_inner;       /* of k: in a block, in a strip's piece */
-    int64_t                     n_strip_lines;          /* whose tiles wait while k_outer moves on */
-    int64_t                     block_lines, item_lines; /* of an item: resident, streamed */
+    /* whose tiles wait while k_outer moves on */
+    int64_t n_strip_lines;
+    int64_t block_lines, item_lines; /* of an item: resident, streamed */
 } job;
 
 /* What an fp32 C starts from, its own tile at (row, col) or the bias. */
-static void begin_tile(const vp_gemm_bf16 *g, const uint16_t *bias, int64_t row, int64_t col, int64_t n_rows,
-                       int64_t n_cols, float *tile)
+static void begin_tile(const vp_gemm_bf16 *g, const uint16_t *bias, int64_t row, int64_t col,
+                       int64_t n_rows, int64_t n_cols, float *tile)
 {
     for (int64_t r = 0; r < n_rows; r++) {
         if (bias)
             vp_bf16_widen(bias + col, tile + r * LINES, n_cols);
         else
-            memcpy(tile + r * LINES, (const float *)g->c + (row + r) * g->ldc + col, (size_t)n_cols * sizeof *tile);
+            memcpy(tile + r * LINES, (const float *)g->c + (row + r) * g->ldc + col,
+                   (size_t)n_cols * sizeof *tile);
     }
 }
 
-VP_PER_ISA(round_tile, (const float *tile, const uint16_t *bias, bool add, uint16_t *c, int64_t ldc, int64_t n_rows,
-                        int64_t n_cols),
+VP_PER_ISA(round_tile,
+           (const float *tile, const uint16_t *bias, bool add, uint16_t *c, int64_t ldc,
+            int64_t n_rows, int64_t n_cols),
            (tile, bias, add, c, ldc, n_rows, n_cols))
 {
     for (int64_t r = 0; r < n_rows; r++) {
@@ -168,15 +164,15 @@ VP_PER_ISA(round_tile, (const float *tile, const uint16_t *bias, bool add, uint1
 }
 
 /* One piece of k for the tile at (row, col); tile is where it waits between pieces. */
-static void add_piece(const job *j, const void *a, const void *b, int64_t k, int64_t row, int64_t col, bool first,
-                      bool last, float *tile)
+static void add_piece(const job *j, const void *a, const void *b, int64_t k, int64_t row,
+                      int64_t col, bool first, bool last, float *tile)
 {
-    const vp_gemm_bf16 *g      = j->g;
-    int64_t             n_rows = vp_min_i64(LINES, g->m - row), n_cols = vp_min_i64(LINES, g->n - col);
-    bool                whole  = g->c_f32 && n_rows == LINES && n_cols == LINES;
-    float              *c      = whole ? (float *)g->c + row * g->ldc + col : NULL;
-    const float        *in     = tile;
-    int64_t             ld_in  = LINES;
+    const vp_gemm_bf16 *g = j->g;
+    int64_t      n_rows = vp_min_i64(LINES, g->m - row), n_cols = vp_min_i64(LINES, g->n - col);
+    bool         whole = g->c_f32 && n_rows == LINES && n_cols == LINES;
+    float       *c     = whole ? (float *)g->c + row * g->ldc + col : NULL;
+    const float *in    = tile;
+    int64_t      ld_in = LINES;
 
     if (first && g->add && whole) {
         in    = c;
@@ -193,23 +189,25 @@ static void add_piece(const job *j, const void *a, const void *b, int64_t k, int
     j->kernels->multiply(a, b, k, in, ld_in, tile, LINES);
     if (last && g->c_f32)
         for (int64_t r = 0; r < n_rows; r++)
-            memcpy((float *)g->c + (row + r) * g->ldc + col, tile + r * LINES, (size_t)n_cols * sizeof *tile);
+            memcpy((float *)g->c + (row + r) * g->ldc + col, tile + r * LINES,
+                   (size_t)n_cols * sizeof *tile);
     else if (last)
-        (j->kernels->round ? j->kernels->round : round_tile)(tile, j->bias ? j->bias + col : NULL, g->add,
-                                                             (uint16_t *)g->c + row * g->ldc + col, g->ldc, n_rows,
-                                                             n_cols);
+        (j->kernels->round ? j->kernels->round : round_tile)(
+            tile, j->bias ? j->bias + col : NULL, g->add, (uint16_t *)g->c + row * g->ldc + col,
+            g->ldc, n_rows, n_cols);
 }
 
 /* A panel of one operand of C: its lines from `line`, its k from `k`. */
 static void pack(const job *j, bool of_a, int64_t line, int64_t k, int64_t n_k, void *panel)
 {
-    const vp_gemm_bf16 *g      = j->g;
-    const uint16_t     *x      = of_a ? g->a : g->b;
-    int64_t             ld     = of_a ? g->lda : g->ldb, n = of_a ? g->m : g->n;
+    const vp_gemm_bf16 *g  = j->g;
+    const uint16_t     *x  = of_a ? g->a : g->b;
+    int64_t             ld = of_a ? g->lda : g->ldb, n = of_a ? g->m : g->n;
     bool                k_rows = of_a ? g->a_transposed : !g->b_transposed;
 
     x += k_rows ? k * ld + line : line * ld + k;
-    (of_a ? j->kernels->pack_a : j->kernels->pack_b)(panel, x, ld, k_rows, vp_min_i64(LINES, n - line), n_k);
+    (of_a ? j->kernels->pack_a : j->kernels->pack_b)(panel, x, ld, k_rows,
+                                                     vp_min_i64(LINES, n - line), n_k);
 }
 
 static int64_t whole_units(int64_t k)
@@ -217,24 +215,27 @@ static int64_t whole_units(int64_t k)
     return (k + UNIT - 1) / UNIT * UNIT;
 }
 
-/* Resident lines r0 .. r1 by streamed lines s0 .. s1. noinline: the blocks are on the stack of whoever works, for as long
- * as it works. */
-__attribute__((noinline)) static void run_item(const job *j, int64_t r0, int64_t r1, int64_t s0, int64_t s1)
+/* Resident lines r0 .. r1 by streamed lines s0 .. s1. noinline: the blocks are on the stack of
+ * whoever works, for as long as it works. */
+__attribute__((noinline)) static void run_item(const job *j, int64_t r0, int64_t r1, int64_t s0,
+                                               int64_t s1)
 {
     _Alignas(64) char block[BLOCK_BYTES];
     _Alignas(64) char strip[STRIP_BYTES];
     int64_t           n_k = j->g->k, bytes = j->kernels->element_bytes;
-    int64_t           n_panels = (r1 - r0 + LINES - 1) / LINES;
+    int64_t           n_panels  = (r1 - r0 + LINES - 1) / LINES;
     int64_t           panel_max = LINES * whole_units(vp_min_i64(j->k_outer, n_k)) * bytes;
-    float            *tiles = (float *)(block + n_panels * panel_max);
+    float            *tiles     = (float *)(block + n_panels * panel_max);
 
-    assert(n_panels * panel_max + n_panels * j->n_strip_lines * LINES * (int64_t)sizeof(float) <= BLOCK_BYTES);
+    assert(n_panels * panel_max + n_panels * j->n_strip_lines * LINES * (int64_t)sizeof(float) <=
+           BLOCK_BYTES);
     assert(LINES * whole_units(j->k_inner) * bytes <= STRIP_BYTES);
     if (j->kernels->begin)
         j->kernels->begin();
     for (int64_t sb = s0; sb < s1; sb += j->n_strip_lines)
         for (int64_t ko = 0; ko < n_k; ko += j->k_outer) {
-            int64_t n_outer = vp_min_i64(j->k_outer, n_k - ko), s_end = vp_min_i64(s1, sb + j->n_strip_lines);
+            int64_t n_outer     = vp_min_i64(j->k_outer, n_k - ko),
+                    s_end       = vp_min_i64(s1, sb + j->n_strip_lines);
             int64_t panel_bytes = LINES * whole_units(n_outer) * bytes;
 
             if (sb == s0 || j->k_outer < n_k)
@@ -251,9 +252,11 @@ __attribute__((noinline)) static void run_item(const job *j, int64_t r0, int64_t
                         float      *tile  = tiles + ((s - sb) / LINES * n_panels + p) * TILE;
 
                         if (j->resident_a)
-                            add_piece(j, panel, strip, whole_units(n_inner), r0 + p * LINES, s, first, last, tile);
+                            add_piece(j, panel, strip, whole_units(n_inner), r0 + p * LINES, s,
+                                      first, last, tile);
                         else
-                            add_piece(j, strip, panel, whole_units(n_inner), s, r0 + p * LINES, first, last, tile);
+                            add_piece(j, strip, panel, whole_units(n_inner), s, r0 + p * LINES,
+                                      first, last, tile);
                     }
                 }
         }
@@ -266,10 +269,12 @@ __attribute__((noinline)) static void run_item(const job *j, int64_t r0, int64_t
 /* How large blocks may be, from k and the class alone. */
 static void choose_blocks(job *j)
 {
-    int64_t bytes = j->kernels->element_bytes, k = whole_units(j->g->k), piece = STRIP_BYTES / (LINES * bytes);
+    int64_t bytes = j->kernels->element_bytes, k = whole_units(j->g->k),
+            piece    = STRIP_BYTES / (LINES * bytes);
     int64_t n_pieces = (k + piece - 1) / piece;
 
-    /* Pieces of k of one size, nearly: a short last one would store its tiles as often as a long one. */
+    /* Pieces of k of one size, nearly: a short last one would store its tiles as often as a long
+     * one. */
     j->k_inner       = whole_units((k + n_pieces - 1) / n_pieces);
     j->k_outer       = k;
     j->n_strip_lines = LINES;
@@ -287,26 +292,28 @@ static void choose_blocks(job *j)
  *
  *     ceil(items / threads) (k r c_r + k s c_s + k r s / mac_per_cycle)
  *
- * r, s: an item's resident and streamed lines; c_r, c_s: cycles to pack an element, about what an AVX-512 core needs
- * with its data in the second-level cache. More than one item costs WAKE_CYCLES besides, for threads that must be
- * woken. Ties go to fewer items. */
+ * r, s: an item's resident and streamed lines; c_r, c_s: cycles to pack an element, about what
+ * an AVX-512 core needs with its data in the second-level cache. More than one item costs
+ * WAKE_CYCLES besides, for threads that must be woken. Ties go to fewer items. */
 static void choose_items(job *j, int64_t n_threads)
 {
     const double c_r = 0.2, c_s = 0.1;
-    int64_t      least = vp_ceil_div(j->n_resident, j->block_lines), most = vp_ceil_div(j->n_resident, LINES);
-    double       best  = 0;
+    int64_t      least = vp_ceil_div(j->n_resident, j->block_lines),
+            most       = vp_ceil_div(j->n_resident, LINES);
+    double best        = 0;
 
     most          = vp_min_i64(most, least + 2 * n_threads - 2);
     j->item_lines = 0;
     for (int64_t n_r = least; n_r <= most; n_r++)
         for (int64_t n_s = 1; n_s <= n_threads; n_s *= 2) {
-            int64_t r = (vp_ceil_div(j->n_resident, n_r) + LINES - 1) / LINES * LINES;
-            int64_t s = (vp_ceil_div(j->n_streamed, n_s) + LINES - 1) / LINES * LINES;
+            int64_t r       = (vp_ceil_div(j->n_resident, n_r) + LINES - 1) / LINES * LINES;
+            int64_t s       = (vp_ceil_div(j->n_streamed, n_s) + LINES - 1) / LINES * LINES;
             int64_t n_items = vp_ceil_div(j->n_resident, r) * vp_ceil_div(j->n_streamed, s);
             double  cycles  = (double)j->g->k * ((double)r * c_r + (double)s * c_s +
-                                                (double)r * (double)s / j->kernels->mac_per_cycle);
+                                               (double)r * (double)s / j->kernels->mac_per_cycle);
 
-            cycles = cycles * (double)vp_ceil_div(n_items, n_threads) + (n_items > 1 ? WAKE_CYCLES : 0);
+            cycles =
+                cycles * (double)vp_ceil_div(n_items, n_threads) + (n_items > 1 ? WAKE_CYCLES : 0);
             if (j->item_lines == 0 || cycles < best) {
                 best           = cycles;
                 j->block_lines = r;
@@ -334,7 +341,8 @@ static void run_nth_item(const job *j, int64_t item)
     int64_t n_blocks = vp_ceil_div(j->n_resident, j->block_lines);
     int64_t r = item % n_blocks * j->block_lines, s = item / n_blocks * j->item_lines;
 
-    run_item(j, r, vp_min_i64(j->n_resident, r + j->block_lines), s, vp_min_i64(j->n_streamed, s + j->item_lines));
+    run_item(j, r, vp_min_i64(j->n_resident, r + j->block_lines), s,
+             vp_min_i64(j->n_streamed, s + j->item_lines));
 }
 
 static void run(const vp_gemm_bf16 *g, const uint16_t *bias, int n_threads)

@@ -1,4 +1,5 @@
-/* kernels/cpu/layernorm.c: layer norm over the last axis (Ba, Kiros, Hinton 2016, arXiv:1607.06450).
+/* kernels/cpu/layernorm.c: layer norm over the last axis (Ba, Kiros, Hinton 2016,
+ * arXiv:1607.06450).
  *
  *     y[r][c] = (x[r][c] - mean[r]) * rstd[r] * gamma[c] + beta[c],  rstd = 1 / sqrt(var + eps)
  *
@@ -8,11 +9,12 @@
  *     dx = rstd (g - mean(g) - xhat mean(g xhat)),  d_gamma = sum over rows of dy xhat,
  *     d_beta = sum over rows of dy
  *
- * Absent, gamma is 1 and beta is 0. mean, rstd, d_gamma and d_beta are fp32 whatever the call's dtype. */
+ * Absent, gamma is 1 and beta is 0. mean, rstd, d_gamma and d_beta are fp32 whatever the call's
+ * dtype. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/operand.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -25,7 +27,7 @@ enum { SLICE_COLS = 128 }; /* columns of d_gamma and d_beta one work item owns *
 VP_ALWAYS_INLINE void moments(const void *x, int64_t n, bool bf16, float *mean_out, float *squares)
 {
     vp_f8   lane[4] = {{0}, {0}, {0}, {0}}, square[4] = {{0}, {0}, {0}, {0}};
-    int64_t i       = 0;
+    int64_t i = 0;
     float   total, mean;
 
     for (; i + 32 <= n; i += 32)
@@ -53,8 +55,9 @@ VP_ALWAYS_INLINE void moments(const void *x, int64_t n, bool bf16, float *mean_o
     *squares  = total;
 }
 
-VP_ALWAYS_INLINE void normalise(const void *x, const void *gamma, const void *beta, void *y, int64_t cols, float mean,
-                                float rstd, bool bf16, bool has_gamma, bool has_beta)
+VP_ALWAYS_INLINE void normalise(const void *x, const void *gamma, const void *beta, void *y,
+                                int64_t cols, float mean, float rstd, bool bf16, bool has_gamma,
+                                bool has_beta)
 {
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++) {
@@ -67,8 +70,8 @@ VP_ALWAYS_INLINE void normalise(const void *x, const void *gamma, const void *be
     }
 }
 
-VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, const void *beta, void *y, int64_t cols, double eps,
-                              float *mean, float *rstd, bool bf16)
+VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, const void *beta, void *y,
+                              int64_t cols, double eps, float *mean, float *rstd, bool bf16)
 {
     float squares;
 
@@ -84,8 +87,9 @@ VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, const void *beta
         normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, false, false);
 }
 
-VP_PER_ISA(forward_row, (const void *x, const void *gamma, const void *beta, void *y, int64_t cols, double eps,
-                         float *mean, float *rstd, bool bf16),
+VP_PER_ISA(forward_row,
+           (const void *x, const void *gamma, const void *beta, void *y, int64_t cols, double eps,
+            float *mean, float *rstd, bool bf16),
            (x, gamma, beta, y, cols, eps, mean, rstd, bf16))
 {
     if (bf16)
@@ -96,21 +100,26 @@ VP_PER_ISA(forward_row, (const void *x, const void *gamma, const void *beta, voi
 
 void vp_cpu_layernorm_fwd(const vp_kernel_call *call)
 {
-    float  *mean = call->operand[4], *rstd = call->operand[5];
-    int64_t rows = call->ints[0], cols = call->ints[1];
+    float *mean  = call->operand[VP_LAYERNORM_FWD_MEAN],
+          *rstd  = call->operand[VP_LAYERNORM_FWD_RSTD];
+    int64_t rows = call->layernorm.rows, cols = call->layernorm.cols;
 
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t r = 0; r < rows; r++)
-        forward_row(vp_cpu_at(call->operand[0], call->dtype, r * cols), call->operand[1], call->operand[2],
-                    vp_cpu_at(call->operand[3], call->dtype, r * cols), cols, call->reals[0], mean + r, rstd + r,
-                    call->dtype == VP_DTYPE_BF16);
+        forward_row(vp_cpu_at(call->operand[VP_LAYERNORM_FWD_X], call->dtype, r * cols),
+                    call->operand[VP_LAYERNORM_FWD_GAMMA], call->operand[VP_LAYERNORM_FWD_BETA],
+                    vp_cpu_at(call->operand[VP_LAYERNORM_FWD_Y], call->dtype, r * cols), cols,
+                    call->norm_reals.eps, mean + r, rstd + r, call->dtype == VP_DTYPE_BF16);
 }
 
 /* ---- backward ---- */
 
-/* dx may lie on dy, x or add: both means are taken before the first write, then element by element. */
-VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma, float mean, float rstd,
-                               const void *add, void *dx, int64_t cols, bool bf16, bool has_gamma)
+/* dx may lie on dy, x or add: both means are taken before the first write, then element by
+ * element. */
+VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma, float mean,
+                               float rstd, const void *add, void *dx, int64_t cols, bool bf16,
+                               bool has_gamma)
 {
     vp_f8   lane_g[4] = {{0}, {0}, {0}, {0}}, lane_gx[4] = {{0}, {0}, {0}, {0}};
     int64_t i = 0;
@@ -147,21 +156,26 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
     if (add) {
 #pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
-            float g = has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
-            vp_put(dx, c, vp_get(add, c, bf16) + rstd * (g - mean_g - (vp_get(x, c, bf16) - mean) * rstd * mean_gx),
+            float g =
+                has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
+            vp_put(dx, c,
+                   vp_get(add, c, bf16) +
+                       rstd * (g - mean_g - (vp_get(x, c, bf16) - mean) * rstd * mean_gx),
                    bf16);
         }
     } else {
 #pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
-            float g = has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
+            float g =
+                has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
             vp_put(dx, c, rstd * (g - mean_g - (vp_get(x, c, bf16) - mean) * rstd * mean_gx), bf16);
         }
     }
 }
 
-VP_PER_ISA(backward_row, (const void *dy, const void *x, const void *gamma, float mean, float rstd, const void *add,
-                          void *dx, int64_t cols, bool bf16),
+VP_PER_ISA(backward_row,
+           (const void *dy, const void *x, const void *gamma, float mean, float rstd,
+            const void *add, void *dx, int64_t cols, bool bf16),
            (dy, x, gamma, mean, rstd, add, dx, cols, bf16))
 {
     if (bf16 && gamma)
@@ -174,8 +188,8 @@ VP_PER_ISA(backward_row, (const void *dy, const void *x, const void *gamma, floa
         backward(dy, x, gamma, mean, rstd, add, dx, cols, false, false);
 }
 
-VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float m, float s, int64_t cols, float *sum_gamma,
-                                  float *sum_beta, bool bf16)
+VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float m, float s, int64_t cols,
+                                  float *sum_gamma, float *sum_beta, bool bf16)
 {
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++) {
@@ -185,19 +199,20 @@ VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float m, float 
 }
 
 /* dy and x begin at element `first` of the row's operand; rows are ld elements apart. */
-VP_PER_ISA(sum_tile, (const void *dy, const void *x, int64_t first, const float *mean, const float *rstd, int64_t ld,
-                      int64_t rows, int64_t cols, float *sum_gamma, float *sum_beta, bool bf16),
+VP_PER_ISA(sum_tile,
+           (const void *dy, const void *x, int64_t first, const float *mean, const float *rstd,
+            int64_t ld, int64_t rows, int64_t cols, float *sum_gamma, float *sum_beta, bool bf16),
            (dy, x, first, mean, rstd, ld, rows, cols, sum_gamma, sum_beta, bf16))
 {
     for (int64_t r = 0; r < rows; r++) {
         int64_t at = first + r * ld;
 
         if (bf16)
-            add_columns((const uint16_t *)dy + at, (const uint16_t *)x + at, mean[r], rstd[r], cols, sum_gamma,
-                        sum_beta, true);
+            add_columns((const uint16_t *)dy + at, (const uint16_t *)x + at, mean[r], rstd[r], cols,
+                        sum_gamma, sum_beta, true);
         else
-            add_columns((const float *)dy + at, (const float *)x + at, mean[r], rstd[r], cols, sum_gamma, sum_beta,
-                        false);
+            add_columns((const float *)dy + at, (const float *)x + at, mean[r], rstd[r], cols,
+                        sum_gamma, sum_beta, false);
     }
 }
 
@@ -210,14 +225,18 @@ static void put_sums(float *out, const float *sum, int64_t n, bool add)
 
 void vp_cpu_layernorm_bwd(const vp_kernel_call *call)
 {
-    const void  *dy = call->operand[0], *x = call->operand[1], *gamma = call->operand[2], *add = call->operand[5];
-    const float *mean = call->operand[3], *rstd = call->operand[4];
-    float       *d_gamma = call->operand[7], *d_beta = call->operand[8];
-    int64_t      rows = call->ints[0], cols = call->ints[1];
-    bool         bf16 = call->dtype == VP_DTYPE_BF16, sums = d_gamma || d_beta;
+    const void *dy = call->operand[VP_LAYERNORM_BWD_DY], *x = call->operand[VP_LAYERNORM_BWD_X],
+               *gamma = call->operand[VP_LAYERNORM_BWD_GAMMA],
+               *add   = call->operand[VP_LAYERNORM_BWD_ADD];
+    const float *mean = call->operand[VP_LAYERNORM_BWD_MEAN],
+                *rstd = call->operand[VP_LAYERNORM_BWD_RSTD];
+    float *d_gamma    = call->operand[VP_LAYERNORM_BWD_D_GAMMA],
+          *d_beta     = call->operand[VP_LAYERNORM_BWD_D_BETA];
+    int64_t rows = call->layernorm.rows, cols = call->layernorm.cols;
+    bool    bf16 = call->dtype == VP_DTYPE_BF16, sums = d_gamma || d_beta;
 
-    /* Tile by tile: the column sums first, since dx may be written over what they read; the tile is in
-     * the cache when its rows come. */
+    /* Tile by tile: the column sums first, since dx may be written over what they read; the tile
+     * is in the cache when its rows come. */
 #pragma omp parallel num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t r0 = 0; r0 < rows; r0 += VP_TILE_TOKENS) {
         int64_t n_rows = vp_min_i64(VP_TILE_TOKENS, rows - r0);
@@ -228,14 +247,16 @@ void vp_cpu_layernorm_bwd(const vp_kernel_call *call)
             float   sum_gamma[SLICE_COLS] = {0}, sum_beta[SLICE_COLS] = {0};
             int64_t n_cols = vp_min_i64(SLICE_COLS, cols - c0);
 
-            sum_tile(dy, x, r0 * cols + c0, mean + r0, rstd + r0, cols, n_rows, n_cols, sum_gamma, sum_beta, bf16);
+            sum_tile(dy, x, r0 * cols + c0, mean + r0, rstd + r0, cols, n_rows, n_cols, sum_gamma,
+                     sum_beta, bf16);
             put_sums(d_gamma ? d_gamma + c0 : NULL, sum_gamma, n_cols, add_in);
             put_sums(d_beta ? d_beta + c0 : NULL, sum_beta, n_cols, add_in);
         }
 #pragma omp for schedule(static)
         for (int64_t r = r0; r < r0 + n_rows; r++)
-            backward_row(vp_cpu_at(dy, call->dtype, r * cols), vp_cpu_at(x, call->dtype, r * cols), gamma, mean[r],
-                         rstd[r], vp_cpu_at(add, call->dtype, r * cols),
-                         vp_cpu_at(call->operand[6], call->dtype, r * cols), cols, bf16);
+            backward_row(vp_cpu_at(dy, call->dtype, r * cols), vp_cpu_at(x, call->dtype, r * cols),
+                         gamma, mean[r], rstd[r], vp_cpu_at(add, call->dtype, r * cols),
+                         vp_cpu_at(call->operand[VP_LAYERNORM_BWD_DX], call->dtype, r * cols), cols,
+                         bf16);
     }
 }

@@ -3,28 +3,39 @@
  *     y  = x w + b        dx = dy w'        dw = x' dy        db = sum over rows of dy
  *
  * w is (in, out) or (out, in): the GEMM reads it transposed, nothing is copied. dw and db are
- * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator. fp32 products are
- * the BLAS library's (gemm.c), bf16 ones our own (gemm_bf16.h), where any split of k at whole tiles is the same sum. */
+ * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator. fp32
+ * products are the BLAS library's (gemm.c), bf16 ones our own (gemm_bf16.h), where any split of
+ * k at whole tiles is the same sum. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/gemm_bf16.h"
 #include "kernels/cpu/operand.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <stddef.h>
 
 enum { BIAS_COLS = 256 }; /* columns of db one work item owns */
 
-/* The product in the call's dtype. c_f32: C is fp32 also in a bf16 call. bias: n elements of the call's dtype, or NULL. */
-static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_tile, const void *a, const void *b, void *c,
-                     bool c_f32, const void *bias)
+/* The product in the call's dtype. c_f32: C is fp32 also in a bf16 call. bias: n elements of the
+ * call's dtype, or NULL. */
+static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_tile, const void *a,
+                     const void *b, void *c, bool c_f32, const void *bias)
 {
     if (call->dtype == VP_DTYPE_BF16) {
         vp_gemm_bf16 h = {
-            .m = g->m, .n = g->n, .k = g->k,
-            .a = a, .lda = g->lda, .a_transposed = g->a_transposed,
-            .b = b, .ldb = g->ldb, .b_transposed = g->b_transposed,
-            .c = c, .ldc = g->ldc, .c_f32 = c_f32, .add = g->add,
+            .m            = g->m,
+            .n            = g->n,
+            .k            = g->k,
+            .a            = a,
+            .lda          = g->lda,
+            .a_transposed = g->a_transposed,
+            .b            = b,
+            .ldb          = g->ldb,
+            .b_transposed = g->b_transposed,
+            .c            = c,
+            .ldc          = g->ldc,
+            .c_f32        = c_f32,
+            .add          = g->add,
         };
         vp_cpu_gemm_bf16(&h, bias);
     } else {
@@ -40,22 +51,36 @@ static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_til
 
 void vp_cpu_linear_fwd(const vp_kernel_call *call)
 {
-    int64_t rows = call->ints[0], in = call->ints[1], out = call->ints[2];
-    bool    out_in = call->ints[3] == VP_WEIGHT_OUT_IN;
-    vp_gemm g      = {.m = rows, .n = out, .k = in, .lda = in, .ldb = out_in ? in : out, .b_transposed = out_in,
-                      .ldc = out};
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    bool    out_in = call->linear.layout == VP_WEIGHT_OUT_IN;
+    vp_gemm g      = {.m            = rows,
+                      .n            = out,
+                      .k            = in,
+                      .lda          = in,
+                      .ldb          = out_in ? in : out,
+                      .b_transposed = out_in,
+                      .ldc          = out};
 
-    multiply(call, &g, in, call->operand[0], call->operand[1], call->operand[3], false, call->operand[2]);
+    multiply(call, &g, in, call->operand[VP_LINEAR_FWD_X], call->operand[VP_LINEAR_FWD_W],
+             call->operand[VP_LINEAR_FWD_Y], false, call->operand[VP_LINEAR_FWD_B]);
 }
 
 void vp_cpu_linear_bwd_input(const vp_kernel_call *call)
 {
-    int64_t rows = call->ints[0], in = call->ints[1], out = call->ints[2];
-    bool    out_in = call->ints[3] == VP_WEIGHT_OUT_IN;
-    vp_gemm g      = {.m = rows, .n = in, .k = out, .lda = out, .ldb = out_in ? in : out, .b_transposed = !out_in,
-                      .ldc = in, .add = call->accumulate};
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    bool    out_in = call->linear.layout == VP_WEIGHT_OUT_IN;
+    vp_gemm g      = {.m            = rows,
+                      .n            = in,
+                      .k            = out,
+                      .lda          = out,
+                      .ldb          = out_in ? in : out,
+                      .b_transposed = !out_in,
+                      .ldc          = in,
+                      .add          = call->accumulate};
 
-    multiply(call, &g, out, call->operand[0], call->operand[1], call->operand[2], false, NULL);
+    multiply(call, &g, out, call->operand[VP_LINEAR_BWD_INPUT_DY],
+             call->operand[VP_LINEAR_BWD_INPUT_W], call->operand[VP_LINEAR_BWD_INPUT_DX], false,
+             NULL);
 }
 
 VP_ALWAYS_INLINE void add_columns(const void *x, int64_t cols, float *sum, bool bf16)
@@ -66,7 +91,9 @@ VP_ALWAYS_INLINE void add_columns(const void *x, int64_t cols, float *sum, bool 
 }
 
 /* From element `first` of x on: rows that are ld elements apart. */
-VP_PER_ISA(sum_rows, (const void *x, int64_t first, int64_t ld, int64_t rows, int64_t cols, float *sum, bool bf16),
+VP_PER_ISA(sum_rows,
+           (const void *x, int64_t first, int64_t ld, int64_t rows, int64_t cols, float *sum,
+            bool bf16),
            (x, first, ld, rows, cols, sum, bf16))
 {
     for (int64_t r = 0; r < rows; r++) {
@@ -80,10 +107,10 @@ VP_PER_ISA(sum_rows, (const void *x, int64_t first, int64_t ld, int64_t rows, in
 /* db of columns [col, col + cols), every tile of rows in order. */
 static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
 {
-    const void *dy   = call->operand[1];
-    float      *db   = call->operand[3];
-    int64_t     rows = call->ints[0], out = call->ints[2];
-    bool        add  = call->accumulate;
+    const void *dy   = call->operand[VP_LINEAR_BWD_WEIGHT_DY];
+    float      *db   = call->operand[VP_LINEAR_BWD_WEIGHT_DB];
+    int64_t     rows = call->linear.rows, out = call->linear.out;
+    bool        add = call->accumulate;
 
     for (int64_t r = 0; r < rows; r += VP_TILE_TOKENS) {
         float sum[BIAS_COLS] = {0};
@@ -98,17 +125,25 @@ static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
 
 void vp_cpu_linear_bwd_weight(const vp_kernel_call *call)
 {
-    const void *x = call->operand[0], *dy = call->operand[1];
-    int64_t     rows = call->ints[0], in = call->ints[1], out = call->ints[2];
-    bool        out_in = call->ints[3] == VP_WEIGHT_OUT_IN;
-    vp_gemm     g      = {.m = out_in ? out : in, .n = out_in ? in : out, .k = rows, .lda = out_in ? out : in,
-                          .a_transposed = true, .ldb = out_in ? in : out, .ldc = out_in ? in : out,
-                          .add = call->accumulate};
+    const void *x  = call->operand[VP_LINEAR_BWD_WEIGHT_X],
+               *dy = call->operand[VP_LINEAR_BWD_WEIGHT_DY];
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    bool    out_in = call->linear.layout == VP_WEIGHT_OUT_IN;
+    vp_gemm g      = {.m            = out_in ? out : in,
+                      .n            = out_in ? in : out,
+                      .k            = rows,
+                      .lda          = out_in ? out : in,
+                      .a_transposed = true,
+                      .ldb          = out_in ? in : out,
+                      .ldc          = out_in ? in : out,
+                      .add          = call->accumulate};
 
-    multiply(call, &g, VP_TILE_TOKENS, out_in ? dy : x, out_in ? x : dy, call->operand[2], true, NULL);
-    if (!call->operand[3])
+    multiply(call, &g, VP_TILE_TOKENS, out_in ? dy : x, out_in ? x : dy,
+             call->operand[VP_LINEAR_BWD_WEIGHT_DW], true, NULL);
+    if (!call->operand[VP_LINEAR_BWD_WEIGHT_DB])
         return;
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * out > VP_CPU_SPAN)
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (rows * out > VP_CPU_SPAN)
     for (int64_t col = 0; col < out; col += BIAS_COLS)
         bias_gradient(call, col, vp_min_i64(BIAS_COLS, out - col));
 }

@@ -1,31 +1,32 @@
-/* kernels/cpu/optimizer.c: gradient norm, clipping, and the optimizers that update each element by itself: AdamW, SGD with and
- * without momentum, Lion. Adafactor and Muon have files of their own.
+/* kernels/cpu/optimizer.c: gradient norm, clipping, and the optimizers that update each element by
+ * itself: AdamW, SGD with and without momentum, Lion. Adafactor and Muon have files of their own.
  *
  * Scalars are computed in double from the control block and the recipe, then rounded to float once;
  * elements are float. The gradient is scaled by control.grad_scale as it is read, so clipping costs
  * no pass of its own. How parameters and states are kept, and what is rounded how: update.h. */
 #include "kernels/cpu/update.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <math.h>
 
 void vp_cpu_grad_sumsq(const vp_kernel_call *call)
 {
-    vp_control *control = call->operand[1];
+    vp_control *control = call->operand[VP_GRAD_SUMSQ_CONTROL];
 
-    control->grad_sumsq = vp_update_sum_squares(control->grad_sumsq, call->operand[0], call->ints[0]);
+    control->grad_sumsq = vp_update_sum_squares(control->grad_sumsq, call->operand[VP_GRAD_SUMSQ_G],
+                                                call->elements.count);
 }
 
 /* As torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)). clip_norm <= 0: none. */
 void vp_cpu_clip_scale(const vp_kernel_call *call)
 {
-    vp_control *control = call->operand[0];
-    double      clip    = call->reals[0];
+    vp_control *control = call->operand[VP_CLIP_SCALE_CONTROL];
+    double      clip    = call->clip_reals.clip_norm;
     double      ratio;
 
-    control->grad_norm  = sqrt(control->grad_sumsq);
-    ratio               = clip / (control->grad_norm + 1e-6);
+    control->grad_norm = sqrt(control->grad_sumsq);
+    ratio              = clip / (control->grad_norm + 1e-6);
     /* Written so that a norm that is not a number reaches the parameters, where it is seen. */
     control->grad_scale = clip > 0.0 ? (ratio >= 1.0 ? 1.0 : ratio) : 1.0;
 }
@@ -65,7 +66,8 @@ static scalars scalars_of(const vp_kernel_call *call, const vp_control *control,
  *     p -= lr m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
  *
  * Moves 28 bytes per element in fp32. */
-VP_ALWAYS_INLINE void adamw_piece(float *p, const float *g, float *m, float *v, int64_t n, scalars k)
+VP_ALWAYS_INLINE void adamw_piece(float *p, const float *g, float *m, float *v, int64_t n,
+                                  scalars k)
 {
     float root[VP_UPDATE_PIECE];
 
@@ -136,12 +138,12 @@ typedef struct update {
 VP_PER_ISA(update_span, (const update *u, int64_t first, int64_t n), (u, first, n))
 {
     for (int64_t i = first; i < first + n; i += VP_UPDATE_PIECE) {
-        float        p_scratch[VP_UPDATE_PIECE], m_scratch[VP_UPDATE_PIECE], v_scratch[VP_UPDATE_PIECE];
-        int64_t      len = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
-        float       *p   = vp_param_load(&u->p, i, len, p_scratch);
-        float       *m   = u->n_states > 0 ? vp_state_load(&u->m, i, len, m_scratch) : NULL;
-        float       *v   = u->n_states > 1 ? vp_state_load(&u->v, i, len, v_scratch) : NULL;
-        const float *g   = u->g + i;
+        float   p_scratch[VP_UPDATE_PIECE], m_scratch[VP_UPDATE_PIECE], v_scratch[VP_UPDATE_PIECE];
+        int64_t len    = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
+        float  *p      = vp_param_load(&u->p, i, len, p_scratch);
+        float  *m      = u->n_states > 0 ? vp_state_load(&u->m, i, len, m_scratch) : NULL;
+        float  *v      = u->n_states > 1 ? vp_state_load(&u->v, i, len, v_scratch) : NULL;
+        const float *g = u->g + i;
 
         switch (u->rule) {
         case VP_K_ADAMW:
@@ -165,43 +167,53 @@ VP_PER_ISA(update_span, (const update *u, int64_t first, int64_t n), (u, first, 
     }
 }
 
-/* The states are operands 2 and 3; count, decay and state the attributes. */
-static void update_all(const vp_kernel_call *call, int n_states)
+/* m and v: states, NULL where the rule has none. */
+static void update_all(const vp_kernel_call *call, vp_param p, const float *g, void *m, void *v,
+                       const vp_control *control)
 {
-    const vp_control *control = call->operand[vp_kernel_operand(call->kernel, "control")];
-    int64_t           count = call->ints[0], n_spans = vp_cpu_n_spans(count);
-    vp_state_kind     kind = (vp_state_kind)call->ints[2];
-    update            u    = {
-        .rule = call->kernel, .p = vp_param_of(call), .g = call->operand[1], .n_states = n_states,
-        .k = scalars_of(call, control, call->ints[1] != 0),
+    int64_t       count = call->update.count, n_spans = vp_cpu_n_spans(count);
+    vp_state_kind kind = m ? (vp_state_kind)call->states.state : VP_STATE_F32;
+    update        u    = {
+                  .rule     = call->kernel,
+                  .p        = p,
+                  .g        = g,
+                  .n_states = (m != NULL) + (v != NULL),
+                  .k        = scalars_of(call, control, call->update.decay != 0),
     };
 
     _Static_assert(VP_CPU_SPAN % VP_UPDATE_PIECE == 0, "a span is whole pieces");
-    if (n_states > 0)
-        u.m = vp_state_of(call, call->operand[2], kind, count, true);
-    if (n_states > 1)
-        u.v = vp_state_of(call, call->operand[3], kind, count, false);
+    if (m)
+        u.m = vp_state_of(call, m, kind, count, true);
+    if (v)
+        u.v = vp_state_of(call, v, kind, count, false);
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++)
         update_span(&u, s * VP_CPU_SPAN, vp_cpu_span_len(count, s));
 }
 
+/* The operands that every rule has. */
+#define UPDATE(KERNEL, m, v) \
+    update_all( \
+        call, \
+        vp_param_of(call, call->operand[VP_##KERNEL##_P], call->operand[VP_##KERNEL##_MASTER]), \
+        call->operand[VP_##KERNEL##_G], m, v, call->operand[VP_##KERNEL##_CONTROL])
+
 void vp_cpu_adamw(const vp_kernel_call *call)
 {
-    update_all(call, 2);
+    UPDATE(ADAMW, call->operand[VP_ADAMW_M], call->operand[VP_ADAMW_V]);
 }
 
 void vp_cpu_sgd(const vp_kernel_call *call)
 {
-    update_all(call, 0);
+    UPDATE(SGD, NULL, NULL);
 }
 
 void vp_cpu_momentum(const vp_kernel_call *call)
 {
-    update_all(call, 1);
+    UPDATE(MOMENTUM, call->operand[VP_MOMENTUM_M], NULL);
 }
 
 void vp_cpu_lion(const vp_kernel_call *call)
 {
-    update_all(call, 1);
+    UPDATE(LION, call->operand[VP_LION_M], NULL);
 }

@@ -61,8 +61,10 @@ void vp_philox(vp_philox_key key, uint64_t sample, uint64_t block, uint32_t out[
 
 /* WIDTH counters side by side, one per vector lane. Words are 64 bits wide here, upper halves zero
  * where they are multiplied: a vector unit multiplies 32 x 32 -> 64 in just that form. */
-VP_PER_ISA(many_blocks, (vp_philox_key key, uint64_t sample, uint64_t first_block, int64_t n_blocks,
-                         uint32_t *word), (key, sample, first_block, n_blocks, word))
+VP_PER_ISA(many_blocks,
+           (vp_philox_key key, uint64_t sample, uint64_t first_block, int64_t n_blocks,
+            uint32_t *word),
+           (key, sample, first_block, n_blocks, word))
 {
     for (int64_t b0 = 0; b0 < n_blocks; b0 += WIDTH) {
         uint64_t c0[WIDTH], c1[WIDTH], c2[WIDTH], c3[WIDTH];
@@ -105,7 +107,8 @@ void vp_philox_blocks(vp_philox_key key, uint64_t sample, uint64_t first_block, 
     many_blocks(key, sample, first_block, n_blocks, word);
 }
 
-VP_PER_ISA(keep_or_drop, (const uint32_t *word, uint32_t least, float scale, int64_t n, float *mask),
+VP_PER_ISA(keep_or_drop,
+           (const uint32_t *word, uint32_t least, float scale, int64_t n, float *mask),
            (word, least, scale, n, mask))
 {
 #pragma omp simd

@@ -1,32 +1,34 @@
-/* kernels/cpu/rmsnorm.c: root-mean-square norm (Zhang, Sennrich 2019, arXiv:1910.07467) of each group of cols columns.
+/* kernels/cpu/rmsnorm.c: root-mean-square norm (Zhang, Sennrich 2019, arXiv:1910.07467) of each
+ * group of cols columns.
  *
- *     y[r][c] = x[r][c] rstd[r] w[c],  rstd = 1 / sqrt(mean(x^2) + eps),  w = gamma, or 1 + gamma with unit_offset
+ *     y[r][c] = x[r][c] rstd[r] w[c],  rstd = 1 / sqrt(mean(x^2) + eps),  w = gamma, or 1 + gamma
+ *     with unit_offset
  *
- * One gamma serves all groups, so to everything but d_gamma a call is rows times groups rows of cols. Backward, with
- * xhat = x rstd, g = dy w and means over a row's cols elements:
+ * One gamma serves all groups, so to everything but d_gamma a call is rows times groups rows of
+ * cols. Backward, with xhat = x rstd, g = dy w and means over a row's cols elements:
  *
  *     dx = rstd (g - xhat mean(g xhat)),  d_gamma = sum over tokens and groups of dy xhat
  *
- * d_gamma is summed in tiles of 256 tokens, 256 groups rows, each in blocks of 256 rows: fp32 sums stay short. rstd and
- * d_gamma are fp32 whatever the call's dtype. */
+ * d_gamma is summed in tiles of 256 tokens, 256 groups rows, each in blocks of 256 rows: fp32
+ * sums stay short. rstd and d_gamma are fp32 whatever the call's dtype. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/operand.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <math.h>
 #include <stddef.h>
 
 enum {
-    SLICE_COLS = 128, /* columns of d_gamma a work item owns, at most */
+    SLICE_COLS  = 128, /* columns of d_gamma a work item owns, at most */
     SLICE_LEAST = 32,
-    BLOCK_ROWS = 256
+    BLOCK_ROWS  = 256
 };
 
 /* ---- forward ---- */
 
-VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, void *y, int64_t cols, float offset, double eps,
-                              float *rstd_out, bool bf16)
+VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, void *y, int64_t cols, float offset,
+                              double eps, float *rstd_out, bool bf16)
 {
     vp_f8   lane[4] = {{0}, {0}, {0}, {0}};
     int64_t i       = 0;
@@ -50,8 +52,9 @@ VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, void *y, int64_t
 }
 
 /* offset: 1 or 0, what is added to gamma. */
-VP_PER_ISA(forward_row, (const void *x, const void *gamma, void *y, int64_t cols, float offset, double eps, float *rstd,
-                         bool bf16),
+VP_PER_ISA(forward_row,
+           (const void *x, const void *gamma, void *y, int64_t cols, float offset, double eps,
+            float *rstd, bool bf16),
            (x, gamma, y, cols, offset, eps, rstd, bf16))
 {
     if (bf16)
@@ -62,21 +65,24 @@ VP_PER_ISA(forward_row, (const void *x, const void *gamma, void *y, int64_t cols
 
 void vp_cpu_rmsnorm_fwd(const vp_kernel_call *call)
 {
-    float  *rstd = call->operand[3];
-    int64_t rows = call->ints[0] * call->ints[2], cols = call->ints[1];
+    float  *rstd = call->operand[VP_RMSNORM_FWD_RSTD];
+    int64_t rows = call->rmsnorm.rows * call->rmsnorm.groups, cols = call->rmsnorm.cols;
 
-#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
+#pragma omp parallel for schedule(static) \
+    num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t r = 0; r < rows; r++)
-        forward_row(vp_cpu_at(call->operand[0], call->dtype, r * cols), call->operand[1],
-                    vp_cpu_at(call->operand[2], call->dtype, r * cols), cols, (float)call->ints[3], call->reals[0],
-                    rstd + r, call->dtype == VP_DTYPE_BF16);
+        forward_row(vp_cpu_at(call->operand[VP_RMSNORM_FWD_X], call->dtype, r * cols),
+                    call->operand[VP_RMSNORM_FWD_GAMMA],
+                    vp_cpu_at(call->operand[VP_RMSNORM_FWD_Y], call->dtype, r * cols), cols,
+                    (float)call->rmsnorm.unit_offset, call->norm_reals.eps, rstd + r,
+                    call->dtype == VP_DTYPE_BF16);
 }
 
 /* ---- backward ---- */
 
 /* dx may lie on dy, x or add: the mean is taken before the first write, then element by element. */
-VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma, float offset, float rstd,
-                               const void *add, void *dx, int64_t cols, bool bf16)
+VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma, float offset,
+                               float rstd, const void *add, void *dx, int64_t cols, bool bf16)
 {
     vp_f8   lane[4] = {{0}, {0}, {0}, {0}};
     int64_t i       = 0;
@@ -95,13 +101,15 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
         }
     sum = vp_lanes_total(lane);
     for (; i < cols; i++)
-        sum += vp_get(dy, i, bf16) * (offset + vp_get(gamma, i, bf16)) * (vp_get(x, i, bf16) * rstd);
+        sum +=
+            vp_get(dy, i, bf16) * (offset + vp_get(gamma, i, bf16)) * (vp_get(x, i, bf16) * rstd);
     mean = sum / (float)cols;
     if (add) {
 #pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
             float g = vp_get(dy, c, bf16) * (offset + vp_get(gamma, c, bf16));
-            vp_put(dx, c, vp_get(add, c, bf16) + rstd * (g - vp_get(x, c, bf16) * rstd * mean), bf16);
+            vp_put(dx, c, vp_get(add, c, bf16) + rstd * (g - vp_get(x, c, bf16) * rstd * mean),
+                   bf16);
         }
     } else {
 #pragma omp simd
@@ -112,8 +120,9 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
     }
 }
 
-VP_PER_ISA(backward_row, (const void *dy, const void *x, const void *gamma, float offset, float rstd, const void *add,
-                          void *dx, int64_t cols, bool bf16),
+VP_PER_ISA(backward_row,
+           (const void *dy, const void *x, const void *gamma, float offset, float rstd,
+            const void *add, void *dx, int64_t cols, bool bf16),
            (dy, x, gamma, offset, rstd, add, dx, cols, bf16))
 {
     if (bf16)
@@ -122,7 +131,8 @@ VP_PER_ISA(backward_row, (const void *dy, const void *x, const void *gamma, floa
         backward(dy, x, gamma, offset, rstd, add, dx, cols, false);
 }
 
-VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float rstd, int64_t cols, float *sum, bool bf16)
+VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float rstd, int64_t cols,
+                                  float *sum, bool bf16)
 {
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++)
@@ -130,15 +140,17 @@ VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float rstd, int
 }
 
 /* From element `first` of dy and x on: rows that are ld elements apart. */
-VP_PER_ISA(sum_block, (const void *dy, const void *x, int64_t first, const float *rstd, int64_t ld, int64_t rows,
-                       int64_t cols, float *sum, bool bf16),
+VP_PER_ISA(sum_block,
+           (const void *dy, const void *x, int64_t first, const float *rstd, int64_t ld,
+            int64_t rows, int64_t cols, float *sum, bool bf16),
            (dy, x, first, rstd, ld, rows, cols, sum, bf16))
 {
     for (int64_t r = 0; r < rows; r++) {
         int64_t at = first + r * ld;
 
         if (bf16)
-            add_columns((const uint16_t *)dy + at, (const uint16_t *)x + at, rstd[r], cols, sum, true);
+            add_columns((const uint16_t *)dy + at, (const uint16_t *)x + at, rstd[r], cols, sum,
+                        true);
         else
             add_columns((const float *)dy + at, (const float *)x + at, rstd[r], cols, sum, false);
     }
@@ -146,13 +158,18 @@ VP_PER_ISA(sum_block, (const void *dy, const void *x, int64_t first, const float
 
 void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
 {
-    const void  *dy = call->operand[0], *x = call->operand[1], *gamma = call->operand[2], *add = call->operand[4];
-    const float *rstd    = call->operand[3];
-    float       *d_gamma = call->operand[6], offset = (float)call->ints[3];
-    int64_t      rows = call->ints[0] * call->ints[2], cols = call->ints[1], tile = VP_TILE_TOKENS * call->ints[2];
-    /* A column's sum is the same whoever takes it: a norm per head has few columns and many rows. */
-    int64_t      slice = cols >= (int64_t)SLICE_COLS * vp_cpu_threads() ? SLICE_COLS : SLICE_LEAST;
-    bool         bf16  = call->dtype == VP_DTYPE_BF16;
+    const void *dy = call->operand[VP_RMSNORM_BWD_DY], *x = call->operand[VP_RMSNORM_BWD_X],
+               *gamma    = call->operand[VP_RMSNORM_BWD_GAMMA],
+               *add      = call->operand[VP_RMSNORM_BWD_ADD];
+    const float *rstd    = call->operand[VP_RMSNORM_BWD_RSTD];
+    float       *d_gamma = call->operand[VP_RMSNORM_BWD_D_GAMMA],
+          offset         = (float)call->rmsnorm.unit_offset;
+    int64_t rows = call->rmsnorm.rows * call->rmsnorm.groups, cols = call->rmsnorm.cols,
+            tile = VP_TILE_TOKENS * call->rmsnorm.groups;
+    /* A column's sum is the same whoever takes it: a norm per head has few columns and many
+     * rows. */
+    int64_t slice = cols >= (int64_t)SLICE_COLS * vp_cpu_threads() ? SLICE_COLS : SLICE_LEAST;
+    bool    bf16  = call->dtype == VP_DTYPE_BF16;
 
     /* Tile by tile: the column sums first, since dx may be written over what they read. */
 #pragma omp parallel num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
@@ -168,7 +185,8 @@ void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
             for (int64_t b = r0; b < end; b += BLOCK_ROWS) {
                 float sum[SLICE_COLS] = {0};
 
-                sum_block(dy, x, b * cols + c0, rstd + b, cols, vp_min_i64(BLOCK_ROWS, end - b), n_cols, sum, bf16);
+                sum_block(dy, x, b * cols + c0, rstd + b, cols, vp_min_i64(BLOCK_ROWS, end - b),
+                          n_cols, sum, bf16);
                 for (int64_t c = 0; c < n_cols; c++)
                     total[c] += sum[c];
             }
@@ -177,8 +195,9 @@ void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
         }
 #pragma omp for schedule(static)
         for (int64_t r = r0; r < end; r++)
-            backward_row(vp_cpu_at(dy, call->dtype, r * cols), vp_cpu_at(x, call->dtype, r * cols), gamma, offset,
-                         rstd[r], vp_cpu_at(add, call->dtype, r * cols),
-                         vp_cpu_at(call->operand[5], call->dtype, r * cols), cols, bf16);
+            backward_row(vp_cpu_at(dy, call->dtype, r * cols), vp_cpu_at(x, call->dtype, r * cols),
+                         gamma, offset, rstd[r], vp_cpu_at(add, call->dtype, r * cols),
+                         vp_cpu_at(call->operand[VP_RMSNORM_BWD_DX], call->dtype, r * cols), cols,
+                         bf16);
     }
 }

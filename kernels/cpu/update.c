@@ -1,9 +1,10 @@
 /* kernels/cpu/update.c: see update.h. */
 #include "kernels/cpu/update.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "random halves are taken as memory has them");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "random halves are taken as memory has them");
 
 enum { PER_BLOCK = 8, SUM_TILE = 16384, SUM_TILES_AT_ONCE = 512 };
 
@@ -13,28 +14,30 @@ void vp_update_draw(vp_philox_key key, uint64_t use, int64_t first, int64_t n, u
     int64_t  skip = first % PER_BLOCK;
 
     assert(n <= VP_UPDATE_PIECE);
-    vp_philox_blocks(key, use, (uint64_t)(first / PER_BLOCK), vp_ceil_div(skip + n, PER_BLOCK), word);
+    vp_philox_blocks(key, use, (uint64_t)(first / PER_BLOCK), vp_ceil_div(skip + n, PER_BLOCK),
+                     word);
     memcpy(random, (const char *)word + 2 * skip, 2 * (size_t)n);
 }
 
-vp_param vp_param_of(const vp_kernel_call *call)
+vp_param vp_param_of(const vp_kernel_call *call, void *param, float *master)
 {
-    float   *master = call->operand[vp_kernel_operand(call->kernel, "master")];
-    vp_param p      = {.exact = master, .key = vp_philox_key_of(&call->rng)};
+    vp_param p = {.exact = master, .key = vp_philox_key_of(&call->rng)};
 
     if (call->dtype == VP_DTYPE_BF16)
-        p.bf16 = call->operand[0];
+        p.bf16 = param;
     else if (master)
-        p.copy = call->operand[0];
+        p.copy = param;
     else
-        p.exact = call->operand[0];
+        p.exact = param;
     return p;
 }
 
-vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind kind, int64_t n, bool is_signed)
+vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind kind, int64_t n,
+                     bool is_signed)
 {
-    vp_state s = {.kind = kind, .key = vp_philox_key_of(&call->rng),
-                  .use = is_signed ? VP_DRAW_FIRST_STATE : VP_DRAW_SECOND_STATE};
+    vp_state s = {.kind = kind,
+                  .key  = vp_philox_key_of(&call->rng),
+                  .use  = is_signed ? VP_DRAW_FIRST_STATE : VP_DRAW_SECOND_STATE};
 
     switch (kind) {
     case VP_STATE_F32:
@@ -54,7 +57,8 @@ vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind ki
     return s;
 }
 
-double vp_update_sum(double start, int64_t n_tiles, double (*of)(const void *context, int64_t tile), const void *context)
+double vp_update_sum(double start, int64_t n_tiles, double (*of)(const void *context, int64_t tile),
+                     const void *context)
 {
     for (int64_t first = 0; first < n_tiles; first += SUM_TILES_AT_ONCE) {
         double  sum[SUM_TILES_AT_ONCE];
@@ -99,7 +103,7 @@ typedef struct span_of {
 
 static double squares_of_tile(const void *context, int64_t tile)
 {
-    const span_of *c = context;
+    const span_of *c   = context;
     double         sum = 0.0;
 
     sum_squares(c->x + tile * SUM_TILE, vp_min_i64(SUM_TILE, c->n - tile * SUM_TILE), &sum);

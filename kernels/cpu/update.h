@@ -1,27 +1,40 @@
-/* kernels/cpu/update.h: what optimizer kernels share: parameters and states in the forms they are kept in.
+/* kernels/cpu/update.h: what optimizer kernels share: parameters and states in the forms they are
+ * kept in.
  *     float scratch[VP_UPDATE_PIECE];
- *     float *x = vp_param_load(&p, i, n, scratch);       fp32: in place; else brought to fp32 in scratch
+ *     float *x = vp_param_load(&p, i, n, scratch);       fp32: in place; else brought to fp32 in
+ *     scratch
  *     ... x[j] -= ...
  *     vp_param_store(&p, i, n, x);
  *
  * The arithmetic of an update is fp32 whatever is kept. What is rounded:
  *
  *   a bf16 parameter with a master   the nearest bf16 to the master
- *   a bf16 parameter without         stochastically: a step of lr is often less than half the distance of two bf16 numbers,
- *                                    and rounding to nearest would undo it (Zamirai et al. 2020, arXiv:2010.06192)
- *   a bf16 state                     stochastically. v = b2 v + (1 - b2) g^2 moves by less than half a unit in the last
- *                                    place, 2^-9 to 2^-8 of v, as soon as 1 - b2 does, and then never falls. Measured on normal
- *                                    gradients whose size drops tenfold, after 3000 steps: rounded to nearest, v is 22 times
- *                                    too large at b2 = 0.999 and right to 0.5 % at 0.95; stochastically it has the right mean
+ *   a bf16 parameter without         stochastically: a step of lr is often less than half the
+ *   distance of two bf16 numbers,
+ *                                    and rounding to nearest would undo it (Zamirai et al. 2020,
+ *                                    arXiv:2010.06192)
+ *   a bf16 state                     stochastically. v = b2 v + (1 - b2) g^2 moves by less than
+ *   half a unit in the last
+ *                                    place, 2^-9 to 2^-8 of v, as soon as 1 - b2 does, and then
+ *                                    never falls. Measured on normal
+ *                                    gradients whose size drops tenfold, after 3000 steps: rounded
+ *                                    to nearest, v is 22 times
+ *                                    too large at b2 = 0.999 and right to 0.5 % at 0.95;
+ *                                    stochastically it has the right mean
  *                                    in both, with a noise of 11 % and 0.8 %
- *   an 8-bit state                   the nearest of its 256 values (dynamic8.h): a decay that all numbers of a block share passes
- *                                    through its scale, which is fp32, and steps of 0.7 % of the number and more would make
- *                                    stochastic rounding mostly noise. Measured as above on 256 sizes of a lognormal: sqrt(v) is
- *                                    off by 5, 7 and 13 % (rms) at b2 = 0.95, 0.99 and 0.999; stochastically 6, 13 and 12 %
+ *   an 8-bit state                   the nearest of its 256 values (dynamic8.h): a decay that all
+ *   numbers of a block share passes
+ *                                    through its scale, which is fp32, and steps of 0.7 % of the
+ *                                    number and more would make
+ *                                    stochastic rounding mostly noise. Measured as above on 256
+ *                                    sizes of a lognormal: sqrt(v) is
+ *                                    off by 5, 7 and 13 % (rms) at b2 = 0.95, 0.99 and 0.999;
+ *                                    stochastically 6, 13 and 12 %
  *
- * The update itself uses a state before it is rounded. Random bits are 16 an element, half h = element mod 8 of Philox
- * block element / 8 of the call's stream, little half of a word first; the counter's sample says what they are for. They depend
- * on seed, step, op and element only, so an update of a parameter whose rounding draws is one call. */
+ * The update itself uses a state before it is rounded. Random bits are 16 an element, half h =
+ * element mod 8 of Philox block element / 8 of the call's stream, little half of a word first;
+ * the counter's sample says what they are for. They depend on seed, step, op and element only,
+ * so an update of a parameter whose rounding draws is one call. */
 #ifndef VP_KERNELS_CPU_UPDATE_H
 #define VP_KERNELS_CPU_UPDATE_H
 
@@ -47,14 +60,17 @@ void vp_update_draw(vp_philox_key key, uint64_t use, int64_t first, int64_t n, u
 /* ---- parameters ---- */
 
 typedef struct vp_param {
-    float        *exact;  /* what the update is made to: p of an fp32 call, or the master; NULL: the bf16 */
-    float        *copy;   /* p of an fp32 call that has a master as well, else NULL                       */
-    uint16_t     *bf16;   /* p of a bf16 call, else NULL                                                  */
+    /* what the update is made to: p of an fp32 call, or the master; NULL: the bf16 */
+    float *exact;
+    /* p of an fp32 call that has a master as well, else NULL */
+    float *copy;
+    /* p of a bf16 call, else NULL */
+    uint16_t     *bf16;
     vp_philox_key key;
 } vp_param;
 
-/* p is operand 0 of every optimizer, master where the op table says. */
-vp_param vp_param_of(const vp_kernel_call *call);
+/* param and master: the call's operands. */
+vp_param vp_param_of(const vp_kernel_call *call, void *param, float *master);
 
 VP_ALWAYS_INLINE float *vp_param_load(const vp_param *p, int64_t i, int64_t n, float *scratch)
 {
@@ -84,17 +100,18 @@ VP_ALWAYS_INLINE void vp_param_store(const vp_param *p, int64_t i, int64_t n, co
 
 typedef struct vp_state {
     vp_state_kind      kind;
-    float             *f32;    /* VP_STATE_F32                             */
-    uint16_t          *bf16;   /* VP_STATE_BF16                            */
-    uint8_t           *code;   /* VP_STATE_BLOCK8                          */
-    float             *scale;  /* of block i / VP_STATE_BLOCK              */
+    float             *f32;   /* VP_STATE_F32                             */
+    uint16_t          *bf16;  /* VP_STATE_BF16                            */
+    uint8_t           *code;  /* VP_STATE_BLOCK8                          */
+    float             *scale; /* of block i / VP_STATE_BLOCK              */
     const vp_dynamic8 *map;
     uint64_t           use;
     vp_philox_key      key;
 } vp_state;
 
 /* A state of n elements; is_signed: whether it can be below zero. */
-vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind kind, int64_t n, bool is_signed);
+vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind kind, int64_t n,
+                     bool is_signed);
 
 /* i is a multiple of VP_UPDATE_PIECE, n at most that, and short of it only at the end. */
 VP_ALWAYS_INLINE float *vp_state_load(const vp_state *s, int64_t i, int64_t n, float *scratch)
@@ -130,8 +147,10 @@ VP_ALWAYS_INLINE void vp_state_store(const vp_state *s, int64_t i, int64_t n, co
 
 /* ---- sums over a whole parameter ---- */
 
-/* start + of(context, 0) + of(context, 1) + ... in this order, the terms computed by all threads. */
-double vp_update_sum(double start, int64_t n_tiles, double (*of)(const void *context, int64_t tile), const void *context);
+/* start + of(context, 0) + of(context, 1) + ... in this order, the terms computed by all
+ * threads. */
+double vp_update_sum(double start, int64_t n_tiles, double (*of)(const void *context, int64_t tile),
+                     const void *context);
 
 /* start + sum x[i]^2, in double: tiles of 16384 elements, in order. */
 double vp_update_sum_squares(double start, const float *x, int64_t n);

@@ -1,28 +1,33 @@
-/* kernels/cuda/adafactor.cu: Adafactor (Shazeer, Stern 2018, arXiv:1804.04235), the formulas of kernels/cpu/adafactor.c:
+/* kernels/cuda/adafactor.cu: Adafactor (Shazeer, Stern 2018, arXiv:1804.04235), the formulas of
+ * kernels/cpu/adafactor.c:
  *
  *     b = 1 - t^-0.8
- *     a matrix:  row_i = b row_i + (1 - b) (mean_j g_ij^2 + eps),  col_j = b col_j + (1 - b) (mean_i g_ij^2 + eps)
+ *     a matrix:  row_i = b row_i + (1 - b) (mean_j g_ij^2 + eps),  col_j = b col_j + (1 - b)
+ *                (mean_i g_ij^2 + eps)
  *                u_ij  = g_ij / sqrt(row_i / mean(row)) / sqrt(col_j)
  *     else:      v_i   = b v_i + (1 - b) (g_i^2 + eps),  u_i = g_i / sqrt(v_i)
  *     p -= lr wd p,  p -= lr u / max(1, rms(u))
  *
- * g, row and col are fp32, p and master in the forms of optimizer_state.h. u is not kept: the passes over g compute it again. A matrix
- * takes three passes: sums of columns over tiles of VP_ADAFACTOR_TILE rows, and from them col; sums of rows with those of
- * (g_ij / sqrt(col_j))^2, from which rms(u) follows once mean(row) is known; the update. 20 bytes an element of an fp32 parameter. What is
- * not factored takes two passes, 28 bytes.
+ * g, row and col are fp32, p and master in the forms of optimizer_state.h. u is not kept: the
+ * passes over g compute it again. A matrix takes three passes: sums of columns over tiles of
+ * VP_ADAFACTOR_TILE rows, and from them col; sums of rows with those of (g_ij / sqrt(col_j))^2,
+ * from which rms(u) follows once mean(row) is known; the update. 20 bytes an element of an fp32
+ * parameter. What is not factored takes two passes, 28 bytes.
  *
- * Sums of squares are double. Their order is the shape's: a thread its own elements, the threads of a block, then the blocks'
- * sums, which lie in the workspace between the passes, by one thread a column or by one block. */
+ * Sums of squares are double. Their order is the shape's: a thread its own elements, the threads
+ * of a block, then the blocks' sums, which lie in the workspace between the passes, by one
+ * thread a column or by one block. */
 #include "kernels/cuda/optimizer_state.h"
 
 extern "C" {
-#include "core/workspace.h"
+#include "plan/workspace.h"
 }
 
 enum {
-    WARPS    = VP_BLOCK / VP_WARP,
-    COLUMNS  = VP_WARP * VP_QUAD, /* of a tile of the sums of columns: 4 of each lane                  */
-    ROW_COLS = 4096               /* a row of no more is summed by one warp, a longer one by one block */
+    WARPS = VP_BLOCK / VP_WARP,
+    /* of a tile of the sums of columns: 4 of each lane */
+    COLUMNS  = VP_WARP * VP_QUAD,
+    ROW_COLS = 4096 /* a row of no more is summed by one warp, a longer one by one block */
 };
 
 static constexpr double eps = 1e-30;
@@ -32,7 +37,8 @@ struct adafactor_scalars {
     double b, row_mean, step_size; /* step_size: lr / max(1, rms(u)) */
 };
 
-static_assert(sizeof(adafactor_scalars) <= VP_ADAFACTOR_SCALARS * sizeof(double), "their place in the workspace");
+static_assert(sizeof(adafactor_scalars) <= VP_ADAFACTOR_SCALARS * sizeof(double),
+              "their place in the workspace");
 
 struct adafactor {
     const float      *g;
@@ -42,9 +48,12 @@ struct adafactor {
     bool              aligned;
     /* in the workspace */
     adafactor_scalars *s;
-    double            *sums;   /* of the columns in each tile of rows; afterwards two of each block of the row pass */
-    float             *by;     /* (cols) 1 / sqrt(col)                                                              */
-    float             *of_row; /* (rows) 1 / sqrt(row / mean(row))                                                  */
+    /* of the columns in each tile of rows; afterwards two of each block of the row pass */
+    double *sums;
+    /* (cols) 1 / sqrt(col) */
+    float *by;
+    /* (rows) 1 / sqrt(row / mean(row)) */
+    float *of_row;
 };
 
 /* b old + (1 - b) (mean + eps) */
@@ -64,8 +73,10 @@ static __device__ inline double decay_rate(const vp_control *control)
     return b;
 }
 
-/* Four elements of g at c .. c + 3 of a row, those beyond its end zero. VECTOR: rows begin at multiples of 16 bytes. */
-template <bool VECTOR> static __device__ inline void load_four(const float *row, int64_t c, int64_t cols, float *x)
+/* Four elements of g at c .. c + 3 of a row, those beyond its end zero. VECTOR: rows begin at
+ * multiples of 16 bytes. */
+template <bool VECTOR>
+static __device__ inline void load_four(const float *row, int64_t c, int64_t cols, float *x)
 {
     if (VECTOR && c < cols) { /* cols is a multiple of 4 */
         vp_load_quad(row + c, x);
@@ -78,18 +89,20 @@ template <bool VECTOR> static __device__ inline void load_four(const float *row,
 
 /* ---- a matrix ---- */
 
-/* sums[tile][col] = the sum of (g scale)^2 over the rows of a tile. A block takes COLUMNS of one tile, its warps every eighth row. */
+/* sums[tile][col] = the sum of (g scale)^2 over the rows of a tile. A block takes COLUMNS of one
+ * tile, its warps every eighth row. */
 template <bool VECTOR> static __global__ void __launch_bounds__(VP_BLOCK) sum_columns(adafactor a)
 {
     __shared__ double part[WARPS][COLUMNS];
     int               lane = (int)threadIdx.x % VP_WARP, warp = (int)threadIdx.x / VP_WARP;
     float             grad_scale = (float)a.control->grad_scale;
-    int64_t           n_across = (a.cols + COLUMNS - 1) / COLUMNS;
+    int64_t           n_across   = (a.cols + COLUMNS - 1) / COLUMNS;
     int64_t           n_blocks = n_across * ((a.rows + VP_ADAFACTOR_TILE - 1) / VP_ADAFACTOR_TILE);
 
     for (int64_t block = blockIdx.x; block < n_blocks; block += gridDim.x) {
-        int64_t tile = block / n_across, c = block % n_across * COLUMNS, r = tile * VP_ADAFACTOR_TILE;
-        int64_t end  = r + VP_ADAFACTOR_TILE < a.rows ? r + VP_ADAFACTOR_TILE : a.rows;
+        int64_t tile = block / n_across, c = block % n_across * COLUMNS,
+                r            = tile * VP_ADAFACTOR_TILE;
+        int64_t end          = r + VP_ADAFACTOR_TILE < a.rows ? r + VP_ADAFACTOR_TILE : a.rows;
         double  sum[VP_QUAD] = {0.0, 0.0, 0.0, 0.0};
 
 #pragma unroll 4
@@ -120,12 +133,13 @@ template <bool VECTOR> static __global__ void __launch_bounds__(VP_BLOCK) sum_co
 
 static __global__ void __launch_bounds__(VP_BLOCK) update_columns(adafactor a)
 {
-    double  b = decay_rate(a.control);
+    double  b       = decay_rate(a.control);
     int64_t n_tiles = (a.rows + VP_ADAFACTOR_TILE - 1) / VP_ADAFACTOR_TILE;
 
     if (blockIdx.x == 0 && threadIdx.x == 0)
         a.s->b = b;
-    for (int64_t c = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; c < a.cols; c += (int64_t)gridDim.x * VP_BLOCK) {
+    for (int64_t c = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; c < a.cols;
+         c += (int64_t)gridDim.x * VP_BLOCK) {
         double sum = 0.0;
         float  col;
 
@@ -137,19 +151,21 @@ static __global__ void __launch_bounds__(VP_BLOCK) update_columns(adafactor a)
     }
 }
 
-/* The averages of rows; sums[2 block] = the sum of (g_ij / sqrt(col_j))^2 / row_i over a block's rows, sums[2 block + 1] = that of
- * row_i / rows. A block takes one row with all its threads, or one with each warp. */
-template <bool VECTOR, bool WHOLE_BLOCK> static __global__ void __launch_bounds__(VP_BLOCK) update_rows(adafactor a)
+/* The averages of rows; sums[2 block] = the sum of (g_ij / sqrt(col_j))^2 / row_i over a block's
+ * rows, sums[2 block + 1] = that of row_i / rows. A block takes one row with all its threads, or
+ * one with each warp. */
+template <bool VECTOR, bool WHOLE_BLOCK>
+static __global__ void __launch_bounds__(VP_BLOCK) update_rows(adafactor a)
 {
     enum { AT_ONCE = WHOLE_BLOCK ? 1 : WARPS, THREADS = VP_BLOCK / AT_ONCE };
     __shared__ double scratch[VP_WARP], of_rows[AT_ONCE][2];
     int               thread = (int)threadIdx.x % THREADS, mine = (int)threadIdx.x / THREADS;
     float             grad_scale = (float)a.control->grad_scale;
-    int64_t           n_blocks = (a.rows + AT_ONCE - 1) / AT_ONCE;
+    int64_t           n_blocks   = (a.rows + AT_ONCE - 1) / AT_ONCE;
 
     for (int64_t block = blockIdx.x; block < n_blocks; block += gridDim.x) {
-        int64_t      r = block * AT_ONCE + mine;
-        const float *g = a.g + r * a.cols;
+        int64_t      r       = block * AT_ONCE + mine;
+        const float *g       = a.g + r * a.cols;
         double       squares = 0.0, scaled = 0.0;
 
 #pragma unroll 4
@@ -192,7 +208,8 @@ template <bool VECTOR, bool WHOLE_BLOCK> static __global__ void __launch_bounds_
 /* 1 / sqrt(row / mean(row)) */
 static __global__ void __launch_bounds__(VP_BLOCK) row_factors(adafactor a)
 {
-    for (int64_t r = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; r < a.rows; r += (int64_t)gridDim.x * VP_BLOCK)
+    for (int64_t r = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; r < a.rows;
+         r += (int64_t)gridDim.x * VP_BLOCK)
         a.of_row[r] = (float)(1.0 / sqrt((double)a.row[r] / a.s->row_mean));
 }
 
@@ -202,9 +219,9 @@ static __global__ void __launch_bounds__(VP_BLOCK) row_factors(adafactor a)
 static __global__ void __launch_bounds__(VP_BLOCK) update_vector_state(adafactor a)
 {
     __shared__ double scratch[VP_WARP];
-    double            b = decay_rate(a.control);
+    double            b          = decay_rate(a.control);
     float             grad_scale = (float)a.control->grad_scale;
-    int64_t           count = a.rows * a.cols, n_blocks = (count + VP_NORM_PIECE - 1) / VP_NORM_PIECE;
+    int64_t count = a.rows * a.cols, n_blocks = (count + VP_NORM_PIECE - 1) / VP_NORM_PIECE;
 
     for (int64_t block = blockIdx.x; block < n_blocks; block += gridDim.x) {
         double sum = 0.0;
@@ -231,7 +248,8 @@ static __global__ void __launch_bounds__(VP_BLOCK) update_vector_state(adafactor
 /* ---- both ---- */
 
 /* One block: mean(row), and lr / max(1, rms(u)), written so that a NaN reaches the parameter. */
-static __global__ void __launch_bounds__(VP_BLOCK) finish_sums(adafactor a, int64_t n_sums, bool factored)
+static __global__ void __launch_bounds__(VP_BLOCK)
+    finish_sums(adafactor a, int64_t n_sums, bool factored)
 {
     __shared__ double scratch[VP_WARP];
     double            squares = 0.0, mean = 0.0;
@@ -244,18 +262,22 @@ static __global__ void __launch_bounds__(VP_BLOCK) finish_sums(adafactor a, int6
     squares = vp_block_sum(squares, scratch);
     mean    = vp_block_sum(mean, scratch);
     if (threadIdx.x == 0) {
-        double lr = a.control->lr, rms = sqrt((factored ? mean * squares : squares) / (double)(a.rows * a.cols));
+        double lr  = a.control->lr,
+               rms = sqrt((factored ? mean * squares : squares) / (double)(a.rows * a.cols));
 
         a.s->row_mean  = mean;
         a.s->step_size = rms <= 1.0 ? lr : lr / rms;
     }
 }
 
-/* x = g_ij becomes u_ij, in the quad that begins `offset` elements after (r, c) in the matrix, row after row; c < cols,
- * offset < VP_SPAN. */
-template <bool WHOLE> static __device__ inline void matrix_update(const adafactor &a, int64_t r, int64_t c, int offset, float *x)
+/* x = g_ij becomes u_ij, in the quad that begins `offset` elements after (r, c) in the matrix,
+ * row after row; c < cols, offset < VP_SPAN. */
+template <bool WHOLE>
+static __device__ inline void matrix_update(const adafactor &a, int64_t r, int64_t c, int offset,
+                                            float *x)
 {
-    int64_t rows_on = a.cols >= VP_SPAN ? (c + offset >= a.cols ? 1 : 0) : ((int)c + offset) / (int)a.cols;
+    int64_t rows_on =
+        a.cols >= VP_SPAN ? (c + offset >= a.cols ? 1 : 0) : ((int)c + offset) / (int)a.cols;
 
     c += offset - rows_on * a.cols;
     r += rows_on;
@@ -314,7 +336,8 @@ template <typename P, bool FACTORED> struct span_update {
 };
 
 template <typename P, bool FACTORED>
-static __global__ void __launch_bounds__(VP_BLOCK) update(adafactor a, vp_param<P> param, vp_rng_stream rng, double decay)
+static __global__ void __launch_bounds__(VP_BLOCK)
+    update(adafactor a, vp_param<P> param, vp_rng_stream rng, double decay)
 {
     __shared__ vp_device_rng now;
 
@@ -322,22 +345,29 @@ static __global__ void __launch_bounds__(VP_BLOCK) update(adafactor a, vp_param<
         now = vp_rng_now(rng, a.control);
     __syncthreads();
     vp_each_span(a.rows * a.cols, a.aligned,
-                 span_update<P, FACTORED>{a, param, now.key, (float)a.control->grad_scale, (float)(1.0 - a.control->lr * decay),
+                 span_update<P, FACTORED>{a, param, now.key, (float)a.control->grad_scale,
+                                          (float)(1.0 - a.control->lr * decay),
                                           (float)a.s->step_size});
 }
 
-template <typename P, bool FACTORED> static cudaError_t launch_update(const vp_kernel_call *call, const adafactor &a, cudaStream_t stream)
+template <typename P, bool FACTORED>
+static cudaError_t launch_update(const vp_kernel_call *call, const adafactor &a,
+                                 cudaStream_t stream)
 {
-    return VP_LAUNCH((update<P, FACTORED>), vp_span_blocks(a.rows * a.cols), VP_BLOCK, 0, stream, a, vp_param_of<P>(call), call->rng,
-                     call->ints[2] ? call->optimizer->weight_decay : 0.0);
+    return VP_LAUNCH(
+        (update<P, FACTORED>), vp_span_blocks(a.rows * a.cols), VP_BLOCK, 0, stream, a,
+        vp_param_of<P>(call->operand[VP_ADAFACTOR_P], call->operand[VP_ADAFACTOR_MASTER]),
+        call->rng, call->adafactor.decay ? call->optimizer->weight_decay : 0.0);
 }
 
 /* State and step size of a matrix. VECTOR: see load_four(). */
 template <bool VECTOR> static cudaError_t launch_matrix(const adafactor &a, cudaStream_t stream)
 {
-    int64_t     n_tiles = (a.rows + VP_ADAFACTOR_TILE - 1) / VP_ADAFACTOR_TILE, n_across = (a.cols + COLUMNS - 1) / COLUMNS;
+    int64_t n_tiles    = (a.rows + VP_ADAFACTOR_TILE - 1) / VP_ADAFACTOR_TILE,
+            n_across   = (a.cols + COLUMNS - 1) / COLUMNS;
     int64_t     n_sums = a.cols > ROW_COLS ? a.rows : (a.rows + WARPS - 1) / WARPS;
-    cudaError_t e      = VP_LAUNCH(sum_columns<VECTOR>, vp_blocks(n_tiles * n_across, 1), VP_BLOCK, 0, stream, a);
+    cudaError_t e =
+        VP_LAUNCH(sum_columns<VECTOR>, vp_blocks(n_tiles * n_across, 1), VP_BLOCK, 0, stream, a);
 
     if (e == cudaSuccess)
         e = VP_LAUNCH(update_columns, vp_blocks(a.cols, VP_BLOCK), VP_BLOCK, 0, stream, a);
@@ -355,7 +385,7 @@ template <bool VECTOR> static cudaError_t launch_matrix(const adafactor &a, cuda
 static cudaError_t launch_vector(const adafactor &a, cudaStream_t stream)
 {
     int64_t     n_sums = (a.rows * a.cols + VP_NORM_PIECE - 1) / VP_NORM_PIECE;
-    cudaError_t e      = VP_LAUNCH(update_vector_state, vp_blocks(n_sums, 1), VP_BLOCK, 0, stream, a);
+    cudaError_t e = VP_LAUNCH(update_vector_state, vp_blocks(n_sums, 1), VP_BLOCK, 0, stream, a);
 
     if (e == cudaSuccess)
         e = VP_LAUNCH(finish_sums, 1, VP_BLOCK, 0, stream, a, n_sums, false);
@@ -368,20 +398,21 @@ extern "C" cudaError_t vp_cuda_adafactor(const vp_kernel_call *call, cudaStream_
     int64_t     n_sums;
     cudaError_t e;
 
-    a.g       = static_cast<const float *>(call->operand[1]);
-    a.row     = static_cast<float *>(call->operand[2]);
-    a.col     = static_cast<float *>(call->operand[3]);
-    a.control = static_cast<const vp_control *>(call->operand[5]);
-    a.rows    = call->ints[0];
-    a.cols    = call->ints[1];
+    a.g       = static_cast<const float *>(call->operand[VP_ADAFACTOR_G]);
+    a.row     = static_cast<float *>(call->operand[VP_ADAFACTOR_ROW]);
+    a.col     = static_cast<float *>(call->operand[VP_ADAFACTOR_COL]);
+    a.control = static_cast<const vp_control *>(call->operand[VP_ADAFACTOR_CONTROL]);
+    a.rows    = call->adafactor.rows;
+    a.cols    = call->adafactor.cols;
     a.aligned = vp_operands_are_aligned16(call);
-    /* as vp_workspace_bytes() counts it; `by` is at a multiple of 16 bytes, the sums being an even number */
-    n_sums   = vp_cuda_adafactor_sums(a.rows, a.cols, call->ints[3] != 0);
+    /* as vp_workspace_bytes() counts it; `by` is at a multiple of 16 bytes, the sums being an
+     * even number */
+    n_sums   = vp_cuda_adafactor_sums(a.rows, a.cols, call->adafactor.factored != 0);
     a.s      = static_cast<adafactor_scalars *>(call->workspace);
     a.sums   = static_cast<double *>(call->workspace) + VP_ADAFACTOR_SCALARS;
     a.by     = reinterpret_cast<float *>(a.sums + n_sums);
     a.of_row = a.by + a.cols;
-    if (!call->ints[3])
+    if (!call->adafactor.factored)
         e = launch_vector(a, stream);
     else if (a.aligned && a.cols % VP_QUAD == 0)
         e = launch_matrix<true>(a, stream);
@@ -389,7 +420,7 @@ extern "C" cudaError_t vp_cuda_adafactor(const vp_kernel_call *call, cudaStream_
         e = launch_matrix<false>(a, stream);
     if (e != cudaSuccess)
         return e;
-    if (call->ints[3])
+    if (call->adafactor.factored)
         VP_BY_DTYPE(call->dtype, P, return (launch_update<P, true>(call, a, stream)));
     VP_BY_DTYPE(call->dtype, P, return (launch_update<P, false>(call, a, stream)));
 }

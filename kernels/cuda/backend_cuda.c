@@ -1,11 +1,14 @@
-/* kernels/cuda/backend_cuda.c: the CUDA backend: its device, memory, table of kernels, recorded steps. One device, one stream.
+/* kernels/cuda/backend_cuda.c: the CUDA backend: its device, memory, table of kernels, recorded
+ * steps. One device; its streams for copies are in streams_cuda.c.
  *
- * The plugin exports vp_backend_open() and nothing else. Its state is one static vp_cuda, as a process has one device. */
+ * The plugin exports vp_backend_open() and nothing else. Its state is one static vp_cuda, as a
+ * process has one device. */
 #include "kernels/cuda/cuda_internal.h"
 
-#include "core/checked.h"
-#include "core/units.h"
-#include "core/workspace.h"
+#include "base/checked.h"
+#include "base/nvml.h"
+#include "base/units.h"
+#include "plan/workspace.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -18,7 +21,8 @@ static vp_cuda_squares squares; /* the same; one of both is empty */
 static vp_err          unsaid;  /* why such a launch failed where nobody could be told */
 static bool            is_open;
 static char            product[64];
-static char            description[200]; /* a profile keeps it whole: it says for which library and device an algorithm is */
+/* a profile keeps it whole: it says for which library and device an algorithm is */
+static char description[200];
 
 /* A recorded step. */
 struct vp_backend_graph {
@@ -30,10 +34,19 @@ vp_status vp_cuda_check(cudaError_t e, const char *what, vp_err *err)
     if (e == cudaSuccess)
         return VP_OK;
     cudaGetLastError(); /* the next call begins without it, unless it is one that stays */
-    return VP_FAIL(err, VP_ERR_DEVICE, "CUDA, %s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+    return VP_FAIL(err, VP_ERR_DEVICE, "CUDA, %s: %s (%s)", what, cudaGetErrorString(e),
+                   cudaGetErrorName(e));
 }
 
-/* What was collected is launched, under its own name: before any other work, and before anything is waited for, asked or freed. */
+/* What the device does not take back holds up nothing: the next call begins without its error. */
+static void give_back(cudaError_t e)
+{
+    if (e != cudaSuccess)
+        cudaGetLastError();
+}
+
+/* What was collected is launched, under its own name: before any other work, and before anything
+ * is waited for, asked or freed. */
 static vp_status launch_collected(vp_err *err)
 {
     const char *name = vp_kernel_info_of(updates.kernel)->name;
@@ -45,7 +58,8 @@ static vp_status launch_collected(vp_err *err)
     if (updates.n > 0)
         return vp_cuda_check(vp_cuda_updates_launch(&updates, here.stream), name, err);
     if (squares.n > 0)
-        return vp_cuda_check(vp_cuda_squares_launch(&squares, here.stream), vp_kernel_info_of(VP_K_GRAD_SUMSQ)->name, err);
+        return vp_cuda_check(vp_cuda_squares_launch(&squares, here.stream),
+                             vp_kernel_info_of(VP_K_GRAD_SUMSQ)->name, err);
     return VP_OK;
 }
 
@@ -60,9 +74,11 @@ static vp_status alloc(int64_t n_bytes, void **out, vp_err *err)
     if (e == cudaSuccess)
         return VP_OK;
     *out = NULL;
-    if (e != cudaErrorMemoryAllocation || cudaGetLastError() != e || cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
+    if (e != cudaErrorMemoryAllocation || cudaGetLastError() != e ||
+        cudaMemGetInfo(&free_bytes, &total) != cudaSuccess)
         return vp_cuda_check(e, "allocation", err);
-    return VP_FAIL(err, VP_ERR_DEVICE, "the device has no %s in one piece: %s are free", vp_size_text(n_bytes, text[0], sizeof text[0]),
+    return VP_FAIL(err, VP_ERR_DEVICE, "the device has no %s in one piece: %s are free",
+                   vp_size_text(n_bytes, text[0], sizeof text[0]),
                    vp_size_text((int64_t)free_bytes, text[1], sizeof text[1]));
 }
 
@@ -75,7 +91,7 @@ static void release(void *p, int64_t n_bytes)
         return;
     if (launch_collected(&err) != VP_OK)
         unsaid = err;
-    cudaFree(p);
+    give_back(cudaFree(p));
 }
 
 static vp_status memory(vp_backend_memory *out, vp_err *err)
@@ -87,8 +103,11 @@ static vp_status memory(vp_backend_memory *out, vp_err *err)
     VP_TRY(launch_collected(err));
     VP_CUDA(cudaMemGetInfo(&free_bytes, &total), "asking for free memory");
     told = vp_nvml_ask(here.bus);
-    *out = (vp_backend_memory){.total_bytes = (int64_t)total, .free_bytes = (int64_t)free_bytes, .used_bytes = told.process_bytes,
-                               .all_used_bytes = told.all_bytes, .all_used_before_bytes = here.used_before_bytes};
+    *out = (vp_backend_memory){.total_bytes           = (int64_t)total,
+                               .free_bytes            = (int64_t)free_bytes,
+                               .used_bytes            = told.process_bytes,
+                               .all_used_bytes        = told.all_bytes,
+                               .all_used_before_bytes = here.used_before_bytes};
 out:
     return st;
 }
@@ -99,6 +118,7 @@ static vp_status wait(vp_err *err)
 
     VP_TRY(launch_collected(err));
     VP_CUDA(cudaStreamSynchronize(here.stream), "waiting for the device");
+    VP_TRY(vp_cuda_streams_wait(err));
 out:
     return st;
 }
@@ -114,16 +134,18 @@ static vp_status host_alloc(int64_t n_bytes, void **out, vp_err *err)
     if (e != cudaErrorMemoryAllocation)
         return vp_cuda_check(e, "allocation of pinned memory of the host", err);
     cudaGetLastError();
-    return VP_FAIL(err, VP_ERR_DEVICE, "the host gives no %s of pinned memory", vp_size_text(n_bytes, text, sizeof text));
+    return VP_FAIL(err, VP_ERR_DEVICE, "the host gives no %s of pinned memory",
+                   vp_size_text(n_bytes, text, sizeof text));
 }
 
 static void host_release(void *p)
 {
     if (p)
-        cudaFreeHost(p);
+        give_back(cudaFreeHost(p));
 }
 
-static vp_status copy(void *to, const void *from, int64_t n_bytes, enum cudaMemcpyKind kind, const char *what, vp_err *err)
+static vp_status enqueue_copy(void *to, const void *from, int64_t n_bytes, enum cudaMemcpyKind kind,
+                              const char *what, vp_err *err)
 {
     vp_status st = VP_OK;
 
@@ -135,32 +157,35 @@ out:
 
 static vp_status send(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
-    return copy(to, from, n_bytes, cudaMemcpyHostToDevice, "copy to the device", err);
+    return enqueue_copy(to, from, n_bytes, cudaMemcpyHostToDevice, "copy to the device", err);
 }
 
 static vp_status fetch(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
-    return copy(to, from, n_bytes, cudaMemcpyDeviceToHost, "copy from the device", err);
+    return enqueue_copy(to, from, n_bytes, cudaMemcpyDeviceToHost, "copy from the device", err);
+}
+
+/* Behind all streams; either side may be memory of the device or of the host. */
+static vp_status copy_now(void *to, const void *from, int64_t n_bytes, const char *what,
+                          vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_cuda_streams_join(&here, err));
+    VP_TRY(enqueue_copy(to, from, n_bytes, cudaMemcpyDefault, what, err));
+    VP_TRY(wait(err));
+out:
+    return st;
 }
 
 static vp_status upload(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
-    vp_status st = VP_OK;
-
-    VP_TRY(send(to, from, n_bytes, err));
-    VP_TRY(wait(err));
-out:
-    return st;
+    return copy_now(to, from, n_bytes, "copy to the device", err);
 }
 
 static vp_status download(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
-    vp_status st = VP_OK;
-
-    VP_TRY(fetch(to, from, n_bytes, err));
-    VP_TRY(wait(err));
-out:
-    return st;
+    return copy_now(to, from, n_bytes, "copy from the device", err);
 }
 
 static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
@@ -168,6 +193,7 @@ static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
     vp_status st = VP_OK;
 
     VP_TRY(launch_collected(err));
+    VP_TRY(vp_cuda_streams_join(&here, err));
     VP_CUDA(cudaMemsetAsync(to, byte, (size_t)n_bytes, here.stream), "filling memory");
 out:
     return st;
@@ -177,7 +203,8 @@ out:
 
 typedef vp_status (*kernel_fn)(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err);
 
-/* A kernel is a launcher of its own, a function that makes several calls, or collected to be launched with others. */
+/* A kernel is a launcher of its own, a function that makes several calls, or collected to be
+ * launched with others. */
 static const struct {
     vp_cuda_launch_fn launch;
     kernel_fn         function;
@@ -194,34 +221,38 @@ static const struct {
     [VP_K_LINEAR_BWD_WEIGHT] = {.function = vp_cuda_linear},
     [VP_K_ROPE_FWD]          = {.launch = vp_cuda_rope_fwd},
     [VP_K_ROPE_BWD]          = {.launch = vp_cuda_rope_bwd},
-    [VP_K_ATTENTION_FWD]     = {.launch = vp_cuda_attention_fwd, .function = vp_cuda_attention_cudnn},
-    [VP_K_ATTENTION_BWD]     = {.launch = vp_cuda_attention_bwd, .function = vp_cuda_attention_cudnn},
-    [VP_K_ACTIVATION_FWD]    = {.launch = vp_cuda_activation_fwd},
-    [VP_K_ACTIVATION_BWD]    = {.launch = vp_cuda_activation_bwd},
-    [VP_K_GLU_FWD]           = {.launch = vp_cuda_glu_fwd},
-    [VP_K_GLU_BWD]           = {.launch = vp_cuda_glu_bwd},
-    [VP_K_ADD]               = {.launch = vp_cuda_add},
-    [VP_K_DROPOUT]           = {.launch = vp_cuda_dropout},
-    [VP_K_CROSS_ENTROPY]     = {.launch = vp_cuda_cross_entropy},
-    [VP_K_LOSS_SUM]          = {.launch = vp_cuda_loss_sum},
-    [VP_K_COPY]              = {.launch = vp_cuda_copy},
-    [VP_K_ZERO]              = {.launch = vp_cuda_zero},
-    [VP_K_GRAD_SUMSQ]        = {.collected = true},
-    [VP_K_CLIP_SCALE]        = {.launch = vp_cuda_clip_scale},
-    [VP_K_ADAMW]             = {.collected = true},
-    [VP_K_SGD]               = {.collected = true},
-    [VP_K_MOMENTUM]          = {.collected = true},
-    [VP_K_LION]              = {.collected = true},
-    [VP_K_ADAFACTOR]         = {.launch = vp_cuda_adafactor},
-    [VP_K_MUON]              = {.function = vp_cuda_muon},
+    [VP_K_ATTENTION_FWD]  = {.launch = vp_cuda_attention_fwd, .function = vp_cuda_attention_cudnn},
+    [VP_K_ATTENTION_BWD]  = {.launch = vp_cuda_attention_bwd, .function = vp_cuda_attention_cudnn},
+    [VP_K_ACTIVATION_FWD] = {.launch = vp_cuda_activation_fwd},
+    [VP_K_ACTIVATION_BWD] = {.launch = vp_cuda_activation_bwd},
+    [VP_K_GLU_FWD]        = {.launch = vp_cuda_glu_fwd},
+    [VP_K_GLU_BWD]        = {.launch = vp_cuda_glu_bwd},
+    [VP_K_ADD]            = {.launch = vp_cuda_add},
+    [VP_K_DROPOUT]        = {.launch = vp_cuda_dropout},
+    [VP_K_CROSS_ENTROPY]  = {.launch = vp_cuda_cross_entropy},
+    [VP_K_LOSS_SUM]       = {.launch = vp_cuda_loss_sum},
+    [VP_K_COPY]           = {.launch = vp_cuda_copy},
+    [VP_K_ZERO]           = {.launch = vp_cuda_zero},
+    [VP_K_GRAD_SUMSQ]     = {.collected = true},
+    [VP_K_CLIP_SCALE]     = {.launch = vp_cuda_clip_scale},
+    [VP_K_ADAMW]          = {.collected = true},
+    [VP_K_SGD]            = {.collected = true},
+    [VP_K_MOMENTUM]       = {.collected = true},
+    [VP_K_LION]           = {.collected = true},
+    [VP_K_ADAFACTOR]      = {.launch = vp_cuda_adafactor},
+    [VP_K_MUON]           = {.function = vp_cuda_muon_update},
 };
 
 static vp_call_shape shape_of(const vp_kernel_call *call)
 {
     int lengths = vp_kernel_operand(call->kernel, "lengths");
 
-    return (vp_call_shape){.sm = here.sm, .kernel = call->kernel, .dtype = call->dtype, .ints = call->ints, .reals = call->reals,
-                           .lengths = lengths >= 0 && call->operand[lengths]};
+    return (vp_call_shape){.compute_capability = here.compute_capability,
+                           .kernel             = call->kernel,
+                           .dtype              = call->dtype,
+                           .ints               = call->ints,
+                           .reals              = call->reals,
+                           .lengths            = lengths >= 0 && call->operand[lengths]};
 }
 
 static bool take(const vp_kernel_call *call)
@@ -247,24 +278,28 @@ out:
 
 static vp_status run(const vp_kernel_call *call, vp_err *err)
 {
-    vp_call_shape shape     = shape_of(call);
-    int64_t       need      = vp_workspace_bytes(&shape);
-    bool          attention = call->kernel == VP_K_ATTENTION_FWD || call->kernel == VP_K_ATTENTION_BWD;
-    bool          own       = attention && (!here.cudnn || vp_cuda_attention_engine(&shape) == VP_ATTENTION_OWN);
-    vp_status     st        = VP_OK;
+    vp_call_shape shape = shape_of(call);
+    int64_t       need  = vp_workspace_bytes(&shape);
+    bool attention      = call->kernel == VP_K_ATTENTION_FWD || call->kernel == VP_K_ATTENTION_BWD;
+    bool own = attention && (!here.cudnn || vp_cuda_attention_engine(&shape) == VP_ATTENTION_OWN);
+    vp_status st = VP_OK;
 
     assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS);
     assert(call->dtype == VP_DTYPE_F32 || call->dtype == VP_DTYPE_BF16);
     if (vp_overflowed(need) || call->workspace_bytes < need || (need > 0 && !call->workspace))
-        return VP_FAIL(err, VP_ERR_INPUT, "%s has a workspace of %lld bytes; on this device it needs %lld", vp_kernel_info_of(call->kernel)->name,
-                       (long long)call->workspace_bytes, (long long)need);
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "%s has a workspace of %lld bytes; on this device it needs %lld",
+                       vp_kernel_info_of(call->kernel)->name, (long long)call->workspace_bytes,
+                       (long long)need);
+    assert((uintptr_t)call->workspace % VP_ALIGN_BYTES == 0); /* as cuBLASLt requires it */
     if (kernels[call->kernel].collected)
         return collect(call, err);
     VP_TRY(launch_collected(err));
     if (kernels[call->kernel].function && !own)
         VP_TRY(kernels[call->kernel].function(&here, call, err));
     else
-        VP_CUDA(kernels[call->kernel].launch(call, here.stream), vp_kernel_info_of(call->kernel)->name);
+        VP_CUDA(kernels[call->kernel].launch(call, here.stream),
+                vp_kernel_info_of(call->kernel)->name);
 out:
     return st;
 }
@@ -289,18 +324,51 @@ static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *sec
     *seconds = 1e-3 * (double)ms / n_calls;
 out:
     if (begin)
-        cudaEventDestroy(begin);
+        give_back(cudaEventDestroy(begin));
     if (end)
-        cudaEventDestroy(end);
+        give_back(cudaEventDestroy(end));
     return st;
 }
 
-static vp_status algorithms(const vp_kernel_call *call, int max, vp_algorithm *out, int *n, vp_err *err)
+static vp_status algorithms(const vp_kernel_call *call, int max, vp_algorithm *out, int *n,
+                            vp_err *err)
 {
     *n = 0;
     if (kernels[call->kernel].function != vp_cuda_linear)
         return VP_OK;
     return vp_cuda_linear_algorithms(&here, call, max, out, n, err);
+}
+
+/* ---- copies beside the kernels ----
+ *
+ * What is collected belongs to the compute stream: it is launched before that stream is marked or
+ * waits. Copies go on beside it. */
+
+static vp_status copy(vp_stream stream, void *to, const void *from, int64_t n_bytes, vp_err *err)
+{
+    return vp_cuda_streams_copy(&here, stream, to, from, n_bytes, err);
+}
+
+static vp_status mark(vp_stream stream, int event, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (stream == VP_STREAM_COMPUTE)
+        VP_TRY(launch_collected(err));
+    VP_TRY(vp_cuda_streams_mark(&here, stream, event, err));
+out:
+    return st;
+}
+
+static vp_status after(vp_stream stream, int event, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (stream == VP_STREAM_COMPUTE)
+        VP_TRY(launch_collected(err));
+    VP_TRY(vp_cuda_streams_after(&here, stream, event, err));
+out:
+    return st;
 }
 
 /* ---- recorded steps ---- */
@@ -310,6 +378,7 @@ static vp_status record_begin(vp_err *err)
     vp_status st = VP_OK;
 
     VP_TRY(wait(err));
+    vp_cuda_streams_border();
     VP_CUDA(cudaStreamBeginCapture(here.stream, cudaStreamCaptureModeThreadLocal), "recording");
 out:
     return st;
@@ -320,11 +389,12 @@ static void graph_free(vp_backend_graph *graph)
     if (!graph)
         return;
     if (graph->exec)
-        cudaGraphExecDestroy(graph->exec);
+        give_back(cudaGraphExecDestroy(graph->exec));
     free(graph);
 }
 
-/* The stream must not stay captured, or nothing could be freed: where ending it fails it is tried once more, for no graph. */
+/* The stream must not stay captured, or nothing could be freed: where ending it fails it is
+ * tried once more, for no graph. */
 static cudaError_t end_capture(cudaGraph_t *out)
 {
     cudaGraph_t nobodys = NULL;
@@ -341,19 +411,24 @@ static vp_status record_end(vp_backend_graph **out, vp_err *err)
 {
     vp_backend_graph *graph    = calloc(1, sizeof *graph);
     cudaGraph_t       recorded = NULL;
-    vp_status         launched = launch_collected(err);
+    vp_status         joined   = launch_collected(err);
     vp_status         st       = VP_OK;
+    cudaError_t       ended;
 
-    *out           = NULL;
-    VP_CUDA(end_capture(&recorded), "recording");
-    VP_TRY(launched);
+    *out = NULL;
+    if (joined == VP_OK)
+        joined = vp_cuda_streams_join(&here, err);
+    ended = end_capture(&recorded); /* also after a failure: nothing may stay half recorded */
+    vp_cuda_streams_border();
+    VP_TRY(joined);
+    VP_CUDA(ended, "recording");
     VP_TRY_ALLOC(err, graph);
     VP_CUDA(cudaGraphInstantiate(&graph->exec, recorded, 0), "recording");
     *out  = graph;
     graph = NULL;
 out:
     if (recorded)
-        cudaGraphDestroy(recorded);
+        give_back(cudaGraphDestroy(recorded));
     graph_free(graph);
     return st;
 }
@@ -363,7 +438,9 @@ static vp_status replay(const vp_backend_graph *graph, vp_err *err)
     vp_status st = VP_OK;
 
     VP_TRY(launch_collected(err));
+    VP_TRY(vp_cuda_streams_join(&here, err));
     VP_CUDA(cudaGraphLaunch(graph->exec, here.stream), "replaying a step");
+    vp_cuda_streams_fork();
 out:
     return st;
 }
@@ -408,6 +485,9 @@ static vp_backend backend = {
     .fill         = fill,
     .run          = run,
     .wait         = wait,
+    .copy         = copy,
+    .mark         = mark,
+    .after        = after,
     .record_begin = record_begin,
     .record_end   = record_end,
     .replay       = replay,
@@ -420,6 +500,7 @@ static void close_device(void)
 {
     vp_cuda_gemm_forget();
     vp_cudnn_close(here.cudnn);
+    vp_cuda_streams_close();
     if (here.lt)
         cublasLtDestroy(here.lt);
     if (here.stream)
@@ -450,23 +531,24 @@ static vp_status describe_device(const char *driver_version, vp_err *err)
 {
     struct cudaDeviceProp p;
     int                   driver = 0, runtime = 0;
-    char                  driver_text[16], runtime_text[16], lt_text[24], version_of[24] = "a driver";
-    size_t                lt = cublasLtGetVersion();
-    vp_status             st = VP_OK;
+    char      driver_text[16], runtime_text[16], lt_text[24], version_of[24] = "a driver";
+    size_t    lt = cublasLtGetVersion();
+    vp_status st = VP_OK;
 
     VP_CUDA(cudaGetDeviceProperties(&p, here.device), "asking for the device's properties");
     VP_CUDA(cudaDriverGetVersion(&driver), "asking for the driver's version");
     VP_CUDA(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
-    here.sm                = 10 * p.major + p.minor;
-    here.n_multiprocessors = p.multiProcessorCount;
+    here.compute_capability = 10 * p.major + p.minor;
+    here.n_multiprocessors  = p.multiProcessorCount;
     version_text(driver, driver_text, sizeof driver_text);
     version_text(runtime, runtime_text, sizeof runtime_text);
     snprintf(lt_text, sizeof lt_text, "%zu.%zu.%zu", lt / 10000, lt / 100 % 100, lt % 100);
     if (driver_version[0])
         snprintf(version_of, sizeof version_of, "driver %.16s", driver_version);
     snprintf(product, sizeof product, "%.60s", p.name);
-    snprintf(description, sizeof description, "%.60s, compute capability %d.%d, CUDA %.8s on %s for %.8s, cuBLASLt %.12s, ", p.name, p.major, p.minor,
-             runtime_text, version_of, driver_text, lt_text);
+    snprintf(description, sizeof description,
+             "%.60s, compute capability %d.%d, CUDA %.8s on %s for %.8s, cuBLASLt %.12s, ", p.name,
+             p.major, p.minor, runtime_text, version_of, driver_text, lt_text);
 out:
     return st;
 }
@@ -479,7 +561,8 @@ static void open_cudnn(void)
 
     here.cudnn = vp_cudnn_open(here.stream, &why);
     if (here.cudnn)
-        snprintf(description + at, sizeof description - at, "cuDNN %s", vp_cudnn_version(here.cudnn));
+        snprintf(description + at, sizeof description - at, "cuDNN %s",
+                 vp_cudnn_version(here.cudnn));
     else
         snprintf(description + at, sizeof description - at, "no cuDNN (%.60s)", why.message);
 }
@@ -488,13 +571,15 @@ static vp_status open_device(vp_err *err)
 {
     int            n = 0;
     vp_nvml_answer before;
-    cudaError_t    e = cudaGetDeviceCount(&n);
+    cudaError_t    e  = cudaGetDeviceCount(&n);
     vp_status      st = VP_OK;
 
     if (e == cudaErrorInsufficientDriver)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no NVIDIA driver, or one too old for CUDA %d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10));
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "no NVIDIA driver, or one too old for CUDA %d.%d",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10));
     if (e == cudaErrorNoDevice || (e == cudaSuccess && n == 0))
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "the NVIDIA driver finds no device (CUDA_VISIBLE_DEVICES may hide it)"));
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE,
+                       "the NVIDIA driver finds no device (CUDA_VISIBLE_DEVICES may hide it)"));
     VP_CUDA(e, "counting devices");
     if (cudaDeviceGetPCIBusId(here.bus, sizeof here.bus, here.device) != cudaSuccess) {
         here.bus[0] = '\0';
@@ -505,8 +590,10 @@ static vp_status open_device(vp_err *err)
     VP_CUDA(cudaSetDevice(here.device), "opening the device");
     VP_CUDA(cudaStreamCreateWithFlags(&here.stream, cudaStreamNonBlocking), "a stream");
     VP_TRY(describe_device(before.driver, err));
-    if (here.sm < 80)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "compute capability %d.%d: the kernels of this backend need 8.0", here.sm / 10, here.sm % 10));
+    if (here.compute_capability < 80)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE,
+                       "compute capability %d.%d: the kernels of this backend need 8.0",
+                       here.compute_capability / 10, here.compute_capability % 10));
     if (cublasLtCreate(&here.lt) != CUBLAS_STATUS_SUCCESS)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "cuBLASLt cannot be opened"));
     open_cudnn();
@@ -514,14 +601,18 @@ out:
     return st;
 }
 
-__attribute__((visibility("default"))) vp_status vp_backend_open(int api_version, const vp_backend **out, vp_err *err)
+__attribute__((visibility("default"))) vp_status vp_backend_open(int                api_version,
+                                                                 const vp_backend **out,
+                                                                 vp_err            *err)
 {
     vp_status st = VP_OK;
 
     *out = NULL;
     if (api_version != VP_BACKEND_API)
-        return VP_FAIL(err, VP_ERR_DEVICE, "the CUDA backend is of version %d and the program of version %d: install both together", VP_BACKEND_API,
-                       api_version);
+        return VP_FAIL(
+            err, VP_ERR_DEVICE,
+            "the CUDA backend is of version %d and the program of version %d: install both together",
+            VP_BACKEND_API, api_version);
     if (!is_open) {
         st = open_device(err);
         if (st != VP_OK) {
@@ -529,8 +620,8 @@ __attribute__((visibility("default"))) vp_status vp_backend_open(int api_version
             return st;
         }
         atexit(close_device);
-        is_open    = true;
-        backend.sm = here.sm;
+        is_open                    = true;
+        backend.compute_capability = here.compute_capability;
     }
     *out = &backend;
     return VP_OK;

@@ -1,9 +1,11 @@
-/* kernels/cuda/bias_grad.cu: the bias's gradient of a linear layer, db[o] = sum over rows of dy[r][o].
+/* kernels/cuda/bias_grad.cu: the bias's gradient of a linear layer, db[o] = sum over rows of
+ * dy[r][o].
  *
- * dy (rows, out) of the call's dtype; db (out) float, read too where the call accumulates. With E of an element, moves E rows out bytes,
- * and 8 out for each tile of 256 rows, whose sums pass through the workspace. The matrix product of the same call has the workspace
- * before or after.
- * Same mathematics: kernels/cpu/linear.c; reference: linear_bwd_weight() in kernels/reference/reference.c. */
+ * dy (rows, out) of the call's dtype; db (out) float, read too where the call accumulates. With
+ * E of an element, moves E rows out bytes, and 8 out for each tile of 256 rows, whose sums pass
+ * through the workspace. The matrix product of the same call has the workspace before or after.
+ * Same mathematics: kernels/cpu/linear.c; reference: linear_bwd_weight() in
+ * kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_rows.h"
 
 template <typename T> struct bias_terms {
@@ -31,15 +33,16 @@ template <typename T> struct bias_terms {
 
 extern "C" cudaError_t vp_cuda_bias_grad(const vp_kernel_call *call, cudaStream_t stream)
 {
-    int64_t     rows = call->ints[0], out = call->ints[2];
-    float      *db = (float *)call->operand[3];
+    int64_t     rows = call->linear.rows, out = call->linear.out;
+    float      *db = (float *)call->operand[VP_LINEAR_BWD_WEIGHT_DB];
     cudaError_t e;
 
     if (!db)
         return cudaSuccess;
     VP_BY_DTYPE(call->dtype, T,
-                bias_terms<T> f = {(const T *)call->operand[1]};
-                e = vp_tile_sums_launch<T>(call, f, rows, out, VP_TILE_TOKENS, false, vp_is_aligned16(f.dy) && out % vp_pack<T>::N == 0, db,
+                bias_terms<T> f = {(const T *)call->operand[VP_LINEAR_BWD_WEIGHT_DY]};
+                e               = vp_tile_sums_launch<T>(call, f, rows, out, VP_TILE_TOKENS, false,
+                                           vp_is_aligned16(f.dy) && out % vp_pack<T>::N == 0, db,
                                            (float *)NULL, stream));
     return e;
 }

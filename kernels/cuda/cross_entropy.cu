@@ -1,18 +1,22 @@
-/* kernels/cuda/cross_entropy.cu: softmax cross-entropy with its gradient in the logits' place, and the sum of the rows' losses.
+/* kernels/cuda/cross_entropy.cu: softmax cross-entropy with its gradient in the logits' place, and
+ * the sum of the rows' losses.
  *
  *     t[v] = x[v], or c tanh(x[v] / c) with softcap c > 0 (Gemma 2, arXiv:2408.00118)
  *     loss[r] = log(sum_v exp(t[v] - m)) - (t[label] - m),  m = max_v t[v]
  *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * inv_n_targets * (1 - tanh^2(x[v] / c))
  *
- * logits (rows, vocab) of the call's dtype, each gradient rounded once; labels (rows) int32, a row whose label is VP_IGNORE_LABEL has no
- * loss and no gradient; row_loss (rows) float; control.inv_n_targets double.
+ * logits (rows, vocab) of the call's dtype, each gradient rounded once; labels (rows) int32, a row
+ * whose label is VP_IGNORE_LABEL has no loss and no gradient; row_loss (rows) float;
+ * control.inv_n_targets double.
  *
- * A block has a row. It reads the row once for greatest and sum together, the sum being rescaled where a greater logit comes (Milakov,
- * Gimelshein 2018, arXiv:1805.02867), and once more, from the last element to the first, to write: what was read last is still in the
- * L1 and L2 caches. So with E bytes of an element memory sees 2 E rows vocab bytes, plus what of a row the caches do not keep.
- * A row of 50257 elements begins anywhere: its elements up to a multiple of 16 bytes and behind the last one are taken singly. The order of
- * its sum follows from its address modulo 16, which is that of its place in a tile.
- * Same mathematics: kernels/cpu/cross_entropy.c; reference: kernels/reference/reference.c. */
+ * A block has a row. It reads the row once for greatest and sum together, the sum being rescaled
+ * where a greater logit comes (Milakov, Gimelshein 2018, arXiv:1805.02867), and once more, from
+ * the last element to the first, to write: what was read last is still in the L1 and L2 caches.
+ * So with E bytes of an element memory sees 2 E rows vocab bytes, plus what of a row the caches
+ * do not keep. A row of 50257 elements begins anywhere: its elements up to a multiple of 16
+ * bytes and behind the last one are taken singly. The order of its sum follows from its address
+ * modulo 16, which is that of its place in a tile. Same mathematics:
+ * kernels/cpu/cross_entropy.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
 
 #include <float.h>
@@ -30,7 +34,7 @@ template <typename T> struct parts {
 
 template <typename T> static __device__ inline parts<T> parts_of(T *row, int64_t vocab)
 {
-    constexpr int N = vp_pack<T>::N;
+    constexpr int N    = vp_pack<T>::N;
     int64_t       lead = (int64_t)((16 - ((uintptr_t)row & 15)) & 15) / (int64_t)sizeof(T);
     parts<T>      p;
 
@@ -43,9 +47,10 @@ template <typename T> static __device__ inline parts<T> parts_of(T *row, int64_t
 
 /* ---- exponentials ---- */
 
-/* exp(x) for x <= 0 by the power of 2, a multiplication in place of expf()'s reduction. With u = 2^-24, log2(e) x has a relative error of
- * 2 u, so the result has one of 2 |x| u beside the 2 ulp of exp2f(). Since |x| exp(x) < 0.37, that is at most 0.8 u of the sum, which is
- * at least 1. */
+/* exp(x) for x <= 0 by the power of 2, a multiplication in place of expf()'s reduction. With u =
+ * 2^-24, log2(e) x has a relative error of 2 u, so the result has one of 2 |x| u beside the 2
+ * ulp of exp2f(). Since |x| exp(x) < 0.37, that is at most 0.8 u of the sum, which is at least
+ * 1. */
 static __device__ inline float exp_of(float x)
 {
     return exp2f(x * 1.44269504f);
@@ -64,13 +69,15 @@ static __device__ inline float cap_slope(float z)
     return 4.0f * (e * inv) * inv;
 }
 
-/* The greatest of some elements and the sum of exp(t - m) over them. Begins below every finite number, but finite: of a logit of -infinity
- * the exponential is then 0 and not that of infinity less infinity. A NaN loses as a maximum and shows in the sum. */
+/* The greatest of some elements and the sum of exp(t - m) over them. Begins below every finite
+ * number, but finite: of a logit of -infinity the exponential is then 0 and not that of infinity
+ * less infinity. A NaN loses as a maximum and shows in the sum. */
 struct partial {
     float m, sum;
 };
 
-template <bool CAPPED, int W> static __device__ inline void take(partial *p, float *x, float cap, float inv_cap)
+template <bool CAPPED, int W>
+static __device__ inline void take(partial *p, float *x, float cap, float inv_cap)
 {
     float m = p->m, sum = 0.0f;
 
@@ -118,16 +125,17 @@ template <typename T> static __device__ inline void clear_row(const parts<T> &p)
 
 template <typename T, bool CAPPED>
 static __global__ void __launch_bounds__(MAX_THREADS, 2)
-    cross_entropy_kernel(T *logits, const int32_t *__restrict__ labels, const vp_control *control, float *row_loss, int64_t vocab,
-                         float cap)
+    cross_entropy_kernel(T *logits, const int32_t *__restrict__ labels, const vp_control *control,
+                         float *row_loss, int64_t vocab, float cap)
 {
-    constexpr int    N = vp_pack<T>::N, AT_ONCE = CAPPED ? 2 : 4; /* packs under way; tanhf() wants registers */
+    /* packs under way; tanhf() wants registers */
+    constexpr int    N = vp_pack<T>::N, AT_ONCE = CAPPED ? 2 : 4;
     __shared__ float scratch[VP_WARP];
     const parts<T>   p     = parts_of(logits + (int64_t)blockIdx.x * vocab, vocab);
     const int        label = labels[blockIdx.x], t = (int)threadIdx.x;
-    const int64_t    tail  = p.n_lead + p.n_packs * N, step = (int64_t)AT_ONCE * blockDim.x;
+    const int64_t    tail = p.n_lead + p.n_packs * N, step = (int64_t)AT_ONCE * blockDim.x;
     const float      inv_cap = CAPPED ? 1.0f / cap : 0.0f, inv_n = (float)control->inv_n_targets;
-    partial          mine = {-FLT_MAX, 0.0f};
+    partial          mine     = {-FLT_MAX, 0.0f};
     float            at_label = 0.0f, m, sum, x[N];
     vp_raw<T, N>     wait[AT_ONCE];
     int64_t          last;
@@ -211,26 +219,27 @@ static int threads_of(int64_t vocab)
 
 extern "C" cudaError_t vp_cuda_cross_entropy(const vp_kernel_call *call, cudaStream_t stream)
 {
-    const int32_t    *labels   = (const int32_t *)call->operand[1];
-    const vp_control *control  = (const vp_control *)call->operand[2];
-    float            *row_loss = (float *)call->operand[3], cap = (float)call->reals[0];
-    int64_t           rows = call->ints[0], vocab = call->ints[1];
-    cudaError_t       e;
+    const int32_t    *labels   = (const int32_t *)call->operand[VP_CROSS_ENTROPY_LABELS];
+    const vp_control *control  = (const vp_control *)call->operand[VP_CROSS_ENTROPY_CONTROL];
+    float            *row_loss = (float *)call->operand[VP_CROSS_ENTROPY_ROW_LOSS],
+          cap                  = (float)call->cross_entropy_reals.softcap;
+    int64_t     rows = call->cross_entropy.rows, vocab = call->cross_entropy.vocab;
+    cudaError_t e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                T *logits = (T *)call->operand[0];
-                if (cap > 0.0f)
-                    e = VP_LAUNCH((cross_entropy_kernel<T, true>), vp_blocks(rows, 1), threads_of(vocab), 0, stream, logits, labels,
-                                  control, row_loss, vocab, cap);
-                else
-                    e = VP_LAUNCH((cross_entropy_kernel<T, false>), vp_blocks(rows, 1), threads_of(vocab), 0, stream, logits, labels,
-                                  control, row_loss, vocab, 0.0f));
+    VP_BY_DTYPE(call->dtype, T, T *logits = (T *)call->operand[VP_CROSS_ENTROPY_LOGITS];
+                if (cap > 0.0f) e = VP_LAUNCH((cross_entropy_kernel<T, true>), vp_blocks(rows, 1),
+                                              threads_of(vocab), 0, stream, logits, labels, control,
+                                              row_loss, vocab, cap);
+                else e            = VP_LAUNCH((cross_entropy_kernel<T, false>), vp_blocks(rows, 1),
+                                              threads_of(vocab), 0, stream, logits, labels, control, row_loss,
+                                              vocab, 0.0f));
     return e;
 }
 
 /* ---- the loss of a step ----
  *
- * control.loss_sum += the sum of each tile of 256 rows, one after the other, in double. Moves 4 rows bytes. One block: a warp has a tile. */
+ * control.loss_sum += the sum of each tile of 256 rows, one after the other, in double. Moves 4
+ * rows bytes. One block: a warp has a tile. */
 
 enum { LOSS_THREADS = 1024, LOSS_TILES = LOSS_THREADS / VP_WARP };
 
@@ -252,7 +261,8 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
         if (lane == 0)
             sums[warp] = sum;
         __syncthreads();
-        for (int w = 0; threadIdx.x == 0 && w < LOSS_TILES && tiles + w * VP_TILE_TOKENS < rows; w++)
+        for (int w = 0; threadIdx.x == 0 && w < LOSS_TILES && tiles + w * VP_TILE_TOKENS < rows;
+             w++)
             total += sums[w];
         __syncthreads();
     }
@@ -262,6 +272,7 @@ static __global__ void __launch_bounds__(LOSS_THREADS)
 
 extern "C" cudaError_t vp_cuda_loss_sum(const vp_kernel_call *call, cudaStream_t stream)
 {
-    return VP_LAUNCH(loss_sum_kernel, 1, LOSS_THREADS, 0, stream, (const float *)call->operand[0], call->ints[0],
-                     (vp_control *)call->operand[1]);
+    return VP_LAUNCH(loss_sum_kernel, 1, LOSS_THREADS, 0, stream,
+                     (const float *)call->operand[VP_LOSS_SUM_ROW_LOSS], call->token_rows.rows,
+                     (vp_control *)call->operand[VP_LOSS_SUM_CONTROL]);
 }

@@ -1,12 +1,15 @@
-/* kernels/cuda/cuda_kernel.h: what every .cu file begins with: elements, sums in a fixed order, random numbers, launches.
+/* kernels/cuda/cuda_kernel.h: what every .cu file begins with: elements, sums in a fixed order,
+ * random numbers, launches.
  *
- * The .cu files keep to a small part of CUDA C++ (what this header uses, shared memory, __syncthreads, warp shuffles), so that
- * tests/cuda_emulator can run the same sources, thread by thread, on a machine without a GPU.
+ * The .cu files keep to a small part of CUDA C++ (what this header uses, shared memory,
+ * __syncthreads, warp shuffles), so that tests/cuda_emulator can run the same sources, thread by
+ * thread, on a machine without a GPU.
  *
- * Numerics contract (kernels/README.md): the bits of a result follow from shape and values alone. So: no floating-point
- * atomics; every sum has an order that the shape fixes; reductions over tokens go tile by tile of VP_TILE_TOKENS,
- * the tiles added one after the other. Whether a product and a sum are contracted is the compiler's choice: it is the same in
- * every plan, since every plan runs the same kernels. */
+ * Numerics contract (kernels/README.md): the bits of a result follow from shape and values
+ * alone. So: no floating-point atomics; every sum has an order that the shape fixes; reductions
+ * over tokens go tile by tile of VP_TILE_TOKENS, the tiles added one after the other. Whether a
+ * product and a sum are contracted is the compiler's choice: it is the same in every plan, since
+ * every plan runs the same kernels. */
 #ifndef VP_KERNELS_CUDA_KERNEL_H
 #define VP_KERNELS_CUDA_KERNEL_H
 
@@ -15,18 +18,20 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-/* VP_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...): the launch's error, or cudaSuccess. A kernel with commas in its
- * template arguments stands in parentheses. */
+/* VP_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...): the launch's error, or
+ * cudaSuccess. A kernel with commas in its template arguments stands in parentheses. */
 #ifndef VP_LAUNCH
+/* clang-format off */
 #define VP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...) \
     ((kernel)<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__), cudaGetLastError())
+/* clang-format on */
 #endif
 
 /* Dynamic shared memory of a block as an array of T. */
 #ifndef VP_DYNAMIC_SHARED
 #define VP_DYNAMIC_SHARED(T, name) \
     extern __shared__ __align__(16) unsigned char vp_dynamic_shared[]; \
-    T *name = reinterpret_cast<T *>(vp_dynamic_shared)
+    T                                            *name = reinterpret_cast<T *>(vp_dynamic_shared)
 #endif
 
 enum { VP_WARP = 32, VP_BLOCK = 256, VP_MAX_GRID = 1 << 30 };
@@ -59,7 +64,9 @@ static __device__ inline vp_bf16 vp_to_bf16(float x)
     uint32_t bits = __float_as_uint(x);
     vp_bf16  y;
 
-    y.bits = (bits & 0x7fffffffu) > 0x7f800000u ? (uint16_t)(bits >> 16 | 0x40u) : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+    y.bits = (bits & 0x7fffffffu) > 0x7f800000u
+                 ? (uint16_t)(bits >> 16 | 0x40u)
+                 : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
     return y;
 }
 
@@ -73,8 +80,9 @@ static __device__ inline void vp_store(vp_bf16 *p, int64_t i, float x)
     p[i] = vp_to_bf16(x);
 }
 
-/* 16 bytes at once: 4 floats or 8 bf16. The address must be a multiple of 16: vp_is_aligned16() of every operand at hand, asked
- * once on the host, chooses between a kernel that uses these and one that does not. */
+/* 16 bytes at once: 4 floats or 8 bf16. The address must be a multiple of 16: vp_is_aligned16()
+ * of every operand at hand, asked once on the host, chooses between a kernel that uses these and
+ * one that does not. */
 template <typename T> struct vp_pack {
     enum { N = 16 / sizeof(T) };
     float x[N];
@@ -91,7 +99,7 @@ static __device__ inline vp_pack<float> vp_load16(const float *p)
 
 static __device__ inline vp_pack<vp_bf16> vp_load16(const vp_bf16 *p)
 {
-    uint4            v = *reinterpret_cast<const uint4 *>(p);
+    uint4            v    = *reinterpret_cast<const uint4 *>(p);
     const uint32_t   w[4] = {v.x, v.y, v.z, v.w};
     vp_pack<vp_bf16> y;
 
@@ -114,7 +122,8 @@ static __device__ inline void vp_store16(vp_bf16 *p, const vp_pack<vp_bf16> &y)
 
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        w[i] = (uint32_t)vp_to_bf16(y.x[2 * i]).bits | (uint32_t)vp_to_bf16(y.x[2 * i + 1]).bits << 16;
+        w[i] = (uint32_t)vp_to_bf16(y.x[2 * i]).bits | (uint32_t)vp_to_bf16(y.x[2 * i + 1]).bits
+                                                           << 16;
     *reinterpret_cast<uint4 *>(p) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
@@ -155,10 +164,12 @@ template <typename T> static __device__ inline T vp_warp_max(T x)
     return x;
 }
 
-/* Every thread of a block of whole warps calls it and gets the sum. scratch: shared, VP_WARP elements; free again on return. */
+/* Every thread of a block of whole warps calls it and gets the sum. scratch: shared, VP_WARP
+ * elements; free again on return. */
 template <typename T> static __device__ inline T vp_block_sum(T x, T *scratch)
 {
-    int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP, n_warps = (int)blockDim.x / VP_WARP;
+    int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP,
+        n_warps = (int)blockDim.x / VP_WARP;
 
     x = vp_warp_sum(x);
     if (lane == 0)
@@ -183,7 +194,8 @@ static __device__ inline double vp_block_sum_of(const double *values, int64_t n,
 
 template <typename T> static __device__ inline T vp_block_max(T x, T *scratch)
 {
-    int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP, n_warps = (int)blockDim.x / VP_WARP;
+    int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP,
+        n_warps = (int)blockDim.x / VP_WARP;
 
     x = vp_warp_max(x);
     if (lane == 0)
@@ -213,14 +225,16 @@ template <typename T> static __device__ inline int vp_entry_here(const T *of, in
     return from;
 }
 
-/* ---- random numbers: kernels/cpu/philox.h says which; the bits are the same on every backend ---- */
+/* ---- random numbers: kernels/cpu/philox.h says which; the bits are the same on every backend
+ * ---- */
 
 struct vp_philox_block {
     uint32_t x[4];
 };
 
 /* Philox4x32-10 (Salmon et al. 2011): four words for a counter under a key. */
-static __device__ inline vp_philox_block vp_philox(const uint32_t key[2], uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3)
+static __device__ inline vp_philox_block vp_philox(const uint32_t key[2], uint32_t c0, uint32_t c1,
+                                                   uint32_t c2, uint32_t c3)
 {
     uint32_t k0 = key[0], k1 = key[1];
 
@@ -246,7 +260,8 @@ struct vp_device_rng {
     int64_t  first_sample;
 };
 
-/* The call was recorded with the stream of one step and may run in a later one: the control block (or NULL) says in which. */
+/* The call was recorded with the stream of one step and may run in a later one: the control
+ * block (or NULL) says in which. */
 static __device__ inline vp_device_rng vp_rng_now(const vp_rng_stream &s, const vp_control *control)
 {
     int64_t         steps   = control ? (int64_t)control->step - 1 - (int64_t)s.step : 0;
@@ -261,10 +276,12 @@ static __device__ inline vp_device_rng vp_rng_now(const vp_rng_stream &s, const 
 }
 
 /* Four words of counter (block, sample), 64 bits each. */
-static __device__ inline vp_philox_block vp_rng_words(const vp_device_rng &r, int64_t sample, uint64_t block)
+static __device__ inline vp_philox_block vp_rng_words(const vp_device_rng &r, int64_t sample,
+                                                      uint64_t block)
 {
     uint64_t s = (uint64_t)(r.first_sample + sample);
-    return vp_philox(r.key, (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)s, (uint32_t)(s >> 32));
+    return vp_philox(r.key, (uint32_t)block, (uint32_t)(block >> 32), (uint32_t)s,
+                     (uint32_t)(s >> 32));
 }
 
 /* Dropout: an element is dropped where its word is less than this; 2^32: every one. */

@@ -1,11 +1,14 @@
-/* kernels/cuda/cuda_rows.h: sums along a row, with the row in registers, and sums down the rows of a tile of tokens.
+/* kernels/cuda/cuda_rows.h: sums along a row, with the row in registers, and sums down the rows of
+ * a tile of tokens.
  *
- * Along a row: n threads, a power of two, hold vp_row_each<W> elements each of what they work on at a time; a row that is longer is read
- * again for each pass, from the caches. How many threads follows from the row's length alone, and so does the order of a sum: a thread's
- * elements upwards, then threads in a tree.
+ * Along a row: n threads, a power of two, hold vp_row_each<W> elements each of what they work on at
+ * a time; a row that is longer is read again for each pass, from the caches. How many threads
+ * follows from the row's length alone, and so does the order of a sum: a thread's elements upwards,
+ * then threads in a tree.
  *
- * Down the rows: kernels/README.md wants one tile of 256 tokens added after the other. vp_tile_sums_kernel() leaves the sum of each tile
- * in the workspace, all tiles at once, and vp_tiles_add_kernel() adds them to the accumulator in order. Which rows a thread adds follows
+ * Down the rows: kernels/README.md wants one tile of 256 tokens added after the other.
+ * vp_tile_sums_kernel() leaves the sum of each tile in the workspace, all tiles at once, and
+ * vp_tiles_add_kernel() adds them to the accumulator in order. Which rows a thread adds follows
  * from their places in the tile. */
 #ifndef VP_KERNELS_CUDA_ROWS_H
 #define VP_KERNELS_CUDA_ROWS_H
@@ -33,12 +36,14 @@ static inline int vp_row_block(int n)
     return n > VP_WARP ? n : VP_BLOCK;
 }
 
-/* Where a thread works. A block of more rows than there are goes through all motions with cols = 0. */
+/* Where a thread works. A block of more rows than there are goes through all motions with cols =
+ * 0. */
 struct vp_row_place {
     int64_t row, cols;
     int     n, lane;
 
-    template <int W> __device__ inline int64_t chunk() const /* elements that the threads of a row hold */
+    template <int W>
+    __device__ inline int64_t chunk() const /* elements that the threads of a row hold */
     {
         return (int64_t)n * vp_row_each<W>;
     }
@@ -62,7 +67,9 @@ static __device__ inline vp_row_place vp_row_here(int64_t rows, int64_t cols, in
 }
 
 /* The thread's elements of a chunk; 0 behind the row's end. */
-template <int W, typename T> static __device__ inline void vp_row_get(const vp_row_place &p, const T *row, int64_t first, float *x)
+template <int W, typename T>
+static __device__ inline void vp_row_get(const vp_row_place &p, const T *row, int64_t first,
+                                         float *x)
 {
 #pragma unroll
     for (int k = 0; k < vp_row_each<W> / W; k++) {
@@ -77,10 +84,12 @@ template <int W, typename T> static __device__ inline void vp_row_get(const vp_r
     }
 }
 
-/* Behind both norms: dx = add + rstd (g - mean_g - xhat mean_gx) at the thread's elements of a chunk; without adds, add is 0. */
+/* Behind both norms: dx = add + rstd (g - mean_g - xhat mean_gx) at the thread's elements of a
+ * chunk; without adds, add is 0. */
 template <int W, typename T>
-static __device__ inline void vp_row_put_dx(const vp_row_place &p, T *row, int64_t first, float rstd, float mean_g, float mean_gx,
-                                            const float *g, const float *xhat, bool adds, const float *add)
+static __device__ inline void vp_row_put_dx(const vp_row_place &p, T *row, int64_t first,
+                                            float rstd, float mean_g, float mean_gx, const float *g,
+                                            const float *xhat, bool adds, const float *add)
 {
 #pragma unroll
     for (int k = 0; k < vp_row_each<W> / W; k++) {
@@ -110,25 +119,30 @@ static __device__ inline float vp_row_sum(float x, int n, float *scratch)
 
 /* ---- down the rows of a tile ----
  *
- * sums (F::N_SUMS, n_tiles, cols): sums[s][t][c] is the sum of F's term s over the rows of tile t. F has
+ * sums (F::N_SUMS, n_tiles, cols): sums[s][t][c] is the sum of F's term s over the rows of tile t.
+ * F has
  *
  *     enum { N_SUMS }
- *     template <int W> struct terms                                  what is read of a row at W columns
+ *     template <int W> struct terms                                  what is read of a row at W
+ *     columns
  *     f.read<W>(row, at, t)                                          at: row cols + c
  *     f.add<W>(t, sum)                                               sum[N_SUMS][W]
  *
- * A block takes `lanes` packs side by side of one tile; its VP_BLOCK / lanes groups of threads take every so many-th row each, and their
- * sums are added one after the other. */
+ * A block takes `lanes` packs side by side of one tile; its VP_BLOCK / lanes groups of threads
+ * take every so many-th row each, and their sums are added one after the other. */
 template <typename F, int W>
-static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int64_t tile_rows, int64_t n_tiles, int lanes, float *sums)
+static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int64_t tile_rows,
+                                           int64_t n_tiles, int lanes, float *sums)
 {
     enum { AT_ONCE = 4 };
     __shared__ float groups_sum[F::N_SUMS * VP_BLOCK * W];
-    int64_t n_strips = (cols + (int64_t)lanes * W - 1) / ((int64_t)lanes * W);
-    int64_t tile = blockIdx.x / n_strips, strip = blockIdx.x % n_strips * lanes * W;
-    int     lane = (int)threadIdx.x % lanes, group = (int)threadIdx.x / lanes, n_groups = VP_BLOCK / lanes, width = lanes * W;
-    int64_t c = strip + (int64_t)lane * W, end = (tile + 1) * tile_rows < rows ? (tile + 1) * tile_rows : rows;
-    float   sum[F::N_SUMS][W] = {{0.0f}};
+    int64_t          n_strips = (cols + (int64_t)lanes * W - 1) / ((int64_t)lanes * W);
+    int64_t          tile = blockIdx.x / n_strips, strip = blockIdx.x % n_strips * lanes * W;
+    int              lane = (int)threadIdx.x % lanes, group = (int)threadIdx.x / lanes,
+        n_groups = VP_BLOCK / lanes, width = lanes * W;
+    int64_t c               = strip + (int64_t)lane * W,
+            end             = (tile + 1) * tile_rows < rows ? (tile + 1) * tile_rows : rows;
+    float sum[F::N_SUMS][W] = {{0.0f}};
 
     for (int64_t r = tile * tile_rows + group; r < end && c < cols; r += AT_ONCE * n_groups) {
         typename F::template terms<W> t[AT_ONCE];
@@ -159,10 +173,10 @@ static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int6
     }
 }
 
-/* out = sums[0] + sums[1] + ..., or out + sums[0] + ... where the call accumulates; an absent out is skipped. Row y of the grid is one
- * sum and its out. */
-static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_tiles, int64_t cols, float *out0, float *out1,
-                                           bool accumulate)
+/* out = sums[0] + sums[1] + ..., or out + sums[0] + ... where the call accumulates; an absent
+ * out is skipped. Row y of the grid is one sum and its out. */
+static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_tiles,
+                                           int64_t cols, float *out0, float *out1, bool accumulate)
 {
     float  *out = blockIdx.y == 0 ? out0 : out1;
     int64_t c   = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -178,24 +192,28 @@ static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64
     out[c] = acc;
 }
 
-/* Both kernels. narrow: a tile has many more rows than VP_TILE_TOKENS and few columns. The workspace has room for N_SUMS floats of each
- * tile and column; aligned: as VP_BY_WIDTH(). */
+/* Both kernels. narrow: a tile has many more rows than VP_TILE_TOKENS and few columns. The
+ * workspace has room for N_SUMS floats of each tile and column; aligned: as VP_BY_WIDTH(). */
 template <typename T, typename F>
-static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t rows, int64_t cols, int64_t tile_rows, bool narrow,
-                                       bool aligned, float *out0, float *out1, cudaStream_t stream)
+static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t rows, int64_t cols,
+                                       int64_t tile_rows, bool narrow, bool aligned, float *out0,
+                                       float *out1, cudaStream_t stream)
 {
     int64_t     n_tiles = (rows + tile_rows - 1) / tile_rows;
     float      *sums    = (float *)call->workspace;
     cudaError_t e;
 
     VP_BY_WIDTH(aligned, T, W,
-                int lanes = W == 1 ? VP_WARP : narrow ? 4 : 8;
-                e = VP_LAUNCH((vp_tile_sums_kernel<F, W>), (unsigned)(n_tiles * vp_blocks(cols, lanes * W)), VP_BLOCK, 0, stream, f, rows,
-                              cols, tile_rows, n_tiles, lanes, sums));
+                int lanes = W == 1   ? VP_WARP
+                            : narrow ? 4
+                                     : 8;
+                e         = VP_LAUNCH((vp_tile_sums_kernel<F, W>),
+                                      (unsigned)(n_tiles * vp_blocks(cols, lanes * W)), VP_BLOCK, 0, stream,
+                                      f, rows, cols, tile_rows, n_tiles, lanes, sums));
     if (e != cudaSuccess)
         return e;
-    return VP_LAUNCH(vp_tiles_add_kernel, dim3(vp_blocks(cols, 64), F::N_SUMS), 64, 0, stream, sums, n_tiles, cols, out0, out1,
-                     call->accumulate);
+    return VP_LAUNCH(vp_tiles_add_kernel, dim3(vp_blocks(cols, 64), F::N_SUMS), 64, 0, stream, sums,
+                     n_tiles, cols, out0, out1, call->accumulate);
 }
 
 #endif

@@ -1,16 +1,19 @@
-/* kernels/cuda/cuda_span.h: W elements at a time, and kernels whose output element i reads input elements i only.
- *     struct sum { enum { N_IN = 2, N_OUT = 1, ... }; __device__ void operator()(const float *x, float *y) const { y[0] = x[0] + x[1]; } };
+/* kernels/cuda/cuda_span.h: W elements at a time, and kernels whose output element i reads input
+ * elements i only.
+ *     struct sum { enum { N_IN = 2, N_OUT = 1, ... }; __device__ void operator()(const float *x,
+ *     float *y) const { y[0] = x[0] + x[1]; } };
  *     vp_map<T> m = {{x, y}, {z}, count, 0};
  *     return vp_map_launch(m, sum(), stream);
  *
- * W is 1, or whole packs of 16 bytes where every operand and every row starts at a multiple of 16. Planned buffers do, so shape
- * alone decides which in a plan. */
+ * W is 1, or whole packs of 16 bytes where every operand and every row starts at a multiple of
+ * 16. Planned buffers do, so shape alone decides which in a plan. */
 #ifndef VP_KERNELS_CUDA_SPAN_H
 #define VP_KERNELS_CUDA_SPAN_H
 
 #include "kernels/cuda/cuda_kernel.h"
 
-/* One element, or the 16 bytes of several as memory has them: bf16 waits in half the registers that its floats take. */
+/* One element, or the 16 bytes of several as memory has them: bf16 waits in half the registers
+ * that its floats take. */
 template <typename T, int W> struct vp_raw {
     uint4 word;
 };
@@ -30,7 +33,8 @@ template <int W, typename T> static __device__ inline vp_raw<T, W> vp_fetch(cons
     return r;
 }
 
-template <typename T, int W> static __device__ inline void vp_floats(const vp_raw<T, W> &r, float *x)
+template <typename T, int W>
+static __device__ inline void vp_floats(const vp_raw<T, W> &r, float *x)
 {
     if constexpr (W == 1) {
         x[0] = vp_load(&r.element, 0);
@@ -91,22 +95,24 @@ template <int W, typename T> static __device__ inline void vp_put(T *p, int64_t 
 
 /* ---- element by element ----
  *
- * cols > 0: the operands that F calls wide have rows of 2 cols elements, of which the kernel sees the first cols; a pointer to the others
- * is the operand's plus cols. F: N_IN, N_OUT and, a bit for each operand, WIDE_IN and WIDE_OUT. */
+ * cols > 0: the operands that F calls wide have rows of 2 cols elements, of which the kernel
+ * sees the first cols; a pointer to the others is the operand's plus cols. F: N_IN, N_OUT and, a
+ * bit for each operand, WIDE_IN and WIDE_OUT. */
 template <typename T> struct vp_map {
     const T *in[3];
     T       *out[2];
     int64_t  count, cols;
 };
 
-/* All that a thread needs is read before any of it is written: an output may lie on an input. 16 elements a thread, so that some loads
- * are under way at a time. */
+/* All that a thread needs is read before any of it is written: an output may lie on an input. 16
+ * elements a thread, so that some loads are under way at a time. */
 template <typename T, int W, typename F> static __global__ void vp_map_kernel(vp_map<T> m, F f)
 {
     constexpr int K    = W == 1 ? 4 : 16 / W;
     const int64_t step = (int64_t)VP_BLOCK * W, span = K * step;
 
-    for (int64_t first = (int64_t)blockIdx.x * span + (int64_t)threadIdx.x * W; first < m.count; first += (int64_t)gridDim.x * span) {
+    for (int64_t first = (int64_t)blockIdx.x * span + (int64_t)threadIdx.x * W; first < m.count;
+         first += (int64_t)gridDim.x * span) {
         vp_raw<T, W> x[K][F::N_IN];
 
 #pragma unroll
@@ -160,7 +166,8 @@ template <typename T, int W, typename F> static __global__ void vp_map_kernel(vp
     }
 }
 
-template <typename T, typename F> static cudaError_t vp_map_launch(const vp_map<T> &m, F f, cudaStream_t stream)
+template <typename T, typename F>
+static cudaError_t vp_map_launch(const vp_map<T> &m, F f, cudaStream_t stream)
 {
     bool        aligned = m.cols % vp_pack<T>::N == 0;
     cudaError_t e;
@@ -170,7 +177,9 @@ template <typename T, typename F> static cudaError_t vp_map_launch(const vp_map<
     for (int o = 0; o < F::N_OUT; o++)
         aligned = aligned && vp_is_aligned16(m.out[o]);
     VP_BY_WIDTH(aligned, T, W,
-                e = VP_LAUNCH((vp_map_kernel<T, W, F>), vp_blocks(m.count, VP_BLOCK * (W == 1 ? 4 : 16)), VP_BLOCK, 0, stream, m, f));
+                e = VP_LAUNCH((vp_map_kernel<T, W, F>),
+                              vp_blocks(m.count, VP_BLOCK * (W == 1 ? 4 : 16)), VP_BLOCK, 0, stream,
+                              m, f));
     return e;
 }
 

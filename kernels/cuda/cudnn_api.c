@@ -44,7 +44,9 @@ vp_status vp_cudnn_api_open(vp_cudnn_api *out, vp_err *err)
     api.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!api.library) {
         why = dlerror();
-        st  = VP_FAIL(err, VP_ERR_DEVICE, "cuDNN 9 cannot be opened: %s; VPLAN_CUDNN can name its libcudnn.so.9", why ? why : path);
+        st  = VP_FAIL(err, VP_ERR_DEVICE,
+                      "cuDNN 9 cannot be opened: %s; VPLAN_CUDNN can name its libcudnn.so.9",
+                     why ? why : path);
         goto out;
     }
     while (i < sizeof wanted / sizeof wanted[0] && find(&api, wanted[i].name, wanted[i].function))
@@ -54,8 +56,10 @@ vp_status vp_cudnn_api_open(vp_cudnn_api *out, vp_err *err)
         goto out;
     }
     if (api.version() < VP_CUDNN_OLDEST) {
-        st = VP_FAIL(err, VP_ERR_DEVICE, "cuDNN %zu.%zu.%zu is older than 9.19, the first whose attention is known to repeat its bits",
-                     api.version() / 10000, api.version() / 100 % 100, api.version() % 100);
+        st = VP_FAIL(
+            err, VP_ERR_DEVICE,
+            "cuDNN %zu.%zu.%zu is older than 9.19, the first whose attention is known to repeat its bits",
+            api.version() / 10000, api.version() / 100 % 100, api.version() % 100);
         goto out;
     }
     *out        = api;
@@ -90,5 +94,6 @@ vp_status vp_cudnn_check(const vp_cudnn_api *api, int status, const char *what, 
     if (status == VP_CUDNN_STATUS_SUCCESS)
         return VP_OK;
     vp_cudnn_last_error(api, said, sizeof said);
-    return VP_FAIL(err, VP_ERR_DEVICE, "cuDNN: %s: %s%s%s", what, api->status_text(status), *said ? ": " : "", said);
+    return VP_FAIL(err, VP_ERR_DEVICE, "cuDNN: %s: %s%s%s", what, api->status_text(status),
+                   *said ? ": " : "", said);
 }

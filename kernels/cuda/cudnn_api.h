@@ -1,15 +1,16 @@
-/* kernels/cuda/cudnn_api.h: the part of cuDNN's backend API that vplan calls, declared here so that neither building nor
- * starting needs cuDNN: the library is opened when it is wanted.
+/* kernels/cuda/cudnn_api.h: the part of cuDNN's backend API that vplan calls, declared here so that
+ * neither building nor starting needs cuDNN: the library is opened when it is wanted.
  *     vp_cudnn_api api;
  *     VP_TRY(vp_cudnn_api_open(&api, err));
  *     VP_TRY(vp_cudnn_check(&api, api.create(&handle), "cudnnCreate", err));
  *
- * Numbers are those of cudnn_graph.h of cuDNN 9; where the header is installed, tests/test_cudnn_graphs.sh compiles
- * tests/cuda_emulator/cudnn_values.c, which compares every one of them. */
+ * Numbers are those of cudnn_graph.h of cuDNN 9; where the header is installed,
+ * tests/test_cudnn_graphs.sh compiles tests/cuda_emulator/cudnn_values.c, which compares every
+ * one of them. */
 #ifndef VP_KERNELS_CUDA_CUDNN_API_H
 #define VP_KERNELS_CUDA_CUDNN_API_H
 
-#include "core/err.h"
+#include "base/err.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +20,7 @@
     X(CUDNN_STATUS_SUCCESS, 0) \
     X(CUDNN_STATUS_BAD_PARAM, 2000) \
     X(CUDNN_STATUS_NOT_SUPPORTED, 3000) \
-    \
+\
     X(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, 0) \
     X(CUDNN_BACKEND_ENGINE_DESCRIPTOR, 2) \
     X(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, 3) \
@@ -36,7 +37,7 @@
     X(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, 22) \
     X(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, 31) \
     X(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 38) \
-    \
+\
     X(CUDNN_TYPE_HANDLE, 0) \
     X(CUDNN_TYPE_DATA_TYPE, 1) \
     X(CUDNN_TYPE_BOOLEAN, 2) \
@@ -49,12 +50,12 @@
     X(CUDNN_TYPE_BACKEND_DESCRIPTOR, 15) \
     X(CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 18) \
     X(CUDNN_TYPE_CHAR, 24) \
-    \
+\
     X(CUDNN_DATA_FLOAT, 0) \
     X(CUDNN_DATA_INT32, 4) \
     X(CUDNN_DATA_BFLOAT16, 9) \
     X(CUDNN_DATA_BOOLEAN, 11) \
-    \
+\
     X(CUDNN_POINTWISE_ADD, 0) \
     X(CUDNN_POINTWISE_MUL, 1) \
     X(CUDNN_POINTWISE_DIV, 6) \
@@ -66,16 +67,16 @@
     X(CUDNN_POINTWISE_CMP_GE, 303) \
     X(CUDNN_POINTWISE_GEN_INDEX, 501) \
     X(CUDNN_POINTWISE_BINARY_SELECT, 601) \
-    \
+\
     X(CUDNN_REDUCE_TENSOR_ADD, 0) \
     X(CUDNN_REDUCE_TENSOR_MAX, 3) \
-    \
+\
     X(CUDNN_HEUR_MODE_A, 3) \
     X(CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, 4) \
     X(CUDNN_NUMERICAL_NOTE_TYPE_COUNT, 10) \
     X(CUDNN_KNOB_TYPE_STAGES, 14) \
     X(CUDNN_KNOB_TYPE_KERNEL_CFG, 24) \
-    \
+\
     X(CUDNN_ATTR_POINTWISE_MODE, 0) \
     X(CUDNN_ATTR_POINTWISE_MATH_PREC, 1) \
     X(CUDNN_ATTR_POINTWISE_AXIS, 9) \
@@ -130,7 +131,8 @@ enum {
 #define X(name, value) VP_##name = (value),
     VP_CUDNN_VALUES(X)
 #undef X
-    VP_CUDNN_OLDEST = 91900 /* the version whose graphs, engines and workspaces were looked at; older ones had attention
+        VP_CUDNN_OLDEST =
+            91900 /* the version whose graphs, engines and workspaces were looked at; older ones had attention
                              * kernels that do not repeat themselves (fixed in 9.18: Hopper forward, B200 backward) */
 };
 
@@ -138,23 +140,24 @@ typedef void *vp_cudnn_descriptor;
 
 /* Status codes are int: cudnnStatus_t. */
 typedef struct vp_cudnn_api {
-    void       *library;
-    size_t      (*version)(void); /* 91900 for 9.19.0 */
+    void *library;
+    size_t (*version)(void); /* 91900 for 9.19.0 */
     const char *(*status_text)(int status);
-    void        (*last_error)(char *text, size_t size);
-    int         (*handle_create)(void **handle);
-    int         (*handle_destroy)(void *handle);
-    int         (*set_stream)(void *handle, void *stream);
-    int         (*create)(int kind, vp_cudnn_descriptor *out);
-    int         (*destroy)(vp_cudnn_descriptor d);
-    int         (*finalize)(vp_cudnn_descriptor d);
-    int         (*set)(vp_cudnn_descriptor d, int attribute, int type, int64_t n, const void *values);
-    int         (*get)(vp_cudnn_descriptor d, int attribute, int type, int64_t n_asked, int64_t *n, void *values);
-    int         (*execute)(void *handle, vp_cudnn_descriptor plan, vp_cudnn_descriptor pack);
+    void (*last_error)(char *text, size_t size);
+    int (*handle_create)(void **handle);
+    int (*handle_destroy)(void *handle);
+    int (*set_stream)(void *handle, void *stream);
+    int (*create)(int kind, vp_cudnn_descriptor *out);
+    int (*destroy)(vp_cudnn_descriptor d);
+    int (*finalize)(vp_cudnn_descriptor d);
+    int (*set)(vp_cudnn_descriptor d, int attribute, int type, int64_t n, const void *values);
+    int (*get)(vp_cudnn_descriptor d, int attribute, int type, int64_t n_asked, int64_t *n,
+               void *values);
+    int (*execute)(void *handle, vp_cudnn_descriptor plan, vp_cudnn_descriptor pack);
 } vp_cudnn_api;
 
-/* Opens $VPLAN_CUDNN, a path, or else libcudnn.so.9 where the dynamic linker looks. VP_ERR_DEVICE: not found, without one of
- * the functions, older than VP_CUDNN_OLDEST. */
+/* Opens $VPLAN_CUDNN, a path, or else libcudnn.so.9 where the dynamic linker looks.
+ * VP_ERR_DEVICE: not found, without one of the functions, older than VP_CUDNN_OLDEST. */
 vp_status vp_cudnn_api_open(vp_cudnn_api *out, vp_err *err);
 void      vp_cudnn_api_close(vp_cudnn_api *api);
 

@@ -1,16 +1,20 @@
-/* kernels/cuda/elementwise.cu: kernels whose output element i reads input elements i only: add, dropout, copy, zero.
+/* kernels/cuda/elementwise.cu: kernels whose output element i reads input elements i only: add,
+ * dropout, copy, zero.
  *
  *     add      z = x + y
- *     dropout  y = x mask / (1 - p), mask 0 with probability p: its own backward, since a call on the gradient draws the same mask
+ *     dropout  y = x mask / (1 - p), mask 0 with probability p: its own backward, since a call on
+ *              the gradient draws the same mask
  *     copy     y = x
  *     zero     y = 0, fp32 whatever the call's dtype
  *
- * x, y, z (count) of the call's dtype, dropout's (batch, count). Bytes moved, with E of an element: add 3 E count, dropout 2 E batch count,
- * copy 2 E count, zero 4 count. y may lie on x, z on x or y.
+ * x, y, z (count) of the call's dtype, dropout's (batch, count). Bytes moved, with E of an element:
+ * add 3 E count, dropout 2 E batch count, copy 2 E count, zero 4 count. y may lie on x, z on x or
+ * y.
  *
- * Element e of a sample is dropped where word e mod 4 of Philox block e / 4 is less than round(p 2^32) (Salmon et al. 2011;
- * kernels/cpu/philox.h), the sample counted in the global batch: no backend, chunk or micro-batch moves a mask.
- * Same mathematics: kernels/cpu/elementwise.c; reference: kernels/reference/reference.c. */
+ * Element e of a sample is dropped where word e mod 4 of Philox block e / 4 is less than round(p
+ * 2^32) (Salmon et al. 2011; kernels/cpu/philox.h), the sample counted in the global batch: no
+ * backend, chunk or micro-batch moves a mask. Same mathematics: kernels/cpu/elementwise.c;
+ * reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
 
 /* ---- add ---- */
@@ -28,25 +32,33 @@ extern "C" cudaError_t vp_cuda_add(const vp_kernel_call *call, cudaStream_t stre
 {
     cudaError_t e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                vp_map<T> m = {{(const T *)call->operand[0], (const T *)call->operand[1]}, {(T *)call->operand[2]}, call->ints[0], 0};
-                e = vp_map_launch(m, sum_of_two(), stream));
+    VP_BY_DTYPE(
+        call->dtype, T,
+        vp_map<T> m = {{(const T *)call->operand[VP_ADD_X], (const T *)call->operand[VP_ADD_Y]},
+                       {(T *)call->operand[VP_ADD_Z]},
+                       call->elements.count,
+                       0};
+        e           = vp_map_launch(m, sum_of_two(), stream));
     return e;
 }
 
 /* ---- dropout ---- */
 
-enum { DROPOUT_EACH = 16 }; /* elements of a thread: the stream's key, ten rounds of the generator, is derived once a block */
+/* elements of a thread: the stream's key, ten rounds of the generator, is derived once a block */
+enum { DROPOUT_EACH = 16 };
 
-/* A word below `least` drops, `all` drops whatever it is. A block takes one of n_spans parts of a sample. */
+/* A word below `least` drops, `all` drops whatever it is. A block takes one of n_spans parts of
+ * a sample. */
 template <typename T, bool ALIGNED>
-static __global__ void dropout_kernel(const T *x, T *y, int64_t count, int64_t n_spans, uint32_t least, bool all, float scale,
-                                      vp_rng_stream stream, const vp_control *control)
+static __global__ void dropout_kernel(const T *x, T *y, int64_t count, int64_t n_spans,
+                                      uint32_t least, bool all, float scale, vp_rng_stream stream,
+                                      const vp_control *control)
 {
     constexpr int            N = vp_pack<T>::N, K = DROPOUT_EACH / N;
     __shared__ vp_device_rng shared_rng;
-    int64_t sample = blockIdx.x / n_spans, first = (blockIdx.x % n_spans) * VP_BLOCK * DROPOUT_EACH + (int64_t)threadIdx.x * N;
-    float   v[K][N];
+    int64_t                  sample = blockIdx.x / n_spans,
+            first = (blockIdx.x % n_spans) * VP_BLOCK * DROPOUT_EACH + (int64_t)threadIdx.x * N;
+    float v[K][N];
 
     x += sample * count;
     y += sample * count;
@@ -88,22 +100,24 @@ static __global__ void dropout_kernel(const T *x, T *y, int64_t count, int64_t n
 
 extern "C" cudaError_t vp_cuda_dropout(const vp_kernel_call *call, cudaStream_t stream)
 {
-    int64_t     batch = call->ints[0], count = call->ints[1], n_spans = vp_blocks(count, VP_BLOCK * DROPOUT_EACH);
-    double      p       = call->reals[0];
-    uint64_t    least   = vp_dropout_least(p);
-    float       scale   = (float)(1.0 / (1.0 - p));
-    bool        all     = least > 0xffffffffu;
+    int64_t batch = call->dropout.batch, count = call->dropout.count,
+            n_spans   = vp_blocks(count, VP_BLOCK * DROPOUT_EACH);
+    double      p     = call->dropout_reals.p;
+    uint64_t    least = vp_dropout_least(p);
+    float       scale = (float)(1.0 / (1.0 - p));
+    bool        all   = least > 0xffffffffu;
     cudaError_t e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                const T *x = (const T *)call->operand[0];
-                T       *y = (T *)call->operand[1];
-                if (vp_is_aligned16(x) && vp_is_aligned16(y) && (batch == 1 || count % vp_pack<T>::N == 0))
-                    e = VP_LAUNCH((dropout_kernel<T, true>), (unsigned)(batch * n_spans), VP_BLOCK, 0, stream, x, y, count, n_spans,
-                                  (uint32_t)least, all, scale, call->rng, call->control);
-                else
-                    e = VP_LAUNCH((dropout_kernel<T, false>), (unsigned)(batch * n_spans), VP_BLOCK, 0, stream, x, y, count, n_spans,
-                                  (uint32_t)least, all, scale, call->rng, call->control));
+    VP_BY_DTYPE(
+        call->dtype, T, const T *x = (const T *)call->operand[VP_DROPOUT_X];
+        T *y = (T *)call->operand[VP_DROPOUT_Y];
+        if (vp_is_aligned16(x) && vp_is_aligned16(y) && (batch == 1 || count % vp_pack<T>::N == 0))
+            e = VP_LAUNCH((dropout_kernel<T, true>), (unsigned)(batch * n_spans), VP_BLOCK, 0,
+                          stream, x, y, count, n_spans, (uint32_t)least, all, scale, call->rng,
+                          call->control);
+        else e =
+            VP_LAUNCH((dropout_kernel<T, false>), (unsigned)(batch * n_spans), VP_BLOCK, 0, stream,
+                      x, y, count, n_spans, (uint32_t)least, all, scale, call->rng, call->control));
     return e;
 }
 
@@ -131,7 +145,8 @@ template <typename U> static __global__ void copy_kernel(const U *x, U *y, int64
 
 template <typename U> static __global__ void fill_kernel(U *y, int64_t n, U value)
 {
-    for (int64_t i = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; i < n; i += (int64_t)gridDim.x * VP_BLOCK)
+    for (int64_t i = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * VP_BLOCK)
         y[i] = value;
 }
 
@@ -139,15 +154,17 @@ template <typename U> static cudaError_t copy(const U *x, U *y, int64_t n, cudaS
 {
     if (n == 0)
         return cudaSuccess;
-    return VP_LAUNCH((copy_kernel<U>), vp_blocks(n, VP_BLOCK * COPY_EACH), VP_BLOCK, 0, stream, x, y, n);
+    return VP_LAUNCH((copy_kernel<U>), vp_blocks(n, VP_BLOCK * COPY_EACH), VP_BLOCK, 0, stream, x,
+                     y, n);
 }
 
 extern "C" cudaError_t vp_cuda_copy(const vp_kernel_call *call, cudaStream_t stream)
 {
-    const char *x      = (const char *)call->operand[0];
-    char       *y      = (char *)call->operand[1];
-    int64_t     size   = call->dtype == VP_DTYPE_BF16 ? 2 : 4;
-    int64_t     bytes  = call->ints[0] * size, in_packs = vp_is_aligned16(x) && vp_is_aligned16(y) ? bytes / 16 * 16 : 0;
+    const char *x     = (const char *)call->operand[VP_COPY_X];
+    char       *y     = (char *)call->operand[VP_COPY_Y];
+    int64_t     size  = call->dtype == VP_DTYPE_BF16 ? 2 : 4;
+    int64_t     bytes = call->elements.count * size,
+            in_packs  = vp_is_aligned16(x) && vp_is_aligned16(y) ? bytes / 16 * 16 : 0;
     cudaError_t e;
 
     if (x == y)
@@ -156,21 +173,23 @@ extern "C" cudaError_t vp_cuda_copy(const vp_kernel_call *call, cudaStream_t str
     if (e != cudaSuccess)
         return e;
     if (size == 2)
-        return copy((const uint16_t *)(x + in_packs), (uint16_t *)(y + in_packs), (bytes - in_packs) / 2, stream);
-    return copy((const uint32_t *)(x + in_packs), (uint32_t *)(y + in_packs), (bytes - in_packs) / 4, stream);
+        return copy((const uint16_t *)(x + in_packs), (uint16_t *)(y + in_packs),
+                    (bytes - in_packs) / 2, stream);
+    return copy((const uint32_t *)(x + in_packs), (uint32_t *)(y + in_packs),
+                (bytes - in_packs) / 4, stream);
 }
 
 extern "C" cudaError_t vp_cuda_zero(const vp_kernel_call *call, cudaStream_t stream)
 {
-    float      *y       = (float *)call->operand[0];
-    int64_t     count   = call->ints[0], n_packs = vp_is_aligned16(y) ? count / 4 : 0;
-    cudaError_t e       = cudaSuccess;
+    float      *y     = (float *)call->operand[VP_ZERO_Y];
+    int64_t     count = call->elements.count, n_packs = vp_is_aligned16(y) ? count / 4 : 0;
+    cudaError_t e = cudaSuccess;
 
     if (n_packs > 0)
-        e = VP_LAUNCH((fill_kernel<float4>), vp_blocks(n_packs, VP_BLOCK), VP_BLOCK, 0, stream, (float4 *)y, n_packs,
-                      make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+        e = VP_LAUNCH((fill_kernel<float4>), vp_blocks(n_packs, VP_BLOCK), VP_BLOCK, 0, stream,
+                      (float4 *)y, n_packs, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
     if (e == cudaSuccess && 4 * n_packs < count)
-        e = VP_LAUNCH((fill_kernel<float>), vp_blocks(count - 4 * n_packs, VP_BLOCK), VP_BLOCK, 0, stream, y + 4 * n_packs,
-                      count - 4 * n_packs, 0.0f);
+        e = VP_LAUNCH((fill_kernel<float>), vp_blocks(count - 4 * n_packs, VP_BLOCK), VP_BLOCK, 0,
+                      stream, y + 4 * n_packs, count - 4 * n_packs, 0.0f);
     return e;
 }

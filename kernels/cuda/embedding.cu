@@ -1,22 +1,27 @@
-/* kernels/cuda/embedding.cu: table lookup plus learned positions, or either alone, and its gradient.
+/* kernels/cuda/embedding.cu: table lookup plus learned positions, or either alone, and its
+ * gradient.
  *
  *     y[n] = scale table[token[n]] + positions[n mod seq + position_offset]
  *
  *     d_table[token[n]] += scale dy[n],  d_positions[n mod seq + position_offset] += dy[n]
  *
- * With skip_padding the count is over the sample's tokens other than position_offset - 1. Such a token has that position, which
- * learns nothing. Row skip_row - 1 of the table learns nothing from look-ups.
+ * With skip_padding the count is over the sample's tokens other than position_offset - 1. Such a
+ * token has that position, which learns nothing. Row skip_row - 1 of the table learns nothing from
+ * look-ups.
  *
- * tokens (rows) int32; y, dy (rows, cols), table (vocab, cols), positions (position_offset + seq, cols) of the call's dtype; gradients
- * float, always added to. With E bytes of an element, forward moves 3 E rows cols bytes (E rows cols less without table or positions).
- * Backward reads E rows cols for each of the two gradients and reads and writes, 4 bytes an element, the rows of them that occur.
+ * tokens (rows) int32; y, dy (rows, cols), table (vocab, cols), positions (position_offset + seq,
+ * cols) of the call's dtype; gradients float, always added to. With E bytes of an element, forward
+ * moves 3 E rows cols bytes (E rows cols less without table or positions). Backward reads E rows
+ * cols for each of the two gradients and reads and writes, 4 bytes an element, the rows of them
+ * that occur.
  *
- * Backward without a sort and without atomics on floats: the workspace says of each id where it first and last occurs (minima and maxima
- * of integers, the same in any order). The block of the row where an id comes first owns its row of the table. It walks the tiles of 256
- * tokens from there to the last, a warp has one of 8 tiles at a time: looks for the id, sums its rows of dy in order. The tiles' sums are
- * added one after the other, so cutting the call at whole tiles moves no bit. Of a position, a thread adds the samples one after the
- * other.
- * Same mathematics: kernels/cpu/embedding.c; reference: kernels/reference/reference.c. */
+ * Backward without a sort and without atomics on floats: the workspace says of each id where it
+ * first and last occurs (minima and maxima of integers, the same in any order). The block of the
+ * row where an id comes first owns its row of the table. It walks the tiles of 256 tokens from
+ * there to the last, a warp has one of 8 tiles at a time: looks for the id, sums its rows of dy
+ * in order. The tiles' sums are added one after the other, so cutting the call at whole tiles
+ * moves no bit. Of a position, a thread adds the samples one after the other. Same mathematics:
+ * kernels/cpu/embedding.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
 
 #include <limits.h>
@@ -25,12 +30,15 @@ enum { WARPS = VP_BLOCK / VP_WARP, LANE_TOKENS = VP_TILE_TOKENS / VP_WARP };
 
 /* ---- forward ---- */
 
-/* A row for a warp. padding: -1 where positions count all tokens, else the id that they leave out. */
+/* A row for a warp. padding: -1 where positions count all tokens, else the id that they leave
+ * out. */
 template <typename T, int W>
-static __global__ void lookup_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ table, const T *__restrict__ positions,
-                                     T *__restrict__ y, int64_t rows, int64_t cols, int64_t seq, int64_t offset, int padding, float scale)
+static __global__ void lookup_kernel(const int32_t *__restrict__ tokens,
+                                     const T *__restrict__ table, const T *__restrict__ positions,
+                                     T *__restrict__ y, int64_t rows, int64_t cols, int64_t seq,
+                                     int64_t offset, int padding, float scale)
 {
-    int64_t n = (int64_t)blockIdx.x * WARPS + threadIdx.x / VP_WARP, p;
+    int64_t n    = (int64_t)blockIdx.x * WARPS + threadIdx.x / VP_WARP, p;
     int     lane = (int)threadIdx.x % VP_WARP, token;
 
     if (n >= rows) /* the whole warp */
@@ -60,28 +68,34 @@ static __global__ void lookup_kernel(const int32_t *__restrict__ tokens, const T
             vp_get<W>(positions, c, q);
 #pragma unroll
         for (int j = 0; j < W; j++)
-            x[j] = !table ? (positions ? q[j] : 0.0f) : positions ? scale * x[j] + q[j] : scale * x[j];
+            x[j] = !table      ? (positions ? q[j] : 0.0f)
+                   : positions ? scale * x[j] + q[j]
+                               : scale * x[j];
         vp_put<W>(y, c, x);
     }
 }
 
 static int padding_of(const vp_kernel_call *call)
 {
-    return call->ints[5] ? (int)call->ints[4] - 1 : -1;
+    return call->embedding.skip_padding ? (int)call->embedding.position_offset - 1 : -1;
 }
 
 extern "C" cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    const int32_t *tokens = (const int32_t *)call->operand[0];
-    int64_t        rows = call->ints[0], cols = call->ints[1];
+    const int32_t *tokens = (const int32_t *)call->operand[VP_EMBEDDING_FWD_TOKENS];
+    int64_t        rows = call->embedding.rows, cols = call->embedding.cols;
     cudaError_t    e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                const T *table = (const T *)call->operand[1], *positions = (const T *)call->operand[2];
-                T *y = (T *)call->operand[3];
-                VP_BY_WIDTH(cols % vp_pack<T>::N == 0 && vp_is_aligned16(table) && vp_is_aligned16(positions) && vp_is_aligned16(y), T, W,
-                            e = VP_LAUNCH((lookup_kernel<T, W>), vp_blocks(rows, WARPS), VP_BLOCK, 0, stream, tokens, table, positions, y,
-                                          rows, cols, call->ints[3], call->ints[4], padding_of(call), (float)call->reals[0])));
+    VP_BY_DTYPE(call->dtype, T, const T *table = (const T *)call->operand[VP_EMBEDDING_FWD_TABLE],
+                *positions = (const T *)call->operand[VP_EMBEDDING_FWD_POSITIONS];
+                T *y       = (T *)call->operand[VP_EMBEDDING_FWD_Y];
+                VP_BY_WIDTH(cols % vp_pack<T>::N == 0 && vp_is_aligned16(table) &&
+                                vp_is_aligned16(positions) && vp_is_aligned16(y),
+                            T, W,
+                            e = VP_LAUNCH((lookup_kernel<T, W>), vp_blocks(rows, WARPS), VP_BLOCK,
+                                          0, stream, tokens, table, positions, y, rows, cols,
+                                          call->embedding.seq, call->embedding.position_offset,
+                                          padding_of(call), (float)call->embedding_reals.scale)));
     return e;
 }
 
@@ -89,13 +103,15 @@ extern "C" cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStr
 
 static __global__ void nowhere_kernel(int *first, int *last, int64_t vocab)
 {
-    for (int64_t v = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; v < vocab; v += (int64_t)gridDim.x * VP_BLOCK) {
+    for (int64_t v = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; v < vocab;
+         v += (int64_t)gridDim.x * VP_BLOCK) {
         first[v] = INT_MAX;
         last[v]  = -1;
     }
 }
 
-static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t skip, int *first, int *last)
+static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t skip,
+                                     int *first, int *last)
 {
     int64_t n = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x;
 
@@ -105,8 +121,8 @@ static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t
     }
 }
 
-/* Each lane has LANE_TOKENS tokens, one lane's after the other's, and a bit of `yes` for each: how many are set before this lane's, and in
- * all. */
+/* Each lane has LANE_TOKENS tokens, one lane's after the other's, and a bit of `yes` for each:
+ * how many are set before this lane's, and in all. */
 static __device__ inline int count_before_lane(unsigned yes, int *total)
 {
     int lane = (int)threadIdx.x % VP_WARP, mine = 0, sum;
@@ -125,8 +141,10 @@ static __device__ inline int count_before_lane(unsigned yes, int *total)
     return sum - mine;
 }
 
-/* row_at[n]: the row of dy whose position is the n mod seq-th, in the sample of row n; -1: none. A warp has a sample. */
-static __global__ void positions_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t seq, int padding, int *row_at)
+/* row_at[n]: the row of dy whose position is the n mod seq-th, in the sample of row n; -1: none.
+ * A warp has a sample. */
+static __global__ void positions_kernel(const int32_t *__restrict__ tokens, int64_t rows,
+                                        int64_t seq, int padding, int *row_at)
 {
     int64_t start = blockIdx.x * seq, end = start + seq < rows ? start + seq : rows, next = start;
 
@@ -169,19 +187,22 @@ static __device__ inline int list_rows(const int32_t *tile, int n, int token, un
     return total;
 }
 
-/* Block n_strips r + s: columns s VP_WARP W .. of the table's row of token r, if r is where that id comes first. */
+/* Block n_strips r + s: columns s VP_WARP W .. of the table's row of token r, if r is where that
+ * id comes first. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_BLOCK)
-    table_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ dy, const int *__restrict__ first, const int *__restrict__ last,
-                 float *d_table, int64_t rows, int64_t cols, int64_t n_strips, float scale)
+    table_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ dy,
+                 const int *__restrict__ first, const int *__restrict__ last, float *d_table,
+                 int64_t rows, int64_t cols, int64_t n_strips, float scale)
 {
     enum { AT_ONCE = 4, STRIP = VP_WARP * W };
     __shared__ float         sums[WARPS][STRIP];
     __shared__ unsigned char list[WARPS][VP_TILE_TOKENS];
     __shared__ int           n_listed[WARPS];
     int64_t row = blockIdx.x / n_strips, strip = blockIdx.x % n_strips * STRIP, last_tile;
-    int     token = tokens[row], warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
-    int64_t c = strip + lane * W, own = strip + threadIdx.x; /* the columns summed, and the one added to */
+    int token = tokens[row], warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
+    /* the columns summed, and the one added to */
+    int64_t c = strip + lane * W, own = strip + threadIdx.x;
     bool    owner = (int)threadIdx.x < STRIP && own < cols;
     float   acc   = 0.0f;
 
@@ -191,10 +212,12 @@ static __global__ void __launch_bounds__(VP_BLOCK)
     if (owner)
         acc = d_table[token * cols + own];
     for (int64_t tiles = row / VP_TILE_TOKENS; tiles <= last_tile; tiles += WARPS) {
-        int64_t  at   = (tiles + warp) * VP_TILE_TOKENS;
-        int      n    = tiles + warp > last_tile ? 0 : rows - at < VP_TILE_TOKENS ? (int)(rows - at) : VP_TILE_TOKENS;
-        int      here = list_rows(tokens + at, n, token, list[warp]);
-        const T *tile = dy + at * cols;
+        int64_t  at     = (tiles + warp) * VP_TILE_TOKENS;
+        int      n      = tiles + warp > last_tile     ? 0
+                          : rows - at < VP_TILE_TOKENS ? (int)(rows - at)
+                                                       : VP_TILE_TOKENS;
+        int      here   = list_rows(tokens + at, n, token, list[warp]);
+        const T *tile   = dy + at * cols;
         float    sum[W] = {0.0f};
 
         for (int i = 0; i < here && c < cols; i += AT_ONCE) {
@@ -217,7 +240,8 @@ static __global__ void __launch_bounds__(VP_BLOCK)
         if (lane == 0)
             n_listed[warp] = here;
         __syncthreads();
-        for (int w = 0; owner && w < WARPS; w++) /* a tile without the id must not even add 0 to -0: a call of its own would not */
+        /* a tile without the id must not even add 0 to -0: a call of its own would not */
+        for (int w = 0; owner && w < WARPS; w++)
             if (n_listed[w] > 0)
                 acc += scale * sums[w][threadIdx.x];
         __syncthreads();
@@ -226,10 +250,12 @@ static __global__ void __launch_bounds__(VP_BLOCK)
         d_table[token * cols + own] = acc;
 }
 
-/* Block p: row p of d_positions, which begins at the one of position_offset. row_at: as positions_kernel() says, or NULL: row n is at n. */
+/* Block p: row p of d_positions, which begins at the one of position_offset. row_at: as
+ * positions_kernel() says, or NULL: row n is at n. */
 template <typename T, int W>
-static __global__ void position_rows_kernel(const T *__restrict__ dy, const int *__restrict__ row_at, float *d_positions, int64_t rows,
-                                            int64_t cols, int64_t seq)
+static __global__ void position_rows_kernel(const T *__restrict__ dy,
+                                            const int *__restrict__ row_at, float *d_positions,
+                                            int64_t rows, int64_t cols, int64_t seq)
 {
     enum { AT_ONCE = 4 };
 
@@ -270,33 +296,45 @@ static int threads_for(int64_t cols, int width)
     return n < VP_BLOCK ? (int)n : VP_BLOCK;
 }
 
-template <typename T, int W> static cudaError_t table_gradient(const vp_kernel_call *call, cudaStream_t stream)
+template <typename T, int W>
+static cudaError_t table_gradient(const vp_kernel_call *call, cudaStream_t stream)
 {
-    const int32_t *tokens = (const int32_t *)call->operand[0];
-    int64_t        rows = call->ints[0], cols = call->ints[1], vocab = call->ints[2], n_strips = vp_blocks(cols, VP_WARP * W);
-    int           *first = (int *)call->workspace, *last = first + vocab;
-    cudaError_t    e = VP_LAUNCH(nowhere_kernel, vp_blocks(vocab, VP_BLOCK), VP_BLOCK, 0, stream, first, last, vocab);
+    const int32_t *tokens = (const int32_t *)call->operand[VP_EMBEDDING_BWD_TOKENS];
+    int64_t        rows = call->embedding_bwd.rows, cols = call->embedding_bwd.cols,
+            vocab = call->embedding_bwd.vocab, n_strips = vp_blocks(cols, VP_WARP * W);
+    int        *first = (int *)call->workspace, *last = first + vocab;
+    cudaError_t e = VP_LAUNCH(nowhere_kernel, vp_blocks(vocab, VP_BLOCK), VP_BLOCK, 0, stream,
+                              first, last, vocab);
 
     if (e == cudaSuccess)
-        e = VP_LAUNCH(occurs_kernel, vp_blocks(rows, VP_BLOCK), VP_BLOCK, 0, stream, tokens, rows, call->ints[6] - 1, first, last);
+        e = VP_LAUNCH(occurs_kernel, vp_blocks(rows, VP_BLOCK), VP_BLOCK, 0, stream, tokens, rows,
+                      call->embedding_bwd.skip_row - 1, first, last);
     if (e == cudaSuccess)
-        e = VP_LAUNCH((table_kernel<T, W>), (unsigned)(rows * n_strips), VP_BLOCK, 0, stream, tokens, (const T *)call->operand[1], first,
-                      last, (float *)call->operand[2], rows, cols, n_strips, (float)call->reals[0]);
+        e = VP_LAUNCH((table_kernel<T, W>), (unsigned)(rows * n_strips), VP_BLOCK, 0, stream,
+                      tokens, (const T *)call->operand[VP_EMBEDDING_BWD_DY], first, last,
+                      (float *)call->operand[VP_EMBEDDING_BWD_D_TABLE], rows, cols, n_strips,
+                      (float)call->embedding_reals.scale);
     return e;
 }
 
-template <typename T, int W> static cudaError_t position_gradient(const vp_kernel_call *call, cudaStream_t stream)
+template <typename T, int W>
+static cudaError_t position_gradient(const vp_kernel_call *call, cudaStream_t stream)
 {
-    int64_t     rows = call->ints[0], cols = call->ints[1], seq = call->ints[3], offset = call->ints[4];
-    int        *row_at = padding_of(call) >= 0 ? (int *)call->workspace + 2 * call->ints[2] : NULL;
-    cudaError_t e      = cudaSuccess;
+    int64_t rows = call->embedding_bwd.rows, cols = call->embedding_bwd.cols,
+            seq = call->embedding_bwd.seq, offset = call->embedding_bwd.position_offset;
+    int *row_at =
+        padding_of(call) >= 0 ? (int *)call->workspace + 2 * call->embedding_bwd.vocab : NULL;
+    cudaError_t e = cudaSuccess;
 
     if (row_at)
-        e = VP_LAUNCH(positions_kernel, vp_blocks(rows, seq), VP_WARP, 0, stream, (const int32_t *)call->operand[0], rows, seq,
+        e = VP_LAUNCH(positions_kernel, vp_blocks(rows, seq), VP_WARP, 0, stream,
+                      (const int32_t *)call->operand[VP_EMBEDDING_BWD_TOKENS], rows, seq,
                       padding_of(call), row_at);
     if (e == cudaSuccess)
-        e = VP_LAUNCH((position_rows_kernel<T, W>), (unsigned)(rows < seq ? rows : seq), threads_for(cols, W), 0, stream,
-                      (const T *)call->operand[1], row_at, (float *)call->operand[3] + offset * cols, rows, cols, seq);
+        e = VP_LAUNCH(
+            (position_rows_kernel<T, W>), (unsigned)(rows < seq ? rows : seq), threads_for(cols, W),
+            0, stream, (const T *)call->operand[VP_EMBEDDING_BWD_DY], row_at,
+            (float *)call->operand[VP_EMBEDDING_BWD_D_POSITIONS] + offset * cols, rows, cols, seq);
     return e;
 }
 
@@ -304,14 +342,16 @@ extern "C" cudaError_t vp_cuda_embedding_bwd(const vp_kernel_call *call, cudaStr
 {
     cudaError_t e = cudaSuccess;
 
-    if (call->ints[0] > INT_MAX)
+    if (call->embedding_bwd.rows > INT_MAX)
         return cudaErrorInvalidValue;
     VP_BY_DTYPE(call->dtype, T,
-                bool aligned = call->ints[1] % vp_pack<T>::N == 0 && vp_is_aligned16(call->operand[1]) && vp_is_aligned16(call->operand[3]);
+                bool aligned = call->embedding_bwd.cols % vp_pack<T>::N == 0 &&
+                               vp_is_aligned16(call->operand[VP_EMBEDDING_BWD_DY]) &&
+                               vp_is_aligned16(call->operand[VP_EMBEDDING_BWD_D_POSITIONS]);
                 VP_BY_WIDTH(aligned, T, W,
-                            if (call->operand[2])
-                                e = table_gradient<T, W>(call, stream);
-                            if (e == cudaSuccess && call->operand[3])
-                                e = position_gradient<T, W>(call, stream)));
+                            if (call->operand[VP_EMBEDDING_BWD_D_TABLE]) e =
+                                table_gradient<T, W>(call, stream);
+                            if (e == cudaSuccess && call->operand[VP_EMBEDDING_BWD_D_POSITIONS]) e =
+                                position_gradient<T, W>(call, stream)));
     return e;
 }

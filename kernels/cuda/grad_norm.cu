@@ -1,17 +1,20 @@
 /* kernels/cuda/grad_norm.cu: the norm of all gradients and what clipping makes of it.
  *
- *     control.grad_sumsq += sum g^2        in double: pieces of VP_SUMSQ_PIECE elements, then their sums, in an order that count fixes
+ *     control.grad_sumsq += sum g^2        in double: pieces of VP_SUMSQ_PIECE elements, then their
+ *     sums, in an order that count fixes
  *     control.grad_norm   = sqrt(grad_sumsq)
  *     control.grad_scale  = min(1, clip_norm / (grad_norm + 1e-6)), 1 where clip_norm <= 0
  *
- * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g (count) float; the sums of pieces pass
- * through the workspace. Many gradients are three launches: the squares of all pieces, each gradient's sum of its pieces, and those
- * sums onto control.grad_sumsq, one after the other in the order of the calls. A gradient alone is one launch where it has one piece,
- * else two. The additions are the same and in the same order either way. grad_sumsq moves 4 count bytes, clip_scale 40.
- * Same mathematics: kernels/cpu/optimizer.c; reference: kernels/reference/reference_optimizer.c. */
+ * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g
+ * (count) float; the sums of pieces pass through the workspace. Many gradients are three
+ * launches: the squares of all pieces, each gradient's sum of its pieces, and those sums onto
+ * control.grad_sumsq, one after the other in the order of the calls. A gradient alone is one
+ * launch where it has one piece, else two. The additions are the same and in the same order
+ * either way. grad_sumsq moves 4 count bytes, clip_scale 40. Same mathematics:
+ * kernels/cpu/optimizer.c; reference: kernels/reference/reference_optimizer.c. */
 #include "kernels/cuda/cuda_kernel.h"
 
-#include "core/workspace.h"
+#include "plan/workspace.h"
 
 static_assert(sizeof(vp_cuda_squares) <= 4096, "a kernel's parameters");
 
@@ -23,9 +26,10 @@ static __host__ __device__ inline int64_t pieces_of(int64_t count)
     return (count + VP_SUMSQ_PIECE - 1) / VP_SUMSQ_PIECE;
 }
 
-/* The sum of this thread's squares among elements from .. end - 1: elements 4 t .. 4 t + 3 of each 1024, in four sums, whether or not
- * they come in 16 bytes. */
-template <bool ALIGNED> static __device__ inline double squares(const float *__restrict__ g, int64_t from, int64_t end)
+/* The sum of this thread's squares among elements from .. end - 1: elements 4 t .. 4 t + 3 of
+ * each 1024, in four sums, whether or not they come in 16 bytes. */
+template <bool ALIGNED>
+static __device__ inline double squares(const float *__restrict__ g, int64_t from, int64_t end)
 {
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
 
@@ -67,9 +71,11 @@ static __device__ inline void add_all(const vp_cuda_squares &all)
     }
 }
 
-/* A block sums one piece; the sum of the only piece of all is the call's. Or add_all(): in the same kernel, so that a call alone loads what many
- * together need, and a profile of such calls knows its bytes. */
-static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const __grid_constant__ vp_cuda_squares all, bool are_summed)
+/* A block sums one piece; the sum of the only piece of all is the call's. Or add_all(): in the
+ * same kernel, so that a call alone loads what many together need, and a profile of such calls
+ * knows its bytes. */
+static __global__ void __launch_bounds__(VP_BLOCK)
+    squares_kernel(const __grid_constant__ vp_cuda_squares all, bool are_summed)
 {
     __shared__ double scratch[VP_WARP];
 
@@ -79,8 +85,8 @@ static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const __grid_c
     }
     const vp_cuda_square &u     = all.of[vp_entry_here(all.of, all.n)];
     const int64_t         piece = blockIdx.x - u.first_block, from = piece * VP_SUMSQ_PIECE;
-    const int64_t         end   = from + VP_SUMSQ_PIECE < u.count ? from + VP_SUMSQ_PIECE : u.count;
-    double                total = u.aligned ? squares<true>(u.g, from, end) : squares<false>(u.g, from, end);
+    const int64_t         end = from + VP_SUMSQ_PIECE < u.count ? from + VP_SUMSQ_PIECE : u.count;
+    double total = u.aligned ? squares<true>(u.g, from, end) : squares<false>(u.g, from, end);
 
     total = vp_block_sum(total, scratch);
     if (threadIdx.x == 0 && all.n_blocks == 1)
@@ -89,8 +95,10 @@ static __global__ void __launch_bounds__(VP_BLOCK) squares_kernel(const __grid_c
         u.sums[piece] = total;
 }
 
-/* A block for each gradient: the sum of its pieces takes the place of the first one's, or is the call's where it is the only one. */
-static __global__ void __launch_bounds__(ADD_THREADS) pieces_kernel(const __grid_constant__ vp_cuda_squares all)
+/* A block for each gradient: the sum of its pieces takes the place of the first one's, or is the
+ * call's where it is the only one. */
+static __global__ void __launch_bounds__(ADD_THREADS)
+    pieces_kernel(const __grid_constant__ vp_cuda_squares all)
 {
     __shared__ double     scratch[VP_WARP];
     const vp_cuda_square &u = all.of[blockIdx.x];
@@ -118,25 +126,28 @@ static bool share_a_byte(const void *a, int64_t a_bytes, const void *b, int64_t 
 /* Whether a call writes sums where the other reads or writes. */
 static bool touch(const vp_cuda_square *a, const vp_cuda_square *b)
 {
-    const int64_t of_g[2]    = {(int64_t)sizeof(float) * a->count, (int64_t)sizeof(float) * b->count};
-    const int64_t of_sums[2] = {(int64_t)sizeof(double) * pieces_of(a->count), (int64_t)sizeof(double) * pieces_of(b->count)};
+    const int64_t of_g[2] = {(int64_t)sizeof(float) * a->count, (int64_t)sizeof(float) * b->count};
+    const int64_t of_sums[2] = {(int64_t)sizeof(double) * pieces_of(a->count),
+                                (int64_t)sizeof(double) * pieces_of(b->count)};
 
-    return share_a_byte(a->sums, of_sums[0], b->sums, of_sums[1]) || share_a_byte(a->sums, of_sums[0], b->g, of_g[1]) ||
+    return share_a_byte(a->sums, of_sums[0], b->sums, of_sums[1]) ||
+           share_a_byte(a->sums, of_sums[0], b->g, of_g[1]) ||
            share_a_byte(a->g, of_g[0], b->sums, of_sums[1]);
 }
 
 extern "C" bool vp_cuda_squares_take(vp_cuda_squares *all, const vp_kernel_call *call)
 {
-    vp_control    *control = (vp_control *)call->operand[1];
+    vp_control    *control = (vp_control *)call->operand[VP_GRAD_SUMSQ_CONTROL];
     vp_cuda_square u;
 
-    u.g           = (const float *)call->operand[0];
+    u.g           = (const float *)call->operand[VP_GRAD_SUMSQ_G];
     u.sums        = (double *)call->workspace;
-    u.count       = call->ints[0];
+    u.count       = call->elements.count;
     u.aligned     = vp_is_aligned16(u.g);
     u.first_block = 0;
     if (all->n > 0) {
-        if (all->n == VP_CUDA_MAX_SQUARES || all->control != control || all->n_blocks + pieces_of(u.count) > VP_MAX_GRID)
+        if (all->n == VP_CUDA_MAX_SQUARES || all->control != control ||
+            all->n_blocks + pieces_of(u.count) > VP_MAX_GRID)
             return false;
         for (int i = 0; i < all->n; i++)
             if (touch(&all->of[i], &u))
@@ -172,5 +183,7 @@ static __global__ void clip_kernel(vp_control *control, double clip_norm)
 
 extern "C" cudaError_t vp_cuda_clip_scale(const vp_kernel_call *call, cudaStream_t stream)
 {
-    return VP_LAUNCH(clip_kernel, 1, 1, 0, stream, (vp_control *)call->operand[0], call->reals[0]);
+    return VP_LAUNCH(clip_kernel, 1, 1, 0, stream,
+                     (vp_control *)call->operand[VP_CLIP_SCALE_CONTROL],
+                     call->clip_reals.clip_norm);
 }

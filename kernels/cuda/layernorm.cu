@@ -1,28 +1,33 @@
-/* kernels/cuda/layernorm.cu: layer norm over the last axis (Ba, Kiros, Hinton 2016, arXiv:1607.06450).
+/* kernels/cuda/layernorm.cu: layer norm over the last axis (Ba, Kiros, Hinton 2016,
+ * arXiv:1607.06450).
  *
  *     y[r][c] = (x[r][c] - mean[r]) * rstd[r] * gamma[c] + beta[c],  rstd = 1 / sqrt(var + eps)
  *
- * var is the biased variance, from a second pass over the row in registers: no cancellation of E[x^2] - E[x]^2. Backward, with
- * xhat = (x - mean) rstd, g = dy gamma and means over the row's cols elements:
+ * var is the biased variance, from a second pass over the row in registers: no cancellation of
+ * E[x^2] - E[x]^2. Backward, with xhat = (x - mean) rstd, g = dy gamma and means over the row's
+ * cols elements:
  *
- *     dx = add + rstd (g - mean(g) - xhat mean(g xhat)),  d_gamma = sum over rows of dy xhat,  d_beta = sum over rows of dy
+ *     dx = add + rstd (g - mean(g) - xhat mean(g xhat)),  d_gamma = sum over rows of dy xhat,
+ *     d_beta = sum over rows of dy
  *
- * x, y, dy, add, dx (rows, cols), gamma and beta (cols), of the call's dtype; mean, rstd (rows), d_gamma, d_beta (cols) float. Absent,
- * gamma is 1, beta and add are 0. dx may lie on dy, x or add.
+ * x, y, dy, add, dx (rows, cols), gamma and beta (cols), of the call's dtype; mean, rstd (rows),
+ * d_gamma, d_beta (cols) float. Absent, gamma is 1, beta and add are 0. dx may lie on dy, x or add.
  *
- * With E of an element, forward moves 2 E rows cols bytes. Backward moves 3 E rows cols, E rows cols more for add, and for d_gamma and
- * d_beta another 2 E rows cols: dy and x are read once down the columns, before dx may be written over them, and once along the rows.
- * That second pass goes from the last row to the first, since the end is what the L2 cache still holds. The sums of tiles pass through
- * the workspace.
- * Same mathematics: kernels/cpu/layernorm.c; reference: kernels/reference/reference.c. */
+ * With E of an element, forward moves 2 E rows cols bytes. Backward moves 3 E rows cols, E rows
+ * cols more for add, and for d_gamma and d_beta another 2 E rows cols: dy and x are read once
+ * down the columns, before dx may be written over them, and once along the rows. That second
+ * pass goes from the last row to the first, since the end is what the L2 cache still holds. The
+ * sums of tiles pass through the workspace. Same mathematics: kernels/cpu/layernorm.c;
+ * reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_rows.h"
 
 /* ---- forward ---- */
 
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, 2)
-    forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, const T *__restrict__ beta, T *__restrict__ y, float *mean_out,
-                   float *rstd_out, int64_t rows, int64_t cols, int n, float eps)
+    forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, const T *__restrict__ beta,
+                   T *__restrict__ y, float *mean_out, float *rstd_out, int64_t rows, int64_t cols,
+                   int n, float eps)
 {
     __shared__ float   scratch[VP_WARP];
     const vp_row_place p     = vp_row_here(rows, cols, n);
@@ -78,19 +83,21 @@ static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, 2)
 
 extern "C" cudaError_t vp_cuda_layernorm_fwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    int64_t     rows = call->ints[0], cols = call->ints[1];
-    float       eps = (float)call->reals[0];
+    int64_t     rows = call->layernorm.rows, cols = call->layernorm.cols;
+    float       eps = (float)call->norm_reals.eps;
     cudaError_t e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                const T *x = (const T *)call->operand[0], *gamma = (const T *)call->operand[1], *beta = (const T *)call->operand[2];
-                T *y = (T *)call->operand[3];
-                bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(y);
-                aligned      = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(beta);
-                VP_BY_WIDTH(aligned, T, W,
-                            int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                            e = VP_LAUNCH((forward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, x, gamma, beta, y,
-                                          (float *)call->operand[4], (float *)call->operand[5], rows, cols, n, eps)));
+    VP_BY_DTYPE(
+        call->dtype, T, const T *x = (const T *)call->operand[VP_LAYERNORM_FWD_X],
+        *gamma       = (const T *)call->operand[VP_LAYERNORM_FWD_GAMMA],
+        *beta        = (const T *)call->operand[VP_LAYERNORM_FWD_BETA];
+        T *y         = (T *)call->operand[VP_LAYERNORM_FWD_Y];
+        bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(y);
+        aligned      = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(beta); VP_BY_WIDTH(
+                 aligned, T, W, int n = vp_row_threads<W>(cols), block = vp_row_block(n);
+                 e = VP_LAUNCH((forward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, x,
+                               gamma, beta, y, (float *)call->operand[VP_LAYERNORM_FWD_MEAN],
+                               (float *)call->operand[VP_LAYERNORM_FWD_RSTD], rows, cols, n, eps)));
     return e;
 }
 
@@ -107,8 +114,8 @@ template <typename T> struct norm_terms {
 
     template <int W> __device__ inline void read(int64_t row, int64_t at, terms<W> &t) const
     {
-        t.dy = vp_fetch<W>(dy, at);
-        t.x  = vp_fetch<W>(x, at);
+        t.dy   = vp_fetch<W>(dy, at);
+        t.x    = vp_fetch<W>(x, at);
         t.mean = mean[row];
         t.rstd = rstd[row];
     }
@@ -129,8 +136,10 @@ template <typename T> struct norm_terms {
 
 /* The thread's elements of a chunk: g, xhat and what is added. */
 template <typename T, int W>
-static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x, const T *gamma, const T *add, int64_t row_at,
-                                           int64_t first, float mean, float rstd, float *g, float *xhat, float *a)
+static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x,
+                                           const T *gamma, const T *add, int64_t row_at,
+                                           int64_t first, float mean, float rstd, float *g,
+                                           float *xhat, float *a)
 {
     vp_row_get<W>(p, dy + row_at, first, g);
     vp_row_get<W>(p, x + row_at, first, xhat);
@@ -153,15 +162,16 @@ static __device__ inline void backward_get(const vp_row_place &p, const T *dy, c
         xhat[i] = (xhat[i] - mean) * rstd;
 }
 
-/* dy, x, add and dx may be one: a thread reads what it needs of a chunk before it writes there, and both means are known
- * before the first. */
+/* dy, x, add and dx may be one: a thread reads what it needs of a chunk before it writes there,
+ * and both means are known before the first. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
-    backward_kernel(const T *dy, const T *x, const T *__restrict__ gamma, const float *__restrict__ means, const float *__restrict__ rstds,
-                    const T *add, T *dx, int64_t rows, int64_t cols, int n)
+    backward_kernel(const T *dy, const T *x, const T *__restrict__ gamma,
+                    const float *__restrict__ means, const float *__restrict__ rstds, const T *add,
+                    T *dx, int64_t rows, int64_t cols, int n)
 {
     __shared__ float scratch[VP_WARP];
-    vp_row_place     p = vp_row_here(rows, cols, n);
+    vp_row_place     p     = vp_row_here(rows, cols, n);
     const int64_t    chunk = p.chunk<W>();
     const bool       again = chunk < cols;
     float            g[vp_row_each<W>], xhat[vp_row_each<W>], a[vp_row_each<W>];
@@ -193,24 +203,27 @@ static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
 
 extern "C" cudaError_t vp_cuda_layernorm_bwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    const float *mean = (const float *)call->operand[3], *rstd = (const float *)call->operand[4];
-    float       *d_gamma = (float *)call->operand[7], *d_beta = (float *)call->operand[8];
-    int64_t      rows = call->ints[0], cols = call->ints[1];
-    cudaError_t  e = cudaSuccess;
+    const float *mean = (const float *)call->operand[VP_LAYERNORM_BWD_MEAN],
+                *rstd = (const float *)call->operand[VP_LAYERNORM_BWD_RSTD];
+    float *d_gamma    = (float *)call->operand[VP_LAYERNORM_BWD_D_GAMMA],
+          *d_beta     = (float *)call->operand[VP_LAYERNORM_BWD_D_BETA];
+    int64_t     rows = call->layernorm.rows, cols = call->layernorm.cols;
+    cudaError_t e = cudaSuccess;
 
-    VP_BY_DTYPE(call->dtype, T,
-                const T *dy = (const T *)call->operand[0], *x = (const T *)call->operand[1], *gamma = (const T *)call->operand[2];
-                const T *add = (const T *)call->operand[5];
-                T *dx = (T *)call->operand[6];
-                bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(dy) && vp_is_aligned16(x);
-                norm_terms<T> f = {dy, x, mean, rstd};
-                if (d_gamma || d_beta)
-                    e = vp_tile_sums_launch<T>(call, f, rows, cols, VP_TILE_TOKENS, false, aligned, d_gamma, d_beta, stream);
-                aligned = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(add) && vp_is_aligned16(dx);
-                if (e == cudaSuccess)
-                    VP_BY_WIDTH(aligned, T, W,
-                                int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                                e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, dy, x, gamma, mean,
-                                              rstd, add, dx, rows, cols, n)));
+    VP_BY_DTYPE(
+        call->dtype, T, const T *dy = (const T *)call->operand[VP_LAYERNORM_BWD_DY],
+        *x              = (const T *)call->operand[VP_LAYERNORM_BWD_X],
+        *gamma          = (const T *)call->operand[VP_LAYERNORM_BWD_GAMMA];
+        const T *add    = (const T *)call->operand[VP_LAYERNORM_BWD_ADD];
+        T *dx           = (T *)call->operand[VP_LAYERNORM_BWD_DX];
+        bool aligned    = cols % vp_pack<T>::N == 0 && vp_is_aligned16(dy) && vp_is_aligned16(x);
+        norm_terms<T> f = {dy, x, mean, rstd};
+        if (d_gamma || d_beta) e = vp_tile_sums_launch<T>(call, f, rows, cols, VP_TILE_TOKENS,
+                                                          false, aligned, d_gamma, d_beta, stream);
+        aligned = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(add) && vp_is_aligned16(dx);
+        if (e == cudaSuccess)
+            VP_BY_WIDTH(aligned, T, W, int n = vp_row_threads<W>(cols), block = vp_row_block(n);
+                        e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0,
+                                      stream, dy, x, gamma, mean, rstd, add, dx, rows, cols, n)));
     return e;
 }

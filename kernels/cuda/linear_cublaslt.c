@@ -1,15 +1,20 @@
 /* kernels/cuda/linear_cublaslt.c: matrix products by cuBLASLt.
  *
- * cuBLASLt counts in columns: a row-major C(m, n) = A B is its C'(n, m) = B' A', so the operands change places and nothing is
- * transposed in memory. Descriptors and the algorithm of a product are made once per shape and kept; where there are more than MAX_KEPT, the oldest is made again when it is wanted again.
+ * cuBLASLt counts in columns: a row-major C(m, n) = A B is its C'(n, m) = B' A', so the operands
+ * change places and nothing is transposed in memory. Descriptors and the algorithm of a product are
+ * made once per shape and kept; where there are more than MAX_KEPT, the oldest is made again when
+ * it is wanted again.
  *
- * Determinism: algorithms whose split of k is added up in place are left out (their order is the hardware's); of the rest
- * the plan's is taken (the fastest when calls were timed), else the heuristic's first, which is a function of shape, library and device. Sums are fp32 (CUBLAS_COMPUTE_32F: no TF32).
+ * Determinism: algorithms whose split of k is added up in place are left out (their order is the
+ * hardware's); of the rest the plan's is taken (the fastest when calls were timed), else the
+ * heuristic's first, which is a function of shape, library and device. Sums are fp32
+ * (CUBLAS_COMPUTE_32F: no TF32).
  *
- * Gradients of weights are fp32 sums of bf16 products, added to what is there by beta = 1: no other pass over them. */
+ * Gradients of weights are fp32 sums of bf16 products, added to what is there by beta = 1: no
+ * other pass over them. */
 #include "kernels/cuda/cuda_internal.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +23,17 @@ enum { MAX_KEPT = 512 };
 
 /* What a kept product is found by. */
 typedef struct product_key {
-    int64_t  m, n, k, lda, ldb, ldc, workspace_bytes;
-    vp_dtype ab, c;
-    uint32_t a_align, b_align, c_align;
-    int      a_transposed, b_transposed, bias, adds;
+    int64_t      m, n, k, lda, ldb, ldc, workspace_bytes;
+    vp_dtype     ab, c;
+    uint32_t     a_align, b_align, c_align, bias_align; /* bias_align 0: no bias */
+    int          a_transposed, b_transposed, adds;
     vp_algorithm algorithm;
 } product_key;
 
 typedef struct product {
     product_key            key;
     cublasLtMatmulDesc_t   op;
-    cublasLtMatrixLayout_t a, b, c;   /* in cuBLASLt's order: the row-major B', A', C' */
+    cublasLtMatrixLayout_t a, b, c; /* in cuBLASLt's order: the row-major B', A', C' */
     cublasLtMatmulAlgo_t   algo;
 } product;
 
@@ -37,17 +42,22 @@ static int      n_kept, oldest;
 
 static vp_status check(cublasStatus_t s, const char *what, const vp_cuda_gemm *g, vp_err *err)
 {
-    static const char *const names[] = {[CUBLAS_STATUS_NOT_INITIALIZED] = "not initialised", [CUBLAS_STATUS_ALLOC_FAILED] = "no memory",
-                                        [CUBLAS_STATUS_INVALID_VALUE] = "invalid value", [CUBLAS_STATUS_ARCH_MISMATCH] = "not on this device",
-                                        [CUBLAS_STATUS_MAPPING_ERROR] = "mapping error", [CUBLAS_STATUS_EXECUTION_FAILED] = "execution failed",
-                                        [CUBLAS_STATUS_INTERNAL_ERROR] = "internal error", [CUBLAS_STATUS_NOT_SUPPORTED] = "not supported"};
-    const char *name;
+    static const char *const names[] = {[CUBLAS_STATUS_NOT_INITIALIZED]  = "not initialised",
+                                        [CUBLAS_STATUS_ALLOC_FAILED]     = "no memory",
+                                        [CUBLAS_STATUS_INVALID_VALUE]    = "invalid value",
+                                        [CUBLAS_STATUS_ARCH_MISMATCH]    = "not on this device",
+                                        [CUBLAS_STATUS_MAPPING_ERROR]    = "mapping error",
+                                        [CUBLAS_STATUS_EXECUTION_FAILED] = "execution failed",
+                                        [CUBLAS_STATUS_INTERNAL_ERROR]   = "internal error",
+                                        [CUBLAS_STATUS_NOT_SUPPORTED]    = "not supported"};
+    const char              *name;
 
     if (s == CUBLAS_STATUS_SUCCESS)
         return VP_OK;
     name = (size_t)s < sizeof names / sizeof *names && names[s] ? names[s] : "unknown error";
-    return VP_FAIL(err, VP_ERR_DEVICE, "cuBLASLt, %s of a %lld x %lld x %lld product in %s: %s (%d)", what, (long long)g->m, (long long)g->n,
-                   (long long)g->k, vp_dtype_name(g->ab), name, (int)s);
+    return VP_FAIL(
+        err, VP_ERR_DEVICE, "cuBLASLt, %s of a %lld x %lld x %lld product in %s: %s (%d)", what,
+        (long long)g->m, (long long)g->n, (long long)g->k, vp_dtype_name(g->ab), name, (int)s);
 }
 
 #define LT(call, what) VP_TRY(check((call), (what), g, err))
@@ -79,58 +89,92 @@ void vp_cuda_gemm_forget(void)
     oldest = 0;
 }
 
-/* The descriptors of a product: cuBLASLt's A is our B and its B our A. An algorithm is chosen for a bias at a multiple of VP_ALIGN_BYTES, as
- * every one is, wherever this one lies: the choice must not depend on the arena's layout. */
+/* The descriptors of a product: cuBLASLt's A is our B and its B our A. An algorithm is chosen
+ * for a bias of this one's alignment, at whatever address: the choice must not depend on the
+ * arena's layout. */
 static vp_status describe(product *p, const vp_cuda_gemm *g, vp_err *err)
 {
-    const cublasOperation_t  of_b = g->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, of_a = g->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    const cublasOperation_t of_b       = g->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            of_a       = g->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t epilogue  = CUBLASLT_EPILOGUE_BIAS;
     const cudaDataType_t     bias_type = data_type(g->c_dtype);
-    const void              *somewhere = (const void *)(uintptr_t)VP_ALIGN_BYTES;
-    vp_status                st = VP_OK;
+    const void              *somewhere = (const void *)(uintptr_t)p->key.bias_align;
+    vp_status                st        = VP_OK;
 
     LT(cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description");
-    LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b), "description");
-    LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a), "description");
+    LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b),
+       "description");
+    LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a),
+       "description");
     if (g->bias) {
-        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue), "epilogue");
-        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &somewhere, sizeof somewhere), "epilogue");
-        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type), "epilogue");
+        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                          sizeof epilogue),
+           "epilogue");
+        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &somewhere,
+                                          sizeof somewhere),
+           "epilogue");
+        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
+                                          sizeof bias_type),
+           "epilogue");
     }
-    LT(cublasLtMatrixLayoutCreate(&p->a, data_type(g->ab), (uint64_t)(g->b_transposed ? g->k : g->n), (uint64_t)(g->b_transposed ? g->n : g->k), g->ldb), "layout");
-    LT(cublasLtMatrixLayoutCreate(&p->b, data_type(g->ab), (uint64_t)(g->a_transposed ? g->m : g->k), (uint64_t)(g->a_transposed ? g->k : g->m), g->lda), "layout");
-    LT(cublasLtMatrixLayoutCreate(&p->c, data_type(g->c_dtype), (uint64_t)g->n, (uint64_t)g->m, g->ldc), "layout");
+    LT(cublasLtMatrixLayoutCreate(&p->a, data_type(g->ab),
+                                  (uint64_t)(g->b_transposed ? g->k : g->n),
+                                  (uint64_t)(g->b_transposed ? g->n : g->k), g->ldb),
+       "layout");
+    LT(cublasLtMatrixLayoutCreate(&p->b, data_type(g->ab),
+                                  (uint64_t)(g->a_transposed ? g->m : g->k),
+                                  (uint64_t)(g->a_transposed ? g->k : g->m), g->lda),
+       "layout");
+    LT(cublasLtMatrixLayoutCreate(&p->c, data_type(g->c_dtype), (uint64_t)g->n, (uint64_t)g->m,
+                                  g->ldc),
+       "layout");
 out:
     return st;
 }
 
-/* The address is a multiple of this, which an algorithm may rely on. At most VP_ALIGN_BYTES, which every operand of a plan has: so the
- * choice does not depend on where the arena puts it. */
+/* The address is a multiple of this power of two, which an algorithm may rely on. At most
+ * VP_ALIGN_BYTES, which every operand of a plan has: so the choice does not depend on where the
+ * arena puts it. */
 static uint32_t alignment(const void *p)
 {
     uint32_t a = VP_ALIGN_BYTES;
 
-    while (a > 4 && ((uintptr_t)p & (a - 1)))
+    while ((uintptr_t)p & (a - 1))
         a /= 2;
     return a;
 }
 
 /* The heuristic's algorithms that are deterministic and fit the workspace, its best first. */
-static vp_status list_algorithms(vp_cuda *cuda, product *p, const vp_cuda_gemm *g, int max, cublasLtMatmulHeuristicResult_t *found, int *n, vp_err *err)
+static vp_status list_algorithms(vp_cuda *cuda, product *p, const vp_cuda_gemm *g, int max,
+                                 cublasLtMatmulHeuristicResult_t *found, int *n, vp_err *err)
 {
-    const uint32_t                  schemes = CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
-    const uint64_t                  room    = (uint64_t)p->key.workspace_bytes;
-    cublasLtMatmulPreference_t      wish    = NULL;
-    vp_status                       st = VP_OK;
+    const uint32_t schemes =
+        CUBLASLT_REDUCTION_SCHEME_MASK & ~(uint32_t)CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    const uint64_t             room = (uint64_t)p->key.workspace_bytes;
+    cublasLtMatmulPreference_t wish = NULL;
+    vp_status                  st   = VP_OK;
 
     LT(cublasLtMatmulPreferenceCreate(&wish), "preference");
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room), "preference");
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes), "preference");
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &p->key.b_align, sizeof p->key.b_align), "preference");
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &p->key.a_align, sizeof p->key.a_align), "preference");
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &p->key.c_align, sizeof p->key.c_align), "preference");
-    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &p->key.c_align, sizeof p->key.c_align), "preference");
-    LT(cublasLtMatmulAlgoGetHeuristic(cuda->lt, p->op, p->a, p->b, p->c, p->c, wish, max, found, n), "heuristic");
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
+                                            sizeof room),
+       "preference");
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                            &schemes, sizeof schemes),
+       "preference");
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+                                            &p->key.b_align, sizeof p->key.b_align),
+       "preference");
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                            &p->key.a_align, sizeof p->key.a_align),
+       "preference");
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                            &p->key.c_align, sizeof p->key.c_align),
+       "preference");
+    LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+                                            &p->key.c_align, sizeof p->key.c_align),
+       "preference");
+    LT(cublasLtMatmulAlgoGetHeuristic(cuda->lt, p->op, p->a, p->b, p->c, p->c, wish, max, found, n),
+       "heuristic");
     if (*n == 0)
         VP_TRY(check(CUBLAS_STATUS_NOT_SUPPORTED, "heuristic", g, err));
     LT(found[0].state, "heuristic");
@@ -140,14 +184,17 @@ out:
     return st;
 }
 
-_Static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(vp_algorithm), "an algorithm of cuBLASLt is 64 bytes");
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(vp_algorithm),
+               "an algorithm of cuBLASLt is 64 bytes");
 
-/* Whether the plan's algorithm computes this product: it was timed with a bias, and a linear of the same shape may have none. */
+/* Whether the plan's algorithm computes this product: it was timed with a bias, and a linear of
+ * the same shape may have none. */
 static bool suits(vp_cuda *cuda, const product *p, const cublasLtMatmulAlgo_t *algo)
 {
     cublasLtMatmulHeuristicResult_t found;
 
-    return cublasLtMatmulAlgoCheck(cuda->lt, p->op, p->a, p->b, p->c, p->c, algo, &found) == CUBLAS_STATUS_SUCCESS &&
+    return cublasLtMatmulAlgoCheck(cuda->lt, p->op, p->a, p->b, p->c, p->c, algo, &found) ==
+               CUBLAS_STATUS_SUCCESS &&
            found.workspaceSize <= (size_t)p->key.workspace_bytes;
 }
 
@@ -178,18 +225,21 @@ static product *keep(product *p)
     return p;
 }
 
-static vp_status find_product(vp_cuda *cuda, const vp_cuda_gemm *g, int64_t workspace_bytes, product **out, vp_err *err)
+static vp_status find_product(vp_cuda *cuda, const vp_cuda_gemm *g, int64_t workspace_bytes,
+                              product **out, vp_err *err)
 {
     product    *p = NULL;
     product_key key;
     vp_status   st = VP_OK;
 
     memset(&key, 0, sizeof key); /* compared byte by byte */
-    key.m = g->m, key.n = g->n, key.k = g->k, key.lda = g->lda, key.ldb = g->ldb, key.ldc = g->ldc, key.workspace_bytes = workspace_bytes;
-    key.ab = g->ab, key.c = g->c_dtype, key.a_transposed = g->a_transposed, key.b_transposed = g->b_transposed;
+    key.m = g->m, key.n = g->n, key.k = g->k, key.lda = g->lda, key.ldb = g->ldb, key.ldc = g->ldc,
+    key.workspace_bytes = workspace_bytes;
+    key.ab = g->ab, key.c = g->c_dtype, key.a_transposed = g->a_transposed,
+    key.b_transposed = g->b_transposed;
     key.a_align = alignment(g->a), key.b_align = alignment(g->b), key.c_align = alignment(g->c);
-    key.algorithm = g->algorithm;
-    key.bias = g->bias != NULL, key.adds = g->beta != 0;
+    key.algorithm  = g->algorithm;
+    key.bias_align = g->bias ? alignment(g->bias) : 0, key.adds = g->beta != 0;
     for (int i = 0; i < n_kept; i++)
         if (memcmp(&kept[i]->key, &key, sizeof key) == 0) {
             *out = kept[i];
@@ -207,16 +257,20 @@ out:
     return st;
 }
 
-vp_status vp_cuda_gemm_run(vp_cuda *cuda, const vp_cuda_gemm *g, void *workspace, int64_t workspace_bytes, vp_err *err)
+vp_status vp_cuda_gemm_run(vp_cuda *cuda, const vp_cuda_gemm *g, void *workspace,
+                           int64_t workspace_bytes, vp_err *err)
 {
     product  *p;
     vp_status st = VP_OK;
 
     VP_TRY(find_product(cuda, g, workspace_bytes, &p, err));
     if (g->bias)
-        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias, sizeof g->bias), "epilogue");
-    LT(cublasLtMatmul(cuda->lt, p->op, &g->alpha, g->b, p->a, g->a, p->b, &g->beta, g->c, p->c, g->c, p->c, &p->algo, workspace,
-                      (size_t)workspace_bytes, cuda->stream), "execution");
+        LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias,
+                                          sizeof g->bias),
+           "epilogue");
+    LT(cublasLtMatmul(cuda->lt, p->op, &g->alpha, g->b, p->a, g->a, p->b, &g->beta, g->c, p->c,
+                      g->c, p->c, &p->algo, workspace, (size_t)workspace_bytes, cuda->stream),
+       "execution");
 out:
     return st;
 }
@@ -226,31 +280,35 @@ out:
 /* x(rows, in), dy or y(rows, out), w as stored. */
 static vp_cuda_gemm product_of(const vp_kernel_call *call)
 {
-    int64_t      rows = call->ints[0], in = call->ints[1], out = call->ints[2];
-    bool         in_out = call->ints[3] == VP_WEIGHT_IN_OUT;
+    int64_t      rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    bool         in_out = call->linear.layout == VP_WEIGHT_IN_OUT;
     int64_t      ld_w   = in_out ? out : in;
-    vp_cuda_gemm g      = {.ab = call->dtype, .c_dtype = call->dtype, .alpha = 1, .beta = call->accumulate ? 1.0f : 0.0f,
+    vp_cuda_gemm g      = {.ab        = call->dtype,
+                           .c_dtype   = call->dtype,
+                           .alpha     = 1,
+                           .beta      = call->accumulate ? 1.0f : 0.0f,
                            .algorithm = call->algorithm};
 
     switch (call->kernel) {
     case VP_K_LINEAR_FWD: /* x w b -> y */
         g.m = rows, g.n = out, g.k = in;
-        g.a = call->operand[0], g.lda = in;
-        g.b = call->operand[1], g.ldb = ld_w, g.b_transposed = !in_out;
-        g.bias = call->operand[2];
-        g.c = call->operand[3], g.ldc = out, g.beta = 0;
+        g.a = call->operand[VP_LINEAR_FWD_X], g.lda = in;
+        g.b = call->operand[VP_LINEAR_FWD_W], g.ldb = ld_w, g.b_transposed = !in_out;
+        g.bias = call->operand[VP_LINEAR_FWD_B];
+        g.c = call->operand[VP_LINEAR_FWD_Y], g.ldc = out, g.beta = 0;
         break;
     case VP_K_LINEAR_BWD_INPUT: /* dy w -> dx */
         g.m = rows, g.n = in, g.k = out;
-        g.a = call->operand[0], g.lda = out;
-        g.b = call->operand[1], g.ldb = ld_w, g.b_transposed = in_out;
-        g.c = call->operand[2], g.ldc = in;
+        g.a = call->operand[VP_LINEAR_BWD_INPUT_DY], g.lda = out;
+        g.b = call->operand[VP_LINEAR_BWD_INPUT_W], g.ldb = ld_w, g.b_transposed = in_out;
+        g.c = call->operand[VP_LINEAR_BWD_INPUT_DX], g.ldc = in;
         break;
-    default: /* x dy -> dw db: dw(in, out) = x' dy, dw(out, in) = dy' x; fp32 */
+    default: /* VP_K_LINEAR_BWD_WEIGHT: x dy -> dw db: dw(in, out) = x' dy, dw(out, in) = dy' x; fp32 */
         g.m = in_out ? in : out, g.n = in_out ? out : in, g.k = rows;
-        g.a = call->operand[in_out ? 0 : 1], g.lda = g.m, g.a_transposed = true;
-        g.b = call->operand[in_out ? 1 : 0], g.ldb = g.n;
-        g.c = call->operand[2], g.ldc = g.n, g.c_dtype = VP_DTYPE_F32;
+        g.a = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_X : VP_LINEAR_BWD_WEIGHT_DY], g.lda = g.m,
+        g.a_transposed = true;
+        g.b = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_DY : VP_LINEAR_BWD_WEIGHT_X], g.ldb = g.n;
+        g.c = call->operand[VP_LINEAR_BWD_WEIGHT_DW], g.ldc = g.n, g.c_dtype = VP_DTYPE_F32;
         break;
     }
     return g;
@@ -262,13 +320,14 @@ vp_status vp_cuda_linear(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err)
     vp_status    st = VP_OK;
 
     VP_TRY(vp_cuda_gemm_run(cuda, &g, call->workspace, call->workspace_bytes, err));
-    if (call->kernel == VP_K_LINEAR_BWD_WEIGHT && call->operand[3])
+    if (call->kernel == VP_K_LINEAR_BWD_WEIGHT && call->operand[VP_LINEAR_BWD_WEIGHT_DB])
         VP_CUDA(vp_cuda_bias_grad(call, cuda->stream), "bias_grad");
 out:
     return st;
 }
 
-vp_status vp_cuda_linear_algorithms(vp_cuda *cuda, const vp_kernel_call *call, int max, vp_algorithm *out, int *n, vp_err *err)
+vp_status vp_cuda_linear_algorithms(vp_cuda *cuda, const vp_kernel_call *call, int max,
+                                    vp_algorithm *out, int *n, vp_err *err)
 {
     enum { MAX_FOUND = 32 };
     cublasLtMatmulHeuristicResult_t found[MAX_FOUND];

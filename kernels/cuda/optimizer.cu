@@ -1,12 +1,16 @@
-/* kernels/cuda/optimizer.cu: the optimizers that update each element by itself: AdamW, SGD with and without momentum, Lion.
+/* kernels/cuda/optimizer.cu: the optimizers that update each element by itself: AdamW, SGD with and
+ * without momentum, Lion.
  *
- * The rules are those of kernels/cpu/optimizer.c: scalars in double from the control block and the recipe, rounded to float once;
- * elements in float; the gradient scaled by control.grad_scale as it is read. g is fp32 (count); p, master and the states are in the forms of
- * optimizer_state.h. One pass, an element is read and written once: adamw moves 28 bytes of each in fp32, 30 in bf16 with a master,
- * 16 in bf16 with bf16 states or in fp32 with 8-bit ones; momentum and lion 20 in fp32, sgd 12.
+ * The rules are those of kernels/cpu/optimizer.c: scalars in double from the control block and the
+ * recipe, rounded to float once; elements in float; the gradient scaled by control.grad_scale as it
+ * is read. g is fp32 (count); p, master and the states are in the forms of optimizer_state.h. One
+ * pass, an element is read and written once: adamw moves 28 bytes of each in fp32, 30 in bf16 with
+ * a master, 16 in bf16 with bf16 states or in fp32 with 8-bit ones; momentum and lion 20 in fp32,
+ * sgd 12.
  *
- * One launch is for many parameters, of which a block works on one: a model has some hundred, most of them so small that starting
- * their launches would take longer than the work. What an element becomes does not depend on what else is in its launch. */
+ * One launch is for many parameters, of which a block works on one: a model has some hundred,
+ * most of them so small that starting their launches would take longer than the work. What an
+ * element becomes does not depend on what else is in its launch. */
 #include "kernels/cuda/optimizer_state.h"
 
 #include <string.h>
@@ -20,7 +24,8 @@ struct scalars {
     uint32_t key[2];
 };
 
-/* beta^t by squaring, t being whole: 2 log2 t products, where pow() is some hundred fp64 operations, and every block needs it. */
+/* beta^t by squaring, t being whole: 2 log2 t products, where pow() is some hundred fp64
+ * operations, and every block needs it. */
 static __device__ double power(double beta, double t)
 {
     double y = 1.0;
@@ -60,7 +65,8 @@ static __device__ inline void adamw(const scalars &k, float g, float *p, float *
 {
     *m = vp_product_sum(k.b1, *m, k.one_minus_b1, g);
     *v = vp_product_sum(k.b2, *v, k.one_minus_b2, g * g);
-    *p = vp_product_sum(k.keep, *p, -k.step_size, *m / vp_product_sum(sqrtf(*v), k.inv_sqrt_correction, k.eps));
+    *p = vp_product_sum(k.keep, *p, -k.step_size,
+                        *m / vp_product_sum(sqrtf(*v), k.inv_sqrt_correction, k.eps));
 }
 
 /* torch.optim.SGD's coupled decay. */
@@ -76,7 +82,8 @@ static __device__ inline void momentum(const scalars &k, float g, float *p, floa
     *p = vp_product_sum(-k.lr, *m, *p);
 }
 
-/* Chen et al. 2023, arXiv:2302.06675, algorithm 2. The sign of zero is zero; of a NaN it is NaN, so that it is seen in p. */
+/* Chen et al. 2023, arXiv:2302.06675, algorithm 2. The sign of zero is zero; of a NaN it is NaN,
+ * so that it is seen in p. */
 static __device__ inline void lion(const scalars &k, float g, float *p, float *m)
 {
     float c    = vp_product_sum(k.b1, *m, k.one_minus_b1, g);
@@ -129,17 +136,20 @@ template <int RULE, typename P, int KIND> struct span_update {
     }
 };
 
-/* Two blocks a multiprocessor are enough, since a lane has 64 to 160 bytes under way: so many registers need not be saved. */
+/* Two blocks a multiprocessor are enough, since a lane has 64 to 160 bytes under way: so many
+ * registers need not be saved. */
 template <int RULE, typename P, int KIND>
-static __global__ void __launch_bounds__(VP_BLOCK, 2) update_spans(const __grid_constant__ vp_cuda_updates all)
+static __global__ void __launch_bounds__(VP_BLOCK, 2)
+    update_spans(const __grid_constant__ vp_cuda_updates all)
 {
     enum { N_MAPS = KIND == VP_STATE_BLOCK8 ? n_states<RULE> : 0 };
     __shared__ scalars     k;
     __shared__ vp_dynamic8 maps[2];
-    const int              i        = vp_entry_here(all.of, all.n);
-    const vp_cuda_update  &u        = all.of[i];
-    const unsigned         n_blocks = (i + 1 < all.n ? all.of[i + 1].first_block : all.n_blocks) - u.first_block;
-    const vp_param<P>      p        = {static_cast<P *>(u.p), u.master};
+    const int              i = vp_entry_here(all.of, all.n);
+    const vp_cuda_update  &u = all.of[i];
+    const unsigned         n_blocks =
+        (i + 1 < all.n ? all.of[i + 1].first_block : all.n_blocks) - u.first_block;
+    const vp_param<P> p = {static_cast<P *>(u.p), u.master};
 
     if (threadIdx.x == 0)
         make_scalars(all, u, &k);
@@ -147,7 +157,8 @@ static __global__ void __launch_bounds__(VP_BLOCK, 2) update_spans(const __grid_
         vp_dynamic8_load(&maps[map], map == 0);
     __syncthreads();
     vp_each_span(u.count, u.aligned, blockIdx.x - u.first_block, n_blocks,
-                 span_update<RULE, P, KIND>{p, u.g, vp_state_of(u.state[0], u.count), vp_state_of(u.state[1], u.count), k, maps});
+                 span_update<RULE, P, KIND>{p, u.g, vp_state_of(u.state[0], u.count),
+                                            vp_state_of(u.state[1], u.count), k, maps});
 }
 
 /* ---- calls become launches ---- */
@@ -160,9 +171,11 @@ struct range {
 
 static void ranges_of(const vp_cuda_updates *all, const vp_cuda_update *u, range *r)
 {
-    const int64_t of_p = vp_dtype_bytes(all->dtype) * u->count, of_floats = (int64_t)sizeof(float) * u->count;
-    const int64_t of_state = vp_state_bytes(all->state, u->count), bytes[N_RANGES] = {of_p, of_floats, of_floats, of_state, of_state};
-    const void   *at[N_RANGES] = {u->p, u->g, u->master, u->state[0], u->state[1]};
+    const int64_t of_p            = vp_dtype_bytes(all->dtype) * u->count,
+                  of_floats       = (int64_t)sizeof(float) * u->count;
+    const int64_t of_state        = vp_state_bytes(all->state, u->count),
+                  bytes[N_RANGES] = {of_p, of_floats, of_floats, of_state, of_state};
+    const void *at[N_RANGES]      = {u->p, u->g, u->master, u->state[0], u->state[1]};
 
     for (int i = 0; i < N_RANGES; i++) {
         r[i].begin = (uintptr_t)at[i];
@@ -194,9 +207,10 @@ static void *operand_of(const vp_kernel_call *call, const char *name)
 /* count, decay and, where there are states, their kind are the attributes. */
 extern "C" bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call *call)
 {
-    const vp_state_kind state   = operand_of(call, "m") ? (vp_state_kind)call->ints[2] : VP_STATE_F32;
-    const vp_control   *control = static_cast<const vp_control *>(operand_of(call, "control"));
-    vp_cuda_update      u;
+    const vp_state_kind state =
+        operand_of(call, "m") ? (vp_state_kind)call->states.state : VP_STATE_F32;
+    const vp_control *control = static_cast<const vp_control *>(operand_of(call, "control"));
+    vp_cuda_update    u;
 
     if (all->n == 0) {
         all->n_blocks = 0;
@@ -208,8 +222,9 @@ extern "C" bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call 
         all->control  = control;
         all->numbers  = *call->optimizer;
     }
-    if (all->n == VP_CUDA_MAX_UPDATES || all->kernel != call->kernel || all->dtype != call->dtype || all->state != state ||
-        all->control != control || all->rng_seed != call->rng.seed || all->rng_step != call->rng.step ||
+    if (all->n == VP_CUDA_MAX_UPDATES || all->kernel != call->kernel || all->dtype != call->dtype ||
+        all->state != state || all->control != control || all->rng_seed != call->rng.seed ||
+        all->rng_step != call->rng.step ||
         memcmp(&all->numbers, call->optimizer, sizeof all->numbers) != 0)
         return false;
     u.p           = operand_of(call, "p");
@@ -217,10 +232,10 @@ extern "C" bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call 
     u.state[0]    = operand_of(call, "m");
     u.state[1]    = operand_of(call, "v");
     u.master      = static_cast<float *>(operand_of(call, "master"));
-    u.count       = call->ints[0];
+    u.count       = call->update.count;
     u.rng_op      = call->rng.op;
     u.first_block = all->n_blocks;
-    u.decays      = call->ints[1] != 0;
+    u.decays      = call->update.decay != 0;
     u.aligned     = vp_operands_are_aligned16(call);
     for (int i = 0; i < all->n; i++)
         if (touch(all, &all->of[i], &u))
@@ -230,12 +245,14 @@ extern "C" bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call 
     return true;
 }
 
-template <int RULE, typename P, int KIND> static cudaError_t launch(const vp_cuda_updates *all, cudaStream_t stream)
+template <int RULE, typename P, int KIND>
+static cudaError_t launch(const vp_cuda_updates *all, cudaStream_t stream)
 {
     return VP_LAUNCH((update_spans<RULE, P, KIND>), all->n_blocks, VP_BLOCK, 0, stream, *all);
 }
 
-template <int RULE, typename P> static cudaError_t launch_state(const vp_cuda_updates *all, cudaStream_t stream)
+template <int RULE, typename P>
+static cudaError_t launch_state(const vp_cuda_updates *all, cudaStream_t stream)
 {
     switch (all->state) {
     case VP_STATE_F32:
@@ -247,7 +264,8 @@ template <int RULE, typename P> static cudaError_t launch_state(const vp_cuda_up
     }
 }
 
-template <typename P> static cudaError_t launch_rule(const vp_cuda_updates *all, cudaStream_t stream)
+template <typename P>
+static cudaError_t launch_rule(const vp_cuda_updates *all, cudaStream_t stream)
 {
     switch (all->kernel) {
     case VP_K_ADAMW:

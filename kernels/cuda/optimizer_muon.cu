@@ -1,16 +1,22 @@
-/* kernels/cuda/optimizer_muon.cu: the steps of Muon (kernels/cpu/muon.c) between its matrix products, which muon_cublaslt.c makes:
+/* kernels/cuda/optimizer_muon.cu: the steps of Muon (kernels/cpu/muon.c) between its matrix
+ * products, which muon_cublaslt.c makes:
  *
- *     vp_cuda_muon_momentum     m = momentum m + (1 - momentum) g,  x = momentum m + (1 - momentum) g     20 bytes an element
- *     vp_cuda_muon_normalise    x = x / max(|x|, 1e-7)                                 (Frobenius)          8
- *     vp_cuda_muon_polynomial   b = poly_a I + poly_b a                                                     8, of the smaller square
- *     vp_cuda_muon_apply        p -= lr wd p,  p -= lr 0.2 sqrt(max(rows, cols)) x                         12 in fp32
+ *     vp_cuda_muon_momentum     m = momentum m + (1 - momentum) g,  x = momentum m + (1 - momentum)
+ *     g     20 bytes an element
+ *     vp_cuda_muon_normalise    x = x / max(|x|, 1e-7)                                 (Frobenius)
+ *     8
+ *     vp_cuda_muon_polynomial   b = poly_a I + poly_b a
+ *     8, of the smaller square
+ *     vp_cuda_muon_apply        p -= lr wd p,  p -= lr 0.2 sqrt(max(rows, cols)) x
+ *     12 in fp32
  *
- * g, m, x, a and b are fp32; p and master in the forms of optimizer_state.h. The squares of x are added in double as x is written:
- * each block those of VP_NORM_PIECE elements, whose sums lie in the workspace, and one block these in an order that their number fixes. */
+ * g, m, x, a and b are fp32; p and master in the forms of optimizer_state.h. The squares of x
+ * are added in double as x is written: each block those of VP_NORM_PIECE elements, whose sums
+ * lie in the workspace, and one block these in an order that their number fixes. */
 #include "kernels/cuda/optimizer_state.h"
 
 extern "C" {
-#include "core/workspace.h"
+#include "plan/workspace.h"
 }
 
 static constexpr double least_norm = 1e-7;
@@ -49,11 +55,12 @@ struct momentum_span {
 
 /* partials[i] = the sum of the squares of x in piece i. */
 static __global__ void __launch_bounds__(VP_BLOCK)
-    momentum_pieces(const float *g, float *m, float *x, const vp_control *control, double momentum, int64_t count, bool aligned,
-                    double *partials)
+    momentum_pieces(const float *g, float *m, float *x, const vp_control *control, double momentum,
+                    int64_t count, bool aligned, double *partials)
 {
     __shared__ double scratch[VP_WARP];
-    momentum_span     f = {g, m, x, (float)control->grad_scale, (float)momentum, (float)(1.0 - momentum)};
+    momentum_span     f = {
+            g, m, x, (float)control->grad_scale, (float)momentum, (float)(1.0 - momentum)};
 
     for (int64_t piece = blockIdx.x; piece * VP_NORM_PIECE < count; piece += gridDim.x) {
         double sum = 0.0;
@@ -100,7 +107,8 @@ struct scale_span {
     }
 };
 
-static __global__ void __launch_bounds__(VP_BLOCK) scale(float *x, int64_t count, bool aligned, const double *by)
+static __global__ void __launch_bounds__(VP_BLOCK)
+    scale(float *x, int64_t count, bool aligned, const double *by)
 {
     vp_each_span(count, aligned, scale_span{x, (float)*by});
 }
@@ -114,14 +122,16 @@ struct polynomial_span {
 
     template <bool WHOLE> __device__ inline void operator()(const vp_span<WHOLE> &at) const
     {
-        int64_t after = at.first % (size + 1), to_next = after ? size + 1 - after : 0; /* from first to the next on the diagonal */
+        /* from first to the next on the diagonal */
+        int64_t after = at.first % (size + 1), to_next = after ? size + 1 - after : 0;
         float   y[VP_LANE_N];
 
         vp_span_load(a, at, y);
 #pragma unroll
         for (int j = 0; j < VP_LANE_N; j++) {
             int64_t beyond = vp_quad_offset(j / VP_QUAD) + j % VP_QUAD - to_next;
-            bool    on     = beyond == 0 || (beyond > 0 && size < VP_SPAN && (int)beyond % ((int)size + 1) == 0);
+            bool    on =
+                beyond == 0 || (beyond > 0 && size < VP_SPAN && (int)beyond % ((int)size + 1) == 0);
 
             y[j] = vp_product_sum(poly_b, y[j], on ? poly_a : 0.0f);
         }
@@ -155,51 +165,63 @@ template <typename P> struct apply_span {
 };
 
 template <typename P>
-static __global__ void __launch_bounds__(VP_BLOCK) apply(vp_param<P> param, const float *x, const vp_control *control, vp_rng_stream rng,
-                                                         double decay, double adjust, int64_t count, bool aligned)
+static __global__ void __launch_bounds__(VP_BLOCK)
+    apply(vp_param<P> param, const float *x, const vp_control *control, vp_rng_stream rng,
+          double decay, double adjust, int64_t count, bool aligned)
 {
     __shared__ vp_device_rng now;
 
     if (threadIdx.x == 0)
         now = vp_rng_now(rng, control);
     __syncthreads();
-    vp_each_span(count, aligned, apply_span<P>{param, x, now.key, (float)(1.0 - control->lr * decay), (float)(control->lr * adjust)});
+    vp_each_span(count, aligned,
+                 apply_span<P>{param, x, now.key, (float)(1.0 - control->lr * decay),
+                               (float)(control->lr * adjust)});
 }
 
-extern "C" cudaError_t vp_cuda_muon_momentum(const vp_kernel_call *call, float *x, double *partials, cudaStream_t stream)
+extern "C" cudaError_t vp_cuda_muon_momentum(const vp_kernel_call *call, float *x, double *partials,
+                                             cudaStream_t stream)
 {
-    const float      *g       = static_cast<const float *>(call->operand[1]);
-    float            *m       = static_cast<float *>(call->operand[2]);
-    const vp_control *control = static_cast<const vp_control *>(call->operand[5]);
-    int64_t           count   = call->ints[0] * call->ints[1];
+    const float      *g       = static_cast<const float *>(call->operand[VP_MUON_G]);
+    float            *m       = static_cast<float *>(call->operand[VP_MUON_M]);
+    const vp_control *control = static_cast<const vp_control *>(call->operand[VP_MUON_CONTROL]);
+    int64_t           count   = call->muon.rows * call->muon.cols;
     bool              aligned = vp_is_aligned16(g) && vp_is_aligned16(m) && vp_is_aligned16(x);
 
-    return VP_LAUNCH(momentum_pieces, vp_blocks(count, VP_NORM_PIECE), VP_BLOCK, 0, stream, g, m, x, control,
-                     call->optimizer->momentum, count, aligned, partials);
+    return VP_LAUNCH(momentum_pieces, vp_blocks(count, VP_NORM_PIECE), VP_BLOCK, 0, stream, g, m, x,
+                     control, call->optimizer->momentum, count, aligned, partials);
 }
 
-extern "C" cudaError_t vp_cuda_muon_normalise(float *x, int64_t count, double *partials, cudaStream_t stream)
+extern "C" cudaError_t vp_cuda_muon_normalise(float *x, int64_t count, double *partials,
+                                              cudaStream_t stream)
 {
     int64_t     n = n_pieces(count);
     cudaError_t e = VP_LAUNCH(inverse_norm, 1, VP_BLOCK, 0, stream, partials, n);
 
-    return e != cudaSuccess ? e : VP_LAUNCH(scale, vp_span_blocks(count), VP_BLOCK, 0, stream, x, count, vp_is_aligned16(x), partials + n);
+    return e != cudaSuccess ? e
+                            : VP_LAUNCH(scale, vp_span_blocks(count), VP_BLOCK, 0, stream, x, count,
+                                        vp_is_aligned16(x), partials + n);
 }
 
-extern "C" cudaError_t vp_cuda_muon_polynomial(const float *a, float *b, int64_t size, float poly_a, float poly_b, cudaStream_t stream)
+extern "C" cudaError_t vp_cuda_muon_polynomial(const float *a, float *b, int64_t size, float poly_a,
+                                               float poly_b, cudaStream_t stream)
 {
     return VP_LAUNCH(polynomial, vp_span_blocks(size * size), VP_BLOCK, 0, stream, a, b, size,
                      vp_is_aligned16(a) && vp_is_aligned16(b), poly_a, poly_b);
 }
 
-extern "C" cudaError_t vp_cuda_muon_apply(const vp_kernel_call *call, const float *x, cudaStream_t stream)
+extern "C" cudaError_t vp_cuda_muon_apply(const vp_kernel_call *call, const float *x,
+                                          cudaStream_t stream)
 {
-    const vp_control *control = static_cast<const vp_control *>(call->operand[5]);
-    int64_t           rows = call->ints[0], cols = call->ints[1];
-    double            adjust = 0.2 * sqrt((double)(rows > cols ? rows : cols)), decay = call->ints[2] ? call->optimizer->weight_decay : 0.0;
-    bool              aligned = vp_operands_are_aligned16(call) && vp_is_aligned16(x);
+    const vp_control *control = static_cast<const vp_control *>(call->operand[VP_MUON_CONTROL]);
+    int64_t           rows = call->muon.rows, cols = call->muon.cols;
+    double            adjust = 0.2 * sqrt((double)(rows > cols ? rows : cols)),
+           decay             = call->muon.decay ? call->optimizer->weight_decay : 0.0;
+    bool aligned             = vp_operands_are_aligned16(call) && vp_is_aligned16(x);
 
-    VP_BY_DTYPE(call->dtype, P,
-                return VP_LAUNCH(apply<P>, vp_span_blocks(rows * cols), VP_BLOCK, 0, stream, vp_param_of<P>(call), x, control, call->rng,
-                                 decay, adjust, rows * cols, aligned));
+    VP_BY_DTYPE(
+        call->dtype, P,
+        return VP_LAUNCH(apply<P>, vp_span_blocks(rows * cols), VP_BLOCK, 0, stream,
+                         vp_param_of<P>(call->operand[VP_MUON_P], call->operand[VP_MUON_MASTER]), x,
+                         control, call->rng, decay, adjust, rows * cols, aligned));
 }

@@ -1,4 +1,5 @@
-/* kernels/cuda/optimizer_state.h: what the optimizers share on the device: parameters and states in the forms they are kept in.
+/* kernels/cuda/optimizer_state.h: what the optimizers share on the device: parameters and states in
+ * the forms they are kept in.
  *     struct halve {
  *         vp_param<P> param;
  *         template <bool WHOLE> __device__ void operator()(const vp_span<WHOLE> &at) const
@@ -9,18 +10,22 @@
  *             vp_param_store(param, key, at, x);
  *         }
  *     };
- *     vp_each_span(count, aligned, halve);        // in a kernel of vp_span_blocks(count) blocks of VP_BLOCK threads
+ *     vp_each_span(count, aligned, halve);        // in a kernel of vp_span_blocks(count) blocks of
+ *     VP_BLOCK threads
  *
- * The forms, what is rounded how and which random bits an element has are those of kernels/cpu/update.h; an 8-bit state is that of
- * kernels/cpu/dynamic8.h. Updates round as the CPU's do, product by product, so that an element updated by itself has the same bits on
- * both, whatever form it is kept in.
+ * The forms, what is rounded how and which random bits an element has are those of
+ * kernels/cpu/update.h; an 8-bit state is that of kernels/cpu/dynamic8.h. Updates round as the
+ * CPU's do, product by product, so that an element updated by itself has the same bits on both,
+ * whatever form it is kept in.
  *
- * A warp takes a span of 256 neighbouring elements at a time, each lane 4 of the first 128 and 4 of the others:
+ * A warp takes a span of 256 neighbouring elements at a time, each lane 4 of the first 128 and 4 of
+ * the others:
  *
  *     element j of a lane, 0 <= j < 8, is number first + 128 (j / 4) + 4 lane + j mod 4
  *
- * So a warp's accesses are runs of 512 bytes of fp32 (16 a lane), 256 of bf16 (8) and 128 of codes (4); a span is a block of an 8-bit
- * state; and its random bits, one Philox block for 8 elements, are one block a lane. */
+ * So a warp's accesses are runs of 512 bytes of fp32 (16 a lane), 256 of bf16 (8) and 128 of
+ * codes (4); a span is a block of an 8-bit state; and its random bits, one Philox block for 8
+ * elements, are one block a lane. */
 #ifndef VP_KERNELS_CUDA_OPTIMIZER_STATE_H
 #define VP_KERNELS_CUDA_OPTIMIZER_STATE_H
 
@@ -28,8 +33,9 @@
 
 #include <math.h>
 
-/* The grid is bounded, so that what a block prepares (scalars, maps) serves several spans of a large parameter: beyond
- * 4096 blocks, several times what any device holds at once, they take more spans each. */
+/* The grid is bounded, so that what a block prepares (scalars, maps) serves several spans of a
+ * large parameter: beyond 4096 blocks, several times what any device holds at once, they take
+ * more spans each. */
 enum { VP_SPAN = VP_STATE_BLOCK, VP_LANE_N = VP_SPAN / VP_WARP, VP_QUAD = 4, VP_SPAN_GRID = 4096 };
 
 /* Blocks of VP_BLOCK threads for spans over count elements. */
@@ -62,19 +68,24 @@ static __device__ inline float vp_product_sum(float a, float b, float c, float d
 
 /* ---- spans ---- */
 
-/* Elements first .. first + 255 of a parameter. WHOLE: all are there and every operand is aligned, so whole quads are moved at once;
- * else those from end on, which is the parameter's, are read as zero and not written. */
+/* Elements first .. first + 255 of a parameter. WHOLE: all are there and every operand is
+ * aligned, so whole quads are moved at once; else those from end on, which is the parameter's,
+ * are read as zero and not written. */
 template <bool WHOLE> struct vp_span {
     int64_t first, end;
 };
 
-/* f(span) for each span of this warp, in the block of this number among the n_blocks that share the parameter. */
-template <typename F> static __device__ inline void vp_each_span(int64_t count, bool aligned, unsigned block, unsigned n_blocks, const F &f)
+/* f(span) for each span of this warp, in the block of this number among the n_blocks that share
+ * the parameter. */
+template <typename F>
+static __device__ inline void vp_each_span(int64_t count, bool aligned, unsigned block,
+                                           unsigned n_blocks, const F &f)
 {
     const int warps = VP_BLOCK / VP_WARP;
     int64_t   warp  = (int64_t)block * warps + threadIdx.x / VP_WARP;
 
-    for (int64_t first = warp * VP_SPAN; first < count; first += (int64_t)n_blocks * warps * VP_SPAN) {
+    for (int64_t first = warp * VP_SPAN; first < count;
+         first += (int64_t)n_blocks * warps * VP_SPAN) {
         if (aligned && first + VP_SPAN <= count)
             f(vp_span<true>{first, count});
         else
@@ -83,7 +94,8 @@ template <typename F> static __device__ inline void vp_each_span(int64_t count, 
 }
 
 /* The whole grid for one parameter. */
-template <typename F> static __device__ inline void vp_each_span(int64_t count, bool aligned, const F &f)
+template <typename F>
+static __device__ inline void vp_each_span(int64_t count, bool aligned, const F &f)
 {
     vp_each_span(count, aligned, blockIdx.x, gridDim.x, f);
 }
@@ -104,7 +116,7 @@ static __device__ inline void vp_load_quad(const float *p, float *x)
 
 static __device__ inline void vp_load_quad(const vp_bf16 *p, float *x)
 {
-    uint64_t v = *reinterpret_cast<const uint64_t *>(p);
+    uint64_t v   = *reinterpret_cast<const uint64_t *>(p);
     uint32_t low = (uint32_t)v, high = (uint32_t)(v >> 32);
 
     x[0] = __uint_as_float(low << 16), x[1] = __uint_as_float(low & 0xffff0000u);
@@ -124,7 +136,8 @@ static __device__ inline void vp_store_quad(vp_bf16 *p, const float *x)
     *reinterpret_cast<uint64_t *>(p) = (uint64_t)high << 32 | low;
 }
 
-template <bool WHOLE, typename T> static __device__ inline void vp_span_load(const T *p, const vp_span<WHOLE> &at, float *x)
+template <bool WHOLE, typename T>
+static __device__ inline void vp_span_load(const T *p, const vp_span<WHOLE> &at, float *x)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -141,7 +154,8 @@ template <bool WHOLE, typename T> static __device__ inline void vp_span_load(con
 }
 
 /* bf16: each to nearest even. */
-template <bool WHOLE, typename T> static __device__ inline void vp_span_store(T *p, const vp_span<WHOLE> &at, const float *x)
+template <bool WHOLE, typename T>
+static __device__ inline void vp_span_store(T *p, const vp_span<WHOLE> &at, const float *x)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -163,19 +177,23 @@ template <bool WHOLE, typename T> static __device__ inline void vp_span_store(T 
 /* What random bits are for: the `sample` of their counter. */
 enum { VP_DRAW_PARAM, VP_DRAW_FIRST_STATE, VP_DRAW_SECOND_STATE };
 
-/* A float that is a bf16: away from zero with the probability of the share cut off, random being uniform in 0 .. 65535. A bf16 stays
- * itself, so infinities do; a NaN becomes quiet. */
+/* A float that is a bf16: away from zero with the probability of the share cut off, random being
+ * uniform in 0 .. 65535. A bf16 stays itself, so infinities do; a NaN becomes quiet. */
 static __device__ inline float vp_round_stochastically(float x, uint32_t random)
 {
-    uint32_t bits = __float_as_uint(x), special = (bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000u : bits;
+    uint32_t bits    = __float_as_uint(x),
+             special = (bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000u : bits;
 
-    return __uint_as_float(((bits & 0x7f800000u) == 0x7f800000u ? special : bits + random) & 0xffff0000u);
+    return __uint_as_float(((bits & 0x7f800000u) == 0x7f800000u ? special : bits + random) &
+                           0xffff0000u);
 }
 
-/* Every element of the lane, in the span from `first` on, by its own 16 bits: half e mod 8 of Philox block e / 8. Whole warps. In each half
- * of the span two neighbouring lanes' quads have one Philox block between them: the even lane computes that of the first half, the odd
- * one that of the second, and each hands its neighbour the two words that are the neighbour's. */
-static __device__ inline void vp_span_round(const uint32_t *key, uint32_t use, int64_t first, float *x)
+/* Every element of the lane, in the span from `first` on, by its own 16 bits: half e mod 8 of
+ * Philox block e / 8. Whole warps. In each half of the span two neighbouring lanes' quads have
+ * one Philox block between them: the even lane computes that of the first half, the odd one that
+ * of the second, and each hands its neighbour the two words that are the neighbour's. */
+static __device__ inline void vp_span_round(const uint32_t *key, uint32_t use, int64_t first,
+                                            float *x)
 {
     int             lane  = (int)(threadIdx.x % VP_WARP);
     bool            odd   = lane % 2 != 0;
@@ -183,7 +201,8 @@ static __device__ inline void vp_span_round(const uint32_t *key, uint32_t use, i
     vp_philox_block own   = vp_philox(key, (uint32_t)block, (uint32_t)(block >> 32), use, 0);
     uint32_t        a     = __shfl_xor_sync(0xffffffffu, odd ? own.x[0] : own.x[2], 1);
     uint32_t        b     = __shfl_xor_sync(0xffffffffu, odd ? own.x[1] : own.x[3], 1);
-    const uint32_t  word[VP_LANE_N / 2] = {odd ? a : own.x[0], odd ? b : own.x[1], odd ? own.x[2] : a, odd ? own.x[3] : b};
+    const uint32_t  word[VP_LANE_N / 2] = {odd ? a : own.x[0], odd ? b : own.x[1],
+                                          odd ? own.x[2] : a, odd ? own.x[3] : b};
 
 #pragma unroll
     for (int j = 0; j < VP_LANE_N; j++)
@@ -192,23 +211,25 @@ static __device__ inline void vp_span_round(const uint32_t *key, uint32_t use, i
 
 /* ---- parameters ---- */
 
-/* p and master of a call. What the update is made to is the master where there is one: p is then its copy, in bf16 the nearest. A bf16
- * p without a master is rounded stochastically. */
+/* p and master of a call. What the update is made to is the master where there is one: p is then
+ * its copy, in bf16 the nearest. A bf16 p without a master is rounded stochastically. */
 template <typename P> struct vp_param {
     P     *p;
     float *master; /* or NULL */
 };
 
-template <typename P> static inline vp_param<P> vp_param_of(const vp_kernel_call *call)
+template <typename P> static inline vp_param<P> vp_param_of(void *p, void *master)
 {
     vp_param<P> a;
 
-    a.p      = static_cast<P *>(call->operand[0]);
-    a.master = static_cast<float *>(call->operand[vp_kernel_operand(call->kernel, "master")]);
+    a.p      = static_cast<P *>(p);
+    a.master = static_cast<float *>(master);
     return a;
 }
 
-template <bool WHOLE, typename P> static __device__ inline void vp_param_load(const vp_param<P> &a, const vp_span<WHOLE> &at, float *x)
+template <bool WHOLE, typename P>
+static __device__ inline void vp_param_load(const vp_param<P> &a, const vp_span<WHOLE> &at,
+                                            float *x)
 {
     if (a.master)
         vp_span_load(a.master, at, x);
@@ -217,7 +238,8 @@ template <bool WHOLE, typename P> static __device__ inline void vp_param_load(co
 }
 
 template <bool WHOLE, typename P>
-static __device__ inline void vp_param_store(const vp_param<P> &a, const uint32_t *key, const vp_span<WHOLE> &at, float *x)
+static __device__ inline void vp_param_store(const vp_param<P> &a, const uint32_t *key,
+                                             const vp_span<WHOLE> &at, float *x)
 {
     if (a.master)
         vp_span_store(a.master, at, x);
@@ -228,10 +250,11 @@ static __device__ inline void vp_param_store(const vp_param<P> &a, const uint32_
 
 /* ---- 8-bit states ---- */
 
-/* The map of kernels/cpu/dynamic8.h, the same numbers, arranged for lanes that each look up another one. Magnitudes fall into pieces: 0
- * whose nearest value is zero, 1 to 7 the decades, 8 whose nearest value is 1. In a piece the rank of a magnitude a among the values,
- * zero's being 0, is a slope + shift without its fraction, but `low` at least and `last` at most. Which piece is found by a's exponent: no
- * power of two is followed by two borders before the next one. */
+/* The map of kernels/cpu/dynamic8.h, the same numbers, arranged for lanes that each look up
+ * another one. Magnitudes fall into pieces: 0 whose nearest value is zero, 1 to 7 the decades, 8
+ * whose nearest value is 1. In a piece the rank of a magnitude a among the values, zero's being
+ * 0, is a slope + shift without its fraction, but `low` at least and `last` at most. Which piece
+ * is found by a's exponent: no power of two is followed by two borders before the next one. */
 struct vp_dynamic8 {
     struct alignas(16) {
         float slope, shift, low, last;
@@ -245,7 +268,7 @@ struct vp_dynamic8 {
 
 static constexpr vp_dynamic8 vp_dynamic8_made(bool is_signed)
 {
-    vp_dynamic8 map = {};
+    vp_dynamic8 map          = {};
     double      of_rank[256] = {}, ten = 1e6; /* 10^(6-k) */
     float       from[10] = {};                /* of each piece; the last is never reached */
     int         rank = 1, n = is_signed ? 1 : 2;
@@ -259,7 +282,8 @@ static constexpr vp_dynamic8 vp_dynamic8_made(bool is_signed)
         map.piece[1 + k].slope = (float)(ten / 0.9 * n);
         map.piece[1 + k].shift = (float)(first - n / 9.0);
         map.piece[1 + k].low   = 1.0f;
-        map.piece[1 + k].last  = (float)(rank - 0.5); /* half a part of room below the next whole number */
+        /* half a part of room below the next whole number */
+        map.piece[1 + k].last = (float)(rank - 0.5);
     }
     of_rank[rank]      = 1.0;
     from[8]            = (float)((of_rank[rank - 1] + 1.0) / 2.0);
@@ -281,7 +305,8 @@ static constexpr vp_dynamic8 vp_dynamic8_made(bool is_signed)
 }
 
 /* Made by the compiler; without a sign, with one. */
-static __device__ const vp_dynamic8 vp_dynamic8_maps[2] = {vp_dynamic8_made(false), vp_dynamic8_made(true)};
+static __device__ const vp_dynamic8 vp_dynamic8_maps[2] = {vp_dynamic8_made(false),
+                                                           vp_dynamic8_made(true)};
 
 /* To shared memory. By the whole block; __syncthreads() is the caller's. */
 static __device__ inline void vp_dynamic8_load(vp_dynamic8 *map, bool is_signed)
@@ -295,8 +320,9 @@ static __device__ inline void vp_dynamic8_load(vp_dynamic8 *map, bool is_signed)
             to[i + threadIdx.x] = from[i + threadIdx.x];
 }
 
-/* What a block is divided by: |x| / scale = factor |x| / divisor. The factor is a power of two that keeps the divisor far from the ends
- * of the range, so that one inverse serves all elements. A scale of infinity makes zeros of finite numbers, as a division would. */
+/* What a block is divided by: |x| / scale = factor |x| / divisor. The factor is a power of two
+ * that keeps the divisor far from the ends of the range, so that one inverse serves all
+ * elements. A scale of infinity makes zeros of finite numbers, as a division would. */
 struct vp_dynamic8_scale {
     float factor, divisor, inverse;
 };
@@ -306,21 +332,29 @@ static __device__ inline vp_dynamic8_scale vp_dynamic8_scale_of(float scale)
     vp_dynamic8_scale s;
     bool              usable = scale > 0.0f && scale < INFINITY; /* else zeros, or a NaN */
 
-    s.factor  = scale == INFINITY ? 0.0f : !usable ? 1.0f : scale < 0x1p-32f ? 0x1p96f : scale > 0x1p64f ? 0x1p-96f : 1.0f;
+    s.factor  = scale == INFINITY  ? 0.0f
+                : !usable          ? 1.0f
+                : scale < 0x1p-32f ? 0x1p96f
+                : scale > 0x1p64f  ? 0x1p-96f
+                                   : 1.0f;
     s.divisor = usable ? scale * s.factor : 1.0f;
     s.inverse = 1.0f / s.divisor;
     return s;
 }
 
-/* The code of x. The quotient is corrected by its remainder (Markstein 1990): a / divisor rounded, but for a last bit in rare cases. */
-template <bool IS_SIGNED> static __device__ inline uint32_t vp_dynamic8_code(const vp_dynamic8 &map, float x, const vp_dynamic8_scale &s)
+/* The code of x. The quotient is corrected by its remainder (Markstein 1990): a / divisor
+ * rounded, but for a last bit in rare cases. */
+template <bool IS_SIGNED>
+static __device__ inline uint32_t vp_dynamic8_code(const vp_dynamic8 &map, float x,
+                                                   const vp_dynamic8_scale &s)
 {
     float a = fabsf(x) * s.factor, q = __fmul_rn(a, s.inverse), r;
     int   e, at, rank;
 
-    q    = fmaf(fmaf(-q, s.divisor, a), s.inverse, q);
-    e    = (int)(__float_as_uint(q) >> 23) - (127 - 31);
-    e    = (e < 0 ? 0 : e) & 31; /* beside a NaN or an infinity it may be any: such a block decodes to no finite number */
+    q = fmaf(fmaf(-q, s.divisor, a), s.inverse, q);
+    e = (int)(__float_as_uint(q) >> 23) - (127 - 31);
+    /* beside a NaN or an infinity it may be any: such a block decodes to no finite number */
+    e    = (e < 0 ? 0 : e) & 31;
     at   = map.exponent[e].piece + (q >= map.exponent[e].next ? 1 : 0);
     r    = vp_product_sum(q, map.piece[at].slope, map.piece[at].shift);
     rank = (int)fmaxf(fminf(r, map.piece[at].last), map.piece[at].low);
@@ -340,14 +374,16 @@ static __device__ inline vp_state vp_state_of(void *operand, int64_t count)
 {
     vp_state s;
 
-    s.at    = operand;
-    s.scale = reinterpret_cast<float *>(static_cast<unsigned char *>(operand) + (count + 3) / 4 * 4);
+    s.at = operand;
+    s.scale =
+        reinterpret_cast<float *>(static_cast<unsigned char *>(operand) + (count + 3) / 4 * 4);
     return s;
 }
 
 /* map is read for VP_STATE_BLOCK8 only. */
 template <int KIND, bool WHOLE>
-static __device__ inline void vp_state_load(const vp_state &s, const vp_dynamic8 *map, const vp_span<WHOLE> &at, float *x)
+static __device__ inline void vp_state_load(const vp_state &s, const vp_dynamic8 *map,
+                                            const vp_span<WHOLE> &at, float *x)
 {
     if (KIND == VP_STATE_F32) {
         vp_span_load(static_cast<const float *>(s.at), at, x);
@@ -368,7 +404,8 @@ static __device__ inline void vp_state_load(const vp_state &s, const vp_dynamic8
             for (int j = 0; j < VP_QUAD; j++) {
                 if (!WHOLE)
                     four |= i + j < at.end ? (uint32_t)code[i + j] << 8 * j : 0u;
-                x[VP_QUAD * half + j] = WHOLE || i + j < at.end ? map->value[four >> 8 * j & 0xffu] * scale : 0.0f;
+                x[VP_QUAD * half + j] =
+                    WHOLE || i + j < at.end ? map->value[four >> 8 * j & 0xffu] * scale : 0.0f;
             }
         }
     }
@@ -376,7 +413,8 @@ static __device__ inline void vp_state_load(const vp_state &s, const vp_dynamic8
 
 /* Whole warps. x is read only: the parameter's update goes by the state before it is rounded. */
 template <int KIND, bool IS_SIGNED, bool WHOLE>
-static __device__ inline void vp_state_store(const vp_state &s, const vp_dynamic8 *map, const uint32_t *key, const vp_span<WHOLE> &at,
+static __device__ inline void vp_state_store(const vp_state &s, const vp_dynamic8 *map,
+                                             const uint32_t *key, const vp_span<WHOLE> &at,
                                              const float *x)
 {
     if (KIND == VP_STATE_F32) {
@@ -393,7 +431,8 @@ static __device__ inline void vp_state_store(const vp_state &s, const vp_dynamic
         uint8_t *code = static_cast<uint8_t *>(s.at);
         int      best = 0;
 
-        /* Without the sign bit floats are ordered as whole numbers, NaNs last: the scale of a block with a NaN is one. */
+        /* Without the sign bit floats are ordered as whole numbers, NaNs last: the scale of a
+         * block with a NaN is one. */
 #pragma unroll
         for (int j = 0; j < VP_LANE_N; j++) {
             int bits = (int)(__float_as_uint(x[j]) & 0x7fffffffu);

@@ -1,27 +1,31 @@
-/* kernels/cuda/rmsnorm.cu: root-mean-square norm (Zhang, Sennrich 2019, arXiv:1910.07467) of each group of cols columns.
+/* kernels/cuda/rmsnorm.cu: root-mean-square norm (Zhang, Sennrich 2019, arXiv:1910.07467) of each
+ * group of cols columns.
  *
- *     y[r][c] = x[r][c] rstd[r] w[c],  rstd = 1 / sqrt(mean(x^2) + eps),  w = gamma, or 1 + gamma with unit_offset
+ *     y[r][c] = x[r][c] rstd[r] w[c],  rstd = 1 / sqrt(mean(x^2) + eps),  w = gamma, or 1 + gamma
+ *     with unit_offset
  *
- * One gamma serves all groups, so to everything but the tiles of d_gamma a call is rows times groups rows of cols. Backward, with
- * xhat = x rstd, g = dy w and means over a row's cols elements:
+ * One gamma serves all groups, so to everything but the tiles of d_gamma a call is rows times
+ * groups rows of cols. Backward, with xhat = x rstd, g = dy w and means over a row's cols elements:
  *
  *     dx = add + rstd (g - xhat mean(g xhat)),  d_gamma = sum over tokens and groups of dy xhat
  *
- * x, y, dy, add, dx (rows, groups, cols) and gamma (cols) of the call's dtype; rstd (rows, groups), d_gamma (cols) float. add may be
- * absent; dx may lie on dy, x or add.
+ * x, y, dy, add, dx (rows, groups, cols) and gamma (cols) of the call's dtype; rstd (rows, groups),
+ * d_gamma (cols) float. add may be absent; dx may lie on dy, x or add.
  *
- * With N = rows groups cols and E bytes of an element, forward moves 2 E N bytes; backward 5 E N, and E N more for add: dy and x are read
- * once down the columns, before dx may be written over them, and once along the rows. That second pass goes from the last row to the
- * first, since the end is what the L2 cache still holds. The sums of tiles of 256 tokens pass through the workspace.
- * Same mathematics: kernels/cpu/rmsnorm.c; reference: kernels/reference/reference.c. */
+ * With N = rows groups cols and E bytes of an element, forward moves 2 E N bytes; backward 5 E
+ * N, and E N more for add: dy and x are read once down the columns, before dx may be written
+ * over them, and once along the rows. That second pass goes from the last row to the first,
+ * since the end is what the L2 cache still holds. The sums of tiles of 256 tokens pass through
+ * the workspace. Same mathematics: kernels/cpu/rmsnorm.c; reference:
+ * kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_rows.h"
 
 /* ---- forward ---- */
 
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, 2)
-    forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, T *__restrict__ y, float *rstd_out, int64_t rows, int64_t cols,
-                   int n, float offset, float eps)
+    forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, T *__restrict__ y,
+                   float *rstd_out, int64_t rows, int64_t cols, int n, float offset, float eps)
 {
     __shared__ float   scratch[VP_WARP];
     const vp_row_place p     = vp_row_here(rows, cols, n);
@@ -60,17 +64,19 @@ static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, 2)
 
 extern "C" cudaError_t vp_cuda_rmsnorm_fwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    int64_t     rows = call->ints[0] * call->ints[2], cols = call->ints[1];
-    float       offset = (float)call->ints[3], eps = (float)call->reals[0];
+    int64_t     rows = call->rmsnorm.rows * call->rmsnorm.groups, cols = call->rmsnorm.cols;
+    float       offset = (float)call->rmsnorm.unit_offset, eps = (float)call->norm_reals.eps;
     cudaError_t e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                const T *x = (const T *)call->operand[0], *gamma = (const T *)call->operand[1];
-                T *y = (T *)call->operand[2];
-                VP_BY_WIDTH(cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(gamma) && vp_is_aligned16(y), T, W,
-                            int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                            e = VP_LAUNCH((forward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, x, gamma, y,
-                                          (float *)call->operand[3], rows, cols, n, offset, eps)));
+    VP_BY_DTYPE(call->dtype, T, const T *x = (const T *)call->operand[VP_RMSNORM_FWD_X],
+                *gamma = (const T *)call->operand[VP_RMSNORM_FWD_GAMMA];
+                T *y   = (T *)call->operand[VP_RMSNORM_FWD_Y]; VP_BY_WIDTH(
+                      cols % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(gamma) &&
+                          vp_is_aligned16(y),
+                      T, W, int n = vp_row_threads<W>(cols), block = vp_row_block(n);
+                      e = VP_LAUNCH((forward_kernel<T, W>), vp_blocks(rows, block / n), block, 0,
+                                    stream, x, gamma, y, (float *)call->operand[VP_RMSNORM_FWD_RSTD],
+                                    rows, cols, n, offset, eps)));
     return e;
 }
 
@@ -87,8 +93,8 @@ template <typename T> struct norm_terms {
 
     template <int W> __device__ inline void read(int64_t row, int64_t at, terms<W> &t) const
     {
-        t.dy = vp_fetch<W>(dy, at);
-        t.x  = vp_fetch<W>(x, at);
+        t.dy   = vp_fetch<W>(dy, at);
+        t.x    = vp_fetch<W>(x, at);
         t.rstd = rstd[row];
     }
 
@@ -106,8 +112,10 @@ template <typename T> struct norm_terms {
 
 /* The thread's elements of a chunk: g, xhat and what is added. */
 template <typename T, int W>
-static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x, const T *gamma, const T *add, int64_t row_at,
-                                           int64_t first, float offset, float rstd, float *g, float *xhat, float *a)
+static __device__ inline void backward_get(const vp_row_place &p, const T *dy, const T *x,
+                                           const T *gamma, const T *add, int64_t row_at,
+                                           int64_t first, float offset, float rstd, float *g,
+                                           float *xhat, float *a)
 {
     vp_row_get<W>(p, dy + row_at, first, g);
     vp_row_get<W>(p, x + row_at, first, xhat);
@@ -129,18 +137,20 @@ static __device__ inline void backward_get(const vp_row_place &p, const T *dy, c
     }
 }
 
-/* dy, x, add and dx may be one: a thread reads what it needs of a chunk before it writes there, and the mean is known before the first. */
+/* dy, x, add and dx may be one: a thread reads what it needs of a chunk before it writes there,
+ * and the mean is known before the first. */
 template <typename T, int W>
 static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
-    backward_kernel(const T *dy, const T *x, const T *__restrict__ gamma, const float *__restrict__ rstds, const T *add, T *dx,
-                    int64_t rows, int64_t cols, int n, float offset)
+    backward_kernel(const T *dy, const T                     *x, const T *__restrict__ gamma,
+                    const float *__restrict__ rstds, const T *add, T *dx, int64_t rows,
+                    int64_t cols, int n, float offset)
 {
     __shared__ float scratch[VP_WARP];
-    vp_row_place     p = vp_row_here(rows, cols, n);
+    vp_row_place     p     = vp_row_here(rows, cols, n);
     const int64_t    chunk = p.chunk<W>();
     const bool       again = chunk < cols;
-    float            g[vp_row_each<W>], xhat[vp_row_each<W>], a[vp_row_each<W>], rstd, sum = 0.0f, mean;
-    int64_t          row_at;
+    float   g[vp_row_each<W>], xhat[vp_row_each<W>], a[vp_row_each<W>], rstd, sum = 0.0f, mean;
+    int64_t row_at;
 
     p.row  = rows - 1 - p.row;
     row_at = p.row * cols;
@@ -161,24 +171,27 @@ static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS)
 
 extern "C" cudaError_t vp_cuda_rmsnorm_bwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    const float *rstd    = (const float *)call->operand[3];
-    float       *d_gamma = (float *)call->operand[6], offset = (float)call->ints[3];
-    int64_t      groups = call->ints[2], rows = call->ints[0] * groups, cols = call->ints[1];
-    cudaError_t  e;
+    const float *rstd    = (const float *)call->operand[VP_RMSNORM_BWD_RSTD];
+    float       *d_gamma = (float *)call->operand[VP_RMSNORM_BWD_D_GAMMA],
+          offset         = (float)call->rmsnorm.unit_offset;
+    int64_t groups = call->rmsnorm.groups, rows = call->rmsnorm.rows * groups,
+            cols = call->rmsnorm.cols;
+    cudaError_t e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                const T *dy = (const T *)call->operand[0], *x = (const T *)call->operand[1], *gamma = (const T *)call->operand[2];
-                const T *add = (const T *)call->operand[4];
-                T *dx = (T *)call->operand[5];
-                bool aligned = cols % vp_pack<T>::N == 0 && vp_is_aligned16(dy) && vp_is_aligned16(x);
-                norm_terms<T> f = {dy, x, rstd};
-                e = vp_tile_sums_launch<T>(call, f, rows, cols, VP_TILE_TOKENS * groups, groups > 1, aligned, d_gamma, (float *)NULL,
-                                           stream);
-                aligned = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(add) && vp_is_aligned16(dx);
-                if (e == cudaSuccess)
-                    VP_BY_WIDTH(aligned, T, W,
-                                int n = vp_row_threads<W>(cols), block = vp_row_block(n);
-                                e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0, stream, dy, x, gamma, rstd,
-                                              add, dx, rows, cols, n, offset)));
+    VP_BY_DTYPE(
+        call->dtype, T, const T *dy = (const T *)call->operand[VP_RMSNORM_BWD_DY],
+        *x              = (const T *)call->operand[VP_RMSNORM_BWD_X],
+        *gamma          = (const T *)call->operand[VP_RMSNORM_BWD_GAMMA];
+        const T *add    = (const T *)call->operand[VP_RMSNORM_BWD_ADD];
+        T *dx           = (T *)call->operand[VP_RMSNORM_BWD_DX];
+        bool aligned    = cols % vp_pack<T>::N == 0 && vp_is_aligned16(dy) && vp_is_aligned16(x);
+        norm_terms<T> f = {dy, x, rstd};
+        e       = vp_tile_sums_launch<T>(call, f, rows, cols, VP_TILE_TOKENS * groups, groups > 1,
+                                   aligned, d_gamma, (float *)NULL, stream);
+        aligned = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(add) && vp_is_aligned16(dx);
+        if (e == cudaSuccess)
+            VP_BY_WIDTH(aligned, T, W, int n = vp_row_threads<W>(cols), block = vp_row_block(n);
+                        e = VP_LAUNCH((backward_kernel<T, W>), vp_blocks(rows, block / n), block, 0,
+                                      stream, dy, x, gamma, rstd, add, dx, rows, cols, n, offset)));
     return e;
 }

@@ -1,29 +1,36 @@
-/* kernels/cuda/rope.cu: rotary position embedding (Su et al. 2021, arXiv:2104.09864, section 3.4.2), halves paired.
+/* kernels/cuda/rope.cu: rotary position embedding (Su et al. 2021, arXiv:2104.09864, section
+ * 3.4.2), halves paired.
  *
  *     y[i]     = x[i] cos - x[i + n] sin
- *     y[i + n] = x[i + n] cos + x[i] sin      0 <= i < n = rotary_dim / 2, angle i of the row's position
+ *     y[i + n] = x[i + n] cos + x[i] sin      0 <= i < n = rotary_dim / 2, angle i of the row's
+ *     position
  *
- * for every head that turns, see vp_qkv_layout; what is behind rotary_dim and heads that do not turn are copied, or left where y is x.
- * Position is the row modulo seq. Backward turns by the negative angle: the same with sin negated.
+ * for every head that turns, see vp_qkv_layout; what is behind rotary_dim and heads that do not
+ * turn are copied, or left where y is x. Position is the row modulo seq. Backward turns by the
+ * negative angle: the same with sin negated.
  *
- * x, y (batch, seq, elements of a row) of the call's dtype; angles: cosines (seq, n), then sines, float. Moves 2 E bytes for each
- * element, E its size, but in place only of those that turn; angles come out of the caches for all but one head. A thread has one pack of
- * pairs, both halves, so y may be x.
- * Same mathematics: kernels/cpu/rope.c; reference: vp_reference_rope() in kernels/reference/reference_attention.c. */
+ * x, y (batch, seq, elements of a row) of the call's dtype; angles: cosines (seq, n), then
+ * sines, float. Moves 2 E bytes for each element, E its size, but in place only of those that
+ * turn; angles come out of the caches for all but one head. A thread has one pack of pairs, both
+ * halves, so y may be x. Same mathematics: kernels/cpu/rope.c; reference: vp_reference_rope() in
+ * kernels/reference/reference_attention.c. */
 #include "kernels/cuda/cuda_span.h"
 
-/* How heads lie in a row: groups of group_heads heads of d elements, of each group the first n_turning turn. Of a head, a thread takes
- * one of n_pairs packs of its first half with that of its second, or one of the packs behind both. */
+/* How heads lie in a row: groups of group_heads heads of d elements, of each group the first
+ * n_turning turn. Of a head, a thread takes one of n_pairs packs of its first half with that of
+ * its second, or one of the packs behind both. */
 struct shape {
     int64_t n_rows, seq, heads, group_heads, n_turning, d, half;
     int64_t n_pairs, n_items; /* packs of a half; what a head gives to do */
     float   sign;
 };
 
-template <typename T, int W> static __global__ void turn_kernel(shape s, const T *x, const float *__restrict__ angles, T *y)
+template <typename T, int W>
+static __global__ void turn_kernel(shape s, const T *x, const float *__restrict__ angles, T *y)
 {
-    int64_t item = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x, head = item / s.n_items, row = head / s.heads, k, at;
-    bool    turns;
+    int64_t item = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x, head = item / s.n_items,
+            row = head / s.heads, k, at;
+    bool turns;
 
     if (row >= s.n_rows)
         return;
@@ -33,8 +40,9 @@ template <typename T, int W> static __global__ void turn_kernel(shape s, const T
     if (x == y && (!turns || k >= s.n_pairs))
         return;
     if (k < s.n_pairs) {
-        const float *cosine = angles + row % s.seq * s.half + k * W, *sine = cosine + s.seq * s.half;
-        float        a[W], b[W], c[W], z[W], y0[W], y1[W];
+        const float *cosine = angles + row % s.seq * s.half + k * W,
+                    *sine   = cosine + s.seq * s.half;
+        float a[W], b[W], c[W], z[W], y0[W], y1[W];
 
         vp_get<W>(x, at + k * W, a);
         vp_get<W>(x, at + s.half + k * W, b);
@@ -60,18 +68,18 @@ template <typename T, int W> static __global__ void turn_kernel(shape s, const T
 
 static shape shape_of(const vp_kernel_call *call)
 {
-    int64_t heads = call->ints[2], kv_heads = call->ints[3];
+    int64_t heads = call->rope.heads, kv_heads = call->rope.kv_heads;
     shape   s;
 
-    s.n_rows = call->ints[0] * call->ints[1];
-    s.seq    = call->ints[1];
-    s.d      = call->ints[4];
-    s.half   = call->ints[5] / 2;
+    s.n_rows = call->rope.batch * call->rope.seq;
+    s.seq    = call->rope.seq;
+    s.d      = call->rope.head_dim;
+    s.half   = call->rope.rotary_dim / 2;
     s.sign   = call->kernel == VP_K_ROPE_BWD ? -1.0f : 1.0f;
-    switch (call->ints[6]) {
+    switch (call->rope.layout) {
     case VP_QKV_PACKED: /* q, k, v */
-        s.heads     = s.group_heads = heads + 2 * kv_heads;
-        s.n_turning = heads + kv_heads;
+        s.heads = s.group_heads = heads + 2 * kv_heads;
+        s.n_turning             = heads + kv_heads;
         break;
     case VP_QKV_PER_HEAD: /* q, k, v of each head */
         s.heads       = 3 * heads;
@@ -85,31 +93,33 @@ static shape shape_of(const vp_kernel_call *call)
     return s;
 }
 
-static cudaError_t turn(const vp_kernel_call *call, cudaStream_t stream)
+static cudaError_t turn(const vp_kernel_call *call, const void *from, const float *angles, void *to,
+                        cudaStream_t stream)
 {
-    const float *angles = (const float *)call->operand[1];
-    shape        s      = shape_of(call);
-    cudaError_t  e;
+    shape       s = shape_of(call);
+    cudaError_t e;
 
-    VP_BY_DTYPE(call->dtype, T,
-                const T *x = (const T *)call->operand[0];
-                T *y = (T *)call->operand[2];
-                bool aligned = s.d % vp_pack<T>::N == 0 && s.half % vp_pack<T>::N == 0 && vp_is_aligned16(x) && vp_is_aligned16(y)
-                               && vp_is_aligned16(angles);
-                VP_BY_WIDTH(aligned, T, W,
-                            s.n_pairs = s.half / W;
+    VP_BY_DTYPE(call->dtype, T, const T *x = (const T *)from; T *y = (T *)to;
+                bool aligned = s.d % vp_pack<T>::N == 0 && s.half % vp_pack<T>::N == 0 &&
+                               vp_is_aligned16(x) && vp_is_aligned16(y) && vp_is_aligned16(angles);
+                VP_BY_WIDTH(aligned, T, W, s.n_pairs = s.half / W;
                             s.n_items = s.n_pairs + (s.d - 2 * s.half) / W;
-                            e = VP_LAUNCH((turn_kernel<T, W>), vp_blocks(s.n_rows * s.heads * s.n_items, VP_BLOCK), VP_BLOCK, 0, stream, s,
-                                          x, angles, y)));
+                            e         = VP_LAUNCH((turn_kernel<T, W>),
+                                                  vp_blocks(s.n_rows * s.heads * s.n_items, VP_BLOCK),
+                                                  VP_BLOCK, 0, stream, s, x, angles, y)));
     return e;
 }
 
 extern "C" cudaError_t vp_cuda_rope_fwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    return turn(call, stream);
+    return turn(call, call->operand[VP_ROPE_FWD_X],
+                (const float *)call->operand[VP_ROPE_FWD_ANGLES], call->operand[VP_ROPE_FWD_Y],
+                stream);
 }
 
 extern "C" cudaError_t vp_cuda_rope_bwd(const vp_kernel_call *call, cudaStream_t stream)
 {
-    return turn(call, stream);
+    return turn(call, call->operand[VP_ROPE_BWD_DY],
+                (const float *)call->operand[VP_ROPE_BWD_ANGLES], call->operand[VP_ROPE_BWD_DX],
+                stream);
 }

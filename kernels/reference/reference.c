@@ -1,11 +1,10 @@
 /* kernels/reference/reference.c: every kernel in float64 with the loops its formula says.
  *
- * The oracle of the kernel tests: fp32 and bf16 operands are double here, the rest (tokens, labels, control) is
- * as in the plan. Slow and obvious on purpose; allocates what it likes; shares with the backends the
- * random numbers only, since a mask is a fact and not a computation. */
+ * The oracle of the kernel tests: fp32 and bf16 operands are double here, the rest (tokens,
+ * labels, control) is as in the plan. Slow and obvious on purpose; allocates what it likes;
+ * shares with the backends the random numbers only, since a mask is a fact and not a
+ * computation. */
 #include "kernels/reference/reference_internal.h"
-
-#include "kernels/cpu/philox.h"
 
 #include <assert.h>
 #include <math.h>
@@ -15,50 +14,57 @@
 /* Which row of positions a token has. */
 static int64_t position_of(const vp_kernel_call *call, int64_t n)
 {
-    const int32_t *tokens = call->operand[0];
-    int64_t        seq = call->ints[3], offset = call->ints[4], position = offset;
+    const int32_t *tokens = call->operand[VP_EMBEDDING_FWD_TOKENS];
+    int64_t seq = call->embedding.seq, offset = call->embedding.position_offset, position = offset;
 
-    if (!call->ints[5])
+    if (!call->embedding.skip_padding)
         return offset + n % seq;
     for (int64_t i = n - n % seq; i < n; i++)
         position += tokens[i] != offset - 1;
     return tokens[n] == offset - 1 ? offset - 1 : position;
 }
 
-static void embedding_fwd(const vp_kernel_call *call)
+void vp_reference_embedding_fwd(const vp_kernel_call *call)
 {
-    const int32_t *tokens = call->operand[0];
-    const double  *table = call->operand[1], *positions = call->operand[2];
-    double        *y = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1];
+    const int32_t *tokens   = call->operand[VP_EMBEDDING_FWD_TOKENS];
+    const double  *table    = call->operand[VP_EMBEDDING_FWD_TABLE],
+                 *positions = call->operand[VP_EMBEDDING_FWD_POSITIONS];
+    double *y               = call->operand[VP_EMBEDDING_FWD_Y];
+    int64_t rows = call->embedding.rows, cols = call->embedding.cols;
 
     for (int64_t n = 0; n < rows; n++)
         for (int64_t c = 0; c < cols; c++)
-            y[n * cols + c] = (table ? call->reals[0] * table[tokens[n] * cols + c] : 0.0) +
-                              (positions ? positions[position_of(call, n) * cols + c] : 0.0);
+            y[n * cols + c] =
+                (table ? call->embedding_reals.scale * table[tokens[n] * cols + c] : 0.0) +
+                (positions ? positions[position_of(call, n) * cols + c] : 0.0);
 }
 
-static void embedding_bwd(const vp_kernel_call *call)
+void vp_reference_embedding_bwd(const vp_kernel_call *call)
 {
-    const int32_t *tokens = call->operand[0];
-    const double  *dy = call->operand[1];
-    double        *d_table = call->operand[2], *d_positions = call->operand[3];
-    int64_t        rows = call->ints[0], cols = call->ints[1];
+    const int32_t *tokens  = call->operand[VP_EMBEDDING_BWD_TOKENS];
+    const double  *dy      = call->operand[VP_EMBEDDING_BWD_DY];
+    double        *d_table = call->operand[VP_EMBEDDING_BWD_D_TABLE],
+           *d_positions    = call->operand[VP_EMBEDDING_BWD_D_POSITIONS];
+    int64_t rows = call->embedding_bwd.rows, cols = call->embedding_bwd.cols;
 
     for (int64_t n = 0; n < rows; n++)
         for (int64_t c = 0; c < cols; c++) {
-            if (d_table && tokens[n] + 1 != call->ints[6])
-                d_table[tokens[n] * cols + c] += call->reals[0] * dy[n * cols + c];
-            if (d_positions && !(call->ints[5] && tokens[n] == call->ints[4] - 1))
+            if (d_table && tokens[n] + 1 != call->embedding_bwd.skip_row)
+                d_table[tokens[n] * cols + c] += call->embedding_reals.scale * dy[n * cols + c];
+            if (d_positions && !(call->embedding_bwd.skip_padding &&
+                                 tokens[n] == call->embedding_bwd.position_offset - 1))
                 d_positions[position_of(call, n) * cols + c] += dy[n * cols + c];
         }
 }
 
-static void layernorm_fwd(const vp_kernel_call *call)
+void vp_reference_layernorm_fwd(const vp_kernel_call *call)
 {
-    const double *x = call->operand[0], *gamma = call->operand[1], *beta = call->operand[2];
-    double       *y = call->operand[3], *mean = call->operand[4], *rstd = call->operand[5];
-    int64_t       rows = call->ints[0], cols = call->ints[1];
+    const double *x     = call->operand[VP_LAYERNORM_FWD_X],
+                 *gamma = call->operand[VP_LAYERNORM_FWD_GAMMA],
+                 *beta  = call->operand[VP_LAYERNORM_FWD_BETA];
+    double *y = call->operand[VP_LAYERNORM_FWD_Y], *mean = call->operand[VP_LAYERNORM_FWD_MEAN],
+           *rstd = call->operand[VP_LAYERNORM_FWD_RSTD];
+    int64_t rows = call->layernorm.rows, cols = call->layernorm.cols;
 
     for (int64_t r = 0; r < rows; r++) {
         double sum = 0.0, var = 0.0;
@@ -67,19 +73,24 @@ static void layernorm_fwd(const vp_kernel_call *call)
         mean[r] = sum / (double)cols;
         for (int64_t c = 0; c < cols; c++)
             var += (x[r * cols + c] - mean[r]) * (x[r * cols + c] - mean[r]);
-        rstd[r] = 1.0 / sqrt(var / (double)cols + call->reals[0]);
+        rstd[r] = 1.0 / sqrt(var / (double)cols + call->norm_reals.eps);
         for (int64_t c = 0; c < cols; c++)
-            y[r * cols + c] =
-                (x[r * cols + c] - mean[r]) * rstd[r] * (gamma ? gamma[c] : 1.0) + (beta ? beta[c] : 0.0);
+            y[r * cols + c] = (x[r * cols + c] - mean[r]) * rstd[r] * (gamma ? gamma[c] : 1.0) +
+                              (beta ? beta[c] : 0.0);
     }
 }
 
-static void layernorm_bwd(const vp_kernel_call *call)
+void vp_reference_layernorm_bwd(const vp_kernel_call *call)
 {
-    const double *dy = call->operand[0], *x = call->operand[1], *gamma = call->operand[2];
-    const double *mean = call->operand[3], *rstd = call->operand[4], *add = call->operand[5];
-    double       *dx = call->operand[6], *d_gamma = call->operand[7], *d_beta = call->operand[8];
-    int64_t       rows = call->ints[0], cols = call->ints[1];
+    const double *dy = call->operand[VP_LAYERNORM_BWD_DY], *x = call->operand[VP_LAYERNORM_BWD_X],
+                 *gamma = call->operand[VP_LAYERNORM_BWD_GAMMA];
+    const double *mean  = call->operand[VP_LAYERNORM_BWD_MEAN],
+                 *rstd  = call->operand[VP_LAYERNORM_BWD_RSTD],
+                 *add   = call->operand[VP_LAYERNORM_BWD_ADD];
+    double *dx          = call->operand[VP_LAYERNORM_BWD_DX],
+           *d_gamma     = call->operand[VP_LAYERNORM_BWD_D_GAMMA],
+           *d_beta      = call->operand[VP_LAYERNORM_BWD_D_BETA];
+    int64_t rows = call->layernorm.rows, cols = call->layernorm.cols;
 
     for (int64_t c = 0; c < cols; c++) {
         double sum_gamma = 0.0, sum_beta = 0.0;
@@ -95,40 +106,46 @@ static void layernorm_bwd(const vp_kernel_call *call)
     for (int64_t r = 0; r < rows; r++) {
         double mean_g = 0.0, mean_gx = 0.0;
         for (int64_t c = 0; c < cols; c++) {
-            double g = dy[r * cols + c] * (gamma ? gamma[c] : 1.0), xhat = (x[r * cols + c] - mean[r]) * rstd[r];
+            double g    = dy[r * cols + c] * (gamma ? gamma[c] : 1.0),
+                   xhat = (x[r * cols + c] - mean[r]) * rstd[r];
             mean_g += g / (double)cols;
             mean_gx += g * xhat / (double)cols;
         }
         for (int64_t c = 0; c < cols; c++) {
-            double g = dy[r * cols + c] * (gamma ? gamma[c] : 1.0), xhat = (x[r * cols + c] - mean[r]) * rstd[r];
-            dx[r * cols + c] = (add ? add[r * cols + c] : 0.0) + rstd[r] * (g - mean_g - xhat * mean_gx);
+            double g    = dy[r * cols + c] * (gamma ? gamma[c] : 1.0),
+                   xhat = (x[r * cols + c] - mean[r]) * rstd[r];
+            dx[r * cols + c] =
+                (add ? add[r * cols + c] : 0.0) + rstd[r] * (g - mean_g - xhat * mean_gx);
         }
     }
 }
 
-static void rmsnorm_fwd(const vp_kernel_call *call)
+void vp_reference_rmsnorm_fwd(const vp_kernel_call *call)
 {
-    const double *x = call->operand[0], *gamma = call->operand[1];
-    double       *y = call->operand[2], *rstd = call->operand[3];
-    int64_t       rows = call->ints[0] * call->ints[2], cols = call->ints[1];
+    const double *x = call->operand[VP_RMSNORM_FWD_X], *gamma = call->operand[VP_RMSNORM_FWD_GAMMA];
+    double       *y = call->operand[VP_RMSNORM_FWD_Y], *rstd = call->operand[VP_RMSNORM_FWD_RSTD];
+    int64_t       rows = call->rmsnorm.rows * call->rmsnorm.groups, cols = call->rmsnorm.cols;
 
     for (int64_t r = 0; r < rows; r++) {
         double squares = 0.0;
         for (int64_t c = 0; c < cols; c++)
             squares += x[r * cols + c] * x[r * cols + c];
-        rstd[r] = 1.0 / sqrt(squares / (double)cols + call->reals[0]);
+        rstd[r] = 1.0 / sqrt(squares / (double)cols + call->norm_reals.eps);
         for (int64_t c = 0; c < cols; c++)
-            y[r * cols + c] = x[r * cols + c] * rstd[r] * (call->ints[3] ? 1.0 + gamma[c] : gamma[c]);
+            y[r * cols + c] =
+                x[r * cols + c] * rstd[r] * (call->rmsnorm.unit_offset ? 1.0 + gamma[c] : gamma[c]);
     }
 }
 
 /* From y = x rstd w: dy_c/dx_k = w_c (rstd [c = k] - x_c x_k rstd^3 / cols). */
-static void rmsnorm_bwd(const vp_kernel_call *call)
+void vp_reference_rmsnorm_bwd(const vp_kernel_call *call)
 {
-    const double *dy = call->operand[0], *x = call->operand[1], *gamma = call->operand[2];
-    const double *rstd = call->operand[3], *add = call->operand[4];
-    double       *dx = call->operand[5], *d_gamma = call->operand[6];
-    int64_t       rows = call->ints[0] * call->ints[2], cols = call->ints[1];
+    const double *dy = call->operand[VP_RMSNORM_BWD_DY], *x = call->operand[VP_RMSNORM_BWD_X],
+                 *gamma = call->operand[VP_RMSNORM_BWD_GAMMA];
+    const double *rstd  = call->operand[VP_RMSNORM_BWD_RSTD],
+                 *add   = call->operand[VP_RMSNORM_BWD_ADD];
+    double *dx = call->operand[VP_RMSNORM_BWD_DX], *d_gamma = call->operand[VP_RMSNORM_BWD_D_GAMMA];
+    int64_t rows = call->rmsnorm.rows * call->rmsnorm.groups, cols = call->rmsnorm.cols;
 
     for (int64_t c = 0; c < cols && !call->accumulate; c++)
         d_gamma[c] = 0.0;
@@ -136,11 +153,13 @@ static void rmsnorm_bwd(const vp_kernel_call *call)
         double along = 0.0;
         for (int64_t c = 0; c < cols; c++) {
             d_gamma[c] += dy[r * cols + c] * x[r * cols + c] * rstd[r];
-            along += dy[r * cols + c] * (call->ints[3] ? 1.0 + gamma[c] : gamma[c]) * x[r * cols + c];
+            along += dy[r * cols + c] * (call->rmsnorm.unit_offset ? 1.0 + gamma[c] : gamma[c]) *
+                     x[r * cols + c];
         }
         for (int64_t c = 0; c < cols; c++)
             dx[r * cols + c] = (add ? add[r * cols + c] : 0.0) +
-                               rstd[r] * dy[r * cols + c] * (call->ints[3] ? 1.0 + gamma[c] : gamma[c]) -
+                               rstd[r] * dy[r * cols + c] *
+                                   (call->rmsnorm.unit_offset ? 1.0 + gamma[c] : gamma[c]) -
                                x[r * cols + c] * along * pow(rstd[r], 3.0) / (double)cols;
     }
 }
@@ -148,14 +167,16 @@ static void rmsnorm_bwd(const vp_kernel_call *call)
 /* Place of weight (i, o) in memory. */
 static int64_t weight_at(const vp_kernel_call *call, int64_t i, int64_t o)
 {
-    return call->ints[3] == VP_WEIGHT_IN_OUT ? i * call->ints[2] + o : o * call->ints[1] + i;
+    return call->linear.layout == VP_WEIGHT_IN_OUT ? i * call->linear.out + o
+                                                   : o * call->linear.in + i;
 }
 
-static void linear_fwd(const vp_kernel_call *call)
+void vp_reference_linear_fwd(const vp_kernel_call *call)
 {
-    const double *x = call->operand[0], *w = call->operand[1], *b = call->operand[2];
-    double       *y = call->operand[3];
-    int64_t       rows = call->ints[0], in = call->ints[1], out = call->ints[2];
+    const double *x = call->operand[VP_LINEAR_FWD_X], *w = call->operand[VP_LINEAR_FWD_W],
+                 *b = call->operand[VP_LINEAR_FWD_B];
+    double *y       = call->operand[VP_LINEAR_FWD_Y];
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < out; o++) {
@@ -166,11 +187,12 @@ static void linear_fwd(const vp_kernel_call *call)
         }
 }
 
-static void linear_bwd_input(const vp_kernel_call *call)
+void vp_reference_linear_bwd_input(const vp_kernel_call *call)
 {
-    const double *dy = call->operand[0], *w = call->operand[1];
-    double       *dx = call->operand[2];
-    int64_t       rows = call->ints[0], in = call->ints[1], out = call->ints[2];
+    const double *dy = call->operand[VP_LINEAR_BWD_INPUT_DY],
+                 *w  = call->operand[VP_LINEAR_BWD_INPUT_W];
+    double *dx       = call->operand[VP_LINEAR_BWD_INPUT_DX];
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < in; i++) {
@@ -181,11 +203,13 @@ static void linear_bwd_input(const vp_kernel_call *call)
         }
 }
 
-static void linear_bwd_weight(const vp_kernel_call *call)
+void vp_reference_linear_bwd_weight(const vp_kernel_call *call)
 {
-    const double *x = call->operand[0], *dy = call->operand[1];
-    double       *dw = call->operand[2], *db = call->operand[3];
-    int64_t       rows = call->ints[0], in = call->ints[1], out = call->ints[2];
+    const double *x  = call->operand[VP_LINEAR_BWD_WEIGHT_X],
+                 *dy = call->operand[VP_LINEAR_BWD_WEIGHT_DY];
+    double *dw       = call->operand[VP_LINEAR_BWD_WEIGHT_DW],
+           *db       = call->operand[VP_LINEAR_BWD_WEIGHT_DB];
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
 
     for (int64_t i = 0; i < in; i++)
         for (int64_t o = 0; o < out; o++) {
@@ -202,16 +226,6 @@ static void linear_bwd_weight(const vp_kernel_call *call)
     }
 }
 
-double vp_reference_mask(const vp_kernel_call *call, double p, int64_t sample, uint64_t block, int lane)
-{
-    uint32_t word[4];
-
-    if (p <= 0.0)
-        return 1.0;
-    vp_philox(vp_philox_key_of(&call->rng), (uint64_t)(call->rng.first_sample + sample), block, word);
-    return (double)word[lane] < floor(p * 4294967296.0 + 0.5) ? 0.0 : 1.0 / (1.0 - p);
-}
-
 static double gelu_u(double x)
 {
     return sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x);
@@ -220,12 +234,19 @@ static double gelu_u(double x)
 static double act(int64_t which, double x)
 {
     switch (which) {
-    case VP_ACT_GELU_TANH: return 0.5 * x * (1.0 + tanh(gelu_u(x)));
-    case VP_ACT_GELU: return 0.5 * x * erfc(-x / sqrt(2.0));
-    case VP_ACT_SILU: return x / (1.0 + exp(-x));
-    case VP_ACT_TANH: return tanh(x);
-    default: return x > 0.0 ? x : 0.0;
+    case VP_ACT_GELU_TANH:
+        return 0.5 * x * (1.0 + tanh(gelu_u(x)));
+    case VP_ACT_GELU:
+        return 0.5 * x * erfc(-x / sqrt(2.0));
+    case VP_ACT_SILU:
+        return x / (1.0 + exp(-x));
+    case VP_ACT_TANH:
+        return tanh(x);
+    case VP_ACT_RELU:
+        return x > 0.0 ? x : 0.0;
     }
+    assert(!"an activation that the reference does not know");
+    return 0.0;
 }
 
 static double act_slope(int64_t which, double x)
@@ -234,98 +255,98 @@ static double act_slope(int64_t which, double x)
 
     switch (which) {
     case VP_ACT_GELU_TANH:
-        return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(2.0 / acos(-1.0)) * (1.0 + 3.0 * 0.044715 * x * x);
-    case VP_ACT_GELU: return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
-    case VP_ACT_SILU: return s + x * s * (1.0 - s);
-    case VP_ACT_TANH: return 1.0 / (cosh(x) * cosh(x));
-    default: return x > 0.0 ? 1.0 : 0.0;
+        return 0.5 * (1.0 + t) +
+               0.5 * x * (1.0 - t * t) * sqrt(2.0 / acos(-1.0)) * (1.0 + 3.0 * 0.044715 * x * x);
+    case VP_ACT_GELU:
+        return 0.5 * erfc(-x / sqrt(2.0)) + x * exp(-0.5 * x * x) / sqrt(2.0 * acos(-1.0));
+    case VP_ACT_SILU:
+        return s + x * s * (1.0 - s);
+    case VP_ACT_TANH:
+        return 1.0 / (cosh(x) * cosh(x));
+    case VP_ACT_RELU:
+        return x > 0.0 ? 1.0 : 0.0;
     }
+    assert(!"an activation that the reference does not know");
+    return 0.0;
 }
 
-static void activation_fwd(const vp_kernel_call *call)
+void vp_reference_activation_fwd(const vp_kernel_call *call)
 {
-    const double *x = call->operand[0];
-    double       *y = call->operand[1];
+    const double *x = call->operand[VP_ACTIVATION_FWD_X];
+    double       *y = call->operand[VP_ACTIVATION_FWD_Y];
 
-    for (int64_t i = 0; i < call->ints[0]; i++)
-        y[i] = act(call->ints[1], x[i]);
+    for (int64_t i = 0; i < call->activation.count; i++)
+        y[i] = act(call->activation.act, x[i]);
 }
 
-static void activation_bwd(const vp_kernel_call *call)
+void vp_reference_activation_bwd(const vp_kernel_call *call)
 {
-    const double *dy = call->operand[0], *x = call->operand[1];
-    double       *dx = call->operand[2];
+    const double *dy = call->operand[VP_ACTIVATION_BWD_DY], *x = call->operand[VP_ACTIVATION_BWD_X];
+    double       *dx = call->operand[VP_ACTIVATION_BWD_DX];
 
-    for (int64_t i = 0; i < call->ints[0]; i++)
-        dx[i] = dy[i] * act_slope(call->ints[1], x[i]);
+    for (int64_t i = 0; i < call->activation.count; i++)
+        dx[i] = dy[i] * act_slope(call->activation.act, x[i]);
 }
 
-/* Where the gate of (r, c) lies in its operand, and its up: in the same one behind all gates of the row if packed. */
+/* Where the gate of (r, c) lies in its operand, and its up: in the same one behind all gates of
+ * the row if packed. */
 static int64_t gate_at(const vp_kernel_call *call, int64_t r, int64_t c)
 {
-    return r * call->ints[1] * (call->ints[3] ? 2 : 1) + c;
+    return r * call->glu.cols * (call->glu.packed ? 2 : 1) + c;
 }
 
 static int64_t up_at(const vp_kernel_call *call, int64_t r, int64_t c)
 {
-    return gate_at(call, r, c) + (call->ints[3] ? call->ints[1] : 0);
+    return gate_at(call, r, c) + (call->glu.packed ? call->glu.cols : 0);
 }
 
-static void glu_fwd(const vp_kernel_call *call)
+void vp_reference_glu_fwd(const vp_kernel_call *call)
 {
-    const double *gate = call->operand[0], *up = call->ints[3] ? gate : call->operand[1];
-    double       *y = call->operand[2];
+    const double *gate = call->operand[VP_GLU_FWD_GATE],
+                 *up   = call->glu.packed ? gate : call->operand[VP_GLU_FWD_UP];
+    double *y          = call->operand[VP_GLU_FWD_Y];
 
-    for (int64_t r = 0; r < call->ints[0]; r++)
-        for (int64_t c = 0; c < call->ints[1]; c++)
-            y[r * call->ints[1] + c] = act(call->ints[2], gate[gate_at(call, r, c)]) * up[up_at(call, r, c)];
+    for (int64_t r = 0; r < call->glu.rows; r++)
+        for (int64_t c = 0; c < call->glu.cols; c++)
+            y[r * call->glu.cols + c] =
+                act(call->glu.act, gate[gate_at(call, r, c)]) * up[up_at(call, r, c)];
 }
 
-static void glu_bwd(const vp_kernel_call *call)
+void vp_reference_glu_bwd(const vp_kernel_call *call)
 {
-    const double *dy = call->operand[0], *gate = call->operand[1], *up = call->ints[3] ? gate : call->operand[2];
-    double       *d_gate = call->operand[3], *d_up = call->ints[3] ? d_gate : call->operand[4];
+    const double *dy = call->operand[VP_GLU_BWD_DY], *gate = call->operand[VP_GLU_BWD_GATE],
+                 *up = call->glu.packed ? gate : call->operand[VP_GLU_BWD_UP];
+    double *d_gate   = call->operand[VP_GLU_BWD_D_GATE],
+           *d_up     = call->glu.packed ? d_gate : call->operand[VP_GLU_BWD_D_UP];
 
-    for (int64_t r = 0; r < call->ints[0]; r++)
-        for (int64_t c = 0; c < call->ints[1]; c++) {
-            double g = gate[gate_at(call, r, c)], d = dy[r * call->ints[1] + c];
+    for (int64_t r = 0; r < call->glu.rows; r++)
+        for (int64_t c = 0; c < call->glu.cols; c++) {
+            double g = gate[gate_at(call, r, c)], d = dy[r * call->glu.cols + c];
 
-            d_gate[gate_at(call, r, c)] = d * up[up_at(call, r, c)] * act_slope(call->ints[2], g);
-            d_up[up_at(call, r, c)]     = d * act(call->ints[2], g);
+            d_gate[gate_at(call, r, c)] = d * up[up_at(call, r, c)] * act_slope(call->glu.act, g);
+            d_up[up_at(call, r, c)]     = d * act(call->glu.act, g);
         }
 }
 
-static void add(const vp_kernel_call *call)
+void vp_reference_add(const vp_kernel_call *call)
 {
-    const double *x = call->operand[0], *y = call->operand[1];
-    double       *z = call->operand[2];
+    const double *x = call->operand[VP_ADD_X], *y = call->operand[VP_ADD_Y];
+    double       *z = call->operand[VP_ADD_Z];
 
-    for (int64_t i = 0; i < call->ints[0]; i++)
+    for (int64_t i = 0; i < call->elements.count; i++)
         z[i] = x[i] + y[i];
 }
 
-static void dropout(const vp_kernel_call *call)
+void vp_reference_cross_entropy(const vp_kernel_call *call)
 {
-    const double *x = call->operand[0];
-    double       *y = call->operand[1];
-    int64_t       count = call->ints[1];
+    double           *logits   = call->operand[VP_CROSS_ENTROPY_LOGITS];
+    const int32_t    *labels   = call->operand[VP_CROSS_ENTROPY_LABELS];
+    const vp_control *control  = call->operand[VP_CROSS_ENTROPY_CONTROL];
+    double           *row_loss = call->operand[VP_CROSS_ENTROPY_ROW_LOSS],
+           cap                 = call->cross_entropy_reals.softcap;
+    int64_t vocab              = call->cross_entropy.vocab;
 
-    for (int64_t sample = 0; sample < call->ints[0]; sample++)
-        for (int64_t i = 0; i < count; i++) {
-            double m = vp_reference_mask(call, call->reals[0], sample, (uint64_t)(i / 4), (int)(i % 4));
-            y[sample * count + i] = m == 0.0 ? 0.0 : x[sample * count + i] * m;
-        }
-}
-
-static void cross_entropy(const vp_kernel_call *call)
-{
-    double           *logits   = call->operand[0];
-    const int32_t    *labels   = call->operand[1];
-    const vp_control *control  = call->operand[2];
-    double           *row_loss = call->operand[3], cap = call->reals[0];
-    int64_t           vocab = call->ints[1];
-
-    for (int64_t r = 0; r < call->ints[0]; r++) {
+    for (int64_t r = 0; r < call->cross_entropy.rows; r++) {
         double *x   = logits + r * vocab;
         double  max = -INFINITY, sum = 0.0;
 
@@ -339,70 +360,43 @@ static void cross_entropy(const vp_kernel_call *call)
         if (labels[r] != VP_IGNORE_LABEL)
             row_loss[r] = max + log(sum) - x[labels[r]];
         for (int64_t v = 0; v < vocab; v++) {
-            double p = exp(x[v] - max) / sum, slope = cap > 0.0 ? 1.0 - x[v] / cap * (x[v] / cap) : 1.0;
-            x[v]     = labels[r] == VP_IGNORE_LABEL
-                           ? 0.0
-                           : (p - (v == labels[r] ? 1.0 : 0.0)) * control->inv_n_targets * slope;
+            double p     = exp(x[v] - max) / sum,
+                   slope = cap > 0.0 ? 1.0 - x[v] / cap * (x[v] / cap) : 1.0;
+            x[v]         = labels[r] == VP_IGNORE_LABEL
+                               ? 0.0
+                               : (p - (v == labels[r] ? 1.0 : 0.0)) * control->inv_n_targets * slope;
         }
     }
 }
 
-static void loss_sum(const vp_kernel_call *call)
+void vp_reference_loss_sum(const vp_kernel_call *call)
 {
-    const double *row_loss = call->operand[0];
-    vp_control   *control  = call->operand[1];
+    const double *row_loss = call->operand[VP_LOSS_SUM_ROW_LOSS];
+    vp_control   *control  = call->operand[VP_LOSS_SUM_CONTROL];
 
-    for (int64_t r = 0; r < call->ints[0]; r++)
+    for (int64_t r = 0; r < call->token_rows.rows; r++)
         control->loss_sum += row_loss[r];
 }
 
-static void copy(const vp_kernel_call *call)
+void vp_reference_copy(const vp_kernel_call *call)
 {
-    for (int64_t i = 0; i < call->ints[0]; i++)
-        ((double *)call->operand[1])[i] = ((const double *)call->operand[0])[i];
+    for (int64_t i = 0; i < call->elements.count; i++)
+        ((double *)call->operand[VP_COPY_Y])[i] = ((const double *)call->operand[VP_COPY_X])[i];
 }
 
-static void zero(const vp_kernel_call *call)
+void vp_reference_zero(const vp_kernel_call *call)
 {
-    for (int64_t i = 0; i < call->ints[0]; i++)
-        ((double *)call->operand[0])[i] = 0.0;
+    for (int64_t i = 0; i < call->elements.count; i++)
+        ((double *)call->operand[VP_ZERO_Y])[i] = 0.0;
 }
 
 void vp_reference_run(const vp_kernel_call *call)
 {
-    switch (call->kernel) {
-    case VP_K_EMBEDDING_FWD: embedding_fwd(call); return;
-    case VP_K_EMBEDDING_BWD: embedding_bwd(call); return;
-    case VP_K_LAYERNORM_FWD: layernorm_fwd(call); return;
-    case VP_K_LAYERNORM_BWD: layernorm_bwd(call); return;
-    case VP_K_RMSNORM_FWD: rmsnorm_fwd(call); return;
-    case VP_K_RMSNORM_BWD: rmsnorm_bwd(call); return;
-    case VP_K_LINEAR_FWD: linear_fwd(call); return;
-    case VP_K_LINEAR_BWD_INPUT: linear_bwd_input(call); return;
-    case VP_K_LINEAR_BWD_WEIGHT: linear_bwd_weight(call); return;
-    case VP_K_ROPE_FWD:
-    case VP_K_ROPE_BWD: vp_reference_rope(call); return;
-    case VP_K_ATTENTION_FWD: vp_reference_attention_fwd(call); return;
-    case VP_K_ATTENTION_BWD: vp_reference_attention_bwd(call); return;
-    case VP_K_ACTIVATION_FWD: activation_fwd(call); return;
-    case VP_K_ACTIVATION_BWD: activation_bwd(call); return;
-    case VP_K_GLU_FWD: glu_fwd(call); return;
-    case VP_K_GLU_BWD: glu_bwd(call); return;
-    case VP_K_ADD: add(call); return;
-    case VP_K_DROPOUT: dropout(call); return;
-    case VP_K_CROSS_ENTROPY: cross_entropy(call); return;
-    case VP_K_LOSS_SUM: loss_sum(call); return;
-    case VP_K_COPY: copy(call); return;
-    case VP_K_ZERO: zero(call); return;
-    case VP_K_GRAD_SUMSQ:
-    case VP_K_CLIP_SCALE:
-    case VP_K_ADAMW:
-    case VP_K_SGD:
-    case VP_K_MOMENTUM:
-    case VP_K_LION:
-    case VP_K_ADAFACTOR:
-    case VP_K_MUON: vp_reference_optimizer(call); return;
-    case VP_N_KERNELS: break;
-    }
-    assert(!"a kernel without a reference");
+    static void (*const kernels[VP_N_KERNELS])(const vp_kernel_call *call) = {
+#define VP_RUN(NAME, name) [VP_K_##NAME] = vp_reference_##name,
+#include "plan/kernels.def"
+    };
+
+    assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS && kernels[call->kernel]);
+    kernels[call->kernel](call);
 }

@@ -1,5 +1,6 @@
-/* kernels/reference/reference_optimizer.c: gradient norm, clipping and the optimizers in float64. Parameters, masters and states
- * are double whatever the call says they are kept in; nothing is rounded. The formulas stand with the kernels of kernels/cpu. */
+/* kernels/reference/reference_optimizer.c: gradient norm, clipping and the optimizers in
+ * float64. Parameters, masters and states are double whatever the call says they are kept in;
+ * nothing is rounded. The formulas stand with the kernels of kernels/cpu. */
 #include "kernels/reference/reference_internal.h"
 
 #include <assert.h>
@@ -9,21 +10,20 @@
 
 /* What every optimizer reads. */
 typedef struct step {
-    double       *p; /* the master where there is one */
+    double       *p;    /* the master where there is one */
     double       *kept; /* p where there is a master, else NULL */
     const double *g;
     double        lr, decay, t, grad_scale;
     int64_t       n;
 } step;
 
-static step step_of(const vp_kernel_call *call, int master, int64_t n, bool decays)
+static step step_of(const vp_kernel_call *call, double *p, const double *g, double *master,
+                    const vp_control *control, int64_t n, bool decays)
 {
-    const vp_control *control = call->operand[master + 1];
-
     return (step){
-        .p          = call->operand[master] ? call->operand[master] : call->operand[0],
-        .kept       = call->operand[master] ? call->operand[0] : NULL,
-        .g          = call->operand[1],
+        .p          = master ? master : p,
+        .kept       = master ? p : NULL,
+        .g          = g,
         .lr         = control->lr,
         .decay      = decays ? call->optimizer->weight_decay : 0.0,
         .t          = control->step,
@@ -32,17 +32,21 @@ static step step_of(const vp_kernel_call *call, int master, int64_t n, bool deca
     };
 }
 
+#define STEP_OF(KERNEL, n, decays) \
+    step_of(call, call->operand[VP_##KERNEL##_P], call->operand[VP_##KERNEL##_G], \
+            call->operand[VP_##KERNEL##_MASTER], call->operand[VP_##KERNEL##_CONTROL], n, decays)
+
 static void step_end(const step *s)
 {
     if (s->kept)
         memcpy(s->kept, s->p, (size_t)s->n * sizeof(double));
 }
 
-static void adamw(const vp_kernel_call *call)
+void vp_reference_adamw(const vp_kernel_call *call)
 {
     const vp_optimizer_numbers *o = call->optimizer;
-    double                     *m = call->operand[2], *v = call->operand[3];
-    step                        s = step_of(call, 4, call->ints[0], call->ints[1] != 0);
+    double                     *m = call->operand[VP_ADAMW_M], *v = call->operand[VP_ADAMW_V];
+    step                        s = STEP_OF(ADAMW, call->states.count, call->states.decay != 0);
 
     for (int64_t i = 0; i < s.n; i++) {
         double g = s.g[i] * s.grad_scale, m_hat, v_hat;
@@ -57,19 +61,19 @@ static void adamw(const vp_kernel_call *call)
     step_end(&s);
 }
 
-static void sgd(const vp_kernel_call *call)
+void vp_reference_sgd(const vp_kernel_call *call)
 {
-    step s = step_of(call, 2, call->ints[0], call->ints[1] != 0);
+    step s = STEP_OF(SGD, call->update.count, call->update.decay != 0);
 
     for (int64_t i = 0; i < s.n; i++)
         s.p[i] -= s.lr * (s.g[i] * s.grad_scale + s.decay * s.p[i]);
     step_end(&s);
 }
 
-static void momentum(const vp_kernel_call *call)
+void vp_reference_momentum(const vp_kernel_call *call)
 {
-    double *m = call->operand[2];
-    step    s = step_of(call, 3, call->ints[0], call->ints[1] != 0);
+    double *m = call->operand[VP_MOMENTUM_M];
+    step    s = STEP_OF(MOMENTUM, call->states.count, call->states.decay != 0);
 
     for (int64_t i = 0; i < s.n; i++) {
         m[i] = call->optimizer->momentum * m[i] + s.g[i] * s.grad_scale + s.decay * s.p[i];
@@ -78,11 +82,11 @@ static void momentum(const vp_kernel_call *call)
     step_end(&s);
 }
 
-static void lion(const vp_kernel_call *call)
+void vp_reference_lion(const vp_kernel_call *call)
 {
     const vp_optimizer_numbers *o = call->optimizer;
-    double                     *m = call->operand[2];
-    step                        s = step_of(call, 3, call->ints[0], call->ints[1] != 0);
+    double                     *m = call->operand[VP_LION_M];
+    step                        s = STEP_OF(LION, call->states.count, call->states.decay != 0);
 
     for (int64_t i = 0; i < s.n; i++) {
         double g = s.g[i] * s.grad_scale, c = o->beta1 * m[i] + (1.0 - o->beta1) * g;
@@ -93,16 +97,16 @@ static void lion(const vp_kernel_call *call)
     step_end(&s);
 }
 
-static void adafactor(const vp_kernel_call *call)
+void vp_reference_adafactor(const vp_kernel_call *call)
 {
-    int64_t rows = call->ints[0], cols = call->ints[1];
-    double *row = call->operand[2], *col = call->operand[3];
-    step    s = step_of(call, 4, rows * cols, call->ints[2] != 0);
+    int64_t rows = call->adafactor.rows, cols = call->adafactor.cols;
+    double *row = call->operand[VP_ADAFACTOR_ROW], *col = call->operand[VP_ADAFACTOR_COL];
+    step    s = STEP_OF(ADAFACTOR, rows * cols, call->adafactor.decay != 0);
     double  b = 1.0 - pow(s.t, -0.8), eps = 1e-30, row_mean = 0.0, mean_square = 0.0;
     double *u = malloc((size_t)s.n * sizeof(double));
 
     assert(u);
-    if (call->ints[3]) {
+    if (call->adafactor.factored) {
         for (int64_t r = 0; r < rows; r++) {
             double mean = 0.0;
             for (int64_t c = 0; c < cols; c++)
@@ -120,7 +124,7 @@ static void adafactor(const vp_kernel_call *call)
     for (int64_t i = 0; i < s.n; i++) {
         double g = s.g[i] * s.grad_scale;
 
-        if (call->ints[3]) {
+        if (call->adafactor.factored) {
             u[i] = g / sqrt(row[i / cols] / row_mean) / sqrt(col[i % cols]);
         } else {
             row[i] = b * row[i] + (1.0 - b) * (g * g + eps);
@@ -137,7 +141,8 @@ static void adafactor(const vp_kernel_call *call)
 }
 
 /* out (rows, cols) = x y, with x (rows, inner) and y (inner, cols). */
-static void product(const double *x, const double *y, double *out, int64_t rows, int64_t inner, int64_t cols)
+static void product(const double *x, const double *y, double *out, int64_t rows, int64_t inner,
+                    int64_t cols)
 {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
@@ -148,14 +153,16 @@ static void product(const double *x, const double *y, double *out, int64_t rows,
         }
 }
 
-/* X X' X and so on from the left, whatever the shape: odd polynomials of X are the same from either side. */
-static void muon(const vp_kernel_call *call)
+/* X X' X and so on from the left, whatever the shape: odd polynomials of X are the same from
+ * either side. */
+void vp_reference_muon(const vp_kernel_call *call)
 {
-    int64_t rows = call->ints[0], cols = call->ints[1];
-    double *m = call->operand[2], momentum_of = call->optimizer->momentum, norm = 0.0;
-    step    s = step_of(call, 4, rows * cols, call->ints[2] != 0);
-    double *x = malloc(4 * (size_t)s.n * sizeof(double)), *xt = x + s.n, *cube = xt + s.n, *fifth = cube + s.n;
-    double *gram = malloc((size_t)(rows * rows) * sizeof(double));
+    int64_t rows = call->muon.rows, cols = call->muon.cols;
+    double *m = call->operand[VP_MUON_M], momentum_of = call->optimizer->momentum, norm = 0.0;
+    step    s = STEP_OF(MUON, rows * cols, call->muon.decay != 0);
+    double *x = malloc(4 * (size_t)s.n * sizeof(double)), *xt = x + s.n, *cube = xt + s.n,
+           *fifth = cube + s.n;
+    double *gram  = malloc((size_t)(rows * rows) * sizeof(double));
 
     assert(x && gram);
     for (int64_t i = 0; i < s.n; i++) {
@@ -184,37 +191,21 @@ static void muon(const vp_kernel_call *call)
     free(gram);
 }
 
-static void grad_sumsq(const vp_kernel_call *call)
+void vp_reference_grad_sumsq(const vp_kernel_call *call)
 {
-    const double *g       = call->operand[0];
-    vp_control   *control = call->operand[1];
+    const double *g       = call->operand[VP_GRAD_SUMSQ_G];
+    vp_control   *control = call->operand[VP_GRAD_SUMSQ_CONTROL];
 
-    for (int64_t i = 0; i < call->ints[0]; i++)
+    for (int64_t i = 0; i < call->elements.count; i++)
         control->grad_sumsq += g[i] * g[i];
 }
 
-static void clip_scale(const vp_kernel_call *call)
+void vp_reference_clip_scale(const vp_kernel_call *call)
 {
-    vp_control *control = call->operand[0];
+    vp_control *control = call->operand[VP_CLIP_SCALE_CONTROL];
 
     control->grad_norm  = sqrt(control->grad_sumsq);
-    control->grad_scale = call->reals[0] > 0.0
-                              ? fmin(1.0, call->reals[0] / (control->grad_norm + 1e-6))
+    control->grad_scale = call->clip_reals.clip_norm > 0.0
+                              ? fmin(1.0, call->clip_reals.clip_norm / (control->grad_norm + 1e-6))
                               : 1.0;
-}
-
-void vp_reference_optimizer(const vp_kernel_call *call)
-{
-    switch (call->kernel) {
-    case VP_K_GRAD_SUMSQ: grad_sumsq(call); return;
-    case VP_K_CLIP_SCALE: clip_scale(call); return;
-    case VP_K_ADAMW: adamw(call); return;
-    case VP_K_SGD: sgd(call); return;
-    case VP_K_MOMENTUM: momentum(call); return;
-    case VP_K_LION: lion(call); return;
-    case VP_K_ADAFACTOR: adafactor(call); return;
-    case VP_K_MUON: muon(call); return;
-    default: break;
-    }
-    assert(!"not a kernel of an optimizer");
 }

@@ -1,11 +1,13 @@
-/* models/zoo/zoo.c: the models that need no file. Every entry is the text of a config.json, read when it is asked for and by the same
- * reader as a file; parameter counts are computed from it, never stated here. */
+/* models/zoo/zoo.c: the models that need no file. Every entry is the text of a config.json, read
+ * when it is asked for and by the same reader as a file; parameter counts are computed from it,
+ * never stated here. */
 #include "models/zoo/zoo_internal.h"
 
 #include <string.h>
 
-static const vp_zoo_entry *const tables[] = {vp_zoo_gpt2, vp_zoo_llama, vp_zoo_mistral, vp_zoo_qwen, vp_zoo_gemma, vp_zoo_phi3, vp_zoo_olmo2,
-    vp_zoo_opt, vp_zoo_gpt_neox, vp_zoo_bert};
+static const vp_zoo_entry *const tables[] = {
+    vp_zoo_gpt2, vp_zoo_llama, vp_zoo_mistral, vp_zoo_qwen,     vp_zoo_gemma,
+    vp_zoo_phi3, vp_zoo_olmo2, vp_zoo_opt,     vp_zoo_gpt_neox, vp_zoo_bert};
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
 const vp_zoo_entry *vp_zoo_at(int idx)

@@ -1,8 +1,9 @@
-/* Best-first branch and bound over all programs at once, and the certificate of what it proves. planner/problem.h has the
- * program, the rows and the certificate; README.md here says how nodes are chosen. */
+/* Best-first branch and bound over all programs at once, and the certificate of what it proves.
+ * planner/solve/problem.h has the program, the rows and the certificate; README.md here says how
+ * nodes are chosen. */
 #include "planner/solve/solve_internal.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <assert.h>
 #include <math.h>
@@ -11,15 +12,21 @@
 typedef __int128 wide;
 
 enum {
-    MAX_DEPTH       = 2000,     /* below what the checker walks                                                    */
-    MAX_VALUES      = 180000,   /* of the certificate as JSON: a document may have 200,000 (core/json.h)           */
-    MAX_COMBOS      = 300,      /* ways tried to complete a rounded-down solution                                  */
-    MAX_FRACTIONAL  = 5,        /* counts that share what rounding down leaves over                                */
-    STALLED_NODES   = 1000,     /* of one program: then the frontier DP is asked, which closes it                  */
-    STANDARD_LP     = 10000     /* coefficients; a larger LP counts as more nodes, so that the limit bounds the work */
+    /* below what the checker walks */
+    MAX_DEPTH = 2000,
+    /* of the certificate as JSON: a document may have 200,000 (base/json.h) */
+    MAX_VALUES = 180000,
+    /* ways tried to complete a rounded-down solution */
+    MAX_COMBOS = 300,
+    /* counts that share what rounding down leaves over */
+    MAX_FRACTIONAL = 5,
+    /* of one program: then the chain program is asked, which closes it */
+    STALLED_NODES = 1000,
+    STANDARD_LP =
+        10000 /* coefficients; a larger LP counts as more nodes, so that the limit bounds the work */
 };
 
-static const int64_t EMPTY = INT64_MAX;   /* the bound of a box without any counts */
+static const int64_t EMPTY = INT64_MAX; /* the bound of a box without any counts */
 
 typedef enum split_kind { SPLIT_NONE, SPLIT_LEVEL, SPLIT_COUNT } split_kind;
 
@@ -32,27 +39,29 @@ typedef struct fraction {
     double  x;
 } fraction;
 
-/* What splitting a count has raised the bound by so far, per block of distance to the LP's value; down and up. */
+/* What splitting a count has raised the bound by so far, per block of distance to the LP's
+ * value; down and up. */
 typedef struct history {
     double  sum[2];
     int64_t n[2];
 } history;
 
 typedef struct node {
-    int64_t     parent;         /* -1: a root                                             */
-    int64_t     program;
-    int64_t     child;          /* the first; the second follows; -1: none                */
-    split_kind  kind;           /* of this node, where its bound asked for one            */
-    int64_t     at, floor;      /* level; or count and the most it is in the first child  */
-    int64_t     own_ns;         /* what the multipliers prove                             */
-    int64_t     bound_ns;       /* the best proved here or above                          */
-    int64_t     depth;
-    bool        solved;
-    fraction   *open;           /* fractional counts of its LP; one of them is split when the node's turn comes */
+    int64_t    parent; /* -1: a root                                             */
+    int64_t    program;
+    int64_t    child;     /* the first; the second follows; -1: none                */
+    split_kind kind;      /* of this node, where its bound asked for one            */
+    int64_t    at, floor; /* level; or count and the most it is in the first child  */
+    int64_t    own_ns;    /* what the multipliers prove                             */
+    int64_t    bound_ns;  /* the best proved here or above                          */
+    int64_t    depth;
+    bool       solved;
+    /* fractional counts of its LP; one of them is split when the node's turn comes */
+    fraction   *open;
     int64_t     n_open;
-    multiplier *m;              /* ascending rows */
+    multiplier *m; /* ascending rows */
     int64_t     n_m;
-    uint8_t    *basis;          /* NULL: none */
+    uint8_t    *basis; /* NULL: none */
 } node;
 
 typedef struct search {
@@ -61,38 +70,41 @@ typedef struct search {
     vp_lp_engine         *engine;
     vp_chain             *chains;
     vp_lp               **lps;
-    int64_t              *n_nodes_of;          /* LPs of each program */
-    history             **history;             /* per program and item */
-    int64_t              *frontier_ns;         /* per program: what the frontier DP proves; INT64_MIN: nothing */
-    bool                 *asked;               /* per program: the frontier DP                 */
-    int64_t               n_asked;
-    node                 *nodes;
-    int64_t               n_nodes, cap_nodes;
-    int64_t              *heap;
-    int64_t               n_heap, cap_heap;
-    int64_t               n_lps, n_pivots, n_bytes;
-    int64_t               n_work;              /* LPs, large ones counted several times   */
-    int64_t               infeasible_ns;       /* above what any counts cost               */
-    int64_t               best_ns;             /* of the incumbent, or as given             */
-    int64_t               best_program;        /* -1: none found                            */
-    int64_t              *best;
-    vp_box                box;
-    double               *x, *u;
-    int64_t              *y, *trial;
-    wide                 *coef;
-    bool                  stopped;             /* by a limit */
+    int64_t              *n_nodes_of; /* LPs of each program */
+    history             **history;    /* per program and item */
+    /* per program: what the chain program proves; INT64_MIN: nothing */
+    int64_t *chain_ns;
+    bool    *asked; /* per program: the chain program                 */
+    int64_t  n_asked;
+    node    *nodes;
+    int64_t  n_nodes, cap_nodes;
+    int64_t *heap;
+    int64_t  n_heap, cap_heap;
+    int64_t  n_lps, n_pivots, n_bytes;
+    int64_t  n_work;        /* LPs, large ones counted several times   */
+    int64_t  infeasible_ns; /* above what any counts cost               */
+    int64_t  best_ns;       /* of the incumbent, or as given             */
+    int64_t  best_program;  /* -1: none found                            */
+    int64_t *best;
+    vp_box   box;
+    double  *x, *u;
+    int64_t *y, *trial;
+    wide    *coef;
+    bool     stopped; /* by a limit */
 } search;
 
 /* ---- counts ---- */
 
-/* The chain's need is folded from its end: every block adds its k below, and wants its beta above it. */
+/* The chain's need is folded from its end: every block adds its k below, and wants its beta
+ * above it. */
 static bool fits(const vp_chain *c, const int64_t *n)
 {
     int64_t need = c->g->end_bytes;
 
     for (int64_t s = c->g->n_items - 1; s >= 0; s--)
         if (n[s])
-            need = vp_add(vp_max_i64(need, c->g->items[s].beta_bytes), vp_mul(c->g->items[s].k_bytes, n[s]));
+            need = vp_add(vp_max_i64(need, c->g->items[s].beta_bytes),
+                          vp_mul(c->g->items[s].k_bytes, n[s]));
     return !vp_overflowed(need) && need <= c->room_bytes;
 }
 
@@ -159,7 +171,8 @@ static void improve(search *q)
 }
 
 /* Hand `left` blocks to the counts who[i..n-1] in every way, up to MAX_COMBOS of them. */
-static void distribute(search *q, int64_t program, const int64_t *who, int n, int i, int64_t left, int64_t cost, int *n_combos, bool *found)
+static void distribute(search *q, int64_t program, const int64_t *who, int n, int i, int64_t left,
+                       int64_t cost, int *n_combos, bool *found)
 {
     const vp_item_row *x = &q->chains[program].g->items[who[i]];
 
@@ -188,8 +201,8 @@ static void round_counts(search *q, int64_t program)
     bool            found = false;
 
     for (int64_t s = 0; s < c->g->n_items; s++) {
-        double  down = floor(q->x[s] + 1e-6), f = q->x[s] - down;
-        int     i;
+        double down = floor(q->x[s] + 1e-6), f = q->x[s] - down;
+        int    i;
 
         q->trial[s] = down < 0 ? 0 : (int64_t)down;
         if (c->g->items[s].k_bytes < c->g->items[least].k_bytes)
@@ -232,10 +245,12 @@ static int n_bits(int64_t x)
 /* The largest multiplier of rows in bytes that keeps every sum below 2^120. */
 static int64_t most_u(const vp_chain *c)
 {
-    int bits = 110 - 2 * n_bits(c->g->n_blocks) - n_bits(c->room_bytes < 0 ? -c->room_bytes : c->room_bytes);
+    int bits = 110 - 2 * n_bits(c->g->n_blocks) -
+               n_bits(c->room_bytes < 0 ? -c->room_bytes : c->room_bytes);
 
     for (int64_t s = 0; s < c->g->n_items; s++) {
-        int b = 110 - 2 * n_bits(c->g->n_blocks) - n_bits(c->g->items[s].k_bytes + c->g->items[s].beta_bytes);
+        int b = 110 - 2 * n_bits(c->g->n_blocks) -
+                n_bits(c->g->items[s].k_bytes + c->g->items[s].beta_bytes);
 
         bits = b < bits ? b : bits;
     }
@@ -246,11 +261,13 @@ static int64_t most_u(const vp_chain *c)
 static wide exact_bound(search *q, const vp_chain *c, const int64_t *y, bool with_costs)
 {
     const int64_t      n_levels = c->n_levels, n_items = c->g->n_items, n_blocks = c->g->n_blocks;
-    const vp_item_row *items    = c->g->items;
-    wide               bound, below;   /* multipliers of the rows that hold a level's prefix: those of it and all behind it */
-    const wide         unit = (wide)1 << 30, block = (wide)1 << 20;
+    const vp_item_row *items = c->g->items;
+    /* multipliers of the rows that hold a level's prefix: those of it and all behind it */
+    wide       bound, below;
+    const wide unit = (wide)1 << 30, block = (wide)1 << 20;
 
-    bound = (with_costs ? c->g->const_ns * unit : 0) + y[0] * block * n_blocks - (wide)y[1] * (c->room_bytes - c->g->end_bytes);
+    bound = (with_costs ? c->g->const_ns * unit : 0) + y[0] * block * n_blocks -
+            (wide)y[1] * (c->room_bytes - c->g->end_bytes);
     below = y[1];
     for (int64_t l = n_levels - 1; l >= 0; l--) {
         wide own = -y[0] * block;
@@ -266,7 +283,8 @@ static wide exact_bound(search *q, const vp_chain *c, const int64_t *y, bool wit
             own -= y[2 + n_levels + l] * block;
         }
         for (int64_t s = c->first[l]; s < c->first[l + 1]; s++)
-            q->coef[s] = own + below * items[s].k_bytes + (with_costs ? items[s].cost_ns * unit : 0);
+            q->coef[s] =
+                own + below * items[s].k_bytes + (with_costs ? items[s].cost_ns * unit : 0);
     }
     for (int64_t s = 0; s < n_items; s++)
         bound += q->coef[s] * (q->coef[s] < 0 ? q->box.hi[s] : q->box.lo[s]);
@@ -276,16 +294,16 @@ static wide exact_bound(search *q, const vp_chain *c, const int64_t *y, bool wit
 static int64_t whole_ns(wide bound)
 {
     const wide most = (wide)1 << 62;
-    wide       up   = bound >> 30;   /* rounds down, also below zero */
+    wide       up   = bound >> 30; /* rounds down, also below zero */
 
     if (up * ((wide)1 << 30) != bound)
-        up++;                        /* what costs whole nanoseconds costs at least this */
+        up++; /* what costs whole nanoseconds costs at least this */
     return (int64_t)(up > most ? most : up < -most ? -most : up);
 }
 
 static int64_t rounded(double v, int64_t most)
 {
-    if (!(v > -(double)most))        /* also what is not a number */
+    if (!(v > -(double)most)) /* also what is not a number */
         return v < 0 ? -most : 0;
     return v < (double)most ? (int64_t)llround(v) : most;
 }
@@ -300,7 +318,8 @@ static bool is_block_row(const vp_chain *c, int64_t r)
     return r == 0 || r >= 2 + c->n_levels;
 }
 
-/* Whether there is such a row in this box. */
+/* Whether the linear program of this node has row r. Of the two rows of a level, the first is there
+ * unless branching has left the level out, the second only where it has put it in. */
 static bool is_row(const search *q, const vp_chain *c, int64_t r)
 {
     if (r < 2)
@@ -317,14 +336,16 @@ static void round_multipliers(search *q, const vp_chain *c)
 
     for (int64_t r = 0; r < n_rows(c); r++) {
         double  unit = is_block_row(c, r) ? 1024.0 : 1073741824.0;
-        int64_t y    = is_row(q, c, r) ? rounded(q->u[r] * unit, is_block_row(c, r) ? (int64_t)1 << 60 : most) : 0;
+        int64_t y    = is_row(q, c, r)
+                           ? rounded(q->u[r] * unit, is_block_row(c, r) ? (int64_t)1 << 60 : most)
+                           : 0;
 
         q->y[r] = r && y < 0 ? 0 : y;
     }
 }
 
-/* Multipliers that prove an LP infeasible, so large that they prove any cost: rounded at first with 40 bits, then multiplied
- * by what the violation they show asks for. */
+/* Multipliers that prove an LP infeasible, so large that they prove any cost: rounded at first
+ * with 40 bits, then multiplied by what the violation they show asks for. */
 static void scale_ray(search *q, const vp_chain *c)
 {
     int64_t most    = most_u(c), factor;
@@ -338,7 +359,9 @@ static void scale_ray(search *q, const vp_chain *c)
             largest = v;
     }
     for (int64_t r = 0; r < n_rows(c); r++) {
-        double v = largest > 0 ? q->u[r] * (is_block_row(c, r) ? 1 : 1048576.0) / largest * 1099511627776.0 : 0;
+        double v = largest > 0
+                       ? q->u[r] * (is_block_row(c, r) ? 1 : 1048576.0) / largest * 1099511627776.0
+                       : 0;
 
         q->y[r] = is_row(q, c, r) ? rounded(v, most) : 0;
         if (r && q->y[r] < 0)
@@ -351,7 +374,8 @@ static void scale_ray(search *q, const vp_chain *c)
     want   = (want + violation - 1) / violation;
     factor = INT64_MAX;
     for (int64_t r = 0; r < n_rows(c); r++) {
-        int64_t limit = is_block_row(c, r) ? (int64_t)1 << 60 : most, y = q->y[r] < 0 ? -q->y[r] : q->y[r];
+        int64_t limit = is_block_row(c, r) ? (int64_t)1 << 60 : most,
+                y     = q->y[r] < 0 ? -q->y[r] : q->y[r];
 
         if (y && limit / y < factor)
             factor = limit / y;
@@ -366,7 +390,9 @@ static void scale_ray(search *q, const vp_chain *c)
 
 static bool better(const search *q, int64_t a, int64_t b)
 {
-    return q->nodes[a].bound_ns != q->nodes[b].bound_ns ? q->nodes[a].bound_ns < q->nodes[b].bound_ns : a < b;
+    return q->nodes[a].bound_ns != q->nodes[b].bound_ns
+               ? q->nodes[a].bound_ns < q->nodes[b].bound_ns
+               : a < b;
 }
 
 static void swap_heap(search *q, int64_t i, int64_t j)
@@ -450,7 +476,8 @@ static bool box_is_empty(const search *q, const vp_chain *c)
     return false;
 }
 
-/* Keep the multipliers in q->y as the node's, with the bound they prove, if it has none as good: a root has its first. */
+/* Keep the multipliers in q->y as the node's, with the bound they prove, if it has none as good:
+ * a root has its first. */
 static bool keep_multipliers(search *q, node *x)
 {
     const vp_chain *c  = &q->chains[x->program];
@@ -481,7 +508,8 @@ static bool is_open(const search *q, int64_t s)
     return f > 1e-6 && f < 1 - 1e-6 && down >= (double)q->box.lo[s] && down < (double)q->box.hi[s];
 }
 
-/* Mean of what a split of the item has brought in one direction; without any, of what any item's has. */
+/* Mean of what a split of the item has brought in one direction; without any, of what any item's
+ * has. */
 static double raised_per_block(const history *h, int64_t n_items, int64_t item, int up)
 {
     double  sum = 0;
@@ -496,7 +524,8 @@ static double raised_per_block(const history *h, int64_t n_items, int64_t item, 
     return n ? sum / (double)n : 1;
 }
 
-/* Of the fractional counts the one whose two children promise most, by the product of what they may raise the bound. */
+/* Of the fractional counts the one whose two children promise most, by the product of what they
+ * may raise the bound. */
 static bool choose_count(search *q, int64_t id)
 {
     node         *x    = &q->nodes[id];
@@ -522,10 +551,11 @@ static bool choose_count(search *q, int64_t id)
     return true;
 }
 
-/* Remember what a split of a count has brought in the direction of one child: no more than there was need for. */
+/* Remember what a split of a count has brought in the direction of one child: no more than there
+ * was need for. */
 static void note_raise(search *q, int64_t child)
 {
-    const node *y     = &q->nodes[child], *x = &q->nodes[y->parent];
+    const node *y = &q->nodes[child], *x = &q->nodes[y->parent];
     const int   up    = child != x->child;
     double      raise = (double)(vp_min_i64(y->bound_ns, target_ns(q)) - x->bound_ns);
 
@@ -539,7 +569,8 @@ static void note_raise(search *q, int64_t child)
         }
 }
 
-/* Where to split: the undecided level whose row the counts break most, else one of the fractional counts, chosen later. */
+/* Where to split: the undecided level whose row the counts break most, else one of the
+ * fractional counts, chosen later. */
 static void choose_split(search *q, node *x)
 {
     const vp_chain *c      = &q->chains[x->program];
@@ -552,7 +583,8 @@ static void choose_split(search *q, node *x)
             n += q->x[s];
             prefix += q->x[s] * (double)c->g->items[s].k_bytes;
         }
-        over = (prefix + (double)c->g->items[c->first[l]].beta_bytes - (double)c->room_bytes) * (n < 1 ? n : 1);
+        over = (prefix + (double)c->g->items[c->first[l]].beta_bytes - (double)c->room_bytes) *
+               (n < 1 ? n : 1);
         if (q->box.use[l] == VP_LEVEL_UNDECIDED && n > 1e-6 && over > 0.5 && over > most) {
             most    = over;
             x->kind = SPLIT_LEVEL;
@@ -573,8 +605,8 @@ static void choose_split(search *q, node *x)
         return;
     }
     x->n_open = 0;
-    /* Whole counts that still leave the bound too low (rounded multipliers, a row broken by less than the LP sees, or no
-     * answer of the LP at all): any split that makes both boxes smaller. */
+    /* Whole counts that still leave the bound too low (rounded multipliers, a row broken by less
+     * than the LP sees, or no answer of the LP at all): any split that makes both boxes smaller. */
     for (int64_t l = 0; l < c->n_levels; l++)
         for (int64_t s = c->first[l]; s < c->first[l + 1]; s++)
             if (q->box.use[l] == VP_LEVEL_UNDECIDED && q->box.hi[s] > 0 && q->x[s] > 0.5) {
@@ -586,7 +618,8 @@ static void choose_split(search *q, node *x)
         if (q->box.lo[s] < q->box.hi[s]) {
             x->kind  = SPLIT_COUNT;
             x->at    = s;
-            x->floor = vp_min_i64(vp_max_i64((int64_t)floor(q->x[s] + 0.5), q->box.lo[s]), q->box.hi[s] - 1);
+            x->floor = vp_min_i64(vp_max_i64((int64_t)floor(q->x[s] + 0.5), q->box.lo[s]),
+                                  q->box.hi[s] - 1);
             return;
         }
     for (int64_t l = 0; l < c->n_levels; l++)
@@ -600,9 +633,10 @@ static void choose_split(search *q, node *x)
 /* A box that leaves no choice, or that the cover row alone shows empty: no LP. */
 static bool settle(search *q, node *x)
 {
-    const vp_chain *c     = &q->chains[x->program];
-    int64_t         least = sum_of(q->box.lo, c->g->n_items), most = sum_of(q->box.hi, c->g->n_items), kept = 0;
-    const wide      want  = (wide)q->infeasible_ns * 1024;
+    const vp_chain *c = &q->chains[x->program];
+    int64_t least = sum_of(q->box.lo, c->g->n_items), most = sum_of(q->box.hi, c->g->n_items),
+            kept    = 0;
+    const wide want = (wide)q->infeasible_ns * 1024;
 
     memset(q->y, 0, (size_t)n_rows(c) * sizeof *q->y);
     if (least > c->g->n_blocks || most < c->g->n_blocks) {
@@ -616,18 +650,20 @@ static bool settle(search *q, node *x)
     }
     if (least < most)
         return false;
-    if (fits(c, q->box.lo)) {        /* its cost is its bound, without multipliers */
+    if (fits(c, q->box.lo)) { /* its cost is its bound, without multipliers */
         take(q, x->program, q->box.lo);
         return true;
     }
     for (int64_t l = 0; l <= c->n_levels; l++) {
         int64_t over, used = 0;
 
-        for (int64_t s = l < c->n_levels ? c->first[l] : c->g->n_items; l < c->n_levels && s < c->first[l + 1]; s++) {
+        for (int64_t s = l < c->n_levels ? c->first[l] : c->g->n_items;
+             l < c->n_levels && s < c->first[l + 1]; s++) {
             used += q->box.lo[s];
             kept += q->box.lo[s] * c->g->items[s].k_bytes;
         }
-        over = kept + (l < c->n_levels ? c->g->items[c->first[l]].beta_bytes : c->g->end_bytes) - c->room_bytes;
+        over = kept + (l < c->n_levels ? c->g->items[c->first[l]].beta_bytes : c->g->end_bytes) -
+               c->room_bytes;
         if (over <= 0 || (l < c->n_levels && !used))
             continue;
         if (l < c->n_levels && q->box.use[l] == VP_LEVEL_UNDECIDED) {
@@ -699,7 +735,11 @@ static int64_t add_node(search *q, int64_t parent, int64_t program)
 {
     if (!vp_arena_grow(q->arena, (void **)&q->nodes, q->n_nodes, &q->cap_nodes, sizeof *q->nodes))
         return -1;
-    q->nodes[q->n_nodes] = (node){.parent = parent, .program = program, .child = -1, .own_ns = INT64_MIN, .bound_ns = INT64_MIN};
+    q->nodes[q->n_nodes] = (node){.parent   = parent,
+                                  .program  = program,
+                                  .child    = -1,
+                                  .own_ns   = INT64_MIN,
+                                  .bound_ns = INT64_MIN};
     if (parent >= 0) {
         q->nodes[q->n_nodes].depth    = q->nodes[parent].depth + 1;
         q->nodes[q->n_nodes].bound_ns = q->nodes[parent].bound_ns;
@@ -711,8 +751,8 @@ static int64_t add_node(search *q, int64_t parent, int64_t program)
 /* A root's first bound needs no LP: every block costs at least what the cheapest item costs. */
 static bool add_root(search *q, int64_t program)
 {
-    const vp_chain *c     = &q->chains[program];
-    int64_t         id    = add_node(q, -1, program), least = c->g->items[0].cost_ns;
+    const vp_chain *c  = &q->chains[program];
+    int64_t         id = add_node(q, -1, program), least = c->g->items[0].cost_ns;
 
     if (id < 0)
         return false;
@@ -729,26 +769,30 @@ static bool work_is_left(search *q)
     if (q->n_work >= q->p->max_nodes || q->n_pivots >= q->p->max_pivots)
         return false;
     /* A third for the search: the certificate needs memory too, and the arena doubles. */
-    return !q->p->max_memory_bytes || q->n_bytes + vp_lp_engine_bytes(q->engine) < q->p->max_memory_bytes / 3;
+    return !q->p->max_memory_bytes ||
+           q->n_bytes + vp_lp_engine_bytes(q->engine) < q->p->max_memory_bytes / 3;
 }
 
-/* When one program takes this many nodes the frontier DP says what its optimum is, or that it has nothing to offer. */
+/* When one program takes this many nodes the chain program says what its optimum is, or that it
+ * has nothing to offer. */
 static void ask_frontier(search *q, int64_t program)
 {
     const int64_t upper_ns = target_ns(q);
     int64_t       cost_ns;
 
-    if (q->n_nodes_of[program] < STALLED_NODES || q->asked[program] || q->n_asked >= VP_MAX_FRONTIER_PROOFS)
+    if (q->n_nodes_of[program] < STALLED_NODES || q->asked[program] ||
+        q->n_asked >= VP_MAX_CHAIN_PROOFS)
         return;
     q->asked[program] = true;
     q->n_asked++;
-    switch (vp_dp_solve(q->chains[program].g, q->p->budget_bytes, upper_ns, VP_FRONTIER_PROOF_STATES, q->trial, &cost_ns)) {
+    switch (vp_dp_solve(q->chains[program].g, q->p->budget_bytes, upper_ns, VP_CHAIN_PROOF_STATES,
+                        q->trial, &cost_ns)) {
     case VP_DP_FOUND:
         take(q, program, q->trial);
-        q->frontier_ns[program] = cost_ns;
+        q->chain_ns[program] = cost_ns;
         break;
     case VP_DP_NONE:
-        q->frontier_ns[program] = upper_ns;
+        q->chain_ns[program] = upper_ns;
         break;
     case VP_DP_TOO_LARGE:
         break;
@@ -758,7 +802,7 @@ static void ask_frontier(search *q, int64_t program)
 /* What is proved of a node, by multipliers or by the frontier. */
 static int64_t bound_of(const search *q, int64_t id)
 {
-    return vp_max_i64(q->nodes[id].bound_ns, q->frontier_ns[q->nodes[id].program]);
+    return vp_max_i64(q->nodes[id].bound_ns, q->chain_ns[q->nodes[id].program]);
 }
 
 /* False when the host has no memory left: what was proved until then stands. */
@@ -784,8 +828,9 @@ static bool run(search *q)
         if (q->nodes[id].n_open && !choose_count(q, id))
             return false;
         if (q->nodes[id].kind == SPLIT_NONE || q->nodes[id].depth >= MAX_DEPTH)
-            return push(q, id);      /* nothing can raise this bound, and it is the lowest */
-        if ((first = add_node(q, id, q->nodes[id].program)) < 0 || add_node(q, id, q->nodes[id].program) < 0)
+            return push(q, id); /* nothing can raise this bound, and it is the lowest */
+        if ((first = add_node(q, id, q->nodes[id].program)) < 0 ||
+            add_node(q, id, q->nodes[id].program) < 0)
             return false;
         q->nodes[id].child = first;
         for (int64_t child = first; child <= first + 1; child++) {
@@ -813,7 +858,8 @@ static int64_t proved_ns(const search *q)
 /* Whether a program's tree is cut at its root because the frontier proves the cutoff. */
 static bool by_frontier(const search *q, int64_t id, int64_t cutoff_ns)
 {
-    return q->nodes[id].parent < 0 && q->nodes[id].own_ns < cutoff_ns && q->frontier_ns[q->nodes[id].program] >= cutoff_ns;
+    return q->nodes[id].parent < 0 && q->nodes[id].own_ns < cutoff_ns &&
+           q->chain_ns[q->nodes[id].program] >= cutoff_ns;
 }
 
 /* JSON values of the subtree at a node, cut where the bound reaches the cutoff. */
@@ -839,28 +885,31 @@ static int64_t n_values_all(const search *q, int64_t cutoff_ns)
 
 static bool write_tree(const search *q, int64_t id, int64_t cutoff_ns, json_t *tree)
 {
-    const node *x    = &q->nodes[id];
+    const node *x = &q->nodes[id];
     json_t     *leaf;
 
     if (x->own_ns == EMPTY || by_frontier(q, id, cutoff_ns))
         return !json_array_append_new(tree, json_pack("[i]", x->own_ns == EMPTY ? 3 : 4));
     if (x->own_ns < cutoff_ns && x->child >= 0) {
-        json_t *split = x->kind == SPLIT_LEVEL ? json_pack("[iI]", 1, (json_int_t)x->at)
-                                               : json_pack("[iII]", 2, (json_int_t)x->at, (json_int_t)x->floor);
+        json_t *split = x->kind == SPLIT_LEVEL
+                            ? json_pack("[iI]", 1, (json_int_t)x->at)
+                            : json_pack("[iII]", 2, (json_int_t)x->at, (json_int_t)x->floor);
 
         return !json_array_append_new(tree, split) && write_tree(q, x->child, cutoff_ns, tree) &&
                write_tree(q, x->child + 1, cutoff_ns, tree);
     }
     leaf = json_pack("[i]", 0);
     for (int64_t i = 0; i < x->n_m; i++)
-        if (json_array_append_new(leaf, json_pack("[II]", (json_int_t)x->m[i].row, (json_int_t)x->m[i].u))) {
+        if (json_array_append_new(
+                leaf, json_pack("[II]", (json_int_t)x->m[i].row, (json_int_t)x->m[i].u))) {
             json_decref(leaf);
             return false;
         }
     return !json_array_append_new(tree, leaf);
 }
 
-/* Set the cutoff, lower than what was proved if the certificate would be too large otherwise, and write it. */
+/* Set the cutoff, lower than what was proved if the certificate would be too large otherwise,
+ * and write it. */
 static bool write_certificate(const search *q, vp_ilp_solution *out)
 {
     int64_t high = vp_min_i64(proved_ns(q), q->best_ns), low;
@@ -869,7 +918,7 @@ static bool write_certificate(const search *q, vp_ilp_solution *out)
     if (n_values_all(q, high) > MAX_VALUES) {
         low = high;
         for (int64_t i = 0; i < q->p->n_programs; i++)
-            low = vp_min_i64(low, vp_max_i64(q->nodes[i].own_ns, q->frontier_ns[i]));
+            low = vp_min_i64(low, vp_max_i64(q->nodes[i].own_ns, q->chain_ns[i]));
         while (low + 1 < high) {
             int64_t mid = low + (high - low) / 2;
 
@@ -895,9 +944,10 @@ static bool write_certificate(const search *q, vp_ilp_solution *out)
 
 /* ---- */
 
-static bool set_chain(vp_arena *arena, const vp_ilp_problem *p, const vp_ilp_program *g, vp_chain *c)
+static bool set_chain(vp_arena *arena, const vp_ilp_problem *p, const vp_ilp_program *g,
+                      vp_chain *c)
 {
-    *c = (vp_chain){.g = g, .room_bytes = p->budget_bytes - g->base_bytes};
+    *c          = (vp_chain){.g = g, .room_bytes = p->budget_bytes - g->base_bytes};
     c->level_of = vp_arena_array(arena, g->n_items, sizeof *c->level_of);
     c->first    = vp_arena_array(arena, g->n_items + 1, sizeof *c->first);
     if (!c->level_of || !c->first)
@@ -911,7 +961,8 @@ static bool set_chain(vp_arena *arena, const vp_ilp_problem *p, const vp_ilp_pro
     return true;
 }
 
-vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solution *out, vp_err *err)
+vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solution *out,
+                          vp_err *err)
 {
     const int64_t rows = 2 + 2 * VP_MAX_ITEMS;
     search        q    = {.p = p, .arena = arena, .best_ns = p->upper_ns, .best_program = -1};
@@ -924,7 +975,7 @@ vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solut
     q.lps        = vp_arena_array(arena, p->n_programs, sizeof *q.lps);
     q.n_nodes_of = vp_arena_array(arena, p->n_programs, sizeof *q.n_nodes_of);
     q.history    = vp_arena_array(arena, p->n_programs, sizeof *q.history);
-    q.frontier_ns = vp_arena_array(arena, p->n_programs, sizeof *q.frontier_ns);
+    q.chain_ns   = vp_arena_array(arena, p->n_programs, sizeof *q.chain_ns);
     q.asked      = vp_arena_array(arena, p->n_programs, sizeof *q.asked);
     q.best       = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *q.best);
     q.trial      = vp_arena_array(arena, VP_MAX_ITEMS, sizeof *q.trial);
@@ -940,15 +991,19 @@ vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solut
         const vp_ilp_program *g    = &p->programs[i];
         int64_t               most = 0;
 
-        q.frontier_ns[i] = INT64_MIN;
+        q.chain_ns[i] = INT64_MIN;
         VP_TRY_ALLOC(err, set_chain(arena, p, g, &q.chains[i]));
         for (int64_t s = 0; s < g->n_items; s++)
             most = vp_max_i64(most, g->items[s].cost_ns);
         q.infeasible_ns = vp_max_i64(q.infeasible_ns, g->const_ns + g->n_blocks * most + 1);
     }
+    /* what is known already may cost more than any counts of these programs: a box without a
+     * solution must be proved that far, or it stays open below the target */
+    if (p->upper_ns != INT64_MAX)
+        q.infeasible_ns = vp_max_i64(q.infeasible_ns, p->upper_ns);
     for (int64_t i = 0; i < p->n_programs; i++)
         VP_TRY_ALLOC(err, add_root(&q, i));
-    run(&q);   /* out of memory ends it as a limit does */
+    run(&q); /* out of memory ends it as a limit does */
     VP_TRY_ALLOC(err, write_certificate(&q, out));
     out->found       = q.best_program >= 0;
     out->program_idx = out->found ? q.best_program : 0;

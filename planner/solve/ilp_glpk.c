@@ -1,15 +1,16 @@
 /* The home of GLPK: the linear relaxation of one program, solved by its simplex. */
 #include "planner/solve/solve_internal.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
 
 #include <glpk.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
 
-/* Rows of every LP, in the certificate's order, but an undecided level's row and a used level's are two rows of which one is
- * free: the matrix is the same at all nodes, only bounds differ, and any node's basis is one of any other.
+/* Rows of every LP, in the certificate's order, but an undecided level's row and a used level's are
+ * two rows of which one is free: the matrix is the same at all nodes, only bounds differ, and any
+ * node's basis is one of any other.
  *
  *     1            sum n = L
  *     2            sum k n <= room - end
@@ -17,9 +18,10 @@
  *     3 + nl + l   prefix <= room - beta                                (free unless used)
  *     3 + 2 nl + l sum of the level's n >= 1                            (free unless used)
  *
- * Bytes are in units of a power of two near the largest k, costs are above the least one and in units of a power of two near
- * the largest difference: most coefficients lie between 1e-4 and 2. Three elastic columns, fixed at 0, open only to find the
- * multipliers that prove an LP infeasible: one relaxes every inequality, two the cover row. */
+ * Bytes are in units of a power of two near the largest k, costs are above the least one and in
+ * units of a power of two near the largest difference: most coefficients lie between 1e-4 and 2.
+ * Three elastic columns, fixed at 0, open only to find the multipliers that prove an LP
+ * infeasible: one relaxes every inequality, two the cover row. */
 struct vp_lp {
     vp_lp_engine   *engine;
     const vp_chain *chain;
@@ -32,11 +34,12 @@ struct vp_lp {
 
 struct vp_lp_engine {
     vp_lp  *all;
-    bool    broken;   /* GLPK gave up inside a call: it may not be called again */
+    bool    broken; /* GLPK gave up inside a call: it may not be called again */
     jmp_buf caller;
 };
 
-/* GLPK's only way to report a fault, out of memory included, is to abort; this returns to the call instead. */
+/* GLPK's only way to report a fault, out of memory included, is to abort; this returns to the
+ * call instead. */
 static void give_up(void *info)
 {
     longjmp(((vp_lp_engine *)info)->caller, 1);
@@ -148,7 +151,9 @@ static void fill(vp_lp *lp, int *rows, double *values)
 static void set_costs(vp_lp *lp, bool elastic)
 {
     for (int s = 0; s < lp->n_items; s++)
-        glp_set_obj_coef(lp->prob, s + 1, elastic ? 0 : (double)(lp->chain->g->items[s].cost_ns - lp->least_ns) / lp->cost_unit);
+        glp_set_obj_coef(
+            lp->prob, s + 1,
+            elastic ? 0 : (double)(lp->chain->g->items[s].cost_ns - lp->least_ns) / lp->cost_unit);
     for (int e = lp->n_items + 1; e <= lp->n_cols; e++) {
         glp_set_obj_coef(lp->prob, e, elastic ? 1 : 0);
         glp_set_col_bnds(lp->prob, e, elastic ? GLP_LO : GLP_FX, 0, 0);
@@ -175,15 +180,20 @@ vp_lp *vp_lp_new(vp_lp_engine *engine, const vp_chain *chain)
     const vp_ilp_program *g       = chain->g;
     const size_t          n       = 3 * (size_t)chain->n_levels + 4;
     int64_t               k_bytes = 0, most_ns = 0;
-    vp_lp                *lp      = engine->broken ? NULL : calloc(1, sizeof *lp);
-    int                  *rows    = calloc(n, sizeof *rows);
-    double               *values  = calloc(n, sizeof *values);
-    bool                  built   = false;
+    vp_lp                *lp     = engine->broken ? NULL : calloc(1, sizeof *lp);
+    int                  *rows   = calloc(n, sizeof *rows);
+    double               *values = calloc(n, sizeof *values);
+    bool                  built  = false;
 
     if (!lp || !rows || !values)
         goto out;
-    *lp = (vp_lp){.engine = engine, .chain = chain, .n_items = (int)g->n_items, .n_levels = (int)chain->n_levels,
-                  .n_rows = 2 + 3 * (int)chain->n_levels, .n_cols = (int)g->n_items + 3, .least_ns = g->items[0].cost_ns};
+    *lp = (vp_lp){.engine   = engine,
+                  .chain    = chain,
+                  .n_items  = (int)g->n_items,
+                  .n_levels = (int)chain->n_levels,
+                  .n_rows   = 2 + 3 * (int)chain->n_levels,
+                  .n_cols   = (int)g->n_items + 3,
+                  .least_ns = g->items[0].cost_ns};
     for (int64_t s = 0; s < g->n_items; s++) {
         const vp_item_row *x = &g->items[s];
 
@@ -226,13 +236,17 @@ static void set_box(vp_lp *lp, const vp_box *box)
     const double room = (double)lp->chain->room_bytes / lp->byte_unit;
 
     for (int s = 0; s < lp->n_items; s++)
-        glp_set_col_bnds(lp->prob, s + 1, box->lo[s] == box->hi[s] ? GLP_FX : GLP_DB, (double)box->lo[s], (double)box->hi[s]);
+        glp_set_col_bnds(lp->prob, s + 1, box->lo[s] == box->hi[s] ? GLP_FX : GLP_DB,
+                         (double)box->lo[s], (double)box->hi[s]);
     for (int l = 0; l < nl; l++) {
         double beta = (double)lp->chain->g->items[lp->chain->first[l]].beta_bytes / lp->byte_unit;
 
-        glp_set_row_bnds(lp->prob, 3 + l, box->use[l] == VP_LEVEL_UNDECIDED ? GLP_UP : GLP_FR, 0, room);
-        glp_set_row_bnds(lp->prob, 3 + nl + l, box->use[l] == VP_LEVEL_USED ? GLP_UP : GLP_FR, 0, room - beta);
-        glp_set_row_bnds(lp->prob, 3 + 2 * nl + l, box->use[l] == VP_LEVEL_USED ? GLP_LO : GLP_FR, 1, 0);
+        glp_set_row_bnds(lp->prob, 3 + l, box->use[l] == VP_LEVEL_UNDECIDED ? GLP_UP : GLP_FR, 0,
+                         room);
+        glp_set_row_bnds(lp->prob, 3 + nl + l, box->use[l] == VP_LEVEL_USED ? GLP_UP : GLP_FR, 0,
+                         room - beta);
+        glp_set_row_bnds(lp->prob, 3 + 2 * nl + l, box->use[l] == VP_LEVEL_USED ? GLP_LO : GLP_FR,
+                         1, 0);
     }
 }
 
@@ -248,7 +262,8 @@ static void set_basis(vp_lp *lp, const vp_box *box, const uint8_t *basis)
         glp_set_row_stat(lp->prob, r + 1, basis[r]);
     for (int j = 0; j < lp->n_cols; j++)
         glp_set_col_stat(lp->prob, j + 1, basis[lp->n_rows + j]);
-    for (int l = 0; l < nl; l++)   /* a level just decided: its new row takes the place of the one that is free now */
+    /* a level just decided: its new row takes the place of the one that is free now */
+    for (int l = 0; l < nl; l++)
         if (box->use[l] == VP_LEVEL_USED && basis[2 + l] != GLP_BS && basis[2 + nl + l] == GLP_BS) {
             glp_set_row_stat(lp->prob, 3 + l, GLP_BS);
             glp_set_row_stat(lp->prob, 3 + nl + l, GLP_NU);
@@ -264,7 +279,8 @@ static void get_multipliers(vp_lp *lp, const vp_box *box, double cost_unit, doub
     for (int l = 0; l < nl; l++) {
         u[2 + l] = u[2 + nl + l] = 0;
         if (box->use[l] == VP_LEVEL_UNDECIDED)
-            u[2 + l] = -glp_get_row_dual(lp->prob, 3 + l) * cost_unit / lp->byte_unit / (double)lp->chain->g->n_blocks;
+            u[2 + l] = -glp_get_row_dual(lp->prob, 3 + l) * cost_unit / lp->byte_unit /
+                       (double)lp->chain->g->n_blocks;
         if (box->use[l] == VP_LEVEL_USED) {
             u[2 + l]      = -glp_get_row_dual(lp->prob, 3 + nl + l) * cost_unit / lp->byte_unit;
             u[2 + nl + l] = glp_get_row_dual(lp->prob, 3 + 2 * nl + l) * cost_unit;
@@ -290,7 +306,8 @@ static bool pivot(vp_lp *lp, int method, int64_t max_pivots, int64_t *n_pivots)
     return rc == 0;
 }
 
-static vp_lp_end solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_t max_pivots, vp_lp_answer *out)
+static vp_lp_end solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_t max_pivots,
+                       vp_lp_answer *out)
 {
     int status = GLP_UNDEF;
 
@@ -298,7 +315,8 @@ static vp_lp_end solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64
     set_basis(lp, box, basis);
     if (pivot(lp, basis ? GLP_DUALP : GLP_PRIMAL, max_pivots, &out->n_pivots))
         status = glp_get_status(lp->prob);
-    if (status != GLP_OPT && status != GLP_NOFEAS && basis) {   /* a basis that has gone bad: once more, from scratch */
+    /* a basis that has gone bad: once more, from scratch */
+    if (status != GLP_OPT && status != GLP_NOFEAS && basis) {
         glp_std_basis(lp->prob);
         if (pivot(lp, GLP_PRIMAL, max_pivots, &out->n_pivots))
             status = glp_get_status(lp->prob);
@@ -317,13 +335,15 @@ static vp_lp_end solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64
     if (status != GLP_NOFEAS)
         return VP_LP_UNKNOWN;
     set_costs(lp, true);
-    status = pivot(lp, GLP_PRIMAL, max_pivots, &out->n_pivots) ? glp_get_status(lp->prob) : GLP_UNDEF;
+    status =
+        pivot(lp, GLP_PRIMAL, max_pivots, &out->n_pivots) ? glp_get_status(lp->prob) : GLP_UNDEF;
     get_multipliers(lp, box, 1, out->u);
     set_costs(lp, false);
     return status == GLP_OPT ? VP_LP_INFEASIBLE : VP_LP_UNKNOWN;
 }
 
-vp_lp_end vp_lp_solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_t max_pivots, vp_lp_answer *out)
+vp_lp_end vp_lp_solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_t max_pivots,
+                      vp_lp_answer *out)
 {
     vp_lp_end end;
 

@@ -1,61 +1,57 @@
-/* The same choice as one integer program, solved whole by GLPK: every block decides for itself, in any order of strategies. */
+/* The same choice as one integer program, solved whole by GLPK: every block decides for itself,
+ * in any order of strategies. */
 #include "planner/solve/solve_internal.h"
 
-#include "core/checked.h"
+#include "base/checked.h"
+#include "base/clock.h"
 
 #include <glpk.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdlib.h>
-#include <time.h>
 
-/* Columns, all binary: for each program p one z_p (it is the one chosen), then x_{p,i,s} (block i, first in the chain is 0, uses
- * item s), block by block. Rows:
+/* Columns, all binary: for each program p one z_p (it is the one chosen), then x_{p,i,s} (block i,
+ * first in the chain is 0, uses item s), block by block. Rows:
  *
  *     choose       sum_p z_p = 1
  *     cover p,i    sum_s x_{p,i,s} - z_p = 0
- *     peak p,i     sum_{j <= i} sum_s k_s x_{p,j,s} + sum_s beta_s x_{p,i,s} - room_p z_p <= 0       room = budget - base
+ *     peak p,i     sum_{j <= i} sum_s k_s x_{p,j,s} + sum_s beta_s x_{p,i,s} - room_p z_p <= 0
+ *                  room = budget - base
  *     end p        sum_j sum_s k_s x_{p,j,s} - (room_p - end_p) z_p <= 0
  *
- * Here a block may use more than the budget leaves above the kept bytes below it in one order and not in another: nothing of
- * the canonical order, of levels or of counts is assumed. z_p stands in each row with what the row allows, so that a program not
- * chosen has no blocks: no large constant is needed.
+ * Here a block may use more than the budget leaves above the kept bytes below it in one order and
+ * not in another: nothing of the canonical order, of levels or of counts is assumed. z_p stands in
+ * each row with what the row allows, so that a program not chosen has no blocks: no large constant
+ * is needed.
  *
- * Bytes are divided by what divides them all, the room is rounded down to that and is never more than the chain could use, and
- * both are in units of a power of two near the largest: a broken row is mostly broken by far more than GLPK's tolerance. Where it
- * is not, the exact sum tells, the items that break it together get a row that forbids just that, and GLPK starts again. Costs are
- * nanoseconds above the least. */
+ * Bytes are divided by what divides them all, the room is rounded down to that and is never more
+ * than the chain could use, and both are in units of a power of two near the largest: a broken
+ * row is mostly broken by far more than GLPK's tolerance. Where it is not, the exact sum tells,
+ * the items that break it together get a row that forbids just that, and GLPK starts again.
+ * Costs are nanoseconds above the least. */
 
 enum {
     MAX_COLUMNS = 20000,
-    MAX_REPAIRS = 200      /* solutions that kept the rows for GLPK only */
+    MAX_REPAIRS = 200 /* solutions that kept the rows for GLPK only */
 };
 
 typedef struct model {
     const vp_ilp_problem *p;
     glp_prob             *prob;
-    int                  *columns;     /* a row being written, or a column                        */
+    int                  *columns; /* a row being written, or a column                        */
     double               *values;
-    int                  *z;           /* per program the number of its z                         */
-    int64_t              *items;       /* of the solution                                         */
+    int                  *z;     /* per program the number of its z                         */
+    int64_t              *items; /* of the solution                                         */
     int64_t               byte_divisor, least_ns, max_pivots, max_nodes;
-    int64_t               n_nodes;     /* of the branch and bound under way                       */
+    int64_t               n_nodes; /* of the branch and bound under way                       */
     double                byte_unit, deadline_s;
     vp_monolithic        *out;
     jmp_buf               caller;
 } model;
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static int left_ms(const model *m)
 {
-    double left = (m->deadline_s - now_s()) * 1e3;
+    double left = (m->deadline_s - vp_now_s()) * 1e3;
 
     return left < 1 ? 1 : (int)fmin(left, 1e9);
 }
@@ -64,8 +60,8 @@ static int64_t common_divisor(int64_t a, int64_t b)
 {
     while (b) {
         int64_t rest = a % b;
-        a = b;
-        b = rest;
+        a            = b;
+        b            = rest;
     }
     return a;
 }
@@ -99,8 +95,9 @@ static void find_units(model *m)
         m->byte_divisor = common_divisor(m->byte_divisor, g->end_bytes);
         largest         = vp_max_i64(largest, g->end_bytes);
         for (int64_t s = 0; s < g->n_items; s++) {
-            m->byte_divisor = common_divisor(common_divisor(m->byte_divisor, g->items[s].k_bytes), g->items[s].beta_bytes);
-            largest         = vp_max_i64(largest, vp_max_i64(g->items[s].k_bytes, g->items[s].beta_bytes));
+            m->byte_divisor = common_divisor(common_divisor(m->byte_divisor, g->items[s].k_bytes),
+                                             g->items[s].beta_bytes);
+            largest = vp_max_i64(largest, vp_max_i64(g->items[s].k_bytes, g->items[s].beta_bytes));
         }
     }
     if (!m->byte_divisor)
@@ -119,7 +116,7 @@ static double scaled_room(const model *m, int64_t room_bytes, int64_t most_bytes
 {
     int64_t room = vp_min_i64(room_bytes, most_bytes);
 
-    if (room < 0)   /* division rounds towards zero */
+    if (room < 0) /* division rounds towards zero */
         room -= m->byte_divisor - 1;
     return scaled(m, room);
 }
@@ -142,20 +139,24 @@ static void put(model *m, int *n, int column, double value)
 }
 
 /* Kept bytes of blocks 0 .. last; block `running` adds its beta (-1: none). */
-static void bytes_row(model *m, int64_t program_idx, int64_t last, int64_t running, int64_t room_bytes)
+static void bytes_row(model *m, int64_t program_idx, int64_t last, int64_t running,
+                      int64_t room_bytes)
 {
-    const vp_ilp_program *g = &m->p->programs[program_idx];
+    const vp_ilp_program *g      = &m->p->programs[program_idx];
     int64_t               most_k = 0, most_beta = 0;
     int                   n = 0;
 
     for (int64_t j = 0; j <= last; j++)
         for (int64_t s = 0; s < g->n_items; s++)
-            put(m, &n, x_column(m, program_idx, j, s), scaled(m, g->items[s].k_bytes) + (j == running ? scaled(m, g->items[s].beta_bytes) : 0));
+            put(m, &n, x_column(m, program_idx, j, s),
+                scaled(m, g->items[s].k_bytes) +
+                    (j == running ? scaled(m, g->items[s].beta_bytes) : 0));
     for (int64_t s = 0; s < g->n_items; s++) {
         most_k    = vp_max_i64(most_k, g->items[s].k_bytes);
         most_beta = vp_max_i64(most_beta, g->items[s].beta_bytes);
     }
-    put(m, &n, m->z[program_idx], -scaled_room(m, room_bytes, (last + 1) * most_k + (running < 0 ? 0 : most_beta)));
+    put(m, &n, m->z[program_idx],
+        -scaled_room(m, room_bytes, (last + 1) * most_k + (running < 0 ? 0 : most_beta)));
     new_row(m, GLP_UP, 0, n);
 }
 
@@ -171,7 +172,8 @@ static void add_columns(model *m, int64_t program_idx)
     glp_set_obj_coef(m->prob, first, (double)(g->const_ns + g->n_blocks * least - m->least_ns));
     for (int64_t i = 0; i < g->n_blocks; i++)
         for (int64_t s = 0; s < g->n_items; s++)
-            glp_set_obj_coef(m->prob, x_column(m, program_idx, i, s), (double)(g->items[s].cost_ns - least));
+            glp_set_obj_coef(m->prob, x_column(m, program_idx, i, s),
+                             (double)(g->items[s].cost_ns - least));
 }
 
 static void add_rows(model *m, int64_t program_idx)
@@ -297,16 +299,23 @@ static vp_monolithic_end relax(model *m)
     parm.tm_lim  = left_ms(m);
     glp_std_basis(m->prob);
     switch (glp_simplex(m->prob, &parm)) {
-    case 0:         break;
+    case 0:
+        break;
     case GLP_EITLIM:
-    case GLP_ETMLIM: return VP_MONOLITHIC_LIMIT;
-    case GLP_ENOPFS: return VP_MONOLITHIC_INFEASIBLE;
-    default:         return VP_MONOLITHIC_FAILED;
+    case GLP_ETMLIM:
+        return VP_MONOLITHIC_LIMIT;
+    case GLP_ENOPFS:
+        return VP_MONOLITHIC_INFEASIBLE;
+    default:
+        return VP_MONOLITHIC_FAILED;
     }
     switch (glp_get_status(m->prob)) {
-    case GLP_OPT:    return VP_MONOLITHIC_OPTIMAL;
-    case GLP_NOFEAS: return VP_MONOLITHIC_INFEASIBLE;
-    default:         return VP_MONOLITHIC_FAILED;
+    case GLP_OPT:
+        return VP_MONOLITHIC_OPTIMAL;
+    case GLP_NOFEAS:
+        return VP_MONOLITHIC_INFEASIBLE;
+    default:
+        return VP_MONOLITHIC_FAILED;
     }
 }
 
@@ -321,27 +330,35 @@ static vp_monolithic_end branch(model *m)
     parm.br_tech = GLP_BR_DTH;
     parm.bt_tech = GLP_BT_BLB;
     parm.pp_tech = GLP_PP_NONE;
-    parm.tol_obj = 1e-10;     /* of nanoseconds above the least: less than one */
+    parm.tol_obj = 1e-10; /* of nanoseconds above the least: less than one */
     parm.mip_gap = 0;
     parm.tm_lim  = left_ms(m);
     parm.cb_func = watch;
     parm.cb_info = m;
     m->n_nodes   = 0;
-    rc = glp_intopt(m->prob, &parm);
+    rc           = glp_intopt(m->prob, &parm);
     m->out->n_nodes += m->n_nodes;
     switch (rc) {
     case 0:
-    case GLP_EMIPGAP: break;   /* the gap asked for is 0: also an optimum */
-    case GLP_ENOPFS:  return VP_MONOLITHIC_INFEASIBLE;
+    case GLP_EMIPGAP:
+        break; /* the gap asked for is 0: also an optimum */
+    case GLP_ENOPFS:
+        return VP_MONOLITHIC_INFEASIBLE;
     case GLP_ETMLIM:
-    case GLP_ESTOP:   return VP_MONOLITHIC_LIMIT;
-    default:          return VP_MONOLITHIC_FAILED;
+    case GLP_ESTOP:
+        return VP_MONOLITHIC_LIMIT;
+    default:
+        return VP_MONOLITHIC_FAILED;
     }
     switch (glp_mip_status(m->prob)) {
-    case GLP_OPT:    return VP_MONOLITHIC_OPTIMAL;
-    case GLP_NOFEAS: return VP_MONOLITHIC_INFEASIBLE;
-    case GLP_FEAS:   return rc == GLP_EMIPGAP ? VP_MONOLITHIC_OPTIMAL : VP_MONOLITHIC_FAILED;
-    default:         return VP_MONOLITHIC_FAILED;
+    case GLP_OPT:
+        return VP_MONOLITHIC_OPTIMAL;
+    case GLP_NOFEAS:
+        return VP_MONOLITHIC_INFEASIBLE;
+    case GLP_FEAS:
+        return rc == GLP_EMIPGAP ? VP_MONOLITHIC_OPTIMAL : VP_MONOLITHIC_FAILED;
+    default:
+        return VP_MONOLITHIC_FAILED;
     }
 }
 
@@ -353,7 +370,8 @@ static void search(model *m)
         if (end == VP_MONOLITHIC_OPTIMAL)
             end = branch(m);
         m->out->end = end;
-        if (end == VP_MONOLITHIC_OPTIMAL || (end == VP_MONOLITHIC_LIMIT && glp_mip_status(m->prob) == GLP_FEAS)) {
+        if (end == VP_MONOLITHIC_OPTIMAL ||
+            (end == VP_MONOLITHIC_LIMIT && glp_mip_status(m->prob) == GLP_FEAS)) {
             if (!read_items(m)) {
                 m->out->end = VP_MONOLITHIC_FAILED;
                 return;
@@ -371,7 +389,8 @@ static void search(model *m)
     }
 }
 
-/* ---- GLPK aborts where others return an error: its hook jumps back here, and GLPK is not called again ---- */
+/* ---- GLPK aborts where others return an error: its hook jumps back here, and GLPK is not
+ * called again ---- */
 
 static void give_up(void *info)
 {
@@ -399,9 +418,14 @@ static void run(model *m)
     glp_free_env();
 }
 
-vp_status vp_monolithic_solve(vp_arena *arena, const vp_ilp_problem *p, double max_s, vp_monolithic *out, vp_err *err)
+vp_status vp_monolithic_solve(vp_arena *arena, const vp_ilp_problem *p, double max_s,
+                              vp_monolithic *out, vp_err *err)
 {
-    model     m = {.p = p, .out = out, .max_pivots = p->max_pivots, .max_nodes = p->max_nodes, .deadline_s = now_s() + max_s};
+    model     m           = {.p          = p,
+                             .out        = out,
+                             .max_pivots = p->max_pivots,
+                             .max_nodes  = p->max_nodes,
+                             .deadline_s = vp_now_s() + max_s};
     int64_t   most_blocks = 0, mib = p->max_memory_bytes >> 20;
     vp_status st = VP_OK;
 

@@ -1,14 +1,18 @@
 /* tests/cuda_emulator/block_emulator.cpp: a grid of blocks of threads on one thread of the CPU.
  *
- * Blocks run one after the other. The threads of a block are fibers: each has a stack, is made with makecontext() and left and entered with
- * _setjmp() and _longjmp(), which unlike swapcontext() make no system call. A thread runs until it waits (__syncthreads, __syncwarp, a
- * shuffle) or ends; then one that is ready runs, of the first warp that has one: so one warp runs as far ahead of the others as barriers
- * let it, which is how a missing barrier shows, before what is read or after. A fiber whose thread has ended takes the next thread that has
- * not begun, so a kernel without barriers needs one fiber, and a block costs little more than the calls of its threads.
+ * Blocks run one after the other. The threads of a block are fibers: each has a stack, is made with
+ * makecontext() and left and entered with _setjmp() and _longjmp(), which unlike swapcontext() make
+ * no system call. A thread runs until it waits (__syncthreads, __syncwarp, a shuffle) or ends; then
+ * one that is ready runs, of the first warp that has one: so one warp runs as far ahead of the
+ * others as barriers let it, which is how a missing barrier shows, before what is read or after. A
+ * fiber whose thread has ended takes the next thread that has not begun, so a kernel without
+ * barriers needs one fiber, and a block costs little more than the calls of its threads.
  *
- * What a real device leaves undefined ends the launch here, with a sentence on stderr: a thread that waits at a barrier where another has
- * returned or waits elsewhere, a shuffle with lanes that do not come, a shuffle from a lane outside the mask, too much shared memory, and what
- * the compiler's traps and the pages around device memory find (misaligned vectors, indices out of bounds, addresses of nothing). */
+ * What a real device leaves undefined ends the launch here, with a sentence on stderr: a thread
+ * that waits at a barrier where another has returned or waits elsewhere, a shuffle with lanes
+ * that do not come, a shuffle from a lane outside the mask, too much shared memory, and what the
+ * compiler's traps and the pages around device memory find (misaligned vectors, indices out of
+ * bounds, addresses of nothing). */
 #include "tests/cuda_emulator/emulator_internal.h"
 
 #include <algorithm>
@@ -27,15 +31,23 @@
 uint3 threadIdx, blockIdx;
 dim3  blockDim, gridDim;
 
-namespace {
+namespace
+{
 
-enum { MAX_THREADS = 1024, WARP = 32, MAX_WARPS = MAX_THREADS / WARP, STACK_BYTES = 256 << 10, ALT_STACK_BYTES = 64 << 10, MAX_DYNAMIC_SHARED = 256 << 10 };
+enum {
+    MAX_THREADS        = 1024,
+    WARP               = 32,
+    MAX_WARPS          = MAX_THREADS / WARP,
+    STACK_BYTES        = 256 << 10,
+    ALT_STACK_BYTES    = 64 << 10,
+    MAX_DYNAMIC_SHARED = 256 << 10
+};
 
 /* ---- threads and fibers ---- */
 
 struct fiber {
-    ucontext_t context;  /* for its first entry   */
-    jmp_buf    env;      /* for every later one   */
+    ucontext_t context; /* for its first entry   */
+    jmp_buf    env;     /* for every later one   */
     void      *stack;
     bool       entered;
 };
@@ -46,25 +58,28 @@ struct thread_state {
     uint3               idx;
     wait_kind           state;
     fiber              *on;
-    vp_emulator_meeting what;    /* while WAITING: for whom, where */
+    vp_emulator_meeting what; /* while WAITING: for whom, where */
     const char         *file;
     int                 line;
     unsigned            mask;
-    uint64_t            value;   /* what it brings, then what it gets */
+    uint64_t            value; /* what it brings, then what it gets */
     int                 param, width;
 };
 
-thread_state        threads[MAX_THREADS];
-int                 n_threads, current, n_ended, n_at_barrier;
-unsigned            warp_arrived[MAX_WARPS];               /* lanes that wait for others of their warp        */
-unsigned            ready_lanes[MAX_WARPS], ready_warps;   /* a bit for each that can run; of warps by their rank */
-int                 warp_at[MAX_WARPS], rank_of[MAX_WARPS], first_lane;
-bool                any_warp; /* in this block any thread that is ready may be next, not only one of the first warp */
+thread_state threads[MAX_THREADS];
+int          n_threads, current, n_ended, n_at_barrier;
+/* lanes that wait for others of their warp */
+unsigned warp_arrived[MAX_WARPS];
+/* a bit for each that can run; of warps by their rank */
+unsigned ready_lanes[MAX_WARPS], ready_warps;
+int      warp_at[MAX_WARPS], rank_of[MAX_WARPS], first_lane;
+/* in this block any thread that is ready may be next, not only one of the first warp */
+bool                 any_warp;
 std::vector<fiber *> fibers, idle;
-fiber              *running;
-jmp_buf             out_of_block;   /* back to run_block(), all fibers left where they are */
-sigjmp_buf          out_of_signal;
-bool                block_failed;
+fiber               *running;
+jmp_buf              out_of_block; /* back to run_block(), all fibers left where they are */
+sigjmp_buf           out_of_signal;
+bool                 block_failed;
 
 const vp_emulator_kernel    *kernel;
 const std::function<void()> *body;
@@ -112,8 +127,10 @@ int first_bit(unsigned bits, int from)
 int pop_ready()
 {
     int warp = warp_at[first_bit(ready_warps, any_warp ? (int)(next_random() % 32) : 0)];
-    int lane = order == VP_ORDER_REVERSE ? 31 - __builtin_clz(ready_lanes[warp]) :
-                                           first_bit(ready_lanes[warp], any_warp ? (int)(next_random() % 32) : first_lane);
+    int lane =
+        order == VP_ORDER_REVERSE
+            ? 31 - __builtin_clz(ready_lanes[warp])
+            : first_bit(ready_lanes[warp], any_warp ? (int)(next_random() % 32) : first_lane);
 
     ready_lanes[warp] &= ~(1u << lane);
     if (ready_lanes[warp] == 0)
@@ -158,7 +175,8 @@ fiber *take_fiber()
     long page = sysconf(_SC_PAGESIZE);
 
     f        = new fiber();
-    f->stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    f->stack = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->stack == MAP_FAILED || mprotect(f->stack, (size_t)page, PROT_NONE) != 0) {
         fprintf(stderr, "cuda emulator: no memory for the stack of a thread\n");
         abort();
@@ -167,7 +185,8 @@ fiber *take_fiber()
     return f;
 }
 
-/* Leave the fiber that runs for another. Its locals are safe: they are on its own stack, and nothing is kept in registers across. */
+/* Leave the fiber that runs for another. Its locals are safe: they are on its own stack, and
+ * nothing is kept in registers across. */
 __attribute__((noinline)) void change_to(fiber *to)
 {
     fiber *from = running;
@@ -206,8 +225,9 @@ std::string place()
 {
     char text[400];
 
-    snprintf(text, sizeof text, "kernel %s, grid %ux%ux%u of %ux%ux%u threads, block (%u,%u,%u)", kernel->name, gridDim.x, gridDim.y, gridDim.z,
-             blockDim.x, blockDim.y, blockDim.z, blockIdx.x, blockIdx.y, blockIdx.z);
+    snprintf(text, sizeof text, "kernel %s, grid %ux%ux%u of %ux%ux%u threads, block (%u,%u,%u)",
+             kernel->name, gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y, blockDim.z,
+             blockIdx.x, blockIdx.y, blockIdx.z);
     return text;
 }
 
@@ -215,17 +235,22 @@ std::string name_of(int t)
 {
     char text[64];
 
-    snprintf(text, sizeof text, "thread (%u,%u,%u)", threads[t].idx.x, threads[t].idx.y, threads[t].idx.z);
+    snprintf(text, sizeof text, "thread (%u,%u,%u)", threads[t].idx.x, threads[t].idx.y,
+             threads[t].idx.z);
     return text;
 }
 
 const char *meeting_name(vp_emulator_meeting what)
 {
     switch (what) {
-    case VP_MEET_BLOCK: return "__syncthreads";
-    case VP_MEET_WARP: return "__syncwarp";
-    case VP_MEET_BALLOT: return "a vote";
-    default: return "a shuffle";
+    case VP_MEET_BLOCK:
+        return "__syncthreads";
+    case VP_MEET_WARP:
+        return "__syncwarp";
+    case VP_MEET_BALLOT:
+        return "a vote";
+    default:
+        return "a shuffle";
     }
 }
 
@@ -233,7 +258,8 @@ std::string where_waits(int t)
 {
     char text[400];
 
-    snprintf(text, sizeof text, "%s waits at %s, %s:%d", name_of(t).c_str(), meeting_name(threads[t].what), threads[t].file, threads[t].line);
+    snprintf(text, sizeof text, "%s waits at %s, %s:%d", name_of(t).c_str(),
+             meeting_name(threads[t].what), threads[t].file, threads[t].line);
     return text;
 }
 
@@ -257,16 +283,19 @@ std::string where_waits(int t)
                 fail(where_waits(waiting) + ", while " + where_waits(t));
         for (int t = 0; t < n_threads; t++)
             if (threads[t].state == ENDED)
-                fail(where_waits(waiting) + ", where " + name_of(t) + " never comes: it has returned");
+                fail(where_waits(waiting) + ", where " + name_of(t) +
+                     " never comes: it has returned");
     }
     int warp = waiting / WARP * WARP;
     for (int t = warp; t < warp + WARP; t++)
         if (threads[waiting].mask >> (t - warp) & 1) {
             if (t >= n_threads)
-                fail(where_waits(waiting) + " for lane " + std::to_string(t - warp) + " of its warp, which the block does not have");
+                fail(where_waits(waiting) + " for lane " + std::to_string(t - warp) +
+                     " of its warp, which the block does not have");
             if (threads[t].state == ENDED)
                 fail(where_waits(waiting) + " for " + name_of(t) + ", which has returned");
-            if (threads[t].what != threads[waiting].what || threads[t].line != threads[waiting].line)
+            if (threads[t].what != threads[waiting].what ||
+                threads[t].line != threads[waiting].line)
                 fail(where_waits(waiting) + ", while " + where_waits(t));
         }
     fail(where_waits(waiting) + " for nobody");
@@ -274,7 +303,8 @@ std::string where_waits(int t)
 
 /* ---- the scheduler ---- */
 
-/* All threads have ended: back to run_block(). The fiber is entered again, in a later block, behind the call of this. */
+/* All threads have ended: back to run_block(). The fiber is entered again, in a later block,
+ * behind the call of this. */
 __attribute__((noinline)) void leave_block()
 {
     idle.push_back(running);
@@ -282,8 +312,8 @@ __attribute__((noinline)) void leave_block()
         _longjmp(out_of_block, 1);
 }
 
-/* The thread that runs cannot go on: to the next that can. Returns when it can again, or, where it has ended, with another thread to
- * begin on this fiber. */
+/* The thread that runs cannot go on: to the next that can. Returns when it can again, or, where
+ * it has ended, with another thread to begin on this fiber. */
 void run_another()
 {
     bool   ended = threads[current].state == ENDED;
@@ -322,7 +352,8 @@ void fiber_main()
 
 bool same_place(const thread_state *a, const thread_state *b)
 {
-    return a->what == b->what && a->line == b->line && (a->file == b->file || strcmp(a->file, b->file) == 0);
+    return a->what == b->what && a->line == b->line &&
+           (a->file == b->file || strcmp(a->file, b->file) == 0);
 }
 
 /* Who comes last completes it for all. */
@@ -335,17 +366,26 @@ void complete_block()
     wake_all();
 }
 
-/* The lane that a lane's number comes from: itself where a shuffle reaches beyond the warp's part of `width` lanes. */
+/* The lane that a lane's number comes from: itself where a shuffle reaches beyond the warp's
+ * part of `width` lanes. */
 int source_lane(const thread_state *t, int lane)
 {
     int first = lane / t->width * t->width, end = first + t->width, from;
 
     switch (t->what) {
-    case VP_MEET_SHFL: return first + (t->param & (t->width - 1));
-    case VP_MEET_SHFL_UP: from = lane - t->param; return from < first ? lane : from;
-    case VP_MEET_SHFL_DOWN: from = lane + t->param; return from >= end ? lane : from;
-    case VP_MEET_SHFL_XOR: from = lane ^ t->param; return from >= end ? lane : from;
-    default: return lane;
+    case VP_MEET_SHFL:
+        return first + (t->param & (t->width - 1));
+    case VP_MEET_SHFL_UP:
+        from = lane - t->param;
+        return from < first ? lane : from;
+    case VP_MEET_SHFL_DOWN:
+        from = lane + t->param;
+        return from >= end ? lane : from;
+    case VP_MEET_SHFL_XOR:
+        from = lane ^ t->param;
+        return from >= end ? lane : from;
+    default:
+        return lane;
     }
 }
 
@@ -362,24 +402,27 @@ void complete_warp(int warp, unsigned mask)
                 fail(where_waits(current) + ", while " + where_waits(warp * WARP + lane) +
                      (t->mask != mask ? " with another mask" : ""));
             if (from < 0 || from >= WARP || !(mask >> from & 1))
-                fail(where_waits(warp * WARP + lane) + " and reads lane " + std::to_string(from) + ", which takes no part");
+                fail(where_waits(warp * WARP + lane) + " and reads lane " + std::to_string(from) +
+                     ", which takes no part");
             got[lane] = threads[warp * WARP + from].value;
             ballot |= (uint64_t)(t->value & 1) << lane;
         }
     for (int lane = 0; lane < WARP; lane++)
         if (mask >> lane & 1)
-            threads[warp * WARP + lane].value = threads[current].what == VP_MEET_BALLOT ? ballot : got[lane];
+            threads[warp * WARP + lane].value =
+                threads[current].what == VP_MEET_BALLOT ? ballot : got[lane];
     warp_arrived[warp] &= ~mask;
     wake(warp, mask);
 }
 
 /* ---- shared memory ---- */
 
-/* All __shared__ variables are in this object's thread-local storage, with this byte to find it by. */
+/* All __shared__ variables are in this object's thread-local storage, with this byte to find it
+ * by. */
 thread_local char shared_mark;
 char             *shared_at;
 size_t            shared_bytes;
-char             *dynamic_end;  /* a page that may not be touched follows */
+char             *dynamic_end; /* a page that may not be touched follows */
 char             *dynamic_at;
 
 int find_shared(struct dl_phdr_info *info, size_t, void *)
@@ -402,7 +445,8 @@ void prepare_shared(size_t dynamic_bytes)
 {
     if (!dynamic_end) {
         long  page = sysconf(_SC_PAGESIZE);
-        char *p    = (char *)mmap(nullptr, MAX_DYNAMIC_SHARED + (size_t)page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        char *p = (char *)mmap(nullptr, MAX_DYNAMIC_SHARED + (size_t)page, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
         if (p == MAP_FAILED || mprotect(p + MAX_DYNAMIC_SHARED, (size_t)page, PROT_NONE) != 0) {
             fprintf(stderr, "cuda emulator: no memory for shared memory\n");
@@ -442,24 +486,30 @@ void on_signal(int signal, siginfo_t *info, void *)
 
     text[0] = 0;
     if (signal == SIGSEGV || signal == SIGBUS) {
-        bool in_stack = false, in_dynamic = (char *)info->si_addr >= dynamic_end && (char *)info->si_addr < dynamic_end + 65536;
+        bool in_stack = false, in_dynamic = (char *)info->si_addr >= dynamic_end &&
+                                            (char *)info->si_addr < dynamic_end + 65536;
 
         for (fiber *f : fibers)
-            in_stack |= (char *)info->si_addr >= (char *)f->stack && (char *)info->si_addr < (char *)f->stack + 65536;
+            in_stack |= (char *)info->si_addr >= (char *)f->stack &&
+                        (char *)info->si_addr < (char *)f->stack + 65536;
         if (in_stack)
             snprintf(text, sizeof text, "its stack of %d bytes overflows", (int)STACK_BYTES);
         else if (in_dynamic)
-            snprintf(text, sizeof text, "touches byte %td of %zu of dynamic shared memory", (char *)info->si_addr - dynamic_at,
-                     kernel->dynamic_bytes);
+            snprintf(text, sizeof text, "touches byte %td of %zu of dynamic shared memory",
+                     (char *)info->si_addr - dynamic_at, kernel->dynamic_bytes);
         else {
             snprintf(text, sizeof text, "touches address %p: ", info->si_addr);
-            vp_emulator_describe_address(info->si_addr, text + strlen(text), sizeof text - strlen(text));
+            vp_emulator_describe_address(info->si_addr, text + strlen(text),
+                                         sizeof text - strlen(text));
         }
-        vp_emulator_fault(cudaErrorIllegalAddress, "%s, %s: %s", place().c_str(), name_of(current).c_str(), text);
+        vp_emulator_fault(cudaErrorIllegalAddress, "%s, %s: %s", place().c_str(),
+                          name_of(current).c_str(), text);
     } else if (signal == SIGFPE) {
-        vp_emulator_fault(cudaErrorLaunchFailure, "%s, %s: a whole number divided by zero", place().c_str(), name_of(current).c_str());
+        vp_emulator_fault(cudaErrorLaunchFailure, "%s, %s: a whole number divided by zero",
+                          place().c_str(), name_of(current).c_str());
     } else {
-        vp_emulator_fault(cudaErrorMisalignedAddress, "%s, %s: a misaligned access, or an index beyond an array",
+        vp_emulator_fault(cudaErrorMisalignedAddress,
+                          "%s, %s: a misaligned access, or an index beyond an array",
                           place().c_str(), name_of(current).c_str());
     }
     block_failed = true;
@@ -470,7 +520,7 @@ void on_signal(int signal, siginfo_t *info, void *)
 void catch_signals()
 {
     static char      alt[ALT_STACK_BYTES];
-    struct sigaction mine = {};
+    struct sigaction mine  = {};
     stack_t          stack = {};
 
     stack.ss_sp   = alt;
@@ -533,8 +583,10 @@ void check_static_shared(size_t limit)
     size_t written = static_shared_written();
 
     if (written + kernel->dynamic_bytes > limit) {
-        vp_emulator_fault(cudaErrorInvalidValue, "kernel %s: %zu bytes of static and %zu of dynamic shared memory, %zu are allowed", kernel->name,
-                          written, kernel->dynamic_bytes, limit);
+        vp_emulator_fault(
+            cudaErrorInvalidValue,
+            "kernel %s: %zu bytes of static and %zu of dynamic shared memory, %zu are allowed",
+            kernel->name, written, kernel->dynamic_bytes, limit);
         block_failed = true;
     }
 }
@@ -564,9 +616,10 @@ void run_blocks(size_t shared_limit)
     }
 }
 
-}
+} // namespace
 
-uint64_t vp_emulator_meet(vp_emulator_meeting what, unsigned mask, uint64_t value, int param, int width, const char *file, int line)
+uint64_t vp_emulator_meet(vp_emulator_meeting what, unsigned mask, uint64_t value, int param,
+                          int width, const char *file, int line)
 {
     thread_state *self = &threads[current];
     int           lane = current % WARP, warp = current / WARP;
@@ -612,7 +665,8 @@ void vp_emulator_set_order(vp_emulator_order o, uint64_t seed)
     random_state = seed * 0x9e3779b97f4a7c15u | 1u;
 }
 
-void vp_emulator_run_grid(const vp_emulator_kernel *k, const std::function<void()> &thread, size_t shared_limit)
+void vp_emulator_run_grid(const vp_emulator_kernel *k, const std::function<void()> &thread,
+                          size_t shared_limit)
 {
     kernel       = k;
     body         = &thread;
@@ -621,7 +675,8 @@ void vp_emulator_run_grid(const vp_emulator_kernel *k, const std::function<void(
     blockDim     = k->block;
     n_threads    = (int)(k->block.x * k->block.y * k->block.z);
     for (int t = 0; t < n_threads; t++)
-        threads[t].idx = uint3{(unsigned)t % blockDim.x, (unsigned)t / blockDim.x % blockDim.y, (unsigned)t / blockDim.x / blockDim.y};
+        threads[t].idx = uint3{(unsigned)t % blockDim.x, (unsigned)t / blockDim.x % blockDim.y,
+                               (unsigned)t / blockDim.x / blockDim.y};
     prepare_shared(k->dynamic_bytes);
     catch_signals();
     if (sigsetjmp(out_of_signal, 1) == 0)

@@ -4,11 +4,11 @@ EMULATOR      := tests/cuda_emulator
 EMULATOR_DIR  := $(BUILD)/$(EMULATOR)
 EMULATOR_CXX  ?= $(or $(shell command -v g++ 2> /dev/null),$(shell command -v clang++ 2> /dev/null),g++)
 EMULATOR_CUDA := $(filter-out kernels/cuda/cudnn_query.c,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu))
-# What the plugin needs of core/, as position-independent code.
-EMULATOR_CORE := $(addprefix core/,err.c op.c text.c units.c workspace.c)
+# What the plugin needs of base/ and plan/, as position-independent code.
+EMULATOR_SHARED := base/err.c base/nvml.c base/text.c base/units.c plan/op.c plan/workspace.c
 EMULATOR_LIBS := $(addprefix $(EMULATOR_DIR)/,block_emulator.o cuda_stand_in.o cublaslt_stand_in.o)
 
-EMULATOR_OBJS := $(addprefix $(EMULATOR_DIR)/,$(addsuffix .o,$(basename $(EMULATOR_CUDA) $(EMULATOR_CORE)))) $(EMULATOR_LIBS)
+EMULATOR_OBJS := $(addprefix $(EMULATOR_DIR)/,$(addsuffix .o,$(basename $(EMULATOR_CUDA) $(EMULATOR_SHARED)))) $(EMULATOR_LIBS)
 
 # Where cuDNN's stand-in is there, the plugin opens it in place of libcudnn, and NVML's in place of libnvidia-ml.
 ifneq ($(wildcard $(EMULATOR)/cudnn_linked.c),)

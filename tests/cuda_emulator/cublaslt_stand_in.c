@@ -1,16 +1,21 @@
-/* tests/cuda_emulator/cublaslt_stand_in.c: cuBLASLt with the obvious loops, strict about everything its documentation says.
+/* tests/cuda_emulator/cublaslt_stand_in.c: cuBLASLt with the obvious loops, strict about everything
+ * its documentation says.
  *
  *     D = alpha op(A) op(B) + beta C (+ bias, one for each row of D)
  *
- * Matrices are what their layouts say: order by columns or rows, leading dimension, batches at a stride. Types: all fp32, or bf16 A and B with
- * bf16 or fp32 C and D; sums are fp32 and a bf16 result is rounded once. Under the FAST compute types A and B lose the digits they would
- * lose on a device, so that asking for one by mistake shows.
+ * Matrices are what their layouts say: order by columns or rows, leading dimension, batches at a
+ * stride. Types: all fp32, or bf16 A and B with bf16 or fp32 C and D; sums are fp32 and a bf16
+ * result is rounded once. Under the FAST compute types A and B lose the digits they would lose on a
+ * device, so that asking for one by mistake shows.
  *
  * The heuristic knows three algorithms, in the order in which it offers them:
- *     IN_PLACE   k in two halves added up in an fp32 D, in an order that changes from call to call as that of atomics would; no workspace
- *     SPLIT      k in two halves in the workspace, then added; of long and small products only
+ *     IN_PLACE   k in two halves added up in an fp32 D, in an order that changes from call to call
+ *                as that of atomics would; no workspace
+ *     SPLIT      k in two halves in the workspace, then added; of long and small products only, with
+ *                rows of A and B at multiples of 16 bytes, as copies by tiles (TMA) want them
  *     PLAIN      k from 0 to the end; no workspace
- * An algorithm holds the alignments it was asked for: operands that are aligned less are refused, as a kernel of 16-byte loads would. */
+ * An algorithm holds the alignments it was asked for: operands that are aligned less are
+ * refused, as a kernel of 16-byte loads would. */
 #include "tests/cuda_emulator/emulator.h"
 
 #include <cublasLt.h>
@@ -42,18 +47,20 @@ struct cublasLtContext {
 
 enum { IN_PLACE = 1, SPLIT = 2, PLAIN = 3 };
 enum { SPLIT_LEAST_K = 64, SPLIT_MOST_ELEMENTS = 128 * 128 };
+enum { WORKSPACE_ALIGN = 256 }; /* cublasLtMatmul: "must be 256B aligned" */
 
 /* What lies in cublasLtMatmulAlgo_t: 64 bytes that a program may copy and keep. */
 typedef struct algorithm {
     uint32_t magic, id, scheme, split;
-    uint32_t align[4];       /* of A, B, C, D */
-    uint32_t bias_align;     /* 0: the product it was chosen for has none */
-    uint32_t types;          /* of the operands and the computation */
+    uint32_t align[4];   /* of A, B, C, D */
+    uint32_t bias_align; /* 0: the product it was chosen for has none */
+    uint32_t types;      /* of the operands and the computation */
 } algorithm;
 
 enum { MAGIC = 0x4c74416c };
 
-_Static_assert(sizeof(algorithm) <= sizeof(cublasLtMatmulAlgo_t), "an algorithm fits the place that cuBLASLt gives it");
+_Static_assert(sizeof(algorithm) <= sizeof(cublasLtMatmulAlgo_t),
+               "an algorithm fits the place that cuBLASLt gives it");
 
 /* One product, all of it checked; what is enqueued. */
 typedef struct product {
@@ -90,8 +97,8 @@ static cublasStatus_t destroy(const char *name, const char *kind, void *p)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-static const char HANDLE[] = "cublasLt handle", DESCRIPTION[] = "cublasLt matmul description", LAYOUT[] = "cublasLt matrix layout",
-                  PREFERENCE[] = "cublasLt preference";
+static const char HANDLE[] = "cublasLt handle", DESCRIPTION[] = "cublasLt matmul description",
+                  LAYOUT[] = "cublasLt matrix layout", PREFERENCE[] = "cublasLt preference";
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle)
 {
@@ -117,22 +124,30 @@ size_t cublasLtGetCudartVersion(void)
 }
 
 static const char *const status_names[][2] = {
-    [CUBLAS_STATUS_SUCCESS]          = {"CUBLAS_STATUS_SUCCESS", "success"},
-    [CUBLAS_STATUS_NOT_INITIALIZED]  = {"CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialized"},
-    [CUBLAS_STATUS_ALLOC_FAILED]     = {"CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
-    [CUBLAS_STATUS_INVALID_VALUE]    = {"CUBLAS_STATUS_INVALID_VALUE", "an unsupported value or parameter"},
+    [CUBLAS_STATUS_SUCCESS]         = {"CUBLAS_STATUS_SUCCESS", "success"},
+    [CUBLAS_STATUS_NOT_INITIALIZED] = {"CUBLAS_STATUS_NOT_INITIALIZED",
+                                       "the library was not initialized"},
+    [CUBLAS_STATUS_ALLOC_FAILED] = {"CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
+    [CUBLAS_STATUS_INVALID_VALUE]    = {"CUBLAS_STATUS_INVALID_VALUE",
+                                        "an unsupported value or parameter"},
     [CUBLAS_STATUS_ARCH_MISMATCH]    = {"CUBLAS_STATUS_ARCH_MISMATCH", "not on this device"},
-    [CUBLAS_STATUS_MAPPING_ERROR]    = {"CUBLAS_STATUS_MAPPING_ERROR", "access to device memory failed"},
-    [CUBLAS_STATUS_EXECUTION_FAILED] = {"CUBLAS_STATUS_EXECUTION_FAILED", "the program failed on the device"},
-    [CUBLAS_STATUS_INTERNAL_ERROR]   = {"CUBLAS_STATUS_INTERNAL_ERROR", "an internal operation failed"},
-    [CUBLAS_STATUS_NOT_SUPPORTED]    = {"CUBLAS_STATUS_NOT_SUPPORTED", "the functionality is not supported"},
+    [CUBLAS_STATUS_MAPPING_ERROR]    = {"CUBLAS_STATUS_MAPPING_ERROR",
+                                        "access to device memory failed"},
+    [CUBLAS_STATUS_EXECUTION_FAILED] = {"CUBLAS_STATUS_EXECUTION_FAILED",
+                                        "the program failed on the device"},
+    [CUBLAS_STATUS_INTERNAL_ERROR]   = {"CUBLAS_STATUS_INTERNAL_ERROR",
+                                        "an internal operation failed"},
+    [CUBLAS_STATUS_NOT_SUPPORTED]    = {"CUBLAS_STATUS_NOT_SUPPORTED",
+                                        "the functionality is not supported"},
     [CUBLAS_STATUS_LICENSE_ERROR]    = {"CUBLAS_STATUS_LICENSE_ERROR", "a license error"},
 };
 
 static const char *status_text(cublasStatus_t status, int which)
 {
     size_t i = (size_t)status;
-    return i < sizeof status_names / sizeof *status_names && status_names[i][which] ? status_names[i][which] : "unknown status";
+    return i < sizeof status_names / sizeof *status_names && status_names[i][which]
+               ? status_names[i][which]
+               : "unknown status";
 }
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
@@ -158,7 +173,8 @@ static cublasStatus_t set(void *to, size_t n_bytes, const void *from, size_t n_g
 
 #define SET(field) return set(&(field), sizeof(field), buf, n_bytes)
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale)
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                        cudaDataType_t scale)
 {
     description *d;
 
@@ -167,7 +183,10 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
     d = create(DESCRIPTION, sizeof(cublasLtMatmulDescOpaque_t));
     if (!d)
         return CUBLAS_STATUS_ALLOC_FAILED;
-    *d   = (description){.compute = (int32_t)compute, .scale = (int32_t)scale, .epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_type = -1};
+    *d   = (description){.compute   = (int32_t)compute,
+                         .scale     = (int32_t)scale,
+                         .epilogue  = CUBLASLT_EPILOGUE_DEFAULT,
+                         .bias_type = -1};
     *out = (cublasLtMatmulDesc_t)d;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -177,7 +196,9 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc)
     return destroy("cublasLtMatmulDescDestroy", DESCRIPTION, desc);
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attr, const void *buf, size_t n_bytes)
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t           desc,
+                                              cublasLtMatmulDescAttributes_t attr, const void *buf,
+                                              size_t n_bytes)
 {
     description *d = (description *)desc;
 
@@ -186,44 +207,63 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
     if (!vp_emulator_lives(DESCRIPTION, desc))
         return CUBLAS_STATUS_INVALID_VALUE;
     switch (attr) {
-    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: SET(d->compute);
-    case CUBLASLT_MATMUL_DESC_SCALE_TYPE: SET(d->scale);
-    case CUBLASLT_MATMUL_DESC_POINTER_MODE: SET(d->pointer_mode);
-    case CUBLASLT_MATMUL_DESC_TRANSA: SET(d->op_a);
-    case CUBLASLT_MATMUL_DESC_TRANSB: SET(d->op_b);
-    case CUBLASLT_MATMUL_DESC_TRANSC: SET(d->op_c);
-    case CUBLASLT_MATMUL_DESC_EPILOGUE: SET(d->epilogue);
-    case CUBLASLT_MATMUL_DESC_BIAS_POINTER: SET(d->bias);
-    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: SET(d->bias_type);
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+        SET(d->compute);
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+        SET(d->scale);
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+        SET(d->pointer_mode);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        SET(d->op_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        SET(d->op_b);
+    case CUBLASLT_MATMUL_DESC_TRANSC:
+        SET(d->op_c);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        SET(d->epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        SET(d->bias);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        SET(d->bias_type);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
     }
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld)
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t ld)
 {
     layout *l;
 
-    if (vp_emulator_fails("cublasLtMatrixLayoutCreate", "%d, %llu x %llu, %lld", (int)type, (unsigned long long)rows, (unsigned long long)cols,
-                          (long long)ld))
+    if (vp_emulator_fails("cublasLtMatrixLayoutCreate", "%d, %llu x %llu, %lld", (int)type,
+                          (unsigned long long)rows, (unsigned long long)cols, (long long)ld))
         return CUBLAS_STATUS_ALLOC_FAILED;
     l = create(LAYOUT, sizeof(cublasLtMatrixLayoutOpaque_t));
     if (!l)
         return CUBLAS_STATUS_ALLOC_FAILED;
-    *l   = (layout){.type = (int32_t)type, .order = CUBLASLT_ORDER_COL, .batch_count = 1, .rows = rows, .cols = cols, .ld = ld};
+    *l   = (layout){.type        = (int32_t)type,
+                    .order       = CUBLASLT_ORDER_COL,
+                    .batch_count = 1,
+                    .rows        = rows,
+                    .cols        = cols,
+                    .ld          = ld};
     *out = (cublasLtMatrixLayout_t)l;
     return CUBLAS_STATUS_SUCCESS;
 }
 
-_Static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t) && sizeof(description) <= sizeof(cublasLtMatmulDescOpaque_t) &&
-               sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "each fits its opaque form");
+_Static_assert(sizeof(layout) <= sizeof(cublasLtMatrixLayoutOpaque_t) &&
+                   sizeof(description) <= sizeof(cublasLtMatmulDescOpaque_t) &&
+                   sizeof(preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t),
+               "each fits its opaque form");
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 {
     return destroy("cublasLtMatrixLayoutDestroy", LAYOUT, l);
 }
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle, cublasLtMatrixLayoutAttribute_t attr, const void *buf,
-                                                size_t n_bytes)
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t          handle,
+                                                cublasLtMatrixLayoutAttribute_t attr,
+                                                const void *buf, size_t n_bytes)
 {
     layout *l = (layout *)handle;
 
@@ -232,14 +272,22 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t handle, c
     if (!vp_emulator_lives(LAYOUT, handle))
         return CUBLAS_STATUS_INVALID_VALUE;
     switch (attr) {
-    case CUBLASLT_MATRIX_LAYOUT_TYPE: SET(l->type);
-    case CUBLASLT_MATRIX_LAYOUT_ORDER: SET(l->order);
-    case CUBLASLT_MATRIX_LAYOUT_ROWS: SET(l->rows);
-    case CUBLASLT_MATRIX_LAYOUT_COLS: SET(l->cols);
-    case CUBLASLT_MATRIX_LAYOUT_LD: SET(l->ld);
-    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: SET(l->batch_count);
-    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: SET(l->batch_stride);
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+        SET(l->type);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+        SET(l->order);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        SET(l->rows);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+        SET(l->cols);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+        SET(l->ld);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        SET(l->batch_count);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        SET(l->batch_stride);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
     }
 }
 
@@ -252,7 +300,9 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
     p = create(PREFERENCE, sizeof(cublasLtMatmulPreferenceOpaque_t));
     if (!p)
         return CUBLAS_STATUS_ALLOC_FAILED;
-    *p   = (preference){.reduction_mask = CUBLASLT_REDUCTION_SCHEME_MASK, .impl_mask = ~0ull, .align = {256, 256, 256, 256}};
+    *p   = (preference){.reduction_mask = CUBLASLT_REDUCTION_SCHEME_MASK,
+                        .impl_mask      = ~0ull,
+                        .align          = {256, 256, 256, 256}};
     *out = (cublasLtMatmulPreference_t)p;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -262,8 +312,9 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
     return destroy("cublasLtMatmulPreferenceDestroy", PREFERENCE, p);
 }
 
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle, cublasLtMatmulPreferenceAttributes_t attr, const void *buf,
-                                                    size_t n_bytes)
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t           handle,
+                                                    cublasLtMatmulPreferenceAttributes_t attr,
+                                                    const void *buf, size_t n_bytes)
 {
     preference *p = (preference *)handle;
 
@@ -272,16 +323,26 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
     if (!vp_emulator_lives(PREFERENCE, handle))
         return CUBLAS_STATUS_INVALID_VALUE;
     switch (attr) {
-    case CUBLASLT_MATMUL_PREF_SEARCH_MODE: SET(p->search_mode);
-    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES: SET(p->max_workspace_bytes);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: SET(p->reduction_mask);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES: SET(p->align[0]);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: SET(p->align[1]);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: SET(p->align[2]);
-    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: SET(p->align[3]);
-    case CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT: SET(p->max_waves);
-    case CUBLASLT_MATMUL_PREF_IMPL_MASK: SET(p->impl_mask);
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_MATMUL_PREF_SEARCH_MODE:
+        SET(p->search_mode);
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        SET(p->max_workspace_bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        SET(p->reduction_mask);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+        SET(p->align[0]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+        SET(p->align[1]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+        SET(p->align[2]);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
+        SET(p->align[3]);
+    case CUBLASLT_MATMUL_PREF_MAX_WAVES_COUNT:
+        SET(p->max_waves);
+    case CUBLASLT_MATMUL_PREF_IMPL_MASK:
+        SET(p->impl_mask);
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
     }
 }
 
@@ -297,11 +358,14 @@ static cublasStatus_t check_layout(const layout *l, const char *name)
     int64_t least = (int64_t)(l->order == CUBLASLT_ORDER_ROW ? l->cols : l->rows);
 
     if (l->rows == 0 || l->cols == 0 || l->ld < least || l->batch_count < 1) {
-        vp_emulator_say("cublasLt: %s has %llu rows, %llu columns, a leading dimension of %lld, %d in its batch", name, (unsigned long long)l->rows,
-                        (unsigned long long)l->cols, (long long)l->ld, l->batch_count);
+        vp_emulator_say(
+            "cublasLt: %s has %llu rows, %llu columns, a leading dimension of %lld, %d in its batch",
+            name, (unsigned long long)l->rows, (unsigned long long)l->cols, (long long)l->ld,
+            l->batch_count);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if (l->rows > INT32_MAX || l->cols > INT32_MAX || (l->order != CUBLASLT_ORDER_COL && l->order != CUBLASLT_ORDER_ROW))
+    if (l->rows > INT32_MAX || l->cols > INT32_MAX ||
+        (l->order != CUBLASLT_ORDER_COL && l->order != CUBLASLT_ORDER_ROW))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -313,14 +377,19 @@ static bool is_op(int32_t op)
 
 static cublasStatus_t check_types(const product *p)
 {
-    bool fp32_sum = p->desc.compute == CUBLAS_COMPUTE_32F || p->desc.compute == CUBLAS_COMPUTE_32F_PEDANTIC;
-    bool fast     = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 || p->desc.compute == CUBLAS_COMPUTE_32F_FAST_16BF;
-    bool fp32     = p->a.type == CUDA_R_32F && p->b.type == CUDA_R_32F && p->c.type == CUDA_R_32F;
-    bool bf16     = p->a.type == CUDA_R_16BF && p->b.type == CUDA_R_16BF && (p->c.type == CUDA_R_16BF || p->c.type == CUDA_R_32F);
+    bool fp32_sum =
+        p->desc.compute == CUBLAS_COMPUTE_32F || p->desc.compute == CUBLAS_COMPUTE_32F_PEDANTIC;
+    bool fast = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
+                p->desc.compute == CUBLAS_COMPUTE_32F_FAST_16BF;
+    bool fp32 = p->a.type == CUDA_R_32F && p->b.type == CUDA_R_32F && p->c.type == CUDA_R_32F;
+    bool bf16 = p->a.type == CUDA_R_16BF && p->b.type == CUDA_R_16BF &&
+                (p->c.type == CUDA_R_16BF || p->c.type == CUDA_R_32F);
 
-    if (p->c.type != p->d.type || p->desc.scale != CUDA_R_32F || !((fp32 && (fp32_sum || fast)) || (bf16 && fp32_sum))) {
-        vp_emulator_say("cublasLt: no product of types %d and %d into %d and %d, computed as %d, scaled as %d", p->a.type, p->b.type, p->c.type,
-                        p->d.type, p->desc.compute, p->desc.scale);
+    if (p->c.type != p->d.type || p->desc.scale != CUDA_R_32F ||
+        !((fp32 && (fp32_sum || fast)) || (bf16 && fp32_sum))) {
+        vp_emulator_say(
+            "cublasLt: no product of types %d and %d into %d and %d, computed as %d, scaled as %d",
+            p->a.type, p->b.type, p->c.type, p->d.type, p->desc.compute, p->desc.scale);
         return CUBLAS_STATUS_NOT_SUPPORTED;
     }
     if (p->desc.pointer_mode != CUBLASLT_POINTER_MODE_HOST || p->desc.op_c != CUBLAS_OP_N)
@@ -329,7 +398,8 @@ static cublasStatus_t check_types(const product *p)
         int32_t type = p->desc.bias_type == -1 ? p->d.type : p->desc.bias_type;
 
         if (type != p->d.type || p->d.order != CUBLASLT_ORDER_COL) {
-            vp_emulator_say("cublasLt: no bias of type %d for a result of type %d and order %d", type, p->d.type, p->d.order);
+            vp_emulator_say("cublasLt: no bias of type %d for a result of type %d and order %d",
+                            type, p->d.type, p->d.order);
             return CUBLAS_STATUS_NOT_SUPPORTED;
         }
     } else if (p->desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
@@ -339,7 +409,8 @@ static cublasStatus_t check_types(const product *p)
 }
 
 /* From the caller's descriptors; the sizes of the product come out. */
-static cublasStatus_t describe(product *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+static cublasStatus_t describe(product *p, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                               cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                                cublasLtMatrixLayout_t d)
 {
     cublasLtMatrixLayout_t given[4] = {a, b, c, d};
@@ -366,11 +437,15 @@ static cublasStatus_t describe(product *p, cublasLtMatmulDesc_t desc, cublasLtMa
     p->k   = (int64_t)(p->desc.op_a == CUBLAS_OP_N ? p->a.cols : p->a.rows);
     k_of_b = (int64_t)(p->desc.op_b == CUBLAS_OP_N ? p->b.rows : p->b.cols);
     p->n   = (int64_t)(p->desc.op_b == CUBLAS_OP_N ? p->b.cols : p->b.rows);
-    if (p->k != k_of_b || (int64_t)p->c.rows != p->m || (int64_t)p->c.cols != p->n || (int64_t)p->d.rows != p->m || (int64_t)p->d.cols != p->n ||
-        p->a.batch_count != p->d.batch_count || p->b.batch_count != p->d.batch_count || p->c.batch_count != p->d.batch_count) {
-        vp_emulator_say("cublasLt: op(A) is %lld x %lld, op(B) %lld x %lld, C %llu x %llu, D %llu x %llu", (long long)p->m, (long long)p->k,
-                        (long long)k_of_b, (long long)p->n, (unsigned long long)p->c.rows, (unsigned long long)p->c.cols,
-                        (unsigned long long)p->d.rows, (unsigned long long)p->d.cols);
+    if (p->k != k_of_b || (int64_t)p->c.rows != p->m || (int64_t)p->c.cols != p->n ||
+        (int64_t)p->d.rows != p->m || (int64_t)p->d.cols != p->n ||
+        p->a.batch_count != p->d.batch_count || p->b.batch_count != p->d.batch_count ||
+        p->c.batch_count != p->d.batch_count) {
+        vp_emulator_say(
+            "cublasLt: op(A) is %lld x %lld, op(B) %lld x %lld, C %llu x %llu, D %llu x %llu",
+            (long long)p->m, (long long)p->k, (long long)k_of_b, (long long)p->n,
+            (unsigned long long)p->c.rows, (unsigned long long)p->c.cols,
+            (unsigned long long)p->d.rows, (unsigned long long)p->d.cols);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     return check_types(p);
@@ -380,8 +455,10 @@ static cublasStatus_t describe(product *p, cublasLtMatmulDesc_t desc, cublasLtMa
 
 static uint32_t types_of(const product *p)
 {
-    return (uint32_t)p->a.type | (uint32_t)p->b.type << 5 | (uint32_t)p->c.type << 10 | (uint32_t)p->desc.compute << 15 |
-           (p->desc.epilogue == CUBLASLT_EPILOGUE_BIAS ? 1u << 23 : 0) | (uint32_t)p->desc.op_a << 24 | (uint32_t)p->desc.op_b << 26;
+    return (uint32_t)p->a.type | (uint32_t)p->b.type << 5 | (uint32_t)p->c.type << 10 |
+           (uint32_t)p->desc.compute << 15 |
+           (p->desc.epilogue == CUBLASLT_EPILOGUE_BIAS ? 1u << 23 : 0) |
+           (uint32_t)p->desc.op_a << 24 | (uint32_t)p->desc.op_b << 26;
 }
 
 static uint64_t workspace_of(const product *p, uint32_t id)
@@ -391,7 +468,9 @@ static uint64_t workspace_of(const product *p, uint32_t id)
 
 static uint32_t scheme_of(uint32_t id)
 {
-    return id == IN_PLACE ? CUBLASLT_REDUCTION_SCHEME_INPLACE : id == SPLIT ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+    return id == IN_PLACE ? CUBLASLT_REDUCTION_SCHEME_INPLACE
+           : id == SPLIT  ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                          : CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
 static uint32_t alignment_of(const void *p)
@@ -403,6 +482,15 @@ static uint32_t alignment_of(const void *p)
     return (uint32_t)a;
 }
 
+/* Rows at multiples of 16 bytes. */
+static bool rows_are_aligned(const layout *l, uint32_t align)
+{
+    uint64_t bytes = type_bytes(l->type);
+
+    return align % 16 == 0 && (uint64_t)l->ld * bytes % 16 == 0 &&
+           (l->batch_count == 1 || (uint64_t)l->batch_stride * bytes % 16 == 0);
+}
+
 static bool offers(const product *p, const preference *want, uint32_t id)
 {
     uint32_t scheme = scheme_of(id);
@@ -411,12 +499,17 @@ static bool offers(const product *p, const preference *want, uint32_t id)
         return false;
     if (workspace_of(p, id) > want->max_workspace_bytes)
         return false;
-    return id == PLAIN || (id == IN_PLACE && p->k > 1 && p->d.type == CUDA_R_32F) || (id == SPLIT && p->k >= SPLIT_LEAST_K && p->m * p->n <= SPLIT_MOST_ELEMENTS);
+    return id == PLAIN || (id == IN_PLACE && p->k > 1 && p->d.type == CUDA_R_32F) ||
+           (id == SPLIT && p->k >= SPLIT_LEAST_K && p->m * p->n <= SPLIT_MOST_ELEMENTS &&
+            rows_are_aligned(&p->a, want->align[0]) && rows_are_aligned(&p->b, want->align[1]));
 }
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t pref, int n_asked,
-                                              cublasLtMatmulHeuristicResult_t results[], int *n_found)
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t pref, int n_asked,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int                            *n_found)
 {
     preference     want;
     product        p = {0};
@@ -430,11 +523,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     if (n_asked <= 0 || !vp_emulator_lives(PREFERENCE, pref))
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(&want, pref, sizeof want);
+    for (int i = 0; i < 4; i++)
+        if (want.align[i] == 0 || (want.align[i] & (want.align[i] - 1))) {
+            vp_emulator_say("cublasLt: %c at multiples of %u bytes: not a power of two", 'A' + i,
+                            want.align[i]);
+            return CUBLAS_STATUS_INVALID_VALUE;
+        }
     s = describe(&p, desc, a, b, c, d);
     if (s != CUBLAS_STATUS_SUCCESS)
         return s;
     for (uint32_t id = IN_PLACE; id <= PLAIN && *n_found < n_asked; id++) {
-        algorithm algo = {.magic = MAGIC, .id = id, .scheme = scheme_of(id), .split = id == PLAIN ? 1 : 2, .types = types_of(&p)};
+        algorithm algo = {.magic  = MAGIC,
+                          .id     = id,
+                          .scheme = scheme_of(id),
+                          .split  = id == PLAIN ? 1 : 2,
+                          .types  = types_of(&p)};
 
         if (!offers(&p, &want, id))
             continue;
@@ -442,7 +545,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
         algo.bias_align = p.desc.bias ? alignment_of(p.desc.bias) : 16;
         if (p.desc.epilogue != CUBLASLT_EPILOGUE_BIAS)
             algo.bias_align = 0;
-        results[*n_found] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = workspace_of(&p, id), .state = CUBLAS_STATUS_SUCCESS,
+        results[*n_found] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = workspace_of(&p, id),
+                                                              .state      = CUBLAS_STATUS_SUCCESS,
                                                               .wavesCount = 1.0f};
         memcpy(&results[*n_found].algo, &algo, sizeof algo);
         ++*n_found;
@@ -453,14 +557,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 static cublasStatus_t check_algorithm(const product *p)
 {
     if (p->algo.magic != MAGIC || p->algo.types != types_of(p)) {
-        vp_emulator_say("cublasLt: the algorithm is none, or was chosen for other types or transposes");
+        vp_emulator_say(
+            "cublasLt: the algorithm is none, or was chosen for other types or transposes");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d, const cublasLtMatmulAlgo_t *algo,
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t      *algo,
                                        cublasLtMatmulHeuristicResult_t *result)
 {
     product        p = {0};
@@ -483,8 +590,9 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t handle, cublasLtMatmulDe
     return s;
 }
 
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *given, cublasLtMatmulAlgoConfigAttributes_t attr, void *buf,
-                                                    size_t n_bytes, size_t *n_written)
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t          *given,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attr,
+                                                    void *buf, size_t n_bytes, size_t *n_written)
 {
     algorithm      algo;
     const uint32_t tile = 0, *from;
@@ -493,11 +601,20 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
     if (algo.magic != MAGIC)
         return CUBLAS_STATUS_INVALID_VALUE;
     switch (attr) {
-    case CUBLASLT_ALGO_CONFIG_ID: from = &algo.id; break;
-    case CUBLASLT_ALGO_CONFIG_TILE_ID: from = &tile; break;
-    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM: from = &algo.split; break;
-    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME: from = &algo.scheme; break;
-    default: return CUBLAS_STATUS_INVALID_VALUE;
+    case CUBLASLT_ALGO_CONFIG_ID:
+        from = &algo.id;
+        break;
+    case CUBLASLT_ALGO_CONFIG_TILE_ID:
+        from = &tile;
+        break;
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM:
+        from = &algo.split;
+        break;
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+        from = &algo.scheme;
+        break;
+    default:
+        return CUBLAS_STATUS_INVALID_VALUE;
     }
     if (n_written)
         *n_written = sizeof *from;
@@ -548,7 +665,8 @@ static float get(const void *base, int32_t type, int64_t i)
 /* Where element (row, col) of a matrix of this layout is. */
 static int64_t at(const layout *l, int64_t batch, int64_t row, int64_t col)
 {
-    return batch * l->batch_stride + (l->order == CUBLASLT_ORDER_ROW ? row * l->ld + col : col * l->ld + row);
+    return batch * l->batch_stride +
+           (l->order == CUBLASLT_ORDER_ROW ? row * l->ld + col : col * l->ld + row);
 }
 
 static int64_t n_elements(const layout *l)
@@ -557,13 +675,17 @@ static int64_t n_elements(const layout *l)
 }
 
 /* op(X) as rows of floats. */
-static void unpack(const product *p, const layout *l, const void *base, int32_t op, int64_t batch, int64_t rows, int64_t cols, float *out)
+static void unpack(const product *p, const layout *l, const void *base, int32_t op, int64_t batch,
+                   int64_t rows, int64_t cols, float *out)
 {
-    int n_cut = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? 13 : p->desc.compute == CUBLAS_COMPUTE_32F_FAST_16BF ? 16 : 0;
+    int n_cut = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32   ? 13
+                : p->desc.compute == CUBLAS_COMPUTE_32F_FAST_16BF ? 16
+                                                                  : 0;
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < cols; c++) {
-            float x = get(base, l->type, op == CUBLAS_OP_N ? at(l, batch, r, c) : at(l, batch, c, r));
+            float x =
+                get(base, l->type, op == CUBLAS_OP_N ? at(l, batch, r, c) : at(l, batch, c, r));
             out[r * cols + c] = n_cut ? rounded(x, n_cut) : x;
         }
 }
@@ -631,8 +753,9 @@ static bool is_there(const product *p, const layout *l, const void *base, const 
 {
     if (vp_emulator_is_device(base, (size_t)n_elements(l) * type_bytes(l->type)))
         return true;
-    vp_emulator_fault(cudaErrorIllegalAddress, "cublasLtMatmul of %lld x %lld x %lld: %s reaches beyond its device memory", (long long)p->m,
-                      (long long)p->n, (long long)p->k, name);
+    vp_emulator_fault(cudaErrorIllegalAddress,
+                      "cublasLtMatmul of %lld x %lld x %lld: %s reaches beyond its device memory",
+                      (long long)p->m, (long long)p->n, (long long)p->k, name);
     return false;
 }
 
@@ -643,11 +766,14 @@ static void work(void *args)
     float          *a, *b, *sum;
 
     memcpy(&p, args, sizeof p);
-    if (!is_there(&p, &p.a, p.at_a, "A") || !is_there(&p, &p.b, p.at_b, "B") || !is_there(&p, &p.d, p.at_d, "D") ||
-        (p.beta != 0.0f && !is_there(&p, &p.c, p.at_c, "C")))
+    if (!is_there(&p, &p.a, p.at_a, "A") || !is_there(&p, &p.b, p.at_b, "B") ||
+        !is_there(&p, &p.d, p.at_d, "D") || (p.beta != 0.0f && !is_there(&p, &p.c, p.at_c, "C")))
         return;
-    if (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS && !vp_emulator_is_device(p.desc.bias, (size_t)p.m * type_bytes(p.d.type))) {
-        vp_emulator_fault(cudaErrorIllegalAddress, "cublasLtMatmul: a bias of %lld reaches beyond its device memory", (long long)p.m);
+    if (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS &&
+        !vp_emulator_is_device(p.desc.bias, (size_t)p.m * type_bytes(p.d.type))) {
+        vp_emulator_fault(cudaErrorIllegalAddress,
+                          "cublasLtMatmul: a bias of %lld reaches beyond its device memory",
+                          (long long)p.m);
         return;
     }
     a   = malloc((size_t)(p.m * p.k) * sizeof *a);
@@ -659,7 +785,8 @@ static void work(void *args)
         for (int64_t batch = 0; batch < p.d.batch_count; batch++)
             multiply(&p, batch, a, b, sum, swapped);
     } else {
-        vp_emulator_fault(cudaErrorLaunchOutOfResources, "cublasLtMatmul: no memory for the operands of the stand-in");
+        vp_emulator_fault(cudaErrorLaunchOutOfResources,
+                          "cublasLtMatmul: no memory for the operands of the stand-in");
     }
     free(a);
     free(b);
@@ -668,12 +795,15 @@ static void work(void *args)
 
 static bool overlap(const void *x, int64_t x_bytes, const void *y, int64_t y_bytes)
 {
-    return (const char *)x < (const char *)y + y_bytes && (const char *)y < (const char *)x + x_bytes;
+    return (const char *)x < (const char *)y + y_bytes &&
+           (const char *)y < (const char *)x + x_bytes;
 }
 
 static bool same_layout(const layout *x, const layout *y)
 {
-    return x->type == y->type && x->order == y->order && x->ld == y->ld && x->batch_stride == y->batch_stride; /* sizes are D's */
+    /* sizes are D's */
+    return x->type == y->type && x->order == y->order && x->ld == y->ld &&
+           x->batch_stride == y->batch_stride;
 }
 
 static cublasStatus_t check_pointers(const product *p, size_t workspace_bytes)
@@ -684,20 +814,33 @@ static cublasStatus_t check_pointers(const product *p, size_t workspace_bytes)
     int64_t       d_bytes     = n_elements(&p->d) * (int64_t)type_bytes(p->d.type);
 
     for (int i = 0; i < 4; i++) {
-        uint32_t align = p->algo.align[i] > type_bytes(layouts[i]->type) ? p->algo.align[i] : (uint32_t)type_bytes(layouts[i]->type);
+        uint32_t align = p->algo.align[i] > type_bytes(layouts[i]->type)
+                             ? p->algo.align[i]
+                             : (uint32_t)type_bytes(layouts[i]->type);
 
         if (!pointers[i] || (uintptr_t)pointers[i] % align) {
-            vp_emulator_say("cublasLtMatmul: %c is at %p; the algorithm was chosen for multiples of %u", 'A' + i, pointers[i], align);
+            vp_emulator_say(
+                "cublasLtMatmul: %c is at %p; the algorithm was chosen for multiples of %u",
+                'A' + i, pointers[i], align);
             return CUBLAS_STATUS_INVALID_VALUE;
         }
     }
     if (p->algo.bias_align && (!p->desc.bias || (uintptr_t)p->desc.bias % p->algo.bias_align)) {
-        vp_emulator_say("cublasLtMatmul: the bias is at %p; the algorithm was chosen for multiples of %u", p->desc.bias, p->algo.bias_align);
+        vp_emulator_say(
+            "cublasLtMatmul: the bias is at %p; the algorithm was chosen for multiples of %u",
+            p->desc.bias, p->algo.bias_align);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if (need > 0 && (workspace_bytes < need || !p->workspace || (uintptr_t)p->workspace % 16 || !vp_emulator_is_device(p->workspace, need))) {
-        vp_emulator_say("cublasLtMatmul: the algorithm needs a workspace of %llu bytes of device memory and has %zu at %p", (unsigned long long)need,
-                        workspace_bytes, p->workspace);
+    if ((uintptr_t)p->workspace % WORKSPACE_ALIGN) {
+        vp_emulator_say("cublasLtMatmul: the workspace is at %p, no multiple of %d", p->workspace,
+                        WORKSPACE_ALIGN);
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if (need > 0 &&
+        (workspace_bytes < need || !p->workspace || !vp_emulator_is_device(p->workspace, need))) {
+        vp_emulator_say(
+            "cublasLtMatmul: the algorithm needs a workspace of %llu bytes of device memory and has %zu at %p",
+            (unsigned long long)need, workspace_bytes, p->workspace);
         return CUBLAS_STATUS_INVALID_VALUE;
     }
     for (int i = 0; i < 3; i++) {
@@ -712,10 +855,12 @@ static cublasStatus_t check_pointers(const product *p, size_t workspace_bytes)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
-                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta, const void *c, cublasLtMatrixLayout_t c_layout,
-                              void *d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *workspace, size_t workspace_bytes,
-                              cudaStream_t stream)
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
+                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
+                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream)
 {
     product        p;
     cublasStatus_t s;
@@ -724,7 +869,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!vp_emulator_lives(HANDLE, handle))
         return CUBLAS_STATUS_NOT_INITIALIZED;
     s = describe(&p, desc, a_layout, b_layout, c_layout, d_layout);
-    if (vp_emulator_fails("cublasLtMatmul", "%lld, %lld, %lld", (long long)p.m, (long long)p.n, (long long)p.k))
+    if (vp_emulator_fails("cublasLtMatmul", "%lld, %lld, %lld", (long long)p.m, (long long)p.n,
+                          (long long)p.k))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     if (s != CUBLAS_STATUS_SUCCESS)
         return s;
@@ -736,12 +882,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (algo)
         memcpy(&p.algo, algo, sizeof p.algo);
     else /* the library's own choice: nothing is known of alignments */
-        p.algo = (algorithm){.magic = MAGIC, .id = PLAIN, .types = types_of(&p), .align = {1, 1, 1, 1},
+        p.algo = (algorithm){.magic      = MAGIC,
+                             .id         = PLAIN,
+                             .types      = types_of(&p),
+                             .align      = {1, 1, 1, 1},
                              .bias_align = p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS};
     s = check_algorithm(&p);
     if (s == CUBLAS_STATUS_SUCCESS)
         s = check_pointers(&p, workspace_bytes);
     if (s != CUBLAS_STATUS_SUCCESS)
         return s;
-    return vp_emulator_enqueue(stream, work, &p, sizeof p) == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+    return vp_emulator_enqueue(stream, work, &p, sizeof p) == cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -1,4 +1,5 @@
-/* tests/cuda_emulator/cublaslt_test.c: the stand-in for cuBLASLt against double loops over its documentation's formula, and its refusals. */
+/* tests/cuda_emulator/cublaslt_test.c: the stand-in for cuBLASLt against double loops over its
+ * documentation's formula, and its refusals. */
 #include "tests/cuda_emulator/emulator.h"
 
 #include <setjmp.h>
@@ -22,14 +23,15 @@ static cublasLtHandle_t lt;
 typedef struct wanted {
     int64_t             m, n, k;
     int                 op_a, op_b, order_a, order_b, order_d, batch, bias;
-    int64_t             pad;      /* more than the least leading dimension */
+    int64_t             pad; /* more than the least leading dimension */
     cudaDataType_t      ab, cd;
     cublasComputeType_t compute;
     float               alpha, beta;
 } wanted;
 
 typedef struct matrix {
-    int64_t                rows, cols, ld, stride, n; /* n: elements of all batches, holes included */
+    /* n: elements of all batches, holes included */
+    int64_t                rows, cols, ld, stride, n;
     int                    order;
     cudaDataType_t         type;
     void                  *host, *device;
@@ -60,7 +62,8 @@ static double get(const matrix *x, int64_t i)
 
 static int64_t place(const matrix *x, int64_t batch, int64_t row, int64_t col)
 {
-    return batch * x->stride + (x->order == CUBLASLT_ORDER_ROW ? row * x->ld + col : col * x->ld + row);
+    return batch * x->stride +
+           (x->order == CUBLASLT_ORDER_ROW ? row * x->ld + col : col * x->ld + row);
 }
 
 static size_t bytes_of(const matrix *x)
@@ -79,9 +82,10 @@ static void download(const matrix *x)
     OK(cudaStreamSynchronize(stream));
 }
 
-static matrix matrix_new(int64_t rows, int64_t cols, int order, int64_t pad, int batch, cudaDataType_t type)
+static matrix matrix_new(int64_t rows, int64_t cols, int order, int64_t pad, int batch,
+                         cudaDataType_t type)
 {
-    matrix  x = {.rows = rows, .cols = cols, .order = order, .type = type};
+    matrix  x       = {.rows = rows, .cols = cols, .order = order, .type = type};
     int32_t order32 = order, batch32 = batch;
 
     x.ld     = (order == CUBLASLT_ORDER_ROW ? cols : rows) + pad;
@@ -102,9 +106,12 @@ static matrix matrix_new(int64_t rows, int64_t cols, int order, int64_t pad, int
     OK(cudaMalloc(&x.device, bytes_of(&x)));
     upload(&x);
     GOOD(cublasLtMatrixLayoutCreate(&x.layout, type, (uint64_t)rows, (uint64_t)cols, x.ld));
-    GOOD(cublasLtMatrixLayoutSetAttribute(x.layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order32, sizeof order32));
-    GOOD(cublasLtMatrixLayoutSetAttribute(x.layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch32, sizeof batch32));
-    GOOD(cublasLtMatrixLayoutSetAttribute(x.layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x.stride, sizeof x.stride));
+    GOOD(cublasLtMatrixLayoutSetAttribute(x.layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &order32,
+                                          sizeof order32));
+    GOOD(cublasLtMatrixLayoutSetAttribute(x.layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch32,
+                                          sizeof batch32));
+    GOOD(cublasLtMatrixLayoutSetAttribute(x.layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                          &x.stride, sizeof x.stride));
     return x;
 }
 
@@ -131,8 +138,10 @@ static product product_new(const wanted *w)
     uint32_t bias = CUBLASLT_EPILOGUE_BIAS;
     uint64_t room = WORKSPACE;
 
-    p.a    = matrix_new(w->op_a ? w->k : w->m, w->op_a ? w->m : w->k, w->order_a, w->pad, w->batch, w->ab);
-    p.b    = matrix_new(w->op_b ? w->n : w->k, w->op_b ? w->k : w->n, w->order_b, w->pad, w->batch, w->ab);
+    p.a    = matrix_new(w->op_a ? w->k : w->m, w->op_a ? w->m : w->k, w->order_a, w->pad, w->batch,
+                     w->ab);
+    p.b    = matrix_new(w->op_b ? w->n : w->k, w->op_b ? w->k : w->n, w->order_b, w->pad, w->batch,
+                     w->ab);
     p.c    = matrix_new(w->m, w->n, w->order_d, 2 * w->pad, w->batch, w->cd);
     p.d    = matrix_new(w->m, w->n, w->order_d, w->pad, w->batch, w->cd);
     p.bias = matrix_new(w->m, 1, CUBLASLT_ORDER_COL, 0, 1, w->cd);
@@ -140,11 +149,14 @@ static product product_new(const wanted *w)
     GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, sizeof op_a));
     GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, sizeof op_b));
     if (w->bias) {
-        GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias));
-        GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias.device, sizeof p.bias.device));
+        GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias,
+                                            sizeof bias));
+        GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                            &p.bias.device, sizeof p.bias.device));
     }
     GOOD(cublasLtMatmulPreferenceCreate(&p.pref));
-    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room));
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                              &room, sizeof room));
     OK(cudaMalloc(&p.workspace, WORKSPACE));
     return p;
 }
@@ -162,15 +174,17 @@ static void product_free(product *p)
 
 static cublasStatus_t run(const product *p, const wanted *w, const cublasLtMatmulAlgo_t *algo)
 {
-    return cublasLtMatmul(lt, p->desc, &w->alpha, p->a.device, p->a.layout, p->b.device, p->b.layout, &w->beta, p->c.device, p->c.layout,
-                          p->d.device, p->d.layout, algo, p->workspace, WORKSPACE, stream);
+    return cublasLtMatmul(lt, p->desc, &w->alpha, p->a.device, p->a.layout, p->b.device,
+                          p->b.layout, &w->beta, p->c.device, p->c.layout, p->d.device, p->d.layout,
+                          algo, p->workspace, WORKSPACE, stream);
 }
 
-/* u = 2^-24. k roundings of a sum of k products below 1, as a random walk, are u k / 3; 6 times that are allowed, and a bf16 result is off
- * by half a unit in its last place besides. What lies between the columns stays. */
+/* u = 2^-24. k roundings of a sum of k products below 1, as a random walk, are u k / 3; 6 times
+ * that are allowed, and a bf16 result is off by half a unit in its last place besides. What lies
+ * between the columns stays. */
 static void expect_product(const product *p, const wanted *w, const void *before)
 {
-    double u = 0x1p-24;
+    double u   = 0x1p-24;
     matrix was = p->d;
 
     was.host = (void *)(uintptr_t)before;
@@ -180,13 +194,19 @@ static void expect_product(const product *p, const wanted *w, const void *before
                 double sum = 0.0, got = get(&p->d, place(&p->d, batch, i, j)), allowed;
 
                 for (int64_t k = 0; k < w->k; k++)
-                    sum += get(&p->a, w->op_a ? place(&p->a, batch, k, i) : place(&p->a, batch, i, k)) *
-                           get(&p->b, w->op_b ? place(&p->b, batch, j, k) : place(&p->b, batch, k, j));
-                sum = (double)w->alpha * sum + (w->beta != 0.0f ? (double)w->beta * get(&p->c, place(&p->c, batch, i, j)) : 0.0);
+                    sum +=
+                        get(&p->a,
+                            w->op_a ? place(&p->a, batch, k, i) : place(&p->a, batch, i, k)) *
+                        get(&p->b, w->op_b ? place(&p->b, batch, j, k) : place(&p->b, batch, k, j));
+                sum = (double)w->alpha * sum +
+                      (w->beta != 0.0f ? (double)w->beta * get(&p->c, place(&p->c, batch, i, j))
+                                       : 0.0);
                 sum += w->bias ? get(&p->bias, i) : 0.0;
-                allowed = 2.0 * u * (double)(w->k < 8 ? 8 : w->k) + (w->cd == CUDA_R_16BF ? 0x1p-8 * fabs(sum) : 0.0);
+                allowed = 2.0 * u * (double)(w->k < 8 ? 8 : w->k) +
+                          (w->cd == CUDA_R_16BF ? 0x1p-8 * fabs(sum) : 0.0);
                 if (!(fabs(got - sum) <= allowed))
-                    fail_msg("%lld x %lld x %lld [%lld, %lld]: %.9g, expected %.9g", (long long)w->m, (long long)w->n, (long long)w->k, (long long)i,
+                    fail_msg("%lld x %lld x %lld [%lld, %lld]: %.9g, expected %.9g",
+                             (long long)w->m, (long long)w->n, (long long)w->k, (long long)i,
                              (long long)j, got, sum);
             }
     for (int64_t e = 0; e < p->d.n; e++) {
@@ -200,14 +220,15 @@ static void expect_product(const product *p, const wanted *w, const void *before
 
 static void check(const wanted *w)
 {
-    product                         p = product_new(w);
+    product                         p      = product_new(w);
     void                           *before = malloc(bytes_of(&p.d));
     cublasLtMatmulHeuristicResult_t found[8];
     int                             n = 0;
 
     assert_non_null(before);
     memcpy(before, p.d.host, bytes_of(&p.d));
-    GOOD(cublasLtMatmulAlgoGetHeuristic(lt, p.desc, p.a.layout, p.b.layout, p.c.layout, p.d.layout, p.pref, COUNT(found), found, &n));
+    GOOD(cublasLtMatmulAlgoGetHeuristic(lt, p.desc, p.a.layout, p.b.layout, p.c.layout, p.d.layout,
+                                        p.pref, COUNT(found), found, &n));
     assert_true(n >= 1);
     for (int i = 0; i <= n; i++) {
         GOOD(run(&p, w, i < n ? &found[i].algo : NULL));
@@ -224,12 +245,21 @@ static void products_are_what_their_layouts_say(void **state)
 {
     (void)state;
     for (int bits = 0; bits < 512; bits++) {
-        static const int64_t sizes[][3] = {{1, 1, 1}, {5, 3, 7}, {17, 33, 70}};
-        int                  row_d = bits >> 4 & 1;
-        wanted               w = {.op_a = bits & 1, .op_b = bits >> 1 & 1, .order_a = bits >> 2 & 1, .order_b = bits >> 3 & 1, .order_d = row_d,
-                                  .batch = 1 + (bits >> 5 & 1), .pad = bits >> 6 & 1 ? 2 : 0, .ab = bits >> 7 & 1 ? CUDA_R_16BF : CUDA_R_32F,
-                                  .cd = (bits >> 7) == 3 ? CUDA_R_16BF : CUDA_R_32F, .compute = CUBLAS_COMPUTE_32F, .alpha = 1.0f,
-                                  .bias = !row_d && bits % 3 == 0, .beta = bits % 5 == 0 ? -0.5f : 0.0f};
+        static const int64_t sizes[][3] = {{1, 1, 1}, {5, 3, 7}, {16, 32, 72}};
+        int                  row_d      = bits >> 4 & 1;
+        wanted               w          = {.op_a    = bits & 1,
+                                           .op_b    = bits >> 1 & 1,
+                                           .order_a = bits >> 2 & 1,
+                                           .order_b = bits >> 3 & 1,
+                                           .order_d = row_d,
+                                           .batch   = 1 + (bits >> 5 & 1),
+                                           .pad     = bits >> 6 & 1 ? 2 : 0,
+                                           .ab      = bits >> 7 & 1 ? CUDA_R_16BF : CUDA_R_32F,
+                                           .cd      = (bits >> 7) == 3 ? CUDA_R_16BF : CUDA_R_32F,
+                                           .compute = CUBLAS_COMPUTE_32F,
+                                           .alpha   = 1.0f,
+                                           .bias    = !row_d && bits % 3 == 0,
+                                           .beta    = bits % 5 == 0 ? -0.5f : 0.0f};
 
         if (bits % 7 == 0)
             w.alpha = 0.75f;
@@ -238,14 +268,33 @@ static void products_are_what_their_layouts_say(void **state)
     }
 }
 
-static const wanted plain = {.m = 40, .n = 24, .k = 100, .batch = 1, .ab = CUDA_R_32F, .cd = CUDA_R_32F, .compute = CUBLAS_COMPUTE_32F, .alpha = 1.0f};
+static const wanted plain = {.m       = 40,
+                             .n       = 24,
+                             .k       = 100,
+                             .batch   = 1,
+                             .ab      = CUDA_R_32F,
+                             .cd      = CUDA_R_32F,
+                             .compute = CUBLAS_COMPUTE_32F,
+                             .alpha   = 1.0f};
 
 static int offered(const product *p, cublasLtMatmulHeuristicResult_t *found, int n_asked)
 {
     int n = -1;
 
-    GOOD(cublasLtMatmulAlgoGetHeuristic(lt, p->desc, p->a.layout, p->b.layout, p->c.layout, p->d.layout, p->pref, n_asked, found, &n));
+    GOOD(cublasLtMatmulAlgoGetHeuristic(lt, p->desc, p->a.layout, p->b.layout, p->c.layout,
+                                        p->d.layout, p->pref, n_asked, found, &n));
     return n;
+}
+
+static void expect_no_heuristic(const product *p)
+{
+    cublasLtMatmulHeuristicResult_t found;
+    int                             n = 0;
+
+    assert_int_equal(cublasLtMatmulAlgoGetHeuristic(lt, p->desc, p->a.layout, p->b.layout,
+                                                    p->c.layout, p->d.layout, p->pref, 1, &found,
+                                                    &n),
+                     CUBLAS_STATUS_INVALID_VALUE);
 }
 
 static uint32_t config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr)
@@ -267,18 +316,24 @@ static void the_heuristic_offers_what_workspace_and_reductions_allow(void **stat
 
     (void)state;
     assert_int_equal(offered(&p, found, 8), 3);
-    assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME), CUBLASLT_REDUCTION_SCHEME_INPLACE);
+    assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME),
+                     CUBLASLT_REDUCTION_SCHEME_INPLACE);
     assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), 2);
-    assert_int_equal(config(&found[1].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME), CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    assert_int_equal(config(&found[1].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME),
+                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
     assert_int_equal(found[1].workspaceSize, 2 * 4 * 40 * 24);
     assert_int_equal(offered(&p, found, 2), 2);
-    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &all_but_in_place, sizeof all_but_in_place));
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                              &all_but_in_place, sizeof all_but_in_place));
     assert_int_equal(offered(&p, found, 8), 2);
-    assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME), CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
-    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room));
+    assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME),
+                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                              &room, sizeof room));
     assert_int_equal(offered(&p, found, 8), 1);
     assert_int_equal(found[0].workspaceSize, 0);
-    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &none, sizeof none));
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                              &none, sizeof none));
     assert_int_equal(offered(&p, found, 8), 1);
     assert_int_equal(config(&found[0].algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM), 1);
     product_free(&p);
@@ -319,8 +374,10 @@ static void fast_compute_types_lose_the_digits_they_say(void **state)
         cublasComputeType_t compute;
         float               x, want;
     } table[] = {
-        {CUBLAS_COMPUTE_32F, 1.0f + 0x1p-11f, 1.0f + 0x1p-11f},       {CUBLAS_COMPUTE_32F_FAST_TF32, 1.0f + 0x1p-11f, 1.0f},
-        {CUBLAS_COMPUTE_32F_FAST_TF32, 1.0f + 0x1p-10f, 1.0f + 0x1p-10f}, {CUBLAS_COMPUTE_32F_FAST_16BF, 1.0f + 0x1p-10f, 1.0f},
+        {CUBLAS_COMPUTE_32F, 1.0f + 0x1p-11f, 1.0f + 0x1p-11f},
+        {CUBLAS_COMPUTE_32F_FAST_TF32, 1.0f + 0x1p-11f, 1.0f},
+        {CUBLAS_COMPUTE_32F_FAST_TF32, 1.0f + 0x1p-10f, 1.0f + 0x1p-10f},
+        {CUBLAS_COMPUTE_32F_FAST_16BF, 1.0f + 0x1p-10f, 1.0f},
     };
 
     (void)state;
@@ -328,9 +385,9 @@ static void fast_compute_types_lose_the_digits_they_say(void **state)
         wanted  w = plain;
         product p;
 
-        w.m = w.n = w.k = 1;
-        w.compute       = table[i].compute;
-        p               = product_new(&w);
+        w.m = w.n = w.k    = 1;
+        w.compute          = table[i].compute;
+        p                  = product_new(&w);
         *(float *)p.a.host = table[i].x;
         *(float *)p.b.host = 1.0f;
         upload(&p.a), upload(&p.b);
@@ -346,59 +403,81 @@ static void expect_refused(const product *p, cublasStatus_t want)
     cublasLtMatmulHeuristicResult_t found[1];
     int                             n;
 
-    assert_int_equal(cublasLtMatmulAlgoGetHeuristic(lt, p->desc, p->a.layout, p->b.layout, p->c.layout, p->d.layout, p->pref, 1, found, &n), want);
+    assert_int_equal(cublasLtMatmulAlgoGetHeuristic(lt, p->desc, p->a.layout, p->b.layout,
+                                                    p->c.layout, p->d.layout, p->pref, 1, found,
+                                                    &n),
+                     want);
     assert_int_equal(run(p, &plain, NULL), want);
 }
 
 static void products_that_cannot_be_are_refused(void **state)
 {
-    product  p = product_new(&plain);
-    int32_t  bf16 = CUDA_R_16BF, fp32 = CUDA_R_32F, compute = CUBLAS_COMPUTE_16F, op = 7, normal = CUBLAS_OP_N, row = CUBLASLT_ORDER_ROW;
-    uint32_t gelu = CUBLASLT_EPILOGUE_GELU, bias = CUBLASLT_EPILOGUE_BIAS, epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    uint64_t rows = 41;
-    int64_t  ld = 39;
+    product p    = product_new(&plain);
+    int32_t bf16 = CUDA_R_16BF, fp32 = CUDA_R_32F, compute = CUBLAS_COMPUTE_16F, op = 7,
+            normal = CUBLAS_OP_N, row = CUBLASLT_ORDER_ROW;
+    uint32_t gelu = CUBLASLT_EPILOGUE_GELU, bias = CUBLASLT_EPILOGUE_BIAS,
+             epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    uint64_t rows     = 41;
+    int64_t  ld       = 39;
 
     (void)state;
-    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, sizeof rows));
+    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows,
+                                          sizeof rows));
     expect_refused(&p, CUBLAS_STATUS_INVALID_VALUE); /* a leading dimension of 40 */
     rows = 39;
-    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, sizeof rows));
+    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows,
+                                          sizeof rows));
     expect_refused(&p, CUBLAS_STATUS_INVALID_VALUE); /* D has 40 */
     rows = 40;
-    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows, sizeof rows));
+    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_ROWS, &rows,
+                                          sizeof rows));
     GOOD(cublasLtMatrixLayoutSetAttribute(p.d.layout, CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof ld));
     expect_refused(&p, CUBLAS_STATUS_INVALID_VALUE);
     ld = 40;
     GOOD(cublasLtMatrixLayoutSetAttribute(p.d.layout, CUBLASLT_MATRIX_LAYOUT_LD, &ld, sizeof ld));
     GOOD(run(&p, &plain, NULL));
 
-    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_TYPE, &bf16, sizeof bf16));
+    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_TYPE, &bf16,
+                                          sizeof bf16));
     expect_refused(&p, CUBLAS_STATUS_NOT_SUPPORTED);
-    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_TYPE, &fp32, sizeof fp32));
-    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &compute, sizeof compute));
+    GOOD(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_TYPE, &fp32,
+                                          sizeof fp32));
+    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &compute,
+                                        sizeof compute));
     expect_refused(&p, CUBLAS_STATUS_NOT_SUPPORTED);
     compute = CUBLAS_COMPUTE_32F;
-    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &compute, sizeof compute));
+    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_COMPUTE_TYPE, &compute,
+                                        sizeof compute));
     GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &op, sizeof op));
     expect_refused(&p, CUBLAS_STATUS_INVALID_VALUE);
-    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &normal, sizeof normal));
+    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSA, &normal,
+                                        sizeof normal));
 
     GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &gelu, sizeof gelu));
     expect_refused(&p, CUBLAS_STATUS_NOT_SUPPORTED);
     GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias, sizeof bias));
     assert_int_equal(run(&p, &plain, NULL), CUBLAS_STATUS_INVALID_VALUE); /* there is none */
-    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias.device, sizeof p.bias.device));
+    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p.bias.device,
+                                        sizeof p.bias.device));
     GOOD(run(&p, &plain, NULL));
-    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bf16, sizeof bf16));
+    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bf16,
+                                        sizeof bf16));
     expect_refused(&p, CUBLAS_STATUS_NOT_SUPPORTED);
-    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &fp32, sizeof fp32));
-    GOOD(cublasLtMatrixLayoutSetAttribute(p.d.layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &row, sizeof row));
+    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &fp32,
+                                        sizeof fp32));
+    GOOD(cublasLtMatrixLayoutSetAttribute(p.d.layout, CUBLASLT_MATRIX_LAYOUT_ORDER, &row,
+                                          sizeof row));
     expect_refused(&p, CUBLAS_STATUS_NOT_SUPPORTED);
-    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    GOOD(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                        sizeof epilogue));
 
-    assert_int_equal(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &op, 1), CUBLAS_STATUS_INVALID_VALUE);
-    assert_int_equal(cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_LD, &op, sizeof op), CUBLAS_STATUS_INVALID_VALUE);
-    assert_int_equal(cublasLtMatmulDescDestroy((cublasLtMatmulDesc_t)p.a.layout), CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(cublasLtMatmulDescSetAttribute(p.desc, CUBLASLT_MATMUL_DESC_TRANSB, &op, 1),
+                     CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(
+        cublasLtMatrixLayoutSetAttribute(p.a.layout, CUBLASLT_MATRIX_LAYOUT_LD, &op, sizeof op),
+        CUBLAS_STATUS_INVALID_VALUE);
+    assert_int_equal(cublasLtMatmulDescDestroy((cublasLtMatmulDesc_t)p.a.layout),
+                     CUBLAS_STATUS_INVALID_VALUE);
     product_free(&p);
 }
 
@@ -408,7 +487,7 @@ static void operands_that_break_the_algorithms_promise_are_refused(void **state)
     product                         p;
     cublasLtMatmulHeuristicResult_t found[8];
     void                           *keep;
-    uint32_t                        four = 4;
+    uint32_t                        three = 3, four = 4, sixteen = 16;
 
     (void)state;
     w.pad = 4; /* room behind, for operands that begin later */
@@ -418,19 +497,32 @@ static void operands_that_break_the_algorithms_promise_are_refused(void **state)
     keep       = p.b.device;
     p.b.device = (float *)p.b.device + 1;
     assert_int_equal(run(&p, &w, &found[2].algo), CUBLAS_STATUS_INVALID_VALUE);
-    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &four, sizeof four));
-    assert_int_equal(offered(&p, found, 8), 3);
-    GOOD(run(&p, &w, &found[2].algo));
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                              &four, sizeof four));
+    assert_int_equal(offered(&p, found, 8), 2); /* not the one of 16-byte rows */
+    GOOD(run(&p, &w, &found[1].algo));
     p.b.device = keep;
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                              &three, sizeof three));
+    expect_no_heuristic(&p);
+    GOOD(cublasLtMatmulPreferenceSetAttribute(p.pref, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+                                              &sixteen, sizeof sixteen));
+    assert_int_equal(offered(&p, found, 8), 3);
 
-    /* too little workspace, none, misaligned; D on A */
-    assert_int_equal(cublasLtMatmul(lt, p.desc, &w.alpha, p.a.device, p.a.layout, p.b.device, p.b.layout, &w.beta, p.c.device, p.c.layout, p.d.device,
-                                    p.d.layout, &found[1].algo, p.workspace, found[1].workspaceSize - 1, stream), CUBLAS_STATUS_INVALID_VALUE);
+    /* too little workspace, none, misaligned (also where none is needed); D on A */
+    assert_int_equal(cublasLtMatmul(lt, p.desc, &w.alpha, p.a.device, p.a.layout, p.b.device,
+                                    p.b.layout, &w.beta, p.c.device, p.c.layout, p.d.device,
+                                    p.d.layout, &found[1].algo, p.workspace,
+                                    found[1].workspaceSize - 1, stream),
+                     CUBLAS_STATUS_INVALID_VALUE);
     keep        = p.workspace;
     p.workspace = NULL;
     assert_int_equal(run(&p, &w, &found[1].algo), CUBLAS_STATUS_INVALID_VALUE);
-    p.workspace = (char *)keep + 4;
-    assert_int_equal(run(&p, &w, &found[1].algo), CUBLAS_STATUS_INVALID_VALUE);
+    for (int by = 4; by <= 128; by *= 2) {
+        p.workspace = (char *)keep + by;
+        assert_int_equal(run(&p, &w, &found[1].algo), CUBLAS_STATUS_INVALID_VALUE);
+        assert_int_equal(run(&p, &w, &found[2].algo), CUBLAS_STATUS_INVALID_VALUE);
+    }
     p.workspace = keep;
     GOOD(run(&p, &w, &found[1].algo));
     keep       = p.d.device;
@@ -496,13 +588,18 @@ static void a_product_beyond_its_memory_is_a_fault(void **state)
 static int open_library(void **state)
 {
     (void)state;
-    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess && cublasLtCreate(&lt) == CUBLAS_STATUS_SUCCESS ? 0 : -1;
+    return cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
+                   cublasLtCreate(&lt) == CUBLAS_STATUS_SUCCESS
+               ? 0
+               : -1;
 }
 
 static int close_library(void **state)
 {
     (void)state;
-    return cublasLtDestroy(lt) == CUBLAS_STATUS_SUCCESS && cudaStreamDestroy(stream) == cudaSuccess ? 0 : -1;
+    return cublasLtDestroy(lt) == CUBLAS_STATUS_SUCCESS && cudaStreamDestroy(stream) == cudaSuccess
+               ? 0
+               : -1;
 }
 
 int main(void)

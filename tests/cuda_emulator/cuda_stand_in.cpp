@@ -1,11 +1,20 @@
-/* tests/cuda_emulator/cuda_stand_in.cpp: the CUDA runtime of a device that is this process: memory, streams, events, recorded graphs.
+/* tests/cuda_emulator/cuda_stand_in.cpp: the CUDA runtime of a device that is this process: memory,
+ * streams, events, recorded graphs.
  *
- * Device memory is host memory between two pages that may not be touched. Work on streams is a list of functions, in the order in which it was
- * enqueued whatever its stream (a legal order of all streams): run at once, or, with VPLAN_EMULATOR_DEFER=1, when somebody waits, so that a
- * host that does not wait sees old bytes. A captured stream adds to its graph instead; a call that capture does not allow fails and spoils
- * the capture, as CUDA's programming guide has it. Errors of kernels stay, as on a device whose context is lost.
+ * Device memory is host memory between two pages that may not be touched. Work on streams is a list
+ * of functions, each with those it comes after: the one before it in its stream, and what its stream
+ * was told to wait for. They run in the order in which they were enqueued, whatever their stream,
+ * which is a legal order: at once, or, with VPLAN_EMULATOR_DEFER=1, when somebody waits, so that a
+ * host that does not wait sees old bytes. With VPLAN_EMULATOR_STREAMS=SEED they run in a random
+ * legal order, some at once and some only when somebody waits for them, and a copy spoils its
+ * destination as soon as it may begin: a wait that was left out shows.
  *
- * One lock is around every call; a kernel runs inside it. README.md lists the environment variables. */
+ * Captured streams add nodes to one graph instead, with edges of the same kind; a call that capture
+ * does not allow fails and spoils the capture, as CUDA's programming guide has it. Errors of
+ * kernels stay, as on a device whose context is lost.
+ *
+ * One lock is around every call; a kernel runs inside it. README.md lists the environment
+ * variables. */
 #include "tests/cuda_emulator/emulator_internal.h"
 
 #include <cstdarg>
@@ -13,6 +22,7 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -23,42 +33,76 @@
 
 typedef std::function<void()> work;
 
+/* A piece of work that is enqueued. */
+struct task {
+    work                               run;
+    std::vector<std::shared_ptr<task>> after;
+    bool                               done = false;
+};
+
+typedef std::shared_ptr<task> task_ref;
+
+/* A piece of work that is recorded, and the nodes it comes after. */
+struct node {
+    work             run;
+    std::set<size_t> after;
+};
+
 struct CUgraph_st {
-    std::vector<work> nodes;
+    std::vector<node> nodes;
 };
 
 struct CUgraphExec_st {
-    std::vector<work> nodes;
+    std::vector<node> nodes;
+    task_ref          last; /* of its last launch */
+};
+
+struct capture {
+    int64_t                 id;
+    CUstream_st            *origin;
+    cudaStreamCaptureMode   mode;
+    bool                    spoilt;
+    std::set<CUstream_st *> streams;
+    CUgraph_st             *graph;
 };
 
 struct CUstream_st {
     unsigned              flags;
-    cudaStreamCaptureMode mode;
-    bool                  capturing, spoilt;
-    CUgraph_st           *graph;
+    std::vector<task_ref> last;     /* the next task comes after these */
+    capture              *recorder; /* NULL: not captured */
+    std::set<size_t>      tail;     /* the next node comes after these */
 };
 
 struct CUevent_st {
-    unsigned flags;
-    bool     recorded, captured, done;
-    double   at_s;
+    unsigned                flags;
+    bool                    recorded, captured;
+    task_ref                reached;
+    std::shared_ptr<double> at_s;
+    int64_t                 capture_id;
+    std::set<size_t>        tail;
 };
 
-namespace {
+namespace
+{
 
 /* ---- what the environment says ---- */
 
-/* The runtime's own memory on a device, which cudaMemGetInfo() counts as taken: some hundred MiB on real ones. */
+/* The runtime's own memory on a device, which cudaMemGetInfo() counts as taken: some hundred MiB
+ * on real ones. */
 const int64_t CONTEXT_BYTES = (int64_t)512 << 20;
 
 struct settings {
     std::string name, fail_name;
     int64_t     memory_bytes, pinned_bytes, fail_at;
-    int64_t     context_bytes, handle_bytes, module_bytes, graph_bytes; /* what each takes on the device */
-    int64_t     others_before, others_after;                             /* in use by other processes, before and since the context was made */
-    int         n_devices, sm, n_multiprocessors, driver;
-    bool        defer, protect, leaks;
-    FILE       *log;
+    /* what each takes on the device */
+    int64_t context_bytes, handle_bytes, module_bytes, graph_bytes;
+    /* in use by other processes, before and since the context was made */
+    int64_t others_before, others_after;
+    int     n_devices, sm, n_multiprocessors, driver;
+    bool    defer, protect, leaks;
+    /* the random state of the streams' order; 0: as enqueued */
+    uint64_t streams;
+    FILE    *log;
 };
 
 int64_t number_of(const char *variable, int64_t otherwise)
@@ -82,15 +126,17 @@ void numbers_of(const char *variable, std::initializer_list<int64_t *> numbers)
 
 settings read_settings()
 {
-    settings    s     = {};
-    const char *name  = getenv("VPLAN_EMULATOR_DEVICE"), *fail = getenv("VPLAN_EMULATOR_FAIL"), *log = getenv("VPLAN_EMULATOR_LOG");
+    settings    s    = {};
+    const char *name = getenv("VPLAN_EMULATOR_DEVICE"), *fail = getenv("VPLAN_EMULATOR_FAIL"),
+               *log   = getenv("VPLAN_EMULATOR_LOG");
     const char *order = getenv("VPLAN_EMULATOR_ORDER");
 
-    s.name              = name ? name : "Emulated GPU";
-    s.memory_bytes      = number_of("VPLAN_EMULATOR_MEMORY", (int64_t)80 << 30);
-    s.pinned_bytes      = number_of("VPLAN_EMULATOR_PINNED", (int64_t)80 << 30);
-    s.context_bytes     = CONTEXT_BYTES;
-    numbers_of("VPLAN_EMULATOR_OUTSIDE", {&s.context_bytes, &s.handle_bytes, &s.module_bytes, &s.graph_bytes});
+    s.name          = name ? name : "Emulated GPU";
+    s.memory_bytes  = number_of("VPLAN_EMULATOR_MEMORY", (int64_t)80 << 30);
+    s.pinned_bytes  = number_of("VPLAN_EMULATOR_PINNED", (int64_t)80 << 30);
+    s.context_bytes = CONTEXT_BYTES;
+    numbers_of("VPLAN_EMULATOR_OUTSIDE",
+               {&s.context_bytes, &s.handle_bytes, &s.module_bytes, &s.graph_bytes});
     numbers_of("VPLAN_EMULATOR_OTHERS", {&s.others_before});
     s.others_after = s.others_before;
     numbers_of("VPLAN_EMULATOR_OTHERS", {&s.others_before, &s.others_after});
@@ -99,6 +145,7 @@ settings read_settings()
     s.n_multiprocessors = (int)number_of("VPLAN_EMULATOR_MULTIPROCESSORS", 132);
     s.driver            = (int)number_of("VPLAN_EMULATOR_DRIVER", CUDART_VERSION);
     s.defer             = number_of("VPLAN_EMULATOR_DEFER", 0) != 0;
+    s.streams           = (uint64_t)number_of("VPLAN_EMULATOR_STREAMS", 0) * 0x9e3779b97f4a7c15u;
     s.protect           = number_of("VPLAN_EMULATOR_PROTECT", 0) != 0;
     s.leaks             = number_of("VPLAN_EMULATOR_LEAKS", 0) != 0;
     if (fail && *fail) {
@@ -112,25 +159,30 @@ settings read_settings()
     if (order && strncmp(order, "reverse", 7) == 0)
         vp_emulator_set_order(VP_ORDER_REVERSE, 1);
     if (order && strncmp(order, "shuffle", 7) == 0)
-        vp_emulator_set_order(VP_ORDER_SHUFFLE, order[7] == ':' ? strtoull(order + 8, nullptr, 10) : 1);
+        vp_emulator_set_order(VP_ORDER_SHUFFLE,
+                              order[7] == ':' ? strtoull(order + 8, nullptr, 10) : 1);
     return s;
 }
 
 /* Never destroyed: the last report is written after the destructors of static objects. */
 struct emulator {
-    std::recursive_mutex               lock;
-    settings                           set = read_settings();
-    std::map<std::string, int64_t>     calls;
-    int64_t                            n_calls = 0;
+    std::recursive_mutex                lock;
+    settings                            set = read_settings();
+    std::map<std::string, int64_t>      calls;
+    int64_t                             n_calls = 0;
     std::map<const void *, std::string> alive;
-    std::deque<work>                   queue;
-    std::vector<CUstream_st *>         captures;
-    std::map<const void *, size_t>     dynamic_limit;
-    std::set<const void *>             loaded;          /* modules: of kernels that were launched */
-    bool                               context = false; /* this process has one on the device    */
-    bool                               opened  = false; /* and had one                           */
-    cudaError_t                        last = cudaSuccess, sticky = cudaSuccess;
-    char                               said[1000] = "";
+    std::deque<task_ref>                queue; /* as enqueued */
+    std::vector<capture *>              captures;
+    uint64_t                            haste       = 0; /* 0 to 2: nothing, some, all at once */
+    int64_t                             n_captures  = 0;
+    cudaStreamCaptureMode               thread_mode = cudaStreamCaptureModeGlobal;
+    CUstream_st                         legacy = {}, per_thread = {};
+    std::map<const void *, size_t>      dynamic_limit;
+    std::set<const void *>              loaded; /* modules: of kernels that were launched */
+    bool                                context = false; /* this process has one on the device    */
+    bool                                opened  = false; /* and had one                           */
+    cudaError_t                         last = cudaSuccess, sticky = cudaSuccess;
+    char                                said[1000] = "";
 };
 
 emulator &here()
@@ -177,7 +229,7 @@ cudaError_t begin(const char *name, bool fails)
     locked      hold(here().lock); \
     cudaError_t e_ = begin(name, vp_emulator_fails(name, __VA_ARGS__)); \
     if (e_ != cudaSuccess) \
-        return e_
+    return e_
 
 /* ---- memory ---- */
 
@@ -200,24 +252,30 @@ size_t round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-/* The driver hands out memory in pieces; small allocations share them. Handles are known by their kinds. */
+/* The driver hands out memory in pieces; small allocations share them. Handles are known by
+ * their kinds. */
 int64_t device_bytes_taken()
 {
     size_t  large = 0, small = 0;
-    int64_t outside = (here().context ? here().set.context_bytes : 0) + (int64_t)here().loaded.size() * here().set.module_bytes;
+    int64_t outside = (here().context ? here().set.context_bytes : 0) +
+                      (int64_t)here().loaded.size() * here().set.module_bytes;
 
     for (const auto &a : here().alive)
-        outside += a.second == "executable graph" ? here().set.graph_bytes : a.second.find(" handle") != std::string::npos ? here().set.handle_bytes : 0;
+        outside += a.second == "executable graph"                  ? here().set.graph_bytes
+                   : a.second.find(" handle") != std::string::npos ? here().set.handle_bytes
+                                                                   : 0;
 
     for (const auto &a : allocations())
         if (!a.second.on_host)
-            *(a.second.size >= DRIVER_PIECE / 2 ? &large : &small) += round_up(a.second.size, a.second.size >= DRIVER_PIECE / 2 ? DRIVER_PIECE : 512);
+            *(a.second.size >= DRIVER_PIECE / 2 ? &large : &small) +=
+                round_up(a.second.size, a.second.size >= DRIVER_PIECE / 2 ? DRIVER_PIECE : 512);
     return outside + (int64_t)(large + round_up(small, DRIVER_PIECE));
 }
 
 int64_t device_bytes_free()
 {
-    return here().set.memory_bytes - device_bytes_taken() - (here().opened ? here().set.others_after : here().set.others_before);
+    return here().set.memory_bytes - device_bytes_taken() -
+           (here().opened ? here().set.others_after : here().set.others_before);
 }
 
 /* The allocation that p lies in, its end included. */
@@ -243,7 +301,8 @@ void check_margins(char *base, const allocation &a)
         if (p == base)
             p += a.size;
         if (p < a.map + a.map_bytes - page && (unsigned char)*p != VP_EMULATOR_POISON) {
-            vp_emulator_say("%s memory of %zu bytes was written at byte %td", a.on_host ? "pinned host" : "device", a.size, p - base);
+            vp_emulator_say("%s memory of %zu bytes was written at byte %td",
+                            a.on_host ? "pinned host" : "device", a.size, p - base);
             return;
         }
     }
@@ -251,10 +310,14 @@ void check_margins(char *base, const allocation &a)
 
 cudaError_t allocate(void **out, size_t size, bool on_host)
 {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), body = round_up(round_up(size, DEVICE_ALIGN), page);
-    char  *map  = (char *)mmap(nullptr, body + 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), *base;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE),
+           body = round_up(round_up(size, DEVICE_ALIGN), page);
+    char *map   = (char *)mmap(nullptr, body + 2 * page, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0),
+         *base;
 
-    if (map == MAP_FAILED || mprotect(map, page, PROT_NONE) != 0 || mprotect(map + page + body, page, PROT_NONE) != 0)
+    if (map == MAP_FAILED || mprotect(map, page, PROT_NONE) != 0 ||
+        mprotect(map + page + body, page, PROT_NONE) != 0)
         return cudaErrorMemoryAllocation;
     base = map + page + body - round_up(size, DEVICE_ALIGN);
     if (body <= POISONED_BYTES) {
@@ -270,7 +333,8 @@ cudaError_t allocate(void **out, size_t size, bool on_host)
     return cudaSuccess;
 }
 
-/* With VPLAN_EMULATOR_PROTECT=1 only work on the device may touch its memory: a host that reads it dies. */
+/* With VPLAN_EMULATOR_PROTECT=1 only work on the device may touch its memory: a host that reads
+ * it dies. */
 void open_memory(bool open)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -279,7 +343,8 @@ void open_memory(bool open)
         return;
     for (const auto &a : allocations())
         if (!a.second.on_host)
-            mprotect(a.second.map + page, a.second.map_bytes - 2 * page, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+            mprotect(a.second.map + page, a.second.map_bytes - 2 * page,
+                     open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
 void release(char *base)
@@ -313,13 +378,80 @@ void perform(const work &w)
     open_memory(false);
 }
 
+uint64_t draw(uint64_t below)
+{
+    uint64_t &x = here().set.streams;
+
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    return (x >> 11) % below;
+}
+
+bool is_ready(const task_ref &t)
+{
+    for (const task_ref &before : t->after)
+        if (!before->done)
+            return false;
+    return true;
+}
+
+void finish(const task_ref &t)
+{
+    perform(t->run);
+    t->done = true;
+    t->run  = nullptr;
+    t->after.clear(); /* or a chain of all that ever ran would stay */
+}
+
+/* The first that is ready from a random place on. */
+void run_any()
+{
+    std::deque<task_ref> &q    = here().queue;
+    size_t                from = (size_t)draw(q.size());
+
+    for (size_t i = 0; i < q.size(); i++) {
+        size_t at = (from + i) % q.size();
+
+        if (is_ready(q[at])) {
+            task_ref t = q[at];
+
+            q.erase(q.begin() + (ptrdiff_t)at);
+            finish(t);
+            return;
+        }
+    }
+}
+
 void drain()
 {
+    while (!here().queue.empty() && here().set.streams)
+        run_any();
     while (!here().queue.empty()) {
-        work w = std::move(here().queue.front());
+        task_ref t = here().queue.front();
+
         here().queue.pop_front();
-        perform(w);
+        finish(t);
     }
+}
+
+/* In a random order no more than it must, and what chance adds. */
+void require(task_ref t)
+{
+    if (!here().set.streams)
+        drain();
+    while (!here().queue.empty() && draw(3) == 0)
+        run_any();
+    while (!t->done && !is_ready(t))
+        for (size_t from = (size_t)draw(t->after.size()), i = 0; i < t->after.size(); i++)
+            if (!t->after[(from + i) % t->after.size()]->done)
+                require(t->after[(from + i) % t->after.size()]);
+    if (t->done)
+        return;
+    for (size_t i = 0; i < here().queue.size(); i++)
+        if (here().queue[i] == t)
+            here().queue.erase(here().queue.begin() + (ptrdiff_t)i);
+    finish(t);
 }
 
 bool is_legacy(cudaStream_t s)
@@ -332,46 +464,143 @@ bool is_stream(cudaStream_t s)
     return is_legacy(s) || s == cudaStreamPerThread || vp_emulator_lives("stream", s);
 }
 
-CUstream_st *capturing(cudaStream_t s)
+CUstream_st *stream_of(cudaStream_t s)
 {
-    return !is_legacy(s) && s != cudaStreamPerThread && s->capturing ? s : nullptr;
+    return is_legacy(s) ? &here().legacy : s == cudaStreamPerThread ? &here().per_thread : s;
 }
 
-/* A call that a capture of the modes global and thread-local does not allow. */
+/* Of a stream that there is. */
+capture *capturing(cudaStream_t s)
+{
+    return stream_of(s)->recorder;
+}
+
+/* A call that a capture of the modes global and thread-local does not allow, unless the thread
+ * has taken that upon itself. */
 cudaError_t unsafe_while_capturing()
 {
     bool spoils = false;
 
-    for (CUstream_st *s : here().captures)
-        if (s->mode != cudaStreamCaptureModeRelaxed)
-            spoils = s->spoilt = true;
+    if (here().thread_mode != cudaStreamCaptureModeRelaxed)
+        for (capture *c : here().captures)
+            if (c->mode != cudaStreamCaptureModeRelaxed)
+                spoils = c->spoilt = true;
     return result(spoils ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
 }
 
 #define SAFE_ONLY() \
     if (unsafe_while_capturing() != cudaSuccess) \
-        return cudaErrorStreamCaptureUnsupported
+    return cudaErrorStreamCaptureUnsupported
 
-cudaError_t enqueue(cudaStream_t s, work w)
+/* The legacy stream waits for all blocking streams, and they for it. */
+void add_implicit(cudaStream_t s, task *t)
+{
+    auto add = [t](const CUstream_st &other) {
+        t->after.insert(t->after.end(), other.last.begin(), other.last.end());
+    };
+
+    if (!is_legacy(s)) {
+        if (!(stream_of(s)->flags & cudaStreamNonBlocking))
+            add(here().legacy);
+        return;
+    }
+    add(here().per_thread);
+    for (const auto &a : here().alive)
+        if (a.second == "stream" &&
+            !(((const CUstream_st *)a.first)->flags & cudaStreamNonBlocking))
+            add(*(const CUstream_st *)a.first);
+}
+
+/* Runs what may run now: in a random order nothing, some of it or all, for some calls alike. */
+void pass()
+{
+    if (here().set.defer)
+        return;
+    if (!here().set.streams) {
+        drain();
+        return;
+    }
+    if (draw(4) == 0)
+        here().haste = draw(3);
+    while (!here().queue.empty() && here().haste > draw(2))
+        run_any();
+}
+
+task_ref push(std::vector<task_ref> after, work w)
+{
+    task_ref t = std::make_shared<task>();
+
+    t->run   = std::move(w);
+    t->after = std::move(after);
+    here().queue.push_back(t);
+    return t;
+}
+
+size_t push_node(CUgraph_st *graph, std::set<size_t> after, work w)
+{
+    graph->nodes.push_back({std::move(w), std::move(after)});
+    return graph->nodes.size() - 1;
+}
+
+/* What a call fails with before it enqueues. */
+cudaError_t check_enqueue(cudaStream_t s)
 {
     if (!is_stream(s))
         return result(cudaErrorInvalidResourceHandle);
-    if (is_legacy(s)) /* it waits for all blocking streams: a captured one among them cannot be waited for */
-        for (CUstream_st *c : here().captures)
-            if (!(c->flags & cudaStreamNonBlocking)) {
-                c->spoilt = true;
-                return result(cudaErrorStreamCaptureImplicit);
-            }
+    /* it waits for all blocking streams: a captured one among them cannot be waited for */
+    if (is_legacy(s))
+        for (capture *c : here().captures)
+            for (CUstream_st *member : c->streams)
+                if (!(member->flags & cudaStreamNonBlocking)) {
+                    c->spoilt = true;
+                    return result(cudaErrorStreamCaptureImplicit);
+                }
+    if (capturing(s) && capturing(s)->spoilt)
+        return result(cudaErrorStreamCaptureInvalidated);
+    return cudaSuccess;
+}
+
+cudaError_t enqueue(cudaStream_t s, work w)
+{
+    cudaError_t e = check_enqueue(s);
+
+    if (e != cudaSuccess)
+        return e;
     if (capturing(s)) {
-        if (s->spoilt)
-            return result(cudaErrorStreamCaptureInvalidated);
-        s->graph->nodes.push_back(std::move(w));
+        s->tail = {push_node(capturing(s)->graph, s->tail, std::move(w))};
         return cudaSuccess;
     }
-    here().queue.push_back(std::move(w));
-    if (!here().set.defer)
-        drain();
+    task_ref t = push(stream_of(s)->last, std::move(w));
+    add_implicit(s, t.get());
+    stream_of(s)->last = {t};
+    pass();
     return cudaSuccess;
+}
+
+/* A copy on a stream may have written anything of its destination as soon as it may begin. */
+cudaError_t enqueue_copy(cudaStream_t s, void *dst, size_t count, work w)
+{
+    cudaError_t e = cudaSuccess;
+
+    if (here().set.streams && count > 0)
+        e = enqueue(s, [=]() { memset(dst, VP_EMULATOR_POISON, count); });
+    return e == cudaSuccess ? enqueue(s, std::move(w)) : e;
+}
+
+/* Until the stream is done: the error that was met. */
+cudaError_t wait_for(cudaStream_t s)
+{
+    std::vector<task_ref> last = stream_of(s)->last;
+
+    if (is_legacy(s)) {
+        task all;
+
+        add_implicit(s, &all);
+        last.insert(last.end(), all.after.begin(), all.after.end());
+    }
+    for (const task_ref &t : last)
+        require(t);
+    return result(here().sticky);
 }
 
 /* Until all is done: the error that was met. */
@@ -381,10 +610,19 @@ cudaError_t wait_for_all()
     return result(here().sticky);
 }
 
+/* What the host asks for and waits for. */
+cudaError_t perform_now(const work &w)
+{
+    cudaError_t e = enqueue(cudaStreamLegacy, w);
+
+    return e == cudaSuccess ? wait_for(cudaStreamLegacy) : e;
+}
+
 /* ---- copies ---- */
 
 /* The direction is the caller's promise; both ends must keep it, whole. */
-cudaError_t check_copy(const void *dst, const void *src, size_t n, cudaMemcpyKind kind, bool *to_device, bool *from_device)
+cudaError_t check_copy(const void *dst, const void *src, size_t n, cudaMemcpyKind kind,
+                       bool *to_device, bool *from_device)
 {
     if (kind == cudaMemcpyDefault) {
         *to_device   = lies_in(dst, 0, true);
@@ -397,9 +635,12 @@ cudaError_t check_copy(const void *dst, const void *src, size_t n, cudaMemcpyKin
     }
     if (n == 0)
         return cudaSuccess;
-    if (!dst || !src || (*to_device && !lies_in(dst, n, false)) || (*from_device && !lies_in(src, n, false)) ||
-        (!*to_device && lies_in(dst, 1, true)) || (!*from_device && lies_in(src, 1, true))) {
-        vp_emulator_say("a copy of %zu bytes from %p to %p, direction %d: not the memory it says, or not all of it", n, src, dst, (int)kind);
+    if (!dst || !src || (*to_device && !lies_in(dst, n, false)) ||
+        (*from_device && !lies_in(src, n, false)) || (!*to_device && lies_in(dst, 1, true)) ||
+        (!*from_device && lies_in(src, 1, true))) {
+        vp_emulator_say(
+            "a copy of %zu bytes from %p to %p, direction %d: not the memory it says, or not all of it",
+            n, src, dst, (int)kind);
         return cudaErrorInvalidValue;
     }
     return cudaSuccess;
@@ -426,25 +667,40 @@ const struct {
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
     {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
     {cudaErrorCudartUnloading, "cudaErrorCudartUnloading", "the runtime is being unloaded"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid direction of a copy"},
-    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver", "no driver, or one older than the runtime"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration",
+     "invalid configuration argument"},
+    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection",
+     "invalid direction of a copy"},
+    {cudaErrorInsufficientDriver, "cudaErrorInsufficientDriver",
+     "no driver, or one older than the runtime"},
     {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device number"},
-    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice", "no kernel for this device"},
+    {cudaErrorNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel for this device"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid handle"},
     {cudaErrorNotReady, "cudaErrorNotReady", "not ready"},
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access"},
-    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources for a launch"},
+    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources",
+     "too many resources for a launch"},
     {cudaErrorMisalignedAddress, "cudaErrorMisalignedAddress", "a misaligned address"},
     {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "not supported"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "not permitted while a stream is captured"},
-    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "the capture has failed because of an earlier error"},
-    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "the capture was not begun in this stream"},
-    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit", "the legacy stream would depend on a captured one"},
-    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "the event was last recorded in a captured stream"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "not permitted while a stream is captured"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "the capture has failed because of an earlier error"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched",
+     "the capture was not begun in this stream"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge", "two captures would become one"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "a stream that was forked into the capture was not joined"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "a dependency would cross the border of the capture"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "the legacy stream would depend on a captured one"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "the event was last recorded in a captured stream"},
     {cudaErrorUnknown, "cudaErrorUnknown", "unknown error"},
 };
 
@@ -469,7 +725,8 @@ __attribute__((destructor(101))) void report_leaks()
     }
     for (int on_host = 0; on_host < 2; on_host++)
         if (n[on_host])
-            fprintf(stderr, "cuda emulator: left: %d of %s memory, %zu bytes\n", n[on_host], on_host ? "pinned host" : "device", bytes[on_host]);
+            fprintf(stderr, "cuda emulator: left: %d of %s memory, %zu bytes\n", n[on_host],
+                    on_host ? "pinned host" : "device", bytes[on_host]);
     for (const auto &a : here().alive)
         left[a.second]++;
     for (const auto &kind : left)
@@ -477,7 +734,7 @@ __attribute__((destructor(101))) void report_leaks()
     fprintf(stderr, "cuda emulator: %lld calls\n", (long long)here().n_calls);
 }
 
-}
+} // namespace
 
 /* ---- what the other stand-ins use ---- */
 
@@ -491,7 +748,9 @@ bool vp_emulator_fails(const char *name, const char *format, ...)
     bool      fails;
 
     e.n_calls++;
-    fails = e.set.fail_at > 0 && (e.set.fail_name.empty() ? e.n_calls == e.set.fail_at : e.set.fail_name == name && of_it == e.set.fail_at);
+    fails = e.set.fail_at > 0 &&
+            (e.set.fail_name.empty() ? e.n_calls == e.set.fail_at
+                                     : e.set.fail_name == name && of_it == e.set.fail_at);
     if (e.set.log) {
         va_list args;
 
@@ -538,7 +797,8 @@ void vp_emulator_dies(const void *handle)
     here().alive.erase(handle);
 }
 
-cudaError_t vp_emulator_enqueue(cudaStream_t stream, void (*f)(void *args), const void *args, size_t n_bytes)
+cudaError_t vp_emulator_enqueue(cudaStream_t stream, void (*f)(void *args), const void *args,
+                                size_t n_bytes)
 {
     locked            hold(here().lock);
     const char       *from = (const char *)args;
@@ -583,17 +843,23 @@ int vp_emulator_sm(void)
 {
     return here().set.sm;
 }
+}
 
+void vp_emulator_set_streams(uint64_t seed)
+{
+    locked hold(here().lock);
+    drain();
+    here().set.streams = seed * 0x9e3779b97f4a7c15u;
 }
 
 void vp_emulator_describe_address(const void *p, char *text, size_t n_bytes)
 {
-    const char *at   = (const char *)p, *base = nullptr;
+    const char *at = (const char *)p, *base = nullptr;
     size_t      size = 0;
     ptrdiff_t   best = 0;
 
     for (const auto &a : allocations()) {
-        const char *begin    = a.first, *end = a.first + a.second.size;
+        const char *begin = a.first, *end = a.first + a.second.size;
         ptrdiff_t   distance = at < begin ? begin - at : at >= end ? at - end + 1 : 0;
 
         if (!base || distance < best)
@@ -607,60 +873,77 @@ void vp_emulator_describe_address(const void *p, char *text, size_t n_bytes)
 
 /* ---- launches ---- */
 
-/* Bytes of shared memory that a block may have when asked for, by compute capability: CUDA C++ Programming Guide, technical specifications. */
+/* Bytes of shared memory that a block may have when asked for, by compute capability: CUDA C++
+ * Programming Guide, technical specifications. */
 static size_t shared_bytes_optin()
 {
     switch (vp_emulator_sm()) {
-    case 80: case 87: return 163 << 10;
-    case 86: case 89: case 120: case 121: return 99 << 10;
-    case 75: return 64 << 10;
-    default: return vp_emulator_sm() >= 90 ? 227 << 10 : 96 << 10;
+    case 80:
+    case 87:
+        return 163 << 10;
+    case 86:
+    case 89:
+    case 120:
+    case 121:
+        return 99 << 10;
+    case 75:
+        return 64 << 10;
+    default:
+        return vp_emulator_sm() >= 90 ? 227 << 10 : 96 << 10;
     }
 }
 
 enum { SHARED_BYTES = 48 << 10 };
 
-static cudaError_t check_launch(const vp_emulator_kernel *k, int bad_argument, const void *bad_pointer)
+static cudaError_t check_launch(const vp_emulator_kernel *k, int bad_argument,
+                                const void *bad_pointer)
 {
     uint64_t n_threads = (uint64_t)k->block.x * k->block.y * k->block.z;
     auto     raised    = here().dynamic_limit.find(k->entry);
-    size_t   limit     = raised == here().dynamic_limit.end() ? (size_t)SHARED_BYTES : raised->second;
+    size_t   limit = raised == here().dynamic_limit.end() ? (size_t)SHARED_BYTES : raised->second;
 
-    if (n_threads == 0 || n_threads > 1024 || k->block.z > 64 || k->grid.x == 0 || k->grid.y == 0 || k->grid.z == 0 ||
-        k->grid.x > 0x7fffffffu || k->grid.y > 65535 || k->grid.z > 65535) {
-        vp_emulator_say("kernel %s: a grid of %ux%ux%u blocks of %ux%ux%u threads cannot be", k->name, k->grid.x, k->grid.y, k->grid.z, k->block.x,
-                        k->block.y, k->block.z);
+    if (n_threads == 0 || n_threads > 1024 || k->block.z > 64 || k->grid.x == 0 || k->grid.y == 0 ||
+        k->grid.z == 0 || k->grid.x > 0x7fffffffu || k->grid.y > 65535 || k->grid.z > 65535) {
+        vp_emulator_say("kernel %s: a grid of %ux%ux%u blocks of %ux%ux%u threads cannot be",
+                        k->name, k->grid.x, k->grid.y, k->grid.z, k->block.x, k->block.y,
+                        k->block.z);
         return cudaErrorInvalidConfiguration;
     }
     if (k->dynamic_bytes > limit) {
-        vp_emulator_say("kernel %s: %zu bytes of dynamic shared memory, %zu are allowed", k->name, k->dynamic_bytes, limit);
+        vp_emulator_say("kernel %s: %zu bytes of dynamic shared memory, %zu are allowed", k->name,
+                        k->dynamic_bytes, limit);
         return cudaErrorInvalidValue;
     }
     if (bad_argument) {
-        vp_emulator_say("kernel %s: argument %d is %p, which is no device memory", k->name, bad_argument, bad_pointer);
+        vp_emulator_say("kernel %s: argument %d is %p, which is no device memory", k->name,
+                        bad_argument, bad_pointer);
         return cudaErrorInvalidValue;
     }
     return cudaSuccess;
 }
 
-static cudaError_t launch(const vp_emulator_kernel *kernel, cudaStream_t stream, const std::function<void()> &thread, int bad_argument,
+static cudaError_t launch(const vp_emulator_kernel *kernel, cudaStream_t stream,
+                          const std::function<void()> &thread, int bad_argument,
                           const void *bad_pointer)
 {
-    BEGIN("cudaLaunchKernel", "%s, %ux%ux%u, %ux%ux%u, %zu", kernel->name, kernel->grid.x, kernel->grid.y, kernel->grid.z, kernel->block.x,
-          kernel->block.y, kernel->block.z, kernel->dynamic_bytes);
+    BEGIN("cudaLaunchKernel", "%s, %ux%ux%u, %ux%ux%u, %zu", kernel->name, kernel->grid.x,
+          kernel->grid.y, kernel->grid.z, kernel->block.x, kernel->block.y, kernel->block.z,
+          kernel->dynamic_bytes);
     cudaError_t e = check_launch(kernel, bad_argument, bad_pointer);
 
     if (e != cudaSuccess)
         return result(e);
     here().loaded.insert(kernel->entry);
-    vp_emulator_kernel copy  = *kernel;
-    size_t             limit = here().dynamic_limit.count(kernel->entry) ? shared_bytes_optin() : (size_t)SHARED_BYTES;
+    vp_emulator_kernel copy = *kernel;
+    size_t             limit =
+        here().dynamic_limit.count(kernel->entry) ? shared_bytes_optin() : (size_t)SHARED_BYTES;
 
     return enqueue(stream, [copy, thread, limit]() { vp_emulator_run_grid(&copy, thread, limit); });
 }
 
 /* As VP_LAUNCH on a device: the launch, then the last error, which is forgotten. */
-cudaError_t vp_emulator_launch(const vp_emulator_kernel *kernel, cudaStream_t stream, const std::function<void()> &thread, int bad_argument,
+cudaError_t vp_emulator_launch(const vp_emulator_kernel *kernel, cudaStream_t stream,
+                               const std::function<void()> &thread, int bad_argument,
                                const void *bad_pointer)
 {
     launch(kernel, stream, thread, bad_argument, bad_pointer);
@@ -759,12 +1042,12 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
     p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
     p->maxThreadsDim[2]                       = 64;
     p->maxGridSize[0]                         = 0x7fffffff;
-    p->maxGridSize[1] = p->maxGridSize[2]     = 65535;
-    p->sharedMemPerBlock                      = SHARED_BYTES;
-    p->sharedMemPerBlockOptin                 = shared_bytes_optin();
-    p->sharedMemPerMultiprocessor             = shared_bytes_optin() + 1024;
-    p->l2CacheSize                            = 50 << 20;
-    p->memoryBusWidth                         = 5120;
+    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->sharedMemPerBlock                  = SHARED_BYTES;
+    p->sharedMemPerBlockOptin             = shared_bytes_optin();
+    p->sharedMemPerMultiprocessor         = shared_bytes_optin() + 1024;
+    p->l2CacheSize                        = 50 << 20;
+    p->memoryBusWidth                     = 5120;
     return cudaSuccess;
 }
 
@@ -774,20 +1057,50 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     if (device < 0 || device >= here().set.n_devices)
         return result(cudaErrorInvalidDevice);
     switch (attr) {
-    case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = SHARED_BYTES; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)shared_bytes_optin(); break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)shared_bytes_optin() + 1024; break;
-    case cudaDevAttrWarpSize: *value = 32; break;
-    case cudaDevAttrMultiProcessorCount: *value = here().set.n_multiprocessors; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = here().set.sm / 10; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = here().set.sm % 10; break;
-    case cudaDevAttrClockRate: *value = 1755000; break;
-    case cudaDevAttrMemoryClockRate: *value = 2619000; break;
-    case cudaDevAttrGlobalMemoryBusWidth: *value = 5120; break;
-    case cudaDevAttrL2CacheSize: *value = 50 << 20; break;
-    case cudaDevAttrIntegrated: case cudaDevAttrPciBusId: case cudaDevAttrPciDeviceId: case cudaDevAttrPciDomainId: *value = 0; break;
-    default: return result(cudaErrorInvalidValue);
+    case cudaDevAttrMaxThreadsPerBlock:
+        *value = 1024;
+        break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+        *value = SHARED_BYTES;
+        break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        *value = (int)shared_bytes_optin();
+        break;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        *value = (int)shared_bytes_optin() + 1024;
+        break;
+    case cudaDevAttrWarpSize:
+        *value = 32;
+        break;
+    case cudaDevAttrMultiProcessorCount:
+        *value = here().set.n_multiprocessors;
+        break;
+    case cudaDevAttrComputeCapabilityMajor:
+        *value = here().set.sm / 10;
+        break;
+    case cudaDevAttrComputeCapabilityMinor:
+        *value = here().set.sm % 10;
+        break;
+    case cudaDevAttrClockRate:
+        *value = 1755000;
+        break;
+    case cudaDevAttrMemoryClockRate:
+        *value = 2619000;
+        break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+        *value = 5120;
+        break;
+    case cudaDevAttrL2CacheSize:
+        *value = 50 << 20;
+        break;
+    case cudaDevAttrIntegrated:
+    case cudaDevAttrPciBusId:
+    case cudaDevAttrPciDeviceId:
+    case cudaDevAttrPciDomainId:
+        *value = 0;
+        break;
+    default:
+        return result(cudaErrorInvalidValue);
     }
     return cudaSuccess;
 }
@@ -815,7 +1128,13 @@ cudaError_t cudaDeviceReset(void)
     if (vp_emulator_fails("cudaDeviceReset", "%s", ""))
         return result(cudaErrorUnknown);
     here().queue.clear();
+    for (capture *c : here().captures) {
+        delete c->graph;
+        delete c;
+    }
     here().captures.clear();
+    here().legacy.last.clear();
+    here().per_thread.last.clear();
     here().loaded.clear();
     here().context = false;
     here().alive.clear();
@@ -833,7 +1152,9 @@ cudaError_t cudaMalloc(void **p, size_t size)
     if (size == 0)
         return cudaSuccess;
     here().context = here().opened = true;
-    if ((int64_t)size < 0 || (int64_t)round_up(size, size >= DRIVER_PIECE / 2 ? DRIVER_PIECE : 512) > device_bytes_free())
+    if ((int64_t)size < 0 ||
+        (int64_t)round_up(size, size >= DRIVER_PIECE / 2 ? DRIVER_PIECE : 512) >
+            device_bytes_free())
         return result(cudaErrorMemoryAllocation);
     return result(allocate(p, size, false));
 }
@@ -856,9 +1177,9 @@ cudaError_t cudaHostAlloc(void **p, size_t size, unsigned int flags)
 {
     BEGIN("cudaHostAlloc", "%zu, %u", size, flags);
     SAFE_ONLY();
-    *p = nullptr;
+    *p             = nullptr;
     here().context = here().opened = true;
-    int64_t pinned = 0;
+    int64_t pinned                 = 0;
     for (const auto &a : allocations())
         pinned += a.second.on_host ? (int64_t)a.second.size : 0;
     if ((int64_t)size < 0 || (int64_t)size > here().set.pinned_bytes - pinned)
@@ -889,8 +1210,8 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
     BEGIN("cudaMemGetInfo", "%s", "");
     here().context = here().opened = true;
-    *total      = (size_t)here().set.memory_bytes;
-    *free_bytes = (size_t)(device_bytes_free() > 0 ? device_bytes_free() : 0);
+    *total                         = (size_t)here().set.memory_bytes;
+    *free_bytes                    = (size_t)(device_bytes_free() > 0 ? device_bytes_free() : 0);
     return cudaSuccess;
 }
 
@@ -903,13 +1224,13 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpy
     cudaError_t e = check_copy(dst, src, count, kind, &to_device, &from_device);
     if (e != cudaSuccess)
         return result(e);
-    drain();
-    perform([=]() { memmove(dst, src, count); });
-    return result(here().sticky);
+    return perform_now([=]() { memmove(dst, src, count); });
 }
 
-/* Pageable host memory is read before the call returns, and written before it returns; pinned memory at the copy's turn. */
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
+/* Pageable host memory is read before the call returns, and written before it returns; pinned
+ * memory at the copy's turn. */
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
 {
     bool to_device, from_device;
 
@@ -920,14 +1241,15 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaM
     if (!is_stream(stream))
         return result(cudaErrorInvalidResourceHandle);
     if (capturing(stream) || count == 0)
-        return enqueue(stream, [=]() { memmove(dst, src, count); });
+        return enqueue_copy(stream, dst, count, [=]() { memmove(dst, src, count); });
     if (to_device && !from_device && !lies_in(src, count, false)) {
         std::vector<char> staged((const char *)src, (const char *)src + count);
-        return enqueue(stream, [dst, staged]() { memcpy(dst, staged.data(), staged.size()); });
+        return enqueue_copy(stream, dst, count,
+                            [dst, staged]() { memcpy(dst, staged.data(), staged.size()); });
     }
-    e = enqueue(stream, [=]() { memmove(dst, src, count); });
+    e = enqueue_copy(stream, dst, count, [=]() { memmove(dst, src, count); });
     if (e == cudaSuccess && !to_device && !lies_in(dst, count, false))
-        e = wait_for_all();
+        e = wait_for(stream);
     return e;
 }
 
@@ -937,9 +1259,7 @@ cudaError_t cudaMemset(void *p, int value, size_t count)
     SAFE_ONLY();
     if (count && !lies_in(p, count, false))
         return result(cudaErrorInvalidValue);
-    drain();
-    perform([=]() { memset(p, value, count); });
-    return result(here().sticky);
+    return perform_now([=]() { memset(p, value, count); });
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t count, cudaStream_t stream)
@@ -955,6 +1275,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t count, cudaStream_t strea
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned int flags)
 {
     BEGIN("cudaStreamCreateWithFlags", "%u", flags);
+    SAFE_ONLY();
     if (flags & ~(unsigned)cudaStreamNonBlocking)
         return result(cudaErrorInvalidValue);
     *out          = new CUstream_st();
@@ -968,16 +1289,19 @@ cudaError_t cudaStreamCreate(cudaStream_t *out)
     return cudaStreamCreateWithFlags(out, cudaStreamDefault);
 }
 
-/* Ends the stream's capture: its graph is the caller's, or nobody's. */
-static CUgraph_st *end_capture(cudaStream_t s)
+/* Ends a capture in all its streams: its graph is the caller's, or nobody's. */
+static CUgraph_st *end_capture(capture *c)
 {
-    CUgraph_st *graph = s->graph;
+    CUgraph_st *graph = c->graph;
 
     for (size_t i = 0; i < here().captures.size(); i++)
-        if (here().captures[i] == s)
+        if (here().captures[i] == c)
             here().captures.erase(here().captures.begin() + (ptrdiff_t)i);
-    s->capturing = false;
-    s->graph     = nullptr;
+    for (CUstream_st *member : c->streams) {
+        member->recorder = nullptr;
+        member->tail.clear();
+    }
+    delete c;
     return graph;
 }
 
@@ -987,8 +1311,12 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     if (!vp_emulator_lives("stream", stream))
         return result(cudaErrorInvalidResourceHandle);
     drain();
-    if (stream->capturing)
-        delete end_capture(stream);
+    if (stream->recorder && stream->recorder->origin == stream) {
+        delete end_capture(stream->recorder);
+    } else if (stream->recorder) {
+        stream->recorder->spoilt = true;
+        stream->recorder->streams.erase(stream);
+    }
     vp_emulator_dies(stream);
     delete stream;
     return result(here().sticky);
@@ -1000,12 +1328,12 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     if (!is_stream(stream))
         return result(cudaErrorInvalidResourceHandle);
     if (capturing(stream)) {
-        stream->spoilt = true;
+        capturing(stream)->spoilt = true;
         return result(cudaErrorStreamCaptureUnsupported);
     }
     if (is_legacy(stream))
         SAFE_ONLY();
-    return wait_for_all();
+    return wait_for(stream);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
@@ -1014,7 +1342,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     if (!is_stream(stream))
         return result(cudaErrorInvalidResourceHandle);
     if (capturing(stream)) {
-        stream->spoilt = true;
+        capturing(stream)->spoilt = true;
         return result(cudaErrorStreamCaptureUnsupported);
     }
     if (here().queue.empty())
@@ -1023,14 +1351,42 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     return cudaErrorNotReady;
 }
 
-/* All work is one list: who is enqueued later runs later. */
+/* An event of a capture takes a stream into it; an event that nobody recorded holds nobody up. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 {
     BEGIN("cudaStreamWaitEvent", "%u", flags);
     if (!is_stream(stream) || !vp_emulator_lives("event", event))
         return result(cudaErrorInvalidResourceHandle);
-    if (event->captured != (capturing(stream) != nullptr) && event->recorded)
+    if (!event->recorded)
+        return cudaSuccess;
+    CUstream_st *s = stream_of(stream);
+    capture     *c = nullptr;
+    for (capture *open : here().captures)
+        if (event->captured && open->id == event->capture_id)
+            c = open;
+    if (s->recorder && s->recorder != c) {
+        s->recorder->spoilt = true;
+        return result(c ? cudaErrorStreamCaptureMerge : cudaErrorStreamCaptureIsolation);
+    }
+    if (!event->captured) {
+        s->last.push_back(event->reached);
+        return cudaSuccess;
+    }
+    if (!c || is_legacy(stream))
         return result(cudaErrorStreamCaptureIsolation);
+    if (c->spoilt)
+        return result(cudaErrorStreamCaptureInvalidated);
+    s->recorder = c;
+    c->streams.insert(s);
+    s->tail.insert(event->tail.begin(), event->tail.end());
+    return cudaSuccess;
+}
+
+/* From now on the thread's calls are judged by this mode; the one before comes back. */
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+    BEGIN("cudaThreadExchangeStreamCaptureMode", "%d", (int)*mode);
+    std::swap(*mode, here().thread_mode);
     return cudaSuccess;
 }
 
@@ -1069,12 +1425,23 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     BEGIN("cudaEventRecord", "%s", "");
     if (!vp_emulator_lives("event", event) || !is_stream(stream))
         return result(cudaErrorInvalidResourceHandle);
+    if (capturing(stream)) {
+        if (capturing(stream)->spoilt)
+            return result(cudaErrorStreamCaptureInvalidated);
+        event->recorded = event->captured = true;
+        event->capture_id                 = capturing(stream)->id;
+        event->tail                       = stream->tail;
+        return cudaSuccess;
+    }
+    std::shared_ptr<double> at_s = std::make_shared<double>();
+    cudaError_t             e    = enqueue(stream, [at_s]() { *at_s = now_s(); });
+    if (e != cudaSuccess)
+        return e;
     event->recorded = true;
-    event->done     = false;
-    event->captured = capturing(stream) != nullptr;
-    if (event->captured)
-        return result(stream->spoilt ? cudaErrorStreamCaptureInvalidated : cudaSuccess);
-    return enqueue(stream, [event]() { event->at_s = now_s(), event->done = true; });
+    event->captured = false;
+    event->at_s     = at_s;
+    event->reached  = stream_of(stream)->last.back();
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -1084,7 +1451,9 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
         return result(cudaErrorInvalidResourceHandle);
     if (event->captured)
         return result(cudaErrorCapturedEvent);
-    return wait_for_all();
+    if (event->recorded)
+        require(event->reached);
+    return result(here().sticky);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -1094,7 +1463,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
         return result(cudaErrorInvalidResourceHandle);
     if (event->captured)
         return result(cudaErrorCapturedEvent);
-    if (!event->recorded || event->done)
+    if (!event->recorded || event->reached->done)
         return result(here().sticky);
     drain();
     return cudaErrorNotReady;
@@ -1103,14 +1472,15 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end)
 {
     BEGIN("cudaEventElapsedTime", "%s", "");
-    if (!vp_emulator_lives("event", start) || !vp_emulator_lives("event", end) || !start->recorded || !end->recorded ||
+    if (!vp_emulator_lives("event", start) || !vp_emulator_lives("event", end) ||
+        !start->recorded || !end->recorded ||
         ((start->flags | end->flags) & cudaEventDisableTiming))
         return result(cudaErrorInvalidResourceHandle);
     if (start->captured || end->captured)
         return result(cudaErrorCapturedEvent);
-    if (!start->done || !end->done)
+    if (!start->reached->done || !end->reached->done)
         return cudaErrorNotReady;
-    *ms = (float)(1e3 * (end->at_s - start->at_s));
+    *ms = (float)(1e3 * (*end->at_s - *start->at_s));
     return cudaSuccess;
 }
 
@@ -1123,14 +1493,30 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
         return result(cudaErrorStreamCaptureUnsupported);
     if (!vp_emulator_lives("stream", stream))
         return result(cudaErrorInvalidResourceHandle);
-    if (stream->capturing)
+    if (stream->recorder)
         return result(cudaErrorIllegalState);
-    stream->capturing = true;
-    stream->spoilt    = false;
-    stream->mode      = mode;
-    stream->graph     = new CUgraph_st();
-    here().captures.push_back(stream);
+    stream->recorder =
+        new capture{++here().n_captures, stream, mode, false, {stream}, new CUgraph_st()};
+    stream->tail.clear();
+    here().captures.push_back(stream->recorder);
     return cudaSuccess;
+}
+
+/* Whether all that was recorded comes before the end of the stream that began. */
+static bool is_joined(const capture *c)
+{
+    std::set<size_t>    joined = c->origin->tail;
+    std::vector<size_t> left(joined.begin(), joined.end());
+
+    while (!left.empty()) {
+        size_t i = left.back();
+
+        left.pop_back();
+        for (size_t before : c->graph->nodes[i].after)
+            if (joined.insert(before).second)
+                left.push_back(before);
+    }
+    return joined.size() == c->graph->nodes.size();
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
@@ -1139,12 +1525,20 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     BEGIN("cudaStreamEndCapture", "%s", "");
     if (!vp_emulator_lives("stream", stream))
         return result(cudaErrorInvalidResourceHandle);
-    if (!stream->capturing)
+    capture *c = stream->recorder;
+    if (!c)
         return result(cudaErrorIllegalState);
-    CUgraph_st *graph = end_capture(stream);
-    if (stream->spoilt) {
+    if (c->origin != stream) {
+        c->spoilt = true;
+        return result(cudaErrorStreamCaptureUnmatched);
+    }
+    cudaError_t e     = c->spoilt      ? cudaErrorStreamCaptureInvalidated
+                        : is_joined(c) ? cudaSuccess
+                                       : cudaErrorStreamCaptureUnjoined;
+    CUgraph_st *graph = end_capture(c);
+    if (e != cudaSuccess) {
         delete graph;
-        return result(cudaErrorStreamCaptureInvalidated);
+        return result(e);
     }
     vp_emulator_born("graph", graph);
     *out = graph;
@@ -1156,9 +1550,9 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     BEGIN("cudaStreamIsCapturing", "%s", "");
     if (!is_stream(stream))
         return result(cudaErrorInvalidResourceHandle);
-    *status = !capturing(stream) ? cudaStreamCaptureStatusNone :
-              stream->spoilt     ? cudaStreamCaptureStatusInvalidated :
-                                   cudaStreamCaptureStatusActive;
+    *status = !capturing(stream)          ? cudaStreamCaptureStatusNone
+              : capturing(stream)->spoilt ? cudaStreamCaptureStatusInvalidated
+                                          : cudaStreamCaptureStatusActive;
     return cudaSuccess;
 }
 
@@ -1166,7 +1560,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t 
 {
     BEGIN("cudaGraphGetNodes", "%s", "");
     if (!vp_emulator_lives("graph", graph) || nodes)
-        return result(cudaErrorInvalidValue); /* nodes have no handles here: only their number can be asked */
+        /* nodes have no handles here: only their number can be asked */
+        return result(cudaErrorInvalidValue);
     *n = graph->nodes.size();
     return cudaSuccess;
 }
@@ -1186,19 +1581,52 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
 cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream)
 {
     BEGIN("cudaGraphUpload", "%s", "");
-    return result(vp_emulator_lives("executable graph", exec) && is_stream(stream) ? cudaSuccess : cudaErrorInvalidValue);
+    return result(vp_emulator_lives("executable graph", exec) && is_stream(stream)
+                      ? cudaSuccess
+                      : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
     BEGIN("cudaGraphLaunch", "%s", "");
-    cudaError_t e = cudaSuccess;
-
     if (!vp_emulator_lives("executable graph", exec))
         return result(cudaErrorInvalidValue);
-    for (size_t i = 0; i < exec->nodes.size() && e == cudaSuccess; i++)
-        e = enqueue(stream, exec->nodes[i]);
-    return e;
+    cudaError_t e = check_enqueue(stream);
+    if (e != cudaSuccess)
+        return e;
+    if (capture *c = capturing(stream)) {
+        std::set<size_t> all  = stream->tail;
+        size_t           base = c->graph->nodes.size();
+
+        for (const node &n : exec->nodes) {
+            std::set<size_t> after = n.after.empty() ? stream->tail : std::set<size_t>();
+
+            for (size_t i : n.after)
+                after.insert(base + i);
+            all.insert(push_node(c->graph, after, n.run));
+        }
+        stream->tail = all;
+        return cudaSuccess;
+    }
+    /* behind the stream's work and the graph's last launch; the stream goes on behind all of it */
+    std::vector<task_ref> tasks;
+    task                  first;
+    first.after = stream_of(stream)->last;
+    add_implicit(stream, &first);
+    if (exec->last)
+        first.after.push_back(exec->last);
+    for (const node &n : exec->nodes) {
+        std::vector<task_ref> after = n.after.empty() ? first.after : std::vector<task_ref>();
+
+        for (size_t i : n.after)
+            after.push_back(tasks[i]);
+        tasks.push_back(push(after, n.run));
+    }
+    tasks.insert(tasks.end(), first.after.begin(), first.after.end());
+    exec->last              = push(tasks, []() {});
+    stream_of(stream)->last = {exec->last};
+    pass();
+    return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
@@ -1232,10 +1660,10 @@ cudaError_t cudaFuncSetAttribute(const void *entry, enum cudaFuncAttribute attr,
     BEGIN("cudaFuncSetAttribute", "%d, %d", (int)attr, value);
     if (attr == cudaFuncAttributePreferredSharedMemoryCarveout)
         return cudaSuccess;
-    if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || (size_t)value > shared_bytes_optin())
+    if (attr != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+        (size_t)value > shared_bytes_optin())
         return result(cudaErrorInvalidValue);
     here().dynamic_limit[entry] = (size_t)value;
     return cudaSuccess;
 }
-
 }

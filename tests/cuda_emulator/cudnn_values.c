@@ -1,4 +1,5 @@
-/* tests/cuda_emulator/cudnn_values.c: compiled, not run: every number of kernels/cuda/cudnn_api.h is that of cuDNN's header. */
+/* tests/cuda_emulator/cudnn_values.c: compiled, not run: every number of
+ * kernels/cuda/cudnn_api.h is that of cuDNN's header. */
 #include "kernels/cuda/cudnn_api.h"
 
 #include <cudnn_graph.h>

@@ -1,6 +1,8 @@
-/* tests/cuda_emulator/emulator_test.cpp: the emulator itself: that it runs kernels as a device would, and finds what a device would not forgive.
+/* tests/cuda_emulator/emulator_test.cpp: the emulator itself: that it runs kernels as a device
+ * would, and finds what a device would not forgive.
  *     emulator_test             all cases, in TAP
- *     emulator_test sequence    a fixed list of calls, each checked; what is created is destroyed; exit 0, or 3 where a call failed
+ *     emulator_test sequence    a fixed list of calls, each checked; what is created is destroyed;
+ *     exit 0, or 3 where a call failed
  *     emulator_test leak        leaves one of everything behind
  * tests/test_cuda_emulator.sh runs it under the environment variables of README.md. */
 #include "kernels/cuda/cuda_kernel.h"
@@ -33,7 +35,10 @@ template <typename T> struct list {
         OK(cudaMalloc((void **)&device, n * sizeof(T)));
         put();
     }
-    void put() { OK(cudaMemcpyAsync(device, host, n * sizeof(T), cudaMemcpyHostToDevice, stream)); }
+    void put()
+    {
+        OK(cudaMemcpyAsync(device, host, n * sizeof(T), cudaMemcpyHostToDevice, stream));
+    }
     void get()
     {
         OK(cudaMemcpyAsync(host, device, n * sizeof(T), cudaMemcpyDeviceToHost, stream));
@@ -46,7 +51,8 @@ template <typename T> struct list {
     }
 };
 
-/* The launch goes out; running it is the error `want` with this in its sentence, which stays until the device is reset. */
+/* The launch goes out; running it is the error `want` with this in its sentence, which stays
+ * until the device is reset. */
 static void expect_fault(cudaError_t launched, cudaError_t want, const char *part)
 {
     OK(launched);
@@ -82,7 +88,8 @@ static void every_thread_of_every_block_runs_once(void **)
     out.free_both();
 }
 
-/* Each barrier divides a round of turning a row around in shared memory, twice over, from one loop. */
+/* Each barrier divides a round of turning a row around in shared memory, twice over, from one
+ * loop. */
 static __global__ void turn_around(int *x, int rounds)
 {
     __shared__ int row[1024];
@@ -201,7 +208,8 @@ static void integer_atomics_count_every_thread(void **)
     list<int>                count(3);
     list<unsigned long long> sum(1);
 
-    OK(VP_LAUNCH(count_up, 7, 100, 0, stream, count.device, count.device + 1, count.device + 2, sum.device));
+    OK(VP_LAUNCH(count_up, 7, 100, 0, stream, count.device, count.device + 1, count.device + 2,
+                 sum.device));
     count.get();
     sum.get();
     assert_int_equal(count.host[0], 700);
@@ -263,16 +271,21 @@ static void shared_memory_beyond_48_kib_must_be_asked_for(void **)
     enum { N = 20000 }; /* 80,000 bytes */
     list<int> out(N);
 
-    assert_int_equal(VP_LAUNCH(fill_dynamic, 1, 128, N * sizeof(int), stream, out.device, (int)N), cudaErrorInvalidValue);
+    assert_int_equal(VP_LAUNCH(fill_dynamic, 1, 128, N * sizeof(int), stream, out.device, (int)N),
+                     cudaErrorInvalidValue);
     OK(cudaGetLastError()); /* the launch took it */
-    assert_int_equal(cudaFuncSetAttribute(fill_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20), cudaErrorInvalidValue);
+    assert_int_equal(
+        cudaFuncSetAttribute(fill_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 20),
+        cudaErrorInvalidValue);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
-    OK(cudaFuncSetAttribute(fill_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize, N * (int)sizeof(int)));
+    OK(cudaFuncSetAttribute(fill_dynamic, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                            N * (int)sizeof(int)));
     OK(VP_LAUNCH(fill_dynamic, 1, 128, N * sizeof(int), stream, out.device, (int)N));
     out.get();
     for (int i = 0; i < N; i++)
         assert_int_equal(out.host[i], N - 1 - i);
-    expect_fault(VP_LAUNCH(fill_both, 1, 1024, 46 << 10, stream, out.device), cudaErrorInvalidValue, "of static and");
+    expect_fault(VP_LAUNCH(fill_both, 1, 1024, 46 << 10, stream, out.device), cudaErrorInvalidValue,
+                 "of static and");
     free(out.host);
 }
 
@@ -290,8 +303,10 @@ static __global__ void beyond_static(int *out, int n)
 
 static void an_index_beyond_shared_memory_is_found(void **)
 {
-    expect_fault(VP_LAUNCH(beyond_dynamic, 1, 1, 32 * sizeof(int), stream, 32), cudaErrorIllegalAddress, "byte 128 of 128 of dynamic shared memory");
-    expect_fault(VP_LAUNCH(beyond_static, 1, 1, 0, stream, nullptr, 32), cudaErrorMisalignedAddress, "an index beyond an array");
+    expect_fault(VP_LAUNCH(beyond_dynamic, 1, 1, 32 * sizeof(int), stream, 32),
+                 cudaErrorIllegalAddress, "byte 128 of 128 of dynamic shared memory");
+    expect_fault(VP_LAUNCH(beyond_static, 1, 1, 0, stream, nullptr, 32), cudaErrorMisalignedAddress,
+                 "an index beyond an array");
 }
 
 /* ---- what a device would not forgive ---- */
@@ -340,16 +355,22 @@ static void threads_that_do_not_meet_are_a_launch_failure(void **)
 {
     int *out;
 
-    expect_fault(VP_LAUNCH(one_leaves, 2, 64, 0, stream), cudaErrorLaunchFailure, "thread (5,0,0) never comes: it has returned");
-    expect_fault(VP_LAUNCH(two_barriers, 1, 64, 0, stream), cudaErrorLaunchFailure, "waits at __syncthreads");
+    expect_fault(VP_LAUNCH(one_leaves, 2, 64, 0, stream), cudaErrorLaunchFailure,
+                 "thread (5,0,0) never comes: it has returned");
+    expect_fault(VP_LAUNCH(two_barriers, 1, 64, 0, stream), cudaErrorLaunchFailure,
+                 "waits at __syncthreads");
     OK(cudaMalloc((void **)&out, 256));
-    expect_fault(VP_LAUNCH(barrier_and_shuffle, 1, 32, 0, stream, out), cudaErrorLaunchFailure, "waits at a shuffle");
+    expect_fault(VP_LAUNCH(barrier_and_shuffle, 1, 32, 0, stream, out), cudaErrorLaunchFailure,
+                 "waits at a shuffle");
     OK(cudaMalloc((void **)&out, 256));
-    expect_fault(VP_LAUNCH(lane_has_left, 1, 32, 0, stream, out), cudaErrorLaunchFailure, "thread (3,0,0), which has returned");
+    expect_fault(VP_LAUNCH(lane_has_left, 1, 32, 0, stream, out), cudaErrorLaunchFailure,
+                 "thread (3,0,0), which has returned");
     OK(cudaMalloc((void **)&out, 256));
-    expect_fault(VP_LAUNCH(half_a_warp, 1, 16, 0, stream, out), cudaErrorLaunchFailure, "lane 16 of its warp, which the block does not have");
+    expect_fault(VP_LAUNCH(half_a_warp, 1, 16, 0, stream, out), cudaErrorLaunchFailure,
+                 "lane 16 of its warp, which the block does not have");
     OK(cudaMalloc((void **)&out, 256));
-    expect_fault(VP_LAUNCH(lane_outside, 1, 32, 0, stream, out), cudaErrorLaunchFailure, "reads lane 16, which takes no part");
+    expect_fault(VP_LAUNCH(lane_outside, 1, 32, 0, stream, out), cudaErrorLaunchFailure,
+                 "reads lane 16, which takes no part");
 }
 
 static __global__ void nothing(int *)
@@ -360,12 +381,17 @@ static void what_cannot_be_launched_is_refused(void **)
 {
     int here = 0;
 
-    assert_int_equal(VP_LAUNCH(nothing, 1, 1025, 0, stream, nullptr), cudaErrorInvalidConfiguration);
-    assert_int_equal(VP_LAUNCH(nothing, 1, dim3(32, 33), 0, stream, nullptr), cudaErrorInvalidConfiguration);
-    assert_int_equal(VP_LAUNCH(nothing, 1, dim3(1, 1, 65), 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 1, 1025, 0, stream, nullptr),
+                     cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 1, dim3(32, 33), 0, stream, nullptr),
+                     cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 1, dim3(1, 1, 65), 0, stream, nullptr),
+                     cudaErrorInvalidConfiguration);
     assert_int_equal(VP_LAUNCH(nothing, 0, 1, 0, stream, nullptr), cudaErrorInvalidConfiguration);
-    assert_int_equal(VP_LAUNCH(nothing, dim3(1, 65536), 1, 0, stream, nullptr), cudaErrorInvalidConfiguration);
-    assert_int_equal(VP_LAUNCH(nothing, 0x80000000u, 1, 0, stream, nullptr), cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, dim3(1, 65536), 1, 0, stream, nullptr),
+                     cudaErrorInvalidConfiguration);
+    assert_int_equal(VP_LAUNCH(nothing, 0x80000000u, 1, 0, stream, nullptr),
+                     cudaErrorInvalidConfiguration);
     assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, &here), cudaErrorInvalidValue);
     assert_non_null(strstr(vp_emulator_said(), "argument 1 is"));
     OK(cudaGetLastError());
@@ -403,16 +429,21 @@ static void addresses_of_nothing_are_found(void **)
     float *x;
 
     OK(cudaMalloc((void **)&p, 1024));
-    expect_fault(VP_LAUNCH(write_at, 1, 1, 0, stream, p, 1024), cudaErrorIllegalAddress, "byte 1024 of device memory of 1024 bytes");
+    expect_fault(VP_LAUNCH(write_at, 1, 1, 0, stream, p, 1024), cudaErrorIllegalAddress,
+                 "byte 1024 of device memory of 1024 bytes");
     OK(cudaMalloc((void **)&p, 8192));
-    expect_fault(VP_LAUNCH(write_at, 1, 1, 0, stream, p, -1), cudaErrorIllegalAddress, "byte -1 of device memory of 8192 bytes");
-    expect_fault(VP_LAUNCH(write_at, 3, 32, 0, stream, (char *)nullptr, 8), cudaErrorIllegalAddress, "thread (");
+    expect_fault(VP_LAUNCH(write_at, 1, 1, 0, stream, p, -1), cudaErrorIllegalAddress,
+                 "byte -1 of device memory of 8192 bytes");
+    expect_fault(VP_LAUNCH(write_at, 3, 32, 0, stream, (char *)nullptr, 8), cudaErrorIllegalAddress,
+                 "thread (");
 #ifndef __clang__
     OK(cudaMalloc((void **)&x, 64));
-    expect_fault(VP_LAUNCH(read_four, 1, 1, 0, stream, x + 1, x), cudaErrorMisalignedAddress, "a misaligned access");
+    expect_fault(VP_LAUNCH(read_four, 1, 1, 0, stream, x + 1, x), cudaErrorMisalignedAddress,
+                 "a misaligned access");
 #endif
     OK(cudaMalloc((void **)&x, 64));
-    expect_fault(VP_LAUNCH(overflow_stack, 1, 1, 0, stream, (int *)x), cudaErrorIllegalAddress, "its stack of");
+    expect_fault(VP_LAUNCH(overflow_stack, 1, 1, 0, stream, (int *)x), cudaErrorIllegalAddress,
+                 "its stack of");
 }
 
 static void a_write_between_the_end_and_the_page_is_found_when_it_is_freed(void **)
@@ -422,7 +453,8 @@ static void a_write_between_the_end_and_the_page_is_found_when_it_is_freed(void 
     OK(cudaMalloc((void **)&p, 1000)); /* 24 bytes to the page */
     OK(VP_LAUNCH(write_at, 1, 1, 0, stream, p, 1003));
     OK(cudaFree(p));
-    assert_non_null(strstr(vp_emulator_said(), "device memory of 1000 bytes was written at byte 1003"));
+    assert_non_null(
+        strstr(vp_emulator_said(), "device memory of 1000 bytes was written at byte 1003"));
 }
 
 /* Right only where thread 0 runs before the others. */
@@ -486,12 +518,14 @@ static void another_order_shows_races(void **)
         for (int i = 0; i < 10; i++)
             sum += i * sums.host[i];
         assert_false(behind_right);
-        assert_true(x_right == (order == VP_ORDER_FORWARD) && turns_right == (order == VP_ORDER_FORWARD));
+        assert_true(x_right == (order == VP_ORDER_FORWARD) &&
+                    turns_right == (order == VP_ORDER_FORWARD));
         static double first_sum;
         if (order == VP_ORDER_FORWARD)
             first_sum = sum;
         assert_true(sum == first_sum);
-        x.free_both(), turn.free_both(), out.free_both(), behind.free_both(), numbers.free_both(), sums.free_both(), most.free_both();
+        x.free_both(), turn.free_both(), out.free_both(), behind.free_both(), numbers.free_both(),
+            sums.free_both(), most.free_both();
     }
     vp_emulator_set_order(VP_ORDER_FORWARD, 1);
 }
@@ -532,13 +566,18 @@ static void copies_go_where_they_say_or_nowhere(void **)
     OK(cudaMemcpyAsync(back, p, sizeof back, cudaMemcpyDeviceToHost, stream));
     assert_true(back[0] == 1 && back[2] == 3); /* and has been written */
     OK(cudaMemsetAsync(p + 1, 7, 2, stream));
+    OK(cudaStreamSynchronize(stream)); /* which cudaMemcpy() does not wait for */
     OK(cudaMemcpy(back, p, 4, cudaMemcpyDefault));
     assert_true(back[0] == 1 && back[1] == 7 && back[2] == 7 && back[3] == 0);
-    assert_int_equal(cudaMemcpyAsync(p, here, 101, cudaMemcpyHostToDevice, stream), cudaErrorInvalidValue);
-    assert_int_equal(cudaMemcpyAsync(p, here, 10, cudaMemcpyDeviceToHost, stream), cudaErrorInvalidValue);
-    assert_int_equal(cudaMemcpyAsync(back, p + 50, 51, cudaMemcpyDeviceToHost, stream), cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(p, here, 101, cudaMemcpyHostToDevice, stream),
+                     cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(p, here, 10, cudaMemcpyDeviceToHost, stream),
+                     cudaErrorInvalidValue);
+    assert_int_equal(cudaMemcpyAsync(back, p + 50, 51, cudaMemcpyDeviceToHost, stream),
+                     cudaErrorInvalidValue);
     assert_int_equal(cudaMemsetAsync(p + 50, 0, 51, stream), cudaErrorInvalidValue);
-    assert_int_equal(cudaMemcpyAsync(p, here, 1, (cudaMemcpyKind)9, stream), cudaErrorInvalidMemcpyDirection);
+    assert_int_equal(cudaMemcpyAsync(p, here, 1, (cudaMemcpyKind)9, stream),
+                     cudaErrorInvalidMemcpyDirection);
     OK(cudaFree(p));
     cudaGetLastError();
 }
@@ -553,7 +592,8 @@ static void events_tell_the_time_between_them(void **)
     OK(cudaEventCreate(&end));
     OK(cudaEventCreateWithFlags(&off, cudaEventDisableTiming));
     assert_int_equal(cudaEventElapsedTime(&ms, begin, end), cudaErrorInvalidResourceHandle);
-    assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, nullptr), cudaErrorInvalidResourceHandle); /* it asks for the last error, whosoever's */
+    /* it asks for the last error, whosoever's */
+    assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, nullptr), cudaErrorInvalidResourceHandle);
     OK(cudaEventRecord(begin, stream));
     OK(VP_LAUNCH(turn_around, 1, 1024, 0, stream, x.device, 100));
     OK(cudaEventRecord(end, stream));
@@ -617,7 +657,8 @@ static void expect_spoilt(cudaError_t got, cudaError_t want)
     cudaGraph_t graph = (cudaGraph_t)&graph;
 
     assert_int_equal(got, want);
-    assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, nullptr), cudaErrorStreamCaptureInvalidated);
+    assert_int_equal(VP_LAUNCH(nothing, 1, 1, 0, stream, nullptr),
+                     cudaErrorStreamCaptureInvalidated);
     assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
     assert_null(graph);
     cudaGetLastError();
@@ -634,17 +675,20 @@ static void what_capture_does_not_allow_spoils_it(void **)
 
     OK(cudaMalloc(&p, 4));
     OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaErrorIllegalState);
+    assert_int_equal(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+                     cudaErrorIllegalState);
     cudaGetLastError();
     expect_spoilt(cudaMalloc(&p, 4), cudaErrorStreamCaptureUnsupported);
     expect_spoilt(cudaStreamSynchronize(stream), cudaErrorStreamCaptureUnsupported);
     expect_spoilt(cudaDeviceSynchronize(), cudaErrorStreamCaptureUnsupported);
-    expect_spoilt(cudaMemcpy(p, here, 4, cudaMemcpyHostToDevice), cudaErrorStreamCaptureUnsupported);
+    expect_spoilt(cudaMemcpy(p, here, 4, cudaMemcpyHostToDevice),
+                  cudaErrorStreamCaptureUnsupported);
     expect_spoilt(cudaStreamQuery(stream), cudaErrorStreamCaptureUnsupported);
     OK(cudaStreamEndCapture(stream, &graph));
     OK(cudaGraphDestroy(graph));
     assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaErrorIllegalState);
-    assert_int_equal(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeGlobal),
+                     cudaErrorStreamCaptureUnsupported);
     cudaGetLastError();
 
     OK(cudaStreamCreate(&blocking));
@@ -658,6 +702,177 @@ static void what_capture_does_not_allow_spoils_it(void **)
     OK(cudaFree(p));
 }
 
+/* ---- several streams ---- */
+
+/* Two streams beside each other: one makes four numbers and another fetches them. With all of its
+ * waits, or without one, enqueued or recorded. */
+struct pair {
+    cudaStream_t copies;
+    cudaEvent_t  made, fetched;
+    int         *device, *pinned;
+
+    pair()
+    {
+        OK(cudaStreamCreateWithFlags(&copies, cudaStreamNonBlocking));
+        OK(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+        OK(cudaEventCreateWithFlags(&fetched, cudaEventDisableTiming));
+        OK(cudaMalloc((void **)&device, 16));
+        OK(cudaHostAlloc((void **)&pinned, 16, cudaHostAllocDefault));
+    }
+    void give(bool first_wait, bool second_wait)
+    {
+        OK(cudaMemsetAsync(device, 0, 16, stream));
+        OK(VP_LAUNCH(add_to, 1, 4, 0, stream, device, 7));
+        OK(cudaEventRecord(made, stream));
+        if (first_wait)
+            OK(cudaStreamWaitEvent(copies, made));
+        OK(cudaMemcpyAsync(pinned, device, 16, cudaMemcpyDeviceToHost, copies));
+        OK(cudaEventRecord(fetched, copies));
+        if (second_wait)
+            OK(cudaStreamWaitEvent(stream, fetched));
+        OK(VP_LAUNCH(add_to, 1, 4, 0, stream, device, 1)); /* must not come before the copy */
+    }
+    /* Forked and joined at the borders, so that a wait in between is all that can be missing. */
+    cudaGraphExec_t record(bool first_wait, bool second_wait)
+    {
+        cudaGraph_t     graph;
+        cudaGraphExec_t exec;
+
+        OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        OK(cudaEventRecord(made, stream));
+        OK(cudaStreamWaitEvent(copies, made));
+        give(first_wait, second_wait);
+        OK(cudaStreamWaitEvent(stream, fetched));
+        OK(cudaStreamEndCapture(stream, &graph));
+        OK(cudaGraphInstantiate(&exec, graph, 0));
+        OK(cudaGraphDestroy(graph));
+        return exec;
+    }
+    /* Of n_seeds orders, how many fetch another number than 7. */
+    int n_wrong(bool recorded, bool first_wait, bool second_wait, uint64_t n_seeds)
+    {
+        cudaGraphExec_t exec = recorded ? record(first_wait, second_wait) : nullptr;
+        int             n    = 0;
+
+        for (uint64_t seed = 0; seed < n_seeds; seed++) {
+            vp_emulator_set_streams(seed);
+            OK(cudaMemsetAsync(device, 0, 16, stream));
+            OK(cudaStreamSynchronize(stream));
+            if (recorded)
+                OK(cudaGraphLaunch(exec, stream));
+            else
+                give(first_wait, second_wait);
+            OK(cudaStreamSynchronize(stream));
+            OK(cudaStreamSynchronize(copies));
+            n += pinned[0] != 7 || pinned[3] != 7;
+        }
+        vp_emulator_set_streams(0);
+        if (exec)
+            OK(cudaGraphExecDestroy(exec));
+        return n;
+    }
+    void close()
+    {
+        OK(cudaStreamDestroy(copies));
+        OK(cudaEventDestroy(made));
+        OK(cudaEventDestroy(fetched));
+        OK(cudaFree(device));
+        OK(cudaFreeHost(pinned));
+    }
+};
+
+static void streams_run_in_any_order_that_their_waits_allow(void **)
+{
+    pair p;
+
+    for (int recorded = 0; recorded < 2; recorded++) {
+        assert_int_equal(p.n_wrong(recorded, true, true, 100), 0);
+        assert_in_range(p.n_wrong(recorded, false, true, 100), 1, 99);
+        assert_in_range(p.n_wrong(recorded, true, false, 100), 1, 99);
+        /* as they were enqueued: what is missing does not show */
+        assert_int_equal(p.n_wrong(recorded, false, false, 1), 0);
+    }
+    p.close();
+}
+
+/* The nodes of two streams are one graph; a launch comes after the last one and its stream. */
+static void a_fork_and_a_join_are_edges_of_one_graph(void **)
+{
+    pair            p;
+    cudaGraph_t     graph;
+    cudaGraphExec_t exec;
+    size_t          n;
+
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    p.give(true, true);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphGetNodes(graph, nullptr, &n));
+    assert_int_equal(n, 4);
+    OK(cudaGraphDestroy(graph));
+    exec = p.record(true, true);
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        vp_emulator_set_streams(seed);
+        for (int i = 0; i < 3; i++) {
+            OK(cudaGraphLaunch(exec, stream));
+            OK(VP_LAUNCH(add_to, 1, 4, 0, stream, p.device, 1));
+        }
+        OK(cudaStreamSynchronize(stream));
+        assert_int_equal(p.pinned[0], 7);
+        OK(cudaMemcpyAsync(p.pinned, p.device, 16, cudaMemcpyDeviceToHost, stream));
+        OK(cudaStreamSynchronize(stream));
+        assert_int_equal(p.pinned[3], 9);
+    }
+    vp_emulator_set_streams(0);
+    OK(cudaGraphExecDestroy(exec));
+    p.close();
+}
+
+static void borders_of_a_capture_cannot_be_crossed(void **)
+{
+    pair                  p;
+    cudaGraph_t           graph;
+    cudaStream_t          third;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+
+    OK(cudaStreamCreateWithFlags(&third, cudaStreamNonBlocking));
+    /* a stream that was forked and has work must be joined */
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    p.give(true, false);
+    assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureUnjoined);
+    assert_null(graph);
+    OK(cudaStreamSynchronize(p.copies)); /* the capture is over in both */
+    /* an event of before, and one of a capture that is over */
+    OK(cudaEventRecord(p.fetched, p.copies));
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    expect_spoilt(cudaStreamWaitEvent(stream, p.fetched), cudaErrorStreamCaptureIsolation);
+    OK(cudaEventRecord(p.made, stream));
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphDestroy(graph));
+    assert_int_equal(cudaStreamWaitEvent(p.copies, p.made), cudaErrorStreamCaptureIsolation);
+    /* it ends where it began; two of them do not meet */
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(cudaEventRecord(p.made, stream));
+    OK(cudaStreamWaitEvent(p.copies, p.made));
+    assert_int_equal(cudaStreamEndCapture(p.copies, &graph), cudaErrorStreamCaptureUnmatched);
+    assert_int_equal(cudaStreamEndCapture(stream, &graph), cudaErrorStreamCaptureInvalidated);
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    OK(cudaStreamBeginCapture(third, cudaStreamCaptureModeThreadLocal));
+    OK(cudaEventRecord(p.made, stream));
+    assert_int_equal(cudaStreamWaitEvent(third, p.made), cudaErrorStreamCaptureMerge);
+    assert_int_equal(cudaStreamEndCapture(third, &graph), cudaErrorStreamCaptureInvalidated);
+    /* what is unsafe, unless the thread takes it upon itself */
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    OK(cudaStreamDestroy(third));
+    OK(cudaStreamCreateWithFlags(&third, cudaStreamNonBlocking));
+    OK(cudaThreadExchangeStreamCaptureMode(&mode));
+    assert_int_equal(mode, cudaStreamCaptureModeRelaxed);
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphDestroy(graph));
+    OK(cudaStreamDestroy(third));
+    p.close();
+    cudaGetLastError();
+}
+
 /* ---- the list of calls for the shell test ---- */
 
 static int sequence(bool leaves)
@@ -668,13 +883,18 @@ static int sequence(bool leaves)
     cudaGraphExec_t x = nullptr;
     void           *p = nullptr, *h = nullptr;
     int             n = 0, back = 0;
-    bool            ok = cudaGetDeviceCount(&n) == cudaSuccess && n == 1 && cudaSetDevice(0) == cudaSuccess &&
-              cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess && cudaMalloc(&p, 1000) == cudaSuccess &&
-              cudaHostAlloc(&h, 100, cudaHostAllocDefault) == cudaSuccess && cudaEventCreate(&e) == cudaSuccess &&
+    bool ok = cudaGetDeviceCount(&n) == cudaSuccess && n == 1 && cudaSetDevice(0) == cudaSuccess &&
+              cudaStreamCreateWithFlags(&s, cudaStreamNonBlocking) == cudaSuccess &&
+              cudaMalloc(&p, 1000) == cudaSuccess &&
+              cudaHostAlloc(&h, 100, cudaHostAllocDefault) == cudaSuccess &&
+              cudaEventCreate(&e) == cudaSuccess &&
               cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal) == cudaSuccess &&
-              cudaMemsetAsync(p, 0, 1000, s) == cudaSuccess && VP_LAUNCH(add_to, 1, 4, 0, s, (int *)p, 3) == cudaSuccess &&
-              cudaStreamEndCapture(s, &g) == cudaSuccess && cudaGraphInstantiate(&x, g, 0) == cudaSuccess &&
-              cudaGraphLaunch(x, s) == cudaSuccess && cudaMemcpyAsync(&back, p, 4, cudaMemcpyDeviceToHost, s) == cudaSuccess &&
+              cudaMemsetAsync(p, 0, 1000, s) == cudaSuccess &&
+              VP_LAUNCH(add_to, 1, 4, 0, s, (int *)p, 3) == cudaSuccess &&
+              cudaStreamEndCapture(s, &g) == cudaSuccess &&
+              cudaGraphInstantiate(&x, g, 0) == cudaSuccess &&
+              cudaGraphLaunch(x, s) == cudaSuccess &&
+              cudaMemcpyAsync(&back, p, 4, cudaMemcpyDeviceToHost, s) == cudaSuccess &&
               cudaStreamSynchronize(s) == cudaSuccess && back == 3;
 
     if (leaves)
@@ -719,6 +939,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(events_tell_the_time_between_them),
         cmocka_unit_test(a_captured_stream_is_replayed_in_order),
         cmocka_unit_test(what_capture_does_not_allow_spoils_it),
+        cmocka_unit_test(streams_run_in_any_order_that_their_waits_allow),
+        cmocka_unit_test(a_fork_and_a_join_are_edges_of_one_graph),
+        cmocka_unit_test(borders_of_a_capture_cannot_be_crossed),
     };
 
     if (argc == 2 && strcmp(argv[1], "sequence") == 0)

@@ -1,5 +1,5 @@
-/* tests/cuda_emulator/nvml_stand_in.c: the part of NVML that the backend asks: one device, its memory, this process on it. What it tells is said
- * by VPLAN_EMULATOR_NVML. */
+/* tests/cuda_emulator/nvml_stand_in.c: the part of NVML that the backend asks: one device, its
+ * memory, this process on it. What it tells is said by VPLAN_EMULATOR_NVML. */
 #include "tests/cuda_emulator/emulator.h"
 
 #include <stdio.h>
@@ -24,7 +24,8 @@ typedef struct memory_info {
 E int nvmlInit_v2(void);
 E int nvmlShutdown(void);
 E int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **device);
-E int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *n, process_info *processes);
+E int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *n,
+                                              process_info *processes);
 E int nvmlDeviceGetMemoryInfo(void *device, memory_info *memory);
 E int nvmlSystemGetDriverVersion(char *text, unsigned int n_bytes);
 
@@ -60,14 +61,16 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *n, proce
     if (*n == 0)
         return INSUFFICIENT_SIZE;
     *n           = 1;
-    processes[0] = (process_info){.pid = (unsigned)getpid() + !tells("process"), .used_bytes = (unsigned long long)vp_emulator_own_bytes()};
+    processes[0] = (process_info){.pid        = (unsigned)getpid() + !tells("process"),
+                                  .used_bytes = (unsigned long long)vp_emulator_own_bytes()};
     return SUCCESS;
 }
 
 int nvmlDeviceGetMemoryInfo(void *device, memory_info *memory)
 {
     (void)device;
-    *memory = (memory_info){.used = (unsigned long long)(vp_emulator_own_bytes() + vp_emulator_others_bytes())};
+    *memory = (memory_info){
+        .used = (unsigned long long)(vp_emulator_own_bytes() + vp_emulator_others_bytes())};
     return tells("device") ? SUCCESS : NOT_SUPPORTED;
 }
 

@@ -1,16 +1,17 @@
 # tests/dryrun/allocator_model.py: an independent model of PyTorch's caching allocator, to check a dry run by.
 #   python tests/dryrun/allocator_model.py SERIES [expandable] [max_split=BYTES] [gc=FRACTION] [allowed=BYTES]
-#          [device=BYTES] [total=BYTES]
+#          [device=BYTES] [total=BYTES] [large_segment=BYTES] [rounding=BYTES]
 # SERIES is what scripts/allocator.py printed: allocations and frees, and PyTorch's own counters after each. The
 # model is given the events and must come to the same counters after every one. Written from the allocator's
-# documented behaviour, for one stream; shares no code with PyTorch or with vplan.
+# documented behaviour; shares no code with PyTorch or with vplan. tests/allocator/random_events.py draws events for it.
 #   python tests/dryrun/allocator_model.py --trace FILE: a trace with the segments it took ("S BYTES", "s BYTES")
 import bisect
 import sys
 
 KIB, MIB = 1 << 10, 1 << 20
-SMALL, SMALL_SEGMENT, LARGE_SEGMENT, MIN_LARGE, ROUND = MIB, 2 * MIB, 20 * MIB, 10 * MIB, 2 * MIB
+SMALL, SMALL_SEGMENT, MIN_LARGE, ROUND = MIB, 2 * MIB, 10 * MIB, 2 * MIB
 NONE = 1 << 62
+TOP = 1 << 45
 
 
 class Block:
@@ -20,6 +21,10 @@ class Block:
         self.pool, self.at, self.size, self.mapped, self.segment = pool, at, size, mapped, segment
         self.prev = self.next = None
         self.used, self.asked, self.since = False, 0, 0
+        self.uses, self.waits = set(), 0    # other streams it is used on; those that are not past it yet
+
+    def free(self):
+        return not self.used and not self.waits
 
     def key(self):
         return (self.size, self.at)
@@ -29,11 +34,11 @@ class Block:
 
 
 class Pool:
-    def __init__(self, small):
-        self.small, self.free, self.unmapped, self.searches = small, [], [], 0
+    def __init__(self, small, searches):
+        self.small, self.free, self.unmapped, self.searches = small, [], [], searches
 
     def put(self, block):
-        block.since = self.searches
+        block.since = self.searches[self.small]
         bisect.insort(self.free, block, key=Block.key)
 
     def take(self, block):
@@ -43,19 +48,44 @@ class Pool:
 
 
 class Allocator:
-    def __init__(self, expandable=False, max_split=NONE, gc=0.0, allowed=NONE, device=NONE, total=0):
+    def __init__(self, expandable=False, max_split=NONE, gc=0.0, allowed=NONE, device=NONE, total=0, large_segment=20 * MIB,
+                 rounding=0, roundup=None, lag=False):
         self.total = total or device        # what the card calls its total: sizes the range of addresses
         self.expandable, self.max_split, self.gc, self.allowed, self.device = expandable, max_split, gc, allowed, device
-        self.pools = (Pool(True), Pool(False))
+        self.large_segment, self.rounding = large_segment, rounding or large_segment
+        self.roundup = roundup or [0] * 16  # divisions for sizes from 2^(20 + i) on
+        self.lag = lag                      # whether streams are past a use only when stream_done() says so
+        self.searches, self.pools = {True: 0, False: 0}, {}
+        self.queues, self.passed = {}, []   # blocks that streams must pass, and that they have passed
         self.live, self.segments = {}, []
-        self.reserved = self.allocated = self.requested = self.retries = self.ooms = self.n_segments = 0
-        self.next_at = 0
+        self.reserved = self.allocated = self.requested = self.retries = self.ooms = self.n_segments = self.active = 0
+        self.ranges = {}                    # what is given out: address -> bytes
+
+    def pool(self, stream, small):
+        if (stream, small) not in self.pools:
+            self.pools[stream, small] = Pool(small, self.searches)
+        return self.pools[stream, small]
+
+    def inactive_split(self):
+        return sum(b.size for pool in self.pools.values() for b in pool.free if b.segment is None and not b.alone())
 
     # ---- segments
 
-    def fresh(self, bytes):
-        self.next_at += bytes + SMALL_SEGMENT
-        return self.next_at - bytes
+    def fresh(self, bytes, reserved=False):
+        """Where the driver puts it: from 32 MiB on as high as it fits, on a multiple of that; else as low."""
+        taken = sorted(self.ranges.items())
+        if bytes >= 32 * MIB and not reserved:
+            at = (TOP - bytes) // (32 * MIB) * (32 * MIB)
+            for a, n in reversed(taken):
+                if a < at + bytes and at < a + n:
+                    at = (a - bytes) // (32 * MIB) * (32 * MIB)
+        else:
+            at = 0
+            for a, n in taken:
+                if a < at + bytes and at < a + n:
+                    at = a + n
+        self.ranges[at] = bytes
+        return at
 
     def got(self, bytes):
         self.reserved += bytes
@@ -68,6 +98,7 @@ class Allocator:
     def release(self, block):
         block.pool.take(block)
         self.n_segments -= 1
+        del self.ranges[block.at]
         self.lost(block.size)
 
     def room(self, bytes):
@@ -77,7 +108,7 @@ class Allocator:
 
     def map(self, block, size):
         """Back the front of an unmapped block with whole pieces; False when the device is full."""
-        unit = SMALL_SEGMENT if block.pool.small else LARGE_SEGMENT
+        unit = SMALL_SEGMENT if block.pool.small else self.large_segment
         size = -(-size // unit) * unit
         if not self.room(size):
             return False
@@ -95,7 +126,7 @@ class Allocator:
         return True
 
     def unmap(self, block):
-        unit = SMALL_SEGMENT if block.pool.small else LARGE_SEGMENT
+        unit = SMALL_SEGMENT if block.pool.small else self.large_segment
         base = block.segment
         first = base + -(-(block.at - base) // unit) * unit
         last = base + (block.at + block.size - base) // unit * unit
@@ -122,17 +153,17 @@ class Allocator:
     def expand(self, pool, size):
         best = None
         for u in sorted(pool.unmapped, key=lambda b: b.at):
-            c = u.prev if u.prev and not u.prev.used else u
+            c = u.prev if u.prev and u.prev.free() else u
             have, b = 0, c
-            while b and not b.used and have < size:
+            while b and b.free() and have < size:
                 have, b = have + b.size, b.next
             if have >= size:
                 best = c
                 break
         if best is None:
-            unit = SMALL_SEGMENT if pool.small else LARGE_SEGMENT
+            unit = SMALL_SEGMENT if pool.small else self.large_segment
             bytes = -(-(self.total + self.total // 8) // unit) * unit
-            at = self.fresh(bytes)
+            at = self.fresh(bytes, reserved=True)
             best = Block(pool, at, bytes, False, at)
             pool.unmapped.append(best)
             self.n_segments += 1
@@ -156,7 +187,7 @@ class Allocator:
 
     def merge(self, block, other):
         """Take a free neighbour into block."""
-        if other is None or other.used or other.mapped != block.mapped:
+        if other is None or not other.free() or other.mapped != block.mapped:
             return
         if other.mapped:
             other.pool.take(other)
@@ -175,7 +206,7 @@ class Allocator:
 
     def find(self, pool, size):
         if self.gc and self.allowed != NONE:
-            pool.searches += 1
+            self.searches[pool.small] += 1
         i = bisect.bisect_left(pool.free, (size, -1), key=Block.key)
         if i == len(pool.free):
             return None
@@ -189,7 +220,7 @@ class Allocator:
         block = pool.free[i]
         if size < self.max_split <= block.size:
             return None
-        if size >= self.max_split and block.size >= size + LARGE_SEGMENT:
+        if size >= self.max_split and block.size >= size + self.rounding:
             return None
         pool.take(block)
         return block
@@ -198,15 +229,16 @@ class Allocator:
         threshold = int(self.gc * self.allowed)
         if self.reserved <= threshold:
             return
-        target, freed, pool = self.reserved - threshold, 0, self.pools[1]
+        target, freed = self.reserved - threshold, 0
+        large = [pool for pool in self.pools.values() if not pool.small]
 
         def age(b):
-            return pool.searches - b.since
-        ages = [age(b) for b in pool.free if b.alone()]
+            return self.searches[False] - b.since
+        ages = [age(b) for pool in large for b in pool.free if b.alone()]
         total, n, went = sum(ages), len(ages), True
         while freed < target and went and n > 0:
             limit, went = total / n, False
-            for b in list(pool.free):
+            for b in [b for pool in large for b in pool.free]:
                 if b.alone() and age(b) >= limit:
                     went, freed, total, n = True, freed + b.size, total - age(b), n - 1
                     self.release(b)
@@ -224,7 +256,7 @@ class Allocator:
 
     def release_large(self, pool, size):
         """With max_split: one unsplit block that is large enough, else the largest until there is enough."""
-        if self.max_split == NONE:
+        if self.max_split == NONE or self.expandable:
             return False
         size = max(size, self.max_split)
         i = bisect.bisect_left(pool.free, (size, -1), key=Block.key)
@@ -238,7 +270,10 @@ class Allocator:
         return freed >= size
 
     def release_all(self):
-        for pool in (self.pools[1], self.pools[0]):
+        for stream in list(self.queues):
+            self.stream_done(stream)
+        self.take_back()
+        for _, pool in sorted(self.pools.items(), key=lambda item: (item[0][1], item[0][0])):
             blocks = list(pool.free)
             for b in blocks:
                 if b.segment is None and b.alone():
@@ -250,11 +285,22 @@ class Allocator:
                         pool.unmapped.remove(b)
                         self.n_segments -= 1
 
-    def malloc(self, id, asked):
+    def rounded(self, asked):
+        divisions = self.roundup[min(max(asked.bit_length() - 1 - 20, 0), 15)]
+        if divisions > 1 and asked > 512 * divisions:
+            low = 1 << (asked.bit_length() - 1)     # the steps from this power of two to the next
+            return min(s for s in (low + k * low // divisions for k in range(divisions + 1)) if s >= asked)
+        return max(512, -(-asked // 512) * 512)
+
+    def malloc(self, id, asked, stream=0):
         """True, or False for out of memory."""
-        size = max(512, -(-asked // 512) * 512)
-        pool = self.pools[0 if size <= SMALL else 1]
-        bytes = SMALL_SEGMENT if size <= SMALL else LARGE_SEGMENT if size < MIN_LARGE else -(-size // ROUND) * ROUND
+        if not self.lag:
+            for s in list(self.queues):
+                self.stream_done(s)
+        self.take_back()
+        size = self.rounded(asked)
+        pool = self.pool(stream, size <= SMALL)
+        bytes = SMALL_SEGMENT if size <= SMALL else self.large_segment if size < MIN_LARGE else -(-size // ROUND) * ROUND
         block = self.find(pool, size)
         if block is None:
             if self.gc and self.allowed != NONE:
@@ -278,14 +324,38 @@ class Allocator:
         block.used, block.asked = True, asked
         self.live[id] = block
         self.allocated += block.size
+        self.active += block.size
         self.requested += asked
         return True
+
+    def record_stream(self, id, stream):
+        block = self.live[id]
+        if self.pools.get((stream, block.pool.small)) is not block.pool:
+            block.uses.add(stream)
+
+    def stream_done(self, stream):
+        self.passed += self.queues.pop(stream, [])
+
+    def take_back(self):
+        passed, self.passed = self.passed, []
+        for block in passed:
+            block.waits -= 1
+            if not block.waits:
+                self.free_block(block)
 
     def free(self, id):
         block = self.live.pop(id)
         self.allocated -= block.size
+        block.used, block.waits = False, len(block.uses)
+        for stream in sorted(block.uses):
+            self.queues.setdefault(stream, []).append(block)
+        block.uses = set()
+        if not block.waits:
+            self.free_block(block)
+
+    def free_block(self, block):
+        self.active -= block.size
         self.requested -= block.asked
-        block.used = False
         self.merge(block, block.prev)
         self.merge(block, block.next)
         block.pool.put(block)

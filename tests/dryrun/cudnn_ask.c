@@ -1,7 +1,8 @@
-/* tests/dryrun/cudnn_ask.c: what cuDNN itself says of one forward convolution, asked without a device and
- * without the stand-in. Prints the workspace of the first plan that its heuristics (mode A, what PyTorch
- * uses) offer and that it accepts.
- *     cudnn_ask LIBCUDNN CARD_JSON N C H W K R STRIDE PAD DTYPE nchw|nhwc        DTYPE: 0 float, 2 half, 9 bfloat16
+/* tests/dryrun/cudnn_ask.c: what cuDNN itself says of one forward convolution, asked without a
+ * device and without the stand-in. Prints the workspace of the first plan that its heuristics (mode
+ * A, what PyTorch uses) offer and that it accepts.
+ *     cudnn_ask LIBCUDNN CARD_JSON N C H W K R STRIDE PAD DTYPE nchw|nhwc        DTYPE: 0 float, 2
+ *     half, 9 bfloat16
  * Numbers of attributes and kinds are those of cudnn_graph.h. */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -35,7 +36,7 @@ static desc tensor(int64_t id, int dtype, const int64_t dim[4], int nhwc)
 {
     int64_t align = 16, nchw_strides[] = {dim[1] * dim[2] * dim[3], dim[2] * dim[3], dim[3], 1};
     int64_t nhwc_strides[] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
-    desc    t = made(17);
+    desc    t              = made(17);
 
     must(set(t, 901, 1, 1, &dtype), "data type");
     must(set(t, 902, 3, 4, dim), "dimensions");
@@ -46,16 +47,17 @@ static desc tensor(int64_t id, int dtype, const int64_t dim[4], int nhwc)
     return t;
 }
 
-static desc graph(int64_t n, int64_t c, int64_t h, int64_t w, int64_t k, int64_t r, int64_t stride, int64_t pad,
-                  int dtype, int nhwc)
+static desc graph(int64_t n, int64_t c, int64_t h, int64_t w, int64_t k, int64_t r, int64_t stride,
+                  int64_t pad, int dtype, int nhwc)
 {
-    int64_t  x_dim[] = {n, c, h, w}, w_dim[] = {k, c, r, r}, two = 2;
-    int64_t  y_dim[] = {n, k, (h + 2 * pad - r) / stride + 1, (w + 2 * pad - r) / stride + 1};
-    int64_t  strides[] = {stride, stride}, pads[] = {pad, pad}, ones[] = {1, 1};
-    int      compute = 0, cross = 1;
-    float    alpha = 1, beta = 0;
-    desc     conv = made(1), op = made(10), g = made(15);
-    desc     x = tensor('x', dtype, x_dim, nhwc), filter = tensor('w', dtype, w_dim, nhwc), y = tensor('y', dtype, y_dim, nhwc);
+    int64_t x_dim[] = {n, c, h, w}, w_dim[] = {k, c, r, r}, two = 2;
+    int64_t y_dim[]   = {n, k, (h + 2 * pad - r) / stride + 1, (w + 2 * pad - r) / stride + 1};
+    int64_t strides[] = {stride, stride}, pads[] = {pad, pad}, ones[] = {1, 1};
+    int     compute = 0, cross = 1;
+    float   alpha = 1, beta = 0;
+    desc    conv = made(1), op = made(10), g = made(15);
+    desc    x = tensor('x', dtype, x_dim, nhwc), filter = tensor('w', dtype, w_dim, nhwc),
+         y = tensor('y', dtype, y_dim, nhwc);
 
     must(set(conv, 100, 1, 1, &compute), "compute type");
     must(set(conv, 101, 7, 1, &cross), "mode");
@@ -82,7 +84,7 @@ int main(int argc, char **argv)
     void   *library;
     desc    card, heuristics, configs[32], plan, g;
     int     mode = 0;
-    int64_t n = 0, one, bytes;
+    int64_t n    = 0, one, bytes;
 
     if (argc != 13 || !(library = dlopen(argv[1], RTLD_NOW))) {
         fprintf(stderr, "%s\n", argc != 13 ? "12 arguments" : dlerror());
@@ -90,13 +92,16 @@ int main(int argc, char **argv)
     }
     create   = (int (*)(int, desc *))dlsym(library, "cudnnBackendCreateDescriptor");
     finalize = (int (*)(desc))dlsym(library, "cudnnBackendFinalize");
-    set      = (int (*)(desc, int, int, int64_t, const void *))dlsym(library, "cudnnBackendSetAttribute");
-    get      = (int (*)(desc, int, int, int64_t, int64_t *, void *))dlsym(library, "cudnnBackendGetAttribute");
+    set =
+        (int (*)(desc, int, int, int64_t, const void *))dlsym(library, "cudnnBackendSetAttribute");
+    get  = (int (*)(desc, int, int, int64_t, int64_t *, void *))dlsym(library,
+                                                                      "cudnnBackendGetAttribute");
     card = made(38);
     must(set(card, 2702, 24, (int64_t)strlen(argv[2]) + 1, argv[2]), "card");
     must(finalize(card), "card");
-    g = graph(atoll(argv[3]), atoll(argv[4]), atoll(argv[5]), atoll(argv[6]), atoll(argv[7]), atoll(argv[8]), atoll(argv[9]),
-              atoll(argv[10]), atoi(argv[11]), !strcmp(argv[12], "nhwc"));
+    g = graph(atoll(argv[3]), atoll(argv[4]), atoll(argv[5]), atoll(argv[6]), atoll(argv[7]),
+              atoll(argv[8]), atoll(argv[9]), atoll(argv[10]), atoi(argv[11]),
+              !strcmp(argv[12], "nhwc"));
     heuristics = made(4);
     must(set(heuristics, 201, 15, 1, &g), "graph");
     must(set(heuristics, 200, 8, 1, &mode), "mode");

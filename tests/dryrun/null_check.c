@@ -1,5 +1,6 @@
-/* tests/dryrun/null_check.c: the stand-in libraries without PyTorch. Built and run by tests/test_dryrun.sh with the
- * stand-in preloaded, a limit of 64 MiB, and one argument: which check. Exit code 0: it holds. */
+/* tests/dryrun/null_check.c: the stand-in libraries without PyTorch. Built and run by
+ * tests/test_dryrun.sh with the stand-in preloaded, a limit of 64 MiB, and one argument: which
+ * check. Exit code 0: it holds. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,13 +33,14 @@ static void *get(const char *name)
         } \
     } while (0)
 
-/* The limit is 64 MiB: two allocations of 32 MiB fit, one byte more does not, and a free gives it back. */
+/* The limit is 64 MiB: two allocations of 32 MiB fit, one byte more does not, and a free gives
+ * it back. */
 static int memory(void)
 {
-    int (*cudaMalloc)(void **, size_t) = get("cudaMalloc");
-    int (*cudaFree)(void *) = get("cudaFree");
+    int (*cudaMalloc)(void **, size_t)        = get("cudaMalloc");
+    int (*cudaFree)(void *)                   = get("cudaFree");
     int (*cudaMemGetInfo)(size_t *, size_t *) = get("cudaMemGetInfo");
-    int (*cudaGetLastError)(void) = get("cudaGetLastError");
+    int (*cudaGetLastError)(void)             = get("cudaGetLastError");
     void  *a, *b, *c;
     size_t free_bytes, total_bytes;
 
@@ -57,12 +59,41 @@ static int memory(void)
     return 0;
 }
 
+/* Less than 32 MiB rises, from there on addresses fall, each directly below the earlier one and on a
+ * multiple of 32 MiB; what was freed is given again. */
+static int addresses(void)
+{
+    int (*cudaMalloc)(uint64_t *, size_t) = get("cudaMalloc");
+    int (*cudaFree)(uint64_t)             = get("cudaFree");
+    uint64_t small, segment, large, below, again;
+
+    IS(cudaMalloc(&small, 2 * MIB), 0);
+    IS(cudaMalloc(&segment, 20 * MIB), 0);
+    IS(segment - small, 2 * MIB);
+    IS(cudaMalloc(&large, 34 * MIB), 0);
+    IS(large % (32 * MIB), 0);
+    IS(large > segment, 1);
+    IS(cudaFree(small), 0);
+    IS(cudaFree(segment), 0);
+    IS(cudaFree(large), 0);
+    IS(cudaMalloc(&large, 32 * MIB), 0);
+    IS(cudaMalloc(&below, 32 * MIB), 0);
+    IS(large - below, 32 * MIB);
+    IS(cudaFree(large), 0);
+    IS(cudaMalloc(&again, 32 * MIB), 0);
+    IS(again == large, 1);
+    IS(cudaFree(below), 0);
+    IS(cudaMalloc(&again, 2 * MIB), 0);
+    IS(again == small, 1);
+    return 0;
+}
+
 /* Zeros from the device, except what was copied there and not worked on since. */
 static int copies(void)
 {
-    int (*cudaMalloc)(void **, size_t) = get("cudaMalloc");
+    int (*cudaMalloc)(void **, size_t)                   = get("cudaMalloc");
     int (*cudaMemcpy)(void *, const void *, size_t, int) = get("cudaMemcpy");
-    int (*cudaMemset)(void *, int, size_t) = get("cudaMemset");
+    int (*cudaMemset)(void *, int, size_t)               = get("cudaMemset");
     char *device;
     int   sent[4] = {1, 2, 3, 4}, got[4] = {9, 9, 9, 9};
 
@@ -82,12 +113,13 @@ static int copies(void)
 /* Physical memory counts, addresses do not; it returns when neither handle nor mapping is left. */
 static int virtual_memory(void)
 {
-    int (*reserve)(uint64_t *, size_t, size_t, uint64_t, unsigned long long) = get("cuMemAddressReserve");
+    int (*reserve)(uint64_t *, size_t, size_t, uint64_t, unsigned long long) =
+        get("cuMemAddressReserve");
     int (*create)(uint64_t *, size_t, const void *, unsigned long long) = get("cuMemCreate");
-    int (*map)(uint64_t, size_t, size_t, uint64_t, unsigned long long) = get("cuMemMap");
-    int (*unmap)(uint64_t, size_t) = get("cuMemUnmap");
-    int (*release)(uint64_t) = get("cuMemRelease");
-    int (*release_range)(uint64_t, size_t) = get("cuMemAddressFree");
+    int (*map)(uint64_t, size_t, size_t, uint64_t, unsigned long long)  = get("cuMemMap");
+    int (*unmap)(uint64_t, size_t)                                      = get("cuMemUnmap");
+    int (*release)(uint64_t)                                            = get("cuMemRelease");
+    int (*release_range)(uint64_t, size_t)                              = get("cuMemAddressFree");
     uint64_t at, one, two;
 
     IS(reserve(&at, 1024 * MIB, 0, 0, 0), 0);
@@ -98,23 +130,24 @@ static int virtual_memory(void)
     IS(create(&two, 40 * MIB, NULL, 0), 2);
     IS(unmap(at, 40 * MIB), 0);
     IS(create(&two, 40 * MIB, NULL, 0), 0);
-    IS(create(&one, MIB, NULL, 0), 1);             /* not a multiple of the granularity */
+    IS(create(&one, MIB, NULL, 0), 1); /* not a multiple of the granularity */
     IS(release_range(at, 1024 * MIB), 0);
     IS(release_range(at, 1024 * MIB), 1);
     return 0;
 }
 
-/* A stream that waits for a capturing one joins the capture; a synchronisation in it is an error. */
+/* A stream that waits for a capturing one joins the capture; a synchronisation in it is an
+ * error. */
 static int capture(void)
 {
-    int (*stream)(void **) = get("cudaStreamCreate");
-    int (*event)(void **) = get("cudaEventCreate");
-    int (*record)(void *, void *) = get("cudaEventRecord");
+    int (*stream)(void **)                = get("cudaStreamCreate");
+    int (*event)(void **)                 = get("cudaEventCreate");
+    int (*record)(void *, void *)         = get("cudaEventRecord");
     int (*wait)(void *, void *, unsigned) = get("cudaStreamWaitEvent");
-    int (*begin)(void *, int) = get("cudaStreamBeginCapture");
-    int (*end)(void *, void **) = get("cudaStreamEndCapture");
-    int (*status)(void *, int *) = get("cudaStreamIsCapturing");
-    int (*synchronize)(void *) = get("cudaStreamSynchronize");
+    int (*begin)(void *, int)             = get("cudaStreamBeginCapture");
+    int (*end)(void *, void **)           = get("cudaStreamEndCapture");
+    int (*status)(void *, int *)          = get("cudaStreamIsCapturing");
+    int (*synchronize)(void *)            = get("cudaStreamSynchronize");
     void *a, *b, *e, *graph;
     int   s;
 
@@ -157,11 +190,12 @@ static int touch(void)
     return *device;
 }
 
-/* The guard of host memory ends the process (exit 5): VPLAN_NULL_MEMINFO or _CGROUP says there is little. */
+/* The guard of host memory ends the process (exit 5): VPLAN_NULL_MEMINFO or _CGROUP says there
+ * is little. */
 static int guard(void)
 {
     void (*start)(void) = get("vplan_null_guard");
-    char *held = malloc(80 * MIB);
+    char *held          = malloc(80 * MIB);
 
     if (!held)
         return 1;
@@ -185,9 +219,19 @@ static int own_runtime(void)
 
 int main(int argc, char **argv)
 {
-    static const struct { const char *name; int (*run)(void); } checks[] = {
-        {"memory", memory}, {"copies", copies}, {"virtual_memory", virtual_memory}, {"capture", capture},
-        {"stub", stub}, {"touch", touch}, {"guard", guard}, {"own_runtime", own_runtime},
+    static const struct {
+        const char *name;
+        int (*run)(void);
+    } checks[] = {
+        {"memory", memory},
+        {"addresses", addresses},
+        {"copies", copies},
+        {"virtual_memory", virtual_memory},
+        {"capture", capture},
+        {"stub", stub},
+        {"touch", touch},
+        {"guard", guard},
+        {"own_runtime", own_runtime},
     };
 
     library = dlopen("libcudart.so.13", RTLD_NOW);

@@ -191,6 +191,7 @@ def main():
     a = p.parse_args()
     import torch
     torch._C._cuda_getDeviceCount = lambda: 1     # the real one forbids a later fork
+    sys.modules["bitsandbytes"] = None            # importing it initialises CUDA, and no row uses it
     import transformers
     import transformers.masking_utils  # noqa: F401
     try:

@@ -1,14 +1,15 @@
 /* tests/fuzz/fuzz.h: what the fuzz targets share.
  *
- * A target is one file fuzz_NAME.c with LLVMFuzzerTestOneInput(): whatever the bytes, the reader answers or refuses with a good
- * error, and what it accepts is followed to the end. It is linked with libFuzzer (tests/fuzz/fuzz_long.sh) or
- * with replay.c, and with mutate.c in both. The corpus of NAME is corpus/NAME/. */
+ * A target is one file fuzz_NAME.c with LLVMFuzzerTestOneInput(): whatever the bytes, the reader
+ * answers or refuses with a good error, and what it accepts is followed to the end. It is linked
+ * with libFuzzer (tests/fuzz/fuzz_long.sh) or with replay.c, and with mutate.c in both. The
+ * corpus of NAME is corpus/NAME/. */
 #ifndef VP_TESTS_FUZZ_H
 #define VP_TESTS_FUZZ_H
 
-#include "core/err.h"
-#include "core/json.h"
-#include "core/text.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "base/text.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -38,12 +39,14 @@ extern int64_t fuzz_n_accepted;
 #define MUST_OK(call) \
     do { \
         if ((call) != VP_OK) { \
-            fprintf(stderr, "%s:%d: %s: %s:%d: %s: %s\n", __FILE__, __LINE__, #call, err.file, err.line, err.field, err.message); \
+            fprintf(stderr, "%s:%d: %s: %s:%d: %s: %s\n", __FILE__, __LINE__, #call, err.file, \
+                    err.line, err.field, err.message); \
             abort(); \
         } \
     } while (0)
 
-/* A refusal of what stands in an input: VP_ERR_INPUT, a sentence, nothing that a terminal would act on. */
+/* A refusal of what stands in an input: VP_ERR_INPUT, a sentence, nothing that a terminal would
+ * act on. */
 static inline void fuzz_check_refusal(vp_status st, const vp_err *err)
 {
     MUST(st == VP_ERR_INPUT && err->code == st);
@@ -64,7 +67,8 @@ static inline vp_json_doc *fuzz_parse(const uint8_t *data, size_t size)
     return doc;
 }
 
-/* What vplan would write: the text of a JSON value, whose reference it takes. Free with vp_text_release(). */
+/* What vplan would write: the text of a JSON value, whose reference it takes. Free with
+ * vp_text_release(). */
 static inline vp_text fuzz_text(json_t *value)
 {
     vp_text text = {0};

@@ -1,8 +1,8 @@
 /* A plan file: what is accepted is unrolled, itemised and written back the same. */
 #include "fuzz.h"
 
-#include "core/checked.h"
-#include "core/expand.h"
+#include "base/checked.h"
+#include "plan/expand.h"
 #include "planner/itemise.h"
 
 static void follow(const vp_plan *plan)
@@ -21,7 +21,8 @@ static void follow(const vp_plan *plan)
         int64_t          n_gaps, sum = 0;
         MUST(arena);
         MUST_OK(vp_expansion_make(arena, plan, b, vp_min_i64(b->n_micro_steps, 3), &x, &err));
-        MUST_OK(vp_expansion_padding(arena, &x, b->peak_bytes, &gaps, &n_gaps, &err));
+        MUST_OK(
+            vp_expansion_padding(arena, &x, VP_MEMORY_DEVICE, b->peak_bytes, &gaps, &n_gaps, &err));
         MUST_OK(vp_itemise(arena, plan, b, &items, &err));
         for (int64_t k = 0; k < items.n_items; k++)
             sum += items.items[k].bytes;
@@ -50,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!doc)
         return 0;
     vp_json_node root = vp_json_root(doc);
-    st = vp_plan_from_json(&root, &plan, &err);
+    st                = vp_plan_from_json(&root, &plan, &err);
     if (st == VP_OK) {
         fuzz_n_accepted++;
         follow(plan);

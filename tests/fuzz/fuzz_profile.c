@@ -1,8 +1,8 @@
-/* A profile: what is read is written back the same; every measured call costs what was measured, any other call a number or
- * nothing. */
+/* A profile: what is read is written back the same; every measured call costs what was measured,
+ * any other call a number or nothing. */
 #include "fuzz.h"
 
-#include "core/profile.h"
+#include "plan/profile.h"
 
 #include <math.h>
 
@@ -16,7 +16,9 @@ static void follow(const vp_profile *profile)
     for (int64_t i = 0; i < profile->n_rows; i++) {
         const vp_profile_row *row = &profile->rows[i];
         int64_t               ints[VP_MAX_INTS];
-        MUST(vp_profile_seconds(profile, row->kernel, row->dtype, row->ints, &measured) == row->seconds && measured);
+        MUST(vp_profile_seconds(profile, row->kernel, row->dtype, row->ints, &measured) ==
+                 row->seconds &&
+             measured);
         for (int k = 0; k < VP_MAX_INTS; k++)
             ints[k] = row->ints[k] / 2 + 3;
         double s = vp_profile_seconds(profile, row->kernel, row->dtype, ints, &measured);
@@ -36,15 +38,15 @@ static void follow(const vp_profile *profile)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    vp_json_doc *doc = fuzz_parse(data, size);
+    vp_json_doc *doc     = fuzz_parse(data, size);
     vp_profile  *profile = NULL;
-    vp_err       err = {0};
+    vp_err       err     = {0};
     vp_status    st;
 
     if (!doc)
         return 0;
     vp_json_node root = vp_json_root(doc);
-    st = vp_profile_from_json(&root, &profile, &err);
+    st                = vp_profile_from_json(&root, &profile, &err);
     if (st == VP_OK) {
         fuzz_n_accepted++;
         follow(profile);

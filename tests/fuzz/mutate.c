@@ -1,6 +1,7 @@
-/* Mutations of JSON by its tokens, beside libFuzzer's by bytes: a number moved a little or to an edge, a value doubled, removed or
- * replaced by another of the same text. Most of what a reader checks lies behind the syntax, where bytes changed at random
- * do not come. A safetensors file is mutated in its header, and its length kept right. */
+/* Mutations of JSON by its tokens, beside libFuzzer's by bytes: a number moved a little or to an
+ * edge, a value doubled, removed or replaced by another of the same text. Most of what a reader
+ * checks lies behind the syntax, where bytes changed at random do not come. A safetensors file
+ * is mutated in its header, and its length kept right. */
 #include "fuzz.h"
 
 #include <inttypes.h>
@@ -9,7 +10,8 @@ int64_t fuzz_n_accepted;
 
 enum { MAX_SPANS = 20000, MAX_DEPTH = 64 };
 
-/* A value, from its first byte to behind its last; of a member, key_begin is where its key begins, else begin. */
+/* A value, from its first byte to behind its last; of a member, key_begin is where its key
+ * begins, else begin. */
 typedef struct span {
     size_t key_begin, begin, end;
     bool   number;
@@ -52,9 +54,11 @@ static void find_spans(const uint8_t *text, size_t size)
                 spans[open[--depth]].end = at + 1;
         } else if (c && !strchr(" \t\r\n,", c)) {
             span *s = &spans[n_spans++];
-            *s = (span){.key_begin = key == SIZE_MAX ? at : key, .begin = at, .number = c == '-' || (c >= '0' && c <= '9')};
-            key = SIZE_MAX;
-            last = at;
+            *s      = (span){.key_begin = key == SIZE_MAX ? at : key,
+                             .begin     = at,
+                             .number    = c == '-' || (c >= '0' && c <= '9')};
+            key     = SIZE_MAX;
+            last    = at;
             if (c == '[' || c == '{') {
                 if (depth < MAX_DEPTH)
                     open[depth++] = n_spans - 1;
@@ -69,7 +73,8 @@ static void find_spans(const uint8_t *text, size_t size)
 }
 
 /* text[begin, end) becomes n bytes of with, which may lie in text itself. 0: it does not fit. */
-static size_t replace(uint8_t *text, size_t size, size_t max_size, size_t begin, size_t end, const uint8_t *with, size_t n)
+static size_t replace(uint8_t *text, size_t size, size_t max_size, size_t begin, size_t end,
+                      const uint8_t *with, size_t n)
 {
     uint8_t *copy;
 
@@ -84,13 +89,33 @@ static size_t replace(uint8_t *text, size_t size, size_t max_size, size_t begin,
     return size - (end - begin) + n;
 }
 
-static size_t change_number(uint8_t *text, size_t size, size_t max_size, const span *s, uint32_t *state)
+static size_t change_number(uint8_t *text, size_t size, size_t max_size, const span *s,
+                            uint32_t *state)
 {
-    static const char *const edges[] = {"0", "-1", "1", "2", "3", "63", "64", "255", "256", "4096", "2147483648", "4294967296", "9007199254740993",
-                                        "4611686018427387904", "9223372036854775807", "9223372036854775808", "1e308", "1e-320", "1e400", "0.5", "-0.0"};
+    static const char *const edges[] = {"0",
+                                        "-1",
+                                        "1",
+                                        "2",
+                                        "3",
+                                        "63",
+                                        "64",
+                                        "255",
+                                        "256",
+                                        "4096",
+                                        "2147483648",
+                                        "4294967296",
+                                        "9007199254740993",
+                                        "4611686018427387904",
+                                        "9223372036854775807",
+                                        "9223372036854775808",
+                                        "1e308",
+                                        "1e-320",
+                                        "1e400",
+                                        "0.5",
+                                        "-0.0"};
     static const int64_t     steps[] = {-64, -4, -1, 1, 4, 64, 256};
-    char   number[32], *end;
-    size_t n = s->end - s->begin < sizeof number ? s->end - s->begin : sizeof number - 1;
+    char                     number[32], *end;
+    size_t  n = s->end - s->begin < sizeof number ? s->end - s->begin : sizeof number - 1;
     int64_t value;
 
     memcpy(number, text + s->begin, n);
@@ -99,16 +124,19 @@ static size_t change_number(uint8_t *text, size_t size, size_t max_size, const s
     if (draw(state, 3) == 0 || *end || value > INT64_MAX / 4 || value < INT64_MIN / 4)
         strcpy(number, edges[draw(state, sizeof edges / sizeof *edges)]);
     else
-        snprintf(number, sizeof number, "%" PRId64, draw(state, 4) == 0 ? 2 * value : value + steps[draw(state, sizeof steps / sizeof *steps)]);
+        snprintf(number, sizeof number, "%" PRId64,
+                 draw(state, 4) == 0 ? 2 * value
+                                     : value + steps[draw(state, sizeof steps / sizeof *steps)]);
     return replace(text, size, max_size, s->begin, s->end, (const uint8_t *)number, strlen(number));
 }
 
 /* One change; 0: none was possible. */
 static size_t change_token(uint8_t *text, size_t size, size_t max_size, uint32_t *state)
 {
-    static const char *const words[] = {"null", "true", "false", "\"\"", "[]", "{}", "NaN", "\"x\"", "[[]]", "-"};
-    const span *s, *other;
-    size_t      end, n;
+    static const char *const words[] = {"null", "true", "false", "\"\"", "[]",
+                                        "{}",   "NaN",  "\"x\"", "[[]]", "-"};
+    const span              *s, *other;
+    size_t                   end, n;
 
     find_spans(text, size);
     if (!n_spans)
@@ -121,22 +149,27 @@ static size_t change_token(uint8_t *text, size_t size, size_t max_size, uint32_t
     case 0: /* removed, with a comma beside it */
         for (end = s->end; end < size && strchr(" \t\r\n", text[end]);)
             end++;
-        return replace(text, size, max_size, s->key_begin, end < size && text[end] == ',' ? end + 1 : s->end, text, 0);
+        return replace(text, size, max_size, s->key_begin,
+                       end < size && text[end] == ',' ? end + 1 : s->end, text, 0);
     case 1: /* doubled */
-        n = replace(text, size, max_size, s->key_begin, s->key_begin, text + s->key_begin, s->end - s->key_begin);
+        n = replace(text, size, max_size, s->key_begin, s->key_begin, text + s->key_begin,
+                    s->end - s->key_begin);
         return n ? replace(text, n, max_size, s->end, s->end, (const uint8_t *)",", 1) : 0;
     case 2: /* another value of the text in its place */
-        return replace(text, size, max_size, s->begin, s->end, text + other->begin, other->end - other->begin);
+        return replace(text, size, max_size, s->begin, s->end, text + other->begin,
+                       other->end - other->begin);
     case 3: {
         const char *word = words[draw(state, sizeof words / sizeof *words)];
         return replace(text, size, max_size, s->begin, s->end, (const uint8_t *)word, strlen(word));
     }
     default:
-        return s->number ? change_number(text, size, max_size, s, state) : LLVMFuzzerMutate(text, size, max_size);
+        return s->number ? change_number(text, size, max_size, s, state)
+                         : LLVMFuzzerMutate(text, size, max_size);
     }
 }
 
-/* Bytes before the JSON text, and its size: of a safetensors file 8 and the header's, of others 0 and all. */
+/* Bytes before the JSON text, and its size: of a safetensors file 8 and the header's, of others
+ * 0 and all. */
 static size_t json_part(const uint8_t *data, size_t size, size_t *n)
 {
     uint64_t length;

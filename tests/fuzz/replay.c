@@ -1,10 +1,12 @@
-/* A target without libFuzzer: its corpus, then mutations of it from a fixed seed, 8 MiB in all; says its cases in TAP.
+/* A target without libFuzzer: its corpus, then mutations of it from a fixed seed, 8 MiB in all;
+ * says its cases in TAP.
  *
  *     build/tests/fuzz/fuzz_plan                 corpus and mutations, as tests/run.sh runs it
  *     build/tests/fuzz/fuzz_plan FILE...         these inputs only
  *
- * Files good-* of the corpus must be accepted, bad-* refused. An input that crashes or takes more than 20 seconds is left as
- * crash-NAME beside the program. VPLAN_LONG=1: twenty times as much. */
+ * Files good-* of the corpus must be accepted, bad-* refused. An input that crashes or takes
+ * more than 20 seconds is left as crash-NAME beside the program. VPLAN_LONG=1: twenty times as
+ * much. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -13,9 +15,9 @@
 
 enum { MAX_FILES = 1000, MAX_BYTES = 1 << 17, SECONDS = 20, MUTATED_BYTES = 8 << 20 };
 
-static uint8_t input[MAX_BYTES];
-static size_t  input_size;
-static char    crash_path[1200];
+static uint8_t  input[MAX_BYTES];
+static size_t   input_size;
+static char     crash_path[1200];
 static uint32_t state = 1;
 
 static uint32_t draw(size_t n)
@@ -27,7 +29,8 @@ static uint32_t draw(size_t n)
 /* What libFuzzer's own does, in short: bytes changed, put in, taken out. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
 {
-    static const uint8_t bytes[] = {0, 9, 10, ' ', '"', ',', '-', '.', '/', '0', '9', ':', '[', '\\', ']', 'e', 'u', '{', '}', 127, 128, 255};
+    static const uint8_t bytes[] = {0,   9,   10,   ' ', '"', ',', '-', '.', '/', '0', '9',
+                                    ':', '[', '\\', ']', 'e', 'u', '{', '}', 127, 128, 255};
     size_t               at      = size ? draw(size) : 0;
 
     switch (size ? draw(4) : 3) {
@@ -56,7 +59,8 @@ static void leave_input(int sig)
 
     if (fd >= 0 && write(fd, input, input_size) == (ssize_t)input_size) {
         static const char said[] = "the input is left in ";
-        if (write(2, said, sizeof said - 1) < 0 || write(2, crash_path, strlen(crash_path)) < 0 || write(2, "\n", 1) < 0)
+        if (write(2, said, sizeof said - 1) < 0 || write(2, crash_path, strlen(crash_path)) < 0 ||
+            write(2, "\n", 1) < 0)
             _exit(1);
     }
     signal(sig, SIG_DFL);
@@ -66,8 +70,9 @@ static void leave_input(int sig)
 /* True: it was accepted. */
 static bool run_input(void)
 {
-    int64_t  before = fuzz_n_accepted;
-    uint8_t *exact  = malloc(input_size ? input_size : 1); /* of its very size, so that a sanitizer sees a step beyond it */
+    int64_t before = fuzz_n_accepted;
+    /* of its very size, so that a sanitizer sees a step beyond it */
+    uint8_t *exact = malloc(input_size ? input_size : 1);
 
     MUST(exact);
     memcpy(exact, input, input_size);
@@ -98,16 +103,18 @@ static int not_hidden(const struct dirent *e)
 
 int main(int argc, char **argv)
 {
-    const char     *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
+    const char     *name      = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
     const int       signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM};
     struct dirent **files;
     char            dir[300], path[600];
     int             n_files, failed = 0;
-    int64_t         bytes_left = getenv("VPLAN_LONG") ? 20 * (int64_t)MUTATED_BYTES : MUTATED_BYTES, n_mutations = 0, n_before;
+    int64_t         bytes_left = getenv("VPLAN_LONG") ? 20 * (int64_t)MUTATED_BYTES : MUTATED_BYTES,
+            n_mutations        = 0, n_before;
 
     name += strncmp(name, "fuzz_", 5) == 0 ? 5 : 0;
     snprintf(dir, sizeof dir, "tests/fuzz/corpus/%s", name);
-    snprintf(crash_path, sizeof crash_path, "%.*scrash-%s", (int)(strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 - argv[0] : 0), argv[0], name);
+    snprintf(crash_path, sizeof crash_path, "%.*scrash-%s",
+             (int)(strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 - argv[0] : 0), argv[0], name);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], leave_input);
     if (argc > 1) {
@@ -131,7 +138,8 @@ int main(int argc, char **argv)
         bool wrong    = strncmp(file, accepted ? "bad-" : "good-", accepted ? 4 : 5) == 0;
         printf("%sok %d - %s\n", wrong ? "not " : "", i + 1, path);
         if (wrong)
-            fprintf(stderr, "%s is %s (old format? see tests/fuzz/README.md)\n", path, accepted ? "accepted" : "refused");
+            fprintf(stderr, "%s is %s (old format? see tests/fuzz/README.md)\n", path,
+                    accepted ? "accepted" : "refused");
         failed += wrong;
         fflush(stdout);
     }
@@ -144,7 +152,8 @@ int main(int argc, char **argv)
         run_input();
         bytes_left -= (int64_t)input_size + 100;
     }
-    printf("ok %d - %lld mutations, %lld accepted\n", n_files + 1, (long long)n_mutations, (long long)(fuzz_n_accepted - n_before));
+    printf("ok %d - %lld mutations, %lld accepted\n", n_files + 1, (long long)n_mutations,
+           (long long)(fuzz_n_accepted - n_before));
     for (int i = 0; i < n_files; i++)
         free(files[i]);
     free(files);

@@ -1,9 +1,11 @@
 /* A program in place of vplan-solve that does one thing wrong.
- *     VPLAN_STAND_IN=missing-corner VPLAN_REAL_SOLVER=build/vplan-solve build/tests/solver_stand_in < problem > solution
+ *     VPLAN_STAND_IN=missing-corner VPLAN_REAL_SOLVER=build/vplan-solve build/tests/solver_stand_in
+ *     < problem > solution
  *
- * VPLAN_STAND_IN names the fault; without it, or with one that is not known, it exits 64. VPLAN_REAL_SOLVER is the solver whose
- * answer the lying modes change. VPLAN_STAND_IN_BYTE: after how many bytes of the true answer "dies-at" is killed and
- * "hangs-at" stops. `solver_stand_in --list` prints the modes, one a line. */
+ * VPLAN_STAND_IN names the fault; without it, or with one that is not known, it exits 64.
+ * VPLAN_REAL_SOLVER is the solver whose answer the lying modes change. VPLAN_STAND_IN_BYTE:
+ * after how many bytes of the true answer "dies-at" is killed and "hangs-at" stops.
+ * `solver_stand_in --list` prints the modes, one a line. */
 #include <jansson.h>
 
 #include <errno.h>
@@ -22,7 +24,7 @@ typedef struct text {
 } text;
 
 static json_t *problem, *solution;
-static text    answer;   /* of the real solver, as it came */
+static text    answer; /* of the real solver, as it came */
 
 /* ---- the real solver ---- */
 
@@ -110,7 +112,8 @@ static void ask(void)
 
 static json_t *program_of_solution(void)
 {
-    return json_array_get(json_object_get(problem, "programs"), (size_t)json_integer_value(json_object_get(solution, "program_idx")));
+    return json_array_get(json_object_get(problem, "programs"),
+                          (size_t)json_integer_value(json_object_get(solution, "program_idx")));
 }
 
 static void set(const char *key, json_t *value)
@@ -126,13 +129,15 @@ static void raise_cutoff(int64_t ns)
 /* Every block by the item that needs least: it fits if anything does, and is called optimal. */
 static void worse(void)
 {
-    json_t *g = program_of_solution(), *k = json_object_get(g, "k_bytes"), *beta = json_object_get(g, "beta_bytes");
-    json_t *counts = json_array();
+    json_t *g = program_of_solution(), *k = json_object_get(g, "k_bytes"),
+           *beta     = json_object_get(g, "beta_bytes");
+    json_t *counts   = json_array();
     int64_t n_blocks = json_integer_value(json_object_get(g, "n_blocks")), least = INT64_MAX, ns;
     size_t  best = 0, n = json_array_size(k);
 
     for (size_t s = 0; s < n; s++) {
-        int64_t need = n_blocks * json_integer_value(json_array_get(k, s)) + json_integer_value(json_array_get(beta, s));
+        int64_t need = n_blocks * json_integer_value(json_array_get(k, s)) +
+                       json_integer_value(json_array_get(beta, s));
 
         if (need < least)
             least = need, best = s;
@@ -148,14 +153,18 @@ static void worse(void)
 /* All blocks by the cheapest item, whatever it needs. */
 static void too_large(void)
 {
-    json_t *g = program_of_solution(), *cost = json_object_get(g, "cost_ns"), *counts = json_array();
-    size_t  best = 0, n = json_array_size(cost);
+    json_t *g = program_of_solution(), *cost = json_object_get(g, "cost_ns"),
+           *counts = json_array();
+    size_t best = 0, n = json_array_size(cost);
 
     for (size_t s = 1; s < n; s++)
-        if (json_integer_value(json_array_get(cost, s)) < json_integer_value(json_array_get(cost, best)))
+        if (json_integer_value(json_array_get(cost, s)) <
+            json_integer_value(json_array_get(cost, best)))
             best = s;
     for (size_t s = 0; s < n; s++)
-        json_array_append_new(counts, json_integer(s == best ? json_integer_value(json_object_get(g, "n_blocks")) : 0));
+        json_array_append_new(
+            counts,
+            json_integer(s == best ? json_integer_value(json_object_get(g, "n_blocks")) : 0));
     set("counts", counts);
 }
 
@@ -173,7 +182,17 @@ static void change_count(int64_t by)
     }
 }
 
-typedef enum change { DOUBLE, NEGATE, OTHER_ROW, AS_REAL, HUGE_NUMBER, DROP_LEAF, EMPTY_LEAF, MORE_LEAVES, CROSS } change;
+typedef enum change {
+    DOUBLE,
+    NEGATE,
+    OTHER_ROW,
+    AS_REAL,
+    HUGE_NUMBER,
+    DROP_LEAF,
+    EMPTY_LEAF,
+    MORE_LEAVES,
+    CROSS
+} change;
 
 /* Change every leaf's multipliers, or the first tree that splits. */
 static void change_certificate(change what)
@@ -182,8 +201,8 @@ static void change_certificate(change what)
     size_t  i, j, k;
     bool    done = false;
 
-    json_array_foreach(trees, i, tree)
-        json_array_foreach(tree, j, node) {
+    json_array_foreach (trees, i, tree)
+        json_array_foreach (tree, j, node) {
             int64_t kind = json_integer_value(json_array_get(node, 0));
 
             if (kind)
@@ -197,13 +216,14 @@ static void change_certificate(change what)
                 if (what == OTHER_ROW)
                     json_array_set_new(pair, 0, json_integer(r + 1));
                 else
-                    json_array_set_new(pair, 1, what == DOUBLE   ? json_integer(2 * u)
-                                                : what == NEGATE ? json_integer(-u)
-                                                : what == AS_REAL ? json_real((double)u + 0.5)
-                                                                  : json_integer(INT64_MAX));
+                    json_array_set_new(pair, 1,
+                                       what == DOUBLE    ? json_integer(2 * u)
+                                       : what == NEGATE  ? json_integer(-u)
+                                       : what == AS_REAL ? json_real((double)u + 0.5)
+                                                         : json_integer(INT64_MAX));
             }
         }
-    json_array_foreach(trees, i, tree) {
+    json_array_foreach (trees, i, tree) {
         size_t n = json_array_size(tree);
 
         if (done || (what < CROSS && n < 3))
@@ -215,7 +235,7 @@ static void change_certificate(change what)
         if (what == MORE_LEAVES)
             done = !json_array_append_new(tree, json_pack("[i]", 3));
     }
-    if (what == CROSS) {   /* each program gets its neighbour's proof */
+    if (what == CROSS) { /* each program gets its neighbour's proof */
         json_t *first = json_incref(json_array_get(trees, 0));
 
         json_array_remove(trees, 0);
@@ -226,7 +246,7 @@ static void change_certificate(change what)
 /* Write the answer with one member's value replaced by text that JSON may not even have. */
 static void put_with(const char *key, const char *value)
 {
-    char  *out, *at, mark[64];
+    char *out, *at, mark[64];
 
     set(key, json_string("@@"));
     out = json_dumps(solution, JSON_COMPACT);
@@ -262,45 +282,227 @@ static void repeat(const char *bytes, int64_t n_times)
 
 /* ---- the modes ---- */
 
-static void mode_worse_answer(void)       { ask(); worse(); put_json(solution); }
-static void mode_too_large_answer(void)   { ask(); too_large(); put_json(solution); }
-static void mode_block_missing(void)      { ask(); change_count(-1); put_json(solution); }
-static void mode_block_too_many(void)     { ask(); change_count(1); put_json(solution); }
-static void mode_negative_count(void)     { ask(); change_count(-1000); put_json(solution); }
-static void mode_huge_count(void)         { ask(); change_count(INT64_MAX / 2); put_json(solution); }
-static void mode_no_such_program(void)    { ask(); set("program_idx", json_integer(4095)); put_json(solution); }
-static void mode_raised_cutoff(void)      { ask(); raise_cutoff(1000000); put_json(solution); }
-static void mode_cutoff_of_all_time(void) { ask(); set("cutoff_ns", json_integer(INT64_MAX)); put_json(solution); }
-static void mode_doubled_duals(void)      { ask(); change_certificate(DOUBLE); raise_cutoff(1); put_json(solution); }
-static void mode_negated_duals(void)      { ask(); change_certificate(NEGATE); put_json(solution); }
-static void mode_duals_of_other_rows(void){ ask(); change_certificate(OTHER_ROW); put_json(solution); }
-static void mode_fractional_duals(void)   { ask(); change_certificate(AS_REAL); put_json(solution); }
-static void mode_huge_duals(void)         { ask(); change_certificate(HUGE_NUMBER); put_json(solution); }
-static void mode_missing_corner(void)     { ask(); change_certificate(DROP_LEAF); put_json(solution); }
-static void mode_corner_called_empty(void){ ask(); change_certificate(EMPTY_LEAF); raise_cutoff(1); put_json(solution); }
-static void mode_leaf_left_over(void)     { ask(); change_certificate(MORE_LEAVES); put_json(solution); }
-static void mode_crossed_proofs(void)     { ask(); change_certificate(CROSS); raise_cutoff(1); put_json(solution); }
-static void mode_no_certificate(void)     { ask(); set("certificate", json_array()); put_json(solution); }
-static void mode_nan(void)                { ask(); put_with("cutoff_ns", "NaN"); }
-static void mode_infinity(void)           { ask(); put_with("cutoff_ns", "Infinity"); }
-static void mode_nan_duals(void)          { ask(); put_with("certificate", "[[[0,[0,NaN],[1,NaN]]]]"); }
-static void mode_number_beyond_64_bits(void) { ask(); put_with("cutoff_ns", "99999999999999999999999"); }
-static void mode_deep_nesting(void)       { repeat("{\"certificate\":", 1); repeat("[", 1000000); }
-static void mode_unknown_member(void)     { ask(); set("signed_by", json_string("the solver")); put_json(solution); }
-static void mode_twice(void)              { ask(); put(answer.data, answer.n); put(answer.data, answer.n); }
-static void mode_exits_1(void)            { ask(); put(answer.data, answer.n); exit(1); }
-static void mode_silent(void)             { read_all(STDIN_FILENO); }
-static void mode_refuses(void)            { fputs("vplan-solve: out of host memory\n", stderr); exit(1); }
-static void mode_garbage(void)            { read_all(STDIN_FILENO); for (int i = 0; i < 4096; i++) putchar(i * 167 % 256); }
-static void mode_endless(void)            { repeat("{\"found\":true,", -1); }
-static void mode_endless_stderr(void)     { dup2(STDERR_FILENO, STDOUT_FILENO); repeat("still solving\n", -1); }
-static void mode_huge_output(void)        { repeat("{\"certificate\":[", 1); repeat("[[0]],", 8 << 20); repeat("[[0]]]}", 1); }
-static void mode_hangs(void)              { read_all(STDIN_FILENO); wait_for_ever(); }
-static void mode_never_reads(void)        { wait_for_ever(); }
-static void mode_hangs_after_answer(void) { ask(); put(answer.data, answer.n); wait_for_ever(); }
-static void mode_ignores_sigterm(void)    { signal(SIGTERM, SIG_IGN); for (;;) pause(); }
-static void mode_dies(void)               { abort(); }
-static void mode_killed_after_answer(void){ ask(); put(answer.data, answer.n); raise(SIGKILL); }
+static void mode_worse_answer(void)
+{
+    ask();
+    worse();
+    put_json(solution);
+}
+static void mode_too_large_answer(void)
+{
+    ask();
+    too_large();
+    put_json(solution);
+}
+static void mode_block_missing(void)
+{
+    ask();
+    change_count(-1);
+    put_json(solution);
+}
+static void mode_block_too_many(void)
+{
+    ask();
+    change_count(1);
+    put_json(solution);
+}
+static void mode_negative_count(void)
+{
+    ask();
+    change_count(-1000);
+    put_json(solution);
+}
+static void mode_huge_count(void)
+{
+    ask();
+    change_count(INT64_MAX / 2);
+    put_json(solution);
+}
+static void mode_no_such_program(void)
+{
+    ask();
+    set("program_idx", json_integer(4095));
+    put_json(solution);
+}
+static void mode_raised_cutoff(void)
+{
+    ask();
+    raise_cutoff(1000000);
+    put_json(solution);
+}
+static void mode_cutoff_of_all_time(void)
+{
+    ask();
+    set("cutoff_ns", json_integer(INT64_MAX));
+    put_json(solution);
+}
+static void mode_doubled_duals(void)
+{
+    ask();
+    change_certificate(DOUBLE);
+    raise_cutoff(1);
+    put_json(solution);
+}
+static void mode_negated_duals(void)
+{
+    ask();
+    change_certificate(NEGATE);
+    put_json(solution);
+}
+static void mode_duals_of_other_rows(void)
+{
+    ask();
+    change_certificate(OTHER_ROW);
+    put_json(solution);
+}
+static void mode_fractional_duals(void)
+{
+    ask();
+    change_certificate(AS_REAL);
+    put_json(solution);
+}
+static void mode_huge_duals(void)
+{
+    ask();
+    change_certificate(HUGE_NUMBER);
+    put_json(solution);
+}
+static void mode_missing_corner(void)
+{
+    ask();
+    change_certificate(DROP_LEAF);
+    put_json(solution);
+}
+static void mode_corner_called_empty(void)
+{
+    ask();
+    change_certificate(EMPTY_LEAF);
+    raise_cutoff(1);
+    put_json(solution);
+}
+static void mode_leaf_left_over(void)
+{
+    ask();
+    change_certificate(MORE_LEAVES);
+    put_json(solution);
+}
+static void mode_crossed_proofs(void)
+{
+    ask();
+    change_certificate(CROSS);
+    raise_cutoff(1);
+    put_json(solution);
+}
+static void mode_no_certificate(void)
+{
+    ask();
+    set("certificate", json_array());
+    put_json(solution);
+}
+static void mode_nan(void)
+{
+    ask();
+    put_with("cutoff_ns", "NaN");
+}
+static void mode_infinity(void)
+{
+    ask();
+    put_with("cutoff_ns", "Infinity");
+}
+static void mode_nan_duals(void)
+{
+    ask();
+    put_with("certificate", "[[[0,[0,NaN],[1,NaN]]]]");
+}
+static void mode_number_beyond_64_bits(void)
+{
+    ask();
+    put_with("cutoff_ns", "99999999999999999999999");
+}
+static void mode_deep_nesting(void)
+{
+    repeat("{\"certificate\":", 1);
+    repeat("[", 1000000);
+}
+static void mode_unknown_member(void)
+{
+    ask();
+    set("signed_by", json_string("the solver"));
+    put_json(solution);
+}
+static void mode_twice(void)
+{
+    ask();
+    put(answer.data, answer.n);
+    put(answer.data, answer.n);
+}
+static void mode_exits_1(void)
+{
+    ask();
+    put(answer.data, answer.n);
+    exit(1);
+}
+static void mode_silent(void)
+{
+    read_all(STDIN_FILENO);
+}
+static void mode_refuses(void)
+{
+    fputs("vplan-solve: out of host memory\n", stderr);
+    exit(1);
+}
+static void mode_garbage(void)
+{
+    read_all(STDIN_FILENO);
+    for (int i = 0; i < 4096; i++)
+        putchar(i * 167 % 256);
+}
+static void mode_endless(void)
+{
+    repeat("{\"found\":true,", -1);
+}
+static void mode_endless_stderr(void)
+{
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    repeat("still solving\n", -1);
+}
+static void mode_huge_output(void)
+{
+    repeat("{\"certificate\":[", 1);
+    repeat("[[0]],", 8 << 20);
+    repeat("[[0]]]}", 1);
+}
+static void mode_hangs(void)
+{
+    read_all(STDIN_FILENO);
+    wait_for_ever();
+}
+static void mode_never_reads(void)
+{
+    wait_for_ever();
+}
+static void mode_hangs_after_answer(void)
+{
+    ask();
+    put(answer.data, answer.n);
+    wait_for_ever();
+}
+static void mode_ignores_sigterm(void)
+{
+    signal(SIGTERM, SIG_IGN);
+    for (;;)
+        pause();
+}
+static void mode_dies(void)
+{
+    abort();
+}
+static void mode_killed_after_answer(void)
+{
+    ask();
+    put(answer.data, answer.n);
+    raise(SIGKILL);
+}
 
 static void mode_none_found(void)
 {
@@ -349,7 +551,7 @@ static void mode_honest(void)
 
 static const struct {
     const char *name;
-    void      (*run)(void);
+    void (*run)(void);
 } modes[] = {
     {"honest", mode_honest},
     {"worse-answer", mode_worse_answer},

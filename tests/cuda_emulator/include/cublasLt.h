@@ -1,4 +1,5 @@
-/* tests/cuda_emulator/include/cublasLt.h: the part of cuBLASLt that kernels/cuda calls; see cuda_runtime_api.h beside it. */
+/* tests/cuda_emulator/include/cublasLt.h: the part of cuBLASLt that kernels/cuda calls; see
+ * cuda_runtime_api.h beside it. */
 #ifndef VP_EMULATOR_CUBLASLT_H
 #define VP_EMULATOR_CUBLASLT_H
 
@@ -44,7 +45,10 @@ typedef enum {
     CUBLAS_COMPUTE_32F_FAST_TF32 = 77
 } cublasComputeType_t;
 
-typedef enum { CUBLASLT_POINTER_MODE_HOST = 0, CUBLASLT_POINTER_MODE_DEVICE = 1 } cublasLtPointerMode_t;
+typedef enum {
+    CUBLASLT_POINTER_MODE_HOST   = 0,
+    CUBLASLT_POINTER_MODE_DEVICE = 1
+} cublasLtPointerMode_t;
 
 typedef enum { CUBLASLT_ORDER_COL = 0, CUBLASLT_ORDER_ROW = 1 } cublasLtOrder_t;
 
@@ -59,15 +63,15 @@ typedef enum {
 } cublasLtMatrixLayoutAttribute_t;
 
 typedef enum {
-    CUBLASLT_MATMUL_DESC_COMPUTE_TYPE    = 0,
-    CUBLASLT_MATMUL_DESC_SCALE_TYPE      = 1,
-    CUBLASLT_MATMUL_DESC_POINTER_MODE    = 2,
-    CUBLASLT_MATMUL_DESC_TRANSA          = 3,
-    CUBLASLT_MATMUL_DESC_TRANSB          = 4,
-    CUBLASLT_MATMUL_DESC_TRANSC          = 5,
-    CUBLASLT_MATMUL_DESC_EPILOGUE        = 7,
-    CUBLASLT_MATMUL_DESC_BIAS_POINTER    = 8,
-    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE  = 26
+    CUBLASLT_MATMUL_DESC_COMPUTE_TYPE   = 0,
+    CUBLASLT_MATMUL_DESC_SCALE_TYPE     = 1,
+    CUBLASLT_MATMUL_DESC_POINTER_MODE   = 2,
+    CUBLASLT_MATMUL_DESC_TRANSA         = 3,
+    CUBLASLT_MATMUL_DESC_TRANSB         = 4,
+    CUBLASLT_MATMUL_DESC_TRANSC         = 5,
+    CUBLASLT_MATMUL_DESC_EPILOGUE       = 7,
+    CUBLASLT_MATMUL_DESC_BIAS_POINTER   = 8,
+    CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE = 26
 } cublasLtMatmulDescAttributes_t;
 
 typedef enum {
@@ -108,10 +112,18 @@ typedef enum {
 
 typedef struct cublasLtContext *cublasLtHandle_t;
 
-typedef struct { uint64_t data[8]; } cublasLtMatrixLayoutOpaque_t;
-typedef struct { uint64_t data[32]; } cublasLtMatmulDescOpaque_t;
-typedef struct { uint64_t data[8]; } cublasLtMatmulPreferenceOpaque_t;
-typedef struct { uint64_t data[8]; } cublasLtMatmulAlgo_t;
+typedef struct {
+    uint64_t data[8];
+} cublasLtMatrixLayoutOpaque_t;
+typedef struct {
+    uint64_t data[32];
+} cublasLtMatmulDescOpaque_t;
+typedef struct {
+    uint64_t data[8];
+} cublasLtMatmulPreferenceOpaque_t;
+typedef struct {
+    uint64_t data[8];
+} cublasLtMatmulAlgo_t;
 typedef cublasLtMatrixLayoutOpaque_t     *cublasLtMatrixLayout_t;
 typedef cublasLtMatmulDescOpaque_t       *cublasLtMatmulDesc_t;
 typedef cublasLtMatmulPreferenceOpaque_t *cublasLtMatmulPreference_t;
@@ -131,34 +143,47 @@ size_t         cublasLtGetCudartVersion(void);
 const char    *cublasLtGetStatusName(cublasStatus_t status);
 const char    *cublasLtGetStatusString(cublasStatus_t status);
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *matmulDesc, cublasComputeType_t computeType, cudaDataType_t scaleType);
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *matmulDesc,
+                                        cublasComputeType_t computeType, cudaDataType_t scaleType);
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t matmulDesc);
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t matmulDesc, cublasLtMatmulDescAttributes_t attr, const void *buf,
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t           matmulDesc,
+                                              cublasLtMatmulDescAttributes_t attr, const void *buf,
                                               size_t sizeInBytes);
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *matLayout, cudaDataType type, uint64_t rows, uint64_t cols, int64_t ld);
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *matLayout, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t ld);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matLayout);
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matLayout, cublasLtMatrixLayoutAttribute_t attr, const void *buf,
-                                                size_t sizeInBytes);
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t          matLayout,
+                                                cublasLtMatrixLayoutAttribute_t attr,
+                                                const void *buf, size_t sizeInBytes);
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *pref);
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t pref);
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attr, const void *buf,
-                                                    size_t sizeInBytes);
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t           pref,
+                                                    cublasLtMatmulPreferenceAttributes_t attr,
+                                                    const void *buf, size_t sizeInBytes);
 
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
-                                              cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
-                                              cublasLtMatmulPreference_t preference, int requestedAlgoCount,
-                                              cublasLtMatmulHeuristicResult_t heuristicResultsArray[], int *returnAlgoCount);
-cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
-                                       cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
-                                       const cublasLtMatmulAlgo_t *algo, cublasLtMatmulHeuristicResult_t *result);
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t attr, void *buf,
-                                                    size_t sizeInBytes, size_t *sizeWritten);
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
+    cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t operationDesc, cublasLtMatrixLayout_t Adesc,
+    cublasLtMatrixLayout_t Bdesc, cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
+    cublasLtMatmulPreference_t preference, int requestedAlgoCount,
+    cublasLtMatmulHeuristicResult_t heuristicResultsArray[], int *returnAlgoCount);
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t       lightHandle,
+                                       cublasLtMatmulDesc_t   operationDesc,
+                                       cublasLtMatrixLayout_t Adesc, cublasLtMatrixLayout_t Bdesc,
+                                       cublasLtMatrixLayout_t Cdesc, cublasLtMatrixLayout_t Ddesc,
+                                       const cublasLtMatmulAlgo_t      *algo,
+                                       cublasLtMatmulHeuristicResult_t *result);
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t          *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attr,
+                                                    void *buf, size_t sizeInBytes,
+                                                    size_t *sizeWritten);
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t computeDesc, const void *alpha, const void *A,
-                              cublasLtMatrixLayout_t Adesc, const void *B, cublasLtMatrixLayout_t Bdesc, const void *beta, const void *C,
-                              cublasLtMatrixLayout_t Cdesc, void *D, cublasLtMatrixLayout_t Ddesc, const cublasLtMatmulAlgo_t *algo,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t computeDesc,
+                              const void *alpha, const void *A, cublasLtMatrixLayout_t Adesc,
+                              const void *B, cublasLtMatrixLayout_t Bdesc, const void *beta,
+                              const void *C, cublasLtMatrixLayout_t Cdesc, void *D,
+                              cublasLtMatrixLayout_t Ddesc, const cublasLtMatmulAlgo_t *algo,
                               void *workspace, size_t workspaceSizeInBytes, cudaStream_t stream);
 
 #ifdef __cplusplus

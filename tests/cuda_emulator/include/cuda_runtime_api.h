@@ -1,8 +1,10 @@
-/* tests/cuda_emulator/include/cuda_runtime_api.h: the part of the CUDA runtime's C interface that kernels/cuda calls.
+/* tests/cuda_emulator/include/cuda_runtime_api.h: the part of the CUDA runtime's C interface that
+ * kernels/cuda calls.
  *
- * Written for this emulator. Names, values and signatures are facts of NVIDIA's interface (CUDA 12 and 13 agree in all of them) and are
- * compared with the toolkit's own headers by header_check.cpp. A call that is not here does not exist for the emulated backend: it fails
- * to compile, and is added here and to cuda_stand_in.cpp. */
+ * Written for this emulator. Names, values and signatures are facts of NVIDIA's interface (CUDA
+ * 12 and 13 agree in all of them) and are compared with the toolkit's own headers by
+ * header_check.cpp. A call that is not here does not exist for the emulated backend: it fails to
+ * compile, and is added here and to cuda_stand_in.cpp. */
 #ifndef VP_EMULATOR_CUDA_RUNTIME_API_H
 #define VP_EMULATOR_CUDA_RUNTIME_API_H
 
@@ -22,42 +24,43 @@ extern "C" {
 /* ---- values ---- */
 
 enum cudaError {
-    cudaSuccess                        = 0,
-    cudaErrorInvalidValue              = 1,
-    cudaErrorMemoryAllocation          = 2,
-    cudaErrorInitializationError       = 3,
-    cudaErrorCudartUnloading           = 4,
-    cudaErrorInvalidConfiguration      = 9,
-    cudaErrorInvalidMemcpyDirection    = 21,
-    cudaErrorInsufficientDriver        = 35,
-    cudaErrorDevicesUnavailable        = 46,
-    cudaErrorInvalidDeviceFunction     = 98,
-    cudaErrorNoDevice                  = 100,
-    cudaErrorInvalidDevice             = 101,
-    cudaErrorInvalidKernelImage        = 200,
-    cudaErrorNoKernelImageForDevice    = 209,
-    cudaErrorECCUncorrectable          = 214,
-    cudaErrorUnsupportedPtxVersion     = 222,
-    cudaErrorInvalidResourceHandle     = 400,
-    cudaErrorIllegalState              = 401,
-    cudaErrorNotReady                  = 600,
-    cudaErrorIllegalAddress            = 700,
-    cudaErrorLaunchOutOfResources      = 701,
-    cudaErrorLaunchTimeout             = 702,
-    cudaErrorMisalignedAddress         = 716,
-    cudaErrorLaunchFailure             = 719,
-    cudaErrorNotPermitted              = 800,
-    cudaErrorNotSupported              = 801,
-    cudaErrorSystemNotReady            = 802,
-    cudaErrorSystemDriverMismatch      = 803,
-    cudaErrorStreamCaptureUnsupported  = 900,
-    cudaErrorStreamCaptureInvalidated  = 901,
-    cudaErrorStreamCaptureUnmatched    = 903,
-    cudaErrorStreamCaptureUnjoined     = 904,
-    cudaErrorStreamCaptureIsolation    = 905,
-    cudaErrorStreamCaptureImplicit     = 906,
-    cudaErrorCapturedEvent             = 907,
-    cudaErrorUnknown                   = 999
+    cudaSuccess                       = 0,
+    cudaErrorInvalidValue             = 1,
+    cudaErrorMemoryAllocation         = 2,
+    cudaErrorInitializationError      = 3,
+    cudaErrorCudartUnloading          = 4,
+    cudaErrorInvalidConfiguration     = 9,
+    cudaErrorInvalidMemcpyDirection   = 21,
+    cudaErrorInsufficientDriver       = 35,
+    cudaErrorDevicesUnavailable       = 46,
+    cudaErrorInvalidDeviceFunction    = 98,
+    cudaErrorNoDevice                 = 100,
+    cudaErrorInvalidDevice            = 101,
+    cudaErrorInvalidKernelImage       = 200,
+    cudaErrorNoKernelImageForDevice   = 209,
+    cudaErrorECCUncorrectable         = 214,
+    cudaErrorUnsupportedPtxVersion    = 222,
+    cudaErrorInvalidResourceHandle    = 400,
+    cudaErrorIllegalState             = 401,
+    cudaErrorNotReady                 = 600,
+    cudaErrorIllegalAddress           = 700,
+    cudaErrorLaunchOutOfResources     = 701,
+    cudaErrorLaunchTimeout            = 702,
+    cudaErrorMisalignedAddress        = 716,
+    cudaErrorLaunchFailure            = 719,
+    cudaErrorNotPermitted             = 800,
+    cudaErrorNotSupported             = 801,
+    cudaErrorSystemNotReady           = 802,
+    cudaErrorSystemDriverMismatch     = 803,
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureInvalidated = 901,
+    cudaErrorStreamCaptureMerge       = 902,
+    cudaErrorStreamCaptureUnmatched   = 903,
+    cudaErrorStreamCaptureUnjoined    = 904,
+    cudaErrorStreamCaptureIsolation   = 905,
+    cudaErrorStreamCaptureImplicit    = 906,
+    cudaErrorCapturedEvent            = 907,
+    cudaErrorUnknown                  = 999
 };
 typedef enum cudaError cudaError_t;
 
@@ -69,7 +72,11 @@ enum cudaMemcpyKind {
     cudaMemcpyDefault        = 4
 };
 
-enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2 };
+enum cudaStreamCaptureMode {
+    cudaStreamCaptureModeGlobal      = 0,
+    cudaStreamCaptureModeThreadLocal = 1,
+    cudaStreamCaptureModeRelaxed     = 2
+};
 
 enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusNone        = 0,
@@ -77,25 +84,28 @@ enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusInvalidated = 2
 };
 
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize    = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
 
 enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock          = 1,
-    cudaDevAttrMaxSharedMemoryPerBlock     = 8,
-    cudaDevAttrWarpSize                    = 10,
-    cudaDevAttrClockRate                   = 13,
-    cudaDevAttrMultiProcessorCount         = 16,
-    cudaDevAttrIntegrated                  = 18,
-    cudaDevAttrPciBusId                    = 33,
-    cudaDevAttrPciDeviceId                 = 34,
-    cudaDevAttrMemoryClockRate             = 36,
-    cudaDevAttrGlobalMemoryBusWidth        = 37,
-    cudaDevAttrL2CacheSize                 = 38,
-    cudaDevAttrPciDomainId                 = 50,
-    cudaDevAttrComputeCapabilityMajor      = 75,
-    cudaDevAttrComputeCapabilityMinor      = 76,
+    cudaDevAttrMaxThreadsPerBlock               = 1,
+    cudaDevAttrMaxSharedMemoryPerBlock          = 8,
+    cudaDevAttrWarpSize                         = 10,
+    cudaDevAttrClockRate                        = 13,
+    cudaDevAttrMultiProcessorCount              = 16,
+    cudaDevAttrIntegrated                       = 18,
+    cudaDevAttrPciBusId                         = 33,
+    cudaDevAttrPciDeviceId                      = 34,
+    cudaDevAttrMemoryClockRate                  = 36,
+    cudaDevAttrGlobalMemoryBusWidth             = 37,
+    cudaDevAttrL2CacheSize                      = 38,
+    cudaDevAttrPciDomainId                      = 50,
+    cudaDevAttrComputeCapabilityMajor           = 75,
+    cudaDevAttrComputeCapabilityMinor           = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+    cudaDevAttrMaxSharedMemoryPerBlockOptin     = 97
 };
 
 #define cudaStreamDefault      0x00
@@ -111,11 +121,11 @@ enum cudaDeviceAttr {
 
 /* ---- handles ---- */
 
-typedef struct CUstream_st     *cudaStream_t;
-typedef struct CUevent_st      *cudaEvent_t;
-typedef struct CUgraph_st      *cudaGraph_t;
-typedef struct CUgraphNode_st  *cudaGraphNode_t;
-typedef struct CUgraphExec_st  *cudaGraphExec_t;
+typedef struct CUstream_st    *cudaStream_t;
+typedef struct CUevent_st     *cudaEvent_t;
+typedef struct CUgraph_st     *cudaGraph_t;
+typedef struct CUgraphNode_st *cudaGraphNode_t;
+typedef struct CUgraphExec_st *cudaGraphExec_t;
 typedef void (*cudaHostFn_t)(void *userData);
 
 /* Fewer fields than the real one, with their names and types. */
@@ -161,16 +171,19 @@ cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags);
 cudaError_t cudaFreeHost(void *ptr);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind);
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream VP_EMULATOR_DEFAULT(0));
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
+                            cudaStream_t stream VP_EMULATOR_DEFAULT(0));
 cudaError_t cudaMemset(void *devPtr, int value, size_t count);
-cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream VP_EMULATOR_DEFAULT(0));
+cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count,
+                            cudaStream_t stream VP_EMULATOR_DEFAULT(0));
 
 cudaError_t cudaStreamCreate(cudaStream_t *pStream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *pStream, unsigned int flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags VP_EMULATOR_DEFAULT(0));
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned int flags VP_EMULATOR_DEFAULT(0));
 
 cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
@@ -182,9 +195,12 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *pGraph);
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *pCaptureStatus);
+cudaError_t cudaStreamIsCapturing(cudaStream_t                  stream,
+                                  enum cudaStreamCaptureStatus *pCaptureStatus);
+cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *numNodes);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph, unsigned long long flags VP_EMULATOR_DEFAULT(0));
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *pGraphExec, cudaGraph_t graph,
+                                 unsigned long long flags VP_EMULATOR_DEFAULT(0));
 cudaError_t cudaGraphUpload(cudaGraphExec_t graphExec, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);

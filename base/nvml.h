@@ -1,0 +1,27 @@
+/* base/nvml.h: what NVIDIA's driver says of its cards. Each question opens the driver's management
+ * library (NVML) where there is one, and closes it again; it makes no CUDA context.
+ *     vp_nvml_card card;
+ *     if (vp_nvml_card_at(0, &card)) ... card.product, card.free_bytes ... */
+#ifndef VP_BASE_NVML_H
+#define VP_BASE_NVML_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct vp_nvml_card {
+    char    product[96];
+    int64_t free_bytes;
+} vp_nvml_card;
+
+/* The card with this number, in the driver's own order. false: no library, or no such card. */
+bool vp_nvml_card_at(unsigned idx, vp_nvml_card *out);
+
+/* Of the card at a bus ("" for none): its bytes in use by this process and by everybody, -1 where
+ * the driver does not tell; the driver's version, "" likewise. */
+typedef struct vp_nvml_answer {
+    int64_t process_bytes, all_bytes;
+    char    driver[32];
+} vp_nvml_answer;
+vp_nvml_answer vp_nvml_ask(const char *bus);
+
+#endif

@@ -1,0 +1,30 @@
+#include "base/stats.h"
+
+#include <stdlib.h>
+
+static int by_value(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+double vp_median(double *values, int64_t n)
+{
+    if (n == 0)
+        return 0;
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return values[n / 2];
+}
+
+double vp_middle_mean(double *values, int64_t n)
+{
+    double  sum  = 0;
+    int64_t skip = n / 4;
+
+    if (n == 0)
+        return 0;
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    for (int64_t i = skip; i < n - skip; i++)
+        sum += values[i];
+    return sum / (double)(n - 2 * skip);
+}

@@ -1,0 +1,40 @@
+/* base/units.h: sizes and counts as people type and read them; bytes inside.
+ *     VP_TRY(vp_size_parse("24GiB", &bytes, err));
+ *     vp_size_text(bytes, buf, sizeof buf)      "24.00 GiB"
+ * No function here depends on the locale. */
+#ifndef VP_BASE_UNITS_H
+#define VP_BASE_UNITS_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define VP_KIB ((int64_t)1 << 10)
+#define VP_MIB ((int64_t)1 << 20)
+#define VP_GIB ((int64_t)1 << 30)
+
+/* A SIZE: a decimal number, at most one point, with B, KB, KiB, MB, MiB, GB, GiB, TB or TiB in
+ * upper or lower case, behind one space or none; a bare integer is bytes. 24GB is 24e9 bytes. Must
+ * come out as a whole number of bytes, > 0 and < 2^53. Anything else is VP_ERR_USAGE with the valid
+ * form in the text (80G asks whether 80GB or 80GiB was meant). */
+vp_status vp_size_parse(const char *text, int64_t *bytes, vp_err *err);
+
+/* A whole decimal number in [min, max], digits only; VP_ERR_USAGE names `what`. */
+vp_status vp_count_parse(const char *text, const char *what, int64_t min, int64_t max,
+                         int64_t *value, vp_err *err);
+
+/* A finite decimal number such as 1e-4 in [min, max], read with '.' in any locale. */
+vp_status vp_real_parse(const char *text, const char *what, double min, double max, double *value,
+                        vp_err *err);
+
+/* "24.00 GiB", "512.0 MiB", "1,234 B": for people. Returns buf. */
+const char *vp_size_text(int64_t bytes, char *buf, size_t buf_size);
+
+/* "124,439,808". Returns buf. */
+const char *vp_count_text(int64_t n, char *buf, size_t buf_size);
+
+/* "812 us", "1.23 ms", "4.56 s". Returns buf. */
+const char *vp_time_text(double seconds, char *buf, size_t buf_size);
+
+#endif

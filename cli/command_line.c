@@ -1,0 +1,295 @@
+/* The options that commands share, and what to say of words that are none. */
+#include "cli/cli.h"
+#include "cli/rows.h"
+
+#include "planner/assemble.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- words of choices ---- */
+
+const char *vp_word_of_precision(int i)
+{
+    return i < VP_N_PRECISIONS ? vp_precision_name((vp_precision)i) : NULL;
+}
+
+const char *vp_word_of_optimizer(int i)
+{
+    return i < VP_N_OPTIMIZERS ? vp_optimizer_name((vp_optimizer)i) : NULL;
+}
+
+const char *vp_word_of_attention(int i)
+{
+    return i < VP_N_ATTENTIONS ? vp_attention_name((vp_attention_kind)i) : NULL;
+}
+
+const char *vp_word_of_recompute(int i)
+{
+    return i < VP_N_RECOMPUTES ? vp_recompute_name((vp_recompute)i) : NULL;
+}
+
+/* "cpu", the names of the table, then its short names. */
+const char *vp_word_of_device(int i)
+{
+    static vp_device card; /* the word lives until the next call */
+    int              n = 1;
+
+    if (i == 0)
+        return "cpu";
+    for (int k = 0; vp_device_at(k, &card); k++)
+        if (n++ == i)
+            return card.name;
+    for (int k = 0; vp_device_at(k, &card); k++)
+        if (card.alias[0] && n++ == i)
+            return card.alias;
+    return NULL;
+}
+
+const char *vp_word_of_model(int i)
+{
+    const vp_zoo_entry *z = vp_zoo_at(i);
+
+    return z ? z->name : NULL;
+}
+
+/* ---- rows ---- */
+
+static const vp_option quiet_rows[] = {
+    {.name = "-q",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_cli, quiet),
+     .help = "Print no notes on standard error; errors are printed all the same"},
+};
+const vp_option_set vp_quiet_options = {VP_ROWS(quiet_rows)};
+
+/* --json and --help are looked for before all else: main.c. */
+static const vp_option common_rows[] = {
+    {.name = "--help",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_cli, help),
+     .help = "Say this, and stop"},
+    {.name    = "--json",
+     .kind    = VP_OPTION_FLAG,
+     .at      = offsetof(vp_cli, json),
+     .help    = "Print one JSON document, also for errors",
+     .repeats = true},
+};
+static const vp_option_set common_options = {"options of every command", VP_ROWS(common_rows)};
+static const vp_option_set without_json   = {"options of every command", common_rows, 1};
+
+static const vp_option plan_rows[] = {
+    {VP_ROW_SEQ(vp_plan_options, seq),
+     .help = "Tokens of a sample; required unless a plan says it"},
+    {.name    = "--global-batch",
+     .kind    = VP_OPTION_COUNT,
+     .at      = offsetof(vp_plan_options, global_batch),
+     .value   = "N",
+     .unit    = "samples",
+     .min     = 1,
+     .max     = 1000000,
+     .help    = "Samples of one optimizer step; required unless a plan says it",
+     .example = "32"},
+    {VP_ROW_DEVICE(vp_plan_options, device),
+     .help      = "A device of vplan devices, cpu, or a device file",
+     .otherwise = "the card here, with what is free on it now as the budget; without one cpu"},
+    {VP_ROW_BUDGET(vp_plan_options, budget_bytes),
+     .help      = "The device memory there is, context and libraries included",
+     .otherwise = "what is usable on the device; on cpu 80 % of what is available now"},
+    VP_ROW_CLASS(vp_plan_options, class_name),
+    {.name      = "--recipe",
+     .kind      = VP_OPTION_INPUT,
+     .at        = offsetof(vp_plan_options, recipe),
+     .value     = "FILE",
+     .help      = "What is trained, as JSON: optimizer and its numbers, clipping, schedule, seed, "
+                  "dropout, kind of data; see docs/plan-file.md",
+     .otherwise = "fp32 AdamW as documented there",
+     .example   = "recipe.json"},
+    {.name      = "--profile",
+     .kind      = VP_OPTION_INPUT,
+     .at        = offsetof(vp_plan_options, profile),
+     .value     = "FILE",
+     .help      = "Measured seconds of kernel calls, and on a card the bytes that lie outside the "
+                  "arena, as vplan tune --save-profile or vplan-run --profile write them; bytes "
+                  "of another card are not used",
+     .otherwise = "none: times and these bytes are assumed",
+     .example   = "profile.json"},
+};
+const vp_option_set vp_plan_options_set = {"what to plan", VP_ROWS(plan_rows)};
+
+static const vp_option pin_rows[] = {
+    {VP_ROW_MICRO_BATCH(vp_plan_options, micro_batch),
+     .help = "Samples of a micro-batch; divides the global batch", .otherwise = "free"},
+    {VP_ROW_RECOMPUTE(vp_plan_options, recompute),
+     .help      = "What every block computes again in backward instead of keeping it; all blocks "
+                  "are then alike and there are no segments",
+     .otherwise = "free, block by block"},
+    {VP_ROW_LOSS(vp_plan_options, loss),
+     .help      = "Head and loss over all tokens at once, or N tokens at a time, a multiple of 256",
+     .otherwise = "free"},
+    {VP_ROW_PRECISION(vp_plan_options, precision), .words = "any",
+     .help      = "Number formats; any leaves it to the planner, which may then change what is "
+                  "computed",
+     .otherwise = "the recipe's"},
+    {VP_ROW_OPTIMIZER(vp_plan_options, optimizer), .words = "any",
+     .help =
+         "Whose update it is; any leaves it to the planner, which may then change what is computed",
+     .otherwise = "the recipe's"},
+    {VP_ROW_ATTENTION(vp_plan_options, attention), .words = "any",
+     .help = "How it is computed; math keeps the attention matrix for backward"},
+    {.name    = "--offload",
+     .kind    = VP_OPTION_CHOICE,
+     .at      = offsetof(vp_plan_options, offload),
+     .words   = "none",
+     .help    = "What lies in host memory: today nothing",
+     .preset  = "none",
+     .example = "none"},
+};
+const vp_option_set vp_pin_options_set = {"pins: only such configurations are tried",
+                                          VP_ROWS(pin_rows)};
+
+/* ---- words that are no option ---- */
+
+/* What other programs call it, and what it is here: an option of ours, or a sentence. The option
+ * is named where the command takes it. */
+static const struct {
+    const char *word, *option, *text;
+} meanings[] = {
+    {"-h", "--help", NULL},
+    {"--batch", "--micro-batch", NULL},
+    {"--batch-size", "--micro-batch", NULL},
+    {"--bs", "--micro-batch", NULL},
+    {"--per-device-train-batch-size", "--micro-batch", NULL},
+    {"--gpu", "--device", NULL},
+    {"--card", "--device", NULL},
+    {"--vram", "--budget", NULL},
+    {"--mem", "--budget", NULL},
+    {"--memory", "--budget", NULL},
+    {"--limit", "--budget", NULL},
+    {"--seq-len", "--seq", NULL},
+    {"--seq-length", "--seq", NULL},
+    {"--sequence-length", "--seq", NULL},
+    {"--max-length", "--seq", NULL},
+    {"--context", "--seq", NULL},
+    {"--ctx", "--seq", NULL},
+    {"--optim", "--optimizer", NULL},
+    {"--amp", "--precision", NULL},
+    {"--bf16", "--precision", NULL},
+    {"--fp32", "--precision", NULL},
+    {"--fp16", NULL, "fp16 is not supported yet"},
+    {"--gradient-checkpointing", "--recompute", NULL},
+    {"--checkpointing", "--recompute", NULL},
+    {"--checkpoint", "--recompute", NULL},
+    {"--gradient-accumulation-steps", NULL,
+     "accumulation is the global batch over the micro-batch: --global-batch N and --micro-batch N"},
+    {"--flash-attention", "--attention", NULL},
+    {"--epochs", "--steps", NULL},
+    {"--iterations", "--steps", NULL},
+    {"--max-steps", "--steps", NULL},
+    {"--out", "-o", NULL},
+    {"--output", "-o", NULL},
+    {"--overwrite", "--force", NULL},
+    {"--quiet", "-q", NULL},
+    {"--silent", "-q", NULL},
+    {"--trials", "--max-trials", NULL},
+    {"--csv", NULL, "vplan explain PLAN prints CSV with --buffers and with --program"},
+    {"--lr", NULL, "the learning rate stands in the file of --recipe"},
+    {"--learning-rate", NULL, "the learning rate stands in the file of --recipe"},
+    {"--weight-decay", NULL, "weight decay stands in the file of --recipe"},
+    {"--dropout", NULL, "dropout stands in the file of --recipe"},
+    {"--lora", NULL, "LoRA is not supported yet"},
+    {"--qlora", NULL, "QLoRA is not supported yet"},
+    {"--load", NULL, "quantised weights are not supported yet"},
+    {"--freeze", NULL, "frozen parameters are not supported yet"},
+    {"--host-memory", NULL, "offloading to host memory is not supported yet"},
+    {"--world", NULL, "more than one device is not supported yet"},
+    {"--parallel", NULL, "more than one device is not supported yet"},
+    {"--gpus", NULL, "more than one device is not supported yet"},
+};
+
+/* Which other commands take an option of this name; false: none. */
+static bool elsewhere(const char *name, char *buf, size_t buf_size)
+{
+    enum { MAX_LISTED = 3 };
+    const vp_command *c;
+    size_t            n       = 0;
+    int               n_found = 0;
+
+    for (int i = 0; (c = vp_command_at(i)) && n < buf_size; i++) {
+        const vp_option_set *sets[VP_MAX_SETS];
+        int                  n_sets = vp_command_sets(c, sets);
+        if (vp_option_find(sets, n_sets, name))
+            n += (size_t)snprintf(buf + n, buf_size - n, "%svplan %s",
+                                  n_found++ ? ", " : "it is an option of ", c->name);
+    }
+    if (n_found > MAX_LISTED)
+        snprintf(buf, buf_size, "it is an option of other commands");
+    return n_found > 0;
+}
+
+static bool hint(const void *ctx, const char *name, char *buf, size_t buf_size)
+{
+    const vp_option_set *sets[VP_MAX_SETS];
+    int                  n_sets = vp_command_sets(ctx, sets);
+
+    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++) {
+        if (strcmp(meanings[i].word, name) != 0)
+            continue;
+        if (meanings[i].text)
+            snprintf(buf, buf_size, "%s", meanings[i].text);
+        else if (vp_option_find(sets, n_sets, meanings[i].option))
+            snprintf(buf, buf_size, "did you mean %s?", meanings[i].option);
+        else
+            continue;
+        return true;
+    }
+    return elsewhere(name, buf, buf_size);
+}
+
+/* ---- parsing ---- */
+
+int vp_command_sets(const vp_command *command, const vp_option_set *sets[VP_MAX_SETS])
+{
+    int n = 0;
+
+    for (; command->sets[n]; n++)
+        sets[n] = command->sets[n];
+    sets[n++] = command->no_json ? &without_json : &common_options;
+    return n;
+}
+
+vp_status vp_cli_parse(const vp_command *command, int argc, char **argv, vp_cli *cli,
+                       void *const *values, vp_command_line *line, vp_err *err)
+{
+    const vp_option_set *sets[VP_MAX_SETS];
+    void                *all[VP_MAX_SETS];
+    vp_options_spec      spec = {.sets       = sets,
+                                 .n_sets     = vp_command_sets(command, sets),
+                                 .max_words  = command->max_words,
+                                 .takes_rest = command->takes_rest,
+                                 .hint       = hint,
+                                 .hint_ctx   = command};
+    vp_status            st   = VP_OK;
+
+    for (int i = 0; i < spec.n_sets; i++)
+        all[i] = i + 1 < spec.n_sets ? values[i] : cli;
+    VP_TRY(vp_options_parse(&spec, argc, argv, all, line, err));
+    if (line->note[0])
+        vp_cli_note(cli, "%s", line->note);
+out:
+    return st;
+}
+
+void vp_cli_note(const vp_cli *cli, const char *fmt, ...)
+{
+    va_list args;
+
+    if (cli->quiet)
+        return;
+    va_start(args, fmt);
+    fprintf(stderr, "note: ");
+    vfprintf(stderr, fmt, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+}

@@ -1,0 +1,266 @@
+#include "cli/names.h"
+
+#include "base/text.h"
+#include "models/hub_cache.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_NAME = 96, MAX_LIST = 256 };
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_separator(char c)
+{
+    return c == '-' || c == '_' || c == ' ';
+}
+
+/* A name without what people write in many ways: lower case, no separators but the one between two
+ * numbers, which tells llama-3-8b from llama-38b. */
+static void plain(const char *name, char *buf, size_t buf_size)
+{
+    size_t n = 0;
+
+    for (; *name && n + 2 < buf_size; name++) {
+        if (!is_separator(*name)) {
+            if (n && is_separator(name[-1]) && is_digit(buf[n - 1]) && is_digit(*name))
+                buf[n++] = '-';
+            buf[n++] = *name >= 'A' && *name <= 'Z' ? (char)(*name - 'A' + 'a') : *name;
+        }
+    }
+    buf[n] = '\0';
+}
+
+/* ---- models ---- */
+
+static bool same_name(const char *a, const char *b)
+{
+    char x[MAX_NAME], y[MAX_NAME];
+
+    plain(a, x, sizeof x);
+    plain(b, y, sizeof y);
+    return strcmp(x, y) == 0;
+}
+
+/* The built-in model of this name or Hub id, with its organisation or without; NULL: none. */
+static const vp_zoo_entry *find_model(const char *name)
+{
+    const vp_zoo_entry *z;
+    const char         *slash;
+
+    if (strlen(name) >= MAX_NAME || !*name)
+        return NULL;
+    for (int i = 0; (z = vp_zoo_at(i)); i++) {
+        slash = z->hub_id ? strchr(z->hub_id, '/') : NULL;
+        if (same_name(z->name, name) || (z->hub_id && same_name(z->hub_id, name)) ||
+            (slash && same_name(slash + 1, name)))
+            return z;
+    }
+    return NULL;
+}
+
+const char *vp_built_in_name(const char *name)
+{
+    const vp_zoo_entry *z = find_model(name);
+
+    return z ? z->name : NULL;
+}
+
+static const char *nearest_model(const char *name)
+{
+    const char         *names[MAX_LIST];
+    const vp_zoo_entry *z;
+    int                 n = 0, nearest;
+
+    for (; n < MAX_LIST && (z = vp_zoo_at(n)); n++)
+        names[n] = z->name;
+    nearest = vp_word_nearest(name, names, n);
+    return nearest < 0 ? NULL : names[nearest];
+}
+
+vp_status vp_built_in_missing(const char *name, vp_err *err)
+{
+    const char *nearest = nearest_model(name);
+    char        shown[96];
+
+    vp_text_escape(name, shown, sizeof shown);
+    if (nearest)
+        return VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; did you mean %s?", shown, nearest);
+    return VP_FAIL(err, VP_ERR_USAGE, "no built-in model %s; vplan models lists them", shown);
+}
+
+/* What is no model may be one with a slip of the finger. A path is meant as it stands. */
+static vp_status suggest_model(const char *name, vp_err *err)
+{
+    const char *nearest = nearest_model(name);
+    char        shown[128];
+
+    if (strchr(name, '/') || (strlen(name) > 5 && strcmp(name + strlen(name) - 5, ".json") == 0))
+        return VP_OK;
+    if (!nearest)
+        return VP_OK;
+    return VP_FAIL_AT(
+        err, VP_ERR_INPUT, name, 0, NULL,
+        "%s: neither a built-in model (see vplan models) nor a file or folder; did you "
+        "mean %s?",
+        vp_text_escape(name, shown, sizeof shown), nearest);
+}
+
+vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err)
+{
+    const vp_zoo_entry *z;
+    struct stat         info;
+    char                folder[4096], shown[128], why[1100] = "";
+    vp_err              missing = {0};
+    bool                is_here;
+
+    if (!*name || strcmp(*name, "-") == 0)
+        return VP_OK;
+    is_here = lstat(*name, &info) == 0;
+    if (vp_zoo_find(*name)) {
+        if (is_here)
+            vp_cli_note(cli, "%s is the built-in model; the %s of this name is ./%s", *name,
+                        S_ISDIR(info.st_mode) ? "folder" : "file", *name);
+        return VP_OK;
+    }
+    if (is_here)
+        return VP_OK;
+    if (vp_hub_is_id(*name)) {
+        if (vp_hub_find(*name, VP_HUB_CONFIG, folder, sizeof folder, &missing) == VP_OK ||
+            missing.file[0]) /* a cache that is broken is no cache without it */
+            return VP_OK;
+        if (strchr(*name, '/'))
+            snprintf(why, sizeof why, ": %s", missing.message);
+    }
+    z = find_model(*name);
+    if (!z)
+        return vp_hub_is_id(*name) && strchr(*name, '/') ? VP_OK : suggest_model(*name, err);
+    vp_cli_note(cli, "%s is taken as the built-in %s%s", vp_text_escape(*name, shown, sizeof shown),
+                z->name, why);
+    *name = z->name;
+    return VP_OK;
+}
+
+/* ---- devices ---- */
+
+/* A card's name without its maker's words: "NVIDIA GeForce RTX 4090" and "rtx-4090" are "4090". */
+static void plain_card(const char *name, char *buf, size_t buf_size)
+{
+    static const char *const makers[] = {"nvidia", "geforce", "tesla", "quadro", "rtx"};
+    bool                     again    = true;
+
+    plain(name, buf, buf_size);
+    while (again) {
+        again = false;
+        for (size_t i = 0; i < sizeof makers / sizeof *makers; i++) {
+            size_t n = strlen(makers[i]);
+            if (strncmp(buf, makers[i], n) == 0) {
+                memmove(buf, buf + n, strlen(buf + n) + 1);
+                again = true;
+            }
+        }
+    }
+}
+
+/* Whether text begins name, up to where a word or a number ends: "h100sxm" of "h100sxm80gb", but
+ * "a10" not of "a100pcie40gb". */
+static bool begins(const char *name, const char *text)
+{
+    size_t n = strlen(text);
+
+    return n > 0 && strncmp(name, text, n) == 0 && is_digit(name[n]) != is_digit(name[n - 1]);
+}
+
+/* Whether every word of text is one of the words of name, or its maker's: "A100 80GB" of
+ * "a100-sxm-80gb". */
+static bool has_words(const char *name, const char *text)
+{
+    char asked[MAX_NAME], word[MAX_NAME];
+
+    for (; *text; text += strcspn(text, " -_"), text += strspn(text, " -_")) {
+        const char *at = name;
+        snprintf(asked, sizeof asked, "%.*s", (int)strcspn(text, " -_"), text);
+        plain_card(asked, word, sizeof word);
+        while (word[0] && at &&
+               (strncmp(at, word, strlen(word)) != 0 ||
+                (at[strlen(word)] && at[strlen(word)] != '-'))) {
+            at = strchr(at, '-');
+            at += at != NULL;
+        }
+        if (!at)
+            return false;
+    }
+    return true;
+}
+
+static vp_status suggest_device(const char *name, vp_err *err)
+{
+    char        words[MAX_LIST][64], shown[128];
+    const char *list[MAX_LIST], *word;
+    int         n = 0, nearest;
+
+    for (; n < MAX_LIST && (word = vp_word_of_device(n)); n++) {
+        snprintf(words[n], sizeof words[n], "%s", word);
+        list[n] = words[n];
+    }
+    nearest = vp_word_nearest(name, list, n);
+    if (nearest < 0)
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_USAGE,
+                   "--device %s: no such device; did you mean %s? See vplan devices, or give a "
+                   "device file",
+                   vp_text_escape(name, shown, sizeof shown), list[nearest]);
+}
+
+vp_status vp_device_named(const vp_cli *cli, const char **name, vp_err *err)
+{
+    static char found[64];
+    vp_device   card;
+    vp_text     candidates = {0};
+    struct stat info;
+    char        asked[MAX_NAME], x[MAX_NAME], alias[MAX_NAME], product[MAX_NAME], shown[128];
+    int         n       = 0;
+    vp_err      ignored = {0};
+    vp_status   st      = VP_OK;
+
+    if (!*name || strcmp(*name, "-") == 0 || strlen(*name) >= MAX_NAME ||
+        lstat(*name, &info) == 0 || vp_device_open(*name, &card, &ignored) == VP_OK)
+        return VP_OK;
+    plain_card(*name, asked, sizeof asked);
+    if (strcmp(asked, "cpu") == 0) {
+        *name = "cpu";
+        return VP_OK;
+    }
+    for (int i = 0; asked[0] && vp_device_at(i, &card); i++) {
+        plain_card(card.name, x, sizeof x);
+        plain_card(card.alias, alias, sizeof alias);
+        plain_card(card.product, product, sizeof product);
+        if (strcmp(asked, x) == 0 || strcmp(asked, alias) == 0 || strcmp(asked, product) == 0) {
+            snprintf(found, sizeof found, "%s", card.name);
+            n = 1;
+            break;
+        }
+        if (begins(x, asked) || has_words(card.name, *name)) {
+            snprintf(found, sizeof found, "%s", card.name);
+            vp_text_printf(&candidates, "%s%s", n++ ? ", " : "", card.name);
+        }
+    }
+    VP_TRY_ALLOC(err, !candidates.failed);
+    vp_text_escape(*name, shown, sizeof shown);
+    if (n > 1)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device %s means several cards: %s", shown,
+                       candidates.data));
+    if (n == 0) {
+        st = strchr(*name, '/') ? VP_OK : suggest_device(*name, err);
+        goto out;
+    }
+    vp_cli_note(cli, "--device %s is taken as %s", shown, found);
+    *name = found;
+out:
+    vp_text_release(&candidates);
+    return st;
+}

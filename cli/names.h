@@ -1,0 +1,25 @@
+/* cli/names.h: models and cards as people write them: "Llama-3.1-8B", "RTX 4090", a Hub id. What
+ * differs from a built-in name by case, spaces, dashes and underscores only is that name, with a
+ * note; what is merely near is asked about. A file or folder of the very name comes first.
+ *     VP_TRY(vp_model_named(cli, &name, err)); */
+#ifndef VP_CLI_NAMES_H
+#define VP_CLI_NAMES_H
+
+#include "cli/cli.h"
+
+/* A MODEL: *name stays, or becomes a built-in name that lives as long as the program. A Hub id that
+ * the local cache does not hold is the built-in model of the same config, with a note; so is said
+ * which one is meant where a built-in name is a file here too. VP_ERR_INPUT: it is nothing, and
+ * this is what may have been meant; where nothing may, it stays for vp_model_open() to refuse. */
+vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err);
+
+/* The built-in model of this name or Hub id, however it is written; NULL: none. */
+const char *vp_built_in_name(const char *name);
+
+/* VP_ERR_USAGE: no built-in model has this name, with the nearest one. */
+vp_status vp_built_in_missing(const char *name, vp_err *err);
+
+/* A device, likewise; NULL stays. VP_ERR_USAGE. */
+vp_status vp_device_named(const vp_cli *cli, const char **name, vp_err *err);
+
+#endif

@@ -1,0 +1,65 @@
+/* cli/rows.h: the options that several commands take. A command's row is one of these and what is
+ * its own: the default, sometimes the words.
+ *     {VP_ROW_SEQ(estimate_options, seq), .help = "...", .otherwise = "..."} */
+#ifndef VP_CLI_ROWS_H
+#define VP_CLI_ROWS_H
+
+#include "cli/cli.h"
+
+#define VP_ROW_DEVICE(type, field) \
+    .name = "--device", .kind = VP_OPTION_INPUT, .at = offsetof(type, field), \
+    .value = "NAME|FILE", .suggest = vp_word_of_device, .example = "4090"
+
+#define VP_ROW_BUDGET(type, field) \
+    .name = "--budget", .kind = VP_OPTION_SIZE, .at = offsetof(type, field), .value = "SIZE", \
+    .example = "24GiB"
+
+#define VP_ROW_SEQ(type, field) \
+    .name = "--seq", .kind = VP_OPTION_COUNT, .at = offsetof(type, field), .value = "N", \
+    .unit = "tokens", .min = 1, .example = "2048"
+
+#define VP_ROW_MICRO_BATCH(type, field) \
+    .name = "--micro-batch", .kind = VP_OPTION_COUNT, .at = offsetof(type, field), .value = "N", \
+    .unit = "samples", .min = 1, .example = "4"
+
+#define VP_ROW_CLASS(type, field) \
+    { \
+        .name = "--class", .kind = VP_OPTION_TEXT, .at = offsetof(type, field), .value = "NAME", \
+        .help = "The class of transformers that is trained; the number of labels stands in the " \
+                "config, in num_labels or id2label, and is 2 where it does not", \
+        .otherwise = "the one that the config names", .example = "BertForSequenceClassification" \
+    }
+
+/* Which of them a device can do is asked later, and is the better reason: not checked here. */
+#define VP_ROW_PRECISION(type, field) \
+    .name = "--precision", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
+    .word_at = vp_word_of_precision, .open = true, .example = "bf16-mixed"
+
+#define VP_ROW_OPTIMIZER(type, field) \
+    .name = "--optimizer", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
+    .word_at = vp_word_of_optimizer, .example = "adamw-8bit"
+
+#define VP_ROW_ATTENTION(type, field) \
+    .name = "--attention", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
+    .word_at = vp_word_of_attention, .otherwise = "flash", .example = "math"
+
+#define VP_ROW_RECOMPUTE(type, field) \
+    .name = "--recompute", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
+    .word_at = vp_word_of_recompute, .example = "full"
+
+#define VP_ROW_LOSS(type, field) \
+    .name = "--loss", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
+    .words = "full|chunked|chunked:N", .open = true, .example = "chunked:512"
+
+#define VP_ROW_OUT(type, field) \
+    .name = "-o", .kind = VP_OPTION_OUTPUT, .at = offsetof(type, field), .example = "plan.json"
+
+#define VP_ROW_FORCE(type, field) \
+    { \
+        .name = "--force", .kind = VP_OPTION_FLAG, .at = offsetof(type, field), \
+        .help = "Replace files that exist" \
+    }
+
+#define VP_ROWS(array) .rows = array, .n = sizeof array / sizeof *array
+
+#endif

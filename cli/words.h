@@ -1,0 +1,22 @@
+/* cli/words.h: what the planner says in numbers, said as options of the command line.
+ *     VP_TRY(vp_say_refusal(vp_request_refusal(&request), err));
+ * The planner itself knows no option (planner/request.h, planner/frontier.h). */
+#ifndef VP_CLI_WORDS_H
+#define VP_CLI_WORDS_H
+
+#include "base/err.h"
+#include "planner/frontier.h"
+#include "planner/request.h"
+
+#include <stddef.h>
+
+/* VP_OK where nothing is refused, else VP_ERR_USAGE with the reason. */
+vp_status vp_say_refusal(vp_refusal refusal, vp_err *err);
+
+/* "--optimizer sgd (another recipe: no optimizer state)". Returns buf. */
+const char *vp_change_text(const vp_change *change, char *buf, size_t buf_size);
+
+/* What of an infeasible request takes the room. Returns buf. */
+const char *vp_binding_text(const vp_changes *changes, char *buf, size_t buf_size);
+
+#endif

@@ -1,0 +1,169 @@
+#include "devices/devices.h"
+
+#include "base/checked.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* MemAvailable of /proc/meminfo, in bytes; 0 where there is none. */
+static int64_t available_host_bytes(void)
+{
+    FILE     *f = fopen("/proc/meminfo", "r");
+    char      line[200];
+    long long kib = 0;
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return (int64_t)kib * 1024;
+}
+
+/* Rates are round figures for one server core with AVX2; a profile replaces them. */
+static void describe_cpu(vp_device *out)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    *out = (vp_device){
+        .name               = "cpu",
+        .product            = "CPU",
+        .is_cpu             = true,
+        .bf16               = true,
+        .usable_bytes       = available_host_bytes() / 10 * 8,
+        .fp32_flop_per_s    = 50e9 * (double)(cores > 0 ? cores : 1),
+        .memory_bytes_per_s = 10e9,
+        .sources            = {
+                       [VP_FIGURE_USABLE] = {VP_CLASS_DERIVED, "80 % of MemAvailable"},
+                       [VP_FIGURE_OUTSIDE] =
+                           {VP_CLASS_DERIVED,
+                            "the arena is of the process; the whole process is predicted apart"},
+                       [VP_FIGURE_FP32] = {VP_CLASS_ASSUMED, "50 GFLOP/s a core, until a profile is measured"},
+                       [VP_FIGURE_MEMORY] = {VP_CLASS_ASSUMED, "10 GB/s, until a profile is measured"}}};
+}
+
+/* Whether text is the start of a card's name up to a dash, "rtx-" left out or not: "a100" of
+ * "a100-sxm-80gb". */
+static bool begins_name(const char *name, const char *text)
+{
+    size_t n = strlen(text);
+
+    if (n == 0)
+        return false;
+    if (strncmp(name, text, n) == 0 && name[n] == '-')
+        return true;
+    return strncmp(name, "rtx-", 4) == 0 && strncmp(name + 4, text, n) == 0 && name[4 + n] == '-';
+}
+
+vp_status vp_device_open(const char *name, vp_device *out, vp_err *err)
+{
+    struct stat info;
+    char        shown[128];
+    vp_device   card;
+    vp_text     candidates   = {0};
+    int         n_candidates = 0;
+    vp_status   st           = VP_OK;
+
+    *out = (vp_device){0};
+    if (strcmp(name, "cpu") == 0) {
+        describe_cpu(out);
+        return VP_OK;
+    }
+    for (int i = 0; vp_device_at(i, &card); i++) {
+        if (strcmp(card.name, name) == 0 || (card.alias[0] && strcmp(card.alias, name) == 0)) {
+            *out = card;
+            goto out;
+        }
+        if (begins_name(card.name, name)) {
+            *out = card;
+            vp_text_printf(&candidates, "%s%s", n_candidates++ ? ", " : "", card.name);
+        }
+    }
+    if (n_candidates == 1)
+        goto out;
+    *out = (vp_device){0};
+    vp_text_escape(name, shown, sizeof shown);
+    if (candidates.failed)
+        st = VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    else if (n_candidates > 1)
+        st = VP_FAIL(err, VP_ERR_USAGE, "--device %s means several cards: %s", shown,
+                     candidates.data);
+    else if (strcmp(name, "-") == 0 || stat(name, &info) == 0)
+        st = vp_device_read(name, out, err);
+    else
+        st =
+            VP_FAIL(err, VP_ERR_USAGE,
+                    "--device %s: no such device; see vplan devices, or give a device file", shown);
+out:
+    vp_text_release(&candidates);
+    return st;
+}
+
+int64_t vp_device_bytes(const vp_device *d, int64_t arena_bytes)
+{
+    return vp_add(d->granule_bytes ? vp_round_up(arena_bytes, d->granule_bytes) : arena_bytes,
+                  d->outside_bytes);
+}
+
+int64_t vp_device_arena_bytes(const vp_device *d, int64_t budget_bytes)
+{
+    int64_t left_bytes = budget_bytes - d->outside_bytes;
+
+    return d->granule_bytes && left_bytes > 0 ? left_bytes - left_bytes % d->granule_bytes
+                                              : left_bytes;
+}
+
+bool vp_device_calibrate(vp_device *d, const vp_profile *profile)
+{
+    const vp_overhead *o      = &profile->outside;
+    vp_figure_source  *source = &d->sources[VP_FIGURE_OUTSIDE];
+
+    if (d->is_cpu || o->measured_by == VP_OVERHEAD_NOT_MEASURED ||
+        (strcmp(o->device, d->product) != 0 && strcmp(o->device, d->name) != 0))
+        return false;
+    d->outside_bytes = o->bytes;
+    d->granule_bytes = VP_DEVICE_GRANULE_BYTES;
+    source->class_   = VP_CLASS_MEASURED;
+    snprintf(source->text, sizeof source->text, "%s", profile->backend);
+    return true;
+}
+
+double vp_device_flop_per_s(const vp_device *device, vp_device_rate rate)
+{
+    double own = rate == VP_RATE_FP32   ? device->fp32_flop_per_s
+                 : rate == VP_RATE_TF32 ? device->tf32_flop_per_s
+                 : rate == VP_RATE_BF16 ? device->bf16_flop_per_s
+                 : rate == VP_RATE_FP16 ? device->fp16_flop_per_s
+                                        : device->fp8_flop_per_s;
+
+    if (own > 0 || rate == VP_RATE_FP32)
+        return own;
+    return vp_device_flop_per_s(device, rate == VP_RATE_FP8 ? VP_RATE_BF16 : VP_RATE_FP32);
+}
+
+static vp_status lacks(const vp_device *d, const char *what, int least, const char *first_cards,
+                       vp_err *err)
+{
+    if (d->is_cpu)
+        return VP_FAIL(err, VP_ERR_INPUT, "cpu: the CPU backend has no %s", what);
+    if (d->compute_capability == 0)
+        return VP_FAIL(err, VP_ERR_INPUT, "%s: its description says nothing of %s (\"%s\": true)",
+                       d->name, what, what);
+    return VP_FAIL(
+        err, VP_ERR_INPUT,
+        "%s has no %s tensor cores: its compute capability is %d.%d, and they begin with %d.%d (%s)",
+        d->name, what, d->compute_capability / 10, d->compute_capability % 10, least / 10,
+        least % 10, first_cards);
+}
+
+vp_status vp_device_supports(const vp_device *device, int needs, vp_err *err)
+{
+    if ((needs & VP_NEEDS_BF16) && !device->bf16 && !device->is_cpu)
+        return lacks(device, "bf16", 80, "Ampere: A100, RTX 30", err);
+    if ((needs & VP_NEEDS_FP8) && !device->fp8)
+        return lacks(device, "fp8", 89, "Ada: L4, RTX 40", err);
+    return VP_OK;
+}

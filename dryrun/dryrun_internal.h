@@ -1,0 +1,118 @@
+/* dryrun/dryrun_internal.h: what the files of a dry run share.
+ *
+ *     environment.c     what the child gets: the libraries to preload, the card, the ranks
+ *     context.c         what lies on a card outside PyTorch's allocator, by card
+ *     scratch_folder.c  the folder that the probe and the libraries write their reports into
+ *     keeper.c          the process that runs the command and outlives us where we are killed
+ *     collect.c         those reports, read back
+ *     verdict.c         fits, oom or failed, and why
+ *     document.c        the answer as one document; remedies.c: what would help after an oom */
+#ifndef VP_DRYRUN_DRYRUN_INTERNAL_H
+#define VP_DRYRUN_DRYRUN_INTERNAL_H
+
+#include "base/child.h"
+#include "base/json.h"
+#include "dryrun/dryrun_run.h"
+
+#include <limits.h>
+#include <sys/types.h>
+
+/* ---- environment.c ---- */
+
+enum { VP_DRYRUN_MAX_ENV = 40 };
+
+/* Variables to add to our own, as vp_child_opts.env_add takes them: vars[n] is NULL. */
+typedef struct vp_dryrun_env {
+    char *vars[VP_DRYRUN_MAX_ENV + 1];
+    int   n;
+    bool  failed; /* out of host memory: something is missing */
+} vp_dryrun_env;
+
+/* The folder null/ beside this program, or in ../lib/vplan: VP_ERR_DEVICE when it is in neither. */
+vp_status vp_dryrun_find_libraries(char *dir, size_t dir_size, vp_err *err);
+
+/* What every Python under the stand-in libraries of null_dir needs: that they are preloaded. */
+vp_status vp_dryrun_env_add_libraries(vp_dryrun_env *env, const char *null_dir, vp_err *err);
+
+/* The whole environment of a dry run whose reports go into folder. */
+vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, const char *folder,
+                             vp_dryrun_env *env, vp_err *err);
+
+void vp_dryrun_env_set(vp_dryrun_env *env, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void vp_dryrun_env_release(vp_dryrun_env *env);
+
+/* ---- scratch_folder.c ---- */
+
+/* A temporary folder of our own. The command knows its path and may put anything in it, or
+ * something else in its place: it is emptied through fd. */
+typedef struct vp_dryrun_folder {
+    char  path[PATH_MAX]; /* "" when there is none */
+    int   fd;
+    dev_t device;
+    ino_t inode;
+    pid_t keeper;    /* that removes it too, should we be ended before; 0: none */
+    int   keeper_fd; /* to close when we no longer need it                      */
+} vp_dryrun_folder;
+
+vp_status vp_dryrun_folder_make(vp_dryrun_folder *folder, vp_err *err);
+
+/* Remove it with all that lies in it, and let the keeper go. */
+void vp_dryrun_folder_release(vp_dryrun_folder *folder);
+
+/* ---- keeper.c ---- */
+
+/* vp_child_run() in a process of its own, the keeper. When this process ends, however it ends, also
+ * by SIGKILL, the keeper ends the command with all its descendants and removes the folder; when
+ * the keeper is killed, this process does. Nothing may be captured (out, err of opts).
+ *
+ *     this process --- fork ---> keeper --- vp_child_run ---> the command ---> its descendants
+ *         signals ------ orders ---->
+ *                <----- answers ----- result
+ *         end of file -- orders ---->   the folder is removed
+ */
+vp_status vp_dryrun_keep(const vp_child_opts *opts, vp_dryrun_folder *folder,
+                         vp_child_result *result, vp_err *err);
+
+/* ---- collect.c ---- */
+
+typedef struct vp_dryrun_findings {
+    vp_json_doc *report;            /* of the process that used the device most          */
+    int          n_reports, n_cuda; /* Python processes, and those that used the device  */
+    int          n_ranks;           /* started by a launcher beside rank 0, not played   */
+    json_t      *unsupported;       /* array of {library, function, why}                 */
+    char         host_full[256];    /* how host memory ran out; "" if it did not         */
+    char         snapshot[PATH_MAX];
+} vp_dryrun_findings;
+
+vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_err *err);
+
+/* A member of a report; 0, "" or false where it is missing or of another type. */
+int64_t     vp_dryrun_report_int(const vp_json_node *node, const char *key);
+const char *vp_dryrun_report_text(const vp_json_node *node, const char *key);
+bool        vp_dryrun_report_bool(const vp_json_node *node, const char *key);
+bool        vp_dryrun_report_object(const vp_json_node *node, const char *key, vp_json_node *out);
+
+/* ---- verdict.c ---- */
+
+typedef struct vp_dryrun_judgement {
+    const char *verdict;     /* fits | oom | failed */
+    int         exit_code;   /* of vplan */
+    char        reason[600]; /* "" when there is nothing to add */
+} vp_dryrun_judgement;
+
+void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *found,
+                     vp_dryrun_judgement *out);
+
+/* ---- document.c, remedies.c ---- */
+
+json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings *found,
+                           const char *verdict, int child_exit_code, const char *reason);
+
+/* Append a sentence, what comes from outside escaped. */
+void vp_dryrun_text_add(json_t *array, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* What would help after an out-of-memory failure, largest first by what is there to be saved. */
+json_t *vp_dryrun_remedies(const vp_json_node *root, const json_t *items);
+
+#endif

@@ -1,0 +1,45 @@
+# dryrun/probe/sitecustomize.py: what Python runs first inside `vplan dryrun`. It starts the probe
+# and then the sitecustomize that would have run without us.
+import os
+import sys
+
+
+def _launched():
+    """(rank, ranks) where a launcher (torchrun, accelerate, deepspeed) started this process as one of several."""
+    try:
+        rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    except (KeyError, ValueError):
+        return 0, 1
+    return (rank, ranks) if ranks > 1 and os.environ.get("MASTER_PORT") else (0, 1)
+
+
+def _start():
+    here = os.path.dirname(os.path.abspath(__file__))
+    if os.environ.get("VPLAN_NULL_REPORT"):
+        rank, ranks = _launched()
+        if rank > 0:                       # rank 0 is played; to the launcher this one has ended well
+            with open(os.path.join(os.environ["VPLAN_NULL_REPORT"], "rank.%d" % rank), "w") as f:
+                f.write("%d" % ranks)
+            os._exit(0)
+        if ranks > 1:
+            os.environ["VPLAN_NULL_WORLD"] = "%d" % ranks
+        try:
+            import vplan_probe
+            vplan_probe.start()
+        except Exception as e:     # a broken probe must not pass for a script that ran
+            sys.stderr.write("vplan dryrun: the probe did not start: %s: %s\n" % (type(e).__name__, e))
+            os._exit(5)
+        if os.environ.get("VPLAN_NULL_BYTECODE"):      # ours is loaded: theirs is cached as ever
+            sys.dont_write_bytecode = False
+    rest = [p for p in sys.path if os.path.abspath(p or ".") != here]
+    sys.path[:] = rest
+    import importlib.machinery
+    import importlib.util
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+_start()

@@ -1,0 +1,865 @@
+# dryrun/probe/vplan_probe.py: the probe of `vplan dryrun`, injected through PYTHONPATH.
+#
+# It waits for `import torch`, then follows the run from outside: phases from module calls, backward
+# calls and optimizer steps; PyTorch's own allocator counters at each boundary; the allocator's history
+# for the owners at the peak; reads of device values, which are not computed here, with their place.
+# It writes one JSON file, report.<pid>.json, into $VPLAN_NULL_REPORT, and changes no number the script
+# can see: peaks it resets are given back to the script through the wrapped statistics call.
+#
+# Python 3.8 and newer; nothing but the standard library and the torch that the script imports.
+import atexit
+import bisect
+import ctypes
+import json
+import os
+import re
+import sys
+import threading
+import time
+import weakref
+
+from vplan_ranks import Ranks
+from vplan_values import Values
+
+SUPPORTED = ("2.7.1", "2.9.1", "2.11.0", "2.15.0")
+HISTORY_ENTRIES = 150000      # allocator events kept; about 20 steps of a small model
+OWNERS_MAX = 40
+READS_MAX = 200
+COUNTERS = ("device_bytes", "device_bytes_peak", "n_malloc", "n_malloc_failed", "n_launch", "n_read",
+            "read_bytes", "outside_bytes", "n_collective", "n_communicator", "managed_bytes",
+            "managed_bytes_peak", "n_no_image", "n_cudnn_plan", "cudnn_workspace_peak", "n_cudnn_refused")
+OURS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")     # frames here are not the script's
+
+_probe = None
+
+
+def start():
+    """Install the import hook; called once per process by sitecustomize."""
+    global _probe
+    if _probe is None:
+        _probe = Probe()
+        sys.meta_path.insert(0, _ImportHook({
+            "torch": _probe.on_torch, "torch.distributed.utils": _probe.on_distributed_utils,
+            "torch.distributed.distributed_c10d": _probe.on_c10d,
+            "torch.distributed.rendezvous": _probe.on_rendezvous,
+            "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
+            "transformers.masking_utils": _probe.on_masking,
+            "transformers.generation.stopping_criteria": _probe.on_stopping,
+            "transformers.generation.utils": _probe.on_generation}))
+        _probe.hook_exceptions()           # for an import of torch that fails
+        atexit.register(_probe.finish)
+        os.register_at_fork(after_in_child=_probe.after_fork)
+
+
+class _ImportHook:
+    """Calls back after a named module has run, once."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted
+        self.busy = set()
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in self.wanted or name in self.busy:
+            return None
+        self.busy.add(name)
+        try:
+            import importlib.util
+            spec = importlib.util.find_spec(name)
+        except (ImportError, ValueError, AttributeError):
+            spec = None
+        finally:
+            self.busy.discard(name)
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            return None
+        then = self.wanted.pop(name)
+        if name == "torch" and spec.origin:
+            _probe.check_version_file(os.path.join(os.path.dirname(spec.origin), "version.py"))
+        plain = spec.loader.exec_module
+
+        def exec_module(module):
+            plain(module)
+            then(module)
+        try:
+            spec.loader.exec_module = exec_module
+        except AttributeError:
+            return None
+        return spec
+
+
+class Probe(Values, Ranks):
+    def __init__(self):
+        self.pid = os.getpid()
+        self.folder = os.environ["VPLAN_NULL_REPORT"]
+        self.world = int(os.environ.get("VPLAN_NULL_WORLD") or 0)
+        self.value = os.environ.get("VPLAN_NULL_VALUE") or ""
+        self.padding = os.environ.get("VPLAN_NULL_PADDING") or "mask"
+        self.select = float(os.environ.get("VPLAN_NULL_SELECT") or 1)
+        self.want_snapshot = bool(os.environ.get("VPLAN_NULL_SNAPSHOT"))
+        self.lib = None
+        self.torch = None
+        self.dead = False
+        self.error = None              # {type, message}
+        self.phases = {}               # name -> [allocated, reserved, requested] peaks
+        self.order = []
+        self.phase = "load"
+        self.gap = None                # peaks between a backward and what follows it
+        self.k = 1                     # optimizer step under way
+        self.stepped = False
+        self.backward_depth = 0
+        self.step_depth = 0
+        self.save_depth = 0
+        self.main = threading.main_thread().ident
+        self.local = threading.local()
+        self.kept = {}                 # the script's view of peaks we have reset
+        self.marks_at = [0]            # allocation counter at each phase change ...
+        self.marks = ["load"]          # ... and the phase that begins there
+        self.grads = []                # (allocation counter, addresses)
+        self.roots = weakref.WeakSet()
+        self.optimizers = weakref.WeakSet()
+        self.seen_roots = set()
+        self.peak = 0
+        self.peak_phase = "load"
+        self.peak_at = 0               # allocation counter when the peak was noticed
+        self.analysed_peak = -1
+        self.recording = False
+        self.rearm = False
+        self.library = None            # the operators we override
+        self.owners_requested = 0
+        self.n_analyses = 0
+        self.owners = None
+        self.live_at_peak = []
+        self.oom = None
+        self.reads = {}
+        self.generated_all = False     # transformers' generate() has reached its maximum length
+        self.selections = {}           # place -> [times, elements]
+        self.reads_lost = 0
+        self.read_busy = threading.local()
+        self.notes = {}
+        self.written_at = 0.0
+        self.total_steps = 0
+        self.cudnn = 0                 # its version; 0: off
+        self.convs = 0
+        self.norms = 0                 # batch norms that cuDNN would have run
+        self.snapshot_taken = False
+        self.version = ""
+        self.started = time.time()
+
+    # ---- the stand-in ----------------------------------------------------------------------------
+
+    def load_lib(self):
+        try:
+            self.lib = ctypes.CDLL("libvplan-null.so")
+            self.lib.vplan_null_counters.restype = ctypes.POINTER(ctypes.c_uint64)
+        except (OSError, AttributeError):
+            self.lib = None
+            return
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p)
+        self.notify = kind(self.on_notify)
+        self.lib.vplan_null_set_notify(self.notify)
+
+    def counters(self):
+        if self.lib is None:
+            return {}
+        c = self.lib.vplan_null_counters()
+        return {name: int(c[i]) for i, name in enumerate(COUNTERS)}
+
+    def on_notify(self, kind, n_bytes, what):
+        if self.dead or getattr(self.read_busy, "on", False):
+            return
+        self.read_busy.on = True
+        try:
+            if kind == ord("r"):
+                self.on_read(n_bytes)
+            else:
+                name = what.decode("ascii", "replace")
+                self.error = {"type": "unsupported", "message": name, "where": self.where()}
+                self.finish()
+        except Exception:
+            pass
+        finally:
+            self.read_busy.on = False
+
+    def where(self):
+        """File, line and function of the innermost Python frame that is not PyTorch's or ours."""
+        frame = sys._getframe(1)
+        first = None
+        while frame is not None:
+            name = frame.f_code.co_filename
+            if not name.startswith((OURS, "<frozen")):
+                place = "%s:%d (%s)" % (name, frame.f_lineno, frame.f_code.co_name)
+                if first is None:
+                    first = place
+                if "/torch/" not in name and "/site-packages/" not in name and "/lib/python" not in name:
+                    return place if first == place else place + " through " + _short(first)
+            frame = frame.f_back
+        return first or "(no Python frame: PyTorch's autograd thread)"
+
+    def on_read(self, n_bytes):
+        place = self.where()
+        entry = self.reads.get(place)
+        if entry is None:
+            if len(self.reads) >= READS_MAX:
+                self.reads_lost += 1
+                return
+            entry = self.reads[place] = [0, 0, self.phase]
+        entry[0] += 1
+        entry[1] += n_bytes
+
+    def note(self, key, text):
+        self.notes.setdefault(key, text)
+
+    def check_version_file(self, path):
+        """Refuse an unknown torch before its libraries are loaded, which may miss functions by then."""
+        try:
+            with open(path) as f:
+                found = re.search(r"^__version__\s*=\s*['\"]([^'\"]{1,64})['\"]", f.read(10000), re.M)
+        except OSError:
+            return
+        if found and found.group(1).split("+")[0] not in SUPPORTED:
+            self.version = found.group(1)
+            self.refuse("version", "torch %s is not known to this dry run (known: %s)"
+                        % (self.version, ", ".join(SUPPORTED)), 4)
+
+    # ---- torch is there ------------------------------------------------------------------------------
+
+    def on_torch(self, torch):
+        self.torch = torch
+        self.version = str(torch.__version__)
+        base = self.version.split("+")[0]
+        if torch.version.cuda is None:
+            self.refuse("environment", "torch %s is not a CUDA build" % self.version, 5)
+        if base not in SUPPORTED:
+            self.refuse("version", "torch %s is not known to this dry run (known: %s)"
+                        % (self.version, ", ".join(SUPPORTED)), 4)
+        self.load_lib()
+        if self.lib is None:
+            self.refuse("environment", "the stand-in libraries are not loaded in this process", 5)
+        C = torch._C
+        self.raw_stats = C._cuda_memoryStats
+        self.raw_reset = C._cuda_resetPeakMemoryStats
+        C._cuda_memoryStats = self.stats_for_script
+        C._cuda_resetPeakMemoryStats = self.reset_for_script
+        self.start_cudnn(torch)
+        torch.cuda._lazy_call(self.on_cuda)
+        self.hook_modules(torch)
+        self.hook_backward(torch)
+        import torch.optim.optimizer as opt
+        opt.register_optimizer_step_pre_hook(self.on_step_begin)
+        opt.register_optimizer_step_post_hook(self.on_step_end)
+        torch.save = self.saving(torch.save)
+        self.hook_exceptions()
+        self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
+        self.lib.vplan_null_guard()
+        self.hook_masks(torch)
+        if self.value:
+            self.hook_values(torch)
+
+    def hook_exceptions(self):
+        plain = sys.excepthook
+        if getattr(plain, "of_the_probe", False):
+            return
+
+        def excepthook(kind, value, trace):
+            self.on_exception(kind, value)
+            plain(kind, value, trace)
+        excepthook.of_the_probe = True
+        sys.excepthook = excepthook
+
+    def refuse(self, kind, text, code):
+        sys.stderr.write("vplan dryrun: %s\n" % text)
+        self.error = {"type": kind, "message": text, "where": ""}
+        self.finish()
+        sys.stderr.flush()
+        os._exit(code)
+
+    def on_exception(self, kind, value):
+        if os.getpid() != self.pid or self.error is not None:
+            return
+        self.error = {"type": kind.__name__, "message": str(value)[:4000], "where": ""}
+        if self.cudnn and "cudnn" in str(value).lower():
+            self.note("cudnn_error", "cuDNN refused what the script asked of it, or could not answer it without a "
+                      "device; --cudnn off runs PyTorch's own kernels")
+
+    def start_cudnn(self, torch):
+        """Convolutions and attention ask the real cuDNN, which answers without a device; where it cannot,
+        PyTorch's own paths run. Either way the report says so."""
+        wanted = os.environ.get("VPLAN_NULL_CUDNN") != "off"
+        cudnn, nvrtc = _cuda_libraries(torch)
+        opened = self.lib.vplan_null_cudnn_open
+        opened.argtypes = [ctypes.c_char_p, ctypes.c_char_p]
+        self.lib.vplan_null_cudnn_why.restype = ctypes.c_char_p
+        self.cudnn = opened(cudnn.encode() if wanted else b"", nvrtc.encode())
+        if self.cudnn:
+            self.cudnn_partly(torch)
+        else:
+            why = self.lib.vplan_null_cudnn_why().decode("utf-8", "replace") if wanted else "--cudnn off"
+            self.cudnn_off(torch)
+            self.note("cudnn", "cuDNN is off, its attention included (%s): PyTorch's own kernels run" % why)
+
+    def cudnn_off(self, torch):
+        C = torch._C
+        C._set_cudnn_enabled(False)
+        C._set_cudnn_enabled = lambda on: None
+        try:
+            backend = type(torch.backends.cudnn)
+            backend.enabled = property(lambda s: C._get_cudnn_enabled(), lambda s, on: None)
+        except (AttributeError, TypeError):
+            pass
+        if hasattr(C, "_set_sdp_use_cudnn"):
+            C._set_sdp_use_cudnn(False)
+            C._set_sdp_use_cudnn = lambda on: None
+
+    def cudnn_partly(self, torch):
+        """What cuDNN answers only through a handle on a real device keeps PyTorch's own path."""
+        aten = torch.ops.aten
+        torch.backends.cudnn.is_acceptable = lambda tensor: False
+
+        def batch_norm(x, weight, bias, mean, var, training, momentum, eps):
+            self.norms += 1
+            out = aten.native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)
+            return (*out, torch.empty(0, dtype=torch.uint8, device=x.device))
+
+        def batch_norm_backward(x, grad, weight, mean, var, save_mean, save_var, eps, reserve):
+            return aten.native_batch_norm_backward(grad, x, weight, mean, var, save_mean, save_var, True, eps,
+                                                   [True, True, True])
+        self.override("cudnn_is_acceptable", lambda tensor: False)
+        self.override("cudnn_batch_norm", batch_norm)
+        self.override("cudnn_batch_norm_backward", batch_norm_backward)
+        self.override("_use_cudnn_ctc_loss", lambda *a, **kw: False)
+        self.override("_use_cudnn_ctc_loss.Tensor", lambda *a, **kw: False)
+
+    def override(self, name, kernel):
+        """Replace an operator's kernel for CUDA tensors."""
+        import warnings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")        # that a kernel is overridden is what is meant
+            if self.library is None:
+                self.library = self.torch.library.Library("aten", "IMPL", "CUDA")
+            try:
+                self.library.impl(name, kernel, allow_override=True)
+            except TypeError:                      # older: always allowed
+                self.library.impl(name, kernel)
+
+    def note_cudnn(self):
+        """What the report says of cuDNN once the run is over."""
+        count = self.counters()
+        if not self.cudnn:
+            return
+        version = "%d.%d.%d" % (self.cudnn // 10000, self.cudnn // 100 % 100, self.cudnn % 100)
+        if count["n_cudnn_plan"]:
+            self.notes["cudnn"] = (
+                "cuDNN %s checked %d plans and gave their workspaces (the largest %d bytes) from a description of the "
+                "card, not from a card; clocks in it are assumed" % (
+                    version, count["n_cudnn_plan"], count["cudnn_workspace_peak"]))
+            if self.torch.backends.cudnn.benchmark:
+                self.notes["cudnn_benchmark"] = ("cudnn.benchmark times cuDNN's candidates; here they all take no "
+                                                 "time, so another one may be kept than on a GPU")
+        if count["n_cudnn_refused"]:
+            self.notes["cudnn_refused"] = ("cuDNN left out engines that ask a real device %d times; on a GPU it may "
+                                           "choose one of them" % count["n_cudnn_refused"])
+        if self.norms:
+            self.notes["cudnn_norm"] = (
+                "batch norms ran PyTorch's own path (%d calls): cuDNN's workspace and reserve are not known without "
+                "a device" % self.norms)
+
+    def on_cuda(self):
+        """Runs inside CUDA's lazy initialisation."""
+        try:
+            self.record(True)
+            self.torch._C._cuda_attach_out_of_memory_observer(self.on_oom)
+        except Exception as e:
+            self.note("history", "the allocator's history could not be recorded (%s): no owners" % e)
+
+    def record(self, on):
+        """The allocator's history costs about 2 us an allocation: it is on while a peak is new."""
+        record = self.torch.cuda.memory._record_memory_history
+        if on:
+            # No frames for frees: gathering them while an exception unwinds loses that exception (2.11.0,
+            # seen with checkpointing's early stop), and nothing here needs them.
+            record("all", context="alloc", stacks="python", max_entries=HISTORY_ENTRIES)
+        else:
+            record(None)
+        self.recording = on
+
+    # ---- the script's own view of the statistics ---------------------------------------------------------
+
+    def stats_for_script(self, device):
+        stats = self.raw_stats(device)
+        if device == 0:
+            for (name, pool), peak in self.kept.items():
+                entry = stats.get(name)
+                if isinstance(entry, dict) and pool in entry and entry[pool]["peak"] < peak:
+                    entry[pool]["peak"] = peak
+        return stats
+
+    def reset_for_script(self, device):
+        if device == 0 and self.ready():
+            self.take(self.phase)      # what the script is about to forget still belongs to the run
+            self.kept.clear()
+        return self.raw_reset(device)
+
+    def ready(self):
+        return self.lib is not None and self.torch.cuda.is_initialized() and os.getpid() == self.pid
+
+    def take(self, phase):
+        """Add the peaks since the last call to a phase, and begin to count anew. Returns the
+        allocation counter."""
+        stats = self.raw_stats(0)
+        kept = self.kept
+        for name, entry in stats.items():
+            if isinstance(entry, dict):
+                for pool, value in entry.items():
+                    if isinstance(value, dict) and isinstance(value.get("peak"), int):
+                        peak = value["peak"]
+                        if peak > kept.get((name, pool), -1):
+                            kept[(name, pool)] = peak
+        a = stats["allocated_bytes"]["all"]
+        r = stats["reserved_bytes"]["all"]
+        q = stats["requested_bytes"]["all"]
+        n = stats["allocation"]["all"]["allocated"]
+        row = self.phases.get(phase)
+        if row is None:
+            row = self.phases[phase] = [0, 0, 0, 0, 0]
+            self.order.append(phase)
+        row[0] = max(row[0], a["peak"])
+        row[1] = max(row[1], r["peak"])
+        row[2] = max(row[2], q["peak"])
+        row[3] = a["current"]
+        row[4] = r["current"]
+        if a["peak"] > self.peak:
+            self.peak = a["peak"]
+            self.peak_phase = phase
+            self.peak_at = n
+        self.raw_reset(0)
+        return n
+
+    def enter(self, phase):
+        if phase == self.phase:
+            return
+        if self.ready():
+            n = self.take(self.phase)
+            if len(self.marks) < 200000:
+                self.marks_at.append(n)
+                self.marks.append(phase)
+            if self.peak > self.analysed_peak:
+                if not self.recording:
+                    self.rearm = True
+                elif n - self.peak_at > HISTORY_ENTRIES // 6:
+                    self.analyse()
+        self.phase = phase
+
+    def name(self, kind):
+        return "%s%d" % (kind, self.k) if self.k <= 2 else "steady"
+
+    # ---- phases --------------------------------------------------------------------------------------------
+
+    def hook_modules(self, torch):
+        Module = torch.nn.Module
+        plain = Module.__call__
+        local = self.local
+        local.depth = 0
+        probe = self
+
+        def __call__(module, *args, **kwargs):
+            if getattr(local, "depth", 0):
+                return plain(module, *args, **kwargs)
+            local.depth = 1
+            try:
+                probe.on_root(module)
+                return plain(module, *args, **kwargs)
+            finally:
+                local.depth = 0
+        __call__.__wrapped__ = plain
+        Module.__call__ = __call__
+
+    def on_root(self, module):
+        if self.backward_depth or threading.get_ident() != self.main:
+            return
+        if self.step_depth and not (module.training and self.torch.is_grad_enabled()):
+            return                     # inside a step only a closure's own forward is a phase
+        key = id(module)
+        if key not in self.seen_roots:
+            if next(module.parameters(), None) is None:
+                return                 # a loss, an activation: belongs to what is under way
+            self.seen_roots.add(key)
+            self.roots.add(module)
+            self.look_at(module)
+        training = module.training and self.torch.is_grad_enabled()
+        phase = self.phase
+        if training:
+            if self.stepped:
+                self.stepped = False
+                self.k += 1
+            self.enter(self.name("forward"))
+        elif phase in ("load", "other", "eval", "save"):
+            self.enter("eval")
+
+    def look_at(self, module):
+        """Modules whose GPU memory depends on cuDNN where it is not asked."""
+        nn = self.torch.nn
+        convs = sum(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
+        rnns = sum(isinstance(m, nn.RNNBase) for m in module.modules())
+        if convs and not self.cudnn:
+            self.note("conv", "%d convolutions ran PyTorch's own path; on a GPU cuDNN runs them with other "
+                      "workspaces" % convs)
+        if rnns:
+            self.note("rnn", "%d recurrent layers ran PyTorch's own path; on a GPU cuDNN runs them with "
+                      "other workspaces" % rnns)
+
+    def hook_backward(self, torch):
+        import torch.autograd
+        import torch.autograd.graph
+        plain = torch.autograd.graph._engine_run_backward
+        probe = self
+
+        def run_backward(*args, **kwargs):
+            probe.backward_depth += 1
+            if probe.backward_depth == 1:
+                if probe.stepped:
+                    probe.stepped = False
+                    probe.k += 1
+                probe.enter(probe.name("backward"))
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                probe.backward_depth -= 1
+                if probe.backward_depth == 0:
+                    probe.enter(probe.name("step") if probe.step_depth else "gap")
+        torch.autograd.graph._engine_run_backward = run_backward
+        torch.autograd._engine_run_backward = run_backward
+
+    def on_step_begin(self, optimizer, args, kwargs):
+        self.step_depth += 1
+        if self.step_depth == 1 and self.ready():
+            self.enter(self.name("step"))
+            self.optimizers.add(optimizer)
+            try:
+                n = self.raw_stats(0)["allocation"]["all"]["allocated"] if self.k <= 2 else self.marks_at[-1]
+                self.grads.append((n, frozenset(
+                    _address(p.grad) for g in optimizer.param_groups for p in g["params"]
+                    if p.grad is not None)))
+                del self.grads[:-6]
+            except Exception:
+                pass
+
+    def on_step_end(self, optimizer, args, kwargs):
+        self.step_depth = max(0, self.step_depth - 1)
+        if self.step_depth == 0 and self.ready():
+            self.stepped = True
+            self.total_steps += 1
+            self.enter("other")
+            if self.recording and self.total_steps >= 3 and not self.want_snapshot:
+                if self.peak > self.analysed_peak:
+                    self.analyse()
+                self.record(False)
+            elif self.rearm and not self.recording and self.n_analyses < 6:
+                self.record(True)      # the next step shows who is behind the new peak
+            self.rearm = False
+            now = time.time()
+            if self.k <= 2 or now - self.written_at > 2.0:
+                self.write()
+
+    def saving(self, plain):
+        def save(*args, **kwargs):
+            outer = self.phase
+            self.save_depth += 1
+            if self.save_depth == 1:
+                self.enter("save")
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                self.save_depth -= 1
+                if self.save_depth == 0:
+                    self.enter(outer)
+        save.__name__ = getattr(plain, "__name__", "save")
+        save.__doc__ = plain.__doc__
+        save.__wrapped__ = plain
+        return save
+
+    def on_safetensors(self, module):
+        module.save_file = self.saving(module.save_file)
+
+    def on_transformers(self, module):
+        kind = getattr(module, "PreTrainedModel", None)
+        if kind is not None and "save_pretrained" in vars(kind):
+            kind.save_pretrained = self.saving(kind.save_pretrained)
+
+    # ---- owners ---------------------------------------------------------------------------------------------
+
+    def on_oom(self, device, alloc, device_alloc, device_free):
+        if os.getpid() != self.pid:
+            return
+        try:
+            stats = self.raw_stats(0)
+            self.oom = {"requested_bytes": int(alloc), "phase": self.phase, "where": self.where(),
+                        "allocated_bytes": stats["allocated_bytes"]["all"]["current"],
+                        "reserved_bytes": stats["reserved_bytes"]["all"]["current"]}
+            self.take(self.phase)
+            self.analyse()
+            if self.want_snapshot and not self.snapshot_taken:
+                self.dump_snapshot()
+        except Exception as e:
+            self.note("oom", "the state at the failure could not be read: %s" % e)
+
+    def dump_snapshot(self):
+        torch = self.torch
+        path = os.path.join(self.folder, "snapshot.%d" % self.pid)
+        torch.cuda.memory._dump_snapshot(path + ".tmp")
+        os.rename(path + ".tmp", path)
+        self.snapshot_taken = True
+
+    def analyse(self):
+        """Who held memory at the peak: replay the allocator's history."""
+        if self.n_analyses >= 8 or not self.recording:
+            return
+        self.n_analyses += 1
+        torch = self.torch
+        try:
+            snap = torch.cuda.memory._snapshot()
+        except Exception as e:
+            self.note("history", "the allocator's history could not be read (%s): no owners" % e)
+            return
+        n_end = self.raw_stats(0)["allocation"]["all"]["allocated"]
+        trace = snap["device_traces"][0] if snap.get("device_traces") else []
+        n_allocs = sum(1 for e in trace if e["action"] == "alloc")
+        first = n_end - n_allocs            # ordinal of the first allocation in the trace
+        # Blocks older than the trace: freed in it, or alive at its end, without an allocation in it.
+        known, base, live = {}, {}, 0
+        for e in trace:
+            if e["action"] == "alloc":
+                known[e["addr"]] = True
+            elif e["action"] == "free_requested":
+                if not known.pop(e["addr"], False):
+                    base[e["addr"]] = (e["size"], -1, ())
+        for segment in snap["segments"]:
+            if segment.get("device", 0) != 0:
+                continue
+            at = segment["address"]
+            for block in segment["blocks"]:
+                addr = block.get("address", at)
+                if block["state"] == "active_allocated" and addr not in known:
+                    base[addr] = (block.get("requested_size", block["size"]), -1, block.get("frames", ()))
+                at += block["size"]
+        live = sum(b[0] for b in base.values())
+        best, best_at, ordinal = live, -1, first
+        for i, e in enumerate(trace):
+            if e["action"] == "alloc":
+                live += e["size"]
+                if live > best:
+                    best, best_at = live, i
+            elif e["action"] == "free_requested":
+                live -= e["size"]
+        blocks = dict(base)
+        for i, e in enumerate(trace[:best_at + 1]):
+            if e["action"] == "alloc":
+                blocks[e["addr"]] = (e["size"], ordinal, e.get("frames", ()))
+                ordinal += 1
+            elif e["action"] == "free_requested":
+                blocks.pop(e["addr"], None)
+        peak_ordinal = ordinal
+        # When a block of the peak is freed afterwards decides activation or temporary.
+        freed_at = {}
+        o = peak_ordinal
+        for e in trace[best_at + 1:]:
+            if e["action"] == "alloc":
+                o += 1
+            elif e["action"] == "free_requested" and e["addr"] in blocks and e["addr"] not in freed_at:
+                freed_at[e["addr"]] = o
+        parameters, buffers, states, grads = set(), set(), set(), set()
+        for root in list(self.roots):
+            parameters.update(_address(p) for p in root.parameters())
+            buffers.update(_address(b) for b in root.buffers())
+            grads.update(_address(p.grad) for p in root.parameters() if p.grad is not None)
+        for optimizer in list(self.optimizers):
+            for group in optimizer.param_groups:
+                parameters.update(_address(p) for p in group["params"])
+            for state in optimizer.state.values():
+                if isinstance(state, dict):
+                    states.update(_address(v) for v in state.values() if isinstance(v, torch.Tensor))
+        rows = []
+        for addr, (size, born, frames) in blocks.items():
+            phase = self.marks[bisect.bisect_right(self.marks_at, born) - 1] if born >= 0 else "load"
+            end = freed_at.get(addr, n_end)
+            stays = addr not in freed_at      # else the address may be another tensor's by now
+            if stays and addr in parameters:
+                kind = "parameters"
+            elif stays and addr in buffers:
+                kind = "buffers"
+            elif stays and addr in states:
+                kind = "optimizer_state"
+            elif stays and addr in grads or any(n >= born and n <= end and addr in g for n, g in self.grads):
+                kind = "gradients"
+            elif phase.startswith("forward") or phase == "steady" or phase == "eval":
+                kind = "activations" if self.outlives(phase, end) else "temporaries"
+            elif phase.startswith("backward"):
+                kind = "recompute" if any("checkpoint.py" in f["filename"] for f in frames[:40]) else "temporaries"
+            elif phase.startswith("step") or phase == "gap":
+                kind = "temporaries"
+            else:
+                kind = "inputs_and_other"
+            rows.append((addr, size, kind, self.shown(phase), _owner(frames)))
+        self.live_at_peak = rows
+        self.analysed_peak = self.peak
+        self.owners_requested = best
+
+    def outlives(self, phase, end):
+        """Whether an allocation freed when the counter stood at `end` lived past the forward pass."""
+        i = bisect.bisect_right(self.marks_at, end) - 1
+        return self.marks[i] != phase or phase == "steady"
+
+    def shown(self, phase):
+        return "between" if phase in ("gap", "other") else phase
+
+    def cublas_addresses(self):
+        """cuBLAS workspaces are the blocks that vanish when PyTorch is told to drop them."""
+        torch = self.torch
+        clear = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
+        if clear is None:
+            return set()
+
+        def live():
+            out = set()
+            for segment in torch.cuda.memory._snapshot()["segments"]:
+                at = segment["address"]
+                for block in segment["blocks"]:
+                    if block["state"] == "active_allocated":
+                        out.add(block.get("address", at))
+                    at += block["size"]
+            return out
+        try:
+            torch.cuda.memory._record_memory_history(None)
+            before = live()
+            clear()
+            return before - live()
+        except Exception:
+            return set()
+
+    # ---- the report -----------------------------------------------------------------------------------------
+
+    def after_fork(self):
+        self.dead = True
+
+    def finish(self):
+        if self.dead or os.getpid() != self.pid:
+            return
+        try:
+            if self.error is None and getattr(sys, "last_value", None) is not None:
+                self.on_exception(type(sys.last_value), sys.last_value)
+            if self.ready() and (self.error is None or self.error["type"] != "unsupported"):
+                self.take(self.phase)
+                if self.peak > self.analysed_peak and self.oom is None:
+                    self.analyse()
+                if self.want_snapshot and not self.snapshot_taken:
+                    self.dump_snapshot()
+                workspace = self.cublas_addresses()
+                if workspace:
+                    self.live_at_peak = [
+                        (a, s, "cublas_workspace" if a in workspace else k, p, f)
+                        for a, s, k, p, f in self.live_at_peak]
+            self.write(final=True)
+        except Exception as e:
+            sys.stderr.write("vplan dryrun: the report is incomplete: %s: %s\n" % (type(e).__name__, e))
+            try:
+                self.write(final=True)
+            except Exception:
+                pass
+        self.dead = True
+
+    def write(self, final=False):
+        self.written_at = time.time()
+        self.note_cudnn()
+        owners, kinds = {}, {}
+        for _, size, kind, phase, frame in self.live_at_peak:
+            key = (kind, phase, frame)
+            entry = owners.setdefault(key, [0, 0])
+            entry[0] += size
+            entry[1] += 1
+            kinds[kind] = kinds.get(kind, 0) + size
+        rows = sorted(owners.items(), key=lambda x: (-x[1][0], x[0]))
+        phases = {}
+        for name in self.order:
+            row = self.phases[name]
+            shown = self.shown(name)
+            if shown in phases:
+                old = phases[shown]
+                phases[shown] = [max(old[0], row[0]), max(old[1], row[1]), max(old[2], row[2]), row[3], row[4]]
+            else:
+                phases[shown] = list(row)
+        cuda = self.lib is not None and self.torch.cuda.is_initialized()
+        report = {
+            "pid": self.pid, "argv": [str(a) for a in getattr(sys, "argv", [])][:64], "final": final,
+            "python": sys.version.split()[0], "torch": self.version,
+            "cuda": bool(cuda), "seconds": time.time() - self.started, "optimizer_steps": self.total_steps,
+            "allocated_peak_bytes": max([r[0] for r in self.phases.values()] or [0]),
+            "reserved_peak_bytes": max([r[1] for r in self.phases.values()] or [0]),
+            "requested_peak_bytes": max([r[2] for r in self.phases.values()] or [0]),
+            "peak_phase": self.shown(self.peak_phase),
+            "phases": [{"name": n, "allocated_bytes": r[0], "reserved_bytes": r[1], "requested_bytes": r[2],
+                        "allocated_after_bytes": r[3], "reserved_after_bytes": r[4]}
+                       for n, r in phases.items()],
+            "owners": [{"kind": k, "phase": p, "frame": f, "bytes": v[0], "n_tensors": v[1]}
+                       for (k, p, f), v in rows[:OWNERS_MAX]],
+            "owners_rest_bytes": sum(v[0] for _, v in rows[OWNERS_MAX:]),
+            "kinds": dict(sorted(kinds.items(), key=lambda x: -x[1])),
+            "owners_requested_bytes": self.owners_requested,
+            "oom": self.oom, "error": self.error,
+            "reads": [{"where": w, "n": v[0], "bytes": v[1], "phase": self.shown(v[2])}
+                      for w, v in sorted(self.reads.items(), key=lambda x: -x[1][0])],
+            "selections": [{"where": w, "n": v[0], "elements": v[1]}
+                           for w, v in sorted(self.selections.items(), key=lambda x: -x[1][1])[:READS_MAX]],
+            "reads_lost": self.reads_lost, "notes": [self.notes[k] for k in sorted(self.notes)],
+            "counters": self.counters(),
+        }
+        path = os.path.join(self.folder, "report.%d.json" % self.pid)
+        with open(path + ".tmp", "w") as f:
+            json.dump(report, f)
+        os.rename(path + ".tmp", path)
+
+
+def _cuda_libraries(torch):
+    """The cuDNN that this PyTorch would load, in its loader's order, and the NVRTC that cuDNN would; "" for none."""
+    here = os.path.dirname(os.path.abspath(torch.__file__))
+    wheels = os.path.join(os.path.dirname(here), "nvidia")
+    major = str(torch.version.cuda).split(".")[0]
+    common = [os.path.join(here, "lib")]
+    common += [p for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+    common += [os.path.join(sys.prefix, "lib"), "/usr/local/cuda/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64"]
+
+    def find(folders, name):
+        for folder in folders:
+            path = os.path.join(folder, name)
+            if os.path.exists(path) and not os.path.exists(os.path.join(folder, "libvplan-null.so")):
+                return path
+        return ""
+    cudnn = find([os.path.join(wheels, "cudnn", "lib")] + common, "libcudnn.so.9")
+    folders = [os.path.dirname(os.path.realpath(cudnn))] if cudnn else []
+    folders += [os.path.join(wheels, "cu" + major, "lib"), os.path.join(wheels, "cuda_nvrtc", "lib")] + common
+    nvrtc = find(folders, "libnvrtc.so." + major) or find(folders, "libnvrtc.so.13") or find(folders, "libnvrtc.so.12")
+    return cudnn, nvrtc
+
+
+def _address(t):
+    t = getattr(t, "_local_tensor", t)
+    try:
+        return t.untyped_storage().data_ptr()
+    except Exception:
+        return 0
+
+
+def _short(place):
+    for marker in ("/site-packages/", "/dist-packages/"):
+        if marker in place:
+            return place.split(marker, 1)[1]
+    return place
+
+
+def _owner(frames):
+    """The innermost frame outside PyTorch and the probe; else the innermost at all."""
+    for f in frames:
+        name = f["filename"]
+        if "/torch/" not in name and not name.startswith(OURS) and name not in ("??", ""):
+            return "%s:%d %s" % (_short(name), f["line"], f["name"])
+    for f in frames:
+        if not f["filename"].startswith(OURS) and f["filename"] not in ("??", ""):
+            return "%s:%d %s" % (_short(f["filename"]), f["line"], f["name"])
+    return "(no Python frame: PyTorch's autograd thread)"

@@ -1,0 +1,130 @@
+# dryrun/probe/vplan_values.py: the part of the probe that answers for values which were not computed: what boolean
+# masks select, what a device value reads as, what attention masks hold. Each answer that was used is noted.
+
+
+class Values:
+    """Of Probe, which has lib, torch, select, value, padding, note() and where()."""
+
+    # ---- masks that select ---------------------------------------------------------------------------------
+
+    def hook_masks(self, torch):
+        """How many elements a boolean mask selects is a device value. Zero would make everything behind it
+        vanish from the peak, so a fraction is assumed (--select, 1 if not given)."""
+        probe = self
+        expect = self.lib.vplan_null_expect
+        out_of_place = torch.ops.aten.nonzero.out
+
+        def nonzero(t):
+            """aten::nonzero on CUDA, which indexing, masked_select, where and their gradients come to: the
+            same empty result and the same kernel that PyTorch's own begins with."""
+            n = int(round(t.numel() * probe.select))
+            where = probe.where()
+            if n and not where.startswith("("):
+                entry = probe.selections.setdefault(where, [0, 0])
+                entry[0] += 1
+                entry[1] += t.numel()
+            out = torch.empty(0, dtype=torch.int64, device=t.device)
+            expect(1, n)
+            try:
+                return out_of_place(t, out=out)
+            finally:
+                expect(0, 0)
+        self.override("nonzero", nonzero)
+
+    # ---- a chosen value instead of zero --------------------------------------------------------------------
+
+    def hook_values(self, torch):
+        """--value X: what .item() and its kin give for floating-point device tensors."""
+        value = float(self.value)
+        plain = torch.Tensor.item
+        probe = self
+
+        def item(t):
+            got = plain(t)
+            if t.is_cuda and t.is_floating_point():
+                return value
+            return got
+        torch.Tensor.item = item
+        torch.Tensor.__float__ = lambda t, plain=torch.Tensor.__float__: (
+            value if t.is_cuda and plain(t) is not None else plain(t))
+        probe.note("value", "device values read as Python floats are %s" % self.value)
+
+    def on_masking(self, module):
+        """transformers looks into position ids and masks to choose an attention kernel. Nothing is there to
+        see: sequences are taken as not packed, and a mask that is passed as having padding (--padding none:
+        as having none). The device work of the test is done either way."""
+        self.answer_ones(module, "find_packed_sequence_indices",
+                         "sequences are not packed (transformers reads position ids to know)")
+        if self.padding == "none":
+            for name in ("fast_all", "_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa",
+                         "_preprocess_mask_arguments"):
+                self.answer_ones(module, name, "attention masks hold no padding (--padding none)")
+        else:
+            for name in ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"):
+                self.remark(module, name)
+
+    def on_stopping(self, module):
+        kind = getattr(module, "StoppingCriteriaList", None)
+        if kind is None:
+            return
+        plain, probe = kind.__call__, self
+
+        def criteria(these, input_ids, scores, **kwargs):
+            limit = these.max_length
+            if limit is not None and input_ids.is_cuda:
+                probe.generated_all = input_ids.shape[1] >= limit
+            return plain(these, input_ids, scores, **kwargs)
+        kind.__call__ = criteria
+
+    def on_generation(self, module):
+        """Whether a sequence has ended is a device value; read as zero it would never end."""
+        kind = getattr(module, "GenerationMixin", None)
+        plain = getattr(kind, "_has_unfinished_sequences", None)
+        if plain is None:
+            return
+        probe = self
+
+        def unfinished(model, this_peer_finished, synced_gpus, device, **kwargs):
+            plain(model, this_peer_finished, synced_gpus, device=device, **kwargs)
+            if getattr(device, "type", device) != "cuda" and not str(device).startswith("cuda"):
+                return plain(model, this_peer_finished, synced_gpus, device=device, **kwargs)
+            probe.note("generate", "text generation runs to its maximum length")
+            done, probe.generated_all = probe.generated_all, False
+            return not done
+        kind._has_unfinished_sequences = unfinished
+
+    def answer_ones(self, module, name, text):
+        plain = getattr(module, name, None)
+        if plain is None:
+            return
+        probe = self
+
+        def answered(*args, **kwargs):
+            if probe.lib is None:
+                return plain(*args, **kwargs)
+            before = probe.counters()["n_read"]
+            busy = getattr(probe.read_busy, "on", False)
+            probe.read_busy.on = True          # an answered read is an assumption of its own
+            probe.lib.vplan_null_set_fill(1)
+            try:
+                return plain(*args, **kwargs)
+            finally:
+                probe.lib.vplan_null_set_fill(0)
+                probe.read_busy.on = busy
+                if probe.counters()["n_read"] != before:
+                    probe.note(text, text)
+        setattr(module, name, answered)
+
+    def remark(self, module, name):
+        plain = getattr(module, name, None)
+        if plain is None:
+            return
+        probe = self
+
+        def remarked(*args, **kwargs):
+            mask = kwargs.get("padding_mask", args[0] if args else None)
+            if mask is not None:
+                probe.note("padding", "attention masks that are passed hold padding; with full sequences "
+                           "transformers drops the mask and needs less (--padding none)")
+            return plain(*args, **kwargs)
+        setattr(module, name, remarked)

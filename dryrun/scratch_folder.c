@@ -1,0 +1,88 @@
+#include "dryrun/dryrun_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_DEPTH = 32 }; /* of folders that the command made in ours */
+
+vp_status vp_dryrun_folder_make(vp_dryrun_folder *folder, vp_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+    struct stat info;
+    vp_status   st = VP_OK;
+    int         length;
+
+    *folder = (vp_dryrun_folder){.fd = -1, .keeper_fd = -1};
+    if (!tmp || !*tmp)
+        tmp = "/tmp";
+    length = snprintf(folder->path, sizeof folder->path, "%s/vplan-dryrun-XXXXXX", tmp);
+    if (length >= (int)sizeof folder->path || !mkdtemp(folder->path)) {
+        folder->path[0] = '\0';
+        VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "cannot make a temporary folder in %s: %s", tmp,
+                       strerror(errno)));
+    }
+    folder->fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder->fd < 0 || fstat(folder->fd, &info))
+        VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "%s: %s", folder->path, strerror(errno)));
+    folder->device = info.st_dev;
+    folder->inode  = info.st_ino;
+out:
+    return st;
+}
+
+/* Remove what lies in the folder fd, which is closed. Links are removed, never followed. */
+static void empty(int fd, int depth)
+{
+    DIR           *d = fdopendir(fd);
+    struct dirent *entry;
+
+    if (!d) {
+        close(fd);
+        return;
+    }
+    rewinddir(d);
+    while ((entry = readdir(d))) {
+        int below;
+
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+            unlinkat(dirfd(d), entry->d_name, 0) == 0 || depth == MAX_DEPTH)
+            continue;
+        below = openat(dirfd(d), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0) {
+            empty(below, depth + 1);
+            unlinkat(dirfd(d), entry->d_name, AT_REMOVEDIR);
+        }
+    }
+    closedir(d);
+}
+
+void vp_dryrun_folder_release(vp_dryrun_folder *folder)
+{
+    struct stat info;
+
+    if (folder->fd >= 0)
+        empty(folder->fd, 0);
+    folder->fd = -1;
+    /* The command knows its name and may have put something else there: only our own folder goes,
+     * or a link that stands in its place, not what that leads to. */
+    if (folder->path[0] && lstat(folder->path, &info) == 0) {
+        if (S_ISDIR(info.st_mode) && info.st_dev == folder->device && info.st_ino == folder->inode)
+            rmdir(folder->path);
+        else if (S_ISLNK(info.st_mode))
+            unlink(folder->path);
+    }
+    folder->path[0] = '\0';
+    if (folder->keeper > 0) {
+        close(folder->keeper_fd);
+        while (waitpid(folder->keeper, NULL, 0) < 0 && errno == EINTR)
+            ;
+        folder->keeper = 0;
+    }
+}

@@ -1,0 +1,238 @@
+/* dryrun/stand_in/null_blas.c: cuBLAS and cuBLASLt. Matrix products read and write device data
+ * only; the workspaces they use come from PyTorch's allocator before the call, so nothing is
+ * left to answer. Routines that return a number to the host under host pointer mode are left to
+ * the generated stubs. */
+#include "dryrun/stand_in/null_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define E VP_NULL_EXPORT
+
+typedef struct handle {
+    int   pointer_mode, math_mode, atomics_mode;
+    void *stream;
+} handle;
+
+E int cublasCreate_v2(handle **h);
+int   cublasCreate_v2(handle **h)
+{
+    if (vp_null_refused_to_cudnn())
+        return 1; /* CUBLAS_STATUS_NOT_INITIALIZED */
+    *h = calloc(1, sizeof **h);
+    return *h ? 0 : 3; /* CUBLAS_STATUS_ALLOC_FAILED */
+}
+
+E int cublasDestroy_v2(handle *h);
+int   cublasDestroy_v2(handle *h)
+{
+    free(h);
+    return 0;
+}
+
+E int cublasSetStream_v2(handle *h, void *stream);
+int   cublasSetStream_v2(handle *h, void *stream)
+{
+    h->stream = stream;
+    return 0;
+}
+
+E int cublasGetStream_v2(handle *h, void **stream);
+int   cublasGetStream_v2(handle *h, void **stream)
+{
+    *stream = h->stream;
+    return 0;
+}
+
+#define MODE(Name, field) \
+    E int cublasSet##Name(handle *h, int mode); \
+    int   cublasSet##Name(handle *h, int mode) \
+    { \
+        h->field = mode; \
+        return 0; \
+    } \
+    E int cublasGet##Name(handle *h, int *mode); \
+    int   cublasGet##Name(handle *h, int *mode) \
+    { \
+        *mode = h->field; \
+        return 0; \
+    }
+
+MODE(PointerMode_v2, pointer_mode)
+MODE(MathMode, math_mode)
+MODE(AtomicsMode, atomics_mode)
+
+E int cublasGetVersion_v2(handle *h, int *v);
+int   cublasGetVersion_v2(handle *h, int *v)
+{
+    (void)h;
+    *v = 130000;
+    return 0;
+}
+
+VP_NULL_NOP(cublasSetWorkspace_v2)
+
+/* X(name) for the four types, then those with a name of their own. */
+#define FOUR(stem) \
+    VP_NULL_WORK(cublasS##stem) \
+    VP_NULL_WORK(cublasD##stem) VP_NULL_WORK(cublasC##stem) VP_NULL_WORK(cublasZ##stem)
+
+FOUR(gemm_v2)
+FOUR(gemmBatched)
+FOUR(gemmStridedBatched)
+FOUR(gemv_v2)
+FOUR(trsm_v2)
+FOUR(trsmBatched)
+FOUR(gelsBatched)
+FOUR(geqrfBatched)
+FOUR(getrfBatched)
+FOUR(getrsBatched)
+FOUR(axpy_v2)
+FOUR(copy_v2)
+FOUR(scal_v2)
+FOUR(swap_v2)
+VP_NULL_WORK(cublasSger_v2)
+VP_NULL_WORK(cublasDger_v2)
+VP_NULL_WORK(cublasSgemmEx)
+VP_NULL_WORK(cublasGemmEx)
+VP_NULL_WORK(cublasGemmBatchedEx)
+VP_NULL_WORK(cublasGemmStridedBatchedEx)
+
+/* Dot products: under device pointer mode (what PyTorch sets around them) nothing reaches the host.
+ * The handle is the first argument, the result the last. */
+extern void vplan_null_read(uint64_t n_bytes);
+
+static int dot(const handle *h, void *result, size_t bytes)
+{
+    if (h->pointer_mode == 0 && !vp_null_is_device(result)) {
+        memset(result, 0, bytes);
+        vplan_null_read(bytes);
+    }
+    return 0;
+}
+
+#define DOT(name, bytes) \
+    E int name(handle *h, int n, const void *x, int incx, const void *y, int incy, void *result); \
+    int   name(handle *h, int n, const void *x, int incx, const void *y, int incy, void *result) \
+    { \
+        (void)n, (void)x, (void)incx, (void)y, (void)incy; \
+        return dot(h, result, bytes); \
+    }
+
+DOT(cublasSdot_v2, 4)
+DOT(cublasDdot_v2, 8)
+DOT(cublasCdotc_v2, 8)
+DOT(cublasCdotu_v2, 8)
+DOT(cublasZdotc_v2, 16)
+DOT(cublasZdotu_v2, 16)
+
+E int cublasDotEx(handle *h, int n, const void *x, int x_type, int incx, const void *y, int y_type,
+                  int incy, void *result, int result_type, int exec_type);
+int   cublasDotEx(handle *h, int n, const void *x, int x_type, int incx, const void *y, int y_type,
+                  int incy, void *result, int result_type, int exec_type)
+{
+    (void)n, (void)x, (void)x_type, (void)incx, (void)y, (void)y_type, (void)incy, (void)exec_type;
+    return dot(h, result, result_type == 1 ? 8 : result_type == 0 ? 4 : 2); /* CUDA_R_64F, 32F */
+}
+
+/* ---- cuBLASLt: descriptors are opaque to the caller, so one small object serves for all
+ * --------- */
+
+/* cublasLtMatmulHeuristicResult_t */
+typedef struct heuristic {
+    uint64_t algo[8];
+    size_t   workspace_bytes;
+    int      state;
+    float    waves;
+    int      reserved[4];
+} heuristic;
+
+static int object(void **out)
+{
+    *out = calloc(1, 256);
+    return *out ? 0 : 3;
+}
+
+static int object_free(void *p)
+{
+    free(p);
+    return 0;
+}
+
+E size_t cublasLtGetVersion(void);
+size_t   cublasLtGetVersion(void)
+{
+    return 130000;
+}
+
+E int cublasLtCreate(void **out);
+int   cublasLtCreate(void **out)
+{
+    if (vp_null_refused_to_cudnn())
+        return 1;
+    return object(out);
+}
+
+E int cublasLtDestroy(void *p);
+int   cublasLtDestroy(void *p)
+{
+    return object_free(p);
+}
+
+E int cublasLtMatmulDescCreate(void **out, int compute, int scale);
+int   cublasLtMatmulDescCreate(void **out, int compute, int scale)
+{
+    (void)compute, (void)scale;
+    return object(out);
+}
+
+E int cublasLtMatmulDescDestroy(void *p);
+int   cublasLtMatmulDescDestroy(void *p)
+{
+    return object_free(p);
+}
+
+E int cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t cols, int64_t ld);
+int   cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t cols, int64_t ld)
+{
+    (void)type, (void)rows, (void)cols, (void)ld;
+    return object(out);
+}
+
+E int cublasLtMatrixLayoutDestroy(void *p);
+int   cublasLtMatrixLayoutDestroy(void *p)
+{
+    return object_free(p);
+}
+
+E int cublasLtMatmulPreferenceCreate(void **out);
+int   cublasLtMatmulPreferenceCreate(void **out)
+{
+    return object(out);
+}
+
+E int cublasLtMatmulPreferenceDestroy(void *p);
+int   cublasLtMatmulPreferenceDestroy(void *p)
+{
+    return object_free(p);
+}
+
+VP_NULL_NOP(cublasLtMatmulDescSetAttribute)
+VP_NULL_NOP(cublasLtMatrixLayoutSetAttribute)
+VP_NULL_NOP(cublasLtMatmulPreferenceSetAttribute)
+VP_NULL_WORK(cublasLtMatmul)
+VP_NULL_WORK(cublasLtMatrixTransform)
+
+/* One algorithm that needs no workspace of its own: PyTorch has allocated the workspace it offers
+ * before it asks, whatever the answer. */
+E int cublasLtMatmulAlgoGetHeuristic(void *lt, void *op, void *a, void *b, void *c, void *d,
+                                     void *pref, int n_wanted, heuristic *out, int *n_found);
+int   cublasLtMatmulAlgoGetHeuristic(void *lt, void *op, void *a, void *b, void *c, void *d,
+                                     void *pref, int n_wanted, heuristic *out, int *n_found)
+{
+    (void)lt, (void)op, (void)a, (void)b, (void)c, (void)d, (void)pref;
+    if (n_wanted > 0)
+        memset(out, 0, sizeof *out);
+    *n_found = n_wanted > 0 ? 1 : 0;
+    return 0;
+}

@@ -1,0 +1,137 @@
+/* dryrun/stand_in/null_internal.h: what the parts of the stand-in CUDA libraries share.
+ *
+ * The stand-in is one shared object that a dry run preloads into an unmodified PyTorch. It reports
+ * one device of the user's choice, hands out addresses without memory behind them, launches
+ * nothing, and ends the process with a named function where it cannot give the answer a GPU would
+ * give. It links nothing but libc, and takes its orders from the environment that `vplan dryrun`
+ * sets:
+ *     VPLAN_NULL_NAME, _CC, _SM_COUNT     name, compute capability (89 is 8.9), multiprocessors
+ *     VPLAN_NULL_TOTAL_BYTES              what cudaMemGetInfo calls the total
+ *     VPLAN_NULL_LIMIT_BYTES              what allocations may sum to; a cudaMalloc above it fails
+ *     VPLAN_NULL_CONTEXT_BYTES            device memory the context takes, for NVML's process list
+ *     VPLAN_NULL_ADDRESSES                for tests: "rising", as the table of known peaks was made
+ *     VPLAN_NULL_FILL                     byte that device-to-host copies give (default 0)
+ *     VPLAN_NULL_HOST_BYTES               host memory of this process, above which it ends (0:
+ *     nearly all)
+ *     VPLAN_NULL_MEMINFO, _CGROUP         for tests: in place of /proc/meminfo and /sys/fs/cgroup
+ *     VPLAN_NULL_REPORT                   folder for unsupported.<pid>; unset: standard error only
+ * Return values are CUDA's own numbers; the enums below name those in use. */
+#ifndef VP_DRYRUN_STAND_IN_NULL_INTERNAL_H
+#define VP_DRYRUN_STAND_IN_NULL_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VP_NULL_EXPORT __attribute__((visibility("default")))
+
+/* A library call that only touches device data, so that success is the whole truth about it. The
+ * arguments are the caller's affair in the ABIs we build for (System V x86-64, AAPCS64). */
+#define VP_NULL_NOP(name) \
+    VP_NULL_EXPORT int name(void); \
+    int                name(void) \
+    { \
+        return 0; \
+    }
+
+/* One that writes device data: what was last copied there is no longer known. */
+#define VP_NULL_WORK(name) \
+    VP_NULL_EXPORT int name(void); \
+    int                name(void) \
+    { \
+        vp_null_work(); \
+        return 0; \
+    }
+
+void vp_null_work(void);
+
+enum {
+    VP_NULL_OK                  = 0,
+    VP_NULL_INVALID_VALUE       = 1,
+    VP_NULL_OUT_OF_MEMORY       = 2,
+    VP_NULL_INVALID_DEVICE      = 101,
+    VP_NULL_NO_KERNEL_IMAGE     = 209,
+    VP_NULL_NOT_FOUND           = 500,
+    VP_NULL_NOT_READY           = 600,
+    VP_NULL_PEER_UNSUPPORTED    = 217,
+    VP_NULL_NOT_SUPPORTED       = 801,
+    VP_NULL_CAPTURE_UNSUPPORTED = 900
+};
+
+typedef struct vp_null_device {
+    char     name[128];
+    int      cc_major, cc_minor, sm_count;
+    uint64_t total_bytes, limit_bytes, context_bytes;
+    int      fill_byte;
+    /* by compute capability */
+    int threads_per_sm, blocks_per_sm, smem_per_sm_bytes, smem_optin_bytes, l2_bytes;
+} vp_null_device;
+
+/* Process-wide counters, read by the injected probe as one flat array of uint64_t. Append only. */
+typedef struct vp_null_counters {
+    uint64_t device_bytes, device_bytes_peak; /* cudaMalloc and cuMemCreate together       */
+    uint64_t n_malloc, n_malloc_failed;
+    uint64_t n_launch;
+    uint64_t n_read, read_bytes; /* device-to-host copies                     */
+    uint64_t outside_bytes;      /* by communication libraries, assumed       */
+    uint64_t n_collective, n_communicator;
+    uint64_t managed_bytes, managed_bytes_peak;  /* cudaMallocManaged: host memory here       */
+    uint64_t n_no_image;                         /* functions with no code for this device    */
+    uint64_t n_cudnn_plan, cudnn_workspace_peak; /* plans cuDNN chose, the largest workspace */
+    uint64_t n_cudnn_refused;                    /* cuDNN engines that wanted a real device   */
+} vp_null_counters;
+
+extern vp_null_counters vp_null_count;
+
+/* Keep error for cudaGetLastError of this thread, and return it. */
+int vp_null_failed(int error);
+
+const vp_null_device *vp_null_device_get(void);
+
+/* Device memory: addresses inside one reserved range, counted against limit_bytes. 0 or
+ * VP_NULL_OUT_OF_MEMORY, VP_NULL_INVALID_VALUE. */
+int      vp_null_mem_alloc(uint64_t bytes, uint64_t *addr);
+int      vp_null_mem_free(uint64_t addr);
+bool     vp_null_mem_range(uint64_t addr, uint64_t *base, uint64_t *bytes); /* of an allocation */
+bool     vp_null_is_device(const void *p);
+uint64_t vp_null_mem_free_bytes(void);
+
+/* Virtual memory management: an address range, and bytes apart from addresses. */
+int vp_null_va_reserve(uint64_t bytes, uint64_t align, uint64_t *addr);
+int vp_null_va_release(uint64_t addr, uint64_t bytes);
+int vp_null_phys_create(uint64_t bytes, uint64_t *handle);
+int vp_null_phys_retain(uint64_t addr, uint64_t *handle);
+int vp_null_phys_release(uint64_t handle);
+int vp_null_phys_map(uint64_t addr, uint64_t bytes, uint64_t handle);
+int vp_null_phys_unmap(uint64_t addr, uint64_t bytes);
+
+/* Bytes taken by a library beside PyTorch's allocator. */
+int vp_null_outside_take(uint64_t bytes);
+
+/* What a copy does on the host: from the device, the fill byte, unless these very bytes were copied
+ * there a moment ago and no work was launched since; between host ends, a move. */
+void vp_null_copy(void *dst, const void *src, size_t bytes);
+
+/* Whether the probe has said what this read gives; if so, dst is written. */
+bool vp_null_expected(void *dst, size_t bytes);
+
+/* Host memory of cudaHostAlloc and cudaHostRegister, so that a pointer can be told pinned. */
+void *vp_null_pinned_alloc(size_t bytes);
+bool  vp_null_pinned_free(void *p);
+void  vp_null_pinned_register(void *p, size_t bytes);
+bool  vp_null_pinned_unregister(void *p);
+bool  vp_null_is_pinned(const void *p);
+
+/* Ends the process (exit code 4) after saying which function of which library is not modelled and
+ * where in the Python program it was reached. Never returns. */
+_Noreturn void vp_null_unsupported(const char *library, const char *function, const char *why);
+
+/* Whether this thread is in a call of the real cuDNN. What it asks of CUDA then fails, as it
+ * does where there is no device, and is counted. */
+bool vp_null_inside_cudnn(void);
+bool vp_null_refused_to_cudnn(void);
+
+/* The address of a CUDA driver function of ours by its public name, newest version first. */
+void *vp_null_driver_symbol(const char *name);
+
+#endif

@@ -1,0 +1,96 @@
+#include "dryrun/dryrun_internal.h"
+
+#include "base/text.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *found,
+                     vp_dryrun_judgement *out)
+{
+    vp_json_node root, oom, error = {0};
+    bool         have    = found->report != NULL;
+    bool         was_oom = false, had_error = false;
+    const char  *type = "";
+    char         shown[400];
+
+    out->verdict   = "failed";
+    out->exit_code = vp_status_exit_code(VP_ERR_INPUT);
+    out->reason[0] = '\0';
+    if (have) {
+        root      = vp_json_root(found->report);
+        was_oom   = vp_dryrun_report_object(&root, "oom", &oom);
+        had_error = vp_dryrun_report_object(&root, "error", &error);
+        type      = had_error ? vp_dryrun_report_text(&error, "type") : "";
+    }
+    if (child->end == VP_CHILD_INTERRUPTED) {
+        out->exit_code = 128 + (child->term_signal ? child->term_signal : SIGINT);
+        snprintf(out->reason, sizeof out->reason, "interrupted");
+    } else if (child->end == VP_CHILD_TIMED_OUT) {
+        snprintf(out->reason, sizeof out->reason,
+                 "the command ran longer than --timeout and was ended");
+    } else if (json_array_size(found->unsupported) > 0) {
+        const json_t *first = json_array_get(found->unsupported, 0);
+
+        snprintf(out->reason, sizeof out->reason, "%s of %s is not modelled",
+                 json_string_value(json_object_get(first, "function")),
+                 json_string_value(json_object_get(first, "library")));
+    } else if (strcmp(type, "version") == 0 || strcmp(type, "unsupported") == 0) {
+        snprintf(out->reason, sizeof out->reason, "%s",
+                 vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));
+    } else if (strcmp(type, "environment") == 0) {
+        out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
+        snprintf(out->reason, sizeof out->reason, "%s",
+                 vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));
+    } else if (found->host_full[0]) {
+        out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
+        snprintf(out->reason, sizeof out->reason,
+                 "host memory ran out (%s): weights were made on the CPU. Make them on the device "
+                 "(torch.device(\"cuda\")), or load them with --fake-weights and device_map or "
+                 "low_cpu_mem_usage",
+                 found->host_full);
+    } else if (child->end == VP_CHILD_SIGNALED) {
+        out->exit_code = 128 + child->term_signal;
+        snprintf(out->reason, sizeof out->reason, "the command was ended by signal %d (%s)%s",
+                 child->term_signal, strsignal(child->term_signal),
+                 child->term_signal == SIGKILL ? "; the kernel does this when host memory runs out"
+                 : child->term_signal == SIGSEGV
+                     ? "; host code that touches device memory ends like this"
+                     : "");
+    } else if (child->exit_code != 0 && was_oom) {
+        out->verdict   = "oom";
+        out->exit_code = vp_status_exit_code(VP_ERR_NO_FIT);
+    } else if (strcmp(type, "ModuleNotFoundError") == 0 &&
+               strstr(vp_dryrun_report_text(&error, "message"), "'torch'")) {
+        out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
+        snprintf(out->reason, sizeof out->reason, "the command's Python has no torch");
+    } else if (strcmp(type, "ImportError") == 0 &&
+               (strstr(vp_dryrun_report_text(&error, "message"), "undefined symbol") ||
+                strstr(vp_dryrun_report_text(&error, "message"), "cannot open shared object"))) {
+        snprintf(out->reason, sizeof out->reason,
+                 "a library asks for what the stand-in does not have: %s",
+                 vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));
+    } else if (child->exit_code != 0) {
+        snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s",
+                 child->exit_code, type[0] ? ": " : "", vp_text_escape(type, shown, sizeof shown));
+    } else if (!have && found->n_ranks) {
+        out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
+        snprintf(out->reason, sizeof out->reason,
+                 "only ranks other than 0 were started (RANK, WORLD_SIZE): rank 0 is the one that "
+                 "is played");
+    } else if (!have || !vp_dryrun_report_text(&root, "torch")[0]) {
+        out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
+        snprintf(out->reason, sizeof out->reason,
+                 "the command ended well, but no PyTorch ran under the probe "
+                 "(is PYTHONPATH cleared, or python started with -I or -E?)");
+    } else {
+        out->verdict   = "fits";
+        out->exit_code = 0;
+        if (was_oom)
+            snprintf(out->reason, sizeof out->reason,
+                     "an out-of-memory error was raised and caught by the command");
+        else if (!vp_dryrun_report_bool(&root, "cuda"))
+            snprintf(out->reason, sizeof out->reason, "the command never used the device");
+    }
+}

@@ -1,0 +1,451 @@
+#include "plan/expand.h"
+
+#include "base/checked.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the ids of each kind of buffer begin. */
+typedef struct numbering {
+    int64_t n_micro_steps, n_instances;
+    /* per fixed buffer */
+    int64_t *fixed_first;
+    /* per instance: its first parameter that has the holding */
+    int64_t *param_first[VP_N_REGIONS];
+    /* per template and parameter: how many before it have it; -1: it has none */
+    int64_t **param_rank[VP_N_REGIONS];
+    /* per instance: its first own buffer */
+    int64_t *local_first;
+    /* n_params: all holdings together */
+    int64_t n_fixed, n_params, n_local;
+} numbering;
+
+static bool has_out(const vp_program *p)
+{
+    return p->n_buffers > 0 && p->buffers[p->n_buffers - 1].place == VP_PLACE_OUT;
+}
+
+/* Which parameters of each template have the holding. */
+static vp_status rank_params(vp_arena *arena, const vp_plan *plan, vp_region h, numbering *n,
+                             vp_err *err)
+{
+    n->param_rank[h] = vp_arena_array(arena, plan->n_templates, sizeof(int64_t *));
+    if (!n->param_rank[h])
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t t = 0; t < plan->n_templates; t++) {
+        const vp_plan_template *tmpl = &plan->templates[t];
+        int64_t *rank = vp_arena_array(arena, tmpl->n_params + 1, sizeof *rank), n_have = 0;
+        if (!rank)
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        for (int64_t k = 0; k < tmpl->n_params; k++)
+            rank[k] =
+                vp_plan_param_bytes(&plan->recipe, &tmpl->params[k].param, h) > 0 ? n_have++ : -1;
+        rank[tmpl->n_params] = n_have;
+        n->param_rank[h][t]  = rank;
+    }
+    return VP_OK;
+}
+
+static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
+                        int64_t n_micro_steps, numbering *n, vp_err *err)
+{
+    *n = (numbering){.n_micro_steps = n_micro_steps, .n_instances = bucket->n_instances};
+    n->fixed_first = vp_arena_array(arena, plan->n_fixed, sizeof(int64_t));
+    n->local_first = vp_arena_array(arena, bucket->n_instances + 1, sizeof(int64_t));
+    for (int h = 0; h < VP_N_REGIONS; h++) {
+        vp_status st      = rank_params(arena, plan, (vp_region)h, n, err);
+        n->param_first[h] = vp_arena_array(arena, bucket->n_instances + 1, sizeof(int64_t));
+        if (st != VP_OK)
+            return st;
+    }
+    if (vp_arena_failed(arena))
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < plan->n_fixed; i++) {
+        n->fixed_first[i] = n->n_fixed;
+        n->n_fixed += plan->fixed[i].per_micro_step ? n_micro_steps : 1;
+    }
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
+        n->local_first[i]   = n->n_local;
+        n->n_local += p->n_buffers - (has_out(p) ? 1 : 0);
+    }
+    for (int h = 0; h < VP_N_REGIONS; h++)
+        for (int64_t i = 0; i < bucket->n_instances; i++) {
+            int64_t t            = bucket->programs[bucket->instances[i].program_idx].template_idx;
+            n->param_first[h][i] = n->n_params;
+            n->n_params += n->param_rank[h][t][plan->templates[t].n_params];
+        }
+    return VP_OK;
+}
+
+/* -1: this parameter has no such holding. */
+static int64_t param_id(const numbering *n, vp_region h, int64_t instance_idx, int64_t template_idx,
+                        int64_t param_idx)
+{
+    int64_t rank = n->param_rank[h][template_idx][param_idx];
+    return rank < 0 ? -1 : n->n_fixed + n->param_first[h][instance_idx] + rank;
+}
+
+static int64_t local_id(const numbering *n, const vp_bucket *bucket, int64_t micro_step,
+                        int64_t instance_idx, int64_t idx)
+{
+    const vp_program *p     = &bucket->programs[bucket->instances[instance_idx].program_idx];
+    int64_t           first = n->n_fixed + n->n_params + micro_step * n->n_local;
+
+    if (p->buffers[idx].place == VP_PLACE_OUT) /* the successor's input, its buffer 0 */
+        return first + n->local_first[instance_idx + 1];
+    return first + n->local_first[instance_idx] + idx;
+}
+
+static vp_expanded_operand resolve(const vp_plan *plan, const vp_bucket *bucket, const numbering *n,
+                                   int64_t micro_step, int64_t instance_idx, const vp_arg *arg)
+{
+    const vp_plan_instance *instance = &bucket->instances[instance_idx];
+    const vp_program       *program  = &bucket->programs[instance->program_idx];
+    int64_t                 micro    = micro_step < 0 ? 0 : micro_step;
+    vp_expanded_operand     op       = {.buffer = -1};
+
+    switch (arg->space) {
+    case VP_SPACE_BUFFER:
+        op.buffer       = local_id(n, bucket, micro, instance_idx, arg->idx);
+        op.memory       = program->buffers[arg->idx].memory;
+        op.offset_bytes = instance->base_bytes[op.memory] + program->buffers[arg->idx].offset_bytes;
+        break;
+    case VP_SPACE_PARAM:
+    case VP_SPACE_GRAD:
+    case VP_SPACE_MASTER:
+    case VP_SPACE_STATE0:
+    case VP_SPACE_STATE1: {
+        vp_region h     = (vp_region)(arg->space - VP_SPACE_PARAM);
+        op.buffer       = param_id(n, h, instance_idx, program->template_idx, arg->idx);
+        op.memory       = instance->region_memory[h];
+        op.offset_bytes = instance->region_base_bytes[h] +
+                          plan->templates[program->template_idx].params[arg->idx].offset_bytes[h];
+        break;
+    }
+    case VP_SPACE_SHARED_PARAM:
+    case VP_SPACE_SHARED_GRAD: {
+        vp_region h = arg->space == VP_SPACE_SHARED_GRAD ? VP_REGION_GRAD : VP_REGION_PARAM;
+        const vp_plan_shared   *s     = &plan->shared[arg->idx];
+        const vp_plan_instance *owner = &bucket->instances[s->instance_idx];
+        const vp_program       *p     = &bucket->programs[owner->program_idx];
+        op.buffer       = param_id(n, h, s->instance_idx, p->template_idx, s->param_idx);
+        op.memory       = owner->region_memory[h];
+        op.offset_bytes = owner->region_base_bytes[h] +
+                          plan->templates[p->template_idx].params[s->param_idx].offset_bytes[h];
+        break;
+    }
+    case VP_SPACE_FIXED: {
+        const vp_plan_fixed *f = &plan->fixed[arg->idx];
+        op.buffer              = n->fixed_first[arg->idx] + (f->per_micro_step ? micro : 0);
+        op.memory              = f->memory;
+        op.offset_bytes        = f->offset_bytes + (f->per_micro_step ? micro * f->bytes : 0);
+        break;
+    }
+    case VP_SPACE_NONE:
+        return op;
+    }
+    op.offset_bytes += arg->offset_bytes;
+    return op;
+}
+
+/* A copy that was started; bytes 0: it is done, or never was. */
+typedef struct under_way {
+    vp_expanded_operand from, to;
+    int64_t             bytes, started;
+} under_way;
+
+typedef struct walk {
+    const vp_plan   *plan;
+    const vp_bucket *bucket;
+    const numbering *n;
+    vp_expand_fn     fn;
+    void            *ctx;
+    int64_t          idx;
+    under_way        copies[VP_MAX_COPIES];
+} walk;
+
+/* A copy's two steps name the same buffers. */
+static void pair_copy(walk *w, vp_expanded_step *x)
+{
+    under_way *c;
+
+    if (x->step->kernel == VP_K_COPY_START) {
+        w->copies[x->step->copy_start.copy] =
+            (under_way){x->operands[VP_COPY_START_X], x->operands[VP_COPY_START_Y],
+                        x->step->copy_start.count, x->idx};
+    } else if (x->step->kernel == VP_K_COPY_DONE) {
+        c = &w->copies[x->step->copy_done.copy];
+        if (c->bytes > 0) {
+            x->n_operands                = VP_N_COPY_START_OPERANDS;
+            x->operands[VP_COPY_START_X] = c->from;
+            x->operands[VP_COPY_START_Y] = c->to;
+            x->copy_bytes                = c->bytes;
+            x->started                   = c->started;
+        }
+        c->bytes = 0;
+    }
+}
+
+int64_t vp_expanded_operand_bytes(const vp_expanded_step *step, int operand)
+{
+    if (step->step->kernel == VP_K_COPY_DONE)
+        return step->copy_bytes;
+    return vp_step_operand_bytes(step->step, step->ints, operand);
+}
+
+static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t instance_idx,
+                           vp_err *err)
+{
+    const vp_program *p  = &w->bucket->programs[w->bucket->instances[instance_idx].program_idx];
+    vp_status         st = VP_OK;
+
+    for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+        const vp_step   *step = &p->steps[pass][i];
+        vp_expanded_step x    = {
+               .idx          = w->idx,
+               .pass         = pass,
+               .micro_step   = micro_step,
+               .instance_idx = instance_idx,
+               .step         = step,
+               .ints         = step->ints,
+               .n_operands   = vp_step_n_operands(step),
+               .started      = -1,
+               .accumulate   = step->accumulate == VP_ACC_ALWAYS ||
+                             (step->accumulate == VP_ACC_BY_PHASE && micro_step > 0),
+               .rng_op = ((uint32_t)w->bucket->instances[instance_idx].chain_idx << 8) +
+                         (uint32_t)step->rng_id,
+        };
+
+        vp_step windowed;
+
+        if (step->first_only && micro_step > 0)
+            continue;
+        if (step->window_of_instance) {
+            windowed                  = *step;
+            windowed.attention.window = w->bucket->instances[instance_idx].window;
+            x.ints                    = windowed.ints;
+        }
+        for (int k = 0; k < x.n_operands; k++) {
+            vp_access access = vp_step_operand_access(step, k);
+            x.operands[k] =
+                resolve(w->plan, w->bucket, w->n, micro_step, instance_idx, &step->args[k]);
+            x.operands[k].access = access != VP_ACCUMULATE ? access
+                                   : x.accumulate          ? VP_UPDATE
+                                                           : VP_WRITE;
+        }
+        pair_copy(w, &x);
+        VP_TRY(w->fn(&x, w->ctx, err));
+        w->idx++;
+    }
+out:
+    return st;
+}
+
+static vp_status walk_all(walk *w, vp_err *err)
+{
+    int64_t   n  = w->bucket->n_instances;
+    vp_status st = VP_OK;
+
+    for (int64_t micro = 0; micro < w->n->n_micro_steps; micro++) {
+        for (int64_t i = 0; i < n; i++)
+            VP_TRY(walk_pass(w, VP_PASS_FORWARD, micro, i, err));
+        for (int64_t i = n - 1; i >= 0; i--)
+            VP_TRY(walk_pass(w, VP_PASS_BACKWARD, micro, i, err));
+    }
+    for (int64_t i = 0; i < n; i++)
+        VP_TRY(walk_pass(w, VP_PASS_NORM, -1, i, err));
+    for (int64_t i = 0; i < n; i++)
+        VP_TRY(walk_pass(w, VP_PASS_UPDATE, -1, i, err));
+out:
+    return st;
+}
+
+vp_status vp_expand(const vp_plan *plan, const vp_bucket *bucket, int64_t n_micro_steps,
+                    vp_expand_fn fn, void *ctx, vp_err *err)
+{
+    vp_arena *arena = vp_arena_new();
+    numbering n;
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(number(arena, plan, bucket, n_micro_steps, &n, err));
+    walk w = {.plan = plan, .bucket = bucket, .n = &n, .fn = fn, .ctx = ctx};
+    VP_TRY(walk_all(&w, err));
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
+/* ---- everything in arrays ---- */
+
+static void describe_params(const vp_plan *plan, const vp_bucket *bucket, const numbering *n,
+                            vp_region h, vp_expanded_buffer *buffers)
+{
+    static const vp_component components[VP_N_REGIONS] = {VP_COMP_PARAMETERS, VP_COMP_GRADIENTS,
+                                                          VP_COMP_MASTER, VP_COMP_OPTIMIZER_STATE,
+                                                          VP_COMP_OPTIMIZER_STATE};
+    const char               *prefix =
+        h == VP_REGION_PARAM  ? ""
+                      : h == VP_REGION_GRAD ? "grad "
+                      : h == VP_REGION_MASTER
+                          ? "master "
+                          : vp_optimizer_state_name(plan->recipe.optimizer, (int)(h - VP_REGION_STATE0));
+
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        const vp_plan_instance *instance     = &bucket->instances[i];
+        int64_t                 template_idx = bucket->programs[instance->program_idx].template_idx;
+        const vp_plan_template *t            = &plan->templates[template_idx];
+        for (int64_t k = 0; k < t->n_params; k++) {
+            int64_t id = param_id(n, h, i, template_idx, k);
+            char    name[120];
+            if (id < 0)
+                continue;
+            vp_expanded_buffer *b = &buffers[id];
+            b->component          = components[h];
+            b->memory             = instance->region_memory[h];
+            b->offset_bytes       = instance->region_base_bytes[h] + t->params[k].offset_bytes[h];
+            b->bytes              = vp_plan_param_bytes(&plan->recipe, &t->params[k].param, h);
+            b->instance_idx       = i;
+            b->persistent         = h != VP_REGION_GRAD;
+            b->state_name         = h >= VP_REGION_STATE0 ? prefix : NULL;
+            vp_param_full_name(&t->params[k].param, instance->index, name, sizeof name);
+            snprintf(b->name, sizeof b->name, "%s%s%s", prefix, b->state_name ? " " : "", name);
+        }
+    }
+}
+
+static void describe_locals(const vp_plan *plan, const vp_bucket *bucket, const numbering *n,
+                            vp_expanded_buffer *buffers)
+{
+    for (int64_t m = 0; m < n->n_micro_steps; m++)
+        for (int64_t i = 0; i < bucket->n_instances; i++) {
+            const vp_plan_instance *instance = &bucket->instances[i];
+            const vp_program       *p        = &bucket->programs[instance->program_idx];
+            for (int64_t k = 0; k < p->n_buffers - (has_out(p) ? 1 : 0); k++) {
+                const vp_plan_buffer *local = &p->buffers[k];
+                vp_expanded_buffer   *b     = &buffers[local_id(n, bucket, m, i, k)];
+                b->component                = local->component;
+                b->memory                   = local->memory;
+                b->offset_bytes = instance->base_bytes[local->memory] + local->offset_bytes;
+                b->bytes        = local->bytes;
+                b->instance_idx = i;
+                b->local_name   = local->name;
+                b->kept         = local->kept;
+                snprintf(b->name, sizeof b->name, "%s.%lld %s",
+                         plan->templates[p->template_idx].name, (long long)instance->index,
+                         local->name);
+            }
+        }
+}
+
+typedef struct lifetimes {
+    const vp_expansion *x;
+    int64_t             n_steps;
+} lifetimes;
+
+static vp_status note_use(const vp_expanded_step *step, void *ctx, vp_err *err)
+{
+    lifetimes *l = ctx;
+
+    (void)err;
+    for (int k = 0; k < step->n_operands; k++) {
+        int64_t b = step->operands[k].buffer;
+        if (b < 0)
+            continue;
+        if (l->x->first_step[b] < 0)
+            l->x->first_step[b] = step->idx;
+        l->x->last_step[b] = step->idx;
+    }
+    l->n_steps = step->idx + 1;
+    return VP_OK;
+}
+
+vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
+                            int64_t n_micro_steps, vp_expansion *out, vp_err *err)
+{
+    numbering n;
+    vp_status st = VP_OK;
+
+    VP_TRY(number(arena, plan, bucket, n_micro_steps, &n, err));
+    *out         = (vp_expansion){.n_buffers = n.n_fixed + n.n_params + n_micro_steps * n.n_local};
+    out->buffers = vp_arena_array(arena, out->n_buffers, sizeof *out->buffers);
+    out->first_step = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
+    out->last_step  = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
+    VP_TRY_ALLOC(err, vp_arena_failed(arena) ? NULL : out);
+    for (int64_t i = 0; i < plan->n_fixed; i++) {
+        const vp_plan_fixed *f = &plan->fixed[i];
+        for (int64_t m = 0; m < (f->per_micro_step ? n_micro_steps : 1); m++) {
+            vp_expanded_buffer *b = &out->buffers[n.fixed_first[i] + m];
+            *b                    = (vp_expanded_buffer){.memory       = f->memory,
+                                                         .offset_bytes = f->offset_bytes + m * f->bytes,
+                                                         .bytes        = f->bytes,
+                                                         .component    = f->component,
+                                                         .persistent   = f->component != VP_COMP_TEMPORARIES &&
+                                                                       f->component != VP_COMP_WORKSPACE &&
+                                                                       f->component != VP_COMP_STAGING,
+                                                         .instance_idx = -1};
+            if (f->per_micro_step)
+                snprintf(b->name, sizeof b->name, "%s.%lld", f->name, (long long)m);
+            else
+                snprintf(b->name, sizeof b->name, "%s", f->name);
+        }
+    }
+    for (int h = 0; h < VP_N_REGIONS; h++)
+        describe_params(plan, bucket, &n, (vp_region)h, out->buffers);
+    describe_locals(plan, bucket, &n, out->buffers);
+
+    for (int64_t i = 0; i < out->n_buffers; i++)
+        out->first_step[i] = out->last_step[i] = -1;
+    lifetimes l = {.x = out};
+    walk      w = {.plan = plan, .bucket = bucket, .n = &n, .fn = note_use, .ctx = &l};
+    VP_TRY(walk_all(&w, err));
+    out->n_steps = l.n_steps;
+    for (int64_t i = 0; i < out->n_buffers; i++)
+        if (out->buffers[i].persistent || out->buffers[i].component == VP_COMP_GRADIENTS) {
+            out->first_step[i] = 0; /* reserved for the whole step, whenever it is first written */
+            out->last_step[i]  = out->n_steps - 1;
+        }
+out:
+    return st;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const vp_range *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+vp_status vp_expansion_padding(vp_arena *arena, const vp_expansion *x, vp_memory memory,
+                               int64_t peak_bytes, vp_range **ranges, int64_t *n, vp_err *err)
+{
+    vp_range *used   = vp_arena_array(arena, x->n_buffers, sizeof *used);
+    vp_range *gaps   = vp_arena_array(arena, x->n_buffers + 1, sizeof *gaps);
+    int64_t   n_used = 0, n_gaps = 0, covered = 0;
+
+    if (vp_arena_failed(arena))
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0 && x->buffers[i].memory == memory)
+            used[n_used++] = (vp_range){x->buffers[i].offset_bytes,
+                                        x->buffers[i].offset_bytes + x->buffers[i].bytes};
+    qsort(used, (size_t)n_used, sizeof *used, by_begin);
+    for (int64_t i = 0; i < n_used; i++) {
+        if (used[i].begin > covered)
+            gaps[n_gaps++] = (vp_range){covered, used[i].begin};
+        covered = vp_max_i64(covered, used[i].end);
+    }
+    if (covered < peak_bytes)
+        gaps[n_gaps++] = (vp_range){covered, peak_bytes};
+    *ranges = gaps;
+    *n      = n_gaps;
+    return VP_OK;
+}
+
+const char *vp_pass_phase(vp_pass pass)
+{
+    return pass == VP_PASS_FORWARD    ? "forward"
+           : pass == VP_PASS_BACKWARD ? "backward"
+                                      : "optimizer";
+}

@@ -1,0 +1,35 @@
+/* plan/memory.h: where a plan's buffers lie and what executes its steps.
+ *
+ * A *memory* is a range of addresses with a peak of its own. A *stream* executes its steps in order,
+ * one after the other, beside the other streams. Kernels run on the compute stream and read and write
+ * device memory only. Copies between two memories run on the stream of their direction. */
+#ifndef VP_PLAN_MEMORY_H
+#define VP_PLAN_MEMORY_H
+
+/* X(NAME, text). host-pinned: page-locked memory of the host, which a device reads and writes by itself. */
+#define VP_MEMORY_TABLE(X) X(DEVICE, "device") X(HOST_PINNED, "host-pinned")
+
+typedef enum vp_memory {
+#define X(name, text) VP_MEMORY_##name,
+    VP_MEMORY_TABLE(X) VP_N_MEMORIES
+} vp_memory;
+#undef X
+
+/* X(NAME, text). */
+#define VP_STREAM_TABLE(X) X(COMPUTE, "compute") X(TO_HOST, "to_host") X(TO_DEVICE, "to_device")
+
+typedef enum vp_stream {
+#define X(name, text) VP_STREAM_##name,
+    VP_STREAM_TABLE(X) VP_N_STREAMS
+} vp_stream;
+#undef X
+
+/* Copies of a plan that may be under way at once. */
+enum { VP_MAX_COPIES = 64 };
+
+const char *vp_memory_name(vp_memory m);
+vp_memory   vp_memory_by_name(const char *name); /* VP_N_MEMORIES if none */
+const char *vp_stream_name(vp_stream s);
+vp_stream   vp_stream_by_name(const char *name); /* VP_N_STREAMS if none */
+
+#endif

@@ -1,0 +1,176 @@
+#include "plan/plan.h"
+
+#include "base/checked.h"
+#include "plan/workspace.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const component_names[] = {
+#define X(name, text) text,
+    VP_COMPONENT_TABLE(X)
+#undef X
+};
+
+const char *vp_component_name(vp_component c)
+{
+    return component_names[c];
+}
+
+vp_component vp_component_by_name(const char *name)
+{
+    int c = 0;
+    while (c < VP_N_COMPONENTS && strcmp(component_names[c], name) != 0)
+        c++;
+    return (vp_component)c;
+}
+
+const char *vp_proof_name(vp_proof_status s)
+{
+    static const char *const names[] = {"optimal", "gap", "fallback", "infeasible"};
+    return names[s];
+}
+
+vp_plan *vp_plan_new(void)
+{
+    vp_plan *plan = calloc(1, sizeof *plan);
+
+    if (plan && !(plan->arena = vp_arena_new())) {
+        free(plan);
+        return NULL;
+    }
+    if (plan)
+        plan->mask_token = plan->types_idx = plan->lengths_idx = -1;
+    return plan;
+}
+
+void vp_plan_free(vp_plan *plan)
+{
+    if (!plan)
+        return;
+    json_decref(plan->model_config);
+    json_decref(plan->decisions);
+    json_decref(plan->settings);
+    json_decref(plan->assumptions);
+    vp_arena_free(plan->arena);
+    free(plan);
+}
+
+int64_t vp_plan_n_labels(const vp_plan *plan)
+{
+    return plan->n_classes ? plan->n_classes : plan->vocab_size;
+}
+
+int64_t vp_plan_tokens(const vp_plan *plan)
+{
+    return vp_mul(plan->global_batch, plan->buckets[0].seq);
+}
+
+vp_phases vp_bucket_phases(const vp_bucket *b)
+{
+    return (vp_phases){.first  = 1,
+                       .middle = vp_max_i64(0, b->n_micro_steps - 2),
+                       .last   = b->n_micro_steps > 1 ? 1 : 0};
+}
+
+vp_update_shape vp_plan_param_shape(const vp_param *p)
+{
+    int64_t cols = p->rank > 1 ? p->shape[p->rank - 1] : p->n_elements;
+
+    return (vp_update_shape){.rows         = p->n_elements / cols,
+                             .cols         = cols,
+                             .block_matrix = p->block_matrix,
+                             .decay        = p->decay};
+}
+
+int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_region holding)
+{
+    vp_update_shape shape = vp_plan_param_shape(p);
+
+    switch (holding) {
+    case VP_REGION_PARAM:
+        return vp_mul(p->n_elements, vp_dtype_bytes(vp_precision_dtype(recipe->precision)));
+    case VP_REGION_GRAD:
+        return vp_mul(p->n_elements, 4);
+    case VP_REGION_MASTER:
+        return vp_precision_has_master(recipe->precision) ? vp_mul(p->n_elements, 4) : 0;
+    case VP_REGION_STATE0:
+    case VP_REGION_STATE1:
+        return vp_optimizer_state_bytes(recipe->optimizer, &shape,
+                                        (int)(holding - VP_REGION_STATE0));
+    case VP_N_REGIONS:
+        break;
+    }
+    assert(!"no such holding");
+    return VP_OVERFLOW;
+}
+
+const char *vp_param_full_name(const vp_param *p, int64_t index, char *buf, size_t buf_size)
+{
+    const char *mark = strstr(p->name, "{}");
+
+    if (mark)
+        snprintf(buf, buf_size, "%.*s%lld%s", (int)(mark - p->name), p->name,
+                 (long long)(index + p->index_offset), mark + 2);
+    else
+        snprintf(buf, buf_size, "%s", p->name);
+    return buf;
+}
+
+/* ---- a step's operands ---- */
+
+static bool is_workspace(const vp_step *s, int operand)
+{
+    return operand == vp_kernel_info_of(s->kernel)->n_operands;
+}
+
+int vp_step_n_operands(const vp_step *s)
+{
+    return vp_kernel_info_of(s->kernel)->n_operands + (s->workspace_bytes > 0);
+}
+
+int64_t vp_step_operand_bytes(const vp_step *s, const int64_t *ints, int operand)
+{
+    return is_workspace(s, operand) ? s->workspace_bytes
+                                    : vp_kernel_operand_bytes(s->kernel, s->dtype, ints, operand);
+}
+
+const char *vp_step_operand_name(const vp_step *s, int operand)
+{
+    return is_workspace(s, operand) ? "workspace"
+                                    : vp_kernel_info_of(s->kernel)->operands[operand].name;
+}
+
+vp_access vp_step_operand_access(const vp_step *s, int operand)
+{
+    return is_workspace(s, operand) ? VP_WRITE
+                                    : vp_kernel_info_of(s->kernel)->operands[operand].access;
+}
+
+bool vp_step_may_share(const vp_step *s, int out, int in)
+{
+    return !is_workspace(s, out) && !is_workspace(s, in) && vp_kernel_may_share(s->kernel, out, in);
+}
+
+int64_t vp_step_workspace_bytes(int compute_capability, const vp_step *step)
+{
+    int           lengths  = vp_kernel_operand(step->kernel, "lengths");
+    vp_step       windowed = *step;
+    int64_t       bytes;
+    vp_call_shape call = {.compute_capability = compute_capability,
+                          .kernel             = step->kernel,
+                          .dtype              = step->dtype,
+                          .ints               = windowed.ints,
+                          .reals              = step->reals,
+                          .lengths = lengths >= 0 && step->args[lengths].space != VP_SPACE_NONE};
+
+    bytes = vp_workspace_bytes(&call);
+    /* without a window, and with one: its width does not matter */
+    for (int w = 0; step->window_of_instance && w < 2; w++) {
+        windowed.attention.window = w;
+        bytes                     = vp_larger(bytes, vp_workspace_bytes(&call));
+    }
+    return bytes;
+}

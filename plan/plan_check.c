@@ -1,0 +1,869 @@
+/* The plan's checker. It knows kernels (plan/op.h) and what a plan means (plan/expand.h), and
+ * nothing of how one is made. Offsets and sizes are taken as hostile: they may come from an
+ * edited file. */
+#include "plan/plan.h"
+
+#include "base/checked.h"
+#include "plan/expand.h"
+#include "plan/simulate.h"
+#include "plan/workspace.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BAD(field, ...) \
+    do { \
+        st = VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, (field), __VA_ARGS__); \
+        goto out; \
+    } while (0)
+#define NEED(condition, field, ...) \
+    do { \
+        if (!(condition)) \
+            BAD(field, __VA_ARGS__); \
+    } while (0)
+
+/* Where in the file: "buckets[0].programs[1].forward[3]". plan/plan_read.c finds its line. */
+typedef struct where {
+    char field[96];
+} where;
+
+static where place_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static where place_of(const char *fmt, ...)
+{
+    where   p;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(p.field, sizeof p.field, fmt, ap);
+    va_end(ap);
+    return p;
+}
+
+static where place_of_program(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                              const char *member, int64_t idx)
+{
+    return place_of("buckets[%d].programs[%d].%s[%lld]", (int)(bucket - plan->buckets),
+                    (int)(p - bucket->programs), member, (long long)idx);
+}
+
+static where place_of_step(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                           const vp_step *s)
+{
+    static const char *const names[VP_N_PASSES] = {"forward", "backward", "norm", "update"};
+
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        if (s >= p->steps[pass] && s < p->steps[pass] + p->n_steps[pass])
+            return place_of_program(plan, bucket, p, names[pass], s - p->steps[pass]);
+    return place_of("buckets");
+}
+
+/* Where a memory of the plan ends. */
+static int64_t memory_end(const vp_plan *plan, vp_memory memory)
+{
+    return memory == VP_MEMORY_DEVICE ? plan->peak_bytes : plan->host_peak_bytes;
+}
+
+static bool inside(int64_t offset, int64_t bytes, int64_t end)
+{
+    return offset >= 0 && bytes >= 0 && bytes <= end && offset <= end - bytes;
+}
+
+static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t t = 0; t < plan->n_templates; t++)
+        for (int64_t k = 0; k < plan->templates[t].n_params; k++) {
+            const vp_plan_param *held  = &plan->templates[t].params[k];
+            const vp_param      *p     = &held->param;
+            int64_t              count = 1;
+            where                at    = place_of("templates[%d].parameters[%d]", (int)t, (int)k);
+            for (int d = 0; d < p->rank; d++)
+                count = vp_mul(count, p->shape[d]);
+            NEED(count > 0 && count == p->n_elements, at.field,
+                 "parameter %s: its shape does not give %lld elements", p->name,
+                 (long long)p->n_elements);
+            for (int h = 0; h < VP_N_REGIONS; h++) {
+                int64_t bytes = vp_plan_param_bytes(&plan->recipe, p, (vp_region)h);
+                NEED(!vp_overflowed(bytes) &&
+                         inside(held->offset_bytes[h], bytes,
+                                vp_max_i64(plan->peak_bytes, plan->host_peak_bytes)) &&
+                         held->offset_bytes[h] % 4 == 0,
+                     at.field,
+                     "parameter %s lies outside the memory, or not at a multiple of 4 bytes",
+                     p->name);
+            }
+        }
+out:
+    return st;
+}
+
+/* The size behind an argument, or -1 when it points nowhere. */
+static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                             const vp_arg *arg)
+{
+    const vp_plan_template *t = &plan->templates[p->template_idx];
+
+    if (arg->idx < 0)
+        return -1;
+    switch (arg->space) {
+    case VP_SPACE_BUFFER:
+        return arg->idx < p->n_buffers ? p->buffers[arg->idx].bytes : -1;
+    case VP_SPACE_PARAM:
+    case VP_SPACE_GRAD:
+    case VP_SPACE_MASTER:
+    case VP_SPACE_STATE0:
+    case VP_SPACE_STATE1: {
+        int64_t bytes = arg->idx < t->n_params
+                            ? vp_plan_param_bytes(&plan->recipe, &t->params[arg->idx].param,
+                                                  (vp_region)(arg->space - VP_SPACE_PARAM))
+                            : 0;
+        return bytes > 0 ? bytes : -1;
+    }
+    case VP_SPACE_SHARED_PARAM:
+    case VP_SPACE_SHARED_GRAD: {
+        if (arg->idx >= plan->n_shared)
+            return -1;
+        const vp_plan_shared *s = &plan->shared[arg->idx];
+        const vp_program *owner = &bucket->programs[bucket->instances[s->instance_idx].program_idx];
+        return vp_plan_param_bytes(
+            &plan->recipe, &plan->templates[owner->template_idx].params[s->param_idx].param,
+            arg->space == VP_SPACE_SHARED_GRAD ? VP_REGION_GRAD : VP_REGION_PARAM);
+    }
+    case VP_SPACE_FIXED:
+        return arg->idx < plan->n_fixed ? plan->fixed[arg->idx].bytes : -1;
+    case VP_SPACE_NONE:
+        break;
+    }
+    return -1;
+}
+
+/* Rules of single kernels that a size cannot express. */
+static vp_status check_kernel(const vp_plan *plan, const vp_step *s, const char *at,
+                              const char *file, vp_err *err)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+    vp_status             st   = VP_OK;
+
+    for (int i = 0; i < info->n_ints; i++) {
+        NEED(s->ints[i] >= info->ints[i].min && s->ints[i] <= info->ints[i].max, at,
+             "%s (%s): %s is out of range", s->name, info->name, info->ints[i].name);
+    }
+    for (int k = 0; k < info->n_operands; k++) {
+        vp_presence there = vp_kernel_presence(s->kernel, s->ints, k);
+        NEED(!info->operands[k].optional || there == VP_MAYBE ||
+                 (s->args[k].space != VP_SPACE_NONE) == (there == VP_ALWAYS),
+             at, "%s (%s): operand %s does not go with its attributes", s->name, info->name,
+             info->operands[k].name);
+    }
+    if (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD) {
+        const vp_attention_ints *n = &s->attention;
+        double                   p = s->attention_reals.p;
+        NEED(n->heads % n->kv_heads == 0 && n->head_dim <= VP_MAX_HEAD_DIM && p >= 0 && p < 1, at,
+             "%s: heads, kv_heads, head_dim or p out of range", s->name);
+        NEED(n->layout != VP_QKV_PER_HEAD || n->heads == n->kv_heads, at,
+             "%s: heads in turns have as many kv_heads", s->name);
+    }
+    if (s->kernel == VP_K_ROPE_FWD || s->kernel == VP_K_ROPE_BWD) {
+        const vp_rope_ints *n = &s->rope;
+        NEED(n->rotary_dim % 2 == 0 && n->rotary_dim <= n->head_dim &&
+                 (n->layout != VP_QKV_APART || n->kv_heads == 0) &&
+                 (n->layout != VP_QKV_PER_HEAD || n->heads == n->kv_heads),
+             at, "%s: rotary_dim, heads or kv_heads out of range", s->name);
+    }
+    if (s->kernel == VP_K_EMBEDDING_FWD || s->kernel == VP_K_EMBEDDING_BWD) {
+        const vp_embedding_ints *n = &s->embedding; /* backward's begin alike */
+        const vp_arg *tokens = s->kernel == VP_K_EMBEDDING_FWD ? &s->args[VP_EMBEDDING_FWD_TOKENS]
+                                                               : &s->args[VP_EMBEDDING_BWD_TOKENS];
+        NEED(n->vocab >= (tokens->idx == plan->types_idx ? plan->n_token_types : plan->vocab_size),
+             at, "%s: the table is smaller than the vocabulary", s->name);
+        NEED(n->position_offset > 0 || !n->skip_padding, at, "%s: no position is left for padding",
+             s->name);
+    }
+    if (s->kernel == VP_K_EMBEDDING_BWD)
+        NEED(s->embedding_bwd.skip_row <= s->embedding_bwd.vocab, at,
+             "%s: skip_row is outside the table", s->name);
+    if (s->kernel == VP_K_DROPOUT)
+        NEED(s->dropout_reals.p >= 0 && s->dropout_reals.p < 1, at, "%s: p out of range", s->name);
+    if (s->kernel == VP_K_LAYERNORM_FWD || s->kernel == VP_K_RMSNORM_FWD)
+        NEED(s->norm_reals.eps >= 0, at, "%s: eps is negative", s->name);
+    if (s->kernel == VP_K_CROSS_ENTROPY)
+        NEED(s->cross_entropy.vocab >= vp_plan_n_labels(plan), at,
+             "%s: fewer logits than there are labels", s->name);
+out:
+    return st;
+}
+
+/* Integer data must come from where the runtime has range-checked it. */
+static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int k, const char *at,
+                                     const char *file, vp_err *err)
+{
+    const char          *name = vp_step_operand_name(s, k);
+    const vp_arg        *a    = &s->args[k];
+    const vp_plan_fixed *f    = a->space == VP_SPACE_FIXED ? &plan->fixed[a->idx] : NULL;
+    bool                 right;
+
+    if (strcmp(name, "tokens") == 0)
+        right = f && (a->idx == plan->tokens_idx || a->idx == plan->types_idx);
+    else if (strcmp(name, "labels") == 0)
+        right = f && a->idx == plan->labels_idx;
+    else if (strcmp(name, "lengths") == 0)
+        right = f && a->idx == plan->lengths_idx;
+    else if (strcmp(name, "control") == 0)
+        right = f && a->idx == plan->control_idx;
+    else if (strcmp(name, "angles") == 0)
+        right = f && f->component == VP_COMP_CONSTANTS;
+    else if (strcmp(name, "scratch") == 0)
+        right = f && f->component == VP_COMP_TEMPORARIES;
+    else if (strcmp(name, "workspace") == 0)
+        right = f ? f->component == VP_COMP_TEMPORARIES || f->component == VP_COMP_WORKSPACE
+                  : a->space == VP_SPACE_BUFFER;
+    else
+        right = !f;
+    if (!right)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, at, "%s: operand %s is not where it must be",
+                          s->name, name);
+    return VP_OK;
+}
+
+static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                             const char *file, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            const vp_step        *s    = &p->steps[pass][i];
+            const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+            where                 at   = place_of_step(plan, bucket, p, s);
+            VP_TRY(check_kernel(plan, s, at.field, file, err));
+            NEED(s->workspace_bytes == vp_step_workspace_bytes((int)plan->compute_capability, s),
+                 at.field, "%s (%s): its workspace is not what it needs on this device", s->name,
+                 info->name);
+            for (int k = 0; k < vp_step_n_operands(s); k++) {
+                const vp_arg *a = &s->args[k];
+                if (a->space == VP_SPACE_NONE) {
+                    NEED(k < info->n_operands && info->operands[k].optional, at.field,
+                         "%s (%s): operand %s is missing", s->name, info->name,
+                         vp_step_operand_name(s, k));
+                    continue;
+                }
+                int64_t have = storage_bytes(plan, bucket, p, a);
+                int64_t need = vp_step_operand_bytes(s, s->ints, k);
+                NEED(have >= 0, at.field, "%s (%s): operand %s points nowhere", s->name, info->name,
+                     vp_step_operand_name(s, k));
+                NEED(a->offset_bytes % 4 == 0, at.field,
+                     "%s (%s): operand %s is not at a multiple of 4 bytes", s->name, info->name,
+                     vp_step_operand_name(s, k));
+                NEED(!vp_overflowed(need) && inside(a->offset_bytes, need, have), at.field,
+                     "%s (%s): operand %s is smaller than the kernel needs", s->name, info->name,
+                     vp_step_operand_name(s, k));
+                VP_TRY(check_index_operand(plan, s, k, at.field, file, err));
+            }
+        }
+out:
+    return st;
+}
+
+static vp_status check_programs(const vp_plan *plan, const vp_bucket *bucket, const char *file,
+                                vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < bucket->n_programs; i++) {
+        const vp_program *p = &bucket->programs[i];
+        NEED(p->kept_bytes >= 0 && p->kept_bytes <= plan->peak_bytes,
+             place_of("buckets[%d].programs[%d].kept_bytes", (int)(bucket - plan->buckets), (int)i)
+                 .field,
+             "%s: kept_bytes is out of range", p->name);
+        for (int64_t k = 0; k < p->n_buffers; k++) {
+            const vp_plan_buffer *b  = &p->buffers[k];
+            where                 at = place_of_program(plan, bucket, p, "buffers", k);
+            NEED(b->offset_bytes % 4 == 0, at.field,
+                 "%s: buffer %s is not at a multiple of 4 bytes", p->name, b->name);
+            NEED(b->bytes > 0 && inside(b->offset_bytes, b->bytes, memory_end(plan, b->memory)),
+                 at.field, "%s: buffer %s lies outside the memory", p->name, b->name);
+            NEED(b->place == VP_PLACE_LOCAL || b->memory == VP_MEMORY_DEVICE, at.field,
+                 "%s: buffer %s is a block's input or output, which lie on the device", p->name,
+                 b->name);
+            NEED((b->place != VP_PLACE_IN || (k == 0 && b->offset_bytes == 0)) &&
+                     (b->place != VP_PLACE_OUT ||
+                      (k == p->n_buffers - 1 && b->offset_bytes == p->kept_bytes)),
+                 at.field, "%s: buffer %s is not where a block's %s lies", p->name, b->name,
+                 b->place == VP_PLACE_IN ? "input" : "output");
+        }
+    }
+out:
+    return st;
+}
+
+/* Bytes of a program's input or output; 0 if it has none. */
+static int64_t boundary_bytes(const vp_program *p, vp_place place)
+{
+    const vp_plan_buffer *b = p->n_buffers == 0      ? NULL
+                              : place == VP_PLACE_IN ? &p->buffers[0]
+                                                     : &p->buffers[p->n_buffers - 1];
+    return b && b->place == place ? b->bytes : 0;
+}
+
+static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const char *file,
+                             vp_err *err)
+{
+    int64_t   base = -1, left = 0;
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        const vp_plan_instance *x = &bucket->instances[i];
+        const vp_program       *p = &bucket->programs[x->program_idx];
+        const vp_plan_template *t = &plan->templates[p->template_idx];
+        where at = place_of("buckets[%d].instances[%d]", (int)(bucket - plan->buckets), (int)i);
+        NEED(boundary_bytes(p, VP_PLACE_IN) == left, at.field,
+             "instance %lld: its input is not its predecessor's output", (long long)i);
+        NEED(x->base_bytes[VP_MEMORY_DEVICE] >= 0 &&
+                 (base < 0 || x->base_bytes[VP_MEMORY_DEVICE] == base),
+             at.field, "instance %lld does not begin where its predecessor's kept bytes end",
+             (long long)i);
+        for (int m = 0; m < VP_N_MEMORIES; m++)
+            NEED(inside(x->base_bytes[m], 0, memory_end(plan, (vp_memory)m)), at.field,
+                 "instance %lld lies outside the memory", (long long)i);
+        base = vp_add(x->base_bytes[VP_MEMORY_DEVICE], p->kept_bytes);
+        left = boundary_bytes(p, VP_PLACE_OUT);
+        for (int64_t k = 0; k < p->n_buffers; k++)
+            NEED(inside(vp_add(x->base_bytes[p->buffers[k].memory], p->buffers[k].offset_bytes),
+                        p->buffers[k].bytes, memory_end(plan, p->buffers[k].memory)),
+                 at.field, "instance %lld: buffer %s lies outside the memory", (long long)i,
+                 p->buffers[k].name);
+        for (int64_t k = 0; k < t->n_params; k++)
+            for (int h = 0; h < VP_N_REGIONS; h++)
+                NEED(inside(vp_add(x->region_base_bytes[h], t->params[k].offset_bytes[h]),
+                            vp_plan_param_bytes(&plan->recipe, &t->params[k].param, (vp_region)h),
+                            memory_end(plan, x->region_memory[h])),
+                     at.field, "instance %lld: parameter %s lies outside the memory", (long long)i,
+                     t->params[k].param.name);
+    }
+    NEED(left == 0, place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
+         "the last instance has an output that nobody reads");
+out:
+    return st;
+}
+
+static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const char *file,
+                             vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < plan->n_fixed; i++) {
+        const vp_plan_fixed *f = &plan->fixed[i];
+        int64_t bytes          = vp_mul(f->bytes, f->per_micro_step ? bucket->n_micro_steps : 1);
+        NEED(f->bytes > 0 && f->offset_bytes % 4 == 0 &&
+                 inside(f->offset_bytes, bytes, memory_end(plan, f->memory)),
+             place_of("fixed[%d]", (int)i).field, "buffer %s lies outside the memory", f->name);
+        NEED(f->memory == VP_MEMORY_DEVICE || f->component == VP_COMP_STAGING,
+             place_of("fixed[%d]", (int)i).field, "%s must lie on the device", f->name);
+    }
+    NEED(plan->fixed[plan->control_idx].bytes >= (int64_t)sizeof(vp_control) &&
+             plan->fixed[plan->control_idx].offset_bytes % 8 == 0 &&
+             !plan->fixed[plan->control_idx].per_micro_step,
+         "fixed", "the control block is too small or misplaced");
+    int64_t ids = vp_mul(vp_mul(bucket->micro_batch, bucket->seq), 4);
+    NEED(plan->fixed[plan->tokens_idx].bytes == ids && plan->fixed[plan->labels_idx].bytes == ids &&
+             plan->fixed[plan->tokens_idx].per_micro_step &&
+             plan->fixed[plan->labels_idx].per_micro_step,
+         "fixed", "tokens and labels must hold one int32 for each token of a micro-step");
+    NEED((plan->types_idx < 0) == (plan->n_token_types == 0) &&
+             (plan->types_idx < 0 || (plan->fixed[plan->types_idx].bytes == ids &&
+                                      plan->fixed[plan->types_idx].per_micro_step)),
+         "fixed",
+         "token types are there when the model has them, one int32 for each token of a micro-step");
+    NEED(plan->lengths_idx < 0 ||
+             (plan->fixed[plan->lengths_idx].bytes == vp_mul(bucket->micro_batch, 4) &&
+              plan->fixed[plan->lengths_idx].per_micro_step),
+         "fixed", "lengths must hold one int32 for each sample of a micro-step");
+    for (int64_t i = 0; i < plan->n_fixed; i++)
+        if (plan->fixed[i].component == VP_COMP_CONSTANTS)
+            NEED(plan->fixed[i].bytes == vp_mul(vp_mul(bucket->seq, plan->fixed[i].angles.n), 8) &&
+                     !plan->fixed[i].per_micro_step,
+                 place_of("fixed[%d]", (int)i).field,
+                 "%s must hold a cosine and a sine for each position and pair",
+                 plan->fixed[i].name);
+out:
+    return st;
+}
+
+/* ---- lifetimes: nothing overlaps, everything is written before it is read ---- */
+
+/* micro-steps: the first, a middle one that stands for all middle ones, the last */
+enum { MAX_UNROLLED = 3 };
+
+/* The bytes of a buffer that hold data: one range, which grows as chunks are written side by
+ * side. */
+typedef struct filled {
+    int64_t begin, end;
+} filled;
+
+static void fill(filled *f, int64_t begin, int64_t end)
+{
+    if (f->begin == f->end || begin > f->end || end < f->begin) {
+        *f = (filled){begin, end};
+        return;
+    }
+    f->begin = vp_min_i64(f->begin, begin);
+    f->end   = vp_max_i64(f->end, end);
+}
+
+/* A copy between its two steps. */
+typedef struct under_way {
+    bool                is;
+    vp_expanded_operand from, to;
+    int64_t             bytes;
+} under_way;
+
+typedef struct sweep {
+    const vp_plan      *plan;
+    const vp_bucket    *bucket;
+    const vp_expansion *x;
+    const char         *file;
+    filled             *written; /* per buffer */
+    double              micro_step_s[MAX_UNROLLED], optimizer_s;
+    under_way           copies[VP_MAX_COPIES];
+    bool                has_copies;
+} sweep;
+
+static bool overlap(const vp_expanded_operand *a, int64_t a_bytes, const vp_expanded_operand *b,
+                    int64_t b_bytes)
+{
+    return a->buffer == b->buffer && a->offset_bytes < b->offset_bytes + b_bytes &&
+           b->offset_bytes < a->offset_bytes + a_bytes;
+}
+
+/* Whether an operand of a step may not be used while a copy is under way: nobody may write what it
+ * reads, or touch what it writes. */
+static bool disturbs(const vp_expanded_step *s, int k, const under_way *c)
+{
+    const vp_expanded_operand *a     = &s->operands[k];
+    int64_t                    bytes = vp_expanded_operand_bytes(s, k);
+
+    return c->is && a->buffer >= 0 &&
+           (overlap(a, bytes, &c->to, c->bytes) ||
+            (a->access != VP_READ && overlap(a, bytes, &c->from, c->bytes)));
+}
+
+/* Kernels work on the device; a copy goes the way of its stream, and its two steps are a pair. */
+static vp_status check_stream(sweep *w, const vp_expanded_step *s, const char *at, vp_err *err)
+{
+    static const vp_memory
+        from[VP_N_STREAMS] =
+            {[VP_STREAM_TO_HOST] = VP_MEMORY_DEVICE, [VP_STREAM_TO_DEVICE] = VP_MEMORY_HOST_PINNED},
+        to[VP_N_STREAMS] = {
+            [VP_STREAM_TO_HOST] = VP_MEMORY_HOST_PINNED, [VP_STREAM_TO_DEVICE] = VP_MEMORY_DEVICE};
+    const char *file   = w->file;
+    vp_stream   stream = s->step->stream;
+    vp_status   st     = VP_OK;
+
+    NEED((s->step->kernel == VP_K_COPY_START) == (stream != VP_STREAM_COMPUTE), at,
+         "step %lld (%s): only a copy_start stands on a copy's stream", (long long)s->idx,
+         s->step->name);
+    if (s->step->kernel == VP_K_COPY_START) {
+        under_way *c = &w->copies[s->step->copy_start.copy];
+        NEED(!c->is, at, "step %lld (%s): copy %lld is under way already", (long long)s->idx,
+             s->step->name, (long long)s->step->copy_start.copy);
+        NEED(s->operands[VP_COPY_START_X].memory == from[stream] &&
+                 s->operands[VP_COPY_START_Y].memory == to[stream],
+             at, "step %lld (%s): does not copy from %s to %s, as its stream %s does",
+             (long long)s->idx, s->step->name, vp_memory_name(from[stream]),
+             vp_memory_name(to[stream]), vp_stream_name(stream));
+        w->has_copies = true;
+    } else if (s->step->kernel == VP_K_COPY_DONE) {
+        NEED(s->started >= 0, at, "step %lld (%s): no copy %lld is under way", (long long)s->idx,
+             s->step->name, (long long)s->step->copy_done.copy);
+        w->copies[s->step->copy_done.copy].is = false;
+    } else {
+        for (int k = 0; k < s->n_operands; k++)
+            NEED(s->operands[k].buffer < 0 || s->operands[k].memory == VP_MEMORY_DEVICE, at,
+                 "step %lld (%s): %s lies in %s, where no kernel reaches it", (long long)s->idx,
+                 s->step->name, vp_step_operand_name(s->step, k),
+                 vp_memory_name(s->operands[k].memory));
+    }
+    for (int c = 0; w->has_copies && c < VP_MAX_COPIES; c++)
+        for (int k = 0; k < s->n_operands; k++)
+            NEED(!disturbs(s, k, &w->copies[c]), at,
+                 "step %lld (%s): uses %s while copy %d is under way", (long long)s->idx,
+                 s->step->name, w->x->buffers[s->operands[k].buffer].name, c);
+    if (s->step->kernel == VP_K_COPY_START)
+        w->copies[s->step->copy_start.copy] =
+            (under_way){true, s->operands[VP_COPY_START_X], s->operands[VP_COPY_START_Y],
+                        s->step->copy_start.count};
+out:
+    return st;
+}
+
+static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    sweep                *w    = ctx;
+    const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
+    vp_status             st   = VP_OK;
+    const char           *file = w->file;
+    const vp_program *p = &w->bucket->programs[w->bucket->instances[s->instance_idx].program_idx];
+
+    *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
+    VP_TRY(check_stream(w, s, place_of_step(w->plan, w->bucket, p, s->step).field, err));
+    for (int k = 0; k < s->n_operands; k++) {
+        const vp_expanded_operand *a = &s->operands[k];
+        if (a->buffer < 0)
+            continue;
+        const vp_expanded_buffer *b     = &w->x->buffers[a->buffer];
+        int64_t                   begin = a->offset_bytes - b->offset_bytes,
+                end                     = begin + vp_expanded_operand_bytes(s, k);
+        NEED(a->access == VP_WRITE ||
+                 (begin >= w->written[a->buffer].begin && end <= w->written[a->buffer].end),
+             place_of_step(w->plan, w->bucket, p, s->step).field,
+             "step %lld (%s): reads %s before anything wrote it", (long long)s->idx, s->step->name,
+             b->name);
+        if (a->access == VP_READ)
+            continue;
+        NEED(k < info->n_operands || s->started >= 0 || a->offset_bytes % VP_ALIGN_BYTES == 0,
+             place_of_step(w->plan, w->bucket, p, s->step).field,
+             "step %lld (%s): its workspace is not at a multiple of %d bytes", (long long)s->idx,
+             s->step->name, VP_ALIGN_BYTES);
+        NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS,
+             place_of_step(w->plan, w->bucket, p, s->step).field,
+             "step %lld (%s): writes the input %s", (long long)s->idx, s->step->name, b->name);
+        NEED((b->component != VP_COMP_PARAMETERS && b->component != VP_COMP_MASTER) ||
+                 s->pass == VP_PASS_UPDATE,
+             place_of_step(w->plan, w->bucket, p, s->step).field,
+             "step %lld (%s): changes the parameter %s before the optimizer", (long long)s->idx,
+             s->step->name, b->name);
+        for (int j = 0; j < s->n_operands && s->started < 0; j++)
+            NEED(j == k || s->operands[j].buffer != a->buffer ||
+                     (s->operands[j].offset_bytes == a->offset_bytes &&
+                      vp_step_operand_bytes(s->step, s->step->ints, j) ==
+                          vp_step_operand_bytes(s->step, s->step->ints, k) &&
+                      (vp_step_may_share(s->step, k, j) || vp_step_may_share(s->step, j, k))) ||
+                     (s->operands[j].access == VP_READ && a->access == VP_READ),
+                 place_of_step(w->plan, w->bucket, p, s->step).field,
+                 "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx,
+                 s->step->name, vp_step_operand_name(s->step, k), vp_step_operand_name(s->step, j),
+                 info->name);
+    }
+    /* what a copy writes is there when it is done */
+    for (int k = 0; k < s->n_operands && s->step->kernel != VP_K_COPY_START; k++)
+        if (s->operands[k].buffer >= 0 && s->operands[k].access != VP_READ) {
+            const vp_expanded_operand *a = &s->operands[k];
+            int64_t begin                = a->offset_bytes - w->x->buffers[a->buffer].offset_bytes;
+            fill(&w->written[a->buffer], begin, begin + vp_expanded_operand_bytes(s, k));
+        }
+out:
+    return st;
+}
+
+/* Counting sort of the buffers that live by key[buffer]. */
+static void order_by(const vp_expansion *x, const int64_t *key, int64_t *count, int64_t *order)
+{
+    memset(count, 0, sizeof *count * (size_t)(x->n_steps + 2));
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0)
+            count[key[i] + 1]++;
+    for (int64_t s = 0; s <= x->n_steps; s++)
+        count[s + 1] += count[s];
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        if (x->first_step[i] >= 0)
+            order[count[key[i]]++] = i;
+}
+
+/* Buffers alive, by the place (rank) of their first byte among all: bit r of level 0 for rank r,
+ * and for each 64 bits of a level one above that says whether any of them is set. Neighbours are
+ * found in a few steps, however many are alive. */
+enum { MAX_LEVELS = 11 };
+
+typedef struct alive {
+    uint64_t *level[MAX_LEVELS];
+    int       n_levels;
+} alive;
+
+/* Room for ranks below n; false: out of memory. */
+static bool make_alive(vp_arena *arena, int64_t n, alive *set)
+{
+    do {
+        n                           = n / 64 + 1;
+        set->level[set->n_levels++] = vp_arena_array(arena, n, sizeof(uint64_t));
+    } while (n > 1);
+    return !vp_arena_failed(arena);
+}
+
+static void come_alive(alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels; l++, r /= 64)
+        set->level[l][r / 64] |= UINT64_C(1) << r % 64;
+}
+
+static void die(alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels && !(set->level[l][r / 64] &= ~(UINT64_C(1) << r % 64)); l++)
+        r /= 64;
+}
+
+/* The least rank from r on that is alive, -1: none. */
+static int64_t alive_from(const alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels; l++, r = r / 64 + 1) {
+        uint64_t found = set->level[l][r / 64] & ~UINT64_C(0) << r % 64;
+        if (!found)
+            continue;
+        for (r = r / 64 * 64 + __builtin_ctzll(found); l > 0; l--)
+            r = r * 64 + __builtin_ctzll(set->level[l - 1][r]);
+        return r;
+    }
+    return -1;
+}
+
+/* The greatest rank below r that is alive, -1: none. */
+static int64_t alive_below(const alive *set, int64_t r)
+{
+    for (int l = 0; l < set->n_levels; l++, r /= 64) {
+        uint64_t found = set->level[l][r / 64] & ~(~UINT64_C(0) << r % 64);
+        if (!found)
+            continue;
+        for (r = r / 64 * 64 + 63 - __builtin_clzll(found); l > 0; l--)
+            r = r * 64 + 63 - __builtin_clzll(set->level[l - 1][r]);
+        return r;
+    }
+    return -1;
+}
+
+typedef struct beginning {
+    vp_memory memory;
+    int64_t   offset_bytes, buffer;
+} beginning;
+
+static int by_offset(const void *a, const void *b)
+{
+    const beginning *x = a, *y = b;
+    if (x->memory != y->memory)
+        return x->memory > y->memory ? 1 : -1;
+    return (x->offset_bytes > y->offset_bytes) - (x->offset_bytes < y->offset_bytes);
+}
+
+/* Of each buffer the place of its first byte among those of all; equal ones share it. */
+static vp_status rank_buffers(vp_arena *arena, const vp_expansion *x, int64_t *rank, vp_err *err)
+{
+    beginning *order = vp_arena_array(arena, x->n_buffers, sizeof *order);
+
+    if (!order)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        order[i] = (beginning){x->buffers[i].memory, x->buffers[i].offset_bytes, i};
+    qsort(order, (size_t)x->n_buffers, sizeof *order, by_offset);
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        rank[order[i].buffer] = i > 0 && order[i].memory == order[i - 1].memory &&
+                                        order[i].offset_bytes == order[i - 1].offset_bytes
+                                    ? rank[order[i - 1].buffer]
+                                    : i;
+    return VP_OK;
+}
+
+/* peak_bytes: of each memory. */
+static vp_status check_overlap(vp_arena *arena, const vp_expansion *x, const char *file,
+                               int64_t *peak_bytes, vp_err *err)
+{
+    int64_t *count  = vp_arena_array(arena, x->n_steps + 2, sizeof *count);
+    int64_t *births = vp_arena_array(arena, x->n_buffers, sizeof *births);
+    int64_t *deaths = vp_arena_array(arena, x->n_buffers, sizeof *deaths);
+    int64_t *rank   = vp_arena_array(arena, x->n_buffers, sizeof *rank);
+    /* of each rank: the buffer alive there */
+    int64_t  *holder  = vp_arena_array(arena, x->n_buffers, sizeof *holder);
+    int64_t   n_alive = 0, b = 0, d = 0;
+    alive     set = {0};
+    vp_status st  = VP_OK;
+
+    VP_TRY_ALLOC(err, make_alive(arena, x->n_buffers, &set));
+    VP_TRY(rank_buffers(arena, x, rank, err));
+    order_by(x, x->first_step, count, births);
+    order_by(x, x->last_step, count, deaths);
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        n_alive += x->first_step[i] >= 0;
+    memset(peak_bytes, 0, VP_N_MEMORIES * sizeof *peak_bytes);
+    for (int64_t s = 0; s < x->n_steps; s++) {
+        for (; b < n_alive && x->first_step[births[b]] == s; b++) {
+            const vp_expanded_buffer *buf = &x->buffers[births[b]];
+            int64_t                   end = buf->offset_bytes + buf->bytes, at = rank[births[b]];
+            int64_t                   next = alive_from(&set, at), last = alive_below(&set, at);
+            const vp_expanded_buffer *above = next < 0 ? NULL : &x->buffers[holder[next]],
+                                     *below = last < 0 ? NULL : &x->buffers[holder[last]];
+            const vp_expanded_buffer *hit =
+                above && above->memory == buf->memory && above->offset_bytes < end ? above
+                : below && below->memory == buf->memory &&
+                        below->offset_bytes + below->bytes > buf->offset_bytes
+                    ? below
+                    : NULL;
+            NEED(!hit, "buffers", "%s and %s overlap in step %lld", buf->name, hit->name,
+                 (long long)s);
+            come_alive(&set, at);
+            holder[at]              = births[b];
+            peak_bytes[buf->memory] = vp_max_i64(peak_bytes[buf->memory], end);
+        }
+        for (; d < n_alive && x->last_step[deaths[d]] == s; d++)
+            die(&set, rank[deaths[d]]);
+    }
+out:
+    return st;
+}
+
+/* A small file may repeat a large program often: what it unrolls to is bounded before anything
+ * is unrolled. The largest models have tens of thousands of buffers. */
+enum { MAX_UNROLLED_BUFFERS = 1000000, MAX_UNROLLED_STEPS = 5000000, MAX_HOLDINGS = 5 };
+
+static vp_status check_extent(const vp_plan *plan, const vp_bucket *bucket, int64_t n_micro,
+                              const char *file, vp_err *err)
+{
+    int64_t   n_buffers = 0, n_steps = 0;
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
+        n_buffers +=
+            plan->templates[p->template_idx].n_params * MAX_HOLDINGS + n_micro * p->n_buffers;
+        n_steps += n_micro * (p->n_steps[VP_PASS_FORWARD] + p->n_steps[VP_PASS_BACKWARD]) +
+                   p->n_steps[VP_PASS_NORM] + p->n_steps[VP_PASS_UPDATE];
+    }
+    NEED(n_buffers <= MAX_UNROLLED_BUFFERS && n_steps <= MAX_UNROLLED_STEPS,
+         place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
+         "are %lld buffers and %lld steps when unrolled; at most %d and %d are supported",
+         (long long)n_buffers, (long long)n_steps, MAX_UNROLLED_BUFFERS, MAX_UNROLLED_STEPS);
+out:
+    return st;
+}
+
+/* step_s: of one optimizer step of this bucket. */
+static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, const char *file,
+                              double *step_s, vp_err *err)
+{
+    vp_arena    *arena   = vp_arena_new();
+    int64_t      n_micro = vp_min_i64(bucket->n_micro_steps, MAX_UNROLLED);
+    int64_t      peak_bytes[VP_N_MEMORIES], last_fixed = 0;
+    vp_expansion x;
+    vp_status    st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    NEED(vp_mul(bucket->micro_batch, bucket->n_micro_steps) == plan->global_batch,
+         place_of("buckets[%d].micro_batch", (int)(bucket - plan->buckets)).field,
+         "micro_batch %lld times n_micro_steps %lld is not the global batch %lld",
+         (long long)bucket->micro_batch, (long long)bucket->n_micro_steps,
+         (long long)plan->global_batch);
+    VP_TRY(check_extent(plan, bucket, n_micro, file, err));
+    VP_TRY(check_fixed(plan, bucket, file, err));
+    VP_TRY(check_programs(plan, bucket, file, err));
+    VP_TRY(check_chain(plan, bucket, file, err));
+    for (int64_t i = 0; i < plan->n_shared; i++) {
+        const vp_plan_shared *s = &plan->shared[i];
+        NEED(
+            s->instance_idx < bucket->n_instances &&
+                s->param_idx <
+                    plan->templates[bucket->programs[bucket->instances[s->instance_idx].program_idx]
+                                        .template_idx]
+                        .n_params,
+            place_of("shared[%d]", (int)i).field, "points nowhere");
+    }
+    for (int64_t i = 0; i < bucket->n_programs; i++)
+        VP_TRY(check_steps(plan, bucket, &bucket->programs[i], file, err));
+    VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &x, err));
+    VP_TRY(check_overlap(arena, &x, file, peak_bytes, err));
+    /* batches of the micro-steps not unrolled */
+    for (int64_t i = 0; i < plan->n_fixed; i++)
+        last_fixed =
+            plan->fixed[i].memory != VP_MEMORY_DEVICE
+                ? last_fixed
+                : vp_max_i64(last_fixed,
+                             plan->fixed[i].offset_bytes +
+                                 plan->fixed[i].bytes *
+                                     (plan->fixed[i].per_micro_step ? bucket->n_micro_steps : 1));
+    peak_bytes[VP_MEMORY_DEVICE] = vp_max_i64(peak_bytes[VP_MEMORY_DEVICE], last_fixed);
+    NEED(peak_bytes[VP_MEMORY_HOST_PINNED] == bucket->host_peak_bytes,
+         place_of("buckets[%d].host_peak_bytes", (int)(bucket - plan->buckets)).field,
+         "is %lld, its buffers reach %lld", (long long)bucket->host_peak_bytes,
+         (long long)peak_bytes[VP_MEMORY_HOST_PINNED]);
+    NEED(peak_bytes[VP_MEMORY_DEVICE] == bucket->peak_bytes,
+         place_of("buckets[%d].peak_bytes", (int)(bucket - plan->buckets)).field,
+         "is %lld, its buffers reach %lld", (long long)bucket->peak_bytes,
+         (long long)peak_bytes[VP_MEMORY_DEVICE]);
+    for (int64_t i = 0; i < plan->n_fixed && n_micro < bucket->n_micro_steps; i++) {
+        const vp_plan_fixed *f = &plan->fixed[i];
+        if (!f->per_micro_step)
+            continue;
+        for (int64_t k = 0; k < x.n_buffers; k++)
+            NEED(x.buffers[k].memory != f->memory ||
+                     x.buffers[k].offset_bytes + x.buffers[k].bytes <=
+                         f->offset_bytes + n_micro * f->bytes ||
+                     x.buffers[k].offset_bytes >=
+                         f->offset_bytes + bucket->n_micro_steps * f->bytes,
+                 place_of("fixed[%d]", (int)i).field, "%s and %s overlap", f->name,
+                 x.buffers[k].name);
+    }
+    sweep w = {.plan    = plan,
+               .bucket  = bucket,
+               .x       = &x,
+               .file    = file,
+               .written = vp_arena_array(arena, x.n_buffers, sizeof(filled))};
+    VP_TRY_ALLOC(err, w.written);
+    for (int64_t i = 0; i < x.n_buffers; i++)
+        w.written[i].end = x.buffers[i].persistent ? x.buffers[i].bytes : 0;
+    VP_TRY(vp_expand(plan, bucket, n_micro, check_access, &w, err));
+    for (int c = 0; c < VP_MAX_COPIES; c++)
+        NEED(!w.copies[c].is, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
+             "copy %d is started, and nothing waits for it", c);
+    if (w.has_copies) {
+        vp_simulation simulated;
+        VP_TRY(vp_simulate(plan, bucket, NULL, NULL, &simulated, err));
+        *step_s = simulated.step_s;
+        goto out;
+    }
+    *step_s = w.optimizer_s + w.micro_step_s[0] + w.micro_step_s[1] + w.micro_step_s[2] +
+              w.micro_step_s[1] * (double)(bucket->n_micro_steps - n_micro);
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
+vp_status vp_plan_check(const vp_plan *plan, const char *file, vp_err *err)
+{
+    int64_t   peak_bytes = 0, host_peak_bytes = 0, n_params = 0;
+    double    frequency = 0, step_s = 0, sum_s = 0;
+    vp_status st = VP_OK;
+
+    NEED(plan->n_buckets >= 1 && plan->n_templates >= 1 && plan->n_fixed >= 3, "buckets",
+         "the plan is empty");
+    VP_TRY(check_templates(plan, file, err));
+    for (int64_t i = 0; i < plan->n_buckets; i++) {
+        const vp_bucket *b = &plan->buckets[i];
+        VP_TRY(check_bucket(plan, b, file, &step_s, err));
+        sum_s += b->frequency * step_s;
+        peak_bytes      = vp_max_i64(peak_bytes, b->peak_bytes);
+        host_peak_bytes = vp_max_i64(host_peak_bytes, b->host_peak_bytes);
+        frequency += b->frequency;
+    }
+    NEED(frequency > 0.999999 && frequency < 1.000001, "buckets",
+         "the frequencies do not sum to 1");
+    NEED(peak_bytes == plan->peak_bytes, "prediction.peak_bytes",
+         "is %lld, the plan's buffers reach %lld", (long long)plan->peak_bytes,
+         (long long)peak_bytes);
+    NEED(host_peak_bytes == plan->host_peak_bytes, "prediction.host_peak_bytes",
+         "is %lld, the plan's buffers reach %lld", (long long)plan->host_peak_bytes,
+         (long long)host_peak_bytes);
+    NEED(plan->step_time_s >= sum_s * (1 - 1e-9) && plan->step_time_s <= sum_s * (1 + 1e-9),
+         "prediction.step_time_s", "is %.17g, the steps' seconds sum to %.17g", plan->step_time_s,
+         sum_s);
+    NEED(vp_add(plan->peak_bytes, plan->outside_bytes) <= plan->budget_bytes, "budget_bytes",
+         "the plan needs %lld bytes on the device, more than its budget",
+         (long long)vp_add(plan->peak_bytes, plan->outside_bytes));
+    for (int64_t i = 0; i < plan->buckets[0].n_instances; i++) {
+        const vp_program *p = &plan->buckets[0].programs[plan->buckets[0].instances[i].program_idx];
+        for (int64_t k = 0; k < plan->templates[p->template_idx].n_params; k++)
+            n_params =
+                vp_add(n_params, plan->templates[p->template_idx].params[k].param.n_elements);
+    }
+    NEED(n_params == plan->n_params, "model.params_total", "is %lld, the templates hold %lld",
+         (long long)plan->n_params, (long long)n_params);
+out:
+    return st;
+}

@@ -1,0 +1,79 @@
+#include "plan/simulate.h"
+
+#include "base/checked.h"
+
+#include <assert.h>
+
+/* What a walk has come to at the end of a micro-step. */
+typedef struct reading {
+    double end_s, busy_s[VP_N_STREAMS], waited_s;
+} reading;
+
+typedef struct clocks {
+    double         at_s[VP_N_STREAMS]; /* when each stream is done with what it was given */
+    double         copy_end_s[VP_MAX_COPIES];
+    double         busy_s[VP_N_STREAMS], waited_s;
+    reading        after[VP_SIMULATED_MICRO_STEPS]; /* each micro-step */
+    vp_simulate_fn fn;
+    void          *ctx;
+} clocks;
+
+static void read_clocks(const clocks *c, reading *out)
+{
+    out->end_s    = c->at_s[VP_STREAM_COMPUTE];
+    out->waited_s = c->waited_s;
+    for (int s = 0; s < VP_N_STREAMS; s++)
+        out->busy_s[s] = c->busy_s[s];
+}
+
+static vp_status advance(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    clocks           *c       = ctx;
+    double           *now     = &c->at_s[s->step->stream];
+    double            compute = c->at_s[VP_STREAM_COMPUTE];
+    vp_simulated_step when    = {.begin_s = *now, .end_s = *now};
+
+    if (s->step->kernel == VP_K_COPY_DONE) {
+        double copied = s->started >= 0 ? c->copy_end_s[s->step->copy_done.copy] : 0;
+        if (copied > *now) {
+            when.waited_s = copied - *now;
+            when.end_s    = copied;
+        }
+        c->waited_s += when.waited_s;
+    } else {
+        if (compute > when.begin_s) /* a copy: no kernel is before itself */
+            when.begin_s = compute;
+        when.end_s = when.begin_s + s->step->seconds;
+        c->busy_s[s->step->stream] += s->step->seconds;
+    }
+    assert(when.end_s >= *now);
+    *now = when.end_s;
+    if (s->step->kernel == VP_K_COPY_START)
+        c->copy_end_s[s->step->copy_start.copy] = when.end_s;
+    if (s->micro_step >= 0)
+        read_clocks(c, &c->after[s->micro_step]);
+    return c->fn ? c->fn(s, &when, c->ctx, err) : VP_OK;
+}
+
+vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
+                      vp_simulation *out, vp_err *err)
+{
+    int64_t   n  = vp_min_i64(bucket->n_micro_steps, VP_SIMULATED_MICRO_STEPS);
+    clocks    c  = {.fn = fn, .ctx = ctx};
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_expand(plan, bucket, n, advance, &c, err));
+    *out = (vp_simulation){.step_s = c.at_s[VP_STREAM_COMPUTE], .waited_s = c.waited_s};
+    for (int s = 0; s < VP_N_STREAMS; s++)
+        out->busy_s[s] = c.busy_s[s];
+    if (bucket->n_micro_steps > n) {
+        double         more = (double)(bucket->n_micro_steps - n);
+        const reading *from = &c.after[n - 3], *to = &c.after[n - 2];
+        out->step_s += more * (to->end_s - from->end_s);
+        out->waited_s += more * (to->waited_s - from->waited_s);
+        for (int s = 0; s < VP_N_STREAMS; s++)
+            out->busy_s[s] += more * (to->busy_s[s] - from->busy_s[s]);
+    }
+out:
+    return st;
+}

@@ -1,0 +1,39 @@
+/* plan/simulate.h: when each step of a plan begins and ends: one clock for each stream.
+ *     VP_TRY(vp_simulate(plan, bucket, NULL, NULL, &simulation, err));
+ *
+ * A kernel begins when the kernel before it ends. A copy begins when the kernels before its
+ * copy_start and the copies before it on its stream have ended; copy_done ends when both the
+ * kernel before it and its copy have. Seconds are those of the plan's steps: a copy's are its
+ * copy_start's, and a copy_done has none of its own but waiting. Without copies the sum over all
+ * steps is what comes out.
+ *
+ * Of many micro-steps the first VP_SIMULATED_MICRO_STEPS - 1 and the last are walked; those left
+ * out take as long as the last middle one that was. That is exact without copies, and where no copy
+ * is under way from one micro-step into the next. */
+#ifndef VP_PLAN_SIMULATE_H
+#define VP_PLAN_SIMULATE_H
+
+#include "plan/expand.h"
+
+enum { VP_SIMULATED_MICRO_STEPS = 8 };
+
+/* Seconds since the optimizer step began, of a copy on its own stream. waited: of a copy_done, how
+ * long the compute stream stood still. */
+typedef struct vp_simulated_step {
+    double begin_s, end_s, waited_s;
+} vp_simulated_step;
+
+typedef vp_status (*vp_simulate_fn)(const vp_expanded_step *step, const vp_simulated_step *when,
+                                    void *ctx, vp_err *err);
+
+typedef struct vp_simulation {
+    double step_s;               /* of one optimizer step */
+    double busy_s[VP_N_STREAMS]; /* what each stream works in it */
+    double waited_s;             /* what the compute stream stands still for copies */
+} vp_simulation;
+
+/* fn, or NULL, sees each step that is walked. VP_ERR_NOMEM; else what fn returns. */
+vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
+                      vp_simulation *out, vp_err *err);
+
+#endif

@@ -1,0 +1,69 @@
+/* plan/workspace.h: working memory that a kernel call needs beside its operands, so that a plan can
+ * give it a place.
+ *
+ * The CPU backend needs none: its kernels have their stack. The CUDA backend allocates nothing
+ * once a program is built, so what cuBLASLt, cuDNN and its own reductions over tokens need is a
+ * buffer of the plan, alive during the call only. Planner and backend ask the same function; the
+ * backend refuses a call whose workspace is smaller. */
+#ifndef VP_PLAN_WORKSPACE_H
+#define VP_PLAN_WORKSPACE_H
+
+#include "plan/op.h"
+
+/* What of a call decides. */
+typedef struct vp_call_shape {
+    int            compute_capability; /* of the device, 90 for 9.0; 0: the CPU backend */
+    vp_kernel      kernel;
+    vp_dtype       dtype;
+    const int64_t *ints;
+    const double  *reals;
+    bool           lengths; /* attention over samples of different lengths */
+} vp_call_shape;
+
+/* Whose attention kernel a CUDA device runs, where cuDNN is installed; ours runs wherever it is
+ * not. */
+typedef enum vp_attention_engine {
+    /* every shape, fp32 and bf16 */
+    VP_ATTENTION_OWN,
+    VP_ATTENTION_CUDNN /* bf16, heads of 8 to 256 elements; no dropout, softcap, lengths or kept matrix: workspace.c */
+} vp_attention_engine;
+
+vp_attention_engine vp_cuda_attention_engine(const vp_call_shape *call);
+
+/* Calls of cuDNN, equal and one after the other, that a backward call of its engine is made of:
+ * parts of the batch, or, beyond batch, of each sample's groups of heads. cuDNN's workspace is
+ * for one of them; where it repeats its bits it grows with the square of the sequence. The least
+ * number with which it stays within VP_CUDNN_WORKSPACE_BYTES, or batch * kv_heads. 1 forward. */
+int64_t vp_cuda_attention_chunks(const vp_call_shape *call);
+
+/* How such a call divides its workspace: row sums (backward), a multiple of VP_ALIGN_BYTES, then
+ * what cuDNN asks for, at most. bytes: both. VP_OVERFLOW beyond 64 bits. */
+typedef struct vp_attention_workspace {
+    int64_t row_sum_bytes, library_bytes, bytes;
+} vp_attention_workspace;
+
+vp_attention_workspace vp_cuda_attention_workspace(const vp_call_shape *call, int64_t n_chunks);
+
+enum {
+    /* the sizes cuBLAS's own documentation gives as its defaults: 32 MiB on Hopper, */
+    VP_CUBLASLT_WORKSPACE_SM90 = 32 << 20,
+    /* 4 MiB elsewhere (CUDA Toolkit, cuBLAS, cublasSetWorkspace) */
+    VP_CUBLASLT_WORKSPACE    = 4 << 20,
+    VP_CUDNN_WORKSPACE_BYTES = 64 << 20,
+    /* elements of a gradient whose squares one block adds */
+    VP_SUMSQ_PIECE = 16384,
+    /* the same of an optimizer that adds squares for one parameter */
+    VP_NORM_PIECE = 4096,
+    /* rows of a matrix over which one block adds squares of a column */
+    VP_ADAFACTOR_TILE    = 256,
+    VP_ADAFACTOR_SCALARS = 4 /* doubles at the start of its workspace                          */
+};
+
+/* Doubles that Adafactor's sums take in its workspace: an even number, VP_OVERFLOW beyond 64
+ * bits. */
+int64_t vp_cuda_adafactor_sums(int64_t rows, int64_t cols, bool factored);
+
+/* Bytes, VP_OVERFLOW beyond 64 bits. */
+int64_t vp_workspace_bytes(const vp_call_shape *call);
+
+#endif

@@ -1,0 +1,135 @@
+/* planner/layout.c: where everything lies in the arena: fixed buffers, a region for each kind of thing
+ * held for parameters, the activation stack. */
+#include "base/checked.h"
+#include "planner/planner_internal.h"
+
+static int add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes)
+{
+    a->fixed[a->n_fixed] = (vp_plan_fixed){.name           = name,
+                                           .component      = component,
+                                           .per_micro_step = component == VP_COMP_BATCH_INPUT,
+                                           .bytes          = bytes};
+    return a->n_fixed++;
+}
+
+/* Which fixed buffers there are: what lowering and the optimizer point to. */
+vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err)
+{
+    const vp_graph    *g = &a->model->graph;
+    const vp_scenario *s = a->scenario;
+    int64_t ids = vp_mul(vp_mul(s->micro_batch, s->seq), (int64_t)sizeof(int32_t)), scratch = 0,
+            workspace = 0;
+    vp_status st      = VP_OK;
+
+    add_fixed(a, "control", VP_COMP_CONTROL, sizeof(vp_control));
+    add_fixed(a, "tokens", VP_COMP_BATCH_INPUT, ids);
+    add_fixed(a, "labels", VP_COMP_BATCH_INPUT, ids);
+    a->types   = g->types_span >= 0 ? add_fixed(a, "token types", VP_COMP_BATCH_INPUT, ids) : -1;
+    a->lengths = g->lengths_span >= 0 ? add_fixed(a, "lengths", VP_COMP_BATCH_INPUT,
+                                                  vp_mul(s->micro_batch, (int64_t)sizeof(int32_t)))
+                                      : -1;
+    a->angles  = a->n_fixed;
+    for (int r = 0; r < g->n_ropes; r++) {
+        int            idx    = add_fixed(a, r ? "RoPE table 2" : "RoPE table", VP_COMP_CONSTANTS,
+                                          vp_mul(vp_mul(s->seq, g->ropes[r].dim), (int64_t)sizeof(float)));
+        vp_rope_table *angles = &a->fixed[idx].angles;
+        angles->n             = g->ropes[r].dim / 2;
+        angles->inv_freq      = vp_arena_array(a->arena, angles->n, sizeof *angles->inv_freq);
+        VP_TRY_ALLOC(err, angles->inv_freq);
+        vp_rope_frequencies(&g->ropes[r], s->seq, angles->inv_freq, &angles->scale);
+    }
+    for (int t = 0; t < g->n_templates; t++)
+        for (int64_t k = 0; k < g->templates[t].n_params; k++) {
+            vp_update_shape shape = vp_plan_param_shape(&g->templates[t].params[k]);
+            int64_t         bytes = vp_optimizer_scratch_bytes(s->recipe.optimizer, &shape);
+            scratch               = vp_overflowed(bytes) ? bytes : vp_max_i64(scratch, bytes);
+            workspace             = vp_max_i64(workspace,
+                                               vp_optimizer_phase_workspace(a, &g->templates[t].params[k], k));
+        }
+    a->scratch   = scratch ? add_fixed(a, "scratch", VP_COMP_TEMPORARIES, scratch) : -1;
+    a->workspace = workspace ? add_fixed(a, "workspace", VP_COMP_WORKSPACE, workspace) : -1;
+out:
+    return st;
+}
+
+/* One after the other from 0; the optimizer's working memory lies where the stack will begin. */
+static int64_t place_fixed(vp_assembly *a)
+{
+    int64_t at = 0, n_micro = a->scenario->global_batch / a->scenario->micro_batch;
+
+    for (int i = 0; i < a->n_fixed; i++) {
+        if (i == a->scratch || i == a->workspace)
+            continue;
+        a->fixed[i].offset_bytes = at;
+        at                       = vp_round_up(
+                                  vp_add(at, vp_mul(a->fixed[i].bytes, a->fixed[i].per_micro_step ? n_micro : 1)),
+                                  VP_ALIGN_BYTES);
+    }
+    return at;
+}
+
+/* Of the optimizer's working memory: scratch, then workspace. */
+static int64_t optimizer_height(const vp_assembly *a)
+{
+    int64_t scratch = a->scratch >= 0 ? a->fixed[a->scratch].bytes : 0;
+
+    return a->workspace < 0
+               ? scratch
+               : vp_add(vp_round_up(scratch, VP_ALIGN_BYTES), a->fixed[a->workspace].bytes);
+}
+
+static int64_t program_height(const vp_assembly *a, int64_t instance_idx)
+{
+    const vp_lowered *l = &a->lowered[a->program_of[instance_idx]];
+    int64_t           height =
+        vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
+
+    height = vp_max_i64(height, a->norm_height[a->program_of[instance_idx]]);
+    return instance_idx == 0 ? vp_max_i64(height, optimizer_height(a)) : height;
+}
+
+vp_status vp_layout_place(vp_assembly *a, vp_err *err)
+{
+    const vp_graph    *g  = &a->graph;
+    const vp_scenario *s  = a->scenario;
+    int64_t            at = place_fixed(a), prefix = 0, peak;
+    vp_status          st = VP_OK;
+
+    a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
+    VP_TRY_ALLOC(err, a->held_bytes);
+    for (int h = 0; h < VP_N_REGIONS; h++) {
+        a->region_base[h] = at;
+        for (int t = 0; t < g->n_templates; t++)
+            for (int64_t k = 0; k < g->templates[t].n_params; k++)
+                a->held_bytes[t][h] =
+                    vp_add(a->held_bytes[t][h],
+                           vp_round_up(vp_plan_param_bytes(&s->recipe, &g->templates[t].params[k],
+                                                           (vp_region)h),
+                                       VP_ALIGN_BYTES));
+        for (int64_t i = 0; i < g->n_instances; i++)
+            at = vp_add(at, a->held_bytes[g->instances[i].template_idx][h]);
+    }
+    a->stack_base = peak = at;
+    if (a->scratch >= 0)
+        a->fixed[a->scratch].offset_bytes = at;
+    if (a->workspace >= 0)
+        a->fixed[a->workspace].offset_bytes =
+            vp_add(at, optimizer_height(a) - a->fixed[a->workspace].bytes);
+    for (int64_t i = 0; i < g->n_instances; i++) {
+        peak   = vp_overflowed(peak)
+                     ? peak
+                     : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix), program_height(a, i)));
+        prefix = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
+    }
+    a->figures.stack_base_bytes   = a->stack_base;
+    a->figures.first_kept_bytes   = a->lowered[a->program_of[0]].program.kept_bytes;
+    a->figures.first_height_bytes = program_height(a, 0);
+    a->figures.last_height_bytes  = program_height(a, g->n_instances - 1);
+    a->figures.peak_bytes         = peak;
+    a->figures.device_bytes       = vp_device_bytes(a->cost->device, peak);
+    if (vp_overflowed(at) || vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "this configuration needs more bytes than 64 bits can count"));
+out:
+    return st;
+}

@@ -1,0 +1,29 @@
+/* planner/lowering/cost.h: seconds of a kernel call.
+ *
+ * Measured, where the profile has the very call; else scaled from the nearest call it has
+ * (plan/profile.h); without a profile the roofline of the device: max(flop / peak flop per
+ * second, bytes moved / memory bandwidth) + launch. The roofline ignores caches, kernel quality
+ * and overlap: its times are marked assumed. */
+#ifndef VP_PLANNER_LOWERING_COST_H
+#define VP_PLANNER_LOWERING_COST_H
+
+#include "devices/devices.h"
+#include "models/graph.h"
+#include "plan/profile.h"
+
+typedef struct vp_cost {
+    const vp_device  *device;
+    const vp_profile *profile; /* or NULL */
+    /* set to true by the caller, to false by any call not found in the profile */
+    bool all_measured;
+} vp_cost;
+
+/* A whole number of nanoseconds, so that sums of seconds and the solver's integer costs agree. */
+double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints);
+
+/* Seconds of a lowered step. An attention whose window is its instance's is priced at the mean
+ * over the graph's blocks: blocks stay alike to the planner, and the sum over the chain is
+ * right. */
+double vp_cost_step(vp_cost *cost, const vp_graph *graph, const vp_step *step);
+
+#endif

@@ -1,0 +1,845 @@
+#include "planner/lowering/lower.h"
+
+#include "base/checked.h"
+#include "plan/workspace.h"
+#include "planner/lowering/lowering_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+typedef struct lowering {
+    vp_flow              flow;
+    const vp_graph      *graph;
+    const vp_template   *t;
+    int                  template_idx;
+    const vp_semantics  *sem;
+    const vp_lower_opts *opts;
+    vp_arena            *arena;
+
+    vp_dtype *dtype;                        /* of each tensor                               */
+    int64_t  *made[2];                      /* value of a tensor in forward, in backward; -1 */
+    int64_t (*local[2])[VP_SEM_MAX_LOCALS]; /* value of an op's local                       */
+    bool    *again;                         /* ops whose forward was emitted in backward    */
+    int64_t *grad;                          /* value holding a tensor's gradient so far; -1 */
+    /* that value is this tensor's alone: more may be added into it */
+    bool   *own_grad;
+    bool   *wrote_grad;        /* own parameters whose gradient has been written */
+    int64_t row_first, n_rows; /* the chunk at hand; all rows outside chunks   */
+    int64_t n_tokens;
+    bool    overflow;
+} lowering;
+
+/* ---- values ---- */
+
+static bool is_recomputed(const lowering *l, int op)
+{
+    return (l->opts->recompute >> op & 1) || (l->t->ops[op].chunked && l->sem->chunks);
+}
+
+static bool in_chunk(const lowering *l, int tensor)
+{
+    int producer = l->t->tensors[tensor].producer;
+    return l->sem->chunks && producer >= 0 && l->t->ops[producer].chunked;
+}
+
+/* Rows a value of this tensor has: a chunk's where it exists per chunk. */
+static int64_t tensor_bytes(lowering *l, int tensor, vp_dtype dtype)
+{
+    int64_t n = vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols);
+
+    if (in_chunk(l, tensor))
+        n = vp_mul(n / l->n_tokens, l->opts->chunk_rows
+                                        ? vp_min_i64(l->opts->chunk_rows, l->n_tokens)
+                                        : l->n_tokens);
+    n = vp_mul(n, vp_dtype_bytes(dtype));
+    l->overflow |= vp_overflowed(n);
+    return n;
+}
+
+static int64_t new_value(lowering *l, vp_pass pass, vp_value v)
+{
+    vp_flow *f = &l->flow;
+
+    v.forward = pass == VP_PASS_FORWARD;
+    if (!vp_arena_grow(l->arena, (void **)&f->values, f->n_values, &f->cap_values,
+                       sizeof *f->values))
+        return 0;
+    f->values[f->n_values] = v;
+    return f->n_values++;
+}
+
+static vp_flow_step *new_step(lowering *l, vp_pass pass)
+{
+    /* written and forgotten when memory ran out; the caller tests the arena */
+    static vp_flow_step lost;
+    vp_flow            *f = &l->flow;
+
+    if (!vp_arena_grow(l->arena, (void **)&f->steps[pass], f->n_steps[pass], &f->cap_steps[pass],
+                       sizeof *f->steps[pass]))
+        return &lost;
+    return &f->steps[pass][f->n_steps[pass]++];
+}
+
+static vp_dtype rule_dtype(const lowering *l, const vp_graph_op *op, vp_dtype_rule rule)
+{
+    vp_dtype a = op->in[0] >= 0 ? l->dtype[op->in[0]] : VP_DTYPE_NONE;
+    vp_dtype b = op->in[1] >= 0 ? l->dtype[op->in[1]] : VP_DTYPE_NONE;
+
+    switch (rule) {
+    case VP_RULE_SAME:
+        return a;
+    case VP_RULE_PROMOTE:
+        return a == VP_DTYPE_F32 || b == VP_DTYPE_F32 ? VP_DTYPE_F32 : a;
+    case VP_RULE_COMPUTE:
+        return l->sem->compute;
+    case VP_RULE_F32:
+        return VP_DTYPE_F32;
+    case VP_RULE_BF16:
+        return VP_DTYPE_BF16;
+    case VP_RULE_U8:
+        return VP_DTYPE_U8;
+    }
+    return VP_DTYPE_NONE;
+}
+
+static const vp_param *param_of(const lowering *l, const vp_param_ref *p)
+{
+    if (!p->shared)
+        return &l->t->params[p->idx];
+    const vp_shared_param *s = &l->graph->shared[p->idx];
+    return &l->graph->templates[l->graph->instances[s->instance_idx].template_idx]
+                .params[s->param_idx];
+}
+
+/* ---- operands ---- */
+
+typedef struct operand {
+    int64_t value; /* -1: arg */
+    vp_arg  arg;
+} operand;
+
+static const operand ABSENT = {.value = -1, .arg = {.space = VP_SPACE_NONE}};
+
+static void emit_forward(lowering *l, int op_idx, vp_pass pass);
+
+/* Bytes into a full tensor at which the chunk at hand begins. */
+static int64_t chunk_offset(lowering *l, int tensor, vp_dtype dtype)
+{
+    int64_t bytes =
+        vp_mul(vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols), vp_dtype_bytes(dtype));
+    return in_chunk(l, tensor) || l->row_first == 0 ? 0 : bytes / l->n_tokens * l->row_first;
+}
+
+/* The value of a tensor as a step of this pass reads it; recomputes it first where it must. */
+static operand read_tensor(lowering *l, int tensor, vp_pass pass)
+{
+    const vp_tensor *t      = &l->t->tensors[tensor];
+    vp_pass          from   = VP_PASS_FORWARD;
+    operand          result = {.value = -1};
+
+    if (t->span >= 0) {
+        result.arg = (vp_arg){.space        = VP_SPACE_FIXED,
+                              .idx          = l->opts->span_idx[t->span],
+                              .offset_bytes = chunk_offset(l, tensor, l->sem->index)};
+        return result;
+    }
+    if (pass == VP_PASS_BACKWARD && t->producer >= 0 && is_recomputed(l, t->producer)) {
+        if (!l->again[t->producer])
+            emit_forward(l, t->producer, VP_PASS_BACKWARD);
+        from = VP_PASS_BACKWARD;
+    }
+    result.value            = l->made[from][tensor];
+    result.arg.offset_bytes = chunk_offset(l, tensor, l->dtype[tensor]);
+    return result;
+}
+
+static const vp_sem_row *row_of(const lowering *l, int op_idx)
+{
+    return vp_semantics_row(l->sem, l->t->ops[op_idx].op);
+}
+
+static bool made_in_forward(const vp_sem_row *row, vp_ref local)
+{
+    for (int s = 0; s < VP_SEM_MAX_STEPS; s++)
+        for (int k = 0; k < VP_MAX_OPERANDS; k++)
+            if (row->forward[s].operands[k] == local)
+                return true;
+    return false;
+}
+
+/* A local stands for the value it casts when that has its dtype already. */
+static bool is_alias(const lowering *l, int op_idx, vp_ref ref)
+{
+    const vp_graph_op  *op    = &l->t->ops[op_idx];
+    const vp_sem_local *local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
+
+    if (local->cast_of == VP_REF_NONE)
+        return false;
+    vp_dtype has = local->cast_of == VP_REF_P0 || local->cast_of == VP_REF_P1
+                       ? l->sem->param
+                       : l->dtype[op->in[local->cast_of - VP_REF_IN0]];
+    return has == rule_dtype(l, op, local->dtype);
+}
+
+static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass);
+
+static operand local_operand(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
+{
+    const vp_graph_op  *op    = &l->t->ops[op_idx];
+    const vp_sem_row   *row   = row_of(l, op_idx);
+    const vp_sem_local *local = &row->locals[ref - VP_REF_L0];
+    int64_t            *slot;
+    vp_pass             from = pass;
+
+    if (is_alias(l, op_idx, ref))
+        return read_ref(l, op_idx, local->cast_of, pass);
+    if (pass == VP_PASS_BACKWARD && made_in_forward(row, ref)) {
+        if (is_recomputed(l, op_idx) && !l->again[op_idx])
+            emit_forward(l, op_idx, VP_PASS_BACKWARD);
+        from = is_recomputed(l, op_idx) ? VP_PASS_BACKWARD : VP_PASS_FORWARD;
+    }
+    slot = &l->local[from][op_idx][ref - VP_REF_L0];
+    if (*slot < 0) {
+        vp_dtype dtype = rule_dtype(l, op, local->dtype);
+        int64_t  bytes;
+        if (local->like == VP_REF_P0 || local->like == VP_REF_P1)
+            bytes = vp_mul(param_of(l, &op->param[local->like - VP_REF_P0])->n_elements,
+                           vp_dtype_bytes(dtype));
+        else if (op->chunked && l->sem->chunks)
+            bytes = vp_mul(l->opts->chunk_rows ? vp_min_i64(l->opts->chunk_rows, l->n_tokens)
+                                               : l->n_tokens,
+                           vp_dtype_bytes(dtype));
+        else
+            bytes = tensor_bytes(l,
+                                 local->like >= VP_REF_OUT0 ? op->out[local->like - VP_REF_OUT0]
+                                                            : op->in[local->like - VP_REF_IN0],
+                                 dtype);
+        if (local->per_key)
+            bytes = vp_mul(bytes, l->opts->symbols[VP_SYM_SEQ]);
+        l->overflow |= vp_overflowed(bytes);
+        *slot =
+            new_value(l, from,
+                      (vp_value){.name = vp_arena_printf(l->arena, "%s.%s", op->name, local->name),
+                                 .component = from == VP_PASS_FORWARD || made_in_forward(row, ref)
+                                                  ? VP_COMP_ACTIVATIONS
+                                                  : VP_COMP_TEMPORARIES,
+                                 .dtype     = dtype,
+                                 .bytes     = bytes});
+    }
+    return (operand){.value = *slot};
+}
+
+static operand param_operand(const vp_graph_op *op, int k, bool gradient)
+{
+    const vp_param_ref *p = &op->param[k];
+
+    if (!p->used)
+        return ABSENT;
+    return (operand){
+        .value = -1,
+        .arg   = {.space = p->shared ? (gradient ? VP_SPACE_SHARED_GRAD : VP_SPACE_SHARED_PARAM)
+                                     : (gradient ? VP_SPACE_GRAD : VP_SPACE_PARAM),
+                  .idx   = p->idx}};
+}
+
+static bool needs_grad(const lowering *l, int tensor)
+{
+    return tensor >= 0 && l->t->tensors[tensor].elem == VP_ELEM_COMPUTE &&
+           l->t->tensors[tensor].span < 0;
+}
+
+static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
+{
+    const vp_graph_op *op = &l->t->ops[op_idx];
+
+    switch (ref) {
+    case VP_REF_NONE:
+        return ABSENT;
+    case VP_REF_IN0:
+    case VP_REF_IN1:
+    case VP_REF_IN2:
+    case VP_REF_IN3:
+        return op->in[ref - VP_REF_IN0] < 0 ? ABSENT
+                                            : read_tensor(l, op->in[ref - VP_REF_IN0], pass);
+    case VP_REF_OUT0:
+    case VP_REF_OUT1:
+    case VP_REF_OUT2:
+        return read_tensor(l, op->out[ref - VP_REF_OUT0], pass);
+    case VP_REF_P0:
+    case VP_REF_P1:
+        return param_operand(op, ref - VP_REF_P0, false);
+    case VP_REF_G_P0:
+    case VP_REF_G_P1:
+        return param_operand(op, ref - VP_REF_G_P0, true);
+    case VP_REF_G_OUT0:
+        return (operand){
+            .value = l->grad[op->out[0]],
+            .arg   = {.offset_bytes = chunk_offset(l, op->out[0], l->dtype[op->out[0]])}};
+    case VP_REF_ADD_IN0:
+        return l->grad[op->in[0]] < 0 ? ABSENT : (operand){.value = l->grad[op->in[0]]};
+    case VP_REF_CONTROL:
+        return (operand){.value = -1,
+                         .arg   = {.space = VP_SPACE_FIXED, .idx = l->opts->control_idx}};
+    case VP_REF_ANGLES:
+        return (operand){.value = -1,
+                         .arg = {.space = VP_SPACE_FIXED, .idx = l->opts->angles_idx + op->angles}};
+    default:
+        return local_operand(l, op_idx, ref, pass);
+    }
+}
+
+/* ---- steps ---- */
+
+static int64_t cols_of(const lowering *l, int tensor)
+{
+    return tensor >= 0 && l->t->tensors[tensor].rank > 1
+               ? vp_dim_eval(&l->t->tensors[tensor].dim[1], l->opts->symbols)
+               : 1;
+}
+
+/* A call's dtype and attributes, from the op's. */
+static void set_numbers(lowering *l, const vp_graph_op *op, const vp_sem_row *row, vp_step *s)
+{
+    const vp_sem_shape shape = {
+        .op       = op,
+        .batch    = l->opts->symbols[VP_SYM_BATCH],
+        .seq      = l->opts->symbols[VP_SYM_SEQ],
+        .rows     = op->chunked && l->sem->chunks ? l->n_rows : l->n_tokens,
+        .cols_in  = cols_of(l, op->in[0]),
+        .cols_out = cols_of(l, op->out[0]),
+        .ids      = op->param[0].used ? param_of(l, &op->param[0])->shape[0] : l->graph->vocab_size,
+    };
+    const char *missing = vp_sem_attributes(row, &shape, s);
+
+    assert(!missing);
+    s->dtype              = vp_kernel_dtype(s->kernel, l->sem->compute);
+    s->window_of_instance = op->op == VP_OP_ATTENTION && op->window == VP_WINDOW_OF_INSTANCE;
+    for (int k = 0; k < VP_MAX_INTS; k++)
+        l->overflow |= vp_overflowed(s->ints[k]);
+}
+
+static void set_operand(vp_flow_step *f, int k, operand o, vp_access access)
+{
+    f->value[k]     = o.value;
+    f->step.args[k] = o.arg;
+    if (o.value >= 0)
+        f->step.args[k].space = VP_SPACE_BUFFER;
+    f->access[k] = access;
+}
+
+/* Append a step that is complete but for its workspace, which is alive in this step only. */
+static void append_step(lowering *l, vp_flow_step *f, vp_pass pass)
+{
+    f->step.workspace_bytes = l->sem->executable && l->opts->compute_capability
+                                  ? vp_step_workspace_bytes(l->opts->compute_capability, &f->step)
+                                  : 0;
+    l->overflow |= vp_overflowed(f->step.workspace_bytes);
+    if (f->step.workspace_bytes > 0)
+        set_operand(
+            f, f->n_operands++,
+            (operand){.value = new_value(l, pass,
+                                         (vp_value){.name = vp_arena_printf(
+                                                        l->arena, "%s workspace", f->step.name),
+                                                    .component = VP_COMP_WORKSPACE,
+                                                    .dtype     = VP_DTYPE_U8,
+                                                    .bytes     = f->step.workspace_bytes})},
+            VP_WRITE);
+    *new_step(l, pass) = *f;
+}
+
+/* The value of an output: made once a pass, and once for all chunks. */
+static int64_t output_value(lowering *l, int tensor, vp_pass pass)
+{
+    const vp_tensor *t     = &l->t->tensors[tensor];
+    vp_dtype         dtype = l->dtype[tensor];
+    bool             again = pass == VP_PASS_BACKWARD && !in_chunk(l, tensor);
+
+    if (l->made[pass][tensor] < 0)
+        l->made[pass][tensor] = new_value(
+            l, pass,
+            (vp_value){.name =
+                           again ? vp_arena_printf(l->arena, "%s (recomputed)", t->name) : t->name,
+                       .component = VP_COMP_ACTIVATIONS,
+                       .dtype     = dtype,
+                       .bytes     = tensor_bytes(l, tensor, dtype),
+                       .place     = tensor == l->t->out && pass == VP_PASS_FORWARD ? VP_PLACE_OUT
+                                                                                   : VP_PLACE_LOCAL});
+    return l->made[pass][tensor];
+}
+
+/* Whether a forward step only makes a cast that is already there. */
+static bool is_void_cast(const lowering *l, int op_idx, const vp_sem_step *s)
+{
+    for (int k = 0; k < vp_sem_step_n_operands(s); k++) {
+        vp_ref ref = s->operands[k];
+        if (vp_sem_step_access(s, k) == VP_WRITE && ref >= VP_REF_L0 && ref <= VP_REF_L7 &&
+            is_alias(l, op_idx, ref))
+            return true;
+    }
+    return false;
+}
+
+static void emit_forward(lowering *l, int op_idx, vp_pass pass)
+{
+    const vp_graph_op *op  = &l->t->ops[op_idx];
+    const vp_sem_row  *row = row_of(l, op_idx);
+
+    if (pass == VP_PASS_BACKWARD)
+        l->again[op_idx] = true;
+    for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->forward[s]); s++) {
+        const vp_sem_step *sem = &row->forward[s];
+        vp_flow_step       f   = {.micro_op = sem->name, .n_operands = vp_sem_step_n_operands(sem)};
+
+        if (is_void_cast(l, op_idx, sem))
+            continue;
+        for (int k = 0; k < f.n_operands; k++) {
+            vp_ref    ref    = sem->operands[k];
+            vp_access access = vp_sem_step_access(sem, k);
+            operand   o      = access != VP_READ && ref >= VP_REF_OUT0 && ref <= VP_REF_OUT2
+                                   ? (operand){.value = output_value(l, op->out[ref - VP_REF_OUT0], pass)}
+                                   : read_ref(l, op_idx, ref, pass);
+            set_operand(&f, k, o, access);
+        }
+        f.step.kernel = sem->kernel;
+        f.step.name   = op->name;
+        f.step.rng_id = op->rng_id;
+        if (sem->kernel != VP_N_KERNELS)
+            set_numbers(l, op, row, &f.step);
+        append_step(l, &f, pass);
+    }
+}
+
+/* ---- backward ---- */
+
+static int64_t new_gradient(lowering *l, int tensor)
+{
+    return new_value(
+        l, VP_PASS_BACKWARD,
+        (vp_value){.name      = vp_arena_printf(l->arena, "grad %s", l->t->tensors[tensor].name),
+                   .component = VP_COMP_TEMPORARIES,
+                   .dtype     = l->dtype[tensor],
+                   .bytes     = tensor_bytes(l, tensor, l->dtype[tensor])});
+}
+
+static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, int64_t x, int64_t y,
+                             int64_t z)
+{
+    vp_flow_step f = {.n_operands = vp_kernel_info_of(kernel)->n_operands,
+                      .step       = {.kernel = kernel, .name = name}};
+
+    f.step.dtype          = l->flow.values[z].dtype;
+    f.step.elements.count = l->flow.values[z].bytes / vp_dtype_bytes(f.step.dtype);
+    set_operand(&f, kernel == VP_K_ADD ? (int)VP_ADD_X : (int)VP_COPY_X, (operand){.value = x},
+                VP_READ);
+    if (kernel == VP_K_ADD)
+        set_operand(&f, VP_ADD_Y, (operand){.value = y}, VP_READ);
+    set_operand(&f, kernel == VP_K_ADD ? (int)VP_ADD_Z : (int)VP_COPY_Y, (operand){.value = z},
+                VP_WRITE);
+    if (!l->sem->executable) {
+        f.step.kernel = VP_N_KERNELS;
+        f.micro_op    = kernel == VP_K_ADD ? "add" : "copy";
+    }
+    *new_step(l, VP_PASS_BACKWARD) = f;
+}
+
+/* One more contribution to a tensor's gradient; own: the value is nobody else's gradient too. */
+static void add_gradient(lowering *l, const vp_graph_op *op, int tensor, int64_t value, bool own)
+{
+    if (l->grad[tensor] < 0) {
+        l->grad[tensor]     = value;
+        l->own_grad[tensor] = own;
+        return;
+    }
+    int64_t sum = new_gradient(l, tensor);
+    emit_elementwise(l, op->name, VP_K_ADD, l->grad[tensor], value, sum);
+    l->grad[tensor]     = sum;
+    l->own_grad[tensor] = true;
+}
+
+/* Whether the owner of a shared parameter has later users, which write its gradient before it
+ * does. */
+static bool is_shared_elsewhere(const lowering *l, int param_idx)
+{
+    for (int64_t i = 0; i < l->graph->n_shared; i++)
+        if (l->graph->instances[l->graph->shared[i].instance_idx].template_idx == l->template_idx &&
+            l->graph->shared[i].param_idx == param_idx)
+            return true;
+    return false;
+}
+
+static bool is_first_write(lowering *l, const vp_graph_op *op)
+{
+    const vp_param_ref *p = &op->param[0];
+
+    if (!p->used)
+        return true;
+    if (p->shared) /* the last user in the chain comes first in backward; it writes chunk 0 */
+        return l->row_first == 0;
+    if (is_shared_elsewhere(l, p->idx))
+        return false;
+    bool first            = !l->wrote_grad[p->idx];
+    l->wrote_grad[p->idx] = true;
+    return first;
+}
+
+static void emit_zero(lowering *l, const char *name, int64_t n_elements, operand gradient)
+{
+    vp_flow_step f = {.n_operands = 1,
+                      .step       = {.kernel     = VP_K_ZERO,
+                                     .dtype      = VP_DTYPE_F32,
+                                     .name       = name,
+                                     .first_only = true,
+                                     .elements   = {.count = n_elements}}};
+
+    set_operand(&f, VP_ZERO_Y, gradient, VP_WRITE);
+    *new_step(l, VP_PASS_BACKWARD) = f;
+}
+
+/* Gradients that are only ever added to start from zero. */
+static void emit_zeros(lowering *l, const vp_graph_op *op)
+{
+    for (int k = 0; k < VP_OP_MAX_PARAMS; k++) {
+        const vp_param_ref *p = &op->param[k];
+        if (p->used && !p->shared && !is_shared_elsewhere(l, p->idx))
+            emit_zero(l, op->name, l->t->params[p->idx].n_elements, param_operand(op, k, true));
+    }
+}
+
+/* A parameter that no op uses: its gradient is zero. */
+static void emit_unused(lowering *l)
+{
+    for (int64_t p = 0; p < l->t->n_params; p++) {
+        bool used = is_shared_elsewhere(l, (int)p);
+        for (int i = 0; i < l->t->n_ops && !used; i++)
+            for (int k = 0; k < VP_OP_MAX_PARAMS; k++)
+                used |= l->t->ops[i].param[k].used && !l->t->ops[i].param[k].shared &&
+                        l->t->ops[i].param[k].idx == p;
+        if (!used)
+            emit_zero(l, l->t->params[p].name, l->t->params[p].n_elements,
+                      (operand){.value = -1, .arg = {.space = VP_SPACE_GRAD, .idx = p}});
+    }
+}
+
+static bool accumulates(const vp_sem_step *s)
+{
+    for (int k = 0; k < vp_sem_step_n_operands(s); k++)
+        if (s->operands[k] == VP_REF_G_P0 || s->operands[k] == VP_REF_G_P1)
+            return s->kernel != VP_N_KERNELS;
+    return false;
+}
+
+static int first_consumer(const lowering *l, int tensor)
+{
+    for (int i = 0; i < l->t->n_ops; i++)
+        for (int k = 0; k < VP_OP_MAX_IN; k++)
+            if (l->t->ops[i].in[k] == tensor)
+                return i;
+    return -1;
+}
+
+static operand gradient_operand(lowering *l, const vp_graph_op *op, int k, int64_t *made)
+{
+    int tensor = op->in[k];
+
+    if (!needs_grad(l, tensor))
+        return ABSENT;
+    if (made[k] < 0)
+        made[k] =
+            l->row_first > 0 && !in_chunk(l, tensor) ? l->grad[tensor] : new_gradient(l, tensor);
+    return (operand){.value = made[k],
+                     .arg   = {.offset_bytes = chunk_offset(l, tensor, l->dtype[tensor])}};
+}
+
+/* The value just made is the finished gradient of the block's input: it goes where the input
+ * lies, if the kernel that made it can work there. */
+static void finish_input_gradient(lowering *l, int op_idx, int tensor, int64_t value)
+{
+    const vp_flow      *f    = &l->flow;
+    const vp_flow_step *last = &f->steps[VP_PASS_BACKWARD][f->n_steps[VP_PASS_BACKWARD] - 1];
+    int                 made = -1;
+
+    if (tensor != l->t->in || first_consumer(l, tensor) != op_idx || !l->sem->executable ||
+        l->t->ops[op_idx].chunked)
+        return;
+    for (int k = 0; k < last->n_operands; k++)
+        if (last->value[k] == value)
+            made = k;
+    for (int k = 0; k < last->n_operands; k++)
+        if (made < 0 ||
+            (last->value[k] == f->in && !vp_kernel_may_share(last->step.kernel, made, k)))
+            return;
+    l->flow.values[value].place = VP_PLACE_IN;
+}
+
+/* Whether an op may add its contribution to a tensor's gradient into what is there. */
+static bool may_add_into(const lowering *l, const vp_graph_op *op, int tensor)
+{
+    return needs_grad(l, tensor) && l->grad[tensor] >= 0 && l->own_grad[tensor] && !op->chunked;
+}
+
+static void emit_backward_steps(lowering *l, int op_idx)
+{
+    const vp_graph_op *op        = &l->t->ops[op_idx];
+    const vp_sem_row  *row       = row_of(l, op_idx);
+    int64_t            made[3]   = {-1, -1, -1};
+    bool               takes_sum = false, added[3] = {false, false, false};
+
+    if (row->zero_grads_first)
+        emit_zeros(l, op);
+    for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->backward[s]); s++) {
+        const vp_sem_step *sem = &row->backward[s];
+        vp_flow_step       f   = {.micro_op = sem->name, .n_operands = vp_sem_step_n_operands(sem)};
+        bool               has_gradient = false, wants_gradient = false;
+
+        for (int k = 0; k < f.n_operands; k++) {
+            vp_ref  ref = sem->operands[k];
+            operand o;
+            if (ref >= VP_REF_G_IN0 && ref <= VP_REF_G_IN2) {
+                int in = ref - VP_REF_G_IN0, tensor = op->in[in];
+                if (vp_sem_step_access(sem, k) == VP_ACCUMULATE && sem->kernel != VP_N_KERNELS &&
+                    may_add_into(l, op, tensor)) {
+                    made[in]          = l->grad[tensor];
+                    added[in]         = true;
+                    f.step.accumulate = VP_ACC_ALWAYS;
+                }
+                o              = gradient_operand(l, op, in, made);
+                wants_gradient = true;
+                has_gradient |= o.value >= 0;
+            } else {
+                o = read_ref(l, op_idx, ref, VP_PASS_BACKWARD);
+                takes_sum |= ref == VP_REF_ADD_IN0;
+            }
+            set_operand(&f, k, o, vp_sem_step_access(sem, k));
+        }
+        if (wants_gradient && !has_gradient && !accumulates(sem))
+            continue; /* a gradient that nobody needs */
+        f.step.kernel = sem->kernel;
+        f.step.name   = op->name;
+        f.step.rng_id = op->rng_id;
+        if (accumulates(sem))
+            f.step.accumulate = row->zero_grads_first   ? VP_ACC_NEVER
+                                : is_first_write(l, op) ? VP_ACC_BY_PHASE
+                                                        : VP_ACC_ALWAYS;
+        if (sem->kernel != VP_N_KERNELS)
+            set_numbers(l, op, row, &f.step);
+        append_step(l, &f, VP_PASS_BACKWARD);
+    }
+    for (int k = 0; k < 3; k++) {
+        if (made[k] < 0)
+            continue;
+        if (takes_sum || l->grad[op->in[k]] == made[k]) {
+            l->grad[op->in[k]]     = made[k];
+            l->own_grad[op->in[k]] = true;
+        } else {
+            add_gradient(l, op, op->in[k], made[k], true);
+        }
+        if (!added[k]) /* what grew over several steps lies where it began */
+            finish_input_gradient(l, op_idx, op->in[k], l->grad[op->in[k]]);
+    }
+}
+
+static void emit_backward(lowering *l, int op_idx)
+{
+    const vp_graph_op *op  = &l->t->ops[op_idx];
+    const vp_sem_row  *row = row_of(l, op_idx);
+
+    if (op->op != VP_OP_CROSS_ENTROPY && l->grad[op->out[0]] < 0)
+        return; /* nothing depends on it */
+    if (row->grad_passes) {
+        for (int k = 0; k < vp_op_info_of(op->op)->n_in; k++)
+            if (needs_grad(l, op->in[k]))
+                add_gradient(l, op, op->in[k], l->grad[op->out[0]], false);
+        return;
+    }
+    emit_backward_steps(l, op_idx);
+    if (row->grad_replaces_in0)
+        l->grad[op->in[0]] =
+            l->made[is_recomputed(l, l->t->tensors[op->in[0]].producer)][op->in[0]];
+}
+
+/* Chunked ops: each chunk forward and backward before the next. Gradients inside the group begin
+ * anew. */
+static void emit_chunks(lowering *l, int first_op)
+{
+    int64_t rows = l->opts->chunk_rows ? l->opts->chunk_rows : l->n_tokens;
+
+    for (l->row_first = 0; l->row_first < l->n_tokens; l->row_first += rows) {
+        l->n_rows = vp_min_i64(rows, l->n_tokens - l->row_first);
+        for (int i = (int)l->t->n_ops - 1; i >= first_op; i--) {
+            l->again[i] = false;
+            for (int k = 0; k < vp_op_info_of(l->t->ops[i].op)->n_out; k++)
+                l->grad[l->t->ops[i].out[k]] = -1;
+        }
+        for (int i = (int)l->t->n_ops - 1; i >= first_op; i--)
+            emit_backward(l, i);
+    }
+    l->row_first = 0;
+    l->n_rows    = l->n_tokens;
+}
+
+static void emit_all(lowering *l)
+{
+    const vp_template *t             = l->t;
+    int                first_chunked = (int)t->n_ops;
+
+    for (int i = 0; i < t->n_ops; i++) {
+        if (l->sem->chunks && t->ops[i].chunked)
+            first_chunked = first_chunked < i ? first_chunked : i;
+        else
+            emit_forward(l, i, VP_PASS_FORWARD);
+    }
+    if (t->out >= 0) {
+        l->flow.out      = l->made[VP_PASS_FORWARD][t->out];
+        l->flow.grad_out = new_value(
+            l, VP_PASS_BACKWARD,
+            (vp_value){.name      = vp_arena_printf(l->arena, "grad %s", t->tensors[t->out].name),
+                       .component = VP_COMP_TEMPORARIES,
+                       .dtype     = l->dtype[t->out],
+                       .bytes     = tensor_bytes(l, t->out, l->dtype[t->out]),
+                       .place     = VP_PLACE_OUT});
+        l->grad[t->out] = l->flow.grad_out;
+    }
+    if (first_chunked < t->n_ops)
+        emit_chunks(l, first_chunked);
+    for (int i = first_chunked - 1; i >= 0; i--)
+        emit_backward(l, i);
+    if (l->sem->executable)
+        emit_unused(l);
+    if (t->in >= 0 && l->sem->executable && l->flow.values[l->grad[t->in]].place != VP_PLACE_IN) {
+        int64_t value = new_gradient(l, t->in);
+        emit_elementwise(l, t->tensors[t->in].name, VP_K_COPY, l->grad[t->in], -1, value);
+        l->flow.values[value].place = VP_PLACE_IN;
+        l->grad[t->in]              = value;
+    }
+    l->flow.grad_in = t->in >= 0 ? l->grad[t->in] : -1;
+}
+
+/* dtypes of all tensors, in the order of the ops. */
+static void assign_dtypes(lowering *l)
+{
+    vp_dtype in = l->opts->in_dtype != VP_DTYPE_NONE ? l->opts->in_dtype : l->sem->compute;
+
+    for (int i = 0; i < l->t->n_tensors; i++) {
+        vp_elem elem = l->t->tensors[i].elem;
+        l->dtype[i]  = elem == VP_ELEM_INDEX  ? l->sem->index
+                       : elem == VP_ELEM_STAT ? VP_DTYPE_F32
+                                              : in;
+    }
+    for (int i = 0; i < l->t->n_ops; i++)
+        for (int k = 0; k < vp_op_info_of(l->t->ops[i].op)->n_out; k++)
+            l->dtype[l->t->ops[i].out[k]] = rule_dtype(l, &l->t->ops[i], row_of(l, i)->out[k]);
+}
+
+static int64_t *minus_ones(vp_arena *arena, int64_t n)
+{
+    int64_t *x = vp_arena_array(arena, n, sizeof *x);
+    for (int64_t i = 0; x && i < n; i++)
+        x[i] = -1;
+    return x;
+}
+
+/* ---- dead code ---- */
+
+/* Forward steps whose results nobody needs are left out. needed: zeroed, n_values and a forward
+ * step each. */
+static void drop_dead_forward(vp_flow *f, bool *needed)
+{
+    vp_flow_step *steps = f->steps[VP_PASS_FORWARD];
+    int64_t       n = f->n_steps[VP_PASS_FORWARD], n_live = 0;
+    bool         *live = needed + f->n_values;
+
+    for (int64_t i = 0; i < f->n_steps[VP_PASS_BACKWARD]; i++)
+        for (int k = 0; k < f->steps[VP_PASS_BACKWARD][i].n_operands; k++)
+            if (f->steps[VP_PASS_BACKWARD][i].value[k] >= 0)
+                needed[f->steps[VP_PASS_BACKWARD][i].value[k]] = true;
+    if (f->out >= 0)
+        needed[f->out] = true;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        for (int k = 0; k < steps[i].n_operands; k++)
+            live[i] |= steps[i].value[k] >= 0 && steps[i].access[k] != VP_READ &&
+                       needed[steps[i].value[k]];
+        for (int k = 0; live[i] && k < steps[i].n_operands; k++)
+            if (steps[i].value[k] >= 0)
+                needed[steps[i].value[k]] = true;
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (live[i])
+            steps[n_live++] = steps[i];
+    f->n_steps[VP_PASS_FORWARD] = n_live;
+}
+
+vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx,
+                        const vp_semantics *semantics, const vp_lower_opts *opts, vp_flow *out,
+                        vp_err *err)
+{
+    const vp_template *t = &graph->templates[template_idx];
+    lowering  l  = {.flow  = {.arena = arena, .in = -1, .out = -1, .grad_out = -1, .grad_in = -1},
+                    .graph = graph,
+                    .t     = t,
+                    .template_idx = template_idx,
+                    .sem          = semantics,
+                    .opts         = opts,
+                    .arena        = arena};
+    vp_status st = VP_OK;
+
+    assert(opts->chunk_rows % VP_TILE_TOKENS == 0 && t->n_ops <= 64);
+    l.n_tokens = l.n_rows = vp_mul(opts->symbols[VP_SYM_BATCH], opts->symbols[VP_SYM_SEQ]);
+    if (vp_overflowed(l.n_tokens))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "micro-batch times sequence is more than 64 bits can count");
+    l.dtype      = vp_arena_array(arena, t->n_tensors, sizeof *l.dtype);
+    l.again      = vp_arena_array(arena, t->n_ops, sizeof *l.again);
+    l.wrote_grad = vp_arena_array(arena, t->n_params + 1, sizeof *l.wrote_grad);
+    l.own_grad   = vp_arena_array(arena, t->n_tensors, sizeof *l.own_grad);
+    l.grad       = minus_ones(arena, t->n_tensors);
+    for (int pass = 0; pass < 2; pass++) {
+        l.made[pass] = minus_ones(arena, t->n_tensors);
+        l.local[pass] =
+            (int64_t(*)[VP_SEM_MAX_LOCALS])minus_ones(arena, t->n_ops * VP_SEM_MAX_LOCALS);
+    }
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    assign_dtypes(&l);
+    if (t->in >= 0) {
+        l.flow.in                      = new_value(&l, VP_PASS_FORWARD,
+                                                   (vp_value){.name      = t->tensors[t->in].name,
+                                                              .component = VP_COMP_ACTIVATIONS,
+                                                              .dtype     = l.dtype[t->in],
+                                                              .bytes     = tensor_bytes(&l, t->in, l.dtype[t->in]),
+                                                              .place     = VP_PLACE_IN});
+        l.made[VP_PASS_FORWARD][t->in] = l.flow.in;
+    }
+    emit_all(&l);
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    if (l.overflow)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_INPUT,
+            "a buffer of this model at this batch and sequence is more bytes than 64 bits can count"));
+    if (semantics->executable) { /* what runs eagerly runs all of it */
+        bool *needed = vp_arena_array(arena, l.flow.n_values + l.flow.n_steps[VP_PASS_FORWARD] + 1,
+                                      sizeof *needed);
+        VP_TRY_ALLOC(err, needed);
+        drop_dead_forward(&l.flow, needed);
+    }
+    for (int i = 0; i < t->n_ops; i++)
+        l.flow.again |= (uint64_t)(l.again[i] && !t->ops[i].chunked) << i;
+    l.flow.out_dtype = t->out >= 0 ? l.dtype[t->out] : VP_DTYPE_NONE;
+    *out             = l.flow;
+out:
+    return st;
+}
+
+vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx,
+                   const vp_semantics *semantics, const vp_lower_opts *opts, vp_lowered *out,
+                   vp_err *err)
+{
+    vp_flow   flow;
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_lower_flow(arena, graph, template_idx, semantics, opts, &flow, err));
+    out->again     = flow.again;
+    out->out_dtype = flow.out_dtype;
+    VP_TRY(vp_place_flow(&flow, semantics, opts->bounds_only, out, err));
+    out->program.template_idx = template_idx;
+out:
+    return st;
+}

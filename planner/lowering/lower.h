@@ -1,0 +1,71 @@
+/* planner/lowering/lower.h: one block, as a list of steps with every buffer's birth, death and
+ * place.
+ *     vp_lower_opts opts = { .symbols = {8, 256, 1, 1}, .recompute = flags, .chunk_rows = 1024 };
+ *     VP_TRY(vp_lower(arena, graph, 1, &vp_semantics_vplan_fp32, &opts, &lowered, err));
+ *
+ * This is the only place where a graph becomes steps. It derives the backward of a template by
+ * walking its ops in reverse and emitting the semantics' backward micro-ops. A forward value that a
+ * backward step reads is *kept*, unless its op is marked for recomputation: then the op's forward
+ * is emitted again just before the first step that needs it, its inputs recomputed first where they
+ * are not there (each op once). Forward steps whose results nobody reads any more are left out.
+ * Gradients of one tensor from several ops are added in place; an addition passes its gradient on
+ * without a copy; a kernel that may work in place does so where the old value is dead. The gradient
+ * of the block's input ends up where the input was.
+ *
+ * Chunked ops (head and loss) run forward and backward together, chunk after chunk of rows, in the
+ * backward pass; nothing of theirs is kept.
+ *
+ * Offsets are relative to the instance's base: input at 0, kept buffers in the order they are
+ * produced, output at kept_bytes, and what lives inside one pass packed into free space
+ * (planner/lowering/pack.h). */
+#ifndef VP_PLANNER_LOWERING_LOWER_H
+#define VP_PLANNER_LOWERING_LOWER_H
+
+#include "base/err.h"
+#include "plan/plan.h"
+#include "planner/lowering/semantics.h"
+
+typedef struct vp_lower_opts {
+    int64_t  symbols[VP_N_SYMBOLS];
+    uint64_t recompute; /* bit i: op i of the template is recomputed, not kept       */
+    /* rows of a chunk of the chunked ops, a multiple of VP_TILE_TOKENS; 0: all rows */
+    int64_t chunk_rows;
+    /* compute capability of the device, whose kernels may need workspace; 0: the CPU */
+    int compute_capability;
+    /* choose no offsets within a pass: height_bytes is what they cannot undercut */
+    bool bounds_only;
+    /* of the template's input; VP_DTYPE_NONE: the semantics' compute type */
+    vp_dtype in_dtype;
+    /* where the plan's fixed buffers are: of the graph's spans, the control block, and the first
+     * of its rotary angles */
+    int64_t span_idx[VP_MAX_SPANS], control_idx, angles_idx;
+} vp_lower_opts;
+
+/* One value kept from forward to backward. */
+typedef struct vp_saved {
+    const char *name;
+    vp_dtype    dtype;
+    int64_t     bytes;
+} vp_saved;
+
+typedef struct vp_lowered {
+    /* steps of the forward and backward pass; of an executable semantics only */
+    vp_program program;
+    int64_t    height_bytes[2]; /* of the forward and backward pass: largest offset + bytes    */
+    /* most bytes alive at one step, each rounded to VP_ALIGN_BYTES: a lower bound of the height */
+    int64_t live_bytes[2];
+    /* what forward leaves for backward, input included, parameters not */
+    vp_saved *saved;
+    int64_t   n_saved;
+    vp_dtype  out_dtype;
+    /* ops (bit i: op i) whose forward stands in the backward pass; chunked ops not counted */
+    uint64_t again;
+} vp_lowered;
+
+/* *out is zeroed by the caller. Everything returned lives in arena. VP_ERR_INPUT: sizes beyond
+ * 64 bits. */
+vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx,
+                   const vp_semantics *semantics, const vp_lower_opts *opts, vp_lowered *out,
+                   vp_err *err);
+
+#endif

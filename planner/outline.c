@@ -1,0 +1,599 @@
+#include "planner/outline.h"
+
+#include "base/checked.h"
+#include "planner/lowering/lower.h"
+#include "planner/lowering/pack.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CHOICES = 20, N_BINS = 1024 };
+
+/* A step as it stands in the programs of one or more sets. */
+typedef struct kind_of_step {
+    /* name, kernel, numbers and where operands lie at the first micro-batch; of a buffer not which
+     * one (that differs from set to set) but how large */
+    vp_step step;
+    int64_t first_bytes[VP_MAX_OPERANDS];
+    int64_t next; /* in its bin; -1: the last */
+    /* where it was seen first */
+    int64_t set_idx, step_idx;
+    int     pass;
+    /* at the micro-batch scaled to: of each operand that is a buffer, itself and rounded up */
+    int64_t ns, bytes[VP_MAX_OPERANDS], aligned_bytes[VP_MAX_OPERANDS];
+} kind_of_step;
+
+/* A buffer of a set's program: as large as an operand of a kind of step. */
+typedef struct sketched_buffer {
+    int32_t kind, operand;
+    int32_t first[2], last[2]; /* steps of each pass; first -1: not there */
+} sketched_buffer;
+
+/* Input, then what is kept, by offset; then what lives inside a pass; then the output, if there
+ * is one. */
+typedef struct outline {
+    uint64_t         set;
+    sketched_buffer *buffers;
+    int32_t          n_buffers, n_kept; /* kept: the input, too */
+    bool             has_out;
+    int32_t         *kinds; /* of its steps, both passes */
+    int32_t          n_kinds;
+    int32_t          fullest[2]; /* the step of each pass where most was needed at first */
+} outline;
+
+struct vp_outlines {
+    vp_arena           *arena;
+    const vp_model     *model;
+    const vp_semantics *semantics;
+    int64_t             seq, micro_batch;
+    int                 compute_capability;
+    outline            *sets;
+    int64_t             n_sets, cap_sets;
+    kind_of_step       *kinds;
+    int64_t             n_kinds, cap_kinds;
+    int64_t             bins[N_BINS]; /* first kind; -1: none */
+};
+
+static vp_status lower_set(const vp_outlines *o, vp_arena *arena, uint64_t set, int64_t micro_batch,
+                           vp_lowered *out, vp_err *err)
+{
+    const vp_graph *g    = &o->model->graph;
+    vp_lower_opts   opts = {.symbols            = {micro_batch, o->seq, 1, 1},
+                            .recompute          = set,
+                            .compute_capability = o->compute_capability,
+                            .bounds_only        = true,
+                            .span_idx           = {1, 2, 3, 4},
+                            .angles_idx         = 5};
+
+    *out = (vp_lowered){0};
+    return vp_lower(arena, g, vp_block_template(g), o->semantics, &opts, out, err);
+}
+
+/* ---- which sets are worth lowering ---- */
+
+/* What the sets of a block's ops can differ in. */
+typedef struct choices {
+    /* bit i: backward reads the result of op i; its statistics alone do not count */
+    uint64_t needed;
+    /* ops that read what op i makes */
+    uint64_t readers[64];
+    /* j: op i, whose one result only op j reads and turns into one of the same size: keeping j's
+     * result instead of i's costs no byte more and saves j's time; -1: none */
+    int stands_for[64];
+} choices;
+
+static bool backward_reads(const vp_sem_row *row, vp_ref ref)
+{
+    for (int s = 0; s < VP_SEM_MAX_STEPS; s++)
+        for (int k = 0; k < VP_MAX_OPERANDS; k++)
+            if (row->backward[s].operands[k] == ref)
+                return true;
+    return false;
+}
+
+static bool is_same_size(const vp_template *t, int a, int b)
+{
+    const int64_t any[VP_N_SYMBOLS] = {2, 3, 1, 1};
+    return vp_tensor_elements(&t->tensors[a], any) == vp_tensor_elements(&t->tensors[b], any);
+}
+
+static choices find_choices(const vp_template *t, const vp_semantics *semantics)
+{
+    choices c = {0};
+
+    for (int i = 0; i < t->n_ops; i++) {
+        const vp_sem_row *row = vp_semantics_row(semantics, t->ops[i].op);
+        for (int k = 0; k < VP_OP_MAX_IN; k++) {
+            int producer = t->ops[i].in[k] >= 0 ? t->tensors[t->ops[i].in[k]].producer : -1;
+            if (producer < 0)
+                continue;
+            c.readers[producer] |= UINT64_C(1) << i;
+            c.needed |= (uint64_t)backward_reads(row, (vp_ref)(VP_REF_IN0 + k)) << producer;
+        }
+        c.needed |= (uint64_t)backward_reads(row, VP_REF_OUT0) << i;
+        for (int ref = VP_REF_L0; ref <= VP_REF_L7; ref++)
+            c.needed |=
+                (uint64_t)(row->locals[ref - VP_REF_L0].name && backward_reads(row, (vp_ref)ref))
+                << i;
+    }
+    for (int j = 0; j < t->n_ops; j++) {
+        c.stands_for[j] = -1;
+        for (int k = 0; k < VP_OP_MAX_IN; k++) {
+            int in = t->ops[j].in[k], i = in >= 0 ? t->tensors[in].producer : -1;
+            if (i >= 0 && !(c.needed >> i & 1) && c.readers[i] == UINT64_C(1) << j &&
+                is_same_size(t, in, t->ops[j].out[0]))
+                c.stands_for[j] = i;
+        }
+    }
+    return c;
+}
+
+/* A set is not worth lowering if it recomputes
+ *   - an op whose result neither the backward pass nor another recomputed op reads, or
+ *   - an op whose input is kept for it alone and is as large as its result: to keep the result
+ *     instead takes the same bytes and no time. */
+static bool is_worth_lowering(const choices *c, uint64_t set)
+{
+    for (int i = 63; i >= 0; i--) {
+        if (!(set >> i & 1))
+            continue;
+        if (!(c->needed >> i & 1) && !(c->readers[i] & set))
+            return false;
+        if (c->stands_for[i] >= 0 && !(set >> c->stands_for[i] & 1))
+            return false;
+    }
+    return true;
+}
+
+/* Every subset of the n_bits ops that is worth lowering. */
+static vp_status list_sets(vp_outlines *o, const int *bit, int n_bits, vp_err *err)
+{
+    const vp_graph *g = &o->model->graph;
+    choices         c = find_choices(&g->templates[vp_block_template(g)], o->semantics);
+
+    for (int64_t i = 0; i < (int64_t)1 << n_bits; i++) {
+        uint64_t set = 0;
+        for (int b = 0; b < n_bits; b++)
+            set |= (uint64_t)(i >> b & 1) << bit[b];
+        if (!is_worth_lowering(&c, set))
+            continue;
+        if (!vp_arena_grow(o->arena, (void **)&o->sets, o->n_sets, &o->cap_sets, sizeof *o->sets))
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        o->sets[o->n_sets++] = (outline){.set = set};
+    }
+    return VP_OK;
+}
+
+/* ---- kinds of steps ---- */
+
+static bool is_buffer(const vp_step *s, int operand)
+{
+    return operand < vp_step_n_operands(s) && s->args[operand].space == VP_SPACE_BUFFER;
+}
+
+static void buffer_sizes(const vp_program *p, const vp_step *s, int64_t *bytes)
+{
+    for (int k = 0; k < VP_MAX_OPERANDS; k++)
+        bytes[k] = is_buffer(s, k) ? p->buffers[s->args[k].idx].bytes : -1;
+}
+
+/* The same but for numbers that may grow with the micro-batch. */
+static bool is_same_call(const vp_step *a, const vp_step *b)
+{
+    bool same = a->kernel == b->kernel && a->dtype == b->dtype && a->name == b->name &&
+                a->accumulate == b->accumulate && a->first_only == b->first_only &&
+                a->window_of_instance == b->window_of_instance &&
+                vp_step_n_operands(a) == vp_step_n_operands(b);
+
+    for (int k = 0; same && k < vp_step_n_operands(a); k++)
+        same = a->args[k].space == b->args[k].space;
+    return same;
+}
+
+static uint64_t hash_of(const vp_step *s, const int64_t *bytes)
+{
+    uint64_t h = (uint64_t)s->kernel * 31 + (uint64_t)(uintptr_t)s->name;
+
+    for (int k = 0; k < VP_MAX_OPERANDS; k++)
+        h = h * UINT64_C(1099511628211) + (uint64_t)bytes[k];
+    return (h ^ h >> 29) % N_BINS;
+}
+
+/* The kind of a set's step; -1: out of memory. */
+static int64_t kind_for(vp_outlines *o, int64_t set_idx, const vp_program *p, int pass,
+                        int64_t step_idx)
+{
+    const vp_step *s = &p->steps[pass][step_idx];
+    int64_t        bytes[VP_MAX_OPERANDS], at;
+
+    buffer_sizes(p, s, bytes);
+    uint64_t bin = hash_of(s, bytes);
+    for (at = o->bins[bin]; at >= 0; at = o->kinds[at].next)
+        if (is_same_call(&o->kinds[at].step, s) &&
+            memcmp(o->kinds[at].first_bytes, bytes, sizeof bytes) == 0 &&
+            memcmp(o->kinds[at].step.ints, s->ints, sizeof s->ints) == 0)
+            return at;
+    if (!vp_arena_grow(o->arena, (void **)&o->kinds, o->n_kinds, &o->cap_kinds, sizeof *o->kinds))
+        return -1;
+    at           = o->n_kinds++;
+    o->kinds[at] = (kind_of_step){
+        .step = *s, .next = o->bins[bin], .set_idx = set_idx, .step_idx = step_idx, .pass = pass};
+    memcpy(o->kinds[at].first_bytes, bytes, sizeof bytes);
+    o->bins[bin] = at;
+    return at;
+}
+
+/* Its seconds and sizes, from a program where it stands. */
+static void scale_kind(const vp_outlines *o, kind_of_step *kind, const vp_program *p,
+                       const vp_step *s, vp_cost *cost)
+{
+    kind->ns = llround(vp_cost_step(cost, &o->model->graph, s) * 1e9);
+    buffer_sizes(p, s, kind->bytes);
+    for (int k = 0; k < VP_MAX_OPERANDS; k++)
+        kind->aligned_bytes[k] =
+            kind->bytes[k] < 0 ? 0 : vp_round_up(kind->bytes[k], VP_ALIGN_BYTES);
+}
+
+/* ---- outlines ---- */
+
+static void note_use(sketched_buffer *b, int pass, int64_t step)
+{
+    if (b->first[pass] < 0 || step < b->first[pass])
+        b->first[pass] = (int32_t)step;
+    if (step > b->last[pass])
+        b->last[pass] = (int32_t)step;
+}
+
+typedef struct placed {
+    int64_t idx;
+    int     class_; /* 0 input, 1 kept, 2 inside a pass, 3 output */
+    int64_t offset_bytes;
+} placed;
+
+static int by_place(const void *a, const void *b)
+{
+    const placed *x = a, *y = b;
+
+    if (x->class_ != y->class_)
+        return x->class_ < y->class_ ? -1 : 1;
+    if (x->class_ == 1 && x->offset_bytes != y->offset_bytes)
+        return x->offset_bytes < y->offset_bytes ? -1 : 1;
+    return (x->idx > y->idx) - (x->idx < y->idx);
+}
+
+/* What is there when a pass begins or still there when it ends, beyond the steps that use it. */
+static void extend_lives(outline *x, const vp_program *p)
+{
+    for (int32_t b = 0; b < x->n_kept; b++) {
+        note_use(&x->buffers[b], VP_PASS_FORWARD, p->n_steps[VP_PASS_FORWARD]);
+        note_use(&x->buffers[b], VP_PASS_BACKWARD, 0);
+    }
+    note_use(&x->buffers[0], VP_PASS_FORWARD, 0);
+    note_use(&x->buffers[0], VP_PASS_BACKWARD, p->n_steps[VP_PASS_BACKWARD]);
+    if (x->has_out) {
+        note_use(&x->buffers[x->n_buffers - 1], VP_PASS_FORWARD, p->n_steps[VP_PASS_FORWARD]);
+        note_use(&x->buffers[x->n_buffers - 1], VP_PASS_BACKWARD, 0);
+    }
+}
+
+static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_program *p, vp_err *err)
+{
+    outline  *x     = &o->sets[set_idx];
+    placed   *order = calloc((size_t)p->n_buffers + 1, sizeof *order);
+    int64_t  *at    = calloc((size_t)p->n_buffers + 1, sizeof *at);
+    vp_status st    = VP_OK;
+
+    x->n_buffers = (int32_t)p->n_buffers;
+    x->buffers   = vp_arena_array(o->arena, p->n_buffers, sizeof *x->buffers);
+    x->kinds     = vp_arena_array(o->arena, p->n_steps[0] + p->n_steps[1], sizeof *x->kinds);
+    VP_TRY_ALLOC(err, order && at && x->buffers && x->kinds);
+    for (int64_t i = 0; i < p->n_buffers; i++) {
+        const vp_plan_buffer *b = &p->buffers[i];
+        order[i]                = (placed){i,
+                            b->place == VP_PLACE_IN    ? 0
+                                           : b->place == VP_PLACE_OUT ? 3
+                                           : b->kept                  ? 1
+                                                                      : 2,
+                                           b->offset_bytes};
+        x->n_kept += order[i].class_ < 2;
+        x->has_out |= order[i].class_ == 3;
+    }
+    qsort(order, (size_t)p->n_buffers, sizeof *order, by_place);
+    for (int64_t i = 0; i < p->n_buffers; i++) {
+        at[order[i].idx] = i;
+        x->buffers[i]    = (sketched_buffer){.kind = -1, .first = {-1, -1}, .last = {-1, -1}};
+    }
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            int64_t kind = kind_for(o, set_idx, p, pass, i);
+            VP_TRY_ALLOC(err, kind >= 0);
+            x->kinds[x->n_kinds++] = (int32_t)kind;
+            for (int k = 0; k < VP_MAX_OPERANDS; k++)
+                if (is_buffer(&p->steps[pass][i], k)) {
+                    sketched_buffer *b = &x->buffers[at[p->steps[pass][i].args[k].idx]];
+                    b->kind            = (int32_t)kind;
+                    b->operand         = k;
+                    note_use(b, pass, i);
+                }
+        }
+    /* a block has an input, and every buffer is some step's */
+    assert(p->n_buffers > 0 && order[0].class_ == 0 && order[p->n_buffers - 1].class_ != 0);
+    for (int64_t i = 0; i < p->n_buffers; i++)
+        assert(x->buffers[i].kind >= 0);
+    extend_lives(x, p);
+out:
+    free(order);
+    free(at);
+    return st;
+}
+
+/* ---- figures ---- */
+
+static int64_t bytes_of(const vp_outlines *o, const sketched_buffer *b)
+{
+    return o->kinds[b->kind].bytes[b->operand];
+}
+
+static int64_t aligned_bytes_of(const vp_outlines *o, const sketched_buffer *b)
+{
+    return o->kinds[b->kind].aligned_bytes[b->operand];
+}
+
+static bool is_alive(const sketched_buffer *b, int pass, int64_t step)
+{
+    return b->first[pass] >= 0 && b->first[pass] <= step && step <= b->last[pass];
+}
+
+static int64_t kept_bytes(const vp_outlines *o, const outline *x)
+{
+    int64_t sum = 0;
+
+    for (int32_t b = 0; b < x->n_kept; b++)
+        sum = vp_add(sum, aligned_bytes_of(o, &x->buffers[b]));
+    return sum;
+}
+
+/* The least height of a pass at one step, by the first bound of vp_pack_least(): the transients alive
+ * share the gaps between the kept buffers, those too small for any of them left out, and the space
+ * above. */
+static int64_t least_at(const vp_outlines *o, const outline *x, int pass, int64_t step)
+{
+    int32_t n_local = x->n_buffers - x->has_out;
+    int64_t sum = 0, smallest = INT64_MAX, room = 0, end = 0, at = 0;
+
+    for (int32_t b = x->n_kept; b < n_local; b++)
+        if (is_alive(&x->buffers[b], pass, step)) {
+            int64_t bytes = aligned_bytes_of(o, &x->buffers[b]);
+            sum           = vp_add(sum, bytes);
+            smallest      = vp_min_i64(smallest, bytes);
+        }
+    for (int32_t b = 0; b < x->n_kept; b++) {
+        int64_t bytes = aligned_bytes_of(o, &x->buffers[b]);
+        if (is_alive(&x->buffers[b], pass, step)) {
+            room += at - end >= smallest ? at - end : 0;
+            end = vp_add(at, bytes);
+        }
+        at = vp_add(at, bytes);
+    }
+    if (x->has_out && is_alive(&x->buffers[n_local], pass, step)) {
+        room += at - end >= smallest ? at - end : 0;
+        end = vp_add(at, aligned_bytes_of(o, &x->buffers[n_local]));
+    }
+    return vp_overflowed(sum) || vp_overflowed(end) ? VP_OVERFLOW
+                                                    : vp_add(end, vp_max_i64(0, sum - room));
+}
+
+/* The highest buffer need not end at a multiple of VP_ALIGN_BYTES: by so much a height may be less
+ * than a sum of rounded sizes. */
+static int64_t slack_bytes(const vp_outlines *o, const outline *x)
+{
+    int64_t slack = 0;
+
+    for (int32_t b = 0; b < x->n_buffers; b++)
+        slack =
+            vp_max_i64(slack, aligned_bytes_of(o, &x->buffers[b]) - bytes_of(o, &x->buffers[b]));
+    return slack;
+}
+
+/* Over all steps of a pass; *fullest is where. */
+static int64_t least_of_pass(const vp_outlines *o, const outline *x, int pass, int32_t *fullest)
+{
+    int64_t most = -1;
+
+    for (int32_t b = 0; b < x->n_buffers; b++) { /* the maximum is reached at some birth */
+        int32_t step = x->buffers[b].first[pass];
+        int64_t need = step < 0 ? -1 : least_at(o, x, pass, step);
+        if (need > most) {
+            most     = need;
+            *fullest = step;
+        }
+    }
+    return most;
+}
+
+void vp_outline_estimate(const vp_outlines *o, int64_t idx, vp_strategy *out)
+{
+    const outline *x = &o->sets[idx];
+
+    *out = (vp_strategy){.recompute = x->set, .segment = 1, .kept_bytes = kept_bytes(o, x)};
+    for (int32_t i = 0; i < x->n_kinds; i++)
+        out->ns += o->kinds[x->kinds[i]].ns;
+    for (int pass = 0; pass < 2; pass++)
+        out->height_bytes = vp_max_i64(out->height_bytes, least_at(o, x, pass, x->fullest[pass]));
+    out->height_bytes = vp_max_i64(out->height_bytes - slack_bytes(o, x), out->kept_bytes);
+}
+
+int64_t vp_outline_least_height(const vp_outlines *o, int64_t idx)
+{
+    const outline *x    = &o->sets[idx];
+    int64_t        most = 0;
+    int32_t        ignored;
+
+    for (int pass = 0; pass < 2; pass++)
+        most = vp_max_i64(most, least_of_pass(o, x, pass, &ignored));
+    return vp_max_i64(most - slack_bytes(o, x), kept_bytes(o, x));
+}
+
+vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, int64_t *height_bytes, vp_err *err)
+{
+    const outline *x     = &o->sets[idx];
+    vp_pack_item  *items = calloc((size_t)x->n_buffers, sizeof *items);
+    vp_status      st    = VP_OK;
+
+    *height_bytes = 0;
+    VP_TRY_ALLOC(err, items);
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t n = 0, at = 0, height;
+        for (int32_t b = 0; b < x->n_buffers; b++) {
+            const sketched_buffer *s     = &x->buffers[b];
+            bool                   fixed = b < x->n_kept || (x->has_out && b == x->n_buffers - 1);
+            if (s->first[pass] >= 0)
+                items[n++] = (vp_pack_item){.bytes  = bytes_of(o, s),
+                                            .first  = s->first[pass],
+                                            .last   = s->last[pass],
+                                            .fixed  = fixed,
+                                            .offset = fixed ? at : 0};
+            at = vp_add(at, b < x->n_kept ? aligned_bytes_of(o, s) : 0);
+        }
+        VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &height, err));
+        *height_bytes = vp_max_i64(*height_bytes, height);
+    }
+out:
+    free(items);
+    return st;
+}
+
+/* ---- another micro-batch ---- */
+
+/* Whether a step stands there as it did: the same call, and of operands that may lie in one place
+ * those of one size are of one size again. */
+static bool is_alike(const kind_of_step *kind, const vp_program *p, const vp_step *s)
+{
+    int64_t bytes[VP_MAX_OPERANDS];
+
+    if (!is_same_call(&kind->step, s))
+        return false;
+    buffer_sizes(p, s, bytes);
+    for (int i = 0; i < vp_step_n_operands(s); i++)
+        for (int k = 0; k < i; k++)
+            if (bytes[i] >= 0 && bytes[k] >= 0 &&
+                (vp_step_may_share(s, i, k) || vp_step_may_share(s, k, i)) &&
+                (bytes[i] == bytes[k]) != (kind->first_bytes[i] == kind->first_bytes[k]))
+                return false;
+    return true;
+}
+
+/* All kinds that were first seen in the set that kind *at was seen in; *at moves behind them. */
+static vp_status scale_kinds(vp_outlines *o, int64_t *at, int64_t micro_batch, vp_cost *cost,
+                             bool *alike, vp_err *err)
+{
+    const int64_t set_idx = o->kinds[*at].set_idx;
+    vp_arena     *arena   = vp_arena_new();
+    vp_lowered    l;
+    vp_status     st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(lower_set(o, arena, o->sets[set_idx].set, micro_batch, &l, err));
+    *alike = l.program.n_steps[0] + l.program.n_steps[1] == o->sets[set_idx].n_kinds &&
+             l.program.n_buffers == o->sets[set_idx].n_buffers;
+    for (; *alike && *at < o->n_kinds && o->kinds[*at].set_idx == set_idx; ++*at) {
+        kind_of_step *kind = &o->kinds[*at];
+        if (kind->step_idx >= l.program.n_steps[kind->pass]) {
+            *alike = false;
+            break;
+        }
+        const vp_step *s = &l.program.steps[kind->pass][kind->step_idx];
+        *alike           = is_alike(kind, &l.program, s);
+        scale_kind(o, kind, &l.program, s, cost);
+    }
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
+vp_status vp_outlines_scale(vp_outlines *o, int64_t micro_batch, vp_cost *cost, bool *alike,
+                            vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *alike = true;
+    if (micro_batch == o->micro_batch)
+        goto out;
+    for (int64_t at = 0; *alike && at < o->n_kinds;) /* kinds of one set stand together */
+        VP_TRY(scale_kinds(o, &at, micro_batch, cost, alike, err));
+    o->micro_batch = *alike ? micro_batch : 0;
+out:
+    return st;
+}
+
+/* ---- */
+
+static vp_status outline_set(vp_outlines *o, int64_t set_idx, vp_cost *cost, vp_err *err)
+{
+    vp_arena  *arena   = vp_arena_new();
+    int64_t    n_known = o->n_kinds;
+    vp_lowered l;
+    vp_status  st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(lower_set(o, arena, o->sets[set_idx].set, o->micro_batch, &l, err));
+    VP_TRY(sketch(o, set_idx, &l.program, err));
+    for (int64_t k = n_known; k < o->n_kinds; k++)
+        scale_kind(o, &o->kinds[k], &l.program,
+                   &l.program.steps[o->kinds[k].pass][o->kinds[k].step_idx], cost);
+    for (int pass = 0; pass < 2; pass++)
+        least_of_pass(o, &o->sets[set_idx], pass, &o->sets[set_idx].fullest[pass]);
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
+vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_batch,
+                           const vp_semantics *semantics, vp_cost *cost, vp_outlines **out,
+                           vp_err *err)
+{
+    vp_outlines *o     = calloc(1, sizeof *o);
+    vp_arena    *arena = vp_arena_new();
+    int          bit[MAX_CHOICES], n_bits = 0;
+    vp_lowered   l;
+    vp_status    st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, o && arena);
+    *o = (vp_outlines){.arena              = vp_arena_new(),
+                       .model              = model,
+                       .semantics          = semantics,
+                       .seq                = seq,
+                       .micro_batch        = micro_batch,
+                       .compute_capability = cost->device->compute_capability};
+    VP_TRY_ALLOC(err, o->arena);
+    memset(o->bins, -1, sizeof o->bins);
+    /* the ops to choose from: whose forward a full recompute repeats */
+    VP_TRY(lower_set(o, arena, UINT64_MAX, micro_batch, &l, err));
+    for (int i = 0; i < 64 && n_bits < MAX_CHOICES; i++)
+        if (l.again >> i & 1)
+            bit[n_bits++] = i;
+    VP_TRY(list_sets(o, bit, n_bits, err));
+    for (int64_t i = 0; i < o->n_sets; i++)
+        VP_TRY(outline_set(o, i, cost, err));
+    *out = o;
+    o    = NULL;
+out:
+    vp_outlines_free(o);
+    vp_arena_free(arena);
+    return st;
+}
+
+void vp_outlines_free(vp_outlines *o)
+{
+    if (o)
+        vp_arena_free(o->arena);
+    free(o);
+}
+
+int64_t vp_outlines_count(const vp_outlines *o)
+{
+    return o->n_sets;
+}

@@ -1,0 +1,47 @@
+/* planner/outline.h: every set of a block's ops that may be recomputed, lowered once, for figures
+ * at any micro-batch.
+ *     VP_TRY(vp_outlines_make(model, seq, 1, semantics, cost, &outlines, err));
+ *     VP_TRY(vp_outlines_scale(outlines, 8, cost, &alike, err));
+ *     for (int64_t i = 0; alike && i < vp_outlines_count(outlines); i++)
+ *         vp_outline_estimate(outlines, i, &strategy);
+ *
+ * What a set's program looks like, which steps it has and which buffers live when, does not depend
+ * on the micro-batch: only the sizes of buffers and the seconds of steps do. Thousands of sets are
+ * made of some hundred distinct steps, so that for another micro-batch only a few sets are lowered
+ * again, one for each distinct step, and the figures of all others are sums and maxima over these.
+ * vp_outlines_scale() checks that those sets look as they did: whether a step has a workspace, and
+ * which of its operands are as large as another (a kernel may then work in place), is all that
+ * lowering asks of sizes. */
+#ifndef VP_PLANNER_OUTLINE_H
+#define VP_PLANNER_OUTLINE_H
+
+#include "planner/library.h"
+
+typedef struct vp_outlines vp_outlines;
+
+/* Lower every set worth it at this micro-batch, and scale to it. Model and semantics are borrowed;
+ * the caller frees *out. */
+vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_batch,
+                           const vp_semantics *semantics, vp_cost *cost, vp_outlines **out,
+                           vp_err *err);
+void      vp_outlines_free(vp_outlines *outlines);
+
+int64_t vp_outlines_count(const vp_outlines *outlines);
+
+/* Sizes and seconds at another micro-batch. *alike false: programs look otherwise there, make
+ * outlines at that micro-batch instead. */
+vp_status vp_outlines_scale(vp_outlines *outlines, int64_t micro_batch, vp_cost *cost, bool *alike,
+                            vp_err *err);
+
+/* Set idx at the micro-batch last scaled to: kept_bytes and ns exactly, and a height that no
+ * packing can undercut: what is needed at the step that was the fullest at first. */
+void vp_outline_estimate(const vp_outlines *outlines, int64_t idx, vp_strategy *out);
+
+/* The same at whichever step is the fullest now; takes longer. */
+int64_t vp_outline_least_height(const vp_outlines *outlines, int64_t idx);
+
+/* Its height_bytes exactly: as packed by vp_lower(). Takes the longest. */
+vp_status vp_outline_pack(const vp_outlines *outlines, int64_t idx, int64_t *height_bytes,
+                          vp_err *err);
+
+#endif

@@ -1,0 +1,230 @@
+/* planner/plan_of.c: what was worked out becomes a plan, with what it says to people and scripts. */
+#include "base/checked.h"
+#include "base/text.h"
+#include "planner/planner_internal.h"
+#include "planner/process.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *keep(vp_arena *arena, const char *text)
+{
+    return vp_arena_strdup(arena, text);
+}
+
+static vp_status copy_template(vp_assembly *a, vp_plan *plan, int t, vp_err *err)
+{
+    const vp_template *from             = &a->graph.templates[t];
+    vp_plan_template  *to               = &plan->templates[t];
+    int64_t            at[VP_N_REGIONS] = {0};
+    vp_status          st               = VP_OK;
+
+    *to = (vp_plan_template){.name     = keep(plan->arena, from->name),
+                             .n_params = from->n_params,
+                             .params =
+                                 vp_arena_array(plan->arena, from->n_params, sizeof *to->params)};
+    VP_TRY_ALLOC(err, to->params);
+    for (int64_t k = 0; k < from->n_params; k++) {
+        to->params[k].param      = from->params[k];
+        to->params[k].param.name = keep(plan->arena, from->params[k].name);
+        for (int h = 0; h < VP_N_REGIONS; h++) {
+            int64_t bytes =
+                vp_plan_param_bytes(&a->scenario->recipe, &from->params[k], (vp_region)h);
+            to->params[k].offset_bytes[h] = bytes ? at[h] : 0;
+            at[h] += vp_round_up(bytes, VP_ALIGN_BYTES);
+        }
+    }
+out:
+    return st;
+}
+
+/* What a program recomputes, in the names of the model's ops. */
+static const char *program_name(vp_assembly *a, vp_arena *arena, int64_t k)
+{
+    const vp_template *t    = &a->graph.templates[a->template_of[k]];
+    const char        *name = keep(arena, t->name);
+
+    if (a->template_of[k] >= a->model->graph.n_templates && name) /* a segment */
+        return vp_arena_printf(arena, "%s recomputing all", name);
+    for (int i = 0, n = 0; name && i < t->n_ops; i++)
+        if (a->lowered[k].again >> i & 1)
+            name =
+                vp_arena_printf(arena, "%s%s%s", name, n++ ? "," : " recomputing ", t->ops[i].name);
+    return name;
+}
+
+/* Its arrays already live in the plan's arena: see vp_assemble(). */
+static void copy_program(vp_assembly *a, vp_plan *plan, int64_t k)
+{
+    vp_program *p = &plan->buckets[0].programs[k];
+
+    *p              = a->lowered[k].program;
+    p->template_idx = a->template_of[k];
+    p->name         = program_name(a, plan->arena, k);
+    for (int64_t i = 0; i < p->n_buffers; i++)
+        p->buffers[i].name = keep(plan->arena, p->buffers[i].name);
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++)
+            p->steps[pass][i].name = keep(plan->arena, p->steps[pass][i].name);
+}
+
+static void copy_instances(vp_assembly *a, vp_plan *plan)
+{
+    const vp_graph *g    = &a->graph;
+    vp_bucket      *b    = &plan->buckets[0];
+    int64_t         base = a->stack_base, at[VP_N_REGIONS];
+
+    memcpy(at, a->region_base, sizeof at);
+
+    for (int64_t i = 0; i < g->n_instances; i++) {
+        int t           = g->instances[i].template_idx;
+        b->instances[i] = (vp_plan_instance){.program_idx = a->program_of[i],
+                                             .index       = g->instances[i].index,
+                                             .chain_idx   = g->instances[i].chain_idx,
+                                             .window      = g->instances[i].window,
+                                             .base_bytes  = {[VP_MEMORY_DEVICE] = base}};
+        memcpy(b->instances[i].region_base_bytes, at, sizeof at);
+        base += a->lowered[a->program_of[i]].program.kept_bytes;
+        for (int h = 0; h < VP_N_REGIONS; h++)
+            at[h] += a->held_bytes[t][h];
+    }
+}
+
+/* How the blocks run, in chain order: [{n_blocks, segment, recompute: [op, ...]}]. */
+static json_t *blocks_json(vp_assembly *a)
+{
+    const vp_graph *g    = &a->graph;
+    json_t         *list = json_array();
+
+    for (int64_t i = 1; i < g->n_instances - 1;) {
+        int64_t            k = a->program_of[i], n = 0;
+        const vp_template *t   = &g->templates[a->template_of[k]];
+        json_t            *ops = json_array();
+        for (; i < g->n_instances - 1 && a->program_of[i] == k; i++)
+            n++;
+        for (int o = 0; o < t->n_ops; o++)
+            if (a->lowered[k].again >> o & 1)
+                json_array_append_new(ops, json_string(t->ops[o].name));
+        int64_t segment = t->n_ops / g->templates[a->model->graph.instances[1].template_idx].n_ops;
+        json_array_append_new(list,
+                              json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)(n * segment),
+                                        "segment", (json_int_t)segment, "recompute", ops));
+    }
+    return list;
+}
+
+static json_t *decisions_json(vp_assembly *a)
+{
+    const vp_scenario *s = a->scenario;
+
+    return json_pack("{s:I, s:I, s:s, s:o, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch,
+                     "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
+                     vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a),
+                     "loss_chunk_tokens", (json_int_t)s->loss_chunk, "offload", "none");
+}
+
+static json_t *settings_json(const vp_scenario *s, const vp_device *device)
+{
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:s, s:s, s:s, s:f}", "trainer", "vplan", "device", device->name,
+        "seq", (json_int_t)s->seq, "global_batch", (json_int_t)s->global_batch, "precision",
+        vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer),
+        "attention", vp_attention_name(s->attention), "dropout", s->recipe.dropout);
+}
+
+static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
+{
+    const vp_device *device = cost->device;
+    json_t          *list   = json_array();
+    bool others = cost->profile && cost->profile->outside.measured_by != VP_OVERHEAD_NOT_MEASURED;
+    char shown[128];
+
+    for (int64_t i = 0; i < model->n_assumptions; i++)
+        json_array_append_new(list, json_string(model->assumptions[i]));
+    if (!device->is_cpu && device->sources[VP_FIGURE_OUTSIDE].class_ == VP_CLASS_ASSUMED)
+        json_array_append_new(
+            list,
+            json_sprintf(
+                "outside the arena, on %s: %lld bytes for context and libraries, not measured%s%s",
+                device->name, (long long)device->outside_bytes,
+                others ? "; the profile's are of another device, " : "",
+                others ? vp_text_escape(cost->profile->outside.device, shown, sizeof shown) : ""));
+    return list;
+}
+
+vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
+{
+    const vp_graph         *g       = &a->graph;
+    const vp_scenario      *s       = a->scenario;
+    vp_arena               *arena   = plan->arena;
+    const vp_figure_source *outside = &a->cost->device->sources[VP_FIGURE_OUTSIDE];
+    vp_status               st      = VP_OK;
+
+    plan->model_name         = keep(arena, a->model->name);
+    plan->family             = keep(arena, a->model->family);
+    plan->model_config       = json_incref(a->model->config);
+    plan->n_params           = a->model->n_params;
+    plan->vocab_size         = g->vocab_size;
+    plan->recipe             = s->recipe;
+    plan->device             = keep(arena, a->cost->device->name);
+    plan->compute_capability = a->cost->device->compute_capability;
+    plan->global_batch       = s->global_batch;
+    plan->decisions          = decisions_json(a);
+    plan->settings           = settings_json(s, a->cost->device);
+    plan->assumptions        = assumptions_json(a->model, a->cost);
+    plan->n_templates        = g->n_templates;
+    plan->templates          = vp_arena_array(arena, g->n_templates, sizeof *plan->templates);
+    plan->n_shared           = g->n_shared;
+    plan->shared             = vp_arena_array(arena, g->n_shared, sizeof *plan->shared);
+    plan->mask_token         = g->mask_token;
+    plan->n_token_types      = g->n_token_types;
+    plan->n_classes          = g->n_classes;
+    plan->label_place        = g->label_place;
+    plan->n_fixed            = a->n_fixed;
+    plan->fixed              = vp_arena_array(arena, a->n_fixed, sizeof *plan->fixed);
+    plan->control_idx        = VP_FIXED_CONTROL;
+    plan->tokens_idx         = VP_FIXED_TOKENS;
+    plan->labels_idx         = VP_FIXED_LABELS;
+    plan->types_idx          = a->types;
+    plan->lengths_idx        = a->lengths;
+    plan->n_buckets          = 1;
+    plan->buckets            = vp_arena_array(arena, 1, sizeof *plan->buckets);
+    VP_TRY_ALLOC(err,
+                 !vp_arena_failed(arena) && plan->decisions && plan->settings && plan->assumptions);
+    plan->buckets[0] =
+        (vp_bucket){.seq           = s->seq,
+                    .frequency     = 1.0,
+                    .micro_batch   = s->micro_batch,
+                    .n_micro_steps = s->global_batch / s->micro_batch,
+                    .n_programs    = a->n_programs,
+                    .n_instances   = g->n_instances,
+                    .programs      = vp_arena_array(arena, a->n_programs, sizeof(vp_program)),
+                    .instances  = vp_arena_array(arena, g->n_instances, sizeof(vp_plan_instance)),
+                    .peak_bytes = a->figures.peak_bytes};
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    memcpy(plan->fixed, a->fixed, sizeof *a->fixed * (size_t)a->n_fixed);
+    for (int64_t i = 0; i < g->n_shared; i++)
+        plan->shared[i] = (vp_plan_shared){g->shared[i].instance_idx, g->shared[i].param_idx};
+    for (int t = 0; t < g->n_templates; t++)
+        VP_TRY(copy_template(a, plan, t, err));
+    for (int64_t k = 0; k < a->n_programs; k++)
+        copy_program(a, plan, k);
+    copy_instances(a, plan);
+    plan->peak_bytes    = a->figures.peak_bytes;
+    plan->outside_bytes = a->figures.device_bytes - a->figures.peak_bytes;
+    if (!a->cost->device->is_cpu) {
+        plan->outside_class = vp_figure_class_name(outside->class_);
+        plan->outside_of    = keep(arena, outside->text);
+    }
+    plan->budget_bytes            = a->figures.device_bytes;
+    plan->process_predicted_bytes = a->cost->device->is_cpu ? vp_process_bytes(plan) : -1;
+    plan->step_time_s             = a->figures.step_time_s;
+    plan->algorithms_of = a->has_algorithm ? keep(arena, a->cost->profile->backend) : NULL;
+    plan->time_class    = a->cost->all_measured ? "measured" : "assumed";
+    plan->proof         = VP_PROOF_FALLBACK;
+    plan->proof_gap = plan->bound_s = -1;
+    plan->least_budget_bytes        = -1;
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+out:
+    return st;
+}

@@ -1,0 +1,63 @@
+/* planner/request.h: what the planner is asked for, and why some requests cannot be planned.
+ *     vp_refusal refusal = vp_request_refusal(&request);
+ *     if (refusal.reason != VP_REFUSED_NOT) ... say so in the words of the front end ...
+ *
+ * The planner knows settings and numbers only. How a setting is spelled, as an option or as a key
+ * of some file, is the front end's: cli/words.c. */
+#ifndef VP_PLANNER_REQUEST_H
+#define VP_PLANNER_REQUEST_H
+
+#include "planner/assemble.h"
+
+#define VP_RECOMPUTE_ANY VP_N_RECOMPUTES
+#define VP_ATTENTION_ANY VP_N_ATTENTIONS
+#define VP_CHUNK_ANY     (-1)
+#define VP_CHUNK_CHUNKED (-2) /* some chunk: anything but all at once */
+
+/* The loss of a micro-batch in at most so many chunks. Each is a few steps of its own in the
+ * plan, about 3 KB of its file, which may have 4 MiB; and where there are 512 of them, smaller
+ * ones would save less than 1/512 of what the whole loss takes. */
+enum { VP_MAX_CHUNKS = 512 };
+
+typedef struct vp_plan_request {
+    const vp_model   *model;
+    const vp_device  *device;
+    const vp_profile *profile; /* or NULL */
+    vp_recipe         recipe;
+    int64_t           seq, global_batch;
+    int64_t           budget_bytes; /* of device_bytes */
+    double            gap;          /* asked of the proof, relative to step time */
+    bool              no_proof;     /* do not run vplan-solve                    */
+    /* pins */
+    int64_t           micro_batch; /* 0: free */
+    vp_recompute      recompute;   /* VP_RECOMPUTE_ANY: free */
+    int64_t           loss_chunk;  /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
+    vp_attention_kind attention;   /* VP_ATTENTION_ANY: free */
+    /* free: another recipe than the one asked for may come out */
+    bool any_precision, any_optimizer;
+} vp_plan_request;
+
+/* Whether micro-batch, recompute kind or loss chunk is given. */
+bool vp_request_is_pinned(const vp_plan_request *request);
+
+typedef enum vp_refusal_reason {
+    VP_REFUSED_NOT,
+    VP_REFUSED_SEQ,         /* longer than the model's positions                        */
+    VP_REFUSED_MICRO_BATCH, /* does not divide the global batch                         */
+    VP_REFUSED_TOKENS,      /* global batch times sequence: more than 64 bits count     */
+    VP_REFUSED_LOSS_CHUNK   /* too small: the loss of a micro-batch in too many chunks  */
+} vp_refusal_reason;
+
+typedef struct vp_refusal {
+    vp_refusal_reason reason;
+    int64_t           asked; /* the setting's value */
+    /* what it offends: the positions; the global batch; of a chunk the least that is taken */
+    int64_t limit;
+    /* of a chunk: what it cuts into how many; at most VP_MAX_CHUNKS are taken */
+    int64_t micro_batch, seq, n_chunks;
+} vp_refusal;
+
+/* Front ends ask before they plan: vp_planner_run() takes only requests that are not refused. */
+vp_refusal vp_request_refusal(const vp_plan_request *request);
+
+#endif

@@ -1,0 +1,91 @@
+#include "planner/scenario.h"
+
+#include <string.h>
+
+static const char *const recompute_names[] = {"none", "attention", "mlp", "full"};
+
+const char *vp_recompute_name(vp_recompute r)
+{
+    return recompute_names[r];
+}
+
+vp_recompute vp_recompute_by_name(const char *name)
+{
+    int r = 0;
+    while (r < VP_N_RECOMPUTES && strcmp(recompute_names[r], name) != 0)
+        r++;
+    return (vp_recompute)r;
+}
+
+static const char *const attention_names[] = {"flash", "math"};
+
+const char *vp_attention_name(vp_attention_kind a)
+{
+    return attention_names[a];
+}
+
+vp_attention_kind vp_attention_by_name(const char *name)
+{
+    int a = 0;
+    while (a < VP_N_ATTENTIONS && strcmp(attention_names[a], name) != 0)
+        a++;
+    return (vp_attention_kind)a;
+}
+
+const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention)
+{
+    bool math = attention == VP_ATTENTION_MATH;
+
+    if (vp_precision_dtype(precision) == VP_DTYPE_F32)
+        return math ? &vp_semantics_vplan_fp32_math : &vp_semantics_vplan_fp32;
+    return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
+}
+
+int vp_block_template(const vp_graph *g)
+{
+    int block = g->n_instances > 2 ? g->instances[1].template_idx : -1;
+
+    for (int64_t i = 1; block >= 0 && i < g->n_instances - 1; i++)
+        if (g->instances[i].template_idx != block)
+            return -1;
+    return block;
+}
+
+/* Ops behind the last one of a half only finish the block's output: nobody reads what they make
+ * again. */
+uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind)
+{
+    const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
+    uint64_t           set   = 0;
+    int                last  = (int)block->n_ops - 1;
+
+    while (last > 0 && block->ops[last].part == VP_PART_NONE)
+        last--;
+    for (int i = 0; i <= last; i++)
+        if (kind == VP_RECOMPUTE_FULL ||
+            (kind == VP_RECOMPUTE_ATTENTION && block->ops[i].part == VP_PART_ATTENTION) ||
+            (kind == VP_RECOMPUTE_MLP && block->ops[i].part == VP_PART_MLP))
+            set |= UINT64_C(1) << i;
+    return set;
+}
+
+void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute)
+{
+    s->n_runs  = 1;
+    s->runs[0] = (vp_block_run){recompute, model->graph.n_instances - 2, 1};
+}
+
+const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model)
+{
+    for (int kind = 0; s->n_runs == 1 && s->runs[0].segment == 1 && kind < VP_N_RECOMPUTES; kind++)
+        if (vp_recompute_set(model, (vp_recompute)kind) == s->runs[0].recompute)
+            return recompute_names[kind];
+    return "mixed";
+}
+
+int64_t vp_max_segment(const vp_model *model)
+{
+    if (model->graph.windows_vary) /* blocks of a segment could not each have theirs */
+        return 1;
+    return 64 / model->graph.templates[vp_block_template(&model->graph)].n_ops;
+}

@@ -1,0 +1,72 @@
+/* planner/scenario.h: one configuration of a training step: what is asked for and what is chosen.
+ *     vp_scenario s = {.recipe = vp_recipe_default(), .seq = 1024, .global_batch = 32,
+ *                      .micro_batch = 4};
+ *     vp_scenario_set_all(&s, model, vp_recompute_set(model, VP_RECOMPUTE_MLP)); */
+#ifndef VP_PLANNER_SCENARIO_H
+#define VP_PLANNER_SCENARIO_H
+
+#include "models/model.h"
+#include "planner/lowering/semantics.h"
+
+typedef enum vp_recompute {
+    VP_RECOMPUTE_NONE,
+    VP_RECOMPUTE_ATTENTION, /* norm, QKV and attention of every block         */
+    VP_RECOMPUTE_MLP,       /* norm, up-projection and activation             */
+    VP_RECOMPUTE_FULL,      /* a block keeps only its input                   */
+    VP_N_RECOMPUTES
+} vp_recompute;
+
+const char  *vp_recompute_name(vp_recompute r);
+vp_recompute vp_recompute_by_name(const char *name); /* VP_N_RECOMPUTES if none */
+
+/* The template that repeats between the first and the last instance; -1: none. */
+int vp_block_template(const vp_graph *graph);
+
+/* The set of a block's ops that a kind recomputes: bit i for op i of the block template. */
+uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind);
+
+/* The next n_blocks blocks of the chain, run one way: each by itself (segment 1), or in segments
+ * of several that keep the first block's input only and are recomputed as a whole (segment m
+ * divides n_blocks; recompute is then all ops). */
+typedef struct vp_block_run {
+    uint64_t recompute;
+    int64_t  n_blocks;
+    int64_t  segment;
+} vp_block_run;
+
+/* Longest segment the block template allows: 64 ops in all. */
+int64_t vp_max_segment(const vp_model *model);
+
+enum { VP_MAX_RUNS = 128 };
+
+/* flash recomputes the attention matrix in backward, math keeps it. */
+typedef enum vp_attention_kind {
+    VP_ATTENTION_FLASH,
+    VP_ATTENTION_MATH,
+    VP_N_ATTENTIONS
+} vp_attention_kind;
+
+const char       *vp_attention_name(vp_attention_kind a);
+vp_attention_kind vp_attention_by_name(const char *name); /* VP_N_ATTENTIONS if none */
+
+/* One configuration: what is asked for and what is chosen. */
+typedef struct vp_scenario {
+    vp_recipe         recipe;
+    int64_t           seq, global_batch;
+    int64_t           micro_batch; /* divides global_batch */
+    int64_t           loss_chunk;  /* tokens, a multiple of 256; 0: all at once */
+    vp_attention_kind attention;
+    vp_block_run      runs[VP_MAX_RUNS]; /* together all blocks of the model */
+    int               n_runs;
+} vp_scenario;
+
+/* All blocks one way. */
+void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute);
+
+/* The kind all blocks are of, or "mixed". */
+const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
+
+/* The semantics vplan runs a precision and attention with. */
+const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention);
+
+#endif

@@ -1,0 +1,317 @@
+/* The exact optimum of one program without linear programming: a frontier over the chain, built
+ * from its end.
+ *
+ * A partial chain of j blocks needs M bytes above what is kept before it and costs T. Prepending a
+ * block of an item gives
+ *
+ *     M' = k + max(beta, M)        T' = T + cost
+ *
+ * and both grow with M and T, so of the partial chains of one length only those matter that no
+ * other undercuts in both. The best order has descending beta (planner/solve/problem.h), so the
+ * items come in ascending beta and each prepends as often as it likes. The chain of no blocks needs
+ * what the head needs.
+ *
+ * The r blocks still to come share the B - M bytes that are left, so they cost at least r times
+ * the lower convex hull of the items' (k, cost) at (B - M) / r bytes each. Partial chains that
+ * cannot end within a limit then are dropped; the limit is that bound for the whole chain and a
+ * little more, and a little more again until some chain ends within it. A chain that is dropped
+ * undercuts none that is not: the bound grows with M, too. */
+#include "planner/solve/problem.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* the first limit is 1/4096 above the bound; each next one 8 times as far */
+enum { FIRST_SHARE = 4096, WIDER = 8 };
+
+typedef struct point {
+    int64_t m_bytes, t_ns;
+    int64_t link; /* the block that was prepended last; -1: none */
+} point;
+
+typedef struct front { /* ascending m_bytes, descending t_ns */
+    point  *at;
+    int64_t n, cap;
+} front;
+
+typedef struct link {
+    int64_t next, item;
+} link;
+
+typedef struct corner { /* of the hull: ascending k_bytes, descending cost_ns */
+    int64_t k_bytes, cost_ns, item;
+} corner;
+
+typedef struct dp {
+    const vp_ilp_program *program;
+    int64_t               max_bytes; /* that a chain may need                                  */
+    int64_t               limit_ns;  /* that the blocks may cost                               */
+    corner               *by_k;      /* all items in ascending k                               */
+    corner               *hull;      /* of the items that may still be prepended               */
+    int64_t               n_hull;
+    front                *fronts; /* of the chains of 0 .. n_blocks blocks                  */
+    link                 *links;
+    int64_t               n_links, cap_links;
+    int64_t               n_states, max_states;
+    front                 merged;
+} dp;
+
+static int by_k_then_cost(const void *a, const void *b)
+{
+    const corner *x = a, *y = b;
+
+    if (x->k_bytes != y->k_bytes)
+        return x->k_bytes < y->k_bytes ? -1 : 1;
+    if (x->cost_ns != y->cost_ns)
+        return x->cost_ns < y->cost_ns ? -1 : 1;
+    return (x->item > y->item) - (x->item < y->item);
+}
+
+/* Whether b lies on or above the line from a to c. */
+static bool above(const corner *a, const corner *b, const corner *c)
+{
+    return (__int128)(a->cost_ns - b->cost_ns) * (c->k_bytes - a->k_bytes) <=
+           (__int128)(a->cost_ns - c->cost_ns) * (b->k_bytes - a->k_bytes);
+}
+
+/* The lower convex hull of items 0 .. last. */
+static void set_hull(dp *d, int64_t last)
+{
+    d->n_hull = 0;
+    for (int64_t i = 0; i < d->program->n_items; i++) {
+        const corner *x = &d->by_k[i];
+
+        if (x->item > last || (d->n_hull && d->hull[d->n_hull - 1].cost_ns <= x->cost_ns))
+            continue;
+        while (d->n_hull >= 2 && above(&d->hull[d->n_hull - 2], &d->hull[d->n_hull - 1], x))
+            d->n_hull--;
+        d->hull[d->n_hull++] = *x;
+    }
+}
+
+/* What n more blocks cost at least, if what they keep is to lie in room_bytes; false when it
+ * cannot. */
+static bool least_rest(const dp *d, int64_t n, int64_t room_bytes, int64_t *cost_ns)
+{
+    int64_t i = d->n_hull - 1;
+
+    while (i > 0 && (__int128)n * d->hull[i].k_bytes > room_bytes)
+        i--;
+    const corner  *x           = &d->hull[i];
+    const __int128 spare_bytes = room_bytes - (__int128)n * x->k_bytes;
+    __int128       least_ns    = (__int128)n * x->cost_ns;
+    if (spare_bytes < 0)
+        return false;
+    if (i + 1 < d->n_hull)
+        least_ns -= spare_bytes * (x->cost_ns - x[1].cost_ns) / (x[1].k_bytes - x->k_bytes);
+    *cost_ns = least_ns > INT64_MAX ? INT64_MAX : (int64_t)least_ns;
+    return true;
+}
+
+/* Whether a chain with n more blocks may end within the limit. */
+static bool may_end(const dp *d, const point *x, int64_t n)
+{
+    int64_t rest_ns;
+
+    return least_rest(d, n, d->max_bytes - x->m_bytes, &rest_ns) &&
+           vp_add(x->t_ns, rest_ns) <= d->limit_ns;
+}
+
+static bool reserve(void **at, int64_t n, int64_t *cap, size_t size)
+{
+    int64_t more = *cap ? 2 * *cap : 64;
+    void   *p;
+
+    if (n < *cap)
+        return true;
+    p = realloc(*at, (size_t)more * size);
+    if (!p)
+        return false;
+    *at  = p;
+    *cap = more;
+    return true;
+}
+
+/* Append a point that needs more bytes than all before, unless it is no cheaper. */
+static bool append(dp *d, point x)
+{
+    front *f = &d->merged;
+
+    if (f->n && f->at[f->n - 1].t_ns <= x.t_ns)
+        return true;
+    if (d->n_states++ >= d->max_states || !reserve((void **)&f->at, f->n, &f->cap, sizeof *f->at))
+        return false;
+    f->at[f->n++] = x;
+    return true;
+}
+
+static bool append_prepended(dp *d, point x, int64_t from, int64_t item)
+{
+    front *f = &d->merged;
+
+    if (f->n && f->at[f->n - 1].t_ns <= x.t_ns)
+        return true;
+    if (!reserve((void **)&d->links, d->n_links, &d->cap_links, sizeof *d->links))
+        return false;
+    d->links[d->n_links] = (link){.next = from, .item = item};
+    x.link               = d->n_links++;
+    return append(d, x);
+}
+
+/* *longer takes in the chains that come from *shorter by prepending one block of the item; n
+ * more blocks are to come. */
+static bool prepend(dp *d, const front *shorter, front *longer, int64_t item, int64_t n)
+{
+    const vp_item_row *x = &d->program->items[item];
+    int64_t            i = 0, j = 0;
+    front              swap;
+
+    d->merged.n = 0;
+    while (i + 1 < shorter->n && shorter->at[i + 1].m_bytes <= x->beta_bytes)
+        /* all these come to need k + beta; the last is the cheapest */
+        i++;
+    while (i < shorter->n || j < longer->n) {
+        const point *from = i < shorter->n ? &shorter->at[i] : NULL,
+                    *kept = j < longer->n ? &longer->at[j] : NULL;
+        point made        = {0};
+
+        if (from) {
+            made.m_bytes = vp_add(x->k_bytes, vp_max_i64(x->beta_bytes, from->m_bytes));
+            made.t_ns    = vp_add(from->t_ns, x->cost_ns);
+            if (made.m_bytes > d->max_bytes || vp_overflowed(made.m_bytes) ||
+                vp_overflowed(made.t_ns)) {
+                i = shorter->n;
+                continue;
+            }
+        }
+        if (!from || (kept && (kept->m_bytes < made.m_bytes ||
+                               (kept->m_bytes == made.m_bytes && kept->t_ns <= made.t_ns)))) {
+            if (may_end(d, kept, n) && !append(d, *kept))
+                return false;
+            j++;
+        } else {
+            if (may_end(d, &made, n) && !append_prepended(d, made, from->link, item))
+                return false;
+            i++;
+        }
+    }
+    swap      = *longer;
+    *longer   = d->merged;
+    d->merged = swap;
+    return true;
+}
+
+/* The chains that may end within the limit. False when there are more than max_states, or no
+ * memory is left. */
+static bool build(dp *d)
+{
+    const int64_t n_blocks = d->program->n_blocks;
+
+    d->n_links = 0;
+    for (int64_t j = 0; j <= n_blocks; j++)
+        d->fronts[j].n = 0;
+    d->merged.n = 0;
+    if (!append(d, (point){.m_bytes = d->program->end_bytes, .link = -1}))
+        return false;
+    front empty  = d->fronts[0];
+    d->fronts[0] = d->merged;
+    d->merged    = empty;
+    for (int64_t s = d->program->n_items - 1; s >= 0; s--) {
+        set_hull(d, s);
+        for (int64_t j = 1; j <= n_blocks; j++)
+            if (!prepend(d, &d->fronts[j - 1], &d->fronts[j], s, n_blocks - j))
+                return false;
+    }
+    return true;
+}
+
+static bool start(dp *d, const vp_ilp_program *program, int64_t budget_bytes, int64_t max_states)
+{
+    *d        = (dp){.program    = program,
+                     .max_bytes  = budget_bytes - program->base_bytes,
+                     .limit_ns   = -1,
+                     .max_states = max_states};
+    d->fronts = calloc((size_t)program->n_blocks + 1, sizeof *d->fronts);
+    d->by_k   = calloc((size_t)program->n_items, sizeof *d->by_k);
+    d->hull   = calloc((size_t)program->n_items, sizeof *d->hull);
+    if (!d->fronts || !d->by_k || !d->hull)
+        return false;
+    for (int64_t s = 0; s < program->n_items; s++)
+        d->by_k[s] = (corner){program->items[s].k_bytes, program->items[s].cost_ns, s};
+    qsort(d->by_k, (size_t)program->n_items, sizeof *d->by_k, by_k_then_cost);
+    return true;
+}
+
+static void end(dp *d)
+{
+    for (int64_t j = 0; d->fronts && j <= d->program->n_blocks; j++)
+        free(d->fronts[j].at);
+    free(d->fronts);
+    free(d->by_k);
+    free(d->hull);
+    free(d->merged.at);
+    free(d->links);
+}
+
+/* The hull's bound on the blocks' cost. */
+static bool least_of_all(dp *d, int64_t *cost_ns)
+{
+    set_hull(d, d->program->n_items - 1);
+    return d->program->end_bytes <= d->max_bytes &&
+           least_rest(d, d->program->n_blocks, d->max_bytes - d->program->end_bytes, cost_ns);
+}
+
+bool vp_dp_bound(const vp_ilp_program *program, int64_t budget_bytes, int64_t *bound_ns)
+{
+    int64_t least_ns = 0;
+    dp      d;
+    /* without memory: 0 is a bound, too */
+    bool fits = !start(&d, program, budget_bytes, 0) || least_of_all(&d, &least_ns);
+
+    *bound_ns = vp_add(program->const_ns, least_ns);
+    end(&d);
+    return fits;
+}
+
+vp_dp_end vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t upper_ns,
+                      int64_t max_states, int64_t *counts, int64_t *cost_ns)
+{
+    const int64_t n_blocks = program->n_blocks;
+    vp_dp_end     how      = VP_DP_TOO_LARGE;
+    int64_t       least_ns, more_ns, most_ns;
+    dp            d;
+
+    if (!start(&d, program, budget_bytes, max_states))
+        goto out;
+    how = VP_DP_NONE;
+    if (upper_ns <= program->const_ns || !least_of_all(&d, &least_ns))
+        goto out;
+    most_ns = upper_ns - 1 - program->const_ns;
+    if (least_ns > most_ns)
+        goto out;
+    for (more_ns = least_ns / FIRST_SHARE + 1; d.limit_ns < most_ns;
+         more_ns = vp_mul(more_ns, WIDER)) {
+        d.limit_ns = more_ns >= least_ns || vp_overflowed(vp_add(least_ns, more_ns))
+                         ? most_ns
+                         : vp_min_i64(most_ns, least_ns + more_ns);
+        if (!build(&d)) {
+            how = VP_DP_TOO_LARGE;
+            goto out;
+        }
+        if (d.fronts[n_blocks].n) {
+            const point *best = &d.fronts[n_blocks].at[d.fronts[n_blocks].n - 1];
+
+            how      = VP_DP_FOUND;
+            *cost_ns = program->const_ns + best->t_ns;
+            memset(counts, 0, (size_t)program->n_items * sizeof *counts);
+            for (int64_t l = best->link; l >= 0; l = d.links[l].next)
+                counts[d.links[l].item]++;
+            break;
+        }
+    }
+out:
+    end(&d);
+    return how;
+}

@@ -1,0 +1,338 @@
+#include "planner/space.h"
+
+#include "base/checked.h"
+#include "base/units.h"
+#include "planner/outline.h"
+
+#include <string.h>
+
+/* The next chunk to try after `chunk`; 0 comes first, -1 ends. */
+static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tokens)
+{
+    int64_t least = VP_TILE_TOKENS;
+
+    if (r->loss_chunk >= 0)
+        return chunk == -1 &&
+                       (r->loss_chunk == 0 || vp_ceil_div(n_tokens, r->loss_chunk) <= VP_MAX_CHUNKS)
+                   ? r->loss_chunk
+                   : -1;
+    if (chunk == -1 && r->loss_chunk == VP_CHUNK_ANY)
+        return 0;
+    while (vp_ceil_div(n_tokens, least) > VP_MAX_CHUNKS)
+        least *= 2;
+    int64_t next = chunk <= 0 ? least : chunk * 2;
+    return next < n_tokens || (next == VP_TILE_TOKENS && r->loss_chunk == VP_CHUNK_CHUNKED) ? next
+                                                                                            : -1;
+}
+
+uint64_t vp_pinned_set(const vp_plan_request *r)
+{
+    return r->recompute == VP_RECOMPUTE_ANY ? 0 : vp_recompute_set(r->model, r->recompute);
+}
+
+/* ---- blocks ---- */
+
+static vp_blocks *find_blocks(const vp_plan_answer *a, int64_t micro, const vp_semantics *semantics)
+{
+    for (int64_t i = 0; a && i < a->n_blocks; i++)
+        if (a->blocks[i]->micro_batch == micro && a->blocks[i]->semantics == semantics)
+            return a->blocks[i];
+    return NULL;
+}
+
+/* Rows of a program: the cost of one block, or run, over all micro-steps. */
+static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n_micro)
+{
+    vp_item_row *items = vp_arena_array(arena, lib->n, sizeof *items);
+
+    for (int64_t s = 0; items && s < lib->n; s++)
+        items[s] = (vp_item_row){lib->strategies[s].kept_bytes,
+                                 lib->strategies[s].height_bytes - lib->strategies[s].kept_bytes,
+                                 lib->strategies[s].ns * n_micro};
+    return items;
+}
+
+/* Libraries of each length, as far as there are such segments. */
+static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                             int64_t micro, const vp_semantics *semantics, vp_outlines **outlines,
+                             vp_blocks **out, vp_err *err)
+{
+    int64_t    n_blocks = r->model->graph.n_instances - 2;
+    vp_blocks *b        = vp_arena_alloc(a->arena, sizeof *b);
+    vp_status  st       = VP_OK;
+
+    VP_TRY_ALLOC(err, b);
+    *b   = (vp_blocks){.micro_batch = micro, .semantics = semantics};
+    *out = b;
+    for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
+        if (m > 1 && (r->recompute != VP_RECOMPUTE_ANY || n_blocks % m != 0 || m == n_blocks ||
+                      m > vp_max_segment(r->model)))
+            continue;
+        vp_library *made = vp_arena_alloc(a->arena, sizeof *made);
+        VP_TRY_ALLOC(err, made);
+        b->libraries[m] = made;
+        if (m > 1)
+            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, micro, semantics, cost,
+                                          b->libraries[1], m, made, err));
+        else if (r->recompute != VP_RECOMPUTE_ANY)
+            VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, micro, semantics, cost,
+                                     vp_pinned_set(r), made, err));
+        else
+            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, semantics, cost, outlines,
+                                   made, err));
+        VP_TRY_ALLOC(err, b->items[m] = make_items(a->arena, made, r->global_batch / micro));
+    }
+    VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->blocks, a->n_blocks, &a->cap_blocks,
+                                    sizeof *a->blocks));
+    a->blocks[a->n_blocks++] = b;
+out:
+    return st;
+}
+
+/* ---- settings: micro-batch and loss chunk of one semantics ---- */
+
+typedef struct setting {
+    int64_t    micro_batch, loss_chunk;
+    vp_blocks *blocks;
+    vp_figures figures[VP_N_OPTIMIZERS]; /* by recipe */
+} setting;
+
+typedef struct settings {
+    setting *at;
+    int64_t  n, cap;
+} settings;
+
+/* The recipes of one precision: the one asked for, or every optimizer's. */
+typedef struct recipes {
+    vp_recipe of[VP_N_OPTIMIZERS];
+    int64_t   n;
+} recipes;
+
+/* What a scenario needs at least, whatever its blocks do. */
+static int64_t least_outside_blocks(const vp_plan_request *r, const vp_figures *f)
+{
+    return vp_device_bytes(
+        r->device,
+        vp_add(f->stack_base_bytes, vp_max_i64(f->first_height_bytes,
+                                               vp_add(f->first_kept_bytes, f->last_height_bytes))));
+}
+
+static vp_ilp_program program_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b,
+                                 int64_t m)
+{
+    return (vp_ilp_program){.n_blocks   = (r->model->graph.n_instances - 2) / m,
+                            .base_bytes = vp_add(f->stack_base_bytes, f->first_kept_bytes),
+                            .end_bytes  = f->last_height_bytes,
+                            .const_ns   = f->outside_blocks_ns,
+                            .n_items    = b->libraries[m]->n,
+                            .items      = b->items[m]};
+}
+
+/* What single blocks need in all in this setting. */
+static int64_t least_of(const vp_plan_request *r, const setting *s)
+{
+    int64_t        counts[VP_MAX_ITEMS];
+    vp_ilp_program p = program_of(r, &s->figures[0], s->blocks, 1);
+
+    return vp_device_bytes(r->device, vp_add(p.base_bytes, vp_space_least_bytes(&p, counts)));
+}
+
+static vp_status find_figures(const vp_plan_request *r, vp_cost *cost, const recipes *from,
+                              vp_attention_kind attention, setting *s, vp_err *err)
+{
+    vp_scenario x = {.recipe       = from->of[0],
+                     .seq          = r->seq,
+                     .global_batch = r->global_batch,
+                     .micro_batch  = s->micro_batch,
+                     .loss_chunk   = s->loss_chunk,
+                     .attention    = attention};
+
+    vp_scenario_set_all(&x, r->model, vp_pinned_set(r));
+    return vp_assemble_figures_each(r->model, &x, from->of, from->n, cost, s->figures, err);
+}
+
+/* Whether a micro-batch is far beyond what is there, by its smallest chunk. */
+static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const recipes *from,
+                             vp_attention_kind attention, int64_t micro, int64_t least_known,
+                             bool *hopeless, vp_err *err)
+{
+    int64_t   most = vp_max_i64(r->device->usable_bytes, r->budget_bytes), chunk = -1, next;
+    setting   s  = {.micro_batch = micro};
+    vp_status st = VP_OK;
+
+    *hopeless = false;
+    if (!least_known || most > INT64_MAX / 4)
+        return VP_OK;
+    while ((next = next_chunk(r, chunk, micro * r->seq)) >= 0 && (chunk <= 0 || next < chunk))
+        chunk = next;
+    if (chunk < 0)
+        return VP_OK;
+    s.loss_chunk = chunk;
+    VP_TRY(find_figures(r, cost, from, attention, &s, err));
+    *hopeless = true;
+    for (int64_t i = 0; i < from->n; i++) {
+        int64_t need = least_outside_blocks(r, &s.figures[i]);
+        *hopeless &=
+            vp_overflowed(need) || (need > most + VP_GIB + most / 4 && need / 2 > least_known);
+    }
+out:
+    return st;
+}
+
+static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *like,
+                               vp_plan_answer *a, vp_cost *cost, const recipes *from,
+                               vp_attention_kind attention, settings *out, vp_err *err)
+{
+    const vp_semantics *semantics   = vp_semantics_of(from->of[0].precision, attention);
+    vp_outlines        *outlines    = NULL;
+    int64_t             least_known = 0;
+    bool                hopeless;
+    vp_status           st = VP_OK;
+
+    for (int64_t micro = 1; micro <= r->global_batch; micro++) {
+        if (r->global_batch % micro != 0 || (r->micro_batch && micro != r->micro_batch))
+            continue;
+        VP_TRY(is_hopeless(r, cost, from, attention, micro, least_known, &hopeless, err));
+        if (hopeless)
+            continue;
+        vp_blocks *b = find_blocks(a, micro, semantics);
+        if (!b)
+            b = find_blocks(like, micro, semantics);
+        if (!b)
+            VP_TRY(make_blocks(r, a, cost, micro, semantics, &outlines, &b, err));
+        for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0;
+             chunk         = next_chunk(r, chunk, micro * r->seq)) {
+            VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&out->at, out->n, &out->cap,
+                                            sizeof *out->at));
+            setting *s = &out->at[out->n++];
+            *s         = (setting){.micro_batch = micro, .loss_chunk = chunk, .blocks = b};
+            VP_TRY(find_figures(r, cost, from, attention, s, err));
+            if (b == out->at[0].blocks) /* of the smallest micro-batch */
+                least_known =
+                    least_known ? vp_min_i64(least_known, least_of(r, s)) : least_of(r, s);
+        }
+    }
+out:
+    vp_outlines_free(outlines);
+    return st;
+}
+
+/* ---- scenarios ---- */
+
+/* One for each segment length. */
+static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
+                               const vp_recipe *recipe, int64_t recipe_idx,
+                               vp_attention_kind attention, int64_t *cap, vp_err *err)
+{
+    vp_candidate *c  = vp_arena_alloc(a->arena, sizeof *c);
+    vp_status     st = VP_OK;
+
+    VP_TRY_ALLOC(err, c);
+    *c = (vp_candidate){.scenario = {.recipe       = *recipe,
+                                     .seq          = r->seq,
+                                     .global_batch = r->global_batch,
+                                     .micro_batch  = s->micro_batch,
+                                     .loss_chunk   = s->loss_chunk,
+                                     .attention    = attention},
+                        .figures  = s->figures[recipe_idx]};
+    vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
+    for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
+        int64_t n = a->n_scenarios;
+        if (!s->blocks->libraries[m])
+            continue;
+        VP_TRY_ALLOC(
+            err,
+            vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap[0], sizeof *a->scenarios) &&
+                vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries) &&
+                vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments) &&
+                vp_arena_grow(a->arena, (void **)&a->problem.programs, n, &cap[3],
+                              sizeof *a->problem.programs));
+        a->scenarios[n]        = c;
+        a->libraries[n]        = s->blocks->libraries[m];
+        a->segments[n]         = m;
+        a->problem.programs[n] = program_of(r, &c->figures, s->blocks, m);
+        a->n_scenarios++;
+    }
+out:
+    return st;
+}
+
+static recipes recipes_of(const vp_plan_request *r, vp_precision precision)
+{
+    recipes out = {.n = 0};
+
+    for (int o = 0; o < VP_N_OPTIMIZERS; o++) {
+        vp_recipe recipe = r->recipe;
+        if (!r->any_optimizer && o != (int)recipe.optimizer)
+            continue;
+        recipe.precision = precision;
+        if (o != (int)recipe.optimizer)
+            vp_recipe_set_optimizer(&recipe, (vp_optimizer)o);
+        out.of[out.n++] = recipe;
+    }
+    return out;
+}
+
+static vp_status list_precision(const vp_plan_request *r, const vp_plan_answer *like,
+                                vp_plan_answer *a, vp_cost *cost, vp_precision precision,
+                                int64_t *cap, vp_err *err)
+{
+    recipes   from                  = recipes_of(r, precision);
+    settings  list[VP_N_ATTENTIONS] = {{0}};
+    vp_status st                    = VP_OK;
+
+    for (int kind = 0; kind < VP_N_ATTENTIONS; kind++)
+        if (r->attention == VP_ATTENTION_ANY || kind == (int)r->attention)
+            VP_TRY(
+                list_settings(r, like, a, cost, &from, (vp_attention_kind)kind, &list[kind], err));
+    for (int64_t i = 0; i < from.n; i++)
+        for (int kind = 0; kind < VP_N_ATTENTIONS; kind++)
+            for (int64_t k = 0; k < list[kind].n; k++)
+                VP_TRY(add_scenarios(r, a, &list[kind].at[k], &from.of[i], i,
+                                     (vp_attention_kind)kind, cap, err));
+out:
+    return st;
+}
+
+vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a,
+                        vp_cost *cost, vp_err *err)
+{
+    int64_t   cap[4] = {0};
+    vp_status st     = VP_OK;
+
+    a->problem = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes),
+                                  .upper_ns     = INT64_MAX,
+                                  .gap          = r->gap,
+                                  .max_nodes    = 20000,
+                                  .max_pivots   = 2000000,
+                                  .max_memory_bytes = (int64_t)1 << 30};
+    for (int p = 0; p < VP_N_PRECISIONS; p++)
+        if (r->any_precision || p == (int)r->recipe.precision)
+            VP_TRY(list_precision(r, like, a, cost, (vp_precision)p, cap, err));
+    a->problem.n_programs = a->n_scenarios;
+out:
+    return st;
+}
+
+/* ---- least memory ---- */
+
+/* From the head backwards, each block adds k + max(beta, M), and the least M is best for every block before it. */
+int64_t vp_space_least_bytes(const vp_ilp_program *p, int64_t *counts)
+{
+    int64_t m = p->end_bytes;
+
+    memset(counts, 0, sizeof *counts * (size_t)p->n_items);
+    for (int64_t b = 0; b < p->n_blocks; b++) {
+        int64_t best = -1, best_m = INT64_MAX;
+        for (int64_t s = 0; s < p->n_items; s++) {
+            int64_t next = p->items[s].k_bytes + vp_max_i64(p->items[s].beta_bytes, m);
+            if (next < best_m || (next == best_m && p->items[s].cost_ns < p->items[best].cost_ns)) {
+                best   = s;
+                best_m = next;
+            }
+        }
+        m = best_m;
+        counts[best]++;
+    }
+    return m;
+}

@@ -1,0 +1,35 @@
+/* planner/space.h: the scenarios that a request leaves free, each as an integer program.
+ *     VP_TRY(vp_space_list(&request, NULL, &answer, &cost, err));
+ *
+ * What the blocks of a scenario can do depends on its micro-batch and semantics only, what lies
+ * outside them also on the loss chunk and the optimizer: each is worked out once. */
+#ifndef VP_PLANNER_SPACE_H
+#define VP_PLANNER_SPACE_H
+
+#include "planner/planner.h"
+
+/* The blocks' side of scenarios of one micro-batch and semantics: for each segment length m the
+ * library and its rows of a program; NULL: there are no such segments. */
+struct vp_blocks {
+    int64_t             micro_batch;
+    const vp_semantics *semantics;
+    const vp_library   *libraries[VP_MAX_SEGMENT + 1];
+    vp_item_row        *items[VP_MAX_SEGMENT + 1];
+};
+
+/* The ops that a pinned recompute kind recomputes; none where it is free. */
+uint64_t vp_pinned_set(const vp_plan_request *request);
+
+/* Scenarios, libraries and integer programs of an empty answer, like: as for vp_planner_least().
+ *
+ * Left out are micro-batches that cannot fit: whose persistent bytes, embedding and head alone, with
+ * the smallest loss chunk, take a quarter more than the budget and the device have, and more than
+ * twice what the smallest micro-batch needs in all. */
+vp_status vp_space_list(const vp_plan_request *request, const vp_plan_answer *like,
+                        vp_plan_answer *answer, vp_cost *cost, vp_err *err);
+
+/* Fewest bytes above a program's base that the blocks and the head need, and counts that need no
+ * more. */
+int64_t vp_space_least_bytes(const vp_ilp_program *program, int64_t *counts);
+
+#endif

@@ -1,0 +1,332 @@
+/* A certificate of planner/solve/problem.h proves what is true and no more. */
+#include "tests/solver_test.h"
+
+/* Any change may leave a proof, but never of more than is true. */
+static void a_damaged_certificate_never_proves_more_than_the_optimum(void **state)
+{
+    int     n_read = 0;
+    example e;
+
+    (void)state;
+    for (uint64_t seed = 300001; seed <= 300000 + (uint64_t)n_cases(200); seed++) {
+        int64_t want;
+        size_t  n;
+        char   *text;
+        answer  a;
+
+        make_example(&e, seed);
+        want = brute_problem(&e.p);
+        if (want == INT64_MAX)
+            continue;
+        solve(&e.p, &a);
+        text = json_dumps(a.s.certificate, JSON_COMPACT);
+        n    = strlen(text);
+        for (int round = 0; round < 60; round++) {
+            char        *copy = strdup(text);
+            size_t       size = n;
+            vp_json_doc *doc  = NULL;
+
+            if (round % 6 == 5)
+                size = (size_t)below((int64_t)n);
+            else
+                for (int64_t i = 1 + below(4); i > 0; i--) {
+                    char *at = &copy[below((int64_t)n)];
+
+                    *at = *at >= '0' && *at <= '9' && below(8) ? (char)('0' + below(10))
+                                                               : "[],-0123"[below(8)];
+                }
+            if (vp_json_parse("certificate", copy, (int64_t)size, &doc, NULL) == VP_OK) {
+                n_read++;
+                if (vp_certificate_proves(&e.p, vp_json_root(doc).value, want + 1))
+                    fail_with(&e.p, copy, seed, want + 1, want);
+            }
+            vp_json_doc_free(doc);
+            free(copy);
+        }
+        free(text);
+        release(&a);
+    }
+    assert_true(n_read > n_cases(200));
+}
+
+/* The proof of one problem is none of a slightly different one in which there is something
+ * cheaper. */
+static void a_certificate_of_another_problem_proves_only_what_is_true_of_this(void **state)
+{
+    int     n_cheaper = 0;
+    example e;
+
+    (void)state;
+    for (uint64_t seed = 400001; seed <= 400000 + (uint64_t)n_cases(300); seed++) {
+        answer a;
+
+        make_example(&e, seed);
+        solve(&e.p, &a);
+        for (int round = 0; round < 20; round++) {
+            example         other = e;
+            vp_ilp_program *g     = &other.programs[below(e.p.n_programs)];
+            int64_t         i = g - other.programs, s = below(g->n_items), now;
+
+            other.p.programs = other.programs;
+            for (int64_t j = 0; j < e.p.n_programs; j++)
+                other.programs[j].items = other.items[j];
+            switch (below(6)) {
+            case 0:
+                other.p.budget_bytes += below(other.p.budget_bytes / 4 + 2);
+                break;
+            case 1:
+                other.items[i][s].k_bytes -= below(other.items[i][s].k_bytes + 1);
+                break;
+            case 2:
+                other.items[i][s].cost_ns -= below(other.items[i][s].cost_ns + 1);
+                break;
+            case 3:
+                g->const_ns -= below(g->const_ns + 1);
+                break;
+            case 4:
+                g->end_bytes -= below(g->end_bytes + 1);
+                break;
+            default:
+                g->n_blocks = 1 + below(g->n_blocks);
+                break;
+            }
+            now = brute_problem(&other.p);
+            if (now >= a.s.cutoff_ns)
+                continue;
+            n_cheaper++;
+            if (vp_certificate_proves(&other.p, a.s.certificate, a.s.cutoff_ns) ||
+                vp_certificate_proves(&other.p, a.s.certificate, now + 1))
+                fail_with(&other.p, "certificate of another problem", seed, a.s.cutoff_ns, now);
+        }
+        release(&a);
+    }
+    assert_true(n_cheaper > n_cases(300));
+}
+
+static bool proves(const vp_ilp_problem *p, const char *certificate, int64_t cutoff_ns)
+{
+    json_t *c  = json_loads(certificate, 0, NULL);
+    bool    is = vp_certificate_proves(p, c, cutoff_ns);
+
+    json_decref(c);
+    return is;
+}
+
+/* Of the problem below. */
+static const char *const not_certificates[] = {
+    "null",
+    "0",
+    "[]",
+    "{}",
+    "[[]]",
+    "[null]",
+    "[[null]]",
+    "[[[]]]",
+    "[[0]]",
+    "[[[0],[0]]]",
+    "[[[0]],[[0]]]",
+    "[[[5]]]",
+    "[[[-1]]]",
+    "[[[true]]]",
+    "[[[\"0\"]]]",
+    "[[[0.0]]]",
+    "[{\"0\":[0]}]",
+    "[[[3]]]",
+    "[[[3,0]]]", /* the box is not empty           */
+    "[[[4,0]]]",
+    "[[[4],[4]]]",
+    "[[[2,0,0],[4],[0]]]",
+    "[[[2,0,0],[0],[4]]]",
+    "[[[1,0],[0],[4]]]", /* whole programs only */
+    "[[[1,0],[0]]]",
+    "[[[1,0]]]",
+    "[[[2,0,0],[0]]]",
+    "[[[2,0,0]]]",           /* a corner is missing            */
+    "[[[1,0],[0],[0],[0]]]", /* something is left over         */
+    "[[[1,2],[0],[0]]]",
+    "[[[1,-1],[0],[0]]]",
+    "[[[1],[0],[0]]]",
+    "[[[1,0,0],[0],[0]]]",
+    "[[[1,0.0],[0],[0]]]",
+    "[[[1,0],[0],[1,0],[0],[0]]]", /* decided twice                  */
+    "[[[2,2,0],[0],[0]]]",
+    "[[[2,-1,0],[0],[0]]]",
+    "[[[2,0],[0],[0]]]",
+    "[[[2,0,3],[0],[0]]]",
+    "[[[2,0,-1],[0],[0]]]",
+    "[[[2,0,0,0],[0],[0]]]",
+    "[[[2,0,0.0],[0],[0]]]",
+    "[[[2,0,0],[0],[3]]]",
+    "[[[2,0,0],[3],[0]]]",
+    "[[[0,0]]]",
+    "[[[0,[0]]]]",
+    "[[[0,[0,0,0]]]]",
+    "[[[0,[6,0]]]]",
+    "[[[0,[-1,0]]]]",
+    "[[[0,[1,0],[0,0]]]]",
+    "[[[0,[0,0],[0,0]]]]",
+    "[[[0,[0,0.5]]]]",
+    "[[[0,[0.0,5]]]]",
+    "[[[0,[0,null]]]]",
+    "[[[0,null]]]",
+    "[[[0,{}]]]",
+    "[[[0,[4,0]]]]",
+    "[[[1,0],[0,[4,0]],[0]]]",
+    "[[[1,0],[0,[2,0]],[0]]]", /* rows that are not there      */
+};
+
+static void a_certificate_is_exactly_as_described_or_proves_nothing(void **state)
+{
+    /* Three blocks; keeping (2 bytes, 4 ns) or recomputing (1 byte, 7 ns, 5 bytes above). Room 19 -
+     * 10 = 9:
+     *     end    n0 + 2 n1 + 4 <= 9        level 0  n0 + 5 <= 9 if n0       level 1  n0 + 2 n1 + 3
+     *            <= 9 if n1
+     * so n1 <= 2 by the end row, and the optimum is 100 + 7 + 2 * 4 = 115. Cover 10 ns = 10240 /
+     * 1024, end 3 ns a byte = 3221225472 / 2^30: reduced costs 7 + 3 - 10 = 0 and 4 + 6 - 10 =
+     * 0, bound 100 + 30 - 15 = 115. Without n0 the end row is one byte short: 2000 ns a block,
+     * 1000 ns a byte, 4 - 2000 + 2 * 1000 = 4 reduced, bound 100 + 6000 - 5000 = 1100. */
+    vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
+                              {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
+    vp_ilp_program g       = {.n_blocks   = 3,
+                              .base_bytes = 10,
+                              .end_bytes  = 4,
+                              .const_ns   = 100,
+                              .items      = items,
+                              .n_items    = 2};
+    vp_ilp_problem p       = {.budget_bytes = 19, .programs = &g, .n_programs = 1};
+
+    (void)state;
+    assert_true(proves(&p, "[[[0,[0,10240],[1,3221225472]]]]", 115));
+    assert_false(proves(&p, "[[[0,[0,10240],[1,3221225472]]]]", 116));
+    /* 114.999..: whole nanoseconds */
+    assert_true(proves(&p, "[[[0,[0,10240],[1,3221225471]]]]", 115));
+    assert_true(proves(&p, "[[[0]]]", 100));
+    assert_false(proves(&p, "[[[0]]]", 101));
+    assert_true(proves(&p, "[[[0,[0,4096]]]]", 112));
+    /* a wrong sign counts as 0 */
+    assert_true(proves(&p, "[[[0,[0,4096],[1,-5]]]]", 112));
+    assert_true(proves(
+        &p, "[[[2,0,0],[0,[0,2048000],[1,1073741824000]],[0,[0,10240],[1,3221225472]]]]", 115));
+    assert_true(proves(
+        &p, "[[[1,0],[0,[0,2048000],[1,1073741824000]],[0,[0,10240],[1,3221225472]]]]", 115));
+    assert_true(
+        proves(&p, "[[[1,1],[2,1,0],[0,[0,7168]],[3],[0,[0,10240],[1,3221225472],[5,0]]]]", 115));
+    assert_true(
+        proves(&p, "[[[2,1,1],[0,[0,7168]],[2,1,1],[3],[0,[0,10240],[1,3221225472]]]]", 115));
+
+    for (size_t i = 0; i < sizeof not_certificates / sizeof *not_certificates; i++) {
+        if (proves(&p, not_certificates[i], 100))
+            print_error("%s\n", not_certificates[i]);
+        assert_false(proves(&p, not_certificates[i], 100));
+    }
+}
+
+static void what_the_frontier_found_is_found_again_or_proves_nothing(void **state)
+{
+    vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
+                              {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
+    vp_ilp_program g[VP_MAX_CHAIN_PROOFS + 1];
+    vp_ilp_problem p = {.budget_bytes = 19, .programs = g, .n_programs = 1};
+    char           all[8 * (VP_MAX_CHAIN_PROOFS + 1)] = "[";
+    example        e;
+
+    (void)state;
+    g[0] = (vp_ilp_program){.n_blocks   = 3,
+                            .base_bytes = 10,
+                            .end_bytes  = 4,
+                            .const_ns   = 100,
+                            .items      = items,
+                            .n_items    = 2};
+    assert_true(proves(&p, "[[[4]]]", 115)); /* the optimum, as above */
+    assert_false(proves(&p, "[[[4]]]", 116));
+    assert_true(proves(&p, "[[[4]]]", 100));
+    assert_true(proves(&p, "[[[4]]]", INT64_MIN + 1));
+    p.budget_bytes = 13; /* nothing fits: all is true of it */
+    assert_true(proves(&p, "[[[4]]]", INT64_MAX));
+    p.budget_bytes = 9;
+    assert_true(proves(&p, "[[[4]]]", INT64_MAX));
+
+    p.budget_bytes = 19;
+    for (int i = 0; i <= VP_MAX_CHAIN_PROOFS; i++) {
+        g[i]         = g[0];
+        p.n_programs = i + 1;
+        strcpy(strrchr(all, i ? ']' : '['), i ? ",[[4]]]" : "[[[4]]]");
+        assert_int_equal(proves(&p, all, 115), i < VP_MAX_CHAIN_PROOFS);
+    }
+
+    for (uint64_t seed = 500001; seed <= 500000 + (uint64_t)n_cases(2000); seed++) {
+        make_example(&e, seed);
+        for (int64_t i = 0; i < e.p.n_programs; i++) {
+            int64_t want = brute_program(&e.p, i), n[MAX_N], cost = -1;
+
+            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, want, 1000000, n, &cost) !=
+                VP_DP_NONE)
+                fail_with(&e.p, "the frontier finds something cheaper than the optimum", seed, cost,
+                          want);
+            if (!vp_chain_proves(&e.programs[i], e.p.budget_bytes, want, 1000000))
+                fail_with(&e.p, "the checker sees no proof of the optimum", seed, 0, want);
+            if (want == INT64_MAX)
+                continue;
+            if (vp_chain_proves(&e.programs[i], e.p.budget_bytes, want + 1, 1000000))
+                fail_with(&e.p, "the checker sees a proof of more than the optimum", seed, 0, want);
+            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, want + 1, 1000000, n, &cost) !=
+                    VP_DP_FOUND ||
+                cost != want)
+                fail_with(&e.p,
+                          "the frontier finds nothing below a nanosecond more than the optimum",
+                          seed, cost, want);
+            if (!vp_dp_bound(&e.programs[i], e.p.budget_bytes, &cost) || cost > want)
+                fail_with(&e.p, "the hull's bound", seed, cost, want);
+        }
+    }
+}
+
+static void multipliers_beyond_126_bits_prove_nothing(void **state)
+{
+    vp_item_row items[] = {
+        {.k_bytes = (int64_t)1 << 46, .beta_bytes = (int64_t)1 << 46, .cost_ns = (int64_t)1 << 45}};
+    vp_ilp_program g = {.n_blocks = VP_MAX_BLOCKS, .items = items, .n_items = 1};
+    vp_ilp_problem p = {.budget_bytes = INT64_MAX, .programs = &g, .n_programs = 1};
+
+    (void)state;
+    assert_false(proves(
+        &p, "[[[0,[0,9223372036854775807],[1,9223372036854775807],[2,9223372036854775807]]]]", 0));
+    assert_false(proves(&p, "[[[0,[0,-9223372036854775808],[2,9223372036854775807]]]]", 0));
+    p.budget_bytes = INT64_MIN;
+    assert_false(proves(&p, "[[[0,[2,9223372036854775807]]]]", 0));
+    assert_true(proves(&p, "[[[0]]]", 0));
+}
+
+static void a_tree_deeper_than_the_limit_proves_nothing(void **state)
+{
+    vp_item_row    items[] = {{.cost_ns = 1}};
+    vp_ilp_program g       = {.n_blocks = 1, .items = items, .n_items = 1};
+    vp_ilp_problem p       = {.programs = &g, .n_programs = 1};
+
+    (void)state;
+    for (int depth = 4000; depth <= 4200; depth += 200) {
+        json_t *tree = json_array(), *all = json_array();
+
+        for (int i = 0; i < depth; i++)
+            json_array_append_new(tree, json_pack("[iii]", 2, 0, 0));
+        for (int i = 0; i <= depth; i++)
+            json_array_append_new(tree, json_pack("[i]", 0));
+        json_array_append_new(all, tree);
+        assert_int_equal(vp_certificate_proves(&p, all, 0), depth < 4096);
+        json_decref(all);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_damaged_certificate_never_proves_more_than_the_optimum),
+        cmocka_unit_test(a_certificate_of_another_problem_proves_only_what_is_true_of_this),
+        cmocka_unit_test(a_certificate_is_exactly_as_described_or_proves_nothing),
+        cmocka_unit_test(what_the_frontier_found_is_found_again_or_proves_nothing),
+        cmocka_unit_test(multipliers_beyond_126_bits_prove_nothing),
+        cmocka_unit_test(a_tree_deeper_than_the_limit_proves_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
