@@ -7,6 +7,7 @@
 #include "planner/itemise.h"
 #include "planner/reprice.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,8 +206,9 @@ static vp_status ask(const vp_model *model, const vp_plan *plan, int64_t micro_b
                      vp_recompute kind, int64_t chunk, vp_optimizer optimizer, what_ifs *w,
                      vp_err *err)
 {
+    /* bytes are asked for, not seconds */
     vp_device device = {
-        .name = "cpu", .is_cpu = true, .fp32_flop_per_s = 1, .memory_bytes_per_s = 1};
+        .name = "cpu", .is_cpu = true, .fp32_flop_per_s = INFINITY, .memory_bytes_per_s = INFINITY};
     vp_cost     cost      = {.device = &device};
     vp_scenario s         = {.recipe       = plan->recipe,
                              .seq          = plan->buckets[0].seq,

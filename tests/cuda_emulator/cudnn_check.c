@@ -312,6 +312,14 @@ static void cudnn_is_told_what_it_requires(void **state)
     vp_cudnn_api    api;
     vp_cudnn_target target = {.compute_capability = 90};
     vp_err          err    = {0};
+    /* heads of 12 elements: rows at multiples of 8 bytes */
+    vp_attention_ints odd = {.batch    = 1,
+                             .seq      = 16,
+                             .heads    = 3,
+                             .kv_heads = 3,
+                             .head_dim = 12,
+                             .layout   = VP_QKV_APART,
+                             .causal   = 1};
 
     (void)state;
     call.workspace       = w.p - VP_ALIGN_BYTES / 2;
@@ -322,11 +330,10 @@ static void cudnn_is_told_what_it_requires(void **state)
     kt_operands_release(&o);
     vp_cudnn_close(cuda.cudnn);
 
-    /* heads of 12 elements: rows at multiples of 8 bytes */
     err = (vp_err){0};
     CHECK_OK(vp_cudnn_api_open(&api, &err));
     CHECK_OK(vp_cudnn_check(&api, api.handle_create(&target.handle), "cudnnCreate", &err));
-    shape = vp_cudnn_shape_of(VP_K_ATTENTION_BWD, (int64_t[]){1, 16, 3, 3, 12, APART, 1, 0, 0}, 1);
+    shape = vp_cudnn_shape_of(VP_K_ATTENTION_BWD, &odd, 1);
     assert_int_equal(vp_cudnn_plan_new(&api, &target, &shape, INT64_MAX, &plan, &err),
                      VP_ERR_DEVICE);
     assert_non_null(strstr(err.message, "12 elements of a head"));
