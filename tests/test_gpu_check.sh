@@ -82,7 +82,9 @@ for name in ("vplan", "vplan-solve"):
 os.symlink(build + "/tests/vplan-cuda-emulated.so", work + "/build/tests/vplan-cuda-emulated.so")
 with open(work + "/build/vplan-run", "w") as f:   # hangs in every run but the first
     f.write("#!/bin/sh\ncase \"$*\" in *--describe*) ;; *) if [ -e '%s/ran' ]; then exec sleep 1000; fi; : > '%s/ran' ;; esac\n"
-            "exec '%s/vplan-run' \"$@\" --backend '%s/tests/vplan-cuda-emulated.so'\n" % (work, work, build, build))
+            "for a; do shift; if [ \"$a\" = cuda ]; then a='%s/tests/vplan-cuda-emulated.so'; fi; set -- \"$@\" \"$a\"; done\n"
+            "case \"$*\" in *' --backend '*) ;; *) set -- \"$@\" --backend '%s/tests/vplan-cuda-emulated.so' ;; esac\n"
+            "exec '%s/vplan-run' \"$@\"\n" % (work, work, build, build, build))
 os.chmod(work + "/build/vplan-run", 0o755)
 command = ("bench/gpu_check.py", "memory", "--rehearse", "--device", "h100-sxm-80gb", "--build", work + "/build", "--out", work + "/hangs", "--commit", "test")
 child = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
