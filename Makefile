@@ -71,7 +71,7 @@ $(PLAN): $(call objs,plan)
 $(MODELS): $(call objs,models models/zoo)
 $(DEVICES): $(call objs,devices)
 # vplan-solve's own sources; the others of planner/solve are what both sides of its pipe share.
-SOLVE_PROGRAM = $(addprefix $(BUILD)/planner/solve/,branch.o ilp_glpk.o main.o monolithic.o)
+SOLVE_PROGRAM = $(addprefix $(BUILD)/planner/solve/,branch.o branch_node.o ilp_glpk.o main.o monolithic.o)
 $(PLANNER): $(filter-out $(SOLVE_PROGRAM),$(call objs,planner planner/lowering planner/solve))
 $(TRAINERS): $(call objs,trainers trainers/torch)
 $(KERNELS): $(call objs,kernels/cpu)

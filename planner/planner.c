@@ -48,7 +48,7 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
 /* ---- least memory ---- */
 
 /* Whether some integer program holds a scenario that fits: blocks in segments of one length. */
-static bool in_programs(const vp_plan_request *r, const vp_scenario *s)
+static bool in_some_ilp(const vp_plan_request *r, const vp_scenario *s)
 {
     int64_t n = r->model->graph.n_instances - 2, longest = 1;
 
@@ -97,7 +97,7 @@ static vp_scenario preset_scenario(const vp_plan_request *r, int64_t micro)
                              r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
 }
 
-/* A preset of segments may need less than all programs, where it is in none. */
+/* A preset of segments may need less than all integer programs, where it is in none. */
 static vp_status find_least_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                                    vp_err *err)
 {
@@ -108,7 +108,7 @@ static vp_status find_least_preset(const vp_plan_request *r, vp_plan_answer *a, 
             continue;
         vp_candidate c = {.scenario = preset_scenario(r, micro)};
         set_sqrt_segments(r, &c.scenario);
-        if (in_programs(r, &c.scenario) || !obeys_pins(r, &c.scenario))
+        if (in_some_ilp(r, &c.scenario) || !obeys_pins(r, &c.scenario))
             continue;
         VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
         c.fits = c.figures.device_bytes <= r->budget_bytes;
@@ -126,10 +126,10 @@ static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err 
     vp_status st = VP_OK;
 
     for (int64_t i = 0; i < a->n_scenarios; i++) {
-        const vp_ilp_program *p      = &a->problem.programs[i];
-        int64_t              *counts = vp_arena_array(a->arena, p->n_items, sizeof *counts);
-        vp_candidate          c;
-        bool                  valid;
+        const vp_ilp *p      = &a->problem.ilps[i];
+        int64_t      *counts = vp_arena_array(a->arena, p->n_items, sizeof *counts);
+        vp_candidate  c;
+        bool          valid;
         VP_TRY_ALLOC(err, counts);
         int64_t first =
             a->scenarios[i]->figures.stack_base_bytes + a->scenarios[i]->figures.first_height_bytes;
@@ -263,7 +263,7 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
     for (int64_t i = 0; i < a->n_scenarios; i++) {
         order[n].idx = i;
         n += first_fits(r, a->scenarios[i], budget_bytes) &&
-             vp_dp_bound(&a->problem.programs[i], arena_bytes, &order[n].bound_ns);
+             vp_dp_bound(&a->problem.ilps[i], arena_bytes, &order[n].bound_ns);
     }
     qsort(order, (size_t)n, sizeof *order, by_bound);
     for (int64_t k = 0; k < n; k++) {
@@ -271,7 +271,7 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
         vp_candidate c;
         bool         valid;
         int64_t      upper_ns = vp_add(*best_ns, (int64_t)(within * (double)*best_ns));
-        if (vp_dp_solve(&a->problem.programs[i], arena_bytes,
+        if (vp_dp_solve(&a->problem.ilps[i], arena_bytes,
                         vp_overflowed(upper_ns) ? INT64_MAX : upper_ns, MAX_DP_STATES, counts,
                         &cost_ns) != VP_DP_FOUND)
             continue;
@@ -321,9 +321,9 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
         a->n_pivots          = proof.n_pivots;
         a->certificate_bytes = proof.certificate_bytes;
         a->solver_note       = proof.note;
-        if (proof.found && first_fits(r, a->scenarios[proof.program_idx], r->budget_bytes))
-            VP_TRY(price_counts(r, a, proof.program_idx, proof.counts, r->budget_bytes, &c, &valid,
-                                err));
+        if (proof.found && first_fits(r, a->scenarios[proof.ilp_idx], r->budget_bytes))
+            VP_TRY(
+                price_counts(r, a, proof.ilp_idx, proof.counts, r->budget_bytes, &c, &valid, err));
         if (valid && c.fits)
             a->candidates[a->n_candidates++] = c;
         if (proof.bound_ns >= 0)
@@ -387,9 +387,9 @@ void vp_plan_answer_release(vp_plan_answer *a)
     *a = (vp_plan_answer){0};
 }
 
-/* Fastest within a budget; programs_only: of what the integer programs hold. */
+/* Fastest within a budget; ilps_only: of what the integer programs hold. */
 static vp_status find_at_budget(const vp_plan_request *r, const vp_plan_answer *a,
-                                int64_t budget_bytes, bool programs_only, double *step_time_s,
+                                int64_t budget_bytes, bool ilps_only, double *step_time_s,
                                 vp_candidate *candidate, vp_err *err)
 {
     vp_arena     *arena = vp_arena_new();
@@ -401,9 +401,9 @@ static vp_status find_at_budget(const vp_plan_request *r, const vp_plan_answer *
     VP_TRY_ALLOC(err, arena);
     found = vp_arena_array(arena, a->n_scenarios + a->n_presets + 1, sizeof *found);
     VP_TRY_ALLOC(err, found);
-    if (!programs_only && a->least_budget_bytes && a->least_budget_bytes <= budget_bytes)
+    if (!ilps_only && a->least_budget_bytes && a->least_budget_bytes <= budget_bytes)
         take_known(&a->least, found, &n, &best_ns);
-    for (int64_t i = 0; !programs_only && i < a->n_presets; i++)
+    for (int64_t i = 0; !ilps_only && i < a->n_presets; i++)
         if (a->presets[i].candidate.figures.device_bytes <= budget_bytes &&
             obeys_pins(r, &a->presets[i].candidate.scenario))
             take_known(&a->presets[i].candidate, found, &n, &best_ns);
@@ -477,15 +477,15 @@ vp_status vp_planner_monolithic(const vp_plan_request *r, const vp_plan_answer *
     p.upper_ns   = INT64_MAX;
     p.max_nodes  = 10000000; /* its nodes are cheap, and there are more of them */
     p.max_pivots = 1000000000;
-    p.n_programs = 0;
-    p.programs   = vp_arena_array(a->arena, a->n_scenarios, sizeof *p.programs);
-    VP_TRY_ALLOC(err, p.programs);
-    /* the first instance's need is no row of a program */
+    p.n_ilps     = 0;
+    p.ilps       = vp_arena_array(a->arena, a->n_scenarios, sizeof *p.ilps);
+    VP_TRY_ALLOC(err, p.ilps);
+    /* the first instance's need is no row of an integer program */
     for (int64_t i = 0; i < a->n_scenarios; i++)
         if (first_fits(r, a->scenarios[i], r->budget_bytes))
-            p.programs[p.n_programs++] = a->problem.programs[i];
+            p.ilps[p.n_ilps++] = a->problem.ilps[i];
     VP_TRY(vp_solve_monolithic(a->arena, &p, &whole, err));
-    if (a->n_candidates && in_programs(r, &a->candidates[0].scenario))
+    if (a->n_candidates && in_some_ilp(r, &a->candidates[0].scenario))
         out->planned_s = a->candidates[0].figures.step_time_s;
     else if (a->n_candidates)
         VP_TRY(find_at_budget(r, a, r->budget_bytes, true, &out->planned_s, NULL, err));

@@ -24,7 +24,7 @@
 #include "planner/request.h"
 #include "planner/solve/problem.h"
 
-/* Longest segment that programs hold. */
+/* Longest segment that integer programs hold. */
 enum { VP_MAX_SEGMENT = 6 };
 
 typedef struct vp_blocks vp_blocks;
@@ -97,8 +97,8 @@ typedef struct vp_monolithic_check {
     const char *status; /* optimal, infeasible, limit, refused, failed */
     int64_t     n_columns, n_rows, n_nodes;
     double      step_time_s; /* negative: no solution                       */
-    /* the answer's optimum over the same integer programs; negative: none fits. A preset that no
-     * program holds (segments beside single blocks) is left out */
+    /* the answer's optimum over the same integer programs; negative: none fits. A preset that
+     * none of them holds (segments beside single blocks) is left out */
     double planned_s;
     /* equal: to the nanosecond, or both infeasible; only where decided */
     bool        decided, equal;

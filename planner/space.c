@@ -40,7 +40,7 @@ static vp_blocks *find_blocks(const vp_plan_answer *a, int64_t micro, const vp_s
     return NULL;
 }
 
-/* Rows of a program: the cost of one block, or run, over all micro-steps. */
+/* Items of an integer program: the cost of one block, or run, over all micro-steps. */
 static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n_micro)
 {
     vp_item_row *items = vp_arena_array(arena, lib->n, sizeof *items);
@@ -117,22 +117,21 @@ static int64_t least_outside_blocks(const vp_plan_request *r, const vp_figures *
                                                vp_add(f->first_kept_bytes, f->last_height_bytes))));
 }
 
-static vp_ilp_program program_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b,
-                                 int64_t m)
+static vp_ilp ilp_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b, int64_t m)
 {
-    return (vp_ilp_program){.n_blocks   = (r->model->graph.n_instances - 2) / m,
-                            .base_bytes = vp_add(f->stack_base_bytes, f->first_kept_bytes),
-                            .end_bytes  = f->last_height_bytes,
-                            .const_ns   = f->outside_blocks_ns,
-                            .n_items    = b->libraries[m]->n,
-                            .items      = b->items[m]};
+    return (vp_ilp){.n_blocks   = (r->model->graph.n_instances - 2) / m,
+                    .base_bytes = vp_add(f->stack_base_bytes, f->first_kept_bytes),
+                    .end_bytes  = f->last_height_bytes,
+                    .const_ns   = f->outside_blocks_ns,
+                    .n_items    = b->libraries[m]->n,
+                    .items      = b->items[m]};
 }
 
 /* What single blocks need in all in this setting. */
 static int64_t least_of(const vp_plan_request *r, const setting *s)
 {
-    int64_t        counts[VP_MAX_ITEMS];
-    vp_ilp_program p = program_of(r, &s->figures[0], s->blocks, 1);
+    int64_t counts[VP_MAX_ITEMS];
+    vp_ilp  p = ilp_of(r, &s->figures[0], s->blocks, 1);
 
     return vp_device_bytes(r->device, vp_add(p.base_bytes, vp_space_least_bytes(&p, counts)));
 }
@@ -245,12 +244,12 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
             vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap[0], sizeof *a->scenarios) &&
                 vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries) &&
                 vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments) &&
-                vp_arena_grow(a->arena, (void **)&a->problem.programs, n, &cap[3],
-                              sizeof *a->problem.programs));
-        a->scenarios[n]        = c;
-        a->libraries[n]        = s->blocks->libraries[m];
-        a->segments[n]         = m;
-        a->problem.programs[n] = program_of(r, &c->figures, s->blocks, m);
+                vp_arena_grow(a->arena, (void **)&a->problem.ilps, n, &cap[3],
+                              sizeof *a->problem.ilps));
+        a->scenarios[n]    = c;
+        a->libraries[n]    = s->blocks->libraries[m];
+        a->segments[n]     = m;
+        a->problem.ilps[n] = ilp_of(r, &c->figures, s->blocks, m);
         a->n_scenarios++;
     }
 out:
@@ -309,7 +308,7 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
     for (int p = 0; p < VP_N_PRECISIONS; p++)
         if (r->any_precision || p == (int)r->recipe.precision)
             VP_TRY(list_precision(r, like, a, cost, (vp_precision)p, cap, err));
-    a->problem.n_programs = a->n_scenarios;
+    a->problem.n_ilps = a->n_scenarios;
 out:
     return st;
 }
@@ -317,7 +316,7 @@ out:
 /* ---- least memory ---- */
 
 /* From the head backwards, each block adds k + max(beta, M), and the least M is best for every block before it. */
-int64_t vp_space_least_bytes(const vp_ilp_program *p, int64_t *counts)
+int64_t vp_space_least_bytes(const vp_ilp *p, int64_t *counts)
 {
     int64_t m = p->end_bytes;
 

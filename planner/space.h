@@ -9,7 +9,7 @@
 #include "planner/planner.h"
 
 /* The blocks' side of scenarios of one micro-batch and semantics: for each segment length m the
- * library and its rows of a program; NULL: there are no such segments. */
+ * library and its items of an integer program; NULL: there are no such segments. */
 struct vp_blocks {
     int64_t             micro_batch;
     const vp_semantics *semantics;
@@ -28,8 +28,8 @@ uint64_t vp_pinned_set(const vp_plan_request *request);
 vp_status vp_space_list(const vp_plan_request *request, const vp_plan_answer *like,
                         vp_plan_answer *answer, vp_cost *cost, vp_err *err);
 
-/* Fewest bytes above a program's base that the blocks and the head need, and counts that need no
+/* Fewest bytes above an integer program's base that the blocks and the head need, and counts that need no
  * more. */
-int64_t vp_space_least_bytes(const vp_ilp_program *program, int64_t *counts);
+int64_t vp_space_least_bytes(const vp_ilp *ilp, int64_t *counts);
 
 #endif

@@ -39,7 +39,7 @@ static inline int64_t below(int64_t n)
 
 typedef struct example {
     vp_ilp_problem p;
-    vp_ilp_program programs[MAX_P];
+    vp_ilp         ilps[MAX_P];
     vp_item_row    items[MAX_P][MAX_N];
 } example;
 
@@ -70,12 +70,12 @@ static inline void make_example(example *e, uint64_t seed)
     rng = seed * 0x9E3779B97F4A7C15ULL + 1;
     for (int i = 0; i < 4; i++)
         next_random();
-    unit            = below(3) ? 1 : 256 * (1 + below(100000));
-    ns              = below(3) ? 1 : 1 + below(1000000);
-    e->p.programs   = e->programs;
-    e->p.n_programs = 1 + below(MAX_P);
-    for (int i = 0; i < e->p.n_programs; i++) {
-        vp_ilp_program *g = &e->programs[i];
+    unit        = below(3) ? 1 : 256 * (1 + below(100000));
+    ns          = below(3) ? 1 : 1 + below(1000000);
+    e->p.ilps   = e->ilps;
+    e->p.n_ilps = 1 + below(MAX_P);
+    for (int i = 0; i < e->p.n_ilps; i++) {
+        vp_ilp *g = &e->ilps[i];
 
         g->items      = e->items[i];
         g->n_items    = 1 + below(MAX_N);
@@ -112,10 +112,10 @@ static inline void make_example(example *e, uint64_t seed)
 /* ---- brute force ---- */
 
 typedef struct brute {
-    const vp_ilp_program *g;
-    int64_t               room_bytes;
-    int64_t               best_ns; /* INT64_MAX: nothing fits */
-    int64_t               n[MAX_N];
+    const vp_ilp *g;
+    int64_t       room_bytes;
+    int64_t       best_ns; /* INT64_MAX: nothing fits */
+    int64_t       n[MAX_N];
     /* of any order of these counts, three bits each */
     int64_t least_bytes[1 << (3 * MAX_N)];
     bool    with_orders;
@@ -144,9 +144,9 @@ static inline void all_sequences(brute *b, int64_t left, int64_t need_bytes, int
 
 static brute work;
 
-static inline int64_t brute_program(const vp_ilp_problem *p, int64_t i)
+static inline int64_t brute_ilp(const vp_ilp_problem *p, int64_t i)
 {
-    const vp_ilp_program *g = &p->programs[i];
+    const vp_ilp *g = &p->ilps[i];
 
     work.g           = g;
     work.room_bytes  = p->budget_bytes - g->base_bytes;
@@ -161,8 +161,8 @@ static inline int64_t brute_problem(const vp_ilp_problem *p)
 {
     int64_t best = INT64_MAX;
 
-    for (int64_t i = 0; i < p->n_programs; i++) {
-        int64_t ns = brute_program(p, i);
+    for (int64_t i = 0; i < p->n_ilps; i++) {
+        int64_t ns = brute_ilp(p, i);
 
         best = ns < best ? ns : best;
     }

@@ -11,16 +11,16 @@ static void the_rows_of_counts_are_their_best_order_to_the_byte(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= (uint64_t)n_cases(400); seed++) {
         make_example(&e, seed);
-        for (int64_t i = 0; i < e.p.n_programs; i++) {
-            const vp_ilp_program *g      = &e.programs[i];
-            int64_t               n_most = 1, n[MAX_N];
+        for (int64_t i = 0; i < e.p.n_ilps; i++) {
+            const vp_ilp *g      = &e.ilps[i];
+            int64_t       n_most = 1, n[MAX_N];
 
             for (int64_t j = 0; j < g->n_blocks; j++)
                 n_most *= g->n_items;
             if (n_most > 20000)
                 continue;
             memset(work.least_bytes, 0x7f, sizeof work.least_bytes);
-            brute_program(&e.p, i);
+            brute_ilp(&e.p, i);
             work.with_orders = true;
             all_sequences(&work, g->n_blocks, g->end_bytes, g->const_ns);
             for (int64_t code = 0; code < (int64_t)1 << (3 * g->n_items); code++) {
@@ -47,13 +47,13 @@ static void counts_that_are_no_plan_are_refused(void **state)
 {
     vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
                               {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
-    vp_ilp_program g       = {.n_blocks   = 3,
+    vp_ilp         g       = {.n_blocks   = 3,
                               .base_bytes = 10,
                               .end_bytes  = 4,
                               .const_ns   = 100,
                               .items      = items,
                               .n_items    = 2};
-    vp_ilp_problem p       = {.budget_bytes = 19, .programs = &g, .n_programs = 1};
+    vp_ilp_problem p       = {.budget_bytes = 19, .ilps = &g, .n_ilps = 1};
     int64_t        cost    = 0;
 
     (void)state;
@@ -79,16 +79,16 @@ static void the_chain_program_finds_the_optimum(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= (uint64_t)n_cases(2000); seed++) {
         make_example(&e, seed);
-        for (int64_t i = 0; i < e.p.n_programs; i++) {
-            int64_t want = brute_program(&e.p, i), n[MAX_N], cost = -1, again = -1;
-            bool    found = vp_dp_solve(&e.programs[i], e.p.budget_bytes, INT64_MAX, 1000000, n,
-                                        &cost) == VP_DP_FOUND;
+        for (int64_t i = 0; i < e.p.n_ilps; i++) {
+            int64_t want = brute_ilp(&e.p, i), n[MAX_N], cost = -1, again = -1;
+            bool found = vp_dp_solve(&e.ilps[i], e.p.budget_bytes, INT64_MAX, 1000000, n, &cost) ==
+                         VP_DP_FOUND;
 
             if (found != (want < INT64_MAX) || (found && cost != want))
                 fail_with(&e.p, "DP", seed, cost, want);
             if (found && (!vp_ilp_evaluate(&e.p, i, n, &again) || again != cost))
                 fail_with(&e.p, "the DP's counts", seed, again, cost);
-            if (found && vp_dp_solve(&e.programs[i], e.p.budget_bytes, INT64_MAX, 0, n, &cost) !=
+            if (found && vp_dp_solve(&e.ilps[i], e.p.budget_bytes, INT64_MAX, 0, n, &cost) !=
                              VP_DP_TOO_LARGE)
                 fail_with(&e.p, "the DP without states", seed, cost, INT64_MAX);
         }
@@ -109,10 +109,10 @@ static void the_solver_brute_force_and_the_dp_agree_to_the_nanosecond(void **sta
 
         make_example(&e, seed);
         want = brute_problem(&e.p);
-        for (int64_t i = 0; i < e.p.n_programs; i++) {
+        for (int64_t i = 0; i < e.p.n_ilps; i++) {
             int64_t n[MAX_N], ns;
 
-            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, INT64_MAX, 1000000, n, &ns) ==
+            if (vp_dp_solve(&e.ilps[i], e.p.budget_bytes, INT64_MAX, 1000000, n, &ns) ==
                     VP_DP_FOUND &&
                 ns < dp)
                 dp = ns;
@@ -125,18 +125,18 @@ static void the_solver_brute_force_and_the_dp_agree_to_the_nanosecond(void **sta
         if (!vp_certificate_proves(&e.p, a.s.certificate, a.s.cutoff_ns))
             fail_with(&e.p, "certificate refused at its cutoff", seed, a.s.cutoff_ns, want);
         if (a.s.found) {
-            if (!vp_ilp_evaluate(&e.p, a.s.program_idx, a.s.counts, &cost) || cost != want)
+            if (!vp_ilp_evaluate(&e.p, a.s.ilp_idx, a.s.counts, &cost) || cost != want)
                 fail_with(&e.p, "cost of the solution", seed, cost, want);
             if (a.s.cutoff_ns != want)
                 fail_with(&e.p, "cutoff", seed, a.s.cutoff_ns, want);
             if (vp_certificate_proves(&e.p, a.s.certificate, want + 1))
                 fail_with(&e.p, "certificate accepted above the optimum", seed, want + 1, want);
         } else {
-            /* Infeasible: the cutoff is above whatever counts of any program could cost. */
-            for (int64_t i = 0; i < e.p.n_programs; i++)
-                for (int64_t s = 0; s < e.programs[i].n_items; s++)
-                    assert_true(a.s.cutoff_ns > e.programs[i].const_ns +
-                                                    e.programs[i].n_blocks * e.items[i][s].cost_ns);
+            /* Infeasible: the cutoff is above whatever counts of any integer program could cost. */
+            for (int64_t i = 0; i < e.p.n_ilps; i++)
+                for (int64_t s = 0; s < e.ilps[i].n_items; s++)
+                    assert_true(a.s.cutoff_ns >
+                                e.ilps[i].const_ns + e.ilps[i].n_blocks * e.items[i][s].cost_ns);
             n_infeasible++;
         }
         release(&a);
@@ -163,7 +163,7 @@ static void a_gap_and_an_upper_bound_are_kept(void **state)
             fail_with(&e.p, "certificate refused at its cutoff", seed, a.s.cutoff_ns, want);
         if (want < INT64_MAX) {
             cost = e.p.upper_ns;
-            if (a.s.found && (!vp_ilp_evaluate(&e.p, a.s.program_idx, a.s.counts, &cost) ||
+            if (a.s.found && (!vp_ilp_evaluate(&e.p, a.s.ilp_idx, a.s.counts, &cost) ||
                               cost >= e.p.upper_ns || cost < want))
                 fail_with(&e.p, "cost of the solution", seed, cost, want);
             if (!a.s.found && e.p.upper_ns == INT64_MAX)
@@ -175,7 +175,7 @@ static void a_gap_and_an_upper_bound_are_kept(void **state)
     }
 }
 
-/* The plan that is known may be a preset that stands in no program, or of a program that its own
+/* The plan that is known may be a preset that stands in no integer program, or of one that its own
  * bound has closed: slower than any counts of those that are left, of which none fits. That, too,
  * is proved to the end: boxes without a solution are, so far as it takes. */
 static void a_known_plan_slower_than_all_counts_is_proved_all_the_same(void **state)
@@ -202,12 +202,12 @@ static void a_known_plan_slower_than_all_counts_is_proved_all_the_same(void **st
         e.p.budget_bytes = high - 1;
         if (brute_problem(&e.p) < INT64_MAX)
             continue;
-        for (int i = 0; i < e.p.n_programs; i++)
-            for (int s = 0; s < e.programs[i].n_items; s++)
-                dearest = dearest > e.programs[i].items[s].cost_ns ? dearest
-                                                                   : e.programs[i].items[s].cost_ns;
+        for (int i = 0; i < e.p.n_ilps; i++)
+            for (int s = 0; s < e.ilps[i].n_items; s++)
+                dearest =
+                    dearest > e.ilps[i].items[s].cost_ns ? dearest : e.ilps[i].items[s].cost_ns;
         e.p.gap      = 1e-5;
-        e.p.upper_ns = e.programs[0].const_ns + 20 * MAX_L * (dearest + 1);
+        e.p.upper_ns = e.ilps[0].const_ns + 20 * MAX_L * (dearest + 1);
         if (e.p.upper_ns >= 1 << 30) /* a row broken by a byte: 2^60 units are 2^30 ns */
             continue;
         n_proved++;
@@ -241,8 +241,7 @@ static void a_search_cut_by_its_limits_still_proves_what_it_says(void **state)
             fail_with(&e.p, "nodes", seed, a.s.n_nodes, e.p.max_nodes);
         if (!vp_certificate_proves(&e.p, a.s.certificate, a.s.cutoff_ns) || a.s.cutoff_ns > want)
             fail_with(&e.p, "certificate at its cutoff", seed, a.s.cutoff_ns, want);
-        if (a.s.found &&
-            (!vp_ilp_evaluate(&e.p, a.s.program_idx, a.s.counts, &cost) || cost < want))
+        if (a.s.found && (!vp_ilp_evaluate(&e.p, a.s.ilp_idx, a.s.counts, &cost) || cost < want))
             fail_with(&e.p, "cost of the solution", seed, cost, want);
         if (a.run.n_out != b.run.n_out || memcmp(a.run.out, b.run.out, a.run.n_out))
             fail_with(&e.p, "two runs, two answers", seed, 0, 0);
@@ -254,7 +253,7 @@ static void a_search_cut_by_its_limits_still_proves_what_it_says(void **state)
 enum { LARGE = 64 };
 
 /* A chain whose tree is large: items that trade bytes for time nearly evenly. */
-static void make_large(vp_ilp_problem *p, vp_ilp_program *g, vp_item_row *items)
+static void make_large(vp_ilp_problem *p, vp_ilp *g, vp_item_row *items)
 {
     rng = 12345;
     for (int64_t s = 0; s < LARGE; s++) {
@@ -266,17 +265,17 @@ static void make_large(vp_ilp_problem *p, vp_ilp_program *g, vp_item_row *items)
             4000000 + 2 * (1000 - a) * (1000 - a) + 60000 * (9 - level) + below(80000);
     }
     qsort(items, LARGE, sizeof *items, by_beta_then_k);
-    *g = (vp_ilp_program){.n_blocks  = 12,
-                          .end_bytes = 50000000,
-                          .const_ns  = 20000000,
-                          .items     = items,
-                          .n_items   = LARGE};
+    *g = (vp_ilp){.n_blocks  = 12,
+                  .end_bytes = 50000000,
+                  .const_ns  = 20000000,
+                  .items     = items,
+                  .n_items   = LARGE};
     *p = (vp_ilp_problem){.budget_bytes = 500000000,
                           .upper_ns     = INT64_MAX,
                           .max_nodes    = 3000,
                           .max_pivots   = 1000000,
-                          .programs     = g,
-                          .n_programs   = 1};
+                          .ilps         = g,
+                          .n_ilps       = 1};
 }
 
 /* Whether GLPK, the arena or the certificate runs out first: an honest answer or an exit code,
@@ -284,7 +283,7 @@ static void make_large(vp_ilp_problem *p, vp_ilp_program *g, vp_item_row *items)
 static void little_memory_ends_the_search_or_the_program_but_in_order(void **state)
 {
     vp_item_row    items[LARGE];
-    vp_ilp_program g;
+    vp_ilp         g;
     vp_ilp_problem p;
     int            n_answers = 0;
 
@@ -336,7 +335,7 @@ static void little_memory_ends_the_search_or_the_program_but_in_order(void **sta
 static void a_tree_that_stalls_is_closed_by_the_frontier(void **state)
 {
     vp_item_row    items[LARGE];
-    vp_ilp_program g;
+    vp_ilp         g;
     vp_ilp_problem p;
     int64_t        n[LARGE], optimum;
     char          *certificate;
@@ -360,12 +359,12 @@ static void a_tree_that_stalls_is_closed_by_the_frontier(void **state)
     release(&a);
 }
 
-/* Thirty programs that are equally good need thirty trees: more than a document may hold
+/* Thirty integer programs that are equally good need thirty trees: more than a document may hold
  * (base/json.h), and more than the frontier closes. */
 static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **state)
 {
     vp_item_row    items[LARGE];
-    vp_ilp_program g[30];
+    vp_ilp         g[30];
     vp_ilp_problem p;
     int64_t        n[LARGE], optimum;
     answer         a;
@@ -374,7 +373,7 @@ static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **stat
     make_large(&p, g, items);
     for (int i = 1; i < 30; i++)
         g[i] = g[0];
-    p.n_programs = 30;
+    p.n_ilps     = 30;
     p.max_nodes  = 100000;
     p.max_pivots = 100000000;
     solve(&p, &a);
@@ -391,17 +390,17 @@ static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **stat
  * and still proved. */
 static void the_largest_numbers_are_solved_as_far_as_they_can_be(void **state)
 {
-    vp_item_row    items[] = {{(int64_t)1 << 20, (int64_t)1 << 44, (int64_t)1 << 45},
-                              {(int64_t)1 << 29, (int64_t)1 << 40, (int64_t)1 << 43},
-                              {(int64_t)1 << 28, 0, (int64_t)1 << 44}};
-    vp_ilp_program g       = {
-              .n_blocks = VP_MAX_BLOCKS, .const_ns = (int64_t)1 << 60, .items = items, .n_items = 3};
+    vp_item_row items[] = {{(int64_t)1 << 20, (int64_t)1 << 44, (int64_t)1 << 45},
+                           {(int64_t)1 << 29, (int64_t)1 << 40, (int64_t)1 << 43},
+                           {(int64_t)1 << 28, 0, (int64_t)1 << 44}};
+    vp_ilp      g       = {
+                   .n_blocks = VP_MAX_BLOCKS, .const_ns = (int64_t)1 << 60, .items = items, .n_items = 3};
     vp_ilp_problem p = {.budget_bytes = (int64_t)1 << 45,
                         .upper_ns     = INT64_MAX,
                         .max_nodes    = 2000,
                         .max_pivots   = 100000,
-                        .programs     = &g,
-                        .n_programs   = 1};
+                        .ilps         = &g,
+                        .n_ilps       = 1};
     answer         a;
 
     (void)state;
@@ -415,7 +414,7 @@ static void the_largest_numbers_are_solved_as_far_as_they_can_be(void **state)
         solve(&p, &a);
         assert_true(vp_certificate_proves(&p, a.s.certificate, a.s.cutoff_ns));
         if (a.s.found)
-            assert_true(vp_ilp_evaluate(&p, a.s.program_idx, a.s.counts, &cost));
+            assert_true(vp_ilp_evaluate(&p, a.s.ilp_idx, a.s.counts, &cost));
         assert_true(a.s.cutoff_ns <= cost);
         release(&a);
     }

@@ -63,13 +63,13 @@ static void a_certificate_of_another_problem_proves_only_what_is_true_of_this(vo
         make_example(&e, seed);
         solve(&e.p, &a);
         for (int round = 0; round < 20; round++) {
-            example         other = e;
-            vp_ilp_program *g     = &other.programs[below(e.p.n_programs)];
-            int64_t         i = g - other.programs, s = below(g->n_items), now;
+            example other = e;
+            vp_ilp *g     = &other.ilps[below(e.p.n_ilps)];
+            int64_t i = g - other.ilps, s = below(g->n_items), now;
 
-            other.p.programs = other.programs;
-            for (int64_t j = 0; j < e.p.n_programs; j++)
-                other.programs[j].items = other.items[j];
+            other.p.ilps = other.ilps;
+            for (int64_t j = 0; j < e.p.n_ilps; j++)
+                other.ilps[j].items = other.items[j];
             switch (below(6)) {
             case 0:
                 other.p.budget_bytes += below(other.p.budget_bytes / 4 + 2);
@@ -137,7 +137,7 @@ static const char *const not_certificates[] = {
     "[[[4],[4]]]",
     "[[[2,0,0],[4],[0]]]",
     "[[[2,0,0],[0],[4]]]",
-    "[[[1,0],[0],[4]]]", /* whole programs only */
+    "[[[1,0],[0],[4]]]", /* whole trees only */
     "[[[1,0],[0]]]",
     "[[[1,0]]]",
     "[[[2,0,0],[0]]]",
@@ -187,13 +187,13 @@ static void a_certificate_is_exactly_as_described_or_proves_nothing(void **state
      * 1000 ns a byte, 4 - 2000 + 2 * 1000 = 4 reduced, bound 100 + 6000 - 5000 = 1100. */
     vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
                               {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
-    vp_ilp_program g       = {.n_blocks   = 3,
+    vp_ilp         g       = {.n_blocks   = 3,
                               .base_bytes = 10,
                               .end_bytes  = 4,
                               .const_ns   = 100,
                               .items      = items,
                               .n_items    = 2};
-    vp_ilp_problem p       = {.budget_bytes = 19, .programs = &g, .n_programs = 1};
+    vp_ilp_problem p       = {.budget_bytes = 19, .ilps = &g, .n_ilps = 1};
 
     (void)state;
     assert_true(proves(&p, "[[[0,[0,10240],[1,3221225472]]]]", 115));
@@ -225,18 +225,18 @@ static void what_the_frontier_found_is_found_again_or_proves_nothing(void **stat
 {
     vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
                               {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
-    vp_ilp_program g[VP_MAX_CHAIN_PROOFS + 1];
-    vp_ilp_problem p = {.budget_bytes = 19, .programs = g, .n_programs = 1};
+    vp_ilp         g[VP_MAX_CHAIN_PROOFS + 1];
+    vp_ilp_problem p = {.budget_bytes = 19, .ilps = g, .n_ilps = 1};
     char           all[8 * (VP_MAX_CHAIN_PROOFS + 1)] = "[";
     example        e;
 
     (void)state;
-    g[0] = (vp_ilp_program){.n_blocks   = 3,
-                            .base_bytes = 10,
-                            .end_bytes  = 4,
-                            .const_ns   = 100,
-                            .items      = items,
-                            .n_items    = 2};
+    g[0] = (vp_ilp){.n_blocks   = 3,
+                    .base_bytes = 10,
+                    .end_bytes  = 4,
+                    .const_ns   = 100,
+                    .items      = items,
+                    .n_items    = 2};
     assert_true(proves(&p, "[[[4]]]", 115)); /* the optimum, as above */
     assert_false(proves(&p, "[[[4]]]", 116));
     assert_true(proves(&p, "[[[4]]]", 100));
@@ -248,34 +248,33 @@ static void what_the_frontier_found_is_found_again_or_proves_nothing(void **stat
 
     p.budget_bytes = 19;
     for (int i = 0; i <= VP_MAX_CHAIN_PROOFS; i++) {
-        g[i]         = g[0];
-        p.n_programs = i + 1;
+        g[i]     = g[0];
+        p.n_ilps = i + 1;
         strcpy(strrchr(all, i ? ']' : '['), i ? ",[[4]]]" : "[[[4]]]");
         assert_int_equal(proves(&p, all, 115), i < VP_MAX_CHAIN_PROOFS);
     }
 
     for (uint64_t seed = 500001; seed <= 500000 + (uint64_t)n_cases(2000); seed++) {
         make_example(&e, seed);
-        for (int64_t i = 0; i < e.p.n_programs; i++) {
-            int64_t want = brute_program(&e.p, i), n[MAX_N], cost = -1;
+        for (int64_t i = 0; i < e.p.n_ilps; i++) {
+            int64_t want = brute_ilp(&e.p, i), n[MAX_N], cost = -1;
 
-            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, want, 1000000, n, &cost) !=
-                VP_DP_NONE)
+            if (vp_dp_solve(&e.ilps[i], e.p.budget_bytes, want, 1000000, n, &cost) != VP_DP_NONE)
                 fail_with(&e.p, "the frontier finds something cheaper than the optimum", seed, cost,
                           want);
-            if (!vp_chain_proves(&e.programs[i], e.p.budget_bytes, want, 1000000))
+            if (!vp_chain_proves(&e.ilps[i], e.p.budget_bytes, want, 1000000))
                 fail_with(&e.p, "the checker sees no proof of the optimum", seed, 0, want);
             if (want == INT64_MAX)
                 continue;
-            if (vp_chain_proves(&e.programs[i], e.p.budget_bytes, want + 1, 1000000))
+            if (vp_chain_proves(&e.ilps[i], e.p.budget_bytes, want + 1, 1000000))
                 fail_with(&e.p, "the checker sees a proof of more than the optimum", seed, 0, want);
-            if (vp_dp_solve(&e.programs[i], e.p.budget_bytes, want + 1, 1000000, n, &cost) !=
+            if (vp_dp_solve(&e.ilps[i], e.p.budget_bytes, want + 1, 1000000, n, &cost) !=
                     VP_DP_FOUND ||
                 cost != want)
                 fail_with(&e.p,
                           "the frontier finds nothing below a nanosecond more than the optimum",
                           seed, cost, want);
-            if (!vp_dp_bound(&e.programs[i], e.p.budget_bytes, &cost) || cost > want)
+            if (!vp_dp_bound(&e.ilps[i], e.p.budget_bytes, &cost) || cost > want)
                 fail_with(&e.p, "the hull's bound", seed, cost, want);
         }
     }
@@ -285,8 +284,8 @@ static void multipliers_beyond_126_bits_prove_nothing(void **state)
 {
     vp_item_row items[] = {
         {.k_bytes = (int64_t)1 << 46, .beta_bytes = (int64_t)1 << 46, .cost_ns = (int64_t)1 << 45}};
-    vp_ilp_program g = {.n_blocks = VP_MAX_BLOCKS, .items = items, .n_items = 1};
-    vp_ilp_problem p = {.budget_bytes = INT64_MAX, .programs = &g, .n_programs = 1};
+    vp_ilp         g = {.n_blocks = VP_MAX_BLOCKS, .items = items, .n_items = 1};
+    vp_ilp_problem p = {.budget_bytes = INT64_MAX, .ilps = &g, .n_ilps = 1};
 
     (void)state;
     assert_false(proves(
@@ -300,8 +299,8 @@ static void multipliers_beyond_126_bits_prove_nothing(void **state)
 static void a_tree_deeper_than_the_limit_proves_nothing(void **state)
 {
     vp_item_row    items[] = {{.cost_ns = 1}};
-    vp_ilp_program g       = {.n_blocks = 1, .items = items, .n_items = 1};
-    vp_ilp_problem p       = {.programs = &g, .n_programs = 1};
+    vp_ilp         g       = {.n_blocks = 1, .items = items, .n_items = 1};
+    vp_ilp_problem p       = {.ilps = &g, .n_ilps = 1};
 
     (void)state;
     for (int depth = 4000; depth <= 4200; depth += 200) {

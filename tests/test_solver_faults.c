@@ -20,7 +20,7 @@ static vp_item_row items_2[] = {{24000, 180000, 8900000},
                                 {142600, 82000, 6700000}};
 static vp_item_row items_4[] = {
     {48000, 360000, 8800000}, {124000, 280000, 7703000}, {285200, 164000, 6600000}};
-static vp_ilp_program programs[] = {
+static vp_ilp ilps[] = {
     {.n_blocks   = 6,
      .base_bytes = 1000,
      .end_bytes  = 50000,
@@ -46,8 +46,8 @@ static const vp_ilp_problem problem = {
     .max_nodes        = 100000,
     .max_pivots       = 1000000,
     .max_memory_bytes = (int64_t)1 << 30,
-    .programs         = programs,
-    .n_programs       = 3,
+    .ilps             = ilps,
+    .n_ilps           = 3,
 };
 
 static int64_t optimum_ns;
@@ -61,10 +61,10 @@ static int prepare(void **state)
     question = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     optimum_ns = INT64_MAX;
-    for (int64_t i = 0; i < problem.n_programs; i++) {
+    for (int64_t i = 0; i < problem.n_ilps; i++) {
         int64_t n[8], ns;
 
-        if (vp_dp_solve(&programs[i], problem.budget_bytes, INT64_MAX, 1000000, n, &ns) ==
+        if (vp_dp_solve(&ilps[i], problem.budget_bytes, INT64_MAX, 1000000, n, &ns) ==
                 VP_DP_FOUND &&
             ns < optimum_ns)
             optimum_ns = ns;
@@ -127,7 +127,7 @@ static judgement judge(const char *mode, int64_t byte, double timeout_s)
         vp_json_parse("solution", run.out, (int64_t)run.n_out, &doc, NULL) == VP_OK) {
         root = vp_json_root(doc);
         if (vp_ilp_solution_from_json(arena, &root, &problem, &s, &err) == VP_OK) {
-            j.plan      = s.found && vp_ilp_evaluate(&problem, s.program_idx, s.counts, &j.cost_ns);
+            j.plan      = s.found && vp_ilp_evaluate(&problem, s.ilp_idx, s.counts, &j.cost_ns);
             j.cutoff_ns = s.cutoff_ns;
             j.proof     = vp_certificate_proves(&problem, s.certificate, s.cutoff_ns);
         } else {

@@ -19,19 +19,19 @@ typedef enum level_state { UNDECIDED, UNUSED, USED } level_state;
 /* A walk through the certificate's tree: the bounds on the variables at the node it has reached, and
  * the part of the tree that is still to be read. */
 typedef struct walk {
-    const vp_ilp_program *g;
-    int64_t               budget_bytes;
-    int64_t               n_levels;
-    int64_t              *level_of;   /* per item                                    */
-    int64_t              *beta_bytes; /* per level                                   */
-    int64_t              *lo, *hi;    /* per item; an unused level's hi counts as 0  */
-    level_state          *state;      /* per level                                   */
-    wide                 *coef;       /* per item: a leaf's reduced costs            */
-    int64_t               cutoff_ns;
-    wide                  above;             /* a leaf's bound must be greater              */
-    int                  *n_frontier_proofs; /* left                                    */
-    const json_t         *tree;
-    size_t                next; /* node of the tree to be read                 */
+    const vp_ilp *g;
+    int64_t       budget_bytes;
+    int64_t       n_levels;
+    int64_t      *level_of;   /* per item                                    */
+    int64_t      *beta_bytes; /* per level                                   */
+    int64_t      *lo, *hi;    /* per item; an unused level's hi counts as 0  */
+    level_state  *state;      /* per level                                   */
+    wide         *coef;       /* per item: a leaf's reduced costs            */
+    int64_t       cutoff_ns;
+    wide          above;             /* a leaf's bound must be greater              */
+    int          *n_frontier_proofs; /* left                                    */
+    const json_t *tree;
+    size_t        next; /* node of the tree to be read                 */
 } walk;
 
 /* ---- 128-bit arithmetic that says when it leaves 126 bits ---- */
@@ -87,10 +87,10 @@ static bool box_is_empty(const walk *w)
 /* Add row r times u to the reduced costs and the constant. */
 static bool add_row(walk *w, int64_t r, int64_t u, wide *constant)
 {
-    const vp_ilp_program *g     = w->g;
-    const wide            block = (wide)1 << (BYTE_ROW_LOG2 - BLOCK_ROW_LOG2);
-    const wide            room  = (wide)w->budget_bytes - g->base_bytes;
-    int64_t               l;
+    const vp_ilp *g     = w->g;
+    const wide    block = (wide)1 << (BYTE_ROW_LOG2 - BLOCK_ROW_LOG2);
+    const wide    room  = (wide)w->budget_bytes - g->base_bytes;
+    int64_t       l;
 
     if (r == 0) { /* u (L - sum n) */
         if (!add_product(constant, u * block, g->n_blocks))
@@ -220,7 +220,7 @@ static bool subtree_proves(walk *w, int depth)
     }
 }
 
-static bool program_is_sound(const vp_ilp_program *g)
+static bool ilp_is_sound(const vp_ilp *g)
 {
     if (g->n_blocks < 1 || g->n_blocks > VP_MAX_BLOCKS || g->n_items < 1 ||
         g->n_items > VP_MAX_ITEMS)
@@ -234,7 +234,7 @@ static bool program_is_sound(const vp_ilp_program *g)
     return g->base_bytes >= 0 && g->end_bytes >= 0;
 }
 
-static bool tree_proves(const vp_ilp_problem *p, const vp_ilp_program *g, const json_t *tree,
+static bool tree_proves(const vp_ilp_problem *p, const vp_ilp *g, const json_t *tree,
                         int64_t cutoff_ns, int *n_frontier_proofs)
 {
     size_t n  = (size_t)g->n_items;
@@ -245,7 +245,7 @@ static bool tree_proves(const vp_ilp_problem *p, const vp_ilp_program *g, const 
                  .n_frontier_proofs = n_frontier_proofs};
     bool   ok = false;
 
-    if (!program_is_sound(g) || !json_is_array(tree))
+    if (!ilp_is_sound(g) || !json_is_array(tree))
         return false;
     w.level_of   = calloc(n, sizeof *w.level_of);
     w.beta_bytes = calloc(n, sizeof *w.beta_bytes);
@@ -278,10 +278,10 @@ bool vp_certificate_proves(const vp_ilp_problem *p, const json_t *certificate, i
 {
     int n_frontier_proofs = VP_MAX_CHAIN_PROOFS;
 
-    if (!json_is_array(certificate) || (int64_t)json_array_size(certificate) != p->n_programs)
+    if (!json_is_array(certificate) || (int64_t)json_array_size(certificate) != p->n_ilps)
         return false;
-    for (int64_t i = 0; i < p->n_programs; i++)
-        if (!tree_proves(p, &p->programs[i], json_array_get(certificate, (size_t)i), cutoff_ns,
+    for (int64_t i = 0; i < p->n_ilps; i++)
+        if (!tree_proves(p, &p->ilps[i], json_array_get(certificate, (size_t)i), cutoff_ns,
                          &n_frontier_proofs))
             return false;
     return true;

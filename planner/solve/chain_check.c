@@ -1,4 +1,4 @@
-/* That no counts of a program cost less than a cutoff: by going through all of them, for the
+/* That no counts of an integer program cost less than a cutoff: by going through all of them, for the
  * checker. Shares no code with chain_dp.c, which searches.
  *
  * The chain is built from its end, items in ascending beta, each as often as one likes: the program
@@ -42,18 +42,18 @@ typedef struct front {
 } front;
 
 typedef struct check {
-    const vp_ilp_program *g;
-    int64_t               room_bytes;
-    wide                  most_ns; /* that the blocks of a cheaper chain cost        */
-    int64_t               n_items; /* that may still come: those before are the others */
-    price                *prices;  /* ascending k_bytes, descending p / q            */
-    int64_t               n_prices;
-    front                *fronts; /* of the chains of 0 .. n_blocks blocks */
-    front                 made, merged;
-    int64_t               n_states_left;
+    const vp_ilp *g;
+    int64_t       room_bytes;
+    wide          most_ns; /* that the blocks of a cheaper chain cost        */
+    int64_t       n_items; /* that may still come: those before are the others */
+    price        *prices;  /* ascending k_bytes, descending p / q            */
+    int64_t       n_prices;
+    front        *fronts; /* of the chains of 0 .. n_blocks blocks */
+    front         made, merged;
+    int64_t       n_states_left;
 } check;
 
-static bool is_sound(const vp_ilp_program *g)
+static bool is_sound(const vp_ilp *g)
 {
     bool sound = g->n_blocks >= 1 && g->n_blocks <= VP_MAX_BLOCKS && g->n_items >= 1 &&
                  g->n_items <= VP_MAX_ITEMS && g->base_bytes >= 0 && g->end_bytes >= 0;
@@ -213,8 +213,7 @@ static bool none_ends(check *c)
     return c->fronts[n_blocks].n == 0;
 }
 
-bool vp_chain_proves(const vp_ilp_program *g, int64_t budget_bytes, int64_t cutoff_ns,
-                     int64_t max_states)
+bool vp_chain_proves(const vp_ilp *g, int64_t budget_bytes, int64_t cutoff_ns, int64_t max_states)
 {
     check   c    = {.g = g, .n_items = g->n_items, .n_states_left = max_states};
     wide    room = (wide)budget_bytes - g->base_bytes;

@@ -1,4 +1,4 @@
-/* The exact optimum of one program without linear programming: a frontier over the chain, built
+/* The exact optimum of one integer program without linear programming: a frontier over the chain, built
  * from its end.
  *
  * A partial chain of j blocks needs M bytes above what is kept before it and costs T. Prepending a
@@ -45,17 +45,17 @@ typedef struct corner { /* of the hull: ascending k_bytes, descending cost_ns */
 } corner;
 
 typedef struct dp {
-    const vp_ilp_program *program;
-    int64_t               max_bytes; /* that a chain may need                                  */
-    int64_t               limit_ns;  /* that the blocks may cost                               */
-    corner               *by_k;      /* all items in ascending k                               */
-    corner               *hull;      /* of the items that may still be prepended               */
-    int64_t               n_hull;
-    front                *fronts; /* of the chains of 0 .. n_blocks blocks                  */
-    link                 *links;
-    int64_t               n_links, cap_links;
-    int64_t               n_states, max_states;
-    front                 merged;
+    const vp_ilp *ilp;
+    int64_t       max_bytes; /* that a chain may need                                  */
+    int64_t       limit_ns;  /* that the blocks may cost                               */
+    corner       *by_k;      /* all items in ascending k                               */
+    corner       *hull;      /* of the items that may still be prepended               */
+    int64_t       n_hull;
+    front        *fronts; /* of the chains of 0 .. n_blocks blocks                  */
+    link         *links;
+    int64_t       n_links, cap_links;
+    int64_t       n_states, max_states;
+    front         merged;
 } dp;
 
 static int by_k_then_cost(const void *a, const void *b)
@@ -80,7 +80,7 @@ static bool above(const corner *a, const corner *b, const corner *c)
 static void set_hull(dp *d, int64_t last)
 {
     d->n_hull = 0;
-    for (int64_t i = 0; i < d->program->n_items; i++) {
+    for (int64_t i = 0; i < d->ilp->n_items; i++) {
         const corner *x = &d->by_k[i];
 
         if (x->item > last || (d->n_hull && d->hull[d->n_hull - 1].cost_ns <= x->cost_ns))
@@ -164,7 +164,7 @@ static bool append_prepended(dp *d, point x, int64_t from, int64_t item)
  * more blocks are to come. */
 static bool prepend(dp *d, const front *shorter, front *longer, int64_t item, int64_t n)
 {
-    const vp_item_row *x = &d->program->items[item];
+    const vp_item_row *x = &d->ilp->items[item];
     int64_t            i = 0, j = 0;
     front              swap;
 
@@ -207,18 +207,18 @@ static bool prepend(dp *d, const front *shorter, front *longer, int64_t item, in
  * memory is left. */
 static bool build(dp *d)
 {
-    const int64_t n_blocks = d->program->n_blocks;
+    const int64_t n_blocks = d->ilp->n_blocks;
 
     d->n_links = 0;
     for (int64_t j = 0; j <= n_blocks; j++)
         d->fronts[j].n = 0;
     d->merged.n = 0;
-    if (!append(d, (point){.m_bytes = d->program->end_bytes, .link = -1}))
+    if (!append(d, (point){.m_bytes = d->ilp->end_bytes, .link = -1}))
         return false;
     front empty  = d->fronts[0];
     d->fronts[0] = d->merged;
     d->merged    = empty;
-    for (int64_t s = d->program->n_items - 1; s >= 0; s--) {
+    for (int64_t s = d->ilp->n_items - 1; s >= 0; s--) {
         set_hull(d, s);
         for (int64_t j = 1; j <= n_blocks; j++)
             if (!prepend(d, &d->fronts[j - 1], &d->fronts[j], s, n_blocks - j))
@@ -227,26 +227,26 @@ static bool build(dp *d)
     return true;
 }
 
-static bool start(dp *d, const vp_ilp_program *program, int64_t budget_bytes, int64_t max_states)
+static bool start(dp *d, const vp_ilp *ilp, int64_t budget_bytes, int64_t max_states)
 {
-    *d        = (dp){.program    = program,
-                     .max_bytes  = budget_bytes - program->base_bytes,
+    *d        = (dp){.ilp        = ilp,
+                     .max_bytes  = budget_bytes - ilp->base_bytes,
                      .limit_ns   = -1,
                      .max_states = max_states};
-    d->fronts = calloc((size_t)program->n_blocks + 1, sizeof *d->fronts);
-    d->by_k   = calloc((size_t)program->n_items, sizeof *d->by_k);
-    d->hull   = calloc((size_t)program->n_items, sizeof *d->hull);
+    d->fronts = calloc((size_t)ilp->n_blocks + 1, sizeof *d->fronts);
+    d->by_k   = calloc((size_t)ilp->n_items, sizeof *d->by_k);
+    d->hull   = calloc((size_t)ilp->n_items, sizeof *d->hull);
     if (!d->fronts || !d->by_k || !d->hull)
         return false;
-    for (int64_t s = 0; s < program->n_items; s++)
-        d->by_k[s] = (corner){program->items[s].k_bytes, program->items[s].cost_ns, s};
-    qsort(d->by_k, (size_t)program->n_items, sizeof *d->by_k, by_k_then_cost);
+    for (int64_t s = 0; s < ilp->n_items; s++)
+        d->by_k[s] = (corner){ilp->items[s].k_bytes, ilp->items[s].cost_ns, s};
+    qsort(d->by_k, (size_t)ilp->n_items, sizeof *d->by_k, by_k_then_cost);
     return true;
 }
 
 static void end(dp *d)
 {
-    for (int64_t j = 0; d->fronts && j <= d->program->n_blocks; j++)
+    for (int64_t j = 0; d->fronts && j <= d->ilp->n_blocks; j++)
         free(d->fronts[j].at);
     free(d->fronts);
     free(d->by_k);
@@ -258,37 +258,37 @@ static void end(dp *d)
 /* The hull's bound on the blocks' cost. */
 static bool least_of_all(dp *d, int64_t *cost_ns)
 {
-    set_hull(d, d->program->n_items - 1);
-    return d->program->end_bytes <= d->max_bytes &&
-           least_rest(d, d->program->n_blocks, d->max_bytes - d->program->end_bytes, cost_ns);
+    set_hull(d, d->ilp->n_items - 1);
+    return d->ilp->end_bytes <= d->max_bytes &&
+           least_rest(d, d->ilp->n_blocks, d->max_bytes - d->ilp->end_bytes, cost_ns);
 }
 
-bool vp_dp_bound(const vp_ilp_program *program, int64_t budget_bytes, int64_t *bound_ns)
+bool vp_dp_bound(const vp_ilp *ilp, int64_t budget_bytes, int64_t *bound_ns)
 {
     int64_t least_ns = 0;
     dp      d;
     /* without memory: 0 is a bound, too */
-    bool fits = !start(&d, program, budget_bytes, 0) || least_of_all(&d, &least_ns);
+    bool fits = !start(&d, ilp, budget_bytes, 0) || least_of_all(&d, &least_ns);
 
-    *bound_ns = vp_add(program->const_ns, least_ns);
+    *bound_ns = vp_add(ilp->const_ns, least_ns);
     end(&d);
     return fits;
 }
 
-vp_dp_end vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t upper_ns,
-                      int64_t max_states, int64_t *counts, int64_t *cost_ns)
+vp_dp_end vp_dp_solve(const vp_ilp *ilp, int64_t budget_bytes, int64_t upper_ns, int64_t max_states,
+                      int64_t *counts, int64_t *cost_ns)
 {
-    const int64_t n_blocks = program->n_blocks;
+    const int64_t n_blocks = ilp->n_blocks;
     vp_dp_end     how      = VP_DP_TOO_LARGE;
     int64_t       least_ns, more_ns, most_ns;
     dp            d;
 
-    if (!start(&d, program, budget_bytes, max_states))
+    if (!start(&d, ilp, budget_bytes, max_states))
         goto out;
     how = VP_DP_NONE;
-    if (upper_ns <= program->const_ns || !least_of_all(&d, &least_ns))
+    if (upper_ns <= ilp->const_ns || !least_of_all(&d, &least_ns))
         goto out;
-    most_ns = upper_ns - 1 - program->const_ns;
+    most_ns = upper_ns - 1 - ilp->const_ns;
     if (least_ns > most_ns)
         goto out;
     for (more_ns = least_ns / FIRST_SHARE + 1; d.limit_ns < most_ns;
@@ -304,8 +304,8 @@ vp_dp_end vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64
             const point *best = &d.fronts[n_blocks].at[d.fronts[n_blocks].n - 1];
 
             how      = VP_DP_FOUND;
-            *cost_ns = program->const_ns + best->t_ns;
-            memset(counts, 0, (size_t)program->n_items * sizeof *counts);
+            *cost_ns = ilp->const_ns + best->t_ns;
+            memset(counts, 0, (size_t)ilp->n_items * sizeof *counts);
             for (int64_t l = best->link; l >= 0; l = d.links[l].next)
                 counts[d.links[l].item]++;
             break;

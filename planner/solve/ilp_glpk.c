@@ -1,4 +1,4 @@
-/* The home of GLPK: the linear relaxation of one program, solved by its simplex. */
+/* The home of GLPK: the linear relaxation of one integer program, solved by its simplex. */
 #include "planner/solve/solve_internal.h"
 
 #include "base/checked.h"
@@ -109,10 +109,10 @@ static double unit_near(int64_t largest)
 
 static void fill(vp_lp *lp, int *rows, double *values)
 {
-    const vp_chain       *c    = lp->chain;
-    const vp_ilp_program *g    = c->g;
-    const int             nl   = lp->n_levels;
-    const double          room = (double)c->room_bytes / lp->byte_unit;
+    const vp_chain *c    = lp->chain;
+    const vp_ilp   *g    = c->g;
+    const int       nl   = lp->n_levels;
+    const double    room = (double)c->room_bytes / lp->byte_unit;
 
     glp_add_rows(lp->prob, lp->n_rows);
     glp_add_cols(lp->prob, lp->n_cols);
@@ -177,13 +177,13 @@ static bool build(vp_lp *lp, int *rows, double *values)
 
 vp_lp *vp_lp_new(vp_lp_engine *engine, const vp_chain *chain)
 {
-    const vp_ilp_program *g       = chain->g;
-    const size_t          n       = 3 * (size_t)chain->n_levels + 4;
-    int64_t               k_bytes = 0, most_ns = 0;
-    vp_lp                *lp     = engine->broken ? NULL : calloc(1, sizeof *lp);
-    int                  *rows   = calloc(n, sizeof *rows);
-    double               *values = calloc(n, sizeof *values);
-    bool                  built  = false;
+    const vp_ilp *g       = chain->g;
+    const size_t  n       = 3 * (size_t)chain->n_levels + 4;
+    int64_t       k_bytes = 0, most_ns = 0;
+    vp_lp        *lp     = engine->broken ? NULL : calloc(1, sizeof *lp);
+    int          *rows   = calloc(n, sizeof *rows);
+    double       *values = calloc(n, sizeof *values);
+    bool          built  = false;
 
     if (!lp || !rows || !values)
         goto out;

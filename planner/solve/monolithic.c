@@ -10,7 +10,7 @@
 #include <setjmp.h>
 #include <stdlib.h>
 
-/* Columns, all binary: for each program p one z_p (it is the one chosen), then x_{p,i,s} (block i,
+/* Columns, all binary: for each integer program p of the problem one z_p (it is the one chosen), then x_{p,i,s} (block i,
  * first in the chain is 0, uses item s), block by block. Rows:
  *
  *     choose       sum_p z_p = 1
@@ -21,7 +21,7 @@
  *
  * Here a block may use more than the budget leaves above the kept bytes below it in one order and
  * not in another: nothing of the canonical order, of levels or of counts is assumed. z_p stands in
- * each row with what the row allows, so that a program not chosen has no blocks: no large constant
+ * each row with what the row allows, so that an integer program not chosen has no blocks: no large constant
  * is needed.
  *
  * Bytes are divided by what divides them all, the room is rounded down to that and is never more
@@ -40,7 +40,7 @@ typedef struct model {
     glp_prob             *prob;
     int                  *columns; /* a row being written, or a column                        */
     double               *values;
-    int                  *z;     /* per program the number of its z                         */
+    int                  *z;     /* per vp_ilp the number of its z                         */
     int64_t              *items; /* of the solution                                         */
     int64_t               byte_divisor, least_ns, max_pivots, max_nodes;
     int64_t               n_nodes; /* of the branch and bound under way                       */
@@ -66,14 +66,14 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-/* ---- the program ---- */
+/* ---- the undivided program ---- */
 
-static int x_column(const model *m, int64_t program_idx, int64_t block, int64_t item)
+static int x_column(const model *m, int64_t ilp_idx, int64_t block, int64_t item)
 {
-    return m->z[program_idx] + 1 + (int)(block * m->p->programs[program_idx].n_items + item);
+    return m->z[ilp_idx] + 1 + (int)(block * m->p->ilps[ilp_idx].n_items + item);
 }
 
-static int64_t least_item_ns(const vp_ilp_program *g)
+static int64_t least_item_ns(const vp_ilp *g)
 {
     int64_t least = g->items[0].cost_ns;
 
@@ -88,8 +88,8 @@ static void find_units(model *m)
     int64_t largest = 0;
 
     m->least_ns = INT64_MAX;
-    for (int64_t i = 0; i < m->p->n_programs; i++) {
-        const vp_ilp_program *g = &m->p->programs[i];
+    for (int64_t i = 0; i < m->p->n_ilps; i++) {
+        const vp_ilp *g = &m->p->ilps[i];
 
         m->least_ns     = vp_min_i64(m->least_ns, g->const_ns + g->n_blocks * least_item_ns(g));
         m->byte_divisor = common_divisor(m->byte_divisor, g->end_bytes);
@@ -139,59 +139,58 @@ static void put(model *m, int *n, int column, double value)
 }
 
 /* Kept bytes of blocks 0 .. last; block `running` adds its beta (-1: none). */
-static void bytes_row(model *m, int64_t program_idx, int64_t last, int64_t running,
-                      int64_t room_bytes)
+static void bytes_row(model *m, int64_t ilp_idx, int64_t last, int64_t running, int64_t room_bytes)
 {
-    const vp_ilp_program *g      = &m->p->programs[program_idx];
-    int64_t               most_k = 0, most_beta = 0;
-    int                   n = 0;
+    const vp_ilp *g      = &m->p->ilps[ilp_idx];
+    int64_t       most_k = 0, most_beta = 0;
+    int           n = 0;
 
     for (int64_t j = 0; j <= last; j++)
         for (int64_t s = 0; s < g->n_items; s++)
-            put(m, &n, x_column(m, program_idx, j, s),
+            put(m, &n, x_column(m, ilp_idx, j, s),
                 scaled(m, g->items[s].k_bytes) +
                     (j == running ? scaled(m, g->items[s].beta_bytes) : 0));
     for (int64_t s = 0; s < g->n_items; s++) {
         most_k    = vp_max_i64(most_k, g->items[s].k_bytes);
         most_beta = vp_max_i64(most_beta, g->items[s].beta_bytes);
     }
-    put(m, &n, m->z[program_idx],
+    put(m, &n, m->z[ilp_idx],
         -scaled_room(m, room_bytes, (last + 1) * most_k + (running < 0 ? 0 : most_beta)));
     new_row(m, GLP_UP, 0, n);
 }
 
-static void add_columns(model *m, int64_t program_idx)
+static void add_columns(model *m, int64_t ilp_idx)
 {
-    const vp_ilp_program *g     = &m->p->programs[program_idx];
-    const int64_t         least = least_item_ns(g);
-    const int             first = glp_add_cols(m->prob, (int)(1 + g->n_blocks * g->n_items));
+    const vp_ilp *g     = &m->p->ilps[ilp_idx];
+    const int64_t least = least_item_ns(g);
+    const int     first = glp_add_cols(m->prob, (int)(1 + g->n_blocks * g->n_items));
 
-    m->z[program_idx] = first;
+    m->z[ilp_idx] = first;
     for (int j = first; j <= glp_get_num_cols(m->prob); j++)
         glp_set_col_kind(m->prob, j, GLP_BV);
     glp_set_obj_coef(m->prob, first, (double)(g->const_ns + g->n_blocks * least - m->least_ns));
     for (int64_t i = 0; i < g->n_blocks; i++)
         for (int64_t s = 0; s < g->n_items; s++)
-            glp_set_obj_coef(m->prob, x_column(m, program_idx, i, s),
+            glp_set_obj_coef(m->prob, x_column(m, ilp_idx, i, s),
                              (double)(g->items[s].cost_ns - least));
 }
 
-static void add_rows(model *m, int64_t program_idx)
+static void add_rows(model *m, int64_t ilp_idx)
 {
-    const vp_ilp_program *g    = &m->p->programs[program_idx];
-    const int64_t         room = m->p->budget_bytes - g->base_bytes;
+    const vp_ilp *g    = &m->p->ilps[ilp_idx];
+    const int64_t room = m->p->budget_bytes - g->base_bytes;
 
     for (int64_t i = 0; i < g->n_blocks; i++) {
         int n = 0;
 
         for (int64_t s = 0; s < g->n_items; s++)
-            put(m, &n, x_column(m, program_idx, i, s), 1);
-        put(m, &n, m->z[program_idx], -1);
+            put(m, &n, x_column(m, ilp_idx, i, s), 1);
+        put(m, &n, m->z[ilp_idx], -1);
         new_row(m, GLP_FX, 0, n);
     }
     for (int64_t i = 0; i < g->n_blocks; i++)
-        bytes_row(m, program_idx, i, i, room);
-    bytes_row(m, program_idx, g->n_blocks - 1, -1, room - g->end_bytes);
+        bytes_row(m, ilp_idx, i, i, room);
+    bytes_row(m, ilp_idx, g->n_blocks - 1, -1, room - g->end_bytes);
 }
 
 static void build(model *m)
@@ -199,24 +198,24 @@ static void build(model *m)
     int n = 0;
 
     m->prob = glp_create_prob();
-    for (int64_t i = 0; i < m->p->n_programs; i++)
+    for (int64_t i = 0; i < m->p->n_ilps; i++)
         add_columns(m, i);
-    for (int64_t i = 0; i < m->p->n_programs; i++)
+    for (int64_t i = 0; i < m->p->n_ilps; i++)
         put(m, &n, m->z[i], 1);
     new_row(m, GLP_FX, 1, n);
-    for (int64_t i = 0; i < m->p->n_programs; i++)
+    for (int64_t i = 0; i < m->p->n_ilps; i++)
         add_rows(m, i);
     m->out->n_rows = glp_get_num_rows(m->prob);
 }
 
 /* ---- the solution ---- */
 
-/* The items GLPK chose. False: not one program with one item a block. */
+/* The items GLPK chose. False: not one integer program with one item a block. */
 static bool read_items(model *m)
 {
     int64_t chosen = -1;
 
-    for (int64_t i = 0; i < m->p->n_programs; i++)
+    for (int64_t i = 0; i < m->p->n_ilps; i++)
         if (glp_mip_col_val(m->prob, m->z[i]) > 0.5) {
             if (chosen >= 0)
                 return false;
@@ -224,10 +223,10 @@ static bool read_items(model *m)
         }
     if (chosen < 0)
         return false;
-    m->out->program_idx = chosen;
-    for (int64_t i = 0; i < m->p->programs[chosen].n_blocks; i++) {
+    m->out->ilp_idx = chosen;
+    for (int64_t i = 0; i < m->p->ilps[chosen].n_blocks; i++) {
         m->items[i] = -1;
-        for (int64_t s = 0; s < m->p->programs[chosen].n_items; s++)
+        for (int64_t s = 0; s < m->p->ilps[chosen].n_items; s++)
             if (glp_mip_col_val(m->prob, x_column(m, chosen, i, s)) > 0.5) {
                 if (m->items[i] >= 0)
                     return false;
@@ -242,8 +241,8 @@ static bool read_items(model *m)
 /* The last block of the first row that the items break exactly; -1: none. */
 static int64_t broken_at(const model *m)
 {
-    const vp_ilp_program *g    = &m->p->programs[m->out->program_idx];
-    int64_t               kept = g->base_bytes;
+    const vp_ilp *g    = &m->p->ilps[m->out->ilp_idx];
+    int64_t       kept = g->base_bytes;
 
     for (int64_t i = 0; i < g->n_blocks; i++) {
         kept += g->items[m->items[i]].k_bytes;
@@ -259,13 +258,13 @@ static void forbid(model *m, int64_t last)
     int n = 0;
 
     for (int64_t i = 0; i <= last; i++)
-        put(m, &n, x_column(m, m->out->program_idx, i, m->items[i]), 1);
+        put(m, &n, x_column(m, m->out->ilp_idx, i, m->items[i]), 1);
     new_row(m, GLP_UP, (double)last, n);
 }
 
 static void keep_solution(model *m)
 {
-    const vp_ilp_program *g = &m->p->programs[m->out->program_idx];
+    const vp_ilp *g = &m->p->ilps[m->out->ilp_idx];
 
     m->out->found   = true;
     m->out->items   = m->items;
@@ -430,19 +429,19 @@ vp_status vp_monolithic_solve(vp_arena *arena, const vp_ilp_problem *p, double m
     vp_status st = VP_OK;
 
     *out = (vp_monolithic){.end = VP_MONOLITHIC_REFUSED};
-    for (int64_t i = 0; i < p->n_programs; i++) {
-        out->n_columns += 1 + p->programs[i].n_blocks * p->programs[i].n_items;
-        out->n_rows += 1 + 2 * p->programs[i].n_blocks;
-        most_blocks = vp_max_i64(most_blocks, p->programs[i].n_blocks);
+    for (int64_t i = 0; i < p->n_ilps; i++) {
+        out->n_columns += 1 + p->ilps[i].n_blocks * p->ilps[i].n_items;
+        out->n_rows += 1 + 2 * p->ilps[i].n_blocks;
+        most_blocks = vp_max_i64(most_blocks, p->ilps[i].n_blocks);
     }
     out->n_rows++;
-    if (out->n_columns > MAX_COLUMNS || !p->n_programs) {
-        out->end = p->n_programs ? VP_MONOLITHIC_REFUSED : VP_MONOLITHIC_INFEASIBLE;
+    if (out->n_columns > MAX_COLUMNS || !p->n_ilps) {
+        out->end = p->n_ilps ? VP_MONOLITHIC_REFUSED : VP_MONOLITHIC_INFEASIBLE;
         goto out;
     }
     m.columns = vp_arena_array(arena, out->n_columns + 1, sizeof *m.columns);
     m.values  = vp_arena_array(arena, out->n_columns + 1, sizeof *m.values);
-    m.z       = vp_arena_array(arena, p->n_programs, sizeof *m.z);
+    m.z       = vp_arena_array(arena, p->n_ilps, sizeof *m.z);
     m.items   = vp_arena_array(arena, most_blocks, sizeof *m.items);
     VP_TRY_ALLOC(err, m.columns && m.values && m.z && m.items && glp_init_env() <= 1);
     glp_term_out(GLP_OFF);

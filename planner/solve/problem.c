@@ -17,7 +17,7 @@ _Static_assert(VP_MAX_BLOCKS <= 1 << 17,
 
 /* ---- the problem ---- */
 
-static json_t *column(const vp_ilp_program *g, size_t offset)
+static json_t *column(const vp_ilp *g, size_t offset)
 {
     json_t *array = json_array();
 
@@ -30,7 +30,7 @@ static json_t *column(const vp_ilp_program *g, size_t offset)
     return array;
 }
 
-static json_t *program_to_json(const vp_ilp_program *g)
+static json_t *ilp_to_json(const vp_ilp *g)
 {
     return json_pack("{sI sI sI sI so so so}", "n_blocks", (json_int_t)g->n_blocks, "base_bytes",
                      (json_int_t)g->base_bytes, "end_bytes", (json_int_t)g->end_bytes, "const_ns",
@@ -43,8 +43,8 @@ json_t *vp_ilp_problem_to_json(const vp_ilp_problem *p)
 {
     json_t *programs = json_array();
 
-    for (int64_t i = 0; programs && i < p->n_programs; i++)
-        if (json_array_append_new(programs, program_to_json(&p->programs[i]))) {
+    for (int64_t i = 0; programs && i < p->n_ilps; i++)
+        if (json_array_append_new(programs, ilp_to_json(&p->ilps[i]))) {
             json_decref(programs);
             programs = NULL;
         }
@@ -74,8 +74,7 @@ out:
     return st;
 }
 
-static vp_status program_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp_program *g,
-                                   vp_err *err)
+static vp_status ilp_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp *g, vp_err *err)
 {
     static const char *const keys[] = {"n_blocks", "base_bytes", "end_bytes", "const_ns",
                                        "k_bytes",  "beta_bytes", "cost_ns",   NULL};
@@ -141,16 +140,16 @@ vp_status vp_ilp_problem_from_json(vp_arena *arena, const vp_json_node *root, vp
     VP_TRY(vp_json_int(root, "max_nodes", 0, MAX_COUNTER, &p.max_nodes, err));
     VP_TRY(vp_json_int(root, "max_pivots", 0, MAX_COUNTER, &p.max_pivots, err));
     VP_TRY(vp_json_int(root, "max_memory_bytes", 0, MAX_COUNTER, &p.max_memory_bytes, err));
-    VP_TRY(vp_json_array(root, "programs", &programs, &p.n_programs, err));
-    if (p.n_programs > VP_MAX_PROGRAMS) {
-        st = vp_json_fail(root, "programs", err, "must have at most %d programs", VP_MAX_PROGRAMS);
+    VP_TRY(vp_json_array(root, "programs", &programs, &p.n_ilps, err));
+    if (p.n_ilps > VP_MAX_ILPS) {
+        st = vp_json_fail(root, "programs", err, "must have at most %d programs", VP_MAX_ILPS);
         goto out;
     }
-    p.programs = vp_arena_array(arena, p.n_programs, sizeof *p.programs);
-    VP_TRY_ALLOC(err, p.programs);
-    for (int64_t i = 0; i < p.n_programs; i++) {
+    p.ilps = vp_arena_array(arena, p.n_ilps, sizeof *p.ilps);
+    VP_TRY_ALLOC(err, p.ilps);
+    for (int64_t i = 0; i < p.n_ilps; i++) {
         VP_TRY(vp_json_element(&programs, i, &program, err));
-        VP_TRY(program_from_json(arena, &program, &p.programs[i], err));
+        VP_TRY(ilp_from_json(arena, &program, &p.ilps[i], err));
     }
     *out = p;
 out:
@@ -162,7 +161,7 @@ out:
 json_t *vp_ilp_solution_to_json(const vp_ilp_solution *s, const vp_ilp_problem *p)
 {
     json_t *counts = json_array();
-    int64_t n      = s->found ? p->programs[s->program_idx].n_items : 0;
+    int64_t n      = s->found ? p->ilps[s->ilp_idx].n_items : 0;
 
     for (int64_t i = 0; counts && i < n; i++)
         if (json_array_append_new(counts, json_integer(s->counts[i]))) {
@@ -170,7 +169,7 @@ json_t *vp_ilp_solution_to_json(const vp_ilp_solution *s, const vp_ilp_problem *
             counts = NULL;
         }
     return json_pack("{sb sI so sI sO sI sI}", "found", s->found, "program_idx",
-                     (json_int_t)(s->found ? s->program_idx : 0), "counts", counts, "cutoff_ns",
+                     (json_int_t)(s->found ? s->ilp_idx : 0), "counts", counts, "cutoff_ns",
                      (json_int_t)s->cutoff_ns, "certificate", s->certificate, "n_nodes",
                      (json_int_t)s->n_nodes, "n_pivots", (json_int_t)s->n_pivots);
 }
@@ -187,14 +186,13 @@ vp_status vp_ilp_solution_from_json(vp_arena *arena, const vp_json_node *root,
 
     VP_TRY(vp_json_only_keys(root, keys, err));
     VP_TRY(vp_json_bool(root, "found", &s.found, err));
-    VP_TRY(
-        vp_json_int(root, "program_idx", 0, s.found ? p->n_programs - 1 : 0, &s.program_idx, err));
+    VP_TRY(vp_json_int(root, "program_idx", 0, s.found ? p->n_ilps - 1 : 0, &s.ilp_idx, err));
     VP_TRY(vp_json_int(root, "cutoff_ns", INT64_MIN, INT64_MAX, &s.cutoff_ns, err));
     VP_TRY(vp_json_int(root, "n_nodes", 0, MAX_COUNTER, &s.n_nodes, err));
     VP_TRY(vp_json_int(root, "n_pivots", 0, MAX_COUNTER, &s.n_pivots, err));
     VP_TRY(vp_json_array(root, "counts", &counts, &n, err));
     VP_TRY(vp_json_array(root, "certificate", &certificate, &n_trees, err));
-    if (n != (s.found ? p->programs[s.program_idx].n_items : 0)) {
+    if (n != (s.found ? p->ilps[s.ilp_idx].n_items : 0)) {
         st = vp_json_fail(
             root, "counts", err,
             "must have one count for each item of the program found, and none where none is");
@@ -203,7 +201,7 @@ vp_status vp_ilp_solution_from_json(vp_arena *arena, const vp_json_node *root,
     s.counts = vp_arena_array(arena, n, sizeof *s.counts);
     VP_TRY_ALLOC(err, s.counts);
     for (int64_t i = 0; i < n; i++)
-        VP_TRY(integer_at(&counts, i, 0, p->programs[s.program_idx].n_blocks, &s.counts[i], err));
+        VP_TRY(integer_at(&counts, i, 0, p->ilps[s.ilp_idx].n_blocks, &s.counts[i], err));
     s.certificate = json_incref(certificate.value);
     *out          = s;
 out:
@@ -223,7 +221,7 @@ const char *vp_monolithic_end_name(vp_monolithic_end end)
 json_t *vp_monolithic_to_json(const vp_monolithic *m, const vp_ilp_problem *p)
 {
     json_t *items = json_array();
-    int64_t n     = m->found ? p->programs[m->program_idx].n_blocks : 0;
+    int64_t n     = m->found ? p->ilps[m->ilp_idx].n_blocks : 0;
 
     for (int64_t i = 0; items && i < n; i++)
         if (json_array_append_new(items, json_integer(m->items[i]))) {
@@ -231,7 +229,7 @@ json_t *vp_monolithic_to_json(const vp_monolithic *m, const vp_ilp_problem *p)
             items = NULL;
         }
     return json_pack("{ss sb sI so sI sI sI sI}", "status", vp_monolithic_end_name(m->end), "found",
-                     m->found, "program_idx", (json_int_t)(m->found ? m->program_idx : 0), "items",
+                     m->found, "program_idx", (json_int_t)(m->found ? m->ilp_idx : 0), "items",
                      items, "cost_ns", (json_int_t)m->cost_ns, "n_columns",
                      (json_int_t)m->n_columns, "n_rows", (json_int_t)m->n_rows, "n_nodes",
                      (json_int_t)m->n_nodes);
@@ -258,14 +256,13 @@ vp_status vp_monolithic_from_json(vp_arena *arena, const vp_json_node *root,
         goto out;
     }
     VP_TRY(vp_json_bool(root, "found", &m.found, err));
-    VP_TRY(
-        vp_json_int(root, "program_idx", 0, m.found ? p->n_programs - 1 : 0, &m.program_idx, err));
+    VP_TRY(vp_json_int(root, "program_idx", 0, m.found ? p->n_ilps - 1 : 0, &m.ilp_idx, err));
     VP_TRY(vp_json_int(root, "cost_ns", 0, INT64_MAX, &m.cost_ns, err));
     VP_TRY(vp_json_int(root, "n_columns", 0, MAX_COUNTER, &m.n_columns, err));
     VP_TRY(vp_json_int(root, "n_rows", 0, MAX_COUNTER, &m.n_rows, err));
     VP_TRY(vp_json_int(root, "n_nodes", 0, MAX_COUNTER, &m.n_nodes, err));
     VP_TRY(vp_json_array(root, "items", &items, &n, err));
-    if (n != (m.found ? p->programs[m.program_idx].n_blocks : 0)) {
+    if (n != (m.found ? p->ilps[m.ilp_idx].n_blocks : 0)) {
         st = vp_json_fail(
             root, "items", err,
             "must have one item for each block of the program found, and none where none is");
@@ -274,7 +271,7 @@ vp_status vp_monolithic_from_json(vp_arena *arena, const vp_json_node *root,
     m.items = vp_arena_array(arena, n, sizeof *m.items);
     VP_TRY_ALLOC(err, m.items);
     for (int64_t i = 0; i < n; i++)
-        VP_TRY(integer_at(&items, i, 0, p->programs[m.program_idx].n_items - 1, &m.items[i], err));
+        VP_TRY(integer_at(&items, i, 0, p->ilps[m.ilp_idx].n_items - 1, &m.items[i], err));
     *out = m;
 out:
     return st;
@@ -282,15 +279,15 @@ out:
 
 /* ---- what counts cost, and whether they fit ---- */
 
-bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t program_idx, const int64_t *counts,
+bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t ilp_idx, const int64_t *counts,
                      int64_t *cost_ns)
 {
-    const vp_ilp_program *g;
-    int64_t               n_blocks = 0, kept_bytes, total_ns;
+    const vp_ilp *g;
+    int64_t       n_blocks = 0, kept_bytes, total_ns;
 
-    if (program_idx < 0 || program_idx >= p->n_programs)
+    if (ilp_idx < 0 || ilp_idx >= p->n_ilps)
         return false;
-    g          = &p->programs[program_idx];
+    g          = &p->ilps[ilp_idx];
     kept_bytes = g->base_bytes;
     total_ns   = g->const_ns;
     for (int64_t s = 0; s < g->n_items; s++) {

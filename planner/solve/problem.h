@@ -1,7 +1,7 @@
 /* planner/solve/problem.h: the choice of strategies as an integer program, and the proof of a bound
  * on it.
  *
- * One *program* is one scenario (micro-batch, loss chunk, ...) of a chain of L equal blocks: how
+ * One *integer program* (vp_ilp) is one scenario (micro-batch, loss chunk, ...) of a chain of L equal blocks: how
  * many blocks use which strategy (*item*). Everything else about the scenario is constant. An item
  * keeps k bytes from its forward to its backward and needs at most beta bytes above what is kept so
  * far, its own k included, while it runs; it costs t nanoseconds a micro-step. Blocks stand in the
@@ -20,17 +20,16 @@
  * undecided the row L (base + sum_{s: beta_s >= beta_l} k_s n_s) + beta_l sum_{s in l} n_s <= L B
  * is valid for it.
  *
- * A *certificate* for a cutoff proves that no program has a solution cheaper than cutoff_ns. It is,
- * program by program, a tree in preorder:
+ * A *certificate* for a cutoff proves that no integer program has a solution cheaper than cutoff_ns. It is,
+ * integer program by integer program, a tree in preorder:
  *
  *     [1, l]          level l: first the tree where no block uses it (its n_s = 0), then where one
  *                     does (sum n_s >= 1, its row)
  *     [2, s, f]       count s: first the tree with n_s <= f, then with n_s >= f + 1
  *     [0, [r, u], ..] leaf: multipliers u of rows r; the bound they give is at least the cutoff
  *     [3]             leaf: the bounds on some count, or of a whole level, are empty
- *     [4]             the whole tree of a program: no chain of blocks is cheaper than the cutoff,
- *                     which whoever reads this finds by
- *                     himself (at most VP_MAX_CHAIN_PROOFS of a certificate)
+ *     [4]             the whole tree of an integer program: no chain of blocks is cheaper than the
+ *                     cutoff, which the checker finds out for itself (at most VP_MAX_CHAIN_PROOFS of a certificate)
  *
  * Rows at a leaf are numbered: 0 cover; 1 end; 2 + l level l (its used or undecided row; none where
  * unused); 2 + n_levels + l "level l is used" (only there). Multipliers are integers: of rows in
@@ -58,20 +57,22 @@ typedef struct vp_item_row {
     int64_t k_bytes, beta_bytes, cost_ns;
 } vp_item_row;
 
-typedef struct vp_ilp_program {
+/* One scenario's integer program. A plan's vp_program (plan/plan.h) is something else: lowered
+ * steps. In the pipe's documents the key is "programs". */
+typedef struct vp_ilp {
     int64_t      n_blocks;   /* L >= 1                                              */
     int64_t      base_bytes; /* persistent bytes and what is kept before the blocks */
     int64_t      end_bytes;  /* the head's need above all that is kept              */
     int64_t      const_ns;   /* everything but the blocks' cost_ns                  */
     vp_item_row *items;      /* in descending beta, then ascending k                */
     int64_t      n_items;    /* 1 .. VP_MAX_ITEMS                                   */
-} vp_ilp_program;
+} vp_ilp;
 
-/* A chain program that takes more is not cited in a certificate; the checker, which knows less,
+/* States of the chain program (vp_dp_solve()). One that takes more is not cited in a certificate; the checker, which knows less,
  * may take more. */
 enum { VP_MAX_CHAIN_PROOFS = 8, VP_CHAIN_PROOF_STATES = 1000000, VP_CHAIN_CHECK_STATES = 20000000 };
 
-enum { VP_MAX_ITEMS = 512, VP_MAX_PROGRAMS = 4096, VP_MAX_BLOCKS = 100000 };
+enum { VP_MAX_ITEMS = 512, VP_MAX_ILPS = 4096, VP_MAX_BLOCKS = 100000 };
 
 typedef struct vp_ilp_problem {
     int64_t budget_bytes;
@@ -80,17 +81,17 @@ typedef struct vp_ilp_problem {
     /* wanted: stop when the bound is within this fraction of the best */
     double gap;
     /* counted work, so that the same input gives the same output */
-    int64_t         max_nodes, max_pivots, max_memory_bytes;
-    vp_ilp_program *programs;
-    int64_t         n_programs;
+    int64_t max_nodes, max_pivots, max_memory_bytes;
+    vp_ilp *ilps;
+    int64_t n_ilps;
 } vp_ilp_problem;
 
 typedef struct vp_ilp_solution {
     bool     found; /* something cheaper than upper_ns                   */
-    int64_t  program_idx;
-    int64_t *counts;      /* per item of that program                          */
+    int64_t  ilp_idx;
+    int64_t *counts;      /* per item of that one                              */
     int64_t  cutoff_ns;   /* what the certificate proves; INT64_MIN: nothing   */
-    json_t  *certificate; /* array: one tree for each program; new reference   */
+    json_t  *certificate; /* array: one tree for each of them; new reference   */
     int64_t  n_nodes, n_pivots;
 } vp_ilp_solution;
 
@@ -108,8 +109,8 @@ typedef enum vp_monolithic_end {
 typedef struct vp_monolithic {
     vp_monolithic_end end;
     bool              found;
-    int64_t           program_idx, cost_ns;
-    int64_t          *items; /* of each block of that program, in chain order */
+    int64_t           ilp_idx, cost_ns;
+    int64_t          *items; /* of each block, in chain order */
     int64_t           n_columns, n_rows;
     int64_t           n_nodes; /* GLPK's, those it never solved included        */
 } vp_monolithic;
@@ -129,33 +130,33 @@ vp_status   vp_monolithic_from_json(vp_arena *arena, const vp_json_node *root,
 const char *vp_monolithic_end_name(vp_monolithic_end end);
 
 /* Cost and feasibility of counts, row by row as above; shares no code with the solver. */
-bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t program_idx, const int64_t *counts,
+bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t ilp_idx, const int64_t *counts,
                      int64_t *cost_ns);
 
-/* Whether the certificate proves that every solution of every program costs at least cutoff_ns.
+/* Whether the certificate proves that every solution of every integer program costs at least cutoff_ns.
  * Knows nothing of how it was made; takes any JSON. planner/solve/certificate.c. */
 bool vp_certificate_proves(const vp_ilp_problem *p, const json_t *certificate, int64_t cutoff_ns);
 
 /* Whether no counts within the budget cost less than cutoff_ns, found by going through chains block
  * by block, planner/solve/chain_check.c. False also where that takes more than max_states
  * chains, or more memory than there is. max_states 0: only what a price of a byte proves at once. */
-bool vp_chain_proves(const vp_ilp_program *program, int64_t budget_bytes, int64_t cutoff_ns,
+bool vp_chain_proves(const vp_ilp *ilp, int64_t budget_bytes, int64_t cutoff_ns,
                      int64_t max_states);
 
 typedef enum vp_dp_end { VP_DP_FOUND, VP_DP_NONE, VP_DP_TOO_LARGE } vp_dp_end;
 
-/* Exact optimum of one program by dynamic programming over the chain (no ILP),
+/* The *chain program*: exact optimum of one integer program by dynamic programming over the chain (no ILP),
  * planner/solve/chain_dp.c.
  *   VP_DP_FOUND      the least cost within the budget is *cost_ns, less than upper_ns, and
  *                    counts[n_items] cost that
  *   VP_DP_NONE       there are no counts within the budget that cost less than upper_ns
  *   VP_DP_TOO_LARGE  to say which takes more than max_states partial chains, or more memory than
  *                    there is */
-vp_dp_end vp_dp_solve(const vp_ilp_program *program, int64_t budget_bytes, int64_t upper_ns,
-                      int64_t max_states, int64_t *counts, int64_t *cost_ns);
+vp_dp_end vp_dp_solve(const vp_ilp *ilp, int64_t budget_bytes, int64_t upper_ns, int64_t max_states,
+                      int64_t *counts, int64_t *cost_ns);
 
 /* What counts within the budget cost at least, at once: from the lower convex hull of the items'
  * (k, cost). False: none fit. */
-bool vp_dp_bound(const vp_ilp_program *program, int64_t budget_bytes, int64_t *bound_ns);
+bool vp_dp_bound(const vp_ilp *ilp, int64_t budget_bytes, int64_t *bound_ns);
 
 #endif

@@ -98,11 +98,11 @@ static void take_proof(vp_arena *arena, const vp_ilp_problem *problem, const vp_
     }
     out->n_nodes  = s.n_nodes;
     out->n_pivots = s.n_pivots;
-    if (s.found && vp_ilp_evaluate(problem, s.program_idx, s.counts, &cost_ns) &&
+    if (s.found && vp_ilp_evaluate(problem, s.ilp_idx, s.counts, &cost_ns) &&
         cost_ns < problem->upper_ns) {
-        out->found       = true;
-        out->program_idx = s.program_idx;
-        out->counts      = s.counts;
+        out->found   = true;
+        out->ilp_idx = s.ilp_idx;
+        out->counts  = s.counts;
     }
     if (s.cutoff_ns >= 0 && vp_certificate_proves(problem, s.certificate, s.cutoff_ns))
         out->bound_ns = s.cutoff_ns;
@@ -114,7 +114,7 @@ static void take_proof(vp_arena *arena, const vp_ilp_problem *problem, const vp_
     vp_text_release(&text);
 }
 
-/* The programs that may hold something below upper_ns: no price of a byte proves otherwise. The
+/* The integer programs that may hold something below upper_ns: no price of a byte proves otherwise. The
  * first where there is none, so that the solver is always asked. places: where each of them stands
  * in the problem. */
 static vp_status list_open(vp_arena *arena, const vp_ilp_problem *problem, vp_ilp_problem *open,
@@ -122,21 +122,21 @@ static vp_status list_open(vp_arena *arena, const vp_ilp_problem *problem, vp_il
 {
     vp_status st = VP_OK;
 
-    assert(problem->n_programs > 0);
-    *open            = *problem;
-    open->n_programs = 0;
-    open->programs   = vp_arena_array(arena, problem->n_programs, sizeof *open->programs);
-    VP_TRY_ALLOC(err, open->programs);
-    for (int64_t i = 0; i < problem->n_programs; i++) {
-        if (vp_chain_proves(&problem->programs[i], problem->budget_bytes, problem->upper_ns, 0))
+    assert(problem->n_ilps > 0);
+    *open        = *problem;
+    open->n_ilps = 0;
+    open->ilps   = vp_arena_array(arena, problem->n_ilps, sizeof *open->ilps);
+    VP_TRY_ALLOC(err, open->ilps);
+    for (int64_t i = 0; i < problem->n_ilps; i++) {
+        if (vp_chain_proves(&problem->ilps[i], problem->budget_bytes, problem->upper_ns, 0))
             continue;
-        places[open->n_programs]           = i;
-        open->programs[open->n_programs++] = problem->programs[i];
+        places[open->n_ilps]       = i;
+        open->ilps[open->n_ilps++] = problem->ilps[i];
     }
-    if (open->n_programs == 0) {
-        places[0]         = 0;
-        open->programs[0] = problem->programs[0];
-        open->n_programs  = 1;
+    if (open->n_ilps == 0) {
+        places[0]     = 0;
+        open->ilps[0] = problem->ilps[0];
+        open->n_ilps  = 1;
     }
 out:
     return st;
@@ -144,7 +144,7 @@ out:
 
 vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out, vp_err *err)
 {
-    int64_t       *places = vp_arena_array(arena, problem->n_programs, sizeof *places);
+    int64_t       *places = vp_arena_array(arena, problem->n_ilps, sizeof *places);
     vp_ilp_problem open;
     vp_json_doc   *doc = NULL;
     double         seconds;
@@ -156,7 +156,7 @@ vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out
     VP_TRY(ask(arena, &open, NULL, SILENCE_S, TOTAL_S, &doc, &out->note, &seconds, err));
     if (doc)
         take_proof(arena, &open, doc, out);
-    out->program_idx = places[out->program_idx];
+    out->ilp_idx = places[out->ilp_idx];
 out:
     vp_json_doc_free(doc);
     return st;
@@ -174,12 +174,11 @@ static vp_status take_sequence(vp_arena *arena, const vp_ilp_problem *problem, v
             out->note = "vplan-solve says optimal and gives no solution";
         goto out;
     }
-    int64_t *counts =
-        vp_arena_array(arena, problem->programs[m->program_idx].n_items, sizeof *counts);
+    int64_t *counts = vp_arena_array(arena, problem->ilps[m->ilp_idx].n_items, sizeof *counts);
     VP_TRY_ALLOC(err, counts);
-    for (int64_t i = 0; i < problem->programs[m->program_idx].n_blocks; i++)
+    for (int64_t i = 0; i < problem->ilps[m->ilp_idx].n_blocks; i++)
         counts[m->items[i]]++;
-    if (!vp_ilp_evaluate(problem, m->program_idx, counts, &out->cost_ns)) {
+    if (!vp_ilp_evaluate(problem, m->ilp_idx, counts, &out->cost_ns)) {
         out->cost_ns = -1;
         out->note =
             "the solution of the undivided program does not keep the rows of the divided one";

@@ -9,14 +9,14 @@ typedef struct vp_proof {
     int64_t bound_ns;
     /* the solver has a solution below upper_ns that satisfies every row */
     bool        found;
-    int64_t     program_idx;
+    int64_t     ilp_idx;
     int64_t    *counts;
     int64_t     n_nodes, n_pivots; /* the solver's own count */
     int64_t     certificate_bytes; /* of its text            */
     const char *note;              /* why nothing was proved, or NULL */
 } vp_proof;
 
-/* Run vplan-solve on those programs, of one or more, that could hold a solution below upper_ns
+/* Run vplan-solve on those integer programs, of one or more, that could hold a solution below upper_ns
  * by what is proved here at once (vp_chain_proves()); silent for 10 s it is given up.
  * Whatever it does (missing, dying, hanging, lying), this is VP_OK and costs the proof only;
  * note says why. VP_ERR_NOMEM: this process ran out of memory. What *out points to lives in

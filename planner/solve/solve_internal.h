@@ -3,7 +3,7 @@
  *     vp_lp        *lp     = vp_lp_new(engine, &chain);
  *     if (vp_lp_solve(lp, &box, NULL, max_pivots, &answer) == VP_LP_OPTIMAL) ... answer.x, answer.u
  *
- * Everything that comes back is floating point and only a suggestion: branch.c rounds the
+ * Everything that comes back is floating point and only a suggestion: branch_node.c rounds the
  * multipliers to integers and computes the bound they prove itself. */
 #ifndef VP_PLANNER_SOLVE_INTERNAL_H
 #define VP_PLANNER_SOLVE_INTERNAL_H
@@ -15,18 +15,18 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A program and its levels. */
+/* An integer program and its levels. */
 typedef struct vp_chain {
-    const vp_ilp_program *g;
-    int64_t               room_bytes; /* budget - base                                 */
-    int64_t               n_levels;
-    int64_t              *level_of; /* per item                                      */
-    int64_t              *first;    /* per level its first item; [n_levels] = n_items */
+    const vp_ilp *g;
+    int64_t       room_bytes; /* budget - base                                 */
+    int64_t       n_levels;
+    int64_t      *level_of; /* per item                                      */
+    int64_t      *first;    /* per level its first item; [n_levels] = n_items */
 } vp_chain;
 
 typedef enum vp_level_use { VP_LEVEL_UNDECIDED, VP_LEVEL_UNUSED, VP_LEVEL_USED } vp_level_use;
 
-/* A node's part of the program. hi of an unused level's items is 0. */
+/* A node's part of its integer program. hi of an unused level's items is 0. */
 typedef struct vp_box {
     int64_t      *lo, *hi; /* per item  */
     vp_level_use *use;     /* per level */
@@ -62,12 +62,12 @@ int64_t vp_lp_basis_size(const vp_lp *lp);
 /* Coefficients: what an LP costs before its first pivot is proportional to it. */
 int64_t vp_lp_size(const vp_lp *lp);
 
-/* Solve the relaxation over a box that is not empty, from a basis of the same program, or from
+/* Solve the relaxation over a box that is not empty, from a basis of the same integer program, or from
  * scratch. */
 vp_lp_end vp_lp_solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_t max_pivots,
                       vp_lp_answer *out);
 
-/* Best-first branch and bound over all programs of the problem. VP_OK also when a limit stopped
+/* Best-first branch and bound over all integer programs of the problem. VP_OK also when a limit stopped
  * it: the solution says what was found and proved until then. counts live in arena, the
  * certificate is a new reference. */
 vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solution *out,
