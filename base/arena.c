@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,8 @@ void *vp_arena_alloc(vp_arena *arena, size_t n_bytes)
     }
     void *p = c->data + c->used_bytes;
     c->used_bytes += n_bytes;
+    /* what is handed out is aligned and lies in the chunk */
+    assert((uintptr_t)p % ALIGN_BYTES == 0 && c->used_bytes <= c->size_bytes);
     return p;
 }
 
@@ -63,6 +66,7 @@ void *vp_arena_array(vp_arena *arena, int64_t n, size_t size)
 {
     size_t n_bytes;
 
+    assert(size > 0);
     if (n < 0 || __builtin_mul_overflow((size_t)n, size, &n_bytes)) {
         arena->failed = true;
         return NULL;
@@ -86,6 +90,7 @@ char *vp_arena_printf(vp_arena *arena, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(NULL, 0, fmt, ap);
     va_end(ap);
+    assert(n >= 0); /* the format is ours; vsnprintf() refuses only one it cannot read */
     char *text = vp_arena_alloc(arena, (size_t)n + 1);
     if (text) {
         va_start(ap, fmt);
@@ -97,6 +102,7 @@ char *vp_arena_printf(vp_arena *arena, const char *fmt, ...)
 
 bool vp_arena_grow(vp_arena *arena, void **items, int64_t n, int64_t *cap, size_t size)
 {
+    assert(n >= 0 && n <= *cap); /* never more in use than there is room */
     if (n < *cap)
         return true;
     int64_t new_cap = *cap ? *cap * 2 : 16;

@@ -8,6 +8,7 @@
 #ifndef VP_BASE_CHECKED_H
 #define VP_BASE_CHECKED_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -39,6 +40,7 @@ static inline int64_t vp_sub(int64_t a, int64_t b)
 /* The least multiple of unit that is at least x; unit > 0. */
 static inline int64_t vp_round_up(int64_t x, int64_t unit)
 {
+    assert(unit > 0);
     int64_t r = vp_add(x, unit - 1);
     return vp_overflowed(r) ? VP_OVERFLOW : r - r % unit;
 }
@@ -46,6 +48,7 @@ static inline int64_t vp_round_up(int64_t x, int64_t unit)
 /* ceil(a / b); b > 0. */
 static inline int64_t vp_ceil_div(int64_t a, int64_t b)
 {
+    assert(b > 0);
     return a < 0 ? VP_OVERFLOW : a / b + (a % b != 0);
 }
 

@@ -78,6 +78,7 @@ static vp_status keep(capture *c, const char *bytes, size_t n, vp_err *err)
     vp_status st     = VP_OK;
     size_t    n_more = c->half_bytes - c->first.n_bytes;
 
+    assert(c->first.n_bytes <= c->half_bytes);
     if (n_more > n)
         n_more = n;
     if (n_more) {
@@ -99,6 +100,7 @@ static vp_status keep(capture *c, const char *bytes, size_t n, vp_err *err)
         size_t at   = (size_t)(c->n_later % (int64_t)c->half_bytes);
         size_t part = c->half_bytes - at < n ? c->half_bytes - at : n;
 
+        assert(part > 0 && at + part <= c->half_bytes);
         memcpy(c->ring + at, bytes, part);
         c->n_later += (int64_t)part;
         bytes += part;
@@ -149,6 +151,7 @@ static vp_status give(capture *c, char **text, size_t *n, int64_t *n_lost, vp_er
     }
     at = *n_lost ? (size_t)(c->n_later % (int64_t)c->half_bytes) : 0;
     if (n_last) {
+        assert(c->ring && at <= (size_t)n_last);
         vp_text_append(&c->first, c->ring + at, (size_t)n_last - at);
         vp_text_append(&c->first, c->ring, at);
     }
@@ -195,6 +198,7 @@ static char **make_env(char *const *env_add)
     }
     for (size_t k = 0; k < n_add; k++)
         env[used++] = env_add[k];
+    assert(used <= n + n_add);
     env[used] = NULL;
     return env;
 }
@@ -355,6 +359,7 @@ static vp_status watch_signals(signal_watch *watch, vp_err *err)
     struct sigaction wait_for_children = {.sa_handler = SIG_DFL};
     int              ends[2];
 
+    assert(signal_write_fd < 0); /* one watch at a time: handlers see one pipe */
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
         return no_process("a pipe", errno, err);
     watch->read_fd  = ends[0];
@@ -394,6 +399,7 @@ static _Noreturn void become(const char *path, char *const *argv, char *const *e
     struct sigaction           normal  = {.sa_handler = SIG_DFL}, was;
     int                        error;
 
+    assert(fds[0] > STDERR_FILENO && fds[1] > STDERR_FILENO && fds[2] > STDERR_FILENO);
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -579,12 +585,14 @@ static bool has_ended(const child *c)
 {
     siginfo_t info = {.si_pid = 0};
 
+    assert(c->pid > 0 && !c->ended);
     return !waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) &&
            info.si_pid == c->pid;
 }
 
 static void reap(child *c)
 {
+    assert(!c->ended); /* afterwards its number may be another's */
     signal_group(c, SIGKILL);
     while (wait4(c->pid, &c->wait_status, 0, &c->usage) < 0 && errno == EINTR)
         ;

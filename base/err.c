@@ -1,5 +1,6 @@
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +16,13 @@ static const struct {
 
 int vp_status_exit_code(vp_status st)
 {
+    assert((unsigned)st < sizeof statuses / sizeof statuses[0]);
     return statuses[st].exit_code;
 }
 
 const char *vp_status_id(vp_status st)
 {
+    assert((unsigned)st < sizeof statuses / sizeof statuses[0]);
     return statuses[st].id;
 }
 
@@ -28,6 +31,7 @@ vp_status vp_fail(vp_err *err, vp_status st, const char *file, int line, const c
 {
     va_list ap;
 
+    assert(st != VP_OK && (unsigned)st < sizeof statuses / sizeof statuses[0]);
     if (!err || err->code != VP_OK)
         return st;
     err->code = st;

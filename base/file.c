@@ -127,6 +127,7 @@ vp_status vp_file_read(const char *path, int64_t max_bytes, char **out, int64_t 
             data = moved;
             cap_bytes *= 2;
         }
+        assert(cap_bytes - used_bytes >= 2); /* a byte to read into, and the NUL */
         n = read(fd, data + used_bytes, cap_bytes - used_bytes - 1);
         if (n < 0 && errno == EINTR)
             continue;
@@ -236,6 +237,8 @@ static void remove_orphans(const char *path)
 /* Create w->tmp_path, locked. */
 static int open_temporary(vp_file_writer *w)
 {
+    /* vp_file_begin() refuses a longer path, so that path, mark and digits fit */
+    assert(strlen(w->path) + sizeof tmp_mark + 16 <= sizeof w->tmp_path);
     for (int attempt = 0; attempt < 100; attempt++) {
         struct stat info;
         int         fd;
@@ -315,6 +318,7 @@ vp_status vp_file_begin(const char *path, bool overwrite, vp_file_writer *w, vp_
         goto out;
     }
     w->stream = fdopen(fd, "w");
+    assert(w->path[0] && w->tmp_path[0]);
     VP_TRY_ALLOC(err, w->stream);
     fd = -1;
 out:
@@ -329,6 +333,7 @@ out:
 /* Give the temporary its name. Without overwrite a file that appeared meanwhile stays. */
 static int rename_temporary(const vp_file_writer *w)
 {
+    assert(w->path[0] && w->tmp_path[0]);
     if (w->overwrite)
         return rename(w->tmp_path, w->path);
 #ifdef RENAME_NOREPLACE

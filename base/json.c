@@ -50,6 +50,7 @@ static void push_key(char *path, size_t path_size, const char *key)
 {
     size_t n = strlen(path);
 
+    assert(n < path_size);
     if (n && n + 1 < path_size) {
         path[n++] = '.';
         path[n]   = '\0';
@@ -62,6 +63,7 @@ static void push_index(char *path, size_t path_size, int64_t idx)
     char   piece[32];
     size_t n = strlen(path);
 
+    assert(n < path_size && idx >= 0);
     snprintf(piece, sizeof piece, "[%lld]", (long long)idx);
     vp_text_escape(piece, path + n, path_size - n);
 }
@@ -167,6 +169,7 @@ static vp_status parse_object(parser *p, int depth, json_t **out, vp_err *err)
         VP_TRY(vp_lex_more(&p->lex, VP_LEX_OBJECT_END, "\",\" or \"}\" after a value",
                            "a key after the comma", &more, err));
     }
+    assert(p->path[n_path] == '\0'); /* the path is this object's own again */
     *out   = object;
     object = NULL;
 out:
@@ -220,6 +223,7 @@ out:
 /* The one value of this document that stands for such a number. */
 static json_t *special_value(vp_json_doc *doc, special which)
 {
+    assert(which < N_SPECIALS);
     if (!doc->specials[which])
         doc->specials[which] = json_string_nocheck(special_names[which]);
     return json_incref(doc->specials[which]);
@@ -330,6 +334,7 @@ static vp_status parse_owned(const char *name, char *bytes, int64_t n_bytes, vp_
     vp_json_doc *doc = calloc(1, sizeof *doc);
     const char  *encoding;
 
+    assert(bytes && n_bytes >= 0);
     *out = NULL;
     if (!doc)
         free(bytes);
@@ -447,6 +452,7 @@ static const char *describe(const vp_json_doc *doc, const json_t *value, char *b
 
     if (name)
         return name;
+    assert(value);
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         return "an object";
@@ -490,6 +496,7 @@ static vp_status fail_at(const vp_json_node *node, const char *key, vp_err *err,
 
     if (!err || err->code != VP_OK)
         return VP_ERR_INPUT; /* vp_fail() would keep nothing of what is looked for here */
+    assert(node->doc && message);
     strcpy(path, node->path);
     if (key) {
         push_key(path, sizeof path, key);

@@ -70,6 +70,7 @@ static int refill(vp_lex *lex)
         return NO_BYTE;
     if (lex->fd_end_byte - lex->fd_next_byte < (int64_t)n_wanted)
         n_wanted = (size_t)(lex->fd_end_byte - lex->fd_next_byte);
+    assert(n_wanted > 0 && lex->window_buf);
     do
         n = pread(lex->fd, lex->window_buf, n_wanted, (off_t)lex->fd_next_byte);
     while (n < 0 && errno == EINTR);
@@ -82,6 +83,7 @@ static int refill(vp_lex *lex)
     lex->fd_next_byte += n;
     lex->at  = lex->window_buf;
     lex->end = lex->window_buf + n;
+    assert(lex->fd_next_byte <= lex->fd_end_byte);
     return *lex->at;
 }
 
@@ -101,8 +103,9 @@ static void mark(vp_lex *lex)
     int64_t column = now_byte(lex) - lex->now_line_byte + 1;
 
     lex->at_byte = now_byte(lex);
-    lex->line    = lex->now_line;
-    lex->column  = column < INT32_MAX ? (int)column : INT32_MAX;
+    assert(column >= 1); /* a line begins at or before what stands on it */
+    lex->line   = lex->now_line;
+    lex->column = column < INT32_MAX ? (int)column : INT32_MAX;
 }
 
 static vp_status fail_at_token(const vp_lex *lex, vp_err *err, const char *message)
@@ -157,6 +160,7 @@ static vp_status put(vp_lex *lex, const void *bytes, size_t n, size_t max_bytes,
         lex->text           = moved;
         lex->text_cap_bytes = cap_bytes;
     }
+    assert(lex->n_text_bytes + n < lex->text_cap_bytes); /* the NUL's room */
     memcpy(lex->text + lex->n_text_bytes, bytes, n);
     lex->n_text_bytes += n;
     lex->text[lex->n_text_bytes] = '\0';
@@ -239,6 +243,7 @@ static vp_status read_escape(vp_lex *lex, vp_err *err)
     } else {
         utf8[0] = (char)(0xf0 | code >> 18), n = 4;
     }
+    assert(code != 0 && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff));
     for (size_t i = 1; i < n; i++)
         utf8[i] = (char)(0x80 | (code >> 6 * (n - 1 - i) & 0x3f));
     VP_TRY(put_string(lex, utf8, n, err));
@@ -262,6 +267,7 @@ static vp_status read_utf8(vp_lex *lex, vp_err *err)
         if (n < length)
             c = peek(lex);
     }
+    assert(n > 0); /* called where a byte beyond ASCII stands */
     if (vp_utf8_at((const char *)bytes, n, &code) != length) {
         if (lex->read_errno || lex->shrank)
             return fail_here(lex, err, "");
@@ -331,6 +337,7 @@ static bool is_word(int c)
 /* Take one byte into text. */
 static vp_status take(vp_lex *lex, const char *what, vp_err *err)
 {
+    assert(lex->at < lex->end); /* after a peek() that found a byte */
     vp_status st = put(lex, lex->at, 1, MAX_NUMBER_BYTES, what, err);
     if (st == VP_OK)
         lex->at++;
@@ -486,6 +493,7 @@ vp_status vp_lex_unexpected(const vp_lex *lex, const char *what, vp_err *err)
     };
     char shown[80];
 
+    assert((size_t)lex->kind < sizeof names / sizeof names[0]);
     if (lex->kind == VP_LEX_STRING && lex->skip_text)
         return vp_lex_fail(lex, err, "expected %s, found a string", what);
     if (lex->kind == VP_LEX_STRING)
@@ -508,6 +516,7 @@ vp_status vp_lex_more(vp_lex *lex, vp_lex_kind end, const char *either, const ch
 {
     vp_status st = VP_OK;
 
+    assert(end == VP_LEX_OBJECT_END || end == VP_LEX_ARRAY_END);
     VP_TRY(vp_lex_next(lex, err));
     *more = lex->kind != end;
     if (*more && lex->kind != VP_LEX_COMMA)

@@ -49,6 +49,7 @@ int vp_word_nearest(const char *word, const char *const *words, int n)
     int    best      = n_letters < 3 ? 0 : n_letters < 9 ? (int)(n_letters / 3) : 3;
     int    nearest   = -1;
 
+    assert(n >= 0);
     for (int i = 0; i < n; i++) {
         int d = vp_word_distance(word, words[i]);
         if (d <= best && (nearest < 0 || d < best)) {
@@ -74,6 +75,8 @@ bool vp_option_word(const vp_option *option, int i, char *buf, size_t buf_size)
 {
     const char *words = option->words ? option->words : "";
     int         n     = 0;
+
+    assert(i >= 0 && buf_size > 0);
 
     for (; option->word_at && option->word_at(n); n++)
         if (n == i) {
@@ -134,6 +137,7 @@ static vp_status check_choice(const vp_option *o, const char *text, vp_err *err)
         list[n] = words[n];
         vp_text_printf(&known, "%s%s", n ? ", " : "", words[n]);
     }
+    assert(n > 0 && n < MAX_CHOICES); /* a choice has words, and room was there for all of them */
     VP_TRY_ALLOC(err, !known.failed);
     nearest = vp_word_nearest(text, list, n);
     vp_text_escape(text, shown, sizeof shown);
@@ -166,6 +170,7 @@ static vp_status set_value(const vp_option *o, const char *text, char *values,
     void     *at = values + o->at;
     vp_status st = VP_OK;
 
+    assert(text || o->kind == VP_OPTION_FLAG);
     switch (o->kind) {
     case VP_OPTION_FLAG:
         *(bool *)at = true;
@@ -215,6 +220,7 @@ static vp_status unknown_option(const vp_options_spec *spec, const char *name, v
     for (int s = 0; s < spec->n_sets; s++)
         for (int i = 0; i < spec->sets[s]->n && n < MAX; i++)
             names[n++] = spec->sets[s]->rows[i].name;
+    assert(n < MAX); /* as many options as there are had room */
     nearest = vp_word_nearest(name, names, n);
     if (nearest >= 0)
         return VP_FAIL(err, VP_ERR_USAGE, "unknown option %s; did you mean %s?", shown,
@@ -259,6 +265,7 @@ static vp_status parse_option(const parser *p, int argc, char **argv, int *i, vp
     for (int k = 0; k < line->n_given; k++)
         if (line->given[k].option == o && !o->repeats)
             VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s is given twice", o->name));
+    assert(set < p->spec->n_sets); /* of the set whose struct has its field */
     if (o->kind == VP_OPTION_FLAG) {
         if (equal)
             VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s takes no value", o->name));
@@ -306,6 +313,7 @@ vp_status vp_options_parse(const vp_options_spec *spec, int argc, char **argv, v
             VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one argument too many: %s",
                            vp_text_escape(argv[i], shown, sizeof shown)));
         } else {
+            assert(line->n_words < VP_MAX_WORDS);
             line->words[line->n_words++] = argv[i];
         }
     }

@@ -2,6 +2,7 @@
 
 #include "base/units.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ void vp_text_wrap(const char *text, int column, int indent, vp_text *out)
 {
     bool first = true; /* nothing of the text stands on this line yet */
 
+    assert(indent >= 0 && indent < WIDTH && column >= 0);
     while (*text) {
         int n = (int)strcspn(text, " ");
         if (!first && column + 1 + n > WIDTH) {
@@ -57,6 +59,7 @@ static void append_range(const vp_option *o, vp_text *out)
 
 void vp_option_describe(const vp_option *o, vp_text *out)
 {
+    assert(o->help); /* tests/test_help.sh names the row that has none */
     vp_text_printf(out, "%s", o->help);
     append_range(o, out);
     vp_text_printf(out, ".");

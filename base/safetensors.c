@@ -47,6 +47,8 @@ int64_t vp_st_elements(const int64_t *shape, int rank)
 {
     int64_t n = 1;
 
+    assert(rank >= 0 && rank <= VP_TENSOR_MAX_RANK);
+
     for (int d = 0; d < rank; d++)
         if (shape[d] == 0)
             return 0;
@@ -89,6 +91,7 @@ static void set_field_name(header_parser *p)
 
 static void set_field_part(header_parser *p, const char *part)
 {
+    assert(p->n_field_name + 1 + strlen(part) < sizeof p->field);
     p->field[p->n_field_name] = '.';
     strcpy(p->field + p->n_field_name + 1, part);
 }
@@ -142,6 +145,7 @@ static vp_status read_sizes(header_parser *p, const char *what, int n_max, int64
             st = vp_lex_fail(&p->lex, err, "more than %d numbers stand here", n_max);
             goto out;
         }
+        assert(*n < n_max);
         VP_TRY(read_size(p, what, &sizes[*n], err));
         ++*n;
         VP_TRY(vp_lex_more(&p->lex, VP_LEX_ARRAY_END, "\",\" or \"]\"", "a number after the comma",
@@ -271,6 +275,7 @@ static vp_status add_entry(vp_safetensors *file, entry **out, vp_err *err)
         file->by_offset = moved;
         file->cap       = cap;
     }
+    assert(file->n < file->cap);
     *out = vp_arena_alloc(file->arena, sizeof **out);
     VP_TRY_ALLOC(err, *out);
     file->by_offset[file->n++] = *out;
@@ -297,6 +302,8 @@ static vp_status read_header(header_parser *p, vp_err *err)
             st = vp_lex_unexpected(&p->lex, "the name of a tensor in double quotes", err);
             goto out;
         }
+        /* the tokenizer refuses longer strings: lex.max_text_bytes is VP_ST_MAX_NAME_BYTES */
+        assert(p->lex.n_text_bytes < sizeof p->name);
         memcpy(p->name, p->lex.text, p->lex.n_text_bytes + 1);
         set_field_name(p);
         if (strcmp(p->name, VP_ST_METADATA)) {
@@ -466,6 +473,7 @@ static vp_status read_at(const vp_safetensors *file, int64_t at_byte, int64_t n,
 {
     char *to = buf;
 
+    assert(at_byte >= 0 && n >= 0);
     while (n > 0) {
         size_t  n_wanted = n < (1 << 30) ? (size_t)n : (size_t)1 << 30;
         ssize_t got      = pread(file->fd, to, n_wanted, (off_t)at_byte);
@@ -565,7 +573,8 @@ vp_status vp_safetensors_open_at(int dir_fd, const char *name, const char *path,
     VP_TRY(read_length(file, n_file_bytes, &n_header_bytes, err));
     file->data_byte    = VP_ST_LENGTH_BYTES + n_header_bytes;
     file->n_data_bytes = n_file_bytes - file->data_byte;
-    p->file            = file;
+    assert(file->n_data_bytes >= 0); /* read_length() refuses a header beyond the file's end */
+    p->file = file;
     VP_TRY(vp_lex_from_fd(&p->lex, file->path, file->fd, VP_ST_LENGTH_BYTES, file->data_byte, err));
     p->lex.field          = p->field;
     p->lex.by_byte        = true;
@@ -645,6 +654,8 @@ vp_status vp_safetensors_read(const vp_safetensors *file, const vp_tensor_info *
     int64_t size = vp_st_dtype_bytes(tensor->dtype);
 
     assert(first >= 0 && n >= 0 && first <= tensor->n_elements && n <= tensor->n_elements - first);
+    /* check_whole() has seen that the tensor lies in the data section */
+    assert(tensor->begin_byte >= 0 && tensor->begin_byte <= file->n_data_bytes - tensor->n_bytes);
     return read_at(file, file->data_byte + tensor->begin_byte + first * size, n * size, buf, err);
 }
 
@@ -676,6 +687,7 @@ vp_status vp_safetensors_read_f32(const vp_safetensors *file, const vp_tensor_in
     void     *piece = NULL;
     char      shown[200];
 
+    assert(first >= 0 && n >= 0 && first <= tensor->n_elements && n <= tensor->n_elements - first);
     if (tensor->dtype == VP_ST_F32)
         return vp_safetensors_read(file, tensor, first, n, buf, err);
     if (tensor->dtype != VP_ST_F64 && tensor->dtype != VP_ST_F16 && tensor->dtype != VP_ST_BF16) {

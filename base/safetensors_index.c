@@ -87,6 +87,7 @@ static vp_status find_shard(vp_checkpoint *ckpt, const vp_lex *lex, shard **out,
         ckpt->shards     = moved;
         ckpt->cap_shards = cap;
     }
+    assert(low >= 0 && low <= ckpt->n_shards && ckpt->n_shards < ckpt->cap_shards);
     s = vp_arena_alloc(ckpt->arena, sizeof *s);
     VP_TRY_ALLOC(err, s);
     s->name = vp_arena_strdup(ckpt->arena, lex->text);
@@ -112,6 +113,7 @@ static vp_status add_placed(vp_checkpoint *ckpt, placed **out, vp_err *err)
         ckpt->tensors     = moved;
         ckpt->cap_tensors = cap;
     }
+    assert(ckpt->n_tensors < ckpt->cap_tensors);
     *out  = &ckpt->tensors[ckpt->n_tensors++];
     **out = (placed){0};
 out:
@@ -148,6 +150,7 @@ static vp_status each_member(index_parser *p, vp_status (*member)(index_parser *
             st = vp_lex_unexpected(&p->lex, "a key in double quotes", err);
             goto out;
         }
+        assert(p->lex.n_text_bytes < sizeof p->key); /* as long as lex.max_text_bytes */
         memcpy(p->key, p->lex.text, p->lex.n_text_bytes + 1);
         p->key_line = p->lex.line;
         VP_TRY(vp_lex_want(&p->lex, VP_LEX_COLON, "\":\" after the key", err));
@@ -345,6 +348,7 @@ static vp_status check_against_index(vp_checkpoint *ckpt, const index_parser *p,
         placed *t = &ckpt->tensors[i];
 
         t->file = t->shard->file;
+        assert(t->file); /* open_shards() has opened every one that is named */
         t->info = vp_safetensors_find(t->file, t->name);
         if (!t->info) {
             st = fail_index(ckpt, t->line, t->name, err, "%s holds no tensor of this name",
@@ -514,6 +518,8 @@ const vp_tensor_info *vp_checkpoint_find(const vp_checkpoint *ckpt, const char *
                                          vp_safetensors **file)
 {
     const placed *t = find_placed(ckpt, name);
+
+    assert(!t || (t->file && t->info)); /* no checkpoint is given out before its check */
 
     if (file)
         *file = t ? t->file : NULL;

@@ -140,9 +140,11 @@ vp_status vp_safetensors_write(const char *path, const vp_tensor_data *tensors, 
         st = VP_FAIL_AT(err, VP_ERR_INTERNAL, path, 0, NULL, "too many tensors for one file");
         goto out;
     }
+    assert(header.n_bytes % 8 == 0); /* or the data's elements are not aligned in the file */
     for (int i = 0; i < VP_ST_LENGTH_BYTES; i++)
         length[i] = (unsigned char)(header.n_bytes >> 8 * i);
     VP_TRY(vp_file_begin(path, overwrite, &w, err));
+    assert(w.stream);
     errno   = 0;
     written = fwrite(length, 1, sizeof length, w.stream) == sizeof length &&
               fwrite(header.data, 1, header.n_bytes, w.stream) == header.n_bytes;

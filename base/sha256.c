@@ -1,5 +1,6 @@
 #include "base/sha256.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,7 @@ void vp_sha256_add(vp_sha256 *h, const void *data, size_t n_bytes)
 
     while (n_bytes) {
         size_t at = (size_t)(h->n_bytes % 64), n = 64 - at < n_bytes ? 64 - at : n_bytes;
+        assert(n > 0 && at + n <= sizeof h->block);
         if (at == 0 && n == 64) {
             digest_block(h, p);
         } else {
@@ -81,6 +83,7 @@ void vp_sha256_hex(vp_sha256 *h, char text[65])
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)(n_bits >> (56 - 8 * i));
     vp_sha256_add(h, length, 8);
+    assert(h->n_bytes % 64 == 0); /* padding and length fill the last block */
     for (int i = 0; i < 8; i++)
         snprintf(text + 8 * i, 9, "%08x", h->state[i]);
 }

@@ -1,5 +1,6 @@
 #include "base/stats.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 static int by_value(const void *a, const void *b)
@@ -10,6 +11,7 @@ static int by_value(const void *a, const void *b)
 
 double vp_median(double *values, int64_t n)
 {
+    assert(n >= 0);
     if (n == 0)
         return 0;
     qsort(values, (size_t)n, sizeof *values, by_value);
@@ -21,10 +23,12 @@ double vp_middle_mean(double *values, int64_t n)
     double  sum  = 0;
     int64_t skip = n / 4;
 
+    assert(n >= 0);
     if (n == 0)
         return 0;
     qsort(values, (size_t)n, sizeof *values, by_value);
     for (int64_t i = skip; i < n - skip; i++)
         sum += values[i];
+    assert(n - 2 * skip > 0); /* a quarter at either end leaves something of any n > 0 */
     return sum / (double)(n - 2 * skip);
 }

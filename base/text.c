@@ -1,6 +1,7 @@
 #include "base/text.h"
 #include "base/base_internal.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +21,8 @@ static bool reserve(vp_text *t, size_t n_more)
 
     if (t->failed)
         return false;
+    assert(t->n_bytes < t->cap_bytes ||
+           (t->n_bytes == 0 && t->cap_bytes == 0)); /* the NUL's room */
     if (__builtin_add_overflow(t->n_bytes, n_more, &need_bytes) || need_bytes >= SIZE_MAX / 4)
         goto fail;
     need_bytes++;
@@ -90,6 +93,7 @@ size_t vp_utf8_at(const char *text, size_t n, uint32_t *code)
     size_t               length;
     uint32_t             c, least;
 
+    assert(n > 0);
     if (b[0] < 0x80) {
         *code = b[0];
         return 1;
@@ -154,6 +158,7 @@ const char *vp_text_escape(const char *text, char *buf, size_t buf_size)
                 buf[used++] = '.';
             break;
         }
+        assert(n_piece < sizeof piece);
         memcpy(buf + used, piece, n_piece);
         used += n_piece;
         if (used + 4 <= buf_size)
@@ -161,6 +166,7 @@ const char *vp_text_escape(const char *text, char *buf, size_t buf_size)
         text += length;
         n_left -= length;
     }
+    assert(used < buf_size);
     buf[used] = '\0';
     return buf;
 }
@@ -178,6 +184,7 @@ const char *vp_err_text(const vp_err *err, char *buf, size_t buf_size)
         n = snprintf(line, sizeof line, "%s: ", err->file);
     if (has_field)
         n += snprintf(line + n, sizeof line - (size_t)n, "%s: ", err->field);
+    assert(n >= 0 && (size_t)n < sizeof line); /* file and field fit: see its size */
     snprintf(line + n, sizeof line - (size_t)n, "%s",
              err->message[0] ? err->message : "internal error");
     return vp_text_escape(line, buf, buf_size);

@@ -216,6 +216,7 @@ vp_status vp_real_parse(const char *text, const char *what, double min, double m
     char   shown[80], least[32], most[32];
     double v;
 
+    assert(min <= max);
     vp_text_escape(text, shown, sizeof shown);
     real_text(min, least, sizeof least);
     real_text(max, most, sizeof most);
@@ -240,6 +241,7 @@ static int put_count(uint64_t magnitude, bool negative, char *buf, size_t buf_si
     int  n    = snprintf(digits, sizeof digits, "%llu", (unsigned long long)magnitude);
     int  used = 0;
 
+    assert(n > 0 && n + (n - 1) / 3 < (int)sizeof grouped);
     for (int i = 0; i < n; i++) {
         if (i && (n - i) % 3 == 0)
             grouped[used++] = ',';
@@ -263,6 +265,7 @@ const char *vp_count_text(int64_t n, char *buf, size_t buf_size)
 /* bytes / unit in steps of 1 / scale, rounded to nearest, halves up. */
 static uint64_t in_steps(uint64_t bytes, int64_t unit_bytes, unsigned scale)
 {
+    assert(unit_bytes > 0 && scale > 0);
     unsigned __int128 unit = (unsigned __int128)unit_bytes;
     return (uint64_t)(((unsigned __int128)bytes * scale * 2 + unit) / (2 * unit));
 }
