@@ -162,7 +162,6 @@ LARGE = {  # file: why
     "tests/cuda_emulator/cuda_stand_in.cpp": "one call of CUDA's after the other, each short",
     "tests/cuda_emulator/cudnn_stand_in.c": "one kind of cuDNN's nodes after the other, each short",
     "kernels/cuda/attention.cu": "forward and backward of one algorithm, to be taken apart",
-    "trainers/torch/caching_allocator.c": "PyTorch's allocator, to be taken apart",
     "tests/cuda_emulator/emulator_test.cpp": "one case after the other, each short",
 }
 

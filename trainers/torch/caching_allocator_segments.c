@@ -1,0 +1,212 @@
+/* trainers/torch/caching_allocator_segments.c: memory of the device: segments, and ranges of
+ * addresses that get memory piece by piece. */
+#include "base/checked.h"
+#include "trainers/torch/caching_allocator_index.h"
+#include "trainers/torch/torch_internal.h"
+
+#include <stdlib.h>
+
+/* What a card without an end calls its total, where addresses must be reserved: more than any
+ * request. */
+#define ENDLESS_BYTES ((int64_t)1 << VP_CACHING_REQUEST_BITS)
+
+void vp_caching_device_memory(vp_caching_allocator *a, int64_t bytes)
+{
+    add_to(&a->figures.reserved_bytes, bytes);
+    if (bytes > 0)
+        a->figures.n_device_allocs++;
+    else
+        a->figures.n_device_frees++;
+    if (a->opts.on_segment)
+        a->opts.on_segment(a->opts.on_segment_context, bytes);
+}
+
+bool vp_caching_blocks_grow(vp_caching_allocator *a, int64_t n)
+{
+    int64_t cap = a->cap_blocks ? a->cap_blocks : 1024;
+    block  *p;
+
+    while (cap - a->n_blocks < n)
+        cap *= 2;
+    if (cap > UINT32_MAX)
+        return false;
+    p = realloc(a->blocks, (size_t)cap * sizeof *p);
+    if (!p)
+        return false;
+    a->blocks     = p;
+    a->cap_blocks = cap;
+    return true;
+}
+
+/* ---- segments ---- */
+
+static int64_t piece_bytes(const vp_caching_allocator *a, bool large)
+{
+    return large ? a->large_segment_bytes : SMALL_SEGMENT_BYTES;
+}
+
+int64_t vp_caching_addresses_new(vp_caching_allocator *a, int64_t bytes, int64_t unit)
+{
+    int64_t at  = vp_round_up(a->next_at, unit);
+    int64_t end = vp_add(vp_add(at, bytes), SMALL_SEGMENT_BYTES); /* segments never touch */
+
+    if (vp_overflowed(end))
+        return 0;
+    a->next_at = end;
+    return at;
+}
+
+/* Those of the highest segment can be given out again: it is above all others then too. */
+static void addresses_delete(vp_caching_allocator *a, const block *segment)
+{
+    if (segment->at + segment->bytes + SMALL_SEGMENT_BYTES == a->next_at)
+        a->next_at = segment->at;
+}
+
+int64_t vp_caching_device_free_bytes(const vp_caching_allocator *a)
+{
+    int64_t taken = a->figures.reserved_bytes.now + a->others_bytes;
+
+    if (a->opts.device_total_bytes == VP_CACHING_DEVICE_UNLIMITED)
+        return NEVER_BYTES - a->figures.reserved_bytes.now;
+    return taken < a->opts.device_total_bytes ? a->opts.device_total_bytes - taken : 0;
+}
+
+void vp_caching_segment_free(vp_caching_allocator *a, uint32_t b)
+{
+    int64_t bytes = a->blocks[b].bytes;
+
+    assert(alone(&a->blocks[b]) && !a->blocks[b].expandable);
+    addresses_delete(a, &a->blocks[b]);
+    pool_take(a, b);
+    block_delete(a, b);
+    a->figures.n_segments.now--;
+    vp_caching_device_memory(a, -bytes);
+}
+
+/* ---- expandable segments: a long range of addresses, backed piece by piece ---- */
+
+/* Back the front of an unmapped block; it is then free. False when the device is full. */
+static bool map(vp_caching_allocator *a, uint32_t b, int64_t bytes)
+{
+    block  *x    = &a->blocks[b];
+    int64_t unit = piece_bytes(a, x->large);
+
+    bytes = vp_round_up(bytes, unit);
+    if (bytes > vp_caching_device_free_bytes(a))
+        return false;
+    unmapped_take(a, b);
+    if (bytes < x->bytes) {
+        uint32_t rest = block_new(a, x, x->at + bytes, x->bytes - bytes);
+
+        splice(a->blocks, b, rest, x->next);
+        unmapped_put(a, rest);
+        x->bytes = bytes;
+    }
+    x->mapped = true;
+    merge(a, b, x->prev);
+    merge(a, b, x->next);
+    pool_put(a, b);
+    vp_caching_device_memory(a, bytes);
+    return true;
+}
+
+/* Give back the whole pieces of a free block. */
+static void unmap(vp_caching_allocator *a, uint32_t b)
+{
+    block  *x     = &a->blocks[b];
+    int64_t unit  = piece_bytes(a, x->large);
+    int64_t first = vp_round_up(x->at, unit); /* ranges begin at multiples of unit */
+    int64_t end   = (x->at + x->bytes) / unit * unit;
+
+    if (first >= end)
+        return;
+    pool_take(a, b);
+    if (first > x->at) {
+        uint32_t front = block_new(a, x, x->at, first - x->at);
+
+        splice(a->blocks, x->prev, front, b);
+        pool_put(a, front);
+    }
+    if (end < x->at + x->bytes) {
+        uint32_t rear = block_new(a, x, end, x->at + x->bytes - end);
+
+        splice(a->blocks, b, rear, x->next);
+        pool_put(a, rear);
+    }
+    x->at     = first;
+    x->bytes  = end - first;
+    x->mapped = false;
+    merge(a, b, x->prev);
+    merge(a, b, x->next);
+    unmapped_put(a, b);
+    vp_caching_device_memory(a, first - end);
+}
+
+void vp_caching_range_trim(vp_caching_allocator *a, uint32_t b)
+{
+    unmap(a, b);
+    if (alone(&a->blocks[b])) {
+        addresses_delete(a, &a->blocks[b]);
+        unmapped_take(a, b);
+        block_delete(a, b);
+    }
+}
+
+/* The lowest free address from which bytes can be had: a block of it, mapped or not. A new range
+ * where there is none; 0 where there can be none. */
+static uint32_t expandable_place(vp_caching_allocator *a, int stream, bool large, int64_t bytes)
+{
+    pool    *p     = a->pools[stream][large];
+    block    first = {.stream = (uint8_t)stream, .large = large, .expandable = true};
+    block    key   = {.at = 0};
+    int64_t  unit  = piece_bytes(a, large);
+    int64_t  total = a->opts.device_total_bytes;
+    int64_t  range_bytes, at;
+    uint32_t u, b;
+
+    while ((u = tree_from(a->blocks, p->unmapped, &key, before_by_address))) {
+        uint32_t start = a->blocks[u].prev;
+        int64_t  have  = 0;
+
+        if (!start || !available(&a->blocks[start]))
+            start = u;
+        for (b = start; b && available(&a->blocks[b]) && have < bytes; b = a->blocks[b].next)
+            have += a->blocks[b].bytes;
+        if (have >= bytes)
+            return start;
+        key.at = a->blocks[u].at + 1;
+    }
+    if (total == VP_CACHING_DEVICE_UNLIMITED)
+        total = ENDLESS_BYTES;
+    range_bytes = vp_round_up(total + total / 8, unit);
+    at          = vp_caching_addresses_new(a, range_bytes, unit);
+    if (!at)
+        return 0;
+    u = block_new(a, &first, at, range_bytes);
+    unmapped_put(a, u);
+    return u;
+}
+
+uint32_t vp_caching_expand(vp_caching_allocator *a, int stream, bool large, int64_t bytes)
+{
+    uint32_t b = expandable_place(a, stream, large, bytes), next;
+    int64_t  missing;
+
+    if (!b)
+        return 0;
+    /* A request can exceed even a new range; the card then has not the memory for that either. */
+    if (!a->blocks[b].mapped && !map(a, b, a->blocks[b].bytes < bytes ? a->blocks[b].bytes : bytes))
+        return 0;
+    while (a->blocks[b].bytes < bytes) {
+        /* free and mapped blocks never touch, so the next one is unmapped; map() merges the two */
+        next = a->blocks[b].next;
+        assert(next && !a->blocks[next].mapped);
+        missing = bytes - a->blocks[b].bytes;
+        if (!map(a, next, a->blocks[next].bytes < missing ? a->blocks[next].bytes : missing))
+            return 0;
+        b = next;
+    }
+    pool_take(a, b);
+    return b;
+}
