@@ -161,7 +161,6 @@ LARGE = {  # file: why
     "dryrun/stand_in/null_runtime.c": "vp_null_attribute() is a table: what the device answers to each question",
     "tests/cuda_emulator/cuda_stand_in.cpp": "one call of CUDA's after the other, each short",
     "tests/cuda_emulator/cudnn_stand_in.c": "one kind of cuDNN's nodes after the other, each short",
-    "kernels/cuda/attention.cu": "forward and backward of one algorithm, to be taken apart",
     "tests/cuda_emulator/emulator_test.cpp": "one case after the other, each short",
 }
 
