@@ -93,8 +93,7 @@ VP_REALS_TABLE(SET, )
 
 #define N_NAMED(list) ((int)(sizeof(list) / sizeof *(list)) - 1)
 
-/* What the table's expressions are written with, beside checked.h: n, the attributes by name, and
- * dtype, the call's. */
+/* What the table's expressions are written with, beside checked.h: n, the attributes by name. */
 static const vp_none_ints *vp_none_ints_of(const int64_t *ints)
 {
     (void)ints;
@@ -176,6 +175,7 @@ enum { NOTHING = -1 }; /* no operand's bytes */
 #define WHOLE              operand
 #define IF(condition)      ((condition) ? operand : NOTHING)
 #define AS_MUCH_AS(kernel) VP_##kernel
+#define IF_GIVEN           operand /* see vp_kernel_bytes_moved() */
 
 /* clang-format off */
 #define RULE(result, rule, set) \
@@ -227,6 +227,14 @@ enum { NOTHING = -1 }; /* no operand's bytes */
 #undef ALWAYS
 #undef MAYBE
 #undef WHEN
+#undef WHOLE
+#undef IF
+#undef AS_MUCH_AS
+#undef IF_GIVEN
+#define WHOLE           false
+#define IF(condition)   false
+#define AS_MUCH_AS(of)  false
+#define IF_GIVEN        true
 #define ALWAYS          false
 #define MAYBE           true
 #define WHEN(condition) true
@@ -255,8 +263,8 @@ static const struct kernel {
                               .reals = real_set##_reals, .n_reals = N_NAMED(real_set##_reals), \
                               .operands = {
 #define VP_OPERAND(K, NAME, name, access, presence, elem, count, moved, lies_on) \
-                                  [VP_##K##_##NAME] = {#name, VP_##access, presence, VP_AS_##elem, \
-                                                       lies_on},
+                                  [VP_##K##_##NAME] = {#name, VP_##access, presence, moved, \
+                                                       VP_AS_##elem, lies_on},
 #define VP_RULES(NAME, name, set, randomness, what, flop, workspace) \
                               }, .random = randomness, .kind = what}},
 #include "plan/kernels.def"
@@ -338,15 +346,26 @@ double vp_kernel_flop(vp_kernel k, const int64_t *ints)
     return kernels[k].flop(ints);
 }
 
-double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *ints)
+uint32_t vp_kernel_lacks(vp_kernel k, vp_dtype dtype, uint32_t absent)
+{
+    const vp_kernel_info *info  = vp_kernel_info_of(k);
+    uint32_t              lacks = 0;
+
+    for (int i = 0; dtype != VP_DTYPE_F32 && i < info->n_operands; i++)
+        lacks |= info->operands[i].if_given ? absent & 1u << i : 0;
+    return lacks;
+}
+
+double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *ints, uint32_t lacks)
 {
     const vp_kernel_info *info  = vp_kernel_info_of(k);
     double                bytes = 0.0;
 
     for (int i = 0; i < info->n_operands; i++) {
-        bool    once = info->operands[i].access == VP_READ || info->operands[i].access == VP_WRITE;
-        int     of   = kernels[k].moved(dtype, ints, i);
-        int64_t each = of == NOTHING ? 0 : kernels[k].bytes(dtype, ints, of);
+        bool    once  = info->operands[i].access == VP_READ || info->operands[i].access == VP_WRITE;
+        bool    given = !info->operands[i].if_given || (dtype != VP_DTYPE_F32 && !(lacks >> i & 1));
+        int     of    = given ? kernels[k].moved(dtype, ints, i) : NOTHING;
+        int64_t each  = of == NOTHING ? 0 : kernels[k].bytes(dtype, ints, of);
 
         if (vp_overflowed(each))
             return 0.0;

@@ -253,6 +253,7 @@ typedef struct vp_operand_info {
     const char     *name;
     vp_access       access;
     bool            optional; /* not in every call */
+    bool            if_given; /* moves its bytes in a call that has it, see vp_kernel_lacks() */
     vp_operand_elem elem;
     uint32_t        lies_on; /* bit i: may lie exactly where operand i lies */
 } vp_operand_info;
@@ -306,10 +307,15 @@ vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute);
  * with another operand is an error. */
 bool vp_kernel_may_share(vp_kernel k, int out, int in);
 
+/* What a call lacks of the operands that cost only where it has them: of those in the set absent
+ * (bit i: operand i). A master in fp32 is none of them: there a parameter never has one. Calls that
+ * lack the same are alike to prices and profiles, whatever else they leave out. */
+uint32_t vp_kernel_lacks(vp_kernel k, vp_dtype dtype, uint32_t absent);
+
 /* Floating-point operations of one call, 2 m n k for each matrix product and 0 for a kernel
- * without any; and the bytes it moves: what time models go by. */
+ * without any; and the bytes it moves where it lacks such operands: what time models go by. */
 double vp_kernel_flop(vp_kernel k, const int64_t *ints);
-double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *ints);
+double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *ints, uint32_t lacks);
 
 /* ---- numbers every backend agrees on ---- */
 

@@ -143,6 +143,15 @@ const char *vp_step_operand_name(const vp_step *s, int operand)
                                     : vp_kernel_info_of(s->kernel)->operands[operand].name;
 }
 
+uint32_t vp_step_lacks(const vp_step *s)
+{
+    uint32_t absent = 0;
+
+    for (int k = 0; k < vp_kernel_info_of(s->kernel)->n_operands; k++)
+        absent |= s->args[k].space == VP_SPACE_NONE ? 1u << k : 0;
+    return vp_kernel_lacks(s->kernel, s->dtype, absent);
+}
+
 vp_access vp_step_operand_access(const vp_step *s, int operand)
 {
     return is_workspace(s, operand) ? VP_WRITE

@@ -166,6 +166,7 @@ int         vp_step_n_operands(const vp_step *s);
 int64_t     vp_step_operand_bytes(const vp_step *s, const int64_t *ints, int operand);
 const char *vp_step_operand_name(const vp_step *s, int operand);
 vp_access   vp_step_operand_access(const vp_step *s, int operand);
+uint32_t    vp_step_lacks(const vp_step *s); /* vp_kernel_lacks() of its call */
 bool        vp_step_may_share(const vp_step *s, int out, int in);
 
 /* Workspace that a step needs on a device of this compute capability (0: the CPU); of an

@@ -21,12 +21,12 @@ void vp_profile_free(vp_profile *p)
 }
 
 static vp_profile_row *find(const vp_profile *p, vp_kernel kernel, vp_dtype dtype,
-                            const int64_t *ints)
+                            const int64_t *ints, uint32_t lacks)
 {
     size_t n_bytes = (size_t)vp_kernel_info_of(kernel)->n_ints * sizeof *ints;
 
     for (int64_t i = 0; i < p->n_rows; i++)
-        if (p->rows[i].kernel == kernel && p->rows[i].dtype == dtype &&
+        if (p->rows[i].kernel == kernel && p->rows[i].dtype == dtype && p->rows[i].lacks == lacks &&
             memcmp(p->rows[i].ints, ints, n_bytes) == 0)
             return &p->rows[i];
     return NULL;
@@ -51,10 +51,12 @@ vp_profile *vp_profile_copy(const vp_profile *profile)
 
 bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
 {
-    vp_profile_row *old = find(p, row->kernel, row->dtype, row->ints);
+    vp_profile_row new = *row, *old;
 
+    new.lacks = vp_kernel_lacks(row->kernel, row->dtype, row->lacks);
+    old       = find(p, new.kernel, new.dtype, new.ints, new.lacks);
     if (old) {
-        *old = *row;
+        *old = new;
         return true;
     }
     if (p->n_rows == p->cap_rows) {
@@ -65,22 +67,23 @@ bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
         p->rows     = rows;
         p->cap_rows = cap;
     }
-    p->rows[p->n_rows++] = *row;
+    p->rows[p->n_rows++] = new;
     return true;
 }
 
 /* What a kernel's time grows with. */
-static double work(vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
+static double work(vp_kernel kernel, vp_dtype dtype, const int64_t *ints, uint32_t lacks)
 {
     double flop = vp_kernel_flop(kernel, ints);
-    return flop > 0 ? flop : vp_kernel_bytes_moved(kernel, dtype, ints);
+    return flop > 0 ? flop : vp_kernel_bytes_moved(kernel, dtype, ints, lacks);
 }
 
 double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, vp_dtype dtype,
-                          const int64_t *ints, bool *measured)
+                          const int64_t *ints, uint32_t absent, bool *measured)
 {
-    const vp_profile_row *row = find(p, kernel, dtype, ints), *near = NULL;
-    double                w = work(kernel, dtype, ints), best = INFINITY;
+    uint32_t              lacks = vp_kernel_lacks(kernel, dtype, absent);
+    const vp_profile_row *row = find(p, kernel, dtype, ints, lacks), *near = NULL;
+    double                w = work(kernel, dtype, ints, lacks), best = INFINITY;
 
     *measured = row != NULL;
     if (row)
@@ -88,19 +91,20 @@ double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, vp_dtype dtype,
     for (int64_t i = 0; i < p->n_rows; i++) {
         if (p->rows[i].kernel != kernel || p->rows[i].dtype != dtype)
             continue;
-        double distance = fabs(log((work(kernel, dtype, p->rows[i].ints) + 1) / (w + 1)));
+        double distance =
+            fabs(log((work(kernel, dtype, p->rows[i].ints, p->rows[i].lacks) + 1) / (w + 1)));
         if (distance < best) {
             best = distance;
             near = &p->rows[i];
         }
     }
-    return near ? near->seconds * (w + 1) / (work(kernel, dtype, near->ints) + 1) : -1;
+    return near ? near->seconds * (w + 1) / (work(kernel, dtype, near->ints, near->lacks) + 1) : -1;
 }
 
 vp_algorithm vp_profile_algorithm(const vp_profile *p, vp_kernel kernel, vp_dtype dtype,
-                                  const int64_t *ints)
+                                  const int64_t *ints, uint32_t lacks)
 {
-    const vp_profile_row *row = find(p, kernel, dtype, ints);
+    const vp_profile_row *row = find(p, kernel, dtype, ints, vp_kernel_lacks(kernel, dtype, lacks));
 
     return row ? row->algorithm : (vp_algorithm){{0}};
 }
@@ -118,6 +122,10 @@ json_t *vp_profile_to_json(const vp_profile *p)
         for (int k = 0; j && k < info->n_ints; k++)
             json_object_set_new(j, info->ints[k].name,
                                 json_integer((json_int_t)p->rows[i].ints[k]));
+        if (j && !vp_lacks_write(j, p->rows[i].kernel, p->rows[i].lacks)) {
+            json_decref(j);
+            j = NULL;
+        }
         if (j)
             json_object_set_new(j, "seconds", json_real(p->rows[i].seconds));
         if (j && vp_algorithm_is_set(&p->rows[i].algorithm))
@@ -150,6 +158,43 @@ vp_status vp_algorithm_read(const vp_json_node *call, vp_kernel kernel, vp_algor
                             vp_kernel_info_of(kernel)->name));
     if (!vp_algorithm_parse(text, out))
         VP_TRY(vp_json_fail(call, "algorithm", err, "is %d hexadecimal digits", VP_ALGORITHM_TEXT));
+out:
+    return st;
+}
+
+bool vp_lacks_write(json_t *call, vp_kernel kernel, uint32_t lacks)
+{
+    json_t *names = lacks ? json_array() : NULL;
+
+    for (int i = 0; names && i < vp_kernel_info_of(kernel)->n_operands; i++)
+        if (lacks >> i & 1)
+            json_array_append_new(names, json_string(vp_kernel_info_of(kernel)->operands[i].name));
+    return !lacks || json_object_set_new(call, "without", names) == 0;
+}
+
+vp_status vp_lacks_read(const vp_json_node *call, vp_kernel kernel, vp_dtype dtype, uint32_t *lacks,
+                        vp_err *err)
+{
+    vp_json_node names, node;
+    const char  *name;
+    int64_t      n;
+    vp_status    st = VP_OK;
+
+    *lacks = 0;
+    if (!vp_json_has(call, "without"))
+        return VP_OK;
+    VP_TRY(vp_json_array(call, "without", &names, &n, err));
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(vp_json_element(&names, i, &node, err));
+        VP_TRY(vp_json_as_string(&node, &name, err));
+        int      k   = vp_kernel_operand(kernel, name);
+        uint32_t bit = k < 0 ? 0 : vp_kernel_lacks(kernel, dtype, 1u << k);
+        if (!bit || *lacks & bit)
+            VP_TRY(vp_json_fail(call, "without", err,
+                                "names what no call of %s in %s lacks, or names it twice",
+                                vp_kernel_info_of(kernel)->name, vp_dtype_name(dtype)));
+        *lacks |= bit;
+    }
 out:
     return st;
 }
@@ -190,9 +235,10 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
             if (row.dtype != VP_DTYPE_F32 && row.dtype != VP_DTYPE_BF16)
                 VP_TRY(vp_json_fail(&node, "dtype", err, "a kernel runs in fp32 or bf16"));
         }
-        const char *row_keys[4 + VP_MAX_INTS + 1] = {"kernel", "seconds", "dtype", "algorithm"};
+        const char *row_keys[5 + VP_MAX_INTS + 1] = {"kernel", "seconds", "dtype", "algorithm",
+                                                     "without"};
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
-            row_keys[4 + k] = vp_kernel_info_of(row.kernel)->ints[k].name;
+            row_keys[5 + k] = vp_kernel_info_of(row.kernel)->ints[k].name;
         VP_TRY(vp_json_only_keys(&node, row_keys, err));
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
             VP_TRY(vp_json_int(
@@ -202,6 +248,7 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
                 &row.ints[k], err));
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
         VP_TRY(vp_algorithm_read(&node, row.kernel, &row.algorithm, err));
+        VP_TRY(vp_lacks_read(&node, row.kernel, row.dtype, &row.lacks, err));
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
     *out = p;

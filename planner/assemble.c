@@ -86,7 +86,8 @@ static void price_program(vp_assembly *a, vp_program *p, int64_t *passes_ns, int
             int64_t *to = pass <= VP_PASS_BACKWARD && !s->first_only ? passes_ns : once_ns;
             s->seconds  = vp_cost_step(a->cost, &a->model->graph, s);
             if (a->cost->profile)
-                s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints);
+                s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
+                                                    vp_step_lacks(s));
             a->has_algorithm |= vp_algorithm_is_set(&s->algorithm);
             *to = vp_add(*to, to_ns(s->seconds));
         }

@@ -15,7 +15,8 @@ static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, doub
 {
     bool measured;
 
-    *seconds = vp_profile_seconds(x->profile, s->kernel, s->dtype, ints, &measured);
+    *seconds =
+        vp_profile_seconds(x->profile, s->kernel, s->dtype, ints, vp_step_lacks(s), &measured);
     x->all_measured &= measured;
     if (*seconds < 0)
         return vp_fail(err, VP_ERR_INPUT, x->path, 0, "rows", "no %s in %s, which the plan calls",

@@ -50,7 +50,7 @@ vp_status vp_call_times_rows(const vp_call_times *x, vp_profile *profile, vp_err
 
     for (int64_t i = 0; i < x->n; i++) {
         const vp_kernel_time *t   = &x->at[i];
-        vp_profile_row        row = {.kernel = t->kernel, .dtype = t->dtype};
+        vp_profile_row        row = {.kernel = t->kernel, .dtype = t->dtype, .lacks = t->lacks};
 
         if (t->n_calls == 0)
             continue;

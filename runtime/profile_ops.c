@@ -13,16 +13,16 @@ enum { MIN_CALLS = 3, MAX_CALLS = 9, MAX_ALGORITHMS = 16 };
 static const double ENOUGH_S = 0.3;
 
 /* Whether a call timed for these attributes has the operand: all that may be there, but for what
- * the attributes rule out, sample lengths, and in fp32 the master, which is what parameters of a
- * narrower kind have. */
+ * the attributes or the row rule out, sample lengths, and in fp32 the master, which is what
+ * parameters of a narrower kind have. */
 static bool is_there(const vp_profile_row *row, int operand)
 {
     const char *name = vp_kernel_info_of(row->kernel)->operands[operand].name;
 
     if (strcmp(name, "lengths") == 0)
         return false;
-    if (strcmp(name, "master") == 0)
-        return row->dtype != VP_DTYPE_F32;
+    if (vp_kernel_info_of(row->kernel)->operands[operand].if_given)
+        return row->dtype != VP_DTYPE_F32 && !(row->lacks >> operand & 1);
     return vp_kernel_presence(row->kernel, row->ints, operand) != VP_NEVER;
 }
 

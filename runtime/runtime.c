@@ -174,6 +174,7 @@ void vp_runtime_free(vp_runtime *rt)
 static vp_kernel_time *time_of(vp_runtime *rt, const vp_step *step, const int64_t *ints)
 {
     int      n_ints = vp_kernel_info_of(step->kernel)->n_ints;
+    uint32_t lacks  = vp_step_lacks(step);
     uint64_t h      = (uint64_t)step->kernel * VP_N_DTYPES + step->dtype + 1;
 
     for (int k = 0; k < n_ints; k++)
@@ -182,12 +183,13 @@ static vp_kernel_time *time_of(vp_runtime *rt, const vp_step *step, const int64_
          slot         = (slot + 1) & (rt->n_time_slots - 1)) {
         int32_t *idx = &rt->time_slots[slot];
         if (*idx == 0) {
-            rt->times[rt->n_times] = (vp_kernel_time){.kernel = step->kernel, .dtype = step->dtype};
+            rt->times[rt->n_times] =
+                (vp_kernel_time){.kernel = step->kernel, .dtype = step->dtype, .lacks = lacks};
             memcpy(rt->times[rt->n_times].ints, ints, sizeof rt->times->ints);
             *idx = (int32_t)++rt->n_times;
         }
         vp_kernel_time *t = &rt->times[*idx - 1];
-        if (t->kernel == step->kernel && t->dtype == step->dtype &&
+        if (t->kernel == step->kernel && t->dtype == step->dtype && t->lacks == lacks &&
             memcmp(t->ints, ints, (size_t)n_ints * sizeof *t->ints) == 0)
             return t;
     }

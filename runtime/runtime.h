@@ -140,6 +140,7 @@ typedef struct vp_kernel_time {
     vp_kernel kernel;
     vp_dtype  dtype;
     int64_t   ints[VP_MAX_INTS];
+    uint32_t  lacks; /* vp_kernel_lacks() */
     int64_t   n_calls;
     double    seconds;
 } vp_kernel_time;

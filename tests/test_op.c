@@ -238,7 +238,7 @@ static void every_operand_that_is_there_has_bytes(void **state)
                 assert_int_equal(there == VP_ALWAYS || x->operands[i].optional, true);
             }
             assert_true(vp_kernel_flop((vp_kernel)k, n.ints) >= 0);
-            assert_int_equal(vp_kernel_bytes_moved((vp_kernel)k, VP_DTYPE_F32, n.ints) > 0,
+            assert_int_equal(vp_kernel_bytes_moved((vp_kernel)k, VP_DTYPE_F32, n.ints, 0) > 0,
                              x->n_operands > 0);
         }
     }
@@ -278,7 +278,7 @@ static void the_rules_of_a_linear_and_an_attention_by_hand(void **state)
                      4 * 5 * 7);
     assert_true(vp_kernel_flop(VP_K_LINEAR_BWD_WEIGHT, n.ints) == 2.0 * 600 * 5 * 7);
     /* bf16: x, dy, then dw and db in fp32, each read and written */
-    assert_true(vp_kernel_bytes_moved(VP_K_LINEAR_BWD_WEIGHT, VP_DTYPE_BF16, n.ints) ==
+    assert_true(vp_kernel_bytes_moved(VP_K_LINEAR_BWD_WEIGHT, VP_DTYPE_BF16, n.ints, 0) ==
                 2.0 * (3000 + 4200) + 2 * 4.0 * (35 + 7));
     /* cuBLASLt's 4 MiB is more than three tiles of seven columns */
     assert_int_equal(vp_workspace_bytes(&call), 4 << 20);

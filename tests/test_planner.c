@@ -518,6 +518,7 @@ static vp_profile *drawn_profile(rng *r, const vp_plan *plan)
                 vp_profile_row row = {.kernel  = s->kernel,
                                       .dtype   = s->dtype,
                                       .seconds = 1e-3 + 1e-6 * (double)pick(r, 1000)};
+                row.lacks          = vp_step_lacks(s);
                 memcpy(row.ints, s->ints, sizeof row.ints);
                 if (s->window_of_instance)
                     row.ints[vp_kernel_int(s->kernel, "window")] = b->instances[i].window;

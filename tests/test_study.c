@@ -437,22 +437,22 @@ static void a_profile_takes_what_calls_cost_in_a_step(void **state)
                                            .elements = {.count = 10},
                                            .seconds  = 5});
     CHECK_OK(vp_correct_profile(base, &trial, 1, &p, &err));
-    assert_true(
-        fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
-             8) < 1e-12 &&
-        measured);
-    assert_true(
-        fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) -
-             24) < 1e-12 &&
-        measured);
-    assert_true(
-        fabs(vp_profile_seconds(p, VP_K_COPY, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
-             4) < 1e-12 &&
-        measured);
-    assert_true(
-        fabs(vp_profile_seconds(p, VP_K_ZERO, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
-             40) < 1e-12 &&
-        measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, 0,
+                                        &measured) -
+                     8) < 1e-12 &&
+                measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, 0,
+                                        &measured) -
+                     24) < 1e-12 &&
+                measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_COPY, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, 0,
+                                        &measured) -
+                     4) < 1e-12 &&
+                measured);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ZERO, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, 0,
+                                        &measured) -
+                     40) < 1e-12 &&
+                measured);
     /* ln 8 for add; copy is not in base and says nothing */
     assert_true(fabs(vp_profile_distance(base, &trial, 1) - log(8)) < 1e-12);
     vp_profile_free(p);
@@ -466,13 +466,13 @@ static void a_profile_takes_what_calls_cost_in_a_step(void **state)
                               {.measured_s = 2, .calls = &one[1], .n_calls = 1},
                               {.measured_s = 3, .calls = &one[2], .n_calls = 1}};
     CHECK_OK(vp_correct_profile(base, three, 3, &p, &err));
-    assert_true(
-        fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, &measured) -
-             3) < 1e-12);
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, 0,
+                                        &measured) -
+                     3) < 1e-12);
     vp_profile_free(p);
     CHECK_OK(vp_correct_profile(base, three, 0, &p, &err));
-    assert_true(
-        vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, &measured) == 3);
+    assert_true(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, 0,
+                                   &measured) == 3);
     vp_profile_free(p);
     vp_profile_free(base);
 }

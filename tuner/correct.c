@@ -9,6 +9,7 @@ typedef struct observation {
     vp_kernel kernel;
     vp_dtype  dtype;
     int64_t   ints[VP_MAX_INTS];
+    uint32_t  lacks;
     double    one_s, all_s;
 } observation;
 
@@ -23,12 +24,14 @@ static int by_call_and_time(const void *a, const void *b)
     for (int k = 0; k < VP_MAX_INTS; k++)
         if (x->ints[k] != y->ints[k])
             return x->ints[k] < y->ints[k] ? -1 : 1;
+    if (x->lacks != y->lacks)
+        return x->lacks < y->lacks ? -1 : 1;
     return (x->one_s > y->one_s) - (x->one_s < y->one_s);
 }
 
 static bool same_call(const observation *x, const observation *y)
 {
-    return x->kernel == y->kernel && x->dtype == y->dtype &&
+    return x->kernel == y->kernel && x->dtype == y->dtype && x->lacks == y->lacks &&
            memcmp(x->ints, y->ints, sizeof x->ints) == 0;
 }
 
@@ -55,6 +58,7 @@ static bool observe(const vp_study_trial *trials, int64_t n_trials, observation 
             const vp_call_time *c = &t->calls[k];
             o[n].kernel           = c->row.kernel;
             o[n].dtype            = c->row.dtype;
+            o[n].lacks            = vp_kernel_lacks(c->row.kernel, c->row.dtype, c->row.lacks);
             memcpy(o[n].ints, c->row.ints, sizeof o[n].ints);
             o[n].all_s = c->row.seconds / sum_s * t->measured_s;
             o[n].one_s = o[n].all_s / (double)c->n_calls;
@@ -91,8 +95,8 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
     memcpy(p->backend, base->backend, sizeof p->backend);
     p->outside = base->outside;
     for (int64_t i = 0; i < n_seen; i++) {
-        double base_s =
-            vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
+        double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints,
+                                           seen[i].lacks, &measured);
         if (base_s > 0)
             for (int k = 0; k < 2; k++) {
                 products[k ? VP_N_KERNELS : seen[i].kernel] += seen[i].one_s * base_s;
@@ -107,8 +111,10 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
     for (int64_t i = 0; i < n_seen; i++) {
-        vp_profile_row row = {
-            .kernel = seen[i].kernel, .dtype = seen[i].dtype, .seconds = seen[i].one_s};
+        vp_profile_row row = {.kernel  = seen[i].kernel,
+                              .dtype   = seen[i].dtype,
+                              .lacks   = seen[i].lacks,
+                              .seconds = seen[i].one_s};
         memcpy(row.ints, seen[i].ints, sizeof row.ints);
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));
     }
@@ -129,8 +135,8 @@ double vp_profile_distance(const vp_profile *base, const vp_study_trial *trials,
 
     if (observe(trials, n_trials, &seen, &n_seen))
         for (int64_t i = 0; i < n_seen; i++) {
-            double base_s =
-                vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints, &measured);
+            double base_s = vp_profile_seconds(base, seen[i].kernel, seen[i].dtype, seen[i].ints,
+                                               seen[i].lacks, &measured);
             if (base_s > 0 && seen[i].one_s > 0) {
                 double off = log(seen[i].one_s / base_s);
                 sum += off * off * seen[i].all_s;

@@ -10,6 +10,7 @@ static vp_status collect_program(const vp_program *p, vp_profile *calls, vp_err 
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             vp_profile_row row = {.kernel = p->steps[pass][i].kernel,
                                   .dtype  = p->steps[pass][i].dtype};
+            row.lacks          = vp_step_lacks(&p->steps[pass][i]);
             memcpy(row.ints, p->steps[pass][i].ints, sizeof row.ints);
             if (!vp_profile_add(calls, &row))
                 return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
@@ -94,7 +95,7 @@ vp_status vp_measure_calls(const vp_session *s, const vp_plan_answer *space, vp_
     VP_TRY(collect_calls(s->request, space, calls, err));
     for (int64_t i = 0; i < calls->n_rows; i++) {
         vp_profile_seconds(known, calls->rows[i].kernel, calls->rows[i].dtype, calls->rows[i].ints,
-                           &measured);
+                           calls->rows[i].lacks, &measured);
         if (!measured)
             VP_TRY_ALLOC(err, vp_profile_add(lacking, &calls->rows[i]));
     }

@@ -67,6 +67,9 @@ static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_s
     for (int k = 0; k < info->n_ints && n < buf_size; k++)
         n += (size_t)snprintf(buf + n, buf_size - n, "%s%s=%lld", k ? "," : "", info->ints[k].name,
                               (long long)row->ints[k]);
+    for (int k = 0; k < info->n_operands && n < buf_size; k++)
+        if (row->lacks >> k & 1)
+            n += (size_t)snprintf(buf + n, buf_size - n, ",without=%s", info->operands[k].name);
     return buf;
 }
 
@@ -86,6 +89,13 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
                 row->ints[k] = strtoll(++p, NULL, 10);
             if (row->ints[k] < 0 || row->ints[k] > INT64_C(1) << 40)
                 p = NULL;
+        }
+        for (int k = 0; k < vp_kernel_info_of(row->kernel)->n_operands && p; k++) {
+            char without[80];
+            snprintf(without, sizeof without, ",without=%s",
+                     vp_kernel_info_of(row->kernel)->operands[k].name);
+            if (strstr(p, without))
+                row->lacks |= vp_kernel_lacks(row->kernel, row->dtype, 1u << k);
         }
         if (p && strcmp(shape_text(row, back, sizeof back), shape) == 0)
             return VP_OK;

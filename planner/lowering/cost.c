@@ -6,11 +6,12 @@
  * CUDA launch). */
 static const double LAUNCH_S = 4e-6;
 
-static double raw_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
+static double raw_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints,
+                          uint32_t lacks)
 {
     if (cost->profile) {
         bool   measured;
-        double s = vp_profile_seconds(cost->profile, kernel, dtype, ints, &measured);
+        double s = vp_profile_seconds(cost->profile, kernel, dtype, ints, lacks, &measured);
         if (!measured)
             cost->all_measured = false;
         if (s >= 0)
@@ -21,20 +22,23 @@ static double raw_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const
         vp_device_flop_per_s(cost->device, dtype == VP_DTYPE_BF16 ? VP_RATE_BF16 : VP_RATE_FP32);
     double compute_s =
         vp_kernel_flop(kernel, ints) / (rate > 0 ? rate : cost->device->fp32_flop_per_s);
-    double memory_s = vp_kernel_bytes_moved(kernel, dtype, ints) / cost->device->memory_bytes_per_s;
+    double memory_s =
+        vp_kernel_bytes_moved(kernel, dtype, ints, lacks) / cost->device->memory_bytes_per_s;
     return (compute_s > memory_s ? compute_s : memory_s) + LAUNCH_S;
 }
 
-double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints)
+double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints,
+                       uint32_t lacks)
 {
-    return round(raw_seconds(cost, kernel, dtype, ints) * 1e9) * 1e-9;
+    return round(raw_seconds(cost, kernel, dtype, ints, lacks) * 1e9) * 1e-9;
 }
 
 double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
 {
-    vp_step windowed = *step;
-    double  sum      = 0;
-    int64_t n        = 0;
+    vp_step  windowed = *step;
+    uint32_t lacks    = vp_step_lacks(step);
+    double   sum      = 0;
+    int64_t  n        = 0;
     /* chains are long and have few windows: each is priced once where it is among the first */
     struct {
         int64_t window;
@@ -43,14 +47,15 @@ double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
     int n_known = 0;
 
     if (!step->window_of_instance)
-        return vp_cost_seconds(cost, step->kernel, step->dtype, step->ints);
+        return vp_cost_seconds(cost, step->kernel, step->dtype, step->ints, lacks);
     for (int64_t i = 1; i < g->n_instances - 1; i++, n++) {
         int k = 0;
         while (k < n_known && known[k].window != g->instances[i].window)
             k++;
         windowed.attention.window = g->instances[i].window;
-        double seconds            = k < n_known ? known[k].seconds
-                                                : raw_seconds(cost, step->kernel, step->dtype, windowed.ints);
+        double seconds            = k < n_known
+                                        ? known[k].seconds
+                                        : raw_seconds(cost, step->kernel, step->dtype, windowed.ints, lacks);
         if (k == n_known && n_known < (int)(sizeof known / sizeof *known)) {
             known[n_known].window    = windowed.attention.window;
             known[n_known++].seconds = seconds;

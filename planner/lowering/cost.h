@@ -18,8 +18,10 @@ typedef struct vp_cost {
     bool all_measured;
 } vp_cost;
 
-/* A whole number of nanoseconds, so that sums of seconds and the solver's integer costs agree. */
-double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints);
+/* A whole number of nanoseconds, so that sums of seconds and the solver's integer costs agree.
+ * lacks: vp_kernel_lacks(). */
+double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints,
+                       uint32_t lacks);
 
 /* Seconds of a lowered step. An attention whose window is its instance's is priced at the mean
  * over the graph's blocks: blocks stay alike to the planner, and the sum over the chain is

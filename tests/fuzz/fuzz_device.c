@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         int64_t ints[VP_MAX_INTS];
         for (int i = 0; i < VP_MAX_INTS; i++)
             ints[i] = 1 + i % 2;
-        double s = vp_cost_seconds(&cost, (vp_kernel)k, VP_DTYPE_F32, ints);
+        double s = vp_cost_seconds(&cost, (vp_kernel)k, VP_DTYPE_F32, ints, 0);
         MUST(isfinite(s) && s > 0);
     }
     return 0;

@@ -16,12 +16,13 @@ static void follow(const vp_profile *profile)
     for (int64_t i = 0; i < profile->n_rows; i++) {
         const vp_profile_row *row = &profile->rows[i];
         int64_t               ints[VP_MAX_INTS];
-        MUST(vp_profile_seconds(profile, row->kernel, row->dtype, row->ints, &measured) ==
-                 row->seconds &&
+        MUST(vp_profile_seconds(profile, row->kernel, row->dtype, row->ints, row->lacks,
+                                &measured) == row->seconds &&
              measured);
         for (int k = 0; k < VP_MAX_INTS; k++)
             ints[k] = row->ints[k] / 2 + 3;
-        double s = vp_profile_seconds(profile, row->kernel, row->dtype, ints, &measured);
+        double s =
+            vp_profile_seconds(profile, row->kernel, row->dtype, ints, row->lacks, &measured);
         MUST(isfinite(s) && s >= 0);
     }
     vp_text text = fuzz_text(vp_profile_to_json(profile));
