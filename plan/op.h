@@ -100,14 +100,21 @@ typedef enum vp_qkv_layout {
     VP_QKV_APART    = 2  /* three tensors; rope: one of them, `heads` heads that all turn   */
 } vp_qkv_layout;
 
+/* Activations; each backend says what one does, or does not compile. */
+/* clang-format off */
+#define VP_ACT_TABLE(X) \
+    X(GELU_TANH) \
+    X(GELU) \
+    X(RELU) \
+    X(SILU) \
+    X(TANH)
+/* clang-format on */
+
 typedef enum vp_act {
-    VP_ACT_GELU_TANH,
-    VP_ACT_GELU,
-    VP_ACT_RELU,
-    VP_ACT_SILU,
-    VP_ACT_TANH,
-    VP_N_ACTS
+#define X(name) VP_ACT_##name,
+    VP_ACT_TABLE(X) VP_N_ACTS
 } vp_act;
+#undef X
 
 /* How an optimizer's state is stored. VP_STATE_BLOCK8: one byte an element and an fp32 scale for
  * every VP_STATE_BLOCK of them, behind the bytes (Dettmers et al. 2021, arXiv:2110.02861). */

@@ -36,7 +36,7 @@ VP_ALWAYS_INLINE float act_value(float v, int act)
 {
     float u, e, s, pdf;
 
-    switch (act) {
+    switch ((vp_act)act) {
     case VP_ACT_GELU_TANH:
         u = sqrt_2_over_pi * (v + cubic * v * v * v);
         e = vp_exp_neg(u < 0.0f ? 2.0f * u : -2.0f * u);
@@ -51,9 +51,13 @@ VP_ALWAYS_INLINE float act_value(float v, int act)
         return v * s;
     case VP_ACT_TANH:
         return vp_tanh(v);
-    default: /* VP_ACT_RELU; a NaN stays one */
+    case VP_ACT_RELU: /* a NaN stays one */
         return v < 0.0f ? 0.0f : v;
+    case VP_N_ACTS:
+        break;
     }
+    assert(!"no such activation");
+    return v;
 }
 
 /* With s (1 - s) = e / (1 + e)^2: gelu_tanh' = s + x s (1 - s) 2 du/dx, silu' = s + x s (1 - s),
@@ -62,7 +66,7 @@ VP_ALWAYS_INLINE void act_value_and_slope(float v, int act, float *value, float 
 {
     float u, twice_u, e, inv, s, pdf;
 
-    switch (act) {
+    switch ((vp_act)act) {
     case VP_ACT_GELU_TANH:
         u       = sqrt_2_over_pi * (v + cubic * v * v * v);
         twice_u = 2.0f * sqrt_2_over_pi * (1.0f + 3.0f * cubic * v * v);
@@ -87,32 +91,28 @@ VP_ALWAYS_INLINE void act_value_and_slope(float v, int act, float *value, float 
     case VP_ACT_TANH:
         *value = vp_tanh_and_slope(v, slope);
         return;
-    default:
+    case VP_ACT_RELU:
         *value = v < 0.0f ? 0.0f : v;
         *slope = v <= 0.0f ? 0.0f : 1.0f;
         return;
+    case VP_N_ACTS:
+        break;
     }
+    assert(!"no such activation");
 }
 
-/* Calls loop(act), which wants act as a constant. */
-#define FOR_ACT(act, loop) \
-    switch (act) { \
-    case VP_ACT_GELU_TANH: \
-        loop(VP_ACT_GELU_TANH); \
-        return; \
-    case VP_ACT_GELU: \
-        loop(VP_ACT_GELU); \
-        return; \
-    case VP_ACT_SILU: \
-        loop(VP_ACT_SILU); \
-        return; \
-    case VP_ACT_RELU: \
-        loop(VP_ACT_RELU); \
-        return; \
-    case VP_ACT_TANH: \
-        loop(VP_ACT_TANH); \
-        return; \
-    }
+/* LOOP(act), which wants act as a constant. */
+#define FOR_ACT(act) \
+    switch ((vp_act)(act)) { \
+        VP_ACT_TABLE(CASE) \
+    case VP_N_ACTS: \
+        break; \
+    } \
+    assert(!"no such activation")
+#define CASE(NAME) \
+    case VP_ACT_##NAME: \
+        LOOP(VP_ACT_##NAME); \
+        return;
 
 VP_ALWAYS_INLINE void forward_loop(const float *x, float *y, int64_t n, int act)
 {
@@ -121,9 +121,10 @@ VP_ALWAYS_INLINE void forward_loop(const float *x, float *y, int64_t n, int act)
         y[i] = act_value(x[i], act);
 }
 
-VP_PER_ISA(forward, (const float *x, float *y, int64_t n, int64_t act), (x, y, n, act)){
+VP_PER_ISA(forward, (const float *x, float *y, int64_t n, int64_t act), (x, y, n, act))
+{
 #define LOOP(constant) forward_loop(x, y, n, constant)
-    FOR_ACT(act, LOOP)
+    FOR_ACT(act);
 #undef LOOP
 }
 
@@ -138,14 +139,15 @@ VP_ALWAYS_INLINE void backward_loop(const float *dy, const float *x, float *dx, 
 }
 
 VP_PER_ISA(backward, (const float *dy, const float *x, float *dx, int64_t n, int64_t act),
-           (dy, x, dx, n, act)){
+           (dy, x, dx, n, act))
+{
 #define LOOP(constant) backward_loop(dy, x, dx, n, constant)
-    FOR_ACT(act, LOOP)
+    FOR_ACT(act);
 #undef LOOP
 }
 
 VP_ALWAYS_INLINE
-    void glu_forward_loop(const float *gate, const float *up, float *y, int64_t n, int act)
+void glu_forward_loop(const float *gate, const float *up, float *y, int64_t n, int act)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -153,9 +155,10 @@ VP_ALWAYS_INLINE
 }
 
 VP_PER_ISA(glu_forward, (const float *gate, const float *up, float *y, int64_t n, int64_t act),
-           (gate, up, y, n, act)){
+           (gate, up, y, n, act))
+{
 #define LOOP(constant) glu_forward_loop(gate, up, y, n, constant)
-    FOR_ACT(act, LOOP)
+    FOR_ACT(act);
 #undef LOOP
 }
 
@@ -177,7 +180,7 @@ VP_PER_ISA(glu_backward,
            (dy, gate, up, d_gate, d_up, n, act))
 {
 #define LOOP(constant) glu_backward_loop(dy, gate, up, d_gate, d_up, n, constant)
-    FOR_ACT(act, LOOP)
+    FOR_ACT(act);
 #undef LOOP
 }
 

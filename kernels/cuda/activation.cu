@@ -61,6 +61,8 @@ static __device__ inline void act_value_and_slope(float v, float *value, float *
         *value = v * cdf;
         *slope = cdf + v * pdf;
     } else {
+        static_assert(ACT == VP_ACT_SILU || ACT == VP_ACT_GELU_TANH,
+                      "an activation without a rule");
         float t = ACT == VP_ACT_SILU ? v : 2.0f * (sqrt_2_over_pi * (v + cubic * v * v * v));
         float e = expf(-fabsf(t)), inv = 1.0f / (1.0f + e), s = (t < 0.0f ? e : 1.0f) * inv;
         float dt =
@@ -121,16 +123,11 @@ template <template <int> class F, typename T>
 static cudaError_t launch(const vp_map<T> &m, int64_t act, cudaStream_t stream)
 {
     switch (act) {
-    case VP_ACT_GELU_TANH:
-        return vp_map_launch(m, F<VP_ACT_GELU_TANH>(), stream);
-    case VP_ACT_GELU:
-        return vp_map_launch(m, F<VP_ACT_GELU>(), stream);
-    case VP_ACT_SILU:
-        return vp_map_launch(m, F<VP_ACT_SILU>(), stream);
-    case VP_ACT_RELU:
-        return vp_map_launch(m, F<VP_ACT_RELU>(), stream);
-    case VP_ACT_TANH:
-        return vp_map_launch(m, F<VP_ACT_TANH>(), stream);
+#define CASE(NAME) \
+    case VP_ACT_##NAME: \
+        return vp_map_launch(m, F<VP_ACT_##NAME>(), stream);
+        VP_ACT_TABLE(CASE)
+#undef CASE
     default:
         return cudaErrorInvalidValue;
     }

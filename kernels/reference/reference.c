@@ -233,7 +233,7 @@ static double gelu_u(double x)
 
 static double act(int64_t which, double x)
 {
-    switch (which) {
+    switch ((vp_act)which) {
     case VP_ACT_GELU_TANH:
         return 0.5 * x * (1.0 + tanh(gelu_u(x)));
     case VP_ACT_GELU:
@@ -244,6 +244,8 @@ static double act(int64_t which, double x)
         return tanh(x);
     case VP_ACT_RELU:
         return x > 0.0 ? x : 0.0;
+    case VP_N_ACTS:
+        break;
     }
     assert(!"an activation that the reference does not know");
     return 0.0;
@@ -253,7 +255,7 @@ static double act_slope(int64_t which, double x)
 {
     double t = tanh(gelu_u(x)), s = 1.0 / (1.0 + exp(-x));
 
-    switch (which) {
+    switch ((vp_act)which) {
     case VP_ACT_GELU_TANH:
         return 0.5 * (1.0 + t) +
                0.5 * x * (1.0 - t * t) * sqrt(2.0 / acos(-1.0)) * (1.0 + 3.0 * 0.044715 * x * x);
@@ -265,6 +267,8 @@ static double act_slope(int64_t which, double x)
         return 1.0 / (cosh(x) * cosh(x));
     case VP_ACT_RELU:
         return x > 0.0 ? 1.0 : 0.0;
+    case VP_N_ACTS:
+        break;
     }
     assert(!"an activation that the reference does not know");
     return 0.0;
