@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/names.h"
 #include "cli/rows.h"
+#include "cli/screen.h"
 #include "cli/words.h"
 
 #include "base/units.h"
@@ -173,10 +174,11 @@ static void print_answer(const estimate *e)
     const vp_scenario *s = &e->scenario;
     char               a[64], b[64], c[400];
 
-    printf("%s: %s parameters; trainer vplan, %s, %s, sequence %lld, %s\n", e->model->name,
-           vp_count_text(e->model->n_params, a, sizeof a), vp_precision_name(s->recipe.precision),
-           vp_optimizer_name(s->recipe.optimizer), (long long)s->seq,
-           vp_scenario_text(e->model, s, c, sizeof c));
+    printf("%s: %s parameters, trainer vplan\n", e->model->name,
+           vp_count_text(e->model->n_params, a, sizeof a));
+    vp_screen_recipe(&s->recipe, s->attention);
+    vp_screen_line("setting", "sequence %lld, %s", (long long)s->seq,
+                   vp_scenario_text(e->model, s, c, sizeof c));
     printf("\n%-48s %12s %7s\n", "at the peak", "bytes", "share");
     for (int64_t i = 0; i < e->itemised.n_items; i++)
         printf("%-48s %12s %6.1f%%\n", e->itemised.items[i].name,

@@ -1,6 +1,7 @@
 /* vplan explain: what a plan does, buffer by buffer and step by step. */
 #include "cli/cli.h"
 #include "cli/rows.h"
+#include "cli/screen.h"
 
 #include "base/text.h"
 #include "base/units.h"
@@ -405,6 +406,15 @@ static void print_decisions(const vp_plan *plan)
     }
 }
 
+/* As the planner wrote it; what a plan by hand leaves out is flash. */
+static vp_attention_kind attention_of(const vp_plan *plan)
+{
+    const char       *word = json_string_value(json_object_get(plan->settings, "attention"));
+    vp_attention_kind kind = word ? vp_attention_by_name(word) : VP_ATTENTION_FLASH;
+
+    return kind == VP_N_ATTENTIONS ? VP_ATTENTION_FLASH : kind;
+}
+
 static void print_story(const vp_plan *plan, const story *t)
 {
     char a[64], b[64], c[64], shown[200], outside[400];
@@ -417,6 +427,7 @@ static void print_story(const vp_plan *plan, const story *t)
     if (t->profile)
         printf("times by %s; the plan says %s\n", vp_text_escape(t->profile, shown, sizeof shown),
                vp_time_text(t->planned_s, a, sizeof a));
+    vp_screen_recipe(&plan->recipe, attention_of(plan));
     print_decisions(plan);
     printf("\nThe peak, %s, is reached in %s.\n", vp_size_text(plan->peak_bytes, a, sizeof a),
            t->at);

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/names.h"
 #include "cli/rows.h"
+#include "cli/screen.h"
 #include "cli/words.h"
 
 #include "base/clock.h"
@@ -130,8 +131,9 @@ static json_t *infeasible_json(const answer *x)
 
 /* ---- text ---- */
 
-static void print_presets(const vp_plan_answer *a)
+static void print_presets(const vp_plan_request *r, const vp_plan_answer *a)
 {
+    bool any = r->any_precision || r->any_optimizer;
     char bytes[32], time[32];
 
     printf("presets\n");
@@ -141,6 +143,9 @@ static void print_presets(const vp_plan_answer *a)
                vp_size_text(c->figures.peak_bytes, bytes, sizeof bytes),
                vp_time_text(c->figures.step_time_s, time, sizeof time),
                c->fits ? "fits" : "does not fit");
+        if (any)
+            printf("    with %s, %s\n", vp_precision_name(c->scenario.recipe.precision),
+                   vp_optimizer_name(c->scenario.recipe.optimizer));
     }
 }
 
@@ -187,14 +192,16 @@ static void print_monolithic(const vp_monolithic_check *c)
 
 static void print_plan(const answer *x)
 {
-    const vp_plan *plan = x->plan;
-    char           text[600], y[64], z[64], outside[400];
+    const vp_plan     *plan = x->plan;
+    const vp_scenario *s    = &x->found.candidates[0].scenario;
+    char               text[2000], y[64], z[64], outside[400];
 
     printf("%s on %s, sequence %lld, global batch %lld, budget %s\n", plan->model_name,
            plan->device, (long long)plan->buckets[0].seq, (long long)plan->global_batch,
            vp_size_text(plan->budget_bytes, y, sizeof y));
-    printf("plan       %s\n",
-           vp_scenario_text(x->job.model, &x->found.candidates[0].scenario, text, sizeof text));
+    vp_screen_recipe(&plan->recipe, s->attention);
+    vp_screen_free(&x->job.request);
+    vp_screen_line("plan", "%s", vp_scenario_text(x->job.model, s, text, sizeof text));
     printf("memory     %s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
         printf(" + %s outside it (%s)", vp_size_text(plan->outside_bytes, y, sizeof y),
@@ -210,7 +217,7 @@ static void print_plan(const answer *x)
            vp_time_text(x->shadow_s, z, sizeof z));
     if (x->whole.status)
         print_monolithic(&x->whole);
-    print_presets(&x->found);
+    print_presets(&x->job.request, &x->found);
     if (x->frontier.n)
         print_frontier(&x->frontier);
     for (size_t i = 0; i < json_array_size(plan->assumptions); i++)
@@ -221,22 +228,25 @@ static void print_plan(const answer *x)
 
 static void print_infeasible(const answer *x)
 {
-    char text[600], y[64];
+    const vp_scenario *least = &x->found.least.scenario;
+    char               text[2000], y[64];
 
     printf("DOES NOT FIT: no configuration of %s%s needs less than %s; the budget is %s\n",
            x->job.model->name, vp_request_is_pinned(&x->job.request) ? " with these pins" : "",
            vp_size_text(x->found.least_budget_bytes, text, sizeof text),
            vp_size_text(x->job.request.budget_bytes, y, sizeof y));
+    vp_screen_recipe(&least->recipe, least->attention);
+    vp_screen_free(&x->job.request);
     printf("binding    %s\n", vp_binding_text(&x->changes, text, sizeof text));
-    printf("least      --budget %lld: %s\n", (long long)x->found.least_budget_bytes,
-           vp_scenario_text(x->job.model, &x->found.least.scenario, text, sizeof text));
+    vp_screen_line("least", "--budget %lld: %s", (long long)x->found.least_budget_bytes,
+                   vp_scenario_text(x->job.model, least, text, sizeof text));
     for (int64_t i = 0; i < x->changes.n; i++)
         printf("%s %s, which needs %s\n", i ? "          " : "or change ",
                vp_change_text(&x->changes.changes[i], text, sizeof text),
                vp_size_text(x->changes.changes[i].needs_bytes, y, sizeof y));
     if (x->whole.status)
         print_monolithic(&x->whole);
-    print_presets(&x->found);
+    print_presets(&x->job.request, &x->found);
 }
 
 /* ---- the command ---- */

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/names.h"
 #include "cli/rows.h"
+#include "cli/screen.h"
 #include "cli/words.h"
 
 #include "base/file.h"
@@ -50,13 +51,15 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
     }
     return json_pack(
         "{s:i, s:o, s:o, s:o, s:o, s:s, s:o}", "schema_version", 1, "best",
-        r->best
-            ? json_pack("{s:o, s:s, s:I, s:f}", "plan", path ? json_string(path) : json_null(),
-                        "decisions",
-                        vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text),
-                        "peak_bytes", (json_int_t)r->best->candidate.figures.peak_bytes,
-                        "step_time_s", r->best->measured_s)
-            : json_null(),
+        r->best ? json_pack(
+                      "{s:o, s:s, s:s, s:s, s:I, s:f}", "plan",
+                      path ? json_string(path) : json_null(), "decisions",
+                      vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text),
+                      "precision", vp_precision_name(r->best->candidate.scenario.recipe.precision),
+                      "optimizer", vp_optimizer_name(r->best->candidate.scenario.recipe.optimizer),
+                      "peak_bytes", (json_int_t)r->best->candidate.figures.peak_bytes,
+                      "step_time_s", r->best->measured_s)
+                : json_null(),
         "trials", trials, "presets", presets, "regret_vs_best_preset",
         r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) /
                                               r->best_preset->measured_s)
@@ -64,10 +67,19 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
         "stopped_because", r->stopped_because, "study", study ? json_string(study) : json_null());
 }
 
-static void print_tune(const vp_model *model, const vp_tune_result *r, const char *path)
+static void print_tune(const vp_plan_request *request, const vp_tune_result *r, const char *path)
 {
-    char text[400], bytes[32], predicted[32], measured[32];
+    const vp_model *model = request->model;
+    char            text[400], bytes[32], predicted[32], measured[32];
 
+    if (r->best)
+        vp_screen_recipe(&r->best->candidate.scenario.recipe,
+                         r->best->candidate.scenario.attention);
+    else
+        vp_screen_recipe(&request->recipe, request->attention == VP_ATTENTION_ANY
+                                               ? VP_ATTENTION_FLASH
+                                               : request->attention);
+    vp_screen_free(request);
     printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "arena", "predicted", "measured",
            "plan");
     for (int64_t i = 0; i < r->n_trials; i++) {
@@ -257,7 +269,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         printf("DOES NOT FIT: the least budget is %lldB\n",
                (long long)result.answer.least_budget_bytes);
     else
-        print_tune(job.model, &result, w.path);
+        print_tune(&job.request, &result, w.path);
     cli->exit_code = result.answer.n_candidates == 0 ? 3 : result.best ? 0 : 6;
 out:
     vp_plan_free(plan);

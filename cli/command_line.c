@@ -129,12 +129,12 @@ static const vp_option pin_rows[] = {
      .help      = "Head and loss over all tokens at once, or N tokens at a time, a multiple of 256",
      .otherwise = "free"},
     {VP_ROW_PRECISION(vp_plan_options, precision), .words = "any",
-     .help      = "Number formats; any leaves it to the planner, which may then change what is "
-                  "computed",
+     .help = "Number formats; any leaves it to the planner, among those that update weights in "
+             "fp32 and that the device has",
      .otherwise = "the recipe's"},
     {VP_ROW_OPTIMIZER(vp_plan_options, optimizer), .words = "any",
-     .help =
-         "Whose update it is; any leaves it to the planner, which may then change what is computed",
+     .help      = "Whose update it is; any leaves it to the planner, among those that differ from "
+                  "the recipe's in how they keep their states only",
      .otherwise = "the recipe's"},
     {VP_ROW_ATTENTION(vp_plan_options, attention), .words = "any",
      .help = "How it is computed; math keeps the attention matrix for backward"},

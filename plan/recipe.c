@@ -88,6 +88,11 @@ static const struct {
 /* Fewest elements whose states are worth 8 bits: bitsandbytes' min_8bit_size. */
 enum { MIN_8BIT = 4096 };
 
+bool vp_optimizer_same_rule(vp_optimizer a, vp_optimizer b)
+{
+    return optimizers[a].kernel == optimizers[b].kernel;
+}
+
 int vp_optimizer_n_states(vp_optimizer o)
 {
     int n = 0;

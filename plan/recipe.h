@@ -117,6 +117,10 @@ const char  *vp_precision_name(vp_precision p);
 vp_optimizer vp_optimizer_by_name(const char *name);
 vp_precision vp_precision_by_name(const char *name);
 
+/* Whether two optimizers go by one rule and differ in how they keep their states only: adamw,
+ * adamw-bf16 and adamw-8bit. */
+bool vp_optimizer_same_rule(vp_optimizer a, vp_optimizer b);
+
 /* A precision's dtype of parameters and activations, and whether it has master weights. */
 vp_dtype vp_precision_dtype(vp_precision p);
 bool     vp_precision_has_master(vp_precision p);

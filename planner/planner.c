@@ -87,12 +87,33 @@ static void set_sqrt_segments(const vp_plan_request *r, vp_scenario *s)
             (vp_block_run){vp_recompute_set(r->model, VP_RECOMPUTE_FULL), n % m, 1};
 }
 
-static vp_scenario preset_scenario(const vp_plan_request *r, int64_t micro)
+/* Presets are run with every recipe that the request allows. */
+typedef struct preset_try {
+    vp_recipe recipes[VP_MAX_RECIPES];
+    int       n_recipes, recipe_idx;
+    int64_t   micro_batch;
+} preset_try;
+
+/* The next micro-batch and recipe to try; false: none is left. Begins with all zero. */
+static bool next_try(const vp_plan_request *r, preset_try *t)
 {
-    return (vp_scenario){.recipe       = r->recipe,
+    if (!t->n_recipes)
+        t->n_recipes = vp_request_recipes(r, t->recipes);
+    else if (++t->recipe_idx < t->n_recipes)
+        return true;
+    t->recipe_idx = 0;
+    do
+        t->micro_batch++;
+    while (t->micro_batch <= r->global_batch && r->global_batch % t->micro_batch != 0);
+    return t->micro_batch <= r->global_batch;
+}
+
+static vp_scenario preset_scenario(const vp_plan_request *r, const preset_try *t)
+{
+    return (vp_scenario){.recipe       = t->recipes[t->recipe_idx],
                          .seq          = r->seq,
                          .global_batch = r->global_batch,
-                         .micro_batch  = micro,
+                         .micro_batch  = t->micro_batch,
                          .attention =
                              r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
 }
@@ -101,12 +122,11 @@ static vp_scenario preset_scenario(const vp_plan_request *r, int64_t micro)
 static vp_status find_least_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                                    vp_err *err)
 {
-    vp_status st = VP_OK;
+    preset_try t  = {0};
+    vp_status  st = VP_OK;
 
-    for (int64_t micro = 1; micro <= r->global_batch; micro++) {
-        if (r->global_batch % micro != 0)
-            continue;
-        vp_candidate c = {.scenario = preset_scenario(r, micro)};
+    while (next_try(r, &t)) {
+        vp_candidate c = {.scenario = preset_scenario(r, &t)};
         set_sqrt_segments(r, &c.scenario);
         if (in_some_ilp(r, &c.scenario) || !obeys_pins(r, &c.scenario))
             continue;
@@ -154,12 +174,11 @@ static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cos
                              vp_err *err)
 {
     vp_candidate best = {0};
+    preset_try   t    = {0};
     vp_status    st   = VP_OK;
 
-    for (int64_t micro = 1; micro <= r->global_batch; micro++) {
-        if (r->global_batch % micro != 0)
-            continue;
-        vp_candidate c = {.scenario = preset_scenario(r, micro)};
+    while (next_try(r, &t)) {
+        vp_candidate c = {.scenario = preset_scenario(r, &t)};
         for (int k = 0; k < n_pattern; k++)
             if (pattern[k].n_blocks > 0)
                 c.scenario.runs[c.scenario.n_runs++] = pattern[k];

@@ -58,7 +58,8 @@ typedef struct vp_plan_answer {
     int64_t       n_candidates;
     vp_candidate  least; /* of all these, presets too, the plan that needs the fewest bytes */
     int64_t       least_budget_bytes;
-    /* each with the micro-batch that is fastest for it, the loss all at once */
+    /* each with the micro-batch, and where it is free the recipe, that is fastest for it; the loss
+     * all at once */
     vp_preset *presets;
     int64_t    n_presets;
     /* proof */

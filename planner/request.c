@@ -7,6 +7,36 @@ bool vp_request_is_pinned(const vp_plan_request *r)
     return r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY;
 }
 
+bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_optimizer optimizer)
+{
+    bool fp32_weights = precision == VP_PREC_FP32 || vp_precision_has_master(precision);
+    bool has_format =
+        vp_precision_dtype(precision) != VP_DTYPE_BF16 || r->device->bf16 || r->device->is_cpu;
+
+    return (precision == r->recipe.precision || (r->any_precision && fp32_weights && has_format)) &&
+           (optimizer == r->recipe.optimizer ||
+            (r->any_optimizer && vp_optimizer_same_rule(optimizer, r->recipe.optimizer)));
+}
+
+int vp_request_recipes(const vp_plan_request *r, vp_recipe recipes[VP_MAX_RECIPES])
+{
+    int n = 0;
+
+    recipes[n++] = r->recipe;
+    for (int p = 0; p < VP_N_PRECISIONS; p++)
+        for (int o = 0; o < VP_N_OPTIMIZERS; o++) {
+            bool asked = p == (int)r->recipe.precision && o == (int)r->recipe.optimizer;
+            if (asked || !vp_request_allows(r, (vp_precision)p, (vp_optimizer)o))
+                continue;
+            recipes[n]           = r->recipe;
+            recipes[n].precision = (vp_precision)p;
+            if (o != (int)r->recipe.optimizer)
+                vp_recipe_set_optimizer(&recipes[n], (vp_optimizer)o);
+            n++;
+        }
+    return n;
+}
+
 /* A pinned chunk that no micro-batch may have. */
 static vp_refusal refuse_chunk(const vp_plan_request *r)
 {

@@ -33,9 +33,20 @@ typedef struct vp_plan_request {
     vp_recompute      recompute;   /* VP_RECOMPUTE_ANY: free */
     int64_t           loss_chunk;  /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
     vp_attention_kind attention;   /* VP_ATTENTION_ANY: free */
-    /* free: another recipe than the one asked for may come out */
+    /* free: another recipe than the one asked for may come out, of those that vp_request_allows() */
     bool any_precision, any_optimizer;
 } vp_plan_request;
+
+/* Whether a plan of this request may train in this precision with this optimizer. What was asked
+ * for it may. Where one of the two is free, also what converges alike: the same rule with its
+ * states kept otherwise; weights that are updated in fp32, in a number format that the device
+ * has. */
+bool vp_request_allows(const vp_plan_request *request, vp_precision precision,
+                       vp_optimizer optimizer);
+
+/* All of them, what was asked for first; returns how many. */
+enum { VP_MAX_RECIPES = VP_N_PRECISIONS * VP_N_OPTIMIZERS };
+int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_RECIPES]);
 
 /* Whether micro-batch, recompute kind or loss chunk is given. */
 bool vp_request_is_pinned(const vp_plan_request *request);

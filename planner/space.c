@@ -262,7 +262,7 @@ static recipes recipes_of(const vp_plan_request *r, vp_precision precision)
 
     for (int o = 0; o < VP_N_OPTIMIZERS; o++) {
         vp_recipe recipe = r->recipe;
-        if (!r->any_optimizer && o != (int)recipe.optimizer)
+        if (!vp_request_allows(r, precision, (vp_optimizer)o))
             continue;
         recipe.precision = precision;
         if (o != (int)recipe.optimizer)
@@ -306,7 +306,7 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
                                   .max_pivots   = 2000000,
                                   .max_memory_bytes = (int64_t)1 << 30};
     for (int p = 0; p < VP_N_PRECISIONS; p++)
-        if (r->any_precision || p == (int)r->recipe.precision)
+        if (vp_request_allows(r, (vp_precision)p, r->recipe.optimizer))
             VP_TRY(list_precision(r, like, a, cost, (vp_precision)p, cap, err));
     a->problem.n_ilps = a->n_scenarios;
 out:

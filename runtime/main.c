@@ -617,6 +617,9 @@ static vp_status run(const args *a, vp_err *err)
     VP_TRY(a->run.init ? load(a, rt, &r.init, err) : vp_runtime_draw(rt, err));
     if (a->run.save_initial)
         VP_TRY(vp_runtime_save(rt, a->run.save_initial, a->run.force, err));
+    if (!a->json)
+        printf("recipe     %s, %s, gradients fp32\n", vp_precision_name(plan->recipe.precision),
+               vp_optimizer_name(plan->recipe.optimizer));
     VP_TRY(train(a, plan, backend, rt, data, &r, err));
     VP_TRY(find_median_step(&r, err));
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_LAST_STEP, plan->peak_bytes, &r.points, err));

@@ -60,8 +60,7 @@ bool vp_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
                 return false;
     return chunk && (!r->micro_batch || s->micro_batch == r->micro_batch) &&
            (r->attention == VP_ATTENTION_ANY || s->attention == r->attention) &&
-           (r->any_precision || s->recipe.precision == r->recipe.precision) &&
-           (r->any_optimizer || s->recipe.optimizer == r->recipe.optimizer);
+           vp_request_allows(r, s->recipe.precision, s->recipe.optimizer);
 }
 
 static vp_status add(vp_trials *trials, const vp_session *s, const vp_trial *trial,

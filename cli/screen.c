@@ -1,0 +1,83 @@
+#include "cli/screen.h"
+
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Bytes of text that go on a line of this many columns: up to a space or the end. A word longer
+ * than the line is not broken; a byte that continues a UTF-8 character takes no column. */
+static size_t that_fit(const char *text, int columns)
+{
+    size_t n = 0, last = 0;
+
+    for (int column = 0; text[n]; n++) {
+        if (text[n] == ' ')
+            last = n;
+        column += ((unsigned char)text[n] & 0xC0) != 0x80;
+        if (column > columns && last)
+            return last;
+    }
+    return n;
+}
+
+void vp_screen_line(const char *label, const char *fmt, ...)
+{
+    char        text[4000];
+    const char *at   = text;
+    bool        wide = strlen(label) >= VP_SCREEN_LABEL;
+    va_list     args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (wide)
+        printf("%s\n", label);
+    do {
+        size_t n = that_fit(at, VP_SCREEN_COLUMNS - VP_SCREEN_LABEL);
+        printf("%-*s%.*s\n", VP_SCREEN_LABEL, at == text && !wide ? label : "", (int)n, at);
+        at += n;
+        while (*at == ' ')
+            at++;
+    } while (*at);
+}
+
+void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention)
+{
+    vp_screen_line("recipe", "%s, %s, gradients fp32, attention %s",
+                   vp_precision_name(recipe->precision), vp_optimizer_name(recipe->optimizer),
+                   vp_attention_name(attention));
+}
+
+/* Words of 0 to n - 1 that the request allows, with commas between them. */
+static void append_word(char *list, size_t size, const char *word)
+{
+    size_t n = strlen(list);
+
+    snprintf(list + n, size - n, "%s%s", n ? ", " : "", word);
+}
+
+void vp_screen_free(const vp_plan_request *r)
+{
+    char        list[200] = "";
+    const char *label     = "free";
+
+    for (int p = 0; r->any_precision && p < VP_N_PRECISIONS; p++)
+        if (vp_request_allows(r, (vp_precision)p, r->recipe.optimizer))
+            append_word(list, sizeof list, vp_precision_name((vp_precision)p));
+    if (r->any_precision) {
+        vp_screen_line(label, "--precision, among %s", list);
+        label = "";
+    }
+    list[0] = '\0';
+    for (int o = 0; r->any_optimizer && o < VP_N_OPTIMIZERS; o++)
+        if (vp_request_allows(r, r->recipe.precision, (vp_optimizer)o))
+            append_word(list, sizeof list, vp_optimizer_name((vp_optimizer)o));
+    if (r->any_optimizer) {
+        vp_screen_line(label, "--optimizer, among %s", list);
+        label = "";
+    }
+    if (r->attention == VP_ATTENTION_ANY)
+        vp_screen_line(label, "--attention, among flash, math");
+}
