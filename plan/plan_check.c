@@ -727,6 +727,8 @@ static vp_status check_extent(const vp_plan *plan, const vp_bucket *bucket, int6
         n_steps += n_micro * (p->n_steps[VP_PASS_FORWARD] + p->n_steps[VP_PASS_BACKWARD]) +
                    p->n_steps[VP_PASS_NORM] + p->n_steps[VP_PASS_UPDATE];
     }
+    NEED(n_steps > 0, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
+         "have no step, so that no buffer is ever alive");
     NEED(n_buffers <= MAX_UNROLLED_BUFFERS && n_steps <= MAX_UNROLLED_STEPS,
          place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
          "are %lld buffers and %lld steps when unrolled; at most %d and %d are supported",

@@ -334,6 +334,10 @@ parameters = unrolled["templates"][B["programs"][BLOCK]["template"]]["parameters
 parameters += parameters[-1:] * 1000
 unrolled["buckets"][0]["instances"][1:1] = B["instances"][1:2] * 400
 write("plan/unrolls-to-millions.json", json.dumps(unrolled, indent=1))
+idle = copy.deepcopy(PLAN)
+for program in idle["buckets"][0]["programs"]:
+    program.update(forward=[], backward=[], norm=[], update=[])
+write("plan/no-steps.json", json.dumps(idle, indent=1))
 write("plan/empty.json", "")
 write("plan/blank.json", "\n")
 write("plan/array.json", "[]")
