@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ static bool has_out(const vp_program *p)
 static vp_status rank_params(vp_arena *arena, const vp_plan *plan, vp_region h, numbering *n,
                              vp_err *err)
 {
+    assert(h < VP_N_REGIONS);
     n->param_rank[h] = vp_arena_array(arena, plan->n_templates, sizeof(int64_t *));
     if (!n->param_rank[h])
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
@@ -50,6 +52,7 @@ static vp_status rank_params(vp_arena *arena, const vp_plan *plan, vp_region h, 
 static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
                         int64_t n_micro_steps, numbering *n, vp_err *err)
 {
+    assert(n_micro_steps >= 1);
     *n = (numbering){.n_micro_steps = n_micro_steps, .n_instances = bucket->n_instances};
     n->fixed_first = vp_arena_array(arena, plan->n_fixed, sizeof(int64_t));
     n->local_first = vp_arena_array(arena, bucket->n_instances + 1, sizeof(int64_t));
@@ -67,7 +70,9 @@ static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *b
     }
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
-        n->local_first[i]   = n->n_local;
+
+        assert(bucket->instances[i].program_idx < bucket->n_programs);
+        n->local_first[i] = n->n_local;
         n->n_local += p->n_buffers - (has_out(p) ? 1 : 0);
     }
     for (int h = 0; h < VP_N_REGIONS; h++)
@@ -83,6 +88,7 @@ static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *b
 static int64_t param_id(const numbering *n, vp_region h, int64_t instance_idx, int64_t template_idx,
                         int64_t param_idx)
 {
+    assert(instance_idx >= 0 && instance_idx < n->n_instances);
     int64_t rank = n->param_rank[h][template_idx][param_idx];
     return rank < 0 ? -1 : n->n_fixed + n->param_first[h][instance_idx] + rank;
 }
@@ -93,8 +99,12 @@ static int64_t local_id(const numbering *n, const vp_bucket *bucket, int64_t mic
     const vp_program *p     = &bucket->programs[bucket->instances[instance_idx].program_idx];
     int64_t           first = n->n_fixed + n->n_params + micro_step * n->n_local;
 
-    if (p->buffers[idx].place == VP_PLACE_OUT) /* the successor's input, its buffer 0 */
+    assert(idx >= 0 && idx < p->n_buffers);
+    assert(micro_step >= 0 && micro_step < n->n_micro_steps);
+    if (p->buffers[idx].place == VP_PLACE_OUT) { /* the successor's input, its buffer 0 */
+        assert(instance_idx + 1 < n->n_instances);
         return first + n->local_first[instance_idx + 1];
+    }
     return first + n->local_first[instance_idx] + idx;
 }
 
@@ -117,8 +127,10 @@ static vp_expanded_operand resolve(const vp_plan *plan, const vp_bucket *bucket,
     case VP_SPACE_MASTER:
     case VP_SPACE_STATE0:
     case VP_SPACE_STATE1: {
-        vp_region h     = (vp_region)(arg->space - VP_SPACE_PARAM);
-        op.buffer       = param_id(n, h, instance_idx, program->template_idx, arg->idx);
+        assert(arg->idx >= 0 && arg->idx < plan->templates[program->template_idx].n_params);
+        vp_region h = (vp_region)(arg->space - VP_SPACE_PARAM);
+        op.buffer   = param_id(n, h, instance_idx, program->template_idx, arg->idx);
+        assert(op.buffer >= 0); /* no step names what its parameter has not */
         op.memory       = instance->region_memory[h];
         op.offset_bytes = instance->region_base_bytes[h] +
                           plan->templates[program->template_idx].params[arg->idx].offset_bytes[h];
@@ -126,6 +138,7 @@ static vp_expanded_operand resolve(const vp_plan *plan, const vp_bucket *bucket,
     }
     case VP_SPACE_SHARED_PARAM:
     case VP_SPACE_SHARED_GRAD: {
+        assert(arg->idx >= 0 && arg->idx < plan->n_shared);
         vp_region h = arg->space == VP_SPACE_SHARED_GRAD ? VP_REGION_GRAD : VP_REGION_PARAM;
         const vp_plan_shared   *s     = &plan->shared[arg->idx];
         const vp_plan_instance *owner = &bucket->instances[s->instance_idx];
@@ -137,6 +150,7 @@ static vp_expanded_operand resolve(const vp_plan *plan, const vp_bucket *bucket,
         break;
     }
     case VP_SPACE_FIXED: {
+        assert(arg->idx >= 0 && arg->idx < plan->n_fixed);
         const vp_plan_fixed *f = &plan->fixed[arg->idx];
         op.buffer              = n->fixed_first[arg->idx] + (f->per_micro_step ? micro : 0);
         op.memory              = f->memory;
@@ -172,10 +186,12 @@ static void pair_copy(walk *w, vp_expanded_step *x)
     under_way *c;
 
     if (x->step->kernel == VP_K_COPY_START) {
+        assert(x->step->copy_start.copy < VP_MAX_COPIES);
         w->copies[x->step->copy_start.copy] =
             (under_way){x->operands[VP_COPY_START_X], x->operands[VP_COPY_START_Y],
                         x->step->copy_start.count, x->idx};
     } else if (x->step->kernel == VP_K_COPY_DONE) {
+        assert(x->step->copy_done.copy < VP_MAX_COPIES);
         c = &w->copies[x->step->copy_done.copy];
         if (c->bytes > 0) {
             x->n_operands                = VP_N_COPY_START_OPERANDS;
@@ -218,6 +234,7 @@ static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t in
                          (uint32_t)step->rng_id,
         };
 
+        assert(x.n_operands <= VP_MAX_OPERANDS);
         vp_step windowed;
 
         if (step->first_only && micro_step > 0)
@@ -352,12 +369,14 @@ static vp_status note_use(const vp_expanded_step *step, void *ctx, vp_err *err)
     (void)err;
     for (int k = 0; k < step->n_operands; k++) {
         int64_t b = step->operands[k].buffer;
+        assert(b < l->x->n_buffers);
         if (b < 0)
             continue;
         if (l->x->first_step[b] < 0)
             l->x->first_step[b] = step->idx;
         l->x->last_step[b] = step->idx;
     }
+    assert(step->idx == l->n_steps); /* steps come numbered, none left out */
     l->n_steps = step->idx + 1;
     return VP_OK;
 }
@@ -402,6 +421,7 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
     walk      w = {.plan = plan, .bucket = bucket, .n = &n, .fn = note_use, .ctx = &l};
     VP_TRY(walk_all(&w, err));
     out->n_steps = l.n_steps;
+    assert(out->n_steps == w.idx);
     for (int64_t i = 0; i < out->n_buffers; i++)
         if (out->buffers[i].persistent || out->buffers[i].component == VP_COMP_GRADIENTS) {
             out->first_step[i] = 0; /* reserved for the whole step, whenever it is first written */
@@ -438,6 +458,7 @@ vp_status vp_expansion_padding(vp_arena *arena, const vp_expansion *x, vp_memory
     }
     if (covered < peak_bytes)
         gaps[n_gaps++] = (vp_range){covered, peak_bytes};
+    assert(n_gaps <= x->n_buffers + 1);
     *ranges = gaps;
     *n      = n_gaps;
     return VP_OK;

@@ -138,6 +138,7 @@ static double product_flop(int64_t m, int64_t n, int64_t k)
 /* Keys that a query sees, on the average over the sequence. */
 static double keys_seen(const vp_attention_ints *n)
 {
+    assert(n->seq >= 1 && n->window >= 0);
     double seq    = (double)n->seq,
            window = n->window > 0 && n->window < n->seq ? (double)n->window : seq;
 
@@ -337,6 +338,7 @@ vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute)
 bool vp_kernel_may_share(vp_kernel k, int out, int in)
 {
     assert(out >= 0 && out < vp_kernel_info_of(k)->n_operands);
+    assert(in < VP_MAX_OPERANDS); /* lies_on has a bit for each */
     return in >= 0 && kernels[k].info.operands[out].lies_on >> in & 1;
 }
 
@@ -362,10 +364,11 @@ double vp_kernel_bytes_moved(vp_kernel k, vp_dtype dtype, const int64_t *ints, u
     double                bytes = 0.0;
 
     for (int i = 0; i < info->n_operands; i++) {
-        bool    once  = info->operands[i].access == VP_READ || info->operands[i].access == VP_WRITE;
-        bool    given = !info->operands[i].if_given || (dtype != VP_DTYPE_F32 && !(lacks >> i & 1));
-        int     of    = given ? kernels[k].moved(dtype, ints, i) : NOTHING;
-        int64_t each  = of == NOTHING ? 0 : kernels[k].bytes(dtype, ints, of);
+        bool once  = info->operands[i].access == VP_READ || info->operands[i].access == VP_WRITE;
+        bool given = !info->operands[i].if_given || (dtype != VP_DTYPE_F32 && !(lacks >> i & 1));
+        int  of    = given ? kernels[k].moved(dtype, ints, i) : NOTHING;
+        assert(of == NOTHING || (of >= 0 && of < info->n_operands));
+        int64_t each = of == NOTHING ? 0 : kernels[k].bytes(dtype, ints, of);
 
         if (vp_overflowed(each))
             return 0.0;

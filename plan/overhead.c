@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,16 +13,19 @@ static const int64_t     max_bytes                            = INT64_C(1) << 50
 
 const char *vp_overhead_phase_name(vp_overhead_phase phase)
 {
+    assert(phase < VP_N_OUTSIDE_PHASES);
     return phase_names[phase];
 }
 
 const char *vp_overhead_by_name(vp_overhead_by by)
 {
+    assert(by < VP_N_OUTSIDE_BYS);
     return by_names[by];
 }
 
 void vp_overhead_note(vp_overhead *o, vp_overhead_phase phase, int64_t bytes)
 {
+    assert(phase < VP_N_OUTSIDE_PHASES);
     o->has[phase]      = true;
     o->at_bytes[phase] = vp_max_i64(bytes, 0);
     o->bytes           = vp_max_i64(o->bytes, bytes);
@@ -40,6 +44,7 @@ json_t *vp_overhead_to_json(const vp_overhead *o)
 
     if (o->measured_by == VP_OVERHEAD_NOT_MEASURED)
         return json_null();
+    assert(o->measured_by < VP_N_OUTSIDE_BYS);
     points = json_object();
     for (int i = 0; points && i < VP_N_OUTSIDE_PHASES; i++)
         if (o->has[i])

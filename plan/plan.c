@@ -16,6 +16,7 @@ static const char *const component_names[] = {
 
 const char *vp_component_name(vp_component c)
 {
+    assert(c < VP_N_COMPONENTS);
     return component_names[c];
 }
 
@@ -30,6 +31,7 @@ vp_component vp_component_by_name(const char *name)
 const char *vp_proof_name(vp_proof_status s)
 {
     static const char *const names[] = {"optimal", "gap", "fallback", "infeasible"};
+    assert(s < VP_N_PROOFS);
     return names[s];
 }
 
@@ -65,11 +67,13 @@ int64_t vp_plan_n_labels(const vp_plan *plan)
 
 int64_t vp_plan_tokens(const vp_plan *plan)
 {
+    assert(plan->n_buckets >= 1);
     return vp_mul(plan->global_batch, plan->buckets[0].seq);
 }
 
 vp_phases vp_bucket_phases(const vp_bucket *b)
 {
+    assert(b->n_micro_steps >= 1);
     return (vp_phases){.first  = 1,
                        .middle = vp_max_i64(0, b->n_micro_steps - 2),
                        .last   = b->n_micro_steps > 1 ? 1 : 0};
@@ -79,6 +83,8 @@ vp_update_shape vp_plan_param_shape(const vp_param *p)
 {
     int64_t cols = p->rank > 1 ? p->shape[p->rank - 1] : p->n_elements;
 
+    assert(p->rank >= 0 && p->rank <= VP_PARAM_MAX_RANK);
+    assert(vp_overflowed(p->n_elements) || (cols > 0 && p->n_elements % cols == 0));
     return (vp_update_shape){.rows         = p->n_elements / cols,
                              .cols         = cols,
                              .block_matrix = p->block_matrix,
@@ -123,6 +129,7 @@ const char *vp_param_full_name(const vp_param *p, int64_t index, char *buf, size
 
 static bool is_workspace(const vp_step *s, int operand)
 {
+    assert(operand >= 0 && operand <= vp_kernel_info_of(s->kernel)->n_operands);
     return operand == vp_kernel_info_of(s->kernel)->n_operands;
 }
 
@@ -175,6 +182,7 @@ int64_t vp_step_workspace_bytes(int compute_capability, const vp_step *step)
                           .reals              = step->reals,
                           .lengths = lengths >= 0 && step->args[lengths].space != VP_SPACE_NONE};
 
+    assert(!step->window_of_instance || vp_kernel_int(step->kernel, "window") >= 0);
     bytes = vp_workspace_bytes(&call);
     /* without a window, and with one: its width does not matter */
     for (int w = 0; step->window_of_instance && w < 2; w++) {

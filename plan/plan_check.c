@@ -8,6 +8,7 @@
 #include "plan/simulate.h"
 #include "plan/workspace.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ static where place_of_step(const vp_plan *plan, const vp_bucket *bucket, const v
 /* Where a memory of the plan ends. */
 static int64_t memory_end(const vp_plan *plan, vp_memory memory)
 {
+    assert(memory < VP_N_MEMORIES); /* the reader knows no other name */
     return memory == VP_MEMORY_DEVICE ? plan->peak_bytes : plan->host_peak_bytes;
 }
 
@@ -127,6 +129,7 @@ static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const
         if (arg->idx >= plan->n_shared)
             return -1;
         const vp_plan_shared *s = &plan->shared[arg->idx];
+        assert(s->instance_idx < bucket->n_instances); /* check_bucket() looks there first */
         const vp_program *owner = &bucket->programs[bucket->instances[s->instance_idx].program_idx];
         return vp_plan_param_bytes(
             &plan->recipe, &plan->templates[owner->template_idx].params[s->param_idx].param,
@@ -204,6 +207,8 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
     const vp_arg        *a    = &s->args[k];
     const vp_plan_fixed *f    = a->space == VP_SPACE_FIXED ? &plan->fixed[a->idx] : NULL;
     bool                 right;
+
+    assert(!f || (a->idx >= 0 && a->idx < plan->n_fixed)); /* storage_bytes() found it */
 
     if (strcmp(name, "tokens") == 0)
         right = f && (a->idx == plan->tokens_idx || a->idx == plan->types_idx);
@@ -405,6 +410,7 @@ typedef struct filled {
 
 static void fill(filled *f, int64_t begin, int64_t end)
 {
+    assert(begin >= 0 && begin <= end); /* operands lie inside their buffers */
     if (f->begin == f->end || begin > f->end || end < f->begin) {
         *f = (filled){begin, end};
         return;
@@ -462,6 +468,7 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, const char *a
     vp_stream   stream = s->step->stream;
     vp_status   st     = VP_OK;
 
+    assert(stream < VP_N_STREAMS);
     NEED((s->step->kernel == VP_K_COPY_START) == (stream != VP_STREAM_COMPUTE), at,
          "step %lld (%s): only a copy_start stands on a copy's stream", (long long)s->idx,
          s->step->name);
@@ -507,12 +514,14 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
     const char           *file = w->file;
     const vp_program *p = &w->bucket->programs[w->bucket->instances[s->instance_idx].program_idx];
 
+    assert(s->micro_step < MAX_UNROLLED);
     *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
     VP_TRY(check_stream(w, s, place_of_step(w->plan, w->bucket, p, s->step).field, err));
     for (int k = 0; k < s->n_operands; k++) {
         const vp_expanded_operand *a = &s->operands[k];
         if (a->buffer < 0)
             continue;
+        assert(a->buffer < w->x->n_buffers);
         const vp_expanded_buffer *b     = &w->x->buffers[a->buffer];
         int64_t                   begin = a->offset_bytes - b->offset_bytes,
                 end                     = begin + vp_expanded_operand_bytes(s, k);
@@ -563,8 +572,10 @@ static void order_by(const vp_expansion *x, const int64_t *key, int64_t *count, 
 {
     memset(count, 0, sizeof *count * (size_t)(x->n_steps + 2));
     for (int64_t i = 0; i < x->n_buffers; i++)
-        if (x->first_step[i] >= 0)
+        if (x->first_step[i] >= 0) {
+            assert(key[i] >= 0 && key[i] < x->n_steps);
             count[key[i] + 1]++;
+        }
     for (int64_t s = 0; s <= x->n_steps; s++)
         count[s + 1] += count[s];
     for (int64_t i = 0; i < x->n_buffers; i++)
@@ -586,6 +597,7 @@ typedef struct alive {
 static bool make_alive(vp_arena *arena, int64_t n, alive *set)
 {
     do {
+        assert(set->n_levels < MAX_LEVELS); /* 64^11 is more than 64 bits */
         n                           = n / 64 + 1;
         set->level[set->n_levels++] = vp_arena_array(arena, n, sizeof(uint64_t));
     } while (n > 1);
@@ -706,6 +718,7 @@ static vp_status check_overlap(vp_arena *arena, const vp_expansion *x, const cha
         for (; d < n_alive && x->last_step[deaths[d]] == s; d++)
             die(&set, rank[deaths[d]]);
     }
+    assert(b == n_alive && d == n_alive); /* whatever lives was born and has died */
 out:
     return st;
 }
@@ -720,6 +733,7 @@ static vp_status check_extent(const vp_plan *plan, const vp_bucket *bucket, int6
     int64_t   n_buffers = 0, n_steps = 0;
     vp_status st = VP_OK;
 
+    assert(n_micro >= 1 && n_micro <= MAX_UNROLLED);
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
         n_buffers +=

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "plan/profile.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,6 +94,7 @@ static vp_status parse_arg(const vp_json_node *node, const char *key, vp_arg *ar
         VP_TRY(vp_json_fail(
             node, key, err,
             "an argument looks like b3, p0, g0, w0, m0, v0, P0, G0, f1 or -, with +BYTES behind"));
+    assert(letter - vp_plan_space_letters <= VP_SPACE_NONE);
     arg->space = (vp_space)(letter - vp_plan_space_letters);
     if (arg->space == VP_SPACE_NONE) {
         if (text[1])
@@ -125,6 +127,7 @@ static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *
         keys[n++] = info->reals[k];
     if (info->random)
         keys[n++] = "rng_id";
+    assert(n < (int)(sizeof keys / sizeof *keys)); /* the last one ends the list */
     return vp_json_only_keys(node, keys, err);
 }
 
@@ -750,6 +753,8 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     }
     VP_TRY(check_located(plan, root, err));
     VP_TRY(check_summary(plan, root, err));
+    assert(plan->tokens_idx < plan->n_fixed && plan->labels_idx < plan->n_fixed &&
+           plan->control_idx < plan->n_fixed);
     *out = plan;
     plan = NULL;
 out:

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ static json_t *arg_to_json(const vp_arg *a)
 {
     char text[64];
 
+    assert(a->space <= VP_SPACE_NONE);
     if (a->space == VP_SPACE_NONE)
         return json_string("-");
     if (a->offset_bytes)
@@ -47,6 +49,7 @@ static json_t *step_to_json(const vp_step *s)
     json_t               *args = json_array();
     char                  algorithm[VP_ALGORITHM_TEXT + 1];
 
+    assert(s->accumulate <= VP_ACC_ALWAYS && s->workspace_bytes >= 0);
     for (int k = 0; k < info->n_operands; k++)
         json_array_append_new(args, arg_to_json(&s->args[k]));
     put(j, "args", args);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,8 @@ bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
 {
     vp_profile_row new = *row, *old;
 
+    assert(row->kernel < VP_N_KERNELS && row->dtype < VP_N_DTYPES);
+
     new.lacks = vp_kernel_lacks(row->kernel, row->dtype, row->lacks);
     old       = find(p, new.kernel, new.dtype, new.ints, new.lacks);
     if (old) {
@@ -67,6 +70,7 @@ bool vp_profile_add(vp_profile *p, const vp_profile_row *row)
         p->rows     = rows;
         p->cap_rows = cap;
     }
+    assert(p->n_rows < p->cap_rows);
     p->rows[p->n_rows++] = new;
     return true;
 }

@@ -43,10 +43,12 @@ static int index_of(const char *const *names, const char *name)
 
 const char *vp_optimizer_name(vp_optimizer o)
 {
+    assert(o <= VP_N_OPTIMIZERS); /* behind the last one stands NULL, the end of a list */
     return optimizer_names[o];
 }
 const char *vp_precision_name(vp_precision p)
 {
+    assert(p <= VP_N_PRECISIONS);
     return precision_names[p];
 }
 vp_optimizer vp_optimizer_by_name(const char *name)
@@ -62,6 +64,7 @@ vp_precision vp_precision_by_name(const char *name)
 
 vp_dtype vp_precision_dtype(vp_precision p)
 {
+    assert(p < VP_N_PRECISIONS);
     return p == VP_PREC_FP32 ? VP_DTYPE_F32 : VP_DTYPE_BF16;
 }
 
@@ -103,16 +106,19 @@ int vp_optimizer_n_states(vp_optimizer o)
 
 const char *vp_optimizer_state_name(vp_optimizer o, int state)
 {
+    assert(o < VP_N_OPTIMIZERS && state >= 0 && state < VP_MAX_STATES);
     return optimizers[o].states[state];
 }
 
 vp_kernel vp_optimizer_kernel(vp_optimizer o, const vp_update_shape *s)
 {
+    assert(o < VP_N_OPTIMIZERS);
     return o == VP_OPT_MUON && !s->block_matrix ? VP_K_ADAMW : optimizers[o].kernel;
 }
 
 vp_state_kind vp_optimizer_state_kind(vp_optimizer o, const vp_update_shape *s)
 {
+    assert(o < VP_N_OPTIMIZERS);
     bool small = vp_mul(s->rows, s->cols) < MIN_8BIT;
     return optimizers[o].kind == VP_STATE_BLOCK8 && small ? VP_STATE_F32 : optimizers[o].kind;
 }
@@ -157,6 +163,7 @@ static int64_t operand_bytes(vp_optimizer o, const vp_update_shape *s, const cha
 
 int64_t vp_optimizer_state_bytes(vp_optimizer o, const vp_update_shape *s, int state)
 {
+    assert(state >= 0 && state < VP_MAX_STATES);
     return state == 0 ? operand_bytes(o, s, "m", "row") : operand_bytes(o, s, "v", "col");
 }
 
@@ -236,6 +243,7 @@ static vp_status read_numbers(const vp_json_node *node, vp_recipe *r, vp_err *er
     for (int k = 0; k < N_NUMBERS; k++)
         if (has_number(r->optimizer, k))
             keys[n++] = numbers[k].key;
+    assert(n < N_NUMBERS + 2); /* the last one ends the list */
     VP_TRY(vp_json_only_keys(node, keys, err));
     for (int k = 0; k < N_NUMBERS; k++)
         VP_TRY(opt_real(node, numbers[k].key, 0, numbers[k].max, number_of(r, k), err));

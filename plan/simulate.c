@@ -33,6 +33,10 @@ static vp_status advance(const vp_expanded_step *s, void *ctx, vp_err *err)
     double            compute = c->at_s[VP_STREAM_COMPUTE];
     vp_simulated_step when    = {.begin_s = *now, .end_s = *now};
 
+    assert(s->step->stream < VP_N_STREAMS && s->micro_step < VP_SIMULATED_MICRO_STEPS);
+    /* kernels run on one stream, copies on the others: two steps of one copy are never on one */
+    assert(s->step->kernel == VP_K_COPY_START || s->step->stream == VP_STREAM_COMPUTE);
+
     if (s->step->kernel == VP_K_COPY_DONE) {
         double copied = s->started >= 0 ? c->copy_end_s[s->step->copy_done.copy] : 0;
         if (copied > *now) {
@@ -46,7 +50,7 @@ static vp_status advance(const vp_expanded_step *s, void *ctx, vp_err *err)
         when.end_s = when.begin_s + s->step->seconds;
         c->busy_s[s->step->stream] += s->step->seconds;
     }
-    assert(when.end_s >= *now);
+    assert(when.begin_s <= when.end_s && when.end_s >= *now && when.waited_s >= 0);
     *now = when.end_s;
     if (s->step->kernel == VP_K_COPY_START)
         c->copy_end_s[s->step->copy_start.copy] = when.end_s;
@@ -62,11 +66,13 @@ vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_
     clocks    c  = {.fn = fn, .ctx = ctx};
     vp_status st = VP_OK;
 
+    assert(bucket->n_micro_steps >= 1);
     VP_TRY(vp_expand(plan, bucket, n, advance, &c, err));
     *out = (vp_simulation){.step_s = c.at_s[VP_STREAM_COMPUTE], .waited_s = c.waited_s};
     for (int s = 0; s < VP_N_STREAMS; s++)
         out->busy_s[s] = c.busy_s[s];
     if (bucket->n_micro_steps > n) {
+        assert(n >= 3); /* the last middle micro-step and one before it */
         double         more = (double)(bucket->n_micro_steps - n);
         const reading *from = &c.after[n - 3], *to = &c.after[n - 2];
         out->step_s += more * (to->end_s - from->end_s);

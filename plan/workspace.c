@@ -58,6 +58,7 @@ static int64_t own_attention_bytes(const vp_call_shape *call)
 static int64_t cudnn_bytes(int compute_capability, bool backward, int64_t b, int64_t h, int64_t kv,
                            int64_t s, int64_t d)
 {
+    assert(kv > 0 && h % kv == 0);
     int64_t rows = vp_mul(b, h),
             each = kv == h ? 0 : vp_round_up(vp_mul(vp_mul(2, rows), vp_mul(s, d)), 128), scores;
 
@@ -95,6 +96,10 @@ vp_attention_workspace vp_cuda_attention_workspace(const vp_call_shape *call, in
     const vp_attention_ints *n        = vp_attention_ints_of(call->ints);
     bool                     backward = call->kernel == VP_K_ATTENTION_BWD;
 
+    /* chunks are whole: of samples, or of one sample's key heads */
+    assert(n_chunks >= 1 && (n_chunks <= n->batch ? n->batch % n_chunks == 0
+                                                  : n_chunks % n->batch == 0 &&
+                                                        n->kv_heads % (n_chunks / n->batch) == 0));
     int64_t                parts = n_chunks > n->batch ? n_chunks / n->batch : 1;
     int64_t                b = parts > 1 ? 1 : n->batch / n_chunks, h = n->heads / parts;
     vp_attention_workspace w = {
