@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ const char *vp_figure_class_name(vp_figure_class class_)
 {
     static const char *const names[] = {"assumed", "derived", "cited", "measured"};
 
+    assert(class_ <= VP_CLASS_MEASURED);
     return names[class_];
 }
 
@@ -92,6 +94,7 @@ static vp_status read_source(const vp_json_node *sources, vp_device_figure figur
     char                     shown[64];
     vp_status                st = VP_OK;
 
+    assert(figure < VP_N_FIGURES);
     VP_TRY(vp_json_object(sources, figure_keys[figure], &node, err));
     VP_TRY(vp_json_only_keys(&node, keys, err));
     VP_TRY(vp_json_string(&node, "class", &word, err));

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -104,12 +105,14 @@ out:
 
 int64_t vp_device_bytes(const vp_device *d, int64_t arena_bytes)
 {
+    assert(d->granule_bytes >= 0 && d->outside_bytes >= 0);
     return vp_add(d->granule_bytes ? vp_round_up(arena_bytes, d->granule_bytes) : arena_bytes,
                   d->outside_bytes);
 }
 
 int64_t vp_device_arena_bytes(const vp_device *d, int64_t budget_bytes)
 {
+    assert(d->granule_bytes >= 0 && d->outside_bytes >= 0);
     int64_t left_bytes = budget_bytes - d->outside_bytes;
 
     return d->granule_bytes && left_bytes > 0 ? left_bytes - left_bytes % d->granule_bytes
@@ -124,6 +127,7 @@ bool vp_device_calibrate(vp_device *d, const vp_profile *profile)
     if (d->is_cpu || o->measured_by == VP_OVERHEAD_NOT_MEASURED ||
         (strcmp(o->device, d->product) != 0 && strcmp(o->device, d->name) != 0))
         return false;
+    assert(o->bytes >= 0);
     d->outside_bytes = o->bytes;
     d->granule_bytes = VP_DEVICE_GRANULE_BYTES;
     source->class_   = VP_CLASS_MEASURED;
@@ -141,6 +145,7 @@ double vp_device_flop_per_s(const vp_device *device, vp_device_rate rate)
 
     if (own > 0 || rate == VP_RATE_FP32)
         return own;
+    /* bf16 and the rest stand on fp32, which every device has: this ends */
     return vp_device_flop_per_s(device, rate == VP_RATE_FP8 ? VP_RATE_BF16 : VP_RATE_FP32);
 }
 

@@ -92,11 +92,14 @@ int vp_build_input(vp_builder *b, int64_t cols)
 
 void vp_build_output(vp_builder *b, int y)
 {
+    /* without memory there are no tensors to point to: vp_build_finish() says so */
+    assert(vp_arena_failed(arena_of(b)) || (y >= 0 && y < current(b)->n_tensors));
     current(b)->out = y;
 }
 
 int64_t vp_build_cols(const vp_builder *b, int x)
 {
+    assert(vp_arena_failed(arena_of(b)) || (x >= 0 && x < current(b)->n_tensors));
     return vp_arena_failed(arena_of(b)) ? 1 : current(b)->tensors[x].dim[1].coef;
 }
 
@@ -104,6 +107,7 @@ int vp_build_read_span(vp_builder *b, const char *name, int span)
 {
     vp_tensor t = {.name = name, .elem = VP_ELEM_INDEX, .rank = 1, .span = span};
 
+    assert(span >= 0 && span < b->b.graph->n_spans);
     if (b->b.graph->spans)
         t.dim[0] = b->b.graph->spans[span].rows;
     return vp_graph_add_tensor(&b->b, b->template_idx, t);
@@ -206,6 +210,7 @@ int vp_build_rmsnorm(vp_builder *b, const char *name, int x, const char *prefix,
     vp_graph_op op   = op_of(b, VP_OP_RMSNORM, name, x);
     int64_t     cols = vp_build_cols(b, x);
 
+    assert(vp_arena_failed(arena_of(b)) || norm->cols == 0 || cols % norm->cols == 0);
     op.eps         = norm->eps;
     op.unit_offset = norm->unit_offset;
     op.groups      = norm->cols ? cols / norm->cols : 1;
@@ -264,6 +269,7 @@ int vp_build_rope(vp_builder *b, const char *name, int x, const vp_heads *heads,
 {
     vp_graph_op op = op_of(b, VP_OP_ROPE, name, x);
 
+    assert(rope >= 0 && rope < b->b.graph->n_ropes && b->b.graph->ropes[rope].dim <= heads->dim);
     op.heads      = heads->n;
     op.kv_heads   = heads->n_kv;
     op.head_dim   = heads->dim;
@@ -284,6 +290,7 @@ int vp_build_attention(vp_builder *b, const vp_heads *heads, const vp_attention 
           .span = -1,
           .dim  = {vp_dim_symbol(VP_SYM_BATCH), vp_dim_const(heads->n), vp_dim_symbol(VP_SYM_SEQ)}};
 
+    assert(heads->n >= 1 && heads->n_kv >= 1 && heads->n % heads->n_kv == 0 && heads->dim >= 1);
     op.in[1]    = a->k;
     op.in[2]    = a->v;
     op.in[3]    = a->lengths;
@@ -316,6 +323,7 @@ int vp_build_glu(vp_builder *b, const char *name, int gate, int up, vp_act act)
     vp_graph_op op   = op_of(b, VP_OP_GLU, name, gate);
     int64_t     cols = vp_build_cols(b, gate);
 
+    assert(vp_arena_failed(arena_of(b)) || up >= 0 || cols % 2 == 0); /* [gate | up] */
     op.in[1]  = up;
     op.act    = act;
     op.out[0] = add_rows(b, name, up >= 0 ? cols : cols / 2);
@@ -335,6 +343,7 @@ int vp_build_dropout(vp_builder *b, const char *name, int x, double p)
 {
     vp_graph_op op = op_of(b, VP_OP_DROPOUT, name, x);
 
+    assert(p >= 0 && p < 1);
     op.rng_id = b->rng_id++;
     op.p      = p;
     if (p == 0.0)
@@ -348,6 +357,7 @@ void vp_build_lm_head(vp_builder *b, const vp_lm_head *h)
     vp_graph   *g    = b->b.graph;
     vp_graph_op head = op_of(b, VP_OP_LINEAR, "lm_head", h->x);
 
+    assert(h->vocab >= 1);
     head.layout  = VP_WEIGHT_OUT_IN;
     head.chunked = true;
     if (h->tied) {
@@ -371,6 +381,7 @@ void vp_build_loss(vp_builder *b, int logits, double softcap)
 
     if (vp_arena_failed(arena_of(b)))
         return;
+    assert(current(b)->tensors[logits].producer >= 0);
     loss.chunked = current(b)->ops[current(b)->tensors[logits].producer].chunked;
     loss.in[1]   = vp_build_read_span(b, "labels", b->b.graph->labels_span);
     loss.softcap = softcap;
@@ -385,6 +396,7 @@ vp_status vp_build_finish(vp_builder *b, int64_t n_layers, const int64_t *window
     vp_graph *g  = b->b.graph;
     vp_status st = VP_OK;
 
+    assert(n_layers >= 1);
     g->n_instances = n_layers + 2;
     g->instances   = vp_arena_array(arena_of(b), g->n_instances, sizeof *g->instances);
     VP_TRY_ALLOC(err, !vp_arena_failed(arena_of(b)));
@@ -405,6 +417,8 @@ vp_status vp_build_finish(vp_builder *b, int64_t n_layers, const int64_t *window
         g->n_instances - 1;
     if (g->lengths_span >= 0)
         g->spans[g->lengths_span].last_instance = n_layers;
+    assert(g->templates[0].out >= 0 && g->templates[1].in >= 0 && g->templates[1].out >= 0 &&
+           g->templates[2].in >= 0);
     g->hidden = g->templates[0].tensors[g->templates[0].out].dim[1].coef;
 out:
     return st;

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@ vp_status vp_config_int_or(vp_model *model, const vp_json_node *config, const ch
 {
     if (vp_json_has(config, key))
         return vp_config_int(config, key, max, out, err);
+    assert(fallback >= 1);
     *out = fallback;
     vp_model_assume(model, "%s is not in the config: the family's default %lld", key,
                     (long long)fallback);
@@ -144,6 +146,7 @@ vp_status vp_config_padding(vp_model *model, const vp_json_node *config, int64_t
     int64_t     pad = fallback;
     vp_status   st  = VP_OK;
 
+    assert(vocab >= 1);
     *row = -1;
     if (json_is_null(json_object_get(config->value, key)) ||
         (!vp_json_has(config, key) && fallback == VP_NO_TOKEN))
@@ -165,6 +168,7 @@ out:
 vp_status vp_config_check_heads(const vp_json_node *config, const char *key, int64_t n_heads,
                                 int64_t hidden, vp_err *err)
 {
+    assert(n_heads >= 1 && hidden >= 1);
     if (hidden % n_heads != 0)
         return vp_json_fail(config, key, err, "%lld heads do not divide the width %lld",
                             (long long)n_heads, (long long)hidden);
@@ -177,6 +181,7 @@ vp_status vp_config_check_heads(const vp_json_node *config, const char *key, int
 vp_status vp_config_check_sizes(const vp_json_node *config, int64_t n_layers, int64_t hidden,
                                 int64_t width, int64_t vocab, vp_err *err)
 {
+    assert(n_layers >= 1 && hidden >= 1 && width >= hidden && vocab >= 1);
     if (vp_overflowed(vp_mul(vp_mul(n_layers, vp_mul(hidden, width)), 1024)) ||
         vp_overflowed(vp_mul(vp_mul(vocab, hidden), 1024)))
         return vp_json_fail(
@@ -213,6 +218,7 @@ static const char *why_not(const char *name)
 
 const vp_class *vp_class_find(const vp_class *classes, const char *name)
 {
+    assert(classes && name);
     while (classes->name && strcmp(classes->name, name) != 0)
         classes++;
     return classes->name ? classes : NULL;

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "models/config.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -96,6 +97,7 @@ vp_status vp_decoder_read_layer_types(vp_model *model, const vp_json_node *confi
     int64_t      n;
     vp_status    st = VP_OK;
 
+    assert(period >= 1 && window >= 0 && d->n_layers >= 1);
     d->windows = vp_arena_array(model->arena, d->n_layers, sizeof *d->windows);
     VP_TRY_ALLOC(err, d->windows);
     if (given) {
@@ -179,6 +181,7 @@ int vp_decoder_attention(vp_builder *b, const vp_decoder *d, int x, const vp_rms
              k_heads = q_heads;
     int q, k, v;
 
+    assert(d->heads.n_kv >= 1 && d->heads.n % d->heads.n_kv == 0);
     k_heads.n = d->heads.n_kv;
     q = projection(b, "q_proj", "model.layers.{}.self_attn.q_proj", x, d->heads.n * d->heads.dim,
                    d->qkv_bias);

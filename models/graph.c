@@ -11,6 +11,7 @@ vp_dim vp_dim_const(int64_t n)
 
 vp_dim vp_dim_symbol(vp_symbol s)
 {
+    assert(s < VP_N_SYMBOLS);
     vp_dim d   = {.coef = 1};
     d.power[s] = 1;
     return d;
@@ -38,6 +39,7 @@ int64_t vp_tensor_elements(const vp_tensor *t, const int64_t *symbols)
 {
     int64_t n = 1;
 
+    assert(t->rank >= 0 && t->rank <= (int)(sizeof t->dim / sizeof *t->dim));
     for (int d = 0; d < t->rank; d++)
         n = vp_mul(n, vp_dim_eval(&t->dim[d], symbols));
     return n;
@@ -70,6 +72,7 @@ static vp_template segment_of(vp_arena *arena, const vp_template *block, int64_t
                      .n_params  = m * block->n_params,
                      .in        = block->in};
 
+    assert(m >= 2 && block->in >= 0 && block->out >= 0);
     s.tensors = vp_arena_array(arena, s.n_tensors, sizeof *s.tensors);
     s.ops     = vp_arena_array(arena, s.n_ops, sizeof *s.ops);
     s.params  = vp_arena_array(arena, s.n_params, sizeof *s.params);
@@ -78,6 +81,7 @@ static vp_template segment_of(vp_arena *arena, const vp_template *block, int64_t
             param0 = (int)(i * block->n_params);
         /* the previous block's output */
         int before = tensor0 - (int)block->n_tensors + block->out;
+        assert(i == 0 || before >= 0);
         for (int64_t k = 0; k < block->n_tensors; k++) {
             vp_tensor *t = &s.tensors[tensor0 + k];
             *t           = block->tensors[k];
@@ -113,6 +117,7 @@ vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_group
     vp_graph           g     = *graph;
     int64_t            at    = 1;
 
+    assert(graph->n_instances >= 3);
     g.templates   = vp_arena_array(arena, graph->n_templates + n_groups, sizeof *g.templates);
     g.instances   = vp_arena_array(arena, graph->n_instances, sizeof *g.instances);
     g.n_instances = 0;
@@ -122,6 +127,7 @@ vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_group
         g.templates[t] = graph->templates[t];
     g.instances[g.n_instances++] = graph->instances[0];
     for (int k = 0; k < n_groups; k++) {
+        assert(groups[k].segment >= 1 && groups[k].n_blocks % groups[k].segment == 0);
         int t = block->template_idx;
         if (groups[k].segment > 1) {
             vp_template s = segment_of(arena, &graph->templates[t], groups[k].segment);
@@ -133,6 +139,7 @@ vp_graph vp_graph_grouped(vp_arena *arena, const vp_graph *graph, const vp_group
         }
         for (int64_t i = 0; i < groups[k].n_blocks;
              i += groups[k].segment, at += groups[k].segment) {
+            assert(at < graph->n_instances - 1); /* groups are of blocks, not of the head */
             g.instances[g.n_instances]                = graph->instances[at];
             g.instances[g.n_instances++].template_idx = t;
         }
@@ -180,6 +187,7 @@ int vp_graph_add_param(vp_graph_builder *b, int template_idx, vp_param param)
     param.n_elements = 1;
     for (int d = 0; d < param.rank; d++)
         param.n_elements = vp_mul(param.n_elements, param.shape[d]);
+    assert(param.rank >= 0 && param.rank <= VP_PARAM_MAX_RANK);
     t->params[t->n_params] = param;
     return (int)t->n_params++;
 }
@@ -196,8 +204,12 @@ int vp_graph_add_op(vp_graph_builder *b, int template_idx, vp_graph_op op)
         op.in[k] = -1;
     for (int k = info->n_out; k < VP_OP_MAX_OUT; k++)
         op.out[k] = -1;
-    for (int k = 0; k < info->n_out; k++)
+    for (int k = 0; k < info->n_out; k++) {
+        assert(op.out[k] >= 0 && op.out[k] < t->n_tensors);
         t->tensors[op.out[k]].producer = (int)t->n_ops;
+    }
+    for (int k = 0; k < info->n_in; k++)
+        assert(vp_arena_failed(b->arena) || op.in[k] < t->n_tensors);
     t->ops[t->n_ops] = op;
     return (int)t->n_ops++;
 }

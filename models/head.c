@@ -21,7 +21,8 @@
 
 void vp_build_class_loss(vp_builder *b, int logits, vp_label_place at)
 {
-    b->b.graph->n_classes   = vp_build_cols(b, logits);
+    b->b.graph->n_classes = vp_build_cols(b, logits);
+    assert(b->b.graph->n_classes >= 1 && at <= VP_LABEL_AT_LAST);
     b->b.graph->label_place = at;
     vp_model_assume(b->model, "the label of a %s is one of %lld classes%s",
                     at == VP_LABEL_AT_EACH ? "token" : "sample", (long long)b->b.graph->n_classes,

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -62,6 +63,7 @@ static bool split(const char *text, hub_id *id)
     if ((slash && !is_part(text, n_org, MAX_PART)) || !is_part(name, n_name, MAX_PART) ||
         ends_with(name, n_name, ".json") || ends_with(name, n_name, ".safetensors"))
         return false;
+    assert(n < sizeof id->repo); /* is_part() bounds either part */
     snprintf(id->repo, sizeof id->repo, "%.*s", (int)n, text);
     id->revision[0] = '\0';
     if (!at)

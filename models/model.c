@@ -5,6 +5,7 @@
 #include "models/family.h"
 #include "models/hub_cache.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -151,6 +152,7 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config,
     if (!json_is_object(config->value))
         VP_TRY(vp_json_fail(config, NULL, err, "a model's config is an object"));
     VP_TRY(find_family(model, config, opts, &family, err));
+    assert(family && family->build);
     model->name   = vp_arena_strdup(model->arena, name);
     model->family = family->model_type;
     VP_TRY(check_common(model, config, err));
@@ -162,6 +164,7 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config,
     VP_TRY(family->build(model, config, opts, err));
     VP_TRY(list_unused(model, config, family->keys, err));
     VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
+    assert(model->graph.n_instances >= 3 && model->class_name);
     model->n_params = vp_graph_param_count(&model->graph);
     if (vp_overflowed(vp_mul(model->n_params, 64)))
         VP_TRY(vp_json_fail(config, NULL, err,
@@ -263,6 +266,8 @@ build:;
     VP_TRY(vp_model_from_config(name, &root, opts, out, err));
     if (vp_json_had_bom(doc))
         vp_model_assume(*out, "the file begins with a byte-order mark, which is skipped");
+    /* .../snapshots/COMMIT/config.json */
+    assert(!from_hub || strrchr(file, '/') - file > 40);
     if (from_hub)
         vp_model_assume(*out, "config.json is that of snapshot %.40s in the Hugging Face cache",
                         strrchr(file, '/') - 40);

@@ -16,6 +16,7 @@ static const double PI = 3.14159265358979323846;
 /* theta^(2 i / dim) */
 static float wavelength(double theta, int64_t i, int64_t dim)
 {
+    assert(dim > 0 && i >= 0 && 2 * i < dim);
     float exponent = (float)(2 * i) / (float)dim;
     return (float)pow(theta, (double)exponent);
 }
@@ -23,6 +24,7 @@ static float wavelength(double theta, int64_t i, int64_t dim)
 /* The pair that turns n times over the original context. */
 static double correction_dim(const vp_rope *r, double n)
 {
+    assert(r->theta > 1 && n > 0); /* read_scaling() refuses the rest */
     return (double)r->dim * log((double)r->original_positions / (n * 2 * PI)) / (2 * log(r->theta));
 }
 
@@ -65,6 +67,7 @@ static double attention_factor(const vp_rope *r)
 
 static float llama3(const vp_rope *r, float inv)
 {
+    assert(inv > 0 && r->high_freq_factor > r->low_freq_factor);
     double context = (double)r->original_positions, wavelen = 2 * PI / (double)inv;
 
     if (wavelen < context / r->high_freq_factor)
@@ -87,6 +90,7 @@ void vp_rope_frequencies(const vp_rope *r, int64_t seq, double *inv_freq, double
         return;
     }
     if (r->type == VP_ROPE_DYNAMIC) {
+        assert(r->dim >= 4 && r->max_positions > 0);
         double longest = (double)vp_max_i64(seq, r->max_positions);
         theta *= pow(r->factor * longest / (double)r->max_positions - (r->factor - 1),
                      (double)r->dim / (double)(r->dim - 2));
@@ -121,6 +125,7 @@ static vp_status read_factors(const vp_json_node *scaling, const char *key, int6
     int64_t      n_found;
     vp_status    st = VP_OK;
 
+    assert(n >= 1 && n <= VP_ROPE_MAX_PAIRS);
     VP_TRY(vp_json_array(scaling, key, &list, &n_found, err));
     if (n_found != n)
         VP_TRY(vp_json_fail(scaling, key, err, "has %lld factors, the rotated half of a head %lld",

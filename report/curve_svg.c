@@ -2,6 +2,8 @@
 
 #include "base/units.h"
 
+#include <assert.h>
+
 bool vp_report_curve_svg(const vp_report_curve *c, vp_text *out)
 {
     enum { WIDTH = 720, HEIGHT = 420, LEFT = 80, RIGHT = 20, TOP = 40, BOTTOM = 60 };
@@ -9,6 +11,9 @@ bool vp_report_curve_svg(const vp_report_curve *c, vp_text *out)
     double                 x_span = (double)(last->budget_bytes - first->budget_bytes),
            y_span                 = first->step_time_s - last->step_time_s;
     char a[32], b[32];
+
+    assert(c->n >= 1);                  /* a budget without a plan is refused before */
+    assert(x_span >= 0 && y_span >= 0); /* more budget is never slower */
 
     x_span = x_span > 0 ? x_span : 1;
     y_span = y_span > 0 ? y_span : 1;
