@@ -1,5 +1,6 @@
 #include "planner/lowering/cost.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* A kernel launch on a GPU, or an OpenMP region here: 4 us (ocannl#488 gives 2.6 to 6.4 us for a
@@ -20,6 +21,7 @@ static double raw_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const
     cost->all_measured = false;
     double rate =
         vp_device_flop_per_s(cost->device, dtype == VP_DTYPE_BF16 ? VP_RATE_BF16 : VP_RATE_FP32);
+    assert(cost->device->fp32_flop_per_s > 0 && cost->device->memory_bytes_per_s > 0);
     double compute_s =
         vp_kernel_flop(kernel, ints) / (rate > 0 ? rate : cost->device->fp32_flop_per_s);
     double memory_s =
@@ -62,5 +64,6 @@ double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
         }
         sum += seconds;
     }
+    assert(n > 0); /* a chain has blocks */
     return round(sum / (double)n * 1e9) * 1e-9;
 }

@@ -33,11 +33,13 @@ typedef struct lowering {
 
 static bool is_recomputed(const lowering *l, int op)
 {
+    assert(op >= 0 && op < l->t->n_ops);
     return (l->opts->recompute >> op & 1) || (l->t->ops[op].chunked && l->sem->chunks);
 }
 
 static bool in_chunk(const lowering *l, int tensor)
 {
+    assert(tensor >= 0 && tensor < l->t->n_tensors);
     int producer = l->t->tensors[tensor].producer;
     return l->sem->chunks && producer >= 0 && l->t->ops[producer].chunked;
 }
@@ -47,6 +49,7 @@ static int64_t tensor_bytes(lowering *l, int tensor, vp_dtype dtype)
 {
     int64_t n = vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols);
 
+    assert(l->n_tokens > 0);
     if (in_chunk(l, tensor))
         n = vp_mul(n / l->n_tokens, l->opts->chunk_rows
                                         ? vp_min_i64(l->opts->chunk_rows, l->n_tokens)
@@ -64,6 +67,7 @@ static int64_t new_value(lowering *l, vp_pass pass, vp_value v)
     if (!vp_arena_grow(l->arena, (void **)&f->values, f->n_values, &f->cap_values,
                        sizeof *f->values))
         return 0;
+    assert(v.dtype < VP_N_DTYPES && pass <= VP_PASS_BACKWARD);
     f->values[f->n_values] = v;
     return f->n_values++;
 }
@@ -104,9 +108,11 @@ static vp_dtype rule_dtype(const lowering *l, const vp_graph_op *op, vp_dtype_ru
 
 static const vp_param *param_of(const lowering *l, const vp_param_ref *p)
 {
+    assert(p->used && p->idx >= 0);
     if (!p->shared)
         return &l->t->params[p->idx];
     const vp_shared_param *s = &l->graph->shared[p->idx];
+    assert(p->idx < l->graph->n_shared);
     return &l->graph->templates[l->graph->instances[s->instance_idx].template_idx]
                 .params[s->param_idx];
 }
@@ -138,6 +144,7 @@ static operand read_tensor(lowering *l, int tensor, vp_pass pass)
     operand          result = {.value = -1};
 
     if (t->span >= 0) {
+        assert(t->span < VP_MAX_SPANS);
         result.arg = (vp_arg){.space        = VP_SPACE_FIXED,
                               .idx          = l->opts->span_idx[t->span],
                               .offset_bytes = chunk_offset(l, tensor, l->sem->index)};
@@ -148,6 +155,7 @@ static operand read_tensor(lowering *l, int tensor, vp_pass pass)
             emit_forward(l, t->producer, VP_PASS_BACKWARD);
         from = VP_PASS_BACKWARD;
     }
+    assert(vp_arena_failed(l->arena) || l->made[from][tensor] >= 0); /* ops come in order */
     result.value            = l->made[from][tensor];
     result.arg.offset_bytes = chunk_offset(l, tensor, l->dtype[tensor]);
     return result;
@@ -173,6 +181,7 @@ static bool is_alias(const lowering *l, int op_idx, vp_ref ref)
     const vp_graph_op  *op    = &l->t->ops[op_idx];
     const vp_sem_local *local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
 
+    assert(ref >= VP_REF_L0 && ref <= VP_REF_L7 && local->name);
     if (local->cast_of == VP_REF_NONE)
         return false;
     vp_dtype has = local->cast_of == VP_REF_P0 || local->cast_of == VP_REF_P1
@@ -198,6 +207,7 @@ static operand local_operand(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
             emit_forward(l, op_idx, VP_PASS_BACKWARD);
         from = is_recomputed(l, op_idx) ? VP_PASS_BACKWARD : VP_PASS_FORWARD;
     }
+    assert(ref - VP_REF_L0 < VP_SEM_MAX_LOCALS);
     slot = &l->local[from][op_idx][ref - VP_REF_L0];
     if (*slot < 0) {
         vp_dtype dtype = rule_dtype(l, op, local->dtype);
@@ -233,6 +243,7 @@ static operand param_operand(const vp_graph_op *op, int k, bool gradient)
 {
     const vp_param_ref *p = &op->param[k];
 
+    assert(k >= 0 && k < VP_OP_MAX_PARAMS);
     if (!p->used)
         return ABSENT;
     return (operand){
@@ -320,6 +331,7 @@ static void set_numbers(lowering *l, const vp_graph_op *op, const vp_sem_row *ro
 
 static void set_operand(vp_flow_step *f, int k, operand o, vp_access access)
 {
+    assert(k >= 0 && k < VP_MAX_OPERANDS);
     f->value[k]     = o.value;
     f->step.args[k] = o.arg;
     if (o.value >= 0)
@@ -334,6 +346,7 @@ static void append_step(lowering *l, vp_flow_step *f, vp_pass pass)
                                   ? vp_step_workspace_bytes(l->opts->compute_capability, &f->step)
                                   : 0;
     l->overflow |= vp_overflowed(f->step.workspace_bytes);
+    assert(f->step.workspace_bytes <= 0 || f->n_operands < VP_MAX_OPERANDS);
     if (f->step.workspace_bytes > 0)
         set_operand(
             f, f->n_operands++,
@@ -384,6 +397,8 @@ static void emit_forward(lowering *l, int op_idx, vp_pass pass)
     const vp_graph_op *op  = &l->t->ops[op_idx];
     const vp_sem_row  *row = row_of(l, op_idx);
 
+    /* in backward once, but for a chunk's ops: each chunk's are emitted anew */
+    assert(pass == VP_PASS_FORWARD || !l->again[op_idx]);
     if (pass == VP_PASS_BACKWARD)
         l->again[op_idx] = true;
     for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->forward[s]); s++) {
@@ -427,6 +442,9 @@ static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, in
     vp_flow_step f = {.n_operands = vp_kernel_info_of(kernel)->n_operands,
                       .step       = {.kernel = kernel, .name = name}};
 
+    assert(kernel == VP_K_ADD || kernel == VP_K_COPY);
+    assert(vp_arena_failed(l->arena) ||
+           (x >= 0 && z >= 0 && l->flow.values[x].bytes == l->flow.values[z].bytes));
     f.step.dtype          = l->flow.values[z].dtype;
     f.step.elements.count = l->flow.values[z].bytes / vp_dtype_bytes(f.step.dtype);
     set_operand(&f, kernel == VP_K_ADD ? (int)VP_ADD_X : (int)VP_COPY_X, (operand){.value = x},
@@ -445,6 +463,7 @@ static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, in
 /* One more contribution to a tensor's gradient; own: the value is nobody else's gradient too. */
 static void add_gradient(lowering *l, const vp_graph_op *op, int tensor, int64_t value, bool own)
 {
+    assert(needs_grad(l, tensor) && value >= 0);
     if (l->grad[tensor] < 0) {
         l->grad[tensor]     = value;
         l->own_grad[tensor] = own;
@@ -596,6 +615,7 @@ static void emit_backward_steps(lowering *l, int op_idx)
             operand o;
             if (ref >= VP_REF_G_IN0 && ref <= VP_REF_G_IN2) {
                 int in = ref - VP_REF_G_IN0, tensor = op->in[in];
+                assert(in < vp_op_info_of(op->op)->n_in);
                 if (vp_sem_step_access(sem, k) == VP_ACCUMULATE && sem->kernel != VP_N_KERNELS &&
                     may_add_into(l, op, tensor)) {
                     made[in]          = l->grad[tensor];
@@ -663,6 +683,7 @@ static void emit_chunks(lowering *l, int first_op)
 {
     int64_t rows = l->opts->chunk_rows ? l->opts->chunk_rows : l->n_tokens;
 
+    assert(rows > 0);
     for (l->row_first = 0; l->row_first < l->n_tokens; l->row_first += rows) {
         l->n_rows = vp_min_i64(rows, l->n_tokens - l->row_first);
         for (int i = (int)l->t->n_ops - 1; i >= first_op; i--) {
@@ -673,6 +694,7 @@ static void emit_chunks(lowering *l, int first_op)
         for (int i = (int)l->t->n_ops - 1; i >= first_op; i--)
             emit_backward(l, i);
     }
+    assert(l->row_first >= l->n_tokens); /* every token was in some chunk */
     l->row_first = 0;
     l->n_rows    = l->n_tokens;
 }
@@ -699,6 +721,8 @@ static void emit_all(lowering *l)
                        .place     = VP_PLACE_OUT});
         l->grad[t->out] = l->flow.grad_out;
     }
+    for (int i = first_chunked; i < t->n_ops; i++)
+        assert(t->ops[i].chunked); /* the chunked ops are a template's last */
     if (first_chunked < t->n_ops)
         emit_chunks(l, first_chunked);
     for (int i = first_chunked - 1; i >= 0; i--)
@@ -782,6 +806,7 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
                     .arena        = arena};
     vp_status st = VP_OK;
 
+    assert(template_idx >= 0 && template_idx < graph->n_templates);
     assert(opts->chunk_rows % VP_TILE_TOKENS == 0 && t->n_ops <= 64);
     l.n_tokens = l.n_rows = vp_mul(opts->symbols[VP_SYM_BATCH], opts->symbols[VP_SYM_SEQ]);
     if (vp_overflowed(l.n_tokens))

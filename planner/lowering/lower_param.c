@@ -16,6 +16,7 @@ typedef struct at {
 /* An argument of the parameter's own that it may lack. */
 static vp_arg held(const at *x, vp_space space, vp_region holding)
 {
+    assert(x->param); /* clipping has no parameter of its own */
     bool has = vp_plan_param_bytes(x->opts->recipe, x->param, holding) > 0;
 
     return has ? (vp_arg){.space = space, .idx = x->idx} : (vp_arg){.space = VP_SPACE_NONE};
@@ -108,6 +109,7 @@ static void add_operand(const at *x, const vp_sem_param_row *row, vp_ref ref, vp
 {
     int n = out->n;
 
+    assert(n < VP_SEM_MAX_STEPS && k < VP_MAX_OPERANDS);
     out->access[n][k] = access;
     out->local[n][k]  = -1;
     if (ref >= VP_REF_L0 && ref <= VP_REF_L7) {
@@ -129,6 +131,7 @@ bool vp_lower_param(const vp_semantics *semantics, vp_param_phase phase, const v
     at                      x = {.semantics = semantics, .param = param, .idx = idx, .opts = opts};
     const vp_sem_param_row *row;
 
+    assert(opts->recipe && (param || phase == VP_PHASE_CLIP));
     out->n = 0;
     if (param)
         x.shape = vp_plan_param_shape(param);

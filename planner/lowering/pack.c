@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 typedef struct ranked {
@@ -28,6 +29,7 @@ static void set_keys(ranked *r, int order)
         {bytes, life}, {life, bytes}, {-first, bytes}, {bytes * (life + 1), bytes}, {first, bytes},
     };
 
+    assert(order >= 0 && order < N_ORDERS);
     r->key[0] = keys[order][0];
     r->key[1] = keys[order][1];
 }
@@ -58,8 +60,11 @@ static bool timeline_make(timeline *t, const vp_pack_item *items, int64_t n)
     int64_t end = 0, *births;
     bool    made;
 
-    for (int64_t i = 0; i < n; i++)
+    assert(n >= 0);
+    for (int64_t i = 0; i < n; i++) {
+        assert(items[i].first >= 0 && items[i].first <= items[i].last);
         end = vp_max_i64(end, items[i].first + 1);
+    }
     births = calloc((size_t)end + 1, sizeof *births);
     *t     = (timeline){.items    = items,
                         .by_birth = calloc((size_t)n + 1, sizeof *t->by_birth),
@@ -84,18 +89,22 @@ static bool timeline_next(timeline *t)
     if (t->n_born == t->n)
         return false;
     instant = t->items[t->by_birth[t->n_born]].first;
+    /* births come in ascending order */
+    assert(t->n_born == 0 || instant > t->items[t->by_birth[t->n_born - 1]].first);
     for (int64_t i = 0; i < t->n_alive; i++)
         if (t->items[t->alive[i]].last >= instant)
             t->alive[n++] = t->alive[i];
     while (t->n_born < t->n && t->items[t->by_birth[t->n_born]].first == instant)
         t->alive[n++] = t->by_birth[t->n_born++];
     t->n_alive = n;
+    assert(t->n_alive <= t->n_born && t->n_born <= t->n);
     return true;
 }
 
 /* Whether an item alive now was born now: then it stands behind all that were before. */
 static bool is_born(const timeline *t, int64_t idx)
 {
+    assert(t->n_born > 0);
     return t->items[idx].first == t->items[t->by_birth[t->n_born - 1]].first;
 }
 
@@ -241,7 +250,8 @@ static int64_t first_fit(const table *t, int64_t idx)
     for (int64_t w = 0; w < t->n_words; w++)
         for (uint64_t m = t->together[idx * t->n_words + w] & t->placed[w]; m; m &= m - 1) {
             const vp_pack_item *other = &t->items[w * 64 + __builtin_ctzll(m)];
-            t->near[n++]              = (extent){other->offset, other->offset + other->bytes};
+            assert(n < t->n);
+            t->near[n++] = (extent){other->offset, other->offset + other->bytes};
         }
     for (bool moved = true; moved && !vp_overflowed(end);) {
         int64_t n_above = 0;
@@ -278,6 +288,7 @@ static int64_t place_known(table *t, const ranked *order, int64_t from)
         }
     for (int64_t i = 0; i < from; i++) {
         const vp_pack_item *item = &t->items[order[i].idx];
+        assert(!item->fixed);
         note_placed(t, order[i].idx);
         height = vp_max_i64(height, item->offset + item->bytes);
     }
@@ -289,9 +300,11 @@ static bool place_next(table *t, int64_t idx, int64_t *height)
 {
     vp_pack_item *item = &t->items[idx];
 
+    assert(!item->fixed && !(t->placed[idx / 64] >> (idx % 64) & 1));
     item->offset = first_fit(t, idx);
     if (vp_overflowed(item->offset) || vp_overflowed(vp_add(item->offset, item->bytes)))
         return false;
+    assert(item->offset % t->align == 0);
     note_placed(t, idx);
     *height = vp_max_i64(*height, item->offset + item->bytes);
     return true;
@@ -324,6 +337,7 @@ static int64_t place_swapped(table *t, const ranked *order, int64_t n_free, int6
     int64_t height = place_known(t, order, a);
     bool    moved  = false;
 
+    assert(0 <= a && a <= b && b < n_free);
     for (int64_t i = a; i < n_free && height <= limit; i++) {
         if (i == b + 1 && !moved)
             return was_height;
@@ -417,8 +431,11 @@ vp_status vp_pack(vp_pack_item *items, int64_t n, int64_t align, int64_t *height
         }
     }
     improve(&t, order, n_free, least, was, best, height);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++) {
         items[i].offset = best[i];
+        assert(items[i].offset >= 0 && items[i].offset <= *height - items[i].bytes);
+    }
+    assert(vp_round_up(*height, align) >= least); /* a bound is one */
 out:
     free(order);
     free(t.placed);

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "planner/lowering/pack.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,6 +33,7 @@ typedef struct placing {
 
 static void note(span *s, int pass, int64_t step)
 {
+    assert(step >= 0);
     if (s->first[pass] < 0 || step < s->first[pass])
         s->first[pass] = step;
     if (step > s->last[pass])
@@ -67,6 +69,7 @@ static void absorb(placing *p, int64_t value, int64_t into)
 {
     storage *s = &p->storages[into];
 
+    assert(into >= 0 && into < p->flow->n_values && p->flow->values[value].storage < 0);
     for (int pass = 0; pass < 2; pass++)
         if (p->value_life[value].first[pass] >= 0) {
             note(&s->life, pass, p->value_life[value].first[pass]);
@@ -80,6 +83,8 @@ static void absorb(placing *p, int64_t value, int64_t into)
 static int64_t open_storage(placing *p, int64_t value)
 {
     storage *s = &p->storages[p->n_storages];
+
+    assert(p->n_storages < p->flow->n_values); /* a value opens one at most */
 
     *s = (storage){.life           = {{-1, -1}, {-1, -1}},
                    .place          = p->flow->values[value].place,
@@ -100,6 +105,7 @@ static bool may_take_over(const placing *p, int pass, int64_t i, int out, int in
         !vp_step_may_share(&step->step, out, in) || step->step.args[in].offset_bytes ||
         step->step.args[out].offset_bytes)
         return false;
+    assert(out != in && p->flow->values[step->value[in]].storage >= 0); /* read: made before */
     int64_t        id         = p->flow->values[step->value[in]].storage;
     const storage *s          = &p->storages[id];
     bool           ends_here  = s->life.last[pass] == i;
@@ -163,6 +169,7 @@ static int64_t stack_kept(placing *p)
     for (int64_t i = 0; i < p->flow->n_steps[VP_PASS_FORWARD]; i++)
         for (int64_t s = 0; s < p->n_storages; s++)
             if (p->storages[s].kept && p->storages[s].life.first[VP_PASS_FORWARD] == i) {
+                assert(vp_overflowed(end) || end % VP_ALIGN_BYTES == 0);
                 p->storages[s].offset = end;
                 end = vp_add(end, vp_round_up(p->storages[s].bytes, VP_ALIGN_BYTES));
             }
@@ -199,8 +206,14 @@ static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, bool bounds
         VP_TRY(vp_pack_least(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
     else
         VP_TRY(vp_pack(items, n, VP_ALIGN_BYTES, &out->height_bytes[pass], err));
-    for (int64_t i = 0; i < n; i++)
+    assert(out->height_bytes[pass] >= 0);
+    for (int64_t i = 0; i < n; i++) {
+        /* what is fixed stays, and nothing reaches beyond the height */
+        assert(!items[i].fixed || p->storages[owner[i]].offset == items[i].offset);
+        assert(bounds_only || (items[i].offset >= 0 &&
+                               items[i].offset <= out->height_bytes[pass] - items[i].bytes));
         p->storages[owner[i]].offset = items[i].offset;
+    }
 out:
     free(items);
     free(owner);
@@ -250,15 +263,18 @@ static void list_steps(const placing *p, vp_program *program)
 {
     const vp_flow *f = p->flow;
 
+    assert(program->n_buffers == p->n_storages);
     for (int pass = 0; pass < 2; pass++) {
         program->n_steps[pass] = f->n_steps[pass];
         for (int64_t i = 0; i < f->n_steps[pass]; i++) {
             vp_step *step = &program->steps[pass][i];
             *step         = f->steps[pass][i].step;
             for (int k = 0; k < f->steps[pass][i].n_operands; k++)
-                if (f->steps[pass][i].value[k] >= 0)
+                if (f->steps[pass][i].value[k] >= 0) {
+                    assert(step->args[k].space == VP_SPACE_BUFFER);
                     step->args[k].idx =
                         p->storages[f->values[f->steps[pass][i].value[k]].storage].buffer_idx;
+                }
         }
     }
 }

@@ -25,6 +25,7 @@ const char *vp_sem_attributes(const vp_sem_row *row, const vp_sem_shape *x, vp_s
         call->ints[k] = UNSET;
     for (int k = 0; k < VP_MAX_REALS; k++)
         call->reals[k] = NAN;
+    assert(row->attributes && x->rows >= 0 && x->batch >= 1 && x->seq >= 1);
     row->attributes(x, call);
     for (int k = 0; k < VP_MAX_INTS; k++) {
         if (k < info->n_ints && call->ints[k] == UNSET)
@@ -52,6 +53,7 @@ const vp_sem_param_row *vp_semantics_update(const vp_semantics *s, vp_kernel upd
 
 vp_access vp_sem_step_access(const vp_sem_step *s, int k)
 {
+    assert(k >= 0 && k < vp_sem_step_n_operands(s));
     if (s->kernel == VP_N_KERNELS)
         return k < s->n_reads ? VP_READ : VP_WRITE;
     return vp_kernel_info_of(s->kernel)->operands[k].access;

@@ -177,9 +177,11 @@ static int64_t arg_value(unrolling *u, const vp_arg *arg)
     case VP_SPACE_MASTER:
     case VP_SPACE_STATE0:
     case VP_SPACE_STATE1:
+        assert(arg->idx >= 0 && u->instance >= 0);
         return u->held[arg->space - VP_SPACE_PARAM][u->instance][arg->idx];
     case VP_SPACE_SHARED_PARAM:
     case VP_SPACE_SHARED_GRAD: {
+        assert(arg->idx >= 0 && arg->idx < u->graph->n_shared);
         const vp_shared_param *s = &u->graph->shared[arg->idx];
         vp_region h = arg->space == VP_SPACE_SHARED_GRAD ? VP_REGION_GRAD : VP_REGION_PARAM;
         return u->held[h][s->instance_idx][s->param_idx];
@@ -201,6 +203,7 @@ static int64_t flow_value(unrolling *u, int64_t v)
     int64_t        *mine = &u->value_of[u->instance][v];
     const vp_value *x    = &f->values[v];
 
+    assert(v >= 0 && v < f->n_values);
     if (*mine >= 0)
         return *mine;
     if (v == f->in && u->instance > 0) {
@@ -224,6 +227,7 @@ static void accumulate(unrolling *u, int64_t grad, int64_t made)
 {
     vp_training_op *op = new_op(u, "accumulate gradient", VP_N_KERNELS);
 
+    assert(grad >= 0 && made >= 0 && grad != made);
     add_operand(op, made, VP_READ);
     add_operand(op, grad, VP_UPDATE);
 }
@@ -315,6 +319,7 @@ static void emit_param_op(unrolling *u, const param_at *p, int s, int64_t *local
     for (int i = 0; i < x->n_operands[s]; i++) {
         int     local = x->local[s][i];
         int64_t value;
+        assert(local < VP_SEM_MAX_LOCALS);
         if (local >= 0 && locals[local] < 0)
             locals[local] = new_value(u, (vp_training_value){.name         = x->locals[local].name,
                                                              .component    = VP_COMP_TEMPORARIES,
@@ -500,7 +505,8 @@ static vp_status list_events(unrolling *u, vp_err *err)
                 if (!due)
                     continue;
                 *(death ? &x->died_op : &x->born_op) = o;
-                s->events[s->n_events++]             = (vp_training_event){!death, v, o};
+                assert(s->n_events < 2 * s->n_values); /* one birth and one death each */
+                s->events[s->n_events++] = (vp_training_event){!death, v, o};
             }
 out:
     return st;
@@ -549,6 +555,7 @@ static vp_status lower_flows(unrolling *u, vp_err *err)
             VP_TRY(vp_lower_flow(u->arena, g, t, u->sem, &opts, &u->flows[k].flow, err));
             u->n_flows++;
         }
+        assert(k < u->n_flows);
         u->flow_of[i]  = k;
         u->value_of[i] = vp_arena_array(u->arena, u->flows[k].flow.n_values + 1, sizeof(int64_t));
         VP_TRY_ALLOC(err, u->value_of[i]);
@@ -592,6 +599,7 @@ vp_status vp_lower_training(vp_arena *arena, const vp_graph *graph, const vp_sem
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
     if (u.overflow)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "more bytes than 64 bits can count"));
+    assert(out->n_held <= out->n_values);
     VP_TRY(list_events(&u, err));
     forget_unborn(&u);
 out:
@@ -609,14 +617,17 @@ void vp_training_count(const vp_training_step *step, vp_training_bytes *out)
         out->most[p] = out->end[p] = -1;
     for (int64_t o = 0; o < step->n_ops; o++) {
         vp_training_phase p = step->ops[o].phase;
-        out->most[p]        = vp_max_i64(out->most[p], alive);
+        assert(p < VP_N_TPHASES);
+        out->most[p] = vp_max_i64(out->most[p], alive);
         for (; e < step->n_events && step->events[e].op == o; e++) {
             int64_t bytes = step->values[step->events[e].value].bytes;
             alive += step->events[e].birth ? bytes : -bytes;
+            assert(alive >= 0); /* nothing dies that was not born */
             out->most[p] = vp_max_i64(out->most[p], alive);
         }
         out->end[p] = alive;
     }
+    assert(e == step->n_events);
     for (int p = 0; p < VP_N_TPHASES; p++)
         if (out->end[p] < 0)
             out->most[p] = out->end[p] = p == 0 ? out->before : out->end[p - 1];
