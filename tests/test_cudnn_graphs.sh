@@ -31,7 +31,7 @@ else
 fi
 
 # ---- the graphs, interpreted ----
-if cc -fPIC -shared -o "$work/libcudnn_stand_in.so" tests/cuda_emulator/cudnn_stand_in.c -lm > "$work/out" 2>&1 &&
+if cc -fPIC -shared -o "$work/libcudnn_stand_in.so" tests/cuda_emulator/cudnn_stand_in*.c -lm > "$work/out" 2>&1 &&
    cc -fopenmp -isystem tests/cuda_emulator/include -o "$work/check" tests/cuda_emulator/cudnn_check.c kernels/cuda/attention_cudnn.c $graph \
        "$build/reference.a" "$build/kernels.a" "$build/plan.a" "$build/base.a" -lopenblas -ljansson -lcmocka -ldl -lm > "$work/out" 2>&1; then
     VPLAN_CUDNN=$work/libcudnn_stand_in.so CMOCKA_MESSAGE_OUTPUT=TAP "$work/check" > "$work/out" 2>&1 ||

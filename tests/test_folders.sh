@@ -159,9 +159,6 @@ MAX_FILE, MAX_FUNCTION = 900, 100
 LARGE = {  # file: why
     "devices/device_table.c": "a table",
     "dryrun/stand_in/null_runtime.c": "vp_null_attribute() is a table: what the device answers to each question",
-    "tests/cuda_emulator/cuda_stand_in.cpp": "one call of CUDA's after the other, each short",
-    "tests/cuda_emulator/cudnn_stand_in.c": "one kind of cuDNN's nodes after the other, each short",
-    "tests/cuda_emulator/emulator_test.cpp": "one case after the other, each short",
 }
 
 

@@ -6,13 +6,13 @@ EMULATOR_CXX  ?= $(or $(shell command -v g++ 2> /dev/null),$(shell command -v cl
 EMULATOR_CUDA := $(filter-out kernels/cuda/cudnn_query.c,$(wildcard kernels/cuda/*.c kernels/cuda/*.cu))
 # What the plugin needs of base/ and plan/, as position-independent code.
 EMULATOR_SHARED := base/err.c base/nvml.c base/text.c base/units.c plan/op.c plan/workspace.c
-EMULATOR_LIBS := $(addprefix $(EMULATOR_DIR)/,block_emulator.o cuda_stand_in.o cublaslt_stand_in.o)
+EMULATOR_LIBS := $(addprefix $(EMULATOR_DIR)/,block_emulator.o cublaslt_stand_in.o) $(patsubst %.cpp,$(BUILD)/%.o,$(wildcard $(EMULATOR)/cuda_stand_in_*.cpp))
 
 EMULATOR_OBJS := $(addprefix $(EMULATOR_DIR)/,$(addsuffix .o,$(basename $(EMULATOR_CUDA) $(EMULATOR_SHARED)))) $(EMULATOR_LIBS)
 
 # Where cuDNN's stand-in is there, the plugin opens it in place of libcudnn, and NVML's in place of libnvidia-ml.
 ifneq ($(wildcard $(EMULATOR)/cudnn_linked.c),)
-EMULATOR_OBJS += $(addprefix $(EMULATOR_DIR)/,cudnn_stand_in.o cudnn_linked.o nvml_stand_in.o)
+EMULATOR_OBJS += $(addprefix $(EMULATOR_DIR)/,cudnn_linked.o nvml_stand_in.o) $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(EMULATOR)/cudnn_stand_in*.c))
 EMULATOR_WRAP := -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=dlclose
 endif
 
@@ -54,11 +54,12 @@ $(BUILD)/tests/vplan-cuda-emulated.so: $(EMULATOR_OBJS) $(EMULATOR_DIR)/exports.
 	    -lpthread -ldl -lm
 
 # The emulator's own tests: tests/test_cuda_emulator.sh.
-$(EMULATOR_DIR)/emulator_test.o: $(EMULATOR)/emulator_test.cpp
+$(EMULATOR_DIR)/emulator_test.o $(EMULATOR_DIR)/emulator_runtime_test.o: $(EMULATOR_DIR)/%.o: $(EMULATOR)/%.cpp
 	@mkdir -p $(@D)
 	$(call say,c++)
 	$(Q)$(EMULATOR_CU) -MMD -MP -c $< -o $@
 
+$(EMULATOR_DIR)/emulator_test: $(EMULATOR_DIR)/emulator_runtime_test.o
 $(EMULATOR_DIR)/emulator_test $(EMULATOR_DIR)/cublaslt_test: %: %.o $(EMULATOR_LIBS)
 	$(call say,link)
 	$(Q)$(EMULATOR_CXX) -o $@ $^ -lcmocka -lpthread -lm

@@ -23,10 +23,12 @@ void vp_emulator_set_order(vp_emulator_order order, uint64_t seed);
 /* of shared and fresh device memory: a NaN wherever it is read as a number */
 enum { VP_EMULATOR_POISON = 0xff };
 
-/* ---- cuda_stand_in.cpp ---- */
+/* ---- cuda_stand_in_work.cpp ---- */
 
 /* For tests: as VPLAN_EMULATOR_STREAMS has it, from now on. */
 void vp_emulator_set_streams(uint64_t seed);
+
+/* ---- cuda_stand_in_memory.cpp ---- */
 
 /* What is known of an address, for the message of a kernel that touched it: "4 bytes behind
  * device memory of 1024 bytes". */

@@ -4,7 +4,7 @@
  * Written for this emulator. Names, values and signatures are facts of NVIDIA's interface (CUDA
  * 12 and 13 agree in all of them) and are compared with the toolkit's own headers by
  * header_check.cpp. A call that is not here does not exist for the emulated backend: it fails to
- * compile, and is added here and to cuda_stand_in.cpp. */
+ * compile, and is added here and to cuda_stand_in_*.cpp. */
 #ifndef VP_EMULATOR_CUDA_RUNTIME_API_H
 #define VP_EMULATOR_CUDA_RUNTIME_API_H
 
