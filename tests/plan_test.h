@@ -124,13 +124,12 @@ static inline bool has_label(const vp_plan *plan, int64_t at, uint64_t drawn)
 
 /* n_steps on random tokens, token types and lengths: the same for every plan of one model,
  * sequence and global batch. */
-static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, bool verify)
+static inline trained train_with(const vp_plan *plan, int64_t n_steps, int threads,
+                                 vp_run_opts opts)
 {
     const vp_backend *backend = test_backend();
-    vp_run_opts       opts    = {
-                 .n_total_steps = n_steps, .seed = -1, .verify = verify && backend->host_memory};
-    int64_t  n = vp_plan_tokens(plan), seq = plan->buckets[0].seq;
-    int32_t *tokens = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4),
+    int64_t           n = vp_plan_tokens(plan), seq = plan->buckets[0].seq;
+    int32_t          *tokens = malloc((size_t)n * 4), *labels = malloc((size_t)n * 4),
             *types      = malloc((size_t)n * 4);
     int32_t    *lengths = malloc((size_t)plan->global_batch * 4);
     vp_batch    batch   = {.tokens      = tokens,
@@ -140,6 +139,8 @@ static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, b
     trained     t       = {.params = malloc((size_t)plan->n_params * sizeof(float))};
     vp_runtime *rt;
 
+    opts.n_total_steps = n_steps;
+    opts.seed          = -1;
     backend->set_threads(threads);
     OK(vp_runtime_new(plan, backend, &opts, &rt, err));
     OK(vp_runtime_draw(rt, err));
@@ -169,6 +170,12 @@ static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, b
     free(types);
     free(lengths);
     return t;
+}
+
+static inline trained train(const vp_plan *plan, int64_t n_steps, int threads, bool verify)
+{
+    return train_with(plan, n_steps, threads,
+                      (vp_run_opts){.verify = verify && test_backend()->host_memory});
 }
 
 /* A small generator with a seed that a failure can print. */
