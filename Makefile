@@ -153,10 +153,11 @@ fuzz-programs: $(FUZZ_C)
 
 test-programs: $(TEST_C) $(FUZZ_C) $(BUILD)/tests/solver_stand_in $(BUILD)/tests/allocator/allocator_replay
 
-# CI=1, as .ci/run says: the linters too, counted with the tests.
+# CI=1, as .ci/run says: the linters too, and asan-fast, counted with the tests.
 check: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
-	@BUILD=$(BUILD) CC=$(CC) tests/run.sh $(if $(CI),scripts/lint.sh) $(TEST_C) $(FUZZ_C) $(TEST_SH)
+	@$(if $(CI),$(MAKE) --no-print-directory asan-fast-programs)
+	@BUILD=$(BUILD) CC=$(CC) tests/run.sh $(if $(CI),scripts/lint.sh) $(TEST_C) $(FUZZ_C) $(if $(CI),$(ASAN_FAST)) $(TEST_SH)
 
 check-long: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
@@ -175,8 +176,8 @@ asan: deps
 lint: deps
 	@scripts/lint.sh
 
-# ASAN_FAST leaves out what takes more than
-# some 10 s, and two that do not go together with them: test_alloc_faults has an allocator of its own, test_study kills by the clock.
+# Part of CI=1: 80 s on two cores. ASAN_FAST leaves out what takes more than some 40 s, and two
+# that do not go together with them: test_alloc_faults has an allocator of its own, test_study kills by the clock.
 ASAN_SLOW = $(addprefix %/test_,planner plans solver search kernels_optimizer kernels_attention kernels_bits gemm_bf16 alloc_faults study)
 ASAN_FAST = $(filter-out $(ASAN_SLOW),$(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(TEST_C) $(FUZZ_C)))
 asan-fast-programs:
