@@ -19,23 +19,24 @@ static bool uses(const vp_step *s, int64_t buffer)
 static vp_step copy_start(vp_stream stream, int64_t from, int64_t to, int64_t bytes, int64_t copy)
 {
     vp_step s = {
-        .kernel  = VP_K_COPY_START,
-        .dtype   = VP_DTYPE_F32,
-        .name    = "moved",
-        .args    = {{.space = VP_SPACE_BUFFER, .idx = from}, {.space = VP_SPACE_BUFFER, .idx = to}},
-        .stream  = stream,
-        .seconds = 3e-4};
+        .kernel = VP_K_COPY_START,
+        .dtype  = VP_DTYPE_F32,
+        .name   = "moved",
+        .args   = {{.space = VP_SPACE_BUFFER, .idx = from}, {.space = VP_SPACE_BUFFER, .idx = to}},
+        .copy_start = {.count = bytes, .copy = copy},
+        .stream     = stream,
+        .seconds    = 3e-4};
 
-    s.ints[0] = bytes;
-    s.ints[1] = copy;
     return s;
 }
 
 static vp_step copy_done(int64_t copy)
 {
-    vp_step s = {.kernel = VP_K_COPY_DONE, .dtype = VP_DTYPE_F32, .name = "moved"};
+    vp_step s = {.kernel    = VP_K_COPY_DONE,
+                 .dtype     = VP_DTYPE_F32,
+                 .name      = "moved",
+                 .copy_done = {.copy = copy}};
 
-    s.ints[0] = copy;
     return s;
 }
 
@@ -276,10 +277,11 @@ static vp_status next_end(const vp_expanded_step *s, void *ctx, vp_err *err)
 
     (void)err;
     if (s->step->kernel == VP_K_COPY_DONE) {
-        e->at[VP_STREAM_COMPUTE] = begin > e->copy[s->ints[0]] ? begin : e->copy[s->ints[0]];
+        double end               = e->copy[s->step->copy_done.copy];
+        e->at[VP_STREAM_COMPUTE] = begin > end ? begin : end;
     } else if (s->step->kernel == VP_K_COPY_START) {
         begin                  = begin > e->at[s->step->stream] ? begin : e->at[s->step->stream];
-        e->at[s->step->stream] = e->copy[s->ints[1]] = begin + s->step->seconds;
+        e->at[s->step->stream] = e->copy[s->step->copy_start.copy] = begin + s->step->seconds;
     } else {
         e->at[VP_STREAM_COMPUTE] = begin + s->step->seconds;
     }
@@ -354,13 +356,13 @@ static void a_plan_with_a_wrong_event_is_refused(void **state)
         vp_step  keep = *out;
         switch (wrong) {
         case 0: /* nobody waits before it starts again */
-            done->ints[0]                          = 1;
-            find(plan, VP_K_COPY_DONE, 1)->ints[0] = 0;
-            *done =
-                copy_start(VP_STREAM_TO_HOST, keep.args[0].idx, keep.args[1].idx, keep.ints[0], 0);
+            done->copy_done.copy                          = 1;
+            find(plan, VP_K_COPY_DONE, 1)->copy_done.copy = 0;
+            *done = copy_start(VP_STREAM_TO_HOST, keep.args[0].idx, keep.args[1].idx,
+                               keep.copy_start.count, 0);
             break;
         case 1:
-            done->ints[0] = 5;
+            done->copy_done.copy = 5;
             break;
         case 2: { /* what is on its way back is read before it is waited for */
             vp_program *p = &plan->buckets[0].programs[1];

@@ -91,7 +91,7 @@ static void linears_take_operands_at_any_element(void **state)
         const vp_kernel_info *info = vp_kernel_info_of(kernels[n / 16 % COUNT(kernels)]);
         kt_case               c    = {.kernel = kernels[n / 16 % COUNT(kernels)],
                                       .dtype  = dtypes[n / 16 / COUNT(kernels)],
-                                      .ints   = {16, 96, 32, VP_WEIGHT_IN_OUT}};
+                                      .linear = {.rows = 16, .in = 96, .out = 32, .layout = VP_WEIGHT_IN_OUT}};
         kt_operands           o    = kt_operands_new(&c, 1, 1);
 
         for (int i = 0; i < info->n_operands; i++) {

@@ -308,13 +308,15 @@ static void the_instruction_set_of_our_loops_moves_no_bit(void **state)
     }
 }
 
-/* ---- chunking: ints[0] (rows, samples, elements) cut into calls one after the other ---- */
+/* ---- chunking: the first attribute (rows, samples, elements) cut into calls one after the other ---- */
+
+enum { CUT = 0 };
 
 static int64_t bytes_at(const kt_case *c, int operand, int64_t n)
 {
     kt_case part = *c;
 
-    part.ints[0] = n;
+    part.ints[CUT] = n;
     return vp_kernel_operand_bytes(c->kernel, c->dtype ? c->dtype : VP_DTYPE_F32, part.ints,
                                    operand);
 }
@@ -329,10 +331,10 @@ static void run_in_chunks(const kt_case *c, const kt_operands *o, int64_t chunk)
 {
     const vp_kernel_info *info = vp_kernel_info_of(c->kernel);
 
-    for (int64_t first = 0; first < c->ints[0]; first += chunk) {
+    for (int64_t first = 0; first < c->ints[CUT]; first += chunk) {
         vp_kernel_call part = o->call;
 
-        part.ints[0] = vp_min_i64(chunk, c->ints[0] - first);
+        part.ints[CUT] = vp_min_i64(chunk, c->ints[CUT] - first);
         part.rng.first_sample += first;
         for (int i = 0; i < info->n_operands; i++) {
             if (part.operand[i] && is_cut(c, i))
@@ -381,7 +383,7 @@ static void check_micro_batches(const kt_case *whole_case, int n_parts)
     kt_case               part_case = *whole_case;
     kt_operands whole = operands_of(whole_case, 0), parts = operands_of(whole_case, 0), place[4];
 
-    part_case.ints[0] = whole_case->ints[0] / n_parts;
+    part_case.ints[CUT] = whole_case->ints[CUT] / n_parts;
     kt_run(&whole.call);
     for (int m = 0; m < n_parts; m++) {
         place[m]                 = kt_operands_new(&part_case, 1, m);
@@ -459,7 +461,7 @@ static void check_shared(const kt_case *c, int n, const int *outputs, const int 
 static bool may_lie_on(const kt_case *c, int output, int input)
 {
     return kt_has(c, output) && kt_has(c, input) && vp_kernel_may_share(c->kernel, output, input) &&
-           bytes_at(c, output, c->ints[0]) == bytes_at(c, input, c->ints[0]);
+           bytes_at(c, output, c->ints[CUT]) == bytes_at(c, input, c->ints[CUT]);
 }
 
 /* Every pair that the op table allows, and every two pairs at once. */

@@ -155,7 +155,8 @@ static vp_status note_norm(const vp_expanded_step *x, void *ctx, vp_err *err)
     at->begin[at->n] = x->operands[k].offset_bytes;
     at->end[at->n]   = x->operands[k].offset_bytes + x->step->workspace_bytes;
     assert_true(x->operands[k].offset_bytes % VP_ALIGN_BYTES == 0 &&
-                x->step->workspace_bytes == 8 * vp_ceil_div(x->ints[0], VP_SUMSQ_PIECE));
+                x->step->workspace_bytes ==
+                    8 * vp_ceil_div(x->step->elements.count, VP_SUMSQ_PIECE));
     at->n++;
     return VP_OK;
 }

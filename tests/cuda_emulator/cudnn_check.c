@@ -26,10 +26,16 @@ enum {
 };
 
 typedef struct check {
-    int64_t ints[8]; /* batch seq heads kv_heads head_dim layout causal window */
-    int64_t n_chunks;
-    double  scale; /* 0: 1 / sqrt(head_dim) */
+    vp_attention_ints n;
+    int64_t           n_chunks;
+    double            scale; /* 0: 1 / sqrt(head_dim) */
 } check;
+
+/* clang-format off */
+#define OF(b, s, h, kv, d, qkv, is_causal, keys) \
+    {.batch = b, .seq = s, .heads = h, .kv_heads = kv, .head_dim = d, .layout = qkv, \
+     .causal = is_causal, .window = keys}
+/* clang-format on */
 
 static const int devices[] = {80, 90, 100}; /* heuristics' engine, and one that is named */
 
@@ -71,10 +77,10 @@ static void compare(const kt_operands *o, const check *c, int i, double most)
     if (!(d <= most))
         fail_msg(
             "%s of %lld x %lld, heads %lld / %lld of %lld, layout %lld, causal %lld, window %lld, %lld chunks: off by %.3g of %.3g",
-            vp_kernel_info_of(o->call.kernel)->operands[i].name, (long long)c->ints[0],
-            (long long)c->ints[1], (long long)c->ints[2], (long long)c->ints[3],
-            (long long)c->ints[4], (long long)c->ints[5], (long long)c->ints[6],
-            (long long)c->ints[7], (long long)c->n_chunks, d, most);
+            vp_kernel_info_of(o->call.kernel)->operands[i].name, (long long)c->n.batch,
+            (long long)c->n.seq, (long long)c->n.heads, (long long)c->n.kv_heads,
+            (long long)c->n.head_dim, (long long)c->n.layout, (long long)c->n.causal,
+            (long long)c->n.window, (long long)c->n_chunks, d, most);
 }
 
 /* A workspace of exactly the bytes asked for, not at a multiple of more than the plan's, behind
@@ -133,7 +139,7 @@ static void check_one(const vp_cuda *cuda, const check *c)
     kt_operands    o;
     vp_kernel_call forward, reference;
 
-    memcpy(back.ints, c->ints, sizeof c->ints);
+    back.attention = c->n;
     back.attention_reals.scale =
         c->scale > 0.0 ? c->scale : 1.0 / sqrt((double)back.attention.head_dim);
     o = kt_operands_new(&back, 7, 1);
@@ -183,47 +189,50 @@ enum { PACKED = VP_QKV_PACKED, PER_HEAD = VP_QKV_PER_HEAD, APART = VP_QKV_APART 
 static void one_key_head_for_each_query_head(void **state)
 {
     (void)state;
-    CHECK_ALL({{2, 64, 3, 3, 16, PACKED, 1, 0}, 1, 0}, {{2, 64, 3, 3, 16, PACKED, 0, 0}, 1, 0},
-              {{1, 128, 2, 2, 64, PACKED, 1, 0}, 1, 0});
+    CHECK_ALL({OF(2, 64, 3, 3, 16, PACKED, 1, 0), 1, 0}, {OF(2, 64, 3, 3, 16, PACKED, 0, 0), 1, 0},
+              {OF(1, 128, 2, 2, 64, PACKED, 1, 0), 1, 0});
 }
 
 static void query_heads_share_key_heads(void **state)
 {
     (void)state;
-    CHECK_ALL({{2, 48, 6, 2, 16, PACKED, 1, 0}, 1, 0}, {{2, 48, 6, 3, 8, PACKED, 0, 0}, 1, 0},
-              {{1, 48, 4, 1, 24, APART, 1, 0}, 1, 0});
+    CHECK_ALL({OF(2, 48, 6, 2, 16, PACKED, 1, 0), 1, 0}, {OF(2, 48, 6, 3, 8, PACKED, 0, 0), 1, 0},
+              {OF(1, 48, 4, 1, 24, APART, 1, 0), 1, 0});
 }
 
 static void every_layout_by_its_strides(void **state)
 {
     (void)state;
-    CHECK_ALL({{2, 40, 4, 4, 16, PER_HEAD, 1, 0}, 1, 0}, {{2, 40, 4, 4, 16, APART, 1, 0}, 1, 0},
-              {{2, 40, 4, 2, 16, APART, 0, 0}, 1, 0}, {{2, 40, 4, 2, 16, PACKED, 0, 0}, 1, 0});
+    CHECK_ALL({OF(2, 40, 4, 4, 16, PER_HEAD, 1, 0), 1, 0}, {OF(2, 40, 4, 4, 16, APART, 1, 0), 1, 0},
+              {OF(2, 40, 4, 2, 16, APART, 0, 0), 1, 0}, {OF(2, 40, 4, 2, 16, PACKED, 0, 0), 1, 0});
 }
 
 static void odd_lengths_heads_and_scales(void **state)
 {
     (void)state;
-    CHECK_ALL({{3, 77, 3, 3, 40, PACKED, 1, 0}, 1, 0.2}, {{1, 101, 5, 5, 8, PER_HEAD, 0, 0}, 1, 0},
-              {{1, 2, 2, 1, 16, APART, 1, 0}, 1, 1.0}, {{2, 33, 9, 3, 80, PACKED, 1, 0}, 1, 0});
+    CHECK_ALL({OF(3, 77, 3, 3, 40, PACKED, 1, 0), 1, 0.2},
+              {OF(1, 101, 5, 5, 8, PER_HEAD, 0, 0), 1, 0},
+              {OF(1, 2, 2, 1, 16, APART, 1, 0), 1, 1.0}, {OF(2, 33, 9, 3, 80, PACKED, 1, 0), 1, 0});
 }
 
 static void windows(void **state)
 {
     (void)state;
-    CHECK_ALL({{1, 70, 2, 2, 16, PACKED, 1, 16}, 1, 0}, {{1, 70, 2, 1, 16, APART, 1, 1}, 1, 0},
-              {{1, 70, 2, 2, 16, PACKED, 0, 9}, 1, 0}, {{2, 37, 2, 2, 16, PER_HEAD, 0, 1}, 1, 0},
-              {{1, 40, 2, 2, 16, PACKED, 1, 39}, 1, 0}, {{1, 40, 2, 2, 16, PACKED, 1, 40}, 1, 0},
-              {{1, 40, 2, 2, 16, PACKED, 0, 4096}, 1, 0});
+    CHECK_ALL(
+        {OF(1, 70, 2, 2, 16, PACKED, 1, 16), 1, 0}, {OF(1, 70, 2, 1, 16, APART, 1, 1), 1, 0},
+        {OF(1, 70, 2, 2, 16, PACKED, 0, 9), 1, 0}, {OF(2, 37, 2, 2, 16, PER_HEAD, 0, 1), 1, 0},
+        {OF(1, 40, 2, 2, 16, PACKED, 1, 39), 1, 0}, {OF(1, 40, 2, 2, 16, PACKED, 1, 40), 1, 0},
+        {OF(1, 40, 2, 2, 16, PACKED, 0, 4096), 1, 0});
 }
 
 static void backward_in_chunks_of_samples_and_of_heads(void **state)
 {
     (void)state;
-    CHECK_ALL({{4, 33, 6, 3, 16, PACKED, 1, 0}, 2, 0}, {{4, 33, 6, 3, 16, PACKED, 1, 0}, 4, 0},
-              {{4, 34, 6, 3, 16, PACKED, 1, 0}, 12, 0}, {{2, 35, 4, 4, 16, PER_HEAD, 1, 0}, 4, 0},
-              {{2, 36, 4, 4, 16, PER_HEAD, 1, 8}, 8, 0}, {{2, 34, 8, 4, 16, APART, 0, 0}, 4, 0},
-              {{2, 34, 8, 4, 16, APART, 0, 0}, 8, 0});
+    CHECK_ALL({OF(4, 33, 6, 3, 16, PACKED, 1, 0), 2, 0}, {OF(4, 33, 6, 3, 16, PACKED, 1, 0), 4, 0},
+              {OF(4, 34, 6, 3, 16, PACKED, 1, 0), 12, 0},
+              {OF(2, 35, 4, 4, 16, PER_HEAD, 1, 0), 4, 0},
+              {OF(2, 36, 4, 4, 16, PER_HEAD, 1, 8), 8, 0}, {OF(2, 34, 8, 4, 16, APART, 0, 0), 4, 0},
+              {OF(2, 34, 8, 4, 16, APART, 0, 0), 8, 0});
 }
 
 /* The same numbers in any number of chunks, to the bit, and twice. */
@@ -299,11 +308,11 @@ static void a_small_workspace_is_refused(void **state)
 static void cudnn_is_told_what_it_requires(void **state)
 {
     vp_cuda         cuda = open_device(90);
-    kt_case         back = {.kernel = VP_K_ATTENTION_BWD,
-                            .dtype  = VP_DTYPE_BF16,
-                            .ints   = {1, 16, 2, 2, 16, APART, 1, 0},
-                            .reals  = {0.25},
-                            .absent = {[LENGTHS] = true}};
+    kt_case         back = {.kernel          = VP_K_ATTENTION_BWD,
+                            .dtype           = VP_DTYPE_BF16,
+                            .attention       = OF(1, 16, 2, 2, 16, APART, 1, 0),
+                            .attention_reals = {.scale = 0.25},
+                            .absent          = {[LENGTHS] = true}};
     kt_operands     o    = kt_operands_new(&back, 3, 1);
     workspace       w    = workspace_new(&o.call, 90, 1);
     vp_kernel_call  call = o.call;
