@@ -21,9 +21,9 @@ static const char default_device[] = "h100-sxm-80gb";
 
 typedef struct arguments {
     const char *device, *snapshot, *padding, *value, *cudnn, *fake, *out_dir, *dtype;
-    int64_t     budget_bytes, world, host_bytes;
+    int64_t     budget_bytes, world, host_bytes, steps;
     double      timeout_s, select;
-    bool        force;
+    bool        force, time, no_owners;
 } arguments;
 
 /* The card that is named; else the one here, with what is free on it now; else the default. */
@@ -84,6 +84,9 @@ static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts
     opts->select_frac   = args->select;
     opts->timeout_s     = args->timeout_s;
     opts->host_bytes    = args->host_bytes;
+    opts->steps         = args->steps;
+    opts->time          = args->time;
+    opts->no_owners     = args->no_owners;
 out:
     return st;
 }
@@ -186,6 +189,26 @@ static const vp_option card_rows[] = {
      .help      = "End CMD after this time",
      .otherwise = "none",
      .example   = "600"},
+    {.name      = "--steps",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(arguments, steps),
+     .value     = "N",
+     .unit      = "optimizer steps",
+     .min       = 1,
+     .max       = 100000,
+     .help      = "Play so many; then the data is over, so that what follows training is played too, with "
+                  "three batches of each evaluation and without writing checkpoints",
+     .otherwise = "as many as CMD does",
+     .example   = "3"},
+    {.name = "--time",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(arguments, time),
+     .help = "Record the operators of one more step and say what it takes by the card's stated rates: "
+             "where it goes, by class of work"},
+    {.name = "--no-owners",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(arguments, no_owners),
+     .help = "Do not look for who holds what at the peak, which costs time"},
 };
 static const vp_option fake_rows[] = {
     {.name      = "--fake-weights",

@@ -17,6 +17,35 @@ static const char *text(const json_t *object, const char *key)
     return s ? s : "";
 }
 
+/* Where a step goes. */
+static void print_time(const json_t *time, FILE *out)
+{
+    char    a[64], b[64];
+    size_t  i;
+    json_t *row;
+    double  step_s = json_number_value(json_object_get(time, "step_time_s"));
+
+    fprintf(out, "\n  a step takes %s (assumed, by the card's stated rates), bound by %s\n",
+            vp_time_text(step_s, a, sizeof a),
+            strcmp(text(time, "bound_by"), "launches") == 0 ? "what the host launches" : "the card");
+    if (number(time, "samples"))
+        fprintf(out, "  %s samples a step, %.4g a second; %.1f %% of the card's rate in bf16\n",
+                vp_count_text(number(time, "samples"), a, sizeof a),
+                json_number_value(json_object_get(time, "samples_per_s")),
+                100 * json_number_value(json_object_get(time, "mfu")));
+    fprintf(out, "  the card works for %s, the host issues for %s\n\n",
+            vp_time_text(json_number_value(json_object_get(time, "device_s")), a, sizeof a),
+            vp_time_text(json_number_value(json_object_get(time, "host_s")), b, sizeof b));
+    fprintf(out, "  %-14s %11s %9s %9s %12s %10s\n", "class of work", "on the card", "operators",
+            "launches", "bytes", "GFLOP");
+    json_array_foreach (json_object_get(time, "classes"), i, row)
+        fprintf(out, "  %-14s %11s %9lld %9lld %12s %10.4g\n", text(row, "name"),
+                vp_time_text(json_number_value(json_object_get(row, "seconds")), a, sizeof a),
+                number(row, "operators"), number(row, "launches"),
+                vp_size_text(number(row, "bytes"), b, sizeof b),
+                (double)number(row, "flop") * 1e-9);
+}
+
 void vp_dryrun_print(const json_t *doc, FILE *out)
 {
     char    a[64], b[64], c[64];
@@ -60,6 +89,8 @@ void vp_dryrun_print(const json_t *doc, FILE *out)
                     text(row, "frame"));
         }
     }
+    if (json_object_get(doc, "time"))
+        print_time(json_object_get(doc, "time"), out);
     if (json_object_get(doc, "oom")) {
         row = json_object_get(doc, "oom");
         fprintf(out, "\n  out of memory in %s, asking for %s with %s reserved, at %s\n",

@@ -179,7 +179,7 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
                            const char *verdict, int child_exit_code, const char *reason)
 {
     json_t           *doc = json_object();
-    vp_json_node      root, oom, counters, error;
+    vp_json_node      root, oom, counters, error, program, cut;
     bool              have    = found->report != NULL;
     vp_dryrun_context context = vp_dryrun_context_of(opts->device);
     int64_t           reserved, outside = context.bytes;
@@ -236,6 +236,13 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
                             json_pack("{s:o,s:o}", "torch",
                                       escaped(vp_dryrun_report_text(&root, "torch")), "python",
                                       escaped(vp_dryrun_report_text(&root, "python"))));
+    if (have && vp_dryrun_report_object(&root, "program", &program))
+        json_object_set_new(doc, "time", vp_dryrun_price(opts->device, &program));
+    if (have && opts->steps)
+        json_object_set_new(doc, "ended_by",
+                            vp_dryrun_report_object(&root, "cut", &cut)
+                                ? escaped(vp_dryrun_report_text(&cut, "how"))
+                                : json_null());
     json_object_set_new(
         doc, "optimizer_steps",
         json_integer(have ? (json_int_t)vp_dryrun_report_int(&root, "optimizer_steps") : 0));

@@ -6,7 +6,8 @@
  *     keeper.c          the process that runs the command and outlives us where we are killed
  *     collect.c         those reports, read back
  *     verdict.c         fits, oom or failed, and why
- *     document.c        the answer as one document; remedies.c: what would help after an oom */
+ *     document.c        the answer as one document; remedies.c: what would help after an oom
+ *     price.c           seconds of the step whose program was recorded */
 #ifndef VP_DRYRUN_DRYRUN_INTERNAL_H
 #define VP_DRYRUN_DRYRUN_INTERNAL_H
 
@@ -114,5 +115,11 @@ void vp_dryrun_text_add(json_t *array, const char *fmt, ...) __attribute__((form
 
 /* What would help after an out-of-memory failure, largest first by what is there to be saved. */
 json_t *vp_dryrun_remedies(const vp_json_node *root, const json_t *items);
+
+/* ---- price.c ---- */
+
+/* Seconds of a recorded step on a device, by its stated rates: where they go, by class of work. NULL: the
+ * program is empty. */
+json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program);
 
 #endif

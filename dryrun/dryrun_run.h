@@ -35,6 +35,9 @@ typedef struct vp_dryrun_opts {
     /* end the command above this; 0: when the host is nearly full */
     int64_t      host_bytes;
     double       timeout_s; /* 0: none                                                  */
+    int64_t      steps;     /* of the optimizer, then its data is over; 0: as many as CMD does */
+    bool         time;      /* record a step's program, and price it                   */
+    bool         no_owners; /* do not record who holds what at the peak: it costs time */
     char *const *command;   /* NULL-terminated                                          */
 } vp_dryrun_opts;
 

@@ -157,6 +157,9 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
     vp_dryrun_env_set(env, "VPLAN_NULL_SELECT=%.17g", opts->select_frac);
     vp_dryrun_env_set(env, "VPLAN_NULL_HOST_BYTES=%lld", (long long)opts->host_bytes);
     vp_dryrun_env_set(env, "VPLAN_NULL_SNAPSHOT=%s", opts->snapshot_path ? "1" : "");
+    vp_dryrun_env_set(env, "VPLAN_NULL_STEPS=%lld", (long long)opts->steps);
+    vp_dryrun_env_set(env, "VPLAN_NULL_TIME=%s", opts->time ? "1" : "");
+    vp_dryrun_env_set(env, "VPLAN_NULL_NO_OWNERS=%s", opts->no_owners ? "1" : "");
     vp_dryrun_env_set(env, "VPLAN_NULL_WORLD=%lld", (long long)opts->world);
     if (opts->world > 1) {
         vp_dryrun_env_set(env, "RANK=0");

@@ -9,9 +9,9 @@
 void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *found,
                      vp_dryrun_judgement *out)
 {
-    vp_json_node root, oom, error = {0};
+    vp_json_node root, oom, error = {0}, cut;
     bool         have    = found->report != NULL;
-    bool         was_oom = false, had_error = false;
+    bool         was_oom = false, had_error = false, was_cut = false;
     const char  *type = "";
     char         shown[400];
 
@@ -23,6 +23,7 @@ void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *fou
         was_oom   = vp_dryrun_report_object(&root, "oom", &oom);
         had_error = vp_dryrun_report_object(&root, "error", &error);
         type      = had_error ? vp_dryrun_report_text(&error, "type") : "";
+        was_cut   = vp_dryrun_report_object(&root, "cut", &cut);
     }
     if (child->end == VP_CHILD_INTERRUPTED) {
         out->exit_code = 128 + (child->term_signal ? child->term_signal : SIGINT);
@@ -61,6 +62,13 @@ void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *fou
     } else if (child->exit_code != 0 && was_oom) {
         out->verdict   = "oom";
         out->exit_code = vp_status_exit_code(VP_ERR_NO_FIT);
+    } else if (child->exit_code != 0 && was_cut && had_error) {
+        out->verdict   = "fits"; /* the training did; what follows it met data that we ended */
+        out->exit_code = 0;
+        snprintf(out->reason, sizeof out->reason,
+                 "after the last step that was played the command ended with %s: what follows "
+                 "training was not played to its end",
+                 vp_text_escape(type, shown, sizeof shown));
     } else if (strcmp(type, "ModuleNotFoundError") == 0 &&
                strstr(vp_dryrun_report_text(&error, "message"), "'torch'")) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);

@@ -18,7 +18,9 @@ import threading
 import time
 import weakref
 
+from vplan_program import Program
 from vplan_ranks import Ranks
+from vplan_steps import Steps
 from vplan_values import Values
 
 SUPPORTED = ("2.7.1", "2.9.1", "2.11.0", "2.15.0")
@@ -42,6 +44,7 @@ def start():
             "torch": _probe.on_torch, "torch.distributed.utils": _probe.on_distributed_utils,
             "torch.distributed.distributed_c10d": _probe.on_c10d,
             "torch.distributed.rendezvous": _probe.on_rendezvous,
+            "torch.utils.data.dataloader": _probe.hook_loaders, "transformers.trainer": _probe.on_trainer,
             "safetensors.torch": _probe.on_safetensors, "transformers.modeling_utils": _probe.on_transformers,
             "transformers.masking_utils": _probe.on_masking,
             "transformers.generation.stopping_criteria": _probe.on_stopping,
@@ -86,7 +89,7 @@ class _ImportHook:
         return spec
 
 
-class Probe(Values, Ranks):
+class Probe(Values, Ranks, Steps, Program):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -95,6 +98,9 @@ class Probe(Values, Ranks):
         self.padding = os.environ.get("VPLAN_NULL_PADDING") or "mask"
         self.select = float(os.environ.get("VPLAN_NULL_SELECT") or 1)
         self.want_snapshot = bool(os.environ.get("VPLAN_NULL_SNAPSHOT"))
+        self.want_owners = not os.environ.get("VPLAN_NULL_NO_OWNERS")
+        self.init_steps()
+        self.init_program()
         self.lib = None
         self.torch = None
         self.dead = False
@@ -246,7 +252,11 @@ class Probe(Values, Ranks):
         import torch.optim.optimizer as opt
         opt.register_optimizer_step_pre_hook(self.on_step_begin)
         opt.register_optimizer_step_post_hook(self.on_step_end)
-        torch.save = self.saving(torch.save)
+        def save_nowhere(what, *args, **kwargs):
+            with open(os.devnull, "wb") as nowhere:
+                return plain_save(what, nowhere, *args, **kwargs)
+        plain_save = torch.save
+        torch.save = self.saving(self.writes_nothing(plain_save, save_nowhere))
         self.hook_exceptions()
         self.lib.vplan_null_expect.argtypes = [ctypes.c_int, ctypes.c_uint64]
         self.lib.vplan_null_guard()
@@ -365,7 +375,8 @@ class Probe(Values, Ranks):
     def on_cuda(self):
         """Runs inside CUDA's lazy initialisation."""
         try:
-            self.record(True)
+            if self.want_owners:
+                self.record(True)
             self.torch._C._cuda_attach_out_of_memory_observer(self.on_oom)
         except Exception as e:
             self.note("history", "the allocator's history could not be recorded (%s): no owners" % e)
@@ -405,7 +416,7 @@ class Probe(Values, Ranks):
         """Add the peaks since the last call to a phase, and begin to count anew. Returns the
         allocation counter."""
         stats = self.raw_stats(0)
-        kept = self.kept
+        kept = {} if self.recording_program else self.kept
         for name, entry in stats.items():
             if isinstance(entry, dict):
                 for pool, value in entry.items():
@@ -417,6 +428,9 @@ class Probe(Values, Ranks):
         r = stats["reserved_bytes"]["all"]
         q = stats["requested_bytes"]["all"]
         n = stats["allocation"]["all"]["allocated"]
+        if self.recording_program:         # the recorder's own references may be in them
+            self.raw_reset(0)
+            return n
         row = self.phases.get(phase)
         if row is None:
             row = self.phases[phase] = [0, 0, 0, 0, 0]
@@ -465,14 +479,14 @@ class Probe(Values, Ranks):
                 return plain(module, *args, **kwargs)
             local.depth = 1
             try:
-                probe.on_root(module)
+                probe.on_root(module, args, kwargs)
                 return plain(module, *args, **kwargs)
             finally:
                 local.depth = 0
         __call__.__wrapped__ = plain
         Module.__call__ = __call__
 
-    def on_root(self, module):
+    def on_root(self, module, args=(), kwargs={}):
         if self.backward_depth or threading.get_ident() != self.main:
             return
         if self.step_depth and not (module.training and self.torch.is_grad_enabled()):
@@ -486,6 +500,8 @@ class Probe(Values, Ranks):
             self.look_at(module)
         training = module.training and self.torch.is_grad_enabled()
         phase = self.phase
+        if training and self.recording_program:
+            self.count_samples(args, kwargs)
         if training:
             if self.stepped:
                 self.stepped = False
@@ -552,12 +568,13 @@ class Probe(Values, Ranks):
                 if self.peak > self.analysed_peak:
                     self.analyse()
                 self.record(False)
-            elif self.rearm and not self.recording and self.n_analyses < 6:
+            elif self.want_owners and self.rearm and not self.recording and self.n_analyses < 6:
                 self.record(True)      # the next step shows who is behind the new peak
             self.rearm = False
             now = time.time()
             if self.k <= 2 or now - self.written_at > 2.0:
                 self.write()
+            self.count_step(optimizer)
 
     def saving(self, plain):
         def save(*args, **kwargs):
@@ -577,7 +594,7 @@ class Probe(Values, Ranks):
         return save
 
     def on_safetensors(self, module):
-        module.save_file = self.saving(module.save_file)
+        module.save_file = self.saving(self.writes_nothing(module.save_file, lambda *args, **kwargs: None))
 
     def on_transformers(self, module):
         kind = getattr(module, "PreTrainedModel", None)
@@ -802,7 +819,7 @@ class Probe(Values, Ranks):
             "owners_rest_bytes": sum(v[0] for _, v in rows[OWNERS_MAX:]),
             "kinds": dict(sorted(kinds.items(), key=lambda x: -x[1])),
             "owners_requested_bytes": self.owners_requested,
-            "oom": self.oom, "error": self.error,
+            "oom": self.oom, "error": self.error, "cut": self.cut, "program": self.program,
             "reads": [{"where": w, "n": v[0], "bytes": v[1], "phase": self.shown(v[2])}
                       for w, v in sorted(self.reads.items(), key=lambda x: -x[1][0])],
             "selections": [{"where": w, "n": v[0], "elements": v[1]}

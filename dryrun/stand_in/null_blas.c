@@ -77,10 +77,6 @@ VP_NULL_NOP(cublasSetWorkspace_v2)
     VP_NULL_WORK(cublasS##stem) \
     VP_NULL_WORK(cublasD##stem) VP_NULL_WORK(cublasC##stem) VP_NULL_WORK(cublasZ##stem)
 
-FOUR(gemm_v2)
-FOUR(gemmBatched)
-FOUR(gemmStridedBatched)
-FOUR(gemv_v2)
 FOUR(trsm_v2)
 FOUR(trsmBatched)
 FOUR(gelsBatched)
@@ -93,10 +89,112 @@ FOUR(scal_v2)
 FOUR(swap_v2)
 VP_NULL_WORK(cublasSger_v2)
 VP_NULL_WORK(cublasDger_v2)
-VP_NULL_WORK(cublasSgemmEx)
-VP_NULL_WORK(cublasGemmEx)
-VP_NULL_WORK(cublasGemmBatchedEx)
-VP_NULL_WORK(cublasGemmStridedBatchedEx)
+
+/* ---- products: a launch each, and what a recorded program wants to know of them ---- */
+
+enum { R_32F = 0, R_64F = 1, C_32F = 4, C_64F = 5, FAST_TF32 = 77, TF32_MATH = 3 };
+
+static int product(vp_null_entry_kind kind, const handle *h, int type, int compute, int64_t m,
+                   int64_t n, int64_t k, int64_t batch)
+{
+    vp_null_work();
+    if (h && h->math_mode == TF32_MATH && type == R_32F)
+        compute = FAST_TF32;
+    vp_null_note(&(vp_null_entry){
+        .kind = kind, .type = type, .compute = compute, .m = m, .n = n, .k = k, .batch = batch});
+    return 0;
+}
+
+/* alpha and beta, matrices and strides are not looked at, but stand between what is. */
+#define PRODUCTS(letter, type) \
+    E int cublas##letter##gemm_v2(handle *h, int ta, int tb, int m, int n, int k); \
+    int   cublas##letter##gemm_v2(handle *h, int ta, int tb, int m, int n, int k) \
+    { \
+        (void)ta, (void)tb; \
+        return product(VP_NULL_PRODUCT, h, type, 0, m, n, k, 1); \
+    } \
+    E int cublas##letter##gemmBatched(handle *h, int ta, int tb, int m, int n, int k, \
+                                      const void *alpha, const void *a, int lda, const void *b, \
+                                      int ldb, const void *beta, void *c, int ldc, int batch); \
+    int   cublas##letter##gemmBatched(handle *h, int ta, int tb, int m, int n, int k, \
+                                      const void *alpha, const void *a, int lda, const void *b, \
+                                      int ldb, const void *beta, void *c, int ldc, int batch) \
+    { \
+        (void)ta, (void)tb, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)beta; \
+        (void)c, (void)ldc; \
+        return product(VP_NULL_PRODUCT, h, type, 0, m, n, k, batch); \
+    } \
+    E int cublas##letter##gemmStridedBatched( \
+        handle *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, \
+        long long sa, const void *b, int ldb, long long sb, const void *beta, void *c, int ldc, \
+        long long sc, int batch); \
+    int cublas##letter##gemmStridedBatched( \
+        handle *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, \
+        long long sa, const void *b, int ldb, long long sb, const void *beta, void *c, int ldc, \
+        long long sc, int batch) \
+    { \
+        (void)ta, (void)tb, (void)alpha, (void)a, (void)lda, (void)sa, (void)b, (void)ldb; \
+        (void)sb, (void)beta, (void)c, (void)ldc, (void)sc; \
+        return product(VP_NULL_PRODUCT, h, type, 0, m, n, k, batch); \
+    } \
+    E int cublas##letter##gemv_v2(handle *h, int t, int m, int n); \
+    int   cublas##letter##gemv_v2(handle *h, int t, int m, int n) \
+    { \
+        (void)t; \
+        return product(VP_NULL_VECTOR, h, type, 0, m, 1, n, 1); \
+    }
+
+PRODUCTS(S, R_32F)
+PRODUCTS(D, R_64F)
+PRODUCTS(C, C_32F)
+PRODUCTS(Z, C_64F)
+
+E int cublasSgemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
+                    const void *a, int a_type);
+int   cublasSgemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
+                    const void *a, int a_type)
+{
+    (void)ta, (void)tb, (void)alpha, (void)a;
+    return product(VP_NULL_PRODUCT, h, a_type, 0, m, n, k, 1);
+}
+
+E int cublasGemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,
+                   int a_type, int lda, const void *b, int b_type, int ldb, const void *beta,
+                   void *c, int c_type, int ldc, int compute);
+int   cublasGemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,
+                   int a_type, int lda, const void *b, int b_type, int ldb, const void *beta,
+                   void *c, int c_type, int ldc, int compute)
+{
+    (void)ta, (void)tb, (void)alpha, (void)a, (void)lda, (void)b, (void)b_type, (void)ldb;
+    (void)beta, (void)c, (void)c_type, (void)ldc;
+    return product(VP_NULL_PRODUCT, h, a_type, compute, m, n, k, 1);
+}
+
+E int cublasGemmBatchedEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
+                          const void *a, int a_type, int lda, const void *b, int b_type, int ldb,
+                          const void *beta, void *c, int c_type, int ldc, int batch, int compute);
+int   cublasGemmBatchedEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
+                          const void *a, int a_type, int lda, const void *b, int b_type, int ldb,
+                          const void *beta, void *c, int c_type, int ldc, int batch, int compute)
+{
+    (void)ta, (void)tb, (void)alpha, (void)a, (void)lda, (void)b, (void)b_type, (void)ldb;
+    (void)beta, (void)c, (void)c_type, (void)ldc;
+    return product(VP_NULL_PRODUCT, h, a_type, compute, m, n, k, batch);
+}
+
+E int cublasGemmStridedBatchedEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
+                                 const void *a, int a_type, int lda, long long sa, const void *b,
+                                 int b_type, int ldb, long long sb, const void *beta, void *c,
+                                 int c_type, int ldc, long long sc, int batch, int compute);
+int   cublasGemmStridedBatchedEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
+                                 const void *a, int a_type, int lda, long long sa, const void *b,
+                                 int b_type, int ldb, long long sb, const void *beta, void *c,
+                                 int c_type, int ldc, long long sc, int batch, int compute)
+{
+    (void)ta, (void)tb, (void)alpha, (void)a, (void)lda, (void)sa, (void)b, (void)b_type;
+    (void)ldb, (void)sb, (void)beta, (void)c, (void)c_type, (void)ldc, (void)sc;
+    return product(VP_NULL_PRODUCT, h, a_type, compute, m, n, k, batch);
+}
 
 /* Dot products: under device pointer mode (what PyTorch sets around them) nothing reaches the host.
  * The handle is the first argument, the result the last. */
@@ -138,6 +236,13 @@ int   cublasDotEx(handle *h, int n, const void *x, int x_type, int incx, const v
 /* ---- cuBLASLt: descriptors are opaque to the caller, so one small object serves for all
  * --------- */
 
+typedef struct lt_object {
+    int      compute, transpose_a; /* of a description of a product */
+    int      type, batch;          /* of a layout                   */
+    uint64_t rows, cols;
+    char     rest[224];
+} lt_object;
+
 /* cublasLtMatmulHeuristicResult_t */
 typedef struct heuristic {
     uint64_t algo[8];
@@ -149,7 +254,7 @@ typedef struct heuristic {
 
 static int object(void **out)
 {
-    *out = calloc(1, 256);
+    *out = calloc(1, sizeof(lt_object));
     return *out ? 0 : 3;
 }
 
@@ -182,8 +287,12 @@ int   cublasLtDestroy(void *p)
 E int cublasLtMatmulDescCreate(void **out, int compute, int scale);
 int   cublasLtMatmulDescCreate(void **out, int compute, int scale)
 {
-    (void)compute, (void)scale;
-    return object(out);
+    int rc = object(out);
+
+    (void)scale;
+    if (rc == 0)
+        ((lt_object *)*out)->compute = compute;
+    return rc;
 }
 
 E int cublasLtMatmulDescDestroy(void *p);
@@ -195,8 +304,17 @@ int   cublasLtMatmulDescDestroy(void *p)
 E int cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t cols, int64_t ld);
 int   cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t cols, int64_t ld)
 {
-    (void)type, (void)rows, (void)cols, (void)ld;
-    return object(out);
+    int rc = object(out);
+
+    (void)ld;
+    if (rc == 0) {
+        lt_object *layout = *out;
+        layout->type      = type;
+        layout->rows      = rows;
+        layout->cols      = cols;
+        layout->batch     = 1;
+    }
+    return rc;
 }
 
 E int cublasLtMatrixLayoutDestroy(void *p);
@@ -217,10 +335,42 @@ int   cublasLtMatmulPreferenceDestroy(void *p)
     return object_free(p);
 }
 
-VP_NULL_NOP(cublasLtMatmulDescSetAttribute)
-VP_NULL_NOP(cublasLtMatrixLayoutSetAttribute)
+enum { DESC_TRANSA = 3, LAYOUT_BATCH_COUNT = 5 }; /* cublasLt.h */
+
+E int cublasLtMatmulDescSetAttribute(lt_object *o, int attribute, const void *value, size_t n);
+int   cublasLtMatmulDescSetAttribute(lt_object *o, int attribute, const void *value, size_t n)
+{
+    if (attribute == DESC_TRANSA && n >= 4)
+        memcpy(&o->transpose_a, value, 4);
+    return 0;
+}
+
+E int cublasLtMatrixLayoutSetAttribute(lt_object *o, int attribute, const void *value, size_t n);
+int   cublasLtMatrixLayoutSetAttribute(lt_object *o, int attribute, const void *value, size_t n)
+{
+    if (attribute == LAYOUT_BATCH_COUNT && n >= 4)
+        memcpy(&o->batch, value, 4);
+    return 0;
+}
+
 VP_NULL_NOP(cublasLtMatmulPreferenceSetAttribute)
-VP_NULL_WORK(cublasLtMatmul)
+
+E int cublasLtMatmul(void *lt, const lt_object *desc, const void *alpha, const void *a,
+                     const lt_object *a_layout, const void *b, const lt_object *b_layout,
+                     const void *beta, const void *c, const lt_object *c_layout, void *d,
+                     const lt_object *d_layout);
+int   cublasLtMatmul(void *lt, const lt_object *desc, const void *alpha, const void *a,
+                     const lt_object *a_layout, const void *b, const lt_object *b_layout,
+                     const void *beta, const void *c, const lt_object *c_layout, void *d,
+                     const lt_object *d_layout)
+{
+    (void)lt, (void)alpha, (void)a, (void)b, (void)b_layout, (void)beta, (void)c, (void)c_layout;
+    (void)d;
+    return product(VP_NULL_PRODUCT, NULL, a_layout->type, desc->compute, (int64_t)d_layout->rows,
+                   (int64_t)d_layout->cols,
+                   (int64_t)(desc->transpose_a ? a_layout->rows : a_layout->cols), d_layout->batch);
+}
+
 VP_NULL_WORK(cublasLtMatrixTransform)
 
 /* One algorithm that needs no workspace of its own: PyTorch has allocated the workspace it offers

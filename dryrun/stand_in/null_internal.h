@@ -45,6 +45,34 @@
 
 void vp_null_work(void);
 
+/* What the probe records of a step (null_program.c): a product of m x k by k x n, batch times, with the
+ * number of its operands' cudaDataType_t and of its cublasComputeType_t; a copy of m bytes; the host
+ * waits. Kept while vplan_null_record(1) is on. */
+typedef enum vp_null_entry_kind {
+    VP_NULL_PRODUCT = 1,
+    VP_NULL_VECTOR, /* a matrix by a vector */
+    VP_NULL_TO_DEVICE,
+    VP_NULL_FROM_DEVICE,
+    VP_NULL_ON_DEVICE,
+    VP_NULL_WAIT
+} vp_null_entry_kind;
+
+typedef struct vp_null_entry {
+    int32_t kind, type, compute, pad;
+    int64_t m, n, k, batch;
+} vp_null_entry;
+
+void vp_null_note(const vp_null_entry *entry);
+
+/* A call that waits for the device. */
+#define VP_NULL_SYNC(name) \
+    VP_NULL_EXPORT int name(void); \
+    int                name(void) \
+    { \
+        vp_null_note(&(vp_null_entry){.kind = VP_NULL_WAIT}); \
+        return 0; \
+    }
+
 enum {
     VP_NULL_OK                  = 0,
     VP_NULL_INVALID_VALUE       = 1,

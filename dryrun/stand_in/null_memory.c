@@ -473,11 +473,16 @@ void vp_null_copy(void *dst, const void *src, size_t bytes)
     if (bytes == 0)
         return;
     if (vp_null_is_device(dst)) {
-        if (vp_null_is_device(src))
+        bool on_device = vp_null_is_device(src);
+
+        vp_null_note(&(vp_null_entry){.kind = on_device ? VP_NULL_ON_DEVICE : VP_NULL_TO_DEVICE,
+                                      .m    = (int64_t)bytes});
+        if (on_device)
             vp_null_work();
         else
             recent_keep(dst, src, bytes);
     } else if (vp_null_is_device(src)) {
+        vp_null_note(&(vp_null_entry){.kind = VP_NULL_FROM_DEVICE, .m = (int64_t)bytes});
         if (!vp_null_expected(dst, bytes) && !recent_read(dst, src, bytes)) {
             memset(dst, vp_null_device_get()->fill_byte, bytes);
             vplan_null_read(bytes);

@@ -365,7 +365,7 @@ int   cudaRuntimeGetVersion(int *v)
     return VP_NULL_OK;
 }
 
-VP_NULL_NOP(cudaDeviceSynchronize)
+VP_NULL_SYNC(cudaDeviceSynchronize)
 VP_NULL_NOP(cudaDeviceReset)
 VP_NULL_NOP(cudaDeviceSetLimit)
 VP_NULL_NOP(cudaSetDeviceFlags)

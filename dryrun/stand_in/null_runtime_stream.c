@@ -107,6 +107,7 @@ int   cudaStreamQuery(void *s)
 E int cudaStreamSynchronize(void *s);
 int   cudaStreamSynchronize(void *s)
 {
+    vp_null_note(&(vp_null_entry){.kind = VP_NULL_WAIT});
     return capturing(s) ? vp_null_failed(VP_NULL_CAPTURE_UNSUPPORTED) : VP_NULL_OK;
 }
 
@@ -275,7 +276,7 @@ int   cudaEventRecordWithFlags(void *e, void *s, unsigned flags)
 }
 
 VP_NULL_NOP(cudaEventQuery)
-VP_NULL_NOP(cudaEventSynchronize)
+VP_NULL_SYNC(cudaEventSynchronize)
 
 /* Host time between the two records, so that a rate computed from it is finite. */
 E int cudaEventElapsedTime(float *ms, void *a, void *b);

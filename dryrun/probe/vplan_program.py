@@ -1,0 +1,282 @@
+# dryrun/probe/vplan_program.py: the part of the probe that records the program of one steady optimizer step: what PyTorch ran,
+# in order, with the bytes its tensors have and the kernels, products and copies the stand-in saw meanwhile.
+#
+# One TorchDispatchMode over one step, after the steps whose peaks are reported: its peaks are not taken. Products come
+# from the stand-in (the calls of cuBLAS), attention and convolutions from the shapes their operators get.
+import ctypes
+
+PRODUCT, VECTOR, TO_DEVICE, FROM_DEVICE, ON_DEVICE, SYNC = 1, 2, 3, 4, 5, 6
+SEQUENCE_MAX = 100000
+RATES = {0: "fp32", 1: "fp64", 2: "fp16", 14: "bf16", 3: "int8", 28: "fp8", 29: "fp8", 4: "fp32", 5: "fp64"}
+TF32 = (77,)
+# What these read of their largest input is what they give, not all of it.
+GATHERS = frozenset(("embedding", "index_select", "index", "gather", "nll_loss_forward", "nll_loss2d_forward", "take"))
+SCATTERS = frozenset(("index_put_", "_index_put_impl_", "index_add_", "scatter_add_", "scatter_", "index_copy_"))
+OVERWRITES = frozenset(("copy_", "fill_", "zero_", "normal_", "uniform_", "bernoulli_", "random_", "_foreach_zero_", "_foreach_copy_"))
+ATTENTION = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+             "_scaled_dot_product_cudnn_attention", "_flash_attention_forward", "_efficient_attention_forward")
+ATTENTION_BACKWARD = tuple(
+    n.replace("_forward", "") + "_backward" for n in ATTENTION)
+CONVOLUTION = ("convolution", "_convolution", "cudnn_convolution", "convolution_overrideable")
+
+
+class Entry(ctypes.Structure):
+    _fields_ = [("kind", ctypes.c_int32), ("type", ctypes.c_int32), ("compute", ctypes.c_int32), ("pad", ctypes.c_int32),
+                ("m", ctypes.c_int64), ("n", ctypes.c_int64), ("k", ctypes.c_int64), ("batch", ctypes.c_int64)]
+
+
+class Program:
+    """Of Probe, which has lib, torch and counters()."""
+
+    def init_program(self):
+        self.recording_program = False
+        self.program = None
+
+    def start_program(self):
+        torch, lib = self.torch, self.lib
+        if self.recording_program or self.program is not None or not self.ready():
+            return
+        if self.compiled():
+            self.note("program", "a compiled model runs no operators one by one: no program was recorded")
+            return
+        try:
+            from torch.utils._python_dispatch import TorchDispatchMode
+        except ImportError:
+            self.note("program", "this PyTorch cannot record a program")
+            return
+        lib.vplan_null_record.restype = ctypes.POINTER(Entry)
+        lib.vplan_null_recorded.restype = ctypes.c_uint64
+        self.entries = lib.vplan_null_record(1)
+        counted = lib.vplan_null_counters()
+        recorded = lib.vplan_null_recorded
+        rec = self.recorder = Recorder(self, counted, recorded)
+
+        class Mode(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                rec.between()
+                out = func(*args, **(kwargs or {}))
+                rec.op(func, args, kwargs or {}, out)
+                return out
+        self.take(self.phase)
+        self.mode = Mode()
+        self.mode.__enter__()
+        self.recording_program = True
+        self.program_samples = 0
+
+    def stop_program(self):
+        self.recorder.between()
+        self.recording_program = False
+        self.lib.vplan_null_record(0)
+        try:
+            self.mode.__exit__(None, None, None)
+        except Exception as e:
+            self.note("program", "no program was recorded: %s" % e)
+            return
+        self.raw_reset(0)              # the peaks of this step are the recorder's too
+        rec = self.recorder
+        self.program = {
+            "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "complete": not rec.lost,
+            "samples": self.program_samples, "products_flop": rec.products_flop, "vector_flop": rec.vector_flop,
+            "attention_flop": rec.attention_flop, "convolution_flop": rec.convolution_flop,
+            "launches": rec.launches, "copies_to_bytes": rec.copied[TO_DEVICE],
+            "copies_from_bytes": rec.copied[FROM_DEVICE], "copies_on_bytes": rec.copied[ON_DEVICE]}
+
+    def compiled(self):
+        import sys
+        dynamo = sys.modules.get("torch._dynamo.utils")
+        count = getattr(dynamo, "counters", None)
+        try:
+            return bool(count and count["frames"].get("ok"))
+        except Exception:
+            return False
+
+    def count_samples(self, args, kwargs):
+        """The batch dimension of a training forward."""
+        for value in list(args) + list(kwargs.values()):
+            if isinstance(value, self.torch.Tensor) and value.dim():
+                self.program_samples += int(value.shape[0])
+                return
+
+
+class Recorder:
+    def __init__(self, probe, counted, recorded):
+        self.torch = probe.torch
+        self.entries, self.counted, self.recorded = probe.entries, counted, recorded
+        self.rows, self.index, self.sequence = [], {}, []
+        self.lost = False
+        self.products_flop = self.vector_flop = self.attention_flop = self.convolution_flop = 0
+        self.copied = {TO_DEVICE: 0, FROM_DEVICE: 0, ON_DEVICE: 0}
+        self.launches = 0
+        self.schemas = {}
+        self.launch_at = int(counted[4])
+        self.entry_at = int(recorded())
+
+    def events(self):
+        """What the stand-in saw since it was last asked: launches, products' flop and rate, copied bytes, whether the
+        host waited."""
+        launch, entry = int(self.counted[4]), int(self.recorded())
+        n, self.launch_at = launch - self.launch_at, launch
+        flop, rate, to, back, wait = 0, "", 0, 0, 0
+        for i in range(self.entry_at, entry):
+            e = self.entries[i]
+            if e.kind in (PRODUCT, VECTOR):
+                f = 2 * e.m * e.n * e.k * e.batch * (4 if e.type in (4, 5) else 1)
+                flop += f
+                rate = "tf32" if e.compute in TF32 and e.type == 0 else RATES.get(e.type, "fp32")
+                if e.kind == PRODUCT:
+                    self.products_flop += f
+                else:
+                    self.vector_flop += f
+            elif e.kind == SYNC:
+                wait = 1
+            else:
+                self.copied[e.kind] += e.m
+                if e.kind == TO_DEVICE:
+                    to += e.m
+                elif e.kind == FROM_DEVICE:
+                    back += e.m
+                    wait = 1
+        self.entry_at = entry
+        self.launches += n
+        return n, flop, rate, to, back, wait
+
+    def add(self, row):
+        at = self.index.get(row)
+        if at is None:
+            at = self.index[row] = len(self.rows)
+            self.rows.append(row)
+        if len(self.sequence) < SEQUENCE_MAX:
+            self.sequence.append(at)
+        else:
+            self.lost = True
+
+    def between(self):
+        """Kernels that no operator accounts for: libraries that launch by themselves. Their bytes are not known."""
+        n, flop, rate, to, back, wait = self.events()
+        if n or flop or to or back or wait:
+            self.add(("(outside operators)", n, 0, flop, flop, rate, to, back, wait))
+
+    def op(self, func, args, kwargs, out):
+        n, flop, rate, to, back, wait = self.events()
+        if not (n or flop or to or back or wait):
+            return                     # a view, or of host tensors
+        name = func.__name__.split(".")[0]
+        work = flop
+        if name in ATTENTION or name in ATTENTION_BACKWARD:
+            flop, rate = self.attention(name, args, kwargs)
+            self.attention_flop += flop
+            work = flop
+            causal = kwargs.get("is_causal", False)
+            if not causal:
+                causal = self.argument(func, args, "is_causal")
+            if causal:
+                work = flop // 2
+        elif name in CONVOLUTION:
+            f, rate = self.convolution(args, out)
+            self.convolution_flop += f
+            flop = work = flop + f
+        elif name == "convolution_backward":
+            f, rate = self.convolution_backward(args, out)
+            self.convolution_flop += f
+            flop = work = flop + f
+        n_bytes = 0 if to or back else self.moved(func, name, args, kwargs, out)
+        self.add((name, n, n_bytes, flop, work, rate, to, back, wait))
+
+    def argument(self, func, args, name):
+        for i, a in enumerate(func._schema.arguments):
+            if a.name == name:
+                return args[i] if i < len(args) else None
+        return None
+
+    def size(self, t):
+        t = getattr(t, "_local_tensor", t)
+        if not t.is_cuda:
+            return 0
+        n = t.numel() * t.element_size()
+        if n and 0 in t.stride():
+            try:
+                return min(n, t.untyped_storage().nbytes())
+            except Exception:
+                return n
+        return n
+
+    def total(self, value):
+        if isinstance(value, self.torch.Tensor):
+            return self.size(value)
+        if isinstance(value, (list, tuple)):
+            return sum(self.total(v) for v in value)
+        return 0
+
+    def integers(self, value):
+        if isinstance(value, self.torch.Tensor):
+            return 0 if value.is_floating_point() else self.size(value)
+        if isinstance(value, (list, tuple)):
+            return sum(self.integers(v) for v in value)
+        return 0
+
+    def moved(self, func, name, args, kwargs, out):
+        """Bytes read and written: each tensor once. An approximation, which ignores caches and second passes."""
+        schema = self.schemas.get(func)
+        if schema is None:
+            schema = self.schemas[func] = [
+                (a.name, bool(a.alias_info and a.alias_info.is_write)) for a in func._schema.arguments]
+        if name in GATHERS:
+            return self.integers(args) + 2 * self.total(out)
+        if name in SCATTERS:
+            return self.integers(args[1:]) + 3 * self.total([a for a in args[1:] if isinstance(a, self.torch.Tensor)
+                                                             and a.is_floating_point()])
+        read = written = 0
+        for i, (argument, writes) in enumerate(schema):
+            value = args[i] if i < len(args) else kwargs.get(argument)
+            n = self.total(value)
+            if writes:
+                written += n
+                if name not in OVERWRITES:
+                    read += n
+            else:
+                read += n
+        if not written:
+            written = self.total(out)
+        return read + written
+
+    # ---- products that are no call of cuBLAS ----------------------------------------------------------------
+
+    def rate_of(self, t):
+        return {"torch.bfloat16": "bf16", "torch.float16": "fp16", "torch.float64": "fp64"}.get(str(t.dtype), "fp32")
+
+    def attention(self, name, args, kwargs):
+        """b h sq sk (dq + dv) products forward; backward those of the gradients and the scores again."""
+        backward = name in ATTENTION_BACKWARD
+        q, k, v = args[1:4] if backward else args[:3]
+        if name.startswith("_scaled"):
+            b, h, sq, dq = q.shape
+            sk, dv = k.shape[2], v.shape[3]
+        else:                          # (batch, sequence, heads, dim)
+            b, sq, h, dq = q.shape
+            sk, dv = k.shape[1], v.shape[3]
+        n = 2 * b * h * sq * sk
+        return n * (3 * dq + 2 * dv) if backward else n * (dq + dv), self.rate_of(q)
+
+    def convolution(self, args, out):
+        x, w = args[0], args[1]
+        transposed = bool(args[6]) if len(args) > 6 and not isinstance(args[6], (list, tuple)) else False
+        shape = x.shape if transposed else out.shape
+        n = shape[0]
+        for d in shape[2:]:
+            n *= d
+        for d in w.shape:
+            n *= d
+        return 2 * n, self.rate_of(x)
+
+    def convolution_backward(self, args, out):
+        """The gradient of the input and that of the weight are products of the same size each."""
+        grad, x, w = args[0], args[1], args[2]
+        transposed = bool(args[7])
+        shape = x.shape if transposed else grad.shape
+        n = 2 * shape[0]
+        for d in shape[2:]:
+            n *= d
+        for d in w.shape:
+            n *= d
+        asked = args[10]
+        return n * (bool(asked[0]) + bool(asked[1])), self.rate_of(x)

@@ -1,0 +1,148 @@
+# dryrun/probe/vplan_steps.py: the part of the probe that ends a training early (--steps N) without touching the script: after
+# the N-th optimizer step the data is over. The loop then ends as it does at the end of its data, so that what comes
+# after it (evaluation, saving) is played too.
+#
+#     a loop over a DataLoader        its iterator ends; later ones over the same data set are empty
+#     transformers' Trainer           max_steps is N, and evaluation and saving by steps come at N
+#     any other loop                  the process ends there, with exit code 0 and a note
+#     evaluation                      EVAL_BATCHES batches of a loader in a row
+#     torch.save, safetensors         everything but the file: nothing is written
+import os
+import sys
+
+EVAL_BATCHES = 3
+EMPTY_EPOCHS = 3       # iterators over data that is over, before the process is ended: a loop that would never end
+EXTRA_STEPS = 2        # steps that a loader's prefetch may still bring
+
+
+class Steps:
+    """Of Probe, which has phase, note(), finish() and total_steps."""
+
+    def init_steps(self):
+        self.steps_wanted = int(os.environ.get("VPLAN_NULL_STEPS") or 0)
+        self.want_program = bool(os.environ.get("VPLAN_NULL_TIME"))
+        self.last_step = self.steps_wanted + (1 if self.want_program and self.steps_wanted else 0)
+        self.first_optimizer = None
+        self.steps_done = 0            # of the optimizer that stepped first
+        self.training_data = set()     # ids of data sets that training took batches from
+        self.batches_in_step = 0
+        self.eval_batches = {}         # id of an iterator -> [phase, batches]
+        self.data_over = False
+        self.empty_epochs = 0
+        self.cut = None                # {"steps", "how"} once training was ended by us
+
+    def hook_loaders(self, module):
+        """torch.utils.data.dataloader."""
+        if not self.steps_wanted:
+            return
+        base = module._BaseDataLoaderIter
+        plain, probe = base.__next__, self
+
+        def __next__(these):
+            probe.before_batch(these)
+            batch = plain(these)
+            probe.after_batch(these)
+            return batch
+        base.__next__ = __next__
+        base.next = __next__
+
+    def evaluating(self):
+        return self.phase == "eval" or not self.torch.is_grad_enabled()
+
+    def before_batch(self, iterator):
+        if os.getpid() != self.pid:
+            return
+        data = id(getattr(iterator, "_dataset", iterator))
+        if self.data_over and data in self.training_data:
+            if not getattr(iterator, "vplan_ended", False):
+                iterator.vplan_ended = True
+                self.empty_epochs += 1
+                if self.empty_epochs > EMPTY_EPOCHS:
+                    self.end_now("its loop over the data does not end with the data")
+            raise StopIteration
+        if self.evaluating():
+            taken = getattr(iterator, "vplan_evaluated", 0)
+            if taken >= EVAL_BATCHES:
+                self.note("eval_cut", "evaluation was ended after %d batches of each loader: what grows with their number, "
+                          "as gathered predictions do, is not in the peak" % EVAL_BATCHES)
+                raise StopIteration
+            iterator.vplan_evaluated = taken + 1
+
+    def after_batch(self, iterator):
+        if not self.evaluating():
+            self.batches_in_step += 1
+            self.batch_source = id(getattr(iterator, "_dataset", iterator))
+
+    def count_step(self, optimizer):
+        """After an optimizer's step. Several optimizers: the one that steps first counts."""
+        if not self.steps_wanted and not self.want_program:
+            return
+        if self.first_optimizer is None:
+            self.first_optimizer = id(optimizer)
+        if id(optimizer) != self.first_optimizer:
+            return
+        self.steps_done += 1
+        if self.want_program:
+            if self.steps_done == (self.steps_wanted or 3):
+                self.start_program()
+            elif self.recording_program:
+                self.stop_program()
+        if not self.steps_wanted or self.steps_done < self.last_step:
+            if self.batches_in_step:
+                self.training_data.add(self.batch_source)
+            self.batches_in_step = 0
+            return
+        if self.steps_done > self.last_step + EXTRA_STEPS:
+            self.end_now("training went on without its data")
+        if self.cut is None:
+            self.cut = {"steps": self.steps_done, "how": "data"}
+            if self.batches_in_step:
+                self.training_data.add(self.batch_source)
+            if not self.training_data:
+                self.end_now("its batches come from no DataLoader")
+            self.data_over = True
+
+    def end_now(self, why):
+        self.cut = {"steps": self.steps_done, "how": "exit"}
+        self.note("cut", "the command was ended after %d optimizer steps, as %s: what follows training was not played"
+                  % (self.steps_done, why))
+        self.finish()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def on_trainer(self, module):
+        """transformers.trainer: its own limit on steps, so that its loop ends as its author meant it to."""
+        kind = getattr(module, "Trainer", None)
+        if kind is None or not self.steps_wanted:
+            return
+        plain, probe = kind.train, self
+
+        def train(trainer, *args, **kwargs):
+            a = trainer.args
+            n = probe.last_step
+            if a.max_steps <= 0 or a.max_steps > n:
+                a.max_steps = n
+            for strategy, steps in (("eval_strategy", "eval_steps"), ("save_strategy", "save_steps")):
+                kind_of = str(getattr(getattr(a, strategy, ""), "value", getattr(a, strategy, "")))
+                every = getattr(a, steps, None)
+                if kind_of == "steps" and every and every > a.max_steps:
+                    setattr(a, steps, a.max_steps)
+            if getattr(a, "logging_steps", 0) and a.logging_steps > a.max_steps:
+                a.logging_steps = a.max_steps
+            return plain(trainer, *args, **kwargs)
+        train.__wrapped__ = plain
+        kind.train = train
+
+    def writes_nothing(self, plain, empty):
+        """A saving function that goes through all but the file."""
+        if not self.steps_wanted:
+            return plain
+
+        def save(what, to, *args, **kwargs):
+            if isinstance(to, (str, os.PathLike)):
+                self.note("unsaved", "checkpoints were not written")
+                return empty(what, *args, **kwargs)
+            return plain(what, to, *args, **kwargs)
+        save.__name__ = getattr(plain, "__name__", "save")
+        return save
