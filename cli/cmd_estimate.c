@@ -169,41 +169,45 @@ static json_t *answer_json(const estimate *e, const char *max)
     return j;
 }
 
+static void print_item(const char *name, int64_t bytes, int64_t of_bytes)
+{
+    char size[64];
+
+    printf("%-58s %12s %6.1f%%\n", name, vp_size_text(bytes, size, sizeof size),
+           100.0 * (double)bytes / (double)of_bytes);
+}
+
 static void print_answer(const estimate *e)
 {
     const vp_scenario *s = &e->scenario;
-    char               a[64], b[64], c[400];
+    char               a[64], c[2000];
+    int64_t            needs_bytes = e->plan->peak_bytes + e->plan->outside_bytes;
 
-    printf("%s: %s parameters, trainer vplan\n", e->model->name,
-           vp_count_text(e->model->n_params, a, sizeof a));
+    if (e->budget_bytes >= 0)
+        vp_screen_answer(needs_bytes, e->budget_bytes, NULL);
+    else
+        printf("NEEDS %s; --device or --budget says whether that fits\n",
+               vp_size_text(needs_bytes, a, sizeof a));
+    vp_screen_line("model", "%s, %s parameters, trainer vplan%s%s", e->model->name,
+                   vp_count_text(e->model->n_params, a, sizeof a), e->has_device ? ", on " : "",
+                   e->has_device ? e->device.name : "");
     vp_screen_recipe(&s->recipe, s->attention);
     vp_screen_line("setting", "sequence %lld, %s", (long long)s->seq,
                    vp_scenario_text(e->model, s, c, sizeof c));
-    printf("\n%-48s %12s %7s\n", "at the peak", "bytes", "share");
+    snprintf(c, sizeof c, "at the peak, in %s", e->itemised.peak_phase);
+    printf("\n%-58s %12s %7s\n", c, "bytes", "share");
     for (int64_t i = 0; i < e->itemised.n_items; i++)
-        printf("%-48s %12s %6.1f%%\n", e->itemised.items[i].name,
-               vp_size_text(e->itemised.items[i].bytes, a, sizeof a),
-               100.0 * (double)e->itemised.items[i].bytes / (double)e->plan->peak_bytes);
-    printf("%-48s %12s   in %s\n", "peak", vp_size_text(e->plan->peak_bytes, a, sizeof a),
-           e->itemised.peak_phase);
+        print_item(e->itemised.items[i].name, e->itemised.items[i].bytes, needs_bytes);
     if (e->plan->outside_bytes)
-        printf("%-48s %12s   %s\n", "outside the arena (context, libraries)",
-               vp_size_text(e->plan->outside_bytes, a, sizeof a),
-               vp_overhead_class_text(e->plan, c, sizeof c));
-    printf("\nphases:");
-    for (int p = 0; p < VP_N_PHASES; p++)
-        printf("%s %s %s", p ? "," : "", e->itemised.phases[p].name,
-               vp_size_text(e->itemised.phases[p].peak_bytes, a, sizeof a));
+        print_item("outside the arena (context, libraries)", e->plan->outside_bytes, needs_bytes);
+    print_item("all of it", needs_bytes, needs_bytes);
     printf("\n");
-    if (e->budget_bytes >= 0)
-        printf("%s: needs %s of a budget of %s\n", does_fit(e) ? "fits" : "DOES NOT FIT",
-               vp_size_text(e->plan->peak_bytes + e->plan->outside_bytes, a, sizeof a),
-               vp_size_text(e->budget_bytes, b, sizeof b));
+    vp_screen_phases(&e->itemised, e->plan->outside_bytes);
     if (e->seq_is_default)
-        printf("assumed: --seq not given: the smaller of the model's positions and %d\n",
-               DEFAULT_SEQ);
+        vp_screen_line("assumed", "--seq not given: the smaller of the model's positions and %d",
+                       DEFAULT_SEQ);
     for (size_t i = 0; i < json_array_size(e->plan->assumptions); i++)
-        printf("assumed: %s\n", json_string_value(json_array_get(e->plan->assumptions, i)));
+        vp_screen_line("assumed", "%s", json_string_value(json_array_get(e->plan->assumptions, i)));
 }
 
 static const vp_option rows[] = {

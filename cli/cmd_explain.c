@@ -3,6 +3,7 @@
 #include "cli/rows.h"
 #include "cli/screen.h"
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "planner/itemise.h"
@@ -193,7 +194,7 @@ out:
 /* One configuration near the plan's, as `vplan estimate` would be asked for it. */
 typedef struct what_if {
     char    command[240];
-    int64_t peak_bytes;
+    int64_t peak_bytes, device_bytes;
 } what_if;
 
 enum { N_WHAT_IFS = 8 };
@@ -240,7 +241,9 @@ static vp_status ask(const vp_model *model, const vp_plan *plan, int64_t micro_b
              s.recipe.precision != VP_PREC_FP32 ? vp_precision_name(s.recipe.precision) : "",
              s.attention != VP_ATTENTION_FLASH ? " --attention " : "",
              s.attention != VP_ATTENTION_FLASH ? vp_attention_name(s.attention) : "");
-    row->peak_bytes = f.peak_bytes;
+    /* the device asked about has none of its own */
+    row->peak_bytes   = f.peak_bytes;
+    row->device_bytes = vp_add(f.peak_bytes, plan->outside_bytes);
     w->n++;
     return VP_OK;
 }
@@ -349,9 +352,10 @@ static json_t *story_json(const vp_plan *plan, const story *t)
                                (json_int_t)t->x.buffers[t->largest[i]].bytes, "component",
                                vp_component_name(t->x.buffers[t->largest[i]].component)));
     for (int i = 0; i < t->what_if.n; i++)
-        json_array_append_new(others,
-                              json_pack("{s:s, s:I}", "estimate", t->what_if.rows[i].command,
-                                        "peak_bytes", (json_int_t)t->what_if.rows[i].peak_bytes));
+        json_array_append_new(
+            others, json_pack("{s:s, s:I, s:I}", "estimate", t->what_if.rows[i].command,
+                              "peak_bytes", (json_int_t)t->what_if.rows[i].peak_bytes,
+                              "device_bytes", (json_int_t)t->what_if.rows[i].device_bytes));
     json_t *j = json_pack(
         "{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:o}",
         "schema_version", 1, "model", plan->model_name, "decisions", plan->decisions, "settings",
@@ -417,42 +421,44 @@ static vp_attention_kind attention_of(const vp_plan *plan)
 
 static void print_story(const vp_plan *plan, const story *t)
 {
-    char a[64], b[64], c[64], shown[200], outside[400];
+    char a[64], c[64], shown[512], outside[400];
 
-    printf("%s on %s: %s of a budget of %s, %s a step (%s)\n",
-           vp_text_escape(plan->model_name, shown, sizeof shown), plan->device,
-           vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a),
-           vp_size_text(plan->budget_bytes, b, sizeof b),
-           vp_time_text(plan->step_time_s, c, sizeof c), plan->time_class);
+    snprintf(shown, sizeof shown, "%s a step (%s)", vp_time_text(plan->step_time_s, c, sizeof c),
+             plan->time_class);
+    vp_screen_answer(plan->peak_bytes + plan->outside_bytes, plan->budget_bytes, shown);
+    vp_screen_line("model", "%s on %s", vp_text_escape(plan->model_name, shown, sizeof shown),
+                   plan->device);
     if (t->profile)
         printf("times by %s; the plan says %s\n", vp_text_escape(t->profile, shown, sizeof shown),
                vp_time_text(t->planned_s, a, sizeof a));
     vp_screen_recipe(&plan->recipe, attention_of(plan));
     print_decisions(plan);
-    printf("\nThe peak, %s, is reached in %s.\n", vp_size_text(plan->peak_bytes, a, sizeof a),
-           t->at);
-    printf("\n%-48s %12s\n", "at the peak", "bytes");
+    printf("\n");
+    vp_screen_line("peak", "%s, in %s",
+                   vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a), t->at);
+    printf("\n%-58s %12s\n", "at the peak", "bytes");
     for (int64_t i = 0; i < t->itemised.n_items; i++)
-        printf("%-48s %12s\n", t->itemised.items[i].name,
+        printf("%-58s %12s\n", t->itemised.items[i].name,
                vp_size_text(t->itemised.items[i].bytes, a, sizeof a));
-    if (plan->outside_bytes)
-        printf("%-48s %12s   %s\n", "outside the arena (context, libraries)",
-               vp_size_text(plan->outside_bytes, a, sizeof a),
-               vp_overhead_class_text(plan, outside, sizeof outside));
+    if (plan->outside_bytes) {
+        snprintf(shown, sizeof shown, "outside the arena (context, libraries; %s)",
+                 vp_overhead_class_text(plan, outside, sizeof outside));
+        printf("%-58s %12s\n", shown, vp_size_text(plan->outside_bytes, a, sizeof a));
+    }
+    printf("%-58s %12s\n", "all of it",
+           vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a));
     printf("\nlargest tensors alive at the peak\n");
     for (int i = 0; i < t->n_largest; i++)
         printf("  %12s  %-16s %s\n", vp_size_text(t->x.buffers[t->largest[i]].bytes, a, sizeof a),
                vp_component_name(t->x.buffers[t->largest[i]].component),
                vp_text_escape(t->x.buffers[t->largest[i]].name, shown, sizeof shown));
-    printf("\nwhat if: the peak of one micro-step, as vplan estimate gives it\n");
+    printf("\nwhat if: what one micro-step needs, as vplan estimate gives it\n");
     for (int i = 0; i < t->what_if.n; i++)
-        printf("  %12s  %s\n", vp_size_text(t->what_if.rows[i].peak_bytes, a, sizeof a),
+        printf("  %12s  %s\n", vp_size_text(t->what_if.rows[i].device_bytes, a, sizeof a),
                t->what_if.rows[i].command);
-    printf("\nphases:");
-    for (int p = 0; p < VP_N_PHASES; p++)
-        printf("%s %s %s", p ? "," : "", t->itemised.phases[p].name,
-               vp_size_text(t->itemised.phases[p].peak_bytes, a, sizeof a));
-    printf("\n--buffers and --program print every buffer and every step as CSV.\n");
+    printf("\n");
+    vp_screen_phases(&t->itemised, plan->outside_bytes);
+    printf("--buffers and --program print every buffer and every step as CSV.\n");
 }
 
 typedef struct explain_options {

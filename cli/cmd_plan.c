@@ -43,9 +43,10 @@ static json_t *frontier_json(const vp_frontier *f)
     json_t *list = json_array();
 
     for (int64_t i = 0; i < f->n; i++)
-        json_array_append_new(list, json_pack("{s:I, s:I, s:f}", "budget_bytes",
+        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:f}", "budget_bytes",
                                               (json_int_t)f->points[i].budget_bytes, "peak_bytes",
-                                              (json_int_t)f->points[i].peak_bytes, "step_time_s",
+                                              (json_int_t)f->points[i].peak_bytes, "device_bytes",
+                                              (json_int_t)f->points[i].device_bytes, "step_time_s",
                                               f->points[i].step_time_s));
     return list;
 }
@@ -136,11 +137,11 @@ static void print_presets(const vp_plan_request *r, const vp_plan_answer *a)
     bool any = r->any_precision || r->any_optimizer;
     char bytes[32], time[32];
 
-    printf("presets\n");
+    printf("%-40s %11s  %9s\n", "presets", "needs", "step");
     for (int64_t i = 0; i < a->n_presets; i++) {
         const vp_candidate *c = &a->presets[i].candidate;
         printf("  %-38s %11s  %9s  %s\n", a->presets[i].name,
-               vp_size_text(c->figures.peak_bytes, bytes, sizeof bytes),
+               vp_size_text(c->figures.device_bytes, bytes, sizeof bytes),
                vp_time_text(c->figures.step_time_s, time, sizeof time),
                c->fits ? "fits" : "does not fit");
         if (any)
@@ -154,23 +155,24 @@ static void print_proof(const vp_plan_answer *a)
     char time[32];
 
     if (a->proof == VP_PROOF_FALLBACK)
-        printf("proof      none: %s\n", a->solver_note ? a->solver_note : "no bound was asked for");
+        vp_screen_line("proof", "none: %s",
+                       a->solver_note ? a->solver_note : "no bound was asked for");
     else
-        printf(
-            "proof      %s: no plan of the %lld scenarios takes less than %s, gap %.4f %%, checked by vplan (%lld nodes)\n",
-            vp_proof_name(a->proof), (long long)a->n_scenarios,
-            vp_time_text(a->bound_s, time, sizeof time), 100 * a->gap, (long long)a->n_nodes);
+        printf("proof      %s: no plan of the %lld scenarios takes less than %s,\n"
+               "           gap %.4f %%, checked by vplan (%lld nodes)\n",
+               vp_proof_name(a->proof), (long long)a->n_scenarios,
+               vp_time_text(a->bound_s, time, sizeof time), 100 * a->gap, (long long)a->n_nodes);
 }
 
 static void print_frontier(const vp_frontier *f)
 {
-    char budget[32], peak[32], time[32];
+    char budget[32], needs[32], time[32];
 
-    printf("frontier\n  %11s  %11s  %9s\n", "budget", "peak", "step");
+    printf("frontier\n  %11s  %11s  %9s\n", "budget", "needs", "step");
     for (int64_t i = 0; i < f->n; i++)
         printf("  %11s  %11s  %9s\n",
                vp_size_text(f->points[i].budget_bytes, budget, sizeof budget),
-               vp_size_text(f->points[i].peak_bytes, peak, sizeof peak),
+               vp_size_text(f->points[i].device_bytes, needs, sizeof needs),
                vp_time_text(f->points[i].step_time_s, time, sizeof time));
 }
 
@@ -190,27 +192,38 @@ static void print_monolithic(const vp_monolithic_check *c)
     printf("%s%s\n", c->note ? ": " : "", c->note ? c->note : "");
 }
 
+static void print_request(const answer *x)
+{
+    const vp_plan_request *r = &x->job.request;
+
+    vp_screen_line("model", "%s on %s, sequence %lld, global batch %lld", r->model->name,
+                   r->device->name, (long long)r->seq, (long long)r->global_batch);
+}
+
 static void print_plan(const answer *x)
 {
     const vp_plan     *plan = x->plan;
     const vp_scenario *s    = &x->found.candidates[0].scenario;
     char               text[2000], y[64], z[64], outside[400];
 
-    printf("%s on %s, sequence %lld, global batch %lld, budget %s\n", plan->model_name,
-           plan->device, (long long)plan->buckets[0].seq, (long long)plan->global_batch,
-           vp_size_text(plan->budget_bytes, y, sizeof y));
+    snprintf(
+        text, sizeof text, "%s tokens/s (%s)",
+        vp_count_text((int64_t)((double)vp_plan_tokens(plan) / plan->step_time_s), y, sizeof y),
+        plan->time_class);
+    vp_screen_answer(plan->peak_bytes + plan->outside_bytes, plan->budget_bytes, text);
+    print_request(x);
     vp_screen_recipe(&plan->recipe, s->attention);
     vp_screen_free(&x->job.request);
     vp_screen_line("plan", "%s", vp_scenario_text(x->job.model, s, text, sizeof text));
-    printf("memory     %s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
+    printf("memory     %s: ", vp_size_text(plan->peak_bytes + plan->outside_bytes, y, sizeof y));
+    printf("%s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
         printf(" + %s outside it (%s)", vp_size_text(plan->outside_bytes, y, sizeof y),
                vp_overhead_class_text(plan, outside, sizeof outside));
     if (plan->process_predicted_bytes >= 0)
         printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));
-    printf("\ntime       %s a step, %.0f tokens/s (%s)\n",
-           vp_time_text(plan->step_time_s, y, sizeof y),
-           (double)vp_plan_tokens(plan) / plan->step_time_s, plan->time_class);
+    printf("\ntime       %s a step (%s)\n", vp_time_text(plan->step_time_s, y, sizeof y),
+           plan->time_class);
     print_proof(&x->found);
     printf("           least budget %s; one more GiB saves %s a step\n",
            vp_size_text(x->found.least_budget_bytes, y, sizeof y),
@@ -221,7 +234,7 @@ static void print_plan(const answer *x)
     if (x->frontier.n)
         print_frontier(&x->frontier);
     for (size_t i = 0; i < json_array_size(plan->assumptions); i++)
-        printf("assumed: %s\n", json_string_value(json_array_get(plan->assumptions, i)));
+        vp_screen_line("assumed", "%s", json_string_value(json_array_get(plan->assumptions, i)));
     if (x->path)
         printf("written to %s\n", x->path);
 }
@@ -231,19 +244,20 @@ static void print_infeasible(const answer *x)
     const vp_scenario *least = &x->found.least.scenario;
     char               text[2000], y[64];
 
-    printf("DOES NOT FIT: no configuration of %s%s needs less than %s; the budget is %s\n",
-           x->job.model->name, vp_request_is_pinned(&x->job.request) ? " with these pins" : "",
-           vp_size_text(x->found.least_budget_bytes, text, sizeof text),
-           vp_size_text(x->job.request.budget_bytes, y, sizeof y));
+    vp_screen_answer(x->found.least_budget_bytes, x->job.request.budget_bytes, NULL);
+    print_request(x);
+    printf("           no configuration%s needs less than %s\n",
+           vp_request_is_pinned(&x->job.request) ? " with these pins" : "",
+           vp_size_text(x->found.least_budget_bytes, y, sizeof y));
     vp_screen_recipe(&least->recipe, least->attention);
     vp_screen_free(&x->job.request);
-    printf("binding    %s\n", vp_binding_text(&x->changes, text, sizeof text));
+    vp_screen_line("binding", "%s", vp_binding_text(&x->changes, text, sizeof text));
     vp_screen_line("least", "--budget %lld: %s", (long long)x->found.least_budget_bytes,
                    vp_scenario_text(x->job.model, least, text, sizeof text));
     for (int64_t i = 0; i < x->changes.n; i++)
-        printf("%s %s, which needs %s\n", i ? "          " : "or change ",
-               vp_change_text(&x->changes.changes[i], text, sizeof text),
-               vp_size_text(x->changes.changes[i].needs_bytes, y, sizeof y));
+        vp_screen_line(i ? "" : "or change", "%s, which needs %s",
+                       vp_change_text(&x->changes.changes[i], text, sizeof text),
+                       vp_size_text(x->changes.changes[i].needs_bytes, y, sizeof y));
     if (x->whole.status)
         print_monolithic(&x->whole);
     print_presets(&x->job.request, &x->found);

@@ -80,14 +80,14 @@ static void print_tune(const vp_plan_request *request, const vp_tune_result *r, 
                                                ? VP_ATTENTION_FLASH
                                                : request->attention);
     vp_screen_free(request);
-    printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "arena", "predicted", "measured",
+    printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "needs", "predicted", "measured",
            "plan");
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
         char            number[24];
         snprintf(number, sizeof number, t->id ? "%lld" : "-", (long long)t->id);
         printf("%-3s %-12s %11s %10s %10s  %s%s%s\n", number, vp_verdict_name(t->verdict),
-               vp_size_text(t->candidate.figures.peak_bytes, bytes, sizeof bytes),
+               vp_size_text(t->candidate.figures.device_bytes, bytes, sizeof bytes),
                vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted),
                t->measured_s > 0 ? vp_time_text(t->measured_s, measured, sizeof measured) : "-",
                vp_scenario_text(model, &t->candidate.scenario, text, sizeof text),
@@ -266,8 +266,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (cli->json)
         VP_TRY(vp_print_json(tune_json(job.model, &result, w.path, opts.study), err));
     else if (result.answer.n_candidates == 0)
-        printf("DOES NOT FIT: the least budget is %lldB\n",
-               (long long)result.answer.least_budget_bytes);
+        vp_screen_answer(result.answer.least_budget_bytes, job.request.budget_bytes, NULL);
     else
         print_tune(&job.request, &result, w.path);
     cli->exit_code = result.answer.n_candidates == 0 ? 3 : result.best ? 0 : 6;

@@ -374,8 +374,9 @@ json_t *vp_presets_json(const vp_plan_answer *a)
     for (int64_t i = 0; i < a->n_presets; i++) {
         const vp_candidate *c = &a->presets[i].candidate;
         json_array_append_new(
-            list, json_pack("{s:s, s:I, s:f, s:b, s:s, s:s}", "name", a->presets[i].name,
-                            "peak_bytes", (json_int_t)c->figures.peak_bytes, "step_time_s",
+            list, json_pack("{s:s, s:I, s:I, s:f, s:b, s:s, s:s}", "name", a->presets[i].name,
+                            "peak_bytes", (json_int_t)c->figures.peak_bytes, "device_bytes",
+                            (json_int_t)c->figures.device_bytes, "step_time_s",
                             c->figures.step_time_s, "fits", (int)c->fits, "precision",
                             vp_precision_name(c->scenario.recipe.precision), "optimizer",
                             vp_optimizer_name(c->scenario.recipe.optimizer)));

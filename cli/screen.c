@@ -1,6 +1,7 @@
 #include "cli/screen.h"
 
-#include "base/text.h"
+#include "base/checked.h"
+#include "base/units.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,6 +44,27 @@ void vp_screen_line(const char *label, const char *fmt, ...)
     } while (*at);
 }
 
+void vp_screen_answer(int64_t needs_bytes, int64_t budget_bytes, const char *speed)
+{
+    bool    fits       = needs_bytes <= budget_bytes;
+    int64_t left_bytes = fits ? budget_bytes - needs_bytes : needs_bytes - budget_bytes;
+    char    needs[32], budget[32], left[32];
+    char   *unit, *same;
+
+    vp_size_text(needs_bytes, needs, sizeof needs);
+    vp_size_text(budget_bytes, budget, sizeof budget);
+    vp_size_text(left_bytes, left, sizeof left);
+    unit = strchr(needs, ' ');
+    same = strchr(budget, ' ');
+    if (unit && same && strcmp(unit, same) == 0)
+        *unit = '\0';
+    if (fits)
+        printf("FITS: %s of %s, %s free%s%s\n", needs, budget, left, speed ? ", " : "",
+               speed ? speed : "");
+    else
+        printf("DOES NOT FIT: %s of %s, short by %s\n", needs, budget, left);
+}
+
 void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention)
 {
     vp_screen_line("recipe", "%s, %s, gradients fp32, attention %s",
@@ -80,4 +102,16 @@ void vp_screen_free(const vp_plan_request *r)
     }
     if (r->attention == VP_ATTENTION_ANY)
         vp_screen_line(label, "--attention, among flash, math");
+}
+
+void vp_screen_phases(const vp_itemised *x, int64_t outside_bytes)
+{
+    char bytes[32], line[400] = "";
+
+    for (int p = 0; p < VP_N_PHASES; p++) {
+        size_t n = strlen(line);
+        snprintf(line + n, sizeof line - n, "%s%s %s", p ? ", " : "", x->phases[p].name,
+                 vp_size_text(vp_add(x->phases[p].peak_bytes, outside_bytes), bytes, sizeof bytes));
+    }
+    vp_screen_line("phases", "%s", line);
 }

@@ -5,6 +5,7 @@
 #ifndef VP_CLI_SCREEN_H
 #define VP_CLI_SCREEN_H
 
+#include "planner/itemise.h"
 #include "planner/request.h"
 
 enum { VP_SCREEN_COLUMNS = 80, VP_SCREEN_LABEL = 11 };
@@ -13,10 +14,20 @@ enum { VP_SCREEN_COLUMNS = 80, VP_SCREEN_LABEL = 11 };
  * lines that follow begin below the text. A label that fills its column has a line of its own. */
 void vp_screen_line(const char *label, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The answer in one line that a person can repeat, all of it bytes of the device, what lies
+ * outside the arena included:
+ *     FITS: 18.02 of 23.52 GiB, 5.50 GiB free, 1,552 tokens/s (assumed)
+ *     DOES NOT FIT: 24.00 of 23.52 GiB, short by 494.5 MiB
+ * speed: NULL, or what stands at the end of the first. */
+void vp_screen_answer(int64_t needs_bytes, int64_t budget_bytes, const char *speed);
+
 /* What is trained: "bf16-mixed, adamw-8bit, gradients fp32, attention flash". */
 void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention);
 
 /* And what the request left to the planner, among what; nothing where all was said. */
 void vp_screen_free(const vp_plan_request *request);
+
+/* How high each phase reaches, with what lies outside the arena. */
+void vp_screen_phases(const vp_itemised *itemised, int64_t outside_bytes);
 
 #endif

@@ -66,16 +66,19 @@ const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
 
 const char *vp_binding_text(const vp_changes *c, char *buf, size_t buf_size)
 {
-    char x[32], y[32];
+    char x[32], y[32], outside[64] = "";
 
+    if (c->outside_bytes)
+        snprintf(outside, sizeof outside, ", beside %s outside the arena",
+                 vp_size_text(c->outside_bytes, x, sizeof x));
     if (c->persistent_alone)
-        snprintf(buf, buf_size, "parameters, gradients and optimizer state alone are %s",
-                 vp_size_text(c->persistent_bytes, x, sizeof x));
+        snprintf(buf, buf_size, "parameters, gradients and optimizer state alone are %s%s",
+                 vp_size_text(c->persistent_bytes, x, sizeof x), outside);
     else
         snprintf(
             buf, buf_size,
-            "%s of parameters, gradients and optimizer state, and %s of activations at the leanest setting",
+            "%s of parameters, gradients and optimizer state, and %s of activations at the leanest setting%s",
             vp_size_text(c->persistent_bytes, x, sizeof x),
-            vp_size_text(c->activation_bytes, y, sizeof y));
+            vp_size_text(c->activation_bytes, y, sizeof y), outside);
     return buf;
 }

@@ -28,11 +28,11 @@ vp_status vp_frontier_trace(const vp_plan_request *r, const vp_plan_answer *a, v
         VP_TRY(vp_planner_at_budget(r, a, budget, &step_s, &c, err));
         if (step_s < 0)
             continue;
-        vp_frontier_point p = {budget, c.figures.peak_bytes, step_s};
+        vp_frontier_point p = {budget, c.figures.peak_bytes, c.figures.device_bytes, step_s};
         /* what fitted less fits more */
         if (out->n && p.step_time_s > out->points[out->n - 1].step_time_s) {
-            p.step_time_s = out->points[out->n - 1].step_time_s;
-            p.peak_bytes  = out->points[out->n - 1].peak_bytes;
+            p              = out->points[out->n - 1];
+            p.budget_bytes = budget;
         }
         out->points[out->n++] = p;
         if (most == least)
@@ -160,6 +160,7 @@ vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_
     vp_status             st      = VP_OK;
 
     *out = (vp_changes){.persistent_bytes = least->stack_base_bytes,
+                        .outside_bytes    = least->device_bytes - least->peak_bytes,
                         .activation_bytes = least->peak_bytes - least->stack_base_bytes,
                         .persistent_alone = least->stack_base_bytes >
                                             vp_device_arena_bytes(r->device, r->budget_bytes)};

@@ -6,7 +6,8 @@
 #include "planner/planner.h"
 
 typedef struct vp_frontier_point {
-    int64_t budget_bytes, peak_bytes;
+    int64_t budget_bytes;
+    int64_t peak_bytes, device_bytes; /* of the arena; and with what lies outside it */
     double  step_time_s;
 } vp_frontier_point;
 
@@ -47,8 +48,8 @@ enum { VP_MAX_CHANGES = 3 };
  * tried with those of the plan that needs the fewest bytes. */
 typedef struct vp_changes {
     /* parameters, gradients, optimizer states and the batch, which no choice makes smaller; and
-     * what the leanest choice needs for activations above them */
-    int64_t   persistent_bytes, activation_bytes;
+     * what the leanest choice needs for activations above them, and outside the arena */
+    int64_t   persistent_bytes, activation_bytes, outside_bytes;
     bool      persistent_alone; /* is more than the budget */
     vp_change changes[VP_MAX_CHANGES];
     int64_t   n;

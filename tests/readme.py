@@ -32,7 +32,7 @@ DOCUMENTS = ["README.md", "planner/README.md", "docs/plan-file.md"]
 ALWAYS_MASKED = [(r"gap [\d.e+-]+( %)?, checked by vplan \(\d+ nodes\)", "gap G, checked by vplan (N nodes)")]  # GLPK's rounding decides them
 MASKS = [  # pattern, what stands for it; only in output that depends on this machine's CPU
     (r"\b\d+(\.\d+)? (us|ms|s)\b", "TIME"),
-    (r"\b\d+ tokens/s", "N tokens/s"),
+    (r"\b[\d,]+ tokens/s", "N tokens/s"),
     (r"(loss|grad norm) (\d+\.\d\d)\d*", r"\1 \2"),      # rounding beyond that is the instruction set's
     (r"[\d.]+ [KMG]iB peak RSS", "PEAK peak RSS"),
     (r"^(backend +cpu: ).*", r"\1..."),

@@ -50,5 +50,42 @@ for line, code in (("estimate gpt2-tiny --optimizer lion", 0), ("explain plan.js
                    ("plan gpt2-xl --device 4090 --seq 1024 --global-batch 32", 3)):
     one(r"^recipe     (fp32|bf16-mixed), \S+, gradients fp32", call(line, code), "recipe: " + line)
 
+# ---- what is needed is bytes of the device everywhere, what lies outside the arena included ----
+
+
+def size(text):
+    """Bytes of a size as a screen has it."""
+    number, unit = text.replace(",", "").split()
+    return float(number) * {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}[unit]
+
+
+def needs(out):
+    """Rows of the presets: (bytes, fits)."""
+    return [(size(m.group(1)), m.group(2) == "fits") for m in re.finditer(r"^  \S.{30,36} +([\d.,]+ [KMG]?i?B) .*  (fits|does not fit)$", out, re.M)]
+
+
+for line, code in (("plan %s --frontier" % T4, 0), ("plan gpt2-xl --device 4090 --seq 1024 --global-batch 32", 3),
+                   ("plan llama-3.1-8b --device h100 --seq 2048 --global-batch 8 --precision fp32", 3)):
+    out, answer = call(line, code), json.loads(call(line + " --json", code))
+    said = one(r"^(FITS|DOES NOT FIT): ([\d.,]+) (?:GiB )?of ([\d.,]+ GiB), (?:short by )?([\d.,]+ [KMG]?i?B)", out, "the answer is the first line: " + line)
+    least, budget = answer["proof"]["least_budget_bytes"], answer["budget_bytes"]
+    ok(out.startswith(said.group(0)) and abs(size(said.group(3)) - budget) < 6e6, "of the budget: " + line, out)
+    rows = needs(out)
+    ok(len(rows) == len(answer["presets"]) >= 5, "presets: " + line, out)
+    for (shown, fits), preset in zip(rows, answer["presets"]):
+        ok(abs(shown - preset["device_bytes"]) < 6e6 and fits == (preset["device_bytes"] <= budget), "a preset needs bytes of the device", (shown, preset))
+        ok(preset["device_bytes"] >= least, "no preset needs less than the least budget: " + line, (preset, least))
+    if code == 3:
+        ok(abs(size(said.group(4)) - (least - budget)) < 6e6, "short by what is missing: " + line, said.group(0))
+        one(r"^binding .*(\n +.*)?512.0 MiB\s+outside the arena", out, "what binds says what lies outside")
+    else:
+        points = re.findall(r"^ +([\d.]+ GiB) +([\d.]+ GiB) +[\d.]+ s$", out, re.M)
+        ok(len(points) == 16 and all(0 <= size(b) - size(n) < 8e7 for b, n in points), "where memory is scarce a budget is used up", points)
+
+fits = json.loads(call("estimate gpt2 --seq 256 --device t4 --json"))
+tight = "estimate gpt2 --seq 256 --device t4 --budget %d" % (fits["device_bytes"] - 300000)
+one(r"^DOES NOT FIT: ([\d.,]+) of \1 GiB, short by 293.0 KiB$", call(tight, 3), "short by what rounding hides")
+one(r"^all of it +%s GiB" % re.escape("%.2f" % (fits["device_bytes"] / 2 ** 30)), call("estimate gpt2 --seq 256 --device t4"), "the table adds up to the answer")
+
 finish()
 P
