@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "planner/changes.h"
 #include "planner/frontier.h"
 #include "report/curve_svg.h"
 
@@ -16,15 +17,16 @@
 #include <string.h>
 
 typedef struct answer {
-    vp_plan_job         job;
-    vp_plan_answer      found;
-    vp_plan            *plan;     /* NULL: infeasible */
-    vp_frontier         frontier; /* n 0: not asked for */
-    vp_changes          changes;  /* of an infeasible request */
-    double              shadow_s; /* T(B) - T(B + 1 GiB) */
-    double              seconds;
-    vp_monolithic_check whole; /* status NULL: not asked for */
-    const char         *path;
+    vp_plan_job            job;
+    vp_plan_answer         found;
+    vp_plan               *plan;     /* NULL: infeasible */
+    vp_frontier            frontier; /* n 0: not asked for */
+    vp_changes             changes;  /* of an infeasible request */
+    double                 shadow_s; /* T(B) - T(B + 1 GiB) */
+    double                 seconds;
+    vp_monolithic_check    whole; /* status NULL: not asked for */
+    const char            *path;
+    const vp_command_line *line;
 } answer;
 
 /* ---- JSON ---- */
@@ -51,16 +53,21 @@ static json_t *frontier_json(const vp_frontier *f)
     return list;
 }
 
-static json_t *changes_json(const vp_changes *c)
+static json_t *changes_json(const answer *x)
 {
-    json_t *list = json_array();
-    char    text[200];
+    const vp_changes *c    = &x->changes;
+    json_t           *list = json_array();
+    char              text[400];
 
-    for (int64_t i = 0; i < c->n; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:I}", "change",
-                                        vp_change_text(&c->changes[i], text, sizeof text),
-                                        "needs_bytes", (json_int_t)c->changes[i].needs_bytes));
+    for (int64_t i = 0; i < c->n; i++) {
+        vp_text command = {0};
+        vp_change_command(vp_cmd_plan.name, x->line, &c->changes[i], &command);
+        json_array_append_new(list, json_pack("{s:s, s:I, s:s?}", "change",
+                                              vp_change_text(&c->changes[i], text, sizeof text),
+                                              "needs_bytes", (json_int_t)c->changes[i].needs_bytes,
+                                              "command", command.data));
+        vp_text_release(&command);
+    }
     return list;
 }
 
@@ -120,8 +127,7 @@ static json_t *infeasible_json(const answer *x)
         "status", "infeasible", "gap", "bound_s", "least_budget_bytes",
         (json_int_t)x->found.least_budget_bytes, "checked_by", "solver", solver_json(&x->found),
         "shadow_price_s_per_gib", "presets", vp_presets_json(&x->found), "binding",
-        vp_binding_text(&x->changes, binding, sizeof binding), "changes",
-        changes_json(&x->changes));
+        vp_binding_text(&x->changes, binding, sizeof binding), "changes", changes_json(x));
 
     if (j && x->whole.status)
         json_object_set_new(j, "monolithic", monolithic_json(&x->whole));
@@ -239,6 +245,20 @@ static void print_plan(const answer *x)
         printf("written to %s\n", x->path);
 }
 
+static void print_change(const answer *x, const vp_change *c, bool first)
+{
+    char    text[400], bytes[32];
+    vp_text command = {0};
+
+    vp_change_command(vp_cmd_plan.name, x->line, c, &command);
+    vp_screen_line(first ? "what fits" : "", "%s: %s",
+                   vp_size_text(c->needs_bytes, bytes, sizeof bytes),
+                   vp_change_text(c, text, sizeof text));
+    if (!command.failed)
+        vp_screen_command("", command.data);
+    vp_text_release(&command);
+}
+
 static void print_infeasible(const answer *x)
 {
     const vp_scenario *least = &x->found.least.scenario;
@@ -252,12 +272,9 @@ static void print_infeasible(const answer *x)
     vp_screen_recipe(&least->recipe, least->attention);
     vp_screen_free(&x->job.request);
     vp_screen_line("binding", "%s", vp_binding_text(&x->changes, text, sizeof text));
-    vp_screen_line("least", "--budget %lld: %s", (long long)x->found.least_budget_bytes,
-                   vp_scenario_text(x->job.model, least, text, sizeof text));
+    vp_screen_line("least", "--budget %lld", (long long)x->found.least_budget_bytes);
     for (int64_t i = 0; i < x->changes.n; i++)
-        vp_screen_line(i ? "" : "or change", "%s, which needs %s",
-                       vp_change_text(&x->changes.changes[i], text, sizeof text),
-                       vp_size_text(x->changes.changes[i].needs_bytes, y, sizeof y));
+        print_change(x, &x->changes.changes[i], i == 0);
     if (x->whole.status)
         print_monolithic(&x->whole);
     print_presets(&x->job.request, &x->found);
@@ -368,6 +385,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_cli_parse(&vp_cmd_plan, argc, argv, cli, (void *[]){&o, &o, &w, cli}, &line, err));
     name   = line.words[0];
     x.path = w.path;
+    x.line = &line;
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));

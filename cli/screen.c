@@ -115,3 +115,28 @@ void vp_screen_phases(const vp_itemised *x, int64_t outside_bytes)
     }
     vp_screen_line("phases", "%s", line);
 }
+
+void vp_screen_command(const char *label, const char *command)
+{
+    enum { ROOM = VP_SCREEN_COLUMNS - VP_SCREEN_LABEL - 2 }; /* for the backslash */
+    const char *at   = command;
+    int         room = ROOM;
+
+    while (*at) {
+        size_t n = that_fit(at, room + 2);
+        if (at[n]) { /* an option and its value stay together, where they can */
+            size_t cut = that_fit(at, room);
+            n          = cut;
+            while (n && strncmp(at + n, " -", 2) != 0)
+                n--;
+            if (!n)
+                n = cut;
+        }
+        printf("%-*s%s%.*s%s\n", VP_SCREEN_LABEL, at == command ? label : "",
+               at == command ? "" : "    ", (int)n, at, at[n] ? " \\" : "");
+        at += n;
+        while (*at == ' ')
+            at++;
+        room = ROOM - 4;
+    }
+}

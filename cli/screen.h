@@ -27,6 +27,9 @@ void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention);
 /* And what the request left to the planner, among what; nothing where all was said. */
 void vp_screen_free(const vp_plan_request *request);
 
+/* A command to paste: what does not fit on a line goes on, behind a backslash, on the next. */
+void vp_screen_command(const char *label, const char *command);
+
 /* How high each phase reaches, with what lies outside the arena. */
 void vp_screen_phases(const vp_itemised *itemised, int64_t outside_bytes);
 

@@ -1,7 +1,9 @@
 #include "cli/words.h"
 
+#include "base/text.h"
 #include "base/units.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -31,37 +33,109 @@ vp_status vp_say_refusal(vp_refusal x, vp_err *err)
         VP_MAX_CHUNKS, (long long)x.limit);
 }
 
-static const char *optimizer_reason(vp_optimizer optimizer)
+/* Add a reason to a sentence of several. */
+static void append(char *buf, size_t buf_size, const char *fmt, ...)
 {
-    return optimizer == VP_OPT_SGD ? "no optimizer state" : "optimizer states in 8 bits";
+    size_t  n = strlen(buf);
+    va_list args;
+
+    n += (size_t)snprintf(buf + n, buf_size - n, "%s", n ? ", " : "");
+    va_start(args, fmt);
+    vsnprintf(buf + n, buf_size - n, fmt, args);
+    va_end(args);
 }
 
 const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
 {
-    static const char pins[] = "--micro-batch, --recompute and --loss free";
-    size_t            n;
+    char bytes[32];
 
-    switch (c->kind) {
-    case VP_CHANGE_UNPIN:
-        snprintf(buf, buf_size, "leave %s", pins);
-        return buf;
-    case VP_CHANGE_SEQ:
-        snprintf(buf, buf_size, "--seq %lld", (long long)c->seq);
-        break;
-    case VP_CHANGE_OPTIMIZER:
-        snprintf(buf, buf_size, "--optimizer %s (another recipe: %s)",
-                 vp_optimizer_name(c->optimizer), optimizer_reason(c->optimizer));
-        break;
-    case VP_CHANGE_PRECISION:
-        snprintf(buf, buf_size,
-                 "--precision %s (another recipe: parameters and activations in 16 bits)",
-                 vp_precision_name(c->precision));
-        break;
-    }
-    n = strlen(buf);
+    buf[0] = '\0';
+    if (c->model)
+        append(buf, buf_size, "%s, a smaller model of the family", c->model);
+    if (c->device[0])
+        append(buf, buf_size, "on %s, the smallest card that does", c->device);
+    if (c->budget_bytes)
+        append(buf, buf_size, "a budget of %s", vp_size_text(c->budget_bytes, bytes, sizeof bytes));
+    if (c->seq)
+        append(buf, buf_size, "sequence %lld", (long long)c->seq);
+    if (c->another_precision)
+        append(buf, buf_size, "%s",
+               vp_precision_has_master(c->precision)
+                   ? "bf16 with fp32 master weights"
+                   : "bf16 without master weights, rounded stochastically");
+    if (c->another_optimizer)
+        append(buf, buf_size,
+               c->optimizer == VP_OPT_SGD ? "SGD, which has no states and converges otherwise"
+                                          : "optimizer states in 8 bits");
     if (c->frees_pins)
-        snprintf(buf + n, buf_size - n, ", with %s", pins);
+        append(buf, buf_size, "micro-batch, recompute and loss left free");
     return buf;
+}
+
+/* As one word of a POSIX shell. */
+static void put_quoted(vp_text *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./:=,+@%";
+
+    if (word[0] && strspn(word, plain) == strlen(word)) {
+        vp_text_printf(out, "%s", word);
+        return;
+    }
+    vp_text_printf(out, "'");
+    for (const char *p = word; *p; p++)
+        vp_text_printf(out, *p == '\'' ? "'\\''" : "%c", *p);
+    vp_text_printf(out, "'");
+}
+
+static bool is_pin(const char *option)
+{
+    return strcmp(option, "--micro-batch") == 0 || strcmp(option, "--recompute") == 0 ||
+           strcmp(option, "--loss") == 0;
+}
+
+void vp_change_command(const char *command, const vp_command_line *line, const vp_change *c,
+                       vp_text *out)
+{
+    char seq[32], budget[48];
+    struct {
+        const char *option, *value; /* NULL: as it was */
+        bool        said;
+    } set[] = {
+        {"--device", c->device[0] ? c->device : NULL, false},
+        {"--seq", c->seq ? seq : NULL, false},
+        {"--budget", c->budget_bytes ? budget : NULL, false},
+        {"--precision", c->another_precision ? vp_precision_name(c->precision) : NULL, false},
+        {"--optimizer", c->another_optimizer ? vp_optimizer_name(c->optimizer) : NULL, false},
+    };
+    enum { N_SET = sizeof set / sizeof *set };
+
+    snprintf(seq, sizeof seq, "%lld", (long long)c->seq);
+    snprintf(budget, sizeof budget, "%lld", (long long)c->budget_bytes);
+    vp_text_printf(out, "vplan %s", command);
+    for (int i = 0; i < line->n_words; i++) {
+        vp_text_printf(out, " ");
+        put_quoted(out, i == 0 && c->model ? c->model : line->words[i]);
+    }
+    for (int i = 0; i < line->n_given; i++) {
+        const char *option = line->given[i].option->name, *value = line->given[i].text;
+        if (strcmp(option, "--json") == 0 || (c->frees_pins && is_pin(option)) ||
+            (c->device[0] && (strcmp(option, "--budget") == 0 || strcmp(option, "--profile") == 0)))
+            continue;
+        for (int k = 0; k < N_SET; k++)
+            if (strcmp(set[k].option, option) == 0 && set[k].value) {
+                value       = set[k].value;
+                set[k].said = true;
+            }
+        vp_text_printf(out, " %s", option);
+        if (value) {
+            vp_text_printf(out, " ");
+            put_quoted(out, value);
+        }
+    }
+    for (int k = 0; k < N_SET; k++)
+        if (set[k].value && !set[k].said)
+            vp_text_printf(out, " %s %s", set[k].option, set[k].value);
 }
 
 const char *vp_binding_text(const vp_changes *c, char *buf, size_t buf_size)

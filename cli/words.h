@@ -5,7 +5,8 @@
 #define VP_CLI_WORDS_H
 
 #include "base/err.h"
-#include "planner/frontier.h"
+#include "base/options.h"
+#include "planner/changes.h"
 #include "planner/request.h"
 
 #include <stddef.h>
@@ -13,8 +14,13 @@
 /* VP_OK where nothing is refused, else VP_ERR_USAGE with the reason. */
 vp_status vp_say_refusal(vp_refusal refusal, vp_err *err);
 
-/* "--optimizer sgd (another recipe: no optimizer state)". Returns buf. */
+/* What a change gives up: "optimizer states in 8 bits". Returns buf. */
 const char *vp_change_text(const vp_change *change, char *buf, size_t buf_size);
+
+/* The command line that was read, with the change: what stood there, and the options that differ
+ * in its place or behind it. Quoted for a shell; without --json. */
+void vp_change_command(const char *command, const vp_command_line *line, const vp_change *change,
+                       vp_text *out);
 
 /* What of an infeasible request takes the room. Returns buf. */
 const char *vp_binding_text(const vp_changes *changes, char *buf, size_t buf_size);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "planner/changes.h"
 #include "planner/frontier.h"
 #include "planner/itemise.h"
 #include "planner/reprice.h"
@@ -207,7 +208,8 @@ static void an_infeasible_request_is_told_what_would_fit(void **state)
     OK(vp_changes_find(&request, &a, &c, err));
     assert_true(c.n >= 2);
     for (int64_t i = 0; i < c.n; i++)
-        assert_true(c.changes[i].needs_bytes <= request.budget_bytes);
+        assert_true(c.changes[i].budget_bytes || c.changes[i].device[0] ||
+                    c.changes[i].needs_bytes <= request.budget_bytes);
     vp_plan_answer_release(&a);
     vp_model_free(model);
 }
@@ -230,20 +232,24 @@ static void a_change_fits_what_is_free_in_its_recipe(void **state)
     OK(vp_planner_run(&request, &a, err));
     assert_int_equal(a.n_candidates, 0);
     OK(vp_changes_find(&request, &a, &c, err));
-    assert_int_equal(c.n, 1);
-    assert_int_equal(c.changes[0].kind, VP_CHANGE_SEQ);
+    assert_true(c.n >= 1 && c.changes[0].seq && !c.changes[0].another_optimizer &&
+                !c.changes[0].another_precision);
     request.seq = c.changes[0].seq;
     assert_true(would_fit(&request));
     vp_plan_answer_release(&a);
     vp_model_free(model);
 }
 
-/* The change to shorter sequences, or to another optimizer. */
-static const vp_change *find_change(const vp_changes *c, vp_change_kind kind, int64_t value)
+/* The change to this sequence (0: the same) and this recipe, of the same device and model. */
+static const vp_change *find_change(const vp_changes *c, const vp_plan_request *asked, int64_t seq,
+                                    vp_precision precision, vp_optimizer optimizer)
 {
     for (int64_t i = 0; i < c->n; i++) {
-        const vp_change *x = &c->changes[i];
-        if (x->kind == kind && value == (kind == VP_CHANGE_SEQ ? x->seq : (int64_t)x->optimizer))
+        const vp_change *x     = &c->changes[i];
+        bool             other = x->device[0] || x->model || x->budget_bytes;
+        if (!other && x->seq == seq &&
+            (x->another_precision ? x->precision : asked->recipe.precision) == precision &&
+            (x->another_optimizer ? x->optimizer : asked->recipe.optimizer) == optimizer)
             return x;
     }
     return NULL;
@@ -275,24 +281,35 @@ static void what_would_fit_is_what_a_search_of_its_own_finds(void **state)
         assert_int_equal(a.proof, VP_PROOF_INFEASIBLE);
         OK(vp_changes_find(&request, &a, &c, err));
 
-        bool told = false;
+        bool told = false, recipe_fits = false;
         for (int64_t seq = 256; seq >= 64; seq /= 2) { /* the longest that fits, and it alone */
-            bool here   = find_change(&c, VP_CHANGE_SEQ, seq) != NULL;
+            bool here   = find_change(&c, &request, seq, request.recipe.precision,
+                                      request.recipe.optimizer) != NULL;
             changed     = request;
             changed.seq = seq;
-            if (here != (!told && would_fit(&changed)))
-                fail_msg("%s: seq %lld is%s told of %lld bytes, budget %lld", text, (long long)seq,
-                         here ? "" : " not", (long long)c.persistent_bytes,
-                         (long long)request.budget_bytes);
-            told |= here;
+            if (here && (told || !would_fit(&changed)))
+                fail_msg("%s: seq %lld is told of %lld bytes, budget %lld", text, (long long)seq,
+                         (long long)c.persistent_bytes, (long long)request.budget_bytes);
+            told |= would_fit(&changed);
         }
-        for (int k = 0; k < 2; k++) {
+        for (int k = 0; k < 6; k++) { /* 8 bits, and each format with both kinds of states */
+            static const int format[] = {0, 1, 1, 2, 2, 0}, states[] = {1, 0, 1, 0, 1, 2};
             changed = request;
-            vp_recipe_set_optimizer(&changed.recipe, k ? VP_OPT_SGD : VP_OPT_ADAMW_8BIT);
+            if (format[k])
+                changed.recipe.precision = format[k] == 1 ? VP_PREC_BF16_MIXED : VP_PREC_BF16;
+            if (states[k])
+                vp_recipe_set_optimizer(&changed.recipe,
+                                        states[k] == 1 ? VP_OPT_ADAMW_8BIT : VP_OPT_SGD);
             const vp_change *change =
-                find_change(&c, VP_CHANGE_OPTIMIZER, k ? VP_OPT_SGD : VP_OPT_ADAMW_8BIT);
-            assert_true(change ? would_fit(&changed)
-                               : c.n == VP_MAX_CHANGES || !would_fit(&changed));
+                find_change(&c, &request, 0, changed.recipe.precision, changed.recipe.optimizer);
+            bool fits = would_fit(&changed);
+            assert_true(!change || fits);
+            /* every single one of AdamW's that fits is told; SGD only where none of them does */
+            if (k == 0 || (k == 1 && request.recipe.precision == VP_PREC_FP32))
+                assert_true(!fits || change || c.n == VP_MAX_CHANGES);
+            if (states[k] == 2)
+                assert_true(fits && !recipe_fits ? change || c.n == VP_MAX_CHANGES : !change);
+            recipe_fits |= fits;
             if (change) {
                 OK(vp_planner_least(&changed, NULL, &least, err));
                 assert_int_equal(change->needs_bytes, least);

@@ -87,5 +87,29 @@ tight = "estimate gpt2 --seq 256 --device t4 --budget %d" % (fits["device_bytes"
 one(r"^DOES NOT FIT: ([\d.,]+) of \1 GiB, short by 293.0 KiB$", call(tight, 3), "short by what rounding hides")
 one(r"^all of it +%s GiB" % re.escape("%.2f" % (fits["device_bytes"] / 2 ** 30)), call("estimate gpt2 --seq 256 --device t4"), "the table adds up to the answer")
 
+# ---- what does not fit is told what would, each a command that does ----
+
+
+def commands(out):
+    """Lines to paste, put together again."""
+    return [" ".join(c.replace("\\\n", " ").split()) for c in re.findall(r"^           (vplan (?:.*\\\n)*.*)$", out, re.M)]
+
+
+SHOWN = [
+    ("Qwen2.5-7B --device 4090 --seq 2048 --global-batch 8", ["--device", "--precision bf16 --optimizer adamw-8bit", "plan qwen2.5-1.5b"]),
+    ("llama-3.1-8b --device h100 --seq 2048 --global-batch 8 --precision bf16-mixed", ["--precision bf16 --optimizer adamw-8bit", "--device", "plan llama-3.2-3b"]),
+    ("gpt2-xl --device 4090 --seq 1024 --global-batch 32 --micro-batch 1 --loss full", ["--optimizer adamw-8bit", "--precision bf16", "plan gpt2-large"]),
+    ("gpt2 --device t4 --budget 1GiB --seq 1024 --global-batch 4", ["--budget"]),
+]
+for line, wanted in SHOWN:
+    out, answer = call("plan " + line, 3), json.loads(call("plan %s --json" % line, 3))
+    told = commands(out)
+    ok(told and [c["command"] for c in answer["changes"]] == told, "the screen and the document tell the same: " + line, (told, answer["changes"]))
+    for word in wanted:
+        ok(any(word in c for c in told), "%s is among what fits: %s" % (word, line), told)
+    for command, change in zip(told, answer["changes"]):
+        found = json.loads(call(command.split(None, 1)[1] + " --json"))
+        ok(found["proof"]["least_budget_bytes"] == change["needs_bytes"], "and needs what was said: " + command, (found["proof"], change))
+
 finish()
 P

@@ -1,0 +1,401 @@
+#include "planner/changes.h"
+
+#include "base/checked.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What is looked for, and in what: the request with nothing free in its recipe. */
+typedef struct finder {
+    vp_plan_request       r;
+    const vp_plan_answer *like; /* libraries that serve other recipes of it; NULL: none */
+    vp_change             from;
+    vp_changes           *out;
+    bool                  any_precision, any_optimizer; /* were free: no change of theirs helps */
+    int64_t               n_planned;
+} finder;
+
+/* Requests planned at most: each takes milliseconds to tenths of a second. */
+enum { MAX_PLANNED = 24 };
+
+/* Whether what no scenario of one recipe can do without leaves room in the budget: parameters,
+ * gradients, optimizer state, the batch. */
+static vp_status has_room(const vp_plan_request *r, bool *room, vp_err *err)
+{
+    vp_cost     cost = {.device = r->device, .profile = r->profile};
+    vp_scenario s    = {.recipe       = r->recipe,
+                        .seq          = r->seq,
+                        .micro_batch  = r->global_batch,
+                        .global_batch = r->global_batch,
+                        .attention =
+                         r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
+    vp_figures  figures;
+    vp_status   st = VP_OK;
+
+    *room = true;
+    if (r->any_precision || r->any_optimizer)
+        return VP_OK;
+    vp_scenario_set_all(&s, r->model, 0);
+    VP_TRY(vp_assemble_figures(r->model, &s, &cost, &figures, err));
+    *room = figures.stack_base_bytes <= vp_device_arena_bytes(r->device, r->budget_bytes);
+out:
+    return st;
+}
+
+/* What is free in recipe and attention as the leanest plan has it: one way to look in where all
+ * would take many times as long. */
+static void narrow_to_leanest(vp_plan_request *r, const vp_plan_answer *a)
+{
+    const vp_scenario *least = &a->least.scenario;
+
+    if (r->any_precision)
+        r->recipe.precision = least->recipe.precision;
+    if (r->any_optimizer && least->recipe.optimizer != r->recipe.optimizer)
+        vp_recipe_set_optimizer(&r->recipe, least->recipe.optimizer);
+    if (r->attention == VP_ATTENTION_ANY)
+        r->attention = least->attention;
+    r->any_precision = r->any_optimizer = false;
+}
+
+/* Plan one change; it is taken if it fits. */
+static vp_status try_change(finder *f, const vp_change *change, const vp_plan_request *changed,
+                            const vp_plan_answer *like, bool *taken, vp_err *err)
+{
+    int64_t   least_bytes;
+    bool      room;
+    vp_status st = VP_OK;
+
+    *taken = false;
+    if (f->out->n == VP_MAX_CHANGES || f->n_planned == MAX_PLANNED)
+        return VP_OK;
+    VP_TRY(has_room(changed, &room, err));
+    if (!room)
+        return VP_OK;
+    f->n_planned++;
+    VP_TRY(vp_planner_least(changed, like, &least_bytes, err));
+    *taken = least_bytes > 0 && least_bytes <= changed->budget_bytes;
+    if (*taken) {
+        f->out->changes[f->out->n]               = *change;
+        f->out->changes[f->out->n++].needs_bytes = least_bytes;
+    }
+out:
+    return st;
+}
+
+/* ---- recipes ---- */
+
+/* What a person gives up for memory: levels of a number format and of what an optimizer keeps. */
+typedef struct recipe_change {
+    int          format, states;
+    vp_precision precision;
+    vp_optimizer optimizer;
+} recipe_change;
+
+enum { MAX_RECIPE_CHANGES = 6 };
+
+/* The least change first: none at all, then formats by states. */
+static int list_recipes(const vp_plan_request *r, bool free_precision, bool free_optimizer,
+                        recipe_change *out)
+{
+    static const int order[][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}};
+    bool             bf16       = r->device->bf16 || r->device->is_cpu;
+    int              n          = 0;
+
+    for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
+        recipe_change c = {order[k][0], order[k][1], r->recipe.precision, r->recipe.optimizer};
+        bool          can_format =
+            c.format == 0 || (bf16 && !free_precision && r->recipe.precision != VP_PREC_BF16 &&
+                              (c.format == 2 || r->recipe.precision == VP_PREC_FP32));
+        bool can_states =
+            c.states == 0 || (!free_optimizer && (r->recipe.optimizer == VP_OPT_ADAMW ||
+                                                  r->recipe.optimizer == VP_OPT_ADAMW_BF16));
+        if (!can_format || !can_states)
+            continue;
+        if (c.format)
+            c.precision = c.format == 1 ? VP_PREC_BF16_MIXED : VP_PREC_BF16;
+        if (c.states)
+            c.optimizer = VP_OPT_ADAMW_8BIT;
+        out[n++] = c;
+    }
+    return n;
+}
+
+static void apply_recipe(const recipe_change *c, const vp_plan_request *asked, vp_plan_request *r,
+                         vp_change *change)
+{
+    r->recipe.precision = c->precision;
+    if (c->optimizer != r->recipe.optimizer)
+        vp_recipe_set_optimizer(&r->recipe, c->optimizer);
+    change->another_precision = c->precision != asked->recipe.precision;
+    change->another_optimizer = c->optimizer != asked->recipe.optimizer;
+    change->precision         = c->precision;
+    change->optimizer         = c->optimizer;
+}
+
+/* Recipes `from` to `end` of the list for one sequence, device and model: the first `most` that
+ * fit and do not add to one that does. Recipe 0 is the asked one. */
+static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_request *r,
+                             const vp_plan_answer *like, int from, int end, int most, int *n_taken,
+                             vp_err *err)
+{
+    recipe_change list[MAX_RECIPE_CHANGES], taken[MAX_RECIPE_CHANGES];
+    int           n  = list_recipes(r, f->any_precision, f->any_optimizer, list);
+    vp_status     st = VP_OK;
+
+    *n_taken = 0;
+    for (int k = from; k < n && k < end && *n_taken < most; k++) {
+        vp_plan_request changed = *r;
+        vp_change       c       = *change;
+        bool            adds    = false, fits;
+        for (int i = 0; i < *n_taken; i++)
+            adds |= taken[i].format <= list[k].format && taken[i].states <= list[k].states;
+        if (adds)
+            continue;
+        apply_recipe(&list[k], r, &changed, &c);
+        VP_TRY(try_change(f, &c, &changed, like, &fits, err));
+        if (fits)
+            taken[(*n_taken)++] = list[k];
+    }
+out:
+    return st;
+}
+
+/* ---- sequence, SGD ---- */
+
+/* as_asked: the asked recipe only, since another fits the whole sequence. */
+static vp_status try_sequences(finder *f, bool as_asked, vp_err *err)
+{
+    int       most_tried = as_asked ? 1 : MAX_RECIPE_CHANGES, n_taken;
+    vp_status st         = VP_OK;
+
+    for (int64_t seq = f->r.seq / 2; seq >= 64 && seq >= f->r.seq / 8; seq /= 2) {
+        vp_plan_request shorter = f->r;
+        vp_change       change  = f->from;
+        shorter.seq = change.seq = seq;
+        VP_TRY(try_recipes(f, &change, &shorter, NULL, 0, most_tried, 1, &n_taken, err));
+        if (n_taken)
+            break;
+    }
+out:
+    return st;
+}
+
+static vp_status try_sgd(finder *f, vp_err *err)
+{
+    const recipe_change sgd[] = {{0, 2, f->r.recipe.precision, VP_OPT_SGD},
+                                 {2, 2, VP_PREC_BF16, VP_OPT_SGD}};
+    bool                bf16 = f->r.device->bf16 || f->r.device->is_cpu, fits = false;
+    vp_status           st = VP_OK;
+
+    for (int k = 0; k < 1 + bf16 && !fits; k++) {
+        vp_plan_request changed = f->r;
+        vp_change       change  = f->from;
+        apply_recipe(&sgd[k], &f->r, &changed, &change);
+        VP_TRY(try_change(f, &change, &changed, f->like, &fits, err));
+    }
+out:
+    return st;
+}
+
+/* ---- devices ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    const vp_device *x = a, *y = b;
+
+    if (x->usable_bytes != y->usable_bytes)
+        return x->usable_bytes < y->usable_bytes ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+enum { MAX_CARDS = 128 };
+
+/* The smallest card that holds the recipe; *at is where to begin, and where it was found. */
+static vp_status try_cards(finder *f, const vp_device *cards, int n, const recipe_change *recipe,
+                           int *at, vp_err *err)
+{
+    bool      fits = false;
+    vp_status st   = VP_OK;
+
+    for (int i = 0; i < n && i < *at && !fits; i++) {
+        vp_plan_request changed = f->r;
+        vp_change       change  = f->from;
+        bool has_format = vp_precision_dtype(recipe->precision) != VP_DTYPE_BF16 || cards[i].bf16;
+        if (!has_format || (i && cards[i].usable_bytes == cards[i - 1].usable_bytes))
+            continue;
+        apply_recipe(recipe, &f->r, &changed, &change);
+        changed.device       = &cards[i];
+        changed.budget_bytes = cards[i].usable_bytes;
+        changed.profile      = NULL;
+        snprintf(change.device, sizeof change.device, "%s", cards[i].name);
+        VP_TRY(try_change(f, &change, &changed, NULL, &fits, err));
+        if (fits)
+            *at = i;
+    }
+out:
+    return st;
+}
+
+static vp_status try_devices(finder *f, bool recipe_found, vp_err *err)
+{
+    vp_device    *cards = calloc(MAX_CARDS, sizeof *cards);
+    recipe_change list[MAX_RECIPE_CHANGES];
+    int           n = 0, at = MAX_CARDS, n_recipes;
+    vp_status     st = VP_OK;
+
+    VP_TRY_ALLOC(err, cards);
+    while (n < MAX_CARDS && vp_device_at(n, &cards[n]))
+        n++;
+    qsort(cards, (size_t)n, sizeof *cards, by_size);
+    n_recipes = list_recipes(&f->r, f->any_precision, f->any_optimizer, list);
+    VP_TRY(try_cards(f, cards, n, &list[0], &at, err));
+    if (!recipe_found && n_recipes > 1)
+        VP_TRY(try_cards(f, cards, n, &list[n_recipes - 1], &at, err));
+out:
+    free(cards);
+    return st;
+}
+
+/* Of the same device, where the budget was less than there is. */
+static vp_status try_budget(finder *f, const vp_plan_answer *a, bool *fits, vp_err *err)
+{
+    vp_plan_request changed = f->r;
+    vp_change       change  = f->from;
+    int64_t         wanted  = vp_round_up(a->least_budget_bytes, (int64_t)1 << 20);
+    vp_status       st      = VP_OK;
+
+    *fits               = false;
+    change.budget_bytes = changed.budget_bytes = vp_min_i64(wanted, f->r.device->usable_bytes);
+    if (a->least_budget_bytes && !f->from.frees_pins &&
+        a->least_budget_bytes <= f->r.device->usable_bytes)
+        VP_TRY(try_change(f, &change, &changed, a, fits, err));
+out:
+    return st;
+}
+
+/* ---- smaller models ---- */
+
+static int64_t vocabulary(const vp_model *model)
+{
+    return json_integer_value(json_object_get(model->config, "vocab_size"));
+}
+
+/* Letters that two names begin with alike. */
+static int alike(const char *a, const char *b)
+{
+    int n = 0;
+
+    while (a[n] && a[n] == b[n])
+        n++;
+    return n;
+}
+
+/* The largest built-in model of the family below some size: of the same kind, with the same
+ * vocabulary but for its padding (1 %). NULL: none. Of two alike the one named more alike. */
+static vp_status next_smaller(const vp_model *like, int64_t below, const vp_zoo_entry **out,
+                              int64_t *n_params, vp_err *err)
+{
+    const vp_zoo_entry *entry;
+    vp_model           *model = NULL;
+    vp_status           st    = VP_OK;
+
+    *out      = NULL;
+    *n_params = 0;
+    for (int i = 0; (entry = vp_zoo_at(i)); i++) {
+        if (strncmp(entry->name, like->name, 3) != 0)
+            continue;
+        VP_TRY(vp_model_open(entry->name, &(vp_model_opts){0}, &model, err));
+        int64_t words = vocabulary(like), off = llabs(vocabulary(model) - words);
+        bool    family = strcmp(model->family, like->family) == 0 && off <= words / 100;
+        bool    better = model->n_params > *n_params ||
+                      (model->n_params == *n_params &&
+                       alike(entry->name, like->name) > alike((*out)->name, like->name));
+        if (family && model->n_params < below && better) {
+            *out      = entry;
+            *n_params = model->n_params;
+        }
+        vp_model_free(model);
+        model = NULL;
+    }
+out:
+    vp_model_free(model);
+    return st;
+}
+
+static vp_status try_models(finder *f, vp_err *err)
+{
+    const vp_zoo_entry *entry;
+    vp_model           *model   = NULL;
+    int64_t             below   = f->r.model->n_params;
+    int                 n_taken = 0;
+    vp_status           st      = VP_OK;
+
+    while (vp_zoo_find(f->r.model->name) && !n_taken) {
+        vp_plan_request smaller = f->r;
+        vp_change       change  = f->from;
+        VP_TRY(next_smaller(f->r.model, below, &entry, &below, err));
+        if (!entry)
+            break;
+        vp_model_opts opts = {.dropout = f->r.recipe.dropout, .class_name = f->r.model->class_name};
+        VP_TRY(vp_model_open(entry->name, &opts, &model, err));
+        smaller.model = model;
+        change.model  = entry->name;
+        if (smaller.seq <= model->graph.max_seq)
+            VP_TRY(
+                try_recipes(f, &change, &smaller, NULL, 0, MAX_RECIPE_CHANGES, 1, &n_taken, err));
+        vp_model_free(model);
+        model = NULL;
+    }
+out:
+    vp_model_free(model);
+    return st;
+}
+
+/* ---- all of them ---- */
+
+static vp_status find(finder *f, const vp_plan_answer *a, vp_err *err)
+{
+    bool      fits = false;
+    int       n_recipes;
+    vp_status st = VP_OK;
+
+    if (f->from.frees_pins)
+        VP_TRY(try_change(f, &f->from, &f->r, NULL, &fits, err));
+    VP_TRY(try_recipes(f, &f->from, &f->r, f->like, 1, MAX_RECIPE_CHANGES, MAX_RECIPE_CHANGES,
+                       &n_recipes, err));
+    VP_TRY(try_sequences(f, n_recipes > 0, err));
+    if (!n_recipes && !f->any_optimizer && f->r.recipe.optimizer != VP_OPT_SGD)
+        VP_TRY(try_sgd(f, err));
+    VP_TRY(try_budget(f, a, &fits, err));
+    if (!fits)
+        VP_TRY(try_devices(f, n_recipes > 0, err));
+    VP_TRY(try_models(f, err));
+out:
+    return st;
+}
+
+vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_changes *out,
+                          vp_err *err)
+{
+    const vp_figures *least  = &a->least.figures;
+    bool              pinned = vp_request_is_pinned(r);
+    finder            f      = {.r             = *r,
+                                .like          = pinned ? NULL : a,
+                                .from          = {.frees_pins = pinned},
+                                .out           = out,
+                                .any_precision = r->any_precision,
+                                .any_optimizer = r->any_optimizer};
+
+    *out            = (vp_changes){.persistent_bytes = least->stack_base_bytes,
+                                   .outside_bytes    = least->device_bytes - least->peak_bytes,
+                                   .activation_bytes = least->peak_bytes - least->stack_base_bytes,
+                                   .persistent_alone = least->stack_base_bytes >
+                                                       vp_device_arena_bytes(r->device, r->budget_bytes)};
+    f.r.micro_batch = 0;
+    f.r.recompute   = VP_RECOMPUTE_ANY;
+    f.r.loss_chunk  = VP_CHUNK_ANY;
+    if (a->least_budget_bytes)
+        narrow_to_leanest(&f.r, a);
+    return find(&f, a, err);
+}
