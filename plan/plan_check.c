@@ -225,8 +225,8 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
     else if (strcmp(name, "workspace") == 0)
         right = f ? f->component == VP_COMP_TEMPORARIES || f->component == VP_COMP_WORKSPACE
                   : a->space == VP_SPACE_BUFFER;
-    else
-        right = !f;
+    else /* or the window that it passes through */
+        right = !f || f->component == VP_COMP_STAGING;
     if (!right)
         return VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, at, "%s: operand %s is not where it must be",
                           s->name, name);

@@ -26,19 +26,19 @@ static void read_clocks(const clocks *c, reading *out)
         out->busy_s[s] = c->busy_s[s];
 }
 
-static vp_status advance(const vp_expanded_step *s, void *ctx, vp_err *err)
+/* One more step; started: of a copy_done, whether its copy is under way. */
+static vp_simulated_step take(clocks *c, const vp_step *s, bool started)
 {
-    clocks           *c       = ctx;
-    double           *now     = &c->at_s[s->step->stream];
+    double           *now     = &c->at_s[s->stream];
     double            compute = c->at_s[VP_STREAM_COMPUTE];
     vp_simulated_step when    = {.begin_s = *now, .end_s = *now};
 
-    assert(s->step->stream < VP_N_STREAMS && s->micro_step < VP_SIMULATED_MICRO_STEPS);
+    assert(s->stream < VP_N_STREAMS);
     /* kernels run on one stream, copies on the others: two steps of one copy are never on one */
-    assert(s->step->kernel == VP_K_COPY_START || s->step->stream == VP_STREAM_COMPUTE);
+    assert(s->kernel == VP_K_COPY_START || s->stream == VP_STREAM_COMPUTE);
 
-    if (s->step->kernel == VP_K_COPY_DONE) {
-        double copied = s->started >= 0 ? c->copy_end_s[s->step->copy_done.copy] : 0;
+    if (s->kernel == VP_K_COPY_DONE) {
+        double copied = started ? c->copy_end_s[s->copy_done.copy] : 0;
         if (copied > *now) {
             when.waited_s = copied - *now;
             when.end_s    = copied;
@@ -47,16 +47,36 @@ static vp_status advance(const vp_expanded_step *s, void *ctx, vp_err *err)
     } else {
         if (compute > when.begin_s) /* a copy: no kernel is before itself */
             when.begin_s = compute;
-        when.end_s = when.begin_s + s->step->seconds;
-        c->busy_s[s->step->stream] += s->step->seconds;
+        when.end_s = when.begin_s + s->seconds;
+        c->busy_s[s->stream] += s->seconds;
     }
     assert(when.begin_s <= when.end_s && when.end_s >= *now && when.waited_s >= 0);
     *now = when.end_s;
-    if (s->step->kernel == VP_K_COPY_START)
-        c->copy_end_s[s->step->copy_start.copy] = when.end_s;
+    if (s->kernel == VP_K_COPY_START)
+        c->copy_end_s[s->copy_start.copy] = when.end_s;
+    return when;
+}
+
+static vp_status advance(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    clocks           *c    = ctx;
+    vp_simulated_step when = take(c, s->step, s->started >= 0);
+
+    assert(s->micro_step < VP_SIMULATED_MICRO_STEPS);
     if (s->micro_step >= 0)
         read_clocks(c, &c->after[s->micro_step]);
     return c->fn ? c->fn(s, &when, c->ctx, err) : VP_OK;
+}
+
+double vp_simulate_steps(const vp_step *steps, int64_t n)
+{
+    clocks c = {.fn = NULL};
+
+    for (int64_t i = 0; i < n; i++)
+        take(&c, &steps[i], true);
+    for (int s = 0; s < VP_N_STREAMS; s++) /* whoever starts a copy waits for it */
+        assert(c.at_s[s] <= c.at_s[VP_STREAM_COMPUTE]);
+    return c.at_s[VP_STREAM_COMPUTE];
 }
 
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,

@@ -36,4 +36,7 @@ typedef struct vp_simulation {
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
                       vp_simulation *out, vp_err *err);
 
+/* Seconds of steps that stand by themselves: nothing is under way before them or after. */
+double vp_simulate_steps(const vp_step *steps, int64_t n);
+
 #endif

@@ -1,21 +1,24 @@
 #include "planner/assemble.h"
 
 #include "base/checked.h"
+#include "plan/simulate.h"
 #include "planner/planner_internal.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* The program of an instance: one for each template and set of recomputed ops. */
-static int64_t program_for(vp_assembly *a, int template_idx, uint64_t recompute)
+/* The program of an instance: one for each template, set of recomputed ops and place of its states. */
+static int64_t program_for(vp_assembly *a, int template_idx, uint64_t recompute, bool host_states)
 {
     int64_t p = 0;
 
     while (p < a->n_programs &&
-           (a->template_of[p] != template_idx || a->recompute_of[p] != recompute))
+           (a->template_of[p] != template_idx || a->recompute_of[p] != recompute ||
+            a->host_states[p] != host_states))
         p++;
     if (p == a->n_programs) {
+        a->host_states[p]  = host_states;
         a->template_of[p]  = template_idx;
         a->recompute_of[p] = recompute;
         a->n_programs++;
@@ -35,17 +38,18 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
         groups[i] = (vp_grouping){s->runs[i].n_blocks, s->runs[i].segment};
     a->graph = vp_graph_grouped(a->arena, &a->model->graph, groups, s->n_runs);
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
-    a->lowered      = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->lowered);
-    a->template_of  = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->template_of);
-    a->recompute_of = vp_arena_array(a->arena, s->n_runs + 2, sizeof *a->recompute_of);
+    a->lowered      = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->lowered);
+    a->template_of  = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->template_of);
+    a->recompute_of = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->recompute_of);
+    a->host_states  = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->host_states);
     a->program_of   = vp_arena_array(a->arena, g->n_instances, sizeof *a->program_of);
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
     for (int64_t i = 0; i < g->n_instances; i++) {
         bool block = i > 0 && i < g->n_instances - 1;
         while (block && left == 0)
             left = s->runs[++run].n_blocks;
-        a->program_of[i] =
-            program_for(a, g->instances[i].template_idx, block ? s->runs[run].recompute : 0);
+        a->program_of[i] = program_for(a, g->instances[i].template_idx,
+                                       block ? s->runs[run].recompute : 0, i < s->offload.states);
         left -= block ? s->runs[run].segment : 0;
     }
     assert(left == 0 && run == s->n_runs - 1);
@@ -77,8 +81,10 @@ static int64_t to_ns(double seconds)
 }
 
 /* Nanoseconds of a program's steps: of one micro-step, and of what comes once in an optimizer step. */
-static void price_program(vp_assembly *a, vp_program *p, int64_t *passes_ns, int64_t *once_ns)
+static void price_program(vp_assembly *a, int64_t program_idx, int64_t *passes_ns, int64_t *once_ns)
 {
+    vp_program *p = &a->lowered[program_idx].program;
+
     *passes_ns = *once_ns = 0;
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
@@ -89,8 +95,13 @@ static void price_program(vp_assembly *a, vp_program *p, int64_t *passes_ns, int
                 s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
                                                     vp_step_lacks(s));
             a->has_algorithm |= vp_algorithm_is_set(&s->algorithm);
-            *to = vp_add(*to, to_ns(s->seconds));
+            if (pass != VP_PASS_UPDATE || !a->host_states[program_idx])
+                *to = vp_add(*to, to_ns(s->seconds));
         }
+    if (a->host_states[program_idx])
+        *once_ns =
+            vp_add(*once_ns,
+                   to_ns(vp_simulate_steps(p->steps[VP_PASS_UPDATE], p->n_steps[VP_PASS_UPDATE])));
 }
 
 static vp_status price(vp_assembly *a, vp_err *err)
@@ -103,7 +114,7 @@ static vp_status price(vp_assembly *a, vp_err *err)
         int64_t n = 0, passes_ns, once_ns;
         for (int64_t i = 0; i < g->n_instances; i++)
             n += a->program_of[i] == k;
-        price_program(a, &a->lowered[k].program, &passes_ns, &once_ns);
+        price_program(a, k, &passes_ns, &once_ns);
         passes_ns = vp_mul(passes_ns, n_micro);
         total_ns  = vp_add(total_ns, vp_mul(n, vp_add(passes_ns, once_ns)));
         if (k != a->program_of[0] && k != a->program_of[g->n_instances - 1])
@@ -123,6 +134,7 @@ static vp_status finish(vp_assembly *a, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    VP_TRY(vp_layout_list_windows(a, err));
     VP_TRY(vp_optimizer_phase_add(a, err));
     VP_TRY(vp_layout_place(a, err));
     VP_TRY(price(a, err));

@@ -28,6 +28,7 @@ vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cos
 /* The same without building the plan: its peak and step time. Cheap; for search. */
 typedef struct vp_figures {
     int64_t peak_bytes, device_bytes;
+    int64_t host_bytes; /* of pinned host memory */
     double  step_time_s;
     /* of the parts, for the integer program */
     int64_t stack_base_bytes; /* what lies below the activation stack                    */

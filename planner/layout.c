@@ -12,6 +12,28 @@ static int add_fixed(vp_assembly *a, const char *name, vp_component component, i
     return a->n_fixed++;
 }
 
+/* What master weights and states in host memory pass through. */
+vp_status vp_layout_list_windows(vp_assembly *a, vp_err *err)
+{
+    static const char *const parts[VP_N_WINDOW_PARTS] = {"master", "state 1", "state 2"};
+    int64_t                  bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS] = {{0}};
+    vp_status                st                                     = VP_OK;
+
+    if (a->scenario->offload.states > 0)
+        vp_offload_window_bytes(a, bytes);
+    for (int w = 0; w < VP_N_WINDOWS; w++)
+        for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
+            a->windows[w][part] = -1;
+            if (bytes[w][part] == 0)
+                continue;
+            const char *name = vp_arena_printf(a->arena, "%s window %d", parts[part], w + 1);
+            VP_TRY_ALLOC(err, name);
+            a->windows[w][part] = add_fixed(a, name, VP_COMP_STAGING, bytes[w][part]);
+        }
+out:
+    return st;
+}
+
 /* Which fixed buffers there are: what lowering and the optimizer point to. */
 vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err)
 {
@@ -52,13 +74,20 @@ out:
     return st;
 }
 
-/* One after the other from 0; the optimizer's working memory lies where the stack will begin. */
+/* Working memory of the optimizer lies where the stack will begin: nothing else is there then. */
+static bool is_optimizers(const vp_assembly *a, int fixed_idx)
+{
+    return fixed_idx == a->scratch || fixed_idx == a->workspace ||
+           a->fixed[fixed_idx].component == VP_COMP_STAGING;
+}
+
+/* One after the other from 0. */
 static int64_t place_fixed(vp_assembly *a)
 {
     int64_t at = 0, n_micro = a->scenario->global_batch / a->scenario->micro_batch;
 
     for (int i = 0; i < a->n_fixed; i++) {
-        if (i == a->scratch || i == a->workspace)
+        if (is_optimizers(a, i))
             continue;
         a->fixed[i].offset_bytes = at;
         at                       = vp_round_up(
@@ -68,37 +97,62 @@ static int64_t place_fixed(vp_assembly *a)
     return at;
 }
 
-/* Of the optimizer's working memory: scratch, then workspace. */
-static int64_t optimizer_height(const vp_assembly *a)
+/* The optimizer's working memory, one behind the other from `at`; returns its height. */
+static int64_t place_optimizers(vp_assembly *a, int64_t at)
 {
-    int64_t scratch = a->scratch >= 0 ? a->fixed[a->scratch].bytes : 0;
+    int64_t height = 0;
 
-    return a->workspace < 0
-               ? scratch
-               : vp_add(vp_round_up(scratch, VP_ALIGN_BYTES), a->fixed[a->workspace].bytes);
+    for (int i = 0; i < a->n_fixed; i++)
+        if (is_optimizers(a, i)) {
+            height                   = vp_round_up(height, VP_ALIGN_BYTES);
+            a->fixed[i].offset_bytes = vp_add(at, height);
+            height                   = vp_add(height, a->fixed[i].bytes);
+        }
+    return height;
 }
 
-static int64_t program_height(const vp_assembly *a, int64_t instance_idx)
+static int64_t program_height(const vp_assembly *a, int64_t instance_idx, int64_t optimizer_height)
 {
     const vp_lowered *l = &a->lowered[a->program_of[instance_idx]];
     int64_t           height =
         vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
 
     height = vp_max_i64(height, a->norm_height[a->program_of[instance_idx]]);
-    return instance_idx == 0 ? vp_max_i64(height, optimizer_height(a)) : height;
+    return instance_idx == 0 ? vp_max_i64(height, optimizer_height) : height;
+}
+
+/* From the end of a template's held things to the next multiple of VP_ALIGN_BYTES. */
+static int64_t padding_of(const vp_assembly *a, int template_idx, vp_region region)
+{
+    const vp_template *t = &a->graph.templates[template_idx];
+
+    for (int64_t k = t->n_params - 1; k >= 0; k--) {
+        int64_t bytes = vp_plan_param_bytes(&a->scenario->recipe, &t->params[k], region);
+        if (bytes > 0)
+            return vp_round_up(bytes, VP_ALIGN_BYTES) - bytes;
+    }
+    return 0;
+}
+
+vp_memory vp_region_memory(const vp_scenario *s, int64_t instance_idx, vp_region region)
+{
+    return region >= VP_REGION_MASTER && instance_idx < s->offload.states ? VP_MEMORY_HOST_PINNED
+                                                                          : VP_MEMORY_DEVICE;
 }
 
 vp_status vp_layout_place(vp_assembly *a, vp_err *err)
 {
-    const vp_graph    *g  = &a->graph;
-    const vp_scenario *s  = a->scenario;
-    int64_t            at = place_fixed(a), prefix = 0, peak;
+    const vp_graph    *g                  = &a->graph;
+    const vp_scenario *s                  = a->scenario;
+    int64_t            end[VP_N_MEMORIES] = {[VP_MEMORY_DEVICE] = place_fixed(a)};
+    int64_t            host_bytes = 0, prefix = 0, peak, optimizers;
     vp_status          st = VP_OK;
 
     a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
     VP_TRY_ALLOC(err, a->held_bytes);
     for (int h = 0; h < VP_N_REGIONS; h++) {
-        a->region_base[h] = at;
+        for (int m = 0; m < VP_N_MEMORIES; m++)
+            a->region_base[m][h] = end[m];
         for (int t = 0; t < g->n_templates; t++)
             for (int64_t k = 0; k < g->templates[t].n_params; k++)
                 a->held_bytes[t][h] =
@@ -106,28 +160,33 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
                            vp_round_up(vp_plan_param_bytes(&s->recipe, &g->templates[t].params[k],
                                                            (vp_region)h),
                                        VP_ALIGN_BYTES));
-        for (int64_t i = 0; i < g->n_instances; i++)
-            at = vp_add(at, a->held_bytes[g->instances[i].template_idx][h]);
+        for (int64_t i = 0; i < g->n_instances; i++) {
+            int       t     = g->instances[i].template_idx;
+            int64_t   bytes = a->held_bytes[t][h];
+            vp_memory m     = vp_region_memory(s, i, (vp_region)h);
+            end[m]          = vp_add(end[m], bytes);
+            if (m == VP_MEMORY_HOST_PINNED && bytes > 0)
+                host_bytes =
+                    vp_overflowed(end[m]) ? end[m] : end[m] - padding_of(a, t, (vp_region)h);
+        }
     }
-    a->stack_base = peak = at;
-    if (a->scratch >= 0)
-        a->fixed[a->scratch].offset_bytes = at;
-    if (a->workspace >= 0)
-        a->fixed[a->workspace].offset_bytes =
-            vp_add(at, optimizer_height(a) - a->fixed[a->workspace].bytes);
+    a->stack_base = peak = end[VP_MEMORY_DEVICE];
+    optimizers           = place_optimizers(a, a->stack_base);
     for (int64_t i = 0; i < g->n_instances; i++) {
-        peak   = vp_overflowed(peak)
-                     ? peak
-                     : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix), program_height(a, i)));
+        peak   = vp_overflowed(peak) ? peak
+                                     : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix),
+                                                               program_height(a, i, optimizers)));
         prefix = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
     }
     a->figures.stack_base_bytes   = a->stack_base;
     a->figures.first_kept_bytes   = a->lowered[a->program_of[0]].program.kept_bytes;
-    a->figures.first_height_bytes = program_height(a, 0);
-    a->figures.last_height_bytes  = program_height(a, g->n_instances - 1);
+    a->figures.first_height_bytes = program_height(a, 0, optimizers);
+    a->figures.last_height_bytes  = program_height(a, g->n_instances - 1, optimizers);
     a->figures.peak_bytes         = peak;
     a->figures.device_bytes       = vp_device_bytes(a->cost->device, peak);
-    if (vp_overflowed(at) || vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
+    a->figures.host_bytes         = host_bytes;
+    if (vp_overflowed(a->stack_base) || vp_overflowed(end[VP_MEMORY_HOST_PINNED]) ||
+        vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                        "this configuration needs more bytes than 64 bits can count"));
 out:

@@ -139,8 +139,16 @@ vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err)
                 param_step(a, VP_PHASE_CLIP, NULL, -1);
     }
     VP_TRY(place_norm_workspaces(a, err));
+    for (int64_t i = 0; i < a->n_programs; i++)
+        if (a->host_states[i])
+            VP_TRY(vp_offload_updates(a, i, err));
 out:
     return st;
+}
+
+vp_step vp_optimizer_phase_update(const vp_assembly *a, const vp_param *p, int64_t idx)
+{
+    return param_step(a, VP_PHASE_UPDATE, p, idx);
 }
 
 int64_t vp_optimizer_phase_workspace(const vp_assembly *a, const vp_param *p, int64_t idx)

@@ -72,7 +72,7 @@ static void copy_instances(vp_assembly *a, vp_plan *plan)
 {
     const vp_graph *g    = &a->graph;
     vp_bucket      *b    = &plan->buckets[0];
-    int64_t         base = a->stack_base, at[VP_N_REGIONS];
+    int64_t         base = a->stack_base, at[VP_N_MEMORIES][VP_N_REGIONS];
 
     memcpy(at, a->region_base, sizeof at);
 
@@ -83,10 +83,14 @@ static void copy_instances(vp_assembly *a, vp_plan *plan)
                                              .chain_idx   = g->instances[i].chain_idx,
                                              .window      = g->instances[i].window,
                                              .base_bytes  = {[VP_MEMORY_DEVICE] = base}};
-        memcpy(b->instances[i].region_base_bytes, at, sizeof at);
         base += a->lowered[a->program_of[i]].program.kept_bytes;
-        for (int h = 0; h < VP_N_REGIONS; h++)
-            at[h] += a->held_bytes[t][h];
+        for (int h = 0; h < VP_N_REGIONS; h++) {
+            vp_memory m = a->held_bytes[t][h] > 0 ? vp_region_memory(a->scenario, i, (vp_region)h)
+                                                  : VP_MEMORY_DEVICE;
+            b->instances[i].region_memory[h]     = m;
+            b->instances[i].region_base_bytes[h] = at[m][h];
+            at[m][h] += a->held_bytes[t][h];
+        }
     }
 }
 
@@ -117,10 +121,12 @@ static json_t *decisions_json(vp_assembly *a)
 {
     const vp_scenario *s = a->scenario;
 
-    return json_pack("{s:I, s:I, s:s, s:o, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch,
-                     "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
-                     vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a),
-                     "loss_chunk_tokens", (json_int_t)s->loss_chunk, "offload", "none");
+    return json_pack(
+        "{s:I, s:I, s:s, s:o, s:I, s:s, s:I}", "micro_batch", (json_int_t)s->micro_batch,
+        "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
+        vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a), "loss_chunk_tokens",
+        (json_int_t)s->loss_chunk, "offload", s->offload.states > 0 ? "optimizer" : "none",
+        "offloaded_instances", (json_int_t)s->offload.states);
 }
 
 static json_t *settings_json(const vp_scenario *s, const vp_device *device)
@@ -210,7 +216,8 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     for (int64_t k = 0; k < a->n_programs; k++)
         copy_program(a, plan, k);
     copy_instances(a, plan);
-    plan->peak_bytes    = a->figures.peak_bytes;
+    plan->peak_bytes      = a->figures.peak_bytes;
+    plan->host_peak_bytes = plan->buckets[0].host_peak_bytes = a->figures.host_bytes;
     plan->outside_bytes = a->figures.device_bytes - a->figures.peak_bytes;
     if (!a->cost->device->is_cpu) {
         plan->outside_class = vp_figure_class_name(outside->class_);

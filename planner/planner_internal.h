@@ -9,7 +9,16 @@
 
 /* The first fixed buffers; token types, lengths, angles, scratch and workspace follow where
  * there are any. */
-enum { VP_FIXED_CONTROL, VP_FIXED_TOKENS, VP_FIXED_LABELS, VP_MAX_FIXED = 8 + VP_MAX_ROPES };
+/* Windows through which offloaded parts of a parameter pass: master weights and two states, each in
+ * its own. */
+enum { VP_N_WINDOWS = 3, VP_N_WINDOW_PARTS = 3 };
+
+enum {
+    VP_FIXED_CONTROL,
+    VP_FIXED_TOKENS,
+    VP_FIXED_LABELS,
+    VP_MAX_FIXED = 8 + VP_MAX_ROPES + VP_N_WINDOWS * VP_N_WINDOW_PARTS
+};
 
 typedef struct vp_assembly {
     const vp_model    *model;
@@ -20,21 +29,26 @@ typedef struct vp_assembly {
     vp_lowered        *lowered;      /* the distinct programs                  */
     int               *template_of;  /* each one's template                    */
     uint64_t          *recompute_of; /* and what it recomputes                 */
+    bool              *host_states;  /* whether it updates what lies in host memory */
     int64_t            n_programs;
     int64_t           *program_of; /* per instance                           */
     /* per template: of each holding, parameters aligned */
     int64_t (*held_bytes)[VP_N_REGIONS];
     vp_plan_fixed fixed[VP_MAX_FIXED];
     int           n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */
+    int           windows[VP_N_WINDOWS][VP_N_WINDOW_PARTS];            /* likewise         */
     /* per program: what its gradients' norm reaches from the base, 0 without workspaces */
     int64_t   *norm_height;
-    int64_t    region_base[VP_N_REGIONS], stack_base;
+    int64_t    region_base[VP_N_MEMORIES][VP_N_REGIONS], stack_base;
     vp_figures figures;
     bool       has_algorithm; /* some step has one */
 } vp_assembly;
 
 /* layout.c: which fixed buffers there are, without offsets: programs name them by index. */
 vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err);
+
+/* layout.c: the windows of what lies in host memory, once programs are lowered. */
+vp_status vp_layout_list_windows(vp_assembly *a, vp_err *err);
 
 /* layout.c: every base and offset, and the figures in bytes. VP_ERR_INPUT: beyond 64 bits. */
 vp_status vp_layout_place(vp_assembly *a, vp_err *err);
@@ -44,6 +58,18 @@ vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err);
 
 /* optimizer_phase.c: bytes that the update of a parameter needs; 0: none. */
 int64_t vp_optimizer_phase_workspace(const vp_assembly *a, const vp_param *p, int64_t idx);
+
+/* optimizer_phase.c: the update of a parameter, all of it on the device. */
+vp_step vp_optimizer_phase_update(const vp_assembly *a, const vp_param *p, int64_t idx);
+
+/* Where what is held of an instance's parameters lies. */
+vp_memory vp_region_memory(const vp_scenario *s, int64_t instance_idx, vp_region region);
+
+/* offload.c: the bytes that windows need. */
+void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS]);
+
+/* offload.c: the updates of a program whose master weights and states lie in host memory. */
+vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err);
 
 /* plan_of.c: everything worked out, written into a plan whose arena holds the programs. */
 vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err);

@@ -49,6 +49,14 @@ typedef enum vp_attention_kind {
 const char       *vp_attention_name(vp_attention_kind a);
 vp_attention_kind vp_attention_by_name(const char *name); /* VP_N_ATTENTIONS if none */
 
+/* What lies in the host's memory instead of the device's. */
+typedef struct vp_offload {
+    /* the master weights and optimizer states of the first so many instances of the chain, the
+     * embedding counted as one and the head as the last; each comes to the device for its update,
+     * through windows that lie where the activations were */
+    int64_t states;
+} vp_offload;
+
 /* One configuration: what is asked for and what is chosen. */
 typedef struct vp_scenario {
     vp_recipe         recipe;
@@ -56,6 +64,7 @@ typedef struct vp_scenario {
     int64_t           micro_batch; /* divides global_batch */
     int64_t           loss_chunk;  /* tokens, a multiple of 256; 0: all at once */
     vp_attention_kind attention;
+    vp_offload        offload;
     vp_block_run      runs[VP_MAX_RUNS]; /* together all blocks of the model */
     int               n_runs;
 } vp_scenario;

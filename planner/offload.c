@@ -1,0 +1,251 @@
+/* planner/offload.c: what lies in the host's memory comes to the device when it is needed.
+ *
+ * Master weights and optimizer states are needed in the update only. There they pass through windows
+ * on the device, piece by piece: while one piece is updated, the next one comes in and the one before
+ * goes back. Three windows do for that, one for each. A parameter is cut where its update treats each
+ * element by itself; the bits do not depend on the cut. */
+#include "base/checked.h"
+#include "planner/planner_internal.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Pieces of the largest parameter, and what a piece has at least and at most: enough for a copy to
+ * reach the link's rate, and few enough steps for the plan's file. */
+enum { PIECES = 8, LEAST_PIECE = 4096, MOST_PIECE = 1 << 24 };
+
+/* Held things that may lie in host memory: VP_REGION_MASTER and what follows. */
+static vp_region region_of(int part)
+{
+    assert(part >= 0 && part < VP_N_WINDOW_PARTS);
+    return (vp_region)(VP_REGION_MASTER + part);
+}
+
+/* The part that an argument is of; -1: none. */
+static int part_of(const vp_arg *arg)
+{
+    return arg->space >= VP_SPACE_MASTER && arg->space <= VP_SPACE_STATE1
+               ? (int)(arg->space - VP_SPACE_MASTER)
+               : -1;
+}
+
+/* Whether an update may be made piece by piece with the same bits: each element by itself, and nothing
+ * rounded with random numbers, which count from a call's first element. */
+static bool may_cut(const vp_step *update)
+{
+    bool by_element = update->kernel == VP_K_ADAMW || update->kernel == VP_K_SGD ||
+                      update->kernel == VP_K_MOMENTUM || update->kernel == VP_K_LION;
+    bool has_master = false;
+
+    for (int k = 0; k < vp_step_n_operands(update); k++)
+        has_master |= update->args[k].space == VP_SPACE_MASTER;
+    return by_element && (update->kernel == VP_K_SGD || update->states.state == VP_STATE_F32) &&
+           (has_master || update->dtype == VP_DTYPE_F32);
+}
+
+static int64_t largest_param(const vp_graph *g)
+{
+    int64_t most = 0;
+
+    for (int t = 0; t < g->n_templates; t++)
+        for (int64_t k = 0; k < g->templates[t].n_params; k++)
+            most = vp_max_i64(most, g->templates[t].params[k].n_elements);
+    return most;
+}
+
+/* Elements of one piece of an update. */
+static int64_t piece_elements(const vp_assembly *a, const vp_step *update, int64_t n_elements)
+{
+    int64_t piece = vp_round_up(vp_ceil_div(largest_param(&a->model->graph), PIECES), LEAST_PIECE);
+
+    piece = vp_min_i64(vp_max_i64(piece, LEAST_PIECE), MOST_PIECE);
+    return may_cut(update) ? vp_min_i64(piece, n_elements) : n_elements;
+}
+
+static int slot_of(int64_t piece_idx)
+{
+    return (int)(piece_idx % VP_N_WINDOWS);
+}
+
+/* What the pieces of one template's updates need of each window. */
+static void widen_windows(const vp_assembly *a, const vp_template *t,
+                          int64_t bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS])
+{
+    int64_t n = 0; /* pieces so far */
+
+    for (int64_t k = 0; k < t->n_params; k++) {
+        const vp_param *p      = &t->params[k];
+        vp_step         update = vp_optimizer_phase_update(a, p, k);
+        int64_t         length = piece_elements(a, &update, p->n_elements);
+        for (int64_t first = 0; first < p->n_elements; first += length, n++)
+            for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
+                int64_t  whole = vp_plan_param_bytes(&a->scenario->recipe, p, region_of(part));
+                int64_t  len   = vp_min_i64(length, p->n_elements - first);
+                int64_t  need  = len == p->n_elements ? whole : whole / p->n_elements * len;
+                int64_t *to    = &bytes[slot_of(n)][part];
+                *to            = vp_max_i64(*to, need);
+            }
+    }
+}
+
+void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS])
+{
+    const vp_graph *g = &a->graph;
+
+    memset(bytes, 0, sizeof(int64_t[VP_N_WINDOWS][VP_N_WINDOW_PARTS]));
+    for (int64_t i = 0; i < g->n_instances && i < a->scenario->offload.states; i++)
+        if (i == 0 || g->instances[i].template_idx != g->instances[i - 1].template_idx)
+            widen_windows(a, &g->templates[g->instances[i].template_idx], bytes);
+}
+
+/* One update, or a part of it, with the copies that it needs. */
+typedef struct piece {
+    vp_step step;
+    int     operand[VP_N_WINDOW_PARTS]; /* of the step: each part's; -1: it has none */
+    vp_arg  home[VP_N_WINDOW_PARTS];    /* where it lies in host memory              */
+    int64_t bytes[VP_N_WINDOW_PARTS];
+} piece;
+
+static piece make_piece(const vp_assembly *a, const vp_step *update, int64_t first, int64_t n,
+                        int64_t n_elements, int slot)
+{
+    piece out = {.step = *update, .operand = {-1, -1, -1}};
+
+    if (n < n_elements) {
+        assert(may_cut(update) && update->update.count == n_elements);
+        out.step.update.count = n; /* first of all their attributes */
+    }
+    for (int k = 0; k < vp_step_n_operands(update); k++) {
+        vp_arg *arg  = &out.step.args[k];
+        int     part = part_of(arg);
+        if (arg->space == VP_SPACE_NONE || arg->space == VP_SPACE_FIXED)
+            continue; /* control, scratch, workspace */
+        int64_t whole = vp_step_operand_bytes(update, update->ints, k);
+        assert(n == n_elements || whole % n_elements == 0);
+        arg->offset_bytes += n == n_elements ? 0 : whole / n_elements * first;
+        if (part < 0)
+            continue;
+        out.operand[part] = k;
+        out.home[part]    = *arg;
+        out.bytes[part]   = vp_step_operand_bytes(&out.step, out.step.ints, k);
+        *arg              = (vp_arg){.space = VP_SPACE_FIXED, .idx = a->windows[slot][part]};
+        assert(arg->idx >= 0 && out.bytes[part] <= a->fixed[arg->idx].bytes);
+    }
+    return out;
+}
+
+/* The steps of a pass as they grow. */
+typedef struct list {
+    vp_arena *arena;
+    vp_step  *steps;
+    int64_t   n, cap;
+} list;
+
+static bool add(list *l, const vp_step *s)
+{
+    if (!vp_arena_grow(l->arena, (void **)&l->steps, l->n, &l->cap, sizeof *l->steps))
+        return false;
+    l->steps[l->n++] = *s;
+    return true;
+}
+
+/* Numbers of copies: those under way at once differ. */
+static int64_t copy_in(int slot, int part)
+{
+    return (int64_t)slot * 2 * VP_N_WINDOW_PARTS + part;
+}
+
+static int64_t copy_out(int slot, int part)
+{
+    return copy_in(slot, part) + VP_N_WINDOW_PARTS;
+}
+
+static bool start(list *l, const piece *p, int slot, bool in)
+{
+    bool ok = true;
+
+    for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
+        if (p->operand[part] < 0)
+            continue;
+        vp_access access = vp_step_operand_access(&p->step, p->operand[part]);
+        if (access == (in ? VP_WRITE : VP_READ))
+            continue;
+        const vp_arg *window    = &p->step.args[p->operand[part]];
+        vp_step       s         = {.kernel = VP_K_COPY_START,
+                                   .dtype  = VP_DTYPE_F32,
+                                   .name   = p->step.name,
+                                   .stream = in ? VP_STREAM_TO_DEVICE : VP_STREAM_TO_HOST};
+        s.args[VP_COPY_START_X] = in ? p->home[part] : *window;
+        s.args[VP_COPY_START_Y] = in ? *window : p->home[part];
+        s.copy_start.count      = p->bytes[part];
+        s.copy_start.copy       = in ? copy_in(slot, part) : copy_out(slot, part);
+        ok &= add(l, &s);
+    }
+    return ok;
+}
+
+static bool wait(list *l, const piece *p, int slot, bool in)
+{
+    bool ok = true;
+
+    for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
+        if (p->operand[part] < 0 ||
+            vp_step_operand_access(&p->step, p->operand[part]) == (in ? VP_WRITE : VP_READ))
+            continue;
+        vp_step s        = {.kernel = VP_K_COPY_DONE, .dtype = VP_DTYPE_F32, .name = p->step.name};
+        s.copy_done.copy = in ? copy_in(slot, part) : copy_out(slot, part);
+        ok &= add(l, &s);
+    }
+    return ok;
+}
+
+/* Every update of a program, in pieces. */
+static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_template *t,
+                          int64_t *n)
+{
+    piece  *pieces = NULL;
+    int64_t cap    = 0;
+
+    *n = 0;
+    for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++) {
+        const vp_step *update     = &p->steps[VP_PASS_UPDATE][i];
+        int64_t        n_elements = t->params[i].n_elements;
+        int64_t        length     = piece_elements(a, update, n_elements);
+        for (int64_t first = 0; first < n_elements; first += length) {
+            if (!vp_arena_grow(a->arena, (void **)&pieces, *n, &cap, sizeof *pieces))
+                return NULL;
+            pieces[*n] = make_piece(a, update, first, vp_min_i64(length, n_elements - first),
+                                    n_elements, slot_of(*n));
+            ++*n;
+        }
+    }
+    return pieces;
+}
+
+vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
+{
+    vp_program        *p   = &a->lowered[program_idx].program;
+    const vp_template *t   = &a->graph.templates[a->template_of[program_idx]];
+    list               out = {.arena = a->arena};
+    int64_t            n;
+    piece             *pieces = cut_updates(a, p, t, &n);
+    bool               ok     = pieces || n == 0;
+
+    /* piece j comes in, then piece j - 1 is updated and goes back; piece j's window is free when
+     * what went back from it is there */
+    for (int64_t j = 0; ok && j < n + VP_N_WINDOWS; j++) {
+        if (j >= VP_N_WINDOWS)
+            ok &= wait(&out, &pieces[j - VP_N_WINDOWS], slot_of(j), false);
+        if (j < n)
+            ok &= start(&out, &pieces[j], slot_of(j), true);
+        if (j >= 1 && j <= n)
+            ok &= wait(&out, &pieces[j - 1], slot_of(j - 1), true) &&
+                  add(&out, &pieces[j - 1].step) &&
+                  start(&out, &pieces[j - 1], slot_of(j - 1), false);
+    }
+    if (!ok || vp_arena_failed(a->arena))
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    p->steps[VP_PASS_UPDATE]   = out.steps;
+    p->n_steps[VP_PASS_UPDATE] = out.n;
+    return VP_OK;
+}

@@ -1,0 +1,129 @@
+/* Offload: what lies in the host's memory comes to the device through windows. The plan must pass the
+ * checker, its two arenas must be as high as predicted, and it must train the same bits as the plan
+ * that has everything on the device, however copies are delayed. */
+#include "plan_test.h"
+
+#include "plan/simulate.h"
+
+static void same_bits(const trained *a, const trained *b, const char *what)
+{
+    assert_int_equal(a->n_params, b->n_params);
+    if (memcmp(a->params, b->params, (size_t)a->n_params * sizeof *a->params) != 0 ||
+        memcmp(&a->last.loss, &b->last.loss, sizeof a->last.loss) != 0)
+        fail_msg("%s: other bits", what);
+}
+
+static vp_scenario scenario_of(rng *r, int i)
+{
+    vp_scenario s = {
+        .recipe = vp_recipe_default(), .seq = 24, .global_batch = 4, .micro_batch = 1 + pick(r, 2)};
+
+    s.recipe.precision = (vp_precision)(i % VP_N_PRECISIONS);
+    vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)(i / 2 % VP_N_OPTIMIZERS));
+    return s;
+}
+
+/* Trained with copies as they come, and in three other orders. */
+static void trains_like(const vp_plan *plan, const trained *want, const char *what)
+{
+    for (int seed = 0; seed < 4; seed++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", seed);
+        assert_int_equal(
+            seed ? setenv("VPLAN_COPY_STRESS", text, 1) : unsetenv("VPLAN_COPY_STRESS"), 0);
+        trained got = train(plan, 3, 1, seed == 1);
+        same_bits(want, &got, what);
+        assert_int_equal(got.memory.host_executed_bytes, plan->host_peak_bytes);
+        assert_int_equal(got.memory.executed_bytes, plan->peak_bytes);
+        free(got.params);
+    }
+    unsetenv("VPLAN_COPY_STRESS");
+}
+
+static void states_in_host_memory_train_the_same_bits(void **state)
+{
+    rng r     = {29};
+    int n     = (long_run() ? 6 : 1) * 2 * VP_N_OPTIMIZERS * VP_N_PRECISIONS;
+    int moved = 0;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        char        config[800], what[96];
+        vp_scenario s     = scenario_of(&r, i);
+        vp_model   *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), 0.0);
+        vp_recompute kind = (vp_recompute)pick(&r, 3);
+        vp_plan     *plain = plan_of(model, s, kind), *plan;
+        trained      want  = train(plain, 3, 1, false);
+
+        s.offload.states = 1 + pick(&r, model->graph.n_instances);
+        snprintf(what, sizeof what, "model %d, %s, %s, %lld instances", i,
+                 vp_optimizer_name(s.recipe.optimizer), vp_precision_name(s.recipe.precision),
+                 (long long)s.offload.states);
+        plan = plan_of(model, s, kind);
+        OK(vp_plan_check(plan, what, err));
+        assert_true(plan->host_peak_bytes >= 0 && plain->host_peak_bytes == 0);
+        moved += plan->host_peak_bytes > 0;
+        trains_like(plan, &want, what);
+        free(want.params);
+        vp_plan_free(plain);
+        vp_plan_free(plan);
+        vp_model_free(model);
+    }
+    assert_true(moved * 3 >= n * 2);
+}
+
+/* A window's worth moves at a time, and both directions move at once: the update takes little longer
+ * than the slower direction alone. */
+static vp_status add_busy(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    (void)err;
+    if (s->pass == VP_PASS_UPDATE)
+        ((double *)ctx)[s->step->stream] += s->step->seconds;
+    return VP_OK;
+}
+
+static vp_status last_update(const vp_expanded_step *s, const vp_simulated_step *when, void *ctx,
+                             vp_err *err)
+{
+    double *span = ctx;
+
+    (void)err;
+    if (s->pass == VP_PASS_UPDATE) {
+        span[0] = span[0] < 0 ? when->begin_s : span[0];
+        span[1] = when->end_s > span[1] ? when->end_s : span[1];
+    }
+    return VP_OK;
+}
+
+static void the_copies_of_an_update_overlap(void **state)
+{
+    const tiny    t = {.n_layer = 3, .n_embd = 64, .n_head = 4, .vocab = 977, .n_positions = 64};
+    vp_model     *model              = tiny_model(&t, 0.0);
+    vp_scenario   s                  = {.recipe       = vp_recipe_default(),
+                                        .seq          = 16,
+                                        .global_batch = 2,
+                                        .micro_batch  = 2,
+                                        .offload      = {.states = model->graph.n_instances}};
+    vp_plan      *plan               = plan_of(model, s, VP_RECOMPUTE_NONE);
+    double        busy[VP_N_STREAMS] = {0}, span[2] = {-1, 0};
+    vp_simulation simulated;
+
+    (void)state;
+    OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, add_busy, busy, err));
+    OK(vp_simulate(plan, &plan->buckets[0], last_update, span, &simulated, err));
+    assert_true(busy[VP_STREAM_TO_HOST] > 0 && busy[VP_STREAM_TO_DEVICE] > 0);
+    assert_true(span[1] - span[0] >= busy[VP_STREAM_TO_DEVICE]);
+    assert_true(span[1] - span[0] < 0.8 * (busy[0] + busy[1] + busy[2]));
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_in_host_memory_train_the_same_bits),
+        cmocka_unit_test(the_copies_of_an_update_overlap),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
