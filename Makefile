@@ -2,6 +2,7 @@
 #
 # make             build vplan and vplan-run into build/
 # make demo        install what is missing, build, and train GPT-2 124M inside a memory budget here
+# make demo-offload  its second act: inside less than its parameters and optimizer states take
 # make check       install what is missing, build, run every test that needs no GPU
 # make check-gpu   what needs a GPU, on the machine that has one: tests/gpu_check.sh
 # make check-long  the same with more random cases, fuzzing time and models
@@ -209,6 +210,10 @@ demo: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all CUDA_ARCHS="$$(scripts/cuda_arch.sh)"
 	@BUILD=$(BUILD) scripts/demo.sh
 
+demo-offload: deps
+	@$(MAKE) --no-print-directory -j$(JOBS) all CUDA_ARCHS="$$(scripts/cuda_arch.sh)"
+	@BUILD=$(BUILD) scripts/demo_offload.sh
+
 # Quoted: PREFIX and DESTDIR may hold spaces. Each build.mk adds what it builds.
 BINDIR  = $(DESTDIR)$(PREFIX)/bin
 LIBDIR  = $(DESTDIR)$(PREFIX)/lib/vplan
@@ -237,7 +242,7 @@ man: $(BUILD)/vplan
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all help format lint man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench deps demo install uninstall clean
+.PHONY: all help format lint man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench deps demo demo-offload install uninstall clean
 .SECONDARY:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

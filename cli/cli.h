@@ -110,7 +110,7 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
 typedef struct vp_plan_options {
     const char *device, *recipe, *profile, *precision, *optimizer, *recompute, *offload, *loss,
         *attention, *class_name;
-    int64_t budget_bytes, seq, global_batch, micro_batch;
+    int64_t budget_bytes, host_bytes, seq, global_batch, micro_batch;
 } vp_plan_options;
 
 /* What is planned, and its pins; both fill a vp_plan_options. */

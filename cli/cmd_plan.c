@@ -228,6 +228,10 @@ static void print_plan(const answer *x)
                vp_overhead_class_text(plan, outside, sizeof outside));
     if (plan->process_predicted_bytes >= 0)
         printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));
+    if (plan->host_peak_bytes)
+        printf("\n           %s pinned in host memory, of %s",
+               vp_size_text(plan->host_peak_bytes, y, sizeof y),
+               vp_size_text(x->job.request.host_bytes, z, sizeof z));
     printf("\ntime       %s a step (%s)\n", vp_time_text(plan->step_time_s, y, sizeof y),
            plan->time_class);
     print_proof(&x->found);

@@ -249,6 +249,8 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
                                      .micro_batch  = o->micro_batch,
                                      .recompute    = VP_RECOMPUTE_ANY,
                                      .loss_chunk   = VP_CHUNK_ANY,
+                                     .host_bytes   = o->host_bytes,
+                                     .offload      = VP_OFFLOAD_ANY,
                                      .gap          = 1e-5}};
     if (!o->seq)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq N is required"));
@@ -262,6 +264,10 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         VP_TRY(vp_parse_loss(o->loss, &r->loss_chunk, err));
     if (o->recipe)
         VP_TRY(vp_recipe_read(o->recipe, &r->recipe, err));
+    if (o->offload)
+        r->offload = vp_offload_by_name(o->offload);
+    if (r->offload != VP_OFFLOAD_NONE && r->offload != VP_OFFLOAD_ANY && !r->host_bytes)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s needs --host-memory SIZE", o->offload));
     VP_TRY(apply_recipe_options(o, r, err));
     VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
@@ -331,6 +337,11 @@ const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *
                  vp_count_text(s->loss_chunk, count, sizeof count));
     else
         snprintf(buf + n, buf_size - n, ", loss all at once");
+    n = strlen(buf);
+    if (s->offload.states)
+        snprintf(buf + n, buf_size - n,
+                 ", optimizer states of %lld of the chain's %lld parts in host memory",
+                 (long long)s->offload.states, (long long)model->graph.n_instances);
     return buf;
 }
 

@@ -665,13 +665,13 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         "algorithms_of",  "budget_bytes", "global_batch", "decisions", "settings",
         "assumptions",    "prediction",   "proof",        "presets",   "fixed",
         "templates",      "shared",       "buckets",      NULL};
-    static const char *const decision_keys[] = {"micro_batch", "n_micro_steps",     "recompute",
-                                                "blocks",      "loss_chunk_tokens", "offload",
-                                                NULL};
-    static const char *const setting_keys[]  = {"trainer",      "device",    "seq",
-                                                "global_batch", "precision", "optimizer",
-                                                "attention",    "dropout",   NULL};
-    vp_plan                 *plan            = vp_plan_new();
+    static const char *const decision_keys[] = {
+        "micro_batch",       "n_micro_steps", "recompute",           "blocks",
+        "loss_chunk_tokens", "offload",       "offloaded_instances", NULL};
+    static const char *const setting_keys[] = {"trainer",      "device",    "seq",
+                                               "global_batch", "precision", "optimizer",
+                                               "attention",    "dropout",   NULL};
+    vp_plan                 *plan           = vp_plan_new();
     vp_json_node             node, array, row;
     const char              *sentence;
     int64_t                  version, n;

@@ -31,9 +31,11 @@ static vp_status has_room(const vp_plan_request *r, bool *room, vp_err *err)
                         .attention =
                          r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
     vp_figures  figures;
+    vp_offload  levels[VP_MAX_OFFLOAD_LEVELS];
     vp_status   st = VP_OK;
 
-    *room = true;
+    s.offload = levels[vp_request_offloads(r, levels) - 1];
+    *room     = true;
     if (r->any_precision || r->any_optimizer)
         return VP_OK;
     vp_scenario_set_all(&s, r->model, 0);

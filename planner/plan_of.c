@@ -120,13 +120,16 @@ static json_t *blocks_json(vp_assembly *a)
 static json_t *decisions_json(vp_assembly *a)
 {
     const vp_scenario *s = a->scenario;
+    json_t            *j =
+        json_pack("{s:I, s:I, s:s, s:o, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch,
+                  "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
+                  vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a),
+                  "loss_chunk_tokens", (json_int_t)s->loss_chunk, "offload",
+                  vp_offload_name(s->offload.states ? VP_OFFLOAD_OPTIMIZER : VP_OFFLOAD_NONE));
 
-    return json_pack(
-        "{s:I, s:I, s:s, s:o, s:I, s:s, s:I}", "micro_batch", (json_int_t)s->micro_batch,
-        "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
-        vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a), "loss_chunk_tokens",
-        (json_int_t)s->loss_chunk, "offload", s->offload.states > 0 ? "optimizer" : "none",
-        "offloaded_instances", (json_int_t)s->offload.states);
+    if (j && s->offload.states)
+        json_object_set_new(j, "offloaded_instances", json_integer((json_int_t)s->offload.states));
+    return j;
 }
 
 static json_t *settings_json(const vp_scenario *s, const vp_device *device)

@@ -19,6 +19,6 @@ int64_t vp_process_bytes(const vp_plan *plan)
     for (int64_t i = 0; i < plan->buckets[0].n_programs; i++)
         for (int pass = 0; pass < VP_N_PASSES; pass++)
             n_steps += plan->buckets[0].programs[i].n_steps[pass];
-    return vp_add(vp_add(plan->peak_bytes, OUTSIDE_ARENA_BYTES),
+    return vp_add(vp_add(vp_add(plan->peak_bytes, plan->host_peak_bytes), OUTSIDE_ARENA_BYTES),
                   vp_add(ids, n_steps * PLAN_STEP_BYTES));
 }

@@ -2,9 +2,12 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
+
 bool vp_request_is_pinned(const vp_plan_request *r)
 {
-    return r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY;
+    return r->micro_batch || r->recompute != VP_RECOMPUTE_ANY || r->loss_chunk != VP_CHUNK_ANY ||
+           (r->host_bytes > 0 && r->offload != VP_OFFLOAD_ANY);
 }
 
 bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_optimizer optimizer)
@@ -34,6 +37,25 @@ int vp_request_recipes(const vp_plan_request *r, vp_recipe recipes[VP_MAX_RECIPE
                 vp_recipe_set_optimizer(&recipes[n], (vp_optimizer)o);
             n++;
         }
+    return n;
+}
+
+int vp_request_offloads(const vp_plan_request *r, vp_offload *levels)
+{
+    int64_t n_instances = r->model->graph.n_instances;
+    int     n           = 0;
+
+    if (r->host_bytes <= 0 || r->offload == VP_OFFLOAD_NONE) {
+        levels[n++] = (vp_offload){0};
+        return n;
+    }
+    for (int i = r->offload == VP_OFFLOAD_ANY ? 0 : VP_MAX_OFFLOAD_LEVELS - 1;
+         i < VP_MAX_OFFLOAD_LEVELS; i++) {
+        vp_offload level = {.states = n_instances * i / (VP_MAX_OFFLOAD_LEVELS - 1)};
+        if (n == 0 || level.states != levels[n - 1].states)
+            levels[n++] = level;
+    }
+    assert(n > 0 && n <= VP_MAX_OFFLOAD_LEVELS);
     return n;
 }
 

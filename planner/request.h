@@ -11,6 +11,7 @@
 
 #define VP_RECOMPUTE_ANY VP_N_RECOMPUTES
 #define VP_ATTENTION_ANY VP_N_ATTENTIONS
+#define VP_OFFLOAD_ANY   VP_N_OFFLOADS
 #define VP_CHUNK_ANY     (-1)
 #define VP_CHUNK_CHUNKED (-2) /* some chunk: anything but all at once */
 
@@ -26,6 +27,7 @@ typedef struct vp_plan_request {
     vp_recipe         recipe;
     int64_t           seq, global_batch;
     int64_t           budget_bytes; /* of device_bytes */
+    int64_t           host_bytes;   /* of pinned host memory; 0: nothing is offloaded */
     double            gap;          /* asked of the proof, relative to step time */
     bool              no_proof;     /* do not run vplan-solve                    */
     /* pins */
@@ -33,6 +35,8 @@ typedef struct vp_plan_request {
     vp_recompute      recompute;   /* VP_RECOMPUTE_ANY: free */
     int64_t           loss_chunk;  /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
     vp_attention_kind attention;   /* VP_ATTENTION_ANY: free */
+    /* VP_OFFLOAD_ANY: free where there are host_bytes; a kind: all there is of it */
+    vp_offload_kind offload;
     /* free: another recipe than the one asked for may come out, of those that vp_request_allows() */
     bool any_precision, any_optimizer;
 } vp_plan_request;
@@ -50,6 +54,11 @@ int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_
 
 /* Whether micro-batch, recompute kind or loss chunk is given. */
 bool vp_request_is_pinned(const vp_plan_request *request);
+
+/* What a request may offload, from nothing to the most: VP_OFFLOAD_OPTIMIZER in eighths of the chain.
+ * Returns how many. */
+enum { VP_MAX_OFFLOAD_LEVELS = 9 };
+int vp_request_offloads(const vp_plan_request *request, vp_offload *levels);
 
 typedef enum vp_refusal_reason {
     VP_REFUSED_NOT,

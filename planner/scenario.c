@@ -41,6 +41,21 @@ const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind at
     return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
 }
 
+static const char *const offload_names[VP_N_OFFLOADS] = {"none", "optimizer"};
+
+const char *vp_offload_name(vp_offload_kind kind)
+{
+    return kind < VP_N_OFFLOADS ? offload_names[kind] : "any";
+}
+
+vp_offload_kind vp_offload_by_name(const char *name)
+{
+    int i = 0;
+    while (i < VP_N_OFFLOADS && strcmp(offload_names[i], name) != 0)
+        i++;
+    return (vp_offload_kind)i;
+}
+
 int vp_block_template(const vp_graph *g)
 {
     int block = g->n_instances > 2 ? g->instances[1].template_idx : -1;

@@ -49,6 +49,15 @@ typedef enum vp_attention_kind {
 const char       *vp_attention_name(vp_attention_kind a);
 vp_attention_kind vp_attention_by_name(const char *name); /* VP_N_ATTENTIONS if none */
 
+typedef enum vp_offload_kind {
+    VP_OFFLOAD_NONE,
+    VP_OFFLOAD_OPTIMIZER, /* master weights and optimizer states */
+    VP_N_OFFLOADS
+} vp_offload_kind;
+
+const char     *vp_offload_name(vp_offload_kind kind);
+vp_offload_kind vp_offload_by_name(const char *name); /* VP_N_OFFLOADS if none */
+
 /* What lies in the host's memory instead of the device's. */
 typedef struct vp_offload {
     /* the master weights and optimizer states of the first so many instances of the chain, the

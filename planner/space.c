@@ -89,10 +89,11 @@ out:
     return st;
 }
 
-/* ---- settings: micro-batch and loss chunk of one semantics ---- */
+/* ---- settings: micro-batch, loss chunk and offload of one semantics ---- */
 
 typedef struct setting {
     int64_t    micro_batch, loss_chunk;
+    vp_offload offload;
     vp_blocks *blocks;
     vp_figures figures[VP_N_OPTIMIZERS]; /* by recipe */
 } setting;
@@ -144,7 +145,8 @@ static vp_status find_figures(const vp_plan_request *r, vp_cost *cost, const rec
                      .global_batch = r->global_batch,
                      .micro_batch  = s->micro_batch,
                      .loss_chunk   = s->loss_chunk,
-                     .attention    = attention};
+                     .attention    = attention,
+                     .offload      = s->offload};
 
     vp_scenario_set_all(&x, r->model, vp_pinned_set(r));
     return vp_assemble_figures_each(r->model, &x, from->of, from->n, cost, s->figures, err);
@@ -155,9 +157,10 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
                              vp_attention_kind attention, int64_t micro, int64_t least_known,
                              bool *hopeless, vp_err *err)
 {
-    int64_t   most = vp_max_i64(r->device->usable_bytes, r->budget_bytes), chunk = -1, next;
-    setting   s  = {.micro_batch = micro};
-    vp_status st = VP_OK;
+    int64_t    most = vp_max_i64(r->device->usable_bytes, r->budget_bytes), chunk = -1, next;
+    setting    s = {.micro_batch = micro};
+    vp_offload levels[VP_MAX_OFFLOAD_LEVELS];
+    vp_status  st = VP_OK;
 
     *hopeless = false;
     if (!least_known || most > INT64_MAX / 4)
@@ -167,6 +170,7 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
     if (chunk < 0)
         return VP_OK;
     s.loss_chunk = chunk;
+    s.offload    = levels[vp_request_offloads(r, levels) - 1];
     VP_TRY(find_figures(r, cost, from, attention, &s, err));
     *hopeless = true;
     for (int64_t i = 0; i < from->n; i++) {
@@ -185,6 +189,8 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
     const vp_semantics *semantics   = vp_semantics_of(from->of[0].precision, attention);
     vp_outlines        *outlines    = NULL;
     int64_t             least_known = 0;
+    vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
+    int                 n_levels = vp_request_offloads(r, levels);
     bool                hopeless;
     vp_status           st = VP_OK;
 
@@ -201,14 +207,19 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
             VP_TRY(make_blocks(r, a, cost, micro, semantics, &outlines, &b, err));
         for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0;
              chunk         = next_chunk(r, chunk, micro * r->seq)) {
-            VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&out->at, out->n, &out->cap,
-                                            sizeof *out->at));
-            setting *s = &out->at[out->n++];
-            *s         = (setting){.micro_batch = micro, .loss_chunk = chunk, .blocks = b};
-            VP_TRY(find_figures(r, cost, from, attention, s, err));
-            if (b == out->at[0].blocks) /* of the smallest micro-batch */
-                least_known =
-                    least_known ? vp_min_i64(least_known, least_of(r, s)) : least_of(r, s);
+            for (int level = 0; level < n_levels; level++) {
+                VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&out->at, out->n, &out->cap,
+                                                sizeof *out->at));
+                setting *s = &out->at[out->n++];
+                *s         = (setting){.micro_batch = micro,
+                                       .loss_chunk  = chunk,
+                                       .offload     = levels[level],
+                                       .blocks      = b};
+                VP_TRY(find_figures(r, cost, from, attention, s, err));
+                if (b == out->at[0].blocks) /* of the smallest micro-batch */
+                    least_known =
+                        least_known ? vp_min_i64(least_known, least_of(r, s)) : least_of(r, s);
+            }
         }
     }
 out:
@@ -226,13 +237,16 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     vp_candidate *c  = vp_arena_alloc(a->arena, sizeof *c);
     vp_status     st = VP_OK;
 
+    if (s->figures[recipe_idx].host_bytes > r->host_bytes)
+        return VP_OK;
     VP_TRY_ALLOC(err, c);
     *c = (vp_candidate){.scenario = {.recipe       = *recipe,
                                      .seq          = r->seq,
                                      .global_batch = r->global_batch,
                                      .micro_batch  = s->micro_batch,
                                      .loss_chunk   = s->loss_chunk,
-                                     .attention    = attention},
+                                     .attention    = attention,
+                                     .offload      = s->offload},
                         .figures  = s->figures[recipe_idx]};
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
     for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {

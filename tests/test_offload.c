@@ -4,6 +4,7 @@
 #include "plan_test.h"
 
 #include "plan/simulate.h"
+#include "planner/planner.h"
 
 static void same_bits(const trained *a, const trained *b, const char *what)
 {
@@ -118,11 +119,94 @@ static void the_copies_of_an_update_overlap(void **state)
     vp_model_free(model);
 }
 
+/* ---- what the planner makes of it ---- */
+
+static vp_plan_request request_for(const vp_model *model, const vp_device *device)
+{
+    return (vp_plan_request){.model        = model,
+                             .device       = device,
+                             .recipe       = vp_recipe_default(),
+                             .seq          = 32,
+                             .global_batch = 4,
+                             .budget_bytes = INT64_MAX / 4,
+                             .recompute    = VP_RECOMPUTE_ANY,
+                             .loss_chunk   = VP_CHUNK_ANY,
+                             .offload      = VP_OFFLOAD_ANY,
+                             .gap          = 1e-5,
+                             .no_proof     = true};
+}
+
+/* Host memory makes a plan possible or faster, never slower; no plan takes more of it than there is;
+ * where all fits, nothing is moved; with all states moved, no smaller budget is needed than that. */
+static void host_memory_is_used_where_it_pays(void **state)
+{
+    const vp_device card = {.name                  = "card",
+                            .compute_capability    = 90,
+                            .fp32_flop_per_s       = 1e13,
+                            .memory_bytes_per_s    = 1e12,
+                            .host_link_bytes_per_s = 2e10,
+                            .usable_bytes          = INT64_MAX / 4};
+    rng             r    = {31};
+    int             used = 0;
+
+    (void)state;
+    for (int i = 0; i < N_FAMILIES; i += long_run() ? 1 : 3) {
+        char            config[800];
+        vp_model       *model = model_of(random_config(&r, i, config, sizeof config), 0.0);
+        vp_plan_request with  = request_for(model, &card), without;
+        vp_plan_answer  a, b;
+
+        OK(vp_planner_run(&with, &b, err)); /* all fits */
+        int64_t least = b.least_budget_bytes;
+        assert_true(b.n_candidates > 0);
+        with.host_bytes = INT64_C(1) << 40;
+        OK(vp_planner_run(&with, &a, err));
+        assert_int_equal(a.candidates[0].scenario.offload.states, 0);
+        assert_true(a.candidates[0].figures.step_time_s == b.candidates[0].figures.step_time_s);
+        assert_true(a.least_budget_bytes < least);
+        int64_t least_offloaded = a.least_budget_bytes;
+        vp_plan_answer_release(&a);
+        vp_plan_answer_release(&b);
+        for (int k = 0; k < 4; k++) {
+            with.budget_bytes  = least_offloaded + (least + least / 4 - least_offloaded) / 4 * k;
+            with.host_bytes    = k == 3 ? 1 + pick(&r, 40000) : INT64_C(1) << 40;
+            without            = with;
+            without.host_bytes = 0;
+            OK(vp_planner_run(&with, &a, err));
+            OK(vp_planner_run(&without, &b, err));
+            if (k < 3 && a.n_candidates == 0)
+                fail_msg("model %d: nothing fits %lld bytes, and %lld should do", i,
+                         (long long)with.budget_bytes, (long long)least_offloaded);
+            if (b.n_candidates) {
+                assert_true(a.n_candidates > 0 && a.candidates[0].figures.step_time_s <=
+                                                      b.candidates[0].figures.step_time_s);
+            }
+            for (int64_t c = 0; c < a.n_candidates; c++) {
+                assert_true(a.candidates[c].figures.host_bytes <= with.host_bytes);
+                assert_true(a.candidates[c].figures.device_bytes <= with.budget_bytes);
+            }
+            if (a.n_candidates && a.candidates[0].scenario.offload.states) {
+                vp_plan *plan;
+                OK(vp_planner_make(&with, &a, &a.candidates[0], &plan, err));
+                assert_true(plan->host_peak_bytes == a.candidates[0].figures.host_bytes &&
+                            plan->step_time_s == a.candidates[0].figures.step_time_s);
+                vp_plan_free(plan);
+                used++;
+            }
+            vp_plan_answer_release(&a);
+            vp_plan_answer_release(&b);
+        }
+        vp_model_free(model);
+    }
+    assert_true(used >= 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_in_host_memory_train_the_same_bits),
         cmocka_unit_test(the_copies_of_an_update_overlap),
+        cmocka_unit_test(host_memory_is_used_where_it_pays),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
