@@ -136,6 +136,9 @@ static vp_status finish(vp_assembly *a, vp_err *err)
 
     VP_TRY(vp_layout_list_windows(a, err));
     VP_TRY(vp_optimizer_phase_add(a, err));
+    for (int64_t k = 0; k < a->n_programs; k++)
+        if (a->host_states[k])
+            VP_TRY(vp_offload_updates(a, k, err));
     VP_TRY(vp_layout_place(a, err));
     VP_TRY(price(a, err));
 out:

@@ -139,9 +139,6 @@ vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err)
                 param_step(a, VP_PHASE_CLIP, NULL, -1);
     }
     VP_TRY(place_norm_workspaces(a, err));
-    for (int64_t i = 0; i < a->n_programs; i++)
-        if (a->host_states[i])
-            VP_TRY(vp_offload_updates(a, i, err));
 out:
     return st;
 }
