@@ -14,13 +14,14 @@ static void follow(const vp_profile *profile)
     bool         measured;
 
     for (int64_t i = 0; i < profile->n_rows; i++) {
-        const vp_profile_row *row = &profile->rows[i];
-        int64_t               ints[VP_MAX_INTS];
+        const vp_profile_row *row               = &profile->rows[i];
+        const vp_kernel_info *info              = vp_kernel_info_of(row->kernel);
+        int64_t               ints[VP_MAX_INTS] = {0};
         MUST(vp_profile_seconds(profile, row->kernel, row->dtype, row->ints, row->lacks,
                                 &measured) == row->seconds &&
              measured);
-        for (int k = 0; k < VP_MAX_INTS; k++)
-            ints[k] = row->ints[k] / 2 + 3;
+        for (int k = 0; k < info->n_ints; k++) /* another call that can be */
+            ints[k] = info->ints[k].max < 3 ? row->ints[k] : row->ints[k] / 2 + 3;
         double s =
             vp_profile_seconds(profile, row->kernel, row->dtype, ints, row->lacks, &measured);
         MUST(isfinite(s) && s >= 0);
