@@ -18,6 +18,8 @@ static int64_t program_for(vp_assembly *a, int template_idx, uint64_t recompute,
             a->host_states[p] != host_states))
         p++;
     if (p == a->n_programs) {
+        /* head, tail, one for each run, and one run may be cut where offloaded states end */
+        assert(p < a->scenario->n_runs + 3);
         a->host_states[p]  = host_states;
         a->template_of[p]  = template_idx;
         a->recompute_of[p] = recompute;
@@ -34,6 +36,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     int64_t            run = 0, left = s->runs[0].n_blocks;
     vp_status          st = VP_OK;
 
+    assert(s->n_runs >= 1 && s->n_runs <= VP_MAX_RUNS);
     for (int i = 0; i < s->n_runs; i++)
         groups[i] = (vp_grouping){s->runs[i].n_blocks, s->runs[i].segment};
     a->graph = vp_graph_grouped(a->arena, &a->model->graph, groups, s->n_runs);
@@ -48,6 +51,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
         bool block = i > 0 && i < g->n_instances - 1;
         while (block && left == 0)
             left = s->runs[++run].n_blocks;
+        assert(run < s->n_runs);
         a->program_of[i] = program_for(a, g->instances[i].template_idx,
                                        block ? s->runs[run].recompute : 0, i < s->offload.states);
         left -= block ? s->runs[run].segment : 0;
@@ -77,6 +81,7 @@ out:
 /* VP_OVERFLOW: more nanoseconds than 64 bits count. */
 static int64_t to_ns(double seconds)
 {
+    assert(seconds >= 0);
     return seconds < 9e9 ? llround(seconds * 1e9) : VP_OVERFLOW;
 }
 
@@ -124,6 +129,7 @@ static vp_status price(vp_assembly *a, vp_err *err)
         return VP_FAIL(
             err, VP_ERR_INPUT,
             "a step of this configuration takes more nanoseconds than 64 bits can count");
+    assert(blocks_ns >= 0 && blocks_ns <= total_ns);
     a->figures.step_time_s       = (double)total_ns * 1e-9;
     a->figures.outside_blocks_ns = total_ns - blocks_ns;
     return VP_OK;
@@ -166,6 +172,8 @@ vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario
 
     VP_TRY_ALLOC(err, a.arena);
     VP_TRY(work_out(&a, err));
+    assert(a.figures.device_bytes >= a.figures.peak_bytes &&
+           a.figures.peak_bytes >= a.figures.stack_base_bytes);
     *out = a.figures;
 out:
     vp_arena_free(a.arena);
@@ -201,6 +209,7 @@ vp_status vp_assemble_figures_each(const vp_model *model, const vp_scenario *sce
     vp_status   st    = VP_OK;
 
     VP_TRY_ALLOC(err, all.arena);
+    assert(n >= 1);
     s.recipe = recipes[0];
     VP_TRY(vp_layout_list_fixed(&all, err));
     VP_TRY(lower_programs(&all, err));

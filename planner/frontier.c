@@ -2,6 +2,8 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
+
 enum { N_POINTS = 16 };
 
 vp_status vp_frontier_trace(const vp_plan_request *r, const vp_plan_answer *a, vp_frontier *out,
@@ -34,6 +36,9 @@ vp_status vp_frontier_trace(const vp_plan_request *r, const vp_plan_answer *a, v
             p              = out->points[out->n - 1];
             p.budget_bytes = budget;
         }
+        /* ascending budgets, step times that never rise: what report/curve_svg.h asks for */
+        assert(out->n == 0 || (p.budget_bytes >= out->points[out->n - 1].budget_bytes &&
+                               p.step_time_s <= out->points[out->n - 1].step_time_s));
         out->points[out->n++] = p;
         if (most == least)
             break;

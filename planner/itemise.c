@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,7 @@ static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const w
         }
     for (int64_t s = 0; s < x->n_steps; s++) {
         live += change[s];
+        assert(live >= 0);
         if (w->phase[s] == OPTIMIZER)
             most = vp_max_i64(most, live);
     }
@@ -110,6 +112,7 @@ static vp_status find_peak(vp_arena *arena, const vp_expansion *x, vp_itemised *
     }
     for (int64_t s = 0; s < x->n_steps; s++) {
         sum += live[s];
+        assert(sum >= 0 && sum <= out->peak_bytes); /* what is alive lies apart, below the peak */
         if (top[s] && sum > best) {
             best           = sum;
             out->peak_step = s;
@@ -190,6 +193,7 @@ static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucke
     for (int64_t i = 0; i < n; i++)
         out->items[out->n_items++] =
             (vp_item){item_name(arena, &groups[i]), groups[i].component, groups[i].bytes, "exact"};
+    assert(used + padding <= out->peak_bytes);
     if (out->peak_bytes - used - padding > 0)
         out->items[out->n_items++] = (vp_item){"free at the peak", VP_COMP_PADDING,
                                                out->peak_bytes - used - padding, "exact"};
@@ -216,6 +220,7 @@ vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *buck
     for (int p = 0; p < VP_N_PHASES; p++)
         out->phases[p].name = phase_names[p];
     VP_TRY(find_peak(arena, &x, out, err));
+    assert(out->peak_step < x.n_steps);
     VP_TRY(phase_heights(arena, &x, &w, out, err));
     VP_TRY(list_items(arena, plan, bucket, &x, out, err));
     out->peak_phase = phase_names[w.phase[out->peak_step]];

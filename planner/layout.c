@@ -3,8 +3,11 @@
 #include "base/checked.h"
 #include "planner/planner_internal.h"
 
+#include <assert.h>
+
 static int add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes)
 {
+    assert(a->n_fixed < VP_MAX_FIXED);
     a->fixed[a->n_fixed] = (vp_plan_fixed){.name           = name,
                                            .component      = component,
                                            .per_micro_step = component == VP_COMP_BATCH_INPUT,
@@ -46,6 +49,7 @@ vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err)
     add_fixed(a, "control", VP_COMP_CONTROL, sizeof(vp_control));
     add_fixed(a, "tokens", VP_COMP_BATCH_INPUT, ids);
     add_fixed(a, "labels", VP_COMP_BATCH_INPUT, ids);
+    assert(a->n_fixed == VP_FIXED_LABELS + 1); /* the first three are where programs look */
     a->types   = g->types_span >= 0 ? add_fixed(a, "token types", VP_COMP_BATCH_INPUT, ids) : -1;
     a->lengths = g->lengths_span >= 0 ? add_fixed(a, "lengths", VP_COMP_BATCH_INPUT,
                                                   vp_mul(s->micro_batch, (int64_t)sizeof(int32_t)))
@@ -89,6 +93,7 @@ static int64_t place_fixed(vp_assembly *a)
     for (int i = 0; i < a->n_fixed; i++) {
         if (is_optimizers(a, i))
             continue;
+        assert(vp_overflowed(at) || at % VP_ALIGN_BYTES == 0);
         a->fixed[i].offset_bytes = at;
         at                       = vp_round_up(
                                   vp_add(at, vp_mul(a->fixed[i].bytes, a->fixed[i].per_micro_step ? n_micro : 1)),
@@ -113,6 +118,7 @@ static int64_t place_optimizers(vp_assembly *a, int64_t at)
 
 static int64_t program_height(const vp_assembly *a, int64_t instance_idx, int64_t optimizer_height)
 {
+    assert(a->program_of[instance_idx] < a->n_programs);
     const vp_lowered *l = &a->lowered[a->program_of[instance_idx]];
     int64_t           height =
         vp_max_i64(l->height_bytes[VP_PASS_FORWARD], l->height_bytes[VP_PASS_BACKWARD]);
@@ -189,6 +195,7 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
         vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                        "this configuration needs more bytes than 64 bits can count"));
+    assert(peak >= a->stack_base + prefix && a->stack_base % VP_ALIGN_BYTES == 0);
 out:
     return st;
 }

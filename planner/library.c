@@ -4,6 +4,7 @@
 #include "planner/lowering/lower.h"
 #include "planner/outline.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -27,7 +28,8 @@ static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch
     VP_TRY(vp_lower(arena, &g, g.instances[1].template_idx, semantics, &opts, &l, err));
     s->kept_bytes   = l.program.kept_bytes;
     s->height_bytes = vp_max_i64(l.height_bytes[VP_PASS_FORWARD], l.height_bytes[VP_PASS_BACKWARD]);
-    s->ns           = 0;
+    assert(s->height_bytes >= s->kept_bytes && s->kept_bytes >= 0);
+    s->ns = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < l.program.n_steps[pass]; i++)
             s->ns += llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
@@ -88,6 +90,7 @@ static void prune(vp_library *lib)
     for (int64_t i = 0; i < lib->n; i++)
         if (!is_beaten(lib, n, &lib->strategies[i]))
             lib->strategies[n++] = lib->strategies[i];
+    assert(lib->n == 0 || n > 0); /* the first is beaten by none */
     lib->n = n;
 }
 
@@ -125,7 +128,9 @@ static vp_status take_undominated(const vp_outlines *outlines, vp_arena *arena, 
         s->height_bytes = vp_outline_least_height(outlines, rank[i].outline_idx);
         if (is_surely_beaten(out, s))
             continue;
+        int64_t least_bytes = s->height_bytes;
         VP_TRY(vp_outline_pack(outlines, rank[i].outline_idx, &s->height_bytes, err));
+        assert(s->height_bytes >= least_bytes); /* or a set was dropped that should stay */
         VP_TRY_ALLOC(err, vp_arena_grow(arena, (void **)&out->strategies, out->n, &cap,
                                         sizeof *out->strategies));
         out->strategies[out->n++] = *s;
@@ -150,6 +155,7 @@ vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, i
         vp_outlines_free(*outlines);
         VP_TRY(vp_outlines_make(model, seq, micro_batch, semantics, cost, outlines, err));
     }
+    assert(*outlines);
     out->n_lowered = vp_outlines_count(*outlines);
     VP_TRY(take_undominated(*outlines, arena, out, err));
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
@@ -178,6 +184,7 @@ vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t
 {
     vp_status st = VP_OK;
 
+    assert(m >= 2 && one->n >= 1);
     *out = (vp_library){.n          = one->n + 1,
                         .n_lowered  = 1,
                         .strategies = vp_arena_array(arena, one->n + 1, sizeof *out->strategies)};

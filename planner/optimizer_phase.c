@@ -28,6 +28,9 @@ static vp_step param_step(const vp_assembly *a, vp_param_phase phase, const vp_p
 static vp_step with_workspace(const vp_assembly *a, vp_step s)
 {
     s.workspace_bytes = vp_step_workspace_bytes(a->cost->device->compute_capability, &s);
+    assert(s.workspace_bytes <= 0 ||
+           (a->workspace >= 0 && a->fixed[a->workspace].bytes >= s.workspace_bytes &&
+            vp_kernel_info_of(s.kernel)->n_operands < VP_MAX_OPERANDS));
     if (s.workspace_bytes > 0)
         s.args[vp_kernel_info_of(s.kernel)->n_operands] =
             (vp_arg){.space = VP_SPACE_FIXED, .idx = a->workspace};
@@ -43,6 +46,7 @@ static int64_t add_buffer(vp_assembly *a, vp_program *p, const vp_plan_buffer *b
 
     if (!list)
         return -1;
+    assert(at >= 0 && at <= n);
     for (int64_t i = 0; i < n; i++)
         list[i < at ? i : i + 1] = p->buffers[i];
     list[at]     = *buffer;
@@ -86,6 +90,7 @@ static vp_status add_norm_workspaces(vp_assembly *a, int64_t program_idx, int64_
             bytes = vp_add(at, s->workspace_bytes);
         }
     }
+    assert(at_bytes % VP_ALIGN_BYTES == 0 && bytes > 0); /* every gradient has a sum */
     p->buffers[buffer].bytes    = bytes;
     a->norm_height[program_idx] = vp_add(at_bytes, bytes);
 out:
@@ -134,6 +139,8 @@ vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err)
             p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] =
                 with_workspace(a, param_step(a, VP_PHASE_UPDATE, &tmpl->params[k], k));
         }
+        assert(p->n_steps[VP_PASS_NORM] == tmpl->n_params &&
+               p->n_steps[VP_PASS_UPDATE] == tmpl->n_params);
         if (a->template_of[i] == last) /* the chain's last instance closes the norm */
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] =
                 param_step(a, VP_PHASE_CLIP, NULL, -1);

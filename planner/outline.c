@@ -103,6 +103,7 @@ static choices find_choices(const vp_template *t, const vp_semantics *semantics)
 {
     choices c = {0};
 
+    assert(t->n_ops <= 64); /* a set is 64 bits */
     for (int i = 0; i < t->n_ops; i++) {
         const vp_sem_row *row = vp_semantics_row(semantics, t->ops[i].op);
         for (int k = 0; k < VP_OP_MAX_IN; k++) {
@@ -153,6 +154,7 @@ static vp_status list_sets(vp_outlines *o, const int *bit, int n_bits, vp_err *e
     const vp_graph *g = &o->model->graph;
     choices         c = find_choices(&g->templates[vp_block_template(g)], o->semantics);
 
+    assert(n_bits >= 0 && n_bits <= MAX_CHOICES);
     for (int64_t i = 0; i < (int64_t)1 << n_bits; i++) {
         uint64_t set = 0;
         for (int b = 0; b < n_bits; b++)
@@ -208,6 +210,7 @@ static int64_t kind_for(vp_outlines *o, int64_t set_idx, const vp_program *p, in
     const vp_step *s = &p->steps[pass][step_idx];
     int64_t        bytes[VP_MAX_OPERANDS], at;
 
+    assert(step_idx < p->n_steps[pass] && set_idx < o->n_sets);
     buffer_sizes(p, s, bytes);
     uint64_t bin = hash_of(s, bytes);
     for (at = o->bins[bin]; at >= 0; at = o->kinds[at].next)
@@ -230,6 +233,7 @@ static void scale_kind(const vp_outlines *o, kind_of_step *kind, const vp_progra
                        const vp_step *s, vp_cost *cost)
 {
     kind->ns = llround(vp_cost_step(cost, &o->model->graph, s) * 1e9);
+    assert(kind->ns >= 0);
     buffer_sizes(p, s, kind->bytes);
     for (int k = 0; k < VP_MAX_OPERANDS; k++)
         kind->aligned_bytes[k] =
@@ -309,6 +313,7 @@ static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_program *p, vp
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             int64_t kind = kind_for(o, set_idx, p, pass, i);
             VP_TRY_ALLOC(err, kind >= 0);
+            assert(x->n_kinds < p->n_steps[0] + p->n_steps[1] && kind <= INT32_MAX);
             x->kinds[x->n_kinds++] = (int32_t)kind;
             for (int k = 0; k < VP_MAX_OPERANDS; k++)
                 if (is_buffer(&p->steps[pass][i], k)) {
@@ -333,6 +338,7 @@ out:
 
 static int64_t bytes_of(const vp_outlines *o, const sketched_buffer *b)
 {
+    assert(b->kind < o->n_kinds && o->kinds[b->kind].bytes[b->operand] >= 0);
     return o->kinds[b->kind].bytes[b->operand];
 }
 
@@ -417,6 +423,7 @@ void vp_outline_estimate(const vp_outlines *o, int64_t idx, vp_strategy *out)
 {
     const outline *x = &o->sets[idx];
 
+    assert(idx >= 0 && idx < o->n_sets && o->micro_batch > 0); /* the last scaling succeeded */
     *out = (vp_strategy){.recompute = x->set, .segment = 1, .kept_bytes = kept_bytes(o, x)};
     for (int32_t i = 0; i < x->n_kinds; i++)
         out->ns += o->kinds[x->kinds[i]].ns;
@@ -521,8 +528,11 @@ vp_status vp_outlines_scale(vp_outlines *o, int64_t micro_batch, vp_cost *cost, 
     *alike = true;
     if (micro_batch == o->micro_batch)
         goto out;
-    for (int64_t at = 0; *alike && at < o->n_kinds;) /* kinds of one set stand together */
+    for (int64_t at = 0; *alike && at < o->n_kinds;) { /* kinds of one set stand together */
+        int64_t before = at;
         VP_TRY(scale_kinds(o, &at, micro_batch, cost, alike, err));
+        assert(!*alike || at > before);
+    }
     o->micro_batch = *alike ? micro_batch : 0;
 out:
     return st;

@@ -4,6 +4,7 @@
 #include "planner/planner_internal.h"
 #include "planner/process.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ static vp_status copy_template(vp_assembly *a, vp_plan *plan, int t, vp_err *err
         for (int h = 0; h < VP_N_REGIONS; h++) {
             int64_t bytes =
                 vp_plan_param_bytes(&a->scenario->recipe, &from->params[k], (vp_region)h);
+            assert(!vp_overflowed(bytes) && at[h] % VP_ALIGN_BYTES == 0);
             to->params[k].offset_bytes[h] = bytes ? at[h] : 0;
             at[h] += vp_round_up(bytes, VP_ALIGN_BYTES);
         }
@@ -83,6 +85,7 @@ static void copy_instances(vp_assembly *a, vp_plan *plan)
                                              .chain_idx   = g->instances[i].chain_idx,
                                              .window      = g->instances[i].window,
                                              .base_bytes  = {[VP_MEMORY_DEVICE] = base}};
+        assert(a->program_of[i] < a->n_programs && base <= a->figures.peak_bytes);
         base += a->lowered[a->program_of[i]].program.kept_bytes;
         for (int h = 0; h < VP_N_REGIONS; h++) {
             vp_memory m = a->held_bytes[t][h] > 0 ? vp_region_memory(a->scenario, i, (vp_region)h)
@@ -219,6 +222,7 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     for (int64_t k = 0; k < a->n_programs; k++)
         copy_program(a, plan, k);
     copy_instances(a, plan);
+    assert(a->figures.device_bytes >= a->figures.peak_bytes);
     plan->peak_bytes      = a->figures.peak_bytes;
     plan->host_peak_bytes = plan->buckets[0].host_peak_bytes = a->figures.host_bytes;
     plan->outside_bytes = a->figures.device_bytes - a->figures.peak_bytes;

@@ -23,6 +23,9 @@ static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, con
         if (counts[i] > 0) {
             if (s->n_runs == VP_MAX_RUNS)
                 return false;
+            assert(i == 0 ||
+                   lib->strategies[i - 1].height_bytes - lib->strategies[i - 1].kept_bytes >=
+                       lib->strategies[i].height_bytes - lib->strategies[i].kept_bytes);
             s->runs[s->n_runs++] = (vp_block_run){lib->strategies[i].recompute, counts[i] * segment,
                                                   lib->strategies[i].segment};
         }
@@ -36,6 +39,7 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
 {
     vp_cost cost = {.device = r->device, .profile = r->profile};
 
+    assert(scenario_idx >= 0 && scenario_idx < a->n_scenarios);
     *c     = *a->scenarios[scenario_idx];
     *valid = set_runs(&c->scenario, a->libraries[scenario_idx], a->segments[scenario_idx], counts);
     if (!*valid)
@@ -81,6 +85,7 @@ static void set_sqrt_segments(const vp_plan_request *r, vp_scenario *s)
 {
     int64_t n = r->model->graph.n_instances - 2, m = sqrt_segment(r);
 
+    assert(m >= 1 && m <= n);
     s->n_runs            = 0;
     s->runs[s->n_runs++] = (vp_block_run){UINT64_MAX, n / m * m, m};
     if (n % m)
@@ -181,8 +186,10 @@ static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cos
     while (next_try(r, &t)) {
         vp_candidate c = {.scenario = preset_scenario(r, &t)};
         for (int k = 0; k < n_pattern; k++)
-            if (pattern[k].n_blocks > 0)
+            if (pattern[k].n_blocks > 0) {
+                assert(c.scenario.n_runs < VP_MAX_RUNS);
                 c.scenario.runs[c.scenario.n_runs++] = pattern[k];
+            }
         VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
         c.fits = c.figures.device_bytes <= r->budget_bytes;
         bool better =
@@ -192,6 +199,7 @@ static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cos
         if (better)
             best = c;
     }
+    assert(best.scenario.micro_batch && a->n_presets < VP_N_RECOMPUTES + 2);
     a->presets[a->n_presets++] = (vp_preset){vp_arena_printf(a->arena, "%s, micro-batch %lld", name,
                                                              (long long)best.scenario.micro_batch),
                                              best};
@@ -298,6 +306,8 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
         VP_TRY(price_counts(r, a, i, counts, budget_bytes, &c, &valid, err));
         if (!valid || !c.fits)
             continue;
+        /* room for each scenario's best beside the presets */
+        assert(*n_found < a->n_scenarios + a->n_presets + 1);
         found[(*n_found)++] = c;
         *best_ns            = vp_min_i64(*best_ns, llround(c.figures.step_time_s * 1e9));
     }
@@ -341,9 +351,11 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
         a->n_pivots          = proof.n_pivots;
         a->certificate_bytes = proof.certificate_bytes;
         a->solver_note       = proof.note;
+        assert(!proof.found || (proof.ilp_idx >= 0 && proof.ilp_idx < a->n_scenarios));
         if (proof.found && first_fits(r, a->scenarios[proof.ilp_idx], r->budget_bytes))
             VP_TRY(
                 price_counts(r, a, proof.ilp_idx, proof.counts, r->budget_bytes, &c, &valid, err));
+        assert(!valid || a->n_candidates < a->n_scenarios + a->n_presets + 1);
         if (valid && c.fits)
             a->candidates[a->n_candidates++] = c;
         if (proof.bound_ns >= 0)
@@ -353,8 +365,9 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
     if (a->n_candidates && a->bound_s >= 0) {
         double best_s = a->candidates[0].figures.step_time_s;
         a->bound_s    = a->bound_s < best_s ? a->bound_s : best_s;
-        a->gap        = (best_s - a->bound_s) / best_s;
-        a->proof      = a->gap <= r->gap ? VP_PROOF_OPTIMAL : VP_PROOF_GAP;
+        assert(a->bound_s <= best_s);
+        a->gap   = (best_s - a->bound_s) / best_s;
+        a->proof = a->gap <= r->gap ? VP_PROOF_OPTIMAL : VP_PROOF_GAP;
     }
 out:
     return st;

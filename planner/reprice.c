@@ -2,6 +2,7 @@
 
 #include "plan/simulate.h"
 
+#include <assert.h>
 #include <string.h>
 
 typedef struct pricing {
@@ -15,6 +16,7 @@ static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, doub
 {
     bool measured;
 
+    assert(s->kernel != VP_K_COPY_START && s->kernel != VP_K_COPY_DONE);
     *seconds =
         vp_profile_seconds(x->profile, s->kernel, s->dtype, ints, vp_step_lacks(s), &measured);
     x->all_measured &= measured;

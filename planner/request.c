@@ -78,6 +78,7 @@ static vp_refusal refuse_chunk(const vp_plan_request *r)
 
 vp_refusal vp_request_refusal(const vp_plan_request *r)
 {
+    assert(r->seq >= 1 && r->global_batch >= 1); /* options and files have no less */
     if (r->seq > r->model->graph.max_seq)
         return (vp_refusal){
             .reason = VP_REFUSED_SEQ, .asked = r->seq, .limit = r->model->graph.max_seq};

@@ -1,11 +1,13 @@
 #include "planner/scenario.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const char *const recompute_names[] = {"none", "attention", "mlp", "full"};
 
 const char *vp_recompute_name(vp_recompute r)
 {
+    assert(r < VP_N_RECOMPUTES);
     return recompute_names[r];
 }
 
@@ -21,6 +23,7 @@ static const char *const attention_names[] = {"flash", "math"};
 
 const char *vp_attention_name(vp_attention_kind a)
 {
+    assert(a < VP_N_ATTENTIONS);
     return attention_names[a];
 }
 
@@ -34,6 +37,7 @@ vp_attention_kind vp_attention_by_name(const char *name)
 
 const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention)
 {
+    assert(attention < VP_N_ATTENTIONS);
     bool math = attention == VP_ATTENTION_MATH;
 
     if (vp_precision_dtype(precision) == VP_DTYPE_F32)
@@ -74,6 +78,7 @@ uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind)
     uint64_t           set   = 0;
     int                last  = (int)block->n_ops - 1;
 
+    assert(last >= 0 && last < 64 && kind < VP_N_RECOMPUTES); /* a set is 64 bits */
     while (last > 0 && block->ops[last].part == VP_PART_NONE)
         last--;
     for (int i = 0; i <= last; i++)
@@ -86,6 +91,7 @@ uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind)
 
 void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute)
 {
+    assert(model->graph.n_instances >= 3);
     s->n_runs  = 1;
     s->runs[0] = (vp_block_run){recompute, model->graph.n_instances - 2, 1};
 }

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "planner/outline.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The next chunk to try after `chunk`; 0 comes first, -1 ends. */
@@ -18,6 +19,7 @@ static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tok
                    : -1;
     if (chunk == -1 && r->loss_chunk == VP_CHUNK_ANY)
         return 0;
+    assert(chunk >= -1 && n_tokens > 0);
     while (vp_ceil_div(n_tokens, least) > VP_MAX_CHUNKS)
         least *= 2;
     int64_t next = chunk <= 0 ? least : chunk * 2;
@@ -45,6 +47,7 @@ static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n
 {
     vp_item_row *items = vp_arena_array(arena, lib->n, sizeof *items);
 
+    assert(lib->n >= 1 && n_micro >= 1);
     for (int64_t s = 0; items && s < lib->n; s++)
         items[s] = (vp_item_row){lib->strategies[s].kept_bytes,
                                  lib->strategies[s].height_bytes - lib->strategies[s].kept_bytes,
@@ -120,6 +123,7 @@ static int64_t least_outside_blocks(const vp_plan_request *r, const vp_figures *
 
 static vp_ilp ilp_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b, int64_t m)
 {
+    assert(b->libraries[m] && b->items[m] && (r->model->graph.n_instances - 2) % m == 0);
     return (vp_ilp){.n_blocks   = (r->model->graph.n_instances - 2) / m,
                     .base_bytes = vp_add(f->stack_base_bytes, f->first_kept_bytes),
                     .end_bytes  = f->last_height_bytes,
@@ -248,6 +252,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
                                      .attention    = attention,
                                      .offload      = s->offload},
                         .figures  = s->figures[recipe_idx]};
+    assert(recipe_idx < VP_N_OPTIMIZERS && r->global_batch % s->micro_batch == 0);
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
     for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
         int64_t n = a->n_scenarios;
@@ -260,6 +265,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
                 vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments) &&
                 vp_arena_grow(a->arena, (void **)&a->problem.ilps, n, &cap[3],
                               sizeof *a->problem.ilps));
+        assert(n < cap[0] && n < cap[1] && n < cap[2] && n < cap[3]);
         a->scenarios[n]    = c;
         a->libraries[n]    = s->blocks->libraries[m];
         a->segments[n]     = m;
@@ -283,6 +289,7 @@ static recipes recipes_of(const vp_plan_request *r, vp_precision precision)
             vp_recipe_set_optimizer(&recipe, (vp_optimizer)o);
         out.of[out.n++] = recipe;
     }
+    assert(out.n >= 1);
     return out;
 }
 
@@ -329,11 +336,13 @@ out:
 
 /* ---- least memory ---- */
 
-/* From the head backwards, each block adds k + max(beta, M), and the least M is best for every block before it. */
+/* From the head backwards: where what follows a block needs M bytes, the block and what follows it
+ * need k + max(beta, M). The least M is the best for every block before it. */
 int64_t vp_space_least_bytes(const vp_ilp *p, int64_t *counts)
 {
     int64_t m = p->end_bytes;
 
+    assert(p->n_items >= 1 && p->n_items <= VP_MAX_ITEMS);
     memset(counts, 0, sizeof *counts * (size_t)p->n_items);
     for (int64_t b = 0; b < p->n_blocks; b++) {
         int64_t best = -1, best_m = INT64_MAX;
@@ -344,6 +353,8 @@ int64_t vp_space_least_bytes(const vp_ilp *p, int64_t *counts)
                 best_m = next;
             }
         }
+        assert(best >= 0 &&
+               best_m >= m); /* there are items, and none takes back what others keep */
         m = best_m;
         counts[best]++;
     }

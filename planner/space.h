@@ -28,8 +28,8 @@ uint64_t vp_pinned_set(const vp_plan_request *request);
 vp_status vp_space_list(const vp_plan_request *request, const vp_plan_answer *like,
                         vp_plan_answer *answer, vp_cost *cost, vp_err *err);
 
-/* Fewest bytes above an integer program's base that the blocks and the head need, and counts that need no
- * more. */
+/* Fewest bytes above an integer program's base that the blocks and the head need, and counts that
+ * need no more. */
 int64_t vp_space_least_bytes(const vp_ilp *ilp, int64_t *counts);
 
 #endif

@@ -1,6 +1,6 @@
-/* Best-first branch and bound over all integer programs at once, and the certificate of what it proves.
- * planner/solve/problem.h has the integer program, its rows and the certificate; README.md here says how
- * nodes are chosen; branch_node.c has what is done at one of them. */
+/* Best-first branch and bound over all integer programs at once, and the certificate of what it
+ * proves. planner/solve/problem.h has the integer program, its rows and the certificate; README.md
+ * here says how nodes are chosen; branch_node.c has what is done at one of them. */
 #include "planner/solve/branch.h"
 
 #include "base/checked.h"
@@ -40,6 +40,7 @@ static bool push(vp_branch_search *q, int64_t id)
 
     if (!vp_arena_grow(q->arena, (void **)&q->heap, q->n_heap, &q->cap_heap, sizeof *q->heap))
         return false;
+    assert(id >= 0 && id < q->n_nodes);
     q->heap[q->n_heap++] = id;
     for (; i && better(q, q->heap[i], q->heap[(i - 1) / 2]); i = (i - 1) / 2)
         swap_heap(q, i, (i - 1) / 2);
@@ -50,6 +51,7 @@ static int64_t pop(vp_branch_search *q)
 {
     int64_t id = q->heap[0], i = 0;
 
+    assert(q->n_heap > 0);
     q->heap[0] = q->heap[--q->n_heap];
     for (;;) {
         int64_t least = i;
@@ -72,6 +74,7 @@ static int64_t add_node(vp_branch_search *q, int64_t parent, int64_t ilp)
         return -1;
     q->nodes[q->n_nodes] = (vp_branch_node){
         .parent = parent, .ilp = ilp, .child = -1, .own_ns = INT64_MIN, .bound_ns = INT64_MIN};
+    assert(parent < q->n_nodes && ilp >= 0 && ilp < q->p->n_ilps);
     if (parent >= 0) {
         q->nodes[q->n_nodes].depth    = q->nodes[parent].depth + 1;
         q->nodes[q->n_nodes].bound_ns = q->nodes[parent].bound_ns;
@@ -84,6 +87,7 @@ static bool add_root(vp_branch_search *q, int64_t ilp)
 {
     int64_t id = add_node(q, -1, ilp);
 
+    assert(id < 0 || id == ilp); /* the certificate looks for a tree where its number says */
     return id >= 0 && vp_branch_first_bound(q, id) && push(q, id);
 }
 
@@ -96,8 +100,8 @@ static bool work_is_left(vp_branch_search *q)
            q->n_bytes + vp_lp_engine_bytes(q->engine) < q->p->max_memory_bytes / 3;
 }
 
-/* An integer program that takes STALLED_NODES nodes is given to the chain program once: it says what
- * the optimum is, or that nothing costs less than the target. */
+/* An integer program that takes STALLED_NODES nodes is given to the chain program once: it says
+ * what the optimum is, or that nothing costs less than the target. */
 static void ask_chain_program(vp_branch_search *q, int64_t ilp)
 {
     const int64_t upper_ns = vp_branch_target_ns(q);
@@ -110,6 +114,7 @@ static void ask_chain_program(vp_branch_search *q, int64_t ilp)
     switch (vp_dp_solve(q->chains[ilp].g, q->p->budget_bytes, upper_ns, VP_CHAIN_PROOF_STATES,
                         q->trial, &cost_ns)) {
     case VP_DP_FOUND:
+        assert(cost_ns < upper_ns);
         vp_branch_take(q, ilp, q->trial);
         q->chain_ns[ilp] = cost_ns;
         break;
@@ -154,6 +159,7 @@ static bool run(vp_branch_search *q)
         if ((first = add_node(q, id, q->nodes[id].ilp)) < 0 ||
             add_node(q, id, q->nodes[id].ilp) < 0)
             return false;
+        assert(q->nodes[id].child < 0 && q->n_nodes == first + 2);
         q->nodes[id].child = first;
         for (int64_t child = first; child <= first + 1; child++) {
             if ((work_is_left(q) && !vp_branch_solve_node(q, child)) || !push(q, child))
@@ -252,6 +258,7 @@ static bool write_certificate(const vp_branch_search *q, vp_ilp_solution *out)
         }
         high = low;
     }
+    assert(high <= q->infeasible_ns && high <= q->best_ns);
     out->cutoff_ns   = high;
     out->certificate = json_array();
     for (int64_t i = 0; out->certificate && i < q->p->n_ilps; i++) {
@@ -279,6 +286,7 @@ static bool set_chain(vp_arena *arena, const vp_ilp_problem *p, const vp_ilp *g,
             c->first[c->n_levels++] = s;
         c->level_of[s] = c->n_levels - 1;
     }
+    assert(c->n_levels >= 1 && c->n_levels <= g->n_items);
     c->first[c->n_levels] = g->n_items;
     return true;
 }
@@ -319,8 +327,8 @@ vp_status vp_branch_solve(vp_arena *arena, const vp_ilp_problem *p, vp_ilp_solut
             most = vp_max_i64(most, g->items[s].cost_ns);
         q.infeasible_ns = vp_max_i64(q.infeasible_ns, g->const_ns + g->n_blocks * most + 1);
     }
-    /* what is known already may cost more than any counts of these integer programs: a box without a
-     * solution must be proved that far, or it stays open below the target */
+    /* what is known already may cost more than any counts of these integer programs: a box without
+     * a solution must be proved that far, or it stays open below the target */
     if (p->upper_ns != INT64_MAX)
         q.infeasible_ns = vp_max_i64(q.infeasible_ns, p->upper_ns);
     for (int64_t i = 0; i < p->n_ilps; i++)

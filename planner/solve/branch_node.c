@@ -57,6 +57,7 @@ bool vp_branch_take(vp_branch_search *q, int64_t ilp, const int64_t *n)
     const vp_chain *c    = &q->chains[ilp];
     int64_t         cost = cost_of(c, n);
 
+    assert(ilp >= 0 && ilp < q->p->n_ilps);
     if (cost >= q->best_ns || sum_of(n, c->g->n_items) != c->g->n_blocks || !fits(c, n))
         return false;
     q->best_ns  = cost;
@@ -72,6 +73,7 @@ static void improve(vp_branch_search *q)
     const vp_chain *c      = &q->chains[ilp];
     bool            better = true;
 
+    assert(ilp >= 0); /* called where an incumbent was found */
     while (better) {
         better = false;
         memcpy(q->trial, q->best, (size_t)c->g->n_items * sizeof *q->trial);
@@ -101,6 +103,7 @@ static void distribute(vp_branch_search *q, int64_t ilp, const int64_t *who, int
 {
     const vp_item_row *x = &q->chains[ilp].g->items[who[i]];
 
+    assert(i >= 0 && i < n && n <= MAX_FRACTIONAL && left >= 0);
     if (i == n - 1) {
         if (++*n_combos > MAX_COMBOS || cost + left * x->cost_ns >= q->best_ns)
             return;
@@ -178,6 +181,7 @@ static int64_t most_u(const vp_chain *c)
 
         bits = b < bits ? b : bits;
     }
+    assert(c->g->n_blocks >= 1);
     return (int64_t)1 << (bits > 60 ? 60 : bits < 1 ? 1 : bits);
 }
 
@@ -190,6 +194,7 @@ static wide exact_bound(vp_branch_search *q, const vp_chain *c, const int64_t *y
     wide       bound, below;
     const wide unit = (wide)1 << 30, block = (wide)1 << 20;
 
+    assert(c->first[n_levels] == n_items);
     bound = (with_costs ? c->g->const_ns * unit : 0) + y[0] * block * n_blocks -
             (wide)y[1] * (c->room_bytes - c->g->end_bytes);
     below = y[1];
@@ -246,6 +251,7 @@ static bool is_block_row(const vp_chain *c, int64_t r)
  * unless branching has left the level out, the second only where it has put it in. */
 static bool is_row(const vp_branch_search *q, const vp_chain *c, int64_t r)
 {
+    assert(r >= 0 && r < n_rows(c));
     if (r < 2)
         return true;
     if (r < 2 + c->n_levels)
@@ -301,9 +307,11 @@ static void scale_ray(vp_branch_search *q, const vp_chain *c)
         int64_t limit = is_block_row(c, r) ? (int64_t)1 << 60 : most,
                 y     = q->y[r] < 0 ? -q->y[r] : q->y[r];
 
+        assert(y <= limit);
         if (y && limit / y < factor)
             factor = limit / y;
     }
+    assert(factor >= 1 && want >= 1); /* multiplied by less, a violation would prove nothing */
     if (want < factor)
         factor = (int64_t)want;
     for (int64_t r = 0; r < n_rows(c); r++)
@@ -327,6 +335,7 @@ static void find_box(vp_branch_search *q, int64_t id)
         const vp_branch_node *up     = &q->nodes[q->nodes[at].parent];
         bool                  second = at != up->child;
 
+        assert(up->child >= 0 && at - up->child <= 1 && up->kind != VP_SPLIT_NONE);
         if (up->kind == VP_SPLIT_LEVEL)
             q->box.use[up->at] = second ? VP_LEVEL_USED : VP_LEVEL_UNUSED;
         else if (second)
@@ -373,6 +382,7 @@ static bool keep_multipliers(vp_branch_search *q, vp_branch_node *x)
     for (int64_t r = 0; r < n_rows(c); r++)
         if (q->y[r])
             x->m[x->n_m++] = (vp_branch_multiplier){.row = r, .u = q->y[r]};
+    assert(x->n_m == n);
     x->own_ns   = ns;
     x->bound_ns = vp_max_i64(x->bound_ns, x->own_ns);
     q->n_bytes += n * (int64_t)sizeof *x->m;
@@ -394,6 +404,7 @@ static double raised_per_block(const vp_branch_history *h, int64_t n_items, int6
     double  sum = 0;
     int64_t n   = 0;
 
+    assert(item >= 0 && item < n_items && (up == 0 || up == 1));
     if (h[item].n[up])
         return h[item].sum[up] / (double)h[item].n[up];
     for (int64_t s = 0; s < n_items; s++) {
@@ -425,6 +436,7 @@ bool vp_branch_choose_count(vp_branch_search *q, int64_t id)
             x->floor = (int64_t)floor(x->open[i].x);
         }
     }
+    assert(x->n_open == 0 || x->kind == VP_SPLIT_COUNT);
     return true;
 }
 
@@ -476,6 +488,7 @@ static void choose_split(vp_branch_search *q, vp_branch_node *x)
         for (int64_t s = 0; s < c->g->n_items; s++)
             if (is_open(q, s))
                 x->open[n++] = (vp_branch_fraction){.item = s, .x = q->x[s]};
+        assert(n == x->n_open);
         q->n_bytes += n * (int64_t)sizeof *x->open;
         return;
     }
@@ -518,6 +531,7 @@ static bool settle(vp_branch_search *q, vp_branch_node *x)
         int64_t off = least > c->g->n_blocks ? least - c->g->n_blocks : c->g->n_blocks - most;
         wide    u   = want / off + 1;
 
+        assert(off > 0 && u > 0);
         if (u > (wide)1 << 60)
             u = (wide)1 << 60;
         q->y[0] = least > c->g->n_blocks ? -(int64_t)u : (int64_t)u;
@@ -563,6 +577,7 @@ bool vp_branch_solve_node(vp_branch_search *q, int64_t id)
     vp_lp_answer    a     = {.x = q->x, .u = q->u};
     vp_lp_end       end;
 
+    assert(!x->solved && x->child < 0);
     x->solved = true;
     find_box(q, id);
     if (box_is_empty(q, c)) {
@@ -611,6 +626,7 @@ bool vp_branch_first_bound(vp_branch_search *q, int64_t id)
     const vp_chain *c     = &q->chains[q->nodes[id].ilp];
     int64_t         least = c->g->items[0].cost_ns;
 
+    assert(q->nodes[id].parent < 0);
     for (int64_t s = 1; s < c->g->n_items; s++)
         least = vp_min_i64(least, c->g->items[s].cost_ns);
     memset(q->y, 0, (size_t)n_rows(c) * sizeof *q->y);

@@ -4,6 +4,7 @@
  * described, or leaves 126 bits, proves nothing. */
 #include "planner/solve/problem.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 typedef __int128 wide;
@@ -29,7 +30,7 @@ typedef struct walk {
     wide         *coef;       /* per item: a leaf's reduced costs            */
     int64_t       cutoff_ns;
     wide          above;             /* a leaf's bound must be greater              */
-    int          *n_frontier_proofs; /* left                                    */
+    int          *n_chain_proofs; /* left                                    */
     const json_t *tree;
     size_t        next; /* node of the tree to be read                 */
 } walk;
@@ -63,6 +64,7 @@ static bool add_product(wide *sum, wide a, wide b)
 
 static int64_t hi_of(const walk *w, int64_t s)
 {
+    assert(w->level_of[s] < w->n_levels);
     return w->state[w->level_of[s]] == UNUSED ? 0 : w->hi[s];
 }
 
@@ -91,6 +93,8 @@ static bool add_row(walk *w, int64_t r, int64_t u, wide *constant)
     const wide    block = (wide)1 << (BYTE_ROW_LOG2 - BLOCK_ROW_LOG2);
     const wide    room  = (wide)w->budget_bytes - g->base_bytes;
     int64_t       l;
+
+    assert(r >= 0 && r < 2 + 2 * w->n_levels); /* leaf_proves() refuses other rows */
 
     if (r == 0) { /* u (L - sum n) */
         if (!add_product(constant, u * block, g->n_blocks))
@@ -213,7 +217,7 @@ static bool subtree_proves(walk *w, int depth)
     case 3:
         return n == 1 && box_is_empty(w);
     case 4:
-        return n == 1 && depth == 0 && (*w->n_frontier_proofs)-- > 0 &&
+        return n == 1 && depth == 0 && (*w->n_chain_proofs)-- > 0 &&
                vp_chain_proves(w->g, w->budget_bytes, w->cutoff_ns, VP_CHAIN_CHECK_STATES);
     default:
         return false;
@@ -235,14 +239,14 @@ static bool ilp_is_sound(const vp_ilp *g)
 }
 
 static bool tree_proves(const vp_ilp_problem *p, const vp_ilp *g, const json_t *tree,
-                        int64_t cutoff_ns, int *n_frontier_proofs)
+                        int64_t cutoff_ns, int *n_chain_proofs)
 {
     size_t n  = (size_t)g->n_items;
     walk   w  = {.g                 = g,
                  .budget_bytes      = p->budget_bytes,
                  .tree              = tree,
                  .cutoff_ns         = cutoff_ns,
-                 .n_frontier_proofs = n_frontier_proofs};
+                 .n_chain_proofs = n_chain_proofs};
     bool   ok = false;
 
     if (!ilp_is_sound(g) || !json_is_array(tree))
@@ -261,6 +265,7 @@ static bool tree_proves(const vp_ilp_problem *p, const vp_ilp *g, const json_t *
         w.level_of[s] = w.n_levels - 1;
         w.hi[s]       = g->n_blocks;
     }
+    assert(w.n_levels >= 1 && w.n_levels <= g->n_items);
     /* Costs are whole nanoseconds: above cutoff - 1 is at least the cutoff. */
     w.above = ((wide)cutoff_ns - 1) * ((wide)1 << BYTE_ROW_LOG2);
     ok      = subtree_proves(&w, 0) && w.next == json_array_size(tree);
@@ -276,13 +281,13 @@ out:
 
 bool vp_certificate_proves(const vp_ilp_problem *p, const json_t *certificate, int64_t cutoff_ns)
 {
-    int n_frontier_proofs = VP_MAX_CHAIN_PROOFS;
+    int n_chain_proofs = VP_MAX_CHAIN_PROOFS;
 
     if (!json_is_array(certificate) || (int64_t)json_array_size(certificate) != p->n_ilps)
         return false;
     for (int64_t i = 0; i < p->n_ilps; i++)
         if (!tree_proves(p, &p->ilps[i], json_array_get(certificate, (size_t)i), cutoff_ns,
-                         &n_frontier_proofs))
+                         &n_chain_proofs))
             return false;
     return true;
 }

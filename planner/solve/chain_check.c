@@ -1,8 +1,8 @@
-/* That no counts of an integer program cost less than a cutoff: by going through all of them, for the
- * checker. Shares no code with chain_dp.c, which searches.
+/* That no counts of an integer program cost less than a cutoff: by going through all of them, for
+ * the checker. Shares no code with chain_dp.c, which searches.
  *
- * The chain is built from its end, items in ascending beta, each as often as one likes: the program
- * of problem.h, said block by block. Of what lies above the next block it needs M bytes, and the
+ * The chain is built from its end, items in ascending beta, each as often as one likes: the
+ * integer program of problem.h, said block by block. Of what lies above the next block it needs M bytes, and the
  * blocks so far cost T; the chain of none needs what the head needs. One more block makes
  *
  *     M' = k + max(beta, M)        T' = T + cost
@@ -18,6 +18,7 @@
  * the best; were they wrong, the proof would only fail. */
 #include "planner/solve/problem.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 typedef __int128 wide;
@@ -73,6 +74,8 @@ static void add_price(check *c, int64_t p, int64_t q, int64_t k_bytes)
 {
     price *x = &c->prices[c->n_prices++];
 
+    assert(p >= 0 && q >= 1); /* only such a price bounds anything */
+    assert(c->n_prices <= c->g->n_items + 1);
     *x = (price){.p = p, .q = q, .k_bytes = k_bytes};
     for (int64_t s = 0; s < c->n_items; s++) {
         wide sum = (wide)q * c->g->items[s].cost_ns + (wide)p * c->g->items[s].k_bytes;
@@ -86,6 +89,7 @@ static void find_prices(check *c)
 {
     const vp_item_row *items = c->g->items, *at = &items[0];
 
+    assert(c->n_items >= 1 && c->n_items <= c->g->n_items);
     c->n_prices = 0;
     for (int64_t s = 1; s < c->n_items; s++)
         if (items[s].k_bytes < at->k_bytes ||
@@ -145,6 +149,7 @@ static bool follow(check *c, front *to, chain x, int64_t n, int64_t *price_idx)
         return true;
     if (is_hopeless(c, &x, n, price_idx))
         return true;
+    assert(to->n < to->cap);
     to->at[to->n++] = x;
     return c->n_states_left-- > 0;
 }

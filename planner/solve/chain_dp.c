@@ -1,5 +1,5 @@
-/* The exact optimum of one integer program without linear programming: a frontier over the chain, built
- * from its end.
+/* The exact optimum of one integer program without linear programming: of partial chains of each
+ * length those that no other undercuts in bytes and cost, built from the chain's end.
  *
  * A partial chain of j blocks needs M bytes above what is kept before it and costs T. Prepending a
  * block of an item gives
@@ -20,6 +20,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,6 +90,7 @@ static void set_hull(dp *d, int64_t last)
             d->n_hull--;
         d->hull[d->n_hull++] = *x;
     }
+    assert(d->n_hull >= 1); /* the item that keeps the least is on it */
 }
 
 /* What n more blocks cost at least, if what they keep is to lie in room_bytes; false when it
@@ -97,6 +99,7 @@ static bool least_rest(const dp *d, int64_t n, int64_t room_bytes, int64_t *cost
 {
     int64_t i = d->n_hull - 1;
 
+    assert(d->n_hull >= 1 && n >= 0);
     while (i > 0 && (__int128)n * d->hull[i].k_bytes > room_bytes)
         i--;
     const corner  *x           = &d->hull[i];
@@ -143,6 +146,7 @@ static bool append(dp *d, point x)
         return true;
     if (d->n_states++ >= d->max_states || !reserve((void **)&f->at, f->n, &f->cap, sizeof *f->at))
         return false;
+    assert(f->n == 0 || f->at[f->n - 1].m_bytes < x.m_bytes);
     f->at[f->n++] = x;
     return true;
 }
@@ -229,6 +233,7 @@ static bool build(dp *d)
 
 static bool start(dp *d, const vp_ilp *ilp, int64_t budget_bytes, int64_t max_states)
 {
+    assert(ilp->n_items >= 1 && ilp->n_blocks >= 1);
     *d        = (dp){.ilp        = ilp,
                      .max_bytes  = budget_bytes - ilp->base_bytes,
                      .limit_ns   = -1,
@@ -305,9 +310,12 @@ vp_dp_end vp_dp_solve(const vp_ilp *ilp, int64_t budget_bytes, int64_t upper_ns,
 
             how      = VP_DP_FOUND;
             *cost_ns = ilp->const_ns + best->t_ns;
+            assert(*cost_ns < upper_ns && *cost_ns >= ilp->const_ns + least_ns);
             memset(counts, 0, (size_t)ilp->n_items * sizeof *counts);
-            for (int64_t l = best->link; l >= 0; l = d.links[l].next)
+            for (int64_t l = best->link; l >= 0; l = d.links[l].next) {
+                assert(d.links[l].next < l); /* a chain's links were made one after the other */
                 counts[d.links[l].item]++;
+            }
             break;
         }
     }

@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <glpk.h>
 #include <math.h>
 #include <setjmp.h>
@@ -135,6 +136,7 @@ static void fill(vp_lp *lp, int *rows, double *values)
                 rows[++n] = 3 + nl + l, values[n] = k;
         }
         rows[++n] = 3 + 2 * nl + l_of, values[n] = 1;
+        assert(n <= 3 * nl + 3 && n <= lp->n_rows); /* room for rows[1 .. n] */
         glp_set_mat_col(lp->prob, s + 1, n, rows, values);
     }
     for (int r = 2; r <= lp->n_rows; r++)
@@ -347,6 +349,7 @@ vp_lp_end vp_lp_solve(vp_lp *lp, const vp_box *box, const uint8_t *basis, int64_
 {
     vp_lp_end end;
 
+    assert(out->x && out->u && out->basis);
     out->n_pivots = 0;
     if (lp->engine->broken)
         return VP_LP_UNKNOWN;

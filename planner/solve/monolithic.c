@@ -10,8 +10,8 @@
 #include <setjmp.h>
 #include <stdlib.h>
 
-/* Columns, all binary: for each integer program p of the problem one z_p (it is the one chosen), then x_{p,i,s} (block i,
- * first in the chain is 0, uses item s), block by block. Rows:
+/* Columns, all binary: for each integer program p of the problem one z_p (it is the one chosen),
+ * then x_{p,i,s} (block i, first in the chain is 0, uses item s), block by block. Rows:
  *
  *     choose       sum_p z_p = 1
  *     cover p,i    sum_s x_{p,i,s} - z_p = 0
@@ -21,8 +21,8 @@
  *
  * Here a block may use more than the budget leaves above the kept bytes below it in one order and
  * not in another: nothing of the canonical order, of levels or of counts is assumed. z_p stands in
- * each row with what the row allows, so that an integer program not chosen has no blocks: no large constant
- * is needed.
+ * each row with what the row allows, so that an integer program not chosen has no blocks: no large
+ * constant is needed.
  *
  * Bytes are divided by what divides them all, the room is rounded down to that and is never more
  * than the chain could use, and both are in units of a power of two near the largest: a broken

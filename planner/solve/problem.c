@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* What a document may hold. Chosen so that no sum below leaves 64 bits: MAX_BLOCKS * MAX_COST_NS
@@ -21,6 +22,7 @@ static json_t *column(const vp_ilp *g, size_t offset)
 {
     json_t *array = json_array();
 
+    assert(offset + sizeof(int64_t) <= sizeof(vp_item_row));
     for (int64_t s = 0; array && s < g->n_items; s++)
         if (json_array_append_new(
                 array, json_integer(*(const int64_t *)((const char *)&g->items[s] + offset)))) {

@@ -114,8 +114,8 @@ static void take_proof(vp_arena *arena, const vp_ilp_problem *problem, const vp_
     vp_text_release(&text);
 }
 
-/* The integer programs that may hold something below upper_ns: no price of a byte proves otherwise. The
- * first where there is none, so that the solver is always asked. places: where each of them stands
+/* The integer programs that may hold something below upper_ns: no price of a byte proves otherwise.
+ * The first where there is none, so that the solver is always asked. places: where each of them stands
  * in the problem. */
 static vp_status list_open(vp_arena *arena, const vp_ilp_problem *problem, vp_ilp_problem *open,
                            int64_t *places, vp_err *err)
@@ -156,6 +156,7 @@ vp_status vp_prove(vp_arena *arena, const vp_ilp_problem *problem, vp_proof *out
     VP_TRY(ask(arena, &open, NULL, SILENCE_S, TOTAL_S, &doc, &out->note, &seconds, err));
     if (doc)
         take_proof(arena, &open, doc, out);
+    assert(out->ilp_idx >= 0 && out->ilp_idx < open.n_ilps);
     out->ilp_idx = places[out->ilp_idx];
 out:
     vp_json_doc_free(doc);
@@ -177,7 +178,7 @@ static vp_status take_sequence(vp_arena *arena, const vp_ilp_problem *problem, v
     int64_t *counts = vp_arena_array(arena, problem->ilps[m->ilp_idx].n_items, sizeof *counts);
     VP_TRY_ALLOC(err, counts);
     for (int64_t i = 0; i < problem->ilps[m->ilp_idx].n_blocks; i++)
-        counts[m->items[i]]++;
+        counts[m->items[i]]++; /* vp_monolithic_from_json() has seen that there are such items */
     if (!vp_ilp_evaluate(problem, m->ilp_idx, counts, &out->cost_ns)) {
         out->cost_ns = -1;
         out->note =
