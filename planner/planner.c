@@ -366,7 +366,8 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
         double best_s = a->candidates[0].figures.step_time_s;
         a->bound_s    = a->bound_s < best_s ? a->bound_s : best_s;
         assert(a->bound_s <= best_s);
-        a->gap   = (best_s - a->bound_s) / best_s;
+        /* a profile may say that a step takes no time */
+        a->gap   = best_s > 0 ? (best_s - a->bound_s) / best_s : 0;
         a->proof = a->gap <= r->gap ? VP_PROOF_OPTIMAL : VP_PROOF_GAP;
     }
 out:

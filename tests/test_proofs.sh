@@ -72,6 +72,22 @@ for model, options in (("gemma-2-9b", ("--seq", 1024, "--global-batch", 8, "--bu
     ok(seconds < 10 and answer["proof"]["status"] in ("optimal", "infeasible"), "%s %s" % (os.path.basename(model), " ".join(map(str, options))), (seconds, proof(answer)))
     ok(after.ru_maxrss < 200 << 10, "memory of the largest planner until %s" % (options,), after.ru_maxrss)
 
+# ---- a profile may say that every call takes no time ----
+
+job = ("--device", "cpu", "--seq", 128, "--global-batch", 8, "--budget", "30MB")
+subprocess.run([vplan, "plan", "gpt2-tiny", *map(str, job), "-o", folder + "/plan.json"], check=True, stdout=subprocess.DEVNULL)
+rows = []
+for program in json.load(open(folder + "/plan.json"))["buckets"][0]["programs"]:
+    for s in program["forward"] + program["backward"] + program["norm"] + program["update"]:
+        row = {k: v for k, v in s.items() if k in ("kernel", "dtype", "seconds") or (type(v) is int and k not in ("workspace_bytes", "rng_id"))}
+        row["seconds"] = 0
+        rows += [row] if row not in rows else []
+json.dump({"schema_version": 1, "device": "cpu", "backend": "cpu", "rows": rows}, open(folder + "/nothing.json", "w"))
+p = subprocess.run([vplan, "plan", "gpt2-tiny", *map(str, job), "--profile", folder + "/nothing.json", "-o", folder + "/none.json"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+if ok(p.returncode == 0, "a plan whose steps take no time", p.stderr.decode()):
+    made = json.load(open(folder + "/none.json"))
+    ok(made["prediction"]["step_time_s"] == 0 and made["proof"]["gap"] == 0, "the gap of a step that takes no time", made["proof"])
+
 for name in os.listdir(folder):
     os.unlink(folder + "/" + name)
 os.rmdir(folder)
