@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/stats.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ vp_status vp_call_times_add(vp_call_times *x, const vp_runtime *rt, vp_err *err)
         VP_TRY_ALLOC(err, x->at && x->seconds);
         memcpy(x->at, now, (size_t)n * sizeof *now);
     }
+    assert(n == x->n); /* every step makes the same calls */
     for (int64_t i = 0; i < x->n; i++)
         x->seconds[i * VP_CALL_TIMES_STEPS + x->n_steps % VP_CALL_TIMES_STEPS] = now[i].seconds;
     x->n_steps++;
@@ -35,6 +37,7 @@ const vp_kernel_time *vp_call_times_median(vp_call_times *x)
 {
     double sorted[VP_CALL_TIMES_STEPS];
 
+    assert(x->n_steps >= 0);
     for (int64_t i = 0; i < x->n; i++) {
         int64_t n = vp_min_i64(x->n_steps, VP_CALL_TIMES_STEPS);
 
@@ -54,6 +57,7 @@ vp_status vp_call_times_rows(const vp_call_times *x, vp_profile *profile, vp_err
 
         if (t->n_calls == 0)
             continue;
+        assert(t->n_calls > 0 && t->seconds >= 0);
         row.seconds = t->seconds / (double)t->n_calls;
         memcpy(row.ints, t->ints, sizeof row.ints);
         VP_TRY_ALLOC(err, vp_profile_add(profile, &row));

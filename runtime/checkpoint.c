@@ -7,6 +7,7 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,7 @@ static void find_prefixes(folder *f)
     const char *table = f->rt->params[0].name;
     char        name[256];
 
+    assert(f->rt->n_params > 0);
     f->prefix        = prefix_of(table);
     f->stored_prefix = vp_checkpoint_find(f->ckpt, table, NULL) ? f->prefix : "";
     for (int i = 0;
@@ -118,6 +120,7 @@ static const vp_tensor_info *find_stored(const folder *f, const char *param, vp_
     char                  name[256], other[300];
     const vp_tensor_info *t;
 
+    assert(f->prefix && f->stored_prefix); /* find_prefixes() */
     if (part_of(f, param) == HEAD)
         snprintf(name, sizeof name, "%s", param);
     else
@@ -168,6 +171,7 @@ static vp_status load_param(const vp_runtime_param *p, vp_safetensors *file,
     float     values[AT_A_TIME];
     vp_status st = VP_OK;
 
+    assert(t->n_elements == p->param->n_elements); /* check_shape() */
     for (int64_t k = 0; k < t->n_elements; k += AT_A_TIME) {
         int64_t n = t->n_elements - k < AT_A_TIME ? t->n_elements - k : AT_A_TIME;
         VP_TRY(vp_safetensors_read_f32(file, t, k, n, values, err));
@@ -247,6 +251,7 @@ static vp_status draw_missing(folder *f, vp_err *err)
                 err, VP_ERR_INPUT, f->dir, 0, p->name,
                 "%s: no tensor %s and no other head: there it is tied to the token table, the plan's is not (tie_word_embeddings)",
                 f->dir, p->name));
+        assert(part_of(f, p->name) != INNER && f->report->n_drawn < f->rt->n_params);
         VP_TRY(vp_runtime_draw_param(f->rt, p, err));
         f->report->drawn[f->report->n_drawn++] = p->name;
     }
@@ -287,6 +292,7 @@ static const vp_runtime_param *tied_to(const vp_runtime *rt, const char *stored)
     static const char bias[] = "decoder.bias";
     size_t            n;
 
+    assert(rt->n_params > 0);
     if (rt->plan->n_shared == 1 && is_one_of(stored, projections, COUNT(projections), equals))
         return &rt->params[0];
     if (!ends_with(stored, bias))
@@ -437,6 +443,7 @@ vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite,
                                                                                                     : VP_ST_BF16,
                                                      .rank  = p->rank};
         VP_TRY(saved_values(r, &tensors[i].data, &copies[i], err));
+        assert(tensors[i].data && p->rank <= VP_PARAM_MAX_RANK);
         for (int d = 0; d < p->rank; d++)
             tensors[i].shape[d] = p->shape[d];
     }

@@ -3,6 +3,7 @@
 #include "base/stats.h"
 #include "runtime/data.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 static vp_status open_lane(const vp_plan *plan, const vp_backend *backend,
@@ -29,6 +30,7 @@ static vp_status step(const vp_plan *plan, vp_lane *lane, int64_t round, int64_t
     vp_data  *data     = NULL;
     vp_status st       = VP_OK;
 
+    assert(round >= 0 && round < n_rounds);
     VP_TRY_ALLOC(err, tokens);
     VP_TRY(vp_data_open(NULL, plan, n_rounds, &data, err));
     VP_TRY(vp_data_step(data, round, tokens, tokens + n_tokens, err));
@@ -51,6 +53,7 @@ static vp_status summarise(const vp_lane *first, vp_lane *lane, int64_t n, vp_er
     vp_memory_report memory;
     vp_status        st = VP_OK;
 
+    assert(n > 0); /* quartiles of nothing are nothing */
     VP_TRY_ALLOC(err, seconds);
     for (int64_t i = 0; i < n; i++) {
         seconds[i] = b[i].seconds;
@@ -58,8 +61,9 @@ static vp_status summarise(const vp_lane *first, vp_lane *lane, int64_t n, vp_er
     }
     lane->median_s   = vp_median(seconds, n);
     lane->over_first = vp_median(ratios, n);
-    lane->low        = ratios[n / 4];
-    lane->high       = ratios[n * 3 / 4];
+    assert(n == 1 || ratios[0] <= ratios[n - 1]); /* vp_median() has sorted them */
+    lane->low  = ratios[n / 4];
+    lane->high = ratios[n * 3 / 4];
     vp_call_times_median(&lane->times);
     vp_runtime_memory(lane->runtime, &memory);
     lane->executed_bytes = memory.executed_bytes;
@@ -72,6 +76,7 @@ static vp_status of_plan(vp_status st, int64_t i, int64_t n, vp_err *err)
 {
     vp_err inner = *err;
 
+    assert(i >= 0 && i < n);
     if (st == VP_OK || n < 2)
         return st;
     *err = (vp_err){0};
@@ -85,6 +90,7 @@ vp_status vp_compare(vp_plan *const *plans, int64_t n, const vp_backend *backend
     int64_t   n_rounds = VP_COMPARE_WARM_UP + opts->n_rounds;
     vp_status st       = VP_OK;
 
+    assert(n > 0 && opts->n_rounds > 0);
     for (int64_t i = 0; i < n; i++)
         lanes[i] = (vp_lane){0};
     for (int64_t i = 0; i < n; i++)

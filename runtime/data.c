@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -29,12 +30,14 @@ vp_status vp_data_open(const char *path, const vp_plan *plan, int64_t n_steps, v
     struct stat info;
     vp_status   st = VP_OK;
 
+    assert(n_steps >= 0);
     *out = NULL;
     VP_TRY_ALLOC(err, d);
     d->plan        = plan;
     d->fd          = -1;
     d->token_bytes = token_bytes(plan->recipe.data_kind);
     d->n_per_step  = vp_plan_tokens(plan);
+    assert(d->n_per_step > 0 && plan->vocab_size > 0 && plan->vocab_size <= INT32_MAX);
     if (path) {
         char shown[512];
         vp_text_escape(path, d->path, sizeof d->path);
@@ -99,6 +102,7 @@ static void mask(const vp_data *d, int64_t first, int32_t *tokens, int32_t *labe
 {
     int64_t seq = d->plan->buckets[0].seq;
 
+    assert(seq > 0 && d->n_per_step % seq == 0 && d->plan->mask_token < d->plan->vocab_size);
     for (int64_t i = 0; i < d->n_per_step; i++) {
         uint64_t r = mix((uint64_t)d->plan->recipe.seed + mix(~(uint64_t)(first + i)));
         uint64_t always =
@@ -118,6 +122,7 @@ static void draw_classes(const vp_data *d, int64_t first, int32_t *labels)
 {
     int64_t seq = d->plan->buckets[0].seq;
 
+    assert(seq > 0 && d->n_per_step % seq == 0 && d->plan->n_classes > 0);
     for (int64_t i = 0; i < d->n_per_step; i++) {
         bool has_label = d->plan->label_place == VP_LABEL_AT_EACH ||
                          i % seq == (d->plan->label_place == VP_LABEL_AT_FIRST ? 0 : seq - 1);
@@ -130,6 +135,7 @@ static int64_t stored_token(const vp_data *d, int64_t i)
 {
     const unsigned char *p = d->raw + i * d->token_bytes;
 
+    assert(i >= 0 && i <= d->n_per_step);
     switch (d->plan->recipe.data_kind) {
     case VP_DATA_BYTES:
         return p[0];
@@ -145,6 +151,8 @@ vp_status vp_data_step(vp_data *d, int64_t step, int32_t *tokens, int32_t *label
 {
     int64_t first = step * d->n_per_step, n_bytes = (d->n_per_step + 1) * d->token_bytes;
 
+    assert(step >= 0 && tokens && labels);
+    assert(d->fd < 0 || d->raw);
     for (int64_t done = 0; d->fd >= 0 && done < n_bytes;) {
         ssize_t got =
             pread(d->fd, d->raw + done, (size_t)(n_bytes - done), first * d->token_bytes + done);

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,11 +12,14 @@ vp_status vp_arena_block_new(const vp_backend *backend, vp_memory memory, int64_
     void     *base;
     vp_status st = VP_OK;
 
+    assert(n_bytes >= 0);
+    assert(memory == VP_MEMORY_DEVICE || memory == VP_MEMORY_HOST_PINNED);
     *out = (vp_arena_block){0};
     if (n_bytes == 0)
         return VP_OK;
     VP_TRY(
         (memory == VP_MEMORY_DEVICE ? backend->alloc : backend->host_alloc)(n_bytes, &base, err));
+    assert((uintptr_t)base % VP_ALIGN_BYTES == 0); /* offsets are multiples of it */
     *out = (vp_arena_block){.base = base, .n_bytes = n_bytes};
 out:
     return st;
@@ -23,6 +27,7 @@ out:
 
 void vp_arena_block_free(const vp_backend *backend, vp_memory memory, vp_arena_block *block)
 {
+    assert((block->base == NULL) == (block->n_bytes == 0));
     if (block->base && memory == VP_MEMORY_DEVICE)
         backend->release(block->base, block->n_bytes);
     else if (block->base)
@@ -36,6 +41,7 @@ int64_t vp_arena_block_resident(const vp_backend *backend, const vp_arena_block 
     unsigned char present[PAGES_AT_A_TIME];
     int64_t       page = sysconf(_SC_PAGESIZE), mapped = vp_round_up(memory->n_bytes, page), n = 0;
 
+    assert(page > 0 && (memory->base || memory->n_bytes == 0));
     if (!backend->host_memory)
         return memory->n_bytes;
     for (int64_t at = 0; at < mapped; at += PAGES_AT_A_TIME * page) {
@@ -45,5 +51,6 @@ int64_t vp_arena_block_resident(const vp_backend *backend, const vp_arena_block 
         for (int64_t i = 0; i < bytes / page; i++)
             n += present[i] & 1;
     }
+    assert(n * page <= mapped);
     return n * page;
 }

@@ -23,6 +23,7 @@
 #include "runtime/run_options.h"
 #include "runtime/runtime.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,6 +270,7 @@ static vp_status train(const args *a, const vp_plan *plan, const vp_backend *bac
     vp_status st = VP_OK;
 
     VP_TRY_ALLOC(err, tokens && labels);
+    assert(a->run.steps > 0 && r->steps);
     for (r->n_steps = 0; r->n_steps < a->run.steps && (!a->step_on_input || line_came());) {
         vp_step_result *s = &r->steps[r->n_steps];
         VP_TRY(vp_data_step(data, r->n_steps, tokens, labels, err));
@@ -298,6 +300,7 @@ static vp_status find_median_step(results *r, vp_err *err)
     double   *seconds = malloc((size_t)(r->n_steps + 1) * sizeof *seconds);
     vp_status st      = VP_OK;
 
+    assert(first <= r->n_steps && r->n_steps >= 0);
     VP_TRY_ALLOC(err, seconds);
     for (int64_t i = first; i < r->n_steps; i++)
         seconds[i - first] = r->steps[i].seconds;
@@ -534,6 +537,7 @@ static vp_status open_backend(const args *a, const vp_plan *plan, const vp_backe
     else if (strcmp(name, "cpu") != 0)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
                        "--backend %s: there are cpu, cuda and the path of a plugin", name));
+    assert(*out && (*out)->api_version == VP_BACKEND_API); /* vp_backend_plugin() */
     if (a->run.threads)
         (*out)->set_threads((int)(a->run.threads < 1024 ? a->run.threads : 1024));
 out:
@@ -655,6 +659,7 @@ static json_t *lanes_json(const vp_backend *backend, const vp_lane *lanes, int64
 {
     json_t *plans = json_array();
 
+    assert(n > 0 && n_rounds > 0);
     for (int64_t i = 0; i < n; i++) {
         json_t *seconds = json_array();
         for (int64_t r = 0; r < n_rounds; r++)
@@ -685,6 +690,7 @@ static vp_status compare(const args *a, vp_err *err)
     for (int i = 0; i < a->line.n_words; i++) {
         VP_TRY(vp_plan_read_all(a->line.words[i], plans + n, VP_MAX_WORDS - n, &n_read, err));
         n += n_read;
+        assert(n <= VP_MAX_WORDS);
     }
     VP_TRY(open_backend(a, plans[0], &backend, err));
     VP_TRY(vp_compare(plans, n, backend, &opts, lanes, err));
@@ -725,6 +731,7 @@ static vp_status profile(const args *a, vp_err *err)
     snprintf(p->backend, sizeof p->backend, "%s", backend->describe());
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CONTEXT, 0, &points, err));
     VP_TRY(vp_profile_rows(backend, p, a->seconds, &n_timed, show_progress, err));
+    assert(n_timed >= 0 && n_timed <= p->n_rows);
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CALLS, 0, &points, err));
     p->outside = (vp_overhead){0};
     /* a module that was not loaded yet would not be counted */

@@ -11,6 +11,7 @@ vp_status vp_memory_note(const vp_backend *backend, vp_overhead_phase phase, int
     if (backend->host_memory)
         return VP_OK;
     assert(points->n < VP_N_OUTSIDE_PHASES);
+    assert(arena_bytes >= 0);
     points->at[points->n] = (vp_memory_point){.phase = phase, .arena_bytes = arena_bytes};
     return backend->memory(&points->at[points->n++].memory, err);
 }
@@ -21,6 +22,7 @@ void vp_overhead_measure(const vp_backend *backend, const vp_memory_points *poin
     bool    by_process = points->n > 0, by_device = points->n > 0 && backend->close;
     int64_t before_bytes = points->n > 0 ? points->at[0].memory.all_used_before_bytes : -1;
 
+    assert(points->n >= 0 && points->n <= VP_N_OUTSIDE_PHASES);
     *out = (vp_overhead){0};
     *why = NULL;
     for (int i = 0; i < points->n; i++) {
@@ -36,6 +38,7 @@ void vp_overhead_measure(const vp_backend *backend, const vp_memory_points *poin
         return;
     }
     out->measured_by = by_process ? VP_OVERHEAD_BY_PROCESS : VP_OVERHEAD_BY_DEVICE;
+    assert(points->n > 0 && (by_process || before_bytes >= 0));
     snprintf(out->device, sizeof out->device, "%s", backend->device);
     for (int i = 0; i < points->n; i++) {
         const vp_memory_point *p = &points->at[i];

@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "base/sha256.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,13 @@ enum { AT_A_TIME = 16384 };
 static void *held_at(const vp_runtime *rt, const vp_plan_instance *x, const vp_plan_param *p,
                      vp_region h)
 {
-    return rt->arena[0][x->region_memory[h]].base + x->region_base_bytes[h] + p->offset_bytes[h];
+    const vp_arena_block *m     = &rt->arena[0][x->region_memory[h]];
+    int64_t               at    = x->region_base_bytes[h] + p->offset_bytes[h];
+    int64_t               bytes = vp_plan_param_bytes(&rt->plan->recipe, &p->param, h);
+
+    assert(h >= 0 && h < VP_N_REGIONS);
+    assert(bytes > 0 && at >= 0 && at <= m->n_bytes - bytes);
+    return m->base + at;
 }
 
 vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err)
@@ -47,6 +54,7 @@ vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err)
             vp_param_full_name(p->param, x->index, p->name, sizeof p->name);
         }
     }
+    assert(rt->n_params == n);
     return VP_OK;
 }
 
@@ -57,6 +65,7 @@ int64_t vp_runtime_n_params(const vp_runtime *rt)
 
 void vp_runtime_param_at(const vp_runtime *rt, int64_t idx, vp_runtime_param *out)
 {
+    assert(idx >= 0 && idx < rt->n_params);
     *out = rt->params[idx];
 }
 
@@ -66,6 +75,7 @@ static vp_status get_bf16(const vp_runtime_param *p, int64_t first, int64_t n, f
     uint16_t  bits[AT_A_TIME];
     vp_status st = VP_OK;
 
+    assert(p->dtype == VP_DTYPE_BF16 && !p->master);
     for (int64_t k = 0; k < n; k += AT_A_TIME) {
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
         VP_TRY(p->backend->download(bits, (const uint16_t *)p->data + first + k,
@@ -83,6 +93,7 @@ static vp_status set_bf16(const vp_runtime_param *p, int64_t first, int64_t n, c
     uint16_t  bits[AT_A_TIME];
     vp_status st = VP_OK;
 
+    assert(p->dtype == VP_DTYPE_BF16);
     for (int64_t k = 0; k < n; k += AT_A_TIME) {
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
         for (int64_t i = 0; i < len; i++)
@@ -97,6 +108,7 @@ out:
 vp_status vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out,
                                vp_err *err)
 {
+    assert(first >= 0 && n >= 0 && first <= p->param->n_elements - n);
     if (p->master || p->dtype == VP_DTYPE_F32)
         return p->backend->download(out, (p->master ? p->master : (const float *)p->data) + first,
                                     n * (int64_t)sizeof *out, err);
@@ -106,6 +118,7 @@ vp_status vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t
 vp_status vp_runtime_grad_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out,
                               vp_err *err)
 {
+    assert(first >= 0 && n >= 0 && first <= p->param->n_elements - n);
     return p->backend->download(out, p->grad + first, n * (int64_t)sizeof *out, err);
 }
 
@@ -114,6 +127,7 @@ vp_status vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t
 {
     vp_status st = VP_OK;
 
+    assert(first >= 0 && n >= 0 && first <= p->param->n_elements - n);
     if (p->master)
         VP_TRY(p->backend->upload(p->master + first, values, n * (int64_t)sizeof *values, err));
     if (p->dtype == VP_DTYPE_F32)
@@ -140,6 +154,7 @@ static vp_status zero_states(vp_runtime *rt, vp_err *err)
             for (int64_t k = 0; k < t->n_params; k++) {
                 int64_t bytes =
                     vp_plan_param_bytes(&rt->plan->recipe, &t->params[k].param, (vp_region)h);
+                assert(bytes >= 0); /* an overflow does not pass the plan's checker */
                 for (int r = 0; bytes > 0 && r < rt->n_arenas; r++)
                     VP_TRY(rt->backend->fill(rt->arena[r][b->instances[i].region_memory[h]].base +
                                                  b->instances[i].region_base_bytes[h] +
@@ -159,6 +174,7 @@ static vp_status fill_waves(vp_runtime *rt, const vp_rope_table *a, double (*wav
     float     values[AT_A_TIME];
     vp_status st = VP_OK;
 
+    assert(a->n > 0 && a->inv_freq);
     for (int64_t k = 0; k < n; k += AT_A_TIME) {
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
         for (int64_t i = 0; i < len; i++)
@@ -180,6 +196,7 @@ static vp_status fill_angles(vp_runtime *rt, vp_err *err)
         if (fixed->component != VP_COMP_CONSTANTS)
             continue;
         unsigned char *at = rt->arena[0][VP_MEMORY_DEVICE].base + fixed->offset_bytes;
+        assert(fixed->bytes == 2 * rt->bucket->seq * fixed->angles.n * (int64_t)sizeof(float));
         VP_TRY(fill_waves(rt, &fixed->angles, cos, at, err));
         VP_TRY(fill_waves(rt, &fixed->angles, sin, at + fixed->bytes / 2, err));
     }
@@ -208,11 +225,14 @@ static void draw_values(const vp_runtime_param *p, uint64_t seed, float *values)
 {
     int64_t n = p->param->n_elements;
 
+    assert(n > 0 && p->param->init < VP_N_INITS);
     if (p->param->init == VP_INIT_NORMAL)
         vp_draw_normal(seed, p->name, p->param->init_std, values, n);
     else
         for (int64_t k = 0; k < n; k++)
             values[k] = p->param->init == VP_INIT_ONES ? 1.0f : 0.0f;
+    assert(p->param->zero_row >= 0 &&
+           (p->param->zero_row == 0 || p->param->zero_row <= p->param->shape[0]));
     if (p->param->zero_row)
         memset(values + (p->param->zero_row - 1) * (n / p->param->shape[0]), 0,
                (size_t)(n / p->param->shape[0]) * sizeof *values);
@@ -228,6 +248,7 @@ vp_status vp_runtime_draw_param(const vp_runtime *rt, const vp_runtime_param *p,
     float    *values = here ? place : malloc((size_t)p->param->n_elements * sizeof *values);
     vp_status st     = VP_OK;
 
+    assert(place); /* in bf16 without master weights a parameter has a gradient in fp32 */
     VP_TRY_ALLOC(err, values);
     draw_values(p, (uint64_t)seed, values);
     VP_TRY(vp_runtime_param_set(p, 0, p->param->n_elements, values, err));

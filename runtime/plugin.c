@@ -86,6 +86,9 @@ vp_status vp_backend_plugin(const char *name, const vp_backend **out, vp_err *er
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE,
                        "%s is not a backend of vplan: it has no vp_backend_open", path));
     VP_TRY(open_backend(VP_BACKEND_API, out, err));
+    if ((*out)->api_version != VP_BACKEND_API)
+        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "%s is of version %d of the interface, not %d", path,
+                       (*out)->api_version, VP_BACKEND_API));
     library = NULL; /* open until the process ends */
 out:
     if (library)

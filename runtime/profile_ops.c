@@ -41,6 +41,7 @@ static void fill(const vp_profile_row *row, int operand, void *data, int64_t n_b
 {
     const vp_operand_info *o = &vp_kernel_info_of(row->kernel)->operands[operand];
 
+    assert(n_bytes >= (o->elem == VP_AS_CONTROL ? (int64_t)sizeof(vp_control) : 1));
     if (o->elem == VP_AS_CONTROL) {
         *(vp_control *)data =
             (vp_control){.lr = 1e-4, .step = 1, .inv_n_targets = 1e-3, .grad_scale = 1};
@@ -64,6 +65,7 @@ static vp_status make_operand(const vp_backend *backend, const vp_profile_row *r
     void     *host = NULL;
     vp_status st   = VP_OK;
 
+    assert(n_bytes > 0 && !*out);
     VP_TRY(backend->alloc(n_bytes, out, err));
     if (backend->host_memory) {
         fill(row, operand, *out, n_bytes);
@@ -92,6 +94,7 @@ static vp_status time_call(const vp_backend *backend, const vp_kernel_call *call
         VP_TRY(backend->time(call, 1, &seconds[n], err));
         total += seconds[n];
     }
+    assert(n >= MIN_CALLS && n <= MAX_CALLS);
     *median = vp_median(seconds, n);
 out:
     return st;
@@ -108,6 +111,7 @@ static vp_status time_best(const vp_backend *backend, vp_kernel_call *call, vp_p
 
     if (backend->algorithms)
         VP_TRY(backend->algorithms(call, MAX_ALGORITHMS, candidates, &n, err));
+    assert(n >= 0 && n <= MAX_ALGORITHMS);
     for (int i = 0; i == 0 || i < n; i++) { /* a backend without any: its default, once */
         call->algorithm = candidates[i];
         VP_TRY(time_call(backend, call, &seconds, err));

@@ -21,6 +21,7 @@ static vp_status make_times(vp_runtime *rt, vp_err *err)
     n += rt->bucket->n_instances;
     for (rt->n_time_slots = 16; rt->n_time_slots < 2 * n;)
         rt->n_time_slots *= 2;
+    assert(n > 0 && n <= INT32_MAX); /* a slot holds an entry's number */
     rt->times      = vp_arena_array(rt->scratch, n, sizeof *rt->times);
     rt->time_slots = vp_arena_array(rt->scratch, rt->n_time_slots, sizeof *rt->time_slots);
     return rt->times && rt->time_slots ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
@@ -39,6 +40,7 @@ static vp_status count_padding(vp_runtime *rt, vp_err *err)
     VP_TRY(vp_expansion_padding(arena, &x, VP_MEMORY_DEVICE, rt->plan->peak_bytes, &gaps, &n, err));
     for (int64_t i = 0; i < n; i++)
         rt->padding_bytes += gaps[i].end - gaps[i].begin;
+    assert(rt->padding_bytes >= 0 && rt->padding_bytes <= rt->plan->peak_bytes);
     rt->n_buffers = x.n_buffers;
 out:
     vp_arena_free(arena);
@@ -47,12 +49,15 @@ out:
 
 static int64_t memory_bytes(const vp_plan *plan, vp_memory memory)
 {
+    assert(memory == VP_MEMORY_DEVICE || memory == VP_MEMORY_HOST_PINNED);
     return memory == VP_MEMORY_DEVICE ? plan->peak_bytes : plan->host_peak_bytes;
 }
 
 static int64_t fixed_bytes(const vp_runtime *rt, int64_t fixed_idx)
 {
     const vp_plan_fixed *f = &rt->plan->fixed[fixed_idx];
+
+    assert(fixed_idx >= 0 && fixed_idx < rt->plan->n_fixed);
 
     if (fixed_idx == rt->plan->control_idx)
         return (int64_t)sizeof(vp_control);
@@ -77,11 +82,14 @@ static vp_status make_block(vp_runtime *rt, vp_err *err)
         b->at[i] = -1;
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         if (inputs[i] >= 0) {
+            assert(inputs[i] < plan->n_fixed && b->at[inputs[i]] == -1); /* each has its own */
             b->at[inputs[i]] = b->n_bytes;
             b->n_bytes =
                 vp_round_up(vp_add(b->n_bytes, fixed_bytes(rt, inputs[i])), VP_ALIGN_BYTES);
         }
+    assert(b->n_bytes > 0 && b->at[plan->control_idx] >= 0); /* which run_all() fetches */
     VP_TRY(rt->backend->host_alloc(b->n_bytes, &base, err));
+    assert(base && (uintptr_t)base % VP_ALIGN_BYTES == 0);
     b->base = base;
 out:
     return st;
@@ -92,6 +100,7 @@ static vp_status check_backend(const vp_runtime *rt, vp_err *err)
 {
     int64_t planned = rt->plan->compute_capability, here = rt->backend->compute_capability;
 
+    assert(here >= 0 && (here == 0 || !rt->backend->host_memory));
     if (planned == here && (here > 0 || strcmp(rt->plan->device, "cpu") == 0)) {
         if (rt->opts.verify && !rt->backend->host_memory)
             return VP_FAIL(
@@ -121,6 +130,8 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
     vp_status   st = VP_OK;
 
     *out = NULL;
+    assert(plan->n_buckets > 0);
+    assert(backend->api_version == VP_BACKEND_API);
     VP_TRY_ALLOC(err, rt);
     rt->plan      = plan;
     rt->bucket    = &plan->buckets[0];
@@ -132,12 +143,15 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
                                            plan->recipe.weight_decay, plan->recipe.momentum};
     VP_TRY_ALLOC(err, rt->scratch);
     VP_TRY(check_backend(rt, err));
+    assert(!opts->verify || backend->host_memory); /* the verifier reads the arenas itself */
     rt->uses_algorithms =
         plan->algorithms_of && strcmp(plan->algorithms_of, backend->describe()) == 0;
     for (int r = 0; r < rt->n_arenas; r++)
         for (int m = 0; m < VP_N_MEMORIES; m++)
             VP_TRY(vp_arena_block_new(backend, (vp_memory)m, memory_bytes(plan, (vp_memory)m),
                                       &rt->arena[r][m], err));
+    assert(
+        rt->arena[0][VP_MEMORY_DEVICE].base); /* no plan without a byte: it has a control block */
     VP_TRY(make_block(rt, err));
     VP_TRY(vp_runtime_list_params(rt, err));
     VP_TRY(count_padding(rt, err));
@@ -183,11 +197,13 @@ static vp_kernel_time *time_of(vp_runtime *rt, const vp_step *step, const int64_
          slot         = (slot + 1) & (rt->n_time_slots - 1)) {
         int32_t *idx = &rt->time_slots[slot];
         if (*idx == 0) {
+            assert(2 * (rt->n_times + 1) <= rt->n_time_slots); /* or no search would end */
             rt->times[rt->n_times] =
                 (vp_kernel_time){.kernel = step->kernel, .dtype = step->dtype, .lacks = lacks};
             memcpy(rt->times[rt->n_times].ints, ints, sizeof rt->times->ints);
             *idx = (int32_t)++rt->n_times;
         }
+        assert(*idx > 0 && *idx <= rt->n_times);
         vp_kernel_time *t = &rt->times[*idx - 1];
         if (t->kernel == step->kernel && t->dtype == step->dtype && t->lacks == lacks &&
             memcmp(t->ints, ints, (size_t)n_ints * sizeof *t->ints) == 0)
@@ -205,6 +221,8 @@ static unsigned char *bind_operand(vp_runtime *rt, const vp_expanded_step *x, in
 
     /* the plan's own promise */
     assert(a->offset_bytes >= 0 && bytes > 0 && a->offset_bytes <= m->n_bytes - bytes);
+    assert(a->offset_bytes % VP_ALIGN_BYTES == 0 ||
+           k < vp_kernel_info_of(x->step->kernel)->n_operands); /* a workspace begins aligned */
     rt->executed_bytes[a->memory] =
         vp_max_i64(rt->executed_bytes[a->memory], a->offset_bytes + bytes);
     return m->base + a->offset_bytes;
@@ -234,6 +252,9 @@ static vp_kernel_call bind(vp_runtime *rt, const vp_expanded_step *x,
 
     memcpy(call.ints, x->ints, sizeof call.ints);
     memcpy(call.reals, step->reals, sizeof call.reals);
+    assert(x->n_operands <=
+           vp_kernel_info_of(step->kernel)->n_operands + (step->workspace_bytes > 0));
+    assert(x->micro_step >= -1 && x->micro_step < rt->bucket->n_micro_steps);
     if (rt->uses_algorithms)
         call.algorithm = step->algorithm;
     for (int k = 0; k < x->n_operands; k++) {
@@ -254,9 +275,14 @@ static vp_status run_copy(vp_runtime *rt, const vp_expanded_step *x, vp_err *err
     vp_status         st     = VP_OK;
 
     if (x->step->kernel == VP_K_COPY_DONE) {
+        assert(x->started >= 0 && x->started < x->idx); /* it waits for a copy that is under way */
+        assert(x->step->copy_done.copy >= 0 && x->step->copy_done.copy < VP_MAX_COPIES);
         VP_TRY(b->after(VP_STREAM_COMPUTE, 2 * (int)x->step->copy_done.copy + 1, err));
         goto out;
     }
+    assert(x->step->kernel == VP_K_COPY_START && stream != VP_STREAM_COMPUTE);
+    assert(x->step->copy_start.copy >= 0 && x->step->copy_start.copy < VP_MAX_COPIES);
+    assert(x->operands[VP_COPY_START_X].memory != x->operands[VP_COPY_START_Y].memory);
     VP_TRY(b->mark(VP_STREAM_COMPUTE, 2 * (int)x->step->copy_start.copy, err));
     VP_TRY(b->after(stream, 2 * (int)x->step->copy_start.copy, err));
     for (int r = 0; r < rt->n_arenas; r++)
@@ -274,6 +300,7 @@ static vp_status run_kernel(vp_runtime *rt, const vp_expanded_step *x, vp_err *e
     bool            clocked = rt->backend->host_memory || rt->opts.eager;
     vp_status       st      = VP_OK;
 
+    assert(x->step->kernel < VP_N_KERNELS && x->step->stream == VP_STREAM_COMPUTE);
     for (int r = 0; r < rt->n_arenas; r++) {
         vp_kernel_call call    = bind(rt, x, rt->arena[r]);
         double         start_s = vp_now_s();
@@ -318,6 +345,7 @@ static vp_status check_batch(const vp_runtime *rt, const vp_batch *b, int64_t *n
     int64_t   n  = vp_plan_tokens(rt->plan);
     vp_status st = VP_OK;
 
+    assert(b->tokens && b->labels && n > 0);
     *n_targets = 0;
     for (int64_t i = 0; i < n; i++) {
         if (b->tokens[i] < 0 || b->tokens[i] >= rt->plan->vocab_size)
@@ -344,7 +372,12 @@ out:
 
 static unsigned char *arena_at(const vp_runtime *rt, int64_t fixed_idx)
 {
-    return rt->arena[0][VP_MEMORY_DEVICE].base + rt->plan->fixed[fixed_idx].offset_bytes;
+    const vp_plan_fixed *f = &rt->plan->fixed[fixed_idx];
+
+    assert(fixed_idx >= 0 && fixed_idx < rt->plan->n_fixed && f->memory == VP_MEMORY_DEVICE);
+    assert(f->offset_bytes >= 0 &&
+           f->offset_bytes <= rt->arena[0][VP_MEMORY_DEVICE].n_bytes - fixed_bytes(rt, fixed_idx));
+    return rt->arena[0][VP_MEMORY_DEVICE].base + f->offset_bytes;
 }
 
 /* Into the block that waits to be sent, or the arena. */
@@ -354,6 +387,7 @@ static vp_status put_input(vp_runtime *rt, int64_t fixed_idx, int64_t offset, co
     assert(offset >= 0 && n_bytes >= 0 && offset <= fixed_bytes(rt, fixed_idx) - n_bytes);
     if (!rt->block.base)
         return vp_runtime_put(rt, arena_at(rt, fixed_idx) + offset, data, n_bytes, err);
+    assert(rt->block.at[fixed_idx] >= 0 && !rt->block.under_way); /* the device may be reading it */
     memcpy(rt->block.base + rt->block.at[fixed_idx] + offset, data, (size_t)n_bytes);
     return VP_OK;
 }
@@ -366,6 +400,7 @@ static vp_status put_ids(vp_runtime *rt, int64_t fixed_idx, const int32_t *ids, 
     int32_t   same[AT_A_TIME];
     vp_status st = VP_OK;
 
+    assert(n * (int64_t)sizeof *ids <= fixed_bytes(rt, fixed_idx));
     if (ids)
         return put_input(rt, fixed_idx, 0, ids, n * (int64_t)sizeof *ids, err);
     for (int i = 0; i < AT_A_TIME; i++)
@@ -428,6 +463,7 @@ static vp_status run_step(vp_runtime *rt, vp_err *err)
     bool      records = rt->backend->record_begin && !rt->opts.eager;
     vp_status st      = VP_OK;
 
+    assert(!rt->block.under_way);
     rt->block.under_way = true;
     if (!records || rt->steps_here == 0) {
         VP_TRY(run_all(rt, err));
@@ -439,6 +475,7 @@ static vp_status run_step(vp_runtime *rt, vp_err *err)
             vp_status ended = rt->backend->record_end(&rt->graph, err);
             VP_TRY(st);
             VP_TRY(ended);
+            assert(rt->graph); /* of a backend that records */
         }
         VP_TRY(rt->backend->replay(rt->graph, err));
     }
@@ -458,12 +495,15 @@ vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result 
     double         start_s = vp_now_s();
     vp_status      st      = VP_OK;
 
+    assert(rt->step >= rt->steps_here && rt->steps_here >= 0);
     VP_TRY(check_batch(rt, batch, &n_targets, err));
     control.lr            = vp_recipe_lr(&plan->recipe, rt->step, rt->opts.n_total_steps);
     control.step          = (double)(rt->step + 1);
     control.inv_n_targets = 1.0 / (double)n_targets;
-    if (rt->block.under_way) /* a step before this one failed */
+    if (rt->block.under_way) { /* a step before this one failed */
         VP_TRY(rt->backend->wait(err));
+        rt->block.under_way = false;
+    }
     VP_TRY(put_input(rt, plan->control_idx, 0, &control, sizeof control, err));
     VP_TRY(put_batch(rt, batch, err));
     VP_TRY(run_step(rt, err));
@@ -471,6 +511,9 @@ vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result 
            rt->block.base ? rt->block.base + rt->block.at[plan->control_idx]
                           : arena_at(rt, plan->control_idx),
            sizeof control);
+    /* what ran lies inside what was planned, and is all of it but padding at the end */
+    assert(rt->executed_bytes[VP_MEMORY_DEVICE] <= rt->plan->peak_bytes);
+    assert(rt->executed_bytes[VP_MEMORY_HOST_PINNED] <= rt->plan->host_peak_bytes);
     rt->step++;
     if (rt->verifier)
         VP_TRY(vp_verifier_finish(rt, err));

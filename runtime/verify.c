@@ -1,5 +1,6 @@
 #include "runtime/runtime_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 static const unsigned char poisons[VP_N_REPLICAS] = {0xa5, 0x5a};
@@ -8,8 +9,11 @@ static const unsigned char poisons[VP_N_REPLICAS] = {0xa5, 0x5a};
 static void group_by(const vp_expansion *x, const int64_t *key, int64_t *order, int64_t *first)
 {
     for (int64_t i = 0; i < x->n_buffers; i++)
-        if (x->first_step[i] >= 0)
+        if (x->first_step[i] >= 0) {
+            assert(key[i] >= x->first_step[i] && key[i] <= x->last_step[i] &&
+                   x->last_step[i] < x->n_steps);
             first[key[i] + 1]++;
+        }
     for (int64_t s = 0; s < x->n_steps; s++)
         first[s + 1] += first[s];
     for (int64_t i = x->n_buffers - 1; i >= 0; i--) /* fill each group from its end */
@@ -24,6 +28,7 @@ vp_status vp_verifier_new(vp_runtime *rt, vp_err *err)
     vp_verifier *v  = vp_arena_alloc(a, sizeof *v);
     vp_status    st = VP_OK;
 
+    assert(rt->n_arenas == VP_N_REPLICAS && !rt->verifier);
     VP_TRY_ALLOC(err, v);
     VP_TRY(vp_expansion_make(a, rt->plan, rt->bucket, rt->bucket->n_micro_steps, &v->x, err));
     v->born_at    = vp_arena_array(a, v->x.n_buffers, sizeof(int64_t));
@@ -37,6 +42,7 @@ vp_status vp_verifier_new(vp_runtime *rt, vp_err *err)
         v->n_alive += v->x.first_step[i] >= 0;
     group_by(&v->x, v->x.first_step, v->born_at, v->born_first);
     group_by(&v->x, v->x.last_step, v->dies_at, v->dies_first);
+    assert(v->born_first[1] == 0 && v->dies_first[1] == 0); /* the first group begins the list */
     rt->verifier = v;
 out:
     return st;
@@ -61,6 +67,7 @@ void vp_verifier_poison_gradients(vp_runtime *rt)
 /* Buffers of a group: group s is [first[s + 1], first[s + 2]), the last one ends with the list. */
 static int64_t group_end(const vp_verifier *v, const int64_t *first, int64_t s)
 {
+    assert(s >= 0 && s < v->x.n_steps && first[s + 1] <= v->n_alive);
     return s + 1 < v->x.n_steps ? first[s + 2] : v->n_alive;
 }
 
@@ -71,6 +78,7 @@ vp_status vp_verifier_before(vp_runtime *rt, int64_t idx, vp_err *err)
 
     for (int64_t i = v->born_first[idx + 1]; i < end; i++) {
         const vp_expanded_buffer *b = &v->x.buffers[v->born_at[i]];
+        assert(v->x.first_step[v->born_at[i]] == idx);
         if (b->persistent)
             continue;
         for (int r = 0; r < VP_N_REPLICAS; r++)
@@ -88,6 +96,7 @@ static void note_written(vp_runtime *rt, const vp_expanded_buffer *b)
 {
     vp_verifier *v = rt->verifier;
 
+    assert(b->offset_bytes >= 0 && b->offset_bytes + b->bytes <= rt->arena[0][b->memory].n_bytes);
     for (int64_t k = b->offset_bytes; k < b->offset_bytes + b->bytes; k++) {
         bool written = rt->arena[0][b->memory].base[k] != poisons[0] ||
                        rt->arena[1][b->memory].base[k] != poisons[1];
@@ -104,6 +113,7 @@ vp_status vp_verifier_after(vp_runtime *rt, int64_t idx, vp_err *err)
     (void)err;
     for (int64_t i = v->dies_first[idx + 1]; i < end; i++) {
         const vp_expanded_buffer *b = &v->x.buffers[v->dies_at[i]];
+        assert(v->x.last_step[v->dies_at[i]] == idx);
         note_written(rt, b);
         if (!b->persistent)
             for (int r = 0; r < VP_N_REPLICAS; r++)

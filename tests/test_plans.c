@@ -262,7 +262,7 @@ static vp_status late_wait(vp_err *err)
 static vp_status late_host_alloc(int64_t n_bytes, void **out, vp_err *err)
 {
     (void)err;
-    *out             = malloc((size_t)n_bytes);
+    *out             = aligned_alloc(VP_ALIGN_BYTES, (size_t)vp_round_up(n_bytes, VP_ALIGN_BYTES));
     late.block_bytes = n_bytes;
     late.n_blocks++;
     return *out ? VP_OK : VP_ERR_NOMEM;
