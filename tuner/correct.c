@@ -1,5 +1,6 @@
 #include "tuner/correct.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,7 @@ static bool observe(const vp_study_trial *trials, int64_t n_trials, observation 
 {
     int64_t n = 0, n_distinct = 0;
 
+    assert(n_trials == 0 || trials);
     for (int64_t i = 0; i < n_trials; i++)
         n += trials[i].n_calls;
     *n_out         = 0;
@@ -61,6 +63,7 @@ static bool observe(const vp_study_trial *trials, int64_t n_trials, observation 
             o[n].lacks            = vp_kernel_lacks(c->row.kernel, c->row.dtype, c->row.lacks);
             memcpy(o[n].ints, c->row.ints, sizeof o[n].ints);
             o[n].all_s = c->row.seconds / sum_s * t->measured_s;
+            assert(c->row.kernel < VP_N_KERNELS && c->row.dtype < VP_N_DTYPES);
             o[n].one_s = o[n].all_s / (double)c->n_calls;
             n++;
         }
@@ -69,12 +72,14 @@ static bool observe(const vp_study_trial *trials, int64_t n_trials, observation 
     for (int64_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && same_call(&o[i], &o[end]);)
             end++;
+        assert(o[i].one_s <= o[end - 1].one_s); /* of one call they are in order */
         observation *middle = &o[i + (end - i) / 2];
         observation  median = *middle;
         if ((end - i) % 2 == 0)
             median.one_s = 0.5 * (median.one_s + middle[-1].one_s);
         o[n_distinct++] = median;
     }
+    assert(n_distinct <= n);
     *n_out = n_distinct;
     return true;
 }
@@ -106,6 +111,7 @@ vp_status vp_correct_profile(const vp_profile *base, const vp_study_trial *trial
     for (int64_t i = 0; i < base->n_rows; i++) {
         vp_profile_row row    = base->rows[i];
         int            kernel = squares[row.kernel] > 0 ? (int)row.kernel : VP_N_KERNELS;
+        assert(products[kernel] >= 0);
         if (squares[kernel] > 0)
             row.seconds *= products[kernel] / squares[kernel];
         VP_TRY_ALLOC(err, vp_profile_add(p, &row));

@@ -3,12 +3,14 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <string.h>
 
 static json_t *recompute_names(const vp_template *block, uint64_t set)
 {
     json_t *names = json_array();
 
+    assert(block->n_ops <= 64); /* each has a bit of the set */
     for (int i = 0; i < block->n_ops; i++)
         if (set >> i & 1)
             json_array_append_new(names, json_string(block->ops[i].name));
@@ -20,6 +22,7 @@ const char *vp_decisions_text(vp_arena *arena, const vp_model *model, const vp_s
     const vp_template *block  = &model->graph.templates[vp_block_template(&model->graph)];
     json_t            *blocks = json_array();
 
+    assert(s->n_runs >= 0 && s->n_runs <= VP_MAX_RUNS && s->micro_batch > 0);
     for (int i = 0; i < s->n_runs; i++)
         json_array_append_new(
             blocks,
@@ -93,6 +96,7 @@ static vp_status read_run(const vp_json_node *node, const vp_model *model, vp_bl
         if (op == block->n_ops || !(vp_recompute_set(model, VP_RECOMPUTE_FULL) >> op & 1))
             VP_TRY(vp_json_fail(&name, NULL, err,
                                 "is no op of this model's block that can be recomputed"));
+        assert(op < 64);
         run->recompute |= (uint64_t)1 << op;
     }
 out:

@@ -1,6 +1,7 @@
 /* What kernel calls take here. */
 #include "tuner/tune_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ static vp_status collect_calls(const vp_plan_request *r, const vp_plan_answer *a
             r->loss_chunk < 0)
             continue;
         VP_TRY(vp_assemble(r->model, s, &cost, &plan, err));
+        assert(plan->n_buckets == 1);
         for (int64_t k = 0; st == VP_OK && k < plan->buckets[0].n_programs; k++)
             st = collect_program(&plan->buckets[0].programs[k], calls, err);
         vp_plan_free(plan);
@@ -54,6 +56,7 @@ static vp_status time_calls(const vp_session *s, const vp_profile *calls, vp_pro
     vp_status       st = VP_OK;
 
     *out = NULL;
+    assert(calls->n_rows > 0 && s->runner[0]);
     VP_TRY_ALLOC(err, request && vp_json_dump(request, &text));
     vp_session_note(s, "timing %lld kernel calls", (long long)calls->n_rows);
     snprintf(seconds, sizeof seconds, "%lld",
@@ -88,6 +91,7 @@ vp_status vp_measure_calls(const vp_session *s, const vp_plan_answer *space, vp_
 
     *out        = NULL;
     *profile_id = 0;
+    assert(space->n_scenarios > 0 && s->build[0]); /* vp_session_describe() */
     VP_TRY_ALLOC(err, calls && lacking && known);
     snprintf(known->device, sizeof known->device, "%s", s->request->device->name);
     snprintf(known->backend, sizeof known->backend, "%s", s->backend);

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "tuner/correct.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ static const double FAR_OFF = 0.2;
 
 void vp_planning_begin(vp_planning *p, const vp_plan_request *asked)
 {
+    assert(asked->device && asked->model);
     *p                = (vp_planning){.request = *asked, .device = *asked->device};
     p->request.device = &p->device;
     p->base_is_given  = asked->profile != NULL;
@@ -33,6 +35,8 @@ static void calibrate(vp_planning *p, const vp_session *s, const vp_profile *pro
 static vp_status plan_with(vp_planning *p, const vp_session *s, vp_profile *profile, bool prove,
                            vp_err *err)
 {
+    assert(profile && profile != p->profile && profile != p->base);
+    assert(p->request.device == &p->device); /* it was not moved */
     calibrate(p, s, profile);
     vp_plan_request r = p->request;
 
@@ -50,6 +54,7 @@ static vp_status plan_with_base(vp_planning *p, const vp_session *s, vp_err *err
     vp_profile *copy = NULL;
     vp_status   st   = VP_OK;
 
+    assert(p->base);
     VP_TRY_ALLOC(err, copy = vp_profile_copy(p->base));
     VP_TRY(plan_with(p, s, copy, false, err));
     const vp_plan_answer *a = &p->answer;
@@ -82,6 +87,7 @@ vp_status vp_planning_first(vp_planning *p, const vp_session *s, const vp_plan_a
 {
     vp_status st = VP_OK;
 
+    assert(!p->base && p->base_is_given == (p->request.profile != NULL));
     if (p->base_is_given) {
         VP_TRY_ALLOC(err, p->base = vp_profile_copy(p->request.profile));
         if (strcmp(p->base->backend, s->backend) != 0)
@@ -103,6 +109,7 @@ vp_status vp_planning_doubt(vp_planning *p, const vp_session *s, const vp_plan_a
     double    off = p->base_is_given ? vp_profile_distance(p->base, rows, n_rows) : 0;
     vp_status st  = VP_OK;
 
+    assert(p->base);
     if (off <= FAR_OFF)
         return VP_OK;
     vp_session_note(s,
@@ -121,6 +128,7 @@ vp_status vp_planning_again(vp_planning *p, const vp_session *s, const vp_study_
     vp_profile *corrected = NULL;
     vp_status   st        = VP_OK;
 
+    assert(p->base && n_rows >= 0);
     VP_TRY(vp_correct_profile(p->base, rows, n_rows, &corrected, err));
     p->profile_id   = 0;
     p->profile_kind = VP_PROFILE_CORRECTED;
@@ -133,9 +141,11 @@ vp_status vp_planning_keep_profile(vp_planning *p, const vp_session *s, int64_t 
 {
     vp_status st = VP_OK;
 
+    assert(p->profile && p->profile_kind < VP_N_PROFILE_KINDS);
     if (!p->profile_id)
         VP_TRY(vp_study_add_profile(s->study, p->profile_kind, p->profile, s->build, &p->profile_id,
                                     err));
+    assert(p->profile_id > 0);
     *id = p->profile_id;
 out:
     return st;
@@ -143,6 +153,7 @@ out:
 
 void vp_planning_take_outside(vp_planning *p, const vp_overhead *outside)
 {
+    assert(p->base && outside->measured_by != VP_OVERHEAD_NOT_MEASURED);
     vp_overhead_take(&p->base->outside, outside);
 }
 
@@ -153,6 +164,7 @@ vp_status vp_planning_json(const vp_planning *p, const vp_candidate *candidate, 
     vp_plan        *plan    = NULL;
     vp_status       st      = VP_OK;
 
+    assert(p->profile && p->request.device == &p->device);
     *out            = NULL;
     planned.profile = p->profile;
     VP_TRY(vp_planner_make(&planned, &p->answer, candidate, &plan, err));

@@ -2,6 +2,7 @@
 
 #include "base/stats.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,6 +10,7 @@
  * than its mean, and its middle half's mean at most. */
 static double standard_error(double *sample, int64_t n)
 {
+    assert(n > 0);
     vp_median(sample, n); /* sorts */
     return 1.25 * (sample[(3 * n) / 4] - sample[n / 4]) / 1.349 / sqrt((double)n);
 }
@@ -21,6 +23,7 @@ vp_status vp_race_estimate(const double *const *step_s, int64_t n, int64_t n_rou
     int64_t   fastest = 0;
     vp_status st      = VP_OK;
 
+    assert(n > 0 && n_rounds > 0);
     VP_TRY_ALLOC(err, round_log);
     for (int64_t r = 0; r < n_rounds; r++) {
         for (int64_t i = 0; i < n; i++)

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "tuner/race.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,7 @@ vp_status vp_expect(const vp_session *s, const vp_planning *planning, const vp_t
     double   *off       = vp_arena_array(s->arena, n, sizeof *off);
     vp_status st        = VP_OK;
 
+    assert(planning->profile); /* made before anything is expected of it */
     e->step_s = vp_arena_array(s->arena, n, sizeof *e->step_s);
     VP_TRY_ALLOC(err, predicted && off && e->step_s);
     for (int64_t i = 0; i < n; i++) {
@@ -132,6 +134,8 @@ static vp_status read_rounds(vp_run_off *o, const vp_session *s, const vp_trials
     int64_t      n_here, executed_bytes;
     vp_status    st = VP_OK;
 
+    assert(n > 0 && n <= o->n_contenders && n_more > 0);
+    assert(o->contenders[0].n_rounds + n_more <= MAX_ROUNDS); /* the room of step_s */
     VP_TRY(vp_json_parse("vplan-run --compare", text, (int64_t)n_bytes, &doc, err));
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_json_array(&root, "plans", &plans, &n_here, err));
@@ -139,6 +143,7 @@ static vp_status read_rounds(vp_run_off *o, const vp_session *s, const vp_trials
         VP_TRY(vp_json_fail(&root, "plans", err, "has %lld plans", (long long)n_here));
     for (int64_t i = 0; i < n; i++) {
         vp_contender *x = &o->contenders[i];
+        assert(x->step_s && x->n_rounds == o->contenders[0].n_rounds);
         VP_TRY(vp_json_element(&plans, i, &plan, err));
         VP_TRY(vp_json_int(&plan, "executed_bytes", 0, INT64_MAX, &executed_bytes, err));
         if (executed_bytes != trials->all[x->trial_idx].candidate.figures.peak_bytes)
@@ -215,6 +220,7 @@ static vp_status judge_rounds(vp_run_off *o, int64_t *n, double *fastest_s, bool
     int64_t       n_left = 0, n_behind = 0;
     vp_status     st = VP_OK;
 
+    assert(*n > 1 && *n <= VP_MAX_CONTENDERS && o->contenders[0].n_rounds >= MIN_ROUNDS);
     for (int64_t i = 0; i < *n; i++)
         step_s[i] = o->contenders[i].step_s;
     VP_TRY(vp_race_estimate(step_s, *n, o->contenders[0].n_rounds, seconds, error, err));
@@ -232,6 +238,7 @@ static vp_status judge_rounds(vp_run_off *o, int64_t *n, double *fastest_s, bool
             *told &= SURE * error[i] <= VP_WORTH_IT;
         }
     }
+    assert(n_left > 0 && n_left + n_behind == *n); /* the fastest is behind nobody */
     memcpy(o->contenders, left, (size_t)n_left * sizeof *left);
     memcpy(o->contenders + n_left, behind, (size_t)n_behind * sizeof *behind);
     *n = n_left;
@@ -244,6 +251,7 @@ static vp_status take_race(const vp_run_off *o, const vp_session *s, vp_trials *
 {
     vp_status st = VP_OK;
 
+    assert(isfinite(fastest_s) && fastest_s > 0);
     for (int64_t i = 0; i < n; i++) {
         const vp_contender *c = &o->contenders[i];
         VP_TRY(vp_trials_take_race(trials, s, c->trial_idx,
@@ -270,6 +278,7 @@ static vp_status race(vp_run_off *o, const vp_session *s, const vp_planning *pla
     bool      told = false, ran;
     vp_status st   = VP_OK;
 
+    assert(n > 1 && n <= o->n_contenders);
     *done = false;
     for (int64_t i = 0; i < n; i++) {
         o->contenders[i].n_rounds = 0;
@@ -290,6 +299,7 @@ static vp_status race(vp_run_off *o, const vp_session *s, const vp_planning *pla
         VP_TRY(judge_rounds(o, &n_racing, &fastest_s, &told, err));
         n_rounds += n_more;
         n_more = vp_min_i64(n_rounds, MAX_ROUNDS - n_rounds);
+        assert(n_racing > 0 && n_more >= 0);
     }
     if (*done)
         VP_TRY(take_race(o, s, trials, n, fastest_s, err));
@@ -335,7 +345,9 @@ static void take_if_faster(const vp_trial **best, const vp_trial *x)
  * them. */
 void vp_run_off_choose(const vp_run_off *o, const vp_session *s, vp_tune_result *r)
 {
+    assert(!r->best && !r->best_preset);
     for (int64_t i = 0; i < o->n_contenders; i++) {
+        assert(o->contenders[i].trial_idx >= 0 && o->contenders[i].trial_idx < r->n_trials);
         const vp_trial *x = &r->trials[o->contenders[i].trial_idx];
         take_if_faster(&r->best, x);
         if (x->preset)

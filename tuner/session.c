@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/sha256.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,6 +58,7 @@ vp_status vp_session_run(char *const *argv, const vp_text *input, double timeout
                           .max_output_bytes = MAX_BYTES,
                           .timeout_s        = timeout_s};
 
+    assert(argv[0] && argv[0][0] && timeout_s > 0);
     return vp_child_run(&opts, child, err);
 }
 
@@ -125,8 +127,10 @@ vp_status vp_session_describe(vp_session *s, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    assert(s->opts && s->request && s->study && !s->runner[0]);
     VP_TRY(find_runner(s, err));
     VP_TRY(find_request(s, err));
+    assert(s->request_id > 0);
 out:
     return st;
 }

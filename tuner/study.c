@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,8 @@ vp_status vp_study_request_id(vp_study *s, const vp_study_request *r, int64_t *i
     bool          any;
     vp_status     st = VP_OK;
 
+    assert(r->model_sha256 && r->recipe && r->device && r->backend && r->build);
+    assert(r->seq > 0 && r->global_batch > 0);
     VP_TRY(vp_study_query(s, &stmt, err, find, "ttiiittt", r->model_sha256, r->recipe, r->seq,
                           r->global_batch, r->budget_bytes, r->device, r->backend, r->build));
     VP_TRY(vp_study_next_row(s, stmt, &any, err));
@@ -60,6 +63,7 @@ static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_s
     const vp_kernel_info *info = vp_kernel_info_of(row->kernel);
     size_t                n    = 0;
 
+    assert(row->dtype < VP_N_DTYPES && buf_size > 0);
     buf[0] = '\0';
     if (row->dtype != VP_DTYPE_F32)
         n += (size_t)snprintf(buf, buf_size, "dtype=%s%s", vp_dtype_name(row->dtype),
@@ -70,6 +74,7 @@ static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_s
     for (int k = 0; k < info->n_operands && n < buf_size; k++)
         if (row->lacks >> k & 1)
             n += (size_t)snprintf(buf + n, buf_size - n, ",without=%s", info->operands[k].name);
+    assert(n < buf_size); /* 400 bytes hold the longest: a text cut short would name another call */
     return buf;
 }
 
@@ -146,6 +151,7 @@ vp_status vp_study_add_profile(vp_study *s, vp_profile_kind kind, const vp_profi
     char     *outside = outside_text(&p->outside);
     vp_status st      = VP_OK;
 
+    assert(kind >= 0 && kind < VP_N_PROFILE_KINDS && build);
     VP_TRY_ALLOC(err, outside);
     VP_TRY(vp_study_begin_change(s, err));
     st = vp_study_change(
@@ -220,6 +226,7 @@ vp_status vp_study_begin(vp_study *s, int64_t request_id, vp_study_trial *t, vp_
 {
     vp_status st = VP_OK;
 
+    assert(request_id > 0 && t->profile_id > 0 && t->decisions);
     VP_TRY(vp_study_begin_change(s, err));
     VP_TRY(vp_study_end_change(
         s,
@@ -243,6 +250,9 @@ vp_status vp_study_finish(vp_study *s, const vp_study_trial *t, vp_err *err)
     char      shape[400];
     vp_status st = VP_OK;
 
+    assert(t->id > 0 && t->verdict && t->evidence);
+    assert(t->n_steps >= 0 && (t->n_steps == 0 || t->step_s));
+    assert(t->n_calls == 0 || t->calls);
     vp_text_printf(&steps, "[");
     for (int64_t i = 0; i < t->n_steps; i++)
         vp_text_printf(&steps, "%s%.17g", i ? ", " : "", t->step_s[i]);
@@ -278,6 +288,7 @@ vp_status vp_study_cancel(vp_study *s, int64_t trial_id, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    assert(trial_id > 0);
     VP_TRY(vp_study_begin_change(s, err));
     VP_TRY(vp_study_end_change(
         s,
@@ -353,6 +364,7 @@ vp_status vp_study_trials(vp_study *s, vp_arena *arena, int64_t request_id, vp_s
     bool          any;
     vp_status     st = VP_OK;
 
+    assert(request_id > 0);
     *out = NULL;
     *n   = 0;
     VP_TRY(vp_study_query(

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -105,6 +106,7 @@ static bool bind_all(sqlite3_stmt *stmt, const char *types, va_list args)
             ok = ok && sqlite3_bind_double(stmt, k, va_arg(args, double)) == SQLITE_OK;
             break;
         default:
+            assert(types[k - 1] == 't');
             ok = ok && sqlite3_bind_text(stmt, k, va_arg(args, const char *), -1,
                                          SQLITE_TRANSIENT) == SQLITE_OK;
             break;
@@ -163,6 +165,7 @@ vp_status vp_study_end_change(vp_study *s, vp_status st, vp_err *err)
 {
     if (st == VP_OK)
         st = vp_study_change(s, err, "COMMIT", "");
+    assert(st != VP_OK || sqlite3_get_autocommit(s->db)); /* it is over */
     if (st != VP_OK && !sqlite3_get_autocommit(s->db))
         sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     return st;
@@ -224,6 +227,7 @@ static vp_status lock(vp_study *s, vp_err *err)
     struct stat mine, there;
     vp_status   st = VP_OK;
 
+    assert(s->lock_fd < 0 && s->lock_path[0]);
     for (;;) {
         s->lock_fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (s->lock_fd < 0)
@@ -253,6 +257,7 @@ static vp_status lock(vp_study *s, vp_err *err)
     start_time(ticks, sizeof ticks);
     int n = snprintf(owner, sizeof owner, "pid %lld, started %s ticks after boot %s",
                      (long long)getpid(), ticks, boot);
+    assert(n > 0 && n < (int)sizeof owner);
     if (ftruncate(s->lock_fd, 0) != 0 || pwrite(s->lock_fd, owner, (size_t)n, 0) != n)
         st = VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot write its lock file: %s",
                         strerror(errno));
@@ -273,6 +278,7 @@ static vp_status refuse_network(const vp_study *s, vp_err *err)
     struct statfs info;
     char          folder[PATH_MAX];
 
+    assert(s->path[0] == '/'); /* resolve() */
     snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(s->path, '/') - s->path + 1), s->path);
     for (size_t i = 0; statfs(folder, &info) == 0 && i < sizeof networks / sizeof *networks; i++)
         if ((unsigned)info.f_type == networks[i].type)
@@ -437,6 +443,7 @@ static vp_status create(vp_study *s, vp_err *err)
     char                     temporary[PATH_MAX + 16], other[PATH_MAX + 32], sql[80];
     vp_status                st = VP_OK;
 
+    assert(s->lock_fd >= 0 && !s->db);
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
         snprintf(other, sizeof other, "%s%s", s->path, tails[i]);
         if (access(other, F_OK) == 0)

@@ -4,6 +4,7 @@
 #include "base/stats.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@ static const char *const verdict_names[VP_N_VERDICTS] = {
 
 const char *vp_verdict_name(vp_verdict v)
 {
+    assert(v >= 0 && v < VP_N_VERDICTS);
     return verdict_names[v];
 }
 
@@ -28,6 +30,8 @@ const char *vp_verdict_name(vp_verdict v)
 
 bool vp_same_scenario(const vp_scenario *a, const vp_scenario *b)
 {
+    assert(a->n_runs >= 0 && a->n_runs <= VP_MAX_RUNS && b->n_runs >= 0 &&
+           b->n_runs <= VP_MAX_RUNS);
     return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk &&
            a->attention == b->attention && a->recipe.precision == b->recipe.precision &&
            a->recipe.optimizer == b->recipe.optimizer && a->n_runs == b->n_runs &&
@@ -69,6 +73,8 @@ static vp_status add(vp_trials *trials, const vp_session *s, const vp_trial *tri
     if (!vp_arena_grow(s->arena, (void **)&trials->all, trials->n, &trials->cap, sizeof *trial) ||
         !vp_arena_grow(s->arena, (void **)&trials->rows, trials->n, &trials->cap_rows, sizeof *row))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    assert(trials->n < trials->cap && trials->n < trials->cap_rows);
+    assert(trial->id == row->id && trial->verdict < VP_N_VERDICTS);
     trials->all[trials->n]    = *trial;
     trials->rows[trials->n++] = *row;
     return VP_OK;
@@ -77,6 +83,7 @@ static vp_status add(vp_trials *trials, const vp_session *s, const vp_trial *tri
 vp_status vp_trials_add_unfit(vp_trials *trials, const vp_session *s, const vp_preset *preset,
                               vp_err *err)
 {
+    assert(!vp_trials_have(trials, &preset->candidate.scenario)); /* one trial of one plan */
     return add(trials, s,
                &(vp_trial){.preset    = preset->name,
                            .candidate = preset->candidate,
@@ -87,9 +94,11 @@ vp_status vp_trials_add_unfit(vp_trials *trials, const vp_session *s, const vp_p
 
 void vp_trials_name_preset(vp_trials *trials, const vp_session *s, int64_t idx, const char *preset)
 {
+    assert(idx >= 0 && idx < trials->n && preset);
     trials->n_beside -=
         trials->all[idx].preset == NULL && trials->rows[idx].request_id == s->request_id;
     trials->all[idx].preset = preset;
+    assert(trials->n_beside >= 0);
 }
 
 void vp_trials_fit(vp_trials *trials, const vp_planning *planning)
@@ -119,6 +128,7 @@ vp_status vp_trials_restore(vp_trials *trials, const vp_session *s, vp_err *err)
     vp_err          inner;
     vp_status       st = VP_OK;
 
+    assert(trials->n == 0 && s->request_id > 0);
     VP_TRY(vp_study_trials(s->study, s->arena, s->request_id, &rows, &n, err));
     for (int64_t i = 0; i < n; i++) {
         int64_t n_interrupted = 0;
@@ -158,6 +168,7 @@ vp_status vp_trials_restore(vp_trials *trials, const vp_session *s, vp_err *err)
         trials->n_beside += trial.preset == NULL && rows[i].request_id == s->request_id;
         n_done++;
     }
+    assert(trials->n == n_done && trials->n_beside <= n_done);
     if (n_done)
         vp_session_note(s, "%lld trial%s of the study %s not run again", (long long)n_done,
                         n_done == 1 ? "" : "s", n_done == 1 ? "is" : "are");
@@ -230,6 +241,7 @@ static vp_status read_answer(vp_arena *arena, const char *text, size_t n_bytes, 
     vp_json_node memories, memory, list, node;
     vp_status    st = VP_OK;
 
+    assert(n_steps > 0 && n_steps <= MAX_STEPS); /* a->step_s holds no more */
     VP_TRY(vp_json_parse("vplan-run", text, (int64_t)n_bytes, &doc, err));
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_json_array(&root, "memories", &memories, &a->n_steps, err));
@@ -284,6 +296,7 @@ static vp_verdict judge_signal(vp_arena *arena, const vp_child_result *c, int64_
                             (long long)(now - n_oom_kills), now - n_oom_kills == 1 ? "" : "s");
         return VP_VERDICT_OOM_HOST;
     }
+    assert(c->end == VP_CHILD_SIGNALED && c->term_signal > 0);
     *evidence = vp_arena_printf(arena, "ended by signal %d%s", c->term_signal,
                                 c->term_signal != SIGKILL ? ""
                                 : n_oom_kills < 0 ? "; whether for memory cannot be told here"
@@ -351,6 +364,7 @@ static vp_status run_child(const vp_session *s, const vp_planning *planning, con
     char            steps[16];
     vp_status       st = VP_OK;
 
+    assert(s->runner[0] && n_steps >= MIN_STEPS && n_steps <= MAX_STEPS);
     VP_TRY(vp_planning_json(planning, &trial->candidate, &json, err));
     VP_TRY_ALLOC(err, vp_json_dump(json, &text));
     snprintf(steps, sizeof steps, "%lld", (long long)n_steps);
@@ -377,6 +391,7 @@ static vp_status take_answer(const vp_session *s, vp_planning *planning, const a
 
     if (!all || !counted)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    assert(a->n_steps > 0 && (row->n_steps == 0 || row->step_s));
     if (row->n_steps)
         memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
     memcpy(all + row->n_steps, a->step_s, (size_t)a->n_steps * sizeof *all);
@@ -386,6 +401,7 @@ static vp_status take_answer(const vp_session *s, vp_planning *planning, const a
     for (int64_t i = 0; i < row->n_steps; i++)
         if (i % a->n_steps != 0) /* every run of a plan has as many */
             counted[n++] = all[i];
+    assert(n > 0 && n < row->n_steps);
     row->measured_s = vp_median(counted, n);
     if (a->n_calls) {
         row->calls   = a->calls;
@@ -417,11 +433,13 @@ vp_status vp_trials_run(vp_trials *trials, const vp_session *s, vp_planning *pla
     char           x[32], y[32];
     vp_status      st = VP_OK;
 
+    assert(candidate->fits && !vp_trials_have(trials, &candidate->scenario));
     VP_TRY(vp_planning_keep_profile(planning, s, &row.profile_id, err));
     row.decisions = vp_decisions_text(s->arena, s->request->model, &candidate->scenario);
     VP_TRY_ALLOC(err, row.decisions);
     VP_TRY(vp_study_begin(s->study, s->request_id, &row, err));
     trial.id = row.id;
+    assert(row.id > 0 && row.state == VP_TRIAL_RUNNING);
     VP_TRY(run_child(s, planning, &trial, steps_for(candidate->figures.step_time_s), &a,
                      &trial.verdict, &trial.evidence, err));
     if (trial.verdict == VP_VERDICT_INTERRUPTED) {
@@ -441,6 +459,7 @@ vp_status vp_trials_run(vp_trials *trials, const vp_session *s, vp_planning *pla
     VP_TRY(vp_study_finish(s->study, &row, err));
     VP_TRY(add(trials, s, &trial, &row, err));
     trials->n_beside += preset == NULL;
+    assert(trials->n_beside <= trials->n);
 out:
     return st;
 }
@@ -458,6 +477,8 @@ vp_status vp_trials_run_again(vp_trials *trials, const vp_session *s, vp_plannin
     char        before[32], after[32];
     vp_status   st = VP_OK;
 
+    assert(idx >= 0 && idx < trials->n && x->id == row->id);
+    assert(x->verdict == VP_VERDICT_OK); /* a contender */
     vp_time_text(x->measured_s, before, sizeof before);
     n_steps = n_steps < MIN_STEPS ? MIN_STEPS : n_steps > MAX_STEPS ? MAX_STEPS : n_steps;
     VP_TRY(run_child(s, planning, x, n_steps, &a, &verdict, &evidence, err));
@@ -491,6 +512,8 @@ vp_status vp_trials_take_race(vp_trials *trials, const vp_session *s, int64_t id
     char            before[32], after[32];
     vp_status       st = VP_OK;
 
+    assert(idx >= 0 && idx < trials->n && x->id == row->id);
+    assert(race->n_rounds > 0 && race->step_s && race->seconds > 0);
     VP_TRY_ALLOC(err, all);
     if (row->n_steps)
         memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);

@@ -1,6 +1,7 @@
 /* The loop. */
 #include "tuner/tune_internal.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum {
@@ -65,6 +66,7 @@ static vp_status next_candidate(const tuner *t, vp_candidate *out, vp_err *err)
     double                step_s;
     vp_status             st = VP_OK;
 
+    assert(t->planning.profile && budget_bytes > 0);
     *out      = (vp_candidate){0};
     r.profile = t->planning.profile;
     for (int64_t i = 0; i < a->n_candidates && !out->fits; i++)
@@ -81,6 +83,8 @@ static vp_status next_candidate(const tuner *t, vp_candidate *out, vp_err *err)
             *out   = c;
             break;
         }
+        assert(c.figures.device_bytes > 0 &&
+               c.figures.device_bytes <= budget_bytes); /* it goes down */
         budget_bytes = c.figures.device_bytes - 1;
     }
 out:
@@ -136,6 +140,7 @@ static vp_status improve(tuner *t, vp_err *err)
     double       over_best;
     vp_status    st = VP_OK;
 
+    assert(t->session.opts->max_trials >= 0);
     for (t->n_planned_for = -1;;) {
         VP_TRY(next_untested(t, &c, &over_best, err));
         if (!c.fits) {
@@ -197,6 +202,7 @@ static vp_status tune(tuner *t, const vp_plan_answer *space, vp_tune_result *res
     VP_TRY(vp_session_describe(&t->session, err));
     VP_TRY(vp_trials_restore(&t->trials, &t->session, err));
     VP_TRY(plan_first(t, space, err));
+    assert(t->planning.base && t->planning.profile);
     if (t->planning.answer.n_candidates == 0) /* with what was measured outside the arena */
         goto out;
     if (t->trials.n == 0)
@@ -208,6 +214,7 @@ static vp_status tune(tuner *t, const vp_plan_answer *space, vp_tune_result *res
         VP_TRY(run_near(t, err));
         VP_TRY(vp_run_off_hold(&t->run_off, &t->session, &t->planning, &t->trials, &learnt, err));
     } while (learnt);
+    assert(t->trials.n > 0 && t->stopped_because);
     VP_TRY(replan(t, true, err));
     VP_TRY(list_unfit_presets(t, err));
     result->trials   = t->trials.all;
@@ -225,6 +232,7 @@ vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_t
     vp_plan_request first = *request;
     vp_status       st    = VP_OK;
 
+    assert(request->model && request->device);
     *result = (vp_tune_result){.arena = vp_arena_new()};
     vp_planning_begin(&t.planning, request);
     t.session = (vp_session){.opts = opts, .request = &t.planning.request, .arena = result->arena};
@@ -256,6 +264,7 @@ vp_status vp_tune_best_plan(const vp_plan_request *request, const vp_tune_result
     vp_plan_request       r      = *request;
     vp_device             device = *request->device;
 
+    assert(c->fits && result->best->verdict == VP_VERDICT_OK);
     if (result->profile)
         vp_device_calibrate(&device, result->profile);
     r.device  = &device;
