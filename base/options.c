@@ -236,6 +236,8 @@ static vp_status check_value_word(const parser *p, const vp_option *o, const cha
 
     if (!word)
         return VP_FAIL(err, VP_ERR_USAGE, "%s needs a value", o->name);
+    if (o->any_word && strcmp(word, "--") != 0)
+        return VP_OK;
     if (strncmp(word, "--", 2) != 0 && !vp_option_find(p->spec->sets, p->spec->n_sets, word))
         return VP_OK;
     vp_text_escape(word, shown, sizeof shown);

@@ -58,7 +58,8 @@ typedef struct vp_option {
     bool        open;      /* of a choice: there are other values, which the program reads itself */
     int64_t     min, max;  /* of a count; max 0: VP_OPTION_MAX_COUNT */
     double      low, high; /* of a real number; high 0: 1e30 */
-    bool        repeats;   /* of a flag: may be given twice */
+    bool        repeats;   /* may be given twice; of a value, the last stands and given[] has all */
+    bool        any_word;  /* a value may begin with dashes */
     /* what a shell can offer for an open value besides its words; NULL past the end */
     const char *(*suggest)(int i);
 } vp_option;

@@ -46,10 +46,10 @@ typedef enum vp_argument {
 /* A subcommand as a record: help, completion and the man page come from it. Lists end with NULL. */
 typedef struct vp_command {
     const char          *name, *summary;
-    const char          *usage[3];    /* what may stand behind the name */
+    const char          *usage[4];    /* what may stand behind the name */
     const char          *about[6];    /* paragraphs */
     const char          *examples[5]; /* whole command lines */
-    const vp_option_set *sets[5];     /* its own; those of every command are added */
+    const vp_option_set *sets[6];     /* its own; those of every command are added */
     vp_argument          argument;
     int                  max_words;
     bool                 takes_rest; /* "-- CMD..." */
@@ -65,7 +65,7 @@ vp_status vp_command_named(const char *word, const vp_command **out, vp_err *err
 
 /* ---- options: cli/command_line.c ---- */
 
-enum { VP_MAX_SETS = 6 };
+enum { VP_MAX_SETS = 7 };
 
 /* The sets of a command, those of every command last; returns how many. */
 int vp_command_sets(const vp_command *command, const vp_option_set *sets[VP_MAX_SETS]);

@@ -189,22 +189,24 @@ static const vp_option card_rows[] = {
      .help      = "End CMD after this time",
      .otherwise = "none",
      .example   = "600"},
-    {.name      = "--steps",
-     .kind      = VP_OPTION_COUNT,
-     .at        = offsetof(arguments, steps),
-     .value     = "N",
-     .unit      = "optimizer steps",
-     .min       = 1,
-     .max       = 100000,
-     .help      = "Play so many; then the data is over, so that what follows training is played too, with "
-                  "three batches of each evaluation and without writing checkpoints",
+    {.name  = "--steps",
+     .kind  = VP_OPTION_COUNT,
+     .at    = offsetof(arguments, steps),
+     .value = "N",
+     .unit  = "optimizer steps",
+     .min   = 1,
+     .max   = 100000,
+     .help =
+         "Play so many; then the data is over, so that what follows training is played too, with "
+         "three batches of each evaluation and without writing checkpoints",
      .otherwise = "as many as CMD does",
      .example   = "3"},
     {.name = "--time",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(arguments, time),
-     .help = "Record the operators of one more step and say what it takes by the card's stated rates: "
-             "where it goes, by class of work"},
+     .help =
+         "Record the operators of one more step and say what it takes by the card's stated rates: "
+         "where it goes, by class of work"},
     {.name = "--no-owners",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(arguments, no_owners),

@@ -3,6 +3,7 @@
 #include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
+#include "cli/tune_command.h"
 #include "cli/words.h"
 
 #include "base/file.h"
@@ -214,20 +215,121 @@ static const vp_option rows[] = {
 };
 static const vp_option_set options = {VP_ROWS(rows)};
 
+static const vp_option command_rows[] = {
+    {.name     = "--try",
+     .kind     = VP_OPTION_TEXT,
+     .at       = offsetof(vp_tune_command_options, last_try),
+     .value    = "NAME=V1,V2,...",
+     .repeats  = true,
+     .any_word = true,
+     .help =
+         "What may change in CMD, and its values: an option of CMD with its dashes, or {NAME} in it; on and off "
+         "of an option without a value. May be given several times",
+     .otherwise =
+         "of transformers' options, micro-batch and accumulation at the same global batch, checkpointing, "
+         "the variant of AdamW, and attention where it is named",
+     .example = "--batch-size=1,2,4,8"},
+    {.name      = "--keep",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_tune_command_options, last_keep),
+     .value     = "NAME*NAME=N",
+     .repeats   = true,
+     .any_word  = true,
+     .help      = "A product that must not change. May be given several times",
+     .otherwise = "none",
+     .example   = "batch*accum=64"},
+    {.name    = "--steps",
+     .kind    = VP_OPTION_COUNT,
+     .at      = offsetof(vp_tune_command_options, steps),
+     .value   = "N",
+     .unit    = "optimizer steps",
+     .min     = 2,
+     .max     = 1000,
+     .help    = "Played in a trial, and one more that is timed",
+     .preset  = "3",
+     .example = "5"},
+    {.name    = "--world",
+     .kind    = VP_OPTION_COUNT,
+     .at      = offsetof(vp_tune_command_options, world),
+     .value   = "N",
+     .unit    = "processes",
+     .min     = 1,
+     .help    = "Run as rank 0 of N, as dryrun does",
+     .preset  = "1",
+     .example = "8"},
+    {.name      = "--jobs",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_tune_command_options, jobs),
+     .value     = "N",
+     .unit      = "trials",
+     .min       = 1,
+     .max       = 16,
+     .help      = "Side by side",
+     .otherwise = "as many as there are cores and host memory",
+     .example   = "2"},
+    {.name    = "--timeout",
+     .kind    = VP_OPTION_REAL,
+     .at      = offsetof(vp_tune_command_options, timeout_s),
+     .value   = "SECONDS",
+     .unit    = "seconds",
+     .low     = 1,
+     .high    = 1e6,
+     .help    = "End a trial after this time",
+     .preset  = "600",
+     .example = "120"},
+};
+static const vp_option_set command_options = {"tuning a command", VP_ROWS(command_rows)};
+
+static bool is_given(const vp_command_line *line, const char *name)
+{
+    for (int i = 0; i < line->n_given; i++)
+        if (strcmp(line->given[i].option->name, name) == 0)
+            return true;
+    return false;
+}
+
+static vp_status none_of_a_command(const vp_command_line *line, vp_err *err)
+{
+    for (int i = 0; i < command_options.n; i++)
+        if (is_given(line, command_rows[i].name))
+            return VP_FAIL(err, VP_ERR_USAGE,
+                           "%s belongs to tuning a command: vplan tune [options] -- CMD...",
+                           command_rows[i].name);
+    return VP_OK;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    vp_plan_options o      = {0};
-    tune_options    w      = {0};
-    vp_plan_job     job    = {0};
-    vp_tune_opts    opts   = {0};
-    vp_tune_result  result = {0};
-    vp_plan        *plan   = NULL;
-    vp_command_line line;
-    const char     *name;
-    bool            is_plan = false;
-    vp_status       st      = VP_OK;
+    vp_plan_options         o      = {0};
+    vp_tune_command_options c      = {0};
+    tune_options            w      = {0};
+    vp_plan_job             job    = {0};
+    vp_tune_opts            opts   = {0};
+    vp_tune_result          result = {0};
+    vp_plan                *plan   = NULL;
+    vp_command_line         line;
+    const char             *name;
+    bool                    is_plan = false;
+    vp_status               st      = VP_OK;
 
-    VP_TRY(vp_cli_parse(&vp_cmd_tune, argc, argv, cli, (void *[]){&o, &o, &w, cli}, &line, err));
+    VP_TRY(
+        vp_cli_parse(&vp_cmd_tune, argc, argv, cli, (void *[]){&o, &o, &w, &c, cli}, &line, err));
+    if (line.rest) {
+        c = (vp_tune_command_options){.device       = o.device,
+                                      .budget_bytes = o.budget_bytes,
+                                      .study        = w.study,
+                                      .folder       = w.path,
+                                      .force        = w.force,
+                                      .max_trials =
+                                          is_given(&line, "--max-trials") ? w.max_trials : 0,
+                                      .steps     = c.steps,
+                                      .world     = c.world,
+                                      .jobs      = c.jobs,
+                                      .timeout_s = c.timeout_s};
+        VP_TRY(vp_tune_command(&c, &line, cli, err));
+        goto out;
+    }
+    VP_TRY(none_of_a_command(&line, err));
     name = line.words[0];
     opts = (vp_tune_opts){
         .max_trials = w.max_trials, .study = w.study, .note = cli->quiet ? NULL : say};
@@ -278,22 +380,31 @@ out:
 }
 
 const vp_command vp_cmd_tune = {
-    .name      = "tune",
-    .summary   = "measure here, plan, run the best plans, return the best tested",
-    .usage     = {"MODEL --seq N --global-batch N [options]", "PLAN [options]"},
-    .about     = {"Time the kernel calls here, plan with these times, train the fastest plan and "
-                      "every preset that fits for a few steps each, and return the fastest that ran.",
-                  "After each trial the times are corrected by what the calls took in it, and the "
-                      "space is planned again; the fastest plan not yet tested is run while it "
-                      "promises 1 % or more. Those near the best then race: all alive in one process, "
-                      "a step of each in turns.",
-                  "Takes plan's options; --profile is where the times start, and is measured anew "
-                      "where the first trial contradicts it. A PLAN in place of a model brings its own "
-                      "sequence, batch, recipe and device."},
-    .examples  = {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",
-                  "vplan tune plan.json --study study.db -o best.json"},
-    .sets      = {&vp_plan_options_set, &vp_pin_options_set, &options, &vp_quiet_options},
-    .argument  = VP_TAKES_MODEL,
-    .max_words = 1,
-    .run       = run,
+    .name    = "tune",
+    .summary = "measure here, plan, run the best plans, return the best tested",
+    .usage = {"MODEL --seq N --global-batch N [options]", "PLAN [options]", "[options] -- CMD..."},
+    .about =
+        {"Time the kernel calls here, plan with these times, train the fastest plan and "
+         "every preset that fits for a few steps each, and return the fastest that ran.",
+         "After each trial the times are corrected by what the calls took in it, and the "
+         "space is planned again; the fastest plan not yet tested is run while it "
+         "promises 1 % or more. Those near the best then race: all alive in one process, "
+         "a step of each in turns.",
+         "Takes plan's options; --profile is where the times start, and is measured anew "
+         "where the first trial contradicts it. A PLAN in place of a model brings its own "
+         "sequence, batch, recipe and device.",
+         "With -- CMD, the fastest arguments of a PyTorch training command of your own that fit a card, "
+         "without the card: each trial is a dry run (vplan dryrun) of a few steps in a folder of its own. Seconds "
+         "are by the card's stated rates. --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "
+         "the command as run.sh, are as above."},
+    .examples =
+        {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",
+         "vplan tune plan.json --study study.db -o best.json",
+         "vplan tune --try batch=1,2,4 -- python3 train.py --batch {batch}"},
+    .sets       = {&vp_plan_options_set, &vp_pin_options_set, &options, &command_options,
+                   &vp_quiet_options},
+    .argument   = VP_TAKES_MODEL,
+    .max_words  = 1,
+    .takes_rest = true,
+    .run        = run,
 };

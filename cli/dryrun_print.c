@@ -27,7 +27,8 @@ static void print_time(const json_t *time, FILE *out)
 
     fprintf(out, "\n  a step takes %s (assumed, by the card's stated rates), bound by %s\n",
             vp_time_text(step_s, a, sizeof a),
-            strcmp(text(time, "bound_by"), "launches") == 0 ? "what the host launches" : "the card");
+            strcmp(text(time, "bound_by"), "launches") == 0 ? "what the host launches"
+                                                            : "the card");
     if (number(time, "samples"))
         fprintf(out, "  %s samples a step, %.4g a second; %.1f %% of the card's rate in bf16\n",
                 vp_count_text(number(time, "samples"), a, sizeof a),

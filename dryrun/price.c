@@ -20,8 +20,8 @@ typedef enum class_of_work {
     N_CLASSES
 } class_of_work;
 
-static const char *const class_names[N_CLASSES] = {
-    "products", "attention", "convolutions", "memory", "copies", "unknown"};
+static const char *const class_names[N_CLASSES] = {"products", "attention", "convolutions",
+                                                   "memory",   "copies",    "unknown"};
 
 typedef struct op {
     double        seconds; /* on the card */
@@ -61,19 +61,19 @@ static double rate_of(const vp_device *d, const char *name)
  * they are done, their rate, bytes to and from the host, whether the host waits. */
 static op priced(const vp_device *d, const json_t *row)
 {
-    const char *name = json_string_value(json_array_get(row, 0));
-    const char *rate = json_string_value(json_array_get(row, 5));
-    double launches = real_at(row, 1), bytes = real_at(row, 2), work = real_at(row, 4);
-    double copied = real_at(row, 6) + real_at(row, 7), per_s = rate ? rate_of(d, rate) : 0;
-    op     out = {.waits = real_at(row, 8) > 0};
+    const char *name     = json_string_value(json_array_get(row, 0));
+    const char *rate     = json_string_value(json_array_get(row, 5));
+    double      launches = real_at(row, 1), bytes = real_at(row, 2), work = real_at(row, 4);
+    double      copied = real_at(row, 6) + real_at(row, 7), per_s = rate ? rate_of(d, rate) : 0;
+    op          out = {.waits = real_at(row, 8) > 0};
 
     name         = name ? name : "";
-    out.class_   = strstr(name, "convolution") && work > 0                   ? CONVOLUTIONS
-                   : strstr(name, "attention") && work > 0                   ? ATTENTION
-                   : work > 0                                                ? PRODUCTS
-                   : copied > 0                                              ? COPIES
+    out.class_   = strstr(name, "convolution") && work > 0                    ? CONVOLUTIONS
+                   : strstr(name, "attention") && work > 0                    ? ATTENTION
+                   : work > 0                                                 ? PRODUCTS
+                   : copied > 0                                               ? COPIES
                    : strcmp(name, "(outside operators)") == 0 && launches > 0 ? UNKNOWN
-                                                                             : MEMORY;
+                                                                              : MEMORY;
     out.host_s   = OPERATOR_S + launches * LAUNCH_S;
     double moved = d->memory_bytes_per_s > 0 ? bytes / d->memory_bytes_per_s : 0;
     double done  = per_s > 0 ? work / per_s : 0;
@@ -120,7 +120,7 @@ static json_t *classes_json(const totals *t)
 
 json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
 {
-    const json_t *rows = json_object_get(program->value, "rows");
+    const json_t *rows     = json_object_get(program->value, "rows");
     const json_t *sequence = json_object_get(program->value, "sequence"), *at;
     totals        t        = {0};
     double        host = 0, card = 0;
@@ -145,7 +145,8 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
         "{s:s,s:f,s:f,s:f,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}", "class", "assumed",
         "step_time_s", t.step_s, "device_s", t.device_s, "host_s", t.host_s, "bound_by",
         t.host_s > t.device_s ? "launches" : "device", "samples", (json_int_t)samples,
-        "samples_per_s", samples > 0 && t.step_s > 0 ? json_real((double)samples / t.step_s) : json_null(), "flop",
+        "samples_per_s",
+        samples > 0 && t.step_s > 0 ? json_real((double)samples / t.step_s) : json_null(), "flop",
         (json_int_t)flop, "launches", (json_int_t)vp_dryrun_report_int(program, "launches"),
         "operators", (json_int_t)json_array_size(sequence), "copies_to_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_to_bytes"), "copies_from_bytes",

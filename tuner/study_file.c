@@ -56,6 +56,18 @@ static const struct {
      "CREATE TABLE trial_call(trial_id INTEGER NOT NULL REFERENCES trial(id), kernel TEXT NOT NULL, shape TEXT NOT NULL, "
      "n_calls INTEGER NOT NULL CHECK(n_calls > 0), seconds REAL NOT NULL CHECK(seconds >= 0 AND seconds < 1e9), "
      "PRIMARY KEY(trial_id, kernel, shape)) STRICT, WITHOUT ROWID"},
+    {"command_request",
+     "CREATE TABLE command_request(id INTEGER PRIMARY KEY CHECK(id > 0), identity TEXT NOT NULL UNIQUE, device TEXT NOT NULL, "
+     "budget_bytes INTEGER NOT NULL CHECK(budget_bytes > 0), created_unix_s INTEGER NOT NULL) STRICT"},
+    {"command_trial",
+     "CREATE TABLE command_trial(id INTEGER PRIMARY KEY CHECK(id > 0), request_id INTEGER NOT NULL REFERENCES command_request(id), "
+     "words TEXT NOT NULL, state TEXT NOT NULL CHECK(state IN ('running', 'done', 'interrupted', 'cancelled')), "
+     "verdict TEXT CHECK(state <> 'done' OR verdict IS NOT NULL), evidence TEXT NOT NULL, "
+     "allocated_bytes INTEGER NOT NULL CHECK(allocated_bytes >= 0), reserved_bytes INTEGER NOT NULL CHECK(reserved_bytes >= 0), "
+     "device_bytes INTEGER NOT NULL CHECK(device_bytes >= 0), needed_bytes INTEGER NOT NULL CHECK(needed_bytes >= 0), "
+     "step_s REAL NOT NULL CHECK(step_s >= 0 AND step_s < 1e9), samples_per_s REAL NOT NULL CHECK(samples_per_s >= 0), "
+     "wall_s REAL NOT NULL CHECK(wall_s >= 0), host_bytes INTEGER NOT NULL CHECK(host_bytes >= 0), started_unix_s INTEGER NOT NULL, "
+     "ended_unix_s INTEGER) STRICT"},
 };
 enum { N_TABLES = sizeof tables / sizeof *tables };
 
@@ -514,6 +526,26 @@ static vp_status resolve(const char *path, vp_study *s, vp_err *err)
     return st;
 }
 
+/* Who made these trials is dead: whoever lives holds the lock. */
+static vp_status interrupt_running(vp_study *s, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_study_begin_change(s, err));
+    st = vp_study_change(
+        s, err,
+        "UPDATE trial SET state = 'interrupted', evidence = 'the tuner ended while it ran' WHERE state = 'running'",
+        "");
+    if (st == VP_OK)
+        st = vp_study_change(
+            s, err,
+            "UPDATE command_trial SET state = 'interrupted', evidence = 'the tuner ended while it ran' WHERE state = 'running'",
+            "");
+    VP_TRY(vp_study_end_change(s, st, err));
+out:
+    return st;
+}
+
 vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
 {
     vp_study   *s   = calloc(1, sizeof *s);
@@ -548,14 +580,7 @@ vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
     VP_TRY(check_schema(s, err));
     VP_TRY(quick_check(s, err));
     VP_TRY(set_durable(s, err));
-    VP_TRY(vp_study_begin_change(s, err));
-    VP_TRY(vp_study_end_change(
-        s,
-        vp_study_change(
-            s, err,
-            "UPDATE trial SET state = 'interrupted', evidence = 'the tuner ended while it ran' WHERE state = 'running'",
-            ""),
-        err));
+    VP_TRY(interrupt_running(s, err));
     *out = s;
     s    = NULL;
 out:

@@ -151,8 +151,8 @@ PRODUCTS(Z, C_64F)
 
 E int cublasSgemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
                     const void *a, int a_type);
-int   cublasSgemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha,
-                    const void *a, int a_type)
+int cublasSgemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,
+                  int a_type)
 {
     (void)ta, (void)tb, (void)alpha, (void)a;
     return product(VP_NULL_PRODUCT, h, a_type, 0, m, n, k, 1);
@@ -162,8 +162,8 @@ E int cublasGemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *a
                    int a_type, int lda, const void *b, int b_type, int ldb, const void *beta,
                    void *c, int c_type, int ldc, int compute);
 int   cublasGemmEx(handle *h, int ta, int tb, int m, int n, int k, const void *alpha, const void *a,
-                   int a_type, int lda, const void *b, int b_type, int ldb, const void *beta,
-                   void *c, int c_type, int ldc, int compute)
+                   int a_type, int lda, const void *b, int b_type, int ldb, const void *beta, void *c,
+                   int c_type, int ldc, int compute)
 {
     (void)ta, (void)tb, (void)alpha, (void)a, (void)lda, (void)b, (void)b_type, (void)ldb;
     (void)beta, (void)c, (void)c_type, (void)ldc;

@@ -1,0 +1,368 @@
+#include "cli/tune_command.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "cli/names.h"
+#include "devices/device_here.h"
+#include "tuner/command_tune.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char default_device[] = "h100-sxm-80gb";
+enum { DEFAULT_TRIALS = 24, SHOWN_RUNNERS_UP = 4 };
+
+static void say(const char *text)
+{
+    fprintf(stderr, "%s\n", text);
+}
+
+/* ---- what was asked ---- */
+
+/* Options of the other two ways to tune. */
+static vp_status only_ours(const vp_command_line *line, vp_err *err)
+{
+    static const char *const ours[] = {
+        "--device", "--budget", "--study", "--max-trials", "-o",     "--force", "--try",  "--keep",
+        "--steps",  "--world",  "--jobs",  "--timeout",    "--json", "-q",      "--quiet"};
+
+    for (int i = 0; i < line->n_given; i++) {
+        bool known = false;
+        for (size_t k = 0; k < sizeof ours / sizeof *ours; k++)
+            known = known || strcmp(line->given[i].option->name, ours[k]) == 0;
+        if (!known)
+            return VP_FAIL(
+                err, VP_ERR_USAGE,
+                "%s belongs to tuning a model or a plan; with -- CMD, what may change is named with --try",
+                line->given[i].option->name);
+    }
+    if (line->n_words)
+        return VP_FAIL(err, VP_ERR_USAGE, "a model or plan and -- CMD: which?");
+    if (!line->rest[0])
+        return VP_FAIL(err, VP_ERR_USAGE, "nothing to tune: vplan tune [options] -- CMD...");
+    return VP_OK;
+}
+
+static int given(const vp_command_line *line, const char *name, const char *texts[VP_MAX_GIVEN])
+{
+    int n = 0;
+
+    for (int i = 0; i < line->n_given; i++)
+        if (strcmp(line->given[i].option->name, name) == 0)
+            texts[n++] = line->given[i].text;
+    return n;
+}
+
+/* The card, and its name for trials, which run in other folders. */
+static vp_status choose_card(const vp_tune_command_options *o, vp_cli *cli, vp_device *device,
+                             char name[PATH_MAX], int64_t *budget_bytes, vp_err *err)
+{
+    const char *named      = o->device;
+    int64_t     free_bytes = 0;
+    bool        here       = false;
+    vp_status   st         = VP_OK;
+
+    VP_TRY(vp_device_named(cli, &named, err));
+    if (!named)
+        VP_TRY(vp_device_here(device, &free_bytes, &here, err));
+    if (here) {
+        name[0]       = '\0';
+        *budget_bytes = o->budget_bytes ? o->budget_bytes : free_bytes;
+    } else {
+        named = named ? named : default_device;
+        VP_TRY(vp_parse_budget(named, o->budget_bytes, device, budget_bytes, err));
+        if (access(named, F_OK) != 0 || !realpath(named, name))
+            snprintf(name, PATH_MAX, "%s", named);
+    }
+    if (device->is_cpu || device->compute_capability < 50)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device %s: a dry run pretends a CUDA card",
+                       device->name));
+out:
+    return st;
+}
+
+/* ---- the answer ---- */
+
+/* A word as a shell takes it. */
+static void add_word(vp_text *out, const char *word)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./:,@%+";
+
+    if (*word && strspn(word, plain) == strlen(word)) {
+        vp_text_printf(out, "%s", word);
+        return;
+    }
+    vp_text_printf(out, "'");
+    for (; *word; word++)
+        if (*word == '\'')
+            vp_text_printf(out, "'\\''");
+        else
+            vp_text_append(out, word, 1);
+    vp_text_printf(out, "'");
+}
+
+static void add_line(vp_text *out, char *const *words)
+{
+    for (int i = 0; words[i]; i++) {
+        vp_text_printf(out, "%s", i ? " " : "");
+        add_word(out, words[i]);
+    }
+}
+
+static json_t *settings_json(const vp_command_result *r, const vp_setting *s)
+{
+    json_t *out = json_object();
+
+    for (int a = 0; s->value && a < r->n_axes; a++)
+        json_object_set_new(out, r->axes[a].name, json_string(r->axes[a].values[s->value[a]]));
+    return out;
+}
+
+static json_t *trial_json(const vp_command_result *r, const vp_setting *s)
+{
+    const vp_command_trial *t = &s->trial;
+
+    return json_pack(
+        "{s:I, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:b}", "id", (json_int_t)t->id,
+        "settings", settings_json(r, s), "verdict", vp_command_verdict_name(t->verdict),
+        "allocated_peak_bytes", t->allocated_bytes ? json_integer(t->allocated_bytes) : json_null(),
+        "reserved_peak_bytes", t->reserved_bytes ? json_integer(t->reserved_bytes) : json_null(),
+        "device_bytes", t->device_bytes ? json_integer(t->device_bytes) : json_null(),
+        "needed_bytes", t->needed_bytes ? json_integer(t->needed_bytes) : json_null(),
+        "step_time_s", t->step_s > 0 ? json_real(t->step_s) : json_null(), "samples_per_s",
+        t->samples_per_s > 0 ? json_real(t->samples_per_s) : json_null(), "evidence", t->evidence,
+        "from_study", (int)t->from_study);
+}
+
+static json_t *axes_json(const vp_command_result *r)
+{
+    static const char *const kinds[VP_N_AXIS_KINDS] = {
+        "nothing", "more needs more and is no slower", "on needs less and is slower",
+        "one or several"};
+    json_t *out = json_array();
+
+    for (int a = 0; a < r->n_axes; a++) {
+        json_t *values = json_array();
+        for (int i = 0; i < r->axes[a].n; i++)
+            json_array_append_new(values, json_string(r->axes[a].values[i]));
+        json_array_append_new(out, json_pack("{s:s, s:o, s:s}", "name", r->axes[a].name, "values",
+                                             values, "assumed", kinds[r->axes[a].kind]));
+    }
+    return out;
+}
+
+static json_t *words_json(char *const *words)
+{
+    json_t *out = json_array();
+
+    for (; words && *words; words++)
+        json_array_append_new(out, json_string(*words));
+    return out;
+}
+
+static json_t *tune_json(const vp_command_result *r, char *const *command, const char *study)
+{
+    json_t *trials = json_array(), *best = json_null(), *had = json_null();
+
+    for (int64_t i = 0; i < r->n_tried; i++)
+        json_array_append_new(trials, trial_json(r, r->tried[i]));
+    if (r->best) {
+        best = trial_json(r, r->best);
+        json_object_set_new(best, "command",
+                            words_json(vp_command_line_of(r, command, r->best, r->arena)));
+    }
+    if (r->had)
+        had = trial_json(r, r->had);
+    return json_pack(
+        "{s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:o}, s:o, s:O, s:s, s:o, s:{s:f}}",
+        "schema_version", 1, "best", best, "trials", trials, "space", "settings",
+        (json_int_t)r->n_settings, "tried", (json_int_t)r->n_tried, "ruled_out_by_memory",
+        (json_int_t)r->n_ruled_out_memory, "ruled_out_by_speed", (json_int_t)r->n_ruled_out_speed,
+        "expected_slower", (json_int_t)r->n_expected_slower, "expected_too_large",
+        (json_int_t)r->n_expected_too_large, "axes", axes_json(r), "had", had, "assumptions",
+        r->assumptions, "stopped_because", r->stopped_because, "study",
+        study ? json_string(study) : json_null(), "timing", "seconds", r->wall_s);
+}
+
+static void print_figures(const vp_command_trial *t)
+{
+    char size[64], step[64];
+
+    if (t->verdict != VP_COMMAND_OK) {
+        printf("%-11s %11s %10s", vp_command_verdict_name(t->verdict), "-", "-");
+        return;
+    }
+    printf("%-11s %11s %10s", "fits", vp_size_text(t->device_bytes, size, sizeof size),
+           t->step_s > 0 ? vp_time_text(t->step_s, step, sizeof step) : "-");
+    if (t->samples_per_s > 0)
+        printf(" %9.4g", t->samples_per_s);
+    else
+        printf(" %9s", "-");
+}
+
+static void print_row(const vp_command_result *r, const char *what, const vp_setting *s)
+{
+    printf("%-9s ", what);
+    print_figures(&s->trial);
+    printf("  ");
+    if (!s->value)
+        printf("as it is");
+    for (int a = 0; s->value && a < r->n_axes; a++)
+        printf("%s%s %s", a ? ", " : "", r->axes[a].name + strspn(r->axes[a].name, "-"),
+               r->axes[a].values[s->value[a]]);
+    printf("\n");
+}
+
+static int by_speed(const void *a, const void *b)
+{
+    const vp_command_trial *x = &(*(const vp_setting *const *)a)->trial,
+                           *y = &(*(const vp_setting *const *)b)->trial;
+    double u                  = x->samples_per_s > 0 ? x->samples_per_s : 0,
+           v                  = y->samples_per_s > 0 ? y->samples_per_s : 0;
+
+    return (u < v) - (u > v);
+}
+
+static void print_runners_up(const vp_command_result *r)
+{
+    const vp_setting **list = calloc((size_t)r->n_tried + 1, sizeof(vp_setting *));
+    int                n    = 0;
+
+    for (int64_t i = 0; list && i < r->n_tried; i++)
+        if (r->tried[i]->trial.verdict == VP_COMMAND_OK && r->tried[i] != r->best &&
+            r->tried[i] != r->had)
+            list[n++] = r->tried[i];
+    if (list)
+        qsort(list, (size_t)n, sizeof *list, by_speed);
+    for (int i = 0; i < n && i < SHOWN_RUNNERS_UP; i++)
+        print_row(r, i ? "" : "next", list[i]);
+    free(list);
+}
+
+static void print_best(const vp_command_result *r)
+{
+    const vp_command_trial *t = &r->best->trial;
+    char                    a[64], b[64], c[64];
+
+    printf("  allocated %s, reserved %s, on the device %s\n",
+           vp_count_text(t->allocated_bytes, a, sizeof a),
+           vp_count_text(t->reserved_bytes, b, sizeof b),
+           vp_size_text(t->device_bytes, c, sizeof c));
+    if (r->had == r->best)
+        printf("  what you have is the fastest that fits\n");
+    else if (r->had && r->had->trial.verdict == VP_COMMAND_OK && r->had->trial.samples_per_s > 0 &&
+             t->samples_per_s > 0)
+        printf("  %.2f times as fast as what you have (assumed)\n",
+               t->samples_per_s / r->had->trial.samples_per_s);
+    else if (r->had && r->had->trial.verdict == VP_COMMAND_OOM_DEVICE)
+        printf("  what you have runs out of memory\n");
+}
+
+static void print_tune(const vp_command_result *r, char *const *command, const vp_device *device,
+                       int64_t budget_bytes)
+{
+    vp_text line = {0};
+    char    size[64];
+    int64_t left = r->n_settings - r->n_tried + (r->had && !r->had->value);
+
+    if (r->best) {
+        add_line(&line, vp_command_line_of(r, command, r->best, r->arena));
+        printf("%s\n", line.data ? line.data : "");
+        print_best(r);
+    } else {
+        printf("DOES NOT FIT: none of the settings tried fits %s on %s\n",
+               vp_size_text(budget_bytes, size, sizeof size), device->name);
+    }
+    printf("\n%-9s %-11s %11s %10s %9s  %s\n", "", "verdict", "on device", "a step", "samples/s",
+           "settings");
+    if (r->best)
+        print_row(r, "best", r->best);
+    if (r->had && r->had != r->best)
+        print_row(r, "had", r->had);
+    print_runners_up(r);
+    printf(
+        "\n%lld of %lld settings were played, in %.0f s. Not played: %lld that would need more than one that was out of memory, "
+        "%lld that are slower than one that fits, %lld expected to be slower, %lld to be far too large, %lld others.\n",
+        (long long)r->n_tried, (long long)r->n_settings, r->wall_s,
+        (long long)r->n_ruled_out_memory, (long long)r->n_ruled_out_speed,
+        (long long)r->n_expected_slower, (long long)r->n_expected_too_large,
+        (long long)(left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_expected_slower -
+                    r->n_expected_too_large));
+    printf("stopped: %s\n\nassumed\n", r->stopped_because);
+    size_t  i;
+    json_t *text;
+    json_array_foreach (r->assumptions, i, text)
+        printf("  - %s\n", json_string_value(text));
+    vp_text_release(&line);
+}
+
+/* DIR/run.sh. */
+static vp_status write_script(const vp_command_result *r, char *const *command, const char *folder,
+                              bool force, vp_err *err)
+{
+    vp_text   text = {0};
+    char      path[PATH_MAX];
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_file_make_dir(folder, err));
+    if (snprintf(path, sizeof path, "%s/run.sh", folder) >= (int)sizeof path)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, folder, 0, NULL, "is too long a path"));
+    vp_text_printf(&text, "#!/bin/sh\nexec ");
+    add_line(&text, vp_command_line_of(r, command, r->best, r->arena));
+    vp_text_printf(&text, " \"$@\"\n");
+    VP_TRY_ALLOC(err, !text.failed);
+    VP_TRY(vp_file_write(path, text.data, text.n_bytes, force, err));
+    if (chmod(path, 0755) != 0)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "cannot be made executable"));
+out:
+    vp_text_release(&text);
+    return st;
+}
+
+vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_line *line,
+                          vp_cli *cli, vp_err *err)
+{
+    const char     *tries[VP_MAX_GIVEN], *keeps[VP_MAX_GIVEN];
+    char            name[PATH_MAX], script[PATH_MAX];
+    vp_device       device;
+    vp_command_opts opts = {
+        .command = line->rest, .tries = tries, .keeps = keeps, .device = &device};
+    vp_command_result result = {0};
+    vp_status         st     = VP_OK;
+
+    VP_TRY(only_ours(line, err));
+    if (o->folder) {
+        snprintf(script, sizeof script, "%.*s/run.sh", PATH_MAX - 10, o->folder);
+        if (!o->force && access(script, F_OK) == 0)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, script, 0, NULL,
+                              "exists: say --force to replace it"));
+    }
+    VP_TRY(choose_card(o, cli, &device, name, &opts.budget_bytes, err));
+    opts.n_tries     = given(line, "--try", tries);
+    opts.n_keeps     = given(line, "--keep", keeps);
+    opts.device_name = name[0] ? name : NULL;
+    opts.study       = o->study;
+    opts.max_trials  = o->max_trials ? o->max_trials : DEFAULT_TRIALS;
+    opts.steps       = o->steps;
+    opts.world       = o->world;
+    opts.jobs        = o->jobs;
+    opts.timeout_s   = o->timeout_s;
+    opts.note        = cli->quiet ? NULL : say;
+    VP_TRY(vp_command_tune(&opts, &result, err));
+    if (result.best && o->folder)
+        VP_TRY(write_script(&result, line->rest, o->folder, o->force, err));
+    if (cli->json)
+        VP_TRY(vp_print_json(tune_json(&result, line->rest, o->study), err));
+    else
+        print_tune(&result, line->rest, &device, opts.budget_bytes);
+    cli->exit_code = result.best ? 0 : strcmp(result.stopped_because, "interrupted") == 0 ? 6 : 3;
+out:
+    vp_command_result_release(&result);
+    return st;
+}

@@ -1,0 +1,273 @@
+#include "tuner/command_internal.h"
+
+#include "base/json.h"
+#include "base/text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const verdict_names[VP_N_COMMAND_VERDICTS] = {
+    "ok", "oom-device", "oom-host", "timeout", "crash", "interrupted", "untried"};
+
+const char *vp_command_verdict_name(vp_command_verdict v)
+{
+    return verdict_names[v];
+}
+
+/* ---- the folder ---- */
+
+enum { MAX_LINKS = 4000, MAX_DEPTH = 4 };
+
+/* Make in `to` what lies in `from`: folders as folders, so that what a trial puts into them stays here, and
+ * files as links. Folders too many or too deep are links too. */
+static void mirror(const char *from, const char *to, int depth, int *n_left)
+{
+    DIR           *d = opendir(from);
+    struct dirent *entry;
+    char           source[PATH_MAX], made[PATH_MAX];
+
+    while (d && *n_left > 0 && (entry = readdir(d))) {
+        struct stat info;
+
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+            snprintf(source, sizeof source, "%s/%s", from, entry->d_name) >= PATH_MAX ||
+            snprintf(made, sizeof made, "%s/%s", to, entry->d_name) >= PATH_MAX ||
+            lstat(source, &info) != 0)
+            continue;
+        (*n_left)--;
+        bool deeper =
+            S_ISDIR(info.st_mode) && depth < MAX_DEPTH && strcmp(entry->d_name, ".git") != 0;
+        if (deeper && mkdir(made, 0700) == 0)
+            mirror(source, made, depth + 1, n_left);
+        else if (symlink(source, made) != 0)
+            continue; /* what is missing will be missed by the command, which says so */
+    }
+    if (d)
+        closedir(d);
+}
+
+vp_status vp_trial_folder_make(const char *parent, int64_t number, vp_trial_folder *folder,
+                               vp_err *err)
+{
+    char cwd[PATH_MAX], path[PATH_MAX];
+    int  n_left = MAX_LINKS;
+
+    if (!getcwd(cwd, sizeof cwd))
+        return VP_FAIL(err, VP_ERR_STORAGE, "the current folder: %s", strerror(errno));
+    if (snprintf(folder->path, sizeof folder->path, "%s/%lld", parent, (long long)number) >=
+            PATH_MAX - 8 ||
+        mkdir(folder->path, 0700) != 0 ||
+        snprintf(path, sizeof path, "%.*s/out", PATH_MAX - 8, folder->path) < 0 ||
+        mkdir(path, 0700) != 0 ||
+        snprintf(path, sizeof path, "%.*s/cwd", PATH_MAX - 8, folder->path) < 0 ||
+        mkdir(path, 0700) != 0)
+        return VP_FAIL(err, VP_ERR_STORAGE, "%s: a folder for a trial cannot be made: %s",
+                       folder->path, strerror(errno));
+    mirror(cwd, path, 0, &n_left);
+    return VP_OK;
+}
+
+/* Remove what lies below, links and not what they lead to. fd is closed. */
+static void empty(int fd, int depth)
+{
+    DIR           *d = fdopendir(fd);
+    struct dirent *entry;
+
+    if (!d) {
+        close(fd);
+        return;
+    }
+    while ((entry = readdir(d))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+            unlinkat(dirfd(d), entry->d_name, 0) == 0 || depth == 64)
+            continue;
+        int below =
+            openat(dirfd(d), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (below >= 0) {
+            empty(below, depth + 1);
+            unlinkat(dirfd(d), entry->d_name, AT_REMOVEDIR);
+        }
+    }
+    closedir(d);
+}
+
+void vp_trial_folder_remove(const vp_trial_folder *folder)
+{
+    int fd = open(folder->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd >= 0)
+        empty(fd, 0);
+    rmdir(folder->path);
+}
+
+/* ---- the dry run ---- */
+
+/* word i of a command with its output folder, if it names one, replaced by ours. */
+static char *redirected(char *const *command, int i, const vp_trial_folder *folder, vp_arena *arena)
+{
+    const char *equal = strchr(command[i], '=');
+
+    if (i > 0 && !strchr(command[i - 1], '=') && vp_command_is_output(command[i - 1]) &&
+        command[i][0] != '-')
+        return vp_arena_printf(arena, "%s/out", folder->path);
+    if (equal && vp_command_is_output(command[i]))
+        return vp_arena_printf(arena, "%.*s=%s/out", (int)(equal - command[i]), command[i],
+                               folder->path);
+    return vp_arena_strdup(arena, command[i]);
+}
+
+char *const *vp_trial_words(const vp_command_opts *opts, const char *program, char *const *command,
+                            const vp_trial_folder *folder, vp_arena *arena)
+{
+    int n = 0, n_command = 0, n_pass = 0;
+
+    while (command[n_command])
+        n_command++;
+    while (opts->pass && opts->pass[n_pass])
+        n_pass++;
+    char **words = vp_arena_array(arena, n_command + n_pass + 24, sizeof *words);
+    if (!words)
+        return NULL;
+    words[n++] = vp_arena_strdup(arena, program);
+    words[n++] = vp_arena_strdup(arena, "dryrun");
+    words[n++] = vp_arena_strdup(arena, "--json");
+    words[n++] = vp_arena_strdup(arena, "--time");
+    words[n++] = vp_arena_strdup(arena, "--no-owners");
+    words[n++] = vp_arena_printf(arena, "--steps=%lld", (long long)opts->steps);
+    words[n++] = vp_arena_printf(arena, "--timeout=%g", opts->timeout_s);
+    words[n++] = vp_arena_printf(arena, "--budget=%lld", (long long)opts->budget_bytes);
+    if (opts->device_name)
+        words[n++] = vp_arena_printf(arena, "--device=%s", opts->device_name);
+    if (opts->world > 1)
+        words[n++] = vp_arena_printf(arena, "--world=%lld", (long long)opts->world);
+    for (int i = 0; i < n_pass; i++)
+        words[n++] = opts->pass[i];
+    words[n++] = vp_arena_strdup(arena, "--");
+    for (int i = 0; i < n_command; i++)
+        words[n++] = redirected(command, i, folder, arena);
+    return vp_arena_failed(arena) ? NULL : words;
+}
+
+/* ---- what it said ---- */
+
+static int64_t integer(const json_t *doc, const char *key)
+{
+    return (int64_t)json_integer_value(json_object_get(doc, key));
+}
+
+static double real(const json_t *doc, const char *key)
+{
+    return json_number_value(json_object_get(doc, key));
+}
+
+/* The last line of a text that is not empty, for people. */
+static const char *last_line(const char *text, vp_arena *arena)
+{
+    const char *end = text + strlen(text), *start;
+    char        shown[400];
+
+    while (end > text && strchr(" \t\r\n", end[-1]))
+        end--;
+    for (start = end; start > text && start[-1] != '\n';)
+        start--;
+    char *line =
+        vp_arena_printf(arena, "%.*s", (int)(end - start < 300 ? end - start : 300), start);
+    return line ? vp_arena_strdup(arena, vp_text_escape(line, shown, sizeof shown)) : "";
+}
+
+static void judge(const json_t *doc, const vp_child_result *child, vp_arena *arena,
+                  vp_command_trial *t)
+{
+    const char *verdict = json_string_value(json_object_get(doc, "verdict"));
+    const char *reason  = json_string_value(json_object_get(doc, "reason"));
+    json_t     *oom = json_object_get(doc, "oom"), *time = json_object_get(doc, "time"), *error;
+
+    verdict            = verdict ? verdict : "failed";
+    reason             = reason ? reason : "";
+    t->allocated_bytes = integer(doc, "allocated_peak_bytes");
+    t->reserved_bytes  = integer(doc, "reserved_peak_bytes");
+    t->device_bytes    = integer(doc, "device_bytes");
+    if (oom) {
+        t->verdict      = VP_COMMAND_OOM_DEVICE;
+        t->needed_bytes = integer(oom, "allocated_bytes") + integer(oom, "requested_bytes") +
+                          integer(doc, "outside_bytes");
+        t->evidence = vp_arena_printf(arena, "asked for %lld bytes in %s with %lld allocated",
+                                      (long long)integer(oom, "requested_bytes"),
+                                      json_string_value(json_object_get(oom, "phase")),
+                                      (long long)integer(oom, "allocated_bytes"));
+    } else if (strcmp(verdict, "fits") == 0 && t->allocated_bytes > 0 &&
+               integer(doc, "optimizer_steps") > 0) {
+        t->verdict       = VP_COMMAND_OK;
+        t->step_s        = real(time, "step_time_s");
+        t->samples_per_s = real(time, "samples_per_s");
+    } else if (strcmp(verdict, "fits") == 0) {
+        t->evidence =
+            t->allocated_bytes > 0 ? "no optimizer step was seen" : "it never used the device";
+    } else {
+        error            = json_object_get(doc, "error");
+        t->verdict       = strstr(reason, "--timeout")             ? VP_COMMAND_TIMEOUT
+                           : strstr(reason, "host memory ran out") ? VP_COMMAND_OOM_HOST
+                           : strstr(reason, "interrupted")         ? VP_COMMAND_INTERRUPTED
+                                                                   : VP_COMMAND_CRASH;
+        const char *what = json_string_value(json_object_get(error, "message"));
+        t->evidence      = what ? vp_arena_printf(arena, "%s: %.300s", reason, what)
+                                : vp_arena_printf(arena, "%s%s%s", reason, child->n_err ? ": " : "",
+                                                  last_line(child->err, arena));
+    }
+}
+
+/* Places in a script: dryrun names them, a tuner has too many. */
+static bool of_one_trial(const char *note)
+{
+    return !note || strncmp(note, "device values read", 18) == 0 ||
+           strncmp(note, "device values were read", 23) == 0 ||
+           strncmp(note, "boolean masks select", 20) == 0;
+}
+
+void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_trial *t,
+                   json_t *notes)
+{
+    vp_json_doc *doc = NULL;
+    vp_err       why = {0};
+    json_t      *note, *other;
+    size_t       i, k;
+
+    t->verdict    = VP_COMMAND_CRASH;
+    t->evidence   = "";
+    t->wall_s     = child->seconds;
+    t->host_bytes = child->max_rss_bytes;
+    if (child->end == VP_CHILD_TIMED_OUT) {
+        t->verdict  = VP_COMMAND_TIMEOUT;
+        t->evidence = "the dry run did not end";
+    } else if (child->end == VP_CHILD_INTERRUPTED) {
+        t->verdict = VP_COMMAND_INTERRUPTED;
+    } else if (vp_json_parse("vplan dryrun", child->out, (int64_t)child->n_out, &doc, &why) !=
+               VP_OK) {
+        t->evidence = last_line(child->err, arena);
+    } else {
+        const json_t *root = vp_json_root(doc).value;
+
+        if (json_object_get(root, "verdict"))
+            judge(root, child, arena, t);
+        else
+            t->evidence = vp_arena_printf(
+                arena, "%.300s",
+                json_string_value(json_object_get(json_object_get(root, "error"), "message")));
+        if (notes && t->verdict == VP_COMMAND_OK)
+            json_array_foreach (json_object_get(root, "assumptions"), i, note) {
+                bool known = of_one_trial(json_string_value(note));
+                json_array_foreach (notes, k, other)
+                    known = known || json_equal(note, other);
+                if (!known && json_array_size(notes) < 40)
+                    json_array_append(notes, note);
+            }
+    }
+    t->evidence = t->evidence ? t->evidence : "";
+    vp_json_doc_free(doc);
+}

@@ -1,0 +1,522 @@
+#include "tuner/command_internal.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "base/units.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_JOBS = 16 };
+
+typedef struct running {
+    int64_t         setting; /* HAD: the command as it is */
+    int64_t         id;
+    vp_trial_folder folder;
+} running;
+
+enum { HAD = -2 };
+
+typedef struct search {
+    const vp_command_opts *opts;
+    vp_command_result     *r;
+    vp_space               space;
+    vp_choice              choice;
+    vp_setting             as_it_is;
+    vp_study              *study;
+    int64_t                request;
+    char                   program[PATH_MAX], build[32], parent[PATH_MAX];
+    vp_job                 jobs[MAX_JOBS];
+    running                running[MAX_JOBS];
+    int                    n_jobs; /* side by side     */
+    int                    n_busy;
+    int64_t                n_started, n_run, n_folders;
+    bool                   verifying;
+    double                 start_s;
+    const char            *failure; /* of the last trial that failed, not for memory */
+} search;
+
+static volatile sig_atomic_t ended_by;
+
+static void note_signal(int number)
+{
+    ended_by = number;
+}
+
+static void note(const search *q, const char *fmt, ...)
+{
+    char    text[700];
+    va_list args;
+
+    if (!q->opts->note)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    q->opts->note(text);
+}
+
+static vp_setting *setting_of(search *q, int64_t setting)
+{
+    return setting == HAD ? &q->as_it_is : &q->r->settings[setting];
+}
+
+/* ---- who runs, and where ---- */
+
+static vp_status find_program(search *q, vp_err *err)
+{
+    const char   *library = "null/libvplan-null.so";
+    char          path[PATH_MAX], hash[65];
+    unsigned char piece[1 << 14];
+    size_t        n;
+    FILE         *f;
+    vp_status     st = VP_OK;
+
+    if (q->opts->program)
+        snprintf(q->program, sizeof q->program, "%s", q->opts->program);
+    else
+        VP_TRY(vp_file_find_program("vplan", q->program, sizeof q->program, err));
+    VP_TRY(vp_file_find_program(library, path, sizeof path, err));
+    vp_sha256 h = vp_sha256_begin();
+    for (int i = 0; i < 2; i++) {
+        f = fopen(i ? q->program : path, "rbe");
+        if (!f)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_DEVICE, i ? q->program : path, 0, NULL,
+                              "cannot be read: %s", strerror(errno)));
+        while ((n = fread(piece, 1, sizeof piece, f)) > 0)
+            vp_sha256_add(&h, piece, n);
+        fclose(f);
+    }
+    vp_sha256_hex(&h, hash);
+    snprintf(q->build, sizeof q->build, "%.16s", hash);
+out:
+    return st;
+}
+
+static vp_status make_parent(search *q, vp_err *err)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    if (snprintf(q->parent, sizeof q->parent, "%s/vplan-trials-XXXXXX",
+                 tmp && *tmp ? tmp : "/tmp") >= PATH_MAX - 64 ||
+        !mkdtemp(q->parent)) {
+        q->parent[0] = '\0';
+        return VP_FAIL(err, VP_ERR_STORAGE, "no temporary folder can be made in %s: %s",
+                       tmp && *tmp ? tmp : "/tmp", strerror(errno));
+    }
+    return VP_OK;
+}
+
+/* The words of a command as they stand in the study. */
+static char *text_of(char *const *words)
+{
+    json_t *list = json_array();
+
+    for (; *words; words++)
+        json_array_append_new(list, json_stringn(*words, strlen(*words)));
+    char *text = json_dumps(list, JSON_COMPACT);
+    json_decref(list);
+    return text;
+}
+
+/* ---- trials ---- */
+
+static void shown(const search *q, int64_t setting, char *buf, size_t buf_size)
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    if (setting == HAD) {
+        snprintf(buf, buf_size, "as it is");
+        return;
+    }
+    for (int a = 0; a < q->space.n_axes && n < buf_size; a++) {
+        const vp_axis *axis = &q->space.axes[a];
+        const char    *name = axis->name + strspn(axis->name, "-");
+        n += (size_t)snprintf(buf + n, buf_size - n, "%s%s %s", a ? ", " : "", name,
+                              axis->values[q->r->settings[setting].value[a]]);
+    }
+}
+
+/* A trial has ended, here or in the study: what is known now, told. */
+static vp_status take(search *q, int64_t setting, vp_err *err)
+{
+    vp_setting       *s = setting_of(q, setting);
+    vp_command_trial *t = &s->trial;
+    char              name[300], size[64], seconds[64], best[100] = "";
+
+    if (setting >= 0) {
+        q->choice.state[setting] = VP_SETTING_DONE;
+        if (t->verdict == VP_COMMAND_OK &&
+            (q->choice.best < 0 ||
+             vp_choice_speed(&q->choice, setting) > vp_choice_speed(&q->choice, q->choice.best) ||
+             (vp_choice_speed(&q->choice, setting) == vp_choice_speed(&q->choice, q->choice.best) &&
+              t->reserved_bytes < q->r->settings[q->choice.best].trial.reserved_bytes)))
+            q->choice.best = setting;
+    }
+    q->r->tried[q->r->n_tried++] = s;
+    if (t->verdict != VP_COMMAND_OK && t->verdict != VP_COMMAND_OOM_DEVICE)
+        q->failure = t->evidence;
+    shown(q, setting, name, sizeof name);
+    if (q->choice.best >= 0 && q->r->settings[q->choice.best].trial.samples_per_s > 0)
+        snprintf(best, sizeof best, "; best so far %.4g samples/s",
+                 q->r->settings[q->choice.best].trial.samples_per_s);
+    if (t->verdict == VP_COMMAND_OK)
+        note(q, "%lld: %s: fits, %s, %s a step%s%s", (long long)q->r->n_tried, name,
+             vp_size_text(t->device_bytes, size, sizeof size),
+             t->step_s > 0 ? vp_time_text(t->step_s, seconds, sizeof seconds) : "unknown time",
+             t->from_study ? " (from the study)" : "", best);
+    else
+        note(q, "%lld: %s: %s%s%.300s%s%s", (long long)q->r->n_tried, name,
+             vp_command_verdict_name(t->verdict), t->verdict == VP_COMMAND_OOM_DEVICE ? "" : ", ",
+             t->verdict == VP_COMMAND_OOM_DEVICE ? "" : t->evidence,
+             t->from_study ? " (from the study)" : "", best);
+    (void)err;
+    return VP_OK;
+}
+
+/* Start a setting's trial, or take it from the study: *started says which. */
+static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
+{
+    vp_setting  *s       = setting_of(q, setting);
+    char *const *command = vp_command_line_of(q->r, q->opts->command, s, q->r->arena), *const *
+                                                                                           words;
+    char         *text = NULL;
+    int           slot = 0;
+    running      *run;
+    vp_child_opts child = {
+        .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = 8 << 20};
+    vp_status st = VP_OK;
+
+    *started = false;
+    VP_TRY_ALLOC(err, command && (text = text_of(command)));
+    VP_TRY(vp_command_find(q->study, q->r->arena, q->request, text, &s->trial, err));
+    if (s->trial.verdict != VP_COMMAND_UNTRIED) {
+        VP_TRY(take(q, setting, err));
+        goto out;
+    }
+    while (q->jobs[slot].watcher > 0)
+        slot++;
+    run          = &q->running[slot];
+    run->setting = setting;
+    VP_TRY(vp_trial_folder_make(q->parent, ++q->n_folders, &run->folder, err));
+    words = vp_trial_words(q->opts, q->program, command, &run->folder, q->r->arena);
+    VP_TRY_ALLOC(err, words);
+    VP_TRY(vp_command_begin(q->study, q->request, text, &run->id, err));
+    child.argv      = words;
+    child.timeout_s = q->opts->timeout_s + 30;
+    char cwd[PATH_MAX + 8];
+    snprintf(cwd, sizeof cwd, "%s/cwd", run->folder.path);
+    VP_TRY(vp_job_start(&child, cwd, &q->jobs[slot], err));
+    if (setting >= 0)
+        q->choice.state[setting] = VP_SETTING_RUNNING;
+    q->n_busy++;
+    q->n_run++;
+    *started = true;
+out:
+    free(text);
+    return st;
+}
+
+/* Wait for a trial and take it. false: a signal asked for the end. */
+static vp_status wait_one(search *q, vp_err *err)
+{
+    vp_child_result child = {0};
+    int             slot  = -1;
+    vp_status       st    = VP_OK;
+
+    while (slot < 0 && !ended_by)
+        slot = vp_jobs_wait(q->jobs, MAX_JOBS, 1);
+    if (slot < 0)
+        goto out;
+    running    *run = &q->running[slot];
+    vp_setting *s   = setting_of(q, run->setting);
+    q->n_busy--;
+    VP_TRY(vp_job_end(&q->jobs[slot], &child, err));
+    vp_trial_read(&child, q->r->arena, &s->trial, q->r->assumptions);
+    s->trial.id = run->id;
+    vp_trial_folder_remove(&run->folder);
+    if (ended_by ||
+        s->trial.verdict ==
+            VP_COMMAND_INTERRUPTED) { /* ended with us, or by a signal of its own: no result */
+        if (ended_by) {
+            VP_TRY(vp_command_cancel(q->study, run->id, err));
+            goto out;
+        }
+    }
+    VP_TRY(vp_command_finish(q->study, &s->trial, err));
+    VP_TRY(take(q, run->setting, err));
+out:
+    vp_child_result_release(&child);
+    return st;
+}
+
+static void stop_all(search *q)
+{
+    for (int i = 0; i < MAX_JOBS; i++)
+        if (q->jobs[i].watcher > 0) {
+            vp_job_stop(&q->jobs[i]);
+            vp_command_cancel(q->study, q->running[i].id, NULL);
+            vp_trial_folder_remove(&q->running[i].folder);
+        }
+    q->n_busy = 0;
+}
+
+/* ---- the loop ---- */
+
+/* As many as there are cores, and room in the host's memory for what the trials took so far. */
+static int side_by_side(const search *q)
+{
+    int64_t largest   = 1, n;
+    double  available = 0;
+    char    line[200];
+    FILE   *f = fopen("/proc/meminfo", "re");
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lf kB", &available) == 1)
+            break;
+    if (f)
+        fclose(f);
+    for (int64_t i = 0; i < q->r->n_tried; i++)
+        if (q->r->tried[i]->trial.host_bytes > largest)
+            largest = q->r->tried[i]->trial.host_bytes;
+    n = q->opts->jobs ? q->opts->jobs : sysconf(_SC_NPROCESSORS_ONLN);
+    if (!q->opts->jobs && available > 0 &&
+        (double)n > 1 + available * 1024 / (1.2 * (double)largest))
+        n = 1 + (int64_t)(available * 1024 / (1.2 * (double)largest));
+    return n < 1 ? 1 : n > MAX_JOBS ? MAX_JOBS : (int)n;
+}
+
+/* The setting that the command has; -1: it is outside the space. */
+static int64_t first_of(const search *q)
+{
+    for (int64_t s = 0; s < q->space.n; s++) {
+        bool is = true;
+        for (int a = 0; a < q->space.n_axes; a++)
+            is = is && q->space.axes[a].had == q->space.values[s * q->space.n_axes + a];
+        if (is)
+            return s;
+    }
+    return -1;
+}
+
+/* The setting with all values that the command has, and the first of each axis of which it has none. */
+static int64_t nearest(const search *q)
+{
+    for (int64_t s = 0; s < q->space.n; s++) {
+        bool is = true;
+        for (int a = 0; a < q->space.n_axes; a++)
+            is = is && q->space.values[s * q->space.n_axes + a] ==
+                           (q->space.axes[a].had < 0 ? 0 : q->space.axes[a].had);
+        if (is)
+            return s;
+    }
+    return -1;
+}
+
+static bool has_places(const search *q)
+{
+    for (int a = 0; a < q->space.n_axes; a++)
+        if (!q->space.axes[a].option)
+            return true;
+    return false;
+}
+
+/* Trials until nothing is left that is expected to be faster. */
+static vp_status search_all(search *q, vp_err *err)
+{
+    int64_t   next;
+    bool      started;
+    vp_status st = VP_OK;
+
+    while (!ended_by) {
+        q->n_jobs = q->n_run ? side_by_side(q) : 1;
+        next      = -1;
+        if (q->n_busy < q->n_jobs && q->n_started < q->opts->max_trials) {
+            next = vp_choice_next(&q->choice, NULL);
+            if (next < 0 && !q->n_busy) {
+                next = vp_choice_neighbour(&q->choice);
+                if (next >= 0 && !q->verifying)
+                    note(q,
+                         "nothing left that is expected to be faster: the neighbours of the best");
+                q->verifying = q->verifying || next >= 0;
+            }
+        }
+        if (next >= 0) {
+            VP_TRY(start(q, next, &started, err));
+            q->n_started++;
+            if (q->n_run == 1 && started && q->n_started == 1)
+                VP_TRY(wait_one(q, err)); /* alone: how much host memory they take */
+        } else if (q->n_busy) {
+            VP_TRY(wait_one(q, err));
+        } else {
+            break;
+        }
+        if (q->r->n_tried >= 3 && q->choice.best < 0 &&
+            q->failure) { /* nothing but failures: the command's own */
+            bool all = true;
+            for (int64_t i = 0; i < q->r->n_tried; i++)
+                all = all && q->r->tried[i]->trial.verdict != VP_COMMAND_OK &&
+                      q->r->tried[i]->trial.verdict != VP_COMMAND_OOM_DEVICE;
+            if (all)
+                break;
+        }
+    }
+    q->r->stopped_because =
+        ended_by ? "interrupted"
+        : q->n_started >= q->opts->max_trials && vp_choice_next(&q->choice, NULL) >= 0
+            ? "as many trials as were allowed"
+        : q->choice.best < 0 ? "nothing fits"
+                             : "nothing left is expected to be faster";
+out:
+    return st;
+}
+
+/* The command as it is, first: what is compared with. */
+static vp_status try_had(search *q, vp_err *err)
+{
+    int64_t   first = first_of(q);
+    bool      started;
+    vp_status st = VP_OK;
+
+    if (first < 0 && has_places(q))
+        return VP_OK;
+    VP_TRY(start(q, first < 0 ? HAD : first, &started, err));
+    q->n_started++;
+    if (started)
+        VP_TRY(wait_one(q, err));
+    q->r->had = setting_of(q, first < 0 ? HAD : first);
+    if (first < 0) { /* what is not said is taken to be the first value */
+        q->choice.near       = nearest(q);
+        q->choice.near_trial = &q->as_it_is.trial;
+    }
+out:
+    return st;
+}
+
+static void count_rulings(search *q)
+{
+    char *rulings = calloc((size_t)q->space.n + 1, 1);
+
+    if (rulings)
+        vp_choice_next(&q->choice, rulings);
+    for (int64_t s = 0; rulings && s < q->space.n; s++) {
+        q->r->n_ruled_out_memory += rulings[s] == VP_RULED_MEMORY;
+        q->r->n_ruled_out_speed += rulings[s] == VP_RULED_SPEED;
+        q->r->n_expected_slower += rulings[s] == VP_RULED_EXPECTED_SLOWER;
+        q->r->n_expected_too_large += rulings[s] == VP_RULED_EXPECTED_LARGE;
+    }
+    free(rulings);
+}
+
+/* What was assumed of the axes. */
+static void say_axes(search *q)
+{
+    static const char *const said[VP_N_AXIS_KINDS] = {
+        NULL, "more of it needs more memory, and takes no longer a sample",
+        "on needs less memory, and takes longer",
+        "how many micro-steps there are does not matter to memory, only whether there are several"};
+    char text[400];
+
+    for (int a = 0; a < q->space.n_axes; a++)
+        if (said[q->space.axes[a].kind]) {
+            snprintf(text, sizeof text, "of %s: %s", q->space.axes[a].name,
+                     said[q->space.axes[a].kind]);
+            json_array_append_new(q->r->assumptions, json_string(text));
+        }
+    json_array_append_new(
+        q->r->assumptions,
+        json_string("seconds are the card's stated rates, not measured: they rank settings"));
+}
+
+static vp_status prepare(search *q, vp_err *err)
+{
+    vp_command_result *r  = q->r;
+    vp_status          st = VP_OK;
+
+    VP_TRY(find_program(q, err));
+    VP_TRY(vp_space_make(q->opts, r->arena, &q->space, err));
+    r->axes        = q->space.axes;
+    r->n_axes      = q->space.n_axes;
+    r->n_settings  = q->space.n;
+    r->settings    = vp_arena_array(r->arena, q->space.n, sizeof *r->settings);
+    r->tried       = vp_arena_array(r->arena, q->space.n + 1, sizeof(vp_setting *));
+    r->assumptions = json_array();
+    char *state    = vp_arena_alloc(r->arena, (size_t)q->space.n);
+    VP_TRY_ALLOC(err, r->settings && r->tried && r->assumptions && state);
+    for (int64_t i = 0; i < q->space.n; i++)
+        r->settings[i] = (vp_setting){.value = q->space.values + i * q->space.n_axes,
+                                      .trial = {.verdict = VP_COMMAND_UNTRIED, .evidence = ""}};
+    q->choice = (vp_choice){.space        = &q->space,
+                            .settings     = r->settings,
+                            .state        = state,
+                            .budget_bytes = q->opts->budget_bytes,
+                            .best         = -1,
+                            .near         = -1};
+    say_axes(q);
+    VP_TRY(vp_study_open(q->opts->study, &q->study, err));
+    VP_TRY(vp_command_request(q->study, q->opts, q->build, &q->request, err));
+    VP_TRY(make_parent(q, err));
+out:
+    return st;
+}
+
+vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *r, vp_err *err)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction was[3], now = {.sa_handler = note_signal};
+    search          *q  = calloc(1, sizeof *q);
+    vp_status        st = VP_OK;
+
+    memset(r, 0, sizeof *r);
+    ended_by = 0;
+    for (int i = 0; i < 3; i++) {
+        sigaction(numbers[i], NULL, &was[i]);
+        if (was[i].sa_handler != SIG_IGN)
+            sigaction(numbers[i], &now, NULL);
+    }
+    r->arena = vp_arena_new();
+    VP_TRY_ALLOC(err, q && r->arena);
+    q->opts    = opts;
+    q->r       = r;
+    q->start_s = vp_now_s();
+    VP_TRY(prepare(q, err));
+    note(q, "%lld settings; each is played as a dry run, without the card",
+         (long long)r->n_settings);
+    VP_TRY(try_had(q, err));
+    VP_TRY(search_all(q, err));
+    count_rulings(q);
+    r->best   = q->choice.best >= 0 ? &r->settings[q->choice.best] : NULL;
+    r->wall_s = vp_now_s() - q->start_s;
+    if (!r->best && q->failure && strcmp(r->stopped_because, "interrupted") != 0) {
+        bool memory = false;
+        for (int64_t i = 0; i < r->n_tried; i++)
+            memory = memory || r->tried[i]->trial.verdict == VP_COMMAND_OOM_DEVICE;
+        if (!memory)
+            VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "no trial succeeded: %.600s", q->failure));
+    }
+out:
+    if (q) {
+        stop_all(q);
+        vp_study_close(q->study);
+        if (q->parent[0])
+            rmdir(q->parent);
+    }
+    free(q);
+    for (int i = 0; i < 3; i++)
+        sigaction(numbers[i], &was[i], NULL);
+    return st;
+}
+
+void vp_command_result_release(vp_command_result *r)
+{
+    json_decref(r->assumptions);
+    vp_arena_free(r->arena);
+    memset(r, 0, sizeof *r);
+}

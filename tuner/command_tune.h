@@ -1,0 +1,130 @@
+/* tuner/command_tune.h: the fastest arguments of somebody's own training command that fit a card, found without
+ * the card: each trial is a `vplan dryrun` of the command in a process of its own.
+ *     vp_command_opts opts = {.command = argv, .n_tries = 1, .tries = (const char *[]){"--batch=1,2,4,8"},
+ *                             .device = &device, .budget_bytes = budget};
+ *     VP_TRY(vp_command_tune(&opts, &result, err));
+ *     vp_command_result_release(&result);
+ *
+ * The space. Each --try is an axis: `name=V1,V2` for every {name} in the command, `--option=V1,V2` for an option of
+ * it; `on` and `off` stand for an option without a value. --keep `batch*accum=64` leaves of their product what
+ * gives this. Without --try, the axes of a command whose arguments are known (transformers' Trainer and TRL) are
+ * those that do not change what is trained.
+ *
+ * The search. What is assumed of an axis, by its name: of more samples or tokens at once, that they need more and
+ * take no longer a sample; of checkpointing, that it needs less and takes longer; of accumulation, that how often
+ * does not matter, only whether. Of other axes nothing. With that an out-of-memory failure rules out whatever needs
+ * more, and a setting that fits rules out whatever is slower; what is left is tried in the order in which an
+ * additive model of the trials so far expects it to be fast and to fit, until nothing is left that is expected to be
+ * faster than the best. Then the best one's neighbours along the assumed axes are tried.
+ *
+ * A trial goes through a few optimizer steps (dryrun --steps), without writing checkpoints, in a folder of its own
+ * in which everything of the current one is linked; options that name an output folder get one in there. Trials
+ * run side by side as far as cores and host memory allow. Everything goes to the study as it happens: a
+ * finished trial of the same command, files, card and budget is not run again.
+ *
+ * Seconds are those of `dryrun --time`: the card's stated rates, assumed. */
+#ifndef VP_TUNER_COMMAND_TUNE_H
+#define VP_TUNER_COMMAND_TUNE_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "devices/devices.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum vp_command_verdict {
+    VP_COMMAND_OK,
+    VP_COMMAND_OOM_DEVICE,
+    VP_COMMAND_OOM_HOST,
+    VP_COMMAND_TIMEOUT,
+    VP_COMMAND_CRASH, /* the command failed, or is not supported: evidence says how */
+    VP_COMMAND_INTERRUPTED,
+    VP_COMMAND_UNTRIED,
+    VP_N_COMMAND_VERDICTS
+} vp_command_verdict;
+
+const char *vp_command_verdict_name(vp_command_verdict v);
+
+/* What is assumed of an axis. */
+typedef enum vp_axis_kind {
+    VP_AXIS_PLAIN, /* nothing                                          */
+    VP_AXIS_SIZE,  /* a larger number needs more and is no slower      */
+    VP_AXIS_SAVES, /* the later value needs less and is slower         */
+    VP_AXIS_TIMES, /* micro-steps: one, or several                     */
+    VP_N_AXIS_KINDS
+} vp_axis_kind;
+
+typedef struct vp_axis {
+    const char *name; /* without braces; with dashes where it is an option's */
+    const char *
+        *values; /* ascending where kind is VP_AXIS_SIZE, off before on where VP_AXIS_SAVES */
+    int  n;
+    vp_axis_kind kind;
+    bool         option; /* of the command; else {name} in it         */
+    int          had;    /* the value that the command has; -1: none of these */
+} vp_axis;
+
+typedef struct vp_command_trial {
+    int64_t            id; /* of the study; 0: none              */
+    vp_command_verdict verdict;
+    bool               from_study;
+    int64_t            allocated_bytes, reserved_bytes, device_bytes; /* 0: not known            */
+    int64_t            needed_bytes;          /* of an out-of-memory failure: at least this */
+    double             step_s, samples_per_s; /* 0: not known            */
+    double             wall_s;
+    int64_t            host_bytes;
+    const char        *evidence; /* why it failed, else ""            */
+} vp_command_trial;
+
+typedef struct vp_setting {
+    const int       *value; /* of each axis; NULL: the command as it is, outside the space */
+    vp_command_trial trial;
+} vp_setting;
+
+typedef struct vp_command_opts {
+    char *const       *command;
+    const char *const *tries;
+    int                n_tries;
+    const char *const *keeps;
+    int                n_keeps;
+    const vp_device   *device;
+    const char        *device_name; /* as dryrun --device takes it; NULL: its default      */
+    int64_t            budget_bytes;
+    const char        *study; /* NULL: of this run only                             */
+    int64_t            max_trials, steps, world;
+    int64_t            jobs;        /* side by side; 0: by cores and host memory          */
+    double             timeout_s;   /* of a trial                                         */
+    char *const       *pass;        /* further options of dryrun, or NULL                 */
+    const char        *program;     /* in place of this vplan, for tests; or NULL         */
+    void (*note)(const char *text); /* progress, or NULL                                 */
+} vp_command_opts;
+
+typedef struct vp_command_result {
+    vp_arena          *arena;
+    const vp_axis     *axes;
+    int                n_axes;
+    vp_setting        *settings; /* the space                                             */
+    int64_t            n_settings;
+    const vp_setting  *had;   /* the command as it is; NULL: it has no such thing          */
+    const vp_setting  *best;  /* NULL: none fits                                           */
+    const vp_setting **tried; /* in the order of their ends                              */
+    int64_t            n_tried;
+    json_t            *assumptions; /* array of strings                                   */
+    const char        *stopped_because;
+    int64_t n_ruled_out_memory, n_ruled_out_speed, n_expected_slower, n_expected_too_large;
+    double  wall_s;
+} vp_command_result;
+
+/* The command with a setting's values; NULL-terminated, in arena. */
+char *const *vp_command_line_of(const vp_command_result *result, char *const *command,
+                                const vp_setting *setting, vp_arena *arena);
+
+/* VP_OK: trials were run; best is NULL where none fits. VP_ERR_USAGE: tries, keeps or the command. VP_ERR_NO_TRIAL:
+ * no trial succeeded for another reason than memory, which the message has. VP_ERR_STORAGE: the study. Release
+ * the result in any case. */
+vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *result, vp_err *err);
+void      vp_command_result_release(vp_command_result *result);
+
+#endif
