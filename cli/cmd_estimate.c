@@ -23,6 +23,8 @@ typedef struct estimate {
     vp_scenario scenario;
     int64_t     budget_bytes; /* -1: none */
     bool        has_device, seq_is_default, micro_batch_is_given;
+    const char *max;            /* what was looked for; NULL: nothing */
+    bool        not_even_least; /* of that, 1 does not fit */
     vp_cost     cost;
     vp_plan    *plan;
     vp_arena   *arena;
@@ -123,8 +125,10 @@ static vp_status maximise(estimate *e, const char *what, vp_err *err)
         else
             high = middle - 1;
     }
-    *knob                    = low;
-    e->scenario.global_batch = e->scenario.micro_batch;
+    VP_TRY(fits_with(e, knob, low, &fits, err));
+    e->max            = what;
+    e->not_even_least = !fits;
+    e->seq_is_default &= batch; /* looked for, not assumed */
 out:
     return st;
 }
@@ -136,7 +140,7 @@ static bool does_fit(const estimate *e)
     return e->budget_bytes < 0 || e->plan->peak_bytes + e->plan->outside_bytes <= e->budget_bytes;
 }
 
-static json_t *answer_json(const estimate *e, const char *max)
+static json_t *answer_json(const estimate *e)
 {
     const vp_scenario *s           = &e->scenario;
     json_t            *assumptions = json_deep_copy(e->plan->assumptions);
@@ -148,13 +152,13 @@ static json_t *answer_json(const estimate *e, const char *max)
                       "attention", vp_attention_name(s->attention), "recompute",
                       vp_scenario_recompute_name(s, e->model), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
 
-    if (e->seq_is_default && !(max && strcmp(max, "seq") == 0))
+    if (e->seq_is_default)
         json_array_append_new(
             assumptions,
             json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
                          (long long)s->seq, DEFAULT_SEQ));
-    if (max)
-        json_object_set_new(settings, "max", json_string(max));
+    if (e->max)
+        json_object_set_new(settings, "max", json_string(e->max));
     json_t *j =
         json_pack("{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:s, s:I, s:o, s:o, s:o}",
                   "schema_version", 1, "trainer", "vplan", "model", "name", e->model->name,
@@ -188,6 +192,15 @@ static void print_answer(const estimate *e)
     else
         printf("NEEDS %s; --device or --budget says whether that fits\n",
                vp_size_text(needs_bytes, a, sizeof a));
+    if (e->not_even_least)
+        printf("           not even %s\n",
+               strcmp(e->max, "seq") == 0 ? "--seq 1: a single token" : "--micro-batch 1");
+    if (e->max && !e->not_even_least)
+        vp_screen_line("largest", "--%s %lld%s", e->max,
+                       (long long)(strcmp(e->max, "seq") == 0 ? s->seq : s->micro_batch),
+                       s->seq == e->model->graph.max_seq && strcmp(e->max, "seq") == 0
+                           ? ", all positions of the model"
+                           : "");
     vp_screen_line("model", "%s, %s parameters, trainer vplan%s%s", e->model->name,
                    vp_count_text(e->model->n_params, a, sizeof a), e->has_device ? ", on " : "",
                    e->has_device ? e->device.name : "");
@@ -279,7 +292,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY_ALLOC(err, e.arena);
     VP_TRY(vp_itemise(e.arena, e.plan, &e.plan->buckets[0], &e.itemised, err));
     if (cli->json)
-        VP_TRY(vp_print_json(answer_json(&e, o.max), err));
+        VP_TRY(vp_print_json(answer_json(&e), err));
     else
         print_answer(&e);
     cli->exit_code = does_fit(&e) ? 0 : 3;

@@ -101,14 +101,13 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     const char       *position = "absolute";
     vp_status         st       = VP_OK;
 
-    VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, 768, &c->hidden, err));
-    VP_TRY(vp_config_int_or(model, config, "intermediate_size", 100000000, 3072, &c->inner, err));
-    VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, 12, &c->n_layers, err));
-    VP_TRY(vp_config_int_or(model, config, "num_attention_heads", 10000000, 12, &c->n_heads, err));
-    VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, n->vocab, &c->vocab, err));
-    VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000, 512,
-                            &c->n_positions, err));
-    VP_TRY(vp_config_int_or(model, config, "type_vocab_size", 1000000, 2, &c->n_types, err));
+    VP_TRY(vp_config_int(config, "hidden_size", 10000000, &c->hidden, err));
+    VP_TRY(vp_config_int(config, "intermediate_size", 100000000, &c->inner, err));
+    VP_TRY(vp_config_int(config, "num_hidden_layers", 100000, &c->n_layers, err));
+    VP_TRY(vp_config_int(config, "num_attention_heads", 10000000, &c->n_heads, err));
+    VP_TRY(vp_config_int(config, "vocab_size", 100000000, &c->vocab, err));
+    VP_TRY(vp_config_int(config, "max_position_embeddings", 1000000000, &c->n_positions, err));
+    VP_TRY(vp_config_int(config, "type_vocab_size", 1000000, &c->n_types, err));
     VP_TRY(vp_config_real_or(model, config, "initializer_range", 100.0, 0.02, &c->std, err));
     VP_TRY(vp_config_real_or(model, config, "layer_norm_eps", 1.0, 1e-12, &c->eps, err));
     VP_TRY(vp_config_dropout(model, config, opts, "hidden_dropout_prob", 0.1, &c->p, err));

@@ -16,15 +16,15 @@ static vp_status read_heads(vp_model *model, const vp_json_node *config,
     bool        is_null = json_is_null(json_object_get(config->value, kv));
     vp_status   st      = VP_OK;
 
-    VP_TRY(vp_config_int_or(model, config, "num_attention_heads", 10000000, def->n_heads,
-                            &d->heads.n, err));
+    VP_TRY(vp_config_int(config, "num_attention_heads", 10000000, &d->heads.n, err));
     if (is_null && def->null_kv_refused)
         VP_TRY(vp_json_fail(config, kv, err, "must be a number in this family"));
     if (is_null)
         d->heads.n_kv = d->heads.n;
+    else if (vp_json_has(config, kv) || def->n_kv)
+        VP_TRY(vp_config_int_or(model, config, kv, 10000000, def->n_kv, &d->heads.n_kv, err));
     else
-        VP_TRY(vp_config_int_or(model, config, kv, 10000000, def->n_kv ? def->n_kv : d->heads.n,
-                                &d->heads.n_kv, err));
+        d->heads.n_kv = d->heads.n;
     if (d->heads.n % d->heads.n_kv != 0)
         VP_TRY(vp_json_fail(config, kv, err, "%lld do not divide the %lld heads",
                             (long long)d->heads.n_kv, (long long)d->heads.n));
@@ -32,9 +32,11 @@ static vp_status read_heads(vp_model *model, const vp_json_node *config,
         VP_TRY(vp_json_fail(config, "num_attention_heads", err,
                             "%lld heads do not divide hidden_size %lld", (long long)d->heads.n,
                             (long long)d->hidden));
-    VP_TRY(vp_config_int_or(model, config, "head_dim", 1000000,
-                            def->head_dim ? def->head_dim : d->hidden / d->heads.n, &d->heads.dim,
-                            err));
+    if (vp_json_has(config, "head_dim") || def->head_dim)
+        VP_TRY(vp_config_int_or(model, config, "head_dim", 1000000, def->head_dim, &d->heads.dim,
+                                err));
+    else
+        d->heads.dim = d->hidden / d->heads.n;
     if (d->heads.dim > VP_MAX_HEAD_DIM)
         VP_TRY(vp_json_fail(config,
                             vp_json_has(config, "head_dim") ? "head_dim" : "num_attention_heads",
@@ -51,12 +53,10 @@ vp_status vp_decoder_read(vp_model *model, const vp_json_node *config, const vp_
     vp_status st = VP_OK;
 
     *d = (vp_decoder){.padding_row = -1};
-    VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, def->hidden, &d->hidden, err));
-    VP_TRY(vp_config_int_or(model, config, "intermediate_size", 100000000, def->inner, &d->inner,
-                            err));
-    VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, def->n_layers, &d->n_layers,
-                            err));
-    VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, def->vocab, &d->vocab, err));
+    VP_TRY(vp_config_int(config, "hidden_size", 10000000, &d->hidden, err));
+    VP_TRY(vp_config_int(config, "intermediate_size", 100000000, &d->inner, err));
+    VP_TRY(vp_config_int(config, "num_hidden_layers", 100000, &d->n_layers, err));
+    VP_TRY(vp_config_int(config, "vocab_size", 100000000, &d->vocab, err));
     VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000,
                             def->max_positions, &d->max_positions, err));
     VP_TRY(vp_config_real_or(model, config, "rms_norm_eps", 1.0, def->eps, &d->eps, err));

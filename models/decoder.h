@@ -13,10 +13,12 @@
 
 #include "models/build.h"
 
-/* What a family's config class has where the file says nothing. 0 for n_kv: as many as heads; 0
+/* What a family's config class has where the file says nothing. Sizes are not among it: the
+ * class's own are never what a checkpoint means, so a file must say them. 0 for n_kv: as many as heads; 0
  * for head_dim: hidden / heads. */
 typedef struct vp_decoder_defaults {
-    int64_t     hidden, inner, n_layers, n_heads, n_kv, head_dim, vocab, max_positions;
+    int64_t     max_positions; /* the longest sequence, no size: angles are computed */
+    int64_t     n_kv, head_dim;
     double      eps;
     bool        tied, null_kv_refused;
     bool        has_padding; /* the class has a pad_token_id by default, */

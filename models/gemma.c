@@ -10,15 +10,10 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
                        vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .hidden          = 3072,
-        .inner           = 24576,
-        .n_layers        = 28,
-        .n_heads         = 16,
+        .max_positions   = 8192,
         .n_kv            = 16,
         .null_kv_refused = true,
         .head_dim        = 256,
-        .vocab           = 256000,
-        .max_positions   = 8192,
         .eps             = 1e-6,
         .tied            = true,
         .act_key         = "hidden_act",

@@ -26,15 +26,10 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
                              gemma2_config *c, vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .hidden          = 2304,
-        .inner           = 9216,
-        .n_layers        = 26,
-        .n_heads         = 8,
+        .max_positions   = 8192,
         .n_kv            = 4,
         .null_kv_refused = true,
         .head_dim        = 256,
-        .vocab           = 256000,
-        .max_positions   = 8192,
         .eps             = 1e-6,
         .tied            = true,
         .act_key         = "hidden_activation",

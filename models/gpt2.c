@@ -52,16 +52,15 @@ static const size_names EMBD = {"n_embd", "hidden_size"}, LAYER = {"n_layer", "n
                         HEAD      = {"n_head", "num_attention_heads"},
                         POSITIONS = {"n_positions", "max_position_embeddings"};
 
-/* fallback 0: none. Where both names are there, transformers sets the shared one last. */
+/* Where both names are there, transformers sets the shared one last. */
 static vp_status read_size(vp_model *model, const vp_json_node *config, const size_names *names,
-                           int64_t max, int64_t fallback, int64_t *out, vp_err *err)
+                           int64_t max, int64_t *out, vp_err *err)
 {
     int64_t   own;
     vp_status st = VP_OK;
 
     if (!vp_json_has(config, names->shared))
-        return fallback ? vp_config_int_or(model, config, names->own, max, fallback, out, err)
-                        : vp_config_int(config, names->own, max, out, err);
+        return vp_config_int(config, names->own, max, out, err);
     VP_TRY(vp_config_int(config, names->shared, max, out, err));
     if (!vp_json_has(config, names->own))
         return VP_OK;
@@ -83,16 +82,12 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
 {
     vp_status st = VP_OK;
 
-    VP_TRY(read_size(model, config, &EMBD, 10000000, 0, &c->n_embd, err));
-    VP_TRY(read_size(model, config, &LAYER, 100000, 0, &c->n_layer, err));
-    VP_TRY(read_size(model, config, &HEAD, 10000000, 0, &c->n_head, err));
-    VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, 50257, &c->vocab_size, err));
-    VP_TRY(read_size(model, config, &POSITIONS, 1000000000, 1024, &c->n_positions, err));
+    VP_TRY(read_size(model, config, &EMBD, 10000000, &c->n_embd, err));
+    VP_TRY(read_size(model, config, &LAYER, 100000, &c->n_layer, err));
+    VP_TRY(read_size(model, config, &HEAD, 10000000, &c->n_head, err));
+    VP_TRY(vp_config_int(config, "vocab_size", 100000000, &c->vocab_size, err));
+    VP_TRY(read_size(model, config, &POSITIONS, 1000000000, &c->n_positions, err));
     c->n_inner = 4 * c->n_embd; /* null and absent mean the same: GPT2MLP */
-    if (!json_object_get(config->value, "n_inner"))
-        vp_model_assume(model,
-                        "n_inner is not in the config: the family's default 4 x n_embd = %lld",
-                        (long long)c->n_inner);
     if (vp_json_has(config, "n_inner"))
         VP_TRY(vp_config_int(config, "n_inner", 100000000, &c->n_inner, err));
     VP_TRY(vp_config_real_or(model, config, "layer_norm_epsilon", 1.0, 1e-5, &c->eps, err));

@@ -26,11 +26,11 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     double    rotary_pct = 0.25, theta = 10000.0;
     vp_status st = VP_OK;
 
-    VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, 6144, &c->hidden, err));
-    VP_TRY(vp_config_int_or(model, config, "intermediate_size", 100000000, 24576, &c->inner, err));
-    VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, 44, &c->n_layers, err));
-    VP_TRY(vp_config_int_or(model, config, "num_attention_heads", 10000000, 64, &c->n_heads, err));
-    VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, 50432, &c->vocab, err));
+    VP_TRY(vp_config_int(config, "hidden_size", 10000000, &c->hidden, err));
+    VP_TRY(vp_config_int(config, "intermediate_size", 100000000, &c->inner, err));
+    VP_TRY(vp_config_int(config, "num_hidden_layers", 100000, &c->n_layers, err));
+    VP_TRY(vp_config_int(config, "num_attention_heads", 10000000, &c->n_heads, err));
+    VP_TRY(vp_config_int(config, "vocab_size", 100000000, &c->vocab, err));
     VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000, 2048,
                             &c->n_positions, err));
     VP_TRY(vp_config_real_or(model, config, "initializer_range", 100.0, 0.02, &c->std, err));

@@ -32,11 +32,6 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
                        vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .hidden        = 4096,
-        .inner         = 11008,
-        .n_layers      = 32,
-        .n_heads       = 32,
-        .vocab         = 50304,
         .max_positions = 2048,
         .eps           = 1e-5,
         .act_key       = "hidden_act",

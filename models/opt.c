@@ -32,13 +32,12 @@ static vp_status read_config(vp_model *model, const vp_json_node *config, const 
     bool      no_final_norm = false;
     vp_status st            = VP_OK;
 
-    VP_TRY(vp_config_int_or(model, config, "hidden_size", 10000000, 768, &c->hidden, err));
-    VP_TRY(vp_config_int_or(model, config, "ffn_dim", 100000000, 3072, &c->inner, err));
-    VP_TRY(vp_config_int_or(model, config, "num_hidden_layers", 100000, 12, &c->n_layers, err));
-    VP_TRY(vp_config_int_or(model, config, "num_attention_heads", 10000000, 12, &c->n_heads, err));
-    VP_TRY(vp_config_int_or(model, config, "vocab_size", 100000000, 50272, &c->vocab, err));
-    VP_TRY(vp_config_int_or(model, config, "max_position_embeddings", 1000000000, 2048,
-                            &c->n_positions, err));
+    VP_TRY(vp_config_int(config, "hidden_size", 10000000, &c->hidden, err));
+    VP_TRY(vp_config_int(config, "ffn_dim", 100000000, &c->inner, err));
+    VP_TRY(vp_config_int(config, "num_hidden_layers", 100000, &c->n_layers, err));
+    VP_TRY(vp_config_int(config, "num_attention_heads", 10000000, &c->n_heads, err));
+    VP_TRY(vp_config_int(config, "vocab_size", 100000000, &c->vocab, err));
+    VP_TRY(vp_config_int(config, "max_position_embeddings", 1000000000, &c->n_positions, err));
     VP_TRY(vp_config_int_or(model, config, "word_embed_proj_dim", 10000000, c->hidden,
                             &c->token_width, err));
     VP_TRY(vp_config_real_or(model, config, "init_std", 100.0, 0.02, &c->std, err));

@@ -56,11 +56,6 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
                        vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .hidden        = 3072,
-        .inner         = 8192,
-        .n_layers      = 32,
-        .n_heads       = 32,
-        .vocab         = 32064,
         .max_positions = 4096,
         .eps           = 1e-5,
         .act_key       = "hidden_act",

@@ -8,14 +8,9 @@ static vp_status build(vp_model *model, const vp_json_node *config, const vp_mod
                        vp_err *err)
 {
     static const vp_decoder_defaults defaults = {
-        .hidden        = 4096,
-        .inner         = 22016,
-        .n_layers      = 32,
-        .n_heads       = 32,
+        .max_positions = 32768,
         .n_kv          = 32,
         .head_dim      = 128,
-        .vocab         = 151936,
-        .max_positions = 32768,
         .eps           = 1e-6,
         .act_key       = "hidden_act",
         .act           = VP_ACT_SILU,

@@ -71,11 +71,11 @@ def problems(code, want, r, r_json, before):
     if code in (0, 3):
         if "error" in doc:
             return "exit %d with an error object" % code
-        if text != "-" and text not in r.out.decode() + r.err.decode():
+        if text != "-" and text not in " ".join((r.out + r.err).decode().split()):  # screens break long lines
             return "no '%s' in %s" % (text, (r.out + r.err).decode())
     else:
         e = doc.get("error", {})
-        if any(not line.startswith(b"step ") for line in r.out.splitlines()):  # run prints its steps as they come
+        if any(not line.startswith((b"recipe ", b"step ")) for line in r.out.splitlines()):  # run prints its steps as they come
             return "an error, and on stdout %r" % r.out[:200]
         if sorted(e) != ["code", "field", "file", "line", "message"] or e["code"] != CODES[code]:
             return "the error object is %s" % doc

@@ -101,6 +101,45 @@ static void counts_names_and_shapes_are_those_of_transformers(void **state)
     assert_int_equal(n_exact, 70);
 }
 
+/* A config of this model type and these fields, with the sizes that its class has by default where
+ * it does not say them: what vplan asks a file for. */
+static const char *sized(const char *fields, char *text, size_t text_size)
+{
+    static const char *const sizes[][8] = {
+        {"\"gpt2\"", "\"vocab_size\": 50257", "\"n_positions\": 1024"},
+        {"\"llama\"", "\"hidden_size\": 4096", "\"intermediate_size\": 11008",
+         "\"num_hidden_layers\": 32", "\"num_attention_heads\": 32", "\"vocab_size\": 32000"},
+        {"\"qwen3\"", "\"intermediate_size\": 22016", "\"num_attention_heads\": 32",
+         "\"vocab_size\": 151936"},
+        {"\"phi3\"", "\"hidden_size\": 3072", "\"intermediate_size\": 8192",
+         "\"num_hidden_layers\": 32", "\"num_attention_heads\": 32", "\"vocab_size\": 32064"},
+        {"\"gpt_neox\"", "\"hidden_size\": 6144", "\"intermediate_size\": 24576",
+         "\"num_hidden_layers\": 44", "\"num_attention_heads\": 64", "\"vocab_size\": 50432"},
+        {"\"opt\"", "\"ffn_dim\": 3072", "\"num_attention_heads\": 12", "\"vocab_size\": 50272",
+         "\"max_position_embeddings\": 2048"},
+        {"\"bert\"", "\"hidden_size\": 768", "\"intermediate_size\": 3072",
+         "\"num_hidden_layers\": 12", "\"num_attention_heads\": 12", "\"vocab_size\": 30522",
+         "\"max_position_embeddings\": 512", "\"type_vocab_size\": 2"},
+        {"\"roberta\"", "\"hidden_size\": 768", "\"intermediate_size\": 3072",
+         "\"num_hidden_layers\": 12", "\"num_attention_heads\": 12", "\"vocab_size\": 50265",
+         "\"max_position_embeddings\": 512", "\"type_vocab_size\": 2"},
+    };
+    size_t n = (size_t)snprintf(text, text_size, "{\"model_type\": %s", fields);
+
+    for (size_t f = 0; f < sizeof sizes / sizeof *sizes; f++)
+        for (int k = 1; k < 8 && strncmp(fields, sizes[f][0], strlen(sizes[f][0])) == 0; k++) {
+            const char *size = sizes[f][k];
+            char        key[64];
+            if (!size)
+                break;
+            snprintf(key, sizeof key, "%.*s:", (int)(strchr(size, ':') - size), size);
+            if (!strstr(fields, key))
+                n += (size_t)snprintf(text + n, text_size - n, ", %s", size);
+        }
+    snprintf(text + n, text_size - n, "}");
+    return text;
+}
+
 /* The tensors of heads and fields that no row has, as transformers 5.17 names them. */
 static void heads_have_the_tensors_of_their_classes(void **state)
 {
@@ -135,9 +174,8 @@ static void heads_have_the_tensors_of_their_classes(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char text[400];
-        snprintf(text, sizeof text, "{\"model_type\": %s}", cases[i].config);
-        vp_model       *model = model_of(text, 0);
+        char            text[800];
+        vp_model       *model = model_of(sized(cases[i].config, text, sizeof text), 0);
         const vp_graph *g     = &model->graph;
         if (!has_tensor(model, cases[i].name, cases[i].shape))
             fail_msg("%s: no %s of shape %s", text, cases[i].name, cases[i].shape);
@@ -174,14 +212,15 @@ static void rows_of_padding_begin_as_zeros(void **state)
         const char *config;
         int64_t     of_tokens, of_positions; /* 1 + the row, 0: none */
     } cases[] = {
-        {"{\"model_type\": \"roberta\", \"pad_token_id\": 3}", 4, 4},
-        {"{\"model_type\": \"bert\", \"pad_token_id\": 3}", 4, 0},
-        {"{\"model_type\": \"opt\"}", 2, 0},
+        {"\"roberta\", \"pad_token_id\": 3", 4, 4},
+        {"\"bert\", \"pad_token_id\": 3", 4, 0},
+        {"\"opt\", \"hidden_size\": 768, \"num_hidden_layers\": 12", 2, 0},
     };
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        vp_model       *model  = model_of(cases[i].config, 0);
+        char            text[800];
+        vp_model       *model  = model_of(sized(cases[i].config, text, sizeof text), 0);
         const vp_param *params = model->graph.templates[0].params;
         assert_int_equal(params[0].zero_row, cases[i].of_tokens);
         assert_int_equal(params[1].zero_row, cases[i].of_positions);
@@ -194,8 +233,11 @@ static void rows_of_padding_begin_as_zeros(void **state)
  * encoder feeds. */
 static void cross_attention_is_drawn_like_attention(void **state)
 {
+    char      text[400];
     vp_model *model = model_of(
-        "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 8, \"add_cross_attention\": true}",
+        sized(
+            "\"gpt2\", \"n_embd\": 8, \"n_head\": 2, \"n_layer\": 8, \"add_cross_attention\": true",
+            text, sizeof text),
         0);
     const vp_template *block = &model->graph.templates[1];
     int                n     = 0;
@@ -222,23 +264,64 @@ static void an_untied_head_is_one_more_table(void **state)
     vp_model_free(own);
 }
 
-static void defaults_taken_are_listed(void **state)
+/* What is no size; what follows from other fields is none of them, nor is a size taken from
+ * the class. */
+static void defaults_taken_are_listed_and_sizes_are_asked_for(void **state)
 {
-    vp_json_doc *doc;
-    vp_model    *model;
-    const char text[] = "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 1, \"n_head\": 2}";
-    bool       vocab  = false;
+    static const struct {
+        const char *fields, *needed[8];
+    } families[] = {
+        {"\"gpt2\"", {"n_embd", "n_layer", "n_head", "vocab_size", "n_positions"}},
+        {"\"llama\"",
+         {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+          "vocab_size"}},
+        {"\"gpt_neox\"",
+         {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+          "vocab_size"}},
+        {"\"opt\"",
+         {"hidden_size", "ffn_dim", "num_hidden_layers", "num_attention_heads", "vocab_size",
+          "max_position_embeddings"}},
+        {"\"bert\"",
+         {"hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+          "vocab_size", "max_position_embeddings", "type_vocab_size"}},
+    };
 
     (void)state;
-    OK(vp_json_parse("small", text, (int64_t)strlen(text), &doc, err));
-    vp_json_node root = vp_json_root(doc);
-    OK(vp_model_from_config("small", &root, &(vp_model_opts){0}, &model, err));
-    for (int64_t i = 0; i < model->n_assumptions; i++)
-        vocab |=
-            strstr(model->assumptions[i], "vocab_size") && strstr(model->assumptions[i], "50257");
-    assert_true(vocab);
-    vp_model_free(model);
-    vp_json_doc_free(doc);
+    for (size_t f = 0; f < sizeof families / sizeof *families; f++)
+        for (int left_out = 0; left_out < 8; left_out++) {
+            char   text[400];
+            size_t n =
+                (size_t)snprintf(text, sizeof text, "{\"model_type\": %s", families[f].fields);
+            vp_json_doc *doc;
+            vp_model    *model;
+            vp_err       refused = {0};
+            bool         eps = false, derived = false;
+            const char  *without = families[f].needed[left_out];
+            for (int k = 0; k < 8 && families[f].needed[k]; k++)
+                if (k != left_out)
+                    n += (size_t)snprintf(text + n, sizeof text - n, ", \"%s\": %d",
+                                          families[f].needed[k],
+                                          strstr(families[f].needed[k], "head") ? 4 : 64);
+            snprintf(text + n, sizeof text - n, "}");
+            OK(vp_json_parse("small", text, (int64_t)strlen(text), &doc, err));
+            vp_json_node root = vp_json_root(doc);
+            vp_status    st =
+                vp_model_from_config("small", &root, &(vp_model_opts){0}, &model, &refused);
+            assert_int_equal(st, without ? VP_ERR_INPUT : VP_OK);
+            if (without)
+                assert_string_equal(refused.field, without);
+            for (int64_t i = 0; st == VP_OK && i < model->n_assumptions; i++) {
+                eps |= strstr(model->assumptions[i], "eps") != NULL;
+                derived |= strstr(model->assumptions[i], "head_dim") ||
+                           strstr(model->assumptions[i], "num_key_value_heads") ||
+                           strstr(model->assumptions[i], "n_inner");
+            }
+            assert_true(without || !derived);
+            if (!without && f == 1)
+                assert_true(eps);
+            vp_model_free(model);
+            vp_json_doc_free(doc);
+        }
 }
 
 static void other_families_are_refused_by_name(void **state)
@@ -287,12 +370,12 @@ static void rotary_fields_are_read_as_the_class_reads_them(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char         text[400];
+        char         text[800];
         vp_json_doc *doc;
         vp_model    *model;
         vp_err       refused = {0};
 
-        snprintf(text, sizeof text, "{\"model_type\": %s}", cases[i].config);
+        sized(cases[i].config, text, sizeof text);
         OK(vp_json_parse("rotary", text, (int64_t)strlen(text), &doc, err));
         vp_json_node root = vp_json_root(doc);
         vp_status st = vp_model_from_config("rotary", &root, &(vp_model_opts){0}, &model, &refused);
@@ -313,9 +396,12 @@ static void yarn_ramps_in_single_precision(void **state)
 {
     const double want[] = {1, 0.000486439763, 4.96062694e-06};
     double       inv_freq[VP_ROPE_MAX_PAIRS], scale;
+    char         text[800];
     vp_model    *model = model_of(
-           "{\"model_type\": \"llama\", \"hidden_size\": 6, \"num_attention_heads\": 1, \"max_position_embeddings\": 4096, \"rope_theta\": 500000.0, "
-              "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 512, \"truncate\": false}}",
+           sized(
+               "\"llama\", \"hidden_size\": 6, \"num_attention_heads\": 1, \"max_position_embeddings\": 4096, \"rope_theta\": 500000.0, "
+                  "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"original_max_position_embeddings\": 512, \"truncate\": false}",
+               text, sizeof text),
            0);
 
     (void)state;
@@ -348,7 +434,7 @@ int main(void)
         cmocka_unit_test(rows_of_padding_begin_as_zeros),
         cmocka_unit_test(cross_attention_is_drawn_like_attention),
         cmocka_unit_test(an_untied_head_is_one_more_table),
-        cmocka_unit_test(defaults_taken_are_listed),
+        cmocka_unit_test(defaults_taken_are_listed_and_sizes_are_asked_for),
         cmocka_unit_test(other_families_are_refused_by_name),
         cmocka_unit_test(rotary_fields_are_read_as_the_class_reads_them),
         cmocka_unit_test(yarn_ramps_in_single_precision),

@@ -111,5 +111,15 @@ for line, wanted in SHOWN:
         found = json.loads(call(command.split(None, 1)[1] + " --json"))
         ok(found["proof"]["least_budget_bytes"] == change["needs_bytes"], "and needs what was said: " + command, (found["proof"], change))
 
+# ---- what was looked for is no assumption, and what follows from other fields is no default ----
+
+out = call("estimate gpt2 --device t4 --max seq")
+one(r"^largest    --seq 1024, all positions of the model$", out, "--max seq says what it found")
+ok("not given" not in out and "n_inner" not in out, "nothing false is assumed", out)
+ok(not json.loads(call("estimate llama-3.2-1b --device h100 --max seq --json"))["assumptions"][0].startswith("head_dim"), "head_dim follows", "is listed")
+one(r"^largest    --micro-batch (\d+)$", call("estimate gpt2 --device t4 --max micro-batch"), "--max micro-batch says what it found")
+one(r"^ +not even --micro-batch 1$", call("estimate gpt2-xl --device t4 --max micro-batch", 3), "not even one sample")
+one(r"^ +not even --seq 1", call("estimate gpt2-xl --device t4 --max seq", 3), "not even one token")
+
 finish()
 P
