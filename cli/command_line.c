@@ -149,9 +149,9 @@ static const vp_option pin_rows[] = {
     {.name      = "--offload",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_plan_options, offload),
-     .words     = "none|optimizer",
-     .help      = "What lies in host memory: nothing, or all master weights and optimizer states; "
-                  "needs --host-memory",
+     .words     = "none|optimizer|params",
+     .help      = "What lies in host memory: nothing; all master weights and optimizer states; or "
+                  "these and the blocks' parameters and gradients; needs --host-memory",
      .otherwise = "as much of it as pays, where there is host memory",
      .example   = "optimizer"},
 };

@@ -338,7 +338,10 @@ const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *
     else
         snprintf(buf + n, buf_size - n, ", loss all at once");
     n = strlen(buf);
-    if (s->offload.states)
+    if (s->offload.blocks)
+        snprintf(buf + n, buf_size - n,
+                 ", optimizer states and the blocks' parameters and gradients in host memory");
+    else if (s->offload.states)
         snprintf(buf + n, buf_size - n,
                  ", optimizer states of %lld of the chain's %lld parts in host memory",
                  (long long)s->offload.states, (long long)model->graph.n_instances);

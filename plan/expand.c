@@ -111,6 +111,8 @@ static int64_t local_id(const numbering *n, const vp_bucket *bucket, int64_t mic
 static vp_expanded_operand resolve(const vp_plan *plan, const vp_bucket *bucket, const numbering *n,
                                    int64_t micro_step, int64_t instance_idx, const vp_arg *arg)
 {
+    assert(instance_idx + arg->ahead >= 0 && instance_idx + arg->ahead < bucket->n_instances);
+    instance_idx += arg->ahead;
     const vp_plan_instance *instance = &bucket->instances[instance_idx];
     const vp_program       *program  = &bucket->programs[instance->program_idx];
     int64_t                 micro    = micro_step < 0 ? 0 : micro_step;
@@ -237,7 +239,7 @@ static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t in
         assert(x.n_operands <= VP_MAX_OPERANDS);
         vp_step windowed;
 
-        if (step->first_only && micro_step > 0)
+        if ((step->first_only && micro_step > 0) || (step->later_only && micro_step == 0))
             continue;
         if (step->window_of_instance) {
             windowed                  = *step;

@@ -127,6 +127,9 @@ typedef struct vp_arg {
     vp_space space;
     int64_t  idx;
     int64_t  offset_bytes; /* into the buffer, for chunks */
+    /* of what is held for a parameter: the instance's own 0, its predecessor's -1, its successor's
+     * 1; parameters are copied to the device while the instance before them runs */
+    int ahead;
 } vp_arg;
 
 typedef enum vp_accumulate {
@@ -151,6 +154,7 @@ typedef struct vp_step {
     VP_NAMED_REALS;
     vp_accumulate accumulate;
     bool          first_only;         /* runs in the first micro-step only                */
+    bool          later_only;         /* runs in all but the first                        */
     bool          window_of_instance; /* an attention whose window is its instance's */
     /* of a random kernel: unique in its template, below 2^16; see VP_UPDATE_RNG_FIRST */
     int          rng_id;

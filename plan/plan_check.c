@@ -102,6 +102,33 @@ out:
     return st;
 }
 
+static int64_t held_bytes(const vp_plan *plan, const vp_plan_template *t, const vp_arg *arg)
+{
+    int64_t bytes = arg->idx < t->n_params
+                        ? vp_plan_param_bytes(&plan->recipe, &t->params[arg->idx].param,
+                                              (vp_region)(arg->space - VP_SPACE_PARAM))
+                        : 0;
+    return bytes > 0 ? bytes : -1;
+}
+
+/* The least of what is behind an argument of a neighbour's, for every instance of the program. */
+static int64_t neighbours_bytes(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                                const vp_arg *arg)
+{
+    int64_t least = INT64_MAX;
+
+    for (int64_t i = 0; i < bucket->n_instances; i++) {
+        int64_t next = i + arg->ahead;
+        if (&bucket->programs[bucket->instances[i].program_idx] != p)
+            continue;
+        if (next < 0 || next >= bucket->n_instances)
+            return -1;
+        const vp_program *of = &bucket->programs[bucket->instances[next].program_idx];
+        least = vp_min_i64(least, held_bytes(plan, &plan->templates[of->template_idx], arg));
+    }
+    return least == INT64_MAX ? -1 : least;
+}
+
 /* The size behind an argument, or -1 when it points nowhere. */
 static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
                              const vp_arg *arg)
@@ -117,13 +144,8 @@ static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const
     case VP_SPACE_GRAD:
     case VP_SPACE_MASTER:
     case VP_SPACE_STATE0:
-    case VP_SPACE_STATE1: {
-        int64_t bytes = arg->idx < t->n_params
-                            ? vp_plan_param_bytes(&plan->recipe, &t->params[arg->idx].param,
-                                                  (vp_region)(arg->space - VP_SPACE_PARAM))
-                            : 0;
-        return bytes > 0 ? bytes : -1;
-    }
+    case VP_SPACE_STATE1:
+        return arg->ahead ? neighbours_bytes(plan, bucket, p, arg) : held_bytes(plan, t, arg);
     case VP_SPACE_SHARED_PARAM:
     case VP_SPACE_SHARED_GRAD: {
         if (arg->idx >= plan->n_shared)
@@ -435,6 +457,7 @@ typedef struct sweep {
     double              micro_step_s[MAX_UNROLLED], optimizer_s;
     under_way           copies[VP_MAX_COPIES];
     bool                has_copies;
+    int                 n_copies; /* under way */
 } sweep;
 
 static bool overlap(const vp_expanded_operand *a, int64_t a_bytes, const vp_expanded_operand *b,
@@ -482,10 +505,12 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, const char *a
              (long long)s->idx, s->step->name, vp_memory_name(from[stream]),
              vp_memory_name(to[stream]), vp_stream_name(stream));
         w->has_copies = true;
+        w->n_copies++;
     } else if (s->step->kernel == VP_K_COPY_DONE) {
         NEED(s->started >= 0, at, "step %lld (%s): no copy %lld is under way", (long long)s->idx,
              s->step->name, (long long)s->step->copy_done.copy);
         w->copies[s->step->copy_done.copy].is = false;
+        w->n_copies--;
     } else {
         for (int k = 0; k < s->n_operands; k++)
             NEED(s->operands[k].buffer < 0 || s->operands[k].memory == VP_MEMORY_DEVICE, at,
@@ -493,7 +518,7 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, const char *a
                  s->step->name, vp_step_operand_name(s->step, k),
                  vp_memory_name(s->operands[k].memory));
     }
-    for (int c = 0; w->has_copies && c < VP_MAX_COPIES; c++)
+    for (int c = 0; w->n_copies > 0 && c < VP_MAX_COPIES; c++)
         for (int k = 0; k < s->n_operands; k++)
             NEED(!disturbs(s, k, &w->copies[c]), at,
                  "step %lld (%s): uses %s while copy %d is under way", (long long)s->idx,

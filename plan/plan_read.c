@@ -14,6 +14,7 @@ enum { MAX_ROWS = 200000 };
 const char *const vp_plan_place_words[]       = {"local", "in", "out", NULL};
 const char *const vp_plan_pass_words[]        = {"forward", "backward", "norm", "update"};
 const char *const vp_plan_init_words[]        = {"zeros", "ones", "normal", NULL};
+const char *const vp_plan_ahead_words[]       = {"@before", "", "@next"};
 const char *const vp_plan_accumulate_words[]  = {"never", "by-phase", "always", NULL};
 const char *const vp_plan_phase_words[]       = {"first", "middle", "last", "optimizer"};
 const char *const vp_plan_label_place_words[] = {"each-token", "first-token", "last-token", NULL};
@@ -105,6 +106,12 @@ static vp_status parse_arg(const vp_json_node *node, const char *key, vp_arg *ar
         text[1] >= '0' && text[1] <= '9' && strlen(text) < 40 ? strtoll(text + 1, &end, 10) : -1;
     if (arg->idx >= 0 && end[0] == '+' && end[1] >= '0' && end[1] <= '9')
         arg->offset_bytes = strtoll(end + 1, &end, 10);
+    for (int i = 0; arg->idx >= 0 && *end && i < 3; i += 2)
+        if (strcmp(end, vp_plan_ahead_words[i]) == 0 && arg->space >= VP_SPACE_PARAM &&
+            arg->space <= VP_SPACE_STATE1) {
+            arg->ahead = i - 1;
+            end += strlen(end);
+        }
     if (arg->idx < 0 || arg->idx > MAX_ROWS || *end || arg->offset_bytes == INT64_MAX)
         VP_TRY(vp_json_fail(node, key, err, "an argument looks like b3 or b3+1024"));
 out:
@@ -114,12 +121,11 @@ out:
 /* Which keys a step has, its kernel says. */
 static vp_status only_step_keys(const vp_json_node *node, const vp_kernel_info *info, vp_err *err)
 {
-    const char *keys[13 + VP_MAX_INTS + VP_MAX_REALS + 1] = {
-        "kernel",     "name",       "dtype",
-        "args",       "workspace",  "workspace_bytes",
-        "accumulate", "first_only", "window_of_instance",
-        "seconds",    "algorithm",  "stream"};
-    int n = 12;
+    const char *keys[14 + VP_MAX_INTS + VP_MAX_REALS + 1] = {
+        "kernel",          "name",       "dtype",      "args",       "workspace",
+        "workspace_bytes", "accumulate", "first_only", "later_only", "window_of_instance",
+        "seconds",         "algorithm",  "stream"};
+    int n = 13;
 
     for (int k = 0; k < info->n_ints; k++)
         keys[n++] = info->ints[k].name;
@@ -210,6 +216,10 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
     }
     if (vp_json_has(node, "first_only"))
         VP_TRY(vp_json_bool(node, "first_only", &s->first_only, err));
+    if (vp_json_has(node, "later_only"))
+        VP_TRY(vp_json_bool(node, "later_only", &s->later_only, err));
+    if (s->first_only && s->later_only)
+        VP_TRY(vp_json_fail(node, "later_only", err, "a step that is first_only never runs then"));
     if (vp_json_has(node, "window_of_instance"))
         VP_TRY(vp_json_bool(node, "window_of_instance", &s->window_of_instance, err));
     if (s->window_of_instance && vp_kernel_int(s->kernel, "window") < 0)

@@ -34,11 +34,13 @@ static json_t *arg_to_json(const vp_arg *a)
     assert(a->space <= VP_SPACE_NONE);
     if (a->space == VP_SPACE_NONE)
         return json_string("-");
-    if (a->offset_bytes)
-        snprintf(text, sizeof text, "%c%lld+%lld", vp_plan_space_letters[a->space],
-                 (long long)a->idx, (long long)a->offset_bytes);
-    else
+    assert(a->ahead >= -1 && a->ahead <= 1);
+    int n =
         snprintf(text, sizeof text, "%c%lld", vp_plan_space_letters[a->space], (long long)a->idx);
+    if (a->offset_bytes)
+        n += snprintf(text + n, sizeof text - (size_t)n, "+%lld", (long long)a->offset_bytes);
+    if (a->ahead)
+        snprintf(text + n, sizeof text - (size_t)n, "%s", vp_plan_ahead_words[a->ahead + 1]);
     return json_string(text);
 }
 
@@ -69,6 +71,8 @@ static json_t *step_to_json(const vp_step *s)
         put(j, "accumulate", json_string(vp_plan_accumulate_words[s->accumulate]));
     if (s->first_only)
         put(j, "first_only", json_true());
+    if (s->later_only)
+        put(j, "later_only", json_true());
     if (s->window_of_instance)
         put(j, "window_of_instance", json_true());
     if (info->random)

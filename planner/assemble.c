@@ -1,31 +1,69 @@
 #include "planner/assemble.h"
 
 #include "base/checked.h"
-#include "plan/simulate.h"
 #include "planner/planner_internal.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
-/* The program of an instance: one for each template, set of recomputed ops and place of its states. */
-static int64_t program_for(vp_assembly *a, int template_idx, uint64_t recompute, bool host_states)
+/* A program of its own for each template, set of recomputed ops, place of its states and place in a
+ * streamed chain. */
+static bool is_for(const vp_assembly *a, int64_t p, int template_idx, uint64_t recompute,
+                   bool host_states, const vp_stream_place *place)
+{
+    const vp_stream_place *has = &a->stream_place[p];
+
+    return a->template_of[p] == template_idx && a->recompute_of[p] == recompute &&
+           a->host_states[p] == host_states && has->is == place->is && has->slot == place->slot &&
+           has->first == place->first && has->last == place->last &&
+           has->second_last == place->second_last;
+}
+
+static int64_t program_for(vp_assembly *a, int template_idx, uint64_t recompute, bool host_states,
+                           vp_stream_place place)
 {
     int64_t p = 0;
 
-    while (p < a->n_programs &&
-           (a->template_of[p] != template_idx || a->recompute_of[p] != recompute ||
-            a->host_states[p] != host_states))
+    while (p < a->n_programs && !is_for(a, p, template_idx, recompute, host_states, &place))
         p++;
     if (p == a->n_programs) {
-        /* head, tail, one for each run, and one run may be cut where offloaded states end */
-        assert(p < a->scenario->n_runs + 3);
-        a->host_states[p]  = host_states;
         a->template_of[p]  = template_idx;
         a->recompute_of[p] = recompute;
+        a->host_states[p]  = host_states;
+        a->stream_place[p] = place;
         a->n_programs++;
     }
     return p;
+}
+
+/* Programs there may be: of each run those at its places in the chain. */
+static int64_t most_programs(const vp_scenario *s, int64_t n_instances)
+{
+    return vp_min_i64(n_instances + 1,
+                      s->offload.blocks ? (int64_t)(s->n_runs + 4) * VP_N_SLOTS : s->n_runs + 3);
+}
+
+/* As another one was lowered, with passes of its own. */
+static bool copy_lowered(vp_arena *arena, const vp_lowered *from, vp_lowered *to)
+{
+    *to = *from;
+    for (int pass = 0; pass <= VP_PASS_BACKWARD; pass++) {
+        vp_program *p  = &to->program;
+        p->steps[pass] = vp_arena_array(arena, p->n_steps[pass] + 1, sizeof *p->steps[pass]);
+        if (p->steps[pass] && p->n_steps[pass])
+            memcpy(p->steps[pass], from->program.steps[pass],
+                   (size_t)p->n_steps[pass] * sizeof *p->steps[pass]);
+    }
+    return !vp_arena_failed(arena);
+}
+
+/* The program before p that was lowered from the same template and set; -1: none. */
+static int64_t lowered_alike(const vp_assembly *a, int64_t p)
+{
+    for (int64_t k = 0; k < p; k++)
+        if (a->template_of[k] == a->template_of[p] && a->recompute_of[k] == a->recompute_of[p])
+            return k;
+    return -1;
 }
 
 static vp_status lower_programs(vp_assembly *a, vp_err *err)
@@ -33,7 +71,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     const vp_graph    *g = &a->graph;
     const vp_scenario *s = a->scenario;
     vp_grouping        groups[VP_MAX_RUNS];
-    int64_t            run = 0, left = s->runs[0].n_blocks;
+    int64_t            run = 0, left = s->runs[0].n_blocks, n, alike;
     vp_status          st = VP_OK;
 
     assert(s->n_runs >= 1 && s->n_runs <= VP_MAX_RUNS);
@@ -41,10 +79,12 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
         groups[i] = (vp_grouping){s->runs[i].n_blocks, s->runs[i].segment};
     a->graph = vp_graph_grouped(a->arena, &a->model->graph, groups, s->n_runs);
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
-    a->lowered      = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->lowered);
-    a->template_of  = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->template_of);
-    a->recompute_of = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->recompute_of);
-    a->host_states  = vp_arena_array(a->arena, s->n_runs + 3, sizeof *a->host_states);
+    n               = most_programs(s, g->n_instances);
+    a->lowered      = vp_arena_array(a->arena, n, sizeof *a->lowered);
+    a->template_of  = vp_arena_array(a->arena, n, sizeof *a->template_of);
+    a->recompute_of = vp_arena_array(a->arena, n, sizeof *a->recompute_of);
+    a->host_states  = vp_arena_array(a->arena, n, sizeof *a->host_states);
+    a->stream_place = vp_arena_array(a->arena, n, sizeof *a->stream_place);
     a->program_of   = vp_arena_array(a->arena, g->n_instances, sizeof *a->program_of);
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
     for (int64_t i = 0; i < g->n_instances; i++) {
@@ -52,12 +92,19 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
         while (block && left == 0)
             left = s->runs[++run].n_blocks;
         assert(run < s->n_runs);
-        a->program_of[i] = program_for(a, g->instances[i].template_idx,
-                                       block ? s->runs[run].recompute : 0, i < s->offload.states);
+        a->program_of[i] =
+            program_for(a, g->instances[i].template_idx, block ? s->runs[run].recompute : 0,
+                        i < s->offload.states, vp_stream_place_of(s, g->n_instances, i));
+        assert(a->n_programs <= n);
         left -= block ? s->runs[run].segment : 0;
     }
     assert(left == 0 && run == s->n_runs - 1);
     for (int64_t p = 0; p < a->n_programs; p++) {
+        alike = lowered_alike(a, p);
+        if (alike >= 0) {
+            VP_TRY_ALLOC(err, copy_lowered(a->arena, &a->lowered[alike], &a->lowered[p]));
+            continue;
+        }
         vp_lower_opts opts            = {.symbols            = {s->micro_batch, s->seq, 1, 1},
                                          .recompute          = a->recompute_of[p],
                                          .chunk_rows         = s->loss_chunk,
@@ -78,75 +125,20 @@ out:
     return st;
 }
 
-/* VP_OVERFLOW: more nanoseconds than 64 bits count. */
-static int64_t to_ns(double seconds)
-{
-    assert(seconds >= 0);
-    return seconds < 9e9 ? llround(seconds * 1e9) : VP_OVERFLOW;
-}
-
-/* Nanoseconds of a program's steps: of one micro-step, and of what comes once in an optimizer step. */
-static void price_program(vp_assembly *a, int64_t program_idx, int64_t *passes_ns, int64_t *once_ns)
-{
-    vp_program *p = &a->lowered[program_idx].program;
-
-    *passes_ns = *once_ns = 0;
-    for (int pass = 0; pass < VP_N_PASSES; pass++)
-        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-            vp_step *s  = &p->steps[pass][i];
-            int64_t *to = pass <= VP_PASS_BACKWARD && !s->first_only ? passes_ns : once_ns;
-            s->seconds  = vp_cost_step(a->cost, &a->model->graph, s);
-            if (a->cost->profile)
-                s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
-                                                    vp_step_lacks(s));
-            a->has_algorithm |= vp_algorithm_is_set(&s->algorithm);
-            if (pass != VP_PASS_UPDATE || !a->host_states[program_idx])
-                *to = vp_add(*to, to_ns(s->seconds));
-        }
-    if (a->host_states[program_idx])
-        *once_ns =
-            vp_add(*once_ns,
-                   to_ns(vp_simulate_steps(p->steps[VP_PASS_UPDATE], p->n_steps[VP_PASS_UPDATE])));
-}
-
-static vp_status price(vp_assembly *a, vp_err *err)
-{
-    const vp_graph *g       = &a->graph;
-    int64_t         n_micro = a->scenario->global_batch / a->scenario->micro_batch, total_ns = 0,
-            blocks_ns = 0;
-
-    for (int64_t k = 0; k < a->n_programs; k++) {
-        int64_t n = 0, passes_ns, once_ns;
-        for (int64_t i = 0; i < g->n_instances; i++)
-            n += a->program_of[i] == k;
-        price_program(a, k, &passes_ns, &once_ns);
-        passes_ns = vp_mul(passes_ns, n_micro);
-        total_ns  = vp_add(total_ns, vp_mul(n, vp_add(passes_ns, once_ns)));
-        if (k != a->program_of[0] && k != a->program_of[g->n_instances - 1])
-            blocks_ns = vp_add(blocks_ns, vp_mul(n, passes_ns));
-    }
-    if (vp_overflowed(total_ns))
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "a step of this configuration takes more nanoseconds than 64 bits can count");
-    assert(blocks_ns >= 0 && blocks_ns <= total_ns);
-    a->figures.step_time_s       = (double)total_ns * 1e-9;
-    a->figures.outside_blocks_ns = total_ns - blocks_ns;
-    return VP_OK;
-}
-
 /* What follows lowering: it depends on the optimizer. */
 static vp_status finish(vp_assembly *a, vp_err *err)
 {
     vp_status st = VP_OK;
 
     VP_TRY(vp_layout_list_windows(a, err));
+    VP_TRY(vp_stream_list_slots(a, err));
     VP_TRY(vp_optimizer_phase_add(a, err));
     for (int64_t k = 0; k < a->n_programs; k++)
         if (a->host_states[k])
             VP_TRY(vp_offload_updates(a, k, err));
+    VP_TRY(vp_stream_add_copies(a, err));
     VP_TRY(vp_layout_place(a, err));
-    VP_TRY(price(a, err));
+    VP_TRY(vp_price(a, err));
 out:
     return st;
 }
@@ -185,16 +177,8 @@ static bool copy_programs(vp_assembly *a)
 {
     vp_lowered *copy = vp_arena_array(a->arena, a->n_programs, sizeof *copy);
 
-    for (int64_t k = 0; copy && k < a->n_programs; k++) {
-        copy[k] = a->lowered[k];
-        for (int pass = 0; pass <= VP_PASS_BACKWARD; pass++) {
-            vp_program *p  = &copy[k].program;
-            p->steps[pass] = vp_arena_array(a->arena, p->n_steps[pass] + 1, sizeof *p->steps[pass]);
-            if (p->steps[pass] && p->n_steps[pass])
-                memcpy(p->steps[pass], a->lowered[k].program.steps[pass],
-                       (size_t)p->n_steps[pass] * sizeof *p->steps[pass]);
-        }
-    }
+    for (int64_t k = 0; copy && k < a->n_programs; k++)
+        copy_lowered(a->arena, &a->lowered[k], &copy[k]);
     a->lowered = copy;
     return !vp_arena_failed(a->arena);
 }

@@ -26,6 +26,11 @@ vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cos
                       vp_plan **out, vp_err *err);
 
 /* The same without building the plan: its peak and step time. Cheap; for search. */
+typedef struct vp_streamed_figures {
+    int64_t params_ns, gradients_ns; /* of a block's copies to the device                */
+    int64_t forward_ns;              /* of a block's kernels                             */
+} vp_streamed_figures;
+
 typedef struct vp_figures {
     int64_t peak_bytes, device_bytes;
     int64_t host_bytes; /* of pinned host memory */
@@ -34,6 +39,9 @@ typedef struct vp_figures {
     int64_t stack_base_bytes; /* what lies below the activation stack                    */
     int64_t first_kept_bytes, first_height_bytes, last_height_bytes; /* first and last instance */
     int64_t outside_blocks_ns; /* of a step, all but the blocks' forward and backward     */
+    /* where blocks are streamed: what outside_blocks_ns takes at least but for the block that fetches
+     * nothing, see price.c */
+    vp_streamed_figures streamed;
 } vp_figures;
 vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost,
                               vp_figures *out, vp_err *err);

@@ -5,7 +5,7 @@
 
 #include <assert.h>
 
-static int add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes)
+int vp_layout_add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes)
 {
     assert(a->n_fixed < VP_MAX_FIXED);
     a->fixed[a->n_fixed] = (vp_plan_fixed){.name           = name,
@@ -31,7 +31,7 @@ vp_status vp_layout_list_windows(vp_assembly *a, vp_err *err)
                 continue;
             const char *name = vp_arena_printf(a->arena, "%s window %d", parts[part], w + 1);
             VP_TRY_ALLOC(err, name);
-            a->windows[w][part] = add_fixed(a, name, VP_COMP_STAGING, bytes[w][part]);
+            a->windows[w][part] = vp_layout_add_fixed(a, name, VP_COMP_STAGING, bytes[w][part]);
         }
 out:
     return st;
@@ -46,18 +46,21 @@ vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err)
             workspace = 0;
     vp_status st      = VP_OK;
 
-    add_fixed(a, "control", VP_COMP_CONTROL, sizeof(vp_control));
-    add_fixed(a, "tokens", VP_COMP_BATCH_INPUT, ids);
-    add_fixed(a, "labels", VP_COMP_BATCH_INPUT, ids);
+    vp_layout_add_fixed(a, "control", VP_COMP_CONTROL, sizeof(vp_control));
+    vp_layout_add_fixed(a, "tokens", VP_COMP_BATCH_INPUT, ids);
+    vp_layout_add_fixed(a, "labels", VP_COMP_BATCH_INPUT, ids);
     assert(a->n_fixed == VP_FIXED_LABELS + 1); /* the first three are where programs look */
-    a->types   = g->types_span >= 0 ? add_fixed(a, "token types", VP_COMP_BATCH_INPUT, ids) : -1;
-    a->lengths = g->lengths_span >= 0 ? add_fixed(a, "lengths", VP_COMP_BATCH_INPUT,
-                                                  vp_mul(s->micro_batch, (int64_t)sizeof(int32_t)))
-                                      : -1;
+    a->types =
+        g->types_span >= 0 ? vp_layout_add_fixed(a, "token types", VP_COMP_BATCH_INPUT, ids) : -1;
+    a->lengths = g->lengths_span >= 0
+                     ? vp_layout_add_fixed(a, "lengths", VP_COMP_BATCH_INPUT,
+                                           vp_mul(s->micro_batch, (int64_t)sizeof(int32_t)))
+                     : -1;
     a->angles  = a->n_fixed;
     for (int r = 0; r < g->n_ropes; r++) {
-        int            idx    = add_fixed(a, r ? "RoPE table 2" : "RoPE table", VP_COMP_CONSTANTS,
-                                          vp_mul(vp_mul(s->seq, g->ropes[r].dim), (int64_t)sizeof(float)));
+        int idx =
+            vp_layout_add_fixed(a, r ? "RoPE table 2" : "RoPE table", VP_COMP_CONSTANTS,
+                                vp_mul(vp_mul(s->seq, g->ropes[r].dim), (int64_t)sizeof(float)));
         vp_rope_table *angles = &a->fixed[idx].angles;
         angles->n             = g->ropes[r].dim / 2;
         angles->inv_freq      = vp_arena_array(a->arena, angles->n, sizeof *angles->inv_freq);
@@ -72,8 +75,9 @@ vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err)
             workspace             = vp_max_i64(workspace,
                                                vp_optimizer_phase_workspace(a, &g->templates[t].params[k], k));
         }
-    a->scratch   = scratch ? add_fixed(a, "scratch", VP_COMP_TEMPORARIES, scratch) : -1;
-    a->workspace = workspace ? add_fixed(a, "workspace", VP_COMP_WORKSPACE, workspace) : -1;
+    a->scratch = scratch ? vp_layout_add_fixed(a, "scratch", VP_COMP_TEMPORARIES, scratch) : -1;
+    a->workspace =
+        workspace ? vp_layout_add_fixed(a, "workspace", VP_COMP_WORKSPACE, workspace) : -1;
 out:
     return st;
 }
@@ -82,7 +86,8 @@ out:
 static bool is_optimizers(const vp_assembly *a, int fixed_idx)
 {
     return fixed_idx == a->scratch || fixed_idx == a->workspace ||
-           a->fixed[fixed_idx].component == VP_COMP_STAGING;
+           (a->fixed[fixed_idx].component == VP_COMP_STAGING &&
+            (a->slots < 0 || fixed_idx < a->slots));
 }
 
 /* One after the other from 0. */
@@ -140,10 +145,14 @@ static int64_t padding_of(const vp_assembly *a, int template_idx, vp_region regi
     return 0;
 }
 
-vp_memory vp_region_memory(const vp_scenario *s, int64_t instance_idx, vp_region region)
+vp_memory vp_region_memory(const vp_scenario *s, int64_t n_instances, int64_t instance_idx,
+                           vp_region region)
 {
-    return region >= VP_REGION_MASTER && instance_idx < s->offload.states ? VP_MEMORY_HOST_PINNED
-                                                                          : VP_MEMORY_DEVICE;
+    bool block = instance_idx > 0 && instance_idx < n_instances - 1;
+    bool host =
+        region >= VP_REGION_MASTER ? instance_idx < s->offload.states : block && s->offload.blocks;
+
+    return host ? VP_MEMORY_HOST_PINNED : VP_MEMORY_DEVICE;
 }
 
 vp_status vp_layout_place(vp_assembly *a, vp_err *err)
@@ -169,7 +178,7 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
         for (int64_t i = 0; i < g->n_instances; i++) {
             int       t     = g->instances[i].template_idx;
             int64_t   bytes = a->held_bytes[t][h];
-            vp_memory m     = vp_region_memory(s, i, (vp_region)h);
+            vp_memory m     = vp_region_memory(s, g->n_instances, i, (vp_region)h);
             end[m]          = vp_add(end[m], bytes);
             if (m == VP_MEMORY_HOST_PINNED && bytes > 0)
                 host_bytes =

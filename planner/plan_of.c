@@ -55,7 +55,15 @@ static const char *program_name(vp_assembly *a, vp_arena *arena, int64_t k)
     return name;
 }
 
-/* Its arrays already live in the plan's arena: see vp_assemble(). */
+static void *copy_of(vp_arena *arena, const void *from, int64_t n, size_t size)
+{
+    void *to = vp_arena_array(arena, n, size);
+
+    if (to && n)
+        memcpy(to, from, (size_t)n * size);
+    return to;
+}
+
 static void copy_program(vp_assembly *a, vp_plan *plan, int64_t k)
 {
     vp_program *p = &plan->buckets[0].programs[k];
@@ -63,11 +71,15 @@ static void copy_program(vp_assembly *a, vp_plan *plan, int64_t k)
     *p              = a->lowered[k].program;
     p->template_idx = a->template_of[k];
     p->name         = program_name(a, plan->arena, k);
-    for (int64_t i = 0; i < p->n_buffers; i++)
+    p->buffers      = copy_of(plan->arena, p->buffers, p->n_buffers, sizeof *p->buffers);
+    for (int64_t i = 0; p->buffers && i < p->n_buffers; i++)
         p->buffers[i].name = keep(plan->arena, p->buffers[i].name);
-    for (int pass = 0; pass < VP_N_PASSES; pass++)
-        for (int64_t i = 0; i < p->n_steps[pass]; i++)
+    for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        p->steps[pass] =
+            copy_of(plan->arena, p->steps[pass], p->n_steps[pass], sizeof *p->steps[pass]);
+        for (int64_t i = 0; p->steps[pass] && i < p->n_steps[pass]; i++)
             p->steps[pass][i].name = keep(plan->arena, p->steps[pass][i].name);
+    }
 }
 
 static void copy_instances(vp_assembly *a, vp_plan *plan)
@@ -88,8 +100,9 @@ static void copy_instances(vp_assembly *a, vp_plan *plan)
         assert(a->program_of[i] < a->n_programs && base <= a->figures.peak_bytes);
         base += a->lowered[a->program_of[i]].program.kept_bytes;
         for (int h = 0; h < VP_N_REGIONS; h++) {
-            vp_memory m = a->held_bytes[t][h] > 0 ? vp_region_memory(a->scenario, i, (vp_region)h)
-                                                  : VP_MEMORY_DEVICE;
+            vp_memory m                          = a->held_bytes[t][h] > 0
+                                                       ? vp_region_memory(a->scenario, g->n_instances, i, (vp_region)h)
+                                                       : VP_MEMORY_DEVICE;
             b->instances[i].region_memory[h]     = m;
             b->instances[i].region_base_bytes[h] = at[m][h];
             at[m][h] += a->held_bytes[t][h];
@@ -123,12 +136,11 @@ static json_t *blocks_json(vp_assembly *a)
 static json_t *decisions_json(vp_assembly *a)
 {
     const vp_scenario *s = a->scenario;
-    json_t            *j =
-        json_pack("{s:I, s:I, s:s, s:o, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch,
-                  "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
-                  vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a),
-                  "loss_chunk_tokens", (json_int_t)s->loss_chunk, "offload",
-                  vp_offload_name(s->offload.states ? VP_OFFLOAD_OPTIMIZER : VP_OFFLOAD_NONE));
+    json_t            *j = json_pack(
+                   "{s:I, s:I, s:s, s:o, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch,
+                   "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
+                   vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a), "loss_chunk_tokens",
+                   (json_int_t)s->loss_chunk, "offload", vp_offload_name(vp_offload_kind_of(&s->offload)));
 
     if (j && s->offload.states)
         json_object_set_new(j, "offloaded_instances", json_integer((json_int_t)s->offload.states));

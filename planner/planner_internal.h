@@ -13,12 +13,24 @@
  * its own. */
 enum { VP_N_WINDOWS = 3, VP_N_WINDOW_PARTS = 3 };
 
+/* Slots for the parameters and gradients of streamed blocks: one is used, one is filled, and the
+ * gradients of one go back. */
+enum { VP_N_SLOTS = 3 };
+
 enum {
     VP_FIXED_CONTROL,
     VP_FIXED_TOKENS,
     VP_FIXED_LABELS,
-    VP_MAX_FIXED = 8 + VP_MAX_ROPES + VP_N_WINDOWS * VP_N_WINDOW_PARTS
+    VP_MAX_FIXED =
+        8 + VP_MAX_ROPES + VP_N_WINDOWS * VP_N_WINDOW_PARTS + 2 * VP_N_SLOTS * VP_MAX_STREAMED
 };
+
+/* Where a program of a streamed block stands in the chain: what it fetches and waits for. */
+typedef struct vp_stream_place {
+    bool is;                       /* streamed                                */
+    int  slot;                     /* whose parameters and gradients it uses  */
+    bool first, last, second_last; /* of the blocks                           */
+} vp_stream_place;
 
 typedef struct vp_assembly {
     const vp_model    *model;
@@ -30,6 +42,7 @@ typedef struct vp_assembly {
     int               *template_of;  /* each one's template                    */
     uint64_t          *recompute_of; /* and what it recomputes                 */
     bool              *host_states;  /* whether it updates what lies in host memory */
+    vp_stream_place   *stream_place;
     int64_t            n_programs;
     int64_t           *program_of; /* per instance                           */
     /* per template: of each holding, parameters aligned */
@@ -37,6 +50,7 @@ typedef struct vp_assembly {
     vp_plan_fixed fixed[VP_MAX_FIXED];
     int           n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */
     int           windows[VP_N_WINDOWS][VP_N_WINDOW_PARTS];            /* likewise         */
+    int           slots; /* the first fixed buffer of slot 0; -1: none */
     /* per program: what its gradients' norm reaches from the base, 0 without workspaces */
     int64_t   *norm_height;
     int64_t    region_base[VP_N_MEMORIES][VP_N_REGIONS], stack_base;
@@ -63,13 +77,29 @@ int64_t vp_optimizer_phase_workspace(const vp_assembly *a, const vp_param *p, in
 vp_step vp_optimizer_phase_update(const vp_assembly *a, const vp_param *p, int64_t idx);
 
 /* Where what is held of an instance's parameters lies. */
-vp_memory vp_region_memory(const vp_scenario *s, int64_t instance_idx, vp_region region);
+vp_memory vp_region_memory(const vp_scenario *s, int64_t n_instances, int64_t instance_idx,
+                           vp_region region);
 
 /* offload.c: the bytes that windows need. */
 void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS]);
 
 /* offload.c: the updates of a program whose master weights and states lie in host memory. */
 vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err);
+
+/* stream.c: the slots of streamed blocks. */
+vp_status vp_stream_list_slots(vp_assembly *a, vp_err *err);
+
+/* stream.c: where an instance of the chain stands. */
+vp_stream_place vp_stream_place_of(const vp_scenario *s, int64_t n_instances, int64_t instance_idx);
+
+/* stream.c: every program with its copies, once all its steps are there. */
+vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err);
+
+/* layout.c: a fixed buffer more; its index. */
+int vp_layout_add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes);
+
+/* price.c: seconds of every step, and the figures in nanoseconds. VP_ERR_INPUT: beyond 64 bits. */
+vp_status vp_price(vp_assembly *a, vp_err *err);
 
 /* plan_of.c: everything worked out, written into a plan whose arena holds the programs. */
 vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err);

@@ -65,8 +65,10 @@ static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, do
             else
                 VP_TRY(s->window_of_instance ? price_windows(x, b, p, s, err)
                                              : look_up(x, s, s->ints, &s->seconds, err));
-            *step_s += s->seconds *
-                       (double)(pass <= VP_PASS_BACKWARD && !s->first_only ? b->n_micro_steps : 1);
+            int64_t times = pass > VP_PASS_BACKWARD || s->first_only ? 1
+                            : s->later_only                          ? b->n_micro_steps - 1
+                                                                     : b->n_micro_steps;
+            *step_s += s->seconds * (double)times;
         }
 out:
     return st;

@@ -42,20 +42,23 @@ int vp_request_recipes(const vp_plan_request *r, vp_recipe recipes[VP_MAX_RECIPE
 
 int vp_request_offloads(const vp_plan_request *r, vp_offload *levels)
 {
-    int64_t n_instances = r->model->graph.n_instances;
-    int     n           = 0;
+    const vp_graph *g           = &r->model->graph;
+    const bool      any         = r->offload == VP_OFFLOAD_ANY;
+    int64_t         n_instances = g->n_instances;
+    int             n           = 0;
+    enum { EIGHTHS = 8 };
 
-    if (r->host_bytes <= 0 || r->offload == VP_OFFLOAD_NONE) {
+    if (r->host_bytes <= 0 || any || r->offload == VP_OFFLOAD_NONE)
         levels[n++] = (vp_offload){0};
-        return n;
-    }
-    for (int i = r->offload == VP_OFFLOAD_ANY ? 0 : VP_MAX_OFFLOAD_LEVELS - 1;
-         i < VP_MAX_OFFLOAD_LEVELS; i++) {
-        vp_offload level = {.states = n_instances * i / (VP_MAX_OFFLOAD_LEVELS - 1)};
+    for (int i = any ? 1 : EIGHTHS;
+         r->host_bytes > 0 && i <= EIGHTHS && (any || r->offload == VP_OFFLOAD_OPTIMIZER); i++) {
+        vp_offload level = {.states = n_instances * i / EIGHTHS};
         if (n == 0 || level.states != levels[n - 1].states)
             levels[n++] = level;
     }
-    assert(n > 0 && n <= VP_MAX_OFFLOAD_LEVELS);
+    if (r->host_bytes > 0 && (any || r->offload == VP_OFFLOAD_PARAMS) && vp_may_stream(g))
+        levels[n++] = (vp_offload){.states = n_instances, .blocks = true};
+    assert(n <= VP_MAX_OFFLOAD_LEVELS);
     return n;
 }
 

@@ -55,9 +55,9 @@ int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_
 /* Whether micro-batch, recompute kind or loss chunk is given. */
 bool vp_request_is_pinned(const vp_plan_request *request);
 
-/* What a request may offload, from nothing to the most: VP_OFFLOAD_OPTIMIZER in eighths of the chain.
- * Returns how many. */
-enum { VP_MAX_OFFLOAD_LEVELS = 9 };
+/* What a request may offload, from nothing to the most: VP_OFFLOAD_OPTIMIZER in eighths of the chain,
+ * then VP_OFFLOAD_PARAMS where the blocks have few enough parameters. Returns how many. */
+enum { VP_MAX_OFFLOAD_LEVELS = 10 };
 int vp_request_offloads(const vp_plan_request *request, vp_offload *levels);
 
 typedef enum vp_refusal_reason {

@@ -45,7 +45,7 @@ const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind at
     return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
 }
 
-static const char *const offload_names[VP_N_OFFLOADS] = {"none", "optimizer"};
+static const char *const offload_names[VP_N_OFFLOADS] = {"none", "optimizer", "params"};
 
 const char *vp_offload_name(vp_offload_kind kind)
 {
@@ -58,6 +58,20 @@ vp_offload_kind vp_offload_by_name(const char *name)
     while (i < VP_N_OFFLOADS && strcmp(offload_names[i], name) != 0)
         i++;
     return (vp_offload_kind)i;
+}
+
+bool vp_may_stream(const vp_graph *g)
+{
+    int block = vp_block_template(g);
+
+    return block >= 0 && g->templates[block].n_params <= VP_MAX_STREAMED;
+}
+
+vp_offload_kind vp_offload_kind_of(const vp_offload *offload)
+{
+    return offload->blocks   ? VP_OFFLOAD_PARAMS
+           : offload->states ? VP_OFFLOAD_OPTIMIZER
+                             : VP_OFFLOAD_NONE;
 }
 
 int vp_block_template(const vp_graph *g)

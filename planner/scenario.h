@@ -51,7 +51,8 @@ vp_attention_kind vp_attention_by_name(const char *name); /* VP_N_ATTENTIONS if 
 
 typedef enum vp_offload_kind {
     VP_OFFLOAD_NONE,
-    VP_OFFLOAD_OPTIMIZER, /* master weights and optimizer states */
+    VP_OFFLOAD_OPTIMIZER, /* master weights and optimizer states     */
+    VP_OFFLOAD_PARAMS,    /* and the blocks' parameters and gradients */
     VP_N_OFFLOADS
 } vp_offload_kind;
 
@@ -64,7 +65,19 @@ typedef struct vp_offload {
      * embedding counted as one and the head as the last; each comes to the device for its update,
      * through windows that lie where the activations were */
     int64_t states;
+    /* the parameters and gradients of every block: a block's parameters come to one of three slots on
+     * the device while the block before it runs, its gradients go back while the next one does */
+    bool blocks;
 } vp_offload;
+
+/* Parameters of a block that may be streamed. Numbers of copies, of VP_MAX_COPIES: those of an
+ * update's windows, and of each parameter 5. */
+enum { VP_MAX_STREAMED = 22 };
+
+/* Whether the copies of a block's parameters and gradients have numbers enough. */
+bool vp_may_stream(const vp_graph *graph);
+
+vp_offload_kind vp_offload_kind_of(const vp_offload *offload);
 
 /* One configuration: what is asked for and what is chosen. */
 typedef struct vp_scenario {

@@ -256,7 +256,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
     for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
         int64_t n = a->n_scenarios;
-        if (!s->blocks->libraries[m])
+        if (!s->blocks->libraries[m] || (s->offload.blocks && m > 1))
             continue;
         VP_TRY_ALLOC(
             err,

@@ -45,7 +45,7 @@ static void states_in_host_memory_train_the_same_bits(void **state)
 {
     rng r     = {29};
     int n     = (long_run() ? 6 : 1) * 2 * VP_N_OPTIMIZERS * VP_N_PRECISIONS;
-    int moved = 0;
+    int moved = 0, streamed = 0;
 
     (void)state;
     for (int i = 0; i < n; i++) {
@@ -57,9 +57,11 @@ static void states_in_host_memory_train_the_same_bits(void **state)
         trained      want  = train(plain, 3, 1, false);
 
         s.offload.states = 1 + pick(&r, model->graph.n_instances);
-        snprintf(what, sizeof what, "model %d, %s, %s, %lld instances", i,
+        s.offload.blocks = i % 2 && vp_may_stream(&model->graph);
+        streamed += s.offload.blocks;
+        snprintf(what, sizeof what, "model %d, %s, %s, %lld instances%s", i,
                  vp_optimizer_name(s.recipe.optimizer), vp_precision_name(s.recipe.precision),
-                 (long long)s.offload.states);
+                 (long long)s.offload.states, s.offload.blocks ? ", streamed" : "");
         plan = plan_of(model, s, kind);
         OK(vp_plan_check(plan, what, err));
         assert_true(plan->host_peak_bytes >= 0 && plain->host_peak_bytes == 0);
@@ -70,7 +72,7 @@ static void states_in_host_memory_train_the_same_bits(void **state)
         vp_plan_free(plan);
         vp_model_free(model);
     }
-    assert_true(moved * 3 >= n * 2);
+    assert_true(moved * 3 >= n * 2 && streamed * 4 >= n);
 }
 
 /* A window's worth moves at a time, and both directions move at once: the update takes little longer

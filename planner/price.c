@@ -1,0 +1,178 @@
+/* planner/price.c: what a step of a scenario takes.
+ *
+ * Where nothing is copied while kernels run, a step takes the sum of its kernels' seconds; updates
+ * of what lies in host memory are simulated, each instance's by itself, since no copy is under way
+ * between two of them. Where blocks are streamed the whole step is simulated, and the integer
+ * programs get what it takes at least: a block's kernels begin when its parameters are there, and
+ * these are sent when the block before it begins, so that
+ *
+ *     forward   >= max(embedding, w) + sum over blocks of max(c, w) - max(0, w - c)
+ *     backward  >= max(head, u)      + sum over blocks of max(c, u) - max(0, u - least c)
+ *
+ * with c the kernels' time of a block, w the copies' of its parameters, u of its parameters and, from
+ * the second micro-step on, of its gradients. The last terms are for the block that fetches
+ * nothing. */
+#include "base/checked.h"
+#include "plan/simulate.h"
+#include "planner/planner_internal.h"
+
+#include <assert.h>
+#include <math.h>
+
+/* VP_OVERFLOW: more nanoseconds than 64 bits count. */
+static int64_t to_ns(double seconds)
+{
+    return seconds < 9e9 ? llround(seconds * 1e9) : VP_OVERFLOW;
+}
+
+/* Nanoseconds of a program. */
+typedef struct program_price {
+    int64_t
+        kernels_ns[VP_N_PASSES]; /* of every micro-step; of the optimizer's passes all of them */
+    int64_t first_only_ns;
+    int64_t in_ns[VP_N_PASSES],
+        later_in_ns; /* copies to the device: of every and of later micro-steps */
+} program_price;
+
+static void price_step(const vp_step *s, int pass, program_price *out)
+{
+    int64_t  ns = to_ns(s->seconds);
+    int64_t *to = s->first_only ? &out->first_only_ns : &out->kernels_ns[pass];
+
+    if (s->kernel == VP_K_COPY_START) {
+        to = s->later_only ? &out->later_in_ns : &out->in_ns[pass];
+        if (s->stream != VP_STREAM_TO_DEVICE)
+            return;
+    }
+    *to = vp_add(*to, ns);
+}
+
+static program_price price_program(vp_assembly *a, int64_t program_idx)
+{
+    vp_program   *p   = &a->lowered[program_idx].program;
+    program_price out = {.first_only_ns = 0};
+
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            vp_step *s = &p->steps[pass][i];
+            s->seconds = vp_cost_step(a->cost, &a->model->graph, s);
+            if (a->cost->profile)
+                s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
+                                                    vp_step_lacks(s));
+            a->has_algorithm |= vp_algorithm_is_set(&s->algorithm);
+            price_step(s, pass, &out);
+        }
+    if (a->host_states[program_idx] && !a->scenario->offload.blocks)
+        out.kernels_ns[VP_PASS_UPDATE] =
+            to_ns(vp_simulate_steps(p->steps[VP_PASS_UPDATE], p->n_steps[VP_PASS_UPDATE]));
+    return out;
+}
+
+/* ---- streamed blocks ---- */
+
+typedef struct ends {
+    double passes_s, all_s; /* of the last backward, and of the step */
+} ends;
+
+static vp_status note_end(const vp_expanded_step *s, const vp_simulated_step *when, void *ctx,
+                          vp_err *err)
+{
+    ends *e = ctx;
+
+    (void)err;
+    if (s->step->stream == VP_STREAM_COMPUTE)
+        *(s->micro_step >= 0 ? &e->passes_s : &e->all_s) = when->end_s;
+    return VP_OK;
+}
+
+static vp_status simulate(vp_assembly *a, double *step_s, double *optimizer_s, vp_err *err)
+{
+    vp_plan      *plan = vp_plan_new();
+    ends          e    = {0};
+    vp_simulation simulated;
+    vp_status     st = VP_OK;
+
+    VP_TRY_ALLOC(err, plan);
+    VP_TRY(vp_plan_of_assembly(a, plan, err));
+    VP_TRY(vp_simulate(plan, &plan->buckets[0], note_end, &e, &simulated, err));
+    assert(e.all_s >= e.passes_s);
+    *step_s      = simulated.step_s;
+    *optimizer_s = e.all_s - e.passes_s;
+out:
+    vp_plan_free(plan);
+    return st;
+}
+
+/* Times that a copy makes at least of what runs meanwhile. */
+static int64_t at_least(int64_t kernels_ns, int64_t copies_ns)
+{
+    return vp_overflowed(kernels_ns) || vp_overflowed(copies_ns)
+               ? VP_OVERFLOW
+               : vp_max_i64(kernels_ns, copies_ns);
+}
+
+static vp_status price_streamed(vp_assembly *a, const program_price *price, int64_t n_micro,
+                                vp_err *err)
+{
+    const vp_graph      *g         = &a->graph;
+    const program_price *embedding = &price[a->program_of[0]];
+    const program_price *head      = &price[a->program_of[g->n_instances - 1]];
+    int64_t params_ns = embedding->in_ns[VP_PASS_FORWARD], gradients_ns = head->later_in_ns,
+            sum           = 0;
+    double    optimizer_s = 0;
+    vp_status st          = VP_OK;
+
+    VP_TRY(simulate(a, &a->figures.step_time_s, &optimizer_s, err));
+    sum =
+        vp_add(at_least(embedding->kernels_ns[VP_PASS_FORWARD], params_ns),
+               vp_add(embedding->kernels_ns[VP_PASS_BACKWARD], head->kernels_ns[VP_PASS_FORWARD]));
+    sum = vp_mul(sum, n_micro);
+    sum = vp_add(sum, at_least(head->kernels_ns[VP_PASS_BACKWARD], params_ns));
+    sum = vp_add(sum, vp_mul(n_micro - 1, at_least(head->kernels_ns[VP_PASS_BACKWARD],
+                                                   vp_add(params_ns, gradients_ns))));
+    sum = vp_add(sum, vp_add(embedding->first_only_ns, head->first_only_ns));
+    sum = vp_add(sum, to_ns(optimizer_s));
+    a->figures.outside_blocks_ns = sum;
+    a->figures.streamed =
+        (vp_streamed_figures){.params_ns    = params_ns,
+                              .gradients_ns = gradients_ns,
+                              .forward_ns   = price[a->program_of[1]].kernels_ns[VP_PASS_FORWARD]};
+    if (vp_overflowed(sum))
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_INPUT,
+                    "a step of this configuration takes more nanoseconds than 64 bits can count"));
+out:
+    return st;
+}
+
+vp_status vp_price(vp_assembly *a, vp_err *err)
+{
+    const vp_graph *g       = &a->graph;
+    int64_t         n_micro = a->scenario->global_batch / a->scenario->micro_batch, total_ns = 0,
+            blocks_ns    = 0;
+    program_price *price = vp_arena_array(a->arena, a->n_programs, sizeof *price);
+
+    if (!price)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t k = 0; k < a->n_programs; k++) {
+        int64_t n = 0, passes_ns, once_ns;
+        price[k]  = price_program(a, k);
+        for (int64_t i = 0; i < g->n_instances; i++)
+            n += a->program_of[i] == k;
+        passes_ns = vp_mul(
+            vp_add(price[k].kernels_ns[VP_PASS_FORWARD], price[k].kernels_ns[VP_PASS_BACKWARD]),
+            n_micro);
+        once_ns  = vp_add(price[k].first_only_ns, vp_add(price[k].kernels_ns[VP_PASS_NORM],
+                                                         price[k].kernels_ns[VP_PASS_UPDATE]));
+        total_ns = vp_add(total_ns, vp_mul(n, vp_add(passes_ns, once_ns)));
+        if (k != a->program_of[0] && k != a->program_of[g->n_instances - 1])
+            blocks_ns = vp_add(blocks_ns, vp_mul(n, passes_ns));
+    }
+    if (vp_overflowed(total_ns))
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "a step of this configuration takes more nanoseconds than 64 bits can count");
+    a->figures.step_time_s       = (double)total_ns * 1e-9;
+    a->figures.outside_blocks_ns = total_ns - blocks_ns;
+    return a->scenario->offload.blocks ? price_streamed(a, price, n_micro, err) : VP_OK;
+}
