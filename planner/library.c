@@ -32,7 +32,9 @@ static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch
     s->ns = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < l.program.n_steps[pass]; i++)
-            s->ns += llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
+            if (!l.program.steps[pass][i].first_only)
+                s->ns +=
+                    llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
 out:
     vp_arena_free(arena);
     return st;

@@ -232,7 +232,8 @@ static int64_t kind_for(vp_outlines *o, int64_t set_idx, const vp_program *p, in
 static void scale_kind(const vp_outlines *o, kind_of_step *kind, const vp_program *p,
                        const vp_step *s, vp_cost *cost)
 {
-    kind->ns = llround(vp_cost_step(cost, &o->model->graph, s) * 1e9);
+    /* what runs in the first micro-step only is outside the blocks' time */
+    kind->ns = s->first_only ? 0 : llround(vp_cost_step(cost, &o->model->graph, s) * 1e9);
     assert(kind->ns >= 0);
     buffer_sizes(p, s, kind->bytes);
     for (int k = 0; k < VP_MAX_OPERANDS; k++)

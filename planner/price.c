@@ -8,9 +8,11 @@
  *
  *     forward   >= max(embedding, w) + sum over blocks of max(c, w) - max(0, w - c)
  *     backward  >= max(head, u)      + sum over blocks of max(c, u) - max(0, u - least c)
+ *                  + max(embedding, g)
  *
  * with c the kernels' time of a block, w the copies' of its parameters, u of its parameters and, from
- * the second micro-step on, of its gradients. The last terms are for the block that fetches
+ * the second micro-step on, of its gradients, and g of its gradients' way back: the first block's go
+ * while the embedding's backward runs. The terms with a minus are for the block that fetches
  * nothing. */
 #include "base/checked.h"
 #include "plan/simulate.h"
@@ -27,11 +29,10 @@ static int64_t to_ns(double seconds)
 
 /* Nanoseconds of a program. */
 typedef struct program_price {
-    int64_t
-        kernels_ns[VP_N_PASSES]; /* of every micro-step; of the optimizer's passes all of them */
-    int64_t first_only_ns;
-    int64_t in_ns[VP_N_PASSES],
-        later_in_ns; /* copies to the device: of every and of later micro-steps */
+    /* kernels: of every micro-step, and of the optimizer's passes all; of the first micro-step only */
+    int64_t kernels_ns[VP_N_PASSES], first_only_ns;
+    /* copies to the device, of every micro-step and of later ones only, and to the host */
+    int64_t in_ns[VP_N_PASSES], later_in_ns, out_ns[VP_N_PASSES];
 } program_price;
 
 static void price_step(const vp_step *s, int pass, program_price *out)
@@ -39,11 +40,10 @@ static void price_step(const vp_step *s, int pass, program_price *out)
     int64_t  ns = to_ns(s->seconds);
     int64_t *to = s->first_only ? &out->first_only_ns : &out->kernels_ns[pass];
 
-    if (s->kernel == VP_K_COPY_START) {
-        to = s->later_only ? &out->later_in_ns : &out->in_ns[pass];
-        if (s->stream != VP_STREAM_TO_DEVICE)
-            return;
-    }
+    if (s->kernel == VP_K_COPY_START)
+        to = s->stream == VP_STREAM_TO_HOST ? &out->out_ns[pass]
+             : s->later_only                ? &out->later_in_ns
+                                            : &out->in_ns[pass];
     *to = vp_add(*to, ns);
 }
 
@@ -111,32 +111,38 @@ static int64_t at_least(int64_t kernels_ns, int64_t copies_ns)
                : vp_max_i64(kernels_ns, copies_ns);
 }
 
+/* Backward of a program that has copies to wait for, over all micro-steps. */
+static int64_t backward_ns(const program_price *p, int64_t first_copies_ns, int64_t copies_ns,
+                           int64_t n_micro)
+{
+    int64_t each_ns = p->kernels_ns[VP_PASS_BACKWARD];
+
+    return vp_add(at_least(vp_add(each_ns, p->first_only_ns), first_copies_ns),
+                  vp_mul(n_micro - 1, at_least(each_ns, copies_ns)));
+}
+
 static vp_status price_streamed(vp_assembly *a, const program_price *price, int64_t n_micro,
                                 vp_err *err)
 {
     const vp_graph      *g         = &a->graph;
     const program_price *embedding = &price[a->program_of[0]];
     const program_price *head      = &price[a->program_of[g->n_instances - 1]];
-    int64_t params_ns = embedding->in_ns[VP_PASS_FORWARD], gradients_ns = head->later_in_ns,
-            sum           = 0;
+    const program_price *block     = &price[a->program_of[1]];
+    int64_t              params_ns = embedding->in_ns[VP_PASS_FORWARD];
+    int64_t   gradients_ns = head->later_in_ns, back_ns = block->out_ns[VP_PASS_BACKWARD], sum;
     double    optimizer_s = 0;
     vp_status st          = VP_OK;
 
     VP_TRY(simulate(a, &a->figures.step_time_s, &optimizer_s, err));
-    sum =
-        vp_add(at_least(embedding->kernels_ns[VP_PASS_FORWARD], params_ns),
-               vp_add(embedding->kernels_ns[VP_PASS_BACKWARD], head->kernels_ns[VP_PASS_FORWARD]));
-    sum = vp_mul(sum, n_micro);
-    sum = vp_add(sum, at_least(head->kernels_ns[VP_PASS_BACKWARD], params_ns));
-    sum = vp_add(sum, vp_mul(n_micro - 1, at_least(head->kernels_ns[VP_PASS_BACKWARD],
-                                                   vp_add(params_ns, gradients_ns))));
-    sum = vp_add(sum, vp_add(embedding->first_only_ns, head->first_only_ns));
+    sum = vp_mul(n_micro, vp_add(at_least(embedding->kernels_ns[VP_PASS_FORWARD], params_ns),
+                                 head->kernels_ns[VP_PASS_FORWARD]));
+    sum = vp_add(sum, backward_ns(embedding, back_ns, back_ns, n_micro));
+    sum = vp_add(sum, backward_ns(head, params_ns, vp_add(params_ns, gradients_ns), n_micro));
     sum = vp_add(sum, to_ns(optimizer_s));
     a->figures.outside_blocks_ns = sum;
-    a->figures.streamed =
-        (vp_streamed_figures){.params_ns    = params_ns,
-                              .gradients_ns = gradients_ns,
-                              .forward_ns   = price[a->program_of[1]].kernels_ns[VP_PASS_FORWARD]};
+    a->figures.streamed          = (vp_streamed_figures){.params_ns    = params_ns,
+                                                         .gradients_ns = gradients_ns,
+                                                         .forward_ns   = block->kernels_ns[VP_PASS_FORWARD]};
     if (vp_overflowed(sum))
         VP_TRY(
             VP_FAIL(err, VP_ERR_INPUT,

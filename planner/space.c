@@ -121,6 +121,38 @@ static int64_t least_outside_blocks(const vp_plan_request *r, const vp_figures *
                                                vp_add(f->first_kept_bytes, f->last_height_bytes))));
 }
 
+/* Rows of a streamed scenario: a block takes at least what its copies take. */
+static vp_item_row *streamed_items(vp_arena *arena, const vp_plan_request *r, const setting *s,
+                                   const vp_streamed_figures *f)
+{
+    const vp_library *lib     = s->blocks->libraries[1];
+    int64_t           n_micro = r->global_batch / s->micro_batch;
+    vp_item_row      *items   = make_items(arena, lib, n_micro);
+
+    for (int64_t i = 0; items && i < lib->n; i++) {
+        int64_t backward_ns = lib->strategies[i].ns - f->forward_ns;
+        assert(backward_ns >= 0);
+        items[i].cost_ns = vp_max_i64(f->forward_ns, f->params_ns) * n_micro +
+                           vp_max_i64(backward_ns, f->params_ns) +
+                           vp_max_i64(backward_ns, f->params_ns + f->gradients_ns) * (n_micro - 1);
+    }
+    return items;
+}
+
+/* What the block that fetches nothing does not wait for: planner/price.c's last terms. */
+static int64_t unfetched_ns(const vp_plan_request *r, const setting *s,
+                            const vp_streamed_figures *f)
+{
+    const vp_library *lib     = s->blocks->libraries[1];
+    int64_t           n_micro = r->global_batch / s->micro_batch, least_ns = INT64_MAX;
+
+    for (int64_t i = 0; i < lib->n; i++)
+        least_ns = vp_min_i64(least_ns, lib->strategies[i].ns - f->forward_ns);
+    return vp_max_i64(0, f->params_ns - f->forward_ns) * n_micro +
+           vp_max_i64(0, f->params_ns - least_ns) +
+           vp_max_i64(0, f->params_ns + f->gradients_ns - least_ns) * (n_micro - 1);
+}
+
 static vp_ilp ilp_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b, int64_t m)
 {
     assert(b->libraries[m] && b->items[m] && (r->model->graph.n_instances - 2) % m == 0);
@@ -270,6 +302,11 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
         a->libraries[n]    = s->blocks->libraries[m];
         a->segments[n]     = m;
         a->problem.ilps[n] = ilp_of(r, &c->figures, s->blocks, m);
+        if (s->offload.blocks) {
+            vp_ilp *p = &a->problem.ilps[n];
+            VP_TRY_ALLOC(err, p->items = streamed_items(a->arena, r, s, &c->figures.streamed));
+            p->const_ns -= unfetched_ns(r, s, &c->figures.streamed);
+        }
         a->n_scenarios++;
     }
 out:

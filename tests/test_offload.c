@@ -203,12 +203,74 @@ static void host_memory_is_used_where_it_pays(void **state)
     assert_true(used >= 5);
 }
 
+/* What the integer programs say of a streamed scenario is what a step takes at least: any chain of
+ * its strategies, simulated whole, takes no less; and where no copy limits, hardly more. */
+static void no_streamed_plan_is_faster_than_its_bound(void **state)
+{
+    rng    r       = {37};
+    int    n       = 0;
+    double nearest = 1;
+
+    (void)state;
+    for (int i = 0; i < (long_run() ? 60 : 12); i++) {
+        char      config[800];
+        vp_model *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), 0.0);
+        vp_device card  = {.name                  = "card",
+                           .compute_capability    = 90,
+                           .fp32_flop_per_s       = 1e10 * (double)(1 + pick(&r, 100)),
+                           .memory_bytes_per_s    = 1e10 * (double)(1 + pick(&r, 30)),
+                           .host_link_bytes_per_s = 1e8 * (double)(1 + pick(&r, 300)),
+                           .usable_bytes          = INT64_MAX / 4};
+        vp_plan_request request = request_for(model, &card);
+        vp_plan_answer  a;
+        vp_cost         cost = {.device = &card};
+
+        if (!vp_may_stream(&model->graph)) {
+            vp_model_free(model);
+            continue;
+        }
+        request.host_bytes = INT64_C(1) << 40;
+        request.offload    = VP_OFFLOAD_PARAMS;
+        OK(vp_planner_run(&request, &a, err));
+        for (int64_t k = 0; k < a.n_scenarios; k++) {
+            vp_scenario       s   = a.scenarios[k]->scenario;
+            const vp_library *lib = a.libraries[k];
+            int64_t left = model->graph.n_instances - 2, bound_ns, counts[VP_MAX_ITEMS] = {0};
+            vp_ilp_problem p = a.problem;
+            vp_figures     f;
+            double         over;
+            assert_true(s.offload.blocks && a.segments[k] == 1);
+            s.n_runs = 0;
+            for (int64_t at = pick(&r, lib->n); left > 0;
+                 at += at + 1 < lib->n ? 1 + pick(&r, lib->n - at - 1) : 0) {
+                int64_t here = at == lib->n - 1 ? left : 1 + pick(&r, left);
+                counts[at] += here;
+                s.runs[s.n_runs++] = (vp_block_run){lib->strategies[at].recompute, here, 1};
+                left -= here;
+            }
+            p.budget_bytes = INT64_MAX / 4;
+            assert_true(vp_ilp_evaluate(&p, k, counts, &bound_ns));
+            OK(vp_assemble_figures(model, &s, &cost, &f, err));
+            over = f.step_time_s * 1e9 / (double)bound_ns - 1;
+            if (f.step_time_s * 1e9 < (double)bound_ns - 0.5)
+                fail_msg("model %d, scenario %d: %.0f ns, and %lld at least", i, (int)k,
+                         f.step_time_s * 1e9, (long long)bound_ns);
+            nearest = over < nearest ? over : nearest;
+            n++;
+        }
+        vp_plan_answer_release(&a);
+        vp_model_free(model);
+    }
+    assert_true(n > 30 && nearest < 1e-3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_in_host_memory_train_the_same_bits),
         cmocka_unit_test(the_copies_of_an_update_overlap),
         cmocka_unit_test(host_memory_is_used_where_it_pays),
+        cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,7 +185,9 @@ static vp_strategy lowered(const vp_model *model, uint64_t set, int64_t seq, int
         s.ns           = 0;
         for (int pass = 0; pass < 2; pass++)
             for (int64_t i = 0; i < l.program.n_steps[pass]; i++)
-                s.ns += llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
+                if (!l.program.steps[pass][i].first_only) /* these are outside the blocks' time */
+                    s.ns +=
+                        llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
         vp_arena_free(arena);
     }
     return s;
