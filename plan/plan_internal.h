@@ -3,7 +3,7 @@
 #ifndef VP_PLAN_INTERNAL_H
 #define VP_PLAN_INTERNAL_H
 
-#include "plan/plan.h"
+#include "plan/expand.h"
 
 extern const char *const vp_plan_place_words[];
 extern const char *const vp_plan_pass_words[];
@@ -13,5 +13,10 @@ extern const char *const vp_plan_ahead_words[]; /* by vp_arg's ahead + 1 */
 extern const char *const vp_plan_phase_words[];
 extern const char *const vp_plan_label_place_words[];
 extern const char        vp_plan_space_letters[];
+
+/* plan/plan_overlap.c: refuses two buffers that overlap while both live. peak_bytes: out, where the
+ * buffers of each memory end. */
+vp_status vp_plan_check_overlap(vp_arena *arena, const vp_expansion *x, const char *file,
+                                int64_t *peak_bytes, vp_err *err);
 
 #endif

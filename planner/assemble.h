@@ -40,7 +40,7 @@ typedef struct vp_figures {
     int64_t first_kept_bytes, first_height_bytes, last_height_bytes; /* first and last instance */
     int64_t outside_blocks_ns; /* of a step, all but the blocks' forward and backward     */
     /* where blocks are streamed: what outside_blocks_ns takes at least but for the block that fetches
-     * nothing, see price.c */
+     * nothing, see pricing.c */
     vp_streamed_figures streamed;
 } vp_figures;
 vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost,

@@ -98,7 +98,7 @@ vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err);
 /* layout.c: a fixed buffer more; its index. */
 int vp_layout_add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes);
 
-/* price.c: seconds of every step, and the figures in nanoseconds. VP_ERR_INPUT: beyond 64 bits. */
+/* pricing.c: seconds of every step, and the figures in nanoseconds. VP_ERR_INPUT: beyond 64 bits. */
 vp_status vp_price(vp_assembly *a, vp_err *err);
 
 /* plan_of.c: everything worked out, written into a plan whose arena holds the programs. */

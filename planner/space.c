@@ -139,7 +139,7 @@ static vp_item_row *streamed_items(vp_arena *arena, const vp_plan_request *r, co
     return items;
 }
 
-/* What the block that fetches nothing does not wait for: planner/price.c's last terms. */
+/* What the block that fetches nothing does not wait for: planner/pricing.c's last terms. */
 static int64_t unfetched_ns(const vp_plan_request *r, const setting *s,
                             const vp_streamed_figures *f)
 {

@@ -1,4 +1,4 @@
-/* planner/price.c: what a step of a scenario takes.
+/* planner/pricing.c: what a step of a scenario takes.
  *
  * Where nothing is copied while kernels run, a step takes the sum of its kernels' seconds; updates
  * of what lies in host memory are simulated, each instance's by itself, since no copy is under way
