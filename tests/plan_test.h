@@ -283,6 +283,8 @@ static inline const char *random_config(rng *r, int which, char *buf, size_t buf
                  d % 4 ? "1.0" : "0.5");
         if (which == 6 || which == 5)
             MORE(", \"pad_token_id\": 0");
+        if (which >= 11)
+            MORE(", \"type_vocab_size\": 2");
     }
     random_class(r, which, class_name, sizeof class_name);
     MORE(", \"architectures\": [\"%s\"], \"num_labels\": %lld", class_name,
