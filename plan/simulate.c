@@ -79,6 +79,51 @@ double vp_simulate_steps(const vp_step *steps, int64_t n)
     return c.at_s[VP_STREAM_COMPUTE];
 }
 
+/* What was walked, and the micro-steps left out, each as long as the last middle one. */
+static vp_simulation with_the_rest(const clocks *c, int64_t n_walked, int64_t n_micro_steps)
+{
+    vp_simulation out = {.step_s = c->at_s[VP_STREAM_COMPUTE], .waited_s = c->waited_s};
+
+    for (int s = 0; s < VP_N_STREAMS; s++)
+        out.busy_s[s] = c->busy_s[s];
+    if (n_micro_steps > n_walked) {
+        double         more = (double)(n_micro_steps - n_walked);
+        const reading *from = &c->after[n_walked - 3], *to = &c->after[n_walked - 2];
+        out.step_s += more * (to->end_s - from->end_s);
+        out.waited_s += more * (to->waited_s - from->waited_s);
+        for (int s = 0; s < VP_N_STREAMS; s++)
+            out.busy_s[s] += more * (to->busy_s[s] - from->busy_s[s]);
+    }
+    return out;
+}
+
+static void take_passes(clocks *c, const vp_pass_steps *passes, int64_t n, int64_t micro_step)
+{
+    for (int64_t p = 0; p < n; p++)
+        for (int64_t i = 0; i < passes[p].n; i++) {
+            const vp_step *s = &passes[p].steps[i];
+            if (!(s->first_only && micro_step > 0) && !(s->later_only && micro_step == 0))
+                take(c, s, true);
+        }
+}
+
+vp_simulation vp_simulate_passes(const vp_pass_steps *micro_step, int64_t n_micro_step,
+                                 const vp_pass_steps *optimizer, int64_t n_optimizer,
+                                 int64_t n_micro_steps, double *optimizer_s)
+{
+    int64_t n = vp_min_i64(n_micro_steps, VP_SIMULATED_MICRO_STEPS);
+    clocks  c = {.fn = NULL};
+
+    for (int64_t m = 0; m < n; m++) {
+        take_passes(&c, micro_step, n_micro_step, m);
+        read_clocks(&c, &c.after[m]);
+    }
+    *optimizer_s = -c.at_s[VP_STREAM_COMPUTE];
+    take_passes(&c, optimizer, n_optimizer, -1);
+    *optimizer_s += c.at_s[VP_STREAM_COMPUTE];
+    return with_the_rest(&c, n, n_micro_steps);
+}
+
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
                       vp_simulation *out, vp_err *err)
 {
@@ -88,18 +133,8 @@ vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_
 
     assert(bucket->n_micro_steps >= 1);
     VP_TRY(vp_expand(plan, bucket, n, advance, &c, err));
-    *out = (vp_simulation){.step_s = c.at_s[VP_STREAM_COMPUTE], .waited_s = c.waited_s};
-    for (int s = 0; s < VP_N_STREAMS; s++)
-        out->busy_s[s] = c.busy_s[s];
-    if (bucket->n_micro_steps > n) {
-        assert(n >= 3); /* the last middle micro-step and one before it */
-        double         more = (double)(bucket->n_micro_steps - n);
-        const reading *from = &c.after[n - 3], *to = &c.after[n - 2];
-        out->step_s += more * (to->end_s - from->end_s);
-        out->waited_s += more * (to->waited_s - from->waited_s);
-        for (int s = 0; s < VP_N_STREAMS; s++)
-            out->busy_s[s] += more * (to->busy_s[s] - from->busy_s[s]);
-    }
+    assert(bucket->n_micro_steps <= n || n >= 3);
+    *out = with_the_rest(&c, n, bucket->n_micro_steps);
 out:
     return st;
 }

@@ -36,6 +36,16 @@ typedef struct vp_simulation {
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
                       vp_simulation *out, vp_err *err);
 
+/* A step given pass by pass, in order, for whoever has no plan yet: the passes of a micro-step, of
+ * which there are n_micro_steps, then the optimizer's. *optimizer_s: what these take. */
+typedef struct vp_pass_steps {
+    const vp_step *steps;
+    int64_t        n;
+} vp_pass_steps;
+vp_simulation vp_simulate_passes(const vp_pass_steps *micro_step, int64_t n_micro_step,
+                                 const vp_pass_steps *optimizer, int64_t n_optimizer,
+                                 int64_t n_micro_steps, double *optimizer_s);
+
 /* Seconds of steps that stand by themselves: nothing is under way before them or after. */
 double vp_simulate_steps(const vp_step *steps, int64_t n);
 

@@ -134,19 +134,15 @@ static piece make_piece(const vp_assembly *a, const vp_step *update, int64_t fir
     return out;
 }
 
-/* The steps of a pass as they grow. */
 typedef struct list {
-    vp_arena *arena;
-    vp_step  *steps;
-    int64_t   n, cap;
+    vp_step *steps;
+    int64_t  n, cap;
 } list;
 
-static bool add(list *l, const vp_step *s)
+static void add(list *l, const vp_step *s)
 {
-    if (!vp_arena_grow(l->arena, (void **)&l->steps, l->n, &l->cap, sizeof *l->steps))
-        return false;
+    assert(l->n < l->cap);
     l->steps[l->n++] = *s;
-    return true;
 }
 
 /* Numbers of copies: those under way at once differ. */
@@ -160,10 +156,8 @@ static int64_t copy_out(int slot, int part)
     return copy_in(slot, part) + VP_N_WINDOW_PARTS;
 }
 
-static bool start(list *l, const piece *p, int slot, bool in)
+static void start(list *l, const piece *p, int slot, bool in)
 {
-    bool ok = true;
-
     for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
         if (p->operand[part] < 0)
             continue;
@@ -179,72 +173,69 @@ static bool start(list *l, const piece *p, int slot, bool in)
         s.args[VP_COPY_START_Y] = in ? *window : p->home[part];
         s.copy_start.count      = p->bytes[part];
         s.copy_start.copy       = in ? copy_in(slot, part) : copy_out(slot, part);
-        ok &= add(l, &s);
+        add(l, &s);
     }
-    return ok;
 }
 
-static bool wait(list *l, const piece *p, int slot, bool in)
+static void wait(list *l, const piece *p, int slot, bool in)
 {
-    bool ok = true;
-
     for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
         if (p->operand[part] < 0 ||
             vp_step_operand_access(&p->step, p->operand[part]) == (in ? VP_WRITE : VP_READ))
             continue;
         vp_step s        = {.kernel = VP_K_COPY_DONE, .dtype = VP_DTYPE_F32, .name = p->step.name};
         s.copy_done.copy = in ? copy_in(slot, part) : copy_out(slot, part);
-        ok &= add(l, &s);
+        add(l, &s);
     }
-    return ok;
 }
 
-/* Every update of a program, in pieces. */
+/* Every update of a program, in pieces; NULL: out of memory, or none. */
 static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_template *t,
                           int64_t *n)
 {
-    piece  *pieces = NULL;
-    int64_t cap    = 0;
+    piece *pieces;
 
     *n = 0;
-    for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++) {
+    for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++)
+        *n += vp_ceil_div(t->params[i].n_elements,
+                          piece_elements(a, &p->steps[VP_PASS_UPDATE][i], t->params[i].n_elements));
+    pieces = vp_arena_array(a->arena, *n, sizeof *pieces);
+    *n     = 0;
+    for (int64_t i = 0; pieces && i < p->n_steps[VP_PASS_UPDATE]; i++) {
         const vp_step *update     = &p->steps[VP_PASS_UPDATE][i];
         int64_t        n_elements = t->params[i].n_elements;
         int64_t        length     = piece_elements(a, update, n_elements);
-        for (int64_t first = 0; first < n_elements; first += length) {
-            if (!vp_arena_grow(a->arena, (void **)&pieces, *n, &cap, sizeof *pieces))
-                return NULL;
+        for (int64_t first = 0; first < n_elements; first += length, ++*n)
             pieces[*n] = make_piece(a, update, first, vp_min_i64(length, n_elements - first),
                                     n_elements, slot_of(*n));
-            ++*n;
-        }
     }
     return pieces;
 }
 
 vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
 {
-    vp_program        *p   = &a->lowered[program_idx].program;
-    const vp_template *t   = &a->graph.templates[a->template_of[program_idx]];
-    list               out = {.arena = a->arena};
+    vp_program        *p = &a->lowered[program_idx].program;
+    const vp_template *t = &a->graph.templates[a->template_of[program_idx]];
     int64_t            n;
     piece             *pieces = cut_updates(a, p, t, &n);
-    bool               ok     = pieces || n == 0;
+    list               out    = {.cap = n * (1 + 4 * VP_N_WINDOW_PARTS)};
 
+    out.steps = vp_arena_array(a->arena, out.cap, sizeof *out.steps);
+    if (vp_arena_failed(a->arena))
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     /* piece j comes in, then piece j - 1 is updated and goes back; piece j's window is free when
      * what went back from it is there */
-    for (int64_t j = 0; ok && j < n + VP_N_WINDOWS; j++) {
+    for (int64_t j = 0; j < n + VP_N_WINDOWS; j++) {
         if (j >= VP_N_WINDOWS)
-            ok &= wait(&out, &pieces[j - VP_N_WINDOWS], slot_of(j), false);
+            wait(&out, &pieces[j - VP_N_WINDOWS], slot_of(j), false);
         if (j < n)
-            ok &= start(&out, &pieces[j], slot_of(j), true);
-        if (j >= 1 && j <= n)
-            ok &= wait(&out, &pieces[j - 1], slot_of(j - 1), true) &&
-                  add(&out, &pieces[j - 1].step) &&
-                  start(&out, &pieces[j - 1], slot_of(j - 1), false);
+            start(&out, &pieces[j], slot_of(j), true);
+        if (j >= 1 && j <= n) {
+            wait(&out, &pieces[j - 1], slot_of(j - 1), true);
+            add(&out, &pieces[j - 1].step);
+            start(&out, &pieces[j - 1], slot_of(j - 1), false);
+        }
     }
-    if (!ok || vp_arena_failed(a->arena))
-        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     p->steps[VP_PASS_UPDATE]   = out.steps;
     p->n_steps[VP_PASS_UPDATE] = out.n;
     return VP_OK;

@@ -70,37 +70,29 @@ static program_price price_program(vp_assembly *a, int64_t program_idx)
 
 /* ---- streamed blocks ---- */
 
-typedef struct ends {
-    double passes_s, all_s; /* of the last backward, and of the step */
-} ends;
-
-static vp_status note_end(const vp_expanded_step *s, const vp_simulated_step *when, void *ctx,
-                          vp_err *err)
+static vp_pass_steps pass_of(const vp_assembly *a, int64_t instance_idx, vp_pass pass)
 {
-    ends *e = ctx;
-
-    (void)err;
-    if (s->step->stream == VP_STREAM_COMPUTE)
-        *(s->micro_step >= 0 ? &e->passes_s : &e->all_s) = when->end_s;
-    return VP_OK;
+    const vp_program *p = &a->lowered[a->program_of[instance_idx]].program;
+    return (vp_pass_steps){p->steps[pass], p->n_steps[pass]};
 }
 
-static vp_status simulate(vp_assembly *a, double *step_s, double *optimizer_s, vp_err *err)
+/* As plan/expand.c walks a plan. */
+static vp_status simulate(const vp_assembly *a, int64_t n_micro, double *step_s,
+                          double *optimizer_s, vp_err *err)
 {
-    vp_plan      *plan = vp_plan_new();
-    ends          e    = {0};
-    vp_simulation simulated;
-    vp_status     st = VP_OK;
+    int64_t        n      = a->graph.n_instances;
+    vp_pass_steps *passes = vp_arena_array(a->arena, 4 * n, sizeof *passes);
 
-    VP_TRY_ALLOC(err, plan);
-    VP_TRY(vp_plan_of_assembly(a, plan, err));
-    VP_TRY(vp_simulate(plan, &plan->buckets[0], note_end, &e, &simulated, err));
-    assert(e.all_s >= e.passes_s);
-    *step_s      = simulated.step_s;
-    *optimizer_s = e.all_s - e.passes_s;
-out:
-    vp_plan_free(plan);
-    return st;
+    if (!passes)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int64_t i = 0; i < n; i++) {
+        passes[i]             = pass_of(a, i, VP_PASS_FORWARD);
+        passes[2 * n - 1 - i] = pass_of(a, i, VP_PASS_BACKWARD);
+        passes[2 * n + i]     = pass_of(a, i, VP_PASS_NORM);
+        passes[3 * n + i]     = pass_of(a, i, VP_PASS_UPDATE);
+    }
+    *step_s = vp_simulate_passes(passes, 2 * n, passes + 2 * n, 2 * n, n_micro, optimizer_s).step_s;
+    return VP_OK;
 }
 
 /* Times that a copy makes at least of what runs meanwhile. */
@@ -133,7 +125,7 @@ static vp_status price_streamed(vp_assembly *a, const program_price *price, int6
     double    optimizer_s = 0;
     vp_status st          = VP_OK;
 
-    VP_TRY(simulate(a, &a->figures.step_time_s, &optimizer_s, err));
+    VP_TRY(simulate(a, n_micro, &a->figures.step_time_s, &optimizer_s, err));
     sum = vp_mul(n_micro, vp_add(at_least(embedding->kernels_ns[VP_PASS_FORWARD], params_ns),
                                  head->kernels_ns[VP_PASS_FORWARD]));
     sum = vp_add(sum, backward_ns(embedding, back_ns, back_ns, n_micro));

@@ -78,20 +78,21 @@ static vp_arg in_slot(const vp_assembly *a, int slot, int kind, int64_t param_id
 /* What a copy is for; those of gradients that go back have numbers for each slot. */
 typedef enum traffic { PARAMS_IN, GRADS_IN, BACK } traffic;
 
+/* Copies are started and waited for in groups of all parameters: so many in a pass. */
+enum { MOST_GROUPS = 6 };
+
 enum { FIRST_COPY = 2 * VP_N_WINDOWS * VP_N_WINDOW_PARTS }; /* behind those of the windows */
 
 typedef struct list {
     const vp_assembly *a;
     vp_step           *steps;
     int64_t            n, cap;
-    bool               ok;
 } list;
 
 static void add(list *l, const vp_step *s)
 {
-    l->ok &= vp_arena_grow(l->a->arena, (void **)&l->steps, l->n, &l->cap, sizeof *l->steps);
-    if (l->ok)
-        l->steps[l->n++] = *s;
+    assert(l->n < l->cap);
+    l->steps[l->n++] = *s;
 }
 
 static int64_t number(const vp_assembly *a, traffic what, int slot, int64_t param_idx)
@@ -240,18 +241,20 @@ vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err)
 {
     if (!a->scenario->offload.blocks)
         return VP_OK;
+    int64_t n_params = block_of(a)->n_params;
     for (int64_t k = 0; k < a->n_programs; k++)
         for (int pass = 0; pass < VP_N_PASSES; pass++) {
             vp_program *p = &a->lowered[k].program;
-            list        l = {.a = a, .ok = true};
+            list        l = {.a = a, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
+            l.steps       = vp_arena_array(a->arena, l.cap, sizeof *l.steps);
+            if (!l.steps)
+                return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
             if (a->stream_place[k].is)
                 block_pass(&l, p, (vp_pass)pass, &a->stream_place[k]);
             else if (k == a->program_of[0])
                 embedding_pass(&l, p, (vp_pass)pass);
             else
                 head_pass(&l, p, (vp_pass)pass);
-            if (!l.ok)
-                return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
             p->steps[pass]   = l.steps;
             p->n_steps[pass] = l.n;
         }
