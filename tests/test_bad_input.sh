@@ -71,7 +71,7 @@ def problems(code, want, r, r_json, before):
     if code in (0, 3):
         if "error" in doc:
             return "exit %d with an error object" % code
-        if text != "-" and text not in " ".join((r.out + r.err).decode().split()):  # screens break long lines
+        if text != "-" and " ".join(text.split()) not in " ".join((r.out + r.err).decode().split()):  # screens break long lines
             return "no '%s' in %s" % (text, (r.out + r.err).decode())
     else:
         e = doc.get("error", {})
