@@ -5,6 +5,7 @@
 #include "base/text.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -233,6 +234,27 @@ static int lock_patiently(int fd)
     return -1;
 }
 
+/* Our own, made now or left by a tuner that was killed; *owns false: somebody else's file of that
+ * name, which is locked, never written or removed. -1: as open() */
+static int open_lock(const char *path, bool *owns)
+{
+    char    left[300] = "";
+    ssize_t n;
+    int     fd;
+
+    do {
+        fd    = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        *owns = fd >= 0;
+        if (fd < 0 && errno == EEXIST)
+            fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    } while (fd < 0 && errno == ENOENT && access(path, F_OK) == 0);
+    if (fd < 0 || *owns)
+        return fd;
+    n     = pread(fd, left, sizeof left - 1, 0);
+    *owns = n > 0 && strncmp(left, "pid ", 4) == 0 && strstr(left, " ticks after boot ");
+    return fd;
+}
+
 static vp_status lock(vp_study *s, vp_err *err)
 {
     char        owner[300] = "", shown[400], boot[64], ticks[32];
@@ -241,7 +263,7 @@ static vp_status lock(vp_study *s, vp_err *err)
 
     assert(s->lock_fd < 0 && s->lock_path[0]);
     for (;;) {
-        s->lock_fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        s->lock_fd = open_lock(s->lock_path, &s->owns_lock);
         if (s->lock_fd < 0)
             return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL,
                               "cannot make its lock file %s: %s",
@@ -265,6 +287,8 @@ static vp_status lock(vp_study *s, vp_err *err)
             break;
         close(s->lock_fd);
     }
+    if (!s->owns_lock)
+        return VP_OK;
     read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
     start_time(ticks, sizeof ticks);
     int n = snprintf(owner, sizeof owner, "pid %lld, started %s ticks after boot %s",
@@ -447,13 +471,60 @@ out:
     return st;
 }
 
-/* A new study is made beside its place and given its name when it is whole: a kill leaves no
- * half of one. */
+/* A new study is made in a folder beside its place, which is nobody else's, and given its name
+ * when it is whole: a kill leaves no half of one. */
+#define NEW_FOLDER ".new-"
+#define NEW_FILE   "study.db"
+
+/* Such a folder: gone with the files that SQLite makes in it; with anything else in it, it stays
+ * and so do they. */
+static void remove_folder(const char *folder)
+{
+    static const char *const files[] = {NEW_FILE, NEW_FILE "-journal"};
+    char                     path[PATH_MAX + 64];
+    DIR                     *dir   = opendir(folder);
+    bool                     other = !dir;
+
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        other |= strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+                 strcmp(e->d_name, files[0]) != 0 && strcmp(e->d_name, files[1]) != 0;
+    if (dir)
+        closedir(dir);
+    for (int i = 0; i < 2 && !other; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    if (!other)
+        rmdir(folder);
+}
+
+/* Folders of tuners that were killed while they made this study. */
+static void remove_left(const vp_study *s)
+{
+    const char *base = strrchr(s->path, '/') + 1;
+    char        folder[PATH_MAX], path[PATH_MAX + 300];
+    size_t      n = strlen(base), n_tail = strlen(NEW_FOLDER);
+    struct stat info;
+    DIR        *dir;
+
+    snprintf(folder, sizeof folder, "%.*s", (int)(base - s->path), s->path);
+    dir = opendir(folder);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        snprintf(path, sizeof path, "%s%s", folder, e->d_name);
+        if (strncmp(e->d_name, base, n) == 0 && strncmp(e->d_name + n, NEW_FOLDER, n_tail) == 0 &&
+            strlen(e->d_name + n) == n_tail + 6 && lstat(path, &info) == 0 &&
+            S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 0777) == 0700)
+            remove_folder(path);
+    }
+    if (dir)
+        closedir(dir);
+}
+
 static vp_status create(vp_study *s, vp_err *err)
 {
     static const char *const tails[] = {"-journal", "-wal", "-shm"};
-    char                     temporary[PATH_MAX + 16], other[PATH_MAX + 32], sql[80];
-    vp_status                st = VP_OK;
+    char      folder[PATH_MAX + 16]  = "", temporary[PATH_MAX + 32], other[PATH_MAX + 32], sql[80];
+    vp_status st                     = VP_OK;
 
     assert(s->lock_fd >= 0 && !s->db);
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++) {
@@ -463,10 +534,11 @@ static vp_status create(vp_study *s, vp_err *err)
                               "is not there, but its %s is: a database was moved away without it",
                               tails[i] + 1));
     }
-    snprintf(temporary, sizeof temporary, "%s.new", s->path); /* ours alone: we hold the lock */
-    snprintf(other, sizeof other, "%s-journal", temporary);
-    unlink(other);
-    unlink(temporary);
+    snprintf(folder, sizeof folder, "%s" NEW_FOLDER "XXXXXX", s->path);
+    if (!mkdtemp(folder))
+        return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be made: %s",
+                          strerror(errno));
+    snprintf(temporary, sizeof temporary, "%s/" NEW_FILE, folder);
     VP_TRY(connect_db(s, temporary, SQLITE_OPEN_CREATE, err));
     VP_TRY(set_durable(s, err));
     VP_TRY(vp_study_change(s, err, "BEGIN IMMEDIATE", ""));
@@ -489,7 +561,8 @@ out:
         sqlite3_close(s->db);
         s->db = NULL;
     }
-    unlink(temporary);
+    if (folder[0])
+        remove_folder(folder);
     return st;
 }
 
@@ -550,7 +623,7 @@ vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
 {
     vp_study   *s   = calloc(1, sizeof *s);
     const char *tmp = getenv("TMPDIR");
-    char        private_path[PATH_MAX], left[PATH_MAX + 8];
+    char        private_path[PATH_MAX];
     vp_status   st = VP_OK;
 
     *out = NULL;
@@ -569,10 +642,10 @@ vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
     }
     VP_TRY(resolve(path, s, err));
     VP_TRY(refuse_network(s, err));
+    if (access(s->path, F_OK) == 0) /* what is no study is left alone, and what lies beside it */
+        VP_TRY(check_header(s, err));
     VP_TRY(lock(s, err));
-    /* of a tuner killed between giving the name and taking the other away */
-    snprintf(left, sizeof left, "%s.new", s->path);
-    unlink(left);
+    remove_left(s);
     if (access(s->path, F_OK) != 0)
         VP_TRY(create(s, err));
     VP_TRY(check_header(s, err));
@@ -600,7 +673,8 @@ void vp_study_close(vp_study *s)
         unlink(path);
     }
     if (s->lock_fd >= 0) {
-        unlink(s->lock_path); /* while it is ours */
+        if (s->owns_lock)
+            unlink(s->lock_path); /* while it is ours */
         close(s->lock_fd);
     }
     if (s->private_dir[0])

@@ -15,6 +15,7 @@ struct vp_study {
     char lock_path[PATH_MAX + 8];
     char private_dir[PATH_MAX];
     int  lock_fd;
+    bool owns_lock; /* the lock file is a tuner's, not somebody else's file of that name */
 };
 
 /* A question, to be finalized by the caller. types: its parameters by a letter each, i int64_t,
