@@ -136,7 +136,7 @@ def job(args):
 
 def plan(args, path, budget, *options):
     """What plan answers; its file at path unless it does not fit."""
-    return answer([program(args, "vplan"), "plan", *job(args), "--budget", str(budget), "-o", path, "--force", "--json", *options], (0, 3))
+    return answer([program(args, "vplan"), "plan", *job(args), "--budget", str(budget), "-o", path, "--force", "--within", "0", "--json", *options], (0, 3))
 
 
 def most_bytes(args):

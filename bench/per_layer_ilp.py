@@ -15,7 +15,7 @@ SETTINGS = ["--device", "h200", "--seq", "1024", "--global-batch", "8", "--micro
 
 
 def plan(args, model, *options):
-    run = subprocess.run([common.program(args, "vplan"), "plan", model, *SETTINGS, *options, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    run = subprocess.run([common.program(args, "vplan"), "plan", model, *SETTINGS, *options, "--within", "0", "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE, text=True, timeout=300)
     if run.returncode not in (0, 3):
         common.fail(f"vplan plan {model}: exit {run.returncode}: {run.stderr.strip()[-300:]}")

@@ -57,7 +57,7 @@ def budgets_of(args, model, dir):
     for r in (impossible, free):
         if "error" in r:
             return None, r["error"]
-    floor, most = impossible["answer"]["proof"]["least_budget_bytes"], free["answer"]["device_bytes"]
+    floor, most = impossible["answer"]["proof"]["least_budget_bytes"], (free["answer"].get("fastest") or {}).get("device_bytes")
     if most is None:   # not even the whole card holds it
         return None, f"does not fit {DEVICE}: needs {floor} bytes"
     return [floor + (most - floor) * i // (args.budgets - 1) for i in range(args.budgets)], None

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "planner/changes.h"
 #include "planner/frontier.h"
@@ -27,7 +28,14 @@ typedef struct answer {
     vp_monolithic_check    whole; /* status NULL: not asked for */
     const char            *path;
     const vp_command_line *line;
+    const char            *within;
 } answer;
+
+/* What the proof is about: the fastest within the budget. */
+static const vp_figures *fastest_of(const answer *x)
+{
+    return &x->found.candidates[0].figures;
+}
 
 /* ---- JSON ---- */
 
@@ -104,6 +112,11 @@ static json_t *plan_json(const answer *x)
                   x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
 
     vp_overhead_to_answer(plan, j);
+    if (j)
+        json_object_update_new(j,
+                               json_pack("{s:f, s:{s:f, s:I}}", "within", x->job.request.within,
+                                         "fastest", "step_time_s", fastest_of(x)->step_time_s,
+                                         "device_bytes", (json_int_t)fastest_of(x)->device_bytes));
     if (j && x->frontier.n)
         json_object_set_new(j, "frontier", frontier_json(&x->frontier));
     if (j && x->whole.status)
@@ -206,10 +219,24 @@ static void print_request(const answer *x)
                    r->device->name, (long long)r->seq, (long long)r->global_batch);
 }
 
+/* What the least memory was chosen over. */
+static void print_fastest(const answer *x)
+{
+    const vp_figures *f = fastest_of(x);
+    char              time[32], bytes[32], saved[32];
+
+    vp_screen_line("fastest", "%s a step with %s: %s more for %.2g %% of the time (--within %s)",
+                   vp_time_text(f->step_time_s, time, sizeof time),
+                   vp_size_text(f->device_bytes, bytes, sizeof bytes),
+                   vp_size_text(f->device_bytes - x->plan->peak_bytes - x->plan->outside_bytes,
+                                saved, sizeof saved),
+                   100 * (x->plan->step_time_s / f->step_time_s - 1), x->within);
+}
+
 static void print_plan(const answer *x)
 {
     const vp_plan     *plan = x->plan;
-    const vp_scenario *s    = &x->found.candidates[0].scenario;
+    const vp_scenario *s    = &x->found.lean.scenario;
     char               text[2000], y[64], z[64], outside[400];
 
     snprintf(
@@ -234,6 +261,8 @@ static void print_plan(const answer *x)
                vp_size_text(x->job.request.host_bytes, z, sizeof z));
     printf("\ntime       %s a step (%s)\n", vp_time_text(plan->step_time_s, y, sizeof y),
            plan->time_class);
+    if (fastest_of(x)->device_bytes > plan->peak_bytes + plan->outside_bytes)
+        print_fastest(x);
     print_proof(&x->found);
     printf("           least budget %s; one more GiB saves %s a step\n",
            vp_size_text(x->found.least_budget_bytes, y, sizeof y),
@@ -314,10 +343,10 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, bool force,
     if (x->found.n_candidates == 0) {
         VP_TRY(vp_changes_find(r, &x->found, &x->changes, err));
     } else {
-        VP_TRY(vp_planner_make(r, &x->found, &x->found.candidates[0], &x->plan, err));
+        VP_TRY(vp_planner_make(r, &x->found, &x->found.lean, &x->plan, err));
         VP_TRY(vp_planner_at_budget(r, &x->found, r->budget_bytes + VP_GIB, &richer_s, NULL, err));
-        if (richer_s >= 0 && richer_s < x->plan->step_time_s)
-            x->shadow_s = x->plan->step_time_s - richer_s;
+        if (richer_s >= 0 && richer_s < fastest_of(x)->step_time_s)
+            x->shadow_s = fastest_of(x)->step_time_s - richer_s;
         if (frontier || svg)
             VP_TRY(vp_frontier_trace(r, &x->found, &x->frontier, err));
         if (svg) {
@@ -337,6 +366,7 @@ typedef struct plan_options {
     const char *path, *svg;
     bool        force, frontier, prove, monolithic;
     double      gap;
+    const char *within;
 } plan_options;
 
 static const vp_option rows[] = {
@@ -355,6 +385,15 @@ static const vp_option rows[] = {
      .help      = "Write a picture of the frontier",
      .otherwise = "none",
      .example   = "frontier.svg"},
+    {.name    = "--within",
+     .kind    = VP_OPTION_TEXT,
+     .at      = offsetof(plan_options, within),
+     .value   = "P%",
+     .unit    = "percent, or a fraction, of the step time",
+     .help    = "Of the plans that are slower than the fastest by no more than this, the one that "
+                "needs the least memory; 0 is the fastest. The proof is about the fastest",
+     .preset  = "1%",
+     .example = "0"},
     {.name    = "--gap",
      .kind    = VP_OPTION_REAL,
      .at      = offsetof(plan_options, gap),
@@ -377,6 +416,26 @@ static const vp_option rows[] = {
 };
 static const vp_option_set options = {VP_ROWS(rows)};
 
+/* "1%" or "0.01". */
+static vp_status parse_within(const char *text, double *out, vp_err *err)
+{
+    char  *end;
+    char   shown[64];
+    double x = strtod(text, &end);
+
+    if (end != text && strcmp(end, "%") == 0)
+        *out = x / 100;
+    else if (end != text && !*end)
+        *out = x;
+    else
+        *out = -1;
+    if (!(*out >= 0 && *out <= 1))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--within %s: percent of the step time (1%%) or a fraction of it (0.01)",
+                       vp_text_escape(text, shown, sizeof shown));
+    return VP_OK;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     vp_plan_options o = {0};
@@ -387,9 +446,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_status       st = VP_OK;
 
     VP_TRY(vp_cli_parse(&vp_cmd_plan, argc, argv, cli, (void *[]){&o, &o, &w, cli}, &line, err));
-    name   = line.words[0];
-    x.path = w.path;
-    x.line = &line;
+    name     = line.words[0];
+    x.path   = w.path;
+    x.line   = &line;
+    x.within = w.within;
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));
@@ -403,6 +463,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_model_named(cli, &name, err));
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
     x.job.request.gap = w.gap;
+    VP_TRY(parse_within(w.within, &x.job.request.within, err));
     VP_TRY(work_out(&x, w.frontier, w.svg, w.force, err));
     if (w.monolithic)
         VP_TRY(vp_planner_monolithic(&x.job.request, &x.found, &x.whole, err));

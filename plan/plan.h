@@ -345,8 +345,11 @@ typedef struct vp_plan {
     /* library and device that the steps' algorithms are for; NULL: no step has one */
     const char *algorithms_of;
 
-    vp_proof_status   proof;
-    double            proof_gap, bound_s; /* negative: none */
+    vp_proof_status proof;
+    double          proof_gap, bound_s; /* negative: none */
+    /* the proof is about a faster plan, which this one comes near with less memory: its step;
+     * negative: it is about this plan */
+    double            fastest_s;
     int64_t           least_budget_bytes; /* -1: not known  */
     vp_preset_result *presets;
     int64_t           n_presets;

@@ -632,11 +632,12 @@ static vp_status read_answers(vp_plan *plan, const vp_json_node *root, vp_err *e
     VP_TRY(word(&node, "time_class", time_classes, &choice, err));
     plan->time_class = time_classes[choice];
     VP_TRY(vp_json_object(root, "proof", &node, err));
-    ONLY_KEYS(&node, "status", "gap", "bound_s", "least_budget_bytes");
+    ONLY_KEYS(&node, "status", "gap", "bound_s", "fastest_s", "least_budget_bytes");
     VP_TRY(word(&node, "status", proof_names, &choice, err));
     plan->proof = (vp_proof_status)choice;
     VP_TRY(optional_real(&node, "gap", &plan->proof_gap, err));
     VP_TRY(optional_real(&node, "bound_s", &plan->bound_s, err));
+    VP_TRY(optional_real(&node, "fastest_s", &plan->fastest_s, err));
     VP_TRY(optional_int(&node, "least_budget_bytes", &plan->least_budget_bytes, err));
     VP_TRY(rows(plan, root, "presets", sizeof *plan->presets, &array, (void **)&plan->presets,
                 &plan->n_presets, err));

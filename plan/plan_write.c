@@ -253,11 +253,13 @@ json_t *vp_plan_to_json(const vp_plan *plan)
                                               (json_int_t)r->peak_bytes, "step_time_s",
                                               r->step_time_s, "fits", (int)r->fits));
     }
-    put(j, "proof",
-        json_pack("{s:s, s:o, s:o, s:o}", "status", vp_proof_name(plan->proof), "gap",
-                  vp_json_real_or_null(plan->proof_gap), "bound_s",
-                  vp_json_real_or_null(plan->bound_s), "least_budget_bytes",
-                  vp_json_int_or_null(plan->least_budget_bytes)));
+    json_t *proof = json_pack("{s:s, s:o, s:o, s:o}", "status", vp_proof_name(plan->proof), "gap",
+                              vp_json_real_or_null(plan->proof_gap), "bound_s",
+                              vp_json_real_or_null(plan->bound_s), "least_budget_bytes",
+                              vp_json_int_or_null(plan->least_budget_bytes));
+    if (proof && plan->fastest_s >= 0)
+        json_object_set_new(proof, "fastest_s", json_real(plan->fastest_s));
+    put(j, "proof", proof);
     put(j, "presets", list);
     list = json_array();
     for (int64_t i = 0; i < plan->n_fixed; i++) {

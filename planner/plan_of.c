@@ -248,8 +248,8 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     plan->algorithms_of = a->has_algorithm ? keep(arena, a->cost->profile->backend) : NULL;
     plan->time_class    = a->cost->all_measured ? "measured" : "assumed";
     plan->proof         = VP_PROOF_FALLBACK;
-    plan->proof_gap = plan->bound_s = -1;
-    plan->least_budget_bytes        = -1;
+    plan->proof_gap = plan->bound_s = plan->fastest_s = -1;
+    plan->least_budget_bytes                          = -1;
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
 out:
     return st;

@@ -374,6 +374,57 @@ out:
     return st;
 }
 
+/* ---- within a tolerance, the least memory ---- */
+
+/* Budgets tried: the range shrinks to 1/1000 and less, each time by a search that is bounded from
+ * above by the slowest step allowed. */
+enum { MAX_LEAN_SEARCHES = 10 };
+
+static int by_bytes(const void *a, const void *b)
+{
+    const vp_candidate *x = a, *y = b;
+
+    if (x->figures.device_bytes != y->figures.device_bytes)
+        return x->figures.device_bytes < y->figures.device_bytes ? -1 : 1;
+    return by_time(a, b);
+}
+
+/* The least of some plans that are fast enough, if it needs less than *lean. */
+static void keep_leaner(vp_candidate *plans, int64_t n, double slowest_s, vp_candidate *lean)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (plans[i].figures.step_time_s <= slowest_s && by_bytes(&plans[i], lean) < 0)
+            *lean = plans[i];
+}
+
+/* Halve the budget's range from the least that anything needs: more budget is never slower. */
+static vp_status find_lean(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+{
+    double    slowest_s = a->candidates[0].figures.step_time_s * (1 + r->within);
+    int64_t   low = a->least_budget_bytes, worth = r->budget_bytes / 1000;
+    vp_arena *arena = vp_arena_new();
+    vp_status st    = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    a->lean = a->candidates[0];
+    keep_leaner(a->candidates, a->n_candidates, slowest_s, &a->lean);
+    keep_leaner(&a->least, 1, slowest_s, &a->lean);
+    for (int k = 0; k < MAX_LEAN_SEARCHES && a->lean.figures.device_bytes - low > worth; k++) {
+        int64_t       middle = low + (a->lean.figures.device_bytes - low) / 2, n = 0;
+        int64_t       slowest_ns = (int64_t)(slowest_s * 1e9) + 1, bytes;
+        vp_candidate *found      = vp_arena_array(arena, a->n_scenarios, sizeof *found);
+        VP_TRY_ALLOC(err, found);
+        VP_TRY(search(r, a, arena, middle, 0, found, &n, &slowest_ns, err));
+        bytes = a->lean.figures.device_bytes;
+        keep_leaner(found, n, slowest_s, &a->lean);
+        if (a->lean.figures.device_bytes == bytes)
+            low = middle;
+    }
+out:
+    vp_arena_free(arena);
+    return st;
+}
+
 static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_answer *like,
                                      vp_plan_answer *a, vp_cost *cost, vp_err *err)
 {
@@ -397,6 +448,10 @@ vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *er
     VP_TRY(list_and_find_least(r, NULL, a, &cost, err));
     VP_TRY(race_presets(r, a, &cost, err));
     VP_TRY(search_and_prove(r, a, err));
+    if (a->n_candidates)
+        a->lean = a->candidates[0];
+    if (a->n_candidates && r->within > 0)
+        VP_TRY(find_lean(r, a, err));
 out:
     return st;
 }
@@ -478,10 +533,12 @@ vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, con
                                .peak_bytes  = a->presets[i].candidate.figures.peak_bytes,
                                .step_time_s = a->presets[i].candidate.figures.step_time_s,
                                .fits        = a->presets[i].candidate.fits};
-    if (a->n_candidates && c == &a->candidates[0]) {
+    if (a->n_candidates && (c == &a->candidates[0] || c == &a->lean)) {
         plan->proof     = a->proof;
         plan->proof_gap = a->gap;
         plan->bound_s   = a->bound_s;
+        if (c->figures.step_time_s > a->candidates[0].figures.step_time_s)
+            plan->fastest_s = a->candidates[0].figures.step_time_s;
     }
     if (!cost.all_measured)
         json_array_append_new(

@@ -56,8 +56,12 @@ typedef struct vp_plan_answer {
      * 1/16 of the best of all */
     vp_candidate *candidates;
     int64_t       n_candidates;
-    vp_candidate  least; /* of all these, presets too, the plan that needs the fewest bytes */
-    int64_t       least_budget_bytes;
+    /* of the plans that are slower than the first candidate by request->within at most, the one
+     * that needs the fewest bytes, as far as a search of counted steps finds it; where
+     * n_candidates is not 0 */
+    vp_candidate lean;
+    vp_candidate least; /* of all these, presets too, the plan that needs the fewest bytes */
+    int64_t      least_budget_bytes;
     /* each with the micro-batch, and where it is free the recipe, that is fastest for it; the loss
      * all at once */
     vp_preset *presets;
@@ -81,8 +85,8 @@ void      vp_plan_answer_release(vp_plan_answer *answer);
 vp_status vp_planner_least(const vp_plan_request *request, const vp_plan_answer *like,
                            int64_t *least_budget_bytes, vp_err *err);
 
-/* The whole plan of one candidate for request->budget_bytes; with the answer's proof when it is
- * the first candidate. */
+/* The whole plan of one candidate for request->budget_bytes; with the answer's proof, which is
+ * about the first candidate, when it is that one or the answer's lean one. */
 vp_status vp_planner_make(const vp_plan_request *request, const vp_plan_answer *answer,
                           const vp_candidate *candidate, vp_plan **out, vp_err *err);
 

@@ -30,6 +30,8 @@ typedef struct vp_plan_request {
     int64_t           host_bytes;   /* of pinned host memory; 0: nothing is offloaded */
     double            gap;          /* asked of the proof, relative to step time */
     bool              no_proof;     /* do not run vplan-solve                    */
+    /* what a plan may be slower than the fastest, relative, where that saves memory */
+    double within;
     /* pins */
     int64_t           micro_batch; /* 0: free */
     vp_recompute      recompute;   /* VP_RECOMPUTE_ANY: free */

@@ -27,8 +27,8 @@ grep 'DOES NOT FIT' "$dir/over.txt"
 "$BUILD/vplan" plan gpt2 --device cpu --budget "$budget" --seq 256 --global-batch 8 -o "$dir/plan.json"
 
 more=$((budget + 256 * 1024 * 1024))
-"$BUILD/vplan" plan gpt2 --device cpu --budget "$budget" --seq 256 --global-batch 8 --json > "$dir/now.json"
-"$BUILD/vplan" plan gpt2 --device cpu --budget "$more" --seq 256 --global-batch 8 --json > "$dir/more.json"
+"$BUILD/vplan" plan gpt2 --device cpu --budget "$budget" --seq 256 --global-batch 8 --within 0 --json > "$dir/now.json"
+"$BUILD/vplan" plan gpt2 --device cpu --budget "$more" --seq 256 --global-batch 8 --within 0 --json > "$dir/more.json"
 python3 - "$dir" <<'PY'
 import json, sys
 now, more = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("now", "more"))

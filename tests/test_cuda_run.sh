@@ -26,7 +26,7 @@ def call(*command, **env):
 
 def plan(name, model, *options, device=card, seq=16, batch=4):
     path = "%s/%s.json" % (work, name)
-    r = call(build + "/vplan", "plan", model, "--device", device, "--seq", str(seq), "--global-batch", str(batch), "-o", path, "--force", "--json", *options)
+    r = call(build + "/vplan", "plan", model, "--device", device, "--seq", str(seq), "--global-batch", str(batch), "-o", path, "--force", "--within", "0", "--json", *options)
     if r.returncode != 0:
         sys.exit("plan %s: %s" % (name, r.stderr))
     return path
@@ -243,7 +243,7 @@ r = results(path, **h200)
 ok(prediction["peak_bytes"] + prediction["outside_bytes"] == r["device_memory"][-1]["used_bytes"], "the process uses what was predicted, to the byte", (prediction, r["device_memory"]))
 need = prediction["peak_bytes"] + prediction["outside_bytes"]
 for budget, fits in ((need, True), (need - 1, False)):
-    r = call(build + "/vplan", "plan", "gpt2-tiny", "--device", card, "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json", "--budget", str(budget), "--json")
+    r = call(build + "/vplan", "plan", "gpt2-tiny", "--device", card, "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json", "--budget", str(budget), "--within", "0", "--json")
     got = json.loads(r.stdout).get("device_bytes")
     ok((got == need) == fits and (got is None or got <= budget), "a budget of %d bytes" % budget, (r.returncode, got))
 for command in ("explain", "plan"):

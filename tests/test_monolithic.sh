@@ -103,7 +103,7 @@ folder = tempfile.TemporaryDirectory()
 
 
 def plan(model, pins, budget, *options):
-    run = subprocess.run([vplan, "plan", model, "--device", "cpu", "--budget", str(budget), *pins.split(), *options, "--json"],
+    run = subprocess.run([vplan, "plan", model, "--device", "cpu", "--budget", str(budget), *pins.split(), *options, "--within", "0", "--json"],
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100)
     return json.loads(run.stdout) if run.returncode in (0, 3) else {"error": run.stderr.decode()}
 

@@ -383,6 +383,55 @@ static void what_is_free_is_what_converges_alike(void **state)
     vp_model_free(model);
 }
 
+/* Of plans that are slower than the best by a share at most the lean one needs the least: nothing
+ * that fits in a thousandth of the budget less is as fast. The best and its proof stay. */
+static void the_lean_plan_needs_the_least_within_its_share(void **state)
+{
+    rng r        = {77};
+    int n_leaner = 0;
+
+    (void)state;
+    for (int turn = 0; turn < 2 * N_FAMILIES; turn++) {
+        static const double shares[] = {0.001, 0.01, 0.05};
+        char                text[1024];
+        vp_model *model = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0);
+        vp_plan_request request = request_for(model, 256, 4);
+        vp_plan_answer  old, a;
+        double          slowest_s, less_s;
+        int64_t         least;
+
+        OK(vp_planner_least(&request, NULL, &least, err));
+        request.budget_bytes = least + least * pick(&r, 100) / 50;
+        OK(vp_planner_run(&request, &old, err));
+        assert_int_equal(old.lean.figures.device_bytes, old.candidates[0].figures.device_bytes);
+        request.within = shares[turn % 3];
+        OK(vp_planner_run(&request, &a, err));
+        assert_true(a.candidates[0].figures.step_time_s == old.candidates[0].figures.step_time_s);
+        assert_true(a.gap == old.gap && a.bound_s == old.bound_s && a.proof == old.proof);
+        slowest_s = a.candidates[0].figures.step_time_s * (1 + request.within);
+        assert_true(a.lean.figures.step_time_s <= slowest_s);
+        assert_true(a.lean.figures.device_bytes <= a.candidates[0].figures.device_bytes);
+        n_leaner += a.lean.figures.device_bytes < a.candidates[0].figures.device_bytes;
+        OK(vp_planner_at_budget(&request, &a,
+                                a.lean.figures.device_bytes - request.budget_bytes / 500, &less_s,
+                                NULL, err));
+        if (less_s >= 0 && less_s <= slowest_s)
+            fail_msg("%s: %lld bytes are not the least within %g", text,
+                     (long long)a.lean.figures.device_bytes, request.within);
+        vp_plan *plan;
+        OK(vp_planner_make(&request, &a, &a.lean, &plan, err));
+        assert_int_equal(plan->proof, a.proof);
+        assert_int_equal(plan->peak_bytes, a.lean.figures.peak_bytes);
+        if (a.lean.figures.step_time_s > a.candidates[0].figures.step_time_s)
+            assert_true(plan->fastest_s == a.candidates[0].figures.step_time_s);
+        vp_plan_free(plan);
+        vp_plan_answer_release(&old);
+        vp_plan_answer_release(&a);
+        vp_model_free(model);
+    }
+    assert_true(n_leaner >= N_FAMILIES / 2);
+}
+
 /* What one set of recomputed ops keeps, needs above that and costs. */
 static vp_strategy measured(const vp_model *model, uint64_t set, vp_cost *cost)
 {
@@ -630,6 +679,7 @@ int main(void)
         cmocka_unit_test(what_would_fit_is_what_a_search_of_its_own_finds),
         cmocka_unit_test(a_free_recipe_is_the_fastest_of_those_that_converge_alike),
         cmocka_unit_test(what_is_free_is_what_converges_alike),
+        cmocka_unit_test(the_lean_plan_needs_the_least_within_its_share),
         cmocka_unit_test(the_library_is_the_whole_front),
         cmocka_unit_test(fold_simulator_and_offsets_agree_on_random_chains),
         cmocka_unit_test(the_loss_stands_in_512_chunks_at_most),

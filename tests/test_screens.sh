@@ -121,5 +121,20 @@ one(r"^largest    --micro-batch (\d+)$", call("estimate gpt2 --device t4 --max m
 one(r"^ +not even --micro-batch 1$", call("estimate gpt2-xl --device t4 --max micro-batch", 3), "not even one sample")
 one(r"^ +not even --seq 1", call("estimate gpt2-xl --device t4 --max seq", 3), "not even one token")
 
+# ---- memory that buys nothing is not used, unless it is asked for ----
+
+lean, fast = (json.loads(call("plan %s --json --within %s" % (T4, within))) for within in ("1%", "0"))
+ok(lean == dict(json.loads(call("plan %s --json" % T4)), timing=lean["timing"]), "1 % is the default", "differs")
+ok(fast["fastest"]["step_time_s"] == fast["step_time_s"] == lean["fastest"]["step_time_s"] and lean["proof"]["bound_s"] == fast["proof"]["bound_s"], "the proof is about the best", lean["proof"])
+ok(fast["step_time_s"] < lean["step_time_s"] <= 1.01 * fast["step_time_s"] and lean["device_bytes"] < fast["device_bytes"] - (500 << 20), "memory for 1 % is kept", lean["device_bytes"])
+out = call("plan " + T4)
+one(r"^fastest    21.1 s a step with 14.56 GiB: \d+.\d MiB more for 0.9\d % of the time", out, "both are said")
+ok("fastest" not in call("plan %s --within 0" % T4), "the old answer has nothing beside it", out)
+for bad in ("-1%", "1x", "200%", "nan"):
+    call("plan %s --within=%s" % (T4, bad), 2)
+call("plan %s -o lean.json" % T4)
+ok(json.load(open("lean.json"))["proof"]["fastest_s"] == fast["step_time_s"], "the plan file says what its proof is about", "no fastest_s")
+one(r"^FITS: 13.85 of 14.56 GiB", call("explain lean.json"), "and can be read")
+
 finish()
 P
