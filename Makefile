@@ -74,7 +74,7 @@ $(DEVICES): $(call objs,devices)
 # vplan-solve's own sources; the others of planner/solve are what both sides of its pipe share.
 SOLVE_PROGRAM = $(addprefix $(BUILD)/planner/solve/,branch.o branch_node.o ilp_glpk.o main.o monolithic.o)
 $(PLANNER): $(filter-out $(SOLVE_PROGRAM),$(call objs,planner planner/lowering planner/solve))
-$(TRAINERS): $(call objs,trainers trainers/torch)
+$(TRAINERS): $(call objs,trainers trainers/torch trainers/files)
 $(KERNELS): $(call objs,kernels/cpu)
 $(RUNTIME): $(filter-out $(BUILD)/runtime/main.o,$(call objs,runtime))
 $(TUNER): $(call objs,tuner)
@@ -99,7 +99,7 @@ $(BUILD)/%.o: %.c
 
 $(BUILD)/vplan: $(call objs,cli) $(BUILD)/runtime/run_options.o $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
-	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lsqlite3 -lm
+	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lyaml -lsqlite3 -lm
 
 $(BUILD)/vplan-run: $(BUILD)/runtime/main.o $(RUNTIME) $(KERNELS) $(PLAN) $(BASE)
 	$(call say,link)
@@ -123,7 +123,7 @@ $(BUILD)/tests/test_alloc_faults: WRAP = -Wl,--wrap=malloc,--wrap=calloc,--wrap=
 
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(RUNTIME) $(KERNELS) $(ORACLE) $(REPORT) $(DRYRUN) $(TUNER) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
-	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lsqlite3 -lcmocka -lm -ldl
+	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -fopenmp $(WRAP) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lopenblas -ljansson -lyaml -lsqlite3 -lcmocka -lm -ldl
 
 # In place of vplan-solve: one that lies, dies or hangs; never sanitized, it leaks as it pleases.
 $(BUILD)/tests/solver_stand_in: tests/solver_stand_ins/solver_stand_in.c
@@ -196,7 +196,7 @@ bench: all
 
 # ---- set-up ----
 
-PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev libsqlite3-dev python3
+PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev libsqlite3-dev libyaml-dev python3
 
 # Two compilers must give the same bytes: tests/test_determinism.sh. The CUDA sources are C++: tests/cuda_emulator.
 check check-long: PACKAGES += clang g++

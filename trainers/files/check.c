@@ -1,0 +1,242 @@
+/* trainers/files/check.c: which trainer's a file is, then its keys, its rules, and what all say
+ * together. */
+#include "trainers/files/check.h"
+
+#include "base/text.h"
+#include "trainers/files/check_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void vp_find(vp_checked *c, const vp_checked_file *file, vp_severity severity, const vp_value *v,
+             const char *key, const char *instead, const char *fmt, ...)
+{
+    char    text[900], was[200], shown[400];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!vp_arena_grow(c->arena, (void **)&c->findings, c->n_findings, &c->cap_findings,
+                       sizeof *c->findings))
+        return; /* the arena stays failed: vp_check() says so */
+    c->findings[c->n_findings++] = (vp_finding){
+        .severity = severity,
+        .file     = file->name,
+        .line     = v ? v->line : 0,
+        .key      = vp_arena_strdup(c->arena, vp_text_escape(key ? key : "", shown, sizeof shown)),
+        .message  = vp_arena_strdup(c->arena, text),
+        .instead  = instead ? vp_arena_strdup(c->arena, instead) : NULL,
+        .from     = v ? vp_arena_strdup(c->arena, vp_text_escape(vp_value_text(v, was, sizeof was),
+                                                                 shown, sizeof shown))
+                      : NULL,
+    };
+    c->n_errors += severity == VP_ERROR;
+}
+
+/* ---- whose file it is ---- */
+
+static bool listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = list; p && *p;) {
+        size_t m = strcspn(p, " ");
+        if (m == n && memcmp(p, name, n) == 0)
+            return true;
+        p += m + (p[m] == ' ');
+    }
+    return false;
+}
+
+/* Signs weigh 4, a dialect's own keys 2, those of its base 1; a stranger costs 1. */
+static int score_of(const vp_dialect *of, const vp_document *doc)
+{
+    int score = 0;
+
+    for (const vp_value *v = doc->root->first; v; v = v->next) {
+        int best = listed(of->signs, v->key) ? 4 : -1;
+        for (const vp_dialect *d = of; d; d = d->base) {
+            int worth = d == of ? 2 : 1;
+            for (int i = 0; i < d->n_keys && best < worth; i++)
+                if (strcmp(d->keys[i].path, v->key) == 0)
+                    best = worth;
+            for (int i = 0; i < d->n_sections && best < worth; i++)
+                if (!d->sections[i].path[0] && listed(d->sections[i].known, v->key))
+                    best = worth;
+        }
+        score += best;
+    }
+    for (const char *p = of->signs; p && *p;) { /* signs that lie deeper: bf16.enabled */
+        size_t n = strcspn(p, " ");
+        char   path[128];
+        snprintf(path, sizeof path, "%.*s", (int)n, p);
+        if (strchr(path, '.') && vp_value_at(doc->root, path))
+            score += 4;
+        p += n + (p[n] == ' ');
+    }
+    return score;
+}
+
+static bool has_sign(const vp_dialect *d, const vp_document *doc)
+{
+    for (const char *p = d->signs; p && *p;) {
+        size_t n = strcspn(p, " ");
+        char   path[128];
+        snprintf(path, sizeof path, "%.*s", (int)n, p);
+        if (vp_value_at(doc->root, path))
+            return true;
+        p += n + (p[n] == ' ');
+    }
+    return false;
+}
+
+static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *target)
+{
+    const vp_dialect *found = NULL;
+    int               best  = 0;
+
+    for (int i = 0; target && i < target->n_files; i++) {
+        const vp_dialect *d     = target->files[i].dialect;
+        int               score = d ? score_of(d, doc) : 0;
+        if (d && (!found || score > best))
+            found = d, best = score;
+    }
+    const vp_dialect *d;
+    for (int i = 0; !target && (d = vp_dialect_at(i)); i++) {
+        int score = has_sign(d, doc) ? score_of(d, doc) : 0;
+        if (score > best)
+            found = d, best = score;
+    }
+    return found;
+}
+
+/* The target whose own file is among those read; files that go with every trainer count last. */
+static const vp_target *target_of(const vp_checked *c)
+{
+    const vp_target *t;
+
+    for (int i = 0; (t = vp_target_at(i)); i++)
+        for (int f = 0; f < c->n_files; f++)
+            if (c->files[f].dialect && c->files[f].dialect == t->files[0].dialect)
+                return t;
+    return NULL;
+}
+
+/* ---- reading ---- */
+
+static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
+                           vp_err *err)
+{
+    vp_checked_file *file  = &c->files[c->n_files++];
+    vp_err           inner = {0};
+    vp_status        st    = VP_OK;
+    vp_value         at    = {.kind = VP_VALUE_NULL};
+
+    file->name = in->path ? in->path : "the command";
+    st = in->path ? vp_document_read(c->arena, in->path, VP_FORMAT_BY_NAME, &file->doc, &inner)
+                  : vp_document_of_words(c->arena, file->name, in->words, in->n_words, &file->doc,
+                                         &inner);
+    if (st == VP_ERR_INPUT) {
+        file->doc = NULL;
+        at.line   = inner.line;
+        vp_find(c, file, VP_ERROR, &at, "", NULL, "not read: %s", inner.message);
+        c->findings[c->n_findings - 1].from = NULL;
+        return VP_OK;
+    }
+    if (st != VP_OK)
+        return vp_fail(err, st, inner.file, inner.line, NULL, "%s", inner.message);
+    file->dialect = dialect_of(file->doc, opts->target);
+    return VP_OK;
+}
+
+static void check_remarks(vp_checked *c, const vp_checked_file *file)
+{
+    bool told = false;
+
+    for (const vp_remark *r = file->doc->remarks; r; r = r->next) {
+        vp_value at = {.kind = VP_VALUE_NULL, .line = r->line};
+        /* comments in JSON: once, and only where the reader is a plain one */
+        if (!r->key && (told || file->dialect->hjson) && file->doc->format == VP_FORMAT_JSON)
+            continue;
+        told = told || !r->key;
+        vp_find(c, file,
+                r->is_error || (!r->key && file->doc->format == VP_FORMAT_JSON) ? VP_ERROR
+                                                                                : VP_NOTE,
+                &at, r->key, NULL, "%s", r->text);
+        c->findings[c->n_findings - 1].from = NULL;
+    }
+}
+
+/* "auto" is filled by the Trainer; DeepSpeed alone has no answer. */
+static void check_auto(vp_checked *c, const vp_checked_file *file)
+{
+    static const char *const keys[] = {"train_micro_batch_size_per_gpu",
+                                       "gradient_accumulation_steps", "train_batch_size"};
+    char                     text[64];
+    const vp_value          *v;
+
+    for (int i = 0; file->dialect == &vp_dialect_deepspeed && i < 3; i++) {
+        v = vp_value_at(file->doc->root, keys[i]);
+        if (!v || strcmp(vp_value_text(v, text, sizeof text), "auto") != 0)
+            continue;
+        vp_find(c, file, VP_NOTE, v, keys[i], NULL,
+                "auto is filled by the Trainer from its arguments; without one DeepSpeed ends in a "
+                "TypeError");
+        return;
+    }
+}
+
+/* The place of a finding: by file as given, then line; those of a whole file last. */
+static int by_place(const void *a, const void *b)
+{
+    const vp_finding *x = a, *y = b;
+    int               m = strcmp(x->file, y->file);
+
+    if (m)
+        return m;
+    if ((x->line == 0) != (y->line == 0))
+        return x->line == 0 ? 1 : -1;
+    if (x->line != y->line)
+        return x->line < y->line ? -1 : 1;
+    m = strcmp(x->key, y->key);
+    return m ? m : strcmp(x->message, y->message);
+}
+
+vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,
+                   vp_checked *out, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *out                       = (vp_checked){.arena = arena, .versions = opts->versions};
+    out->settings.device_bytes = out->settings.allocated_bytes = out->settings.reserved_bytes = -1;
+    out->settings.step_time_s                                                                 = -1;
+    if (n > VP_CHECK_MAX_FILES)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "more than %d files at once", VP_CHECK_MAX_FILES));
+    for (int i = 0; i < n; i++)
+        VP_TRY(open_file(out, &inputs[i], opts, err));
+    out->target = opts->target ? opts->target : target_of(out);
+    for (int f = 0; f < out->n_files; f++) {
+        vp_checked_file *file = &out->files[f];
+        if (!file->doc)
+            continue;
+        if (!file->dialect) {
+            vp_find(
+                out, file, VP_ERROR, NULL, "", NULL,
+                "whose file is it? No key of any target's stands in it; --for names the target");
+            continue;
+        }
+        check_remarks(out, file);
+        vp_check_keys(out, file);
+        vp_check_rules(out, file);
+        check_auto(out, file);
+    }
+    vp_check_settings(out);
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    if (out->n_findings)
+        qsort(out->findings, (size_t)out->n_findings, sizeof *out->findings, by_place);
+out:
+    return st;
+}

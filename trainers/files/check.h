@@ -1,0 +1,64 @@
+/* trainers/files/check.h: what people's files will really do.
+ *     vp_checked c;
+ *     VP_TRY(vp_check(arena, inputs, n, &(vp_check_opts){0}, &c, err));
+ *     for (int i = 0; i < c.n_findings; i++) puts(c.findings[i].message);
+ *
+ * A file that cannot be read is a finding too, not an error of the call. Nothing is executed, no file
+ * is opened but those given. */
+#ifndef VP_TRAINERS_FILES_CHECK_H
+#define VP_TRAINERS_FILES_CHECK_H
+
+#include "trainers/files/target.h"
+
+typedef struct vp_finding {
+    vp_severity severity;
+    const char *file;
+    int         line; /* 0: no line of the file says it */
+    const char *key;  /* "" of the file as a whole */
+    const char *message;
+    const char *instead; /* NULL: nothing is named */
+    const char *from;    /* what stands there; NULL: nothing */
+} vp_finding;
+
+enum { VP_CHECK_MAX_FILES = 32 };
+
+typedef struct vp_checked_file {
+    vp_document      *doc; /* NULL: it was not read */
+    const char       *name;
+    const vp_dialect *dialect; /* NULL: nobody's */
+} vp_checked_file;
+
+typedef struct vp_checked {
+    vp_arena        *arena;
+    vp_checked_file  files[VP_CHECK_MAX_FILES];
+    int              n_files;
+    const vp_target *target; /* NULL: not known */
+    const json_t    *versions;
+    vp_finding      *findings;
+    int64_t          n_findings, cap_findings;
+    int              n_errors;
+    vp_settings      settings;                  /* what the files say together */
+    bool             by_default[VP_N_SETTINGS]; /* nobody wrote it */
+    /* "none or ddp": the files alone do not tell which, the launch or the model does; else NULL */
+    const char *may_be[VP_N_SETTINGS];
+} vp_checked;
+
+typedef struct vp_check_input {
+    const char        *path;  /* a file; NULL: words */
+    const char *const *words; /* of a command line */
+    int64_t            n_words;
+} vp_check_input;
+
+typedef struct vp_check_opts {
+    const vp_target *target;   /* whose files these are; NULL: by their keys */
+    const json_t    *versions; /* {library: version}; NULL: the tables' */
+} vp_check_opts;
+
+/* VP_ERR_NOMEM; VP_ERR_USAGE: too many files. */
+vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,
+                   vp_checked *out, vp_err *err);
+
+/* A value as text, in buf; lists joined by "+". */
+const char *vp_value_text(const vp_value *v, char *buf, size_t buf_size);
+
+#endif

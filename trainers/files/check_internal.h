@@ -1,0 +1,35 @@
+/* trainers/files/check_internal.h: what the parts of the check share. */
+#ifndef VP_TRAINERS_FILES_CHECK_INTERNAL_H
+#define VP_TRAINERS_FILES_CHECK_INTERNAL_H
+
+#include "trainers/files/check.h"
+
+typedef struct vp_judged {
+    vp_checked      *c;
+    vp_checked_file *file;
+} vp_judged;
+
+/* Adds a finding at a key of the file; v may be NULL (then line 0). message is formatted. */
+void vp_find(vp_checked *c, const vp_checked_file *file, vp_severity severity, const vp_value *v,
+             const char *key, const char *instead, const char *fmt, ...)
+    __attribute__((format(printf, 7, 8)));
+
+/* The key's row in the file's dialect or its bases, and the version that counts for it. */
+const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, const char *path,
+                          const char **version);
+
+/* What counts for a key: what is written, else the default. NULL: neither. */
+const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
+                         char *buf, size_t buf_size);
+
+/* Whether two texts are the same value: 1e9 and 1000000000, True and true. */
+bool vp_same_value(const char *a, const char *b);
+
+/* check_keys.c: one file by its dialect's keys and rules. */
+void vp_check_keys(vp_checked *c, vp_checked_file *file);
+void vp_check_rules(vp_checked *c, vp_checked_file *file);
+
+/* check_settings.c: what the files say together, and where they disagree. */
+void vp_check_settings(vp_checked *c);
+
+#endif

@@ -1,0 +1,419 @@
+/* trainers/files/check_keys.c: one file by its dialect's tables: keys that are not known, gone or not
+ * there yet, values that are not what they look like, and rules between two keys. */
+#include "base/options.h"
+#include "base/text.h"
+#include "trainers/files/check_internal.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+const char *vp_value_text(const vp_value *v, char *buf, size_t buf_size)
+{
+    buf[0] = '\0';
+    if (v->kind == VP_VALUE_BOOL) {
+        snprintf(buf, buf_size, "%s", v->boolean ? "true" : "false");
+    } else if (v->kind == VP_VALUE_NULL) {
+        snprintf(buf, buf_size, "null");
+    } else if (v->kind == VP_VALUE_LIST) {
+        size_t n = 0;
+        for (const vp_value *e = v->first; e && n + 1 < buf_size; e = e->next) {
+            n += (size_t)snprintf(buf + n, buf_size - n, "%s%s", n ? "+" : "",
+                                  e->text ? e->text : "");
+        }
+    } else if (v->kind == VP_VALUE_MAP) {
+        snprintf(buf, buf_size, "{...}");
+    } else {
+        snprintf(buf, buf_size, "%s", v->text ? v->text : "");
+    }
+    return buf;
+}
+
+static bool to_number(const char *text, double *x)
+{
+    char *end;
+
+    if (!text[0] || strspn(text, "+-.0123456789eE_") != strlen(text))
+        return false;
+    *x = strtod(text, &end);
+    return !*end;
+}
+
+bool vp_same_value(const char *a, const char *b)
+{
+    double x, y;
+
+    if (to_number(a, &x) && to_number(b, &y))
+        return x == y;
+    if (strcasecmp(a, b) == 0 && (strcasecmp(a, "true") == 0 || strcasecmp(a, "false") == 0))
+        return true;
+    return strcmp(a, b) == 0;
+}
+
+const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, const char *path,
+                          const char **version)
+{
+    const vp_key *first = NULL;
+    const char   *ignored;
+
+    version = version ? version : &ignored;
+    for (const vp_dialect *d = file->dialect; d; d = d->base) {
+        const char *v = vp_dialect_version(d, file->dialect, c->versions);
+        for (int i = 0; i < d->n_keys; i++) {
+            const vp_key *k = &d->keys[i];
+            if (strcmp(k->path, path) != 0)
+                continue;
+            if (!first || vp_version_within(v, k->since, k->until)) {
+                first    = k;
+                *version = v;
+            }
+            if (vp_version_within(v, k->since, k->until))
+                return k;
+        }
+        if (first)
+            break;
+    }
+    return first;
+}
+
+const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
+                         char *buf, size_t buf_size)
+{
+    const vp_value *v = vp_value_at(file->doc->root, path);
+    const vp_key   *k;
+
+    if (v && v->kind != VP_VALUE_NULL)
+        return vp_value_text(v, buf, buf_size);
+    k = vp_file_key(c, file, path, NULL);
+    if (!k || !k->otherwise)
+        return NULL;
+    snprintf(buf, buf_size, "%s", k->otherwise);
+    return buf;
+}
+
+/* ---- values ---- */
+
+static bool among(const char *words, const char *text, bool any_case)
+{
+    while (*words) {
+        size_t n = strcspn(words, "|");
+        if (strlen(text) == n &&
+            (any_case ? strncasecmp(words, text, n) : strncmp(words, text, n)) == 0)
+            return true;
+        words += n + (words[n] == '|');
+    }
+    return false;
+}
+
+static void check_number(vp_checked *c, const vp_checked_file *file, const vp_key *k,
+                         const vp_value *v)
+{
+    char   text[128], shown[256], better[64];
+    double x     = v->real;
+    bool   whole = k->type == VP_KEY_INT;
+
+    vp_value_text(v, text, sizeof text);
+    vp_text_escape(text, shown, sizeof shown);
+    if (v->kind != VP_VALUE_INT && v->kind != VP_VALUE_REAL) {
+        if (v->kind != VP_VALUE_STRING || !to_number(text, &x)) {
+            vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no %s", shown,
+                    whole ? "whole number" : "number");
+            return;
+        }
+        snprintf(better, sizeof better, whole ? "%.0f" : strchr(text, '.') ? "%.15g" : "%.1e", x);
+        if (file->dialect->text_is_number)
+            vp_find(c, file, VP_NOTE, v, k->path, better,
+                    "%s is text here; its parser makes a number of it", shown);
+        else if (v->quoted)
+            vp_find(c, file, VP_ERROR, v, k->path, better, "\"%s\" is text, not a number", shown);
+        else
+            vp_find(c, file, VP_ERROR, v, k->path, better,
+                    "%s is text in YAML 1.1, which wants a dot and a sign in it", shown);
+        if (!file->dialect->text_is_number)
+            return;
+    }
+    if (whole && x != floor(x))
+        vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no whole number", shown);
+    else if (k->max > k->min && (x < k->min || x > k->max)) {
+        if (k->max >= 1e6)
+            vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s: must be at least %.15g", shown,
+                    k->min);
+        else
+            vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s: must lie between %.15g and %.15g",
+                    shown, k->min, k->max);
+    }
+}
+
+static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key *k,
+                        const vp_value *v)
+{
+    char text[256], shown[512];
+    char words[200];
+
+    vp_value_text(v, text, sizeof text);
+    vp_text_escape(text, shown, sizeof shown);
+    if (v->kind == VP_VALUE_NULL || k->type == VP_KEY_ANY || strchr(text, '$'))
+        return;
+    if (strcmp(text, "auto") == 0 && v->kind == VP_VALUE_STRING &&
+        (k->or_auto || file->dialect->hjson))
+        return;
+    if (v->kind == VP_VALUE_STRING && (strcmp(text, "None") == 0 || strcmp(text, "none") == 0) &&
+        !(k->words && among(k->words, text, true)) && !file->dialect->flags &&
+        file->doc->format != VP_FORMAT_FLAGS) {
+        vp_find(c, file, VP_ERROR, v, k->path, "null", "is the text %s, not nothing", shown);
+        return;
+    }
+    switch (k->type) {
+    case VP_KEY_BOOL:
+        if (v->kind == VP_VALUE_BOOL || (v->kind == VP_VALUE_INT && (v->integer & ~1LL) == 0))
+            break;
+        if (v->kind == VP_VALUE_STRING && (!strcasecmp(text, "true") || !strcasecmp(text, "false")))
+            vp_find(c, file,
+                    file->dialect->text_is_number || file->dialect->hjson ? VP_WARNING : VP_ERROR,
+                    v, k->path, text, "\"%s\" is text, %s", shown,
+                    file->dialect->text_is_number || file->dialect->hjson
+                        ? "which its parser turns into a truth value"
+                        : "and any text counts as true");
+        else
+            vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is neither true nor false", shown);
+        break;
+    case VP_KEY_INT:
+    case VP_KEY_REAL:
+        check_number(c, file, k, v);
+        break;
+    case VP_KEY_WORD:
+        if (k->words && !among(k->words, text, file->dialect->any_case)) {
+            bool a_no = v->kind == VP_VALUE_BOOL && !v->boolean && among(k->words, "no", false);
+            snprintf(words, sizeof words, "%.180s%s", k->words,
+                     strlen(k->words) > 180 ? "..." : "");
+            vp_find(c, file, VP_ERROR, v, k->path, a_no ? "\"no\"" : NULL,
+                    a_no ? "no without quotes is the truth value false%.0s%.0s"
+                         : "%s is none of %s",
+                    shown, words);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- keys ---- */
+
+static bool is_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *p = list; p && *p;) {
+        size_t m = strcspn(p, " ");
+        if (m == n && memcmp(p, name, n) == 0)
+            return true;
+        p += m + (p[m] == ' ');
+    }
+    return false;
+}
+
+enum { MAX_NAMES = 1200 };
+
+/* The names that may stand in a section: for "did you mean". Returns how many. */
+static int names_of(vp_checked *c, const vp_checked_file *file, const char *path,
+                    const char **names)
+{
+    size_t n_path = strlen(path);
+    int    n      = 0;
+
+    for (const vp_dialect *d = file->dialect; d; d = d->base) {
+        const char *version = vp_dialect_version(d, file->dialect, c->versions);
+        for (int i = 0; i < d->n_keys && n < MAX_NAMES; i++) {
+            const char *name = d->keys[i].path;
+            if (strncmp(name, path, n_path) != 0 || (n_path && name[n_path] != '.'))
+                continue;
+            name += n_path + (n_path > 0);
+            if (!strchr(name, '.') &&
+                vp_version_within(version, d->keys[i].since, d->keys[i].until))
+                names[n++] = name;
+        }
+        for (int i = 0; i < d->n_sections; i++) {
+            if (strcmp(d->sections[i].path, path) != 0)
+                continue;
+            for (const char *p = d->sections[i].known; p && *p && n < MAX_NAMES;) {
+                size_t m    = strcspn(p, " ");
+                char  *name = vp_arena_alloc(c->arena, m + 1);
+                if (!name)
+                    return n;
+                memcpy(name, p, m);
+                names[n++] = name;
+                p += m + (p[m] == ' ');
+            }
+        }
+    }
+    return n;
+}
+
+static bool is_known(const vp_checked_file *file, const char *section, const char *name)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_sections; i++)
+            if (strcmp(d->sections[i].path, section) == 0 && is_listed(d->sections[i].known, name))
+                return true;
+    return false;
+}
+
+static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
+                           const char *path, const vp_value *v, vp_text *own)
+{
+    const char *names[MAX_NAMES];
+    int         n       = names_of(c, file, s->path, names);
+    int         nearest = vp_word_nearest(v->key, names, n);
+    const char *near    = nearest >= 0 ? names[nearest] : NULL;
+    size_t      letters = strlen(v->key);
+
+    /* among keys of the user's own only what is as good as the same word was meant */
+    if (near && s->strangers == VP_STRANGERS_KEPT &&
+        vp_word_distance(v->key, near) > (letters >= 12  ? 2
+                                          : letters >= 6 ? 1
+                                                         : 0))
+        near = NULL;
+    if (s->strangers == VP_STRANGERS_REFUSED)
+        vp_find(c, file, VP_ERROR, v, path, near, "%s refuses it: no such key in %s",
+                file->dialect->library, s->path[0] ? s->path : "its file");
+    else if (near)
+        vp_find(c, file, VP_ERROR, v, path, near,
+                s->strangers == VP_STRANGERS_KEPT
+                    ? "no key of %s's; unless the script has one of that name it is refused"
+                    : "no key of %s's: dropped without a word",
+                file->dialect->library);
+    else if (s->strangers == VP_STRANGERS_DROPPED)
+        vp_find(c, file, VP_WARNING, v, path, NULL, "no key of %s's: dropped without a word",
+                file->dialect->library);
+    else
+        vp_text_printf(own, "%s%s", own->n_bytes ? ", " : "", v->key);
+}
+
+/* The dialect's own key by which the trainer in question would read a key of another version. */
+static void check_age(vp_checked *c, const vp_checked_file *file, const vp_key *k, const char *path,
+                      const vp_value *v, const char *version)
+{
+    const char *library = file->dialect->library;
+
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_keys; i++)
+            if (&d->keys[i] == k)
+                library = d->library;
+    if (k->until && vp_version_compare(version, k->until) >= 0)
+        vp_find(c, file, VP_ERROR, v, path, k->instead, "is gone since %s %s", library, k->until);
+    else if (k->since && vp_version_compare(version, k->since) < 0)
+        vp_find(c, file, VP_ERROR, v, path, k->instead, "%s has it from %s on; this is %s", library,
+                k->since, version);
+}
+
+static void check_section(vp_checked *c, vp_checked_file *file, const vp_section *s)
+{
+    const vp_value *map = s->path[0] ? vp_value_at(file->doc->root, s->path) : file->doc->root;
+    vp_text         own = {0};
+
+    if (!map || map->kind != VP_VALUE_MAP)
+        return;
+    for (const vp_value *v = map->first; v; v = v->next) {
+        const char *path =
+            s->path[0] ? vp_arena_printf(c->arena, "%s.%s", s->path, v->key) : v->key;
+        const char   *version;
+        const vp_key *k = path ? vp_file_key(c, file, path, &version) : NULL;
+        if (!path)
+            continue;
+        if (!k && !is_known(file, s->path, v->key)) {
+            check_stranger(c, file, s, path, v, &own);
+            continue;
+        }
+        if (!k)
+            continue;
+        if (!vp_version_within(version, k->since, k->until)) {
+            check_age(c, file, k, path, v, version);
+        } else if (k->noop) {
+            vp_find(c, file, v->kind == VP_VALUE_BOOL && !v->boolean ? VP_ERROR : VP_WARNING, v,
+                    path, k->instead, "is read and means nothing");
+        } else {
+            check_value(c, file, k, v);
+        }
+    }
+    if (own.n_bytes)
+        vp_find(c, file, VP_NOTE, NULL, "", NULL, "keys of the script's own, not judged: %s",
+                own.data);
+    vp_text_release(&own);
+}
+
+void vp_check_keys(vp_checked *c, vp_checked_file *file)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_sections; i++) {
+            bool again = false; /* the root of a base is the root of its child */
+            for (const vp_dialect *e = file->dialect; e != d; e = e->base)
+                for (int k = 0; k < e->n_sections; k++)
+                    again = again || strcmp(e->sections[k].path, d->sections[i].path) == 0;
+            if (!again)
+                check_section(c, file, &d->sections[i]);
+        }
+}
+
+/* ---- rules ---- */
+
+/* "=a|b", "!=3", "<3", ">1", "set", "unset", "~part", "!~part" */
+static bool holds(const vp_checked *c, const vp_checked_file *file, const char *path,
+                  const char *is)
+{
+    const vp_value *v = vp_value_at(file->doc->root, path);
+    char            buf[512];
+    const char     *text;
+    double          x;
+
+    if (strcmp(is, "set") == 0 || strcmp(is, "unset") == 0)
+        return (v && v->kind != VP_VALUE_NULL) == (is[0] == 's');
+    text = vp_effective(c, file, path, buf, sizeof buf);
+    if (text && strcmp(text, "auto") == 0)
+        return false;
+    if (is[0] == '~' || (is[0] == '!' && is[1] == '~'))
+        return (text && strstr(text, strchr(is, '~') + 1)) == (is[0] == '~');
+    if (!text)
+        return is[0] == '!';
+    if (is[0] == '<' || is[0] == '>')
+        return to_number(text, &x) &&
+               (is[0] == '<' ? x < strtod(is + 1, NULL) : x > strtod(is + 1, NULL));
+    bool no = is[0] == '!';
+    for (const char *p = is + 1 + no; *p;) {
+        size_t n = strcspn(p, "|");
+        char   one[128];
+        snprintf(one, sizeof one, "%.*s", (int)n, p);
+        if (vp_same_value(text, one) || (file->dialect->any_case && !strcasecmp(text, one)))
+            return !no;
+        p += n + (p[n] == '|');
+    }
+    return no;
+}
+
+static void check_rule(vp_checked *c, vp_checked_file *file, const vp_rule *r)
+{
+    const vp_value *v;
+
+    if (!holds(c, file, r->key, r->is) || (r->other && !holds(c, file, r->other, r->other_is)))
+        return;
+    v = vp_value_at(file->doc->root, r->key);
+    if (!v && strcmp(r->is, "unset") != 0) /* by a default: where the other stands */
+        v = r->other ? vp_value_at(file->doc->root, r->other) : NULL;
+    if (!v && strcmp(r->is, "unset") != 0)
+        return;
+    vp_find(c, file, r->severity, v, r->key, r->instead, "%s", r->message);
+}
+
+void vp_check_rules(vp_checked *c, vp_checked_file *file)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
+        const char *version = vp_dialect_version(d, file->dialect, c->versions);
+        for (int i = 0; i < d->n_rules; i++)
+            if (vp_version_within(version, d->rules[i].since, d->rules[i].until))
+                check_rule(c, file, &d->rules[i]);
+        if (d->judge)
+            d->judge(&(vp_judged){c, file});
+    }
+}

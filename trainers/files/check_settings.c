@@ -1,0 +1,326 @@
+/* trainers/files/check_settings.c: what the files say together: each says a set of words for a setting
+ * (one switch of Trainer can mean two precisions); the intersection is what will run, and where it is
+ * empty the files contradict each other. */
+#include "trainers/files/check_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { MAX_WORDS = 16 };
+
+/* What one file says for a setting. */
+typedef struct statement {
+    const char     *words[MAX_WORDS];
+    int             n;
+    const vp_value *at; /* where it is written; NULL: by default */
+    const char     *key;
+} statement;
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+static bool same_group(const vp_saying *a, const vp_saying *b)
+{
+    return a->setting == b->setting && same_text(a->word, b->word) &&
+           a->read_only == b->read_only && same_text(a->when, b->when) &&
+           same_text(a->since, b->since) && same_text(a->until, b->until);
+}
+
+/* One row against the file. *argument: what "$" stands for, in buf; explicit: it is written there. */
+static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp_saying *row,
+                      char *buf, size_t buf_size, const char **argument, const vp_value **at)
+{
+    const vp_value *v = vp_value_at(file->doc->root, row->key);
+    const char     *text;
+
+    if (!row->value)
+        return !v || v->kind == VP_VALUE_NULL;
+    text = vp_effective(c, file, row->key, buf, buf_size);
+    if (v && v->kind == VP_VALUE_NULL && !text) {
+        *at = v;
+        return strcmp(row->value, "null") == 0;
+    }
+    if (!text)
+        return strcmp(row->value, "null") == 0;
+    if (v && v->kind != VP_VALUE_NULL)
+        *at = v;
+    if (strcmp(text, "auto") == 0 && strcmp(row->value, "auto") != 0 && strcmp(row->word, "W") != 0)
+        return false;
+    if (strcmp(row->value, "$") == 0 || strcmp(row->value, "$,") == 0) {
+        char *p = buf;
+        if (row->value[1] == ',') /* "q_proj, v_proj" */
+            for (char *q = buf; *q; q++)
+                if (*q != ' ')
+                    *p++ = *q == ',' ? '+' : *q;
+        if (row->value[1] == ',')
+            *p = '\0';
+        *argument = buf;
+        return true;
+    }
+    if (strncmp(row->value, "$file:", 6) == 0)
+        return v && v->kind != VP_VALUE_NULL;
+    if (row->value[0] == '$') /* $model, $world, $global: no word of this setting */
+        return true;
+    return vp_same_value(text, row->value) ||
+           (file->dialect->any_case && !strcasecmp(text, row->value));
+}
+
+/* The word that a group says, or NULL. */
+static const char *group_word(vp_checked *c, const vp_checked_file *file, const vp_saying *rows,
+                              int n, vp_setting setting, const vp_value **at, const char **key)
+{
+    char        buf[512], kept[512] = "", word[600];
+    const char *argument = NULL;
+
+    for (int i = 0; i < n; i++) {
+        const vp_value *here = NULL;
+        const char     *arg  = NULL;
+        if (!row_holds(c, file, &rows[i], buf, sizeof buf, &arg, &here))
+            return NULL;
+        if (arg) {
+            snprintf(kept, sizeof kept, "%s", arg);
+            argument = kept;
+        }
+        if (here && !*at) {
+            *at  = here;
+            *key = rows[i].key;
+        }
+    }
+    if (argument) {
+        const char *colon = strchr(rows[0].word, ':');
+        snprintf(word, sizeof word, "%.*s%s", colon ? (int)(colon - rows[0].word) + 1 : 0,
+                 rows[0].word, argument);
+    } else {
+        snprintf(word, sizeof word, "%s", rows[0].word);
+    }
+    return vp_setting_canonical(c->arena, setting, word);
+}
+
+static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting setting,
+                         statement *out)
+{
+    const char *target = c->target ? c->target->name : NULL;
+
+    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
+        const char *version = vp_dialect_version(d, file->dialect, c->versions);
+        for (int i = 0; i < d->n_says;) {
+            const vp_saying *row = &d->says[i];
+            int              n   = 1;
+            if (row->setting != (int)setting) {
+                i++;
+                continue;
+            }
+            while (i + n < d->n_says && d->says[i + n].setting == row->setting &&
+                   same_group(row, &d->says[i + n]))
+                n++;
+            i += n;
+            const vp_value *at  = NULL;
+            const char     *key = row->key, *word;
+            if (!vp_version_within(version, row->since, row->until) ||
+                !vp_when_holds(row->when, &c->settings, target))
+                continue;
+            word = group_word(c, file, row, n, setting, &at, &key);
+            /* what is written beats what is by default */
+            if (!word || (out->n && out->at && !at) || out->n == MAX_WORDS)
+                continue;
+            if (out->n && !out->at && at)
+                out->n = 0;
+            for (int k = 0; k < out->n && word; k++)
+                if (strcmp(out->words[k], word) == 0)
+                    word = NULL;
+            if (word)
+                out->words[out->n++] = word;
+            if (at && !out->at)
+                out->at = at, out->key = key;
+        }
+    }
+}
+
+static const char *joined(vp_arena *arena, const statement *s)
+{
+    char text[300] = "";
+
+    for (int i = 0; i < s->n; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? " or " : "",
+                 s->words[i]);
+    return vp_arena_strdup(arena, text);
+}
+
+static void merge_setting(vp_checked *c, vp_setting setting)
+{
+    statement        all   = {0};
+    vp_checked_file *first = NULL;
+
+    for (int f = 0; f < c->n_files; f++) {
+        vp_checked_file *file = &c->files[f];
+        statement        one  = {0};
+        if (!file->doc || !file->dialect)
+            continue;
+        read_setting(c, file, setting, &one);
+        if (!one.n || (all.at && !one.at))
+            continue;
+        if (!all.n || (!all.at && one.at)) {
+            /* a default says nothing beside what is written */
+            all   = one;
+            first = file;
+            continue;
+        }
+        statement both = {.at = all.at, .key = all.key};
+        for (int i = 0; i < all.n; i++)
+            for (int k = 0; k < one.n; k++)
+                if (strcmp(all.words[i], one.words[k]) == 0)
+                    both.words[both.n++] = all.words[i];
+        if (both.n) {
+            all = both;
+            continue;
+        }
+        if (!one.at) /* two defaults */
+            continue;
+        vp_find(c, file, VP_ERROR, one.at, one.key, NULL,
+                "%s is %s here and %s by %s in %s, line %d: one switch in two files",
+                vp_setting_key(setting), joined(c->arena, &one), joined(c->arena, &all), all.key,
+                first->name, all.at->line);
+    }
+    if (!all.n)
+        return;
+    c->settings.value[setting] = all.words[0];
+    if (all.n > 1)
+        c->may_be[setting] = joined(c->arena, &all);
+    c->by_default[setting] = !all.at;
+}
+
+/* ---- pairs that are no setting ---- */
+
+static const struct {
+    const char *a, *key_a, *is_a, *b, *key_b, *is_b,
+        *message; /* is NULL: the two must be the same */
+} pairs[] = {
+    {"training_args", "learning_rate", NULL, "deepspeed", "optimizer.params.lr", NULL,
+     "the Trainer refuses two learning rates"},
+    {"training_args", "weight_decay", NULL, "deepspeed", "optimizer.params.weight_decay", NULL,
+     "the Trainer refuses two weight decays"},
+    {"training_args", "gradient_checkpointing", "true", "accelerate",
+     "fsdp_config.fsdp_activation_checkpointing", "true",
+     "both switch checkpointing on, which the Trainer refuses"},
+    {"training_args", "activation_checkpointing", "true", "accelerate",
+     "fsdp_config.fsdp_activation_checkpointing", "true",
+     "both switch checkpointing on, which the Trainer refuses"},
+    {"sft", "bnb_4bit_quant_storage", "float32", "accelerate", "mixed_precision", "bf16",
+     "4-bit storage must have the type that FSDP's parameters have"},
+};
+
+static bool is_or_has(const vp_checked_file *file, const char *name)
+{
+    for (const vp_dialect *d = file->doc ? file->dialect : NULL; d; d = d->base)
+        if (strcmp(d->name, name) == 0)
+            return true;
+    return false;
+}
+
+static void check_pairs(vp_checked *c)
+{
+    char x[256], y[256];
+
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        for (int a = 0; a < c->n_files; a++)
+            for (int b = 0; b < c->n_files; b++) {
+                if (!is_or_has(&c->files[a], pairs[i].a) || !is_or_has(&c->files[b], pairs[i].b))
+                    continue;
+                const vp_value *v = vp_value_at(c->files[a].doc->root, pairs[i].key_a);
+                const vp_value *w = vp_value_at(c->files[b].doc->root, pairs[i].key_b);
+                if (!v || !w || v->kind == VP_VALUE_NULL || w->kind == VP_VALUE_NULL)
+                    continue;
+                vp_value_text(v, x, sizeof x);
+                vp_value_text(w, y, sizeof y);
+                if (strcmp(x, "auto") == 0 || strcmp(y, "auto") == 0)
+                    continue;
+                if (pairs[i].is_a
+                        ? !vp_same_value(x, pairs[i].is_a) || !vp_same_value(y, pairs[i].is_b)
+                        : vp_same_value(x, y))
+                    continue;
+                vp_find(c, &c->files[b], VP_ERROR, w, pairs[i].key_b, NULL,
+                        "%s here, %s is %s in %s, line %d: %s", y, pairs[i].key_a, x,
+                        c->files[a].name, v->line, pairs[i].message);
+            }
+}
+
+/* train_batch_size = micro x accumulation x processes, where all are known. */
+static void check_product(vp_checked *c)
+{
+    const vp_settings *s = &c->settings;
+
+    for (int f = 0; f < c->n_files; f++) {
+        vp_checked_file *file = &c->files[f];
+        if (!file->doc || !file->dialect || strcmp(file->dialect->name, "deepspeed") != 0)
+            continue;
+        const vp_value *v = vp_value_at(file->doc->root, "train_batch_size");
+        if (!v || v->kind != VP_VALUE_INT || !s->value[VP_SETTING_MICRO_BATCH] ||
+            !s->value[VP_SETTING_ACCUMULATION] || c->by_default[VP_SETTING_MICRO_BATCH] ||
+            c->by_default[VP_SETTING_ACCUMULATION])
+            continue;
+        int64_t own = strtoll(s->value[VP_SETTING_MICRO_BATCH], NULL, 10) *
+                      strtoll(s->value[VP_SETTING_ACCUMULATION], NULL, 10);
+        const char *world = c->by_default[VP_SETTING_WORLD] ? NULL : s->value[VP_SETTING_WORLD];
+        if (own > 0 && v->integer % own != 0)
+            vp_find(c, file, VP_ERROR, v, "train_batch_size", "leave it out",
+                    "%lld is no multiple of micro-batch x accumulation, %s x %s",
+                    (long long)v->integer, s->value[VP_SETTING_MICRO_BATCH],
+                    s->value[VP_SETTING_ACCUMULATION]);
+        else if (own > 0 && world && v->integer != own * strtoll(world, NULL, 10))
+            vp_find(c, file, VP_ERROR, v, "train_batch_size", "leave it out",
+                    "%lld is not micro-batch x accumulation x processes, %s x %s x %s",
+                    (long long)v->integer, s->value[VP_SETTING_MICRO_BATCH],
+                    s->value[VP_SETTING_ACCUMULATION], world);
+        else if (own > 0 && !world && !s->value[VP_SETTING_WORLD]) {
+            c->settings.value[VP_SETTING_WORLD] =
+                vp_arena_printf(c->arena, "%lld", (long long)(v->integer / own));
+            c->by_default[VP_SETTING_WORLD] = false;
+        }
+    }
+}
+
+/* ---- defaults that cost ---- */
+
+/* Whether the setting that a key says is written in the file, by whatever key. */
+static bool is_said_otherwise(vp_checked *c, const vp_checked_file *file, const char *path)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_says; i++)
+            if (d->says[i].setting != VP_ALWAYS && strcmp(d->says[i].key, path) == 0) {
+                statement s = {0};
+                read_setting(c, file, d->says[i].setting, &s);
+                if (s.at)
+                    return true;
+            }
+    return false;
+}
+
+static void check_costs(vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++) {
+        vp_checked_file *file = &c->files[f];
+        for (const vp_dialect *d = file->doc ? file->dialect : NULL; d;
+             d                   = d->base_says ? d->base : NULL)
+            for (int i = 0; i < d->n_keys; i++) {
+                                  const vp_key *k = &d->keys[i];
+                                  if (!k->costs || !k->otherwise || vp_value_at(file->doc->root, k->path) ||
+                    vp_file_key(c, file, k->path, NULL) != k || is_said_otherwise(c, file, k->path))
+                    continue;
+                vp_find(c, file, VP_NOTE, NULL, k->path, NULL, "is not written: %s, so %s",
+                                          k->otherwise, k->costs);
+            }
+    }
+}
+
+void vp_check_settings(vp_checked *c)
+{
+    for (int s = 0; s < VP_N_SETTINGS; s++)
+        merge_setting(c, (vp_setting)s);
+    check_pairs(c);
+    check_product(c);
+    check_costs(c);
+}

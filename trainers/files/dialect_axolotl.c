@@ -1,0 +1,335 @@
+/* trainers/files/dialect_axolotl.c: axolotl's YAML. Read in axolotl 0.19 to 0.21.
+ *
+ * Unknown keys are dropped without a word; a plugin's keys count only where `plugins` lists it. The
+ * parser is pydantic's: a number as text becomes a number. Checkpointing is off unless asked for.
+ * bf16: true loads bf16 weights, and autocast adds nothing to it unless they are fp32 (float32). */
+#include "trainers/files/target.h"
+
+#define BIG                1e12
+#define ARRAY(keys, field) .field = keys, .n_##field = sizeof keys / sizeof *keys
+
+static const vp_key axolotl_keys[] = {
+    {"base_model", VP_KEY_TEXT},
+    {"micro_batch_size", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"sequence_len", VP_KEY_INT, "512", .min = 1, .max = BIG,
+     .costs = "samples are cut at 512 tokens"},
+    {"eval_sequence_len", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"sample_packing", VP_KEY_BOOL, "false"},
+    {"eval_sample_packing", VP_KEY_ANY},
+    {"pad_to_sequence_len", VP_KEY_BOOL},
+    {"bf16", VP_KEY_ANY, "false"},
+    {"fp16", VP_KEY_BOOL, "false"},
+    {"float32", VP_KEY_BOOL, "false"},
+    {"bfloat16", VP_KEY_BOOL, "false"},
+    {"float16", VP_KEY_BOOL, "false"},
+    {"tf32", VP_KEY_ANY},
+    {"fp8", VP_KEY_BOOL, "false"},
+    {"gradient_checkpointing", VP_KEY_WORD, "false", "true|false|offload|offload_disk",
+     .costs = "every block keeps all that its backward pass reads"},
+    {"gradient_checkpointing_kwargs", VP_KEY_MAP},
+    {"gradient_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL},
+    {"gradient_checkpointing_kwargs.every_n_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6,
+     .since = "0.21", .instead = "leave it out: all layers"},
+    {"activation_offloading", VP_KEY_WORD, "false", "true|false|legacy|disk|hidden_states"},
+    {"layer_offloading", VP_KEY_BOOL, "false"},
+    {"selective_checkpointing", VP_KEY_ANY},
+    {"optimizer", VP_KEY_TEXT, "adamw_torch_fused"},
+    {"learning_rate", VP_KEY_REAL, .min = 0, .max = 100},
+    {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
+    {"weight_decay", VP_KEY_REAL, "0.0", .min = 0, .max = 100},
+    {"num_epochs", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
+    {"warmup_steps", VP_KEY_INT, .min = 0, .max = BIG},
+    {"warmup_ratio", VP_KEY_REAL, .min = 0, .max = 1},
+    {"attn_implementation", VP_KEY_TEXT},
+    {"flash_attention", VP_KEY_BOOL, "false"},
+    {"sdp_attention", VP_KEY_BOOL, "false"},
+    {"eager_attention", VP_KEY_BOOL, "false"},
+    {"flex_attention", VP_KEY_BOOL, "false"},
+    {"xformers_attention", VP_KEY_BOOL, "false"},
+    {"adapter", VP_KEY_WORD, NULL, "lora|qlora|llama-adapter"},
+    {"load_in_8bit", VP_KEY_BOOL, "false"},
+    {"load_in_4bit", VP_KEY_BOOL, "false"},
+    {"lora_r", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
+    {"lora_target_modules", VP_KEY_LIST},
+    {"lora_target_linear", VP_KEY_BOOL, "false"},
+    {"chunked_cross_entropy", VP_KEY_BOOL, "false"},
+    {"chunked_cross_entropy_num_chunks", VP_KEY_INT, "8", .min = 1, .max = 1e6},
+    {"tiled_mlp", VP_KEY_BOOL, "false"},
+    {"plugins", VP_KEY_LIST},
+    {"liger_rope", VP_KEY_BOOL, "false"},
+    {"liger_rms_norm", VP_KEY_BOOL, "false"},
+    {"liger_glu_activation", VP_KEY_BOOL, "false"},
+    {"liger_swiglu", VP_KEY_BOOL, .until = "0.5", .instead = "liger_glu_activation"},
+    {"liger_cross_entropy", VP_KEY_BOOL, "false"},
+    {"liger_fused_linear_cross_entropy", VP_KEY_BOOL, "false"},
+    {"cut_cross_entropy", VP_KEY_BOOL, "false"},
+    {"deepspeed", VP_KEY_ANY},
+    {"fsdp", VP_KEY_ANY, .until = "0.20", .instead = "fsdp_version and fsdp_config"},
+    {"fsdp_version", VP_KEY_INT, "1", .min = 1, .max = 2},
+    {"fsdp_config", VP_KEY_MAP},
+    {"fsdp_config.fsdp_version", VP_KEY_INT, "1", .min = 1, .max = 2},
+    {"fsdp_config.offload_params", VP_KEY_BOOL, "false"},
+    {"fsdp_config.reshard_after_forward", VP_KEY_BOOL, "true"},
+    {"fsdp_config.activation_checkpointing", VP_KEY_BOOL, "false"},
+    {"fsdp_config.cpu_ram_efficient_loading", VP_KEY_BOOL},
+    {"fsdp_config.state_dict_type", VP_KEY_WORD, NULL,
+     "FULL_STATE_DICT|LOCAL_STATE_DICT|SHARDED_STATE_DICT"},
+    {"fsdp_config.auto_wrap_policy", VP_KEY_WORD, NULL, "TRANSFORMER_BASED_WRAP|SIZE_BASED_WRAP"},
+    {"fsdp_config.transformer_layer_cls_to_wrap", VP_KEY_TEXT},
+    {"gc_steps", VP_KEY_INT, NULL, .min = -1, .max = BIG},
+    {"gc_collect_steps", VP_KEY_INT, NULL, .min = -1, .max = BIG},
+    {"torch_empty_cache_steps", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"torch_compile", VP_KEY_ANY},
+    {"auto_find_batch_size", VP_KEY_BOOL, "false"},
+    {"world_size", VP_KEY_INT},
+    {"evaluation_strategy", VP_KEY_TEXT, .until = "0.5", .instead = "eval_strategy"},
+    {"max_packed_sequence_len", VP_KEY_INT, .until = "0.1", .instead = "sample_packing"},
+    {"rope_scaling", VP_KEY_ANY, .until = "0.4",
+     .instead = "overrides_of_model_config.rope_parameters"},
+    {"noisy_embedding_alpha", VP_KEY_REAL, .until = "0.3", .instead = "neftune_noise_alpha"},
+    {"dpo_beta", VP_KEY_REAL, .until = "0.5", .instead = "rl_beta"},
+    {"s2_attention", VP_KEY_BOOL, .until = "0.17", .instead = "attn_implementation"},
+    {"flash_attn_rms_norm", VP_KEY_BOOL, .until = "0.17", .instead = "liger_rms_norm"},
+};
+
+static const vp_section axolotl_sections[] = {
+    {"", VP_STRANGERS_DROPPED,
+     "strict resume_from_checkpoint auto_resume_from_checkpoints resize_token_embeddings_to_32x "
+     "mean_resizing_embeddings shrink_embeddings embeddings_skip_upcast reinit_weights trainer_cls "
+     "rl trl vllm ebft qat quantization reward_model dynamic_checkpoint process_reward_model "
+     "center_rewards_coefficient num_labels dpo_use_weighting dpo_label_smoothing "
+     "precompute_ref_log_probs dpo_use_liger_kernel dpo_padding_free dpo_loss_type "
+     "dpo_loss_weights datasets test_datasets shuffle_merged_datasets "
+     "shuffle_before_merging_datasets dataset_prepared_path dataset_shard_num dataset_shard_idx "
+     "skip_prepare_dataset num_dataset_shards_to_save pretraining_dataset dataset_processes "
+     "dataset_num_proc dataset_exact_deduplication dataset_keep_in_memory dataloader_pin_memory "
+     "dataloader_num_workers dataloader_prefetch_factor dataloader_drop_last accelerator_config "
+     "remove_unused_columns push_dataset_to_hub hf_use_auth_token device device_map local_rank ddp "
+     "seed ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers ddp_find_unused_parameters "
+     "do_causal_lm_eval eval_causal_lm_metrics do_bench_eval bench_dataset bench_split "
+     "metric_for_best_model greater_is_better loss_watchdog_threshold loss_watchdog_patience "
+     "fp8_config fp8_enable_fsdp_float8_all_gather freeze_mm_modules unfrozen_parameters "
+     "excess_length_strategy min_sample_len max_prompt_len sample_packing_group_size "
+     "sample_packing_bin_size sample_packing_sequentially sample_packing_mp_start_method "
+     "pad_to_multiple_of curriculum_sampling multipack_real_batches batch_flattening use_pose "
+     "pose_split_on_token_ids pose_max_context_len pose_num_chunks pretrain_multipack_buffer_size "
+     "pretrain_multipack_attn pretraining_sample_concatenation streaming "
+     "streaming_multipack_buffer_size flex_attn_compile_kwargs flash_attn_cross_entropy "
+     "flash_attn_fuse_mlp flash_optimum sage_attention gemma4_hybrid_attn_impl "
+     "large_head_attention flash_attn_d512 sdpa_varlen fused_attn_kernel experts_implementation "
+     "ple_cpu_offload quantize_moe_experts scaling_softmax scaling_softmax_factor "
+     "scaling_softmax_bias lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel "
+     "use_eaft eaft_alpha eaft_k tiled_mlp_num_shards tiled_mlp_use_original_mlp "
+     "llama4_linearized_experts deepcompile fp32_norms fp32_norm_classes "
+     "fsdp_final_state_dict_type val_set_size dp_shard_size dp_replicate_size "
+     "sequence_parallel_degree context_parallel_size heads_k_stride ring_attn_func "
+     "tensor_parallel_size special_tokens tokens added_tokens_overrides torch_compile_backend "
+     "torch_compile_mode torch_compile_options max_steps eval_steps evals_per_epoch eval_strategy "
+     "save_steps saves_per_epoch save_strategy save_total_limit save_first_step logging_steps "
+     "early_stopping_patience load_best_model_at_end save_only_model use_tensorboard "
+     "profiler_steps profiler_steps_start include_tokens_per_second include_tkps "
+     "neftune_noise_alpha orpo_alpha simpo_gamma cpo_alpha kto_desirable_weight "
+     "kto_undesirable_weight rl_beta max_memory gpu_memory_limit low_cpu_mem_usage chat_template "
+     "chat_template_jinja chat_template_kwargs eot_tokens default_system_message "
+     "fix_untrained_tokens is_preprocess preprocess_iterable is_falcon_derived_model "
+     "is_llama_derived_model is_mistral_derived_model is_qwen_derived_model generate_samples "
+     "num_generation_samples generation_max_new_tokens generation_temperature generation_top_p "
+     "generation_top_k generation_prompt_ratio generation_do_sample eval_table_size "
+     "eval_max_new_tokens dpo_use_logits_to_keep dpo_generate_during_eval dpo_norm_loss rpo_alpha "
+     "overrides_of_model_config overrides_of_model_kwargs type_of_model revision_of_model "
+     "model_type use_mlflow mlflow_tracking_uri mlflow_experiment_name mlflow_run_name "
+     "hf_mlflow_log_artifacts lisa_n_layers lisa_step_interval lisa_layers_attribute use_wandb "
+     "wandb_name wandb_run_id wandb_mode wandb_project wandb_entity wandb_watch wandb_log_model "
+     "use_comet comet_api_key comet_workspace comet_project_name comet_experiment_key comet_mode "
+     "comet_online comet_experiment_config gradio_title gradio_share gradio_server_name "
+     "gradio_server_port gradio_max_new_tokens gradio_temperature use_ray ray_run_name "
+     "ray_num_workers resources_per_worker use_otel_metrics otel_metrics_host otel_metrics_port "
+     "use_trackio trackio_project_name trackio_run_name trackio_space_id base_model_config "
+     "cls_model_config tokenizer_config tokenizer_use_fast tokenizer_legacy "
+     "tokenizer_use_mistral_common tokenizer_type processor_type processor_kwargs "
+     "tokenizer_save_jinja_files trust_remote_code experimental_skip_move_to_device use_kernels "
+     "model_quantization_config model_quantization_config_kwargs use_onebitllms output_dir "
+     "hub_model_id hub_strategy hub_revision save_safetensors image_size image_resize_algorithm "
+     "role_boundaries lora_model_dir lora_fan_in_fan_out lora_target_parameters "
+     "lora_modules_to_save lora_rank_pattern lora_alpha_pattern peft_layers_to_transform "
+     "peft_layers_pattern peft peft_use_dora peft_use_rslora peft_layer_replication "
+     "peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying "
+     "peft_autocast_adapter_dtype qlora_sharded_model_loading lora_on_cpu gptq bnb_config_kwargs "
+     "loraplus_lr_ratio loraplus_lr_embedding merge_lora merge_method relora relora_prune_ratio "
+     "relora_prune_method relora_cpu_offload relora_steps relora_warmup_steps eval_batch_size "
+     "train_on_inputs group_by_length embedding_lr embedding_lr_scale optim_args "
+     "optim_target_modules torchdistx_path lr_scheduler lr_scheduler_kwargs lr_quadratic_warmup "
+     "cosine_min_lr_ratio cosine_constant_lr_ratio lr_div_factor lr_groups adam_epsilon "
+     "adam_epsilon2 adam_beta1 adam_beta2 adam_beta3 dion_lr dion_momentum dion_rank_fraction "
+     "dion_rank_multiple_of qgalore_rank jagged_restart_steps jagged_restart_warmup_steps "
+     "jagged_restart_anneal_steps liger_rms_norm_gated liger_layer_norm liger_use_token_scaling "
+     "liger_kernel_impl dense_mixer diffusion expert_parallel_size grokfast_alpha grokfast_lamb "
+     "kd_trainer kd_ce_alpha kd_alpha kd_temperature kd_beta kd_normalize_topk llmcompressor "
+     "lm_eval_tasks lm_eval_batch_size spectrum_top_fraction spectrum_model_name use_scattermoe "
+     "use_sonicmoe expert_backend mora swanlab_project use_swanlab base_model_ignore_patterns "
+     "adapter_lr model_revision"},
+    {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED,
+     "preserve_rng_state determinism_check debug early_stop context_fn offload"},
+    {"fsdp_config", VP_STRANGERS_DROPPED,
+     "sync_module_states cpu_offload_pin_memory use_orig_params final_state_dict_type "
+     "min_num_params mixed_precision_policy fsdp_offload_params fsdp_sync_module_states "
+     "fsdp_cpu_ram_efficient_loading fsdp_use_orig_params fsdp_state_dict_type "
+     "fsdp_auto_wrap_policy fsdp_transformer_layer_cls_to_wrap fsdp_reshard_after_forward "
+     "fsdp_activation_checkpointing fsdp_sharding_strategy fsdp_limit_all_gathers "
+     "fsdp_final_state_dict_type fsdp_backward_prefetch fsdp_forward_prefetch"},
+};
+
+#define LIGER "axolotl.integrations.liger.LigerPlugin"
+
+static const vp_saying axolotl_says[] = {
+    {VP_ALWAYS, NULL, "base_model", "$model"},
+    {VP_SETTING_MICRO_BATCH, "*", "micro_batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    {VP_SETTING_SEQ, "*", "sequence_len", "$"},
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true"},
+    {VP_SETTING_PRECISION, "bf16-amp", "float32", "false"},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16", "false"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "bf16", "true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "float32", "true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "fp16", "false"},
+    {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp32", "float32", "true"},
+    {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "float32", "true"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "fp16", "true"},
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16", "auto", .read_only = true},
+    {VP_SETTING_OPTIMIZER, "W", "optimizer", "$"},
+    {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false"},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", .since = "0.21"},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing_kwargs.use_reentrant", "false",
+     .since = "0.21"},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing_kwargs.every_n_layers", "$",
+     .since = "0.21"},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true"},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.use_reentrant", "false"},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", .read_only = true},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "activation_offloading", "false"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "activation_offloading", "true",
+     "recompute=full|every:N"},
+    {VP_SETTING_LOSS, "full", "chunked_cross_entropy", "false"},
+    {VP_SETTING_LOSS, "full", "liger_fused_linear_cross_entropy", NULL},
+    {VP_SETTING_LOSS, "chunked", "chunked_cross_entropy", "true"},
+    {VP_SETTING_LOSS, "liger", "chunked_cross_entropy", "false"},
+    {VP_SETTING_LOSS, "liger", "plugins", LIGER},
+    {VP_SETTING_LOSS, "liger", "liger_fused_linear_cross_entropy", "true"},
+    {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager", .since = "0.17"},
+    {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa", .since = "0.17"},
+    {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2", .since = "0.17"},
+    {VP_SETTING_ATTENTION, "flash3", "attn_implementation", "flash_attention_3", .since = "0.17"},
+    {VP_SETTING_ATTENTION, "flex", "attn_implementation", "flex_attention", .since = "0.17"},
+    {VP_SETTING_ATTENTION, "flash2", "flash_attention", "true", .read_only = true},
+    {VP_SETTING_ATTENTION, "sdpa", "sdp_attention", "true", .read_only = true},
+    {VP_SETTING_ATTENTION, "eager", "eager_attention", "true", .read_only = true},
+    {VP_SETTING_ATTENTION, "flex", "flex_attention", "true", .read_only = true},
+    {VP_SETTING_CLIP_NORM, "R", "max_grad_norm", "$"},
+    {VP_SETTING_PARALLEL, "none", "deepspeed", "null"},
+    {VP_SETTING_PARALLEL, "none", "fsdp_config", NULL},
+    {VP_SETTING_PARALLEL, "ddp", "deepspeed", "null"},
+    {VP_SETTING_PARALLEL, "ddp", "fsdp_config", NULL},
+    {VP_SETTING_PARALLEL, "zero1", "deepspeed", "$file:ds_config.json"},
+    {VP_SETTING_PARALLEL, "zero2", "deepspeed", "$file:ds_config.json"},
+    {VP_SETTING_PARALLEL, "zero3", "deepspeed", "$file:ds_config.json"},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2"},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_config.reshard_after_forward", "true"},
+    {VP_SETTING_OFFLOAD_PARAMS, "none", "fsdp_config.offload_params", "false",
+     "parallel=fsdp2,offload_optimizer=none"},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp_config.offload_params", "true",
+     "parallel=fsdp2,offload_optimizer=cpu"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "fsdp_config.offload_params", "false",
+     "parallel=fsdp2,offload_params=none"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_config.offload_params", "true",
+     "parallel=fsdp2,offload_params=cpu"},
+    {VP_ALWAYS, NULL, "fsdp_config.auto_wrap_policy", "TRANSFORMER_BASED_WRAP", "parallel=fsdp2"},
+    {VP_ALWAYS, NULL, "fsdp_config.state_dict_type", "SHARDED_STATE_DICT", "parallel=fsdp2"},
+    {VP_ALWAYS, NULL, "fsdp_config.cpu_ram_efficient_loading", "true", "parallel=fsdp2"},
+    {VP_SETTING_TUNING, "full", "adapter", "null"},
+    {VP_SETTING_TUNING, "full", "load_in_4bit", "false"},
+    {VP_SETTING_TUNING, "lora", "adapter", "lora"},
+    {VP_SETTING_TUNING, "lora", "load_in_4bit", "false"},
+    {VP_SETTING_TUNING, "qlora", "adapter", "qlora"},
+    {VP_SETTING_TUNING, "qlora", "load_in_4bit", "true"},
+    {VP_SETTING_LORA_R, "N", "lora_r", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_TARGETS, "all-linear", "lora_target_linear", "true", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_TARGETS, "L", "lora_target_modules", "$",
+     "tuning=lora|qlora,lora_targets!=all-linear"},
+    {VP_ALWAYS, NULL, "load_in_8bit", "false"},
+    {VP_ALWAYS, NULL, "sample_packing", "false"},
+    {VP_ALWAYS, NULL, "pad_to_sequence_len", "true"},
+    {VP_ALWAYS, NULL, "tiled_mlp", "false"},
+    {VP_ALWAYS, NULL, "auto_find_batch_size", "false"},
+};
+
+static const vp_rule axolotl_rules[] = {
+    {"bf16", "=true", "fp16", "=true", VP_ERROR, "bf16 and fp16 exclude each other", "fp16: false"},
+    {"adapter", "=qlora", "load_in_4bit", "=false", VP_ERROR, "qlora wants 4-bit weights",
+     "load_in_4bit: true"},
+    {"adapter", "=qlora", "load_in_8bit", "=true", VP_ERROR, "qlora does not take 8-bit weights",
+     "load_in_8bit: false"},
+    {"adapter", "=lora|qlora", "lora_r", "unset", VP_ERROR, "an adapter without a rank",
+     "lora_r: 16"},
+    {"load_in_4bit", "=true", "adapter", "unset", VP_ERROR, "quantised weights cannot be trained",
+     "adapter: qlora"},
+    {"load_in_8bit", "=true", "adapter", "unset", VP_ERROR, "quantised weights cannot be trained",
+     "adapter: lora"},
+    {"batch_size", "set", "gradient_accumulation_steps", "set", VP_ERROR,
+     "and gradient_accumulation_steps exclude each other", "micro_batch_size with accumulation"},
+    {"gradient_checkpointing", "=offload", NULL, NULL, VP_WARNING, "is a deprecated spelling",
+     "gradient_checkpointing: true and activation_offloading: true"},
+    {"gradient_checkpointing", "=offload_disk", NULL, NULL, VP_WARNING, "is a deprecated spelling",
+     "gradient_checkpointing: true and activation_offloading: disk"},
+    {"activation_offloading", "=true|legacy|disk|hidden_states", "gradient_checkpointing", "=false",
+     VP_ERROR, "wants gradient_checkpointing", "gradient_checkpointing: true"},
+    {"selective_checkpointing", "set", "gradient_checkpointing", "=false", VP_ERROR,
+     "wants gradient_checkpointing", "gradient_checkpointing: true"},
+    {"gradient_checkpointing_kwargs", "set", "gradient_checkpointing", "=false", VP_WARNING,
+     "has no effect while gradient_checkpointing is false", "gradient_checkpointing: true"},
+    {"liger_rope", "set", "plugins", "!~liger", VP_ERROR, "counts only with its plugin: dropped",
+     "plugins: [" LIGER "]"},
+    {"liger_rms_norm", "set", "plugins", "!~liger", VP_ERROR,
+     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
+    {"liger_glu_activation", "set", "plugins", "!~liger", VP_ERROR,
+     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
+    {"liger_cross_entropy", "set", "plugins", "!~liger", VP_ERROR,
+     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
+    {"liger_fused_linear_cross_entropy", "set", "plugins", "!~liger", VP_ERROR,
+     "counts only with its plugin: dropped", "plugins: [" LIGER "]"},
+    {"cut_cross_entropy", "set", "plugins", "!~cut_cross_entropy", VP_ERROR,
+     "counts only with its plugin: dropped",
+     "plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]"},
+    {"deepspeed", "set", "fsdp_config", "set", VP_ERROR, "deepspeed and fsdp_config together",
+     "one of them"},
+    {"optimizer", "=adamw_8bit|adamw_bnb_8bit", "fsdp_version", "=2", VP_ERROR,
+     "does not go with FSDP2", "optimizer: adamw_torch_8bit"},
+    {"warmup_steps", "set", "warmup_ratio", "set", VP_ERROR, "and warmup_ratio exclude each other",
+     "one of them"},
+    {"micro_batch_size", "unset", "base_model", "set", VP_WARNING, "not written: 1 sample",
+     "micro_batch_size: 1"},
+    {"auto_find_batch_size", "=true", NULL, NULL, VP_WARNING,
+     "starts again with a smaller batch at every out-of-memory error",
+     "auto_find_batch_size: false"},
+};
+
+const vp_dialect vp_dialect_axolotl = {
+    .name    = "axolotl",
+    .library = "axolotl",
+    .version = "0.21.0",
+    ARRAY(axolotl_keys, keys),
+    ARRAY(axolotl_sections, sections),
+    ARRAY(axolotl_says, says),
+    ARRAY(axolotl_rules, rules),
+    .signs = "base_model micro_batch_size sequence_len adapter datasets sample_packing num_epochs",
+    .text_is_number = true,
+};

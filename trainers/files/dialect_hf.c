@@ -1,0 +1,448 @@
+/* trainers/files/dialect_hf.c: transformers' TrainingArguments, TRL's SFTConfig with ModelConfig, and
+ * what a script loads the model with. Read in transformers 4.57, 5.17 and 5.23, TRL 1.10 and 1.16.
+ *
+ * bf16 of Trainer is autocast: what the weights are, the loader says. Layer i is checkpointed where
+ * i % every_n_layers == 0. From transformers 5.23 checkpointing is called activation_checkpointing;
+ * 5.20.1 to 5.22 have only the old name. TRL 1.16's loss_type nll is the tiled one; before, chunked_nll
+ * was, and nll the full one. */
+#include "trainers/files/target.h"
+
+#define OPTIMIZERS \
+    "adamw_torch|adamw_torch_fused|adamw_torch_xla|adamw_torch_npu_fused|adafactor|" \
+    "adamw_anyprecision|adamw_torch_4bit|adamw_torch_8bit|ademamix|sgd|adagrad|adamw_bnb_8bit|" \
+    "adamw_8bit|ademamix_8bit|lion_8bit|lion_32bit|paged_adamw_32bit|paged_adamw_8bit|" \
+    "paged_ademamix_32bit|paged_ademamix_8bit|paged_lion_32bit|paged_lion_8bit|rmsprop|" \
+    "rmsprop_bnb|rmsprop_bnb_8bit|rmsprop_bnb_32bit|galore_adamw|galore_adamw_8bit|" \
+    "galore_adafactor|galore_adamw_layerwise|galore_adamw_8bit_layerwise|" \
+    "galore_adafactor_layerwise|lomo|adalomo|grokadamw|schedule_free_radam|schedule_free_adamw|" \
+    "schedule_free_sgd|apollo_adamw|apollo_adamw_layerwise|stable_adamw|adamw_hf"
+#define SCHEDULES \
+    "linear|cosine|cosine_with_restarts|polynomial|constant|constant_with_warmup|inverse_sqrt|" \
+    "reduce_lr_on_plateau|cosine_with_min_lr|cosine_warmup_with_min_lr|warmup_stable_decay|greedy"
+#define BIG 1e12
+
+static const vp_key trainer_keys[] = {
+    {"output_dir", VP_KEY_TEXT},
+    {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
+     .costs = "8 samples a device at once"},
+    {"per_device_eval_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG},
+    {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"gradient_checkpointing", VP_KEY_BOOL, "false",
+     .costs = "every block keeps all that its backward pass reads"},
+    {"gradient_checkpointing_kwargs", VP_KEY_MAP},
+    {"gradient_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL, "false"},
+    {"gradient_checkpointing_kwargs.every_n_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6,
+     .since = "5.17", .instead = "leave it out: all layers"},
+    {"gradient_checkpointing_kwargs.offload", VP_KEY_BOOL, "false", .since = "5.17"},
+    {"activation_checkpointing", VP_KEY_BOOL, .since = "5.23", .instead = "gradient_checkpointing"},
+    {"activation_checkpointing_kwargs", VP_KEY_MAP, .since = "5.23",
+     .instead = "gradient_checkpointing_kwargs"},
+    {"activation_checkpointing_kwargs.use_reentrant", VP_KEY_BOOL, "false", .since = "5.23"},
+    {"activation_checkpointing_kwargs.every_n_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6,
+     .since = "5.23"},
+    {"activation_checkpointing_kwargs.offload", VP_KEY_BOOL, "false", .since = "5.23"},
+    {"bf16", VP_KEY_BOOL, "false"},
+    {"fp16", VP_KEY_BOOL, "false"},
+    {"bf16_full_eval", VP_KEY_BOOL, "false"},
+    {"fp16_full_eval", VP_KEY_BOOL, "false"},
+    {"tf32", VP_KEY_BOOL},
+    {"optim", VP_KEY_WORD, "adamw_torch_fused", OPTIMIZERS},
+    {"optim_args", VP_KEY_TEXT},
+    {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
+    {"learning_rate", VP_KEY_REAL, "5.0e-05", .min = 0, .max = 100},
+    {"weight_decay", VP_KEY_REAL, "0.0", .min = 0, .max = 100},
+    {"adam_beta1", VP_KEY_REAL, "0.9", .min = 0, .max = 1},
+    {"adam_beta2", VP_KEY_REAL, "0.999", .min = 0, .max = 1},
+    {"adam_epsilon", VP_KEY_REAL, "1.0e-08", .min = 0, .max = 1},
+    {"lr_scheduler_type", VP_KEY_WORD, "linear", SCHEDULES},
+    {"warmup_steps", VP_KEY_REAL, "0", .min = 0, .max = BIG},
+    {"num_train_epochs", VP_KEY_REAL, "3.0", .min = 0, .max = BIG},
+    {"max_steps", VP_KEY_INT, "-1", .min = -1, .max = BIG},
+    {"eval_strategy", VP_KEY_WORD, "no", "no|steps|epoch"},
+    {"save_strategy", VP_KEY_WORD, "steps", "no|steps|epoch|best"},
+    {"logging_strategy", VP_KEY_WORD, "steps", "no|steps|epoch"},
+    {"logging_steps", VP_KEY_REAL, "500", .min = 0, .max = BIG},
+    {"save_steps", VP_KEY_REAL, "500", .min = 0, .max = BIG},
+    {"eval_steps", VP_KEY_REAL, .min = 0, .max = BIG},
+    {"save_total_limit", VP_KEY_INT, .min = 0, .max = BIG},
+    {"seed", VP_KEY_INT, "42", .min = 0, .max = BIG},
+    {"use_liger_kernel", VP_KEY_BOOL, "false"},
+    {"liger_kernel_config", VP_KEY_MAP},
+    {"liger_kernel_config.rope", VP_KEY_BOOL},
+    {"liger_kernel_config.rms_norm", VP_KEY_BOOL},
+    {"liger_kernel_config.swiglu", VP_KEY_BOOL},
+    {"liger_kernel_config.cross_entropy", VP_KEY_BOOL},
+    {"liger_kernel_config.fused_linear_cross_entropy", VP_KEY_BOOL, "true"},
+    {"torch_compile", VP_KEY_BOOL, "false"},
+    {"torch_empty_cache_steps", VP_KEY_INT, .min = 1, .max = BIG},
+    {"auto_find_batch_size", VP_KEY_BOOL, "false"},
+    {"eval_accumulation_steps", VP_KEY_INT, .min = 1, .max = BIG},
+    {"dataloader_num_workers", VP_KEY_INT, "0", .min = 0, .max = 4096},
+    {"dataloader_pin_memory", VP_KEY_BOOL, "true"},
+    {"dataloader_prefetch_factor", VP_KEY_INT, .min = 1, .max = 1e6},
+    {"dataloader_persistent_workers", VP_KEY_BOOL, "false"},
+    {"ddp_bucket_cap_mb", VP_KEY_INT, .min = 1, .max = 1e6},
+    {"ddp_find_unused_parameters", VP_KEY_BOOL},
+    {"remove_unused_columns", VP_KEY_BOOL, "true"},
+    {"skip_memory_metrics", VP_KEY_BOOL, "true"},
+    {"use_cpu", VP_KEY_BOOL, "false"},
+    {"do_train", VP_KEY_BOOL, "false"},
+    {"do_eval", VP_KEY_BOOL, "false"},
+    {"use_cache", VP_KEY_BOOL, "false", .since = "5.0"},
+    {"report_to", VP_KEY_ANY, "none"},
+    {"fsdp", VP_KEY_ANY},
+    {"fsdp_config", VP_KEY_ANY},
+    {"deepspeed", VP_KEY_ANY},
+    {"train_sampling_strategy", VP_KEY_WORD, "random", "random|sequential|group_by_length",
+     .since = "5.0", .instead = "group_by_length: true"},
+    /* gone */
+    {"evaluation_strategy", VP_KEY_TEXT, .until = "5.0", .instead = "eval_strategy"},
+    {"warmup_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1, .until = "5.0",
+     .instead = "warmup_steps, which takes a share below 1"},
+    {"group_by_length", VP_KEY_BOOL, "false", .until = "5.0",
+     .instead = "train_sampling_strategy: group_by_length"},
+    {"no_cuda", VP_KEY_BOOL, "false", .until = "5.0", .instead = "use_cpu"},
+    {"use_mps_device", VP_KEY_BOOL, .until = "5.0", .instead = "nothing: it is found"},
+    {"save_safetensors", VP_KEY_BOOL, "true", .until = "5.0", .instead = "nothing: always so"},
+    {"half_precision_backend", VP_KEY_TEXT, .until = "5.0", .instead = "nothing: always autocast"},
+    {"fp16_backend", VP_KEY_TEXT, .until = "5.0", .instead = "nothing: always autocast"},
+    {"fp16_opt_level", VP_KEY_TEXT, .until = "5.0", .instead = "nothing: apex is not used"},
+    {"per_gpu_train_batch_size", VP_KEY_INT, .until = "5.0",
+     .instead = "per_device_train_batch_size"},
+    {"per_gpu_eval_batch_size", VP_KEY_INT, .until = "5.0",
+     .instead = "per_device_eval_batch_size"},
+    {"overwrite_output_dir", VP_KEY_BOOL, .until = "5.0", .instead = "nothing"},
+    {"logging_dir", VP_KEY_TEXT, .until = "5.0", .instead = "TENSORBOARD_LOGGING_DIR"},
+    {"adafactor", VP_KEY_BOOL, .until = "5.0", .instead = "optim: adafactor"},
+    {"sharded_ddp", VP_KEY_TEXT, .until = "4.35", .instead = "fsdp"},
+    {"fsdp_min_num_params", VP_KEY_INT, .until = "5.0", .instead = "fsdp_config.min_num_params"},
+    {"fsdp_transformer_layer_cls_to_wrap", VP_KEY_TEXT, .until = "5.0",
+     .instead = "fsdp_config.transformer_layer_cls_to_wrap"},
+    {"dispatch_batches", VP_KEY_BOOL, .until = "4.39",
+     .instead = "accelerator_config.dispatch_batches"},
+    {"split_batches", VP_KEY_BOOL, .until = "4.39", .instead = "accelerator_config.split_batches"},
+    {"push_to_hub_model_id", VP_KEY_TEXT, .until = "5.0", .instead = "hub_model_id"},
+    {"push_to_hub_token", VP_KEY_TEXT, .until = "5.0", .instead = "hub_token"},
+    {"jit_mode_eval", VP_KEY_BOOL, .until = "5.0", .instead = "torch_compile"},
+    {"torchdynamo", VP_KEY_TEXT, .until = "5.0", .instead = "torch_compile_backend"},
+    {"tpu_num_cores", VP_KEY_INT, .until = "5.0", .instead = "nothing"},
+    {"past_index", VP_KEY_INT, .until = "5.0", .instead = "nothing"},
+    {"ray_scope", VP_KEY_TEXT, .until = "5.0", .instead = "nothing"},
+    {"include_inputs_for_metrics", VP_KEY_BOOL, .until = "5.0", .instead = "include_for_metrics"},
+    {"include_tokens_per_second", VP_KEY_BOOL, .until = "5.0",
+     .instead = "include_num_input_tokens_seen"},
+    {"mp_parameters", VP_KEY_TEXT, .until = "5.0", .instead = "nothing"},
+    {"save_on_each_node", VP_KEY_BOOL, "false"},
+};
+
+#define TRAINER_KNOWN \
+    "lr_scheduler_kwargs optim_target_modules average_tokens_across_devices " \
+    "label_smoothing_factor torch_compile_backend torch_compile_mode neftune_noise_alpha " \
+    "logging_first_step log_on_each_node logging_nan_inf_filter include_num_input_tokens_seen " \
+    "log_level log_level_replica disable_tqdm run_name project trackio_space_id " \
+    "trackio_bucket_id trackio_static_space_id eval_delay prediction_loss_only eval_on_start " \
+    "eval_do_concat_batches eval_use_gather_object include_for_metrics batch_eval_metrics " \
+    "save_only_model enable_jit_checkpoint push_to_hub hub_token hub_private_repo hub_model_id " \
+    "hub_strategy hub_always_push hub_revision load_best_model_at_end metric_for_best_model " \
+    "greater_is_better ignore_data_skip restore_callback_states_from_checkpoint " \
+    "full_determinism data_seed accelerator_config parallelism_config dataloader_drop_last " \
+    "dataloader_multiprocessing_context dataloader_in_order label_names length_column_name " \
+    "ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout debug do_predict " \
+    "resume_from_checkpoint local_rank"
+
+#define KWARGS_KNOWN "preserve_rng_state determinism_check debug early_stop context_fn"
+
+static const vp_section trainer_sections[] = {
+    {"", VP_STRANGERS_KEPT, TRAINER_KNOWN},
+    {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
+    {"activation_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
+    {"liger_kernel_config", VP_STRANGERS_REFUSED, "geglu layer_norm glu_activation"},
+};
+
+#define OLD .until = "5.23"
+#define NEW .since = "5.23"
+
+static const vp_saying trainer_says[] = {
+    {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
+    {VP_SETTING_PRECISION, "bf16", "bf16", "false"},
+    {VP_SETTING_PRECISION, "bf16", "fp16", "false"},
+    {VP_SETTING_PRECISION, "fp16", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp16", "fp16", "false"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "bf16", "true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "fp16", "false"},
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true"},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16", "false"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "fp16", "true"},
+    {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
+    {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false", OLD},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", .since = "5.17", OLD},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing_kwargs.use_reentrant", "false",
+     .since = "5.17", OLD},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing_kwargs.every_n_layers", "$",
+     .since = "5.17", OLD},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", OLD},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.use_reentrant", "false", OLD},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL, OLD},
+    {VP_SETTING_RECOMPUTE, "none", "activation_checkpointing", "false", NEW},
+    {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpointing", "true", NEW},
+    {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpointing_kwargs.use_reentrant", "false",
+     NEW},
+    {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpointing_kwargs.every_n_layers", "$", NEW},
+    {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing", "true", NEW},
+    {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing_kwargs.use_reentrant", "false", NEW},
+    {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing_kwargs.every_n_layers", NULL, NEW},
+    /* the old name counts where the new one is not there */
+    {VP_SETTING_RECOMPUTE, "none", "activation_checkpointing", NULL, NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "none", "gradient_checkpointing", "false", NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpointing", NULL, NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing", "true", NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "every:N", "gradient_checkpointing_kwargs.every_n_layers", "$", NEW,
+     .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full", "activation_checkpointing", NULL, NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", NEW, .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL, NEW,
+     .read_only = true},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "gradient_checkpointing_kwargs.offload", "false",
+     "recompute=full|every:N,target!=trl", .since = "5.17", OLD},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "gradient_checkpointing_kwargs.offload", "true",
+     "recompute=full|every:N,target!=trl", .since = "5.17", OLD},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "activation_checkpointing_kwargs.offload", "false",
+     "recompute=full|every:N,target!=trl", NEW},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "activation_checkpointing_kwargs.offload", "true",
+     "recompute=full|every:N,target!=trl", NEW},
+    {VP_SETTING_LOSS, "full", "use_liger_kernel", "false", "target!=trl"},
+    {VP_SETTING_LOSS, "liger", "use_liger_kernel", "true", "target!=trl"},
+    {VP_SETTING_LOSS, "liger", "liger_kernel_config.rope", "false", "target!=trl"},
+    {VP_SETTING_LOSS, "liger", "liger_kernel_config.rms_norm", "false", "target!=trl"},
+    {VP_SETTING_LOSS, "liger", "liger_kernel_config.swiglu", "false", "target!=trl"},
+    {VP_SETTING_LOSS, "liger", "liger_kernel_config.cross_entropy", "false", "target!=trl"},
+    {VP_SETTING_LOSS, "liger", "liger_kernel_config.fused_linear_cross_entropy", "true",
+     "target!=trl"},
+    {VP_SETTING_CLIP_NORM, "R", "max_grad_norm", "$"},
+    {VP_SETTING_PARALLEL, "zero1", "deepspeed", "$file:", .read_only = true},
+    {VP_SETTING_PARALLEL, "zero2", "deepspeed", "$file:", .read_only = true},
+    {VP_SETTING_PARALLEL, "zero3", "deepspeed", "$file:", .read_only = true},
+    {VP_ALWAYS, NULL, "tf32", "null"},
+    {VP_ALWAYS, NULL, "torch_compile", "false"},
+    {VP_ALWAYS, NULL, "auto_find_batch_size", "false"},
+    {VP_ALWAYS, NULL, "per_device_eval_batch_size", "1"},
+    {VP_ALWAYS, NULL, "eval_accumulation_steps", "1"},
+    {VP_ALWAYS, NULL, "dataloader_num_workers", "0"},
+    {VP_ALWAYS, NULL, "dataloader_pin_memory", "true"},
+};
+
+static const vp_rule trainer_rules[] = {
+    {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other",
+     "bf16 alone, on a card that has it"},
+    {"dataloader_prefetch_factor", "set", "dataloader_num_workers", "=0", VP_ERROR,
+     "a prefetch factor without workers is refused", "dataloader_num_workers: 2"},
+    {"gradient_checkpointing_kwargs", "set", "gradient_checkpointing", "=false", VP_WARNING,
+     "has no effect while gradient_checkpointing is false", "gradient_checkpointing: true",
+     .until = "5.23"},
+    {"activation_checkpointing", "set", "gradient_checkpointing", "set", VP_WARNING,
+     "gradient_checkpointing is its old name, and counts only where this one is null",
+     "this one alone"},
+    {"liger_kernel_config", "set", "use_liger_kernel", "=false", VP_WARNING,
+     "has no effect while use_liger_kernel is false", "use_liger_kernel: true"},
+    {"auto_find_batch_size", "=true", NULL, NULL, VP_WARNING,
+     "starts again with a smaller batch at every out-of-memory error: the batch that runs is not "
+     "the one that stands here",
+     "auto_find_batch_size: false"},
+    {"torch_empty_cache_steps", "=0", NULL, NULL, VP_ERROR, "must be a whole number from 1", "1"},
+    {"eval_strategy", "!=no", "eval_accumulation_steps", "unset", VP_WARNING,
+     "the logits of the whole evaluation pile up on the device: eval_accumulation_steps is not "
+     "written",
+     "eval_accumulation_steps: 1"},
+    {"deepspeed", "set", "fsdp", "set", VP_ERROR, "deepspeed and fsdp exclude each other",
+     "one of them"},
+    {"gradient_checkpointing", "=true", "fsdp_config.activation_checkpointing", "=true", VP_ERROR,
+     "Trainer refuses it together with fsdp_config's own activation_checkpointing",
+     "gradient_checkpointing: false"},
+    {"skip_memory_metrics", "=false", NULL, NULL, VP_NOTE,
+     "measures memory in every phase, and slows the run", "skip_memory_metrics: true"},
+    {"optim", "=adamw_hf", NULL, NULL, VP_ERROR, "is gone from transformers 5", "adamw_torch_fused",
+     .since = "5.0"},
+};
+
+#define ARRAY(keys, field) .field = keys, .n_##field = sizeof keys / sizeof *keys
+
+const vp_dialect vp_dialect_transformers = {
+    .name    = "training_args",
+    .library = "transformers",
+    .version = "5.23.0",
+    ARRAY(trainer_keys, keys),
+    ARRAY(trainer_sections, sections),
+    ARRAY(trainer_says, says),
+    ARRAY(trainer_rules, rules),
+    .signs = "per_device_train_batch_size gradient_accumulation_steps optim lr_scheduler_type "
+             "num_train_epochs",
+};
+
+/* ---- TRL ---- */
+
+static const vp_key trl_keys[] = {
+    {"gradient_checkpointing", VP_KEY_BOOL, "true"},
+    {"bf16", VP_KEY_BOOL, "true"},
+    {"learning_rate", VP_KEY_REAL, "2.0e-05", .min = 0, .max = 100},
+    {"logging_steps", VP_KEY_REAL, "10", .min = 0, .max = BIG},
+    {"max_length", VP_KEY_INT, "1024", .min = 1, .max = BIG,
+     .costs = "samples are cut at 1,024 tokens"},
+    {"packing", VP_KEY_BOOL, "false"},
+    {"packing_strategy", VP_KEY_WORD, "bfd", "bfd|bfd_split|wrapped|bfd-requeue"},
+    {"padding_free", VP_KEY_BOOL, "false"},
+    {"pad_to_multiple_of", VP_KEY_ANY},
+    {"loss_type", VP_KEY_WORD, "nll", "nll|chunked_nll|dft"},
+    {"activation_offloading", VP_KEY_BOOL, "false"},
+    {"assistant_only_loss", VP_KEY_BOOL, "false"},
+    {"model_name_or_path", VP_KEY_TEXT},
+    {"dtype", VP_KEY_WORD, "float32", "auto|float32|bfloat16|float16"},
+    {"attn_implementation", VP_KEY_TEXT},
+    {"use_peft", VP_KEY_BOOL, "false"},
+    {"lora_r", VP_KEY_INT, "16", .min = 1, .max = 1e6},
+    {"lora_alpha", VP_KEY_INT, "32", .min = 1, .max = 1e6},
+    {"lora_dropout", VP_KEY_REAL, "0.05", .min = 0, .max = 1},
+    {"lora_target_modules", VP_KEY_LIST},
+    {"lora_modules_to_save", VP_KEY_LIST},
+    {"use_dora", VP_KEY_BOOL, "false"},
+    {"use_rslora", VP_KEY_BOOL, "false"},
+    {"load_in_8bit", VP_KEY_BOOL, "false"},
+    {"load_in_4bit", VP_KEY_BOOL, "false"},
+    {"bnb_4bit_quant_type", VP_KEY_WORD, "nf4", "nf4|fp4"},
+    {"use_bnb_nested_quant", VP_KEY_BOOL, "false"},
+    {"bnb_4bit_quant_storage", VP_KEY_TEXT},
+    {"max_seq_length", VP_KEY_INT, .until = "0.20", .instead = "max_length"},
+    {"torch_dtype", VP_KEY_TEXT, .until = "1.0", .instead = "dtype"},
+    {"use_liger", VP_KEY_BOOL, .until = "0.17", .instead = "use_liger_kernel"},
+    {"num_of_sequences", VP_KEY_INT, .until = "0.20", .instead = "nothing"},
+    {"chars_per_token", VP_KEY_REAL, .until = "0.20", .instead = "nothing"},
+    {"dataset_batch_size", VP_KEY_INT, .until = "0.20", .instead = "nothing"},
+    {"use_flash_attention_2", VP_KEY_BOOL, .until = "0.20",
+     .instead = "attn_implementation: flash_attention_2"},
+    {"neftune_noise_alpha", VP_KEY_REAL},
+    {"dataset_num_proc", VP_KEY_INT, .min = 1, .max = 4096},
+};
+
+static const vp_section trl_sections[] = {
+    {"", VP_STRANGERS_KEPT,
+     "model_init_kwargs trust_remote_code router_aux_loss_coef chat_template_path "
+     "dataset_text_field dataset_kwargs eos_token truncation_mode shuffle_dataset eval_packing "
+     "completion_only_loss pad_token model_revision lora_target_parameters lora_task_type "
+     "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
+     "ignore_bias_buffers env datasets streaming test_split_size"},
+};
+
+static const vp_saying trl_says[] = {
+    {VP_ALWAYS, NULL, "model_name_or_path", "$model"},
+    {VP_SETTING_SEQ, "*", "max_length", "$"},
+    {VP_SETTING_PRECISION, "fp32", "dtype", "float32"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "dtype", "float32"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "dtype", "float32"},
+    {VP_SETTING_PRECISION, "bf16-amp", "dtype", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16", "dtype", "bfloat16"},
+    {VP_SETTING_PRECISION, "fp16", "dtype", "float16"},
+    {VP_SETTING_LOSS, "chunked", "loss_type", "nll", .since = "1.16"},
+    {VP_SETTING_LOSS, "chunked", "use_liger_kernel", "false", .since = "1.16"},
+    {VP_SETTING_LOSS, "chunked", "loss_type", "chunked_nll", .since = "1.10", .until = "1.16"},
+    {VP_SETTING_LOSS, "chunked", "use_liger_kernel", "false", .since = "1.10", .until = "1.16"},
+    {VP_SETTING_LOSS, "full", "loss_type", "nll", .until = "1.16"},
+    {VP_SETTING_LOSS, "full", "use_liger_kernel", "false", .until = "1.16"},
+    {VP_SETTING_LOSS, "liger", "use_liger_kernel", "true", .until = "1.16"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "activation_offloading", "false"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "activation_offloading", "true"},
+    {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager"},
+    {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa"},
+    {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2"},
+    {VP_SETTING_ATTENTION, "flash3", "attn_implementation", "flash_attention_3"},
+    {VP_SETTING_ATTENTION, "flex", "attn_implementation", "flex_attention"},
+    {VP_SETTING_TUNING, "full", "use_peft", "false"},
+    {VP_SETTING_TUNING, "lora", "use_peft", "true"},
+    {VP_SETTING_TUNING, "lora", "load_in_4bit", "false"},
+    {VP_SETTING_TUNING, "qlora", "use_peft", "true"},
+    {VP_SETTING_TUNING, "qlora", "load_in_4bit", "true"},
+    {VP_SETTING_LORA_R, "N", "lora_r", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_TARGETS, "L", "lora_target_modules", "$", "tuning=lora|qlora"},
+    {VP_ALWAYS, NULL, "bnb_4bit_quant_type", "nf4", "tuning=qlora"},
+    {VP_ALWAYS, NULL, "use_bnb_nested_quant", "false", "tuning=qlora"},
+    {VP_ALWAYS, NULL, "packing", "false"},
+    {VP_ALWAYS, NULL, "padding_free", "false"},
+    {VP_ALWAYS, NULL, "pad_to_multiple_of", "null"},
+    {VP_ALWAYS, NULL, "load_in_8bit", "false"},
+};
+
+static const vp_rule trl_rules[] = {
+    {"lora_r", "set", "use_peft", "=false", VP_WARNING,
+     "has no effect while use_peft is false: all weights train", "use_peft: true"},
+    {"load_in_4bit", "=true", "load_in_8bit", "=true", VP_ERROR, "4 and 8 bits exclude each other",
+     "one of them"},
+    {"load_in_4bit", "=true", "use_peft", "=false", VP_ERROR, "quantised weights cannot be trained",
+     "use_peft: true"},
+    {"loss_type", "=chunked_nll", NULL, NULL, VP_WARNING, "is a deprecated spelling of nll",
+     "loss_type: nll", .since = "1.16"},
+    {"use_liger_kernel", "=true", NULL, NULL, VP_WARNING,
+     "is deprecated in TRL 1.16, and its fused cross-entropy is refused",
+     "model_init_kwargs: {use_kernels: true}", .since = "1.16"},
+    {"padding_free", "=true", "attn_implementation", "!=flash_attention_2|flash_attention_3",
+     VP_WARNING, "without a padding mask only flash attention keeps samples apart",
+     "attn_implementation: flash_attention_2"},
+    {"assistant_only_loss", "=true", "use_liger_kernel", "=true", VP_ERROR,
+     "Liger's loss takes no mask of the assistant's tokens", "use_liger_kernel: false"},
+};
+
+const vp_dialect vp_dialect_trl = {
+    .name    = "sft",
+    .library = "trl",
+    .version = "1.16.0",
+    ARRAY(trl_keys, keys),
+    ARRAY(trl_sections, sections),
+    ARRAY(trl_says, says),
+    ARRAY(trl_rules, rules),
+    .signs = "max_length max_seq_length use_peft lora_target_modules attn_implementation packing "
+             "dtype torch_dtype model_name_or_path activation_offloading loss_type",
+    .base  = &vp_dialect_transformers,
+    .base_says = true,
+};
+
+/* ---- what the model is loaded with ---- */
+
+static const vp_key model_keys[] = {
+    {"pretrained_model_name_or_path", VP_KEY_TEXT},
+    {"dtype", VP_KEY_WORD, "auto", "auto|float32|bfloat16|float16",
+     .costs = "weights stay in the file's type"},
+    {"attn_implementation", VP_KEY_TEXT},
+    {"sequence_length", VP_KEY_INT, .min = 1, .max = BIG},
+    {"torch_dtype", VP_KEY_TEXT, .until = "5.0", .instead = "dtype"},
+};
+
+static const vp_section model_sections[] = {{"", VP_STRANGERS_DROPPED, "config"}};
+
+static const vp_saying model_says[] = {
+    {VP_ALWAYS, NULL, "pretrained_model_name_or_path", "$model"},
+    {VP_SETTING_SEQ, "*", "sequence_length", "$"},
+    {VP_SETTING_PRECISION, "fp32", "dtype", "float32"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "dtype", "float32"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "dtype", "float32"},
+    {VP_SETTING_PRECISION, "bf16-amp", "dtype", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16", "dtype", "bfloat16"},
+    {VP_SETTING_PRECISION, "fp16", "dtype", "float16"},
+    {VP_SETTING_ATTENTION, "eager", "attn_implementation", "eager"},
+    {VP_SETTING_ATTENTION, "sdpa", "attn_implementation", "sdpa"},
+    {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2"},
+    {VP_SETTING_ATTENTION, "flash3", "attn_implementation", "flash_attention_3"},
+    {VP_SETTING_ATTENTION, "flex", "attn_implementation", "flex_attention"},
+};
+
+const vp_dialect vp_dialect_model = {
+    .name    = "model_args",
+    .library = "transformers",
+    .version = "5.23.0",
+    ARRAY(model_keys, keys),
+    ARRAY(model_sections, sections),
+    ARRAY(model_says, says),
+    .signs = "pretrained_model_name_or_path sequence_length",
+};

@@ -1,0 +1,175 @@
+/* trainers/files/dialect_llamafactory.c: LLaMA-Factory's YAML, the dialect of its v0 trainer. Read in
+ * LLaMA-Factory 0.9.5, which pins transformers <= 5.6.
+ *
+ * Checkpointing is on, whatever gradient_checkpointing says: disable_gradient_checkpointing is the
+ * switch; layers without a trained parameter are not checkpointed. Precision: bf16 is autocast over
+ * fp32 weights in full tuning, over bf16 ones with adapters; pure_bf16 is neither. */
+#include "trainers/files/target.h"
+
+#define BIG                1e12
+#define ARRAY(keys, field) .field = keys, .n_##field = sizeof keys / sizeof *keys
+
+static const vp_key llamafactory_keys[] = {
+    {"model_name_or_path", VP_KEY_TEXT},
+    {"stage", VP_KEY_WORD, "sft", "pt|sft|rm|ppo|dpo|kto"},
+    {"finetuning_type", VP_KEY_WORD, "lora", "lora|oft|freeze|full"},
+    {"cutoff_len", VP_KEY_INT, "2048", .min = 1, .max = BIG},
+    {"flash_attn", VP_KEY_WORD, "auto", "auto|disabled|sdpa|fa2|fa3"},
+    {"packing", VP_KEY_BOOL},
+    {"neat_packing", VP_KEY_BOOL, "false"},
+    {"pure_bf16", VP_KEY_BOOL, "false"},
+    {"disable_gradient_checkpointing", VP_KEY_BOOL, "false"},
+    {"gradient_checkpointing", VP_KEY_BOOL, .noop = true,
+     .instead = "disable_gradient_checkpointing: true"},
+    {"use_reentrant_gc", VP_KEY_BOOL, "true"},
+    {"use_unsloth_gc", VP_KEY_BOOL, "false"},
+    {"use_unsloth", VP_KEY_BOOL, "false"},
+    {"enable_liger_kernel", VP_KEY_BOOL, "false"},
+    {"upcast_layernorm", VP_KEY_BOOL, "false"},
+    {"upcast_lmhead_output", VP_KEY_BOOL, "false"},
+    {"quantization_bit", VP_KEY_INT, NULL, .min = 2, .max = 8},
+    {"quantization_method", VP_KEY_WORD, "bnb", "bnb|gptq|awq|aqlm|quanto|eetq|hqq|mxfp4|fp8"},
+    {"quantization_type", VP_KEY_WORD, "nf4", "fp4|nf4"},
+    {"double_quantization", VP_KEY_BOOL, "true"},
+    {"lora_rank", VP_KEY_INT, "8", .min = 1, .max = 1e6},
+    {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
+    {"lora_target", VP_KEY_TEXT, "all"},
+    {"overwrite_output_dir", VP_KEY_BOOL},
+    {"warmup_ratio", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
+    {"predict_with_generate", VP_KEY_BOOL, "false"},
+    {"use_badam", VP_KEY_BOOL, "false"},
+    {"use_galore", VP_KEY_BOOL, "false"},
+    {"use_apollo", VP_KEY_BOOL, "false"},
+};
+
+static const vp_section llamafactory_sections[] = {
+    {"", VP_STRANGERS_REFUSED,
+     "template dataset eval_dataset dataset_dir media_dir train_on_prompt mask_history streaming "
+     "buffer_size mix_strategy interleave_probs overwrite_cache preprocessing_batch_size "
+     "preprocessing_num_workers max_samples eval_num_beams ignore_pad_token_for_loss val_size "
+     "eval_on_each_dataset tool_format default_system enable_thinking preserve_thinking "
+     "tokenized_path data_shared_file_system freeze_trainable_layers freeze_trainable_modules "
+     "freeze_extra_modules additional_target loraplus_lr_ratio loraplus_lr_embedding use_rslora "
+     "use_dora pissa_init pissa_iter pissa_convert create_new_adapter module_dropout oft_rank "
+     "oft_block_size oft_target pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing "
+     "kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm "
+     "ppo_target ppo_whiten_rewards ref_model ref_model_adapters ref_model_quantization_bit "
+     "reward_model reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha "
+     "galore_target galore_rank galore_update_interval galore_scale galore_proj_type "
+     "galore_layerwise apollo_target apollo_rank apollo_update_interval apollo_scale apollo_proj "
+     "apollo_proj_type apollo_scale_type apollo_layerwise apollo_scale_front badam_mode "
+     "badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio "
+     "badam_mask_mode badam_verbose use_swanlab swanlab_project swanlab_workspace "
+     "swanlab_run_name swanlab_mode swanlab_api_key swanlab_logdir swanlab_lark_webhook_url "
+     "swanlab_lark_secret use_llama_pro use_adam_mini use_mca use_hyper_parallel "
+     "hyper_parallel_args use_muon use_dft_loss use_asft_loss asft_alpha use_eaft_loss eaft_alpha "
+     "freeze_vision_tower freeze_multi_modal_projector freeze_language_model compute_accuracy "
+     "disable_shuffling early_stopping_steps plot_loss include_effective_tokens_per_second "
+     "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty "
+     "length_penalty skip_special_tokens adapter_name_or_path adapter_folder cache_dir "
+     "use_fast_tokenizer resize_vocab split_special_tokens add_tokens add_special_tokens "
+     "new_special_tokens_config init_special_tokens model_revision low_cpu_mem_usage rope_scaling "
+     "shift_attn mixture_of_depths moe_aux_loss_coef train_from_scratch infer_backend "
+     "offload_folder use_kv_cache use_v1_kernels infer_dtype hf_hub_token ms_hub_token "
+     "om_hub_token print_param_status trust_remote_code quantization_device_map image_max_pixels "
+     "image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels "
+     "video_fps video_maxlen use_audio_in_video audio_sampling_rate use_kt kt_weight_path "
+     "kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num "
+     "kt_lora_expert_intermediate_size kt_optimize_rule cpu_infer chunk_size mode ray_num_workers "
+     "ray_init_kwargs master_addr master_port enable_torch_profiler profiler_output_dir "
+     "profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat "
+     "profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules fp8 "
+     "fp8_backend fp8_enable_fsdp_float8_all_gather generation_max_length "
+     "generation_num_beams generation_config sortish_sampler ray_run_name ray_storage_path "
+     "resources_per_worker placement_strategy export_dir export_size export_device "
+     "vllm_maxlen vllm_gpu_util vllm_enforce_eager"},
+};
+
+static const vp_saying llamafactory_says[] = {
+    {VP_ALWAYS, NULL, "model_name_or_path", "$model"},
+    {VP_ALWAYS, NULL, "stage", "sft"},
+    {VP_ALWAYS, NULL, "do_train", "true"},
+    {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    {VP_SETTING_SEQ, "*", "cutoff_len", "$"},
+    {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
+    {VP_SETTING_PRECISION, "fp32", "pure_bf16", "false"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "bf16", "true", "tuning=full"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "fp16", "false", "tuning=full"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "pure_bf16", "false", "tuning=full"},
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true", "tuning!=full"},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16", "false", "tuning!=full"},
+    {VP_SETTING_PRECISION, "bf16-amp", "pure_bf16", "false", "tuning!=full"},
+    {VP_SETTING_PRECISION, "bf16", "bf16", "false", "parallel!=zero3"},
+    {VP_SETTING_PRECISION, "bf16", "fp16", "false", "parallel!=zero3"},
+    {VP_SETTING_PRECISION, "bf16", "pure_bf16", "true", "parallel!=zero3"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "fp16", "true"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "pure_bf16", "false"},
+    {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
+    {VP_SETTING_RECOMPUTE, "none", "disable_gradient_checkpointing", "true"},
+    {VP_SETTING_RECOMPUTE, "full", "disable_gradient_checkpointing", "false"},
+    {VP_ALWAYS, NULL, "use_reentrant_gc", "false", "recompute=full"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "use_unsloth_gc", "false"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "use_unsloth_gc", "true", "recompute=full"},
+    {VP_SETTING_LOSS, "full", "enable_liger_kernel", "false"},
+    {VP_SETTING_LOSS, "liger", "enable_liger_kernel", "true"},
+    {VP_SETTING_ATTENTION, "eager", "flash_attn", "disabled"},
+    {VP_SETTING_ATTENTION, "sdpa", "flash_attn", "sdpa"},
+    {VP_SETTING_ATTENTION, "flash2", "flash_attn", "fa2"},
+    {VP_SETTING_ATTENTION, "flash3", "flash_attn", "fa3"},
+    {VP_SETTING_CLIP_NORM, "R", "max_grad_norm", "$"},
+    {VP_SETTING_PARALLEL, "none", "deepspeed", "null"},
+    {VP_SETTING_PARALLEL, "ddp", "deepspeed", "null"},
+    {VP_SETTING_PARALLEL, "zero1", "deepspeed", "$file:ds_config.json"},
+    {VP_SETTING_PARALLEL, "zero2", "deepspeed", "$file:ds_config.json"},
+    {VP_SETTING_PARALLEL, "zero3", "deepspeed", "$file:ds_config.json"},
+    {VP_SETTING_TUNING, "full", "finetuning_type", "full"},
+    {VP_SETTING_TUNING, "lora", "finetuning_type", "lora"},
+    {VP_SETTING_TUNING, "lora", "quantization_bit", "null"},
+    {VP_SETTING_TUNING, "qlora", "finetuning_type", "lora"},
+    {VP_SETTING_TUNING, "qlora", "quantization_bit", "4"},
+    {VP_SETTING_LORA_R, "N", "lora_rank", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_TARGETS, "all-linear", "lora_target", "all", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_TARGETS, "L", "lora_target", "$,",
+     "tuning=lora|qlora,lora_targets!=all-linear"},
+    {VP_ALWAYS, NULL, "double_quantization", "false", "tuning=qlora"},
+    {VP_ALWAYS, NULL, "packing", "false"},
+    {VP_ALWAYS, NULL, "upcast_layernorm", "false"},
+    {VP_ALWAYS, NULL, "per_device_eval_batch_size", "1"},
+    {VP_ALWAYS, NULL, "eval_accumulation_steps", "1"},
+};
+
+static const vp_rule llamafactory_rules[] = {
+    {"quantization_bit", "set", "finetuning_type", "!=lora|oft", VP_ERROR,
+     "quantised weights are trained with lora or oft only", "finetuning_type: lora"},
+    {"quantization_bit", "=3|5|6|7", NULL, NULL, VP_ERROR, "bitsandbytes has 4 and 8 bits",
+     "quantization_bit: 4"},
+    {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other", "bf16: true"},
+    {"lora_rank", "set", "finetuning_type", "=full|freeze", VP_WARNING,
+     "has no effect while finetuning_type is not lora", "finetuning_type: lora"},
+    {"use_unsloth_gc", "=true", "disable_gradient_checkpointing", "=true", VP_ERROR,
+     "has no effect while checkpointing is off", "disable_gradient_checkpointing: false"},
+    {"predict_with_generate", "=true", "stage", "!=sft", VP_ERROR, "goes with stage sft only",
+     "stage: sft"},
+    {"use_unsloth", "=true", "deepspeed", "set", VP_WARNING, "does not go with ZeRO-3",
+     "use_unsloth: false"},
+};
+
+const vp_dialect vp_dialect_llamafactory = {
+    .name    = "llamafactory",
+    .library = "llamafactory",
+    .version = "0.9.5",
+    ARRAY(llamafactory_keys, keys),
+    ARRAY(llamafactory_sections, sections),
+    ARRAY(llamafactory_says, says),
+    ARRAY(llamafactory_rules, rules),
+    .signs        = "stage finetuning_type cutoff_len template dataset lora_rank lora_target "
+                    "model_name_or_path",
+    .base         = &vp_dialect_transformers,
+    .base_version = "5.6.0",
+};

@@ -1,0 +1,112 @@
+/* trainers/files/document.h: a settings file as a tree in which everything knows its line.
+ *     vp_document *doc;
+ *     VP_TRY(vp_document_read(arena, "ds.json", VP_FORMAT_BY_NAME, &doc, err));
+ *     const vp_value *stage = vp_value_at(doc->root, "zero_optimization.stage");
+ *
+ * JSON, YAML, the words of a command line and the literal part of Python give the same tree; a
+ * scalar has the type that the trainer's own reader would give it (YAML as PyYAML's safe loader:
+ * 2e-5 is a string there, `no` a boolean). Nothing is executed, no other file is opened. What a
+ * reader takes without a word and a person would not (a key twice, a comment in JSON) stands in
+ * remarks. Limits: 4 MiB, nesting 64, 100,000 values with all aliases expanded. */
+#ifndef VP_TRAINERS_FILES_DOCUMENT_H
+#define VP_TRAINERS_FILES_DOCUMENT_H
+
+#include "base/arena.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum vp_format {
+    VP_FORMAT_BY_NAME, /* by the end of the file's name, then by its first letter */
+    VP_FORMAT_JSON,
+    VP_FORMAT_YAML,
+    VP_FORMAT_FLAGS, /* --key value; also a shell script's command */
+    VP_FORMAT_PYTHON,
+    VP_FORMAT_TOML /* written only */
+} vp_format;
+
+typedef enum vp_value_kind {
+    VP_VALUE_NULL,
+    VP_VALUE_BOOL,
+    VP_VALUE_INT,
+    VP_VALUE_REAL,
+    VP_VALUE_STRING,
+    VP_VALUE_LIST,
+    VP_VALUE_MAP
+} vp_value_kind;
+
+typedef struct vp_value {
+    vp_value_kind    kind;
+    int              line, column;
+    const char      *key;  /* of a member of a map; NULL of an element                */
+    const char      *text; /* of a scalar as it stands there, of a string without quotes */
+    bool             quoted;
+    bool             boolean; /* of a flag without a value: true, and text is "" */
+    int64_t          integer;
+    double           real; /* of an integer too */
+    const char      *call; /* of a map read from Python: what is called, "Trainer.Config" */
+    struct vp_value *first, *last, *next;
+} vp_value;
+
+/* What a reader takes without a word. */
+typedef struct vp_remark {
+    int               line;
+    const char       *key;
+    const char       *text;
+    bool              is_error;
+    struct vp_remark *next;
+} vp_remark;
+
+typedef struct vp_document {
+    vp_arena   *arena;
+    const char *name;
+    vp_format   format;
+    vp_value   *root; /* a map */
+    vp_remark  *remarks, *last_remark;
+    /* what stood in the file and was not read: statements of Python, words without a key */
+    int64_t n_values;
+} vp_document;
+
+enum {
+    VP_DOCUMENT_MAX_BYTES  = 4 << 20,
+    VP_DOCUMENT_MAX_DEPTH  = 64,
+    VP_DOCUMENT_MAX_VALUES = 100000
+};
+
+/* Everything lives in the arena. VP_ERR_INPUT with file, line and what was expected. */
+vp_status vp_document_read(vp_arena *arena, const char *path, vp_format format, vp_document **out,
+                           vp_err *err);
+vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes, int64_t n_bytes,
+                            vp_format format, vp_document **out, vp_err *err);
+/* Words that were split already, as behind "--". */
+vp_status vp_document_of_words(vp_arena *arena, const char *name, const char *const *words,
+                               int64_t n, vp_document **out, vp_err *err);
+
+/* A new empty document to be written. NULL: out of memory. */
+vp_document *vp_document_new(vp_arena *arena, const char *name, vp_format format);
+
+/* The value behind "a.b.c"; NULL: none. A key may hold dots itself: the longest wins. */
+vp_value *vp_value_at(const vp_value *map, const char *path);
+
+/* The value at a path, with the maps above it, made where they are missing. NULL: out of memory,
+ * or something on the way is no map. */
+vp_value *vp_value_make(vp_document *doc, const char *path);
+
+/* A child at the end of a map (key) or of a list (key NULL). NULL: the limit or no memory. */
+vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key);
+
+/* A scalar from its text: by the rules of YAML 1.1 as PyYAML has them. */
+void vp_value_resolve(vp_value *v);
+
+vp_status vp_document_remark(vp_document *doc, int line, const char *key, bool is_error,
+                             vp_err *err, const char *fmt, ...)
+    __attribute__((format(printf, 6, 7)));
+
+/* ---- the formats, each in a file of its own: what vp_document_parse() calls ---- */
+vp_status vp_document_parse_json(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
+vp_status vp_document_parse_yaml(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
+vp_status vp_document_parse_flags(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
+vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
+
+#endif

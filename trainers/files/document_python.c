@@ -1,0 +1,305 @@
+/* trainers/files/document_python.c: the literal part of a Python module: NAME = literal, and calls
+ * with keyword arguments, whose arguments are members. Any other statement is named as not read.
+ * A call Thing.Config(a=1, b=Other(c=2)) is a map {a: 1, b: {c: 2}}, behind `return` or `NAME =`. */
+#include "trainers/files/document.h"
+
+#include "base/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct reader {
+    vp_document *doc;
+    const char  *at, *end, *line_start;
+    int          line;
+    bool         unread; /* what was met is no literal: no error, but not read */
+    vp_err      *err;
+} reader;
+
+static vp_status fail(reader *r, const char *text)
+{
+    return VP_FAIL_AT(r->err, VP_ERR_INPUT, r->doc->name, r->line, NULL, "%s, column %d", text,
+                      (int)(r->at - r->line_start) + 1);
+}
+
+/* Spaces and comments; inside brackets line ends too. */
+static void skip(reader *r, bool lines)
+{
+    while (r->at < r->end) {
+        if (*r->at == '\n' && lines)
+            r->line++, r->line_start = r->at + 1;
+        else if (*r->at == '\\' && r->at + 1 < r->end && r->at[1] == '\n')
+            r->at++, r->line++, r->line_start = r->at + 1;
+        else if (*r->at == '#')
+            while (r->at + 1 < r->end && r->at[1] != '\n')
+                r->at++;
+        else if (*r->at != ' ' && *r->at != '\t' && *r->at != '\r')
+            break;
+        r->at++;
+    }
+}
+
+static bool at_word(const reader *r, const char *word)
+{
+    size_t n = strlen(word);
+
+    return (size_t)(r->end - r->at) >= n && memcmp(r->at, word, n) == 0 &&
+           ((size_t)(r->end - r->at) == n ||
+            (!isalnum((unsigned char)r->at[n]) && r->at[n] != '_'));
+}
+
+static char *take_name(reader *r)
+{
+    const char *from = r->at;
+
+    while (r->at < r->end && (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '.'))
+        r->at++;
+    char *name = vp_arena_alloc(r->doc->arena, (size_t)(r->at - from) + 1);
+    if (name)
+        memcpy(name, from, (size_t)(r->at - from));
+    return name;
+}
+
+static vp_status read_string(reader *r, vp_value *v)
+{
+    char        quote = *r->at;
+    bool        three = r->end - r->at >= 3 && r->at[1] == quote && r->at[2] == quote;
+    const char *stop;
+    size_t      n  = 0;
+    vp_status   st = VP_OK;
+
+    r->at += three ? 3 : 1;
+    for (stop = r->at; stop < r->end; stop++) {
+        if (*stop == '\\' && stop + 1 < r->end)
+            stop++;
+        else if (three ? r->end - stop >= 3 && memcmp(stop, (char[]){quote, quote, quote}, 3) == 0
+                       : *stop == quote || *stop == '\n')
+            break;
+    }
+    if (stop >= r->end || *stop == '\n')
+        VP_TRY(fail(r, "a string that does not end"));
+    char *text = vp_arena_alloc(r->doc->arena, (size_t)(stop - r->at) + 1);
+    VP_TRY_ALLOC(r->err, text);
+    for (; r->at < stop; r->at++) {
+        if (*r->at == '\n')
+            r->line++, r->line_start = r->at + 1;
+        if (*r->at == '\\' && r->at + 1 < stop)
+            r->at++;
+        text[n++] = *r->at;
+    }
+    r->at += three ? 3 : 1;
+    v->kind = VP_VALUE_STRING, v->text = text, v->quoted = true;
+out:
+    return st;
+}
+
+static vp_status read_value(reader *r, vp_value *v, int depth);
+
+static vp_status add(reader *r, vp_value *parent, const char *key, vp_value **out)
+{
+    *out = vp_value_add(r->doc, parent, key);
+    if (*out)
+        return VP_OK;
+    if (vp_arena_failed(r->doc->arena))
+        return VP_FAIL(r->err, VP_ERR_NOMEM, "out of host memory");
+    return fail(r, "more than 100,000 values");
+}
+
+/* What stands in brackets: elements, "key": value, or name=value. */
+static vp_status read_items(reader *r, vp_value *v, char close, int depth)
+{
+    int       n_places = 0;
+    vp_status st       = VP_OK;
+
+    v->kind = close == ']' || (close == ')' && !v->call) ? VP_VALUE_LIST : VP_VALUE_MAP;
+    for (r->at++;; r->at++) {
+        const char *key = NULL, *from;
+        vp_value   *child, ignored = {0};
+        skip(r, true);
+        if (r->at >= r->end)
+            VP_TRY(fail(r, "the file ends inside brackets"));
+        if (*r->at == close)
+            break;
+        int line = r->line, column = (int)(r->at - r->line_start) + 1;
+        if (close == '}') {
+            VP_TRY(read_value(r, &ignored, depth + 1));
+            skip(r, true);
+            if (r->unread || ignored.kind != VP_VALUE_STRING || r->at >= r->end || *r->at != ':') {
+                r->unread = true;
+                goto out;
+            }
+            key = ignored.text;
+            r->at++;
+        } else if (v->kind == VP_VALUE_MAP) { /* a call */
+            reader before = *r;
+            from          = take_name(r);
+            skip(r, true);
+            if (from && r->at + 1 < r->end && *r->at == '=' && r->at[1] != '=') {
+                key = from;
+                r->at++;
+            } else { /* an argument by place: by its number */
+                *r  = before;
+                key = vp_arena_printf(r->doc->arena, "%d", n_places++);
+            }
+            VP_TRY_ALLOC(r->err, key);
+        }
+        skip(r, true);
+        VP_TRY(add(r, v, key, &child));
+        VP_TRY(read_value(r, child, depth + 1));
+        if (r->unread)
+            goto out;
+        if (key)
+            child->line = line, child->column = column;
+        skip(r, true);
+        if (r->at < r->end && *r->at == close)
+            break;
+        if (r->at >= r->end || *r->at != ',') {
+            r->unread = true;
+            goto out;
+        }
+    }
+    r->at++;
+out:
+    return st;
+}
+
+static vp_status read_name_or_number(reader *r, vp_value *v, int depth)
+{
+    vp_status st = VP_OK;
+
+    if (isdigit((unsigned char)*r->at) || *r->at == '-' || *r->at == '.') {
+        const char *from = r->at;
+        while (r->at < r->end && (isalnum((unsigned char)*r->at) || strchr("+-._", *r->at)) &&
+               (!strchr("+-", *r->at) || r->at == from || strchr("eE", r->at[-1])))
+            r->at++;
+        char *text = vp_arena_alloc(r->doc->arena, (size_t)(r->at - from) + 1), *end;
+        VP_TRY_ALLOC(r->err, text);
+        memcpy(text, from, (size_t)(r->at - from));
+        v->text = text;
+        vp_value_resolve(v);
+        v->real = v->kind == VP_VALUE_STRING ? strtod(text, &end) : v->real;
+        if (v->kind == VP_VALUE_STRING && *end)
+            r->unread = true;
+        else if (v->kind == VP_VALUE_STRING)
+            v->kind = VP_VALUE_REAL;
+        goto out;
+    }
+    char *name = take_name(r);
+    VP_TRY_ALLOC(r->err, name);
+    if (strcmp(name, "True") == 0 || strcmp(name, "False") == 0) {
+        v->kind = VP_VALUE_BOOL, v->boolean = name[0] == 'T', v->text = name;
+    } else if (strcmp(name, "None") == 0) {
+        v->kind = VP_VALUE_NULL, v->text = name;
+    } else if (r->at < r->end && *r->at == '(') {
+        v->call = name;
+        VP_TRY(read_items(r, v, ')', depth));
+    } else { /* a name: torch.bfloat16 */
+        v->kind = VP_VALUE_STRING, v->text = name;
+    }
+out:
+    return st;
+}
+
+static vp_status read_value(reader *r, vp_value *v, int depth)
+{
+    vp_status st = VP_OK;
+
+    v->line = r->line, v->column = (int)(r->at - r->line_start) + 1;
+    if (depth > VP_DOCUMENT_MAX_DEPTH)
+        VP_TRY(fail(r, "nested deeper than 64"));
+    if (r->at >= r->end)
+        VP_TRY(fail(r, "the file ends where a value belongs"));
+    if (*r->at == '"' || *r->at == '\'')
+        VP_TRY(read_string(r, v));
+    else if (*r->at == '[')
+        VP_TRY(read_items(r, v, ']', depth));
+    else if (*r->at == '{')
+        VP_TRY(read_items(r, v, '}', depth));
+    else if (*r->at == '(')
+        VP_TRY(read_items(r, v, ')', depth));
+    else if (isalnum((unsigned char)*r->at) || *r->at == '_' || *r->at == '-' || *r->at == '.')
+        VP_TRY(read_name_or_number(r, v, depth));
+    else
+        r->unread = true;
+out:
+    return st;
+}
+
+/* To the end of the line. */
+static void skip_line(reader *r)
+{
+    while (r->at < r->end && *r->at != '\n')
+        r->at++;
+}
+
+/* One line at its first letter: an assignment or a return whose value is literal joins the root. */
+static vp_status read_statement(reader *r)
+{
+    reader    before  = *r;
+    bool      returns = at_word(r, "return");
+    vp_value *v, *root = r->doc->root;
+    int       line = r->line;
+    vp_status st   = VP_OK;
+
+    if (*r->at == '"' || *r->at == '\'') { /* a docstring */
+        vp_value ignored = {0};
+        VP_TRY(read_string(r, &ignored));
+        goto out;
+    }
+    char *name = take_name(r);
+    VP_TRY_ALLOC(r->err, name);
+    skip(r, false);
+    if (!returns && (r->at + 1 >= r->end || *r->at != '=' || r->at[1] == '=' || !name[0])) {
+        skip_line(r);
+        goto out;
+    }
+    r->at += !returns;
+    skip(r, false);
+    VP_TRY(add(r, root, returns ? "return" : name, &v));
+    VP_TRY(read_value(r, v, 1));
+    skip(r, false);
+    if (r->unread || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
+        /* no literal: leave it out again */
+        vp_value *last = NULL;
+        for (vp_value *o = root->first; o != v; o = o->next)
+            last = o;
+        root->last                           = last;
+        *(last ? &last->next : &root->first) = NULL;
+        *r                                   = before;
+        skip_line(r);
+        VP_TRY(vp_document_remark(r->doc, line, returns ? "return" : name, false, r->err,
+                                  "not read: no literal; what it does to memory is not judged"));
+        goto out;
+    }
+    v->line = line;
+    if (v->kind == VP_VALUE_MAP && (returns || v->call))
+        for (vp_value *m = v->first; m; m = m->next) {
+            vp_value *copy;
+            VP_TRY(add(r, root, m->key, &copy));
+            vp_value *after = copy->next;
+            *copy           = *m;
+            copy->next      = after;
+        }
+out:
+    return st;
+}
+
+vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
+{
+    reader r = {
+        .doc = doc, .at = bytes, .end = bytes + n, .line_start = bytes, .line = 1, .err = err};
+    vp_status st = VP_OK;
+
+    for (;;) {
+        skip(&r, true);
+        if (r.at >= r.end)
+            break;
+        VP_TRY(read_statement(&r));
+        if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
+            skip_line(&r);
+    }
+out:
+    return st;
+}

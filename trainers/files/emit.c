@@ -1,0 +1,441 @@
+/* trainers/files/emit.c: the sayings of a target's dialects that hold for the settings, as files. */
+#include "trainers/files/emit.h"
+
+#include "base/units.h"
+#include "trainers/files/check_internal.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct job {
+    vp_arena          *arena;
+    const vp_target   *target;
+    const vp_settings *s;
+    vp_emitted        *out;
+    bool               said[VP_N_SETTINGS];
+    vp_err            *err;
+} job;
+
+/* The text that a saying's value stands for. */
+static const char *value_text(const job *j, const vp_saying *say, const char *argument)
+{
+    const vp_settings *s = j->s;
+
+    if (strcmp(say->value, "$") == 0)
+        return argument ? argument : s->value[say->setting];
+    if (strcmp(say->value, "$,") == 0) {
+        char *list = vp_arena_strdup(j->arena, argument);
+        for (char *p = list; p && *p; p++)
+            if (*p == '+')
+                *p = ',';
+        return list;
+    }
+    if (strncmp(say->value, "$file:", 6) == 0)
+        return say->value + 6;
+    if (strcmp(say->value, "$word") == 0)
+        return s->value[say->setting];
+    if (strcmp(say->value, "$world") == 0)
+        return s->value[VP_SETTING_WORLD];
+    if (strcmp(say->value, "$model") == 0)
+        return s->model ? s->model : "";
+    if (strcmp(say->value, "$global") == 0) {
+        double n = strtod(s->value[VP_SETTING_MICRO_BATCH], NULL) *
+                   strtod(s->value[VP_SETTING_ACCUMULATION], NULL) *
+                   strtod(s->value[VP_SETTING_WORLD], NULL);
+        return vp_arena_printf(j->arena, "%.0f", n);
+    }
+    return say->value;
+}
+
+/* A scalar of the key's type from its text. */
+static vp_status put_value(job *j, vp_document *doc, vp_value *v, const vp_key *key,
+                           const char *text)
+{
+    vp_status st = VP_OK;
+
+    v->text = text;
+    switch (key->type) {
+    case VP_KEY_TEXT:
+    case VP_KEY_WORD:
+        v->quoted =
+            key->type == VP_KEY_TEXT || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0);
+        vp_value_resolve(v);
+        if (strcmp(text, "null") == 0)
+            v->kind = VP_VALUE_NULL;
+        break;
+    case VP_KEY_LIST: {
+        v->kind = VP_VALUE_LIST;
+        for (const char *p = text; *p;) {
+            size_t    n    = strcspn(p, "+");
+            vp_value *e    = vp_value_add(doc, v, NULL);
+            char     *word = vp_arena_alloc(j->arena, n + 1);
+            VP_TRY_ALLOC(j->err, e && word);
+            memcpy(word, p, n);
+            *e = (vp_value){.kind = VP_VALUE_STRING, .text = word, .quoted = true};
+            p += n + (p[n] == '+');
+        }
+        break;
+    }
+    case VP_KEY_REAL:
+        vp_value_resolve(v);
+        if (v->kind != VP_VALUE_NULL) {
+            v->kind = VP_VALUE_REAL;
+            v->real = strtod(text, NULL);
+        }
+        break;
+    default:
+        vp_value_resolve(v);
+        break;
+    }
+out:
+    return st;
+}
+
+static vp_status say(job *j, vp_document *doc, const vp_dialect *d, const char *version,
+                     const vp_saying *row, const char *argument)
+{
+    const vp_key *key  = vp_dialect_key(d, row->key, version);
+    const char   *text = value_text(j, row, argument);
+    vp_value     *v;
+    vp_status     st = VP_OK;
+
+    assert(key && "a saying's key stands in the dialect's keys");
+    VP_TRY_ALLOC(j->err, text);
+    v = vp_value_make(doc, row->key);
+    VP_TRY_ALLOC(j->err, v);
+    assert((!v->text || strcmp(v->text, text) == 0) && "two sayings of one key differ");
+    if (!v->text)
+        VP_TRY(put_value(j, doc, v, key, text));
+out:
+    return st;
+}
+
+static vp_status fill(job *j, vp_document *doc, const vp_dialect *d, const vp_dialect *of)
+{
+    const char *version = vp_dialect_version(d, of, j->s->versions);
+    vp_status   st      = VP_OK;
+
+    if (d->base && d->base_says)
+        VP_TRY(fill(j, doc, d->base, of));
+    for (int i = 0; i < d->n_says; i++) {
+        const vp_saying *row      = &d->says[i];
+        const char      *argument = NULL;
+        if (row->read_only || !vp_version_within(version, row->since, row->until) ||
+            !vp_when_holds(row->when, j->s, j->target->name))
+            continue;
+        if (row->setting != VP_ALWAYS) {
+            const char *value = j->s->value[row->setting];
+            if (!value || !vp_word_is(value, row->word, &argument))
+                continue;
+            j->said[row->setting] = true;
+        }
+        if (row->value && row->key[0])
+            VP_TRY(say(j, doc, of, d == of ? version : NULL, row, argument));
+    }
+out:
+    return st;
+}
+
+/* ---- what cannot be said ---- */
+
+/* Every word of a setting that the target's files know in these versions; and where the wanted one
+ * is known: in which version of what. */
+static void words_of(const job *j, vp_setting setting, char *words, size_t n_words, char *where,
+                     size_t n_where)
+{
+    words[0] = where[0] = '\0';
+    for (int f = 0; f < j->target->n_files; f++)
+        for (const vp_dialect *of = j->target->files[f].dialect, *d = of; d;
+             d = d->base_says ? d->base : NULL) {
+            const char *version = vp_dialect_version(d, of, j->s->versions);
+            for (int i = 0; i < d->n_says; i++) {
+                const vp_saying *row = &d->says[i];
+                char             one[80];
+                if (row->setting != (int)setting || row->read_only)
+                    continue;
+                bool now   = vp_version_within(version, row->since, row->until);
+                bool holds = vp_when_holds(row->when, j->s, j->target->name);
+                if (holds && !now && vp_word_is(j->s->value[setting], row->word, NULL) &&
+                    (row->since || row->until) && !where[0])
+                    snprintf(where, n_where, "%s %s%s has it, this is for %s", d->library,
+                             row->since && vp_version_compare(version, row->since) < 0 ? ""
+                                                                                       : "before ",
+                             row->since && vp_version_compare(version, row->since) < 0 ? row->since
+                                                                                       : row->until,
+                             version);
+                const char *word =
+                    strcmp(row->word, "*") == 0 ? vp_setting_words(setting) : row->word;
+                snprintf(one, sizeof one, "%s", word);
+                if (now && holds && !strstr(words, one))
+                    snprintf(words + strlen(words), n_words - strlen(words), "%s%s",
+                             words[0] ? ", " : "", one);
+            }
+        }
+}
+
+static const char *told_by_script(const vp_target *t, vp_setting setting)
+{
+    for (int i = 0; t->script && t->script[i]; i += 2)
+        if (strcmp(t->script[i], vp_setting_key(setting)) == 0)
+            return t->script[i + 1];
+    return NULL;
+}
+
+static vp_status check_said(job *j)
+{
+    char      words[256], where[160];
+    vp_status st = VP_OK;
+
+    for (int i = 0; i < VP_N_SETTINGS; i++) {
+        const char *value     = j->s->value[i];
+        const char *script    = told_by_script(j->target, i);
+        const char *otherwise = vp_setting_otherwise(i);
+        if (!value || j->said[i])
+            continue;
+        if (script) {
+            j->out->script[j->out->n_script] =
+                vp_arena_printf(j->arena, "%s %s: %s", vp_setting_key(i), value, script);
+            VP_TRY_ALLOC(j->err, j->out->script[j->out->n_script]);
+            j->out->n_script++;
+            continue;
+        }
+        words_of(j, i, words, sizeof words, where, sizeof where);
+        /* what a trainer cannot do at all it does not do */
+        if (otherwise && strcmp(value, otherwise) == 0 && !words[0] &&
+            strcmp(otherwise, "1.0") != 0)
+            continue;
+        VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, vp_setting_key(i),
+                          "%s cannot be told %s %s%s%s%s%s%s", j->target->name, vp_setting_key(i),
+                          value, where[0] ? ": " : "", where, words[0] ? "; its words here: " : "",
+                          words, words[0] || where[0] ? "" : " with these settings"));
+    }
+out:
+    return st;
+}
+
+/* What the trainer itself would refuse is refused here: the rules that check judges files by. */
+static vp_status check_rules(job *j)
+{
+    vp_checked c  = {.arena = j->arena, .target = j->target, .versions = j->s->versions};
+    vp_status  st = VP_OK;
+
+    for (int i = 0; i < j->out->n_files; i++) {
+        vp_checked_file file = {.doc     = j->out->files[i].document,
+                                .name    = j->out->files[i].name,
+                                .dialect = j->out->files[i].dialect};
+        if (file.dialect)
+            vp_check_rules(&c, &file);
+    }
+    for (int64_t i = 0; i < c.n_findings; i++)
+        if (c.findings[i].severity == VP_ERROR)
+            VP_TRY(VP_FAIL_AT(j->err, VP_ERR_INPUT, NULL, 0, c.findings[i].key,
+                              "%s cannot be told this: %s %s", j->target->name, c.findings[i].key,
+                              c.findings[i].message));
+out:
+    return st;
+}
+
+/* ---- what stands above every file ---- */
+
+static const char *environment(const job *j)
+{
+    const char *a = j->s->value[VP_SETTING_ALLOCATOR];
+
+    return a && strcmp(a, "expandable") == 0 ? "PYTORCH_ALLOC_CONF=expandable_segments:True " : "";
+}
+
+static const char *launch_of(const job *j)
+{
+    const char *from = j->target->launch, *at;
+    vp_text     text = {0};
+    const char *kept;
+
+    vp_text_printf(&text, "%s", environment(j));
+    while ((at = strstr(from, "$world"))) {
+        vp_text_append(&text, from, (size_t)(at - from));
+        vp_text_printf(&text, "%s", j->s->value[VP_SETTING_WORLD]);
+        from = at + strlen("$world");
+    }
+    vp_text_printf(&text, "%s", from);
+    kept = text.data ? vp_arena_strdup(j->arena, text.data) : NULL;
+    vp_text_release(&text);
+    return kept;
+}
+
+static void put_prediction(const job *j, vp_text *out)
+{
+    const vp_settings *s = j->s;
+    char               size[48];
+
+    if (s->device_bytes < 0 && s->reserved_bytes < 0 && s->allocated_bytes < 0) {
+        vp_text_printf(out,
+                       "predicted: nothing; the settings that this was made from give no bytes\n");
+        return;
+    }
+    vp_text_printf(out, "predicted:");
+    if (s->allocated_bytes >= 0)
+        vp_text_printf(out, " allocated %s,", vp_size_text(s->allocated_bytes, size, sizeof size));
+    if (s->reserved_bytes >= 0)
+        vp_text_printf(out, " reserved %s,", vp_size_text(s->reserved_bytes, size, sizeof size));
+    if (s->device_bytes >= 0)
+        vp_text_printf(out, " on the device %s,", vp_size_text(s->device_bytes, size, sizeof size));
+    if (s->step_time_s >= 0)
+        vp_text_printf(out, " %.4g s a step,", s->step_time_s);
+    vp_text_printf(out, " by %s%s%s\n", s->trainer ? s->trainer : "the settings",
+                   s->device ? ", on " : "", s->device ? s->device : "");
+}
+
+/* Lines: versions, prediction, the command that made it, the command that runs it. */
+static const char *comment_of(const job *j, const char *made_by)
+{
+    vp_text     text = {0};
+    const char *key, *kept;
+    json_t     *value;
+    int         n = 0;
+
+    vp_text_printf(&text, "for");
+    json_object_foreach (j->out->versions, key, value)
+        vp_text_printf(&text, "%s %s %s", n++ ? "," : "", key, json_string_value(value));
+    vp_text_printf(&text, "; other versions: emit again\n");
+    put_prediction(j, &text);
+    vp_text_printf(&text, "made by: %s\nrun with: %s\n", made_by, j->out->launch);
+    for (int i = 0; i < j->out->n_script; i++)
+        vp_text_printf(&text, "%syour own code says %s\n", i ? "" : "", j->out->script[i]);
+    kept = text.data && !text.failed ? vp_arena_strdup(j->arena, text.data) : NULL;
+    vp_text_release(&text);
+    return kept;
+}
+
+static const char *write_file(const job *j, const vp_target_file *f, const vp_document *doc,
+                              const char *comment)
+{
+    vp_text     text = {0};
+    const char *at   = f->template ? strstr(f->template, "@SETTINGS@") : NULL, *kept;
+
+    if (!f->template) {
+        vp_document_write(doc, f->dialect, comment, &text);
+    } else {
+        for (const char *p = comment; *p; p += strcspn(p, "\n") + 1)
+            vp_text_printf(&text, "# %.*s\n", (int)strcspn(p, "\n"), p);
+        vp_text_append(&text, f->template, at ? (size_t)(at - f->template) : strlen(f->template));
+        if (at) {
+            vp_document_write(doc, f->dialect, NULL, &text);
+            vp_text_printf(&text, "%s", at + strlen("@SETTINGS@"));
+        }
+    }
+    kept = text.data && !text.failed ? vp_arena_strdup(j->arena, text.data) : NULL;
+    vp_text_release(&text);
+    return kept;
+}
+
+/* For formats that take no comment, and for people. */
+static const char *readme(const job *j, const char *comment)
+{
+    vp_text     text = {0};
+    const char *kept;
+
+    vp_text_printf(&text, "# Settings for %s\n\n", j->target->name);
+    for (const char *p = comment; *p; p += strcspn(p, "\n") + 1)
+        vp_text_printf(&text, "- %.*s\n", (int)strcspn(p, "\n"), p);
+    vp_text_printf(&text, "\nThe files belong together: change one and the others no longer agree. "
+                          "Ask before you run:\n\n    vplan check");
+    for (int i = 0; i < j->out->n_files; i++)
+        if (j->out->files[i].dialect && j->out->files[i].document->root->first)
+            vp_text_printf(&text, " %s", j->out->files[i].name);
+    vp_text_printf(&text, "\n");
+    kept = text.data && !text.failed ? vp_arena_strdup(j->arena, text.data) : NULL;
+    vp_text_release(&text);
+    return kept;
+}
+
+/* ---- the answer's settings ---- */
+
+static json_t *value_json(const vp_value *v)
+{
+    json_t *j;
+
+    if (v->kind == VP_VALUE_MAP) {
+        j = json_object();
+        for (const vp_value *m = v->first; j && m; m = m->next)
+            json_object_set_new(j, m->key, value_json(m));
+        return j;
+    }
+    if (v->kind == VP_VALUE_LIST) {
+        j = json_array();
+        for (const vp_value *m = v->first; j && m; m = m->next)
+            json_array_append_new(j, value_json(m));
+        return j;
+    }
+    return v->kind == VP_VALUE_NULL   ? json_null()
+           : v->kind == VP_VALUE_BOOL ? json_boolean(v->boolean)
+           : v->kind == VP_VALUE_INT  ? json_integer(v->integer)
+           : v->kind == VP_VALUE_REAL ? json_real(v->real)
+                                      : json_string(v->text);
+}
+
+static vp_status note_version(job *j, const vp_dialect *of)
+{
+    for (const vp_dialect *d = of; d; d = d->base)
+        if (json_object_set_new(j->out->versions, d->library,
+                                json_string(vp_dialect_version(d, of, j->s->versions))))
+            return VP_FAIL(j->err, VP_ERR_NOMEM, "out of host memory");
+    return VP_OK;
+}
+
+vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s,
+                  const char *made_by, vp_emitted *out, vp_err *err)
+{
+    job         j = {.arena = arena, .target = target, .s = s, .out = out, .err = err};
+    const char *comment;
+    vp_status   st = VP_OK;
+
+    *out = (vp_emitted){.versions = json_object(), .settings = json_object()};
+    VP_TRY_ALLOC(err, out->versions && out->settings);
+    for (int f = 0; f < target->n_files; f++) {
+        const vp_target_file *file = &target->files[f];
+        if (!vp_when_holds(file->when, s, target->name))
+            continue;
+        vp_document *doc = vp_document_new(arena, file->name, file->format);
+        VP_TRY_ALLOC(err, doc);
+        if (file->dialect) {
+            VP_TRY(note_version(&j, file->dialect));
+            VP_TRY(fill(&j, doc, file->dialect, file->dialect));
+        }
+        assert(out->n_files + 1 < VP_EMIT_MAX_FILES);
+        out->files[out->n_files++] =
+            (vp_emitted_file){.name = file->name, .dialect = file->dialect, .document = doc};
+    }
+    j.said[VP_SETTING_ALLOCATOR] = true; /* the launch line's environment */
+    VP_TRY(check_said(&j));
+    VP_TRY(check_rules(&j));
+    out->launch = launch_of(&j);
+    VP_TRY_ALLOC(err, out->launch);
+    comment = comment_of(&j, made_by);
+    VP_TRY_ALLOC(err, comment);
+    for (int f = 0, i = 0; f < target->n_files; f++) {
+        if (!vp_when_holds(target->files[f].when, s, target->name))
+            continue;
+        out->files[i].text = write_file(&j, &target->files[f], out->files[i].document, comment);
+        VP_TRY_ALLOC(err, out->files[i].text);
+        if (out->files[i].document->root->first)
+            VP_TRY_ALLOC(err, json_object_set_new(out->settings, out->files[i].name,
+                                                  value_json(out->files[i].document->root)) == 0);
+        i++;
+    }
+    out->files[out->n_files] = (vp_emitted_file){.name = "README.md", .text = readme(&j, comment)};
+    VP_TRY_ALLOC(err, out->files[out->n_files].text);
+    out->n_files++;
+out:
+    if (st != VP_OK)
+        vp_emitted_release(out);
+    return st;
+}
+
+void vp_emitted_release(vp_emitted *out)
+{
+    json_decref(out->versions);
+    json_decref(out->settings);
+    out->versions = out->settings = NULL;
+}

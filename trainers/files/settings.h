@@ -1,0 +1,83 @@
+/* trainers/files/settings.h: one point of a trainer's language, in words that are no trainer's.
+ *     vp_settings s;
+ *     VP_TRY(vp_settings_read(arena, "settings.json", &s, err));
+ *     puts(s.value[VP_SETTING_PRECISION]);     // "bf16-mixed"
+ *
+ * A value is text in its canonical form, so that two settings are the same where their texts are. */
+#ifndef VP_TRAINERS_FILES_SETTINGS_H
+#define VP_TRAINERS_FILES_SETTINGS_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "plan/plan.h"
+
+/* X(name, key in files, what it is where nothing is said (NULL: must be said), its words)
+ * In words, N is a whole number from 1, R a number from 0, W any word of a trainer's, L names joined
+ * by "+". */
+#define VP_SETTING_TABLE(X) \
+    X(PARALLEL, "parallel", "none", "none|ddp|fsdp|fsdp2|zero1|zero2|zero3") \
+    X(WORLD, "world", "1", "N") \
+    X(MICRO_BATCH, "micro_batch", NULL, "N") \
+    X(ACCUMULATION, "accumulation", "1", "N") \
+    X(SEQ, "seq", NULL, "N") \
+    X(PRECISION, "precision", NULL, "fp32|bf16-mixed|bf16-amp|bf16|fp16-mixed|fp16") \
+    X(OPTIMIZER, "optimizer", NULL, "W") \
+    X(RECOMPUTE, "recompute", "none", \
+      "none|full|selective|every:N|first:N|chunks:N|blocks:L|attention|mlp") \
+    X(OFFLOAD_OPTIMIZER, "offload_optimizer", "none", "none|cpu") \
+    X(OFFLOAD_PARAMS, "offload_params", "none", "none|cpu") \
+    X(OFFLOAD_ACTIVATIONS, "offload_activations", "none", "none|cpu") \
+    X(LOSS, "loss", "full", "full|chunked|chunked:N|liger") \
+    X(ATTENTION, "attention", "sdpa", \
+      "eager|sdpa|sdpa:flash|sdpa:efficient|sdpa:math|sdpa:cudnn|flash2|flash3|flex") \
+    X(CLIP_NORM, "clip_norm", "1.0", "R") \
+    X(TUNING, "tuning", "full", "full|lora|qlora") \
+    X(LORA_R, "lora_r", NULL, "N") \
+    X(LORA_ALPHA, "lora_alpha", NULL, "N") \
+    X(LORA_DROPOUT, "lora_dropout", NULL, "R") \
+    X(LORA_TARGETS, "lora_targets", NULL, "L") \
+    X(ALLOCATOR, "allocator", "default", "default|expandable")
+
+typedef enum vp_setting {
+#define X(name, key, otherwise, words) VP_SETTING_##name,
+    VP_SETTING_TABLE(X)
+#undef X
+        VP_N_SETTINGS
+} vp_setting;
+
+const char *vp_setting_key(vp_setting s);
+const char *vp_setting_words(vp_setting s);
+const char *vp_setting_otherwise(vp_setting s); /* NULL: none */
+
+/* The canonical text of a value ("2.0" of a norm given as 2), or NULL: not one of the setting's. */
+const char *vp_setting_canonical(vp_arena *arena, vp_setting s, const char *text);
+
+/* Whether word has the form of pattern: "every:N" of "every:2"; "*" is any. *argument (NULL, or
+ * points into word): what stands for the letter. */
+bool vp_word_is(const char *word, const char *pattern, const char **argument);
+
+typedef struct vp_settings {
+    const char *value[VP_N_SETTINGS];     /* NULL: not said */
+    const char *trainer, *model, *device; /* NULL: not said */
+    json_t     *versions; /* borrowed from the document: {"transformers": "5.17"}; NULL */
+    int64_t     allocated_bytes, reserved_bytes, device_bytes; /* -1: not said */
+    double      step_time_s;                                   /* -1 */
+    json_t     *document; /* the caller's reference: vp_settings_release() */
+    /* defaults that were taken, as sentences */
+    const char *assumed[VP_N_SETTINGS];
+    int         n_assumed;
+} vp_settings;
+
+/* A file that `plan --trainer -o` or a person wrote (kind settings), or a plan file. VP_ERR_INPUT
+ * with file and field: a value that no trainer has a word for; of a plan, what no settings say. */
+vp_status vp_settings_read(vp_arena *arena, const char *path, vp_settings *out, vp_err *err);
+void      vp_settings_release(vp_settings *s);
+
+/* What is not said gets its default, which is listed in assumed; VP_ERR_INPUT: it has none. */
+vp_status vp_settings_complete(vp_arena *arena, vp_settings *s, const char *file, vp_err *err);
+
+/* The "common" object: numbers as numbers, offload in one word. NULL: out of memory. */
+json_t *vp_settings_common_json(const vp_settings *s);
+
+#endif

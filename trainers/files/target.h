@@ -1,0 +1,162 @@
+/* trainers/files/target.h: what a trainer's files say, as data. A *dialect* is one kind of file with
+ * its keys; a *saying* is what a dialect writes for a setting; a *target* is the set of dialects that
+ * one `emit --for` writes. Nothing in emit.c or check.c asks for a trainer's name.
+ *
+ *     static const vp_saying says[] = {
+ *         {VP_SETTING_MICRO_BATCH, "*", "micro_batch_size", "$"},
+ *         {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true"},
+ *
+ * Rows of one setting and word that stand together are one group: all of them are written, and the
+ * word is read back where all of them hold. A dialect that says two words in the same way (bf16 of
+ * Trainer is bf16-mixed or bf16-amp, by what the weights were loaded as) leaves the choice to the
+ * other files. */
+#ifndef VP_TRAINERS_FILES_TARGET_H
+#define VP_TRAINERS_FILES_TARGET_H
+
+#include "trainers/files/document.h"
+#include "trainers/files/settings.h"
+
+/* The rows of the tables leave out their tail. */
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
+typedef enum vp_key_type {
+    VP_KEY_ANY,
+    VP_KEY_BOOL,
+    VP_KEY_FLAG, /* on a command line: there or not there */
+    VP_KEY_INT,
+    VP_KEY_REAL,
+    VP_KEY_TEXT,
+    VP_KEY_WORD, /* one of words */
+    VP_KEY_LIST, /* texts; a saying joins them by "+" */
+    VP_KEY_MAP
+} vp_key_type;
+
+/* A key that memory depends on, or that people get wrong. The others are in vp_dialect.known. */
+typedef struct vp_key {
+    const char *path;
+    vp_key_type type;
+    const char *otherwise; /* its default, as a value of the file; NULL: none, or not known */
+    const char *words;     /* of a word: "none|cpu|nvme" */
+    double      min, max;  /* of a number; both 0: not bounded */
+    const char *since;     /* version of the dialect's library that first has it */
+    const char *until;     /* and that has it no more */
+    const char *instead;   /* what to write in its place */
+    const char *costs;     /* said where it is not written: what the default costs */
+    bool        noop;      /* read without a word and without effect; instead says what does */
+    bool        or_auto;   /* the word auto is one of its values */
+} vp_key;
+
+typedef struct vp_saying {
+    int         setting; /* vp_setting, or VP_ALWAYS */
+    const char *word;    /* pattern: "full", "every:N", "*"; NULL of VP_ALWAYS */
+    const char *key;     /* "" : the setting is said by the value of another row's group alone */
+    /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
+     * accumulation x world; "$file:NAME": NAME is written, any text is read; NULL: the key must not
+     * be there */
+    const char *value;
+    const char *when; /* "parallel=zero1|zero2,target=hf": all must hold; "!=" too; NULL: always */
+    const char *since, *until;
+    bool        read_only; /* another spelling: never written */
+} vp_saying;
+
+#define VP_ALWAYS (-1)
+
+typedef enum vp_severity { VP_NOTE, VP_WARNING, VP_ERROR } vp_severity;
+
+/* A finding at key where its condition holds and the other's does: "=true", "!=3", "<3", ">0", "set",
+ * "unset", "=a|b". Conditions but set and unset look at the default where nothing is written. */
+typedef struct vp_rule {
+    const char *key, *is;
+    const char *other, *other_is; /* NULL: no other */
+    vp_severity severity;
+    const char *message, *instead;
+    const char *since, *until;
+} vp_rule;
+
+/* What becomes of a key that is not known. */
+typedef enum vp_strangers {
+    VP_STRANGERS_REFUSED,
+    VP_STRANGERS_DROPPED, /* without a word */
+    VP_STRANGERS_KEPT     /* the user's own, or of a plugin: nobody's mistake */
+} vp_strangers;
+
+typedef struct vp_section {
+    const char  *path; /* "" is the root */
+    vp_strangers strangers;
+    const char  *known; /* names of its members, by spaces, besides those of keys[] */
+} vp_section;
+
+struct vp_judged; /* trainers/files/check_internal.h */
+
+typedef struct vp_dialect {
+    const char       *name;    /* "deepspeed" */
+    const char       *library; /* whose version counts: "deepspeed" */
+    const char       *version; /* the newest that the tables were read from */
+    const vp_key     *keys;
+    int               n_keys;
+    const vp_section *sections;
+    int               n_sections;
+    const vp_saying  *says;
+    int               n_says;
+    const vp_rule    *rules;
+    int               n_rules;
+    const char       *signs;            /* keys by which a file is known as its own; weigh most */
+    bool              text_is_number;   /* "2e-5" as text becomes a number in its parser */
+    bool              hjson;            /* comments and commas too many are taken */
+    bool              flags;            /* a command line */
+    bool              any_case;         /* words are compared without case */
+    void (*judge)(struct vp_judged *);  /* what no rule can say; NULL */
+    const struct vp_dialect *base;      /* whose keys it also has, */
+    bool                     base_says; /* and whose sayings and rules, */
+    const char              *base_version; /* in this version unless another is named */
+} vp_dialect;
+
+typedef struct vp_target_file {
+    const vp_dialect *dialect;
+    const char       *name; /* "ds_config.json" */
+    vp_format         format;
+    const char       *when;
+    const char *template; /* of Python: the module's text, "@SETTINGS@" in it; NULL */
+} vp_target_file;
+
+typedef struct vp_target {
+    const char           *name, *summary;
+    const vp_target_file *files;
+    int                   n_files;
+    /* what its files have no key for and the user's own code or the launch line decides: "seq: ..." */
+    const char *const *script; /* pairs: key of a setting, how it is told; NULL at the end */
+    /* the command that runs it; "$world" */
+    const char *launch;
+    bool        legacy;
+} vp_target;
+
+/* Target i; NULL past the end. */
+const vp_target *vp_target_at(int i);
+/* VP_ERR_USAGE with the nearest name. */
+vp_status vp_target_named(const char *name, const vp_target **out, vp_err *err);
+
+/* Every dialect once; NULL past the end. */
+const vp_dialect *vp_dialect_at(int i);
+
+/* The key of this path, in the dialect or in what it is based on; NULL. The newest of several
+ * whose versions do not overlap, unless version says which. */
+const vp_key *vp_dialect_key(const vp_dialect *d, const char *path, const char *version);
+
+/* -1, 0, 1: "5.17" is before "5.23.0". */
+int vp_version_compare(const char *a, const char *b);
+/* since and until may be NULL. */
+bool vp_version_within(const char *version, const char *since, const char *until);
+
+/* The version of a dialect's library: asked for, else the table's. of: the dialect that it is the
+ * base of, or itself. */
+const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const json_t *versions);
+
+/* Whether "a=b|c,d!=e" holds of the settings; what they do not say holds. target NULL: any. */
+bool vp_when_holds(const char *when, const vp_settings *s, const char *target);
+
+extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model,
+    vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl, vp_dialect_llamafactory;
+extern const vp_target vp_target_hf, vp_target_trl, vp_target_accelerate, vp_target_deepspeed,
+    vp_target_axolotl, vp_target_llamafactory;
+
+#endif

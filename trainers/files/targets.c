@@ -1,0 +1,147 @@
+/* trainers/files/targets.c: which targets and dialects there are, and how their tables are asked. */
+#include "trainers/files/target.h"
+
+#include "base/options.h"
+#include "base/text.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const vp_target *const targets[] = {
+    &vp_target_hf,
+    &vp_target_trl,
+    &vp_target_axolotl,
+    &vp_target_llamafactory,
+    /* files of theirs go with those above */
+    &vp_target_accelerate,
+    &vp_target_deepspeed,
+};
+enum { N_TARGETS = sizeof targets / sizeof *targets };
+
+static const vp_dialect *const dialects[] = {
+    &vp_dialect_transformers, &vp_dialect_trl,     &vp_dialect_model,        &vp_dialect_accelerate,
+    &vp_dialect_deepspeed,    &vp_dialect_axolotl, &vp_dialect_llamafactory,
+};
+enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
+
+const vp_target *vp_target_at(int i)
+{
+    return i < N_TARGETS ? targets[i] : NULL;
+}
+
+const vp_dialect *vp_dialect_at(int i)
+{
+    return i < N_DIALECTS ? dialects[i] : NULL;
+}
+
+vp_status vp_target_named(const char *name, const vp_target **out, vp_err *err)
+{
+    const char *names[N_TARGETS];
+    char        shown[128], all[400] = "";
+    int         nearest;
+
+    for (int i = 0; i < N_TARGETS; i++) {
+        *out = targets[i];
+        if (strcmp(targets[i]->name, name) == 0)
+            return VP_OK;
+        names[i] = targets[i]->name;
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+    }
+    *out    = NULL;
+    nearest = vp_word_nearest(name, names, N_TARGETS);
+    vp_text_escape(name, shown, sizeof shown);
+    if (nearest >= 0)
+        return VP_FAIL(err, VP_ERR_USAGE, "no target %s; did you mean %s?", shown, names[nearest]);
+    return VP_FAIL(err, VP_ERR_USAGE, "no target %s: there are %s", shown, all);
+}
+
+int vp_version_compare(const char *a, const char *b)
+{
+    while (*a || *b) {
+        char *end_a, *end_b;
+        long  x = strtol(a, &end_a, 10), y = strtol(b, &end_b, 10);
+        if (x != y)
+            return x < y ? -1 : 1;
+        if (end_a == a && end_b == b)
+            break;
+        a = end_a + (*end_a == '.');
+        b = end_b + (*end_b == '.');
+    }
+    return 0;
+}
+
+bool vp_version_within(const char *version, const char *since, const char *until)
+{
+    return (!since || vp_version_compare(version, since) >= 0) &&
+           (!until || vp_version_compare(version, until) < 0);
+}
+
+const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const json_t *versions)
+{
+    const json_t *v = json_object_get(versions, d->library);
+
+    if (json_is_string(v))
+        return json_string_value(v);
+    return d != of && of->base_version ? of->base_version : d->version;
+}
+
+const vp_key *vp_dialect_key(const vp_dialect *d, const char *path, const char *version)
+{
+    const vp_key *found = NULL;
+
+    for (; d; d = d->base)
+        for (int i = 0; i < d->n_keys; i++) {
+            const vp_key *k = &d->keys[i];
+            if (strcmp(k->path, path) != 0)
+                continue;
+            if (!version || vp_version_within(version, k->since, k->until))
+                return k;
+            found = k;
+        }
+    return found;
+}
+
+/* "a|b" has the word; a pattern with a letter is matched too. */
+static bool among(const char *words, size_t n_words, const char *word)
+{
+    const char *end = words + n_words;
+
+    while (words < end) {
+        size_t n = 0;
+        char   one[64];
+        while (words + n < end && words[n] != '|')
+            n++;
+        snprintf(one, sizeof one, "%.*s", (int)n, words);
+        if (vp_word_is(word, one, NULL))
+            return true;
+        words += n + 1;
+    }
+    return false;
+}
+
+bool vp_when_holds(const char *when, const vp_settings *s, const char *target)
+{
+    while (when && *when) {
+        size_t      n    = strcspn(when, ",");
+        size_t      name = strcspn(when, "=!");
+        bool        no   = when[name] == '!';
+        const char *from = when + name + 1 + no, *value = NULL;
+        bool        is_known = false;
+        if (name == 6 && memcmp(when, "target", 6) == 0) {
+            value    = target;
+            is_known = true;
+        }
+        for (int i = 0; i < VP_N_SETTINGS && !is_known; i++)
+            if (strlen(vp_setting_key(i)) == name && memcmp(when, vp_setting_key(i), name) == 0) {
+                value    = s->value[i];
+                is_known = true;
+            }
+        assert(is_known && "a condition of a table names no setting");
+        if (value && among(from, n - (size_t)(from - when), value) == no)
+            return false;
+        when += n + (when[n] == ',');
+    }
+    return true;
+}

@@ -1,0 +1,191 @@
+/* trainers/files/targets_transformers.c: what is written for trainers on transformers: which files
+ * belong together, and the command that runs them. */
+#include "trainers/files/target.h"
+
+#define ZERO "parallel=zero1|zero2|zero3"
+
+/* Runs as it stands on random tokens, so that the files can be tried before data is there; knows no
+ * setting of its own. */
+static const char train_py[] =
+    "\"\"\"Train with the settings beside this file: training_args.json, model_args.json.\n"
+    "Replace `data` by your own; until then it is random tokens of the planned length.\"\"\"\n"
+    "import json\n"
+    "import pathlib\n"
+    "\n"
+    "import torch\n"
+    "from transformers import AutoConfig, AutoModelForCausalLM, HfArgumentParser, Trainer, "
+    "TrainingArguments\n"
+    "\n"
+    "here = pathlib.Path(__file__).parent\n"
+    "(args,) = HfArgumentParser(TrainingArguments).parse_json_file(here / "
+    "\"training_args.json\")\n"
+    "loading = json.loads((here / \"model_args.json\").read_text())\n"
+    "length = loading.pop(\"sequence_length\")\n"
+    "name = loading.pop(\"pretrained_model_name_or_path\")\n"
+    "if pathlib.Path(name).suffix == \".json\" or not any(pathlib.Path(name).glob(\"*.safetensors\")) "
+    "and pathlib.Path(name).is_dir():\n"
+    "    config = AutoConfig.from_pretrained(name)  # no weights here: drawn\n"
+    "    config.dtype = getattr(torch, loading.pop(\"dtype\"))\n"
+    "    model = AutoModelForCausalLM.from_config(config, dtype=config.dtype, **loading)\n"
+    "else:\n"
+    "    model = AutoModelForCausalLM.from_pretrained(name, **loading)\n"
+    "\n"
+    "\n"
+    "class data(torch.utils.data.Dataset):\n"
+    "    def __len__(self):\n"
+    "        return 1 << 20\n"
+    "\n"
+    "    def __getitem__(self, i):\n"
+    "        ids = torch.randint(model.config.vocab_size, (length,), "
+    "generator=torch.Generator().manual_seed(i))\n"
+    "        return {\"input_ids\": ids, \"labels\": ids}\n"
+    "\n"
+    "\n"
+    "Trainer(model=model, args=args, train_dataset=data()).train()\n";
+
+static const vp_target_file hf_files[] = {
+    {&vp_dialect_transformers, "training_args.yaml", VP_FORMAT_YAML},
+    {&vp_dialect_transformers, "training_args.json", VP_FORMAT_JSON},
+    {&vp_dialect_transformers, "training_args.flags", VP_FORMAT_FLAGS},
+    {&vp_dialect_model, "model_args.json", VP_FORMAT_JSON},
+    {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
+    {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
+    {NULL, "train.py", VP_FORMAT_PYTHON, .template = train_py},
+};
+
+const vp_target vp_target_hf = {
+    .name = "hf",
+    .summary =
+        "transformers' Trainer: TrainingArguments as YAML, JSON and flags, and accelerate's file",
+    .files   = hf_files,
+    .n_files = sizeof hf_files / sizeof *hf_files,
+    .launch  = "accelerate launch --config_file accelerate.yaml train.py",
+};
+
+static const vp_target_file trl_files[] = {
+    {&vp_dialect_trl, "sft.yaml", VP_FORMAT_YAML},
+    {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
+    {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
+};
+
+const vp_target vp_target_trl = {
+    .name    = "trl",
+    .summary = "TRL's SFTTrainer: SFTConfig and ModelConfig in one YAML, and accelerate's file",
+    .files   = trl_files,
+    .n_files = sizeof trl_files / sizeof *trl_files,
+    .launch  = "accelerate launch --config_file accelerate.yaml --module trl.scripts.sft --config "
+               "sft.yaml --dataset_name YOUR_DATASET --output_dir out",
+};
+
+static const vp_target_file accelerate_files[] = {
+    {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
+};
+
+static const char *const accelerate_script[] = {"micro_batch",
+                                                "the batch_size of your DataLoader",
+                                                "accumulation",
+                                                "Accelerator(gradient_accumulation_steps=...)",
+                                                "seq",
+                                                "what your data is cut to",
+                                                "optimizer",
+                                                "the optimizer you make",
+                                                "recompute",
+                                                "model.gradient_checkpointing_enable(...)",
+                                                "offload_activations",
+                                                "torch.autograd.graph.save_on_cpu in your loop",
+                                                "loss",
+                                                "your loss",
+                                                "attention",
+                                                "attn_implementation of from_pretrained",
+                                                "clip_norm",
+                                                "accelerator.clip_grad_norm_",
+                                                "tuning",
+                                                "peft in your code",
+                                                "lora_r",
+                                                "LoraConfig",
+                                                "lora_alpha",
+                                                "LoraConfig",
+                                                "lora_dropout",
+                                                "LoraConfig",
+                                                "lora_targets",
+                                                "LoraConfig",
+                                                0};
+
+const vp_target vp_target_accelerate = {
+    .name    = "accelerate",
+    .summary = "accelerate's own file for a loop of yours: DDP, FSDP, FSDP2 or DeepSpeed's plugin",
+    .files   = accelerate_files,
+    .n_files = 1,
+    .script  = accelerate_script,
+    .launch  = "accelerate launch --config_file accelerate.yaml YOUR_SCRIPT.py",
+};
+
+static const vp_target_file deepspeed_files[] = {
+    {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON},
+};
+
+static const char *const deepspeed_script[] = {"world",
+                                               "--num_gpus of the launcher",
+                                               "seq",
+                                               "what your data is cut to",
+                                               "optimizer",
+                                               "the optimizer you give to deepspeed.initialize",
+                                               "recompute",
+                                               "model.gradient_checkpointing_enable(...)",
+                                               "offload_activations",
+                                               "torch.autograd.graph.save_on_cpu in your loop",
+                                               "loss",
+                                               "your loss",
+                                               "attention",
+                                               "attn_implementation of from_pretrained",
+                                               "tuning",
+                                               "peft in your code",
+                                               "lora_r",
+                                               "LoraConfig",
+                                               "lora_alpha",
+                                               "LoraConfig",
+                                               "lora_dropout",
+                                               "LoraConfig",
+                                               "lora_targets",
+                                               "LoraConfig",
+                                               0};
+
+const vp_target vp_target_deepspeed = {
+    .name    = "deepspeed",
+    .summary = "DeepSpeed's JSON for a loop of yours",
+    .files   = deepspeed_files,
+    .n_files = 1,
+    .script  = deepspeed_script,
+    .launch  = "deepspeed --num_gpus $world YOUR_SCRIPT.py --deepspeed_config ds_config.json",
+};
+
+static const vp_target_file axolotl_files[] = {
+    {&vp_dialect_axolotl, "axolotl.yaml", VP_FORMAT_YAML},
+    {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
+};
+
+static const char *const launched_world[] = {"world", "the launcher's number of processes", 0};
+
+const vp_target vp_target_axolotl = {
+    .name    = "axolotl",
+    .summary = "axolotl's YAML, and DeepSpeed's JSON for ZeRO",
+    .files   = axolotl_files,
+    .n_files = sizeof axolotl_files / sizeof *axolotl_files,
+    .script  = launched_world,
+    .launch  = "AXOLOTL_DO_NOT_TRACK=1 axolotl train axolotl.yaml --launcher torchrun -- "
+               "--nproc_per_node=$world",
+};
+
+static const vp_target_file llamafactory_files[] = {
+    {&vp_dialect_llamafactory, "llamafactory.yaml", VP_FORMAT_YAML},
+    {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
+};
+
+const vp_target vp_target_llamafactory = {
+    .name    = "llamafactory",
+    .summary = "LLaMA-Factory's YAML, and DeepSpeed's JSON for ZeRO",
+    .files   = llamafactory_files,
+    .n_files = sizeof llamafactory_files / sizeof *llamafactory_files,
+    .script  = launched_world,
+    .launch  = "FORCE_TORCHRUN=1 NPROC_PER_NODE=$world llamafactory-cli train llamafactory.yaml",
+};
