@@ -39,6 +39,7 @@ typedef enum vp_argument {
     VP_TAKES_MODEL, /* built-in names, files                 */
     VP_TAKES_FILE,
     VP_TAKES_DEVICE,  /* names of cards, files                */
+    VP_TAKES_TARGET,  /* names of trainers whose files are written */
     VP_TAKES_COMMAND, /* subcommands of vplan                 */
     VP_TAKES_SHELL    /* shells that vplan completion knows   */
 } vp_argument;
@@ -94,6 +95,7 @@ const char *vp_word_of_attention(int i);
 const char *vp_word_of_recompute(int i);
 const char *vp_word_of_device(int i);
 const char *vp_word_of_model(int i);
+const char *vp_word_of_target(int i);
 
 /* ---- shared by commands ---- */
 
@@ -139,6 +141,10 @@ vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp
 vp_status vp_parse_recompute(const char *text, vp_recompute *out, vp_err *err);
 vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
 
+/* "transformers=5.17,trl=1.16" as an object of texts, the caller's; NULL is an empty one.
+ * VP_ERR_USAGE. */
+vp_status vp_parse_versions(const char *text, json_t **out, vp_err *err);
+
 /* A device, and the budget that goes with it: given, else what is usable. NULL: the card here,
  * with what is free on it now, else the CPU. */
 vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device,
@@ -164,6 +170,7 @@ json_t *vp_presets_json(const vp_plan_answer *answer);
 /* ---- the commands ---- */
 
 extern const vp_command vp_cmd_estimate, vp_cmd_plan, vp_cmd_explain, vp_cmd_run, vp_cmd_tune,
-    vp_cmd_dryrun, vp_cmd_models, vp_cmd_devices, vp_cmd_help, vp_cmd_completion;
+    vp_cmd_emit, vp_cmd_check, vp_cmd_dryrun, vp_cmd_models, vp_cmd_devices, vp_cmd_targets,
+    vp_cmd_help, vp_cmd_completion;
 
 #endif

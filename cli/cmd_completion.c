@@ -60,6 +60,7 @@ static void place_of_argument(vp_argument argument, place *p)
                           argument == VP_TAKES_DEVICE};
     add_words(p, argument == VP_TAKES_MODEL     ? vp_word_of_model
                  : argument == VP_TAKES_DEVICE  ? vp_word_of_device
+                 : argument == VP_TAKES_TARGET  ? vp_word_of_target
                  : argument == VP_TAKES_COMMAND ? word_of_command
                  : argument == VP_TAKES_SHELL   ? word_of_shell
                                                 : NULL);

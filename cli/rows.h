@@ -60,6 +60,11 @@
         .help = "Replace files that exist" \
     }
 
+#define VP_ROW_VERSIONS(type, field) \
+    .name = "--versions", .kind = VP_OPTION_TEXT, .at = offsetof(type, field), \
+    .value = "NAME=VERSION,...", .otherwise = "the newest that vplan knows", \
+    .example = "transformers=5.17,trl=1.16"
+
 #define VP_ROWS(array) .rows = array, .n = sizeof array / sizeof *array
 
 #endif

@@ -1,0 +1,266 @@
+/* vplan check: what the files of a trainer will really do. */
+#include "cli/cli.h"
+#include "cli/rows.h"
+
+#include "base/text.h"
+#include "trainers/files/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct check_options {
+    const char *target, *versions, *model, *device;
+} check_options;
+
+static const vp_option rows[] = {
+    {.name      = "--for",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(check_options, target),
+     .value     = "TARGET",
+     .suggest   = vp_word_of_target,
+     .help      = "The trainer whose files these are",
+     .otherwise = "by the keys in them",
+     .example   = "axolotl"},
+    {VP_ROW_VERSIONS(check_options, versions), .help = "The libraries that will read the files"},
+    {.name      = "--model",
+     .kind      = VP_OPTION_INPUT,
+     .at        = offsetof(check_options, model),
+     .value     = "MODEL",
+     .suggest   = vp_word_of_model,
+     .help      = "The model that is trained, to say whether it fits",
+     .otherwise = "fit is not answered",
+     .example   = "gpt2"},
+    {VP_ROW_DEVICE(check_options, device), .help = "The card it shall fit on",
+     .otherwise = "fit is not answered"},
+};
+static const vp_option_set check_rows = {VP_ROWS(rows)};
+
+static const char *const severities[] = {
+    [VP_NOTE] = "note", [VP_WARNING] = "warning", [VP_ERROR] = "error"};
+
+/* Behind `indent` spaces, folded at 80 columns. */
+static void print_folded(const char *text, int indent)
+{
+    vp_text t = {0};
+
+    vp_text_wrap(text, 0, indent, &t);
+    fputs(t.data ? t.data : "", stdout);
+    vp_text_release(&t);
+}
+
+static void print_finding(const vp_finding *f)
+{
+    char text[2000], shown[1000];
+
+    printf("%s", f->file);
+    if (f->line)
+        printf(":%d", f->line);
+    printf(": %s%s%s\n", severities[f->severity], f->key[0] ? ": " : "", f->key);
+    snprintf(text, sizeof text, "%s%s%s", vp_text_escape(f->message, shown, sizeof shown),
+             f->instead ? "; instead: " : "", f->instead ? f->instead : "");
+    print_folded(text, 4);
+}
+
+static void print_settings(const vp_checked *c)
+{
+    char line[600] = "";
+
+    for (int i = 0; i < VP_N_SETTINGS; i++)
+        if (c->settings.value[i])
+            snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s %s%s",
+                     line[0] ? ", " : "", vp_setting_key(i),
+                     c->may_be[i] ? c->may_be[i] : c->settings.value[i],
+                     c->by_default[i] ? " (default)" : "");
+    if (line[0]) {
+        printf("these files mean\n");
+        print_folded(line, 4);
+    }
+}
+
+static json_t *findings_json(const vp_checked *c)
+{
+    json_t *list = json_array();
+    char    shown[1000];
+
+    for (int64_t i = 0; list && i < c->n_findings; i++) {
+        const vp_finding *f = &c->findings[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:s, s:s?}", "severity",
+                                              severities[f->severity], "file", f->file, "line",
+                                              f->line ? json_integer(f->line) : json_null(), "key",
+                                              f->key, "message",
+                                              vp_text_escape(f->message, shown, sizeof shown),
+                                              "instead", f->instead));
+    }
+    return list;
+}
+
+/* Lines to change: what has a successor and stands in a line. */
+static json_t *changes_json(const vp_checked *c)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; list && i < c->n_findings; i++) {
+        const vp_finding *f = &c->findings[i];
+        if (f->severity == VP_NOTE || !f->instead || !f->line)
+            continue;
+        json_array_append_new(list,
+                              json_pack("{s:s, s:i, s:s, s:s?, s:s, s:n, s:n}", "file", f->file,
+                                        "line", f->line, "key", f->key, "from", f->from, "to",
+                                        f->instead, "saves_bytes", "costs_seconds"));
+    }
+    return list;
+}
+
+static json_t *files_json(const vp_checked *c)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; list && i < c->n_files; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s?, s:b}", "path", c->files[i].name, "kind",
+                                        c->files[i].dialect ? c->files[i].dialect->name : NULL,
+                                        "read", c->files[i].doc != NULL));
+    return list;
+}
+
+/* What a file says, by the trainer's own names: only keys the tables know. */
+static json_t *settings_json(const vp_checked *c)
+{
+    json_t *all = json_object();
+    char    text[256];
+
+    for (int i = 0; all && i < c->n_files; i++) {
+        const vp_checked_file *file = &c->files[i];
+        json_t                *one  = file->doc && file->dialect ? json_object() : NULL;
+        if (!one)
+            continue;
+        for (const vp_dialect *d = file->dialect; d; d = d->base)
+            for (int k = 0; k < d->n_keys; k++) {
+                const vp_value *v = vp_value_at(file->doc->root, d->keys[k].path);
+                if (!v || v->kind == VP_VALUE_MAP)
+                    continue;
+                json_t *value = v->kind == VP_VALUE_BOOL   ? json_boolean(v->boolean)
+                                : v->kind == VP_VALUE_INT  ? json_integer(v->integer)
+                                : v->kind == VP_VALUE_REAL ? json_real(v->real)
+                                : v->kind == VP_VALUE_NULL
+                                    ? json_null()
+                                    : json_string(v->text && v->kind == VP_VALUE_STRING
+                                                      ? v->text
+                                                      : vp_value_text(v, text, sizeof text));
+                if (value)
+                    json_object_set_new(one, d->keys[k].path, value);
+            }
+        json_object_set_new(all, file->name, one);
+    }
+    return all;
+}
+
+static json_t *may_be_json(const vp_checked *c)
+{
+    json_t *j = json_object();
+
+    for (int i = 0; j && i < VP_N_SETTINGS; i++)
+        if (c->may_be[i])
+            json_object_set_new(j, vp_setting_key(i), json_string(c->may_be[i]));
+    return j;
+}
+
+static vp_status print_json(const vp_checked *c, const char *why, vp_err *err)
+{
+    return vp_print_json(
+        json_pack("{s:i, s:s?, s:o, s:o, s:o, s:o, s:o, s:n, s:n, s:n, s:s, s:o}", "schema_version",
+                  1, "target", c->target ? c->target->name : NULL, "files", files_json(c),
+                  "settings", settings_json(c), "common", vp_settings_common_json(&c->settings),
+                  "may_be", may_be_json(c), "findings", findings_json(c), "fits", "device_bytes",
+                  "peak_phase", "fits_not_answered", why, "changes", changes_json(c)),
+        err);
+}
+
+static void print_text(const vp_checked *c, const char *why)
+{
+    int64_t n[3] = {0};
+
+    for (int64_t i = 0; i < c->n_findings; i++)
+        n[c->findings[i].severity]++;
+    if (c->n_errors)
+        printf("WRONG: %lld error%s, %lld warning%s in %d file%s%s%s\n", (long long)n[VP_ERROR],
+               n[VP_ERROR] == 1 ? "" : "s", (long long)n[VP_WARNING], n[VP_WARNING] == 1 ? "" : "s",
+               c->n_files, c->n_files == 1 ? "" : "s", c->target ? ", read as " : "",
+               c->target ? c->target->name : "");
+    else
+        printf("no contradiction in %d file%s%s%s; %lld warning%s\n", c->n_files,
+               c->n_files == 1 ? "" : "s", c->target ? ", read as " : "",
+               c->target ? c->target->name : "", (long long)n[VP_WARNING],
+               n[VP_WARNING] == 1 ? "" : "s");
+    for (int severity = VP_ERROR; severity >= VP_NOTE; severity--)
+        for (int64_t i = 0; i < c->n_findings; i++)
+            if ((int)c->findings[i].severity == severity)
+                print_finding(&c->findings[i]);
+    print_settings(c);
+    printf("%s\n", why);
+}
+
+static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
+{
+    check_options   o        = {0};
+    vp_check_opts   opts     = {0};
+    vp_arena       *arena    = vp_arena_new();
+    json_t         *versions = NULL;
+    vp_check_input  inputs[VP_MAX_WORDS + 1];
+    vp_checked      c = {0};
+    vp_command_line line;
+    const char     *why;
+    int             n  = 0;
+    vp_status       st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(vp_cli_parse(&vp_cmd_check, argc, argv, cli, (void *[]){&o}, &line, err));
+    if (o.target)
+        VP_TRY(vp_target_named(o.target, &opts.target, err));
+    VP_TRY(vp_parse_versions(o.versions, &versions, err));
+    opts.versions = versions;
+    for (int i = 0; i < line.n_words; i++)
+        inputs[n++] = (vp_check_input){.path = line.words[i]};
+    if (line.rest) {
+        int64_t words = 0;
+        while (line.rest[words])
+            words++;
+        inputs[n++] = (vp_check_input){.words = (const char *const *)line.rest, .n_words = words};
+    }
+    if (!n)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "check wants files, or a command behind --"));
+    VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
+    why = o.model && o.device
+              ? "fit: not answered: bytes of other trainers are not predicted by this vplan yet"
+              : "fit: not asked; --model MODEL --device CARD asks";
+    if (cli->json)
+        VP_TRY(print_json(&c, why, err));
+    else
+        print_text(&c, why);
+    cli->exit_code = c.n_errors ? 4 : 0;
+out:
+    json_decref(versions);
+    vp_arena_free(arena);
+    return st;
+}
+
+const vp_command vp_cmd_check = {
+    .name    = "check",
+    .summary = "what the files of a trainer will really do: ignored keys, disagreements, old names",
+    .usage   = {"FILE... [--for TARGET] [options]", "[FILE...] [options] -- CMD..."},
+    .about =
+        {"Reads what you have, any of the targets' files, several at once, or the command line "
+         "itself, and answers like a good compiler: keys that the trainer drops without a word, "
+         "values that are not what they look like (2e-5 is text in YAML), keys that are gone with "
+         "their successor, files that disagree about one switch, defaults that cost memory. Exit 4 "
+         "where something is wrong, 0 where nothing is.",
+         "Nothing is executed, and no file is opened but those given. Of Python, the literals are "
+         "read; TOML is not read."},
+    .examples   = {"vplan check training_args.yaml ds_config.json accelerate.yaml",
+                   "vplan check --versions transformers=5.17 -- python train.py --bf16 True"},
+    .sets       = {&check_rows},
+    .argument   = VP_TAKES_FILE,
+    .max_words  = VP_MAX_WORDS,
+    .takes_rest = true,
+    .run        = run,
+};

@@ -1,0 +1,210 @@
+/* vplan emit: settings as the files of the trainer that people use. */
+#include "cli/cli.h"
+#include "cli/rows.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "trainers/files/emit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct emit_options {
+    const char *target, *folder, *versions;
+    bool        force;
+} emit_options;
+
+const char *vp_word_of_target(int i)
+{
+    const vp_target *t = vp_target_at(i);
+
+    return t ? t->name : NULL;
+}
+
+static const vp_option rows[] = {
+    {.name    = "--for",
+     .kind    = VP_OPTION_TEXT,
+     .at      = offsetof(emit_options, target),
+     .value   = "TARGET",
+     .suggest = vp_word_of_target,
+     .help    = "The trainer whose files are written; required",
+     .example = "trl"},
+    {VP_ROW_VERSIONS(emit_options, versions),
+     .help = "The libraries that the files are for; a setting that one does not know yet, or no "
+             "more, is an error"},
+    {VP_ROW_OUT(emit_options, folder), .value = "DIR",
+     .help      = "The folder to write into; it is made if its parent exists",
+     .otherwise = "the files are printed, one after the other"},
+    VP_ROW_FORCE(emit_options, force),
+};
+static const vp_option_set emit_rows = {VP_ROWS(rows)};
+
+/* "a=1,b=2" as {a: "1", b: "2"}. */
+vp_status vp_parse_versions(const char *text, json_t **out, vp_err *err)
+{
+    char      shown[128];
+    vp_status st = VP_OK;
+
+    *out = json_object();
+    VP_TRY_ALLOC(err, *out);
+    for (const char *p = text; p && *p;) {
+        size_t n = strcspn(p, ","), k = strcspn(p, "=");
+        char   name[64], version[32];
+        if (k == 0 || k >= n || k >= sizeof name || n - k > sizeof version ||
+            strspn(p + k + 1, "0123456789.") < n - k - 1 || n - k == 1)
+            VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                           "--versions wants NAME=VERSION, like transformers=5.17, not %s",
+                           vp_text_escape(p, shown, sizeof shown)));
+        snprintf(name, sizeof name, "%.*s", (int)k, p);
+        snprintf(version, sizeof version, "%.*s", (int)(n - k - 1), p + k + 1);
+        VP_TRY_ALLOC(err, json_object_set_new(*out, name, json_string(version)) == 0);
+        p += n + (p[n] == ',');
+    }
+out:
+    if (st != VP_OK) {
+        json_decref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static vp_status write_files(const emit_options *o, const vp_emitted *e, const char *input,
+                             vp_err *err)
+{
+    char      path[1024];
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_file_make_dir(o->folder, err));
+    for (int pass = 0; pass < 2; pass++) /* nothing is written where one cannot be */
+        for (int i = 0; i < e->n_files; i++) {
+            if (snprintf(path, sizeof path, "%s/%s", o->folder, e->files[i].name) >=
+                (int)sizeof path)
+                VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "the folder's name is too long"));
+            if (!pass)
+                VP_TRY(vp_output_check(path, o->force, (const char *[]){input}, 1, err));
+            else
+                VP_TRY(
+                    vp_file_write(path, e->files[i].text, strlen(e->files[i].text), o->force, err));
+        }
+out:
+    return st;
+}
+
+static vp_status print_json(const emit_options *o, const vp_target *target, const vp_settings *s,
+                            const vp_emitted *e, vp_err *err)
+{
+    json_t   *files = json_array(), *script = json_array(), *assumed = json_array();
+    char      path[1100];
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(err, files && script && assumed);
+    for (int i = 0; i < e->n_files; i++) {
+        snprintf(path, sizeof path, "%s%s%s", o->folder ? o->folder : "", o->folder ? "/" : "",
+                 e->files[i].name);
+        json_array_append_new(files, json_pack("{s:s, s:I, s:s*}", "path", path, "bytes",
+                                               (json_int_t)strlen(e->files[i].text), "text",
+                                               o->folder ? NULL : e->files[i].text));
+    }
+    for (int i = 0; i < e->n_script; i++)
+        json_array_append_new(script, json_string(e->script[i]));
+    for (int i = 0; i < s->n_assumed; i++)
+        json_array_append_new(assumed, json_string(s->assumed[i]));
+    VP_TRY(vp_print_json(json_pack("{s:i, s:s, s:O, s:O, s:s, s:O, s:o, s:O, s:O}",
+                                   "schema_version", 1, "target", target->name, "versions",
+                                   e->versions, "files", files, "launch", e->launch, "settings",
+                                   e->settings, "common", vp_settings_common_json(s), "script",
+                                   script, "assumptions", assumed),
+                         err));
+out:
+    json_decref(files);
+    json_decref(script);
+    json_decref(assumed);
+    return st;
+}
+
+static void print_text(const emit_options *o, const vp_settings *s, const vp_emitted *e)
+{
+    for (int i = 0; i < e->n_files && !o->folder; i++)
+        printf("---- %s\n%s", e->files[i].name, e->files[i].text);
+    for (int i = 0; i < e->n_files && o->folder; i++)
+        printf("%-8s %s/%s, %zu bytes\n", i ? "" : "written", o->folder, e->files[i].name,
+               strlen(e->files[i].text));
+    for (int i = 0; i < e->n_script; i++)
+        printf("%-8s %s\n", i ? "" : "yours", e->script[i]);
+    for (int i = 0; i < s->n_assumed; i++)
+        printf("assumed: %s\n", s->assumed[i]);
+    if (o->folder) {
+        printf("check    vplan check");
+        for (int i = 0; i < e->n_files; i++)
+            if (e->files[i].dialect)
+                printf(" %s/%s", o->folder, e->files[i].name);
+        printf("\nrun      cd %s && %s\n", o->folder, e->launch);
+    }
+}
+
+static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
+{
+    emit_options     o        = {0};
+    vp_arena        *arena    = vp_arena_new();
+    vp_emitted       e        = {0};
+    vp_settings      s        = {0};
+    json_t          *versions = NULL;
+    const vp_target *target;
+    vp_command_line  line;
+    const char      *made_by;
+    vp_status        st = VP_OK;
+
+    VP_TRY_ALLOC(err, arena);
+    VP_TRY(vp_cli_parse(&vp_cmd_emit, argc, argv, cli, (void *[]){&o}, &line, err));
+    if (line.n_words != 1)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "emit wants one file of settings, or a plan"));
+    if (!o.target)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--for TARGET is required"));
+    VP_TRY(vp_target_named(o.target, &target, err));
+    VP_TRY(vp_parse_versions(o.versions, &versions, err));
+    VP_TRY(vp_settings_read(arena, line.words[0], &s, err));
+    if (s.versions && json_object_update_missing(versions, s.versions))
+        VP_TRY(VP_FAIL(err, VP_ERR_NOMEM, "out of host memory"));
+    s.versions = versions;
+    VP_TRY(vp_settings_complete(arena, &s, line.words[0], err));
+    made_by = vp_arena_printf(arena, "vplan emit %s --for %s%s%s", line.words[0], target->name,
+                              o.versions ? " --versions " : "", o.versions ? o.versions : "");
+    VP_TRY_ALLOC(err, made_by);
+    VP_TRY(vp_emit(arena, target, &s, made_by, &e, err));
+    if (o.folder)
+        VP_TRY(write_files(&o, &e, line.words[0], err));
+    if (cli->json)
+        VP_TRY(print_json(&o, target, &s, &e, err));
+    else
+        print_text(&o, &s, &e);
+out:
+    if (st != VP_OK && err->code == VP_ERR_INPUT && !err->file[0] && line.n_words)
+        snprintf(err->file, sizeof err->file, "%s", line.words[0]);
+    vp_emitted_release(&e);
+    vp_settings_release(&s);
+    json_decref(versions);
+    vp_arena_free(arena);
+    return st;
+}
+
+const vp_command vp_cmd_emit = {
+    .name = "emit",
+    .summary =
+        "settings as the files of another trainer: hf, trl, accelerate, deepspeed, axolotl, ...",
+    .usage = {"SETTINGS|PLAN --for TARGET [-o DIR] [options]"},
+    .about =
+        {"Writes settings (the file of vplan plan --trainer, or an object `common` of your own) or "
+         "what a plan decided as the files that a trainer reads. Every key that memory depends on "
+         "is written, also where it equals the default; files that must agree are written "
+         "together; each says which versions it is for, what was predicted, and the commands that "
+         "made it and that run it. What the trainer cannot be told is an error, never dropped.",
+         "Keys of `common`: micro_batch, accumulation, world, seq, precision, optimizer, recompute, "
+         "loss, attention, offload, parallel, clip_norm, tuning, lora_r, lora_alpha, lora_dropout, "
+         "lora_targets, allocator. vplan targets lists the targets and what each can be told."},
+    .examples  = {"vplan emit settings.json --for trl -o run",
+                  "vplan emit plan.json --for hf --versions transformers=5.17 -o run"},
+    .sets      = {&emit_rows},
+    .argument  = VP_TAKES_FILE,
+    .max_words = 1,
+    .run       = run,
+};

@@ -1,0 +1,106 @@
+#!/bin/bash
+# tests/test_emit.sh: vplan emit, check and targets from outside: exit codes, JSON, what is refused and why. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
+import json, os, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan, work, root = sys.argv[1:4]
+os.chdir(work)
+
+
+def call(*words):
+    p = subprocess.run((vplan,) + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    return p.returncode, p.stdout.decode(), p.stderr.decode()
+
+
+def write(name, text):
+    with open(name, "w") as f:
+        f.write(text if isinstance(text, str) else json.dumps(text))
+    return name
+
+
+COMMON = {"micro_batch": 4, "accumulation": 8, "world": 2, "seq": 2048, "precision": "bf16-mixed", "optimizer": "adamw_torch_fused",
+          "recompute": "full", "loss": "full", "attention": "sdpa", "offload": "optimizer", "parallel": "zero2"}
+settings = {"schema_version": 1, "kind": "settings", "model": {"name": "gpt2"}, "common": COMMON}
+s = write("s.json", settings)
+
+# ---- emit: the documented document ----
+code, out, err = call("emit", s, "--for", "hf", "-o", "hf", "--json")
+j = json.loads(out)
+ok(code == 0 and j["schema_version"] == 1 and j["target"] == "hf" and j["versions"]["transformers"], "emit --json", (code, err))
+for f in j["files"]:
+    ok(os.path.getsize(f["path"]) == f["bytes"], "emit: bytes of " + f["path"], os.path.getsize(f["path"]))
+names = [os.path.basename(f["path"]) for f in j["files"]]
+ok({"training_args.yaml", "training_args.json", "training_args.flags", "accelerate.yaml", "ds_config.json", "README.md"} <= set(names), "emit: files", names)
+ok(j["launch"].startswith("accelerate launch"), "emit: launch", j["launch"])
+ds = json.load(open("hf/ds_config.json"))
+ok(ds["train_micro_batch_size_per_gpu"] == 4 and ds["gradient_accumulation_steps"] == 8 and ds["zero_optimization"]["stage"] == 2, "emit: DeepSpeed", ds)
+ok("train_batch_size" not in ds, "emit: no product that the world could contradict", ds)
+head = open("hf/training_args.yaml").read().split("\n")[:4]
+ok("transformers" in head[0] and head[1].startswith("# predicted") and "vplan emit" in head[2] and "launch" in head[3], "emit: the first comment", head)
+# nothing is overwritten unasked
+code, _, err = call("emit", s, "--for", "hf", "-o", "hf")
+ok(code == 2 and "--force" in err, "emit again", (code, err))
+ok(call("emit", s, "--for", "hf", "-o", "hf", "--force")[0] == 0, "emit --force", "refused")
+paths = ["hf/" + n for n in names if n.endswith((".yaml", ".json", ".flags"))]
+code, out, err = call("check", "--json", *paths)
+c = json.loads(out)
+ok(code == 0 and not [f for f in c["findings"] if f["severity"] == "error"], "check of what was emitted", (code, out))
+ok({k: c["common"].get(k) for k in COMMON} == COMMON, "check reads the same settings", c["common"])
+ok(set(c) >= {"schema_version", "target", "files", "settings", "common", "findings", "fits", "device_bytes", "peak_phase", "changes"}, "check --json", sorted(c))
+
+# ---- what cannot be said is an error that names the version or the words there are ----
+for change, target, more, want in (
+        ({"recompute": "every:2"}, "hf", ["--versions", "transformers=5.16"], "transformers 5.17 has it"),
+        ({"recompute": "every:2"}, "llamafactory", [], "its words here: none, full"),
+        ({"recompute": "every:2"}, "axolotl", ["--versions", "axolotl=0.19"], "axolotl 0.21 has it"),
+        ({"loss": "full"}, "trl", [], "trl before 1.16 has it"),
+        ({"precision": "bf16"}, "deepspeed", ["--versions", "deepspeed=0.16"], "deepspeed 0.19 has it"),
+        ({"recompute": "blocks:0+1"}, "hf", [], "its words here"),
+        ({"attention": "sdpa:math", "loss": "chunked"}, "trl", [], "cannot be told attention"),
+        ({"parallel": "fsdp2", "offload": "params"}, "axolotl", [], "cannot be told"),
+        ({"parallel": "fsdp2", "offload": "none", "optimizer": "adamw_8bit"}, "axolotl", [], "FSDP2")):
+    name = write("x.json", dict(settings, common=dict(COMMON, **change)))
+    code, out, err = call("emit", name, "--for", target, *more)
+    ok(code == 4 and want in err and not out, "%s for %s" % (change, target), (code, err))
+
+# ---- settings that are wrong: file, line and field ----
+for change, want in (({"micro_batch": 0}, "micro_batch"), ({"micro_batch": "four"}, "micro_batch"), ({"recompute": "some"}, "none|full"), ({"recompute": "every:0"}, "every"),
+                     ({"offload": "weights"}, "offload"), ({"precision": "fp8"}, "precision"), ({"colour": 1}, "colour"), ({"clip_norm": -1}, "clip_norm"), ({"lora_r": 8}, "lora_r"), ({"optimizer": "a b"}, "optimizer")):
+    name = write("x.json", dict(settings, common=dict(COMMON, **change)))
+    code, _, err = call("emit", name, "--for", "hf", "--json")
+    ok(code == 4 and want in err and "x.json" in err, "settings %s" % change, (code, err))
+for name, text, want in (("a.json", "{", "a.json:1"), ("b.json", "{}", "common"), ("c.json", "[]", "object"), ("d.json", '{"common": {"micro_batch": 1}}', "seq")):
+    code, _, err = call("emit", write(name, text), "--for", "hf")
+    ok(code == 4 and want in err, "settings " + text, (code, err))
+for words in ((s,), (s, "--for", "hg"), ("--for", "hf"), (s, "--for", "hf", "--versions", "x"), (s, "--for", "hf", "--versions", "a=b")):
+    ok(call("emit", *words)[0] == 2, "emit " + " ".join(words), "no usage error")
+
+# ---- a plan of vplan's own ----
+code, _, err = call("plan", "gpt2-tiny", "--device", "cpu", "--budget", "20MB", "--seq", "128", "--global-batch", "8", "--attention", "flash", "-o", "plan.json")
+ok(code == 0, "plan", err)
+code, out, err = call("emit", "plan.json", "--for", "hf", "-o", "from_plan", "--json")
+j = json.loads(out or "{}")
+ok(code == 0 and j["common"]["seq"] == 128 and j["common"]["micro_batch"] * j["common"]["accumulation"] == 8 and j["common"]["recompute"] == "none", "emit of a plan", (code, err, j.get("common")))
+
+# ---- targets ----
+code, out, _ = call("targets", "--json")
+targets = [t["name"] for t in json.loads(out)["targets"]]
+ok(code == 0 and {"hf", "trl", "accelerate", "deepspeed", "axolotl", "llamafactory"} <= set(targets), "targets", targets)
+for t in targets:
+    ok(call("targets", t)[0] == 0, "targets " + t, "fails")
+ok(call("targets", "hg")[0] == 2, "targets hg", "no usage error")
+# ---- the words of a command ----
+code, out, _ = call("check", "--json", "--versions", "transformers=5.17", "--", "python", "train.py", "--per_device_train_batch_size", "2", "--evaluation_strategy", "no", "--bf16", "--optim=adamw_torch")
+c = json.loads(out)
+ok(code == 4 and c["common"]["micro_batch"] == 2 and c["common"]["optimizer"] == "adamw_torch", "check of a command", c["common"])
+ok([f["instead"] for f in c["findings"] if f["key"] == "evaluation_strategy"] == ["eval_strategy"], "check: a name that is gone", c["findings"])
+ok(call("check")[0] == 2, "check of nothing", "no usage error")
+finish()
+P
