@@ -245,6 +245,7 @@ enum { NOTHING = -1 }; /* no operand's bytes */
 #define DRAWS_NOT       false
 #define PRODUCT         VP_KERNEL_PRODUCT
 #define MIXED           VP_KERNEL_MIXED
+#define UPDATE          VP_KERNEL_UPDATE
 #define TRANSFER        VP_KERNEL_TRANSFER
 
 static const struct kernel {

@@ -273,6 +273,7 @@ typedef struct vp_int_info {
 
 typedef enum vp_kernel_kind {
     VP_KERNEL_MIXED,
+    VP_KERNEL_UPDATE,  /* of each element of a parameter by itself                 */
     VP_KERNEL_PRODUCT, /* one matrix product: no other has algorithms              */
     VP_KERNEL_TRANSFER /* between memories: a backend's copy() and after(), no run() */
 } vp_kernel_kind;

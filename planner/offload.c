@@ -33,13 +33,13 @@ static int part_of(const vp_arg *arg)
  * rounded with random numbers, which count from a call's first element. */
 static bool may_cut(const vp_step *update)
 {
-    bool by_element = update->kernel == VP_K_ADAMW || update->kernel == VP_K_SGD ||
-                      update->kernel == VP_K_MOMENTUM || update->kernel == VP_K_LION;
+    bool by_element = vp_kernel_info_of(update->kernel)->kind == VP_KERNEL_UPDATE;
+    bool has_states = vp_kernel_int(update->kernel, "state") >= 0;
     bool has_master = false;
 
     for (int k = 0; k < vp_step_n_operands(update); k++)
         has_master |= update->args[k].space == VP_SPACE_MASTER;
-    return by_element && (update->kernel == VP_K_SGD || update->states.state == VP_STATE_F32) &&
+    return by_element && (!has_states || update->states.state == VP_STATE_F32) &&
            (has_master || update->dtype == VP_DTYPE_F32);
 }
 

@@ -25,6 +25,22 @@
 
 static const double u = 0x1p-24; /* float's unit roundoff */
 
+/* Those of each element by itself, and all. */
+static const vp_kernel element_updates[] = {
+#define VP_EACH_UPDATE(NAME, name) VP_K_##NAME,
+#include "plan/kernels.def"
+};
+static const vp_kernel all_updates[] = {
+#define VP_EACH_UPDATE(NAME, name) VP_K_##NAME,
+#include "plan/kernels.def"
+    VP_K_ADAFACTOR, VP_K_MUON};
+
+/* In how many ways its states may be kept: an update without any has one. */
+static inline int last_state_kind(vp_kernel k)
+{
+    return vp_kernel_int(k, "state") < 0 ? VP_STATE_F32 : VP_STATE_BLOCK8;
+}
+
 static const vp_optimizer_numbers numbers = {
     .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .momentum = 0.9};
 static const vp_control control_of_step_3 = {.lr = 0.01, .step = 3, .grad_scale = 0.75};

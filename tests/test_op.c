@@ -314,7 +314,7 @@ static void the_rules_of_a_linear_and_an_attention_by_hand(void **state)
 
 /* ---- the CUDA backend ---- */
 
-/* Its table cannot be made from kernels.def, since kernels run in three ways there. */
+/* Its table is made from kernels.def for updates only, since the others run in three ways there. */
 static void every_kernel_has_a_row_in_the_cuda_backend(void **state)
 {
     static const char *const rows[VP_N_KERNELS] = {
@@ -332,7 +332,8 @@ static void every_kernel_has_a_row_in_the_cuda_backend(void **state)
     assert_true(n > 0 && n < sizeof text - 1);
     text[n] = '\0';
     for (int k = 0; k < VP_N_KERNELS; k++)
-        if (rows[k] && !strstr(text, rows[k]))
+        if (rows[k] && vp_kernel_info_of((vp_kernel)k)->kind != VP_KERNEL_UPDATE &&
+            !strstr(text, rows[k]))
             fail_msg("the CUDA backend has no row for %s", name_of(k));
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <math.h>
 
 void vp_cpu_grad_sumsq(const vp_kernel_call *call)
@@ -155,9 +156,11 @@ VP_PER_ISA(update_span, (const update *u, int64_t first, int64_t n), (u, first, 
         case VP_K_MOMENTUM:
             momentum_piece(p, g, m, len, u->k);
             break;
-        default:
+        case VP_K_LION:
             lion_piece(p, g, m, len, u->k);
             break;
+        default:
+            assert(!"an update without a rule");
         }
         if (m)
             vp_state_store(&u->m, i, len, m);

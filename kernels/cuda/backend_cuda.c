@@ -204,7 +204,7 @@ out:
 typedef vp_status (*kernel_fn)(vp_cuda *cuda, const vp_kernel_call *call, vp_err *err);
 
 /* A kernel is a launcher of its own, a function that makes several calls, or collected to be
- * launched with others. */
+ * launched with others, as updates are. */
 static const struct {
     vp_cuda_launch_fn launch;
     kernel_fn         function;
@@ -235,12 +235,10 @@ static const struct {
     [VP_K_ZERO]           = {.launch = vp_cuda_zero},
     [VP_K_GRAD_SUMSQ]     = {.collected = true},
     [VP_K_CLIP_SCALE]     = {.launch = vp_cuda_clip_scale},
-    [VP_K_ADAMW]          = {.collected = true},
-    [VP_K_SGD]            = {.collected = true},
-    [VP_K_MOMENTUM]       = {.collected = true},
-    [VP_K_LION]           = {.collected = true},
     [VP_K_ADAFACTOR]      = {.launch = vp_cuda_adafactor},
     [VP_K_MUON]           = {.function = vp_cuda_muon_update},
+#define VP_EACH_UPDATE(NAME, name) [VP_K_##NAME] = {.collected = true},
+#include "plan/kernels.def"
 };
 
 static vp_call_shape shape_of(const vp_kernel_call *call)

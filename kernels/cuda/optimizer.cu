@@ -95,7 +95,11 @@ static __device__ inline void lion(const scalars &k, float g, float *p, float *m
 
 /* ---- over a parameter ---- */
 
-template <int RULE> constexpr int n_states = RULE == VP_K_ADAMW ? 2 : RULE == VP_K_SGD ? 0 : 1;
+/* Beside p, g, the master and the control block a rule has its states. */
+template <int RULE> constexpr int n_states = -1;
+#define VP_EACH_UPDATE(NAME, name) \
+    template <> constexpr int n_states<VP_K_##NAME> = VP_N_##NAME##_OPERANDS - 4;
+#include "plan/kernels.def"
 
 template <int RULE, typename P, int KIND> struct span_update {
     vp_param<P>        param;
@@ -119,14 +123,16 @@ template <int RULE, typename P, int KIND> struct span_update {
         for (int j = 0; j < VP_LANE_N; j++) {
             float grad = g[j] * k.grad_scale;
 
-            if (RULE == VP_K_ADAMW)
+            if constexpr (RULE == VP_K_ADAMW)
                 adamw(k, grad, &p[j], &m[j], &v[j]);
-            else if (RULE == VP_K_SGD)
+            else if constexpr (RULE == VP_K_SGD)
                 sgd(k, grad, &p[j]);
-            else if (RULE == VP_K_MOMENTUM)
+            else if constexpr (RULE == VP_K_MOMENTUM)
                 momentum(k, grad, &p[j], &m[j]);
-            else
+            else if constexpr (RULE == VP_K_LION)
                 lion(k, grad, &p[j], &m[j]);
+            else
+                static_assert(RULE < 0, "an update without a rule");
         }
         if (N_STATES > 0)
             vp_state_store<KIND, true>(first, &maps[0], k.key, at, m);
@@ -254,28 +260,31 @@ static cudaError_t launch(const vp_cuda_updates *all, cudaStream_t stream)
 template <int RULE, typename P>
 static cudaError_t launch_state(const vp_cuda_updates *all, cudaStream_t stream)
 {
-    switch (all->state) {
-    case VP_STATE_F32:
+    if constexpr (n_states<RULE> == 0)
         return launch<RULE, P, VP_STATE_F32>(all, stream);
-    case VP_STATE_BF16:
-        return launch<RULE, P, VP_STATE_BF16>(all, stream);
-    default:
-        return launch<RULE, P, VP_STATE_BLOCK8>(all, stream);
-    }
+    else
+        switch (all->state) {
+        case VP_STATE_F32:
+            return launch<RULE, P, VP_STATE_F32>(all, stream);
+        case VP_STATE_BF16:
+            return launch<RULE, P, VP_STATE_BF16>(all, stream);
+        case VP_STATE_BLOCK8:
+            return launch<RULE, P, VP_STATE_BLOCK8>(all, stream);
+        default:
+            return cudaErrorInvalidValue;
+        }
 }
 
 template <typename P>
 static cudaError_t launch_rule(const vp_cuda_updates *all, cudaStream_t stream)
 {
     switch (all->kernel) {
-    case VP_K_ADAMW:
-        return launch_state<VP_K_ADAMW, P>(all, stream);
-    case VP_K_SGD:
-        return launch<VP_K_SGD, P, VP_STATE_F32>(all, stream);
-    case VP_K_MOMENTUM:
-        return launch_state<VP_K_MOMENTUM, P>(all, stream);
+#define VP_EACH_UPDATE(NAME, name) \
+    case VP_K_##NAME: \
+        return launch_state<VP_K_##NAME, P>(all, stream);
+#include "plan/kernels.def"
     default:
-        return launch_state<VP_K_LION, P>(all, stream);
+        return cudaErrorInvalidValue;
     }
 }
 
