@@ -56,6 +56,9 @@ const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
         append(buf, buf_size, "on %s, the smallest card that does", c->device);
     if (c->budget_bytes)
         append(buf, buf_size, "a budget of %s", vp_size_text(c->budget_bytes, bytes, sizeof bytes));
+    if (c->host_bytes)
+        append(buf, buf_size, "offload to %s of host memory",
+               vp_size_text(c->host_bytes, bytes, sizeof bytes));
     if (c->seq)
         append(buf, buf_size, "sequence %lld", (long long)c->seq);
     if (c->another_precision)
@@ -97,7 +100,7 @@ static bool is_pin(const char *option)
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *c,
                        vp_text *out)
 {
-    char seq[32], budget[48];
+    char seq[32], budget[48], host[32];
     struct {
         const char *option, *value; /* NULL: as it was */
         bool        said;
@@ -105,6 +108,7 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
         {"--device", c->device[0] ? c->device : NULL, false},
         {"--seq", c->seq ? seq : NULL, false},
         {"--budget", c->budget_bytes ? budget : NULL, false},
+        {"--host-memory", c->host_bytes ? host : NULL, false},
         {"--precision", c->another_precision ? vp_precision_name(c->precision) : NULL, false},
         {"--optimizer", c->another_optimizer ? vp_optimizer_name(c->optimizer) : NULL, false},
     };
@@ -112,6 +116,7 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
 
     snprintf(seq, sizeof seq, "%lld", (long long)c->seq);
     snprintf(budget, sizeof budget, "%lld", (long long)c->budget_bytes);
+    snprintf(host, sizeof host, "%lldGiB", (long long)(c->host_bytes / VP_GIB));
     vp_text_printf(out, "vplan %s", command);
     for (int i = 0; i < line->n_words; i++) {
         vp_text_printf(out, " ");

@@ -1,6 +1,7 @@
 #include "planner/changes.h"
 
 #include "base/checked.h"
+#include "base/units.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,6 +159,42 @@ static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_r
         VP_TRY(try_change(f, &c, &changed, like, &fits, err));
         if (fits)
             taken[(*n_taken)++] = list[k];
+    }
+out:
+    return st;
+}
+
+/* ---- host memory ---- */
+
+/* The least that is offloaded with which it fits, and the host memory for all there is of it. */
+static vp_status try_host(finder *f, vp_err *err)
+{
+    vp_cost   cost = {.device = f->r.device, .profile = f->r.profile};
+    bool      fits = f->r.device->is_cpu || f->r.host_bytes > 0;
+    vp_status st   = VP_OK;
+
+    for (int kind = VP_OFFLOAD_OPTIMIZER; kind < VP_N_OFFLOADS && !fits; kind++) {
+        vp_plan_request changed = f->r;
+        vp_change       change  = f->from;
+        vp_scenario     s       = {.recipe       = f->r.recipe,
+                                   .seq          = f->r.seq,
+                                   .micro_batch  = 1,
+                                   .global_batch = f->r.global_batch,
+                                   .attention    = f->r.attention};
+        vp_offload      levels[VP_MAX_OFFLOAD_LEVELS];
+        vp_figures      figures;
+
+        changed.offload    = (vp_offload_kind)kind;
+        changed.host_bytes = INT64_MAX;
+        if (vp_request_offloads(&changed, levels) == 0)
+            continue;
+        s.offload = levels[0];
+        vp_scenario_set_all(&s, f->r.model, 0);
+        VP_TRY(vp_assemble_figures(f->r.model, &s, &cost, &figures, err));
+        changed.offload    = VP_OFFLOAD_ANY;
+        changed.host_bytes = change.host_bytes = vp_round_up(figures.host_bytes, VP_GIB);
+        if (figures.host_bytes > 0)
+            VP_TRY(try_change(f, &change, &changed, NULL, &fits, err));
     }
 out:
     return st;
@@ -364,6 +401,7 @@ static vp_status find(finder *f, const vp_plan_answer *a, vp_err *err)
 
     if (f->from.frees_pins)
         VP_TRY(try_change(f, &f->from, &f->r, NULL, &fits, err));
+    VP_TRY(try_host(f, err));
     VP_TRY(try_recipes(f, &f->from, &f->r, f->like, 1, MAX_RECIPE_CHANGES, MAX_RECIPE_CHANGES,
                        &n_recipes, err));
     VP_TRY(try_sequences(f, n_recipes > 0, err));

@@ -13,6 +13,7 @@ typedef struct vp_change {
     bool         another_precision, another_optimizer;
     vp_precision precision; /* where there is another */
     vp_optimizer optimizer;
+    int64_t      host_bytes;   /* of host memory to offload to; 0: the same */
     int64_t      seq;          /* 0: the same sequence */
     int64_t      budget_bytes; /* 0: the same budget, or all of another device */
     char         device[64];   /* a card of the table; "": the same */
@@ -25,6 +26,8 @@ enum { VP_MAX_CHANGES = 8 };
 /* In this order, as far as there are such:
  *
  *   pins left free;
+ *   on a card without host memory given: as much as master weights and optimizer states take, else these
+ *   and the blocks' parameters and gradients; nothing that is trained changes, time does;
  *   other recipes for the same tokens: 16 bits with fp32 master weights, optimizer states in 8
  *   bits, both, 16 bits without master weights, both; none that adds to one that was found;
  *   the longest half, quarter or eighth of the sequence, with the first recipe that fits;
