@@ -29,7 +29,7 @@ typedef struct walk {
     level_state  *state;      /* per level                                   */
     wide         *coef;       /* per item: a leaf's reduced costs            */
     int64_t       cutoff_ns;
-    wide          above;             /* a leaf's bound must be greater              */
+    wide          above;          /* a leaf's bound must be greater              */
     int          *n_chain_proofs; /* left                                    */
     const json_t *tree;
     size_t        next; /* node of the tree to be read                 */
@@ -242,10 +242,10 @@ static bool tree_proves(const vp_ilp_problem *p, const vp_ilp *g, const json_t *
                         int64_t cutoff_ns, int *n_chain_proofs)
 {
     size_t n  = (size_t)g->n_items;
-    walk   w  = {.g                 = g,
-                 .budget_bytes      = p->budget_bytes,
-                 .tree              = tree,
-                 .cutoff_ns         = cutoff_ns,
+    walk   w  = {.g              = g,
+                 .budget_bytes   = p->budget_bytes,
+                 .tree           = tree,
+                 .cutoff_ns      = cutoff_ns,
                  .n_chain_proofs = n_chain_proofs};
     bool   ok = false;
 
