@@ -81,9 +81,10 @@ vp_phases vp_bucket_phases(const vp_bucket *b)
 
 vp_update_shape vp_plan_param_shape(const vp_param *p)
 {
-    int64_t cols = p->rank > 1 ? p->shape[p->rank - 1] : p->n_elements;
+    int64_t cols;
 
     assert(p->rank >= 0 && p->rank <= VP_PARAM_MAX_RANK);
+    cols = p->rank > 1 ? p->shape[p->rank - 1] : p->n_elements;
     assert(vp_overflowed(p->n_elements) || (cols > 0 && p->n_elements % cols == 0));
     return (vp_update_shape){.rows         = p->n_elements / cols,
                              .cols         = cols,
