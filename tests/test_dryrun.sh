@@ -39,7 +39,7 @@ for f in "$null"/lib*.so.*; do preload=$preload:$f; done
 ${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl || bad "null_check does not build"
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
-for c in memory addresses copies virtual_memory capture; do expect "stand-in: $c" 0 "" check $c; done
+for c in memory addresses copies virtual_memory capture program; do expect "stand-in: $c" 0 "" check $c; done
 expect "stand-in: an unmodelled function names itself" 4 "libcusolver: cusolverDnSgetrf is not modelled" check stub
 expect "stand-in: a runtime linked into a library names the library" 4 \
     "null_check: cuGetExportTable.*a CUDA runtime of its own" check own_runtime
@@ -310,6 +310,52 @@ expect "torchrun: what was not run is said" 0 "rank 0 of the 4 that the launcher
 printf '#!/bin/sh\ncd "$(dirname "$1")" && %s -m ranks\n' "$python" > "$work/run.sh"
 launched=$(peaks --world 4 -- sh "$work/run.sh" "$work/ranks.py")
 [ "$alone" = "$launched" ] && ok || bad "a shell script with python -m: $launched, alone $alone" "$work/err"
+
+# Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
+figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys
+d = json.load(sys.stdin)
+print(d["verdict"], d["allocated_peak_bytes"], d["reserved_peak_bytes"], ",".join(sorted({p["name"] for p in d["phases"]} & {"eval", "save"})))'; }
+tunable=$PWD/tests/dryrun/scripts/tunable.py
+whole=$(cd "$work" && figures -- "$python" "$tunable" --batch 64 --out whole.pt)
+cut=$(cd "$work" && figures --steps 3 --time --no-owners -- "$python" "$tunable" --batch 64 --out cut.pt)
+[ "$whole" = "$cut" ] && [ "${cut##* }" = "eval,save" ] && ok || bad "cut: $cut, whole: $whole" "$work/err"
+[ -f "$work/whole.pt" ] && [ ! -f "$work/cut.pt" ] && ok || bad "a run that is cut writes its checkpoint, or a whole one does not"
+rm -f "$work/whole.pt"
+expect "a loop without a loader ends at its step" 0 "as its batches come from no DataLoader" dry --steps 2 -- "$python" -c '
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+while True:
+    net(torch.zeros(2, 8, device="cuda")).sum().backward()
+    optimizer.step()'
+expect "a loop that never ends over a loader ends too" 0 "does not end with the data" dry --steps 2 -- "$python" -c '
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+while True:
+    for x in torch.utils.data.DataLoader(torch.zeros(64, 8), 2):
+        net(x.cuda()).sum().backward()
+        optimizer.step()'
+expect "what fails after the cut is said" 0 "after the last step that was played the command ended with ZeroDivisionError" \
+    dry --steps 2 -- "$python" -c '
+import torch
+net = torch.nn.Linear(8, 8).cuda()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x in torch.utils.data.DataLoader(torch.zeros(64, 8), 2):
+    net(x.cuda()).sum().backward()
+    optimizer.step()
+1 / 0'
+# Products of a recorded step, to the unit as torch counts them.
+if "$python" -c 'import transformers' 2> /dev/null; then
+    for c in "--model loop --ckpt 1" "--model gpt2 --attention eager" "--model gpt2 --attention sdpa --ckpt 1"; do
+        counted=$(dry --no-owners -- "$python" tests/dryrun/count_flop.py 4 "$tunable" $c 2>&1 | sed -n 's/^FLOP //p')
+        recorded=$(dry --no-owners --steps 3 --time --json -- "$python" "$tunable" $c 2> /dev/null | python3 -c 'import json, sys
+print(json.load(sys.stdin)["time"]["flop"])')
+        [ -n "$counted" ] && [ "$counted" = "$recorded" ] && ok || bad "products of $c: $recorded, torch counts $counted"
+    done
+else
+    skip "no transformers beside torch: products of a recorded step"
+fi
 
 # Allocator settings: the same series as an independent model of the allocator comes to.
 series() {   # NAME FRACTION LARGEST_LOG2 SETTING MODEL_OPTION...

@@ -116,8 +116,8 @@ void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_tri
 vp_status vp_command_request(vp_study *study, const vp_command_opts *opts, const char *build,
                              int64_t *id, vp_err *err);
 
-/* What is known of this command line under a request: VP_COMMAND_UNTRIED where nothing, or where a tuner died
- * while it ran for the first time. */
+/* What is known of this command line under a request: VP_COMMAND_UNTRIED where nothing, or where its tuner died
+ * while it ran, which says nothing of it. */
 vp_status vp_command_find(vp_study *study, vp_arena *arena, int64_t request, const char *words,
                           vp_command_trial *trial, vp_err *err);
 vp_status vp_command_begin(vp_study *study, int64_t request, const char *words, int64_t *id,

@@ -109,8 +109,7 @@ out:
 vp_status vp_command_find(vp_study *s, vp_arena *arena, int64_t request, const char *words,
                           vp_command_trial *t, vp_err *err)
 {
-    sqlite3_stmt *stmt          = NULL;
-    int           n_interrupted = 0;
+    sqlite3_stmt *stmt = NULL;
     bool          any;
     vp_status     st = VP_OK;
 
@@ -125,7 +124,6 @@ vp_status vp_command_find(vp_study *s, vp_arena *arena, int64_t request, const c
         if (!any)
             break;
         const char *state = vp_study_text_at(stmt, 1), *verdict = vp_study_text_at(stmt, 2);
-        n_interrupted += strcmp(state, "interrupted") == 0;
         if (strcmp(state, "done") != 0)
             continue;
         *t = (vp_command_trial){.id         = sqlite3_column_int64(stmt, 0),
@@ -145,10 +143,6 @@ vp_status vp_command_find(vp_study *s, vp_arena *arena, int64_t request, const c
             if (strcmp(verdict, vp_command_verdict_name((vp_command_verdict)v)) == 0)
                 t->verdict = (vp_command_verdict)v;
     }
-    if (t->verdict == VP_COMMAND_UNTRIED && n_interrupted > 1)
-        *t = (vp_command_trial){.verdict    = VP_COMMAND_INTERRUPTED,
-                                .from_study = true,
-                                .evidence   = "the tuner ended while it ran, twice"};
 out:
     sqlite3_finalize(stmt);
     return st;

@@ -306,9 +306,13 @@ static int64_t first_of(const search *q)
     return -1;
 }
 
-/* The setting with all values that the command has, and the first of each axis of which it has none. */
+/* The setting with all values that the command has, and the first of each axis of which it has none; -1 where a
+ * size is among these. */
 static int64_t nearest(const search *q)
 {
+    for (int a = 0; a < q->space.n_axes; a++)
+        if (q->space.axes[a].kind == VP_AXIS_SIZE && q->space.axes[a].had < 0)
+            return -1;
     for (int64_t s = 0; s < q->space.n; s++) {
         bool is = true;
         for (int a = 0; a < q->space.n_axes; a++)

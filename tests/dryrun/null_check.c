@@ -217,21 +217,96 @@ static int own_runtime(void)
     return 0;
 }
 
+typedef struct entry { /* vp_null_entry of dryrun/stand_in/null_internal.h */
+    int32_t kind, type, compute, pad;
+    int64_t m, n, k, batch;
+} entry;
+
+/* What is recorded of a step: products with their shapes, whichever call they come by, copies and waits, in order; and
+ * nothing before or after. */
+static int program(void)
+{
+    int (*cublasCreate)(void **)                               = get("cublasCreate_v2");
+    int (*mode)(void *, int)                                   = get("cublasSetMathMode");
+    int (*ltLayout)(void **, int, uint64_t, uint64_t, int64_t) = get("cublasLtMatrixLayoutCreate");
+    int (*ltLayoutSet)(void *, int, const void *, size_t) = get("cublasLtMatrixLayoutSetAttribute");
+    int (*ltDesc)(void **, int, int)                      = get("cublasLtMatmulDescCreate");
+    int (*ltDescSet)(void *, int, const void *, size_t)   = get("cublasLtMatmulDescSetAttribute");
+    int (*cudaMalloc)(void **, size_t)                    = get("cudaMalloc");
+    int (*cudaMemcpy)(void *, const void *, size_t, int)  = get("cudaMemcpy");
+    int (*wait)(void *)                                   = get("cudaStreamSynchronize");
+    const entry *(*record)(int)                           = get("vplan_null_record");
+    uint64_t (*recorded)(void)                            = get("vplan_null_recorded");
+    fn sgemm = get("cublasSgemm_v2"), ex = get("cublasGemmEx"),
+       strided = get("cublasGemmStridedBatchedEx");
+    fn batched = get("cublasSgemmBatched"), gemv = get("cublasSgemv_v2"),
+       matmul = get("cublasLtMatmul");
+    void *h, *device, *a, *b, *d, *desc, *null = NULL;
+    char  host[64];
+    int   transposed = 1, three = 3;
+
+    IS(cublasCreate(&h), 0);
+    IS(cudaMalloc(&device, 1 << 20), 0);
+    IS(sgemm(h, 0, 0, 9, 9, 9, null, null, 9, null, 9, null, null, 9),
+       0); /* before: not recorded */
+    const entry *e = record(1);
+    IS(e != NULL, 1);
+    IS(recorded(), 0);
+    IS(sgemm(h, 0, 0, 2, 3, 5, null, null, 2, null, 5, null, null, 2), 0);
+    IS(mode(h, 3), 0); /* CUBLAS_TF32_TENSOR_OP_MATH */
+    IS(sgemm(h, 0, 0, 7, 11, 13, null, null, 7, null, 13, null, null, 7), 0);
+    IS(ex(h, 1, 0, 17, 19, 23, null, null, 14, 23, null, 14, 23, null, null, 14, 17, 68, -1), 0);
+    IS(strided(h, 0, 0, 4, 6, 8, null, null, 2, 4, 32LL, null, 2, 8, 48LL, null, null, 2, 4, 24LL,
+               12, 68, -1),
+       0);
+    IS(batched(h, 0, 0, 4, 6, 8, null, null, 4, null, 8, null, null, 4, 5), 0);
+    IS(gemv(h, 0, 10, 20, null, null, 10, null, 1, null, null, 1), 0);
+    IS(ltDesc(&desc, 68, 0), 0);
+    IS(ltDescSet(desc, 3, &transposed, sizeof transposed), 0); /* TRANSA: A is k x m */
+    IS(ltLayout(&a, 14, 31, 29, 31), 0);
+    IS(ltLayout(&b, 14, 31, 37, 31), 0);
+    IS(ltLayout(&d, 14, 29, 37, 29), 0);
+    IS(ltLayoutSet(d, 5, &three, sizeof three), 0); /* BATCH_COUNT */
+    IS(matmul(null, desc, null, null, a, null, b, null, null, d, null, d, null, null, (size_t)0,
+              null),
+       0);
+    IS(cudaMemcpy(device, host, 48, 1), 0);
+    IS(cudaMemcpy(host, device, 40, 2), 0);
+    IS(cudaMemcpy((char *)device + 4096, device, 56, 3), 0);
+    IS(wait(NULL), 0);
+    record(0);
+    IS(sgemm(h, 0, 0, 9, 9, 9, null, null, 9, null, 9, null, null, 9), 0); /* after */
+    /* kind, type, m, n, k, batch by hand; CUDA_R_32F 0, R_16F 2, R_16BF 14 */
+    static const long long wanted[][6] = {
+        {1, 0, 2, 3, 5, 1},  {1, 0, 7, 11, 13, 1}, {1, 14, 17, 19, 23, 1}, {1, 2, 4, 6, 8, 12},
+        {1, 0, 4, 6, 8, 5},  {2, 0, 10, 1, 20, 1}, {1, 14, 29, 37, 31, 3}, {3, 0, 48, 0, 0, 0},
+        {4, 0, 40, 0, 0, 0}, {5, 0, 56, 0, 0, 0},  {6, 0, 0, 0, 0, 0},
+    };
+    IS(recorded(), sizeof wanted / sizeof *wanted);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        IS(e[i].kind, wanted[i][0]);
+        IS(e[i].type, wanted[i][1]);
+        IS(e[i].m, wanted[i][2]);
+        IS(e[i].n, wanted[i][3]);
+        IS(e[i].k, wanted[i][4]);
+        IS(e[i].batch, wanted[i][5]);
+    }
+    IS(e[0].compute, 0);
+    IS(e[1].compute, 77); /* CUBLAS_COMPUTE_32F_FAST_TF32 */
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         int (*run)(void);
     } checks[] = {
-        {"memory", memory},
-        {"addresses", addresses},
-        {"copies", copies},
-        {"virtual_memory", virtual_memory},
-        {"capture", capture},
-        {"stub", stub},
-        {"touch", touch},
-        {"guard", guard},
-        {"own_runtime", own_runtime},
+        {"memory", memory},   {"addresses", addresses},
+        {"copies", copies},   {"virtual_memory", virtual_memory},
+        {"capture", capture}, {"program", program},
+        {"stub", stub},       {"touch", touch},
+        {"guard", guard},     {"own_runtime", own_runtime},
     };
 
     library = dlopen("libcudart.so.13", RTLD_NOW);

@@ -1,0 +1,199 @@
+#!/bin/bash
+# tests/test_tune_command.sh: vplan tune -- CMD, with a training command that is no PyTorch: it allocates from the stand-in CUDA
+# runtime and reports as the probe would (tests/dryrun/scripts/no_torch.py). Real ones: tests/dryrun/tune_commands.py. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=$(realpath "${BUILD:-build}")
+vplan=$build/vplan
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/tmp" "$work/home" "$work/cwd"
+export TMPDIR=$work/tmp HOME=$work/home
+passed=0 failed=0
+[ -f "$build/null/libvplan-null.so" ] || { echo "SKIP: $build/null/libvplan-null.so is not built"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+cp tests/dryrun/scripts/no_torch.py "$work/cwd/training.py"
+cd "$work/cwd" || exit 1
+
+ok() { # ok NAME COMMAND...: the command succeeds
+    local name=$1
+    shift
+    if "$@" > "$work/why" 2>&1; then passed=$((passed + 1)); else
+        failed=$((failed + 1)); echo "FAIL: $name"; sed 's/^/    /' "$work/why" | head -20; fi
+}
+exits() { # exits CODE COMMAND...: its output to out and err
+    local want=$1 got
+    shift
+    "$@" > "$work/out" 2> "$work/err" < /dev/null
+    got=$?
+    [ $got = "$want" ] || { echo "exit $got, wanted $want: $*"; cat "$work/err"; return 1; }
+}
+says() { grep -qF -- "$1" "$work/err" "$work/out" || { echo "no '$1' in:"; cat "$work/err" "$work/out"; return 1; }; }
+json() { # json EXPRESSION...: true of the document d
+    python3 - "$work/out" "$@" <<'PY'
+import json, sys
+d = json.load(open(sys.argv[1]))
+def value(t, name): return t["settings"].get(name)
+for e in sys.argv[2:]:
+    if not eval(e):
+        sys.exit(f"not so: {e}\n{json.dumps(d)[:3000]}")
+PY
+}
+tune() { "$vplan" tune --device l4 --json "$@"; }
+cmd=(python3 training.py)
+space=(--try --batch=1,2,4,8,16,32,64 --try --accum=64,32,16,8,4,2,1 --keep 'batch*accum=64' --try --ckpt=0,1 --try --optim=a,b)
+
+# ---- usage ----
+ok "no command" exits 2 "$vplan" tune --
+ok "no axis that is known" exits 2 "$vplan" tune --device l4 -- python3 training.py
+ok "it says how to name one" says "--try --batch-size=1,2,4,8"
+ok "a place that the command has not" exits 2 "$vplan" tune --device l4 --try batch=1,2 -- python3 training.py
+ok "it says what an option looks like" says "--try --batch=..."
+ok "a value is missing" exits 2 "$vplan" tune --device l4 --try --batch=1,,2 -- python3 training.py
+ok "a value twice" exits 2 "$vplan" tune --device l4 --try --batch=1,1 -- python3 training.py
+ok "an axis twice" exits 2 "$vplan" tune --device l4 --try --batch=1 --try --batch=2 -- python3 training.py
+ok "a product of no axis" exits 2 "$vplan" tune --device l4 --try --batch=1,2 --keep 'b*accum=4' -- python3 training.py
+ok "a product that no setting has" exits 2 "$vplan" tune --device l4 --try --batch=1,2 --keep batch=3 -- python3 training.py
+ok "options of the other way to tune" exits 2 "$vplan" tune --device l4 --seq 64 --try --batch=1,2 -- python3 training.py
+ok "a model and a command" exits 2 "$vplan" tune gpt2 --try --batch=1,2 -- python3 training.py
+ok "--try without a command" exits 2 "$vplan" tune gpt2 --try --batch=1,2
+ok "a card that is none" exits 2 "$vplan" tune --device cpu --try --batch=1,2 -- python3 training.py
+ok "a command that is not there" exits 6 "$vplan" tune --device l4 --try --batch=1,2 -- ./no-such
+ok "its reason" says "no-such"
+
+# ---- the best of all, from few trials, at several budgets and with every start ----
+cat > "$work/best.py" <<'PY'
+# The same formula as training.py, priced as the card states: who is best, of all that fit.
+import json, sys
+d, budget = json.load(open(sys.argv[1])), int(sys.argv[2])
+MIB, par = 1 << 20, 300
+outside, per_s, bytes_per_s = 251 * MIB, 121e12, 300e9
+best = None
+for batch in (1, 2, 4, 8, 16, 32, 64):
+    for ckpt in (0, 1):
+        for optim in "ab":
+            accum = 64 // batch
+            held = (par + (2 if optim == "a" else 1) * par + (par if accum > 1 else 4) + batch * (40 if ckpt else 100)) * MIB
+            if held + outside > budget:
+                continue
+            host, card = 0, 0
+            for _ in range(accum):
+                host += 5e-6 + 4e-6
+                card = max(card, host) + par * MIB / bytes_per_s
+                host += 5e-6 + 50 * 4e-6
+                card = max(card, host) + int(batch * (4 if ckpt else 3) * 1e11) / per_s
+            host += 5e-6 + (10 if optim == "a" else 2) * 4e-6
+            card = max(card, host) + int((9 if optim == "a" else 7) * par * MIB) / bytes_per_s
+            key = (-64 / max(card, host), held)
+            if best is None or key < best[0]:
+                best = (key, {"--batch": str(batch), "--accum": str(accum), "--ckpt": str(ckpt), "--optim": optim}, held)
+ran = len(d["trials"])
+assert best is not None and d["best"]["settings"] == best[1], (best, d["best"])
+assert d["best"]["allocated_peak_bytes"] == best[2]
+assert abs(d["best"]["samples_per_s"] + best[0][0]) < 1e-6 * -best[0][0], (d["best"], best)
+assert ran <= 28 // 4 + 4, ran
+print(ran)
+PY
+for budget in 1900 2500 3300 4300 6000 9000; do
+    ok "budget $budget MiB" exits 0 tune --budget ${budget}MiB "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16
+    ok "budget $budget MiB: the best of all 28" python3 "$work/best.py" "$work/out" $((budget << 20))
+done
+ok "it says what it assumed" json 'any("--ckpt: on needs less" in a for a in d["assumptions"])' \
+    'any("--batch: more of it needs more" in a for a in d["assumptions"])' 'd["had"]["settings"] == {}' \
+    'd["stopped_because"] == "nothing left is expected to be faster"' \
+    'd["space"]["settings"] == 28 and d["space"]["tried"] == len(d["trials"])' \
+    'd["best"]["command"][:2] == ["python3", "training.py"] and d["best"]["command"].count("--batch") == 1' \
+    'sum(d["space"][k] for k in ("ruled_out_by_memory", "ruled_out_by_speed", "expected_slower", "expected_too_large")) >= 28 - len(d["trials"])'
+ok "nothing fits" exits 3 tune --budget 600MiB "${space[@]}" -- "${cmd[@]}"
+ok "and nothing is best" json 'd["best"] is None' 'all(t["verdict"] == "oom-device" and t["needed_bytes"] > 0 for t in d["trials"])'
+ok "a command that has the best" exits 0 tune --budget 4300MiB --try --batch=8,16,32 -- "${cmd[@]}" --batch=16 --optim b
+ok "is told so" json 'd["had"]["settings"] == {"--batch": "16"}' 'd["best"]["command"][2] == "--batch=32"'
+ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB --try b=8,16,32 -- "${cmd[@]}" --batch={b} --optim b
+ok "the command line first" sh -c "head -1 $work/out | grep -q '^python3 training.py --batch=32 --optim b$'"
+ok "progress" says "best so far"
+ok "and what was not played" says "settings were played"
+ok "an option without a value" exits 0 tune --try --flag=off,on --try --batch=1,2 -- "${cmd[@]}" --flag --batch 2
+ok "is there or not" json 'd["had"]["settings"] == {"--flag": "on", "--batch": "2"}'
+
+# ---- faults ----
+ok "a value that crashes and one that hangs" exits 0 tune --timeout 3 --try --batch=1,2,4,8 -- "${cmd[@]}" --crash 4 --hang 8
+ok "are verdicts" json '{value(t, "--batch"): t["verdict"] for t in d["trials"]}.get("8") == "timeout"' \
+    '{value(t, "--batch"): t["verdict"] for t in d["trials"]}.get("4") == "crash"' 'd["best"]["settings"]["--batch"] == "2"'
+ok "a value that never works" exits 0 tune --try --optim=broken,a,b --try --batch=1,2,4,8 -- "${cmd[@]}"
+ok "is left alone after two" json 'sum(t["settings"].get("--optim") == "broken" for t in d["trials"]) <= 2' 'd["best"]["settings"]["--optim"] in "ab"'
+ok "a command that always fails" exits 6 tune --try --batch=1,2,4,8 -- "${cmd[@]}" --optim broken
+ok "says why" says "does not work"
+ok "one that prints much" exits 0 tune --try --batch=1,2 -- "${cmd[@]}" --print 300000000
+mkdir outputs out && echo mine > outputs/log.txt && echo mine > out/log.txt && chmod 444 out/log.txt
+before=$(find . -type f | sort | xargs cat | sha256sum)
+ok "an output folder" exits 0 tune --try --batch=1,2 -- "${cmd[@]}" --output_dir outputs
+ok "is not touched, nor is anything else" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$before" ]
+ok "nothing is left" [ -z "$(ls -A "$work/tmp")" ]
+chmod 644 out/log.txt; rm -r outputs out
+
+# ---- the study ----
+export COUNT_RUNS=$work/runs
+: > "$COUNT_RUNS"
+ok "with a study" exits 0 tune --budget 4300MiB --study "$work/s.db" "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16
+n=$(wc -l < "$COUNT_RUNS")
+cp "$work/out" "$work/first"
+ok "again" exits 0 tune --budget 4300MiB --study "$work/s.db" "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16
+ok "runs nothing" [ "$(wc -l < "$COUNT_RUNS")" = "$n" ]
+ok "and says the same" python3 -c "
+import json
+a, b = (json.load(open(f)) for f in ('$work/first', '$work/out'))
+assert a['best']['settings'] == b['best']['settings'] and all(t['from_study'] for t in b['trials'])"
+ok "another budget is another request" exits 0 tune --budget 4400MiB --study "$work/s.db" --try --batch=1 -- "${cmd[@]}" --batch 1
+ok "which ran" [ "$(wc -l < "$COUNT_RUNS")" = "$((n + 1))" ]
+echo "# edited" >> training.py
+ok "an edited script" exits 0 tune --budget 4400MiB --study "$work/s.db" --try --batch=1 -- "${cmd[@]}" --batch 1
+ok "is another command" [ "$(wc -l < "$COUNT_RUNS")" = "$((n + 2))" ]
+: > "$COUNT_RUNS"
+ok "at most so many" exits 0 tune --budget 4300MiB --max-trials 3 "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16
+ok "trials" json 'len(d["trials"]) == 3' 'd["stopped_because"] == "as many trials as were allowed"'
+
+# Killed at random moments: what had ended is not done again, and nothing stays behind.
+cat > "$work/kill.py" <<'PY'
+import json, os, random, sqlite3, subprocess, sys, time
+words, study, times = sys.argv[3:], sys.argv[1], int(sys.argv[2])
+random.seed(7)
+finished = {}
+for i in range(times):
+    p = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(random.uniform(0.05, 1.0))
+    p.kill()
+    p.wait()
+    if os.path.exists(study):
+        for attempt in range(50):
+            try:
+                rows = sqlite3.connect(study, timeout=5).execute("SELECT id, words, verdict, device_bytes FROM command_trial WHERE state = 'done'").fetchall()
+                break
+            except sqlite3.Error:
+                time.sleep(0.1)
+        for row in rows:
+            assert finished.setdefault(row[0], row) == row, row
+        assert {r[0] for r in rows} >= set(finished), "a finished trial is lost"
+        assert len({r[1] for r in rows}) == len(rows), "a finished trial was done again"
+out = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+assert out.returncode == 0, (out.returncode, out.stderr[-2000:])
+d = json.loads(out.stdout)
+assert sum(t["from_study"] for t in d["trials"]) >= min(len(finished), len(d["trials"]) - 1) - 1, (len(finished), d["trials"])
+print(len(finished), "trials finished under", times, "kills")
+PY
+ok "killed 40 times: nothing finished is lost" python3 "$work/kill.py" "$work/k.db" 40 "$vplan" tune --device l4 --json --budget 4300MiB \
+    --study "$work/k.db" "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16 --sleep 0.2
+sleep 1
+ok "and no process is left" sh -c "! pgrep -f 'training[.]py --batch' > /dev/null"
+
+# ---- transformers' options are known ----
+printf 'import sys\nw = {a: b for a, b in zip(sys.argv[1:], sys.argv[2:])}\nsys.argv = ["x", "--batch", w.get("--per_device_train_batch_size", "8"), "--accum", w.get("--gradient_accumulation_steps", "1"), "--ckpt", "1" if w.get("--gradient_checkpointing") == "True" else "0", "--optim", "b" if w.get("--optim", "adamw_torch_fused") == "adamw_torch_fused" else "a", "--output_dir", w.get("--output_dir", "trainer_output")]\nexec(open("training.py").read())\n' > trainer.py
+ok "transformers' options" exits 0 tune --budget 3300MiB -- python3 trainer.py --per_device_train_batch_size 4 --gradient_accumulation_steps 8 --output_dir results
+ok "at the same global batch" json 'all(int(value(t, "--per_device_train_batch_size")) * int(value(t, "--gradient_accumulation_steps")) == 32 for t in d["trials"] if t["settings"])' \
+    'd["space"]["settings"] == 6 * 2 * 2' 'd["best"]["settings"]["--optim"] == "adamw_torch_fused"' '"results" in d["best"]["command"]'
+ok "what nobody named does not move" json 'set(d["best"]["settings"]) == {"--per_device_train_batch_size", "--gradient_accumulation_steps", "--gradient_checkpointing", "--optim"}'
+ok "another optimizer stays" exits 0 tune --budget 3300MiB -- python3 trainer.py --per_device_train_batch_size 4 --optim adafactor
+ok "as it is" json '"--optim" not in d["best"]["settings"]'
+ok "-o writes the command" exits 0 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
+ok "as a script" sh -c 'test -x best/run.sh && grep -q "^exec python3 trainer.py --per_device_train_batch_size 8 --gradient_accumulation_steps 1 \|^exec python3 trainer.py --per_device_train_batch_size 4" best/run.sh'
+ok "and does not replace one" exits 2 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
