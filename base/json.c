@@ -1,6 +1,7 @@
 #include "base/json.h"
 #include "base/base_internal.h"
 #include "base/file.h"
+#include "base/text.h"
 
 #include <assert.h>
 #include <math.h>
@@ -705,6 +706,14 @@ static int append_piece(const char *bytes, size_t n_bytes, void *data)
 json_t *vp_json_real_or_null(double x)
 {
     return x < 0 ? json_null() : json_real(x);
+}
+
+json_t *vp_json_text_or_null(const char *text)
+{
+    char    shown[4096];
+    json_t *j = text[0] ? json_string(text) : json_null();
+
+    return j ? j : json_string(vp_text_escape(text, shown, sizeof shown));
 }
 
 json_t *vp_json_int_or_null(int64_t x)

@@ -83,6 +83,9 @@ vp_status vp_json_only_keys(const vp_json_node *node, const char *const *keys, v
 json_t *vp_json_real_or_null(double x);
 json_t *vp_json_int_or_null(int64_t x);
 
+/* A text that may hold bytes that are no UTF-8, like a file's name: escaped then; null for "". */
+json_t *vp_json_text_or_null(const char *text);
+
 /* Serialise with keys in insertion order, two-space indent, reals with 17 significant digits, and a
  * final line feed. Returns false when memory ran out. */
 bool vp_json_dump(const json_t *value, vp_text *out);

@@ -3,6 +3,7 @@
 #include "devices/device_here.h"
 
 #include "base/file.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "base/units.h"
 
@@ -17,10 +18,8 @@ vp_status vp_print_json(json_t *j, vp_err *err)
     vp_status st   = VP_OK;
 
     VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
-    errno = 0;
-    if ((fwrite(text.data, 1, text.n_bytes, stdout) != text.n_bytes || fflush(stdout) != 0) &&
-        errno != EPIPE)
-        st = VP_FAIL(err, VP_ERR_STORAGE, "standard output cannot be written: %s", strerror(errno));
+    fwrite(text.data, 1, text.n_bytes, stdout);
+    VP_TRY(vp_output_end(err));
 out:
     vp_text_release(&text);
     json_decref(j);

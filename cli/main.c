@@ -1,13 +1,12 @@
 /* vplan: what a user types. */
 #include "cli/cli.h"
 
+#include "base/output.h"
 #include "base/text.h"
 
-#include <errno.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -34,15 +33,6 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-/* A text that may hold bytes that are no UTF-8, like a file's name; null for "". */
-static json_t *text_or_null(const char *text)
-{
-    char    shown[4096];
-    json_t *j = text[0] ? json_string(text) : json_null();
-
-    return j ? j : json_string(vp_text_escape(text, shown, sizeof shown));
-}
-
 static int report(const vp_err *err, vp_status st, bool json)
 {
     char message[4096];
@@ -51,10 +41,11 @@ static int report(const vp_err *err, vp_status st, bool json)
     if (json) {
         vp_err ignored = {0};
         vp_print_json(json_pack("{s:i, s:{s:s, s:o, s:o, s:o, s:o}}", "schema_version", 1, "error",
-                                "code", vp_status_id(st), "message", text_or_null(err->message),
-                                "file", text_or_null(err->file), "line",
+                                "code", vp_status_id(st), "message",
+                                vp_json_text_or_null(err->message), "file",
+                                vp_json_text_or_null(err->file), "line",
                                 err->line ? json_integer(err->line) : json_null(), "field",
-                                text_or_null(err->field)),
+                                vp_json_text_or_null(err->field)),
                       &ignored);
     }
     return vp_status_exit_code(st);
@@ -121,7 +112,7 @@ int main(int argc, char **argv)
     vp_status st;
 
     keep_memory();
-    signal(SIGPIPE, SIG_IGN);
+    vp_output_begin();
     if (argc < 2) {
         vp_help_text(NULL, &usage);
         fputs(usage.data ? usage.data : "", stderr);
@@ -131,11 +122,7 @@ int main(int argc, char **argv)
     st = answer(argc, argv, &cli, &err);
     if (st != VP_OK)
         return report(&err, st, cli.json);
-    errno = 0;
-    /* a reader that has seen enough is no fault */
-    if (fflush(stdout) != 0 && errno != EPIPE && cli.exit_code == 0) {
-        st = VP_FAIL(&err, VP_ERR_STORAGE, "standard output cannot be written");
+    if (cli.exit_code == 0 && (st = vp_output_end(&err)) != VP_OK)
         return report(&err, st, false);
-    }
     return cli.exit_code;
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/output.h"
 #include "base/safetensors.h"
 #include "base/stats.h"
 #include "base/text.h"
@@ -127,8 +128,7 @@ static vp_status print_help(vp_err *err)
     vp_options_help(sets, N_SETS, &text);
     VP_TRY_ALLOC(err, !text.failed);
     fputs(text.data, stdout);
-    if (fflush(stdout) != 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "standard output cannot be written"));
+    VP_TRY(vp_output_end(err));
 out:
     vp_text_release(&text);
     return st;
@@ -502,8 +502,8 @@ static vp_status print_json(json_t *j, vp_err *err)
     vp_status st   = VP_OK;
 
     VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
-    if (fwrite(text.data, 1, text.n_bytes, stdout) != text.n_bytes || fflush(stdout) != 0)
-        st = VP_FAIL(err, VP_ERR_STORAGE, "standard output cannot be written");
+    fwrite(text.data, 1, text.n_bytes, stdout);
+    VP_TRY(vp_output_end(err));
 out:
     vp_text_release(&text);
     json_decref(j);
@@ -771,12 +771,13 @@ static int report(const vp_err *err, vp_status st, bool json)
 
     fprintf(stderr, "vplan-run: %s\n", vp_err_text(err, shown, sizeof shown));
     if (json) {
-        json_t *j = json_pack("{s:i, s:{s:s, s:s, s:o, s:o, s:o}}", "schema_version", 1, "error",
-                              "code", vp_status_id(st), "message", err->message, "file",
-                              err->file[0] ? json_string(err->file) : json_null(), "line",
-                              err->line ? json_integer(err->line) : json_null(), "field",
-                              err->field[0] ? json_string(err->field) : json_null());
-        vp_err  ignored = {0};
+        json_t *j =
+            json_pack("{s:i, s:{s:s, s:o, s:o, s:o, s:o}}", "schema_version", 1, "error", "code",
+                      vp_status_id(st), "message", vp_json_text_or_null(err->message), "file",
+                      vp_json_text_or_null(err->file), "line",
+                      err->line ? json_integer(err->line) : json_null(), "field",
+                      vp_json_text_or_null(err->field));
+        vp_err ignored = {0};
         print_json(j, &ignored);
     }
     return vp_status_exit_code(st);
@@ -788,7 +789,7 @@ int main(int argc, char **argv)
     vp_err    err = {0};
     vp_status st  = VP_OK;
 
-    signal(SIGPIPE, SIG_IGN);
+    vp_output_begin();
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--json") == 0)
             a.json = true; /* a usage error is told in JSON too */
@@ -803,6 +804,8 @@ int main(int argc, char **argv)
          : a.profile ? profile(&a, &err)
          : a.compare ? compare(&a, &err)
                      : run(&a, &err);
+    if (st == VP_OK)
+        st = vp_output_end(&err);
 out:
     return st == VP_OK ? 0 : report(&err, st, a.json);
 }

@@ -136,5 +136,26 @@ call("plan %s -o lean.json" % T4)
 ok(json.load(open("lean.json"))["proof"]["fastest_s"] == fast["step_time_s"], "the plan file says what its proof is about", "no fastest_s")
 one(r"^FITS: 13.85 of 14.56 GiB", call("explain lean.json"), "and can be read")
 
+# ---- an answer that could not be written is no success; a reader that has seen enough is no fault ----
+
+json.dump({}, open("empty.json", "w"))
+RUN = "run plan.json --steps 1 -q"
+bad = os.fsencode("caf\xe9.json".encode("latin-1"))
+for line in (RUN, RUN + " --json", "plan %s" % TINY, "plan %s --json" % TINY, "estimate gpt2 --json", "devices", "explain plan.json --program", "help"):
+    words = [vplan] + line.split()
+    with open("/dev/full", "wb") as full:
+        p = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env)
+    ok(p.returncode == 7 and b"standard output cannot be written" in p.stderr, "onto a full disk: " + line, (p.returncode, p.stderr))
+    p = subprocess.run(words, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env, preexec_fn=lambda: os.close(1))
+    ok(p.returncode == 7 and b"standard output cannot be written" in p.stderr, "closed: " + line, (p.returncode, p.stderr))
+    reading, writing = os.pipe()
+    os.close(reading)
+    p = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env)
+    os.close(writing)
+    ok(p.returncode == 0, "nobody reads any more: " + line, (p.returncode, p.stderr))
+p = subprocess.run([os.fsencode(vplan), b"run", bad, b"--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env)
+error = json.loads(p.stdout or "{}").get("error", {})
+ok(p.returncode == error.get("exit", p.returncode) != 0 and "caf" in error.get("file", ""), "the error object of a name that is no UTF-8", (p.returncode, p.stdout))
+
 finish()
 P
