@@ -124,7 +124,8 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
     }
     for (int i = 0; i < line->n_given; i++) {
         const char *option = line->given[i].option->name, *value = line->given[i].text;
-        if (strcmp(option, "--json") == 0 || (c->frees_pins && is_pin(option)) ||
+        if (strcmp(option, "--json") == 0 || strcmp(option, "-q") == 0 ||
+            (c->frees_pins && is_pin(option)) ||
             (c->device[0] && (strcmp(option, "--budget") == 0 || strcmp(option, "--profile") == 0)))
             continue;
         for (int k = 0; k < N_SET; k++)
