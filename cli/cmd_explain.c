@@ -508,6 +508,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (w.buffers && w.program)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--buffers and --program are two tables: one at a time"));
     VP_TRY(vp_plan_read(path, &plan, err));
+    if (!plan->is_signed)
+        fprintf(stderr,
+                "note: the plan is not as vplan wrote it; vplan run takes it with --unsigned\n");
     t.planned_s = plan->step_time_s;
     if (t.profile) {
         VP_TRY(vp_profile_read(t.profile, &profile, err));

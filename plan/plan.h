@@ -349,7 +349,9 @@ typedef struct vp_plan {
     double          proof_gap, bound_s; /* negative: none */
     /* the proof is about a faster plan, which this one comes near with less memory: its step;
      * negative: it is about this plan */
-    double            fastest_s;
+    double fastest_s;
+    /* read from a file that is as it was written (plan/digest.h) */
+    bool              is_signed;
     int64_t           least_budget_bytes; /* -1: not known  */
     vp_preset_result *presets;
     int64_t           n_presets;

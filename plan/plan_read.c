@@ -3,6 +3,7 @@
 #include "plan/plan_internal.h"
 
 #include "base/checked.h"
+#include "plan/digest.h"
 #include "plan/profile.h"
 
 #include <assert.h>
@@ -675,7 +676,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         "schema_version", "model",        "recipe",       "device",    "compute_capability",
         "algorithms_of",  "budget_bytes", "global_batch", "decisions", "settings",
         "assumptions",    "prediction",   "proof",        "presets",   "fixed",
-        "templates",      "shared",       "buckets",      NULL};
+        "templates",      "shared",       "buckets",      "digest",    NULL};
     static const char *const decision_keys[] = {
         "micro_batch",       "n_micro_steps", "recompute",           "blocks",
         "loss_chunk_tokens", "offload",       "offloaded_instances", NULL};
@@ -763,6 +764,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(read_bucket(plan, &row, &plan->buckets[i], err));
     }
     VP_TRY(check_located(plan, root, err));
+    VP_TRY(vp_plan_is_signed(root->value, &plan->is_signed, err));
     VP_TRY(check_summary(plan, root, err));
     assert(plan->tokens_idx < plan->n_fixed && plan->labels_idx < plan->n_fixed &&
            plan->control_idx < plan->n_fixed);

@@ -2,6 +2,7 @@
 #include "plan/plan_internal.h"
 
 #include "base/file.h"
+#include "plan/digest.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -280,6 +281,10 @@ json_t *vp_plan_to_json(const vp_plan *plan)
     for (int64_t i = 0; i < plan->n_buckets; i++)
         json_array_append_new(list, bucket_to_json(&plan->buckets[i]));
     put(j, "buckets", list);
+    if (j && vp_plan_sign(j, &(vp_err){0}) != VP_OK) {
+        json_decref(j);
+        j = NULL;
+    }
     return j;
 }
 
@@ -301,6 +306,8 @@ static vp_status check_readable(const vp_text *text, const char *path, vp_err *e
         vp_json_node root = vp_json_root(doc);
         st                = vp_plan_from_json(&root, &plan, &refused);
     }
+    if (st == VP_OK)
+        assert(plan->is_signed);
     if (st != VP_OK)
         st = vp_fail(err, st, path, 0, refused.field,
                      "is not written, since it could not be read again: %s", refused.message);

@@ -510,6 +510,16 @@ out:
     return st;
 }
 
+/* What passes every check may still train something else than was planned. */
+static vp_status ask_signed(const args *a, const vp_plan *plan, const char *path, vp_err *err)
+{
+    if (plan->is_signed || a->run.unsigned_too)
+        return VP_OK;
+    return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, "digest",
+                      "the plan is not as vplan wrote it: it was edited, damaged, or made by an "
+                      "older vplan; plan again, or run it as it is with --unsigned");
+}
+
 /* By name, file, or what the plan (or NULL) is for. */
 static vp_status open_backend(const args *a, const vp_plan *plan, const vp_backend **out,
                               vp_err *err)
@@ -602,6 +612,7 @@ static vp_status run(const args *a, vp_err *err)
     vp_status         st    = VP_OK;
 
     VP_TRY(vp_plan_read(a->line.words[0], &plan, err));
+    VP_TRY(ask_signed(a, plan, a->line.words[0], err));
     VP_TRY(open_backend(a, plan, &backend, err));
     VP_TRY(begin_profile(a, backend, &timed, err));
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CONTEXT, 0, &r.points, err));
@@ -690,6 +701,8 @@ static vp_status compare(const args *a, vp_err *err)
     for (int i = 0; i < a->line.n_words; i++) {
         VP_TRY(vp_plan_read_all(a->line.words[i], plans + n, VP_MAX_WORDS - n, &n_read, err));
         n += n_read;
+        for (int64_t k = n - n_read; k < n; k++)
+            VP_TRY(ask_signed(a, plans[k], a->line.words[i], err));
         assert(n <= VP_MAX_WORDS);
     }
     VP_TRY(open_backend(a, plans[0], &backend, err));

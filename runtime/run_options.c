@@ -85,6 +85,12 @@ static const vp_option rows[] = {
      .at   = offsetof(vp_run_args, eager),
      .help = "On a card: call by call, each waited for, so that the time of each kernel is its "
              "own; else a step is recorded once and replayed"},
+    {.name = "--unsigned",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_run_args, unsigned_too),
+     .help =
+         "Also a plan that is not as vplan wrote it, by its digest: one that was edited by hand, "
+         "and may train something else than it says"},
     {.name = "--force",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_run_args, force),

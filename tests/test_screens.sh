@@ -157,5 +157,35 @@ p = subprocess.run([os.fsencode(vplan), b"run", bad, b"--json"], stdout=subproce
 error = json.loads(p.stdout or "{}").get("error", {})
 ok(p.returncode == error.get("exit", p.returncode) != 0 and "caf" in error.get("file", ""), "the error object of a name that is no UTF-8", (p.returncode, p.stdout))
 
+# ---- a plan that was changed trains nothing, unless it is asked to ----
+
+import random
+
+random.seed(3)
+whole = open("plan.json").read()
+places = [m for m in re.finditer(r"(?<=[ \[])(-?\d+(?:\.\d+)?)(?=[,\n\]])", whole)]
+ok(len(places) > 1000, "numbers of a plan", len(places))
+trains = [vplan + "-run", "changed.json", "--steps", "1", "-q"]
+n_through = 0
+for k in range(150):
+    m = random.choice(places)
+    new = random.choice([str(int(float(m.group(1))) + 1), "0", m.group(1) + "1"])
+    if float(new) == float(m.group(1)):
+        continue
+    open("changed.json", "w").write(whole[:m.start()] + new + whole[m.end():])
+    p = subprocess.run(trains, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env)
+    n_through += p.returncode == 4 and b"is not as vplan wrote it" in p.stderr
+    if p.returncode != 4:
+        ok(False, "%s for %s at byte %d" % (new, m.group(1), m.start()), (p.returncode, p.stderr[-200:]))
+ok(n_through > 5, "some pass every other check", n_through)
+open("changed.json", "w").write(whole.replace('"clip_norm": 1.0', '"clip_norm": 2.0', 1))
+call("run changed.json --steps 1 -q", 4)
+call("run changed.json --steps 1 -q --unsigned")
+call("run changed.json plan.json --steps 1 -q", 4)
+json.dump(json.loads(whole), open("changed.json", "w"))
+call("run changed.json --steps 1 -q")
+json.dump({k: v for k, v in json.loads(whole).items() if k != "digest"}, open("changed.json", "w"))
+call("run changed.json --steps 1 -q", 4)
+
 finish()
 P
