@@ -22,7 +22,8 @@ for part; do
     regret) program=tune_regret.py ;;
     prediction) program=step_prediction.py ;;
     per-layer) program=per_layer_ilp.py ;;
-    *) echo "bench/run.sh: no part $part: step, kernels, plan, regret, prediction or per-layer" >&2; exit 2 ;;
+    offload) program=offload_plans.py ;;
+    *) echo "bench/run.sh: no part $part: step, kernels, plan, regret, prediction, per-layer or offload" >&2; exit 2 ;;
     esac
     printf '\n== %s (bench/%s)\n' "$part" "$program"
     python3 "$here/$program" --commit "$COMMIT"

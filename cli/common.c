@@ -270,6 +270,17 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     VP_TRY(apply_recipe_options(o, r, err));
     VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
+    if (r->host_bytes && job->device.unified)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_USAGE,
+                    "--host-memory: %s and its host share one memory; what would be offloaded lies "
+                    "in the same bytes",
+                    job->device.name));
+    if (r->host_bytes && !job->device.is_cpu && job->device.host_link_bytes_per_s <= 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--host-memory: nothing is known of the link between %s and its host; give "
+                       "host_link_bytes_per_s in a device file",
+                       job->device.name));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
     VP_TRY(vp_model_open(

@@ -146,6 +146,7 @@ static vp_status from_json(const vp_json_doc *doc, vp_device *d, vp_err *err)
                                        "product",
                                        "bf16",
                                        "fp8",
+                                       "unified_memory",
                                        "sources",
 #define X(name, key, text) key,
                                        VP_DEVICE_FIGURES(X)
@@ -187,6 +188,11 @@ static vp_status from_json(const vp_json_doc *doc, vp_device *d, vp_err *err)
                        80, &d->bf16, err));
     VP_TRY(read_format(&root, "fp8", "fp8_flop_per_s", d->fp8_flop_per_s, d->compute_capability, 89,
                        &d->fp8, err));
+    if (vp_json_has(&root, "unified_memory"))
+        VP_TRY(vp_json_bool(&root, "unified_memory", &d->unified, err));
+    if (d->unified && d->host_link_bytes_per_s > 0)
+        VP_TRY(vp_json_fail(&root, "host_link_bytes_per_s", err,
+                            "is given, but unified_memory says that there is no link to cross"));
     VP_TRY(read_sources(&root, d, err));
 out:
     return st;
@@ -256,6 +262,7 @@ json_t *vp_device_json(const vp_device *d)
     }
     failed = failed || json_object_set_new(j, "bf16", json_boolean(d->bf16)) ||
              json_object_set_new(j, "fp8", json_boolean(d->fp8)) ||
+             (d->unified && json_object_set_new(j, "unified_memory", json_true())) ||
              json_object_set(j, "sources", sources);
     json_decref(sources);
     if (failed) {

@@ -72,6 +72,7 @@ typedef struct vp_device {
     int              compute_capability;    /* 90 for sm_90; 0: not a CUDA device */
     int              multiprocessors;
     bool             bf16, fp8; /* has tensor cores for them */
+    bool             unified;   /* device and host share one memory */
     vp_figure_source sources[VP_N_FIGURES];
 } vp_device;
 

@@ -169,8 +169,10 @@ out:
 /* The least that is offloaded with which it fits, and the host memory for all there is of it. */
 static vp_status try_host(finder *f, vp_err *err)
 {
-    vp_cost   cost = {.device = f->r.device, .profile = f->r.profile};
-    bool      fits = f->r.device->is_cpu || f->r.host_bytes > 0;
+    vp_cost          cost = {.device = f->r.device, .profile = f->r.profile};
+    const vp_device *d    = f->r.device;
+    /* or there is nowhere to offload to */
+    bool      fits = d->is_cpu || d->host_link_bytes_per_s <= 0 || f->r.host_bytes > 0;
     vp_status st   = VP_OK;
 
     for (int kind = VP_OFFLOAD_OPTIMIZER; kind < VP_N_OFFLOADS && !fits; kind++) {

@@ -82,6 +82,12 @@ for i, example in enumerate(examples):
         f.write(example)
     code, out, said = run("devices", work + "/example.json")
     ok(code == 0, "docs/device-file.md: example %d" % (i + 1), said)
+for name in sorted(os.listdir("devices/examples")):
+    if name.endswith(".json"):
+        code, out, said = run("plan", "gpt2-tiny", "--device", "devices/examples/" + name, "--seq", "16", "--global-batch", "4", "--json")
+        ok(code == 0, "devices/examples/" + name, said)
+        code, out, said = run("plan", "gpt2-tiny", "--device", "devices/examples/" + name, "--seq", "16", "--global-batch", "4", "--host-memory", "1GiB")
+        ok(code == 2 and "share one memory" in said if "unified" in name else code == 0, "devices/examples/" + name + " with host memory", (code, said))
 text = open("docs/profile-file.md").read()
 with open(work + "/profile.json", "w") as f:
     f.write(re.search(r"```json\n(.*?)```", text, re.S).group(1))
