@@ -87,36 +87,39 @@ vp_status vp_config_act(vp_model *model, const vp_json_node *config, const char 
     static const struct {
         const char *name;
         vp_act      act;
-    } acts[] = {{"gelu_new", VP_ACT_GELU_TANH},
-                {"gelu", VP_ACT_GELU},
-                {"relu", VP_ACT_RELU},
-                {"silu", VP_ACT_SILU},
+    } acts[] = {{"gelu", VP_ACT_GELU},
+                {"gelu_new", VP_ACT_GELU_TANH},
                 {"gelu_pytorch_tanh", VP_ACT_GELU_TANH},
                 {"gelu_fast", VP_ACT_GELU_TANH},
+                {"relu", VP_ACT_RELU},
+                {"silu", VP_ACT_SILU},
                 {"swish", VP_ACT_SILU},
                 {"tanh", VP_ACT_TANH}};
+    enum { N_ACTS = sizeof acts / sizeof *acts };
     const char *name;
-    char        shown[96];
+    char        shown[96], known[256] = "";
+    int         i  = 0;
     vp_status   st = VP_OK;
 
     if (!vp_json_has(config, key)) {
+        while (i < N_ACTS - 1 && acts[i].act != fallback)
+            i++;
+        vp_model_assume(model, "%s is not in the config: the family's default %s", key,
+                        acts[i].name);
         *out = fallback;
-        for (int i = 0; i < 4; i++)
-            if (acts[i].act == fallback)
-                vp_model_assume(model, "%s is not in the config: the family's default %s", key,
-                                acts[i].name);
         return VP_OK;
     }
     VP_TRY(vp_json_string(config, key, &name, err));
-    for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
+    for (i = 0; i < N_ACTS; i++)
         if (strcmp(acts[i].name, name) == 0) {
             *out = acts[i].act;
             return VP_OK;
         }
-    VP_TRY(vp_json_fail(
-        config, key, err,
-        "\"%s\" is not supported; supported: gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, relu, silu, swish, tanh",
-        vp_text_escape(name, shown, sizeof shown)));
+    for (i = 0; i < N_ACTS; i++)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", i ? ", " : "",
+                 acts[i].name);
+    VP_TRY(vp_json_fail(config, key, err, "\"%s\" is not supported; supported: %s",
+                        vp_text_escape(name, shown, sizeof shown), known));
 out:
     return st;
 }

@@ -22,8 +22,25 @@ typedef struct vp_family {
                        vp_err *err);
 } vp_family;
 
-extern const vp_family vp_family_gpt2, vp_family_llama, vp_family_mistral, vp_family_qwen2,
-    vp_family_qwen3, vp_family_gemma, vp_family_gemma2, vp_family_phi3, vp_family_olmo2,
-    vp_family_opt, vp_family_gpt_neox, vp_family_bert, vp_family_roberta;
+/* X(name): vp_family_<name> is defined in a file of models/. */
+/* clang-format off */
+#define VP_FAMILY_TABLE(X) \
+    X(gpt2) \
+    X(llama) \
+    X(mistral) \
+    X(qwen2) \
+    X(qwen3) \
+    X(gemma) \
+    X(gemma2) \
+    X(phi3) \
+    X(olmo2) \
+    X(opt) \
+    X(gpt_neox) \
+    X(bert) \
+    X(roberta)
+/* clang-format on */
+#define X(name) extern const vp_family vp_family_##name;
+VP_FAMILY_TABLE(X)
+#undef X
 
 #endif

@@ -14,9 +14,10 @@
 #include <sys/stat.h>
 
 static const vp_family *const families[] = {
-    &vp_family_gpt2,     &vp_family_llama,  &vp_family_mistral, &vp_family_qwen2, &vp_family_qwen3,
-    &vp_family_gemma,    &vp_family_gemma2, &vp_family_phi3,    &vp_family_olmo2, &vp_family_opt,
-    &vp_family_gpt_neox, &vp_family_bert,   &vp_family_roberta};
+#define X(name) &vp_family_##name,
+    VP_FAMILY_TABLE(X)
+#undef X
+};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 /* Fields whose meaning is the same in every family. */

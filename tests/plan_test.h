@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/units.h"
+#include "models/family.h"
 #include "planner/planner.h"
 #include "runtime/runtime.h"
 #include "tests/backend_test.h"
@@ -211,17 +212,36 @@ static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
 
 /* A small config of family `which` (of N_FAMILIES), its switches drawn: grouped heads, ties,
  * biases, windows, odd widths. */
-enum { N_FAMILIES = 13 };
+enum {
+#define X(name) FAMILY_##name,
+    VP_FAMILY_TABLE(X) N_FAMILIES
+#undef X
+};
 
-/* One of its classes: half the time the language model. */
+static inline const vp_family *family_of(int which)
+{
+    static const vp_family *const families[N_FAMILIES] = {
+#define X(name) &vp_family_##name,
+        VP_FAMILY_TABLE(X)
+#undef X
+    };
+    return families[which];
+}
+
+/* One of its classes: half the time the language model, which is the first. */
 static inline void random_class(rng *r, int which, char *buf, size_t buf_size)
 {
-    static const char *const prefixes[N_FAMILIES] = {
-        "GPT2", "Llama", "Mistral", "Qwen2",   "Qwen3", "Gemma",  "Gemma2",
-        "Phi3", "Olmo2", "OPT",     "GPTNeoX", "Bert",  "Roberta"};
-    bool        encoder = which >= 11, tokens = which != 8 && which != 9;
-    const char *name = encoder ? "ForMaskedLM" : which == 0 ? "LMHeadModel" : "ForCausalLM";
-    int64_t     kind = pick(r, encoder ? 8 : 4);
+    const vp_class *classes = family_of(which)->classes;
+    const char     *first = classes[0].name, *name = strstr(first, "LMHeadModel");
+    bool            encoder, tokens                = false;
+
+    for (const vp_class *c = classes; c->name; c++)
+        tokens |= c->head == VP_HEAD_TOKEN;
+    name         = name ? name : strstr(first, "ForCausalLM");
+    encoder      = !name;
+    name         = name ? name : strstr(first, "ForMaskedLM");
+    int     n    = (int)(name - first);
+    int64_t kind = pick(r, encoder ? 8 : 4);
 
     if (kind == 0)
         name = "ForSequenceClassification";
@@ -230,26 +250,24 @@ static inline void random_class(rng *r, int which, char *buf, size_t buf_size)
     if (encoder && kind == 2)
         name = "Model";
     if (encoder && kind == 3)
-        name = which == 11 ? "LMHeadModel" : "ForCausalLM";
-    snprintf(buf, buf_size, "%s%s", prefixes[which], name);
+        name = which == FAMILY_bert ? "LMHeadModel" : "ForCausalLM";
+    snprintf(buf, buf_size, "%.*s%s", n, first, name);
 }
 
 static inline const char *random_config(rng *r, int which, char *buf, size_t buf_size)
 {
-    static const char *const names[N_FAMILIES] = {"gpt2",     "llama",  "mistral", "qwen2", "qwen3",
-                                                  "gemma",    "gemma2", "phi3",    "olmo2", "opt",
-                                                  "gpt_neox", "bert",   "roberta"};
     int64_t kv = 1 + pick(r, 3), heads = kv * (1 + pick(r, 3)), d = 2 * (2 + pick(r, 7)),
             layers = 1 + pick(r, 4), hidden = heads * d;
     int64_t     inner = 8 + pick(r, 60), vocab = 17 + pick(r, 200), window = 2 + pick(r, 30);
-    const char *yes[2] = {"false", "true"};
-    const char *name   = names[which];
+    const char *yes[2]  = {"false", "true"};
+    const char *name    = family_of(which)->model_type;
+    bool        encoder = which == FAMILY_bert || which == FAMILY_roberta;
     char        class_name[80];
     int         n = snprintf(buf, buf_size, "{\"model_type\": \"%s\", \"vocab_size\": %lld, ", name,
                              (long long)vocab);
 
 #define MORE(...) (n += snprintf(buf + n, buf_size - (size_t)n, __VA_ARGS__))
-    if (which == 0) {
+    if (which == FAMILY_gpt2) {
         MORE(
             "\"n_embd\": %lld, \"n_layer\": %lld, \"n_head\": %lld, \"n_inner\": %lld, \"n_positions\": 512",
             (long long)hidden, (long long)layers, (long long)heads, (long long)inner);
@@ -258,32 +276,33 @@ static inline const char *random_config(rng *r, int which, char *buf, size_t buf
             "\"hidden_size\": %lld, \"num_hidden_layers\": %lld, \"num_attention_heads\": %lld, \"%s\": %lld, \"max_position_embeddings\": 520, "
             "\"tie_word_embeddings\": %s",
             (long long)hidden, (long long)layers, (long long)heads,
-            which == 9 ? "ffn_dim" : "intermediate_size", (long long)inner, yes[pick(r, 2)]);
-        if (which <= 8)
+            which == FAMILY_opt ? "ffn_dim" : "intermediate_size", (long long)inner,
+            yes[pick(r, 2)]);
+        if (which != FAMILY_opt && which != FAMILY_gpt_neox && !encoder)
             MORE(", \"num_key_value_heads\": %lld, \"head_dim\": %lld", (long long)kv,
                  (long long)d);
-        if (which == 1)
+        if (which == FAMILY_llama)
             MORE(", \"attention_bias\": %s, \"mlp_bias\": %s", yes[pick(r, 2)], yes[pick(r, 2)]);
-        if (which == 2 || which == 6 || which == 7)
+        if (which == FAMILY_mistral || which == FAMILY_gemma2 || which == FAMILY_phi3)
             MORE(", \"sliding_window\": %lld", (long long)window);
-        if (which == 3 || which == 4)
+        if (which == FAMILY_qwen2 || which == FAMILY_qwen3)
             MORE(
                 ", \"use_sliding_window\": %s, \"sliding_window\": %lld, \"max_window_layers\": %lld",
                 yes[pick(r, 2)], (long long)window, (long long)pick(r, 4));
-        if (which == 6)
+        if (which == FAMILY_gemma2)
             MORE(
                 ", \"attn_logit_softcapping\": 2.0, \"final_logit_softcapping\": 3.0, \"query_pre_attn_scalar\": 20");
-        if (which == 9)
+        if (which == FAMILY_opt)
             MORE(
                 ", \"do_layer_norm_before\": %s, \"enable_bias\": %s, \"layer_norm_elementwise_affine\": %s, \"word_embed_proj_dim\": %lld",
                 yes[pick(r, 2)], yes[pick(r, 2)], yes[pick(r, 2)],
                 (long long)(pick(r, 2) ? hidden : 2 * d));
-        if (which == 10)
+        if (which == FAMILY_gpt_neox)
             MORE(", \"use_parallel_residual\": %s, \"rotary_pct\": %s", yes[pick(r, 2)],
                  d % 4 ? "1.0" : "0.5");
-        if (which == 6 || which == 5)
+        if (which == FAMILY_gemma2 || which == FAMILY_gemma)
             MORE(", \"pad_token_id\": 0");
-        if (which >= 11)
+        if (encoder)
             MORE(", \"type_vocab_size\": 2");
     }
     random_class(r, which, class_name, sizeof class_name);
@@ -291,7 +310,8 @@ static inline const char *random_config(rng *r, int which, char *buf, size_t buf
          (long long)(2 + pick(r, 7)));
     if (strstr(class_name, "BertLMHead") || strstr(class_name, "RobertaForCausal"))
         MORE(", \"is_decoder\": true");
-    if (which == 0 || strstr(class_name, "BertLMHead") || strstr(class_name, "RobertaForCausal"))
+    if (which == FAMILY_gpt2 || strstr(class_name, "BertLMHead") ||
+        strstr(class_name, "RobertaForCausal"))
         MORE(", \"add_cross_attention\": %s", yes[pick(r, 2)]);
     MORE("}");
 #undef MORE

@@ -425,9 +425,44 @@ static void a_dimension_is_a_product_of_symbols(void **state)
     assert_true(vp_overflowed(vp_dim_eval(&d, too_large)));
 }
 
+/* Each by the name of its model_type, between two characters that no name has. */
+static void every_family_stands_in_the_documents(void **state)
+{
+    static const char *const documents[] = {"README.md", "docs/vplan.1.in", "docs/vplan.1"};
+    static const char *const families[]  = {
+#define X(name) #name,
+        VP_FAMILY_TABLE(X)
+#undef X
+    };
+
+    (void)state;
+    for (size_t d = 0; d < sizeof documents / sizeof *documents; d++) {
+        FILE  *f = fopen(documents[d], "r");
+        char   text[200000];
+        size_t n;
+
+        assert_non_null(f);
+        n = fread(text, 1, sizeof text - 1, f);
+        fclose(f);
+        assert_true(n > 0 && n < sizeof text - 1);
+        text[n]          = '\0';
+        const char *list = strstr(text, "Families: ");
+        assert_non_null(list);
+        for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+            size_t      length = strlen(families[i]);
+            const char *at     = list;
+            while ((at = strstr(at, families[i])) && (at[-1] != ' ' || !strchr(",; ", at[length])))
+                at++;
+            if (!at || at > list + 400)
+                fail_msg("%s does not name the family %s", documents[d], families[i]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_family_stands_in_the_documents),
         cmocka_unit_test(counts_names_and_shapes_are_those_of_transformers),
         cmocka_unit_test(heads_have_the_tensors_of_their_classes),
         cmocka_unit_test(the_class_that_was_asked_for_stands_in_the_config),
