@@ -25,7 +25,8 @@ typedef struct vp_space {
     int64_t   n;
 } vp_space;
 
-vp_status vp_space_make(const vp_command_opts *opts, vp_arena *arena, vp_space *out, vp_err *err);
+/* The settings of all --try. space has its arena. */
+vp_status vp_space_tries(const vp_command_opts *opts, vp_space *space, vp_err *err);
 
 /* Add an axis; its values are put in order. */
 vp_status vp_space_add_axis(vp_space *space, const char *name, const char *values, bool option,

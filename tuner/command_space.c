@@ -296,19 +296,13 @@ out:
     return st;
 }
 
-vp_status vp_space_make(const vp_command_opts *opts, vp_arena *arena, vp_space *out, vp_err *err)
+vp_status vp_space_tries(const vp_command_opts *opts, vp_space *space, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    *out = (vp_space){.arena = arena};
     for (int i = 0; i < opts->n_tries; i++)
-        VP_TRY(add_try(out, opts->tries[i], opts->command, err));
-    if (!opts->n_tries)
-        VP_TRY(vp_space_known(opts->command, out, err));
-    else
-        VP_TRY(vp_space_settings(out, err));
-    for (int i = 0; i < opts->n_keeps; i++)
-        VP_TRY(vp_space_keep(out, opts->keeps[i], err));
+        VP_TRY(add_try(space, opts->tries[i], opts->command, err));
+    VP_TRY(vp_space_settings(space, err));
 out:
     return st;
 }

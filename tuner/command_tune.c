@@ -445,7 +445,11 @@ static vp_status prepare(search *q, vp_err *err)
     vp_status          st = VP_OK;
 
     VP_TRY(find_program(q, err));
-    VP_TRY(vp_space_make(q->opts, r->arena, &q->space, err));
+    q->space = (vp_space){.arena = r->arena};
+    VP_TRY(q->opts->n_tries ? vp_space_tries(q->opts, &q->space, err)
+                            : vp_space_known(q->opts->command, &q->space, err));
+    for (int i = 0; i < q->opts->n_keeps; i++)
+        VP_TRY(vp_space_keep(&q->space, q->opts->keeps[i], err));
     r->axes        = q->space.axes;
     r->n_axes      = q->space.n_axes;
     r->n_settings  = q->space.n;
