@@ -155,6 +155,10 @@ vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_devic
 const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf,
                              size_t buf_size);
 
+/* The same on a screen: one line for the whole, and a row of "blocks" for each run of blocks where
+ * they differ: "0 to 17: recompute mlp.act". */
+void vp_print_scenario(const char *label, const vp_model *model, const vp_scenario *s);
+
 /* On whose authority the plan says what lies outside its arena: "assumed", or "measured: " and
  * with what. Returns buf. */
 const char *vp_overhead_class_text(const vp_plan *plan, char *buf, size_t buf_size);

@@ -375,21 +375,26 @@ static json_t *story_json(const vp_plan *plan, const story *t)
 /* How the blocks run, in chain order. */
 static void print_runs(const json_t *runs)
 {
-    char shown[128];
+    char      shown[128];
+    long long first = 0;
 
     for (size_t i = 0; i < json_array_size(runs); i++) {
         const json_t *run = json_array_get(runs, i), *ops = json_object_get(run, "recompute");
-        json_int_t    segment = json_integer_value(json_object_get(run, "segment"));
-        printf("  %-20s %lld", i ? "" : "blocks",
-               (long long)json_integer_value(json_object_get(run, "n_blocks")));
+        long long     n   = json_integer_value(json_object_get(run, "n_blocks")),
+                  segment = json_integer_value(json_object_get(run, "segment"));
+        vp_text text      = {0};
+        vp_text_printf(&text, n > 1 ? "%lld to %lld: " : "%lld: ", first, first + n - 1);
         if (segment > 1)
-            printf(" in segments of %lld, recomputed whole", (long long)segment);
+            vp_text_printf(&text, "in segments of %lld, recomputed whole", segment);
         else
-            printf(" recompute%s", json_array_size(ops) ? "" : " nothing");
+            vp_text_printf(&text, "recompute%s", json_array_size(ops) ? "" : " nothing");
         for (size_t k = 0; segment == 1 && k < json_array_size(ops); k++)
-            printf(" %s",
-                   vp_text_escape(json_string_value(json_array_get(ops, k)), shown, sizeof shown));
-        printf("\n");
+            vp_text_printf(
+                &text, " %s",
+                vp_text_escape(json_string_value(json_array_get(ops, k)), shown, sizeof shown));
+        vp_screen_line(i ? "" : "blocks", "%s", text.data ? text.data : "");
+        vp_text_release(&text);
+        first += n;
     }
 }
 
@@ -453,12 +458,15 @@ static void print_story(const vp_plan *plan, const story *t)
                vp_component_name(t->x.buffers[t->largest[i]].component),
                vp_text_escape(t->x.buffers[t->largest[i]].name, shown, sizeof shown));
     printf("\nwhat if: what one micro-step needs, as vplan estimate gives it\n");
-    for (int i = 0; i < t->what_if.n; i++)
-        printf("  %12s  %s\n", vp_size_text(t->what_if.rows[i].device_bytes, a, sizeof a),
-               t->what_if.rows[i].command);
+    for (int i = 0; i < t->what_if.n; i++) {
+        snprintf(shown, sizeof shown, "%10s",
+                 vp_size_text(t->what_if.rows[i].device_bytes, a, sizeof a));
+        vp_screen_line(shown, " %s", t->what_if.rows[i].command);
+    }
     printf("\n");
     vp_screen_phases(&t->itemised, plan->outside_bytes);
-    printf("--buffers and --program print every buffer and every step as CSV.\n");
+    vp_screen_line("next",
+                   "vplan run, or --buffers and --program: every buffer, every step as CSV");
 }
 
 typedef struct explain_options {

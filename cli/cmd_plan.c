@@ -233,6 +233,23 @@ static void print_fastest(const answer *x)
                    100 * (x->plan->step_time_s / f->step_time_s - 1), x->within);
 }
 
+/* What to do with it: run the file, or make one. */
+static void print_next(const answer *x)
+{
+    vp_text command = {0};
+
+    if (x->path) {
+        vp_text_printf(&command, "vplan run ");
+        vp_text_quoted(&command, x->path);
+    } else {
+        vp_change_command(vp_cmd_plan.name, x->line, &(vp_change){0}, &command);
+        vp_text_printf(&command, " -o plan.json");
+    }
+    if (!command.failed)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
+}
+
 static void print_plan(const answer *x)
 {
     const vp_plan     *plan = x->plan;
@@ -247,7 +264,7 @@ static void print_plan(const answer *x)
     print_request(x);
     vp_screen_recipe(&plan->recipe, s->attention);
     vp_screen_free(&x->job.request);
-    vp_screen_line("plan", "%s", vp_scenario_text(x->job.model, s, text, sizeof text));
+    vp_print_scenario("plan", x->job.model, s);
     printf("memory     %s: ", vp_size_text(plan->peak_bytes + plan->outside_bytes, y, sizeof y));
     printf("%s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
@@ -276,6 +293,7 @@ static void print_plan(const answer *x)
         vp_screen_line("assumed", "%s", json_string_value(json_array_get(plan->assumptions, i)));
     if (x->path)
         printf("written to %s\n", x->path);
+    print_next(x);
 }
 
 static void print_change(const answer *x, const vp_change *c, bool first)
@@ -306,11 +324,11 @@ static void print_infeasible(const answer *x)
     vp_screen_free(&x->job.request);
     vp_screen_line("binding", "%s", vp_binding_text(&x->changes, text, sizeof text));
     vp_screen_line("least", "--budget %lld", (long long)x->found.least_budget_bytes);
-    for (int64_t i = 0; i < x->changes.n; i++)
-        print_change(x, &x->changes.changes[i], i == 0);
     if (x->whole.status)
         print_monolithic(&x->whole);
     print_presets(&x->job.request, &x->found);
+    for (int64_t i = 0; i < x->changes.n; i++)
+        print_change(x, &x->changes.changes[i], i == 0);
 }
 
 /* ---- the command ---- */

@@ -7,12 +7,15 @@
 #include "cli/words.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "tuner/tune.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static void say(const char *text)
 {
@@ -68,10 +71,24 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
         "stopped_because", r->stopped_because, "study", study ? json_string(study) : json_null());
 }
 
+/* Whether something else ran here: times taken beside it say little. */
+static void print_load(void)
+{
+    double minute;
+    long   cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    /* one core is this program's own trials */
+    if (getloadavg(&minute, 1) == 1 && cores > 0 && minute > (double)cores + 0.5)
+        vp_screen_line("noisy",
+                       "load %.1f on %ld cores: times are uncertain; tune again when the "
+                       "machine is quiet",
+                       minute, cores);
+}
+
 static void print_tune(const vp_plan_request *request, const vp_tune_result *r, const char *path)
 {
     const vp_model *model = request->model;
-    char            text[400], bytes[32], predicted[32], measured[32];
+    char            bytes[32], predicted[32], measured[32];
 
     if (r->best)
         vp_screen_recipe(&r->best->candidate.scenario.recipe,
@@ -81,27 +98,38 @@ static void print_tune(const vp_plan_request *request, const vp_tune_result *r, 
                                                ? VP_ATTENTION_FLASH
                                                : request->attention);
     vp_screen_free(request);
-    printf("%-3s %-12s %11s %10s %10s  %s\n", "", "verdict", "needs", "predicted", "measured",
-           "plan");
+    printf("%-3s %-12s %11s %10s %10s %10s\n", "", "verdict", "needs", "predicted", "alone",
+           "raced");
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
         char            number[24];
         snprintf(number, sizeof number, t->id ? "%lld" : "-", (long long)t->id);
-        printf("%-3s %-12s %11s %10s %10s  %s%s%s\n", number, vp_verdict_name(t->verdict),
+        bool raced = t->n_runs > 1;
+        vp_time_text(t->measured_s, measured, sizeof measured);
+        printf("%-3s %-12s %11s %10s %10s %10s%s%s\n", number, vp_verdict_name(t->verdict),
                vp_size_text(t->candidate.figures.device_bytes, bytes, sizeof bytes),
                vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted),
-               t->measured_s > 0 ? vp_time_text(t->measured_s, measured, sizeof measured) : "-",
-               vp_scenario_text(model, &t->candidate.scenario, text, sizeof text),
-               t->from_study ? " (from the study)" : "", t->preset ? " (preset)" : "");
+               t->measured_s > 0 && !raced ? measured : "-",
+               t->measured_s > 0 && raced ? measured : "-", t->from_study ? "  from the study" : "",
+               t->preset ? "  preset" : "");
+        vp_print_scenario("", model, &t->candidate.scenario);
         if (t->verdict != VP_VERDICT_OK && t->evidence[0])
-            printf("    %s\n", t->evidence);
+            vp_screen_line("", "%s", t->evidence);
     }
     if (r->best)
-        printf("best: %lld, %s\n", (long long)r->best->id,
-               vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text));
-    printf("stopped: %s\n", r->stopped_because);
-    if (r->best && path)
+        printf("best       number %lld, %s a step\n", (long long)r->best->id,
+               vp_time_text(r->best->measured_s, measured, sizeof measured));
+    print_load();
+    vp_screen_line("stopped", "%s", r->stopped_because);
+    if (r->best && path) {
+        vp_text command = {0};
         printf("written to %s\n", path);
+        vp_text_printf(&command, "vplan run ");
+        vp_text_quoted(&command, path);
+        if (!command.failed)
+            vp_screen_command("next", command.data);
+        vp_text_release(&command);
+    }
 }
 
 /* tune PLAN: the plan's model, recipe, shapes and budget; the options may not say them again. */
@@ -397,10 +425,9 @@ const vp_command vp_cmd_tune = {
          "without the card: each trial is a dry run (vplan dryrun) of a few steps in a folder of its own. Seconds "
          "are by the card's stated rates. --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "
          "the command as run.sh, are as above."},
-    .examples =
-        {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",
-         "vplan tune plan.json --study study.db -o best.json",
-         "vplan tune --try batch=1,2,4 -- python3 train.py --batch {batch}"},
+    .examples   = {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",
+                   "vplan tune plan.json --study study.db -o best.json",
+                   "vplan tune --try batch=1,2,4 -- python3 train.py --batch {batch}"},
     .sets       = {&vp_plan_options_set, &vp_pin_options_set, &options, &command_options,
                    &vp_quiet_options},
     .argument   = VP_TAKES_MODEL,

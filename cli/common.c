@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/screen.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
 
@@ -327,20 +328,12 @@ static void append_run(const vp_model *model, const vp_block_run *run, bool firs
     snprintf(buf + n, buf_size - n, "%s", any ? "" : " nothing");
 }
 
-const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf,
-                             size_t buf_size)
+/* Chunks of the loss, and what lies in host memory. */
+static void append_rest(const vp_model *model, const vp_scenario *s, char *buf, size_t buf_size)
 {
-    const char *kind = vp_scenario_recompute_name(s, model);
-    char        count[32];
-    size_t      n;
+    char   count[32];
+    size_t n;
 
-    snprintf(buf, buf_size, "micro-batch %lld, gradient accumulation %lld, ",
-             (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
-    n = strlen(buf);
-    if (strcmp(kind, "mixed") != 0)
-        snprintf(buf + n, buf_size - n, "recompute %s", kind);
-    for (int i = 0; strcmp(kind, "mixed") == 0 && i < s->n_runs; i++)
-        append_run(model, &s->runs[i], i == 0, buf, buf_size);
     n = strlen(buf);
     if (s->loss_chunk)
         snprintf(buf + n, buf_size - n, ", loss in chunks of %s tokens",
@@ -355,7 +348,47 @@ const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *
         snprintf(buf + n, buf_size - n,
                  ", optimizer states of %lld of the chain's %lld parts in host memory",
                  (long long)s->offload.states, (long long)model->graph.n_instances);
+}
+
+const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf,
+                             size_t buf_size)
+{
+    const char *kind = vp_scenario_recompute_name(s, model);
+    size_t      n;
+
+    snprintf(buf, buf_size, "micro-batch %lld, gradient accumulation %lld, ",
+             (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
+    n = strlen(buf);
+    if (strcmp(kind, "mixed") != 0)
+        snprintf(buf + n, buf_size - n, "recompute %s", kind);
+    for (int i = 0; strcmp(kind, "mixed") == 0 && i < s->n_runs; i++)
+        append_run(model, &s->runs[i], i == 0, buf, buf_size);
+    append_rest(model, s, buf, buf_size);
     return buf;
+}
+
+void vp_print_scenario(const char *label, const vp_model *model, const vp_scenario *s)
+{
+    char    text[2000];
+    int64_t first = 0;
+
+    if (strcmp(vp_scenario_recompute_name(s, model), "mixed") != 0) {
+        vp_screen_line(label, "%s", vp_scenario_text(model, s, text, sizeof text));
+        return;
+    }
+    snprintf(text, sizeof text, "micro-batch %lld, gradient accumulation %lld",
+             (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
+    append_rest(model, s, text, sizeof text);
+    vp_screen_line(label, "%s", text);
+    for (int i = 0; i < s->n_runs; i++) {
+        char range[48];
+        text[0] = '\0';
+        append_run(model, &s->runs[i], true, text, sizeof text);
+        snprintf(range, sizeof range, s->runs[i].n_blocks > 1 ? "%lld to %lld" : "%lld",
+                 (long long)first, (long long)(first + s->runs[i].n_blocks - 1));
+        vp_screen_line(i ? "" : "blocks", "%s: %s", range, text);
+        first += s->runs[i].n_blocks;
+    }
 }
 
 const char *vp_overhead_class_text(const vp_plan *plan, char *buf, size_t buf_size)

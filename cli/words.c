@@ -75,19 +75,25 @@ const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
     return buf;
 }
 
-/* As one word of a POSIX shell. */
-static void put_quoted(vp_text *out, const char *word)
+void vp_text_quoted(vp_text *out, const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "-_./:=,+@%";
+    char              shown[4200];
+    bool              safe = strcmp(vp_text_escape(word, shown, sizeof shown), word) == 0;
 
     if (word[0] && strspn(word, plain) == strlen(word)) {
         vp_text_printf(out, "%s", word);
         return;
     }
-    vp_text_printf(out, "'");
-    for (const char *p = word; *p; p++)
-        vp_text_printf(out, *p == '\'' ? "'\\''" : "%c", *p);
+    vp_text_printf(out, safe ? "'" : "$'"); /* what a terminal must not get is spelled out */
+    for (const unsigned char *p = (const unsigned char *)word; *p; p++)
+        if (!safe && (*p < ' ' || *p > '~'))
+            vp_text_printf(out, "\\x%02x", *p);
+        else if (!safe && *p == '\\')
+            vp_text_printf(out, "\\\\");
+        else
+            vp_text_printf(out, *p == '\'' ? (safe ? "'\\''" : "\\'") : "%c", *p);
     vp_text_printf(out, "'");
 }
 
@@ -120,7 +126,7 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
     vp_text_printf(out, "vplan %s", command);
     for (int i = 0; i < line->n_words; i++) {
         vp_text_printf(out, " ");
-        put_quoted(out, i == 0 && c->model ? c->model : line->words[i]);
+        vp_text_quoted(out, i == 0 && c->model ? c->model : line->words[i]);
     }
     for (int i = 0; i < line->n_given; i++) {
         const char *option = line->given[i].option->name, *value = line->given[i].text;
@@ -136,7 +142,7 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
         vp_text_printf(out, " %s", option);
         if (value) {
             vp_text_printf(out, " ");
-            put_quoted(out, value);
+            vp_text_quoted(out, value);
         }
     }
     for (int k = 0; k < N_SET; k++)

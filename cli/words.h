@@ -22,6 +22,9 @@ const char *vp_change_text(const vp_change *change, char *buf, size_t buf_size);
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *change,
                        vp_text *out);
 
+/* Add a text as one word of a POSIX shell. */
+void vp_text_quoted(vp_text *out, const char *word);
+
 /* What of an infeasible request takes the room. Returns buf. */
 const char *vp_binding_text(const vp_changes *changes, char *buf, size_t buf_size);
 

@@ -20,6 +20,8 @@ def call(line, code=0):
     """What a command prints on standard output; nothing it prints is wider than a screen."""
     p = subprocess.run([vplan] + line.split(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=300, env=env)
     out, err = p.stdout.decode(), p.stderr.decode()
+    wide = [l for l in out.split("\n") if len(l) > 80 and not l.startswith(("backend ", "parameters sha256 "))]
+    ok("--json" in line or not wide, "80 columns: " + line, wide)
     ok(p.returncode == code, line, "exit %d: %s%s" % (p.returncode, err, out[-300:]))
     return out
 
@@ -164,7 +166,7 @@ import random
 random.seed(3)
 whole = open("plan.json").read()
 places = [m for m in re.finditer(r"(?<=[ \[])(-?\d+(?:\.\d+)?)(?=[,\n\]])", whole)]
-ok(len(places) > 1000, "numbers of a plan", len(places))
+ok(len(places) > 500, "numbers of a plan", len(places))
 trains = [vplan + "-run", "changed.json", "--steps", "1", "-q"]
 n_through = 0
 for k in range(150):
@@ -186,6 +188,24 @@ json.dump(json.loads(whole), open("changed.json", "w"))
 call("run changed.json --steps 1 -q")
 json.dump({k: v for k, v in json.loads(whole).items() if k != "digest"}, open("changed.json", "w"))
 call("run changed.json --steps 1 -q", 4)
+
+# ---- each screen ends with what to do next, or with a file that was written ----
+
+out = call("plan " + T4)
+one(r"^blocks     0 to 2: 3 blocks recompute", out, "blocks by range")
+one(r"^next       vplan plan gpt2-large --device t4 --seq 1024 --global-batch 32 \\\n +-o plan.json\Z", out.rstrip("\n"), "next: make the file")
+one(r"^next       vplan run plan.json\Z", call("plan %s -o plan.json --force" % TINY).rstrip("\n"), "next: run it")
+one(r"^next +vplan run, or --buffers", call("explain plan.json"), "next: run it, or look closer")
+out = call("plan gpt2-xl --device 4090 --seq 1024 --global-batch 32", 3)
+ok(commands(out) and out.rstrip().endswith(commands(out)[-1].split()[-1]), "what fits stands last", out[-300:])
+for model in ("llama-3.1-8b", "gemma-2-9b", "bert-base-uncased", "qwen3-4b"):
+    for line, code in (("estimate %s --device h100 --precision bf16-mixed" % model, None), ("plan %s --device h100 --seq 512 --global-batch 8 --precision any --optimizer any" % model, None)):
+        p = subprocess.run([vplan] + line.split(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        ok(p.returncode in (0, 3) and all(len(l) <= 80 for l in p.stdout.decode().split("\n")), "80 columns: " + line, (p.returncode, p.stderr, [l for l in p.stdout.decode().split("\n") if len(l) > 80][:3]))
+out = call("tune plan.json --max-trials 1 -q -o best.json")
+one(r"^ +verdict +needs +predicted +alone +raced$", out, "what was measured alone and what in the race are two columns")
+one(r"^best       number \d+, ", out, "the best in a line")
+one(r"^next       vplan run best.json\Z", out.rstrip("\n"), "next: run it")
 
 finish()
 P
