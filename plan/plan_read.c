@@ -655,15 +655,15 @@ out:
     return st;
 }
 
-/* The checker names fields; the document knows their lines. */
-static vp_status check_located(const vp_plan *plan, const vp_json_node *root, vp_err *err)
+/* The checker names fields; the document knows their lines, and whether it is as it was written. */
+static vp_status check_located(vp_plan *plan, const vp_json_node *root, vp_err *err)
 {
     vp_err       found = {0};
     vp_json_node at    = *root;
     vp_status    st    = vp_plan_check(plan, vp_json_name(root->doc), &found);
 
     if (st == VP_OK)
-        return st;
+        return vp_plan_is_signed(root->value, &plan->is_signed, err);
     if (st != VP_ERR_INPUT || strlen(found.field) >= sizeof at.path)
         return vp_fail(err, st, found.file, found.line, found.field, "%s", found.message);
     strcpy(at.path, found.field);
@@ -764,7 +764,6 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         VP_TRY(read_bucket(plan, &row, &plan->buckets[i], err));
     }
     VP_TRY(check_located(plan, root, err));
-    VP_TRY(vp_plan_is_signed(root->value, &plan->is_signed, err));
     VP_TRY(check_summary(plan, root, err));
     assert(plan->tokens_idx < plan->n_fixed && plan->labels_idx < plan->n_fixed &&
            plan->control_idx < plan->n_fixed);
