@@ -1,0 +1,83 @@
+#include "trainers/torch/ledger.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const struct {
+    char        letter;
+    const char *words;
+} owners[] = {
+#define X(name, letter, words) {letter, words},
+    VP_OWNER_TABLE(X)
+#undef X
+};
+
+const char *vp_owner_words(vp_owner owner)
+{
+    return owners[owner].words;
+}
+
+vp_owner vp_owner_of_letter(char letter)
+{
+    int i = 0;
+
+    while (i < VP_N_OWNERS && owners[i].letter != letter)
+        i++;
+    return (vp_owner)i;
+}
+
+void vp_ledger_begin(vp_ledger *l, const char *name)
+{
+    const vp_caching_figures *f = vp_caching_allocator_figures(l->allocator);
+    vp_ledger_phase          *p = &l->phases[l->n_phases];
+
+    assert(!l->open && l->n_phases < VP_LEDGER_PHASES);
+    vp_caching_allocator_reset_peaks(l->allocator);
+    *p = (vp_ledger_phase){.name = name, .allocated_bytes = f->allocated_bytes.now};
+    memcpy(p->owners, l->now, sizeof p->owners);
+    l->n_phases++;
+    l->open = true;
+}
+
+void vp_ledger_end(vp_ledger *l)
+{
+    const vp_caching_figures *f = vp_caching_allocator_figures(l->allocator);
+    vp_ledger_phase          *p = &l->phases[l->n_phases - 1];
+
+    assert(l->open && p->allocated_bytes == f->allocated_bytes.peak);
+    p->reserved_bytes     = f->reserved_bytes.peak;
+    p->end_bytes          = f->allocated_bytes.now;
+    p->end_reserved_bytes = f->reserved_bytes.now;
+    l->open               = false;
+}
+
+vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger_block *out,
+                          vp_err *err)
+{
+    const vp_caching_figures *f      = vp_caching_allocator_figures(l->allocator);
+    vp_ledger_phase          *p      = &l->phases[l->n_phases - 1];
+    int64_t                   before = f->allocated_bytes.now;
+    vp_status                 st     = VP_OK;
+
+    assert(l->open);
+    *out = (vp_ledger_block){0};
+    VP_TRY(vp_caching_allocator_alloc(l->allocator, 0, bytes, &out->block, err));
+    out->owner = owner;
+    out->bytes = f->allocated_bytes.now - before;
+    l->now[owner] += out->bytes;
+    if (f->allocated_bytes.now > p->allocated_bytes) {
+        p->allocated_bytes = f->allocated_bytes.now;
+        memcpy(p->owners, l->now, sizeof p->owners);
+    }
+out:
+    return st;
+}
+
+void vp_ledger_free(vp_ledger *l, vp_ledger_block *block)
+{
+    if (!block->block)
+        return;
+    vp_caching_allocator_free(l->allocator, block->block);
+    l->now[block->owner] -= block->bytes;
+    *block = (vp_ledger_block){0};
+}

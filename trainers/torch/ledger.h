@@ -1,0 +1,72 @@
+/* trainers/torch/ledger.h: PyTorch's caching allocator with an owner for each block, by phases.
+ *     vp_ledger_begin(&ledger, "forward");
+ *     VP_TRY(vp_ledger_alloc(&ledger, VP_OWNER_ACTIVATION, bytes, &block, err));
+ *     vp_ledger_free(&ledger, block);
+ *     vp_ledger_end(&ledger);
+ *
+ * Bytes are those that the allocator counts as allocated, rounding and unsplit rests included, so
+ * owners sum to them exactly. */
+#ifndef VP_TRAINERS_TORCH_LEDGER_H
+#define VP_TRAINERS_TORCH_LEDGER_H
+
+#include "trainers/torch/caching_allocator.h"
+
+/* X(name, letter in a recording, words for people and JSON) */
+#define VP_OWNER_TABLE(X) \
+    X(PARAMETER, 'P', "parameters") \
+    X(FROZEN, 'Z', "frozen_parameters") \
+    X(BUFFER, 'U', "buffers") \
+    X(GRADIENT, 'G', "gradients") \
+    X(OPTIMIZER, 'O', "optimizer_state") \
+    X(ACTIVATION, 'A', "activations") \
+    X(CAST, 'C', "autocast_weights") \
+    X(LOGITS, 'L', "logits_and_loss") \
+    X(TEMPORARY, 'T', "temporaries") \
+    X(INPUT, 'I', "batch_input") \
+    X(WORKSPACE, 'W', "cublas_workspace")
+
+typedef enum vp_owner {
+#define X(name, letter, words) VP_OWNER_##name,
+    VP_OWNER_TABLE(X)
+#undef X
+        VP_N_OWNERS
+} vp_owner;
+
+const char *vp_owner_words(vp_owner owner);
+/* VP_N_OWNERS: no owner's. */
+vp_owner vp_owner_of_letter(char letter);
+
+typedef struct vp_ledger_block {
+    vp_caching_block block;
+    uint32_t         owner;
+    int64_t          bytes;
+} vp_ledger_block;
+
+/* Peaks within a phase, and what is allocated when it ends. */
+typedef struct vp_ledger_phase {
+    const char *name; /* as long as the ledger's user keeps it */
+    int64_t     allocated_bytes, reserved_bytes, end_bytes, end_reserved_bytes;
+    int64_t     owners[VP_N_OWNERS]; /* at allocated_bytes; they sum to it */
+} vp_ledger_phase;
+
+enum { VP_LEDGER_PHASES = 24 };
+
+typedef struct vp_ledger {
+    vp_caching_allocator *allocator; /* borrowed */
+    int64_t               now[VP_N_OWNERS];
+    vp_ledger_phase       phases[VP_LEDGER_PHASES];
+    int                   n_phases;
+    bool                  open;
+} vp_ledger;
+
+/* Phases follow one another; at most VP_LEDGER_PHASES. */
+void vp_ledger_begin(vp_ledger *ledger, const char *phase);
+void vp_ledger_end(vp_ledger *ledger);
+
+/* Nothing is allocated for 0 bytes. VP_ERR_NO_FIT, VP_ERR_INPUT, VP_ERR_NOMEM as the allocator's. */
+vp_status vp_ledger_alloc(vp_ledger *ledger, vp_owner owner, int64_t bytes, vp_ledger_block *out,
+                          vp_err *err);
+/* Takes an empty block. */
+void vp_ledger_free(vp_ledger *ledger, vp_ledger_block *block);
+
+#endif

@@ -1,0 +1,592 @@
+#include "trainers/torch/recording.h"
+
+#include "base/arena.h"
+#include "base/file.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    MAX_BYTES       = 64 << 20,
+    MAX_PHASES      = 8,
+    MAX_WORKSPACES  = 8,
+    MAX_BLOCKS      = 1 << 20,
+    LARGE_WORKSPACE = 8 << 20
+};
+
+typedef struct slot {
+    int32_t  size;  /* of the recording's expressions */
+    bool     large; /* only where a look-up has more than 3072 rows: embedding's large kernel */
+    bool     in_body;
+    vp_owner owner;
+    int      phase;
+} slot;
+
+/* What a free names: README.md. */
+typedef enum rule {
+    RULE_ALL,
+    RULE_ONE,
+    RULE_FIRST,
+    RULE_LAST,
+    RULE_SAME,
+    RULE_BACK,
+    RULE_AT,
+    RULE_END
+} rule;
+
+typedef struct token {
+    int32_t slot;
+    bool    is_free;
+    uint8_t rule; /* of a free */
+    int16_t a, b;
+} token;
+
+typedef struct section {
+    token  *tokens;
+    int64_t n;
+} section;
+
+typedef struct phase {
+    const char *name;
+    int64_t     irregular; /* blocks that are in the prefix or the suffix */
+    section     sections[3];
+} phase;
+
+typedef struct workspace {
+    int     phase;
+    int64_t after, bytes; /* allocations of the phase before it */
+} workspace;
+
+struct vp_recorded_program {
+    const char          *key, *text; /* text: its lines */
+    int                  line;
+    const vp_recording  *recording;
+    phase                phases[MAX_PHASES];
+    int                  n_phases, n_workspaces;
+    workspace            workspaces[MAX_WORKSPACES];
+    slot                *slots;
+    int64_t              n_slots, cap_slots;
+    vp_recorded_program *next;
+};
+
+struct vp_recording {
+    vp_arena            *arena;
+    char                *path, *text;
+    const char          *versions;
+    int64_t              blocks;
+    const char         **sizes, **requirements;
+    int64_t              n_sizes, cap_sizes, n_requirements, cap_requirements;
+    vp_recorded_program *programs, **last;
+};
+
+/* ---- reading: lines, then tokens of the one program that is asked for ---- */
+
+static bool starts(const char *line, const char *word, const char **rest)
+{
+    size_t n = strlen(word);
+
+    if (strncmp(line, word, n) != 0 || line[n] != ' ')
+        return false;
+    *rest = line + n + 1;
+    return true;
+}
+
+static bool keep_line(vp_recording *r, const char ***list, int64_t *n, int64_t *cap,
+                      const char *text)
+{
+    if (!vp_arena_grow(r->arena, (void **)list, *n, cap, sizeof **list))
+        return false;
+    (*list)[(*n)++] = text;
+    return true;
+}
+
+/* One line of the file, NUL-terminated. Lines of programs are left for later. */
+static vp_status read_line(vp_recording *r, char *line, int number, bool *inside, vp_err *err)
+{
+    const char *rest;
+    bool        kept = true;
+
+    if (starts(line, "program", &rest)) {
+        vp_recorded_program *p = vp_arena_alloc(r->arena, sizeof *p);
+        if (!p)
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        *p = (vp_recorded_program){
+            .key = rest, .text = line + strlen(line) + 1, .line = number, .recording = r};
+        *r->last = p;
+        r->last  = &p->next;
+        *inside  = true;
+    } else if (strcmp(line, "end") == 0) {
+        *inside = false;
+    } else if (*inside || !*line || *line == '#' || strcmp(line, "vplan-recording 1") == 0 ||
+               starts(line, "family", &rest) || starts(line, "device", &rest)) {
+        return VP_OK;
+    } else if (starts(line, "versions", &rest)) {
+        r->versions = rest;
+    } else if (starts(line, "blocks", &rest)) {
+        r->blocks = strtoll(rest, NULL, 10);
+    } else if (starts(line, "requires", &rest)) {
+        kept = keep_line(r, &r->requirements, &r->n_requirements, &r->cap_requirements, rest);
+    } else if (starts(line, "size", &rest)) {
+        kept = keep_line(r, &r->sizes, &r->n_sizes, &r->cap_sizes, rest);
+    } else {
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->path, number, NULL, "no line of a recording");
+    }
+    return kept ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+}
+
+vp_status vp_recording_open(const char *path, vp_recording **out, vp_err *err)
+{
+    vp_recording *r = calloc(1, sizeof *r);
+    int64_t       n_bytes;
+    int           number = 1;
+    bool          inside = false;
+    vp_status     st     = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, r);
+    r->arena = vp_arena_new();
+    VP_TRY_ALLOC(err, r->arena);
+    r->last = &r->programs;
+    r->path = vp_arena_strdup(r->arena, path);
+    VP_TRY_ALLOC(err, r->path);
+    VP_TRY(vp_file_read(path, MAX_BYTES, &r->text, &n_bytes, err));
+    if (n_bytes == 0 || r->text[n_bytes - 1] != '\n' || strlen(r->text) != (size_t)n_bytes)
+        VP_TRY(
+            VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "not a recording: it ends within a line"));
+    for (char *line = r->text, *end; (end = strchr(line, '\n')); line = end + 1, number++) {
+        *end = '\0';
+        VP_TRY(read_line(r, line, number, &inside, err));
+    }
+    if (!r->versions || r->blocks < 1 || inside)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "not a recording, or not all of one"));
+    *out = r;
+    r    = NULL;
+out:
+    vp_recording_free(r);
+    return st;
+}
+
+void vp_recording_free(vp_recording *r)
+{
+    if (!r)
+        return;
+    vp_arena_free(r->arena);
+    free(r->text);
+    free(r);
+}
+
+const char *vp_recording_versions(const vp_recording *r)
+{
+    return r->versions;
+}
+
+int64_t vp_recording_blocks(const vp_recording *r)
+{
+    return r->blocks;
+}
+
+const char *vp_recording_requirement(const vp_recording *r, int64_t i)
+{
+    return i < r->n_requirements ? r->requirements[i] : NULL;
+}
+
+const char *vp_recording_key(const vp_recording *r, int64_t i)
+{
+    const vp_recorded_program *p = r->programs;
+
+    while (p && i-- > 0)
+        p = p->next;
+    return p ? p->key : NULL;
+}
+
+static vp_status broken(const vp_recorded_program *p, int line, const char *what, vp_err *err)
+{
+    return VP_FAIL_AT(err, VP_ERR_INPUT, p->recording->path, line, NULL, "%s", what);
+}
+
+static int phase_named(const vp_recorded_program *p, const char *name, size_t n)
+{
+    for (int i = 0; i < p->n_phases; i++)
+        if (strlen(p->phases[i].name) == n && memcmp(p->phases[i].name, name, n) == 0)
+            return i;
+    return -1;
+}
+
+/* "-12", "-12i-1", "-12*0:1", ...: behind the '-'. */
+static bool read_free(const char **text, token *t)
+{
+    static const char letters[] = "^$irse";
+    static const rule rules[]   = {RULE_FIRST, RULE_LAST, RULE_SAME, RULE_BACK, RULE_AT, RULE_END};
+    const char       *at;
+    long              a = 0, b = 0, n = strtol(*text, (char **)text, 10);
+
+    t->is_free = true;
+    t->slot    = (int32_t)n;
+    t->rule    = RULE_ONE;
+    if (**text == '*') {
+        a = strtol(*text + 1, (char **)text, 10);
+        if (**text != ':')
+            return false;
+        b       = strtol(*text + 1, (char **)text, 10);
+        t->rule = RULE_ALL;
+    } else if (**text && (at = strchr(letters, **text))) {
+        t->rule = (uint8_t)rules[at - letters];
+        ++*text;
+        if (t->rule >= RULE_SAME)
+            a = strtol(*text, (char **)text, 10);
+    }
+    t->a = (int16_t)a;
+    t->b = (int16_t)b;
+    return n >= 0 && n < INT32_MAX && labs(a) <= 100 && labs(b) <= 100;
+}
+
+/* A body frees what a later line of it, or the repetition before, allocates: looked at when all is read. */
+static bool frees_are_sound(const vp_recorded_program *p)
+{
+    for (int i = 0; i < p->n_phases; i++)
+        for (int j = 0; j < 3; j++)
+            for (int64_t k = 0; k < p->phases[i].sections[j].n; k++) {
+                const token *t = &p->phases[i].sections[j].tokens[k];
+                if (t->is_free &&
+                    (t->slot >= p->n_slots ||
+                     p->slots[t->slot].in_body != (t->rule == RULE_ALL || t->rule >= RULE_SAME)))
+                    return false;
+            }
+    return true;
+}
+
+/* "A12", "T12!": an owner, an expression. */
+static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx, bool in_body,
+                       token *t)
+{
+    vp_owner owner = vp_owner_of_letter(*(*text)++);
+    long     size  = isdigit((unsigned char)**text) ? strtol(*text, (char **)text, 10) : -1;
+    bool     large = **text == '!';
+
+    if (large)
+        ++*text;
+    if (owner == VP_N_OWNERS || size < 0 || size >= p->recording->n_sizes ||
+        !vp_arena_grow(p->recording->arena, (void **)&p->slots, p->n_slots, &p->cap_slots,
+                       sizeof *p->slots))
+        return false;
+    *t                     = (token){.slot = (int32_t)p->n_slots};
+    p->slots[p->n_slots++] = (slot){.size    = (int32_t)size,
+                                    .large   = large,
+                                    .in_body = in_body,
+                                    .owner   = owner,
+                                    .phase   = phase_idx};
+    return true;
+}
+
+static bool read_section(vp_recorded_program *p, const char *text, int phase_idx, int which)
+{
+    section *s     = &p->phases[phase_idx].sections[which];
+    int64_t  n_cap = 1;
+
+    for (const char *c = text; *c; c++)
+        n_cap += *c == ' ';
+    s->tokens = vp_arena_array(p->recording->arena, n_cap, sizeof *s->tokens);
+    if (!s->tokens || s->n)
+        return false;
+    while (*text) {
+        token *t = &s->tokens[s->n++];
+        if (*text == '-' ? !(text++, read_free(&text, t))
+                         : !read_alloc(p, &text, phase_idx, which == 1, t))
+            return false;
+        if (*text == ' ')
+            text++;
+        else if (*text)
+            return false;
+    }
+    return true;
+}
+
+static vp_status read_program_line(vp_recorded_program *p, const char *line, int number,
+                                   vp_err *err)
+{
+    static const char sections[] = "pbs";
+    const char       *rest, *which;
+
+    if (starts(line, "phase", &rest) && p->n_phases < MAX_PHASES) {
+        size_t n    = strcspn(rest, " ");
+        char  *name = vp_arena_printf(p->recording->arena, "%.*s", (int)n, rest);
+        if (!name)
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        p->phases[p->n_phases++] = (phase){.name = name, .irregular = strtoll(rest + n, NULL, 10)};
+        return VP_OK;
+    }
+    if (line[0] && line[1] == ' ' && (which = strchr(sections, line[0])) && p->n_phases > 0)
+        return read_section(p, line + 2, p->n_phases - 1, (int)(which - sections))
+                   ? VP_OK
+                   : broken(p, number, "no events of a recorded phase", err);
+    return broken(p, number, "no line of a recorded program", err);
+}
+
+/* "workspace forward 23 33554432"; phases are known by then. */
+static vp_status read_workspace(vp_recorded_program *p, const char *text, int number, vp_err *err)
+{
+    size_t n     = strcspn(text, " ");
+    int    which = phase_named(p, text, n);
+    char  *end;
+
+    if (which < 0 || p->n_workspaces == MAX_WORKSPACES)
+        return broken(p, number, "a workspace of no phase", err);
+    workspace *w = &p->workspaces[p->n_workspaces++];
+    w->phase     = which;
+    w->after     = strtoll(text + n, &end, 10);
+    w->bytes     = strtoll(end, NULL, 10);
+    return VP_OK;
+}
+
+static vp_status read_program(vp_recorded_program *p, vp_err *err)
+{
+    const char *rest;
+    vp_status   st = VP_OK;
+
+    for (int pass = 0; pass < 2; pass++) { /* workspaces name phases that stand below them */
+        int number = p->line + 1;
+        for (const char *line = p->text; strcmp(line, "end") != 0;
+             line += strlen(line) + 1, number++) {
+            bool is_workspace = starts(line, "workspace", &rest);
+            if (pass == 0 && !is_workspace)
+                VP_TRY(read_program_line(p, line, number, err));
+            else if (pass == 1 && is_workspace)
+                VP_TRY(read_workspace(p, rest, number, err));
+        }
+    }
+    if (!frees_are_sound(p))
+        VP_TRY(broken(p, p->line, "this program frees what it does not allocate", err));
+    if (vp_arena_failed(p->recording->arena))
+        st = VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+out:
+    return st;
+}
+
+vp_status vp_recording_find(vp_recording *r, const char *key, const vp_recorded_program **out,
+                            vp_err *err)
+{
+    vp_recorded_program *p  = r->programs;
+    vp_status            st = VP_OK;
+
+    *out = NULL;
+    while (p && strcmp(p->key, key) != 0)
+        p = p->next;
+    if (p && !p->n_phases)
+        VP_TRY(read_program(p, err));
+    *out = p;
+out:
+    return st;
+}
+
+/* ---- playing ---- */
+
+struct vp_recorded {
+    const vp_recorded_program *program;
+    vp_ledger                 *ledger;
+    int64_t                    n_blocks, *sizes, *base; /* base: of a slot's blocks */
+    vp_ledger_block           *blocks, workspaces[MAX_WORKSPACES];
+    int64_t                    n_rows, n_allocs; /* of the phase so far */
+    int64_t                    workspace_bytes;
+    bool                       taken[MAX_WORKSPACES];
+    int64_t                   *parameters, n_parameters, frozen_bytes;
+};
+
+static int64_t repetitions(const vp_recorded *s, int phase_idx)
+{
+    const phase *p = &s->program->phases[phase_idx];
+
+    return p->sections[1].n ? s->n_blocks - p->irregular : 0;
+}
+
+vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *symbols,
+                          int64_t n_blocks, vp_ledger *ledger, vp_recorded **out, vp_err *err)
+{
+    const vp_recording *r       = program->recording;
+    vp_recorded        *s       = calloc(1, sizeof *s);
+    int64_t             n_slots = 0, n_parameters = 0;
+    vp_status           st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, s);
+    *s = (vp_recorded){.program         = program,
+                       .ledger          = ledger,
+                       .n_blocks        = n_blocks,
+                       .n_rows          = symbols->at[VP_SYM_N],
+                       .workspace_bytes = -1};
+    if (n_blocks > MAX_BLOCKS)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "more than %d layers", MAX_BLOCKS));
+    for (int i = 0; i < program->n_phases; i++)
+        if (program->phases[i].sections[1].n && repetitions(s, i) < 1)
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                           "recorded steps are for more than %lld layers of this family",
+                           (long long)(program->phases[i].irregular * r->blocks)));
+    s->sizes = calloc((size_t)r->n_sizes + 1, sizeof *s->sizes);
+    s->base  = calloc((size_t)program->n_slots + 1, sizeof *s->base);
+    VP_TRY_ALLOC(err, s->sizes && s->base);
+    for (int64_t i = 0; i < program->n_slots; i++) {
+        const slot *x = &program->slots[i];
+        int64_t     n = x->in_body ? repetitions(s, x->phase) : 1;
+        if (!s->sizes[x->size])
+            VP_TRY(vp_symbols_evaluate(symbols, r->sizes[x->size], &s->sizes[x->size], err));
+        s->base[i] = n_slots;
+        n_slots += n;
+        n_parameters += x->owner == VP_OWNER_PARAMETER ? n : 0;
+    }
+    s->base[program->n_slots] = n_slots;
+    s->blocks                 = calloc((size_t)n_slots + 1, sizeof *s->blocks);
+    s->parameters             = calloc((size_t)n_parameters + 1, sizeof *s->parameters);
+    VP_TRY_ALLOC(err, s->blocks && s->parameters);
+    *out = s;
+    s    = NULL;
+out:
+    vp_recorded_free(s);
+    return st;
+}
+
+void vp_recorded_free(vp_recorded *s)
+{
+    if (!s)
+        return;
+    for (int64_t i = 0; s->blocks && i < s->base[s->program->n_slots]; i++)
+        vp_ledger_free(s->ledger, &s->blocks[i]);
+    for (int i = 0; i < MAX_WORKSPACES; i++)
+        vp_ledger_free(s->ledger, &s->workspaces[i]);
+    free(s->sizes);
+    free(s->base);
+    free(s->blocks);
+    free(s->parameters);
+    free(s);
+}
+
+void vp_recorded_workspace(vp_recorded *s, int64_t bytes)
+{
+    s->workspace_bytes = bytes;
+}
+
+static vp_status take_workspaces(vp_recorded *s, int phase_idx, vp_err *err)
+{
+    const vp_recorded_program *p  = s->program;
+    vp_status                  st = VP_OK;
+
+    for (int i = 0; i < p->n_workspaces; i++) {
+        const workspace *w = &p->workspaces[i];
+        if (w->phase != phase_idx || s->taken[i] || s->n_allocs < w->after)
+            continue;
+        s->taken[i] = true;
+        VP_TRY(vp_ledger_alloc(
+            s->ledger, VP_OWNER_WORKSPACE,
+            s->workspace_bytes < 0 || w->bytes < LARGE_WORKSPACE ? w->bytes : s->workspace_bytes,
+            &s->workspaces[i], err));
+    }
+out:
+    return st;
+}
+
+static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
+                            vp_err *err)
+{
+    const slot      *x     = &s->program->slots[which];
+    vp_ledger_block *block = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
+    int64_t          bytes = x->large && s->n_rows <= 3072 ? 0 : s->sizes[x->size];
+    vp_status        st    = VP_OK;
+
+    vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
+    VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
+    s->n_allocs++;
+    if (x->owner == VP_OWNER_PARAMETER)
+        s->parameters[s->n_parameters++] = bytes;
+    else if (x->owner == VP_OWNER_FROZEN)
+        s->frozen_bytes += bytes;
+    VP_TRY(take_workspaces(s, phase_idx, err));
+out:
+    return st;
+}
+
+static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_running)
+{
+    const slot *x    = &s->program->slots[t->slot];
+    int64_t     n    = x->in_body ? repetitions(s, x->phase) : 1, from, to;
+    int64_t     base = s->base[t->slot];
+
+    switch ((rule)t->rule) {
+    case RULE_ALL:
+        from = t->a;
+        to   = n - t->b;
+        break;
+    case RULE_ONE:
+        from = 0;
+        to   = 1;
+        break;
+    case RULE_FIRST:
+        from = 0;
+        to   = i == 0;
+        break;
+    case RULE_LAST:
+        from = 0;
+        to   = i == n_running - 1;
+        break;
+    default:
+        from = t->rule == RULE_SAME   ? i + t->a
+               : t->rule == RULE_BACK ? n - 1 - i - t->a
+               : t->rule == RULE_AT   ? t->a
+                                      : n - 1 - t->a;
+        to   = from >= 0 && from < n ? from + 1 : from;
+        break;
+    }
+    for (int64_t j = from; j < to; j++)
+        vp_ledger_free(s->ledger, &s->blocks[base + j]);
+}
+
+vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
+{
+    int       phase_idx = phase_named(s->program, name, strlen(name));
+    vp_status st        = VP_OK;
+
+    if (phase_idx < 0)
+        return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
+    const phase *p = &s->program->phases[phase_idx];
+    int64_t      n = repetitions(s, phase_idx);
+    s->n_allocs    = 0;
+    for (int part = 0; part < 3; part++)
+        for (int64_t i = 0; i < (part == 1 ? n : 1); i++)
+            for (int64_t j = 0; j < p->sections[part].n; j++) {
+                const token *t = &p->sections[part].tokens[j];
+                if (t->is_free)
+                    play_free(s, t, i, n);
+                else
+                    VP_TRY(play_alloc(s, t->slot, phase_idx, i, err));
+            }
+out:
+    return st;
+}
+
+const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)
+{
+    *n = s->n_parameters;
+    return s->parameters;
+}
+
+int64_t vp_recorded_frozen_bytes(const vp_recorded *s)
+{
+    return s->frozen_bytes;
+}
+
+static void drop(vp_recorded *s, vp_owner owner)
+{
+    for (int64_t i = 0; i < s->program->n_slots; i++)
+        if (s->program->slots[i].owner == owner)
+            for (int64_t j = s->base[i]; j < s->base[i + 1]; j++)
+                vp_ledger_free(s->ledger, &s->blocks[j]);
+}
+
+void vp_recorded_drop_gradients(vp_recorded *s)
+{
+    drop(s, VP_OWNER_GRADIENT);
+}
+
+void vp_recorded_drop_inputs(vp_recorded *s)
+{
+    drop(s, VP_OWNER_INPUT);
+}

@@ -1,0 +1,60 @@
+/* trainers/torch/recording.h: a family's training step as PyTorch's allocator saw it, recorded once and
+ * played for any sizes.
+ *     VP_TRY(vp_recording_open("recordings/llama.rec", &recording, err));
+ *     VP_TRY(vp_recording_find(recording, "task=clm precision=bf16 ...", &program, err));
+ *     VP_TRY(vp_recorded_new(program, &symbols, n_layers, &ledger, &step, err));
+ *     VP_TRY(vp_recorded_play(step, "load", err));
+ *     VP_TRY(vp_recorded_play(step, "forward", err));
+ *
+ * A program has phases; a phase is a prefix, a body that runs once a repeated block, and a suffix, of
+ * allocations and frees. README.md says how a recording is made, tests/oracles/programs/ makes it. */
+#ifndef VP_TRAINERS_TORCH_RECORDING_H
+#define VP_TRAINERS_TORCH_RECORDING_H
+
+#include "trainers/torch/ledger.h"
+#include "trainers/torch/symbols.h"
+
+typedef struct vp_recording        vp_recording;
+typedef struct vp_recorded_program vp_recorded_program; /* lives in its recording */
+typedef struct vp_recorded         vp_recorded;
+
+/* VP_ERR_INPUT, located: no such file, or not a recording. */
+vp_status vp_recording_open(const char *path, vp_recording **out, vp_err *err);
+void      vp_recording_free(vp_recording *recording);
+
+const char *vp_recording_versions(const vp_recording *recording); /* "torch=2.11.0 ..." */
+int64_t     vp_recording_blocks(const vp_recording *recording);   /* layers in one repeated block */
+
+/* Line i of those that say what the recorded config had: "choice KEY JSON" or "dropout KEY
+ * zero|some"; NULL past the end. */
+const char *vp_recording_requirement(const vp_recording *recording, int64_t i);
+
+/* The variant of this key, read in full; *out is NULL where there is none. vp_recording_key(): the
+ * key of variant i, NULL past the end. VP_ERR_INPUT: its text is broken. */
+vp_status   vp_recording_find(vp_recording *recording, const char *key,
+                              const vp_recorded_program **out, vp_err *err);
+const char *vp_recording_key(const vp_recording *recording, int64_t i);
+
+/* A program for these sizes and so many repeated blocks, in a ledger that is borrowed. What is
+ * allocated stays until vp_recorded_free(), which takes NULL. VP_ERR_INPUT: too few blocks. */
+vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *symbols,
+                          int64_t n_blocks, vp_ledger *ledger, vp_recorded **out, vp_err *err);
+void      vp_recorded_free(vp_recorded *step);
+
+/* cuBLAS's workspaces, taken at the first product of a thread where the recording took its own: so
+ * many bytes instead of those of the recorded card; 0: none. cuBLASLt's 1 MiB stays. */
+void vp_recorded_workspace(vp_recorded *step, int64_t bytes);
+
+/* Play a phase within the ledger's open one: "load", "inputs", "forward", "backward", and
+ * "forward_more", "backward_more" where gradients are there. VP_ERR_NO_FIT: the device is full. */
+vp_status vp_recorded_play(vp_recorded *step, const char *phase, vp_err *err);
+
+/* Requested bytes of the trained parameters, in the order of loading. */
+const int64_t *vp_recorded_parameters(const vp_recorded *step, int64_t *n);
+int64_t        vp_recorded_frozen_bytes(const vp_recorded *step);
+
+/* zero_grad(set_to_none=True); the batch goes. */
+void vp_recorded_drop_gradients(vp_recorded *step);
+void vp_recorded_drop_inputs(vp_recorded *step);
+
+#endif

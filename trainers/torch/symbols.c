@@ -1,0 +1,213 @@
+#include "trainers/torch/symbols.h"
+
+#include "base/checked.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static int64_t last_power(int64_t n)
+{
+    int64_t p = 1;
+
+    while (p <= n / 2)
+        p *= 2;
+    return p;
+}
+
+typedef struct sum_scratch {
+    int64_t bytes, semaphore_bytes;
+} sum_scratch;
+
+/* What summing the rows of a row-major (inputs, outputs) tensor takes while it runs, float sums. The
+ * rule of ATen/native/cuda/Reduce.cuh (setReduceConfig), torch 2.7 to 2.15: columns go to lanes, four
+ * at a time where they divide; rows to warps, and to several thread blocks where a thread would have
+ * 256 rows or more and the card is not full. */
+static sum_scratch scratch_of_sum(int64_t outputs, int64_t inputs, const vp_symbol_card *card)
+{
+    int64_t vec    = outputs % 4 == 0 ? 4 : outputs % 2 == 0 ? 2 : 1;
+    int64_t top    = 512 / vec;
+    int64_t width  = least(last_power(most(outputs / vec, 1)), top);
+    int64_t height = least(last_power(inputs), top / least(width, 32));
+
+    width = least(width, top / height);
+    if (inputs < least(height * 16, 256))
+        return (sum_scratch){0};
+    int64_t values = vp_ceil_div(inputs, height);
+    int64_t grid   = vp_ceil_div(outputs / vec, width);
+    int64_t target = card->processors * (card->threads / (width * height));
+    if (values < 256 || grid > target || grid == 0)
+        return (sum_scratch){0};
+    int64_t blocks =
+        most(least(vp_ceil_div(target, grid), vp_ceil_div(values, 16)), vp_ceil_div(values, 256));
+    if (blocks <= 1)
+        return (sum_scratch){0};
+    return (sum_scratch){vp_mul(vp_mul(4, vp_mul(outputs, blocks)), width * vec), 4 * grid};
+}
+
+/* Into how many parts flash attention 2 cuts the keys in its forward kernel, 0 for one
+ * (num_splits_heuristic): only where the card is not full, and without dropout. */
+static int64_t flash_splits(const vp_symbols *s)
+{
+    int64_t blocks =
+        vp_mul(vp_mul(s->at[VP_SYM_B], s->at[VP_SYM_a]), vp_ceil_div(s->at[VP_SYM_S], 64));
+    int64_t d     = s->at[VP_SYM_d];
+    int64_t n     = vp_ceil_div(s->at[VP_SYM_S], d <= 64 ? 256 : d <= 128 ? 128 : 64);
+    int64_t slots = 2 * s->card.processors, top = least(128, least(slots, n));
+    float   best = 0;
+
+    if (vp_overflowed(blocks) || (float)blocks >= 0.8F * (float)slots)
+        return 0;
+    for (int pass = 0; pass < 2; pass++)
+        for (int64_t i = 1; i <= top; i++) {
+            float waves = (float)(blocks * i) / (float)slots;
+            float eff   = waves / (float)vp_ceil_div(blocks * i, slots);
+            if (i > 1 && vp_ceil_div(n, i) == vp_ceil_div(n, i - 1))
+                continue;
+            if (pass == 0)
+                best = eff > best ? eff : best;
+            else if (eff >= 0.85F * best)
+                return i > 1 ? i : 0;
+        }
+    return 0;
+}
+
+vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
+{
+    static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
+    static const vp_size_symbol rows[]   = {VP_SYM_MV, VP_SYM_MT, VP_SYM_MP},
+                                runs[]   = {VP_SYM_EV, VP_SYM_ET, VP_SYM_EP},
+                                sums[]   = {VP_SYM_XV, VP_SYM_XT, VP_SYM_XP};
+    int64_t *at = s->at, seq = at[VP_SYM_S], n;
+
+    for (int i = 0; i <= VP_SYM_r; i++)
+        if (at[i] < 0 || at[i] >= INT32_MAX)
+            return VP_FAIL(err, VP_ERR_INPUT, "a size of the model is beyond 32 bits");
+    s->card         = *card;
+    at[VP_SYM_S8]   = vp_round_up(seq, 8);
+    at[VP_SYM_S32]  = vp_round_up(seq, 32);
+    at[VP_SYM_S128] = vp_round_up(seq, 128);
+    at[VP_SYM_dr]   = vp_round_up(at[VP_SYM_d], at[VP_SYM_d] <= 128 ? 32 : 64);
+    at[VP_SYM_dk]   = at[VP_SYM_d] <= 64 ? 64 : 128;
+    at[VP_SYM_SK]   = vp_round_up(seq, at[VP_SYM_dk]);
+    at[VP_SYM_SQ]   = at[VP_SYM_SK] / 64;
+    at[VP_SYM_SH]   = at[VP_SYM_SK] / at[VP_SYM_dk];
+    at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
+    at[VP_SYM_NS]    = flash_splits(s);
+    /* the gradient of a look-up of n rows: CUB's sort of them, equal rows' runs, a prefix sum over
+     * those; kernels of compute capability 9.0 */
+    at[VP_SYM_XS] = 255 + 2 * vp_round_up(8 * n, 256) + 16640 + 1024 * vp_ceil_div(n, 4608);
+    at[VP_SYM_XU] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 4480)), 256);
+    for (int i = 0; i < 3; i++) {
+        at[rows[i]] = least(n, at[tables[i]]);
+        at[runs[i]] = n / 10 + at[rows[i]];
+        at[sums[i]] = 511 + vp_round_up(16 * (32 + vp_ceil_div(at[rows[i]], 896)), 256);
+    }
+    return VP_OK;
+}
+
+/* ---- expressions ---- */
+
+static const char *const names[] = {
+#define X(name) #name,
+    VP_SYMBOL_TABLE(X)
+#undef X
+};
+
+static int symbol_named(const char *text, size_t n)
+{
+    for (int i = 0; i < VP_N_SIZE_SYMBOLS; i++)
+        if (strlen(names[i]) == n && memcmp(names[i], text, n) == 0)
+            return i;
+    return -1;
+}
+
+/* "3h", "ad": a number, then symbols of one letter. */
+static bool columns(const vp_symbols *s, const char **text, int64_t *out)
+{
+    int64_t n = 1;
+
+    if (isdigit((unsigned char)**text))
+        n = strtoll(*text, (char **)text, 10);
+    for (; **text && **text != ')'; ++*text) {
+        int i = symbol_named(*text, 1);
+        if (i < 0)
+            return false;
+        n = vp_mul(n, s->at[i]);
+    }
+    *out = n;
+    return *(*text)++ == ')';
+}
+
+static bool factor(const vp_symbols *s, const char **text, int64_t *out)
+{
+    const char *t = *text;
+    size_t      n = 0;
+    int         i;
+
+    if (isdigit((unsigned char)*t)) {
+        errno = 0;
+        *out  = strtoll(t, (char **)text, 10);
+        return !errno;
+    }
+    if ((*t == 'R' || *t == 'Q') && t[1] == '(') {
+        int64_t outputs;
+        *text = t + 2;
+        if (!columns(s, text, &outputs) || vp_overflowed(outputs))
+            return false;
+        sum_scratch x = scratch_of_sum(outputs, most(s->at[VP_SYM_N], 1), &s->card);
+        *out          = *t == 'R' ? x.bytes : x.semaphore_bytes;
+        return true;
+    }
+    while (isalnum((unsigned char)t[n]))
+        n++;
+    i = symbol_named(t, n);
+    if (i < 0)
+        return false;
+    *out  = s->at[i];
+    *text = t + n;
+    return true;
+}
+
+vp_status vp_symbols_evaluate(const vp_symbols *s, const char *text, int64_t *out, vp_err *err)
+{
+    const char *t   = text;
+    int64_t     sum = 0, x;
+
+    for (;;) {
+        int64_t product = 1;
+        do {
+            if (!factor(s, &t, &x))
+                return VP_FAIL(err, VP_ERR_INPUT, "\"%s\" is no size of a recorded step", text);
+            product = vp_mul(product, x);
+        } while (*t == '*' && t++);
+        sum = vp_add(sum, product);
+        if (*t != '+')
+            break;
+        t++;
+    }
+    if (*t == '/') {
+        x = strtoll(t + 1, (char **)&t, 10);
+        if (x < 1 || (!vp_overflowed(sum) && sum % x))
+            return VP_FAIL(err, VP_ERR_INPUT, "\"%s\" is no whole number here", text);
+        sum = vp_overflowed(sum) ? sum : sum / x;
+    }
+    if (*t)
+        return VP_FAIL(err, VP_ERR_INPUT, "\"%s\" is no size of a recorded step", text);
+    if (vp_overflowed(sum))
+        return VP_FAIL(err, VP_ERR_INPUT, "\"%s\" is beyond 64 bits here", text);
+    *out = sum;
+    return VP_OK;
+}

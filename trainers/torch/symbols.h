@@ -1,0 +1,48 @@
+/* trainers/torch/symbols.h: the sizes that a recorded step is told in, and what follows from them.
+ *     vp_symbols s = {.at = {[VP_SYM_B] = 4, [VP_SYM_S] = 2048, [VP_SYM_h] = 4096, ...}};
+ *     VP_TRY(vp_symbols_complete(&s, &(vp_symbol_card){.processors = 132, .threads = 2048}, err));
+ *     VP_TRY(vp_symbols_evaluate(&s, "2*B*S*h", &bytes, err));
+ *
+ * An expression is a sum of products, over a whole number where it has one: "4097*B*S128*a/8". A
+ * factor is a number, a symbol, R(outputs) or Q(outputs): the scratch of a sum over B S rows into
+ * that many columns, and of its semaphores. tests/oracles/programs/sizes.py has the same in
+ * Python, and finds the expressions. */
+#ifndef VP_TRAINERS_TORCH_SYMBOLS_H
+#define VP_TRAINERS_TORCH_SYMBOLS_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+/* B batch, S sequence, h hidden, a heads, k key and value heads, d head size, f intermediate, V
+ * vocabulary, P positions, T token types, r rank of an adapter; below them what follows. */
+#define VP_SYMBOL_TABLE(X) \
+    X(B) \
+    X(S) \
+    X(h) X(a) X(k) X(d) X(f) X(V) X(P) X(T) X(r) X(S8) X(S32) X(S128) X(dr) X(dk) X(SK) X(SQ) \
+        X(SH) X(N) X(NS) X(MV) X(MT) X(MP) X(EV) X(ET) X(EP) X(XS) X(XU) X(XV) X(XT) X(XP)
+
+typedef enum vp_size_symbol {
+#define X(name) VP_SYM_##name,
+    VP_SYMBOL_TABLE(X)
+#undef X
+        VP_N_SIZE_SYMBOLS
+} vp_size_symbol;
+
+typedef struct vp_symbol_card {
+    int64_t processors; /* multiprocessors */
+    int64_t threads;    /* that fit on one of them */
+} vp_symbol_card;
+
+typedef struct vp_symbols {
+    int64_t        at[VP_N_SIZE_SYMBOLS];
+    vp_symbol_card card;
+} vp_symbols;
+
+/* From B to r to all. VP_ERR_INPUT: one does not fit in 32 bits. */
+vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err);
+
+/* VP_ERR_INPUT: no expression; a product beyond 64 bits. */
+vp_status vp_symbols_evaluate(const vp_symbols *s, const char *text, int64_t *out, vp_err *err);
+
+#endif
