@@ -1,0 +1,260 @@
+"""One training step of a model as its allocator saw it: allocations and frees in order.
+
+Runs under the CUDA libraries of dryrun/stand_in (prepare() starts Python again with them), so the operators, autograd
+and the caching allocator are PyTorch's own and no GPU is needed.
+"""
+import contextlib
+import gc
+import os
+import sys
+
+import sizes
+
+# Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
+WORKSPACE_BYTES = (33554432, 1048576)
+
+
+def prepare(null_dir, processors=sizes.MULTIPROCESSORS):
+    """Execute this script again with the stand-in libraries loaded."""
+    if os.environ.get("VPLAN_NULL_CC"):
+        return
+    libs = [null_dir + "/libvplan-null.so"]
+    libs += sorted("%s/%s" % (null_dir, f) for f in os.listdir(null_dir) if f.startswith("lib") and ".so." in f)
+    e = dict(os.environ, LD_PRELOAD=":".join(libs), HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1",
+             CUDA_VISIBLE_DEVICES="0", VPLAN_NULL_CC="90", VPLAN_NULL_SM_COUNT=str(processors), VPLAN_NULL_ADDRESSES="rising", VPLAN_NULL_CUDNN="off",
+             VPLAN_NULL_NAME="NVIDIA H100 80GB HBM3", VPLAN_NULL_TOTAL_BYTES=str(1 << 44),
+             VPLAN_NULL_LIMIT_BYTES=str(1 << 44), VPLAN_NULL_CONTEXT_BYTES="0")
+    e["LD_LIBRARY_PATH"] = null_dir + ":" + e.get("LD_LIBRARY_PATH", "")
+    os.execve(sys.executable, [sys.executable, "-W", "ignore"] + sys.argv, e)
+
+
+def answer_values():
+    """Where Python looks into tensors that hold nothing: the answers of ordinary data (not packed, masks hold padding)."""
+    import torch
+    import transformers.masking_utils as masks
+
+    def not_packed(position_ids):
+        first = position_ids[:, :1] - 1
+        steps = torch.diff(position_ids, prepend=first, dim=-1)
+        groups = (steps != 1).cumsum(-1)
+        (groups[:, -1] == 0).all()
+        return None
+    masks.find_packed_sequence_indices = not_packed
+    masks.is_tracing = lambda tensor=None: False
+    if hasattr(masks, "fast_all"):
+        masks.fast_all = lambda tensor: False
+    if hasattr(masks, "_ignore_bidirectional_mask_sdpa"):
+        masks._ignore_bidirectional_mask_sdpa = lambda padding_mask, kv_length, local_attention_size=None: (
+            padding_mask is None and (local_attention_size is None or kv_length < local_attention_size))
+
+
+def place(module, memo):
+    """What module.to("cuda") allocates, in its order: children first, parameters before buffers, ties kept."""
+    import torch
+    for child in module.children():
+        place(child, memo)
+    for table in (module._parameters, module._buffers):
+        for name, t in table.items():
+            if t is None:
+                continue
+            if id(t) not in memo:
+                there = torch.empty_like(t, device="cuda")
+                if table is module._parameters:
+                    there = torch.nn.Parameter(there, requires_grad=t.requires_grad)
+                memo[id(t)] = (t, there)
+            table[name] = memo[id(t)][1]
+    for name, t in list(vars(module).items()):         # attributes that alias a buffer
+        if isinstance(t, torch.Tensor) and t.device.type == "meta":
+            if id(t) not in memo:
+                memo[id(t)] = (t, torch.empty_like(t, device="cuda"))
+            setattr(module, name, memo[id(t)][1])
+
+
+def make_model(v, config):
+    import torch
+    import transformers
+    kind, fields = config
+    c = transformers.AutoConfig.for_model(kind, **fields)
+    c.use_cache = False
+    cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM}[v["task"]]
+    dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed") else torch.bfloat16
+    with torch.device("meta"):
+        m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
+    place(m, {})
+    if v["lora"] != "none":
+        import peft
+        targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
+        m = peft.get_peft_model(m, peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0,
+                                                   target_modules=targets, task_type="CAUSAL_LM"))
+        m.to("cuda")
+    if v["recompute"] == "full":
+        m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        if v["lora"] != "none":
+            m.enable_input_require_grads()
+    m.train()
+    return m
+
+
+def choose_attention(word):
+    import torch
+    flash, efficient = {"sdpa:flash": (True, True), "sdpa:efficient": (False, True)}.get(word, (False, False))
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    torch.backends.cuda.enable_flash_sdp(flash)
+    torch.backends.cuda.enable_mem_efficient_sdp(efficient)
+    torch.backends.cuda.enable_math_sdp(True)
+
+
+def in_child(f):
+    """f() of a process of its own, so that none sees another's caches and handles. Its answer is JSON."""
+    import json
+    read, write_to = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        with os.fdopen(write_to, "w") as pipe:
+            try:
+                answer = f()
+            except Exception as e:
+                answer = {"failed": "%s: %s" % (type(e).__name__, str(e)[:1500])}
+            json.dump(answer, pipe)
+        os._exit(0)
+    os.close(write_to)
+    with os.fdopen(read) as pipe:
+        text = pipe.read()
+    os.waitpid(pid, 0)
+    return json.loads(text) if text else {"failed": "the process died"}
+
+
+class Recording:
+    """phases: name -> [("a", id, bytes) | ("f", [ids])]; params: id of allocation -> position; grads likewise."""
+
+    def __init__(self, v, config, B, S):
+        import torch
+        choose_attention(v["attention"])
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch._C._cuda_clearCublasWorkspaces()
+        torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=10000000)
+        self.marks = []
+        n0 = self.count()
+        self.mark("load")
+        m = make_model(v, config)
+        gc.collect()
+        live = {}
+        names = {}
+        for i, (name, p) in enumerate(m.named_parameters()):
+            live[p.data_ptr()] = (name, p.requires_grad)
+        self.mark("inputs")
+        inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
+        if v["mask"]:
+            inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
+        inputs["labels"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
+        amp = v["precision"] in ("bf16-mixed", "bf16-amp")
+        grads = {}
+        for step in (1, 2, 3):
+            self.mark("forward%d" % step)
+            with torch.autocast("cuda", dtype=torch.bfloat16) if amp else contextlib.nullcontext():
+                out = m(**inputs)
+            loss = out.loss
+            if not v["keep_output"]:
+                out = None
+            self.mark("backward%d" % step)
+            loss.backward()
+            loss = out = None
+            self.mark("after%d" % step)
+            if step == 1:
+                for name, p in m.named_parameters():
+                    if p.grad is not None:
+                        grads[p.grad.data_ptr()] = name
+                self.n_live = self.count()
+                for p in m.parameters():
+                    p.grad = None
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        torch.cuda.memory._record_memory_history(enabled=None)
+        self.params = {}
+        self.grads = {}
+        self.split(trace, n0, live, grads)
+
+    @staticmethod
+    def count():
+        import torch
+        s = torch.cuda.memory_stats()
+        return s.get("allocation.all.allocated", 0), s.get("allocation.all.freed", 0)
+
+    def mark(self, name):
+        self.marks.append((name, self.count()))
+
+    def split(self, trace, n0, params, grads):
+        self.phases = {}
+        self.workspaces = []
+        kept = {}
+        for i, e in enumerate(trace):
+            if e["action"] == "alloc" and e["size"] in WORKSPACE_BYTES:
+                kept[e["addr"]] = i
+            elif e["action"] == "free_completed":
+                kept.pop(e["addr"], None)
+        kept = set(kept.values())
+        marks = [(name, (a - n0[0]) + (f - n0[1])) for name, (a, f) in self.marks]
+        at = {}
+        n = n_alloc = 0
+        events = None
+        for i, e in enumerate(trace):
+            if e["action"] not in ("alloc", "free_completed"):
+                continue
+            while marks and marks[0][1] == n:
+                name = marks.pop(0)[0]
+                events = self.phases[name] = []
+            n += 1
+            if e["action"] == "alloc":
+                if i in kept:
+                    self.workspaces.append((name, (len([1 for x in events if x[0] == "a"]), e["size"])))
+                    continue
+                at[e["addr"]] = n_alloc
+                if name == "load" and e["addr"] in params:
+                    self.params[n_alloc] = params[e["addr"]]
+                if name == "backward1" and e["addr"] in grads:
+                    self.grads[n_alloc] = grads[e["addr"]]
+                events.append(("a", n_alloc, e["size"]))
+                n_alloc += 1
+            else:
+                freed = at.pop(e["addr"])
+                if events and events[-1][0] == "f":
+                    events[-1][1].append(freed)
+                else:
+                    events.append(("f", [freed]))
+        for name in [m[0] for m in marks]:
+            self.phases.setdefault(name, [])
+        # a parameter's or gradient's address may have been another block's before: the last one is meant
+        self.params = {i: p for i, p in self.params.items() if i not in self.freed("load")}
+        self.grads = {i: g for i, g in self.grads.items() if i not in self.freed("backward1")}
+
+    def freed(self, phase):
+        return {i for e in self.phases[phase] if e[0] == "f" for i in e[1]}
+
+
+def quiet():
+    import torch
+    import transformers
+    import transformers.masking_utils  # noqa: F401
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    answer_values()
+
+
+CHOICES = ("hidden_act", "activation_function", "hidden_activation", "attention_bias", "mlp_bias", "scale_attn_by_inverse_layer_idx",
+           "reorder_and_upcast_attn", "scale_attn_weights", "add_cross_attention", "use_parallel_residual", "do_layer_norm_before",
+           "enable_bias", "layer_norm_elementwise_affine", "is_decoder", "use_sliding_window", "sliding_window", "use_qk_norm",
+           "position_embedding_type")
+DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dropout", "activation_dropout", "hidden_dropout_prob",
+            "attention_probs_dropout_prob", "hidden_dropout", "layerdrop")
+
+
+def requirements(family, families):
+    """Fields of the config that choose what runs, as they were: choice KEY JSON, or dropout KEY zero|some."""
+    import json
+    import random
+    import transformers
+    kind, fields = families.FAMILIES[family][0](families.draw(random.Random(1), False, families.FAMILIES[family][2], 0), 4, False)
+    c = transformers.AutoConfig.for_model(kind, **fields).to_dict()
+    out = ["choice %s %s" % (k, json.dumps(c[k])) for k in CHOICES if k in c]
+    return out + ["dropout %s %s" % (k, "some" if c[k] else "zero") for k in DROPOUTS if k in c]

@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""Records the training steps of a family: what `vplan estimate --trainer torch|hf|trl` plays.
+
+    record.py FAMILY OUT.rec [--null build/null] [--only WORD=VALUE ...]
+
+Each variant (precision, attention, checkpointing, ...) is played at several shapes and layer counts. A size that is no exact
+expression of the symbols on every shape, or an order of events that does not repeat with the layers, ends that variant with its
+reason. README.md beside this file has the format.
+"""
+import argparse
+import itertools
+import os
+import sys
+import time
+
+import families
+import play
+import shape_of
+import sizes
+
+N_SHAPES, N_SMALL = 6, 3
+PHASES = ["load", "inputs", "forward2", "backward2", "forward3", "backward3"]
+NAMES = {"load": "load", "inputs": "inputs", "forward2": "forward", "backward2": "backward",
+         "forward3": "forward_more", "backward3": "backward_more"}
+
+
+class Refused(Exception):
+    pass
+
+
+def variants(family, only):
+    task = "mlm" if family in ("bert", "roberta") else "clm"
+    axes = dict(task=[task], precision=["fp32", "bf16-mixed", "bf16", "bf16-amp"],
+                attention=["sdpa:flash", "eager"], mask=[0, 1], gqa=[int(g) for g in families.FAMILIES[family][1]], tied=[0, 1],
+                recompute=["none", "full"], lora=["none"], keep_output=[0], lora_dropout=[0])
+    if family == "gpt2":
+        axes["tied"] = [1, 0]
+    for word in only:
+        key, value = word.split("=", 1)
+        axes[key] = [int(x) if x in "01" else x for x in value.split(",")]
+    for values in itertools.product(*axes.values()):
+        v = dict(zip(axes, values))
+        if not (v["tied"] and not v["gqa"] and True in families.FAMILIES[family][1]):   # no published model ties without groups
+            yield v
+
+
+def play_once(v, family, shape, blocks):
+    config = families.FAMILIES[family][0](shape, blocks * families.FAMILIES[family][3], bool(v["tied"]))
+    return play.Recording(dict(v, r=shape["r"]), config, shape["B"], shape["S"])
+
+
+def plain(events, order):
+    """Events with ids by order of allocation, so that runs compare."""
+    out = []
+    for e in events:
+        if e[0] == "a":
+            order[e[1]] = len(order)
+            out.append(("a", order[e[1]]))
+        else:
+            out.append(("f", tuple(sorted(order[i] for i in e[1]))))
+    return out
+
+
+def whole(phases):
+    order = {}
+    return [plain(phases[n], order) for n in PHASES]
+
+
+def record(v, family):
+    shapes = families.shapes(family, bool(v["gqa"]), N_SHAPES + 1)
+    small = families.shapes(family, bool(v["gqa"]), N_SMALL, seed=2)
+    for s in small:
+        s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16))
+    lengths = [4, 5, 6]
+    repeats = [play_once(v, family, shapes[0], n) for n in lengths]
+    runs = [repeats[0]] + [play_once(v, family, s, 4) for s in shapes[1:N_SHAPES]]
+    for r in repeats + runs:
+        first, second = r.phases["forward1"] + r.phases["backward1"], r.phases["forward2"] + r.phases["backward2"]
+        if [e[2] if e[0] == "a" else len(e[1]) for e in first] != [e[2] if e[0] == "a" else len(e[1]) for e in second]:
+            raise Refused("the first step differs from the second in more than workspaces")
+    try:
+        program = shape_of.generalise(PHASES, lengths, [r.phases for r in repeats])
+    except shape_of.Mismatch as e:
+        raise Refused(str(e))
+    model = shape_of.unroll(program, 4)
+    for s, r in zip(shapes, runs):
+        if whole(model) != whole(r.phases):
+            raise Refused("events in another order at %s" % s)
+    fit = sizes.Fitter(shapes[:N_SHAPES])
+    slots = {}
+    for name in PHASES:
+        for i, event in enumerate(model[name]):
+            if event[0] != "a":
+                continue
+            found = tuple(r.phases[name][i][2] for r in runs)
+            expression = fit.fit(found)
+            if expression is None:
+                raise Refused("%s: %s bytes at %s" % (name, found, shapes[:N_SHAPES]))
+            if slots.setdefault(event[2], (expression,))[0] != expression:
+                raise Refused("%s: a size differs between blocks" % name)
+    owners(program, model, runs[0], slots)
+    # other layers and another shape at once: a check that nothing was fitted to
+    check = play_once(v, family, shapes[N_SHAPES], 7)
+    compare(shape_of.unroll(program, 7), slots, check, shapes[N_SHAPES], {})
+    only_large = {}
+    for s in small:
+        compare(shape_of.unroll(program, 4), slots, play_once(v, family, s, 4), s, only_large)
+    return program, slots, {s for s, both in only_large.items() if both == {False}}, repeats[0]
+
+
+def owners(program, model, run, slots):
+    """A letter for each slot: P parameter, Z frozen parameter, U buffer, I input, A kept for backward, C a 16-bit copy of a parameter,
+    L logits and loss, G gradient, T the rest."""
+    phase_of_free = {i: n for n in PHASES for e in model[n] if e[0] == "f" for i in e[1]}
+    bytes_of = {e[1]: x[2] for n in PHASES for e, x in zip(model[n], run.phases[n]) if e[0] == "a"}
+    ids = {x[1]: e[1] for n in PHASES for e, x in zip(model[n], run.phases[n]) if e[0] == "a"}
+    params = {ids[i]: p for i, p in run.params.items()}
+    halves = {bytes_of[i] // 2 for i in params}
+    for n in PHASES:
+        for e in model[n]:
+            if e[0] != "a":
+                continue
+            ident, slot = e[1], e[2]
+            expression = slots[slot][0]
+            symbols = {s for _, m in expression[1] for s in m}
+            freed = phase_of_free.get(ident)
+            if n == "load":
+                letter = ("P" if params[ident][1] else "Z") if ident in params else "U"
+                if freed:
+                    letter = "T"
+            elif n == "inputs":
+                letter = "I"
+            elif freed is None:
+                letter = "G"
+            elif {"B", "S", "V"} <= symbols:
+                letter = "L"
+            elif n.startswith("forward") and freed != n:
+                letter = "A"
+            elif n.startswith("forward") and not symbols & {"B", "S"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
+                letter = "C"
+            else:
+                letter = "T"
+            old = slots[slot]
+            slots[slot] = (expression, letter if len(old) == 1 else merge(old[1], letter))
+
+
+def merge(a, b):
+    return a if a == b else "A" if "A" in a + b else b
+
+
+def compare(model, slots, run, shape, only_large):
+    """Sizes of run are those of the model at its shape; where a slot is missing, note it: {slot: {False}}."""
+    v = sizes.values(shape)
+    for name in PHASES:
+        a = [(slots[e[2]][0], e[2]) for e in model[name] if e[0] == "a"]
+        b = [e[2] for e in run.phases[name] if e[0] == "a"]
+        j = 0
+        for expression, slot in a:
+            want = sizes.evaluate(expression, v)
+            if want == 0:
+                continue
+            if j < len(b) and b[j] == want and only_large.get(slot) != {False}:
+                only_large.setdefault(slot, set()).add(True)
+                j += 1
+            else:
+                only_large.setdefault(slot, set()).add(False)
+        if j != len(b):
+            raise Refused("%s: allocation %d of %d has %s bytes at %s; wanted %s" % (name, j, len(b), b[max(j - 2, 0):j + 3], shape, [(sizes.text(e), sizes.evaluate(e, v)) for e, _ in a][max(j - 2, 0):j + 3]))
+    if any(len(x) > 1 for x in only_large.values()) or (only_large and v["N"] > 3072 and {False} in only_large.values()):
+        raise Refused("an allocation is there at some shapes only: %s"
+                      % [(s, sizes.text(slots[s][0])) for s, x in only_large.items() if False in x][:3])
+
+
+def write(out, v, result, table):
+    program, slots, large, run = result
+    reps = {p[0]: bool(p[3]) for p in program}
+    number = {}
+    for name, _, *sections in program:
+        for sec, toks in zip("pbs", sections):
+            for pos, t in enumerate(toks):
+                if t[0] == "a":
+                    number[(name, sec, pos)] = len(number)
+    out.append("program " + " ".join("%s=%s" % kv for kv in v.items()))
+    for phase, at in run.workspaces:
+        out.append("workspace %s %d %d" % (NAMES[phase.replace("1", "2")], at[0], at[1]))
+    for name, irregular, *sections in program:
+        out.append("phase %s %d" % (NAMES[name], irregular))
+        for sec, toks in zip("pbs", sections):
+            if not toks:
+                continue
+            words = []
+            for pos, t in enumerate(toks):
+                if t[0] == "a":
+                    expression, letter = slots[(name, sec, pos)]
+                    words.append("%s%d%s" % (letter, table.setdefault(sizes.text(expression), len(table)),
+                                             "!" if (name, sec, pos) in large else ""))
+                else:
+                    words += ["-%d%s" % (number[slot], rule) for slot, rule in t[1]]
+            out.append(sec + " " + " ".join(words))
+    out.append("end")
+
+
+def known(path):
+    """Of a recording that is there: its sizes and its programs."""
+    if not os.path.exists(path):
+        return {}, []
+    table, programs, inside = {}, [], False
+    for line in open(path).read().split("\n")[:-1]:
+        if line.startswith("size "):
+            table[line[5:]] = len(table)
+        elif line.startswith("program "):
+            programs.append([])
+            inside = True
+        if inside:
+            programs[-1].append(line)
+            inside = line != "end"
+    return table, programs
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("family")
+    p.add_argument("out")
+    p.add_argument("--null", default="build/null")
+    p.add_argument("--only", nargs="*", default=[], help="WORD=VALUE,VALUE: these variants; others of OUT stay")
+    a = p.parse_args()
+    play.prepare(os.path.abspath(a.null))
+    import torch
+    import transformers
+    import peft
+    play.quiet()
+    torch._C._cuda_getDeviceCount = lambda: 1          # the real one forbids a later fork
+    table, kept = known(a.out)
+    lines = []
+    for v in variants(a.family, a.only):
+        def one(v=v):
+            torch.backends.cudnn.enabled = False
+            mine, known_sizes = [], dict(table)
+            write(mine, v, record(v, a.family), known_sizes)
+            return {"lines": mine, "table": known_sizes}
+        t = time.time()
+        got = play.in_child(one)
+        sys.stderr.write("%s: %s (%.1f s)\n" % (" ".join("%s=%s" % kv for kv in v.items()), got.get("failed", "recorded"),
+                                                time.time() - t))
+        if "failed" not in got:
+            lines += got["lines"]
+            table = got["table"]
+    head = ["# Recorded training steps; made by tests/oracles/programs/record.py, whose README has the format.",
+            "vplan-recording 1", "family " + a.family,
+            "versions torch=%s transformers=%s peft=%s" % (torch.__version__.split("+")[0], transformers.__version__,
+                                                          peft.__version__),
+            "device capability=%s" % os.environ["VPLAN_NULL_CC"],
+            "blocks %d" % families.FAMILIES[a.family][3]]
+    head += ["requires " + x for x in play.requirements(a.family, families)]
+    done = {x for x in lines if x.startswith("program ")}
+    lines = [x for program in kept if program[0] not in done for x in program] + lines
+    head += ["size %s" % text for text in table]
+    with open(a.out + ".tmp", "w") as f:
+        f.write("\n".join(head + lines) + "\n")
+    os.rename(a.out + ".tmp", a.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""A size as an exact integer expression of symbols: found from some shapes, true on all, or not found.
+
+An expression is a list of (coefficient, monomial) with a common divisor; a monomial is a tuple of symbols. Derived symbols: S8, S32,
+S128 and d32 are sizes rounded up.
+"""
+from fractions import Fraction
+from math import gcd
+
+WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "h T", "h a d", "h k d", "f f",
+          "r", "r h", "r f", "r a d", "r k d", "r V"]
+LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128"]
+EXTRA = ["B SK a dk", "B SQ a", "B SH a", "NS B S a", "NS B S a dr", "EV h", "ET h", "EP h", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP"]
+SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d"]          # columns of what is summed over its rows
+
+
+# Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
+# full is split at every shape, and seen.
+MULTIPROCESSORS, THREADS = 66000, 2048
+
+
+def sum_scratch(outputs, inputs, processors=MULTIPROCESSORS, threads=THREADS):
+    """Bytes that a sum over the rows of a row-major (inputs, outputs) tensor takes while it runs: (buffer, semaphores). The rule of
+    ATen/native/cuda/Reduce.cuh: columns go to lanes, four at a time where they divide; rows to warps, and to several
+    thread blocks where a thread would have 256 rows or more and the card is not full."""
+    def last_pow2(n):
+        return 1 << (n.bit_length() - 1)
+    vec = 4 if outputs % 4 == 0 else 2 if outputs % 2 == 0 else 1
+    most = 512 // vec
+    w0, h0 = min(last_pow2(max(outputs // vec, 1)), most), min(last_pow2(inputs), most)
+    width = min(w0, 32)
+    height = min(h0, most // width)
+    width = min(w0, most // height)
+    step_out, step_in = width, 1
+    values = inputs
+    if values < min(height * 16, 256):
+        return 0, 0
+    step_in = height
+    values = -(-inputs // step_in)
+    grid = -(-(outputs // vec) // step_out)
+    target = processors * (threads // (width * height))
+    if values < 256 or grid > target:
+        return 0, 0
+    ctas = max(min(-(-target // grid), -(-values // 16)), -(-values // 256))
+    if ctas <= 1:
+        return 0, 0
+    return 4 * outputs * ctas * width * vec, 4 * grid
+
+
+def flash_splits(rows, lengths, head, processors=MULTIPROCESSORS):
+    """Into how many parts flash attention's forward cuts the keys, 0 for one: rows = batch x heads. The heuristic of flash attention 2
+    (num_splits_heuristic), asked where dropout is zero."""
+    blocks, n = rows * -(-lengths // 64), -(-lengths // (256 if head <= 64 else 128 if head <= 128 else 64))
+    slots = 2 * processors
+    if blocks >= 0.8 * slots:
+        return 0
+    most, best, effs = min(128, slots, n), 0.0, []
+    for s in range(1, most + 1):
+        waves = blocks * s / slots
+        ok = s == 1 or -(-n // s) != -(-n // (s - 1))
+        effs.append(waves / -(-(blocks * s) // slots) if ok else 0.0)
+        best = max(best, effs[-1])
+    splits = next(s for s in range(1, most + 1) if effs[s - 1] and effs[s - 1] >= 0.85 * best)
+    return splits if splits > 1 else 0
+
+
+def up(n, m):
+    return (n + m - 1) // m * m
+
+
+def values(shape):
+    """With the symbols that follow: S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does;
+    SK its S, SQ and SH blocks of 64 and dk of that; N = B S. Of a look-up of N
+    rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV; NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
+    runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0)."""
+    v = dict(shape)
+    for m in (8, 32, 128):
+        v["S%d" % m] = up(v["S"], m)
+    v["dr"] = up(v["d"], 32 if v["d"] <= 128 else 64)
+    n = v["N"] = v["B"] * v["S"]
+    for t in "VTP":
+        v["M" + t] = min(n, v[t])
+        v["E" + t] = n // 10 + v["M" + t]
+        v["X" + t] = 511 + up(16 * (32 + -(-v["M" + t] // 896)), 256)
+    v["dk"] = 64 if v["d"] <= 64 else 128
+    v["SK"] = up(v["S"], v["dk"])
+    v["SQ"], v["SH"] = v["SK"] // 64, v["SK"] // v["dk"]
+    v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
+    v["XS"] = 255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608)
+    v["XU"] = 511 + up(16 * (32 + -(-n // 4480)), 256)
+    for w in SUMS:
+        outputs = 1
+        for x in w.split():
+            outputs *= int(x) if x.isdigit() else v[x] if x in v else 0
+        for i, letter in enumerate("RQ"):
+            v["%s(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, n)[i] if outputs else 0
+    return v
+
+
+def monomials():
+    out = []
+    for w in WIDTHS:
+        for s in LENGTHS:
+            for b in ("", "B"):
+                m = tuple(sorted((b + " " + s + " " + w).split()))
+                if m not in out:
+                    out.append(m)
+    out += [tuple(e.split()) for e in EXTRA]
+    sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in "RQ"]
+    return sums + sorted(out, key=lambda m: (len(m), m))
+
+
+MONOMIALS = monomials()
+
+
+def value(monomial, v):
+    n = 1
+    for s in monomial:
+        n *= v[s]
+    return n
+
+
+def evaluate(expression, v):
+    divisor, terms = expression
+    n = sum(c * value(m, v) for c, m in terms)
+    assert n % divisor == 0, "%s at %s" % (text(expression), v)
+    return n // divisor
+
+
+def text(expression):
+    divisor, terms = expression
+    words = "+".join("*".join([str(c)] * (c != 1 or not m) + list(m)) for c, m in terms)
+    return words if divisor == 1 else "%s/%d" % (words, divisor)
+
+
+class Fitter:
+    """For one set of shapes."""
+
+    def __init__(self, shapes):
+        self.shapes = [values(s) for s in shapes]
+        self.columns = {}
+        for m in MONOMIALS:
+            if all(s in self.shapes[0] for s in m) and "r" not in m or "r" in shapes[0] and shapes[0]["r"]:
+                col = tuple(value(m, v) for v in self.shapes)
+                if min(col) > 0 and (not m or len(set(col)) > 1):
+                    self.columns.setdefault(col, m)        # of equal ones the shortest
+        self.known = {}
+
+    def fit(self, sizes):
+        sizes = tuple(sizes)
+        if sizes not in self.known:
+            self.known[sizes] = self.find(sizes)
+        return self.known[sizes]
+
+    def find(self, sizes):
+        for col, m in self.columns.items():
+            c = Fraction(sizes[0], col[0])
+            if c.denominator <= 4 and (c == 1 or not any("(" in x for x in m)) and all(c * x == s for x, s in zip(col, sizes)):
+                return c.denominator, [(c.numerator, m)]
+        # two terms, small coefficients: s - p x must be a multiple of a column
+        for x, m in self.columns.items():
+            for p in (1, 2, 4, 8, 12, 16, 24):
+                rest = tuple(s - p * u for s, u in zip(sizes, x))
+                if min(rest) <= 0:
+                    break
+                divisor = rest[0]
+                for other in rest[1:]:
+                    divisor = gcd(divisor, other)
+                for q in (1, 2, 4, 8, 12, 16, 24, divisor):
+                    if divisor % q == 0:
+                        n = self.columns.get(tuple(u // q for u in rest))
+                        if n is not None:
+                            return 1, [(p, m), (q, n)]
+        return None
