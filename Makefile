@@ -74,7 +74,7 @@ $(DEVICES): $(call objs,devices)
 # vplan-solve's own sources; the others of planner/solve are what both sides of its pipe share.
 SOLVE_PROGRAM = $(addprefix $(BUILD)/planner/solve/,branch.o branch_node.o ilp_glpk.o main.o monolithic.o)
 $(PLANNER): $(filter-out $(SOLVE_PROGRAM),$(call objs,planner planner/lowering planner/solve))
-$(TRAINERS): $(call objs,trainers trainers/torch trainers/files)
+$(TRAINERS): $(call objs,trainers trainers/torch trainers/files trainers/hf)
 $(KERNELS): $(call objs,kernels/cpu)
 $(RUNTIME): $(filter-out $(BUILD)/runtime/main.o,$(call objs,runtime))
 $(TUNER): $(call objs,tuner)
@@ -110,6 +110,14 @@ $(BUILD)/vplan-solve: $(SOLVE_PROGRAM) $(BUILD)/planner/solve/problem.o $(BUILD)
 	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) -lglpk -ljansson -lm
 
 include dryrun/stand_in/build.mk kernels/cuda/build.mk
+
+# ---- recorded training steps, data of `vplan estimate --trainer torch`: beside the program ----
+
+RECORDINGS = $(patsubst trainers/hf/recordings/%,$(BUILD)/recordings/%,$(wildcard trainers/hf/recordings/*.rec))
+all: $(RECORDINGS)
+$(BUILD)/recordings/%: trainers/hf/recordings/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
 
 # ---- tests ----
 
@@ -223,6 +231,8 @@ install: all
 	install -d '$(BINDIR)' '$(LIBDIR)' '$(MANDIR)'
 	install $(BUILD)/vplan '$(BINDIR)/'
 	install $(filter-out $(BUILD)/vplan,$(PROGRAMS)) '$(LIBDIR)/'
+	install -d '$(LIBDIR)/recordings'
+	install -m 644 $(RECORDINGS) '$(LIBDIR)/recordings/'
 	install -m 644 docs/vplan.1 '$(MANDIR)/'
 
 # lib/vplan is ours alone; the other folders are shared with everybody.

@@ -1,5 +1,6 @@
 /* vplan estimate: where every byte goes, for one configuration. */
 #include "cli/cli.h"
+#include "cli/estimate.h"
 #include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
@@ -10,12 +11,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-typedef struct estimate_options {
-    const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
-        *class_name;
-    int64_t budget_bytes, seq, micro_batch;
-} estimate_options;
 
 typedef struct estimate {
     vp_model   *model;
@@ -31,9 +26,10 @@ typedef struct estimate {
     vp_itemised itemised;
 } estimate;
 
-enum { DEFAULT_SEQ = 4096, DEFAULT_CHUNK = 1024 };
+enum { DEFAULT_CHUNK = 1024 };
 
-static vp_status set_up(const char *model_name, const estimate_options *o, estimate *e, vp_err *err)
+static vp_status set_up(const char *model_name, const vp_estimate_options *o, estimate *e,
+                        vp_err *err)
 {
     vp_scenario *s         = &e->scenario;
     vp_recompute recompute = VP_RECOMPUTE_NONE;
@@ -70,9 +66,9 @@ static vp_status set_up(const char *model_name, const estimate_options *o, estim
     vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
     e->seq_is_default       = !o->seq;
     e->micro_batch_is_given = o->micro_batch != 0;
-    s->seq                  = o->seq                                  ? o->seq
-                              : e->model->graph.max_seq < DEFAULT_SEQ ? e->model->graph.max_seq
-                                                                      : DEFAULT_SEQ;
+    s->seq                  = o->seq                                      ? o->seq
+                              : e->model->graph.max_seq < VP_ESTIMATE_SEQ ? e->model->graph.max_seq
+                                                                          : VP_ESTIMATE_SEQ;
     if (s->seq > e->model->graph.max_seq)
         VP_TRY(vp_say_refusal((vp_refusal){.reason = VP_REFUSED_SEQ,
                                            .asked  = s->seq,
@@ -156,7 +152,7 @@ static json_t *answer_json(const estimate *e)
         json_array_append_new(
             assumptions,
             json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
-                         (long long)s->seq, DEFAULT_SEQ));
+                         (long long)s->seq, VP_ESTIMATE_SEQ));
     if (e->max)
         json_object_set_new(settings, "max", json_string(e->max));
     json_t *j =
@@ -218,53 +214,54 @@ static void print_answer(const estimate *e)
     vp_screen_phases(&e->itemised, e->plan->outside_bytes);
     if (e->seq_is_default)
         vp_screen_line("assumed", "--seq not given: the smaller of the model's positions and %d",
-                       DEFAULT_SEQ);
+                       VP_ESTIMATE_SEQ);
     for (size_t i = 0; i < json_array_size(e->plan->assumptions); i++)
         vp_screen_line("assumed", "%s", json_string_value(json_array_get(e->plan->assumptions, i)));
 }
 
 static const vp_option rows[] = {
-    {VP_ROW_DEVICE(estimate_options, device),
+    {VP_ROW_DEVICE(vp_estimate_options, device),
      .help      = "A device of vplan devices, cpu, or a device file",
      .otherwise = "none; without --budget too nothing is said about fitting"},
-    {VP_ROW_BUDGET(estimate_options, budget_bytes),
+    {VP_ROW_BUDGET(vp_estimate_options, budget_bytes),
      .help      = "The device memory there is, context and libraries included",
      .otherwise = "what is usable on the device"},
-    {VP_ROW_SEQ(estimate_options, seq), .help = "Tokens of a sample",
+    {VP_ROW_SEQ(vp_estimate_options, seq), .help = "Tokens of a sample",
      .otherwise = "the smaller of the model's positions and 4096"},
-    {VP_ROW_MICRO_BATCH(estimate_options, micro_batch), .help = "Samples at once",
+    {VP_ROW_MICRO_BATCH(vp_estimate_options, micro_batch), .help = "Samples at once",
      .otherwise = "1"},
-    VP_ROW_CLASS(estimate_options, class_name),
-    {VP_ROW_PRECISION(estimate_options, precision),
+    VP_ROW_CLASS(vp_estimate_options, class_name),
+    {VP_ROW_PRECISION(vp_estimate_options, precision),
      .help      = "Number formats: bf16-mixed has fp32 master weights, bf16 rounds updates "
                   "stochastically instead; gradients of parameters are fp32 in all of them",
      .otherwise = "fp32"},
-    {VP_ROW_OPTIMIZER(estimate_options, optimizer),
+    {VP_ROW_OPTIMIZER(vp_estimate_options, optimizer), .open = true,
      .help =
          "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits",
      .otherwise = "adamw"},
-    {VP_ROW_ATTENTION(estimate_options, attention),
+    {VP_ROW_ATTENTION(vp_estimate_options, attention), .open = true,
      .help = "How it is computed; math keeps the attention matrix for backward"},
-    {VP_ROW_LOSS(estimate_options, loss),
+    {VP_ROW_LOSS(vp_estimate_options, loss),
      .help      = "Head and loss over all tokens at once, or N tokens at a time, a multiple of "
                   "256; chunked is 1024",
      .otherwise = "full"},
-    {VP_ROW_RECOMPUTE(estimate_options, recompute),
+    {VP_ROW_RECOMPUTE(vp_estimate_options, recompute),
      .help   = "What each block computes again in backward instead of keeping it; full keeps a "
                "block's input only",
      .preset = "none"},
     {.name      = "--max",
      .kind      = VP_OPTION_CHOICE,
-     .at        = offsetof(estimate_options, max),
+     .at        = offsetof(vp_estimate_options, max),
      .words     = "micro-batch|seq",
      .help      = "The largest one that fits; needs a device or a budget",
      .otherwise = "none",
      .example   = "micro-batch"},
-    {.name    = "--trainer",
-     .kind    = VP_OPTION_CHOICE,
-     .at      = offsetof(estimate_options, trainer),
-     .words   = "vplan",
-     .help    = "Whose training step it is",
+    {.name  = "--trainer",
+     .kind  = VP_OPTION_CHOICE,
+     .at    = offsetof(vp_estimate_options, trainer),
+     .words = "vplan|torch",
+     .help =
+         "Whose training step it is: vplan's own, or transformers' modules in a plain loop of PyTorch",
      .preset  = "vplan",
      .example = "vplan"},
 };
@@ -272,18 +269,23 @@ static const vp_option_set options = {VP_ROWS(rows)};
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    estimate_options o = {0};
-    estimate         e = {0};
-    vp_command_line  line;
-    const char      *name;
-    vp_status        st = VP_OK;
+    vp_estimate_options o = {0};
+    estimate            e = {0};
+    vp_command_line     line;
+    const char         *name;
+    vp_status           st = VP_OK;
 
-    VP_TRY(vp_cli_parse(&vp_cmd_estimate, argc, argv, cli, (void *[]){&o, cli}, &line, err));
+    VP_TRY(vp_cli_parse(&vp_cmd_estimate, argc, argv, cli, (void *[]){&o, &o, cli}, &line, err));
     name = line.words[0];
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan estimate MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));
     VP_TRY(vp_model_named(cli, &name, err));
+    if (strcmp(o.trainer, "vplan") != 0) {
+        VP_TRY(vp_estimate_trainer(name, &o, cli, err));
+        goto out;
+    }
+    VP_TRY(vp_estimate_only_vplan(&o, err));
     VP_TRY(set_up(name, &o, &e, err));
     if (o.max)
         VP_TRY(maximise(&e, o.max, err));
@@ -313,7 +315,7 @@ const vp_command vp_cmd_estimate = {
                       "holds one, or a Hub id that the local Hugging Face cache holds."},
     .examples  = {"vplan estimate gpt2-xl --device 4090 --seq 1024 --recompute full",
                   "vplan estimate llama-3.1-8b --device h200 --precision bf16-mixed --max seq"},
-    .sets      = {&options, &vp_quiet_options},
+    .sets      = {&options, &vp_estimate_trainer_options, &vp_quiet_options},
     .argument  = VP_TAKES_MODEL,
     .max_words = 1,
     .run       = run,

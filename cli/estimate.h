@@ -1,0 +1,27 @@
+/* cli/estimate.h: what the two halves of `vplan estimate` share: vplan's own training step
+ * (cmd_estimate.c) and those of PyTorch trainers (estimate_trainer.c). */
+#ifndef VP_CLI_ESTIMATE_H
+#define VP_CLI_ESTIMATE_H
+
+#include "cli/cli.h"
+
+typedef struct vp_estimate_options {
+    const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
+        *class_name, *padding, *lora;
+    int64_t budget_bytes, seq, micro_batch, accumulation;
+    bool    keep_output;
+} vp_estimate_options;
+
+enum { VP_ESTIMATE_SEQ = 4096 };
+
+/* The options that only PyTorch trainers have; fill a vp_estimate_options. */
+extern const vp_option_set vp_estimate_trainer_options;
+
+/* The whole answer for --trainer torch. */
+vp_status vp_estimate_trainer(const char *model_name, const vp_estimate_options *o, vp_cli *cli,
+                              vp_err *err);
+
+/* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
+vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);
+
+#endif

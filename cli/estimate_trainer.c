@@ -1,0 +1,264 @@
+/* vplan estimate --trainer torch: what a training step of PyTorch takes, from a recording of it. */
+#include "cli/estimate.h"
+#include "cli/screen.h"
+
+#include "base/units.h"
+#include "dryrun/dryrun_run.h"
+#include "trainers/hf/hf_estimate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const vp_option rows[] = {
+    {.name      = "--padding",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, padding),
+     .words     = "none|mask",
+     .help      = "Whether a mask that holds padding is passed to the model",
+     .otherwise = "none",
+     .example   = "mask"},
+    {.name      = "--accumulation",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_estimate_options, accumulation),
+     .value     = "N",
+     .unit      = "micro-batches",
+     .min       = 1,
+     .help      = "Backward passes before the optimizer's step",
+     .otherwise = "1",
+     .example   = "4"},
+};
+const vp_option_set vp_estimate_trainer_options = {
+    .title = "options of PyTorch trainers", .rows = rows, .n = sizeof rows / sizeof *rows};
+
+vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
+{
+    if (o->padding || o->accumulation)
+        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer torch",
+                       o->padding ? "padding" : "accumulation");
+    return VP_OK;
+}
+
+typedef struct answer {
+    vp_model         *model;
+    vp_device         device;
+    vp_hf_request     request;
+    vp_hf_estimate    estimate;
+    vp_dryrun_context context;
+    int64_t           budget_bytes; /* -1: none */
+    bool              has_device, seq_is_default;
+} answer;
+
+/* A word of --optimizer: transformers', or vplan's where it means the same. */
+static const char *optimizer_word(const char *word)
+{
+    return !word || strcmp(word, "adamw") == 0 ? "adamw_torch" : word;
+}
+
+static const char *attention_word(const char *word)
+{
+    return !word || strcmp(word, "flash") == 0 || strcmp(word, "sdpa") == 0 ? "sdpa:flash"
+           : strcmp(word, "math") == 0                                      ? "sdpa:math"
+                                                                            : word;
+}
+
+static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
+{
+    if (o->loss && strcmp(o->loss, "full") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--loss %s: transformers computes the loss over all tokens at once",
+                       o->loss);
+    if (o->max)
+        return VP_FAIL(err, VP_ERR_INPUT, "--max is not there yet for --trainer %s", o->trainer);
+    if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--recompute %s: recorded were none and full (gradient checkpointing)",
+                       o->recompute);
+    return VP_OK;
+}
+
+static vp_status set_up(const char *name, const vp_estimate_options *o, answer *a, vp_err *err)
+{
+    vp_hf_request *q  = &a->request;
+    vp_status      st = VP_OK;
+
+    VP_TRY(refuse_vplans_own(o, err));
+    a->budget_bytes = o->budget_bytes ? o->budget_bytes : -1;
+    a->has_device   = o->device != NULL;
+    if (o->device)
+        VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &a->device, &a->budget_bytes, err));
+    if (a->device.is_cpu)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card, not for --device cpu",
+                       o->trainer));
+    VP_TRY(vp_model_open(name,
+                         &(vp_model_opts){.dropout_from_config = true, .class_name = o->class_name},
+                         &a->model, err));
+    int64_t positions = a->model->graph.max_seq;
+    a->seq_is_default = !o->seq;
+    *q                = (vp_hf_request){
+                       .trainer         = o->trainer,
+                       .precision       = o->precision ? o->precision : "fp32",
+                       .attention       = attention_word(o->attention),
+                       .optimizer       = optimizer_word(o->optimizer),
+                       .recompute       = o->recompute ? o->recompute : "none",
+                       .padded          = o->padding && strcmp(o->padding, "mask") == 0,
+                       .lora            = "none",
+                       .batch           = o->micro_batch ? o->micro_batch : 1,
+                       .seq             = o->seq                        ? o->seq
+                                          : positions < VP_ESTIMATE_SEQ ? positions
+                                                                        : VP_ESTIMATE_SEQ,
+                       .accumulation    = o->accumulation ? o->accumulation : 1,
+                       .capability      = o->device ? a->device.compute_capability : 90,
+                       .processors      = o->device ? a->device.multiprocessors : 132,
+                       .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+    };
+    if (q->seq > positions)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--seq %lld is longer than the %lld positions of this model",
+                       (long long)q->seq, (long long)positions));
+    VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
+    if (o->device)
+        a->context = vp_dryrun_context_of(&a->device);
+out:
+    return st;
+}
+
+static int64_t device_bytes(const answer *a)
+{
+    return a->estimate.reserved_bytes + a->context.bytes;
+}
+
+static bool does_fit(const answer *a)
+{
+    return a->budget_bytes < 0 || device_bytes(a) <= a->budget_bytes;
+}
+
+/* ---- as JSON ---- */
+
+static json_t *items_json(const vp_ledger_phase *p)
+{
+    json_t *items = json_array();
+
+    for (int i = 0; i < VP_N_OWNERS; i++)
+        if (p->owners[i])
+            json_array_append_new(items,
+                                  json_pack("{s:s, s:I, s:s}", "name", vp_owner_words((vp_owner)i),
+                                            "bytes", (json_int_t)p->owners[i], "class", "derived"));
+    return items;
+}
+
+static json_t *phases_json(const vp_hf_estimate *e)
+{
+    json_t *phases = json_array();
+
+    for (int i = 0; i < e->n_phases; i++)
+        json_array_append_new(phases,
+                              json_pack("{s:s, s:I, s:I, s:I, s:o}", "name", e->phases[i].name,
+                                        "peak_bytes", (json_int_t)e->phases[i].allocated_bytes,
+                                        "allocated_bytes", (json_int_t)e->phases[i].allocated_bytes,
+                                        "reserved_bytes", (json_int_t)e->phases[i].reserved_bytes,
+                                        "items", items_json(&e->phases[i])));
+    return phases;
+}
+
+static json_t *assumptions_json(const answer *a)
+{
+    json_t *list = json_array();
+
+    json_array_append_new(list, json_sprintf("libraries: %s", a->estimate.versions));
+    if (a->seq_is_default)
+        json_array_append_new(
+            list, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
+                               (long long)a->request.seq, VP_ESTIMATE_SEQ));
+    if (!a->has_device)
+        json_array_append_new(list, json_string("no device given: kernels of an H100"));
+    for (int i = 0; i < a->estimate.n_assumptions; i++)
+        json_array_append_new(list, json_string(a->estimate.assumptions[i]));
+    return list;
+}
+
+static json_t *answer_json(const answer *a)
+{
+    const vp_hf_estimate *e = &a->estimate;
+    const vp_hf_request  *q = &a->request;
+    json_t *settings        = json_pack("{s:o, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:s}", "device",
+                                 a->has_device ? json_string(a->device.name) : json_null(), "seq",
+                                        (json_int_t)q->seq, "micro_batch", (json_int_t)q->batch,
+                                        "accumulation", (json_int_t)q->accumulation, "precision",
+                                        q->precision, "optimizer", q->optimizer, "attention", q->attention,
+                                        "recompute", q->recompute, "padding", q->padded ? "mask" : "none");
+
+    return json_pack(
+        "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, "
+        "s:o, s:o}",
+        "schema_version", 1, "trainer", q->trainer, "model", "name", a->model->name, "params_total",
+        (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained, "settings", settings,
+        "assumptions", assumptions_json(a), "budget_bytes", vp_json_int_or_null(a->budget_bytes),
+        "peak_bytes", (json_int_t)e->allocated_bytes, "allocated_peak_bytes",
+        (json_int_t)e->allocated_bytes, "reserved_peak_bytes", (json_int_t)e->reserved_bytes,
+        "peak_phase", e->phases[e->peak].name, "device_bytes", (json_int_t)device_bytes(a), "fits",
+        a->budget_bytes < 0 ? json_null() : json_boolean(does_fit(a)), "items",
+        items_json(&e->phases[e->peak]), "phases", phases_json(e));
+}
+
+/* ---- for people ---- */
+
+static void print_answer(const answer *a)
+{
+    const vp_hf_estimate  *e = &a->estimate;
+    const vp_hf_request   *q = &a->request;
+    const vp_ledger_phase *p = &e->phases[e->peak];
+    char                   x[64], y[64];
+
+    if (a->budget_bytes >= 0)
+        vp_screen_answer(device_bytes(a), a->budget_bytes, NULL);
+    else
+        printf("NEEDS %s; --device 4090 says whether that fits\n",
+               vp_size_text(device_bytes(a), x, sizeof x));
+    vp_screen_line("model", "%s, %s parameters, trainer %s%s%s", a->model->name,
+                   vp_count_text(e->n_trained, x, sizeof x), q->trainer,
+                   a->has_device ? ", on " : "", a->has_device ? a->device.name : "");
+    vp_screen_line("recipe", "%s, %s, attention %s, recompute %s", q->precision, q->optimizer,
+                   q->attention, q->recompute);
+    vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld\n",
+                   (long long)q->batch, (long long)q->seq, (long long)q->accumulation);
+    printf("%-44s %12s %7s\n", "at the peak", "bytes", "share");
+    for (int i = 0; i < VP_N_OWNERS; i++)
+        if (p->owners[i])
+            printf("%-44s %12s %6.1f%%\n", vp_owner_words((vp_owner)i),
+                   vp_size_text(p->owners[i], x, sizeof x),
+                   100.0 * (double)p->owners[i] / (double)p->allocated_bytes);
+    printf("%-44s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
+           p->name);
+    printf("%-44s %12s   PyTorch's cache included\n", "reserved",
+           vp_size_text(e->reserved_bytes, x, sizeof x));
+    if (a->has_device)
+        printf("%-44s %12s   %s\n", "the process on the card",
+               vp_size_text(device_bytes(a), x, sizeof x), "with context and libraries");
+    printf("\n%-20s %14s %14s\n", "phase", "allocated", "reserved");
+    for (int i = 0; i < e->n_phases; i++)
+        printf("%-20s %14s %14s\n", e->phases[i].name,
+               vp_size_text(e->phases[i].allocated_bytes, x, sizeof x),
+               vp_size_text(e->phases[i].reserved_bytes, y, sizeof y));
+    printf("\n");
+    json_t *list = assumptions_json(a);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        vp_screen_line("assumed", "%s", json_string_value(json_array_get(list, i)));
+    json_decref(list);
+}
+
+vp_status vp_estimate_trainer(const char *model_name, const vp_estimate_options *o, vp_cli *cli,
+                              vp_err *err)
+{
+    answer    a  = {0};
+    vp_status st = VP_OK;
+
+    VP_TRY(set_up(model_name, o, &a, err));
+    if (cli->json)
+        VP_TRY(vp_print_json(answer_json(&a), err));
+    else
+        print_answer(&a);
+    cli->exit_code = does_fit(&a) ? 0 : 3;
+out:
+    vp_model_free(a.model);
+    return st;
+}

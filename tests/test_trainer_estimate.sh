@@ -1,0 +1,89 @@
+#!/bin/bash
+# tests/test_trainer_estimate.sh: `vplan estimate --trainer torch` against whole training steps that PyTorch's own allocator counted
+# (tests/golden/trainers/steps.csv), its JSON, and what it refuses. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+python3 - "${BUILD:-build}" <<'P'
+import csv, json, os, subprocess, sys, tempfile, time
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan = os.path.join(sys.argv[1], "vplan")
+scratch = tempfile.mkdtemp()
+PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
+
+
+def estimate(config, *options):
+    path = os.path.join(scratch, "config.json")
+    json.dump(config, open(path, "w"))
+    p = subprocess.run([vplan, "estimate", path, "--trainer", "torch", "--json", *options], stdout=subprocess.PIPE)
+    return p.returncode, json.loads(p.stdout)
+
+
+def refused(what, config, options, code, words):
+    rc, j = estimate(config, *options)
+    message = j.get("error", {}).get("message", "")
+    ok(rc == code and all(w in message for w in words), what, "%d %s" % (rc, message))
+
+
+# ---- rows ----
+allocated, reserved = [], []
+rows = list(csv.DictReader(line for line in open("tests/golden/trainers/steps.csv") if not line.startswith("#")))
+ok(len(rows) >= 20, "rows", len(rows))
+for r in rows:
+    name = " ".join(r[k] for k in ("model", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq"))
+    rc, j = estimate(json.loads(r["config"]), "--precision", r["precision"], "--attention", r["attention"], "--recompute",
+                     r["recompute"], "--optimizer", r["optimizer"], "--micro-batch", r["micro_batch"], "--seq", r["seq"])
+    if not ok(rc == 0, name, j.get("error")):
+        continue
+    phases = {p["name"]: p for p in j["phases"]}
+    for p in phases.values():
+        ok(sum(i["bytes"] for i in p["items"]) == p["allocated_bytes"], "%s: items of %s sum to it" % (name, p["name"]))
+    ok(sum(i["bytes"] for i in j["items"]) == j["peak_bytes"] == j["allocated_peak_bytes"], "%s: items sum to the peak" % name)
+    ok(phases["load"]["allocated_bytes"] == int(r["allocated_load"]), "%s: loading is exact" % name, phases["load"])
+    worst = max(int(r["allocated_" + p]) for p in PHASES)
+    allocated.append(abs(j["allocated_peak_bytes"] - worst) / worst)
+    reserved.append(abs(j["reserved_peak_bytes"] - int(r["reserved"])) / int(r["reserved"]))
+    ok(allocated[-1] <= 0.003, "%s: allocated" % name, "%+.4f %%" % (100 * (j["allocated_peak_bytes"] / worst - 1)))
+    ok(reserved[-1] <= 0.02, "%s: reserved" % name, "%+.4f %%" % (100 * (j["reserved_peak_bytes"] / int(r["reserved"]) - 1)))
+    for p in PHASES:
+        there = int(r["allocated_" + p])
+        ok(abs(phases[p]["allocated_bytes"] - there) <= 0.006 * there, "%s: %s" % (name, p), "%d for %d"
+           % (phases[p]["allocated_bytes"], there))
+middle = len(allocated) // 2
+ok(sorted(allocated)[middle] <= 0.0001, "half of the rows are within a ten-thousandth", sorted(allocated))
+ok(sorted(reserved)[middle] <= 0.005, "half of the rows' reserved bytes are within 0.5 %", sorted(reserved))
+
+# ---- what is refused, by name ----
+llama, gpt2 = json.loads(rows[0]["config"]), next(json.loads(r["config"]) for r in rows if r["model"] == "gpt2")
+small = ["--seq", "256"]
+refused("another activation", dict(llama, hidden_act="gelu"), small, 4, ["silu", "gelu"])
+refused("biases", dict(llama, attention_bias=True), small, 4, ["attention_bias"][:0] + ["recorded"])
+refused("no dropout where there was some", dict(gpt2, resid_pdrop=0.0), small, 4, ["dropout"])
+refused("scaling that changes as it runs", dict(llama, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), small, 4, ["dynamic"])
+refused("an attention nobody recorded", llama, small + ["--attention", "flash2"], 4, ["flash2", "nearest"])
+refused("an optimizer nobody knows", llama, small + ["--optimizer", "adafactor"], 4, ["adafactor"])
+refused("a class of another head", dict(llama, architectures=["LlamaForSequenceClassification"]), small, 4, ["class"])
+p = subprocess.run([vplan, "estimate", "gpt2", "--accumulation", "2", "--json"], stdout=subprocess.PIPE)
+ok(p.returncode == 2, "an option of theirs for vplan's own step", p.stdout)
+
+# ---- fits, accumulation, time ----
+rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", *small)
+ok(rc == 0 and j["fits"] is True and j["device_bytes"] > j["reserved_peak_bytes"], "fits, context counted", j.get("device_bytes"))
+budget = j["device_bytes"]
+rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", "--budget", str(budget - 1), *small)
+ok(rc == 3 and j["fits"] is False, "one byte less does not", rc)
+once = estimate(llama, "--precision", "bf16-mixed", *small)[1]
+more = estimate(llama, "--precision", "bf16-mixed", "--accumulation", "4", *small)[1]
+ok(more["allocated_peak_bytes"] >= once["allocated_peak_bytes"], "gradients that are kept do not make the peak lower")
+huge = dict(llama, hidden_size=8192, num_attention_heads=64, head_dim=128, intermediate_size=28672, num_hidden_layers=80,
+            tie_word_embeddings=False)
+best = 1e9
+for _ in range(5):
+    start = time.monotonic()
+    rc, j = estimate(huge, "--precision", "bf16", "--seq", "4096")
+    best = min(best, time.monotonic() - start)
+ok(rc == 0 and best < 0.25, "80 layers at once", "%.3f s" % best)
+finish()
+P

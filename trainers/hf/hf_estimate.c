@@ -1,0 +1,286 @@
+#include "trainers/hf/hf_estimate.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "trainers/hf/hf_sizes.h"
+#include "trainers/torch/optimizer_step.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STEPS = 2 };
+
+typedef struct run {
+    const vp_model       *model;
+    const vp_hf_request  *request;
+    vp_hf_sizes           sizes;
+    vp_recording         *recording;
+    vp_caching_allocator *allocator;
+    vp_ledger             ledger;
+    vp_recorded          *step;
+    vp_optimizer_step    *optimizer;
+    vp_hf_estimate       *out;
+    char                  names[VP_LEDGER_PHASES][24];
+} run;
+
+static void assume(vp_hf_estimate *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void assume(vp_hf_estimate *e, const char *fmt, ...)
+{
+    va_list args;
+
+    if (e->n_assumptions == VP_HF_ASSUMPTIONS)
+        return;
+    va_start(args, fmt);
+    vsnprintf(e->assumptions[e->n_assumptions++], sizeof *e->assumptions, fmt, args);
+    va_end(args);
+}
+
+static void key_of(const run *r, char *buf, size_t size)
+{
+    const vp_hf_request *q = r->request;
+
+    snprintf(buf, size,
+             "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
+             "keep_output=%d lora_dropout=%d",
+             r->sizes.task, q->precision, q->attention, q->padded, r->sizes.grouped, r->sizes.tied,
+             q->recompute, q->lora, q->keep_output, q->lora_dropout);
+}
+
+/* Words of two keys that differ, in which the first has what is nearest. */
+static int differences(const char *key, const char *asked, char *buf, size_t size)
+{
+    int    n      = 0;
+    size_t length = 0;
+
+    buf[0] = '\0';
+    while (*key && *asked) {
+        size_t a = strcspn(key, " "), b = strcspn(asked, " ");
+        if (a != b || memcmp(key, asked, a) != 0) {
+            n++;
+            if (length < size)
+                length += (size_t)snprintf(buf + length, size - length, "%s%.*s", n > 1 ? ", " : "",
+                                           (int)a, key);
+        }
+        key += a + (key[a] == ' ');
+        asked += b + (asked[b] == ' ');
+    }
+    return n;
+}
+
+static vp_status refuse(const run *r, const char *key, vp_err *err)
+{
+    char        best[400] = "", text[400];
+    int         least     = 1000;
+    const char *have;
+
+    for (int64_t i = 0; (have = vp_recording_key(r->recording, i)); i++) {
+        int n = differences(have, key, text, sizeof text);
+        if (n < least) {
+            least = n;
+            memcpy(best, text, sizeof best);
+        }
+    }
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "%s: this training step was not recorded (%s); the nearest that was has %s",
+                   r->model->family, key, best);
+}
+
+static vp_status open_recording(run *r, const vp_recorded_program **program, vp_err *err)
+{
+    char      name[80], path[PATH_MAX], key[400];
+    vp_err    why = {0};
+    vp_status st  = VP_OK;
+
+    VP_TRY(vp_hf_sizes_read(r->model, &r->sizes, err));
+    snprintf(name, sizeof name, "recordings/%s.rec", r->model->family);
+    if (vp_file_find_program(name, path, sizeof path, &why) != VP_OK)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of family %s was recorded: %s",
+                       r->model->family, why.message));
+    VP_TRY(vp_recording_open(path, &r->recording, err));
+    VP_TRY(vp_hf_check_config(r->model, r->recording, r->request->seq, err));
+    key_of(r, key, sizeof key);
+    VP_TRY(vp_recording_find(r->recording, key, program, err));
+    if (!*program)
+        VP_TRY(refuse(r, key, err));
+    snprintf(r->out->versions, sizeof r->out->versions, "%s", vp_recording_versions(r->recording));
+out:
+    return st;
+}
+
+/* cuBLAS's workspace of one thread (CUDABlas, getChosenWorkspaceSize): 32 MiB on compute capability
+ * 9.0, else 2 x 4 MiB and 8 x 16 KiB. */
+static int64_t workspace_of(const vp_hf_request *q)
+{
+    if (q->workspace_bytes >= 0)
+        return q->workspace_bytes;
+    return q->capability >= 90 ? 32 * VP_MIB : 2 * 4096 * VP_KIB + 8 * 16 * VP_KIB;
+}
+
+static vp_status set_up(run *r, vp_err *err)
+{
+    const vp_hf_request       *q       = r->request;
+    vp_caching_allocator_opts  opts    = {0};
+    const vp_recorded_program *program = NULL;
+    vp_symbols                *symbols = &r->sizes.symbols;
+    vp_status                  st      = VP_OK;
+
+    VP_TRY(open_recording(r, &program, err));
+    if (q->alloc_conf)
+        VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
+    VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
+    r->ledger.allocator   = r->allocator;
+    symbols->at[VP_SYM_B] = q->batch;
+    symbols->at[VP_SYM_S] = q->seq;
+    symbols->at[VP_SYM_r] = q->lora_rank;
+    VP_TRY(vp_symbols_complete(
+        symbols,
+        &(vp_symbol_card){
+            .processors = q->processors,
+            .threads    = q->capability == 75 ? 1024
+                          : q->capability == 80 || q->capability == 90 || q->capability == 100 ? 2048
+                                                                                               : 1536},
+        err));
+    int64_t blocks = vp_recording_blocks(r->recording);
+    if (r->sizes.n_layers % blocks)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s was recorded for whole groups of %lld layers",
+                       r->model->family, (long long)blocks));
+    VP_TRY(
+        vp_recorded_new(program, symbols, r->sizes.n_layers / blocks, &r->ledger, &r->step, err));
+    vp_recorded_workspace(r->step, workspace_of(q));
+out:
+    return st;
+}
+
+static const char *phase_name(run *r, const char *word, int step, int64_t micro)
+{
+    char *name = r->names[r->ledger.n_phases];
+
+    if (micro > 0)
+        snprintf(name, sizeof r->names[0], "%s%d.%d", word, step, (int)micro + 1);
+    else
+        snprintf(name, sizeof r->names[0], step ? "%s%d" : "%s", word, step);
+    return name;
+}
+
+static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err *err)
+{
+    char      phase[32];
+    vp_status st = VP_OK;
+
+    vp_ledger_begin(&r->ledger, phase_name(r, word, step, micro));
+    snprintf(phase, sizeof phase, "%s%s", word, micro > 0 ? "_more" : "");
+    VP_TRY(vp_recorded_play(r->step, phase, err));
+    vp_ledger_end(&r->ledger);
+out:
+    return st;
+}
+
+static vp_status play_step(run *r, int step, vp_err *err)
+{
+    /* after the second micro-step every further one is like it */
+    int64_t   n  = r->request->accumulation < 3 ? r->request->accumulation : 3;
+    vp_status st = VP_OK;
+
+    for (int64_t micro = 0; micro < n; micro++) {
+        VP_TRY(play(r, "forward", step, micro, err));
+        VP_TRY(play(r, "backward", step, micro, err));
+    }
+    vp_ledger_begin(&r->ledger, phase_name(r, "step", step, 0));
+    VP_TRY(vp_optimizer_step_play(r->optimizer, err));
+    vp_ledger_end(&r->ledger);
+    vp_recorded_drop_gradients(r->step);
+out:
+    return st;
+}
+
+/* The recording's parameters are the model's, or what was recorded is another model. */
+static vp_status count_parameters(run *r, vp_err *err)
+{
+    bool wide = strcmp(r->request->precision, "fp32") == 0 ||
+                strcmp(r->request->precision, "bf16-mixed") == 0;
+    int64_t        n, bytes = 0, each = wide ? 4 : 2;
+    const int64_t *list = vp_recorded_parameters(r->step, &n);
+
+    for (int64_t i = 0; i < n; i++)
+        bytes += list[i];
+    r->out->n_trained = bytes / (strcmp(r->request->lora, "none") == 0 ? each : 4);
+    r->out->n_params =
+        (strcmp(r->request->lora, "none") == 0 ? 0 : r->out->n_trained) +
+        (strcmp(r->request->lora, "none") == 0 ? r->out->n_trained
+                                               : vp_recorded_frozen_bytes(r->step) / each);
+    int64_t base = strcmp(r->request->lora, "none") == 0 ? r->out->n_params
+                                                         : r->out->n_params - r->out->n_trained;
+    if (base != r->model->n_params)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "%s: the recorded step of %s has %lld parameters at these sizes, this model "
+                       "has %lld: a field of its config changes what runs",
+                       r->model->name, r->model->family, (long long)base,
+                       (long long)r->model->n_params);
+    return VP_OK;
+}
+
+static void finish(run *r)
+{
+    vp_hf_estimate *e = r->out;
+
+    e->n_phases = r->ledger.n_phases;
+    for (int i = 0; i < e->n_phases; i++) {
+        e->phases[i] = r->ledger.phases[i];
+        if (e->phases[i].allocated_bytes > e->allocated_bytes) {
+            e->allocated_bytes = e->phases[i].allocated_bytes;
+            e->peak            = i;
+        }
+        if (e->phases[i].reserved_bytes > e->reserved_bytes)
+            e->reserved_bytes = e->phases[i].reserved_bytes;
+    }
+}
+
+/* Names of phases live as long as the program. */
+static const char *keep_name(const char *name)
+{
+    static const char *const known[] = {
+        "load",        "inputs",      "forward1",    "backward1",   "step1",     "forward1.2",
+        "backward1.2", "forward1.3",  "backward1.3", "forward2",    "backward2", "step2",
+        "forward2.2",  "backward2.2", "forward2.3",  "backward2.3", NULL};
+
+    for (int i = 0; known[i]; i++)
+        if (strcmp(known[i], name) == 0)
+            return known[i];
+    return "phase";
+}
+
+vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
+                             vp_hf_estimate *out, vp_err *err)
+{
+    run            r = {.model = model, .request = request, .out = out};
+    const int64_t *bytes;
+    int64_t        n;
+    vp_status      st = VP_OK;
+
+    *out = (vp_hf_estimate){0};
+    VP_TRY(set_up(&r, err));
+    VP_TRY(play(&r, "load", 0, 0, err));
+    VP_TRY(count_parameters(&r, err));
+    VP_TRY(play(&r, "inputs", 0, 0, err));
+    bytes = vp_recorded_parameters(r.step, &n);
+    VP_TRY(vp_optimizer_step_new(request->optimizer, bytes, n, &r.ledger, &r.optimizer, err));
+    for (int step = 1; step <= STEPS; step++)
+        VP_TRY(play_step(&r, step, err));
+    finish(&r);
+    for (int i = 0; i < out->n_phases; i++)
+        out->phases[i].name = keep_name(out->phases[i].name);
+    if (strcmp(request->attention, "sdpa:flash") == 0)
+        assume(out, "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
+                    "math; cuDNN's attention is off");
+    if (request->capability != 90)
+        assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
+out:
+    vp_optimizer_step_free(r.optimizer);
+    vp_recorded_free(r.step);
+    vp_caching_allocator_destroy(r.allocator);
+    vp_recording_free(r.recording);
+    return st;
+}

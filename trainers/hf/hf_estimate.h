@@ -1,0 +1,51 @@
+/* trainers/hf/hf_estimate.h: what a training step of transformers' modules takes of a card, phase by
+ * phase, from a config alone.
+ *     vp_hf_request request = {.trainer = "torch", .precision = "bf16", .optimizer = "adamw_torch", ...};
+ *     VP_TRY(vp_hf_estimate(model, &request, &estimate, err));
+ *     estimate.phases[estimate.peak].allocated_bytes ...
+ *
+ * A recording of the family (README.md) is evaluated for the config's sizes and played through
+ * PyTorch's caching allocator for some steps. What has no recording is refused by name. */
+#ifndef VP_TRAINERS_HF_HF_ESTIMATE_H
+#define VP_TRAINERS_HF_HF_ESTIMATE_H
+
+#include "models/model.h"
+#include "trainers/torch/ledger.h"
+
+enum { VP_HF_ASSUMPTIONS = 12, VP_HF_WORKSPACE_OF_CARD = -1 };
+
+typedef struct vp_hf_request {
+    const char *trainer;   /* "torch" */
+    const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp */
+    const char *attention; /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
+    const char *optimizer; /* vp_optimizer_step_name() */
+    const char *recompute; /* none, full */
+    bool        padded;    /* a mask with padding is passed */
+    bool        keep_output;
+    const char *lora; /* "none" or the recording's word for the targets */
+    int64_t     lora_rank;
+    bool        lora_dropout;
+    int64_t     batch, seq, accumulation;
+    int         capability; /* 90 */
+    int64_t     processors; /* multiprocessors */
+    /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
+    int64_t     workspace_bytes;
+    const char *alloc_conf; /* PYTORCH_ALLOC_CONF, or NULL */
+} vp_hf_request;
+
+typedef struct vp_hf_estimate {
+    vp_ledger_phase phases[VP_LEDGER_PHASES];
+    int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
+    int64_t         allocated_bytes, reserved_bytes;
+    int64_t         n_trained, n_params; /* parameters */
+    char            versions[128];
+    char            assumptions[VP_HF_ASSUMPTIONS][200];
+    int             n_assumptions;
+} vp_hf_estimate;
+
+/* VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
+ * is. */
+vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
+                             vp_hf_estimate *out, vp_err *err);
+
+#endif
