@@ -211,6 +211,10 @@ static void print_answer(const estimate *e)
         print_item("outside the arena (context, libraries)", e->plan->outside_bytes, needs_bytes);
     print_item("all of it", needs_bytes, needs_bytes);
     printf("\n");
+    if (e->plan->outside_bytes)
+        vp_screen_line("outside", "%s outside the arena, %s",
+                       vp_size_text(e->plan->outside_bytes, a, sizeof a),
+                       vp_overhead_class_text(e->plan, c, sizeof c));
     vp_screen_phases(&e->itemised, e->plan->outside_bytes);
     if (e->seq_is_default)
         vp_screen_line("assumed", "--seq not given: the smaller of the model's positions and %d",

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -89,20 +90,29 @@ out:
 static vp_status parse_word(const char *option, const char *text, const char *(*name_of)(int),
                             int n, bool any, int *out, vp_err *err)
 {
-    vp_text   known = {0};
-    char      shown[64];
-    vp_status st = VP_OK;
+    enum { MOST = 32 };
+    const char *words[MOST];
+    vp_text     known = {0};
+    char        shown[64];
+    int         nearest;
+    vp_status   st = VP_OK;
 
+    assert(n > 0 && n <= MOST);
     for (*out = 0; *out < n; ++*out)
         if (strcmp(name_of(*out), text) == 0)
             return VP_OK;
     if (any && strcmp(text, "any") == 0)
         return VP_OK;
-    for (int i = 0; i < n; i++)
-        vp_text_printf(&known, "%s%s", i ? ", " : "", name_of(i));
+    for (int i = 0; i < n; i++) {
+        words[i] = name_of(i);
+        vp_text_printf(&known, "%s%s", i ? ", " : "", words[i]);
+    }
     VP_TRY_ALLOC(err, !known.failed);
-    VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s", option,
-                   vp_text_escape(text, shown, sizeof shown), known.data, any ? ", any" : ""));
+    nearest = vp_word_nearest(text, words, n);
+    VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "%s %s: one of %s%s%s%s%s", option,
+                   vp_text_escape(text, shown, sizeof shown), known.data, any ? ", any" : "",
+                   nearest < 0 ? "" : "; did you mean ", nearest < 0 ? "" : words[nearest],
+                   nearest < 0 ? "" : "?"));
 out:
     vp_text_release(&known);
     return st;
