@@ -63,6 +63,7 @@ refused("biases", dict(llama, attention_bias=True), small, 4, ["true", "not know
 refused("no dropout where there was some", dict(gpt2, resid_pdrop=0.0), small, 4, ["dropout"])
 refused("scaling that changes as it runs", dict(llama, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), small, 4, ["dynamic"])
 refused("an attention nobody recorded", llama, small + ["--attention", "flash2"], 4, ["flash2", "nearest"])
+refused("a masked sequence that is no multiple of 8", gpt2, ["--seq", "250", "--padding", "mask"], 4, ["250"])
 refused("an optimizer nobody knows", llama, small + ["--optimizer", "adafactor"], 4, ["adafactor"])
 refused("a class of another head", dict(llama, architectures=["LlamaForSequenceClassification"]), small, 4, ["class"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--accumulation", "2", "--json"], stdout=subprocess.PIPE)

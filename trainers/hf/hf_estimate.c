@@ -99,6 +99,12 @@ static vp_status open_recording(run *r, const vp_recorded_program **program, vp_
     if (vp_file_find_program(name, path, sizeof path, &why) != VP_OK)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of family %s was recorded: %s",
                        r->model->family, why.message));
+    if (r->request->padded && r->request->seq % 8 && strncmp(r->request->attention, "sdpa", 4) == 0)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_INPUT,
+                    "with a mask, steps were recorded for sequences that are multiples of 8, not "
+                    "%lld: memory-efficient attention copies other masks",
+                    (long long)r->request->seq));
     VP_TRY(vp_recording_open(path, &r->recording, err));
     VP_TRY(vp_hf_check_config(r->model, r->recording, r->request->seq, err));
     key_of(r, key, sizeof key);
@@ -275,6 +281,9 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (strcmp(request->attention, "sdpa:flash") == 0)
         assume(out, "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                     "math; cuDNN's attention is off");
+    if (request->batch * request->seq > 65536)
+        assume(out, "beyond 65,536 tokens at once, layer norms and large sums run kernels whose "
+                    "scratch is not known");
     if (request->capability != 90)
         assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
