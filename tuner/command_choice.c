@@ -376,6 +376,21 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
     return chosen;
 }
 
+/* Whether two values of an axis were tried with all else equal. */
+static bool compared(const vp_choice *c, int axis, int one, int other)
+{
+    for (int64_t t = 0; t < c->space->n; t++)
+        for (int64_t u = 0; u < c->space->n; u++) {
+            const int *x = values_of(c, t), *y = values_of(c, u);
+            bool       equal = x[axis] == one && y[axis] == other && fits_at(c, t) && fits_at(c, u);
+            for (int a = 0; a < c->space->n_axes && equal; a++)
+                equal = a == axis || x[a] == y[a];
+            if (equal)
+                return true;
+        }
+    return false;
+}
+
 int64_t vp_choice_neighbour(vp_choice *c)
 {
     if (c->best < 0)
@@ -383,7 +398,7 @@ int64_t vp_choice_neighbour(vp_choice *c)
     const int *b = values_of(c, c->best);
     for (int64_t s = 0; s < c->space->n; s++) {
         const int *v     = values_of(c, s);
-        int        steps = 0, others = 0;
+        int        steps = 0, others = 0, other = 0;
 
         if (c->state[s] != VP_SETTING_UNTRIED)
             continue;
@@ -392,13 +407,15 @@ int64_t vp_choice_neighbour(vp_choice *c)
             if (kind == VP_AXIS_SIZE || kind == VP_AXIS_SAVES)
                 steps += abs(v[a] - b[a]);
             else if (kind == VP_AXIS_PLAIN)
-                others += v[a] != b[a];
+                others += v[a] != b[a], other = v[a] != b[a] ? a : other;
         }
         double all_s = product_of(c, s, VP_AXIS_SIZE) * product_of(c, s, VP_AXIS_TIMES);
         double all_b = product_of(c, c->best, VP_AXIS_SIZE) * product_of(c, c->best, VP_AXIS_TIMES);
         bool same_times = product_of(c, s, VP_AXIS_TIMES) == product_of(c, c->best, VP_AXIS_TIMES);
-        if (steps == 1 && !others && (all_s == all_b || same_times) &&
-            ruled_by_trials(c, s) != VP_RULED_MEMORY)
+        bool near       = steps == 1 ? !others
+                                     : !steps && others == 1 && same_times &&
+                                     !compared(c, other, v[other], b[other]);
+        if (near && (all_s == all_b || same_times) && ruled_by_trials(c, s) != VP_RULED_MEMORY)
             return s;
     }
     return -1;

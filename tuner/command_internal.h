@@ -86,8 +86,8 @@ typedef enum vp_ruling {
  * running trial ends. rulings, if not NULL, gets why each of the others is not tried. */
 int64_t vp_choice_next(vp_choice *choice, char *rulings);
 
-/* The best setting's next untried neighbour along an axis of which something is assumed; -1: all were
- * tried, or are ruled out by trials. */
+/* The best setting's next untried neighbour: along an axis of which something is assumed, or with another value of a
+ * plain one where the two were never compared with all else equal. -1: all were tried, or are ruled out by trials. */
 int64_t vp_choice_neighbour(vp_choice *choice);
 
 /* What counts: samples a second, or steps where nobody counted samples. */
