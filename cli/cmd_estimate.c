@@ -211,7 +211,8 @@ static void print_answer(const estimate *e)
         print_item("outside the arena (context, libraries)", e->plan->outside_bytes, needs_bytes);
     print_item("all of it", needs_bytes, needs_bytes);
     printf("\n");
-    if (e->plan->outside_bytes)
+    /* what is assumed stands below */
+    if (e->plan->outside_bytes && strcmp(e->plan->outside_class, "assumed") != 0)
         vp_screen_line("outside", "%s outside the arena, %s",
                        vp_size_text(e->plan->outside_bytes, a, sizeof a),
                        vp_overhead_class_text(e->plan, c, sizeof c));
