@@ -246,7 +246,7 @@ out:
 
 const vp_command vp_cmd_check = {
     .name    = "check",
-    .summary = "what the files of a trainer will really do: ignored keys, disagreements, old names",
+    .summary = "what a trainer's files will really do, and what is wrong in them",
     .usage   = {"FILE... [--for TARGET] [options]", "[FILE...] [options] -- CMD..."},
     .about =
         {"Reads what you have, any of the targets' files, several at once, or the command line "

@@ -190,7 +190,7 @@ out:
 const vp_command vp_cmd_emit = {
     .name = "emit",
     .summary =
-        "settings as the files of another trainer: hf, trl, accelerate, deepspeed, axolotl, ...",
+        "settings as the files of the trainer that you use",
     .usage = {"SETTINGS|PLAN --for TARGET [-o DIR] [options]"},
     .about =
         {"Writes settings (the file of vplan plan --trainer, or an object `common` of your own) or "

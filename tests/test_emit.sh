@@ -83,7 +83,7 @@ for words in ((s,), (s, "--for", "hg"), ("--for", "hf"), (s, "--for", "hf", "--v
     ok(call("emit", *words)[0] == 2, "emit " + " ".join(words), "no usage error")
 
 # ---- a plan of vplan's own ----
-code, _, err = call("plan", "gpt2-tiny", "--device", "cpu", "--budget", "20MB", "--seq", "128", "--global-batch", "8", "--attention", "flash", "-o", "plan.json")
+code, _, err = call("plan", "gpt2-tiny", "--device", "cpu", "--budget", "20MB", "--seq", "128", "--global-batch", "8", "--attention", "flash", "--loss", "full", "--recompute", "none", "-o", "plan.json")
 ok(code == 0, "plan", err)
 code, out, err = call("emit", "plan.json", "--for", "hf", "-o", "from_plan", "--json")
 j = json.loads(out or "{}")

@@ -161,8 +161,8 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
         (k->or_auto || file->dialect->hjson))
         return;
     if (v->kind == VP_VALUE_STRING && (strcmp(text, "None") == 0 || strcmp(text, "none") == 0) &&
-        !(k->words && among(k->words, text, true)) && !file->dialect->flags &&
-        file->doc->format != VP_FORMAT_FLAGS) {
+        !(k->words && among(k->words, text, true)) && !(k->type == VP_KEY_TEXT && text[0] == 'n') &&
+        !file->dialect->flags && file->doc->format != VP_FORMAT_FLAGS) {
         vp_find(c, file, VP_ERROR, v, k->path, "null", "is the text %s, not nothing", shown);
         return;
     }

@@ -30,6 +30,34 @@ static bool same_group(const vp_saying *a, const vp_saying *b)
            same_text(a->since, b->since) && same_text(a->until, b->until);
 }
 
+/* A global batch over micro-batch and processes, where all are known; text holds the batch. */
+static bool accumulation_of(const vp_checked *c, const vp_checked_file *file, char *text,
+                            size_t text_size, const char **argument)
+{
+    const char *micro = c->settings.value[VP_SETTING_MICRO_BATCH];
+    const char *world = c->settings.value[VP_SETTING_WORLD];
+    char        buf[64];
+    int64_t     global = strtoll(text, NULL, 10), by;
+
+    for (const char *p = file->dialect->shards; p && *p;) {
+        size_t n = strcspn(p, " ");
+        char   key[64];
+        snprintf(key, sizeof key, "%.*s", (int)n, p);
+        const char *shard = vp_effective(c, file, key, buf, sizeof buf);
+        if (shard && strcmp(shard, "1") != 0)
+            return false;
+        p += n + (p[n] == ' ');
+    }
+    if (!micro || !world)
+        return false;
+    by = strtoll(micro, NULL, 10) * strtoll(world, NULL, 10);
+    if (by <= 0 || global <= 0 || global % by != 0)
+        return false;
+    snprintf(text, text_size, "%lld", (long long)(global / by));
+    *argument = text;
+    return true;
+}
+
 /* One row against the file. *argument: what "$" stands for, in buf; explicit: it is written there. */
 static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp_saying *row,
                       char *buf, size_t buf_size, const char **argument, const vp_value **at)
@@ -61,6 +89,12 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         *argument = buf;
         return true;
     }
+    if (strcmp(row->value, "$word") == 0) {
+        *argument = buf;
+        return vp_word_is(buf, row->word, NULL);
+    }
+    if (strcmp(row->value, "$global") == 0)
+        return accumulation_of(c, file, buf, buf_size, argument);
     if (strncmp(row->value, "$file:", 6) == 0)
         return v && v->kind != VP_VALUE_NULL;
     if (row->value[0] == '$') /* $model, $world, $global: no word of this setting */
@@ -91,7 +125,7 @@ static const char *group_word(vp_checked *c, const vp_checked_file *file, const 
         }
     }
     if (argument) {
-        const char *colon = strchr(rows[0].word, ':');
+        const char *colon = strchr(argument, ':') ? NULL : strchr(rows[0].word, ':');
         snprintf(word, sizeof word, "%.*s%s", colon ? (int)(colon - rows[0].word) + 1 : 0,
                  rows[0].word, argument);
     } else {
@@ -201,6 +235,10 @@ static const struct {
 } pairs[] = {
     {"training_args", "learning_rate", NULL, "deepspeed", "optimizer.params.lr", NULL,
      "the Trainer refuses two learning rates"},
+    {"training_args", "bf16", NULL, "deepspeed", "bf16.enabled", NULL,
+     "the Trainer refuses two precisions"},
+    {"training_args", "fp16", NULL, "deepspeed", "fp16.enabled", NULL,
+     "the Trainer refuses two precisions"},
     {"training_args", "weight_decay", NULL, "deepspeed", "optimizer.params.weight_decay", NULL,
      "the Trainer refuses two weight decays"},
     {"training_args", "gradient_checkpointing", "true", "accelerate",

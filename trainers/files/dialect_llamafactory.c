@@ -76,7 +76,7 @@ static const vp_section llamafactory_sections[] = {
      "image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels "
      "video_fps video_maxlen use_audio_in_video audio_sampling_rate use_kt kt_weight_path "
      "kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num "
-     "kt_lora_expert_intermediate_size kt_optimize_rule cpu_infer chunk_size mode ray_num_workers "
+     "kt_lora_expert_intermediate_size kt_optimize_rule kt_config kt_cpu_activation cpu_infer chunk_size mode ray_num_workers "
      "ray_init_kwargs master_addr master_port enable_torch_profiler profiler_output_dir "
      "profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat "
      "profiler_record_shapes profiler_profile_memory profiler_with_stack profile_modules fp8 "

@@ -96,6 +96,9 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 
     if (word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2]) && !quoted) {
         VP_TRY(take_key(t, word, line, column));
+    } else if (!quoted && strlen(word) > 3 && strcmp(word + strlen(word) - 3, ".py") == 0 &&
+               t->open && (t->open->kind != VP_VALUE_BOOL || t->open->text[0])) {
+        t->open = NULL; /* the launcher's options end */
     } else if (!t->open) {
         /* the program, its script: no key */
     } else if (t->open->kind == VP_VALUE_BOOL && !t->open->text[0]) {

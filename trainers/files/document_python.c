@@ -274,7 +274,7 @@ static vp_status read_statement(reader *r)
         goto out;
     }
     v->line = line;
-    if (v->kind == VP_VALUE_MAP && (returns || v->call))
+    if (v->kind == VP_VALUE_MAP)
         for (vp_value *m = v->first; m; m = m->next) {
             vp_value *copy;
             VP_TRY(add(r, root, m->key, &copy));

@@ -125,8 +125,6 @@ static vp_status read_scalar(reader *r, vp_value *v)
     const char *tag = (const char *)r->event.data.scalar.tag;
     v->text         = vp_arena_strdup(r->doc->arena, (const char *)r->event.data.scalar.value);
     VP_TRY_ALLOC(r->err, v->text);
-    if (strlen(v->text) != r->event.data.scalar.length)
-        VP_TRY(fail(r, line_of(r), "a NUL inside a string"));
     v->quoted = r->event.data.scalar.style != YAML_PLAIN_SCALAR_STYLE ||
                 (tag && strstr(tag, ":str") != NULL);
     vp_value_resolve(v);

@@ -38,6 +38,10 @@ static const char *value_text(const job *j, const vp_saying *say, const char *ar
         return s->value[say->setting];
     if (strcmp(say->value, "$world") == 0)
         return s->value[VP_SETTING_WORLD];
+    if (strcmp(say->value, "$limit") == 0 || strcmp(say->value, "$reserved") == 0) {
+        int64_t bytes = say->value[1] == 'l' ? s->device_bytes : s->reserved_bytes;
+        return bytes < 0 ? "null" : vp_arena_printf(j->arena, "%lld", (long long)bytes);
+    }
     if (strcmp(say->value, "$model") == 0)
         return s->model ? s->model : "";
     if (strcmp(say->value, "$global") == 0) {

@@ -100,14 +100,16 @@ typedef struct vp_dialect {
     int               n_says;
     const vp_rule    *rules;
     int               n_rules;
-    const char       *signs;            /* keys by which a file is known as its own; weigh most */
-    bool              text_is_number;   /* "2e-5" as text becomes a number in its parser */
-    bool              hjson;            /* comments and commas too many are taken */
-    bool              flags;            /* a command line */
-    bool              any_case;         /* words are compared without case */
-    void (*judge)(struct vp_judged *);  /* what no rule can say; NULL */
-    const struct vp_dialect *base;      /* whose keys it also has, */
-    bool                     base_says; /* and whose sayings and rules, */
+    const char       *signs;          /* keys by which a file is known as its own; weigh most */
+    bool              text_is_number; /* "2e-5" as text becomes a number in its parser */
+    bool              hjson;          /* comments and commas too many are taken */
+    bool              flags;          /* a command line */
+    /* keys whose product the processes are divided by before the global batch is; NULL */
+    const char *shards;
+    bool        any_case;                  /* words are compared without case */
+    void (*judge)(struct vp_judged *);     /* what no rule can say; NULL */
+    const struct vp_dialect *base;         /* whose keys it also has, */
+    bool                     base_says;    /* and whose sayings and rules, */
     const char              *base_version; /* in this version unless another is named */
 } vp_dialect;
 
@@ -155,8 +157,11 @@ const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const 
 bool vp_when_holds(const char *when, const vp_settings *s, const char *target);
 
 extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model,
-    vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl, vp_dialect_llamafactory;
+    vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl, vp_dialect_llamafactory,
+    vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune, vp_dialect_torchtitan,
+    vp_dialect_megatron, vp_dialect_torch;
 extern const vp_target vp_target_hf, vp_target_trl, vp_target_accelerate, vp_target_deepspeed,
-    vp_target_axolotl, vp_target_llamafactory;
+    vp_target_axolotl, vp_target_llamafactory, vp_target_lightning, vp_target_litgpt,
+    vp_target_torchtune, vp_target_torchtitan, vp_target_megatron, vp_target_torch;
 
 #endif

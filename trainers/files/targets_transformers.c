@@ -46,7 +46,8 @@ static const char train_py[] =
 static const vp_target_file hf_files[] = {
     {&vp_dialect_transformers, "training_args.yaml", VP_FORMAT_YAML},
     {&vp_dialect_transformers, "training_args.json", VP_FORMAT_JSON},
-    {&vp_dialect_transformers, "training_args.flags", VP_FORMAT_FLAGS},
+    /* its parser takes no map of Liger's kernels on the command line */
+    {&vp_dialect_transformers, "training_args.flags", VP_FORMAT_FLAGS, "loss!=liger"},
     {&vp_dialect_model, "model_args.json", VP_FORMAT_JSON},
     {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},

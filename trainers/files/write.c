@@ -153,9 +153,17 @@ static void put_flags(vp_text *out, const vp_value *map, const vp_dialect *diale
         bool          flag = key && key->type == VP_KEY_FLAG;
         if (m->kind == VP_VALUE_NULL || (flag && !m->boolean))
             continue;
+        if (strcmp(m->key, "script") == 0) { /* between the launcher's options and its own */
+            vp_text_printf(out, "%s\n", m->text);
+            continue;
+        }
         vp_text_printf(out, "--");
         for (const char *p = m->key; *p; p++)
-            vp_text_printf(out, "%c", dialect && dialect->flags && *p == '_' ? '-' : *p);
+            vp_text_printf(out, "%c",
+                           dialect && dialect->flags && strcmp(m->key, "nproc_per_node") != 0 &&
+                                   *p == '_'
+                               ? '-'
+                               : *p);
         if (flag) {
             vp_text_printf(out, "\n");
             continue;

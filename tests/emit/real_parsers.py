@@ -1,0 +1,242 @@
+"""Does each trainer's own parser take what `vplan emit` writes, with the values meant? Not part of CI: needs the trainers' packages.
+
+    PYTHONPATH=FOLDER_OF_PACKAGES python tests/emit/real_parsers.py build/vplan > tests/emit/real_parsers.json
+
+Settings are drawn with a fixed seed; a target whose package is missing is named as not checked. Values are read from the parser's own
+objects, never from our files."""
+import importlib.metadata
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+vplan = os.path.realpath(sys.argv[1])
+N = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+os.environ.update(DISABLE_VERSION_CHECK="1", TRANSFORMERS_VERBOSITY="error", DS_ACCELERATOR="cpu", CUDA_VISIBLE_DEVICES="")
+random.seed(1)
+answer = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what the libraries print is not the answer
+
+
+def draw():
+    pick = random.choice
+    parallel = pick(["none", "ddp", "fsdp", "fsdp2", "zero1", "zero2", "zero3"])
+    return {"micro_batch": pick([1, 2, 4, 16]), "accumulation": pick([1, 2, 8]), "world": 1 if parallel == "none" else pick([2, 8]), "seq": pick([512, 2048]), "parallel": parallel,
+            "precision": pick(["fp32", "bf16-mixed", "bf16-mixed", "bf16-amp", "bf16", "fp16-mixed"]), "optimizer": pick(["adamw_torch", "adamw_torch_fused", "sgd", "adafactor", "adamw_8bit"]),
+            "recompute": pick(["none", "full", "every:2", "chunks:2", "selective"]), "loss": pick(["full", "chunked", "liger"]), "attention": pick(["eager", "sdpa", "flash2"]),
+            "offload": pick(["none", "none", "optimizer", "optimizer+params", "activations"]), "clip_norm": pick([1.0, 0.5])}
+
+
+def version(package):
+    return importlib.metadata.version(package)
+
+
+def same(name, got, want):
+    assert got == want, "%s is %r, meant %r" % (name, got, want)
+
+
+def check_args(a, s):
+    """TrainingArguments and its children."""
+    same("micro-batch", a.per_device_train_batch_size, s["micro_batch"])
+    same("accumulation", a.gradient_accumulation_steps, s["accumulation"])
+    same("max_grad_norm", a.max_grad_norm, s["clip_norm"])
+    same("bf16", bool(a.bf16), s["precision"] in ("bf16-mixed", "bf16-amp"))
+    same("fp16", bool(a.fp16), s["precision"] == "fp16-mixed")
+    same("checkpointing", a.gradient_checkpointing, s["recompute"] != "none")
+    if s["recompute"].startswith("every:"):
+        same("every_n_layers", a.gradient_checkpointing_kwargs["every_n_layers"], int(s["recompute"][6:]))
+    same("optim", str(getattr(a.optim, "value", a.optim)).replace("bnb_", ""), s["optimizer"])
+
+
+def hf(folder, s):
+    import yaml
+    from transformers import HfArgumentParser, TrainingArguments
+    parser = HfArgumentParser(TrainingArguments)
+    d = json.load(open(folder + "/training_args.json"))
+    same("YAML and JSON", yaml.safe_load(open(folder + "/training_args.yaml")), d)
+    (a,) = parser.parse_dict(dict(d, use_cpu=True, output_dir=folder))
+    check_args(a, s)
+    accelerate(folder, s)
+    if os.path.exists(folder + "/ds_config.json"):
+        pair(folder, s, a)
+    if not os.path.exists(folder + "/training_args.flags"):  # Liger's map has no form there
+        return
+    import shlex
+    words = shlex.split(open(folder + "/training_args.flags").read(), comments=True)
+    (b,) = parser.parse_args_into_dataclasses(words + ["--use_cpu", "true", "--output_dir", folder])
+    check_args(b, s)
+
+
+
+def pair(folder, s, args):
+    """The Trainer's own comparison of its arguments with DeepSpeed's file, then DeepSpeed's."""
+    import types
+    from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+    c = HfTrainerDeepSpeedConfig(json.load(open(folder + "/ds_config.json")))
+    c.trainer_config_process(args)
+    c.trainer_config_finalize(args, types.SimpleNamespace(config=types.SimpleNamespace(hidden_size=4096)), 100)
+    deepspeed(folder, s, c.config)
+
+
+def trl(folder, s):
+    import yaml
+    from transformers import HfArgumentParser
+    from trl import ModelConfig, SFTConfig
+    d = yaml.safe_load(open(folder + "/sft.yaml"))
+    a, m = HfArgumentParser((SFTConfig, ModelConfig)).parse_dict(dict(d, use_cpu=True, output_dir=folder))
+    check_args(a, s)
+    same("max_length", a.max_length, s["seq"])
+    same("attention", m.attn_implementation, {"flash2": "flash_attention_2"}.get(s["attention"], s["attention"]))
+    same("dtype", m.dtype, "bfloat16" if s["precision"] in ("bf16", "bf16-amp") else "float32")
+    same("offload", a.activation_offloading, "activations" in s["offload"])
+    accelerate(folder, s)
+
+
+def accelerate(folder, s):
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.utils import FullyShardedDataParallelPlugin
+    import yaml
+    c = load_config_from_file(folder + "/accelerate.yaml")
+    same("processes", c.num_processes, s["world"])
+    kind = {"none": "NO", "ddp": "MULTI_GPU", "fsdp": "FSDP", "fsdp2": "FSDP"}.get(s["parallel"], "DEEPSPEED")
+    same("distributed_type", str(getattr(c.distributed_type, "value", c.distributed_type)), kind)
+    if kind == "FSDP":
+        f = yaml.safe_load(open(folder + "/accelerate.yaml"))["fsdp_config"]
+        same("fsdp_version", f["fsdp_version"], 2 if s["parallel"] == "fsdp2" else 1)
+        p = FullyShardedDataParallelPlugin(fsdp_version=f["fsdp_version"], cpu_offload=f["fsdp_offload_params"], activation_checkpointing=f.get("fsdp_activation_checkpointing", False),
+                                           **({"reshard_after_forward": f["fsdp_reshard_after_forward"]} if s["parallel"] == "fsdp2" else {"reshard_after_forward": f["fsdp_sharding_strategy"]}))
+        same("offload", bool(getattr(p.cpu_offload, "offload_params", p.cpu_offload)) if s["parallel"] == "fsdp" else type(p.cpu_offload).__name__ == "CPUOffloadPolicy", "params" in s["offload"])
+    if kind == "DEEPSPEED" and "zero_stage" in (c.deepspeed_config or {}):
+        same("stage", c.deepspeed_config["zero_stage"], int(s["parallel"][-1]))
+
+
+def deepspeed(folder, s, config=None):
+    from deepspeed.runtime.config import DeepSpeedConfig
+    c = DeepSpeedConfig(config or folder + "/ds_config.json")
+    same("micro-batch", c.train_micro_batch_size_per_gpu, s["micro_batch"])
+    same("accumulation", c.gradient_accumulation_steps, s["accumulation"])
+    same("stage", int(c.zero_config.stage), int(s["parallel"][-1]) if s["parallel"].startswith("zero") else 0)
+    same("clipping", c.gradient_clipping, s["clip_norm"])
+    o = c.zero_config.offload_optimizer
+    same("offload", bool(o and str(getattr(o.device, "value", o.device)) == "cpu"), "optimizer" in s["offload"])
+
+
+def axolotl(folder, s):
+    import yaml
+    from axolotl.utils.schemas.config import AxolotlInputConfig
+    d = yaml.safe_load(open(folder + "/axolotl.yaml"))
+    c = AxolotlInputConfig(**dict(d, datasets=[{"path": "x", "type": "alpaca"}], output_dir=folder, learning_rate=1e-4))
+    dropped = {k for k in set(d) - set(AxolotlInputConfig.model_fields) if not k.startswith("liger_")}
+    same("dropped keys", dropped, set())
+    same("micro-batch", c.micro_batch_size, s["micro_batch"])
+    same("sequence", c.sequence_len, s["seq"])
+    same("checkpointing", bool(c.gradient_checkpointing), s["recompute"] != "none")
+
+
+def llamafactory(folder, s):
+    import yaml
+    from llamafactory.hparams import get_train_args
+    d = yaml.safe_load(open(folder + "/llamafactory.yaml"))
+    d.pop("deepspeed", None)
+    model, data, args, tuning, _ = get_train_args(dict(d, use_cpu=True, output_dir=folder, dataset="x", template="llama3", report_to="none"))
+    same("micro-batch", args.per_device_train_batch_size, s["micro_batch"])
+    same("checkpointing off", model.disable_gradient_checkpointing, s["recompute"] == "none")
+    same("cutoff", data.cutoff_len, s["seq"])
+
+
+def lightning(folder, s):
+    import yaml
+    from lightning.pytorch import Trainer
+    d = yaml.safe_load(open(folder + "/lightning.yaml"))["trainer"]
+    if s["parallel"] not in ("none", "ddp"):
+        d["strategy"] = "auto"  # needs a GPU
+    t = Trainer(**dict(d, accelerator="cpu", devices=1, strategy="auto", precision="32-true" if s["precision"].startswith("fp16") else d["precision"], logger=False, enable_checkpointing=False))
+    same("accumulation", t.accumulate_grad_batches, s["accumulation"])
+    same("clipping", t.gradient_clip_val, s["clip_norm"])
+
+
+def litgpt(folder, s):
+    import yaml
+    from litgpt.args import TrainArgs
+    d = yaml.safe_load(open(folder + "/litgpt.yaml"))
+    t = TrainArgs(**d["train"])
+    same("accumulation", t.gradient_accumulation_iters(d["devices"], d["num_nodes"]), s["accumulation"])
+
+
+def torchtitan(folder, s):
+    from torchtitan.config import ConfigManager
+    c = ConfigManager().parse_args(["--job.config_file", folder + "/torchtitan.toml"])
+    same("micro-batch", c.training.local_batch_size, s["micro_batch"])
+    same("global batch", c.training.global_batch_size, s["micro_batch"] * s["accumulation"] * s["world"])
+    same("sequence", c.training.seq_len, s["seq"])
+
+
+def torch(folder, s):
+    import importlib.util
+    spec = importlib.util.spec_from_file_location("vplan_settings", folder + "/vplan_settings.py")
+    m = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(m)
+    same("micro-batch", m.SETTINGS["micro_batch"], s["micro_batch"])
+    kind, _, n = s["recompute"].partition(":")
+    same("layers", m.recomputed(7), {"none": set(), "full": set(range(7)), "every": {0, 2, 4, 6}}[kind])
+    import torch as t
+    x = t.randn(3, 4, requires_grad=True)
+    results = []
+    for use in (False, True):  # the same gradients, with and without the policy
+        t.manual_seed(1)
+        model = t.nn.Sequential()
+        model.layers = t.nn.ModuleList([t.nn.Linear(4, 4) for _ in range(7)])
+        if use and not m.SETTINGS["offload_activations"]:
+            m.apply(model, t.optim.SGD(model.parameters(), lr=0.1))
+        y = x
+        for layer in model.layers:
+            y = layer(y).tanh()
+        results.append(t.autograd.grad(y.sum(), x)[0])
+    assert t.equal(*results), "other gradients with the policy"
+
+
+CHECKS = {"hf": (hf, ["transformers", "accelerate"]), "trl": (trl, ["trl", "transformers"]), "accelerate": (accelerate, ["accelerate"]), "deepspeed": (deepspeed, ["deepspeed"]),
+          "axolotl": (axolotl, ["axolotl"]), "llamafactory": (llamafactory, ["llamafactory"]), "lightning": (lightning, ["lightning"]), "litgpt": (litgpt, ["litgpt"]),
+          "torchtitan": (torchtitan, ["torchtitan"]), "torch": (torch, ["torch"])}
+rows = []
+for target, (check, packages) in CHECKS.items():
+    row = {"target": target, "versions": {}, "accepted": 0, "wrong": [], "not_expressible": 0}
+    rows.append(row)
+    try:
+        row["versions"] = {p: version(p) for p in packages}
+    except importlib.metadata.PackageNotFoundError as e:
+        row["not_checked"] = "no package %s" % e
+        continue
+    versions = dict(row["versions"])
+    for p in ("transformers", "deepspeed", "accelerate"):
+        try:
+            versions[p] = version(p)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    asked = ",".join("%s=%s" % (p, v.split("+")[0]) for p, v in versions.items())
+    tries = 0
+    while row["accepted"] + len(row["wrong"]) < N and tries < 4000:
+        tries += 1
+        s = draw()
+        with tempfile.TemporaryDirectory() as folder:
+            with open(folder + "/s.json", "w") as f:
+                json.dump({"common": s, "model": {"name": "x"}}, f)
+            out = subprocess.run([vplan, "emit", folder + "/s.json", "--for", target, "--versions", asked, "-o", folder + "/o"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            if out.returncode != 0:
+                row["not_expressible"] += 1
+                continue
+            try:
+                check(folder + "/o", s)
+                row["accepted"] += 1
+            except ImportError as e:
+                row["not_checked"] = str(e)[:200]
+                break
+            except (Exception, SystemExit) as e:
+                row["wrong"].append({"settings": s, "error": "%s: %s" % (type(e).__name__, str(e)[:300])})
+                if len(row["wrong"]) >= 5:
+                    break
+answer.write(json.dumps({"schema_version": 1, "python": sys.version.split()[0], "rows": rows}, indent=1) + "\n")
+answer.close()
+sys.exit(any(r["wrong"] for r in rows))

@@ -1,0 +1,76 @@
+#!/bin/bash
+# tests/test_check.sh: mistakes in trainers' files, each found with its line and key (tests/check/mistakes.json), files that are right,
+# and hostile ones: a located answer, never a crash. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" "$PWD" <<'P'
+import json, os, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan, work, root = sys.argv[1:4]
+os.chdir(work)
+
+
+def check(*words):
+    p = subprocess.run((vplan, "check", "--json") + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    try:
+        return p.returncode, json.loads(p.stdout.decode("utf-8", "replace")), p.stderr.decode("utf-8", "replace")
+    except ValueError:
+        return p.returncode, {}, p.stderr.decode("utf-8", "replace")
+
+
+def write(name, data):
+    with open(name, "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+    return name
+
+
+n = 0
+for case in json.load(open(root + "/tests/check/mistakes.json")):
+    names = [write(name, "\n".join(lines) + "\n") for name, lines in case["files"].items()]
+    code, j, err = check(*names, *case.get("options", []))
+    found = [(f["severity"], f["file"], f["line"], f["key"]) for f in j.get("findings", [])]
+    for severity, file, line, key in map(tuple, case["finds"]):
+        n += 1
+        ok((severity, file, line, key) in found, case["what"], "%s not in %s %s" % ((severity, file, line, key), found, err))
+    errors = any(f[0] == "error" for f in case["finds"])
+    ok(code == (4 if errors else 0), case["what"] + ": exit code", (code, found, err))
+    if not case["finds"]:
+        wrong = [f for f in j.get("findings", []) if f["severity"] == "error"]
+        ok(code == 0 and not wrong, case["what"], wrong)
+    for name in names:
+        os.remove(name)
+ok(n >= 60, "mistakes", "only %d" % n)
+
+# ---- hostile files: exit 4 with a line, or read; never a signal, never an internal error ----
+bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join("a%d: &a%d [%s]\n" % (i, i, ", ".join(["*a%d" % (i - 1)] * 10)) for i in range(1, 12))
+hostile = {
+    "bomb.yaml": bomb, "self.yaml": "a: &a [*a]\n", "deep.yaml": "[" * 5000, "deep.json": "[" * 5000, "open.json": "{\"a\": ", "tabs.yaml": "a:\n\tb: 1\n",
+    "long.yaml": "a: " + "x" * (10 << 20), "long.json": "{\"a\": \"" + "x" * (10 << 20) + "\"}", "nul.yaml": b"a: 1\n\0b: 2\n", "nul.json": b"{\"a\": \"\\u0000\"}",
+    "latin.yaml": b"a: \xff\xfe\n", "latin.json": b"{\"a\": \"\xff\"}", "tag.yaml": "a: !!python/object/apply:os.system [id]\n", "tag2.yaml": "a: !secret b\n",
+    "two.yaml": "a: 1\n---\nb: 2\n", "merge.yaml": "base: &b {micro_batch_size: 2}\nbase_model: x\n<<: *b\n", "badmerge.yaml": "<<: 3\n", "noanchor.yaml": "a: *b\n",
+    "empty.yaml": "", "empty.json": "", "list.yaml": "- a\n", "list.json": "[1]", "scalar.yaml": "hello\n", "key.yaml": "? [a, b]\n: 1\n", "date.toml": "a = 1979-05-27T07:32:00Z\n",
+    "quote.sh": "python x.py --a 'b\n", "dollar.sh": "torchrun x.py --per_device_train_batch_size $BS --bf16 $(date)\n", "include.yaml": "base_model: x\ninclude: !include other.yaml\n",
+    "loop.py": "x = [" * 3000, "open.py": "a = 'x\n", "unread.py": "import os\nos.system('touch owned')\nmicro_batch = f()\n", "esc.json": "{\"\\u001b[31m\": 1, \"zero_optimization\": {}}",
+    "num.json": "{\"train_batch_size\": 1e400}", "big.yaml": "micro_batch_size: 99999999999999999999999\nbase_model: a\n", "neg.json": "{\"train_batch_size\": -1}",
+    "colon.yaml": "a: b: c\n", "brace.json": "{\"a\": 1}}", "commas.json": "{\"zero_optimization\": {\"stage\": 1,},}", "comment.json": "{ // no\n \"zero_optimization\": {\"stage\": 1}}",
+}
+for i in range(1, 60):  # a right file, cut anywhere
+    hostile["cut%02d.yaml" % i] = (bomb[:200] + "fsdp_config:\n  'a': \"b\"\n  - c\n")[: 7 * i]
+for name, text in hostile.items():
+    code, j, err = check(write(name, text))
+    ok(code in (0, 4), name, "exit %s %s" % (code, err[:200]))
+    ok(code == 0 or any(f["severity"] == "error" for f in j.get("findings", [])), name + ": says why", (j, err[:200]))
+    os.remove(name)
+ok(not os.path.exists("owned"), "nothing is executed", "it was")
+for name in ("bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
+    code, j, err = check(write(name, hostile[name]))
+    ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])
+code, j, err = check("not-there.yaml")
+ok(code == 4 and "not-there.yaml" in json.dumps(j), "a file that is not there", (code, j, err))
+finish()
+P

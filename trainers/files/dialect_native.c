@@ -1,0 +1,502 @@
+/* trainers/files/dialect_native.c: trainers with a language of their own: Lightning, litgpt, torchtune,
+ * torchtitan 0.2, Megatron-LM, and a module for a plain loop of PyTorch. Read in Lightning 2.6.6,
+ * litgpt 0.5.13, torchtune 0.6.1, torchtitan 0.2.2, Megatron core 0.16.1.
+ *
+ * Megatron, litgpt and torchtitan name the global batch, not the accumulation: it is micro-batch x
+ * accumulation x processes. */
+#include "trainers/files/target.h"
+
+#define BIG                1e12
+#define ARRAY(keys, field) .field = keys, .n_##field = sizeof keys / sizeof *keys
+
+/* ---- Lightning ---- */
+
+static const vp_key lightning_keys[] = {
+    {"trainer", VP_KEY_MAP},
+    {"trainer.precision", VP_KEY_WORD, "32-true",
+     "32-true|32|64-true|64|16-mixed|16-true|16|bf16-mixed|bf16-true|bf16|transformer-engine|"
+     "transformer-engine-float16"},
+    {"trainer.accumulate_grad_batches", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"trainer.gradient_clip_val", VP_KEY_REAL, NULL, .min = 0, .max = BIG},
+    {"trainer.strategy", VP_KEY_ANY, "auto"},
+    {"trainer.devices", VP_KEY_ANY, "auto"},
+    {"trainer.num_nodes", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"trainer.accelerator", VP_KEY_WORD, "auto", "auto|gpu|cpu|cuda|mps|tpu|hpu"},
+    {"trainer.gpus", VP_KEY_ANY, .until = "2.0", .instead = "trainer.accelerator and devices"},
+    {"trainer.tpu_cores", VP_KEY_ANY, .until = "2.0", .instead = "trainer.accelerator and devices"},
+    {"trainer.resume_from_checkpoint", VP_KEY_ANY, .until = "2.0", .instead = "--ckpt_path"},
+    {"trainer.amp_backend", VP_KEY_ANY, .until = "2.0", .instead = "nothing"},
+    {"trainer.amp_level", VP_KEY_ANY, .until = "2.0", .instead = "nothing"},
+    {"trainer.auto_scale_batch_size", VP_KEY_ANY, .until = "2.0",
+     .instead = "the callback BatchSizeFinder"},
+    {"trainer.auto_lr_find", VP_KEY_ANY, .until = "2.0",
+     .instead = "the callback LearningRateFinder"},
+    {"trainer.replace_sampler_ddp", VP_KEY_ANY, .until = "2.0",
+     .instead = "trainer.use_distributed_sampler"},
+    {"trainer.track_grad_norm", VP_KEY_ANY, .until = "2.0", .instead = "nothing"},
+    {"trainer.weights_save_path", VP_KEY_ANY, .until = "2.0",
+     .instead = "trainer.default_root_dir"},
+    {"trainer.multiple_trainloader_mode", VP_KEY_ANY, .until = "2.0", .instead = "nothing"},
+    {"trainer.move_metrics_to_cpu", VP_KEY_ANY, .until = "2.0", .instead = "nothing"},
+};
+
+static const vp_section lightning_sections[] = {
+    {"", VP_STRANGERS_KEPT, "seed_everything model data ckpt_path optimizer lr_scheduler"},
+    {"trainer", VP_STRANGERS_REFUSED,
+     "logger callbacks fast_dev_run max_epochs min_epochs max_steps min_steps max_time "
+     "limit_train_batches limit_val_batches limit_test_batches limit_predict_batches "
+     "overfit_batches val_check_interval check_val_every_n_epoch num_sanity_val_steps "
+     "log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary "
+     "gradient_clip_algorithm deterministic benchmark inference_mode use_distributed_sampler "
+     "profiler detect_anomaly barebones plugins sync_batchnorm reload_dataloaders_every_n_epochs "
+     "default_root_dir enable_autolog_hparams model_registry"},
+};
+
+static const vp_saying lightning_says[] = {
+    {VP_SETTING_PARALLEL, "none", "trainer.strategy", "auto"},
+    {VP_SETTING_PARALLEL, "ddp", "trainer.strategy", "ddp"},
+    {VP_SETTING_PARALLEL, "fsdp", "trainer.strategy", "fsdp"},
+    {VP_SETTING_PARALLEL, "zero1", "trainer.strategy", "deepspeed_stage_1"},
+    {VP_SETTING_PARALLEL, "zero2", "trainer.strategy", "deepspeed_stage_2",
+     "offload_optimizer=none"},
+    {VP_SETTING_PARALLEL, "zero2", "trainer.strategy", "deepspeed_stage_2_offload",
+     "offload_optimizer=cpu"},
+    {VP_SETTING_PARALLEL, "zero3", "trainer.strategy", "deepspeed_stage_3",
+     "offload_optimizer=none,offload_params=none"},
+    {VP_SETTING_PARALLEL, "zero3", "trainer.strategy", "deepspeed_stage_3_offload",
+     "offload_optimizer=cpu,offload_params=cpu"},
+    {VP_SETTING_WORLD, "*", "trainer.devices", "$"},
+    {VP_ALWAYS, NULL, "trainer.num_nodes", "1"},
+    {VP_ALWAYS, NULL, "trainer.accelerator", "gpu"},
+    {VP_SETTING_ACCUMULATION, "*", "trainer.accumulate_grad_batches", "$"},
+    {VP_SETTING_CLIP_NORM, "R", "trainer.gradient_clip_val", "$"},
+    {VP_SETTING_PRECISION, "fp32", "trainer.precision", "32-true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "trainer.precision", "bf16-mixed"},
+    {VP_SETTING_PRECISION, "bf16", "trainer.precision", "bf16-true"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "trainer.precision", "16-mixed"},
+    {VP_SETTING_PRECISION, "fp16", "trainer.precision", "16-true"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "trainer.strategy", "deepspeed_stage_2",
+     "parallel=zero2"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "trainer.strategy", "deepspeed_stage_2_offload",
+     "parallel=zero2"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "trainer.strategy", "deepspeed_stage_3",
+     "parallel=zero3,offload_params=none"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "trainer.strategy", "deepspeed_stage_3_offload",
+     "parallel=zero3,offload_params=cpu"},
+    {VP_SETTING_OFFLOAD_PARAMS, "none", "trainer.strategy", "deepspeed_stage_3",
+     "parallel=zero3,offload_optimizer=none"},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "trainer.strategy", "deepspeed_stage_3_offload",
+     "parallel=zero3,offload_optimizer=cpu"},
+};
+
+static const vp_rule lightning_rules[] = {
+    {"trainer.precision", "=16|bf16|32|64", NULL, NULL, VP_WARNING,
+     "is a spelling of Lightning 1: 16 means 16-mixed", "16-mixed, bf16-mixed or 32-true"},
+};
+
+const vp_dialect vp_dialect_lightning = {
+    .name    = "lightning",
+    .library = "lightning",
+    .version = "2.6.6",
+    ARRAY(lightning_keys, keys),
+    ARRAY(lightning_sections, sections),
+    ARRAY(lightning_says, says),
+    ARRAY(lightning_rules, rules),
+    .signs = "trainer seed_everything trainer.accumulate_grad_batches",
+};
+
+/* ---- litgpt ---- */
+
+static const vp_key litgpt_keys[] = {
+    {"checkpoint_dir", VP_KEY_TEXT},
+    {"precision", VP_KEY_WORD, NULL, "32-true|16-true|16-mixed|bf16-true|bf16-mixed"},
+    {"devices", VP_KEY_ANY, "1"},
+    {"num_nodes", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"train", VP_KEY_MAP},
+    {"train.micro_batch_size", VP_KEY_INT, "4", .min = 1, .max = BIG},
+    {"train.global_batch_size", VP_KEY_INT, "64", .min = 1, .max = BIG},
+    {"train.max_seq_length", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"train.max_norm", VP_KEY_REAL, NULL, .min = 0, .max = BIG},
+    {"quantize", VP_KEY_WORD, NULL, "bnb.nf4|bnb.nf4-dq|bnb.fp4|bnb.fp4-dq|bnb.int8-training"},
+    {"lora_r", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"lora_dropout", VP_KEY_REAL, NULL, .min = 0, .max = 1},
+    {"optimizer", VP_KEY_ANY},
+};
+
+static const vp_section litgpt_sections[] = {
+    {"", VP_STRANGERS_REFUSED,
+     "model_name model_config out_dir initial_checkpoint_dir resume data eval log logger_name seed "
+     "tokenizer_dir access_token lora_query lora_key lora_value lora_projection lora_mlp "
+     "lora_head"},
+    {"train", VP_STRANGERS_REFUSED,
+     "save_interval log_interval lr_warmup_steps lr_warmup_fraction epochs max_tokens max_steps "
+     "max_time tie_embeddings min_lr"},
+};
+
+static const vp_saying litgpt_says[] = {
+    {VP_SETTING_WORLD, "*", "devices", "$"},
+    {VP_ALWAYS, NULL, "num_nodes", "1"},
+    {VP_SETTING_MICRO_BATCH, "*", "train.micro_batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "train.global_batch_size", "$global"},
+    {VP_SETTING_SEQ, "*", "train.max_seq_length", "$"},
+    {VP_SETTING_CLIP_NORM, "R", "train.max_norm", "$"},
+    {VP_SETTING_PRECISION, "fp32", "precision", "32-true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "precision", "bf16-mixed"},
+    {VP_SETTING_PRECISION, "bf16", "precision", "bf16-true"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "precision", "16-mixed"},
+    {VP_SETTING_PRECISION, "fp16", "precision", "16-true"},
+    /* no key: every block under FSDP, none on one device */
+    {VP_SETTING_RECOMPUTE, "none", "devices", "1", "world=1"},
+    {VP_SETTING_RECOMPUTE, "full", "devices", "$world", "world!=1"},
+    {VP_SETTING_PARALLEL, "none", "devices", "1", "world=1"},
+    {VP_SETTING_PARALLEL, "fsdp", "devices", "$world", "world!=1"},
+};
+
+const vp_dialect vp_dialect_litgpt = {
+    .name    = "litgpt",
+    .library = "litgpt",
+    .version = "0.5.13",
+    ARRAY(litgpt_keys, keys),
+    ARRAY(litgpt_sections, sections),
+    ARRAY(litgpt_says, says),
+    .signs = "checkpoint_dir train.micro_batch_size train.global_batch_size logger_name",
+};
+
+/* ---- torchtune ---- */
+
+static const vp_key torchtune_keys[] = {
+    {"batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"dtype", VP_KEY_WORD, NULL, "bf16|fp32"},
+    {"clip_grad_norm", VP_KEY_ANY},
+    {"enable_activation_checkpointing", VP_KEY_BOOL, "false",
+     .costs = "every layer keeps all that its backward pass reads"},
+    {"enable_activation_offloading", VP_KEY_BOOL, "false"},
+    {"optimizer_in_bwd", VP_KEY_BOOL, "false"},
+    {"fsdp_cpu_offload", VP_KEY_BOOL, "false"},
+    {"compile", VP_KEY_BOOL, "false"},
+    {"tokenizer", VP_KEY_MAP},
+    {"tokenizer.max_seq_len", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"optimizer", VP_KEY_MAP},
+    {"optimizer._component_", VP_KEY_TEXT},
+    {"optimizer.fused", VP_KEY_BOOL, "false"},
+    {"optimizer.foreach", VP_KEY_BOOL},
+    {"loss", VP_KEY_MAP},
+    {"loss._component_", VP_KEY_TEXT},
+    {"loss.num_output_chunks", VP_KEY_INT, "8", .min = 1, .max = 1e6},
+};
+
+static const vp_section torchtune_sections[] = {{"", VP_STRANGERS_KEPT, "model checkpointer"}};
+
+static const vp_saying torchtune_says[] = {
+    {VP_SETTING_MICRO_BATCH, "*", "batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    {VP_SETTING_SEQ, "*", "tokenizer.max_seq_len", "$"},
+    {VP_SETTING_PRECISION, "bf16", "dtype", "bf16"},
+    {VP_SETTING_PRECISION, "fp32", "dtype", "fp32"},
+    {VP_SETTING_RECOMPUTE, "none", "enable_activation_checkpointing", "false"},
+    {VP_SETTING_RECOMPUTE, "full", "enable_activation_checkpointing", "true"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "enable_activation_offloading", "false"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "enable_activation_offloading", "true",
+     "recompute=full"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer._component_", "torch.optim.AdamW"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.fused", "true"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer._component_", "torch.optim.AdamW"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.fused", "false"},
+    {VP_SETTING_OPTIMIZER, "adamw_8bit", "optimizer._component_", "bitsandbytes.optim.AdamW8bit"},
+    {VP_SETTING_OPTIMIZER, "paged_adamw_8bit", "optimizer._component_",
+     "bitsandbytes.optim.PagedAdamW8bit"},
+    {VP_SETTING_OPTIMIZER, "sgd", "optimizer._component_", "torch.optim.SGD"},
+    {VP_SETTING_LOSS, "full", "loss._component_", "torch.nn.CrossEntropyLoss"},
+    {VP_SETTING_LOSS, "chunked", "loss._component_",
+     "torchtune.modules.loss.CEWithChunkedOutputLoss"},
+    {VP_ALWAYS, NULL, "loss.num_output_chunks", "8", "loss=chunked"},
+    {VP_SETTING_CLIP_NORM, "R", "clip_grad_norm", "$"},
+    {VP_SETTING_OFFLOAD_PARAMS, "none", "fsdp_cpu_offload", "false", "offload_optimizer=none"},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "fsdp_cpu_offload", "true",
+     "offload_optimizer=cpu,parallel=fsdp2"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "fsdp_cpu_offload", "false", "offload_params=none"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "fsdp_cpu_offload", "true",
+     "offload_params=cpu,parallel=fsdp2"},
+    {VP_ALWAYS, NULL, "optimizer_in_bwd", "false"},
+    {VP_ALWAYS, NULL, "compile", "false"},
+};
+
+static const vp_rule torchtune_rules[] = {
+    {"optimizer_in_bwd", "=true", "gradient_accumulation_steps", ">1", VP_ERROR,
+     "steps in the backward pass: there is nothing to accumulate", "optimizer_in_bwd: false"},
+    {"optimizer_in_bwd", "=true", "clip_grad_norm", "set", VP_ERROR,
+     "steps before the norm is known", "clip_grad_norm: null"},
+    {"enable_activation_offloading", "=true", "enable_activation_checkpointing", "=false",
+     VP_WARNING, "moves every saved tensor to the host; meant to go with checkpointing",
+     "enable_activation_checkpointing: true"},
+};
+
+const vp_dialect vp_dialect_torchtune = {
+    .name    = "torchtune",
+    .library = "torchtune",
+    .version = "0.6.1",
+    ARRAY(torchtune_keys, keys),
+    ARRAY(torchtune_sections, sections),
+    ARRAY(torchtune_says, says),
+    ARRAY(torchtune_rules, rules),
+    .signs = "enable_activation_checkpointing checkpointer loss._component_ optimizer._component_ "
+             "enable_activation_offloading",
+};
+
+/* ---- torchtitan 0.2 ---- */
+
+static const vp_key torchtitan_keys[] = {
+    {"training", VP_KEY_MAP},
+    {"training.local_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG},
+    {"training.global_batch_size", VP_KEY_INT, "-1"},
+    {"training.seq_len", VP_KEY_INT, "2048", .min = 1, .max = BIG},
+    {"training.max_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
+    {"training.dtype", VP_KEY_WORD, "float32", "bfloat16|float32"},
+    {"training.mixed_precision_param", VP_KEY_WORD, "bfloat16", "bfloat16|float32"},
+    {"training.enable_cpu_offload", VP_KEY_BOOL, "false"},
+    {"optimizer", VP_KEY_MAP},
+    {"optimizer.name", VP_KEY_WORD, "AdamW", "Adam|AdamW"},
+    {"optimizer.implementation", VP_KEY_WORD, "fused", "for-loop|foreach|fused"},
+    {"parallelism", VP_KEY_MAP},
+    {"parallelism.data_parallel_shard_degree", VP_KEY_INT, "-1"},
+    {"parallelism.data_parallel_replicate_degree", VP_KEY_INT, "1"},
+    {"parallelism.fsdp_reshard_after_forward", VP_KEY_WORD, "default", "default|always|never"},
+    {"parallelism.tensor_parallel_degree", VP_KEY_INT, "1"},
+    {"parallelism.pipeline_parallel_degree", VP_KEY_INT, "1"},
+    {"parallelism.context_parallel_degree", VP_KEY_INT, "1"},
+    {"activation_checkpoint", VP_KEY_MAP},
+    {"activation_checkpoint.mode", VP_KEY_WORD, "selective", "selective|full|memory_budget|none"},
+    {"activation_checkpoint.selective_ac_option", VP_KEY_TEXT, "2"},
+    {"compile", VP_KEY_MAP},
+    {"compile.enable", VP_KEY_BOOL, "false"},
+};
+
+static const vp_section torchtitan_sections[] = {{"", VP_STRANGERS_REFUSED, ""}};
+
+static const vp_saying torchtitan_says[] = {
+    {VP_SETTING_PARALLEL, "fsdp2", "parallelism.data_parallel_shard_degree", "$world"},
+    {VP_SETTING_PARALLEL, "fsdp2", "parallelism.data_parallel_replicate_degree", "1"},
+    {VP_SETTING_PARALLEL, "ddp", "parallelism.data_parallel_shard_degree", "1"},
+    {VP_SETTING_PARALLEL, "ddp", "parallelism.data_parallel_replicate_degree", "$world"},
+    {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_shard_degree", "1"},
+    {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_replicate_degree", "1"},
+    {VP_SETTING_MICRO_BATCH, "*", "training.local_batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "training.global_batch_size", "$global"},
+    {VP_SETTING_SEQ, "*", "training.seq_len", "$"},
+    {VP_SETTING_CLIP_NORM, "R", "training.max_norm", "$"},
+    {VP_SETTING_PRECISION, "fp32", "training.dtype", "float32"},
+    {VP_SETTING_PRECISION, "fp32", "training.mixed_precision_param", "float32"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "training.dtype", "float32"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "training.mixed_precision_param", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16", "training.dtype", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16", "training.mixed_precision_param", "bfloat16"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.name", "AdamW"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.implementation", "fused"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.name", "AdamW"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.implementation", "foreach"},
+    {VP_SETTING_RECOMPUTE, "none", "activation_checkpoint.mode", "none"},
+    {VP_SETTING_RECOMPUTE, "full", "activation_checkpoint.mode", "full"},
+    {VP_SETTING_RECOMPUTE, "selective", "activation_checkpoint.mode", "selective"},
+    {VP_SETTING_RECOMPUTE, "selective", "activation_checkpoint.selective_ac_option", "op"},
+    {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpoint.mode", "selective"},
+    {VP_SETTING_RECOMPUTE, "every:N", "activation_checkpoint.selective_ac_option", "$"},
+    {VP_SETTING_OFFLOAD_PARAMS, "none", "training.enable_cpu_offload", "false",
+     "offload_optimizer=none"},
+    {VP_SETTING_OFFLOAD_PARAMS, "cpu", "training.enable_cpu_offload", "true",
+     "offload_optimizer=cpu,parallel=fsdp2"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "training.enable_cpu_offload", "false",
+     "offload_params=none"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "training.enable_cpu_offload", "true",
+     "offload_params=cpu,parallel=fsdp2"},
+    {VP_ALWAYS, NULL, "parallelism.fsdp_reshard_after_forward", "always", "parallel=fsdp2"},
+    {VP_ALWAYS, NULL, "parallelism.tensor_parallel_degree", "1"},
+    {VP_ALWAYS, NULL, "parallelism.pipeline_parallel_degree", "1"},
+    {VP_ALWAYS, NULL, "parallelism.context_parallel_degree", "1"},
+    {VP_ALWAYS, NULL, "compile.enable", "false"},
+};
+
+const vp_dialect vp_dialect_torchtitan = {
+    .name    = "torchtitan",
+    .library = "torchtitan",
+    .version = "0.2.2",
+    ARRAY(torchtitan_keys, keys),
+    ARRAY(torchtitan_sections, sections),
+    ARRAY(torchtitan_says, says),
+    .signs = "training.local_batch_size parallelism activation_checkpoint",
+};
+
+/* ---- Megatron-LM ---- */
+
+static const vp_key megatron_keys[] = {
+    {"nproc_per_node", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"script", VP_KEY_TEXT},
+    {"micro_batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"global_batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"seq_length", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"bf16", VP_KEY_FLAG, "false"},
+    {"fp16", VP_KEY_FLAG, "false"},
+    {"clip_grad", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
+    {"optimizer", VP_KEY_TEXT, "adam"},
+    {"use_distributed_optimizer", VP_KEY_FLAG, "false"},
+    {"optimizer_cpu_offload", VP_KEY_FLAG, "false"},
+    {"use_precision_aware_optimizer", VP_KEY_FLAG, "false"},
+    {"optimizer_offload_fraction", VP_KEY_REAL, "1.0", .min = 0, .max = 1},
+    {"recompute_granularity", VP_KEY_WORD, NULL, "full|selective"},
+    {"recompute_method", VP_KEY_WORD, NULL, "uniform|block"},
+    {"recompute_num_layers", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"recompute_modules", VP_KEY_ANY, "core_attn"},
+    {"recompute_activations", VP_KEY_FLAG, "false"},
+    {"checkpoint_activations", VP_KEY_FLAG, .until = "0.4",
+     .instead = "recompute_granularity full"},
+    {"attention_backend", VP_KEY_WORD, "auto", "auto|flash|fused|unfused|local"},
+    {"use_flash_attn", VP_KEY_FLAG, "false"},
+    {"tensor_model_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"pipeline_model_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"context_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
+    {"sequence_parallel", VP_KEY_FLAG, "false"},
+    {"distribute_saved_activations", VP_KEY_FLAG, "false"},
+    {"cpu_offloading_num_layers", VP_KEY_INT, "0", .min = 0, .max = 1e6},
+    {"lr", VP_KEY_REAL, NULL, .min = 0, .max = 100},
+};
+
+static const vp_section megatron_sections[] = {{"", VP_STRANGERS_KEPT, "num_layers hidden_size"}};
+
+static const vp_saying megatron_says[] = {
+    {VP_SETTING_WORLD, "*", "nproc_per_node", "$"},
+    {VP_ALWAYS, NULL, "script", "pretrain_gpt.py"},
+    {VP_SETTING_PARALLEL, "none", "use_distributed_optimizer", "false"},
+    {VP_SETTING_PARALLEL, "ddp", "use_distributed_optimizer", "false"},
+    {VP_SETTING_PARALLEL, "zero1", "use_distributed_optimizer", "true"},
+    {VP_SETTING_MICRO_BATCH, "*", "micro_batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "global_batch_size", "$global"},
+    {VP_SETTING_SEQ, "*", "seq_length", "$"},
+    {VP_SETTING_CLIP_NORM, "R", "clip_grad", "$"},
+    {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "bf16", "true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "fp16", "false"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "fp16", "true"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer", "adam"},
+    {VP_SETTING_OPTIMIZER, "sgd", "optimizer", "sgd"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "none", "optimizer_cpu_offload", "false"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "optimizer_cpu_offload", "true"},
+    {VP_SETTING_OFFLOAD_OPTIMIZER, "cpu", "use_precision_aware_optimizer", "true"},
+    {VP_SETTING_RECOMPUTE, "none", "recompute_granularity", NULL},
+    {VP_SETTING_RECOMPUTE, "full", "recompute_granularity", "full"},
+    {VP_SETTING_RECOMPUTE, "full", "recompute_method", "uniform"},
+    {VP_SETTING_RECOMPUTE, "full", "recompute_num_layers", "1"},
+    {VP_SETTING_RECOMPUTE, "chunks:N", "recompute_granularity", "full"},
+    {VP_SETTING_RECOMPUTE, "chunks:N", "recompute_method", "uniform"},
+    {VP_SETTING_RECOMPUTE, "chunks:N", "recompute_num_layers", "$"},
+    {VP_SETTING_RECOMPUTE, "first:N", "recompute_granularity", "full"},
+    {VP_SETTING_RECOMPUTE, "first:N", "recompute_method", "block"},
+    {VP_SETTING_RECOMPUTE, "first:N", "recompute_num_layers", "$"},
+    {VP_SETTING_RECOMPUTE, "selective", "recompute_granularity", "selective"},
+    {VP_SETTING_ATTENTION, "flash2", "attention_backend", "flash"},
+    {VP_SETTING_ATTENTION, "eager", "attention_backend", "unfused"},
+    {VP_ALWAYS, NULL, "tensor_model_parallel_size", "1"},
+    {VP_ALWAYS, NULL, "pipeline_model_parallel_size", "1"},
+    {VP_ALWAYS, NULL, "context_parallel_size", "1"},
+};
+
+static const vp_rule megatron_rules[] = {
+    {"bf16", "=true", "fp16", "=true", VP_ERROR, "bf16 and fp16 exclude each other", "--bf16"},
+    {"recompute_granularity", "=full", "recompute_method", "unset", VP_ERROR,
+     "full wants a method: the model refuses it after the arguments passed",
+     "--recompute-method uniform"},
+    {"recompute_granularity", "=full", "recompute_num_layers", "unset", VP_ERROR,
+     "full wants a number of layers", "--recompute-num-layers 1"},
+    {"recompute_granularity", "=selective", "recompute_num_layers", "set", VP_ERROR,
+     "selective acts on all layers", "no --recompute-num-layers"},
+    {"recompute_method", "set", "recompute_granularity", "unset", VP_ERROR,
+     "alone means nothing: no block is recomputed", "--recompute-granularity full"},
+    {"optimizer_cpu_offload", "=true", "use_precision_aware_optimizer", "=false", VP_ERROR,
+     "wants use-precision-aware-optimizer", "--use-precision-aware-optimizer"},
+    {"sequence_parallel", "=true", "tensor_model_parallel_size", "=1", VP_WARNING,
+     "has no effect with one tensor-parallel rank", "leave it out"},
+    {"distribute_saved_activations", "=true", "sequence_parallel", "=true", VP_ERROR,
+     "does not go with sequence-parallel", "leave it out"},
+    {"cpu_offloading_num_layers", ">0", "recompute_granularity", "set", VP_ERROR,
+     "does not go with recomputation", "one of them"},
+};
+
+const vp_dialect vp_dialect_megatron = {
+    .name    = "megatron",
+    .library = "megatron-core",
+    .version = "0.16.1",
+    ARRAY(megatron_keys, keys),
+    ARRAY(megatron_sections, sections),
+    ARRAY(megatron_says, says),
+    ARRAY(megatron_rules, rules),
+    .signs  = "micro_batch_size global_batch_size seq_length recompute_granularity "
+              "tensor_model_parallel_size num_layers hidden_size use_distributed_optimizer",
+    .flags  = true,
+    .shards = "tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size",
+};
+
+/* ---- a plain loop of PyTorch ---- */
+
+static const vp_key torch_keys[] = {
+    {"micro_batch", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"accumulation", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"sequence", VP_KEY_INT, NULL, .min = 1, .max = BIG},
+    {"weights", VP_KEY_WORD, NULL, "float32|bfloat16|float16"},
+    {"autocast", VP_KEY_WORD, "none", "none|bfloat16|float16"},
+    {"recompute", VP_KEY_TEXT, "none"},
+    {"offload_activations", VP_KEY_BOOL, "false"},
+    {"optimizer", VP_KEY_WORD, NULL, "adamw_torch|adamw_torch_fused|adamw_torch_forloop|sgd"},
+    {"attention", VP_KEY_WORD, NULL, "eager|sdpa|sdpa:flash|sdpa:efficient|sdpa:math|sdpa:cudnn"},
+    {"clip_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
+    {"limit_bytes", VP_KEY_INT, NULL, .min = 1, .max = 1e15},
+    {"reserved_peak_bytes", VP_KEY_INT, NULL, .min = 1, .max = 1e15},
+};
+
+static const vp_section torch_sections[] = {
+    {"", VP_STRANGERS_KEPT, "SETTINGS here layers wanted saved hook step handle"}};
+
+static const vp_saying torch_says[] = {
+    {VP_SETTING_MICRO_BATCH, "*", "micro_batch", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "accumulation", "$"},
+    {VP_SETTING_SEQ, "*", "sequence", "$"},
+    {VP_SETTING_PRECISION, "fp32", "weights", "float32"},
+    {VP_SETTING_PRECISION, "fp32", "autocast", "none"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "weights", "float32"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "autocast", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16-amp", "weights", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16-amp", "autocast", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16", "weights", "bfloat16"},
+    {VP_SETTING_PRECISION, "bf16", "autocast", "none"},
+    {VP_SETTING_PRECISION, "fp16", "weights", "float16"},
+    {VP_SETTING_PRECISION, "fp16", "autocast", "none"},
+    {VP_SETTING_RECOMPUTE, "none", "recompute", "none"},
+    {VP_SETTING_RECOMPUTE, "full", "recompute", "full"},
+    {VP_SETTING_RECOMPUTE, "every:N", "recompute", "$word"},
+    {VP_SETTING_RECOMPUTE, "first:N", "recompute", "$word"},
+    {VP_SETTING_RECOMPUTE, "blocks:L", "recompute", "$word"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "offload_activations", "false"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "offload_activations", "true", "recompute!=none"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer", "$word"},
+    {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer", "$word"},
+    {VP_SETTING_OPTIMIZER, "sgd", "optimizer", "$word"},
+    {VP_SETTING_ATTENTION, "eager", "attention", "$word"},
+    {VP_SETTING_ATTENTION, "sdpa", "attention", "$word"},
+    {VP_SETTING_ATTENTION, "sdpa:flash", "attention", "$word"},
+    {VP_SETTING_ATTENTION, "sdpa:efficient", "attention", "$word"},
+    {VP_SETTING_ATTENTION, "sdpa:math", "attention", "$word"},
+    {VP_SETTING_CLIP_NORM, "R", "clip_norm", "$"},
+    {VP_ALWAYS, NULL, "limit_bytes", "$limit"},
+    {VP_ALWAYS, NULL, "reserved_peak_bytes", "$reserved"},
+};
+
+const vp_dialect vp_dialect_torch = {
+    .name    = "torch",
+    .library = "torch",
+    .version = "2.11",
+    ARRAY(torch_keys, keys),
+    ARRAY(torch_sections, sections),
+    ARRAY(torch_says, says),
+    .signs = "limit_bytes reserved_peak_bytes autocast micro_batch",
+};
