@@ -1,4 +1,4 @@
-/* trainers/files/document.c: the tree, and which reader a file gets. */
+/* trainers/files/document_tree.c: the tree, and which reader a file gets. */
 #include "trainers/files/document.h"
 
 #include "base/file.h"
