@@ -188,10 +188,9 @@ out:
 }
 
 const vp_command vp_cmd_emit = {
-    .name = "emit",
-    .summary =
-        "settings as the files of the trainer that you use",
-    .usage = {"SETTINGS|PLAN --for TARGET [-o DIR] [options]"},
+    .name    = "emit",
+    .summary = "settings as the files of the trainer that you use",
+    .usage   = {"SETTINGS|PLAN --for TARGET [-o DIR] [options]"},
     .about =
         {"Writes settings (the file of vplan plan --trainer, or an object `common` of your own) or "
          "what a plan decided as the files that a trainer reads. Every key that memory depends on "

@@ -32,8 +32,8 @@ static vp_status has_room(const vp_plan_request *r, bool *room, vp_err *err)
                         .attention =
                          r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
     vp_figures  figures;
-    vp_offload  levels[VP_MAX_OFFLOAD_LEVELS];
-    vp_status   st = VP_OK;
+    vp_offload  levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
+    vp_status   st                            = VP_OK;
 
     s.offload = levels[vp_request_offloads(r, levels) - 1];
     *room     = true;

@@ -194,9 +194,9 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
                              bool *hopeless, vp_err *err)
 {
     int64_t    most = vp_max_i64(r->device->usable_bytes, r->budget_bytes), chunk = -1, next;
-    setting    s = {.micro_batch = micro};
-    vp_offload levels[VP_MAX_OFFLOAD_LEVELS];
-    vp_status  st = VP_OK;
+    setting    s                             = {.micro_batch = micro};
+    vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
+    vp_status  st                            = VP_OK;
 
     *hopeless = false;
     if (!least_known || most > INT64_MAX / 4)
@@ -225,8 +225,8 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
     const vp_semantics *semantics   = vp_semantics_of(from->of[0].precision, attention);
     vp_outlines        *outlines    = NULL;
     int64_t             least_known = 0;
-    vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
-    int                 n_levels = vp_request_offloads(r, levels);
+    vp_offload          levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
+    int                 n_levels                      = vp_request_offloads(r, levels);
     bool                hopeless;
     vp_status           st = VP_OK;
 

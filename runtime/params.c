@@ -23,7 +23,6 @@ static void *held_at(const vp_runtime *rt, const vp_plan_instance *x, const vp_p
     int64_t               at    = x->region_base_bytes[h] + p->offset_bytes[h];
     int64_t               bytes = vp_plan_param_bytes(&rt->plan->recipe, &p->param, h);
 
-    assert(h >= 0 && h < VP_N_REGIONS);
     assert(bytes > 0 && at >= 0 && at <= m->n_bytes - bytes);
     return m->base + at;
 }

@@ -103,12 +103,12 @@ VP_ALWAYS_INLINE void act_value_and_slope(float v, int act, float *value, float 
 
 /* LOOP(act), which wants act as a constant. */
 #define FOR_ACT(act) \
+    assert((act) >= 0 && (act) < VP_N_ACTS); \
     switch ((vp_act)(act)) { \
         VP_ACT_TABLE(CASE) \
     case VP_N_ACTS: \
         break; \
-    } \
-    assert(!"no such activation")
+    }
 #define CASE(NAME) \
     case VP_ACT_##NAME: \
         LOOP(VP_ACT_##NAME); \
@@ -121,10 +121,9 @@ VP_ALWAYS_INLINE void forward_loop(const float *x, float *y, int64_t n, int act)
         y[i] = act_value(x[i], act);
 }
 
-VP_PER_ISA(forward, (const float *x, float *y, int64_t n, int64_t act), (x, y, n, act))
-{
+VP_PER_ISA(forward, (const float *x, float *y, int64_t n, int64_t act), (x, y, n, act)){
 #define LOOP(constant) forward_loop(x, y, n, constant)
-    FOR_ACT(act);
+    FOR_ACT(act)
 #undef LOOP
 }
 
@@ -139,15 +138,14 @@ VP_ALWAYS_INLINE void backward_loop(const float *dy, const float *x, float *dx, 
 }
 
 VP_PER_ISA(backward, (const float *dy, const float *x, float *dx, int64_t n, int64_t act),
-           (dy, x, dx, n, act))
-{
+           (dy, x, dx, n, act)){
 #define LOOP(constant) backward_loop(dy, x, dx, n, constant)
-    FOR_ACT(act);
+    FOR_ACT(act)
 #undef LOOP
 }
 
 VP_ALWAYS_INLINE
-void glu_forward_loop(const float *gate, const float *up, float *y, int64_t n, int act)
+    void glu_forward_loop(const float *gate, const float *up, float *y, int64_t n, int act)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
@@ -155,10 +153,9 @@ void glu_forward_loop(const float *gate, const float *up, float *y, int64_t n, i
 }
 
 VP_PER_ISA(glu_forward, (const float *gate, const float *up, float *y, int64_t n, int64_t act),
-           (gate, up, y, n, act))
-{
+           (gate, up, y, n, act)){
 #define LOOP(constant) glu_forward_loop(gate, up, y, n, constant)
-    FOR_ACT(act);
+    FOR_ACT(act)
 #undef LOOP
 }
 
@@ -180,7 +177,7 @@ VP_PER_ISA(glu_backward,
            (dy, gate, up, d_gate, d_up, n, act))
 {
 #define LOOP(constant) glu_backward_loop(dy, gate, up, d_gate, d_up, n, constant)
-    FOR_ACT(act);
+    FOR_ACT(act)
 #undef LOOP
 }
 

@@ -56,8 +56,8 @@ bool vp_same_value(const char *a, const char *b)
 const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, const char *path,
                           const char **version)
 {
-    const vp_key *first = NULL;
-    const char   *ignored;
+    const vp_key *first   = NULL;
+    const char   *ignored = NULL;
 
     version = version ? version : &ignored;
     for (const vp_dialect *d = file->dialect; d; d = d->base) {

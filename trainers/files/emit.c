@@ -306,7 +306,7 @@ static const char *comment_of(const job *j, const char *made_by)
     put_prediction(j, &text);
     vp_text_printf(&text, "made by: %s\nrun with: %s\n", made_by, j->out->launch);
     for (int i = 0; i < j->out->n_script; i++)
-        vp_text_printf(&text, "%syour own code says %s\n", i ? "" : "", j->out->script[i]);
+        vp_text_printf(&text, "your own code says %s\n", j->out->script[i]);
     kept = text.data && !text.failed ? vp_arena_strdup(j->arena, text.data) : NULL;
     vp_text_release(&text);
     return kept;
