@@ -152,6 +152,22 @@ static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_che
     return VP_OK;
 }
 
+/* Whether an option that stands twice on a command line has one value all the same. */
+static bool says_the_same(const vp_document *doc, const char *key)
+{
+    const vp_value *first = NULL;
+    char            a[256], b[256];
+
+    for (const vp_value *v = doc->root->first; v; v = v->next) {
+        if (strcmp(v->key, key) != 0)
+            continue;
+        if (first && strcmp(vp_value_text(first, a, sizeof a), vp_value_text(v, b, sizeof b)) != 0)
+            return false;
+        first = v;
+    }
+    return doc->format == VP_FORMAT_FLAGS && first;
+}
+
 static void check_remarks(vp_checked *c, const vp_checked_file *file)
 {
     bool told = false;
@@ -161,10 +177,12 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
         /* comments in JSON: once, and only where the reader is a plain one */
         if (!r->key && (told || file->dialect->hjson) && file->doc->format == VP_FORMAT_JSON)
             continue;
-        told = told || !r->key;
+        told          = told || !r->key;
+        bool harmless = r->key && says_the_same(file->doc, r->key);
         vp_find(c, file,
-                r->is_error || (!r->key && file->doc->format == VP_FORMAT_JSON) ? VP_ERROR
-                                                                                : VP_NOTE,
+                (r->is_error && !harmless) || (!r->key && file->doc->format == VP_FORMAT_JSON)
+                    ? VP_ERROR
+                    : VP_NOTE,
                 &at, r->key, NULL, "%s", r->text);
         c->findings[c->n_findings - 1].from = NULL;
     }
