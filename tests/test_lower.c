@@ -116,7 +116,7 @@ static vp_model *dropout_from_config(int64_t h, int64_t heads)
 
     snprintf(
         text, sizeof text,
-        "{\"model_type\": \"gpt2\", \"n_embd\": %lld, \"n_layer\": 2, \"n_head\": %lld, \"vocab_size\": 60}",
+        "{\"model_type\": \"gpt2\", \"n_embd\": %lld, \"n_layer\": 2, \"n_head\": %lld, \"vocab_size\": 60, \"n_positions\": 1024}",
         (long long)h, (long long)heads);
     OK(vp_json_parse("hf", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);

@@ -103,7 +103,7 @@ static void a_plan_executes_the_program_of_its_semantics(void **state)
 static vp_model *eager_gpt2(void)
 {
     static const char text[] =
-        "{\"model_type\": \"gpt2\", \"n_embd\": 48, \"n_layer\": 2, \"n_head\": 3, \"vocab_size\": 60}";
+        "{\"model_type\": \"gpt2\", \"n_embd\": 48, \"n_layer\": 2, \"n_head\": 3, \"vocab_size\": 60, \"n_positions\": 1024}";
     vp_json_doc *doc;
     vp_model    *model;
 
