@@ -237,6 +237,7 @@ static glu_shape glu_shape_of(const vp_glu_ints *n)
 {
     int64_t rows = n->rows, cols = n->cols;
 
+    assert(rows > 0 && cols > 0 && n->act < VP_N_ACTS);
     return n->packed ? (glu_shape){.n_rows = rows, .n = cols, .ld = 2 * cols, .up_at = cols}
                      : (glu_shape){.n_rows = 1, .n = rows * cols, .ld = rows * cols};
 }

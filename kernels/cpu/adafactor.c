@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* A work item is so many rows, or so many columns; within rows, columns are taken a piece at a
@@ -225,6 +226,8 @@ void vp_cpu_adafactor(const vp_kernel_call *call)
                                               : 1.0),
     };
 
+    assert(a.col || !factored);   /* which the second average is for */
+    assert(control->step >= 1.0); /* steps count from 1: 0 ^ -0.8 is no number */
     if (!factored) {
         sum         = vp_update_sum(0.0, n_spans, elements_of_tile, &a);
         a.step_size = clipped_step(control->lr, sum / (double)count);

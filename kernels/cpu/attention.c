@@ -128,6 +128,7 @@ static shape shape_of(const vp_kernel_call *call)
                                  .first_sample = call->rng.first_sample,
     };
 
+    assert(s.batch > 0 && s.seq > 0 && s.d > 0 && s.lse);
     assert(s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.d <= VP_MAX_HEAD_DIM &&
            (!n->probs || s.probs));
     s.group  = s.heads / s.kv_heads;
@@ -174,6 +175,7 @@ static head_view view_of(const shape *s, int64_t sample, int64_t head)
 {
     int64_t length = s->lengths ? s->lengths[sample] : s->seq;
 
+    assert(sample >= 0 && sample < s->batch && head >= 0 && head < s->heads);
     return (head_view){
         .sample = sample,
         .head   = head,
@@ -209,6 +211,7 @@ typedef struct pair {
 
 static pair pair_at(const shape *s, const head_view *h, int64_t i0, int64_t j0)
 {
+    assert(i0 >= 0 && i0 < s->seq && j0 >= 0 && j0 < s->seq);
     return (pair){
         .i0    = i0,
         .j0    = j0,
@@ -349,6 +352,7 @@ VP_PER_ISA(scale_tile, (float *x, float alpha, int64_t n_rows, int64_t n_cols),
 static void dots_of_rows(const shape *s, rows a, rows b, int64_t m, int64_t n, float alpha,
                          float *x)
 {
+    assert(m > 0 && m <= TILE_Q && n > 0 && n <= TILE_K);
     if (s->native) {
         vp_gemm_bf16 g = {
             .m            = m,
@@ -408,6 +412,7 @@ static void add_product(const shape *s, const float *x, bool of_columns, int64_t
 {
     int64_t m = of_columns ? n_k : n_q, k = of_columns ? n_q : n_k;
 
+    assert(n_q > 0 && n_q <= TILE_Q && n_k > 0 && n_k <= TILE_K);
     if (s->native) {
         _Alignas(64) uint16_t high[TILE_Q * TILE_K], low[TILE_Q * TILE_K];
         vp_gemm_bf16          g = {
@@ -594,6 +599,7 @@ static void forward_tile(const shape *s, const head_view *h, int64_t i0, float *
     tile    y    = sums_of(s, &s->y, h->row + i0, h->head, scratch);
     rows    q    = bring(s, &s->q, h->row + i0, h->head, n_q, scratch + one);
 
+    assert(i0 % TILE_Q == 0 && n_q > 0 && 3 * one <= SCRATCH);
     for (int64_t r = 0; r < n_q; r++) {
         row_max[r] = -INFINITY;
         row_sum[r] = 0.0f;
@@ -731,6 +737,10 @@ static void backward(const shape *s, const backward_item *b, float *scratch)
     int64_t n_known = view_of(s, b->sample, 0).reach.length - b->j_from;
 
     assert(!s->bf16 || scratch_of_item(s, b) <= SCRATCH);
+    assert(b->dq || b->dkv);
+    assert(b->head_from < b->head_to && b->head_to <= s->heads && b->head_from / s->group == b->kv);
+    assert(b->i_from < b->i_to && b->i_to <= s->seq && b->j_from < b->j_to && b->j_to <= s->seq);
+    assert(b->i_from % TILE_Q == 0 && b->j_from % TILE_K == 0);
     n_known = n_known < 0 ? 0 : vp_min_i64(n_known, n_keys);
     for (int64_t head = b->head_from; head < b->head_to; head++) {
         head_view h = view_of(s, b->sample, head);
@@ -818,6 +828,7 @@ static backward_item cut_item(const shape *s, int64_t item)
         b.dq     = false;
         return b;
     }
+    assert(item < (n_kv + n_q) * n_tiles);
     item -= n_kv * n_tiles;
     b           = whole_item(s, item % n_q / s->group);
     b.head_from = item % n_q % s->heads;

@@ -1,5 +1,6 @@
 /* kernels/cpu/backend_cpu.c: the CPU backend's table of kernels and its
  * description. */
+#include "kernels/call_check.h"
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/gemm_bf16.h"
 
@@ -57,13 +58,12 @@ static bool fits_blas(const vp_kernel_call *call)
 
 static vp_status run(const vp_kernel_call *call, vp_err *err)
 {
-    assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS);
-    assert(call->dtype == VP_DTYPE_F32 || call->dtype == VP_DTYPE_BF16);
     if (!fits_blas(call))
         return VP_FAIL(
             err, VP_ERR_INPUT,
             "%s: a row has more than %d elements, more than the BLAS library can address",
             vp_kernel_info_of(call->kernel)->name, INT_MAX);
+    vp_kernel_call_check(call);
     vp_cpu_streams_pass();
     kernels[call->kernel](call);
     vp_cpu_streams_pass();
@@ -81,6 +81,7 @@ static vp_status wait(vp_err *err)
 static vp_status copy_now(void *to, const void *from, int64_t n_bytes, vp_err *err)
 {
     (void)err;
+    assert(n_bytes >= 0 && (n_bytes == 0 || (to && from)));
     vp_cpu_streams_wait();
     memmove(to, from, (size_t)n_bytes);
     return VP_OK;
@@ -89,6 +90,7 @@ static vp_status copy_now(void *to, const void *from, int64_t n_bytes, vp_err *e
 static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
 {
     (void)err;
+    assert(n_bytes >= 0 && (n_bytes == 0 || to));
     vp_cpu_streams_wait();
     memset(to, byte, (size_t)n_bytes);
     return VP_OK;
@@ -99,6 +101,7 @@ static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *sec
     double    begin_s = vp_now_s();
     vp_status st      = VP_OK;
 
+    assert(n_calls > 0);
     for (int i = 0; i < n_calls; i++)
         VP_TRY(run(call, err));
     *seconds = (vp_now_s() - begin_s) / n_calls;

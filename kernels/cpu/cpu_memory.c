@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ vp_status vp_cpu_alloc(int64_t n_bytes, void **out, vp_err *err)
                   : mmap(NULL, (size_t)mapped_bytes(n_bytes), PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
+    assert(n_bytes > 0);
     *out = NULL;
     if (p == MAP_FAILED)
         return VP_FAIL(err, VP_ERR_DEVICE, "memory of %s cannot be mapped: %s",
@@ -34,6 +36,7 @@ vp_status vp_cpu_alloc(int64_t n_bytes, void **out, vp_err *err)
 
 void vp_cpu_release(void *p, int64_t n_bytes)
 {
+    assert(!p || n_bytes > 0); /* as it was allocated */
     if (p)
         munmap(p, (size_t)mapped_bytes(n_bytes));
 }
@@ -92,6 +95,7 @@ vp_status vp_cpu_host_alloc(int64_t n_bytes, void **out, vp_err *err)
     char text[32];
     int  e = posix_memalign(out, (size_t)sysconf(_SC_PAGESIZE), (size_t)n_bytes);
 
+    assert(n_bytes > 0 && e != EINVAL); /* a page is a power of two */
     if (e == 0)
         return VP_OK;
     *out = NULL;

@@ -69,6 +69,7 @@ static struct {
 
 static bool has_come(place p)
 {
+    assert(p.stream >= 0 && p.stream < VP_N_STREAMS && p.n_given <= here.of[p.stream].n_given);
     return here.of[p.stream].n_done >= p.n_given;
 }
 
@@ -82,6 +83,7 @@ static void *work(void *stream)
     while (!here.ends) {
         task *t = &s->tasks[s->n_done % ROOM];
 
+        assert(s->n_done <= s->n_given && s->n_given - s->n_done <= ROOM);
         if (here.stress || s->n_done == s->n_given || (!t->to && !has_come(t->until))) {
             pthread_cond_wait(&here.changed, &here.lock);
             continue;
@@ -116,6 +118,7 @@ static vp_status start_thread(copy_stream *s, vp_err *err)
     static bool ends_with_the_process;
     int         e;
 
+    assert(s != &here.of[VP_STREAM_COMPUTE]);
     if (s->runs)
         return VP_OK;
     if (!ends_with_the_process && atexit(end_threads) != 0)
@@ -133,6 +136,7 @@ static vp_status start_thread(copy_stream *s, vp_err *err)
 
 static int64_t draw(int64_t below)
 {
+    assert(here.stress != 0 && below > 0); /* xorshift never leaves 0 */
     here.stress ^= here.stress << 13;
     here.stress ^= here.stress >> 7;
     here.stress ^= here.stress << 17;
@@ -141,6 +145,7 @@ static int64_t draw(int64_t below)
 
 static void spoil(task *t)
 {
+    assert(t->to && !t->begun && t->done_bytes == 0);
     t->begun = true;
     if (t->pace != EARLY)
         memset(t->to, 0xff, (size_t)t->n_bytes); /* a NaN wherever it is read as a number */
@@ -151,6 +156,7 @@ static void move(task *t, int64_t n_bytes)
     n_bytes = vp_min_i64(n_bytes, t->n_bytes - t->done_bytes);
     memcpy(t->to + t->done_bytes, t->from + t->done_bytes, (size_t)n_bytes);
     t->done_bytes += n_bytes;
+    assert(n_bytes >= 0 && t->done_bytes <= t->n_bytes);
 }
 
 /* The stream's first task, as far as its pace lets it. Whether it is done. */
@@ -235,6 +241,9 @@ static vp_status give(vp_stream stream, const task *t, vp_err *err)
     if (!here.stress)
         VP_TRY(start_thread(s, err));
     reach((place){stream, s->n_given - ROOM + 1});
+    assert(s->n_given - s->n_done < ROOM); /* a place is free */
+    assert(stream != VP_STREAM_COMPUTE &&
+           (t->to ? t->from && t->n_bytes > 0 : t->until.stream != stream));
     s->tasks[s->n_given % ROOM] = *t;
     if (here.stress)
         s->tasks[s->n_given % ROOM].pace = (pace)draw(N_PACES);
@@ -259,6 +268,7 @@ vp_status vp_cpu_copy_async(vp_stream stream, void *to, const void *from, int64_
 vp_status vp_cpu_mark(vp_stream stream, int event, vp_err *err)
 {
     (void)err;
+    assert(stream >= 0 && stream < VP_N_STREAMS);
     assert(event >= 0 && event < VP_BACKEND_EVENTS);
     here.events[event] = (place){stream, here.of[stream].n_given};
     return VP_OK;
@@ -269,6 +279,7 @@ vp_status vp_cpu_after(vp_stream stream, int event, vp_err *err)
     place     until;
     vp_status st = VP_OK;
 
+    assert(stream >= 0 && stream < VP_N_STREAMS);
     assert(event >= 0 && event < VP_BACKEND_EVENTS);
     until = here.events[event];
     if (until.n_given == 0 || until.stream == stream)

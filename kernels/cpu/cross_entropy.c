@@ -103,6 +103,7 @@ static void load(const void *x, vp_dtype dtype, int64_t v, int64_t n, float cap,
 {
     const float *from = vp_cpu_read(x, dtype, v, n, t);
 
+    assert(n > 0 && n <= PIECE);
     if (cap > 0.0f)
         cap_all(from, t, slope, n, cap);
     else if (from != t)

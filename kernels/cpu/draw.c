@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/philox.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum { PIECE_BLOCKS = 256, PIECE = 4 * PIECE_BLOCKS };
@@ -114,6 +115,7 @@ void vp_draw_normal(uint64_t seed, const char *name, double std, float *x, int64
     vp_philox_key key      = vp_philox_key_of_name(seed, name);
     int64_t       n_pieces = (n + PIECE - 1) / PIECE;
 
+    assert(n >= 0 && std >= 0.0 && name[0]);
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_pieces > 16)
     for (int64_t p = 0; p < n_pieces; p++) {
         uint32_t word[PIECE];

@@ -7,6 +7,8 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
+
 VP_PER_ISA(sum_of_two, (const float *x, const float *y, float *z, int64_t n), (x, y, z, n))
 {
 #pragma omp simd
@@ -78,6 +80,7 @@ void vp_cpu_copy(const vp_kernel_call *call)
     int64_t     bytes = vp_dtype_bytes(call->dtype);
     int64_t     count = call->elements.count, n_spans = vp_cpu_n_spans(count);
 
+    assert(x == y || x + count * bytes <= y || y + count * bytes <= x);
     if (x == y)
         return;
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)

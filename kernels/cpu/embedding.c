@@ -15,6 +15,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 enum { SLICE_COLS = 128 }; /* columns one work item of the backward owns */
@@ -85,6 +86,8 @@ void vp_cpu_embedding_fwd(const vp_kernel_call *call)
             offset = call->embedding.position_offset;
     float scale    = (float)call->embedding_reals.scale;
 
+    assert(table || positions);
+    assert(offset > 0 || !call->embedding.skip_padding); /* padding has the row before it */
 #pragma omp parallel for schedule(static) \
     num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t n = 0; n < rows; n++) {
@@ -92,6 +95,8 @@ void vp_cpu_embedding_fwd(const vp_kernel_call *call)
             call->embedding.skip_padding
                 ? position_after(tokens[n], count_before(tokens, n, seq, offset - 1), offset)
                 : n % seq + offset;
+        assert(!table || (tokens[n] >= 0 && tokens[n] < call->embedding.vocab));
+        assert(p >= 0 && p < seq + offset);
         const void *position = vp_cpu_at(positions, call->dtype, p * cols);
         const void *row      = table ? vp_cpu_at(table, call->dtype, tokens[n] * cols) : position;
         void       *to       = vp_cpu_at(y, call->dtype, n * cols);
@@ -116,6 +121,8 @@ void vp_cpu_embedding_bwd(const vp_kernel_call *call)
     float   scale        = (float)call->embedding_reals.scale;
     bool    bf16         = call->dtype == VP_DTYPE_BF16;
 
+    assert(d_table || d_positions);
+    assert(offset > 0 || !skip_padding);
 #pragma omp parallel for schedule(static) \
     num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t c = 0; c < cols; c += SLICE_COLS) {

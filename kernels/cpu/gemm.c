@@ -21,6 +21,10 @@ enum { TILE_ROWS = VP_TILE_TOKENS, TILE_COLS = 384 };
 
 void vp_cpu_gemm_call(const vp_gemm *g)
 {
+    assert(g->m >= 0 && g->n >= 0 && g->k >= 0 && g->m <= INT_MAX && g->n <= INT_MAX);
+    /* stored rows do not lie on each other */
+    assert(g->lda >= (g->a_transposed ? g->m : g->k) && g->ldb >= (g->b_transposed ? g->k : g->n));
+    assert(g->ldc >= g->n);
     assert(g->lda <= INT_MAX && g->ldb <= INT_MAX && g->ldc <= INT_MAX && g->k <= INT_MAX);
     cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans,
                 g->b_transposed ? CblasTrans : CblasNoTrans, (blasint)g->m, (blasint)g->n,
@@ -44,7 +48,8 @@ static void gemm_tile(const vp_gemm *g, int64_t k_tile, const float *bias, int64
 {
     vp_gemm t = *g;
 
-    assert(!(bias && g->add));
+    assert(!(bias && g->add)); /* C begins as one of both */
+    assert(row >= 0 && row < g->m && col >= 0 && col < g->n);
     t.m = vp_min_i64(TILE_ROWS, g->m - row);
     t.n = vp_min_i64(TILE_COLS, g->n - col);
     t.c = g->c + row * g->ldc + col;
@@ -66,7 +71,7 @@ void vp_cpu_gemm(const vp_gemm *g, int64_t k_tile, const float *bias)
     int64_t n_row_tiles = vp_ceil_div(g->m, TILE_ROWS);
     int64_t n_tiles     = n_row_tiles * vp_ceil_div(g->n, TILE_COLS);
 
-    assert(k_tile > 0 || g->k == 0);
+    assert(g->m >= 0 && g->n >= 0 && (k_tile > 0 || g->k == 0));
     /* Rows inner: threads work on one panel of B at a time, which they share in the cache. */
 #pragma omp parallel for schedule(dynamic) num_threads(vp_cpu_threads()) if (n_tiles > 1)
     for (int64_t tile = 0; tile < n_tiles; tile++)

@@ -174,6 +174,7 @@ static void add_piece(const job *j, const void *a, const void *b, int64_t k, int
     const float *in    = tile;
     int64_t      ld_in = LINES;
 
+    assert(row < g->m && col < g->n);
     if (first && g->add && whole) {
         in    = c;
         ld_in = g->ldc;
@@ -205,6 +206,7 @@ static void pack(const job *j, bool of_a, int64_t line, int64_t k, int64_t n_k, 
     int64_t             ld = of_a ? g->lda : g->ldb, n = of_a ? g->m : g->n;
     bool                k_rows = of_a ? g->a_transposed : !g->b_transposed;
 
+    assert(line < n && k + n_k <= g->k);
     x += k_rows ? k * ld + line : line * ld + k;
     (of_a ? j->kernels->pack_a : j->kernels->pack_b)(panel, x, ld, k_rows,
                                                      vp_min_i64(LINES, n - line), n_k);
@@ -286,6 +288,8 @@ static void choose_blocks(job *j)
         j->n_strip_lines        = STRIPS_LONG;
         j->block_lines          = LINES_LONG;
     }
+    assert(j->block_lines > 0 && j->block_lines % LINES == 0 && j->n_strip_lines % LINES == 0);
+    assert(j->k_inner > 0 && j->k_inner % UNIT == 0 && j->k_inner <= whole_units(j->k_outer));
 }
 
 /* Cut C into items for n_threads. The estimate, in cycles of one thread:
@@ -320,6 +324,7 @@ static void choose_items(job *j, int64_t n_threads)
                 j->item_lines  = s;
             }
         }
+    assert(j->item_lines > 0 && j->item_lines % LINES == 0 && j->block_lines % LINES == 0);
 }
 
 /* C when there is nothing to sum: the bias or zeros. */
@@ -341,6 +346,7 @@ static void run_nth_item(const job *j, int64_t item)
     int64_t n_blocks = vp_ceil_div(j->n_resident, j->block_lines);
     int64_t r = item % n_blocks * j->block_lines, s = item / n_blocks * j->item_lines;
 
+    assert(r < j->n_resident && s < j->n_streamed);
     run_item(j, r, vp_min_i64(j->n_resident, r + j->block_lines), s,
              vp_min_i64(j->n_streamed, s + j->item_lines));
 }
@@ -351,13 +357,15 @@ static void run(const vp_gemm_bf16 *g, const uint16_t *bias, int n_threads)
     int64_t n_items;
 
     pthread_once(&once, start);
-    assert(g->m >= 0 && g->n >= 0 && g->k >= 0 && !(bias && g->add));
+    assert(g->m >= 0 && g->n >= 0 && g->k >= 0 && !(bias && g->add) && n_threads > 0);
     if (g->m == 0 || g->n == 0)
         return;
     if (g->k == 0) {
         fill(g, bias);
         return;
     }
+    assert(g->lda >= (g->a_transposed ? g->m : g->k) && g->ldb >= (g->b_transposed ? g->k : g->n));
+    assert(g->ldc >= g->n);
     j.kernels    = kernels;
     j.n_resident = j.resident_a ? g->m : g->n;
     j.n_streamed = j.resident_a ? g->n : g->m;

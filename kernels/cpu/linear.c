@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 enum { BIAS_COLS = 256 }; /* columns of db one work item owns */
@@ -21,6 +22,7 @@ enum { BIAS_COLS = 256 }; /* columns of db one work item owns */
 static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_tile, const void *a,
                      const void *b, void *c, bool c_f32, const void *bias)
 {
+    assert(a && b && c && c != a && c != b); /* a product has no place to be summed on an input */
     if (call->dtype == VP_DTYPE_BF16) {
         vp_gemm_bf16 h = {
             .m            = g->m,
@@ -112,6 +114,7 @@ static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
     int64_t     rows = call->linear.rows, out = call->linear.out;
     bool        add = call->accumulate;
 
+    assert(cols > 0 && cols <= BIAS_COLS && col + cols <= out);
     for (int64_t r = 0; r < rows; r += VP_TILE_TOKENS) {
         float sum[BIAS_COLS] = {0};
 

@@ -33,6 +33,7 @@ vp_cpu_isa vp_cpu_isa_now(void)
 
 void vp_cpu_isa_limit(vp_cpu_isa most)
 {
+    assert(most >= VP_CPU_BASELINE && most <= VP_CPU_AVX512);
     isa_most = most;
 }
 

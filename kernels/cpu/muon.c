@@ -18,6 +18,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <math.h>
 
 enum { N_STEPS = 5 };
@@ -105,6 +106,7 @@ static void newton_schulz(const float *x, float *next, float *a, float *b, int64
                          .add   = true};
     vp_gemm product   = {.m = rows, .n = cols, .k = size, .c = next, .ldc = cols, .alpha = 1.0f};
 
+    assert(x != next && size > 0 && size <= rest);
     product.a   = wide ? b : x;
     product.lda = wide ? size : cols;
     product.b   = wide ? x : b;
@@ -130,6 +132,7 @@ void vp_cpu_muon(const vp_kernel_call *call)
     double   norm, adjust = 0.2 * sqrt((double)vp_max_i64(rows, cols));
     float    keep = (float)(call->muon.decay ? 1.0 - control->lr * o->weight_decay : 1.0);
 
+    assert(o);
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++) {
         int64_t i = s * VP_CPU_SPAN;

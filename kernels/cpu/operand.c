@@ -17,7 +17,7 @@ const float *vp_cpu_read(const void *operand, vp_dtype dtype, int64_t at, int64_
 {
     if (dtype == VP_DTYPE_F32)
         return (const float *)operand + at;
-    assert(n <= VP_CPU_PIECE);
+    assert(dtype == VP_DTYPE_BF16 && n <= VP_CPU_PIECE);
     widen((const uint16_t *)operand + at, scratch, n);
     return scratch;
 }
@@ -29,6 +29,7 @@ float *vp_cpu_place(void *operand, vp_dtype dtype, int64_t at, float *scratch)
 
 void vp_cpu_written(void *operand, vp_dtype dtype, int64_t at, int64_t n, const float *scratch)
 {
+    assert(dtype == VP_DTYPE_F32 || n <= VP_CPU_PIECE);
     if (dtype != VP_DTYPE_F32)
         narrow(scratch, (uint16_t *)operand + at, n);
 }

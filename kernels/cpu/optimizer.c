@@ -44,6 +44,7 @@ static scalars scalars_of(const vp_kernel_call *call, const vp_control *control,
 {
     const vp_optimizer_numbers *o = call->optimizer;
 
+    assert(o && control->step >= 1.0); /* from 1, or the corrections divide by 0 */
     return (scalars){
         .grad_scale          = (float)control->grad_scale,
         .lr                  = (float)control->lr,
@@ -184,6 +185,9 @@ static void update_all(const vp_kernel_call *call, vp_param p, const float *g, v
                   .k        = scalars_of(call, control, call->update.decay != 0),
     };
 
+    assert(m || !v);
+    assert((call->kernel == VP_K_ADAMW) == (v != NULL) &&
+           (call->kernel == VP_K_SGD) == (m == NULL));
     _Static_assert(VP_CPU_SPAN % VP_UPDATE_PIECE == 0, "a span is whole pieces");
     if (m)
         u.m = vp_state_of(call, m, kind, count, true);

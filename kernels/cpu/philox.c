@@ -3,6 +3,8 @@
 
 #include "kernels/cpu/cpu_internal.h"
 
+#include <assert.h>
+
 /* Multipliers and Weyl increments: Salmon et al. 2011, table 2 and section 3.3. */
 static const uint32_t mul0 = 0xD2511F53u, mul1 = 0xCD9E8D57u;
 static const uint32_t weyl0 = 0x9E3779B9u, weyl1 = 0xBB67AE85u;
@@ -123,6 +125,7 @@ void vp_philox_mask(vp_philox_key key, uint64_t sample, uint64_t first_block, in
     double   least = p * 4294967296.0 + 0.5;
     float    scale = (float)(1.0 / (1.0 - p));
 
+    assert(p >= 0.0 && p <= 1.0 && n >= 0);
     if (!(least < 4294967296.0)) {
         memset(mask, 0, (size_t)n * sizeof(float));
         return;

@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 
@@ -171,6 +172,7 @@ void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
     int64_t slice = cols >= (int64_t)SLICE_COLS * vp_cpu_threads() ? SLICE_COLS : SLICE_LEAST;
     bool    bf16  = call->dtype == VP_DTYPE_BF16;
 
+    assert(slice <= SLICE_COLS && tile % VP_TILE_TOKENS == 0);
     /* Tile by tile: the column sums first, since dx may be written over what they read. */
 #pragma omp parallel num_threads(vp_cpu_threads()) if (rows * cols > VP_CPU_SPAN)
     for (int64_t r0 = 0; r0 < rows; r0 += tile) {

@@ -50,6 +50,7 @@ static shape shape_of(const vp_kernel_call *call)
         s.n_turning      = heads;
         break;
     }
+    assert(s.group_elements % d == 0 && s.n_turning * d <= s.group_elements);
     assert(s.group_elements > 0);
     s.row_elements = s.n_groups * s.group_elements;
     return s;

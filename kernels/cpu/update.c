@@ -3,6 +3,8 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
+
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "random halves are taken as memory has them");
 
@@ -13,7 +15,7 @@ void vp_update_draw(vp_philox_key key, uint64_t use, int64_t first, int64_t n, u
     uint32_t word[4 * (VP_UPDATE_PIECE / PER_BLOCK + 1)];
     int64_t  skip = first % PER_BLOCK;
 
-    assert(n <= VP_UPDATE_PIECE);
+    assert(first >= 0 && n > 0 && n <= VP_UPDATE_PIECE);
     vp_philox_blocks(key, use, (uint64_t)(first / PER_BLOCK), vp_ceil_div(skip + n, PER_BLOCK),
                      word);
     memcpy(random, (const char *)word + 2 * skip, 2 * (size_t)n);
@@ -23,6 +25,7 @@ vp_param vp_param_of(const vp_kernel_call *call, void *param, float *master)
 {
     vp_param p = {.exact = master, .key = vp_philox_key_of(&call->rng)};
 
+    assert(param && (const void *)master != param);
     if (call->dtype == VP_DTYPE_BF16)
         p.bf16 = param;
     else if (master)
@@ -39,6 +42,7 @@ vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind ki
                   .key  = vp_philox_key_of(&call->rng),
                   .use  = is_signed ? VP_DRAW_FIRST_STATE : VP_DRAW_SECOND_STATE};
 
+    assert(operand && n > 0);
     switch (kind) {
     case VP_STATE_F32:
         s.f32 = operand;
@@ -60,6 +64,7 @@ vp_state vp_state_of(const vp_kernel_call *call, void *operand, vp_state_kind ki
 double vp_update_sum(double start, int64_t n_tiles, double (*of)(const void *context, int64_t tile),
                      const void *context)
 {
+    assert(n_tiles >= 0);
     for (int64_t first = 0; first < n_tiles; first += SUM_TILES_AT_ONCE) {
         double  sum[SUM_TILES_AT_ONCE];
         int64_t n = vp_min_i64(SUM_TILES_AT_ONCE, n_tiles - first);

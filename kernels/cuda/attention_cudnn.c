@@ -90,6 +90,7 @@ static vp_status plan_of(struct vp_cudnn *c, int compute_capability, const vp_cu
     }
     c->target.compute_capability = compute_capability;
     VP_TRY(vp_cudnn_plan_new(&c->api, &c->target, shape, max_workspace_bytes, &plan, err));
+    assert(plan && c->n_plans < c->cap_plans);
     *out = c->plans[c->n_plans++] = plan;
 out:
     return st;
@@ -104,8 +105,10 @@ typedef struct pack {
 
 static void pack_add(pack *p, const vp_cudnn_plan *plan, int id, void *pointer)
 {
+    assert(id >= 0 && id < VP_CUDNN_N_IDS);
     if (!plan->uses[id])
         return;
+    assert(p->n < VP_CUDNN_N_IDS && pointer);
     p->ids[p->n]        = id;
     p->pointers[p->n++] = pointer;
 }
@@ -147,6 +150,7 @@ enum { BF16_BYTES = 2 };
 static void *place(void *own, void *first, const vp_cudnn_shape *s, const vp_cudnn_part *part,
                    int64_t sample, int64_t head)
 {
+    assert(sample >= 0 && head >= 0 && (own || first));
     return (char *)(own ? own : first) +
            BF16_BYTES * (part->first + sample * s->seq * part->row + head * part->head);
 }
@@ -175,6 +179,7 @@ vp_status vp_cudnn_attention(struct vp_cudnn *c, int compute_capability, const v
     char     *row_sums = call->workspace, *library = row_sums + division.row_sum_bytes;
     vp_status st = VP_OK;
 
+    assert(n_chunks > 0 && shape.kv_heads > 0 && per_sample > 0 && shape.batch > 0);
     if (vp_overflowed(division.bytes) || call->workspace_bytes < division.bytes)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "cuDNN's attention needs a workspace of %lld bytes, the call has %lld",
@@ -185,6 +190,9 @@ vp_status vp_cudnn_attention(struct vp_cudnn *c, int compute_capability, const v
         int64_t sample = chunk / per_sample * shape.batch, kv = chunk % per_sample * shape.kv_heads,
                 head = kv * group;
         pack p       = {.n = 0};
+
+        assert(sample + shape.batch <= call->attention.batch &&
+               kv + shape.kv_heads <= call->attention.kv_heads);
 
         pack_add(&p, plan, VP_CUDNN_Q, place(q, q, &shape, &shape.q, sample, head));
         pack_add(&p, plan, VP_CUDNN_K,

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/attention_tiles.h"
 
+#include <assert.h>
+
 /* A sequence of 2^30 tokens would take years; a row of 2^31 elements or 2^30 blocks, more memory
  * than there is. */
 static bool fits(const vp_attention_ints *n)
@@ -52,6 +54,7 @@ template <typename T> static shape<T> shape_of(const vp_kernel_call *call)
 
     s.batch = (int)n->batch, s.seq = (int)n->seq, s.heads = (int)n->heads,
     s.kv_heads = (int)n->kv_heads, s.d = (int)n->head_dim;
+    assert(s.seq > 0 && s.d > 0 && s.kv_heads > 0 && s.heads % s.kv_heads == 0);
     s.group      = s.heads / s.kv_heads;
     s.causal     = n->causal != 0;
     s.window     = n->window > 0 && n->window < n->seq ? (int)n->window : (int)n->seq;

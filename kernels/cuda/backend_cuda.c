@@ -3,6 +3,7 @@
  *
  * The plugin exports vp_backend_open() and nothing else. Its state is one static vp_cuda, as a
  * process has one device. */
+#include "kernels/call_check.h"
 #include "kernels/cuda/cuda_internal.h"
 
 #include "base/checked.h"
@@ -52,6 +53,7 @@ static vp_status launch_collected(vp_err *err)
     const char *name = vp_kernel_info_of(updates.kernel)->name;
     vp_err      was  = unsaid;
 
+    assert(updates.n == 0 || squares.n == 0);
     unsaid = (vp_err){0};
     if (was.code != VP_OK)
         return VP_FAIL(err, was.code, "%s", was.message);
@@ -149,6 +151,7 @@ static vp_status enqueue_copy(void *to, const void *from, int64_t n_bytes, enum 
 {
     vp_status st = VP_OK;
 
+    assert(n_bytes > 0 && to && from);
     VP_TRY(launch_collected(err));
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes, kind, here.stream), what);
 out:
@@ -192,6 +195,7 @@ static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    assert(n_bytes > 0 && to);
     VP_TRY(launch_collected(err));
     VP_TRY(vp_cuda_streams_join(&here, err));
     VP_CUDA(cudaMemsetAsync(to, byte, (size_t)n_bytes, here.stream), "filling memory");
@@ -282,16 +286,15 @@ static vp_status run(const vp_kernel_call *call, vp_err *err)
     bool own = attention && (!here.cudnn || vp_cuda_attention_engine(&shape) == VP_ATTENTION_OWN);
     vp_status st = VP_OK;
 
-    assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS);
-    assert(call->dtype == VP_DTYPE_F32 || call->dtype == VP_DTYPE_BF16);
     if (vp_overflowed(need) || call->workspace_bytes < need || (need > 0 && !call->workspace))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s has a workspace of %lld bytes; on this device it needs %lld",
                        vp_kernel_info_of(call->kernel)->name, (long long)call->workspace_bytes,
                        (long long)need);
-    assert((uintptr_t)call->workspace % VP_ALIGN_BYTES == 0); /* as cuBLASLt requires it */
+    vp_kernel_call_check(call);
     if (kernels[call->kernel].collected)
         return collect(call, err);
+    assert(kernels[call->kernel].launch || kernels[call->kernel].function);
     VP_TRY(launch_collected(err));
     if (kernels[call->kernel].function && !own)
         VP_TRY(kernels[call->kernel].function(&here, call, err));
@@ -308,6 +311,7 @@ static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *sec
     float       ms = 0;
     vp_status   st = VP_OK;
 
+    assert(n_calls > 0);
     VP_TRY(launch_collected(err)); /* of calls before */
     VP_CUDA(cudaEventCreate(&begin), "an event");
     VP_CUDA(cudaEventCreate(&end), "an event");
@@ -331,6 +335,7 @@ out:
 static vp_status algorithms(const vp_kernel_call *call, int max, vp_algorithm *out, int *n,
                             vp_err *err)
 {
+    assert(call->kernel < VP_N_KERNELS && max > 0);
     *n = 0;
     if (kernels[call->kernel].function != vp_cuda_linear)
         return VP_OK;
@@ -435,6 +440,7 @@ static vp_status replay(const vp_backend_graph *graph, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    assert(graph->exec);
     VP_TRY(launch_collected(err));
     VP_TRY(vp_cuda_streams_join(&here, err));
     VP_CUDA(cudaGraphLaunch(graph->exec, here.stream), "replaying a step");
@@ -558,6 +564,7 @@ static void open_cudnn(void)
     size_t at  = strlen(description);
 
     here.cudnn = vp_cudnn_open(here.stream, &why);
+    assert(at < sizeof description);
     if (here.cudnn)
         snprintf(description + at, sizeof description - at, "cuDNN %s",
                  vp_cudnn_version(here.cudnn));

@@ -16,6 +16,8 @@
 
 #include "plan/workspace.h"
 
+#include <assert.h>
+
 static_assert(sizeof(vp_cuda_squares) <= 4096, "a kernel's parameters");
 
 enum { ADD_THREADS = 1024 };
@@ -140,10 +142,11 @@ extern "C" bool vp_cuda_squares_take(vp_cuda_squares *all, const vp_kernel_call 
     vp_control    *control = (vp_control *)call->operand[VP_GRAD_SUMSQ_CONTROL];
     vp_cuda_square u;
 
-    u.g           = (const float *)call->operand[VP_GRAD_SUMSQ_G];
-    u.sums        = (double *)call->workspace;
-    u.count       = call->elements.count;
-    u.aligned     = vp_is_aligned16(u.g);
+    u.g       = (const float *)call->operand[VP_GRAD_SUMSQ_G];
+    u.sums    = (double *)call->workspace;
+    u.count   = call->elements.count;
+    u.aligned = vp_is_aligned16(u.g);
+    assert(u.g && u.sums && u.count > 0 && control);
     u.first_block = 0;
     if (all->n > 0) {
         if (all->n == VP_CUDA_MAX_SQUARES || all->control != control ||
@@ -162,6 +165,8 @@ extern "C" bool vp_cuda_squares_take(vp_cuda_squares *all, const vp_kernel_call 
 
 extern "C" cudaError_t vp_cuda_squares_launch(vp_cuda_squares *all, cudaStream_t stream)
 {
+    assert(all->n > 0 && all->n <= VP_CUDA_MAX_SQUARES && all->n_blocks >= (unsigned)all->n);
+
     cudaError_t e = VP_LAUNCH(squares_kernel, all->n_blocks, VP_BLOCK, 0, stream, *all, false);
 
     if (e == cudaSuccess && all->n_blocks > (unsigned)all->n)

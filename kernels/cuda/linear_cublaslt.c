@@ -16,6 +16,7 @@
 
 #include "base/checked.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,6 +155,7 @@ static vp_status list_algorithms(vp_cuda *cuda, product *p, const vp_cuda_gemm *
     cublasLtMatmulPreference_t wish = NULL;
     vp_status                  st   = VP_OK;
 
+    assert(max > 0);
     LT(cublasLtMatmulPreferenceCreate(&wish), "preference");
     LT(cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room,
                                             sizeof room),
@@ -217,6 +219,7 @@ out:
 /* cuBLASLt has copied what it needs of a descriptor when a call returns. */
 static product *keep(product *p)
 {
+    assert(n_kept <= MAX_KEPT && oldest < MAX_KEPT && p->op && p->a && p->b && p->c);
     if (n_kept < MAX_KEPT)
         return kept[n_kept++] = p;
     product_free(kept[oldest]);
@@ -232,6 +235,9 @@ static vp_status find_product(vp_cuda *cuda, const vp_cuda_gemm *g, int64_t work
     product_key key;
     vp_status   st = VP_OK;
 
+    assert(g->m > 0 && g->n > 0 && g->k > 0 && g->a && g->b && g->c && workspace_bytes >= 0);
+    assert(g->lda >= (g->a_transposed ? g->m : g->k) && g->ldb >= (g->b_transposed ? g->k : g->n));
+    assert(g->ldc >= g->n && !(g->bias && g->beta != 0));
     memset(&key, 0, sizeof key); /* compared byte by byte */
     key.m = g->m, key.n = g->n, key.k = g->k, key.lda = g->lda, key.ldb = g->ldb, key.ldc = g->ldc,
     key.workspace_bytes = workspace_bytes;
@@ -263,6 +269,7 @@ vp_status vp_cuda_gemm_run(vp_cuda *cuda, const vp_cuda_gemm *g, void *workspace
     product  *p;
     vp_status st = VP_OK;
 
+    assert(workspace || workspace_bytes == 0);
     VP_TRY(find_product(cuda, g, workspace_bytes, &p, err));
     if (g->bias)
         LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &g->bias,
@@ -338,6 +345,7 @@ vp_status vp_cuda_linear_algorithms(vp_cuda *cuda, const vp_kernel_call *call, i
     g.algorithm = (vp_algorithm){{0}};
     VP_TRY(find_product(cuda, &g, call->workspace_bytes, &p, err));
     VP_TRY(list_algorithms(cuda, p, &g, max < MAX_FOUND ? max : MAX_FOUND, found, n, err));
+    assert(*n <= max);
     for (int i = 0; i < *n; i++)
         memcpy(&out[i], &found[i].algo, sizeof out[i]);
 out:

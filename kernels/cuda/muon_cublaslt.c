@@ -15,6 +15,8 @@
 #include "base/checked.h"
 #include "plan/workspace.h"
 
+#include <assert.h>
+
 enum { N_STEPS = 5 };
 
 static const float poly_a = 3.4445f, poly_b = -4.7750f, poly_c = 2.0315f;
@@ -67,6 +69,7 @@ static vp_status newton_schulz(vp_cuda *cuda, const vp_kernel_call *call, const 
                             .alpha   = 1.0f};
     vp_status    st      = VP_OK;
 
+    assert(x != next && size <= rest);
     VP_TRY(vp_cuda_gemm_run(cuda, &gram, call->workspace, call->workspace_bytes, err));
     VP_CUDA(vp_cuda_muon_polynomial(a, b, size, poly_a, poly_b, cuda->stream), "muon");
     VP_TRY(vp_cuda_gemm_run(cuda, &square, call->workspace, call->workspace_bytes, err));
@@ -84,6 +87,7 @@ vp_status vp_cuda_muon_update(vp_cuda *cuda, const vp_kernel_call *call, vp_err 
     double   *partials = call->workspace;
     vp_status st       = VP_OK;
 
+    assert(call->workspace); /* run() looked at its size */
     VP_CUDA(vp_cuda_muon_momentum(call, x, partials, cuda->stream), "muon");
     VP_CUDA(vp_cuda_muon_normalise(x, count, partials, cuda->stream), "muon");
     for (int step = 0; step < N_STEPS; step++) {

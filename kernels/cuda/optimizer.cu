@@ -13,6 +13,7 @@
  * element becomes does not depend on what else is in its launch. */
 #include "kernels/cuda/optimizer_state.h"
 
+#include <assert.h>
 #include <string.h>
 
 static_assert(sizeof(vp_cuda_updates) <= 4096, "a kernel's parameters");
@@ -243,6 +244,7 @@ extern "C" bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call 
     u.first_block = all->n_blocks;
     u.decays      = call->update.decay != 0;
     u.aligned     = vp_operands_are_aligned16(call);
+    assert(u.p && u.g && u.count > 0 && (u.state[0] || !u.state[1]));
     for (int i = 0; i < all->n; i++)
         if (touch(all, &all->of[i], &u))
             return false;

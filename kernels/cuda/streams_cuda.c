@@ -53,6 +53,7 @@ static vp_status order(vp_stream first, cudaStream_t of_first, cudaStream_t late
 {
     vp_status st = VP_OK;
 
+    assert(of_first != later); /* a stream is in order by itself */
     VP_TRY(make_event(&streams[first].here, err));
     VP_CUDA(cudaEventRecord(streams[first].here, of_first), "an event");
     VP_CUDA(cudaStreamWaitEvent(later, streams[first].here, 0), "waiting for an event");
@@ -87,7 +88,7 @@ vp_status vp_cuda_streams_copy(vp_cuda *cuda, vp_stream stream, void *to, const 
     cudaStream_t s;
     vp_status    st = VP_OK;
 
-    assert(to_host || stream == VP_STREAM_TO_DEVICE);
+    assert((to_host || stream == VP_STREAM_TO_DEVICE) && n_bytes > 0 && to && from);
     VP_TRY(use(cuda, stream, &s, err));
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes,
                             to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, s),
@@ -130,6 +131,7 @@ vp_status vp_cuda_streams_join(vp_cuda *cuda, vp_err *err)
 
     for (int s = 0; s < VP_N_STREAMS; s++)
         if (streams[s].used) {
+            assert(s != VP_STREAM_COMPUTE && streams[s].stream);
             VP_TRY(order((vp_stream)s, streams[s].stream, cuda->stream, err));
             streams[s].used = false;
         }
@@ -158,6 +160,7 @@ vp_status vp_cuda_streams_wait(vp_err *err)
 
     for (int s = 0; s < VP_N_STREAMS; s++)
         if (streams[s].used) {
+            assert(s != VP_STREAM_COMPUTE && streams[s].stream);
             VP_CUDA(cudaStreamSynchronize(streams[s].stream), "waiting for copies");
             streams[s].used = false;
         }

@@ -6,6 +6,8 @@
  * computation. */
 #include "kernels/reference/reference_internal.h"
 
+#include "kernels/call_check.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@ static int64_t position_of(const vp_kernel_call *call, int64_t n)
     const int32_t *tokens = call->operand[VP_EMBEDDING_FWD_TOKENS];
     int64_t seq = call->embedding.seq, offset = call->embedding.position_offset, position = offset;
 
+    assert(n >= 0 && n < call->embedding.rows);
     if (!call->embedding.skip_padding)
         return offset + n % seq;
     for (int64_t i = n - n % seq; i < n; i++)
@@ -32,11 +35,13 @@ void vp_reference_embedding_fwd(const vp_kernel_call *call)
     double *y               = call->operand[VP_EMBEDDING_FWD_Y];
     int64_t rows = call->embedding.rows, cols = call->embedding.cols;
 
-    for (int64_t n = 0; n < rows; n++)
+    for (int64_t n = 0; n < rows; n++) {
+        assert(!table || (tokens[n] >= 0 && tokens[n] < call->embedding.vocab));
         for (int64_t c = 0; c < cols; c++)
             y[n * cols + c] =
                 (table ? call->embedding_reals.scale * table[tokens[n] * cols + c] : 0.0) +
                 (positions ? positions[position_of(call, n) * cols + c] : 0.0);
+    }
 }
 
 void vp_reference_embedding_bwd(const vp_kernel_call *call)
@@ -401,6 +406,6 @@ void vp_reference_run(const vp_kernel_call *call)
 #include "plan/kernels.def"
     };
 
-    assert(call->kernel >= 0 && call->kernel < VP_N_KERNELS && kernels[call->kernel]);
+    vp_kernel_call_check(call);
     kernels[call->kernel](call);
 }
