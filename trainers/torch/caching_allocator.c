@@ -4,6 +4,7 @@
 #include "trainers/torch/caching_allocator_index.h"
 #include "trainers/torch/torch_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Older versions of torch 2 have not been compared. */
@@ -27,6 +28,8 @@ void vp_caching_allocator_free(vp_caching_allocator *a, vp_caching_block b)
     for (uint64_t uses = x->uses; uses; uses &= uses - 1) {
         event_queue *q = &a->queues[__builtin_ctzll(uses)];
 
+        assert(q->tail - q->head < q->n_claims &&
+               q->n_claims <= q->cap); /* record_stream() made room */
         q->blocks[q->tail++ % q->cap] = b;
         x->n_events++;
         a->n_events++;
@@ -157,6 +160,8 @@ vp_status vp_caching_allocator_alloc(vp_caching_allocator *a, int stream, int64_
     add_to(&f->allocated_bytes, x->bytes);
     add_to(&f->active_bytes, x->bytes);
     add_to(&f->requested_bytes, asked_bytes);
+    assert(f->allocated_bytes.now <= f->active_bytes.now &&
+           f->active_bytes.now <= f->reserved_bytes.now);
     *out = b;
 out:
     return st;

@@ -9,6 +9,8 @@
 
 #include "trainers/torch/caching_allocator_state.h"
 
+#include <assert.h>
+
 /* ---- trees: treaps, so that no order of events makes them deep ---- */
 
 static inline uint32_t priority(uint32_t b)
@@ -181,6 +183,7 @@ static inline uint32_t pool_after(const vp_caching_allocator *a, const pool *p, 
 
 static inline void unmapped_put(vp_caching_allocator *a, uint32_t b)
 {
+    assert(a->blocks[b].expandable && !a->blocks[b].mapped);
     tree_insert(a->blocks, &pool_of(a, &a->blocks[b])->unmapped, b, before_by_address);
 }
 

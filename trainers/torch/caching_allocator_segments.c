@@ -4,6 +4,7 @@
 #include "trainers/torch/caching_allocator_index.h"
 #include "trainers/torch/torch_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* What a card without an end calls its total, where addresses must be reserved: more than any
@@ -13,6 +14,7 @@
 void vp_caching_device_memory(vp_caching_allocator *a, int64_t bytes)
 {
     add_to(&a->figures.reserved_bytes, bytes);
+    assert(bytes != 0 && a->figures.reserved_bytes.now >= a->figures.active_bytes.now);
     if (bytes > 0)
         a->figures.n_device_allocs++;
     else
@@ -26,6 +28,7 @@ bool vp_caching_blocks_grow(vp_caching_allocator *a, int64_t n)
     int64_t cap = a->cap_blocks ? a->cap_blocks : 1024;
     block  *p;
 
+    assert(n > 0 && (!a->blocks || a->n_blocks <= a->cap_blocks));
     while (cap - a->n_blocks < n)
         cap *= 2;
     if (cap > UINT32_MAX)
@@ -50,6 +53,7 @@ int64_t vp_caching_addresses_new(vp_caching_allocator *a, int64_t bytes, int64_t
     int64_t at  = vp_round_up(a->next_at, unit);
     int64_t end = vp_add(vp_add(at, bytes), SMALL_SEGMENT_BYTES); /* segments never touch */
 
+    assert(bytes > 0 && unit > 0 && at >= a->next_at);
     if (vp_overflowed(end))
         return 0;
     a->next_at = end;
@@ -59,6 +63,7 @@ int64_t vp_caching_addresses_new(vp_caching_allocator *a, int64_t bytes, int64_t
 /* Those of the highest segment can be given out again: it is above all others then too. */
 static void addresses_delete(vp_caching_allocator *a, const block *segment)
 {
+    assert(segment->at + segment->bytes + SMALL_SEGMENT_BYTES <= a->next_at);
     if (segment->at + segment->bytes + SMALL_SEGMENT_BYTES == a->next_at)
         a->next_at = segment->at;
 }
@@ -76,7 +81,7 @@ void vp_caching_segment_free(vp_caching_allocator *a, uint32_t b)
 {
     int64_t bytes = a->blocks[b].bytes;
 
-    assert(alone(&a->blocks[b]) && !a->blocks[b].expandable);
+    assert(alone(&a->blocks[b]) && available(&a->blocks[b]) && !a->blocks[b].expandable);
     addresses_delete(a, &a->blocks[b]);
     pool_take(a, b);
     block_delete(a, b);
@@ -92,9 +97,11 @@ static bool map(vp_caching_allocator *a, uint32_t b, int64_t bytes)
     block  *x    = &a->blocks[b];
     int64_t unit = piece_bytes(a, x->large);
 
+    assert(bytes > 0 && x->expandable && !x->mapped && x->at % unit == 0 && x->bytes % unit == 0);
     bytes = vp_round_up(bytes, unit);
     if (bytes > vp_caching_device_free_bytes(a))
         return false;
+    assert(bytes <= x->bytes);
     unmapped_take(a, b);
     if (bytes < x->bytes) {
         uint32_t rest = block_new(a, x, x->at + bytes, x->bytes - bytes);
@@ -119,6 +126,7 @@ static void unmap(vp_caching_allocator *a, uint32_t b)
     int64_t first = vp_round_up(x->at, unit); /* ranges begin at multiples of unit */
     int64_t end   = (x->at + x->bytes) / unit * unit;
 
+    assert(x->expandable && x->mapped && available(x));
     if (first >= end)
         return;
     pool_take(a, b);
@@ -165,6 +173,7 @@ static uint32_t expandable_place(vp_caching_allocator *a, int stream, bool large
     int64_t  range_bytes, at;
     uint32_t u, b;
 
+    assert(bytes > 0);
     while ((u = tree_from(a->blocks, p->unmapped, &key, before_by_address))) {
         uint32_t start = a->blocks[u].prev;
         int64_t  have  = 0;
@@ -207,6 +216,7 @@ uint32_t vp_caching_expand(vp_caching_allocator *a, int stream, bool large, int6
             return 0;
         b = next;
     }
+    assert(a->blocks[b].expandable && a->blocks[b].mapped);
     pool_take(a, b);
     return b;
 }

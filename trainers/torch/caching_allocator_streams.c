@@ -3,13 +3,17 @@
 #include "trainers/torch/caching_allocator_index.h"
 #include "trainers/torch/torch_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 static void queue_run(vp_caching_allocator *a, event_queue *q, int64_t until)
 {
+    assert(until <= q->tail && q->tail - q->head <= q->cap);
     while (q->head < until) {
         uint32_t b = q->blocks[q->head++ % q->cap];
 
+        assert(q->n_claims > 0 && a->n_events > 0 && a->blocks[b].n_events > 0 &&
+               !a->blocks[b].used);
         q->n_claims--;
         a->n_events--;
         if (--a->blocks[b].n_events == 0)
@@ -43,6 +47,7 @@ vp_status vp_caching_allocator_record_stream(vp_caching_allocator *a, vp_caching
     if (a->blocks[b].stream == stream || a->blocks[b].uses >> stream & 1)
         return VP_OK;
     q = &a->queues[stream];
+    assert(q->n_claims <= q->cap);
     if (q->n_claims == q->cap) { /* so that a free never needs memory */
         cap  = q->cap ? 2 * q->cap : 64;
         ring = malloc((size_t)cap * sizeof *ring);
@@ -62,5 +67,6 @@ vp_status vp_caching_allocator_record_stream(vp_caching_allocator *a, vp_caching
 void vp_caching_allocator_stream_done(vp_caching_allocator *a, int stream)
 {
     assert(stream >= 0 && stream < VP_CACHING_STREAMS);
+    assert(a->queues[stream].done <= a->queues[stream].tail);
     a->queues[stream].done = a->queues[stream].tail;
 }

@@ -49,6 +49,7 @@ static vp_status take_what_is_there(const vp_torch_replay *r, const vp_training_
 {
     vp_status st = VP_OK;
 
+    assert(r->n_held <= p->n_values);
     for (int64_t v = 0; v < p->n_values; v++) {
         block[v] = v < r->n_held ? r->held[v] : 0;
         if (p->values[v].born_op < 0 && p->values[v].bytes > 0 && !block[v])
@@ -78,6 +79,10 @@ static vp_status play_events(const vp_torch_replay *r, const vp_training_step *p
             vp_caching_allocator_reset_peaks(r->allocator);
         for (; e < p->n_events && p->events[e].op == o; e++) {
             int64_t v = p->events[e].value;
+
+            assert(v >= 0 && v < p->n_values);
+            /* a value is born once, and dies after */
+            assert(!p->events[e].birth || !block[v]);
             if (p->events[e].birth) {
                 VP_TRY(vp_caching_allocator_alloc(r->allocator, 0, p->values[v].bytes, &block[v],
                                                   err));
@@ -86,6 +91,7 @@ static vp_status play_events(const vp_torch_replay *r, const vp_training_step *p
                 block[v] = 0;
             }
         }
+        assert(phase < VP_N_TPHASES);
         note(r, &phases[phase]);
     }
 out:
