@@ -1,6 +1,7 @@
 #include "base/units.h"
 #include "dryrun/dryrun_internal.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* What one PyTorch process takes of a card outside its caching allocator: the CUDA context, kernels that
@@ -50,14 +51,17 @@ vp_dryrun_context vp_dryrun_context_of(const vp_device *device)
 
     if (said->class_ != VP_CLASS_ASSUMED)
         return out; /* a device file or a profile knows this very card */
-    for (int i = 0; i < N_CONTEXTS; i++)
+    for (int i = 0; i < N_CONTEXTS; i++) {
+        assert(contexts[i].least_mib > 0 && contexts[i].least_mib <= contexts[i].most_mib);
         if (strcmp(contexts[i].card, device->name) == 0)
             return (vp_dryrun_context){.least_bytes = mib(contexts[i].least_mib),
                                        .bytes       = mib(contexts[i].most_mib),
                                        .class_      = contexts[i].class_,
                                        .source      = contexts[i].source};
+    }
     for (int i = 0; i < N_CONTEXTS; i++)
         if (mib(contexts[i].least_mib) < out.least_bytes)
             out.least_bytes = mib(contexts[i].least_mib);
+    assert(out.least_bytes <= out.bytes);
     return out;
 }

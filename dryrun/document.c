@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,7 @@ static json_t *items_of(const vp_json_node *root)
                                              (json_int_t)(requested - sum), "class", "exact"));
         sum = requested;
     }
+    assert(sum >= 0);
     if (peak > sum)
         json_array_append_new(out, json_pack("{s:s,s:I,s:s}", "name",
                                              sum ? "allocator_slack" : "unattributed", "bytes",

@@ -3,6 +3,7 @@
 #include "base/child.h"
 #include "base/file.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,7 @@ vp_status vp_dryrun_run(const vp_dryrun_opts *opts, vp_dryrun_result *result, vp
                                 .err         = VP_CHILD_INHERIT,
                                 .timeout_s   = opts->timeout_s,
                                 .grace_s     = 5};
+    assert(env.n > 0 && !env.vars[env.n]);
     VP_TRY(vp_dryrun_keep(&child_opts, &folder, &child, err));
     VP_TRY(vp_dryrun_collect(folder.path, &found, err));
     vp_dryrun_judge(&child, &found, &judged);

@@ -46,7 +46,8 @@ void vp_dryrun_env_set(vp_dryrun_env *env, const char *fmt, ...)
 {
     va_list args;
 
-    assert(env->n < VP_DRYRUN_MAX_ENV);
+    assert(env->n >= 0 && env->n < VP_DRYRUN_MAX_ENV);
+    assert(!env->vars[env->n] && strchr(fmt, '=')); /* NAME=VALUE, and the list ends with NULL */
     va_start(args, fmt);
     if (vasprintf(&env->vars[env->n], fmt, args) < 0) {
         env->vars[env->n] = NULL;
@@ -134,6 +135,7 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
     char             probe[PATH_MAX];
     vp_status        st = VP_OK;
 
+    assert(opts->command && opts->command[0] && folder[0] && context_bytes >= 0);
     VP_TRY(vp_dryrun_env_add_libraries(env, null_dir, err));
     snprintf(probe, sizeof probe, "%.*s/probe", (int)sizeof probe - 8, null_dir);
     env_prepend(env, "PYTHONPATH", probe);

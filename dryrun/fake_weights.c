@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "dryrun/dryrun_internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ vp_status vp_fake_weights_make(const vp_fake_weights_opts *opts, int *exit_code,
     vp_dryrun_env_set(&env, "CUDA_VISIBLE_DEVICES=");
     vp_dryrun_env_set(&env, "HF_HUB_OFFLINE=1");
     VP_TRY_ALLOC(err, !env.failed);
+    assert(opts->python[0] && (opts->config_path || opts->config_text) && opts->out_dir);
     while (opts->python[n])
         n++;
     argv = malloc((n + 6) * sizeof *argv);

@@ -1,5 +1,6 @@
 #include "dryrun/dryrun_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -101,6 +102,8 @@ static _Noreturn void keep(const vp_child_opts *opts, vp_dryrun_folder *folder, 
     message       m    = {0};
     char          byte;
 
+    assert(orders > STDERR_FILENO && answers > STDERR_FILENO && opts->out != VP_CHILD_CAPTURE &&
+           opts->err != VP_CHILD_CAPTURE); /* its memory is not ours: nothing comes back but m */
     setsid();
     prctl(PR_SET_NAME, "dryrun-keeper");
     signal(SIGPIPE, SIG_IGN);
@@ -124,6 +127,7 @@ static pid_t start(const vp_child_opts *opts, vp_dryrun_folder *folder, int orde
     pid_t    pid;
     int      error;
 
+    assert(order_fd < 0); /* one keeper at a time */
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &mask);
     order_fd = orders[1];
@@ -151,6 +155,7 @@ vp_status vp_dryrun_keep(const vp_child_opts *opts, vp_dryrun_folder *folder,
     message          m;
     pid_t            keeper;
 
+    assert(opts->argv && opts->argv[0] && !folder->keeper);
     memset(result, 0, sizeof *result);
     if (pipe2(orders, O_CLOEXEC) || pipe2(answers, O_CLOEXEC) ||
         fcntl(orders[1], F_SETFL, O_NONBLOCK)) { /* a handler may not wait */
@@ -176,6 +181,7 @@ vp_status vp_dryrun_keep(const vp_child_opts *opts, vp_dryrun_folder *folder,
         sigaction(passed_signals[i], &was[i], NULL);
     order_fd = -1;
     prctl(PR_SET_CHILD_SUBREAPER, was_subreaper);
+    assert(st != VP_OK || keeper > 0);
     if (st == VP_OK) { /* it ends when the folder is released */
         folder->keeper    = keeper;
         folder->keeper_fd = orders[1];

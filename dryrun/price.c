@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* What PyTorch's host side takes before a kernel is launched, and the launch itself: an operator that
@@ -95,6 +96,7 @@ static void run_op(const op *o, double *host, double *card)
 
 static void add(totals *t, const op *o, const json_t *row)
 {
+    assert(o->class_ >= 0 && o->class_ < N_CLASSES);
     t->seconds[o->class_] += o->seconds;
     t->ops[o->class_]++;
     t->launches[o->class_] += (int64_t)real_at(row, 1);

@@ -1,5 +1,6 @@
 #include "dryrun/dryrun_internal.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,6 +44,7 @@ static void empty(int fd, int depth)
     DIR           *d = fdopendir(fd);
     struct dirent *entry;
 
+    assert(fd >= 0 && depth >= 0 && depth <= MAX_DEPTH);
     if (!d) {
         close(fd);
         return;
@@ -67,6 +69,8 @@ void vp_dryrun_folder_release(vp_dryrun_folder *folder)
 {
     struct stat info;
 
+    assert(folder->fd < 0 || folder->path[0]);
+    assert(!folder->keeper || folder->keeper_fd >= 0);
     if (folder->fd >= 0)
         empty(folder->fd, 0);
     folder->fd = -1;

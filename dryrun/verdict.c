@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,4 +102,6 @@ void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *fou
         else if (!vp_dryrun_report_bool(&root, "cuda"))
             snprintf(out->reason, sizeof out->reason, "the command never used the device");
     }
+    assert((strcmp(out->verdict, "fits") == 0) == (out->exit_code == 0));
+    assert(strcmp(out->verdict, "failed") != 0 || out->reason[0]); /* a failure says why */
 }

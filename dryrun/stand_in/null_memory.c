@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include "dryrun/stand_in/null_internal.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,7 @@ static size_t          n_pins, cap_pins;
 
 static uint64_t round_up(uint64_t n, uint64_t unit)
 {
+    assert(unit > 0);
     return (n + unit - 1) / unit * unit;
 }
 
@@ -63,6 +65,7 @@ static void *grown(void *array, size_t *cap, size_t n, size_t size)
 {
     void *p = array;
 
+    assert(n <= *cap);
     if (n < *cap)
         return array;
     *cap = *cap ? 2 * *cap : 64;
@@ -94,7 +97,8 @@ static bool space_init(void)
     }
     space_base = round_up((uint64_t)(uintptr_t)p, PAGE_BYTES);
     space_end  = (uint64_t)(uintptr_t)p + bytes;
-    falling    = !(order && strcmp(order, "rising") == 0);
+    assert(space_end > space_base && space_end - space_base >= LARGE_BYTES);
+    falling = !(order && strcmp(order, "rising") == 0);
     return true;
 }
 
@@ -160,6 +164,9 @@ static int range_add(uint64_t bytes, uint64_t align, uint64_t counted_bytes, uin
     memmove(&ranges[at + 1], &ranges[at], (n_ranges - at) * sizeof *ranges);
     ranges[at] = (range){.base = base, .bytes = bytes, .counted_bytes = counted_bytes};
     n_ranges++;
+    /* sorted, and none lies on its neighbours */
+    assert(at == 0 || ranges[at - 1].base + ranges[at - 1].bytes <= base);
+    assert(at + 1 == n_ranges || base + bytes <= ranges[at + 1].base);
     *addr = base;
     return VP_NULL_OK;
 }
@@ -175,6 +182,7 @@ static bool take(uint64_t bytes)
     }
     vp_null_count.n_malloc++;
     vp_null_count.device_bytes += bytes;
+    assert(vp_null_count.device_bytes + vp_null_count.outside_bytes <= dev->limit_bytes);
     if (vp_null_count.device_bytes > vp_null_count.device_bytes_peak)
         vp_null_count.device_bytes_peak = vp_null_count.device_bytes;
     return true;
@@ -212,6 +220,7 @@ int vp_null_mem_free(uint64_t addr)
     pthread_mutex_lock(&lock);
     at = range_above(addr);
     if (at > 0 && ranges[at - 1].base == addr && ranges[at - 1].counted_bytes) {
+        assert(vp_null_count.device_bytes >= ranges[at - 1].counted_bytes);
         vp_null_count.device_bytes -= ranges[at - 1].counted_bytes;
         memmove(&ranges[at - 1], &ranges[at], (n_ranges - at) * sizeof *ranges);
         n_ranges--;
@@ -327,6 +336,8 @@ static void phys_drop(uint64_t handle)
 {
     phys *p = &physes[handle - 1];
 
+    assert(handle >= 1 && handle <= n_physes && p->refs >= 0 && p->maps >= 0);
+    assert(vp_null_count.device_bytes >= p->bytes);
     if (p->refs == 0 && p->maps == 0) {
         vp_null_count.device_bytes -= p->bytes;
         p->bytes = 0;
@@ -346,6 +357,7 @@ int vp_null_phys_retain(uint64_t addr, uint64_t *handle)
     for (size_t i = 0; i < n_mappings; i++)
         if (addr - mappings[i].addr < mappings[i].bytes) {
             *handle = mappings[i].handle;
+            assert(phys_known(*handle)); /* what is mapped is there */
             physes[*handle - 1].refs++;
             rc = VP_NULL_OK;
             break;
@@ -432,6 +444,7 @@ static void recent_keep(const void *dst, const void *src, size_t bytes)
         return;
     }
     pthread_mutex_lock(&lock);
+    assert(bytes > 0);
     at   = recent_next++ % N_RECENT;
     data = realloc(recent[at].data, bytes);
     if (data) {
