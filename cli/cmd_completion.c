@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 #include "cli/rows.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +52,7 @@ enum { N_SHELLS = sizeof shells / sizeof *shells };
 
 static const char *word_of_shell(int i)
 {
+    assert(i >= 0);
     return i < N_SHELLS ? shells[i] : NULL;
 }
 
@@ -86,6 +88,7 @@ static void each_row(const vp_command *c, row_writer *write, vp_text *out)
     const vp_option_set *sets[VP_MAX_SETS];
     int                  n_sets = vp_command_sets(c, sets);
 
+    assert(n_sets > 0 && n_sets <= VP_MAX_SETS);
     for (int s = 0; s < n_sets; s++)
         for (int i = 0; i < sets[s]->n; i++)
             write(c, &sets[s]->rows[i], out);

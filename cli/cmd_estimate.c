@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "planner/itemise.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,6 +75,7 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
                                            .asked  = s->seq,
                                            .limit  = e->model->graph.max_seq},
                               err));
+    assert(s->seq > 0 && s->micro_batch > 0 && s->loss_chunk >= 0);
     s->global_batch = s->micro_batch;
     e->cost.device  = &e->device;
 out:
@@ -89,6 +91,7 @@ static vp_status fits_with(estimate *e, int64_t *knob, int64_t value, bool *fits
     vp_status  st;
 
     (void)err;
+    assert(value > 0 && e->budget_bytes >= 0);
     *knob                    = value;
     e->scenario.global_batch = e->scenario.micro_batch;
     st    = vp_assemble_figures(e->model, &e->scenario, &e->cost, &figures, &ignored);
@@ -115,6 +118,7 @@ static vp_status maximise(estimate *e, const char *what, vp_err *err)
         int64_t middle = low + (high - low + 1) / 2;
         if (batch && middle > 4 * low)
             middle = 4 * low; /* grow from below: the cost of a try grows with it */
+        assert(middle > low && middle <= high); /* so it ends */
         VP_TRY(fits_with(e, knob, middle, &fits, err));
         if (fits)
             low = middle;
@@ -173,6 +177,7 @@ static void print_item(const char *name, int64_t bytes, int64_t of_bytes)
 {
     char size[64];
 
+    assert(bytes >= 0 && of_bytes > 0);
     printf("%-58s %12s %6.1f%%\n", name, vp_size_text(bytes, size, sizeof size),
            100.0 * (double)bytes / (double)of_bytes);
 }

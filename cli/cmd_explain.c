@@ -9,6 +9,7 @@
 #include "planner/itemise.h"
 #include "planner/reprice.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,7 @@ static vp_status list_buffers(vp_arena *arena, const vp_plan *plan, const vp_exp
                                            .memory    = memories[m],
                                            .component = vp_component_name(VP_COMP_PADDING),
                                            .name      = "padding"};
+    assert(*n <= x->n_buffers + n_gaps[0] + n_gaps[1]);
 out:
     return st;
 }
@@ -136,6 +138,7 @@ static void join_operands(const vp_expanded_step *s, bool writes, char *buf, siz
             twice |= seen[i] == b;
         if (!shows || twice)
             continue;
+        assert(n < VP_MAX_OPERANDS);
         seen[n++] = b;
         snprintf(buf + strlen(buf), buf_size - strlen(buf), "%s%lld", n > 1 ? ";" : "",
                  (long long)b);
@@ -150,6 +153,7 @@ static vp_status print_step(const vp_expanded_step *s, void *ctx, vp_err *err)
     char                    reads[256], writes[256], block[96];
 
     (void)err;
+    assert(s->instance_idx >= 0 && s->instance_idx < bucket->n_instances);
     join_operands(s, false, reads, sizeof reads);
     join_operands(s, true, writes, sizeof writes);
     snprintf(block, sizeof block, "%.64s.%lld",
@@ -222,6 +226,7 @@ static vp_status ask(const vp_model *model, const vp_plan *plan, int64_t micro_b
     what_if    *row      = &w->rows[w->n];
     char        loss[32] = "full";
 
+    assert(w->n < N_WHAT_IFS);
     s.attention = attention ? vp_attention_by_name(attention) : VP_ATTENTION_FLASH;
     if (s.attention == VP_N_ATTENTIONS)
         return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "settings.attention",
@@ -332,11 +337,13 @@ static vp_status tell(vp_arena *arena, const vp_plan *plan, story *t, vp_err *er
         if (at == N_LARGEST)
             continue;
         int n_moved = (t->n_largest < N_LARGEST ? t->n_largest : N_LARGEST - 1) - at;
+        assert(n_moved >= 0 && at + 1 + n_moved <= N_LARGEST);
         memmove(&t->largest[at + 1], &t->largest[at], (size_t)n_moved * sizeof *t->largest);
         t->largest[at] = i;
         t->n_largest += t->n_largest < N_LARGEST;
     }
     VP_TRY(vp_expand(plan, b, b->n_micro_steps, find_peak_step, ctx, err));
+    assert(t->at[0] && t->n_largest > 0); /* the peak is at some step, of something */
     VP_TRY(ask_what_if(plan, &t->what_if, err));
 out:
     return st;

@@ -13,6 +13,7 @@
 #include "planner/frontier.h"
 #include "report/curve_svg.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +174,7 @@ static void print_proof(const vp_plan_answer *a)
 {
     char time[32];
 
+    assert(a->proof < VP_N_PROOFS && a->proof != VP_PROOF_INFEASIBLE);
     if (a->proof == VP_PROOF_FALLBACK)
         vp_screen_line("proof", "none: %s",
                        a->solver_note ? a->solver_note : "no bound was asked for");
@@ -362,6 +364,8 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, bool force,
         VP_TRY(vp_changes_find(r, &x->found, &x->changes, err));
     } else {
         VP_TRY(vp_planner_make(r, &x->found, &x->found.lean, &x->plan, err));
+        /* what is printed fits */
+        assert(x->plan->peak_bytes + x->plan->outside_bytes <= r->budget_bytes);
         VP_TRY(vp_planner_at_budget(r, &x->found, r->budget_bytes + VP_GIB, &richer_s, NULL, err));
         if (richer_s >= 0 && richer_s < fastest_of(x)->step_time_s)
             x->shadow_s = fastest_of(x)->step_time_s - richer_s;

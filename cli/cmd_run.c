@@ -31,6 +31,7 @@ static void add_path(words *w, const char *path)
 {
     char *to = w->paths[w->n_paths++];
 
+    assert(w->n_paths <= (int)(sizeof w->paths / sizeof *w->paths));
     snprintf(to, sizeof w->paths[0], "%s%s", path[0] == '-' && path[1] ? "./" : "", path);
     add(w, to);
 }
@@ -81,10 +82,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     for (int i = 0; i < line.n_given; i++) {
         const vp_option *o    = line.given[i].option;
         const char      *text = line.given[i].text;
+        assert((text == NULL) == (o->kind == VP_OPTION_FLAG));
         add(w, o->name);
         if (text)
             add_path(w, strcmp(o->name, "--init") == 0 ? init : text);
     }
+    assert(!w->argv[w->n]); /* where the words end */
     fflush(stdout);
     execv(program, w->argv);
     st = VP_FAIL(err, VP_ERR_DEVICE, "%s cannot be executed: %s", program, strerror(errno));

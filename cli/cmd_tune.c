@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "tuner/tune.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -399,6 +400,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         vp_screen_answer(result.answer.least_budget_bytes, job.request.budget_bytes, NULL);
     else
         print_tune(&job.request, &result, w.path);
+    assert(!result.best || result.n_trials > 0);
     cli->exit_code = result.answer.n_candidates == 0 ? 3 : result.best ? 0 : 6;
 out:
     vp_plan_free(plan);

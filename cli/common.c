@@ -36,6 +36,7 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
     char           config[1200];
     vp_status      st = VP_OK;
 
+    assert(path && n_inputs >= 0);
     for (int i = 0; i < n_inputs && stat(path, &output) == 0; i++) {
         if (!inputs[i] || stat(inputs[i], &input) != 0)
             continue;
@@ -210,6 +211,7 @@ vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_devic
 
     VP_TRY(device_name ? vp_device_open(device_name, device, err)
                        : open_here(device, &free_bytes, err));
+    assert(given_bytes >= 0);
     *budget_bytes = given_bytes ? given_bytes : device_name ? device->usable_bytes : free_bytes;
     if (*budget_bytes > device->usable_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget %s is more than the %s usable on %s",
@@ -302,6 +304,8 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         vp_device_calibrate(&job->device, job->profile);
     r->device  = &job->device;
     r->profile = job->profile;
+    assert(!r->any_precision ||
+           r->recipe.precision < VP_N_PRECISIONS); /* free, and yet one to begin with */
     VP_TRY(vp_say_refusal(vp_request_refusal(r), err));
 out:
     return st;
@@ -321,6 +325,7 @@ static void append_run(const vp_model *model, const vp_block_run *run, bool firs
     size_t             n     = strlen(buf);
     bool               any   = false;
 
+    assert(n < buf_size && run->n_blocks > 0 && run->segment > 0 && block->n_ops <= 64);
     if (run->segment > 1) {
         snprintf(buf + n, buf_size - n, "%s%lld blocks in segments of %lld", first ? "" : "; ",
                  (long long)run->n_blocks, (long long)run->segment);
@@ -366,6 +371,8 @@ const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *
     const char *kind = vp_scenario_recompute_name(s, model);
     size_t      n;
 
+    assert(s->micro_batch > 0 && s->global_batch % s->micro_batch == 0);
+    assert(s->n_runs >= 0 && s->n_runs <= VP_MAX_RUNS);
     snprintf(buf, buf_size, "micro-batch %lld, gradient accumulation %lld, ",
              (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
     n = strlen(buf);

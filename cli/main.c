@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "base/text.h"
 
+#include <assert.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -21,6 +22,7 @@ enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 const vp_command *vp_command_at(int i)
 {
+    assert(i >= 0);
     return i < N_COMMANDS ? commands[i] : NULL;
 }
 
@@ -37,6 +39,7 @@ static int report(const vp_err *err, vp_status st, bool json)
 {
     char message[4096];
 
+    assert(st != VP_OK && err->message[0]); /* a failure says why */
     fprintf(stderr, "vplan: %s\n", vp_err_text(err, message, sizeof message));
     if (json) {
         vp_err ignored = {0};

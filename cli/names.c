@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "models/hub_cache.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -25,6 +26,7 @@ static void plain(const char *name, char *buf, size_t buf_size)
 {
     size_t n = 0;
 
+    assert(buf_size > 2);
     for (; *name && n + 2 < buf_size; name++) {
         if (!is_separator(*name)) {
             if (n && is_separator(name[-1]) && is_digit(buf[n - 1]) && is_digit(*name))
@@ -78,7 +80,9 @@ static const char *nearest_model(const char *name)
 
     for (; n < MAX_LIST && (z = vp_zoo_at(n)); n++)
         names[n] = z->name;
+    assert(!vp_zoo_at(n)); /* the list is whole */
     nearest = vp_word_nearest(name, names, n);
+    assert(nearest < n);
     return nearest < 0 ? NULL : names[nearest];
 }
 
@@ -207,7 +211,9 @@ static vp_status suggest_device(const char *name, vp_err *err)
         snprintf(words[n], sizeof words[n], "%s", word);
         list[n] = words[n];
     }
+    assert(!vp_word_of_device(n));
     nearest = vp_word_nearest(name, list, n);
+    assert(nearest < n);
     if (nearest < 0)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_USAGE,
@@ -240,6 +246,7 @@ vp_status vp_device_named(const vp_cli *cli, const char **name, vp_err *err)
         plain_card(card.alias, alias, sizeof alias);
         plain_card(card.product, product, sizeof product);
         if (strcmp(asked, x) == 0 || strcmp(asked, alias) == 0 || strcmp(asked, product) == 0) {
+            assert(strlen(card.name) < sizeof found); /* a name cut short is another card's */
             snprintf(found, sizeof found, "%s", card.name);
             n = 1;
             break;

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@ static size_t that_fit(const char *text, int columns)
 {
     size_t n = 0, last = 0;
 
+    assert(columns > 0);
     for (int column = 0; text[n]; n++) {
         if (text[n] == ' ')
             last = n;

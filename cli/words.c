@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,6 +40,7 @@ static void append(char *buf, size_t buf_size, const char *fmt, ...)
     size_t  n = strlen(buf);
     va_list args;
 
+    assert(n < buf_size);
     n += (size_t)snprintf(buf + n, buf_size - n, "%s", n ? ", " : "");
     va_start(args, fmt);
     vsnprintf(buf + n, buf_size - n, fmt, args);
