@@ -1,6 +1,8 @@
 /* tests/cuda_emulator/cuda_stand_in_graphs.cpp: captures, and the graphs that they become. */
 #include "tests/cuda_emulator/cuda_stand_in.h"
 
+#include <assert.h>
+
 using namespace stand_in;
 
 namespace stand_in
@@ -9,6 +11,8 @@ namespace stand_in
 CUgraph_st *end_capture(capture *c)
 {
     CUgraph_st *graph = c->graph;
+
+    assert(graph && c->streams.count(c->origin));
 
     for (size_t i = 0; i < here().captures.size(); i++)
         if (here().captures[i] == c)

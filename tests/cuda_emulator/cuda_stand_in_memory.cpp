@@ -2,6 +2,7 @@
  * may not be touched, and pinned memory. */
 #include "tests/cuda_emulator/cuda_stand_in.h"
 
+#include <assert.h>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@ enum { DEVICE_ALIGN = 256, POISONED_BYTES = 256 << 20, DRIVER_PIECE = 2 << 20 };
 
 size_t round_up(size_t n, size_t to)
 {
+    assert(to > 0);
     return (n + to - 1) / to * to;
 }
 
@@ -98,6 +100,7 @@ void check_margins(char *base, const allocation &a)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
+    assert(base >= a.map + page && base + a.size <= a.map + a.map_bytes - page);
     for (char *p = a.map + page; p < a.map + a.map_bytes - page; p++) {
         if (p == base)
             p += a.size;
@@ -123,6 +126,7 @@ void open_memory(bool open)
 
 void release(char *base)
 {
+    assert(allocations().count(base));
     allocation a = allocations()[base];
 
     open_memory(true);

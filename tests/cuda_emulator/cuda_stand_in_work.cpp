@@ -2,6 +2,8 @@
  * comes after, run in the order in which they were enqueued or in a random one among those allowed. */
 #include "tests/cuda_emulator/cuda_stand_in.h"
 
+#include <assert.h>
+
 using namespace stand_in;
 
 namespace
@@ -21,6 +23,7 @@ uint64_t draw(uint64_t below)
 {
     uint64_t &x = here().set.streams;
 
+    assert(x != 0 && below > 0); /* xorshift never leaves 0; without a seed nothing is drawn */
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
@@ -37,6 +40,7 @@ bool is_ready(const task_ref &t)
 
 void finish(const task_ref &t)
 {
+    assert(!t->done && t->run);
     perform(t->run);
     t->done = true;
     t->run  = nullptr;
@@ -173,6 +177,7 @@ task_ref push(std::vector<task_ref> after, work w)
 
 size_t push_node(CUgraph_st *graph, std::set<size_t> after, work w)
 {
+    assert(after.empty() || *after.rbegin() < graph->nodes.size()); /* edges lead back */
     graph->nodes.push_back({std::move(w), std::move(after)});
     return graph->nodes.size() - 1;
 }

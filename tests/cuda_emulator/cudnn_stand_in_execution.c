@@ -2,6 +2,7 @@
  * operation's elements. */
 #include "tests/cuda_emulator/cudnn_stand_in.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -234,6 +235,8 @@ void vp_dnn_execute(void *data)
         place        *p[4] = {NULL, NULL, NULL, NULL};
         int           n    = vp_dnn_operands_of(op, o);
 
+        assert(n >= 2 && n <= 4);
+
         for (int j = 0; j < n; j++)
             p[j] = place_of(e, o[j]);
         switch (op->kind) {
@@ -277,6 +280,7 @@ int vp_dnn_place_tensors(execution *e, const object *pack)
 
             if (p)
                 continue;
+            assert(e->n_places < MAX_TENSORS); /* vp_dnn_check_graph() counted them */
             p = &e->places[e->n_places++];
             vp_dnn_read_tensor(o[j], &p->t);
             for (int64_t k = 0; k < ids->n; k++)

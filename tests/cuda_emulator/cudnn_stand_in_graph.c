@@ -2,10 +2,12 @@
  * documentation asks of them. */
 #include "tests/cuda_emulator/cudnn_stand_in.h"
 
+#include <assert.h>
 #include <string.h>
 
 void vp_dnn_read_tensor(const object *o, tensor *t)
 {
+    assert(o->kind == VP_CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     memset(t, 0, sizeof *t);
     t->id         = vp_dnn_int(o, VP_CUDNN_ATTR_TENSOR_UNIQUE_ID, 0);
     t->dtype      = (int)vp_dnn_int(o, VP_CUDNN_ATTR_TENSOR_DATA_TYPE, 0);
