@@ -177,6 +177,20 @@ const vp_target vp_target_axolotl = {
                "--nproc_per_node=$world",
 };
 
+static const vp_target_file swift_files[] = {
+    {&vp_dialect_swift, "swift.args", VP_FORMAT_FLAGS},
+    {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
+};
+
+const vp_target vp_target_swift = {
+    .name    = "ms-swift",
+    .summary = "ms-swift's options, and DeepSpeed's JSON for ZeRO",
+    .files   = swift_files,
+    .n_files = sizeof swift_files / sizeof *swift_files,
+    .script  = launched_world,
+    .launch  = "NPROC_PER_NODE=$world swift sft $(grep -v '^#' swift.args) --dataset YOUR_DATASET",
+};
+
 static const vp_target_file llamafactory_files[] = {
     {&vp_dialect_llamafactory, "llamafactory.yaml", VP_FORMAT_YAML},
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
