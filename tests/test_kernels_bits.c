@@ -177,6 +177,22 @@ static const kt_case in_both[] = {
      .glu    = {.rows = 700, .cols = 131, .act = VP_ACT_GELU_TANH, .packed = 1}},
     {.kernel = VP_K_GLU_BWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_GELU, .packed = 1}},
     {.kernel = VP_K_GLU_BWD, .glu = {.rows = 700, .cols = 131, .act = VP_ACT_RELU, .packed = 0}},
+    {.kernel = VP_K_ROPE_FWD,
+     .rope   = {.batch      = 5,
+                .seq        = 70,
+                .heads      = 6,
+                .kv_heads   = 2,
+                .head_dim   = 24,
+                .rotary_dim = 16,
+                .layout     = VP_QKV_PACKED}},
+    {.kernel = VP_K_ROPE_BWD,
+     .rope   = {.batch      = 5,
+                .seq        = 70,
+                .heads      = 6,
+                .kv_heads   = 0,
+                .head_dim   = 24,
+                .rotary_dim = 24,
+                .layout     = VP_QKV_APART}},
     {.kernel = VP_K_ADD, .elements = {.count = 50003}},
     {.kernel        = VP_K_DROPOUT,
      .dropout       = {.batch = 3, .count = 20001},
@@ -346,16 +362,29 @@ static void run_in_chunks(const kt_case *c, const kt_operands *o, int64_t chunk)
     }
 }
 
+/* Updates have theirs in test_kernels_optimizer.c. */
+static void every_kernel_has_a_case(void **state)
+{
+    (void)state;
+    for (int k = 0; k < VP_N_KERNELS; k++) {
+        bool any = vp_kernel_operand((vp_kernel)k, "master") >= 0 ||
+                   vp_kernel_info_of((vp_kernel)k)->kind == VP_KERNEL_TRANSFER;
+        for (int i = 0; i < COUNT(cases); i++)
+            any |= (int)cases[i].kernel == k;
+        if (!any)
+            fail_msg("no case of %s", vp_kernel_info_of((vp_kernel)k)->name);
+    }
+}
+
 static void chunks_of_whole_tiles_move_no_bit(void **state)
 {
     (void)state;
     for (int i = 0; i < COUNT(cases); i++) {
-        vp_kernel kernel = cases[i].kernel;
-        bool      by_sample =
-            kernel == VP_K_DROPOUT || kernel == VP_K_ATTENTION_FWD || kernel == VP_K_ATTENTION_BWD;
-        bool        is_sumsq = kernel == VP_K_GRAD_SUMSQ;
-        int64_t     unit     = by_sample ? 1 : is_sumsq ? 16384 * 8 : VP_TILE_TOKENS;
-        kt_operands whole    = operands_of(&cases[i], 0);
+        vp_kernel   kernel    = cases[i].kernel;
+        bool        by_sample = vp_kernel_int(kernel, "batch") == CUT;
+        bool        is_sumsq  = kernel == VP_K_GRAD_SUMSQ;
+        int64_t     unit      = by_sample ? 1 : is_sumsq ? 16384 * 8 : VP_TILE_TOKENS;
+        kt_operands whole     = operands_of(&cases[i], 0);
 
         if (kernel == VP_K_CLIP_SCALE) {
             kt_operands_release(&whole);
@@ -521,6 +550,7 @@ static void threads_move_no_drawn_parameter(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kernel_has_a_case),
         cmocka_unit_test(threads_move_no_bit),
         cmocka_unit_test(the_place_of_a_buffer_moves_no_bit),
         cmocka_unit_test(a_repeated_call_moves_no_bit),
