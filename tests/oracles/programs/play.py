@@ -239,6 +239,8 @@ def quiet():
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
     answer_values()
+    gc.collect()
+    gc.freeze()          # a collection looks at what a model leaves, not at all the modules'
 
 
 CHOICES = ("hidden_act", "activation_function", "hidden_activation", "attention_bias", "mlp_bias", "scale_attn_by_inverse_layer_idx",
