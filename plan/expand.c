@@ -12,13 +12,13 @@ typedef struct numbering {
     int64_t n_micro_steps, n_instances;
     /* per fixed buffer */
     int64_t *fixed_first;
-    /* per instance: its first parameter that has the holding */
+    /* per instance: its first parameter in the region */
     int64_t *param_first[VP_N_REGIONS];
     /* per template and parameter: how many before it have it; -1: it has none */
     int64_t **param_rank[VP_N_REGIONS];
     /* per instance: its first own buffer */
     int64_t *local_first;
-    /* n_params: all holdings together */
+    /* n_params: all regions together */
     int64_t n_fixed, n_params, n_local;
 } numbering;
 
@@ -27,7 +27,7 @@ static bool has_out(const vp_program *p)
     return p->n_buffers > 0 && p->buffers[p->n_buffers - 1].place == VP_PLACE_OUT;
 }
 
-/* Which parameters of each template have the holding. */
+/* Which parameters of each template lie in the region. */
 static vp_status rank_params(vp_arena *arena, const vp_plan *plan, vp_region h, numbering *n,
                              vp_err *err)
 {
@@ -84,7 +84,7 @@ static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *b
     return VP_OK;
 }
 
-/* -1: this parameter has no such holding. */
+/* -1: this parameter has nothing in that region. */
 static int64_t param_id(const numbering *n, vp_region h, int64_t instance_idx, int64_t template_idx,
                         int64_t param_idx)
 {

@@ -92,11 +92,11 @@ vp_update_shape vp_plan_param_shape(const vp_param *p)
                              .decay        = p->decay};
 }
 
-int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_region holding)
+int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_region region)
 {
     vp_update_shape shape = vp_plan_param_shape(p);
 
-    switch (holding) {
+    switch (region) {
     case VP_REGION_PARAM:
         return vp_mul(p->n_elements, vp_dtype_bytes(vp_precision_dtype(recipe->precision)));
     case VP_REGION_GRAD:
@@ -106,11 +106,11 @@ int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_regio
     case VP_REGION_STATE0:
     case VP_REGION_STATE1:
         return vp_optimizer_state_bytes(recipe->optimizer, &shape,
-                                        (int)(holding - VP_REGION_STATE0));
+                                        (int)(region - VP_REGION_STATE0));
     case VP_N_REGIONS:
         break;
     }
-    assert(!"no such holding");
+    assert(!"no such region");
     return VP_OVERFLOW;
 }
 

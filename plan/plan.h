@@ -95,13 +95,13 @@ typedef struct vp_param {
 /* And as a plan places it. */
 typedef struct vp_plan_param {
     vp_param param;
-    /* from the instance's base of each holding; 0 where there is none */
+    /* from the instance's base of each region; 0 where there is none */
     int64_t offset_bytes[VP_N_REGIONS];
 } vp_plan_param;
 
-/* Bytes of a holding of this parameter under a recipe, 0: it has none; VP_OVERFLOW beyond 64
+/* Bytes of this parameter in a region under a recipe, 0: none there; VP_OVERFLOW beyond 64
  * bits. */
-int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_region holding);
+int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_region region);
 
 /* The parameter as its optimizer sees it. */
 vp_update_shape vp_plan_param_shape(const vp_param *p);

@@ -351,18 +351,18 @@ out:
     return st;
 }
 
-static vp_status read_holding_memories(const vp_json_node *node, vp_plan_instance *x, vp_err *err)
+static vp_status read_region_memories(const vp_json_node *node, vp_plan_instance *x, vp_err *err)
 {
     vp_json_node array, element;
     const char  *name;
     int64_t      n;
     vp_status    st = VP_OK;
 
-    if (!vp_json_has(node, "holding_memory"))
+    if (!vp_json_has(node, "region_memory"))
         return VP_OK;
-    VP_TRY(vp_json_array(node, "holding_memory", &array, &n, err));
+    VP_TRY(vp_json_array(node, "region_memory", &array, &n, err));
     if (n != VP_N_REGIONS)
-        VP_TRY(vp_json_fail(node, "holding_memory", err, "must be %d memories", VP_N_REGIONS));
+        VP_TRY(vp_json_fail(node, "region_memory", err, "must be %d memories", VP_N_REGIONS));
     for (int h = 0; h < VP_N_REGIONS; h++) {
         VP_TRY(vp_json_element(&array, h, &element, err));
         VP_TRY(vp_json_as_string(&element, &name, err));
@@ -422,7 +422,7 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
         vp_plan_instance *x = &b->instances[i];
         VP_TRY(vp_json_element(&array, i, &row, err));
         ONLY_KEYS(&row, "program", "index", "chain", "base_bytes", "host_base_bytes",
-                  "holding_base_bytes", "holding_memory", "window");
+                  "region_base_bytes", "region_memory", "window");
         if (vp_json_has(&row, "window"))
             VP_TRY(vp_json_int(&row, "window", 0, INT64_MAX, &x->window, err));
         VP_TRY(vp_json_int(&row, "program", 0, b->n_programs - 1, &x->program_idx, err));
@@ -433,8 +433,8 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
         if (vp_json_has(&row, "host_base_bytes"))
             VP_TRY(vp_json_int(&row, "host_base_bytes", 0, INT64_MAX,
                                &x->base_bytes[VP_MEMORY_HOST_PINNED], err));
-        VP_TRY(read_holding_memories(&row, x, err));
-        VP_TRY(read_ints(&row, "holding_base_bytes", VP_N_REGIONS, x->region_base_bytes, err));
+        VP_TRY(read_region_memories(&row, x, err));
+        VP_TRY(read_ints(&row, "region_base_bytes", VP_N_REGIONS, x->region_base_bytes, err));
     }
 out:
     return st;

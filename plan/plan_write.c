@@ -143,7 +143,7 @@ static json_t *template_to_json(const vp_plan_template *t)
     return json_pack("{s:s, s:o}", "name", t->name, "parameters", params);
 }
 
-static void put_holding_memories(json_t *object, const vp_plan_instance *x)
+static void put_region_memories(json_t *object, const vp_plan_instance *x)
 {
     json_t *list = json_array();
     bool    any  = false;
@@ -153,7 +153,7 @@ static void put_holding_memories(json_t *object, const vp_plan_instance *x)
         any |= x->region_memory[h] != VP_MEMORY_DEVICE;
     }
     if (any)
-        put(object, "holding_memory", list);
+        put(object, "region_memory", list);
     else
         json_decref(list);
 }
@@ -172,14 +172,14 @@ static json_t *bucket_to_json(const vp_bucket *b)
             instances,
             json_pack("{s:I, s:I, s:I, s:I, s:o}", "program", (json_int_t)x->program_idx, "index",
                       (json_int_t)x->index, "chain", (json_int_t)x->chain_idx, "base_bytes",
-                      (json_int_t)x->base_bytes[VP_MEMORY_DEVICE], "holding_base_bytes",
+                      (json_int_t)x->base_bytes[VP_MEMORY_DEVICE], "region_base_bytes",
                       ints_to_json(x->region_base_bytes, VP_N_REGIONS)));
         if (x->window)
             put_int(json_array_get(instances, (size_t)i), "window", x->window);
         if (x->base_bytes[VP_MEMORY_HOST_PINNED])
             put_int(json_array_get(instances, (size_t)i), "host_base_bytes",
                     x->base_bytes[VP_MEMORY_HOST_PINNED]);
-        put_holding_memories(json_array_get(instances, (size_t)i), x);
+        put_region_memories(json_array_get(instances, (size_t)i), x);
     }
     j = json_pack(
         "{s:I, s:f, s:I, s:I, s:[{s:s, s:I}, {s:s, s:I}, {s:s, s:I}, {s:s, s:I}], s:I, s:o, s:o}",

@@ -45,7 +45,7 @@ typedef struct vp_assembly {
     vp_stream_place   *stream_place;
     int64_t            n_programs;
     int64_t           *program_of; /* per instance                           */
-    /* per template: of each holding, parameters aligned */
+    /* per template: of each region, parameters aligned */
     int64_t (*held_bytes)[VP_N_REGIONS];
     vp_plan_fixed fixed[VP_MAX_FIXED];
     int           n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */

@@ -14,10 +14,10 @@ typedef struct at {
 } at;
 
 /* An argument of the parameter's own that it may lack. */
-static vp_arg held(const at *x, vp_space space, vp_region holding)
+static vp_arg held(const at *x, vp_space space, vp_region region)
 {
     assert(x->param); /* clipping has no parameter of its own */
-    bool has = vp_plan_param_bytes(x->opts->recipe, x->param, holding) > 0;
+    bool has = vp_plan_param_bytes(x->opts->recipe, x->param, region) > 0;
 
     return has ? (vp_arg){.space = space, .idx = x->idx} : (vp_arg){.space = VP_SPACE_NONE};
 }

@@ -386,7 +386,7 @@ out:
     return st;
 }
 
-/* One op for each parameter that has the holding. */
+/* One op for each parameter in the region. */
 static void emit_each(unrolling *u, vp_region h, const char *name, vp_access access)
 {
     for (int64_t i = 0; i < u->graph->n_instances; i++) {
