@@ -12,6 +12,7 @@ import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
 WORKSPACE_BYTES = (33554432, 1048576)
+LOADING = ("load", "adapters", "adapters_cast")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS):
@@ -70,7 +71,7 @@ def place(module, memo):
             setattr(module, name, memo[id(t)][1])
 
 
-def make_model(v, config):
+def make_model(v, config, mark=lambda phase: None):
     import torch
     import transformers
     kind, fields = config
@@ -82,16 +83,32 @@ def make_model(v, config):
         m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
     place(m, {})
     if v["lora"] != "none":
-        import peft
-        targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
-        m = peft.get_peft_model(m, peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0,
-                                                   target_modules=targets, task_type="CAUSAL_LM"))
-        m.to("cuda")
+        m = add_adapters(m, v, mark)
     if v["recompute"] == "full":
         m.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         if v["lora"] != "none":
             m.enable_input_require_grads()
     m.train()
+    return m
+
+
+def add_adapters(m, v, mark):
+    import peft
+    targets = {"all-linear": "all-linear"}.get(v["lora"], v["lora"].split("+"))
+    c = peft.LoraConfig(r=v["r"], lora_alpha=16, lora_dropout=0.1 if v["lora_dropout"] else 0.0, target_modules=targets,
+                        task_type="CAUSAL_LM", use_dora=bool(v.get("dora")))
+    real = peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype
+
+    def cast(self, *args, **kwargs):
+        mark("adapters_cast")
+        real(self, *args, **kwargs)
+    peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype = cast
+    mark("adapters")
+    try:
+        m = peft.get_peft_model(m, c, autocast_adapter_dtype=v.get("adapter", "fp32") == "fp32")
+    finally:
+        peft.tuners.tuners_utils.BaseTuner._cast_adapter_dtype = real
+    m.to("cuda")
     return m
 
 
@@ -138,7 +155,7 @@ class Recording:
         self.marks = []
         n0 = self.count()
         self.mark("load")
-        m = make_model(v, config)
+        m = make_model(v, config, self.mark)
         gc.collect()
         live = {}
         names = {}
@@ -156,6 +173,7 @@ class Recording:
             with torch.autocast("cuda", dtype=torch.bfloat16) if amp else contextlib.nullcontext():
                 out = m(**inputs)
             loss = out.loss
+            self.mark("output%d" % step)
             if not v["keep_output"]:
                 out = None
             self.mark("backward%d" % step)
@@ -210,7 +228,7 @@ class Recording:
                     self.workspaces.append((name, (len([1 for x in events if x[0] == "a"]), e["size"])))
                     continue
                 at[e["addr"]] = n_alloc
-                if name == "load" and e["addr"] in params:
+                if name in LOADING and e["addr"] in params:
                     self.params[n_alloc] = params[e["addr"]]
                 if name == "backward1" and e["addr"] in grads:
                     self.grads[n_alloc] = grads[e["addr"]]
@@ -225,11 +243,11 @@ class Recording:
         for name in [m[0] for m in marks]:
             self.phases.setdefault(name, [])
         # a parameter's or gradient's address may have been another block's before: the last one is meant
-        self.params = {i: p for i, p in self.params.items() if i not in self.freed("load")}
+        self.params = {i: p for i, p in self.params.items() if not any(i in self.freed(n) for n in LOADING)}
         self.grads = {i: g for i, g in self.grads.items() if i not in self.freed("backward1")}
 
     def freed(self, phase):
-        return {i for e in self.phases[phase] if e[0] == "f" for i in e[1]}
+        return {i for e in self.phases.get(phase, []) if e[0] == "f" for i in e[1]}
 
 
 def quiet():

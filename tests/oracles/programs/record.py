@@ -19,9 +19,18 @@ import shape_of
 import sizes
 
 N_SHAPES, N_SMALL = 6, 3
-PHASES = ["load", "inputs", "forward2", "backward2", "forward3", "backward3"]
-NAMES = {"load": "load", "inputs": "inputs", "forward2": "forward", "backward2": "backward",
-         "forward3": "forward_more", "backward3": "backward_more"}
+STEP = ["forward", "output", "backward"]
+NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in STEP] + [(n + "3", n + "_more") for n in STEP])
+DEFAULTS = dict(adapter="fp32", dora=0, quantised="none")         # words of a key that are left out at these values
+
+
+def phases_of(v):
+    """Of a program. "output" is where the model's output is let go of."""
+    return [n for n in NAMES if not n.startswith("adapters") or v["lora"] != "none"]
+
+
+def key_of(v):
+    return " ".join("%s=%s" % (k, x) for k, x in v.items() if DEFAULTS.get(k) != x)
 
 
 class Refused(Exception):
@@ -33,6 +42,7 @@ def variants(family, only):
     axes = dict(task=[task], precision=["fp32", "bf16-mixed", "bf16", "bf16-amp"],
                 attention=["sdpa:flash", "eager"], mask=[0, 1], gqa=[int(g) for g in families.FAMILIES[family][1]], tied=[0, 1],
                 recompute=["none", "full"], lora=["none"], keep_output=[0], lora_dropout=[0])
+    axes.update((k, [x]) for k, x in DEFAULTS.items())
     if family == "gpt2":
         axes["tied"] = [1, 0]
     for word in only:
@@ -40,6 +50,8 @@ def variants(family, only):
         axes[key] = [int(x) if x in "01" else x for x in value.split(",")]
     for values in itertools.product(*axes.values()):
         v = dict(zip(axes, values))
+        if v["lora"] != "none" and v["tied"]:     # a line of the untied program says what the tied one is
+            continue
         if not (v["tied"] and not v["gqa"] and True in families.FAMILIES[family][1]):   # no published model ties without groups
             yield v
 
@@ -61,12 +73,48 @@ def plain(events, order):
     return out
 
 
-def whole(phases):
+def whole(phases, names):
     order = {}
-    return [plain(phases[n], order) for n in PHASES]
+    return [plain(phases[n], order) for n in names]
+
+
+def gaps(run, step):
+    """The allocations of a step, each with what is freed before the next one."""
+    out = [[None, set()]]
+    for name in STEP:
+        for e in run.phases[name + step]:
+            if e[0] == "a":
+                out.append([e[1:], set()])
+            else:
+                out[-1][1].update(e[1])
+    return out
+
+
+def check_kept(v, family, shape, run):
+    """That keeping the output changes only when it goes."""
+    kept = play_once(dict(v, keep_output=1), family, shape, 4)
+    for step in "23":
+        now, late = gaps(run, step), {i for e in run.phases["output" + step] for i in e[1]}
+        for gap in now:
+            gap[1] -= late
+        now[-1][1] |= late
+        if now != gaps(kept, step):
+            raise Refused("a step whose output is kept differs in more than when it goes")
+
+
+def tied_slot(v, family, shape, run, model):
+    """The slot that a model with tied tables has not; nothing else may differ."""
+    names, tied = phases_of(v), play_once(dict(v, tied=1), family, shape, 4)
+    sizes_of = [[e[2] for n in names for e in r.phases[n] if e[0] == "a"] for r in (run, tied)]
+    slots = [e[2] for e in model["load"] if e[0] == "a"]
+    for i, slot in enumerate(slots):
+        if sizes_of[0][:i] + sizes_of[0][i + 1:] == sizes_of[1]:
+            return slot
+    raise Refused("tied tables change more than one allocation")
 
 
 def record(v, family):
+    names = phases_of(v)
     shapes = families.shapes(family, bool(v["gqa"]), N_SHAPES + 1)
     small = families.shapes(family, bool(v["gqa"]), N_SMALL, seed=2)
     for s in small:
@@ -79,16 +127,16 @@ def record(v, family):
         if [e[2] if e[0] == "a" else len(e[1]) for e in first] != [e[2] if e[0] == "a" else len(e[1]) for e in second]:
             raise Refused("the first step differs from the second in more than workspaces")
     try:
-        program = shape_of.generalise(PHASES, lengths, [r.phases for r in repeats])
+        program = shape_of.generalise(names, lengths, [r.phases for r in repeats])
     except shape_of.Mismatch as e:
         raise Refused(str(e))
     model = shape_of.unroll(program, 4)
     for s, r in zip(shapes, runs):
-        if whole(model) != whole(r.phases):
+        if whole(model, names) != whole(r.phases, names):
             raise Refused("events in another order at %s" % s)
     fit = sizes.Fitter(shapes[:N_SHAPES])
     slots = {}
-    for name in PHASES:
+    for name in names:
         for i, event in enumerate(model[name]):
             if event[0] != "a":
                 continue
@@ -105,18 +153,21 @@ def record(v, family):
     only_large = {}
     for s in small:
         compare(shape_of.unroll(program, 4), slots, play_once(v, family, s, 4), s, only_large)
-    return program, slots, {s for s, both in only_large.items() if both == {False}}, repeats[0]
+    check_kept(v, family, shapes[0], repeats[0])
+    tied = None if v["lora"] == "none" else tied_slot(v, family, shapes[0], repeats[0], model)
+    return program, slots, {s for s, both in only_large.items() if both == {False}}, repeats[0], tied
 
 
 def owners(program, model, run, slots):
     """A letter for each slot: P parameter, Z frozen parameter, U buffer, I input, A kept for backward, C a 16-bit copy of a parameter,
     L logits and loss, G gradient, T the rest."""
-    phase_of_free = {i: n for n in PHASES for e in model[n] if e[0] == "f" for i in e[1]}
-    bytes_of = {e[1]: x[2] for n in PHASES for e, x in zip(model[n], run.phases[n]) if e[0] == "a"}
-    ids = {x[1]: e[1] for n in PHASES for e, x in zip(model[n], run.phases[n]) if e[0] == "a"}
+    names = list(model)
+    phase_of_free = {i: n for n in names for e in model[n] if e[0] == "f" for i in e[1]}
+    bytes_of = {e[1]: x[2] for n in names for e, x in zip(model[n], run.phases[n]) if e[0] == "a"}
+    ids = {x[1]: e[1] for n in names for e, x in zip(model[n], run.phases[n]) if e[0] == "a"}
     params = {ids[i]: p for i, p in run.params.items()}
     halves = {bytes_of[i] // 2 for i in params}
-    for n in PHASES:
+    for n in names:
         for e in model[n]:
             if e[0] != "a":
                 continue
@@ -124,7 +175,7 @@ def owners(program, model, run, slots):
             expression = slots[slot][0]
             symbols = {s for _, m in expression[1] for s in m}
             freed = phase_of_free.get(ident)
-            if n == "load":
+            if n in play.LOADING:
                 letter = ("P" if params[ident][1] else "Z") if ident in params else "U"
                 if freed:
                     letter = "T"
@@ -151,7 +202,7 @@ def merge(a, b):
 def compare(model, slots, run, shape, only_large):
     """Sizes of run are those of the model at its shape; where a slot is missing, note it: {slot: {False}}."""
     v = sizes.values(shape)
-    for name in PHASES:
+    for name in model:
         a = [(slots[e[2]][0], e[2]) for e in model[name] if e[0] == "a"]
         b = [e[2] for e in run.phases[name] if e[0] == "a"]
         j = 0
@@ -172,15 +223,16 @@ def compare(model, slots, run, shape, only_large):
 
 
 def write(out, v, result, table):
-    program, slots, large, run = result
-    reps = {p[0]: bool(p[3]) for p in program}
+    program, slots, large, run, tied = result
     number = {}
     for name, _, *sections in program:
         for sec, toks in zip("pbs", sections):
             for pos, t in enumerate(toks):
                 if t[0] == "a":
                     number[(name, sec, pos)] = len(number)
-    out.append("program " + " ".join("%s=%s" % kv for kv in v.items()))
+    out.append("program " + key_of(v))
+    if tied:
+        out.append("tied %d" % number[tied])
     for phase, at in run.workspaces:
         out.append("workspace %s %d %d" % (NAMES[phase.replace("1", "2")], at[0], at[1]))
     for name, irregular, *sections in program:
@@ -240,7 +292,7 @@ def main():
             return {"lines": mine, "table": known_sizes}
         t = time.time()
         got = play.in_child(one)
-        sys.stderr.write("%s: %s (%.1f s)\n" % (" ".join("%s=%s" % kv for kv in v.items()), got.get("failed", "recorded"),
+        sys.stderr.write("%s: %s (%.1f s)\n" % (key_of(v), got.get("failed", "recorded"),
                                                 time.time() - t))
         if "failed" not in got:
             lines += got["lines"]
