@@ -4,6 +4,7 @@
 #define VP_CLI_ESTIMATE_H
 
 #include "cli/cli.h"
+#include "trainers/hf/hf_estimate.h"
 
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
@@ -23,5 +24,16 @@ vp_status vp_estimate_trainer(const char *model_name, const vp_estimate_options 
 
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);
+
+typedef struct vp_estimate_lora {
+    vp_hf_lora lora; /* its targets: canonical */
+    char       targets[200], canonical[200];
+    bool       has_targets;
+} vp_estimate_lora;
+
+/* "r=16,targets=all-linear,..." for a family of models. VP_ERR_USAGE: no such words. VP_ERR_INPUT: no such
+ * modules. */
+vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimate_lora *out,
+                                vp_err *err);
 
 #endif

@@ -26,15 +26,33 @@ static const vp_option rows[] = {
      .help      = "Backward passes before the optimizer's step",
      .otherwise = "1",
      .example   = "4"},
+    {.name      = "--lora",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_estimate_options, lora),
+     .value     = "r=R,...",
+     .help      = "Train peft's adapters on a frozen model: r, alpha, targets=all-linear or "
+                  "modules joined by +, dropout, dtype=fp32|bf16, dora, rslora; without r 8, without "
+                  "targets peft's own for the family",
+     .otherwise = "the whole model is trained",
+     .example   = "r=16,targets=all-linear"},
+    {.name = "--keep-output",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, keep_output),
+     .help = "The loop keeps the model's output (the logits) until its next step"},
 };
 const vp_option_set vp_estimate_trainer_options = {
     .title = "options of PyTorch trainers", .rows = rows, .n = sizeof rows / sizeof *rows};
 
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
 {
-    if (o->padding || o->accumulation)
-        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer torch",
-                       o->padding ? "padding" : "accumulation");
+    const char *given = o->padding        ? "padding"
+                        : o->accumulation ? "accumulation"
+                        : o->lora         ? "lora"
+                        : o->keep_output  ? "keep-output"
+                                          : NULL;
+
+    if (given)
+        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer torch", given);
     return VP_OK;
 }
 
@@ -43,6 +61,7 @@ typedef struct answer {
     vp_device         device;
     vp_hf_request     request;
     vp_hf_estimate    estimate;
+    vp_estimate_lora  lora;
     vp_dryrun_context context;
     int64_t           budget_bytes; /* -1: none */
     bool              has_device, seq_is_default;
@@ -101,7 +120,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *o, answer *
                        .optimizer       = optimizer_word(o->optimizer),
                        .recompute       = o->recompute ? o->recompute : "none",
                        .padded          = o->padding && strcmp(o->padding, "mask") == 0,
-                       .lora            = "none",
+                       .lora            = {.targets = "none"},
+                       .keep_output     = o->keep_output,
                        .batch           = o->micro_batch ? o->micro_batch : 1,
                        .seq             = o->seq                        ? o->seq
                                           : positions < VP_ESTIMATE_SEQ ? positions
@@ -115,6 +135,10 @@ static vp_status set_up(const char *name, const vp_estimate_options *o, answer *
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
                        "--seq %lld is longer than the %lld positions of this model",
                        (long long)q->seq, (long long)positions));
+    if (o->lora) {
+        VP_TRY(vp_estimate_read_lora(o->lora, a->model->family, &a->lora, err));
+        q->lora = a->lora.lora;
+    }
     VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
     if (o->device)
         a->context = vp_dryrun_context_of(&a->device);

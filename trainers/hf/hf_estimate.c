@@ -38,15 +38,31 @@ static void assume(vp_hf_estimate *e, const char *fmt, ...)
     va_end(args);
 }
 
+static bool has_adapters(const vp_hf_request *q)
+{
+    return strcmp(q->lora.targets, "none") != 0;
+}
+
+/* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16. */
+static const char *recorded_precision(const char *precision)
+{
+    return strcmp(precision, "fp16") == 0         ? "bf16"
+           : strcmp(precision, "fp16-mixed") == 0 ? "bf16-mixed"
+                                                  : precision;
+}
+
+/* Frozen tables that are tied are a line of the untied recording. */
 static void key_of(const run *r, char *buf, size_t size)
 {
     const vp_hf_request *q = r->request;
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=%d lora_dropout=%d",
-             r->sizes.task, q->precision, q->attention, q->padded, r->sizes.grouped, r->sizes.tied,
-             q->recompute, q->lora, q->keep_output, q->lora_dropout);
+             "keep_output=0 lora_dropout=%d%s%s",
+             r->sizes.task, recorded_precision(q->precision), q->attention, q->padded,
+             r->sizes.grouped, r->sizes.tied && !has_adapters(q), q->recompute, q->lora.targets,
+             q->lora.dropout > 0, q->lora.is_bf16 ? " adapter=bf16" : "",
+             q->lora.is_dora ? " dora=1" : "");
 }
 
 /* Words of two keys that differ, in which the first has what is nearest. */
@@ -95,10 +111,12 @@ static vp_status open_recording(run *r, const vp_recorded_program **program, vp_
     vp_status st  = VP_OK;
 
     VP_TRY(vp_hf_sizes_read(r->model, &r->sizes, err));
-    snprintf(name, sizeof name, "recordings/%s.rec", r->model->family);
+    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family,
+             has_adapters(r->request) ? "-lora" : "");
     if (vp_file_find_program(name, path, sizeof path, &why) != VP_OK)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of family %s was recorded: %s",
-                       r->model->family, why.message));
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of family %s%s was recorded: %s",
+                       r->model->family, has_adapters(r->request) ? " with adapters" : "",
+                       why.message));
     if (r->request->padded && r->request->seq % 8 && strncmp(r->request->attention, "sdpa", 4) == 0)
         VP_TRY(
             VP_FAIL(err, VP_ERR_INPUT,
@@ -125,6 +143,16 @@ static int64_t workspace_of(const vp_hf_request *q)
     return q->capability >= 90 ? 32 * VP_MIB : 2 * 4096 * VP_KIB + 8 * 16 * VP_KIB;
 }
 
+static bool has_phase(const run *r, const char *phase)
+{
+    const char *name;
+
+    for (int i = 0; (name = vp_recorded_phase(r->step, i)); i++)
+        if (strcmp(name, phase) == 0)
+            return true;
+    return false;
+}
+
 static vp_status set_up(run *r, vp_err *err)
 {
     const vp_hf_request       *q       = r->request;
@@ -140,7 +168,7 @@ static vp_status set_up(run *r, vp_err *err)
     r->ledger.allocator   = r->allocator;
     symbols->at[VP_SYM_B] = q->batch;
     symbols->at[VP_SYM_S] = q->seq;
-    symbols->at[VP_SYM_r] = q->lora_rank;
+    symbols->at[VP_SYM_r] = q->lora.rank;
     VP_TRY(vp_symbols_complete(
         symbols,
         &(vp_symbol_card){
@@ -156,6 +184,13 @@ static vp_status set_up(run *r, vp_err *err)
     VP_TRY(
         vp_recorded_new(program, symbols, r->sizes.n_layers / blocks, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
+    if (q->keep_output && !has_phase(r, "output"))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "%s: this training step was not recorded with its output kept",
+                       r->model->family));
+    if (has_adapters(q) && r->sizes.tied && !vp_recorded_tie(r->step))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s was recorded with untied tables only",
+                       r->model->family));
 out:
     return st;
 }
@@ -184,19 +219,51 @@ out:
     return st;
 }
 
+/* All phases before the batch is there: the base, then what is put on top of it. */
+static vp_status play_loading(run *r, vp_err *err)
+{
+    const char *name;
+    vp_status   st = VP_OK;
+
+    vp_ledger_begin(&r->ledger, phase_name(r, "load", 0, 0));
+    for (int i = 0; (name = vp_recorded_phase(r->step, i)) && strcmp(name, "inputs") != 0; i++)
+        VP_TRY(vp_recorded_play(r->step, name, err));
+    vp_ledger_end(&r->ledger);
+out:
+    return st;
+}
+
+/* The model's output goes when the loss is there; where it is kept, when the next one is, or with the
+ * step. */
+static vp_status play_micro_step(run *r, int step, int64_t micro, vp_err *err)
+{
+    const char *output = micro > 0 ? "output_more" : "output";
+    bool        kept   = r->request->keep_output;
+    vp_status   st     = VP_OK;
+
+    VP_TRY(play(r, "forward", step, micro, err));
+    if (kept && micro == 1)
+        VP_TRY(vp_recorded_play(r->step, "output", err));
+    if (!kept && has_phase(r, output))
+        VP_TRY(vp_recorded_play(r->step, output, err));
+    VP_TRY(play(r, "backward", step, micro, err));
+out:
+    return st;
+}
+
 static vp_status play_step(run *r, int step, vp_err *err)
 {
     /* after the second micro-step every further one is like it */
     int64_t   n  = r->request->accumulation < 3 ? r->request->accumulation : 3;
     vp_status st = VP_OK;
 
-    for (int64_t micro = 0; micro < n; micro++) {
-        VP_TRY(play(r, "forward", step, micro, err));
-        VP_TRY(play(r, "backward", step, micro, err));
-    }
+    for (int64_t micro = 0; micro < n; micro++)
+        VP_TRY(play_micro_step(r, step, micro, err));
     vp_ledger_begin(&r->ledger, phase_name(r, "step", step, 0));
     VP_TRY(vp_optimizer_step_play(r->optimizer, err));
     vp_ledger_end(&r->ledger);
+    if (r->request->keep_output)
+        VP_TRY(vp_recorded_play(r->step, n > 1 ? "output_more" : "output", err));
     vp_recorded_drop_gradients(r->step);
 out:
     return st;
@@ -205,20 +272,21 @@ out:
 /* The recording's parameters are the model's, or what was recorded is another model. */
 static vp_status count_parameters(run *r, vp_err *err)
 {
-    bool wide = strcmp(r->request->precision, "fp32") == 0 ||
-                strcmp(r->request->precision, "bf16-mixed") == 0;
-    int64_t        n, bytes = 0, each = wide ? 4 : 2;
-    const int64_t *list = vp_recorded_parameters(r->step, &n);
+    const vp_hf_request *q    = r->request;
+    const char          *p    = recorded_precision(q->precision);
+    bool                 wide = strcmp(p, "fp32") == 0 || strcmp(p, "bf16-mixed") == 0;
+    int64_t              n, bytes = 0, base, each = wide ? 4 : 2;
+    const int64_t       *list = vp_recorded_parameters(r->step, &n);
 
     for (int64_t i = 0; i < n; i++)
         bytes += list[i];
-    r->out->n_trained = bytes / (strcmp(r->request->lora, "none") == 0 ? each : 4);
-    r->out->n_params =
-        (strcmp(r->request->lora, "none") == 0 ? 0 : r->out->n_trained) +
-        (strcmp(r->request->lora, "none") == 0 ? r->out->n_trained
-                                               : vp_recorded_frozen_bytes(r->step) / each);
-    int64_t base = strcmp(r->request->lora, "none") == 0 ? r->out->n_params
-                                                         : r->out->n_params - r->out->n_trained;
+    if (has_adapters(q)) {
+        base              = vp_recorded_frozen_bytes(r->step) / each;
+        r->out->n_trained = bytes / (q->lora.is_bf16 ? 2 : 4);
+        r->out->n_params  = base + r->out->n_trained;
+    } else {
+        r->out->n_params = r->out->n_trained = base = bytes / each;
+    }
     if (base != r->model->n_params)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s: the recorded step of %s has %lld parameters at these sizes, this model "
@@ -268,7 +336,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
 
     *out = (vp_hf_estimate){0};
     VP_TRY(set_up(&r, err));
-    VP_TRY(play(&r, "load", 0, 0, err));
+    VP_TRY(play_loading(&r, err));
     VP_TRY(count_parameters(&r, err));
     VP_TRY(play(&r, "inputs", 0, 0, err));
     bytes = vp_recorded_parameters(r.step, &n);

@@ -14,17 +14,24 @@
 
 enum { VP_HF_ASSUMPTIONS = 12, VP_HF_WORKSPACE_OF_CARD = -1 };
 
+/* Adapters of peft's LoraConfig on a frozen model. */
+typedef struct vp_hf_lora {
+    const char *targets; /* "none", "all-linear", or modules joined by '+': vp_hf_lora_targets() */
+    int64_t     rank;
+    double      dropout;
+    bool        is_bf16; /* else fp32, peft's default */
+    bool        is_dora;
+} vp_hf_lora;
+
 typedef struct vp_hf_request {
     const char *trainer;   /* "torch" */
-    const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp */
+    const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
     const char *attention; /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
     const char *optimizer; /* vp_optimizer_step_name() */
     const char *recompute; /* none, full */
     bool        padded;    /* a mask with padding is passed */
     bool        keep_output;
-    const char *lora; /* "none" or the recording's word for the targets */
-    int64_t     lora_rank;
-    bool        lora_dropout;
+    vp_hf_lora  lora;
     int64_t     batch, seq, accumulation;
     int         capability; /* 90 */
     int64_t     processors; /* multiprocessors */

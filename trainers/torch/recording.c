@@ -10,10 +10,11 @@
 
 enum {
     MAX_BYTES       = 64 << 20,
-    MAX_PHASES      = 8,
+    MAX_PHASES      = 16,
     MAX_WORKSPACES  = 8,
     MAX_BLOCKS      = 1 << 20,
-    LARGE_WORKSPACE = 8 << 20
+    LARGE_WORKSPACE = 8 << 20,
+    LARGE_LOOK_UP   = 3072 /* rows; with more of them its gradient is another kernel */
 };
 
 typedef struct slot {
@@ -65,6 +66,7 @@ struct vp_recorded_program {
     const vp_recording  *recording;
     phase                phases[MAX_PHASES];
     int                  n_phases, n_workspaces;
+    int32_t              untied_slot; /* -1: none; what a model with tied tables has not */
     workspace            workspaces[MAX_WORKSPACES];
     slot                *slots;
     int64_t              n_slots, cap_slots;
@@ -112,8 +114,11 @@ static vp_status read_line(vp_recording *r, char *line, int number, bool *inside
         vp_recorded_program *p = vp_arena_alloc(r->arena, sizeof *p);
         if (!p)
             return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-        *p = (vp_recorded_program){
-            .key = rest, .text = line + strlen(line) + 1, .line = number, .recording = r};
+        *p       = (vp_recorded_program){.key         = rest,
+                                         .text        = line + strlen(line) + 1,
+                                         .line        = number,
+                                         .recording   = r,
+                                         .untied_slot = -1};
         *r->last = p;
         r->last  = &p->next;
         *inside  = true;
@@ -309,6 +314,10 @@ static vp_status read_program_line(vp_recorded_program *p, const char *line, int
     static const char sections[] = "pbs";
     const char       *rest, *which;
 
+    if (starts(line, "tied", &rest)) {
+        p->untied_slot = (int32_t)strtol(rest, NULL, 10);
+        return VP_OK;
+    }
     if (starts(line, "phase", &rest) && p->n_phases < MAX_PHASES) {
         size_t n    = strcspn(rest, " ");
         char  *name = vp_arena_printf(p->recording->arena, "%.*s", (int)n, rest);
@@ -389,7 +398,7 @@ struct vp_recorded {
     vp_ledger_block           *blocks, workspaces[MAX_WORKSPACES];
     int64_t                    n_rows, n_allocs; /* of the phase so far */
     int64_t                    workspace_bytes;
-    bool                       taken[MAX_WORKSPACES];
+    bool                       taken[MAX_WORKSPACES], is_tied;
     int64_t                   *parameters, n_parameters, frozen_bytes;
 };
 
@@ -465,6 +474,17 @@ void vp_recorded_workspace(vp_recorded *s, int64_t bytes)
     s->workspace_bytes = bytes;
 }
 
+bool vp_recorded_tie(vp_recorded *s)
+{
+    s->is_tied = s->program->untied_slot >= 0;
+    return s->is_tied;
+}
+
+const char *vp_recorded_phase(const vp_recorded *s, int i)
+{
+    return i < s->program->n_phases ? s->program->phases[i].name : NULL;
+}
+
 static vp_status take_workspaces(vp_recorded *s, int phase_idx, vp_err *err)
 {
     const vp_recorded_program *p  = s->program;
@@ -487,10 +507,12 @@ out:
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
-    const slot      *x     = &s->program->slots[which];
-    vp_ledger_block *block = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
-    int64_t          bytes = x->large && s->n_rows <= 3072 ? 0 : s->sizes[x->size];
-    vp_status        st    = VP_OK;
+    const slot      *x         = &s->program->slots[which];
+    vp_ledger_block *block     = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
+    bool             is_absent = (s->is_tied && which == s->program->untied_slot) ||
+                     (x->large && s->n_rows <= LARGE_LOOK_UP);
+    int64_t   bytes = is_absent ? 0 : s->sizes[x->size];
+    vp_status st    = VP_OK;
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
     VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));

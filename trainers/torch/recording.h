@@ -45,8 +45,15 @@ void      vp_recorded_free(vp_recorded *step);
  * many bytes instead of those of the recorded card; 0: none. cuBLASLt's 1 MiB stays. */
 void vp_recorded_workspace(vp_recorded *step, int64_t bytes);
 
-/* Play a phase within the ledger's open one: "load", "inputs", "forward", "backward", and
- * "forward_more", "backward_more" where gradients are there. VP_ERR_NO_FIT: the device is full. */
+/* The model ties its tables: what it has not is left out. False: the program has no such line. */
+bool vp_recorded_tie(vp_recorded *step);
+
+/* Name of phase i in the order recorded; NULL past the end. */
+const char *vp_recorded_phase(const vp_recorded *step, int i);
+
+/* Play a phase within the ledger's open one: those that load come before "inputs"; then "forward",
+ * "output" (the model's output goes), "backward", and "..._more" where gradients are there.
+ * VP_ERR_NO_FIT: the device is full. */
 vp_status vp_recorded_play(vp_recorded *step, const char *phase, vp_err *err);
 
 /* Requested bytes of the trained parameters, in the order of loading. */

@@ -1,0 +1,99 @@
+/* vplan estimate --lora r=16,targets=all-linear,...: the adapters of peft's LoraConfig. */
+#include "cli/estimate.h"
+
+#include "trainers/hf/hf_adapters.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PEFT_RANK = 8, MAX_RANK = 65536 };
+
+static bool is_word(const char *at, size_t n, const char *word)
+{
+    return strlen(word) == n && memcmp(at, word, n) == 0;
+}
+
+static vp_status bad(const char *what, const char *at, size_t n, vp_err *err)
+{
+    return VP_FAIL(err, VP_ERR_USAGE,
+                   "--lora: \"%.*s\" %s; it is r=16,alpha=32,targets=all-linear|q_proj+v_proj,"
+                   "dropout=0.05,dtype=fp32|bf16,dora,rslora",
+                   (int)n, at, what);
+}
+
+static vp_status read_number(const char *at, size_t n, const char *value, double low, double high,
+                             double *out, vp_err *err)
+{
+    char *end;
+
+    errno = 0;
+    *out  = strtod(value, &end);
+    if (errno || end == value || end != at + n || !(*out >= low && *out <= high))
+        return bad("is no such number", at, n, err);
+    return VP_OK;
+}
+
+static vp_status read_targets(vp_estimate_lora *o, const char *at, size_t n, const char *value,
+                              vp_err *err)
+{
+    size_t length = n - (size_t)(value - at);
+
+    if (length == 0 || length >= sizeof o->targets)
+        return bad("names no modules", at, n, err);
+    memcpy(o->targets, value, length);
+    o->targets[length] = '\0';
+    o->has_targets     = true;
+    return VP_OK;
+}
+
+/* One word of the list: n characters at `at`. */
+static vp_status read_word(vp_estimate_lora *o, const char *at, size_t n, vp_err *err)
+{
+    const char *equals = memchr(at, '=', n), *value = equals ? equals + 1 : at + n;
+    size_t      key = equals ? (size_t)(equals - at) : n, rest = n - (size_t)(value - at);
+    double      number;
+    vp_status   st = VP_OK;
+
+    if (equals && is_word(at, key, "r")) {
+        VP_TRY(read_number(at, n, value, 1, MAX_RANK, &number, err));
+        if (number != (double)(int64_t)number)
+            VP_TRY(bad("is no whole number", at, n, err));
+        o->lora.rank = (int64_t)number;
+    } else if (equals && is_word(at, key, "alpha")) {
+        VP_TRY(read_number(at, n, value, 0, 1e9, &number, err)); /* takes no memory */
+    } else if (equals && is_word(at, key, "dropout")) {
+        VP_TRY(read_number(at, n, value, 0, 1, &o->lora.dropout, err));
+    } else if (equals && is_word(at, key, "targets")) {
+        VP_TRY(read_targets(o, at, n, value, err));
+    } else if (equals && is_word(at, key, "dtype") &&
+               (is_word(value, rest, "fp32") || is_word(value, rest, "bf16"))) {
+        o->lora.is_bf16 = is_word(value, rest, "bf16");
+    } else if (is_word(at, n, "dora")) {
+        o->lora.is_dora = true;
+    } else if (equals && is_word(at, key, "save")) {
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "--lora %.*s: a step that trains whole modules beside adapters was not "
+                       "recorded",
+                       (int)n, at));
+    } else if (!is_word(at, n, "rslora")) { /* another scale: takes no memory */
+        VP_TRY(bad("is none of its words", at, n, err));
+    }
+out:
+    return st;
+}
+
+vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimate_lora *out,
+                                vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *out = (vp_estimate_lora){.lora.rank = PEFT_RANK};
+    for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',')
+        VP_TRY(read_word(out, at, strcspn(at, ","), err));
+    VP_TRY(vp_hf_lora_targets(family, out->has_targets ? out->targets : NULL, out->canonical,
+                              sizeof out->canonical, err));
+    out->lora.targets = out->canonical;
+out:
+    return st;
+}

@@ -1,0 +1,89 @@
+#include "trainers/hf/hf_adapters.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LLAMA_LINEARS "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"
+
+enum { MAX_LINEARS = 8 };
+
+/* Linear layers of a block by name; what peft takes unasked (peft/utils/constants.py). */
+static const struct {
+    const char *family, *linears[MAX_LINEARS], *unasked;
+} families[] = {
+    {"gpt2", {"c_attn", "c_proj", "c_fc"}, "c_attn"},
+    {"llama", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"mistral", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"qwen2", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"qwen3", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"gemma2", {LLAMA_LINEARS}, "q_proj+v_proj"},
+    {"phi3", {"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}, NULL},
+    {"opt", {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}, "q_proj+v_proj"},
+    {"gpt_neox", {"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}, "query_key_value"},
+    {"bert", {"query", "key", "value", "dense"}, "query+value"},
+    {"roberta", {"query", "key", "value", "dense"}, "query+value"},
+};
+
+static bool names(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (; *list; list += strcspn(list, "+"), list += *list == '+')
+        if (strcspn(list, "+") == n && memcmp(list, name, n) == 0)
+            return true;
+    return false;
+}
+
+static vp_status check_names(const char *family, const char *const *linears, const char *asked,
+                             vp_err *err)
+{
+    char   have[200] = "";
+    size_t length    = 0;
+
+    for (int i = 0; i < MAX_LINEARS && linears[i]; i++)
+        length += (size_t)snprintf(have + length, sizeof have - length, "%s%s", i ? ", " : "",
+                                   linears[i]);
+    for (const char *name = asked; *name; name += strcspn(name, "+"), name += *name == '+') {
+        bool   known = false;
+        size_t n     = strcspn(name, "+");
+        for (int i = 0; i < MAX_LINEARS && linears[i]; i++)
+            known |= strlen(linears[i]) == n && memcmp(linears[i], name, n) == 0;
+        if (!known)
+            return VP_FAIL(
+                err, VP_ERR_INPUT,
+                "%s has no linear layers named \"%.*s\"; it has %s, and all-linear means all",
+                family, (int)n, name, have);
+    }
+    return VP_OK;
+}
+
+vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, size_t size,
+                             vp_err *err)
+{
+    const char *const *linears = NULL;
+    size_t             length = 0, n_linears = 0, n_found = 0;
+    vp_status          st = VP_OK;
+
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (strcmp(families[i].family, family) == 0) {
+            linears = families[i].linears;
+            asked   = asked ? asked : families[i].unasked;
+        }
+    if (linears && !asked)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "peft has no targets of its own for %s: give targets=", family));
+    if (!linears)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of %s with adapters was recorded",
+                       family));
+    if (strcmp(asked, "all-linear") != 0)
+        VP_TRY(check_names(family, linears, asked, err));
+    for (; n_linears < MAX_LINEARS && linears[n_linears]; n_linears++)
+        if (strcmp(asked, "all-linear") == 0 || names(asked, linears[n_linears]))
+            length += (size_t)snprintf(buf + length, length < size ? size - length : 0, "%s%s",
+                                       n_found++ ? "+" : "", linears[n_linears]);
+    if (n_found == n_linears)
+        snprintf(buf, size, "all-linear");
+out:
+    return st;
+}

@@ -1,0 +1,15 @@
+/* trainers/hf/hf_adapters.h: the modules of a family that peft's adapters can be put on.
+ *     VP_TRY(vp_hf_lora_targets("llama", "v_proj+q_proj", buf, sizeof buf, err));     "q_proj+v_proj" */
+#ifndef VP_TRAINERS_HF_HF_ADAPTERS_H
+#define VP_TRAINERS_HF_HF_ADAPTERS_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+
+/* Modules joined by '+' in the order of the model; "all-linear" where it is all of them. asked NULL:
+ * peft's own choice for the family. VP_ERR_INPUT: no such family, no such module of it. */
+vp_status vp_hf_lora_targets(const char *family, const char *asked, char *buf, size_t size,
+                             vp_err *err);
+
+#endif
