@@ -74,7 +74,7 @@ $(DEVICES): $(call objs,devices)
 # vplan-solve's own sources; the others of planner/solve are what both sides of its pipe share.
 SOLVE_PROGRAM = $(addprefix $(BUILD)/planner/solve/,branch.o branch_node.o ilp_glpk.o main.o monolithic.o)
 $(PLANNER): $(filter-out $(SOLVE_PROGRAM),$(call objs,planner planner/lowering planner/solve))
-$(TRAINERS): $(call objs,trainers trainers/torch trainers/files trainers/hf)
+$(TRAINERS): $(call objs,trainers trainers/torch trainers/files trainers/hf trainers/fit)
 $(KERNELS): $(call objs,kernels/cpu)
 $(RUNTIME): $(filter-out $(BUILD)/runtime/main.o,$(call objs,runtime))
 $(TUNER): $(call objs,tuner)

@@ -1,5 +1,6 @@
 /* vplan plan: the fastest configuration that fits, and how good it is known to be. */
 #include "cli/cli.h"
+#include "cli/cmd_plan_trainer.h"
 #include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
@@ -458,16 +459,32 @@ static vp_status parse_within(const char *text, double *out, vp_err *err)
     return VP_OK;
 }
 
+/* What only vplan's own plans have. */
+static vp_status refuse_for_trainer(const plan_options *w, vp_err *err)
+{
+    const char *option = w->frontier     ? "--frontier"
+                         : w->svg        ? "--svg"
+                         : w->prove      ? "--prove"
+                         : w->monolithic ? "--monolithic"
+                                         : NULL;
+
+    return option ? VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer",
+                            option)
+                  : VP_OK;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    vp_plan_options o = {0};
-    plan_options    w = {0};
-    answer          x = {0};
-    vp_command_line line;
-    const char     *name;
-    vp_status       st = VP_OK;
+    vp_plan_options         o = {0};
+    vp_plan_trainer_options t = {0};
+    plan_options            w = {0};
+    answer                  x = {0};
+    vp_command_line         line;
+    const char             *name;
+    vp_status               st = VP_OK;
 
-    VP_TRY(vp_cli_parse(&vp_cmd_plan, argc, argv, cli, (void *[]){&o, &o, &w, cli}, &line, err));
+    VP_TRY(
+        vp_cli_parse(&vp_cmd_plan, argc, argv, cli, (void *[]){&o, &o, &w, &t, cli}, &line, err));
     name     = line.words[0];
     x.path   = w.path;
     x.line   = &line;
@@ -483,6 +500,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (w.gap >= 1)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--gap is a fraction of the step time, below 1"));
     VP_TRY(vp_model_named(cli, &name, err));
+    if (t.trainer) {
+        VP_TRY(refuse_for_trainer(&w, err));
+        VP_TRY(vp_plan_for_trainer(name, &o, &t, w.path, w.force, cli, err));
+        goto out;
+    }
+    VP_TRY(vp_plan_only_vplan(&t, err));
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
     x.job.request.gap = w.gap;
     VP_TRY(parse_within(w.within, &x.job.request.within, err));
@@ -507,7 +530,8 @@ out:
 const vp_command vp_cmd_plan = {
     .name      = "plan",
     .summary   = "the fastest configuration that fits a budget, with a proof",
-    .usage     = {"MODEL --seq N --global-batch N [options]"},
+    .usage     = {"MODEL --seq N --global-batch N [options]",
+                  "MODEL --trainer TARGET --seq N --global-batch N [options]"},
     .about     = {"The fastest configuration that fits, and a bound on how much faster any other "
                       "could be. If nothing fits: the least budget that would do, what binds, and "
                       "changes that would make it fit.",
@@ -515,10 +539,15 @@ const vp_command vp_cmd_plan = {
                       "in at most 512 chunks of 256 tokens times a power of two; for every block any set "
                       "of ops to compute again, or blocks in segments, of one length from 2 to 6 that "
                       "divides their number, that keep the first block's input only and are computed "
-                      "again as one."},
+                      "again as one.",
+                  "With --trainer, the fastest settings that another trainer can be told, of all that "
+                      "its files have words for: micro-batch times accumulation, checkpointing, the "
+                      "allocator, and what is left open by any. -o writes them for vplan emit."},
     .examples  = {"vplan plan gpt2-large --device 4090 --seq 1024 --global-batch 32",
+                  "vplan plan gpt2 --trainer torch --device 4090 --seq 1024 --global-batch 32",
                   "vplan plan gpt2-tiny --budget 8MB --seq 128 --global-batch 8 -o plan.json"},
-    .sets      = {&vp_plan_options_set, &vp_pin_options_set, &options, &vp_quiet_options},
+    .sets      = {&vp_plan_options_set, &vp_pin_options_set, &options, &vp_plan_trainer_options_set,
+                  &vp_quiet_options},
     .argument  = VP_TAKES_MODEL,
     .max_words = 1,
     .run       = run,

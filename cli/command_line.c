@@ -129,7 +129,7 @@ const vp_option_set vp_plan_options_set = {"what to plan", VP_ROWS(plan_rows)};
 static const vp_option pin_rows[] = {
     {VP_ROW_MICRO_BATCH(vp_plan_options, micro_batch),
      .help = "Samples of a micro-batch; divides the global batch", .otherwise = "free"},
-    {VP_ROW_RECOMPUTE(vp_plan_options, recompute),
+    {VP_ROW_RECOMPUTE(vp_plan_options, recompute), .open = true,
      .help      = "What every block computes again in backward instead of keeping it; all blocks "
                   "are then alike and there are no segments",
      .otherwise = "free, block by block"},
@@ -140,11 +140,11 @@ static const vp_option pin_rows[] = {
      .help = "Number formats; any leaves it to the planner, among those that update weights in "
              "fp32 and that the device has",
      .otherwise = "the recipe's"},
-    {VP_ROW_OPTIMIZER(vp_plan_options, optimizer), .words = "any",
+    {VP_ROW_OPTIMIZER(vp_plan_options, optimizer), .words = "any", .open = true,
      .help      = "Whose update it is; any leaves it to the planner, among those that differ from "
                   "the recipe's in how they keep their states only",
      .otherwise = "the recipe's"},
-    {VP_ROW_ATTENTION(vp_plan_options, attention), .words = "any",
+    {VP_ROW_ATTENTION(vp_plan_options, attention), .words = "any", .open = true,
      .help = "How it is computed; math keeps the attention matrix for backward"},
     {.name      = "--offload",
      .kind      = VP_OPTION_CHOICE,

@@ -1,0 +1,549 @@
+#include "cli/cmd_plan_trainer.h"
+
+#include "cli/estimate.h"
+#include "cli/rows.h"
+#include "cli/screen.h"
+
+#include "base/file.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "dryrun/dryrun_run.h"
+#include "trainers/files/emit.h"
+#include "trainers/fit/choose.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const vp_option rows[] = {
+    {.name    = "--trainer",
+     .kind    = VP_OPTION_TEXT,
+     .at      = offsetof(vp_plan_trainer_options, trainer),
+     .value   = "TARGET",
+     .suggest = vp_word_of_target,
+     .help    = "Plan in the language of this trainer instead: the fastest settings that it can be "
+                "told, for vplan emit",
+     .otherwise = "a plan for vplan run",
+     .example   = "hf"},
+    {.name      = "--world",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_plan_trainer_options, world),
+     .value     = "N",
+     .unit      = "cards",
+     .min       = 1,
+     .max       = 65536,
+     .help      = "Processes of a trainer, one a card",
+     .otherwise = "1",
+     .example   = "8"},
+    {.name      = "--parallel",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_plan_trainer_options, parallel),
+     .value     = "ddp|fsdp|fsdp2|zero1|zero2|zero3",
+     .help      = "How a trainer's cards share the work",
+     .otherwise = "free, where there are several",
+     .example   = "fsdp2"},
+    {.name      = "--padding",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_plan_trainer_options, padding),
+     .words     = "none|mask",
+     .help      = "Whether a trainer passes a mask that holds padding to the model",
+     .otherwise = "none",
+     .example   = "mask"},
+    {.name  = "--lora",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_plan_trainer_options, lora),
+     .value = "r=R,...",
+     .help  = "A trainer trains peft's adapters: r, alpha, targets=all-linear or modules joined by "
+              "+, dropout",
+     .otherwise = "the whole model is trained",
+     .example   = "r=16,targets=all-linear"},
+    {VP_ROW_VERSIONS(vp_plan_trainer_options, versions), .help = "The libraries of a trainer"},
+};
+const vp_option_set vp_plan_trainer_options_set = {"plans for other trainers", VP_ROWS(rows)};
+
+vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
+{
+    const char *option = t->world      ? "--world"
+                         : t->parallel ? "--parallel"
+                         : t->padding  ? "--padding"
+                         : t->lora     ? "--lora"
+                         : t->versions ? "--versions"
+                                       : NULL;
+
+    return option ? VP_FAIL(err, VP_ERR_USAGE, "%s is for a plan with --trainer", option) : VP_OK;
+}
+
+typedef struct answer {
+    vp_arena         *arena;
+    vp_model         *model;
+    vp_profile       *profile;
+    vp_device         device;
+    vp_dryrun_context context;
+    vp_choose_request request;
+    vp_chosen         chosen;
+    json_t           *versions;
+    const char       *path;
+} answer;
+
+/* ---- what is asked for ---- */
+
+static vp_status pin(answer *a, vp_setting setting, const char *option, const char *text,
+                     vp_err *err)
+{
+    char shown[64];
+
+    if (!text)
+        return VP_OK;
+    a->request.pinned[setting] =
+        strcmp(text, "any") == 0 ? "any" : vp_setting_canonical(a->arena, setting, text);
+    if (!a->request.pinned[setting])
+        return VP_FAIL(err, VP_ERR_USAGE, "%s %s: %s%s", option,
+                       vp_text_escape(text, shown, sizeof shown), vp_setting_words(setting),
+                       strchr(vp_setting_words(setting), 'N') ? ", N a whole number from 1" : "");
+    return VP_OK;
+}
+
+static vp_status refuse_vplans_own(const vp_plan_options *o, vp_err *err)
+{
+    const char *option = o->recipe ? "--recipe" : o->host_bytes ? "--host-memory" : NULL;
+
+    if (option)
+        return VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer", option);
+    if (!o->seq)
+        return VP_FAIL(err, VP_ERR_USAGE, "--seq N is required");
+    if (!o->global_batch)
+        return VP_FAIL(err, VP_ERR_USAGE, "--global-batch N is required");
+    return VP_OK;
+}
+
+/* peft's own lora_alpha where none is given. */
+static vp_status pin_lora(answer *a, const char *text, vp_err *err)
+{
+    const char     **pinned = a->request.pinned, *alpha = strstr(text, "alpha=");
+    vp_estimate_lora lora;
+    vp_status        st = VP_OK;
+
+    VP_TRY(vp_estimate_read_lora(text, a->model->family, &lora, err));
+    if (lora.lora.is_bf16 || lora.lora.is_dora || strstr(text, "rslora"))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--lora %s: files are written for plain fp32 adapters",
+                       text));
+    pinned[VP_SETTING_TUNING] = "lora";
+    pinned[VP_SETTING_LORA_R] = vp_arena_printf(a->arena, "%lld", (long long)lora.lora.rank);
+    pinned[VP_SETTING_LORA_ALPHA] =
+        alpha ? vp_arena_printf(a->arena, "%.*s", (int)strcspn(alpha + 6, ","), alpha + 6) : "8";
+    pinned[VP_SETTING_LORA_DROPOUT] = vp_setting_canonical(
+        a->arena, VP_SETTING_LORA_DROPOUT, vp_arena_printf(a->arena, "%g", lora.lora.dropout));
+    pinned[VP_SETTING_LORA_TARGETS] =
+        vp_arena_strdup(a->arena, lora.has_targets ? lora.targets : lora.canonical);
+    VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
+out:
+    return st;
+}
+
+static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
+                         vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(pin(a, VP_SETTING_PRECISION, "--precision", o->precision, err));
+    VP_TRY(pin(a, VP_SETTING_OPTIMIZER, "--optimizer", o->optimizer, err));
+    VP_TRY(pin(a, VP_SETTING_RECOMPUTE, "--recompute", o->recompute, err));
+    VP_TRY(pin(a, VP_SETTING_ATTENTION, "--attention", o->attention, err));
+    VP_TRY(pin(a, VP_SETTING_LOSS, "--loss", o->loss, err));
+    VP_TRY(pin(a, VP_SETTING_PARALLEL, "--parallel", t->parallel, err));
+    if (o->offload && strcmp(o->offload, "none") != 0)
+        a->request.pinned[VP_SETTING_OFFLOAD_OPTIMIZER] = "cpu";
+    if (o->offload && strcmp(o->offload, "params") == 0)
+        a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
+    if (t->lora)
+        VP_TRY(pin_lora(a, t->lora, err));
+    if (!o->precision)
+        a->request.pinned[VP_SETTING_PRECISION] = a->device.bf16                  ? "bf16-mixed"
+                                                  : a->device.fp16_flop_per_s > 0 ? "fp16-mixed"
+                                                                                  : "fp32";
+    if (strncmp(a->request.pinned[VP_SETTING_PRECISION], "bf16", 4) == 0)
+        VP_TRY(vp_device_supports(&a->device, VP_NEEDS_BF16, err));
+out:
+    return st;
+}
+
+static vp_status check_sizes(const answer *a, vp_err *err)
+{
+    const vp_choose_request *r    = &a->request;
+    int64_t                  each = r->global_batch / r->world;
+
+    if (r->global_batch % r->world)
+        return VP_FAIL(err, VP_ERR_USAGE, "--global-batch %lld is no multiple of --world %lld",
+                       (long long)r->global_batch, (long long)r->world);
+    if (r->micro_batch && each % r->micro_batch)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--micro-batch %lld does not divide the %lld samples of a card",
+                       (long long)r->micro_batch, (long long)each);
+    if (r->seq > a->model->graph.max_seq)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--seq %lld is longer than the %lld positions of this model",
+                       (long long)r->seq, (long long)a->model->graph.max_seq);
+    return VP_OK;
+}
+
+/* A name that another program can load: the built-in model's repository. */
+static const char *loadable_name(const char *name)
+{
+    const vp_zoo_entry *z = vp_zoo_find(name);
+
+    return z && z->hub_id ? z->hub_id : name;
+}
+
+static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
+                        const vp_plan_trainer_options *t, vp_err *err)
+{
+    vp_choose_request *r  = &a->request;
+    vp_status          st = VP_OK;
+
+    VP_TRY(refuse_vplans_own(o, err));
+    VP_TRY(vp_target_named(t->trainer, &r->target, err));
+    VP_TRY(vp_language_of(r->target, &r->job.language, err));
+    VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &a->device, &r->budget_bytes, err));
+    if (a->device.is_cpu)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card; name one by --device",
+                       t->trainer));
+    VP_TRY(vp_model_open(name,
+                         &(vp_model_opts){.dropout_from_config = true, .class_name = o->class_name},
+                         &a->model, err));
+    if (o->profile)
+        VP_TRY(vp_profile_read(o->profile, &a->profile, err));
+    if (t->versions)
+        VP_TRY(vp_parse_versions(t->versions, &a->versions, err));
+    a->context     = vp_dryrun_context_of(&a->device);
+    r->job.model   = a->model;
+    r->job.device  = &a->device;
+    r->job.profile = a->profile;
+    r->job.prices  = vp_arena_array(a->arena, 1, sizeof *r->job.prices);
+    VP_TRY_ALLOC(err, r->job.prices);
+    r->job.padded        = t->padding && strcmp(t->padding, "mask") == 0;
+    r->job.context_bytes = a->context.bytes;
+    r->versions          = a->versions;
+    r->model_name        = loadable_name(name);
+    r->seq               = o->seq;
+    r->global_batch      = o->global_batch;
+    r->world             = t->world ? t->world : 1;
+    r->micro_batch       = o->micro_batch;
+    VP_TRY(check_sizes(a, err));
+    VP_TRY(pin_all(a, o, t, err));
+out:
+    return st;
+}
+
+/* ---- as JSON ---- */
+
+/* By the trainer's own names: those of its first file. */
+static vp_status own_settings(const answer *a, const vp_settings *s, json_t **out,
+                              json_t **versions, vp_err *err)
+{
+    vp_emitted  e = {0};
+    const char *key;
+    json_t     *value;
+    vp_status   st = VP_OK;
+
+    *out = NULL;
+    VP_TRY(vp_emit(a->arena, a->request.target, s, "", &e, err));
+    json_object_foreach (e.settings, key, value) {
+        *out = json_incref(value);
+        break;
+    }
+    if (versions)
+        *versions = json_incref(e.versions);
+out:
+    vp_emitted_release(&e);
+    return st;
+}
+
+static json_t *assumptions_json(const answer *a)
+{
+    const vp_chosen   *c       = &a->chosen;
+    const vp_language *l       = a->request.job.language;
+    const vp_choice   *b       = c->best ? c->best : c->least;
+    json_t            *list    = json_array();
+    vp_text            refused = {0};
+
+    json_array_append_new(list, json_sprintf("libraries: %s", b->bytes.versions));
+    for (int i = 0; i < b->bytes.n_assumptions; i++)
+        json_array_append_new(list, json_string(b->bytes.assumptions[i]));
+    if (l->why)
+        json_array_append_new(list, json_string(l->why));
+    json_array_append_new(list,
+                          json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
+                                       100 * l->low, 100 * l->high, l->basis));
+    json_array_append_new(
+        list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
+                           "vplan's; they rank settings and are no measurement",
+                           a->profile ? "the profile's" : "the card's stated rates"));
+    vp_text_printf(&refused, "not compared, for such steps were not recorded: ");
+    for (int i = 0; i < c->n_refusals; i++)
+        vp_text_printf(&refused, "%s%s", i ? "; " : "", c->refusals[i]);
+    if (c->n_refusals && !refused.failed)
+        json_array_append_new(list, json_string(refused.data));
+    vp_text_release(&refused);
+    return list;
+}
+
+static json_t *interval_json(const vp_fit_bytes *b)
+{
+    return json_pack("{s:I, s:I, s:f}", "low_bytes", (json_int_t)b->low_bytes, "high_bytes",
+                     (json_int_t)b->high_bytes, "probability", VP_LANGUAGE_PROBABILITY);
+}
+
+static json_t *alternatives_json(const answer *a, vp_err *err)
+{
+    json_t *list = json_array(), *own;
+
+    for (int i = 0; i < a->chosen.n_alternatives; i++) {
+        const vp_choice *c = a->chosen.alternatives[i];
+        if (own_settings(a, &c->settings, &own, NULL, err) != VP_OK) {
+            json_decref(list);
+            return NULL;
+        }
+        json_array_append_new(list, json_pack("{s:o, s:o, s:I, s:o, s:f, s:b}", "settings", own,
+                                              "common", vp_settings_common_json(&c->settings),
+                                              "device_bytes", (json_int_t)c->bytes.device_bytes,
+                                              "interval", interval_json(&c->bytes), "step_time_s",
+                                              c->seconds, "fits", (int)c->fits));
+    }
+    return list;
+}
+
+static json_t *proof_json(const answer *a)
+{
+    const vp_chosen *c = &a->chosen;
+
+    return json_pack("{s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I}", "status",
+                     c->best ? "optimal" : "infeasible", "gap",
+                     c->best ? json_real(0) : json_null(), "bound_s",
+                     c->best ? json_real(c->best->seconds) : json_null(), "least_budget_bytes",
+                     c->best ? json_null() : json_integer((json_int_t)c->least->bytes.high_bytes),
+                     "checked_by", "vplan", "method", "enumeration", "sized",
+                     (json_int_t)c->n_sized, "not_recorded", (json_int_t)c->n_refused);
+}
+
+static json_t *next_gib_json(const answer *a)
+{
+    const vp_choice *r = a->chosen.richer;
+
+    if (!r)
+        return json_null();
+    return json_pack(
+        "{s:o, s:I, s:f, s:o}", "common", vp_settings_common_json(&r->settings), "device_bytes",
+        (json_int_t)r->bytes.device_bytes, "step_time_s", r->seconds, "saves_seconds",
+        a->chosen.best ? json_real(a->chosen.best->seconds - r->seconds) : json_null());
+}
+
+/* What -o writes and --json prints. Where nothing fits, the setting that needs least is missing too:
+ * its bytes stand in proof. */
+static vp_status document(const answer *a, json_t **out, vp_err *err)
+{
+    const vp_choice *b   = a->chosen.best ? a->chosen.best : a->chosen.least;
+    json_t          *own = NULL, *versions = NULL, *alternatives = NULL;
+    int64_t          tokens = a->request.global_batch * a->request.seq;
+    bool             fits   = a->chosen.best != NULL;
+    vp_status        st     = VP_OK;
+
+    VP_TRY(own_settings(a, &b->settings, &own, &versions, err));
+    alternatives = alternatives_json(a, err);
+    VP_TRY_ALLOC(err, alternatives);
+    *out = json_pack("{s:i, s:s, s:s, s:O, s:{s:s, s:I, s:I}, s:s, s:I, s:O, s:o}",
+                     "schema_version", 1, "kind", "settings", "trainer", a->request.target->name,
+                     "versions", versions, "model", "name", a->request.model_name, "params_total",
+                     (json_int_t)b->bytes.n_params, "params_trainable",
+                     (json_int_t)b->bytes.n_trained, "device", a->device.name, "budget_bytes",
+                     (json_int_t)a->request.budget_bytes, "settings", fits ? own : json_null(),
+                     "common", fits ? vp_settings_common_json(&b->settings) : json_object());
+    VP_TRY_ALLOC(err, *out);
+    VP_TRY_ALLOC(
+        err,
+        json_object_update_new(
+            *out, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:o, s:o}",
+                            "allocated_peak_bytes",
+                            vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
+                            "reserved_peak_bytes",
+                            vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
+                            "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1),
+                            "interval", fits ? interval_json(&b->bytes) : json_null(), "peak_phase",
+                            fits ? json_string(b->bytes.peak_phase) : json_null(), "step_time_s",
+                            fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
+                            fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
+                            (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a),
+                            "alternatives", alternatives, "next_gib", next_gib_json(a),
+                            "assumptions", assumptions_json(a))) == 0);
+out:
+    json_decref(own);
+    json_decref(versions);
+    json_decref(alternatives);
+    return st;
+}
+
+/* ---- for people ---- */
+
+static const char *text_of(const vp_settings *s, char *buf, size_t size)
+{
+    bool several = strcmp(s->value[VP_SETTING_WORLD], "1") != 0;
+
+    snprintf(buf, size, "micro-batch %s x %s, recompute %s%s%s%s%s, %s, %s",
+             s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
+             s->value[VP_SETTING_RECOMPUTE],
+             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
+             strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0
+                 ? ""
+                 : s->value[VP_SETTING_ALLOCATOR],
+             several ? ", " : "", several ? s->value[VP_SETTING_PARALLEL] : "",
+             s->value[VP_SETTING_PRECISION], s->value[VP_SETTING_OPTIMIZER]);
+    return buf;
+}
+
+/* What is said otherwise than in the answer. */
+static const char *difference_text(const vp_settings *s, const vp_settings *than, char *buf,
+                                   size_t size)
+{
+    int n = snprintf(buf, size, "%s x %s", s->value[VP_SETTING_MICRO_BATCH],
+                     s->value[VP_SETTING_ACCUMULATION]);
+
+    for (int i = 0; i < VP_N_SETTINGS && n < (int)size; i++)
+        if (i != VP_SETTING_MICRO_BATCH && i != VP_SETTING_ACCUMULATION && s->value[i] &&
+            than->value[i] && strcmp(s->value[i], than->value[i]) != 0)
+            n += snprintf(buf + n, size - (size_t)n, ", %s %s", vp_setting_key(i), s->value[i]);
+    return buf;
+}
+
+static void print_alternatives(const answer *a)
+{
+    const vp_choice *than = a->chosen.best ? a->chosen.best : a->chosen.least;
+    char             text[300], bytes[32], time[32];
+
+    if (a->chosen.n_alternatives)
+        printf("%-48s %11s %9s\n", "nearest: micro-batch x accumulation", "needs", "step");
+    for (int i = 0; i < a->chosen.n_alternatives; i++) {
+        const vp_choice *c = a->chosen.alternatives[i];
+        difference_text(&c->settings, &than->settings, text, sizeof text);
+        printf("  %-46.46s %11s %9s%s\n", text,
+               vp_size_text(c->bytes.high_bytes, bytes, sizeof bytes),
+               vp_time_text(c->seconds, time, sizeof time), c->fits ? "" : " too large");
+    }
+}
+
+static void print_next_gib(const answer *a)
+{
+    const vp_choice *r = a->chosen.richer;
+    char             text[300], time[32];
+
+    if (!r)
+        vp_screen_line("one GiB", "more buys nothing");
+    else
+        vp_screen_line("one GiB", "more saves %s a step: %s",
+                       vp_time_text(a->chosen.best->seconds - r->seconds, time, sizeof time),
+                       text_of(&r->settings, text, sizeof text));
+}
+
+static void print_own(const json_t *own)
+{
+    vp_text     text = {0}, one = {0};
+    const char *key;
+    json_t     *value;
+
+    json_object_foreach ((json_t *)own, key, value) {
+        one = (vp_text){0};
+        if (!json_is_object(value) && !json_is_null(value) && vp_json_dump(value, &one))
+            vp_text_printf(&text, "%s%s %.*s", text.data ? ", " : "", key,
+                           (int)strcspn(one.data, "\n"), one.data);
+        vp_text_release(&one);
+    }
+    if (text.data)
+        vp_screen_line("settings", "%s", text.data);
+    vp_text_release(&text);
+}
+
+static void print_best(const answer *a)
+{
+    const vp_choice    *b = a->chosen.best;
+    const vp_fit_bytes *x = &b->bytes;
+    char                s[4][32], text[300];
+    double              tokens = (double)(a->request.global_batch * a->request.seq);
+
+    vp_screen_line("plan", "%s", text_of(&b->settings, text, sizeof text));
+    vp_screen_line("memory",
+                   "%s allocated, in %s; %s reserved; %s with context and libraries; %s "
+                   "at most (%.0f %%)",
+                   vp_size_text(x->allocated_bytes, s[0], sizeof s[0]), x->peak_phase,
+                   vp_size_text(x->reserved_bytes, s[1], sizeof s[1]),
+                   vp_size_text(x->device_bytes, s[2], sizeof s[2]),
+                   vp_size_text(x->high_bytes, s[3], sizeof s[3]), 100 * VP_LANGUAGE_PROBABILITY);
+    vp_screen_line("time", "%s a step, %s tokens/s (assumed)",
+                   vp_time_text(b->seconds, s[0], sizeof s[0]),
+                   vp_count_text((int64_t)(tokens / b->seconds), s[1], sizeof s[1]));
+}
+
+static void print_answer(const answer *a, const json_t *doc)
+{
+    const vp_chosen         *c = &a->chosen;
+    const vp_choose_request *r = &a->request;
+    const vp_choice         *b = c->best ? c->best : c->least;
+    char                     speed[64], count[32], text[300];
+    size_t                   i;
+    json_t                  *line;
+
+    snprintf(speed, sizeof speed, "%s tokens/s (assumed)",
+             vp_count_text((int64_t)((double)(r->global_batch * r->seq) / b->seconds), count,
+                           sizeof count));
+    vp_screen_answer(b->bytes.high_bytes, r->budget_bytes, c->best ? speed : NULL);
+    vp_screen_line("model", "%s on %s, trainer %s, sequence %lld, global batch %lld",
+                   a->model->name, a->device.name, r->target->name, (long long)r->seq,
+                   (long long)r->global_batch);
+    if (c->best)
+        print_best(a);
+    else
+        vp_screen_line("least", "%s", text_of(&b->settings, text, sizeof text));
+    if (c->best)
+        print_own(json_object_get(doc, "settings"));
+    vp_screen_line("compared",
+                   "%lld settings, all that %s can be told here, by their seconds; bytes of %lld%s",
+                   (long long)(c->n - c->n_refused), r->target->name, (long long)c->n_sized,
+                   c->best ? ", up to the first that fits" : "");
+    if (c->best)
+        print_next_gib(a);
+    print_alternatives(a);
+    json_array_foreach (json_object_get(doc, "assumptions"), i, line)
+        vp_screen_line("assumed", "%s", json_string_value(line));
+    if (a->path && c->best)
+        printf("written to %s\nnext       vplan emit %s --for %s -o run\n", a->path, a->path,
+               r->target->name);
+}
+
+vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
+                              const vp_plan_trainer_options *t, const char *path, bool force,
+                              vp_cli *cli, vp_err *err)
+{
+    answer    a    = {.arena = vp_arena_new(), .path = path};
+    json_t   *doc  = NULL;
+    vp_text   text = {0};
+    vp_status st   = VP_OK;
+
+    VP_TRY_ALLOC(err, a.arena);
+    VP_TRY(set_up(&a, model_name, o, t, err));
+    VP_TRY(vp_choose(a.arena, &a.request, &a.chosen, err));
+    VP_TRY(document(&a, &doc, err));
+    if (path && a.chosen.best) {
+        VP_TRY_ALLOC(err, vp_json_dump(doc, &text));
+        VP_TRY(vp_file_write(path, text.data, text.n_bytes, force, err));
+    }
+    if (cli->json)
+        VP_TRY(vp_print_json(json_incref(doc), err));
+    else
+        print_answer(&a, doc);
+    cli->exit_code = a.chosen.best ? 0 : 3;
+out:
+    vp_text_release(&text);
+    json_decref(doc);
+    vp_chosen_release(&a.chosen);
+    json_decref(a.versions);
+    vp_profile_free(a.profile);
+    vp_model_free(a.model);
+    vp_arena_free(a.arena);
+    return st;
+}

@@ -1,0 +1,24 @@
+/* cli/cmd_plan_trainer.h: `vplan plan MODEL --trainer T`: the fastest settings that another trainer can
+ * be told. */
+#ifndef VP_CLI_CMD_PLAN_TRAINER_H
+#define VP_CLI_CMD_PLAN_TRAINER_H
+
+#include "cli/cli.h"
+
+typedef struct vp_plan_trainer_options {
+    const char *trainer, *parallel, *padding, *versions, *lora;
+    int64_t     world;
+} vp_plan_trainer_options;
+
+extern const vp_option_set vp_plan_trainer_options_set;
+
+/* The whole answer. path: where the settings are written, or NULL. Sets cli->exit_code: 3 where
+ * nothing fits. */
+vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
+                              const vp_plan_trainer_options *t, const char *path, bool force,
+                              vp_cli *cli, vp_err *err);
+
+/* VP_ERR_USAGE where an option of theirs was given for vplan's own plan. */
+vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err);
+
+#endif

@@ -1,0 +1,96 @@
+#!/bin/bash
+# tests/test_plan_trainer.sh: `vplan plan MODEL --trainer T`: its document; its bytes are estimate's; nothing that fits is faster, by
+# brute force over the space; the least budget and the next GiB are true; what it writes goes through emit and check. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+python3 - "${BUILD:-build}" <<'P'
+import json, os, subprocess, sys, tempfile
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan = os.path.abspath(os.path.join(sys.argv[1], "vplan"))
+os.chdir(tempfile.mkdtemp())
+GIB = 1 << 30
+
+
+def call(*words):
+    p = subprocess.run((vplan,) + words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    return p.returncode, p.stdout.decode(), p.stderr.decode()
+
+
+def plan(model, *words):
+    code, out, err = call("plan", model, "--json", *words)
+    return code, json.loads(out) if out else {}, err
+
+
+BASE = ("--trainer", "torch", "--device", "4090", "--seq", "1024", "--global-batch", "64")
+
+# ---- the documented document ----
+code, j, err = plan("gpt2", *BASE, "-o", "s.json")
+KEYS = {"schema_version", "kind", "trainer", "versions", "model", "device", "settings", "common", "allocated_peak_bytes", "reserved_peak_bytes", "device_bytes", "interval",
+        "step_time_s", "tokens_per_s", "compared", "proof", "alternatives", "assumptions"}
+ok(code == 0 and KEYS <= set(j), "plan --trainer --json", (code, err, KEYS - set(j)))
+ok(j["schema_version"] == 1 and j["kind"] == "settings" and j["trainer"] == "torch" and j["device"] == "rtx-4090-24gb", "its head", j)
+ok(json.load(open("s.json")) == j, "-o writes the same document", "another")
+c = j["common"]
+ok(c["micro_batch"] * c["accumulation"] * c["world"] == 64 and c["seq"] == 1024 and {"precision", "optimizer", "recompute", "loss", "attention", "offload"} <= set(c), "common", c)
+ok(j["settings"]["micro_batch"] == c["micro_batch"], "the trainer's own names", j["settings"])
+ok(abs(j["tokens_per_s"] - 64 * 1024 / j["step_time_s"]) < 1, "tokens_per_s", j["tokens_per_s"])
+ok(j["interval"]["low_bytes"] <= j["device_bytes"] <= j["interval"]["high_bytes"] <= j["budget_bytes"], "the interval", j["interval"])
+ok(0 < len(j["alternatives"]) <= 5 and all({"settings", "device_bytes", "step_time_s"} <= set(a) for a in j["alternatives"]), "alternatives", j["alternatives"])
+ok(all(not a["fits"] for a in j["alternatives"] if a["step_time_s"] < j["step_time_s"]), "what is faster does not fit", j["alternatives"])
+ok("plan" in j["assumptions"][0] or any("seconds" in a for a in j["assumptions"]), "seconds are assumed", j["assumptions"])
+
+# ---- brute force: every micro-batch and recompute by itself ----
+best = None
+for m in (1, 2, 4, 8, 16, 32, 64):
+    for r in ("none", "full"):
+        code, one, _ = plan("gpt2", *BASE, "--micro-batch", str(m), "--recompute", r)
+        p = subprocess.run((vplan, "estimate", "gpt2", "--trainer", "torch", "--device", "4090", "--seq", "1024", "--json", "--precision", "bf16-mixed", "--optimizer", "adamw_torch_fused",
+                            "--micro-batch", str(m), "--accumulation", str(64 // m), "--recompute", r), stdout=subprocess.PIPE)
+        e = json.loads(p.stdout)
+        if code == 0 and one["common"]["allocator"] == "default":
+            ok(one["device_bytes"] == e["device_bytes"] and one["allocated_peak_bytes"] == e["allocated_peak_bytes"], "bytes of %d, %s are estimate's" % (m, r), (one["device_bytes"], e["device_bytes"]))
+        if code == 0 and (best is None or one["step_time_s"] < best["step_time_s"]):
+            best = one
+ok(best["common"] == c and best["step_time_s"] == j["step_time_s"], "brute force finds the same", (best["common"], c))
+
+# ---- nothing fits; the least that would ----
+code, none, _ = plan("gpt2", *BASE, "--budget", "2GiB")
+least = none["proof"]["least_budget_bytes"]
+ok(code == 3 and none["proof"]["status"] == "infeasible" and none["device_bytes"] is None, "infeasible", (code, none["proof"]))
+ok(plan("gpt2", *BASE, "--budget", str(least))[0] == 0 and plan("gpt2", *BASE, "--budget", str(least - 1))[0] == 3, "the least budget", least)
+
+# ---- one GiB more ----
+code, tight, _ = plan("gpt2", *BASE, "--budget", "8GiB")
+more = plan("gpt2", *BASE, "--budget", "9GiB")[1]
+ok((tight["next_gib"]["step_time_s"] if tight["next_gib"] else tight["step_time_s"]) == more["step_time_s"] < tight["step_time_s"], "the next GiB", (tight["next_gib"], more["step_time_s"]))
+
+# ---- pins ----
+code, x, _ = plan("gpt2", *BASE, "--precision", "any", "--optimizer", "any", "--attention", "any")
+ok(code == 0 and x["step_time_s"] <= j["step_time_s"] and x["compared"] > j["compared"], "what is left open is tried", (x["compared"], j["compared"]))
+code, x, _ = plan("gpt2", *BASE, "--optimizer", "adamw_torch", "--precision", "fp32")
+ok(code == 0 and x["common"]["optimizer"] == "adamw_torch" and x["common"]["precision"] == "fp32", "pins", x.get("common"))
+
+# ---- emit writes it, check reads it ----
+code, out, err = call("emit", "s.json", "--for", "torch", "-o", "run", "--json")
+ok(code == 0 and json.loads(out)["common"] == c, "emit takes it", err)
+code, out, err = call("check", "--json", "run/vplan_settings.py")
+read = json.loads(out)["common"]
+ok(code == 0 and all(read[k] == c[k] for k in ("micro_batch", "accumulation", "seq", "precision", "optimizer", "recompute")), "check reads it", (code, read))
+
+# ---- refused ----
+for words, want, code_want in (("--trainer", "megatron"), "its own", 4), (("--trainer", "hff"), "hf", 2), (("--world", "3", "--trainer", "torch"), "multiple", 2), (("--world", "2"), "--trainer", 2), \
+        (("--trainer", "torch", "--micro-batch", "3"), "divide", 2), (("--trainer", "torch", "--recipe", "r.json"), "--recipe", 2), (("--trainer", "torch", "--frontier"), "--frontier", 2), \
+        (("--trainer", "torch", "--recompute", "some"), "none", 2), (("--trainer", "torch", "--optimizer", "adamw_8bit"), "adamw_8bit", 4), (("--trainer", "torch", "--world", "2"), "several cards", 4), \
+        (("--trainer", "torch", "--device", "cpu"), "CUDA", 2):
+    options = ["--device", "4090"] if "--device" not in words else []
+    code, out, err = call("plan", "gpt2", "--seq", "1024", "--global-batch", "64", *options, *words)
+    ok(code == code_want and want in err.replace("of its own", "its own"), " ".join(words), (code, err))
+code, out, err = call("plan", "gpt2", *BASE[:2], "--device", "4090", "--seq", "4096", "--global-batch", "8")
+ok(code == 2 and "positions" in err, "a sequence too long", (code, err))
+code, out, err = call("plan", "gpt2", *BASE)
+ok(code == 0 and all(len(line) <= 80 for line in out.split("\n")), "80 columns", [line for line in out.split("\n") if len(line) > 80])
+finish()
+P

@@ -1,0 +1,494 @@
+#include "trainers/fit/choose.h"
+
+#include "base/units.h"
+#include "trainers/files/emit.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One way to say everything but the micro-batch. */
+typedef struct variant {
+    vp_settings settings;
+    bool        refused;        /* its step was not recorded */
+    int64_t     too_large_from; /* micro-batch; 0: none is known to be */
+} variant;
+
+typedef struct search {
+    vp_arena                *arena;
+    const vp_choose_request *r;
+    vp_chosen               *out;
+    variant                 *variants;
+    int64_t                  n_variants, cap_variants, cap_all;
+    int64_t                  n_trained; /* parameters */
+    vp_err                   last_untold;
+    vp_err                  *err;
+} search;
+
+/* ---- the space ---- */
+
+/* Word i of an axis that is to be tried; false past the end. */
+static bool word_at(search *x, const vp_axis *axis, int i, char *buf, size_t size)
+{
+    const char *pinned = x->r->pinned[axis->setting], *at = axis->words;
+
+    if (pinned && strcmp(pinned, "any") != 0) {
+        snprintf(buf, size, "%s", pinned);
+        return i == 0;
+    }
+    if (i > 0 && axis->kind == VP_AXIS_ALIKE && !pinned)
+        return false;
+    while (i-- > 0) {
+        at = strchr(at, '|');
+        if (!at)
+            return false;
+        at++;
+    }
+    snprintf(buf, size, "%.*s", (int)strcspn(at, "|"), at);
+    return true;
+}
+
+static const char *count_text(vp_arena *arena, int64_t n)
+{
+    return vp_arena_printf(arena, "%lld", (long long)n);
+}
+
+/* Whether the target's files have words for it. */
+static bool can_be_told(search *x, const vp_settings *s)
+{
+    vp_emitted emitted;
+    vp_err     why = {0};
+
+    if (vp_emit(x->arena, x->r->target, s, "", &emitted, &why) != VP_OK) {
+        x->out->n_untold++;
+        x->last_untold = why;
+        return false;
+    }
+    vp_emitted_release(&emitted);
+    return true;
+}
+
+static vp_status add_variant(search *x, const vp_settings *s)
+{
+    vp_status st = VP_OK;
+
+    if (!can_be_told(x, s))
+        goto out;
+    VP_TRY_ALLOC(x->err, vp_arena_grow(x->arena, (void **)&x->variants, x->n_variants,
+                                       &x->cap_variants, sizeof *x->variants));
+    x->variants[x->n_variants++] = (variant){.settings = *s};
+out:
+    return st;
+}
+
+static bool is_axis_of_one_card(const search *x, const vp_axis *axis)
+{
+    return axis->setting == VP_SETTING_PARALLEL && x->r->world == 1;
+}
+
+static vp_status walk(search *x, int axis, vp_settings *s)
+{
+    const vp_language *l = x->r->job.language;
+    char               word[64];
+    int64_t            before = x->n_variants;
+    vp_status          st     = VP_OK;
+
+    if (axis == l->n_axes)
+        return add_variant(x, s);
+    if (is_axis_of_one_card(x, &l->axes[axis]))
+        return walk(x, axis + 1, s);
+    for (int i = 0; word_at(x, &l->axes[axis], i, word, sizeof word); i++) {
+        vp_settings next                  = *s;
+        next.value[l->axes[axis].setting] = vp_arena_strdup(x->arena, word);
+        VP_TRY_ALLOC(x->err, next.value[l->axes[axis].setting]);
+        VP_TRY(walk(x, axis + 1, &next));
+        if (l->axes[axis].kind == VP_AXIS_FIXED && x->n_variants > before)
+            break;
+    }
+out:
+    return st;
+}
+
+/* "torch=2.11.0 transformers=5.17.0" as {library: version}. */
+static vp_status take_versions(search *x, const char *text)
+{
+    vp_status st = VP_OK;
+
+    while (*text) {
+        size_t n = strcspn(text, " "), k = strcspn(text, "=");
+        char   name[64];
+        if (k < n && k < sizeof name) {
+            snprintf(name, sizeof name, "%.*s", (int)k, text);
+            VP_TRY_ALLOC(x->err, json_object_set_new(x->out->versions, name,
+                                                     json_stringn(text + k + 1, n - k - 1)) == 0);
+        }
+        text += n + (text[n] == ' ');
+    }
+out:
+    return st;
+}
+
+/* The versions that were asked for, else those of the recorded step: files are for what the bytes
+ * are of. */
+static vp_status find_versions(search *x, const vp_settings *s)
+{
+    vp_fit_bytes bytes;
+    vp_err       ignored = {0};
+    vp_status    st      = VP_OK;
+
+    x->out->versions = json_object();
+    VP_TRY_ALLOC(x->err, x->out->versions);
+    x->n_trained = x->r->job.model->n_params;
+    if (vp_fit_bytes_of(&x->r->job, s, &bytes, &ignored) == VP_OK) {
+        x->n_trained = bytes.n_trained;
+        VP_TRY(take_versions(x, bytes.versions));
+    }
+    if (x->r->versions)
+        VP_TRY_ALLOC(x->err, json_object_update(x->out->versions, (json_t *)x->r->versions) == 0);
+out:
+    return st;
+}
+
+static vp_status list_variants(search *x)
+{
+    const vp_choose_request *r  = x->r;
+    vp_settings              s  = {.model           = r->model_name,
+                                   .device          = r->job.device->name,
+                                   .trainer         = r->target->name,
+                                   .versions        = x->out->versions,
+                                   .allocated_bytes = -1,
+                                   .reserved_bytes  = -1,
+                                   .device_bytes    = -1,
+                                   .step_time_s     = -1};
+    vp_status                st = VP_OK;
+
+    for (int i = 0; i < VP_N_SETTINGS; i++)
+        s.value[i] = r->pinned[i] && strcmp(r->pinned[i], "any") != 0 ? r->pinned[i] : NULL;
+    s.value[VP_SETTING_MICRO_BATCH] = "1";
+    s.value[VP_SETTING_SEQ]         = count_text(x->arena, r->seq);
+    s.value[VP_SETTING_WORLD]       = count_text(x->arena, r->world);
+    s.value[VP_SETTING_PRECISION]   = "fp32"; /* axes set these two */
+    s.value[VP_SETTING_OPTIMIZER]   = "adamw_torch_fused";
+    VP_TRY(vp_settings_complete(x->arena, &s, NULL, x->err));
+    s.n_assumed = 0;
+    VP_TRY(find_versions(x, &s));
+    s.versions = x->out->versions;
+    VP_TRY(walk(x, 0, &s));
+    if (!x->n_variants) {
+        assert(x->last_untold.message[0]);
+        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s", x->last_untold.message));
+    }
+out:
+    return st;
+}
+
+/* ---- seconds ---- */
+
+static vp_status add_choice(search *x, int64_t v, int64_t micro_batch)
+{
+    const vp_choose_request *r    = x->r;
+    vp_chosen               *o    = x->out;
+    int64_t                  each = r->global_batch / r->world;
+    vp_status                st   = VP_OK;
+
+    VP_TRY_ALLOC(x->err,
+                 vp_arena_grow(x->arena, (void **)&o->all, o->n, &x->cap_all, sizeof *o->all));
+    vp_choice *c                               = &o->all[o->n];
+    *c                                         = (vp_choice){.settings    = x->variants[v].settings,
+                                                             .order       = o->n,
+                                                             .variant     = v,
+                                                             .micro_batch = micro_batch};
+    c->settings.value[VP_SETTING_MICRO_BATCH]  = count_text(x->arena, micro_batch);
+    c->settings.value[VP_SETTING_ACCUMULATION] = count_text(x->arena, each / micro_batch);
+    VP_TRY(vp_fit_seconds_of(&r->job, &c->settings, x->n_trained, &c->seconds, x->err));
+    c->settings.step_time_s = c->seconds;
+    o->n++;
+out:
+    return st;
+}
+
+static vp_status list_choices(search *x)
+{
+    int64_t   each = x->r->global_batch / x->r->world;
+    vp_status st   = VP_OK;
+
+    for (int64_t v = 0; v < x->n_variants; v++)
+        for (int64_t m = 1; m <= each; m++)
+            if (each % m == 0 && (!x->r->micro_batch || m == x->r->micro_batch))
+                VP_TRY(add_choice(x, v, m));
+    assert(x->out->n > 0);
+out:
+    return st;
+}
+
+/* Equals keep the language's order. */
+static int by_seconds(const void *a, const void *b)
+{
+    const vp_choice *x = a, *y = b;
+
+    if (x->seconds != y->seconds)
+        return x->seconds < y->seconds ? -1 : 1;
+    return x->order < y->order ? -1 : 1;
+}
+
+/* ---- bytes ---- */
+
+/* The one word that differs from the first way that was tried, the allocator's left out; of that one
+ * the whole message; "" where several differ, which such a word will say. */
+static const char *refusal_text(search *x, const vp_choice *c, const char *message)
+{
+    const char *text = NULL;
+    int         n    = 0;
+
+    for (int i = 0; i < VP_N_SETTINGS; i++) {
+        const char *first = x->variants[0].settings.value[i], *own = c->settings.value[i];
+        if (i == VP_SETTING_MICRO_BATCH || i == VP_SETTING_ACCUMULATION || !own ||
+            (first && strcmp(first, own) == 0) || i == VP_SETTING_ALLOCATOR)
+            continue;
+        text = vp_arena_printf(x->arena, "%s %s", vp_setting_key(i), own);
+        n++;
+    }
+    return n == 0 ? vp_arena_strdup(x->arena, message) : n == 1 ? text : "";
+}
+
+static vp_status note_refusal(search *x, const vp_choice *c, const char *message)
+{
+    vp_chosen  *o   = x->out;
+    const char *why = refusal_text(x, c, message);
+    vp_status   st  = VP_OK;
+
+    VP_TRY_ALLOC(x->err, why);
+    x->variants[c->variant].refused = true;
+    for (int i = 0; i < o->n_refusals; i++)
+        if (strcmp(o->refusals[i], why) == 0)
+            goto out;
+    if (why[0] && o->n_refusals < VP_MAX_REFUSALS)
+        o->refusals[o->n_refusals++] = why;
+    if (!o->refused_first)
+        o->refused_first = vp_arena_strdup(x->arena, message);
+out:
+    return st;
+}
+
+static vp_status size_choice(search *x, vp_choice *c)
+{
+    vp_err    why = {0};
+    vp_status st  = VP_OK;
+
+    if (c->sized || c->out)
+        goto out;
+    c->out = x->variants[c->variant].refused;
+    if (c->out) {
+        goto out;
+    }
+    st = vp_fit_bytes_of(&x->r->job, &c->settings, &c->bytes, &why);
+    if (st == VP_ERR_INPUT) {
+        c->out = true;
+        st     = VP_OK;
+        VP_TRY(note_refusal(x, c, why.message));
+        goto out;
+    }
+    if (st != VP_OK) {
+        *x->err = why;
+        goto out;
+    }
+    c->sized                    = true;
+    c->fits                     = c->bytes.high_bytes <= x->r->budget_bytes;
+    c->settings.allocated_bytes = c->bytes.allocated_bytes;
+    c->settings.reserved_bytes  = c->bytes.reserved_bytes;
+    c->settings.device_bytes    = c->bytes.device_bytes;
+    x->out->n_sized++;
+out:
+    return st;
+}
+
+static vp_choice *choice_of(search *x, int64_t variant_idx, int64_t micro_batch)
+{
+    for (int64_t i = 0; i < x->out->n; i++)
+        if (x->out->all[i].variant == variant_idx && x->out->all[i].micro_batch == micro_batch)
+            return &x->out->all[i];
+    return NULL;
+}
+
+/* c is too large: the least micro-batch of the same words that is. */
+static vp_status halve(search *x, const vp_choice *c)
+{
+    int64_t   each = x->r->global_batch / x->r->world, list[VP_MAX_DIVISORS];
+    int       n = 0, low = -1, high;
+    vp_status st = VP_OK;
+
+    for (int64_t m = 1; m <= c->micro_batch; m++)
+        if (each % m == 0 && choice_of(x, c->variant, m)) {
+            assert(n < VP_MAX_DIVISORS); /* no number up to a million has more than 240 */
+            list[n++] = m;
+        }
+    high = n - 1;
+    for (int at = 0; high - low > 1; at = (low + high) / 2) { /* the least first: often none fits */
+        vp_choice *one = choice_of(x, c->variant, list[at]);
+        VP_TRY(size_choice(x, one));
+        if (one->sized && !one->fits)
+            high = at;
+        else
+            low = at;
+    }
+    x->variants[c->variant].too_large_from = list[high];
+out:
+    return st;
+}
+
+static vp_status try_choice(search *x, vp_choice *c)
+{
+    int64_t   from = x->variants[c->variant].too_large_from;
+    vp_status st   = VP_OK;
+
+    if (from && c->micro_batch >= from)
+        goto out;
+    VP_TRY(size_choice(x, c));
+    if (c->sized && !c->fits)
+        VP_TRY(halve(x, c));
+out:
+    return st;
+}
+
+/* What would fit with a GiB more: of each way the micro-batches from the least that is too large on. */
+static vp_status find_richer(search *x)
+{
+    vp_chosen    *o      = x->out;
+    const int64_t budget = x->r->budget_bytes + VP_GIB;
+    vp_status     st     = VP_OK;
+
+    for (int64_t v = 0; v < x->n_variants; v++) {
+        int64_t m = x->variants[v].too_large_from;
+        for (vp_choice *c; m && (c = choice_of(x, v, m)) != NULL;) {
+            VP_TRY(size_choice(x, c));
+            if (!c->sized || c->bytes.high_bytes > budget)
+                break;
+            if ((!o->best || c->seconds < o->best->seconds) &&
+                (!o->richer || c->seconds < o->richer->seconds))
+                o->richer = c;
+            do
+                m++;
+            while (m <= x->r->global_batch && !choice_of(x, v, m));
+        }
+    }
+out:
+    return st;
+}
+
+static void note_least_and_refused(search *x)
+{
+    vp_chosen *o = x->out;
+
+    o->n_refused = 0;
+    for (int64_t i = 0; i < o->n; i++) {
+        o->n_refused += x->variants[o->all[i].variant].refused;
+        if (o->all[i].sized &&
+            (!o->least || o->all[i].bytes.high_bytes < o->least->bytes.high_bytes))
+            o->least = &o->all[i];
+    }
+}
+
+static vp_status find_best(search *x)
+{
+    vp_chosen *o  = x->out;
+    vp_status  st = VP_OK;
+
+    for (int64_t i = 0; i < o->n && !o->best; i++) {
+        VP_TRY(try_choice(x, &o->all[i]));
+        if (o->all[i].sized && o->all[i].fits)
+            o->best = &o->all[i];
+    }
+    VP_TRY(find_richer(x));
+    note_least_and_refused(x);
+    if (!o->least)
+        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s", o->refused_first));
+    if (o->best) /* else it is what needs least of all */
+        o->least = NULL;
+out:
+    return st;
+}
+
+/* Whether they differ in the allocator alone, which costs no time. */
+static bool tells_nothing(const vp_choice *a, const vp_choice *b)
+{
+    return a->seconds == b->seconds;
+}
+
+static bool is_alternative(const vp_chosen *o, const vp_choice *c)
+{
+    if (!c->sized || (o->best && tells_nothing(c, o->best)))
+        return false;
+    for (int i = 0; i < o->n_alternatives; i++)
+        if (o->alternatives[i]->seconds == c->seconds)
+            return false;
+    return true;
+}
+
+/* Where nothing fits: what needs least. */
+static void list_leanest(vp_chosen *o)
+{
+    while (o->n_alternatives < VP_MAX_ALTERNATIVES) {
+        const vp_choice *least = NULL;
+        for (int64_t i = 0; i < o->n; i++)
+            if (&o->all[i] != o->least && is_alternative(o, &o->all[i]) &&
+                (!least || o->all[i].bytes.high_bytes < least->bytes.high_bytes))
+                least = &o->all[i];
+        if (!least)
+            return;
+        o->alternatives[o->n_alternatives++] = least;
+    }
+}
+
+/* The two next faster ones, which do not fit, and then the next slower ones. */
+static vp_status list_alternatives(search *x)
+{
+    vp_chosen *o    = x->out;
+    int64_t    from = o->best ? o->best - o->all : 0;
+    vp_status  st   = VP_OK;
+
+    if (!o->best) {
+        list_leanest(o);
+        return VP_OK;
+    }
+    for (int64_t i = from - 1; i >= 0 && o->n_alternatives < 2; i--) {
+        while (i > 0 && o->all[i - 1].seconds == o->all[i].seconds)
+            i--; /* the first of equals */
+        VP_TRY(size_choice(x, &o->all[i]));
+        if (is_alternative(o, &o->all[i]))
+            o->alternatives[o->n_alternatives++] = &o->all[i];
+    }
+    for (int64_t i = from; i < o->n && o->n_alternatives < VP_MAX_ALTERNATIVES; i++) {
+        if (tells_nothing(&o->all[i], o->best))
+            continue;
+        VP_TRY(size_choice(x, &o->all[i]));
+        if (is_alternative(o, &o->all[i]))
+            o->alternatives[o->n_alternatives++] = &o->all[i];
+    }
+out:
+    return st;
+}
+
+vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err)
+{
+    search    x  = {.arena = arena, .r = request, .out = out, .err = err};
+    vp_status st = VP_OK;
+
+    assert(request->world >= 1 && request->global_batch % request->world == 0);
+    *out = (vp_chosen){0};
+    VP_TRY(list_variants(&x));
+    VP_TRY(list_choices(&x));
+    qsort(out->all, (size_t)out->n, sizeof *out->all, by_seconds);
+    VP_TRY(find_best(&x));
+    VP_TRY(list_alternatives(&x));
+out:
+    if (st != VP_OK)
+        vp_chosen_release(out);
+    return st;
+}
+
+void vp_chosen_release(vp_chosen *chosen)
+{
+    json_decref(chosen->versions);
+    chosen->versions = NULL;
+}

@@ -1,0 +1,58 @@
+/* trainers/fit/choose.h: the fastest settings that a trainer can be told and that fit.
+ *     vp_choose_request r = {.job = job, .target = target, .seq = 1024, .global_batch = 32, ...};
+ *     VP_TRY(vp_choose(arena, &r, &chosen, err));
+ *     chosen.best                                       NULL: nothing fits
+ *
+ * Every micro-batch that divides the global batch, times every word of the language's axes that is
+ * neither pinned nor unknown to the trainer's files. All of them are priced; bytes are worked out from
+ * the fastest on, until one fits with the upper end of its interval: the slower ones cannot be the
+ * answer. Where one is too large, so are larger micro-batches of the same words, and the largest that is
+ * not is found by halving. Ties go to the language's order. */
+#ifndef VP_TRAINERS_FIT_CHOOSE_H
+#define VP_TRAINERS_FIT_CHOOSE_H
+
+#include "trainers/fit/settings_bytes.h"
+
+typedef struct vp_choose_request {
+    vp_fit_job       job;
+    const vp_target *target;
+    const json_t    *versions; /* {library: version}; NULL: as recorded */
+    const char      *model_name;
+    int64_t          seq, global_batch, world, budget_bytes;
+    int64_t          micro_batch;           /* 0: free */
+    const char      *pinned[VP_N_SETTINGS]; /* NULL: as its axis says; "any": all its words */
+} vp_choose_request;
+
+typedef struct vp_choice {
+    vp_settings  settings;
+    double       seconds;
+    int64_t      order; /* among equals */
+    bool         sized, fits;
+    bool         out; /* its step was not recorded */
+    int64_t      variant, micro_batch;
+    vp_fit_bytes bytes;
+} vp_choice;
+
+enum { VP_MAX_ALTERNATIVES = 5, VP_MAX_REFUSALS = 8, VP_MAX_DIVISORS = 256 };
+
+typedef struct vp_chosen {
+    vp_choice       *all; /* from the fastest on */
+    int64_t          n;
+    int64_t          n_sized, n_refused, n_untold;
+    const vp_choice *best;   /* NULL: nothing fits */
+    const vp_choice *least;  /* where nothing fits: what needs least; NULL: nothing was sized */
+    const vp_choice *richer; /* what one more GiB would buy; NULL: nothing */
+    const vp_choice *alternatives[VP_MAX_ALTERNATIVES];
+    int              n_alternatives;
+    /* words whose steps were not recorded; or why there is none at all */
+    const char *refusals[VP_MAX_REFUSALS], *refused_first;
+    int         n_refusals;
+    json_t     *versions; /* {library: version} that the settings are for */
+} vp_chosen;
+
+void vp_chosen_release(vp_chosen *chosen);
+
+/* VP_ERR_INPUT: the trainer cannot be told a pinned word; no setting of the space was recorded. */
+vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err);
+
+#endif

@@ -1,0 +1,79 @@
+#include "trainers/fit/language.h"
+
+#include <string.h>
+
+#define EVERY "every:2|every:3|every:4"
+
+/* Words that converge alike: the same rule with its states kept otherwise; weights that are updated in
+ * fp32. */
+#define ADAMS "adamw_torch_fused|adamw_torch|adamw_8bit|paged_adamw_8bit"
+
+static const vp_axis trainer_axes[] = {
+    {VP_SETTING_RECOMPUTE, VP_AXIS_FREE, "none|full|" EVERY},
+    {VP_SETTING_ALLOCATOR, VP_AXIS_FREE, "default|expandable"},
+    {VP_SETTING_OPTIMIZER, VP_AXIS_ALIKE, ADAMS},
+    {VP_SETTING_PRECISION, VP_AXIS_ALIKE, "bf16-mixed|fp32"},
+    {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|flash2|eager"},
+    {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked"},
+    {VP_SETTING_PARALLEL, VP_AXIS_FREE, "ddp|fsdp2|fsdp|zero1|zero2|zero3"},
+};
+
+static const vp_axis torch_axes[] = {
+    {VP_SETTING_RECOMPUTE, VP_AXIS_FREE, "none|full|" EVERY},
+    {VP_SETTING_ALLOCATOR, VP_AXIS_FREE, "default|expandable"},
+    {VP_SETTING_OPTIMIZER, VP_AXIS_ALIKE, "adamw_torch_fused|adamw_torch"},
+    {VP_SETTING_PRECISION, VP_AXIS_ALIKE, "bf16-mixed|fp32"},
+    {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|eager"},
+    {VP_SETTING_LOSS, VP_AXIS_FIXED, "full"},
+    {VP_SETTING_CLIP_NORM, VP_AXIS_FIXED, "0.0"}, /* the loop that was recorded does not clip */
+    {VP_SETTING_PARALLEL, VP_AXIS_FREE, "ddp"},
+};
+
+#define AXES(list) .axes = list, .n_axes = sizeof list / sizeof *list
+
+/* The largest miss of reserved bytes over the rows of recorded steps (tests/golden/trainers/steps.csv)
+ * is 2 %; 20 rows without one beyond it make the next one so with probability 21/22. */
+#define RECORDED \
+    0.02, 0.02, "all recorded rows of whole steps are within 2 % of PyTorch's own count"
+#define WIDENED 0.10, 0.15, "no run of it was held against this: a guess"
+
+#define ITS_STEP(trainer) \
+    "the training step of " trainer " itself was not recorded: bytes are those of transformers' " \
+    "Trainer, with a wider interval"
+#define ITS_LOOP(trainer) \
+    "your loop is taken to be a plain one over transformers' modules, as " trainer \
+    " leaves it to you"
+
+static const vp_language languages[] = {
+    {"hf", "hf", RECORDED, NULL, AXES(trainer_axes)},
+    {"trl", "trl", RECORDED, NULL, AXES(trainer_axes)},
+    {"torch", "torch", RECORDED, NULL, AXES(torch_axes)},
+    {"axolotl", "hf", WIDENED, ITS_STEP("axolotl"), AXES(trainer_axes)},
+    {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), AXES(trainer_axes)},
+    {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), AXES(trainer_axes)},
+    {"accelerate", "torch", WIDENED, ITS_LOOP("accelerate"), AXES(trainer_axes)},
+    {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), AXES(trainer_axes)},
+    {"lightning", "torch", WIDENED, ITS_LOOP("Lightning"), AXES(trainer_axes)},
+    {"torchtitan", .why = "torchtitan trains modules of its own"},
+    {"megatron", .why = "Megatron trains modules of its own, on Transformer Engine"},
+    {"litgpt", .why = "litgpt trains modules of its own"},
+    {"torchtune", .why = "torchtune trains modules of its own"},
+};
+
+vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_err *err)
+{
+    for (size_t i = 0; i < sizeof languages / sizeof *languages; i++) {
+        *out = &languages[i];
+        if (strcmp(languages[i].target, target->name) != 0)
+            continue;
+        if (!languages[i].step_of)
+            return VP_FAIL(
+                err, VP_ERR_INPUT,
+                "%s: %s, whose bytes vplan does not model; it does not answer with those "
+                "of transformers' modules",
+                target->name, languages[i].why);
+        return VP_OK;
+    }
+    *out = NULL;
+    return VP_FAIL(err, VP_ERR_INPUT, "%s: nothing is known of its training step", target->name);
+}

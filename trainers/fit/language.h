@@ -1,0 +1,41 @@
+/* trainers/fit/language.h: what each trainer can be told, as axes: the words of a setting that a
+ * search may try, and whose training step its bytes are those of.
+ *     VP_TRY(vp_language_of(target, &language, err));
+ *
+ * The words are those of settings.h. Whether the trainer's files have one, in the versions that are
+ * written, its own tables say (vp_emit()); a word here that they lack is not tried. */
+#ifndef VP_TRAINERS_FIT_LANGUAGE_H
+#define VP_TRAINERS_FIT_LANGUAGE_H
+
+#include "trainers/files/target.h"
+
+typedef enum vp_axis_kind {
+    VP_AXIS_FREE,  /* every word is tried unless one is pinned                      */
+    VP_AXIS_ALIKE, /* the first unless pinned; all where it is left open by "any"   */
+    VP_AXIS_FIXED  /* the first word that the trainer can be told, unless pinned    */
+} vp_axis_kind;
+
+typedef struct vp_axis {
+    vp_setting   setting;
+    vp_axis_kind kind;
+    const char  *words; /* "none|full"; the first is what is meant where nothing is said */
+} vp_axis;
+
+typedef struct vp_language {
+    const char *target;
+    /* whose step is estimated: a trainer of vp_hf_request; NULL: nobody's, and why says the reason */
+    const char    *step_of;
+    double         low, high; /* what the reserved bytes may be off by, as shares of them */
+    const char    *basis;     /* where these are from */
+    const char    *why;       /* what is assumed of it; NULL: nothing */
+    const vp_axis *axes;
+    int            n_axes;
+} vp_language;
+
+/* How often the reserved bytes are within low and high. */
+#define VP_LANGUAGE_PROBABILITY 0.95
+
+/* VP_ERR_INPUT: the bytes of this trainer's own modules are not modelled. */
+vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_err *err);
+
+#endif

@@ -1,0 +1,134 @@
+#include "trainers/fit/settings_bytes.h"
+
+#include "trainers/hf/hf_adapters.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const vp_settings *s, vp_setting which, const char *word)
+{
+    return s->value[which] && strcmp(s->value[which], word) == 0;
+}
+
+static int64_t number(const vp_settings *s, vp_setting which)
+{
+    return s->value[which] ? strtoll(s->value[which], NULL, 10) : 1;
+}
+
+/* Settings that the recorded steps know nothing of. */
+static vp_status refuse_unknown(const vp_settings *s, vp_err *err)
+{
+    static const struct {
+        vp_setting  setting;
+        const char *known;
+    } only[] = {
+        {VP_SETTING_OFFLOAD_OPTIMIZER, "none"},
+        {VP_SETTING_OFFLOAD_PARAMS, "none"},
+        {VP_SETTING_OFFLOAD_ACTIVATIONS, "none"},
+        {VP_SETTING_LOSS, "full"},
+    };
+
+    for (size_t i = 0; i < sizeof only / sizeof *only; i++)
+        if (s->value[only[i].setting] && !is(s, only[i].setting, only[i].known))
+            return VP_FAIL(err, VP_ERR_INPUT, "%s %s: no such training step was recorded",
+                           vp_setting_key(only[i].setting), s->value[only[i].setting]);
+    if (is(s, VP_SETTING_TUNING, "qlora"))
+        return VP_FAIL(err, VP_ERR_INPUT, "tuning qlora: no such training step was recorded");
+    if (number(s, VP_SETTING_WORLD) > 1)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "world %lld: the steps of several cards were not recorded",
+                       (long long)number(s, VP_SETTING_WORLD));
+    return VP_OK;
+}
+
+static const char *attention_of(const vp_settings *s)
+{
+    const char *word = s->value[VP_SETTING_ATTENTION];
+
+    return strcmp(word, "sdpa") == 0 ? "sdpa:flash" : word;
+}
+
+vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
+                          vp_err *err)
+{
+    vp_hf_estimate e;
+    char           targets[200];
+    vp_hf_request  q  = {.trainer         = job->language->step_of,
+                         .precision       = s->value[VP_SETTING_PRECISION],
+                         .attention       = attention_of(s),
+                         .optimizer       = s->value[VP_SETTING_OPTIMIZER],
+                         .recompute       = s->value[VP_SETTING_RECOMPUTE],
+                         .padded          = job->padded,
+                         .lora            = {.targets = "none"},
+                         .batch           = number(s, VP_SETTING_MICRO_BATCH),
+                         .seq             = number(s, VP_SETTING_SEQ),
+                         .accumulation    = number(s, VP_SETTING_ACCUMULATION),
+                         .capability      = job->device->compute_capability,
+                         .processors      = job->device->multiprocessors,
+                         .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+                         .alloc_conf      = is(s, VP_SETTING_ALLOCATOR, "expandable")
+                                                ? "expandable_segments:True"
+                                                : NULL};
+    vp_status      st = VP_OK;
+
+    *out = (vp_fit_bytes){0};
+    VP_TRY(refuse_unknown(s, err));
+    if (is(s, VP_SETTING_TUNING, "lora")) {
+        VP_TRY(vp_hf_lora_targets(job->model->family, s->value[VP_SETTING_LORA_TARGETS], targets,
+                                  sizeof targets, err));
+        q.lora = (vp_hf_lora){.targets = targets,
+                              .rank    = number(s, VP_SETTING_LORA_R),
+                              .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
+    }
+    VP_TRY(vp_hf_estimate_run(job->model, &q, &e, err));
+    out->allocated_bytes = e.allocated_bytes;
+    out->reserved_bytes  = e.reserved_bytes;
+    out->device_bytes    = e.reserved_bytes + job->context_bytes;
+    out->low_bytes  = out->device_bytes - (int64_t)(job->language->low * (double)e.reserved_bytes);
+    out->high_bytes = out->device_bytes + (int64_t)(job->language->high * (double)e.reserved_bytes);
+    out->peak_phase = e.phases[e.peak].name;
+    out->n_params   = e.n_params;
+    out->n_trained  = e.n_trained;
+    memcpy(out->versions, e.versions, sizeof out->versions);
+    memcpy(out->assumptions, e.assumptions, sizeof out->assumptions);
+    out->n_assumptions = e.n_assumptions;
+out:
+    return st;
+}
+
+static int64_t blocks_recomputed(const vp_settings *s, int64_t n_blocks)
+{
+    const char *word = s->value[VP_SETTING_RECOMPUTE], *n;
+
+    if (strcmp(word, "none") == 0)
+        return 0;
+    if (vp_word_is(word, "every:N", &n))
+        return (n_blocks + strtoll(n, NULL, 10) - 1) / strtoll(n, NULL, 10);
+    if (vp_word_is(word, "first:N", &n))
+        return strtoll(n, NULL, 10) < n_blocks ? strtoll(n, NULL, 10) : n_blocks;
+    return n_blocks;
+}
+
+vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t n_trained,
+                            double *out, vp_err *err)
+{
+    const vp_graph *g    = &job->model->graph;
+    vp_eager_step   step = {.model        = job->model,
+                            .device       = job->device,
+                            .profile      = job->profile,
+                            .precision    = s->value[VP_SETTING_PRECISION],
+                            .attention    = s->value[VP_SETTING_ATTENTION],
+                            .optimizer    = s->value[VP_SETTING_OPTIMIZER],
+                            .clips        = strcmp(job->language->step_of, "torch") != 0,
+                            .frozen       = !is(s, VP_SETTING_TUNING, "full"),
+                            .batch        = number(s, VP_SETTING_MICRO_BATCH),
+                            .seq          = number(s, VP_SETTING_SEQ),
+                            .accumulation = number(s, VP_SETTING_ACCUMULATION),
+                            .n_recomputed = blocks_recomputed(s, g->n_instances - 2),
+                            .n_trained    = n_trained,
+                            .prices       = job->prices};
+
+    if (is(s, VP_SETTING_CLIP_NORM, "0.0"))
+        step.clips = false;
+    return vp_eager_seconds(&step, out, err);
+}

@@ -1,0 +1,44 @@
+/* trainers/fit/settings_bytes.h: what a trainer's settings take of a card and of time.
+ *     vp_fit_job job = {.model = m, .device = &card, .language = language, .context_bytes = c};
+ *     VP_TRY(vp_fit_bytes(&job, &settings, &bytes, err));
+ *     if (bytes.high_bytes <= budget) ... it fits
+ *
+ * Bytes come from the recorded steps behind `estimate --trainer`, seconds from eager_seconds.h. */
+#ifndef VP_TRAINERS_FIT_SETTINGS_BYTES_H
+#define VP_TRAINERS_FIT_SETTINGS_BYTES_H
+
+#include "devices/devices.h"
+#include "trainers/files/settings.h"
+#include "trainers/fit/language.h"
+#include "trainers/hf/hf_estimate.h"
+#include "trainers/torch/eager_seconds.h"
+
+typedef struct vp_fit_job {
+    const vp_model    *model;
+    const vp_device   *device;
+    const vp_profile  *profile; /* or NULL */
+    const vp_language *language;
+    bool               padded;
+    vp_eager_prices   *prices;        /* or NULL */
+    int64_t            context_bytes; /* what the process takes outside PyTorch's allocator */
+} vp_fit_job;
+
+typedef struct vp_fit_bytes {
+    int64_t     allocated_bytes, reserved_bytes, device_bytes;
+    int64_t     low_bytes, high_bytes; /* of device_bytes */
+    const char *peak_phase;
+    int64_t     n_params, n_trained;
+    char        versions[128];
+    char        assumptions[VP_HF_ASSUMPTIONS][200];
+    int         n_assumptions;
+} vp_fit_bytes;
+
+/* The settings are complete. VP_ERR_INPUT: what they mean was not recorded, by name. */
+vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
+                          vp_err *err);
+
+/* Of one optimizer step of all processes. n_trained: parameters that train. */
+vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t n_trained,
+                            double *out, vp_err *err);
+
+#endif
