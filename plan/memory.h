@@ -25,7 +25,7 @@ typedef enum vp_stream {
 #undef X
 
 /* Copies of a plan that may be under way at once. */
-enum { VP_MAX_COPIES = 128 };
+enum { VP_MAX_COPIES = 192 };
 
 const char *vp_memory_name(vp_memory m);
 vp_memory   vp_memory_by_name(const char *name); /* VP_N_MEMORIES if none */

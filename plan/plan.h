@@ -127,8 +127,9 @@ typedef struct vp_arg {
     vp_space space;
     int64_t  idx;
     int64_t  offset_bytes; /* into the buffer, for chunks */
-    /* of what is held for a parameter: the instance's own 0, its predecessor's -1, its successor's
-     * 1; parameters are copied to the device while the instance before them runs */
+    /* of what is held for a parameter, or a buffer: the instance's own 0, its predecessor's -1, the one
+     * before that -2, its successor's 1: what is needed is copied to the device while the instance
+     * before it in the pass runs */
     int ahead;
 } vp_arg;
 

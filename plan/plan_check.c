@@ -112,6 +112,11 @@ static int64_t held_bytes(const vp_plan *plan, const vp_plan_template *t, const 
     return bytes > 0 ? bytes : -1;
 }
 
+static int64_t buffer_bytes(const vp_program *p, int64_t idx)
+{
+    return idx < p->n_buffers ? p->buffers[idx].bytes : -1;
+}
+
 /* The least of what is behind an argument of a neighbour's, for every instance of the program. */
 static int64_t neighbours_bytes(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
                                 const vp_arg *arg)
@@ -125,7 +130,9 @@ static int64_t neighbours_bytes(const vp_plan *plan, const vp_bucket *bucket, co
         if (next < 0 || next >= bucket->n_instances)
             return -1;
         const vp_program *of = &bucket->programs[bucket->instances[next].program_idx];
-        least = vp_min_i64(least, held_bytes(plan, &plan->templates[of->template_idx], arg));
+        least                = vp_min_i64(least, arg->space == VP_SPACE_BUFFER
+                                                     ? buffer_bytes(of, arg->idx)
+                                                     : held_bytes(plan, &plan->templates[of->template_idx], arg));
     }
     return least == INT64_MAX ? -1 : least;
 }
@@ -140,7 +147,7 @@ static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const
         return -1;
     switch (arg->space) {
     case VP_SPACE_BUFFER:
-        return arg->idx < p->n_buffers ? p->buffers[arg->idx].bytes : -1;
+        return arg->ahead ? neighbours_bytes(plan, bucket, p, arg) : buffer_bytes(p, arg->idx);
     case VP_SPACE_PARAM:
     case VP_SPACE_GRAD:
     case VP_SPACE_MASTER:

@@ -9,7 +9,7 @@ extern const char *const vp_plan_place_words[];
 extern const char *const vp_plan_pass_words[];
 extern const char *const vp_plan_init_words[];
 extern const char *const vp_plan_accumulate_words[];
-extern const char *const vp_plan_ahead_words[]; /* by vp_arg's ahead + 1 */
+extern const char *const vp_plan_ahead_words[]; /* by vp_arg's ahead + 2 */
 extern const char *const vp_plan_phase_words[];
 extern const char *const vp_plan_label_place_words[];
 extern const char        vp_plan_space_letters[];

@@ -15,7 +15,7 @@ enum { MAX_ROWS = 200000 };
 const char *const vp_plan_place_words[]       = {"local", "in", "out", NULL};
 const char *const vp_plan_pass_words[]        = {"forward", "backward", "norm", "update"};
 const char *const vp_plan_init_words[]        = {"zeros", "ones", "normal", NULL};
-const char *const vp_plan_ahead_words[]       = {"@before", "", "@next"};
+const char *const vp_plan_ahead_words[]       = {"@before2", "@before", "", "@next"};
 const char *const vp_plan_accumulate_words[]  = {"never", "by-phase", "always", NULL};
 const char *const vp_plan_phase_words[]       = {"first", "middle", "last", "optimizer"};
 const char *const vp_plan_label_place_words[] = {"each-token", "first-token", "last-token", NULL};
@@ -107,10 +107,9 @@ static vp_status parse_arg(const vp_json_node *node, const char *key, vp_arg *ar
         text[1] >= '0' && text[1] <= '9' && strlen(text) < 40 ? strtoll(text + 1, &end, 10) : -1;
     if (arg->idx >= 0 && end[0] == '+' && end[1] >= '0' && end[1] <= '9')
         arg->offset_bytes = strtoll(end + 1, &end, 10);
-    for (int i = 0; arg->idx >= 0 && *end && i < 3; i += 2)
-        if (strcmp(end, vp_plan_ahead_words[i]) == 0 && arg->space >= VP_SPACE_PARAM &&
-            arg->space <= VP_SPACE_STATE1) {
-            arg->ahead = i - 1;
+    for (int i = 0; arg->idx >= 0 && *end && i < 4; i++)
+        if (i != 2 && strcmp(end, vp_plan_ahead_words[i]) == 0 && arg->space <= VP_SPACE_STATE1) {
+            arg->ahead = i - 2;
             end += strlen(end);
         }
     if (arg->idx < 0 || arg->idx > MAX_ROWS || *end || arg->offset_bytes == INT64_MAX)

@@ -35,13 +35,13 @@ static json_t *arg_to_json(const vp_arg *a)
     assert(a->space <= VP_SPACE_NONE);
     if (a->space == VP_SPACE_NONE)
         return json_string("-");
-    assert(a->ahead >= -1 && a->ahead <= 1);
+    assert(a->ahead >= -2 && a->ahead <= 1);
     int n =
         snprintf(text, sizeof text, "%c%lld", vp_plan_space_letters[a->space], (long long)a->idx);
     if (a->offset_bytes)
         n += snprintf(text + n, sizeof text - (size_t)n, "+%lld", (long long)a->offset_bytes);
     if (a->ahead)
-        snprintf(text + n, sizeof text - (size_t)n, "%s", vp_plan_ahead_words[a->ahead + 1]);
+        snprintf(text + n, sizeof text - (size_t)n, "%s", vp_plan_ahead_words[a->ahead + 2]);
     return json_string(text);
 }
 

@@ -6,41 +6,78 @@
 #include <assert.h>
 #include <string.h>
 
-/* A program of its own for each template, set of recomputed ops, place of its states and place in a
- * streamed chain. */
-static bool is_for(const vp_assembly *a, int64_t p, int template_idx, uint64_t recompute,
-                   bool host_states, const vp_stream_place *place)
-{
-    const vp_stream_place *has = &a->stream_place[p];
+/* What an instance's program depends on. */
+typedef struct program_key {
+    int             template_idx;
+    uint64_t        recompute, offload;
+    bool            host_states;
+    vp_stream_place stream;
+    vp_slot_place   slot;
+} program_key;
 
-    return a->template_of[p] == template_idx && a->recompute_of[p] == recompute &&
-           a->host_states[p] == host_states && has->is == place->is && has->slot == place->slot &&
-           has->first == place->first && has->last == place->last &&
-           has->second_last == place->second_last;
+static bool is_stream_place(const vp_stream_place *a, const vp_stream_place *b)
+{
+    return a->is == b->is && a->slot == b->slot && a->first == b->first && a->last == b->last &&
+           a->second_last == b->second_last;
 }
 
-static int64_t program_for(vp_assembly *a, int template_idx, uint64_t recompute, bool host_states,
-                           vp_stream_place place)
+static bool is_slot_place(const vp_slot_place *a, const vp_slot_place *b)
+{
+    return a->slot == b->slot && a->has_before == b->has_before && a->stays == b->stays &&
+           a->recompute_before == b->recompute_before && a->offload_before == b->offload_before;
+}
+
+/* A program of its own for each template, set of recomputed ops, of offloaded ones, place of its
+ * states and place in a chain that is streamed or has slots. */
+static bool is_for(const vp_assembly *a, int64_t p, const program_key *key)
+{
+    return a->template_of[p] == key->template_idx && a->recompute_of[p] == key->recompute &&
+           a->offload_of[p] == key->offload && a->host_states[p] == key->host_states &&
+           is_stream_place(&a->stream_place[p], &key->stream) &&
+           is_slot_place(&a->slot_place[p], &key->slot);
+}
+
+static int64_t program_for(vp_assembly *a, const program_key *key)
 {
     int64_t p = 0;
 
-    while (p < a->n_programs && !is_for(a, p, template_idx, recompute, host_states, &place))
+    while (p < a->n_programs && !is_for(a, p, key))
         p++;
     if (p == a->n_programs) {
-        a->template_of[p]  = template_idx;
-        a->recompute_of[p] = recompute;
-        a->host_states[p]  = host_states;
-        a->stream_place[p] = place;
+        a->template_of[p]  = key->template_idx;
+        a->recompute_of[p] = key->recompute;
+        a->offload_of[p]   = key->offload;
+        a->host_states[p]  = key->host_states;
+        a->stream_place[p] = key->stream;
+        a->slot_place[p]   = key->slot;
         a->n_programs++;
     }
     return p;
 }
 
-/* Programs there may be: of each run those at its places in the chain. */
+static program_key key_of(const vp_assembly *a, int64_t i)
+{
+    const vp_graph    *g   = &a->graph;
+    const vp_scenario *s   = a->scenario;
+    program_key        key = {.template_idx = g->instances[i].template_idx,
+                              .host_states  = i < s->offload.states,
+                              .stream       = vp_stream_place_of(s, g->n_instances, i),
+                              .slot         = vp_slot_place_of(s, g->n_instances, i)};
+
+    if (i > 0 && i < g->n_instances - 1) {
+        key.recompute = vp_run_of(s, i)->recompute;
+        key.offload   = vp_run_of(s, i)->offload;
+    }
+    return key;
+}
+
+/* Programs there may be: of each run those at its places in the chain, and beside its neighbours. */
 static int64_t most_programs(const vp_scenario *s, int64_t n_instances)
 {
-    return vp_min_i64(n_instances + 1,
-                      s->offload.blocks ? (int64_t)(s->n_runs + 4) * VP_N_SLOTS : s->n_runs + 3);
+    int64_t places = (s->offload.blocks ? VP_N_SLOTS : 1) * (s->offload.activations ? 4 : 1);
+    int64_t runs   = s->n_runs + (s->offload.blocks ? 4 : 3);
+
+    return vp_min_i64(n_instances + 1, runs * places);
 }
 
 /* As another one was lowered, with passes of its own. */
@@ -61,7 +98,8 @@ static bool copy_lowered(vp_arena *arena, const vp_lowered *from, vp_lowered *to
 static int64_t lowered_alike(const vp_assembly *a, int64_t p)
 {
     for (int64_t k = 0; k < p; k++)
-        if (a->template_of[k] == a->template_of[p] && a->recompute_of[k] == a->recompute_of[p])
+        if (a->template_of[k] == a->template_of[p] && a->recompute_of[k] == a->recompute_of[p] &&
+            a->offload_of[k] == a->offload_of[p])
             return k;
     return -1;
 }
@@ -71,7 +109,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     const vp_graph    *g = &a->graph;
     const vp_scenario *s = a->scenario;
     vp_grouping        groups[VP_MAX_RUNS];
-    int64_t            run = 0, left = s->runs[0].n_blocks, n, alike;
+    int64_t            n, alike;
     vp_status          st = VP_OK;
 
     assert(s->n_runs >= 1 && s->n_runs <= VP_MAX_RUNS);
@@ -83,22 +121,17 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     a->lowered      = vp_arena_array(a->arena, n, sizeof *a->lowered);
     a->template_of  = vp_arena_array(a->arena, n, sizeof *a->template_of);
     a->recompute_of = vp_arena_array(a->arena, n, sizeof *a->recompute_of);
+    a->offload_of   = vp_arena_array(a->arena, n, sizeof *a->offload_of);
     a->host_states  = vp_arena_array(a->arena, n, sizeof *a->host_states);
+    a->slot_place   = vp_arena_array(a->arena, n, sizeof *a->slot_place);
     a->stream_place = vp_arena_array(a->arena, n, sizeof *a->stream_place);
     a->program_of   = vp_arena_array(a->arena, g->n_instances, sizeof *a->program_of);
     VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
     for (int64_t i = 0; i < g->n_instances; i++) {
-        bool block = i > 0 && i < g->n_instances - 1;
-        while (block && left == 0)
-            left = s->runs[++run].n_blocks;
-        assert(run < s->n_runs);
-        a->program_of[i] =
-            program_for(a, g->instances[i].template_idx, block ? s->runs[run].recompute : 0,
-                        i < s->offload.states, vp_stream_place_of(s, g->n_instances, i));
+        program_key key  = key_of(a, i);
+        a->program_of[i] = program_for(a, &key);
         assert(a->n_programs <= n);
-        left -= block ? s->runs[run].segment : 0;
     }
-    assert(left == 0 && run == s->n_runs - 1);
     for (int64_t p = 0; p < a->n_programs; p++) {
         alike = lowered_alike(a, p);
         if (alike >= 0) {
@@ -107,6 +140,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
         }
         vp_lower_opts opts            = {.symbols            = {s->micro_batch, s->seq, 1, 1},
                                          .recompute          = a->recompute_of[p],
+                                         .offload            = a->offload_of[p],
                                          .chunk_rows         = s->loss_chunk,
                                          .compute_capability = a->cost->device->compute_capability,
                                          .control_idx        = VP_FIXED_CONTROL,
@@ -132,10 +166,12 @@ static vp_status finish(vp_assembly *a, vp_err *err)
 
     VP_TRY(vp_layout_list_windows(a, err));
     VP_TRY(vp_stream_list_slots(a, err));
+    VP_TRY(vp_activations_list_slots(a, err));
     VP_TRY(vp_optimizer_phase_add(a, err));
     for (int64_t k = 0; k < a->n_programs; k++)
         if (a->host_states[k])
             VP_TRY(vp_offload_updates(a, k, err));
+    VP_TRY(vp_activations_move(a, err));
     VP_TRY(vp_stream_add_copies(a, err));
     VP_TRY(vp_layout_place(a, err));
     VP_TRY(vp_price(a, err));

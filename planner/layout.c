@@ -87,7 +87,8 @@ static bool is_optimizers(const vp_assembly *a, int fixed_idx)
 {
     return fixed_idx == a->scratch || fixed_idx == a->workspace ||
            (a->fixed[fixed_idx].component == VP_COMP_STAGING &&
-            (a->slots < 0 || fixed_idx < a->slots));
+            (a->slots < 0 || fixed_idx < a->slots) &&
+            (a->activation_slots < 0 || fixed_idx < a->activation_slots));
 }
 
 /* One after the other from 0. */
@@ -155,12 +156,22 @@ vp_memory vp_region_memory(const vp_scenario *s, int64_t n_instances, int64_t in
     return host ? VP_MEMORY_HOST_PINNED : VP_MEMORY_DEVICE;
 }
 
+int64_t vp_layout_host_bytes(const vp_program *p)
+{
+    int64_t most = 0;
+
+    for (int64_t b = 0; b < p->n_buffers; b++)
+        if (p->buffers[b].memory == VP_MEMORY_HOST_PINNED)
+            most = vp_max_i64(most, vp_add(p->buffers[b].offset_bytes, p->buffers[b].bytes));
+    return most;
+}
+
 vp_status vp_layout_place(vp_assembly *a, vp_err *err)
 {
     const vp_graph    *g                  = &a->graph;
     const vp_scenario *s                  = a->scenario;
     int64_t            end[VP_N_MEMORIES] = {[VP_MEMORY_DEVICE] = place_fixed(a)};
-    int64_t            host_bytes = 0, prefix = 0, peak, optimizers;
+    int64_t            host_bytes = 0, prefix = 0, peak, optimizers, host_at;
     vp_status          st = VP_OK;
 
     a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
@@ -186,12 +197,16 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
         }
     }
     a->stack_base = peak = end[VP_MEMORY_DEVICE];
-    optimizers           = place_optimizers(a, a->stack_base);
+    a->host_stack_base = host_at = end[VP_MEMORY_HOST_PINNED];
+    optimizers                   = place_optimizers(a, a->stack_base);
     for (int64_t i = 0; i < g->n_instances; i++) {
-        peak   = vp_overflowed(peak) ? peak
-                                     : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix),
-                                                               program_height(a, i, optimizers)));
-        prefix = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
+        peak          = vp_overflowed(peak) ? peak
+                                            : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix),
+                                                                      program_height(a, i, optimizers)));
+        prefix        = vp_add(prefix, a->lowered[a->program_of[i]].program.kept_bytes);
+        int64_t moved = vp_layout_host_bytes(&a->lowered[a->program_of[i]].program);
+        host_bytes    = moved ? vp_add(host_at, moved) : host_bytes;
+        host_at       = vp_add(host_at, vp_round_up(moved, VP_ALIGN_BYTES));
     }
     a->figures.stack_base_bytes   = a->stack_base;
     a->figures.first_kept_bytes   = a->lowered[a->program_of[0]].program.kept_bytes;
@@ -200,8 +215,8 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     a->figures.peak_bytes         = peak;
     a->figures.device_bytes       = vp_device_bytes(a->cost->device, peak);
     a->figures.host_bytes         = host_bytes;
-    if (vp_overflowed(a->stack_base) || vp_overflowed(end[VP_MEMORY_HOST_PINNED]) ||
-        vp_overflowed(prefix) || vp_overflowed(a->figures.device_bytes))
+    if (vp_overflowed(a->stack_base) || vp_overflowed(host_at) || vp_overflowed(prefix) ||
+        vp_overflowed(a->figures.device_bytes))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                        "this configuration needs more bytes than 64 bits can count"));
     assert(peak >= a->stack_base + prefix && a->stack_base % VP_ALIGN_BYTES == 0);

@@ -52,6 +52,10 @@ static const char *program_name(vp_assembly *a, vp_arena *arena, int64_t k)
         if (a->lowered[k].again >> i & 1)
             name =
                 vp_arena_printf(arena, "%s%s%s", name, n++ ? "," : " recomputing ", t->ops[i].name);
+    for (int i = 0, n = 0; name && i < t->n_ops; i++)
+        if (a->offload_of[k] >> i & 1)
+            name =
+                vp_arena_printf(arena, "%s%s%s", name, n++ ? "," : " offloading ", t->ops[i].name);
     return name;
 }
 
@@ -84,9 +88,9 @@ static void copy_program(vp_assembly *a, vp_plan *plan, int64_t k)
 
 static void copy_instances(vp_assembly *a, vp_plan *plan)
 {
-    const vp_graph *g    = &a->graph;
-    vp_bucket      *b    = &plan->buckets[0];
-    int64_t         base = a->stack_base, at[VP_N_MEMORIES][VP_N_REGIONS];
+    const vp_graph *g = &a->graph;
+    vp_bucket      *b = &plan->buckets[0];
+    int64_t base = a->stack_base, host_base = a->host_stack_base, at[VP_N_MEMORIES][VP_N_REGIONS];
 
     memcpy(at, a->region_base, sizeof at);
 
@@ -98,7 +102,10 @@ static void copy_instances(vp_assembly *a, vp_plan *plan)
                                              .window      = g->instances[i].window,
                                              .base_bytes  = {[VP_MEMORY_DEVICE] = base}};
         assert(a->program_of[i] < a->n_programs && base <= a->figures.peak_bytes);
+        int64_t moved = vp_layout_host_bytes(&a->lowered[a->program_of[i]].program);
+        b->instances[i].base_bytes[VP_MEMORY_HOST_PINNED] = moved ? host_base : 0;
         base += a->lowered[a->program_of[i]].program.kept_bytes;
+        host_base += vp_round_up(moved, VP_ALIGN_BYTES);
         for (int h = 0; h < VP_N_REGIONS; h++) {
             vp_memory m                          = a->held_bytes[t][h] > 0
                                                        ? vp_region_memory(a->scenario, g->n_instances, i, (vp_region)h)
@@ -110,7 +117,26 @@ static void copy_instances(vp_assembly *a, vp_plan *plan)
     }
 }
 
-/* How the blocks run, in chain order: [{n_blocks, segment, recompute: [op, ...]}]. */
+/* Whether two instances run alike: programs also differ by their places in the chain. */
+static bool run_alike(const vp_assembly *a, int64_t program_a, int64_t program_b)
+{
+    return a->template_of[program_a] == a->template_of[program_b] &&
+           a->recompute_of[program_a] == a->recompute_of[program_b] &&
+           a->offload_of[program_a] == a->offload_of[program_b];
+}
+
+static json_t *ops_json(const vp_template *t, uint64_t ops)
+{
+    json_t *list = json_array();
+
+    for (int o = 0; o < t->n_ops; o++)
+        if (ops >> o & 1)
+            json_array_append_new(list, json_string(t->ops[o].name));
+    return list;
+}
+
+/* How the blocks run, in chain order: [{n_blocks, segment, recompute: [op, ...]}], and where there is
+ * any, offload: [op, ...]. */
 static json_t *blocks_json(vp_assembly *a)
 {
     const vp_graph *g    = &a->graph;
@@ -118,17 +144,15 @@ static json_t *blocks_json(vp_assembly *a)
 
     for (int64_t i = 1; i < g->n_instances - 1;) {
         int64_t            k = a->program_of[i], n = 0;
-        const vp_template *t   = &g->templates[a->template_of[k]];
-        json_t            *ops = json_array();
-        for (; i < g->n_instances - 1 && a->program_of[i] == k; i++)
+        const vp_template *t = &g->templates[a->template_of[k]];
+        for (; i < g->n_instances - 1 && run_alike(a, a->program_of[i], k); i++)
             n++;
-        for (int o = 0; o < t->n_ops; o++)
-            if (a->lowered[k].again >> o & 1)
-                json_array_append_new(ops, json_string(t->ops[o].name));
         int64_t segment = t->n_ops / g->templates[a->model->graph.instances[1].template_idx].n_ops;
-        json_array_append_new(list,
-                              json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)(n * segment),
-                                        "segment", (json_int_t)segment, "recompute", ops));
+        json_t *row = json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)(n * segment), "segment",
+                                (json_int_t)segment, "recompute", ops_json(t, a->lowered[k].again));
+        if (row && a->offload_of[k])
+            json_object_set_new(row, "offload", ops_json(t, a->offload_of[k]));
+        json_array_append_new(list, row);
     }
     return list;
 }

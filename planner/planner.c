@@ -26,8 +26,9 @@ static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, con
             assert(i == 0 ||
                    lib->strategies[i - 1].height_bytes - lib->strategies[i - 1].kept_bytes >=
                        lib->strategies[i].height_bytes - lib->strategies[i].kept_bytes);
-            s->runs[s->n_runs++] = (vp_block_run){lib->strategies[i].recompute, counts[i] * segment,
-                                                  lib->strategies[i].segment};
+            s->runs[s->n_runs++] = (vp_block_run){.recompute = lib->strategies[i].recompute,
+                                                  .n_blocks  = counts[i] * segment,
+                                                  .segment   = lib->strategies[i].segment};
         }
     return true;
 }
@@ -86,11 +87,14 @@ static void set_sqrt_segments(const vp_plan_request *r, vp_scenario *s)
     int64_t n = r->model->graph.n_instances - 2, m = sqrt_segment(r);
 
     assert(m >= 1 && m <= n);
-    s->n_runs            = 0;
-    s->runs[s->n_runs++] = (vp_block_run){UINT64_MAX, n / m * m, m};
+    s->n_runs = 0;
+    s->runs[s->n_runs++] =
+        (vp_block_run){.recompute = UINT64_MAX, .n_blocks = n / m * m, .segment = m};
     if (n % m)
         s->runs[s->n_runs++] =
-            (vp_block_run){vp_recompute_set(r->model, VP_RECOMPUTE_FULL), n % m, 1};
+            (vp_block_run){.recompute = vp_recompute_set(r->model, VP_RECOMPUTE_FULL),
+                           .n_blocks  = n % m,
+                           .segment   = 1};
 }
 
 /* Presets are run with every recipe that the request allows. */
@@ -221,14 +225,18 @@ static vp_status race_presets(const vp_plan_request *r, vp_plan_answer *a, vp_co
     a->presets = vp_arena_array(a->arena, VP_N_RECOMPUTES + 2, sizeof *a->presets);
     VP_TRY_ALLOC(err, a->presets);
     for (int kind = 0; kind < VP_N_RECOMPUTES; kind++) {
-        vp_block_run all = {vp_recompute_set(r->model, (vp_recompute)kind), n, 1};
+        vp_block_run all = {.recompute = vp_recompute_set(r->model, (vp_recompute)kind),
+                            .n_blocks  = n,
+                            .segment   = 1};
         snprintf(name, sizeof name, "recompute %s", vp_recompute_name((vp_recompute)kind));
         VP_TRY(race_preset(r, a, cost, name, &all, 1, err));
     }
     /* a chain too long to alternate: two halves */
-    vp_block_run every_second[VP_MAX_RUNS] = {{full, n / 2, 1}, {0, n - n / 2, 1}};
+    vp_block_run every_second[VP_MAX_RUNS] = {{.recompute = full, .n_blocks = n / 2, .segment = 1},
+                                              {.n_blocks = n - n / 2, .segment = 1}};
     for (int64_t i = 0; n <= VP_MAX_RUNS && i < n; i++)
-        every_second[i] = (vp_block_run){i % 2 ? full : 0, 1, 1};
+        every_second[i] =
+            (vp_block_run){.recompute = i % 2 ? full : 0, .n_blocks = 1, .segment = 1};
     VP_TRY(race_preset(r, a, cost, "recompute every second", every_second,
                        n <= VP_MAX_RUNS ? (int)n : 2, err));
     vp_scenario segments;

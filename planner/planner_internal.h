@@ -21,8 +21,14 @@ enum {
     VP_FIXED_CONTROL,
     VP_FIXED_TOKENS,
     VP_FIXED_LABELS,
-    VP_MAX_FIXED =
-        8 + VP_MAX_ROPES + VP_N_WINDOWS * VP_N_WINDOW_PARTS + 2 * VP_N_SLOTS * VP_MAX_STREAMED
+    VP_MAX_FIXED = 8 + VP_MAX_ROPES + VP_N_WINDOWS * VP_N_WINDOW_PARTS +
+                   2 * VP_N_SLOTS * VP_MAX_STREAMED + VP_MAX_ACTIVATION_SLOTS * VP_MAX_MOVED
+};
+
+/* The first number of a copy of each kind. */
+enum {
+    VP_FIRST_STREAM_COPY     = 2 * VP_N_WINDOWS * VP_N_WINDOW_PARTS,
+    VP_FIRST_ACTIVATION_COPY = VP_FIRST_STREAM_COPY + 5 * VP_MAX_STREAMED
 };
 
 /* Where a program of a streamed block stands in the chain: what it fetches and waits for. */
@@ -31,6 +37,15 @@ typedef struct vp_stream_place {
     int  slot;                     /* whose parameters and gradients it uses  */
     bool first, last, second_last; /* of the blocks                           */
 } vp_stream_place;
+
+/* What a block's program has to know of another one, the last before it that works on its slot. */
+typedef struct vp_slot_place {
+    int      slot;
+    bool     has_before;
+    uint64_t recompute_before, offload_before;
+    /* no block behind it works on its slot: what would be offloaded stays there */
+    bool stays;
+} vp_slot_place;
 
 typedef struct vp_assembly {
     const vp_model    *model;
@@ -41,8 +56,10 @@ typedef struct vp_assembly {
     vp_lowered        *lowered;      /* the distinct programs                  */
     int               *template_of;  /* each one's template                    */
     uint64_t          *recompute_of; /* and what it recomputes                 */
+    uint64_t          *offload_of;   /* and whose outputs it keeps in host memory */
     bool              *host_states;  /* whether it updates what lies in host memory */
     vp_stream_place   *stream_place;
+    vp_slot_place     *slot_place;
     int64_t            n_programs;
     int64_t           *program_of; /* per instance                           */
     /* per template: of each region, parameters aligned */
@@ -51,6 +68,9 @@ typedef struct vp_assembly {
     int           n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */
     int           windows[VP_N_WINDOWS][VP_N_WINDOW_PARTS];            /* likewise         */
     int           slots; /* the first fixed buffer of slot 0; -1: none */
+    /* the first place of slot 0 for activations, -1: none; places of a slot; and each op's, -1: none */
+    int     activation_slots, n_moved, place_of_op[64];
+    int64_t host_stack_base; /* of what blocks keep in host memory */
     /* per program: what its gradients' norm reaches from the base, 0 without workspaces */
     int64_t   *norm_height;
     int64_t    region_base[VP_N_MEMORIES][VP_N_REGIONS], stack_base;
@@ -94,6 +114,21 @@ vp_stream_place vp_stream_place_of(const vp_scenario *s, int64_t n_instances, in
 
 /* stream.c: every program with its copies, once all its steps are there. */
 vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err);
+
+/* activations.c: where instance i of the chain stands; s's run says what it and others offload. */
+vp_slot_place vp_slot_place_of(const vp_scenario *s, int64_t n_instances, int64_t instance_idx);
+
+/* activations.c: the run of a scenario that block i of the chain, 1 the first, is in. */
+const vp_block_run *vp_run_of(const vp_scenario *s, int64_t instance_idx);
+
+/* activations.c: the slots. */
+vp_status vp_activations_list_slots(vp_assembly *a, vp_err *err);
+
+/* activations.c: every program's steps work on slots, with the copies between these and host memory. */
+vp_status vp_activations_move(vp_assembly *a, vp_err *err);
+
+/* layout.c: bytes of what a program keeps in host memory. */
+int64_t vp_layout_host_bytes(const vp_program *p);
 
 /* layout.c: a fixed buffer more; its index. */
 int vp_layout_add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes);

@@ -107,7 +107,8 @@ void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompu
 {
     assert(model->graph.n_instances >= 3);
     s->n_runs  = 1;
-    s->runs[0] = (vp_block_run){recompute, model->graph.n_instances - 2, 1};
+    s->runs[0] = (vp_block_run){
+        .recompute = recompute, .n_blocks = model->graph.n_instances - 2, .segment = 1};
 }
 
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model)

@@ -32,6 +32,7 @@ typedef struct vp_block_run {
     uint64_t recompute;
     int64_t  n_blocks;
     int64_t  segment;
+    uint64_t offload; /* bit i: what is kept of the output of op i is kept in host memory */
 } vp_block_run;
 
 /* Longest segment the block template allows: 64 ops in all. */
@@ -68,11 +69,15 @@ typedef struct vp_offload {
     /* the parameters and gradients of every block: a block's parameters come to one of three slots on
      * the device while the block before it runs, its gradients go back while the next one does */
     bool blocks;
+    /* bit i: the output of op i of a block may be kept in host memory, and has a place in each of
+     * n_slots slots on the device, 1 or 2, through which it goes there and comes back */
+    uint64_t activations;
+    int      n_slots;
 } vp_offload;
 
-/* Parameters of a block that may be streamed. Numbers of copies, of VP_MAX_COPIES: those of an
- * update's windows, and of each parameter 5. */
-enum { VP_MAX_STREAMED = 22 };
+/* Parameters of a block that may be streamed, activations that may have places, slots of these. Numbers
+ * of copies, of VP_MAX_COPIES: those of an update's windows, of each parameter 5, of each place 1. */
+enum { VP_MAX_STREAMED = 22, VP_MAX_MOVED = 24, VP_MAX_ACTIVATION_SLOTS = 2 };
 
 /* Whether the copies of a block's parameters and gradients have numbers enough. */
 bool vp_may_stream(const vp_graph *graph);

@@ -81,8 +81,6 @@ typedef enum traffic { PARAMS_IN, GRADS_IN, BACK } traffic;
 /* Copies are started and waited for in groups of all parameters: so many in a pass. */
 enum { MOST_GROUPS = 6 };
 
-enum { FIRST_COPY = 2 * VP_N_WINDOWS * VP_N_WINDOW_PARTS }; /* behind those of the windows */
-
 typedef struct list {
     const vp_assembly *a;
     vp_step           *steps;
@@ -97,10 +95,10 @@ static void add(list *l, const vp_step *s)
 
 static int64_t number(const vp_assembly *a, traffic what, int slot, int64_t param_idx)
 {
-    int64_t n = FIRST_COPY + ((int64_t)what + (what == BACK ? slot : 0)) * block_of(a)->n_params +
-                param_idx;
+    int64_t n = VP_FIRST_STREAM_COPY +
+                ((int64_t)what + (what == BACK ? slot : 0)) * block_of(a)->n_params + param_idx;
 
-    assert(n < VP_MAX_COPIES);
+    assert(n < VP_FIRST_ACTIVATION_COPY);
     return n;
 }
 

@@ -199,10 +199,10 @@ static inline vp_plan *random_plan(rng *r, const vp_model *model, vp_scenario s)
     while (left > 0) {
         int64_t n          = s.n_runs == 2 ? left : 1 + pick(r, left);
         s.runs[s.n_runs++] = (vp_block_run){
-            vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(r, 1 << 20), n, 1};
+            vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(r, 1 << 20), n, 1, 0};
         for (int64_t m = 2 + pick(r, 3); pick(r, 4) == 0 && m <= n && m <= vp_max_segment(model);) {
             n -= n % m; /* some of them as segments */
-            s.runs[s.n_runs - 1] = (vp_block_run){UINT64_MAX, n, m};
+            s.runs[s.n_runs - 1] = (vp_block_run){UINT64_MAX, n, m, 0};
             break;
         }
         left -= n;

@@ -4,6 +4,7 @@
 #include "plan_test.h"
 
 #include "plan/simulate.h"
+#include "planner/lowering/lower.h"
 #include "planner/planner.h"
 
 static void same_bits(const trained *a, const trained *b, const char *what)
@@ -73,6 +74,90 @@ static void states_in_host_memory_train_the_same_bits(void **state)
         vp_model_free(model);
     }
     assert_true(moved * 3 >= n * 2 && streamed * 4 >= n);
+}
+
+/* Ops of a block whose outputs backward reads. */
+static uint64_t movable_ops(const vp_model *model, const vp_scenario *s)
+{
+    vp_arena     *arena = vp_arena_new();
+    vp_lower_opts opts  = {
+         .symbols = {s->micro_batch, s->seq, 1, 1}, .span_idx = {1, 2, 3, 4}, .angles_idx = 5};
+    vp_lowered l   = {0};
+    uint64_t   ops = 0;
+
+    OK(vp_lower(arena, &model->graph, vp_block_template(&model->graph),
+                vp_semantics_of(s->recipe.precision, s->attention), &opts, &l, err));
+    for (int64_t b = 0; b < l.program.n_buffers; b++)
+        ops |= l.makers[b] ? UINT64_C(1) << (l.makers[b] - 1) : 0;
+    vp_arena_free(arena);
+    return ops;
+}
+
+/* Blocks in runs that recompute and move any ops each, through one or two slots. */
+static void move_at_random(rng *r, const vp_model *model, vp_scenario *s)
+{
+    int64_t  left = model->graph.n_instances - 2;
+    uint64_t may  = movable_ops(model, s);
+
+    s->offload.n_slots     = 1 + (int)pick(r, VP_MAX_ACTIVATION_SLOTS);
+    s->offload.activations = may & (pick(r, 3) ? UINT64_MAX : (uint64_t)pick(r, INT64_MAX));
+    if (!s->offload.activations)
+        s->offload.activations = may;
+    s->n_runs = 0;
+    while (left > 0) {
+        int64_t      here = 1 + pick(r, left);
+        vp_block_run run  = {.recompute = pick(r, 3) ? (uint64_t)pick(r, INT64_MAX) : 0,
+                             .n_blocks  = here,
+                             .segment   = 1};
+        run.recompute &= vp_recompute_set(model, VP_RECOMPUTE_FULL);
+        run.offload =
+            s->offload.activations & (pick(r, 3) ? UINT64_MAX : (uint64_t)pick(r, INT64_MAX));
+        s->runs[s->n_runs++] = run;
+        left -= here;
+    }
+}
+
+static bool moves(const vp_plan *plan)
+{
+    const vp_bucket *bucket = &plan->buckets[0];
+    bool             any    = false;
+
+    for (int64_t k = 0; k < bucket->n_programs; k++)
+        for (int64_t b = 0; b < bucket->programs[k].n_buffers; b++)
+            any |= bucket->programs[k].buffers[b].memory == VP_MEMORY_HOST_PINNED;
+    return any;
+}
+
+static void activations_in_host_memory_train_the_same_bits(void **state)
+{
+    rng r     = {41};
+    int n     = long_run() ? 800 : 160;
+    int moved = 0;
+
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        char        config[800], what[96];
+        vp_scenario s     = scenario_of(&r, i);
+        vp_model   *model = model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), 0.0);
+        vp_plan    *plain = plan_of(model, s, VP_RECOMPUTE_NONE), *plan;
+        trained     want  = train(plain, 3, 1, false);
+
+        move_at_random(&r, model, &s);
+        s.offload.states = pick(&r, 2) ? pick(&r, model->graph.n_instances + 1) : 0;
+        s.offload.blocks = i % 3 == 0 && vp_may_stream(&model->graph);
+        snprintf(what, sizeof what, "model %d, %d slots, ops %llx, %d runs, %lld instances%s", i,
+                 s.offload.n_slots, (unsigned long long)s.offload.activations, s.n_runs,
+                 (long long)s.offload.states, s.offload.blocks ? ", streamed" : "");
+        plan = plan_with(model, s, 0);
+        OK(vp_plan_check(plan, what, err));
+        moved += moves(plan);
+        trains_like(plan, &want, what);
+        free(want.params);
+        vp_plan_free(plain);
+        vp_plan_free(plan);
+        vp_model_free(model);
+    }
+    assert_true(moved >= 100); /* the others have a block for each slot at most */
 }
 
 /* A window's worth moves at a time, and both directions move at once: the update takes little longer
@@ -245,7 +330,7 @@ static void no_streamed_plan_is_faster_than_its_bound(void **state)
                  at += at + 1 < lib->n ? 1 + pick(&r, lib->n - at - 1) : 0) {
                 int64_t here = at == lib->n - 1 ? left : 1 + pick(&r, left);
                 counts[at] += here;
-                s.runs[s.n_runs++] = (vp_block_run){lib->strategies[at].recompute, here, 1};
+                s.runs[s.n_runs++] = (vp_block_run){lib->strategies[at].recompute, here, 1, 0};
                 left -= here;
             }
             p.budget_bytes = INT64_MAX / 4;
@@ -268,6 +353,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_in_host_memory_train_the_same_bits),
+        cmocka_unit_test(activations_in_host_memory_train_the_same_bits),
         cmocka_unit_test(the_copies_of_an_update_overlap),
         cmocka_unit_test(host_memory_is_used_where_it_pays),
         cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),

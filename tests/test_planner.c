@@ -56,7 +56,7 @@ static double brute_force(const vp_plan_request *r, const vp_plan_answer *a)
                 descending &= b == 0 || pick_idx >= last;
                 last               = pick_idx;
                 x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, m,
-                                                    lib->strategies[pick_idx].segment};
+                                                    lib->strategies[pick_idx].segment, 0};
             }
             if (!descending)
                 continue;
@@ -643,7 +643,7 @@ static void a_plan_priced_anew_is_the_plan_made_with_that_profile(void **state)
         s.recipe.precision = (vp_precision)pick(&r, 3);
         s.runs[0] =
             (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(&r, 1 << 20),
-                           model->graph.n_instances - 2, 1};
+                           model->graph.n_instances - 2, 1, 0};
         plan                = plan_with(model, s, 0);
         vp_profile *profile = drawn_profile(&r, plan);
         vp_cost     cost    = {.device = &cpu, .profile = profile, .all_measured = true};

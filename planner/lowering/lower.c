@@ -360,6 +360,14 @@ static void append_step(lowering *l, vp_flow_step *f, vp_pass pass)
     *new_step(l, pass) = *f;
 }
 
+/* 1 + the op whose first output a tensor is; 0: none. */
+static int maker_of(const lowering *l, int tensor)
+{
+    int producer = l->t->tensors[tensor].producer;
+
+    return producer >= 0 && l->t->ops[producer].out[0] == tensor ? producer + 1 : 0;
+}
+
 /* The value of an output: made once a pass, and once for all chunks. */
 static int64_t output_value(lowering *l, int tensor, vp_pass pass)
 {
@@ -375,6 +383,7 @@ static int64_t output_value(lowering *l, int tensor, vp_pass pass)
                        .component = VP_COMP_ACTIVATIONS,
                        .dtype     = dtype,
                        .bytes     = tensor_bytes(l, tensor, dtype),
+                       .maker     = maker_of(l, tensor),
                        .place     = tensor == l->t->out && pass == VP_PASS_FORWARD ? VP_PLACE_OUT
                                                                                    : VP_PLACE_LOCAL});
     return l->made[pass][tensor];
@@ -863,7 +872,7 @@ vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx,
     VP_TRY(vp_lower_flow(arena, graph, template_idx, semantics, opts, &flow, err));
     out->again     = flow.again;
     out->out_dtype = flow.out_dtype;
-    VP_TRY(vp_place_flow(&flow, semantics, opts->bounds_only, out, err));
+    VP_TRY(vp_place_flow(&flow, semantics, opts, out, err));
     out->program.template_idx = template_idx;
 out:
     return st;

@@ -28,6 +28,10 @@
 typedef struct vp_lower_opts {
     int64_t  symbols[VP_N_SYMBOLS];
     uint64_t recompute; /* bit i: op i of the template is recomputed, not kept       */
+    /* bit i: what is kept of the first output of op i is kept in host memory. It takes no place in
+     * the block's region: its buffer, one behind the other there, is in memory "host-pinned", and
+     * steps that name it are to work on a copy elsewhere (planner/activations.c) */
+    uint64_t offload;
     /* rows of a chunk of the chunked ops, a multiple of VP_TILE_TOKENS; 0: all rows */
     int64_t chunk_rows;
     /* compute capability of the device, whose kernels may need workspace; 0: the CPU */
@@ -58,6 +62,8 @@ typedef struct vp_lowered {
     vp_saved *saved;
     int64_t   n_saved;
     vp_dtype  out_dtype;
+    /* of each buffer of the program: 1 + the op whose first output it keeps for backward; 0: none */
+    int *makers;
     /* ops (bit i: op i) whose forward stands in the backward pass; chunked ops not counted */
     uint64_t again;
 } vp_lowered;

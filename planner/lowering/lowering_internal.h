@@ -13,6 +13,7 @@ typedef struct vp_value {
     int64_t      bytes;
     vp_place     place;
     bool         forward; /* made in the forward pass (or the block's input) */
+    int          maker;   /* 1 + the op whose first output it is; 0: none    */
     int64_t      storage; /* set by place.c */
 } vp_value;
 
@@ -41,10 +42,9 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
                         const vp_semantics *semantics, const vp_lower_opts *opts, vp_flow *out,
                         vp_err *err);
 
-/* Let values share storage, find lifetimes, choose offsets
- * (bounds_only: but for what stays between the passes), and write program, heights and saved
- * values into *out. */
-vp_status vp_place_flow(vp_flow *flow, const vp_semantics *semantics, bool bounds_only,
+/* Let values share storage, find lifetimes, choose offsets (but for what is kept, not where
+ * opts->bounds_only), and write program, heights and saved values into *out. */
+vp_status vp_place_flow(vp_flow *flow, const vp_semantics *semantics, const vp_lower_opts *opts,
                         vp_lowered *out, vp_err *err);
 
 #endif

@@ -19,6 +19,8 @@ typedef struct storage {
     int64_t  bytes;
     int64_t  representative; /* its first value */
     bool     kept;
+    int      maker;   /* of what is kept, as vp_value says */
+    bool     in_host; /* which is kept in host memory      */
     int64_t  buffer_idx, offset;
 } storage;
 
@@ -77,6 +79,8 @@ static void absorb(placing *p, int64_t value, int64_t into)
         }
     if (p->flow->values[value].place != VP_PLACE_LOCAL)
         s->place = p->flow->values[value].place;
+    if (p->flow->values[value].forward) /* the last is what is kept */
+        s->maker = p->flow->values[value].maker;
     p->flow->values[value].storage = into;
 }
 
@@ -161,19 +165,21 @@ static void share_storages(placing *p, bool in_place)
 
 /* ---- offsets ---- */
 
-/* Input, then kept storages as they are produced. */
+/* Input, then kept storages as they are produced; those in host memory one behind the other there. */
 static int64_t stack_kept(placing *p)
 {
-    int64_t end = p->flow->in >= 0 ? vp_round_up(p->storages[0].bytes, VP_ALIGN_BYTES) : 0;
+    int64_t end      = p->flow->in >= 0 ? vp_round_up(p->storages[0].bytes, VP_ALIGN_BYTES) : 0,
+            host_end = 0;
 
     for (int64_t i = 0; i < p->flow->n_steps[VP_PASS_FORWARD]; i++)
         for (int64_t s = 0; s < p->n_storages; s++)
             if (p->storages[s].kept && p->storages[s].life.first[VP_PASS_FORWARD] == i) {
-                assert(vp_overflowed(end) || end % VP_ALIGN_BYTES == 0);
-                p->storages[s].offset = end;
-                end = vp_add(end, vp_round_up(p->storages[s].bytes, VP_ALIGN_BYTES));
+                int64_t *at = p->storages[s].in_host ? &host_end : &end;
+                assert(vp_overflowed(*at) || *at % VP_ALIGN_BYTES == 0);
+                p->storages[s].offset = *at;
+                *at = vp_add(*at, vp_round_up(p->storages[s].bytes, VP_ALIGN_BYTES));
             }
-    return end;
+    return vp_overflowed(host_end) ? host_end : end;
 }
 
 static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, bool bounds_only,
@@ -190,7 +196,7 @@ static vp_status pack_pass(placing *p, int pass, int64_t kept_bytes, bool bounds
         bool     fixed = x->kept || x->place != VP_PLACE_LOCAL;
         if (x->place == VP_PLACE_OUT)
             x->offset = kept_bytes;
-        if (x->life.first[pass] < 0)
+        if (x->life.first[pass] < 0 || x->in_host)
             continue;
         owner[n] = s;
         items[n++] =
@@ -234,7 +240,7 @@ static void list_saved(const placing *p, vp_lowered *out)
     }
 }
 
-static void list_buffers(placing *p, vp_program *program)
+static void list_buffers(placing *p, vp_program *program, int *makers)
 {
     const vp_flow *f = p->flow;
 
@@ -248,12 +254,14 @@ static void list_buffers(placing *p, vp_program *program)
                                                            : 2;
             if (class != turn)
                 continue;
-            x->buffer_idx = program->n_buffers;
+            x->buffer_idx              = program->n_buffers;
+            makers[program->n_buffers] = x->kept ? x->maker : 0;
             program->buffers[program->n_buffers++] =
-                (vp_plan_buffer){.name         = v->name,
-                                 .component    = v->component,
-                                 .place        = x->place,
-                                 .kept         = x->kept || x->place != VP_PLACE_LOCAL,
+                (vp_plan_buffer){.name      = v->name,
+                                 .component = v->component,
+                                 .place     = x->place,
+                                 .kept      = x->kept || x->place != VP_PLACE_LOCAL,
+                                 .memory    = x->in_host ? VP_MEMORY_HOST_PINNED : VP_MEMORY_DEVICE,
                                  .offset_bytes = x->offset,
                                  .bytes        = x->bytes};
         }
@@ -279,7 +287,7 @@ static void list_steps(const placing *p, vp_program *program)
     }
 }
 
-vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, bool bounds_only,
+vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, const vp_lower_opts *opts,
                         vp_lowered *out, vp_err *err)
 {
     placing     p       = {.flow = f};
@@ -290,16 +298,20 @@ vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, bool bounds_o
     p.storages       = vp_arena_array(f->arena, f->n_values, sizeof *p.storages);
     out->saved       = vp_arena_array(f->arena, f->n_values, sizeof *out->saved);
     program->buffers = vp_arena_array(f->arena, f->n_values, sizeof *program->buffers);
+    out->makers      = vp_arena_array(f->arena, f->n_values, sizeof *out->makers);
     VP_TRY_ALLOC(err, !vp_arena_failed(f->arena));
     find_lives(&p);
     share_storages(&p, semantics->executable);
+    for (int64_t s = 0; s < p.n_storages; s++)
+        p.storages[s].in_host = p.storages[s].kept && p.storages[s].maker &&
+                                (opts->offload >> (p.storages[s].maker - 1) & 1);
     list_saved(&p, out);
     if (!semantics->executable)
         goto out;
     program->kept_bytes = stack_kept(&p);
     for (int pass = 0; pass < 2; pass++)
-        VP_TRY(pack_pass(&p, pass, program->kept_bytes, bounds_only, out, err));
-    list_buffers(&p, program);
+        VP_TRY(pack_pass(&p, pass, program->kept_bytes, opts->bounds_only, out, err));
+    list_buffers(&p, program, out->makers);
     for (int pass = 0; pass < 2; pass++)
         program->steps[pass] = vp_arena_array(f->arena, f->n_steps[pass], sizeof(vp_step));
     VP_TRY_ALLOC(err, !vp_arena_failed(f->arena));
