@@ -1,6 +1,9 @@
 /* vplan devices: what vplan knows of cards, and what runs here. */
 #include "cli/cli.h"
+#include "cli/devices_fit.h"
 #include "cli/names.h"
+#include "cli/rows.h"
+#include "cli/screen.h"
 
 #include "base/child.h"
 #include "base/file.h"
@@ -51,23 +54,22 @@ static void print_row(const vp_device *d)
 {
     const double rates[] = {d->fp32_flop_per_s, d->bf16_flop_per_s, d->fp16_flop_per_s,
                             d->fp8_flop_per_s};
-    char         usable[32];
 
-    printf("%-18s %-9s %11s %6.0f", d->name, d->alias,
-           vp_size_text(d->usable_bytes, usable, sizeof usable), d->memory_bytes_per_s / 1e9);
+    printf("%-18s %-8s %6.2f %5.0f", d->name, d->alias, (double)d->usable_bytes / (double)VP_GIB,
+           d->memory_bytes_per_s / 1e9);
     for (int i = 0; i < 4; i++)
         if (rates[i] > 0)
-            printf(" %7.1f", rates[i] / 1e12);
+            printf(" %6.*f", rates[i] < 1e15, rates[i] / 1e12);
         else
-            printf(" %7s", "-");
+            printf(" %6s", "-");
     if (d->host_link_bytes_per_s > 0)
-        printf(" %5.0f", d->host_link_bytes_per_s / 1e9);
+        printf(" %4.0f", d->host_link_bytes_per_s / 1e9);
     else
-        printf(" %5s", "-");
+        printf(" %4s", "-");
     if (d->compute_capability)
-        printf(" %7d.%d\n", d->compute_capability / 10, d->compute_capability % 10);
+        printf(" %2d.%d\n", d->compute_capability / 10, d->compute_capability % 10);
     else
-        printf(" %9s\n", "-");
+        printf(" %4s\n", "-");
 }
 
 static void print_device(const vp_device *d)
@@ -77,19 +79,17 @@ static void print_device(const vp_device *d)
         VP_DEVICE_FIGURES(X)
 #undef X
     };
-    char value[48];
+    char value[48], head[160];
 
     printf("%s%s%s%s%s%s\n", d->name, d->alias[0] ? " or " : "", d->alias,
            d->product[0] ? " (" : "", d->product, d->product[0] ? ")" : "");
     for (int i = 0; i < VP_N_FIGURES; i++) {
         figure_text(d, i, value, sizeof value);
-        if (d->sources[i].text[0])
-            printf("  %-18s %16s  %-8s  %s\n", names[i], value,
-                   vp_figure_class_name(d->sources[i].class_), d->sources[i].text);
-        else
-            printf("  %-18s %16s\n", names[i], value);
+        snprintf(head, sizeof head, "  %-18s %13s  %-7s", names[i], value,
+                 d->sources[i].text[0] ? vp_figure_class_name(d->sources[i].class_) : "");
+        vp_screen_entry(44, head, d->sources[i].text);
     }
-    printf("  %-18s %16s\n", "computes in",
+    printf("  %-18s %13s\n", "computes in",
            d->fp8    ? "fp32, bf16, fp8"
            : d->bf16 ? "fp32, bf16"
                      : "fp32");
@@ -161,25 +161,70 @@ static void print_here(const json_t *here)
     char        shown[2048];
 
     if (why)
-        printf("Here runs the CPU backend. The CUDA backend does not:\n  %s\n",
-               vp_text_escape(why, shown, sizeof shown));
+        printf("Here runs the CPU backend. The CUDA backend does not:\n");
     else
-        printf("Here runs the CUDA backend:\n  %s\n",
-               vp_text_escape(
-                   json_string_value(json_object_get(json_object_get(here, "cuda"), "description")),
-                   shown, sizeof shown));
+        printf("Here runs the CUDA backend:\n");
+    if (!why)
+        why = json_string_value(json_object_get(json_object_get(here, "cuda"), "description"));
+    vp_screen_entry(2, "", vp_text_escape(why, shown, sizeof shown));
+}
+
+static const vp_option rows[] = {
+    {.name      = "--fits",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_devices_options, model),
+     .value     = "MODEL",
+     .help      = "The cards on which some plan of this model fits, smallest first, and the least "
+                  "that a plan needs there",
+     .otherwise = "none: all cards are listed",
+     .example   = "llama-3.1-8b",
+     .suggest   = vp_word_of_model},
+    {VP_ROW_SEQ(vp_devices_options, seq), .help = "Of --fits: tokens of a sample",
+     .otherwise = "the smaller of the model's positions and 4096"},
+    {.name    = "--global-batch",
+     .kind    = VP_OPTION_COUNT,
+     .at      = offsetof(vp_devices_options, global_batch),
+     .value   = "N",
+     .unit    = "samples",
+     .min     = 1,
+     .max     = 1000000,
+     .help    = "Of --fits: samples of one optimizer step",
+     .preset  = "1",
+     .example = "32"},
+    {VP_ROW_PRECISION(vp_devices_options, precision), .help = "Of --fits: number formats",
+     .otherwise = "as of vplan plan"},
+    {VP_ROW_OPTIMIZER(vp_devices_options, optimizer), .open = true,
+     .help = "Of --fits: whose update it is", .otherwise = "adamw"},
+};
+static const vp_option_set options = {VP_ROWS(rows)};
+
+/* A request needs a model; one of a card is not asked what fits. */
+static vp_status check_fits(const vp_devices_options *o, const vp_command_line *line, vp_err *err)
+{
+    if (o->model && line->n_words)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--fits asks about every card; of one: vplan plan MODEL --device NAME");
+    if (!o->model && (o->seq || o->precision || o->optimizer || o->global_batch != 1))
+        return VP_FAIL(err, VP_ERR_USAGE, "what is to fit? --fits MODEL says it");
+    return VP_OK;
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
-    json_t         *list = json_array(), *here = NULL;
-    vp_command_line line;
-    const char     *name;
-    vp_device       device;
-    vp_status       st = VP_OK;
+    vp_devices_options o    = {0};
+    json_t            *list = json_array(), *here = NULL;
+    vp_command_line    line;
+    const char        *name;
+    vp_device          device;
+    vp_status          st = VP_OK;
 
     VP_TRY_ALLOC(err, list);
-    VP_TRY(vp_cli_parse(&vp_cmd_devices, argc, argv, cli, NULL, &line, err));
+    VP_TRY(vp_cli_parse(&vp_cmd_devices, argc, argv, cli, (void *[]){&o}, &line, err));
+    VP_TRY(check_fits(&o, &line, err));
+    if (o.model) {
+        VP_TRY(vp_devices_fit(&o, cli, err));
+        goto out;
+    }
     name = line.words[0];
     VP_TRY(vp_device_named(cli, &name, err));
     VP_TRY(vp_device_open(name ? name : "cpu", &device, err));
@@ -187,10 +232,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (!cli->json && name) {
         print_device(&device);
     } else if (!cli->json) {
-        printf("%-18s %-9s %11s %6s %31s %5s %9s\n", "", "", "", "memory",
-               "TFLOP/s, dense              ", "host", "compute");
-        printf("%-18s %-9s %11s %6s %7s %7s %7s %7s %5s %9s\n", "name", "short", "usable", "GB/s",
-               "fp32", "bf16", "fp16", "fp8", "GB/s", "capability");
+        printf("%-18s %-8s %6s %5s %27s %4s %4s\n", "", "", "usable", "mem", "dense TFLOP/s",
+               "host", "cc");
+        printf("%-18s %-8s %6s %5s %6s %6s %6s %6s %4s\n", "name", "short", "GiB", "GB/s", "fp32",
+               "bf16", "fp16", "fp8", "GB/s");
         print_row(&device);
     }
     for (int i = 0; !name && vp_device_at(i, &device); i++) {
@@ -202,8 +247,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(here_json(&here, err));
     if (!cli->json && !name) {
         print_here(here);
-        printf(
-            "Every figure's class (cited, derived, assumed) and source: vplan devices NAME, or --json\n");
+        vp_screen_line("next", "vplan devices NAME: every figure with its source; vplan devices "
+                               "--fits MODEL: the cards that would do (cc: compute capability)");
     }
     if (cli->json) {
         st = vp_print_json(
@@ -219,7 +264,7 @@ out:
 const vp_command vp_cmd_devices = {
     .name    = "devices",
     .summary = "what vplan knows of a device: usable bytes, rates, links, and their sources",
-    .usage   = {"[NAME|FILE] [--json]"},
+    .usage   = {"[NAME|FILE] [--json]", "--fits MODEL [options]"},
     .about =
         {"The cards that vplan knows, and what runs here; of one card every figure with "
          "its class (cited, derived, assumed) and its source. A short name like h200 or "
@@ -229,7 +274,9 @@ const vp_command vp_cmd_devices = {
          "cards are printed in the same form. The least that is enough is {\"schema_version\": 1, "
          "\"name\": \"...\", \"usable_bytes\": N, \"fp32_flop_per_s\": X, "
          "\"memory_bytes_per_s\": X}; all its keys are in docs/device-file.md."},
-    .examples  = {"vplan devices", "vplan devices 4090"},
+    .examples  = {"vplan devices", "vplan devices 4090",
+                  "vplan devices --fits llama-3.1-8b --precision bf16-mixed"},
+    .sets      = {&options},
     .argument  = VP_TAKES_DEVICE,
     .max_words = 1,
     .run       = run,

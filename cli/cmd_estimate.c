@@ -1,4 +1,5 @@
 /* vplan estimate: where every byte goes, for one configuration. */
+#include "cli/bytes_table.h"
 #include "cli/cli.h"
 #include "cli/estimate.h"
 #include "cli/names.h"
@@ -6,6 +7,7 @@
 #include "cli/screen.h"
 #include "cli/words.h"
 
+#include "base/text.h"
 #include "base/units.h"
 #include "planner/itemise.h"
 
@@ -173,16 +175,38 @@ static json_t *answer_json(const estimate *e)
     return j;
 }
 
-static void print_item(const char *name, int64_t bytes, int64_t of_bytes)
+/* The options that plan takes too, as they were given: "--device 4090 --precision bf16-mixed". */
+static void add_plans_options(const vp_command_line *line, vp_text *out)
 {
-    char size[64];
+    static const char *const shared[] = {"--device",    "--budget",    "--class",
+                                         "--precision", "--optimizer", "--attention"};
 
-    assert(bytes >= 0 && of_bytes > 0);
-    printf("%-58s %12s %6.1f%%\n", name, vp_size_text(bytes, size, sizeof size),
-           100.0 * (double)bytes / (double)of_bytes);
+    for (int i = 0; i < line->n_given; i++)
+        for (size_t k = 0; k < sizeof shared / sizeof *shared; k++)
+            if (strcmp(line->given[i].option->name, shared[k]) == 0) {
+                vp_text_printf(out, " %s ", shared[k]);
+                vp_text_quoted(out, line->given[i].text);
+            }
 }
 
-static void print_answer(const estimate *e)
+/* A plan of the same, or the cards that would do. */
+static void print_next(const estimate *e, const vp_command_line *line)
+{
+    vp_text command = {0};
+
+    vp_text_printf(&command, e->budget_bytes < 0 ? "vplan devices --fits " : "vplan plan ");
+    vp_text_quoted(&command, line->words[0]);
+    if (e->budget_bytes >= 0)
+        add_plans_options(line, &command);
+    vp_text_printf(&command, " --seq %lld", (long long)e->scenario.seq);
+    if (e->budget_bytes >= 0)
+        vp_text_printf(&command, " --global-batch %lld", (long long)e->scenario.micro_batch);
+    if (!command.failed)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
+}
+
+static void print_answer(const estimate *e, const vp_command_line *line, bool all)
 {
     const vp_scenario *s = &e->scenario;
     char               a[64], c[2000];
@@ -208,25 +232,22 @@ static void print_answer(const estimate *e)
     vp_screen_recipe(&s->recipe, s->attention);
     vp_screen_line("setting", "sequence %lld, %s", (long long)s->seq,
                    vp_scenario_text(e->model, s, c, sizeof c));
-    snprintf(c, sizeof c, "at the peak, in %s", e->itemised.peak_phase);
-    printf("\n%-58s %12s %7s\n", c, "bytes", "share");
-    for (int64_t i = 0; i < e->itemised.n_items; i++)
-        print_item(e->itemised.items[i].name, e->itemised.items[i].bytes, needs_bytes);
-    if (e->plan->outside_bytes)
-        print_item("outside the arena (context, libraries)", e->plan->outside_bytes, needs_bytes);
-    print_item("all of it", needs_bytes, needs_bytes);
+    printf("\n");
+    vp_screen_bytes(e->plan, &e->itemised, all);
     printf("\n");
     /* what is assumed stands below */
     if (e->plan->outside_bytes && strcmp(e->plan->outside_class, "assumed") != 0)
         vp_screen_line("outside", "%s outside the arena, %s",
                        vp_size_text(e->plan->outside_bytes, a, sizeof a),
                        vp_overhead_class_text(e->plan, c, sizeof c));
+    vp_screen_per_param(e->plan, &e->itemised);
     vp_screen_phases(&e->itemised, e->plan->outside_bytes);
     if (e->seq_is_default)
         vp_screen_line("assumed", "--seq not given: the smaller of the model's positions and %d",
                        VP_ESTIMATE_SEQ);
     for (size_t i = 0; i < json_array_size(e->plan->assumptions); i++)
         vp_screen_line("assumed", "%s", json_string_value(json_array_get(e->plan->assumptions, i)));
+    print_next(e, line);
 }
 
 static const vp_option rows[] = {
@@ -266,6 +287,7 @@ static const vp_option rows[] = {
      .help      = "The largest one that fits; needs a device or a budget",
      .otherwise = "none",
      .example   = "micro-batch"},
+    VP_ROW_ALL(vp_estimate_options, all),
     {.name  = "--trainer",
      .kind  = VP_OPTION_CHOICE,
      .at    = offsetof(vp_estimate_options, trainer),
@@ -306,7 +328,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (cli->json)
         VP_TRY(vp_print_json(answer_json(&e), err));
     else
-        print_answer(&e);
+        print_answer(&e, &line, o.all);
     cli->exit_code = does_fit(&e) ? 0 : 3;
 out:
     vp_arena_free(e.arena);

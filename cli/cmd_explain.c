@@ -1,7 +1,11 @@
 /* vplan explain: what a plan does, buffer by buffer and step by step. */
+#include "cli/bytes_table.h"
 #include "cli/cli.h"
+#include "cli/paint.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
+#include "cli/what_if.h"
+#include "cli/words.h"
 
 #include "base/checked.h"
 #include "base/text.h"
@@ -193,112 +197,31 @@ out:
     return st;
 }
 
-/* ---- what if ---- */
-
-/* One configuration near the plan's, as `vplan estimate` would be asked for it. */
-typedef struct what_if {
-    char    command[240];
-    int64_t peak_bytes, device_bytes;
-} what_if;
-
-enum { N_WHAT_IFS = 8 };
-
-typedef struct what_ifs {
-    what_if rows[N_WHAT_IFS];
-    int     n;
-} what_ifs;
-
-static vp_status ask(const vp_model *model, const vp_plan *plan, int64_t micro_batch,
-                     vp_recompute kind, int64_t chunk, vp_optimizer optimizer, what_ifs *w,
-                     vp_err *err)
-{
-    /* bytes are asked for, not seconds */
-    vp_device device = {
-        .name = "cpu", .is_cpu = true, .fp32_flop_per_s = INFINITY, .memory_bytes_per_s = INFINITY};
-    vp_cost     cost      = {.device = &device};
-    vp_scenario s         = {.recipe       = plan->recipe,
-                             .seq          = plan->buckets[0].seq,
-                             .micro_batch  = micro_batch,
-                             .global_batch = micro_batch,
-                             .loss_chunk   = chunk};
-    const char *attention = json_string_value(json_object_get(plan->settings, "attention"));
-    vp_figures  f;
-    what_if    *row      = &w->rows[w->n];
-    char        loss[32] = "full";
-
-    assert(w->n < N_WHAT_IFS);
-    s.attention = attention ? vp_attention_by_name(attention) : VP_ATTENTION_FLASH;
-    if (s.attention == VP_N_ATTENTIONS)
-        return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "settings.attention",
-                       "the plan's attention is none of flash and math");
-    vp_recipe_set_optimizer(&s.recipe, optimizer);
-    vp_scenario_set_all(&s, model, vp_recompute_set(model, kind));
-    vp_status st = vp_assemble_figures(model, &s, &cost, &f, err);
-    if (st != VP_OK)
-        return st;
-    if (chunk)
-        snprintf(loss, sizeof loss, "chunked:%lld", (long long)chunk);
-    snprintf(row->command, sizeof row->command,
-             "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s%s%s%s%s",
-             (long long)s.seq, (long long)micro_batch, vp_recompute_name(kind), loss,
-             vp_optimizer_name(optimizer),
-             s.recipe.precision != VP_PREC_FP32 ? " --precision " : "",
-             s.recipe.precision != VP_PREC_FP32 ? vp_precision_name(s.recipe.precision) : "",
-             s.attention != VP_ATTENTION_FLASH ? " --attention " : "",
-             s.attention != VP_ATTENTION_FLASH ? vp_attention_name(s.attention) : "");
-    /* the device asked about has none of its own */
-    row->peak_bytes   = f.peak_bytes;
-    row->device_bytes = vp_add(f.peak_bytes, plan->outside_bytes);
-    w->n++;
-    return VP_OK;
-}
-
-/* Each recompute kind at the plan's micro-batch and chunk, the loss the other way, half and
- * twice the micro-batch, no optimizer state. */
-static vp_status ask_what_if(const vp_plan *plan, what_ifs *w, vp_err *err)
-{
-    const vp_bucket *b    = &plan->buckets[0];
-    vp_optimizer     adam = plan->recipe.optimizer;
-    int64_t      chunk = json_integer_value(json_object_get(plan->decisions, "loss_chunk_tokens"));
-    vp_model    *model = NULL;
-    vp_json_doc *doc   = NULL;
-    vp_text      text  = {0};
-    vp_status    st    = VP_OK;
-
-    VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
-    VP_TRY(vp_json_parse(plan->model_name, text.data, (int64_t)text.n_bytes, &doc, err));
-    vp_json_node config = vp_json_root(doc);
-    VP_TRY(vp_model_from_config(plan->model_name, &config,
-                                &(vp_model_opts){.dropout = plan->recipe.dropout}, &model, err));
-    for (int kind = 0; kind < VP_N_RECOMPUTES; kind++)
-        VP_TRY(ask(model, plan, b->micro_batch, (vp_recompute)kind, chunk, adam, w, err));
-    VP_TRY(ask(model, plan, b->micro_batch, VP_RECOMPUTE_NONE, chunk ? 0 : 1024, adam, w, err));
-    if (b->micro_batch > 1)
-        VP_TRY(ask(model, plan, b->micro_batch / 2, VP_RECOMPUTE_NONE, chunk, adam, w, err));
-    VP_TRY(ask(model, plan, b->micro_batch * 2, VP_RECOMPUTE_NONE, chunk, adam, w, err));
-    if (adam != VP_OPT_SGD)
-        VP_TRY(ask(model, plan, b->micro_batch, VP_RECOMPUTE_NONE, chunk, VP_OPT_SGD, w, err));
-out:
-    vp_model_free(model);
-    vp_json_doc_free(doc);
-    vp_text_release(&text);
-    return st;
-}
-
 /* ---- the story ---- */
 
-enum { N_LARGEST = 20 };
+enum { N_LARGEST = 20, N_SHOWN = 8 };
+
+/* Tensors alive at the peak that differ in their layer only. */
+typedef struct alike {
+    int64_t buffer; /* the first of them */
+    int64_t n;
+    char    name[160];
+} alike;
 
 typedef struct story {
+    const char  *path;
     const char  *profile;   /* that gives the times; NULL: the plan does */
     double       planned_s; /* what the plan itself says of a step       */
+    bool         all;
     vp_expansion x;
     vp_itemised  itemised;
     int64_t      largest[N_LARGEST]; /* buffers alive at the peak, largest first */
     int          n_largest;
+    alike        groups[N_LARGEST]; /* the same, layers together */
+    int          n_groups;
     /* "backward of micro-step 0, h.3 mlp.c_fc (linear_bwd_weight)" */
-    char     at[160];
-    what_ifs what_if;
+    char        at[160];
+    vp_what_ifs what_if;
 } story;
 
 static vp_status find_peak_step(const vp_expanded_step *s, void *ctx, vp_err *err)
@@ -319,7 +242,64 @@ static vp_status find_peak_step(const vp_expanded_step *s, void *ctx, vp_err *er
     return VP_OK;
 }
 
-static vp_status tell(vp_arena *arena, const vp_plan *plan, story *t, vp_err *err)
+/* "h.* mlp.c_fc" for "h.7 mlp.c_fc": what stands between points is a layer's number. */
+static void name_without_layer(const char *name, char *buf, size_t buf_size)
+{
+    size_t n = 0;
+
+    assert(buf_size > 0);
+    for (const char *p = name; *p && n + 1 < buf_size; p++) {
+        size_t digits = strspn(p, "0123456789");
+        if (digits && p > name && p[-1] == '.' && (!p[digits] || strchr(". ", p[digits]))) {
+            buf[n++] = '*';
+            p += digits - 1;
+        } else {
+            buf[n++] = *p;
+        }
+    }
+    buf[n] = '\0';
+}
+
+/* Put a buffer among those of its name and size, or where its size has its place. */
+static void count_alike(story *t, int64_t buffer)
+{
+    const vp_expanded_buffer *b = &t->x.buffers[buffer];
+    alike                     g = {.buffer = buffer, .n = 1};
+    int                       i;
+
+    name_without_layer(b->name, g.name, sizeof g.name);
+    for (i = 0; i < t->n_groups; i++)
+        if (t->x.buffers[t->groups[i].buffer].bytes == b->bytes &&
+            strcmp(t->groups[i].name, g.name) == 0) {
+            t->groups[i].n++;
+            return;
+        }
+    while (i > 0 && t->x.buffers[t->groups[i - 1].buffer].bytes < b->bytes)
+        i--;
+    if (i == N_LARGEST)
+        return;
+    t->n_groups += t->n_groups < N_LARGEST;
+    memmove(&t->groups[i + 1], &t->groups[i], (size_t)(t->n_groups - 1 - i) * sizeof *t->groups);
+    t->groups[i] = g;
+}
+
+static void count_largest(story *t, int64_t buffer)
+{
+    int at = t->n_largest;
+
+    while (at > 0 && t->x.buffers[t->largest[at - 1]].bytes < t->x.buffers[buffer].bytes)
+        at--;
+    if (at == N_LARGEST)
+        return;
+    int n_moved = (t->n_largest < N_LARGEST ? t->n_largest : N_LARGEST - 1) - at;
+    assert(n_moved >= 0 && at + 1 + n_moved <= N_LARGEST);
+    memmove(&t->largest[at + 1], &t->largest[at], (size_t)n_moved * sizeof *t->largest);
+    t->largest[at] = buffer;
+    t->n_largest += t->n_largest < N_LARGEST;
+}
+
+static vp_status tell(vp_arena *arena, const vp_plan *plan, const vp_profile *profile, story *t,
+                      vp_err *err)
 {
     const vp_bucket *b      = &plan->buckets[0];
     void            *ctx[2] = {t, (void *)(uintptr_t)plan};
@@ -327,26 +307,31 @@ static vp_status tell(vp_arena *arena, const vp_plan *plan, story *t, vp_err *er
 
     VP_TRY(vp_expansion_make(arena, plan, b, b->n_micro_steps, &t->x, err));
     VP_TRY(vp_itemise(arena, plan, b, &t->itemised, err));
-    for (int64_t i = 0; i < t->x.n_buffers; i++) {
-        int at = t->n_largest;
-        if (t->x.first_step[i] < 0 || t->x.first_step[i] > t->itemised.peak_step ||
-            t->x.last_step[i] < t->itemised.peak_step)
-            continue;
-        while (at > 0 && t->x.buffers[t->largest[at - 1]].bytes < t->x.buffers[i].bytes)
-            at--;
-        if (at == N_LARGEST)
-            continue;
-        int n_moved = (t->n_largest < N_LARGEST ? t->n_largest : N_LARGEST - 1) - at;
-        assert(n_moved >= 0 && at + 1 + n_moved <= N_LARGEST);
-        memmove(&t->largest[at + 1], &t->largest[at], (size_t)n_moved * sizeof *t->largest);
-        t->largest[at] = i;
-        t->n_largest += t->n_largest < N_LARGEST;
-    }
+    for (int64_t i = 0; i < t->x.n_buffers; i++)
+        if (t->x.buffers[i].memory == VP_MEMORY_DEVICE && t->x.first_step[i] >= 0 &&
+            t->x.first_step[i] <= t->itemised.peak_step &&
+            t->x.last_step[i] >= t->itemised.peak_step) {
+            count_largest(t, i);
+            count_alike(t, i);
+        }
     VP_TRY(vp_expand(plan, b, b->n_micro_steps, find_peak_step, ctx, err));
     assert(t->at[0] && t->n_largest > 0); /* the peak is at some step, of something */
-    VP_TRY(ask_what_if(plan, &t->what_if, err));
+    VP_TRY(vp_ask_what_if(plan, profile, &t->what_if, err));
 out:
     return st;
+}
+
+static json_t *what_if_json(const vp_plan *plan, const vp_what_if *w)
+{
+    bool timed = w->step_time_s >= 0;
+
+    return json_pack("{s:s, s:s, s:I, s:I, s:b, s:I, s:o, s:o}", "change", w->text, "estimate",
+                     w->command, "peak_bytes", (json_int_t)w->peak_bytes, "device_bytes",
+                     (json_int_t)w->device_bytes, "fits",
+                     (int)(w->device_bytes <= plan->budget_bytes), "more_bytes",
+                     (json_int_t)(w->device_bytes - plan->peak_bytes - plan->outside_bytes),
+                     "step_time_s", timed ? json_real(w->step_time_s) : json_null(), "more_s",
+                     timed ? json_real(w->step_time_s - plan->step_time_s) : json_null());
 }
 
 static json_t *story_json(const vp_plan *plan, const story *t)
@@ -359,10 +344,7 @@ static json_t *story_json(const vp_plan *plan, const story *t)
                                (json_int_t)t->x.buffers[t->largest[i]].bytes, "component",
                                vp_component_name(t->x.buffers[t->largest[i]].component)));
     for (int i = 0; i < t->what_if.n; i++)
-        json_array_append_new(
-            others, json_pack("{s:s, s:I, s:I}", "estimate", t->what_if.rows[i].command,
-                              "peak_bytes", (json_int_t)t->what_if.rows[i].peak_bytes,
-                              "device_bytes", (json_int_t)t->what_if.rows[i].device_bytes));
+        json_array_append_new(others, what_if_json(plan, &t->what_if.rows[i]));
     json_t *j = json_pack(
         "{s:i, s:s, s:O, s:O, s:O, s:I, s:I, s:I, s:s, s:s, s:f, s:s, s:o, s:o, s:o, s:o, s:o}",
         "schema_version", 1, "model", plan->model_name, "decisions", plan->decisions, "settings",
@@ -379,47 +361,80 @@ static json_t *story_json(const vp_plan *plan, const story *t)
     return j;
 }
 
-/* How the blocks run, in chain order. */
+/* "recompute ln_1 + mlp.act" of a run of blocks, in plan's words. */
+static void add_run(const json_t *run, bool one, vp_text *out)
+{
+    const json_t *ops     = json_object_get(run, "recompute");
+    long long     segment = json_integer_value(json_object_get(run, "segment"));
+    char          shown[128];
+
+    if (segment > 1) {
+        vp_text_printf(out, "in segments of %lld", segment);
+        return;
+    }
+    vp_text_printf(out, "%s%s", one ? "recomputes" : "recompute",
+                   json_array_size(ops) ? "" : " nothing");
+    for (size_t k = 0; k < json_array_size(ops); k++)
+        vp_text_printf(
+            out, "%s%s", k ? " + " : " ",
+            vp_text_escape(json_string_value(json_array_get(ops, k)), shown, sizeof shown));
+}
+
+static bool is_alike(const json_t *a, const json_t *b)
+{
+    return json_equal(json_object_get(a, "recompute"), json_object_get(b, "recompute")) &&
+           json_equal(json_object_get(a, "segment"), json_object_get(b, "segment"));
+}
+
+/* How the blocks run, in chain order; neighbours that are alike are one row. */
 static void print_runs(const json_t *runs)
 {
-    char      shown[128];
-    long long first = 0;
+    long long first = 0, n;
 
-    for (size_t i = 0; i < json_array_size(runs); i++) {
-        const json_t *run = json_array_get(runs, i), *ops = json_object_get(run, "recompute");
-        long long     n   = json_integer_value(json_object_get(run, "n_blocks")),
-                  segment = json_integer_value(json_object_get(run, "segment"));
-        vp_text text      = {0};
-        vp_text_printf(&text, n > 1 ? "%lld to %lld: " : "%lld: ", first, first + n - 1);
-        if (segment > 1)
-            vp_text_printf(&text, "in segments of %lld, recomputed whole", segment);
+    for (size_t i = 0, next; i < json_array_size(runs); i = next, first += n) {
+        vp_text text = {0};
+        n            = 0;
+        for (next = i; next < json_array_size(runs) &&
+                       is_alike(json_array_get(runs, i), json_array_get(runs, next));
+             next++)
+            n += json_integer_value(json_object_get(json_array_get(runs, next), "n_blocks"));
+        assert(next > i); /* a run is like itself */
+        if (n > 1)
+            vp_text_printf(&text, "%lld to %lld: %lld blocks ", first, first + n - 1, n);
         else
-            vp_text_printf(&text, "recompute%s", json_array_size(ops) ? "" : " nothing");
-        for (size_t k = 0; segment == 1 && k < json_array_size(ops); k++)
-            vp_text_printf(
-                &text, " %s",
-                vp_text_escape(json_string_value(json_array_get(ops, k)), shown, sizeof shown));
+            vp_text_printf(&text, "%lld: 1 block ", first);
+        add_run(json_array_get(runs, i), n == 1, &text);
         vp_screen_line(i ? "" : "blocks", "%s", text.data ? text.data : "");
         vp_text_release(&text);
-        first += n;
     }
 }
 
 static void print_decisions(const vp_plan *plan)
 {
-    const char *key;
-    json_t     *value;
-    char        shown[128];
+    const vp_bucket *b         = &plan->buckets[0];
+    const json_t    *d         = plan->decisions;
+    const char      *recompute = json_string_value(json_object_get(d, "recompute"));
+    const char      *offload   = json_string_value(json_object_get(d, "offload"));
+    int64_t          chunk     = json_integer_value(json_object_get(d, "loss_chunk_tokens"));
+    bool             mixed     = !recompute || strcmp(recompute, "mixed") == 0;
+    char             shown[128], count[32];
+    vp_text          text = {0};
 
-    json_object_foreach (plan->decisions, key, value) {
-        if (json_is_integer(value))
-            printf("  %-20s %lld\n", key, (long long)json_integer_value(value));
-        else if (json_is_string(value))
-            printf("  %-20s %s\n", key,
-                   vp_text_escape(json_string_value(value), shown, sizeof shown));
-        else if (json_is_array(value))
-            print_runs(value);
-    }
+    vp_text_printf(&text, "micro-batch %lld, gradient accumulation %lld, ",
+                   (long long)b->micro_batch, (long long)b->n_micro_steps);
+    if (!mixed)
+        vp_text_printf(&text, "recompute %s, ", vp_text_escape(recompute, shown, sizeof shown));
+    if (chunk)
+        vp_text_printf(&text, "loss in chunks of %s tokens",
+                       vp_count_text(chunk, count, sizeof count));
+    else
+        vp_text_printf(&text, "loss all at once");
+    if (offload && strcmp(offload, "none") != 0)
+        vp_text_printf(&text, ", offload %s", vp_text_escape(offload, shown, sizeof shown));
+    vp_screen_line("plan", "%s", text.data ? text.data : "");
+    vp_text_release(&text);
+    if (mixed)
+        print_runs(json_object_get(d, "blocks"));
 }
 
 /* As the planner wrote it; what a plan by hand leaves out is flash. */
@@ -431,54 +446,105 @@ static vp_attention_kind attention_of(const vp_plan *plan)
     return kind == VP_N_ATTENTIONS ? VP_ATTENTION_FLASH : kind;
 }
 
+static void print_largest(const story *t)
+{
+    char size[64], shown[200];
+
+    printf("\n%s%-52s %11s%s\n", vp_paint(VP_PAINT_HEAD), "largest tensors at the peak", "each",
+           vp_paint_end());
+    for (int i = 0; i < t->n_groups && (t->all || i < N_SHOWN); i++) {
+        const alike              *g = &t->groups[i];
+        const vp_expanded_buffer *b = &t->x.buffers[g->buffer];
+        printf("  %-50.50s %11s",
+               vp_text_escape(g->n == 1 ? b->name : g->name, shown, sizeof shown),
+               vp_size_text(b->bytes, size, sizeof size));
+        if (g->n > 1)
+            printf("  x%lld", (long long)g->n);
+        printf("\n");
+    }
+}
+
+/* "+1.2 GiB", "-", "-3.4 MiB". */
+static const char *more_bytes_text(int64_t more, char *buf, size_t buf_size)
+{
+    char size[64];
+
+    if (more)
+        snprintf(buf, buf_size, "%c%s", more > 0 ? '+' : '-',
+                 vp_size_text(more > 0 ? more : -more, size, sizeof size));
+    else
+        snprintf(buf, buf_size, "same");
+    return buf;
+}
+
+static void print_what_ifs(const vp_plan *plan, const vp_what_ifs *w)
+{
+    char needs[64], more[64], time[64] = "-", slower[32] = "";
+
+    printf("\n%s%-24s %10s %11s %9s %8s%s\n", vp_paint(VP_PAINT_HEAD), "what if", "needs", "more",
+           "step", "slower", vp_paint_end());
+    for (int i = 0; i < w->n; i++) {
+        const vp_what_if *r = &w->rows[i];
+        if (r->step_time_s >= 0) {
+            vp_time_text(r->step_time_s, time, sizeof time);
+            snprintf(slower, sizeof slower, "%+.1f %%",
+                     100 * (r->step_time_s / plan->step_time_s - 1));
+        }
+        printf("  %-22s %10s %11s %9s %8s  %s\n", r->text,
+               vp_size_text(r->device_bytes, needs, sizeof needs),
+               more_bytes_text(r->device_bytes - plan->peak_bytes - plan->outside_bytes, more,
+                               sizeof more),
+               time, slower, r->device_bytes <= plan->budget_bytes ? "fits" : "does not fit");
+    }
+}
+
+static void print_next(const story *t)
+{
+    vp_text command = {0};
+
+    vp_text_printf(&command, "vplan run ");
+    vp_text_quoted(&command, t->path);
+    if (!command.failed)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
+}
+
 static void print_story(const vp_plan *plan, const story *t)
 {
-    char a[64], c[64], shown[512], outside[400];
+    char a[64], c[64], shown[512];
 
     snprintf(shown, sizeof shown, "%s a step (%s)", vp_time_text(plan->step_time_s, c, sizeof c),
              plan->time_class);
     vp_screen_answer(plan->peak_bytes + plan->outside_bytes, plan->budget_bytes, shown);
-    vp_screen_line("model", "%s on %s", vp_text_escape(plan->model_name, shown, sizeof shown),
-                   plan->device);
-    if (t->profile)
-        printf("times by %s; the plan says %s\n", vp_text_escape(t->profile, shown, sizeof shown),
-               vp_time_text(t->planned_s, a, sizeof a));
+    vp_screen_line("model", "%s on %s, sequence %lld, global batch %lld",
+                   vp_text_escape(plan->model_name, shown, sizeof shown), plan->device,
+                   (long long)plan->buckets[0].seq, (long long)plan->global_batch);
     vp_screen_recipe(&plan->recipe, attention_of(plan));
     print_decisions(plan);
-    printf("\n");
+    if (t->profile)
+        vp_screen_line("times", "by %s; the plan says %s",
+                       vp_text_escape(t->profile, shown, sizeof shown),
+                       vp_time_text(t->planned_s, a, sizeof a));
     vp_screen_line("peak", "%s, in %s",
                    vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a), t->at);
-    printf("\n%-58s %12s\n", "at the peak", "bytes");
-    for (int64_t i = 0; i < t->itemised.n_items; i++)
-        printf("%-58s %12s\n", t->itemised.items[i].name,
-               vp_size_text(t->itemised.items[i].bytes, a, sizeof a));
-    if (plan->outside_bytes) {
-        snprintf(shown, sizeof shown, "outside the arena (context, libraries; %s)",
-                 vp_overhead_class_text(plan, outside, sizeof outside));
-        printf("%-58s %12s\n", shown, vp_size_text(plan->outside_bytes, a, sizeof a));
-    }
-    printf("%-58s %12s\n", "all of it",
-           vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a));
-    printf("\nlargest tensors alive at the peak\n");
-    for (int i = 0; i < t->n_largest; i++)
-        printf("  %12s  %-16s %s\n", vp_size_text(t->x.buffers[t->largest[i]].bytes, a, sizeof a),
-               vp_component_name(t->x.buffers[t->largest[i]].component),
-               vp_text_escape(t->x.buffers[t->largest[i]].name, shown, sizeof shown));
-    printf("\nwhat if: what one micro-step needs, as vplan estimate gives it\n");
-    for (int i = 0; i < t->what_if.n; i++) {
-        snprintf(shown, sizeof shown, "%10s",
-                 vp_size_text(t->what_if.rows[i].device_bytes, a, sizeof a));
-        vp_screen_line(shown, " %s", t->what_if.rows[i].command);
-    }
     printf("\n");
+    vp_screen_bytes(plan, &t->itemised, t->all);
+    print_largest(t);
+    print_what_ifs(plan, &t->what_if);
+    printf("\n");
+    vp_screen_per_param(plan, &t->itemised);
     vp_screen_phases(&t->itemised, plan->outside_bytes);
-    vp_screen_line("next",
-                   "vplan run, or --buffers and --program: every buffer, every step as CSV");
+    if (plan->outside_bytes)
+        vp_screen_line("outside", "%s outside the arena, %s",
+                       vp_size_text(plan->outside_bytes, a, sizeof a),
+                       vp_overhead_class_text(plan, shown, sizeof shown));
+    vp_screen_line("more", "--all: every kind of tensor; --buffers, --program: CSV");
+    print_next(t);
 }
 
 typedef struct explain_options {
     const char *profile;
-    bool        buffers, program;
+    bool        buffers, program, all;
 } explain_options;
 
 static const vp_option rows[] = {
@@ -492,6 +558,7 @@ static const vp_option rows[] = {
      .at   = offsetof(explain_options, program),
      .help = "Every step as CSV: step, phase, micro-step, block, op, stream, buffers read, "
              "buffers written, seconds"},
+    VP_ROW_ALL(explain_options, all),
     {.name      = "--profile",
      .kind      = VP_OPTION_INPUT,
      .at        = offsetof(explain_options, profile),
@@ -517,7 +584,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY_ALLOC(err, arena);
     VP_TRY(vp_cli_parse(&vp_cmd_explain, argc, argv, cli, (void *[]){&w}, &line, err));
     path      = line.words[0];
+    t.path    = path;
     t.profile = w.profile;
+    t.all     = w.all;
     if (!path)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan explain PLAN: which plan?"));
     if (w.buffers && w.program)
@@ -536,7 +605,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     } else if (w.program) {
         VP_TRY(print_program(plan, cli->json, err));
     } else {
-        VP_TRY(tell(arena, plan, &t, err));
+        VP_TRY(tell(arena, plan, profile, &t, err));
         if (cli->json)
             VP_TRY(vp_print_json(story_json(plan, &t), err));
         else
@@ -554,8 +623,8 @@ const vp_command vp_cmd_explain = {
     .summary   = "what is alive at a plan's peak; every buffer and step",
     .usage     = {"PLAN [options]"},
     .about     = {"What a plan decides, what is alive at its peak, at which step that is, the "
-                      "largest tensors there, and what if: the peaks that vplan estimate gives for "
-                      "other recompute kinds, losses, micro-batches and optimizers."},
+                      "largest tensors there, and what if: bytes and time of the same plan with "
+                      "one thing changed, all blocks recomputing one way."},
     .examples  = {"vplan explain plan.json", "vplan explain plan.json --buffers"},
     .sets      = {&options},
     .argument  = VP_TAKES_FILE,

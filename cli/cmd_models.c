@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "cli/names.h"
+#include "cli/screen.h"
 
 #include "base/units.h"
 
@@ -11,12 +12,13 @@ static const char *or_none(const char *text)
     return text ? text : "-";
 }
 
-/* The text of a config.json, in lines of some 100 characters. */
+/* The text of a config.json, as wide as a screen. */
 static void print_folded(const char *text)
 {
     for (int column = 0; *text; text++) {
-        bool fold = text[0] == ',' && text[1] == ' ' && column > 80;
-        column    = fold ? 0 : column + 1;
+        bool fold = text[0] == ',' && text[1] == ' ' &&
+                    column + 2 + (int)strcspn(text + 1, ",") > VP_SCREEN_COLUMNS;
+        column = fold ? 0 : column + 1;
         fputs(fold ? ",\n" : (char[]){*text, '\0'}, stdout);
         text += fold;
     }
@@ -35,9 +37,9 @@ static void print_model(const vp_zoo_entry *z, const vp_model *model)
     printf("  %-12s %s\n", "vocabulary",
            vp_count_text(model->graph.vocab_size, vocabulary, sizeof vocabulary));
     printf("  %-12s %s\n", "Hub id", or_none(z->hub_id));
-    printf("  %-12s %s\n", "source", z->source);
+    vp_screen_entry(15, "  source", z->source);
     for (int64_t i = 0; i < model->n_assumptions; i++)
-        printf("  %-12s %s\n", i ? "" : "assumed", model->assumptions[i]);
+        vp_screen_entry(15, i ? "" : "  assumed", model->assumptions[i]);
     print_folded(z->config);
 }
 
@@ -72,8 +74,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (line.words[0] && !name)
         VP_TRY(vp_built_in_missing(line.words[0], err));
     if (!cli->json && !name)
-        printf("%-18s %16s  %-8s %-36s %s\n", "name", "parameters", "family",
-               "Hub id of the same model", "source");
+        printf("%-18s %15s  %-8s %s\n", "name", "parameters", "family", "Hub id of the same model");
     for (int i = 0; (z = vp_zoo_at(i)); i++) {
         if (name && strcmp(z->name, name) != 0)
             continue;
@@ -82,14 +83,14 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         if (!cli->json && name)
             print_model(z, model);
         else if (!cli->json)
-            printf("%-18s %16s  %-8s %-36s %s\n", z->name,
+            printf("%-18s %15s  %-8s %s\n", z->name,
                    vp_count_text(model->n_params, count, sizeof count), model->family,
-                   or_none(z->hub_id), z->source);
+                   or_none(z->hub_id));
         vp_model_free(model);
         model = NULL;
     }
     if (!cli->json && !name)
-        printf("The config.json of one: vplan models NAME\n");
+        printf("The config.json of one and its source: vplan models NAME\n");
     if (cli->json) {
         st   = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "models", list), err);
         list = NULL;

@@ -1,4 +1,5 @@
 /* vplan plan: the fastest configuration that fits, and how good it is known to be. */
+#include "cli/bytes_table.h"
 #include "cli/cli.h"
 #include "cli/cmd_plan_trainer.h"
 #include "cli/names.h"
@@ -31,6 +32,9 @@ typedef struct answer {
     const char            *path;
     const vp_command_line *line;
     const char            *within;
+    vp_arena              *arena; /* of itemised */
+    vp_itemised            itemised;
+    bool                   all; /* a line a kind of tensor */
 } answer;
 
 /* What the proof is about: the fastest within the budget. */
@@ -253,12 +257,16 @@ static void print_next(const answer *x)
     vp_text_release(&command);
 }
 
-static void print_plan(const answer *x)
+static vp_status print_plan(answer *x, vp_err *err)
 {
     const vp_plan     *plan = x->plan;
     const vp_scenario *s    = &x->found.lean.scenario;
     char               text[2000], y[64], z[64], outside[400];
+    vp_status          st = VP_OK;
 
+    x->arena = vp_arena_new();
+    VP_TRY_ALLOC(err, x->arena);
+    VP_TRY(vp_itemise(x->arena, plan, &plan->buckets[0], &x->itemised, err));
     snprintf(
         text, sizeof text, "%s tokens/s (%s)",
         vp_count_text((int64_t)((double)vp_plan_tokens(plan) / plan->step_time_s), y, sizeof y),
@@ -268,6 +276,9 @@ static void print_plan(const answer *x)
     vp_screen_recipe(&plan->recipe, s->attention);
     vp_screen_free(&x->job.request);
     vp_print_scenario("plan", x->job.model, s);
+    printf("\n");
+    vp_screen_bytes(plan, &x->itemised, x->all);
+    printf("\n");
     printf("memory     %s: ", vp_size_text(plan->peak_bytes + plan->outside_bytes, y, sizeof y));
     printf("%s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
@@ -297,6 +308,8 @@ static void print_plan(const answer *x)
     if (x->path)
         printf("written to %s\n", x->path);
     print_next(x);
+out:
+    return st;
 }
 
 static void print_change(const answer *x, const vp_change *c, bool first)
@@ -387,7 +400,7 @@ out:
 
 typedef struct plan_options {
     const char *path, *svg;
-    bool        force, frontier, prove, monolithic;
+    bool        force, frontier, prove, monolithic, all;
     double      gap;
     const char *within;
 } plan_options;
@@ -430,6 +443,7 @@ static const vp_option rows[] = {
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(plan_options, prove),
      .help = "Exit 8 when that was not reached; the plan is printed all the same"},
+    VP_ROW_ALL(plan_options, all),
     {.name = "--monolithic",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(plan_options, monolithic),
@@ -489,6 +503,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     x.path   = w.path;
     x.line   = &line;
     x.within = w.within;
+    x.all    = w.all;
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));
@@ -515,11 +530,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (cli->json)
         VP_TRY(vp_print_json(x.plan ? plan_json(&x) : infeasible_json(&x), err));
     else if (x.plan)
-        print_plan(&x);
+        VP_TRY(print_plan(&x, err));
     else
         print_infeasible(&x);
     cli->exit_code = !x.plan ? 3 : w.prove && x.found.proof != VP_PROOF_OPTIMAL ? 8 : 0;
 out:
+    vp_arena_free(x.arena);
     vp_frontier_release(&x.frontier);
     vp_plan_free(x.plan);
     vp_plan_answer_release(&x.found);

@@ -1,5 +1,6 @@
 /* vplan targets: which trainers emit writes for, and what each can be told. */
 #include "cli/cli.h"
+#include "cli/screen.h"
 
 #include "base/text.h"
 #include "trainers/files/target.h"
@@ -49,22 +50,30 @@ static json_t *target_json(const vp_target *t)
                      "legacy", t->legacy);
 }
 
+enum { COLUMN = 23 }; /* where the text of a setting begins */
+
 static void print_target(const vp_target *t)
 {
-    char words[600];
+    char words[600], head[64];
 
-    printf("%s: %s\n", t->name, t->summary);
-    for (int f = 0; f < t->n_files; f++)
-        printf("  %-20s %s%s%s\n", f ? "" : "files", t->files[f].name,
-               t->files[f].when ? "  where " : "", t->files[f].when ? t->files[f].when : "");
+    vp_screen_line(t->name, "%s", t->summary);
+    for (int f = 0; f < t->n_files; f++) {
+        snprintf(words, sizeof words, "%s%s%s", t->files[f].name,
+                 t->files[f].when ? "  where " : "", t->files[f].when ? t->files[f].when : "");
+        vp_screen_entry(COLUMN, f ? "" : "  files", words);
+    }
     for (int s = 0; s < VP_N_SETTINGS; s++) {
         words_of(t, (vp_setting)s, words, sizeof words);
+        snprintf(head, sizeof head, "  %s", vp_setting_key(s));
         if (words[0])
-            printf("  %-20s %s\n", vp_setting_key(s), words);
+            vp_screen_entry(COLUMN, head, words);
     }
-    for (int i = 0; t->script && t->script[i]; i += 2)
-        printf("  %-20s yours: %s\n", t->script[i], t->script[i + 1]);
-    printf("  %-20s %s\n", "run", t->launch);
+    for (int i = 0; t->script && t->script[i]; i += 2) {
+        snprintf(head, sizeof head, "  %s", t->script[i]);
+        snprintf(words, sizeof words, "yours: %s", t->script[i + 1]);
+        vp_screen_entry(COLUMN, head, words);
+    }
+    vp_screen_entry(COLUMN, "  run", t->launch);
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
@@ -72,7 +81,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     json_t          *list = json_array();
     vp_command_line  line;
     const vp_target *one = NULL, *t;
-    vp_status        st  = VP_OK;
+    char             text[300];
+    vp_status        st = VP_OK;
 
     VP_TRY_ALLOC(err, list);
     VP_TRY(vp_cli_parse(&vp_cmd_targets, argc, argv, cli, NULL, &line, err));
@@ -84,8 +94,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         json_array_append_new(list, target_json(t));
         if (!cli->json && one)
             print_target(t);
-        else if (!cli->json)
-            printf("%-14s %s%s\n", t->name, t->summary, t->legacy ? " (legacy)" : "");
+        else if (!cli->json) {
+            snprintf(text, sizeof text, "%s%s", t->summary, t->legacy ? " (legacy)" : "");
+            vp_screen_entry(15, t->name, text);
+        }
     }
     if (!cli->json && !one)
         printf("What one can be told: vplan targets NAME\n");

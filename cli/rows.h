@@ -60,6 +60,12 @@
         .help = "Replace files that exist" \
     }
 
+#define VP_ROW_ALL(type, field) \
+    { \
+        .name = "--all", .kind = VP_OPTION_FLAG, .at = offsetof(type, field), \
+        .help = "A line for every kind of tensor at the peak, instead of one for each group" \
+    }
+
 #define VP_ROW_VERSIONS(type, field) \
     .name = "--versions", .kind = VP_OPTION_TEXT, .at = offsetof(type, field), \
     .value = "NAME=VERSION,...", .otherwise = "the newest that vplan knows", \

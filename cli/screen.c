@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/units.h"
+#include "cli/paint.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -25,25 +26,33 @@ static size_t that_fit(const char *text, int columns)
     return n;
 }
 
+void vp_screen_entry(int column, const char *head, const char *text)
+{
+    bool wide = (int)strlen(head) >= column;
+
+    assert(column > 0 && column < VP_SCREEN_COLUMNS);
+    if (wide)
+        printf("%s\n", head);
+    else
+        printf("%-*s", column, head);
+    for (bool first = true; first || *text; first = false) {
+        size_t n = that_fit(text, VP_SCREEN_COLUMNS - column);
+        printf("%*s%.*s\n", first && !wide ? 0 : column, "", (int)n, text);
+        text += n;
+        while (*text == ' ')
+            text++;
+    }
+}
+
 void vp_screen_line(const char *label, const char *fmt, ...)
 {
-    char        text[4000];
-    const char *at   = text;
-    bool        wide = strlen(label) >= VP_SCREEN_LABEL;
-    va_list     args;
+    char    text[4000];
+    va_list args;
 
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    if (wide)
-        printf("%s\n", label);
-    do {
-        size_t n = that_fit(at, VP_SCREEN_COLUMNS - VP_SCREEN_LABEL);
-        printf("%-*s%.*s\n", VP_SCREEN_LABEL, at == text && !wide ? label : "", (int)n, at);
-        at += n;
-        while (*at == ' ')
-            at++;
-    } while (*at);
+    vp_screen_entry(VP_SCREEN_LABEL, label, text);
 }
 
 void vp_screen_answer(int64_t needs_bytes, int64_t budget_bytes, const char *speed)
@@ -61,10 +70,11 @@ void vp_screen_answer(int64_t needs_bytes, int64_t budget_bytes, const char *spe
     if (unit && same && strcmp(unit, same) == 0)
         *unit = '\0';
     if (fits)
-        printf("FITS: %s of %s, %s free%s%s\n", needs, budget, left, speed ? ", " : "",
-               speed ? speed : "");
+        printf("%sFITS%s: %s of %s, %s free%s%s\n", vp_paint(VP_PAINT_GOOD), vp_paint_end(), needs,
+               budget, left, speed ? ", " : "", speed ? speed : "");
     else
-        printf("DOES NOT FIT: %s of %s, short by %s\n", needs, budget, left);
+        printf("%sDOES NOT FIT%s: %s of %s, short by %s\n", vp_paint(VP_PAINT_BAD), vp_paint_end(),
+               needs, budget, left);
 }
 
 void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention)
@@ -134,8 +144,9 @@ void vp_screen_command(const char *label, const char *command)
             if (!n)
                 n = cut;
         }
-        printf("%-*s%s%.*s%s\n", VP_SCREEN_LABEL, at == command ? label : "",
-               at == command ? "" : "    ", (int)n, at, at[n] ? " \\" : "");
+        printf("%-*s%s%s%.*s%s%s\n", VP_SCREEN_LABEL, at == command ? label : "",
+               vp_paint(VP_PAINT_COMMAND), at == command ? "" : "    ", (int)n, at,
+               at[n] ? " \\" : "", vp_paint_end());
         at += n;
         while (*at == ' ')
             at++;

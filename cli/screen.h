@@ -14,6 +14,9 @@ enum { VP_SCREEN_COLUMNS = 80, VP_SCREEN_LABEL = 11 };
  * lines that follow begin below the text. A label that fills its column has a line of its own. */
 void vp_screen_line(const char *label, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same with the text in a column of one's own. */
+void vp_screen_entry(int column, const char *head, const char *text);
+
 /* The answer in one line that a person can repeat, all of it bytes of the device, what lies
  * outside the arena included:
  *     FITS: 18.02 of 23.52 GiB, 5.50 GiB free, 1,552 tokens/s (assumed)

@@ -124,6 +124,7 @@ static vp_status find_peak(vp_arena *arena, const vp_expansion *x, vp_itemised *
 typedef struct group {
     vp_component component;
     const char  *template_name, *local_name;
+    bool         of_blocks;
     int64_t      bytes, count;
 } group;
 
@@ -178,8 +179,11 @@ static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucke
                                         : groups[g].local_name != NULL)))
             g++;
         if (g == n)
-            groups[n++] = (group){
-                .component = b->component, .template_name = owner, .local_name = b->local_name};
+            groups[n++] = (group){.component     = b->component,
+                                  .template_name = owner,
+                                  .local_name    = b->local_name,
+                                  .of_blocks     = b->local_name && b->instance_idx > 0 &&
+                                               b->instance_idx < bucket->n_instances - 1};
         groups[g].bytes += b->bytes;
         groups[g].count++;
         used += b->bytes;
@@ -191,14 +195,14 @@ static vp_status list_items(vp_arena *arena, const vp_plan *plan, const vp_bucke
     out->items = vp_arena_array(arena, n + 2, sizeof *out->items);
     VP_TRY_ALLOC(err, out->items);
     for (int64_t i = 0; i < n; i++)
-        out->items[out->n_items++] =
-            (vp_item){item_name(arena, &groups[i]), groups[i].component, groups[i].bytes, "exact"};
+        out->items[out->n_items++] = (vp_item){item_name(arena, &groups[i]), groups[i].component,
+                                               groups[i].of_blocks, groups[i].bytes, "exact"};
     assert(used + padding <= out->peak_bytes);
     if (out->peak_bytes - used - padding > 0)
-        out->items[out->n_items++] = (vp_item){"free at the peak", VP_COMP_PADDING,
+        out->items[out->n_items++] = (vp_item){"free at the peak", VP_COMP_PADDING, false,
                                                out->peak_bytes - used - padding, "exact"};
     if (padding > 0)
-        out->items[out->n_items++] = (vp_item){"padding", VP_COMP_PADDING, padding, "exact"};
+        out->items[out->n_items++] = (vp_item){"padding", VP_COMP_PADDING, false, padding, "exact"};
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
 out:
     return st;

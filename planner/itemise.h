@@ -8,7 +8,8 @@
 typedef struct vp_item {
     const char  *name; /* "parameters", "activations: h attn.c_attn (x12)" */
     vp_component component;
-    int64_t      bytes;
+    bool    of_blocks; /* lies in a block, not in the embedding, the head or outside the chain */
+    int64_t bytes;
     const char *class; /* exact | derived | measured | assumed */
 } vp_item;
 

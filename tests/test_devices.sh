@@ -68,8 +68,27 @@ for device, precision, status, why in (("t4", "bf16-mixed", 4, "they begin with 
 code, out, said = run("devices")
 ok(code == 0 and all(name in out for name in cards), "devices", out)
 code, out, said = run("devices", "h200")
-ok(code == 0 and all(d["source"] in out and d["class"] in out for d in cards["h200-sxm-141gb"]["sources"].values()), "devices h200", out)
-ok(max(len(x) for x in run("devices")[1].split("\n")) <= 120, "devices: a line is longer than 120 columns")
+out = " ".join(out.split())  # sources are broken at spaces
+ok(code == 0 and all(" ".join(d["source"].split()) in out and d["class"] in out for d in cards["h200-sxm-141gb"]["sources"].values()), "devices h200", out)
+for words in ["devices"], ["devices", "h200"], ["models"], ["models", "qwen2.5-7b"], ["targets"], ["targets", "torch"]:
+    ok(max(len(x) for x in run(*words)[1].split("\n")) <= 80, "%s: a line is longer than 80 columns" % " ".join(words))
+
+# ---- which cards would do: every one that a plan says fits, with the bytes that the plan says, and no other ----
+
+code, out, said = run("devices", "--fits", "gpt2-xl", "--seq", "1024", "--global-batch", "4", "--json")
+doc = json.loads(out)
+would = {x["device"]: x["needs_bytes"] for x in doc["fits"]}
+ok(code == 0 and [x["usable_bytes"] for x in doc["fits"]] == sorted(x["usable_bytes"] for x in doc["fits"]), "smallest first", doc)
+for name in "rtx-4090-24gb", "h100-sxm-80gb", "t4-16gb", doc["fits"][0]["device"]:
+    plan = json.loads(run("plan", "gpt2-xl", "--device", name, "--seq", "1024", "--global-batch", "4", "--json")[1])
+    fits = plan["peak_bytes"] is not None
+    ok(fits == (name in would) and (not fits or plan["proof"]["least_budget_bytes"] == would[name]), "the least on " + name, (plan["proof"], would.get(name)))
+code, out, said = run("devices", "--fits", "gpt2-xl", "--seq", "1024", "--global-batch", "4")
+ok(code == 0 and out.startswith("FITS: ") and "vplan plan gpt2-xl --device " + doc["fits"][0]["device"] in out, "devices --fits", out)
+code, out, said = run("devices", "--fits", "llama-3.1-405b")
+ok(code == 3 and out.startswith("DOES NOT FIT: ") and "0 of " in out, "no card holds 405B", out)
+for words in ["--seq", "4"], ["4090", "--fits", "gpt2"], ["--fits", "gpt2", "--optimizer", "any-other"], ["--fits", "no-such-model"]:
+    ok(run("devices", *words)[0] in (2, 4), " ".join(words) + " is refused", run("devices", *words))
 
 # ---- the document ----
 text = open("docs/device-file.md").read()

@@ -87,7 +87,7 @@ for line, code in (("plan %s --frontier" % T4, 0), ("plan gpt2-xl --device 4090 
 fits = json.loads(call("estimate gpt2 --seq 256 --device t4 --json"))
 tight = "estimate gpt2 --seq 256 --device t4 --budget %d" % (fits["device_bytes"] - 300000)
 one(r"^DOES NOT FIT: ([\d.,]+) of \1 GiB, short by 293.0 KiB$", call(tight, 3), "short by what rounding hides")
-one(r"^all of it +%s GiB" % re.escape("%.2f" % (fits["device_bytes"] / 2 ** 30)), call("estimate gpt2 --seq 256 --device t4"), "the table adds up to the answer")
+one(r"^  all of it +%s GiB" % re.escape("%.2f" % (fits["device_bytes"] / 2 ** 30)), call("estimate gpt2 --seq 256 --device t4"), "the table adds up to the answer")
 
 # ---- what does not fit is told what would, each a command that does ----
 
@@ -195,7 +195,7 @@ out = call("plan " + T4)
 one(r"^blocks     0 to 2: 3 blocks recompute", out, "blocks by range")
 one(r"^next       vplan plan gpt2-large --device t4 --seq 1024 --global-batch 32 \\\n +-o plan.json\Z", out.rstrip("\n"), "next: make the file")
 one(r"^next       vplan run plan.json\Z", call("plan %s -o plan.json --force" % TINY).rstrip("\n"), "next: run it")
-one(r"^next +vplan run, or --buffers", call("explain plan.json"), "next: run it, or look closer")
+one(r"^more +--all: .*\nnext +vplan run plan.json\Z", call("explain plan.json").rstrip("\n"), "next: run it, or look closer")
 out = call("plan gpt2-xl --device 4090 --seq 1024 --global-batch 32", 3)
 ok(commands(out) and out.rstrip().endswith(commands(out)[-1].split()[-1]), "what fits stands last", out[-300:])
 for model in ("llama-3.1-8b", "gemma-2-9b", "bert-base-uncased", "qwen3-4b"):

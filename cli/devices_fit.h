@@ -1,0 +1,17 @@
+/* cli/devices_fit.h: vplan devices --fits MODEL: the cards that would do. */
+#ifndef VP_CLI_DEVICES_FIT_H
+#define VP_CLI_DEVICES_FIT_H
+
+#include "cli/cli.h"
+
+/* What `vplan devices` is told. */
+typedef struct vp_devices_options {
+    const char *model, *precision, *optimizer;
+    int64_t     seq, global_batch;
+} vp_devices_options;
+
+/* The whole answer: every card of the table on which some plan of the request fits, with the least
+ * that a plan needs there. Exit code 3 where there is none. */
+vp_status vp_devices_fit(const vp_devices_options *o, vp_cli *cli, vp_err *err);
+
+#endif
