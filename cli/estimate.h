@@ -8,7 +8,7 @@
 
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
-        *class_name, *padding, *lora;
+        *class_name, *padding, *lora, *task;
     int64_t budget_bytes, seq, micro_batch, accumulation;
     bool    keep_output, all;
 } vp_estimate_options;

@@ -17,6 +17,14 @@ static const vp_option rows[] = {
      .help      = "Whether a mask that holds padding is passed to the model",
      .otherwise = "none",
      .example   = "mask"},
+    {.name      = "--task",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, task),
+     .words     = "clm|mlm|seq2seq|imgcls",
+     .help      = "What the model learns: causal or masked language modelling, sequences from "
+                  "sequences, classes of images",
+     .otherwise = "that of the class in the config",
+     .example   = "mlm"},
     {.name      = "--accumulation",
      .kind      = VP_OPTION_COUNT,
      .at        = offsetof(vp_estimate_options, accumulation),
@@ -49,6 +57,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->accumulation ? "accumulation"
                         : o->lora         ? "lora"
                         : o->keep_output  ? "keep-output"
+                        : o->task         ? "task"
                                           : NULL;
 
     if (given)
@@ -95,6 +104,20 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
     return VP_OK;
 }
 
+/* With vplan's own graph where there is one, whose parameters are then counted against; else the config
+ * alone, which is enough for a recording. */
+static vp_status open_model(const char *name, const vp_estimate_options *o, vp_model **out,
+                            vp_err *err)
+{
+    vp_model_opts opts    = {.dropout_from_config = true, .class_name = o->class_name};
+    vp_err        ignored = {0};
+
+    if (!o->task && vp_model_open(name, &opts, out, &ignored) == VP_OK)
+        return VP_OK;
+    opts.config_only = true;
+    return vp_model_open(name, &opts, out, err);
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *o, answer *a, vp_err *err)
 {
     vp_hf_request *q  = &a->request;
@@ -108,10 +131,7 @@ static vp_status set_up(const char *name, const vp_estimate_options *o, answer *
     if (a->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card, not for --device cpu",
                        o->trainer));
-    VP_TRY(vp_model_open(name,
-                         &(vp_model_opts){.dropout_from_config = true, .class_name = o->class_name},
-                         &a->model, err));
-    int64_t positions = a->model->graph.max_seq;
+    VP_TRY(open_model(name, o, &a->model, err));
     a->seq_is_default = !o->seq;
     *q                = (vp_hf_request){
                        .trainer         = o->trainer,
@@ -123,18 +143,14 @@ static vp_status set_up(const char *name, const vp_estimate_options *o, answer *
                        .lora            = {.targets = "none"},
                        .keep_output     = o->keep_output,
                        .batch           = o->micro_batch ? o->micro_batch : 1,
-                       .seq             = o->seq                        ? o->seq
-                                          : positions < VP_ESTIMATE_SEQ ? positions
-                                                                        : VP_ESTIMATE_SEQ,
+                       .seq             = o->seq,
+                       .default_seq     = VP_ESTIMATE_SEQ,
+                       .task            = o->task,
                        .accumulation    = o->accumulation ? o->accumulation : 1,
                        .capability      = o->device ? a->device.compute_capability : 90,
                        .processors      = o->device ? a->device.multiprocessors : 132,
                        .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
     };
-    if (q->seq > positions)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
-                       "--seq %lld is longer than the %lld positions of this model",
-                       (long long)q->seq, (long long)positions));
     if (o->lora) {
         VP_TRY(vp_estimate_read_lora(o->lora, a->model->family, &a->lora, err));
         q->lora = a->lora.lora;
@@ -192,7 +208,7 @@ static json_t *assumptions_json(const answer *a)
     if (a->seq_is_default)
         json_array_append_new(
             list, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
-                               (long long)a->request.seq, VP_ESTIMATE_SEQ));
+                               (long long)a->estimate.seq, VP_ESTIMATE_SEQ));
     if (!a->has_device)
         json_array_append_new(list, json_string("no device given: kernels of an H100"));
     for (int i = 0; i < a->estimate.n_assumptions; i++)
@@ -206,7 +222,7 @@ static json_t *answer_json(const answer *a)
     const vp_hf_request  *q = &a->request;
     json_t *settings        = json_pack("{s:o, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:s}", "device",
                                  a->has_device ? json_string(a->device.name) : json_null(), "seq",
-                                        (json_int_t)q->seq, "micro_batch", (json_int_t)q->batch,
+                                        (json_int_t)a->estimate.seq, "micro_batch", (json_int_t)q->batch,
                                         "accumulation", (json_int_t)q->accumulation, "precision",
                                         q->precision, "optimizer", q->optimizer, "attention", q->attention,
                                         "recompute", q->recompute, "padding", q->padded ? "mask" : "none");
@@ -244,7 +260,7 @@ static void print_answer(const answer *a)
     vp_screen_line("recipe", "%s, %s, attention %s, recompute %s", q->precision, q->optimizer,
                    q->attention, q->recompute);
     vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld\n",
-                   (long long)q->batch, (long long)q->seq, (long long)q->accumulation);
+                   (long long)q->batch, (long long)e->seq, (long long)q->accumulation);
     printf("%-44s %12s %7s\n", "at the peak", "bytes", "share");
     for (int i = 0; i < VP_N_OWNERS; i++)
         if (p->owners[i])

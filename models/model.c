@@ -139,6 +139,26 @@ static json_t *config_of_class(const json_t *config, const char *model_type, con
     return copy;
 }
 
+/* What a config says of itself, whatever the family. */
+static vp_status keep_config(vp_model *model, const vp_json_node *config, const vp_model_opts *opts,
+                             vp_err *err)
+{
+    const json_t *classes = json_object_get(config->value, "architectures");
+    const char   *first   = json_string_value(json_array_get(classes, 0));
+    const char   *family  = "";
+    vp_status     st      = VP_OK;
+
+    VP_TRY(vp_json_string(config, "model_type", &family, err));
+    model->family     = vp_arena_strdup(model->arena, family);
+    model->class_name = vp_arena_strdup(model->arena, opts->class_name ? opts->class_name
+                                                      : first          ? first
+                                                                       : "");
+    model->config     = json_incref(config->value);
+    VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
+out:
+    return st;
+}
+
 vp_status vp_model_from_config(const char *name, const vp_json_node *config,
                                const vp_model_opts *opts, vp_model **out, vp_err *err)
 {
@@ -152,9 +172,15 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config,
     VP_TRY_ALLOC(err, model->arena);
     if (!json_is_object(config->value))
         VP_TRY(vp_json_fail(config, NULL, err, "a model's config is an object"));
+    model->name = vp_arena_strdup(model->arena, name);
+    if (opts->config_only) {
+        VP_TRY(keep_config(model, config, opts, err));
+        *out  = model;
+        model = NULL;
+        goto out;
+    }
     VP_TRY(find_family(model, config, opts, &family, err));
     assert(family && family->build);
-    model->name   = vp_arena_strdup(model->arena, name);
     model->family = family->model_type;
     VP_TRY(check_common(model, config, err));
     VP_TRY(vp_config_class(model, config, opts, family->classes, err));

@@ -17,8 +17,9 @@
 /* Dropout of a graph: a recipe's one number, or for trainers that take it from the config, the
  * config's. */
 typedef struct vp_model_opts {
-    double      dropout;
-    bool        dropout_from_config;
+    double dropout;
+    bool   dropout_from_config;
+    bool   config_only; /* any family: name, family, class and config, no graph and n_params 0 */
     const char *class_name; /* in place of the config's architectures; NULL: those */
 } vp_model_opts;
 

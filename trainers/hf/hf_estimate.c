@@ -6,6 +6,7 @@
 #include "trainers/hf/hf_sizes.h"
 #include "trainers/torch/optimizer_step.h"
 
+#include <dirent.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,7 +24,7 @@ typedef struct run {
     vp_recorded          *step;
     vp_optimizer_step    *optimizer;
     vp_hf_estimate       *out;
-    char                  names[VP_LEDGER_PHASES][24];
+    char                  names[VP_LEDGER_PHASES][24], task[40];
 } run;
 
 static void assume(vp_hf_estimate *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -51,18 +52,26 @@ static const char *recorded_precision(const char *precision)
                                                   : precision;
 }
 
-/* Frozen tables that are tied are a line of the untied recording. */
+/* Frozen tables that are tied are a line of the untied recording. What is told apart only where it makes
+ * a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows are no multiple
+ * of 8 elements; heads of more than 128. */
 static void key_of(const run *r, char *buf, size_t size)
 {
-    const vp_hf_request *q = r->request;
+    const vp_hf_request *q      = r->request;
+    const vp_hf_sizes   *s      = &r->sizes;
+    bool                 window = s->window && r->out->seq >= s->window;
+    bool                 sdpa   = strcmp(q->attention, "eager") != 0;
+    int64_t              head   = s->symbols.at[VP_SYM_d];
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s",
-             r->sizes.task, recorded_precision(q->precision), q->attention, q->padded,
-             r->sizes.grouped, r->sizes.tied && !has_adapters(q), q->recompute, q->lora.targets,
-             q->lora.dropout > 0, q->lora.is_bf16 ? " adapter=bf16" : "",
-             q->lora.is_dora ? " dora=1" : "");
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s",
+             r->task, recorded_precision(q->precision), q->attention, q->padded, (int)s->heads,
+             s->tied && !has_adapters(q), q->recompute, q->lora.targets, q->lora.dropout > 0,
+             q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
+             s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
+             sdpa && (q->padded || window) && r->out->seq % 8 ? " ragged=1" : "",
+             head > 128 ? " wide=1" : "");
 }
 
 /* Words of two keys that differ, in which the first has what is nearest. */
@@ -104,31 +113,135 @@ static vp_status refuse(const run *r, const char *key, vp_err *err)
                    r->model->family, key, best);
 }
 
+/* Families whose file lies beside that of path. */
+static void list_families(const char *path, char *buf, size_t size)
+{
+    char           folder[PATH_MAX];
+    char          *end;
+    DIR           *dir;
+    struct dirent *entry;
+    size_t         n = 0;
+
+    buf[0] = '\0';
+    snprintf(folder, sizeof folder, "%s", path);
+    end = strrchr(folder, '/');
+    if (!end)
+        return;
+    *end = '\0';
+    dir  = opendir(folder);
+    while (dir && (entry = readdir(dir)) && n < size) {
+        int length = (int)strcspn(entry->d_name, ".");
+        if (length > 0)
+            n +=
+                (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, entry->d_name);
+    }
+    if (dir)
+        closedir(dir);
+}
+
+static vp_status find_recording(const run *r, char *path, size_t size, vp_err *err)
+{
+    char   name[120], known[600] = "";
+    vp_err why = {0};
+
+    const char *adapted = has_adapters(r->request) ? "-lora" : "";
+
+    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, adapted);
+    if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
+            '\0' &&
+        vp_file_find_program(name, path, size, &why) == VP_OK)
+        return VP_OK;
+    if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
+        return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
+    list_families(path, known, sizeof known);
+    return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
+                      "no training step of family \"%s\"%s was recorded; there are %s",
+                      r->model->family, *adapted ? " with adapters" : "", known);
+}
+
+/* The task that a class of transformers has by its name; NULL: another. */
+static const char *task_of_class(const char *name)
+{
+    static const char *const known[][2] = {
+        {"ForCausalLM", "clm"},
+        {"LMHeadModel", "clm"},
+        {"ForMaskedLM", "mlm"},
+        {"ForConditionalGeneration", "seq2seq"},
+        {"ForImageClassification", "imgcls"},
+        {"ForSequenceClassification", "seqcls"},
+        {"ForTokenClassification", "tokcls"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *at = strstr(name, known[i][0]);
+        if (at && strlen(at) == strlen(known[i][0]))
+            return known[i][1];
+    }
+    return NULL;
+}
+
+/* The task that is asked for, else the class's, else the first that was recorded. */
+static vp_status choose_task(run *r, vp_err *err)
+{
+    const char *class_name = r->model->class_name, *key = "";
+    char        word[24], recorded[100]                 = "";
+    size_t      n = 0;
+
+    snprintf(r->task, sizeof r->task, "%s",
+             r->request->task                          ? r->request->task
+             : class_name && task_of_class(class_name) ? task_of_class(class_name)
+             : class_name                              ? class_name
+                                                       : "");
+    for (int64_t i = 0; (key = vp_recording_key(r->recording, i)); i++) {
+        if (sscanf(key, "task=%23s", word) != 1)
+            continue;
+        if (!r->task[0])
+            snprintf(r->task, sizeof r->task, "%s", word);
+        if (strcmp(word, r->task) == 0)
+            return VP_OK;
+        if (!strstr(recorded, word) && n < sizeof recorded)
+            n += (size_t)snprintf(recorded + n, sizeof recorded - n, "%s%s", n ? ", " : "", word);
+    }
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "no training step of %s %s was recorded for the family %s, only of task %s",
+                   r->request->task ? "task" : "class", r->request->task ? r->task : class_name,
+                   r->model->family, recorded);
+}
+
+/* The sequence, and that the model has so many positions. */
+static vp_status choose_seq(run *r, vp_err *err)
+{
+    int64_t positions =
+        r->model->graph.max_seq ? r->model->graph.max_seq : r->sizes.symbols.at[VP_SYM_P];
+
+    r->out->seq = r->request->seq;
+    if (!r->out->seq)
+        r->out->seq =
+            positions && positions < r->request->default_seq ? positions : r->request->default_seq;
+    if (positions && r->out->seq > positions)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--seq %lld is longer than the %lld positions of this model",
+                       (long long)r->out->seq, (long long)positions);
+    return VP_OK;
+}
+
 static vp_status open_recording(run *r, const vp_recorded_program **program, vp_err *err)
 {
-    char      name[80], path[PATH_MAX], key[400];
-    vp_err    why = {0};
-    vp_status st  = VP_OK;
+    char      path[PATH_MAX], key[400];
+    vp_status st = VP_OK;
 
-    VP_TRY(vp_hf_sizes_read(r->model, &r->sizes, err));
-    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family,
-             has_adapters(r->request) ? "-lora" : "");
-    if (vp_file_find_program(name, path, sizeof path, &why) != VP_OK)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no training step of family %s%s was recorded: %s",
-                       r->model->family, has_adapters(r->request) ? " with adapters" : "",
-                       why.message));
-    if (r->request->padded && r->request->seq % 8 && strncmp(r->request->attention, "sdpa", 4) == 0)
-        VP_TRY(
-            VP_FAIL(err, VP_ERR_INPUT,
-                    "with a mask, steps were recorded for sequences that are multiples of 8, not "
-                    "%lld: memory-efficient attention copies other masks",
-                    (long long)r->request->seq));
+    VP_TRY(find_recording(r, path, sizeof path, err));
     VP_TRY(vp_recording_open(path, &r->recording, err));
-    VP_TRY(vp_hf_check_config(r->model, r->recording, r->request->seq, err));
+    VP_TRY(choose_task(r, err));
+    VP_TRY(vp_hf_sizes_read(r->model, r->recording, &r->sizes, err));
+    VP_TRY(vp_hf_check_config(r->model, r->recording, &r->sizes, err));
+    VP_TRY(choose_seq(r, err));
     key_of(r, key, sizeof key);
     VP_TRY(vp_recording_find(r->recording, key, program, err));
     if (!*program)
         VP_TRY(refuse(r, key, err));
+    if (r->sizes.defaults[0])
+        assume(r->out, "not in the config, so as the class has it: %s", r->sizes.defaults);
     snprintf(r->out->versions, sizeof r->out->versions, "%s", vp_recording_versions(r->recording));
 out:
     return st;
@@ -167,7 +280,7 @@ static vp_status set_up(run *r, vp_err *err)
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
     r->ledger.allocator   = r->allocator;
     symbols->at[VP_SYM_B] = q->batch;
-    symbols->at[VP_SYM_S] = q->seq;
+    symbols->at[VP_SYM_S] = r->out->seq;
     symbols->at[VP_SYM_r] = q->lora.rank;
     VP_TRY(vp_symbols_complete(
         symbols,
@@ -177,12 +290,7 @@ static vp_status set_up(run *r, vp_err *err)
                           : q->capability == 80 || q->capability == 90 || q->capability == 100 ? 2048
                                                                                                : 1536},
         err));
-    int64_t blocks = vp_recording_blocks(r->recording);
-    if (r->sizes.n_layers % blocks)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s was recorded for whole groups of %lld layers",
-                       r->model->family, (long long)blocks));
-    VP_TRY(
-        vp_recorded_new(program, symbols, r->sizes.n_layers / blocks, &r->ledger, &r->step, err));
+    VP_TRY(vp_recorded_new(program, symbols, r->sizes.n_layers, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
     if (q->keep_output && !has_phase(r, "output"))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
@@ -287,7 +395,9 @@ static vp_status count_parameters(run *r, vp_err *err)
     } else {
         r->out->n_params = r->out->n_trained = base = bytes / each;
     }
-    if (base != r->model->n_params)
+    bool same_class =
+        r->model->head == (strcmp(r->task, "mlm") == 0 ? VP_HEAD_MASKED : VP_HEAD_NEXT_TOKEN);
+    if (r->model->n_params && same_class && base != r->model->n_params)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "%s: the recorded step of %s has %lld parameters at these sizes, this model "
                        "has %lld: a field of its config changes what runs",
@@ -349,7 +459,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (strcmp(request->attention, "sdpa:flash") == 0)
         assume(out, "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                     "math; cuDNN's attention is off");
-    if (request->batch * request->seq > 65536)
+    if (request->batch * out->seq > 65536)
         assume(out, "beyond 65,536 tokens at once, layer norms and large sums run kernels whose "
                     "scratch is not known");
     if (request->capability != 90)

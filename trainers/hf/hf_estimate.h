@@ -25,6 +25,7 @@ typedef struct vp_hf_lora {
 
 typedef struct vp_hf_request {
     const char *trainer;   /* "torch" */
+    const char *task;      /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
     const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
     const char *attention; /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
     const char *optimizer; /* vp_optimizer_step_name() */
@@ -32,9 +33,10 @@ typedef struct vp_hf_request {
     bool        padded;    /* a mask with padding is passed */
     bool        keep_output;
     vp_hf_lora  lora;
-    int64_t     batch, seq, accumulation;
-    int         capability; /* 90 */
-    int64_t     processors; /* multiprocessors */
+    int64_t     batch, accumulation;
+    int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
+    int         capability;       /* 90 */
+    int64_t     processors;       /* multiprocessors */
     /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
     int64_t     workspace_bytes;
     const char *alloc_conf; /* PYTORCH_ALLOC_CONF, or NULL */
@@ -43,7 +45,7 @@ typedef struct vp_hf_request {
 typedef struct vp_hf_estimate {
     vp_ledger_phase phases[VP_LEDGER_PHASES];
     int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
-    int64_t         allocated_bytes, reserved_bytes;
+    int64_t         allocated_bytes, reserved_bytes, seq;
     int64_t         n_trained, n_params; /* parameters */
     char            versions[128];
     char            assumptions[VP_HF_ASSUMPTIONS][200];

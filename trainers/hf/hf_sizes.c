@@ -1,103 +1,105 @@
 #include "trainers/hf/hf_sizes.h"
 
+#include <stdio.h>
 #include <string.h>
 
-/* A family's field names, NULL: no such field; and what the class takes where one is missing, 0: it
- * follows from the others, -1: it must be there. */
-typedef struct family_fields {
-    const char *family, *task;
-    const char *hidden, *heads, *inner, *positions, *layers;
-    int64_t     n_kv, head_dim, inner_of_hidden;
-    bool        tied;
-} family_fields;
+/* "SYMBOL KEY ABSENT NULL" of a recording. */
+typedef struct field {
+    char symbol[16], key[64], absent[32], null[32];
+} field;
 
-static const family_fields families[] = {
-    {"gpt2", "clm", "n_embd", "n_head", "n_inner", "n_positions", "n_layer", 0, 0, 4, true},
-    {"llama", "clm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 0, 0, 0, false},
-    {"mistral", "clm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 8, 0, 0, false},
-    {"qwen2", "clm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 32, 0, 0, false},
-    {"qwen3", "clm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 32, 128, 0, false},
-    {"gemma2", "clm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 4, 256, 0, true},
-    {"phi3", "clm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 0, 0, 0, false},
-    {"opt", "clm", "hidden_size", "num_attention_heads", "ffn_dim", "max_position_embeddings",
-     "num_hidden_layers", 0, 0, 0, true},
-    {"gpt_neox", "clm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 0, 0, 0, false},
-    {"bert", "mlm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 0, 0, 0, true},
-    {"roberta", "mlm", "hidden_size", "num_attention_heads", "intermediate_size",
-     "max_position_embeddings", "num_hidden_layers", 0, 0, 0, true},
-};
-
-static int64_t field(const vp_model *model, const char *key, int64_t fallback)
+static bool is_integer(const json_t *value, int64_t *out)
 {
-    const json_t *value = json_object_get(model->config, key);
-
-    return json_is_integer(value) ? (int64_t)json_integer_value(value)
-           : json_is_real(value)  ? (int64_t)json_real_value(value)
-                                  : fallback;
+    if (json_is_boolean(value))
+        *out = json_is_true(value);
+    else if (json_is_integer(value))
+        *out = (int64_t)json_integer_value(value);
+    else if (json_is_real(value) &&
+             json_real_value(value) == (double)(int64_t)json_real_value(value))
+        *out = (int64_t)json_real_value(value);
+    else
+        return false;
+    return true;
 }
 
-vp_status vp_hf_sizes_read(const vp_model *model, vp_hf_sizes *out, vp_err *err)
+/* The value of a field: the config's, or what its class takes where it has none. */
+static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s, int64_t *out,
+                          vp_err *err)
 {
-    const family_fields *f  = NULL;
-    int64_t             *at = out->symbols.at;
-    const json_t        *tied;
+    const json_t *value = json_object_get(model->config, f->key);
+    const char   *other = !value ? f->absent : json_is_null(value) ? f->null : NULL;
 
-    *out = (vp_hf_sizes){0};
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (strcmp(families[i].family, model->family) == 0)
-            f = &families[i];
-    if (!f)
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "no training step of family %s was recorded; there are gpt2, llama, mistral, "
-            "qwen2, qwen3, gemma2, phi3, opt, gpt_neox, bert and roberta",
-            model->family);
-    if (model->head != (strcmp(f->task, "mlm") == 0 ? VP_HEAD_MASKED : VP_HEAD_NEXT_TOKEN))
-        return VP_FAIL(err, VP_ERR_INPUT, "no training step of class %s was recorded, only of %s",
-                       model->class_name,
-                       strcmp(f->task, "mlm") == 0 ? "masked language models"
-                                                   : "causal language models");
-    at[VP_SYM_h]  = field(model, f->hidden, -1);
-    at[VP_SYM_a]  = field(model, f->heads, -1);
-    at[VP_SYM_f]  = field(model, f->inner, f->inner_of_hidden * at[VP_SYM_h]);
-    at[VP_SYM_V]  = field(model, "vocab_size", -1);
-    at[VP_SYM_P]  = field(model, f->positions, 0);
-    at[VP_SYM_T]  = field(model, "type_vocab_size", 2);
-    out->n_layers = field(model, f->layers, -1);
-    if (at[VP_SYM_h] < 1 || at[VP_SYM_a] < 1 || at[VP_SYM_f] < 1 || at[VP_SYM_V] < 1 ||
-        out->n_layers < 1)
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "%s: a recorded step needs the config's %s, %s, %s, vocab_size and %s",
-                       model->name, f->hidden, f->heads, f->inner, f->layers);
-    at[VP_SYM_k] = field(model, "num_key_value_heads", f->n_kv ? f->n_kv : at[VP_SYM_a]);
-    at[VP_SYM_d] =
-        field(model, "head_dim", f->head_dim ? f->head_dim : at[VP_SYM_h] / at[VP_SYM_a]);
-    out->grouped = at[VP_SYM_k] != at[VP_SYM_a];
-    tied         = json_object_get(model->config, "tie_word_embeddings");
-    out->tied    = json_is_boolean(tied) ? json_is_true(tied) : f->tied;
-    out->task    = f->task;
+    *out = -1;
+    if (!other)
+        return is_integer(value, out)
+                   ? VP_OK
+                   : VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key, "is no size");
+    if (strcmp(other, "-") == 0)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                          "a recorded step of %s needs this size", model->family);
+    size_t n = strlen(s->defaults);
+    if (!value && other == f->absent && strcmp(f->absent, f->null) != 0)
+        snprintf(s->defaults + n, sizeof s->defaults - n, "%s%s %s", n ? ", " : "", f->key, other);
+    return vp_symbols_evaluate(&s->symbols, other, out, err);
+}
+
+static vp_status keep(const vp_model *model, const field *f, int64_t value, vp_hf_sizes *s,
+                      vp_err *err)
+{
+    int64_t *at = vp_symbol_named(&s->symbols, f->symbol);
+
+    if (strcmp(f->symbol, "tied") == 0)
+        s->tied = value != 0;
+    else if (strcmp(f->symbol, "window") == 0)
+        s->window = value;
+    else if (value < 1)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key, "%lld is no size",
+                          (long long)value);
+    else if (strcmp(f->symbol, "L") == 0 || strcmp(f->symbol, "M") == 0)
+        s->n_layers[f->symbol[0] - 'L'] = value;
+    else if (!at)
+        return VP_FAIL(err, VP_ERR_INPUT, "a recording has a size \"%s\"", f->symbol);
+    else if (*at && *at != value)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, f->key,
+                          "%s was recorded with one size for this and another field, not with %lld "
+                          "and %lld",
+                          model->family, (long long)value, (long long)*at);
+    else
+        *at = value;
     return VP_OK;
 }
 
-/* A window changes nothing while the sequence is shorter. */
-static bool window_is_idle(const vp_model *model, const json_t *window, int64_t seq)
+vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording, vp_hf_sizes *out,
+                           vp_err *err)
 {
-    const json_t *used = json_object_get(model->config, "use_sliding_window");
+    const char *line;
+    field       f;
+    int64_t     value;
+    vp_status   st = VP_OK;
 
-    return json_is_false(used) || json_is_null(window) ||
-           (json_is_integer(window) && seq < json_integer_value(window));
+    *out = (vp_hf_sizes){0};
+    for (int64_t i = 0; (line = vp_recording_field(recording, i)); i++) {
+        if (sscanf(line, "%15s %63s %31s %31s", f.symbol, f.key, f.absent, f.null) != 4)
+            VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording has a field \"%s\"", line));
+        VP_TRY(value_of(model, &f, out, &value, err));
+        VP_TRY(keep(model, &f, value, out, err));
+    }
+    const int64_t *at = out->symbols.at;
+    if (at[VP_SYM_a] && at[VP_SYM_a] % (at[VP_SYM_k] ? at[VP_SYM_k] : 1))
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "%s: %lld heads are no multiple of %lld key and value heads", model->name,
+                       (long long)at[VP_SYM_a], (long long)at[VP_SYM_k]));
+    out->heads = at[VP_SYM_k] == at[VP_SYM_a] ? VP_HF_HEADS_ALL
+                 : at[VP_SYM_k] == 1          ? VP_HF_HEADS_ONE
+                                              : VP_HF_HEADS_GROUPED;
+    if (json_is_false(json_object_get(model->config, "use_sliding_window")))
+        out->window = 0;
+out:
+    return st;
 }
 
 static vp_status check_choice(const vp_model *model, const char *key, const char *recorded_text,
-                              int64_t seq, vp_err *err)
+                              vp_err *err)
 {
     json_t       *recorded = json_loads(recorded_text, JSON_DECODE_ANY, NULL);
     const json_t *here     = json_object_get(model->config, key);
@@ -106,11 +108,10 @@ static vp_status check_choice(const vp_model *model, const char *key, const char
 
     if (!recorded)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording requires \"%s\" of %s", recorded_text, key));
-    if (!here || json_equal(here, recorded))
+    if (!here || json_equal(here, recorded) || (json_is_null(here) && !json_is_true(recorded)))
         goto out;
-    if (strcmp(key, "sliding_window") == 0 && window_is_idle(model, here, seq))
-        goto out;
-    if (json_is_null(here) && strcmp(recorded_text, "false") == 0)
+    if (json_is_number(here) && json_is_number(recorded) &&
+        json_number_value(here) == json_number_value(recorded))
         goto out;
     st = VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
                     "%s was recorded with %s; with %s its training step is not known",
@@ -121,17 +122,25 @@ out:
     return st;
 }
 
-static vp_status check_dropout(const vp_model *model, const char *key, const char *recorded,
+/* Dropouts that the recording has are there, all of them or none. */
+static vp_status check_dropout(const vp_model *model, const char *key, bool recorded, int *none,
                                vp_err *err)
 {
     const json_t *here = json_object_get(model->config, key);
-    bool          some = strcmp(recorded, "some") == 0;
+    bool          some = json_is_number(here) ? json_number_value(here) > 0 : recorded;
 
-    if (!json_is_number(here) || (json_number_value(here) > 0) == some)
+    if (some == recorded && (!recorded || *none != 1)) {
+        *none = recorded ? 0 : *none;
         return VP_OK;
+    }
+    if (recorded && !some && *none != 0) {
+        *none = 1;
+        return VP_OK;
+    }
     return VP_FAIL_AT(err, VP_ERR_INPUT, model->name, 0, key,
-                      "%s was recorded %s this dropout; its training step %s it is not known",
-                      model->family, some ? "with" : "without", some ? "without" : "with");
+                      "%s was recorded %s this dropout, or without any; its training step %s it is "
+                      "not known",
+                      model->family, recorded ? "with" : "without", some ? "with" : "without");
 }
 
 static vp_status check_rope(const vp_model *model, vp_err *err)
@@ -151,22 +160,23 @@ static vp_status check_rope(const vp_model *model, vp_err *err)
     return VP_OK;
 }
 
-vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recording, int64_t seq,
-                             vp_err *err)
+vp_status vp_hf_check_config(const vp_model *model, const vp_recording *recording,
+                             vp_hf_sizes *sizes, vp_err *err)
 {
     const char *line;
     char        kind[16], key[80];
-    int         used;
+    int         used, none = -1;
     vp_status   st = VP_OK;
 
     for (int64_t i = 0; (line = vp_recording_requirement(recording, i)); i++) {
         if (sscanf(line, "%15s %79s %n", kind, key, &used) != 2)
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording requires \"%s\"", line));
         else if (strcmp(kind, "choice") == 0)
-            VP_TRY(check_choice(model, key, line + used, seq, err));
+            VP_TRY(check_choice(model, key, line + used, err));
         else
-            VP_TRY(check_dropout(model, key, line + used, err));
+            VP_TRY(check_dropout(model, key, strcmp(line + used, "some") == 0, &none, err));
     }
+    sizes->without_dropout = none == 1;
     VP_TRY(check_rope(model, err));
 out:
     return st;

@@ -11,8 +11,9 @@
 enum {
     MAX_BYTES       = 64 << 20,
     MAX_PHASES      = 16,
+    MAX_SECTIONS    = 7,
     MAX_WORKSPACES  = 8,
-    MAX_BLOCKS      = 1 << 20,
+    MAX_LAYERS      = 1 << 20,
     LARGE_WORKSPACE = 8 << 20,
     LARGE_LOOK_UP   = 3072 /* rows; with more of them its gradient is another kernel */
 };
@@ -22,7 +23,7 @@ typedef struct slot {
     bool     large; /* only where a look-up has more than 3072 rows: embedding's large kernel */
     bool     in_body;
     vp_owner owner;
-    int      phase;
+    int      phase, section;
 } slot;
 
 /* What a free names: README.md. */
@@ -46,13 +47,15 @@ typedef struct token {
 
 typedef struct section {
     token  *tokens;
-    int64_t n;
+    int64_t n, first_slot;
+    int     group;     /* of blocks, one repetition each; -1: none, it runs once */
+    int64_t irregular; /* blocks that are in the sections beside it */
 } section;
 
 typedef struct phase {
     const char *name;
-    int64_t     irregular; /* blocks that are in the prefix or the suffix */
-    section     sections[3];
+    int         n_sections;
+    section     sections[MAX_SECTIONS];
 } phase;
 
 typedef struct workspace {
@@ -63,7 +66,9 @@ typedef struct workspace {
 struct vp_recorded_program {
     const char          *key, *text; /* text: its lines */
     int                  line;
+    const char          *same; /* the key of the program that it equals, or NULL */
     const vp_recording  *recording;
+    int64_t              every; /* layers in one block */
     phase                phases[MAX_PHASES];
     int                  n_phases, n_workspaces;
     int32_t              untied_slot; /* -1: none; what a model with tied tables has not */
@@ -74,12 +79,12 @@ struct vp_recorded_program {
 };
 
 struct vp_recording {
-    vp_arena            *arena;
-    char                *path, *text;
-    const char          *versions;
-    int64_t              blocks;
-    const char         **sizes, **requirements;
-    int64_t              n_sizes, cap_sizes, n_requirements, cap_requirements;
+    vp_arena    *arena;
+    char        *path, *text;
+    const char  *versions;
+    const char **sizes, **parts, **requirements, **fields;
+    int64_t      n_sizes, cap_sizes, n_parts, cap_parts, n_requirements, cap_requirements, n_fields,
+        cap_fields;
     vp_recorded_program *programs, **last;
 };
 
@@ -104,40 +109,59 @@ static bool keep_line(vp_recording *r, const char ***list, int64_t *n, int64_t *
     return true;
 }
 
+/* "program KEY", and its lines below it; "same KEY = KEY". */
+static vp_status add_program(vp_recording *r, const char *key, char *line, int number, bool same,
+                             vp_err *err)
+{
+    vp_recorded_program *p     = vp_arena_alloc(r->arena, sizeof *p);
+    char                *other = same ? strstr(line, " = ") : NULL;
+
+    if (!p)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    *p = (vp_recorded_program){.key         = key,
+                               .text        = line + strlen(line) + 1,
+                               .line        = number,
+                               .recording   = r,
+                               .every       = 1,
+                               .untied_slot = -1};
+    if (same && !other)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->path, number, NULL, "no line of a recording");
+    if (other) {
+        *other  = '\0';
+        p->same = other + 3;
+    }
+    *r->last = p;
+    r->last  = &p->next;
+    return VP_OK;
+}
+
 /* One line of the file, NUL-terminated. Lines of programs are left for later. */
 static vp_status read_line(vp_recording *r, char *line, int number, bool *inside, vp_err *err)
 {
     const char *rest;
     bool        kept = true;
 
-    if (starts(line, "program", &rest)) {
-        vp_recorded_program *p = vp_arena_alloc(r->arena, sizeof *p);
-        if (!p)
-            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-        *p       = (vp_recorded_program){.key         = rest,
-                                         .text        = line + strlen(line) + 1,
-                                         .line        = number,
-                                         .recording   = r,
-                                         .untied_slot = -1};
-        *r->last = p;
-        r->last  = &p->next;
-        *inside  = true;
-    } else if (strcmp(line, "end") == 0) {
-        *inside = false;
-    } else if (*inside || !*line || *line == '#' || strcmp(line, "vplan-recording 1") == 0 ||
-               starts(line, "family", &rest) || starts(line, "device", &rest)) {
-        return VP_OK;
-    } else if (starts(line, "versions", &rest)) {
-        r->versions = rest;
-    } else if (starts(line, "blocks", &rest)) {
-        r->blocks = strtoll(rest, NULL, 10);
-    } else if (starts(line, "requires", &rest)) {
-        kept = keep_line(r, &r->requirements, &r->n_requirements, &r->cap_requirements, rest);
-    } else if (starts(line, "size", &rest)) {
-        kept = keep_line(r, &r->sizes, &r->n_sizes, &r->cap_sizes, rest);
-    } else {
-        return VP_FAIL_AT(err, VP_ERR_INPUT, r->path, number, NULL, "no line of a recording");
+    if (starts(line, "program", &rest) || starts(line, "same", &rest)) {
+        *inside = line[0] == 'p';
+        return add_program(r, rest, line, number, !*inside, err);
     }
+    if (strcmp(line, "end") == 0)
+        *inside = false;
+    else if (*inside || !*line || *line == '#' || strcmp(line, "vplan-recording 2") == 0 ||
+             starts(line, "family", &rest) || starts(line, "device", &rest))
+        return VP_OK;
+    else if (starts(line, "versions", &rest))
+        r->versions = rest;
+    else if (starts(line, "requires", &rest))
+        kept = keep_line(r, &r->requirements, &r->n_requirements, &r->cap_requirements, rest);
+    else if (starts(line, "field", &rest))
+        kept = keep_line(r, &r->fields, &r->n_fields, &r->cap_fields, rest);
+    else if (starts(line, "size", &rest))
+        kept = keep_line(r, &r->sizes, &r->n_sizes, &r->cap_sizes, rest);
+    else if (starts(line, "part", &rest))
+        kept = keep_line(r, &r->parts, &r->n_parts, &r->cap_parts, rest);
+    else
+        return VP_FAIL_AT(err, VP_ERR_INPUT, r->path, number, NULL, "no line of a recording");
     return kept ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
 }
 
@@ -164,7 +188,7 @@ vp_status vp_recording_open(const char *path, vp_recording **out, vp_err *err)
         *end = '\0';
         VP_TRY(read_line(r, line, number, &inside, err));
     }
-    if (!r->versions || r->blocks < 1 || inside)
+    if (!r->versions || inside)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "not a recording, or not all of one"));
     *out = r;
     r    = NULL;
@@ -187,9 +211,9 @@ const char *vp_recording_versions(const vp_recording *r)
     return r->versions;
 }
 
-int64_t vp_recording_blocks(const vp_recording *r)
+const char *vp_recording_field(const vp_recording *r, int64_t i)
 {
-    return r->blocks;
+    return i < r->n_fields ? r->fields[i] : NULL;
 }
 
 const char *vp_recording_requirement(const vp_recording *r, int64_t i)
@@ -219,17 +243,44 @@ static int phase_named(const vp_recorded_program *p, const char *name, size_t n)
     return -1;
 }
 
-/* "-12", "-12i-1", "-12*0:1", ...: behind the '-'. */
-static bool read_free(const char **text, token *t)
+/* "<", "<<": so many phases before; "b": that section of it, else the same; then the allocation's number in
+ * the section. */
+static bool read_slot(const vp_recorded_program *p, const char **text, const section *here,
+                      int phase_idx, int32_t *slot_idx)
+{
+    const section *s    = here;
+    const phase   *from = &p->phases[phase_idx];
+
+    for (; **text == '<'; ++*text)
+        if (--phase_idx < 0)
+            return false;
+    if (islower((unsigned char)**text)) {
+        int which = *(*text)++ - 'a';
+        from      = &p->phases[phase_idx];
+        if (which >= from->n_sections)
+            return false;
+        s = &from->sections[which];
+    }
+    if (!isdigit((unsigned char)**text))
+        return false;
+    long n    = strtol(*text, (char **)text, 10);
+    *slot_idx = (int32_t)(s->first_slot + n);
+    return n < INT32_MAX / 2;
+}
+
+/* "-12", "-<b12i-1", "-12*0:1", ...: behind the '-'. */
+static bool read_free(const vp_recorded_program *p, const char **text, const section *here,
+                      int phase_idx, token *t)
 {
     static const char letters[] = "^$irse";
     static const rule rules[]   = {RULE_FIRST, RULE_LAST, RULE_SAME, RULE_BACK, RULE_AT, RULE_END};
     const char       *at;
-    long              a = 0, b = 0, n = strtol(*text, (char **)text, 10);
+    long              a = 0, b = 0;
 
     t->is_free = true;
-    t->slot    = (int32_t)n;
     t->rule    = RULE_ONE;
+    if (!read_slot(p, text, here, phase_idx, &t->slot))
+        return false;
     if (**text == '*') {
         a = strtol(*text + 1, (char **)text, 10);
         if (**text != ':')
@@ -244,14 +295,14 @@ static bool read_free(const char **text, token *t)
     }
     t->a = (int16_t)a;
     t->b = (int16_t)b;
-    return n >= 0 && n < INT32_MAX && labs(a) <= 100 && labs(b) <= 100;
+    return labs(a) <= 100 && labs(b) <= 100;
 }
 
 /* A body frees what a later line of it, or the repetition before, allocates: looked at when all is read. */
 static bool frees_are_sound(const vp_recorded_program *p)
 {
     for (int i = 0; i < p->n_phases; i++)
-        for (int j = 0; j < 3; j++)
+        for (int j = 0; j < p->phases[i].n_sections; j++)
             for (int64_t k = 0; k < p->phases[i].sections[j].n; k++) {
                 const token *t = &p->phases[i].sections[j].tokens[k];
                 if (t->is_free &&
@@ -263,7 +314,7 @@ static bool frees_are_sound(const vp_recorded_program *p)
 }
 
 /* "A12", "T12!": an owner, an expression. */
-static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx, bool in_body,
+static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx, int section_idx,
                        token *t)
 {
     vp_owner owner = vp_owner_of_letter(*(*text)++);
@@ -276,29 +327,31 @@ static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx,
         !vp_arena_grow(p->recording->arena, (void **)&p->slots, p->n_slots, &p->cap_slots,
                        sizeof *p->slots))
         return false;
-    *t                     = (token){.slot = (int32_t)p->n_slots};
-    p->slots[p->n_slots++] = (slot){.size    = (int32_t)size,
-                                    .large   = large,
-                                    .in_body = in_body,
-                                    .owner   = owner,
-                                    .phase   = phase_idx};
+    *t = (token){.slot = (int32_t)p->n_slots};
+    p->slots[p->n_slots++] =
+        (slot){.size    = (int32_t)size,
+               .large   = large,
+               .in_body = p->phases[phase_idx].sections[section_idx].group >= 0,
+               .owner   = owner,
+               .phase   = phase_idx,
+               .section = section_idx};
     return true;
 }
 
-static bool read_section(vp_recorded_program *p, const char *text, int phase_idx, int which)
+static bool read_part(vp_recorded_program *p, const char *text, int phase_idx, int section_idx)
 {
-    section *s     = &p->phases[phase_idx].sections[which];
+    section *s     = &p->phases[phase_idx].sections[section_idx];
     int64_t  n_cap = 1;
 
     for (const char *c = text; *c; c++)
         n_cap += *c == ' ';
     s->tokens = vp_arena_array(p->recording->arena, n_cap, sizeof *s->tokens);
-    if (!s->tokens || s->n)
+    if (!s->tokens)
         return false;
     while (*text) {
         token *t = &s->tokens[s->n++];
-        if (*text == '-' ? !(text++, read_free(&text, t))
-                         : !read_alloc(p, &text, phase_idx, which == 1, t))
+        if (*text == '-' ? !(text++, read_free(p, &text, s, phase_idx, t))
+                         : !read_alloc(p, &text, phase_idx, section_idx, t))
             return false;
         if (*text == ' ')
             text++;
@@ -308,28 +361,64 @@ static bool read_section(vp_recorded_program *p, const char *text, int phase_idx
     return true;
 }
 
+/* "12", "-" for nothing, or of a body "12*0-1": its group and its irregular blocks. */
+static bool read_section(vp_recorded_program *p, const char **text, int phase_idx)
+{
+    phase   *ph = &p->phases[phase_idx];
+    section *s  = &ph->sections[ph->n_sections];
+    long     part;
+
+    if (ph->n_sections == MAX_SECTIONS)
+        return false;
+    *s = (section){.group = -1, .first_slot = p->n_slots};
+    ph->n_sections++;
+    if (**text == '-') {
+        ++*text;
+        return true;
+    }
+    part = isdigit((unsigned char)**text) ? strtol(*text, (char **)text, 10) : -1;
+    if (part < 0 || part >= p->recording->n_parts)
+        return false;
+    if (**text == '*') {
+        s->group = (int)strtol(*text + 1, (char **)text, 10);
+        if (s->group < 0 || s->group >= VP_RECORDED_GROUPS || **text != '-')
+            return false;
+        s->irregular = strtol(*text + 1, (char **)text, 10);
+        if (s->irregular < 0)
+            return false;
+    }
+    return read_part(p, p->recording->parts[part], phase_idx, ph->n_sections - 1);
+}
+
+/* "phase forward 4 5*0-0 6" */
+static vp_status read_phase(vp_recorded_program *p, const char *text, int number, vp_err *err)
+{
+    size_t n    = strcspn(text, " ");
+    char  *name = vp_arena_printf(p->recording->arena, "%.*s", (int)n, text);
+
+    if (!name)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    if (p->n_phases == MAX_PHASES)
+        return broken(p, number, "too many phases", err);
+    p->phases[p->n_phases++] = (phase){.name = name};
+    for (text += n; *text == ' ';)
+        if (text++, !read_section(p, &text, p->n_phases - 1))
+            return broken(p, number, "no events of a recorded phase", err);
+    return *text ? broken(p, number, "no events of a recorded phase", err) : VP_OK;
+}
+
 static vp_status read_program_line(vp_recorded_program *p, const char *line, int number,
                                    vp_err *err)
 {
-    static const char sections[] = "pbs";
-    const char       *rest, *which;
+    const char *rest;
 
-    if (starts(line, "tied", &rest)) {
-        p->untied_slot = (int32_t)strtol(rest, NULL, 10);
-        return VP_OK;
+    if (starts(line, "phase", &rest))
+        return read_phase(p, rest, number, err);
+    if (starts(line, "every", &rest)) {
+        p->every = strtoll(rest, NULL, 10);
+        if (p->every >= 1)
+            return VP_OK;
     }
-    if (starts(line, "phase", &rest) && p->n_phases < MAX_PHASES) {
-        size_t n    = strcspn(rest, " ");
-        char  *name = vp_arena_printf(p->recording->arena, "%.*s", (int)n, rest);
-        if (!name)
-            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-        p->phases[p->n_phases++] = (phase){.name = name, .irregular = strtoll(rest + n, NULL, 10)};
-        return VP_OK;
-    }
-    if (line[0] && line[1] == ' ' && (which = strchr(sections, line[0])) && p->n_phases > 0)
-        return read_section(p, line + 2, p->n_phases - 1, (int)(which - sections))
-                   ? VP_OK
-                   : broken(p, number, "no events of a recorded phase", err);
     return broken(p, number, "no line of a recorded program", err);
 }
 
@@ -349,20 +438,37 @@ static vp_status read_workspace(vp_recorded_program *p, const char *text, int nu
     return VP_OK;
 }
 
+/* "tied load c1": a slot by phase, section and number. */
+static vp_status read_tied(vp_recorded_program *p, const char *text, int number, vp_err *err)
+{
+    size_t n     = strcspn(text, " ");
+    int    which = phase_named(p, text, n);
+
+    for (text += n; *text == ' ';)
+        text++;
+    if (which < 0 || !islower((unsigned char)*text) ||
+        !read_slot(p, &text, NULL, which, &p->untied_slot) || *text || p->untied_slot >= p->n_slots)
+        return broken(p, number, "no slot of a recorded program", err);
+    return VP_OK;
+}
+
 static vp_status read_program(vp_recorded_program *p, vp_err *err)
 {
     const char *rest;
     vp_status   st = VP_OK;
 
-    for (int pass = 0; pass < 2; pass++) { /* workspaces name phases that stand below them */
+    for (int pass = 0; pass < 2; pass++) { /* others name phases below them */
         int number = p->line + 1;
         for (const char *line = p->text; strcmp(line, "end") != 0;
              line += strlen(line) + 1, number++) {
             bool is_workspace = starts(line, "workspace", &rest);
-            if (pass == 0 && !is_workspace)
+            bool is_tied      = !is_workspace && starts(line, "tied", &rest);
+            if (pass == 0 && !is_workspace && !is_tied)
                 VP_TRY(read_program_line(p, line, number, err));
             else if (pass == 1 && is_workspace)
                 VP_TRY(read_workspace(p, rest, number, err));
+            else if (pass == 1 && is_tied)
+                VP_TRY(read_tied(p, rest, number, err));
         }
     }
     if (!frees_are_sound(p))
@@ -382,6 +488,9 @@ vp_status vp_recording_find(vp_recording *r, const char *key, const vp_recorded_
     *out = NULL;
     while (p && strcmp(p->key, key) != 0)
         p = p->next;
+    for (const char *same = p ? p->same : NULL; same && (p = r->programs); same = NULL)
+        while (p && (p->same || strcmp(p->key, same) != 0))
+            p = p->next;
     if (p && !p->n_phases)
         VP_TRY(read_program(p, err));
     *out = p;
@@ -394,23 +503,45 @@ out:
 struct vp_recorded {
     const vp_recorded_program *program;
     vp_ledger                 *ledger;
-    int64_t                    n_blocks, *sizes, *base; /* base: of a slot's blocks */
-    vp_ledger_block           *blocks, workspaces[MAX_WORKSPACES];
-    int64_t                    n_rows, n_allocs; /* of the phase so far */
-    int64_t                    workspace_bytes;
-    bool                       taken[MAX_WORKSPACES], is_tied;
-    int64_t                   *parameters, n_parameters, frozen_bytes;
+    int64_t          n_blocks[VP_RECORDED_GROUPS], *sizes, *base; /* base: of a slot's blocks */
+    vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
+    int64_t          n_rows, n_allocs; /* of the phase so far */
+    int64_t          workspace_bytes;
+    bool             taken[MAX_WORKSPACES], is_tied;
+    int64_t         *parameters, n_parameters, frozen_bytes;
 };
 
-static int64_t repetitions(const vp_recorded *s, int phase_idx)
+static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
 {
-    const phase *p = &s->program->phases[phase_idx];
+    const section *x = &s->program->phases[phase_idx].sections[section_idx];
 
-    return p->sections[1].n ? s->n_blocks - p->irregular : 0;
+    return x->group < 0 ? 1 : s->n_blocks[x->group] - x->irregular;
+}
+
+/* Whole blocks of layers, and enough of them for every phase. */
+static vp_status count_blocks(vp_recorded *s, const int64_t *n_layers, vp_err *err)
+{
+    const vp_recorded_program *p = s->program;
+
+    for (int g = 0; g < VP_RECORDED_GROUPS; g++) {
+        s->n_blocks[g] = n_layers[g] / p->every;
+        if (n_layers[g] % p->every || n_layers[g] > MAX_LAYERS)
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "%lld layers: this step was recorded for whole groups of %lld, up to %d",
+                           (long long)n_layers[g], (long long)p->every, MAX_LAYERS);
+    }
+    for (int i = 0; i < p->n_phases; i++)
+        for (int j = 0; j < p->phases[i].n_sections; j++)
+            if (repetitions(s, i, j) < 1)
+                return VP_FAIL(err, VP_ERR_INPUT,
+                               "recorded steps are for more than %lld layers of this family",
+                               (long long)(p->phases[i].sections[j].irregular * p->every));
+    return VP_OK;
 }
 
 vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *symbols,
-                          int64_t n_blocks, vp_ledger *ledger, vp_recorded **out, vp_err *err)
+                          const int64_t n_layers[VP_RECORDED_GROUPS], vp_ledger *ledger,
+                          vp_recorded **out, vp_err *err)
 {
     const vp_recording *r       = program->recording;
     vp_recorded        *s       = calloc(1, sizeof *s);
@@ -421,22 +552,15 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
     VP_TRY_ALLOC(err, s);
     *s = (vp_recorded){.program         = program,
                        .ledger          = ledger,
-                       .n_blocks        = n_blocks,
                        .n_rows          = symbols->at[VP_SYM_N],
                        .workspace_bytes = -1};
-    if (n_blocks > MAX_BLOCKS)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "more than %d layers", MAX_BLOCKS));
-    for (int i = 0; i < program->n_phases; i++)
-        if (program->phases[i].sections[1].n && repetitions(s, i) < 1)
-            VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
-                           "recorded steps are for more than %lld layers of this family",
-                           (long long)(program->phases[i].irregular * r->blocks)));
+    VP_TRY(count_blocks(s, n_layers, err));
     s->sizes = calloc((size_t)r->n_sizes + 1, sizeof *s->sizes);
     s->base  = calloc((size_t)program->n_slots + 1, sizeof *s->base);
     VP_TRY_ALLOC(err, s->sizes && s->base);
     for (int64_t i = 0; i < program->n_slots; i++) {
         const slot *x = &program->slots[i];
-        int64_t     n = x->in_body ? repetitions(s, x->phase) : 1;
+        int64_t     n = repetitions(s, x->phase, x->section);
         if (!s->sizes[x->size])
             VP_TRY(vp_symbols_evaluate(symbols, r->sizes[x->size], &s->sizes[x->size], err));
         s->base[i] = n_slots;
@@ -529,7 +653,7 @@ out:
 static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_running)
 {
     const slot *x    = &s->program->slots[t->slot];
-    int64_t     n    = x->in_body ? repetitions(s, x->phase) : 1, from, to;
+    int64_t     n    = repetitions(s, x->phase, x->section), from, to;
     int64_t     base = s->base[t->slot];
 
     switch ((rule)t->rule) {
@@ -569,17 +693,18 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     if (phase_idx < 0)
         return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
     const phase *p = &s->program->phases[phase_idx];
-    int64_t      n = repetitions(s, phase_idx);
     s->n_allocs    = 0;
-    for (int part = 0; part < 3; part++)
-        for (int64_t i = 0; i < (part == 1 ? n : 1); i++)
-            for (int64_t j = 0; j < p->sections[part].n; j++) {
-                const token *t = &p->sections[part].tokens[j];
+    for (int k = 0; k < p->n_sections; k++) {
+        int64_t n = repetitions(s, phase_idx, k);
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t j = 0; j < p->sections[k].n; j++) {
+                const token *t = &p->sections[k].tokens[j];
                 if (t->is_free)
                     play_free(s, t, i, n);
                 else
                     VP_TRY(play_alloc(s, t->slot, phase_idx, i, err));
             }
+    }
 out:
     return st;
 }

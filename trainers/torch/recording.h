@@ -6,13 +6,16 @@
  *     VP_TRY(vp_recorded_play(step, "load", err));
  *     VP_TRY(vp_recorded_play(step, "forward", err));
  *
- * A program has phases; a phase is a prefix, a body that runs once a repeated block, and a suffix, of
- * allocations and frees. README.md says how a recording is made, tests/oracles/programs/ makes it. */
+ * A program has phases; a phase has sections of allocations and frees, of which some run once a block
+ * of layers. README.md says how a recording is made, tests/oracles/programs/ makes it. */
 #ifndef VP_TRAINERS_TORCH_RECORDING_H
 #define VP_TRAINERS_TORCH_RECORDING_H
 
 #include "trainers/torch/ledger.h"
 #include "trainers/torch/symbols.h"
+
+/* Groups of equal layers: those of a decoder, or of an encoder and a decoder. */
+enum { VP_RECORDED_GROUPS = 2 };
 
 typedef struct vp_recording        vp_recording;
 typedef struct vp_recorded_program vp_recorded_program; /* lives in its recording */
@@ -23,7 +26,11 @@ vp_status vp_recording_open(const char *path, vp_recording **out, vp_err *err);
 void      vp_recording_free(vp_recording *recording);
 
 const char *vp_recording_versions(const vp_recording *recording); /* "torch=2.11.0 ..." */
-int64_t     vp_recording_blocks(const vp_recording *recording);   /* layers in one repeated block */
+
+/* Line i of those that say where a config has its sizes: "SYMBOL KEY ABSENT NULL", the last two being
+ * what a key that is not there and a null mean: a number, an expression of the symbols before, "-" for
+ * neither. SYMBOL is one of symbols.h, L or M (layers of a group), "tied" or "window". */
+const char *vp_recording_field(const vp_recording *recording, int64_t i);
 
 /* Line i of those that say what the recorded config had: "choice KEY JSON" or "dropout KEY
  * zero|some"; NULL past the end. */
@@ -35,10 +42,11 @@ vp_status   vp_recording_find(vp_recording *recording, const char *key,
                               const vp_recorded_program **out, vp_err *err);
 const char *vp_recording_key(const vp_recording *recording, int64_t i);
 
-/* A program for these sizes and so many repeated blocks, in a ledger that is borrowed. What is
- * allocated stays until vp_recorded_free(), which takes NULL. VP_ERR_INPUT: too few blocks. */
+/* A program for these sizes and so many layers, in a ledger that is borrowed. What is
+ * allocated stays until vp_recorded_free(), which takes NULL. VP_ERR_INPUT: too few layers. */
 vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *symbols,
-                          int64_t n_blocks, vp_ledger *ledger, vp_recorded **out, vp_err *err);
+                          const int64_t n_layers[VP_RECORDED_GROUPS], vp_ledger *ledger,
+                          vp_recorded **out, vp_err *err);
 void      vp_recorded_free(vp_recorded *step);
 
 /* cuBLAS's workspaces, taken at the first product of a thread where the recording took its own: so

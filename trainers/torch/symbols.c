@@ -134,21 +134,44 @@ static int symbol_named(const char *text, size_t n)
     return -1;
 }
 
-/* "3h", "ad": a number, then symbols of one letter. */
+int64_t *vp_symbol_named(vp_symbols *s, const char *name)
+{
+    int i = symbol_named(name, strlen(name));
+
+    return i < 0 || i > VP_SYM_r ? NULL : &s->at[i];
+}
+
+/* "3h", "ad": a number, then symbols of one letter, up to a comma or the end. */
 static bool columns(const vp_symbols *s, const char **text, int64_t *out)
 {
     int64_t n = 1;
 
     if (isdigit((unsigned char)**text))
         n = strtoll(*text, (char **)text, 10);
-    for (; **text && **text != ')'; ++*text) {
+    for (; **text && !strchr(",)", **text); ++*text) {
         int i = symbol_named(*text, 1);
         if (i < 0)
             return false;
         n = vp_mul(n, s->at[i]);
     }
     *out = n;
-    return *(*text)++ == ')';
+    return **text != '\0' && !vp_overflowed(n);
+}
+
+/* "R(3h)", "Q(d,a)", behind the "(": columns, and what multiplies the rows, which are B S. */
+static bool sum(const vp_symbols *s, const char **text, sum_scratch *out)
+{
+    int64_t outputs, rows = 1;
+
+    if (!columns(s, text, &outputs))
+        return false;
+    if (**text == ',' && (++*text, !columns(s, text, &rows)))
+        return false;
+    rows = vp_mul(rows, most(s->at[VP_SYM_N], 1));
+    if (*(*text)++ != ')' || vp_overflowed(rows))
+        return false;
+    *out = outputs && rows ? scratch_of_sum(outputs, rows, &s->card) : (sum_scratch){0};
+    return true;
 }
 
 static bool factor(const vp_symbols *s, const char **text, int64_t *out)
@@ -163,12 +186,11 @@ static bool factor(const vp_symbols *s, const char **text, int64_t *out)
         return !errno;
     }
     if ((*t == 'R' || *t == 'Q') && t[1] == '(') {
-        int64_t outputs;
+        sum_scratch x;
         *text = t + 2;
-        if (!columns(s, text, &outputs) || vp_overflowed(outputs))
+        if (!sum(s, text, &x))
             return false;
-        sum_scratch x = scratch_of_sum(outputs, most(s->at[VP_SYM_N], 1), &s->card);
-        *out          = *t == 'R' ? x.bytes : x.semaphore_bytes;
+        *out = *t == 'R' ? x.bytes : x.semaphore_bytes;
         return true;
     }
     while (isalnum((unsigned char)t[n]))
@@ -198,9 +220,9 @@ vp_status vp_symbols_evaluate(const vp_symbols *s, const char *text, int64_t *ou
             break;
         t++;
     }
-    if (*t == '/') {
-        x = strtoll(t + 1, (char **)&t, 10);
-        if (x < 1 || (!vp_overflowed(sum) && sum % x))
+    while (*t == '/') {
+        t++;
+        if (!factor(s, &t, &x) || x < 1 || (!vp_overflowed(sum) && sum % x))
             return VP_FAIL(err, VP_ERR_INPUT, "\"%s\" is no whole number here", text);
         sum = vp_overflowed(sum) ? sum : sum / x;
     }

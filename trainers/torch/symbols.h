@@ -3,9 +3,9 @@
  *     VP_TRY(vp_symbols_complete(&s, &(vp_symbol_card){.processors = 132, .threads = 2048}, err));
  *     VP_TRY(vp_symbols_evaluate(&s, "2*B*S*h", &bytes, err));
  *
- * An expression is a sum of products, over a whole number where it has one: "4097*B*S128*a/8". A
+ * An expression is a sum of products, over factors where it has some: "4097*B*S128*a/8". A
  * factor is a number, a symbol, R(outputs) or Q(outputs): the scratch of a sum over B S rows into
- * that many columns, and of its semaphores. tests/oracles/programs/sizes.py has the same in
+ * that many columns, and of its semaphores; R(outputs,heads): over B S heads rows. tests/oracles/programs/sizes.py has the same in
  * Python, and finds the expressions. */
 #ifndef VP_TRAINERS_TORCH_SYMBOLS_H
 #define VP_TRAINERS_TORCH_SYMBOLS_H
@@ -15,10 +15,11 @@
 #include <stdint.h>
 
 /* B batch, S sequence, h hidden, a heads, k key and value heads, d head size, f intermediate, V
- * vocabulary, P positions, T token types, r rank of an adapter; below them what follows. */
+ * vocabulary, P positions, T token types, E width of embeddings, r rank of an adapter; below them what
+ * follows. */
 /* clang-format off */
 #define VP_SYMBOL_TABLE(X) \
-    X(B) X(S) X(h) X(a) X(k) X(d) X(f) X(V) X(P) X(T) X(r) \
+    X(B) X(S) X(h) X(a) X(k) X(d) X(f) X(V) X(P) X(T) X(E) X(r) \
     X(S8) X(S32) X(S128) X(dr) X(dk) X(SK) X(SQ) X(SH) X(N) X(NS) X(MV) X(MT) X(MP) X(EV) X(ET) X(EP) \
     X(XS) X(XU) X(XV) X(XT) X(XP)
 /* clang-format on */
@@ -42,6 +43,9 @@ typedef struct vp_symbols {
 
 /* From B to r to all. VP_ERR_INPUT: one does not fit in 32 bits. */
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err);
+
+/* Where the size of a model, of a batch or of an adapter is; NULL: no such symbol. */
+int64_t *vp_symbol_named(vp_symbols *s, const char *name);
 
 /* VP_ERR_INPUT: no expression; a product beyond 64 bits. */
 vp_status vp_symbols_evaluate(const vp_symbols *s, const char *text, int64_t *out, vp_err *err);

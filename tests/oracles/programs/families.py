@@ -1,13 +1,81 @@
-"""Families whose training step is recorded: which sizes a config has, and the config of given sizes.
+"""Families whose training step is recorded: the fields of a config that are sizes, and the config of given sizes.
 
-Symbols: h hidden, a heads, k key/value heads, d head size, f intermediate, V vocabulary, P positions, T token types,
-L layers. `symbols` of a family are those that are free; the others follow from them.
+Symbols: h hidden, a heads, k key/value heads, d head size, f intermediate, V vocabulary, P positions, T token types; L layers.
+A row's `fields` say which key of a config.json holds a size: "k=num_key_value_heads|a", where the part behind | is what a null, or a key
+that the class gives no value, means. (h) is read but free of others' sizes: no allocation depends on it.
 """
 import random
 
 HEAD_SIZES = [80, 128, 104, 64, 96, 112, 72]
-LAYER_NORMS = {"gpt2", "opt", "gpt_neox", "bert", "roberta"}
+WIDE_HEADS = [256, 160, 192, 224, 136, 248, 176]
 WORKSPACES = {1048576, 33554432}         # sizes that must mean nothing else
+
+DECODER = "h=hidden_size a=num_attention_heads k=num_key_value_heads|a d=head_dim|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
+NARROW = DECODER.replace("d=head_dim|h/a", "d=|h/a")
+WITHOUT_GROUPS = "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
+LEARNED = WITHOUT_GROUPS.replace("(P)", "P")
+ENCODER = LEARNED + " T=type_vocab_size"
+GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads, as many, one
+
+
+class Family:
+    """kind: transformers' model_type. combos: (heads' kind, tables tied). dropouts: that the class has some unless told otherwise.
+    window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence. heads: which
+    head sizes there are. extra: fields that are as they are."""
+
+    def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
+                 layer_norm=False, window=None, period=1, wide=(0,), rows=None, **extra):
+        self.kind, self.task, self.combos, self.layers, self.window, self.period = kind, task, combos, layers, window, period
+        self.wide, self.extra = wide, extra
+        self.fields = [f.split("=") for f in fields.split()]
+        self.most_rows = rows or (60000 if layer_norm else 79000)
+        self.free_width = any(s == "d" and key.split("|")[0] for s, key in self.fields)
+
+    def config(self, s, blocks, tied, v):
+        c = dict(self.extra)
+        for symbol, keys in self.fields:
+            key = keys.split("|")[0]
+            if key and not symbol.startswith("("):
+                c[key] = s[symbol]
+        for layers, n in zip(self.layers.split(), blocks):
+            c[layers] = n
+        c["tie_word_embeddings"] = bool(tied)
+        if self.window:
+            c[self.window] = 40 if v.get("window") else c.get(self.window, 4096)
+        return self.kind, c
+
+    def symbols(self):
+        return {s for s, _ in self.fields if not s.startswith("(")}
+
+
+FAMILIES = {
+    "gpt2": Family("gpt2", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size P=n_positions", combos=((EVEN, 1), (EVEN, 0)),
+                   layers="n_layer", layer_norm=True),
+    "llama": Family("llama"),
+    "mistral": Family("mistral", window="sliding_window", combos=((EVEN, 0), (GROUPED, 0))),
+    "qwen2": Family("qwen2", NARROW),
+    "qwen3": Family("qwen3", combos=((GROUPED, 0), (GROUPED, 1))),
+    "gemma": Family("gemma", combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
+    "gemma2": Family("gemma2", combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
+    "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,)),
+    "phi3": Family("phi3", NARROW, combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", pad_token_id=0),
+    "phi": Family("phi", NARROW, combos=((EVEN, 0),), layer_norm=True, partial_rotary_factor=0.5),
+    "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim") + " h=word_embed_proj_dim", combos=((EVEN, 1),), layer_norm=True),
+    "gpt_neox": Family("gpt_neox", WITHOUT_GROUPS, combos=((EVEN, 0),), layer_norm=True),
+    "gpt_neo": Family("gpt_neo", "h=hidden_size a=num_heads k=|a d=|h/a f=intermediate_size|4*h V=vocab_size P=max_position_embeddings",
+                      combos=((EVEN, 1),), layers="num_layers", layer_norm=True),
+    "olmo2": Family("olmo2", NARROW, combos=((EVEN, 0), (GROUPED, 0))),
+    "bert": Family("bert", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True),
+    "roberta": Family("roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
+    "xlm-roberta": Family("xlm-roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
+    "electra": Family("electra", ENCODER + " E=embedding_size", "mlm", ((EVEN, 1),), layer_norm=True),
+    "distilbert": Family("distilbert", "h=dim a=n_heads k=|a d=|h/a f=hidden_dim V=vocab_size P=max_position_embeddings", "mlm",
+                         ((EVEN, 1),), layers="n_layers", layer_norm=True),
+    "stablelm": Family("stablelm", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
+    "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
+    "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
+    "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),)),
+}
 
 
 def prime_above(n):
@@ -17,82 +85,32 @@ def prime_above(n):
     return n
 
 
-def draw(rng, gqa, free_width, index, rows=79000):
-    """One shape: sizes that share no accidental relation. Three kinds take turns: some 6,000 rows and a small table; 80,000
+def draw(rng, family, v, index):
+    """One shape: sizes that share no accidental relation. Three kinds take turns: some 6,000 rows, a small table of tokens and a larger one of positions; 80,000
     rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a table as large. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those)."""
-    kind = index % 3
+    kind, grouped = index % 3, v["gqa"] != EVEN
     while True:
-        k = rng.choice([2, 3, 5])
-        a = k * rng.choice([2, 3, 4]) if gqa else rng.choice([6, 7, 9, 10, 11, 13])
+        k = 1 if v["gqa"] == MQA else rng.choice([2, 3, 5])
+        a = k * rng.choice([2, 3, 4]) if grouped and k > 1 else rng.choice([6, 7, 9, 10, 11, 13])
         if kind == 1:
-            a, k = (6, 3) if gqa else (7, 7)
-        if not gqa:
+            a, k = (6, 3) if v["gqa"] == GROUPED else (7, k)
+        if not grouped:
             k = a
-        d = HEAD_SIZES[index % len(HEAD_SIZES)]
-        h = a * 8 * prime_above(rng.randrange(6, 20)) if free_width else a * d
+        d = (WIDE_HEADS if v.get("wide") else HEAD_SIZES)[index % len(HEAD_SIZES)]
+        h = a * 8 * prime_above(rng.randrange(6, 20)) if family.free_width else a * d
         f = 8 * prime_above(rng.randrange(150, 400))
-        v = prime_above(rng.randrange(*[(3000, 9000), (3000, 5000), (16000, 20000)][kind]))
-        s = 8 * prime_above(rng.randrange(40, 80))
-        b = [rng.choice([11, 13]), rows // s, 18000 // s][kind]
-        bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, v, a * d, k * d) for y in (h, f, a * d, k * d)}
-        if 4 * b * s * max(3 * h, f, v) < 2**31 and not bytes_of & WORKSPACES:
-            return dict(h=h, a=a, k=k, d=d, f=f, V=v, B=b, S=s, P=prime_above(rng.randrange(700, 1500)), T=rng.choice([2, 3]),
-                        r=rng.choice([8, 10, 12, 14, 22]))
+        vocab = prime_above(rng.randrange(*[(3000, 9000), (3000, 5000), (16000, 20000)][kind]))
+        s = 8 * prime_above(rng.randrange(40, 80)) + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
+        b = [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
+        e = 8 * prime_above(rng.randrange(20, 50))
+        bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
+        if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
+            positions = prime_above(rng.randrange(*[(6600, 7900), (700, 1500), (700, 1500)][kind]))
+            shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]), E=e)
+            shape = {x: n for x, n in shape.items() if x in family.symbols()}
+            return dict(shape, B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
 
 
-def llama_like(kind, free_width=False, **more):
-    def config(s, L, tied):
-        c = dict(hidden_size=s["h"], num_attention_heads=s["a"], num_key_value_heads=s["k"], head_dim=s["d"],
-                 intermediate_size=s["f"], vocab_size=s["V"], num_hidden_layers=L, max_position_embeddings=4096,
-                 tie_word_embeddings=tied)
-        c.update(more)
-        return kind, c
-    return config
-
-
-def gpt2(s, L, tied):
-    return "gpt2", dict(n_embd=s["h"], n_head=s["a"], n_layer=L, vocab_size=s["V"], n_positions=s["P"], n_inner=s["f"],
-                        tie_word_embeddings=tied)
-
-
-def neox(s, L, tied):
-    return "gpt_neox", dict(hidden_size=s["h"], num_attention_heads=s["a"], num_hidden_layers=L, vocab_size=s["V"],
-                            intermediate_size=s["f"], max_position_embeddings=4096, tie_word_embeddings=tied)
-
-
-def opt(s, L, tied):
-    return "opt", dict(hidden_size=s["h"], num_attention_heads=s["a"], num_hidden_layers=L, vocab_size=s["V"],
-                       ffn_dim=s["f"], max_position_embeddings=s["P"], word_embed_proj_dim=s["h"], tie_word_embeddings=tied)
-
-
-def bert(kind):
-    def config(s, L, tied):
-        return kind, dict(hidden_size=s["h"], num_attention_heads=s["a"], num_hidden_layers=L, vocab_size=s["V"],
-                          intermediate_size=s["f"], max_position_embeddings=s["P"], type_vocab_size=s["T"], pad_token_id=1,
-                          tie_word_embeddings=tied)
-    return config
-
-
-def gemma2(s, L, tied):
-    return "gemma2", dict(llama_like("gemma2")(s, L, tied)[1], sliding_window=4096)
-
-
-# name: (config of a shape, group queries allowed, width free of the heads, layers that make one period)
-FAMILIES = {
-    "gpt2": (gpt2, (False,), False, 1),
-    "llama": (llama_like("llama"), (True, False), True, 1),
-    "mistral": (llama_like("mistral", sliding_window=None), (True, False), True, 1),
-    "qwen2": (llama_like("qwen2"), (True, False), False, 1),
-    "qwen3": (llama_like("qwen3"), (True, False), True, 1),
-    "gemma2": (gemma2, (True, False), True, 2),
-    "phi3": (llama_like("phi3", pad_token_id=0), (True, False), False, 1),
-    "opt": (opt, (False,), False, 1),
-    "gpt_neox": (neox, (False,), False, 1),
-    "bert": (bert("bert"), (False,), False, 1),
-    "roberta": (bert("roberta"), (False,), False, 1),
-}
-
-
-def shapes(family, gqa, n, seed=1):
-    rng = random.Random("%s %s %d" % (family, gqa, seed))
-    return [draw(rng, gqa, FAMILIES[family][2], i, 60000 if family in LAYER_NORMS else 79000) for i in range(n)]
+def shapes(name, v, n, seed=1):
+    rng = random.Random("%s %s %d" % (name, bool(v["gqa"]), seed))
+    return [draw(rng, FAMILIES[name], v, i) for i in range(n)]

@@ -77,6 +77,10 @@ def make_model(v, config, mark=lambda phase: None):
     kind, fields = config
     c = transformers.AutoConfig.for_model(kind, **fields)
     c.use_cache = False
+    if not v.get("dropout", 1):
+        for key in DROPOUTS:
+            if hasattr(c, key):
+                setattr(c, key, 0.0)
     cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM}[v["task"]]
     dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed") else torch.bfloat16
     with torch.device("meta"):
@@ -261,20 +265,47 @@ def quiet():
     gc.freeze()          # a collection looks at what a model leaves, not at all the modules'
 
 
-CHOICES = ("hidden_act", "activation_function", "hidden_activation", "attention_bias", "mlp_bias", "scale_attn_by_inverse_layer_idx",
-           "reorder_and_upcast_attn", "scale_attn_weights", "add_cross_attention", "use_parallel_residual", "do_layer_norm_before",
-           "enable_bias", "layer_norm_elementwise_affine", "is_decoder", "use_sliding_window", "sliding_window", "use_qk_norm",
-           "position_embedding_type")
 DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop", "dropout", "attention_dropout", "activation_dropout", "hidden_dropout_prob",
-            "attention_probs_dropout_prob", "hidden_dropout", "layerdrop")
+            "attention_probs_dropout_prob", "hidden_dropout", "layerdrop", "dropout_rate", "resid_dropout", "embed_dropout",
+            "residual_dropout", "embedding_dropout")
+# Fields that change no allocation of a training step, or are looked at by another rule (rope, windows, sizes).
+HARMLESS = ("use_cache", "return_dict", "output_hidden_states", "output_attentions", "is_encoder_decoder", "tie_word_embeddings", "problem_type",
+            "dtype", "_name_or_path", "model_type", "transformers_version", "summary_type", "summary_use_proj", "summary_activation",
+            "summary_proj_to_labels", "use_sliding_window", "norm_topk_prob", "_attn_implementation", "architectures")
 
 
-def requirements(family, families):
+def class_default(family):
+    import transformers
+    return transformers.AutoConfig.for_model(family.kind).to_dict()
+
+
+def has_dropout(family):
+    c = dict(class_default(family), **family.extra)
+    return any(c.get(k) for k in DROPOUTS)
+
+
+def fields(family):
+    """Which keys of a config.json are sizes: "SYMBOL KEY ABSENT NULL", what an absent key and a null mean; - for neither."""
+    import transformers
+    c = class_default(family)
+    key_of = {s: keys.split("|")[0] for s, keys in family.fields}
+    other = {key_of["h"]: 3 * c[key_of["h"]], key_of["a"]: 2 * c[key_of["a"]]}
+    other = transformers.AutoConfig.for_model(family.kind, **other).to_dict()
+    out = []
+    for symbol, keys in family.fields + [["LM"[i], k] for i, k in enumerate(family.layers.split())]:
+        key, _, null = keys.partition("|")
+        absent = None if null and c.get(key) != other.get(key) else c.get(key)
+        out.append("%s %s %s %s" % (symbol.strip("()"), key or "-", null or "-" if absent is None else absent, null or "-"))
+    out.append("tied tie_word_embeddings %d %d" % ((bool(c.get("tie_word_embeddings", True)),) * 2))
+    if family.window:
+        out.append("window %s %d 0" % (family.window, c.get(family.window) or 0))
+    return out
+
+
+def requirements(family):
     """Fields of the config that choose what runs, as they were: choice KEY JSON, or dropout KEY zero|some."""
     import json
-    import random
-    import transformers
-    kind, fields = families.FAMILIES[family][0](families.draw(random.Random(1), False, families.FAMILIES[family][2], 0), 4, False)
-    c = transformers.AutoConfig.for_model(kind, **fields).to_dict()
-    out = ["choice %s %s" % (k, json.dumps(c[k])) for k in CHOICES if k in c]
+    c = dict(class_default(family), **family.extra)
+    choices = [k for k in sorted(c) if (isinstance(c[k], (bool, str)) or k in family.extra) and k not in HARMLESS and not k.endswith("_token_id")]
+    out = ["choice %s %s" % (k, json.dumps(c[k])) for k in choices]
     return out + ["dropout %s %s" % (k, "some" if c[k] else "zero") for k in DROPOUTS if k in c]

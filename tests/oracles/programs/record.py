@@ -10,6 +10,7 @@ reason. README.md beside this file has the format.
 import argparse
 import itertools
 import os
+import re
 import sys
 import time
 
@@ -21,7 +22,8 @@ import sizes
 N_SHAPES, N_SMALL = 6, 3
 STEP = ["forward", "output", "backward"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in STEP] + [(n + "3", n + "_more") for n in STEP])
-DEFAULTS = dict(adapter="fp32", dora=0, quantised="none")         # words of a key that are left out at these values
+# Words of a key that are left out at these values.
+DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0)
 
 
 def phases_of(v):
@@ -37,27 +39,41 @@ class Refused(Exception):
     pass
 
 
-def variants(family, only):
-    task = "mlm" if family in ("bert", "roberta") else "clm"
-    axes = dict(task=[task], precision=["fp32", "bf16-mixed", "bf16", "bf16-amp"],
-                attention=["sdpa:flash", "eager"], mask=[0, 1], gqa=[int(g) for g in families.FAMILIES[family][1]], tied=[0, 1],
+def is_worth_it(v, family, asked):
+    """Leaves out what differs in nothing, or nobody runs, unless it was asked for: sdpa without flash attention with a mask."""
+    sdpa = v["attention"] != "eager"
+    if (v["gqa"], v["tied"]) not in family.combos:
+        return False
+    if v["lora"] != "none" and v["tied"] and (v["gqa"], 0) in family.combos:     # a line of the untied program says what the tied one is
+        return False
+    if v["ragged"] and not (sdpa and (v["mask"] or v["window"])):
+        return False
+    if v["window"] and not family.window:
+        return False
+    return "attention" in asked or v["attention"] in ("sdpa:flash", "eager") or not (v["mask"] or v["window"])
+
+
+def variants(name, only):
+    family = families.FAMILIES[name]
+    axes = dict(task=[family.task], precision=["fp32", "bf16-mixed", "bf16", "bf16-amp"],
+                attention=["sdpa:flash", "eager", "sdpa:efficient", "sdpa:math"], mask=[0, 1], gqa=[0, 1, 2], tied=[0, 1],
                 recompute=["none", "full"], lora=["none"], keep_output=[0], lora_dropout=[0])
     axes.update((k, [x]) for k, x in DEFAULTS.items())
-    if family == "gpt2":
-        axes["tied"] = [1, 0]
+    axes.update(dropout=[1, 0] if play.has_dropout(family) else [1], window=[0, 1], ragged=[0, 1], wide=list(family.wide))
     for word in only:
         key, value = word.split("=", 1)
-        axes[key] = [int(x) if x in "01" else x for x in value.split(",")]
+        axes[key] = [int(x) if x in "012" else x for x in value.split(",")]
+    asked = [word.split("=")[0] for word in only]
     for values in itertools.product(*axes.values()):
         v = dict(zip(axes, values))
-        if v["lora"] != "none" and v["tied"]:     # a line of the untied program says what the tied one is
-            continue
-        if not (v["tied"] and not v["gqa"] and True in families.FAMILIES[family][1]):   # no published model ties without groups
+        if is_worth_it(v, family, asked):
             yield v
 
 
 def play_once(v, family, shape, blocks):
-    config = families.FAMILIES[family][0](shape, blocks * families.FAMILIES[family][3], bool(v["tied"]))
+    f = families.FAMILIES[family]
+    period = f.period if v["window"] else 1
+    config = f.config(shape, [n * period for n in blocks], v["tied"], v)
     return play.Recording(dict(v, r=shape["r"]), config, shape["B"], shape["S"])
 
 
@@ -90,9 +106,9 @@ def gaps(run, step):
     return out
 
 
-def check_kept(v, family, shape, run):
+def check_kept(v, family, shape, run, base):
     """That keeping the output changes only when it goes."""
-    kept = play_once(dict(v, keep_output=1), family, shape, 4)
+    kept = play_once(dict(v, keep_output=1), family, shape, base)
     for step in "23":
         now, late = gaps(run, step), {i for e in run.phases["output" + step] for i in e[1]}
         for gap in now:
@@ -102,9 +118,9 @@ def check_kept(v, family, shape, run):
             raise Refused("a step whose output is kept differs in more than when it goes")
 
 
-def tied_slot(v, family, shape, run, model):
+def tied_slot(v, family, shape, run, model, base):
     """The slot that a model with tied tables has not; nothing else may differ."""
-    names, tied = phases_of(v), play_once(dict(v, tied=1), family, shape, 4)
+    names, tied = phases_of(v), play_once(dict(v, tied=1), family, shape, base)
     sizes_of = [[e[2] for n in names for e in r.phases[n] if e[0] == "a"] for r in (run, tied)]
     slots = [e[2] for e in model["load"] if e[0] == "a"]
     for i, slot in enumerate(slots):
@@ -115,13 +131,15 @@ def tied_slot(v, family, shape, run, model):
 
 def record(v, family):
     names = phases_of(v)
-    shapes = families.shapes(family, bool(v["gqa"]), N_SHAPES + 1)
-    small = families.shapes(family, bool(v["gqa"]), N_SMALL, seed=2)
+    shapes = families.shapes(family, v, N_SHAPES + 1)
+    small = families.shapes(family, v, N_SMALL, seed=2)
     for s in small:
-        s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16))
-    lengths = [4, 5, 6]
+        s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
+    groups = len(families.FAMILIES[family].layers.split())
+    base = (4,) * groups
+    lengths = [base] + [tuple(n if h == g else 4 for h in range(groups)) for g in range(groups) for n in (5, 6)]
     repeats = [play_once(v, family, shapes[0], n) for n in lengths]
-    runs = [repeats[0]] + [play_once(v, family, s, 4) for s in shapes[1:N_SHAPES]]
+    runs = [repeats[0]] + [play_once(v, family, s, base) for s in shapes[1:N_SHAPES]]
     for r in repeats + runs:
         first, second = r.phases["forward1"] + r.phases["backward1"], r.phases["forward2"] + r.phases["backward2"]
         if [e[2] if e[0] == "a" else len(e[1]) for e in first] != [e[2] if e[0] == "a" else len(e[1]) for e in second]:
@@ -130,10 +148,25 @@ def record(v, family):
         program = shape_of.generalise(names, lengths, [r.phases for r in repeats])
     except shape_of.Mismatch as e:
         raise Refused(str(e))
-    model = shape_of.unroll(program, 4)
+    model = shape_of.unroll(program, base)
     for s, r in zip(shapes, runs):
         if whole(model, names) != whole(r.phases, names):
             raise Refused("events in another order at %s" % s)
+    slots = fitted(model, names, runs, shapes)
+    owners(program, model, runs[0], slots)
+    # other layers and another shape at once: a check that nothing was fitted to
+    check = play_once(v, family, shapes[N_SHAPES], (7, 6)[:groups])
+    compare(shape_of.unroll(program, (7, 6)[:groups]), slots, check, shapes[N_SHAPES], {})
+    only_large = {}
+    for s in small:
+        compare(model, slots, play_once(v, family, s, base), s, only_large)
+    check_kept(v, family, shapes[0], repeats[0], base)
+    tied = None if v["lora"] == "none" else tied_slot(v, family, shapes[0], repeats[0], model, base)
+    return program, slots, {s for s, both in only_large.items() if both == {False}}, repeats[0], tied
+
+
+def fitted(model, names, runs, shapes):
+    """slot -> (expression,), exact at every shape."""
     fit = sizes.Fitter(shapes[:N_SHAPES])
     slots = {}
     for name in names:
@@ -146,16 +179,7 @@ def record(v, family):
                 raise Refused("%s: %s bytes at %s" % (name, found, shapes[:N_SHAPES]))
             if slots.setdefault(event[2], (expression,))[0] != expression:
                 raise Refused("%s: a size differs between blocks" % name)
-    owners(program, model, runs[0], slots)
-    # other layers and another shape at once: a check that nothing was fitted to
-    check = play_once(v, family, shapes[N_SHAPES], 7)
-    compare(shape_of.unroll(program, 7), slots, check, shapes[N_SHAPES], {})
-    only_large = {}
-    for s in small:
-        compare(shape_of.unroll(program, 4), slots, play_once(v, family, s, 4), s, only_large)
-    check_kept(v, family, shapes[0], repeats[0])
-    tied = None if v["lora"] == "none" else tied_slot(v, family, shapes[0], repeats[0], model)
-    return program, slots, {s for s, both in only_large.items() if both == {False}}, repeats[0], tied
+    return slots
 
 
 def owners(program, model, run, slots):
@@ -222,51 +246,104 @@ def compare(model, slots, run, shape, only_large):
                       % [(s, sizes.text(slots[s][0])) for s, x in only_large.items() if False in x][:3])
 
 
-def write(out, v, result, table):
+def refer(number, phases, here, slot):
+    """A slot as a part names it: "<" for each phase back, the section's letter unless it is the same, the allocation of the section."""
+    back = phases.index(here[0]) - phases.index(slot[0])
+    return "<" * back + ("abcdefg"[slot[1]] if back or slot[1] != here[1] else "") + str(number[slot])
+
+
+def write(v, family, result):
+    """The lines of a program; a section is a list of words, with sizes as expressions."""
     program, slots, large, run, tied = result
+    phases = [name for name, _ in program]
     number = {}
-    for name, _, *sections in program:
-        for sec, toks in zip("pbs", sections):
-            for pos, t in enumerate(toks):
-                if t[0] == "a":
-                    number[(name, sec, pos)] = len(number)
-    out.append("program " + key_of(v))
+    for name, sections in program:
+        for k, (_, _, toks) in enumerate(sections):
+            for pos in [pos for pos, t in enumerate(toks) if t[0] == "a"]:
+                number[name, k, pos] = sum(t[0] == "a" for t in toks[:pos])
+    lines = ["program " + key_of(v)]
+    if v["window"] and families.FAMILIES[family].period > 1:
+        lines.append("every %d" % families.FAMILIES[family].period)
     if tied:
-        out.append("tied %d" % number[tied])
+        lines.append("tied %s %s%d" % (NAMES[tied[0]], "abcdefg"[tied[1]], number[tied]))
     for phase, at in run.workspaces:
-        out.append("workspace %s %d %d" % (NAMES[phase.replace("1", "2")], at[0], at[1]))
-    for name, irregular, *sections in program:
-        out.append("phase %s %d" % (NAMES[name], irregular))
-        for sec, toks in zip("pbs", sections):
-            if not toks:
-                continue
+        lines.append("workspace %s %d %d" % (NAMES[phase.replace("1", "2")], at[0], at[1]))
+    for name, sections in program:
+        line = ["phase " + NAMES[name]]
+        for k, (group, irregular, toks) in enumerate(sections):
             words = []
             for pos, t in enumerate(toks):
                 if t[0] == "a":
-                    expression, letter = slots[(name, sec, pos)]
-                    words.append("%s%d%s" % (letter, table.setdefault(sizes.text(expression), len(table)),
-                                             "!" if (name, sec, pos) in large else ""))
+                    expression, letter = slots[name, k, pos]
+                    words.append((letter, sizes.text(expression), "!" if (name, k, pos) in large else ""))
                 else:
-                    words += ["-%d%s" % (number[slot], rule) for slot, rule in t[1]]
-            out.append(sec + " " + " ".join(words))
-    out.append("end")
+                    words += ["-%s%s" % (refer(number, phases, (name, k), slot), rule) for slot, rule in t[1]]
+            line.append(("" if group is None else "*%d-%d" % (group, irregular), words))
+        lines.append(line)
+    return lines
 
 
-def known(path):
-    """Of a recording that is there: its sizes and its programs."""
-    if not os.path.exists(path):
-        return {}, []
-    table, programs, inside = {}, [], False
-    for line in open(path).read().split("\n")[:-1]:
-        if line.startswith("size "):
-            table[line[5:]] = len(table)
-        elif line.startswith("program "):
-            programs.append([])
-            inside = True
-        if inside:
-            programs[-1].append(line)
-            inside = line != "end"
-    return table, programs
+class File:
+    """A recording: texts of sizes and of parts, each once; programs by key."""
+
+    def __init__(self, path):
+        self.sizes, self.parts, self.programs = [], [], {}
+        key = None
+        for line in open(path).read().split("\n")[:-1] if os.path.exists(path) else []:
+            word, _, rest = line.partition(" ")
+            if word in ("size", "part"):
+                (self.sizes if word == "size" else self.parts).append(rest)
+            elif word == "program":
+                key = rest
+                self.programs[key] = []
+            elif word == "same":
+                self.programs[rest.split(" = ")[0]] = self.programs[rest.split(" = ")[1]]
+            elif word == "end":
+                key = None
+            elif key:
+                self.programs[key].append(line)
+
+    def number(self, table, text):
+        if text not in table:
+            table.append(text)
+        return table.index(text)
+
+    def add(self, v, lines):
+        out = []
+        for line in lines[1:]:
+            if isinstance(line, list):
+                words = [line[0]]
+                for group, toks in line[1:]:
+                    text = " ".join("%s%d%s" % (t[0], self.number(self.sizes, t[1]), t[2]) if not isinstance(t, str) else t for t in toks)
+                    words.append(("%d" % self.number(self.parts, text) if toks else "-") + group)
+                line = " ".join(words)
+            out.append(line)
+        self.programs[key_of(v)] = out
+
+    def compact(self):
+        """Forget sizes and parts that no program has any more."""
+        used = sorted({int(w.split("*")[0]) for p in self.programs.values() for x in p if x.startswith("phase ")
+                       for w in x.split()[2:] if w[0] != "-"})
+        parts = [self.parts[i] for i in used]
+        number = {old: new for new, old in enumerate(used)}
+        for key, p in self.programs.items():
+            self.programs[key] = [" ".join(x.split()[:2] + [w if w[0] == "-" else "*".join([str(number[int(w.split("*")[0])])] +
+                                                            w.split("*")[1:]) for w in x.split()[2:]])
+                                  if x.startswith("phase ") else x for x in p]
+        of = re.compile(r"(?<![-<\w])([A-Z])(\d+)")
+        used = sorted({int(m) for p in parts for _, m in of.findall(p)})
+        number = {old: new for new, old in enumerate(used)}
+        self.parts = [of.sub(lambda m: m.group(1) + str(number[int(m.group(2))]), p) for p in parts]
+        self.sizes = [self.sizes[i] for i in used]
+
+    def text(self, head):
+        self.compact()
+        lines, first = list(head), {}
+        lines += ["size " + x for x in self.sizes] + ["part " + x for x in self.parts]
+        for key, p in self.programs.items():
+            same = first.setdefault(tuple(p), key)
+            lines += ["same %s = %s" % (key, same)] if same != key else ["program " + key] + p + ["end"]
+        return "\n".join(lines) + "\n"
 
 
 def main():
@@ -282,33 +359,26 @@ def main():
     import peft
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1          # the real one forbids a later fork
-    table, kept = known(a.out)
-    lines = []
+    out = File(a.out)
     for v in variants(a.family, a.only):
         def one(v=v):
             torch.backends.cudnn.enabled = False
-            mine, known_sizes = [], dict(table)
-            write(mine, v, record(v, a.family), known_sizes)
-            return {"lines": mine, "table": known_sizes}
+            return {"lines": write(v, a.family, record(v, a.family))}
         t = time.time()
         got = play.in_child(one)
-        sys.stderr.write("%s: %s (%.1f s)\n" % (key_of(v), got.get("failed", "recorded"),
-                                                time.time() - t))
+        sys.stderr.write("%s: %s (%.1f s)\n" % (key_of(v), got.get("failed", "recorded"), time.time() - t))
         if "failed" not in got:
-            lines += got["lines"]
-            table = got["table"]
+            out.add(v, got["lines"])
+    f = families.FAMILIES[a.family]
     head = ["# Recorded training steps; made by tests/oracles/programs/record.py, whose README has the format.",
-            "vplan-recording 1", "family " + a.family,
+            "vplan-recording 2", "family " + f.kind,
             "versions torch=%s transformers=%s peft=%s" % (torch.__version__.split("+")[0], transformers.__version__,
                                                           peft.__version__),
-            "device capability=%s" % os.environ["VPLAN_NULL_CC"],
-            "blocks %d" % families.FAMILIES[a.family][3]]
-    head += ["requires " + x for x in play.requirements(a.family, families)]
-    done = {x for x in lines if x.startswith("program ")}
-    lines = [x for program in kept if program[0] not in done for x in program] + lines
-    head += ["size %s" % text for text in table]
-    with open(a.out + ".tmp", "w") as f:
-        f.write("\n".join(head + lines) + "\n")
+            "device capability=%s" % os.environ["VPLAN_NULL_CC"]]
+    head += ["field " + x for x in play.fields(f)]
+    head += ["requires " + x for x in play.requirements(f)]
+    with open(a.out + ".tmp", "w") as file:
+        file.write(out.text(head))
     os.rename(a.out + ".tmp", a.out)
 
 

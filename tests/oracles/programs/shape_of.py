@@ -1,7 +1,8 @@
-"""From recordings with different layer counts to one program whose block repeats.
+"""From recordings with different layer counts to one program whose blocks repeat.
 
-A phase is a prefix, a body that runs once a repeated block, and a suffix. An allocation has a slot: its phase, section and position; in a
-body one a repetition. What is freed is a slot and a rule that says of which repetitions:
+A model has groups of equal blocks: one, or two (encoder and decoder). A phase is a list of sections; one that belongs to a group is a body
+and runs once a block of it, less its irregular ones, which are in the sections beside it. An allocation has a slot: its phase, section and
+position; in a body one a repetition. What is freed is a slot and a rule that says of which repetitions:
   ""      the slot is in no body            "*j:k"  of all but the first j and the last k
   "i+j"   the repetition that runs, + j     "r+j"   the same counted from the other end     (in bodies, if there is one)
   "s+j"   number j                          "e+j"   number j from the end                   (elsewhere)
@@ -18,47 +19,68 @@ def tokens(events):
 
 
 class Phase:
+    """lengths[i]: of run i, blocks of each group. The first run is the base; the others differ from it in one group."""
+
     def __init__(self, name, lengths, runs):
         self.name = name
         self.lengths, self.runs = lengths, runs
         self.toks = [tokens(r[name]) for r in runs]
 
     def candidates(self):
-        """(irregular blocks, start of the body, its length), best first."""
-        n = [len(t) for t in self.toks]
-        steps = {(n[i + 1] - n[i], self.lengths[i + 1] - self.lengths[i]) for i in range(len(n) - 1)}
+        """Lists of bodies (group, irregular blocks, start in the base run, length), in order of their start, best first."""
+        found = [list(self.bodies_of(g)) for g in range(len(self.lengths[0]))]
+        lists = [[]]
+        for bodies in found:
+            lists = [x + [b] * (b is not None) for x in lists for b in bodies or [0]]
+        for x in lists:
+            if 0 in x:
+                raise Mismatch("%s: no body repeats" % self.name)
+            x.sort(key=lambda b: b[2])
+            ends = [b[2] + (self.lengths[0][b[0]] - b[1]) * b[3] for b in x]
+            if all(e <= b[2] for e, b in zip(ends, x[1:])):
+                yield x
+
+    def bodies_of(self, g):
+        """Of one group, or None where the phase does not depend on it."""
+        same = [i for i, l in enumerate(self.lengths) if all(l[h] == self.lengths[0][h] for h in range(len(l)) if h != g)]
+        lengths, toks = [self.lengths[i][g] for i in same], [self.toks[i] for i in same]
+        n = [len(t) for t in toks]
+        steps = {(n[i + 1] - n[i], lengths[i + 1] - lengths[i]) for i in range(len(n) - 1)}
         if len({a * 1000 // b for a, b in steps}) != 1:
-            raise Mismatch("%s: %s events for %s blocks" % (self.name, n, self.lengths))
-        per = (n[1] - n[0]) // (self.lengths[1] - self.lengths[0])
+            raise Mismatch("%s: %s events for %s blocks" % (self.name, n, lengths))
+        per = (n[1] - n[0]) // (lengths[1] - lengths[0])
         if per == 0:
-            yield 0, n[0], 0
+            yield None
             return
-        t0, tn, ln = self.toks[0], self.toks[-1], self.lengths[-1]
-        for irregular in range(self.lengths[0]):
+        t0, tn, ln = toks[0], toks[-1], lengths[-1]
+        for irregular in range(lengths[0]):
             reps = ln - irregular
             for start in range(len(tn) - reps * per + 1):
                 if tn[start:start + (reps - 1) * per] != tn[start + per:start + reps * per]:
                     continue
                 if all(t == tn[:start] + tn[start:start + per] * (l - irregular) + tn[start + reps * per:]
-                       for t, l in zip(self.toks, self.lengths)):
-                    yield irregular, start, per
+                       for t, l in zip(toks, lengths)):
+                    yield g, irregular, start, per
 
-    def locate(self, run, l, irregular, start, per, where):
-        """Allocation id -> (slot, repetition) of one run; slot is (phase, section, position)."""
-        reps = l - irregular if per else 0
-        for i, e in enumerate(self.runs[run][self.name]):
-            sec, rep, pos = place(i, start, per, reps)
-            if e[0] == "a":
-                where[e[1]] = ((self.name, sec, pos), rep)
-        return reps
+    def sections(self, bodies, l):
+        """Of a run with l blocks: (group or None, irregular, start, length of one repetition, repetitions) in order."""
+        out, at, base = [], 0, 0
+        end = len(self.toks[self.lengths.index(l)])
+        for g, irregular, start, per in bodies:
+            fixed = start - base
+            out.append((None, 0, at, fixed, 1))
+            out.append((g, irregular, at + fixed, per, l[g] - irregular))
+            at += fixed + per * (l[g] - irregular)
+            base = start + per * (self.lengths[0][g] - irregular)
+        return out + [(None, 0, at, end - at, 1)]
 
 
-def place(i, start, per, reps):
-    if i < start:
-        return "p", None, i
-    if per and i < start + reps * per:
-        return "b", (i - start) // per, (i - start) % per
-    return "s", None, i - start - reps * per
+def place(i, sections):
+    """Event i of a phase: its section, the repetition (None in no body), its position there."""
+    for k, (g, _, start, per, reps) in enumerate(sections):
+        if start <= i < start + per * reps:
+            return k, (i - start) // per if g is not None else None, (i - start) % per
+    raise IndexError(i)
 
 
 def rules_outside(sets, n):
@@ -102,32 +124,36 @@ def at(letter, d, i, n):
 
 
 def generalise(names, lengths, runs):
-    """names of phases in order; runs[i] is a recording's phases for lengths[i] repeated blocks. Returns the program:
-    [(phase, irregular, prefix, body, suffix)], tokens being ("a",) or ("f", [(slot, rule)])."""
+    """names of phases in order; runs[i] is a recording's phases for lengths[i], a tuple of blocks a group. Returns the program:
+    [(phase, [(group or None, irregular, tokens)])], tokens being ("a",) or ("f", [(slot, rule)])."""
     def go(k, wheres, reps):
         if k == len(names):
             return []
         phase = Phase(names[k], lengths, runs)
         why = None
-        for irregular, start, per in phase.candidates():
-            new = [dict(w) for w in wheres]
-            count = [dict(r) for r in reps]
-            for run, l in enumerate(lengths):
-                count[run][names[k]] = phase.locate(run, l, irregular, start, per, new[run])
+        for bodies in phase.candidates():
+            new, count = [dict(w) for w in wheres], [dict(r) for r in reps]
+            cuts = [phase.sections(bodies, l) for l in lengths]
+            for run, cut in enumerate(cuts):
+                for i, e in enumerate(runs[run][names[k]]):
+                    if e[0] == "a":
+                        sec, rep, pos = place(i, cut)
+                        new[run][e[1]] = ((names[k], sec, pos), rep)
+                for sec, s in enumerate(cut):
+                    count[run][names[k], sec] = s[4] if s[0] is not None else None
             try:
-                sections = frees(phase, irregular, start, per, new, count)
-                return [(names[k], irregular) + sections] + go(k + 1, new, count)
+                sections = frees(phase, cuts, new, count)
+                return [(names[k], sections)] + go(k + 1, new, count)
             except Mismatch as e:
                 why = why or e
         raise why or Mismatch("%s: no body repeats" % names[k])
 
-    def frees(phase, irregular, start, per, wheres, counts):
-        out = {"p": {}, "b": {}, "s": {}}
+    def frees(phase, cuts, wheres, counts):
+        out = [{} for _ in cuts[0]]
         table = {}
-        for run, l in enumerate(lengths):
-            reps = counts[run][phase.name]
+        for run in range(len(lengths)):
             for i, e in enumerate(runs[run][phase.name]):
-                sec, rep, pos = place(i, start, per, reps)
+                sec, rep, pos = place(i, cuts[run])
                 if e[0] == "a":
                     out[sec][pos] = ("a",)
                     continue
@@ -137,51 +163,47 @@ def generalise(names, lengths, runs):
                     groups.setdefault(slot, set()).add(j)
                 table.setdefault((sec, pos), []).append((run, rep, groups))
         for (sec, pos), seen in table.items():
+            inside = cuts[0][sec][0] is not None
             slots = []
             for slot in sorted({s for _, _, g in seen for s in g}, key=str):
                 sets = [g.get(slot, set()) for _, _, g in seen]
-                if slot[1] != "b":
-                    if sec == "b":
-                        slots += [(slot, r) for r in rules_single([(rep, bool(s), counts[run][phase.name])
-                                                                   for (run, rep, _), s in zip(seen, sets)])]
-                        continue
+                n = [counts[run][slot[:2]] for run, _, _ in seen]
+                if n[0] is None and inside:
+                    slots += [(slot, r) for r in rules_single([(rep, bool(s), cuts[run][sec][4])
+                                                               for (run, rep, _), s in zip(seen, sets)])]
+                elif n[0] is None:
                     if not all(s == {None} for s in sets):
                         raise Mismatch("%s frees %s in some blocks only" % (phase.name, slot))
                     slots.append((slot, ""))
-                    continue
-                n = [counts[run][slot[0]] for run, _, _ in seen]
-                if sec == "b":
+                elif inside:
                     slots += [(slot, r) for r in rules_inside([(rep, s, m) for (_, rep, _), s, m in zip(seen, sets, n)],
                                                               slot[0] == phase.name)]
                 else:
                     slots += [(slot, r) for r in rules_outside(sets, n)]
             out[sec][pos] = ("f", slots)
-        return tuple([out[s][i] for i in range(len(out[s]))] for s in "pbs")
+        return [(cut[0], cut[1], [toks[i] for i in range(len(toks))]) for cut, toks in zip(cuts[0], out)]
 
     return go(0, [{} for _ in runs], [{} for _ in runs])
 
 
 def unroll(program, l):
-    """The program for l repeated blocks: phase -> events, ids in order, sizes as slots."""
-    ids = {}
-    out = {}
-    reps_of = {p[0]: l - p[1] if p[3] else 0 for p in program}
-    n = 0
-    for name, irregular, prefix, body, suffix in program:
+    """The program for l blocks a group: phase -> events, ids in order, sizes as slots."""
+    ids, out = {}, {}
+    reps = {(name, k): l[g] - irregular if g is not None else None
+            for name, sections in program for k, (g, irregular, _) in enumerate(sections)}
+    for name, sections in program:
         events = out[name] = []
-        reps = reps_of[name]
-        parts = [("p", None, prefix)] + [("b", i, body) for i in range(reps)] + [("s", None, suffix)]
-        for sec, rep, toks in parts:
-            for pos, t in enumerate(toks):
-                if t[0] == "a":
-                    ids[((name, sec, pos), rep)] = n
-                    events.append(("a", n, (name, sec, pos)))
-                    n += 1
-                    continue
-                freed = []
-                for slot, rule in t[1]:
-                    freed += [ids[(slot, j)] for j in chosen(rule, rep, reps_of[slot[0]], reps)]
-                events.append(("f", freed))
+        for k, (g, _, toks) in enumerate(sections):
+            for rep in range(reps[name, k]) if g is not None else [None]:
+                for pos, t in enumerate(toks):
+                    if t[0] == "a":
+                        ids[((name, k, pos), rep)] = len(ids)
+                        events.append(("a", ids[((name, k, pos), rep)], (name, k, pos)))
+                        continue
+                    freed = []
+                    for slot, rule in t[1]:
+                        freed += [ids[(slot, j)] for j in chosen(rule, rep, reps[slot[:2]], reps[name, k])]
+                    events.append(("f", freed))
     return out
 
 

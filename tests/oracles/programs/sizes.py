@@ -10,7 +10,8 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k d
           "r", "r h", "r f", "r a d", "r k d", "r V"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128"]
 EXTRA = ["B SK a dk", "B SQ a", "B SH a", "NS B S a", "NS B S a dr", "EV h", "ET h", "EP h", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP"]
-SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d"]          # columns of what is summed over its rows
+# Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
+SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
 
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
@@ -77,7 +78,7 @@ def values(shape):
         v["S%d" % m] = up(v["S"], m)
     v["dr"] = up(v["d"], 32 if v["d"] <= 128 else 64)
     n = v["N"] = v["B"] * v["S"]
-    for t in "VTP":
+    for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]
         v["X" + t] = 511 + up(16 * (32 + -(-v["M" + t] // 896)), 256)
@@ -88,11 +89,9 @@ def values(shape):
     v["XS"] = 255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608)
     v["XU"] = 511 + up(16 * (32 + -(-n // 4480)), 256)
     for w in SUMS:
-        outputs = 1
-        for x in w.split():
-            outputs *= int(x) if x.isdigit() else v[x] if x in v else 0
+        outputs, rows = (value([int(x) if x.isdigit() else x for x in part.split()], v) for part in (w + ",").split(",")[:2])
         for i, letter in enumerate("RQ"):
-            v["%s(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, n)[i] if outputs else 0
+            v["%s(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, n * rows)[i] if outputs * rows else 0
     return v
 
 
@@ -106,7 +105,7 @@ def monomials():
                     out.append(m)
     out += [tuple(e.split()) for e in EXTRA]
     sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in "RQ"]
-    return sums + sorted(out, key=lambda m: (len(m), m))
+    return sums + sorted(out, key=lambda m: (len(m), sum(map(len, m)), m))
 
 
 MONOMIALS = monomials()
@@ -115,7 +114,7 @@ MONOMIALS = monomials()
 def value(monomial, v):
     n = 1
     for s in monomial:
-        n *= v[s]
+        n *= s if isinstance(s, int) else v.get(s, 0)
     return n
 
 
@@ -139,7 +138,7 @@ class Fitter:
         self.shapes = [values(s) for s in shapes]
         self.columns = {}
         for m in MONOMIALS:
-            if all(s in self.shapes[0] for s in m) and "r" not in m or "r" in shapes[0] and shapes[0]["r"]:
+            if all(s in self.shapes[0] for s in m):
                 col = tuple(value(m, v) for v in self.shapes)
                 if min(col) > 0 and (not m or len(set(col)) > 1):
                     self.columns.setdefault(col, m)        # of equal ones the shortest

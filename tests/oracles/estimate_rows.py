@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""How near `vplan estimate --trainer torch` is to rows of real peaks: answered, how far off, refused and why.
+
+    estimate_rows.py ROWS.csv [--vplan build/vplan] [--worst 10] [--each] [--only WORD ...]
+
+ROWS.csv has the columns of `vplan`'s own rows (tests/golden/trainers/) or of a fake_peaks.csv, whose configs lie relative to it. Bytes of the
+latter leave out cuBLAS's workspaces, so those are taken off the estimate; reserved bytes are compared with workspaces. An error is
+estimate / row - 1.
+"""
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
+PRECISIONS = {"amp": "bf16-mixed", "bf16amp": "bf16-amp"}
+OPTIMIZERS = {"adamw_foreach": "adamw_torch", "adamw_fused": "adamw_torch_fused", "adamw_forloop": "adamw_torch_forloop",
+              "sgdm": "sgd_momentum"}
+LORAS = {"qv8": "r=8,alpha=16,targets=q_proj+v_proj", "all16": "r=16,alpha=16,targets=all-linear"}
+
+
+def of_fake_peaks(r, folder):
+    options = ["--precision", PRECISIONS.get(r["precision"], r["precision"]),
+               "--attention", "eager" if r["attn"] == "eager" else "sdpa:" + r["sdpa"],
+               "--recompute", "full" if r["gradient_checkpointing"] == "1" else "none",
+               "--optimizer", OPTIMIZERS.get(r["optimizer"], r["optimizer"]), "--micro-batch", r["batch"]]
+    if r["task"] != "imgcls":
+        options += ["--seq", r["seq"]]
+    if r["dec_seq"] and r["dec_seq"] != r["seq"]:
+        options += ["--target-seq", r["dec_seq"]]
+    if r["mask"] == "padded":
+        options += ["--padding", "mask"]
+    if r["lora"] != "none":
+        options += ["--lora", LORAS[r["lora"]] + (",dropout=" + r["lora_dropout"] if float(r["lora_dropout"] or 0) else "")]
+    if r["output_kept"] == "1":
+        options.append("--keep-output")
+    return dict(name="%s %s" % (r["run_id"], r["model"]), model=os.path.join(folder, r["config"]), options=options, workspaces=False,
+                phases={p: int(r["alloc_" + p]) for p in PHASES}, peak=int(r["alloc_peak"]),
+                reserved=int(r["reserved_peak_with_cublas"] or 0))
+
+
+def of_ours(r, scratch):
+    path = os.path.join(scratch, r["model"] + ".json")
+    with open(path, "w") as f:
+        f.write(r["config"])
+    options = ["--precision", r["precision"], "--attention", r["attention"], "--recompute", r["recompute"], "--optimizer",
+               r["optimizer"], "--micro-batch", r["micro_batch"]]
+    for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding")):
+        if r.get(column):
+            options += [option, r[column]]
+    phases = {p: int(r["allocated_" + p]) for p in PHASES}
+    return dict(name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
+                reserved=int(r["reserved"]))
+
+
+def read(path, scratch):
+    with open(path) as f:
+        rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
+    if "alloc_peak" in rows[0]:
+        return [of_fake_peaks(r, os.path.dirname(os.path.abspath(path))) for r in rows]
+    return [of_ours(r, scratch) for r in rows]
+
+
+def allocated(part, with_workspaces):
+    return sum(i["bytes"] for i in part["items"] if with_workspaces or i["name"] != "cublas_workspace")
+
+
+def estimate(vplan, row):
+    """Errors of one row: {"peak": .., "reserved": .., phase: ..}, or the refusal's text."""
+    command = [vplan, "estimate", row["model"], "--trainer", "torch", "--json"] + row["options"]
+    p = subprocess.run(command, stdout=subprocess.PIPE)
+    j = json.loads(p.stdout)
+    if p.returncode:
+        return j["error"]["message"]
+    phases = {x["name"]: x for x in j["phases"]}
+    here = {p: allocated(phases[p], row["workspaces"]) for p in PHASES}
+    out = {p: here[p] / row["phases"][p] - 1 for p in PHASES}
+    out["peak"] = max(here.values()) / row["peak"] - 1
+    out["reserved"] = j["reserved_peak_bytes"] / row["reserved"] - 1 if row["reserved"] else 0
+    return out
+
+
+def percentile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))]
+
+
+def main():
+    p = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__)
+    p.add_argument("rows")
+    p.add_argument("--vplan", default="build/vplan")
+    p.add_argument("--worst", type=int, default=10)
+    p.add_argument("--each", action="store_true")
+    p.add_argument("--only", nargs="*", default=[], help="words that the name or an option of a row must hold")
+    a = p.parse_args()
+    answers, refused = [], {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for row in read(a.rows, scratch):
+            text = row["name"] + " " + " ".join(row["options"])
+            if not all(w in text for w in a.only):
+                continue
+            got = estimate(a.vplan, row)
+            if isinstance(got, str):
+                refused.setdefault(got, []).append(text)
+            else:
+                answers.append((got, text))
+    print("%d rows, %d answered" % (len(answers) + sum(map(len, refused.values())), len(answers)))
+    for reason, names in sorted(refused.items(), key=lambda x: -len(x[1])):
+        print("refused %d: %s\n    %s" % (len(names), reason, "\n    ".join(names[:3] if not a.each else names)))
+    if not answers:
+        sys.exit(1)
+    print("%-10s %9s %9s %9s %9s %6s" % ("error", "median", "95 %", "worst", "lowest", "0"))
+    for key in ["peak", "reserved"] + PHASES:
+        e = [x[0][key] for x in answers]
+        m = [abs(x) for x in e]
+        print("%-10s %8.4f%% %8.4f%% %8.4f%% %8.4f%% %6d" % (key, 100 * percentile(m, 0.5), 100 * percentile(m, 0.95), 100 * max(m),
+                                                        100 * min(e), sum(x == 0 for x in e)))
+    shown = sorted(answers, key=lambda x: -max(abs(x[0]["peak"]), abs(x[0]["reserved"])))
+    for got, text in shown[:len(shown) if a.each else a.worst]:
+        print("peak %+.4f%% reserved %+.4f%% %s | %s" % (100 * got["peak"], 100 * got["reserved"], text,
+              " ".join("%s %+.3f%%" % (k, 100 * got[k]) for k in PHASES if got[k])))
+
+
+if __name__ == "__main__":
+    main()
