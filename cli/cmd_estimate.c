@@ -2,11 +2,13 @@
 #include "cli/bytes_table.h"
 #include "cli/cli.h"
 #include "cli/estimate.h"
+#include "cli/ladder.h"
 #include "cli/names.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
+#include "base/checked.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "planner/itemise.h"
@@ -27,6 +29,7 @@ typedef struct estimate {
     vp_plan    *plan;
     vp_arena   *arena;
     vp_itemised itemised;
+    vp_ladder   ladder; /* n 0: not asked for */
 } estimate;
 
 enum { DEFAULT_CHUNK = 1024 };
@@ -135,6 +138,27 @@ out:
     return st;
 }
 
+/* ---- --ladder ---- */
+
+/* From the bottom: what was not said is what saves nothing. --micro-batch is then the batch that is
+ * wanted of a step, to be accumulated. */
+static vp_status climb(estimate *e, const vp_estimate_options *o, vp_err *err)
+{
+    vp_ladder_start start = {.model = e->model, .device = e->device, .has_device = e->has_device};
+    vp_status       st    = VP_OK;
+
+    if (o->max)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max and --ladder are two answers: one at a time"));
+    if (!o->precision)
+        e->scenario.recipe.precision = VP_PREC_FP32;
+    if (!o->attention)
+        e->scenario.attention = VP_ATTENTION_MATH;
+    start.scenario = e->scenario;
+    VP_TRY(vp_ladder_climb(&start, e->budget_bytes, &e->ladder, err));
+out:
+    return st;
+}
+
 /* ---- answers ---- */
 
 static bool does_fit(const estimate *e)
@@ -172,6 +196,8 @@ static json_t *answer_json(const estimate *e)
                   "fits", e->budget_bytes < 0 ? json_null() : json_boolean(does_fit(e)), "items",
                   vp_items_json(&e->itemised), "phases", vp_phases_json(&e->itemised));
     vp_overhead_to_answer(e->plan, j);
+    if (j && e->ladder.n)
+        json_object_set_new(j, "ladder", vp_ladder_json(&e->ladder));
     return j;
 }
 
@@ -201,6 +227,31 @@ static void print_next(const estimate *e, const vp_command_line *line)
     vp_text_printf(&command, " --seq %lld", (long long)e->scenario.seq);
     if (e->budget_bytes >= 0)
         vp_text_printf(&command, " --global-batch %lld", (long long)e->scenario.micro_batch);
+    if (!command.failed)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
+}
+
+/* A plan with the recipe of the first rung that fits, else of the last. */
+static void print_ladder_next(const estimate *e, const vp_estimate_options *o, const char *model)
+{
+    const vp_scenario *s       = &e->ladder.reached;
+    vp_text            command = {0};
+
+    vp_text_printf(&command, e->has_device ? "vplan plan " : "vplan devices --fits ");
+    vp_text_quoted(&command, model);
+    if (e->has_device) {
+        vp_text_printf(&command, " --device ");
+        vp_text_quoted(&command, o->device);
+    }
+    vp_text_printf(&command, " --seq %lld --global-batch %lld --precision %s --optimizer %s",
+                   (long long)s->seq, (long long)s->global_batch,
+                   vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer));
+    if (e->has_device && o->budget_bytes)
+        vp_text_printf(&command, " --budget %lld", (long long)o->budget_bytes);
+    if (e->ladder.host_bytes)
+        vp_text_printf(&command, " --host-memory %lldGiB",
+                       (long long)vp_ceil_div(e->ladder.host_bytes, VP_GIB));
     if (!command.failed)
         vp_screen_command("next", command.data);
     vp_text_release(&command);
@@ -288,6 +339,13 @@ static const vp_option rows[] = {
      .otherwise = "none",
      .example   = "micro-batch"},
     VP_ROW_ALL(vp_estimate_options, all),
+    {.name = "--ladder",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, ladder),
+     .help = "What each technique that saves memory does here, one after another and by itself: "
+             "accumulation, 16 bits, recompute, fused attention, loss in chunks, 8-bit states, "
+             "offload; from fp32 and math attention, where nothing else is said. --micro-batch is "
+             "the batch of a step. Exit code 3: even with all of it nothing fits"},
     {.name  = "--trainer",
      .kind  = VP_OPTION_CHOICE,
      .at    = offsetof(vp_estimate_options, trainer),
@@ -319,6 +377,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     }
     VP_TRY(vp_estimate_only_vplan(&o, err));
     VP_TRY(set_up(name, &o, &e, err));
+    if (o.ladder)
+        VP_TRY(climb(&e, &o, err));
     if (o.max)
         VP_TRY(maximise(&e, o.max, err));
     VP_TRY(vp_assemble(e.model, &e.scenario, &e.cost, &e.plan, err));
@@ -327,9 +387,13 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_itemise(e.arena, e.plan, &e.plan->buckets[0], &e.itemised, err));
     if (cli->json)
         VP_TRY(vp_print_json(answer_json(&e), err));
+    else if (o.ladder)
+        vp_ladder_print(&e.ladder);
     else
         print_answer(&e, &line, o.all);
-    cli->exit_code = does_fit(&e) ? 0 : 3;
+    if (o.ladder && !cli->json)
+        print_ladder_next(&e, &o, line.words[0]);
+    cli->exit_code = does_fit(&e) || e.ladder.first_fit > 0 ? 0 : 3;
 out:
     vp_arena_free(e.arena);
     vp_plan_free(e.plan);
