@@ -67,7 +67,7 @@ typedef struct vp_backend_memory {
 
 typedef struct vp_backend_graph vp_backend_graph;
 
-enum { VP_BACKEND_API = 5 };
+enum { VP_BACKEND_API = 6 };
 
 typedef struct vp_backend {
     int         api_version;
@@ -76,6 +76,8 @@ typedef struct vp_backend {
     bool host_memory;
     /* compute capability, 90 for 9.0; 0: not a CUDA device */
     int compute_capability;
+    /* of the device's last level; 0: not told */
+    int64_t cache_bytes;
     /* what the driver calls the device; "" for the CPU */
     const char *device;
     /* One line for people: library, instruction set, threads; on a card device, driver and
@@ -142,8 +144,10 @@ typedef struct vp_backend {
     vp_status (*replay)(const vp_backend_graph *graph, vp_err *err);
     void (*graph_free)(vp_backend_graph *graph); /* takes NULL */
 
-    /* Seconds a call takes in the middle of n_calls (> 0) like it, by the device's clock; waits. */
-    vp_status (*time)(const vp_kernel_call *call, int n_calls, double *seconds, vp_err *err);
+    /* Seconds a call takes, as the mean over these n_calls (> 0) one after the other, by the device's
+     * clock and recorded as a step is: collected as a step's are, and no launch is waited for.
+     * They may be executed twice. Waits. */
+    vp_status (*time)(const vp_kernel_call *calls, int n_calls, double *seconds, vp_err *err);
 
     /* Algorithms a call could be computed with, all deterministic, best guess first; at most
      * max. NULL: this backend has no choice. */

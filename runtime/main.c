@@ -729,13 +729,26 @@ static void show_progress(int64_t done, int64_t n)
                 isatty(STDERR_FILENO) && done < n ? "\r" : "\n");
 }
 
+/* A module that was not loaded yet would not be counted: only where all calls were made. */
+static void measure_outside(const vp_backend *backend, const vp_memory_points *points,
+                            bool all_calls, vp_overhead *out)
+{
+    const char *why_not;
+
+    *out = (vp_overhead){0};
+    if (!all_calls || backend->host_memory)
+        return;
+    vp_overhead_measure(backend, points, out, &why_not);
+    if (why_not)
+        fprintf(stderr, "outside the arena: not measured: %s\n", why_not);
+}
+
 static vp_status profile(const args *a, vp_err *err)
 {
     const vp_backend *backend;
     vp_profile       *p      = NULL;
     vp_memory_points  points = {0};
-    const char       *why_not;
-    int64_t           n_timed;
+    vp_profile_timed  timed;
     vp_status         st = VP_OK;
 
     VP_TRY(vp_profile_read(a->profile, &p, err));
@@ -743,17 +756,15 @@ static vp_status profile(const args *a, vp_err *err)
     snprintf(p->device, sizeof p->device, "%s", backend->name);
     snprintf(p->backend, sizeof p->backend, "%s", backend->describe());
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CONTEXT, 0, &points, err));
-    VP_TRY(vp_profile_rows(backend, p, a->seconds, &n_timed, show_progress, err));
-    assert(n_timed >= 0 && n_timed <= p->n_rows);
+    VP_TRY(vp_profile_rows(backend, p, a->seconds, &timed, show_progress, err));
+    assert(timed.n_rows >= 0 && timed.n_rows <= p->n_rows);
+    if (timed.n_failed > 0)
+        fprintf(stderr,
+                "%lld of the library's algorithms failed here and were left out, first: %s\n",
+                (long long)timed.n_failed, timed.first_failure.message);
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CALLS, 0, &points, err));
-    p->outside = (vp_overhead){0};
-    /* a module that was not loaded yet would not be counted */
-    if (n_timed == p->n_rows && n_timed > 0 && !backend->host_memory) {
-        vp_overhead_measure(backend, &points, &p->outside, &why_not);
-        if (why_not)
-            fprintf(stderr, "outside the arena: not measured: %s\n", why_not);
-    }
-    p->n_rows = n_timed;
+    measure_outside(backend, &points, timed.n_rows == p->n_rows && timed.n_rows > 0, &p->outside);
+    p->n_rows = timed.n_rows;
     VP_TRY(print_json(vp_profile_to_json(p), err));
 out:
     vp_profile_free(p);

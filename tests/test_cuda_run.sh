@@ -175,6 +175,20 @@ if r.returncode == 0:
     a, b = results(path), results(plan("untimed", "gpt2-tiny"))
     ok("error" not in a and abs(a["steps"][-1]["loss"] - b["steps"][-1]["loss"]) < 1e-4, "and runs with them", a.get("error"))
 
+r = call(build + "/vplan-run", "--profile", work + "/request.json", "--backend", plugin, VPLAN_EMULATOR_FAIL="cublasLtMatmul:1")
+ok(r.returncode == 0 and len(json.loads(r.stdout)["rows"]) == len(rows) and "1 of the library's algorithms failed here and were left out, first: " in r.stderr,
+   "an algorithm that fails at launch is left out, and said", (r.returncode, r.stderr[-300:]))
+
+# calls as a step makes them: recorded, on operands that are not in the cache, updates together
+with open(work + "/update.json", "w") as f:
+    json.dump({"schema_version": 1, "device": card, "backend": "", "rows": [{"kernel": "adamw", "count": 1000, "decay": 1, "state": 0, "seconds": 0}]}, f)
+r = call(build + "/vplan-run", "--profile", work + "/update.json", "--backend", plugin, VPLAN_EMULATOR_LOG=work + "/log")
+with open(work + "/log") as f:
+    log = f.read()
+n = {name: len(re.findall(r"^\d+ " + name + r"\(", log, re.M)) for name in ("cudaMalloc", "cudaGraphLaunch", "cudaLaunchKernel")}
+ok(r.returncode == 0 and n["cudaMalloc"] >= 4 * 8 and n["cudaGraphLaunch"] >= 6 and n["cudaLaunchKernel"] < 8 * n["cudaGraphLaunch"],
+   "small updates are timed in recordings, several in a launch, on operands in turn", (n, r.stderr[-300:]))
+
 # ---- bytes outside the arena: assumed, measured, then predicted to the byte ----
 CONTEXT, HANDLE, MODULE, GRAPH = 300000001, 8000003, 70001, 1000003
 h200 = {"VPLAN_EMULATOR_DEVICE": "NVIDIA H200", "VPLAN_EMULATOR_OUTSIDE": "%d,%d,%d,0" % (CONTEXT, HANDLE, MODULE)}
@@ -221,6 +235,13 @@ used = first["device_memory"][-1]["used_bytes"]
 ok(used == first["outside_measured_bytes"] + first["memories"][0]["executed_bytes"], "with the arena's rounding that is all the process uses", used)
 with_graph = results(path, **dict(h200, VPLAN_EMULATOR_OUTSIDE="%d,%d,%d,%d" % (CONTEXT, HANDLE, MODULE, GRAPH)))["outside"]
 ok(with_graph["bytes"] == said["bytes"] + GRAPH and with_graph["points"]["first step"] == said["bytes"], "a recorded step is there from the second on", with_graph)
+
+peak = prediction["peak_bytes"]
+small = dict(h200, VPLAN_EMULATOR_OUTSIDE="100000000,0,0,0")
+r = run(path, VPLAN_EMULATOR_MEMORY=str(100000000 + peak + 300000000), **small)
+ok(r.returncode == 5 and "context and libraries 416.6 MiB more than now, and the device has" in r.stderr, "no arena where what comes beside it has no room", (r.returncode, r.stderr))
+r = run(path, VPLAN_EMULATOR_MEMORY=str((512 << 20) + (-(-peak // (2 << 20)) * (2 << 20))), **small)
+ok(r.returncode == 0, "the arena, and room for the rest", r.stderr)
 
 container = results(path, VPLAN_EMULATOR_NVML="device", VPLAN_EMULATOR_OTHERS="5000000", **h200)["outside"]
 ok(container == dict(said, measured_by="device"), "where processes are hidden, by what the device has in use more than before", container)

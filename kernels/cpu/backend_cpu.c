@@ -96,14 +96,14 @@ static vp_status fill(void *to, int byte, int64_t n_bytes, vp_err *err)
     return VP_OK;
 }
 
-static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *seconds, vp_err *err)
+static vp_status time_calls(const vp_kernel_call *calls, int n_calls, double *seconds, vp_err *err)
 {
     double    begin_s = vp_now_s();
     vp_status st      = VP_OK;
 
     assert(n_calls > 0);
     for (int i = 0; i < n_calls; i++)
-        VP_TRY(run(call, err));
+        VP_TRY(run(&calls[i], err));
     *seconds = (vp_now_s() - begin_s) / n_calls;
 out:
     return st;

@@ -305,33 +305,6 @@ out:
     return st;
 }
 
-static vp_status time_calls(const vp_kernel_call *call, int n_calls, double *seconds, vp_err *err)
-{
-    cudaEvent_t begin = NULL, end = NULL;
-    float       ms = 0;
-    vp_status   st = VP_OK;
-
-    assert(n_calls > 0);
-    VP_TRY(launch_collected(err)); /* of calls before */
-    VP_CUDA(cudaEventCreate(&begin), "an event");
-    VP_CUDA(cudaEventCreate(&end), "an event");
-    VP_CUDA(cudaEventRecord(begin, here.stream), "an event");
-    for (int i = 0; i < n_calls; i++) {
-        VP_TRY(run(call, err));
-        VP_TRY(launch_collected(err));
-    }
-    VP_CUDA(cudaEventRecord(end, here.stream), "an event");
-    VP_TRY(wait(err));
-    VP_CUDA(cudaEventElapsedTime(&ms, begin, end), "the time between two events");
-    *seconds = 1e-3 * (double)ms / n_calls;
-out:
-    if (begin)
-        give_back(cudaEventDestroy(begin));
-    if (end)
-        give_back(cudaEventDestroy(end));
-    return st;
-}
-
 static vp_status algorithms(const vp_kernel_call *call, int max, vp_algorithm *out, int *n,
                             vp_err *err)
 {
@@ -449,6 +422,53 @@ out:
     return st;
 }
 
+/* ---- time ---- */
+
+static vp_status record_calls(const vp_kernel_call *calls, int n_calls, vp_backend_graph **out,
+                              vp_err *err)
+{
+    vp_status ran = VP_OK, st = VP_OK;
+
+    VP_TRY(record_begin(err));
+    for (int i = 0; i < n_calls && ran == VP_OK; i++)
+        ran = run(&calls[i], err);
+    st = record_end(out, err); /* also after a failure: nothing may stay half recorded */
+    if (ran != VP_OK) {
+        graph_free(*out);
+        *out = NULL;
+        st   = ran;
+    }
+out:
+    return st;
+}
+
+static vp_status time_calls(const vp_kernel_call *calls, int n_calls, double *seconds, vp_err *err)
+{
+    vp_backend_graph *graph = NULL;
+    cudaEvent_t       begin = NULL, end = NULL;
+    float             ms = 0;
+    vp_status         st = VP_OK;
+
+    assert(n_calls > 0);
+    VP_TRY(record_calls(calls, n_calls, &graph, err));
+    VP_TRY(replay(graph, err)); /* warms up */
+    VP_CUDA(cudaEventCreate(&begin), "an event");
+    VP_CUDA(cudaEventCreate(&end), "an event");
+    VP_CUDA(cudaEventRecord(begin, here.stream), "an event");
+    VP_TRY(replay(graph, err));
+    VP_CUDA(cudaEventRecord(end, here.stream), "an event");
+    VP_TRY(wait(err));
+    VP_CUDA(cudaEventElapsedTime(&ms, begin, end), "the time between two events");
+    *seconds = 1e-3 * (double)ms / n_calls;
+out:
+    if (begin)
+        give_back(cudaEventDestroy(begin));
+    if (end)
+        give_back(cudaEventDestroy(end));
+    graph_free(graph);
+    return st;
+}
+
 /* ---- the device ---- */
 
 static const char *describe(void)
@@ -544,6 +564,7 @@ static vp_status describe_device(const char *driver_version, vp_err *err)
     VP_CUDA(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
     here.compute_capability = 10 * p.major + p.minor;
     here.n_multiprocessors  = p.multiProcessorCount;
+    here.cache_bytes        = p.l2CacheSize;
     version_text(driver, driver_text, sizeof driver_text);
     version_text(runtime, runtime_text, sizeof runtime_text);
     snprintf(lt_text, sizeof lt_text, "%zu.%zu.%zu", lt / 10000, lt / 100 % 100, lt % 100);
@@ -627,6 +648,7 @@ __attribute__((visibility("default"))) vp_status vp_backend_open(int            
         atexit(close_device);
         is_open                    = true;
         backend.compute_capability = here.compute_capability;
+        backend.cache_bytes        = here.cache_bytes;
     }
     *out = &backend;
     return VP_OK;

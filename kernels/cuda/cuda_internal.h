@@ -14,7 +14,8 @@ extern "C" {
 
 /* The one device of this process. */
 typedef struct vp_cuda {
-    int device, compute_capability, n_multiprocessors;
+    int     device, compute_capability, n_multiprocessors;
+    int64_t cache_bytes; /* L2 */
     /* the device's place, by which the driver's tools know it; "": not known */
     char             bus[32];
     int64_t          used_before_bytes; /* of the device, before it was opened; -1: not told */

@@ -145,6 +145,20 @@ static uint32_t alignment(const void *p)
     return a;
 }
 
+/* The heuristic lists algorithms that it could not make too: each has a state of its own. */
+static vp_status keep_usable(const vp_cuda_gemm *g, cublasLtMatmulHeuristicResult_t *found, int *n,
+                             vp_err *err)
+{
+    cublasStatus_t why      = *n > 0 ? found[0].state : CUBLAS_STATUS_NOT_SUPPORTED;
+    int            n_usable = 0;
+
+    for (int i = 0; i < *n; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS)
+            found[n_usable++] = found[i];
+    *n = n_usable;
+    return n_usable > 0 ? VP_OK : check(why, "heuristic", g, err);
+}
+
 /* The heuristic's algorithms that are deterministic and fit the workspace, its best first. */
 static vp_status list_algorithms(vp_cuda *cuda, product *p, const vp_cuda_gemm *g, int max,
                                  cublasLtMatmulHeuristicResult_t *found, int *n, vp_err *err)
@@ -177,9 +191,7 @@ static vp_status list_algorithms(vp_cuda *cuda, product *p, const vp_cuda_gemm *
        "preference");
     LT(cublasLtMatmulAlgoGetHeuristic(cuda->lt, p->op, p->a, p->b, p->c, p->c, wish, max, found, n),
        "heuristic");
-    if (*n == 0)
-        VP_TRY(check(CUBLAS_STATUS_NOT_SUPPORTED, "heuristic", g, err));
-    LT(found[0].state, "heuristic");
+    VP_TRY(keep_usable(g, found, n, err));
 out:
     if (wish)
         cublasLtMatmulPreferenceDestroy(wish);
