@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/units.h"
 
 #include <assert.h>
 #include <math.h>
@@ -123,6 +124,36 @@ static vp_status check_backend(const vp_runtime *rt, vp_err *err)
         rt->plan->device, (int)planned / 10, (int)planned % 10, (int)here / 10, (int)here % 10);
 }
 
+/* Whether a card has room for the arena and for what the plan expects beside it and is not there
+ * yet: kernels are loaded and a step is recorded when it first runs, and that must not be where
+ * memory ends. */
+static vp_status check_room(const vp_runtime *rt, vp_err *err)
+{
+    char              text[3][32];
+    vp_backend_memory m;
+    int64_t           here, to_come;
+    vp_status         st = VP_OK;
+
+    if (rt->backend->host_memory)
+        return VP_OK;
+    VP_TRY(rt->backend->memory(&m, err));
+    here    = m.used_bytes >= 0 ? m.used_bytes
+              : m.all_used_bytes >= 0 && m.all_used_before_bytes >= 0
+                  ? m.all_used_bytes - m.all_used_before_bytes
+                  : m.total_bytes - m.free_bytes;
+    to_come = rt->plan->outside_bytes > here ? rt->plan->outside_bytes - here : 0;
+    if (rt->plan->peak_bytes <= m.free_bytes - to_come)
+        return VP_OK;
+    VP_TRY(VP_FAIL(
+        err, VP_ERR_DEVICE,
+        "the arena takes %s, context and libraries %s more than now, and the device has %s free: a budget of %lld bytes would fit",
+        vp_size_text(rt->plan->peak_bytes, text[0], sizeof text[0]),
+        vp_size_text(to_come, text[1], sizeof text[1]),
+        vp_size_text(m.free_bytes, text[2], sizeof text[2]), (long long)(m.free_bytes + here)));
+out:
+    return st;
+}
+
 vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const vp_run_opts *opts,
                          vp_runtime **out, vp_err *err)
 {
@@ -143,6 +174,7 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
                                            plan->recipe.weight_decay, plan->recipe.momentum};
     VP_TRY_ALLOC(err, rt->scratch);
     VP_TRY(check_backend(rt, err));
+    VP_TRY(check_room(rt, err));
     assert(!opts->verify || backend->host_memory); /* the verifier reads the arenas itself */
     rt->uses_algorithms =
         plan->algorithms_of && strcmp(plan->algorithms_of, backend->describe()) == 0;
