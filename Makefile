@@ -4,7 +4,7 @@
 # make demo        install what is missing, build, and train GPT-2 124M inside a memory budget here
 # make demo-offload  its second act: inside less than its parameters and optimizer states take
 # make check       install what is missing, build, run every test that needs no GPU
-# make check-gpu   what needs a GPU, on the machine that has one: tests/gpu_check.sh
+# make check-gpu   the first three minutes on a machine with a GPU; tests/gpu_check.sh has the rest
 # make check-long  the same with more random cases, fuzzing time and models
 # make asan        check's C tests under address and undefined-behaviour sanitizers; asan-fast: those that take seconds
 # make lint        clang-format, cppcheck and clang-tidy over the sources

@@ -3,6 +3,7 @@
 
     bench/gpu_check.py ops|memory|speed|budgets|prediction --device NAME [--build DIR] [--out DIR] [--resume DIR] [--commit SHA] [--seconds N] [--rehearse]
 
+first       three minutes: tiny models and GPT-2 call by call and recorded, the same bits twice, a plan's calls timed, compute-sanitizer
 ops         the kernel, golden and plan tests on the card; bits of a plan run twice, and of plans that differ in recompute; losses of whole
             models beside the CPU's; compute-sanitizer over a small run
 memory      what the driver counts for the process, beside the plan's prediction, which needs no card
@@ -36,6 +37,7 @@ N_BEFORE_LARGE = 40  # of them run before the large model's shrinking budgets
 
 # What each part runs. Shapes are (sequence, samples a step). Largest last where the order is free.
 REAL = {
+    "eager": [("gpt2-tiny", 128, 8, "fp32"), ("llama-tiny", 128, 8, "bf16-mixed"), ("gpt2", 1024, 4, "bf16-mixed")], "profiled": ("gpt2", 1024, 4, "bf16-mixed"),
     "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_optimizer",
               "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 6, "test_every": "1",
     "twice": [("gpt2", 1024, 4, "bf16"), ("qwen2.5-0.5b", 2048, 2, "bf16")],
@@ -59,6 +61,7 @@ REAL = {
     "tune": [("gpt2", 1024, 8), ("qwen2.5-0.5b", 2048, 4)], "tune_options": ["--max-trials", "12"], "rounds": 20,
 }
 REHEARSAL = {
+    "eager": [("gpt2-tiny", 16, 2, "fp32")], "profiled": ("gpt2-tiny", 16, 2, "bf16-mixed"),
     "tests": ["test_kernels_attention"], "n_kernel_tests": 1, "test_every": "400",
     "twice": [("llama-tiny", 16, 2, "bf16")], "whole": [("gpt2-tiny", 16, 2, "fp32", 1e-4)],
     "bits": [("llama-tiny", 16, 2, "bf16-mixed")], "recompute": ["none", "full"], "micro_batches": [("gpt2-tiny", 16, 2, "bf16", 5e-2)],
@@ -200,6 +203,61 @@ def steps_of(result):
     """Seconds of the steps that were replayed: the first loads, the second records."""
     seconds = [s["seconds"] for s in result["steps"]]
     return seconds[2:] or seconds
+
+
+# ---- first ----
+
+def eager_and_recorded(part, model, seq, batch, precision):
+    """Each call waited for, so that one that fails is named; then recorded: the same numbers, and how long a step takes."""
+    part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", batch)
+    eager, recorded = part.run(f"{part.dir}/plan.json", 4, "--eager"), part.run(f"{part.dir}/plan.json", 6)
+    losses = [[s["loss"] for s in r["steps"][:4]] for r in (eager, recorded)]
+    if losses[0] != losses[1]:
+        raise RuntimeError(f"losses differ: eager {losses[0]}, recorded {losses[1]}")
+    return {"measured": {"eager_step_s": eager["steps"][-1]["seconds"], "recorded_step_s": common.median(steps_of(recorded)), "losses": losses[0],
+                         "memory": recorded["device_memory"]}, "raw_seconds": steps_of(recorded), "verdict": "pass"}
+
+
+# Members of a plan's step that no row of a profile has.
+NOT_OF_A_ROW = {"kernel", "name", "args", "workspace", "workspace_bytes", "accumulate", "first_only", "window_of_instance", "rng_id", "seconds", "algorithm"}
+
+
+def calls_of(path, device):
+    """A profile still to be timed: every different call of a plan."""
+    with open(path) as f:
+        programs = json.load(f)["buckets"][0]["programs"]
+    rows = {}
+    for step in (step for p in programs for phase in ("forward", "backward", "norm", "update") for step in p[phase]):
+        row = {"kernel": step["kernel"], **{k: v for k, v in step.items() if k not in NOT_OF_A_ROW and not isinstance(v, float)}, "seconds": 0}
+        rows[json.dumps(row)] = row
+    return {"schema_version": 1, "device": device, "backend": "", "rows": list(rows.values())}
+
+
+def profiled(part, model, seq, batch, precision):
+    """Every call of one plan timed: what the step then should take beside what it takes."""
+    plan, timed = f"{part.dir}/plan.json", f"{part.dir}/profile.json"
+    part.plan(plan, model, seq, batch, "--precision", precision, "--micro-batch", batch)
+    with open(f"{part.dir}/request.json", "w") as f:
+        json.dump(calls_of(plan, part.args.device), f)
+    r = part.call([common.program(part.args, "vplan-run"), "--profile", f"{part.dir}/request.json", "--backend", "cuda", "--seconds", "60"])
+    with open(timed, "w") as f:
+        f.write(r.stdout)
+    profile, story, result = json.loads(r.stdout), part.vplan("explain", plan, "--profile", timed), part.run(plan, 8)
+    seconds = steps_of(result)
+    return {"predicted": {"seconds": story["step_time_s"], "time_class": story["time_class"]}, "raw_seconds": seconds,
+            "measured": {"seconds": common.median(seconds), "off": story["step_time_s"] / common.median(seconds) - 1, "calls": len(profile["rows"]), "outside": profile.get("outside"),
+                         "said": r.stderr[-500:]}}
+
+
+def first(part):
+    """Three minutes that say whether the rest is worth the card's time."""
+    for m in part.sizes["eager"]:
+        part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, eager and recorded", lambda: eager_and_recorded(part, *m))
+    m = part.sizes["twice"][0]
+    part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, the same plan twice", lambda: twice(part, *m))
+    m = part.sizes["profiled"]
+    part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, every call timed", lambda: profiled(part, *m))
+    part.row("compute-sanitizer, memcheck", lambda: sanitizer(part, "memcheck"))
 
 
 # ---- ops ----
@@ -475,7 +533,7 @@ def prediction(part):
     part.total("all", {"plans": len(trials), "median_off": median_off(trials)})
 
 
-PARTS = {f.__name__: f for f in (ops, memory, speed, budgets, prediction)}
+PARTS = {f.__name__: f for f in (first, ops, memory, speed, budgets, prediction)}
 
 
 def stage(args, dir):

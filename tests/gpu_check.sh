@@ -2,16 +2,16 @@
 # tests/gpu_check.sh [--commit SHA] [--out DIR] [--resume DIR] [--seconds N] [--device NAME] [--rehearse] [PART...]: everything that needs a GPU, on the
 # machine that has one.
 #
-# PART is ops, memory, speed, budgets or prediction (bench/gpu_check.py says what each does); without any all of them, in this order, the most
-# valuable first. A results file for each, DEVICE-DATE-gpu-PART.json, in --out (build/bench); rows that files there or under --resume (bench/results)
-# have are not measured again. A part ends within --seconds (420) and a tenth.
+# PART is first, ops, memory, speed, budgets or prediction, the most valuable first (bench/gpu_check.py says what each does); without any it is first,
+# which takes three minutes, `all` stands for the six. A results file for each, DEVICE-DATE-gpu-PART.json, in --out ($OUT, else build/bench); rows that files
+# there or under --resume (bench/results) have are not measured again. A part ends within --seconds (420; first: 180) and a tenth.
 #
 # It builds here. Where the libraries of the host programs are not installed, bring gpu-pack.tar.gz from a machine that has them (tests/gpu_pack.sh):
 # then nothing is compiled, or vplan-cuda.so alone where the one in it does not run. $PYTHON_TORCH is the Python with PyTorch (python3).
 # Exit 77 without a GPU; 1 where a row failed. --rehearse goes through all of it without one, on what $BUILD holds: it measures nothing.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-commit=unknown out="" resume=bench/results seconds=420 device="" rehearse="" parts=()
+commit=unknown out=${OUT:-build/bench} resume=bench/results seconds="" device="" rehearse="" parts=()
 while [ $# -gt 0 ]; do
     case $1 in
     --commit | --out | --resume | --seconds | --device)
@@ -19,12 +19,13 @@ while [ $# -gt 0 ]; do
         printf -v "${1#--}" %s "$2"
         shift ;;
     --rehearse) rehearse=--rehearse ;;
-    ops | memory | speed | budgets | prediction) parts+=("$1") ;;
-    *) echo "tests/gpu_check.sh: no part or option $1; parts: ops, memory, speed, budgets, prediction" >&2; exit 2 ;;
+    first | ops | memory | speed | budgets | prediction) parts+=("$1") ;;
+    all) parts+=(first ops memory speed budgets prediction) ;;
+    *) echo "tests/gpu_check.sh: no part or option $1; parts: first, ops, memory, speed, budgets, prediction, all" >&2; exit 2 ;;
     esac
     shift
 done
-[ ${#parts[@]} -gt 0 ] || parts=(ops memory speed budgets prediction)
+[ ${#parts[@]} -gt 0 ] || parts=(first)
 
 build=${BUILD:-build}
 
@@ -75,8 +76,9 @@ fi
 
 failed=0
 for part in "${parts[@]}"; do
+    limit=${seconds:-$([ "$part" = first ] && echo 180 || echo 420)}
     printf '\n== %s\n' "$part"
-    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 timeout -k 10 $((seconds + seconds / 10 + 15)) python3 bench/gpu_check.py "$part" --device "$device" --build "$build" \
-        --commit "$commit" --out "${out:-$build/bench}" --resume "$resume" --seconds "$seconds" $rehearse || failed=1
+    PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 timeout -k 10 $((limit + limit / 10 + 15)) python3 bench/gpu_check.py "$part" --device "$device" --build "$build" \
+        --commit "$commit" --out "$out" --resume "$resume" --seconds "$limit" $rehearse || failed=1
 done
 exit $failed
