@@ -30,8 +30,7 @@ static const char *one_of(const char *words, vp_arena *arena)
 
 static vp_settings random_settings(vp_arena *arena)
 {
-    vp_settings s = {
-        .allocated_bytes = -1, .reserved_bytes = -1, .device_bytes = -1, .step_time_s = -1};
+    vp_settings s = VP_SETTINGS_UNSAID;
     const char *const words[VP_N_SETTINGS] = {
         [VP_SETTING_PARALLEL]     = "none|ddp|fsdp|fsdp2|zero1|zero2|zero3",
         [VP_SETTING_MICRO_BATCH]  = "1|2|3|4|16|64",

@@ -39,7 +39,11 @@ static const char *value_text(const job *j, const vp_saying *say, const char *ar
     if (strcmp(say->value, "$world") == 0)
         return s->value[VP_SETTING_WORLD];
     if (strcmp(say->value, "$limit") == 0 || strcmp(say->value, "$reserved") == 0) {
-        int64_t bytes = say->value[1] == 'l' ? s->device_bytes : s->reserved_bytes;
+        /* what is asserted and capped is the upper end of the interval */
+        int64_t most  = s->reserved_high_bytes >= 0 ? s->reserved_high_bytes : s->reserved_bytes;
+        int64_t bytes = say->value[1] == 'r'  ? most
+                        : s->device_bytes < 0 ? -1
+                                              : s->device_bytes + (most - s->reserved_bytes);
         return bytes < 0 ? "null" : vp_arena_printf(j->arena, "%lld", (long long)bytes);
     }
     if (strcmp(say->value, "$model") == 0)

@@ -219,6 +219,9 @@ static vp_status from_settings(vp_arena *arena, const vp_json_node *root, vp_set
     out->allocated_bytes = bytes_of(root->value, "allocated_peak_bytes");
     out->reserved_bytes  = bytes_of(root->value, "reserved_peak_bytes");
     out->device_bytes    = bytes_of(root->value, "device_bytes");
+    int64_t high         = bytes_of(json_object_get(root->value, "interval"), "high_bytes");
+    if (high >= out->device_bytes && out->device_bytes >= 0 && out->reserved_bytes >= 0)
+        out->reserved_high_bytes = out->reserved_bytes + (high - out->device_bytes);
     if (json_is_number(json_object_get(root->value, "step_time_s")))
         out->step_time_s = json_number_value(json_object_get(root->value, "step_time_s"));
 out:
@@ -293,8 +296,7 @@ vp_status vp_settings_read(vp_arena *arena, const char *path, vp_settings *out, 
     vp_json_node root;
     vp_status    st = VP_OK;
 
-    *out = (vp_settings){
-        .allocated_bytes = -1, .reserved_bytes = -1, .device_bytes = -1, .step_time_s = -1};
+    *out = VP_SETTINGS_UNSAID;
     VP_TRY(vp_json_read(path, (int64_t)64 << 20, &doc, err));
     root = vp_json_root(doc);
     if (!json_is_object(root.value))

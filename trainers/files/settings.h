@@ -62,12 +62,20 @@ typedef struct vp_settings {
     const char *trainer, *model, *device; /* NULL: not said */
     json_t     *versions; /* borrowed from the document: {"transformers": "5.17"}; NULL */
     int64_t     allocated_bytes, reserved_bytes, device_bytes; /* -1: not said */
-    double      step_time_s;                                   /* -1 */
-    json_t     *document; /* the caller's reference: vp_settings_release() */
+    int64_t     reserved_high_bytes; /* upper end of an interval about reserved_bytes; -1: none */
+    double      step_time_s;         /* -1 */
+    json_t     *document;            /* the caller's reference: vp_settings_release() */
     /* defaults that were taken, as sentences */
     const char *assumed[VP_N_SETTINGS];
     int         n_assumed;
 } vp_settings;
+
+#define VP_SETTINGS_UNSAID \
+    (vp_settings) \
+    { \
+        .allocated_bytes = -1, .reserved_bytes = -1, .device_bytes = -1, \
+        .reserved_high_bytes = -1, .step_time_s = -1 \
+    }
 
 /* A file that `plan --trainer -o` or a person wrote (kind settings), or a plan file. VP_ERR_INPUT
  * with file and field: a value that no trainer has a word for; of a plan, what no settings say. */

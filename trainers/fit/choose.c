@@ -153,16 +153,12 @@ out:
 static vp_status list_variants(search *x)
 {
     const vp_choose_request *r  = x->r;
-    vp_settings              s  = {.model           = r->model_name,
-                                   .device          = r->job.device->name,
-                                   .trainer         = r->target->name,
-                                   .versions        = x->out->versions,
-                                   .allocated_bytes = -1,
-                                   .reserved_bytes  = -1,
-                                   .device_bytes    = -1,
-                                   .step_time_s     = -1};
+    vp_settings              s  = VP_SETTINGS_UNSAID;
     vp_status                st = VP_OK;
 
+    s.model   = r->model_name;
+    s.device  = r->job.device->name;
+    s.trainer = r->target->name;
     for (int i = 0; i < VP_N_SETTINGS; i++)
         s.value[i] = r->pinned[i] && strcmp(r->pinned[i], "any") != 0 ? r->pinned[i] : NULL;
     s.value[VP_SETTING_MICRO_BATCH] = "1";
@@ -298,6 +294,8 @@ static vp_status size_choice(search *x, vp_choice *c)
     c->settings.allocated_bytes = c->bytes.allocated_bytes;
     c->settings.reserved_bytes  = c->bytes.reserved_bytes;
     c->settings.device_bytes    = c->bytes.device_bytes;
+    c->settings.reserved_high_bytes =
+        c->bytes.reserved_bytes + (c->bytes.high_bytes - c->bytes.device_bytes);
     x->out->n_sized++;
 out:
     return st;
