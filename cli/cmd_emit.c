@@ -4,13 +4,15 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "trainers/files/edit.h"
 #include "trainers/files/emit.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct emit_options {
-    const char *target, *folder, *versions;
+    const char *target, *folder, *versions, *edit;
     bool        force;
 } emit_options;
 
@@ -32,6 +34,14 @@ static const vp_option rows[] = {
     {VP_ROW_VERSIONS(emit_options, versions),
      .help = "The libraries that the files are for; a setting that one does not know yet, or no "
              "more, is an error"},
+    {.name  = "--edit",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(emit_options, edit),
+     .value = "FILE",
+     .help  = "Change a file that you have instead: only the keys that must, with its comments and "
+              "its order; the change is shown, and written where -o or --force says so",
+     .otherwise = "new files",
+     .example   = "training_args.yaml"},
     {VP_ROW_OUT(emit_options, folder), .value = "DIR",
      .help      = "The folder to write into; it is made if its parent exists",
      .otherwise = "the files are printed, one after the other"},
@@ -142,6 +152,110 @@ static void print_text(const emit_options *o, const vp_settings *s, const vp_emi
     }
 }
 
+/* ---- a file that is there ---- */
+
+typedef struct edited {
+    vp_checked  checked;
+    vp_edit    *edits;
+    int64_t     n_edits;
+    const char *path; /* where it is written; NULL: nowhere */
+    vp_text     text, diff;
+} edited;
+
+static vp_status read_base(const emit_options *o, const vp_target *target, const vp_settings *s,
+                           vp_arena *arena, edited *x, vp_err *err)
+{
+    vp_check_input input = {.path = o->edit};
+    vp_status      st    = VP_OK;
+
+    VP_TRY(vp_check(arena, &input, 1, &(vp_check_opts){target, s->versions}, &x->checked, err));
+    if (!x->checked.files[0].doc || !x->checked.files[0].dialect) {
+        const vp_finding *f = x->checked.n_findings ? &x->checked.findings[0] : NULL;
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, o->edit, f ? f->line : 0, NULL, "%s",
+                          f ? f->message : "no file of this trainer"));
+    }
+    VP_TRY(vp_edits_list(&x->checked, s, &x->edits, &x->n_edits, err));
+out:
+    return st;
+}
+
+static vp_status edit_base(const emit_options *o, const vp_target *target, const vp_settings *s,
+                           vp_arena *arena, edited *x, vp_err *err)
+{
+    char       *bytes = NULL;
+    int64_t     n;
+    const char *name = strrchr(o->edit, '/');
+    vp_status   st   = VP_OK;
+
+    VP_TRY(read_base(o, target, s, arena, x, err));
+    VP_TRY(vp_file_read(o->edit, VP_DOCUMENT_MAX_BYTES, &bytes, &n, err));
+    VP_TRY(
+        vp_edits_apply(arena, x->edits, x->n_edits, &x->checked.files[0], bytes, n, &x->text, err));
+    vp_edits_diff(o->edit, bytes, x->text.data ? x->text.data : "", &x->diff);
+    VP_TRY_ALLOC(err, !x->diff.failed);
+    x->path = o->folder  ? vp_arena_printf(arena, "%s/%s", o->folder, name ? name + 1 : o->edit)
+              : o->force ? o->edit
+                         : NULL;
+    if (o->folder)
+        VP_TRY(vp_file_make_dir(o->folder, err));
+    if (x->path)
+        VP_TRY(vp_file_write(x->path, x->text.data ? x->text.data : "", x->text.n_bytes, o->force,
+                             err));
+out:
+    free(bytes);
+    return st;
+}
+
+static json_t *edits_json(const edited *x)
+{
+    json_t *list = json_array();
+
+    for (int64_t i = 0; i < x->n_edits; i++)
+        json_array_append_new(
+            list,
+            json_pack("{s:o, s:o, s:s, s:s?, s:s?}", "file",
+                      vp_json_text_or_null(x->edits[i].file ? x->edits[i].file->name : ""), "line",
+                      x->edits[i].at ? json_integer(x->edits[i].at->line) : json_null(), "key",
+                      x->edits[i].path, "from", x->edits[i].from, "to", x->edits[i].to));
+    return list;
+}
+
+static json_t *edited_json(const emit_options *o, const vp_target *target, const vp_settings *s,
+                           const vp_emitted *e, const edited *x)
+{
+    json_t *file = json_pack("{s:s, s:I, s:s*}", "path", x->path ? x->path : o->edit, "bytes",
+                             (json_int_t)x->text.n_bytes, "text", x->path ? NULL : x->text.data);
+
+    return json_pack("{s:i, s:s, s:O, s:[o], s:s, s:O, s:o, s:b, s:o, s:s}", "schema_version", 1,
+                     "target", target->name, "versions", e->versions, "files", file, "launch",
+                     e->launch, "settings", e->settings, "common", vp_settings_common_json(s),
+                     "written", x->path != NULL, "changes", edits_json(x), "diff",
+                     x->diff.data ? x->diff.data : "");
+}
+
+/* emitted: what new files would say, for its launch line and its refusals. */
+static vp_status edit_and_print(const emit_options *o, const vp_target *target,
+                                const vp_settings *s, const vp_emitted *e, vp_arena *arena,
+                                vp_cli *cli, vp_err *err)
+{
+    edited    x  = {0};
+    vp_status st = VP_OK;
+
+    VP_TRY(edit_base(o, target, s, arena, &x, err));
+    if (cli->json) {
+        VP_TRY(vp_print_json(edited_json(o, target, s, e, &x), err));
+    } else {
+        fputs(x.n_edits ? x.diff.data : "nothing is to be changed\n", stdout);
+        printf("%-8s %s\n", x.path ? "written" : "next",
+               x.path ? x.path : "--force writes it, -o DIR elsewhere");
+        printf("run      %s\n", e->launch);
+    }
+out:
+    vp_text_release(&x.text);
+    vp_text_release(&x.diff);
+    return st;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     emit_options     o        = {0};
@@ -171,6 +285,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
                               o.versions ? " --versions " : "", o.versions ? o.versions : "");
     VP_TRY_ALLOC(err, made_by);
     VP_TRY(vp_emit(arena, target, &s, made_by, &e, err));
+    if (o.edit) {
+        VP_TRY(edit_and_print(&o, target, &s, &e, arena, cli, err));
+        goto out;
+    }
     if (o.folder)
         VP_TRY(write_files(&o, &e, line.words[0], err));
     if (cli->json)
@@ -190,7 +308,8 @@ out:
 const vp_command vp_cmd_emit = {
     .name    = "emit",
     .summary = "settings as the files of the trainer that you use",
-    .usage   = {"SETTINGS|PLAN --for TARGET [-o DIR] [options]"},
+    .usage   = {"SETTINGS|PLAN --for TARGET [-o DIR] [options]",
+                "SETTINGS|PLAN --for TARGET --edit FILE [--force] [options]"},
     .about =
         {"Writes settings (the file of vplan plan --trainer, or an object `common` of your own) or "
          "what a plan decided as the files that a trainer reads. Every key that memory depends on "

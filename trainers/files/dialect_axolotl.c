@@ -214,6 +214,8 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.use_reentrant", "false"},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL},
     {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing", "true", .read_only = true},
+    {VP_SETTING_RECOMPUTE, "full", "gradient_checkpointing_kwargs.every_n_layers", NULL,
+     .read_only = true},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "activation_offloading", "false"},
     {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "activation_offloading", "true",
      "recompute=full|every:N"},

@@ -18,94 +18,11 @@ typedef struct job {
     vp_err            *err;
 } job;
 
-/* The text that a saying's value stands for. */
-static const char *value_text(const job *j, const vp_saying *say, const char *argument)
-{
-    const vp_settings *s = j->s;
-
-    if (strcmp(say->value, "$") == 0)
-        return argument ? argument : s->value[say->setting];
-    if (strcmp(say->value, "$,") == 0) {
-        char *list = vp_arena_strdup(j->arena, argument);
-        for (char *p = list; p && *p; p++)
-            if (*p == '+')
-                *p = ',';
-        return list;
-    }
-    if (strncmp(say->value, "$file:", 6) == 0)
-        return say->value + 6;
-    if (strcmp(say->value, "$word") == 0)
-        return s->value[say->setting];
-    if (strcmp(say->value, "$world") == 0)
-        return s->value[VP_SETTING_WORLD];
-    if (strcmp(say->value, "$limit") == 0 || strcmp(say->value, "$reserved") == 0) {
-        /* what is asserted and capped is the upper end of the interval */
-        int64_t most  = s->reserved_high_bytes >= 0 ? s->reserved_high_bytes : s->reserved_bytes;
-        int64_t bytes = say->value[1] == 'r'  ? most
-                        : s->device_bytes < 0 ? -1
-                                              : s->device_bytes + (most - s->reserved_bytes);
-        return bytes < 0 ? "null" : vp_arena_printf(j->arena, "%lld", (long long)bytes);
-    }
-    if (strcmp(say->value, "$model") == 0)
-        return s->model ? s->model : "";
-    if (strcmp(say->value, "$global") == 0) {
-        double n = strtod(s->value[VP_SETTING_MICRO_BATCH], NULL) *
-                   strtod(s->value[VP_SETTING_ACCUMULATION], NULL) *
-                   strtod(s->value[VP_SETTING_WORLD], NULL);
-        return vp_arena_printf(j->arena, "%.0f", n);
-    }
-    return say->value;
-}
-
-/* A scalar of the key's type from its text. */
-static vp_status put_value(job *j, vp_document *doc, vp_value *v, const vp_key *key,
-                           const char *text)
-{
-    vp_status st = VP_OK;
-
-    v->text = text;
-    switch (key->type) {
-    case VP_KEY_TEXT:
-    case VP_KEY_WORD:
-        v->quoted =
-            key->type == VP_KEY_TEXT || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0);
-        vp_value_resolve(v);
-        if (strcmp(text, "null") == 0)
-            v->kind = VP_VALUE_NULL;
-        break;
-    case VP_KEY_LIST: {
-        v->kind = VP_VALUE_LIST;
-        for (const char *p = text; *p;) {
-            size_t    n    = strcspn(p, "+");
-            vp_value *e    = vp_value_add(doc, v, NULL);
-            char     *word = vp_arena_alloc(j->arena, n + 1);
-            VP_TRY_ALLOC(j->err, e && word);
-            memcpy(word, p, n);
-            *e = (vp_value){.kind = VP_VALUE_STRING, .text = word, .quoted = true};
-            p += n + (p[n] == '+');
-        }
-        break;
-    }
-    case VP_KEY_REAL:
-        vp_value_resolve(v);
-        if (v->kind != VP_VALUE_NULL) {
-            v->kind = VP_VALUE_REAL;
-            v->real = strtod(text, NULL);
-        }
-        break;
-    default:
-        vp_value_resolve(v);
-        break;
-    }
-out:
-    return st;
-}
-
 static vp_status say(job *j, vp_document *doc, const vp_dialect *d, const char *version,
                      const vp_saying *row, const char *argument)
 {
     const vp_key *key  = vp_dialect_key(d, row->key, version);
-    const char   *text = value_text(j, row, argument);
+    const char   *text = vp_saying_text(j->arena, j->s, row, argument);
     vp_value     *v;
     vp_status     st = VP_OK;
 
@@ -115,7 +32,7 @@ static vp_status say(job *j, vp_document *doc, const vp_dialect *d, const char *
     VP_TRY_ALLOC(j->err, v);
     assert((!v->text || strcmp(v->text, text) == 0) && "two sayings of one key differ");
     if (!v->text)
-        VP_TRY(put_value(j, doc, v, key, text));
+        VP_TRY_ALLOC(j->err, vp_value_set(doc, v, key, text));
 out:
     return st;
 }

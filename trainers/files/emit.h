@@ -40,4 +40,10 @@ void      vp_emitted_release(vp_emitted *out);
 void vp_document_write(const vp_document *doc, const vp_dialect *dialect, const char *comment,
                        vp_text *out);
 
+/* A value of the key's type from its text. False: out of memory, or too many values. */
+bool vp_value_set(vp_document *doc, vp_value *v, const vp_key *key, const char *text);
+
+/* One value on one line, as the format's files have it. */
+void vp_value_write(const vp_value *v, vp_format format, vp_text *out);
+
 #endif

@@ -156,6 +156,11 @@ const char *vp_dialect_version(const vp_dialect *d, const vp_dialect *of, const 
 /* Whether "a=b|c,d!=e" holds of the settings; what they do not say holds. target NULL: any. */
 bool vp_when_holds(const char *when, const vp_settings *s, const char *target);
 
+/* The text that a saying's value stands for; argument: what stands for its word's letter. NULL: out of
+ * memory. */
+const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_saying *say,
+                           const char *argument);
+
 extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model,
     vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl, vp_dialect_llamafactory,
     vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune, vp_dialect_torchtitan,

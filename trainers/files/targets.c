@@ -154,3 +154,40 @@ bool vp_when_holds(const char *when, const vp_settings *s, const char *target)
     }
     return true;
 }
+
+const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_saying *say,
+                           const char *argument)
+{
+    if (strcmp(say->value, "$") == 0)
+        return argument ? argument : s->value[say->setting];
+    if (strcmp(say->value, "$,") == 0) {
+        char *list = vp_arena_strdup(arena, argument);
+        for (char *p = list; p && *p; p++)
+            if (*p == '+')
+                *p = ',';
+        return list;
+    }
+    if (strncmp(say->value, "$file:", 6) == 0)
+        return say->value + 6;
+    if (strcmp(say->value, "$word") == 0)
+        return s->value[say->setting];
+    if (strcmp(say->value, "$world") == 0)
+        return s->value[VP_SETTING_WORLD];
+    if (strcmp(say->value, "$limit") == 0 || strcmp(say->value, "$reserved") == 0) {
+        /* what is asserted and capped is the upper end of the interval */
+        int64_t most  = s->reserved_high_bytes >= 0 ? s->reserved_high_bytes : s->reserved_bytes;
+        int64_t bytes = say->value[1] == 'r'  ? most
+                        : s->device_bytes < 0 ? -1
+                                              : s->device_bytes + (most - s->reserved_bytes);
+        return bytes < 0 ? "null" : vp_arena_printf(arena, "%lld", (long long)bytes);
+    }
+    if (strcmp(say->value, "$model") == 0)
+        return s->model ? s->model : "";
+    if (strcmp(say->value, "$global") == 0) {
+        double n = strtod(s->value[VP_SETTING_MICRO_BATCH], NULL) *
+                   strtod(s->value[VP_SETTING_ACCUMULATION], NULL) *
+                   strtod(s->value[VP_SETTING_WORLD], NULL);
+        return vp_arena_printf(arena, "%.0f", n);
+    }
+    return say->value;
+}

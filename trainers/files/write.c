@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void put_comment(vp_text *out, const char *comment)
@@ -229,4 +230,45 @@ void vp_document_write(const vp_document *doc, const vp_dialect *dialect, const 
         put_json(out, doc->root, 0, doc->format);
     if (doc->format == VP_FORMAT_JSON)
         vp_text_printf(out, "\n");
+}
+
+/* ---- a value of a key's type ---- */
+
+static bool set_list(vp_document *doc, vp_value *v, const char *text)
+{
+    v->kind = VP_VALUE_LIST;
+    while (*text) {
+        size_t    n    = strcspn(text, "+");
+        vp_value *e    = vp_value_add(doc, v, NULL);
+        char     *word = vp_arena_alloc(doc->arena, n + 1);
+        if (!e || !word)
+            return false;
+        memcpy(word, text, n);
+        *e = (vp_value){.kind = VP_VALUE_STRING, .text = word, .quoted = true};
+        text += n + (text[n] == '+');
+    }
+    return true;
+}
+
+bool vp_value_set(vp_document *doc, vp_value *v, const vp_key *key, const char *text)
+{
+    v->text = text;
+    if (key->type == VP_KEY_LIST)
+        return set_list(doc, v, text);
+    if (key->type == VP_KEY_TEXT || key->type == VP_KEY_WORD)
+        v->quoted =
+            key->type == VP_KEY_TEXT || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0);
+    vp_value_resolve(v);
+    if (v->quoted && strcmp(text, "null") == 0)
+        v->kind = VP_VALUE_NULL;
+    if (key->type == VP_KEY_REAL && v->kind != VP_VALUE_NULL) {
+        v->kind = VP_VALUE_REAL;
+        v->real = strtod(text, NULL);
+    }
+    return true;
+}
+
+void vp_value_write(const vp_value *v, vp_format format, vp_text *out)
+{
+    put_json(out, v, 0, format);
 }

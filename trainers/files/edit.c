@@ -1,0 +1,199 @@
+/* trainers/files/edit.c: the keys that must change. */
+#include "trainers/files/edit.h"
+
+#include "trainers/files/check_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+typedef struct lister {
+    const vp_checked  *c;
+    const vp_settings *wanted;
+    vp_edit           *edits;
+    int64_t            n, cap;
+    vp_err            *err;
+} lister;
+
+/* The rows of one file that say a setting's wanted word. */
+typedef struct file_rows {
+    const vp_saying *rows[32];
+    const char      *argument[32];
+    int              n, n_present;
+} file_rows;
+
+static bool already_means(const vp_checked *c, vp_setting s, const char *word)
+{
+    const char *has = c->settings.value[s], *may = c->may_be[s];
+    size_t      n = strlen(word);
+
+    if (!may)
+        return has && strcmp(has, word) == 0;
+    for (const char *p = may; (p = strstr(p, word)) != NULL; p += n) /* "bf16 or bf16-amp" */
+        if ((p == may || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
+            return true;
+    return false;
+}
+
+/* Rows of one spelling: those that emit writes, or those that are only read. */
+static void collect(const lister *l, const vp_checked_file *file, vp_setting setting,
+                    bool read_only, file_rows *out)
+{
+    const char *target = l->c->target ? l->c->target->name : NULL;
+
+    *out = (file_rows){0};
+    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
+        const char *version = vp_dialect_version(d, file->dialect, l->c->versions);
+        for (int i = 0; i < d->n_says; i++) {
+            const vp_saying *row = &d->says[i];
+            const char      *argument;
+            if (row->setting != (int)setting || row->read_only != read_only || !row->key[0] ||
+                !vp_version_within(version, row->since, row->until) ||
+                !vp_when_holds(row->when, l->wanted, target) ||
+                !vp_word_is(l->wanted->value[setting], row->word, &argument) || out->n == 32)
+                continue;
+            out->argument[out->n] = argument;
+            out->rows[out->n++]   = row;
+            out->n_present += row->value && vp_value_at(file->doc->root, row->key);
+        }
+    }
+}
+
+/* Whether the file has a key that says the setting, in whatever word. */
+static bool says_it(const lister *l, const vp_checked_file *file, vp_setting setting)
+{
+    for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
+        const char *version = vp_dialect_version(d, file->dialect, l->c->versions);
+        for (int i = 0; i < d->n_says; i++)
+            if (d->says[i].setting == (int)setting && d->says[i].key[0] &&
+                vp_version_within(version, d->says[i].since, d->says[i].until) &&
+                vp_value_at(file->doc->root, d->says[i].key))
+                return true;
+    }
+    return false;
+}
+
+static vp_status add(lister *l, vp_edit edit)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < l->n; i++) /* two settings may say one key */
+        if (l->edits[i].file == edit.file && strcmp(l->edits[i].path, edit.path) == 0)
+            goto out;
+    VP_TRY_ALLOC(l->err,
+                 vp_arena_grow(l->c->arena, (void **)&l->edits, l->n, &l->cap, sizeof *l->edits));
+    l->edits[l->n++] = edit;
+out:
+    return st;
+}
+
+static vp_status edit_row(lister *l, const vp_checked_file *file, const vp_saying *row,
+                          const char *argument)
+{
+    const vp_value *v   = vp_value_at(file->doc->root, row->key);
+    const vp_key   *key = vp_file_key(l->c, file, row->key, NULL);
+    char            has[512], now[512];
+    vp_edit         e = {
+                .file = file, .setting = (vp_setting)row->setting, .key = key, .path = row->key, .at = v};
+    vp_status st = VP_OK;
+
+    if (v)
+        e.from = vp_arena_strdup(l->c->arena, vp_value_text(v, has, sizeof has));
+    if (row->value) {
+        e.to                  = vp_saying_text(l->c->arena, l->wanted, row, argument);
+        const char *effective = vp_effective(l->c, file, row->key, now, sizeof now);
+        if (e.to && strncmp(row->value, "$file:", 6) == 0 && v)
+            goto out; /* the user's own file of that name */
+        if (e.to && effective && vp_same_value(effective, e.to))
+            goto out;
+        if (e.to && !effective && strcmp(e.to, "null") == 0)
+            goto out;
+        VP_TRY_ALLOC(l->err, e.to);
+    } else if (!v || v->kind == VP_VALUE_NULL) {
+        goto out;
+    }
+    VP_TRY(add(l, e));
+out:
+    return st;
+}
+
+static vp_status edit_file(lister *l, const vp_checked_file *file, vp_setting setting)
+{
+    file_rows written, read;
+    vp_status st = VP_OK;
+
+    collect(l, file, setting, false, &written);
+    collect(l, file, setting, true, &read);
+    const file_rows *use = !written.n || (!written.n_present && read.n_present) ? &read : &written;
+    for (int i = 0; i < use->n; i++)
+        VP_TRY(edit_row(l, file, use->rows[i], use->argument[i]));
+out:
+    return st;
+}
+
+static bool can_say(const lister *l, const vp_checked_file *file, vp_setting setting)
+{
+    file_rows rows;
+
+    collect(l, file, setting, false, &rows);
+    return rows.n > 0;
+}
+
+static vp_status edit_environment(lister *l)
+{
+    bool expandable = strcmp(l->wanted->value[VP_SETTING_ALLOCATOR], "expandable") == 0;
+
+    return add(l, (vp_edit){.setting = VP_SETTING_ALLOCATOR,
+                            .path    = "PYTORCH_ALLOC_CONF",
+                            .to      = expandable ? "expandable_segments:True" : NULL});
+}
+
+/* Settings that the user's own code decides have no key in any file; nothing is said of them. */
+static vp_status edit_setting(lister *l, vp_setting setting)
+{
+    const vp_checked *c     = l->c;
+    int               first = -1, n = 0;
+    vp_status         st = VP_OK;
+
+    if (setting == VP_SETTING_ALLOCATOR)
+        return edit_environment(l);
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_checked_file *file = &c->files[f];
+        if (!file->doc || !file->dialect || !can_say(l, file, setting))
+            continue;
+        if (first < 0)
+            first = f;
+        if (says_it(l, file, setting)) {
+            VP_TRY(edit_file(l, file, setting));
+            n++;
+        }
+    }
+    if (!n && first >= 0)
+        VP_TRY(edit_file(l, &c->files[first], setting));
+    if (first < 0 && c->settings.value[setting])
+        VP_TRY(VP_FAIL_AT(l->err, VP_ERR_INPUT, c->files[0].name, 0, vp_setting_key(setting),
+                          "these files have no word for %s %s", vp_setting_key(setting),
+                          l->wanted->value[setting]));
+out:
+    return st;
+}
+
+vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit **out, int64_t *n,
+                        vp_err *err)
+{
+    lister    l  = {.c = c, .wanted = wanted, .err = err};
+    vp_status st = VP_OK;
+
+    *n = 0;
+    for (int s = 0; s < VP_N_SETTINGS; s++) {
+        const char *has =
+            c->settings.value[s] ? c->settings.value[s] : vp_setting_otherwise((vp_setting)s);
+        if (!wanted->value[s] || already_means(c, (vp_setting)s, wanted->value[s]) ||
+            (!c->settings.value[s] && has && strcmp(has, wanted->value[s]) == 0))
+            continue;
+        VP_TRY(edit_setting(&l, (vp_setting)s));
+    }
+    *out = l.edits;
+    *n   = l.n;
+out:
+    return st;
+}

@@ -1,0 +1,38 @@
+/* trainers/files/edit.h: what must change in people's own files so that they mean other settings, and
+ * the text of a file with that changed: comments, order and all other keys stay.
+ *     VP_TRY(vp_edits_list(&checked, &wanted, &edits, &n, err));
+ *     VP_TRY(vp_edits_apply(arena, edits, n, file, bytes, n_bytes, &text, err));
+ *
+ * Only keys that say a setting which is meant otherwise are among the edits: in every file that says
+ * it, or where none does in the first that can. */
+#ifndef VP_TRAINERS_FILES_EDIT_H
+#define VP_TRAINERS_FILES_EDIT_H
+
+#include "base/text.h"
+#include "trainers/files/check.h"
+
+typedef struct vp_edit {
+    const vp_checked_file *file; /* NULL: no file says it, the command's environment does */
+    vp_setting             setting;
+    const vp_key          *key;
+    const char            *path; /* the key's; of the environment its variable */
+    const vp_value        *at;   /* NULL: it is not written yet */
+    const char            *from; /* NULL: nothing stands there */
+    const char            *to;   /* NULL: it must go */
+} vp_edit;
+
+/* In the order of the settings. A setting that is NULL in wanted stays as it is. VP_ERR_INPUT: none of
+ * the files can be told a word. */
+vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit **out, int64_t *n,
+                        vp_err *err);
+
+/* The edits of one file in its text. VP_ERR_INPUT with the line: what stands there cannot be changed
+ * in place (a list, an alias, a value over several lines). */
+vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
+                         const vp_checked_file *file, const char *bytes, int64_t n_bytes,
+                         vp_text *out, vp_err *err);
+
+/* The lines that differ, "-" and "+" before them, with their numbers in the old text. */
+void vp_edits_diff(const char *name, const char *before, const char *after, vp_text *out);
+
+#endif
