@@ -2,6 +2,7 @@
 #include "cli/bytes_table.h"
 #include "cli/cli.h"
 #include "cli/paint.h"
+#include "cli/roofline_print.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
 #include "cli/what_if.h"
@@ -336,7 +337,8 @@ static json_t *what_if_json(const vp_plan *plan, const vp_what_if *w)
 
 static json_t *story_json(const vp_plan *plan, const story *t)
 {
-    json_t *largest = json_array(), *others = json_array();
+    vp_device device;
+    json_t   *largest = json_array(), *others = json_array();
 
     for (int i = 0; i < t->n_largest; i++)
         json_array_append_new(
@@ -357,6 +359,8 @@ static json_t *story_json(const vp_plan *plan, const story *t)
     if (t->profile)
         json_object_update_new(
             j, json_pack("{s:s, s:f}", "profile", t->profile, "planned_step_time_s", t->planned_s));
+    if (j && vp_plan_device(plan, &device))
+        json_object_set_new(j, "mfu", vp_mfu_json(plan, &device));
     vp_overhead_to_answer(plan, j);
     return j;
 }
@@ -511,10 +515,14 @@ static void print_next(const story *t)
 
 static void print_story(const vp_plan *plan, const story *t)
 {
-    char a[64], c[64], shown[512];
+    char      a[64], c[64], shown[512], mfu[32];
+    vp_device device;
 
-    snprintf(shown, sizeof shown, "%s a step (%s)", vp_time_text(plan->step_time_s, c, sizeof c),
-             plan->time_class);
+    mfu[0] = '\0';
+    if (vp_plan_device(plan, &device))
+        vp_mfu_text(plan, &device, mfu, sizeof mfu);
+    snprintf(shown, sizeof shown, "%s a step (%s)%s", vp_time_text(plan->step_time_s, c, sizeof c),
+             plan->time_class, mfu);
     vp_screen_answer(plan->peak_bytes + plan->outside_bytes, plan->budget_bytes, shown);
     vp_screen_line("model", "%s on %s, sequence %lld, global batch %lld",
                    vp_text_escape(plan->model_name, shown, sizeof shown), plan->device,
@@ -543,8 +551,8 @@ static void print_story(const vp_plan *plan, const story *t)
 }
 
 typedef struct explain_options {
-    const char *profile;
-    bool        buffers, program, all;
+    const char *profile, *device;
+    bool        buffers, program, roofline, all;
 } explain_options;
 
 static const vp_option rows[] = {
@@ -558,6 +566,18 @@ static const vp_option rows[] = {
      .at   = offsetof(explain_options, program),
      .help = "Every step as CSV: step, phase, micro-step, block, op, stream, buffers read, "
              "buffers written, seconds"},
+    {.name = "--roofline",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(explain_options, roofline),
+     .help = "By what the calls do: operations, bytes, seconds, share of the step, what bounds "
+             "them; the model FLOP utilisation (MFU) of the whole"},
+    {.name      = "--device",
+     .kind      = VP_OPTION_INPUT,
+     .at        = offsetof(explain_options, device),
+     .value     = "FILE",
+     .help      = "With --roofline: the device file that the plan was made with",
+     .otherwise = "the device that the plan names, where it is built in",
+     .example   = "my-card.json"},
     VP_ROW_ALL(explain_options, all),
     {.name      = "--profile",
      .kind      = VP_OPTION_INPUT,
@@ -569,6 +589,26 @@ static const vp_option rows[] = {
      .example   = "profile.json"},
 };
 static const vp_option_set options = {VP_ROWS(rows)};
+
+static vp_status print_roofline(const vp_plan *plan, const char *path, bool json, vp_err *err)
+{
+    vp_device device;
+    char      shown[128];
+    vp_status st = VP_OK;
+
+    if (path)
+        VP_TRY(vp_device_read(path, &device, err));
+    else if (!vp_plan_device(plan, &device))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "the plan's device, %s, is not built in: --device FILE says what it offers",
+                       vp_text_escape(plan->device, shown, sizeof shown)));
+    if (json)
+        VP_TRY(vp_print_json(vp_roofline_json(plan, &device), err));
+    else
+        vp_roofline_print(plan, &device);
+out:
+    return st;
+}
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
@@ -589,8 +629,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     t.all     = w.all;
     if (!path)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan explain PLAN: which plan?"));
-    if (w.buffers && w.program)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--buffers and --program are two tables: one at a time"));
+    if (w.buffers + w.program + w.roofline > 1)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--buffers, --program and --roofline are three tables: one at a time"));
+    if (w.device && !w.roofline)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device belongs to --roofline"));
     VP_TRY(vp_plan_read(path, &plan, err));
     if (!plan->is_signed)
         fprintf(stderr,
@@ -600,7 +643,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_profile_read(t.profile, &profile, err));
         VP_TRY(vp_plan_reprice(plan, t.profile, profile, err));
     }
-    if (w.buffers) {
+    if (w.roofline) {
+        VP_TRY(print_roofline(plan, w.device, cli->json, err));
+    } else if (w.buffers) {
         VP_TRY(print_buffers(arena, plan, cli->json, err));
     } else if (w.program) {
         VP_TRY(print_program(plan, cli->json, err));
@@ -625,7 +670,8 @@ const vp_command vp_cmd_explain = {
     .about     = {"What a plan decides, what is alive at its peak, at which step that is, the "
                       "largest tensors there, and what if: bytes and time of the same plan with "
                       "one thing changed, all blocks recomputing one way."},
-    .examples  = {"vplan explain plan.json", "vplan explain plan.json --buffers"},
+    .examples  = {"vplan explain plan.json", "vplan explain plan.json --buffers",
+                  "vplan explain plan.json --roofline"},
     .sets      = {&options},
     .argument  = VP_TAKES_FILE,
     .max_words = 1,

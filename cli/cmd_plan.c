@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/cmd_plan_trainer.h"
 #include "cli/names.h"
+#include "cli/roofline_print.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
 #include "cli/words.h"
@@ -118,6 +119,8 @@ static json_t *plan_json(const answer *x)
                   x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
 
     vp_overhead_to_answer(plan, j);
+    if (j)
+        json_object_set_new(j, "mfu", vp_mfu_json(plan, &x->job.device));
     if (j)
         json_object_update_new(j,
                                json_pack("{s:f, s:{s:f, s:I}}", "within", x->job.request.within,
@@ -290,8 +293,8 @@ static vp_status print_plan(answer *x, vp_err *err)
         printf("\n           %s pinned in host memory, of %s",
                vp_size_text(plan->host_peak_bytes, y, sizeof y),
                vp_size_text(x->job.request.host_bytes, z, sizeof z));
-    printf("\ntime       %s a step (%s)\n", vp_time_text(plan->step_time_s, y, sizeof y),
-           plan->time_class);
+    printf("\ntime       %s a step (%s)%s\n", vp_time_text(plan->step_time_s, y, sizeof y),
+           plan->time_class, vp_mfu_text(plan, &x->job.device, z, sizeof z));
     if (fastest_of(x)->device_bytes > plan->peak_bytes + plan->outside_bytes)
         print_fastest(x);
     print_proof(&x->found);

@@ -551,9 +551,11 @@ vp_status vp_planner_make(const vp_plan_request *r, const vp_plan_answer *a, con
     if (!cost.all_measured)
         json_array_append_new(
             plan->assumptions,
-            json_string(r->profile
-                            ? "times are partly scaled from other measured shapes"
-                            : "times are a roofline of the device's stated rates, not measured"));
+            json_string(r->profile ? "times are partly scaled from other measured shapes"
+                        : r->device->is_cpu
+                            ? "times are a roofline of round figures for a CPU, not measured"
+                            : "times are the device's stated rates, derated by what good kernels "
+                              "have reached on such cards, not measured"));
     VP_TRY_ALLOC(err, !vp_arena_failed(plan->arena));
 out:
     if (st != VP_OK) {

@@ -130,13 +130,13 @@ ok(lean == dict(json.loads(call("plan %s --json" % T4)), timing=lean["timing"]),
 ok(fast["fastest"]["step_time_s"] == fast["step_time_s"] == lean["fastest"]["step_time_s"] and lean["proof"]["bound_s"] == fast["proof"]["bound_s"], "the proof is about the best", lean["proof"])
 ok(fast["step_time_s"] < lean["step_time_s"] <= 1.01 * fast["step_time_s"] and lean["device_bytes"] < fast["device_bytes"] - (500 << 20), "memory for 1 % is kept", lean["device_bytes"])
 out = call("plan " + T4)
-one(r"^fastest    21.1 s a step with 14.56 GiB: \d+.\d MiB more for 0.9\d % of the time", out, "both are said")
+one(r"^fastest    [\d.]+ s a step with 14.56 GiB: \d+.\d MiB more for [\d.]+ % of the time", out, "both are said")
 ok("fastest" not in call("plan %s --within 0" % T4), "the old answer has nothing beside it", out)
 for bad in ("-1%", "1x", "200%", "nan"):
     call("plan %s --within=%s" % (T4, bad), 2)
 call("plan %s -o lean.json" % T4)
 ok(json.load(open("lean.json"))["proof"]["fastest_s"] == fast["step_time_s"], "the plan file says what its proof is about", "no fastest_s")
-one(r"^FITS: 13.85 of 14.56 GiB", call("explain lean.json"), "and can be read")
+one(r"^FITS: %.2f of 14.56 GiB" % (lean["device_bytes"] / 2**30), call("explain lean.json"), "and can be read")
 
 # ---- an answer that could not be written is no success; a reader that has seen enough is no fault ----
 
@@ -192,7 +192,7 @@ call("run changed.json --steps 1 -q", 4)
 # ---- each screen ends with what to do next, or with a file that was written ----
 
 out = call("plan " + T4)
-one(r"^blocks     0 to 2: 3 blocks recompute", out, "blocks by range")
+one(r"^blocks     0 to \d+: \d+ blocks recompute", out, "blocks by range")
 one(r"^next       vplan plan gpt2-large --device t4 --seq 1024 --global-batch 32 \\\n +-o plan.json\Z", out.rstrip("\n"), "next: make the file")
 one(r"^next       vplan run plan.json\Z", call("plan %s -o plan.json --force" % TINY).rstrip("\n"), "next: run it")
 one(r"^more +--all: .*\nnext +vplan run plan.json\Z", call("explain plan.json").rstrip("\n"), "next: run it, or look closer")

@@ -1,9 +1,8 @@
 /* planner/lowering/cost.h: seconds of a kernel call.
  *
  * Measured, where the profile has the very call; else scaled from the nearest call it has
- * (plan/profile.h); without a profile the roofline of the device: max(flop / peak flop per
- * second, bytes moved / memory bandwidth) + launch. The roofline ignores caches, kernel quality
- * and overlap: its times are marked assumed. */
+ * (plan/profile.h); without a profile what the device's stated rates give, derated by the table of
+ * devices/efficiency.h: its times are marked assumed. */
 #ifndef VP_PLANNER_LOWERING_COST_H
 #define VP_PLANNER_LOWERING_COST_H
 

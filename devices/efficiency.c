@@ -1,0 +1,251 @@
+#include "devices/efficiency.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stddef.h>
+
+/* A kernel launch on a GPU, or an OpenMP region on the CPU: ocannl#488 measured 2.6 to 6.4 us for a
+ * CUDA launch and 0.58 us for a node of a recorded graph, to which a kernel's own start and end come. */
+static const double LAUNCH_S = 4e-6;
+
+/* What a link carries of its stated rate: 24 to 28 bytes of headers for each 256 of a PCIe packet, and
+ * what flow control costs; 25 to 26 GB/s of 31.5 are usual on PCIe 4.0 x16. */
+static const double LINK_SHARE = 0.8;
+
+/* What memory carries of its stated rate: a copy on an H200 4.3 TB/s of 4.8; cub's sum on an H100
+ * 3193 GB/s of 3352 (pranjalssh/fast.cu, README.md), which only reads. Taken for every card. */
+static const double MEMORY_SHARE = 0.9;
+
+/* Output of one block of threads of a product: the largest that cuBLAS uses on these cards. */
+enum { TILE_ROWS = 128, TILE_COLS = 256, MIN_SPLIT_DEPTH = 1024 };
+
+/* Keys that the tiles on a causal mask's diagonal compute in vain, for each query. */
+static const double DIAGONAL_KEYS = 64;
+
+#define VP_DTYPE_NONE VP_DTYPE_NONE
+#define F32           VP_DTYPE_F32
+#define BF16          VP_DTYPE_BF16
+
+/* Of several rows that fit, the first counts. Shares of products are what the law above gives for the
+ * measured product; what is bound by memory shows in its bytes. */
+/* clang-format off */
+#define PRODUCT(of, low, high, typical, most, where) \
+    {.work = VP_WORK_PRODUCT, .dtype = of, .from = low, .to = high, .share = typical, .best = most, .source = where},
+#define ATTENTION(pass, of, low, high, s128, h128, s64, h64, where) \
+    {.work = VP_WORK_ATTENTION_##pass, .dtype = of, .from = low, .to = high, .share = s128, .half = h128, \
+     .share_64 = s64, .half_64 = h64, .source = where},
+#define OTHER(name, typical, where) \
+    {.work = VP_WORK_##name, .dtype = VP_DTYPE_NONE, .to = 999, .share = typical, .source = where},
+static const vp_efficiency table[] = {
+    PRODUCT(BF16, 80, 80, 1.0, 0.869,
+            "cuBLAS on an A100, CUDA 11 Features Revealed (NVIDIA blog), figure 6: 236, 260 and 291 "
+            "TFLOP/s at 3072, 4096 and 8192 cubed, of 312; best of many shapes, random data: 271.2 at "
+            "1024 x 10240 x 5120 (stas00/ml-engineering, MAMF table)")
+    PRODUCT(BF16, 90, 90, 0.9, 0.803,
+            "cuBLAS on an H100: 716 and 795 TFLOP/s at 4096 and 8192 cubed, of 989 (pranjalssh/fast.cu, "
+            "README.md); on an H200 769 to 798 at 8192 cubed; best of many shapes: 794.5 (MAMF table)")
+    PRODUCT(BF16, 100, 103, 1.0, 0.776,
+            "B200, best of many shapes: 1745 TFLOP/s of 2250, at 1792 x 16128 x 3072 (MAMF table)")
+    PRODUCT(BF16, 0, 999, 1.0, 0.962,
+            "cuBLAS on an L20 (8.9): 105 to 115 TFLOP/s of 119.5 (DefTruth/CUDA-Learn-Notes, hgemm). "
+            "Taken for 7.5, 8.6, 8.7 and 12.0 too, where nothing was found")
+    PRODUCT(F32, 75, 80, 1.0, 0.974,
+            "cuBLAS on an A100, figure 6 again: 19 TFLOP/s of 19.5; multiprocessors of 64 lanes")
+    PRODUCT(F32, 0, 999, 0.65, 0.65,
+            "cuBLAS on an RTX A6000 (8.6): 23.27 TFLOP/s of 38.7 at 4096 cubed (siboehm.com, CUDA-MMM); "
+            "taken for all multiprocessors of 128 lanes")
+    /* rate x keys / (keys + half) */
+    ATTENTION(FWD, BF16, 80, 80, 0.657, 185, 0.57, 165,
+              "FlashAttention-2 on an A100, forward and backward together (flash-attention, "
+              "flash2_a100_fwd_bwd_benchmark.png): 187 and 162 TFLOP/s at 2k for heads of 128 and 64")
+    ATTENTION(BWD, BF16, 80, 80, 0.657, 185, 0.57, 165, "the same, both passes together")
+    ATTENTION(FWD, BF16, 90, 90, 0.625, 128, 0.42, 128,
+              "cuDNN on an H100 (arXiv:2407.08608, figure 5): heads of 128: 497, 574, 617 TFLOP/s at "
+              "512, 1k, 2k; of 64: 335, 373, 395")
+    ATTENTION(BWD, BF16, 90, 90, 0.545, 370, 0.465, 350,
+              "cuDNN on an H100 (arXiv:2407.08608, figure 6): heads of 128: 305, 408, 465 TFLOP/s at "
+              "512, 1k, 2k; of 64: 266, 348, 395")
+    ATTENTION(FWD, BF16, 0, 999, 0.657, 185, 0.57, 165,
+              "nothing found for this generation: as FlashAttention-2 on an A100")
+    ATTENTION(BWD, BF16, 0, 999, 0.657, 185, 0.57, 165,
+              "nothing found for this generation: as FlashAttention-2 on an A100")
+    ATTENTION(FWD, F32, 0, 999, 0.65, 185, 0.65, 165, "nothing found: the rate of fp32 products")
+    ATTENTION(BWD, F32, 0, 999, 0.65, 185, 0.65, 165, "nothing found: the rate of fp32 products")
+    /* the operations of all else: Muon's products, the few of element-wise kernels */
+    OTHER(ELEMENTWISE, 0.9, "bound by memory: MEMORY_SHARE")
+    OTHER(UPDATE, 0.65, "bound by memory: MEMORY_SHARE; Muon's are fp32 products")
+    OTHER(COPY, 1.0, "bound by its link: LINK_SHARE")
+};
+/* clang-format on */
+
+bool vp_efficiency_at(int idx, vp_efficiency *out)
+{
+    if (idx < 0 || idx >= (int)(sizeof table / sizeof *table))
+        return false;
+    *out = table[idx];
+    return true;
+}
+
+static const vp_efficiency *row_of(vp_work work, vp_dtype dtype, int capability)
+{
+    const vp_efficiency *row = NULL;
+
+    for (size_t i = 0; !row && i < sizeof table / sizeof *table; i++)
+        if (table[i].work == work && (table[i].dtype == VP_DTYPE_NONE || table[i].dtype == dtype) &&
+            table[i].from <= capability && capability <= table[i].to)
+            row = &table[i];
+    assert(row); /* each work and dtype ends in a row for every capability */
+    return row;
+}
+
+vp_work vp_work_of(vp_kernel kernel)
+{
+    switch (kernel) {
+    case VP_K_ATTENTION_FWD:
+        return VP_WORK_ATTENTION_FWD;
+    case VP_K_ATTENTION_BWD:
+        return VP_WORK_ATTENTION_BWD;
+    case VP_K_COPY_START:
+    case VP_K_COPY_DONE:
+        return VP_WORK_COPY;
+    case VP_K_ADAFACTOR:
+    case VP_K_MUON:
+    case VP_K_GRAD_SUMSQ:
+    case VP_K_CLIP_SCALE:
+        return VP_WORK_UPDATE;
+    default:
+        return vp_kernel_is_product(kernel)                          ? VP_WORK_PRODUCT
+               : vp_kernel_info_of(kernel)->kind == VP_KERNEL_UPDATE ? VP_WORK_UPDATE
+                                                                     : VP_WORK_ELEMENTWISE;
+    }
+}
+
+const char *vp_work_name(vp_work work)
+{
+    static const char *const names[] = {
+#define X(name, text) text,
+        VP_WORK_TABLE(X)
+#undef X
+    };
+
+    assert(work < VP_N_WORKS);
+    return names[work];
+}
+
+/* ---- how full the multiprocessors are ---- */
+
+/* Share of the rounds of tiles that have work, where the product may also be cut along its depth. */
+static double filled(double tiles, int64_t depth, int multiprocessors)
+{
+    double best = 0;
+
+    for (int64_t split = 1; split == 1 || (split <= 16 && depth / split >= MIN_SPLIT_DEPTH);
+         split *= 2) {
+        double rounds = tiles * (double)split / multiprocessors;
+        best          = fmax(best, rounds / ceil(rounds));
+    }
+    return best;
+}
+
+static double waves(const vp_device *d, vp_kernel kernel, const vp_linear_ints *n)
+{
+    int64_t rows   = kernel == VP_K_LINEAR_BWD_WEIGHT ? n->in : n->rows,
+            cols   = kernel == VP_K_LINEAR_BWD_INPUT ? n->in : n->out,
+            depth  = kernel == VP_K_LINEAR_FWD         ? n->in
+                     : kernel == VP_K_LINEAR_BWD_INPUT ? n->out
+                                                       : n->rows;
+    double lying   = ceil((double)rows / TILE_ROWS) * ceil((double)cols / TILE_COLS),
+           upright = ceil((double)rows / TILE_COLS) * ceil((double)cols / TILE_ROWS);
+
+    if (d->multiprocessors <= 0)
+        return 1;
+    return fmax(filled(lying, depth, d->multiprocessors),
+                filled(upright, depth, d->multiprocessors));
+}
+
+/* Share of its rate that an attention of this length reaches. */
+static double attention_share(const vp_efficiency *e, const vp_attention_ints *n,
+                              double flop_per_key)
+{
+    double wide = fmin(fmax(((double)n->head_dim - 64) / 64, 0), 1),
+           thin = fmin((double)n->head_dim / 64, 1);
+    double keys = flop_per_key, in_vain = n->causal || n->window ? DIAGONAL_KEYS : 0;
+    double half  = e->half_64 + wide * (e->half - e->half_64),
+           share = e->share_64 + wide * (e->share - e->share_64);
+
+    return thin * share * keys / (keys + half) * keys / (keys + in_vain);
+}
+
+/* ---- seconds ---- */
+
+static bool is_measured(const vp_device *d, vp_device_figure figure)
+{
+    return d->is_cpu || d->sources[figure].class_ == VP_CLASS_MEASURED;
+}
+
+static double compute_share(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
+                            const int64_t *ints, double flop)
+{
+    vp_work              work = vp_work_of(kernel);
+    const vp_efficiency *e    = row_of(work, dtype, d->compute_capability);
+
+    if (is_measured(d, dtype == VP_DTYPE_BF16 ? VP_FIGURE_BF16 : VP_FIGURE_FP32))
+        return 1;
+    if (work == VP_WORK_PRODUCT)
+        return e->share * waves(d, kernel, vp_linear_ints_of(ints));
+    if (work == VP_WORK_ATTENTION_FWD || work == VP_WORK_ATTENTION_BWD) {
+        const vp_attention_ints *n    = vp_attention_ints_of(ints);
+        double                   each = work == VP_WORK_ATTENTION_FWD ? 4.0 : 10.0;
+        return attention_share(e, n,
+                               flop / (each * (double)n->batch * (double)n->heads * (double)n->seq *
+                                       (double)n->head_dim));
+    }
+    return e->share;
+}
+
+static double best_share(const vp_device *d, vp_dtype dtype)
+{
+    if (is_measured(d, dtype == VP_DTYPE_BF16 ? VP_FIGURE_BF16 : VP_FIGURE_FP32))
+        return 1;
+    return row_of(VP_WORK_PRODUCT, dtype, d->compute_capability)->best;
+}
+
+static vp_roofline copy_of(const vp_device *d, int64_t bytes)
+{
+    /* within one memory a copy reads and writes */
+    double      rate = d->host_link_bytes_per_s > 0 ? LINK_SHARE * d->host_link_bytes_per_s
+                                                    : d->memory_bytes_per_s / 2;
+    vp_roofline r    = {
+           .bytes = (double)bytes, .memory_s = (double)bytes / rate, .launch_s = LAUNCH_S};
+
+    r.seconds = r.memory_s + r.launch_s;
+    return r;
+}
+
+vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
+                           const int64_t *ints, uint32_t lacks)
+{
+    if (kernel == VP_K_COPY_DONE)
+        return (vp_roofline){0};
+    if (kernel == VP_K_COPY_START)
+        return copy_of(d, vp_copy_start_ints_of(ints)->count);
+
+    vp_roofline r = {.flop     = vp_kernel_flop(kernel, ints),
+                     .bytes    = vp_kernel_bytes_moved(kernel, dtype, ints, lacks),
+                     .launch_s = LAUNCH_S};
+    double peak   = vp_device_flop_per_s(d, dtype == VP_DTYPE_BF16 ? VP_RATE_BF16 : VP_RATE_FP32);
+
+    if (peak <= 0)
+        peak = d->fp32_flop_per_s;
+    assert(peak > 0 && d->memory_bytes_per_s > 0);
+    if (r.flop > 0)
+        r.compute_s = r.flop / (peak * compute_share(d, kernel, dtype, ints, r.flop));
+    r.memory_s =
+        r.bytes / (d->memory_bytes_per_s * (is_measured(d, VP_FIGURE_MEMORY) ? 1 : MEMORY_SHARE));
+    if (vp_kernel_is_product(kernel) && !d->is_cpu)
+        r.seconds =
+            fmax(r.compute_s + r.memory_s, r.flop / (peak * best_share(d, dtype))) + r.launch_s;
+    else
+        r.seconds = fmax(r.compute_s, r.memory_s) + r.launch_s;
+    return r;
+}

@@ -1,0 +1,69 @@
+/* devices/efficiency.h: what a kernel call takes on a device on which nobody has timed it.
+ *     vp_roofline r = vp_roofline_of(&device, VP_K_LINEAR_FWD, VP_DTYPE_BF16, ints, lacks);
+ *     seconds = r.seconds;                    // where it is bound: r.compute_s, r.memory_s, r.launch_s
+ *
+ * Data sheets state what no program reaches. The table in efficiency.c says what share of the stated
+ * rate published measurements have reached, by what the call does, its dtype and the card's
+ * generation, each row with its source. Seconds from it are marked assumed: they are those of good
+ * kernels, not of ours, which no card has timed.
+ *
+ *     product     flop / (share x peak x waves) + bytes / (share x bandwidth), and never faster than
+ *                 the best product of any shape that anybody has found on such a card
+ *                 waves: how full the last round of output tiles leaves the multiprocessors
+ *     attention   flop / (share x peak x short), at least its bytes; short: few keys keep it from its
+ *                 rate, and the tiles on the diagonal of a causal mask are half wasted
+ *     all else    bytes / (share x bandwidth), or its operations where these take longer
+ *     copies      bytes / (share x link), within one memory read and written
+ * and a launch each. A rate that was measured on the device itself is not derated, nor are the
+ * round figures of the CPU. */
+#ifndef VP_DEVICES_EFFICIENCY_H
+#define VP_DEVICES_EFFICIENCY_H
+
+#include "devices/devices.h"
+#include "plan/op.h"
+
+/* What a kernel does, as far as its speed goes. X(NAME, text). */
+#define VP_WORK_TABLE(X) \
+    X(PRODUCT, "matrix products") \
+    X(ATTENTION_FWD, "attention, forward") \
+    X(ATTENTION_BWD, "attention, backward") \
+    X(ELEMENTWISE, "norms, activations, loss") \
+    X(UPDATE, "optimizer") \
+    X(COPY, "copies")
+
+typedef enum vp_work {
+#define X(name, text) VP_WORK_##name,
+    VP_WORK_TABLE(X) VP_N_WORKS
+#undef X
+} vp_work;
+
+vp_work     vp_work_of(vp_kernel kernel);
+const char *vp_work_name(vp_work work); /* "matrix products" */
+
+typedef struct vp_roofline {
+    double flop, bytes;
+    /* the three parts; products: their sum, all else: launch and the larger of the two others */
+    double compute_s, memory_s, launch_s;
+    double seconds;
+} vp_roofline;
+
+/* ints: the call's attributes; lacks: vp_kernel_lacks(). */
+vp_roofline vp_roofline_of(const vp_device *device, vp_kernel kernel, vp_dtype dtype,
+                           const int64_t *ints, uint32_t lacks);
+
+/* A row of the table, for whoever prints or checks it; false past the end. */
+typedef struct vp_efficiency {
+    vp_work     work;
+    vp_dtype    dtype;    /* VP_DTYPE_NONE: any                             */
+    int         from, to; /* compute capabilities, both included            */
+    double      share;    /* of the stated rate                             */
+    double      best;     /* products: the most that any shape has reached */
+    double      share_64; /* attention with heads of 64 elements and fewer  */
+    double      half;     /* attention: keys at which half of it is reached */
+    double      half_64;
+    const char *source;
+} vp_efficiency;
+
+bool vp_efficiency_at(int idx, vp_efficiency *out);
+
+#endif

@@ -1,0 +1,71 @@
+#include "planner/roofline.h"
+
+#include <assert.h>
+
+/* How often an optimizer step calls it. */
+static double times_of(const vp_bucket *b, int pass, const vp_step *s)
+{
+    if (pass > VP_PASS_BACKWARD || s->first_only)
+        return 1;
+    return (double)(s->later_only ? b->n_micro_steps - 1 : b->n_micro_steps);
+}
+
+static void add_step(vp_plan_roofline *r, const vp_device *device, const vp_step *s, double times,
+                     int64_t window)
+{
+    vp_roofline_sum *sum  = &r->works[vp_work_of(s->kernel)];
+    vp_step          call = *s;
+
+    if (s->window_of_instance)
+        call.attention.window = window;
+    vp_roofline of = vp_roofline_of(device, s->kernel, s->dtype, call.ints, vp_step_lacks(s));
+    sum->n_calls += (int64_t)times;
+    sum->flop += times * of.flop;
+    sum->bytes += times * of.bytes;
+    sum->compute_s += times * of.compute_s;
+    sum->memory_s += times * of.memory_s;
+    sum->launch_s += times * of.launch_s;
+    sum->seconds += times * s->seconds;
+    r->seconds += times * s->seconds;
+    if (s->kernel == VP_K_LINEAR_BWD_WEIGHT)
+        r->model_flop += times * 3 * of.flop;
+    if (s->kernel == VP_K_ATTENTION_BWD) /* of its five products one is done again: 12 of 10 */
+        r->model_flop += times * 1.2 * of.flop;
+}
+
+static void add_bucket(vp_plan_roofline *r, const vp_device *device, const vp_bucket *b)
+{
+    for (int64_t i = 0; i < b->n_instances; i++) {
+        const vp_program *p = &b->programs[b->instances[i].program_idx];
+        for (int pass = 0; pass < VP_N_PASSES; pass++)
+            for (int64_t k = 0; k < p->n_steps[pass]; k++)
+                add_step(r, device, &p->steps[pass][k],
+                         b->frequency * times_of(b, pass, &p->steps[pass][k]),
+                         b->instances[i].window);
+    }
+}
+
+void vp_plan_roofline_make(const vp_plan *plan, const vp_device *device, vp_plan_roofline *out)
+{
+    *out = (vp_plan_roofline){0};
+    for (int64_t k = 0; k < plan->n_buckets; k++)
+        add_bucket(out, device, &plan->buckets[k]);
+    if (device->is_cpu || plan->step_time_s <= 0)
+        return;
+    out->peak_flop_per_s = vp_device_flop_per_s(
+        device, plan->recipe.precision == VP_PREC_FP32 ? VP_RATE_FP32 : VP_RATE_BF16);
+    if (out->peak_flop_per_s > 0)
+        out->mfu = out->model_flop / (plan->step_time_s * out->peak_flop_per_s);
+}
+
+const char *vp_roofline_bound(const vp_plan_roofline *r, vp_work work)
+{
+    const vp_roofline_sum *s = &r->works[work];
+
+    assert(work < VP_N_WORKS);
+    if (s->launch_s > s->compute_s && s->launch_s > s->memory_s)
+        return "launch";
+    if (work == VP_WORK_COPY)
+        return "link";
+    return s->compute_s > s->memory_s ? "compute" : "memory";
+}
