@@ -15,6 +15,7 @@
 #define VP_OWNER_TABLE(X) \
     X(PARAMETER, 'P', "parameters") \
     X(FROZEN, 'Z', "frozen_parameters") \
+    X(QUANTISED, 'Q', "quantised_parameters") \
     X(BUFFER, 'U', "buffers") \
     X(GRADIENT, 'G', "gradients") \
     X(OPTIMIZER, 'O', "optimizer_state") \

@@ -13,6 +13,7 @@ enum {
     MAX_PHASES      = 16,
     MAX_SECTIONS    = 7,
     MAX_WORKSPACES  = 8,
+    MAX_UNTIED      = 4,
     MAX_LAYERS      = 1 << 20,
     LARGE_WORKSPACE = 8 << 20,
     LARGE_LOOK_UP   = 3072 /* rows; with more of them its gradient is another kernel */
@@ -71,7 +72,8 @@ struct vp_recorded_program {
     int64_t              every; /* layers in one block */
     phase                phases[MAX_PHASES];
     int                  n_phases, n_workspaces;
-    int32_t              untied_slot; /* -1: none; what a model with tied tables has not */
+    int32_t              untied[MAX_UNTIED]; /* slots that a model with tied tables has not */
+    int                  n_untied;
     workspace            workspaces[MAX_WORKSPACES];
     slot                *slots;
     int64_t              n_slots, cap_slots;
@@ -118,12 +120,8 @@ static vp_status add_program(vp_recording *r, const char *key, char *line, int n
 
     if (!p)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    *p = (vp_recorded_program){.key         = key,
-                               .text        = line + strlen(line) + 1,
-                               .line        = number,
-                               .recording   = r,
-                               .every       = 1,
-                               .untied_slot = -1};
+    *p = (vp_recorded_program){
+        .key = key, .text = line + strlen(line) + 1, .line = number, .recording = r, .every = 1};
     if (same && !other)
         return VP_FAIL_AT(err, VP_ERR_INPUT, r->path, number, NULL, "no line of a recording");
     if (other) {
@@ -446,8 +444,9 @@ static vp_status read_tied(vp_recorded_program *p, const char *text, int number,
 
     for (text += n; *text == ' ';)
         text++;
-    if (which < 0 || !islower((unsigned char)*text) ||
-        !read_slot(p, &text, NULL, which, &p->untied_slot) || *text || p->untied_slot >= p->n_slots)
+    if (which < 0 || !islower((unsigned char)*text) || p->n_untied == MAX_UNTIED ||
+        !read_slot(p, &text, NULL, which, &p->untied[p->n_untied]) || *text ||
+        p->untied[p->n_untied++] >= p->n_slots)
         return broken(p, number, "no slot of a recorded program", err);
     return VP_OK;
 }
@@ -600,7 +599,7 @@ void vp_recorded_workspace(vp_recorded *s, int64_t bytes)
 
 bool vp_recorded_tie(vp_recorded *s)
 {
-    s->is_tied = s->program->untied_slot >= 0;
+    s->is_tied = s->program->n_untied > 0;
     return s->is_tied;
 }
 
@@ -628,15 +627,22 @@ out:
     return st;
 }
 
+/* Not there at these sizes, or in a model that ties its tables. */
+static bool is_absent(const vp_recorded *s, int32_t which)
+{
+    for (int i = 0; s->is_tied && i < s->program->n_untied; i++)
+        if (s->program->untied[i] == which)
+            return true;
+    return s->program->slots[which].large && s->n_rows <= LARGE_LOOK_UP;
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
-    const slot      *x         = &s->program->slots[which];
-    vp_ledger_block *block     = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
-    bool             is_absent = (s->is_tied && which == s->program->untied_slot) ||
-                     (x->large && s->n_rows <= LARGE_LOOK_UP);
-    int64_t   bytes = is_absent ? 0 : s->sizes[x->size];
-    vp_status st    = VP_OK;
+    const slot      *x     = &s->program->slots[which];
+    vp_ledger_block *block = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
+    int64_t          bytes = is_absent(s, which) ? 0 : s->sizes[x->size];
+    vp_status        st    = VP_OK;
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
     VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));

@@ -120,6 +120,9 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
 
 /* ---- expressions ---- */
 
+/* bitsandbytes' NF4: a scale for so many weights, and one for so many of those where they are quantised too */
+enum { NF4_BLOCK = 64, NF4_BLOCK_OF_BLOCKS = 256 };
+
 static const char *const names[] = {
 #define X(name) #name,
     VP_SYMBOL_TABLE(X)
@@ -174,6 +177,18 @@ static bool sum(const vp_symbols *s, const char **text, sum_scratch *out)
     return true;
 }
 
+/* "J(hf)", "K(hf)", behind the "(". */
+static bool scales(const vp_symbols *s, char letter, const char **text, int64_t *out)
+{
+    int64_t n;
+
+    if (!columns(s, text, &n) || *(*text)++ != ')')
+        return false;
+    n    = vp_ceil_div(n, NF4_BLOCK);
+    *out = letter == 'J' ? n : vp_ceil_div(n, NF4_BLOCK_OF_BLOCKS);
+    return true;
+}
+
 static bool factor(const vp_symbols *s, const char **text, int64_t *out)
 {
     const char *t = *text;
@@ -184,6 +199,10 @@ static bool factor(const vp_symbols *s, const char **text, int64_t *out)
         errno = 0;
         *out  = strtoll(t, (char **)text, 10);
         return !errno;
+    }
+    if ((*t == 'J' || *t == 'K') && t[1] == '(') {
+        *text = t + 2;
+        return scales(s, *t, text, out);
     }
     if ((*t == 'R' || *t == 'Q') && t[1] == '(') {
         sum_scratch x;

@@ -5,7 +5,8 @@
  *
  * An expression is a sum of products, over factors where it has some: "4097*B*S128*a/8". A
  * factor is a number, a symbol, R(outputs) or Q(outputs): the scratch of a sum over B S rows into
- * that many columns, and of its semaphores; R(outputs,heads): over B S heads rows. tests/oracles/programs/sizes.py has the same in
+ * that many columns, and of its semaphores; R(outputs,heads): over B S heads rows; J(n) or K(n): the
+ * scales of n weights in NF4, and the scales of those. tests/oracles/programs/sizes.py has the same in
  * Python, and finds the expressions. */
 #ifndef VP_TRAINERS_TORCH_SYMBOLS_H
 #define VP_TRAINERS_TORCH_SYMBOLS_H

@@ -12,7 +12,7 @@ import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
 WORKSPACE_BYTES = (33554432, 1048576)
-LOADING = ("load", "adapters", "adapters_cast")
+LOADING = ("load", "upcast", "adapters", "adapters_cast")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS):
@@ -49,6 +49,33 @@ def answer_values():
             padding_mask is None and (local_attention_size is None or kv_length < local_attention_size))
 
 
+def quantise(t):
+    """A weight of bitsandbytes as transformers loads it: the 16-bit one comes to the card and is quantised there; one after
+    the other, as with one loading thread."""
+    import torch
+    there = torch.empty(t.shape, dtype=t.full_width, device="cuda")
+    more = {k: x for k, x in t.__dict__.items() if k not in ("full_width", "SCB")}
+    if type(t).__name__ == "Int8Params":
+        there = there.to("cpu")
+    return type(t)(there, requires_grad=False, **more).to("cuda")
+
+
+def quantised_linears(m, word, dtype):
+    """Linear layers but the head become those of bitsandbytes, as from_pretrained(quantization_config=...) makes them."""
+    import torch
+    import transformers
+    from transformers.integrations.bitsandbytes import replace_with_bnb_linear
+    from transformers.quantizers.base import get_keys_to_not_convert
+    c = transformers.BitsAndBytesConfig(load_in_4bit=word != "int8", load_in_8bit=word == "int8", bnb_4bit_quant_type="nf4",
+                                        bnb_4bit_compute_dtype=dtype, bnb_4bit_use_double_quant=word == "nf4-dq")
+    m = replace_with_bnb_linear(m, get_keys_to_not_convert(m), c)
+    for p in m.parameters():
+        p.full_width = dtype
+    m.is_loaded_in_4bit, m.is_loaded_in_8bit = word != "int8", word == "int8"
+    m.is_quantized, m.quantization_method = True, c.quantization_method()
+    return m
+
+
 def place(module, memo):
     """What module.to("cuda") allocates, in its order: children first, parameters before buffers, ties kept."""
     import torch
@@ -58,6 +85,8 @@ def place(module, memo):
         for name, t in table.items():
             if t is None:
                 continue
+            if id(t) not in memo and type(t).__name__ in ("Params4bit", "Int8Params"):
+                memo[id(t)] = (t, quantise(t))
             if id(t) not in memo:
                 there = torch.empty_like(t, device="cuda")
                 if table is module._parameters:
@@ -85,7 +114,13 @@ def make_model(v, config, mark=lambda phase: None):
     dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed") else torch.bfloat16
     with torch.device("meta"):
         m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
+    if v["quantised"] != "none":
+        m = quantised_linears(m, v["quantised"], dtype)
     place(m, {})
+    if v["quantised"] != "none" and v["upcast"]:
+        import peft
+        mark("upcast")
+        peft.prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)
     if v["lora"] != "none":
         m = add_adapters(m, v, mark)
     if v["recompute"] == "full":
@@ -153,6 +188,9 @@ class Recording:
         import torch
         choose_attention(v["attention"])
         gc.collect()
+        gc.disable()         # else what is in a circle goes at some time or other
+        if "bitsandbytes.functional" in sys.modules:
+            sys.modules["bitsandbytes.functional"].name2qmap.clear()         # a table that a process makes once
         torch.cuda.empty_cache()
         torch._C._cuda_clearCublasWorkspaces()
         torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=10000000)
@@ -164,7 +202,7 @@ class Recording:
         live = {}
         names = {}
         for i, (name, p) in enumerate(m.named_parameters()):
-            live[p.data_ptr()] = (name, p.requires_grad)
+            live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"))
         self.mark("inputs")
         inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
         if v["mask"]:

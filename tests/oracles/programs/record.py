@@ -23,12 +23,12 @@ N_SHAPES, N_SMALL = 6, 3
 STEP = ["forward", "output", "backward"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0)
+DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0)
 
 
 def phases_of(v):
     """Of a program. "output" is where the model's output is let go of."""
-    return [n for n in NAMES if not n.startswith("adapters") or v["lora"] != "none"]
+    return [n for n in NAMES if not (n.startswith("adapters") and v["lora"] == "none" or n == "upcast" and not v["upcast"])]
 
 
 def key_of(v):
@@ -118,15 +118,18 @@ def check_kept(v, family, shape, run, base):
             raise Refused("a step whose output is kept differs in more than when it goes")
 
 
-def tied_slot(v, family, shape, run, model, base):
-    """The slot that a model with tied tables has not; nothing else may differ."""
+def tied_slots(v, family, shape, run, model, base):
+    """The slots that a model with tied tables has not; they are there while loading, and nothing else may differ."""
     names, tied = phases_of(v), play_once(dict(v, tied=1), family, shape, base)
-    sizes_of = [[e[2] for n in names for e in r.phases[n] if e[0] == "a"] for r in (run, tied)]
-    slots = [e[2] for e in model["load"] if e[0] == "a"]
-    for i, slot in enumerate(slots):
-        if sizes_of[0][:i] + sizes_of[0][i + 1:] == sizes_of[1]:
-            return slot
-    raise Refused("tied tables change more than one allocation")
+    have = [(e[2], x[2]) for n in names for e, x in zip(run.phases[n], model[n]) if e[0] == "a"]
+    out = []
+    for size in [e[2] for n in names for e in tied.phases[n] if e[0] == "a"] + [None]:
+        while have and have[0][0] != size:
+            out.append(have.pop(0)[1])
+        have = have[1:]
+    if any(slot[0] not in play.LOADING for slot in out):
+        raise Refused("tied tables change more than what is loaded")
+    return out
 
 
 def record(v, family):
@@ -161,7 +164,7 @@ def record(v, family):
     for s in small:
         compare(model, slots, play_once(v, family, s, base), s, only_large)
     check_kept(v, family, shapes[0], repeats[0], base)
-    tied = None if v["lora"] == "none" else tied_slot(v, family, shapes[0], repeats[0], model, base)
+    tied = [] if v["lora"] == "none" else tied_slots(v, family, shapes[0], repeats[0], model, base)
     return program, slots, {s for s, both in only_large.items() if both == {False}}, repeats[0], tied
 
 
@@ -183,7 +186,7 @@ def fitted(model, names, runs, shapes):
 
 
 def owners(program, model, run, slots):
-    """A letter for each slot: P parameter, Z frozen parameter, U buffer, I input, A kept for backward, C a 16-bit copy of a parameter,
+    """A letter for each slot: P parameter, Z frozen parameter, Q quantised one, U buffer, I input, A kept for backward, C a 16-bit copy of a parameter,
     L logits and loss, G gradient, T the rest."""
     names = list(model)
     phase_of_free = {i: n for n in names for e in model[n] if e[0] == "f" for i in e[1]}
@@ -200,7 +203,7 @@ def owners(program, model, run, slots):
             symbols = {s for _, m in expression[1] for s in m}
             freed = phase_of_free.get(ident)
             if n in play.LOADING:
-                letter = ("P" if params[ident][1] else "Z") if ident in params else "U"
+                letter = ("P" if params[ident][1] else "Q" if params[ident][2] else "Z") if ident in params else "U"
                 if freed:
                     letter = "T"
             elif n == "inputs":
@@ -264,8 +267,8 @@ def write(v, family, result):
     lines = ["program " + key_of(v)]
     if v["window"] and families.FAMILIES[family].period > 1:
         lines.append("every %d" % families.FAMILIES[family].period)
-    if tied:
-        lines.append("tied %s %s%d" % (NAMES[tied[0]], "abcdefg"[tied[1]], number[tied]))
+    for slot in tied:
+        lines.append("tied %s %s%d" % (NAMES[slot[0]], "abcdefg"[slot[1]], number[slot]))
     for phase, at in run.workspaces:
         lines.append("workspace %s %d %d" % (NAMES[phase.replace("1", "2")], at[0], at[1]))
     for name, sections in program:
@@ -355,10 +358,11 @@ def main():
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
     import torch
-    import transformers
-    import peft
+    import transformers  # noqa: F401
+    import peft  # noqa: F401
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1          # the real one forbids a later fork
+    torch.cuda._is_in_bad_fork = lambda: False         # importing bitsandbytes looks at the card; the stand-in's may be forked
     out = File(a.out)
     for v in variants(a.family, a.only):
         def one(v=v):
@@ -369,6 +373,13 @@ def main():
         sys.stderr.write("%s: %s (%.1f s)\n" % (key_of(v), got.get("failed", "recorded"), time.time() - t))
         if "failed" not in got:
             out.add(v, got["lines"])
+            save(a, out)
+
+
+def save(a, out):
+    import peft
+    import torch
+    import transformers
     f = families.FAMILIES[a.family]
     head = ["# Recorded training steps; made by tests/oracles/programs/record.py, whose README has the format.",
             "vplan-recording 2", "family " + f.kind,

@@ -13,6 +13,8 @@ EXTRA = ["B SK a dk", "B SQ a", "B SH a", "NS B S a", "NS B S a dr", "EV h", "ET
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
 
+WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh"]      # elements of what is quantised
+
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
 # full is split at every shape, and seen.
@@ -69,7 +71,7 @@ def up(n, m):
 
 
 def values(shape):
-    """With the symbols that follow: S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does;
+    """With the symbols that follow: J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does;
     SK its S, SQ and SH blocks of 64 and dk of that; N = B S. Of a look-up of N
     rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV; NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
     runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0)."""
@@ -88,6 +90,12 @@ def values(shape):
     v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
     v["XS"] = 255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608)
     v["XU"] = 511 + up(16 * (32 + -(-n // 4480)), 256)
+    for w in WEIGHTS:
+        n_weights = 1
+        for x in w:
+            n_weights *= int(x) if x.isdigit() else v[x]
+        v["J(%s)" % w] = -(-n_weights // 64)
+        v["K(%s)" % w] = -(-v["J(%s)" % w] // 256)
     for w in SUMS:
         outputs, rows = (value([int(x) if x.isdigit() else x for x in part.split()], v) for part in (w + ",").split(",")[:2])
         for i, letter in enumerate("RQ"):
@@ -105,6 +113,7 @@ def monomials():
                     out.append(m)
     out += [tuple(e.split()) for e in EXTRA]
     sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in "RQ"]
+    sums += [("%s(%s)" % (letter, w),) for w in WEIGHTS for letter in "JK"]
     return sums + sorted(out, key=lambda m: (len(m), sum(map(len, m)), m))
 
 
@@ -153,7 +162,7 @@ class Fitter:
     def find(self, sizes):
         for col, m in self.columns.items():
             c = Fraction(sizes[0], col[0])
-            if c.denominator <= 4 and (c == 1 or not any("(" in x for x in m)) and all(c * x == s for x, s in zip(col, sizes)):
+            if c.denominator <= 4 and (c == 1 or m[:1] == () or m[0][:2] not in ("R(", "Q(")) and all(c * x == s for x, s in zip(col, sizes)):
                 return c.denominator, [(c.numerator, m)]
         # two terms, small coefficients: s - p x must be a multiple of a column
         for x, m in self.columns.items():
