@@ -43,6 +43,20 @@ static const vp_option rows[] = {
                   "targets peft's own for the family",
      .otherwise = "the whole model is trained",
      .example   = "r=16,targets=all-linear"},
+    {.name      = "--load",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, load),
+     .words     = "none|nf4|nf4-dq",
+     .help      = "Hold the frozen model's linear layers in bitsandbytes' 4 bits (nf4-dq: their "
+                  "scales quantised too), prepared by peft: what stays is fp32; needs --lora",
+     .otherwise = "none",
+     .example   = "nf4"},
+    {.name = "--qlora",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, qlora),
+     .help =
+         "As one trains with QLoRA: --load nf4-dq, --recompute full, 16-bit compute, and --lora "
+         "r=16,targets=all-linear where that is not given"},
     {.name = "--keep-output",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_estimate_options, keep_output),
@@ -56,6 +70,8 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
     const char *given = o->padding        ? "padding"
                         : o->accumulation ? "accumulation"
                         : o->lora         ? "lora"
+                        : o->load         ? "load"
+                        : o->qlora        ? "qlora"
                         : o->keep_output  ? "keep-output"
                         : o->task         ? "task"
                                           : NULL;
@@ -118,12 +134,44 @@ static vp_status open_model(const char *name, const vp_estimate_options *o, vp_m
     return vp_model_open(name, &opts, out, err);
 }
 
-static vp_status set_up(const char *name, const vp_estimate_options *o, answer *a, vp_err *err)
-{
-    vp_hf_request *q  = &a->request;
-    vp_status      st = VP_OK;
+/* What each trainer does unasked. torch: a plain loop; hf: TrainingArguments; trl: SFTConfig. */
+typedef struct trainer_defaults {
+    const char *trainer, *precision, *optimizer, *recompute;
+    int64_t     micro_batch, seq; /* seq: at most */
+} trainer_defaults;
 
-    VP_TRY(refuse_vplans_own(o, err));
+static const trainer_defaults defaults[] = {
+    {"torch", "fp32", "adamw_torch", "none", 1, VP_ESTIMATE_SEQ},
+    {"hf", "bf16-mixed", "adamw_torch_fused", "none", 8, VP_ESTIMATE_SEQ},
+};
+
+static const trainer_defaults *defaults_of(const char *trainer)
+{
+    size_t i = 0;
+
+    while (i + 1 < sizeof defaults / sizeof *defaults && strcmp(defaults[i].trainer, trainer) != 0)
+        i++;
+    return &defaults[i];
+}
+
+/* What --qlora says, where an option does not. */
+static vp_estimate_options with_qlora(const vp_estimate_options *given, const char *precision)
+{
+    vp_estimate_options o = *given;
+
+    if (!o.qlora)
+        return o;
+    o.load      = o.load ? o.load : "nf4-dq";
+    o.lora      = o.lora ? o.lora : "r=16,alpha=32,targets=all-linear";
+    o.recompute = o.recompute ? o.recompute : "full";
+    o.precision = o.precision ? o.precision : precision;
+    return o;
+}
+
+static vp_status open_device(const vp_estimate_options *o, answer *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
     a->budget_bytes = o->budget_bytes ? o->budget_bytes : -1;
     a->has_device   = o->device != NULL;
     if (o->device)
@@ -131,33 +179,59 @@ static vp_status set_up(const char *name, const vp_estimate_options *o, answer *
     if (a->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card, not for --device cpu",
                        o->trainer));
-    VP_TRY(open_model(name, o, &a->model, err));
+    if (o->device)
+        a->context = vp_dryrun_context_of(&a->device);
+out:
+    return st;
+}
+
+static void fill_request(const vp_estimate_options *o, answer *a)
+{
+    const trainer_defaults *d = defaults_of(o->trainer);
+
     a->seq_is_default = !o->seq;
-    *q                = (vp_hf_request){
-                       .trainer         = o->trainer,
-                       .precision       = o->precision ? o->precision : "fp32",
-                       .attention       = attention_word(o->attention),
-                       .optimizer       = optimizer_word(o->optimizer),
-                       .recompute       = o->recompute ? o->recompute : "none",
-                       .padded          = o->padding && strcmp(o->padding, "mask") == 0,
-                       .lora            = {.targets = "none"},
-                       .keep_output     = o->keep_output,
-                       .batch           = o->micro_batch ? o->micro_batch : 1,
-                       .seq             = o->seq,
-                       .default_seq     = VP_ESTIMATE_SEQ,
-                       .task            = o->task,
-                       .accumulation    = o->accumulation ? o->accumulation : 1,
-                       .capability      = o->device ? a->device.compute_capability : 90,
-                       .processors      = o->device ? a->device.multiprocessors : 132,
-                       .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+    a->request        = (vp_hf_request){
+               .trainer         = o->trainer,
+               .precision       = o->precision ? o->precision : d->precision,
+               .attention       = attention_word(o->attention),
+               .optimizer       = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
+               .recompute       = o->recompute ? o->recompute : d->recompute,
+               .padded          = o->padding && strcmp(o->padding, "mask") == 0,
+               .lora            = {.targets = "none"},
+               .load            = o->load ? o->load : "none",
+               .keep_output     = o->keep_output,
+               .batch           = o->micro_batch ? o->micro_batch : d->micro_batch,
+               .seq             = o->seq,
+               .default_seq     = d->seq,
+               .task            = o->task,
+               .accumulation    = o->accumulation ? o->accumulation : 1,
+               .capability      = o->device ? a->device.compute_capability : 90,
+               .processors      = o->device ? a->device.multiprocessors : 132,
+               .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
     };
-    if (o->lora) {
-        VP_TRY(vp_estimate_read_lora(o->lora, a->model->family, &a->lora, err));
+}
+
+static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
+{
+    vp_hf_request      *q  = &a->request;
+    vp_estimate_options o  = *given;
+    vp_status           st = VP_OK;
+
+    VP_TRY(refuse_vplans_own(&o, err));
+    VP_TRY(open_device(&o, a, err));
+    o = with_qlora(&o, o.device && a->device.compute_capability < 80 ? "fp16" : "bf16");
+    if (o.load && strcmp(o.load, "none") != 0 && !o.lora)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--load %s: quantised weights are not trained; say which "
+                       "adapters are, with --lora",
+                       o.load));
+    VP_TRY(open_model(name, &o, &a->model, err));
+    fill_request(&o, a);
+    if (o.lora) {
+        VP_TRY(vp_estimate_read_lora(o.lora, a->model->family, &a->lora, err));
         q->lora = a->lora.lora;
     }
     VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
-    if (o->device)
-        a->context = vp_dryrun_context_of(&a->device);
 out:
     return st;
 }

@@ -44,12 +44,20 @@ static bool has_adapters(const vp_hf_request *q)
     return strcmp(q->lora.targets, "none") != 0;
 }
 
-/* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16. */
-static const char *recorded_precision(const char *precision)
+static bool is_quantised(const vp_hf_request *q)
 {
-    return strcmp(precision, "fp16") == 0         ? "bf16"
-           : strcmp(precision, "fp16-mixed") == 0 ? "bf16-mixed"
-                                                  : precision;
+    return strcmp(q->load, "none") != 0;
+}
+
+/* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
+ * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between. */
+static const char *recorded_precision(const vp_hf_request *q)
+{
+    bool same = strcmp(q->attention, "eager") != 0 || is_quantised(q);
+
+    return same && strcmp(q->precision, "fp16") == 0         ? "bf16"
+           : same && strcmp(q->precision, "fp16-mixed") == 0 ? "bf16-mixed"
+                                                             : q->precision;
 }
 
 /* Frozen tables that are tied are a line of the untied recording. What is told apart only where it makes
@@ -65,13 +73,14 @@ static void key_of(const run *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s",
-             r->task, recorded_precision(q->precision), q->attention, q->padded, (int)s->heads,
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s",
+             r->task, recorded_precision(q), q->attention, q->padded, (int)s->heads,
              s->tied && !has_adapters(q), q->recompute, q->lora.targets, q->lora.dropout > 0,
              q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
+             is_quantised(q) ? " quantised=" : "", is_quantised(q) ? q->load : "",
              s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
              sdpa && (q->padded || window) && r->out->seq % 8 ? " ragged=1" : "",
-             head > 128 ? " wide=1" : "");
+             head > 128 ? " wide=1" : "", is_quantised(q) ? " upcast=1" : "");
 }
 
 /* Words of two keys that differ, in which the first has what is nearest. */
@@ -144,7 +153,9 @@ static vp_status find_recording(const run *r, char *path, size_t size, vp_err *e
     char   name[120], known[600] = "";
     vp_err why = {0};
 
-    const char *adapted = has_adapters(r->request) ? "-lora" : "";
+    const char *adapted = is_quantised(r->request)   ? "-qlora"
+                          : has_adapters(r->request) ? "-lora"
+                                                     : "";
 
     snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, adapted);
     if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
@@ -156,7 +167,11 @@ static vp_status find_recording(const run *r, char *path, size_t size, vp_err *e
     list_families(path, known, sizeof known);
     return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
                       "no training step of family \"%s\"%s was recorded; there are %s",
-                      r->model->family, *adapted ? " with adapters" : "", known);
+                      r->model->family,
+                      is_quantised(r->request) ? " with quantised weights"
+                      : *adapted               ? " with adapters"
+                                               : "",
+                      known);
 }
 
 /* The task that a class of transformers has by its name; NULL: another. */
@@ -334,8 +349,11 @@ static vp_status play_loading(run *r, vp_err *err)
     vp_status   st = VP_OK;
 
     vp_ledger_begin(&r->ledger, phase_name(r, "load", 0, 0));
-    for (int i = 0; (name = vp_recorded_phase(r->step, i)) && strcmp(name, "inputs") != 0; i++)
+    for (int i = 0; (name = vp_recorded_phase(r->step, i)) && strcmp(name, "inputs") != 0; i++) {
         VP_TRY(vp_recorded_play(r->step, name, err));
+        if (strcmp(name, "upcast") == 0) /* prepare_model_for_kbit_training() ends so */
+            VP_TRY(vp_caching_allocator_empty_cache(r->allocator, err));
+    }
     vp_ledger_end(&r->ledger);
 out:
     return st;
@@ -381,15 +399,16 @@ out:
 static vp_status count_parameters(run *r, vp_err *err)
 {
     const vp_hf_request *q    = r->request;
-    const char          *p    = recorded_precision(q->precision);
-    bool                 wide = strcmp(p, "fp32") == 0 || strcmp(p, "bf16-mixed") == 0;
+    const char          *p    = q->precision;
+    bool                 wide = strcmp(p, "fp32") == 0 || strstr(p, "-mixed");
     int64_t              n, bytes = 0, base, each = wide ? 4 : 2;
     const int64_t       *list = vp_recorded_parameters(r->step, &n);
 
     for (int64_t i = 0; i < n; i++)
         bytes += list[i];
     if (has_adapters(q)) {
-        base              = vp_recorded_frozen_bytes(r->step) / each;
+        base = vp_recorded_frozen_bytes(r->step) / (is_quantised(q) ? 4 : each) +
+               2 * vp_recorded_quantised_bytes(r->step); /* two in a byte; the others are fp32 */
         r->out->n_trained = bytes / (q->lora.is_bf16 ? 2 : 4);
         r->out->n_params  = base + r->out->n_trained;
     } else {

@@ -33,6 +33,7 @@ typedef struct vp_hf_request {
     bool        padded;    /* a mask with padding is passed */
     bool        keep_output;
     vp_hf_lora  lora;
+    const char *load; /* of the frozen model: none, nf4, nf4-dq */
     int64_t     batch, accumulation;
     int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
     int         capability;       /* 90 */

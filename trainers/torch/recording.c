@@ -507,7 +507,7 @@ struct vp_recorded {
     int64_t          n_rows, n_allocs; /* of the phase so far */
     int64_t          workspace_bytes;
     bool             taken[MAX_WORKSPACES], is_tied;
-    int64_t         *parameters, n_parameters, frozen_bytes;
+    int64_t         *parameters, n_parameters, frozen_bytes, quantised_bytes;
 };
 
 static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
@@ -651,6 +651,8 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
         s->parameters[s->n_parameters++] = bytes;
     else if (x->owner == VP_OWNER_FROZEN)
         s->frozen_bytes += bytes;
+    else if (x->owner == VP_OWNER_QUANTISED)
+        s->quantised_bytes += bytes;
     VP_TRY(take_workspaces(s, phase_idx, err));
 out:
     return st;
@@ -724,6 +726,11 @@ const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)
 int64_t vp_recorded_frozen_bytes(const vp_recorded *s)
 {
     return s->frozen_bytes;
+}
+
+int64_t vp_recorded_quantised_bytes(const vp_recorded *s)
+{
+    return s->quantised_bytes;
 }
 
 static void drop(vp_recorded *s, vp_owner owner)

@@ -111,7 +111,8 @@ def make_model(v, config, mark=lambda phase: None):
             if hasattr(c, key):
                 setattr(c, key, 0.0)
     cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM}[v["task"]]
-    dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed") else torch.bfloat16
+    half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
+    dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed", "fp16-mixed") else half
     with torch.device("meta"):
         m = cls.from_config(c, attn_implementation=v["attention"].split(":")[0], dtype=dtype)
     if v["quantised"] != "none":
@@ -208,11 +209,12 @@ class Recording:
         if v["mask"]:
             inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
         inputs["labels"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
-        amp = v["precision"] in ("bf16-mixed", "bf16-amp")
+        amp = v["precision"] in ("bf16-mixed", "bf16-amp", "fp16-mixed")
+        half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
         grads = {}
         for step in (1, 2, 3):
             self.mark("forward%d" % step)
-            with torch.autocast("cuda", dtype=torch.bfloat16) if amp else contextlib.nullcontext():
+            with torch.autocast("cuda", dtype=half) if amp else contextlib.nullcontext():
                 out = m(**inputs)
             loss = out.loss
             self.mark("output%d" % step)
