@@ -1,5 +1,7 @@
 /* vplan check: what the files of a trainer will really do. */
+#include "cli/check_fit.h"
 #include "cli/cli.h"
+#include "cli/names.h"
 #include "cli/rows.h"
 
 #include "base/text.h"
@@ -9,7 +11,8 @@
 #include <string.h>
 
 typedef struct check_options {
-    const char *target, *versions, *model, *device;
+    const char          *target, *versions;
+    vp_check_fit_options fit;
 } check_options;
 
 static const vp_option rows[] = {
@@ -24,14 +27,20 @@ static const vp_option rows[] = {
     {VP_ROW_VERSIONS(check_options, versions), .help = "The libraries that will read the files"},
     {.name      = "--model",
      .kind      = VP_OPTION_INPUT,
-     .at        = offsetof(check_options, model),
+     .at        = offsetof(check_options, fit.model),
      .value     = "MODEL",
      .suggest   = vp_word_of_model,
      .help      = "The model that is trained, to say whether it fits",
      .otherwise = "fit is not answered",
      .example   = "gpt2"},
-    {VP_ROW_DEVICE(check_options, device), .help = "The card it shall fit on",
+    {VP_ROW_DEVICE(check_options, fit.device), .help = "The card it shall fit on",
      .otherwise = "fit is not answered"},
+    {VP_ROW_BUDGET(check_options, fit.budget_bytes),
+     .help      = "The device memory there is, context and libraries included",
+     .otherwise = "what is usable on the card"},
+    {VP_ROW_SEQ(check_options, fit.seq),
+     .help      = "Tokens of a sample, where the files do not say it",
+     .otherwise = "what the files say"},
 };
 static const vp_option_set check_rows = {VP_ROWS(rows)};
 
@@ -165,18 +174,20 @@ static json_t *may_be_json(const vp_checked *c)
     return j;
 }
 
-static vp_status print_json(const vp_checked *c, const char *why, vp_err *err)
+static vp_status print_json(const vp_checked *c, const vp_check_fit *fit, vp_err *err)
 {
-    return vp_print_json(
-        json_pack("{s:i, s:s?, s:o, s:o, s:o, s:o, s:o, s:n, s:n, s:n, s:s, s:o}", "schema_version",
-                  1, "target", c->target ? c->target->name : NULL, "files", files_json(c),
-                  "settings", settings_json(c), "common", vp_settings_common_json(&c->settings),
-                  "may_be", may_be_json(c), "findings", findings_json(c), "fits", "device_bytes",
-                  "peak_phase", "fits_not_answered", why, "changes", changes_json(c)),
-        err);
+    json_t *j =
+        json_pack("{s:i, s:s?, s:o, s:o, s:o, s:o, s:o, s:o}", "schema_version", 1, "target",
+                  c->target ? c->target->name : NULL, "files", files_json(c), "settings",
+                  settings_json(c), "common", vp_settings_common_json(&c->settings), "may_be",
+                  may_be_json(c), "findings", findings_json(c), "changes", changes_json(c));
+
+    if (j)
+        vp_check_fit_json(fit, j);
+    return vp_print_json(j, err);
 }
 
-static void print_text(const vp_checked *c, const char *why)
+static void print_text(const vp_checked *c, const vp_check_fit *fit)
 {
     int64_t n[3] = {0};
 
@@ -197,7 +208,7 @@ static void print_text(const vp_checked *c, const char *why)
             if ((int)c->findings[i].severity == severity)
                 print_finding(&c->findings[i]);
     print_settings(c);
-    printf("%s\n", why);
+    vp_check_fit_print(fit, c);
 }
 
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
@@ -209,9 +220,9 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_check_input  inputs[VP_MAX_WORDS + 1];
     vp_checked      c = {0};
     vp_command_line line;
-    const char     *why;
-    int             n  = 0;
-    vp_status       st = VP_OK;
+    vp_check_fit    fit = {0};
+    int             n   = 0;
+    vp_status       st  = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
     VP_TRY(vp_cli_parse(&vp_cmd_check, argc, argv, cli, (void *[]){&o}, &line, err));
@@ -230,15 +241,18 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (!n)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "check wants files, or a command behind --"));
     VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
-    why = o.model && o.device
-              ? "fit: not answered: bytes of other trainers are not predicted by this vplan yet"
-              : "fit: not asked; --model MODEL --device CARD asks";
+    if (o.fit.device)
+        VP_TRY(vp_device_named(cli, &o.fit.device, err));
+    if (o.fit.model)
+        VP_TRY(vp_model_named(cli, &o.fit.model, err));
+    VP_TRY(vp_check_fit_find(arena, &c, &o.fit, &fit, err));
     if (cli->json)
-        VP_TRY(print_json(&c, why, err));
+        VP_TRY(print_json(&c, &fit, err));
     else
-        print_text(&c, why);
-    cli->exit_code = c.n_errors ? 4 : 0;
+        print_text(&c, &fit);
+    cli->exit_code = c.n_errors ? 4 : !fit.why && !fit.mended.fits ? 3 : 0;
 out:
+    vp_check_fit_release(&fit);
     json_decref(versions);
     vp_arena_free(arena);
     return st;
@@ -254,9 +268,13 @@ const vp_command vp_cmd_check = {
          "values that are not what they look like (2e-5 is text in YAML), keys that are gone with "
          "their successor, files that disagree about one switch, defaults that cost memory. Exit 4 "
          "where something is wrong, 0 where nothing is.",
+         "With --model and --device, whether what the files mean fits, where it peaks, and where it "
+         "does not fit the lines to change, with what each saves and costs: only what converges "
+         "alike. Exit 3 where it does not fit.",
          "Nothing is executed, and no file is opened but those given. Of Python, the literals are "
          "read; TOML is not read."},
-    .examples   = {"vplan check training_args.yaml ds_config.json accelerate.yaml",
+    .examples   = {"vplan check train.yaml --model gpt2 --device 4090 --seq 1024",
+                   "vplan check training_args.yaml ds_config.json accelerate.yaml",
                    "vplan check --versions transformers=5.17 -- python train.py --bf16 True"},
     .sets       = {&check_rows},
     .argument   = VP_TAKES_FILE,

@@ -92,5 +92,50 @@ code, out, err = call("plan", "gpt2", *BASE[:2], "--device", "4090", "--seq", "4
 ok(code == 2 and "positions" in err, "a sequence too long", (code, err))
 code, out, err = call("plan", "gpt2", *BASE)
 ok(code == 0 and all(len(line) <= 80 for line in out.split("\n")), "80 columns", [line for line in out.split("\n") if len(line) > 80])
+
+# ---- check: does it fit, and which lines to change ----
+def check(*words):
+    code, out, err = call("check", "--json", *words)
+    return code, json.loads(out) if out else {}, err
+
+
+def write(name, text):
+    with open(name, "w") as f:
+        f.write(text)
+    return name
+
+
+ON = ("--model", "gpt2", "--device", "4090", "--seq", "1024")
+TEXT = "output_dir: out # where\nper_device_train_batch_size: 64 # all of it\ngradient_accumulation_steps: 1\nbf16: true\noptim: adamw_torch\n"
+code, j, err = check(write("mine.yaml", TEXT), *ON)
+e = json.loads(subprocess.run((vplan, "estimate", "gpt2", "--trainer", "torch", "--device", "4090", "--seq", "1024", "--json", "--precision", "bf16-mixed", "--micro-batch", "64"), stdout=subprocess.PIPE).stdout)
+ok(code == 3 and j["fits"] is False and abs(j["device_bytes"] / e["device_bytes"] - 1) < 0.02 and j["peak_phase"], "check: does not fit", (code, j.get("device_bytes"), err))
+lines = {c["key"]: c for c in j["changes"]}
+ok(lines["per_device_train_batch_size"]["line"] == 2 and lines["per_device_train_batch_size"]["from"] == "64" and {"file", "line", "key", "from", "to", "saves_bytes", "costs_seconds"} <= set(j["changes"][0]), "the lines", lines)
+for c in sorted(j["changes"], key=lambda c: -(c["line"] or 0)):
+    text = open("mine.yaml").read().split("\n")
+    if c["line"]:
+        text[c["line"] - 1] = text[c["line"] - 1].replace(c["key"] + ": " + c["from"], c["key"] + ": " + c["to"])
+    else:
+        text.insert(len(text) - 1, c["key"] + ": " + c["to"])
+    write("mine.yaml", "\n".join(text))
+code, after, err = check("mine.yaml", *ON)
+ok(code == 0 and after["fits"] and not after["changes"], "with the lines changed it fits", (code, after.get("changes"), err))
+ok(j["device_bytes"] - sum(c["saves_bytes"] for c in j["changes"]) == after["device_bytes"], "the lines' bytes add up", (j["changes"], after["device_bytes"]))
+ok(abs(j["step_time_s"] + sum(c["costs_seconds"] for c in j["changes"]) - after["step_time_s"]) < 1e-9, "and their seconds", after["step_time_s"])
+write("mine.yaml", TEXT)
+code, out, err = call("plan", "gpt2", "--trainer", "hf", *ON[2:], "--global-batch", "64", "--optimizer", "adamw_torch", "-o", "h.json")
+code, out, err = call("emit", "h.json", "--for", "hf", "--edit", "mine.yaml", "--force")
+code, after, err = check("mine.yaml", *ON)
+ok(code == 0 and after["fits"] and "# all of it" in open("mine.yaml").read(), "plan, emit --edit, check", (code, after, err))
+code, j, err = check(*ON, "--", "python", "train.py", "--per_device_train_batch_size", "64", "--bf16", "True", "--optim", "adamw_torch")
+ok(code == 3 and any(c["key"] == "per_device_train_batch_size" for c in j["changes"]), "a command line", (code, j.get("changes"), err))
+code, j, err = check("mine.yaml", *ON[:4])
+ok(code == 0 and j["fits"] is None and "seq" in j["fits_not_answered"], "no sequence: not answered", j.get("fits_not_answered"))
+code, j, err = check(write("wrong.yaml", TEXT + "fp16: true\n"), *ON)
+ok(code == 4 and any(f["severity"] == "error" for f in j["findings"]), "what contradicts itself is 4, fit or not", (code, j["findings"]))
+ok(check("mine.yaml", "--model", "gpt2", "--device", "4O90")[0] == 2 and check("mine.yaml", "--model", "gpt2-xxl", "--device", "4090")[0] in (2, 4), "no such card, no such model", "taken")
+code, out, err = call("check", "mine.yaml", *ON)
+ok(code == 0 and out.count("FITS") == 1 and all(len(line) <= 80 for line in out.split("\n")), "on a screen", out)
 finish()
 P

@@ -1,0 +1,221 @@
+#include "cli/check_fit.h"
+
+#include "cli/screen.h"
+
+#include "base/units.h"
+#include "dryrun/dryrun_run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The target that these are files of: the one that was found, else the first that has such a file. */
+static const vp_target *target_of(const vp_checked *c)
+{
+    const vp_target *t;
+
+    for (int i = 0; !c->target && (t = vp_target_at(i)) != NULL; i++)
+        for (int k = 0; k < t->n_files; k++)
+            for (int f = 0; f < c->n_files; f++)
+                if (c->files[f].doc && c->files[f].dialect &&
+                    c->files[f].dialect == t->files[k].dialect)
+                    return t;
+    return c->target;
+}
+
+/* Everything that can be missing is a reason, not an error. */
+static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+                        vp_check_fit *x, vp_err *err)
+{
+    vp_choose_request *r     = &x->request;
+    const char        *model = o->model, *device = o->device;
+    vp_err             why = {0};
+    vp_status          st  = VP_OK;
+
+    if (!model || !device) {
+        x->why = "not asked; --model MODEL --device CARD asks";
+        goto out;
+    }
+    VP_TRY(vp_parse_budget(device, o->budget_bytes, &x->device, &r->budget_bytes, err));
+    if (x->device.is_cpu)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device cpu: other trainers' bytes are a CUDA card's"));
+    VP_TRY(vp_model_open(model, &(vp_model_opts){.dropout_from_config = true}, &x->model, err));
+    r->target = target_of(c);
+    if (!r->target) {
+        x->why = "not answered: whose files these are is not known; --for TARGET says it";
+        goto out;
+    }
+    if (vp_language_of(r->target, &r->job.language, &why) != VP_OK) {
+        x->why = vp_arena_printf(arena, "not answered: %s", why.message);
+        VP_TRY_ALLOC(err, x->why);
+        goto out;
+    }
+    r->job.model         = x->model;
+    r->job.device        = &x->device;
+    r->job.context_bytes = vp_dryrun_context_of(&x->device).bytes;
+    r->job.prices        = vp_arena_array(arena, 1, sizeof *r->job.prices);
+    r->versions          = c->versions;
+    r->model_name        = model;
+    r->seq               = o->seq;
+    VP_TRY_ALLOC(err, r->job.prices);
+out:
+    return st;
+}
+
+vp_status vp_check_fit_find(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+                            vp_check_fit *x, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    *x = (vp_check_fit){0};
+    VP_TRY(set_up(arena, c, o, x, err));
+    if (x->why)
+        goto out;
+    VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
+    if (x->mended.why) {
+        x->why = vp_arena_printf(arena, "not answered: %s%s", x->mended.why,
+                                 strstr(x->mended.why, "say seq") ? "; --seq N says it" : "");
+        VP_TRY_ALLOC(err, x->why);
+    }
+out:
+    return st;
+}
+
+void vp_check_fit_release(vp_check_fit *x)
+{
+    vp_mended_release(&x->mended);
+    vp_model_free(x->model);
+}
+
+static const char *file_of(const vp_edit *e)
+{
+    return e->file ? e->file->name : "environment";
+}
+
+/* What was taken where the files say nothing. */
+static json_t *assumptions_json(const vp_check_fit *x)
+{
+    const vp_settings *s    = &x->mended.settings;
+    json_t            *list = json_array();
+
+    for (int i = 0; list && i < s->n_assumed; i++)
+        json_array_append_new(list, json_string(s->assumed[i]));
+    if (list && x->request.job.language->why)
+        json_array_append_new(list, json_string(x->request.job.language->why));
+    return list;
+}
+
+void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
+{
+    const vp_mended *m       = &x->mended;
+    json_t          *changes = json_object_get(answer, "changes");
+
+    if (x->why) {
+        json_object_update_new(answer, json_pack("{s:n, s:n, s:n, s:s}", "fits", "device_bytes",
+                                                 "peak_phase", "fits_not_answered", x->why));
+        return;
+    }
+    json_object_update_new(
+        answer,
+        json_pack("{s:b, s:I, s:s, s:I, s:{s:I, s:I, s:f}, s:I, s:I, s:f}", "fits", (int)m->fits,
+                  "device_bytes", (json_int_t)m->now.device_bytes, "peak_phase", m->now.peak_phase,
+                  "budget_bytes", (json_int_t)x->request.budget_bytes, "interval", "low_bytes",
+                  (json_int_t)m->now.low_bytes, "high_bytes", (json_int_t)m->now.high_bytes,
+                  "probability", VP_LANGUAGE_PROBABILITY, "allocated_peak_bytes",
+                  (json_int_t)m->now.allocated_bytes, "reserved_peak_bytes",
+                  (json_int_t)m->now.reserved_bytes, "step_time_s", m->now_s));
+    json_object_set_new(answer, "assumptions", assumptions_json(x));
+    for (int64_t i = 0; i < m->n_lines; i++) {
+        const vp_mended_line *l = &m->lines[i];
+        json_array_append_new(
+            changes,
+            json_pack("{s:s, s:o, s:s, s:s?, s:s?, s:I, s:f}", "file", file_of(&l->edit), "line",
+                      l->edit.at ? json_integer(l->edit.at->line) : json_null(), "key",
+                      l->edit.path, "from", l->edit.from, "to", l->edit.to, "saves_bytes",
+                      (json_int_t)l->saves_bytes, "costs_seconds", l->costs_seconds));
+    }
+}
+
+static void print_line(const vp_mended_line *l)
+{
+    char place[400], bytes[32], time[32];
+
+    if (l->edit.at)
+        snprintf(place, sizeof place, "%s:%d", file_of(&l->edit), l->edit.at->line);
+    else
+        snprintf(place, sizeof place, "%s, new", file_of(&l->edit));
+    printf("  %s\n    %s: %s -> %s", place, l->edit.path,
+           l->edit.from ? l->edit.from : "(not written)",
+           l->edit.to ? l->edit.to : "(take it out)");
+    if (l->first)
+        printf("   saves %s, %s %s a step", vp_size_text(l->saves_bytes, bytes, sizeof bytes),
+               l->costs_seconds < 0 ? "and" : "costs",
+               vp_time_text(l->costs_seconds < 0 ? -l->costs_seconds : l->costs_seconds, time,
+                            sizeof time));
+    printf("\n");
+}
+
+/* What to type to have the lines changed. */
+static void print_next(const vp_check_fit *x, const vp_checked *c)
+{
+    const vp_choose_request *r = &x->request;
+    char                     command[1200];
+
+    snprintf(command, sizeof command,
+             "vplan plan %s --trainer %s --device %s --seq %lld --global-batch %lld --precision %s "
+             "--optimizer %s -o settings.json",
+             r->model_name, r->target->name, x->device.name, (long long)r->seq,
+             (long long)r->global_batch, x->mended.settings.value[VP_SETTING_PRECISION],
+             x->mended.settings.value[VP_SETTING_OPTIMIZER]);
+    vp_screen_command("next", command);
+    for (int i = 0; i < c->n_files; i++)
+        if (c->files[i].doc && c->files[i].dialect && strchr(c->files[i].name, '.')) {
+            snprintf(command, sizeof command, "vplan emit settings.json --for %s --edit %s",
+                     r->target->name, c->files[i].name);
+            vp_screen_command("", command);
+        }
+}
+
+static void print_mend(const vp_check_fit *x, const vp_checked *c)
+{
+    const vp_mended *m = &x->mended;
+    char             bytes[32], time[32];
+
+    if (m->chosen.best) {
+        printf("lines to change, %s and %s a step with all of them\n",
+               vp_size_text(m->chosen.best->bytes.high_bytes, bytes, sizeof bytes),
+               vp_time_text(m->chosen.best->seconds, time, sizeof time));
+        for (int64_t i = 0; i < m->n_lines; i++)
+            print_line(&m->lines[i]);
+        print_next(x, c);
+    } else if (m->chosen.least) {
+        vp_screen_line("nothing", "of what converges alike fits; the least needs %s",
+                       vp_size_text(m->chosen.least->bytes.high_bytes, bytes, sizeof bytes));
+    }
+}
+
+void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
+{
+    const vp_mended *m = &x->mended;
+    char             speed[64], bytes[2][32], time[32];
+
+    if (x->why) {
+        vp_screen_line("fit", "%s", x->why);
+        return;
+    }
+    snprintf(speed, sizeof speed, "%s a step (assumed)", vp_time_text(m->now_s, time, sizeof time));
+    vp_screen_answer(m->now.high_bytes, x->request.budget_bytes, m->fits ? speed : NULL);
+    vp_screen_line("peak", "%s allocated, in %s; %s reserved by PyTorch",
+                   vp_size_text(m->now.allocated_bytes, bytes[0], sizeof bytes[0]),
+                   m->now.peak_phase,
+                   vp_size_text(m->now.reserved_bytes, bytes[1], sizeof bytes[1]));
+    if (!m->fits)
+        print_mend(x, c);
+    else if (m->chosen.best && m->chosen.best->seconds < 0.98 * m->now_s)
+        vp_screen_line("faster", "%s a step fits too: micro-batch %s x %s, recompute %s",
+                       vp_time_text(m->chosen.best->seconds, time, sizeof time),
+                       m->chosen.best->settings.value[VP_SETTING_MICRO_BATCH],
+                       m->chosen.best->settings.value[VP_SETTING_ACCUMULATION],
+                       m->chosen.best->settings.value[VP_SETTING_RECOMPUTE]);
+    if (x->request.job.language->why)
+        vp_screen_line("assumed", "%s", x->request.job.language->why);
+}

@@ -1,0 +1,32 @@
+/* cli/check_fit.h: the second half of `vplan check`: whether what the files mean fits, and what to
+ * change. */
+#ifndef VP_CLI_CHECK_FIT_H
+#define VP_CLI_CHECK_FIT_H
+
+#include "cli/cli.h"
+#include "trainers/fit/mend.h"
+
+typedef struct vp_check_fit_options {
+    const char *model, *device;
+    int64_t     budget_bytes, seq;
+} vp_check_fit_options;
+
+typedef struct vp_check_fit {
+    vp_model         *model;
+    vp_device         device;
+    vp_choose_request request;
+    vp_mended         mended;
+    const char       *why; /* not answered, and this is why; NULL: mended is the answer */
+} vp_check_fit;
+
+/* Model and device as cli/names.h gives them. Released by vp_check_fit_release(), whatever comes back. */
+vp_status vp_check_fit_find(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+                            vp_check_fit *out, vp_err *err);
+void      vp_check_fit_release(vp_check_fit *fit);
+
+/* fits, device_bytes, peak_phase and what goes with them, added to the answer; lines to its
+ * "changes". */
+void vp_check_fit_json(const vp_check_fit *fit, json_t *answer);
+void vp_check_fit_print(const vp_check_fit *fit, const vp_checked *c);
+
+#endif

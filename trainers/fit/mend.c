@@ -1,0 +1,171 @@
+#include "trainers/fit/mend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What is changed, in this order; micro-batch and accumulation are one change. */
+static const vp_setting changed[] = {VP_SETTING_ALLOCATOR, VP_SETTING_RECOMPUTE,
+                                     VP_SETTING_MICRO_BATCH, VP_SETTING_ACCUMULATION};
+enum { N_CHANGED = sizeof changed / sizeof *changed };
+
+/* Everything that the estimate needs; a sentence in out->why where the files do not say it. */
+static vp_status complete(vp_arena *arena, const vp_checked *c, const vp_choose_request *r,
+                          vp_mended *out, vp_err *err)
+{
+    vp_settings *s   = &out->settings;
+    vp_err       why = {0};
+    vp_status    st  = VP_OK;
+
+    *s = c->settings;
+    if (!s->value[VP_SETTING_SEQ] && r->seq)
+        s->value[VP_SETTING_SEQ] = vp_arena_printf(arena, "%lld", (long long)r->seq);
+    s->allocated_bytes = s->reserved_bytes = s->device_bytes = s->reserved_high_bytes = -1;
+    s->step_time_s                                                                    = -1;
+    for (int i = 0; i < VP_N_SETTINGS; i++)
+        if (!s->value[i] && !vp_setting_otherwise((vp_setting)i) &&
+            (i < VP_SETTING_LORA_R || i > VP_SETTING_LORA_TARGETS)) {
+            out->why = vp_arena_printf(arena, "the files do not say %s", vp_setting_key(i));
+            VP_TRY_ALLOC(err, out->why);
+            goto out;
+        }
+    st = vp_settings_complete(arena, s, NULL, &why);
+    if (st == VP_ERR_INPUT) {
+        out->why = vp_arena_strdup(arena, why.message);
+        st       = VP_OK;
+    } else if (st != VP_OK) {
+        *err = why;
+    }
+out:
+    return st;
+}
+
+/* VP_ERR_INPUT is an answer: why. */
+static vp_status size_it(vp_arena *arena, const vp_fit_job *job, const vp_settings *s,
+                         vp_fit_bytes *bytes, double *seconds, const char **why_not, vp_err *err)
+{
+    vp_err    why = {0};
+    vp_status st  = vp_fit_bytes_of(job, s, bytes, &why);
+
+    if (st == VP_OK)
+        st = vp_fit_seconds_of(job, s, bytes->n_trained, seconds, &why);
+    if (st == VP_ERR_INPUT) {
+        *why_not = vp_arena_strdup(arena, why.message);
+        return *why_not ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    }
+    if (st != VP_OK)
+        *err = why;
+    return st;
+}
+
+static int64_t number(const char *text)
+{
+    return text ? strtoll(text, NULL, 10) : 1;
+}
+
+/* All that would converge otherwise stays as the files say it. */
+static void pin(const vp_settings *s, vp_choose_request *r)
+{
+    for (int i = 0; i < VP_N_SETTINGS; i++)
+        r->pinned[i] = s->value[i];
+    for (int i = 0; i < N_CHANGED; i++)
+        r->pinned[changed[i]] = NULL;
+    r->seq          = number(s->value[VP_SETTING_SEQ]);
+    r->world        = number(s->value[VP_SETTING_WORLD]);
+    r->global_batch = number(s->value[VP_SETTING_MICRO_BATCH]) *
+                      number(s->value[VP_SETTING_ACCUMULATION]) * r->world;
+    r->micro_batch = 0;
+}
+
+static bool differs(const vp_settings *a, const vp_settings *b, vp_setting s)
+{
+    const char *p = a->value[s] ? a->value[s] : "", *q = b->value[s] ? b->value[s] : "";
+
+    return strcmp(p, q) != 0;
+}
+
+/* The lines of one change, the first with what it is worth. */
+static void add_lines(vp_mended *m, const vp_edit *edits, int64_t n, vp_setting a, vp_setting b,
+                      int64_t saves, double costs)
+{
+    bool first = true;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (edits[i].setting != a && edits[i].setting != b)
+            continue;
+        m->lines[m->n_lines++] = (vp_mended_line){.edit          = edits[i],
+                                                  .first         = first,
+                                                  .saves_bytes   = first ? saves : 0,
+                                                  .costs_seconds = first ? costs : 0};
+        first                  = false;
+    }
+}
+
+/* From what is to what is wanted, one change after the other. */
+static vp_status list_lines(vp_arena *arena, const vp_checked *c, const vp_fit_job *job,
+                            vp_mended *m, vp_err *err)
+{
+    const vp_settings *wanted = &m->chosen.best->settings;
+    vp_settings        at     = m->settings;
+    vp_fit_bytes       bytes  = m->now, next;
+    double             s      = m->now_s, next_s;
+    const char        *why    = NULL;
+    vp_edit           *edits;
+    int64_t            n;
+    vp_status          st = VP_OK;
+
+    VP_TRY(vp_edits_list(c, wanted, &edits, &n, err));
+    m->lines = vp_arena_array(arena, n + 1, sizeof *m->lines);
+    VP_TRY_ALLOC(err, m->lines);
+    for (int i = 0; i < N_CHANGED - 1; i++) {
+        vp_setting also =
+            changed[i] == VP_SETTING_MICRO_BATCH ? VP_SETTING_ACCUMULATION : changed[i];
+        if (!differs(&at, wanted, changed[i]))
+            continue;
+        at.value[changed[i]] = wanted->value[changed[i]];
+        at.value[also]       = wanted->value[also];
+        VP_TRY(size_it(arena, job, &at, &next, &next_s, &why, err));
+        if (why) /* a step between that was not recorded: its part goes to the next */
+            continue;
+        add_lines(m, edits, n, changed[i], also, bytes.device_bytes - next.device_bytes,
+                  next_s - s);
+        bytes = next;
+        s     = next_s;
+    }
+out:
+    return st;
+}
+
+vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp_mended *out,
+                  vp_err *err)
+{
+    vp_err    why = {0};
+    vp_status st  = VP_OK;
+
+    *out = (vp_mended){0};
+    VP_TRY(complete(arena, c, r, out, err));
+    if (out->why)
+        goto out;
+    VP_TRY(size_it(arena, &r->job, &out->settings, &out->now, &out->now_s, &out->why, err));
+    if (out->why)
+        goto out;
+    out->fits = out->now.high_bytes <= r->budget_bytes;
+    pin(&out->settings, r);
+    st = vp_choose(arena, r, &out->chosen, &why);
+    if (st == VP_ERR_INPUT) { /* nothing else can be told or sized: there is nothing to propose */
+        st = VP_OK;
+        goto out;
+    }
+    if (st != VP_OK) {
+        *err = why;
+        goto out;
+    }
+    if (!out->fits && out->chosen.best)
+        VP_TRY(list_lines(arena, c, &r->job, out, err));
+out:
+    return st;
+}
+
+void vp_mended_release(vp_mended *mended)
+{
+    vp_chosen_release(&mended->chosen);
+}
