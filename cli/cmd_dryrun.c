@@ -14,13 +14,14 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static const char default_device[] = "h100-sxm-80gb";
 
 typedef struct arguments {
-    const char *device, *snapshot, *padding, *value, *cudnn, *fake, *out_dir, *dtype;
+    const char *device, *ranks, *snapshot, *padding, *value, *cudnn, *fake, *out_dir, *dtype;
     int64_t     budget_bytes, world, host_bytes, steps;
     double      timeout_s, select;
     bool        force, time, no_owners;
@@ -52,6 +53,32 @@ out:
     return st;
 }
 
+enum { MAX_PLAYED = 64 };
+
+/* --rank: all, or ranks below --world; a launcher's number of ranks is not known here. */
+static vp_status check_ranks(const arguments *args, vp_err *err)
+{
+    const char *p = args->ranks;
+    char       *end;
+    int64_t     n = 0;
+
+    if (strcmp(p, "all") == 0)
+        return args->world <= MAX_PLAYED
+                   ? VP_OK
+                   : VP_FAIL(err, VP_ERR_USAGE, "--rank all: at most %d ranks are played",
+                             MAX_PLAYED);
+    for (;; p = end + 1) {
+        long long rank = strtoll(p, &end, 10);
+        if (end == p || rank < 0 || (*end && *end != ',') || ++n > MAX_PLAYED)
+            return VP_FAIL(err, VP_ERR_USAGE, "--rank %.100s: numbers from 0, or all", args->ranks);
+        if (rank > 0 && args->world > 1 && rank >= args->world)
+            return VP_FAIL(err, VP_ERR_USAGE, "--rank %lld of --world %lld: they count from 0",
+                           rank, (long long)args->world);
+        if (!*end)
+            return VP_OK;
+    }
+}
+
 /* The card to pretend and what there is of it. */
 static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts *opts, vp_err *err)
 {
@@ -74,7 +101,9 @@ static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts
                        vp_size_text(context_bytes, b, sizeof b)));
     if (args->value)
         VP_TRY(vp_real_parse(args->value, "--value", -1e30, 1e30, &value, err));
+    VP_TRY(check_ranks(args, err));
     opts->device        = device;
+    opts->ranks         = args->ranks;
     opts->cudnn         = args->cudnn;
     opts->world         = args->world;
     opts->snapshot_path = args->snapshot;
@@ -132,9 +161,18 @@ static const vp_option card_rows[] = {
      .value   = "N",
      .unit    = "processes",
      .min     = 1,
-     .help    = "Run as rank 0 of N; collectives return at once",
+     .help    = "Run as a rank of N; collectives return at once",
      .preset  = "1",
      .example = "8"},
+    {.name  = "--rank",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(arguments, ranks),
+     .value = "R|R1,R2,...|all",
+     .help =
+         "Which of the ranks of --world, or of those that a launcher in CMD starts: one or several, each by "
+         "itself, the others taken to be equal; or all, which meet, and whose collectives are compared",
+     .preset  = "0",
+     .example = "all"},
     {.name      = "--snapshot",
      .kind      = VP_OPTION_OUTPUT,
      .at        = offsetof(arguments, snapshot),
@@ -289,6 +327,8 @@ const vp_command vp_cmd_dryrun = {
          "item and owner, and whether they fit. Nothing is computed on a card. Allocated bytes "
          "equal what others measured for LoRA on a T4 and for operators on A100 and H100; what "
          "is reserved may be off by a few segments. What CMD prints goes to standard error.",
+         "With --world N --rank all the ranks are processes that meet; their collectives are compared, and "
+         "what would hang is an error with both frames.",
          "It knows torch 2.7.1, 2.9.1, 2.11.0 and 2.15.0, CUDA builds, on x86-64 Linux. Other "
          "versions are refused by name, and so are functions of CUDA libraries that are not "
          "modelled, such as cuSOLVER's and cuSPARSE's. A library that links a CUDA runtime of its "

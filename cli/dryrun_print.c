@@ -47,6 +47,32 @@ static void print_time(const json_t *time, FILE *out)
                 (double)number(row, "flop") * 1e-9);
 }
 
+/* What each rank took; of ranks that are alike the first. */
+static void print_ranks(const json_t *doc, FILE *out)
+{
+    char    a[64], b[64];
+    size_t  i, k;
+    json_t *group, *row;
+
+    fprintf(out, "\n  all the above is of rank %lld, the worst\n", number(doc, "worst_rank"));
+    fprintf(out, "  %-12s %14s %14s  %s\n", "rank", "allocated", "reserved", "verdict");
+    json_array_foreach (json_object_get(doc, "alike"), k, group) {
+        json_int_t first = json_integer_value(json_array_get(group, 0));
+        char       name[40];
+
+        snprintf(name, sizeof name, "%lld", (long long)first);
+        if (json_array_size(group) > 1)
+            snprintf(name, sizeof name, "%lld and %zu more", (long long)first,
+                     json_array_size(group) - 1);
+        json_array_foreach (json_object_get(doc, "ranks"), i, row)
+            if (number(row, "rank") == first)
+                fprintf(out, "  %-12s %14s %14s  %s\n", name,
+                        vp_size_text(number(row, "allocated_peak_bytes"), a, sizeof a),
+                        vp_size_text(number(row, "reserved_peak_bytes"), b, sizeof b),
+                        text(row, "verdict"));
+    }
+}
+
 void vp_dryrun_print(const json_t *doc, FILE *out)
 {
     char    a[64], b[64], c[64];
@@ -90,6 +116,8 @@ void vp_dryrun_print(const json_t *doc, FILE *out)
                     text(row, "frame"));
         }
     }
+    if (json_object_get(doc, "ranks"))
+        print_ranks(doc, out);
     if (json_object_get(doc, "time"))
         print_time(json_object_get(doc, "time"), out);
     if (json_object_get(doc, "oom")) {

@@ -13,36 +13,6 @@
 
 enum { MAX_REPORT_BYTES = 4 << 20 };
 
-int64_t vp_dryrun_report_int(const vp_json_node *node, const char *key)
-{
-    int64_t value = 0;
-
-    if (!vp_json_has(node, key) || vp_json_int(node, key, 0, INT64_MAX, &value, NULL) != VP_OK)
-        return 0;
-    return value;
-}
-
-const char *vp_dryrun_report_text(const vp_json_node *node, const char *key)
-{
-    const char *text = "";
-
-    if (!vp_json_has(node, key) || vp_json_string(node, key, &text, NULL) != VP_OK)
-        return "";
-    return text;
-}
-
-bool vp_dryrun_report_bool(const vp_json_node *node, const char *key)
-{
-    bool value = false;
-
-    return vp_json_has(node, key) && vp_json_bool(node, key, &value, NULL) == VP_OK && value;
-}
-
-bool vp_dryrun_report_object(const vp_json_node *node, const char *key, vp_json_node *out)
-{
-    return vp_json_has(node, key) && vp_json_object(node, key, out, NULL) == VP_OK;
-}
-
 static void read_unsupported(const char *path, json_t *out)
 {
     char   *data = NULL, *line, *rest;
@@ -68,15 +38,41 @@ static void read_unsupported(const char *path, json_t *out)
     free(data);
 }
 
-/* The report that says most: one of a process that used the device, by reserved bytes; else one
- * that names an error; else any. */
-static int64_t report_rank(const vp_json_doc *doc)
+/* How much an error says: one of ranks that wait for each other most; one that follows from another rank's end
+ * least. 0: none. */
+static int64_t error_rank(const vp_json_node *root)
 {
-    vp_json_node root = vp_json_root(doc), error;
+    static const char *const followers[] = {"other_rank", "DistNetworkError", "DistStoreError",
+                                            "DistBackendError"};
+    vp_json_node             error;
+    const char              *type;
 
-    if (vp_dryrun_report_bool(&root, "cuda"))
-        return 2 + vp_dryrun_report_int(&root, "reserved_peak_bytes");
-    return vp_dryrun_report_object(&root, "error", &error) ? 1 : 0;
+    if (!vp_dryrun_report_object(root, "error", &error))
+        return 0;
+    type = vp_dryrun_report_text(&error, "type");
+    for (size_t i = 0; i < sizeof followers / sizeof *followers; i++)
+        if (strcmp(type, followers[i]) == 0)
+            return 1;
+    return strcmp(type, "ranks") == 0 ? 3 : 2;
+}
+
+/* Whether a report says more than another: of a process that used the device, by its error, by what it reserved and
+ * allocated; the lower rank of equal ones. */
+static bool says_more(const vp_json_doc *doc, const vp_json_doc *than)
+{
+    vp_json_node a = vp_json_root(doc), b = vp_json_root(than);
+    int64_t      by[][2] = {{vp_dryrun_report_bool(&a, "cuda"), vp_dryrun_report_bool(&b, "cuda")},
+                            {error_rank(&a), error_rank(&b)},
+                            {vp_dryrun_report_int(&a, "reserved_peak_bytes"),
+                             vp_dryrun_report_int(&b, "reserved_peak_bytes")},
+                            {vp_dryrun_report_int(&a, "allocated_peak_bytes"),
+                             vp_dryrun_report_int(&b, "allocated_peak_bytes")},
+                            {vp_dryrun_report_int(&b, "rank"), vp_dryrun_report_int(&a, "rank")}};
+
+    for (size_t i = 0; i < sizeof by / sizeof *by; i++)
+        if (by[i][0] != by[i][1])
+            return by[i][0] > by[i][1];
+    return false;
 }
 
 vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_err *err)
@@ -111,9 +107,11 @@ vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_er
             vp_json_node root = vp_json_root(doc);
 
             found->n_reports++;
-            if (vp_dryrun_report_bool(&root, "cuda"))
+            if (vp_dryrun_report_bool(&root, "cuda")) {
                 found->n_cuda++;
-            if (!found->report || report_rank(doc) > report_rank(found->report)) {
+                vp_dryrun_rank_add(found->ranks, &root);
+            }
+            if (!found->report || says_more(doc, found->report)) {
                 vp_json_doc_free(found->report);
                 found->report = doc;
                 doc           = NULL;
@@ -123,6 +121,8 @@ vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_er
             doc = NULL;
         }
     }
+    if (json_array_size(found->ranks) > 1)
+        VP_TRY(vp_dryrun_compare_ranks(folder, found->mismatch, sizeof found->mismatch, err));
     if (best_pid &&
         snprintf(path, sizeof path, "%s/snapshot.%ld", folder, best_pid) < (int)sizeof path &&
         access(path, R_OK) == 0)

@@ -111,6 +111,23 @@ static void context_added(json_t *out, const vp_device *device)
                            vp_figure_class_name(context.class_), context.source);
 }
 
+/* Which ranks were not run. */
+static void ranks_added(json_t *out, const vp_dryrun_opts *opts, const vp_dryrun_findings *found)
+{
+    const char *played = opts->ranks ? opts->ranks : "0";
+    const char *plural = strchr(played, ',') ? "s" : "";
+
+    if (vp_dryrun_all_ranks(opts))
+        return;
+    if (opts->world > 1)
+        vp_dryrun_text_add(out, "rank%s %s of %lld%s; the other ranks were not run", plural, played,
+                           (long long)opts->world, plural[0] ? ", each by itself" : "");
+    if (found->n_ranks)
+        vp_dryrun_text_add(out,
+                           "rank%s %s of the %d that the launcher started; the others were not run",
+                           plural, played, found->n_ranks + (int)json_array_size(found->ranks));
+}
+
 static json_t *assumptions_of(const vp_dryrun_opts *opts, const vp_dryrun_findings *found,
                               const vp_json_node *root)
 {
@@ -137,14 +154,8 @@ static json_t *assumptions_of(const vp_dryrun_opts *opts, const vp_dryrun_findin
                                vp_size_text(vp_dryrun_report_int(&counters, "managed_bytes_peak"),
                                             size, sizeof size));
     }
-    if (opts->world > 1)
-        vp_dryrun_text_add(out, "rank 0 of %lld; the other ranks were not run",
-                           (long long)opts->world);
-    if (found->n_ranks)
-        vp_dryrun_text_add(out,
-                           "rank 0 of the %d that the launcher started; the others were not run",
-                           found->n_ranks + 1);
-    if (found->n_cuda > 1)
+    ranks_added(out, opts, found);
+    if (found->n_cuda > 1 && found->n_cuda > (int)json_array_size(found->ranks))
         vp_dryrun_text_add(out, "%d processes used the device; this is the largest", found->n_cuda);
     if (vp_json_has(root, "notes") && vp_json_array(root, "notes", &array, &n, NULL) == VP_OK)
         for (int64_t i = 0; i < n && vp_json_element(&array, i, &at, NULL) == VP_OK; i++) {
@@ -175,6 +186,22 @@ static json_t *assumptions_of(const vp_dryrun_opts *opts, const vp_dryrun_findin
                                (long long)vp_dryrun_report_int(&at, "bytes"));
         }
     return out;
+}
+
+/* What each rank took, which of them are alike, and whose figures the others of the document are. */
+static void ranks_set(json_t *doc, const json_t *ranks, int64_t worst)
+{
+    json_t *rows = json_array(), *row, *copy;
+    size_t  i;
+
+    json_array_foreach (ranks, i, row) {
+        copy = json_copy(row);
+        json_object_del(copy, "phases");
+        json_array_append_new(rows, copy);
+    }
+    json_object_set_new(doc, "ranks", rows);
+    json_object_set_new(doc, "alike", vp_dryrun_alike(ranks));
+    json_object_set_new(doc, "worst_rank", json_integer((json_int_t)worst));
 }
 
 json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings *found,
@@ -213,6 +240,8 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
     json_object_set_new(doc, "phases", have ? phases_of(&root) : json_array());
     json_object_set_new(doc, "items", have ? items_of(&root) : json_array());
     json_object_set_new(doc, "owners", have ? owners_of(&root) : json_array());
+    if (json_array_size(found->ranks) > 1)
+        ranks_set(doc, found->ranks, have ? vp_dryrun_report_int(&root, "rank") : 0);
     json_object_set_new(doc, "unsupported", json_incref(found->unsupported));
     json_object_set_new(doc, "assumptions", assumptions_of(opts, found, have ? &root : NULL));
     if (have && vp_dryrun_report_object(&root, "oom", &oom)) {

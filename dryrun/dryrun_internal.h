@@ -5,6 +5,8 @@
  *     scratch_folder.c  the folder that the probe and the libraries write their reports into
  *     keeper.c          the process that runs the command and outlives us where we are killed
  *     collect.c         those reports, read back
+ *     probe_report.c    what a member of a report holds
+ *     ranks.c           several ranks: what each took, and whether their collectives agree
  *     verdict.c         fits, oom or failed, and why
  *     document.c        the answer as one document; remedies.c: what would help after an oom
  *     price.c           seconds of the step whose program was recorded */
@@ -38,6 +40,9 @@ vp_status vp_dryrun_env_add_libraries(vp_dryrun_env *env, const char *null_dir, 
 /* The whole environment of a dry run whose reports go into folder. */
 vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, const char *folder,
                              vp_dryrun_env *env, vp_err *err);
+
+/* Whether all ranks are played, together. */
+bool vp_dryrun_all_ranks(const vp_dryrun_opts *opts);
 
 void vp_dryrun_env_set(vp_dryrun_env *env, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -75,18 +80,7 @@ void vp_dryrun_folder_release(vp_dryrun_folder *folder);
 vp_status vp_dryrun_keep(const vp_child_opts *opts, vp_dryrun_folder *folder,
                          vp_child_result *result, vp_err *err);
 
-/* ---- collect.c ---- */
-
-typedef struct vp_dryrun_findings {
-    vp_json_doc *report;            /* of the process that used the device most          */
-    int          n_reports, n_cuda; /* Python processes, and those that used the device  */
-    int          n_ranks;           /* started by a launcher beside rank 0, not played   */
-    json_t      *unsupported;       /* array of {library, function, why}                 */
-    char         host_full[256];    /* how host memory ran out; "" if it did not         */
-    char         snapshot[PATH_MAX];
-} vp_dryrun_findings;
-
-vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_err *err);
+/* ---- probe_report.c ---- */
 
 /* A member of a report; 0, "" or false where it is missing or of another type. */
 int64_t     vp_dryrun_report_int(const vp_json_node *node, const char *key);
@@ -94,16 +88,43 @@ const char *vp_dryrun_report_text(const vp_json_node *node, const char *key);
 bool        vp_dryrun_report_bool(const vp_json_node *node, const char *key);
 bool        vp_dryrun_report_object(const vp_json_node *node, const char *key, vp_json_node *out);
 
+/* ---- collect.c ---- */
+
+typedef struct vp_dryrun_findings {
+    vp_json_doc *report;            /* of the process that used the device most          */
+    int          n_reports, n_cuda; /* Python processes, and those that used the device  */
+    int          n_ranks;           /* started by a launcher beside rank 0, not played   */
+    json_t      *ranks;             /* array, by rank: what each that was played took    */
+    char         mismatch[1700];    /* of their collectives: what would hang; "": none   */
+    json_t      *unsupported;       /* array of {library, function, why}                 */
+    char         host_full[256];    /* how host memory ran out; "" if it did not         */
+    char         snapshot[PATH_MAX];
+} vp_dryrun_findings;
+
+vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_err *err);
+
+/* ---- ranks.c ---- */
+
+/* Add what the report of a rank says to the array of all, in order. */
+void vp_dryrun_rank_add(json_t *ranks, const vp_json_node *report);
+
+/* An array of arrays of ranks that took the same bytes in every phase. */
+json_t *vp_dryrun_alike(const json_t *ranks);
+
+/* Compare the collectives of the ranks that were played together: the same in the same order on every member of a
+ * communicator, and a receive for each send. out: what would hang, or "". */
+vp_status vp_dryrun_compare_ranks(const char *folder, char *out, size_t size, vp_err *err);
+
 /* ---- verdict.c ---- */
 
 typedef struct vp_dryrun_judgement {
-    const char *verdict;     /* fits | oom | failed */
-    int         exit_code;   /* of vplan */
-    char        reason[600]; /* "" when there is nothing to add */
+    const char *verdict;      /* fits | oom | failed */
+    int         exit_code;    /* of vplan */
+    char        reason[1800]; /* "" when there is nothing to add */
 } vp_dryrun_judgement;
 
-void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *found,
-                     vp_dryrun_judgement *out);
+void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
+                     const vp_dryrun_findings *found, vp_dryrun_judgement *out);
 
 /* ---- document.c, remedies.c ---- */
 

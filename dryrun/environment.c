@@ -26,6 +26,11 @@ vp_status vp_dryrun_find_libraries(char *dir, size_t dir_size, vp_err *err)
     return VP_OK;
 }
 
+bool vp_dryrun_all_ranks(const vp_dryrun_opts *opts)
+{
+    return opts->ranks && strcmp(opts->ranks, "all") == 0;
+}
+
 /* A port that nothing listens on now, for the rendezvous of rank 0 with itself. */
 static int free_port(void)
 {
@@ -163,8 +168,11 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
     vp_dryrun_env_set(env, "VPLAN_NULL_TIME=%s", opts->time ? "1" : "");
     vp_dryrun_env_set(env, "VPLAN_NULL_NO_OWNERS=%s", opts->no_owners ? "1" : "");
     vp_dryrun_env_set(env, "VPLAN_NULL_WORLD=%lld", (long long)opts->world);
+    vp_dryrun_env_set(env, "VPLAN_NULL_PLAYED=%s", opts->ranks ? opts->ranks : "0");
+    if (vp_dryrun_all_ranks(opts))
+        vp_dryrun_env_set(env, "VPLAN_NULL_MEET=1");
     if (opts->world > 1) {
-        vp_dryrun_env_set(env, "RANK=0");
+        vp_dryrun_env_set(env, "RANK=%lld", opts->ranks ? strtoll(opts->ranks, NULL, 10) : 0);
         vp_dryrun_env_set(env, "LOCAL_RANK=0");
         vp_dryrun_env_set(env, "WORLD_SIZE=%lld", (long long)opts->world);
         vp_dryrun_env_set(env, "LOCAL_WORLD_SIZE=%lld", (long long)opts->world);

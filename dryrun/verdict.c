@@ -7,8 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 
-void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *found,
-                     vp_dryrun_judgement *out)
+/* An error by which the probe itself ended the command: its message says all. */
+static bool is_ours(const char *type)
+{
+    static const char *const types[] = {"version", "unsupported", "ranks", "other_rank"};
+
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
+                     const vp_dryrun_findings *found, vp_dryrun_judgement *out)
 {
     vp_json_node root, oom, error = {0}, cut;
     bool         have    = found->report != NULL;
@@ -38,9 +49,8 @@ void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *fou
         snprintf(out->reason, sizeof out->reason, "%s of %s is not modelled",
                  json_string_value(json_object_get(first, "function")),
                  json_string_value(json_object_get(first, "library")));
-    } else if (strcmp(type, "version") == 0 || strcmp(type, "unsupported") == 0) {
-        snprintf(out->reason, sizeof out->reason, "%s",
-                 vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));
+    } else if (is_ours(type)) {
+        vp_text_escape(vp_dryrun_report_text(&error, "message"), out->reason, sizeof out->reason);
     } else if (strcmp(type, "environment") == 0) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason, "%s",
@@ -93,6 +103,11 @@ void vp_dryrun_judge(const vp_child_result *child, const vp_dryrun_findings *fou
         snprintf(out->reason, sizeof out->reason,
                  "the command ended well, but no PyTorch ran under the probe "
                  "(is PYTHONPATH cleared, or python started with -I or -E?)");
+    } else if (found->mismatch[0]) {
+        snprintf(out->reason, sizeof out->reason, "%s", found->mismatch);
+    } else if (vp_dryrun_all_ranks(opts) && json_array_size(found->ranks) < 2) {
+        snprintf(out->reason, sizeof out->reason,
+                 "--rank all, and the command started no ranks: say how many with --world");
     } else {
         out->verdict   = "fits";
         out->exit_code = 0;

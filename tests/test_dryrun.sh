@@ -139,6 +139,46 @@ expect "a folder that the command replaces by a link" 5 "no PyTorch ran" dry -- 
 [ -f "$work/precious/file" ] && [ -z "$(ls "$TMPDIR")" ] && ok || bad "a link was followed: $(ls "$TMPDIR" "$work/precious")"
 rm -rf "$TMPDIR"/*
 
+# Ranks side by side, and their collectives against each other, by a command that writes what the probe would:
+# each argument is the collectives of one rank, after the communicator, its ranks and the rank's own number.
+cat > "$work/ranks.sh" <<'P'
+printf '{"cuda":true,"final":true,"torch":"2.11.0","rank":%d,"reserved_peak_bytes":%d,"phases":[]}' "$RANK" $((4096 + RANK / 2)) \
+    > "$VPLAN_NULL_REPORT/report.$$.json"
+i=0
+for lines in "$@"; do
+    if [ "$i" = "$RANK" ]; then
+        IFS=';'
+        for line in $lines; do
+            printf 'ab %d %d %s\tfile.py:%d (f)\n' $# "$RANK" "$line" "$RANK" >> "$VPLAN_NULL_REPORT/collectives.$RANK"
+        done
+    fi
+    i=$((i + 1))
+done
+P
+play() { "$vplan" dryrun --world $# --rank all -- sh "$work/ranks.sh" "$@"; }
+reduce='all_reduce 8 7 -1' gather='all_gather 8 7 -1'
+expect "ranks that agree" 0 "0 and 1 more" play "$reduce;$gather" "$reduce;$gather" "$reduce;$gather"
+expect "the worst of them" 0 "all the above is of rank 2, the worst" play "$reduce" "$reduce" "$reduce"
+expect "another size" 4 "collective 2 of a communicator of 2 ranks, rank 0: all_reduce of 8 x float32 at file.py:0 (f); rank 1: all_reduce of 9 x float32 at file.py:1 (f)" \
+    play "$reduce;$reduce" "$reduce;all_reduce 9 7 -1"
+expect "another order" 4 "rank 0: all_reduce of 8 x float32 at file.py:0 (f); rank 1: all_gather of 8" play "$reduce;$gather" "$gather;$reduce"
+expect "another type" 4 "rank 1: all_reduce of 8 x bfloat16" play "$reduce" "all_reduce 8 9 -1"
+expect "another root" 4 "broadcast of 8 x int8" play "broadcast 8 0 0" "broadcast 8 0 1"
+expect "one fewer" 4 "rank 1: none" play "$reduce;$reduce" "$reduce"
+expect "a member that never comes" 4 "of a communicator of 3 ranks only 2 did anything" play "$reduce" "$reduce" ""
+expect "messages" 0 "fits" play "send 5 7 1;recv 6 7 1" "recv 5 7 0;send 6 7 0"
+expect "a message of another size" 4 "message 1 .*send of 5 x float32.*recv of 6" play "send 5 7 1" "recv 6 7 0"
+expect "a message that nobody takes" 4 "message 1 .*send of 5.*rank 1: none" play "$reduce;send 5 7 1" "$reduce"
+expect "a rank that is not there" 2 "they count from 0" dry --world 2 --rank 2 -- true
+expect "a rank that is none" 2 "numbers from 0, or all" dry --world 2 --rank first -- true
+expect "all ranks of none" 4 "started no ranks: say how many with --world" dry --rank all -- sh -c \
+    'printf "{\"cuda\":true,\"torch\":\"2.11.0\",\"phases\":[]}" > "$VPLAN_NULL_REPORT/report.1.json"'
+expect "a launcher, and --world" 2 "torchrun starts the ranks itself" dry --world 2 --rank all -- torchrun x.py
+expect "one rank breaks" 4 "exit code 7" dry --world 3 --rank all -- sh -c 'exit $((RANK == 1 ? 7 : 0))'
+expect "one of several is not there to be run" 4 "exit code 127" dry --world 2 --rank all -- ./no-such-program
+dry --timeout 1 --world 3 --rank all -- sh -c 'sleep 65 & sleep 66' > /dev/null 2>&1
+pgrep -f 'sleep 6[56]' > /dev/null && bad "a rank was left behind at --timeout" || ok
+
 # A torch that is not known, and one without CUDA, both made of two lines of Python.
 for case in "2.99.0+cu130 '13.0' 4 not.known" "2.11.0+cpu None 5 not.a.CUDA.build"; do
     set -- $case
@@ -310,6 +350,22 @@ expect "torchrun: what was not run is said" 0 "rank 0 of the 4 that the launcher
 printf '#!/bin/sh\ncd "$(dirname "$1")" && %s -m ranks\n' "$python" > "$work/run.sh"
 launched=$(peaks --world 4 -- sh "$work/run.sh" "$work/ranks.py")
 [ "$alone" = "$launched" ] && ok || bad "a shell script with python -m: $launched, alone $alone" "$work/err"
+
+# All ranks together: they meet, and what would hang is found; ranks alone have the same bytes.
+loop=tests/dryrun/scripts/rank_loop.py
+together() { dry --device l4 --world 4 --rank all -- "$python" $loop "$1"; }
+expect "four ranks meet" 0 "rank 3 of 4 met \[0, 1, 2, 3\] and 1" together even
+expect "uneven ranks" 0 "0 and 2 more" together uneven
+expect "collectives in another order, with both frames" 4 \
+    "collective 5 of a communicator of 4 ranks, rank 0: all_reduce of 10 x float32 at .*rank_loop.py.*; rank 2: all_gather of 10 x float32 at .*rank_loop.py" \
+    together order
+expect "a rank that breaks is the reason" 4 "exit code 1: ValueError" together breaks
+if "$python" -c 'import transformers' 2> /dev/null; then
+    expect "FSDP2 of 4: shards sum to the model, ranks alone are the same" 0 "right$" python3 tests/dryrun/play_ranks.py --vplan "$vplan" \
+        --python "$python" --only "fsdp2 of 4"
+else
+    skip "no transformers beside torch: FSDP2 of 4 ranks"
+fi
 
 # Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
 figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys

@@ -13,14 +13,29 @@ def _launched():
     return (rank, ranks) if ranks > 1 and os.environ.get("MASTER_PORT") else (0, 1)
 
 
+def _is_played(rank):
+    played = os.environ.get("VPLAN_NULL_PLAYED") or "0"
+    return played == "all" or str(rank) in played.split(",")
+
+
+def _on_card_0():
+    """Each rank has one card, its own: what the launcher said of the others is put right."""
+    os.environ["LOCAL_RANK"] = "0"
+    for i, word in enumerate(getattr(sys, "argv", [])):
+        if word.startswith(("--local_rank=", "--local-rank=")):
+            sys.argv[i] = word.split("=")[0] + "=0"
+
+
 def _start():
     here = os.path.dirname(os.path.abspath(__file__))
     if os.environ.get("VPLAN_NULL_REPORT"):
         rank, ranks = _launched()
-        if rank > 0:                       # rank 0 is played; to the launcher this one has ended well
+        if ranks > 1 and not _is_played(rank):      # to the launcher this one has ended well
             with open(os.path.join(os.environ["VPLAN_NULL_REPORT"], "rank.%d" % rank), "w") as f:
                 f.write("%d" % ranks)
             os._exit(0)
+        if rank > 0:
+            _on_card_0()
         if ranks > 1:
             os.environ["VPLAN_NULL_WORLD"] = "%d" % ranks
         try:

@@ -94,6 +94,8 @@ class Probe(Values, Ranks, Steps, Program):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
         self.world = int(os.environ.get("VPLAN_NULL_WORLD") or 0)
+        self.rank = int(os.environ.get("RANK") or 0) if self.world > 1 else 0
+        self.init_ranks()
         self.value = os.environ.get("VPLAN_NULL_VALUE") or ""
         self.padding = os.environ.get("VPLAN_NULL_PADDING") or "mask"
         self.select = float(os.environ.get("VPLAN_NULL_SELECT") or 1)
@@ -176,6 +178,8 @@ class Probe(Values, Ranks, Steps, Program):
         try:
             if kind == ord("r"):
                 self.on_read(n_bytes)
+            elif kind == ord("c"):
+                self.on_collective(what.decode("ascii"))
             else:
                 name = what.decode("ascii", "replace")
                 self.error = {"type": "unsupported", "message": name, "where": self.where()}
@@ -781,6 +785,7 @@ class Probe(Values, Ranks, Steps, Program):
             except Exception:
                 pass
         self.dead = True
+        self.leave_ranks()
 
     def write(self, final=False):
         self.written_at = time.time()
@@ -804,7 +809,7 @@ class Probe(Values, Ranks, Steps, Program):
                 phases[shown] = list(row)
         cuda = self.lib is not None and self.torch.cuda.is_initialized()
         report = {
-            "pid": self.pid, "argv": [str(a) for a in getattr(sys, "argv", [])][:64], "final": final,
+            "pid": self.pid, "rank": self.rank, "argv": [str(a) for a in getattr(sys, "argv", [])][:64], "final": final,
             "python": sys.version.split()[0], "torch": self.version,
             "cuda": bool(cuda), "seconds": time.time() - self.started, "optimizer_steps": self.total_steps,
             "allocated_peak_bytes": max([r[0] for r in self.phases.values()] or [0]),

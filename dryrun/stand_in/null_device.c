@@ -72,8 +72,8 @@ const vp_null_device *vp_null_device_get(void)
 /* ---- the probe's side: plain C entry points for ctypes
  * ---------------------------------------- */
 
-/* Called with kind 'r' (a device-to-host copy of n bytes) or 'u' (the process is about to end
- * because function `what` is not modelled; return after the report is written). */
+/* Called with kind 'r' (a device-to-host copy of n bytes), 'c' (a collective, described in `what`) or 'u' (the
+ * process is about to end because function `what` is not modelled; return after the report is written). */
 typedef void (*vp_null_notify)(int kind, uint64_t n_bytes, const char *what);
 
 static vp_null_notify notify;
@@ -243,12 +243,17 @@ void vplan_null_guard(void)
         pthread_detach(thread);
 }
 
+void vp_null_tell(int kind, uint64_t n, const char *what)
+{
+    if (notify)
+        notify(kind, n, what);
+}
+
 void vplan_null_read(uint64_t n_bytes)
 {
     __atomic_add_fetch(&vp_null_count.n_read, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&vp_null_count.read_bytes, n_bytes, __ATOMIC_RELAXED);
-    if (notify)
-        notify('r', n_bytes, "");
+    vp_null_tell('r', n_bytes, "");
 }
 
 _Noreturn void vp_null_unsupported(const char *library, const char *function, const char *why)

@@ -14,6 +14,7 @@
  *     VPLAN_NULL_HOST_BYTES               host memory of this process, above which it ends (0:
  *     nearly all)
  *     VPLAN_NULL_MEMINFO, _CGROUP         for tests: in place of /proc/meminfo and /sys/fs/cgroup
+ *     VPLAN_NULL_MEET                     set where all ranks are played: collectives are told to the probe
  *     VPLAN_NULL_REPORT                   folder for unsupported.<pid>; unset: standard error only
  * Return values are CUDA's own numbers; the enums below name those in use. */
 #ifndef VP_DRYRUN_STAND_IN_NULL_INTERNAL_H
@@ -153,6 +154,9 @@ bool  vp_null_is_pinned(const void *p);
 /* Ends the process (exit code 4) after saying which function of which library is not modelled and
  * where in the Python program it was reached. Never returns. */
 _Noreturn void vp_null_unsupported(const char *library, const char *function, const char *why);
+
+/* Tell the probe, if it listens (null_device.c). */
+void vp_null_tell(int kind, uint64_t n, const char *what);
 
 /* Whether this thread is in a call of the real cuDNN. What it asks of CUDA then fails, as it
  * does where there is no device, and is counted. */

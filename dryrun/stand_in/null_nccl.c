@@ -1,11 +1,19 @@
-/* dryrun/stand_in/null_nccl.c: NCCL as rank R of N, alone. A collective moves device data only,
- * so it returns at once; the device memory a communicator takes is counted by a constant and
- * said to be assumed. */
+/* dryrun/stand_in/null_nccl.c: NCCL as rank R of N, alone or beside the other ranks in processes of their own.
+ * A collective moves device data only, so it returns at once, whoever else takes part; the device memory a
+ * communicator takes is counted by a constant and said to be assumed.
+ *
+ * Where the ranks are played together (VPLAN_NULL_MEET), each collective is told to the probe as one line,
+ * `communicator ranks rank operation count type root-or-peer`: `vplan dryrun` compares the ranks' lines afterwards
+ * and finds what would have hung. */
+#define _GNU_SOURCE
 #include "dryrun/stand_in/null_internal.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define E VP_NULL_EXPORT
 
@@ -14,7 +22,8 @@ typedef struct unique_id {
 } unique_id;
 
 typedef struct comm {
-    int n_ranks, rank;
+    uint64_t id; /* the same on all its ranks */
+    int      n_ranks, rank, n_splits;
 } comm;
 
 enum { NCCL_UNHANDLED_CUDA = 1, NCCL_SYSTEM = 2, NCCL_INVALID_ARGUMENT = 4 };
@@ -24,7 +33,24 @@ enum { NCCL_UNHANDLED_CUDA = 1, NCCL_SYSTEM = 2, NCCL_INVALID_ARGUMENT = 4 };
  * they add was seen between 0 and 4 GB and is not counted. */
 #define FIRST_COMM_BYTES(n_ranks) ((n_ranks) < 2 ? 0 : (n_ranks) == 2 ? 544000000u : 688000000u)
 
-static int comm_new(comm **out, int n_ranks, int rank)
+/* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
+static uint64_t hashed(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001b3u;
+    return h;
+}
+
+static bool ranks_meet(void)
+{
+    const char *meet = getenv("VPLAN_NULL_MEET");
+
+    return meet && *meet;
+}
+
+static int comm_new(comm **out, int n_ranks, int rank, uint64_t id)
 {
     if (n_ranks < 1 || rank < 0 || rank >= n_ranks)
         return NCCL_INVALID_ARGUMENT;
@@ -33,6 +59,7 @@ static int comm_new(comm **out, int n_ranks, int rank)
         return NCCL_SYSTEM;
     (*out)->n_ranks = n_ranks;
     (*out)->rank    = rank;
+    (*out)->id      = id;
     if (__atomic_fetch_add(&vp_null_count.n_communicator, 1, __ATOMIC_RELAXED) == 0 &&
         vp_null_outside_take(FIRST_COMM_BYTES(n_ranks)) != VP_NULL_OK) {
         free(*out);
@@ -52,7 +79,14 @@ int   ncclGetVersion(int *v)
 E int ncclGetUniqueId(unique_id *id);
 int   ncclGetUniqueId(unique_id *id)
 {
+    int fd = ranks_meet() ? open("/dev/urandom", O_RDONLY | O_CLOEXEC) : -1;
+
     memset(id, 0x76, sizeof *id);
+    if (fd >= 0) { /* it tells communicators apart, and the other ranks get it from this one */
+        if (read(fd, id, sizeof *id) != (ssize_t)sizeof *id)
+            memset(id, 0x77, sizeof *id);
+        close(fd);
+    }
     return 0;
 }
 
@@ -75,15 +109,14 @@ const char   *ncclGetLastError(comm *c)
 E int ncclCommInitRank(comm **out, int n_ranks, unique_id id, int rank);
 int   ncclCommInitRank(comm **out, int n_ranks, unique_id id, int rank)
 {
-    (void)id;
-    return comm_new(out, n_ranks, rank);
+    return comm_new(out, n_ranks, rank, hashed(0xcbf29ce484222325u, &id, sizeof id));
 }
 
 E int ncclCommInitRankConfig(comm **out, int n_ranks, unique_id id, int rank, void *config);
 int   ncclCommInitRankConfig(comm **out, int n_ranks, unique_id id, int rank, void *config)
 {
-    (void)id, (void)config;
-    return comm_new(out, n_ranks, rank);
+    (void)config;
+    return comm_new(out, n_ranks, rank, hashed(0xcbf29ce484222325u, &id, sizeof id));
 }
 
 E int ncclCommInitRankScalable(comm **out, int n_ranks, int rank, int n_ids, unique_id *ids,
@@ -91,8 +124,10 @@ E int ncclCommInitRankScalable(comm **out, int n_ranks, int rank, int n_ids, uni
 int   ncclCommInitRankScalable(comm **out, int n_ranks, int rank, int n_ids, unique_id *ids,
                                void *config)
 {
-    (void)n_ids, (void)ids, (void)config;
-    return comm_new(out, n_ranks, rank);
+    (void)config;
+    return comm_new(
+        out, n_ranks, rank,
+        hashed(0xcbf29ce484222325u, ids, (size_t)(n_ids > 0 ? n_ids : 0) * sizeof *ids));
 }
 
 /* How many ranks share a colour only the others know; PyTorch keeps its own count and asks NCCL
@@ -100,12 +135,14 @@ int   ncclCommInitRankScalable(comm **out, int n_ranks, int rank, int n_ids, uni
 E int ncclCommSplit(comm *c, int color, int key, comm **out, void *config);
 int   ncclCommSplit(comm *c, int color, int key, comm **out, void *config)
 {
+    int what[2] = {c->n_splits++, color}; /* every rank of c takes part in each split */
+
     (void)key, (void)config;
     if (color < 0) {
         *out = NULL;
         return 0;
     }
-    return comm_new(out, c->n_ranks, c->rank);
+    return comm_new(out, c->n_ranks, c->rank, hashed(c->id, what, sizeof what));
 }
 
 E int ncclCommDestroy(comm *c);
@@ -192,30 +229,34 @@ VP_NULL_NOP(ncclRedOpDestroy)
 VP_NULL_NOP(ncclGroupStart)
 VP_NULL_NOP(ncclGroupEnd)
 
-#define COLLECTIVE(name) \
-    E int name(void); \
-    int   name(void) \
-    { \
-        return collective(); \
-    }
-
-static int collective(void)
+static int collective(const comm *c, const char *what, size_t n, int type, int root)
 {
+    char line[160];
+
     __atomic_add_fetch(&vp_null_count.n_collective, 1, __ATOMIC_RELAXED);
-    vp_null_work();
+    if (ranks_meet()) {
+        snprintf(line, sizeof line, "%016llx %d %d %s %zu %d %d", (unsigned long long)c->id,
+                 c->n_ranks, c->rank, what, n, type, root);
+        vp_null_tell('c', n, line);
+    }
     return 0;
 }
 
-/* From this rank to others, nothing here changes; in place, which is how PyTorch calls it. */
+static int worked(const comm *c, const char *what, size_t n, int type, int root)
+{
+    vp_null_work();
+    return collective(c, what, n, type, root);
+}
+
+/* What is broadcast in place, which is how PyTorch does it, is taken to be what this rank holds already: from
+ * it to others that is so, and towards it where all ranks prepared the same. */
 E int ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, comm *c,
                     void *stream);
 int   ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, comm *c, void *stream)
 {
-    (void)n, (void)type, (void)stream;
-    if (root != c->rank || src != dst)
-        return collective();
-    __atomic_add_fetch(&vp_null_count.n_collective, 1, __ATOMIC_RELAXED);
-    return 0;
+    (void)stream;
+    return src == dst ? collective(c, "broadcast", n, type, root)
+                      : worked(c, "broadcast", n, type, root);
 }
 
 E int ncclBcast(void *p, size_t n, int type, int root, comm *c, void *stream);
@@ -224,10 +265,54 @@ int   ncclBcast(void *p, size_t n, int type, int root, comm *c, void *stream)
     return ncclBroadcast(p, p, n, type, root, c, stream);
 }
 
-COLLECTIVE(ncclAllReduce)
-COLLECTIVE(ncclAllGather)
-COLLECTIVE(ncclReduceScatter)
-COLLECTIVE(ncclReduce)
-COLLECTIVE(ncclAlltoAll)
-COLLECTIVE(ncclSend)
-COLLECTIVE(ncclRecv)
+E int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream);
+int   ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream)
+{
+    (void)src, (void)dst, (void)op, (void)stream;
+    return worked(c, "all_reduce", n, type, -1);
+}
+
+E int ncclAllGather(const void *src, void *dst, size_t n, int type, comm *c, void *stream);
+int   ncclAllGather(const void *src, void *dst, size_t n, int type, comm *c, void *stream)
+{
+    (void)src, (void)dst, (void)stream;
+    return worked(c, "all_gather", n, type, -1);
+}
+
+E int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int op, comm *c,
+                        void *stream);
+int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream)
+{
+    (void)src, (void)dst, (void)op, (void)stream;
+    return worked(c, "reduce_scatter", n, type, -1);
+}
+
+E int ncclReduce(const void *src, void *dst, size_t n, int type, int op, int root, comm *c,
+                 void *stream);
+int   ncclReduce(const void *src, void *dst, size_t n, int type, int op, int root, comm *c,
+                 void *stream)
+{
+    (void)src, (void)dst, (void)op, (void)stream;
+    return worked(c, "reduce", n, type, root);
+}
+
+E int ncclAlltoAll(const void *src, void *dst, size_t n, int type, comm *c, void *stream);
+int   ncclAlltoAll(const void *src, void *dst, size_t n, int type, comm *c, void *stream)
+{
+    (void)src, (void)dst, (void)stream;
+    return worked(c, "all_to_all", n, type, -1);
+}
+
+E int ncclSend(const void *src, size_t n, int type, int peer, comm *c, void *stream);
+int   ncclSend(const void *src, size_t n, int type, int peer, comm *c, void *stream)
+{
+    (void)src, (void)stream;
+    return worked(c, "send", n, type, peer);
+}
+
+E int ncclRecv(void *dst, size_t n, int type, int peer, comm *c, void *stream);
+int   ncclRecv(void *dst, size_t n, int type, int peer, comm *c, void *stream)
+{
+    (void)dst, (void)stream;
+    return worked(c, "recv", n, type, peer);
+}

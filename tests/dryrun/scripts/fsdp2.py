@@ -22,4 +22,5 @@ for batch in torch.utils.data.DataLoader(Tokens(24), batch_size=4):
     opt.zero_grad()
 print("rank", dist.get_rank(), "of", dist.get_world_size(), "peak", torch.cuda.max_memory_allocated(),
       torch.cuda.max_memory_reserved())
+print("shard", sum(p.to_local().numel() for p in model.parameters()), "of", sum(p.numel() for p in model.parameters()))
 dist.destroy_process_group()

@@ -19,4 +19,6 @@ for i, batch in enumerate(loader):
     engine.step()
     if i == 4:
         break
-print("peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+import torch.distributed as dist
+print("rank", dist.get_rank(), "of", dist.get_world_size(), "peak", torch.cuda.max_memory_allocated(),
+      torch.cuda.max_memory_reserved())
