@@ -60,6 +60,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                          .recompute       = s->value[VP_SETTING_RECOMPUTE],
                          .padded          = job->padded,
                          .lora            = {.targets = "none"},
+                         .load            = "none",
                          .batch           = number(s, VP_SETTING_MICRO_BATCH),
                          .seq             = number(s, VP_SETTING_SEQ),
                          .accumulation    = number(s, VP_SETTING_ACCUMULATION),
