@@ -547,21 +547,23 @@ out:
 }
 
 const vp_command vp_cmd_plan = {
-    .name      = "plan",
-    .summary   = "the fastest configuration that fits a budget, with a proof",
-    .usage     = {"MODEL --seq N --global-batch N [options]",
-                  "MODEL --trainer TARGET --seq N --global-batch N [options]"},
-    .about     = {"The fastest configuration that fits, and a bound on how much faster any other "
-                      "could be. If nothing fits: the least budget that would do, what binds, and "
-                      "changes that would make it fit.",
-                  "The space: every micro-batch that divides the global batch; the loss at once or "
-                      "in at most 512 chunks of 256 tokens times a power of two; for every block any set "
-                      "of ops to compute again, or blocks in segments, of one length from 2 to 6 that "
-                      "divides their number, that keep the first block's input only and are computed "
-                      "again as one.",
-                  "With --trainer, the fastest settings that another trainer can be told, of all that "
-                      "its files have words for: micro-batch times accumulation, checkpointing, the "
-                      "allocator, and what is left open by any. -o writes them for vplan emit."},
+    .name    = "plan",
+    .summary = "the fastest configuration that fits a budget, with a proof",
+    .usage   = {"MODEL --seq N --global-batch N [options]",
+                "MODEL --trainer TARGET --seq N --global-batch N [options]"},
+    .about =
+        {"The fastest configuration that fits, and a bound on how much faster any other "
+         "could be. If nothing fits: the least budget that would do, what binds, and "
+         "changes that would make it fit.",
+         "The space: every micro-batch that divides the global batch, and others that leave "
+         "a smaller last micro-step: those of 2 to 16 micro-steps, and beyond that one "
+         "within 1/8 of any; the loss at once or in at most 512 chunks of 256 tokens times a power of two; for every block any set "
+         "of ops to compute again, or blocks in segments, of one length from 2 to 6 that "
+         "divides their number, that keep the first block's input only and are computed "
+         "again as one.",
+         "With --trainer, the fastest settings that another trainer can be told, of all that "
+         "its files have words for: micro-batch times accumulation, checkpointing, the "
+         "allocator, and what is left open by any. -o writes them for vplan emit."},
     .examples  = {"vplan plan gpt2-large --device 4090 --seq 1024 --global-batch 32",
                   "vplan plan gpt2 --trainer torch --device 4090 --seq 1024 --global-batch 32",
                   "vplan plan gpt2-tiny --budget 8MB --seq 128 --global-batch 8 -o plan.json"},

@@ -365,16 +365,25 @@ static void append_rest(const vp_model *model, const vp_scenario *s, char *buf, 
                  (long long)s->offload.states, (long long)model->graph.n_instances);
 }
 
+static void micro_steps_text(const vp_scenario *s, char *buf, size_t buf_size)
+{
+    snprintf(buf, buf_size, "micro-batch %lld, gradient accumulation %lld",
+             (long long)s->micro_batch, (long long)vp_scenario_n_micro(s));
+    size_t n = strlen(buf);
+    if (vp_scenario_last_batch(s))
+        snprintf(buf + n, buf_size - n, ", the last of %lld", (long long)vp_scenario_last_batch(s));
+}
+
 const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf,
                              size_t buf_size)
 {
     const char *kind = vp_scenario_recompute_name(s, model);
     size_t      n;
 
-    assert(s->micro_batch > 0 && s->global_batch % s->micro_batch == 0);
     assert(s->n_runs >= 0 && s->n_runs <= VP_MAX_RUNS);
-    snprintf(buf, buf_size, "micro-batch %lld, gradient accumulation %lld, ",
-             (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
+    micro_steps_text(s, buf, buf_size);
+    n = strlen(buf);
+    snprintf(buf + n, buf_size - n, ", ");
     n = strlen(buf);
     if (strcmp(kind, "mixed") != 0)
         snprintf(buf + n, buf_size - n, "recompute %s", kind);
@@ -393,8 +402,7 @@ void vp_print_scenario(const char *label, const vp_model *model, const vp_scenar
         vp_screen_line(label, "%s", vp_scenario_text(model, s, text, sizeof text));
         return;
     }
-    snprintf(text, sizeof text, "micro-batch %lld, gradient accumulation %lld",
-             (long long)s->micro_batch, (long long)(s->global_batch / s->micro_batch));
+    micro_steps_text(s, text, sizeof text);
     append_rest(model, s, text, sizeof text);
     vp_screen_line(label, "%s", text);
     for (int i = 0; i < s->n_runs; i++) {

@@ -213,14 +213,24 @@ int64_t vp_expanded_operand_bytes(const vp_expanded_step *step, int operand)
     return vp_step_operand_bytes(step->step, step->ints, operand);
 }
 
+/* Where the steps of a pass stand: those of a smaller last micro-step have a place of their own. */
+static vp_pass place_of_steps(const walk *w, vp_pass pass, int64_t micro_step)
+{
+    if (!vp_bucket_ends_smaller(w->bucket) || micro_step != w->n->n_micro_steps - 1)
+        return pass;
+    assert(pass <= VP_PASS_BACKWARD);
+    return pass == VP_PASS_FORWARD ? VP_PASS_LAST_FORWARD : VP_PASS_LAST_BACKWARD;
+}
+
 static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t instance_idx,
                            vp_err *err)
 {
     const vp_program *p  = &w->bucket->programs[w->bucket->instances[instance_idx].program_idx];
+    const vp_pass     at = place_of_steps(w, pass, micro_step);
     vp_status         st = VP_OK;
 
-    for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-        const vp_step   *step = &p->steps[pass][i];
+    for (int64_t i = 0; i < p->n_steps[at]; i++) {
+        const vp_step   *step = &p->steps[at][i];
         vp_expanded_step x    = {
                .idx          = w->idx,
                .pass         = pass,
@@ -362,7 +372,18 @@ static void describe_locals(const vp_plan *plan, const vp_bucket *bucket, const 
 typedef struct lifetimes {
     const vp_expansion *x;
     int64_t             n_steps;
+    /* buffers from here on are a smaller last micro-step's: as large as what its steps use */
+    int64_t smaller_from;
 } lifetimes;
+
+/* Take in what a step uses of a smaller last micro-step's buffer. */
+static void grow(vp_expanded_buffer *b, const vp_expanded_step *step, int operand)
+{
+    int64_t end = step->operands[operand].offset_bytes + vp_expanded_operand_bytes(step, operand);
+
+    assert(step->operands[operand].memory == b->memory);
+    b->bytes = vp_max_i64(b->bytes, end - b->offset_bytes);
+}
 
 static vp_status note_use(const vp_expanded_step *step, void *ctx, vp_err *err)
 {
@@ -374,6 +395,8 @@ static vp_status note_use(const vp_expanded_step *step, void *ctx, vp_err *err)
         assert(b < l->x->n_buffers);
         if (b < 0)
             continue;
+        if (b >= l->smaller_from)
+            grow(&l->x->buffers[b], step, k);
         if (l->x->first_step[b] < 0)
             l->x->first_step[b] = step->idx;
         l->x->last_step[b] = step->idx;
@@ -398,15 +421,16 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
     for (int64_t i = 0; i < plan->n_fixed; i++) {
         const vp_plan_fixed *f = &plan->fixed[i];
         for (int64_t m = 0; m < (f->per_micro_step ? n_micro_steps : 1); m++) {
-            vp_expanded_buffer *b = &out->buffers[n.fixed_first[i] + m];
-            *b                    = (vp_expanded_buffer){.memory       = f->memory,
-                                                         .offset_bytes = f->offset_bytes + m * f->bytes,
-                                                         .bytes        = f->bytes,
-                                                         .component    = f->component,
-                                                         .persistent   = f->component != VP_COMP_TEMPORARIES &&
-                                                                       f->component != VP_COMP_WORKSPACE &&
-                                                                       f->component != VP_COMP_STAGING,
-                                                         .instance_idx = -1};
+            const bool          last = m == n_micro_steps - 1;
+            vp_expanded_buffer *b    = &out->buffers[n.fixed_first[i] + m];
+            *b                       = (vp_expanded_buffer){.memory       = f->memory,
+                                                            .offset_bytes = f->offset_bytes + m * f->bytes,
+                                                            .bytes        = vp_plan_fixed_bytes(bucket, f, last),
+                                                            .component    = f->component,
+                                                            .persistent   = f->component != VP_COMP_TEMPORARIES &&
+                                                                          f->component != VP_COMP_WORKSPACE &&
+                                                                          f->component != VP_COMP_STAGING,
+                                                            .instance_idx = -1};
             if (f->per_micro_step)
                 snprintf(b->name, sizeof b->name, "%s.%lld", f->name, (long long)m);
             else
@@ -419,8 +443,12 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
 
     for (int64_t i = 0; i < out->n_buffers; i++)
         out->first_step[i] = out->last_step[i] = -1;
-    lifetimes l = {.x = out};
-    walk      w = {.plan = plan, .bucket = bucket, .n = &n, .fn = note_use, .ctx = &l};
+    lifetimes l = {.x = out, .smaller_from = out->n_buffers};
+    if (vp_bucket_ends_smaller(bucket))
+        l.smaller_from -= n.n_local;
+    for (int64_t i = l.smaller_from; i < out->n_buffers; i++)
+        out->buffers[i].bytes = 0;
+    walk w = {.plan = plan, .bucket = bucket, .n = &n, .fn = note_use, .ctx = &l};
     VP_TRY(walk_all(&w, err));
     out->n_steps = l.n_steps;
     assert(out->n_steps == w.idx);

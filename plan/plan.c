@@ -71,6 +71,23 @@ int64_t vp_plan_tokens(const vp_plan *plan)
     return vp_mul(plan->global_batch, plan->buckets[0].seq);
 }
 
+bool vp_bucket_ends_smaller(const vp_bucket *b)
+{
+    return b->last_micro_batch < b->micro_batch;
+}
+
+int64_t vp_plan_fixed_bytes(const vp_bucket *b, const vp_plan_fixed *f, bool last)
+{
+    assert(b->micro_batch >= 1);
+    return last && f->per_micro_step ? f->bytes / b->micro_batch * b->last_micro_batch : f->bytes;
+}
+
+int64_t vp_plan_fixed_total_bytes(const vp_bucket *b, const vp_plan_fixed *f)
+{
+    return vp_add(vp_mul(f->bytes, f->per_micro_step ? b->n_micro_steps - 1 : 0),
+                  vp_plan_fixed_bytes(b, f, true));
+}
+
 vp_phases vp_bucket_phases(const vp_bucket *b)
 {
     assert(b->n_micro_steps >= 1);

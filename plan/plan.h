@@ -10,7 +10,8 @@
  *
  * One optimizer step: micro-steps (the first writes parameter gradients, the others add to them),
  * each all forwards in chain order and all backwards in reverse; then the optimizer: gradient norm
- * over all parameters in chain order, clip scale, update.
+ * over all parameters in chain order, clip scale, update. The last micro-step may have fewer
+ * samples: it then has steps of its own, which use the first part of the same buffers.
  *
  * Steps stand in one order. Kernels run on the compute stream, each after the one before. A copy
  * between two memories is a pair of steps: copy_start gives it to the stream of its direction,
@@ -184,6 +185,9 @@ typedef enum vp_pass {
     VP_PASS_BACKWARD,
     VP_PASS_NORM,
     VP_PASS_UPDATE,
+    /* forward and backward of a last micro-step that has fewer samples than the others */
+    VP_PASS_LAST_FORWARD,
+    VP_PASS_LAST_BACKWARD,
     VP_N_PASSES
 } vp_pass;
 
@@ -286,10 +290,12 @@ typedef struct vp_preset_result {
 /* A shape of variable-length training with its share of the steps. A plan has one program set a
  * bucket; today's plans have one bucket. */
 typedef struct vp_bucket {
-    int64_t           seq;
-    double            frequency;     /* of the optimizer steps; they sum to 1 */
-    int64_t           micro_batch;   /* samples                               */
-    int64_t           n_micro_steps; /* micro_batch * n_micro_steps = global batch */
+    int64_t seq;
+    double  frequency;   /* of the optimizer steps; they sum to 1 */
+    int64_t micro_batch; /* samples                               */
+    int64_t n_micro_steps;
+    /* samples of the last micro-step: micro_batch, or fewer; all of them are the global batch */
+    int64_t           last_micro_batch;
     vp_program       *programs;
     int64_t           n_programs;
     vp_plan_instance *instances; /* in chain order */
@@ -374,6 +380,14 @@ typedef struct vp_phases {
     int64_t first, middle, last; /* repeat counts; last is 0 when there is only one micro-step */
 } vp_phases;
 vp_phases vp_bucket_phases(const vp_bucket *bucket);
+
+/* Whether the last micro-step has fewer samples than the others, and steps of its own. */
+bool vp_bucket_ends_smaller(const vp_bucket *bucket);
+
+/* Bytes of a fixed buffer in one micro-step, and in all of them: a smaller last one has fewer
+ * samples in each batch input. VP_OVERFLOW beyond 64 bits. */
+int64_t vp_plan_fixed_bytes(const vp_bucket *bucket, const vp_plan_fixed *f, bool last);
+int64_t vp_plan_fixed_total_bytes(const vp_bucket *bucket, const vp_plan_fixed *f);
 
 /* A parameter's full name in the checkpoint. Lives in buf, which it returns. */
 const char *vp_param_full_name(const vp_param *p, int64_t index, char *buf, size_t buf_size);

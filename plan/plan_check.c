@@ -53,7 +53,8 @@ static where place_of_program(const vp_plan *plan, const vp_bucket *bucket, cons
 static where place_of_step(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
                            const vp_step *s)
 {
-    static const char *const names[VP_N_PASSES] = {"forward", "backward", "norm", "update"};
+    static const char *const names[VP_N_PASSES] = {"forward", "backward",     "norm",
+                                                   "update",  "last_forward", "last_backward"};
 
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         if (s >= p->steps[pass] && s < p->steps[pass] + p->n_steps[pass])
@@ -137,9 +138,9 @@ static int64_t neighbours_bytes(const vp_plan *plan, const vp_bucket *bucket, co
     return least == INT64_MAX ? -1 : least;
 }
 
-/* The size behind an argument, or -1 when it points nowhere. */
+/* The size behind an argument of a step in this pass, or -1 when it points nowhere. */
 static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
-                             const vp_arg *arg)
+                             int pass, const vp_arg *arg)
 {
     const vp_plan_template *t = &plan->templates[p->template_idx];
 
@@ -166,7 +167,9 @@ static int64_t storage_bytes(const vp_plan *plan, const vp_bucket *bucket, const
             arg->space == VP_SPACE_SHARED_GRAD ? VP_REGION_GRAD : VP_REGION_PARAM);
     }
     case VP_SPACE_FIXED:
-        return arg->idx < plan->n_fixed ? plan->fixed[arg->idx].bytes : -1;
+        return arg->idx < plan->n_fixed ? vp_plan_fixed_bytes(bucket, &plan->fixed[arg->idx],
+                                                              pass >= VP_PASS_LAST_FORWARD)
+                                        : -1;
     case VP_SPACE_NONE:
         break;
     }
@@ -285,7 +288,7 @@ static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const
                          vp_step_operand_name(s, k));
                     continue;
                 }
-                int64_t have = storage_bytes(plan, bucket, p, a);
+                int64_t have = storage_bytes(plan, bucket, p, pass, a);
                 int64_t need = vp_step_operand_bytes(s, s->ints, k);
                 NEED(have >= 0, at.field, "%s (%s): operand %s points nowhere", s->name, info->name,
                      vp_step_operand_name(s, k));
@@ -309,6 +312,10 @@ static vp_status check_programs(const vp_plan *plan, const vp_bucket *bucket, co
 
     for (int64_t i = 0; i < bucket->n_programs; i++) {
         const vp_program *p = &bucket->programs[i];
+        NEED(vp_bucket_ends_smaller(bucket) ||
+                 p->n_steps[VP_PASS_LAST_FORWARD] + p->n_steps[VP_PASS_LAST_BACKWARD] == 0,
+             place_of("buckets[%d].programs[%d]", (int)(bucket - plan->buckets), (int)i).field,
+             "%s: has steps of a smaller last micro-step, which there is not", p->name);
         NEED(p->kept_bytes >= 0 && p->kept_bytes <= plan->peak_bytes,
              place_of("buckets[%d].programs[%d].kept_bytes", (int)(bucket - plan->buckets), (int)i)
                  .field,
@@ -390,8 +397,8 @@ static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const
     vp_status st = VP_OK;
 
     for (int64_t i = 0; i < plan->n_fixed; i++) {
-        const vp_plan_fixed *f = &plan->fixed[i];
-        int64_t bytes          = vp_mul(f->bytes, f->per_micro_step ? bucket->n_micro_steps : 1);
+        const vp_plan_fixed *f     = &plan->fixed[i];
+        int64_t              bytes = vp_plan_fixed_total_bytes(bucket, f);
         NEED(f->bytes > 0 && f->offset_bytes % 4 == 0 &&
                  inside(f->offset_bytes, bytes, memory_end(plan, f->memory)),
              place_of("fixed[%d]", (int)i).field, "buffer %s lies outside the memory", f->name);
@@ -639,11 +646,12 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
     vp_status    st = VP_OK;
 
     VP_TRY_ALLOC(err, arena);
-    NEED(vp_mul(bucket->micro_batch, bucket->n_micro_steps) == plan->global_batch,
+    NEED(vp_add(vp_mul(bucket->micro_batch, bucket->n_micro_steps - 1), bucket->last_micro_batch) ==
+             plan->global_batch,
          place_of("buckets[%d].micro_batch", (int)(bucket - plan->buckets)).field,
-         "micro_batch %lld times n_micro_steps %lld is not the global batch %lld",
-         (long long)bucket->micro_batch, (long long)bucket->n_micro_steps,
-         (long long)plan->global_batch);
+         "%lld micro-steps of %lld samples, the last of %lld, are not the global batch %lld",
+         (long long)bucket->n_micro_steps, (long long)bucket->micro_batch,
+         (long long)bucket->last_micro_batch, (long long)plan->global_batch);
     VP_TRY(check_extent(plan, bucket, n_micro, file, err));
     VP_TRY(check_fixed(plan, bucket, file, err));
     VP_TRY(check_programs(plan, bucket, file, err));
@@ -664,13 +672,10 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
     VP_TRY(vp_plan_check_overlap(arena, &x, file, peak_bytes, err));
     /* batches of the micro-steps not unrolled */
     for (int64_t i = 0; i < plan->n_fixed; i++)
-        last_fixed =
-            plan->fixed[i].memory != VP_MEMORY_DEVICE
-                ? last_fixed
-                : vp_max_i64(last_fixed,
-                             plan->fixed[i].offset_bytes +
-                                 plan->fixed[i].bytes *
-                                     (plan->fixed[i].per_micro_step ? bucket->n_micro_steps : 1));
+        if (plan->fixed[i].memory == VP_MEMORY_DEVICE)
+            last_fixed =
+                vp_max_i64(last_fixed, plan->fixed[i].offset_bytes +
+                                           vp_plan_fixed_total_bytes(bucket, &plan->fixed[i]));
     peak_bytes[VP_MEMORY_DEVICE] = vp_max_i64(peak_bytes[VP_MEMORY_DEVICE], last_fixed);
     NEED(peak_bytes[VP_MEMORY_HOST_PINNED] == bucket->host_peak_bytes,
          place_of("buckets[%d].host_peak_bytes", (int)(bucket - plan->buckets)).field,
@@ -689,7 +694,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
                      x.buffers[k].offset_bytes + x.buffers[k].bytes <=
                          f->offset_bytes + n_micro * f->bytes ||
                      x.buffers[k].offset_bytes >=
-                         f->offset_bytes + bucket->n_micro_steps * f->bytes,
+                         f->offset_bytes + vp_plan_fixed_total_bytes(bucket, f),
                  place_of("fixed[%d]", (int)i).field, "%s and %s overlap", f->name,
                  x.buffers[k].name);
     }

@@ -13,7 +13,8 @@
 enum { MAX_ROWS = 200000 };
 
 const char *const vp_plan_place_words[]       = {"local", "in", "out", NULL};
-const char *const vp_plan_pass_words[]        = {"forward", "backward", "norm", "update"};
+const char *const vp_plan_pass_words[]        = {"forward", "backward",     "norm",
+                                                 "update",  "last_forward", "last_backward"};
 const char *const vp_plan_init_words[]        = {"zeros", "ones", "normal", NULL};
 const char *const vp_plan_ahead_words[]       = {"@before2", "@before", "", "@next"};
 const char *const vp_plan_accumulate_words[]  = {"never", "by-phase", "always", NULL};
@@ -244,7 +245,7 @@ static vp_status read_program(vp_plan *plan, const vp_json_node *node, vp_progra
     vp_status    st = VP_OK;
 
     ONLY_KEYS(node, "name", "template", "kept_bytes", "buffers", "forward", "backward", "norm",
-              "update");
+              "update", "last_forward", "last_backward");
     VP_TRY(string(plan, node, "name", &p->name, err));
     VP_TRY(vp_json_int(node, "template", 0, plan->n_templates - 1, &p->template_idx, err));
     VP_TRY(vp_json_int(node, "kept_bytes", 0, INT64_MAX, &p->kept_bytes, err));
@@ -270,6 +271,8 @@ static vp_status read_program(vp_plan *plan, const vp_json_node *node, vp_progra
         VP_TRY(vp_json_int(&row, "bytes", 1, INT64_MAX, &b->bytes, err));
     }
     for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        if (pass >= VP_PASS_LAST_FORWARD && !vp_json_has(node, vp_plan_pass_words[pass]))
+            continue;
         VP_TRY(rows(plan, node, vp_plan_pass_words[pass], sizeof(vp_step), &array,
                     (void **)&p->steps[pass], &p->n_steps[pass], err));
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
@@ -380,12 +383,15 @@ static vp_status read_bucket(vp_plan *plan, const vp_json_node *node, vp_bucket 
     int64_t      n, repeat;
     vp_status    st = VP_OK;
 
-    ONLY_KEYS(node, "seq", "frequency", "micro_batch", "n_micro_steps", "phases", "peak_bytes",
-              "host_peak_bytes", "programs", "instances");
+    ONLY_KEYS(node, "seq", "frequency", "micro_batch", "n_micro_steps", "last_micro_batch",
+              "phases", "peak_bytes", "host_peak_bytes", "programs", "instances");
     VP_TRY(vp_json_int(node, "seq", 1, INT64_C(1000000000), &b->seq, err));
     VP_TRY(vp_json_real(node, "frequency", 0, 1, &b->frequency, err));
     VP_TRY(vp_json_int(node, "micro_batch", 1, INT64_C(1000000000), &b->micro_batch, err));
     VP_TRY(vp_json_int(node, "n_micro_steps", 1, INT64_C(1000000000), &b->n_micro_steps, err));
+    b->last_micro_batch = b->micro_batch;
+    if (vp_json_has(node, "last_micro_batch"))
+        VP_TRY(vp_json_int(node, "last_micro_batch", 1, b->micro_batch, &b->last_micro_batch, err));
     VP_TRY(vp_json_int(node, "peak_bytes", 1, INT64_MAX, &b->peak_bytes, err));
     if (vp_json_has(node, "host_peak_bytes"))
         VP_TRY(vp_json_int(node, "host_peak_bytes", 0, INT64_MAX, &b->host_peak_bytes, err));
@@ -677,7 +683,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
         "assumptions",    "prediction",   "proof",        "presets",   "fixed",
         "templates",      "shared",       "buckets",      "digest",    NULL};
     static const char *const decision_keys[] = {
-        "micro_batch",       "n_micro_steps", "recompute",           "blocks",
+        "micro_batch",       "n_micro_steps", "last_micro_batch",    "recompute", "blocks",
         "loss_chunk_tokens", "offload",       "offloaded_instances", NULL};
     static const char *const setting_keys[] = {"trainer",      "device",    "seq",
                                                "global_batch", "precision", "optimizer",

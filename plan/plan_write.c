@@ -101,6 +101,8 @@ static json_t *program_to_json(const vp_program *p)
     }
     put(j, "buffers", buffers);
     for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        if (pass >= VP_PASS_LAST_FORWARD && p->n_steps[pass] == 0)
+            continue;
         json_t *steps = json_array();
         for (int64_t i = 0; i < p->n_steps[pass]; i++)
             json_array_append_new(steps, step_to_json(&p->steps[pass][i]));
@@ -189,6 +191,8 @@ static json_t *bucket_to_json(const vp_bucket *b)
         "repeat", (json_int_t)phases.middle, "name", vp_plan_phase_words[2], "repeat",
         (json_int_t)phases.last, "name", vp_plan_phase_words[3], "repeat", (json_int_t)1,
         "peak_bytes", (json_int_t)b->peak_bytes, "programs", programs, "instances", instances);
+    if (vp_bucket_ends_smaller(b))
+        put_int(j, "last_micro_batch", b->last_micro_batch);
     if (b->host_peak_bytes)
         put_int(j, "host_peak_bytes", b->host_peak_bytes);
     return j;

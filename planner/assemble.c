@@ -84,7 +84,7 @@ static int64_t most_programs(const vp_scenario *s, int64_t n_instances)
 static bool copy_lowered(vp_arena *arena, const vp_lowered *from, vp_lowered *to)
 {
     *to = *from;
-    for (int pass = 0; pass <= VP_PASS_BACKWARD; pass++) {
+    for (int pass = 0; pass < VP_N_PASSES; pass++) {
         vp_program *p  = &to->program;
         p->steps[pass] = vp_arena_array(arena, p->n_steps[pass] + 1, sizeof *p->steps[pass]);
         if (p->steps[pass] && p->n_steps[pass])
@@ -102,6 +102,46 @@ static int64_t lowered_alike(const vp_assembly *a, int64_t p)
             a->offload_of[k] == a->offload_of[p])
             return k;
     return -1;
+}
+
+static vp_status lower_at(vp_assembly *a, int64_t p, int64_t n_samples, vp_lowered *out,
+                          vp_err *err)
+{
+    const vp_graph    *g          = &a->graph;
+    const vp_scenario *s          = a->scenario;
+    vp_lower_opts      opts       = {.symbols            = {n_samples, s->seq, 1, 1},
+                                     .recompute          = a->recompute_of[p],
+                                     .offload            = a->offload_of[p],
+                                     .chunk_rows         = s->loss_chunk,
+                                     .compute_capability = a->cost->device->compute_capability,
+                                     .control_idx        = VP_FIXED_CONTROL,
+                                     .angles_idx         = a->angles};
+    opts.span_idx[g->tokens_span] = VP_FIXED_TOKENS;
+    opts.span_idx[g->labels_span] = VP_FIXED_LABELS;
+    if (g->types_span >= 0)
+        opts.span_idx[g->types_span] = a->types;
+    if (g->lengths_span >= 0)
+        opts.span_idx[g->lengths_span] = a->lengths;
+    return vp_lower(a->arena, g, a->template_of[p],
+                    vp_semantics_of(s->recipe.precision, s->attention), &opts, out, err);
+}
+
+/* A program, with the passes of a smaller last micro-step. */
+static vp_status lower_program(vp_assembly *a, int64_t p, vp_err *err)
+{
+    int64_t    n_last = vp_scenario_last_batch(a->scenario);
+    vp_lowered last   = {0};
+    bool       alike;
+    vp_status  st = VP_OK;
+
+    VP_TRY(lower_at(a, p, a->scenario->micro_batch, &a->lowered[p], err));
+    if (n_last) {
+        VP_TRY(lower_at(a, p, n_last, &last, err));
+        VP_TRY(vp_last_step_add(a->arena, &last, &a->lowered[p], &alike, err));
+        a->figures.unlike |= !alike;
+    }
+out:
+    return st;
 }
 
 static vp_status lower_programs(vp_assembly *a, vp_err *err)
@@ -134,26 +174,10 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     }
     for (int64_t p = 0; p < a->n_programs; p++) {
         alike = lowered_alike(a, p);
-        if (alike >= 0) {
+        if (alike >= 0)
             VP_TRY_ALLOC(err, copy_lowered(a->arena, &a->lowered[alike], &a->lowered[p]));
-            continue;
-        }
-        vp_lower_opts opts            = {.symbols            = {s->micro_batch, s->seq, 1, 1},
-                                         .recompute          = a->recompute_of[p],
-                                         .offload            = a->offload_of[p],
-                                         .chunk_rows         = s->loss_chunk,
-                                         .compute_capability = a->cost->device->compute_capability,
-                                         .control_idx        = VP_FIXED_CONTROL,
-                                         .angles_idx         = a->angles};
-        opts.span_idx[g->tokens_span] = VP_FIXED_TOKENS;
-        opts.span_idx[g->labels_span] = VP_FIXED_LABELS;
-        if (g->types_span >= 0)
-            opts.span_idx[g->types_span] = a->types;
-        if (g->lengths_span >= 0)
-            opts.span_idx[g->lengths_span] = a->lengths;
-        VP_TRY(vp_lower(a->arena, g, a->template_of[p],
-                        vp_semantics_of(s->recipe.precision, s->attention), &opts, &a->lowered[p],
-                        err));
+        else
+            VP_TRY(lower_program(a, p, err));
     }
 out:
     return st;
@@ -183,8 +207,7 @@ static vp_status work_out(vp_assembly *a, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    assert(a->scenario->micro_batch > 0 &&
-           a->scenario->global_batch % a->scenario->micro_batch == 0);
+    assert(a->scenario->micro_batch > 0 && a->scenario->micro_batch <= a->scenario->global_batch);
     VP_TRY(vp_layout_list_fixed(a, err));
     VP_TRY(lower_programs(a, err));
     VP_TRY(finish(a, err));
@@ -266,6 +289,11 @@ vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cos
     vp_assembly a      = {.model = model, .scenario = scenario, .cost = cost, .arena = plan->arena};
     cost->all_measured = true;
     VP_TRY(work_out(&a, err));
+    if (a.figures.unlike)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "a last micro-step of %lld samples has other programs than those of %lld",
+                       (long long)vp_scenario_last_batch(scenario),
+                       (long long)scenario->micro_batch));
     VP_TRY(vp_plan_of_assembly(&a, plan, err));
     VP_TRY(vp_plan_check(plan, model->name, err));
     *out = plan;

@@ -32,6 +32,8 @@ typedef struct vp_streamed_figures {
 } vp_streamed_figures;
 
 typedef struct vp_figures {
+    /* a smaller last micro-step would have other buffers than the others: there is no such plan */
+    bool    unlike;
     int64_t peak_bytes, device_bytes;
     int64_t host_bytes; /* of pinned host memory */
     double  step_time_s;

@@ -91,19 +91,30 @@ static bool is_optimizers(const vp_assembly *a, int fixed_idx)
             (a->activation_slots < 0 || fixed_idx < a->activation_slots));
 }
 
+vp_bucket vp_layout_bucket(const vp_scenario *s)
+{
+    int64_t last = vp_scenario_last_batch(s);
+
+    return (vp_bucket){.seq              = s->seq,
+                       .frequency        = 1.0,
+                       .micro_batch      = s->micro_batch,
+                       .n_micro_steps    = vp_scenario_n_micro(s),
+                       .last_micro_batch = last ? last : s->micro_batch};
+}
+
 /* One after the other from 0. */
 static int64_t place_fixed(vp_assembly *a)
 {
-    int64_t at = 0, n_micro = a->scenario->global_batch / a->scenario->micro_batch;
+    const vp_bucket micros = vp_layout_bucket(a->scenario);
+    int64_t         at     = 0;
 
     for (int i = 0; i < a->n_fixed; i++) {
         if (is_optimizers(a, i))
             continue;
         assert(vp_overflowed(at) || at % VP_ALIGN_BYTES == 0);
         a->fixed[i].offset_bytes = at;
-        at                       = vp_round_up(
-                                  vp_add(at, vp_mul(a->fixed[i].bytes, a->fixed[i].per_micro_step ? n_micro : 1)),
-                                  VP_ALIGN_BYTES);
+        at = vp_round_up(vp_add(at, vp_plan_fixed_total_bytes(&micros, &a->fixed[i])),
+                         VP_ALIGN_BYTES);
     }
     return at;
 }

@@ -8,9 +8,15 @@
 #include <math.h>
 #include <stdlib.h>
 
+vp_micro_steps vp_micro_steps_of(int64_t global_batch, int64_t micro_batch)
+{
+    return (vp_micro_steps){micro_batch, global_batch / micro_batch, global_batch % micro_batch};
+}
+
 /* Lower one set and read its figures off the program. */
-static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch,
-                         const vp_semantics *semantics, vp_cost *cost, vp_strategy *s, vp_err *err)
+static vp_status measure_at(const vp_model *model, int64_t seq, int64_t micro_batch,
+                            const vp_semantics *semantics, vp_cost *cost, vp_strategy *s,
+                            vp_err *err)
 {
     vp_arena     *arena = vp_arena_new();
     vp_lower_opts opts  = {.symbols            = {micro_batch, seq, 1, 1},
@@ -37,6 +43,21 @@ static vp_status measure(const vp_model *model, int64_t seq, int64_t micro_batch
                     llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
 out:
     vp_arena_free(arena);
+    return st;
+}
+
+static vp_status measure(const vp_model *model, int64_t seq, vp_micro_steps steps,
+                         const vp_semantics *semantics, vp_cost *cost, vp_strategy *s, vp_err *err)
+{
+    vp_strategy last = *s;
+    vp_status   st   = VP_OK;
+
+    VP_TRY(measure_at(model, seq, steps.micro_batch, semantics, cost, s, err));
+    if (steps.last_batch) {
+        VP_TRY(measure_at(model, seq, steps.last_batch, semantics, cost, &last, err));
+        s->last_ns = last.ns;
+    }
+out:
     return st;
 }
 
@@ -71,7 +92,7 @@ static bool dominates(const vp_strategy *a, const vp_strategy *b)
 }
 
 typedef struct ranked {
-    vp_strategy strategy; /* first: by_kept() orders ranks, too */
+    vp_strategy strategy; /* first: by_kept() orders ranks, too; ns is of all micro-steps */
     int64_t     outline_idx;
 } ranked;
 
@@ -108,10 +129,10 @@ static bool is_surely_beaten(const vp_library *lib, const vp_strategy *s)
     return false;
 }
 
-/* Of all sets those that none beats. Packing takes most of the time: a set that is beaten even at
- * the least height that it could have is not packed. */
-static vp_status take_undominated(const vp_outlines *outlines, vp_arena *arena, vp_library *out,
-                                  vp_err *err)
+/* Of all sets those that none beats, over all micro-steps. Packing takes most of the time: a set
+ * that is beaten even at the least height that it could have is not packed. last_ns: per set. */
+static vp_status take_undominated(const vp_outlines *outlines, const int64_t *last_ns,
+                                  int64_t n_full, vp_arena *arena, vp_library *out, vp_err *err)
 {
     int64_t   n = vp_outlines_count(outlines), cap = 0;
     ranked   *rank = calloc((size_t)n, sizeof *rank);
@@ -119,8 +140,11 @@ static vp_status take_undominated(const vp_outlines *outlines, vp_arena *arena, 
 
     VP_TRY_ALLOC(err, rank);
     for (int64_t i = 0; i < n; i++) {
+        vp_strategy *s      = &rank[i].strategy;
         rank[i].outline_idx = i;
-        vp_outline_estimate(outlines, i, &rank[i].strategy);
+        vp_outline_estimate(outlines, i, s);
+        s->last_ns = last_ns[i];
+        s->ns      = vp_add(vp_mul(s->ns, n_full), s->last_ns);
     }
     qsort(rank, (size_t)n, sizeof *rank, by_kept); /* a rank begins with its strategy */
     for (int64_t i = 0; i < n; i++) {
@@ -138,35 +162,63 @@ static vp_status take_undominated(const vp_outlines *outlines, vp_arena *arena, 
         out->strategies[out->n++] = *s;
     }
     prune(out);
+    for (int64_t i = 0; i < out->n; i++)
+        out->strategies[i].ns = (out->strategies[i].ns - out->strategies[i].last_ns) / n_full;
 out:
     free(rank);
     return st;
 }
 
-vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch,
-                          const vp_semantics *semantics, vp_cost *cost, vp_outlines **outlines,
-                          vp_library *out, vp_err *err)
+/* Nanoseconds of each set in a last micro-step of n samples. */
+static vp_status last_times(vp_outlines *outlines, int64_t n, vp_cost *cost, int64_t *last_ns,
+                            bool *alike, vp_err *err)
 {
-    bool      alike = false;
-    vp_status st    = VP_OK;
+    vp_strategy s;
+    vp_status   st = VP_OK;
 
-    *out = (vp_library){0};
-    if (*outlines)
-        VP_TRY(vp_outlines_scale(*outlines, micro_batch, cost, &alike, err));
-    if (!alike) {
-        vp_outlines_free(*outlines);
-        VP_TRY(vp_outlines_make(model, seq, micro_batch, semantics, cost, outlines, err));
+    VP_TRY(vp_outlines_scale(outlines, n, cost, alike, err));
+    for (int64_t i = 0; *alike && i < vp_outlines_count(outlines); i++) {
+        vp_outline_estimate(outlines, i, &s);
+        last_ns[i] = s.ns;
     }
-    assert(*outlines);
-    out->n_lowered = vp_outlines_count(*outlines);
-    VP_TRY(take_undominated(*outlines, arena, out, err));
-    qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     return st;
 }
 
+vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, vp_micro_steps steps,
+                          const vp_semantics *semantics, vp_cost *cost, vp_outlines **outlines,
+                          vp_library *out, vp_err *err)
+{
+    bool      alike   = false;
+    int64_t  *last_ns = NULL;
+    vp_status st      = VP_OK;
+
+    *out = (vp_library){0};
+    if (*outlines)
+        VP_TRY(vp_outlines_scale(*outlines, steps.micro_batch, cost, &alike, err));
+    if (!alike) {
+        vp_outlines_free(*outlines);
+        VP_TRY(vp_outlines_make(model, seq, steps.micro_batch, semantics, cost, outlines, err));
+        alike = true;
+    }
+    assert(*outlines);
+    VP_TRY_ALLOC(err, last_ns = calloc((size_t)vp_outlines_count(*outlines), sizeof *last_ns));
+    if (steps.last_batch)
+        VP_TRY(last_times(*outlines, steps.last_batch, cost, last_ns, &alike, err));
+    if (alike)
+        VP_TRY(vp_outlines_scale(*outlines, steps.micro_batch, cost, &alike, err));
+    if (!alike)
+        goto out;
+    out->n_lowered = vp_outlines_count(*outlines);
+    VP_TRY(take_undominated(*outlines, last_ns, steps.n_full, arena, out, err));
+    qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
+out:
+    free(last_ns);
+    return st;
+}
+
 vp_status vp_library_of_set(vp_arena *arena, const vp_model *model, int64_t seq,
-                            int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost,
+                            vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
                             uint64_t set, vp_library *out, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -175,13 +227,13 @@ vp_status vp_library_of_set(vp_arena *arena, const vp_model *model, int64_t seq,
         .n = 1, .n_lowered = 1, .strategies = vp_arena_array(arena, 1, sizeof *out->strategies)};
     VP_TRY_ALLOC(err, out->strategies);
     out->strategies[0] = (vp_strategy){.recompute = set, .segment = 1};
-    VP_TRY(measure(model, seq, micro_batch, semantics, cost, &out->strategies[0], err));
+    VP_TRY(measure(model, seq, steps, semantics, cost, &out->strategies[0], err));
 out:
     return st;
 }
 
 vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq,
-                                 int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost,
+                                 vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
                                  const vp_library *one, int64_t m, vp_library *out, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -197,10 +249,11 @@ vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t
         out->strategies[i].kept_bytes = m * one->strategies[i].kept_bytes;
         out->strategies[i].height_bytes =
             (m - 1) * one->strategies[i].kept_bytes + one->strategies[i].height_bytes;
-        out->strategies[i].ns = m * one->strategies[i].ns;
+        out->strategies[i].ns      = m * one->strategies[i].ns;
+        out->strategies[i].last_ns = m * one->strategies[i].last_ns;
     }
     out->strategies[one->n] = (vp_strategy){.recompute = UINT64_MAX, .segment = m};
-    VP_TRY(measure(model, seq, micro_batch, semantics, cost, &out->strategies[one->n], err));
+    VP_TRY(measure(model, seq, steps, semantics, cost, &out->strategies[one->n], err));
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     return st;

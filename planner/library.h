@@ -1,6 +1,6 @@
 /* planner/library.h: the ways one block can be run: its strategy library.
  *     vp_outlines *outlines = NULL;
- *     VP_TRY(vp_library_make(arena, model, seq, micro_batch, semantics, cost, &outlines, &library,
+ *     VP_TRY(vp_library_make(arena, model, seq, steps, semantics, cost, &outlines, &library,
  *     err));
  *
  * A strategy is a set of the block's ops to recompute. The ops to choose from are those whose
@@ -27,6 +27,14 @@
 
 typedef struct vp_outlines vp_outlines; /* planner/outline.h */
 
+/* The micro-steps of an optimizer step: n_full of micro_batch samples, and a last one of last_batch,
+ * where that is not 0. */
+typedef struct vp_micro_steps {
+    int64_t micro_batch, n_full, last_batch;
+} vp_micro_steps;
+
+vp_micro_steps vp_micro_steps_of(int64_t global_batch, int64_t micro_batch);
+
 typedef struct vp_strategy {
     uint64_t recompute; /* bit i: op i of the block template             */
     /* 1: the library's blocks, each this way; m: its m blocks as one segment, recomputed whole */
@@ -34,6 +42,7 @@ typedef struct vp_strategy {
     int64_t kept_bytes;   /* from forward to backward: k       */
     int64_t height_bytes; /* most it needs from its base on, its kept bytes included: k + beta */
     int64_t ns;           /* of one forward and backward       */
+    int64_t last_ns;      /* of those of a smaller last micro-step, 0: there is none */
 } vp_strategy;
 
 typedef struct vp_library {
@@ -45,19 +54,20 @@ typedef struct vp_library {
 
 /* The library of m blocks from that of one, at the same shape. */
 vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq,
-                                 int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost,
+                                 vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
                                  const vp_library *one, int64_t m, vp_library *out, vp_err *err);
 
-/* Every strategy of one block that no other beats at this micro-batch. *outlines: of this model,
+/* Every strategy of one block that no other beats with these micro-steps; none where a smaller last
+ * micro-step would have other programs than the others. *outlines: of this model,
  * sequence and semantics, or NULL; made where there are none that serve, the caller frees them.
  * Strategies live in arena. */
-vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, int64_t micro_batch,
+vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, vp_micro_steps steps,
                           const vp_semantics *semantics, vp_cost *cost, vp_outlines **outlines,
                           vp_library *out, vp_err *err);
 
 /* A library of one strategy. */
 vp_status vp_library_of_set(vp_arena *arena, const vp_model *model, int64_t seq,
-                            int64_t micro_batch, const vp_semantics *semantics, vp_cost *cost,
+                            vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
                             uint64_t set, vp_library *out, vp_err *err);
 
 #endif

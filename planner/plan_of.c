@@ -162,10 +162,13 @@ static json_t *decisions_json(vp_assembly *a)
     const vp_scenario *s = a->scenario;
     json_t            *j = json_pack(
                    "{s:I, s:I, s:s, s:o, s:I, s:s}", "micro_batch", (json_int_t)s->micro_batch,
-                   "n_micro_steps", (json_int_t)(s->global_batch / s->micro_batch), "recompute",
+                   "n_micro_steps", (json_int_t)vp_scenario_n_micro(s), "recompute",
                    vp_scenario_recompute_name(s, a->model), "blocks", blocks_json(a), "loss_chunk_tokens",
                    (json_int_t)s->loss_chunk, "offload", vp_offload_name(vp_offload_kind_of(&s->offload)));
 
+    if (j && vp_scenario_last_batch(s))
+        json_object_set_new(j, "last_micro_batch",
+                            json_integer((json_int_t)vp_scenario_last_batch(s)));
     if (j && s->offload.states)
         json_object_set_new(j, "offloaded_instances", json_integer((json_int_t)s->offload.states));
     return j;
@@ -202,9 +205,10 @@ static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
 
 vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
 {
-    const vp_graph         *g       = &a->graph;
-    const vp_scenario      *s       = a->scenario;
-    vp_arena               *arena   = plan->arena;
+    const vp_graph         *g     = &a->graph;
+    const vp_scenario      *s     = a->scenario;
+    vp_arena               *arena = plan->arena;
+    vp_bucket              *bucket;
     const vp_figure_source *outside = &a->cost->device->sources[VP_FIGURE_OUTSIDE];
     vp_status               st      = VP_OK;
 
@@ -239,16 +243,13 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     plan->buckets            = vp_arena_array(arena, 1, sizeof *plan->buckets);
     VP_TRY_ALLOC(err,
                  !vp_arena_failed(arena) && plan->decisions && plan->settings && plan->assumptions);
-    plan->buckets[0] =
-        (vp_bucket){.seq           = s->seq,
-                    .frequency     = 1.0,
-                    .micro_batch   = s->micro_batch,
-                    .n_micro_steps = s->global_batch / s->micro_batch,
-                    .n_programs    = a->n_programs,
-                    .n_instances   = g->n_instances,
-                    .programs      = vp_arena_array(arena, a->n_programs, sizeof(vp_program)),
-                    .instances  = vp_arena_array(arena, g->n_instances, sizeof(vp_plan_instance)),
-                    .peak_bytes = a->figures.peak_bytes};
+    bucket              = &plan->buckets[0];
+    *bucket             = vp_layout_bucket(s);
+    bucket->n_programs  = a->n_programs;
+    bucket->n_instances = g->n_instances;
+    bucket->programs    = vp_arena_array(arena, a->n_programs, sizeof *bucket->programs);
+    bucket->instances   = vp_arena_array(arena, g->n_instances, sizeof *bucket->instances);
+    bucket->peak_bytes  = a->figures.peak_bytes;
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
     memcpy(plan->fixed, a->fixed, sizeof *a->fixed * (size_t)a->n_fixed);
     for (int64_t i = 0; i < g->n_shared; i++)

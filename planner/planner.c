@@ -46,7 +46,8 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
     if (!*valid)
         return VP_OK;
     vp_status st = vp_assemble_figures(r->model, &c->scenario, &cost, &c->figures, err);
-    c->fits      = st == VP_OK && c->figures.device_bytes <= budget_bytes;
+    *valid       = st == VP_OK && !c->figures.unlike;
+    c->fits      = *valid && c->figures.device_bytes <= budget_bytes;
     return st;
 }
 
@@ -97,11 +98,13 @@ static void set_sqrt_segments(const vp_plan_request *r, vp_scenario *s)
                            .segment   = 1};
 }
 
-/* Presets are run with every recipe that the request allows. */
+/* Presets are run with every divisor of the global batch and every recipe that the request allows,
+ * until a micro-batch fits with no recipe: the larger ones need more. */
 typedef struct preset_try {
     vp_recipe recipes[VP_MAX_RECIPES];
     int       n_recipes, recipe_idx;
     int64_t   micro_batch;
+    bool      fits; /* the micro-batch at hand, with some recipe */
 } preset_try;
 
 /* The next micro-batch and recipe to try; false: none is left. Begins with all zero. */
@@ -111,7 +114,10 @@ static bool next_try(const vp_plan_request *r, preset_try *t)
         t->n_recipes = vp_request_recipes(r, t->recipes);
     else if (++t->recipe_idx < t->n_recipes)
         return true;
+    if (t->micro_batch > 0 && !t->fits)
+        return false;
     t->recipe_idx = 0;
+    t->fits       = false;
     do
         t->micro_batch++;
     while (t->micro_batch <= r->global_batch && r->global_batch % t->micro_batch != 0);
@@ -138,10 +144,11 @@ static vp_status find_least_preset(const vp_plan_request *r, vp_plan_answer *a, 
     while (next_try(r, &t)) {
         vp_candidate c = {.scenario = preset_scenario(r, &t)};
         set_sqrt_segments(r, &c.scenario);
+        t.fits = true;
         if (in_some_ilp(r, &c.scenario) || !obeys_pins(r, &c.scenario))
             continue;
         VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
-        c.fits = c.figures.device_bytes <= r->budget_bytes;
+        t.fits = c.fits = c.figures.device_bytes <= r->budget_bytes;
         if (!a->least_budget_bytes || c.figures.device_bytes < a->least_budget_bytes) {
             a->least              = c;
             a->least_budget_bytes = c.figures.device_bytes;
@@ -196,6 +203,7 @@ static vp_status race_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cos
             }
         VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
         c.fits = c.figures.device_bytes <= r->budget_bytes;
+        t.fits |= c.fits;
         bool better =
             !best.scenario.micro_batch || (c.fits && !best.fits) ||
             (c.fits == best.fits && (c.fits ? c.figures.step_time_s < best.figures.step_time_s

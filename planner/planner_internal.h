@@ -100,6 +100,14 @@ vp_step vp_optimizer_phase_update(const vp_assembly *a, const vp_param *p, int64
 vp_memory vp_region_memory(const vp_scenario *s, int64_t n_instances, int64_t instance_idx,
                            vp_region region);
 
+/* layout.c: sequence, micro-batch and micro-steps, and nothing else of its bucket. */
+vp_bucket vp_layout_bucket(const vp_scenario *s);
+
+/* last_step.c: the steps of a last micro-step of fewer samples, lowered as *last, become passes of
+ * *to, the program of the others. *alike false: it has buffers that the others have not. */
+vp_status vp_last_step_add(vp_arena *arena, const vp_lowered *last, vp_lowered *to, bool *alike,
+                           vp_err *err);
+
 /* offload.c: the bytes that windows need. */
 void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS]);
 

@@ -1,6 +1,7 @@
 /* planner/pricing.c: what a step of a scenario takes.
  *
- * Where nothing is copied while kernels run, a step takes the sum of its kernels' seconds; updates
+ * Where nothing is copied while kernels run, a step takes the sum of its kernels' seconds, a smaller
+ * last micro-step those of its own passes; updates
  * of what lies in host memory are simulated, each instance's by itself, since no copy is under way
  * between two of them. Where blocks are streamed the whole step is simulated, and the integer
  * programs get what it takes at least: a block's kernels begin when its parameters are there, and
@@ -55,6 +56,7 @@ static program_price price_program(vp_assembly *a, int64_t program_idx)
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             vp_step *s = &p->steps[pass][i];
+            assert(!s->first_only || pass <= VP_PASS_BACKWARD);
             s->seconds = vp_cost_step(a->cost, &a->model->graph, s);
             if (a->cost->profile)
                 s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
@@ -153,10 +155,9 @@ static vp_status price_moved(vp_assembly *a, int64_t n_micro, vp_err *err)
 
 vp_status vp_price(vp_assembly *a, vp_err *err)
 {
-    const vp_graph *g       = &a->graph;
-    int64_t         n_micro = a->scenario->global_batch / a->scenario->micro_batch, total_ns = 0,
-            blocks_ns    = 0;
-    program_price *price = vp_arena_array(a->arena, a->n_programs, sizeof *price);
+    const vp_graph *g      = &a->graph;
+    int64_t         n_full = vp_scenario_n_full(a->scenario), total_ns = 0, blocks_ns = 0;
+    program_price  *price = vp_arena_array(a->arena, a->n_programs, sizeof *price);
 
     if (!price)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
@@ -167,10 +168,12 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
             n += a->program_of[i] == k;
         passes_ns = vp_mul(
             vp_add(price[k].kernels_ns[VP_PASS_FORWARD], price[k].kernels_ns[VP_PASS_BACKWARD]),
-            n_micro);
-        once_ns  = vp_add(price[k].first_only_ns, vp_add(price[k].kernels_ns[VP_PASS_NORM],
-                                                         price[k].kernels_ns[VP_PASS_UPDATE]));
-        total_ns = vp_add(total_ns, vp_mul(n, vp_add(passes_ns, once_ns)));
+            n_full);
+        passes_ns = vp_add(passes_ns, vp_add(price[k].kernels_ns[VP_PASS_LAST_FORWARD],
+                                             price[k].kernels_ns[VP_PASS_LAST_BACKWARD]));
+        once_ns   = vp_add(price[k].first_only_ns, vp_add(price[k].kernels_ns[VP_PASS_NORM],
+                                                          price[k].kernels_ns[VP_PASS_UPDATE]));
+        total_ns  = vp_add(total_ns, vp_mul(n, vp_add(passes_ns, once_ns)));
         if (k != a->program_of[0] && k != a->program_of[g->n_instances - 1])
             blocks_ns = vp_add(blocks_ns, vp_mul(n, passes_ns));
     }
@@ -180,7 +183,10 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
             "a step of this configuration takes more nanoseconds than 64 bits can count");
     a->figures.step_time_s       = (double)total_ns * 1e-9;
     a->figures.outside_blocks_ns = total_ns - blocks_ns;
+    /* where copies run beside kernels all micro-steps are alike */
+    assert((!a->scenario->offload.blocks && !a->scenario->offload.activations) ||
+           vp_scenario_last_batch(a->scenario) == 0);
     if (a->scenario->offload.blocks)
-        return price_streamed(a, price, n_micro, err);
-    return a->scenario->offload.activations ? price_moved(a, n_micro, err) : VP_OK;
+        return price_streamed(a, price, n_full, err);
+    return a->scenario->offload.activations ? price_moved(a, n_full, err) : VP_OK;
 }

@@ -65,9 +65,10 @@ static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, do
             else
                 VP_TRY(s->window_of_instance ? price_windows(x, b, p, s, err)
                                              : look_up(x, s, s->ints, &s->seconds, err));
-            int64_t times = pass > VP_PASS_BACKWARD || s->first_only ? 1
-                            : s->later_only                          ? b->n_micro_steps - 1
-                                                                     : b->n_micro_steps;
+            int64_t n_full = b->n_micro_steps - vp_bucket_ends_smaller(b);
+            int64_t times  = pass > VP_PASS_BACKWARD || s->first_only ? 1
+                             : s->later_only                          ? n_full - 1
+                                                                      : n_full;
             *step_s += s->seconds * (double)times;
         }
 out:

@@ -3,6 +3,10 @@
 #include "base/checked.h"
 
 #include <assert.h>
+#include <stdlib.h>
+
+/* Micro-steps of which every number is offered, also where that leaves a smaller last one. */
+enum { MOST_MICRO_STEPS = 16 };
 
 bool vp_request_is_pinned(const vp_plan_request *r)
 {
@@ -60,6 +64,59 @@ int vp_request_offloads(const vp_plan_request *r, vp_offload *levels)
         levels[n++] = (vp_offload){.states = n_instances, .blocks = true};
     assert(n <= VP_MAX_OFFLOAD_LEVELS);
     return n;
+}
+
+/* The smallest micro-batch that makes as many micro-steps. */
+static int64_t evened(int64_t global_batch, int64_t micro)
+{
+    return vp_ceil_div(global_batch, vp_ceil_div(global_batch, micro));
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* The divisors up to a root and beyond it, then the others; returns how many. at NULL: counts. */
+static int64_t list_micro_batches(const vp_plan_request *r, int64_t *at)
+{
+    const int64_t g = r->global_batch;
+    int64_t       n = 0, x;
+
+    for (int64_t i = 1; i <= g / i; i++)
+        for (int half = 0; g % i == 0 && half < 2; half++, n++)
+            if (at)
+                at[n] = half ? g / i : i;
+    for (int64_t steps = 2; steps <= MOST_MICRO_STEPS && steps <= g; steps++, n++)
+        if (at)
+            at[n] = vp_ceil_div(g, steps);
+    for (int64_t unit = 1; unit == 1 || unit <= g / 8; unit *= 2)
+        for (int64_t digits = unit == 1 ? 1 : 8; digits < 16 && (x = digits * unit) <= g;
+             digits++, n++)
+            if (at)
+                at[n] = evened(g, x);
+    return n;
+}
+
+int64_t *vp_request_micro_batches(const vp_plan_request *r, vp_arena *arena, int64_t *n)
+{
+    int64_t  most = r->micro_batch ? 1 : list_micro_batches(r, NULL), n_kept = 0;
+    int64_t *at = vp_arena_array(arena, most, sizeof *at);
+
+    *n = 0;
+    if (!at)
+        return NULL;
+    if (r->micro_batch)
+        at[0] = r->micro_batch;
+    else
+        list_micro_batches(r, at);
+    qsort(at, (size_t)most, sizeof *at, by_size);
+    for (int64_t i = 0; i < most; i++)
+        if (i == 0 || at[i] != at[i - 1])
+            at[n_kept++] = at[i];
+    *n = n_kept;
+    return at;
 }
 
 /* A pinned chunk that no micro-batch may have. */

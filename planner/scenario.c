@@ -1,5 +1,7 @@
 #include "planner/scenario.h"
 
+#include "base/checked.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -101,6 +103,22 @@ uint64_t vp_recompute_set(const vp_model *model, vp_recompute kind)
             (kind == VP_RECOMPUTE_MLP && block->ops[i].part == VP_PART_MLP))
             set |= UINT64_C(1) << i;
     return set;
+}
+
+int64_t vp_scenario_n_micro(const vp_scenario *s)
+{
+    assert(s->micro_batch >= 1 && s->micro_batch <= s->global_batch);
+    return vp_ceil_div(s->global_batch, s->micro_batch);
+}
+
+int64_t vp_scenario_n_full(const vp_scenario *s)
+{
+    return s->global_batch / s->micro_batch;
+}
+
+int64_t vp_scenario_last_batch(const vp_scenario *s)
+{
+    return s->global_batch % s->micro_batch;
 }
 
 void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute)

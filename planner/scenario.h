@@ -86,15 +86,22 @@ vp_offload_kind vp_offload_kind_of(const vp_offload *offload);
 
 /* One configuration: what is asked for and what is chosen. */
 typedef struct vp_scenario {
-    vp_recipe         recipe;
-    int64_t           seq, global_batch;
-    int64_t           micro_batch; /* divides global_batch */
-    int64_t           loss_chunk;  /* tokens, a multiple of 256; 0: all at once */
+    vp_recipe recipe;
+    int64_t   seq, global_batch;
+    /* samples of a micro-step; the last one has what is left, micro_batch or fewer */
+    int64_t           micro_batch;
+    int64_t           loss_chunk; /* tokens, a multiple of 256; 0: all at once */
     vp_attention_kind attention;
     vp_offload        offload;
     vp_block_run      runs[VP_MAX_RUNS]; /* together all blocks of the model */
     int               n_runs;
 } vp_scenario;
+
+/* Micro-steps of a scenario, the smaller last one included; those of micro_batch samples; and the
+ * samples of the smaller last one, 0: all are alike. */
+int64_t vp_scenario_n_micro(const vp_scenario *s);
+int64_t vp_scenario_n_full(const vp_scenario *s);
+int64_t vp_scenario_last_batch(const vp_scenario *s);
 
 /* All blocks one way. */
 void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute);

@@ -43,15 +43,15 @@ static vp_blocks *find_blocks(const vp_plan_answer *a, int64_t micro, const vp_s
 }
 
 /* Items of an integer program: the cost of one block, or run, over all micro-steps. */
-static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n_micro)
+static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n_full)
 {
     vp_item_row *items = vp_arena_array(arena, lib->n, sizeof *items);
 
-    assert(lib->n >= 1 && n_micro >= 1);
+    assert(lib->n >= 1 && n_full >= 1);
     for (int64_t s = 0; items && s < lib->n; s++)
         items[s] = (vp_item_row){lib->strategies[s].kept_bytes,
                                  lib->strategies[s].height_bytes - lib->strategies[s].kept_bytes,
-                                 lib->strategies[s].ns * n_micro};
+                                 lib->strategies[s].ns * n_full + lib->strategies[s].last_ns};
     return items;
 }
 
@@ -71,18 +71,21 @@ static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cos
         if (m > 1 && (r->recompute != VP_RECOMPUTE_ANY || n_blocks % m != 0 || m == n_blocks ||
                       m > vp_max_segment(r->model)))
             continue;
-        vp_library *made = vp_arena_alloc(a->arena, sizeof *made);
+        vp_micro_steps steps = vp_micro_steps_of(r->global_batch, micro);
+        vp_library    *made  = vp_arena_alloc(a->arena, sizeof *made);
         VP_TRY_ALLOC(err, made);
         b->libraries[m] = made;
         if (m > 1)
-            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, micro, semantics, cost,
+            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, steps, semantics, cost,
                                           b->libraries[1], m, made, err));
         else if (r->recompute != VP_RECOMPUTE_ANY)
-            VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, micro, semantics, cost,
+            VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, steps, semantics, cost,
                                      vp_pinned_set(r), made, err));
         else
-            VP_TRY(vp_library_make(a->arena, r->model, r->seq, micro, semantics, cost, outlines,
+            VP_TRY(vp_library_make(a->arena, r->model, r->seq, steps, semantics, cost, outlines,
                                    made, err));
+        if (made->n == 0) /* no such micro-steps */
+            break;
         VP_TRY_ALLOC(err, b->items[m] = make_items(a->arena, made, r->global_batch / micro));
     }
     VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->blocks, a->n_blocks, &a->cap_blocks,
@@ -188,6 +191,12 @@ static vp_status find_figures(const vp_plan_request *r, vp_cost *cost, const rec
     return vp_assemble_figures_each(r->model, &x, from->of, from->n, cost, s->figures, err);
 }
 
+/* Where copies run beside kernels all micro-steps are alike. */
+static bool may_offload(const vp_plan_request *r, int64_t micro, const vp_offload *level)
+{
+    return (!level->blocks && !level->activations) || r->global_batch % micro == 0;
+}
+
 /* Whether a micro-batch is far beyond what is there, by its smallest chunk. */
 static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const recipes *from,
                              vp_attention_kind attention, int64_t micro, int64_t least_known,
@@ -196,6 +205,7 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
     int64_t    most = vp_max_i64(r->device->usable_bytes, r->budget_bytes), chunk = -1, next;
     setting    s                             = {.micro_batch = micro};
     vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
+    int        n_levels                      = vp_request_offloads(r, levels);
     vp_status  st                            = VP_OK;
 
     *hopeless = false;
@@ -206,9 +216,13 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
     if (chunk < 0)
         return VP_OK;
     s.loss_chunk = chunk;
-    s.offload    = levels[vp_request_offloads(r, levels) - 1];
+    *hopeless    = true;
+    while (n_levels > 0 && !may_offload(r, micro, &levels[n_levels - 1]))
+        n_levels--;
+    if (n_levels == 0)
+        return VP_OK;
+    s.offload = levels[n_levels - 1];
     VP_TRY(find_figures(r, cost, from, attention, &s, err));
-    *hopeless = true;
     for (int64_t i = 0; i < from->n; i++) {
         int64_t need = least_outside_blocks(r, &s.figures[i]);
         *hopeless &=
@@ -227,12 +241,13 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
     int64_t             least_known = 0;
     vp_offload          levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
     int                 n_levels                      = vp_request_offloads(r, levels);
+    int64_t            *micros, n_micros;
     bool                hopeless;
     vp_status           st = VP_OK;
 
-    for (int64_t micro = 1; micro <= r->global_batch; micro++) {
-        if (r->global_batch % micro != 0 || (r->micro_batch && micro != r->micro_batch))
-            continue;
+    VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros));
+    for (int64_t i = 0; i < n_micros; i++) {
+        const int64_t micro = micros[i];
         VP_TRY(is_hopeless(r, cost, from, attention, micro, least_known, &hopeless, err));
         if (hopeless)
             continue;
@@ -241,9 +256,13 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
             b = find_blocks(like, micro, semantics);
         if (!b)
             VP_TRY(make_blocks(r, a, cost, micro, semantics, &outlines, &b, err));
+        if (b->libraries[1]->n == 0) /* a smaller last micro-step would be unlike the others */
+            continue;
         for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0;
              chunk         = next_chunk(r, chunk, micro * r->seq)) {
             for (int level = 0; level < n_levels; level++) {
+                if (!may_offload(r, micro, &levels[level]))
+                    continue;
                 VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&out->at, out->n, &out->cap,
                                                 sizeof *out->at));
                 setting *s = &out->at[out->n++];
@@ -252,7 +271,9 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
                                        .offload     = levels[level],
                                        .blocks      = b};
                 VP_TRY(find_figures(r, cost, from, attention, s, err));
-                if (b == out->at[0].blocks) /* of the smallest micro-batch */
+                if (s->figures[0].unlike)
+                    out->n--;
+                else if (b == out->at[0].blocks) /* of the smallest micro-batch */
                     least_known =
                         least_known ? vp_min_i64(least_known, least_of(r, s)) : least_of(r, s);
             }
@@ -284,7 +305,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
                                      .attention    = attention,
                                      .offload      = s->offload},
                         .figures  = s->figures[recipe_idx]};
-    assert(recipe_idx < VP_N_OPTIMIZERS && r->global_batch % s->micro_batch == 0);
+    assert(recipe_idx < VP_N_OPTIMIZERS);
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
     for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
         int64_t n = a->n_scenarios;

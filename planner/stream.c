@@ -241,7 +241,7 @@ vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err)
         return VP_OK;
     int64_t n_params = block_of(a)->n_params;
     for (int64_t k = 0; k < a->n_programs; k++)
-        for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        for (int pass = 0; pass <= VP_PASS_UPDATE; pass++) {
             vp_program *p = &a->lowered[k].program;
             list        l = {.a = a, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
             l.steps       = vp_arena_array(a->arena, l.cap, sizeof *l.steps);

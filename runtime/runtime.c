@@ -62,7 +62,7 @@ static int64_t fixed_bytes(const vp_runtime *rt, int64_t fixed_idx)
 
     if (fixed_idx == rt->plan->control_idx)
         return (int64_t)sizeof(vp_control);
-    return f->bytes * (f->per_micro_step ? rt->bucket->n_micro_steps : 1);
+    return vp_plan_fixed_total_bytes(rt->bucket, f);
 }
 
 /* As long as the control block and the batch, each at a multiple of VP_ALIGN_BYTES. */

@@ -471,7 +471,8 @@ static void check_library(const vp_model *model, int n_ops, int64_t n_lowered)
     vp_outlines *outlines = NULL;
     vp_library   lib;
 
-    OK(vp_library_make(arena, model, 64, 2, &vp_semantics_vplan_fp32, &cost, &outlines, &lib, err));
+    OK(vp_library_make(arena, model, 64, (vp_micro_steps){2, 1, 0}, &vp_semantics_vplan_fp32, &cost,
+                       &outlines, &lib, err));
     assert_int_equal(lib.n_lowered, n_lowered);
     for (uint64_t set = 0; set < UINT64_C(1) << n_ops; set++) {
         vp_strategy s     = measured(model, set, &cost);

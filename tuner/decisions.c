@@ -120,8 +120,7 @@ vp_status vp_decisions_read(const vp_plan_request *request, const char *text, vp
     VP_TRY(vp_json_int(&root, "loss_chunk_tokens", 0, INT64_C(1) << 40, &out->loss_chunk, err));
     VP_TRY(read_kinds(&root, out, err));
     VP_TRY(vp_json_array(&root, "blocks", &runs, &n, err));
-    if (n > VP_MAX_RUNS || out->global_batch % out->micro_batch != 0 ||
-        out->loss_chunk % VP_TILE_TOKENS != 0)
+    if (n > VP_MAX_RUNS || out->loss_chunk % VP_TILE_TOKENS != 0)
         VP_TRY(vp_json_fail(&root, NULL, err, "are no plan of this request"));
     for (out->n_runs = 0; out->n_runs < n; out->n_runs++) {
         VP_TRY(vp_json_element(&runs, out->n_runs, &run, err));
