@@ -260,18 +260,35 @@ static json_t *items_json(const vp_ledger_phase *p)
     return items;
 }
 
-static json_t *phases_json(const vp_hf_estimate *e)
+static json_t *phases_json(const answer *a)
 {
-    json_t *phases = json_array();
+    const vp_hf_estimate *e      = &a->estimate;
+    json_t               *phases = json_array();
 
     for (int i = 0; i < e->n_phases; i++)
-        json_array_append_new(phases,
-                              json_pack("{s:s, s:I, s:I, s:I, s:o}", "name", e->phases[i].name,
-                                        "peak_bytes", (json_int_t)e->phases[i].allocated_bytes,
-                                        "allocated_bytes", (json_int_t)e->phases[i].allocated_bytes,
-                                        "reserved_bytes", (json_int_t)e->phases[i].reserved_bytes,
-                                        "items", items_json(&e->phases[i])));
+        json_array_append_new(
+            phases,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "name", e->phases[i].name, "peak_bytes",
+                      (json_int_t)e->phases[i].allocated_bytes, "allocated_bytes",
+                      (json_int_t)e->phases[i].allocated_bytes, "reserved_bytes",
+                      (json_int_t)e->phases[i].reserved_bytes, "device_bytes",
+                      (json_int_t)(e->phases[i].reserved_bytes + a->context.bytes), "items",
+                      items_json(&e->phases[i])));
     return phases;
+}
+
+/* Where device_bytes lies: of the rows played 95 in 100 have reserved bytes within so much of the
+ * estimate, and the context is known between its least and most. */
+static const double RESERVED_SHARE = 0.02, PROBABILITY = 0.95;
+
+static json_t *interval_json(const answer *a)
+{
+    int64_t reserved = a->estimate.reserved_bytes,
+            off      = (int64_t)((double)reserved * RESERVED_SHARE);
+
+    return json_pack("{s:I, s:I, s:f}", "low_bytes",
+                     (json_int_t)(reserved - off + a->context.least_bytes), "high_bytes",
+                     (json_int_t)(reserved + off + a->context.bytes), "probability", PROBABILITY);
 }
 
 static json_t *assumptions_json(const answer *a)
@@ -285,6 +302,11 @@ static json_t *assumptions_json(const answer *a)
                                (long long)a->estimate.seq, VP_ESTIMATE_SEQ));
     if (!a->has_device)
         json_array_append_new(list, json_string("no device given: kernels of an H100"));
+    json_array_append_new(
+        list,
+        json_sprintf("interval: 2 %% of the reserved bytes, which held on 95 of 100 steps played "
+                     "without a card%s; none was measured on one",
+                     a->has_device ? ", and the context's own" : ""));
     for (int i = 0; i < a->estimate.n_assumptions; i++)
         json_array_append_new(list, json_string(a->estimate.assumptions[i]));
     return list;
@@ -302,16 +324,17 @@ static json_t *answer_json(const answer *a)
                                         "recompute", q->recompute, "padding", q->padded ? "mask" : "none");
 
     return json_pack(
-        "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, "
+        "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
         "s:o, s:o}",
         "schema_version", 1, "trainer", q->trainer, "model", "name", a->model->name, "params_total",
         (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained, "settings", settings,
         "assumptions", assumptions_json(a), "budget_bytes", vp_json_int_or_null(a->budget_bytes),
         "peak_bytes", (json_int_t)e->allocated_bytes, "allocated_peak_bytes",
         (json_int_t)e->allocated_bytes, "reserved_peak_bytes", (json_int_t)e->reserved_bytes,
-        "peak_phase", e->phases[e->peak].name, "device_bytes", (json_int_t)device_bytes(a), "fits",
+        "peak_phase", e->phases[e->peak].name, "device_bytes", (json_int_t)device_bytes(a),
+        "interval", interval_json(a), "fits",
         a->budget_bytes < 0 ? json_null() : json_boolean(does_fit(a)), "items",
-        items_json(&e->phases[e->peak]), "phases", phases_json(e));
+        items_json(&e->phases[e->peak]), "phases", phases_json(a));
 }
 
 /* ---- for people ---- */

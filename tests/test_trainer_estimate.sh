@@ -72,6 +72,11 @@ ok(p.returncode == 2, "an option of theirs for vplan's own step", p.stdout)
 # ---- fits, accumulation, time ----
 rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", *small)
 ok(rc == 0 and j["fits"] is True and j["device_bytes"] > j["reserved_peak_bytes"], "fits, context counted", j.get("device_bytes"))
+ok(all(p["device_bytes"] - p["reserved_bytes"] == j["device_bytes"] - j["reserved_peak_bytes"] > 0 for p in j["phases"]),
+   "the card's bytes of each phase are the reserved ones and the context")
+i, r = j["interval"], j["reserved_peak_bytes"]
+ok(i["low_bytes"] < j["device_bytes"] < i["high_bytes"] and i["probability"] == 0.95 and
+   i["high_bytes"] == j["device_bytes"] + r * 2 // 100, "an interval about the card's bytes", i)
 budget = j["device_bytes"]
 rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", "--budget", str(budget - 1), *small)
 ok(rc == 3 and j["fits"] is False, "one byte less does not", rc)

@@ -1,9 +1,10 @@
 #include "trainers/hf/hf_sizes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* "SYMBOL KEY ABSENT NULL" of a recording. */
+/* "SYMBOL KEY ABSENT NULL" of a recording; KEY may end in "+2": the size is two more. */
 typedef struct field {
     char symbol[16], key[64], absent[32], null[32];
 } field;
@@ -81,7 +82,11 @@ vp_status vp_hf_sizes_read(const vp_model *model, const vp_recording *recording,
     for (int64_t i = 0; (line = vp_recording_field(recording, i)); i++) {
         if (sscanf(line, "%15s %63s %31s %31s", f.symbol, f.key, f.absent, f.null) != 4)
             VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "a recording has a field \"%s\"", line));
+        char *more = strchr(f.key, '+');
+        if (more)
+            *more = '\0';
         VP_TRY(value_of(model, &f, out, &value, err));
+        value += more ? strtol(more + 1, NULL, 10) : 0;
         VP_TRY(keep(model, &f, value, out, err));
     }
     const int64_t *at = out->symbols.at;

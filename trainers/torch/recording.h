@@ -29,7 +29,7 @@ const char *vp_recording_versions(const vp_recording *recording); /* "torch=2.11
 
 /* Line i of those that say where a config has its sizes: "SYMBOL KEY ABSENT NULL", the last two being
  * what a key that is not there and a null mean: a number, an expression of the symbols before, "-" for
- * neither. SYMBOL is one of symbols.h, L or M (layers of a group), "tied" or "window". */
+ * neither. KEY may end in "+2": the size is two more. SYMBOL is one of symbols.h, L or M (layers of a group), "tied" or "window". */
 const char *vp_recording_field(const vp_recording *recording, int64_t i);
 
 /* Line i of those that say what the recorded config had: "choice KEY JSON" or "dropout KEY

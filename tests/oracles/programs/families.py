@@ -2,7 +2,7 @@
 
 Symbols: h hidden, a heads, k key/value heads, d head size, f intermediate, V vocabulary, P positions, T token types; L layers.
 A row's `fields` say which key of a config.json holds a size: "k=num_key_value_heads|a", where the part behind | is what a null, or a key
-that the class gives no value, means. (h) is read but free of others' sizes: no allocation depends on it.
+that the class gives no value, means; key+2 is two more than the key's value. (h) is read, but no allocation depends on it.
 """
 import random
 
@@ -35,8 +35,9 @@ class Family:
         c = dict(self.extra)
         for symbol, keys in self.fields:
             key = keys.split("|")[0]
+            key, _, more = key.partition("+")
             if key and not symbol.startswith("("):
-                c[key] = s[symbol]
+                c[key] = s[symbol] - int(more or 0)
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
         c["tie_word_embeddings"] = bool(tied)
@@ -60,7 +61,8 @@ FAMILIES = {
     "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,)),
     "phi3": Family("phi3", NARROW, combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", pad_token_id=0),
     "phi": Family("phi", NARROW, combos=((EVEN, 0),), layer_norm=True, partial_rotary_factor=0.5),
-    "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim") + " h=word_embed_proj_dim", combos=((EVEN, 1),), layer_norm=True),
+    "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
+                  " h=word_embed_proj_dim", combos=((EVEN, 1),), layer_norm=True),
     "gpt_neox": Family("gpt_neox", WITHOUT_GROUPS, combos=((EVEN, 0),), layer_norm=True),
     "gpt_neo": Family("gpt_neo", "h=hidden_size a=num_heads k=|a d=|h/a f=intermediate_size|4*h V=vocab_size P=max_position_embeddings",
                       combos=((EVEN, 1),), layers="num_layers", layer_norm=True),
@@ -68,7 +70,6 @@ FAMILIES = {
     "bert": Family("bert", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True),
     "roberta": Family("roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
     "xlm-roberta": Family("xlm-roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
-    "electra": Family("electra", ENCODER + " E=embedding_size", "mlm", ((EVEN, 1),), layer_norm=True),
     "distilbert": Family("distilbert", "h=dim a=n_heads k=|a d=|h/a f=hidden_dim V=vocab_size P=max_position_embeddings", "mlm",
                          ((EVEN, 1),), layers="n_layers", layer_norm=True),
     "stablelm": Family("stablelm", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
@@ -87,7 +88,7 @@ def prime_above(n):
 
 def draw(rng, family, v, index):
     """One shape: sizes that share no accidental relation. Three kinds take turns: some 6,000 rows, a small table of tokens and a larger one of positions; 80,000
-    rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a table as large. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those)."""
+    rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a larger table. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those)."""
     kind, grouped = index % 3, v["gqa"] != EVEN
     while True:
         k = 1 if v["gqa"] == MQA else rng.choice([2, 3, 5])
@@ -99,14 +100,16 @@ def draw(rng, family, v, index):
         d = (WIDE_HEADS if v.get("wide") else HEAD_SIZES)[index % len(HEAD_SIZES)]
         h = a * 8 * prime_above(rng.randrange(6, 20)) if family.free_width else a * d
         f = 8 * prime_above(rng.randrange(150, 400))
-        vocab = prime_above(rng.randrange(*[(3000, 9000), (3000, 5000), (16000, 20000)][kind]))
-        s = 8 * prime_above(rng.randrange(40, 80)) + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
+        vocab = prime_above(rng.randrange(*[(3000, 9000), (3000, 5000), (19000, 24000)][kind]))
+        s = prime_above(rng.randrange(40, 80))
+        if s % 4 != (1 if index % 2 else 3):        # so that 8 and 16 and 32 are told apart
+            continue
+        s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
         b = [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
-        e = 8 * prime_above(rng.randrange(20, 50))
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
             positions = prime_above(rng.randrange(*[(6600, 7900), (700, 1500), (700, 1500)][kind]))
-            shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]), E=e)
+            shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),)
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             return dict(shape, B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
 

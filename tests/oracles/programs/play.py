@@ -334,8 +334,9 @@ def fields(family):
     out = []
     for symbol, keys in family.fields + [["LM"[i], k] for i, k in enumerate(family.layers.split())]:
         key, _, null = keys.partition("|")
+        key, _, more = key.partition("+")
         absent = None if null and c.get(key) != other.get(key) else c.get(key)
-        out.append("%s %s %s %s" % (symbol.strip("()"), key or "-", null or "-" if absent is None else absent, null or "-"))
+        out.append("%s %s %s %s" % (symbol.strip("()"), keys.partition("|")[0] or "-", null or "-" if absent is None else absent, null or "-"))
     out.append("tied tie_word_embeddings %d %d" % ((bool(c.get("tie_word_embeddings", True)),) * 2))
     if family.window:
         out.append("window %s %d 0" % (family.window, c.get(family.window) or 0))

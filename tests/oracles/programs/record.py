@@ -171,13 +171,14 @@ def record(v, family):
 def fitted(model, names, runs, shapes):
     """slot -> (expression,), exact at every shape."""
     fit = sizes.Fitter(shapes[:N_SHAPES])
-    slots = {}
+    slots, before = {}, ""
     for name in names:
         for i, event in enumerate(model[name]):
             if event[0] != "a":
                 continue
             found = tuple(r.phases[name][i][2] for r in runs)
-            expression = fit.fit(found)
+            expression = fit.semaphores(before, found) or fit.fit(found)
+            before = sizes.text(expression) if expression else ""
             if expression is None:
                 raise Refused("%s: %s bytes at %s" % (name, found, shapes[:N_SHAPES]))
             if slots.setdefault(event[2], (expression,))[0] != expression:

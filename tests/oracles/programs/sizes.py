@@ -9,7 +9,7 @@ from math import gcd
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "h T", "h a d", "h k d", "f f",
           "r", "r h", "r f", "r a d", "r k d", "r V"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128"]
-EXTRA = ["B SK a dk", "B SQ a", "B SH a", "NS B S a", "NS B S a dr", "EV h", "ET h", "EP h", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP"]
+EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B S128 a dw", "B SW a dv", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP"]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
 
@@ -66,14 +66,22 @@ def flash_splits(rows, lengths, head, processors=MULTIPROCESSORS):
     return splits if splits > 1 else 0
 
 
+def partial_width(n, rows, width, processors=MULTIPROCESSORS):
+    """Columns of the partial sums of a look-up's gradient, n look-ups in a table of so many rows: two where rows are few enough for
+    blocks of their own and each is looked up often, which is another kernel (found by trying; torch 2.11)."""
+    blocks = -(-width // 1024)
+    return 2 if rows * blocks < 4 * processors and n > rows * (40 * blocks - 10) else width
+
+
 def up(n, m):
     return (n + m - 1) // m * m
 
 
 def values(shape):
     """With the symbols that follow: J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does;
-    SK its S, SQ and SH blocks of 64 and dk of that; N = B S. Of a look-up of N
-    rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV; NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
+    SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
+    patches of an image; N = B S. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
+    partial_width(); NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
     runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0)."""
     v = dict(shape)
     for m in (8, 32, 128):
@@ -83,10 +91,13 @@ def values(shape):
     for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]
+        v["H" + t] = partial_width(n, v[t], v["h"])
         v["X" + t] = 511 + up(16 * (32 + -(-v["M" + t] // 896)), 256)
     v["dk"] = 64 if v["d"] <= 64 else 128
     v["SK"] = up(v["S"], v["dk"])
     v["SQ"], v["SH"] = v["SK"] // 64, v["SK"] // v["dk"]
+    v["SW"], v["dw"] = v["S128"] // 64, up(v["d"], 64)
+    v["dv"] = v["dw"] // 64
     v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
     v["XS"] = 255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608)
     v["XU"] = 511 + up(16 * (32 + -(-n // 4480)), 256)
@@ -158,6 +169,13 @@ class Fitter:
         if sizes not in self.known:
             self.known[sizes] = self.find(sizes)
         return self.known[sizes]
+
+    def semaphores(self, before, sizes):
+        """Those of the sum whose buffer was allocated just before, or None."""
+        mine = "Q" + before[1:]
+        if before[:2] == "R(" and all(v[mine] == n for v, n in zip(self.shapes, sizes)):
+            return 1, [(1, (mine,))]
+        return None
 
     def find(self, sizes):
         for col, m in self.columns.items():
