@@ -229,7 +229,12 @@ static vp_status choose_seq(run *r, vp_err *err)
     int64_t positions =
         r->model->graph.max_seq ? r->model->graph.max_seq : r->sizes.symbols.at[VP_SYM_P];
 
-    r->out->seq = r->request->seq;
+    int64_t of_image = r->sizes.symbols.at[VP_SYM_S];
+
+    r->out->seq = of_image ? of_image : r->request->seq;
+    if (of_image && r->request->seq && r->request->seq != of_image)
+        return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
+                       (long long)r->request->seq, (long long)of_image);
     if (!r->out->seq)
         r->out->seq =
             positions && positions < r->request->default_seq ? positions : r->request->default_seq;

@@ -23,7 +23,7 @@ static bool is_integer(const json_t *value, int64_t *out)
     return true;
 }
 
-/* The value of a field: the config's, or what its class takes where it has none. */
+/* The value of a field: the config's, of an object its entries, or what the class takes where it has none. */
 static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s, int64_t *out,
                           vp_err *err)
 {
@@ -31,6 +31,10 @@ static vp_status value_of(const vp_model *model, const field *f, vp_hf_sizes *s,
     const char   *other = !value ? f->absent : json_is_null(value) ? f->null : NULL;
 
     *out = -1;
+    if (json_is_object(value)) { /* labels by number */
+        *out = (int64_t)json_object_size(value);
+        return VP_OK;
+    }
     if (!other)
         return is_integer(value, out)
                    ? VP_OK

@@ -116,9 +116,13 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_SK]   = vp_round_up(seq, at[VP_SYM_dk]);
     at[VP_SYM_SQ]   = at[VP_SYM_SK] / 64;
     at[VP_SYM_SH]   = at[VP_SYM_SK] / at[VP_SYM_dk];
-    at[VP_SYM_SW]   = at[VP_SYM_S128] / 64;
-    at[VP_SYM_dw]   = vp_round_up(at[VP_SYM_d], 64);
-    at[VP_SYM_dv]   = at[VP_SYM_dw] / 64;
+    /* memory-efficient attention's backward with heads above 128: sums of the queries' gradients, and the
+     * parts that keys are cut in while batch and heads are few. Found by trying. */
+    int64_t wide  = vp_round_up(at[VP_SYM_d], 64);
+    at[VP_SYM_WQ] = 4 * at[VP_SYM_S128] * wide + 8 * (at[VP_SYM_S128] / 64) * (wide / 64);
+    at[VP_SYM_KS] =
+        most(1, least(200 / most(1, at[VP_SYM_B] * at[VP_SYM_a]), vp_ceil_div(seq, 64)));
+    at[VP_SYM_n] = seq - 1;
     at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
     at[VP_SYM_NS]    = flash_splits(s);
     /* the gradient of a look-up of n rows: CUB's sort of them, equal rows' runs, a prefix sum over

@@ -16,13 +16,13 @@
 #include <stdint.h>
 
 /* B batch, S sequence, h hidden, a heads, k key and value heads, d head size, f intermediate, V
- * vocabulary, P positions, T token types, r rank of an adapter; below them what
+ * vocabulary, P positions, T token types, I pixels of an image's side, p of a patch's, C classes, r rank of an adapter; below them what
  * follows. */
 /* clang-format off */
 #define VP_SYMBOL_TABLE(X) \
-    X(B) X(S) X(h) X(a) X(k) X(d) X(f) X(V) X(P) X(T) X(r) \
+    X(B) X(S) X(h) X(a) X(k) X(d) X(f) X(V) X(P) X(T) X(I) X(p) X(C) X(r) \
     X(S8) X(S32) X(S128) X(dr) X(dk) X(SK) X(SQ) X(SH) X(N) X(NS) X(MV) X(MT) X(MP) X(EV) X(ET) X(EP) \
-    X(HV) X(HT) X(HP) X(SW) X(dw) X(dv) X(XS) X(XU) X(XV) X(XT) X(XP)
+    X(HV) X(HT) X(HP) X(WQ) X(KS) X(n) X(XS) X(XU) X(XV) X(XT) X(XP)
 /* clang-format on */
 
 typedef enum vp_size_symbol {

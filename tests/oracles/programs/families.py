@@ -37,7 +37,7 @@ class Family:
             key = keys.split("|")[0]
             key, _, more = key.partition("+")
             if key and not symbol.startswith("("):
-                c[key] = s[symbol] - int(more or 0)
+                c[key] = {i: "label %d" % i for i in range(s[symbol])} if key == "id2label" else s[symbol] - int(more or 0)
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
         c["tie_word_embeddings"] = bool(tied)
@@ -72,6 +72,8 @@ FAMILIES = {
     "xlm-roberta": Family("xlm-roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
     "distilbert": Family("distilbert", "h=dim a=n_heads k=|a d=|h/a f=hidden_dim V=vocab_size P=max_position_embeddings", "mlm",
                          ((EVEN, 1),), layers="n_layers", layer_norm=True),
+    "vit": Family("vit", "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label "
+                  "S=|I*I+p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True),
     "stablelm": Family("stablelm", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
     "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
@@ -108,12 +110,21 @@ def draw(rng, family, v, index):
         b = [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
-            positions = prime_above(rng.randrange(*[(6600, 7900), (700, 1500), (700, 1500)][kind]))
+            positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),)
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             return dict(shape, B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
 
 
+def with_images(rng, shape, index, small):
+    """The same with the sequence that images of some patches make, and labels; small: few images."""
+    n, p = rng.choice([17, 18, 19, 20, 21, 22, 23]), rng.choice([10, 12, 14, 15, 18, 20])
+    rows = rng.choice([1500, 2500]) if small else [6000, 60000, 18000][index % 3]
+    shape.update(p=p, I=n * p, S=n * n + 1, B=rows // (n * n + 1), C=prime_above(rng.randrange(10, 300)))
+    return shape
+
+
 def shapes(name, v, n, seed=1):
     rng = random.Random("%s %s %d" % (name, bool(v["gqa"]), seed))
-    return [draw(rng, FAMILIES[name], v, i) for i in range(n)]
+    out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
+    return [with_images(rng, s, i, seed > 1) for i, s in enumerate(out)] if v["task"] == "imgcls" else out

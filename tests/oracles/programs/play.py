@@ -110,7 +110,9 @@ def make_model(v, config, mark=lambda phase: None):
         for key in DROPOUTS:
             if hasattr(c, key):
                 setattr(c, key, 0.0)
-    cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM}[v["task"]]
+    cls = {"clm": transformers.AutoModelForCausalLM, "mlm": transformers.AutoModelForMaskedLM,
+           "seq2seq": transformers.AutoModelForSeq2SeqLM,
+           "imgcls": transformers.AutoModelForImageClassification}[v["task"]]
     half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
     dtype = torch.float32 if v["precision"] in ("fp32", "bf16-mixed", "fp16-mixed") else half
     with torch.device("meta"):
@@ -182,10 +184,24 @@ def in_child(f):
     return json.loads(text) if text else {"failed": "the process died"}
 
 
+def batch(v, shape):
+    import torch
+    B, S = shape["B"], shape["S"]
+    if v["task"] == "imgcls":
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(v["precision"], torch.float32)
+        return {"pixel_values": torch.zeros(B, 3, shape["I"], shape["I"], device="cuda", dtype=dtype),
+                "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
+    inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
+    if v["mask"]:
+        inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
+    inputs["labels"] = torch.zeros(B, shape.get("D", S), device="cuda", dtype=torch.int64)
+    return inputs
+
+
 class Recording:
     """phases: name -> [("a", id, bytes) | ("f", [ids])]; params: id of allocation -> position; grads likewise."""
 
-    def __init__(self, v, config, B, S):
+    def __init__(self, v, config, shape):
         import torch
         choose_attention(v["attention"])
         gc.collect()
@@ -205,10 +221,7 @@ class Recording:
         for i, (name, p) in enumerate(m.named_parameters()):
             live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"))
         self.mark("inputs")
-        inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
-        if v["mask"]:
-            inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
-        inputs["labels"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
+        inputs = batch(v, shape)
         amp = v["precision"] in ("bf16-mixed", "bf16-amp", "fp16-mixed")
         half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
         grads = {}
@@ -336,6 +349,8 @@ def fields(family):
         key, _, null = keys.partition("|")
         key, _, more = key.partition("+")
         absent = None if null and c.get(key) != other.get(key) else c.get(key)
+        if isinstance(absent, dict):
+            absent = len(absent)
         out.append("%s %s %s %s" % (symbol.strip("()"), keys.partition("|")[0] or "-", null or "-" if absent is None else absent, null or "-"))
     out.append("tied tie_word_embeddings %d %d" % ((bool(c.get("tie_word_embeddings", True)),) * 2))
     if family.window:

@@ -48,7 +48,7 @@ def is_worth_it(v, family, asked):
         return False
     if v["ragged"] and not (sdpa and (v["mask"] or v["window"])):
         return False
-    if v["window"] and not family.window:
+    if v["window"] and not family.window or v["mask"] and v["task"] == "imgcls":
         return False
     return "attention" in asked or v["attention"] in ("sdpa:flash", "eager") or not (v["mask"] or v["window"])
 
@@ -74,7 +74,7 @@ def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
     period = f.period if v["window"] else 1
     config = f.config(shape, [n * period for n in blocks], v["tied"], v)
-    return play.Recording(dict(v, r=shape["r"]), config, shape["B"], shape["S"])
+    return play.Recording(dict(v, r=shape["r"]), config, shape)
 
 
 def plain(events, order):
@@ -136,7 +136,7 @@ def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
     small = families.shapes(family, v, N_SMALL, seed=2)
-    for s in small:
+    for s in small if v["task"] != "imgcls" else []:
         s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
     groups = len(families.FAMILIES[family].layers.split())
     base = (4,) * groups

@@ -7,9 +7,9 @@ from fractions import Fraction
 from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "h T", "h a d", "h k d", "f f",
-          "r", "r h", "r f", "r a d", "r k d", "r V"]
+          "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128"]
-EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B S128 a dw", "B SW a dv", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP"]
+EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP"]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
 
@@ -88,6 +88,7 @@ def values(shape):
         v["S%d" % m] = up(v["S"], m)
     v["dr"] = up(v["d"], 32 if v["d"] <= 128 else 64)
     n = v["N"] = v["B"] * v["S"]
+    v["n"] = v["S"] - 1
     for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]
@@ -96,8 +97,9 @@ def values(shape):
     v["dk"] = 64 if v["d"] <= 64 else 128
     v["SK"] = up(v["S"], v["dk"])
     v["SQ"], v["SH"] = v["SK"] // 64, v["SK"] // v["dk"]
-    v["SW"], v["dw"] = v["S128"] // 64, up(v["d"], 64)
-    v["dv"] = v["dw"] // 64
+    dw = up(v["d"], 64)
+    v["WQ"] = 4 * v["S128"] * dw + 8 * (v["S128"] // 64) * (dw // 64)
+    v["KS"] = max(1, min(200 // (v["B"] * v["a"]), -(-v["S"] // 64)))
     v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
     v["XS"] = 255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608)
     v["XU"] = 511 + up(16 * (32 + -(-n // 4480)), 256)
