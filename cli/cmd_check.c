@@ -272,7 +272,7 @@ const vp_command vp_cmd_check = {
          "does not fit the lines to change, with what each saves and costs: only what converges "
          "alike. Exit 3 where it does not fit.",
          "Nothing is executed, and no file is opened but those given. Of Python, the literals are "
-         "read; TOML is not read."},
+         "read."},
     .examples   = {"vplan check train.yaml --model gpt2 --device 4090 --seq 1024",
                    "vplan check training_args.yaml ds_config.json accelerate.yaml",
                    "vplan check --versions transformers=5.17 -- python train.py --bf16 True"},

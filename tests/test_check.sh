@@ -59,6 +59,13 @@ hostile = {
     "num.json": "{\"train_batch_size\": 1e400}", "big.yaml": "micro_batch_size: 99999999999999999999999\nbase_model: a\n", "neg.json": "{\"train_batch_size\": -1}",
     "colon.yaml": "a: b: c\n", "brace.json": "{\"a\": 1}}", "commas.json": "{\"zero_optimization\": {\"stage\": 1,},}", "comment.json": "{ // no\n \"zero_optimization\": {\"stage\": 1}}",
 }
+titan = "[training]\nlocal_batch_size = 2\nseq_len = 4_096\n[parallelism]\ndata_parallel_shard_degree = -1 # all\n[activation_checkpoint]\nmode = 'full'\n"
+hostile.update({"open.toml": "[training\nx = 1\n", "twice.toml": "a = 1\na = 2\n", "table.toml": titan + "[training]\nsteps = 1\n", "plain.toml": "mode = full\n", "string.toml": "a = \"x\n", "many.toml": "a = \"\"\"x\n\n",
+                "list.toml": "a = [1, 2\n", "inline.toml": "a = {b = 1,\n c = 2}\n", "deep.toml": "a = " + "[" * 5000, "dots.toml": ".".join("a" * 200) + " = 1\n", "esc.toml": "a = \"\\q\"\n",
+                "uni.toml": "a = \"\\uD800\"\n", "num.toml": "a = 1__0\n", "zero.toml": "a = 012\n", "float.toml": "a = 1.\n", "big.toml": "a = 99999999999999999999\n", "value.toml": "a =\n", "noeq.toml": "a 1\n",
+                "over.toml": "a = 1\n[a]\nb = 2\n", "array.toml": "a = 1\n[[a]]\n", "long.toml": "a = \"" + "x" * (10 << 20) + "\"\n", "wide.toml": "a = [" + "1," * 200000 + "]\n", "two.toml": "a = 1 b = 2\n"})
+for i in range(1, 30):
+    hostile["cut%02d.toml" % i] = titan[: 5 * i]
 for i in range(1, 60):  # a right file, cut anywhere
     hostile["cut%02d.yaml" % i] = (bomb[:200] + "fsdp_config:\n  'a': \"b\"\n  - c\n")[: 7 * i]
 for name, text in hostile.items():
@@ -67,7 +74,9 @@ for name, text in hostile.items():
     ok(code == 0 or any(f["severity"] == "error" for f in j.get("findings", [])), name + ": says why", (j, err[:200]))
     os.remove(name)
 ok(not os.path.exists("owned"), "nothing is executed", "it was")
-for name in ("bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
+code, j, err = check(write("right.toml", titan + "[validation]\nfreq = 0x1F\n[job]\ndescription = \"\"\"a\nb\"\"\"\n"))
+ok(code == 0 and j["target"] == "torchtitan" and j["common"]["micro_batch"] == 2 and j["common"]["seq"] == 4096 and j["common"]["recompute"] == "full", "TOML is read", (code, j.get("common"), j.get("findings")))
+for name in ("open.toml", "twice.toml", "table.toml", "plain.toml", "over.toml", "two.toml", "zero.toml", "bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
     code, j, err = check(write(name, hostile[name]))
     ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])
 code, j, err = check("not-there.yaml")

@@ -264,28 +264,34 @@ static bool is_known(const vp_checked_file *file, const char *section, const cha
 static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_section *s,
                            const char *path, const vp_value *v, vp_text *own)
 {
-    const char *names[MAX_NAMES];
-    int         n       = names_of(c, file, s->path, names);
-    int         nearest = vp_word_nearest(v->key, names, n);
-    const char *near    = nearest >= 0 ? names[nearest] : NULL;
-    size_t      letters = strlen(v->key);
+    const char  *names[MAX_NAMES];
+    int          n       = names_of(c, file, s->path, names);
+    int          nearest = vp_word_nearest(v->key, names, n);
+    const char  *near    = nearest >= 0 ? names[nearest] : NULL;
+    size_t       letters = strlen(v->key);
+    vp_strangers fate =
+        s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT : s->strangers;
 
     /* among keys of the user's own only what is as good as the same word was meant */
-    if (near && s->strangers == VP_STRANGERS_KEPT &&
+    if (near && fate == VP_STRANGERS_KEPT &&
         vp_word_distance(v->key, near) > (letters >= 12  ? 2
                                           : letters >= 6 ? 1
                                                          : 0))
         near = NULL;
-    if (s->strangers == VP_STRANGERS_REFUSED)
+    if (fate == VP_STRANGERS_REFUSED && s->unless && v->kind == VP_VALUE_MAP && !near)
+        vp_find(c, file, VP_WARNING, v, path, NULL,
+                "%s refuses it unless %s, here or on the command line, names a module that has it",
+                file->dialect->library, s->unless);
+    else if (fate == VP_STRANGERS_REFUSED)
         vp_find(c, file, VP_ERROR, v, path, near, "%s refuses it: no such key in %s",
                 file->dialect->library, s->path[0] ? s->path : "its file");
     else if (near)
         vp_find(c, file, VP_ERROR, v, path, near,
-                s->strangers == VP_STRANGERS_KEPT
+                fate == VP_STRANGERS_KEPT
                     ? "no key of %s's; unless the script has one of that name it is refused"
                     : "no key of %s's: dropped without a word",
                 file->dialect->library);
-    else if (s->strangers == VP_STRANGERS_DROPPED)
+    else if (fate == VP_STRANGERS_DROPPED)
         vp_find(c, file, VP_WARNING, v, path, NULL, "no key of %s's: dropped without a word",
                 file->dialect->library);
     else

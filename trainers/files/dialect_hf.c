@@ -284,6 +284,12 @@ const vp_dialect vp_dialect_transformers = {
 
 /* ---- TRL ---- */
 
+/* Of DPO, KTO, CPO and GRPO, whose files have most keys in common with SFT's. */
+#define OTHER_LOSSES \
+    "sigmoid|hinge|ipo|exo_pair|nca_pair|robust|bco_pair|sppo_hard|aot|aot_pair|aot_unpaired|" \
+    "discopop|apo_zero|apo_down|apo_zero_unpaired|sft|kto|simpo|alphapo|grpo|dr_grpo|bnpo|dapo|" \
+    "cispo|sapo|luspo|vespo"
+
 static const vp_key trl_keys[] = {
     {"gradient_checkpointing", VP_KEY_BOOL, "true"},
     {"bf16", VP_KEY_BOOL, "true"},
@@ -295,7 +301,7 @@ static const vp_key trl_keys[] = {
     {"packing_strategy", VP_KEY_WORD, "bfd", "bfd|bfd_split|wrapped|bfd-requeue"},
     {"padding_free", VP_KEY_BOOL, "false"},
     {"pad_to_multiple_of", VP_KEY_ANY},
-    {"loss_type", VP_KEY_WORD, "nll", "nll|chunked_nll|dft"},
+    {"loss_type", VP_KEY_TEXT, "nll"}, /* trainers of other methods have words of their own */
     {"activation_offloading", VP_KEY_BOOL, "false"},
     {"assistant_only_loss", VP_KEY_BOOL, "false"},
     {"model_name_or_path", VP_KEY_TEXT},
@@ -390,8 +396,14 @@ static const vp_rule trl_rules[] = {
     {"padding_free", "=true", "attn_implementation", "!=flash_attention_2|flash_attention_3",
      VP_WARNING, "without a padding mask only flash attention keeps samples apart",
      "attn_implementation: flash_attention_2"},
-    {"assistant_only_loss", "=true", "use_liger_kernel", "=true", VP_ERROR,
-     "Liger's loss takes no mask of the assistant's tokens", "use_liger_kernel: false"},
+    {"assistant_only_loss", "=true", "use_liger_kernel", "=true", VP_WARNING,
+     "Liger's loss drops the mask of the assistant's tokens without a word: the loss is over the "
+     "whole sample",
+     "use_liger_kernel: false"},
+    {"loss_type", "!=nll|chunked_nll|dft|" OTHER_LOSSES, NULL, NULL, VP_ERROR,
+     "is no loss of TRL's; SFTTrainer (nll, dft) finds that out when it runs", "nll"},
+    {"loss_type", "=" OTHER_LOSSES, NULL, NULL, VP_WARNING,
+     "is a loss of another of TRL's trainers; SFTTrainer has nll and dft", "nll"},
 };
 
 const vp_dialect vp_dialect_trl = {

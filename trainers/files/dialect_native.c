@@ -271,9 +271,94 @@ static const vp_key torchtitan_keys[] = {
     {"activation_checkpoint.selective_ac_option", VP_KEY_TEXT, "2"},
     {"compile", VP_KEY_MAP},
     {"compile.enable", VP_KEY_BOOL, "false"},
+    /* gone */
+    {"training.batch_size", VP_KEY_INT, .until = "0.2", .instead = "training.local_batch_size"},
+    {"training.compile", VP_KEY_BOOL, .until = "0.2", .instead = "compile.enable"},
+    {"training.seed", VP_KEY_INT, .until = "0.2.1", .instead = "debug.seed"},
+    {"training.deterministic", VP_KEY_BOOL, .until = "0.2.1", .instead = "debug.deterministic"},
+    {"float8", VP_KEY_MAP, .until = "0.2", .instead = "quantize.linear.float8"},
+    {"mx", VP_KEY_MAP, .until = "0.2", .instead = "quantize.linear.mx"},
+    {"lr_scheduler.lr_min", VP_KEY_REAL, .until = "0.2", .instead = "lr_scheduler.min_lr_factor"},
+    {"checkpoint.enable_checkpoint", VP_KEY_BOOL, .until = "0.2", .instead = "checkpoint.enable"},
+    {"checkpoint.last_save_model_weights_only", VP_KEY_BOOL, .until = "0.2",
+     .instead = "checkpoint.last_save_model_only"},
+    {"checkpoint.model_weights_only", VP_KEY_BOOL, .until = "0.2",
+     .instead = "checkpoint.last_save_model_only"},
+    {"parallelism.enable_compiled_autograd", VP_KEY_BOOL, .until = "0.2", .instead = "nothing"},
+    {"parallelism.pipeline_parallel_split_points", VP_KEY_ANY, .until = "0.2",
+     .instead = "parallelism.module_fqns_per_model_part"},
 };
 
-static const vp_section torchtitan_sections[] = {{"", VP_STRANGERS_REFUSED, ""}};
+/* A module that job.custom_config_module names has sections and keys of its own. */
+#define TITAN_OWN .unless = "job.custom_config_module"
+
+/* torchtitan/config/job_config.py of 0.2.2. */
+static const vp_section torchtitan_sections[] = {
+    {"", VP_STRANGERS_REFUSED,
+     "job profiling metrics model lr_scheduler checkpoint quantize comm memory_estimation "
+     "fault_tolerance experimental validation debug",
+     TITAN_OWN},
+    {"job", VP_STRANGERS_REFUSED,
+     "config_file dump_folder description print_config save_config_file "
+     "custom_config_module",
+     TITAN_OWN},
+    {"profiling", VP_STRANGERS_REFUSED,
+     "enable_profiling save_traces_folder profile_freq profiler_active profiler_warmup "
+     "enable_memory_snapshot save_memory_snapshot_folder",
+     TITAN_OWN},
+    {"metrics", VP_STRANGERS_REFUSED,
+     "log_freq enable_tensorboard disable_color_printing save_tb_folder save_for_all_ranks "
+     "enable_wandb",
+     TITAN_OWN},
+    {"model", VP_STRANGERS_REFUSED,
+     "name flavor hf_assets_path tokenizer_path converters print_after_conversion", TITAN_OWN},
+    {"optimizer", VP_STRANGERS_REFUSED, "lr beta1 beta2 eps weight_decay early_step_in_backward",
+     TITAN_OWN},
+    {"lr_scheduler", VP_STRANGERS_REFUSED,
+     "warmup_steps total_steps decay_ratio decay_type min_lr_factor", TITAN_OWN},
+    {"training", VP_STRANGERS_REFUSED,
+     "dataset dataset_path steps mixed_precision_reduce gc_freq gc_debug dataloader", TITAN_OWN},
+    {"parallelism", VP_STRANGERS_REFUSED,
+     "disable_loss_parallel enable_async_tensor_parallel module_fqns_per_model_part "
+     "pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers "
+     "pipeline_parallel_layers_per_stage pipeline_parallel_schedule "
+     "pipeline_parallel_schedule_csv pipeline_parallel_microbatch_size "
+     "pipeline_parallel_expert_parallel_overlap context_parallel_load_balancer "
+     "context_parallel_rotate_method expert_parallel_degree expert_tensor_parallel_degree "
+     "expert_parallel_comm_backend",
+     TITAN_OWN},
+    {"checkpoint", VP_STRANGERS_REFUSED,
+     "enable enable_ft_dataloader_checkpoints folder interval initial_load_path "
+     "initial_load_model_only initial_load_in_hf initial_load_in_hf_quantized "
+     "last_save_model_only last_save_in_hf export_dtype async_mode keep_latest_k load_step "
+     "exclude_from_loading enable_first_step_checkpoint create_seed_checkpoint load_only",
+     TITAN_OWN},
+    {"activation_checkpoint", VP_STRANGERS_REFUSED,
+     "per_op_sac_force_recompute_mm_shapes_by_fqns early_stop memory_budget "
+     "visualize_memory_budget_pareto preserve_rng_state determinism_check debug",
+     TITAN_OWN},
+    {"compile", VP_STRANGERS_REFUSED, "components backend", TITAN_OWN},
+    {"quantize", VP_STRANGERS_REFUSED, "linear grouped_mm", TITAN_OWN},
+    {"quantize.linear", VP_STRANGERS_REFUSED, "float8 mx", TITAN_OWN},
+    {"quantize.linear.float8", VP_STRANGERS_REFUSED,
+     "enable_fsdp_float8_all_gather precompute_float8_dynamic_scale_for_fsdp recipe_name "
+     "filter_fqns emulate",
+     TITAN_OWN},
+    {"quantize.linear.mx", VP_STRANGERS_REFUSED,
+     "mxfp8_dim1_cast_kernel_choice recipe_name filter_fqns", TITAN_OWN},
+    {"quantize.grouped_mm", VP_STRANGERS_REFUSED, "float8 mx", TITAN_OWN},
+    {"quantize.grouped_mm.float8", VP_STRANGERS_REFUSED, "fqns", TITAN_OWN},
+    {"quantize.grouped_mm.mx", VP_STRANGERS_REFUSED, "recipe_name fqns", TITAN_OWN},
+    {"comm", VP_STRANGERS_REFUSED,
+     "init_timeout_seconds train_timeout_seconds trace_buf_size save_traces_folder "
+     "save_traces_file_prefix mode",
+     TITAN_OWN},
+    {"validation", VP_STRANGERS_REFUSED,
+     "enable dataset dataset_path local_batch_size seq_len freq steps dataloader", TITAN_OWN},
+    {"debug", VP_STRANGERS_REFUSED,
+     "seed deterministic deterministic_warn_only moe_force_load_balance", TITAN_OWN},
+    {"experimental", VP_STRANGERS_REFUSED, "custom_import custom_args_module", TITAN_OWN},
+};
 
 static const vp_saying torchtitan_says[] = {
     {VP_SETTING_PARALLEL, "fsdp2", "parallelism.data_parallel_shard_degree", "$world"},
@@ -282,6 +367,9 @@ static const vp_saying torchtitan_says[] = {
     {VP_SETTING_PARALLEL, "ddp", "parallelism.data_parallel_replicate_degree", "$world"},
     {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_shard_degree", "1"},
     {VP_SETTING_PARALLEL, "none", "parallelism.data_parallel_replicate_degree", "1"},
+    {VP_SETTING_WORLD, "*", "parallelism.data_parallel_shard_degree", "$", "parallel=fsdp2"},
+    {VP_SETTING_WORLD, "*", "parallelism.data_parallel_replicate_degree", "$", "parallel=ddp"},
+    {VP_SETTING_WORLD, "1", "parallelism.data_parallel_shard_degree", "1", "parallel=none"},
     {VP_SETTING_MICRO_BATCH, "*", "training.local_batch_size", "$"},
     {VP_SETTING_ACCUMULATION, "*", "training.global_batch_size", "$global"},
     {VP_SETTING_SEQ, "*", "training.seq_len", "$"},

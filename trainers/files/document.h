@@ -3,7 +3,7 @@
  *     VP_TRY(vp_document_read(arena, "ds.json", VP_FORMAT_BY_NAME, &doc, err));
  *     const vp_value *stage = vp_value_at(doc->root, "zero_optimization.stage");
  *
- * JSON, YAML, the words of a command line and the literal part of Python give the same tree; a
+ * JSON, YAML, TOML, the words of a command line and the literal part of Python give the same tree; a
  * scalar has the type that the trainer's own reader would give it (YAML as PyYAML's safe loader:
  * 2e-5 is a string there, `no` a boolean). Nothing is executed, no other file is opened. What a
  * reader takes without a word and a person would not (a key twice, a comment in JSON) stands in
@@ -23,7 +23,7 @@ typedef enum vp_format {
     VP_FORMAT_YAML,
     VP_FORMAT_FLAGS, /* --key value; also a shell script's command */
     VP_FORMAT_PYTHON,
-    VP_FORMAT_TOML /* written only */
+    VP_FORMAT_TOML
 } vp_format;
 
 typedef enum vp_value_kind {
@@ -108,5 +108,6 @@ vp_status vp_document_parse_json(vp_document *doc, const char *bytes, int64_t n,
 vp_status vp_document_parse_yaml(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 vp_status vp_document_parse_flags(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
+vp_status vp_document_parse_toml(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 
 #endif

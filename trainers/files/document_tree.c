@@ -297,8 +297,7 @@ vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes
         VP_TRY(vp_document_parse_python(doc, bytes, n_bytes, err));
         break;
     case VP_FORMAT_TOML:
-        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, name, 1, NULL,
-                          "TOML is written but not read by this vplan: the file is not judged"));
+        VP_TRY(vp_document_parse_toml(doc, bytes, n_bytes, err));
         break;
     default:
         VP_TRY(vp_document_parse_yaml(doc, bytes, n_bytes, err));

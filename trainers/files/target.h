@@ -84,6 +84,8 @@ typedef struct vp_section {
     const char  *path; /* "" is the root */
     vp_strangers strangers;
     const char  *known; /* names of its members, by spaces, besides those of keys[] */
+    /* a key that brings a schema of the user's own: where it is written strangers are kept */
+    const char *unless;
 } vp_section;
 
 struct vp_judged; /* trainers/files/check_internal.h */
