@@ -22,25 +22,6 @@
 
 /* ---- tables ---- */
 
-/* A field of CSV (RFC 4180), escaped for a terminal first: names come from the plan file. */
-static void put_field(const char *text)
-{
-    char shown[512];
-
-    vp_text_escape(text, shown, sizeof shown);
-    if (!strpbrk(shown, ",\"")) {
-        fputs(shown, stdout);
-        return;
-    }
-    putchar('"');
-    for (const char *p = shown; *p; p++) {
-        if (*p == '"')
-            putchar('"');
-        putchar(*p);
-    }
-    putchar('"');
-}
-
 typedef struct buffer_row {
     int64_t     id, offset, bytes, first, last;
     vp_memory   memory;
@@ -114,7 +95,7 @@ static vp_status print_buffers(vp_arena *arena, const vp_plan *plan, bool json, 
         printf("%lld,%s,%lld,%lld,%lld,%lld,%s,", (long long)r->id, vp_memory_name(r->memory),
                (long long)r->offset, (long long)r->bytes, (long long)r->first, (long long)r->last,
                r->component);
-        put_field(r->name);
+        vp_screen_field(r->name);
         putchar('\n');
     }
     if (json)
@@ -175,7 +156,7 @@ static vp_status print_step(const vp_expanded_step *s, void *ctx, vp_err *err)
         return VP_OK;
     }
     printf("%lld,%s,%lld,", (long long)s->idx, vp_pass_phase(s->pass), (long long)s->micro_step);
-    put_field(block);
+    vp_screen_field(block);
     printf(",%s,%s,%s,%s,%.17g\n", vp_kernel_info_of(s->step->kernel)->name,
            vp_stream_name(s->step->stream), reads, writes, s->step->seconds);
     return VP_OK;
@@ -365,25 +346,6 @@ static json_t *story_json(const vp_plan *plan, const story *t)
     return j;
 }
 
-/* "recompute ln_1 + mlp.act" of a run of blocks, in plan's words. */
-static void add_run(const json_t *run, bool one, vp_text *out)
-{
-    const json_t *ops     = json_object_get(run, "recompute");
-    long long     segment = json_integer_value(json_object_get(run, "segment"));
-    char          shown[128];
-
-    if (segment > 1) {
-        vp_text_printf(out, "in segments of %lld", segment);
-        return;
-    }
-    vp_text_printf(out, "%s%s", one ? "recomputes" : "recompute",
-                   json_array_size(ops) ? "" : " nothing");
-    for (size_t k = 0; k < json_array_size(ops); k++)
-        vp_text_printf(
-            out, "%s%s", k ? " + " : " ",
-            vp_text_escape(json_string_value(json_array_get(ops, k)), shown, sizeof shown));
-}
-
 static bool is_alike(const json_t *a, const json_t *b)
 {
     return json_equal(json_object_get(a, "recompute"), json_object_get(b, "recompute")) &&
@@ -407,7 +369,7 @@ static void print_runs(const json_t *runs)
             vp_text_printf(&text, "%lld to %lld: %lld blocks ", first, first + n - 1, n);
         else
             vp_text_printf(&text, "%lld: 1 block ", first);
-        add_run(json_array_get(runs, i), n == 1, &text);
+        vp_add_run(json_array_get(runs, i), n == 1, &text);
         vp_screen_line(i ? "" : "blocks", "%s", text.data ? text.data : "");
         vp_text_release(&text);
     }

@@ -12,6 +12,7 @@
 #include "tuner/tune.h"
 
 #include <assert.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,61 @@ static void print_tune(const vp_plan_request *request, const vp_tune_result *r, 
             vp_screen_command("next", command.data);
         vp_text_release(&command);
     }
+}
+
+static volatile sig_atomic_t asked_to_end;
+
+static void note_signal(int number)
+{
+    asked_to_end = number;
+}
+
+/* Between two trials a signal is noted, and the tuner ends before the next; a second one ends the
+ * program. */
+static void note_signals(void)
+{
+    struct sigaction note = {.sa_handler = note_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+
+    sigaction(SIGINT, &note, NULL);
+    sigaction(SIGTERM, &note, NULL);
+}
+
+/* The fastest that ran to its end; NULL: none. */
+static const vp_trial *best_so_far(const vp_tune_result *r)
+{
+    const vp_trial *best = NULL;
+
+    for (int64_t i = 0; i < r->n_trials; i++)
+        if (r->trials[i].verdict == VP_VERDICT_OK && r->trials[i].measured_s > 0 &&
+            (!best || r->trials[i].measured_s < best->measured_s))
+            best = &r->trials[i];
+    return best;
+}
+
+/* Ended by a signal: the best so far, and how to go on. */
+static void print_interrupted(const vp_model *model, const vp_tune_result *r,
+                              const vp_command_line *line, const char *study)
+{
+    const vp_trial *best    = best_so_far(r);
+    vp_text         command = {0};
+    char            time[32];
+
+    printf("INTERRUPTED: %lld trials ran", (long long)r->n_trials);
+    if (best)
+        printf("; best so far number %lld, %s a step", (long long)best->id,
+               vp_time_text(best->measured_s, time, sizeof time));
+    printf("\n");
+    if (best)
+        vp_print_scenario("plan", model, &best->candidate.scenario);
+    vp_screen_line("study",
+                   study ? "what ran is kept; the same command goes on where this one ended"
+                         : "nothing is kept without --study FILE; with it the next run goes on");
+    vp_change_command(vp_cmd_tune.name, line, &(vp_change){0}, &command);
+    if (!study)
+        vp_text_printf(&command, " --study study.db");
+    if (!command.failed)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
 }
 
 /* tune PLAN: the plan's model, recipe, shapes and budget; the options may not say them again. */
@@ -360,8 +416,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     }
     VP_TRY(none_of_a_command(&line, err));
     name = line.words[0];
-    opts = (vp_tune_opts){
-        .max_trials = w.max_trials, .study = w.study, .note = cli->quiet ? NULL : say};
+    opts = (vp_tune_opts){.max_trials = w.max_trials,
+                          .study      = w.study,
+                          .note       = cli->quiet ? NULL : say,
+                          .ended      = &asked_to_end};
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan tune MODEL|PLAN: which?"));
     VP_TRY(vp_device_named(cli, &o.device, err));
@@ -387,7 +445,12 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (!job.device.is_cpu && job.device.compute_capability == 0)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and no backend runs on %s",
                        job.device.name));
-    VP_TRY(vp_tune(&job.request, &opts, &result, err));
+    note_signals();
+    st = vp_tune(&job.request, &opts, &result, err);
+    if (st == VP_ERR_NO_TRIAL && !cli->json)
+        print_interrupted(job.model, &result, &line, opts.study);
+    if (st != VP_OK)
+        goto out;
     if (result.best && w.path) {
         VP_TRY(vp_tune_best_plan(&job.request, &result, &plan, err));
         VP_TRY(vp_plan_write(plan, w.path, w.force, err));

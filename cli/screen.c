@@ -1,6 +1,7 @@
 #include "cli/screen.h"
 
 #include "base/checked.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/paint.h"
 
@@ -152,4 +153,22 @@ void vp_screen_command(const char *label, const char *command)
             at++;
         room = ROOM - 4;
     }
+}
+
+void vp_screen_field(const char *text)
+{
+    char shown[512];
+
+    vp_text_escape(text, shown, sizeof shown);
+    if (!strpbrk(shown, ",\"")) {
+        fputs(shown, stdout);
+        return;
+    }
+    putchar('"');
+    for (const char *p = shown; *p; p++) {
+        if (*p == '"')
+            putchar('"');
+        putchar(*p);
+    }
+    putchar('"');
 }

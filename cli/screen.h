@@ -33,6 +33,9 @@ void vp_screen_free(const vp_plan_request *request);
 /* A command to paste: what does not fit on a line goes on, behind a backslash, on the next. */
 void vp_screen_command(const char *label, const char *command);
 
+/* A field of CSV (RFC 4180), escaped for a terminal first: names come from files. */
+void vp_screen_field(const char *text);
+
 /* How high each phase reaches, with what lies outside the arena. */
 void vp_screen_phases(const vp_itemised *itemised, int64_t outside_bytes);
 

@@ -170,3 +170,22 @@ const char *vp_binding_text(const vp_changes *c, char *buf, size_t buf_size)
             vp_size_text(c->activation_bytes, y, sizeof y), outside);
     return buf;
 }
+
+void vp_add_run(const json_t *run, bool one, vp_text *out)
+{
+    const json_t *ops     = json_object_get(run, "recompute");
+    long long     segment = json_integer_value(json_object_get(run, "segment"));
+    char          shown[128];
+
+    if (segment > 1) {
+        vp_text_printf(out, "in segments of %lld", segment);
+        return;
+    }
+    vp_text_printf(out, "%s%s", one ? "recomputes" : "recompute",
+                   json_array_size(ops) ? "" : " nothing");
+    for (size_t k = 0; k < json_array_size(ops); k++) {
+        const char *op = json_string_value(json_array_get(ops, k));
+        vp_text_printf(out, "%s%s", k ? " + " : " ",
+                       vp_text_escape(op ? op : "?", shown, sizeof shown));
+    }
+}

@@ -28,4 +28,8 @@ void vp_text_quoted(vp_text *out, const char *word);
 /* What of an infeasible request takes the room. Returns buf. */
 const char *vp_binding_text(const vp_changes *changes, char *buf, size_t buf_size);
 
+/* Add what a run of blocks does, of a plan's or a study's decisions, in plan's words: "recompute ln_1 +
+ * mlp.act"; one: of a single block. Texts of the file are escaped. */
+void vp_add_run(const json_t *run, bool one, vp_text *out);
+
 #endif

@@ -63,7 +63,7 @@ static vp_status time_calls(const vp_session *s, const vp_profile *calls, vp_pro
              (long long)(s->opts->profile_s > 0 ? s->opts->profile_s : 120));
     char *argv[] = {(char *)(uintptr_t)s->runner, "--profile", "-", "--seconds", seconds,
                     vp_session_backend_option(s), "cuda",      NULL};
-    VP_TRY(vp_session_run(argv, &text, 600, &child, err));
+    VP_TRY(vp_session_run(s, argv, &text, 600, &child, err));
     if (child.end == VP_CHILD_INTERRUPTED)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
     if (child.end != VP_CHILD_EXITED || child.exit_code != 0)

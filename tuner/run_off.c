@@ -191,7 +191,7 @@ static vp_status run_rounds(vp_run_off *o, const vp_session *s, const vp_plannin
     snprintf(steps, sizeof steps, "%lld", (long long)n_more);
     char *argv[] = {
         (char *)(uintptr_t)s->runner, "--compare", "-", "--steps", steps, "--json", NULL};
-    VP_TRY(vp_session_run(argv, &text, 120 + 20 * (double)n_more * round_s, &child, err));
+    VP_TRY(vp_session_run(s, argv, &text, 120 + 20 * (double)n_more * round_s, &child, err));
     *spent_s += child.seconds;
     if (child.end == VP_CHILD_INTERRUPTED)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));

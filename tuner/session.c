@@ -46,8 +46,8 @@ char *vp_session_backend_option(const vp_session *s)
     return s->request->device->is_cpu ? NULL : option;
 }
 
-vp_status vp_session_run(char *const *argv, const vp_text *input, double timeout_s,
-                         vp_child_result *child, vp_err *err)
+vp_status vp_session_run(const vp_session *s, char *const *argv, const vp_text *input,
+                         double timeout_s, vp_child_result *child, vp_err *err)
 {
     enum { MAX_BYTES = 4 << 20 };
     vp_child_opts opts = {.argv             = argv,
@@ -59,6 +59,10 @@ vp_status vp_session_run(char *const *argv, const vp_text *input, double timeout
                           .timeout_s        = timeout_s};
 
     assert(argv[0] && argv[0][0] && timeout_s > 0);
+    if (s->opts->ended && *s->opts->ended) {
+        *child = (vp_child_result){.end = VP_CHILD_INTERRUPTED};
+        return VP_OK;
+    }
     return vp_child_run(&opts, child, err);
 }
 
@@ -77,7 +81,7 @@ static vp_status find_runner(vp_session *s, vp_err *err)
     VP_TRY(hash_file(s->runner, hash, err));
     snprintf(s->build, sizeof s->build, "%.16s", hash);
     char *argv[] = {s->runner, "--describe", vp_session_backend_option(s), "cuda", NULL};
-    VP_TRY(vp_session_run(argv, NULL, 60, &child, err));
+    VP_TRY(vp_session_run(s, argv, NULL, 60, &child, err));
     if (child.end == VP_CHILD_INTERRUPTED)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
     if (child.end != VP_CHILD_EXITED || child.exit_code != 0)

@@ -33,6 +33,9 @@ typedef struct vp_study vp_study;
 vp_status vp_study_open(const char *path, vp_study **out, vp_err *err);
 void      vp_study_close(vp_study *study);
 
+/* To be looked at only, also while a tuner writes to it: nothing is changed, no lock is taken. */
+vp_status vp_study_open_to_read(const char *path, vp_study **out, vp_err *err);
+
 /* What trials must share to be comparable. A row is made for a new one. */
 typedef struct vp_study_request {
     const char *model;        /* its name, for people                 */

@@ -328,7 +328,7 @@ static vp_status refuse_network(const vp_study *s, vp_err *err)
 
 /* The first 100 bytes, read before SQLite touches the file: opening another program's database
  * could already change it. */
-static vp_status check_header(const vp_study *s, vp_err *err)
+static vp_status check_header(const vp_study *s, bool to_write, vp_err *err)
 {
     unsigned char h[100];
     struct stat   info;
@@ -345,7 +345,7 @@ static vp_status check_header(const vp_study *s, vp_err *err)
     if (n < 0)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be read: %s",
                           strerror(errno)));
-    if (access(s->path, W_OK) != 0)
+    if (to_write && access(s->path, W_OK) != 0)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be written: %s",
                           strerror(errno)));
     if (n < (ssize_t)sizeof h || memcmp(h, "SQLite format 3", 16) != 0)
@@ -378,12 +378,12 @@ static vp_status pragma(vp_study *s, const char *sql, vp_err *err)
                                                                    : sql_fails(s, "set it up", err);
 }
 
+/* flags: SQLite's, of how it is opened. */
 static vp_status connect_db(vp_study *s, const char *path, int flags, vp_err *err)
 {
     vp_status st = VP_OK;
 
-    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW | flags, NULL) !=
-        SQLITE_OK) {
+    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_NOFOLLOW | flags, NULL) != SQLITE_OK) {
         if (!s->db)
             return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
         return sql_fails(s, "open it", err);
@@ -400,7 +400,7 @@ static vp_status connect_db(vp_study *s, const char *path, int flags, vp_err *er
     sqlite3_db_config(s->db, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
     VP_TRY(pragma(s, "PRAGMA mmap_size = 0", err));
     VP_TRY(pragma(s, "PRAGMA cell_size_check = ON", err));
-    if (sqlite3_db_readonly(s->db, "main") == 1)
+    if (!(flags & SQLITE_OPEN_READONLY) && sqlite3_db_readonly(s->db, "main") == 1)
         VP_TRY(file_fails(s, err, "is read-only"));
 out:
     return st;
@@ -539,7 +539,7 @@ static vp_status create(vp_study *s, vp_err *err)
         return VP_FAIL_AT(err, VP_ERR_STORAGE, s->path, 0, NULL, "cannot be made: %s",
                           strerror(errno));
     snprintf(temporary, sizeof temporary, "%s/" NEW_FILE, folder);
-    VP_TRY(connect_db(s, temporary, SQLITE_OPEN_CREATE, err));
+    VP_TRY(connect_db(s, temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err));
     VP_TRY(set_durable(s, err));
     VP_TRY(vp_study_change(s, err, "BEGIN IMMEDIATE", ""));
     snprintf(sql, sizeof sql, "PRAGMA application_id = %d", VP_STUDY_APPLICATION);
@@ -643,17 +643,39 @@ vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
     VP_TRY(resolve(path, s, err));
     VP_TRY(refuse_network(s, err));
     if (access(s->path, F_OK) == 0) /* what is no study is left alone, and what lies beside it */
-        VP_TRY(check_header(s, err));
+        VP_TRY(check_header(s, true, err));
     VP_TRY(lock(s, err));
     remove_left(s);
     if (access(s->path, F_OK) != 0)
         VP_TRY(create(s, err));
-    VP_TRY(check_header(s, err));
-    VP_TRY(connect_db(s, s->path, 0, err));
+    VP_TRY(check_header(s, true, err));
+    VP_TRY(connect_db(s, s->path, SQLITE_OPEN_READWRITE, err));
     VP_TRY(check_schema(s, err));
     VP_TRY(quick_check(s, err));
     VP_TRY(set_durable(s, err));
     VP_TRY(interrupt_running(s, err));
+    *out = s;
+    s    = NULL;
+out:
+    vp_study_close(s);
+    return st;
+}
+
+vp_status vp_study_open_to_read(const char *path, vp_study **out, vp_err *err)
+{
+    vp_study *s  = calloc(1, sizeof *s);
+    vp_status st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, s);
+    s->lock_fd = -1;
+    VP_TRY(resolve(path, s, err));
+    if (access(s->path, F_OK) != 0)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "there is no such file"));
+    VP_TRY(check_header(s, false, err));
+    VP_TRY(connect_db(s, s->path, SQLITE_OPEN_READONLY, err));
+    VP_TRY(check_schema(s, err));
+    VP_TRY(quick_check(s, err));
     *out = s;
     s    = NULL;
 out:

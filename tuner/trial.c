@@ -370,7 +370,7 @@ static vp_status run_child(const vp_session *s, const vp_planning *planning, con
     snprintf(steps, sizeof steps, "%lld", (long long)n_steps);
     char   *argv[]      = {(char *)(uintptr_t)s->runner, "-", "--steps", steps, "--json", NULL};
     int64_t n_oom_kills = count_oom_kills();
-    VP_TRY(vp_session_run(argv, &text,
+    VP_TRY(vp_session_run(s, argv, &text,
                           60 + 20 * (double)n_steps * trial->candidate.figures.step_time_s, &child,
                           err));
     *verdict = judge(s->arena, &child, n_oom_kills, n_steps, trial, a, evidence);

@@ -1,6 +1,10 @@
 /* The loop. */
 #include "tuner/tune_internal.h"
 
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/units.h"
+
 #include <assert.h>
 #include <math.h>
 
@@ -17,6 +21,8 @@ typedef struct tuner {
     int64_t     n_near;        /* trials run only because a race may show them faster */
     int64_t     n_planned_for; /* trials that the answer knows; -1: not all their runs */
     const char *stopped_because;
+    double      begun_s; /* the first trial of now; 0: there was none yet */
+    int64_t     n_now;   /* trials of now */
 } tuner;
 
 /* ---- plans by what is known ---- */
@@ -51,9 +57,46 @@ out:
     return st;
 }
 
+/* Presets that fit and did not run, and plans that may run beside them. */
+static int64_t most_to_come(const tuner *t)
+{
+    int64_t n = vp_max_i64(0, t->session.opts->max_trials - t->trials.n_beside);
+
+    for (int64_t p = 0; p < t->planning.n_presets; p++)
+        n += t->planning.presets[p].candidate.fits &&
+             !vp_trials_have(&t->trials, &t->planning.presets[p].candidate.scenario);
+    return n;
+}
+
+/* How far it is: what is left is told as if every trial took as long as those of now did. */
+static void note_progress(const tuner *t)
+{
+    double  spent_s = vp_now_s() - t->begun_s, best_s = INFINITY;
+    int64_t n = most_to_come(t);
+    char    spent[32], left[32], best[32];
+
+    for (int64_t i = 0; i < t->trials.n; i++)
+        if (t->trials.all[i].verdict == VP_VERDICT_OK && t->trials.all[i].measured_s < best_s)
+            best_s = t->trials.all[i].measured_s;
+    vp_session_note(&t->session,
+                    "  %lld of at most %lld trials, %s; at most %s and a race to go; best %s",
+                    (long long)t->trials.n, (long long)(t->trials.n + n),
+                    vp_time_text(spent_s, spent, sizeof spent),
+                    vp_time_text(spent_s / (double)t->n_now * (double)n, left, sizeof left),
+                    best_s < INFINITY ? vp_time_text(best_s, best, sizeof best) : "none");
+}
+
 static vp_status run(tuner *t, const vp_candidate *c, const char *preset, vp_err *err)
 {
-    return vp_trials_run(&t->trials, &t->session, &t->planning, c, preset, err);
+    vp_status st = VP_OK;
+
+    if (!t->n_now)
+        t->begun_s = vp_now_s();
+    VP_TRY(vp_trials_run(&t->trials, &t->session, &t->planning, c, preset, err));
+    t->n_now++;
+    note_progress(t);
+out:
+    return st;
 }
 
 /* The fastest plan not yet tested: of the answer's, else, since that names one plan a scenario,

@@ -40,6 +40,8 @@
 
 #include "planner/planner.h"
 
+#include <signal.h>
+
 typedef enum vp_verdict {
     VP_VERDICT_OK,
     VP_VERDICT_OOM_HOST, /* killed by the kernel for memory, or memory could not be had     */
@@ -74,6 +76,9 @@ typedef struct vp_tune_opts {
     const char *study;              /* its file; NULL: of this run only          */
     const char *runner;             /* program to run instead of vplan-run, or NULL */
     void (*note)(const char *text); /* progress for people, or NULL         */
+    /* set by a signal's handler: end before the next child, as one that comes while a child runs does;
+     * or NULL */
+    const volatile sig_atomic_t *ended;
 } vp_tune_opts;
 
 typedef struct vp_tune_result {
@@ -89,7 +94,7 @@ typedef struct vp_tune_result {
 
 /* VP_OK: trials were run, or nothing fits (answer.n_candidates 0). VP_ERR_DEVICE: vplan-run is
  * missing or cannot profile. VP_ERR_STORAGE: the study cannot be used or written.
- * VP_ERR_NO_TRIAL: interrupted. Release the result in any case. */
+ * VP_ERR_NO_TRIAL: interrupted; trials has what ran until then. Release the result in any case. */
 vp_status vp_tune(const vp_plan_request *request, const vp_tune_opts *opts, vp_tune_result *result,
                   vp_err *err);
 void      vp_tune_result_release(vp_tune_result *result);

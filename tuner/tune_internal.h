@@ -44,9 +44,10 @@ void      vp_session_note(const vp_session *s, const char *fmt, ...)
 char *vp_session_backend_option(const vp_session *s);
 
 /* Run the runner by these words, s->runner the first of them, with input (NULL: none) on its
- * standard input; what it prints is in *child, to be released in any case. */
-vp_status vp_session_run(char *const *argv, const vp_text *input, double timeout_s,
-                         vp_child_result *child, vp_err *err);
+ * standard input; what it prints is in *child, to be released in any case. Where the end was asked for,
+ * it is not run, and was interrupted. */
+vp_status vp_session_run(const vp_session *s, char *const *argv, const vp_text *input,
+                         double timeout_s, vp_child_result *child, vp_err *err);
 
 /* ---- decisions.c: plans as text in a study: one text, one plan ---- */
 
