@@ -9,10 +9,13 @@
 #include "cli/words.h"
 
 #include "base/checked.h"
+#include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "planner/itemise.h"
 #include "planner/reprice.h"
+#include "report/arena_svg.h"
+#include "report/page.h"
 
 #include <assert.h>
 #include <math.h>
@@ -191,7 +194,7 @@ typedef struct alike {
 } alike;
 
 typedef struct story {
-    const char  *path;
+    const char  *path, *html;
     const char  *profile;   /* that gives the times; NULL: the plan does */
     double       planned_s; /* what the plan itself says of a step       */
     bool         all;
@@ -509,12 +512,30 @@ static void print_story(const vp_plan *plan, const story *t)
                        vp_size_text(plan->outside_bytes, a, sizeof a),
                        vp_overhead_class_text(plan, shown, sizeof shown));
     vp_screen_line("more", "--all: every kind of tensor; --buffers, --program: CSV");
+    if (t->html)
+        printf("written to %s\n", t->html);
     print_next(t);
 }
 
+/* The page of --html. */
+static vp_status write_page(const vp_plan *plan, const char *path, bool force, vp_err *err)
+{
+    vp_text   page = {0};
+    vp_status st   = VP_OK;
+
+    vp_report_plan_begin(plan, &page);
+    VP_TRY(vp_report_arena(plan, &page, err));
+    vp_page_end(&page);
+    VP_TRY_ALLOC(err, !page.failed);
+    VP_TRY(vp_file_write(path, page.data, page.n_bytes, force, err));
+out:
+    vp_text_release(&page);
+    return st;
+}
+
 typedef struct explain_options {
-    const char *profile, *device;
-    bool        buffers, program, roofline, all;
+    const char *profile, *device, *html;
+    bool        buffers, program, roofline, all, force;
 } explain_options;
 
 static const vp_option rows[] = {
@@ -541,6 +562,8 @@ static const vp_option rows[] = {
      .otherwise = "the device that the plan names, where it is built in",
      .example   = "my-card.json"},
     VP_ROW_ALL(explain_options, all),
+    VP_ROW_HTML(explain_options, html),
+    VP_ROW_FORCE(explain_options, force),
     {.name      = "--profile",
      .kind      = VP_OPTION_INPUT,
      .at        = offsetof(explain_options, profile),
@@ -589,6 +612,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     t.path    = path;
     t.profile = w.profile;
     t.all     = w.all;
+    t.html    = w.html;
     if (!path)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan explain PLAN: which plan?"));
     if (w.buffers + w.program + w.roofline > 1)
@@ -596,6 +620,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
                        "--buffers, --program and --roofline are three tables: one at a time"));
     if (w.device && !w.roofline)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device belongs to --roofline"));
+    if (w.html)
+        VP_TRY(vp_output_check(w.html, w.force, (const char *const[]){path, w.profile}, 2, err));
     VP_TRY(vp_plan_read(path, &plan, err));
     if (!plan->is_signed)
         fprintf(stderr,
@@ -605,6 +631,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_profile_read(t.profile, &profile, err));
         VP_TRY(vp_plan_reprice(plan, t.profile, profile, err));
     }
+    if (w.html)
+        VP_TRY(write_page(plan, w.html, w.force, err));
     if (w.roofline) {
         VP_TRY(print_roofline(plan, w.device, cli->json, err));
     } else if (w.buffers) {

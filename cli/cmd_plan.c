@@ -2,6 +2,7 @@
 #include "cli/bytes_table.h"
 #include "cli/cli.h"
 #include "cli/cmd_plan_trainer.h"
+#include "cli/frontier_chart.h"
 #include "cli/names.h"
 #include "cli/roofline_print.h"
 #include "cli/rows.h"
@@ -14,7 +15,9 @@
 #include "base/units.h"
 #include "planner/changes.h"
 #include "planner/frontier.h"
+#include "report/arena_svg.h"
 #include "report/curve_svg.h"
+#include "report/page.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -36,6 +39,7 @@ typedef struct answer {
     vp_arena              *arena; /* of itemised */
     vp_itemised            itemised;
     bool                   all; /* a line a kind of tensor */
+    const char            *html;
 } answer;
 
 /* What the proof is about: the fastest within the budget. */
@@ -193,18 +197,6 @@ static void print_proof(const vp_plan_answer *a)
                vp_time_text(a->bound_s, time, sizeof time), 100 * a->gap, (long long)a->n_nodes);
 }
 
-static void print_frontier(const vp_frontier *f)
-{
-    char budget[32], needs[32], time[32];
-
-    printf("frontier\n  %11s  %11s  %9s\n", "budget", "needs", "step");
-    for (int64_t i = 0; i < f->n; i++)
-        printf("  %11s  %11s  %9s\n",
-               vp_size_text(f->points[i].budget_bytes, budget, sizeof budget),
-               vp_size_text(f->points[i].device_bytes, needs, sizeof needs),
-               vp_time_text(f->points[i].step_time_s, time, sizeof time));
-}
-
 static void print_monolithic(const vp_monolithic_check *c)
 {
     char time[32], planned[32];
@@ -305,11 +297,13 @@ static vp_status print_plan(answer *x, vp_err *err)
         print_monolithic(&x->whole);
     print_presets(&x->job.request, &x->found);
     if (x->frontier.n)
-        print_frontier(&x->frontier);
+        vp_frontier_print(&x->frontier, plan->budget_bytes);
     for (size_t i = 0; i < json_array_size(plan->assumptions); i++)
         vp_screen_line("assumed", "%s", json_string_value(json_array_get(plan->assumptions, i)));
     if (x->path)
         printf("written to %s\n", x->path);
+    if (x->html)
+        printf("written to %s\n", x->html);
     print_next(x);
 out:
     return st;
@@ -358,18 +352,55 @@ static bool draw_frontier(const answer *x, vp_text *out)
     vp_report_point   *points = calloc((size_t)f->n, sizeof *points);
     vp_report_curve    curve  = {.device       = x->job.request.device->name,
                                  .budget_bytes = x->job.request.budget_bytes,
-                                 .points       = points,
-                                 .n            = f->n};
+                                 .points       = points};
     bool               drawn;
 
     for (int64_t i = 0; points && i < f->n; i++)
-        points[i] = (vp_report_point){f->points[i].budget_bytes, f->points[i].step_time_s};
+        points[curve.n++] = (vp_report_point){f->points[i].device_bytes, f->points[i].step_time_s};
     drawn = points && vp_report_curve_svg(&curve, out);
     free(points);
     return drawn;
 }
 
-static vp_status work_out(answer *x, bool frontier, const char *svg, bool force, vp_err *err)
+static void add_frontier_table(const vp_frontier *f, vp_text *out)
+{
+    static const char *const heads[] = {"needs", "a step"};
+    char                     needs[32], time[32];
+
+    vp_page_table_begin(out);
+    vp_page_row(out, 1, heads, 2);
+    for (int64_t i = 0; i < f->n; i++) {
+        const char *cells[] = {vp_size_text(f->points[i].device_bytes, needs, sizeof needs),
+                               vp_time_text(f->points[i].step_time_s, time, sizeof time)};
+        vp_page_row(out, 0, cells, 2);
+    }
+    vp_page_table_end(out);
+}
+
+/* The page of --html: the plan's memory over the step, and the frontier where it was asked for. */
+static vp_status write_page(const answer *x, const char *path, bool force, vp_err *err)
+{
+    const vp_plan *plan = x->plan;
+    vp_text        page = {0};
+    vp_status      st   = VP_OK;
+
+    vp_report_plan_begin(plan, &page);
+    if (x->frontier.n) {
+        vp_page_heading(&page, "What more memory buys");
+        VP_TRY_ALLOC(err, draw_frontier(x, &page));
+        add_frontier_table(&x->frontier, &page);
+    }
+    VP_TRY(vp_report_arena(plan, &page, err));
+    vp_page_end(&page);
+    VP_TRY_ALLOC(err, !page.failed);
+    VP_TRY(vp_file_write(path, page.data, page.n_bytes, force, err));
+out:
+    vp_text_release(&page);
+    return st;
+}
+
+static vp_status work_out(answer *x, bool frontier, const char *svg, const char *html, bool force,
+                          vp_err *err)
 {
     const vp_plan_request *r       = &x->job.request;
     double                 start_s = vp_now_s(), richer_s;
@@ -392,6 +423,8 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, bool force,
             VP_TRY_ALLOC(err, draw_frontier(x, &picture));
             VP_TRY(vp_file_write(svg, picture.data, picture.n_bytes, force, err));
         }
+        if (html)
+            VP_TRY(write_page(x, html, force, err));
         if (x->path)
             VP_TRY(vp_plan_write(x->plan, x->path, force, err));
     }
@@ -402,7 +435,7 @@ out:
 }
 
 typedef struct plan_options {
-    const char *path, *svg;
+    const char *path, *svg, *html;
     bool        force, frontier, prove, monolithic, all;
     double      gap;
     const char *within;
@@ -416,7 +449,7 @@ static const vp_option rows[] = {
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(plan_options, frontier),
      .help = "The fastest step within 16 budgets, in equal steps from the least that fits to "
-             "where nothing more is gained"},
+             "where nothing more is gained: the distinct plans of them"},
     {.name      = "--svg",
      .kind      = VP_OPTION_OUTPUT,
      .at        = offsetof(plan_options, svg),
@@ -424,6 +457,7 @@ static const vp_option rows[] = {
      .help      = "Write a picture of the frontier",
      .otherwise = "none",
      .example   = "frontier.svg"},
+    VP_ROW_HTML(plan_options, html),
     {.name    = "--within",
      .kind    = VP_OPTION_TEXT,
      .at      = offsetof(plan_options, within),
@@ -507,6 +541,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     x.line   = &line;
     x.within = w.within;
     x.all    = w.all;
+    x.html   = w.html;
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));
@@ -515,6 +550,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_output_check(x.path, w.force, inputs, 4, err));
     if (w.svg)
         VP_TRY(vp_output_check(w.svg, w.force, inputs, 4, err));
+    if (w.html)
+        VP_TRY(vp_output_check(w.html, w.force, inputs, 4, err));
     if (w.gap >= 1)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--gap is a fraction of the step time, below 1"));
     VP_TRY(vp_model_named(cli, &name, err));
@@ -527,7 +564,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_plan_job_open(name, &o, &x.job, err));
     x.job.request.gap = w.gap;
     VP_TRY(parse_within(w.within, &x.job.request.within, err));
-    VP_TRY(work_out(&x, w.frontier, w.svg, w.force, err));
+    VP_TRY(work_out(&x, w.frontier, w.svg, w.html, w.force, err));
     if (w.monolithic)
         VP_TRY(vp_planner_monolithic(&x.job.request, &x.found, &x.whole, err));
     if (cli->json)

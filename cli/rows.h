@@ -66,6 +66,14 @@
         .help = "A line for every kind of tensor at the peak, instead of one for each group" \
     }
 
+#define VP_ROW_HTML(type, field) \
+    { \
+        .name = "--html", .kind = VP_OPTION_OUTPUT, .at = offsetof(type, field), .value = "FILE", \
+        .help = "Write a page: every tensor over the step, where it lies and while it does; it " \
+                "needs no network and no script", \
+        .otherwise = "none", .example = "plan.html" \
+    }
+
 #define VP_ROW_VERSIONS(type, field) \
     .name = "--versions", .kind = VP_OPTION_TEXT, .at = offsetof(type, field), \
     .value = "NAME=VERSION,...", .otherwise = "the newest that vplan knows", \

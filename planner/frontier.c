@@ -36,12 +36,13 @@ vp_status vp_frontier_trace(const vp_plan_request *r, const vp_plan_answer *a, v
             p              = out->points[out->n - 1];
             p.budget_bytes = budget;
         }
+        /* another budget, the same plan */
+        if (out->n && p.device_bytes == out->points[out->n - 1].device_bytes)
+            continue;
         /* ascending budgets, step times that never rise: what report/curve_svg.h asks for */
         assert(out->n == 0 || (p.budget_bytes >= out->points[out->n - 1].budget_bytes &&
                                p.step_time_s <= out->points[out->n - 1].step_time_s));
         out->points[out->n++] = p;
-        if (most == least)
-            break;
     }
 out:
     return st;

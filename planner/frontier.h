@@ -12,12 +12,12 @@ typedef struct vp_frontier_point {
 
 typedef struct vp_frontier {
     vp_arena          *arena;
-    vp_frontier_point *points; /* ascending budget; step times never rise */
+    vp_frontier_point *points; /* distinct plans, ascending budget; step times never rise */
     int64_t            n;
 } vp_frontier;
 
 /* From the least budget to what the device has, or to where nothing more is gained, in equal
- * steps of bytes. Release in any case. */
+ * steps of bytes; budgets of one plan are one point, the least of them. Release in any case. */
 vp_status vp_frontier_trace(const vp_plan_request *request, const vp_plan_answer *answer,
                             vp_frontier *out, vp_err *err);
 void      vp_frontier_release(vp_frontier *frontier);

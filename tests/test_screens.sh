@@ -81,8 +81,9 @@ for line, code in (("plan %s --frontier" % T4, 0), ("plan gpt2-xl --device 4090 
         ok(abs(size(said.group(4)) - (least - budget)) < 6e6, "short by what is missing: " + line, said.group(0))
         one(r"^binding .*(\n +.*)?512.0 MiB\s+outside the arena", out, "what binds says what lies outside")
     else:
-        points = re.findall(r"^ +([\d.]+ GiB) +([\d.]+ GiB) +[\d.]+ s$", out, re.M)
-        ok(len(points) == 16 and all(0 <= size(b) - size(n) < 8e7 for b, n in points), "where memory is scarce a budget is used up", points)
+        points = re.findall(r"^ +([\d.]+ GiB) +[\d.]+ s +[+]", out, re.M)
+        ok([abs(size(n) - p["device_bytes"]) < 6e6 for n, p in zip(points, answer["frontier"])] == [True] * 16, "the frontier's plans", points)
+        ok(all(0 <= p["budget_bytes"] - p["device_bytes"] < 8e7 for p in answer["frontier"]), "where memory is scarce a budget is used up", answer["frontier"])
 
 fits = json.loads(call("estimate gpt2 --seq 256 --device t4 --json"))
 tight = "estimate gpt2 --seq 256 --device t4 --budget %d" % (fits["device_bytes"] - 300000)

@@ -1,0 +1,139 @@
+#!/bin/bash
+# tests/test_report.sh: pictures. The pages need nothing but themselves, every tensor that can be seen is in them with its name and
+# bytes, and nothing is clipped; where chromium is here it draws one. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
+import csv, io, json, os, re, shutil, subprocess, sys, xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+sys.path.insert(0, "tests")
+from check import finish, ok, skip
+
+vplan, work = sys.argv[1:3]
+os.chdir(work)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def call(line, code=0):
+    p = subprocess.run([vplan] + line.split(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=60)
+    ok(p.returncode == code, line, (p.returncode, p.stderr.decode()[-300:]))
+    return p.stdout.decode()
+
+
+class Page(HTMLParser):
+    """That every tag is closed, and where it leads."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.bad, self.tags = [], [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.bad += [a for a in attrs if a[0] in ("src", "href", "onload", "onclick")]
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.add(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.bad.append("</%s>" % tag)
+
+
+def pictures(text):
+    return [ET.fromstring(x) for x in re.findall(r"<svg.*?</svg>", text, re.S)]
+
+
+def clipped(svg):
+    """Texts that reach beyond the picture: a letter of the font is at most 0.62 of its size wide."""
+    width, height = (float(x) for x in svg.get("viewBox").split()[2:])
+    font, found = float(svg.get("font-size")), []
+    for t in svg.iter(SVG + "text"):
+        text, x, y = "".join(t.itertext()), float(t.get("x")), float(t.get("y"))
+        w = 0.62 * font * len(text)
+        left = x - {"end": w, "middle": w / 2}.get(t.get("text-anchor"), 0)
+        if left < 0 or left + w > width or not font < y < height:
+            found.append((text, left, w, y))
+    for r in svg.iter(SVG + "rect"):
+        if r.get("x") and not (-0.01 <= float(r.get("x")) and float(r.get("x")) + float(r.get("width")) <= width + 0.01 and float(r.get("y")) + float(r.get("height")) <= height):
+            found.append(r.attrib)
+    return found
+
+
+TINY = "gpt2-tiny --device cpu --budget 8MB --seq 128 --global-batch 8"
+call("plan %s -o plan.json --frontier --html plan.html --svg f.svg" % TINY)
+call("explain plan.json --html explain.html")
+call("plan gpt2-xl --device h100 --seq 1024 --global-batch 32 --html one.html")
+frontier = json.loads(call("plan %s --frontier --json" % TINY))["frontier"]
+for name, n in ("plan.html", 2), ("explain.html", 1), ("one.html", 1):
+    text = open(name).read()
+    page = Page(text)
+    ok(not page.bad and not page.open and "script" not in page.tags and "table" in page.tags, name + ": whole, and without scripts", (page.bad, page.open))
+    ok(not re.search(r"https?://(?!www.w3.org/2000/svg\")|url\(|@import", text), name + ": needs no network", re.findall(r"https?://\S+", text)[:3])
+    drawn = pictures(text)
+    ok(len(drawn) == n and not [c for d in drawn for c in clipped(d)], name + ": nothing is clipped", [clipped(d) for d in drawn])
+
+# ---- the frontier: distinct plans, steps between them, ticks on both axes ----
+
+svg = ET.parse("f.svg").getroot()
+titles = [t.text for t in svg.iter(SVG + "title")]
+ok(len(titles) == len(frontier) == len({(p["device_bytes"], p["step_time_s"]) for p in frontier}) > 5, "a point a plan, no plan twice", (titles, frontier))
+path = [p for p in svg.iter(SVG + "path")][0].get("d")
+ok(path.count("H") == len(frontier) and path.count("V") == len(frontier) - 1, "steps", path)
+ticks = ["".join(t.itertext()) for t in svg.iter(SVG + "text")]
+ok(sum(t.endswith("MiB") and "budget" not in t for t in ticks) >= 3 and sum(t.endswith(" ms") for t in ticks) >= 3 and "budget 7.6 MiB" in ticks and not clipped(svg), "axes", ticks)
+
+# ---- the arena: every tensor of --buffers that is high enough is there, by name and bytes, once ----
+
+rows = list(csv.DictReader(io.StringIO(call("explain plan.json --buffers"))))
+arena = pictures(open("explain.html").read())[0]
+names = {}
+for r in arena.iter(SVG + "rect"):
+    title = r.find(SVG + "title")
+    if title is not None and "steps" in title.text:
+        names.setdefault(title.text.split("\n")[0], []).append((float(r.get("y")), float(r.get("height")), r.get("fill")))
+plan = json.load(open("plan.json"))
+peak = max(int(r["offset"]) + int(r["bytes"]) for r in rows)
+SCALE = (520 - 44 - 64) / peak
+high = [r for r in rows if int(r["bytes"]) * SCALE >= 2.01 and r["component"] != "padding"]
+ok(len(high) > 20 and all(r["name"] in names for r in high), "every tensor that can be seen", [r["name"] for r in high if r["name"] not in names][:5])
+for r in high:
+    y, height = 520 - 64 - (int(r["offset"]) + int(r["bytes"])) * SCALE, int(r["bytes"]) * SCALE
+    ok(any(abs(y - a) < 0.02 and abs(height - b) < 0.02 for a, b, _ in names[r["name"]]), "where it lies: " + r["name"], (y, height, names[r["name"]]))
+ok("peak 6.4 MiB: " in open("explain.html").read(), "the peak is marked", "no mark")
+
+# ---- a name from a file is a text, not a piece of the page ----
+
+plan["model_name"] = "<script>alert(1)</script>&\"'\x1b[31m"
+key = next(k for k in ("model_name", "model") if isinstance(plan.get(k), str) or k in json.load(open("plan.json")))
+bad = json.load(open("plan.json"))
+if isinstance(bad.get("model"), dict):
+    bad["model"]["name"] = plan["model_name"]
+else:
+    bad[key] = plan["model_name"]
+json.dump(bad, open("bad.json", "w"))
+p = subprocess.run([vplan, "explain", "bad.json", "--html", "bad.html"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+text = open("bad.html").read() if p.returncode == 0 else ""
+ok(p.returncode == 0 and "<script" not in text and "&lt;script&gt;" in text and "\x1b" not in text + p.stdout.decode(), "names are escaped", (p.returncode, p.stderr))
+call("explain plan.json --html explain.html", 2)
+call("explain plan.json --html plan.json --force", 2)
+
+# ---- as a browser draws it ----
+
+chromium = shutil.which("chromium")
+if chromium:
+    p = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-javascript", "--hide-scrollbars", "--window-size=1000,1600",
+                        "--user-data-dir=" + work + "/profile", "--screenshot=" + work + "/page.png", "file://" + work + "/plan.html"],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    png = open("page.png", "rb").read() if os.path.exists("page.png") else b""
+    # a page of white alone is a few KB
+    ok(png[:8] == b"\x89PNG\r\n\x1a\n" and len(png) > 30000, "chromium draws it", (p.returncode, len(png), p.stderr[-300:]))
+else:
+    skip("no chromium here to draw a page")
+finish()
+P
