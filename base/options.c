@@ -195,6 +195,11 @@ static vp_status set_value(const vp_option *o, const char *text, char *values,
         VP_TRY(vp_size_parse(text, at, err));
         note_small_size(o, text, *(int64_t *)at, line);
         break;
+    case VP_OPTION_AMOUNT:
+        VP_TRY(vp_amount_parse(text, at, err));
+        if (((vp_amount *)at)->share <= 0)
+            note_small_size(o, text, ((vp_amount *)at)->bytes, line);
+        break;
     case VP_OPTION_COUNT:
         VP_TRY(
             vp_count_parse(text, o->name, o->min, o->max ? o->max : VP_OPTION_MAX_COUNT, at, err));

@@ -34,6 +34,7 @@ typedef enum vp_option_kind {
     VP_OPTION_CHOICE, /* const char *, one of the row's words                      */
     VP_OPTION_COUNT,  /* int64_t, a whole number in [min, max]                     */
     VP_OPTION_SIZE,   /* int64_t, bytes, as base/units.h reads them                */
+    VP_OPTION_AMOUNT, /* vp_amount: bytes, or a share: "80%"                       */
     VP_OPTION_REAL    /* double, in [low, high]                                    */
 } vp_option_kind;
 

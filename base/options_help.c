@@ -54,6 +54,8 @@ static void append_range(const vp_option *o, vp_text *out)
             vp_text_printf(out, "%s)", o->low < 0 ? "" : ", 0 or more");
     } else if (o->kind == VP_OPTION_SIZE) {
         vp_text_printf(out, " (bytes, or with a unit)");
+    } else if (o->kind == VP_OPTION_AMOUNT) {
+        vp_text_printf(out, " (bytes, with a unit, or percent)");
     }
 }
 

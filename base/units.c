@@ -270,6 +270,33 @@ static uint64_t in_steps(uint64_t bytes, int64_t unit_bytes, unsigned scale)
     return (uint64_t)(((unsigned __int128)bytes * scale * 2 + unit) / (2 * unit));
 }
 
+vp_status vp_amount_parse(const char *text, vp_amount *amount, vp_err *err)
+{
+    size_t n = strlen(text);
+    char   number[32], shown[80];
+    double percent;
+
+    *amount = (vp_amount){0};
+    if (!n || text[n - 1] != '%')
+        return vp_size_parse(text, &amount->bytes, err);
+    vp_text_escape(text, shown, sizeof shown);
+    if (n > sizeof number)
+        return VP_FAIL(err, VP_ERR_USAGE, "\"%s\" is not a share", shown);
+    memcpy(number, text, n - 1);
+    number[n - 1] = '\0';
+    if (vp_real_parse(number, "share", 0, 100, &percent, &(vp_err){0}) != VP_OK || percent <= 0)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "\"%s\" is not a share: write a number above 0 and at most 100, and %%",
+                       shown);
+    amount->share = percent / 100;
+    return VP_OK;
+}
+
+int64_t vp_amount_of(const vp_amount *amount, int64_t all)
+{
+    return amount->share > 0 ? (int64_t)(amount->share * (double)all) : amount->bytes;
+}
+
 const char *vp_size_text(int64_t bytes, char *buf, size_t buf_size)
 {
     uint64_t m = magnitude_of(bytes), steps;

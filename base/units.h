@@ -28,6 +28,18 @@ vp_status vp_count_parse(const char *text, const char *what, int64_t min, int64_
 vp_status vp_real_parse(const char *text, const char *what, double min, double max, double *value,
                         vp_err *err);
 
+/* So many bytes, or a share of something: "24GiB" or "80%". Neither: nothing was said. */
+typedef struct vp_amount {
+    int64_t bytes;
+    double  share; /* 0: bytes count */
+} vp_amount;
+
+/* A share is above 0 and at most 100 %. VP_ERR_USAGE, with the form that is wanted. */
+vp_status vp_amount_parse(const char *text, vp_amount *amount, vp_err *err);
+
+/* Bytes of an amount of which `all` are the whole, rounded down; 0 where nothing was said. */
+int64_t vp_amount_of(const vp_amount *amount, int64_t all);
+
 /* "24.00 GiB", "512.0 MiB", "1,234 B": for people. Returns buf. */
 const char *vp_size_text(int64_t bytes, char *buf, size_t buf_size);
 

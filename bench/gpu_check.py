@@ -176,6 +176,8 @@ class Part:
 
     def plan(self, path, model, seq, batch, *options, device=None, may_not_fit=False):
         """None where nothing fits and that may be."""
+        if "--precision" not in options:
+            options += ("--precision", "fp32")
         planned = self.vplan("plan", model, "--device", device or self.args.device, "--seq", seq, "--global-batch", batch, "-o", path, "--force", *options, ok=(0, 3))
         if planned["peak_bytes"] is None and not may_not_fit:
             raise RuntimeError(f"{model} {batch} x {seq} {' '.join(map(str, options))} does not fit: it needs {planned['proof']['least_budget_bytes']} bytes")
@@ -277,7 +279,7 @@ def test_program(part, name):
 def twice(part, model, seq, batch, precision):
     """One plan in two processes: sums whose order changes from run to run would show, cuDNN's backward above all."""
     part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", batch)
-    a, b = part.run(f"{part.dir}/plan.json", 4), part.run(f"{part.dir}/plan.json", 4)
+    a, b = (part.run(f"{part.dir}/plan.json", 4, "--hash") for _ in range(2))
     if a["parameters_sha256"] != b["parameters_sha256"]:
         raise RuntimeError(f"parameters differ from run to run: {a['parameters_sha256']} {b['parameters_sha256']}; {a['steps']} and {b['steps']}")
     return {"measured": {"parameters_sha256": a["parameters_sha256"], "backend": a["backend_description"], "steps": a["steps"]}, "verdict": "pass"}
@@ -302,8 +304,8 @@ def same_bits(part, model, seq, batch, precision):
     sums = {}
     for recompute in part.sizes["recompute"]:
         part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", batch, "--recompute", recompute, "--loss", "full")
-        sums[recompute] = part.run(f"{part.dir}/plan.json", 4)["parameters_sha256"]
-    sums[f"{recompute}, eager"] = part.run(f"{part.dir}/plan.json", 4, "--eager")["parameters_sha256"]
+        sums[recompute] = part.run(f"{part.dir}/plan.json", 4, "--hash")["parameters_sha256"]
+    sums[f"{recompute}, eager"] = part.run(f"{part.dir}/plan.json", 4, "--eager", "--hash")["parameters_sha256"]
     if len(set(sums.values())) != 1:
         raise RuntimeError(f"parameters differ: {sums}")
     return {"measured": {"plans": list(sums), "parameters_sha256": next(iter(sums.values()))}, "verdict": "pass"}
@@ -314,7 +316,7 @@ def micro_batches(part, model, seq, batch, precision, tolerance):
     results = []
     for micro in (batch, batch // 2):
         part.plan(f"{part.dir}/plan.json", model, seq, batch, "--precision", precision, "--micro-batch", micro)
-        results.append(part.run(f"{part.dir}/plan.json", 4))
+        results.append(part.run(f"{part.dir}/plan.json", 4, "--hash"))
     return {"measured": {"largest_loss_difference": largest_difference(*results, tolerance), "allowed": tolerance,
                          "same_bits": results[0]["parameters_sha256"] == results[1]["parameters_sha256"]}, "verdict": "pass"}
 

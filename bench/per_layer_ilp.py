@@ -11,7 +11,7 @@ import subprocess
 
 import bench_common as common
 
-SETTINGS = ["--device", "h200", "--seq", "1024", "--global-batch", "8", "--micro-batch", "2", "--loss", "full"]
+SETTINGS = ["--device", "h200", "--precision", "fp32", "--seq", "1024", "--global-batch", "8", "--micro-batch", "2", "--loss", "full"]
 
 
 def plan(args, model, *options):

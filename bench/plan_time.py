@@ -25,7 +25,7 @@ LIMIT_S = 300
 GAPS = (1e-5, 1e-4)
 
 
-def plan(args, model, dir, budget=None, job=("--seq", str(SEQ), "--global-batch", str(BATCH))):
+def plan(args, model, dir, budget=None, job=("--seq", str(SEQ), "--global-batch", str(BATCH), "--precision", "fp32")):
     """One process: {seconds, plan_file_bytes, answer or error}."""
     path = f"{dir}/plan.json"
     if os.path.exists(path):

@@ -35,7 +35,7 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
         x->why = "not asked; --model MODEL --device CARD asks";
         goto out;
     }
-    VP_TRY(vp_parse_budget(device, o->budget_bytes, &x->device, &r->budget_bytes, err));
+    VP_TRY(vp_parse_budget(device, &o->budget, &x->device, &r->budget_bytes, err));
     if (x->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device cpu: other trainers' bytes are a CUDA card's"));
     VP_TRY(vp_model_open(model, &(vp_model_opts){.dropout_from_config = true}, &x->model, err));

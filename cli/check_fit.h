@@ -8,7 +8,8 @@
 
 typedef struct vp_check_fit_options {
     const char *model, *device;
-    int64_t     budget_bytes, seq;
+    vp_amount   budget;
+    int64_t     seq;
 } vp_check_fit_options;
 
 typedef struct vp_check_fit {

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/units.h"
 #include "devices/devices.h"
 #include "models/model.h"
 #include "plan/profile.h"
@@ -112,7 +113,8 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
 typedef struct vp_plan_options {
     const char *device, *recipe, *profile, *precision, *optimizer, *recompute, *offload, *loss,
         *attention, *class_name;
-    int64_t budget_bytes, host_bytes, seq, global_batch, micro_batch;
+    vp_amount budget, reserve;
+    int64_t   host_bytes, seq, global_batch, micro_batch;
 } vp_plan_options;
 
 /* What is planned, and its pins; both fill a vp_plan_options. */
@@ -120,6 +122,7 @@ extern const vp_option_set vp_plan_options_set, vp_pin_options_set;
 
 /* What they ask for. model_name is opened; all of it lives until vp_plan_job_release(). */
 typedef struct vp_plan_job {
+    int64_t         reserve_bytes; /* kept free, not in the request's budget */
     vp_plan_request request;
     vp_model       *model;
     vp_profile     *profile;
@@ -145,10 +148,19 @@ vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
  * VP_ERR_USAGE. */
 vp_status vp_parse_versions(const char *text, json_t **out, vp_err *err);
 
+/* The number format of a recipe that nobody said anything of: bf16-mixed on a card that has bf16,
+ * else fp32. */
+vp_precision vp_default_precision(const vp_device *device);
+
 /* A device, and the budget that goes with it: given, else what is usable. NULL: the card here,
  * with what is free on it now, else the CPU. */
-vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device,
+vp_status vp_parse_budget(const char *device_name, const vp_amount *given, vp_device *device,
                           int64_t *budget_bytes, vp_err *err);
+
+/* What is kept free of a budget: a size, or a share of what is usable. VP_ERR_USAGE where nothing is
+ * left. */
+vp_status vp_parse_reserve(const vp_amount *reserve, const vp_device *device, int64_t *budget_bytes,
+                           vp_err *err);
 
 /* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens"; mixed blocks are listed
  * in chain order, "9 blocks recompute ln_1 + mlp.act; 3 blocks recompute nothing". Returns buf. */

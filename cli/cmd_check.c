@@ -35,7 +35,7 @@ static const vp_option rows[] = {
      .example   = "gpt2"},
     {VP_ROW_DEVICE(check_options, fit.device), .help = "The card it shall fit on",
      .otherwise = "fit is not answered"},
-    {VP_ROW_BUDGET(check_options, fit.budget_bytes),
+    {VP_ROW_BUDGET(check_options, fit.budget),
      .help      = "The device memory there is, context and libraries included",
      .otherwise = "what is usable on the card"},
     {VP_ROW_SEQ(check_options, fit.seq),

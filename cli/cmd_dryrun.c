@@ -22,7 +22,8 @@ static const char default_device[] = "h100-sxm-80gb";
 
 typedef struct arguments {
     const char *device, *ranks, *snapshot, *padding, *value, *cudnn, *fake, *out_dir, *dtype;
-    int64_t     budget_bytes, world, host_bytes, steps;
+    vp_amount   budget;
+    int64_t     world, host_bytes, steps;
     double      timeout_s, select;
     bool        force, time, no_owners;
 } arguments;
@@ -39,10 +40,12 @@ static vp_status choose_card(const arguments *args, vp_device *device, vp_dryrun
     if (!args->device)
         VP_TRY(vp_device_here(device, &free_bytes, &here, err));
     if (!here) {
-        VP_TRY(vp_parse_budget(args->device ? args->device : default_device, args->budget_bytes,
-                               device, &opts->budget_bytes, err));
+        VP_TRY(vp_parse_budget(args->device ? args->device : default_device, &args->budget, device,
+                               &opts->budget_bytes, err));
     } else {
-        opts->budget_bytes = args->budget_bytes ? args->budget_bytes : free_bytes;
+        opts->budget_bytes = args->budget.bytes || args->budget.share > 0
+                                 ? vp_amount_of(&args->budget, free_bytes)
+                                 : free_bytes;
         if (opts->budget_bytes > device->usable_bytes)
             VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget %s is more than the %s usable on %s",
                            vp_size_text(opts->budget_bytes, a, sizeof a),
@@ -151,7 +154,7 @@ static const vp_option card_rows[] = {
     {VP_ROW_DEVICE(arguments, device), .help = "The card to pretend",
      .otherwise = "the GPU here, which is asked for its name and its free memory and not used; "
                   "else h100-sxm-80gb"},
-    {VP_ROW_BUDGET(arguments, budget_bytes),
+    {VP_ROW_BUDGET(arguments, budget),
      .help      = "The device memory there is, context and libraries included; too little ends in "
                   "PyTorch's own error, exit 3",
      .otherwise = "what is usable on the card; what is free now on the one here"},

@@ -59,11 +59,15 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
     if (s->loss_chunk == VP_CHUNK_CHUNKED)
         s->loss_chunk = DEFAULT_CHUNK;
     e->has_device   = o->device != NULL;
-    e->budget_bytes = o->budget_bytes ? o->budget_bytes : -1;
+    e->budget_bytes = o->budget.bytes ? o->budget.bytes : -1;
+    if (!o->device && o->budget.share > 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget: a share of which --device?"));
     if (o->device)
-        VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &e->device, &e->budget_bytes, err));
+        VP_TRY(vp_parse_budget(o->device, &o->budget, &e->device, &e->budget_bytes, err));
     else
         VP_TRY(vp_device_open("cpu", &e->device, err));
+    if (o->device && !o->precision)
+        s->recipe.precision = vp_default_precision(&e->device);
     if (o->device)
         VP_TRY(vp_check_precision(&e->device, s->recipe.precision, err));
     VP_TRY(vp_model_open(
@@ -247,8 +251,8 @@ static void print_ladder_next(const estimate *e, const vp_estimate_options *o, c
     vp_text_printf(&command, " --seq %lld --global-batch %lld --precision %s --optimizer %s",
                    (long long)s->seq, (long long)s->global_batch,
                    vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer));
-    if (e->has_device && o->budget_bytes)
-        vp_text_printf(&command, " --budget %lld", (long long)o->budget_bytes);
+    if (e->has_device && (o->budget.bytes || o->budget.share > 0))
+        vp_text_printf(&command, " --budget %lld", (long long)e->budget_bytes);
     if (e->ladder.host_bytes)
         vp_text_printf(&command, " --host-memory %lldGiB",
                        (long long)vp_ceil_div(e->ladder.host_bytes, VP_GIB));
@@ -305,7 +309,7 @@ static const vp_option rows[] = {
     {VP_ROW_DEVICE(vp_estimate_options, device),
      .help      = "A device of vplan devices, cpu, or a device file",
      .otherwise = "none; without --budget too nothing is said about fitting"},
-    {VP_ROW_BUDGET(vp_estimate_options, budget_bytes),
+    {VP_ROW_BUDGET(vp_estimate_options, budget),
      .help      = "The device memory there is, context and libraries included",
      .otherwise = "what is usable on the device"},
     {VP_ROW_SEQ(vp_estimate_options, seq), .help = "Tokens of a sample",
@@ -316,7 +320,7 @@ static const vp_option rows[] = {
     {VP_ROW_PRECISION(vp_estimate_options, precision),
      .help      = "Number formats: bf16-mixed has fp32 master weights, bf16 rounds updates "
                   "stochastically instead; gradients of parameters are fp32 in all of them",
-     .otherwise = "fp32"},
+     .otherwise = "bf16-mixed on a card with bf16, else fp32"},
     {VP_ROW_OPTIMIZER(vp_estimate_options, optimizer), .open = true,
      .help =
          "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits",

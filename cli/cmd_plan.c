@@ -107,6 +107,21 @@ static json_t *monolithic_json(const vp_monolithic_check *c)
                      c->decided ? json_boolean(c->equal) : json_null(), "note", c->note);
 }
 
+/* What is trained, and which of it the request left to the planner. */
+static json_t *recipe_json(const vp_recipe *recipe, const vp_plan_request *r)
+{
+    json_t *freed = json_array();
+
+    if (r->any_precision)
+        json_array_append_new(freed, json_string("precision"));
+    if (r->any_optimizer)
+        json_array_append_new(freed, json_string("optimizer"));
+    if (r->attention == VP_ATTENTION_ANY)
+        json_array_append_new(freed, json_string("attention"));
+    return json_pack("{s:s, s:s, s:o}", "precision", vp_precision_name(recipe->precision),
+                     "optimizer", vp_optimizer_name(recipe->optimizer), "freed", freed);
+}
+
 static json_t *plan_json(const answer *x)
 {
     const vp_plan *plan = x->plan;
@@ -123,6 +138,11 @@ static json_t *plan_json(const answer *x)
                   x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
 
     vp_overhead_to_answer(plan, j);
+    if (j)
+        json_object_update_new(j, json_pack("{s:f, s:o, s:I}", "best_step_time_s",
+                                            fastest_of(x)->step_time_s, "recipe",
+                                            recipe_json(&plan->recipe, &x->job.request),
+                                            "reserve_bytes", (json_int_t)x->job.reserve_bytes));
     if (j)
         json_object_set_new(j, "mfu", vp_mfu_json(plan, &x->job.device));
     if (j)
@@ -155,6 +175,10 @@ static json_t *infeasible_json(const answer *x)
         "shadow_price_s_per_gib", "presets", vp_presets_json(&x->found), "binding",
         vp_binding_text(&x->changes, binding, sizeof binding), "changes", changes_json(x));
 
+    if (j)
+        json_object_update_new(j, json_pack("{s:n, s:o, s:I}", "best_step_time_s", "recipe",
+                                            recipe_json(&x->found.least.scenario.recipe, r),
+                                            "reserve_bytes", (json_int_t)x->job.reserve_bytes));
     if (j && x->whole.status)
         json_object_set_new(j, "monolithic", monolithic_json(&x->whole));
     if (j)
@@ -235,6 +259,15 @@ static void print_fastest(const answer *x)
                    100 * (x->plan->step_time_s / f->step_time_s - 1), x->within);
 }
 
+static void print_reserve(const answer *x)
+{
+    char bytes[32];
+
+    if (x->job.reserve_bytes)
+        vp_screen_line("reserve", "%s kept free",
+                       vp_size_text(x->job.reserve_bytes, bytes, sizeof bytes));
+}
+
 /* What to do with it: run the file, or make one. */
 static void print_next(const answer *x)
 {
@@ -289,6 +322,7 @@ static vp_status print_plan(answer *x, vp_err *err)
            plan->time_class, vp_mfu_text(plan, &x->job.device, z, sizeof z));
     if (fastest_of(x)->device_bytes > plan->peak_bytes + plan->outside_bytes)
         print_fastest(x);
+    print_reserve(x);
     print_proof(&x->found);
     printf("           least budget %s; one more GiB saves %s a step\n",
            vp_size_text(x->found.least_budget_bytes, y, sizeof y),
@@ -465,7 +499,7 @@ static const vp_option rows[] = {
      .unit    = "percent, or a fraction, of the step time",
      .help    = "Of the plans that are slower than the fastest by no more than this, the one that "
                 "needs the least memory; 0 is the fastest. The proof is about the fastest",
-     .preset  = "1%",
+     .preset  = "0.1%",
      .example = "0"},
     {.name    = "--gap",
      .kind    = VP_OPTION_REAL,
@@ -505,7 +539,7 @@ static vp_status parse_within(const char *text, double *out, vp_err *err)
         *out = -1;
     if (!(*out >= 0 && *out <= 1))
         return VP_FAIL(err, VP_ERR_USAGE,
-                       "--within %s: percent of the step time (1%%) or a fraction of it (0.01)",
+                       "--within %s: percent of the step time (0.1%%) or a fraction of it (0.001)",
                        vp_text_escape(text, shown, sizeof shown));
     return VP_OK;
 }

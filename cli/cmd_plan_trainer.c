@@ -202,7 +202,8 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     VP_TRY(refuse_vplans_own(o, err));
     VP_TRY(vp_target_named(t->trainer, &r->target, err));
     VP_TRY(vp_language_of(r->target, &r->job.language, err));
-    VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &a->device, &r->budget_bytes, err));
+    VP_TRY(vp_parse_budget(o->device, &o->budget, &a->device, &r->budget_bytes, err));
+    VP_TRY(vp_parse_reserve(&o->reserve, &a->device, &r->budget_bytes, err));
     if (a->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card; name one by --device",
                        t->trainer));

@@ -223,8 +223,10 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
         job->request.profile = job->profile;
     }
-    VP_TRY(vp_parse_budget(plan->device, o->budget_bytes ? o->budget_bytes : plan->budget_bytes,
-                           &job->device, &job->request.budget_bytes, err));
+    vp_amount budget = o->budget;
+    if (!budget.bytes && budget.share <= 0)
+        budget.bytes = plan->budget_bytes;
+    VP_TRY(vp_parse_budget(plan->device, &budget, &job->device, &job->request.budget_bytes, err));
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
@@ -400,11 +402,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(
         vp_cli_parse(&vp_cmd_tune, argc, argv, cli, (void *[]){&o, &o, &w, &c, cli}, &line, err));
     if (line.rest) {
-        c = (vp_tune_command_options){.device       = o.device,
-                                      .budget_bytes = o.budget_bytes,
-                                      .study        = w.study,
-                                      .folder       = w.path,
-                                      .force        = w.force,
+        c = (vp_tune_command_options){.device = o.device,
+                                      .budget = o.budget,
+                                      .study  = w.study,
+                                      .folder = w.path,
+                                      .force  = w.force,
                                       .max_trials =
                                           is_given(&line, "--max-trials") ? w.max_trials : 0,
                                       .steps     = c.steps,

@@ -94,9 +94,17 @@ static const vp_option plan_rows[] = {
     {VP_ROW_DEVICE(vp_plan_options, device),
      .help      = "A device of vplan devices, cpu, or a device file",
      .otherwise = "the card here, with what is free on it now as the budget; without one cpu"},
-    {VP_ROW_BUDGET(vp_plan_options, budget_bytes),
-     .help      = "The device memory there is, context and libraries included",
+    {VP_ROW_BUDGET(vp_plan_options, budget),
+     .help      = "The device memory there is, context and libraries included; a share is of what "
+                  "is usable",
      .otherwise = "what is usable on the device; on cpu 80 % of what is available now"},
+    {.name      = "--reserve",
+     .kind      = VP_OPTION_AMOUNT,
+     .at        = offsetof(vp_plan_options, reserve),
+     .value     = "SIZE|SHARE",
+     .help      = "Of the budget, what is kept free; a share is of what is usable",
+     .otherwise = "nothing",
+     .example   = "10%"},
     {.name  = "--host-memory",
      .kind  = VP_OPTION_SIZE,
      .at    = offsetof(vp_plan_options, host_bytes),
@@ -112,7 +120,7 @@ static const vp_option plan_rows[] = {
      .value     = "FILE",
      .help      = "What is trained, as JSON: optimizer and its numbers, clipping, schedule, seed, "
                   "dropout, kind of data; see docs/plan-file.md",
-     .otherwise = "fp32 AdamW as documented there",
+     .otherwise = "AdamW as documented there, bf16-mixed on a card with bf16",
      .example   = "recipe.json"},
     {.name      = "--profile",
      .kind      = VP_OPTION_INPUT,
@@ -139,7 +147,7 @@ static const vp_option pin_rows[] = {
     {VP_ROW_PRECISION(vp_plan_options, precision), .words = "any",
      .help = "Number formats; any leaves it to the planner, among those that update weights in "
              "fp32 and that the device has",
-     .otherwise = "the recipe's"},
+     .otherwise = "the recipe's; without one bf16-mixed on a card with bf16, else fp32"},
     {VP_ROW_OPTIMIZER(vp_plan_options, optimizer), .words = "any", .open = true,
      .help      = "Whose update it is; any leaves it to the planner, among those that differ from "
                   "the recipe's in how they keep their states only",

@@ -202,7 +202,7 @@ out:
     return st;
 }
 
-vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_device *device,
+vp_status vp_parse_budget(const char *device_name, const vp_amount *given, vp_device *device,
                           int64_t *budget_bytes, vp_err *err)
 {
     char      have[32], want[32];
@@ -211,14 +211,34 @@ vp_status vp_parse_budget(const char *device_name, int64_t given_bytes, vp_devic
 
     VP_TRY(device_name ? vp_device_open(device_name, device, err)
                        : open_here(device, &free_bytes, err));
-    assert(given_bytes >= 0);
-    *budget_bytes = given_bytes ? given_bytes : device_name ? device->usable_bytes : free_bytes;
+    *budget_bytes = device_name ? device->usable_bytes : free_bytes;
+    if (given->bytes || given->share > 0)
+        *budget_bytes = vp_amount_of(given, *budget_bytes);
     if (*budget_bytes > device->usable_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget %s is more than the %s usable on %s",
                        vp_size_text(*budget_bytes, want, sizeof want),
                        vp_size_text(device->usable_bytes, have, sizeof have), device->name));
 out:
     return st;
+}
+
+vp_precision vp_default_precision(const vp_device *device)
+{
+    return !device->is_cpu && device->bf16 ? VP_PREC_BF16_MIXED : VP_PREC_FP32;
+}
+
+vp_status vp_parse_reserve(const vp_amount *reserve, const vp_device *device, int64_t *budget_bytes,
+                           vp_err *err)
+{
+    int64_t kept_bytes = vp_amount_of(reserve, device->usable_bytes);
+    char    want[32], have[32];
+
+    if (kept_bytes >= *budget_bytes)
+        return VP_FAIL(err, VP_ERR_USAGE, "--reserve: %s of %s leave nothing",
+                       vp_size_text(kept_bytes, want, sizeof want),
+                       vp_size_text(*budget_bytes, have, sizeof have));
+    *budget_bytes -= kept_bytes;
+    return VP_OK;
 }
 
 /* What the command line says of the recipe; a recipe file that says otherwise is contradicted,
@@ -280,8 +300,12 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         r->offload = vp_offload_by_name(o->offload);
     if (r->offload != VP_OFFLOAD_NONE && r->offload != VP_OFFLOAD_ANY && !r->host_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s needs --host-memory SIZE", o->offload));
+    VP_TRY(vp_parse_budget(o->device, &o->budget, &job->device, &r->budget_bytes, err));
+    if (!o->recipe)
+        r->recipe.precision = vp_default_precision(&job->device);
     VP_TRY(apply_recipe_options(o, r, err));
-    VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &job->device, &r->budget_bytes, err));
+    job->reserve_bytes = vp_amount_of(&o->reserve, job->device.usable_bytes);
+    VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
     if (r->host_bytes && job->device.unified)
         VP_TRY(

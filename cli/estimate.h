@@ -9,8 +9,9 @@
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
         *class_name, *padding, *lora, *load, *task;
-    int64_t budget_bytes, seq, micro_batch, accumulation;
-    bool    keep_output, qlora, all, ladder;
+    vp_amount budget;
+    int64_t   seq, micro_batch, accumulation;
+    bool      keep_output, qlora, all, ladder;
 } vp_estimate_options;
 
 enum { VP_ESTIMATE_SEQ = 4096 };

@@ -172,10 +172,12 @@ static vp_status open_device(const vp_estimate_options *o, answer *a, vp_err *er
 {
     vp_status st = VP_OK;
 
-    a->budget_bytes = o->budget_bytes ? o->budget_bytes : -1;
-    a->has_device   = o->device != NULL;
+    a->budget_bytes = o->budget.bytes ? o->budget.bytes : -1;
+    if (!o->device && o->budget.share > 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget: a share of which --device?"));
+    a->has_device = o->device != NULL;
     if (o->device)
-        VP_TRY(vp_parse_budget(o->device, o->budget_bytes, &a->device, &a->budget_bytes, err));
+        VP_TRY(vp_parse_budget(o->device, &o->budget, &a->device, &a->budget_bytes, err));
     if (a->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card, not for --device cpu",
                        o->trainer));

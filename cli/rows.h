@@ -11,8 +11,8 @@
     .value = "NAME|FILE", .suggest = vp_word_of_device, .example = "4090"
 
 #define VP_ROW_BUDGET(type, field) \
-    .name = "--budget", .kind = VP_OPTION_SIZE, .at = offsetof(type, field), .value = "SIZE", \
-    .example = "24GiB"
+    .name = "--budget", .kind = VP_OPTION_AMOUNT, .at = offsetof(type, field), \
+    .value = "SIZE|SHARE", .example = "80%"
 
 #define VP_ROW_SEQ(type, field) \
     .name = "--seq", .kind = VP_OPTION_COUNT, .at = offsetof(type, field), .value = "N", \

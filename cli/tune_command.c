@@ -72,10 +72,12 @@ static vp_status choose_card(const vp_tune_command_options *o, vp_cli *cli, vp_d
         VP_TRY(vp_device_here(device, &free_bytes, &here, err));
     if (here) {
         name[0]       = '\0';
-        *budget_bytes = o->budget_bytes ? o->budget_bytes : free_bytes;
+        *budget_bytes = o->budget.bytes || o->budget.share > 0
+                            ? vp_amount_of(&o->budget, free_bytes)
+                            : free_bytes;
     } else {
         named = named ? named : default_device;
-        VP_TRY(vp_parse_budget(named, o->budget_bytes, device, budget_bytes, err));
+        VP_TRY(vp_parse_budget(named, &o->budget, device, budget_bytes, err));
         if (access(named, F_OK) != 0 || !realpath(named, name))
             snprintf(name, PATH_MAX, "%s", named);
     }

@@ -7,7 +7,8 @@
 typedef struct vp_tune_command_options {
     const char *device, *study, *folder;
     const char *last_try, *last_keep; /* all of them are in the command line's given[] */
-    int64_t     budget_bytes, max_trials, steps, world, jobs;
+    vp_amount   budget;
+    int64_t     max_trials, steps, world, jobs;
     double      timeout_s;
     bool        force;
 } vp_tune_command_options;

@@ -36,14 +36,13 @@ static void write_command(const vp_scenario *s, const vp_model *model, vp_what_i
 
     if (s->loss_chunk)
         snprintf(loss, sizeof loss, "chunked:%lld", (long long)s->loss_chunk);
-    snprintf(row->command, sizeof row->command,
-             "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s%s%s%s%s",
-             (long long)s->seq, (long long)s->micro_batch, vp_scenario_recompute_name(s, model),
-             loss, vp_optimizer_name(s->recipe.optimizer),
-             s->recipe.precision != VP_PREC_FP32 ? " --precision " : "",
-             s->recipe.precision != VP_PREC_FP32 ? vp_precision_name(s->recipe.precision) : "",
-             s->attention != VP_ATTENTION_FLASH ? " --attention " : "",
-             s->attention != VP_ATTENTION_FLASH ? vp_attention_name(s->attention) : "");
+    snprintf(
+        row->command, sizeof row->command,
+        "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s --precision %s%s%s",
+        (long long)s->seq, (long long)s->micro_batch, vp_scenario_recompute_name(s, model), loss,
+        vp_optimizer_name(s->recipe.optimizer), vp_precision_name(s->recipe.precision),
+        s->attention != VP_ATTENTION_FLASH ? " --attention " : "",
+        s->attention != VP_ATTENTION_FLASH ? vp_attention_name(s->attention) : "");
 }
 
 static vp_status ask(const char *text, const vp_scenario *asked, vp_what_ifs *w, vp_err *err)

@@ -420,7 +420,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
                               json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm",
                                         r->steps[i].grad_norm, "seconds", r->steps[i].seconds));
     return json_pack(
-        "{s:i, s:s, s:s, s:o, s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s, s:O?}",
+        "{s:i, s:s, s:s, s:o, s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s?, s:O?}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
         "memories", memories_json(a, backend, r), "outside_bytes", (json_int_t)plan->outside_bytes,
         "outside_class", plan->outside_class, "outside_measured_bytes",
@@ -429,8 +429,8 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
         "process_predicted_bytes", vp_json_int_or_null(plan->process_predicted_bytes), "steps",
         steps, "device_memory", points_json(r), "kernels", kernels_json(r->times.at, r->times.n),
         "kernel_calls", kernel_calls_json(r->times.at, r->times.n), "tokens_per_s",
-        step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256", r->sha256,
-        "init", r->init);
+        step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256",
+        r->sha256[0] ? r->sha256 : NULL, "init", r->init);
 }
 
 /* A plan may be for what was measured elsewhere. */
@@ -493,7 +493,8 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
                vp_time_text(plan->step_time_s, x, sizeof x), plan->time_class,
                vp_time_text(r->median_step_s, y, sizeof y),
                (double)vp_plan_tokens(plan) / r->median_step_s);
-    printf("parameters sha256 %s\n", r->sha256);
+    if (r->sha256[0])
+        printf("parameters sha256 %s\n", r->sha256);
 }
 
 static vp_status print_json(json_t *j, vp_err *err)
@@ -643,7 +644,8 @@ static vp_status run(const args *a, vp_err *err)
     vp_runtime_memory(rt, &r.memory);
     vp_call_times_median(&r.times);
     VP_TRY(end_profile(a, plan, backend, &r, &timed, err));
-    VP_TRY(vp_runtime_sha256(rt, r.sha256, err));
+    if (a->run.hash)
+        VP_TRY(vp_runtime_sha256(rt, r.sha256, err));
     r.process_peak_bytes = process_peak_bytes();
     vp_runtime_free(rt);
     rt = NULL;

@@ -85,6 +85,11 @@ static const vp_option rows[] = {
      .at   = offsetof(vp_run_args, eager),
      .help = "On a card: call by call, each waited for, so that the time of each kernel is its "
              "own; else a step is recorded once and replayed"},
+    {.name = "--hash",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_run_args, hash),
+     .help = "Also print the SHA-256 of all parameters after the last step; takes a second for "
+             "each few hundred MB"},
     {.name = "--unsigned",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_run_args, unsigned_too),

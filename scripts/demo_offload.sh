@@ -27,7 +27,7 @@ say "With host memory for what the update alone needs, it does"
 
 say "Both trained for real, on $text (vplan run)"
 for plan in plain offload; do
-    "$BUILD/vplan" run "$dir/$plan.json" --steps 3 --data "$text" --json 2> /dev/null > "$dir/$plan.run"
+    "$BUILD/vplan" run "$dir/$plan.json" --steps 3 --data "$text" --hash --json 2> /dev/null > "$dir/$plan.run"
 done
 python3 - "$dir" <<'PY'
 import json, sys

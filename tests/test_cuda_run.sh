@@ -25,6 +25,8 @@ def call(*command, **env):
 
 
 def plan(name, model, *options, device=card, seq=16, batch=4):
+    if not {"--precision", "--recipe"} & set(options):
+        options += ("--precision", "fp32")
     path = "%s/%s.json" % (work, name)
     r = call(build + "/vplan", "plan", model, "--device", device, "--seq", str(seq), "--global-batch", str(batch), "-o", path, "--force", "--within", "0", "--json", *options)
     if r.returncode != 0:
@@ -33,7 +35,7 @@ def plan(name, model, *options, device=card, seq=16, batch=4):
 
 
 def run(path, *options, backend=plugin, steps=3, **env):
-    return call(build + "/vplan-run", path, "--steps", str(steps), "--json", "--backend", backend, *options, **env)
+    return call(build + "/vplan-run", path, "--steps", str(steps), "--json", "--hash", "--backend", backend, *options, **env)
 
 
 def results(path, *options, **more):
@@ -264,11 +266,11 @@ r = results(path, **h200)
 ok(prediction["peak_bytes"] + prediction["outside_bytes"] == r["device_memory"][-1]["used_bytes"], "the process uses what was predicted, to the byte", (prediction, r["device_memory"]))
 need = prediction["peak_bytes"] + prediction["outside_bytes"]
 for budget, fits in ((need, True), (need - 1, False)):
-    r = call(build + "/vplan", "plan", "gpt2-tiny", "--device", card, "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json", "--budget", str(budget), "--within", "0", "--json")
+    r = call(build + "/vplan", "plan", "gpt2-tiny", "--device", card, "--precision", "fp32", "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json", "--budget", str(budget), "--within", "0", "--json")
     got = json.loads(r.stdout).get("device_bytes")
     ok((got == need) == fits and (got is None or got <= budget), "a budget of %d bytes" % budget, (r.returncode, got))
 for command in ("explain", "plan"):
-    words = [path] if command == "explain" else ["gpt2-tiny", "--device", card, "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json"]
+    words = [path] if command == "explain" else ["gpt2-tiny", "--device", card, "--precision", "fp32", "--seq", "16", "--global-batch", "4", "--profile", work + "/outside.json"]
     r = call(build + "/vplan", command, *words)
     ok("measured: NVIDIA H200, compute capability 9.0, CUDA 13.0 on driver 580.65.06" in r.stdout and "not measured" not in r.stdout, command + " says so", r.stdout[:600])
 r = call(build + "/vplan-run", path, "--steps", "2", "--backend", plugin, **h200)
@@ -291,7 +293,7 @@ for program in ("vplan", "vplan-run", "vplan-solve"):
     shutil.copy(build + "/" + program, work + "/programs")
 shutil.copy(plugin, work + "/programs/vplan-cuda.so")
 tuned = dict(h200, VPLAN_EMULATOR_OUTSIDE="%d,%d,0,%d" % (CONTEXT, HANDLE, GRAPH))
-words = ("tune", "gpt2-tiny", "--device", card, "--seq", "8", "--global-batch", "1", "--max-trials", "1", "--study", work + "/study.db", "-o", work + "/tuned.json", "--force")
+words = ("tune", "gpt2-tiny", "--device", card, "--precision", "fp32", "--seq", "8", "--global-batch", "1", "--max-trials", "1", "--study", work + "/study.db", "-o", work + "/tuned.json", "--force")
 r = call(work + "/programs/vplan", *words, **tuned)
 ok(r.returncode == 0 and "outside the arena: " in r.stderr, "tune measures outside the arena", r.stderr[-600:])
 if r.returncode == 0:

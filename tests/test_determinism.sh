@@ -121,7 +121,7 @@ fi
 
 # ---- threads, which do not spin: on a busy machine spinning ones wait for each other through whole time slices ----
 export OMP_WAIT_POLICY=passive
-sha() { "$build/vplan" run "$1" --steps 2 --json "${@:2}" 2> "$work/err" | python3 -c 'import json, sys; print(json.load(sys.stdin)["parameters_sha256"])'; }
+sha() { "$build/vplan" run "$1" --steps 2 --hash --json "${@:2}" 2> "$work/err" | python3 -c 'import json, sys; print(json.load(sys.stdin)["parameters_sha256"])'; }
 for plan in 1 2 4; do
     one=$(sha "$work/first/plan$plan.json" --threads 1)
     [ ${#one} = 64 ] && ok || bad "plan $plan does not run" "$work/err"

@@ -127,15 +127,42 @@ one(r"^ +not even --seq 1", call("estimate gpt2-xl --device t4 --max seq", 3), "
 # ---- memory that buys nothing is not used, unless it is asked for ----
 
 lean, fast = (json.loads(call("plan %s --json --within %s" % (T4, within))) for within in ("1%", "0"))
-ok(lean == dict(json.loads(call("plan %s --json" % T4)), timing=lean["timing"]), "1 % is the default", "differs")
-ok(fast["fastest"]["step_time_s"] == fast["step_time_s"] == lean["fastest"]["step_time_s"] and lean["proof"]["bound_s"] == fast["proof"]["bound_s"], "the proof is about the best", lean["proof"])
+default = json.loads(call("plan %s --json" % T4))
+ok(default == dict(json.loads(call("plan %s --json --within 0.1%%" % T4)), timing=default["timing"]), "0.1 % is the default", "differs")
+ok(fast["best_step_time_s"] == fast["step_time_s"] == lean["best_step_time_s"] == lean["fastest"]["step_time_s"] and lean["proof"]["bound_s"] == fast["proof"]["bound_s"], "the proof is about the best", lean["proof"])
+ok(abs(lean["proof"]["gap"] - (lean["best_step_time_s"] - lean["proof"]["bound_s"]) / lean["best_step_time_s"]) < 1e-12, "gap is of the best", lean["proof"])
 ok(fast["step_time_s"] < lean["step_time_s"] <= 1.01 * fast["step_time_s"] and lean["device_bytes"] < fast["device_bytes"] - (500 << 20), "memory for 1 % is kept", lean["device_bytes"])
+ok(default["step_time_s"] <= 1.001 * fast["step_time_s"] and lean["device_bytes"] < default["device_bytes"] < fast["device_bytes"], "memory for 0.1 % is kept", default["device_bytes"])
+
+# ---- what was not said: the number format of the card; shares of it ----
+for device, precision in (("h100", "bf16-mixed"), ("4090", "bf16-mixed"), ("t4", "fp32"), ("cpu", "fp32")):
+    doc = json.loads(call("plan gpt2-tiny --device %s --seq 128 --global-batch 8 --json" % device))
+    ok(doc["recipe"] == {"precision": precision, "optimizer": "adamw", "freed": []}, "the default on " + device, doc["recipe"])
+    ok(json.loads(call("estimate gpt2-tiny --device %s --json" % device))["settings"]["precision"] == precision, "and of estimate", device)
+doc = json.loads(call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --precision any --optimizer any --json"))
+ok(doc["recipe"]["freed"] == ["precision", "optimizer"], "what was freed", doc["recipe"])
+whole = json.loads(call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --json"))["budget_bytes"]
+for words, share, kept in (("--budget 80%", 0.8, 0), ("--reserve 15%", 0.85, 0.15), ("--budget 50% --reserve 10%", 0.4, 0.1)):
+    doc = json.loads(call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --json " + words))
+    ok(abs(doc["budget_bytes"] - share * whole) <= 2 and abs(doc["reserve_bytes"] - kept * whole) <= 1, words, doc["budget_bytes"])
+doc = json.loads(call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --json --reserve 1GiB"))
+ok(doc["budget_bytes"] == whole - (1 << 30) and doc["reserve_bytes"] == 1 << 30, "--reserve 1GiB", doc["budget_bytes"])
+one(r"^reserve    1.00 GiB kept free$", call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --reserve 1GiB"), "the reserve is shown")
+ok(json.loads(call("estimate gpt2-tiny --device h100 --budget 80% --json"))["budget_bytes"] == whole * 4 // 5, "estimate --budget 80%", whole)
+for words in ("--budget 0%", "--budget 101%", "--budget x%", "--reserve 100%", "--reserve 90% --budget 50%", "--budget 8 0%"):
+    call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 " + words, 2)
+call("estimate gpt2-tiny --budget 80%", 2)
+call("plan gpt2-tiny --device cpu --budget 64MB --seq 16 --global-batch 2 -o tiny-plan.json")
+ok(json.loads(call("run tiny-plan.json --steps 1 --json"))["parameters_sha256"] is None,
+   "nothing is hashed unasked", "a hash")
+ok(len(json.loads(call("run tiny-plan.json --steps 1 --json --hash"))["parameters_sha256"]) == 64, "--hash", "none")
+
 out = call("plan " + T4)
 one(r"^fastest    [\d.]+ s a step with 14.56 GiB: \d+.\d MiB more for [\d.]+ % of the time", out, "both are said")
 ok("fastest" not in call("plan %s --within 0" % T4), "the old answer has nothing beside it", out)
 for bad in ("-1%", "1x", "200%", "nan"):
     call("plan %s --within=%s" % (T4, bad), 2)
-call("plan %s -o lean.json" % T4)
+call("plan %s --within 1%% -o lean.json" % T4)
 ok(json.load(open("lean.json"))["proof"]["fastest_s"] == fast["step_time_s"], "the plan file says what its proof is about", "no fastest_s")
 one(r"^FITS: %.2f of 14.56 GiB" % (lean["device_bytes"] / 2**30), call("explain lean.json"), "and can be read")
 
@@ -167,7 +194,7 @@ import random
 random.seed(3)
 whole = open("plan.json").read()
 places = [m for m in re.finditer(r"(?<=[ \[])(-?\d+(?:\.\d+)?)(?=[,\n\]])", whole)]
-ok(len(places) > 500, "numbers of a plan", len(places))
+ok(len(places) > 400, "numbers of a plan", len(places))
 trains = [vplan + "-run", "changed.json", "--steps", "1", "-q"]
 n_through = 0
 for k in range(150):

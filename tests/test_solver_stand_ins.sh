@@ -12,7 +12,7 @@ cp "$BUILD/tests/solver_stand_in" "$dir/bin/vplan-solve"
 export VPLAN_REAL_SOLVER
 VPLAN_REAL_SOLVER=$(realpath "$BUILD/vplan-solve")
 plan() { # MODE
-    VPLAN_STAND_IN=$1 timeout 60 "$dir/bin/vplan" plan gpt2 --device h200 --seq 512 --global-batch 4 --budget 2700MiB --json > "$dir/$1.json" 2> "$dir/$1.err"
+    VPLAN_STAND_IN=$1 timeout 60 "$dir/bin/vplan" plan gpt2 --device h200 --precision fp32 --seq 512 --global-batch 4 --budget 2700MiB --json > "$dir/$1.json" 2> "$dir/$1.err"
     echo $? > "$dir/$1.code"
 }
 "$dir/bin/vplan-solve" --list > "$dir/modes"

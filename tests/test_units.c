@@ -287,6 +287,29 @@ static void a_comma_locale_changes_nothing(void **state)
     setlocale(LC_ALL, "C");
 }
 
+static void an_amount_is_bytes_or_a_share(void **state)
+{
+    static const char *const bad[] = {"%", "0%", "101%", "-5%", "5 %%", "x%", "1e3%", "", "nan%"};
+    vp_amount                a;
+    vp_err                   err = {0};
+
+    (void)state;
+    CHECK_OK(vp_amount_parse("24GiB", &a, &err));
+    assert_true(a.bytes == 24 * VP_GIB && a.share == 0);
+    assert_int_equal(vp_amount_of(&a, 100), 24 * VP_GIB);
+    CHECK_OK(vp_amount_parse("80%", &a, &err));
+    assert_true(a.bytes == 0 && a.share == 0.8);
+    assert_int_equal(vp_amount_of(&a, 1000), 800);
+    CHECK_OK(vp_amount_parse("12.5%", &a, &err));
+    assert_int_equal(vp_amount_of(&a, 1000), 125);
+    CHECK_OK(vp_amount_parse("100%", &a, &err));
+    assert_int_equal(vp_amount_of(&a, 999), 999);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        err = (vp_err){0};
+        assert_int_equal(vp_amount_parse(bad[i], &a, &err), VP_ERR_USAGE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_fraction_of_a_byte_is_refused),
         cmocka_unit_test(a_size_ends_below_2_to_the_53),
         cmocka_unit_test(what_is_no_size_is_refused_with_the_right_hint),
+        cmocka_unit_test(an_amount_is_bytes_or_a_share),
         cmocka_unit_test(a_count_is_digits_within_its_limits),
         cmocka_unit_test(a_real_is_read_and_bounded),
         cmocka_unit_test(a_size_is_shown_in_the_unit_people_read),
