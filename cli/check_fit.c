@@ -181,7 +181,7 @@ static void print_mend(const vp_check_fit *x, const vp_checked *c)
     char             bytes[32], time[32];
 
     if (m->chosen.best) {
-        printf("lines to change, %s and %s a step with all of them\n",
+        printf("lines to change; with all of them %s, and %s a step\n",
                vp_size_text(m->chosen.best->bytes.high_bytes, bytes, sizeof bytes),
                vp_time_text(m->chosen.best->seconds, time, sizeof time));
         for (int64_t i = 0; i < m->n_lines; i++)

@@ -71,7 +71,9 @@ static void words_of(const job *j, vp_setting setting, char *words, size_t n_wor
                      size_t n_where)
 {
     words[0] = where[0] = '\0';
-    for (int f = 0; f < j->target->n_files; f++)
+    for (int f = 0; f < j->target->n_files; f++) {
+        if (!vp_when_holds(j->target->files[f].when, j->s, j->target->name))
+            continue;
         for (const vp_dialect *of = j->target->files[f].dialect, *d = of; d;
              d = d->base_says ? d->base : NULL) {
             const char *version = vp_dialect_version(d, of, j->s->versions);
@@ -98,6 +100,7 @@ static void words_of(const job *j, vp_setting setting, char *words, size_t n_wor
                              words[0] ? ", " : "", one);
             }
         }
+    }
 }
 
 static const char *told_by_script(const vp_target *t, vp_setting setting)

@@ -22,7 +22,7 @@ typedef struct search {
     variant                 *variants;
     int64_t                  n_variants, cap_variants, cap_all;
     int64_t                  n_trained; /* parameters */
-    vp_err                   last_untold;
+    vp_err                   first_untold;
     vp_err                  *err;
 } search;
 
@@ -62,7 +62,8 @@ static bool can_be_told(search *x, const vp_settings *s)
 
     if (vp_emit(x->arena, x->r->target, s, "", &emitted, &why) != VP_OK) {
         x->out->n_untold++;
-        x->last_untold = why;
+        if (!x->first_untold.message[0])
+            x->first_untold = why;
         return false;
     }
     vp_emitted_release(&emitted);
@@ -172,8 +173,8 @@ static vp_status list_variants(search *x)
     s.versions = x->out->versions;
     VP_TRY(walk(x, 0, &s));
     if (!x->n_variants) {
-        assert(x->last_untold.message[0]);
-        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s", x->last_untold.message));
+        assert(x->first_untold.message[0]);
+        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s", x->first_untold.message));
     }
 out:
     return st;

@@ -46,7 +46,7 @@ static const vp_axis torch_axes[] = {
 
 static const vp_language languages[] = {
     {"hf", "hf", RECORDED, NULL, AXES(trainer_axes)},
-    {"trl", "trl", RECORDED, NULL, AXES(trainer_axes)},
+    {"trl", "hf", WIDENED, ITS_STEP("SFTTrainer"), AXES(trainer_axes)},
     {"torch", "torch", RECORDED, NULL, AXES(torch_axes)},
     {"axolotl", "hf", WIDENED, ITS_STEP("axolotl"), AXES(trainer_axes)},
     {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), AXES(trainer_axes)},

@@ -32,8 +32,6 @@ static vp_status refuse_unknown(const vp_settings *s, vp_err *err)
         if (s->value[only[i].setting] && !is(s, only[i].setting, only[i].known))
             return VP_FAIL(err, VP_ERR_INPUT, "%s %s: no such training step was recorded",
                            vp_setting_key(only[i].setting), s->value[only[i].setting]);
-    if (is(s, VP_SETTING_TUNING, "qlora"))
-        return VP_FAIL(err, VP_ERR_INPUT, "tuning qlora: no such training step was recorded");
     if (number(s, VP_SETTING_WORLD) > 1)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "world %lld: the steps of several cards were not recorded",
@@ -60,7 +58,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                          .recompute       = s->value[VP_SETTING_RECOMPUTE],
                          .padded          = job->padded,
                          .lora            = {.targets = "none"},
-                         .load            = "none",
+                         .load            = is(s, VP_SETTING_TUNING, "qlora") ? "nf4" : "none",
                          .batch           = number(s, VP_SETTING_MICRO_BATCH),
                          .seq             = number(s, VP_SETTING_SEQ),
                          .accumulation    = number(s, VP_SETTING_ACCUMULATION),
@@ -74,7 +72,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
 
     *out = (vp_fit_bytes){0};
     VP_TRY(refuse_unknown(s, err));
-    if (is(s, VP_SETTING_TUNING, "lora")) {
+    if (!is(s, VP_SETTING_TUNING, "full")) {
         VP_TRY(vp_hf_lora_targets(job->model->family, s->value[VP_SETTING_LORA_TARGETS], targets,
                                   sizeof targets, err));
         q.lora = (vp_hf_lora){.targets = targets,
