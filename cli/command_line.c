@@ -110,7 +110,7 @@ static const vp_option plan_rows[] = {
      .at    = offsetof(vp_plan_options, host_bytes),
      .value = "SIZE",
      .help  = "Pinned host memory that may hold what is offloaded: master weights and optimizer "
-              "states",
+              "states, the blocks' parameters and gradients, what they keep for their backward",
      .otherwise = "none, and nothing is offloaded",
      .example   = "64GiB"},
     VP_ROW_CLASS(vp_plan_options, class_name),
@@ -157,9 +157,10 @@ static const vp_option pin_rows[] = {
     {.name      = "--offload",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_plan_options, offload),
-     .words     = "none|optimizer|params",
-     .help      = "What lies in host memory: nothing; all master weights and optimizer states; or "
-                  "these and the blocks' parameters and gradients; needs --host-memory",
+     .words     = "none|optimizer|params|activations|optimizer+activations|params+activations",
+     .help      = "What lies in host memory: nothing; all master weights and optimizer states; "
+                  "these and the blocks' parameters and gradients; what blocks keep for their "
+                  "backward; needs --host-memory",
      .otherwise = "as much of it as pays, where there is host memory",
      .example   = "optimizer"},
 };

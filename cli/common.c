@@ -365,6 +365,13 @@ static void append_run(const vp_model *model, const vp_block_run *run, bool firs
         }
     n = strlen(buf);
     snprintf(buf + n, buf_size - n, "%s", any ? "" : " nothing");
+    any = false;
+    for (int i = 0; i < block->n_ops; i++)
+        if (run->offload >> i & 1) {
+            n = strlen(buf);
+            snprintf(buf + n, buf_size - n, "%s%s", any ? " + " : ", move ", block->ops[i].name);
+            any = true;
+        }
 }
 
 /* Chunks of the loss, and what lies in host memory. */

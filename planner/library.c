@@ -35,12 +35,15 @@ static vp_status measure_at(const vp_model *model, int64_t seq, int64_t micro_ba
     s->kept_bytes   = l.program.kept_bytes;
     s->height_bytes = vp_max_i64(l.height_bytes[VP_PASS_FORWARD], l.height_bytes[VP_PASS_BACKWARD]);
     assert(s->height_bytes >= s->kept_bytes && s->kept_bytes >= 0);
-    s->ns = 0;
+    s->ns = s->forward_ns = 0;
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < l.program.n_steps[pass]; i++)
-            if (!l.program.steps[pass][i].first_only)
-                s->ns +=
+            if (!l.program.steps[pass][i].first_only) {
+                int64_t ns =
                     llround(vp_cost_step(cost, &model->graph, &l.program.steps[pass][i]) * 1e9);
+                s->ns += ns;
+                s->forward_ns += pass == VP_PASS_FORWARD ? ns : 0;
+            }
 out:
     vp_arena_free(arena);
     return st;
@@ -142,7 +145,7 @@ static vp_status take_undominated(const vp_outlines *outlines, const int64_t *la
     for (int64_t i = 0; i < n; i++) {
         vp_strategy *s      = &rank[i].strategy;
         rank[i].outline_idx = i;
-        vp_outline_estimate(outlines, i, s);
+        vp_outline_estimate(outlines, i, 0, s);
         s->last_ns = last_ns[i];
         s->ns      = vp_add(vp_mul(s->ns, n_full), s->last_ns);
     }
@@ -151,11 +154,11 @@ static vp_status take_undominated(const vp_outlines *outlines, const int64_t *la
         vp_strategy *s = &rank[i].strategy;
         if (is_surely_beaten(out, s))
             continue;
-        s->height_bytes = vp_outline_least_height(outlines, rank[i].outline_idx);
+        s->height_bytes = vp_outline_least_height(outlines, rank[i].outline_idx, 0);
         if (is_surely_beaten(out, s))
             continue;
         int64_t least_bytes = s->height_bytes;
-        VP_TRY(vp_outline_pack(outlines, rank[i].outline_idx, &s->height_bytes, err));
+        VP_TRY(vp_outline_pack(outlines, rank[i].outline_idx, 0, &s->height_bytes, err));
         assert(s->height_bytes >= least_bytes); /* or a set was dropped that should stay */
         VP_TRY_ALLOC(err, vp_arena_grow(arena, (void **)&out->strategies, out->n, &cap,
                                         sizeof *out->strategies));
@@ -178,7 +181,7 @@ static vp_status last_times(vp_outlines *outlines, int64_t n, vp_cost *cost, int
 
     VP_TRY(vp_outlines_scale(outlines, n, cost, alike, err));
     for (int64_t i = 0; *alike && i < vp_outlines_count(outlines); i++) {
-        vp_outline_estimate(outlines, i, &s);
+        vp_outline_estimate(outlines, i, 0, &s);
         last_ns[i] = s.ns;
     }
 out:

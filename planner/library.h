@@ -43,6 +43,10 @@ typedef struct vp_strategy {
     int64_t height_bytes; /* most it needs from its base on, its kept bytes included: k + beta */
     int64_t ns;           /* of one forward and backward       */
     int64_t last_ns;      /* of those of a smaller last micro-step, 0: there is none */
+    /* where outputs may be moved to host memory: the ops whose outputs are; and nanoseconds of their
+     * copies in one direction, and of the forward pass's kernels */
+    uint64_t offload;
+    int64_t  copy_ns, forward_ns;
 } vp_strategy;
 
 typedef struct vp_library {
@@ -64,6 +68,23 @@ vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t
 vp_status vp_library_make(vp_arena *arena, const vp_model *model, int64_t seq, vp_micro_steps steps,
                           const vp_semantics *semantics, vp_cost *cost, vp_outlines **outlines,
                           vp_library *out, vp_err *err);
+
+/* What the outputs of a block's ops are, for the choice of those that may be moved to host memory. */
+typedef struct vp_outputs {
+    int64_t bytes[64]; /* that a block keeps of each where nothing is recomputed; 0: nothing     */
+    int64_t copy_ns[64];
+    int64_t again_ns[64]; /* to make it again from what else is kept                             */
+} vp_outputs;
+void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_cost *cost,
+                        vp_outputs *out);
+
+/* Strategies of `base`; and each set that one of them recomputes, or recomputes but for `activations`
+ * (only: this one instead, where it is among the outlines), at the micro-batch last scaled to, with all
+ * the outputs of ops in `activations` that it keeps moved to host memory. All that no other beats in
+ * what it keeps, needs, computes and copies. */
+vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, const vp_library *base,
+                              const uint64_t *only, uint64_t activations, const vp_outputs *outputs,
+                              vp_library *out, vp_err *err);
 
 /* A library of one strategy. */
 vp_status vp_library_of_set(vp_arena *arena, const vp_model *model, int64_t seq,

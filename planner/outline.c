@@ -28,6 +28,7 @@ typedef struct kind_of_step {
 /* A buffer of a set's program: as large as an operand of a kind of step. */
 typedef struct sketched_buffer {
     int32_t kind, operand;
+    int32_t maker;             /* of what is kept: 1 + the op whose output it is; 0: no op's */
     int32_t first[2], last[2]; /* steps of each pass; first -1: not there */
 } sketched_buffer;
 
@@ -39,7 +40,7 @@ typedef struct outline {
     int32_t          n_buffers, n_kept; /* kept: the input, too */
     bool             has_out;
     int32_t         *kinds; /* of its steps, both passes */
-    int32_t          n_kinds;
+    int32_t          n_kinds, n_forward;
     int32_t          fullest[2]; /* the step of each pass where most was needed at first */
 } outline;
 
@@ -283,12 +284,13 @@ static void extend_lives(outline *x, const vp_program *p)
     }
 }
 
-static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_program *p, vp_err *err)
+static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_lowered *l, vp_err *err)
 {
-    outline  *x     = &o->sets[set_idx];
-    placed   *order = calloc((size_t)p->n_buffers + 1, sizeof *order);
-    int64_t  *at    = calloc((size_t)p->n_buffers + 1, sizeof *at);
-    vp_status st    = VP_OK;
+    const vp_program *p     = &l->program;
+    outline          *x     = &o->sets[set_idx];
+    placed           *order = calloc((size_t)p->n_buffers + 1, sizeof *order);
+    int64_t          *at    = calloc((size_t)p->n_buffers + 1, sizeof *at);
+    vp_status         st    = VP_OK;
 
     x->n_buffers = (int32_t)p->n_buffers;
     x->buffers   = vp_arena_array(o->arena, p->n_buffers, sizeof *x->buffers);
@@ -308,7 +310,8 @@ static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_program *p, vp
     qsort(order, (size_t)p->n_buffers, sizeof *order, by_place);
     for (int64_t i = 0; i < p->n_buffers; i++) {
         at[order[i].idx] = i;
-        x->buffers[i]    = (sketched_buffer){.kind = -1, .first = {-1, -1}, .last = {-1, -1}};
+        x->buffers[i]    = (sketched_buffer){
+               .kind = -1, .first = {-1, -1}, .last = {-1, -1}, .maker = l->makers[order[i].idx]};
     }
     for (int pass = 0; pass < 2; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
@@ -316,6 +319,7 @@ static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_program *p, vp
             VP_TRY_ALLOC(err, kind >= 0);
             assert(x->n_kinds < p->n_steps[0] + p->n_steps[1] && kind <= INT32_MAX);
             x->kinds[x->n_kinds++] = (int32_t)kind;
+            x->n_forward += pass == VP_PASS_FORWARD;
             for (int k = 0; k < VP_MAX_OPERANDS; k++)
                 if (is_buffer(&p->steps[pass][i], k)) {
                     sketched_buffer *b = &x->buffers[at[p->steps[pass][i].args[k].idx]];
@@ -353,19 +357,27 @@ static bool is_alive(const sketched_buffer *b, int pass, int64_t step)
     return b->first[pass] >= 0 && b->first[pass] <= step && step <= b->last[pass];
 }
 
-static int64_t kept_bytes(const vp_outlines *o, const outline *x)
+/* Whether it lies elsewhere. */
+static bool is_moved(const sketched_buffer *b, uint64_t offload)
+{
+    return b->maker && (offload >> (b->maker - 1) & 1);
+}
+
+static int64_t kept_bytes(const vp_outlines *o, const outline *x, uint64_t offload)
 {
     int64_t sum = 0;
 
     for (int32_t b = 0; b < x->n_kept; b++)
-        sum = vp_add(sum, aligned_bytes_of(o, &x->buffers[b]));
+        if (!is_moved(&x->buffers[b], offload))
+            sum = vp_add(sum, aligned_bytes_of(o, &x->buffers[b]));
     return sum;
 }
 
 /* The least height of a pass at one step, by the first bound of vp_pack_least(): the transients alive
  * share the gaps between the kept buffers, those too small for any of them left out, and the space
  * above. */
-static int64_t least_at(const vp_outlines *o, const outline *x, int pass, int64_t step)
+static int64_t least_at(const vp_outlines *o, const outline *x, uint64_t offload, int pass,
+                        int64_t step)
 {
     int32_t n_local = x->n_buffers - x->has_out;
     int64_t sum = 0, smallest = INT64_MAX, room = 0, end = 0, at = 0;
@@ -377,6 +389,8 @@ static int64_t least_at(const vp_outlines *o, const outline *x, int pass, int64_
             smallest      = vp_min_i64(smallest, bytes);
         }
     for (int32_t b = 0; b < x->n_kept; b++) {
+        if (is_moved(&x->buffers[b], offload))
+            continue;
         int64_t bytes = aligned_bytes_of(o, &x->buffers[b]);
         if (is_alive(&x->buffers[b], pass, step)) {
             room += at - end >= smallest ? at - end : 0;
@@ -405,13 +419,16 @@ static int64_t slack_bytes(const vp_outlines *o, const outline *x)
 }
 
 /* Over all steps of a pass; *fullest is where. */
-static int64_t least_of_pass(const vp_outlines *o, const outline *x, int pass, int32_t *fullest)
+static int64_t least_of_pass(const vp_outlines *o, const outline *x, uint64_t offload, int pass,
+                             int32_t *fullest)
 {
     int64_t most = -1;
 
     for (int32_t b = 0; b < x->n_buffers; b++) { /* the maximum is reached at some birth */
         int32_t step = x->buffers[b].first[pass];
-        int64_t need = step < 0 ? -1 : least_at(o, x, pass, step);
+        int64_t need = step < 0 || is_moved(&x->buffers[b], offload)
+                           ? -1
+                           : least_at(o, x, offload, pass, step);
         if (need > most) {
             most     = need;
             *fullest = step;
@@ -420,31 +437,60 @@ static int64_t least_of_pass(const vp_outlines *o, const outline *x, int pass, i
     return most;
 }
 
-void vp_outline_estimate(const vp_outlines *o, int64_t idx, vp_strategy *out)
+void vp_outline_estimate(const vp_outlines *o, int64_t idx, uint64_t offload, vp_strategy *out)
 {
     const outline *x = &o->sets[idx];
 
     assert(idx >= 0 && idx < o->n_sets && o->micro_batch > 0); /* the last scaling succeeded */
-    *out = (vp_strategy){.recompute = x->set, .segment = 1, .kept_bytes = kept_bytes(o, x)};
-    for (int32_t i = 0; i < x->n_kinds; i++)
+    *out =
+        (vp_strategy){.recompute = x->set, .segment = 1, .kept_bytes = kept_bytes(o, x, offload)};
+    for (int32_t i = 0; i < x->n_kinds; i++) {
         out->ns += o->kinds[x->kinds[i]].ns;
+        out->forward_ns += i < x->n_forward ? o->kinds[x->kinds[i]].ns : 0;
+    }
+    for (int32_t b = 0; b < x->n_kept; b++)
+        if (is_moved(&x->buffers[b], offload))
+            out->offload |= UINT64_C(1) << (x->buffers[b].maker - 1);
     for (int pass = 0; pass < 2; pass++)
-        out->height_bytes = vp_max_i64(out->height_bytes, least_at(o, x, pass, x->fullest[pass]));
+        out->height_bytes =
+            vp_max_i64(out->height_bytes, least_at(o, x, offload, pass, x->fullest[pass]));
     out->height_bytes = vp_max_i64(out->height_bytes - slack_bytes(o, x), out->kept_bytes);
 }
 
-int64_t vp_outline_least_height(const vp_outlines *o, int64_t idx)
+void vp_outline_outputs(const vp_outlines *o, int64_t idx, int64_t bytes[64])
+{
+    const outline *x = &o->sets[idx];
+
+    memset(bytes, 0, sizeof(int64_t[64]));
+    for (int32_t b = 0; b < x->n_kept; b++)
+        if (x->buffers[b].maker)
+            bytes[x->buffers[b].maker - 1] = bytes_of(o, &x->buffers[b]);
+}
+
+int64_t vp_outline_forward_ns(const vp_outlines *o, int64_t idx, const char *op)
+{
+    const outline *x  = &o->sets[idx];
+    int64_t        ns = 0;
+
+    for (int32_t i = 0; i < x->n_forward; i++)
+        if (o->kinds[x->kinds[i]].step.name == op)
+            ns += o->kinds[x->kinds[i]].ns;
+    return ns;
+}
+
+int64_t vp_outline_least_height(const vp_outlines *o, int64_t idx, uint64_t offload)
 {
     const outline *x    = &o->sets[idx];
     int64_t        most = 0;
     int32_t        ignored;
 
     for (int pass = 0; pass < 2; pass++)
-        most = vp_max_i64(most, least_of_pass(o, x, pass, &ignored));
-    return vp_max_i64(most - slack_bytes(o, x), kept_bytes(o, x));
+        most = vp_max_i64(most, least_of_pass(o, x, offload, pass, &ignored));
+    return vp_max_i64(most - slack_bytes(o, x), kept_bytes(o, x, offload));
 }
 
-vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, int64_t *height_bytes, vp_err *err)
+vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, uint64_t offload,
+                          int64_t *height_bytes, vp_err *err)
 {
     const outline *x     = &o->sets[idx];
     vp_pack_item  *items = calloc((size_t)x->n_buffers, sizeof *items);
@@ -457,6 +503,8 @@ vp_status vp_outline_pack(const vp_outlines *o, int64_t idx, int64_t *height_byt
         for (int32_t b = 0; b < x->n_buffers; b++) {
             const sketched_buffer *s     = &x->buffers[b];
             bool                   fixed = b < x->n_kept || (x->has_out && b == x->n_buffers - 1);
+            if (is_moved(s, offload))
+                continue;
             if (s->first[pass] >= 0)
                 items[n++] = (vp_pack_item){.bytes  = bytes_of(o, s),
                                             .first  = s->first[pass],
@@ -550,12 +598,12 @@ static vp_status outline_set(vp_outlines *o, int64_t set_idx, vp_cost *cost, vp_
 
     VP_TRY_ALLOC(err, arena);
     VP_TRY(lower_set(o, arena, o->sets[set_idx].set, o->micro_batch, &l, err));
-    VP_TRY(sketch(o, set_idx, &l.program, err));
+    VP_TRY(sketch(o, set_idx, &l, err));
     for (int64_t k = n_known; k < o->n_kinds; k++)
         scale_kind(o, &o->kinds[k], &l.program,
                    &l.program.steps[o->kinds[k].pass][o->kinds[k].step_idx], cost);
     for (int pass = 0; pass < 2; pass++)
-        least_of_pass(o, &o->sets[set_idx], pass, &o->sets[set_idx].fullest[pass]);
+        least_of_pass(o, &o->sets[set_idx], 0, pass, &o->sets[set_idx].fullest[pass]);
 out:
     vp_arena_free(arena);
     return st;

@@ -33,15 +33,22 @@ int64_t vp_outlines_count(const vp_outlines *outlines);
 vp_status vp_outlines_scale(vp_outlines *outlines, int64_t micro_batch, vp_cost *cost, bool *alike,
                             vp_err *err);
 
-/* Set idx at the micro-batch last scaled to: kept_bytes and ns exactly, and a height that no
- * packing can undercut: what is needed at the step that was the fullest at first. */
-void vp_outline_estimate(const vp_outlines *outlines, int64_t idx, vp_strategy *out);
+/* Set idx at the micro-batch last scaled to, where the outputs of the ops of `offload` lie elsewhere,
+ * as far as it keeps them: out->offload says which. kept_bytes and ns exactly, and a height that
+ * no packing can undercut: what is needed at the step that was the fullest at first. */
+void vp_outline_estimate(const vp_outlines *outlines, int64_t idx, uint64_t offload,
+                         vp_strategy *out);
 
 /* The same at whichever step is the fullest now; takes longer. */
-int64_t vp_outline_least_height(const vp_outlines *outlines, int64_t idx);
+int64_t vp_outline_least_height(const vp_outlines *outlines, int64_t idx, uint64_t offload);
 
 /* Its height_bytes exactly: as packed by vp_lower(). Takes the longest. */
-vp_status vp_outline_pack(const vp_outlines *outlines, int64_t idx, int64_t *height_bytes,
-                          vp_err *err);
+vp_status vp_outline_pack(const vp_outlines *outlines, int64_t idx, uint64_t offload,
+                          int64_t *height_bytes, vp_err *err);
+
+/* Bytes of the output of each op that set idx keeps, 0 of others; and nanoseconds of the forward of the
+ * op of this name, which is the graph's own string. Set 0 recomputes nothing. */
+void    vp_outline_outputs(const vp_outlines *outlines, int64_t idx, int64_t bytes[64]);
+int64_t vp_outline_forward_ns(const vp_outlines *outlines, int64_t idx, const char *op);
 
 #endif

@@ -28,7 +28,8 @@ static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, con
                        lib->strategies[i].height_bytes - lib->strategies[i].kept_bytes);
             s->runs[s->n_runs++] = (vp_block_run){.recompute = lib->strategies[i].recompute,
                                                   .n_blocks  = counts[i] * segment,
-                                                  .segment   = lib->strategies[i].segment};
+                                                  .segment   = lib->strategies[i].segment,
+                                                  .offload   = lib->strategies[i].offload};
         }
     return true;
 }
@@ -47,7 +48,8 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
         return VP_OK;
     vp_status st = vp_assemble_figures(r->model, &c->scenario, &cost, &c->figures, err);
     *valid       = st == VP_OK && !c->figures.unlike;
-    c->fits      = *valid && c->figures.device_bytes <= budget_bytes;
+    c->fits      = *valid && c->figures.device_bytes <= budget_bytes &&
+              c->figures.host_bytes <= r->host_bytes;
     return st;
 }
 
@@ -175,7 +177,8 @@ static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err 
         if (a->least_budget_bytes && bytes >= a->least_budget_bytes)
             continue;
         VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, &c, &valid, err));
-        if (valid && (!a->least_budget_bytes || c.figures.device_bytes < a->least_budget_bytes)) {
+        if (valid && c.figures.host_bytes <= r->host_bytes &&
+            (!a->least_budget_bytes || c.figures.device_bytes < a->least_budget_bytes)) {
             a->least              = c;
             a->least_budget_bytes = c.figures.device_bytes;
         }

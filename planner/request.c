@@ -44,23 +44,34 @@ int vp_request_recipes(const vp_plan_request *r, vp_recipe recipes[VP_MAX_RECIPE
     return n;
 }
 
+bool vp_request_moves(const vp_plan_request *r)
+{
+    return r->host_bytes > 0 && (r->offload == VP_OFFLOAD_ANY || vp_offload_moves(r->offload));
+}
+
+bool vp_request_must_move(const vp_plan_request *r)
+{
+    return r->host_bytes > 0 && r->offload != VP_OFFLOAD_ANY && vp_offload_moves(r->offload);
+}
+
 int vp_request_offloads(const vp_plan_request *r, vp_offload *levels)
 {
     const vp_graph *g           = &r->model->graph;
     const bool      any         = r->offload == VP_OFFLOAD_ANY;
+    vp_offload_kind kind        = vp_offload_held(r->offload);
     int64_t         n_instances = g->n_instances;
     int             n           = 0;
     enum { EIGHTHS = 8 };
 
-    if (r->host_bytes <= 0 || any || r->offload == VP_OFFLOAD_NONE)
+    if (r->host_bytes <= 0 || any || kind == VP_OFFLOAD_NONE)
         levels[n++] = (vp_offload){0};
     for (int i = any ? 1 : EIGHTHS;
-         r->host_bytes > 0 && i <= EIGHTHS && (any || r->offload == VP_OFFLOAD_OPTIMIZER); i++) {
+         r->host_bytes > 0 && i <= EIGHTHS && (any || kind == VP_OFFLOAD_OPTIMIZER); i++) {
         vp_offload level = {.states = n_instances * i / EIGHTHS};
         if (n == 0 || level.states != levels[n - 1].states)
             levels[n++] = level;
     }
-    if (r->host_bytes > 0 && (any || r->offload == VP_OFFLOAD_PARAMS) && vp_may_stream(g))
+    if (r->host_bytes > 0 && (any || kind == VP_OFFLOAD_PARAMS) && vp_may_stream(g))
         levels[n++] = (vp_offload){.states = n_instances, .blocks = true};
     assert(n <= VP_MAX_OFFLOAD_LEVELS);
     return n;

@@ -65,8 +65,12 @@ int64_t *vp_request_micro_batches(const vp_plan_request *request, vp_arena *aren
 /* Whether micro-batch, recompute kind or loss chunk is given. */
 bool vp_request_is_pinned(const vp_plan_request *request);
 
-/* What a request may offload, from nothing to the most: VP_OFFLOAD_OPTIMIZER in eighths of the chain,
- * then VP_OFFLOAD_PARAMS where the blocks have few enough parameters. Returns how many. */
+/* Whether blocks may move activations to host memory, and whether some must. */
+bool vp_request_moves(const vp_plan_request *request);
+bool vp_request_must_move(const vp_plan_request *request);
+
+/* What else a request may offload, from nothing to the most: VP_OFFLOAD_OPTIMIZER in eighths of the
+ * chain, then VP_OFFLOAD_PARAMS where the blocks have few enough parameters. Returns how many. */
 enum { VP_MAX_OFFLOAD_LEVELS = 10 };
 int vp_request_offloads(const vp_plan_request *request, vp_offload *levels);
 

@@ -47,19 +47,49 @@ const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind at
     return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
 }
 
-static const char *const offload_names[VP_N_OFFLOADS] = {"none", "optimizer", "params"};
+static const char *const offload_names[VP_N_OFFLOADS] = {
+    "none", "optimizer", "params", "activations", "optimizer+activations", "params+activations"};
 
 const char *vp_offload_name(vp_offload_kind kind)
 {
     return kind < VP_N_OFFLOADS ? offload_names[kind] : "any";
 }
 
+/* Words joined with +, each once; params hold states, too. */
 vp_offload_kind vp_offload_by_name(const char *name)
 {
-    int i = 0;
-    while (i < VP_N_OFFLOADS && strcmp(offload_names[i], name) != 0)
-        i++;
-    return (vp_offload_kind)i;
+    unsigned given = 0;
+
+    if (strcmp(name, "none") == 0)
+        return VP_OFFLOAD_NONE;
+    for (;;) {
+        size_t   n    = strcspn(name, "+");
+        unsigned word = 0;
+        for (int i = VP_OFFLOAD_OPTIMIZER; i <= VP_OFFLOAD_ACTIVATIONS; i++)
+            if (strlen(offload_names[i]) == n && strncmp(offload_names[i], name, n) == 0)
+                word = 1U << i;
+        if (!word || given & word)
+            return VP_N_OFFLOADS;
+        given |= word;
+        if (!name[n])
+            break;
+        name += n + 1;
+    }
+    int held = given >> VP_OFFLOAD_PARAMS & 1      ? VP_OFFLOAD_PARAMS
+               : given >> VP_OFFLOAD_OPTIMIZER & 1 ? VP_OFFLOAD_OPTIMIZER
+                                                   : VP_OFFLOAD_NONE;
+    return (vp_offload_kind)(held +
+                             (given >> VP_OFFLOAD_ACTIVATIONS & 1 ? VP_OFFLOAD_ACTIVATIONS : 0));
+}
+
+bool vp_offload_moves(vp_offload_kind kind)
+{
+    return kind >= VP_OFFLOAD_ACTIVATIONS && kind < VP_N_OFFLOADS;
+}
+
+vp_offload_kind vp_offload_held(vp_offload_kind kind)
+{
+    return vp_offload_moves(kind) ? (vp_offload_kind)(kind - VP_OFFLOAD_ACTIVATIONS) : kind;
 }
 
 bool vp_may_stream(const vp_graph *g)
@@ -71,9 +101,11 @@ bool vp_may_stream(const vp_graph *g)
 
 vp_offload_kind vp_offload_kind_of(const vp_offload *offload)
 {
-    return offload->blocks   ? VP_OFFLOAD_PARAMS
-           : offload->states ? VP_OFFLOAD_OPTIMIZER
-                             : VP_OFFLOAD_NONE;
+    vp_offload_kind held = offload->blocks   ? VP_OFFLOAD_PARAMS
+                           : offload->states ? VP_OFFLOAD_OPTIMIZER
+                                             : VP_OFFLOAD_NONE;
+
+    return (vp_offload_kind)(held + (offload->activations ? VP_OFFLOAD_ACTIVATIONS : 0));
 }
 
 int vp_block_template(const vp_graph *g)

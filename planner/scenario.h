@@ -54,11 +54,20 @@ typedef enum vp_offload_kind {
     VP_OFFLOAD_NONE,
     VP_OFFLOAD_OPTIMIZER, /* master weights and optimizer states     */
     VP_OFFLOAD_PARAMS,    /* and the blocks' parameters and gradients */
+    /* what blocks keep for their backward, alone or with one of these */
+    VP_OFFLOAD_ACTIVATIONS,
+    VP_OFFLOAD_OPTIMIZER_ACTIVATIONS,
+    VP_OFFLOAD_PARAMS_ACTIVATIONS,
     VP_N_OFFLOADS
 } vp_offload_kind;
 
+/* "optimizer+activations"; by_name takes the words in any order, VP_N_OFFLOADS if there is none such. */
 const char     *vp_offload_name(vp_offload_kind kind);
-vp_offload_kind vp_offload_by_name(const char *name); /* VP_N_OFFLOADS if none */
+vp_offload_kind vp_offload_by_name(const char *name);
+
+/* Whether a kind moves activations, and what it is without them. */
+bool            vp_offload_moves(vp_offload_kind kind);
+vp_offload_kind vp_offload_held(vp_offload_kind kind);
 
 /* What lies in the host's memory instead of the device's. */
 typedef struct vp_offload {

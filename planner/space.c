@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "base/units.h"
+#include "planner/moved_space.h"
 #include "planner/outline.h"
 
 #include <assert.h>
@@ -55,6 +56,38 @@ static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n
     return items;
 }
 
+/* Whether blocks may move activations: all micro-steps are alike then. */
+static bool may_move(const vp_plan_request *r, int64_t micro)
+{
+    return r->host_bytes > 0 && vp_request_moves(r) && r->global_batch % micro == 0;
+}
+
+/* The libraries of blocks that may move activations. */
+static vp_status make_moved(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                            int64_t micro, const vp_semantics *semantics, vp_outlines **outlines,
+                            vp_blocks *b, vp_err *err)
+{
+    const uint64_t  set   = vp_pinned_set(r);
+    const uint64_t *only  = r->recompute == VP_RECOMPUTE_ANY ? NULL : &set;
+    bool            alike = false;
+    vp_status       st    = VP_OK;
+
+    if (*outlines)
+        VP_TRY(vp_outlines_scale(*outlines, micro, cost, &alike, err));
+    if (!alike) {
+        vp_outlines_free(*outlines);
+        *outlines = NULL;
+        VP_TRY(vp_outlines_make(r->model, r->seq, micro, semantics, cost, outlines, err));
+    }
+    vp_library_outputs(*outlines, r->model, cost, &b->outputs);
+    vp_moved_choices(&b->outputs, b->moved, &b->n_moved);
+    for (int i = 0; i < b->n_moved; i++)
+        VP_TRY(vp_library_of_moved(a->arena, *outlines, b->libraries[1], only, b->moved[i],
+                                   &b->outputs, &b->moved_libraries[i], err));
+out:
+    return st;
+}
+
 /* Libraries of each length, as far as there are such segments. */
 static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                              int64_t micro, const vp_semantics *semantics, vp_outlines **outlines,
@@ -88,6 +121,8 @@ static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cos
             break;
         VP_TRY_ALLOC(err, b->items[m] = make_items(a->arena, made, r->global_batch / micro));
     }
+    if (may_move(r, micro))
+        VP_TRY(make_moved(r, a, cost, micro, semantics, outlines, b, err));
     VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->blocks, a->n_blocks, &a->cap_blocks,
                                     sizeof *a->blocks));
     a->blocks[a->n_blocks++] = b;
@@ -286,7 +321,59 @@ out:
 
 /* ---- scenarios ---- */
 
-/* One for each segment length. */
+/* One more of a candidate, with what blocks can do. */
+static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_library *library,
+                              int64_t segment, const vp_ilp *ilp, int64_t *cap, vp_err *err)
+{
+    int64_t   n  = a->n_scenarios;
+    vp_status st = VP_OK;
+
+    VP_TRY_ALLOC(
+        err,
+        vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap[0], sizeof *a->scenarios) &&
+            vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries) &&
+            vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments) &&
+            vp_arena_grow(a->arena, (void **)&a->problem.ilps, n, &cap[3],
+                          sizeof *a->problem.ilps));
+    assert(n < cap[0] && n < cap[1] && n < cap[2] && n < cap[3]);
+    a->scenarios[n]    = c;
+    a->libraries[n]    = library;
+    a->segments[n]     = segment;
+    a->problem.ilps[n] = *ilp;
+    a->n_scenarios++;
+out:
+    return st;
+}
+
+/* Those whose blocks may move activations: of each choice of outputs with one slot, and with two. */
+static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
+                           const vp_candidate *base, const vp_ilp *ilp, int64_t *cap, vp_err *err)
+{
+    int64_t   arena_bytes = vp_device_arena_bytes(r->device, r->budget_bytes);
+    vp_status st          = VP_OK;
+
+    for (int i = 0; i < s->blocks->n_moved; i++)
+        for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS; n_slots++) {
+            const vp_library *lib = &s->blocks->moved_libraries[i];
+            vp_ilp            p   = *ilp;
+            vp_candidate     *c   = vp_arena_alloc(a->arena, sizeof *c);
+            VP_TRY_ALLOC(err, c);
+            *c                              = *base;
+            c->scenario.offload.activations = s->blocks->moved[i];
+            c->scenario.offload.n_slots     = n_slots;
+            vp_moved_add_slots(r->device, &s->blocks->outputs, s->blocks->moved[i], n_slots,
+                               &c->figures);
+            p.base_bytes += c->figures.stack_base_bytes - base->figures.stack_base_bytes;
+            VP_TRY_ALLOC(err,
+                         vp_moved_bound(a->arena, lib, n_slots, r->global_batch / s->micro_batch,
+                                        &c->figures, arena_bytes, &p));
+            VP_TRY(add_scenario(a, c, lib, 1, &p, cap, err));
+        }
+out:
+    return st;
+}
+
+/* One for each segment length, and those that move activations. */
 static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
                                const vp_recipe *recipe, int64_t recipe_idx,
                                vp_attention_kind attention, int64_t *cap, vp_err *err)
@@ -308,27 +395,17 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     assert(recipe_idx < VP_N_OPTIMIZERS);
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
     for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
-        int64_t n = a->n_scenarios;
         if (!s->blocks->libraries[m] || (s->offload.blocks && m > 1))
             continue;
-        VP_TRY_ALLOC(
-            err,
-            vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap[0], sizeof *a->scenarios) &&
-                vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries) &&
-                vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments) &&
-                vp_arena_grow(a->arena, (void **)&a->problem.ilps, n, &cap[3],
-                              sizeof *a->problem.ilps));
-        assert(n < cap[0] && n < cap[1] && n < cap[2] && n < cap[3]);
-        a->scenarios[n]    = c;
-        a->libraries[n]    = s->blocks->libraries[m];
-        a->segments[n]     = m;
-        a->problem.ilps[n] = ilp_of(r, &c->figures, s->blocks, m);
+        vp_ilp p = ilp_of(r, &c->figures, s->blocks, m);
         if (s->offload.blocks) {
-            vp_ilp *p = &a->problem.ilps[n];
-            VP_TRY_ALLOC(err, p->items = streamed_items(a->arena, r, s, &c->figures.streamed));
-            p->const_ns -= unfetched_ns(r, s, &c->figures.streamed);
+            VP_TRY_ALLOC(err, p.items = streamed_items(a->arena, r, s, &c->figures.streamed));
+            p.const_ns -= unfetched_ns(r, s, &c->figures.streamed);
         }
-        a->n_scenarios++;
+        if (!vp_request_must_move(r))
+            VP_TRY(add_scenario(a, c, s->blocks->libraries[m], m, &p, cap, err));
+        if (m == 1)
+            VP_TRY(add_moved(r, a, s, c, &p, cap, err));
     }
 out:
     return st;

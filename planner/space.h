@@ -10,8 +10,15 @@
 
 /* The blocks' side of scenarios of one micro-batch and semantics: for each segment length m the
  * library and its items of an integer program; NULL: there are no such segments. */
+enum { VP_MAX_MOVED_CHOICES = 6 };
+
 struct vp_blocks {
-    int64_t             micro_batch;
+    int64_t micro_batch;
+    /* where activations may move: of each choice of outputs the library of single blocks */
+    vp_outputs          outputs;
+    uint64_t            moved[VP_MAX_MOVED_CHOICES];
+    vp_library          moved_libraries[VP_MAX_MOVED_CHOICES];
+    int                 n_moved;
     const vp_semantics *semantics;
     const vp_library   *libraries[VP_MAX_SEGMENT + 1];
     vp_item_row        *items[VP_MAX_SEGMENT + 1];

@@ -6,6 +6,7 @@
 #include "plan/simulate.h"
 #include "planner/lowering/lower.h"
 #include "planner/planner.h"
+#include "planner/space.h"
 
 static void same_bits(const trained *a, const trained *b, const char *what)
 {
@@ -349,6 +350,87 @@ static void no_streamed_plan_is_faster_than_its_bound(void **state)
     assert_true(n > 30 && nearest < 1e-3);
 }
 
+/* What the rows of an integer program say that counts need, from persistent bytes to the highest peak. */
+static int64_t need_of(const vp_ilp *p, const int64_t *counts)
+{
+    int64_t kept = 0, need = p->end_bytes;
+
+    for (int64_t i = 0; i < p->n_items; i++) /* descending beta: a level's blocks stand together */
+        if (counts[i] > 0) {
+            kept += counts[i] * p->items[i].k_bytes;
+            need = vp_max_i64(need, kept + p->items[i].beta_bytes);
+        }
+    return p->base_bytes + vp_max_i64(need, kept + p->end_bytes);
+}
+
+/* The same of scenarios that move activations, with and without streamed parameters, on links from
+ * far too slow to very fast: no chain of a scenario's strategies, simulated whole, takes less than
+ * its integer program says; and needs the bytes that it says, to the byte. */
+static void no_plan_that_moves_activations_undercuts_its_integer_program(void **state)
+{
+    rng    r = {43};
+    int    n = 0, limited = 0;
+    double nearest = 1;
+
+    (void)state;
+    for (int i = 0; i < (long_run() ? 300 : 16); i++) {
+        char       config[800];
+        const tiny t = {.n_layer = 3 + pick(&r, 7), .n_embd = 32, .n_head = 4, .vocab = 97};
+        vp_model  *model =
+            i % 2 ? tiny_model(&t, 0.0)
+                   : model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), 0.0);
+        vp_device       card    = {.name               = "card",
+                                   .compute_capability = 90,
+                                   .fp32_flop_per_s    = 1e10 * (double)(1 + pick(&r, 100)),
+                                   .memory_bytes_per_s = 1e10 * (double)(1 + pick(&r, 30)),
+                                   .host_link_bytes_per_s = i % 3 ? 1e8 * (double)(1 + pick(&r, 60)) : 1e12,
+                                   .usable_bytes          = INT64_MAX / 4};
+        vp_plan_request request = request_for(model, &card);
+        vp_plan_answer  a       = {.arena = vp_arena_new()};
+        vp_cost         cost    = {.device = &card};
+
+        request.host_bytes = INT64_C(1) << 40;
+        request.offload = i % 3 == 0 && vp_may_stream(&model->graph) ? VP_OFFLOAD_PARAMS_ACTIVATIONS
+                                                                     : VP_OFFLOAD_ACTIVATIONS;
+        request.global_batch = 1 + pick(&r, 6);
+        OK(vp_space_list(&request, NULL, &a, &cost, err));
+        for (int64_t k = pick(&r, 3); k < a.n_scenarios; k += 1 + pick(&r, 8)) {
+            vp_scenario       s   = a.scenarios[k]->scenario;
+            const vp_library *lib = a.libraries[k];
+            int64_t left = model->graph.n_instances - 2, bound_ns, counts[VP_MAX_ITEMS] = {0};
+            vp_ilp_problem p = a.problem;
+            vp_figures     f;
+            assert_true(s.offload.activations && a.segments[k] == 1);
+            s.n_runs = 0;
+            for (int64_t at = pick(&r, lib->n); left > 0;
+                 at += at + 1 < lib->n ? 1 + pick(&r, lib->n - at - 1) : 0) {
+                int64_t here = at == lib->n - 1 ? left : 1 + pick(&r, left);
+                counts[at] += here;
+                s.runs[s.n_runs++] = (vp_block_run){lib->strategies[at].recompute, here, 1,
+                                                    lib->strategies[at].offload};
+                left -= here;
+            }
+            p.budget_bytes = INT64_MAX / 4;
+            assert_true(vp_ilp_evaluate(&p, k, counts, &bound_ns));
+            OK(vp_assemble_figures(model, &s, &cost, &f, err));
+            double over = f.step_time_s * 1e9 / (double)bound_ns - 1;
+            if (f.step_time_s * 1e9 < (double)bound_ns - 0.5)
+                fail_msg("model %d, scenario %d: %.0f ns, and %lld at least", i, (int)k,
+                         f.step_time_s * 1e9, (long long)bound_ns);
+            if (f.peak_bytes !=
+                vp_max_i64(need_of(&p.ilps[k], counts), f.stack_base_bytes + f.first_height_bytes))
+                fail_msg("model %d, scenario %d: %lld bytes, and its rows say %lld", i, (int)k,
+                         (long long)f.peak_bytes, (long long)need_of(&p.ilps[k], counts));
+            nearest = over < nearest ? over : nearest;
+            limited += over > 0.01;
+            n++;
+        }
+        vp_plan_answer_release(&a);
+        vp_model_free(model);
+    }
+    assert_true(n > 60 && limited > 5 && nearest < 1e-6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +439,7 @@ int main(void)
         cmocka_unit_test(the_copies_of_an_update_overlap),
         cmocka_unit_test(host_memory_is_used_where_it_pays),
         cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),
+        cmocka_unit_test(no_plan_that_moves_activations_undercuts_its_integer_program),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

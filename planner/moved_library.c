@@ -1,0 +1,177 @@
+/* planner/moved_library.c: the ways a block can be run that has slots for some of its outputs: it moves
+ * all of these that it keeps, or none. */
+#include "base/checked.h"
+#include "planner/library.h"
+#include "planner/outline.h"
+#include "planner/solve/problem.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Nanoseconds that make the output of an op again: its own, and of those before it whose outputs are
+ * not kept. */
+static int64_t again_ns(const vp_outlines *outlines, const vp_template *t, const int64_t bytes[64],
+                        int op)
+{
+    uint64_t todo = UINT64_C(1) << op, done = 0;
+    int64_t  ns = 0;
+
+    while (todo & ~done) {
+        int i = __builtin_ctzll(todo & ~done);
+        ns += vp_outline_forward_ns(outlines, 0, t->ops[i].name);
+        done |= UINT64_C(1) << i;
+        for (int k = 0; k < VP_OP_MAX_IN; k++) {
+            int producer = t->ops[i].in[k] >= 0 ? t->tensors[t->ops[i].in[k]].producer : -1;
+            if (producer >= 0 && !bytes[producer])
+                todo |= UINT64_C(1) << producer;
+        }
+    }
+    return ns;
+}
+
+void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_cost *cost,
+                        vp_outputs *out)
+{
+    const vp_template *t = &model->graph.templates[vp_block_template(&model->graph)];
+
+    memset(out, 0, sizeof *out);
+    vp_outline_outputs(outlines, 0, out->bytes);
+    for (int op = 0; op < t->n_ops; op++) {
+        vp_step copy = {.kernel = VP_K_COPY_START, .dtype = VP_DTYPE_F32};
+        if (!out->bytes[op])
+            continue;
+        copy.copy_start.count = out->bytes[op];
+        out->copy_ns[op]      = llround(vp_cost_step(cost, &model->graph, &copy) * 1e9);
+        out->again_ns[op]     = again_ns(outlines, t, out->bytes, op);
+    }
+}
+
+/* ---- strategies ---- */
+
+typedef struct ranked {
+    vp_strategy strategy;
+    int64_t     outline_idx; /* -1: packed already */
+} ranked;
+
+/* What dominates comes before what it dominates. */
+static int by_kept(const void *a, const void *b)
+{
+    const vp_strategy *x = a, *y = b;
+    const int64_t      left[]  = {x->kept_bytes, x->height_bytes, x->ns, x->copy_ns};
+    const int64_t      right[] = {y->kept_bytes, y->height_bytes, y->ns, y->copy_ns};
+
+    for (int i = 0; i < 4; i++)
+        if (left[i] != right[i])
+            return left[i] < right[i] ? -1 : 1;
+    return (x->recompute > y->recompute) - (x->recompute < y->recompute);
+}
+
+static int by_beta(const void *a, const void *b)
+{
+    const vp_strategy *x = a, *y = b;
+    int64_t            bx = x->height_bytes - x->kept_bytes, by = y->height_bytes - y->kept_bytes;
+
+    return bx != by ? (bx > by ? -1 : 1) : by_kept(a, b);
+}
+
+static bool is_beaten(const vp_library *lib, const vp_strategy *s, bool copies_count)
+{
+    bool beaten = false;
+
+    for (int64_t i = 0; !beaten && i < lib->n; i++) {
+        const vp_strategy *x = &lib->strategies[i];
+        beaten               = x->kept_bytes <= s->kept_bytes &&
+                 x->height_bytes - x->kept_bytes <= s->height_bytes - s->kept_bytes &&
+                 x->ns <= s->ns && (!copies_count || x->copy_ns <= s->copy_ns);
+    }
+    return beaten;
+}
+
+static void prune(vp_library *lib, bool copies_count)
+{
+    int64_t n = lib->n;
+
+    qsort(lib->strategies, (size_t)n, sizeof *lib->strategies, by_kept);
+    lib->n = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (!is_beaten(lib, &lib->strategies[i], copies_count))
+            lib->strategies[lib->n++] = lib->strategies[i];
+}
+
+static int64_t copies_ns(const vp_outputs *outputs, uint64_t ops)
+{
+    int64_t ns = 0;
+
+    for (int op = 0; op < 64; op++)
+        ns += ops >> op & 1 ? outputs->copy_ns[op] : 0;
+    return ns;
+}
+
+/* Packing takes most of the time: what is beaten even at the least height it could have is not packed. */
+static vp_status take(const vp_outlines *outlines, ranked *rank, uint64_t activations,
+                      vp_library *out, vp_err *err)
+{
+    vp_strategy *s   = &rank->strategy;
+    int64_t      idx = rank->outline_idx;
+    vp_status    st  = VP_OK;
+
+    if (is_beaten(out, s, true))
+        return VP_OK;
+    if (idx >= 0) {
+        s->height_bytes = vp_outline_least_height(outlines, idx, activations);
+        if (is_beaten(out, s, true))
+            return VP_OK;
+        VP_TRY(vp_outline_pack(outlines, idx, activations, &s->height_bytes, err));
+    }
+    out->strategies[out->n++] = *s;
+out:
+    return st;
+}
+
+/* Whether a set of ops to recompute is one of base's, or one of them without what is moved. */
+static bool is_candidate(const vp_library *base, uint64_t activations, const uint64_t *only,
+                         uint64_t set)
+{
+    bool found = only && *only == set;
+
+    for (int64_t i = 0; !only && !found && i < base->n; i++)
+        found = base->strategies[i].recompute == set ||
+                (base->strategies[i].recompute & ~activations) == set;
+    return found;
+}
+
+vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, const vp_library *base,
+                              const uint64_t *only, uint64_t activations, const vp_outputs *outputs,
+                              vp_library *out, vp_err *err)
+{
+    int64_t   n_sets = vp_outlines_count(outlines), n = 0;
+    ranked   *rank = calloc((size_t)(n_sets + base->n), sizeof *rank);
+    vp_status st   = VP_OK;
+
+    *out = (vp_library){.strategies =
+                            vp_arena_array(arena, n_sets + base->n, sizeof *out->strategies)};
+    VP_TRY_ALLOC(err, rank && out->strategies);
+    for (int64_t i = 0; i < base->n; i++)
+        rank[n++] = (ranked){base->strategies[i], -1};
+    for (int64_t i = 0; i < n_sets; i++) {
+        vp_outline_estimate(outlines, i, activations, &rank[n].strategy);
+        rank[n].strategy.copy_ns = copies_ns(outputs, rank[n].strategy.offload);
+        rank[n].outline_idx      = i;
+        n += rank[n].strategy.offload &&
+             is_candidate(base, activations, only, rank[n].strategy.recompute);
+    }
+    qsort(rank, (size_t)n, sizeof *rank, by_kept); /* a rank begins with its strategy */
+    for (int64_t i = 0; i < n; i++)
+        VP_TRY(take(outlines, &rank[i], activations, out, err));
+    prune(out, true);
+    if (out->n > VP_MAX_ITEMS) /* of those that differ in their copies alone, the first */
+        prune(out, false);
+    out->n         = vp_min_i64(out->n, VP_MAX_ITEMS);
+    out->n_lowered = n_sets;
+    qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
+out:
+    free(rank);
+    return st;
+}
