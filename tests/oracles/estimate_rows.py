@@ -4,8 +4,8 @@
     estimate_rows.py ROWS.csv [--vplan build/vplan] [--worst 10] [--each] [--only WORD ...]
 
 ROWS.csv has the columns of `vplan`'s own rows (tests/golden/trainers/) or of a fake_peaks.csv, whose configs lie relative to it. Bytes of the
-latter leave out cuBLAS's workspaces, so those are taken off the estimate; reserved bytes are compared with workspaces. An error is
-estimate / row - 1.
+latter leave out cuBLAS's workspaces, so those are taken off the estimate; where a row also has its peak with workspaces that is `peak_w`,
+and reserved bytes are compared with workspaces. An error is estimate / row - 1.
 """
 import argparse
 import csv
@@ -27,6 +27,8 @@ def of_fake_peaks(r, folder):
                "--attention", "eager" if r["attn"] == "eager" else "sdpa:" + r["sdpa"],
                "--recompute", "full" if r["gradient_checkpointing"] == "1" else "none",
                "--optimizer", OPTIMIZERS.get(r["optimizer"], r["optimizer"]), "--micro-batch", r["batch"]]
+    if r["task"] != "clm":
+        options += ["--task", r["task"]]
     if r["task"] != "imgcls":
         options += ["--seq", r["seq"]]
     if r["dec_seq"] and r["dec_seq"] != r["seq"]:
@@ -37,15 +39,17 @@ def of_fake_peaks(r, folder):
         options += ["--lora", LORAS[r["lora"]] + (",dropout=" + r["lora_dropout"] if float(r["lora_dropout"] or 0) else "")]
     if r["output_kept"] == "1":
         options.append("--keep-output")
+    whole = int(r["alloc_peak_with_cublas"] or 0)
     return dict(name="%s %s" % (r["run_id"], r["model"]), model=os.path.join(folder, r["config"]), options=options, workspaces=False,
-                phases={p: int(r["alloc_" + p]) for p in PHASES}, peak=int(r["alloc_peak"]),
+                with_workspaces=whole, phases={p: int(r["alloc_" + p]) for p in PHASES}, peak=int(r["alloc_peak"]),
                 reserved=int(r["reserved_peak_with_cublas"] or 0))
 
 
 def of_ours(r, scratch):
     path = os.path.join(scratch, r["model"] + ".json")
-    with open(path, "w") as f:
-        f.write(r["config"])
+    if not os.path.exists(path):
+        with open(path, "w") as f:
+            f.write(r["config"])
     options = ["--precision", r["precision"], "--attention", r["attention"], "--recompute", r["recompute"], "--optimizer",
                r["optimizer"], "--micro-batch", r["micro_batch"]]
     for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding")):
@@ -79,6 +83,8 @@ def estimate(vplan, row):
     here = {p: allocated(phases[p], row["workspaces"]) for p in PHASES}
     out = {p: here[p] / row["phases"][p] - 1 for p in PHASES}
     out["peak"] = max(here.values()) / row["peak"] - 1
+    if row.get("with_workspaces"):
+        out["peak_w"] = j["allocated_peak_bytes"] / row["with_workspaces"] - 1
     out["reserved"] = j["reserved_peak_bytes"] / row["reserved"] - 1 if row["reserved"] else 0
     return out
 
@@ -113,8 +119,10 @@ def main():
     if not answers:
         sys.exit(1)
     print("%-10s %9s %9s %9s %9s %6s" % ("error", "median", "95 %", "worst", "lowest", "0"))
-    for key in ["peak", "reserved"] + PHASES:
-        e = [x[0][key] for x in answers]
+    for key in ["peak", "peak_w", "reserved"] + PHASES:
+        e = [x[0][key] for x in answers if key in x[0]]
+        if not e:
+            continue
         m = [abs(x) for x in e]
         print("%-10s %8.4f%% %8.4f%% %8.4f%% %8.4f%% %6d" % (key, 100 * percentile(m, 0.5), 100 * percentile(m, 0.95), 100 * max(m),
                                                         100 * min(e), sum(x == 0 for x in e)))

@@ -41,6 +41,8 @@ class Family:
         for layers, n in zip(self.layers.split(), blocks):
             c[layers] = n
         c["tie_word_embeddings"] = bool(tied)
+        if self.kind == "gpt_neo":
+            c["attention_types"] = [[["global", "local"][i % 2:i % 2 + 1], 1] for i in range(blocks[0])]
         if self.window:
             c[self.window] = 40 if v.get("window") else c.get(self.window, 4096)
         return self.kind, c

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
-stand-in plays, addresses rising. cuBLAS's workspaces are part of every number.
+stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
+attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes.
 """
 import argparse
 import contextlib
@@ -12,6 +13,8 @@ import csv
 import gc
 import json
 import os
+import random
+import sys
 
 import play
 
@@ -33,6 +36,76 @@ MISTRAL = dict(model_type="mistral", architectures=["MistralForCausalLM"], hidde
 GPT2 = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], n_embd=768, n_head=12, n_layer=12, vocab_size=50257,
             n_positions=1024)
 GPT2_L = dict(GPT2, n_embd=1280, n_head=20, n_layer=36)
+
+DECODER = dict(LLAMA_1B, tie_word_embeddings=False)
+QWEN3 = dict(QWEN, model_type="qwen3", architectures=["Qwen3ForCausalLM"], hidden_size=1024, num_attention_heads=16, num_key_value_heads=8,
+             head_dim=128, intermediate_size=3072, num_hidden_layers=28, max_position_embeddings=40960)
+GEMMA2 = dict(model_type="gemma2", architectures=["Gemma2ForCausalLM"], hidden_size=2304, num_attention_heads=8, num_key_value_heads=4,
+              head_dim=256, intermediate_size=9216, vocab_size=256000, num_hidden_layers=26, max_position_embeddings=8192,
+              sliding_window=4096, attn_logit_softcapping=50.0, final_logit_softcapping=30.0, query_pre_attn_scalar=256)
+PHI3 = dict(model_type="phi3", architectures=["Phi3ForCausalLM"], hidden_size=3072, num_attention_heads=32, num_key_value_heads=32,
+            intermediate_size=8192, vocab_size=32064, num_hidden_layers=32, max_position_embeddings=4096,
+            original_max_position_embeddings=4096, sliding_window=2047, pad_token_id=32000, tie_word_embeddings=False)
+OPT = dict(model_type="opt", architectures=["OPTForCausalLM"], hidden_size=768, ffn_dim=3072, num_hidden_layers=12, num_attention_heads=12,
+           vocab_size=50272, word_embed_proj_dim=768, max_position_embeddings=2048, dropout=0.1, attention_dropout=0.0, pad_token_id=1)
+NEOX = dict(model_type="gpt_neox", architectures=["GPTNeoXForCausalLM"], hidden_size=768, intermediate_size=3072, num_hidden_layers=12,
+            num_attention_heads=12, vocab_size=50304, max_position_embeddings=2048, rotary_pct=0.25, tie_word_embeddings=False,
+            hidden_act="gelu")
+NEO = dict(model_type="gpt_neo", architectures=["GPTNeoForCausalLM"], hidden_size=768, num_layers=12, num_heads=12, vocab_size=50257,
+           max_position_embeddings=2048, window_size=256, attention_types=[[["global", "local"], 6]], activation_function="gelu_new")
+BERT = dict(model_type="bert", architectures=["BertForMaskedLM"], hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
+            intermediate_size=3072, vocab_size=30522, max_position_embeddings=512, type_vocab_size=2)
+ROBERTA = dict(BERT, model_type="roberta", architectures=["RobertaForMaskedLM"], vocab_size=50265, max_position_embeddings=514,
+               type_vocab_size=1, pad_token_id=1)
+DISTIL = dict(model_type="distilbert", architectures=["DistilBertForMaskedLM"], dim=768, hidden_dim=3072, n_layers=6, n_heads=12,
+              vocab_size=30522, max_position_embeddings=512)
+VIT = dict(model_type="vit", architectures=["ViTForImageClassification"], hidden_size=768, intermediate_size=3072, num_hidden_layers=12,
+           num_attention_heads=12, image_size=224, patch_size=16, id2label={str(i): "label %d" % i for i in range(10)})
+LARGE = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+
+MODELS = {
+    "llama-3.2-1b": LLAMA_1B, "llama-2-7b": LLAMA_7B, "tinyllama-1.1b": TINY, "smollm2-135m": SMOL, "qwen2.5-0.5b": QWEN, "mistral-7b": MISTRAL,
+    "smollm2-360m": dict(SMOL, hidden_size=960, num_attention_heads=15, num_key_value_heads=5, intermediate_size=2560, num_hidden_layers=32),
+    "llama-3.2-3b": dict(LLAMA_1B, hidden_size=3072, num_attention_heads=24, head_dim=128, num_hidden_layers=28),
+    "llama-3.1-8b": dict(DECODER, hidden_size=4096, head_dim=128, intermediate_size=14336, num_hidden_layers=32),
+    "qwen2.5-1.5b": dict(QWEN, hidden_size=1536, num_attention_heads=12, intermediate_size=8960, num_hidden_layers=28),
+    "qwen2-7b": dict(QWEN, hidden_size=3584, num_attention_heads=28, num_key_value_heads=4, intermediate_size=18944, num_hidden_layers=28,
+                     vocab_size=152064, tie_word_embeddings=False),
+    "qwen3-0.6b": QWEN3, "qwen3-4b": dict(QWEN3, hidden_size=2560, num_attention_heads=32, intermediate_size=9728, num_hidden_layers=36),
+    "qwen3-8b": dict(QWEN3, hidden_size=4096, num_attention_heads=32, intermediate_size=12288, num_hidden_layers=36, tie_word_embeddings=False),
+    "gpt2": GPT2, "gpt2-medium": dict(GPT2, n_embd=1024, n_head=16, n_layer=24), "gpt2-large": GPT2_L,
+    "gpt2-xl": dict(GPT2, n_embd=1600, n_head=25, n_layer=48), "gemma2-2b": GEMMA2, "phi3-mini": PHI3,
+    "opt-125m": OPT, "opt-1.3b": dict(OPT, hidden_size=2048, ffn_dim=8192, num_hidden_layers=24, num_attention_heads=32, word_embed_proj_dim=2048),
+    "pythia-160m": NEOX, "pythia-410m": dict(NEOX, **LARGE), "pythia-1.4b": dict(NEOX, hidden_size=2048, intermediate_size=8192,
+                                                                              num_hidden_layers=24, num_attention_heads=16),
+    "gpt-neo-125m": NEO, "bert-base": BERT, "bert-large": dict(BERT, **LARGE), "roberta-base": ROBERTA,
+    "roberta-large": dict(ROBERTA, **LARGE), "distilbert": DISTIL, "vit-base": VIT, "vit-large": dict(VIT, **LARGE),
+    "vit-base-384": dict(VIT, image_size=384),
+}
+LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
+TASKS = {"bert": "mlm", "roberta": "mlm", "distilbert": "mlm", "vit": "imgcls"}
+
+
+def drawn(n, seed):
+    """Rows with ten billion parameters times tokens at most, so that the machine they stand for exists."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(sorted(MODELS))
+        c = MODELS[name]
+        task = TASKS.get(c["model_type"], "clm")
+        most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions")) - 2 * (c["model_type"] == "roberta")
+        window = c.get("sliding_window") or 1 << 20
+        seq = rng.choice([s for s in LENGTHS if s <= most and s < window])
+        padded = task != "imgcls" and rng.random() < 0.25
+        if padded and seq % 8 or task == "imgcls" and seq != 197:
+            continue
+        out.append((name, c, rng.choice(["fp32", "bf16-mixed", "bf16", "bf16-amp"]), rng.choice(["sdpa:flash", "sdpa:flash", "eager"]),
+                    rng.choice(["none", "full"]), rng.choice(["adamw_torch", "adamw_torch", "adamw_torch_fused", "sgd", "sgd_momentum",
+                                                              "adamw_torch_forloop"]),
+                    rng.choice([1, 2, 3, 4, 8]), 0 if task == "imgcls" else seq, task, "mask" if padded else "none"))
+    return out
+
 
 ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
     ("llama-1b", LLAMA_1B, "bf16", "sdpa:flash", "none", "adamw_torch", 2, 1536),
@@ -69,7 +142,7 @@ def optimizer(name, params):
 
 def measure(row):
     import torch
-    name, config, precision, attention, recompute, opt_name, batch, seq = row
+    name, config, precision, attention, recompute, opt_name, batch, seq, task, padding = row
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -80,13 +153,15 @@ def measure(row):
         peaks["reserved"] = max(peaks.get("reserved", 0), s["reserved_bytes.all.peak"])
         torch.cuda.reset_peak_memory_stats()
     fields = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
-    v = dict(task="clm", precision=precision, attention=attention, lora="none", recompute=recompute)
+    if "image_size" in fields:
+        seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
+    v = dict(task=task, precision=precision, attention=attention, lora="none", recompute=recompute, quantised="none", upcast=0,
+             mask=padding == "mask", keep_output=0)
     m = play.make_model(v, (config["model_type"], fields))
     gc.collect()
     end("load")
     opt = optimizer(opt_name, [p for p in m.parameters() if p.requires_grad])
-    inputs = {"input_ids": torch.zeros(batch, seq, device="cuda", dtype=torch.int64),
-              "labels": torch.zeros(batch, seq, device="cuda", dtype=torch.int64)}
+    inputs = play.batch(v, dict(B=batch, S=seq, I=fields.get("image_size")))
     for step in (1, 2):
         with torch.autocast("cuda", dtype=torch.bfloat16) if precision in ("bf16-mixed", "bf16-amp") else contextlib.nullcontext():
             loss = m(**inputs).loss
@@ -105,21 +180,30 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("out")
     p.add_argument("--null", default="build/null")
+    p.add_argument("--random", type=int, default=0)
+    p.add_argument("--seed", type=int, default=1)
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
     import torch
     import transformers
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
-    with open(a.out, "w", newline="") as f:
-        f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s\n"
-                % (torch.__version__.split("+")[0], transformers.__version__))
+    rows = drawn(a.random, a.seed) if a.random else [r + ("clm", "none") for r in ROWS]
+    done = sum(not x.startswith("#") for x in open(a.out)) - 1 if a.random and os.path.exists(a.out) else 0
+    with open(a.out, "a" if done > 0 else "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
-        out.writerow(["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "reserved"]
-                     + ["allocated_" + p for p in PHASES])
-        for row in ROWS:
+        if done <= 0:
+            f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s\n"
+                    % (torch.__version__.split("+")[0], transformers.__version__))
+            out.writerow(["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding",
+                          "reserved"] + ["allocated_" + p for p in PHASES])
+        for row in rows[max(done, 0):]:
             got = play.in_child(lambda: measure(row))
-            out.writerow([row[0], json.dumps(row[1]), *row[2:], got["reserved"]] + [got["allocated_" + p] for p in PHASES])
+            if "failed" in got:
+                sys.stderr.write("%s: %s\n" % (row[0], got["failed"]))
+                got = {"reserved": 0, **{"allocated_" + p: 0 for p in PHASES}}
+            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:], got["reserved"]] + [got["allocated_" + p] for p in PHASES])
+            f.flush()
 
 
 if __name__ == "__main__":
