@@ -8,6 +8,7 @@
 # make check-long  the same with more random cases, fuzzing time and models
 # make asan        check's C tests under address and undefined-behaviour sanitizers; asan-fast: those that take seconds
 # make lint        clang-format, cppcheck and clang-tidy over the sources
+# make bench-estimate  estimates of PyTorch's training steps beside other estimators' formulas, on played steps
 # make bench       programs that time kernels, planner and a training step (PARTS="regret prediction": others); results to build/bench/
 # make deps        install the Debian packages that are missing (sudo only when not root)
 # make install     PREFIX=/usr/local: programs to bin and lib/vplan, the man page; DESTDIR before it
@@ -202,6 +203,9 @@ $(BUILD)/bench/bench_allocator: $(BUILD)/bench/bench_allocator.o $(TRAINERS) $(B
 bench: all
 	@BUILD=$(BUILD) bench/run.sh $(PARTS)
 
+bench-estimate: all
+	@bench/estimate_peers.py --vplan $(BUILD)/vplan
+
 # ---- set-up ----
 
 PACKAGES = gcc libc6-dev libjansson-dev libopenblas-dev libcmocka-dev libglpk-dev libsqlite3-dev libyaml-dev python3
@@ -252,7 +256,7 @@ man: $(BUILD)/vplan
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all help format lint man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench deps demo demo-offload install uninstall clean
+.PHONY: all help format lint man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench bench-estimate deps demo demo-offload install uninstall clean
 .SECONDARY:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
