@@ -350,12 +350,12 @@ static const vp_option rows[] = {
              "accumulation, 16 bits, recompute, fused attention, loss in chunks, 8-bit states, "
              "offload; from fp32 and math attention, where nothing else is said. --micro-batch is "
              "the batch of a step. Exit code 3: even with all of it nothing fits"},
-    {.name  = "--trainer",
-     .kind  = VP_OPTION_CHOICE,
-     .at    = offsetof(vp_estimate_options, trainer),
-     .words = "vplan|torch",
-     .help =
-         "Whose training step it is: vplan's own, or transformers' modules in a plain loop of PyTorch",
+    {.name    = "--trainer",
+     .kind    = VP_OPTION_CHOICE,
+     .at      = offsetof(vp_estimate_options, trainer),
+     .words   = "vplan|torch|hf",
+     .help    = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
+                "PyTorch, or those with transformers' Trainer",
      .preset  = "vplan",
      .example = "vplan"},
 };

@@ -136,13 +136,14 @@ static vp_status open_model(const char *name, const vp_estimate_options *o, vp_m
 
 /* What each trainer does unasked. torch: a plain loop; hf: TrainingArguments; trl: SFTConfig. */
 typedef struct trainer_defaults {
-    const char *trainer, *precision, *optimizer, *recompute;
-    int64_t     micro_batch, seq; /* seq: at most */
+    const char *trainer, *precision, *half, *optimizer, *recompute; /* half: of --qlora */
+    int64_t     micro_batch, seq;                                   /* seq: at most */
+    bool        clips;
 } trainer_defaults;
 
 static const trainer_defaults defaults[] = {
-    {"torch", "fp32", "adamw_torch", "none", 1, VP_ESTIMATE_SEQ},
-    {"hf", "bf16-mixed", "adamw_torch_fused", "none", 8, VP_ESTIMATE_SEQ},
+    {"torch", "fp32", "bf16", "adamw_torch", "none", 1, VP_ESTIMATE_SEQ, false},
+    {"hf", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "none", 8, VP_ESTIMATE_SEQ, true},
 };
 
 static const trainer_defaults *defaults_of(const char *trainer)
@@ -202,6 +203,7 @@ static void fill_request(const vp_estimate_options *o, answer *a)
                .lora            = {.targets = "none"},
                .load            = o->load ? o->load : "none",
                .keep_output     = o->keep_output,
+               .clips           = d->clips,
                .batch           = o->micro_batch ? o->micro_batch : d->micro_batch,
                .seq             = o->seq,
                .default_seq     = d->seq,
@@ -221,7 +223,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
 
     VP_TRY(refuse_vplans_own(&o, err));
     VP_TRY(open_device(&o, a, err));
-    o = with_qlora(&o, o.device && a->device.compute_capability < 80 ? "fp16" : "bf16");
+    o = with_qlora(
+        &o, o.device && a->device.compute_capability < 80 ? "fp16" : defaults_of(o.trainer)->half);
     if (o.load && strcmp(o.load, "none") != 0 && !o.lora)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
                        "--load %s: quantised weights are not trained; say which "

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 2 };
@@ -44,6 +45,12 @@ static bool has_adapters(const vp_hf_request *q)
     return strcmp(q->lora.targets, "none") != 0;
 }
 
+/* A plain loop, or Trainer's. */
+static bool is_plain(const vp_hf_request *q)
+{
+    return strcmp(q->trainer, "torch") == 0;
+}
+
 static bool is_quantised(const vp_hf_request *q)
 {
     return strcmp(q->load, "none") != 0;
@@ -73,14 +80,15 @@ static void key_of(const run *r, char *buf, size_t size)
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s",
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s",
              r->task, recorded_precision(q), q->attention, q->padded, (int)s->heads,
              s->tied && !has_adapters(q), q->recompute, q->lora.targets, q->lora.dropout > 0,
              q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
              is_quantised(q) ? " quantised=" : "", is_quantised(q) ? q->load : "",
              s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
              sdpa && (q->padded || window) && r->out->seq % 8 ? " ragged=1" : "",
-             head > 128 ? " wide=1" : "", is_quantised(q) ? " upcast=1" : "");
+             head > 128 ? " wide=1" : "", is_quantised(q) ? " upcast=1" : "",
+             is_plain(q) ? "" : " trainer=", is_plain(q) ? "" : q->trainer);
 }
 
 /* Words of two keys that differ, in which the first has what is nearest. */
@@ -157,7 +165,8 @@ static vp_status find_recording(const run *r, char *path, size_t size, vp_err *e
                           : has_adapters(r->request) ? "-lora"
                                                      : "";
 
-    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, adapted);
+    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family,
+             is_plain(r->request) ? adapted : "-hf");
     if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
             '\0' &&
         vp_file_find_program(name, path, size, &why) == VP_OK)
@@ -323,6 +332,18 @@ out:
     return st;
 }
 
+/* Of an element of the model's weights. */
+static int64_t weight_bytes(const char *precision)
+{
+    return strcmp(precision, "fp32") == 0 || strstr(precision, "-mixed") ? 4 : 2;
+}
+
+/* Of an element of what is trained, and of its gradient. */
+static int64_t element_bytes(const vp_hf_request *q)
+{
+    return !has_adapters(q) ? weight_bytes(q->precision) : q->lora.is_bf16 ? 2 : 4;
+}
+
 static const char *phase_name(run *r, const char *word, int step, int64_t micro)
 {
     char *name = r->names[r->ledger.n_phases];
@@ -385,12 +406,18 @@ out:
 static vp_status play_step(run *r, int step, vp_err *err)
 {
     /* after the second micro-step every further one is like it */
-    int64_t   n  = r->request->accumulation < 3 ? r->request->accumulation : 3;
-    vp_status st = VP_OK;
+    int64_t        n = r->request->accumulation < 3 ? r->request->accumulation : 3;
+    int64_t        n_parameters;
+    const int64_t *bytes;
+    vp_status      st = VP_OK;
 
     for (int64_t micro = 0; micro < n; micro++)
         VP_TRY(play_micro_step(r, step, micro, err));
     vp_ledger_begin(&r->ledger, phase_name(r, "step", step, 0));
+    if (r->request->clips) {
+        bytes = vp_recorded_parameters(r->step, &n_parameters);
+        VP_TRY(vp_clip_play(bytes, n_parameters, element_bytes(r->request), &r->ledger, err));
+    }
     VP_TRY(vp_optimizer_step_play(r->optimizer, err));
     vp_ledger_end(&r->ledger);
     if (r->request->keep_output)
@@ -400,21 +427,30 @@ out:
     return st;
 }
 
+/* Of the model whose linear layers are quantised: two in a byte. What is not is fp32, but for biases, which are 16 bits: so
+ * the model's count where it is within a thousandth. */
+static int64_t quantised_parameters(const run *r)
+{
+    int64_t n = 2 * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / 4;
+    int64_t expected = r->model->n_params;
+
+    return llabs(n - expected) <= expected / 1000 ? expected : n;
+}
+
 /* The recording's parameters are the model's, or what was recorded is another model. */
 static vp_status count_parameters(run *r, vp_err *err)
 {
-    const vp_hf_request *q    = r->request;
-    const char          *p    = q->precision;
-    bool                 wide = strcmp(p, "fp32") == 0 || strstr(p, "-mixed");
-    int64_t              n, bytes = 0, base, each = wide ? 4 : 2;
+    const vp_hf_request *q = r->request;
+    int64_t              n, bytes = 0, base, each = weight_bytes(q->precision);
     const int64_t       *list = vp_recorded_parameters(r->step, &n);
 
     for (int64_t i = 0; i < n; i++)
         bytes += list[i];
     if (has_adapters(q)) {
-        base = vp_recorded_frozen_bytes(r->step) / (is_quantised(q) ? 4 : each) +
-               2 * vp_recorded_quantised_bytes(r->step); /* two in a byte; the others are fp32 */
-        r->out->n_trained = bytes / (q->lora.is_bf16 ? 2 : 4);
+        base = vp_recorded_frozen_bytes(r->step) / each;
+        if (is_quantised(q))
+            base = quantised_parameters(r);
+        r->out->n_trained = bytes / element_bytes(q);
         r->out->n_params  = base + r->out->n_trained;
     } else {
         r->out->n_params = r->out->n_trained = base = bytes / each;
@@ -474,7 +510,10 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     VP_TRY(count_parameters(&r, err));
     VP_TRY(play(&r, "inputs", 0, 0, err));
     bytes = vp_recorded_parameters(r.step, &n);
-    VP_TRY(vp_optimizer_step_new(request->optimizer, bytes, n, &r.ledger, &r.optimizer, err));
+    VP_TRY(vp_optimizer_step_new(request->optimizer, bytes, n, element_bytes(request), &r.ledger,
+                                 &r.optimizer, err));
+    if (!is_plain(request))
+        vp_optimizer_step_widen(r.optimizer, vp_recorded_tables(r.step));
     for (int step = 1; step <= STEPS; step++)
         VP_TRY(play_step(&r, step, err));
     finish(&r);

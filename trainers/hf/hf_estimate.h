@@ -24,7 +24,7 @@ typedef struct vp_hf_lora {
 } vp_hf_lora;
 
 typedef struct vp_hf_request {
-    const char *trainer;   /* "torch" */
+    const char *trainer;   /* torch, a plain loop; hf, transformers' Trainer */
     const char *task;      /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
     const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
     const char *attention; /* sdpa:flash, sdpa:efficient, sdpa:math, eager */
@@ -32,6 +32,7 @@ typedef struct vp_hf_request {
     const char *recompute; /* none, full */
     bool        padded;    /* a mask with padding is passed */
     bool        keep_output;
+    bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
     const char *load; /* of the frozen model: none, nf4, nf4-dq */
     int64_t     batch, accumulation;

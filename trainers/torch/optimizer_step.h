@@ -1,6 +1,6 @@
 /* trainers/torch/optimizer_step.h: what an optimizer of PyTorch allocates in its step, from the list of
  * parameters alone.
- *     VP_TRY(vp_optimizer_step_new("adamw_torch", bytes, n, &ledger, &optimizer, err));
+ *     VP_TRY(vp_optimizer_step_new("adamw_torch", bytes, n, 4, &ledger, &optimizer, err));
  *     VP_TRY(vp_optimizer_step_play(optimizer, err));      within an open phase, each step
  *
  * States are made in the first step, one parameter after the other. */
@@ -16,8 +16,16 @@ const char *vp_optimizer_step_name(int i);
 
 /* bytes[n]: of each trained parameter; copied. VP_ERR_INPUT: no such optimizer. */
 vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t n,
-                                vp_ledger *ledger, vp_optimizer_step **out, vp_err *err);
+                                int64_t element_bytes, vp_ledger *ledger, vp_optimizer_step **out,
+                                vp_err *err);
+/* The first n parameters have fp32 states where others have 8 bits, as transformers' Trainer asks
+ * bitsandbytes for embeddings. */
+void      vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
 void      vp_optimizer_step_free(vp_optimizer_step *optimizer);
 vp_status vp_optimizer_step_play(vp_optimizer_step *optimizer, vp_err *err);
+
+/* torch.nn.utils.clip_grad_norm_() of gradients of these bytes, within an open phase. */
+vp_status vp_clip_play(const int64_t *bytes, int64_t n, int64_t element_bytes, vp_ledger *ledger,
+                       vp_err *err);
 
 #endif

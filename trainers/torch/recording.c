@@ -723,6 +723,26 @@ const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)
     return s->parameters;
 }
 
+/* A table's rows are as many as a vocabulary, positions or types. */
+static bool is_table(const char *size)
+{
+    for (const char *at = size; *at; at += strcspn(at, "*/+"), at += *at != '\0')
+        if (strchr("VPT", *at) && strcspn(at, "*/+") == 1)
+            return true;
+    return false;
+}
+
+int64_t vp_recorded_tables(const vp_recorded *s)
+{
+    const vp_recorded_program *p = s->program;
+    int64_t                    n = 0;
+
+    while (n < p->n_slots && p->slots[n].owner == VP_OWNER_PARAMETER &&
+           is_table(p->recording->sizes[p->slots[n].size]))
+        n++;
+    return n;
+}
+
 int64_t vp_recorded_frozen_bytes(const vp_recorded *s)
 {
     return s->frozen_bytes;

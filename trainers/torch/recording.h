@@ -66,8 +66,10 @@ vp_status vp_recorded_play(vp_recorded *step, const char *phase, vp_err *err);
 
 /* Requested bytes of the trained parameters, in the order of loading. */
 const int64_t *vp_recorded_parameters(const vp_recorded *step, int64_t *n);
-int64_t        vp_recorded_frozen_bytes(const vp_recorded *step);
-int64_t        vp_recorded_quantised_bytes(const vp_recorded *step); /* without their scales */
+/* Of them the first so many are look-up tables. */
+int64_t vp_recorded_tables(const vp_recorded *step);
+int64_t vp_recorded_frozen_bytes(const vp_recorded *step);
+int64_t vp_recorded_quantised_bytes(const vp_recorded *step); /* without their scales */
 
 /* zero_grad(set_to_none=True); the batch goes. */
 void vp_recorded_drop_gradients(vp_recorded *step);

@@ -3,11 +3,11 @@
 Runs under the CUDA libraries of dryrun/stand_in (prepare() starts Python again with them), so the operators, autograd
 and the caching allocator are PyTorch's own and no GPU is needed.
 """
-import contextlib
 import gc
 import os
 import sys
 
+import loops
 import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
@@ -73,6 +73,7 @@ def quantised_linears(m, word, dtype):
         p.full_width = dtype
     m.is_loaded_in_4bit, m.is_loaded_in_8bit = word != "int8", word == "int8"
     m.is_quantized, m.quantization_method = True, c.quantization_method()
+    m.hf_quantizer = transformers.quantizers.AutoHfQuantizer.from_config(c)
     return m
 
 
@@ -124,6 +125,9 @@ def make_model(v, config, mark=lambda phase: None):
         import peft
         mark("upcast")
         peft.prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)
+        for child in m.modules():         # what Linear4bit does in its first forward
+            if type(child).__name__ == "Linear4bit" and child.bias is not None:
+                child.bias.data = child.bias.data.to(dtype)
     if v["lora"] != "none":
         m = add_adapters(m, v, mark)
     if v["recompute"] == "full":
@@ -222,20 +226,11 @@ class Recording:
             live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"))
         self.mark("inputs")
         inputs = batch(v, shape)
-        amp = v["precision"] in ("bf16-mixed", "bf16-amp", "fp16-mixed")
-        half = torch.float16 if v["precision"].startswith("fp16") else torch.bfloat16
+        loop = loops.LOOPS[v["trainer"]](v, m, shape["B"])
         grads = {}
         for step in (1, 2, 3):
             self.mark("forward%d" % step)
-            with torch.autocast("cuda", dtype=half) if amp else contextlib.nullcontext():
-                out = m(**inputs)
-            loss = out.loss
-            self.mark("output%d" % step)
-            if not v["keep_output"]:
-                out = None
-            self.mark("backward%d" % step)
-            loss.backward()
-            loss = out = None
+            loop.step(inputs, lambda phase, step=step: self.mark("%s%d" % (phase, step)))
             self.mark("after%d" % step)
             if step == 1:
                 for name, p in m.named_parameters():
