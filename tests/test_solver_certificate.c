@@ -296,6 +296,50 @@ static void multipliers_beyond_126_bits_prove_nothing(void **state)
     assert_true(proves(&p, "[[[0]]]", 0));
 }
 
+/* A row of <= times a negative number is a row of >=, which no chain need keep: of it a bound as high
+ * as one likes would follow, 10^9 ns here. Room 986 for 9 bytes at most: -u (986 - 9) grows with -u. */
+static void a_negative_multiplier_proves_nothing(void **state)
+{
+    static const char *const rows[] = {
+        "[[[0,[1,-4611686018427387904]]]]",           /* the end's room       */
+        "[[[0,[2,-4611686018427387904]]]]",           /* level 0, undecided   */
+        "[[[0,[3,-4611686018427387904]]]]",           /* level 1              */
+        "[[[1,0],[0],[0,[2,-4611686018427387904]]]]", /* level 0, in use      */
+        "[[[1,1],[0],[0,[3,-4611686018427387904]]]]"};
+    vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
+                              {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
+    vp_ilp         g       = {.n_blocks   = 3,
+                              .base_bytes = 10,
+                              .end_bytes  = 4,
+                              .const_ns   = 100,
+                              .items      = items,
+                              .n_items    = 2};
+    vp_ilp_problem p       = {.budget_bytes = 1000, .ilps = &g, .n_ilps = 1};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_true(proves(&p, rows[i], 100)); /* counts as 0 */
+        assert_false(proves(&p, rows[i], 101));
+    }
+}
+
+/* -u (room x blocks) with products of 128 and of 127 bits, which as 128-bit numbers with a sign are
+ * positive again: u = (2^28 - 1) 2^34. Room 2^54 and 4096 blocks: u 2^66 = 2^128 - 2^100, its
+ * negative reads 2^100. 4095 blocks: the bits of the factors sum to 128, and 2^128 - 2^116 - 2^100 +
+ * 2^88 is left. */
+static void a_product_that_wraps_proves_nothing(void **state)
+{
+    vp_item_row    items[] = {{.k_bytes = 0, .beta_bytes = 0, .cost_ns = 1}};
+    vp_ilp         g       = {.items = items, .n_items = 1};
+    vp_ilp_problem p       = {.budget_bytes = (int64_t)1 << 54, .ilps = &g, .n_ilps = 1};
+
+    (void)state;
+    for (g.n_blocks = 4095; g.n_blocks <= 4096; g.n_blocks++) {
+        assert_true(proves(&p, "[[[0]]]", 0));
+        assert_false(proves(&p, "[[[0,[2,4611686001247518720]]]]", 0));
+    }
+}
+
 static void a_tree_deeper_than_the_limit_proves_nothing(void **state)
 {
     vp_item_row    items[] = {{.cost_ns = 1}};
@@ -324,6 +368,8 @@ int main(void)
         cmocka_unit_test(a_certificate_is_exactly_as_described_or_proves_nothing),
         cmocka_unit_test(what_the_frontier_found_is_found_again_or_proves_nothing),
         cmocka_unit_test(multipliers_beyond_126_bits_prove_nothing),
+        cmocka_unit_test(a_negative_multiplier_proves_nothing),
+        cmocka_unit_test(a_product_that_wraps_proves_nothing),
         cmocka_unit_test(a_tree_deeper_than_the_limit_proves_nothing),
     };
 
