@@ -367,3 +367,22 @@ const char *vp_time_text(double seconds, char *buf, size_t buf_size)
     }
     return buf;
 }
+
+const char *vp_fit_text(int64_t needs_bytes, int64_t budget_bytes, char *buf, size_t buf_size)
+{
+    bool    fits       = needs_bytes <= budget_bytes;
+    int64_t left_bytes = fits ? budget_bytes - needs_bytes : needs_bytes - budget_bytes;
+    char    needs[32], budget[32], left[32];
+    char   *unit, *same;
+
+    vp_size_text(needs_bytes, needs, sizeof needs);
+    vp_size_text(budget_bytes, budget, sizeof budget);
+    vp_size_text(left_bytes, left, sizeof left);
+    unit = strchr(needs, ' ');
+    same = strchr(budget, ' ');
+    if (unit && same && strcmp(unit, same) == 0)
+        *unit = '\0'; /* said once */
+    snprintf(buf, buf_size, fits ? "%s of %s, %s free" : "%s of %s, short by %s", needs, budget,
+             left);
+    return buf;
+}

@@ -43,6 +43,9 @@ int64_t vp_amount_of(const vp_amount *amount, int64_t all);
 /* "24.00 GiB", "512.0 MiB", "1,234 B": for people. Returns buf. */
 const char *vp_size_text(int64_t bytes, char *buf, size_t buf_size);
 
+/* "6.4 of 7.6 MiB, 1.2 MiB free" or "24.00 of 23.52 GiB, short by 494.5 MiB". Returns buf. */
+const char *vp_fit_text(int64_t needs_bytes, int64_t budget_bytes, char *buf, size_t buf_size);
+
 /* "124,439,808". Returns buf. */
 const char *vp_count_text(int64_t n, char *buf, size_t buf_size);
 

@@ -90,8 +90,13 @@ static void print_load(void)
 static void print_tune(const vp_plan_request *request, const vp_tune_result *r, const char *path)
 {
     const vp_model *model = request->model;
-    char            bytes[32], predicted[32], measured[32];
+    char            bytes[32], predicted[32], measured[32], speed[64];
 
+    if (r->best) {
+        snprintf(speed, sizeof speed, "%s a step (measured)",
+                 vp_time_text(r->best->measured_s, measured, sizeof measured));
+        vp_screen_answer(r->best->candidate.figures.device_bytes, request->budget_bytes, speed);
+    }
     if (r->best)
         vp_screen_recipe(&r->best->candidate.scenario.recipe,
                          r->best->candidate.scenario.attention);

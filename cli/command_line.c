@@ -301,12 +301,12 @@ out:
 void vp_cli_note(const vp_cli *cli, const char *fmt, ...)
 {
     va_list args;
+    char    text[2000];
 
     if (cli->quiet)
         return;
     va_start(args, fmt);
-    fprintf(stderr, "note: ");
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "\n");
+    vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    vp_cli_say("note: ", text);
 }

@@ -363,19 +363,19 @@ static void print_answer(const answer *a)
                    q->attention, q->recompute);
     vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld\n",
                    (long long)q->batch, (long long)e->seq, (long long)q->accumulation);
-    printf("%-44s %12s %7s\n", "at the peak", "bytes", "share");
+    printf("%-40s %12s %7s\n", "at the peak", "bytes", "share");
     for (int i = 0; i < VP_N_OWNERS; i++)
         if (p->owners[i])
-            printf("%-44s %12s %6.1f%%\n", vp_owner_words((vp_owner)i),
+            printf("%-40s %12s %6.1f%%\n", vp_owner_words((vp_owner)i),
                    vp_size_text(p->owners[i], x, sizeof x),
                    100.0 * (double)p->owners[i] / (double)p->allocated_bytes);
-    printf("%-44s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
+    printf("%-40s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
            p->name);
-    printf("%-44s %12s   PyTorch's cache included\n", "reserved",
+    printf("%-40s %12s   with PyTorch's cache\n", "reserved",
            vp_size_text(e->reserved_bytes, x, sizeof x));
     if (a->has_device)
-        printf("%-44s %12s   %s\n", "the process on the card",
-               vp_size_text(device_bytes(a), x, sizeof x), "with context and libraries");
+        printf("%-40s %12s   %s\n", "the process on the card",
+               vp_size_text(device_bytes(a), x, sizeof x), "context, libraries too");
     printf("\n%-20s %14s %14s\n", "phase", "allocated", "reserved");
     for (int i = 0; i < e->n_phases; i++)
         printf("%-20s %14s %14s\n", e->phases[i].name,

@@ -58,24 +58,13 @@ void vp_screen_line(const char *label, const char *fmt, ...)
 
 void vp_screen_answer(int64_t needs_bytes, int64_t budget_bytes, const char *speed)
 {
-    bool    fits       = needs_bytes <= budget_bytes;
-    int64_t left_bytes = fits ? budget_bytes - needs_bytes : needs_bytes - budget_bytes;
-    char    needs[32], budget[32], left[32];
-    char   *unit, *same;
+    bool fits = needs_bytes <= budget_bytes;
+    char text[128];
 
-    vp_size_text(needs_bytes, needs, sizeof needs);
-    vp_size_text(budget_bytes, budget, sizeof budget);
-    vp_size_text(left_bytes, left, sizeof left);
-    unit = strchr(needs, ' ');
-    same = strchr(budget, ' ');
-    if (unit && same && strcmp(unit, same) == 0)
-        *unit = '\0';
-    if (fits)
-        printf("%sFITS%s: %s of %s, %s free%s%s\n", vp_paint(VP_PAINT_GOOD), vp_paint_end(), needs,
-               budget, left, speed ? ", " : "", speed ? speed : "");
-    else
-        printf("%sDOES NOT FIT%s: %s of %s, short by %s\n", vp_paint(VP_PAINT_BAD), vp_paint_end(),
-               needs, budget, left);
+    printf("%s%s%s: %s%s%s\n", vp_paint(fits ? VP_PAINT_GOOD : VP_PAINT_BAD),
+           fits ? "FITS" : "DOES NOT FIT", vp_paint_end(),
+           vp_fit_text(needs_bytes, budget_bytes, text, sizeof text), fits && speed ? ", " : "",
+           fits && speed ? speed : "");
 }
 
 void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention)

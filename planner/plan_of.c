@@ -1,6 +1,7 @@
 /* planner/plan_of.c: what was worked out becomes a plan, with what it says to people and scripts. */
 #include "base/checked.h"
 #include "base/text.h"
+#include "base/units.h"
 #include "planner/planner_internal.h"
 #include "planner/process.h"
 
@@ -188,18 +189,18 @@ static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
     const vp_device *device = cost->device;
     json_t          *list   = json_array();
     bool others = cost->profile && cost->profile->outside.measured_by != VP_OVERHEAD_NOT_MEASURED;
-    char shown[128];
+    char shown[128], size[32];
 
     for (int64_t i = 0; i < model->n_assumptions; i++)
         json_array_append_new(list, json_string(model->assumptions[i]));
     if (!device->is_cpu && device->sources[VP_FIGURE_OUTSIDE].class_ == VP_CLASS_ASSUMED)
         json_array_append_new(
             list,
-            json_sprintf(
-                "outside the arena, on %s: %lld bytes for context and libraries, not measured%s%s",
-                device->name, (long long)device->outside_bytes,
-                others ? "; the profile's are of another device, " : "",
-                others ? vp_text_escape(cost->profile->outside.device, shown, sizeof shown) : ""));
+            json_sprintf("outside the arena, on %s: %s for context and libraries, not measured%s%s",
+                         device->name, vp_size_text(device->outside_bytes, size, sizeof size),
+                         others ? "; the profile's are of another device, " : "",
+                         others ? vp_text_escape(cost->profile->outside.device, shown, sizeof shown)
+                                : ""));
     return list;
 }
 

@@ -454,12 +454,28 @@ static void print_outside(const vp_plan *plan, const vp_backend *backend, const 
                (long long)(bytes - plan->outside_bytes));
 }
 
+/* In the words of plan and explain. */
+static void print_answer(const vp_plan *plan)
+{
+    char fits[128], time[32];
+
+    printf(
+        "FITS: %s, %s a step (%s)\n",
+        vp_fit_text(plan->peak_bytes + plan->outside_bytes, plan->budget_bytes, fits, sizeof fits),
+        vp_time_text(plan->step_time_s, time, sizeof time), plan->time_class);
+}
+
 static void print_results(const vp_plan *plan, const vp_backend *backend, const args *a,
                           const results *r)
 {
-    char x[32], y[32];
+    char    x[32], y[32], name[400];
+    vp_text described = {0};
 
-    printf("\nbackend    %s: %s\n", backend->name, backend->describe());
+    vp_text_printf(&described, "backend    ");
+    snprintf(name, sizeof name, "%s: %s", backend->name, backend->describe());
+    vp_text_wrap(name, 11, 11, &described);
+    printf("\n%s", described.data ? described.data : "");
+    vp_text_release(&described);
     printf("arena      %s predicted, %s executed: %lld bytes off\n",
            vp_size_text(r->memory.predicted_bytes, x, sizeof x),
            vp_size_text(r->memory.executed_bytes, y, sizeof y),
@@ -494,7 +510,7 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
                vp_time_text(r->median_step_s, y, sizeof y),
                (double)vp_plan_tokens(plan) / r->median_step_s);
     if (r->sha256[0])
-        printf("parameters sha256 %s\n", r->sha256);
+        printf("sha256     %s\n", r->sha256);
 }
 
 static vp_status print_json(json_t *j, vp_err *err)
@@ -633,6 +649,8 @@ static vp_status run(const args *a, vp_err *err)
     VP_TRY(a->run.init ? load(a, rt, &r.init, err) : vp_runtime_draw(rt, err));
     if (a->run.save_initial)
         VP_TRY(vp_runtime_save(rt, a->run.save_initial, a->run.force, err));
+    if (!a->json)
+        print_answer(plan);
     if (!a->json)
         printf("recipe     %s, %s, gradients fp32\n", vp_precision_name(plan->recipe.precision),
                vp_optimizer_name(plan->recipe.optimizer));

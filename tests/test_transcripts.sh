@@ -1,0 +1,171 @@
+#!/bin/bash
+# tests/test_transcripts.sh: sixty commands of six people at a terminal of 80 columns. No line is longer; the answer is the first line,
+# and the last says what to do next, or the screen is an answer in itself. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}/vplan")" "$work" <<'P'
+import json, os, pty, re, shlex, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan, work = sys.argv[1:3]
+os.chdir(work)
+ENV = dict(os.environ, LC_ALL="C.UTF-8", OMP_NUM_THREADS="1", TERM="xterm", COLUMNS="80")
+ESCAPE = re.compile("\033\\[[0-9;]*m")
+
+
+def type_in(line, **env):
+    """What a terminal shows of a command, and its exit code."""
+    ours, theirs = pty.openpty()
+    p = subprocess.Popen([vplan] + shlex.split(line), stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=dict(ENV, **env))
+    os.close(theirs)
+    out = b""
+    while True:
+        try:
+            piece = os.read(ours, 1 << 16)
+        except OSError:  # how Linux says that nobody writes any more
+            break
+        if not piece:
+            break
+        out += piece
+    os.close(ours)
+    return p.wait(timeout=60), out.decode().replace("\r\n", "\n")
+
+
+# What the last lines may be: a command to paste, under "next" or "what fits"; or what a sentence asks for.
+NEXT = r"^(next|what fits) +\S.*(?:\n {11}.*)*\Z|^ {11}vplan (?:.*\\\n)*.*\Z"
+
+
+def screen(line, code, first, last=NEXT):
+    got, text = type_in(line)
+    plain = ESCAPE.sub("", text).rstrip("\n")
+    lines = plain.split("\n")
+    wide = [l for l in lines if len(l) > 80 and " " in l[:80].strip()]
+    ok(not wide, "80 columns: " + line, wide[:3])
+    ok(got == code, line, "exit %d: %s" % (got, plain[-300:]))
+    ok(re.search(first, plain, re.M if first.startswith("(?m)") else 0), "begins with what was asked: " + line, lines[:3])
+    ok(last is None or re.search(last, plain, re.M), "ends with what to do next: " + line, lines[-4:])
+    return plain
+
+
+def commands(text):
+    """The commands of a screen, put together again."""
+    return [" ".join(c.replace("\\\n", " ").split()) for c in re.findall(r"^(?:next|) +(vplan (?:.*\\\n)*.*)$", text, re.M)]
+
+
+FITS, NO, NEEDS, WRONG = r"\A(note: .*\n(?:      .*\n)*)*FITS: ", r"\A(note: .*\n(?:      .*\n)*)*DOES NOT FIT: ", r"\ANEEDS ", r"\Avplan: "
+SAID = r"\S\Z"  # one sentence: an error, which must say what would be right
+
+# ---- out of memory on a 4090 with Qwen2.5-7B ----
+
+Q = "Qwen2.5-7B --device 4090 --seq 2048"
+screen("estimate " + Q, 3, NO)
+out = screen("plan %s --global-batch 8" % Q, 3, NO)
+told = commands(out)
+ok(len(told) >= 3, "what would fit", out)
+screen(told[0].split(None, 1)[1], 0, FITS)
+screen(told[-1].split(None, 1)[1], 0, FITS)
+screen("estimate %s --micro-batch 8 --ladder" % Q, 0, FITS)
+screen("estimate %s --precision bf16-mixed --recompute full --loss chunked" % Q, 3, NO)
+screen("estimate %s --max micro-batch" % Q, 3, NO)
+screen("plan %s --global-batch 8 --precision bf16 --optimizer adamw-8bit" % Q, 3, NO)
+screen("devices --fits Qwen2.5-7B --seq 2048", 0, FITS)
+screen("devices 4090", 0, r"\Artx-4090-24gb", None)
+screen("plan qwen2.5-0.5b --device 4090 --seq 2048 --global-batch 8", 0, FITS)
+
+# ---- sizing llama-3.1-8b on H100s ----
+
+L = "llama-3.1-8b --device h100 --seq 4096"
+screen("estimate %s" % L, 3, NO)
+screen("estimate %s --precision bf16-mixed --optimizer adamw-8bit --recompute full" % L, 3, NO)
+screen("plan %s --global-batch 16 --precision bf16-mixed --host-memory 160GiB" % L, 0, FITS)
+screen("plan %s --global-batch 16 --precision bf16 --optimizer adamw-8bit --frontier" % L, 0, FITS)
+screen("estimate llama-3.1-8b --device h200 --precision bf16-mixed --max seq", 0, FITS)
+screen("devices --fits llama-3.1-8b --seq 4096 --precision bf16-mixed --optimizer adamw-8bit", 0, FITS)
+screen("devices --fits llama-3.1-405b", 3, NO)
+screen("estimate llama-3.1-8b", 0, NEEDS)
+screen("models llama-3.1-8b", 0, r"\Allama-3.1-8b: 8,030,261,248 parameters", None)
+screen("estimate llama-3.2-1b --trainer torch --seq 2048 --micro-batch 2 --precision bf16-mixed --device 4090", 3, NO, None)
+
+# ---- a researcher's own config ----
+
+json.dump({"model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8, "num_attention_heads": 8, "vocab_size": 32000,
+           "max_position_embeddings": 2048}, open("mine.json", "w"))
+json.dump({"model_type": "llama", "hidden_size": 512}, open("short.json", "w"))
+json.dump({"model_type": "mamba"}, open("other.json", "w"))
+screen("estimate mine.json --device t4", 0, FITS)
+screen("estimate mine.json --device t4 --all", 0, FITS)
+screen("plan mine.json --device t4 --seq 1024 --global-batch 64", 0, FITS)
+screen("plan mine.json --device t4 --seq 1024 --global-batch 64 --optimizer muon", 0, FITS)
+screen("plan mine.json --device t4 --seq 4096 --global-batch 64", 2, WRONG, SAID)
+screen("estimate short.json", 4, WRONG, SAID)
+screen("estimate other.json", 4, WRONG, SAID)
+screen("estimate none.json", 4, WRONG, SAID)
+screen("estimate mine.json --budget '24 GB'", 0, FITS)
+screen("estimate mine.json --budget 24gib --attention math", 0, FITS)
+
+# ---- on this CPU: plan, explain, run, tune's study ----
+
+TINY = "gpt2-tiny --device cpu --budget 8MB --seq 128 --global-batch 8"
+screen("plan %s -o plan.json" % TINY, 0, FITS)
+out = screen("explain plan.json", 0, FITS)
+ok(re.search("^  recompute full .* fits$", out, re.M) and "per param" in out, "explain says what if", out)
+screen("explain plan.json --all", 0, FITS)
+screen("explain plan.json --html plan.html", 0, FITS)
+screen("explain plan.json --buffers --program", 2, WRONG, SAID)
+screen("run plan.json --steps 2", 0, r"\Ano --data: training on random tokens\nFITS: ", r"^step +\S+ \S+ predicted")
+screen("plan %s --frontier" % TINY, 0, FITS)
+screen("plan %s -o plan.json" % TINY, 2, WRONG, SAID)
+screen("run none.json", 4, r"\Avplan-run: ", SAID)
+screen("plan %s --budget 1KB" % TINY.replace(" --budget 8MB", ""), 3, NO)
+screen("study plan.json", 7, WRONG, SAID)
+
+# ---- finding one's way ----
+
+screen("help", 0, r"\Ausage: vplan COMMAND", None)
+screen("help plan", 0, r"\Ausage: vplan plan MODEL", None)
+screen("tune --help", 0, r"\Ausage: vplan tune", None)
+screen("devices", 0, r"\A +usable", r"^next ")
+screen("models", 0, r"\Aname ", r"vplan models NAME\Z")
+screen("targets", 0, r"\Ahf ", r"vplan targets NAME\Z")
+screen("targets trl", 0, r"\Atrl ", None)
+screen("", 2, r"\Ausage: ", None)
+
+# ---- typing wrong: what was meant, or why not ----
+
+for line, code, said in (("estimte gpt2", 2, "did you mean estimate?"), ("estimate llama3-8b", 0, "taken as"), ("estimate Llama-3.1-8B", 0, "built-in llama-3.1-8b"),
+                         ("estimate gpt2 --device 'RTX 4090'", 0, "taken as rtx-4090-24gb"), ("estimate gpt2 --devise t4", 2, "--device"), ("plan gpt2 --lora r=16", 2, "--lora is for "),
+                         ("estimate gpt2 --budget 24", 0, "bytes"), ("estimate gpt2 --batch-size 4", 2, "did you mean --micro-batch?"), ("plan gpt2 --seq 128", 2, "--global-batch"),
+                         ("estimate gpt2 --precision fp8", 2, "bf16-mixed"), ("plan gpt2 --device a100 --seq 128 --global-batch 4", 2, "a100-sxm-80gb"), ("estimate qwen2.5-7", 4, "qwen2.5-7b")):
+    got, text = type_in(line)
+    words = " ".join(ESCAPE.sub("", text).split())
+    ok(got in (code, 3 if code == 0 else code) and said in words, "typed wrong: " + line, (got, words[:300]))
+    ok(not [l for l in text.split("\n") if len(ESCAPE.sub("", l)) > 80], "80 columns: " + line, text)
+
+# ---- the terminal: colours and block characters there only, and none where they are not wanted ----
+
+code, text = type_in("estimate gpt2 --device t4")
+ok("\033[1;32mFITS\033[0m" in text and "█" in text, "colours and blocks", text[:300])
+for env in {"NO_COLOR": "1"}, {"TERM": "dumb"}:
+    code, text = type_in("estimate gpt2 --device t4", **env)
+    ok("\033" not in text and "█" in text, "no colours: %s" % env, text[:300])
+code, text = type_in("estimate gpt2 --device t4", LC_ALL="C")
+ok(all(ord(c) < 128 for c in text) and "##" in text, "ASCII in another locale", text[:300])
+p = subprocess.run([vplan, "estimate", "gpt2", "--device", "t4"], stdout=subprocess.PIPE, env=ENV)
+ok(all(c < 128 and c != 27 for c in p.stdout) and b"  ##" in p.stdout, "a pipe gets neither", p.stdout[:300])
+
+# ---- the shares of a screen are those of its document, and the groups sum to the whole ----
+
+document = json.loads(subprocess.run([vplan, "estimate", "gpt2", "--device", "t4", "--json"], stdout=subprocess.PIPE).stdout)
+shown = dict(re.findall(rb"^  (\S.*?)  +(?:\S+ +)?[\d.,]+ [KMG]?i?B +([\d.]+)%", p.stdout, re.M))
+sums = {b"parameters": "parameters", b"gradients": "gradients", b"optimizer states": "optimizer_state", b"activations, blocks": None}
+for group, component in sums.items():
+    if component:
+        share = 100 * sum(i["bytes"] for i in document["items"] if i["name"].split(".")[0] == component) / document["device_bytes"]
+        ok(abs(share - float(shown[group])) < 0.06, "share of " + component, (share, shown))
+ok(abs(sum(float(x) for x in shown.values()) - 100) < 0.5, "the groups are all of it", shown)
+finish()
+P
