@@ -51,15 +51,19 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-/* Signs weigh 4, a dialect's own keys 2, those of its base 1; a stranger costs 1. */
+/* Signs weigh 16, a dialect's own keys 8, those of its base 7; a stranger costs 4, or 1 where files are
+ * expected to have keys of others. */
 static int score_of(const vp_dialect *of, const vp_document *doc)
 {
-    int score = 0;
+    if (of->flags && doc->format != VP_FORMAT_FLAGS) /* options stand on a command line */
+        return -1;
+    bool open  = of->n_sections && of->sections[0].strangers == VP_STRANGERS_KEPT;
+    int  score = 0;
 
     for (const vp_value *v = doc->root->first; v; v = v->next) {
-        int best = listed(of->signs, v->key) ? 4 : -1;
+        int best = listed(of->signs, v->key) ? 16 : open ? -1 : -4;
         for (const vp_dialect *d = of; d; d = d->base) {
-            int worth = d == of ? 2 : 1;
+            int worth = d == of ? 8 : 7;
             for (int i = 0; i < d->n_keys && best < worth; i++)
                 if (strcmp(d->keys[i].path, v->key) == 0)
                     best = worth;
@@ -74,7 +78,7 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
         char   path[128];
         snprintf(path, sizeof path, "%.*s", (int)n, p);
         if (strchr(path, '.') && vp_value_at(doc->root, path))
-            score += 4;
+            score += 16;
         p += n + (p[n] == ' ');
     }
     return score;
@@ -93,6 +97,27 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
     return false;
 }
 
+/* Files of others that share keys with those of a target: known by one of these, and not judged. */
+static const struct {
+    const char *whose, *keys;
+} others[] = {
+    {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
+    {"LLM Foundry", "device_train_microbatch_size"},
+    {"LLaMA-Factory's v1", "kernel_config dist_config model_class"},
+    {"the test recipes of Megatron-LM", "MODEL_ARGS"},
+};
+
+static const vp_value *key_of_others(const vp_document *doc, const char **whose)
+{
+    for (const vp_value *v = doc->root->first; v; v = v->next)
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            if (listed(others[i].keys, v->key)) {
+                *whose = others[i].whose;
+                return v;
+            }
+    return NULL;
+}
+
 static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *target)
 {
     const vp_dialect *found = NULL;
@@ -105,6 +130,9 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
             found = d, best = score;
     }
     const vp_dialect *d;
+    const char       *whose;
+    if (!target && key_of_others(doc, &whose))
+        return NULL;
     for (int i = 0; !target && (d = vp_dialect_at(i)); i++) {
         int score = has_sign(d, doc) ? score_of(d, doc) : 0;
         if (score > best)
@@ -240,6 +268,13 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         vp_checked_file *file = &out->files[f];
         if (!file->doc)
             continue;
+        const char     *whose;
+        const vp_value *key = file->dialect ? NULL : key_of_others(file->doc, &whose);
+        if (key) {
+            vp_find(out, file, VP_ERROR, key, key->key, NULL,
+                    "not judged: a key of %s, whose files are no target's", whose);
+            continue;
+        }
         if (!file->dialect) {
             vp_find(
                 out, file, VP_ERROR, NULL, "", NULL,
