@@ -23,7 +23,7 @@ static const char default_device[] = "h100-sxm-80gb";
 typedef struct arguments {
     const char *device, *ranks, *snapshot, *padding, *value, *cudnn, *fake, *out_dir, *dtype;
     vp_amount   budget;
-    int64_t     world, host_bytes, steps;
+    int64_t     world, host_bytes, steps, repeat;
     double      timeout_s, select;
     bool        force, time, no_owners;
 } arguments;
@@ -102,6 +102,8 @@ static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts
                        "--budget %s does not even hold the context and libraries (%s)",
                        vp_size_text(opts->budget_bytes, a, sizeof a),
                        vp_size_text(context_bytes, b, sizeof b)));
+    if (args->repeat > 1 && args->snapshot)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--snapshot is of one run: leave out --repeat"));
     if (args->value)
         VP_TRY(vp_real_parse(args->value, "--value", -1e30, 1e30, &value, err));
     VP_TRY(check_ranks(args, err));
@@ -117,6 +119,7 @@ static vp_status choose(const arguments *args, vp_device *device, vp_dryrun_opts
     opts->timeout_s     = args->timeout_s;
     opts->host_bytes    = args->host_bytes;
     opts->steps         = args->steps;
+    opts->repeat        = args->repeat;
     opts->time          = args->time;
     opts->no_owners     = args->no_owners;
 out:
@@ -242,6 +245,18 @@ static const vp_option card_rows[] = {
          "three batches of each evaluation and without writing checkpoints",
      .otherwise = "as many as CMD does",
      .example   = "3"},
+    {.name  = "--repeat",
+     .kind  = VP_OPTION_COUNT,
+     .at    = offsetof(arguments, repeat),
+     .value = "N",
+     .unit  = "runs",
+     .min   = 1,
+     .max   = 1000,
+     .help =
+         "Play the command so often, its threads held up at other places each time, and say between what its "
+         "peaks lie; all else is of the run that reserved most",
+     .preset  = "1",
+     .example = "10"},
     {.name = "--time",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(arguments, time),

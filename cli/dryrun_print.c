@@ -47,6 +47,46 @@ static void print_time(const json_t *time, FILE *out)
                 (double)number(row, "flop") * 1e-9);
 }
 
+/* What grows from step to step. */
+static void print_growth(const json_t *growth, FILE *out)
+{
+    char    a[64], b[64];
+    size_t  i;
+    json_t *row;
+
+    if (json_is_true(json_object_get(growth, "longer_batches"))) {
+        fprintf(
+            out,
+            "\n  more is allocated after each step, but nothing of an earlier step is kept: longer "
+            "batches\n");
+        return;
+    }
+    if (json_array_size(json_object_get(growth, "kept")) == 0)
+        return;
+    fprintf(out, "\n  it grows: %s a step are kept for later steps\n",
+            vp_size_text(number(growth, "kept_bytes_per_step"), a, sizeof a));
+    json_array_foreach (json_object_get(growth, "kept"), i, row)
+        fprintf(out, "  %14s  in %lld steps, %s tensors: %s\n",
+                vp_size_text(number(row, "bytes"), a, sizeof a), number(row, "steps"),
+                vp_count_text(number(row, "tensors"), b, sizeof b), text(row, "frame"));
+}
+
+/* Several runs of the command. */
+static void print_repeats(const json_t *repeats, FILE *out)
+{
+    char a[64], b[64];
+
+    if (!repeats)
+        return;
+    fprintf(out, "\n  of %lld runs, this one reserved most\n", number(repeats, "runs"));
+    fprintf(out, "  %-10s %14s to %14s\n", "allocated",
+            vp_size_text(number(repeats, "allocated_least_bytes"), a, sizeof a),
+            vp_size_text(number(repeats, "allocated_most_bytes"), b, sizeof b));
+    fprintf(out, "  %-10s %14s to %14s\n", "reserved",
+            vp_size_text(number(repeats, "reserved_least_bytes"), a, sizeof a),
+            vp_size_text(number(repeats, "reserved_most_bytes"), b, sizeof b));
+}
+
 /* What each rank took; of ranks that are alike the first. */
 static void print_ranks(const json_t *doc, FILE *out)
 {
@@ -116,6 +156,8 @@ void vp_dryrun_print(const json_t *doc, FILE *out)
                     text(row, "frame"));
         }
     }
+    print_growth(json_object_get(doc, "growth"), out);
+    print_repeats(json_object_get(doc, "repeats"), out);
     if (json_object_get(doc, "ranks"))
         print_ranks(doc, out);
     if (json_object_get(doc, "time"))

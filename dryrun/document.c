@@ -188,6 +188,24 @@ static json_t *assumptions_of(const vp_dryrun_opts *opts, const vp_dryrun_findin
     return out;
 }
 
+/* What was allocated after each optimizer step, and what earlier steps have left there. */
+static void growth_set(json_t *doc, const vp_json_node *root)
+{
+    vp_json_node growth;
+    json_t      *out, *row, *frame;
+    size_t       i;
+
+    if (!vp_dryrun_report_object(root, "growth", &growth))
+        return;
+    out = json_deep_copy(growth.value);
+    json_array_foreach (json_object_get(out, "kept"), i, row) {
+        frame = json_object_get(row, "frame");
+        json_object_set_new(row, "frame",
+                            escaped(json_is_string(frame) ? json_string_value(frame) : ""));
+    }
+    json_object_set_new(doc, "growth", out);
+}
+
 /* What each rank took, which of them are alike, and whose figures the others of the document are. */
 static void ranks_set(json_t *doc, const json_t *ranks, int64_t worst)
 {
@@ -240,6 +258,8 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
     json_object_set_new(doc, "phases", have ? phases_of(&root) : json_array());
     json_object_set_new(doc, "items", have ? items_of(&root) : json_array());
     json_object_set_new(doc, "owners", have ? owners_of(&root) : json_array());
+    if (have)
+        growth_set(doc, &root);
     if (json_array_size(found->ranks) > 1)
         ranks_set(doc, found->ranks, have ? vp_dryrun_report_int(&root, "rank") : 0);
     json_object_set_new(doc, "unsupported", json_incref(found->unsupported));

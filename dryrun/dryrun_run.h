@@ -37,6 +37,7 @@ typedef struct vp_dryrun_opts {
     int64_t      host_bytes;
     double       timeout_s; /* 0: none                                                  */
     int64_t      steps;     /* of the optimizer, then its data is over; 0: as many as CMD does */
+    int64_t      repeat;    /* runs, of which the one that reserved most is told; 0: 1    */
     bool         time;      /* record a step's program, and price it                   */
     bool         no_owners; /* do not record who holds what at the peak: it costs time */
     char *const *command;   /* NULL-terminated                                          */

@@ -320,6 +320,12 @@ printf 'MemTotal: 1024000 kB\nMemAvailable: 20480 kB\n' > "$work/meminfo"
 VPLAN_NULL_MEMINFO=$work/meminfo expect "a host that is nearly full" 5 "host memory ran out.*weights were made on the CPU" \
     dry -- "$python" -c 'import torch, time; x = torch.ones(200 << 20); time.sleep(5)'
 
+# Every CUDA function that this torch imports is one the stand-in has, or names itself.
+libraries=$("$python" -c 'import importlib.util as u, os; print(os.path.join(u.find_spec("torch").submodule_search_locations[0], "lib"))')
+sh dryrun/stand_in/list_symbols.sh "$libraries" > "$work/imported"
+grep -v '^#' dryrun/stand_in/symbols.txt | LC_ALL=C sort -u | LC_ALL=C comm -13 - "$work/imported" > "$work/lacking"
+[ "$(wc -l < "$work/imported")" -gt 500 ] && [ ! -s "$work/lacking" ] && ok || bad "the stand-in lacks functions of torch $version" "$work/lacking"
+
 # Launchers are followed to the rank that is played: the same bytes as that rank by itself.
 peaks() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys
 d = json.load(sys.stdin)
@@ -366,6 +372,37 @@ if "$python" -c 'import transformers' 2> /dev/null; then
 else
     skip "no transformers beside torch: FSDP2 of 4 ranks"
 fi
+
+# What grows from step to step, by frame: 65536 floats a step kept at line 18 of the script; a cache filled once and
+# longer batches keep nothing.
+grows() { dry --device l4 -- "$python" tests/dryrun/scripts/grows.py "$1"; }
+expect "a metric that stays on the device" 0 "512.0 KiB  in 2 steps, 2 tensors: .*grows.py:18" grows metric
+expect "losses kept with their graphs" 0 "it grows: 640.0 KiB a step" grows graph
+expect "longer batches" 0 "nothing of an earlier step is kept: longer batches" grows longer
+for how in nothing cache; do
+    grows $how > "$work/out" 2> /dev/null && ! grep -q "it grows\|longer batches" "$work/out" && ok || bad "growth: $how" "$work/out"
+done
+# Threads that allocate at once: eight blocks of 12 MiB and eight of 14 MiB, in one order or another.
+cat > "$work/threads.py" <<'P'
+import threading, torch
+torch.zeros(1, device="cuda")
+def work(n):
+    for i in range(8):
+        held.append(torch.empty(n << 20, dtype=torch.uint8, device="cuda"))
+        if i % 2:
+            del held[0]
+held = []
+threads = [threading.Thread(target=work, args=(n,)) for n in (3, 5, 12, 14)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+P
+"$vplan" dryrun --device l4 --repeat 4 --json -- "$python" "$work/threads.py" 2> /dev/null > "$work/out"
+python3 -c 'import json, sys
+d = json.load(open(sys.argv[1])); r = d["repeats"]
+assert r["runs"] == 4 and r["reserved_least_bytes"] < r["reserved_most_bytes"] == d["reserved_peak_bytes"], r' "$work/out" 2> "$work/err" &&
+    ok || bad "four orders of threads" "$work/err"
+expect "one thread has one order" 0 "reserved .* to " dry --device l4 --repeat 2 -- "$python" tests/dryrun/scripts/grows.py nothing
+expect "a snapshot of several runs" 2 "leave out --repeat" dry --repeat 2 --snapshot "$work/none" -- true
 
 # Steps that are cut: the same peaks as the whole run, evaluation and saving played, nothing written.
 figures() { "$vplan" dryrun --device l4 --json "$@" 2> "$work/err" | python3 -c 'import json, sys

@@ -18,6 +18,7 @@ import threading
 import time
 import weakref
 
+from vplan_growth import Growth
 from vplan_program import Program
 from vplan_ranks import Ranks
 from vplan_steps import Steps
@@ -89,7 +90,7 @@ class _ImportHook:
         return spec
 
 
-class Probe(Values, Ranks, Steps, Program):
+class Probe(Values, Ranks, Steps, Program, Growth):
     def __init__(self):
         self.pid = os.getpid()
         self.folder = os.environ["VPLAN_NULL_REPORT"]
@@ -103,6 +104,7 @@ class Probe(Values, Ranks, Steps, Program):
         self.want_owners = not os.environ.get("VPLAN_NULL_NO_OWNERS")
         self.init_steps()
         self.init_program()
+        self.init_growth()
         self.lib = None
         self.torch = None
         self.dead = False
@@ -568,7 +570,8 @@ class Probe(Values, Ranks, Steps, Program):
             self.stepped = True
             self.total_steps += 1
             self.enter("other")
-            if self.recording and self.total_steps >= 3 and not self.want_snapshot:
+            self.after_step()
+            if self.recording and self.total_steps >= self.steps_to_record() and not self.want_snapshot:
                 if self.peak > self.analysed_peak:
                     self.analyse()
                 self.record(False)
@@ -731,6 +734,9 @@ class Probe(Values, Ranks, Steps, Program):
     def shown(self, phase):
         return "between" if phase in ("gap", "other") else phase
 
+    def frame_of(self, event):
+        return _owner(event.get("frames", ()))
+
     def cublas_addresses(self):
         """cuBLAS workspaces are the blocks that vanish when PyTorch is told to drop them."""
         torch = self.torch
@@ -824,7 +830,7 @@ class Probe(Values, Ranks, Steps, Program):
             "owners_rest_bytes": sum(v[0] for _, v in rows[OWNERS_MAX:]),
             "kinds": dict(sorted(kinds.items(), key=lambda x: -x[1])),
             "owners_requested_bytes": self.owners_requested,
-            "oom": self.oom, "error": self.error, "cut": self.cut, "program": self.program,
+            "oom": self.oom, "error": self.error, "cut": self.cut, "program": self.program, "growth": self.growth(),
             "reads": [{"where": w, "n": v[0], "bytes": v[1], "phase": self.shown(v[2])}
                       for w, v in sorted(self.reads.items(), key=lambda x: -x[1][0])],
             "selections": [{"where": w, "n": v[0], "elements": v[1]}

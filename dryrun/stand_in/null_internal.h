@@ -10,6 +10,7 @@
  *     VPLAN_NULL_LIMIT_BYTES              what allocations may sum to; a cudaMalloc above it fails
  *     VPLAN_NULL_CONTEXT_BYTES            device memory the context takes, for NVML's process list
  *     VPLAN_NULL_ADDRESSES                for tests: "rising", as the table of known peaks was made
+ *     VPLAN_NULL_JITTER                   the number of a repeated run: where threads are held up
  *     VPLAN_NULL_FILL                     byte that device-to-host copies give (default 0)
  *     VPLAN_NULL_HOST_BYTES               host memory of this process, above which it ends (0:
  *     nearly all)

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PAGE_BYTES  ((uint64_t)2 << 20)  /* what a device page is on every card we report */
@@ -188,6 +189,24 @@ static bool take(uint64_t bytes)
     return true;
 }
 
+/* Hold this thread up for a moment, at another place in each of several runs (VPLAN_NULL_JITTER, the run's
+ * number): of threads that allocate at once another one comes first, as it does between runs on a card. */
+static void hold_up(void)
+{
+    static uint64_t n;
+    const char     *run = getenv("VPLAN_NULL_JITTER");
+    uint64_t        x;
+    struct timespec pause = {0};
+
+    if (!run)
+        return;
+    x = (__atomic_add_fetch(&n, 1, __ATOMIC_RELAXED) +
+         strtoull(run, NULL, 10) * 0x9e3779b97f4a7c15u) *
+        0xbf58476d1ce4e5b9u; /* splitmix64's constants, https://prng.di.unimi.it/splitmix64.c */
+    pause.tv_nsec = (long)((x >> 32) % 4) * 500000;
+    nanosleep(&pause, NULL);
+}
+
 int vp_null_mem_alloc(uint64_t bytes, uint64_t *addr)
 {
     uint64_t rounded;
@@ -196,6 +215,7 @@ int vp_null_mem_alloc(uint64_t bytes, uint64_t *addr)
     *addr = 0;
     if (bytes == 0)
         return VP_NULL_OK;
+    hold_up();
     if (bytes > (uint64_t)1 << 46)
         return VP_NULL_OUT_OF_MEMORY;
     rounded = round_up(bytes, PAGE_BYTES);
