@@ -321,12 +321,13 @@ static json_t *answer_json(const answer *a)
 {
     const vp_hf_estimate *e = &a->estimate;
     const vp_hf_request  *q = &a->request;
-    json_t *settings        = json_pack("{s:o, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:s}", "device",
-                                 a->has_device ? json_string(a->device.name) : json_null(), "seq",
-                                        (json_int_t)a->estimate.seq, "micro_batch", (json_int_t)q->batch,
-                                        "accumulation", (json_int_t)q->accumulation, "precision",
-                                        q->precision, "optimizer", q->optimizer, "attention", q->attention,
-                                        "recompute", q->recompute, "padding", q->padded ? "mask" : "none");
+    json_t               *settings =
+        json_pack("{s:o, s:I, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:s}", "device",
+                  a->has_device ? json_string(a->device.name) : json_null(), "seq",
+                  (json_int_t)a->estimate.seq, "micro_batch", (json_int_t)q->batch, "accumulation",
+                  (json_int_t)q->accumulation, "precision", q->precision, "optimizer", q->optimizer,
+                  "attention", q->attention, "recompute", q->recompute, "padding",
+                  q->padded ? "mask" : "none", "task", a->estimate.task);
 
     return json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "

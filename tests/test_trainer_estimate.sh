@@ -1,12 +1,12 @@
 #!/bin/bash
 # tests/test_trainer_estimate.sh: `vplan estimate --trainer torch` against whole training steps that PyTorch's own allocator counted
-# (tests/golden/trainers/steps.csv), its JSON, and what it refuses. The last line counts.
+# (tests/golden/trainers/steps.csv and drawn_steps.csv), its JSON, and what it refuses. The last line counts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python3 - "${BUILD:-build}" <<'P'
 import csv, json, os, subprocess, sys, tempfile, time
 
-sys.path.insert(0, "tests")
+sys.path[:0] = ["tests", "tests/oracles"]
 from check import finish, ok
 
 vplan = os.path.join(sys.argv[1], "vplan")
@@ -54,6 +54,19 @@ for r in rows:
 middle = len(allocated) // 2
 ok(sorted(allocated)[middle] <= 0.0001, "half of the rows are within a ten-thousandth", sorted(allocated))
 ok(sorted(reserved)[middle] <= 0.005, "half of the rows' reserved bytes are within 0.5 %", sorted(reserved))
+
+# ---- drawn rows: models, precisions, masks, optimizers and shapes by chance ----
+import estimate_rows
+path = "tests/golden/trainers/drawn_steps.csv"
+drawn = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read(path, scratch)]
+for row, errors in drawn:
+    name = " ".join([row["name"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= 0.01 and abs(errors["reserved"]) <= 0.07 and abs(errors["load"]) <= 1e-6, name, errors)
+ok(len(drawn) >= 200 and len({row["name"] for row, _ in drawn}) >= 25, "rows and models", len(drawn))
+for key, half, most in (("peak", 0.0001, 0.003), ("reserved", 0.0001, 0.02)):
+    size = sorted(abs(errors[key]) for _, errors in drawn if not isinstance(errors, str))
+    ok(size[len(size) // 2] <= half and size[len(size) * 95 // 100] <= most, "half of the drawn rows' %s, and 95 in 100" % key, size[-20:])
 
 # ---- what is refused, by name ----
 llama, gpt2 = json.loads(rows[0]["config"]), next(json.loads(r["config"]) for r in rows if r["model"] == "gpt2")

@@ -49,7 +49,7 @@ typedef struct vp_hf_estimate {
     int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
     int64_t         allocated_bytes, reserved_bytes, seq;
     int64_t         n_trained, n_params; /* parameters */
-    char            versions[128];
+    char            versions[128], task[40];
     char            assumptions[VP_HF_ASSUMPTIONS][200];
     int             n_assumptions;
 } vp_hf_estimate;

@@ -92,7 +92,7 @@ def prime_above(n):
 
 def draw(rng, family, v, index):
     """One shape: sizes that share no accidental relation. Three kinds take turns: some 6,000 rows, a small table of tokens and a larger one of positions; 80,000
-    rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a larger table. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those)."""
+    rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a larger table. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those). With one sample a batch, 3,200 to 6,400 rows."""
     kind, grouped = index % 3, v["gqa"] != EVEN
     while True:
         k = 1 if v["gqa"] == MQA else rng.choice([2, 3, 5])
@@ -105,14 +105,14 @@ def draw(rng, family, v, index):
         h = a * 8 * prime_above(rng.randrange(6, 20)) if family.free_width else a * d
         f = 8 * prime_above(rng.randrange(150, 400))
         vocab = prime_above(rng.randrange(*[(3000, 9000), (3000, 5000), (19000, 24000)][kind]))
-        s = prime_above(rng.randrange(40, 80))
+        s = prime_above(rng.randrange(*((400, 800) if v.get("one") else (40, 80))))
         if s % 4 != (1 if index % 2 else 3):        # so that 8 and 16 and 32 are told apart
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
-        b = [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
+        b = 1 if v.get("one") else [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
-            positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][kind]))
+            positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if v.get("one") else kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),)
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             return dict(shape, B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))

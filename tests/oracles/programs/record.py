@@ -23,7 +23,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP = ["forward", "output", "backward"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch")
+DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", one=0)
 
 
 def phases_of(v):
@@ -136,7 +136,9 @@ def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
     small = families.shapes(family, v, N_SMALL, seed=2)
-    for s in small if v["task"] != "imgcls" else []:
+    for s in small if v["one"] else []:
+        s["S"] = 8 * (s["S"] // 64)
+    for s in small if v["task"] != "imgcls" and not v["one"] else []:
         s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
     groups = len(families.FAMILIES[family].layers.split())
     base = (4,) * groups
