@@ -147,7 +147,7 @@ static void print_line(const vp_mended_line *l)
            l->edit.from ? l->edit.from : "(not written)",
            l->edit.to ? l->edit.to : "(take it out)");
     if (l->first)
-        printf("   saves %s, %s %s a step", vp_size_text(l->saves_bytes, bytes, sizeof bytes),
+        printf("\n    saves %s, %s %s a step", vp_size_text(l->saves_bytes, bytes, sizeof bytes),
                l->costs_seconds < 0 ? "and" : "costs",
                vp_time_text(l->costs_seconds < 0 ? -l->costs_seconds : l->costs_seconds, time,
                             sizeof time));

@@ -271,9 +271,10 @@ static json_t *assumptions_json(const answer *a)
         json_array_append_new(list, json_string(b->bytes.assumptions[i]));
     if (l->why)
         json_array_append_new(list, json_string(l->why));
-    json_array_append_new(list,
-                          json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
-                                       100 * l->low, 100 * l->high, l->basis));
+    if (!b->bytes.borrowed) /* else its own line says so */
+        json_array_append_new(list,
+                              json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
+                                           100 * l->low, 100 * l->high, l->basis));
     json_array_append_new(
         list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
                            "vplan's; they rank settings and are no measurement",
