@@ -7,6 +7,7 @@
 # make check-gpu   the first three minutes on a machine with a GPU; tests/gpu_check.sh has the rest
 # make check-long  the same with more random cases, fuzzing time and models
 # make asan        check's C tests under address and undefined-behaviour sanitizers; asan-fast: those that take seconds
+# make mutate      150 mistakes made one at a time: do the tests notice?
 # make lint        clang-format, cppcheck and clang-tidy over the sources
 # make bench-estimate  estimates of PyTorch's training steps beside other estimators' formulas, on played steps
 # make bench       programs that time kernels, planner and a training step (PARTS="regret prediction": others); results to build/bench/
@@ -186,6 +187,9 @@ asan: deps
 lint: deps
 	@scripts/lint.sh
 
+mutate: deps
+	@tests/mutate/mutate.py
+
 # Part of CI=1: 80 s on two cores. ASAN_FAST leaves out what takes more than some 40 s, and two
 # that do not go together with them: test_alloc_faults has an allocator of its own, test_study kills by the clock.
 ASAN_SLOW = $(addprefix %/test_,planner plans solver search kernels_optimizer kernels_attention kernels_bits gemm_bf16 alloc_faults study)
@@ -256,7 +260,7 @@ man: $(BUILD)/vplan
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all help format lint man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench bench-estimate deps demo demo-offload install uninstall clean
+.PHONY: all help format lint mutate man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench bench-estimate deps demo demo-offload install uninstall clean
 .SECONDARY:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
