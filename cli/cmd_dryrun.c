@@ -347,7 +347,7 @@ const vp_command vp_cmd_dryrun = {
          "is reserved may be off by a few segments. What CMD prints goes to standard error.",
          "With --world N --rank all the ranks are processes that meet; their collectives are compared, and "
          "what would hang is an error with both frames.",
-         "It knows torch 2.7.1, 2.9.1, 2.11.0 and 2.15.0, CUDA builds, on x86-64 Linux. Other "
+         "It knows the CUDA builds of torch from 2.7.0 to 2.15.0 on x86-64 Linux. Other "
          "versions are refused by name, and so are functions of CUDA libraries that are not "
          "modelled, such as cuSOLVER's and cuSPARSE's. A library that links a CUDA runtime of its "
          "own is named and ends the run.",

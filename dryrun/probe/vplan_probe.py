@@ -24,7 +24,8 @@ from vplan_ranks import Ranks
 from vplan_steps import Steps
 from vplan_values import Values
 
-SUPPORTED = ("2.7.1", "2.9.1", "2.11.0", "2.15.0")
+SUPPORTED = ("2.7.0", "2.7.1", "2.8.0", "2.9.0", "2.9.1", "2.10.0", "2.11.0", "2.12.0", "2.12.1", "2.13.0", "2.14.0", "2.14.1",
+             "2.15.0")
 HISTORY_ENTRIES = 150000      # allocator events kept; about 20 steps of a small model
 OWNERS_MAX = 40
 READS_MAX = 200
