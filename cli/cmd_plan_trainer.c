@@ -12,6 +12,7 @@
 #include "trainers/fit/choose.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const vp_option rows[] = {
@@ -445,16 +446,18 @@ static void print_next_gib(const answer *a)
 
 static void print_own(const json_t *own)
 {
-    vp_text     text = {0}, one = {0};
+    vp_text     text = {0};
     const char *key;
     json_t     *value;
 
     json_object_foreach ((json_t *)own, key, value) {
-        one = (vp_text){0};
-        if (!json_is_object(value) && !json_is_null(value) && vp_json_dump(value, &one))
-            vp_text_printf(&text, "%s%s %.*s", text.data ? ", " : "", key,
-                           (int)strcspn(one.data, "\n"), one.data);
-        vp_text_release(&one);
+        char *shown =
+            json_is_object(value) || json_is_null(value)
+                ? NULL
+                : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(6));
+        if (shown)
+            vp_text_printf(&text, "%s%s %s", text.data ? ", " : "", key, shown);
+        free(shown);
     }
     if (text.data)
         vp_screen_line("settings", "%s", text.data);

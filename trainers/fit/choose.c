@@ -165,8 +165,10 @@ static vp_status list_variants(search *x)
     s.value[VP_SETTING_MICRO_BATCH] = "1";
     s.value[VP_SETTING_SEQ]         = count_text(x->arena, r->seq);
     s.value[VP_SETTING_WORLD]       = count_text(x->arena, r->world);
-    s.value[VP_SETTING_PRECISION]   = "fp32"; /* axes set these two */
-    s.value[VP_SETTING_OPTIMIZER]   = "adamw_torch_fused";
+    if (!s.value[VP_SETTING_PRECISION]) /* axes set these two */
+        s.value[VP_SETTING_PRECISION] = "fp32";
+    if (!s.value[VP_SETTING_OPTIMIZER])
+        s.value[VP_SETTING_OPTIMIZER] = "adamw_torch_fused";
     VP_TRY(vp_settings_complete(x->arena, &s, NULL, x->err));
     s.n_assumed = 0;
     VP_TRY(find_versions(x, &s));

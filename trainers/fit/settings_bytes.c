@@ -16,8 +16,18 @@ static int64_t number(const vp_settings *s, vp_setting which)
     return s->value[which] ? strtoll(s->value[which], NULL, 10) : 1;
 }
 
+/* A loss in tiles was not recorded. For a trainer whose own step was not either it is counted as the whole
+ * one: tiles take less from some hundred tokens on (their sum of the head's gradient is fp32, V x h). */
+static bool is_tiled(const vp_fit_job *job, const vp_settings *s)
+{
+    return job->language->why && is(s, VP_SETTING_LOSS, "chunked");
+}
+
+/* What it may take less, as a share of the reserved bytes. */
+static const double TILED_LOW = 0.6;
+
 /* Settings that the recorded steps know nothing of. */
-static vp_status refuse_unknown(const vp_settings *s, vp_err *err)
+static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_err *err)
 {
     static const struct {
         vp_setting  setting;
@@ -30,7 +40,8 @@ static vp_status refuse_unknown(const vp_settings *s, vp_err *err)
     };
 
     for (size_t i = 0; i < sizeof only / sizeof *only; i++)
-        if (s->value[only[i].setting] && !is(s, only[i].setting, only[i].known))
+        if (s->value[only[i].setting] && !is(s, only[i].setting, only[i].known) &&
+            !(only[i].setting == VP_SETTING_LOSS && is_tiled(job, s)))
             return VP_FAIL(err, VP_ERR_INPUT, "%s %s: no such training step was recorded",
                            vp_setting_key(only[i].setting), s->value[only[i].setting]);
     if (number(s, VP_SETTING_WORLD) > 1)
@@ -101,7 +112,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     vp_status      st       = VP_OK;
 
     *out = (vp_fit_bytes){0};
-    VP_TRY(refuse_unknown(s, err));
+    VP_TRY(refuse_unknown(job, s, err));
     if (!is(s, VP_SETTING_TUNING, "full")) {
         VP_TRY(vp_hf_lora_targets(job->model->family, s->value[VP_SETTING_LORA_TARGETS], targets,
                                   sizeof targets, err));
@@ -110,8 +121,14 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
     VP_TRY(estimate(job->model, &q, &e, &borrowed, err));
-    low                  = borrowed && low < BORROWED ? BORROWED : low;
-    high                 = borrowed && high < BORROWED ? BORROWED : high;
+    low  = borrowed && low < BORROWED ? BORROWED : low;
+    high = borrowed && high < BORROWED ? BORROWED : high;
+    if (is_tiled(job, s)) {
+        low = TILED_LOW;
+        if (e.n_assumptions < VP_HF_ASSUMPTIONS)
+            snprintf(e.assumptions[e.n_assumptions++], sizeof *e.assumptions,
+                     "the loss in tiles is counted as if all logits were there: an upper bound");
+    }
     out->allocated_bytes = e.allocated_bytes;
     out->reserved_bytes  = e.reserved_bytes;
     out->device_bytes    = e.reserved_bytes + job->context_bytes;
