@@ -111,7 +111,7 @@ vp_status vp_size_parse(const char *text, int64_t *bytes, vp_err *err)
     if (!unit_bytes)
         return unknown_unit(shown, unit, (int)(at - text), err);
     value *= (unsigned __int128)unit_bytes;
-    if (value % divisor)
+    if (value % divisor && unit_bytes == 1)
         return VP_FAIL(err, VP_ERR_USAGE, "\"%s\" is not a whole number of bytes", shown);
     value /= divisor;
     if (!value)

@@ -15,8 +15,8 @@
 #define VP_GIB ((int64_t)1 << 30)
 
 /* A SIZE: a decimal number, at most one point, with B, KB, KiB, MB, MiB, GB, GiB, TB or TiB in
- * upper or lower case, behind one space or none; a bare integer is bytes. 24GB is 24e9 bytes. Must
- * come out as a whole number of bytes, > 0 and < 2^53. Anything else is VP_ERR_USAGE with the valid
+ * upper or lower case, behind one space or none; a bare integer is bytes. 24GB is 24e9 bytes. A part of
+ * a byte, as 12.3GiB has one, is left off; > 0 and < 2^53. Anything else is VP_ERR_USAGE with the valid
  * form in the text (80G asks whether 80GB or 80GiB was meant). */
 vp_status vp_size_parse(const char *text, int64_t *bytes, vp_err *err);
 

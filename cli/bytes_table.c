@@ -131,9 +131,9 @@ void vp_screen_bytes(const vp_plan *plan, const vp_itemised *x, bool all)
             print_group(group_names[g], format_of(&plan->recipe, (byte_group)g), groups[g],
                         of_bytes);
     if (plan->outside_bytes && all)
-        print_kind("outside the arena (context, libraries)", plan->outside_bytes, of_bytes);
+        print_kind("outside the arena (CUDA context, libraries)", plan->outside_bytes, of_bytes);
     else if (plan->outside_bytes)
-        print_group("outside the arena", "", plan->outside_bytes, of_bytes);
+        print_group("CUDA context, libraries", "", plan->outside_bytes, of_bytes);
     printf("  %-*s %12s\n", all ? 56 : 39, "all of it", vp_size_text(of_bytes, size, sizeof size));
 }
 

@@ -332,7 +332,7 @@ static const vp_option rows[] = {
                   "256; chunked is 1024",
      .otherwise = "full"},
     {VP_ROW_RECOMPUTE(vp_estimate_options, recompute),
-     .help      = "What each block computes again in backward instead of keeping it; full keeps a "
+     .help      = "What each block recomputes in backward instead of keeping it; full keeps a "
                   "block's input only",
      .otherwise = "none; full with --qlora"},
     {.name      = "--max",

@@ -76,14 +76,15 @@ static json_t *trial_json(const vp_study_entry *t)
 {
     json_t *what = json_loads(t->what, 0, NULL);
 
-    return json_pack("{s:I, s:s, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:s}", "id",
+    return json_pack("{s:I, s:s, s:s, s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o}", "id",
                      (json_int_t)t->id, "state", t->state, "verdict", t->verdict, "preset",
-                     t->preset, "what", what ? what : json_string(t->what), "predicted_bytes",
+                     t->preset, "what", what ? what : vp_json_text_or_null(t->what),
+                     "predicted_bytes",
                      t->predicted_bytes ? json_integer(t->predicted_bytes) : json_null(), "bytes",
                      t->bytes ? json_integer(t->bytes) : json_null(), "predicted_s",
                      seconds_json(t->predicted_s), "measured_s", seconds_json(t->measured_s),
                      "samples_per_s", seconds_json(t->samples_per_s), "runs", (json_int_t)t->n_runs,
-                     "evidence", t->evidence);
+                     "evidence", vp_json_text_or_null(t->evidence));
 }
 
 static json_t *study_json(const study *s)

@@ -138,7 +138,7 @@ static const vp_option pin_rows[] = {
     {VP_ROW_MICRO_BATCH(vp_plan_options, micro_batch),
      .help = "Samples of a micro-batch; divides the global batch", .otherwise = "free"},
     {VP_ROW_RECOMPUTE(vp_plan_options, recompute), .open = true,
-     .help      = "What every block computes again in backward instead of keeping it; all blocks "
+     .help      = "What every block recomputes in backward instead of keeping it; all blocks "
                   "are then alike and there are no segments",
      .otherwise = "free, block by block"},
     {VP_ROW_LOSS(vp_plan_options, loss),

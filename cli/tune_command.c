@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "cli/names.h"
+#include "cli/screen.h"
 #include "devices/device_here.h"
 #include "tuner/command_tune.h"
 
@@ -288,19 +289,22 @@ static void print_tune(const vp_command_result *r, char *const *command, const v
     if (r->had && r->had != r->best)
         print_row(r, "had", r->had);
     print_runners_up(r);
-    printf(
-        "\n%lld of %lld settings were played, in %.0f s. Not played: %lld that would need more than one that was out of memory, "
-        "%lld that are slower than one that fits, %lld expected to be slower, %lld to be far too large, %lld others.\n",
+    printf("\n");
+    vp_screen_line(
+        "played",
+        "%lld of %lld settings were played, in %.0f s. Not played: %lld that would need more than "
+        "one that was out of memory, %lld that are slower than one that fits, %lld expected to be "
+        "slower, %lld to be far too large, %lld others",
         (long long)r->n_tried, (long long)r->n_settings, r->wall_s,
         (long long)r->n_ruled_out_memory, (long long)r->n_ruled_out_speed,
         (long long)r->n_expected_slower, (long long)r->n_expected_too_large,
         (long long)(left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_expected_slower -
                     r->n_expected_too_large));
-    printf("stopped: %s\n\nassumed\n", r->stopped_because);
+    vp_screen_line("stopped", "%s", r->stopped_because);
     size_t  i;
     json_t *text;
     json_array_foreach (r->assumptions, i, text)
-        printf("  - %s\n", json_string_value(text));
+        vp_screen_line("assumed", "%s", json_string_value(text));
     vp_text_release(&line);
 }
 

@@ -68,11 +68,12 @@ static void a_fraction_that_makes_whole_bytes_is_exact(void **state)
     assert_int_equal(size_of("0.0009765625KiB"), 1);
 }
 
-static void a_fraction_of_a_byte_is_refused(void **state)
+static void a_fraction_of_a_byte_is_refused_or_left_off(void **state)
 {
     (void)state;
     refused("0.5B", "whole number of bytes");
-    refused("0.1KiB", "whole number of bytes");
+    assert_int_equal(size_of("0.1KiB"), 102);          /* 102.4 */
+    assert_int_equal(size_of("12.3GiB"), 13207024435); /* 12.3 * 2^30 = 13207024435.2 */
     refused("1.5", "whole number of bytes");
 }
 
@@ -317,7 +318,7 @@ int main(void)
         cmocka_unit_test(every_unit_means_what_it_says),
         cmocka_unit_test(a_unit_may_be_in_any_case_and_behind_a_space),
         cmocka_unit_test(a_fraction_that_makes_whole_bytes_is_exact),
-        cmocka_unit_test(a_fraction_of_a_byte_is_refused),
+        cmocka_unit_test(a_fraction_of_a_byte_is_refused_or_left_off),
         cmocka_unit_test(a_size_ends_below_2_to_the_53),
         cmocka_unit_test(what_is_no_size_is_refused_with_the_right_hint),
         cmocka_unit_test(an_amount_is_bytes_or_a_share),
