@@ -62,9 +62,9 @@ drawn = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read
 for row, errors in drawn:
     name = " ".join([row["name"]] + row["options"])
     if ok(not isinstance(errors, str), name, errors):
-        ok(abs(errors["peak"]) <= 0.01 and abs(errors["reserved"]) <= 0.03 and abs(errors["load"]) <= 1e-6, name, errors)
+        ok(abs(errors["peak"]) <= 0.003 and abs(errors["reserved"]) <= 0.01 and abs(errors["load"]) <= 1e-6, name, errors)
 ok(len(drawn) >= 200 and len({row["name"] for row, _ in drawn}) >= 25, "rows and models", len(drawn))
-for key, half, most in (("peak", 0.0001, 0.003), ("reserved", 0.0001, 0.02)):
+for key, half, most in (("peak", 0, 0.001), ("reserved", 0, 0.001)):
     size = sorted(abs(errors[key]) for _, errors in drawn if not isinstance(errors, str))
     ok(size[len(size) // 2] <= half and size[len(size) * 95 // 100] <= most, "half of the drawn rows' %s, and 95 in 100" % key, size[-20:])
 
