@@ -269,14 +269,21 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
 static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
                              const char *file, vp_err *err)
 {
-    vp_status st = VP_OK;
+    const char *why;
+    int64_t     param_idx;
+    vp_status   st = VP_OK;
 
+    why = vp_program_contradiction(plan, p, &param_idx);
+    NEED(!why, place_of_program(plan, bucket, p, "update", 0).field, "%s %s",
+         plan->templates[p->template_idx].params[param_idx].param.name, why);
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             const vp_step        *s    = &p->steps[pass][i];
             const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
             where                 at   = place_of_step(plan, bucket, p, s);
             VP_TRY(check_kernel(plan, s, at.field, file, err));
+            why = vp_step_contradiction(plan, bucket, p, pass, s);
+            NEED(!why, at.field, "%s (%s) %s", s->name, info->name, why);
             NEED(s->workspace_bytes == vp_step_workspace_bytes((int)plan->compute_capability, s),
                  at.field, "%s (%s): its workspace is not what it needs on this device", s->name,
                  info->name);

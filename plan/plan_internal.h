@@ -19,4 +19,10 @@ extern const char        vp_plan_space_letters[];
 vp_status vp_plan_check_overlap(vp_arena *arena, const vp_expansion *x, const char *file,
                                 int64_t *peak_bytes, vp_err *err);
 
+/* plan/plan_derive.c: in what a step, or a program, differs from what recipe, parameter table and batch
+ * make of it, in words that follow its name; NULL: in nothing. Indices are in range. */
+const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                                  int pass, const vp_step *step);
+const char *vp_program_contradiction(const vp_plan *plan, const vp_program *p, int64_t *param_idx);
+
 #endif

@@ -217,6 +217,38 @@ call("run changed.json --steps 1 -q")
 json.dump({k: v for k, v in json.loads(whole).items() if k != "digest"}, open("changed.json", "w"))
 call("run changed.json --steps 1 -q", 4)
 
+# what follows from recipe, parameter table and batch may not be said otherwise, signed or not
+
+call("plan gpt2-tiny --device cpu --budget 64MB --seq 16 --global-batch 4 --micro-batch 2 -o derived.json")
+signed = json.load(open("derived.json"))
+
+
+def steps(plan, kernel, phase):
+    return [s for p in plan["buckets"][0]["programs"] for s in p[phase] if s["kernel"] == kernel]
+
+
+def contradicts(name, change, what):
+    plan = json.loads(json.dumps(signed))
+    change(plan)
+    json.dump(plan, open("contradicts.json", "w"))
+    error = json.loads(call("run contradicts.json --steps 1 --unsigned --json", 4))["error"]
+    ok(what in error["message"] and error["field"].startswith("buckets[0].programs["), name, error)
+
+
+first = lambda plan, kernel, phase, **values: steps(plan, kernel, phase)[0].update(values)
+contradicts("an update of 2 of 16,384 elements", lambda p: first(p, "adamw", "update", count=2), "is not what the recipe does with this parameter")
+contradicts("decay", lambda p: first(p, "adamw", "update", decay=0), "is not what the recipe does with this parameter")
+contradicts("a norm of some of the gradient", lambda p: first(p, "grad_sumsq", "norm", count=64), "is not what the recipe does with this parameter")
+contradicts("clipping", lambda p: first(p, "clip_scale", "norm", clip_norm=9.0), "clips otherwise than the recipe")
+contradicts("dropout", lambda p: first(p, "attention_fwd", "forward", p=0.5), "drops another share")
+contradicts("a shorter sequence", lambda p: first(p, "attention_fwd", "forward", seq=8, batch=4), "is not of the micro-batch and sequence")
+contradicts("half of the tokens", lambda p: first(p, "embedding_fwd", "forward", rows=16), "is not of the micro-batch and sequence")
+contradicts("another stream", lambda p: first(p, "adamw", "update", rng_id=140), "draws from another parameter's stream")
+contradicts("the moments swapped", lambda p: first(p, "adamw", "update", args=["p0", "g0", "v0", "m0", "-", "f0"]), "takes its states in another order")
+contradicts("another optimizer", lambda p: p["recipe"]["optimizer"].update(name="adamw-bf16"), "")
+contradicts("no update at all", lambda p: p["buckets"][0]["programs"][0]["update"].pop(0), "is not updated once a step")
+contradicts("the first micro-step only", lambda p: steps(p, "linear_fwd", "forward")[0].update(first_only=True), "runs in the first micro-step only")
+
 # ---- each screen ends with what to do next, or with a file that was written ----
 
 out = call("plan " + T4)
