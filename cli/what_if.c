@@ -149,6 +149,9 @@ static vp_status make_like(vp_what_ifs *w, vp_err *err)
         (w->like.offload.blocks && !vp_may_stream(&w->model->graph)))
         return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "decisions",
                        "the model has not as much to offload");
+    if (w->like.loss_chunk < 0 || w->like.loss_chunk % VP_TILE_TOKENS != 0)
+        return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "decisions.loss_chunk_tokens",
+                       "must be 0 or a multiple of 256");
     if (w->like.attention == VP_N_ATTENTIONS)
         return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "settings.attention",
                        "the plan's attention is none of flash and math");

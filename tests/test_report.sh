@@ -120,6 +120,11 @@ json.dump(bad, open("bad.json", "w"))
 p = subprocess.run([vplan, "explain", "bad.json", "--html", "bad.html"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 text = open("bad.html").read() if p.returncode == 0 else ""
 ok(p.returncode == 0 and "<script" not in text and "&lt;script&gt;" in text and "\x1b" not in text + p.stdout.decode(), "names are escaped", (p.returncode, p.stderr))
+for key, value in ("loss_chunk_tokens", 100), ("loss_chunk_tokens", -256), ("offloaded_instances", 10 ** 9), ("offloaded_instances", -1):
+    bad = json.load(open("plan.json"))
+    bad["decisions"][key] = value
+    json.dump(bad, open("bad.json", "w"))
+    call("explain bad.json", 4)  # what its blocks do is told; what else they could do is asked of a model that has this
 call("explain plan.json --html explain.html", 2)
 call("explain plan.json --html plan.json --force", 2)
 
