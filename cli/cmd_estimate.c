@@ -350,14 +350,14 @@ static const vp_option rows[] = {
              "accumulation, 16 bits, recompute, fused attention, loss in chunks, 8-bit states, "
              "offload; from fp32 and math attention, where nothing else is said. --micro-batch is "
              "the batch of a step. Exit code 3: even with all of it nothing fits"},
-    {.name    = "--trainer",
-     .kind    = VP_OPTION_CHOICE,
-     .at      = offsetof(vp_estimate_options, trainer),
-     .words   = "vplan|torch|hf",
-     .help    = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
-                "PyTorch, or those with transformers' Trainer",
-     .preset  = "vplan",
-     .example = "vplan"},
+    {.name  = "--trainer",
+     .kind  = VP_OPTION_CHOICE,
+     .at    = offsetof(vp_estimate_options, trainer),
+     .words = "vplan|torch|hf",
+     .help  = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
+              "PyTorch, or those with transformers' Trainer",
+     .otherwise = "vplan; with --lora or --qlora hf",
+     .example   = "vplan"},
 };
 static const vp_option_set options = {VP_ROWS(rows)};
 
@@ -375,6 +375,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan estimate MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));
     VP_TRY(vp_model_named(cli, &name, err));
+    if (!o.trainer)
+        o.trainer = o.lora || o.qlora ? "hf" : "vplan";
     if (strcmp(o.trainer, "vplan") != 0) {
         VP_TRY(vp_estimate_trainer(name, &o, cli, err));
         goto out;

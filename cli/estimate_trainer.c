@@ -1,5 +1,6 @@
 /* vplan estimate --trainer torch: what a training step of PyTorch takes, from a recording of it. */
 #include "cli/estimate.h"
+#include "cli/estimate_remedies.h"
 #include "cli/screen.h"
 
 #include "base/units.h"
@@ -89,7 +90,11 @@ typedef struct answer {
     vp_estimate_lora  lora;
     vp_dryrun_context context;
     int64_t           budget_bytes; /* -1: none */
-    bool              has_device, seq_is_default;
+    bool              has_device, seq_is_default, not_even_least;
+    const char       *max; /* what was looked for; NULL: nothing */
+    bool              precision_is_default, batch_is_default;
+    vp_remedy         remedies[VP_REMEDIES];
+    int               n_remedies;
 } answer;
 
 /* A word of --optimizer: transformers', or vplan's where it means the same. */
@@ -111,8 +116,6 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",
                        o->loss);
-    if (o->max)
-        return VP_FAIL(err, VP_ERR_INPUT, "--max is not there yet for --trainer %s", o->trainer);
     if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--recompute %s: recorded were none and full (gradient checkpointing)",
@@ -138,7 +141,7 @@ static vp_status open_model(const char *name, const vp_estimate_options *o, vp_m
 typedef struct trainer_defaults {
     const char *trainer, *precision, *half, *optimizer, *recompute; /* half: of --qlora */
     int64_t     micro_batch, seq;                                   /* seq: at most */
-    bool        clips;
+    bool        clips; /* as transformers' Trainer does */
 } trainer_defaults;
 
 static const trainer_defaults defaults[] = {
@@ -215,6 +218,62 @@ static void fill_request(const vp_estimate_options *o, answer *a)
     };
 }
 
+/* ---- --max ---- */
+
+/* The least value must have an estimate; a larger one that has none, as beyond the model's positions, does
+ * not fit. */
+static vp_status fits_with(answer *a, bool is_least, bool *fits, vp_err *err)
+{
+    vp_err    why = {0};
+    vp_status st  = vp_hf_estimate_run(a->model, &a->request, &a->estimate, &why);
+
+    *fits = st == VP_OK && a->estimate.reserved_bytes + a->context.bytes <= a->budget_bytes;
+    if (st == VP_OK || (!is_least && st != VP_ERR_NOMEM))
+        return VP_OK;
+    *err = why;
+    return st;
+}
+
+/* The largest value that fits, sequences in eights; memory grows with both. */
+static vp_status maximise(answer *a, const vp_estimate_options *o, vp_err *err)
+{
+    bool      batch = strcmp(o->max, "micro-batch") == 0, fits;
+    int64_t  *knob = batch ? &a->request.batch : &a->request.seq, unit = batch ? 1 : 8;
+    int64_t   least = 0, least_not = 0;
+    vp_status st = VP_OK;
+
+    if (batch ? o->micro_batch : o->seq)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_USAGE,
+                    "--max %s looks for the largest %s, and --%s gives one: leave one of them out",
+                    o->max, o->max, o->max));
+    if (a->budget_bytes < 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max needs a --budget or a --device to fit into"));
+    for (int64_t n = 1; !least_not; n *= 2) {
+        *knob = n * unit;
+        VP_TRY(fits_with(a, n == 1, &fits, err));
+        if (fits)
+            least = n;
+        else
+            least_not = n;
+    }
+    while (least_not - least > 1 && least) {
+        int64_t middle = least + (least_not - least) / 2;
+        *knob          = middle * unit;
+        VP_TRY(fits_with(a, false, &fits, err));
+        if (fits)
+            least = middle;
+        else
+            least_not = middle;
+    }
+    a->max            = o->max;
+    a->not_even_least = !least;
+    a->seq_is_default = a->seq_is_default && batch;
+    *knob             = (least ? least : 1) * unit;
+out:
+    return st;
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
 {
     vp_hf_request      *q  = &a->request;
@@ -225,6 +284,10 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
     VP_TRY(open_device(&o, a, err));
     o = with_qlora(
         &o, o.device && a->device.compute_capability < 80 ? "fp16" : defaults_of(o.trainer)->half);
+    a->precision_is_default = !given->precision;
+    a->batch_is_default     = !o.micro_batch && !(o.max && strcmp(o.max, "micro-batch") == 0);
+    if (o.lora && !o.precision && defaults_of(o.trainer)->clips)
+        o.precision = defaults_of(o.trainer)->half; /* frozen weights stay as the Hub has them */
     if (o.load && strcmp(o.load, "none") != 0 && !o.lora)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
                        "--load %s: quantised weights are not trained; say which "
@@ -236,7 +299,12 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
         VP_TRY(vp_estimate_read_lora(o.lora, a->model->family, &a->lora, err));
         q->lora = a->lora.lora;
     }
+    if (o.max)
+        VP_TRY(maximise(a, &o, err));
     VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
+    vp_hf_request tried = *q;
+    tried.seq           = a->estimate.seq;
+    a->n_remedies = vp_remedies_find(a->model, &tried, a->estimate.reserved_bytes, a->remedies);
 out:
     return st;
 }
@@ -312,8 +380,37 @@ static json_t *assumptions_json(const answer *a)
         json_sprintf("interval: 2 %% of the reserved bytes, which held on 95 of 100 steps played "
                      "without a card%s; none was measured on one",
                      a->has_device ? ", and the context's own" : ""));
+    if (a->precision_is_default)
+        json_array_append_new(list,
+                              json_sprintf("--precision not given: %s", a->request.precision));
+    if (a->batch_is_default)
+        json_array_append_new(list,
+                              json_sprintf("--micro-batch not given: %lld, this trainer's own",
+                                           (long long)a->request.batch));
     for (int i = 0; i < a->estimate.n_assumptions; i++)
         json_array_append_new(list, json_string(a->estimate.assumptions[i]));
+    return list;
+}
+
+static json_t *lora_json(const vp_hf_request *q)
+{
+    return json_pack("{s:I, s:s, s:f, s:s, s:b, s:s}", "rank", (json_int_t)q->lora.rank, "targets",
+                     q->lora.targets, "dropout", q->lora.dropout, "dtype",
+                     q->lora.is_bf16 ? "bf16" : "fp32", "dora", q->lora.is_dora, "load", q->load);
+}
+
+static json_t *remedies_json(const answer *a)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < a->n_remedies; i++)
+        json_array_append_new(
+            list,
+            json_pack("{s:s, s:I, s:I, s:s}", "option", a->remedies[i].option, "saves_bytes",
+                      (json_int_t)(a->estimate.reserved_bytes - a->remedies[i].reserved_bytes),
+                      "device_bytes",
+                      (json_int_t)(a->remedies[i].reserved_bytes + a->context.bytes), "costs",
+                      a->remedies[i].costs));
     return list;
 }
 
@@ -329,9 +426,13 @@ static json_t *answer_json(const answer *a)
                   "attention", q->attention, "recompute", q->recompute, "padding",
                   q->padded ? "mask" : "none", "task", a->estimate.task);
 
+    if (strcmp(q->lora.targets, "none") != 0)
+        json_object_set_new(settings, "lora", lora_json(q));
+    if (a->max)
+        json_object_set_new(settings, "max", json_string(a->max));
     return json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
-        "s:o, s:o}",
+        "s:o, s:o, s:o}",
         "schema_version", 1, "trainer", q->trainer, "model", "name", a->model->name, "params_total",
         (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained, "settings", settings,
         "assumptions", assumptions_json(a), "budget_bytes", vp_json_int_or_null(a->budget_bytes),
@@ -340,7 +441,7 @@ static json_t *answer_json(const answer *a)
         "peak_phase", e->phases[e->peak].name, "device_bytes", (json_int_t)device_bytes(a),
         "interval", interval_json(a), "fits",
         a->budget_bytes < 0 ? json_null() : json_boolean(does_fit(a)), "items",
-        items_json(&e->phases[e->peak]), "phases", phases_json(a));
+        items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a));
 }
 
 /* ---- for people ---- */
@@ -357,11 +458,24 @@ static void print_answer(const answer *a)
     else
         printf("NEEDS %s; --device 4090 says whether that fits\n",
                vp_size_text(device_bytes(a), x, sizeof x));
-    vp_screen_line("model", "%s, %s parameters, trainer %s%s%s", a->model->name,
-                   vp_count_text(e->n_trained, x, sizeof x), q->trainer,
+    if (a->not_even_least)
+        printf("           not even --%s %lld\n", a->max,
+               (long long)(strcmp(a->max, "seq") == 0 ? e->seq : q->batch));
+    else if (a->max)
+        vp_screen_line("largest", "--%s %lld", a->max,
+                       (long long)(strcmp(a->max, "seq") == 0 ? e->seq : q->batch));
+    vp_screen_line("model", "%s, %s parameters, %s of them trained, trainer %s%s%s", a->model->name,
+                   vp_count_text(e->n_params, x, sizeof x),
+                   vp_count_text(e->n_trained, y, sizeof y), q->trainer,
                    a->has_device ? ", on " : "", a->has_device ? a->device.name : "");
     vp_screen_line("recipe", "%s, %s, attention %s, recompute %s", q->precision, q->optimizer,
                    q->attention, q->recompute);
+    if (strcmp(q->lora.targets, "none") != 0)
+        vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s", (long long)q->lora.rank,
+                       q->lora.targets, q->lora.is_bf16 ? "bf16" : "fp32",
+                       q->lora.is_dora ? ", DoRA" : "",
+                       strcmp(q->load, "none") != 0 ? "; frozen weights in " : "",
+                       strcmp(q->load, "none") != 0 ? q->load : "");
     vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld\n",
                    (long long)q->batch, (long long)e->seq, (long long)q->accumulation);
     printf("%-40s %12s %7s\n", "at the peak", "bytes", "share");
@@ -383,6 +497,10 @@ static void print_answer(const answer *a)
                vp_size_text(e->phases[i].allocated_bytes, x, sizeof x),
                vp_size_text(e->phases[i].reserved_bytes, y, sizeof y));
     printf("\n");
+    for (int i = 0; i < a->n_remedies; i++)
+        vp_screen_line(i ? "" : "smaller", "%s: %s; %s", a->remedies[i].option,
+                       vp_size_text(a->remedies[i].reserved_bytes + a->context.bytes, x, sizeof x),
+                       a->remedies[i].costs);
     json_t *list = assumptions_json(a);
     for (size_t i = 0; i < json_array_size(list); i++)
         vp_screen_line("assumed", "%s", json_string_value(json_array_get(list, i)));

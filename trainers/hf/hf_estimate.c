@@ -25,6 +25,7 @@ typedef struct run {
     vp_recorded          *step;
     vp_optimizer_step    *optimizer;
     vp_hf_estimate       *out;
+    bool                  plain; /* a plain loop's recording is played */
     char                  names[VP_LEDGER_PHASES][24];
 } run;
 
@@ -53,7 +54,7 @@ static bool is_plain(const vp_hf_request *q)
 
 static bool is_quantised(const vp_hf_request *q)
 {
-    return strcmp(q->load, "none") != 0;
+    return q->load && strcmp(q->load, "none") != 0;
 }
 
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
@@ -88,7 +89,7 @@ static void key_of(const run *r, char *buf, size_t size)
              s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
              sdpa && (q->padded || window) && r->out->seq % 8 ? " ragged=1" : "",
              head > 128 ? " wide=1" : "", is_quantised(q) ? " upcast=1" : "",
-             is_plain(q) ? "" : " trainer=", is_plain(q) ? "" : q->trainer);
+             r->plain ? "" : " trainer=", r->plain ? "" : q->trainer);
 }
 
 /* Words of two keys that differ, in which the first has what is nearest. */
@@ -130,8 +131,8 @@ static vp_status refuse(const run *r, const char *key, vp_err *err)
                    r->model->family, key, best);
 }
 
-/* Families whose file lies beside that of path. */
-static void list_families(const char *path, char *buf, size_t size)
+/* Families whose file of this kind lies beside that of path. */
+static void list_families(const char *path, const char *kind, char *buf, size_t size)
 {
     char           folder[PATH_MAX];
     char          *end;
@@ -147,8 +148,9 @@ static void list_families(const char *path, char *buf, size_t size)
     *end = '\0';
     dir  = opendir(folder);
     while (dir && (entry = readdir(dir)) && n < size) {
-        int length = (int)strcspn(entry->d_name, ".");
-        if (length > 0)
+        int length = (int)strcspn(entry->d_name, "-.");
+        if (length > 0 && strncmp(entry->d_name + length, kind, strlen(kind)) == 0 &&
+            entry->d_name[length + (int)strlen(kind)] == '.')
             n +=
                 (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, entry->d_name);
     }
@@ -161,26 +163,26 @@ static vp_status find_recording(const run *r, char *path, size_t size, vp_err *e
     char   name[120], known[600] = "";
     vp_err why = {0};
 
-    const char *adapted = is_quantised(r->request)   ? "-qlora"
-                          : has_adapters(r->request) ? "-lora"
-                                                     : "";
+    const char *kind = !r->plain                  ? "-hf"
+                       : is_quantised(r->request) ? "-qlora"
+                       : has_adapters(r->request) ? "-lora"
+                                                  : "";
 
-    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family,
-             is_plain(r->request) ? adapted : "-hf");
+    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, kind);
     if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
             '\0' &&
         vp_file_find_program(name, path, size, &why) == VP_OK)
         return VP_OK;
     if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
-    list_families(path, known, sizeof known);
+    list_families(path, kind, known, sizeof known);
     return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
-                      "no training step of family \"%s\"%s was recorded; there are %s",
+                      "no training step of family \"%s\"%s%s was recorded; there are %s",
                       r->model->family,
-                      is_quantised(r->request) ? " with quantised weights"
-                      : *adapted               ? " with adapters"
-                                               : "",
-                      known);
+                      is_quantised(r->request)   ? " with quantised weights"
+                      : has_adapters(r->request) ? " with adapters"
+                                                 : "",
+                      r->plain ? "" : " by transformers' Trainer", known);
 }
 
 /* The task that a class of transformers has by its name; NULL: another. */
@@ -275,7 +277,7 @@ out:
     return st;
 }
 
-static vp_status open_recording(run *r, const vp_recorded_program **program, vp_err *err)
+static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *err)
 {
     char      path[PATH_MAX], key[400];
     vp_status st = VP_OK;
@@ -290,6 +292,28 @@ static vp_status open_recording(run *r, const vp_recorded_program **program, vp_
     VP_TRY(find_program(r, key, program, err));
     if (!*program)
         VP_TRY(refuse(r, key, err));
+out:
+    return st;
+}
+
+/* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
+ * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
+static vp_status open_recording(run *r, const vp_recorded_program **program, vp_err *err)
+{
+    vp_err    why = {0};
+    vp_status st  = VP_OK;
+
+    r->plain = is_plain(r->request);
+    if (r->plain || find_step(r, program, &why) != VP_OK) {
+        vp_recording_free(r->recording);
+        r->recording = NULL;
+        r->plain     = true;
+        VP_TRY(find_step(r, program, err));
+        if (!is_plain(r->request))
+            assume(r->out,
+                   "Trainer's own step was not recorded with these settings: a plain loop's, "
+                   "1 KiB lower where both were recorded, and Trainer's clipping");
+    }
     if (r->sizes.defaults[0])
         assume(r->out, "not in the config, so as the class has it: %s", r->sizes.defaults);
     snprintf(r->out->versions, sizeof r->out->versions, "%s", vp_recording_versions(r->recording));

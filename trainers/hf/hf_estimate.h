@@ -34,7 +34,7 @@ typedef struct vp_hf_request {
     bool        keep_output;
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
-    const char *load; /* of the frozen model: none, nf4, nf4-dq */
+    const char *load; /* of the frozen model: none (or NULL), nf4, nf4-dq */
     int64_t     batch, accumulation;
     int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
     int         capability;       /* 90 */

@@ -12,7 +12,7 @@ import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
 WORKSPACE_BYTES = (33554432, 1048576)
-LOADING = ("load", "upcast", "adapters", "adapters_cast")
+LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS):
@@ -125,6 +125,7 @@ def make_model(v, config, mark=lambda phase: None):
         import peft
         mark("upcast")
         peft.prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)
+        mark("biases")
         for child in m.modules():         # what Linear4bit does in its first forward
             if type(child).__name__ == "Linear4bit" and child.bias is not None:
                 child.bias.data = child.bias.data.to(dtype)
