@@ -23,9 +23,12 @@ void vp_moved_add_slots(const vp_device *device, const vp_outputs *outputs, uint
  *
  * with c the kernels' time of a block, w and u those of copies of parameters and gradients to the device where
  * these are streamed, and d that of its activations' copies in one direction: all of them begin and end
- * while blocks run. No plan takes less than any mean of the two; each of the means is an integer
- * program, and out come the items and constant of one whose own bound is high. */
-bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t n_micro,
-                    const vp_figures *figures, int64_t arena_bytes, vp_ilp *ilp);
+ * while blocks run. No plan takes less than any mean of the two, nor, if blocks have host_left bytes
+ * of host memory, than that with a price on each byte they take, less the price of those bytes. Each
+ * such mean and price is an integer program, and out come the items and constant of one whose own
+ * bound is high. False: out of memory. */
+bool vp_moved_bound(vp_arena *arena, const vp_library *lib, const vp_outputs *outputs, int n_slots,
+                    int64_t n_micro, const vp_figures *figures, int64_t arena_bytes,
+                    int64_t host_left, vp_ilp *ilp);
 
 #endif

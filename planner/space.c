@@ -365,8 +365,9 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const se
                                &c->figures);
             p.base_bytes += c->figures.stack_base_bytes - base->figures.stack_base_bytes;
             VP_TRY_ALLOC(err,
-                         vp_moved_bound(a->arena, lib, n_slots, r->global_batch / s->micro_batch,
-                                        &c->figures, arena_bytes, &p));
+                         vp_moved_bound(a->arena, lib, &s->blocks->outputs, n_slots,
+                                        r->global_batch / s->micro_batch, &c->figures, arena_bytes,
+                                        r->host_bytes - base->figures.host_bytes, &p));
             VP_TRY(add_scenario(a, c, lib, 1, &p, cap, err));
         }
 out:
