@@ -16,6 +16,7 @@
 #include "planner/reprice.h"
 #include "report/arena_svg.h"
 #include "report/page.h"
+#include "report/timeline.h"
 
 #include <assert.h>
 #include <math.h>
@@ -517,6 +518,65 @@ static void print_story(const vp_plan *plan, const story *t)
     print_next(t);
 }
 
+/* ---- over time ---- */
+
+/* A share of a column as one character. */
+static char shade(double share)
+{
+    return share < 0.05 ? ' ' : share < 0.35 ? '.' : share < 0.65 ? '-' : share < 0.95 ? '=' : '#';
+}
+
+static void print_track(const char *label, const double *shares, int64_t n)
+{
+    printf("%-10s", label);
+    for (int64_t c = 0; c < n; c++)
+        putchar(shade(shares[c]));
+    putchar('\n');
+}
+
+/* One step in 80 columns. */
+static vp_status print_timeline(vp_arena *arena, const vp_plan *plan, vp_err *err)
+{
+    enum { COLUMNS = 68 };
+    vp_timeline t;
+    char        a[64], b[64], c[64];
+    vp_status   st = VP_OK;
+
+    VP_TRY(vp_timeline_make(arena, plan, COLUMNS, &t, err));
+    vp_screen_line("time", "%s a step (%s), shown: %s, %lld of %lld micro-steps and the optimizer",
+                   vp_time_text(plan->step_time_s, a, sizeof a), plan->time_class,
+                   vp_time_text(t.end_s, b, sizeof b), (long long)t.n_micro_steps,
+                   (long long)plan->buckets[0].n_micro_steps);
+    print_track("kernels", t.busy[VP_STREAM_COMPUTE], COLUMNS);
+    print_track("wait", t.waited, COLUMNS);
+    print_track("to host", t.busy[VP_STREAM_TO_HOST], COLUMNS);
+    print_track("to device", t.busy[VP_STREAM_TO_DEVICE], COLUMNS);
+    printf("%-10s", "memory");
+    for (int64_t i = 0; i < COLUMNS; i++)
+        putchar(t.alive_bytes[i] ? (char)('0' + 9 * t.alive_bytes[i] / t.most_bytes) : ' ');
+    printf("\n");
+    vp_screen_line("key", "share of the column: # all, = - . less; memory: 9 is %s alive",
+                   vp_size_text(t.most_bytes, a, sizeof a));
+    vp_screen_line("copies", "%s to the host, %s to the device; kernels wait %s for them",
+                   vp_time_text(t.step.busy_s[VP_STREAM_TO_HOST], a, sizeof a),
+                   vp_time_text(t.step.busy_s[VP_STREAM_TO_DEVICE], b, sizeof b),
+                   vp_time_text(t.step.waited_s, c, sizeof c));
+out:
+    return st;
+}
+
+static vp_status write_trace(const vp_plan *plan, const char *path, bool force, vp_err *err)
+{
+    vp_text   trace = {0};
+    vp_status st    = VP_OK;
+
+    VP_TRY(vp_report_trace(plan, &trace, err));
+    VP_TRY(vp_file_write(path, trace.data, trace.n_bytes, force, err));
+out:
+    vp_text_release(&trace);
+    return st;
+}
+
 /* The page of --html. */
 static vp_status write_page(const vp_plan *plan, const char *path, bool force, vp_err *err)
 {
@@ -534,8 +594,8 @@ out:
 }
 
 typedef struct explain_options {
-    const char *profile, *device, *html;
-    bool        buffers, program, roofline, all, force;
+    const char *profile, *device, *html, *trace;
+    bool        buffers, program, roofline, timeline, all, force;
 } explain_options;
 
 static const vp_option rows[] = {
@@ -554,6 +614,16 @@ static const vp_option rows[] = {
      .at   = offsetof(explain_options, roofline),
      .help = "By what the calls do: operations, bytes, seconds, share of the step, what bounds "
              "them; the model FLOP utilisation (MFU) of the whole"},
+    {.name = "--timeline",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(explain_options, timeline),
+     .help = "A step over time: kernels, what they wait for, copies in both directions, memory"},
+    {.name    = "--trace",
+     .kind    = VP_OPTION_OUTPUT,
+     .at      = offsetof(explain_options, trace),
+     .value   = "FILE",
+     .help    = "Write the same, every step of it, as a trace that ui.perfetto.dev shows",
+     .example = "trace.json"},
     {.name      = "--device",
      .kind      = VP_OPTION_INPUT,
      .at        = offsetof(explain_options, device),
@@ -615,9 +685,15 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     t.html    = w.html;
     if (!path)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan explain PLAN: which plan?"));
-    if (w.buffers + w.program + w.roofline > 1)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
-                       "--buffers, --program and --roofline are three tables: one at a time"));
+    if (w.buffers + w.program + w.roofline + w.timeline > 1)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "--buffers, --program, --roofline and --timeline are four tables: one at a time"));
+    if (w.timeline && cli->json)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--timeline is for people; --trace FILE has it as JSON"));
+    if (w.trace)
+        VP_TRY(vp_output_check(w.trace, w.force, (const char *const[]){path, w.profile, w.html}, 3,
+                               err));
     if (w.device && !w.roofline)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device belongs to --roofline"));
     if (w.html)
@@ -633,7 +709,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     }
     if (w.html)
         VP_TRY(write_page(plan, w.html, w.force, err));
-    if (w.roofline) {
+    if (w.trace)
+        VP_TRY(write_trace(plan, w.trace, w.force, err));
+    if (w.timeline) {
+        VP_TRY(print_timeline(arena, plan, err));
+    } else if (w.roofline) {
         VP_TRY(print_roofline(plan, w.device, cli->json, err));
     } else if (w.buffers) {
         VP_TRY(print_buffers(arena, plan, cli->json, err));
@@ -661,7 +741,7 @@ const vp_command vp_cmd_explain = {
                       "largest tensors there, and what if: bytes and time of the same plan with "
                       "one thing changed, all blocks recomputing one way."},
     .examples  = {"vplan explain plan.json", "vplan explain plan.json --buffers",
-                  "vplan explain plan.json --roofline"},
+                  "vplan explain plan.json --roofline", "vplan explain plan.json --timeline"},
     .sets      = {&options},
     .argument  = VP_TAKES_FILE,
     .max_words = 1,

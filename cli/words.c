@@ -188,4 +188,10 @@ void vp_add_run(const json_t *run, bool one, vp_text *out)
         vp_text_printf(out, "%s%s", k ? " + " : " ",
                        vp_text_escape(op ? op : "?", shown, sizeof shown));
     }
+    ops = json_object_get(run, "offload");
+    for (size_t k = 0; k < json_array_size(ops); k++) {
+        const char *op = json_string_value(json_array_get(ops, k));
+        vp_text_printf(out, "%s%s", k ? " + " : ", move ",
+                       vp_text_escape(op ? op : "?", shown, sizeof shown));
+    }
 }

@@ -533,13 +533,29 @@ out:
     return st;
 }
 
-/* The decisions' list of runs of blocks: [{n_blocks, segment, recompute: [name of an op, ...]}]. */
+static vp_status check_names(const vp_json_node *run, const char *key, vp_err *err)
+{
+    vp_json_node ops, op;
+    const char  *name;
+    int64_t      n;
+    vp_status    st = VP_OK;
+
+    VP_TRY(vp_json_array(run, key, &ops, &n, err));
+    for (int64_t k = 0; k < n; k++) {
+        VP_TRY(vp_json_element(&ops, k, &op, err));
+        VP_TRY(vp_json_as_string(&op, &name, err));
+    }
+out:
+    return st;
+}
+
+/* The decisions' list of runs of blocks: [{n_blocks, segment, recompute: [name of an op, ...]}], and
+ * maybe offload: [name of an op, ...]. */
 static vp_status check_runs(const vp_json_node *decisions, const char *key, vp_err *err)
 {
-    static const char *const keys[] = {"n_blocks", "segment", "recompute", NULL};
-    vp_json_node             runs, run, ops, op;
-    const char              *name;
-    int64_t                  n, n_ops, n_blocks;
+    static const char *const keys[] = {"n_blocks", "segment", "recompute", "offload", NULL};
+    vp_json_node             runs, run;
+    int64_t                  n, n_blocks;
     vp_status                st = VP_OK;
 
     VP_TRY(vp_json_array(decisions, key, &runs, &n, err));
@@ -548,11 +564,9 @@ static vp_status check_runs(const vp_json_node *decisions, const char *key, vp_e
         VP_TRY(vp_json_only_keys(&run, keys, err));
         VP_TRY(vp_json_int(&run, "n_blocks", 1, MAX_ROWS, &n_blocks, err));
         VP_TRY(vp_json_int(&run, "segment", 1, MAX_ROWS, &n_blocks, err));
-        VP_TRY(vp_json_array(&run, "recompute", &ops, &n_ops, err));
-        for (int64_t k = 0; k < n_ops; k++) {
-            VP_TRY(vp_json_element(&ops, k, &op, err));
-            VP_TRY(vp_json_as_string(&op, &name, err));
-        }
+        VP_TRY(check_names(&run, "recompute", err));
+        if (vp_json_has(&run, "offload"))
+            VP_TRY(check_names(&run, "offload", err));
     }
 out:
     return st;

@@ -267,6 +267,8 @@ static int by_time(const void *a, const void *b)
 
     if (x->figures.step_time_s != y->figures.step_time_s)
         return x->figures.step_time_s < y->figures.step_time_s ? -1 : 1;
+    if (x->figures.host_bytes != y->figures.host_bytes)
+        return x->figures.host_bytes < y->figures.host_bytes ? -1 : 1;
     if (x->figures.peak_bytes != y->figures.peak_bytes)
         return x->figures.peak_bytes < y->figures.peak_bytes ? -1 : 1;
     if (x->scenario.micro_batch != y->scenario.micro_batch)

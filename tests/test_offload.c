@@ -7,6 +7,9 @@
 #include "planner/lowering/lower.h"
 #include "planner/planner.h"
 #include "planner/space.h"
+#include "report/timeline.h"
+
+#include <math.h>
 
 static void same_bits(const trained *a, const trained *b, const char *what)
 {
@@ -129,6 +132,51 @@ static bool moves(const vp_plan *plan)
     return any;
 }
 
+/* Its file says all of it. */
+static void survives_its_file(const vp_plan *plan)
+{
+    json_t      *json = vp_plan_to_json(plan), *other;
+    char        *text = json ? json_dumps(json, 0) : NULL;
+    vp_json_doc *doc;
+    vp_plan     *again;
+
+    assert_non_null(text);
+    OK(vp_json_parse("plan", text, (int64_t)strlen(text), &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    OK(vp_plan_from_json(&root, &again, err));
+    other = vp_plan_to_json(again);
+    assert_true(json_equal(json, other));
+    vp_plan_free(again);
+    vp_json_doc_free(doc);
+    json_decref(json);
+    json_decref(other);
+    free(text);
+}
+
+/* What is drawn is what is simulated: over all columns each stream works as long, and kernels wait as
+ * long; and no more is alive than the arena holds. */
+static void timeline_adds_up(const vp_plan *plan)
+{
+    enum { N = 64 };
+    vp_arena   *arena = vp_arena_new();
+    vp_timeline t;
+    double      waited = 0;
+
+    OK(vp_timeline_make(arena, plan, N, &t, err));
+    assert_true(plan->buckets[0].n_micro_steps <= VP_SIMULATED_MICRO_STEPS);
+    for (int s = 0; s < VP_N_STREAMS; s++) {
+        double busy = 0;
+        for (int c = 0; c < N; c++)
+            busy += t.busy[s][c] * t.end_s / N;
+        assert_true(fabs(busy - t.step.busy_s[s]) <= 1e-6 * t.end_s);
+    }
+    for (int c = 0; c < N; c++)
+        waited += t.waited[c] * t.end_s / N;
+    assert_true(fabs(waited - t.step.waited_s) <= 1e-6 * t.end_s);
+    assert_true(t.most_bytes > 0 && t.most_bytes <= plan->peak_bytes);
+    vp_arena_free(arena);
+}
+
 static void activations_in_host_memory_train_the_same_bits(void **state)
 {
     rng r     = {41};
@@ -152,6 +200,8 @@ static void activations_in_host_memory_train_the_same_bits(void **state)
         plan = plan_with(model, s, 0);
         OK(vp_plan_check(plan, what, err));
         moved += moves(plan);
+        survives_its_file(plan);
+        timeline_adds_up(plan);
         trains_like(plan, &want, what);
         free(want.params);
         vp_plan_free(plain);
@@ -433,6 +483,72 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
     assert_true(n > 60 && limited > 2 && nearest < 1e-6);
 }
 
+/* Where a choice is clear, by hand. gpt2 of 6 blocks, width 64, 4 x 64 tokens in one micro-step, a card
+ * of 1e9 operations a second: a block's forward is 2 * 12 * 64 * 64 * 256 = 25e6 operations in its
+ * linears, 25 ms, and none of its outputs more than 256 KB. Budget: what the least plan needs and half
+ * of what the fastest takes more, so that something has to be recomputed or moved.
+ *
+ *   1 link of 1e12 B/s: a block's copies take 8 us and their starts, 1/1000 of its kernels: all hidden,
+ *     so that the step is as fast as one that keeps everything
+ *   2 link of 1e4 B/s: the smallest output takes a second, and a whole block is made again in 25 ms
+ *   3 the fast link, and all fits: nothing moves
+ *   4 the fast link, and not a byte of host memory for a single output: nothing moves
+ *
+ * In 2 and 4 a slot may still hold what the last block keeps, which nobody copies. */
+static void offload_and_recompute_each_win_where_they_are_faster(void **state)
+{
+    const tiny      t     = {.n_layer = 6, .n_embd = 64, .n_head = 4, .vocab = 97};
+    vp_model       *model = tiny_model(&t, 0.0);
+    vp_device       card  = {.name                  = "card",
+                             .compute_capability    = 90,
+                             .fp32_flop_per_s       = 1e9,
+                             .memory_bytes_per_s    = 1e12,
+                             .host_link_bytes_per_s = 1e12,
+                             .usable_bytes          = INT64_MAX / 4};
+    vp_plan_request with  = request_for(model, &card);
+    vp_plan_answer  all, a, without;
+
+    (void)state;
+    with.seq         = 64;
+    with.micro_batch = 4;
+    with.loss_chunk  = 0;
+    OK(vp_planner_run(&with, &all, err));
+    with.host_bytes   = INT64_C(1) << 40;
+    with.offload      = VP_OFFLOAD_ANY;
+    with.budget_bytes = (all.least_budget_bytes + all.candidates[0].figures.device_bytes) / 2;
+    OK(vp_planner_run(&with, &a, err)); /* 1 */
+    assert_true(a.candidates[0].scenario.offload.activations != 0);
+    assert_true(a.candidates[0].figures.step_time_s == all.candidates[0].figures.step_time_s);
+    vp_plan_answer_release(&a);
+
+    with.host_bytes = 0;
+    OK(vp_planner_run(&with, &without, err));
+    assert_true(without.candidates[0].figures.step_time_s > all.candidates[0].figures.step_time_s);
+    with.host_bytes            = INT64_C(1) << 40;
+    card.host_link_bytes_per_s = 1e4;
+    OK(vp_planner_run(&with, &a, err)); /* 2 */
+    assert_int_equal(a.candidates[0].figures.host_bytes, 0);
+    assert_true(a.candidates[0].figures.step_time_s <= without.candidates[0].figures.step_time_s);
+    vp_plan_answer_release(&a);
+
+    card.host_link_bytes_per_s = 1e12;
+    with.budget_bytes          = INT64_MAX / 4;
+    OK(vp_planner_run(&with, &a, err)); /* 3 */
+    assert_int_equal(a.candidates[0].figures.host_bytes, 0);
+    assert_true(a.candidates[0].figures.step_time_s == all.candidates[0].figures.step_time_s);
+    vp_plan_answer_release(&a);
+
+    with.budget_bytes = (all.least_budget_bytes + all.candidates[0].figures.device_bytes) / 2;
+    with.host_bytes   = 1;
+    OK(vp_planner_run(&with, &a, err)); /* 4 */
+    assert_int_equal(a.candidates[0].figures.host_bytes, 0);
+    assert_true(a.candidates[0].figures.step_time_s <= without.candidates[0].figures.step_time_s);
+    vp_plan_answer_release(&a);
+    vp_plan_answer_release(&all);
+    vp_plan_answer_release(&without);
+    vp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +558,7 @@ int main(void)
         cmocka_unit_test(host_memory_is_used_where_it_pays),
         cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),
         cmocka_unit_test(no_plan_that_moves_activations_undercuts_its_integer_program),
+        cmocka_unit_test(offload_and_recompute_each_win_where_they_are_faster),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
