@@ -374,6 +374,14 @@ out:
     return st;
 }
 
+/* Whether activations may move beside this: states of none, half or all of the chain. */
+static bool moves_beside(const vp_plan_request *r, const vp_offload *held)
+{
+    int64_t n = r->model->graph.n_instances;
+
+    return held->states == 0 || held->states == n / 2 || held->states == n;
+}
+
 /* One for each segment length, and those that move activations. */
 static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
                                const vp_recipe *recipe, int64_t recipe_idx,
@@ -405,7 +413,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
         }
         if (!vp_request_must_move(r))
             VP_TRY(add_scenario(a, c, s->blocks->libraries[m], m, &p, cap, err));
-        if (m == 1)
+        if (m == 1 && moves_beside(r, &s->offload))
             VP_TRY(add_moved(r, a, s, c, &p, cap, err));
     }
 out:
