@@ -58,9 +58,9 @@ static const char *attention_of(const vp_settings *s)
     return strcmp(word, "sdpa") == 0 ? "sdpa:flash" : word;
 }
 
-/* What a plain loop's bytes may be off for Trainer, as a share. The 16 settings of three families that
- * were played (tests/emit/end_to_end.csv) were off by 0.03 % at most. */
-static const double BORROWED = 0.05;
+/* What a plain loop's reserved bytes may be off for Trainer, as a share: 5.3 % in one of the settings that
+ * were played (tests/emit/end_to_end.csv), 0.03 % at most in the other 19. */
+static const double BORROWED = 0.10;
 
 /* The trainer's own step; of a family of which that was not recorded the plain loop's, which is said. */
 static vp_status estimate(const vp_model *model, vp_hf_request *q, vp_hf_estimate *e,
