@@ -68,6 +68,25 @@ for key, half, most in (("peak", 0, 0.001), ("reserved", 0, 0.001)):
     size = sorted(abs(errors[key]) for _, errors in drawn if not isinstance(errors, str))
     ok(size[len(size) // 2] <= half and size[len(size) * 95 // 100] <= most, "half of the drawn rows' %s, and 95 in 100" % key, size[-20:])
 
+# ---- adapters: a step of peft 0.21.2 that PyTorch's allocator counted (torch 2.11.0, H100), and one that a T4 measured ----
+llama = json.loads(rows[0]["config"])
+rc, j = estimate(llama, "--precision", "bf16", "--lora", "r=16,targets=all-linear", "--micro-batch", "2", "--seq", "1024")
+got = {p["name"]: p["allocated_bytes"] for p in j.get("phases", [])}
+ok((got.get("forward1"), got.get("backward2")) == (10374306304, 11013904384), "LoRA: bytes of forward and backward", got)
+ok(j["model"]["params_trainable"] == 11272192, "LoRA: what is trained", j["model"])
+smol = dict(llama, num_key_value_heads=32, vocab_size=49152, num_hidden_layers=24, max_position_embeddings=8192)
+rc, j = estimate(smol, "--precision", "fp16", "--attention", "eager", "--recompute", "full", "--keep-output", "--micro-batch", "4",
+                 "--seq", "1024", "--device", "t4", "--load", "nf4", "--lora", "r=32,targets=q_proj+k_proj+v_proj+o_proj")
+ok(abs(j.get("allocated_peak_bytes", 0) / 2**20 / 5297.271484375 - 1) < 0.0002, "QLoRA: the peak of a T4", j.get("allocated_peak_bytes"))
+p = subprocess.run([vplan, "estimate", os.path.join(scratch, "config.json"), "--qlora", "--device", "4090", "--seq", "512", "--max",
+                    "micro-batch", "--attention", "sdpa", "--json"], stdout=subprocess.PIPE)
+j = json.loads(p.stdout)
+message = j.get("error", {}).get("message", "")
+ok(j.get("trainer") == "hf" and j["settings"]["micro_batch"] > 8 and j["fits"] or "recorded" in message, "--qlora is Trainer's", message)
+refused("a module that there is none of", llama, ["--seq", "256", "--lora", "targets=c_attn"], 4, ["c_attn", "q_proj"])
+refused("a word that is none", llama, ["--seq", "256", "--lora", "rank=4"], 2, ["rank=4"])
+refused("4 bits that are trained", llama, ["--seq", "256", "--load", "nf4"], 2, ["--lora"])
+
 # ---- what is refused, by name ----
 llama, gpt2 = json.loads(rows[0]["config"]), next(json.loads(r["config"]) for r in rows if r["model"] == "gpt2")
 small = ["--seq", "256"]
