@@ -217,6 +217,10 @@ call("run changed.json --steps 1 -q")
 json.dump({k: v for k, v in json.loads(whole).items() if k != "digest"}, open("changed.json", "w"))
 call("run changed.json --steps 1 -q", 4)
 
+env["OMP_NUM_THREADS"] = "100000"
+call("run plan.json --steps 1 --unsigned")
+env.pop("OMP_NUM_THREADS")
+
 # what follows from recipe, parameter table and batch may not be said otherwise, signed or not
 
 call("plan gpt2-tiny --device cpu --budget 64MB --seq 16 --global-batch 4 --micro-batch 2 -o derived.json")

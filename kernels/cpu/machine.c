@@ -6,6 +6,8 @@
 #include <omp.h>
 #include <pthread.h>
 
+enum { MOST_PER_CORE = 16 };
+
 static pthread_once_t once      = PTHREAD_ONCE_INIT;
 static int            n_threads = 1;
 static vp_cpu_isa     isa_found = VP_CPU_BASELINE, isa_most = VP_CPU_AVX512;
@@ -21,6 +23,9 @@ static void look(void)
         isa_found = VP_CPU_AVX512;
 #endif
     n_threads = omp_get_max_threads();
+    /* OMP_NUM_THREADS=100000 ends in libgomp; more than a few for each core never help */
+    if (n_threads > MOST_PER_CORE * omp_get_num_procs())
+        n_threads = MOST_PER_CORE * omp_get_num_procs();
     /* The tiles are ours to hand out; inside one, a single thread makes the order fixed. */
     openblas_set_num_threads(1);
 }
