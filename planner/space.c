@@ -8,11 +8,22 @@
 #include <assert.h>
 #include <string.h>
 
-/* The next chunk to try after `chunk`; 0 comes first, -1 ends. */
-static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tokens)
-{
-    int64_t least = VP_TILE_TOKENS;
+/* Micro-batches times levels of offload beyond which fewer sizes of chunks are offered for each. */
+enum { MANY_SETTINGS = 64 };
 
+/* The number of chunks to try after n: every one up to 16, then 1/8 more; where there are many settings
+ * twice as many. */
+static int64_t more_chunks(int64_t n, bool coarse)
+{
+    return n < 2 ? 2 : coarse ? 2 * n : n + vp_max_i64(1, n / 8);
+}
+
+/* The next chunk to try after `chunk`; -1 begins and ends. All at once comes first (0), then as many
+ * chunks as there may be, fewest first: of sizes that make as many chunks the smallest, which needs
+ * the fewest bytes. */
+static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tokens, bool coarse)
+{
+    assert(chunk >= -1 && n_tokens > 0);
     if (r->loss_chunk >= 0)
         return chunk == -1 &&
                        (r->loss_chunk == 0 || vp_ceil_div(n_tokens, r->loss_chunk) <= VP_MAX_CHUNKS)
@@ -20,12 +31,25 @@ static int64_t next_chunk(const vp_plan_request *r, int64_t chunk, int64_t n_tok
                    : -1;
     if (chunk == -1 && r->loss_chunk == VP_CHUNK_ANY)
         return 0;
-    assert(chunk >= -1 && n_tokens > 0);
-    while (vp_ceil_div(n_tokens, least) > VP_MAX_CHUNKS)
-        least *= 2;
-    int64_t next = chunk <= 0 ? least : chunk * 2;
-    return next < n_tokens || (next == VP_TILE_TOKENS && r->loss_chunk == VP_CHUNK_CHUNKED) ? next
-                                                                                            : -1;
+    if (n_tokens <= VP_TILE_TOKENS) /* one chunk, where it must be one */
+        return chunk == -1 ? VP_TILE_TOKENS : -1;
+    for (int64_t n = more_chunks(chunk > 0 ? vp_ceil_div(n_tokens, chunk) : 1, coarse);
+         chunk != VP_TILE_TOKENS && n <= VP_MAX_CHUNKS; n = more_chunks(n, coarse)) {
+        int64_t next = vp_round_up(vp_ceil_div(n_tokens, n), VP_TILE_TOKENS);
+        if (chunk <= 0 || next < chunk)
+            return next;
+    }
+    return -1;
+}
+
+/* The smallest chunk that next_chunk() comes to; -1: there is none. */
+static int64_t smallest_chunk(const vp_plan_request *r, int64_t n_tokens, bool coarse)
+{
+    int64_t chunk = -1, next;
+
+    while ((next = next_chunk(r, chunk, n_tokens, coarse)) >= 0)
+        chunk = next;
+    return chunk;
 }
 
 uint64_t vp_pinned_set(const vp_plan_request *r)
@@ -234,10 +258,11 @@ static bool may_offload(const vp_plan_request *r, int64_t micro, const vp_offloa
 
 /* Whether a micro-batch is far beyond what is there, by its smallest chunk. */
 static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const recipes *from,
-                             vp_attention_kind attention, int64_t micro, int64_t least_known,
-                             bool *hopeless, vp_err *err)
+                             vp_attention_kind attention, int64_t micro, bool coarse,
+                             int64_t least_known, bool *hopeless, vp_err *err)
 {
-    int64_t    most = vp_max_i64(r->device->usable_bytes, r->budget_bytes), chunk = -1, next;
+    int64_t    most                          = vp_max_i64(r->device->usable_bytes, r->budget_bytes);
+    int64_t    chunk                         = smallest_chunk(r, micro * r->seq, coarse);
     setting    s                             = {.micro_batch = micro};
     vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
     int        n_levels                      = vp_request_offloads(r, levels);
@@ -246,8 +271,6 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
     *hopeless = false;
     if (!least_known || most > INT64_MAX / 4)
         return VP_OK;
-    while ((next = next_chunk(r, chunk, micro * r->seq)) >= 0 && (chunk <= 0 || next < chunk))
-        chunk = next;
     if (chunk < 0)
         return VP_OK;
     s.loss_chunk = chunk;
@@ -267,51 +290,99 @@ out:
     return st;
 }
 
+/* Whether the head needs no more above what is kept than every way to run a block does: a smaller
+ * chunk, which takes longer, saves nothing then. */
+static bool is_below_blocks(const recipes *from, const setting *s)
+{
+    const vp_library *lib        = s->blocks->libraries[1];
+    int64_t           beta_bytes = INT64_MAX;
+    bool              below      = true;
+
+    for (int64_t i = 0; i < lib->n; i++)
+        beta_bytes =
+            vp_min_i64(beta_bytes, lib->strategies[i].height_bytes - lib->strategies[i].kept_bytes);
+    for (int64_t i = 0; i < from->n; i++)
+        below &= s->figures[i].last_height_bytes <= beta_bytes;
+    return below;
+}
+
+/* One micro-batch and chunk with each level of offload. *low: as is_below_blocks(), of all of them. */
+static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                             const recipes *from, vp_attention_kind attention, setting like,
+                             settings *out, bool *low, vp_err *err)
+{
+    vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
+    int        n_levels                      = vp_request_offloads(r, levels);
+    vp_status  st                            = VP_OK;
+
+    /* who knows what a measured call takes in smaller chunks; what moves needs less than any block */
+    *low = !r->profile && r->host_bytes == 0;
+    for (int level = 0; level < n_levels; level++) {
+        if (!may_offload(r, like.micro_batch, &levels[level]))
+            continue;
+        VP_TRY_ALLOC(
+            err, vp_arena_grow(a->arena, (void **)&out->at, out->n, &out->cap, sizeof *out->at));
+        setting *s = &out->at[out->n];
+        *s         = like;
+        s->offload = levels[level];
+        VP_TRY(find_figures(r, cost, from, attention, s, err));
+        if (s->figures[0].unlike)
+            continue;
+        out->n++;
+        *low &= is_below_blocks(from, s);
+    }
+out:
+    return st;
+}
+
+/* One micro-batch with each chunk that may pay, and the smallest, which a tuner times. */
+static vp_status list_chunks(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                             const recipes *from, vp_attention_kind attention, bool coarse,
+                             vp_blocks *blocks, settings *out, vp_err *err)
+{
+    const int64_t n_tokens = blocks->micro_batch * r->seq;
+    const int64_t smallest = smallest_chunk(r, n_tokens, coarse);
+    bool          low;
+    vp_status     st = VP_OK;
+
+    for (int64_t chunk = next_chunk(r, -1, n_tokens, coarse); chunk >= 0;) {
+        setting like = {.micro_batch = blocks->micro_batch, .loss_chunk = chunk, .blocks = blocks};
+        VP_TRY(list_levels(r, a, cost, from, attention, like, out, &low, err));
+        chunk = low && chunk != smallest ? smallest : next_chunk(r, chunk, n_tokens, coarse);
+    }
+out:
+    return st;
+}
+
 static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *like,
                                vp_plan_answer *a, vp_cost *cost, const recipes *from,
                                vp_attention_kind attention, settings *out, vp_err *err)
 {
-    const vp_semantics *semantics   = vp_semantics_of(from->of[0].precision, attention);
-    vp_outlines        *outlines    = NULL;
-    int64_t             least_known = 0;
-    vp_offload          levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
-    int                 n_levels                      = vp_request_offloads(r, levels);
-    int64_t            *micros, n_micros;
+    const vp_semantics *semantics = vp_semantics_of(from->of[0].precision, attention);
+    vp_outlines        *outlines  = NULL;
+    vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
+    int64_t             least_known = 0, *micros, n_micros;
     bool                hopeless;
     vp_status           st = VP_OK;
 
     VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros));
+    const bool coarse = n_micros * vp_request_offloads(r, levels) > MANY_SETTINGS;
     for (int64_t i = 0; i < n_micros; i++) {
-        const int64_t micro = micros[i];
-        VP_TRY(is_hopeless(r, cost, from, attention, micro, least_known, &hopeless, err));
+        VP_TRY(
+            is_hopeless(r, cost, from, attention, micros[i], coarse, least_known, &hopeless, err));
         if (hopeless)
             continue;
-        vp_blocks *b = find_blocks(a, micro, semantics);
+        vp_blocks *b = find_blocks(a, micros[i], semantics);
         if (!b)
-            b = find_blocks(like, micro, semantics);
+            b = find_blocks(like, micros[i], semantics);
         if (!b)
-            VP_TRY(make_blocks(r, a, cost, micro, semantics, &outlines, &b, err));
+            VP_TRY(make_blocks(r, a, cost, micros[i], semantics, &outlines, &b, err));
         if (b->libraries[1]->n == 0) /* a smaller last micro-step would be unlike the others */
             continue;
-        for (int64_t chunk = next_chunk(r, -1, micro * r->seq); chunk >= 0;
-             chunk         = next_chunk(r, chunk, micro * r->seq)) {
-            for (int level = 0; level < n_levels; level++) {
-                if (!may_offload(r, micro, &levels[level]))
-                    continue;
-                VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&out->at, out->n, &out->cap,
-                                                sizeof *out->at));
-                setting *s = &out->at[out->n++];
-                *s         = (setting){.micro_batch = micro,
-                                       .loss_chunk  = chunk,
-                                       .offload     = levels[level],
-                                       .blocks      = b};
-                VP_TRY(find_figures(r, cost, from, attention, s, err));
-                if (s->figures[0].unlike)
-                    out->n--;
-                else if (b == out->at[0].blocks) /* of the smallest micro-batch */
-                    least_known =
-                        least_known ? vp_min_i64(least_known, least_of(r, s)) : least_of(r, s);
-            }
+        VP_TRY(list_chunks(r, a, cost, from, attention, coarse, b, out, err));
+        for (int64_t k = 0; k < out->n && b == out->at[0].blocks; k++) { /* the smallest's */
+            int64_t need = least_of(r, &out->at[k]);
+            least_known  = least_known ? vp_min_i64(least_known, need) : need;
         }
     }
 out:

@@ -51,7 +51,7 @@ def challengers(words, free):
     yield "micro-batch", ["--micro-batch", str(draw.choice(divisors))]
     yield "micro-batch", ["--micro-batch", str(divisors[-1 - draw.randrange(min(2, len(divisors)))])]
     yield "recompute", ["--recompute", draw.choice(["none", "attention", "mlp", "full"])]
-    yield "loss", ["--loss", draw.choice(["full", "chunked", "chunked:%d" % (256 << draw.randrange(5))])]
+    yield "loss", ["--loss", draw.choice(["full", "chunked", "chunked:%d" % (256 * draw.randrange(1, 17))])]
     chosen = free["decisions"]
     again = ["--loss", "chunked:%d" % chosen["loss_chunk_tokens"] if chosen["loss_chunk_tokens"] else "full"]
     if batch % chosen["micro_batch"] == 0:

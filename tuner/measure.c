@@ -20,7 +20,7 @@ static vp_status collect_program(const vp_program *p, vp_profile *calls, vp_err 
 }
 
 /* Every distinct call of the space: recompute only repeats calls that are there already. Chunks
- * of the loss are timed at the smallest, at 1,024 tokens and whole, and scaled between. */
+ * of the loss are timed at the smallest, at some 1,024 tokens and whole, and scaled between. */
 static vp_status collect_calls(const vp_plan_request *r, const vp_plan_answer *a, vp_profile *calls,
                                vp_err *err)
 {
@@ -30,8 +30,8 @@ static vp_status collect_calls(const vp_plan_request *r, const vp_plan_answer *a
     for (int64_t i = 0; i < a->n_scenarios; i++) {
         const vp_scenario *s    = &a->scenarios[i]->scenario;
         vp_plan           *plan = NULL;
-        if (s->loss_chunk != 0 && s->loss_chunk != VP_TILE_TOKENS && s->loss_chunk != 1024 &&
-            r->loss_chunk < 0)
+        if (s->loss_chunk != 0 && s->loss_chunk != VP_TILE_TOKENS &&
+            (s->loss_chunk < 1024 || s->loss_chunk > 1024 + VP_TILE_TOKENS) && r->loss_chunk < 0)
             continue;
         VP_TRY(vp_assemble(r->model, s, &cost, &plan, err));
         assert(plan->n_buckets == 1);
