@@ -163,7 +163,9 @@ void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompu
 
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model)
 {
-    for (int kind = 0; s->n_runs == 1 && s->runs[0].segment == 1 && kind < VP_N_RECOMPUTES; kind++)
+    for (int kind = 0;
+         s->n_runs == 1 && s->runs[0].segment == 1 && !s->runs[0].offload && kind < VP_N_RECOMPUTES;
+         kind++)
         if (vp_recompute_set(model, (vp_recompute)kind) == s->runs[0].recompute)
             return recompute_names[kind];
     return "mixed";
