@@ -39,6 +39,18 @@ static const char *whole_param(const vp_plan *plan, const vp_step *s, const vp_p
     return NULL;
 }
 
+/* As lowering numbers them: a block's parameters in their order, whatever blocks form a segment. */
+static int stream_of(const vp_plan *plan, const vp_program *p, const vp_param *param, int64_t idx)
+{
+    const vp_plan_template *t       = &plan->templates[p->template_idx];
+    int64_t                 a_block = 0;
+
+    while (a_block < t->n_params && t->params[a_block].param.index_offset == 0)
+        a_block++;
+    return (int)((param->index_offset << 8) + VP_UPDATE_RNG_FIRST + idx -
+                 param->index_offset * a_block);
+}
+
 static const char *update(const vp_plan *plan, const vp_program *p, const vp_step *s, bool pieces)
 {
     const vp_param *param      = param_of(plan, p, &s->args[0], VP_SPACE_PARAM);
@@ -57,7 +69,7 @@ static const char *update(const vp_plan *plan, const vp_program *p, const vp_ste
             return "takes its states in another order";
     }
     if (!pieces && vp_kernel_info_of(s->kernel)->random &&
-        s->rng_id != VP_UPDATE_RNG_FIRST + (int)s->args[0].idx)
+        s->rng_id != stream_of(plan, p, param, s->args[0].idx))
         return "draws from another parameter's stream";
     return whole_param(plan, s, param, pieces);
 }

@@ -223,14 +223,14 @@ static void outlines_say_what_lowering_says(void **state)
             for (int i = 0; i < many; i++) {
                 int64_t     idx = pick(&r, vp_outlines_count(o)), height, least;
                 vp_strategy said;
-                vp_outline_estimate(o, idx, &said);
-                OK(vp_outline_pack(o, idx, &height, err));
+                vp_outline_estimate(o, idx, 0, &said);
+                OK(vp_outline_pack(o, idx, 0, &height, err));
                 vp_strategy is =
                     lowered(model, said.recompute, seq, micro, semantics, &cost, &least);
                 if (said.kept_bytes != is.kept_bytes || said.ns != is.ns ||
                     height != is.height_bytes ||
-                    said.height_bytes > vp_outline_least_height(o, idx) ||
-                    vp_outline_least_height(o, idx) > least)
+                    said.height_bytes > vp_outline_least_height(o, idx, 0) ||
+                    vp_outline_least_height(o, idx, 0) > least)
                     fail_msg("%s: set %llx at micro-batch %lld", text,
                              (unsigned long long)said.recompute, (long long)micro);
             }
