@@ -75,7 +75,7 @@ def problems(code, want, r, r_json, before):
             return "no '%s' in %s" % (text, (r.out + r.err).decode())
     else:
         e = doc.get("error", {})
-        if any(not line.startswith((b"recipe ", b"step ")) for line in r.out.splitlines()):  # run prints its steps as they come
+        if any(not line.startswith((b"FITS: ", b"recipe ", b"step ")) for line in r.out.splitlines()):  # run says what it will do and prints its steps as they come
             return "an error, and on stdout %r" % r.out[:200]
         if sorted(e) != ["code", "field", "file", "line", "message"] or e["code"] != CODES[code]:
             return "the error object is %s" % doc
