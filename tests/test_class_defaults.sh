@@ -80,5 +80,15 @@ for path in paths:
         if key in full and full[key] and whole and not (family == "qwen2" or family == "qwen3"):  # theirs is off by use_sliding_window
             changed, error = plan(dict(full, **{key: other}), seq)
             ok(not changed or differences(whole, changed), family + ": another %s is another plan" % key, error)
+    # what a plan says of choices that a class's default does not make
+    for key, other in {"gpt2": [("scale_attn_weights", False)], "opt": [("_remove_final_layer_norm", True)]}.get(family, ()):
+        changed, error = plan(dict(full, **{key: other}), seq)
+        ok(changed and differences(whole, changed), family + ": another %s is another plan" % key, error)
+    weights = [p for t in (whole or {"templates": []})["templates"] for p in t["parameters"] if p["name"].endswith("norm.weight")]
+    if family in ("gemma", "llama"):  # gemma's norms multiply by 1 + weight
+        ok(weights and all(p["init"] == {"gemma": "zeros", "llama": "ones"}[family] for p in weights), family + ": how norms begin", weights[:2])
+    if family == "bert":  # [MASK] is token 103 of its vocabulary, the last one of a smaller
+        masks = [plan(dict(full, vocab_size=n), seq)[0]["model"]["mask_token"] for n in (30522, 104, 64)]
+        ok(masks == [103, 103, 63], "bert: the token that masks", masks)
 finish()
 P

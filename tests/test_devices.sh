@@ -23,6 +23,17 @@ code, out, said = run("devices", "--json")
 doc = json.loads(out)
 cards = {d["name"]: d for d in doc["devices"]}
 ok(code == 0 and doc["schema_version"] == 1 and len(cards) == len(doc["devices"]) > 30 and doc["devices"][0]["name"] == "cpu", "devices --json", said)
+
+
+def available_bytes():
+    return 1024 * next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemAvailable:"))
+
+
+before = available_bytes()
+usable = json.loads(run("devices", "cpu", "--json")[1])["devices"][0]["usable_bytes"]
+low, high = sorted((before, available_bytes()))
+ok(0.79 * low <= usable <= 0.81 * high, "the CPU's bytes are 80 % of what is available", (low, usable, high))
+
 DESCRIPTIONS = {"schema_version", "name", "alias", "product", "bf16", "fp8", "sources"}
 for name, d in cards.items():
     figures = {k for k, v in d.items() if k not in DESCRIPTIONS and v is not None}

@@ -413,6 +413,31 @@ static void yarn_ramps_in_single_precision(void **state)
     vp_model_free(model);
 }
 
+/* Llama 3's scaling of a head of 16, base 1e4: waves of 2 pi 10^(i / 2) positions, 6.3, 19.9, 62.8 and
+ * longer. 64 positions before, factors 2 and 8: kept below 64 / 8, a quarter above 64 / 2, and between, at
+ * 19.9, a share of s = (64 sqrt(0.1) / 2 pi - 2) / 6 kept: (1 - s) / 4 + s of sqrt(0.1). */
+static void llama3_scales_long_waves_and_keeps_short_ones(void **state)
+{
+    const double middle = sqrt(0.1), s = (64 * middle / (2 * 3.14159265358979323846) - 2) / 6;
+    const double want[] = {1, middle * ((1 - s) / 4 + s), 0.1 / 4, 0.1 * middle / 4, 0.01 / 4};
+    double       inv_freq[VP_ROPE_MAX_PAIRS], scale;
+    char         text[800];
+    vp_model    *model = model_of(
+           sized(
+               "\"llama\", \"hidden_size\": 16, \"num_attention_heads\": 1, \"max_position_embeddings\": 256, \"rope_theta\": 10000.0, "
+                  "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 4.0, \"low_freq_factor\": 2.0, \"high_freq_factor\": 8.0, "
+                  "\"original_max_position_embeddings\": 64}",
+               text, sizeof text),
+           0);
+
+    (void)state;
+    vp_rope_frequencies(&model->graph.ropes[0], 64, inv_freq, &scale);
+    for (int i = 0; i < 5; i++)
+        assert_true(fabs(inv_freq[i] - want[i]) <= 3e-7 * want[i]);
+    assert_true(scale == 1);
+    vp_model_free(model);
+}
+
 static void a_dimension_is_a_product_of_symbols(void **state)
 {
     vp_dim  d = vp_dim_times(vp_dim_times(vp_dim_symbol(VP_SYM_BATCH), vp_dim_symbol(VP_SYM_SEQ)),
@@ -473,6 +498,7 @@ int main(void)
         cmocka_unit_test(other_families_are_refused_by_name),
         cmocka_unit_test(rotary_fields_are_read_as_the_class_reads_them),
         cmocka_unit_test(yarn_ramps_in_single_precision),
+        cmocka_unit_test(llama3_scales_long_waves_and_keeps_short_ones),
         cmocka_unit_test(a_dimension_is_a_product_of_symbols),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

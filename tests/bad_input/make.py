@@ -252,7 +252,7 @@ for name, more in {"bf16-old": {"compute_capability": 75, "bf16": True}, "bf16-r
                            "fp8_flop_per_s": 4e13, "int8_op_per_s": 4e13, "host_link_bytes_per_s": 3e10, "peer_link_bytes_per_s": 1e11,
                            "compute_capability": 89, "multiprocessors": 10, "bf16": True, "fp8": True,
                            "sources": {"usable_bytes": {"class": "measured", "source": "read \x1b[31mhere\u202e"}}},
-                   "t4-like": {"compute_capability": 75, "multiprocessors": 40}}.items():
+                   "t4-like": {"compute_capability": 75, "multiprocessors": 40}, "unified-link": {"unified_memory": True, "host_link_bytes_per_s": 3e10}}.items():
     write("device/%s.json" % name, dump(dict(DEVICE, **more)))
 for name, source in {"source-class": {"class": "exact", "source": "x"}, "source-class-missing": {"source": "x"}, "source-number": {"class": "cited", "source": 1},
                      "source-text": "a datasheet", "source-unknown": {"class": "cited", "source": "x", "page": 1}}.items():
