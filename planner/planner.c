@@ -48,8 +48,8 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
         return VP_OK;
     vp_status st = vp_assemble_figures(r->model, &c->scenario, &cost, &c->figures, err);
     *valid       = st == VP_OK && !c->figures.unlike;
-    c->fits      = *valid && c->figures.device_bytes <= budget_bytes &&
-              c->figures.host_bytes <= r->host_bytes;
+    c->fits =
+        *valid && c->figures.device_bytes <= budget_bytes && c->figures.host_bytes <= r->host_bytes;
     return st;
 }
 

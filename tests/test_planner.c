@@ -166,7 +166,8 @@ static void along_a_frontier_more_memory_is_never_slower(void **state)
     for (int64_t i = 0; i < f.n; i++) {
         assert_true(f.points[i].peak_bytes <= f.points[i].budget_bytes);
         assert_true(i == 0 || f.points[i].step_time_s <= f.points[i - 1].step_time_s);
-        assert_true(i == 0 || f.points[i].device_bytes > f.points[i - 1].device_bytes); /* distinct */
+        assert_true(i == 0 ||
+                    f.points[i].device_bytes > f.points[i - 1].device_bytes); /* distinct */
     }
     assert_true(f.points[f.n - 1].step_time_s < f.points[0].step_time_s);
     for (int64_t i = 0; i < f.n; i++)

@@ -315,7 +315,7 @@ static vp_choice *choice_of(search *x, int64_t variant_idx, int64_t micro_batch)
 /* c is too large: the least micro-batch of the same words that is. */
 static vp_status halve(search *x, const vp_choice *c)
 {
-    int64_t   each = x->r->global_batch / x->r->world, list[VP_MAX_DIVISORS];
+    int64_t   each = x->r->global_batch / x->r->world, list[VP_MAX_DIVISORS] = {0};
     int       n = 0, low = -1, high;
     vp_status st = VP_OK;
 
@@ -324,6 +324,7 @@ static vp_status halve(search *x, const vp_choice *c)
             assert(n < VP_MAX_DIVISORS); /* no number up to a million has more than 240 */
             list[n++] = m;
         }
+    assert(n > 0); /* c is one of them */
     high = n - 1;
     for (int at = 0; high - low > 1; at = (low + high) / 2) { /* the least first: often none fits */
         vp_choice *one = choice_of(x, c->variant, list[at]);
