@@ -83,6 +83,13 @@ p = subprocess.run([vplan, "estimate", os.path.join(scratch, "config.json"), "--
 j = json.loads(p.stdout)
 message = j.get("error", {}).get("message", "")
 ok(j.get("trainer") == "hf" and j["settings"]["micro_batch"] > 8 and j["fits"] or "recorded" in message, "--qlora is Trainer's", message)
+opt = dict(model_type="opt", architectures=["OPTForCausalLM"], hidden_size=768, word_embed_proj_dim=768, num_attention_heads=12,
+           ffn_dim=3072, num_hidden_layers=12, vocab_size=50272, max_position_embeddings=2048, dropout=0.1, attention_dropout=0.0)
+rc, j = estimate(opt, "--precision", "bf16-mixed", "--attention", "eager", "--recompute", "full", "--optimizer", "adamw_torch_fused",
+                 "--micro-batch", "4", "--seq", "2048", "--padding", "mask", "--lora", "r=16,targets=all-linear")
+got = {p["name"]: sum(i["bytes"] for i in p["items"] if i["name"] != "cublas_workspace") for p in j.get("phases", [])}
+ok((got.get("load"), got.get("forward2"), got.get("backward2")) == (512845824, 5182639616, 5976214528), "LoRA: OPT, whose table is tied",
+   (got, j.get("error")))
 refused("a module that there is none of", llama, ["--seq", "256", "--lora", "targets=c_attn"], 4, ["c_attn", "q_proj"])
 refused("a word that is none", llama, ["--seq", "256", "--lora", "rank=4"], 2, ["rank=4"])
 refused("4 bits that are trained", llama, ["--seq", "256", "--load", "nf4"], 2, ["--lora"])

@@ -26,6 +26,7 @@ typedef struct run {
     vp_optimizer_step    *optimizer;
     vp_hf_estimate       *out;
     bool                  plain; /* a plain loop's recording is played */
+    bool                  ties;  /* frozen tables are tied, and the untied recording is played */
     char                  names[VP_LEDGER_PHASES][24];
 } run;
 
@@ -68,7 +69,7 @@ static const char *recorded_precision(const vp_hf_request *q)
                                                              : q->precision;
 }
 
-/* Frozen tables that are tied are a line of the untied recording. What is told apart only where it makes
+/* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only where it makes
  * a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows are no multiple
  * of 8 elements; heads of more than 128. */
 static void key_of(const run *r, char *buf, size_t size)
@@ -83,7 +84,7 @@ static void key_of(const run *r, char *buf, size_t size)
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
              "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s",
              r->out->task, recorded_precision(q), q->attention, q->padded, (int)s->heads,
-             s->tied && !has_adapters(q), q->recompute, q->lora.targets, q->lora.dropout > 0,
+             s->tied && !r->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
              q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
              is_quantised(q) ? " quantised=" : "", is_quantised(q) ? q->load : "",
              s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
@@ -288,8 +289,14 @@ static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *
     VP_TRY(vp_hf_sizes_read(r->model, r->recording, &r->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->recording, &r->sizes, err));
     VP_TRY(choose_seq(r, err));
+    r->ties = r->sizes.tied && has_adapters(r->request);
     key_of(r, key, sizeof key);
     VP_TRY(find_program(r, key, program, err));
+    if (!*program && r->ties) {
+        r->ties = false;
+        key_of(r, key, sizeof key);
+        VP_TRY(find_program(r, key, program, err));
+    }
     if (!*program)
         VP_TRY(refuse(r, key, err));
 out:
@@ -370,7 +377,7 @@ static vp_status set_up(run *r, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                        "%s: this training step was not recorded with its output kept",
                        r->model->family));
-    if (has_adapters(q) && r->sizes.tied && !vp_recorded_tie(r->step))
+    if (r->ties && !vp_recorded_tie(r->step))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s was recorded with untied tables only",
                        r->model->family));
 out:
