@@ -10,7 +10,7 @@ typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
         *class_name, *padding, *lora, *load, *task;
     vp_amount budget;
-    int64_t   seq, micro_batch, accumulation;
+    int64_t   seq, target_seq, micro_batch, accumulation;
     bool      keep_output, qlora, all, ladder;
 } vp_estimate_options;
 

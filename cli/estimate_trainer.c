@@ -26,6 +26,15 @@ static const vp_option rows[] = {
                   "sequences, classes of images",
      .otherwise = "that of the class in the config",
      .example   = "mlm"},
+    {.name      = "--target-seq",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_estimate_options, target_seq),
+     .value     = "N",
+     .unit      = "tokens",
+     .min       = 1,
+     .help      = "Tokens of the sequence that is to be written, with --task seq2seq",
+     .otherwise = "as many as --seq",
+     .example   = "64"},
     {.name      = "--accumulation",
      .kind      = VP_OPTION_COUNT,
      .at        = offsetof(vp_estimate_options, accumulation),
@@ -75,6 +84,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->qlora        ? "qlora"
                         : o->keep_output  ? "keep-output"
                         : o->task         ? "task"
+                        : o->target_seq   ? "target-seq"
                                           : NULL;
 
     if (given)
@@ -209,6 +219,7 @@ static void fill_request(const vp_estimate_options *o, answer *a)
                .clips           = d->clips,
                .batch           = o->micro_batch ? o->micro_batch : d->micro_batch,
                .seq             = o->seq,
+               .target_seq      = o->target_seq,
                .default_seq     = d->seq,
                .task            = o->task,
                .accumulation    = o->accumulation ? o->accumulation : 1,

@@ -94,6 +94,20 @@ refused("a module that there is none of", llama, ["--seq", "256", "--lora", "tar
 refused("a word that is none", llama, ["--seq", "256", "--lora", "rank=4"], 2, ["rank=4"])
 refused("4 bits that are trained", llama, ["--seq", "256", "--load", "nf4"], 2, ["--lora"])
 
+# ---- two sequences: t5-base, as PyTorch's allocator counted it (torch 2.11.0, H100), less cuBLAS's workspaces ----
+t5 = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], d_model=768, d_kv=64, d_ff=3072, num_layers=12,
+          num_decoder_layers=12, num_heads=12, vocab_size=32128, relative_attention_num_buckets=32, dropout_rate=0.1)
+two = ["--precision", "fp32", "--attention", "eager", "--recompute", "full", "--micro-batch", "2", "--seq", "256", "--target-seq", "64"]
+rc, j = estimate(t5, *two, "--optimizer", "adamw_torch_fused")
+got = {p["name"]: sum(i["bytes"] for i in p["items"] if i["name"] != "cublas_workspace") for p in j.get("phases", [])}
+want = [891614208, 967416320, 1891368960, 3572884992, 2750841856, 3673156096, 3571312128]
+ok([got.get(p) for p in PHASES] == want, "T5: bytes of each phase", (got, j.get("error")))
+rc, more = estimate(t5, *two[:-1], "128", "--optimizer", "adamw_torch_fused")
+ok(rc == 0 and more["allocated_peak_bytes"] > j.get("allocated_peak_bytes", 0), "T5: more targets take more", more.get("error"))
+refused("targets of a model that has none", rows and json.loads(rows[0]["config"]), ["--seq", "256", "--target-seq", "64"], 2, ["seq2seq"])
+refused("a decoder whose length is not said", {k: x for k, x in t5.items() if k != "num_decoder_layers"}, two, 4, ["needs this size"])
+refused("a T5 whose output is kept", t5, two + ["--keep-output"], 4, ["output"])
+
 # ---- what is refused, by name ----
 llama, gpt2 = json.loads(rows[0]["config"]), next(json.loads(r["config"]) for r in rows if r["model"] == "gpt2")
 small = ["--seq", "256"]

@@ -69,16 +69,17 @@ static const char *recorded_precision(const vp_hf_request *q)
                                                              : q->precision;
 }
 
-/* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only where it makes
- * a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows are no multiple
- * of 8 elements; heads of more than 128. */
+/* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
+ * where it makes a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows
+ * are no multiple of 8 elements; heads of more than 128. */
 static void key_of(const run *r, char *buf, size_t size)
 {
     const vp_hf_request *q      = r->request;
     const vp_hf_sizes   *s      = &r->sizes;
     bool                 window = s->window && r->out->seq >= s->window;
     bool                 sdpa   = strcmp(q->attention, "eager") != 0;
-    int64_t              head   = s->symbols.at[VP_SYM_d];
+    int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
+    bool ragged = (q->padded || window || target) && (r->out->seq % 8 || target % 8);
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
@@ -88,8 +89,8 @@ static void key_of(const run *r, char *buf, size_t size)
              q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
              is_quantised(q) ? " quantised=" : "", is_quantised(q) ? q->load : "",
              s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
-             sdpa && (q->padded || window) && r->out->seq % 8 ? " ragged=1" : "",
-             head > 128 ? " wide=1" : "", is_quantised(q) ? " upcast=1" : "",
+             sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
+             is_quantised(q) ? " upcast=1" : "",
              r->plain ? "" : " trainer=", r->plain ? "" : q->trainer);
 }
 
@@ -257,6 +258,19 @@ static vp_status choose_seq(run *r, vp_err *err)
     return VP_OK;
 }
 
+/* The sequence that is learnt from the other one, where there are two. */
+static vp_status choose_target(run *r, vp_err *err)
+{
+    int64_t target = r->request->target_seq;
+
+    if (strcmp(r->out->task, "seq2seq") == 0)
+        r->sizes.symbols.at[VP_SYM_D] = target ? target : r->out->seq;
+    else if (target)
+        return VP_FAIL(err, VP_ERR_USAGE, "--target-seq is for --task seq2seq, not for %s",
+                       r->out->task);
+    return VP_OK;
+}
+
 /* With one sample in a batch fewer tensors are copied: a program of its own where that was recorded. */
 static vp_status find_program(run *r, const char *key, const vp_recorded_program **program,
                               vp_err *err)
@@ -289,6 +303,7 @@ static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *
     VP_TRY(vp_hf_sizes_read(r->model, r->recording, &r->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->recording, &r->sizes, err));
     VP_TRY(choose_seq(r, err));
+    VP_TRY(choose_target(r, err));
     r->ties = r->sizes.tied && has_adapters(r->request);
     key_of(r, key, sizeof key);
     VP_TRY(find_program(r, key, program, err));

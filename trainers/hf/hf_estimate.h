@@ -36,6 +36,7 @@ typedef struct vp_hf_request {
     vp_hf_lora  lora;
     const char *load; /* of the frozen model: none (or NULL), nf4, nf4-dq */
     int64_t     batch, accumulation;
+    int64_t     target_seq;       /* of seq2seq; 0: as seq */
     int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
     int         capability;       /* 90 */
     int64_t     processors;       /* multiprocessors */

@@ -21,7 +21,7 @@ enum {
 
 typedef struct slot {
     int32_t  size;  /* of the recording's expressions */
-    bool     large; /* only where a look-up has more than 3072 rows: embedding's large kernel */
+    char     large; /* only where this look-up has more than 3072 rows, embedding's large kernel */
     bool     in_body;
     vp_owner owner;
     int      phase, section;
@@ -311,16 +311,23 @@ static bool frees_are_sound(const vp_recorded_program *p)
     return true;
 }
 
-/* "A12", "T12!": an owner, an expression. */
+/* Which look-up: "!" of tokens, "!D" of targets, "!W" and "!Z" of buckets of distances; none. */
+static char read_mark(const char **text)
+{
+    if (**text != '!')
+        return '\0';
+    ++*text;
+    return **text && strchr("DWZ", **text) ? *(*text)++ : '!';
+}
+
+/* "A12", "T12!", "T12!D": an owner, an expression, a look-up. */
 static bool read_alloc(vp_recorded_program *p, const char **text, int phase_idx, int section_idx,
                        token *t)
 {
     vp_owner owner = vp_owner_of_letter(*(*text)++);
     long     size  = isdigit((unsigned char)**text) ? strtol(*text, (char **)text, 10) : -1;
-    bool     large = **text == '!';
+    char     large = read_mark(text);
 
-    if (large)
-        ++*text;
     if (owner == VP_N_OWNERS || size < 0 || size >= p->recording->n_sizes ||
         !vp_arena_grow(p->recording->arena, (void **)&p->slots, p->n_slots, &p->cap_slots,
                        sizeof *p->slots))
@@ -502,12 +509,13 @@ out:
 struct vp_recorded {
     const vp_recorded_program *program;
     vp_ledger                 *ledger;
-    int64_t          n_blocks[VP_RECORDED_GROUPS], *sizes, *base; /* base: of a slot's blocks */
-    vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
-    int64_t          n_rows, n_allocs; /* of the phase so far */
-    int64_t          workspace_bytes;
-    bool             taken[MAX_WORKSPACES], is_tied;
-    int64_t         *parameters, n_parameters, frozen_bytes, quantised_bytes;
+    int64_t           n_blocks[VP_RECORDED_GROUPS], *sizes, *base; /* base: of a slot's blocks */
+    vp_ledger_block  *blocks, workspaces[MAX_WORKSPACES];
+    const vp_symbols *symbols;
+    int64_t           n_allocs; /* of the phase so far */
+    int64_t           workspace_bytes;
+    bool              taken[MAX_WORKSPACES], is_tied;
+    int64_t          *parameters, n_parameters, frozen_bytes, quantised_bytes;
 };
 
 static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
@@ -549,10 +557,8 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
 
     *out = NULL;
     VP_TRY_ALLOC(err, s);
-    *s = (vp_recorded){.program         = program,
-                       .ledger          = ledger,
-                       .n_rows          = symbols->at[VP_SYM_N],
-                       .workspace_bytes = -1};
+    *s = (vp_recorded){
+        .program = program, .ledger = ledger, .symbols = symbols, .workspace_bytes = -1};
     VP_TRY(count_blocks(s, n_layers, err));
     s->sizes = calloc((size_t)r->n_sizes + 1, sizeof *s->sizes);
     s->base  = calloc((size_t)program->n_slots + 1, sizeof *s->base);
@@ -633,7 +639,18 @@ static bool is_absent(const vp_recorded *s, int32_t which)
     for (int i = 0; s->is_tied && i < s->program->n_untied; i++)
         if (s->program->untied[i] == which)
             return true;
-    return s->program->slots[which].large && s->n_rows <= LARGE_LOOK_UP;
+    switch (s->program->slots[which].large) {
+    case '\0':
+        return false;
+    case 'D':
+        return s->symbols->at[VP_SYM_ND] <= LARGE_LOOK_UP;
+    case 'W':
+        return s->symbols->at[VP_SYM_NW] <= LARGE_LOOK_UP;
+    case 'Z':
+        return s->symbols->at[VP_SYM_NZ] <= LARGE_LOOK_UP;
+    default:
+        return s->symbols->at[VP_SYM_N] <= LARGE_LOOK_UP;
+    }
 }
 
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,

@@ -94,6 +94,52 @@ static int64_t partial_width(int64_t n, int64_t rows, int64_t width, const vp_sy
     return rows * blocks < 4 * card->processors && n > rows * (40 * blocks - 10) ? 2 : width;
 }
 
+/* Look-ups in a table, their gradient by the kernel for many: CUB's sort of them, equal rows' runs, a
+ * prefix sum over those; kernels of compute capability 9.0. */
+typedef struct look_up {
+    int64_t rows, runs, width, sort, unique, sums;
+} look_up;
+
+static look_up scratch_of_look_up(int64_t n, int64_t table, int64_t width,
+                                  const vp_symbol_card *card)
+{
+    int64_t rows = least(n, table);
+
+    return (look_up){.rows  = rows,
+                     .runs  = n / 10 + rows,
+                     .width = partial_width(n, table, width, card),
+                     .sort =
+                         255 + 2 * vp_round_up(8 * n, 256) + 16640 + 1024 * vp_ceil_div(n, 4608),
+                     .unique = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 4480)), 256),
+                     .sums   = 511 + vp_round_up(16 * (32 + vp_ceil_div(rows, 896)), 256)};
+}
+
+/* What follows from the sequence of targets and the buckets of distances. */
+static void complete_targets(vp_symbols *s)
+{
+    int64_t *at = s->at, d = at[VP_SYM_D], seq = at[VP_SYM_S];
+
+    at[VP_SYM_m]    = d - 1;
+    at[VP_SYM_D32]  = vp_round_up(d, 32);
+    at[VP_SYM_D128] = vp_round_up(d, 128);
+    at[VP_SYM_DK]   = vp_round_up(d, at[VP_SYM_dk]);
+    at[VP_SYM_DQ]   = at[VP_SYM_DK] / 64;
+    at[VP_SYM_DH]   = at[VP_SYM_DK] / at[VP_SYM_dk];
+    at[VP_SYM_ND]   = at[VP_SYM_B] * d;
+    at[VP_SYM_NW]   = seq * seq;
+    at[VP_SYM_NZ]   = d * d;
+    for (int i = 0; i < 3; i++) {
+        look_up x          = scratch_of_look_up(at[VP_SYM_ND + i], at[i == 0 ? VP_SYM_V : VP_SYM_W],
+                                                at[i == 0 ? VP_SYM_h : VP_SYM_a], &s->card);
+        at[VP_SYM_MD + i]  = x.rows;
+        at[VP_SYM_ED + i]  = x.runs;
+        at[VP_SYM_HD + i]  = x.width;
+        at[VP_SYM_XD + i]  = x.sums;
+        at[VP_SYM_XSD + i] = x.sort;
+        at[VP_SYM_XUD + i] = x.unique;
+    }
+}
+
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
 {
     static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
@@ -125,16 +171,16 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     at[VP_SYM_n] = seq - 1;
     at[VP_SYM_N] = n = at[VP_SYM_B] * seq;
     at[VP_SYM_NS]    = flash_splits(s);
-    /* the gradient of a look-up of n rows: CUB's sort of them, equal rows' runs, a prefix sum over
-     * those; kernels of compute capability 9.0 */
-    at[VP_SYM_XS] = 255 + 2 * vp_round_up(8 * n, 256) + 16640 + 1024 * vp_ceil_div(n, 4608);
-    at[VP_SYM_XU] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 4480)), 256);
     for (int i = 0; i < 3; i++) {
-        at[rows[i]]   = least(n, at[tables[i]]);
-        at[runs[i]]   = n / 10 + at[rows[i]];
-        at[widths[i]] = partial_width(n, at[tables[i]], at[VP_SYM_h], card);
-        at[sums[i]]   = 511 + vp_round_up(16 * (32 + vp_ceil_div(at[rows[i]], 896)), 256);
+        look_up x     = scratch_of_look_up(n, at[tables[i]], at[VP_SYM_h], card);
+        at[rows[i]]   = x.rows;
+        at[runs[i]]   = x.runs;
+        at[widths[i]] = x.width;
+        at[sums[i]]   = x.sums;
+        at[VP_SYM_XS] = x.sort;
+        at[VP_SYM_XU] = x.unique;
     }
+    complete_targets(s);
     return VP_OK;
 }
 
@@ -181,8 +227,8 @@ static bool columns(const vp_symbols *s, const char **text, int64_t *out)
     return **text != '\0' && !vp_overflowed(n);
 }
 
-/* "R(3h)", "Q(d,a)", behind the "(": columns, and what multiplies the rows, which are B S. */
-static bool sum(const vp_symbols *s, const char **text, sum_scratch *out)
+/* "R(3h)", "Q(d,a)", behind the "(": columns, and what multiplies the rows, of which there are n. */
+static bool sum(const vp_symbols *s, int64_t n, const char **text, sum_scratch *out)
 {
     int64_t outputs, rows = 1;
 
@@ -190,7 +236,7 @@ static bool sum(const vp_symbols *s, const char **text, sum_scratch *out)
         return false;
     if (**text == ',' && (++*text, !columns(s, text, &rows)))
         return false;
-    rows = vp_mul(rows, most(s->at[VP_SYM_N], 1));
+    rows = vp_mul(rows, most(n, 1));
     if (*(*text)++ != ')' || vp_overflowed(rows))
         return false;
     *out = outputs && rows ? scratch_of_sum(outputs, rows, &s->card) : (sum_scratch){0};
@@ -224,10 +270,11 @@ static bool factor(const vp_symbols *s, const char **text, int64_t *out)
         *text = t + 2;
         return scales(s, *t, text, out);
     }
-    if ((*t == 'R' || *t == 'Q') && t[1] == '(') {
+    if ((*t == 'R' || *t == 'Q') && (t[1] == '(' || (t[1] == 'D' && t[2] == '('))) {
+        bool        of_targets = t[1] == 'D';
         sum_scratch x;
-        *text = t + 2;
-        if (!sum(s, text, &x))
+        *text = t + 2 + of_targets;
+        if (!sum(s, s->at[of_targets ? VP_SYM_ND : VP_SYM_N], text, &x))
             return false;
         *out = *t == 'R' ? x.bytes : x.semaphore_bytes;
         return true;

@@ -76,6 +76,8 @@ FAMILIES = {
                          ((EVEN, 1),), layers="n_layers", layer_norm=True),
     "vit": Family("vit", "h=hidden_size a=num_attention_heads k=|a d=|h/a f=intermediate_size I=image_size p=patch_size C=id2label "
                   "S=|I*I+p*p/p/p", "imgcls", ((EVEN, 1),), layer_norm=True),
+    "t5": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 1),),
+                 layers="num_layers num_decoder_layers", decoder_start_token_id=0),
     "stablelm": Family("stablelm", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
     "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
@@ -129,4 +131,30 @@ def with_images(rng, shape, index, small):
 def shapes(name, v, n, seed=1):
     rng = random.Random("%s %s %d" % (name, bool(v["gqa"]), seed))
     out = [draw(rng, FAMILIES[name], v, i) for i in range(n)]
+    if v["task"] == "seq2seq":
+        return [with_targets(rng, s, i) for i, s in enumerate(out)]
     return [with_images(rng, s, i, seed > 1) for i, s in enumerate(out)] if v["task"] == "imgcls" else out
+
+
+def with_targets(rng, shape, index):
+    """The same with a sequence of targets and buckets of distances; the same rows at most, more than 3072."""
+    most = shape["S"] // 8
+    d = prime_above(rng.randrange(most * 2 // 3, most - 6))
+    return dict(shape, D=8 * (d if 8 * d != shape["S"] else prime_above(d)), W=rng.choice([24, 26, 30, 34, 36]))
+
+
+# Of small shapes with targets: (B, S, D) where only one of the look-ups has 3072 rows or fewer, by the mark of what it takes.
+FEW_ROWS = {"!": (30, 72, 136), "!D": (30, 136, 72), "!W": (100, 48, 72), "!Z": (100, 72, 48)}
+
+
+def small_shapes(name, v, n):
+    """[(mark, shape)] in which a look-up's gradient takes another kernel."""
+    out = shapes(name, v, n, seed=2)
+    if v["task"] == "seq2seq":
+        return [(mark, dict(out[0], B=few[0], S=few[1], D=few[2])) for mark, few in FEW_ROWS.items()]
+    for s in out if v["task"] != "imgcls" else []:
+        if v["one"]:
+            s["S"] = 8 * (s["S"] // 64)
+        else:
+            s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
+    return [("!", s) for s in out]

@@ -25,7 +25,8 @@ class Plain:
         with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext():
             out = self.m(**inputs)
         loss = out.loss
-        mark("output")
+        if self.v["task"] != "seq2seq":       # where the encoder's output goes too, which backward makes other sums of
+            mark("output")
         if not self.v["keep_output"]:
             out = None
         mark("backward")

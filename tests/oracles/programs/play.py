@@ -344,7 +344,7 @@ def fields(family):
     for symbol, keys in family.fields + [["LM"[i], k] for i, k in enumerate(family.layers.split())]:
         key, _, null = keys.partition("|")
         key, _, more = key.partition("+")
-        absent = None if null and c.get(key) != other.get(key) else c.get(key)
+        absent = None if null and c.get(key) != other.get(key) or symbol == "M" else c.get(key)
         if isinstance(absent, dict):
             absent = len(absent)
         out.append("%s %s %s %s" % (symbol.strip("()"), keys.partition("|")[0] or "-", null or "-" if absent is None else absent, null or "-"))

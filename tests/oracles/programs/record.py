@@ -28,7 +28,8 @@ DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, r
 
 def phases_of(v):
     """Of a program. "output" is where the model's output is let go of."""
-    return [n for n in NAMES if not (n.startswith("adapters") and v["lora"] == "none" or n in ("upcast", "biases") and not v["upcast"])]
+    return [n for n in NAMES if not (n.startswith("adapters") and v["lora"] == "none" or n in ("upcast", "biases") and not v["upcast"]
+                                      or n.startswith("output") and v["task"] == "seq2seq")]
 
 
 def key_of(v):
@@ -135,11 +136,6 @@ def tied_slots(v, family, shape, run, model, base):
 def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
-    small = families.shapes(family, v, N_SMALL, seed=2)
-    for s in small if v["one"] else []:
-        s["S"] = 8 * (s["S"] // 64)
-    for s in small if v["task"] != "imgcls" and not v["one"] else []:
-        s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
     groups = len(families.FAMILIES[family].layers.split())
     base = (4,) * groups
     lengths = [base] + [tuple(n if h == g else 4 for h in range(groups)) for g in range(groups) for n in (5, 6)]
@@ -162,13 +158,14 @@ def record(v, family):
     # other layers and another shape at once: a check that nothing was fitted to
     check = play_once(v, family, shapes[N_SHAPES], (7, 6)[:groups])
     compare(shape_of.unroll(program, (7, 6)[:groups]), slots, check, shapes[N_SHAPES], {})
-    only_large = {}
-    for s in small:
-        compare(model, slots, play_once(v, family, s, base), s, only_large)
-    if v["trainer"] == "torch":
+    marks, only_large = {}, {}
+    for mark, s in families.small_shapes(family, v, N_SMALL):
+        compare(model, slots, play_once(v, family, s, base), s, only_large.setdefault(mark, {}))
+        marks.update((slot, mark) for slot, both in only_large[mark].items() if both == {False})
+    if v["trainer"] == "torch" and v["task"] != "seq2seq":
         check_kept(v, family, shapes[0], repeats[0], base)
     tied = [] if v["lora"] == "none" else tied_slots(v, family, shapes[0], repeats[0], model, base)
-    return program, slots, {s for s, both in only_large.items() if both == {False}}, repeats[0], tied
+    return program, slots, marks, repeats[0], tied
 
 
 def fitted(model, names, runs, shapes):
@@ -214,11 +211,11 @@ def owners(program, model, run, slots):
                 letter = "I"
             elif freed is None:
                 letter = "G"
-            elif {"B", "S", "V"} <= symbols:
+            elif {"B", "V"} <= symbols and symbols & {"D", "S"}:
                 letter = "L"
             elif n.startswith("forward") and freed != n:
                 letter = "A"
-            elif n.startswith("forward") and not symbols & {"B", "S"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
+            elif n.startswith("forward") and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
                 letter = "C"
             else:
                 letter = "T"
@@ -248,7 +245,7 @@ def compare(model, slots, run, shape, only_large):
                 only_large.setdefault(slot, set()).add(False)
         if j != len(b):
             raise Refused("%s: allocation %d of %d has %s bytes at %s; wanted %s" % (name, j, len(b), b[max(j - 2, 0):j + 3], shape, [(sizes.text(e), sizes.evaluate(e, v)) for e, _ in a][max(j - 2, 0):j + 3]))
-    if any(len(x) > 1 for x in only_large.values()) or (only_large and v["N"] > 3072 and {False} in only_large.values()):
+    if any(len(x) > 1 for x in only_large.values()) or ({False} in only_large.values() and min(v["N" + t] for t in [""] + list(sizes.LOOK_UPS) if "N" + t in v) > 3072):
         raise Refused("an allocation is there at some shapes only: %s"
                       % [(s, sizes.text(slots[s][0])) for s, x in only_large.items() if False in x][:3])
 
@@ -282,7 +279,7 @@ def write(v, family, result):
             for pos, t in enumerate(toks):
                 if t[0] == "a":
                     expression, letter = slots[name, k, pos]
-                    words.append((letter, sizes.text(expression), "!" if (name, k, pos) in large else ""))
+                    words.append((letter, sizes.text(expression), large.get((name, k, pos), "")))
                 else:
                     words += ["-%s%s" % (refer(number, phases, (name, k), slot), rule) for slot, rule in t[1]]
             line.append(("" if group is None else "*%d-%d" % (group, irregular), words))

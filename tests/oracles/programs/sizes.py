@@ -8,8 +8,11 @@ from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
           "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C"]
-LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128"]
-EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP"]
+LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D32", "D S32"]
+EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m"]
+# Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
+LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
+EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
 
@@ -93,7 +96,7 @@ def values(shape):
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]
         v["H" + t] = partial_width(n, v[t], v["h"])
-        v["X" + t] = 511 + up(16 * (32 + -(-v["M" + t] // 896)), 256)
+        v["XS"], v["XU"], v["X" + t] = scratch_of_look_up(n, v["M" + t])
     v["dk"] = 64 if v["d"] <= 64 else 128
     v["SK"] = up(v["S"], v["dk"])
     v["SQ"], v["SH"] = v["SK"] // 64, v["SK"] // v["dk"]
@@ -101,8 +104,8 @@ def values(shape):
     v["WQ"] = 4 * v["S128"] * dw + 8 * (v["S128"] // 64) * (dw // 64)
     v["KS"] = max(1, min(200 // (v["B"] * v["a"]), -(-v["S"] // 64)))
     v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
-    v["XS"] = 255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608)
-    v["XU"] = 511 + up(16 * (32 + -(-n // 4480)), 256)
+    if "D" in v:
+        of_targets(v)
     for w in WEIGHTS:
         n_weights = 1
         for x in w:
@@ -113,7 +116,29 @@ def values(shape):
         outputs, rows = (value([int(x) if x.isdigit() else x for x in part.split()], v) for part in (w + ",").split(",")[:2])
         for i, letter in enumerate("RQ"):
             v["%s(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, n * rows)[i] if outputs * rows else 0
+            if "D" in v:
+                v["%sD(%s)" % (letter, w.replace(" ", ""))] = sum_scratch(outputs, v["ND"] * rows)[i] if outputs * rows else 0
     return v
+
+
+def of_targets(v):
+    """What follows from D, the sequence of targets, as values() has it of S, and from W, buckets of distances: LOOK_UPS."""
+    for m in (32, 128):
+        v["D%d" % m] = up(v["D"], m)
+    v["DK"], v["m"] = up(v["D"], v["dk"]), v["D"] - 1
+    v["DQ"], v["DH"] = v["DK"] // 64, v["DK"] // v["dk"]
+    for t, (rows, table, width) in LOOK_UPS.items():
+        n = v["N" + t] = value(rows.split(), v)
+        v["M" + t] = min(n, v[table])
+        v["E" + t] = n // 10 + v["M" + t]
+        v["H" + t] = partial_width(n, v[table], v[width])
+        v["XS" + t], v["XU" + t], v["X" + t] = scratch_of_look_up(n, v["M" + t])
+
+
+def scratch_of_look_up(n, rows):
+    """Of its sort, of finding runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0)."""
+    return (255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608), 511 + up(16 * (32 + -(-n // 4480)), 256),
+            511 + up(16 * (32 + -(-rows // 896)), 256))
 
 
 def monomials():
@@ -125,7 +150,7 @@ def monomials():
                 if m not in out:
                     out.append(m)
     out += [tuple(e.split()) for e in EXTRA]
-    sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in "RQ"]
+    sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in ("R", "Q", "RD", "QD")]
     sums += [("%s(%s)" % (letter, w),) for w in WEIGHTS for letter in "JK"]
     return sums + sorted(out, key=lambda m: (len(m), sum(map(len, m)), m))
 
@@ -175,14 +200,14 @@ class Fitter:
     def semaphores(self, before, sizes):
         """Those of the sum whose buffer was allocated just before, or None."""
         mine = "Q" + before[1:]
-        if before[:2] == "R(" and all(v[mine] == n for v, n in zip(self.shapes, sizes)):
+        if before.startswith(("R(", "RD(")) and all(v[mine] == n for v, n in zip(self.shapes, sizes)):
             return 1, [(1, (mine,))]
         return None
 
     def find(self, sizes):
         for col, m in self.columns.items():
             c = Fraction(sizes[0], col[0])
-            if c.denominator <= 4 and (c == 1 or m[:1] == () or m[0][:2] not in ("R(", "Q(")) and all(c * x == s for x, s in zip(col, sizes)):
+            if c.denominator <= 4 and (c == 1 or m[:1] == () or not m[0].startswith(("R(", "Q(", "RD(", "QD("))) and all(c * x == s for x, s in zip(col, sizes)):
                 return c.denominator, [(c.numerator, m)]
         # two terms, small coefficients: s - p x must be a multiple of a column
         for x, m in self.columns.items():
