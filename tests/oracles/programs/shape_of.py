@@ -21,13 +21,16 @@ def tokens(events):
 class Phase:
     """lengths[i]: of run i, blocks of each group. The first run is the base; the others differ from it in one group."""
 
-    def __init__(self, name, lengths, runs):
-        self.name = name
+    def __init__(self, name, lengths, runs, alone=()):
+        self.name, self.alone = name, alone
         self.lengths, self.runs = lengths, runs
         self.toks = [tokens(r[name]) for r in runs]
 
     def candidates(self):
         """Lists of bodies (group, irregular blocks, start in the base run, length), in order of their start, best first."""
+        if self.alone:
+            yield sorted((b for b in self.alone if b), key=lambda b: b[2])
+            return
         found = [list(self.bodies_of(g)) for g in range(len(self.lengths[0]))]
         lists = [[]]
         for bodies in found:
@@ -123,13 +126,25 @@ def at(letter, d, i, n):
     return d if letter == "s" else n - 1 - d if letter == "e" else i + d if letter == "i" else n - 1 - i - d
 
 
+def bodies_alone(names, lengths, runs):
+    """Phase -> a body of each group, or None: those that repeat while the other group's blocks are events like others."""
+    out = {n: [] for n in names}
+    for g in range(len(lengths[0])):
+        same = [i for i, l in enumerate(lengths) if l[:g] + l[g + 1:] == lengths[0][:g] + lengths[0][g + 1:]]
+        program = generalise(names, [(lengths[i][g],) for i in same], [runs[i] for i in same])
+        for name, sections in program:
+            at = [len(s[2]) for s in sections]
+            out[name].append((g, sections[1][1], at[0], at[1]) if len(sections) > 1 else None)
+    return out
+
+
 def generalise(names, lengths, runs):
     """names of phases in order; runs[i] is a recording's phases for lengths[i], a tuple of blocks a group. Returns the program:
     [(phase, [(group or None, irregular, tokens)])], tokens being ("a",) or ("f", [(slot, rule)])."""
     def go(k, wheres, reps):
         if k == len(names):
             return []
-        phase = Phase(names[k], lengths, runs)
+        phase = Phase(names[k], lengths, runs, alone.get(names[k], ()))
         why = None
         for bodies in phase.candidates():
             new, count = [dict(w) for w in wheres], [dict(r) for r in reps]
@@ -183,6 +198,7 @@ def generalise(names, lengths, runs):
             out[sec][pos] = ("f", slots)
         return [(cut[0], cut[1], [toks[i] for i in range(len(toks))]) for cut, toks in zip(cuts[0], out)]
 
+    alone = bodies_alone(names, lengths, runs) if len(lengths[0]) > 1 else {}
     return go(0, [{} for _ in runs], [{} for _ in runs])
 
 
