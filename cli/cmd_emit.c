@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 typedef struct emit_options {
     const char *target, *folder, *versions, *edit;
@@ -179,6 +180,19 @@ out:
     return st;
 }
 
+/* A file is replaced, not written into: its other names would keep the old text. */
+static vp_status check_names(const char *path, vp_err *err)
+{
+    struct stat info;
+
+    if (!stat(path, &info) && info.st_nlink > 1)
+        return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL,
+                          "has %llu names (hard links): the others would keep the old text; -o DIR "
+                          "writes the edited file elsewhere",
+                          (unsigned long long)info.st_nlink);
+    return VP_OK;
+}
+
 static vp_status edit_base(const emit_options *o, const vp_target *target, const vp_settings *s,
                            vp_arena *arena, edited *x, vp_err *err)
 {
@@ -191,6 +205,10 @@ static vp_status edit_base(const emit_options *o, const vp_target *target, const
     VP_TRY(vp_file_read(o->edit, VP_DOCUMENT_MAX_BYTES, &bytes, &n, err));
     VP_TRY(
         vp_edits_apply(arena, x->edits, x->n_edits, &x->checked.files[0], bytes, n, &x->text, err));
+    VP_TRY(
+        vp_edits_prove(&x->checked, &x->checked.files[0], s, x->edits, x->n_edits, &x->text, err));
+    if (o->force && !o->folder)
+        VP_TRY(check_names(o->edit, err));
     vp_edits_diff(o->edit, bytes, x->text.data ? x->text.data : "", &x->diff);
     VP_TRY_ALLOC(err, !x->diff.failed);
     x->path = o->folder  ? vp_arena_printf(arena, "%s/%s", o->folder, name ? name + 1 : o->edit)

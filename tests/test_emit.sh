@@ -118,6 +118,21 @@ ok(code == 0 and "nothing is to be changed" in out, "a second time nothing chang
 for name, text in ("alias.yaml", "x: &n 4\nper_device_train_batch_size: *n\noptim: sgd\n"), ("block.yaml", "optim: >\n  sgd\nper_device_train_batch_size: 1\n"):
     code, _, err = call("emit", one, "--for", "hf", "--edit", write(name, text))
     ok(code == 4 and "by hand" in err and name + ":" in err, "--edit of " + name, (code, err))
+# what cannot be edited as it is meant is refused with the line, and the file stays to the byte
+args = "args = TrainingArguments(\n    output_dir=\"out\",\n    per_device_train_batch_size=16,\n)\n"
+REFUSED = {
+    "two.py": ("one = TrainingArguments(output_dir=\"a\", per_device_train_batch_size=16)\ntwo = TrainingArguments(output_dir=\"b\", per_device_train_batch_size=4)\n", "two.py:"),
+    "unread.py": ("def main(lr):\n    return TrainingArguments(learning_rate=lr * 2, per_device_train_batch_size=16)\ndataloader_drop_last = True\noptim = \"sgd\"\n", "unread.py"),
+    "merge.yaml": ("base: &b\n  per_device_train_batch_size: 16\n<<: *b\noptim: sgd\n", "merge.yaml:"),
+}
+for name, (text, want) in REFUSED.items():
+    write(name, text)
+    code, out, err = call("emit", one, "--for", "hf", "--edit", name, "--force")
+    ok(code == 4 and want in err and open(name).read() == text, "--edit refuses " + name, (code, out, err, open(name).read()))
+write("linked.yaml", before)
+os.link("linked.yaml", "other.yaml")
+code, out, err = call("emit", one, "--for", "hf", "--edit", "linked.yaml", "--force")
+ok(code == 4 and "2 names" in err and open("other.yaml").read() == before == open("linked.yaml").read(), "--edit of a file with two names", (code, err))
 first = dict(COMMON, world=1, parallel="none", offload="none")
 PAIRS = [(first, dict(first, **change)) for change in ({"micro_batch": 1, "seq": 512, "recompute": "none"}, {"precision": "bf16", "attention": "eager"},
                                                          {"recompute": "every:2", "clip_norm": 0.5, "optimizer": "adafactor"})]

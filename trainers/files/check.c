@@ -164,9 +164,13 @@ static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_che
     vp_value         at    = {.kind = VP_VALUE_NULL};
 
     file->name = in->path ? in->path : "the command";
-    st = in->path ? vp_document_read(c->arena, in->path, VP_FORMAT_BY_NAME, &file->doc, &inner)
-                  : vp_document_of_words(c->arena, file->name, in->words, in->n_words, &file->doc,
-                                         &inner);
+    if (in->bytes)
+        st = vp_document_parse(c->arena, in->path, in->bytes, in->n_bytes, VP_FORMAT_BY_NAME,
+                               &file->doc, &inner);
+    else if (in->path)
+        st = vp_document_read(c->arena, in->path, VP_FORMAT_BY_NAME, &file->doc, &inner);
+    else
+        st = vp_document_of_words(c->arena, file->name, in->words, in->n_words, &file->doc, &inner);
     if (st == VP_ERR_INPUT) {
         file->doc = NULL;
         at.line   = inner.line;

@@ -47,6 +47,8 @@ typedef struct vp_check_input {
     const char        *path;  /* a file; NULL: words */
     const char *const *words; /* of a command line */
     int64_t            n_words;
+    const char        *bytes; /* what the file shall be taken to hold; NULL: it is read */
+    int64_t            n_bytes;
 } vp_check_input;
 
 typedef struct vp_check_opts {

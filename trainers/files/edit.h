@@ -2,6 +2,7 @@
  * the text of a file with that changed: comments, order and all other keys stay.
  *     VP_TRY(vp_edits_list(&checked, &wanted, &edits, &n, err));
  *     VP_TRY(vp_edits_apply(arena, edits, n, file, bytes, n_bytes, &text, err));
+ *     VP_TRY(vp_edits_prove(&checked, file, &wanted, edits, n, &text, err));   // then write it
  *
  * Only keys that say a setting which is meant otherwise are among the edits: in every file that says
  * it, or where none does in the first that can. */
@@ -31,6 +32,13 @@ vp_status vp_edits_list(const vp_checked *c, const vp_settings *wanted, vp_edit 
 vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
                          const vp_checked_file *file, const char *bytes, int64_t n_bytes,
                          vp_text *out, vp_err *err);
+
+/* The edited text, read as the file itself was: every edit's key has its new value, all others the
+ * value that they had, and the settings are the wanted ones. VP_ERR_INPUT with the key and the line
+ * that could not be edited: the text must not be written. trainers/files/edit_proof.c */
+vp_status vp_edits_prove(const vp_checked *c, const vp_checked_file *file,
+                         const vp_settings *wanted, const vp_edit *edits, int64_t n,
+                         const vp_text *text, vp_err *err);
 
 /* The lines that differ, "-" and "+" before them, with their numbers in the old text. */
 void vp_edits_diff(const char *name, const char *before, const char *after, vp_text *out);
