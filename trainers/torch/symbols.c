@@ -120,6 +120,8 @@ static void complete_targets(vp_symbols *s)
     int64_t *at = s->at, d = at[VP_SYM_D], seq = at[VP_SYM_S];
 
     at[VP_SYM_m]    = d - 1;
+    at[VP_SYM_S16]  = vp_round_up(seq, 16);
+    at[VP_SYM_D16]  = vp_round_up(d, 16);
     at[VP_SYM_D32]  = vp_round_up(d, 32);
     at[VP_SYM_D128] = vp_round_up(d, 128);
     at[VP_SYM_DK]   = vp_round_up(d, at[VP_SYM_dk]);

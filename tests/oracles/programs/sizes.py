@@ -8,7 +8,7 @@ from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
           "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C"]
-LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D32", "D S32"]
+LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16"]
 EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
@@ -123,7 +123,8 @@ def values(shape):
 
 def of_targets(v):
     """What follows from D, the sequence of targets, as values() has it of S, and from W, buckets of distances: LOOK_UPS."""
-    for m in (32, 128):
+    v["S16"] = up(v["S"], 16)
+    for m in (16, 32, 128):
         v["D%d" % m] = up(v["D"], m)
     v["DK"], v["m"] = up(v["D"], v["dk"]), v["D"] - 1
     v["DQ"], v["DH"] = v["DK"] // 64, v["DK"] // v["dk"]
