@@ -91,6 +91,10 @@ static const char *file_of(const vp_edit *e)
     return e->file ? e->file->name : "environment";
 }
 
+static const char ALLOCATOR_UNSAID[] =
+    "PyTorch's default allocator: files cannot say PYTORCH_ALLOC_CONF, a command can: "
+    "vplan check [FILES] -- PYTORCH_ALLOC_CONF=expandable_segments:True CMD";
+
 /* What was taken where the files say nothing. */
 static json_t *assumptions_json(const vp_check_fit *x)
 {
@@ -218,4 +222,6 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
                        m->chosen.best->settings.value[VP_SETTING_RECOMPUTE]);
     if (x->request.job.language->why)
         vp_screen_line("assumed", "%s", x->request.job.language->why);
+    if (!c->settings.value[VP_SETTING_ALLOCATOR])
+        vp_screen_line("assumed", "%s", ALLOCATOR_UNSAID);
 }

@@ -79,6 +79,32 @@ ok(code == 0 and j["target"] == "torchtitan" and j["common"]["micro_batch"] == 2
 for name in ("open.toml", "twice.toml", "table.toml", "plain.toml", "over.toml", "two.toml", "zero.toml", "bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
     code, j, err = check(write(name, hostile[name]))
     ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])
+# ---- what stands before the script is the launcher's and the environment's ----
+flags = ("train.py", "--per_device_train_batch_size", "8")
+for words, common in (
+    (("accelerate", "launch", "--mixed_precision", "bf16", "--num_processes", "4") + flags, {"world": 4, "precision": "bf16-mixed", "micro_batch": 8}),
+    (("accelerate", "launch", "--multi_gpu", "--num_processes=2") + flags, {"world": 2, "micro_batch": 8}),
+    (("torchrun", "--nproc_per_node", "8") + flags, {"world": 8, "micro_batch": 8}),
+    (("torchrun", "--standalone", "--nnodes", "2", "--nproc-per-node", "4") + flags, {"world": 8, "micro_batch": 8}),
+    (("python", "-m", "torch.distributed.run", "--nproc_per_node", "3") + flags, {"world": 3, "micro_batch": 8}),
+    (("deepspeed", "--num_gpus", "2", "--num_nodes", "2") + flags + ("--deepspeed", "ds.json"), {"world": 4, "micro_batch": 8}),
+    (("accelerate", "launch", "--num_processes", "2", "-m", "pack.train", "--per_device_train_batch_size", "8"), {"world": 2, "micro_batch": 8}),
+    (("PYTORCH_ALLOC_CONF=expandable_segments:True", "python") + flags, {"allocator": "expandable"}),
+    (("env", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True", "torchrun", "--nproc_per_node", "2") + flags, {"allocator": "expandable", "world": 2}),
+):
+    code, j, err = check("--", *words)
+    ok(code == 0 and not [f for f in j["findings"] if f["severity"] != "note"] and all(j["common"].get(k) == v for k, v in common.items()), " ".join(words), (code, j.get("common"), j.get("findings")))
+    code, j, err = check(write("run.sh", "set -e\n" + " ".join(words) + "\n"))
+    ok(code == 0 and all(j["common"].get(k) == v for k, v in common.items()), "run.sh: " + " ".join(words), (code, j.get("common"), j.get("findings")))
+code, j, err = check("--model", "gpt2", "--device", "4090", "--seq", "128", "--", "torchrun", "--nproc_per_node", "8", *flags)
+ok(j["fits"] is None and "world 8" in j["fits_not_answered"], "several cards are no answer of one", j.get("fits_not_answered"))
+for words, severity in ((("accelerate", "launch"), "note"), (("torchrun", "--nproc_per_node", "gpu"), "warning")):
+    code, j, err = check("--", *words, *flags)
+    ok(("world", severity) in [(f["key"], f["severity"]) for f in j["findings"]], "processes that nobody wrote: " + words[0], j["findings"])
+code, j, err = check(write("acc.yaml", "distributed_type: MULTI_GPU\nnum_processes: 4\n"), "--", "accelerate", "launch", "--config_file", "acc.yaml", "--num_processes", "2", *flags)
+ok(code == 0 and j["common"]["world"] == 2, "the launcher's option beats its file", (code, j.get("common"), j["findings"]))
+code, j, err = check(write("run.yaml", "# by vplan\n# run with: PYTORCH_ALLOC_CONF=expandable_segments:True python train.py\nper_device_train_batch_size: 4\n"))
+ok(j["common"]["allocator"] == "expandable", "the command that emit writes above a file", j["common"])
 code, j, err = check("not-there.yaml")
 ok(code == 4 and "not-there.yaml" in json.dumps(j), "a file that is not there", (code, j, err))
 finish()

@@ -279,6 +279,8 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
                     "not judged: a key of %s, whose files are no target's", whose);
             continue;
         }
+        if (!file->dialect && file->doc->launch && !file->doc->root->first)
+            continue; /* a launcher and a script without options */
         if (!file->dialect) {
             vp_find(
                 out, file, VP_ERROR, NULL, "", NULL,

@@ -184,47 +184,77 @@ static const char *joined(vp_arena *arena, const statement *s)
     return vp_arena_strdup(arena, text);
 }
 
-static void merge_setting(vp_checked *c, vp_setting setting)
-{
-    statement        all   = {0};
-    vp_checked_file *first = NULL;
+typedef struct merged {
+    statement   all;
+    const char *first_name;
+} merged;
 
-    for (int f = 0; f < c->n_files; f++) {
-        vp_checked_file *file = &c->files[f];
-        statement        one  = {0};
-        if (!file->doc || !file->dialect)
-            continue;
-        read_setting(c, file, setting, &one);
-        if (!one.n || (all.at && !one.at))
-            continue;
-        if (!all.n || (!all.at && one.at)) {
-            /* a default says nothing beside what is written */
-            all   = one;
-            first = file;
-            continue;
-        }
-        statement both = {.at = all.at, .key = all.key};
-        for (int i = 0; i < all.n; i++)
-            for (int k = 0; k < one.n; k++)
-                if (strcmp(all.words[i], one.words[k]) == 0)
-                    both.words[both.n++] = all.words[i];
-        if (both.n) {
-            all = both;
-            continue;
-        }
-        if (!one.at) /* two defaults */
-            continue;
+/* A default says nothing beside what is written. */
+static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file *file, merged *m)
+{
+    statement one = {0}, *all = &m->all;
+
+    read_setting(c, file, setting, &one);
+    if (!one.n || (all->at && !one.at))
+        return;
+    /* the launcher's number of processes and the like beat what a file says */
+    bool beats = file->dialect == &vp_dialect_launch && setting != VP_SETTING_PRECISION && one.at;
+    if (!all->n || (!all->at && one.at) || beats) {
+        *all          = one;
+        m->first_name = file->name;
+        return;
+    }
+    statement both = {.at = all->at, .key = all->key};
+    for (int i = 0; i < all->n; i++)
+        for (int k = 0; k < one.n; k++)
+            if (strcmp(all->words[i], one.words[k]) == 0)
+                both.words[both.n++] = all->words[i];
+    if (both.n)
+        *all = both;
+    else if (one.at) /* else two defaults */
         vp_find(c, file, VP_ERROR, one.at, one.key, NULL,
                 "%s is %s here and %s by %s in %s, line %d: one switch in two files",
-                vp_setting_key(setting), joined(c->arena, &one), joined(c->arena, &all), all.key,
-                first->name, all.at->line);
-    }
-    if (!all.n)
+                vp_setting_key(setting), joined(c->arena, &one), joined(c->arena, all), all->key,
+                m->first_name, all->at->line);
+}
+
+static void merge_setting(vp_checked *c, vp_setting setting)
+{
+    merged           m   = {0};
+    const statement *all = &m.all;
+
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].dialect)
+            merge_file(c, setting, &c->files[f], &m);
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && c->files[f].doc->launch)
+            merge_file(c, setting,
+                       &(vp_checked_file){.doc     = c->files[f].doc->launch,
+                                          .name    = c->files[f].name,
+                                          .dialect = &vp_dialect_launch},
+                       &m);
+    if (!all->n)
         return;
-    c->settings.value[setting] = all.words[0];
-    if (all.n > 1)
-        c->may_be[setting] = joined(c->arena, &all);
-    c->by_default[setting] = !all.at;
+    c->settings.value[setting] = all->words[0];
+    if (all->n > 1)
+        c->may_be[setting] = joined(c->arena, all);
+    c->by_default[setting] = !all->at;
+}
+
+/* A launcher that starts as many processes as the machine has cards: how many that is nobody wrote. */
+static void check_launch(vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++) {
+        const vp_document *launch = c->files[f].doc ? c->files[f].doc->launch : NULL;
+        const vp_value    *at     = launch ? vp_value_at(launch->root, "processes") : NULL;
+        if (!launch || (c->settings.value[VP_SETTING_WORLD] && !c->by_default[VP_SETTING_WORLD]) ||
+            (!at && !launch->starts_all))
+            continue;
+        vp_find(
+            c, &c->files[f], at ? VP_WARNING : VP_NOTE, at, "world", NULL,
+            "how many processes the launcher starts is not written as a number: what follows is "
+            "of one");
+    }
 }
 
 /* ---- pairs that are no setting ---- */
@@ -360,5 +390,6 @@ void vp_check_settings(vp_checked *c)
         merge_setting(c, (vp_setting)s);
     check_pairs(c);
     check_product(c);
+    check_launch(c);
     check_costs(c);
 }

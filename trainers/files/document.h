@@ -64,6 +64,9 @@ typedef struct vp_document {
     vp_format   format;
     vp_value   *root; /* a map */
     vp_remark  *remarks, *last_remark;
+    /* what a command says before its script (trainers/files/launch.h); NULL: nothing */
+    struct vp_document *launch;
+    bool starts_all; /* of such a one: its launcher's default is as many processes as cards */
     /* what stood in the file and was not read: statements of Python, words without a key */
     int64_t n_values;
 } vp_document;

@@ -3,6 +3,7 @@
 #include "trainers/files/document.h"
 
 #include "base/text.h"
+#include "trainers/files/launch.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -11,7 +12,10 @@
 /* Words that begin with two dashes are keys: with "=" or the next words as their value. */
 typedef struct taker {
     vp_document *doc;
+    vp_document *into; /* doc, or what stands before its script */
     vp_value    *open; /* the key that waits for its value */
+    const char  *before;
+    bool         in_launcher;
     vp_err      *err;
 } taker;
 
@@ -66,7 +70,7 @@ static vp_status take_key(taker *t, char *word, int line, int column)
     for (char *p = name; *p; p++)
         if (*p == '-')
             *p = '_';
-    for (const vp_value *o = t->doc->root->first; o; o = o->next)
+    for (const vp_value *o = t->into->root->first; o; o = o->next)
         if (strcmp(o->key, name) == 0) {
             VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
                                       "--%s stands here and in line %d: argparse takes the last "
@@ -75,8 +79,8 @@ static vp_status take_key(taker *t, char *word, int line, int column)
             break;
         }
     /* a.b is a member, as jsonargparse and tyro have it */
-    vp_value *v =
-        strchr(name, '.') ? vp_value_make(t->doc, name) : vp_value_add(t->doc, t->doc->root, name);
+    vp_value *v = strchr(name, '.') ? vp_value_make(t->into, name)
+                                    : vp_value_add(t->into, t->into->root, name);
     if (!v)
         VP_TRY(too_many(t, line));
     v->kind = VP_VALUE_BOOL, v->boolean = true, v->text = "";
@@ -90,11 +94,71 @@ out:
     return st;
 }
 
+/* What a launcher and the environment say goes to a document of its own. */
+static vp_status begin_launch(taker *t)
+{
+    if (!t->doc->launch)
+        t->doc->launch = vp_document_new(t->doc->arena, t->doc->name, VP_FORMAT_FLAGS);
+    return t->doc->launch ? VP_OK : VP_FAIL(t->err, VP_ERR_NOMEM, "out of host memory");
+}
+
+static vp_status take_variable(taker *t, char *word, int line, int column)
+{
+    char     *equals = strchr(word, '=');
+    vp_value *v;
+    vp_status st = VP_OK;
+
+    VP_TRY(begin_launch(t));
+    *equals = '\0';
+    v       = vp_value_add(t->doc->launch, t->doc->launch->root, word);
+    if (!v)
+        VP_TRY(too_many(t, line));
+    v->line = line, v->column = column;
+    set_text(t, v, equals + 1, false);
+out:
+    return st;
+}
+
+/* An option of the launcher's, its value, or the script, with which the launcher's own end. */
+static vp_status take_of_launcher(taker *t, char *word, bool quoted, int line, int column)
+{
+    size_t    n  = strlen(word);
+    vp_status st = VP_OK;
+
+    if (word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2])) {
+        VP_TRY(take_key(t, word, line, column));
+        if (t->open && vp_launch_is_switch(t->open->key))
+            t->open = NULL;
+    } else if (word[0] == '-' && !isdigit((unsigned char)word[1])) {
+        t->open = NULL; /* -m: the next word is the script; -q */
+    } else if (t->open && !(n > 3 && strcmp(word + n - 3, ".py") == 0)) {
+        set_text(t, t->open, word, quoted);
+        t->open = NULL;
+    } else {
+        t->in_launcher = false;
+        t->into        = t->doc;
+        t->open        = NULL;
+    }
+out:
+    return st;
+}
+
 static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 {
     vp_status st = VP_OK;
 
-    if (word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2]) && !quoted) {
+    const char *before = t->before;
+    t->before          = word;
+    if (t->in_launcher)
+        return take_of_launcher(t, word, quoted, line, column);
+    if (!t->open && vp_launch_is_variable(word))
+        return take_variable(t, word, line, column);
+    if (!t->open && vp_launch_is_launcher(before, word)) {
+        VP_TRY(begin_launch(t));
+        t->in_launcher             = true;
+        t->into                    = t->doc->launch;
+        t->doc->launch->starts_all = !strstr(word, "torch"); /* torchrun's default is one */
+    } else if (word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2]) && !quoted) {
         VP_TRY(take_key(t, word, line, column));
     } else if (!quoted && strlen(word) > 3 && strcmp(word + strlen(word) - 3, ".py") == 0 &&
                t->open && (t->open->kind != VP_VALUE_BOOL || t->open->text[0])) {
@@ -131,7 +195,7 @@ static bool ends_a_word(char c)
 
 vp_status vp_document_parse_flags(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
-    taker       t = {.doc = doc, .err = err};
+    taker       t = {.doc = doc, .into = doc, .err = err};
     const char *p = bytes, *end = bytes + n, *line_start = bytes;
     int         line = 1;
     vp_status   st   = VP_OK;
@@ -196,6 +260,8 @@ vp_status vp_document_parse_flags(vp_document *doc, const char *bytes, int64_t n
         }
         VP_TRY(take(&t, word, quoted, at_line, column));
     }
+    if (doc->launch)
+        VP_TRY(vp_launch_settle(doc->launch, err));
 out:
     return st;
 }
@@ -204,7 +270,7 @@ vp_status vp_document_of_words(vp_arena *arena, const char *name, const char *co
                                int64_t n, vp_document **out, vp_err *err)
 {
     vp_document *doc = vp_document_new(arena, name, VP_FORMAT_FLAGS);
-    taker        t   = {.doc = doc, .err = err};
+    taker        t   = {.doc = doc, .into = doc, .err = err};
     vp_status    st  = VP_OK;
 
     *out = NULL;
@@ -214,6 +280,8 @@ vp_status vp_document_of_words(vp_arena *arena, const char *name, const char *co
         VP_TRY_ALLOC(err, word);
         VP_TRY(take(&t, word, false, 0, 0));
     }
+    if (doc->launch)
+        VP_TRY(vp_launch_settle(doc->launch, err));
     *out = doc;
 out:
     return st;

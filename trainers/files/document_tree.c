@@ -1,6 +1,8 @@
 /* trainers/files/document_tree.c: the tree, and which reader a file gets. */
 #include "trainers/files/document.h"
 
+#include "trainers/files/launch.h"
+
 #include "base/file.h"
 #include "base/text.h"
 
@@ -303,6 +305,8 @@ vp_status vp_document_parse(vp_arena *arena, const char *name, const char *bytes
         VP_TRY(vp_document_parse_yaml(doc, bytes, n_bytes, err));
         break;
     }
+    if (!doc->launch)
+        VP_TRY(vp_launch_of_comment(doc, bytes, n_bytes, err));
     if (doc->root->kind != VP_VALUE_MAP)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, name, doc->root->line, NULL,
                           "expected keys and values, not a %s",

@@ -1,0 +1,212 @@
+/* trainers/files/launch.c: the launchers and the environment, as far as a step's memory depends on
+ * them. Read in accelerate 1.15, torch 2.11's torchrun, DeepSpeed 0.19. */
+#include "trainers/files/launch.h"
+
+#include "trainers/files/target.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_one_of(const char *word, const char *const *list)
+{
+    for (; *list; list++)
+        if (strcmp(word, *list) == 0)
+            return true;
+    return false;
+}
+
+static const char *base_of(const char *word)
+{
+    const char *slash = strrchr(word, '/');
+
+    return slash ? slash + 1 : word;
+}
+
+bool vp_launch_is_launcher(const char *before, const char *word)
+{
+    static const char *const programs[] = {"torchrun", "deepspeed", "accelerate-launch", NULL};
+    static const char *const modules[]  = {"torch.distributed.run", "torch.distributed.launch",
+                                           "accelerate.commands.launch", "deepspeed.launcher.runner",
+                                           NULL};
+
+    if (before && strcmp(before, "-m") == 0)
+        return is_one_of(word, modules);
+    if (before && strcmp(base_of(before), "accelerate") == 0)
+        return strcmp(word, "launch") == 0;
+    return is_one_of(base_of(word), programs);
+}
+
+bool vp_launch_is_switch(const char *name)
+{
+    static const char *const switches[] = {"cpu",
+                                           "multi_gpu",
+                                           "tpu",
+                                           "use_xpu",
+                                           "use_deepspeed",
+                                           "use_fsdp",
+                                           "use_parallelism_config",
+                                           "use_megatron_lm",
+                                           "quiet",
+                                           "module",
+                                           "no_python",
+                                           "debug",
+                                           "standalone",
+                                           "use_env",
+                                           "run_path",
+                                           "force_multi",
+                                           "no_ssh",
+                                           "no_ssh_check",
+                                           "save_pid",
+                                           "no_local_rank",
+                                           "bind_cores_to_rank",
+                                           "enable_cpu_affinity",
+                                           NULL};
+
+    return is_one_of(name, switches);
+}
+
+bool vp_launch_is_variable(const char *word)
+{
+    static const char *const names[] = {"PYTORCH_ALLOC_CONF=",
+                                        "PYTORCH_CUDA_ALLOC_CONF=",
+                                        "NPROC_PER_NODE=",
+                                        "NNODES=",
+                                        "ACCELERATE_MIXED_PRECISION=",
+                                        NULL};
+
+    for (int i = 0; names[i]; i++)
+        if (strncmp(word, names[i], strlen(names[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The first of the keys that is there, and how many nodes it is to be taken times. */
+static const vp_value *first_of(const vp_document *doc, const char *const *keys)
+{
+    const vp_value *v = NULL;
+
+    for (; *keys && !v; keys++)
+        v = vp_value_at(doc->root, *keys);
+    return v;
+}
+
+static vp_status add_text(vp_document *doc, const char *key, const vp_value *at, const char *text,
+                          vp_err *err)
+{
+    vp_value *v = vp_value_add(doc, doc->root, key);
+
+    if (!v || !text)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    v->line = at->line, v->column = at->column;
+    v->text = text;
+    vp_value_resolve(v);
+    return VP_OK;
+}
+
+static vp_status add_processes(vp_document *doc, vp_err *err)
+{
+    static const char *const all[]  = {"num_processes", NULL};
+    static const char *const each[] = {"nproc_per_node", "num_gpus", "NPROC_PER_NODE", NULL};
+    static const char *const many[] = {"nnodes", "num_nodes", "NNODES", NULL};
+    const vp_value          *total = first_of(doc, all), *own = first_of(doc, each),
+                   *nodes = first_of(doc, many),
+                   *at    = total ? total
+                            : own ? own
+                                  : nodes;
+    int64_t n;
+
+    if (!at)
+        return VP_OK;
+    if (at->kind != VP_VALUE_INT || (!total && nodes && nodes->kind != VP_VALUE_INT))
+        return add_text(doc, "processes", at, "unknown", err);
+    n = total ? total->integer : (own ? own->integer : 1) * (nodes ? nodes->integer : 1);
+    return add_text(doc, "processes", at, vp_arena_printf(doc->arena, "%lld", (long long)n), err);
+}
+
+static vp_status add_allocator(vp_document *doc, vp_err *err)
+{
+    static const char *const names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", NULL};
+    const vp_value          *v       = first_of(doc, names);
+
+    if (!v || !v->text)
+        return VP_OK;
+    return add_text(doc, "allocator", v,
+                    strstr(v->text, "expandable_segments:True") ? "expandable" : "default", err);
+}
+
+vp_status vp_launch_settle(vp_document *launch, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(add_processes(launch, err));
+    VP_TRY(add_allocator(launch, err));
+out:
+    return st;
+}
+
+vp_status vp_launch_of_comment(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
+{
+    static const char sign[] = "# run with: ";
+    const char       *p = bytes, *end = bytes + n;
+    int               line = 1;
+    vp_document      *inner;
+    vp_status         st = VP_OK;
+
+    /* it stands above the first key: in the lines that begin with # */
+    for (; p < end && *p == '#'; line++) {
+        const char *eol = memchr(p, '\n', (size_t)(end - p));
+        size_t      m   = (size_t)((eol ? eol : end) - p);
+        if (m > sizeof sign && memcmp(p, sign, sizeof sign - 1) == 0) {
+            VP_TRY(vp_document_parse(doc->arena, doc->name, p + sizeof sign - 1,
+                                     (int64_t)(m - sizeof sign + 1), VP_FORMAT_FLAGS, &inner, err));
+            doc->launch = inner->launch;
+            for (vp_value *v = doc->launch ? doc->launch->root->first : NULL; v; v = v->next)
+                v->line = line;
+            break;
+        }
+        p = eol ? eol + 1 : end;
+    }
+out:
+    return st;
+}
+
+static const vp_key keys[] = {
+    {"processes", VP_KEY_INT},
+    {"allocator", VP_KEY_WORD, NULL, "default|expandable"},
+    {"mixed_precision", VP_KEY_WORD, NULL, "no|fp16|bf16|fp8"},
+    {"use_fsdp", VP_KEY_BOOL, "false"},
+    {"fsdp_version", VP_KEY_INT, "1"},
+    {"use_deepspeed", VP_KEY_BOOL, "false"},
+    {"zero_stage", VP_KEY_INT, "2"},
+};
+
+static const vp_saying says[] = {
+    {VP_SETTING_WORLD, "*", "processes", "$"},
+    {VP_SETTING_ALLOCATOR, "*", "allocator", "$"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "mixed_precision", "bf16"},
+    {VP_SETTING_PRECISION, "bf16-amp", "mixed_precision", "bf16"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "mixed_precision", "fp16"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "ACCELERATE_MIXED_PRECISION", "bf16"},
+    {VP_SETTING_PRECISION, "fp16-mixed", "ACCELERATE_MIXED_PRECISION", "fp16"},
+    {VP_SETTING_PARALLEL, "fsdp", "use_fsdp", "true"},
+    {VP_SETTING_PARALLEL, "fsdp", "fsdp_version", "1"},
+    {VP_SETTING_PARALLEL, "fsdp2", "use_fsdp", "true"},
+    {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2"},
+    {VP_SETTING_PARALLEL, "zero1", "use_deepspeed", "true"},
+    {VP_SETTING_PARALLEL, "zero1", "zero_stage", "1"},
+    {VP_SETTING_PARALLEL, "zero2", "use_deepspeed", "true"},
+    {VP_SETTING_PARALLEL, "zero2", "zero_stage", "2"},
+    {VP_SETTING_PARALLEL, "zero3", "use_deepspeed", "true"},
+    {VP_SETTING_PARALLEL, "zero3", "zero_stage", "3"},
+};
+
+const vp_dialect vp_dialect_launch = {
+    .name    = "launch",
+    .library = "accelerate",
+    .version = "1.15.0",
+    .keys    = keys,
+    .n_keys  = sizeof keys / sizeof *keys,
+    .says    = says,
+    .n_says  = sizeof says / sizeof *says,
+    .flags   = true,
+};

@@ -1,0 +1,28 @@
+/* trainers/files/launch.h: what stands before the script of a command line: the environment, the
+ * launcher, and the launcher's options.
+ *     PYTORCH_ALLOC_CONF=expandable_segments:True accelerate launch --num_processes 4 train.py --bf16
+ *
+ * They are a document of their own (vp_document.launch) in the dialect vp_dialect_launch: what a
+ * launcher says beats a file, and its options are none of the script's. */
+#ifndef VP_TRAINERS_FILES_LAUNCH_H
+#define VP_TRAINERS_FILES_LAUNCH_H
+
+#include "trainers/files/document.h"
+
+/* Whether word begins a launcher's options: torchrun, deepspeed, "accelerate launch", "-m
+ * torch.distributed.run". before: the word before it; NULL: none. */
+bool vp_launch_is_launcher(const char *before, const char *word);
+
+/* Whether an option of a launcher's, its name with underscores, takes no value. */
+bool vp_launch_is_switch(const char *name);
+
+/* Whether word is NAME=VALUE of a variable that memory or the number of processes depends on. */
+bool vp_launch_is_variable(const char *word);
+
+/* Adds what the options mean: `processes`, a number or text that nobody knows, and `allocator`. */
+vp_status vp_launch_settle(vp_document *launch, vp_err *err);
+
+/* The command in a line "# run with: CMD" that emit writes above a file: its words before the script. */
+vp_status vp_launch_of_comment(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
+
+#endif
