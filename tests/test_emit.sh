@@ -121,7 +121,7 @@ for name, text in ("alias.yaml", "x: &n 4\nper_device_train_batch_size: *n\nopti
 # what cannot be edited as it is meant is refused with the line, and the file stays to the byte
 args = "args = TrainingArguments(\n    output_dir=\"out\",\n    per_device_train_batch_size=16,\n)\n"
 REFUSED = {
-    "two.py": ("one = TrainingArguments(output_dir=\"a\", per_device_train_batch_size=16)\ntwo = TrainingArguments(output_dir=\"b\", per_device_train_batch_size=4)\n", "two.py:"),
+    "two.py": ("one = TrainingArguments(output_dir=\"a\", per_device_train_batch_size=16)\ntwo = TrainingArguments(output_dir=\"b\", per_device_train_batch_size=4)\n", "line 1 or into TrainingArguments in line 2"),
     "unread.py": ("def main(lr):\n    return TrainingArguments(learning_rate=lr * 2, per_device_train_batch_size=16)\ndataloader_drop_last = True\noptim = \"sgd\"\n", "unread.py"),
     "merge.yaml": ("base: &b\n  per_device_train_batch_size: 16\n<<: *b\noptim: sgd\n", "merge.yaml:"),
 }
@@ -129,6 +129,46 @@ for name, (text, want) in REFUSED.items():
     write(name, text)
     code, out, err = call("emit", one, "--for", "hf", "--edit", name, "--force")
     ok(code == 4 and want in err and open(name).read() == text, "--edit refuses " + name, (code, out, err, open(name).read()))
+# what can be edited is, whatever its shape: a key that must be added stands where its reader finds it
+HEAD = "per_device_train_batch_size: 16\n"
+NEW = "gradient_accumulation_steps: 8\nbf16: true\n"
+EDITED = {
+    "call.py": ("import x\n" + args + "t = Trainer(model=model, args=args)\n",
+                "import x\nargs = TrainingArguments(\n    output_dir=\"out\",\n    per_device_train_batch_size=2,\n)\nt = Trainer(model=model, args=args)\n",
+                "    output_dir", "    gradient_accumulation_steps=8,\n    bf16=True,\n    output_dir"),
+    "line.py": ("args = TrainingArguments(output_dir=\"out\", per_device_train_batch_size=16)\n", "args = TrainingArguments(output_dir=\"out\", per_device_train_batch_size=2)\n",
+                "(output", "(gradient_accumulation_steps=8, bf16=True, output"),
+    "end.yaml": (HEAD + "...\n", HEAD.replace("16", "2") + "...\n", "...", NEW + "..."),
+    "indent.yaml": ("  " + HEAD + "  optim: adamw_torch_fused", "  " + HEAD.replace("16", "2") + "  optim: adamw_torch_fused", "fused", "fused\n  gradient_accumulation_steps: 8\n  bf16: true"),
+    "comma.yaml": ("# a, b,\n" + HEAD, "# a, b,\n" + HEAD.replace("16", "2"), "size: 2\n", "size: 2\n" + NEW),
+    "mark.yaml": ("\ufeff" + HEAD.replace("\n", "\r\n"), "\ufeff" + HEAD.replace("16\n", "2\r\n"), "2\r\n", "2\r\n" + NEW.replace("\n", "\r\n")),
+}
+TABLES = "\n[parallelism]\ndata_parallel_shard_degree = 1\n\n[activation_checkpoint]\nmode = \"none\"\n"
+EDITED_TOML = {
+    "plain.toml": ("[training]\nlocal_batch_size = 64\n", "[training]\nglobal_batch_size = 16\nlocal_batch_size = 2\n" + TABLES),
+    "dotted.toml": ("training.local_batch_size = 64\n", "training.global_batch_size = 16\ntraining.local_batch_size = 2\n" + TABLES),
+    "inline.toml": ("training = {local_batch_size = 64}\n", "training = {global_batch_size = 16, local_batch_size = 2}\n" + TABLES),
+    "empty.toml": ("[training]\n[activation_checkpoint.x]\nfoo = 1\n[parallelism]\n# c\n",
+                   "[training]\nlocal_batch_size = 2\nglobal_batch_size = 16\n[activation_checkpoint.x]\nfoo = 1\n[parallelism]\ndata_parallel_shard_degree = 1\n# c\n\n[activation_checkpoint]\nmode = \"none\"\n"),
+}
+
+
+def write_bytes(name, text):
+    with open(name, "wb") as f:
+        f.write(text.encode())
+
+
+for name, (text, new, at, to) in EDITED.items():
+    write_bytes(name, text)
+    code, out, err = call("emit", one, "--for", "hf", "--edit", name, "--force")
+    got = open(name, "rb").read().decode()
+    ok(code == 0 and got == new.replace(at, to, 1), "--edit of " + name, (code, err, got))
+    code, out, err = call("emit", one, "--for", "hf", "--edit", name)
+    ok(code == 0 and "nothing is to be changed" in out, "--edit of %s again" % name, (code, out, err))
+for name, (text, new) in EDITED_TOML.items():
+    write_bytes(name, text)
+    code, out, err = call("emit", one, "--for", "torchtitan", "--edit", name, "--force")
+    ok(code == 0 and open(name).read() == new, "--edit of " + name, (code, err, open(name).read()))
 write("linked.yaml", before)
 os.link("linked.yaml", "other.yaml")
 code, out, err = call("emit", one, "--for", "hf", "--edit", "linked.yaml", "--force")

@@ -4,6 +4,7 @@
 #include "trainers/files/emit.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,9 @@ typedef struct editor {
     size_t                 n_bytes;
     patch                 *patches;
     int64_t                n, cap;
+    const vp_edit         *edits;
+    int64_t                n_edits;
+    const char            *eol; /* as the file has it */
     vp_err                *err;
 } editor;
 
@@ -42,10 +46,17 @@ static size_t line_start(const editor *e, int line)
     return at;
 }
 
+/* Of the byte order mark, which the readers do not count. */
+static size_t mark_size(const editor *e)
+{
+    return e->n_bytes >= 3 && memcmp(e->bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 static size_t place_of(const editor *e, const vp_value *v)
 {
     size_t at = line_start(e, v->line) + (size_t)(v->column > 0 ? v->column - 1 : 0);
 
+    at += v->line == 1 ? mark_size(e) : 0;
     return at < e->n_bytes ? at : e->n_bytes;
 }
 
@@ -60,14 +71,32 @@ static bool is_first_of_line(const editor *e, size_t at)
 {
     while (at > 0 && (e->bytes[at - 1] == ' ' || e->bytes[at - 1] == '\t'))
         at--;
-    return at == 0 || e->bytes[at - 1] == '\n';
+    return at == mark_size(e) || e->bytes[at - 1] == '\n';
 }
 
-/* Whether a key stands in braces: what is before it, spaces and lines apart, is one or a comma. */
+/* Where the comment begins that the line has before `at`; `at`: none. JSON has none. */
+static size_t before_comment(const editor *e, size_t at)
+{
+    size_t start = at;
+
+    while (start > 0 && e->bytes[start - 1] != '\n')
+        start--;
+    for (size_t i = start; i < at && e->file->doc->format != VP_FORMAT_JSON; i++)
+        if (e->bytes[i] == '#' && (i == start || isspace((unsigned char)e->bytes[i - 1])))
+            return i;
+    return at;
+}
+
+/* Whether a key stands in braces: what is before it, spaces, lines and comments apart, is one or a
+ * comma. */
 static bool is_in_flow(const editor *e, size_t at)
 {
-    while (at > 0 && isspace((unsigned char)e->bytes[at - 1]))
-        at--;
+    for (size_t from = at + 1; at < from && at > 0;) {
+        from = at;
+        while (at > 0 && isspace((unsigned char)e->bytes[at - 1]))
+            at--;
+        at = before_comment(e, at);
+    }
     return at > 0 && strchr("{,(", e->bytes[at - 1]);
 }
 
@@ -106,6 +135,9 @@ static bool skip_key(const editor *e, const char *path, size_t *at, size_t end)
     size_t      n    = strlen(name);
     bool        flag = e->file->doc->format == VP_FORMAT_FLAGS;
 
+    if (e->file->doc->format == VP_FORMAT_TOML && end - *at >= strlen(path) &&
+        memcmp(e->bytes + *at, path, strlen(path)) == 0)
+        name = path, n = strlen(path); /* TOML's own a.b.c = value */
     if (*at < end && (e->bytes[*at] == '"' || e->bytes[*at] == '\''))
         ++*at;
     while (flag && *at < end && e->bytes[*at] == '-')
@@ -170,38 +202,6 @@ out:
     return st;
 }
 
-/* "key: value" of a format; rest: the path below the map that is there, whose other parts are made. */
-static const char *pair_text(editor *e, const vp_edit *x, const char *rest, int indent, bool flow,
-                             bool quoted)
-{
-    vp_format   format = e->file->doc->format;
-    vp_value    v      = {0};
-    vp_text     text   = {0};
-    const char *kept;
-    int         depth = 0;
-
-    if (!vp_value_set(e->file->doc, &v, x->key, x->to))
-        return NULL;
-    if (format == VP_FORMAT_FLAGS) {
-        kept = vp_arena_printf(e->arena, "--%s %s", rest, x->to);
-        return kept;
-    }
-    for (const char *dot; (dot = strchr(rest, '.')) != NULL; rest = dot + 1, depth++) {
-        if (format == VP_FORMAT_YAML && !flow)
-            vp_text_printf(&text, "%.*s:\n%*s", (int)(dot - rest), rest, indent + 2 * (depth + 1),
-                           "");
-        else
-            vp_text_printf(&text, quoted ? "\"%.*s\": {" : "%.*s: {", (int)(dot - rest), rest);
-    }
-    vp_text_printf(&text, quoted ? "\"%s\": " : format == VP_FORMAT_PYTHON ? "%s=" : "%s: ", rest);
-    vp_value_write(&v, format, &text);
-    while (depth-- > 0 && (format != VP_FORMAT_YAML || flow))
-        vp_text_printf(&text, "}");
-    kept = text.failed ? NULL : vp_arena_strdup(e->arena, text.data);
-    vp_text_release(&text);
-    return kept;
-}
-
 static vp_status replace(editor *e, const vp_edit *x)
 {
     size_t    key = place_of(e, x->at), at = key, end = line_end(e, key), stop;
@@ -233,18 +233,31 @@ out:
 static vp_status take_out(editor *e, const vp_edit *x)
 {
     size_t    key = place_of(e, x->at), at = key, end = line_end(e, key), stop;
-    vp_status st = VP_OK;
+    bool      toml = e->file->doc->format == VP_FORMAT_TOML && !is_in_flow(e, key);
+    vp_status st   = VP_OK;
 
     if (!is_first_of_line(e, key) || !skip_key(e, x->path, &at, end) ||
         !value_end(e, at, end, is_in_flow(e, key), &stop))
         VP_TRY(by_hand(e, x->at->line, x->path, "it must go, and does not stand in a line alone"));
-    if (e->file->doc->format != VP_FORMAT_YAML && (stop >= end || e->bytes[stop] != ','))
+    if (e->file->doc->format != VP_FORMAT_YAML && !toml && (stop >= end || e->bytes[stop] != ','))
         VP_TRY(by_hand(e, x->at->line, x->path, "it must go, and is the last of its map"));
     at = line_start(e, x->at->line);
     VP_TRY(put(e, at, end - at + (end < e->n_bytes), ""));
 out:
     return st;
 }
+
+/* ---- keys that are not there yet ---- */
+
+/* Where new members go, and how they are written there. */
+typedef struct place {
+    const vp_value *map;  /* the deepest on the path that is there; NULL: none could be chosen */
+    const char     *rest; /* the path below it */
+    size_t          at;
+    int             indent;
+    bool            flow, quoted, alone;
+    const char     *prefix; /* of TOML's dotted keys: "training." */
+} place;
 
 /* The deepest map on the path that is there; *rest: the path below it. */
 static const vp_value *container_of(const editor *e, const char *path, const char **rest)
@@ -268,36 +281,265 @@ static const vp_value *container_of(const editor *e, const char *path, const cha
     return map;
 }
 
-/* Before the map's first pair; of a file of lines at its end. */
-static vp_status insert(editor *e, const vp_edit *x)
+/* How often a Python text calls name, comments apart; a call that is not literal was not read, and
+ * may be the one that is meant. */
+static int n_calls(const editor *e, const char *name)
 {
-    const char     *rest;
-    const vp_value *map    = container_of(e, x->path, &rest);
+    size_t n     = strlen(name);
+    int    count = 0;
+
+    for (const char *p = e->bytes, *end = p + e->n_bytes; p + n < end; p++) {
+        const char *behind = p + n;
+        if (memcmp(p, name, n) != 0 ||
+            (p > e->bytes && (isalnum((unsigned char)p[-1]) || p[-1] == '_')))
+            continue;
+        while (behind < end && (*behind == ' ' || *behind == '\t'))
+            behind++;
+        size_t start = (size_t)(p - e->bytes);
+        while (start > 0 && e->bytes[start - 1] != '\n')
+            start--;
+        count += behind < end && *behind == '(' &&
+                 !memchr(e->bytes + start, '#', (size_t)(p - e->bytes) - start);
+    }
+    return count;
+}
+
+static bool has_known_key(const editor *e, const vp_value *map)
+{
+    for (const vp_value *m = map->first; m; m = m->next)
+        if (vp_dialect_key(e->file->dialect, m->key, NULL))
+            return true;
+    return false;
+}
+
+/* Of a Python module: the one call or dictionary that has keys of the trainer's. */
+static vp_status choose_call(editor *e, const vp_edit *x, const vp_value **out)
+{
+    char      why[300];
+    vp_status st = VP_OK;
+
+    *out = NULL;
+    for (const vp_value *v = e->file->doc->root->first; v; v = v->next) {
+        if (v->kind != VP_VALUE_MAP || (*out && v->first == (*out)->first) || !has_known_key(e, v))
+            continue;
+        if (*out) {
+            snprintf(why, sizeof why, "it belongs into %.80s in line %d or into %.80s in line %d",
+                     (*out)->call ? (*out)->call : (*out)->key, (*out)->line,
+                     v->call ? v->call : v->key, v->line);
+            VP_TRY(by_hand(e, v->line, x->path, why));
+        }
+        *out = v;
+    }
+    if (!*out)
+        VP_TRY(by_hand(e, 0, x->path, "no call whose arguments are literal has keys beside it"));
+    if ((*out)->call && n_calls(e, (*out)->call) > 1) {
+        snprintf(why, sizeof why,
+                 "the file calls %.80s %d times, and one may be meant as the other", (*out)->call,
+                 n_calls(e, (*out)->call));
+        VP_TRY(by_hand(e, (*out)->line, x->path, why));
+    }
+out:
+    return st;
+}
+
+/* The first member that others can be put before: a keyword, not an argument by place; a pair, not a
+ * table with a header of its own. */
+static const vp_value *first_pair(const editor *e, const vp_value *map)
+{
+    const vp_value *m = map->first;
+
+    if (e->file->doc->format == VP_FORMAT_PYTHON)
+        while (m && isdigit((unsigned char)m->key[0]))
+            m = m->next;
+    if (e->file->doc->format == VP_FORMAT_TOML)
+        while (m && (place_of(e, m) >= e->n_bytes || e->bytes[place_of(e, m)] == '[' ||
+                     m->kind == VP_VALUE_MAP || (m->first && m->first->kind == VP_VALUE_MAP)))
+            m = m->next;
+    return m;
+}
+
+/* Behind the last line of YAML's document: at "..." in a line of its own, or at the file's end. */
+static size_t document_end(const editor *e, size_t from)
+{
+    for (size_t at = from; at < e->n_bytes; at = line_end(e, at) + 1)
+        if (e->n_bytes - at >= 3 && memcmp(e->bytes + at, "...", 3) == 0 &&
+            (at + 3 == e->n_bytes || isspace((unsigned char)e->bytes[at + 3])))
+            return at;
+    return e->n_bytes;
+}
+
+/* Of a table that has no pair, or only tables inside it: behind the line of its own header. */
+static bool behind_header(const editor *e, const vp_value *map, const char *path, size_t n,
+                          size_t *out)
+{
+    size_t at = line_start(e, map->line > 0 ? map->line : 1);
+
+    *out = line_end(e, at) + 1;
+    return n > 0 && *out <= e->n_bytes && *out - at > n + 1 && e->bytes[at] == '[' &&
+           memcmp(e->bytes + at + 1, path, n - 1) == 0 && e->bytes[at + n] == ']';
+}
+
+static vp_status find_place(editor *e, const vp_edit *x, place *out)
+{
     vp_format       format = e->file->doc->format;
-    const char     *pair;
+    const vp_value *first;
     vp_status       st = VP_OK;
 
-    if (!map->first)
-        VP_TRY(by_hand(e, map->line, x->path, "the map that it belongs into is empty"));
-    size_t at     = place_of(e, map->first);
-    bool   quoted = e->bytes[at] == '"', alone = is_first_of_line(e, at);
-    bool   flow   = format != VP_FORMAT_YAML || is_in_flow(e, at);
-    size_t start  = line_start(e, map->first->line);
-    int    indent = (int)(at - start);
-    pair          = pair_text(e, x, rest, indent, flow, quoted);
-    VP_TRY_ALLOC(e->err, pair);
-    if (format == VP_FORMAT_FLAGS)
-        VP_TRY(put(e, at, 0, vp_arena_printf(e->arena, "%s ", pair)));
-    else if (format == VP_FORMAT_YAML && !flow && map == e->file->doc->root)
-        VP_TRY(
-            put(e, e->n_bytes, 0,
-                vp_arena_printf(e->arena, "%s%s\n",
-                                e->n_bytes && e->bytes[e->n_bytes - 1] != '\n' ? "\n" : "", pair)));
-    else if (alone)
-        VP_TRY(put(e, start, 0,
-                   vp_arena_printf(e->arena, "%*s%s%s\n", indent, "", pair, flow ? "," : "")));
-    else
-        VP_TRY(put(e, at, 0, vp_arena_printf(e->arena, "%s, ", pair)));
+    *out     = (place){.prefix = ""};
+    out->map = container_of(e, x->path, &out->rest);
+    if (format == VP_FORMAT_PYTHON && out->map == e->file->doc->root)
+        VP_TRY(choose_call(e, x, &out->map));
+    first = first_pair(e, out->map);
+    if (!first && format == VP_FORMAT_TOML) {
+        if (!behind_header(e, out->map, x->path, (size_t)(out->rest - x->path), &out->at))
+            out->map = e->file->doc->root, out->rest = x->path; /* it gets a header */
+        goto out;
+    }
+    if (!first)
+        VP_TRY(by_hand(e, out->map->line, x->path, "the map that it belongs into is empty"));
+    out->at     = place_of(e, first);
+    out->indent = first->column > 0 ? first->column - 1 : 0;
+    out->quoted = out->at < e->n_bytes && e->bytes[out->at] == '"';
+    out->alone  = is_first_of_line(e, out->at);
+    out->flow   = format == VP_FORMAT_JSON || format == VP_FORMAT_PYTHON || is_in_flow(e, out->at);
+    size_t n    = (size_t)(out->rest - x->path);
+    if (format == VP_FORMAT_TOML && n && e->n_bytes - out->at > n &&
+        memcmp(e->bytes + out->at, x->path, n) == 0)
+        out->prefix = vp_arena_printf(e->arena, "%.*s", (int)n, x->path);
+out:
+    return st;
+}
+
+/* "key: value" as the place wants it; a map's members in braces, or of YAML's blocks below it. */
+static void put_pair(const editor *e, vp_text *out, const vp_value *m, const place *p, int indent)
+{
+    vp_format format = e->file->doc->format;
+    bool      quoted = p->quoted || format == VP_FORMAT_JSON;
+    bool      block  = format == VP_FORMAT_YAML && !p->flow;
+    place     inner  = *p;
+
+    inner.quoted = quoted || format == VP_FORMAT_PYTHON;
+    inner.prefix = "";
+    vp_text_printf(out, "%s", p->prefix);
+    vp_text_printf(out, quoted ? "\"%s\"" : "%s", m->key);
+    vp_text_printf(out, format == VP_FORMAT_TOML                ? " = "
+                        : format == VP_FORMAT_PYTHON && !quoted ? "="
+                        : block && m->kind == VP_VALUE_MAP      ? ":"
+                                                                : ": ");
+    if (m->kind != VP_VALUE_MAP) {
+        vp_value_write(m, format, out);
+        return;
+    }
+    vp_text_printf(out, block ? "" : "{");
+    for (const vp_value *v = m->first; v; v = v->next) {
+        if (block)
+            vp_text_printf(out, "%s%*s", e->eol, indent + 2, "");
+        put_pair(e, out, v, &inner, indent + 2);
+        vp_text_printf(out, block || !v->next ? "" : ", ");
+    }
+    vp_text_printf(out, block ? "" : "}");
+}
+
+/* Every key that goes below the same new member: made together, for a map stands there once. */
+static vp_status new_members(editor *e, const vp_edit *x, const place *p, vp_value **out,
+                             bool *done)
+{
+    size_t       before = (size_t)(p->rest - x->path);
+    size_t       n      = before + strcspn(p->rest, ".");
+    vp_document *doc    = vp_document_new(e->arena, e->file->name, e->file->doc->format);
+    vp_status    st     = VP_OK;
+
+    *done = false;
+    VP_TRY_ALLOC(e->err, doc);
+    for (int64_t i = 0; i < e->n_edits; i++) {
+        const vp_edit *y = &e->edits[i];
+        if (y->file != e->file || y->at || !y->to || strncmp(y->path, x->path, n) != 0 ||
+            (y->path[n] != '.' && y->path[n]))
+            continue;
+        if (y < x)
+            *done = true;
+        vp_value *v = vp_value_make(doc, y->path + before);
+        VP_TRY_ALLOC(e->err, v && vp_value_set(doc, v, y->key, y->to));
+    }
+    *out = doc->root->first;
+out:
+    return st;
+}
+
+/* TOML's [a.b] with its pairs, then the tables inside it. */
+static void put_table(const editor *e, vp_text *out, const vp_value *map, const char *path)
+{
+    char inner[512];
+
+    vp_text_printf(out, "%s[%s]%s", e->eol, path, e->eol);
+    for (const vp_value *m = map->first; m; m = m->next)
+        if (m->kind != VP_VALUE_MAP) {
+            put_pair(e, out, m, &(place){.prefix = ""}, 0);
+            vp_text_printf(out, "%s", e->eol);
+        }
+    for (const vp_value *m = map->first; m; m = m->next)
+        if (m->kind == VP_VALUE_MAP) {
+            snprintf(inner, sizeof inner, "%s.%s", path, m->key);
+            put_table(e, out, m, inner);
+        }
+}
+
+/* At the end of the file, which may lack its last line end. */
+static void put_at_end(const editor *e, size_t at, const char *text, int indent, vp_text *out)
+{
+    bool open = at > 0 && e->bytes[at - 1] != '\n';
+
+    vp_text_printf(out, "%s%*s%s%s", open ? e->eol : "", indent, "", text, open ? "" : e->eol);
+}
+
+static vp_status put_new(editor *e, const vp_edit *x, const place *p, const vp_value *m)
+{
+    vp_format format = e->file->doc->format;
+    bool      root   = p->map == e->file->doc->root;
+    vp_text   pair = {0}, text = {0};
+    size_t    at = p->alone ? p->at - (size_t)p->indent : p->at;
+    vp_status st = VP_OK;
+
+    put_pair(e, &pair, m, p, p->indent);
+    VP_TRY_ALLOC(e->err, !pair.failed);
+    if (format == VP_FORMAT_TOML && m->kind == VP_VALUE_MAP && !p->flow) {
+        const char *head =
+            vp_arena_printf(e->arena, "%.*s%s", (int)(p->rest - x->path), x->path, m->key);
+        VP_TRY_ALLOC(e->err, head);
+        at = e->n_bytes;
+        vp_text_printf(&text, "%s", at && e->bytes[at - 1] != '\n' ? e->eol : "");
+        put_table(e, &text, m, head);
+    } else if (format == VP_FORMAT_FLAGS) {
+        vp_text_printf(&text, "--%s %s ", p->rest, x->to);
+    } else if (format == VP_FORMAT_YAML && !p->flow && root) {
+        at = document_end(e, p->at);
+        put_at_end(e, at, pair.data, p->indent, &text);
+    } else if (p->alone || (format == VP_FORMAT_TOML && !p->flow)) {
+        vp_text_printf(&text, "%*s%s%s%s", p->indent, "", pair.data, p->flow ? "," : "", e->eol);
+    } else {
+        vp_text_printf(&text, "%s, ", pair.data);
+    }
+    VP_TRY_ALLOC(e->err, !text.failed);
+    VP_TRY(put(e, at, 0, vp_arena_strdup(e->arena, text.data)));
+out:
+    vp_text_release(&pair);
+    vp_text_release(&text);
+    return st;
+}
+
+/* Before the map's first pair; at the end of YAML's document, and of a TOML file for a new table. */
+static vp_status insert(editor *e, const vp_edit *x)
+{
+    place     p;
+    vp_value *m    = NULL;
+    bool      done = false;
+    vp_status st   = VP_OK;
+
+    VP_TRY(find_place(e, x, &p));
+    VP_TRY_ALLOC(e->err, p.prefix);
+    VP_TRY(new_members(e, x, &p, &m, &done));
+    if (!done)
+        VP_TRY(put_new(e, x, &p, m));
 out:
     return st;
 }
@@ -334,8 +576,12 @@ vp_status vp_edits_apply(vp_arena *arena, const vp_edit *edits, int64_t n,
 {
     editor e = {
         .arena = arena, .file = file, .bytes = bytes, .n_bytes = (size_t)n_bytes, .err = err};
-    vp_status st = VP_OK;
+    const char *end = memchr(bytes, '\n', (size_t)n_bytes);
+    vp_status   st  = VP_OK;
 
+    e.edits   = edits;
+    e.n_edits = n;
+    e.eol     = end && end > bytes && end[-1] == '\r' ? "\r\n" : "\n";
     for (int64_t i = 0; i < n; i++) {
         if (edits[i].file != file)
             continue;
