@@ -22,7 +22,8 @@ document() { python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); d.p
 
 # outputs VPLAN DIR: everything that estimate, plan and explain say about a dozen inputs, each in a file of DIR.
 outputs() {
-    local vplan=$1 dir=$2 i=0 j words
+    local vplan dir=$2 i=0 j words
+    vplan=$(realpath "$1")
     mkdir -p "$dir"
     while read -r words; do
         i=$((i + 1))
@@ -51,7 +52,7 @@ E
         [ -f "$dir/plan$i.json" ] || continue
         for j in "" --buffers --program --json "--buffers --json" "--program --json"; do
             # shellcheck disable=SC2086
-            "$vplan" explain "$dir/plan$i.json" $j > "$dir/explain$i${j// /}" 2>&1 || echo "exit $?" >> "$dir/explain$i${j// /}"
+            (cd "$dir" && "$vplan" explain "plan$i.json" $j) > "$dir/explain$i${j// /}" 2>&1 || echo "exit $?" >> "$dir/explain$i${j// /}"
         done
     done <<E
 gpt2-tiny --device cpu --budget 100MB --seq 64 --global-batch 4
