@@ -61,7 +61,7 @@ out:
     return st;
 }
 
-vp_status vp_check_fit_find(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_options *o,
                             vp_check_fit *x, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -70,6 +70,8 @@ vp_status vp_check_fit_find(vp_arena *arena, const vp_checked *c, const vp_check
     VP_TRY(set_up(arena, c, o, x, err));
     if (x->why)
         goto out;
+    if (x->model->graph.max_seq)
+        VP_TRY(vp_check_positions(c, x->model->graph.max_seq, err));
     VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
     if (x->mended.why) {
         x->why = vp_arena_printf(arena, "not answered: %s%s", x->mended.why,

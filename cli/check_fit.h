@@ -20,8 +20,9 @@ typedef struct vp_check_fit {
     const char       *why; /* not answered, and this is why; NULL: mended is the answer */
 } vp_check_fit;
 
-/* Model and device as cli/names.h gives them. Released by vp_check_fit_release(), whatever comes back. */
-vp_status vp_check_fit_find(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
+/* Model and device as cli/names.h gives them. A length that the model does not have joins the findings.
+ * Released by vp_check_fit_release(), whatever comes back. */
+vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_options *o,
                             vp_check_fit *out, vp_err *err);
 void      vp_check_fit_release(vp_check_fit *fit);
 

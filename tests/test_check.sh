@@ -105,6 +105,11 @@ code, j, err = check(write("acc.yaml", "distributed_type: MULTI_GPU\nnum_process
 ok(code == 0 and j["common"]["world"] == 2, "the launcher's option beats its file", (code, j.get("common"), j["findings"]))
 code, j, err = check(write("run.yaml", "# by vplan\n# run with: PYTORCH_ALLOC_CONF=expandable_segments:True python train.py\nper_device_train_batch_size: 4\n"))
 ok(j["common"]["allocator"] == "expandable", "the command that emit writes above a file", j["common"])
+# what the model cannot take is a finding with its line, not the end of the answer
+code, j, err = check(write("long.yaml", "bf16: true\nmax_length: 2048\nper_device_train_batch_size: 2\n"), "--for", "trl", "--model", "gpt2", "--device", "4090")
+ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(2, "max_length")] and "1024" in j["findings"][0]["message"] and j["fits"] is None, "longer than the model", (code, j, err))
+code, j, err = check(write("right.yaml", "bf16: true\nmax_length: 1024\nper_device_train_batch_size: 2\n"), "--for", "trl", "--model", "gpt2", "--device", "4090")
+ok(code == 0 and j["fits"] is True, "as long as the model", (code, j.get("findings"), err))
 code, j, err = check("not-there.yaml")
 ok(code == 4 and "not-there.yaml" in json.dumps(j), "a file that is not there", (code, j, err))
 finish()

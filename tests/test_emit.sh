@@ -89,6 +89,20 @@ code, out, err = call("emit", "plan.json", "--for", "hf", "-o", "from_plan", "--
 j = json.loads(out or "{}")
 ok(code == 0 and j["common"]["seq"] == 128 and j["common"]["micro_batch"] * j["common"]["accumulation"] == 8 and j["common"]["recompute"] == "none", "emit of a plan", (code, err, j.get("common")))
 
+# ---- adapters: the module carries them as data, and check judges by them ----
+code, _, err = call("plan", "gpt2", "--trainer", "torch", "--lora", "r=8,targets=all-linear", "--device", "4090", "--seq", "512", "--global-batch", "8", "-o", "lora.json")
+ok(code == 0, "plan --lora", err)
+planned = json.load(open("lora.json"))
+ok(call("emit", "lora.json", "--for", "torch", "-o", "lora")[0] == 0, "emit of adapters", "fails")
+code, out, err = call("check", "lora/vplan_settings.py", "--model", "gpt2", "--device", "4090", "--json")
+j = json.loads(out or "{}")
+ok(code == 0 and all(j["common"].get(k) == v for k, v in planned["common"].items() if k.startswith(("lora", "tuning"))) and j["common"]["tuning"] == "lora"
+   and j["device_bytes"] == planned["device_bytes"], "check judges adapters", (code, j.get("common"), planned["common"], j.get("device_bytes"), planned["device_bytes"], err))
+one = dict(settings, common=dict(COMMON, world=1, parallel="none", offload="none", recompute="none"))
+call("emit", write("one.json", one), "--for", "lightning", "-o", "lightning")
+code, out, err = call("check", "lightning/lightning.yaml", "--for", "lightning", "--json")
+ok(code == 0 and [f["severity"] for f in json.loads(out)["findings"] if f["key"] == "tuning"] == ["note"], "check says what the user's code decides", out)
+
 # ---- targets ----
 code, out, _ = call("targets", "--json")
 targets = [t["name"] for t in json.loads(out)["targets"]]

@@ -299,3 +299,13 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
 out:
     return st;
 }
+
+vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err)
+{
+    vp_check_lengths(c, positions);
+    if (vp_arena_failed(c->arena))
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    if (c->n_findings)
+        qsort(c->findings, (size_t)c->n_findings, sizeof *c->findings, by_place);
+    return VP_OK;
+}

@@ -60,6 +60,9 @@ typedef struct vp_check_opts {
 vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,
                    vp_checked *out, vp_err *err);
 
+/* Adds an error at each place where the files say longer samples than the model has positions. */
+vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err);
+
 /* A value as text, in buf; lists joined by "+". */
 const char *vp_value_text(const vp_value *v, char *buf, size_t buf_size);
 

@@ -31,5 +31,6 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file);
 
 /* check_settings.c: what the files say together, and where they disagree. */
 void vp_check_settings(vp_checked *c);
+void vp_check_lengths(vp_checked *c, int64_t positions);
 
 #endif

@@ -384,6 +384,35 @@ static void check_costs(vp_checked *c)
     }
 }
 
+/* What no file of the target has a key for and the user's own code decides. */
+static void check_tuning(vp_checked *c)
+{
+    const char *const *script = c->target ? c->target->script : NULL;
+
+    for (int i = 0; script && script[i]; i += 2)
+        if (strcmp(script[i], "tuning") == 0 && !c->settings.value[VP_SETTING_TUNING])
+            vp_find(c, &c->files[0], VP_NOTE, NULL, "tuning", NULL,
+                    "is not said by these files but by %s: with LoRA there the memory is another; "
+                    "what follows is of full training",
+                    script[i + 1]);
+}
+
+void vp_check_lengths(vp_checked *c, int64_t positions)
+{
+    const char *seq = c->settings.value[VP_SETTING_SEQ];
+
+    for (int f = 0; f < c->n_files; f++) {
+        statement one = {0};
+        if (c->files[f].doc && c->files[f].dialect)
+            read_setting(c, &c->files[f], VP_SETTING_SEQ, &one);
+        if (one.n && strtoll(one.words[0], NULL, 10) > positions &&
+            (one.at || (c->by_default[VP_SETTING_SEQ] && strcmp(one.words[0], seq) == 0)))
+            vp_find(c, &c->files[f], VP_ERROR, one.at, one.key, NULL,
+                    "%s tokens%s are longer than the %lld positions of this model", one.words[0],
+                    one.at ? "" : ", the default,", (long long)positions);
+    }
+}
+
 void vp_check_settings(vp_checked *c)
 {
     for (int s = 0; s < VP_N_SETTINGS; s++)
@@ -392,4 +421,5 @@ void vp_check_settings(vp_checked *c)
     check_product(c);
     check_launch(c);
     check_costs(c);
+    check_tuning(c);
 }

@@ -157,6 +157,10 @@ static const char torch_py[] =
     "    \"\"\"Checkpoint the layers that SETTINGS names, cap the allocator, and raise after the "
     "second\n"
     "    step if the reserved peak is above the predicted one.\"\"\"\n"
+    "    if SETTINGS[\"tuning\"] != \"full\" and not any(\"lora_\" in n for n, _ in "
+    "model.named_parameters()):\n"
+    "        raise ValueError(\"these settings are LoRA's: give the model its adapters (peft, LoraConfig "
+    "from SETTINGS) before apply()\")\n"
     "    layers = longest_list(model) if layers is None else layers\n"
     "    for i in sorted(recomputed(len(layers))):\n"
     "        forward = layers[i].forward\n"
@@ -198,22 +202,9 @@ static const vp_target_file torch_files[] = {
     {&vp_dialect_torch, "vplan_settings.py", VP_FORMAT_PYTHON, .template = torch_py}};
 
 static const char *const torch_script[] = {
-    "world",
-    "torchrun's --nproc_per_node, with DistributedDataParallel in your code",
-    "parallel",
-    "your code",
-    "loss",
-    "your loss",
-    "tuning",
-    "peft in your code",
-    "lora_r",
-    "LoraConfig",
-    "lora_alpha",
-    "LoraConfig",
-    "lora_dropout",
-    "LoraConfig",
-    "lora_targets",
-    "LoraConfig",
+    "world",    "torchrun's --nproc_per_node, with DistributedDataParallel in your code",
+    "parallel", "your code",
+    "loss",     "your loss",
     0};
 
 const vp_target vp_target_torch = {

@@ -39,7 +39,8 @@ out:
     return st;
 }
 
-/* VP_ERR_INPUT is an answer: why. */
+/* VP_ERR_INPUT is an answer: why. So is VP_ERR_USAGE: what would be an option elsewhere came out of
+ * the files here. */
 static vp_status size_it(vp_arena *arena, const vp_fit_job *job, const vp_settings *s,
                          vp_fit_bytes *bytes, double *seconds, const char **why_not, vp_err *err)
 {
@@ -48,7 +49,7 @@ static vp_status size_it(vp_arena *arena, const vp_fit_job *job, const vp_settin
 
     if (st == VP_OK)
         st = vp_fit_seconds_of(job, s, bytes->n_trained, seconds, &why);
-    if (st == VP_ERR_INPUT) {
+    if (st == VP_ERR_INPUT || st == VP_ERR_USAGE) {
         *why_not = vp_arena_strdup(arena, why.message);
         return *why_not ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     }
