@@ -160,18 +160,26 @@ static void print_line(const vp_mended_line *l)
     printf("\n");
 }
 
-/* What to type to have the lines changed. */
+/* What to type to have the lines changed; nothing where plan would refuse it. */
 static void print_next(const vp_check_fit *x, const vp_checked *c)
 {
-    const vp_choose_request *r = &x->request;
-    char                     command[1200];
+    const vp_choose_request *r      = &x->request;
+    const char *const       *v      = x->mended.settings.value;
+    const char              *tuning = v[VP_SETTING_TUNING];
+    char                     command[1200], lora[300] = "";
 
+    if (c->n_errors || r->world > 1 || (tuning && strcmp(tuning, "qlora") == 0))
+        return;
+    if (tuning && strcmp(tuning, "lora") == 0)
+        snprintf(lora, sizeof lora, " --lora r=%s,alpha=%s,dropout=%s,targets=%s",
+                 v[VP_SETTING_LORA_R], v[VP_SETTING_LORA_ALPHA], v[VP_SETTING_LORA_DROPOUT],
+                 v[VP_SETTING_LORA_TARGETS]);
     snprintf(command, sizeof command,
              "vplan plan %s --trainer %s --device %s --seq %lld --global-batch %lld --precision %s "
-             "--optimizer %s -o settings.json",
+             "--optimizer %s%s -o settings.json",
              r->model_name, r->target->name, x->device.name, (long long)r->seq,
              (long long)r->global_batch, x->mended.settings.value[VP_SETTING_PRECISION],
-             x->mended.settings.value[VP_SETTING_OPTIMIZER]);
+             x->mended.settings.value[VP_SETTING_OPTIMIZER], lora);
     vp_screen_command("next", command);
     for (int i = 0; i < c->n_files; i++)
         if (c->files[i].doc && c->files[i].dialect && strchr(c->files[i].name, '.')) {

@@ -5,6 +5,7 @@
 #include "cli/rows.h"
 
 #include "base/text.h"
+#include "devices/devices.h"
 #include "trainers/files/check.h"
 
 #include <stdio.h>
@@ -211,6 +212,25 @@ static void print_text(const vp_checked *c, const vp_check_fit *fit)
     vp_check_fit_print(fit, c);
 }
 
+/* The reason why the card of these files has no bf16; NULL: it has, or there is none. */
+static vp_status find_no_bf16(vp_arena *arena, const char *name, const char **out, vp_err *err)
+{
+    vp_device device;
+    vp_err    why = {0};
+    vp_status st  = VP_OK;
+
+    *out = NULL;
+    if (!name)
+        return VP_OK;
+    VP_TRY(vp_device_open(name, &device, err));
+    if (!device.is_cpu && vp_device_supports(&device, VP_NEEDS_BF16, &why) != VP_OK) {
+        *out = vp_arena_strdup(arena, why.message);
+        VP_TRY_ALLOC(err, *out);
+    }
+out:
+    return st;
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     check_options   o        = {0};
@@ -240,9 +260,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     }
     if (!n)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "check wants files, or a command behind --"));
-    VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
     if (o.fit.device)
         VP_TRY(vp_device_named(cli, &o.fit.device, err));
+    VP_TRY(find_no_bf16(arena, o.fit.device, &opts.no_bf16, err));
+    VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
     if (o.fit.model)
         VP_TRY(vp_model_named(cli, &o.fit.model, err));
     VP_TRY(vp_check_fit_find(arena, &c, &o.fit, &fit, err));

@@ -83,6 +83,8 @@ typedef struct answer {
     vp_chosen         chosen;
     json_t           *versions;
     const char       *path;
+    bool              free_precision; /* not asked for: the first that can be answered */
+    const char       *precision_why;  /* what kept a better one from it; NULL: nothing */
 } answer;
 
 /* ---- what is asked for ---- */
@@ -157,6 +159,7 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
     if (t->lora)
         VP_TRY(pin_lora(a, t->lora, err));
+    a->free_precision = !o->precision;
     if (!o->precision)
         a->request.pinned[VP_SETTING_PRECISION] = a->device.bf16                  ? "bf16-mixed"
                                                   : a->device.fp16_flop_per_s > 0 ? "fp16-mixed"
@@ -272,6 +275,8 @@ static json_t *assumptions_json(const answer *a)
         json_array_append_new(list, json_string(b->bytes.assumptions[i]));
     if (l->why)
         json_array_append_new(list, json_string(l->why));
+    if (a->precision_why)
+        json_array_append_new(list, json_string(a->precision_why));
     if (!b->bytes.borrowed) /* else its own line says so */
         json_array_append_new(list,
                               json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
@@ -520,6 +525,29 @@ static void print_answer(const answer *a, const json_t *doc)
                r->target->name);
 }
 
+/* Where the precision is free and the card's best cannot be told or was not recorded: the next one. */
+static vp_status choose(answer *a, vp_err *err)
+{
+    static const char *const next[] = {"bf16-amp", "fp32"};
+    const char             **word   = &a->request.pinned[VP_SETTING_PRECISION];
+    const char              *first  = *word;
+    vp_err                   why    = {0};
+    vp_status                st     = vp_choose(a->arena, &a->request, &a->chosen, err);
+
+    for (int i = 0; i < 2 && st == VP_ERR_INPUT && a->free_precision; i++) {
+        if (strcmp(next[i], first) == 0 || (!a->device.bf16 && next[i][0] == 'b'))
+            continue;
+        *word = next[i];
+        if (vp_choose(a->arena, &a->request, &a->chosen, &why) != VP_OK)
+            continue;
+        a->precision_why = vp_arena_printf(a->arena, "--precision not given: %s, for %s: %s",
+                                           next[i], first, err->message);
+        *err             = (vp_err){0};
+        return a->precision_why ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    }
+    return st;
+}
+
 vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
                               const vp_plan_trainer_options *t, const char *path, bool force,
                               vp_cli *cli, vp_err *err)
@@ -531,7 +559,7 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
 
     VP_TRY_ALLOC(err, a.arena);
     VP_TRY(set_up(&a, model_name, o, t, err));
-    VP_TRY(vp_choose(a.arena, &a.request, &a.chosen, err));
+    VP_TRY(choose(&a, err));
     VP_TRY(document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));

@@ -457,6 +457,39 @@ static json_t *answer_json(const answer *a)
 
 /* ---- for people ---- */
 
+/* check and plan --trainer go by the upper end, this command's answer by the middle. */
+static void print_upper_end(const answer *a)
+{
+    json_t *interval = interval_json(a);
+    int64_t low      = json_integer_value(json_object_get(interval, "low_bytes")),
+            high     = json_integer_value(json_object_get(interval, "high_bytes"));
+    char x[64], y[64];
+
+    json_decref(interval);
+    if (a->budget_bytes < 0 || low > a->budget_bytes || high <= a->budget_bytes)
+        return;
+    vp_screen_line("interval",
+                   does_fit(a) ? "%s to %s: fits, but not at the upper end, by which check and "
+                                 "plan --trainer judge"
+                               : "%s to %s: does not fit, but would at the lower end",
+                   vp_size_text(low, x, sizeof x), vp_size_text(high, y, sizeof y));
+}
+
+/* With PyTorch's cache bytes can fall where a batch grows: what was found is where fitting ends first. */
+static void print_largest(const answer *a)
+{
+    bool    is_seq = strcmp(a->max, "seq") == 0;
+    int64_t found  = is_seq ? a->estimate.seq : a->request.batch;
+    char    next[160];
+
+    snprintf(next, sizeof next,
+             "; %lld does not fit, though PyTorch's cache may let a larger one in again",
+             (long long)found + (is_seq ? 8 : 1));
+    vp_screen_line("largest", "--%s %lld%s", a->max, (long long)found,
+                   is_seq && found == a->model->graph.max_seq ? ", all positions of the model"
+                                                              : next);
+}
+
 static void print_answer(const answer *a)
 {
     const vp_hf_estimate  *e = &a->estimate;
@@ -469,12 +502,12 @@ static void print_answer(const answer *a)
     else
         printf("NEEDS %s; --device 4090 says whether that fits\n",
                vp_size_text(device_bytes(a), x, sizeof x));
+    print_upper_end(a);
     if (a->not_even_least)
         printf("           not even --%s %lld\n", a->max,
                (long long)(strcmp(a->max, "seq") == 0 ? e->seq : q->batch));
     else if (a->max)
-        vp_screen_line("largest", "--%s %lld", a->max,
-                       (long long)(strcmp(a->max, "seq") == 0 ? e->seq : q->batch));
+        print_largest(a);
     vp_screen_line("model", "%s, %s parameters, %s of them trained, trainer %s%s%s", a->model->name,
                    vp_count_text(e->n_params, x, sizeof x),
                    vp_count_text(e->n_trained, y, sizeof y), q->trainer,

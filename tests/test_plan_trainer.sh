@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python3 - "${BUILD:-build}" <<'P'
-import json, os, subprocess, sys, tempfile
+import json, os, re, subprocess, sys, tempfile
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -137,6 +137,32 @@ code, j, err = check("mine.yaml", *ON[:4])
 ok(code == 0 and j["fits"] is None and "seq" in j["fits_not_answered"], "no sequence: not answered", j.get("fits_not_answered"))
 code, j, err = check(write("wrong.yaml", TEXT + "fp16: true\n"), *ON)
 ok(code == 4 and any(f["severity"] == "error" for f in j["findings"]), "what contradicts itself is 4, fit or not", (code, j["findings"]))
+# ---- what the card cannot do, and what a trainer fills in itself ----
+T4 = ("--model", "gpt2", "--device", "t4", "--seq", "128")
+code, j, err = check(write("b16.yaml", "per_device_train_batch_size: 4\nbf16: true\n"), *T4)
+ok(code == 4 and [(f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [(2, "bf16")], "no bf16 on a T4", (code, j["findings"]))
+code, j, err = check(write("f16.yaml", "per_device_train_batch_size: 4\nfp16: true\n"), *T4)
+ok(code == 0 and j["fits"], "fp16 on a T4", (code, j["findings"]))
+LF = "stage: sft\nfinetuning_type: lora\nlora_rank: 16\nlora_target: all\ncutoff_len: 512\nbf16: true\nper_device_train_batch_size: 4\n"
+code, j, err = check(write("lf.yaml", LF), "--model", "llama-3.2-1b", "--device", "4090")
+ok(j["fits"] and j["common"]["lora_alpha"] == 32 and j["common"]["precision"] == "bf16-amp", "LLaMA-Factory's alpha is twice the rank", (code, j.get("common"), j.get("fits_not_answered")))
+code, out, err = call("plan", "gpt2", "--trainer", "torch", "--device", "t4", "--seq", "512", "--global-batch", "8", "--json")
+ok(code == 0 and json.loads(out)["common"]["precision"] == "fp32" and "--precision not given: fp32" in out, "a precision that can be answered: a T4", err)
+code, out, err = call("plan", "llama-3.2-1b", "--trainer", "llamafactory", "--lora", "r=16", "--device", "4090", "--seq", "512", "--global-batch", "8", "--json")
+ok(code == 0 and json.loads(out)["common"]["precision"] == "bf16-amp", "a precision that can be told: LLaMA-Factory's LoRA", err)
+code, out, err = call("plan", "gpt2", "--trainer", "torch", "--device", "t4", "--seq", "512", "--global-batch", "8", "--precision", "fp16-mixed")
+ok(code == 4 and "fp16-mixed" in err, "what was asked for is not changed", (code, err))
+code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "999983", "--json")
+ok(code == 0 and json.loads(out)["common"]["micro_batch"] == 1, "a micro-batch beyond counting is too large", (code, err))
+# ---- between the middle and the upper end ----
+need = json.loads(call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--json")[1])
+budget = str((need["device_bytes"] + need["interval"]["high_bytes"]) // 2)
+code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--budget", budget)
+ok(code == 0 and "interval" in out and "but not at the" in out, "fits, but not at the upper end", (code, out[:400], err))
+code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--budget", str(need["interval"]["high_bytes"]))
+ok(code == 0 and "but not at the" not in out, "fits at both ends", out[:400])
+code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--max", "micro-batch")
+ok(re.search(r"^largest    --micro-batch (\d+); (\d+) does not fit", out, re.M), "the largest, and what does not fit", out[:400])
 ok(check("mine.yaml", "--model", "gpt2", "--device", "4O90")[0] == 2 and check("mine.yaml", "--model", "gpt2-xxl", "--device", "4090")[0] in (2, 4), "no such card, no such model", "taken")
 code, out, err = call("check", "mine.yaml", *ON)
 ok(code == 0 and out.count("FITS") == 1 and all(len(line) <= 80 for line in out.split("\n")), "on a screen", out)

@@ -90,6 +90,12 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     k = vp_file_key(c, file, path, NULL);
     if (!k || !k->otherwise)
         return NULL;
+    if (strncmp(k->otherwise, "2*", 2) == 0) {
+        const char *one = vp_effective(c, file, k->otherwise + 2, buf, buf_size);
+        if (one)
+            snprintf(buf, buf_size, "%lld", 2 * strtoll(one, NULL, 10));
+        return one ? buf : NULL;
+    }
     snprintf(buf, buf_size, "%s", k->otherwise);
     return buf;
 }

@@ -189,6 +189,19 @@ typedef struct merged {
     const char *first_name;
 } merged;
 
+/* What the card cannot do, in the line that asks for it. */
+static void check_card(vp_checked *c, const merged *m)
+{
+    const vp_checked_file at = {.name = m->first_name};
+
+    for (int i = 0; i < m->all.n; i++)
+        if (strncmp(m->all.words[i], "bf16", 4) != 0)
+            return;
+    if (c->no_bf16 && m->all.at)
+        vp_find(c, &at, VP_ERROR, m->all.at, m->all.key, NULL, "means %s: %s", m->all.words[0],
+                c->no_bf16);
+}
+
 /* A default says nothing beside what is written. */
 static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file *file, merged *m)
 {
@@ -235,6 +248,8 @@ static void merge_setting(vp_checked *c, vp_setting setting)
                        &m);
     if (!all->n)
         return;
+    if (setting == VP_SETTING_PRECISION)
+        check_card(c, &m);
     c->settings.value[setting] = all->words[0];
     if (all->n > 1)
         c->may_be[setting] = joined(c->arena, all);
@@ -415,8 +430,10 @@ void vp_check_lengths(vp_checked *c, int64_t positions)
 
 void vp_check_settings(vp_checked *c)
 {
+    merge_setting(c, VP_SETTING_TUNING); /* what adapters are beside decides what others mean */
     for (int s = 0; s < VP_N_SETTINGS; s++)
-        merge_setting(c, (vp_setting)s);
+        if (s != VP_SETTING_TUNING)
+            merge_setting(c, (vp_setting)s);
     check_pairs(c);
     check_product(c);
     check_launch(c);

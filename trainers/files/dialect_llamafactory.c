@@ -32,7 +32,7 @@ static const vp_key llamafactory_keys[] = {
     {"quantization_type", VP_KEY_WORD, "nf4", "fp4|nf4"},
     {"double_quantization", VP_KEY_BOOL, "true"},
     {"lora_rank", VP_KEY_INT, "8", .min = 1, .max = 1e6},
-    {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
+    {"lora_alpha", VP_KEY_INT, "2*lora_rank", .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
     {"lora_target", VP_KEY_TEXT, "all"},
     {"overwrite_output_dir", VP_KEY_BOOL},

@@ -35,15 +35,16 @@ typedef enum vp_key_type {
 typedef struct vp_key {
     const char *path;
     vp_key_type type;
-    const char *otherwise; /* its default, as a value of the file; NULL: none, or not known */
-    const char *words;     /* of a word: "none|cpu|nvme" */
-    double      min, max;  /* of a number; both 0: not bounded */
-    const char *since;     /* version of the dialect's library that first has it */
-    const char *until;     /* and that has it no more */
-    const char *instead;   /* what to write in its place */
-    const char *costs;     /* said where it is not written: what the default costs */
-    bool        noop;      /* read without a word and without effect; instead says what does */
-    bool        or_auto;   /* the word auto is one of its values */
+    /* its default, as a value of the file, or "2*" another key; NULL: none, or not known */
+    const char *otherwise;
+    const char *words;    /* of a word: "none|cpu|nvme" */
+    double      min, max; /* of a number; both 0: not bounded */
+    const char *since;    /* version of the dialect's library that first has it */
+    const char *until;    /* and that has it no more */
+    const char *instead;  /* what to write in its place */
+    const char *costs;    /* said where it is not written: what the default costs */
+    bool        noop;     /* read without a word and without effect; instead says what does */
+    bool        or_auto;  /* the word auto is one of its values */
 } vp_key;
 
 typedef struct vp_saying {

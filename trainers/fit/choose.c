@@ -270,6 +270,19 @@ out:
     return st;
 }
 
+/* Whether a step that has no estimate has one with a sample at a time: then it was too large to be
+ * counted, and not a way that was not recorded. */
+static bool is_only_too_large(search *x, const vp_choice *c)
+{
+    vp_settings  one = c->settings;
+    vp_fit_bytes ignored;
+    vp_err       why = {0};
+
+    one.value[VP_SETTING_MICRO_BATCH]  = "1";
+    one.value[VP_SETTING_ACCUMULATION] = "1";
+    return c->micro_batch > 1 && vp_fit_bytes_of(&x->r->job, &one, &ignored, &why) == VP_OK;
+}
+
 static vp_status size_choice(search *x, vp_choice *c)
 {
     vp_err    why = {0};
@@ -285,6 +298,8 @@ static vp_status size_choice(search *x, vp_choice *c)
     if (st == VP_ERR_INPUT) {
         c->out = true;
         st     = VP_OK;
+        if (is_only_too_large(x, c))
+            goto out;
         VP_TRY(note_refusal(x, c, why.message));
         goto out;
     }
@@ -404,7 +419,9 @@ static vp_status find_best(search *x)
     VP_TRY(find_richer(x));
     note_least_and_refused(x);
     if (!o->least)
-        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s", o->refused_first));
+        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s",
+                       o->refused_first ? o->refused_first
+                                        : "every micro-batch is too large to be counted"));
     if (o->best) /* else it is what needs least of all */
         o->least = NULL;
 out:
