@@ -267,6 +267,12 @@ static void print_best(const vp_command_result *r)
         printf("  what you have runs out of memory\n");
 }
 
+/* 3 says that nothing fits: not where settings were left that might, by a signal or --max-trials. */
+static int exit_code_of(const vp_command_result *r)
+{
+    return r->best ? 0 : strcmp(r->stopped_because, "nothing fits") == 0 ? 3 : 6;
+}
+
 static void print_tune(const vp_command_result *r, char *const *command, const vp_device *device,
                        int64_t budget_bytes)
 {
@@ -279,7 +285,8 @@ static void print_tune(const vp_command_result *r, char *const *command, const v
         printf("%s\n", line.data ? line.data : "");
         print_best(r);
     } else {
-        printf("DOES NOT FIT: none of the settings tried fits %s on %s\n",
+        printf("%s: none of the settings tried fits %s on %s\n",
+               exit_code_of(r) == 3 ? "DOES NOT FIT" : "NO ANSWER",
                vp_size_text(budget_bytes, size, sizeof size), device->name);
     }
     printf("\n%-9s %-11s %11s %10s %9s  %s\n", "", "verdict", "on device", "a step", "samples/s",
@@ -367,7 +374,7 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
         VP_TRY(vp_print_json(tune_json(&result, line->rest, o->study), err));
     else
         print_tune(&result, line->rest, &device, opts.budget_bytes);
-    cli->exit_code = result.best ? 0 : strcmp(result.stopped_because, "interrupted") == 0 ? 6 : 3;
+    cli->exit_code = exit_code_of(&result);
 out:
     vp_command_result_release(&result);
     return st;

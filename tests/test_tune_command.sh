@@ -105,6 +105,15 @@ ok "it says what it assumed" json 'any("--ckpt: on needs less" in a for a in d["
     'sum(d["space"][k] for k in ("ruled_out_by_memory", "ruled_out_by_speed", "expected_slower", "expected_too_large")) >= 28 - len(d["trials"])'
 ok "nothing fits" exits 3 tune --budget 600MiB "${space[@]}" -- "${cmd[@]}"
 ok "and nothing is best" json 'd["best"] is None' 'all(t["verdict"] == "oom-device" and t["needed_bytes"] > 0 for t in d["trials"])'
+ok "none because a model expects so" json 'd["space"]["expected_too_large"] == 0'
+for batch in 1 2 8; do # one value, and a command that does not name it
+    ok "batch $batch alone" exits 0 tune --budget 4300MiB --try --batch=$batch -- "${cmd[@]}"
+    ok "batch $batch is played" json "d['best']['settings'] == {'--batch': '$batch'}" 'len(d["trials"]) == 2'
+done
+ok "batch 64 alone" exits 3 tune --budget 4300MiB --try --batch=64 -- "${cmd[@]}"
+ok "was played before that is said" json '[(value(t, "--batch"), t["verdict"]) for t in d["trials"]] == [(None, "ok"), ("64", "oom-device")]'
+ok "one trial, of one that does not fit" exits 6 "$vplan" tune --device l4 --budget 4300MiB --max-trials 1 --try --batch=64,1 -- "${cmd[@]}" --batch 64
+ok "does not say that none would" says "NO ANSWER"
 ok "a command that has the best" exits 0 tune --budget 4300MiB --try --batch=8,16,32 -- "${cmd[@]}" --batch=16 --optim b
 ok "is told so" json 'd["had"]["settings"] == {"--batch": "16"}' 'd["best"]["command"][2] == "--batch=32"'
 ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB --try b=8,16,32 -- "${cmd[@]}" --batch={b} --optim b

@@ -356,7 +356,8 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
         bool seen = all_seen(c, s, false);
         if (ruling == VP_RULED_NOT && seen && c->best >= 0 && seconds > best_seconds + margin)
             ruling = VP_RULED_EXPECTED_SLOWER;
-        if (ruling == VP_RULED_NOT && all_seen(c, s, true) && bytes > far_too_large)
+        /* an expectation does not show that nothing fits: until something does, play it */
+        if (ruling == VP_RULED_NOT && c->best >= 0 && all_seen(c, s, true) && bytes > far_too_large)
             ruling = VP_RULED_EXPECTED_LARGE;
         if (rulings)
             rulings[s] = (char)ruling;
