@@ -96,7 +96,6 @@ extern const vp_option_set vp_quiet_options;
 const char *vp_word_of_precision(int i);
 const char *vp_word_of_optimizer(int i);
 const char *vp_word_of_attention(int i);
-const char *vp_word_of_recompute(int i);
 const char *vp_word_of_device(int i);
 const char *vp_word_of_model(int i);
 const char *vp_word_of_target(int i);
@@ -144,7 +143,8 @@ vp_status vp_parse_precision(const char *text, bool any, const char *device_name
 vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_err *err);
 vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out, vp_err *err);
 vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp_err *err);
-vp_status vp_parse_recompute(const char *text, vp_recompute *out, vp_err *err);
+/* segments:N gives VP_RECOMPUTE_FULL and the number, anything else 0. */
+vp_status vp_parse_recompute(const char *text, vp_recompute *out, int64_t *n_segments, vp_err *err);
 vp_status vp_parse_loss(const char *text, int64_t *chunk, vp_err *err);
 
 /* "transformers=5.17,trl=1.16" as an object of texts, the caller's; NULL is an empty one.

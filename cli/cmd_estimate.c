@@ -28,6 +28,7 @@ typedef struct estimate {
     vp_cost     cost;
     vp_plan    *plan;
     vp_arena   *arena;
+    const char *recompute; /* its word */
     vp_itemised itemised;
     vp_ladder   ladder; /* n 0: not asked for */
 } estimate;
@@ -37,8 +38,9 @@ enum { DEFAULT_CHUNK = 1024 };
 static vp_status set_up(const char *model_name, const vp_estimate_options *o, estimate *e,
                         vp_err *err)
 {
-    vp_scenario *s         = &e->scenario;
-    vp_recompute recompute = VP_RECOMPUTE_NONE;
+    vp_scenario *s          = &e->scenario;
+    vp_recompute recompute  = VP_RECOMPUTE_NONE;
+    int64_t      n_segments = 0;
     vp_optimizer optimizer;
     vp_status    st = VP_OK;
 
@@ -53,7 +55,7 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
     if (o->attention)
         VP_TRY(vp_parse_attention(o->attention, false, &s->attention, err));
     if (o->recompute)
-        VP_TRY(vp_parse_recompute(o->recompute, &recompute, err));
+        VP_TRY(vp_parse_recompute(o->recompute, &recompute, &n_segments, err));
     if (o->loss)
         VP_TRY(vp_parse_loss(o->loss, &s->loss_chunk, err));
     if (s->loss_chunk == VP_CHUNK_CHUNKED)
@@ -74,6 +76,13 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
         model_name, &(vp_model_opts){.dropout = s->recipe.dropout, .class_name = o->class_name},
         &e->model, err));
     vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
+    if (n_segments && !vp_scenario_set_segments(s, e->model, n_segments))
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE,
+            "--recompute %s: 2 segments or more, of at most %lld of this model's %lld blocks",
+            o->recompute, (long long)vp_max_segment(e->model),
+            (long long)e->model->graph.n_instances - 2));
+    e->recompute            = n_segments ? o->recompute : vp_scenario_recompute_name(s, e->model);
     e->seq_is_default       = !o->seq;
     e->micro_batch_is_given = o->micro_batch != 0;
     s->seq                  = o->seq                                      ? o->seq
@@ -174,13 +183,13 @@ static json_t *answer_json(const estimate *e)
 {
     const vp_scenario *s           = &e->scenario;
     json_t            *assumptions = json_deep_copy(e->plan->assumptions);
-    json_t            *settings    = json_pack(
-                      "{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
-        e->has_device ? json_string(e->device.name) : json_null(), "seq", (json_int_t)s->seq,
-                      "micro_batch", (json_int_t)s->micro_batch, "precision",
-                      vp_precision_name(s->recipe.precision), "optimizer", vp_optimizer_name(s->recipe.optimizer),
-                      "attention", vp_attention_name(s->attention), "recompute",
-                      vp_scenario_recompute_name(s, e->model), "loss_chunk_tokens", (json_int_t)s->loss_chunk);
+    json_t            *settings    = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
+                                 e->has_device ? json_string(e->device.name) : json_null(), "seq",
+                                               (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
+                                               "precision", vp_precision_name(s->recipe.precision), "optimizer",
+                                               vp_optimizer_name(s->recipe.optimizer), "attention",
+                                               vp_attention_name(s->attention), "recompute", e->recompute,
+                                               "loss_chunk_tokens", (json_int_t)s->loss_chunk);
 
     if (e->seq_is_default)
         json_array_append_new(
@@ -333,7 +342,7 @@ static const vp_option rows[] = {
      .otherwise = "full"},
     {VP_ROW_RECOMPUTE(vp_estimate_options, recompute),
      .help      = "What each block recomputes in backward instead of keeping it; full keeps a "
-                  "block's input only",
+                  "block's input only, segments:N the inputs of N segments of blocks",
      .otherwise = "none; full with --qlora"},
     {.name      = "--max",
      .kind      = VP_OPTION_CHOICE,

@@ -221,7 +221,8 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
         VP_TRY(vp_parse_attention(o->attention ? o->attention : attention, true,
                                   &job->request.attention, err));
     if (o->recompute)
-        VP_TRY(vp_parse_recompute(o->recompute, &job->request.recompute, err));
+        VP_TRY(vp_parse_recompute(o->recompute, &job->request.recompute, &job->request.n_segments,
+                                  err));
     if (o->loss)
         VP_TRY(vp_parse_loss(o->loss, &job->request.loss_chunk, err));
     if (o->profile) {

@@ -25,11 +25,6 @@ const char *vp_word_of_attention(int i)
     return i < VP_N_ATTENTIONS ? vp_attention_name((vp_attention_kind)i) : NULL;
 }
 
-const char *vp_word_of_recompute(int i)
-{
-    return i < VP_N_RECOMPUTES ? vp_recompute_name((vp_recompute)i) : NULL;
-}
-
 /* "cpu", the names of the table, then its short names. */
 const char *vp_word_of_device(int i)
 {
@@ -137,9 +132,10 @@ const vp_option_set vp_plan_options_set = {"what to plan", VP_ROWS(plan_rows)};
 static const vp_option pin_rows[] = {
     {VP_ROW_MICRO_BATCH(vp_plan_options, micro_batch),
      .help = "Samples of a micro-batch; divides the global batch", .otherwise = "free"},
-    {VP_ROW_RECOMPUTE(vp_plan_options, recompute), .open = true,
+    {VP_ROW_RECOMPUTE(vp_plan_options, recompute),
      .help      = "What every block recomputes in backward instead of keeping it; all blocks "
-                  "are then alike and there are no segments",
+                  "are then alike. segments:N, N of them, of one length, that keep the first "
+                  "block's input only",
      .otherwise = "free, block by block"},
     {VP_ROW_LOSS(vp_plan_options, loss),
      .help      = "Head and loss over all tokens at once, or N tokens at a time, a multiple of 256",

@@ -53,13 +53,21 @@ out:
     return st;
 }
 
-vp_status vp_parse_recompute(const char *text, vp_recompute *out, vp_err *err)
+vp_status vp_parse_recompute(const char *text, vp_recompute *out, int64_t *n_segments, vp_err *err)
 {
-    char shown[64];
+    static const char prefix[] = "segments:";
+    char              shown[64];
 
-    *out = vp_recompute_by_name(text);
+    *n_segments = 0;
+    *out        = vp_recompute_by_name(text);
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0) {
+        *out = VP_RECOMPUTE_FULL;
+        return vp_count_parse(text + sizeof prefix - 1, "--recompute segments:N", 1, 1 << 30,
+                              n_segments, err);
+    }
     if (*out == VP_N_RECOMPUTES)
-        return VP_FAIL(err, VP_ERR_USAGE, "--recompute %s: none, attention, mlp or full",
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--recompute %s: none, attention, mlp, full or segments:N",
                        vp_text_escape(text, shown, sizeof shown));
     return VP_OK;
 }
@@ -291,7 +299,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     if (o->attention)
         VP_TRY(vp_parse_attention(o->attention, true, &r->attention, err));
     if (o->recompute)
-        VP_TRY(vp_parse_recompute(o->recompute, &r->recompute, err));
+        VP_TRY(vp_parse_recompute(o->recompute, &r->recompute, &r->n_segments, err));
     if (o->loss)
         VP_TRY(vp_parse_loss(o->loss, &r->loss_chunk, err));
     if (o->recipe)
@@ -300,6 +308,9 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         r->offload = vp_offload_by_name(o->offload);
     if (r->offload != VP_OFFLOAD_NONE && r->offload != VP_OFFLOAD_ANY && !r->host_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s needs --host-memory SIZE", o->offload));
+    if (r->n_segments && r->host_bytes && r->offload != VP_OFFLOAD_ANY &&
+        (vp_offload_moves(r->offload) || r->offload == VP_OFFLOAD_PARAMS))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s: not of blocks in segments", o->offload));
     VP_TRY(vp_parse_budget(o->device, &o->budget, &job->device, &r->budget_bytes, err));
     if (!o->recipe)
         r->recipe.precision = vp_default_precision(&job->device);

@@ -82,6 +82,9 @@ static bool offload_parameters(const vp_ladder_start *at, vp_scenario *s)
 {
     bool may = offload_states(at, s) && vp_may_stream(&at->model->graph);
 
+    for (int i = 0; i < s->n_runs; i++) /* segments hold several blocks' parameters at once */
+        may &= s->runs[i].segment == 1;
+
     s->offload.blocks = may;
     return may;
 }

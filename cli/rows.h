@@ -45,7 +45,7 @@
 
 #define VP_ROW_RECOMPUTE(type, field) \
     .name = "--recompute", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
-    .word_at = vp_word_of_recompute, .example = "full"
+    .words = "none|attention|mlp|full|segments:N", .open = true, .example = "full"
 
 #define VP_ROW_LOSS(type, field) \
     .name = "--loss", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \

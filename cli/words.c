@@ -24,6 +24,12 @@ vp_status vp_say_refusal(vp_refusal x, vp_err *err)
     case VP_REFUSED_TOKENS:
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--global-batch times --seq is more tokens than 64 bits can count");
+    case VP_REFUSED_SEGMENTS:
+        return VP_FAIL(
+            err, VP_ERR_USAGE,
+            "--recompute segments:%lld: a plan has 2 segments or more, of one length, of "
+            "at most %lld of this model's %lld blocks",
+            (long long)x.asked, (long long)x.longest, (long long)x.limit);
     case VP_REFUSED_LOSS_CHUNK:
         break;
     }

@@ -436,6 +436,7 @@ vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_
                                                        vp_device_arena_bytes(r->device, r->budget_bytes)};
     f.r.micro_batch = 0;
     f.r.recompute   = VP_RECOMPUTE_ANY;
+    f.r.n_segments  = 0;
     f.r.loss_chunk  = VP_CHUNK_ANY;
     if (a->least_budget_bytes)
         narrow_to_leanest(&f.r, a);

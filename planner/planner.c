@@ -70,8 +70,7 @@ static bool obeys_pins(const vp_plan_request *r, const vp_scenario *s)
     return (!r->micro_batch || s->micro_batch == r->micro_batch) &&
            (r->loss_chunk == VP_CHUNK_ANY || r->loss_chunk == 0) &&
            (r->host_bytes == 0 || r->offload == VP_OFFLOAD_ANY || r->offload == VP_OFFLOAD_NONE) &&
-           (r->recompute == VP_RECOMPUTE_ANY ||
-            (s->n_runs == 1 && s->runs[0].recompute == vp_pinned_set(r)));
+           vp_request_allows_runs(r, s);
 }
 
 /* The length nearest to the square root of the number of blocks. */

@@ -25,9 +25,6 @@
 #include "planner/request.h"
 #include "planner/solve/problem.h"
 
-/* Longest segment that integer programs hold. */
-enum { VP_MAX_SEGMENT = 6 };
-
 typedef struct vp_blocks vp_blocks;
 
 /* One point of the space. */

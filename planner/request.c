@@ -14,6 +14,26 @@ bool vp_request_is_pinned(const vp_plan_request *r)
            (r->host_bytes > 0 && r->offload != VP_OFFLOAD_ANY);
 }
 
+int64_t vp_request_segment(const vp_plan_request *r)
+{
+    return r->n_segments ? (r->model->graph.n_instances - 2) / r->n_segments : 0;
+}
+
+bool vp_request_allows_runs(const vp_plan_request *r, const vp_scenario *s)
+{
+    int64_t  length = r->n_segments ? vp_request_segment(r) : 1;
+    uint64_t set    = length > 1                         ? UINT64_MAX
+                      : r->recompute == VP_RECOMPUTE_ANY ? 0
+                                                         : vp_recompute_set(r->model, r->recompute);
+
+    if (r->recompute == VP_RECOMPUTE_ANY)
+        return true;
+    for (int i = 0; i < s->n_runs; i++)
+        if (s->runs[i].segment != length || s->runs[i].recompute != set)
+            return false;
+    return true;
+}
+
 bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_optimizer optimizer)
 {
     bool fp32_weights = precision == VP_PREC_FP32 || vp_precision_has_master(precision);
@@ -147,6 +167,14 @@ static vp_refusal refuse_chunk(const vp_plan_request *r)
                         .n_chunks    = n};
 }
 
+static bool may_stand_in_segments(const vp_plan_request *r)
+{
+    int64_t n = r->n_segments, n_blocks = r->model->graph.n_instances - 2;
+    int64_t longest = vp_min_i64(VP_MAX_SEGMENT, vp_max_segment(r->model));
+
+    return n >= 2 && n <= n_blocks && n_blocks % n == 0 && n_blocks / n <= longest;
+}
+
 vp_refusal vp_request_refusal(const vp_plan_request *r)
 {
     assert(r->seq >= 1 && r->global_batch >= 1); /* options and files have no less */
@@ -157,6 +185,11 @@ vp_refusal vp_request_refusal(const vp_plan_request *r)
         (r->micro_batch > r->global_batch || r->global_batch % r->micro_batch != 0))
         return (vp_refusal){
             .reason = VP_REFUSED_MICRO_BATCH, .asked = r->micro_batch, .limit = r->global_batch};
+    if (r->n_segments && !may_stand_in_segments(r))
+        return (vp_refusal){.reason  = VP_REFUSED_SEGMENTS,
+                            .asked   = r->n_segments,
+                            .limit   = r->model->graph.n_instances - 2,
+                            .longest = vp_min_i64(VP_MAX_SEGMENT, vp_max_segment(r->model))};
     if (vp_overflowed(vp_mul(vp_mul(r->global_batch, r->seq), 64)))
         return (vp_refusal){.reason = VP_REFUSED_TOKENS,
                             .asked  = r->global_batch,

@@ -15,6 +15,9 @@
 #define VP_CHUNK_ANY     (-1)
 #define VP_CHUNK_CHUNKED (-2) /* some chunk: anything but all at once */
 
+/* Longest segment that integer programs hold. */
+enum { VP_MAX_SEGMENT = 6 };
+
 /* The loss of a micro-batch in at most so many chunks. Each is a few steps of its own in the
  * plan, about 3 KB of its file, which may have 4 MiB; and where there are 512 of them, smaller
  * ones would save less than 1/512 of what the whole loss takes. */
@@ -33,10 +36,11 @@ typedef struct vp_plan_request {
     /* what a plan may be slower than the fastest, relative, where that saves memory */
     double within;
     /* pins */
-    int64_t           micro_batch; /* 0: free */
-    vp_recompute      recompute;   /* VP_RECOMPUTE_ANY: free */
-    int64_t           loss_chunk;  /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
-    vp_attention_kind attention;   /* VP_ATTENTION_ANY: free */
+    int64_t      micro_batch; /* 0: free */
+    vp_recompute recompute;   /* VP_RECOMPUTE_ANY: free */
+    int64_t n_segments; /* of one length; 0: as recompute says, which is full beside a number */
+    int64_t loss_chunk; /* tokens; 0: all at once; VP_CHUNK_ANY, VP_CHUNK_CHUNKED */
+    vp_attention_kind attention; /* VP_ATTENTION_ANY: free */
     /* VP_OFFLOAD_ANY: free where there are host_bytes; a kind: all there is of it */
     vp_offload_kind offload;
     /* free: another recipe than the one asked for may come out, of those that vp_request_allows() */
@@ -62,6 +66,12 @@ int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_
  * They live in arena; NULL: out of memory. */
 int64_t *vp_request_micro_batches(const vp_plan_request *request, vp_arena *arena, int64_t *n);
 
+/* The length of the segments that are pinned; 0: none are. */
+int64_t vp_request_segment(const vp_plan_request *request);
+
+/* Whether blocks run as the pins say. */
+bool vp_request_allows_runs(const vp_plan_request *request, const vp_scenario *s);
+
 /* Whether micro-batch, recompute kind or loss chunk is given. */
 bool vp_request_is_pinned(const vp_plan_request *request);
 
@@ -79,16 +89,18 @@ typedef enum vp_refusal_reason {
     VP_REFUSED_SEQ,         /* longer than the model's positions                        */
     VP_REFUSED_MICRO_BATCH, /* does not divide the global batch                         */
     VP_REFUSED_TOKENS,      /* global batch times sequence: more than 64 bits count     */
+    VP_REFUSED_SEGMENTS,    /* not so many of one length, from 2 to VP_MAX_SEGMENT      */
     VP_REFUSED_LOSS_CHUNK   /* too small: the loss of a micro-batch in too many chunks  */
 } vp_refusal_reason;
 
 typedef struct vp_refusal {
     vp_refusal_reason reason;
     int64_t           asked; /* the setting's value */
-    /* what it offends: the positions; the global batch; of a chunk the least that is taken */
+    /* what it offends: the positions; the global batch; of a chunk the least that is taken; the blocks */
     int64_t limit;
     /* of a chunk: what it cuts into how many; at most VP_MAX_CHUNKS are taken */
     int64_t micro_batch, seq, n_chunks;
+    int64_t longest; /* segment there may be */
 } vp_refusal;
 
 /* Front ends ask before they plan: vp_planner_run() takes only requests that are not refused. */

@@ -161,6 +161,28 @@ void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompu
         .recompute = recompute, .n_blocks = model->graph.n_instances - 2, .segment = 1};
 }
 
+static vp_block_run segments_of(const vp_model *model, int64_t n, int64_t length)
+{
+    uint64_t set = length > 1 ? UINT64_MAX : vp_recompute_set(model, VP_RECOMPUTE_FULL);
+
+    return (vp_block_run){.recompute = set, .n_blocks = n * length, .segment = length};
+}
+
+bool vp_scenario_set_segments(vp_scenario *s, const vp_model *model, int64_t n)
+{
+    int64_t n_blocks = model->graph.n_instances - 2;
+
+    if (n < 2 || n > n_blocks || vp_ceil_div(n_blocks, n) > vp_max_segment(model))
+        return false;
+    int64_t length = n_blocks / n, n_longer = n_blocks % n;
+
+    s->n_runs = 0;
+    if (n_longer)
+        s->runs[s->n_runs++] = segments_of(model, n_longer, length + 1);
+    s->runs[s->n_runs++] = segments_of(model, n - n_longer, length);
+    return true;
+}
+
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model)
 {
     for (int kind = 0;

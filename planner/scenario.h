@@ -115,6 +115,11 @@ int64_t vp_scenario_last_batch(const vp_scenario *s);
 /* All blocks one way. */
 void vp_scenario_set_all(vp_scenario *s, const vp_model *model, uint64_t recompute);
 
+/* All blocks in n segments, the longer ones first where n does not divide their number; n of them is
+ * every block by itself, recomputed in full. False: not from 2 to their number, or a segment would
+ * be longer than vp_max_segment(). */
+bool vp_scenario_set_segments(vp_scenario *s, const vp_model *model, int64_t n);
+
 /* The kind all blocks are of, or "mixed". */
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
 

@@ -83,7 +83,8 @@ static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n
 /* Whether blocks may move activations: all micro-steps are alike then. */
 static bool may_move(const vp_plan_request *r, int64_t micro)
 {
-    return r->host_bytes > 0 && vp_request_moves(r) && r->global_batch % micro == 0;
+    return r->host_bytes > 0 && !r->n_segments && vp_request_moves(r) &&
+           r->global_batch % micro == 0;
 }
 
 /* The libraries of blocks that may move activations. */
@@ -112,21 +113,40 @@ out:
     return st;
 }
 
+/* Whether blocks may stand in segments of m. */
+static bool may_stand(const vp_plan_request *r, int64_t m)
+{
+    int64_t n_blocks = r->model->graph.n_instances - 2;
+
+    if (r->recompute != VP_RECOMPUTE_ANY)
+        return m == vp_request_segment(r);
+    return n_blocks % m == 0 && m < n_blocks && m <= vp_max_segment(r->model);
+}
+
+/* The segment alone, without m blocks by themselves. */
+static void keep_segment(vp_library *lib, int64_t m)
+{
+    int64_t i = 0;
+
+    while (lib->strategies[i].segment != m)
+        i++;
+    lib->strategies[0] = lib->strategies[i];
+    lib->n             = 1;
+}
+
 /* Libraries of each length, as far as there are such segments. */
 static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                              int64_t micro, const vp_semantics *semantics, vp_outlines **outlines,
                              vp_blocks **out, vp_err *err)
 {
-    int64_t    n_blocks = r->model->graph.n_instances - 2;
-    vp_blocks *b        = vp_arena_alloc(a->arena, sizeof *b);
-    vp_status  st       = VP_OK;
+    vp_blocks *b  = vp_arena_alloc(a->arena, sizeof *b);
+    vp_status  st = VP_OK;
 
     VP_TRY_ALLOC(err, b);
     *b   = (vp_blocks){.micro_batch = micro, .semantics = semantics};
     *out = b;
     for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
-        if (m > 1 && (r->recompute != VP_RECOMPUTE_ANY || n_blocks % m != 0 || m == n_blocks ||
-                      m > vp_max_segment(r->model)))
+        if (m > 1 && !may_stand(r, m))
             continue;
         vp_micro_steps steps = vp_micro_steps_of(r->global_batch, micro);
         vp_library    *made  = vp_arena_alloc(a->arena, sizeof *made);
@@ -141,6 +161,8 @@ static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cos
         else
             VP_TRY(vp_library_make(a->arena, r->model, r->seq, steps, semantics, cost, outlines,
                                    made, err));
+        if (m > 1 && r->n_segments)
+            keep_segment(made, m);
         if (made->n == 0) /* no such micro-steps */
             break;
         VP_TRY_ALLOC(err, b->items[m] = make_items(a->arena, made, r->global_batch / micro));
@@ -475,7 +497,8 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     assert(recipe_idx < VP_N_OPTIMIZERS);
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
     for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
-        if (!s->blocks->libraries[m] || (s->offload.blocks && m > 1))
+        if (!s->blocks->libraries[m] || (m == 1 && vp_request_segment(r) > 1) ||
+            (s->offload.blocks && m > 1))
             continue;
         vp_ilp p = ilp_of(r, &c->figures, s->blocks, m);
         if (s->offload.blocks) {

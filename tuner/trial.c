@@ -57,12 +57,8 @@ bool vp_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
     bool chunk = r->loss_chunk == VP_CHUNK_ANY || s->loss_chunk == r->loss_chunk ||
                  (r->loss_chunk == VP_CHUNK_CHUNKED && s->loss_chunk > 0);
 
-    if (r->recompute != VP_RECOMPUTE_ANY)
-        for (int i = 0; i < s->n_runs; i++)
-            if (s->runs[i].segment > 1 ||
-                s->runs[i].recompute != vp_recompute_set(r->model, r->recompute))
-                return false;
-    return chunk && (!r->micro_batch || s->micro_batch == r->micro_batch) &&
+    return chunk && vp_request_allows_runs(r, s) &&
+           (!r->micro_batch || s->micro_batch == r->micro_batch) &&
            (r->attention == VP_ATTENTION_ANY || s->attention == r->attention) &&
            vp_request_allows(r, s->recipe.precision, s->recipe.optimizer);
 }
