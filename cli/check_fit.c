@@ -93,18 +93,30 @@ static const char *file_of(const vp_edit *e)
     return e->file ? e->file->name : "environment";
 }
 
-static const char ALLOCATOR_UNSAID[] =
-    "PyTorch's default allocator: files cannot say PYTORCH_ALLOC_CONF, a command can: "
-    "vplan check [FILES] -- PYTORCH_ALLOC_CONF=expandable_segments:True CMD";
+/* Files cannot say which allocator PyTorch takes, the command's environment does. "" where it was said. */
+static const char *allocator_text(const vp_mended *m, char *buf, size_t size)
+{
+    char bytes[32];
+
+    buf[0] = '\0';
+    if (m->expandable_bytes >= 0)
+        snprintf(buf, size,
+                 "no PYTORCH_ALLOC_CONF; with expandable_segments:True before the command %s",
+                 vp_size_text(m->expandable_bytes, bytes, sizeof bytes));
+    return buf;
+}
 
 /* What was taken where the files say nothing. */
 static json_t *assumptions_json(const vp_check_fit *x)
 {
     const vp_settings *s    = &x->mended.settings;
     json_t            *list = json_array();
+    char               text[160];
 
     for (int i = 0; list && i < s->n_assumed; i++)
         json_array_append_new(list, json_string(s->assumed[i]));
+    if (list && allocator_text(&x->mended, text, sizeof text)[0])
+        json_array_append_new(list, json_string(text));
     if (list && x->request.job.language->why)
         json_array_append_new(list, json_string(x->request.job.language->why));
     return list;
@@ -210,7 +222,7 @@ static void print_mend(const vp_check_fit *x, const vp_checked *c)
 void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
 {
     const vp_mended *m = &x->mended;
-    char             speed[64], bytes[2][32], time[32];
+    char             speed[64], bytes[2][32], time[32], text[160];
 
     if (x->why) {
         vp_screen_line("fit", "%s", x->why);
@@ -232,6 +244,6 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
                        m->chosen.best->settings.value[VP_SETTING_RECOMPUTE]);
     if (x->request.job.language->why)
         vp_screen_line("assumed", "%s", x->request.job.language->why);
-    if (!c->settings.value[VP_SETTING_ALLOCATOR])
-        vp_screen_line("assumed", "%s", ALLOCATOR_UNSAID);
+    if (allocator_text(m, text, sizeof text)[0])
+        vp_screen_line("assumed", "%s", text);
 }

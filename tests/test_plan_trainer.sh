@@ -154,6 +154,8 @@ code, out, err = call("plan", "gpt2", "--trainer", "torch", "--device", "t4", "-
 ok(code == 4 and "fp16-mixed" in err, "what was asked for is not changed", (code, err))
 code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "999983", "--json")
 ok(code == 0 and json.loads(out)["common"]["micro_batch"] == 1, "a micro-batch beyond counting is too large", (code, err))
+a, b = check("f16.yaml", *T4)[1], check("f16.yaml", *T4, "--", "PYTORCH_ALLOC_CONF=expandable_segments:True", "python", "train.py")[1]
+ok(any("PYTORCH_ALLOC_CONF" in x for x in a["assumptions"]) and not any("PYTORCH_ALLOC_CONF" in x for x in b["assumptions"]) and b["common"]["allocator"] == "expandable" and b["device_bytes"] < a["device_bytes"], "files and the command's environment", (a["assumptions"], b))
 # ---- between the middle and the upper end ----
 need = json.loads(call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--json")[1])
 budget = str((need["device_bytes"] + need["interval"]["high_bytes"]) // 2)

@@ -138,6 +138,27 @@ out:
     return st;
 }
 
+/* Nobody said which allocator: what the other one would need. */
+static vp_status size_expandable(vp_arena *arena, const vp_checked *c, const vp_fit_job *job,
+                                 vp_mended *m, vp_err *err)
+{
+    vp_settings  s = m->settings;
+    vp_fit_bytes bytes;
+    double       seconds;
+    const char  *why = NULL;
+    vp_status    st  = VP_OK;
+
+    m->expandable_bytes = -1;
+    if (c->settings.value[VP_SETTING_ALLOCATOR])
+        goto out;
+    s.value[VP_SETTING_ALLOCATOR] = "expandable";
+    VP_TRY(size_it(arena, job, &s, &bytes, &seconds, &why, err));
+    if (!why)
+        m->expandable_bytes = bytes.high_bytes;
+out:
+    return st;
+}
+
 vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp_mended *out,
                   vp_err *err)
 {
@@ -152,6 +173,7 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
     if (out->why)
         goto out;
     out->fits = out->now.high_bytes <= r->budget_bytes;
+    VP_TRY(size_expandable(arena, c, &r->job, out, err));
     pin(&out->settings, r);
     st = vp_choose(arena, r, &out->chosen, &why);
     if (st == VP_ERR_INPUT) { /* nothing else can be told or sized: there is nothing to propose */

@@ -24,8 +24,9 @@ typedef struct vp_mended {
     vp_settings     settings; /* what the files mean, completed */
     vp_fit_bytes    now;
     double          now_s;
-    vp_chosen       chosen; /* of the same global batch; n 0: not searched */
-    vp_mended_line *lines;  /* where it does not fit and something does */
+    int64_t         expandable_bytes; /* with PyTorch's other allocator; -1: said, or not known */
+    vp_chosen       chosen;           /* of the same global batch; n 0: not searched */
+    vp_mended_line *lines;            /* where it does not fit and something does */
     int64_t         n_lines;
 } vp_mended;
 
