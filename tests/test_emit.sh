@@ -79,6 +79,8 @@ for change, want in (({"micro_batch": 0}, "micro_batch"), ({"micro_batch": "four
 for name, text, want in (("a.json", "{", "a.json:1"), ("b.json", "{}", "common"), ("c.json", "[]", "object"), ("d.json", '{"common": {"micro_batch": 1}}', "seq")):
     code, _, err = call("emit", write(name, text), "--for", "hf")
     ok(code == 4 and want in err, "settings " + text, (code, err))
+code, _, err = call("emit", write("x.json", dict(settings, schema_version=99)), "--for", "hf")
+ok(code == 4 and "schema_version" in err, "settings of another version", (code, err))
 for words in ((s,), (s, "--for", "hg"), ("--for", "hf"), (s, "--for", "hf", "--versions", "x"), (s, "--for", "hf", "--versions", "a=b")):
     ok(call("emit", *words)[0] == 2, "emit " + " ".join(words), "no usage error")
 

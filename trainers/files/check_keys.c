@@ -129,6 +129,11 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
                     whole ? "whole number" : "number");
             return;
         }
+        if (strspn(text, "0123456789") == strlen(text) && strlen(text) > 15) {
+            vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s: a number of %zu digits", shown,
+                    strlen(text));
+            return;
+        }
         snprintf(better, sizeof better, whole ? "%.0f" : strchr(text, '.') ? "%.15g" : "%.1e", x);
         if (file->dialect->text_is_number)
             vp_find(c, file, VP_NOTE, v, k->path, better,
@@ -221,7 +226,8 @@ static bool is_listed(const char *list, const char *name)
     return false;
 }
 
-enum { MAX_NAMES = 1200 };
+/* Of a file with more strangers than that the others get no "did you mean". */
+enum { MAX_NAMES = 1200, MAX_NAMED = 1000 };
 
 /* The names that may stand in a section: for "did you mean". Returns how many. */
 static int names_of(vp_checked *c, const vp_checked_file *file, const char *path,
@@ -271,7 +277,8 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
                            const char *path, const vp_value *v, vp_text *own)
 {
     const char  *names[MAX_NAMES];
-    int          n       = names_of(c, file, s->path, names);
+    bool         many    = c->n_findings > MAX_NAMED || own->n_bytes > 64 * (size_t)MAX_NAMED;
+    int          n       = many ? 0 : names_of(c, file, s->path, names);
     int          nearest = vp_word_nearest(v->key, names, n);
     const char  *near    = nearest >= 0 ? names[nearest] : NULL;
     size_t       letters = strlen(v->key);

@@ -78,6 +78,8 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
         *at = v;
     if (strcmp(text, "auto") == 0 && strcmp(row->value, "auto") != 0 && strcmp(row->word, "W") != 0)
         return false;
+    if (v && v->kind == VP_VALUE_INT && v->integer > 0 && row->value[0] == '$')
+        snprintf(buf, buf_size, "%lld", (long long)v->integer); /* 0x10, 4_096 */
     if (strcmp(row->value, "$") == 0 || strcmp(row->value, "$,") == 0) {
         char *p = buf;
         if (row->value[1] == ',') /* "q_proj, v_proj" */
@@ -412,6 +414,23 @@ static void check_tuning(vp_checked *c)
                     script[i + 1]);
 }
 
+/* A number that is written and too large for any setting: not "not said". */
+static void check_sizes(vp_checked *c, const vp_checked_file *file, const vp_dialect *d)
+{
+    for (int i = 0; i < d->n_says; i++) {
+        const vp_saying *row = &d->says[i];
+        const vp_value  *v;
+        if (row->setting == VP_ALWAYS || !row->value || strcmp(row->value, "$") != 0 ||
+            strcmp(vp_setting_words((vp_setting)row->setting), "N") != 0)
+            continue;
+        v = vp_value_at(file->doc->root, row->key);
+        if (v && v->kind == VP_VALUE_INT && v->real >= 1e12)
+            vp_find(c, file, VP_ERROR, v, row->key, NULL,
+                    "%lld is above 999999999999, the largest that is judged",
+                    (long long)v->integer);
+    }
+}
+
 void vp_check_lengths(vp_checked *c, int64_t positions)
 {
     const char *seq = c->settings.value[VP_SETTING_SEQ];
@@ -437,6 +456,10 @@ void vp_check_settings(vp_checked *c)
     check_pairs(c);
     check_product(c);
     check_launch(c);
+    for (int f = 0; f < c->n_files; f++)
+        for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d;
+             d                   = d->base_says ? d->base : NULL)
+            check_sizes(c, &c->files[f], d);
     check_costs(c);
     check_tuning(c);
 }

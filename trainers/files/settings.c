@@ -206,6 +206,9 @@ static vp_status from_settings(vp_arena *arena, const vp_json_node *root, vp_set
     vp_json_node common;
     vp_status    st = VP_OK;
 
+    const json_t *version = json_object_get(root->value, "schema_version");
+    if (version && (!json_is_integer(version) || json_integer_value(version) != 1))
+        VP_TRY(vp_json_fail(root, "schema_version", err, "this vplan reads settings of version 1"));
     VP_TRY(vp_json_object(root, "common", &common, err));
     VP_TRY(vp_json_only_keys(&common, common_keys, err));
     VP_TRY(take_offload(&common, out, err));
