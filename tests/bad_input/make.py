@@ -154,6 +154,13 @@ os.symlink("nowhere", "config/dangling")
 os.symlink("/dev/zero", "config/zero")
 write("-dash.json", GOOD)
 
+# families whose sizes are checked in one place
+BERT = {"model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 128,
+        "max_position_embeddings": 64, "type_vocab_size": 2, "vocab_size": 100}
+for name, more in {"bert-width": {"hidden_size": 65}, "bert-wide-heads": {"hidden_size": 257 * 4}, "bert-pad-outside": {"pad_token_id": 100},
+                   "llama-key-heads": {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_key_value_heads": 3}}.items():
+    write("config/%s.json" % name, dump(dict(BERT, **more)))
+
 # ---- recipes, devices, profiles ----
 
 RECIPE = {"schema_version": 1, "optimizer": {"name": "adamw", "lr": 1e-3, "beta1": 0.9, "beta2": 0.95, "eps": 1e-8, "weight_decay": 0.1},
