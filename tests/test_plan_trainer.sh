@@ -156,6 +156,8 @@ code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--
 ok(code == 0 and json.loads(out)["common"]["micro_batch"] == 1, "a micro-batch beyond counting is too large", (code, err))
 a, b = check("f16.yaml", *T4)[1], check("f16.yaml", *T4, "--", "PYTORCH_ALLOC_CONF=expandable_segments:True", "python", "train.py")[1]
 ok(any("PYTORCH_ALLOC_CONF" in x for x in a["assumptions"]) and not any("PYTORCH_ALLOC_CONF" in x for x in b["assumptions"]) and b["common"]["allocator"] == "expandable" and b["device_bytes"] < a["device_bytes"], "files and the command's environment", (a["assumptions"], b))
+code, j, err = check(*ON, "--", "PYTORCH_ALLOC_CONF=expandable_segments:True", "python", "train.py", "--per_device_train_batch_size", "64", "--bf16", "True", "--optim", "adamw_torch")
+ok(code == 3 and j["changes"] and not [c for c in j["changes"] if "ALLOC_CONF" in c["key"]], "what is on already is no change", (code, j.get("changes")))
 # ---- between the middle and the upper end ----
 need = json.loads(call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--json")[1])
 budget = str((need["device_bytes"] + need["interval"]["high_bytes"]) // 2)

@@ -72,6 +72,9 @@ static void pin(const vp_settings *s, vp_choose_request *r)
         r->pinned[i] = s->value[i];
     for (int i = 0; i < N_CHANGED; i++)
         r->pinned[changed[i]] = NULL;
+    /* somebody chose it, and a line to take it out would be in nobody's file */
+    if (strcmp(s->value[VP_SETTING_ALLOCATOR], "expandable") == 0)
+        r->pinned[VP_SETTING_ALLOCATOR] = s->value[VP_SETTING_ALLOCATOR];
     r->seq          = number(s->value[VP_SETTING_SEQ]);
     r->world        = number(s->value[VP_SETTING_WORLD]);
     r->global_batch = number(s->value[VP_SETTING_MICRO_BATCH]) *
