@@ -80,7 +80,7 @@ bool vp_launch_is_variable(const char *word)
     return false;
 }
 
-/* The first of the keys that is there, and how many nodes it is to be taken times. */
+/* The first of the keys that is there; NULL: none. */
 static const vp_value *first_of(const vp_document *doc, const char *const *keys)
 {
     const vp_value *v = NULL;
@@ -103,6 +103,13 @@ static vp_status add_text(vp_document *doc, const char *key, const vp_value *at,
     return VP_OK;
 }
 
+enum { MOST = 1000000 };
+
+static bool is_count(const vp_value *v)
+{
+    return v->kind == VP_VALUE_INT && v->integer > 0 && v->integer <= MOST;
+}
+
 static vp_status add_processes(vp_document *doc, vp_err *err)
 {
     static const char *const all[]  = {"num_processes", NULL};
@@ -117,7 +124,7 @@ static vp_status add_processes(vp_document *doc, vp_err *err)
 
     if (!at)
         return VP_OK;
-    if (at->kind != VP_VALUE_INT || (!total && nodes && nodes->kind != VP_VALUE_INT))
+    if (!is_count(at) || (!total && nodes && !is_count(nodes)))
         return add_text(doc, "processes", at, "unknown", err);
     n = total ? total->integer : (own ? own->integer : 1) * (nodes ? nodes->integer : 1);
     return add_text(doc, "processes", at, vp_arena_printf(doc->arena, "%lld", (long long)n), err);
