@@ -101,6 +101,11 @@ j = json.loads(out or "{}")
 ok(code == 0 and all(j["common"].get(k) == v for k, v in planned["common"].items() if k.startswith(("lora", "tuning"))) and j["common"]["tuning"] == "lora"
    and j["device_bytes"] == planned["device_bytes"], "check judges adapters", (code, j.get("common"), planned["common"], j.get("device_bytes"), planned["device_bytes"], err))
 one = dict(settings, common=dict(COMMON, world=1, parallel="none", offload="none", recompute="none"))
+ok("predicted: allocated" in open("lora/vplan_settings.py").read(), "emit says what was predicted", open("lora/vplan_settings.py").read()[:400])
+planned["common"]["micro_batch"] = 4
+code, out, err = call("emit", write("lora2.json", planned), "--for", "torch", "-o", "lora2")
+text = open("lora2/vplan_settings.py").read()
+ok(code == 0 and "changed after they were predicted" in text and "allocated" not in text.split('"""')[0] and '"reserved_peak_bytes": None' in text, "a prediction of other settings is dropped", (code, err, text[:900]))
 call("emit", write("one.json", one), "--for", "lightning", "-o", "lightning")
 code, out, err = call("check", "lightning/lightning.yaml", "--for", "lightning", "--json")
 ok(code == 0 and [f["severity"] for f in json.loads(out)["findings"] if f["key"] == "tuning"] == ["note"], "check says what the user's code decides", out)

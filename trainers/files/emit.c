@@ -15,6 +15,7 @@ typedef struct job {
     const vp_settings *s;
     vp_emitted        *out;
     bool               said[VP_N_SETTINGS];
+    bool               edited; /* after the prediction, which is dropped */
     vp_err            *err;
 } job;
 
@@ -197,6 +198,11 @@ static void put_prediction(const job *j, vp_text *out)
     const vp_settings *s = j->s;
     char               size[48];
 
+    if (j->edited) {
+        vp_text_printf(out, "predicted: nothing; these settings were changed after they were "
+                            "predicted: vplan check says what they need\n");
+        return;
+    }
     if (s->device_bytes < 0 && s->reserved_bytes < 0 && s->allocated_bytes < 0) {
         vp_text_printf(out,
                        "predicted: nothing; the settings that this was made from give no bytes\n");
@@ -213,6 +219,41 @@ static void put_prediction(const job *j, vp_text *out)
         vp_text_printf(out, " %.4g s a step,", s->step_time_s);
     vp_text_printf(out, " by %s%s%s\n", s->trainer ? s->trainer : "the settings",
                    s->device ? ", on " : "", s->device ? s->device : "");
+}
+
+/* Whether one of a dialect's rows says in `settings`, the planner's own, what `common` does not. */
+static bool row_differs(const job *j, const vp_saying *row, const char *target)
+{
+    const json_t *has = json_object_get(json_object_get(j->s->document, "settings"), row->key);
+    const char   *argument, *text;
+    char          number[32];
+
+    if (!has || row->setting == VP_ALWAYS || row->read_only || !row->value ||
+        (strcmp(row->value, "$") != 0 && strcmp(row->value, "$word") != 0) ||
+        !j->s->value[row->setting] || !vp_when_holds(row->when, j->s, target) ||
+        !vp_word_is(j->s->value[row->setting], row->word, &argument))
+        return false;
+    text = vp_saying_text(j->arena, j->s, row, argument);
+    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(has));
+    if (json_is_integer(has))
+        return text && strcmp(text, number) != 0;
+    return json_is_string(has) && text && strcmp(text, json_string_value(has)) != 0;
+}
+
+/* Whether `common` was changed by hand after its bytes were predicted. */
+static bool is_edited(const job *j)
+{
+    const vp_target *t      = NULL;
+    vp_err           ignore = {0};
+
+    if (!j->s->trainer || vp_target_named(j->s->trainer, &t, &ignore) != VP_OK)
+        return false;
+    for (int f = 0; f < t->n_files; f++)
+        for (const vp_dialect *d = t->files[f].dialect; d; d = d->base_says ? d->base : NULL)
+            for (int i = 0; i < d->n_says; i++)
+                if (row_differs(j, &d->says[i], t->name))
+                    return true;
+    return false;
 }
 
 /* Lines: versions, prediction, the command that made it, the command that runs it. */
@@ -316,9 +357,18 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
                   const char *made_by, vp_emitted *out, vp_err *err)
 {
     job         j = {.arena = arena, .target = target, .s = s, .out = out, .err = err};
+    vp_settings own;
     const char *comment;
     vp_status   st = VP_OK;
 
+    j.edited = is_edited(&j);
+    if (j.edited) {
+        own                 = *s;
+        own.allocated_bytes = own.reserved_bytes = own.reserved_high_bytes = own.device_bytes = -1;
+        own.step_time_s                                                                       = -1;
+        j.s = &own;
+        s   = &own;
+    }
     *out = (vp_emitted){.versions = json_object(), .settings = json_object()};
     VP_TRY_ALLOC(err, out->versions && out->settings);
     for (int f = 0; f < target->n_files; f++) {
