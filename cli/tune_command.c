@@ -278,7 +278,8 @@ static void print_tune(const vp_command_result *r, char *const *command, const v
 {
     vp_text line = {0};
     char    size[64];
-    int64_t left = r->n_settings - r->n_tried + (r->had && !r->had->value);
+    bool    had_beside = r->had && !r->had->value;
+    int64_t left       = r->n_settings - r->n_tried + had_beside;
 
     if (r->best) {
         add_line(&line, vp_command_line_of(r, command, r->best, r->arena));
@@ -299,12 +300,13 @@ static void print_tune(const vp_command_result *r, char *const *command, const v
     printf("\n");
     vp_screen_line(
         "played",
-        "%lld of %lld settings were played, in %.0f s. Not played: %lld that would need more than "
+        "%lld of %lld settings were played%s, in %.0f s. Not played: %lld that would need more than "
         "one that was out of memory, %lld that are slower than one that fits, %lld expected to be "
         "slower, %lld to be far too large, %lld others",
-        (long long)r->n_tried, (long long)r->n_settings, r->wall_s,
-        (long long)r->n_ruled_out_memory, (long long)r->n_ruled_out_speed,
-        (long long)r->n_expected_slower, (long long)r->n_expected_too_large,
+        (long long)(r->n_settings - left), (long long)r->n_settings,
+        had_beside ? " and the command as it is" : "", r->wall_s, (long long)r->n_ruled_out_memory,
+        (long long)r->n_ruled_out_speed, (long long)r->n_expected_slower,
+        (long long)r->n_expected_too_large,
         (long long)(left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_expected_slower -
                     r->n_expected_too_large));
     vp_screen_line("stopped", "%s", r->stopped_because);

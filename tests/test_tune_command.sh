@@ -114,6 +114,8 @@ ok "batch 64 alone" exits 3 tune --budget 4300MiB --try --batch=64 -- "${cmd[@]}
 ok "was played before that is said" json '[(value(t, "--batch"), t["verdict"]) for t in d["trials"]] == [(None, "ok"), ("64", "oom-device")]'
 ok "one trial, of one that does not fit" exits 6 "$vplan" tune --device l4 --budget 4300MiB --max-trials 1 --try --batch=64,1 -- "${cmd[@]}" --batch 64
 ok "does not say that none would" says "NO ANSWER"
+ok "one value, for people" exits 0 "$vplan" tune --device l4 --try --batch=1 -- "${cmd[@]}"
+ok "is one setting, beside the command" says "1 of 1 settings were played and the command as it is"
 ok "a command that has the best" exits 0 tune --budget 4300MiB --try --batch=8,16,32 -- "${cmd[@]}" --batch=16 --optim b
 ok "is told so" json 'd["had"]["settings"] == {"--batch": "16"}' 'd["best"]["command"][2] == "--batch=32"'
 ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB --try b=8,16,32 -- "${cmd[@]}" --batch={b} --optim b
