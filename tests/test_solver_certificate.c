@@ -296,6 +296,28 @@ static void multipliers_beyond_126_bits_prove_nothing(void **state)
     assert_true(proves(&p, "[[[0]]]", 0));
 }
 
+/* The checker's chain program stands on levels that descend and on costs of 0 and more: it says so itself,
+ * whoever calls it. */
+static void a_chain_of_other_items_proves_nothing(void **state)
+{
+    vp_item_row items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
+                           {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
+    vp_ilp      g       = {.n_blocks   = 3,
+                           .base_bytes = 10,
+                           .end_bytes  = 4,
+                           .const_ns   = 100,
+                           .items      = items,
+                           .n_items    = 2};
+
+    (void)state;
+    assert_true(vp_chain_proves(&g, 19, 100, 1000));
+    items[0].beta_bytes = 2;
+    assert_false(vp_chain_proves(&g, 19, 100, 1000));
+    items[0].beta_bytes = 5;
+    items[1].cost_ns    = -1;
+    assert_false(vp_chain_proves(&g, 19, 50, 1000));
+}
+
 /* A row of <= times a negative number is a row of >=, which no chain need keep: of it a bound as high
  * as one likes would follow, 10^9 ns here. Room 986 for 9 bytes at most: -u (986 - 9) grows with -u. */
 static void a_negative_multiplier_proves_nothing(void **state)
@@ -368,6 +390,7 @@ int main(void)
         cmocka_unit_test(a_certificate_is_exactly_as_described_or_proves_nothing),
         cmocka_unit_test(what_the_frontier_found_is_found_again_or_proves_nothing),
         cmocka_unit_test(multipliers_beyond_126_bits_prove_nothing),
+        cmocka_unit_test(a_chain_of_other_items_proves_nothing),
         cmocka_unit_test(a_negative_multiplier_proves_nothing),
         cmocka_unit_test(a_product_that_wraps_proves_nothing),
         cmocka_unit_test(a_tree_deeper_than_the_limit_proves_nothing),
