@@ -67,7 +67,7 @@ vp_status vp_parse_recompute(const char *text, vp_recompute *out, int64_t *n_seg
     }
     if (*out == VP_N_RECOMPUTES)
         return VP_FAIL(err, VP_ERR_USAGE,
-                       "--recompute %s: none, attention, mlp, full or segments:N",
+                       "--recompute %s: one of none, attention, mlp, full or segments:N",
                        vp_text_escape(text, shown, sizeof shown));
     return VP_OK;
 }
