@@ -17,8 +17,6 @@ CASES = [      # name, script, its arguments, ranks, imports
     ("fsdp2 of 8", "fsdp2.py", [], 8, ("transformers",)),
     ("fsdp2 of 3, uneven", "fsdp2.py", [], 3, ("transformers",)),
     ("zero2 of 4", "zero2.py", [], 4, ("deepspeed", "transformers")),
-    ("zero3 of 4", "zero3.py", [], 4, ("deepspeed", "transformers")),
-    ("zero3 of 8", "zero3.py", [], 8, ("deepspeed", "transformers")),
     ("tensor parallel of 4", "tensor_parallel.py", [], 4, ()),
     ("pipeline of 4", "pipeline.py", [], 4, ()),
 ]
