@@ -112,7 +112,27 @@ static bool proves(const vp_ilp_problem *p, const char *certificate, int64_t cut
     return is;
 }
 
-/* Of the problem below. */
+/* Three blocks; keeping (2 bytes, 4 ns) or recomputing (1 byte, 7 ns, 5 bytes above). Room 19 -
+ * 10 = 9:
+ *     end    n0 + 2 n1 + 4 <= 9        level 0  n0 + 5 <= 9 if n0       level 1  n0 + 2 n1 + 3
+ *            <= 9 if n1
+ * so n1 <= 2 by the end row, and the optimum is 100 + 7 + 2 * 4 = 115. Cover 10 ns = 10240 /
+ * 1024, end 3 ns a byte = 3221225472 / 2^30: reduced costs 7 + 3 - 10 = 0 and 4 + 6 - 10 =
+ * 0, bound 100 + 30 - 15 = 115. Without n0 the end row is one byte short: 2000 ns a block,
+ * 1000 ns a byte, 4 - 2000 + 2 * 1000 = 4 reduced, bound 100 + 6000 - 5000 = 1100. */
+static vp_ilp by_hand(vp_item_row items[2])
+{
+    items[0] = (vp_item_row){.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7};
+    items[1] = (vp_item_row){.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4};
+    return (vp_ilp){.n_blocks   = 3,
+                    .base_bytes = 10,
+                    .end_bytes  = 4,
+                    .const_ns   = 100,
+                    .items      = items,
+                    .n_items    = 2};
+}
+
+/* Of the problem above. */
 static const char *const not_certificates[] = {
     "null",
     "0",
@@ -177,23 +197,9 @@ static const char *const not_certificates[] = {
 
 static void a_certificate_is_exactly_as_described_or_proves_nothing(void **state)
 {
-    /* Three blocks; keeping (2 bytes, 4 ns) or recomputing (1 byte, 7 ns, 5 bytes above). Room 19 -
-     * 10 = 9:
-     *     end    n0 + 2 n1 + 4 <= 9        level 0  n0 + 5 <= 9 if n0       level 1  n0 + 2 n1 + 3
-     *            <= 9 if n1
-     * so n1 <= 2 by the end row, and the optimum is 100 + 7 + 2 * 4 = 115. Cover 10 ns = 10240 /
-     * 1024, end 3 ns a byte = 3221225472 / 2^30: reduced costs 7 + 3 - 10 = 0 and 4 + 6 - 10 =
-     * 0, bound 100 + 30 - 15 = 115. Without n0 the end row is one byte short: 2000 ns a block,
-     * 1000 ns a byte, 4 - 2000 + 2 * 1000 = 4 reduced, bound 100 + 6000 - 5000 = 1100. */
-    vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
-                              {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
-    vp_ilp         g       = {.n_blocks   = 3,
-                              .base_bytes = 10,
-                              .end_bytes  = 4,
-                              .const_ns   = 100,
-                              .items      = items,
-                              .n_items    = 2};
-    vp_ilp_problem p       = {.budget_bytes = 19, .ilps = &g, .n_ilps = 1};
+    vp_item_row    items[2];
+    vp_ilp         g = by_hand(items);
+    vp_ilp_problem p = {.budget_bytes = 19, .ilps = &g, .n_ilps = 1};
 
     (void)state;
     assert_true(proves(&p, "[[[0,[0,10240],[1,3221225472]]]]", 115));
@@ -223,20 +229,14 @@ static void a_certificate_is_exactly_as_described_or_proves_nothing(void **state
 
 static void what_the_frontier_found_is_found_again_or_proves_nothing(void **state)
 {
-    vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
-                              {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
+    vp_item_row    items[2];
     vp_ilp         g[VP_MAX_CHAIN_PROOFS + 1];
     vp_ilp_problem p = {.budget_bytes = 19, .ilps = g, .n_ilps = 1};
     char           all[8 * (VP_MAX_CHAIN_PROOFS + 1)] = "[";
     example        e;
 
     (void)state;
-    g[0] = (vp_ilp){.n_blocks   = 3,
-                    .base_bytes = 10,
-                    .end_bytes  = 4,
-                    .const_ns   = 100,
-                    .items      = items,
-                    .n_items    = 2};
+    g[0] = by_hand(items);
     assert_true(proves(&p, "[[[4]]]", 115)); /* the optimum, as above */
     assert_false(proves(&p, "[[[4]]]", 116));
     assert_true(proves(&p, "[[[4]]]", 100));
@@ -300,14 +300,8 @@ static void multipliers_beyond_126_bits_prove_nothing(void **state)
  * whoever calls it. */
 static void a_chain_of_other_items_proves_nothing(void **state)
 {
-    vp_item_row items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
-                           {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
-    vp_ilp      g       = {.n_blocks   = 3,
-                           .base_bytes = 10,
-                           .end_bytes  = 4,
-                           .const_ns   = 100,
-                           .items      = items,
-                           .n_items    = 2};
+    vp_item_row items[2];
+    vp_ilp      g = by_hand(items);
 
     (void)state;
     assert_true(vp_chain_proves(&g, 19, 100, 1000));
@@ -328,15 +322,9 @@ static void a_negative_multiplier_proves_nothing(void **state)
         "[[[0,[3,-4611686018427387904]]]]",           /* level 1              */
         "[[[1,0],[0],[0,[2,-4611686018427387904]]]]", /* level 0, in use      */
         "[[[1,1],[0],[0,[3,-4611686018427387904]]]]"};
-    vp_item_row    items[] = {{.k_bytes = 1, .beta_bytes = 5, .cost_ns = 7},
-                              {.k_bytes = 2, .beta_bytes = 3, .cost_ns = 4}};
-    vp_ilp         g       = {.n_blocks   = 3,
-                              .base_bytes = 10,
-                              .end_bytes  = 4,
-                              .const_ns   = 100,
-                              .items      = items,
-                              .n_items    = 2};
-    vp_ilp_problem p       = {.budget_bytes = 1000, .ilps = &g, .n_ilps = 1};
+    vp_item_row    items[2];
+    vp_ilp         g = by_hand(items);
+    vp_ilp_problem p = {.budget_bytes = 1000, .ilps = &g, .n_ilps = 1};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
