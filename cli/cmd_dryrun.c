@@ -261,8 +261,8 @@ static const vp_option card_rows[] = {
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(arguments, time),
      .help =
-         "Record the operators of one more step and say what it takes by the card's stated rates: "
-         "where it goes, by class of work"},
+         "Record the operators of one more step and say what it takes by the card's rates, derated as plan's "
+         "are: where it goes, by class of work"},
     {.name = "--no-owners",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(arguments, no_owners),

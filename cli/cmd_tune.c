@@ -496,7 +496,7 @@ const vp_command vp_cmd_tune = {
          "sequence, batch, recipe and device.",
          "With -- CMD, the fastest arguments of a PyTorch training command of your own that fit a card, "
          "without the card: each trial is a dry run (vplan dryrun) of a few steps in a folder of its own. Seconds "
-         "are by the card's stated rates. --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "
+         "are by the card's rates, derated as plan's are. --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "
          "the command as run.sh, are as above."},
     .examples   = {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",
                    "vplan tune plan.json --study study.db -o best.json",

@@ -25,12 +25,12 @@ static void print_time(const json_t *time, FILE *out)
     json_t *row;
     double  step_s = json_number_value(json_object_get(time, "step_time_s"));
 
-    fprintf(out, "\n  a step takes %s (assumed, by the card's stated rates), bound by %s\n",
+    fprintf(out, "\n  a step takes %s (assumed, by what such cards reach), bound by %s\n",
             vp_time_text(step_s, a, sizeof a),
             strcmp(text(time, "bound_by"), "launches") == 0 ? "what the host launches"
                                                             : "the card");
     if (number(time, "samples"))
-        fprintf(out, "  %s samples a step, %.4g a second; %.1f %% of the card's rate in bf16\n",
+        fprintf(out, "  %s samples a step, %.4g a second; %.1f %% MFU\n",
                 vp_count_text(number(time, "samples"), a, sizeof a),
                 json_number_value(json_object_get(time, "samples_per_s")),
                 100 * json_number_value(json_object_get(time, "mfu")));

@@ -141,12 +141,13 @@ double vp_device_flop_per_s(const vp_device *device, vp_device_rate rate)
                  : rate == VP_RATE_TF32 ? device->tf32_flop_per_s
                  : rate == VP_RATE_BF16 ? device->bf16_flop_per_s
                  : rate == VP_RATE_FP16 ? device->fp16_flop_per_s
-                                        : device->fp8_flop_per_s;
+                 : rate == VP_RATE_FP8  ? device->fp8_flop_per_s
+                                        : device->int8_op_per_s;
 
     if (own > 0 || rate == VP_RATE_FP32)
         return own;
     /* bf16 and the rest stand on fp32, which every device has: this ends */
-    return vp_device_flop_per_s(device, rate == VP_RATE_FP8 ? VP_RATE_BF16 : VP_RATE_FP32);
+    return vp_device_flop_per_s(device, rate >= VP_RATE_FP8 ? VP_RATE_BF16 : VP_RATE_FP32);
 }
 
 static vp_status lacks(const vp_device *d, const char *what, int least, const char *first_cards,

@@ -111,7 +111,8 @@ typedef enum vp_device_rate {
     VP_RATE_TF32,
     VP_RATE_BF16,
     VP_RATE_FP16,
-    VP_RATE_FP8
+    VP_RATE_FP8,
+    VP_RATE_INT8
 } vp_device_rate;
 
 /* Peak rate of products of this precision. Where the device has none of its own, that of the

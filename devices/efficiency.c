@@ -6,7 +6,7 @@
 
 /* A kernel launch on a GPU, or an OpenMP region on the CPU: ocannl#488 measured 2.6 to 6.4 us for a
  * CUDA launch and 0.58 us for a node of a recorded graph, to which a kernel's own start and end come. */
-static const double LAUNCH_S = 4e-6;
+static const double LAUNCH_S = VP_LAUNCH_S;
 
 /* What a link carries of its stated rate: 24 to 28 bytes of headers for each 256 of a PCIe packet, and
  * what flow control costs; 25 to 26 GB/s of 31.5 are usual on PCIe 4.0 x16. */
@@ -147,33 +147,28 @@ static double filled(double tiles, int64_t depth, int multiprocessors)
     return best;
 }
 
-static double waves(const vp_device *d, vp_kernel kernel, const vp_linear_ints *n)
+static double waves(const vp_device *d, const vp_work_call *call)
 {
-    int64_t rows   = kernel == VP_K_LINEAR_BWD_WEIGHT ? n->in : n->rows,
-            cols   = kernel == VP_K_LINEAR_BWD_INPUT ? n->in : n->out,
-            depth  = kernel == VP_K_LINEAR_FWD         ? n->in
-                     : kernel == VP_K_LINEAR_BWD_INPUT ? n->out
-                                                       : n->rows;
-    double lying   = ceil((double)rows / TILE_ROWS) * ceil((double)cols / TILE_COLS),
-           upright = ceil((double)rows / TILE_COLS) * ceil((double)cols / TILE_ROWS);
+    double alike   = call->n_alike > 1 ? (double)call->n_alike : 1;
+    double lying   = ceil((double)call->rows / TILE_ROWS) * ceil((double)call->cols / TILE_COLS),
+           upright = ceil((double)call->rows / TILE_COLS) * ceil((double)call->cols / TILE_ROWS);
 
-    if (d->multiprocessors <= 0)
+    if (d->multiprocessors <= 0 || call->rows <= 0)
         return 1;
-    return fmax(filled(lying, depth, d->multiprocessors),
-                filled(upright, depth, d->multiprocessors));
+    return fmax(filled(alike * lying, call->depth, d->multiprocessors),
+                filled(alike * upright, call->depth, d->multiprocessors));
 }
 
 /* Share of its rate that an attention of this length reaches. */
-static double attention_share(const vp_efficiency *e, const vp_attention_ints *n,
-                              double flop_per_key)
+static double attention_share(const vp_efficiency *e, const vp_work_call *call)
 {
-    double wide = fmin(fmax(((double)n->head_dim - 64) / 64, 0), 1),
-           thin = fmin((double)n->head_dim / 64, 1);
-    double keys = flop_per_key, in_vain = n->causal || n->window ? DIAGONAL_KEYS : 0;
-    double half  = e->half_64 + wide * (e->half - e->half_64),
-           share = e->share_64 + wide * (e->share - e->share_64);
+    double wide    = fmin(fmax(((double)call->head_dim - 64) / 64, 0), 1),
+           thin    = fmin((double)call->head_dim / 64, 1);
+    double in_vain = call->masked ? DIAGONAL_KEYS : 0;
+    double half    = e->half_64 + wide * (e->half - e->half_64),
+           share   = e->share_64 + wide * (e->share - e->share_64);
 
-    return thin * share * keys / (keys + half) * keys / (keys + in_vain);
+    return thin * share * call->keys / (call->keys + half) * call->keys / (call->keys + in_vain);
 }
 
 /* ---- seconds ---- */
@@ -183,31 +178,54 @@ static bool is_measured(const vp_device *d, vp_device_figure figure)
     return d->is_cpu || d->sources[figure].class_ == VP_CLASS_MEASURED;
 }
 
-static double compute_share(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
-                            const int64_t *ints, double flop)
-{
-    vp_work              work = vp_work_of(kernel);
-    const vp_efficiency *e    = row_of(work, dtype, d->compute_capability);
+/* The figure and the row of a rate. Narrow products are taken to reach the share that those of 16 bits do. */
+static const struct {
+    vp_device_figure figure;
+    vp_dtype         dtype;
+} rates[] = {
+    [VP_RATE_FP32] = {VP_FIGURE_FP32, VP_DTYPE_F32},
+    [VP_RATE_TF32] = {VP_FIGURE_TF32, VP_DTYPE_BF16},
+    [VP_RATE_BF16] = {VP_FIGURE_BF16, VP_DTYPE_BF16},
+    [VP_RATE_FP16] = {VP_FIGURE_FP16, VP_DTYPE_BF16},
+    [VP_RATE_FP8]  = {VP_FIGURE_FP8, VP_DTYPE_BF16},
+    [VP_RATE_INT8] = {VP_FIGURE_INT8, VP_DTYPE_BF16},
+};
 
-    if (is_measured(d, dtype == VP_DTYPE_BF16 ? VP_FIGURE_BF16 : VP_FIGURE_FP32))
+static double compute_share(const vp_device *d, const vp_work_call *call, const vp_efficiency *e)
+{
+    if (is_measured(d, rates[call->rate].figure))
         return 1;
-    if (work == VP_WORK_PRODUCT)
-        return e->share * waves(d, kernel, vp_linear_ints_of(ints));
-    if (work == VP_WORK_ATTENTION_FWD || work == VP_WORK_ATTENTION_BWD) {
-        const vp_attention_ints *n    = vp_attention_ints_of(ints);
-        double                   each = work == VP_WORK_ATTENTION_FWD ? 4.0 : 10.0;
-        return attention_share(e, n,
-                               flop / (each * (double)n->batch * (double)n->heads * (double)n->seq *
-                                       (double)n->head_dim));
-    }
+    if (call->work == VP_WORK_PRODUCT)
+        return e->share * waves(d, call);
+    if (call->work == VP_WORK_ATTENTION_FWD || call->work == VP_WORK_ATTENTION_BWD)
+        return attention_share(e, call);
     return e->share;
 }
 
-static double best_share(const vp_device *d, vp_dtype dtype)
+double vp_moved_seconds(const vp_device *d, double bytes)
 {
-    if (is_measured(d, dtype == VP_DTYPE_BF16 ? VP_FIGURE_BF16 : VP_FIGURE_FP32))
-        return 1;
-    return row_of(VP_WORK_PRODUCT, dtype, d->compute_capability)->best;
+    return bytes / (d->memory_bytes_per_s * (is_measured(d, VP_FIGURE_MEMORY) ? 1 : MEMORY_SHARE));
+}
+
+/* Seconds of operations and of bytes; products take one after the other, and are never faster than the best that
+ * anybody found. */
+vp_roofline vp_roofline_of_work(const vp_device *d, const vp_work_call *call)
+{
+    const vp_efficiency *e    = row_of(call->work, rates[call->rate].dtype, d->compute_capability);
+    double               peak = vp_device_flop_per_s(d, call->rate);
+    vp_roofline          r    = {.flop = call->flop, .bytes = call->bytes, .launch_s = LAUNCH_S};
+
+    assert(peak > 0 && d->memory_bytes_per_s > 0);
+    if (r.flop > 0)
+        r.compute_s = r.flop / (peak * compute_share(d, call, e));
+    r.memory_s = vp_moved_seconds(d, r.bytes);
+    if (call->work == VP_WORK_PRODUCT && !d->is_cpu) {
+        double best = is_measured(d, rates[call->rate].figure) ? 1 : e->best;
+        r.seconds   = fmax(r.compute_s + r.memory_s, r.flop / (peak * best)) + r.launch_s;
+    } else {
+        r.seconds = fmax(r.compute_s, r.memory_s) + r.launch_s;
+    }
+    return r;
 }
 
 static vp_roofline copy_of(const vp_device *d, int64_t bytes)
@@ -222,6 +240,26 @@ static vp_roofline copy_of(const vp_device *d, int64_t bytes)
     return r;
 }
 
+/* The shape of a product of vplan's own, and what its attention's queries see. */
+static void add_shape(vp_work_call *call, vp_kernel kernel, const int64_t *ints)
+{
+    if (call->work == VP_WORK_PRODUCT) {
+        const vp_linear_ints *n = vp_linear_ints_of(ints);
+        call->rows              = kernel == VP_K_LINEAR_BWD_WEIGHT ? n->in : n->rows;
+        call->cols              = kernel == VP_K_LINEAR_BWD_INPUT ? n->in : n->out;
+        call->depth             = kernel == VP_K_LINEAR_FWD         ? n->in
+                                  : kernel == VP_K_LINEAR_BWD_INPUT ? n->out
+                                                                    : n->rows;
+    } else if (call->work == VP_WORK_ATTENTION_FWD || call->work == VP_WORK_ATTENTION_BWD) {
+        const vp_attention_ints *n    = vp_attention_ints_of(ints);
+        double                   each = call->work == VP_WORK_ATTENTION_FWD ? 4.0 : 10.0;
+        call->keys     = call->flop / (each * (double)n->batch * (double)n->heads * (double)n->seq *
+                                   (double)n->head_dim);
+        call->head_dim = n->head_dim;
+        call->masked   = n->causal || n->window;
+    }
+}
+
 vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
                            const int64_t *ints, uint32_t lacks)
 {
@@ -230,22 +268,16 @@ vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
     if (kernel == VP_K_COPY_START)
         return copy_of(d, vp_copy_start_ints_of(ints)->count);
 
-    vp_roofline r = {.flop     = vp_kernel_flop(kernel, ints),
-                     .bytes    = vp_kernel_bytes_moved(kernel, dtype, ints, lacks),
-                     .launch_s = LAUNCH_S};
-    double peak   = vp_device_flop_per_s(d, dtype == VP_DTYPE_BF16 ? VP_RATE_BF16 : VP_RATE_FP32);
+    vp_work_call call = {.work  = vp_work_of(kernel),
+                         .rate  = dtype == VP_DTYPE_BF16 ? VP_RATE_BF16 : VP_RATE_FP32,
+                         .flop  = vp_kernel_flop(kernel, ints),
+                         .bytes = vp_kernel_bytes_moved(kernel, dtype, ints, lacks)};
 
-    if (peak <= 0)
-        peak = d->fp32_flop_per_s;
-    assert(peak > 0 && d->memory_bytes_per_s > 0);
-    if (r.flop > 0)
-        r.compute_s = r.flop / (peak * compute_share(d, kernel, dtype, ints, r.flop));
-    r.memory_s =
-        r.bytes / (d->memory_bytes_per_s * (is_measured(d, VP_FIGURE_MEMORY) ? 1 : MEMORY_SHARE));
-    if (vp_kernel_is_product(kernel) && !d->is_cpu)
-        r.seconds =
-            fmax(r.compute_s + r.memory_s, r.flop / (peak * best_share(d, dtype))) + r.launch_s;
-    else
-        r.seconds = fmax(r.compute_s, r.memory_s) + r.launch_s;
-    return r;
+    add_shape(&call, kernel, ints);
+    return vp_roofline_of_work(d, &call);
+}
+
+double vp_copy_seconds(const vp_device *d, int64_t bytes)
+{
+    return copy_of(d, bytes).seconds;
 }

@@ -22,6 +22,11 @@
 #include "devices/devices.h"
 #include "plan/op.h"
 
+/* A launch, on the card and on the host; and what PyTorch's host side takes before it for an operator that
+ * runs eagerly (Python, autograd, dispatcher). Assumed. */
+#define VP_LAUNCH_S   4e-6
+#define VP_OPERATOR_S 5e-6
+
 /* What a kernel does, as far as its speed goes. X(NAME, text). */
 #define VP_WORK_TABLE(X) \
     X(PRODUCT, "matrix products") \
@@ -50,6 +55,28 @@ typedef struct vp_roofline {
 /* ints: the call's attributes; lacks: vp_kernel_lacks(). */
 vp_roofline vp_roofline_of(const vp_device *device, vp_kernel kernel, vp_dtype dtype,
                            const int64_t *ints, uint32_t lacks);
+
+/* A call as far as its speed goes, of whoever's kernel. */
+typedef struct vp_work_call {
+    vp_work        work;
+    vp_device_rate rate; /* of its operations             */
+    double         flop, bytes;
+    /* a product: of its output, and how many elements are summed; 0: not known */
+    int64_t rows, cols, depth;
+    int64_t n_alike; /* products of that shape side by side; 0 is one */
+    /* attention */
+    double  keys; /* that a query sees, on average */
+    int64_t head_dim;
+    bool    masked; /* causal, or within a window */
+} vp_work_call;
+
+vp_roofline vp_roofline_of_work(const vp_device *device, const vp_work_call *call);
+
+/* Bytes read and written in the device's memory, by kernels that are bound by it. */
+double vp_moved_seconds(const vp_device *device, double bytes);
+
+/* Over the link to the host, or within the one memory where there is no link. */
+double vp_copy_seconds(const vp_device *device, int64_t bytes);
 
 /* A row of the table, for whoever prints or checks it; false past the end. */
 typedef struct vp_efficiency {

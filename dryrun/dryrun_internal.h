@@ -139,7 +139,7 @@ json_t *vp_dryrun_remedies(const vp_json_node *root, const json_t *items);
 
 /* ---- price.c ---- */
 
-/* Seconds of a recorded step on a device, by its stated rates: where they go, by class of work. NULL: the
+/* Seconds of a recorded step on a device, by the time model of devices/efficiency.h: where they go, by class of work. NULL: the
  * program is empty. */
 json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program);
 

@@ -1,14 +1,10 @@
 #include "dryrun/dryrun_internal.h"
 
 #include "base/text.h"
+#include "devices/efficiency.h"
 
 #include <assert.h>
 #include <string.h>
-
-/* What PyTorch's host side takes before a kernel is launched, and the launch itself: an operator that
- * runs eagerly goes through Python, autograd and the dispatcher. Assumed; a launch as in
- * planner/lowering/cost.c. */
-static const double OPERATOR_S = 5e-6, LAUNCH_S = 4e-6;
 
 /* The classes that a step's seconds are told by. */
 typedef enum class_of_work {
@@ -26,6 +22,7 @@ static const char *const class_names[N_CLASSES] = {"products", "attention", "con
 
 typedef struct op {
     double        seconds; /* on the card */
+    double        peak_s;  /* what its products would take at the stated rate */
     double        host_s;
     class_of_work class_;
     bool          waits;
@@ -35,7 +32,7 @@ typedef struct totals {
     double  seconds[N_CLASSES];
     int64_t ops[N_CLASSES], launches[N_CLASSES];
     double  bytes[N_CLASSES], flop[N_CLASSES];
-    double  step_s, device_s, host_s;
+    double  step_s, device_s, host_s, peak_s;
 } totals;
 
 static double real_at(const json_t *row, size_t i)
@@ -43,44 +40,77 @@ static double real_at(const json_t *row, size_t i)
     return json_number_value(json_array_get(row, i));
 }
 
-static double rate_of(const vp_device *d, const char *name)
+static vp_device_rate rate_of(const char *name)
 {
-    if (strcmp(name, "bf16") == 0)
-        return vp_device_flop_per_s(d, VP_RATE_BF16);
-    if (strcmp(name, "fp16") == 0)
-        return vp_device_flop_per_s(d, VP_RATE_FP16);
-    if (strcmp(name, "tf32") == 0)
-        return vp_device_flop_per_s(d, VP_RATE_TF32);
-    if (strcmp(name, "fp8") == 0)
-        return vp_device_flop_per_s(d, VP_RATE_FP8);
-    if (strcmp(name, "int8") == 0 && d->int8_op_per_s > 0)
-        return d->int8_op_per_s;
-    return d->fp32_flop_per_s; /* fp64 too: no rate of it is stated */
+    static const struct {
+        const char    *name;
+        vp_device_rate rate;
+    } names[] = {{"bf16", VP_RATE_BF16},
+                 {"fp16", VP_RATE_FP16},
+                 {"tf32", VP_RATE_TF32},
+                 {"fp8", VP_RATE_FP8},
+                 {"int8", VP_RATE_INT8}};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i].name) == 0)
+            return names[i].rate;
+    return VP_RATE_FP32; /* fp64 too: no rate of it is stated */
+}
+
+static class_of_work class_of(const char *name, double launches, double work, double copied)
+{
+    if (work > 0)
+        return strstr(name, "convolution") ? CONVOLUTIONS
+               : strstr(name, "attention") ? ATTENTION
+                                           : PRODUCTS;
+    if (copied > 0)
+        return COPIES;
+    return strcmp(name, "(outside operators)") == 0 && launches > 0 ? UNKNOWN : MEMORY;
 }
 
 /* A row of the program, as the probe writes it: name, launches, bytes, products as they are counted and as
- * they are done, their rate, bytes to and from the host, whether the host waits. */
+ * they are done, their rate, bytes to and from the host, whether the host waits, and their shape: rows, columns, depth
+ * and how many alike of the largest product; keys, width of a head and whether masked of an attention. */
+static vp_work_call call_of(const json_t *row, class_of_work class_)
+{
+    const char   *name  = json_string_value(json_array_get(row, 0));
+    const char   *rate  = json_string_value(json_array_get(row, 5));
+    const json_t *shape = json_array_get(row, 9);
+    vp_work_call  call  = {
+          .bytes = real_at(row, 2), .flop = real_at(row, 4), .rate = rate_of(rate ? rate : "")};
+
+    if (class_ == ATTENTION && real_at(shape, 0) > 0 && real_at(shape, 1) > 0) {
+        call.work =
+            name && strstr(name, "backward") ? VP_WORK_ATTENTION_BWD : VP_WORK_ATTENTION_FWD;
+        call.keys     = real_at(shape, 0);
+        call.head_dim = (int64_t)real_at(shape, 1);
+        call.masked   = real_at(shape, 2) > 0;
+    } else if (call.flop > 0) {
+        call.work    = VP_WORK_PRODUCT;
+        call.rows    = (int64_t)real_at(shape, 0);
+        call.cols    = (int64_t)real_at(shape, 1);
+        call.depth   = (int64_t)real_at(shape, 2);
+        call.n_alike = (int64_t)real_at(shape, 3);
+    } else {
+        call.work = VP_WORK_ELEMENTWISE;
+    }
+    return call;
+}
+
 static op priced(const vp_device *d, const json_t *row)
 {
     const char *name     = json_string_value(json_array_get(row, 0));
-    const char *rate     = json_string_value(json_array_get(row, 5));
-    double      launches = real_at(row, 1), bytes = real_at(row, 2), work = real_at(row, 4);
-    double      copied = real_at(row, 6) + real_at(row, 7), per_s = rate ? rate_of(d, rate) : 0;
+    double      launches = real_at(row, 1), copied = real_at(row, 6) + real_at(row, 7);
     op          out = {.waits = real_at(row, 8) > 0};
 
-    name         = name ? name : "";
-    out.class_   = strstr(name, "convolution") && work > 0                    ? CONVOLUTIONS
-                   : strstr(name, "attention") && work > 0                    ? ATTENTION
-                   : work > 0                                                 ? PRODUCTS
-                   : copied > 0                                               ? COPIES
-                   : strcmp(name, "(outside operators)") == 0 && launches > 0 ? UNKNOWN
-                                                                              : MEMORY;
-    out.host_s   = OPERATOR_S + launches * LAUNCH_S;
-    double moved = d->memory_bytes_per_s > 0 ? bytes / d->memory_bytes_per_s : 0;
-    double done  = per_s > 0 ? work / per_s : 0;
-    double link  = d->host_link_bytes_per_s > 0 ? copied / d->host_link_bytes_per_s : 0;
-
-    out.seconds = (done > moved ? done : moved) + link;
+    out.class_        = class_of(name ? name : "", launches, real_at(row, 4), copied);
+    vp_work_call call = call_of(row, out.class_);
+    vp_roofline  r    = vp_roofline_of_work(d, &call);
+    out.host_s        = VP_OPERATOR_S + launches * VP_LAUNCH_S;
+    out.seconds       = r.seconds - r.launch_s + launches * VP_LAUNCH_S;
+    out.peak_s        = call.flop > 0 ? real_at(row, 3) / vp_device_flop_per_s(d, call.rate) : 0;
+    if (copied > 0)
+        out.seconds += vp_copy_seconds(d, (int64_t)copied) - VP_LAUNCH_S;
     return out;
 }
 
@@ -104,6 +134,7 @@ static void add(totals *t, const op *o, const json_t *row)
     t->flop[o->class_] += real_at(row, 3);
     t->device_s += o->seconds;
     t->host_s += o->host_s;
+    t->peak_s += o->peak_s;
 }
 
 static json_t *classes_json(const totals *t)
@@ -141,8 +172,7 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
         run_op(&o, &host, &card);
         add(&t, &o, row);
     }
-    t.step_s    = card > host ? card : host;
-    double peak = vp_device_flop_per_s(device, VP_RATE_BF16);
+    t.step_s = card > host ? card : host;
     return json_pack(
         "{s:s,s:f,s:f,s:f,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}", "class", "assumed",
         "step_time_s", t.step_s, "device_s", t.device_s, "host_s", t.host_s, "bound_by",
@@ -154,6 +184,6 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
         (json_int_t)vp_dryrun_report_int(program, "copies_to_bytes"), "copies_from_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_from_bytes"), "copies_on_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_on_bytes"), "mfu",
-        peak > 0 && t.step_s > 0 ? (double)flop / t.step_s / peak : 0.0, "complete",
+        t.step_s > 0 ? t.peak_s / t.step_s : 0.0, "complete",
         (int)vp_dryrun_report_bool(program, "complete"), "classes", classes_json(&t));
 }

@@ -436,7 +436,7 @@ static void say_axes(search *q)
         }
     json_array_append_new(
         q->r->assumptions,
-        json_string("seconds are the card's stated rates, not measured: they rank settings"));
+        json_string("seconds are the card's rates, derated as plan's are, not measured: they rank settings"));
 }
 
 static vp_status prepare(search *q, vp_err *err)

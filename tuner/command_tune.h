@@ -22,7 +22,7 @@
  * run side by side as far as cores and host memory allow. Everything goes to the study as it happens: a
  * finished trial of the same command, files, card and budget is not run again.
  *
- * Seconds are those of `dryrun --time`: the card's stated rates, assumed. */
+ * Seconds are those of `dryrun --time`: the planner's time model (devices/efficiency.h), assumed. */
 #ifndef VP_TUNER_COMMAND_TUNE_H
 #define VP_TUNER_COMMAND_TUNE_H
 

@@ -113,15 +113,17 @@ class Recorder:
 
     def events(self):
         """What the stand-in saw since it was last asked: launches, products' flop and rate, copied bytes, whether the
-        host waited."""
+        host waited, the shape of the largest product."""
         launch, entry = int(self.counted[4]), int(self.recorded())
         n, self.launch_at = launch - self.launch_at, launch
-        flop, rate, to, back, wait = 0, "", 0, 0, 0
+        flop, rate, to, back, wait, largest, shape = 0, "", 0, 0, 0, 0, ()
         for i in range(self.entry_at, entry):
             e = self.entries[i]
             if e.kind in (PRODUCT, VECTOR):
                 f = 2 * e.m * e.n * e.k * e.batch * (4 if e.type in (4, 5) else 1)
                 flop += f
+                if f > largest:
+                    largest, shape = f, (e.m, e.n, e.k, e.batch)
                 rate = "tf32" if e.compute in TF32 and e.type == 0 else RATES.get(e.type, "fp32")
                 if e.kind == PRODUCT:
                     self.products_flop += f
@@ -138,7 +140,7 @@ class Recorder:
                     wait = 1
         self.entry_at = entry
         self.launches += n
-        return n, flop, rate, to, back, wait
+        return n, flop, rate, to, back, wait, shape
 
     def add(self, row):
         at = self.index.get(row)
@@ -152,25 +154,22 @@ class Recorder:
 
     def between(self):
         """Kernels that no operator accounts for: libraries that launch by themselves. Their bytes are not known."""
-        n, flop, rate, to, back, wait = self.events()
+        n, flop, rate, to, back, wait, shape = self.events()
         if n or flop or to or back or wait:
-            self.add(("(outside operators)", n, 0, flop, flop, rate, to, back, wait))
+            self.add(("(outside operators)", n, 0, flop, flop, rate, to, back, wait, shape))
 
     def op(self, func, args, kwargs, out):
-        n, flop, rate, to, back, wait = self.events()
+        n, flop, rate, to, back, wait, shape = self.events()
         if not (n or flop or to or back or wait):
             return                     # a view, or of host tensors
         name = func.__name__.split(".")[0]
         work = flop
         if name in ATTENTION or name in ATTENTION_BACKWARD:
-            flop, rate = self.attention(name, args, kwargs)
+            flop, rate, keys, width = self.attention(name, args, kwargs)
             self.attention_flop += flop
-            work = flop
-            causal = kwargs.get("is_causal", False)
-            if not causal:
-                causal = self.argument(func, args, "is_causal")
-            if causal:
-                work = flop // 2
+            causal = bool(kwargs.get("is_causal", False) or self.argument(func, args, "is_causal"))
+            work = flop // 2 if causal else flop
+            shape = (keys / 2 if causal else keys, width, int(causal))
         elif name in CONVOLUTION:
             f, rate = self.convolution(args, out)
             self.convolution_flop += f
@@ -180,7 +179,7 @@ class Recorder:
             self.convolution_flop += f
             flop = work = flop + f
         n_bytes = 0 if to or back else self.moved(func, name, args, kwargs, out)
-        self.add((name, n, n_bytes, flop, work, rate, to, back, wait))
+        self.add((name, n, n_bytes, flop, work, rate, to, back, wait, shape))
 
     def argument(self, func, args, name):
         for i, a in enumerate(func._schema.arguments):
@@ -255,7 +254,7 @@ class Recorder:
             b, sq, h, dq = q.shape
             sk, dv = k.shape[1], v.shape[3]
         n = 2 * b * h * sq * sk
-        return n * (3 * dq + 2 * dv) if backward else n * (dq + dv), self.rate_of(q)
+        return n * (3 * dq + 2 * dv) if backward else n * (dq + dv), self.rate_of(q), sk, dq
 
     def convolution(self, args, out):
         x, w = args[0], args[1]

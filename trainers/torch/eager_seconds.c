@@ -1,13 +1,12 @@
 #include "trainers/torch/eager_seconds.h"
 
 #include "base/arena.h"
+#include "devices/efficiency.h"
 #include "planner/lowering/lower.h"
 
 #include <string.h>
 
-/* What Python, autograd and the dispatcher take before a kernel runs, and its launch: as a dry run
- * prices them (dryrun/price.c). */
-static const double OPERATOR_S = 5e-6, LAUNCH_S = 4e-6;
+static const double OPERATOR_S = VP_OPERATOR_S, LAUNCH_S = VP_LAUNCH_S;
 
 /* Under autocast the values between products are fp32, those of products 16 bits: of the element-wise
  * bytes about half are twice as many. */
@@ -86,9 +85,10 @@ static clock_pair price(job *j, const vp_step *s)
     card_s = vp_cost_step(&j->cost, &j->x->model->graph, s);
     if (j->math && (s->kernel == VP_K_ATTENTION_FWD || s->kernel == VP_K_ATTENTION_BWD)) {
         bool backward = s->kernel == VP_K_ATTENTION_BWD;
-        card_s += MATRIX_BYTES[backward] * (j->wide ? 1.5 : 1) * (double)s->attention.batch *
-                  (double)s->attention.heads * (double)s->attention.seq * (double)s->attention.seq /
-                  j->device.memory_bytes_per_s;
+        card_s += vp_moved_seconds(&j->device,
+                                   MATRIX_BYTES[backward] * (j->wide ? 1.5 : 1) *
+                                       (double)s->attention.batch * (double)s->attention.heads *
+                                       (double)s->attention.seq * (double)s->attention.seq);
         launches += MATRIX_LAUNCHES[backward];
     }
     return (clock_pair){(card_s > LAUNCH_S ? card_s - LAUNCH_S : 0) * bytes + LAUNCH_S * launches,
@@ -191,7 +191,7 @@ static void add_parameters(job *j, clock_pair *out)
         bytes += 6.0 * (double)x->model->n_params + (x->frozen ? 0 : 6.0 * (double)x->n_trained);
     bytes +=
         3 * each * (double)x->n_trained * (double)(x->accumulation - 1) / (double)x->accumulation;
-    out->card_s += bytes / j->device.memory_bytes_per_s;
+    out->card_s += vp_moved_seconds(&j->device, bytes);
 }
 
 static clock_pair update(const job *j)
@@ -210,7 +210,7 @@ static clock_pair update(const job *j)
     accesses += x->clips ? CLIP_ACCESSES : 0;
     launches = launches > 0 ? launches + (x->clips ? 2 : 0) : 8.0 * (double)tensors;
     each = j->wide || (j->autocast && strcmp(x->precision, "bf16-amp") != 0) || x->frozen ? 4 : 2;
-    return (clock_pair){accesses * each * (double)x->n_trained / j->device.memory_bytes_per_s +
+    return (clock_pair){vp_moved_seconds(&j->device, accesses * each * (double)x->n_trained) +
                             launches * LAUNCH_S,
                         launches * (OPERATOR_S + LAUNCH_S) + (double)tensors * OPERATOR_S};
 }
