@@ -523,6 +523,15 @@ static void a_full_device_gets_oversize_blocks_back_first(void **state)
     assert_int_equal(segments[1], -50 * MIB);
     assert_int_equal(now()->n_retries, 0);
     assert_int_equal(RESERVED, 226 * MIB);
+    /* 50 + 50 are the 100 that are asked for: enough, and the 20 stay */
+    WITH("max_split_size_mb:40", .device_total_bytes = 120 * MIB);
+    give(get(20 * MIB));
+    vp_caching_block x = get(50 * MIB);
+    give(get(50 * MIB));
+    give(x);
+    get(100 * MIB);
+    assert_int_equal(now()->n_retries, 0);
+    assert_int_equal(RESERVED, 120 * MIB);
 }
 
 static void an_expandable_segment_grows_in_pieces(void **state)

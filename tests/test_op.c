@@ -292,6 +292,15 @@ static void the_rules_of_a_linear_and_an_attention_by_hand(void **state)
                                       .head_dim = 8,
                                       .layout   = VP_QKV_PACKED,
                                       .causal   = 1};
+    /* a query sees 10 - 10 / 2 = 5 keys on the average, with a window of 4 only 4 - 16 / 20 = 3.2,
+     * and 2 * 4 - 1 = 7 where it looks ahead, too; a product of 8 with each, and one of its share */
+    assert_float_equal(vp_kernel_flop(VP_K_ATTENTION_FWD, n.ints), 4 * 2 * 4 * 10 * 5 * 8, 1e-9);
+    n.attention.window = 4;
+    assert_float_equal(vp_kernel_flop(VP_K_ATTENTION_FWD, n.ints), 4 * 2 * 4 * 10 * 3.2 * 8, 1e-9);
+    n.attention.causal = 0;
+    assert_float_equal(vp_kernel_flop(VP_K_ATTENTION_FWD, n.ints), 4 * 2 * 4 * 10 * 7 * 8, 1e-9);
+    n.attention.causal = 1;
+    n.attention.window = 0;
     /* a row of 4 + 2 * 2 heads of 8; no k of its own, no matrix kept */
     assert_int_equal(vp_kernel_operand_elements(VP_K_ATTENTION_FWD, n.ints, VP_ATTENTION_FWD_Q),
                      20 * 64);

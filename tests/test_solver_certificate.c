@@ -280,6 +280,24 @@ static void what_the_frontier_found_is_found_again_or_proves_nothing(void **stat
     }
 }
 
+/* Two blocks of 100 bytes each on top of 50 and 7: 257 bytes, and not one less. */
+static void the_least_that_a_chain_keeps_is_its_least_budget(void **state)
+{
+    vp_item_row items[] = {{.k_bytes = 100, .cost_ns = 5}};
+    vp_ilp      g       = {.n_blocks   = 2,
+                           .items      = items,
+                           .n_items    = 1,
+                           .base_bytes = 50,
+                           .end_bytes  = 7,
+                           .const_ns   = 1};
+    int64_t     bound_ns;
+
+    (void)state;
+    assert_true(vp_dp_bound(&g, 257, &bound_ns));
+    assert_int_equal(bound_ns, 11);
+    assert_false(vp_dp_bound(&g, 256, &bound_ns));
+}
+
 static void multipliers_beyond_126_bits_prove_nothing(void **state)
 {
     vp_item_row items[] = {
@@ -377,6 +395,7 @@ int main(void)
         cmocka_unit_test(a_certificate_of_another_problem_proves_only_what_is_true_of_this),
         cmocka_unit_test(a_certificate_is_exactly_as_described_or_proves_nothing),
         cmocka_unit_test(what_the_frontier_found_is_found_again_or_proves_nothing),
+        cmocka_unit_test(the_least_that_a_chain_keeps_is_its_least_budget),
         cmocka_unit_test(multipliers_beyond_126_bits_prove_nothing),
         cmocka_unit_test(a_chain_of_other_items_proves_nothing),
         cmocka_unit_test(a_negative_multiplier_proves_nothing),

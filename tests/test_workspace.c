@@ -196,11 +196,17 @@ static void cudnn_forward_takes_256_bytes_on_hopper(void **state)
 {
     vp_attention_ints n = {
         .batch = 4, .seq = 1024, .heads = 12, .kv_heads = 12, .head_dim = 64, .causal = 1};
+    vp_attention_ints token = {
+        .batch = 4, .seq = 1, .heads = 12, .kv_heads = 12, .head_dim = 64, .causal = 1};
 
     (void)state;
     assert_int_equal(attention(80, VP_K_ATTENTION_FWD, VP_DTYPE_BF16, &n), 0);
     assert_int_equal(attention(90, VP_K_ATTENTION_FWD, VP_DTYPE_BF16, &n), 256);
     assert_int_equal(attention(100, VP_K_ATTENTION_FWD, VP_DTYPE_BF16, &n), 0);
+    /* a single token is ours */
+    assert_int_equal(attention(90, VP_K_ATTENTION_FWD, VP_DTYPE_BF16, &token), 0);
+    token.seq = 2;
+    assert_int_equal(attention(90, VP_K_ATTENTION_FWD, VP_DTYPE_BF16, &token), 256);
 }
 
 static void cudnn_backward_goes_in_parts_of_64_mib(void **state)
@@ -211,6 +217,8 @@ static void cudnn_backward_goes_in_parts_of_64_mib(void **state)
         .batch = 2, .seq = 2048, .heads = 32, .kv_heads = 8, .head_dim = 64, .causal = 1};
     vp_attention_ints longer = {
         .batch = 1, .seq = 4096, .heads = 8, .kv_heads = 4, .head_dim = 64, .causal = 1};
+    vp_attention_ints to_the_byte = {
+        .batch = 4, .seq = 1517, .heads = 3, .kv_heads = 1, .head_dim = 144, .causal = 1};
 
     (void)state;
     /* dS of one part of b samples: 2 b * 12 * 1024 * 1024 = b * 25165824. All 4 are 96 MiB, 2
@@ -238,6 +246,9 @@ static void cudnn_backward_goes_in_parts_of_64_mib(void **state)
     assert_int_equal(chunks(80, &longer), 4);
     assert_int_equal(attention(80, VP_K_ATTENTION_BWD, VP_DTYPE_BF16, &longer),
                      32768 + 67108864 + 2097152 + 128);
+    /* dS of all: 2 * 12 * 1536^2 = 56623104, 2 F = 4 * 12 * 1517 * 144 = 10485504, and 256 bytes
+     * are 64 MiB: just not too much */
+    assert_int_equal(chunks(90, &to_the_byte), 1);
 }
 
 static void what_64_bits_do_not_hold_overflows(void **state)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tests/mutate/mutate.py [--jobs N] [--only TEXT] [--build DIR]: do the tests notice?
+"""tests/mutate/mutate.py [--jobs N] [--only TEXT,...] [--build DIR]: do the tests notice?
 
 Each mutant of mutants.txt is one mistake in one source. In a copy of the tree it is made, what covers it is built and run, and it is taken back. A mutant
 is killed by a test that fails, dies or takes ten times as long, or by the compiler. Exit 1: a test fails without any mutant, a mutant fits no
@@ -99,10 +99,10 @@ class Worker:
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    p.add_argument("--only", default="", help="mutants of files whose path has this text")
+    p.add_argument("--only", default="", help="mutants of files whose path has one of these texts")
     p.add_argument("--build", default=os.path.join(ROOT, "build", "mutate"), help="folder of the copies")
     args = p.parse_args()
-    mutants = [m for m in read_mutants(os.path.join(HERE, "mutants.txt")) if args.only in m["file"]]
+    mutants = [m for m in read_mutants(os.path.join(HERE, "mutants.txt")) if any(text in m["file"] for text in args.only.split(","))]
     tests = {t for m in mutants for t in m["tests"]}
     workers = [Worker(os.path.join(args.build, "tree%d" % i)) for i in range(args.jobs)]
     copy_tree(workers[0].tree)

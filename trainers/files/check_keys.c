@@ -66,10 +66,8 @@ const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, cons
             const vp_key *k = &d->keys[i];
             if (strcmp(k->path, path) != 0)
                 continue;
-            if (!first || vp_version_within(v, k->since, k->until)) {
-                first    = k;
-                *version = v;
-            }
+            first    = first ? first : k;
+            *version = v;
             if (vp_version_within(v, k->since, k->until))
                 return k;
         }

@@ -1,0 +1,116 @@
+/* tests/test_plan_check.c: parts of the plan's checker by themselves, against plain second ones. */
+#include "tests/base_test.h"
+
+#include "base/arena.h"
+#include "plan/plan_internal.h"
+
+enum { MAX_BUFFERS = 40, N_STEPS = 30, N_ROUNDS = 4000 };
+
+static uint32_t seed = 1;
+
+static int64_t draw(int64_t n)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (int64_t)(((uint64_t)(seed >> 8) * (uint64_t)n) >> 24);
+}
+
+/* Sparse rounds fit and crowded ones do not; neighbours touch, overlap by 4 bytes or by all. */
+static int draw_buffers(vp_expanded_buffer *buffers, int64_t *first, int64_t *last)
+{
+    int     n    = 1 + (int)draw(MAX_BUFFERS);
+    int64_t room = draw(2) ? 100 : 4000;
+
+    for (int i = 0; i < n; i++) {
+        buffers[i] = (vp_expanded_buffer){.memory       = draw(4) ? VP_MEMORY_DEVICE
+                                                                  : VP_MEMORY_HOST_PINNED,
+                                          .offset_bytes = 4 * draw(room),
+                                          .bytes        = 4 * (1 + draw(20))};
+        snprintf(buffers[i].name, sizeof buffers[i].name, "b%d", i);
+        first[i] = draw(10) ? draw(N_STEPS) : -1;
+        last[i]  = first[i] < 0 ? -1 : first[i] + draw(N_STEPS - first[i]);
+    }
+    return n;
+}
+
+static bool two_overlap(const vp_expansion *x)
+{
+    for (int64_t i = 0; i < x->n_buffers; i++)
+        for (int64_t j = 0; j < i; j++) {
+            const vp_expanded_buffer *a = &x->buffers[i], *b = &x->buffers[j];
+            if (x->first_step[i] >= 0 && x->first_step[j] >= 0 && a->memory == b->memory &&
+                x->first_step[i] <= x->last_step[j] && x->first_step[j] <= x->last_step[i] &&
+                a->offset_bytes < b->offset_bytes + b->bytes &&
+                b->offset_bytes < a->offset_bytes + a->bytes)
+                return true;
+        }
+    return false;
+}
+
+static void overlaps_are_found_as_by_looking_at_every_pair(void **state)
+{
+    static vp_expanded_buffer buffers[MAX_BUFFERS];
+    int64_t                   first[MAX_BUFFERS], last[MAX_BUFFERS];
+    int                       n_fine = 0, n_refused = 0;
+
+    (void)state;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        vp_expansion x     = {.buffers = buffers, .n_steps = N_STEPS};
+        vp_arena    *arena = vp_arena_new();
+        vp_err       err   = {0};
+        int64_t      peak[VP_N_MEMORIES], want[VP_N_MEMORIES] = {0};
+
+        assert_non_null(arena);
+        x.n_buffers  = draw_buffers(buffers, first, last);
+        x.first_step = first;
+        x.last_step  = last;
+        bool found   = vp_plan_check_overlap(arena, &x, "plan", peak, &err) != VP_OK;
+        if (found != two_overlap(&x))
+            fail_msg("round %d: %s", round, found ? err.message : "an overlap is not seen");
+        n_refused += found;
+        for (int64_t i = 0; i < x.n_buffers && !found; i++)
+            if (first[i] >= 0 && buffers[i].offset_bytes + buffers[i].bytes > want[buffers[i].memory])
+                want[buffers[i].memory] = buffers[i].offset_bytes + buffers[i].bytes;
+        for (int m = 0; m < VP_N_MEMORIES && !found; m++)
+            assert_int_equal(peak[m], want[m]);
+        n_fine += !found;
+        vp_arena_free(arena);
+    }
+    assert_true(n_fine > 500 && n_refused > 500);
+}
+
+static void a_step_has_a_first_and_a_last_micro_step_and_what_is_between(void **state)
+{
+    /* micro-steps, then how often first, middle and last run */
+    static const int64_t cases[][4] = {{1, 1, 0, 0}, {2, 1, 0, 1}, {3, 1, 1, 1}, {8, 1, 6, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        vp_phases p = vp_bucket_phases(&(vp_bucket){.n_micro_steps = cases[i][0]});
+        assert_int_equal(p.first, cases[i][1]);
+        assert_int_equal(p.middle, cases[i][2]);
+        assert_int_equal(p.last, cases[i][3]);
+    }
+}
+
+/* Tokens of five micro-steps, the last of one sample in place of three. */
+static void a_batch_has_its_bytes_in_every_micro_step(void **state)
+{
+    vp_plan_fixed tokens = {.component = VP_COMP_BATCH_INPUT, .bytes = 3 * 40, .per_micro_step = true},
+                  angles = {.component = VP_COMP_CONSTANTS, .bytes = 800};
+    vp_bucket     b      = {.n_micro_steps = 5, .micro_batch = 3, .last_micro_batch = 1};
+
+    (void)state;
+    assert_int_equal(vp_plan_fixed_total_bytes(&b, &tokens), 4 * 120 + 40);
+    assert_int_equal(vp_plan_fixed_total_bytes(&b, &angles), 800);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(overlaps_are_found_as_by_looking_at_every_pair),
+        cmocka_unit_test(a_step_has_a_first_and_a_last_micro_step_and_what_is_between),
+        cmocka_unit_test(a_batch_has_its_bytes_in_every_micro_step),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
