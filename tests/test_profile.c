@@ -122,6 +122,27 @@ static void a_profile_knows_both_calls(void **state)
     vp_profile_free(q);
 }
 
+/* 8 x 16 and 16 x 8 are as much work, and as near to 8 x 8. */
+static void of_two_calls_as_near_the_first_is_taken(void **state)
+{
+    vp_profile_row row = {.kernel  = VP_K_LINEAR_FWD,
+                          .dtype   = VP_DTYPE_F32,
+                          .linear  = {.rows = 4, .in = 8, .out = 16},
+                          .seconds = 2};
+    vp_profile    *p   = vp_profile_new();
+    bool           measured;
+
+    (void)state;
+    assert_true(p && vp_profile_add(p, &row));
+    row.linear.in = 16, row.linear.out = 8, row.seconds = 7;
+    assert_true(vp_profile_add(p, &row));
+    row.linear.in = 8;
+    /* 2 x 4 x 8 x 8 and 2 x 4 x 8 x 16 operations, both with the 1 that keeps 0 apart */
+    assert_float_equal(seconds_of(p, &row, &measured), 2 * 513.0 / 1025.0, 1e-12);
+    assert_false(measured);
+    vp_profile_free(p);
+}
+
 static void what_no_call_lacks_is_refused_by_name(void **state)
 {
     static const char *const rows[] = {
@@ -213,6 +234,7 @@ int main(void)
         cmocka_unit_test(an_update_moves_what_it_has),
         cmocka_unit_test(a_plan_pays_for_the_masters_it_has),
         cmocka_unit_test(a_profile_knows_both_calls),
+        cmocka_unit_test(of_two_calls_as_near_the_first_is_taken),
         cmocka_unit_test(what_no_call_lacks_is_refused_by_name),
         cmocka_unit_test(a_study_keeps_both_calls),
         cmocka_unit_test(a_trial_corrects_the_call_that_it_saw),
