@@ -88,7 +88,9 @@ vp_status vp_activations_list_slots(vp_assembly *a, vp_err *err)
     VP_TRY(output_bytes(a, bytes, err));
     for (int op = 0; op < t->n_ops; op++)
         if (o->activations >> op & 1) {
-            assert(bytes[op] > 0 && a->n_moved < VP_MAX_MOVED);
+            if (bytes[op] <= 0 || a->n_moved == VP_MAX_MOVED)
+                VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s keeps nothing that can be moved",
+                               t->ops[op].name));
             a->place_of_op[op] = a->n_moved++;
         }
     for (int slot = 0; slot < o->n_slots; slot++)

@@ -94,8 +94,8 @@ static const vp_option rows[] = {
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_run_args, unsigned_too),
      .help =
-         "Also a plan that is not as vplan wrote it, by its digest: one that was edited by hand, "
-         "and may train something else than it says"},
+         "Also a plan that is not as vplan wrote it, by its digest: one that was edited by hand. "
+         "It must still be what its own model, recipe and decisions make"},
     {.name = "--force",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_run_args, force),

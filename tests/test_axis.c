@@ -13,11 +13,11 @@ static void check_axis(vp_axis axis, double first, double step, int n)
 static void steps_are_1_2_or_5_times_a_power_of_ten_and_reach_both_ends(void **state)
 {
     (void)state;
-    check_axis(vp_axis_of(0, 10, 5), 0, 2, 6);       /* 0 2 4 6 8 10 */
-    check_axis(vp_axis_of(0, 0.3, 3), 0, 0.1, 4);    /* 0.3 is 3 x 0.1 but for its last bit */
-    check_axis(vp_axis_of(3, 97, 6), 20, 20, 4);     /* 94 / 6 = 15.7: 20 40 60 80 */
-    check_axis(vp_axis_of(-7, 7, 4), -5, 5, 3);      /* 14 / 4 = 3.5: -5 0 5 */
-    check_axis(vp_axis_of(0, 5.1, 6), 0, 1, 6);      /* 0.85 */
+    check_axis(vp_axis_of(0, 10, 5), 0, 2, 6);        /* 0 2 4 6 8 10 */
+    check_axis(vp_axis_of(0, 0.3, 3), 0, 0.1, 4);     /* 0.3 is 3 x 0.1 but for its last bit */
+    check_axis(vp_axis_of(3, 97, 6), 20, 20, 4);      /* 94 / 6 = 15.7: 20 40 60 80 */
+    check_axis(vp_axis_of(-7, 7, 4), -5, 5, 3);       /* 14 / 4 = 3.5: -5 0 5 */
+    check_axis(vp_axis_of(0, 5.1, 6), 0, 1, 6);       /* 0.85 */
     check_axis(vp_axis_of(990, 1060, 7), 990, 10, 8); /* 990 .. 1060 */
 }
 

@@ -21,10 +21,10 @@ static int draw_buffers(vp_expanded_buffer *buffers, int64_t *first, int64_t *la
     int64_t room = draw(2) ? 100 : 4000;
 
     for (int i = 0; i < n; i++) {
-        buffers[i] = (vp_expanded_buffer){.memory       = draw(4) ? VP_MEMORY_DEVICE
-                                                                  : VP_MEMORY_HOST_PINNED,
-                                          .offset_bytes = 4 * draw(room),
-                                          .bytes        = 4 * (1 + draw(20))};
+        buffers[i] =
+            (vp_expanded_buffer){.memory       = draw(4) ? VP_MEMORY_DEVICE : VP_MEMORY_HOST_PINNED,
+                                 .offset_bytes = 4 * draw(room),
+                                 .bytes        = 4 * (1 + draw(20))};
         snprintf(buffers[i].name, sizeof buffers[i].name, "b%d", i);
         first[i] = draw(10) ? draw(N_STEPS) : -1;
         last[i]  = first[i] < 0 ? -1 : first[i] + draw(N_STEPS - first[i]);
@@ -68,7 +68,8 @@ static void overlaps_are_found_as_by_looking_at_every_pair(void **state)
             fail_msg("round %d: %s", round, found ? err.message : "an overlap is not seen");
         n_refused += found;
         for (int64_t i = 0; i < x.n_buffers && !found; i++)
-            if (first[i] >= 0 && buffers[i].offset_bytes + buffers[i].bytes > want[buffers[i].memory])
+            if (first[i] >= 0 &&
+                buffers[i].offset_bytes + buffers[i].bytes > want[buffers[i].memory])
                 want[buffers[i].memory] = buffers[i].offset_bytes + buffers[i].bytes;
         for (int m = 0; m < VP_N_MEMORIES && !found; m++)
             assert_int_equal(peak[m], want[m]);
@@ -95,9 +96,11 @@ static void a_step_has_a_first_and_a_last_micro_step_and_what_is_between(void **
 /* Tokens of five micro-steps, the last of one sample in place of three. */
 static void a_batch_has_its_bytes_in_every_micro_step(void **state)
 {
-    vp_plan_fixed tokens = {.component = VP_COMP_BATCH_INPUT, .bytes = 3 * 40, .per_micro_step = true},
+    vp_plan_fixed tokens = {.component      = VP_COMP_BATCH_INPUT,
+                            .bytes          = 3 * 40,
+                            .per_micro_step = true},
                   angles = {.component = VP_COMP_CONSTANTS, .bytes = 800};
-    vp_bucket     b      = {.n_micro_steps = 5, .micro_batch = 3, .last_micro_batch = 1};
+    vp_bucket b          = {.n_micro_steps = 5, .micro_batch = 3, .last_micro_batch = 1};
 
     (void)state;
     assert_int_equal(vp_plan_fixed_total_bytes(&b, &tokens), 4 * 120 + 40);
