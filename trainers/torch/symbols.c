@@ -142,6 +142,33 @@ static void complete_targets(vp_symbols *s)
     }
 }
 
+/* Of the sort in the gradient of n rows taken from a table: CUB's, the passes of eight bits that a row's
+ * number needs, above 4,096 rows; compute capability 9.0. */
+static int64_t scratch_of_index(int64_t n, int64_t bits)
+{
+    return 511 + 2 * vp_round_up(8 * n, 256) + 2048 * vp_ceil_div(bits, 8) +
+           1024 * vp_ceil_div(n, 4608);
+}
+
+static int64_t bits_of(int64_t n)
+{
+    int64_t bits = 0;
+
+    for (; n; n /= 2)
+        bits++;
+    return bits;
+}
+
+/* Tokens that are sorted by their experts; rows taken in that order, and back. */
+static void complete_experts(vp_symbols *s)
+{
+    int64_t *at = s->at, n = at[VP_SYM_N] * at[VP_SYM_t];
+
+    at[VP_SYM_XR] = scratch_of_index(n, 64);
+    at[VP_SYM_XN] = scratch_of_index(n, bits_of(at[VP_SYM_N]));
+    at[VP_SYM_XI] = scratch_of_index(n, bits_of(n));
+}
+
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
 {
     static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
@@ -155,6 +182,8 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     for (int i = 0; i <= VP_SYM_r; i++)
         if (at[i] < 0 || at[i] >= INT32_MAX)
             return VP_FAIL(err, VP_ERR_INPUT, "a size of the model is beyond 32 bits");
+    if (vp_overflowed(vp_mul(vp_mul(at[VP_SYM_B], seq), most(1024, 64 * at[VP_SYM_t]))))
+        return VP_FAIL(err, VP_ERR_INPUT, "a batch of so many tokens is beyond 64 bits");
     s->card         = *card;
     at[VP_SYM_S8]   = vp_round_up(seq, 8);
     at[VP_SYM_S32]  = vp_round_up(seq, 32);
@@ -183,6 +212,7 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
         at[VP_SYM_XU] = x.unique;
     }
     complete_targets(s);
+    complete_experts(s);
     return VP_OK;
 }
 

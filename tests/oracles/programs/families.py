@@ -20,13 +20,13 @@ GROUPED, EVEN, MQA = 1, 0, 2             # key and value heads: fewer than heads
 
 class Family:
     """kind: transformers' model_type. combos: (heads' kind, tables tied). dropouts: that the class has some unless told otherwise.
-    window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence. heads: which
-    head sizes there are. extra: fields that are as they are."""
+    window: the field of a sliding window. period: layers that repeat where the window is shorter than the sequence, or always. wide:
+    which head sizes there are. extra: fields that are as they are."""
 
     def __init__(self, kind, fields=DECODER, task="clm", combos=((EVEN, 0), (GROUPED, 0), (GROUPED, 1)), layers="num_hidden_layers",
-                 layer_norm=False, window=None, period=1, wide=(0,), rows=None, **extra):
+                 layer_norm=False, window=None, period=1, always=False, wide=(0,), rows=None, **extra):
         self.kind, self.task, self.combos, self.layers, self.window, self.period = kind, task, combos, layers, window, period
-        self.wide, self.extra = wide, extra
+        self.always, self.wide, self.extra = always, wide, extra
         self.fields = [f.split("=") for f in fields.split()]
         self.most_rows = rows or (60000 if layer_norm else 79000)
         self.free_width = any(s == "d" and key.split("|")[0] for s, key in self.fields)
@@ -43,9 +43,15 @@ class Family:
         c["tie_word_embeddings"] = bool(tied)
         if self.kind == "gpt_neo":
             c["attention_types"] = [[["global", "local"][i % 2:i % 2 + 1], 1] for i in range(blocks[0])]
+        if self.kind == "gemma3_text" and not v.get("window"):
+            c["layer_types"] = ["full_attention" if i == 1 else "sliding_attention" for i in range(blocks[0])]
         if self.window:
             c[self.window] = 40 if v.get("window") else c.get(self.window, 4096)
         return self.kind, c
+
+    def repeats(self, v):
+        """Layers in one block."""
+        return self.period if v["window"] or self.always else 1
 
     def symbols(self):
         return {s for s, _ in self.fields if not s.startswith("(")}
@@ -60,7 +66,7 @@ FAMILIES = {
     "qwen3": Family("qwen3", combos=((GROUPED, 0), (GROUPED, 1))),
     "gemma": Family("gemma", combos=((EVEN, 1), (MQA, 1)), wide=(1,)),
     "gemma2": Family("gemma2", combos=((GROUPED, 1),), window="sliding_window", period=2, wide=(0, 1)),
-    "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,)),
+    "gemma3_text": Family("gemma3_text", combos=((GROUPED, 1), (MQA, 1)), window="sliding_window", period=6, wide=(1,), pad_token_id=0),
     "phi3": Family("phi3", NARROW, combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", pad_token_id=0),
     "phi": Family("phi", NARROW, combos=((EVEN, 0),), layer_norm=True, partial_rotary_factor=0.5),
     "opt": Family("opt", LEARNED.replace("intermediate_size", "ffn_dim").replace("position_embeddings", "position_embeddings+2") +
@@ -68,6 +74,12 @@ FAMILIES = {
     "gpt_neox": Family("gpt_neox", WITHOUT_GROUPS, combos=((EVEN, 0),), layer_norm=True),
     "gpt_neo": Family("gpt_neo", "h=hidden_size a=num_heads k=|a d=|h/a f=intermediate_size|4*h V=vocab_size P=max_position_embeddings",
                       combos=((EVEN, 1),), layers="num_layers", layer_norm=True),
+    "bloom": Family("bloom", "h=hidden_size a=n_head k=|a d=|h/a f=|4*h V=vocab_size", combos=((EVEN, 1),), layers="n_layer", layer_norm=True),
+    "mixtral": Family("mixtral", DECODER + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),), window="sliding_window"),
+    "qwen3_moe": Family("qwen3_moe", DECODER.replace("f=intermediate_size", "f=moe_intermediate_size") +
+                        " E=num_experts t=num_experts_per_tok", combos=((GROUPED, 0),), decoder_sparse_step=1, mlp_only_layers=[]),
+    "olmoe": Family("olmoe", NARROW + " E=num_experts t=num_experts_per_tok", combos=((EVEN, 0),)),
+    "granitemoe": Family("granitemoe", NARROW + " E=num_local_experts t=num_experts_per_tok", combos=((GROUPED, 0),)),
     "olmo2": Family("olmo2", NARROW, combos=((EVEN, 0), (GROUPED, 0))),
     "bert": Family("bert", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True),
     "roberta": Family("roberta", ENCODER, "mlm", ((EVEN, 1),), layer_norm=True, pad_token_id=1),
@@ -79,9 +91,16 @@ FAMILIES = {
     "t5": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 1),),
                  layers="num_layers num_decoder_layers", decoder_start_token_id=0),
     "stablelm": Family("stablelm", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
+    "falcon": Family("falcon", "h=hidden_size a=num_attention_heads k= d=|h/a f=|4*h V=vocab_size", combos=((MQA, 1),), layer_norm=True),
+    "gptj": Family("gptj", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size (P)=n_positions", combos=((EVEN, 0),), layers="n_layer",
+                   layer_norm=True),
+    "olmo": Family("olmo", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
+    "olmo3": Family("olmo3", NARROW, combos=((EVEN, 0), (GROUPED, 0)), window="sliding_window", period=4),
+    "cohere": Family("cohere", NARROW, combos=((EVEN, 1), (GROUPED, 1)), layer_norm=True),
+    "electra": Family("electra", ENCODER + " e=embedding_size", "mlm", ((EVEN, 1),), layer_norm=True),
     "starcoder2": Family("starcoder2", NARROW, combos=((GROUPED, 1),), layer_norm=True, window="sliding_window"),
     "granite": Family("granite", NARROW, combos=((GROUPED, 0), (GROUPED, 1))),
-    "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),)),
+    "smollm3": Family("smollm3", NARROW, combos=((GROUPED, 1),), period=4, always=True, pad_token_id=0, bos_token_id=1, eos_token_id=2),
 }
 
 
@@ -112,10 +131,13 @@ def draw(rng, family, v, index):
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
         b = 1 if v.get("one") else [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
+        if b * s < 4100:                  # fewer rows are summed without scratch
+            continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
             positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if v.get("one") else kind]))
-            shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),)
+            shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
+                         E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]))
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             return dict(shape, B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
 
@@ -157,4 +179,6 @@ def small_shapes(name, v, n):
             s["S"] = 8 * (s["S"] // 64)
         else:
             s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
+        if "t" in s:                      # what is routed is many rows still, whose sort is the one that was seen
+            s["t"] = max(s["t"], -(-4200 // (s["B"] * s["S"])))
     return [("!", s) for s in out]

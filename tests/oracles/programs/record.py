@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records the training steps of a family: what `vplan estimate --trainer torch|hf|trl` plays.
 
-    record.py FAMILY OUT.rec [--null build/null] [--only WORD=VALUE ...]
+    record.py FAMILY OUT.rec [--null build/null] [--only WORD=VALUE ...] [--missing]
 
 Each variant (precision, attention, checkpointing, ...) is played at several shapes and layer counts. A size that is no exact
 expression of the symbols on every shape, or an order of events that does not repeat with the layers, ends that variant with its
@@ -73,8 +73,7 @@ def variants(name, only):
 
 def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
-    period = f.period if v["window"] else 1
-    config = f.config(shape, [n * period for n in blocks], v["tied"], v)
+    config = f.config(shape, [n * f.repeats(v) for n in blocks], v["tied"], v)
     return play.Recording(dict(v, r=shape["r"]), config, shape)
 
 
@@ -266,8 +265,8 @@ def write(v, family, result):
             for pos in [pos for pos, t in enumerate(toks) if t[0] == "a"]:
                 number[name, k, pos] = sum(t[0] == "a" for t in toks[:pos])
     lines = ["program " + key_of(v)]
-    if v["window"] and families.FAMILIES[family].period > 1:
-        lines.append("every %d" % families.FAMILIES[family].period)
+    if families.FAMILIES[family].repeats(v) > 1:
+        lines.append("every %d" % families.FAMILIES[family].repeats(v))
     for slot in tied:
         lines.append("tied %s %s%d" % (NAMES[slot[0]], "abcdefg"[slot[1]], number[slot]))
     for phase, at in run.workspaces:
@@ -356,6 +355,7 @@ def main():
     p.add_argument("out")
     p.add_argument("--null", default="build/null")
     p.add_argument("--only", nargs="*", default=[], help="WORD=VALUE,VALUE: these variants; others of OUT stay")
+    p.add_argument("--missing", action="store_true", help="only variants that OUT has not")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
     import torch
@@ -366,6 +366,9 @@ def main():
     torch.cuda._is_in_bad_fork = lambda: False         # importing bitsandbytes looks at the card; the stand-in's may be forked
     out = File(a.out)
     for v in variants(a.family, a.only):
+        if a.missing and key_of(v) in out.programs:
+            continue
+
         def one(v=v):
             torch.backends.cudnn.enabled = False
             return {"lines": write(v, a.family, record(v, a.family))}

@@ -7,9 +7,10 @@ from fractions import Fraction
 from math import gcd
 
 WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k dr", "h h", "h f", "h V", "h P", "P P", "h T", "h a d", "h k d", "f f",
-          "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C"]
+          "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
+          "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16"]
-EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m"]
+EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -104,6 +105,9 @@ def values(shape):
     v["WQ"] = 4 * v["S128"] * dw + 8 * (v["S128"] // 64) * (dw // 64)
     v["KS"] = max(1, min(200 // (v["B"] * v["a"]), -(-v["S"] // 64)))
     v["NS"] = flash_splits(v["B"] * v["a"], v["S"], v["d"])
+    if "t" in v:
+        taken = n * v["t"]
+        v["XR"], v["XN"], v["XI"] = scratch_of_index(taken, 1 << 63), scratch_of_index(taken, n), scratch_of_index(taken, taken)
     if "D" in v:
         of_targets(v)
     for w in WEIGHTS:
@@ -140,6 +144,11 @@ def scratch_of_look_up(n, rows):
     """Of its sort, of finding runs of equal rows, and of their prefix sum (CUB's, compute capability 9.0)."""
     return (255 + 2 * up(8 * n, 256) + 16640 + 1024 * -(-n // 4608), 511 + up(16 * (32 + -(-n // 4480)), 256),
             511 + up(16 * (32 + -(-rows // 896)), 256))
+
+
+def scratch_of_index(n, rows):
+    """Of the sort in the gradient of n rows taken from so many: the passes of eight bits that a row's number needs."""
+    return 511 + 2 * up(8 * n, 256) + 2048 * -(-rows.bit_length() // 8) + 1024 * -(-n // 4608)
 
 
 def monomials():
