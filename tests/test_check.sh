@@ -76,6 +76,28 @@ for name, text in hostile.items():
 ok(not os.path.exists("owned"), "nothing is executed", "it was")
 code, j, err = check(write("right.toml", titan + "[validation]\nfreq = 0x1F\n[job]\ndescription = \"\"\"a\nb\"\"\"\n"))
 ok(code == 0 and j["target"] == "torchtitan" and j["common"]["micro_batch"] == 2 and j["common"]["seq"] == 4096 and j["common"]["recompute"] == "full", "TOML is read", (code, j.get("common"), j.get("findings")))
+# ---- Python: torchtitan's configurations and Unsloth's scripts, as people write them ----
+code, j, err = check(write("recipe.py", """def run() -> Trainer.Config:
+    return Trainer.Config(
+        model_spec=model_registry("8B"), loss=ChunkedLossWrapper.Config(loss_fn=CrossEntropyLoss.Config(global_vocab_size=vocab(spec) + 1)),
+        training=TrainingConfig(local_batch_size=2, global_batch_size=32, seq_len=4096), parallelism=ParallelismConfig(data_parallel_shard_degree=8),
+        activation_checkpoint=None)
+"""))
+ok(code == 0 and j["target"] == "torchtitan" and [j["common"].get(k) for k in ("micro_batch", "accumulation", "world", "parallel", "recompute", "loss")] == [2, 2, 8, "fsdp2", "none", "chunked"],
+   "a recipe is read", (code, j.get("common"), j.get("findings")))
+code, j, err = check(write("derived.py", "def run():\n    config = base()\n    config.training.local_batch_size = 4\n    config.activation_checkpoint = FullAC.Config()\n    return config\n"))
+ok(code == 0 and j["common"]["micro_batch"] == 4 and j["common"]["recompute"] == "full", "what a recipe changes of another is read", (code, j.get("common"), j.get("findings")))
+code, j, err = check(write("notebook.py", """from unsloth import FastLanguageModel
+max_seq_length = 4096
+model, tokenizer = FastLanguageModel.from_pretrained(model_name = "a/b", max_seq_length = max_seq_length, dtype = None, load_in_4bit = True)
+model = FastLanguageModel.get_peft_model(model, r = 32, target_modules = ["q_proj", "v_proj"], use_gradient_checkpointing = "unsloth")
+trainer = SFTTrainer(model = model, args = SFTConfig(per_device_train_batch_size = 2, fp16 = not has_bf16(), bf16 = has_bf16(),
+                                                     gradient_accumulation_steps = 4, optim = "adamw_8bit"))
+"""))
+want = {"micro_batch": 2, "accumulation": 4, "seq": 4096, "tuning": "qlora", "lora_r": 32, "lora_targets": "q_proj+v_proj", "recompute": "full", "offload": "activations", "optimizer": "adamw_8bit"}
+ok(code == 0 and j["target"] == "unsloth" and want.items() <= j["common"].items(), "Unsloth's calls are read, constants too", (code, j.get("common"), j.get("findings")))
+unread = sorted(f["key"] for f in j["findings"] if "not read" in f["message"] and f["line"] == 5)
+ok(unread == ["bf16", "fp16"], "what is no literal is named, and the rest of the call read", unread)
 for name in ("open.toml", "twice.toml", "table.toml", "plain.toml", "over.toml", "two.toml", "zero.toml", "bomb.yaml", "tabs.yaml", "colon.yaml", "open.json", "tag.yaml", "noanchor.yaml", "two.yaml", "brace.json"):
     code, j, err = check(write(name, hostile[name]))
     ok(code == 4 and (j["findings"][0]["line"] or 0) >= 1, name + ": the line", j["findings"])

@@ -167,7 +167,19 @@ def litgpt(folder, s):
 
 def torchtitan(folder, s):
     from torchtitan.config import ConfigManager
-    c = ConfigManager().parse_args(["--job.config_file", folder + "/torchtitan.toml"])
+    if os.path.exists(folder + "/torchtitan.toml"):  # 0.2
+        c = ConfigManager().parse_args(["--job.config_file", folder + "/torchtitan.toml"])
+    else:
+        sys.path.insert(0, folder)
+        sys.modules.pop("vplan_recipe", None)
+        os.environ["BASE"] = "torchtitan.models.llama3.config_registry:llama3_debugmodel"
+        c = ConfigManager().parse_args(["--module", "vplan_recipe", "--config", "vplan"])
+        sys.path.pop(0)
+        same("loss", type(c.loss).__qualname__, {"full": "CrossEntropyLoss.Config", "chunked": "ChunkedLossWrapper.Config"}[s["loss"]])
+        same("checkpointing", type(c.activation_checkpoint).__qualname__,
+             {"none": "NoneType", "full": "FullAC.Config", "selective": "SelectiveAC.Config", "every:2": "LayersAC.Config"}[s["recompute"]])
+        same("optimizer", c.optimizer.implementation, {"adamw_torch": "foreach", "adamw_torch_fused": "fused"}[s["optimizer"]])
+        same("shards", c.parallelism.data_parallel_shard_degree, s["world"] if s["parallel"] == "fsdp2" else 1)
     same("micro-batch", c.training.local_batch_size, s["micro_batch"])
     same("global batch", c.training.global_batch_size, s["micro_batch"] * s["accumulation"] * s["world"])
     same("sequence", c.training.seq_len, s["seq"])

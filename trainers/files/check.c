@@ -55,7 +55,8 @@ static bool listed(const char *list, const char *name)
  * expected to have keys of others. */
 static int score_of(const vp_dialect *of, const vp_document *doc)
 {
-    if (of->flags && doc->format != VP_FORMAT_FLAGS) /* options stand on a command line */
+    if ((of->flags && doc->format != VP_FORMAT_FLAGS) || /* options stand on a command line */
+        (of->only && doc->format != of->only))
         return -1;
     bool open  = of->n_sections && of->sections[0].strangers == VP_STRANGERS_KEPT;
     int  score = 0;
@@ -141,6 +142,15 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
     return found;
 }
 
+/* Whether it is the target's own, of one version or another; the others go with every trainer. */
+static bool is_own(const vp_target *t, const vp_dialect *d)
+{
+    for (int f = 0; d && f < t->n_files; f++)
+        if (t->files[f].dialect == d && (f == 0 || t->files[f].until))
+            return true;
+    return false;
+}
+
 /* The target whose own file is among those read; files that go with every trainer count last. */
 static const vp_target *target_of(const vp_checked *c)
 {
@@ -148,7 +158,7 @@ static const vp_target *target_of(const vp_checked *c)
 
     for (int i = 0; (t = vp_target_at(i)); i++)
         for (int f = 0; f < c->n_files; f++)
-            if (c->files[f].dialect && c->files[f].dialect == t->files[0].dialect)
+            if (is_own(t, c->files[f].dialect))
                 return t;
     return NULL;
 }

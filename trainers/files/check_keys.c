@@ -25,7 +25,7 @@ const char *vp_value_text(const vp_value *v, char *buf, size_t buf_size)
                                   e->text ? e->text : "");
         }
     } else if (v->kind == VP_VALUE_MAP) {
-        snprintf(buf, buf_size, "{...}");
+        snprintf(buf, buf_size, "%s", v->call ? v->call : "{...}");
     } else {
         snprintf(buf, buf_size, "%s", v->text ? v->text : "");
     }
@@ -77,6 +77,19 @@ const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, cons
     return first;
 }
 
+/* Whether text is one of words, "a|b|c". */
+static bool among(const char *words, const char *text, bool any_case)
+{
+    while (*words) {
+        size_t n = strcspn(words, "|");
+        if (strlen(text) == n &&
+            (any_case ? strncasecmp(words, text, n) : strncmp(words, text, n)) == 0)
+            return true;
+        words += n + (words[n] == '|');
+    }
+    return false;
+}
+
 const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const char *path,
                          char *buf, size_t buf_size)
 {
@@ -86,6 +99,8 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
     if (v && v->kind != VP_VALUE_NULL)
         return vp_value_text(v, buf, buf_size);
     k = vp_file_key(c, file, path, NULL);
+    if (v && k && k->words && among(k->words, "null", false))
+        return vp_value_text(v, buf, buf_size);
     if (!k || !k->otherwise)
         return NULL;
     if (strncmp(k->otherwise, "2*", 2) == 0) {
@@ -99,18 +114,6 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
 }
 
 /* ---- values ---- */
-
-static bool among(const char *words, const char *text, bool any_case)
-{
-    while (*words) {
-        size_t n = strcspn(words, "|");
-        if (strlen(text) == n &&
-            (any_case ? strncasecmp(words, text, n) : strncmp(words, text, n)) == 0)
-            return true;
-        words += n + (words[n] == '|');
-    }
-    return false;
-}
 
 static void check_number(vp_checked *c, const vp_checked_file *file, const vp_key *k,
                          const vp_value *v)
@@ -166,6 +169,11 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
     vp_text_escape(text, shown, sizeof shown);
     if (v->kind == VP_VALUE_NULL || k->type == VP_KEY_ANY || strchr(text, '$'))
         return;
+    if (v->call && k->type != VP_KEY_TEXT && k->type != VP_KEY_MAP) {
+        vp_find(c, file, VP_NOTE, v, k->path, NULL, "not read: what %s() gives is not known here",
+                shown);
+        return;
+    }
     if (strcmp(text, "auto") == 0 && v->kind == VP_VALUE_STRING &&
         (k->or_auto || file->dialect->hjson))
         return;

@@ -1,6 +1,9 @@
 /* trainers/files/document_python.c: the literal part of a Python module: NAME = literal, and calls
- * with keyword arguments, whose arguments are members. Any other statement is named as not read.
- * A call Thing.Config(a=1, b=Other(c=2)) is a map {a: 1, b: {c: 2}}, behind `return` or `NAME =`. */
+ * with keyword arguments, whose arguments are members. Any other statement or argument is named as not
+ * read. A call Thing.Config(a=1, b=Other(c=2)) is a map {a: 1, b: {c: 2}}, behind `return` or
+ * `NAME =`; what it is called with joins the root, and so does what its `args` is called with, as of a
+ * trainer with its TrainingArguments. `config.a.b = 1` is a.b of the configuration that the function
+ * returns. The functions of a module that says SETTINGS only apply them, and are not read. */
 #include "trainers/files/document.h"
 
 #include "base/text.h"
@@ -107,6 +110,41 @@ static vp_status add(reader *r, vp_value *parent, const char *key, vp_value **ou
     return fail(r, "more than 100,000 values");
 }
 
+/* To the comma or bracket that ends an argument that is no literal. */
+static void skip_argument(reader *r)
+{
+    vp_value ignored = {0};
+    int      depth   = 0;
+
+    for (; r->at < r->end; r->at++) {
+        skip(r, true);
+        if (r->at < r->end && (*r->at == '"' || *r->at == '\'')) {
+            if (read_string(r, &ignored) != VP_OK)
+                return;
+            skip(r, true);
+        }
+        if (r->at >= r->end || (depth == 0 && strchr(",)]}", *r->at)))
+            return;
+        depth += strchr("([{", *r->at) ? 1 : strchr(")]}", *r->at) ? -1 : 0;
+    }
+}
+
+static void drop_last(vp_value *map, const vp_value *v)
+{
+    vp_value *last = NULL;
+
+    for (vp_value *o = map->first; o != v; o = o->next)
+        last = o;
+    map->last                           = last;
+    *(last ? &last->next : &map->first) = NULL;
+}
+
+static vp_status remark_unread(reader *r, int line, const char *what)
+{
+    return vp_document_remark(r->doc, line, what, false, r->err,
+                              "not read: no literal; what it does to memory is not judged");
+}
+
 /* What stands in brackets: elements, "key": value, or name=value. */
 static vp_status read_items(reader *r, vp_value *v, char close, int depth)
 {
@@ -148,11 +186,17 @@ static vp_status read_items(reader *r, vp_value *v, char close, int depth)
         skip(r, true);
         VP_TRY(add(r, v, key, &child));
         VP_TRY(read_value(r, child, depth + 1));
+        skip(r, true);
+        if (v->call && key && (r->unread || (r->at < r->end && !strchr(",)", *r->at)))) {
+            r->unread = false;
+            skip_argument(r);
+            drop_last(v, child);
+            VP_TRY(remark_unread(r, line, key));
+        }
         if (r->unread)
             goto out;
         if (key)
             child->line = line, child->column = column;
-        skip(r, true);
         if (r->at < r->end && *r->at == close)
             break;
         if (r->at >= r->end || *r->at != ',') {
@@ -195,8 +239,12 @@ static vp_status read_name_or_number(reader *r, vp_value *v, int depth)
     } else if (r->at < r->end && *r->at == '(') {
         v->call = name;
         VP_TRY(read_items(r, v, ')', depth));
-    } else { /* a name: torch.bfloat16 */
+    } else { /* a name: torch.bfloat16, or a constant from above */
         v->kind = VP_VALUE_STRING, v->text = name;
+        for (const vp_value *known = r->doc->root->first; known; known = known->next)
+            if (strcmp(known->key, name) == 0 && known != v && known->kind < VP_VALUE_LIST)
+                v->kind = known->kind, v->text = known->text, v->quoted = known->quoted,
+                v->boolean = known->boolean, v->integer = known->integer, v->real = known->real;
     }
 out:
     return st;
@@ -234,54 +282,77 @@ static void skip_line(reader *r)
         r->at++;
 }
 
+/* Members of a call's, at the root too: what they are about is known by their names. */
+static vp_status join_root(reader *r, const vp_value *map)
+{
+    vp_value *root = r->doc->root, *copy;
+    vp_status st   = VP_OK;
+
+    for (vp_value *m = map->first; m; m = m->next) {
+        if (isdigit((unsigned char)m->key[0])) /* an argument by place */
+            continue;
+        VP_TRY(add(r, root, m->key, &copy));
+        vp_value *after = copy->next;
+        *copy           = *m;
+        copy->next      = after;
+        if (m->call && strcmp(m->key, "args") == 0)
+            VP_TRY(join_root(r, m));
+    }
+out:
+    return st;
+}
+
+/* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. */
+static const char *take_targets(reader *r)
+{
+    const char *name;
+
+    do {
+        name = take_name(r);
+        skip(r, false);
+    } while (name && name[0] && r->at < r->end && *r->at == ',' && (r->at++, skip(r, false), true));
+    if (!name || !name[0] || r->at + 1 >= r->end || *r->at != '=' || r->at[1] == '=')
+        return NULL;
+    r->at++;
+    return strncmp(name, "config.", 7) == 0 ? name + 7 : name;
+}
+
 /* One line at its first letter: an assignment or a return whose value is literal joins the root. */
 static vp_status read_statement(reader *r)
 {
-    reader    before  = *r;
-    bool      returns = at_word(r, "return");
-    vp_value *v, *root = r->doc->root;
-    int       line = r->line;
-    vp_status st   = VP_OK;
+    vp_value   *v, *root = r->doc->root, ignored = {0};
+    const char *name = "return";
+    reader      before;
+    int         line = r->line;
+    vp_status   st   = VP_OK;
 
     if (*r->at == '"' || *r->at == '\'') { /* a docstring */
-        vp_value ignored = {0};
         VP_TRY(read_string(r, &ignored));
         goto out;
     }
-    char *name = take_name(r);
-    VP_TRY_ALLOC(r->err, name);
-    skip(r, false);
-    if (!returns && (r->at + 1 >= r->end || *r->at != '=' || r->at[1] == '=' || !name[0])) {
+    if (at_word(r, "return"))
+        r->at += strlen("return");
+    else
+        name = take_targets(r);
+    if (!name) {
         skip_line(r);
         goto out;
     }
-    r->at += !returns;
     skip(r, false);
-    VP_TRY(add(r, root, returns ? "return" : name, &v));
+    before = *r;
+    VP_TRY(add(r, root, name, &v));
     VP_TRY(read_value(r, v, 1));
     skip(r, false);
     if (r->unread || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
-        /* no literal: leave it out again */
-        vp_value *last = NULL;
-        for (vp_value *o = root->first; o != v; o = o->next)
-            last = o;
-        root->last                           = last;
-        *(last ? &last->next : &root->first) = NULL;
-        *r                                   = before;
+        drop_last(root, v);
+        *r = before;
         skip_line(r);
-        VP_TRY(vp_document_remark(r->doc, line, returns ? "return" : name, false, r->err,
-                                  "not read: no literal; what it does to memory is not judged"));
+        VP_TRY(remark_unread(r, line, name));
         goto out;
     }
     v->line = line;
     if (v->kind == VP_VALUE_MAP)
-        for (vp_value *m = v->first; m; m = m->next) {
-            vp_value *copy;
-            VP_TRY(add(r, root, m->key, &copy));
-            vp_value *after = copy->next;
-            *copy           = *m;
-            copy->next      = after;
-        }
+        VP_TRY(join_root(r, v));
 out:
     return st;
 }
@@ -296,7 +367,10 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
         skip(&r, true);
         if (r.at >= r.end)
             break;
-        VP_TRY(read_statement(&r));
+        if (r.at > r.line_start && vp_value_at(doc->root, "SETTINGS"))
+            skip_line(&r);
+        else
+            VP_TRY(read_statement(&r));
         if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
     }

@@ -73,7 +73,7 @@ static void words_of(const job *j, vp_setting setting, char *words, size_t n_wor
 {
     words[0] = where[0] = '\0';
     for (int f = 0; f < j->target->n_files; f++) {
-        if (!vp_when_holds(j->target->files[f].when, j->s, j->target->name))
+        if (!vp_target_file_holds(j->target, &j->target->files[f], j->s))
             continue;
         for (const vp_dialect *of = j->target->files[f].dialect, *d = of; d;
              d = d->base_says ? d->base : NULL) {
@@ -104,11 +104,31 @@ static void words_of(const job *j, vp_setting setting, char *words, size_t n_wor
     }
 }
 
-static const char *told_by_script(const vp_target *t, vp_setting setting)
+/* Whether value is one of "a|b:N". */
+static bool is_among(const char *words, const char *value)
 {
-    for (int i = 0; t->script && t->script[i]; i += 2)
-        if (strcmp(t->script[i], vp_setting_key(setting)) == 0)
+    while (*words) {
+        char one[80];
+        int  n = (int)strcspn(words, "|");
+        snprintf(one, sizeof one, "%.*s", n, words);
+        if (vp_word_is(value, one, NULL))
+            return true;
+        words += n + (words[n] == '|');
+    }
+    return false;
+}
+
+static const char *told_by_script(const vp_target *t, vp_setting setting, const char *value)
+{
+    const char *key = vp_setting_key(setting);
+    size_t      n   = strlen(key);
+
+    for (int i = 0; t->script && t->script[i]; i += 2) {
+        const char *row = t->script[i];
+        if (strncmp(row, key, n) == 0 &&
+            (!row[n] || (row[n] == '=' && value && is_among(row + n + 1, value))))
             return t->script[i + 1];
+    }
     return NULL;
 }
 
@@ -119,7 +139,7 @@ static vp_status check_said(job *j)
 
     for (int i = 0; i < VP_N_SETTINGS; i++) {
         const char *value     = j->s->value[i];
-        const char *script    = told_by_script(j->target, i);
+        const char *script    = told_by_script(j->target, i, value);
         const char *otherwise = vp_setting_otherwise(i);
         if (!value || j->said[i])
             continue;
@@ -181,6 +201,10 @@ static const char *launch_of(const job *j)
     vp_text     text = {0};
     const char *kept;
 
+    for (int f = 0; f < j->target->n_files; f++)
+        if (j->target->files[f].launch &&
+            vp_target_file_holds(j->target, &j->target->files[f], j->s))
+            from = j->target->files[f].launch;
     vp_text_printf(&text, "%s", environment(j));
     while ((at = strstr(from, "$world"))) {
         vp_text_append(&text, from, (size_t)(at - from));
@@ -373,7 +397,7 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
     VP_TRY_ALLOC(err, out->versions && out->settings);
     for (int f = 0; f < target->n_files; f++) {
         const vp_target_file *file = &target->files[f];
-        if (!vp_when_holds(file->when, s, target->name))
+        if (!vp_target_file_holds(target, file, s))
             continue;
         vp_document *doc = vp_document_new(arena, file->name, file->format);
         VP_TRY_ALLOC(err, doc);
@@ -393,7 +417,7 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
     comment = comment_of(&j, made_by);
     VP_TRY_ALLOC(err, comment);
     for (int f = 0, i = 0; f < target->n_files; f++) {
-        if (!vp_when_holds(target->files[f].when, s, target->name))
+        if (!vp_target_file_holds(target, &target->files[f], s))
             continue;
         out->files[i].text = write_file(&j, &target->files[f], out->files[i].document, comment);
         VP_TRY_ALLOC(err, out->files[i].text);

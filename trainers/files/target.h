@@ -37,7 +37,8 @@ typedef struct vp_key {
     vp_key_type type;
     /* its default, as a value of the file, or "2*" another key; NULL: none, or not known */
     const char *otherwise;
-    const char *words;    /* of a word: "none|cpu|nvme" */
+    /* of a word: "none|cpu|nvme"; with "null" among them nothing is a value, not the default */
+    const char *words;
     double      min, max; /* of a number; both 0: not bounded */
     const char *since;    /* version of the dialect's library that first has it */
     const char *until;    /* and that has it no more */
@@ -107,6 +108,7 @@ typedef struct vp_dialect {
     bool              text_is_number; /* "2e-5" as text becomes a number in its parser */
     bool              hjson;          /* comments and commas too many are taken */
     bool              flags;          /* a command line */
+    vp_format         only;           /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
     bool        any_case;                  /* words are compared without case */
@@ -122,14 +124,20 @@ typedef struct vp_target_file {
     vp_format         format;
     const char       *when;
     const char *template; /* of Python: the module's text, "@SETTINGS@" in it; NULL */
+    /* the version before which the library was told by this file, where one is asked for by name */
+    const char *until;
+    const char *since;  /* and from which on it is */
+    const char *launch; /* the command that runs it, where it is not the target's */
 } vp_target_file;
 
 typedef struct vp_target {
     const char           *name, *summary;
     const vp_target_file *files;
     int                   n_files;
-    /* what its files have no key for and the user's own code or the launch line decides: "seq: ..." */
-    const char *const *script; /* pairs: key of a setting, how it is told; NULL at the end */
+    /* What its files have no key for, and the user's own code, the launch line or the trainer itself
+     * decides. Pairs: key of a setting, "seq" or, of these words alone, "loss=full|chunked"; how it is
+     * told. NULL at the end. */
+    const char *const *script;
     /* the command that runs it; "$world" */
     const char *launch;
     bool        legacy;
@@ -139,6 +147,9 @@ typedef struct vp_target {
 const vp_target *vp_target_at(int i);
 /* VP_ERR_USAGE with the nearest name. */
 vp_status vp_target_named(const char *name, const vp_target **out, vp_err *err);
+
+/* Whether the settings and their versions are told by this file. */
+bool vp_target_file_holds(const vp_target *t, const vp_target_file *file, const vp_settings *s);
 
 /* Every dialect once; NULL past the end. */
 const vp_dialect *vp_dialect_at(int i);
@@ -167,9 +178,11 @@ const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_sayin
 extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model,
     vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl, vp_dialect_llamafactory,
     vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune, vp_dialect_torchtitan,
-    vp_dialect_megatron, vp_dialect_torch, vp_dialect_swift, vp_dialect_launch;
+    vp_dialect_torchtitan_recipe, vp_dialect_unsloth, vp_dialect_megatron, vp_dialect_torch,
+    vp_dialect_swift, vp_dialect_launch;
 extern const vp_target vp_target_hf, vp_target_trl, vp_target_accelerate, vp_target_deepspeed,
     vp_target_axolotl, vp_target_llamafactory, vp_target_lightning, vp_target_litgpt,
-    vp_target_torchtune, vp_target_torchtitan, vp_target_megatron, vp_target_torch, vp_target_swift;
+    vp_target_torchtune, vp_target_torchtitan, vp_target_megatron, vp_target_torch, vp_target_swift,
+    vp_target_unsloth;
 
 #endif

@@ -15,6 +15,7 @@ static const vp_target *const targets[] = {
     &vp_target_axolotl,
     &vp_target_llamafactory,
     &vp_target_swift,
+    &vp_target_unsloth,
     &vp_target_lightning,
     &vp_target_litgpt,
     &vp_target_torchtune,
@@ -28,10 +29,12 @@ static const vp_target *const targets[] = {
 enum { N_TARGETS = sizeof targets / sizeof *targets };
 
 static const vp_dialect *const dialects[] = {
-    &vp_dialect_transformers, &vp_dialect_trl,     &vp_dialect_model,        &vp_dialect_accelerate,
-    &vp_dialect_deepspeed,    &vp_dialect_axolotl, &vp_dialect_llamafactory, &vp_dialect_swift,
-    &vp_dialect_lightning,    &vp_dialect_litgpt,  &vp_dialect_torchtune,    &vp_dialect_torchtitan,
-    &vp_dialect_megatron,     &vp_dialect_torch,
+    &vp_dialect_transformers, &vp_dialect_trl,       &vp_dialect_model,
+    &vp_dialect_accelerate,   &vp_dialect_deepspeed, &vp_dialect_axolotl,
+    &vp_dialect_llamafactory, &vp_dialect_swift,     &vp_dialect_lightning,
+    &vp_dialect_litgpt,       &vp_dialect_torchtune, &vp_dialect_torchtitan_recipe,
+    &vp_dialect_torchtitan,   &vp_dialect_unsloth,   &vp_dialect_megatron,
+    &vp_dialect_torch,
 };
 enum { N_DIALECTS = sizeof dialects / sizeof *dialects };
 
@@ -128,6 +131,16 @@ static bool among(const char *words, size_t n_words, const char *word)
         words += n + 1;
     }
     return false;
+}
+
+bool vp_target_file_holds(const vp_target *t, const vp_target_file *file, const vp_settings *s)
+{
+    const char *asked =
+        file->dialect ? json_string_value(json_object_get(s->versions, file->dialect->library))
+                      : NULL;
+
+    return (asked ? vp_version_within(asked, file->since, file->until) : !file->until) &&
+           vp_when_holds(file->when, s, t->name);
 }
 
 bool vp_when_holds(const char *when, const vp_settings *s, const char *target)

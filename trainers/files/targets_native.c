@@ -45,9 +45,9 @@ static const vp_target_file litgpt_files[] = {{&vp_dialect_litgpt, "litgpt.yaml"
 static const char *const litgpt_script[] = {
     "optimizer",
     "--optimizer of litgpt",
-    "attention",
+    "attention=sdpa",
     "litgpt itself: scaled_dot_product_attention",
-    "loss",
+    "loss=full",
     "litgpt itself: chunked_cross_entropy over the full logits",
     0};
 
@@ -68,7 +68,7 @@ static const char *const torchtune_script[] = {
     "--nproc_per_node of tune run",
     "parallel",
     "the recipe: full_finetune_single_device or full_finetune_distributed",
-    "attention",
+    "attention=sdpa",
     "torchtune itself: scaled_dot_product_attention",
     0};
 
@@ -82,34 +82,11 @@ const vp_target vp_target_torchtune = {
     .legacy  = true,
 };
 
-static const vp_target_file torchtitan_files[] = {
-    {&vp_dialect_torchtitan, "torchtitan.toml", VP_FORMAT_TOML}};
-
-static const char *const torchtitan_script[] = {
-    "world",
-    "--nproc_per_node of torchrun, with the degrees in the file",
-    "loss",
-    "torchtitan itself: full logits",
-    "attention",
-    "torchtitan itself: scaled_dot_product_attention",
-    0};
-
-const vp_target vp_target_torchtitan = {
-    .name    = "torchtitan",
-    .summary = "torchtitan 0.2's TOML; from 0.3 on a run is a Python function",
-    .files   = torchtitan_files,
-    .n_files = 1,
-    .script  = torchtitan_script,
-    .launch =
-        "torchrun --nproc_per_node $world -m torchtitan.train --job.config_file torchtitan.toml",
-    .legacy = true,
-};
-
 static const vp_target_file megatron_files[] = {
     {&vp_dialect_megatron, "megatron.args", VP_FORMAT_FLAGS}};
 
 static const char *const megatron_script[] = {
-    "loss", "Megatron itself: vocab-parallel cross-entropy over the full logits", 0};
+    "loss=full", "Megatron itself: vocab-parallel cross-entropy over the full logits", 0};
 
 const vp_target vp_target_megatron = {
     .name    = "megatron",

@@ -1,0 +1,111 @@
+/* trainers/files/dialect_unsloth.c: what a script of Unsloth's calls FastLanguageModel.from_pretrained,
+ * get_peft_model and TRL's SFTConfig with. Read in unsloth 2026.10.9 (unsloth/models/loader.py,
+ * llama.py, _utils.py).
+ *
+ * use_gradient_checkpointing "unsloth" checkpoints every block and moves its input to the host; below
+ * 512 tokens Unsloth takes that for True (apply_unsloth_gradient_checkpointing). */
+#include "trainers/files/target.h"
+
+#define BIG                1e12
+#define ARRAY(keys, field) .field = keys, .n_##field = sizeof keys / sizeof *keys
+
+static const vp_key unsloth_keys[] = {
+    {"model_name", VP_KEY_TEXT},
+    {"max_seq_length", VP_KEY_INT, "2048", .min = 1, .max = BIG,
+     .costs = "samples are cut at 2,048 tokens"},
+    {"dtype", VP_KEY_TEXT},
+    {"load_in_4bit", VP_KEY_BOOL, "true"},
+    {"load_in_8bit", VP_KEY_BOOL, "false"},
+    {"load_in_16bit", VP_KEY_BOOL, "false"},
+    {"load_in_fp8", VP_KEY_ANY, "false"},
+    {"full_finetuning", VP_KEY_BOOL, "false"},
+    {"float32_mixed_precision", VP_KEY_BOOL},
+    {"offload_embedding", VP_KEY_ANY},
+    {"unsloth_tiled_mlp", VP_KEY_ANY, "false"},
+    {"use_gradient_checkpointing", VP_KEY_WORD, "unsloth", "unsloth|true|false"},
+    {"r", VP_KEY_INT, "16", .min = 1, .max = 1e6},
+    {"lora_alpha", VP_KEY_INT, "16", .min = 1, .max = 1e6},
+    {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
+    {"target_modules", VP_KEY_LIST, "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"},
+    {"modules_to_save", VP_KEY_LIST},
+    {"use_rslora", VP_KEY_BOOL, "false"},
+    {"per_device_train_batch_size", VP_KEY_INT, .min = 1, .max = BIG},
+    {"gradient_accumulation_steps", VP_KEY_INT, .min = 1, .max = BIG},
+    {"optim", VP_KEY_TEXT},
+    {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
+    {"bf16", VP_KEY_BOOL},
+    {"fp16", VP_KEY_BOOL},
+    {"packing", VP_KEY_BOOL, "false"},
+};
+
+static const vp_section unsloth_sections[] = {
+    {"", VP_STRANGERS_KEPT,
+     "SETTINGS LOAD ADAPT TRAIN model args bias random_state loftq_config tokenizer "
+     "trainer"}};
+
+static const vp_saying unsloth_says[] = {
+    {VP_ALWAYS, NULL, "model_name", "$model"},
+    {VP_SETTING_SEQ, "*", "max_seq_length", "$"},
+    {VP_SETTING_MICRO_BATCH, "*", "per_device_train_batch_size", "$"},
+    {VP_SETTING_ACCUMULATION, "*", "gradient_accumulation_steps", "$"},
+    {VP_SETTING_PRECISION, "fp32", "dtype", "torch.float32"},
+    {VP_SETTING_PRECISION, "fp32", "bf16", "false"},
+    {VP_SETTING_PRECISION, "fp32", "fp16", "false"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "dtype", "torch.float32"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "float32_mixed_precision", "true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "bf16", "true"},
+    {VP_SETTING_PRECISION, "bf16-mixed", "fp16", "false"},
+    {VP_SETTING_PRECISION, "bf16-amp", "dtype", "torch.bfloat16"},
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16", "true"},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16", "false"},
+    {VP_SETTING_OPTIMIZER, "W", "optim", "$"},
+    {VP_SETTING_CLIP_NORM, "R", "max_grad_norm", "$"},
+    {VP_SETTING_RECOMPUTE, "none", "use_gradient_checkpointing", "false"},
+    {VP_SETTING_RECOMPUTE, "full", "use_gradient_checkpointing", "true",
+     "offload_activations=none"},
+    {VP_SETTING_RECOMPUTE, "full", "use_gradient_checkpointing", "unsloth",
+     "offload_activations=cpu"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "use_gradient_checkpointing", "false",
+     "recompute=none"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "none", "use_gradient_checkpointing", "true",
+     "recompute=full"},
+    {VP_SETTING_OFFLOAD_ACTIVATIONS, "cpu", "use_gradient_checkpointing", "unsloth",
+     "recompute=full"},
+    {VP_SETTING_TUNING, "full", "full_finetuning", "true"},
+    {VP_SETTING_TUNING, "full", "load_in_4bit", "false"},
+    {VP_SETTING_TUNING, "full", "full_finetuning", "true", .read_only = true},
+    {VP_SETTING_TUNING, "lora", "full_finetuning", "false"},
+    {VP_SETTING_TUNING, "lora", "load_in_4bit", "false"},
+    {VP_SETTING_TUNING, "lora", "load_in_8bit", "false"},
+    {VP_SETTING_TUNING, "qlora", "full_finetuning", "false"},
+    {VP_SETTING_TUNING, "qlora", "load_in_4bit", "true"},
+    {VP_SETTING_LORA_R, "N", "r", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_TARGETS, "L", "target_modules", "$", "tuning=lora|qlora"},
+    {VP_ALWAYS, NULL, "packing", "false"},
+};
+
+static const vp_rule unsloth_rules[] = {
+    {"load_in_4bit", "=true", "full_finetuning", "=true", VP_WARNING,
+     "quantised weights cannot be trained: Unsloth loads 16 bits instead", "load_in_4bit = False"},
+    {"load_in_4bit", "=true", "load_in_8bit", "=true", VP_ERROR, "4 and 8 bits exclude each other",
+     "one of them"},
+    {"fp16", "=true", "bf16", "=true", VP_ERROR, "fp16 and bf16 exclude each other",
+     "bf16 alone, on a card that has it"},
+    {"lora_dropout", ">0", NULL, NULL, VP_NOTE,
+     "other than 0 leaves Unsloth's fused kernels unused: slower, and more is kept",
+     "lora_dropout = 0"},
+};
+
+const vp_dialect vp_dialect_unsloth = {
+    .name    = "unsloth",
+    .library = "unsloth",
+    .version = "2026.10.9",
+    ARRAY(unsloth_keys, keys),
+    ARRAY(unsloth_sections, sections),
+    ARRAY(unsloth_says, says),
+    ARRAY(unsloth_rules, rules),
+    .signs = "max_seq_length load_in_4bit full_finetuning use_gradient_checkpointing model_name",
+    .only  = VP_FORMAT_PYTHON,
+};
