@@ -406,6 +406,7 @@ static _Noreturn void become(const char *path, char *const *argv, char *const *e
         _exit(127); /* the parent died before the signal was asked for */
     setrlimit(RLIMIT_CORE, &no_core);
     sigaction(SIGPIPE, &normal, NULL);
+    sigaction(SIGXFSZ, &normal, NULL);
     sigaction(SIGCHLD, &normal, NULL);
     for (int i = 0; i < N_ENDING_SIGNALS; i++)
         if (!sigaction(ending_signals[i], NULL, &was) && was.sa_handler != SIG_IGN)
@@ -741,6 +742,13 @@ out:
         vp_child_result_release(result);
     free(before);
     return st;
+}
+
+void vp_child_env_for_threads(void)
+{
+    setenv("OPENBLAS_NUM_THREADS", "1", 0);
+    if (!getenv("OMP_WAIT_POLICY"))
+        setenv("GOMP_SPINCOUNT", "1000", 0);
 }
 
 void vp_child_end_all(void)

@@ -68,6 +68,12 @@ typedef struct vp_child_result {
 vp_status vp_child_run(const vp_child_opts *opts, vp_child_result *result, vp_err *err);
 void      vp_child_result_release(vp_child_result *result);
 
+/* Environment of children that compute in threads, where the user has not said otherwise: OpenBLAS
+ * starts none of its own beside ours, and a thread that waits soon sleeps (two that span took 70
+ * times as long as one, on two cores with a load of 7). Here, since libraries read it before
+ * main(). */
+void vp_child_env_for_threads(void);
+
 /* End every process below this one: where a process that called vp_child_run() for this one was
  * itself ended, and this one, as their subreaper, got what it had started. */
 void vp_child_end_all(void);

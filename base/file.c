@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -451,17 +452,26 @@ vp_status vp_file_make_dir(const char *path, vp_err *err)
     return VP_OK;
 }
 
+/* Without /proc: the name by which it was started, where that is a path still. */
+static bool own_path(char self[PATH_MAX])
+{
+    ssize_t     n       = readlink("/proc/self/exe", self, PATH_MAX - 1);
+    const char *started = (const char *)getauxval(AT_EXECFN);
+
+    if (n > 0)
+        self[n] = '\0';
+    return n > 0 || (started && realpath(started, self));
+}
+
 vp_status vp_file_own_folder(char *folder, size_t folder_size, vp_err *err)
 {
-    char    self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    int     length;
+    char self[PATH_MAX];
+    int  length;
 
-    if (n <= 0)
+    if (!own_path(self))
         return VP_FAIL(err, VP_ERR_DEVICE, "cannot tell where this program lies: %s",
-                       n < 0 ? strerror(errno) : "/proc is not there");
-    self[n] = '\0';
-    length  = snprintf(folder, folder_size, "%.*s", (int)folder_length(self), self);
+                       strerror(errno));
+    length = snprintf(folder, folder_size, "%.*s", (int)folder_length(self), self);
     if (length < 0 || (size_t)length >= folder_size)
         return VP_FAIL(err, VP_ERR_DEVICE, "cannot tell where this program lies: %s",
                        strerror(ENAMETOOLONG));

@@ -14,6 +14,7 @@ void vp_output_begin(void)
     int fd;
 
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     do /* takes 0, 1 and 2 where they are free; writing to it fails */
         fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && fd <= STDERR_FILENO);

@@ -10,7 +10,8 @@
 #include "base/err.h"
 
 /* First in main(). A closed standard output stays one that cannot be written, rather than becoming
- * the next file that is opened; a broken pipe is an error of a write, not a signal. */
+ * the next file that is opened; a broken pipe and a file as long as it may be (ulimit -f) are
+ * errors of a write, not signals. */
 void vp_output_begin(void);
 
 /* Whatever was printed is written. VP_ERR_STORAGE: some of it could not be. A reader that has seen

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "runtime/run_options.h"
 
+#include "base/child.h"
 #include "base/file.h"
 #include "models/hub_cache.h"
 #include "planner/remake.h"
@@ -125,6 +126,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     }
     assert(!w->argv[w->n]); /* where the words end */
     fflush(stdout);
+    vp_child_env_for_threads();
     execv(program, w->argv);
     st = VP_FAIL(err, VP_ERR_DEVICE, "%s cannot be executed: %s", program, strerror(errno));
 out:

@@ -150,10 +150,13 @@ static void note_signal(int number)
  * program. */
 static void note_signals(void)
 {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     struct sigaction note = {.sa_handler = note_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+    struct sigaction was;
 
-    sigaction(SIGINT, &note, NULL);
-    sigaction(SIGTERM, &note, NULL);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (sigaction(numbers[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &note, NULL);
 }
 
 /* The fastest that ran to its end; NULL: none. */

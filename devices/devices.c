@@ -1,6 +1,7 @@
 #include "devices/devices.h"
 
 #include "base/checked.h"
+#include "base/host_memory.h"
 #include "base/text.h"
 
 #include <assert.h>
@@ -9,41 +10,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* MemAvailable of /proc/meminfo, in bytes; 0 where there is none. */
-static int64_t available_host_bytes(void)
-{
-    FILE     *f = fopen("/proc/meminfo", "r");
-    char      line[200];
-    long long kib = 0;
-
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return (int64_t)kib * 1024;
-}
-
 /* Rates are round figures for one server core with AVX2; a profile replaces them. */
 static void describe_cpu(vp_device *out)
 {
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    long           cores  = sysconf(_SC_NPROCESSORS_ONLN);
+    vp_host_memory memory = vp_host_memory_now();
 
     *out = (vp_device){
         .name               = "cpu",
         .product            = "CPU",
         .is_cpu             = true,
         .bf16               = true,
-        .usable_bytes       = available_host_bytes() / 10 * 8,
+        .usable_bytes       = memory.available_bytes / 10 * 8,
         .fp32_flop_per_s    = 50e9 * (double)(cores > 0 ? cores : 1),
         .memory_bytes_per_s = 10e9,
         .sources            = {
-                       [VP_FIGURE_USABLE] = {VP_CLASS_DERIVED, "80 % of MemAvailable"},
+                       [VP_FIGURE_USABLE] = {VP_CLASS_DERIVED, ""},
                        [VP_FIGURE_OUTSIDE] =
                            {VP_CLASS_DERIVED,
                             "the arena is of the process; the whole process is predicted apart"},
                        [VP_FIGURE_FP32] = {VP_CLASS_ASSUMED, "50 GFLOP/s a core, until a profile is measured"},
                        [VP_FIGURE_MEMORY] = {VP_CLASS_ASSUMED, "10 GB/s, until a profile is measured"}}};
+    snprintf(out->sources[VP_FIGURE_USABLE].text, sizeof out->sources[VP_FIGURE_USABLE].text,
+             "80 %% of %s", memory.source);
 }
 
 /* Whether text is the start of a card's name up to a dash, "rtx-" left out or not: "a100" of

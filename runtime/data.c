@@ -54,6 +54,11 @@ vp_status vp_data_open(const char *path, const vp_plan *plan, int64_t n_steps, v
             VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "%s: %s", shown, strerror(errno)));
         if (!S_ISREG(info.st_mode))
             VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL, "%s: not a regular file", shown));
+        if (info.st_size % d->token_bytes != 0)
+            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL,
+                              "%s: %lld bytes are no whole number of tokens of %lld bytes: is it "
+                              "cut off, or does the recipe's data.kind not mean this file?",
+                              shown, (long long)info.st_size, (long long)d->token_bytes));
         int64_t n_tokens = info.st_size / d->token_bytes;
         int64_t holds    = n_tokens > 0 ? (n_tokens - 1) / d->n_per_step : 0;
         if (holds < n_steps)

@@ -29,6 +29,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 typedef struct args {
@@ -54,18 +55,22 @@ typedef struct results {
     json_t *init;
 } results;
 
-/* VmHWM of /proc/self/status: the kernel's count of the most this process had resident. */
+/* VmHWM of /proc/self/status: the kernel's count of the most this process had resident. Without
+ * /proc what getrusage() says, which also knows of what was there before exec. */
 static int64_t process_peak_bytes(void)
 {
-    FILE     *f = fopen("/proc/self/status", "r");
-    char      line[200];
-    long long kib = -1;
+    FILE         *f = fopen("/proc/self/status", "r");
+    char          line[200];
+    long long     kib = -1;
+    struct rusage usage;
 
     while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
             break;
     if (f)
         fclose(f);
+    if (kib < 0 && getrusage(RUSAGE_SELF, &usage) == 0)
+        kib = usage.ru_maxrss;
     return kib < 0 ? -1 : (int64_t)kib * 1024;
 }
 

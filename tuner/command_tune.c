@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/host_memory.h"
 #include "base/sha256.h"
 #include "base/units.h"
 
@@ -274,22 +275,14 @@ static void stop_all(search *q)
 static int side_by_side(const search *q)
 {
     int64_t largest   = 1, n;
-    double  available = 0;
-    char    line[200];
-    FILE   *f = fopen("/proc/meminfo", "re");
+    double  available = (double)vp_host_memory_now().available_bytes;
 
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lf kB", &available) == 1)
-            break;
-    if (f)
-        fclose(f);
     for (int64_t i = 0; i < q->r->n_tried; i++)
         if (q->r->tried[i]->trial.host_bytes > largest)
             largest = q->r->tried[i]->trial.host_bytes;
     n = q->opts->jobs ? q->opts->jobs : sysconf(_SC_NPROCESSORS_ONLN);
-    if (!q->opts->jobs && available > 0 &&
-        (double)n > 1 + available * 1024 / (1.2 * (double)largest))
-        n = 1 + (int64_t)(available * 1024 / (1.2 * (double)largest));
+    if (!q->opts->jobs && available > 0 && (double)n > 1 + available / (1.2 * (double)largest))
+        n = 1 + (int64_t)(available / (1.2 * (double)largest));
     return n < 1 ? 1 : n > MAX_JOBS ? MAX_JOBS : (int)n;
 }
 

@@ -132,6 +132,7 @@ vp_status vp_session_describe(vp_session *s, vp_err *err)
     vp_status st = VP_OK;
 
     assert(s->opts && s->request && s->study && !s->runner[0]);
+    vp_child_env_for_threads();
     VP_TRY(find_runner(s, err));
     VP_TRY(find_request(s, err));
     assert(s->request_id > 0);

@@ -28,8 +28,8 @@ enum { VP_STUDY_APPLICATION = 0x76707374 /* "vpst" */, VP_STUDY_SCHEMA = 4 };
 
 typedef struct vp_study vp_study;
 
-/* Open, or make where there is no file. path NULL: a study of this process only, in $TMPDIR or
- * /tmp, removed by vp_study_close(). */
+/* Open, or make where there is no file. path NULL: in this process's memory only,
+ * without a file that could be left behind. */
 vp_status vp_study_open(const char *path, vp_study **out, vp_err *err);
 void      vp_study_close(vp_study *study);
 

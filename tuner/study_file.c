@@ -520,10 +520,39 @@ static void remove_left(const vp_study *s)
         closedir(dir);
 }
 
+static vp_status make_tables(vp_study *s, vp_err *err)
+{
+    char      sql[80];
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_study_change(s, err, "BEGIN IMMEDIATE", ""));
+    snprintf(sql, sizeof sql, "PRAGMA application_id = %d", VP_STUDY_APPLICATION);
+    VP_TRY(pragma(s, sql, err));
+    snprintf(sql, sizeof sql, "PRAGMA user_version = %d", VP_STUDY_SCHEMA);
+    VP_TRY(pragma(s, sql, err));
+    for (int i = 0; i < N_TABLES; i++)
+        VP_TRY(pragma(s, tables[i].sql, err));
+    VP_TRY(vp_study_end_change(s, VP_OK, err));
+out:
+    return st;
+}
+
+/* A study that nobody asked to keep leaves nothing behind, however the tuner ends. */
+static vp_status create_in_memory(vp_study *s, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    snprintf(s->path, sizeof s->path, ":memory:");
+    VP_TRY(connect_db(s, s->path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err));
+    VP_TRY(make_tables(s, err));
+out:
+    return st;
+}
+
 static vp_status create(vp_study *s, vp_err *err)
 {
     static const char *const tails[] = {"-journal", "-wal", "-shm"};
-    char      folder[PATH_MAX + 16]  = "", temporary[PATH_MAX + 32], other[PATH_MAX + 32], sql[80];
+    char      folder[PATH_MAX + 16]  = "", temporary[PATH_MAX + 32], other[PATH_MAX + 32];
     vp_status st                     = VP_OK;
 
     assert(s->lock_fd >= 0 && !s->db);
@@ -541,14 +570,7 @@ static vp_status create(vp_study *s, vp_err *err)
     snprintf(temporary, sizeof temporary, "%s/" NEW_FILE, folder);
     VP_TRY(connect_db(s, temporary, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, err));
     VP_TRY(set_durable(s, err));
-    VP_TRY(vp_study_change(s, err, "BEGIN IMMEDIATE", ""));
-    snprintf(sql, sizeof sql, "PRAGMA application_id = %d", VP_STUDY_APPLICATION);
-    VP_TRY(pragma(s, sql, err));
-    snprintf(sql, sizeof sql, "PRAGMA user_version = %d", VP_STUDY_SCHEMA);
-    VP_TRY(pragma(s, sql, err));
-    for (int i = 0; i < N_TABLES; i++)
-        VP_TRY(pragma(s, tables[i].sql, err));
-    VP_TRY(vp_study_end_change(s, VP_OK, err));
+    VP_TRY(make_tables(s, err));
     if (sqlite3_close(s->db) != SQLITE_OK)
         VP_TRY(sql_fails(s, "close it", err));
     s->db = NULL;
@@ -619,27 +641,10 @@ out:
     return st;
 }
 
-vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
+static vp_status open_file(const char *path, vp_study *s, vp_err *err)
 {
-    vp_study   *s   = calloc(1, sizeof *s);
-    const char *tmp = getenv("TMPDIR");
-    char        private_path[PATH_MAX];
-    vp_status   st = VP_OK;
+    vp_status st = VP_OK;
 
-    *out = NULL;
-    VP_TRY_ALLOC(err, s);
-    s->lock_fd = -1;
-    if (!path) {
-        snprintf(s->private_dir, sizeof s->private_dir, "%.4000s/vplan-tune-XXXXXX",
-                 tmp && tmp[0] ? tmp : "/tmp");
-        if (!mkdtemp(s->private_dir)) {
-            s->private_dir[0] = '\0';
-            VP_TRY(VP_FAIL(err, VP_ERR_STORAGE, "no temporary folder can be made in %s: %s",
-                           tmp && tmp[0] ? tmp : "/tmp", strerror(errno)));
-        }
-        snprintf(private_path, sizeof private_path, "%.4050s/study.db", s->private_dir);
-        path = private_path;
-    }
     VP_TRY(resolve(path, s, err));
     VP_TRY(refuse_network(s, err));
     if (access(s->path, F_OK) == 0) /* what is no study is left alone, and what lies beside it */
@@ -654,6 +659,19 @@ vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
     VP_TRY(quick_check(s, err));
     VP_TRY(set_durable(s, err));
     VP_TRY(interrupt_running(s, err));
+out:
+    return st;
+}
+
+vp_status vp_study_open(const char *path, vp_study **out, vp_err *err)
+{
+    vp_study *s  = calloc(1, sizeof *s);
+    vp_status st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, s);
+    s->lock_fd = -1;
+    VP_TRY(path ? open_file(path, s, err) : create_in_memory(s, err));
     *out = s;
     s    = NULL;
 out:
@@ -685,21 +703,13 @@ out:
 
 void vp_study_close(vp_study *s)
 {
-    char path[PATH_MAX + 16];
-
     if (!s)
         return;
     sqlite3_close(s->db);
-    if (s->private_dir[0]) {
-        snprintf(path, sizeof path, "%s/study.db", s->private_dir);
-        unlink(path);
-    }
     if (s->lock_fd >= 0) {
         if (s->owns_lock)
             unlink(s->lock_path); /* while it is ours */
         close(s->lock_fd);
     }
-    if (s->private_dir[0])
-        rmdir(s->private_dir);
     free(s);
 }

@@ -13,7 +13,6 @@ struct vp_study {
     /* without links, so that two names of one study meet at one lock */
     char path[PATH_MAX];
     char lock_path[PATH_MAX + 8];
-    char private_dir[PATH_MAX];
     int  lock_fd;
     bool owns_lock; /* the lock file is a tuner's, not somebody else's file of that name */
 };

@@ -248,6 +248,9 @@ void vp_cpu_gemm(const vp_gemm *g, int64_t k_tile, const float *bias);
 
 /* ---- memory, as vp_backend has it: cpu_memory.c ---- */
 
+/* VP_ERR_DEVICE where OpenBLAS would not find address space for each thread: blas_room.c. */
+vp_status vp_cpu_blas_room(vp_err *err);
+
 vp_status vp_cpu_alloc(int64_t n_bytes, void **out, vp_err *err);
 void      vp_cpu_release(void *p, int64_t n_bytes);
 vp_status vp_cpu_memory(vp_backend_memory *out, vp_err *err);

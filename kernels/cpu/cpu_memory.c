@@ -3,11 +3,11 @@
 #include "kernels/cpu/cpu_internal.h"
 
 #include "base/checked.h"
+#include "base/host_memory.h"
 #include "base/units.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,19 +19,25 @@ static int64_t mapped_bytes(int64_t n_bytes)
 
 vp_status vp_cpu_alloc(int64_t n_bytes, void **out, vp_err *err)
 {
-    char  text[32];
-    void *p = vp_overflowed(mapped_bytes(n_bytes))
-                  ? MAP_FAILED
-                  : mmap(NULL, (size_t)mapped_bytes(n_bytes), PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char      text[32];
+    void     *p  = vp_overflowed(mapped_bytes(n_bytes))
+                       ? MAP_FAILED
+                       : mmap(NULL, (size_t)mapped_bytes(n_bytes), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    vp_status st = VP_OK;
 
     assert(n_bytes > 0);
     *out = NULL;
     if (p == MAP_FAILED)
         return VP_FAIL(err, VP_ERR_DEVICE, "memory of %s cannot be mapped: %s",
                        vp_size_text(n_bytes, text, sizeof text), strerror(errno));
+    VP_TRY(vp_cpu_blas_room(err)); /* beside it */
     *out = p;
-    return VP_OK;
+    p    = MAP_FAILED;
+out:
+    if (p != MAP_FAILED)
+        munmap(p, (size_t)mapped_bytes(n_bytes));
+    return st;
 }
 
 void vp_cpu_release(void *p, int64_t n_bytes)
@@ -41,50 +47,13 @@ void vp_cpu_release(void *p, int64_t n_bytes)
         munmap(p, (size_t)mapped_bytes(n_bytes));
 }
 
-/* What the kernel says that a new process could have; it counts files held in memory as free.
- * -1: not told. */
-static int64_t available_bytes(void)
-{
-    FILE     *f = fopen("/proc/meminfo", "re");
-    char      line[200];
-    long long kib = -1;
-
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %lld kB", &kib) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return kib < 0 ? -1 : (int64_t)kib * 1024;
-}
-
-/* A container's limit, less what it has now (Linux, cgroup-v2.rst); INT64_MAX: none. */
-static int64_t container_bytes(void)
-{
-    static const char *const files[]  = {"/sys/fs/cgroup/memory.max",
-                                         "/sys/fs/cgroup/memory.current"};
-    long long                bytes[2] = {-1, -1};
-
-    for (int i = 0; i < 2; i++) {
-        FILE *f = fopen(files[i], "re");
-        if (f && fscanf(f, "%lld", &bytes[i]) != 1)
-            bytes[i] = -1; /* "max" */
-        if (f)
-            fclose(f);
-    }
-    return bytes[0] < 0 || bytes[1] < 0 ? INT64_MAX : bytes[0] > bytes[1] ? bytes[0] - bytes[1] : 0;
-}
-
 vp_status vp_cpu_memory(vp_backend_memory *out, vp_err *err)
 {
-    int64_t page = sysconf(_SC_PAGESIZE), available = available_bytes(), limit = container_bytes();
-
     (void)err;
-    if (available < 0)
-        available = sysconf(_SC_AVPHYS_PAGES) * page;
-    *out = (vp_backend_memory){.total_bytes           = sysconf(_SC_PHYS_PAGES) * page,
-                               .free_bytes            = available < limit ? available : limit,
-                               .used_bytes            = -1,
-                               .all_used_bytes        = -1,
+    *out = (vp_backend_memory){.total_bytes    = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+                               .free_bytes     = vp_host_memory_now().available_bytes,
+                               .used_bytes     = -1,
+                               .all_used_bytes = -1,
                                .all_used_before_bytes = -1};
     return VP_OK;
 }
