@@ -76,6 +76,10 @@ for name, text in hostile.items():
 ok(not os.path.exists("owned"), "nothing is executed", "it was")
 code, j, err = check(write("right.toml", titan + "[validation]\nfreq = 0x1F\n[job]\ndescription = \"\"\"a\nb\"\"\"\n"))
 ok(code == 0 and j["target"] == "torchtitan" and j["common"]["micro_batch"] == 2 and j["common"]["seq"] == 4096 and j["common"]["recompute"] == "full", "TOML is read", (code, j.get("common"), j.get("findings")))
+# ---- a key twice is found among many, where an index stands in for the list ----
+for name, text in (("many.yaml", "".join("k%d: 1\n" % i for i in range(99)) + "k7: 2\n"), ("many.json", "{\n" + ",\n".join('"k%d": 1' % i for i in range(98)) + ',\n"k7": 2}')):
+    code, j, err = check(write(name, text), "--for", "hf")
+    ok([(f["line"], f["key"]) for f in j["findings"] if "stands here and in line" in f["message"]] == [(100, "k7")], name + ": the key that stands twice", j["findings"][:3])
 # ---- Python: torchtitan's configurations and Unsloth's scripts, as people write them ----
 code, j, err = check(write("recipe.py", """def run() -> Trainer.Config:
     return Trainer.Config(

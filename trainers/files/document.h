@@ -37,16 +37,18 @@ typedef enum vp_value_kind {
 } vp_value_kind;
 
 typedef struct vp_value {
-    vp_value_kind    kind;
-    int              line, column;
-    const char      *key;  /* of a member of a map; NULL of an element                */
-    const char      *text; /* of a scalar as it stands there, of a string without quotes */
-    bool             quoted;
-    bool             boolean; /* of a flag without a value: true, and text is "" */
-    int64_t          integer;
-    double           real; /* of an integer too */
-    const char      *call; /* of a map read from Python: what is called, "Trainer.Config" */
-    struct vp_value *first, *last, *next;
+    vp_value_kind          kind;
+    int                    line, column;
+    const char            *key;  /* of a member of a map; NULL of an element                */
+    const char            *text; /* of a scalar as it stands there, of a string without quotes */
+    bool                   quoted;
+    bool                   boolean; /* of a flag without a value: true, and text is "" */
+    int64_t                integer;
+    double                 real; /* of an integer too */
+    const char            *call; /* of a map read from Python: what is called, "Trainer.Config" */
+    struct vp_value       *first, *last, *next;
+    int64_t                n_children;
+    struct vp_value_index *index; /* of a map with many members, its keys; NULL */
 } vp_value;
 
 /* What a reader takes without a word. */
@@ -92,12 +94,18 @@ vp_document *vp_document_new(vp_arena *arena, const char *name, vp_format format
 /* The value behind "a.b.c"; NULL: none. A key may hold dots itself: the longest wins. */
 vp_value *vp_value_at(const vp_value *map, const char *path);
 
+/* The last member of that key, dots and all; NULL: none. */
+vp_value *vp_value_member(const vp_value *map, const char *key);
+
 /* The value at a path, with the maps above it, made where they are missing. NULL: out of memory,
  * or something on the way is no map. */
 vp_value *vp_value_make(vp_document *doc, const char *path);
 
 /* A child at the end of a map (key) or of a list (key NULL). NULL: the limit or no memory. */
 vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key);
+
+/* v, the last child, is taken out again. */
+void vp_value_drop_last(vp_value *parent, const vp_value *v);
 
 /* A scalar from its text: by the rules of YAML 1.1 as PyYAML has them. */
 void vp_value_resolve(vp_value *v);

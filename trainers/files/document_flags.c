@@ -37,6 +37,7 @@ static bool set_json(taker *t, vp_value *v, const char *text)
                           &inner, &ignore) != VP_OK)
         return false;
     v->kind = VP_VALUE_MAP, v->first = inner->root->first, v->last = inner->root->last;
+    v->n_children = inner->root->n_children, v->index = inner->root->index;
     for (vp_value *m = v->first; m; m = m->next)
         m->line = v->line, m->column = v->column;
     return true;
@@ -70,14 +71,12 @@ static vp_status take_key(taker *t, char *word, int line, int column)
     for (char *p = name; *p; p++)
         if (*p == '-')
             *p = '_';
-    for (const vp_value *o = t->into->root->first; o; o = o->next)
-        if (strcmp(o->key, name) == 0) {
-            VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
-                                      "--%s stands here and in line %d: argparse takes the last "
-                                      "without a word",
-                                      vp_text_escape(name, shown, sizeof shown), o->line));
-            break;
-        }
+    const vp_value *before = vp_value_member(t->into->root, name);
+    if (before)
+        VP_TRY(vp_document_remark(t->doc, line, name, true, t->err,
+                                  "--%s stands here and in line %d: argparse takes the last "
+                                  "without a word",
+                                  vp_text_escape(name, shown, sizeof shown), before->line));
     /* a.b is a member, as jsonargparse and tyro have it */
     vp_value *v = strchr(name, '.') ? vp_value_make(t->into, name)
                                     : vp_value_add(t->into, t->into->root, name);

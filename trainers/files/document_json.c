@@ -142,20 +142,18 @@ static vp_status read_value(reader *r, vp_value *v, int depth);
 
 static vp_status read_key(reader *r, const vp_value *map, const char **key)
 {
-    char      shown[128];
-    int       line = r->line;
-    vp_status st   = VP_OK;
+    const vp_value *o;
+    char            shown[128];
+    int             line = r->line;
+    vp_status       st   = VP_OK;
 
     if (*r->at != '"')
         VP_TRY(fail(r, "expected a key in double quotes"));
     VP_TRY(read_string(r, key));
-    for (const vp_value *o = map->first; o; o = o->next)
-        if (strcmp(o->key, *key) == 0) {
-            VP_TRY(vp_document_remark(r->doc, line, *key, true, r->err,
-                                      "%s stands here and in line %d",
-                                      vp_text_escape(*key, shown, sizeof shown), o->line));
-            break;
-        }
+    o = vp_value_member(map, *key);
+    if (o)
+        VP_TRY(vp_document_remark(r->doc, line, *key, true, r->err, "%s stands here and in line %d",
+                                  vp_text_escape(*key, shown, sizeof shown), o->line));
     VP_TRY(skip(r));
     if (r->at >= r->end || *r->at != ':')
         VP_TRY(fail(r, "expected : behind the key"));

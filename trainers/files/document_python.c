@@ -129,16 +129,6 @@ static void skip_argument(reader *r)
     }
 }
 
-static void drop_last(vp_value *map, const vp_value *v)
-{
-    vp_value *last = NULL;
-
-    for (vp_value *o = map->first; o != v; o = o->next)
-        last = o;
-    map->last                           = last;
-    *(last ? &last->next : &map->first) = NULL;
-}
-
 static vp_status remark_unread(reader *r, int line, const char *what)
 {
     return vp_document_remark(r->doc, line, what, false, r->err,
@@ -190,7 +180,7 @@ static vp_status read_items(reader *r, vp_value *v, char close, int depth)
         if (v->call && key && (r->unread || (r->at < r->end && !strchr(",)", *r->at)))) {
             r->unread = false;
             skip_argument(r);
-            drop_last(v, child);
+            vp_value_drop_last(v, child);
             VP_TRY(remark_unread(r, line, key));
         }
         if (r->unread)
@@ -344,7 +334,7 @@ static vp_status read_statement(reader *r)
     VP_TRY(read_value(r, v, 1));
     skip(r, false);
     if (r->unread || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
-        drop_last(root, v);
+        vp_value_drop_last(root, v);
         *r = before;
         skip_line(r);
         VP_TRY(remark_unread(r, line, name));

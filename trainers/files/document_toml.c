@@ -297,14 +297,6 @@ out:
     return st;
 }
 
-static vp_value *child_of(const vp_value *map, const char *key)
-{
-    for (vp_value *v = map->first; v; v = v->next)
-        if (strcmp(v->key, key) == 0)
-            return v;
-    return NULL;
-}
-
 static vp_status add_child(reader *r, vp_value *map, const char *key, vp_value **out)
 {
     vp_status st = VP_OK;
@@ -324,7 +316,7 @@ out:
 static vp_status descend(reader *r, vp_value **map, const char *key)
 {
     char      text[300], shown[200];
-    vp_value *v  = child_of(*map, key);
+    vp_value *v  = vp_value_member(*map, key);
     vp_status st = VP_OK;
 
     if (!v) {
@@ -377,7 +369,7 @@ static vp_status read_pair(reader *r, vp_value *map, int depth)
     skip_blank(r);
     column = (int)(r->at - r->line_start) + 1;
     VP_TRY(read_path(r, &map, &key));
-    if ((twice = child_of(map, key)) != NULL) {
+    if ((twice = vp_value_member(map, key)) != NULL) {
         snprintf(text, sizeof text, "%s stands here and in line %d",
                  vp_text_escape(key, shown, sizeof shown), twice->line);
         VP_TRY(fail(r, text));
@@ -491,7 +483,7 @@ static vp_status read_header(reader *r, vp_value **table)
         VP_TRY(fail(r, array ? "expected ]] behind the table's name"
                              : "expected ] behind the table's name"));
     if (array) {
-        list = child_of(*table, name);
+        list = vp_value_member(*table, name);
         if (!list) {
             VP_TRY(add_child(r, *table, name, &list));
             list->kind = VP_VALUE_LIST;

@@ -28,6 +28,57 @@ vp_document *vp_document_new(vp_arena *arena, const char *name, vp_format format
     return doc;
 }
 
+/* ---- members by key ---- */
+
+/* Open addressing by FNV-1a; of one key the last member. */
+struct vp_value_index {
+    int64_t   n_slots; /* a power of two, at least twice the members */
+    vp_value *slots[];
+};
+
+enum { MANY_MEMBERS = 32 };
+
+static vp_value **slot_of(struct vp_value_index *index, const char *key, size_t n)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)key[i]) * 1099511628211u;
+    for (int64_t at = (int64_t)(hash & (uint64_t)(index->n_slots - 1));;
+         at         = (at + 1) & (index->n_slots - 1)) {
+        const vp_value *v = index->slots[at];
+        if (!v || (strncmp(v->key, key, n) == 0 && !v->key[n]))
+            return &index->slots[at];
+    }
+}
+
+/* Without memory for it the list is walked. */
+static void build_index(vp_document *doc, vp_value *map)
+{
+    int64_t n = map->n_children * 4, n_slots = 1;
+    size_t  size;
+
+    while (n_slots < n)
+        n_slots *= 2;
+    size       = sizeof *map->index + (size_t)n_slots * sizeof *map->index->slots;
+    map->index = vp_arena_alloc(doc->arena, size);
+    if (!map->index)
+        return;
+    map->index->n_slots = n_slots;
+    for (vp_value *v = map->first; v; v = v->next)
+        *slot_of(map->index, v->key, strlen(v->key)) = v;
+}
+
+static void note_member(vp_document *doc, vp_value *map, vp_value *v)
+{
+    if (map->n_children <= MANY_MEMBERS || !v->key)
+        return;
+    if (!map->index || map->n_children * 2 > map->index->n_slots)
+        build_index(doc, map);
+    else
+        *slot_of(map->index, v->key, strlen(v->key)) = v;
+}
+
 vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key)
 {
     vp_value *v = NULL;
@@ -44,6 +95,8 @@ vp_value *vp_value_add(vp_document *doc, vp_value *parent, const char *key)
     else
         parent->first = v;
     parent->last = v;
+    parent->n_children++;
+    note_member(doc, parent, v);
     return v;
 }
 
@@ -69,23 +122,47 @@ vp_status vp_document_remark(vp_document *doc, int line, const char *key, bool i
     return VP_OK;
 }
 
+static vp_value *member(const vp_value *map, const char *key, size_t n)
+{
+    vp_value *found = NULL;
+
+    if (map->index)
+        return *slot_of(map->index, key, n);
+    for (vp_value *v = map->first; v; v = v->next)
+        if (v->key && strncmp(v->key, key, n) == 0 && !v->key[n])
+            found = v;
+    return found;
+}
+
+vp_value *vp_value_member(const vp_value *map, const char *key)
+{
+    return member(map, key, strlen(key));
+}
+
+void vp_value_drop_last(vp_value *parent, const vp_value *v)
+{
+    vp_value *last = NULL;
+
+    for (vp_value *o = parent->first; o != v; o = o->next)
+        last = o;
+    parent->last                           = last;
+    *(last ? &last->next : &parent->first) = NULL;
+    parent->n_children--;
+    parent->index = NULL;
+}
+
 vp_value *vp_value_at(const vp_value *map, const char *path)
 {
     size_t n_path = strlen(path);
 
     if (!map || map->kind != VP_VALUE_MAP)
         return NULL;
-    /* the last of two that are called the same is the one that counts */
     for (size_t n = n_path; n > 0; n--) {
-        vp_value *found = NULL;
+        vp_value *found;
         if (n < n_path && path[n] != '.')
             continue;
-        for (vp_value *v = map->first; v; v = v->next)
-            if (v->key && strlen(v->key) == n && memcmp(v->key, path, n) == 0)
-                found = v;
-        if (found && n == n_path)
-            return found;
-        if (found)
+        found = member(map, path, n);
+        if (found && n < n_path)
             found = vp_value_at(found, path + n + 1);
         if (found)
             return found;
@@ -105,10 +182,7 @@ vp_value *vp_value_make(vp_document *doc, const char *path)
             return NULL;
         memcpy(key, path, n);
         key[n]         = '\0';
-        vp_value *next = NULL;
-        for (vp_value *v = at->first; v; v = v->next)
-            if (v->key && strcmp(v->key, key) == 0)
-                next = v;
+        vp_value *next = vp_value_member(at, key);
         if (!next) {
             char *kept = vp_arena_strdup(doc->arena, key);
             next       = kept ? vp_value_add(doc, at, kept) : NULL;

@@ -146,10 +146,7 @@ static vp_status merge(reader *r, vp_value *map, const vp_value *from, int line)
     if (from->kind != VP_VALUE_MAP)
         VP_TRY(fail(r, line, "<< wants a map, or a list of maps"));
     for (const vp_value *v = from->first; v; v = v->next) {
-        bool has = false;
-        for (const vp_value *own = map->first; own; own = own->next)
-            has = has || (own->key && strcmp(own->key, v->key) == 0);
-        if (has)
+        if (vp_value_member(map, v->key))
             continue;
         vp_value *child = vp_value_add(r->doc, map, v->key);
         if (!child)
@@ -179,14 +176,12 @@ static vp_status read_map(reader *r, vp_value *map, int depth)
         VP_TRY_ALLOC(r->err, key);
         bool is_merge =
             strcmp(key, "<<") == 0 && r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-        for (const vp_value *v = map->first; v && !is_merge; v = v->next)
-            if (v->key && strcmp(v->key, key) == 0) {
-                VP_TRY(vp_document_remark(r->doc, line, key, true, r->err,
-                                          "%s stands here and in line %d: the reader takes the "
-                                          "last without a word",
-                                          vp_text_escape(key, shown, sizeof shown), v->line));
-                break;
-            }
+        const vp_value *before = is_merge ? NULL : vp_value_member(map, key);
+        if (before)
+            VP_TRY(vp_document_remark(r->doc, line, key, true, r->err,
+                                      "%s stands here and in line %d: the reader takes the last "
+                                      "without a word",
+                                      vp_text_escape(key, shown, sizeof shown), before->line));
         vp_value *v =
             is_merge ? vp_arena_alloc(r->doc->arena, sizeof *v) : vp_value_add(r->doc, map, key);
         if (!v)
