@@ -270,7 +270,26 @@ static void print_ladder_next(const estimate *e, const vp_estimate_options *o, c
     vp_text_release(&command);
 }
 
-static void print_answer(const estimate *e, const vp_command_line *line, bool all)
+/* The same step in Trainer takes other bytes, and people mean that one as often. */
+static void print_both(const estimate *e, const char *model_name, const vp_estimate_options *given)
+{
+    vp_estimate_options o = *given;
+    int64_t             of_trainer;
+    char                a[64];
+
+    o.precision   = vp_precision_name(e->scenario.recipe.precision);
+    o.micro_batch = e->scenario.micro_batch;
+    o.seq         = e->scenario.seq;
+    if (!vp_estimate_beside(model_name, &o, &of_trainer))
+        return;
+    vp_screen_line("by vplan", "%s in its own runtime, which the lines below are about",
+                   vp_size_text(e->plan->peak_bytes + e->plan->outside_bytes, a, sizeof a));
+    vp_screen_line("by Trainer", "%s in transformers' Trainer, set likewise: --trainer hf",
+                   vp_size_text(of_trainer, a, sizeof a));
+}
+
+static void print_answer(const estimate *e, const vp_command_line *line, const char *model_name,
+                         const vp_estimate_options *o)
 {
     const vp_scenario *s = &e->scenario;
     char               a[64], c[2000];
@@ -290,6 +309,8 @@ static void print_answer(const estimate *e, const vp_command_line *line, bool al
                        s->seq == e->model->graph.max_seq && strcmp(e->max, "seq") == 0
                            ? ", all positions of the model"
                            : "");
+    if (o->trainer_is_default)
+        print_both(e, model_name, o);
     vp_screen_line("model", "%s, %s parameters, trainer vplan%s%s", e->model->name,
                    vp_count_text(e->model->n_params, a, sizeof a), e->has_device ? ", on " : "",
                    e->has_device ? e->device.name : "");
@@ -297,7 +318,7 @@ static void print_answer(const estimate *e, const vp_command_line *line, bool al
     vp_screen_line("setting", "sequence %lld, %s", (long long)s->seq,
                    vp_scenario_text(e->model, s, c, sizeof c));
     printf("\n");
-    vp_screen_bytes(e->plan, &e->itemised, all);
+    vp_screen_bytes(e->plan, &e->itemised, o->all);
     printf("\n");
     /* what is assumed stands below */
     if (e->plan->outside_bytes && strcmp(e->plan->outside_class, "assumed") != 0)
@@ -384,10 +405,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan estimate MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));
     VP_TRY(vp_model_named(cli, &name, err));
+    o.trainer_is_default = !o.trainer;
     if (!o.trainer)
         o.trainer = o.lora || o.qlora ? "hf" : "vplan";
     if (strcmp(o.trainer, "vplan") != 0) {
-        VP_TRY(vp_estimate_trainer(name, &o, cli, err));
+        VP_TRY(vp_estimate_trainer(&line, name, &o, cli, err));
         goto out;
     }
     VP_TRY(vp_estimate_only_vplan(&o, err));
@@ -405,7 +427,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     else if (o.ladder)
         vp_ladder_print(&e.ladder);
     else
-        print_answer(&e, &line, o.all);
+        print_answer(&e, &line, name, &o);
     if (o.ladder && !cli->json)
         print_ladder_next(&e, &o, line.words[0]);
     cli->exit_code = does_fit(&e) || e.ladder.first_fit > 0 ? 0 : 3;

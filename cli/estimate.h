@@ -11,7 +11,7 @@ typedef struct vp_estimate_options {
         *class_name, *padding, *lora, *load, *task;
     vp_amount budget;
     int64_t   seq, target_seq, micro_batch, accumulation;
-    bool      keep_output, qlora, all, ladder;
+    bool      keep_output, qlora, all, ladder, trainer_is_default;
 } vp_estimate_options;
 
 enum { VP_ESTIMATE_SEQ = 4096 };
@@ -20,8 +20,12 @@ enum { VP_ESTIMATE_SEQ = 4096 };
 extern const vp_option_set vp_estimate_trainer_options;
 
 /* The whole answer for --trainer torch. */
-vp_status vp_estimate_trainer(const char *model_name, const vp_estimate_options *o, vp_cli *cli,
-                              vp_err *err);
+vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_name,
+                              const vp_estimate_options *o, vp_cli *cli, vp_err *err);
+
+/* What transformers' Trainer takes of the card with the settings of vplan's own step, all of which are
+ * given: precision, micro_batch, seq. False: it was not recorded, or has no such setting. */
+bool vp_estimate_beside(const char *model_name, const vp_estimate_options *o, int64_t *device_bytes);
 
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);

@@ -101,3 +101,132 @@ int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_
     }
     return n;
 }
+
+/* ---- all that it takes ---- */
+
+enum { LEAST_SEQ = 256, QLORA_RANK = 16 };
+
+static bool fits(const vp_model *model, const vp_hf_request *q, int64_t most_bytes, int64_t *bytes)
+{
+    vp_hf_estimate e   = {0};
+    vp_err         why = {0};
+
+    *bytes = vp_hf_estimate_run(model, q, &e, &why) == VP_OK ? e.reserved_bytes : -1;
+    return *bytes >= 0 && *bytes <= most_bytes;
+}
+
+static bool is_even(int64_t n)
+{
+    return n % 2 == 0;
+}
+
+/* As large a micro-batch again as fits: what came after it made room. */
+static void double_batch(const vp_model *model, const vp_hf_request *asked, int64_t most_bytes,
+                         vp_hf_request *q, int64_t *bytes)
+{
+    while (q->batch < asked->batch && is_even(q->accumulation)) {
+        vp_hf_request larger = *q;
+        int64_t       needs;
+        larger.batch *= 2;
+        larger.accumulation /= 2;
+        if (!fits(model, &larger, most_bytes, &needs))
+            return;
+        *q     = larger;
+        *bytes = needs;
+    }
+}
+
+/* From *q on, one sample at a time first, then one change after the other as far as they were recorded. False:
+ * all of it together is not enough. */
+static bool go_down(const vp_model *model, vp_hf_request *q, int64_t most_bytes, bool shorter,
+                    int64_t *bytes)
+{
+    static bool (*const ways[])(vp_hf_request *) = {recompute, small_states, small_weights, quantised,
+                                                    half_seq};
+    size_t n = sizeof ways / sizeof *ways - !shorter;
+
+    while (half_batch(q))
+        ;
+    if (fits(model, q, most_bytes, bytes))
+        return true;
+    for (size_t way = 0; way < n;) {
+        vp_hf_request next = *q;
+        bool          is_last = ways[way] == half_seq;
+        if ((is_last && q->seq < 2 * LEAST_SEQ) || !ways[way](&next)) {
+            way++;
+            continue;
+        }
+        if (fits(model, &next, most_bytes, bytes)) {
+            *q = next;
+            return true;
+        }
+        if (*bytes >= 0)
+            *q = next;
+        way += !is_last || *bytes < 0;
+    }
+    return false;
+}
+
+/* Weights alone, and for each that is trained a gradient like it and states of 8 bits; in half bytes. */
+static bool may_fit(const vp_model *model, const vp_hf_request *q, int64_t most_bytes)
+{
+    bool    trains = strcmp(q->lora.targets, "none") == 0, wide = strstr(q->precision, "-mixed") ||
+                                                               strcmp(q->precision, "fp32") == 0;
+    int64_t halves = q->load && strcmp(q->load, "none") != 0 ? 1 : trains ? wide ? 20 : 12 : 4;
+
+    return model->n_params <= 2 * (most_bytes / halves);
+}
+
+/* What differs, as options. */
+static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
+{
+    const vp_hf_request *q     = &out->request;
+    bool                 qlora = out->trains_adapters;
+    size_t               n     = 0;
+    char                *buf   = out->options;
+
+#define TELL(differs, ...) \
+    if ((differs) && n < sizeof out->options) \
+        n += (size_t)snprintf(buf + n, sizeof out->options - n, __VA_ARGS__)
+    buf[0] = '\0';
+    TELL(qlora, " --qlora");
+    TELL(q->batch != asked->batch, " --micro-batch %lld --accumulation %lld", (long long)q->batch,
+         (long long)q->accumulation);
+    TELL(!qlora && strcmp(q->recompute, asked->recompute) != 0, " --recompute %s", q->recompute);
+    TELL(strcmp(q->optimizer, asked->optimizer) != 0, " --optimizer %s", q->optimizer);
+    TELL(!qlora && strcmp(q->precision, asked->precision) != 0, " --precision %s", q->precision);
+    TELL(!qlora && strcmp(q->load, asked->load) != 0, " --load %s", q->load);
+    TELL(q->seq != asked->seq, " --seq %lld", (long long)q->seq);
+#undef TELL
+}
+
+static vp_hf_request with_adapters(const vp_hf_request *asked)
+{
+    vp_hf_request q = *asked;
+
+    q.lora      = (vp_hf_lora){.targets = "all-linear", .rank = QLORA_RANK};
+    q.load      = "nf4-dq";
+    q.recompute = "full";
+    q.precision = q.capability < 80 ? "fp16" : "bf16-amp";
+    return q;
+}
+
+bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
+                     vp_remedy_chain *out)
+{
+    bool all = strcmp(request->lora.targets, "none") == 0, found;
+
+    *out  = (vp_remedy_chain){.request = *request};
+    found = may_fit(model, request, most_bytes) &&
+            go_down(model, &out->request, most_bytes, !all, &out->reserved_bytes);
+    if (!found && all) {
+        *out  = (vp_remedy_chain){.request = with_adapters(request), .trains_adapters = true};
+        found = may_fit(model, &out->request, most_bytes) &&
+                go_down(model, &out->request, most_bytes, true, &out->reserved_bytes);
+    }
+    if (found) {
+        double_batch(model, request, most_bytes, &out->request, &out->reserved_bytes);
+        tell(request, out);
+    }
+    return found;
+}

@@ -17,4 +17,17 @@ typedef struct vp_remedy {
 int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_t reserved_bytes,
                      vp_remedy out[VP_REMEDIES]);
 
+/* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
+ * smaller micro-batches first, then recompute, 8-bit states, smaller frozen weights, QLoRA in place of
+ * training all, last shorter samples. False: nothing does. */
+typedef struct vp_remedy_chain {
+    char          options[160]; /* as one would type them */
+    vp_hf_request request;
+    int64_t       reserved_bytes;
+    bool          trains_adapters; /* where the whole model was to be trained */
+} vp_remedy_chain;
+
+bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
+                     vp_remedy_chain *out);
+
 #endif

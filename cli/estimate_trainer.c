@@ -2,6 +2,7 @@
 #include "cli/estimate.h"
 #include "cli/estimate_remedies.h"
 #include "cli/screen.h"
+#include "cli/words.h"
 
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
@@ -105,6 +106,8 @@ typedef struct answer {
     bool              precision_is_default, batch_is_default;
     vp_remedy         remedies[VP_REMEDIES];
     int               n_remedies;
+    vp_remedy_chain   fitting; /* where has_fitting */
+    bool              has_fitting;
 } answer;
 
 /* A word of --optimizer: transformers', or vplan's where it means the same. */
@@ -285,6 +288,16 @@ out:
     return st;
 }
 
+static int64_t device_bytes(const answer *a)
+{
+    return a->estimate.reserved_bytes + a->context.bytes;
+}
+
+static bool does_fit(const answer *a)
+{
+    return a->budget_bytes < 0 || device_bytes(a) <= a->budget_bytes;
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
 {
     vp_hf_request      *q  = &a->request;
@@ -316,18 +329,11 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
     vp_hf_request tried = *q;
     tried.seq           = a->estimate.seq;
     a->n_remedies = vp_remedies_find(a->model, &tried, a->estimate.reserved_bytes, a->remedies);
+    a->has_fitting =
+        !does_fit(a) && !a->max &&
+        vp_remedies_fit(a->model, &tried, a->budget_bytes - a->context.bytes, &a->fitting);
 out:
     return st;
-}
-
-static int64_t device_bytes(const answer *a)
-{
-    return a->estimate.reserved_bytes + a->context.bytes;
-}
-
-static bool does_fit(const answer *a)
-{
-    return a->budget_bytes < 0 || device_bytes(a) <= a->budget_bytes;
 }
 
 /* ---- as JSON ---- */
@@ -425,6 +431,17 @@ static json_t *remedies_json(const answer *a)
     return list;
 }
 
+/* null where it fits, where nothing was asked to fit into, or where nothing is enough. */
+static json_t *fitting_json(const answer *a)
+{
+    return a->has_fitting
+               ? json_pack("{s:s, s:I, s:s, s:b}", "options", a->fitting.options + 1,
+                           "device_bytes",
+                           (json_int_t)(a->fitting.reserved_bytes + a->context.bytes), "class",
+                           "derived", "trains_adapters", a->fitting.trains_adapters)
+               : json_null();
+}
+
 static json_t *answer_json(const answer *a)
 {
     const vp_hf_estimate *e = &a->estimate;
@@ -443,7 +460,7 @@ static json_t *answer_json(const answer *a)
         json_object_set_new(settings, "max", json_string(a->max));
     return json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
-        "s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o}",
         "schema_version", 1, "trainer", q->trainer, "model", "name", a->model->name, "params_total",
         (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained, "settings", settings,
         "assumptions", assumptions_json(a), "budget_bytes", vp_json_int_or_null(a->budget_bytes),
@@ -452,7 +469,7 @@ static json_t *answer_json(const answer *a)
         "peak_phase", e->phases[e->peak].name, "device_bytes", (json_int_t)device_bytes(a),
         "interval", interval_json(a), "fits",
         a->budget_bytes < 0 ? json_null() : json_boolean(does_fit(a)), "items",
-        items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a));
+        items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a), "fits_with", fitting_json(a));
 }
 
 /* ---- for people ---- */
@@ -490,27 +507,30 @@ static void print_largest(const answer *a)
                                                               : next);
 }
 
-static void print_answer(const answer *a)
+static void print_fitting(const answer *a)
 {
-    const vp_hf_estimate  *e = &a->estimate;
-    const vp_hf_request   *q = &a->request;
-    const vp_ledger_phase *p = &e->phases[e->peak];
-    char                   x[64], y[64];
+    char        x[64];
+    const char *keeps = a->fitting.trains_adapters ? "adapters are trained, not the whole model"
+                        : strstr(a->fitting.options, "--seq") ? "shorter samples"
+                                                              : "as many samples a step";
 
-    if (a->budget_bytes >= 0)
-        vp_screen_answer(device_bytes(a), a->budget_bytes, NULL);
-    else
-        printf("NEEDS %s; --device 4090 says whether that fits\n",
-               vp_size_text(device_bytes(a), x, sizeof x));
-    print_upper_end(a);
-    if (a->not_even_least)
-        printf("           not even --%s %lld\n", a->max,
-               (long long)(strcmp(a->max, "seq") == 0 ? e->seq : q->batch));
-    else if (a->max)
-        print_largest(a);
+    if (a->has_fitting)
+        vp_screen_line("fits with", "%s: %s; %s", a->fitting.options + 1,
+                       vp_size_text(a->fitting.reserved_bytes + a->context.bytes, x, sizeof x),
+                       keeps);
+    else if (!does_fit(a) && !a->max)
+        vp_screen_line("fits with", "nothing that was recorded for this model: another card, or a "
+                                    "smaller model");
+}
+
+static void print_setting(const answer *a)
+{
+    const vp_hf_request *q = &a->request;
+    char                 x[64], y[64];
+
     vp_screen_line("model", "%s, %s parameters, %s of them trained, trainer %s%s%s", a->model->name,
-                   vp_count_text(e->n_params, x, sizeof x),
-                   vp_count_text(e->n_trained, y, sizeof y), q->trainer,
+                   vp_count_text(a->estimate.n_params, x, sizeof x),
+                   vp_count_text(a->estimate.n_trained, y, sizeof y), q->trainer,
                    a->has_device ? ", on " : "", a->has_device ? a->device.name : "");
     vp_screen_line("recipe", "%s, %s, attention %s, recompute %s", q->precision, q->optimizer,
                    q->attention, q->recompute);
@@ -521,13 +541,105 @@ static void print_answer(const answer *a)
                        strcmp(q->load, "none") != 0 ? "; frozen weights in " : "",
                        strcmp(q->load, "none") != 0 ? q->load : "");
     vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld\n",
-                   (long long)q->batch, (long long)e->seq, (long long)q->accumulation);
+                   (long long)q->batch, (long long)a->estimate.seq, (long long)q->accumulation);
+}
+
+/* What is alive at the peak; items below a thousandth together, unless all are wanted. */
+static void print_items(const vp_ledger_phase *p, bool all)
+{
+    int64_t least = all ? 1 : p->allocated_bytes / 1000, small = 0;
+    char    x[64], name[40];
+
     printf("%-40s %12s %7s\n", "at the peak", "bytes", "share");
-    for (int i = 0; i < VP_N_OWNERS; i++)
-        if (p->owners[i])
-            printf("%-40s %12s %6.1f%%\n", vp_owner_words((vp_owner)i),
-                   vp_size_text(p->owners[i], x, sizeof x),
+    for (int i = 0; i < VP_N_OWNERS; i++) {
+        snprintf(name, sizeof name, "%s", vp_owner_words((vp_owner)i));
+        for (char *c = name; *c; c++)
+            *c = *c == '_' ? ' ' : *c;
+        if (p->owners[i] >= least && p->owners[i])
+            printf("%-40s %12s %6.1f%%\n", name, vp_size_text(p->owners[i], x, sizeof x),
                    100.0 * (double)p->owners[i] / (double)p->allocated_bytes);
+        else
+            small += p->owners[i];
+    }
+    if (small)
+        printf("%-40s %12s %6.1f%%\n", "the rest", vp_size_text(small, x, sizeof x),
+               100.0 * (double)small / (double)p->allocated_bytes);
+}
+
+static void print_phases(const answer *a)
+{
+    const vp_hf_estimate *e = &a->estimate;
+    char                  x[64], y[64];
+
+    printf("\n%-20s %14s %14s\n", "phase", "allocated", "reserved");
+    for (int i = 0; i < e->n_phases; i++)
+        printf("%-20s %14s %14s\n", e->phases[i].name,
+               vp_size_text(e->phases[i].allocated_bytes, x, sizeof x),
+               vp_size_text(e->phases[i].reserved_bytes, y, sizeof y));
+}
+
+static bool is_named(const char *options, const char *option)
+{
+    const char *at = strstr(options, option);
+
+    return at && (at[strlen(option)] == ' ' || at[strlen(option)] == '\0');
+}
+
+/* What --qlora chooses, where it comes in the place of training the whole model. */
+static bool is_chosen_by_qlora(const char *more, const char *option)
+{
+    return is_named(more, "--qlora") &&
+           (strcmp(option, "--precision") == 0 || strcmp(option, "--recompute") == 0);
+}
+
+/* The same with what fits; the card; the largest batch. */
+static void print_next(const answer *a, const vp_command_line *line)
+{
+    const char *more    = a->has_fitting ? a->fitting.options
+                          : does_fit(a) && a->budget_bytes >= 0 && !a->max && a->batch_is_default
+                              ? " --max micro-batch"
+                          : a->budget_bytes < 0 ? " --device 4090"
+                                                : "";
+    vp_text     command = {0};
+
+    vp_text_printf(&command, "vplan estimate ");
+    vp_text_quoted(&command, line->words[0]);
+    for (int i = 0; i < line->n_given; i++) {
+        const vp_option *o = line->given[i].option;
+        if (is_named(more, o->name) || is_chosen_by_qlora(more, o->name))
+            continue;
+        vp_text_printf(&command, " %s", o->name);
+        if (o->kind != VP_OPTION_FLAG) {
+            vp_text_printf(&command, " ");
+            vp_text_quoted(&command, line->given[i].text);
+        }
+    }
+    vp_text_printf(&command, "%s", more);
+    if (!command.failed && *more)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
+}
+
+static void print_answer(const answer *a, const vp_command_line *line, bool all)
+{
+    const vp_hf_estimate  *e = &a->estimate;
+    const vp_ledger_phase *p = &e->phases[e->peak];
+    char                   x[64];
+
+    if (a->budget_bytes >= 0)
+        vp_screen_answer(device_bytes(a), a->budget_bytes, NULL);
+    else
+        printf("NEEDS %s; --device 4090 says whether that fits\n",
+               vp_size_text(device_bytes(a), x, sizeof x));
+    print_upper_end(a);
+    if (a->not_even_least)
+        printf("           not even --%s %lld\n", a->max,
+               (long long)(strcmp(a->max, "seq") == 0 ? e->seq : a->request.batch));
+    else if (a->max)
+        print_largest(a);
+    print_fitting(a);
+    print_setting(a);
+    print_items(p, all);
     printf("%-40s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
            p->name);
     printf("%-40s %12s   with PyTorch's cache\n", "reserved",
@@ -535,11 +647,8 @@ static void print_answer(const answer *a)
     if (a->has_device)
         printf("%-40s %12s   %s\n", "the process on the card",
                vp_size_text(device_bytes(a), x, sizeof x), "context, libraries too");
-    printf("\n%-20s %14s %14s\n", "phase", "allocated", "reserved");
-    for (int i = 0; i < e->n_phases; i++)
-        printf("%-20s %14s %14s\n", e->phases[i].name,
-               vp_size_text(e->phases[i].allocated_bytes, x, sizeof x),
-               vp_size_text(e->phases[i].reserved_bytes, y, sizeof y));
+    if (all)
+        print_phases(a);
     printf("\n");
     for (int i = 0; i < a->n_remedies; i++)
         vp_screen_line(i ? "" : "smaller", "%s: %s; %s", a->remedies[i].option,
@@ -549,10 +658,11 @@ static void print_answer(const answer *a)
     for (size_t i = 0; i < json_array_size(list); i++)
         vp_screen_line("assumed", "%s", json_string_value(json_array_get(list, i)));
     json_decref(list);
+    print_next(a, line);
 }
 
-vp_status vp_estimate_trainer(const char *model_name, const vp_estimate_options *o, vp_cli *cli,
-                              vp_err *err)
+vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_name,
+                              const vp_estimate_options *o, vp_cli *cli, vp_err *err)
 {
     answer    a  = {0};
     vp_status st = VP_OK;
@@ -561,9 +671,41 @@ vp_status vp_estimate_trainer(const char *model_name, const vp_estimate_options 
     if (cli->json)
         VP_TRY(vp_print_json(answer_json(&a), err));
     else
-        print_answer(&a);
+        print_answer(&a, line, o->all);
     cli->exit_code = does_fit(&a) ? 0 : 3;
 out:
     vp_model_free(a.model);
     return st;
+}
+
+/* Whether what was asked of vplan's own step is something that Trainer does too. */
+static bool have_the_same(const vp_estimate_options *o)
+{
+    return (!o->recompute || strcmp(o->recompute, "none") == 0 ||
+            strcmp(o->recompute, "full") == 0) &&
+           (!o->optimizer || strcmp(o->optimizer, "adamw") == 0);
+}
+
+bool vp_estimate_beside(const char *model_name, const vp_estimate_options *given,
+                        int64_t *device_bytes_out)
+{
+    vp_estimate_options o   = *given;
+    answer              a   = {0};
+    vp_err              why = {0};
+    bool                ok;
+
+    o.trainer   = "hf";
+    o.loss      = NULL;
+    o.attention = NULL;
+    o.optimizer = NULL;
+    ok = have_the_same(given) && open_device(&o, &a, &why) == VP_OK &&
+         open_model(model_name, &o, &a.model, &why) == VP_OK;
+    if (ok) {
+        fill_request(&o, &a);
+        ok = vp_hf_estimate_run(a.model, &a.request, &a.estimate, &why) == VP_OK;
+    }
+    if (ok)
+        *device_bytes_out = device_bytes(&a);
+    vp_model_free(a.model);
+    return ok;
 }

@@ -133,6 +133,39 @@ ok(i["low_bytes"] < j["device_bytes"] < i["high_bytes"] and i["probability"] == 
 budget = j["device_bytes"]
 rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", "--budget", str(budget - 1), *small)
 ok(rc == 3 and j["fits"] is False, "one byte less does not", rc)
+def changed(config, options, more):
+    """The options with those of `more`, each in its place."""
+    new, words = list(options), more.split()
+    if words[:1] == ["--qlora"]:         # chooses the precision
+        new[:2], words = ["--qlora"], words[1:]
+    for name, value in zip(words[::2], words[1::2]):
+        if name in new:
+            new[new.index(name) + 1] = value
+        else:
+            new += [name, value]
+    return estimate(config, *new)
+
+
+for options in (["--precision", "bf16", "--seq", "1024", "--micro-batch", "8"], ["--precision", "fp32", "--seq", "2048", "--micro-batch", "6"],
+                ["--precision", "bf16", "--seq", "4096", "--micro-batch", "4", "--lora", "r=8"]):
+    options += ["--device", "t4"]
+    rc, j = estimate(llama, *options)
+    with_ = j.get("fits_with") or {}
+    rc, there = changed(llama, options, with_.get("options", ""))
+    ok(with_ and rc == 0 and there["fits"] and there["device_bytes"] == with_["device_bytes"], "what fits does: %s" % options, (with_, rc))
+    ok("--seq" in with_.get("options", "") or there["settings"]["micro_batch"] * there["settings"]["accumulation"] == int(options[5]),
+       "as many samples a step", there.get("settings"))
+rc, j = estimate(dict(llama, num_hidden_layers=600, hidden_size=8192), "--precision", "bf16", "--seq", "1024", "--device", "t4")
+ok(rc == 3 and j["fits_with"] is None, "nothing fits: none is named", j.get("fits_with"))
+rc, j = estimate(llama, "--precision", "bf16", "--device", "h100", *small)
+ok(j["fits_with"] is None, "it fits: nothing is advised", j.get("fits_with"))
+path = os.path.join(scratch, "config.json")
+text = subprocess.run([vplan, "estimate", path, "--device", "4090", "--seq", "512"], stdout=subprocess.PIPE, text=True).stdout
+lines = {line.split("  ")[0].strip(): line for line in text.split("\n")}
+j = json.loads(subprocess.run([vplan, "estimate", path, "--device", "4090", "--seq", "512", "--trainer", "hf", "--micro-batch", "1", "--json"],
+                              stdout=subprocess.PIPE, text=True).stdout)
+ok("by vplan" in lines and "by Trainer %.2f GiB" % (j["device_bytes"] / 2**30) in text, "without --trainer both runtimes are answered for",
+   text[:300])
 once = estimate(llama, "--precision", "bf16-mixed", *small)[1]
 more = estimate(llama, "--precision", "bf16-mixed", "--accumulation", "4", *small)[1]
 ok(more["allocated_peak_bytes"] >= once["allocated_peak_bytes"], "gradients that are kept do not make the peak lower")
