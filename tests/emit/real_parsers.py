@@ -185,6 +185,24 @@ def torchtitan(folder, s):
     same("sequence", c.training.seq_len, s["seq"])
 
 
+def unsloth(folder, s):
+    os.environ["UNSLOTH_ALLOW_CPU"] = "1"
+    sys.path.insert(0, folder)
+    sys.modules.pop("vplan_unsloth", None)
+    import inspect
+    import vplan_unsloth as m
+    sys.path.pop(0)
+    load, adapt = (inspect.signature(f).parameters for f in (m.FastLanguageModel.from_pretrained, m.FastLanguageModel.get_peft_model))
+    assert set(m.LOAD) <= set(load) and set(m.ADAPT) <= set(adapt), "an argument that Unsloth does not have"
+    a = m.arguments(output_dir=folder, use_cpu=True, **({"bf16": False} if m.SETTINGS["bf16"] else {}))
+    same("micro-batch", a.per_device_train_batch_size, s["micro_batch"])
+    same("accumulation", a.gradient_accumulation_steps, s["accumulation"])
+    same("sequence", a.max_length, s["seq"])
+    same("clipping", a.max_grad_norm, s["clip_norm"])
+    same("optim", str(a.optim.value).replace("bnb_", ""), s["optimizer"])
+    same("checkpointing", m.SETTINGS["use_gradient_checkpointing"], {"none": False, "full": "unsloth" if s["offload"] == "activations" else True}[s["recompute"]])
+
+
 def torch(folder, s):
     import importlib.util
     spec = importlib.util.spec_from_file_location("vplan_settings", folder + "/vplan_settings.py")
@@ -211,7 +229,7 @@ def torch(folder, s):
 
 CHECKS = {"hf": (hf, ["transformers", "accelerate"]), "trl": (trl, ["trl", "transformers"]), "accelerate": (accelerate, ["accelerate"]), "deepspeed": (deepspeed, ["deepspeed"]),
           "axolotl": (axolotl, ["axolotl"]), "llamafactory": (llamafactory, ["llamafactory"]), "lightning": (lightning, ["lightning"]), "litgpt": (litgpt, ["litgpt"]),
-          "torchtitan": (torchtitan, ["torchtitan"]), "torch": (torch, ["torch"])}
+          "torchtitan": (torchtitan, ["torchtitan"]), "unsloth": (unsloth, ["unsloth", "trl"]), "torch": (torch, ["torch"])}
 rows = []
 for target, (check, packages) in CHECKS.items():
     row = {"target": target, "versions": {}, "accepted": 0, "wrong": [], "not_expressible": 0}

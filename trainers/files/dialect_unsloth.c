@@ -1,6 +1,6 @@
 /* trainers/files/dialect_unsloth.c: what a script of Unsloth's calls FastLanguageModel.from_pretrained,
  * get_peft_model and TRL's SFTConfig with. Read in unsloth 2026.10.9 (unsloth/models/loader.py,
- * llama.py, _utils.py).
+ * llama.py, _utils.py); SFTConfig's defaults stay TRL's.
  *
  * use_gradient_checkpointing "unsloth" checkpoints every block and moves its input to the host; below
  * 512 tokens Unsloth takes that for True (apply_unsloth_gradient_checkpointing). */
@@ -29,9 +29,10 @@ static const vp_key unsloth_keys[] = {
     {"target_modules", VP_KEY_LIST, "q_proj+k_proj+v_proj+o_proj+gate_proj+up_proj+down_proj"},
     {"modules_to_save", VP_KEY_LIST},
     {"use_rslora", VP_KEY_BOOL, "false"},
-    {"per_device_train_batch_size", VP_KEY_INT, .min = 1, .max = BIG},
-    {"gradient_accumulation_steps", VP_KEY_INT, .min = 1, .max = BIG},
-    {"optim", VP_KEY_TEXT},
+    {"per_device_train_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG,
+     .costs = "8 samples a device at once"},
+    {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
+    {"optim", VP_KEY_TEXT, "adamw_torch_fused"},
     {"max_grad_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG},
     {"bf16", VP_KEY_BOOL},
     {"fp16", VP_KEY_BOOL},
