@@ -108,6 +108,26 @@ refused("targets of a model that has none", rows and json.loads(rows[0]["config"
 refused("a decoder whose length is not said", {k: x for k, x in t5.items() if k != "num_decoder_layers"}, two, 4, ["needs this size"])
 refused("a T5 whose output is kept", t5, two + ["--keep-output"], 4, ["output"])
 
+# ---- mixtures of experts, as PyTorch's allocator counted them (torch 2.11.0, transformers 5.17.0, H100), less cuBLAS's workspaces ----
+moe = dict(model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], hidden_size=1024, intermediate_size=2816, moe_intermediate_size=512,
+           num_hidden_layers=12, num_attention_heads=16, num_key_value_heads=4, head_dim=64, num_experts=32, num_experts_per_tok=4,
+           vocab_size=64000, tie_word_embeddings=False, max_position_embeddings=8192)
+mixtral = dict(model_type="mixtral", architectures=["MixtralForCausalLM"], hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+               num_attention_heads=32, num_key_value_heads=8, num_local_experts=8, num_experts_per_tok=2, vocab_size=32000,
+               max_position_embeddings=32768, sliding_window=None, tie_word_embeddings=False)
+for config, options, want in (
+        (moe, ["--precision", "fp32", "--attention", "eager", "--recompute", "full", "--seq", "1024"],
+         [3067724800, 3659684352, 6180119552, 15338636288, 9795131904, 12315567104, 15338636288]),
+        (mixtral, ["--precision", "bf16-mixed", "--micro-batch", "2", "--seq", "512"],
+         [186811171840, 211229383168, 373639137280, 934055871488, 584849627648, 747261478912, 934055871488])):
+    rc, j = estimate(config, *options)
+    got = {p["name"]: sum(i["bytes"] for i in p["items"] if i["name"] != "cublas_workspace") for p in j.get("phases", [])}
+    ok(rc == 0 and all(abs(got[p] - n) <= 1e-5 * n for p, n in zip(PHASES, want)), "experts: %s" % config["model_type"], (got, j.get("error")))
+refused("experts in some layers only", dict(moe, mlp_only_layers=[0]), ["--seq", "256"], 4, ["with [0]"])
+refused("every second layer of experts", dict(moe, decoder_sparse_step=2), ["--seq", "256"], 4, ["with 2 its"])
+refused("a loss on the router", dict(moe, output_router_logits=True), ["--seq", "256"], 4, ["with true"])
+refused("a card without grouped products", moe, ["--seq", "256", "--device", "t4"], 4, ["8.0"])
+
 # ---- what is refused, by name ----
 llama, gpt2 = json.loads(rows[0]["config"]), next(json.loads(r["config"]) for r in rows if r["model"] == "gpt2")
 small = ["--seq", "256"]

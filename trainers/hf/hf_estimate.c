@@ -371,6 +371,11 @@ static vp_status set_up(run *r, vp_err *err)
     vp_status                  st      = VP_OK;
 
     VP_TRY(open_recording(r, &program, err));
+    if (symbols->at[VP_SYM_t] && q->capability < 80)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
+                       "%s: below compute capability 8.0 PyTorch has no grouped products of experts; what "
+                       "runs instead was not recorded",
+                       r->model->name));
     if (q->alloc_conf)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
@@ -589,6 +594,9 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (strcmp(request->attention, "sdpa:flash") == 0)
         assume(out, "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                     "math; cuDNN's attention is off");
+    if (r.sizes.symbols.at[VP_SYM_t])
+        assume(out, "experts run in PyTorch's grouped products, as transformers has it: no size "
+                    "depends on where tokens go");
     if (request->batch * out->seq > 65536)
         assume(out, "beyond 65,536 tokens at once, layer norms and large sums run kernels whose "
                     "scratch is not known");
