@@ -55,8 +55,10 @@ def of_ours(r, scratch):
     for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding")):
         if r.get(column):
             options += [option, r[column]]
+    if r.get("lora", "none") != "none":
+        options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]), "--load", r["load"]]
     phases = {p: int(r["allocated_" + p]) for p in PHASES}
-    return dict(name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
+    return dict(trainer=r.get("trainer", "torch"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
                 reserved=int(r["reserved"]))
 
 
@@ -74,7 +76,7 @@ def allocated(part, with_workspaces):
 
 def estimate(vplan, row):
     """Errors of one row: {"peak": .., "reserved": .., phase: ..}, or the refusal's text."""
-    command = [vplan, "estimate", row["model"], "--trainer", "torch", "--json"] + row["options"]
+    command = [vplan, "estimate", row["model"], "--trainer", row.get("trainer", "torch"), "--json"] + row["options"]
     p = subprocess.run(command, stdout=subprocess.PIPE)
     j = json.loads(p.stdout)
     if p.returncode:
@@ -105,7 +107,7 @@ def main():
     answers, refused = [], {}
     with tempfile.TemporaryDirectory() as scratch:
         for row in read(a.rows, scratch):
-            text = row["name"] + " " + " ".join(row["options"])
+            text = " ".join([row["name"], row.get("trainer", "torch")] + row["options"])
             if not all(w in text for w in a.only):
                 continue
             got = estimate(a.vplan, row)

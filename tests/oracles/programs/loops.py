@@ -37,11 +37,11 @@ class Plain:
 class Trainer:
     """transformers.Trainer's own training_step; the count of targets is a tensor on the card, as get_batch_samples makes it."""
 
-    def __init__(self, v, m, batch):
+    def __init__(self, v, m, batch, **options):
         import transformers
         args = transformers.TrainingArguments(output_dir=tempfile.gettempdir() + "/none", report_to=[], per_device_train_batch_size=batch,
                                               bf16=has_autocast(v) and v["precision"] != "fp16-mixed",
-                                              fp16=v["precision"] == "fp16-mixed")
+                                              fp16=v["precision"] == "fp16-mixed", **options)
         self.trainer = transformers.Trainer(model=m, args=args, train_dataset=[{}])
         self.trainer.current_gradient_accumulation_steps = 1
         self.m = self.trainer.accelerator.prepare(m)

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
-attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes.
+attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
+--adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
 import argparse
 import contextlib
@@ -16,6 +17,7 @@ import os
 import random
 import sys
 
+import loops
 import play
 
 LLAMA_1B = dict(model_type="llama", architectures=["LlamaForCausalLM"], hidden_size=2048, num_attention_heads=32,
@@ -108,6 +110,32 @@ def drawn(n, seed):
     return out
 
 
+ADAPTED = ("smollm2-135m", "qwen2.5-0.5b", "llama-3.2-1b", "tinyllama-1.1b", "gpt2", "opt-125m", "pythia-160m", "pythia-410m", "qwen3-0.6b", "gemma2-2b",
+           "mistral-7b", "qwen2.5-1.5b", "phi3-mini")
+OPTIMIZERS = ["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "adamw_8bit", "paged_adamw_8bit", "adamw_bnb_8bit", "paged_adamw_32bit",
+              "lion_8bit", "rmsprop", "adagrad", "adafactor", "sgd"]
+
+
+def drawn_with_adapters(n, seed):
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(ADAPTED)
+        c = MODELS[name]
+        adapters = rng.choice(["none", "all-linear", "all-linear"] if c["model_type"] in ("gpt2", "gpt_neox", "phi3")
+                              else ["none", "all-linear", "q_proj+v_proj"])
+        load = rng.choice(["none", "nf4", "nf4-dq"]) if adapters == "all-linear" and c["model_type"] in ("llama", "qwen2", "mistral") else "none"
+        precision = rng.choice(["bf16", "bf16-amp"] if load != "none" else ["fp32", "bf16-mixed", "bf16", "bf16-amp"])
+        row = (name, c, precision, rng.choice(["sdpa:flash", "sdpa:flash", "eager"]) if load == "none" else "sdpa:flash",
+               "full" if load != "none" else rng.choice(["none", "full"]), rng.choice(OPTIMIZERS), rng.choice([1, 2, 4, 8]),
+               rng.choice([64, 128, 250, 256, 512, 777, 1000, 1024]), "clm", "none", rng.choice(["torch", "hf"]), adapters,
+               rng.choice([4, 8, 16, 32]) if adapters != "none" else 0, load)
+        if row[5] not in ("adamw_torch", "adamw_torch_fused", "sgd") and row[10] == "torch":
+            continue
+        out.append(row)
+    return out
+
+
 ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
     ("llama-1b", LLAMA_1B, "bf16", "sdpa:flash", "none", "adamw_torch", 2, 1536),
     ("llama-1b", LLAMA_1B, "bf16-mixed", "sdpa:flash", "full", "adamw_torch_fused", 3, 1024),
@@ -143,7 +171,7 @@ def optimizer(name, params):
 
 def measure(row):
     import torch
-    name, config, precision, attention, recompute, opt_name, batch, seq, task, padding = row
+    name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -156,20 +184,20 @@ def measure(row):
     fields = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
     if "image_size" in fields:
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
-    v = dict(task=task, precision=precision, attention=attention, lora="none", recompute=recompute, quantised="none", upcast=0,
-             mask=padding == "mask", keep_output=0)
+    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none",
+             mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0)
     m = play.make_model(v, (config["model_type"], fields))
     gc.collect()
     end("load")
-    opt = optimizer(opt_name, [p for p in m.parameters() if p.requires_grad])
+    params = [p for p in m.parameters() if p.requires_grad]
+    loop = loops.Trainer(v, m, batch, optim=opt_name) if trainer == "hf" else loops.Plain(v, m, batch)
+    opt = loop.trainer.create_optimizer() if trainer == "hf" else optimizer(opt_name, params)
     inputs = play.batch(v, dict(B=batch, S=seq, I=fields.get("image_size")))
     for step in (1, 2):
-        with torch.autocast("cuda", dtype=torch.bfloat16) if precision in ("bf16-mixed", "bf16-amp") else contextlib.nullcontext():
-            loss = m(**inputs).loss
-        end("forward%d" % step)
-        loss.backward()
-        loss = None
+        loop.step(inputs, lambda phase: end("forward%d" % step) if phase == "backward" else None)
         end("backward%d" % step)
+        if trainer == "hf":
+            loop.trainer.accelerator.clip_grad_norm_(m.parameters(), 1.0)
         opt.step()
         end("step%d" % step)
         opt.zero_grad(set_to_none=True)
@@ -183,13 +211,15 @@ def main():
     p.add_argument("--null", default="build/null")
     p.add_argument("--random", type=int, default=0)
     p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--adapters", action="store_true")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
     import torch
     import transformers
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
-    rows = drawn(a.random, a.seed) if a.random else [r + ("clm", "none") for r in ROWS]
+    rows = drawn_with_adapters(a.random, a.seed) if a.adapters else drawn(a.random, a.seed) if a.random else [r + ("clm", "none") for r in ROWS]
+    rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
     done = sum(not x.startswith("#") for x in open(a.out)) - 1 if a.random and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
@@ -197,7 +227,7 @@ def main():
             f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s\n"
                     % (torch.__version__.split("+")[0], transformers.__version__))
             out.writerow(["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding",
-                          "reserved"] + ["allocated_" + p for p in PHASES])
+                          "trainer", "lora", "rank", "load", "reserved"] + ["allocated_" + p for p in PHASES])
         for row in rows[max(done, 0):]:
             got = play.in_child(lambda: measure(row))
             if "failed" in got:
