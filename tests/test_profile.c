@@ -143,6 +143,34 @@ static void of_two_calls_as_near_the_first_is_taken(void **state)
     vp_profile_free(p);
 }
 
+/* Three blocks, two of window 4 and one of window 8: 1, 1 and 2 ns are 1.33, a step of whole
+ * nanoseconds 1. */
+static void an_attention_of_many_windows_takes_their_mean_in_whole_nanoseconds(void **state)
+{
+    vp_instance instances[] = {{0}, {.window = 4}, {.window = 8}, {.window = 4}, {0}};
+    vp_graph    graph       = {.instances = instances, .n_instances = 5};
+    vp_step     step        = {.kernel             = VP_K_ATTENTION_FWD,
+                               .dtype              = VP_DTYPE_F32,
+                               .window_of_instance = true,
+                               .attention = {.batch = 1, .seq = 16, .heads = 2, .kv_heads = 2, .head_dim = 8}};
+    vp_profile *p           = vp_profile_new();
+    vp_cost     cost        = {.profile = p};
+
+    (void)state;
+    assert_non_null(p);
+    for (int i = 1; i <= 2; i++) {
+        vp_profile_row row   = {.kernel    = step.kernel,
+                                .dtype     = step.dtype,
+                                .attention = step.attention,
+                                .lacks     = vp_step_lacks(&step),
+                                .seconds   = i * 1e-9};
+        row.attention.window = 4 * i;
+        assert_true(vp_profile_add(p, &row));
+    }
+    assert_true(vp_cost_step(&cost, &graph, &step) == 1e-9);
+    vp_profile_free(p);
+}
+
 static void what_no_call_lacks_is_refused_by_name(void **state)
 {
     static const char *const rows[] = {
@@ -235,6 +263,7 @@ int main(void)
         cmocka_unit_test(a_plan_pays_for_the_masters_it_has),
         cmocka_unit_test(a_profile_knows_both_calls),
         cmocka_unit_test(of_two_calls_as_near_the_first_is_taken),
+        cmocka_unit_test(an_attention_of_many_windows_takes_their_mean_in_whole_nanoseconds),
         cmocka_unit_test(what_no_call_lacks_is_refused_by_name),
         cmocka_unit_test(a_study_keeps_both_calls),
         cmocka_unit_test(a_trial_corrects_the_call_that_it_saw),

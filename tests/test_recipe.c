@@ -66,12 +66,26 @@ static void a_cosine_falls_by_half_a_wave(void **state)
     near(vp_recipe_lr(&r, 13, 12), 0); /* does not rise again */
 }
 
+/* Muon turns matrices of the blocks; tables, heads and vectors are AdamW's. */
+static void muon_is_for_matrices_of_blocks(void **state)
+{
+    vp_update_shape matrix = {.rows = 8, .cols = 4, .block_matrix = true, .decay = true},
+                    table = {.rows = 8, .cols = 4, .decay = true}, vector = {.rows = 1, .cols = 4};
+
+    (void)state;
+    assert_int_equal(vp_optimizer_kernel(VP_OPT_MUON, &matrix), VP_K_MUON);
+    assert_int_equal(vp_optimizer_kernel(VP_OPT_MUON, &table), VP_K_ADAMW);
+    assert_int_equal(vp_optimizer_kernel(VP_OPT_MUON, &vector), VP_K_ADAMW);
+    assert_int_equal(vp_optimizer_kernel(VP_OPT_ADAMW, &matrix), VP_K_ADAMW);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm_up_reaches_lr_at_its_last_step),
         cmocka_unit_test(a_linear_fall_ends_at_its_least_share),
         cmocka_unit_test(a_cosine_falls_by_half_a_wave),
+        cmocka_unit_test(muon_is_for_matrices_of_blocks),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@ import argparse
 import os
 import queue
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -62,9 +63,13 @@ class Worker:
         try:
             return child.wait(timeout=limit_s) == 0
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, 9)
-            child.wait()
             return False
+        finally:  # what it started, too, also where this program is ended
+            try:
+                os.killpg(child.pid, 9)
+            except ProcessLookupError:
+                pass
+            child.wait()
 
     def baseline(self, tests):
         """The tests that fail without any mutant; how long each takes otherwise."""
@@ -102,6 +107,7 @@ def main():
     p.add_argument("--only", default="", help="mutants of files whose path has one of these texts")
     p.add_argument("--build", default=os.path.join(ROOT, "build", "mutate"), help="folder of the copies")
     args = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     mutants = [m for m in read_mutants(os.path.join(HERE, "mutants.txt")) if any(text in m["file"] for text in args.only.split(","))]
     tests = {t for m in mutants for t in m["tests"]}
     workers = [Worker(os.path.join(args.build, "tree%d" % i)) for i in range(args.jobs)]
