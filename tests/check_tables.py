@@ -122,6 +122,15 @@ def check_uses(name, steps, buffers):
         written.update(used["writes"])
 
 
+def check_updates(name, steps, buffers):
+    """What has a gradient is changed by the optimizer."""
+    changed = {int(x) for _, row in steps if row["phase"] == "optimizer" for x in row["writes"].split(";") if x}
+    trained = {b.name[len("grad "):] for b in buffers.values() if b.component == "gradients" and b.name.startswith("grad ")}
+    for b in buffers.values():
+        if b.component == "parameters" and b.name in trained and b.id not in changed:
+            raise Wrong("%s: no step of the optimizer changes %s" % (name, b.text))
+
+
 def check_overlap(buffers):
     """Sweep over the steps with the living buffers in order of offset: neighbours may not touch."""
     births = sorted(buffers, key=lambda b: (b.first, b.offset))
@@ -178,6 +187,7 @@ def check(buffers_name, buffers_text, program_name, program_text, peak=None, hos
         seconds.append(s)
     buffers = read_buffers(buffers_name, buffers_text, len(steps))
     check_uses(program_name, steps, buffers)
+    check_updates(program_name, steps, buffers)
     peaks = {}
     for memory in MEMORIES:
         here = [b for b in buffers.values() if b.memory == memory]
@@ -278,6 +288,14 @@ def two_in_one_place(t):
     set_field(r, 2, t.row("parameters")[2])
 
 
+def no_update(t):
+    """A step of the optimizer reads the parameter that it would change."""
+    x = t.row("parameters")[0]
+    for step in t.p:
+        if step[1] == "optimizer":
+            step[7] = without(step[7], x)
+
+
 def swap_steps(t):
     t.p[0][0], t.p[1][0] = t.p[1][0], t.p[0][0]
 
@@ -297,6 +315,7 @@ SPOILED = [  # what is done, how, and what the message must say
     ("header of the program", lambda t: setattr(t, "p_header", PROGRAM + ",extra"), "p.csv:1: the header"),
     ("a field too few", lambda t: t.b[4].pop(), "b.csv:6: 7 fields, not 8"),
     ("a field too many", lambda t: t.p[0].append("x"), "p.csv:2: 10 fields, not 9"),
+    ("a parameter that is never changed", no_update, "no step of the optimizer changes"),
     ("no buffers", lambda t: t.b.clear(), "the table is empty"),
     ("no steps", lambda t: t.p.clear(), "the table is empty"),
     ("the last line cut off", lambda t: setattr(t, "cut", 3), "ends inside a line"),

@@ -13,6 +13,23 @@
 
 static vp_err err;
 
+/* In place of libc's: what was synced, and whether the file was in its place by then. */
+static int n_files_synced, n_folders_synced;
+static const char
+    *awaited; /* there when a folder is synced, not when a file is; NULL: nobody asks */
+
+int fsync(int fd)
+{
+    struct stat info;
+
+    assert_int_equal(fstat(fd, &info), 0);
+    if (awaited)
+        assert_int_equal(access(awaited, F_OK) == 0, S_ISDIR(info.st_mode));
+    n_files_synced += S_ISREG(info.st_mode);
+    n_folders_synced += S_ISDIR(info.st_mode);
+    return fdatasync(fd);
+}
+
 static int empty_err(void **state)
 {
     (void)state;
@@ -155,6 +172,21 @@ static void a_written_file_holds_the_bytes_and_nothing_lies_beside_it(void **sta
     CHECK_OK(vp_file_write(path, "", 0, true, &err));
     holds(path, "");
     assert_int_equal(n_files("w1"), 1);
+}
+
+/* The bytes before the name, the name before success. */
+static void a_written_file_is_synced_and_then_its_folder(void **state)
+{
+    char path[sizeof test_dir + 20];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/synced", test_dir);
+    n_files_synced = n_folders_synced = 0;
+    awaited                           = path;
+    CHECK_OK(vp_file_write(path, "abc", 3, false, &err));
+    awaited = NULL;
+    assert_int_equal(n_files_synced, 1);
+    assert_int_equal(n_folders_synced, 1);
 }
 
 static void an_existing_file_is_not_overwritten_without_force(void **state)
@@ -418,6 +450,7 @@ int main(void)
         T(standard_input_is_read_like_a_file),
         T(running_out_of_descriptors_is_the_environments_fault),
         T(a_written_file_holds_the_bytes_and_nothing_lies_beside_it),
+        T(a_written_file_is_synced_and_then_its_folder),
         T(an_existing_file_is_not_overwritten_without_force),
         T(a_file_that_appears_meanwhile_is_not_overwritten),
         T(an_aborted_write_leaves_the_old_file),

@@ -229,6 +229,49 @@ static void rows_of_padding_begin_as_zeros(void **state)
     }
 }
 
+/* From -vocabulary to vocabulary - 1, from the end where negative; another holds back no row. */
+static void a_token_of_padding_is_one_of_the_vocabulary(void **state)
+{
+    static const struct {
+        int pad, row; /* 1 + the row; 0: none */
+    } cases[] = {{0, 1}, {99, 100}, {100, 0}, {-1, 100}, {-100, 1}, {-101, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char more[80], text[800];
+        snprintf(more, sizeof more, "\"bert\", \"vocab_size\": 100, \"pad_token_id\": %d",
+                 cases[i].pad);
+        vp_model *model = model_of(sized(more, text, sizeof text), 0);
+        assert_int_equal(model->graph.templates[0].params[0].zero_row, cases[i].row);
+        vp_model_free(model);
+    }
+}
+
+/* LongRoPE's short factors up to the length that the model was trained at, the long ones beyond. */
+static void long_factors_begin_behind_the_original_length(void **state)
+{
+    vp_rope rope = {.type               = VP_ROPE_LONGROPE,
+                    .dim                = 4,
+                    .theta              = 10000,
+                    .factor             = 1,
+                    .attention_factor   = -1,
+                    .original_positions = 64,
+                    .max_positions      = 256,
+                    .short_factor       = {1, 2},
+                    .long_factor        = {4, 8}};
+    double  inv_freq[2], scale;
+
+    (void)state;
+    /* 1 and 10000^-(2/4) = 0.01, over the factors */
+    vp_rope_frequencies(&rope, 64, inv_freq, &scale);
+    assert_float_equal(inv_freq[0], 1, 1e-6);
+    assert_float_equal(inv_freq[1], 0.005, 1e-8);
+    vp_rope_frequencies(&rope, 65, inv_freq, &scale);
+    assert_float_equal(inv_freq[0], 0.25, 1e-6);
+    assert_float_equal(inv_freq[1], 0.00125, 1e-8);
+    assert_true(scale == 1.0);
+}
+
 /* GPT-2 divides the spread of every projection into the residual stream, also of the one that no
  * encoder feeds. */
 static void cross_attention_is_drawn_like_attention(void **state)
@@ -492,6 +535,8 @@ int main(void)
         cmocka_unit_test(heads_have_the_tensors_of_their_classes),
         cmocka_unit_test(the_class_that_was_asked_for_stands_in_the_config),
         cmocka_unit_test(rows_of_padding_begin_as_zeros),
+        cmocka_unit_test(a_token_of_padding_is_one_of_the_vocabulary),
+        cmocka_unit_test(long_factors_begin_behind_the_original_length),
         cmocka_unit_test(cross_attention_is_drawn_like_attention),
         cmocka_unit_test(an_untied_head_is_one_more_table),
         cmocka_unit_test(defaults_taken_are_listed_and_sizes_are_asked_for),

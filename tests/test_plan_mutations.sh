@@ -112,7 +112,7 @@ def mutate(doc, by_kind):
         path = rng.choice(by_kind[kind])
         try:
             old, home = at(doc, path), at(doc, path[:-1])
-        except (KeyError, IndexError):
+        except (KeyError, IndexError, TypeError):  # an earlier change took it away
             continue
         if rng.random() < 0.06:
             del home[path[-1]]

@@ -121,6 +121,10 @@ one(r"^largest    --seq 1024, all positions of the model$", out, "--max seq says
 ok("not given" not in out and "n_inner" not in out, "nothing false is assumed", out)
 ok(not json.loads(call("estimate llama-3.2-1b --device h100 --max seq --json"))["assumptions"][0].startswith("head_dim"), "head_dim follows", "is listed")
 one(r"^largest    --micro-batch (\d+)$", call("estimate gpt2 --device t4 --max micro-batch"), "--max micro-batch says what it found")
+for words, unit in (("gpt2 --device t4 --seq 512", "micro-batch"), ("gpt2-tiny --device cpu --budget 2.6MB --micro-batch 1", "seq")):
+    most = re.search(r"^largest    --%s (\d+)" % unit, call("estimate %s --max %s" % (words, unit)), re.M)
+    for more, code in ((0, 0), (1, 3)):
+        call("estimate %s --%s %d" % (words, unit, int(most.group(1)) + more), code)
 one(r"^ +not even --micro-batch 1$", call("estimate gpt2-xl --device t4 --max micro-batch", 3), "not even one sample")
 one(r"^ +not even --seq 1", call("estimate gpt2-xl --device t4 --max seq", 3), "not even one token")
 

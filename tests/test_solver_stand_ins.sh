@@ -49,6 +49,9 @@ for mode in modes:
             why.append(f"bound {proof['bound_s']} above the optimum")
         if proof["status"] == "optimal" and (proof["gap"] is None or proof["gap"] > 1e-5 or proof["checked_by"] != "vplan"):
             why.append(f"optimal with {proof}")
+        if mode == "lowered-cutoff" and (proof["status"] != "gap" or proof["checked_by"] != "vplan" or not 0.0099 < proof["gap"] < 0.0101
+                                         or abs(proof["bound_s"] - 0.99 * honest["step_time_s"]) > 1e-4 * honest["step_time_s"]):
+            why.append(f"a hundredth less is proved, not {proof}")
         if mode in silent and proof["status"] not in ("fallback", "gap"):
             why.append("claims a proof: " + proof["status"])
         if proof["status"] == "fallback" and not plan["solver"]["note"]:

@@ -446,6 +446,7 @@ plan("argument-huge", *step_at("linear_fwd"), "args", 0, "b99999999999999999999"
 plan("argument-offset-huge", *step_at("linear_fwd"), "args", 0, "b0+9223372036854775807")
 plan("argument-offset-odd", *step_at("linear_fwd"), "args", 0, "b0+2")
 plan("argument-beyond-buffers", *step_at("linear_fwd"), "args", 0, "b1000")
+plan("argument-at-the-end-of-buffers", *step_at("linear_fwd"), "args", 0, "b%d" % len(B["programs"][step_at("linear_fwd")[3]]["buffers"]))
 plan("argument-beyond-parameters", *step_at("linear_fwd"), "args", 1, "p1000")
 plan("argument-beyond-shared", *step_at("linear_fwd"), "args", 1, "P7")
 plan("argument-beyond-fixed", *step_at("embedding_fwd"), "args", 0, "f9")
