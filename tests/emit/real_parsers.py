@@ -140,6 +140,10 @@ def llamafactory(folder, s):
     from llamafactory.hparams import get_train_args
     d = yaml.safe_load(open(folder + "/llamafactory.yaml"))
     d.pop("deepspeed", None)
+    import llamafactory.hparams.parser as parser
+    parser.is_torch_bf16_gpu_available = lambda: True  # of the card that is meant, not of this machine
+    alone = get_train_args(dict(model_name_or_path="x", stage="sft", do_train=True, finetuning_type="lora", lora_rank=24, output_dir=folder, dataset="x", template="llama3", use_cpu=True))
+    same("lora_alpha where none is written", alone[3].lora_alpha, 48)
     model, data, args, tuning, _ = get_train_args(dict(d, use_cpu=True, output_dir=folder, dataset="x", template="llama3", report_to="none"))
     same("micro-batch", args.per_device_train_batch_size, s["micro_batch"])
     same("checkpointing off", model.disable_gradient_checkpointing, s["recompute"] == "none")
