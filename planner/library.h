@@ -78,10 +78,10 @@ typedef struct vp_outputs {
 void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_cost *cost,
                         vp_outputs *out);
 
-/* Strategies of `base`; and each set that one of them recomputes, or recomputes but for `activations`
- * (only: this one instead, where it is among the outlines), at the micro-batch last scaled to, with all
- * the outputs of ops in `activations` that it keeps moved to host memory. All that no other beats in
- * what it keeps, needs, computes and copies. */
+/* Each set that a strategy of `base` recomputes, or recomputes but for `activations` (only: this one
+ * instead, where it is among the outlines), at the micro-batch last scaled to, with the outputs of all
+ * ops in `activations` moved to host memory, none of them made again. All that no other beats in
+ * what it keeps, needs and computes. */
 vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, const vp_library *base,
                               const uint64_t *only, uint64_t activations, const vp_outputs *outputs,
                               vp_library *out, vp_err *err);

@@ -1,5 +1,5 @@
-/* planner/moved_library.c: the ways a block can be run that has slots for some of its outputs: it moves
- * all of these that it keeps, or none. */
+/* planner/moved_library.c: the ways a block can be run that moves some of its outputs to host memory: it
+ * makes none of these again. */
 #include "base/checked.h"
 #include "planner/library.h"
 #include "planner/outline.h"
@@ -52,17 +52,17 @@ void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_c
 
 typedef struct ranked {
     vp_strategy strategy;
-    int64_t     outline_idx; /* -1: packed already */
+    int64_t     outline_idx;
 } ranked;
 
 /* What dominates comes before what it dominates. */
 static int by_kept(const void *a, const void *b)
 {
     const vp_strategy *x = a, *y = b;
-    const int64_t      left[]  = {x->kept_bytes, x->height_bytes, x->ns, x->copy_ns};
-    const int64_t      right[] = {y->kept_bytes, y->height_bytes, y->ns, y->copy_ns};
+    const int64_t      left[]  = {x->kept_bytes, x->height_bytes, x->ns};
+    const int64_t      right[] = {y->kept_bytes, y->height_bytes, y->ns};
 
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         if (left[i] != right[i])
             return left[i] < right[i] ? -1 : 1;
     return (x->recompute > y->recompute) - (x->recompute < y->recompute);
@@ -76,7 +76,7 @@ static int by_beta(const void *a, const void *b)
     return bx != by ? (bx > by ? -1 : 1) : by_kept(a, b);
 }
 
-static bool is_beaten(const vp_library *lib, const vp_strategy *s, bool copies_count)
+static bool is_beaten(const vp_library *lib, const vp_strategy *s)
 {
     bool beaten = false;
 
@@ -84,19 +84,19 @@ static bool is_beaten(const vp_library *lib, const vp_strategy *s, bool copies_c
         const vp_strategy *x = &lib->strategies[i];
         beaten               = x->kept_bytes <= s->kept_bytes &&
                  x->height_bytes - x->kept_bytes <= s->height_bytes - s->kept_bytes &&
-                 x->ns <= s->ns && (!copies_count || x->copy_ns <= s->copy_ns);
+                 x->ns <= s->ns;
     }
     return beaten;
 }
 
-static void prune(vp_library *lib, bool copies_count)
+static void prune(vp_library *lib)
 {
     int64_t n = lib->n;
 
     qsort(lib->strategies, (size_t)n, sizeof *lib->strategies, by_kept);
     lib->n = 0;
     for (int64_t i = 0; i < n; i++)
-        if (!is_beaten(lib, &lib->strategies[i], copies_count))
+        if (!is_beaten(lib, &lib->strategies[i]))
             lib->strategies[lib->n++] = lib->strategies[i];
 }
 
@@ -117,14 +117,12 @@ static vp_status take(const vp_outlines *outlines, ranked *rank, uint64_t activa
     int64_t      idx = rank->outline_idx;
     vp_status    st  = VP_OK;
 
-    if (is_beaten(out, s, true))
+    if (is_beaten(out, s))
         return VP_OK;
-    if (idx >= 0) {
-        s->height_bytes = vp_outline_least_height(outlines, idx, activations);
-        if (is_beaten(out, s, true))
-            return VP_OK;
-        VP_TRY(vp_outline_pack(outlines, idx, activations, &s->height_bytes, err));
-    }
+    s->height_bytes = vp_outline_least_height(outlines, idx, activations);
+    if (is_beaten(out, s))
+        return VP_OK;
+    VP_TRY(vp_outline_pack(outlines, idx, activations, &s->height_bytes, err));
     out->strategies[out->n++] = *s;
 out:
     return st;
@@ -146,29 +144,25 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
                               const uint64_t *only, uint64_t activations, const vp_outputs *outputs,
                               vp_library *out, vp_err *err)
 {
-    int64_t   n_sets = vp_outlines_count(outlines), n = 0;
-    ranked   *rank = calloc((size_t)(n_sets + base->n), sizeof *rank);
-    vp_status st   = VP_OK;
+    const int64_t copy_ns = copies_ns(outputs, activations), n_sets = vp_outlines_count(outlines);
+    ranked       *rank = calloc((size_t)n_sets, sizeof *rank);
+    int64_t       n    = 0;
+    vp_status     st   = VP_OK;
 
-    *out = (vp_library){.strategies =
-                            vp_arena_array(arena, n_sets + base->n, sizeof *out->strategies)};
+    *out = (vp_library){.strategies = vp_arena_array(arena, n_sets, sizeof *out->strategies)};
     VP_TRY_ALLOC(err, rank && out->strategies);
-    for (int64_t i = 0; i < base->n; i++)
-        rank[n++] = (ranked){base->strategies[i], -1};
     for (int64_t i = 0; i < n_sets; i++) {
         vp_outline_estimate(outlines, i, activations, &rank[n].strategy);
-        rank[n].strategy.copy_ns = copies_ns(outputs, rank[n].strategy.offload);
+        rank[n].strategy.copy_ns = copy_ns;
         rank[n].outline_idx      = i;
-        n += rank[n].strategy.offload &&
+        n += rank[n].strategy.offload == activations &&
              is_candidate(base, activations, only, rank[n].strategy.recompute);
     }
     qsort(rank, (size_t)n, sizeof *rank, by_kept); /* a rank begins with its strategy */
     for (int64_t i = 0; i < n; i++)
         VP_TRY(take(outlines, &rank[i], activations, out, err));
-    prune(out, true);
-    if (out->n > VP_MAX_ITEMS) /* of those that differ in their copies alone, the first */
-        prune(out, false);
-    out->n         = vp_min_i64(out->n, VP_MAX_ITEMS);
+    prune(out);
+    assert(out->n <= VP_MAX_ITEMS);
     out->n_lowered = n_sets;
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:

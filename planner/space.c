@@ -105,7 +105,7 @@ static vp_status make_moved(const vp_plan_request *r, vp_plan_answer *a, vp_cost
         VP_TRY(vp_outlines_make(r->model, r->seq, micro, semantics, cost, outlines, err));
     }
     vp_library_outputs(*outlines, r->model, cost, &b->outputs);
-    vp_moved_choices(&b->outputs, b->moved, &b->n_moved);
+    vp_moved_choices(&b->outputs, set, b->moved, &b->n_moved);
     for (int i = 0; i < b->n_moved; i++)
         VP_TRY(vp_library_of_moved(a->arena, *outlines, b->libraries[1], only, b->moved[i],
                                    &b->outputs, &b->moved_libraries[i], err));
@@ -438,7 +438,17 @@ out:
     return st;
 }
 
-/* Those whose blocks may move activations: of each choice of outputs with one slot, and with two. */
+/* Bytes that blocks which move these outputs keep in host memory. */
+static int64_t sent_bytes(const vp_ilp *p, const vp_outputs *outputs, uint64_t ops, int n_slots)
+{
+    int64_t bytes = 0;
+
+    for (int op = 0; op < 64; op++)
+        bytes = vp_add(bytes, ops >> op & 1 ? outputs->bytes[op] : 0);
+    return vp_mul(bytes, vp_max_i64(0, p->n_blocks - n_slots));
+}
+
+/* Those whose blocks move activations: of each choice of outputs with one slot, and with two. */
 static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
                            const vp_candidate *base, const vp_ilp *ilp, int64_t *cap, vp_err *err)
 {
@@ -449,7 +459,10 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const se
         for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS; n_slots++) {
             const vp_library *lib = &s->blocks->moved_libraries[i];
             vp_ilp            p   = *ilp;
-            vp_candidate     *c   = vp_arena_alloc(a->arena, sizeof *c);
+            if (lib->n == 0 || sent_bytes(ilp, &s->blocks->outputs, s->blocks->moved[i], n_slots) >
+                                   r->host_bytes - base->figures.host_bytes)
+                continue;
+            vp_candidate *c = vp_arena_alloc(a->arena, sizeof *c);
             VP_TRY_ALLOC(err, c);
             *c                              = *base;
             c->scenario.offload.activations = s->blocks->moved[i];
@@ -458,13 +471,18 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const se
                                &c->figures);
             p.base_bytes += c->figures.stack_base_bytes - base->figures.stack_base_bytes;
             VP_TRY_ALLOC(err,
-                         vp_moved_bound(a->arena, lib, &s->blocks->outputs, n_slots,
-                                        r->global_batch / s->micro_batch, &c->figures, arena_bytes,
-                                        r->host_bytes - base->figures.host_bytes, &p));
+                         vp_moved_bound(a->arena, lib, n_slots, r->global_batch / s->micro_batch,
+                                        &c->figures, arena_bytes, &p));
             VP_TRY(add_scenario(a, c, lib, 1, &p, cap, err));
         }
 out:
     return st;
+}
+
+/* Whether blocks that must move activations keep none but their inputs. */
+static bool has_nothing_to_move(const vp_plan_request *r, const vp_blocks *b)
+{
+    return may_move(r, b->micro_batch) && b->n_moved == 0;
 }
 
 /* Whether activations may move beside this: states of none, half or all of the chain. */
@@ -505,7 +523,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
             VP_TRY_ALLOC(err, p.items = streamed_items(a->arena, r, s, &c->figures.streamed));
             p.const_ns -= unfetched_ns(r, s, &c->figures.streamed);
         }
-        if (!vp_request_must_move(r))
+        if (!vp_request_must_move(r) || has_nothing_to_move(r, s->blocks))
             VP_TRY(add_scenario(a, c, s->blocks->libraries[m], m, &p, cap, err));
         if (m == 1 && moves_beside(r, &s->offload))
             VP_TRY(add_moved(r, a, s, c, &p, cap, err));

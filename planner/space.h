@@ -10,7 +10,7 @@
 
 /* The blocks' side of scenarios of one micro-batch and semantics: for each segment length m the
  * library and its items of an integer program; NULL: there are no such segments. */
-enum { VP_MAX_MOVED_CHOICES = 4 };
+enum { VP_MAX_MOVED_CHOICES = 8 };
 
 struct vp_blocks {
     int64_t micro_batch;
