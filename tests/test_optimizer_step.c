@@ -5,26 +5,34 @@
 
 enum { FP32 = 4 };
 
-/* Bytes that the first step leaves allocated, for one parameter of n elements in fp32. Each request
- * is rounded up to 512 bytes. */
-static int64_t left_by(const char *optimizer, int64_t n)
+/* The first step of one parameter of n elements in fp32, of rows of so many where it is a matrix. */
+static vp_ledger_phase after_step(const char *optimizer, int64_t n, int64_t width)
 {
     vp_ledger                 ledger  = {0};
     vp_caching_allocator_opts options = {0};
     vp_optimizer_step        *step    = NULL;
     vp_err                    err     = {0};
-    int64_t                   bytes   = FP32 * n, left;
+    int64_t                   bytes   = FP32 * n;
+    vp_ledger_phase           phase;
 
     options.device_total_bytes = VP_CACHING_DEVICE_UNLIMITED;
     CHECK_OK(vp_caching_allocator_new(&options, &ledger.allocator, &err));
     CHECK_OK(vp_optimizer_step_new(optimizer, &bytes, 1, FP32, &ledger, &step, &err));
+    vp_optimizer_step_width(step, width);
     vp_ledger_begin(&ledger, "step");
+    CHECK_OK(vp_optimizer_step_begin(step, &err));
     CHECK_OK(vp_optimizer_step_play(step, &err));
     vp_ledger_end(&ledger);
-    left = ledger.phases[0].end_bytes;
+    phase = ledger.phases[0];
     vp_optimizer_step_free(step);
     vp_caching_allocator_destroy(ledger.allocator);
-    return left;
+    return phase;
+}
+
+/* Bytes that it leaves allocated. Each request is rounded up to 512 bytes. */
+static int64_t left_by(const char *optimizer, int64_t n)
+{
+    return after_step(optimizer, n, 0).end_bytes;
 }
 
 static void states_of_pytorch_are_as_large_as_the_parameter(void **state)
@@ -55,12 +63,36 @@ static void paged_states_of_large_parameters_are_not_on_the_card(void **state)
     assert_int_equal(left_by("paged_adamw_32bit", 100000), 0);
 }
 
+/* Adafactor of 96 x 512: 96 floats of rows and 512 of columns, a norm; the square and its sum with epsilon,
+ * then the sum and the update, then the update and its scaled copy: two tensors at most. */
+static void adafactor_keeps_rows_and_columns(void **state)
+{
+    vp_ledger_phase p = after_step("adafactor", (int64_t)96 * 512, 512);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 512 + 2048 + 512);
+    assert_int_equal(p.allocated_bytes, p.end_bytes + 2 * 4 * 96 * 512);
+    assert_int_equal(left_by("adafactor", 1024), 4096 + 512);
+}
+
+/* A state, and two lists of temporaries. */
+static void adagrad_takes_the_parameters_twice_while_it_steps(void **state)
+{
+    vp_ledger_phase p = after_step("adagrad", 1024, 0);
+
+    (void)state;
+    assert_int_equal(p.end_bytes, 4096);
+    assert_int_equal(p.allocated_bytes, 3 * 4096);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_of_pytorch_are_as_large_as_the_parameter),
         cmocka_unit_test(states_in_8_bits_begin_at_4096_elements),
         cmocka_unit_test(paged_states_of_large_parameters_are_not_on_the_card),
+        cmocka_unit_test(adafactor_keeps_rows_and_columns),
+        cmocka_unit_test(adagrad_takes_the_parameters_twice_while_it_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,7 +137,7 @@ refused("no dropout in one place where there was some in three", dict(gpt2, resi
 refused("scaling that changes as it runs", dict(llama, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), small, 4, ["dynamic"])
 refused("an attention nobody recorded", llama, small + ["--attention", "flash2"], 4, ["flash2", "nearest"])
 refused("a masked sequence that is no multiple of 8", gpt2, ["--seq", "250", "--padding", "mask"], 4, ["ragged"])
-refused("an optimizer nobody knows", llama, small + ["--optimizer", "adafactor"], 4, ["adafactor"])
+refused("an optimizer nobody knows", llama, small + ["--optimizer", "adamw_torch_8bit"], 4, ["adamw_torch_8bit"])
 refused("a class of another head", dict(llama, architectures=["LlamaForSequenceClassification"]), small, 4, ["class"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--accumulation", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2, "an option of theirs for vplan's own step", p.stdout)
