@@ -568,24 +568,38 @@ static const char *keep_name(const char *name)
     return "phase";
 }
 
+/* The optimizer is made, then the batch is there. */
+static vp_status play_inputs(run *r, vp_err *err)
+{
+    const vp_hf_request *q = r->request;
+    int64_t              n;
+    const int64_t       *bytes = vp_recorded_parameters(r->step, &n);
+    vp_status            st    = VP_OK;
+
+    VP_TRY(vp_optimizer_step_new(q->optimizer, bytes, n, element_bytes(q), &r->ledger,
+                                 &r->optimizer, err));
+    if (!is_plain(q))
+        vp_optimizer_step_widen(r->optimizer, vp_recorded_tables(r->step));
+    vp_optimizer_step_width(r->optimizer, r->sizes.symbols.at[VP_SYM_h]);
+    vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));
+    VP_TRY(vp_optimizer_step_begin(r->optimizer, err));
+    VP_TRY(vp_recorded_play(r->step, "inputs", err));
+    vp_ledger_end(&r->ledger);
+out:
+    return st;
+}
+
 vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
                              vp_hf_estimate *out, vp_err *err)
 {
-    run            r = {.model = model, .request = request, .out = out};
-    const int64_t *bytes;
-    int64_t        n;
-    vp_status      st = VP_OK;
+    run       r  = {.model = model, .request = request, .out = out};
+    vp_status st = VP_OK;
 
     *out = (vp_hf_estimate){0};
     VP_TRY(set_up(&r, err));
     VP_TRY(play_loading(&r, err));
     VP_TRY(count_parameters(&r, err));
-    VP_TRY(play(&r, "inputs", 0, 0, err));
-    bytes = vp_recorded_parameters(r.step, &n);
-    VP_TRY(vp_optimizer_step_new(request->optimizer, bytes, n, element_bytes(request), &r.ledger,
-                                 &r.optimizer, err));
-    if (!is_plain(request))
-        vp_optimizer_step_widen(r.optimizer, vp_recorded_tables(r.step));
+    VP_TRY(play_inputs(&r, err));
     for (int step = 1; step <= STEPS; step++)
         VP_TRY(play_step(&r, step, err));
     finish(&r);
@@ -594,6 +608,8 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (strcmp(request->attention, "sdpa:flash") == 0)
         assume(out, "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                     "math; cuDNN's attention is off");
+    if (strcmp(request->optimizer, "adafactor") == 0)
+        assume(out, "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
     if (r.sizes.symbols.at[VP_SYM_t])
         assume(out, "experts run in PyTorch's grouped products, as transformers has it: no size "
                     "depends on where tokens go");

@@ -9,15 +9,19 @@
 typedef enum form {
     FORM_IN_PLACE, /* one kernel, or in place: nothing besides the states                  */
     FORM_FOREACH,  /* adam: the denominators of all parameters, sqrt(v), freed at the end  */
-    FORM_LOOP      /* adam: sqrt(v), then its quotient; the last quotient lives on
+    FORM_TWICE,    /* adagrad: these, then as many quotients                                */
+    FORM_LOOP,     /* adam: sqrt(v), then its quotient; the last quotient lives on
                       while those of the next parameter are made                           */
+    FORM_FACTORED  /* transformers' Adafactor: step_factored()                             */
 } form;
 
 /* What a state is made of (bitsandbytes' optimizers from the third on). */
 typedef enum state_form {
     STATE_LIKE, /* like the parameter            */
     STATE_WIDE, /* fp32 whatever the parameter is */
-    STATE_8BIT  /* a byte, and a scale for 256 of them; fp32 of small parameters */
+    STATE_8BIT, /* a byte, and a scale for 256 of them; fp32 of small parameters */
+    STATE_FACTORED, /* fp32 of rows and of columns; of vectors of each element; a norm */
+    STATE_EARLY     /* like the parameter, made with the optimizer                     */
 } state_form;
 
 static const struct {
@@ -35,6 +39,8 @@ static const struct {
     {"sgd", 0, false, FORM_IN_PLACE, STATE_LIKE, false},
     {"sgd_momentum", 1, false, FORM_IN_PLACE, STATE_LIKE, false},
     {"rmsprop", 1, false, FORM_FOREACH, STATE_LIKE, false},
+    {"adagrad", 1, false, FORM_TWICE, STATE_EARLY, false},
+    {"adafactor", 1, false, FORM_FACTORED, STATE_FACTORED, false},
     {"adamw_bnb_32bit", 2, false, FORM_IN_PLACE, STATE_WIDE, false},
     {"adamw_8bit", 2, false, FORM_IN_PLACE, STATE_8BIT, false},
     {"adamw_bnb_8bit", 2, false, FORM_IN_PLACE, STATE_8BIT, false},
@@ -60,8 +66,9 @@ enum {
 
 struct vp_optimizer_step {
     vp_ledger       *ledger;
-    int64_t         *bytes, n, element_bytes, n_wide;
-    vp_ledger_block *states, *made, maps[MAX_MAPS]; /* states: MAX_STATES of each parameter */
+    int64_t         *bytes, n, element_bytes, n_wide, width;
+    /* MAX_STATES of each parameter, two that are made in a step */
+    vp_ledger_block *states, *made, maps[MAX_MAPS];
     int              row;
     bool             has_states;
 };
@@ -89,7 +96,7 @@ vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t 
     *o = (vp_optimizer_step){.ledger = ledger, .n = n, .element_bytes = element_bytes, .row = row};
     o->bytes  = malloc((size_t)(n + 1) * sizeof *o->bytes);
     o->states = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
-    o->made   = calloc((size_t)n + 1, sizeof *o->made);
+    o->made   = calloc(2 * (size_t)n + 1, sizeof *o->made);
     VP_TRY_ALLOC(err, o->bytes && o->states && o->made);
     memcpy(o->bytes, bytes, (size_t)n * sizeof *bytes);
     *out = o;
@@ -104,13 +111,18 @@ void vp_optimizer_step_widen(vp_optimizer_step *o, int64_t n)
     o->n_wide = n;
 }
 
+void vp_optimizer_step_width(vp_optimizer_step *o, int64_t width)
+{
+    o->width = width;
+}
+
 void vp_optimizer_step_free(vp_optimizer_step *o)
 {
     if (!o)
         return;
     for (int64_t i = 0; o->states && i < o->n * MAX_STATES; i++)
         vp_ledger_free(o->ledger, &o->states[i]);
-    for (int64_t i = 0; o->made && i < o->n; i++)
+    for (int64_t i = 0; o->made && i < 2 * o->n; i++)
         vp_ledger_free(o->ledger, &o->made[i]);
     for (int i = 0; i < MAX_MAPS; i++)
         vp_ledger_free(o->ledger, &o->maps[i]);
@@ -152,6 +164,36 @@ out:
     return st;
 }
 
+/* A matrix is one that the model's width divides: rows and columns, then the norm of the parameter. */
+static vp_status make_factors(vp_optimizer_step *o, int64_t i, vp_err *err)
+{
+    vp_ledger_block *state = &o->states[i * MAX_STATES];
+    int64_t          n = o->bytes[i] / o->element_bytes, width = o->width;
+    bool             is_matrix = width && n > width && n % width == 0;
+    vp_status        st        = VP_OK;
+
+    VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4 * (is_matrix ? n / width : n), state++,
+                           err));
+    if (is_matrix)
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4 * width, state++, err));
+    VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, 4, state, err));
+out:
+    return st;
+}
+
+static vp_status make_states_of(vp_optimizer_step *o, int64_t i, vp_err *err)
+{
+    switch (table[o->row].states) {
+    case STATE_LIKE:
+    case STATE_EARLY:
+        return make_states_like(o, i, err);
+    case STATE_FACTORED:
+        return make_factors(o, i, err);
+    default:
+        return make_small_states(o, i, err);
+    }
+}
+
 static vp_status make_states(vp_optimizer_step *o, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -159,11 +201,15 @@ static vp_status make_states(vp_optimizer_step *o, vp_err *err)
     for (int j = 0; table[o->row].states == STATE_8BIT && j < table[o->row].n_states; j++)
         VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_OPTIMIZER, MAP_BYTES, &o->maps[j], err));
     for (int64_t i = 0; i < o->n; i++)
-        VP_TRY(table[o->row].states == STATE_LIKE ? make_states_like(o, i, err)
-                                                  : make_small_states(o, i, err));
+        VP_TRY(make_states_of(o, i, err));
     o->has_states = true;
 out:
     return st;
+}
+
+vp_status vp_optimizer_step_begin(vp_optimizer_step *o, vp_err *err)
+{
+    return table[o->row].states == STATE_EARLY ? make_states(o, err) : VP_OK;
 }
 
 vp_status vp_clip_play(const int64_t *bytes, int64_t n, int64_t element_bytes, vp_ledger *ledger,
@@ -190,26 +236,82 @@ out:
     return st;
 }
 
-vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
+/* One parameter at a time. Of 16 bits, gradient and parameter are copied to fp32; the square of the gradient, the
+ * same with its epsilon, then the update, which lives on while those two of the next one are made. */
+static vp_status step_factored(vp_optimizer_step *o, vp_err *err)
+{
+    vp_ledger_block square = {0}, sum = {0}, scaled = {0}, copies[2] = {{0}}, update = {0};
+    bool            is_narrow = o->element_bytes < 4;
+    vp_status       st        = VP_OK;
+
+    for (int64_t i = 0; i < o->n; i++) {
+        int64_t bytes = o->bytes[i] / o->element_bytes * 4;
+        for (int j = 0; j < 2 && is_narrow; j++) {
+            vp_ledger_free(o->ledger, &copies[j]);
+            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &copies[j], err));
+        }
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &square, err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &sum, err));
+        vp_ledger_free(o->ledger, &square);
+        vp_ledger_free(o->ledger, &update);
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &update, err));
+        vp_ledger_free(o->ledger, &sum);
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, bytes, &scaled, err));
+        vp_ledger_free(o->ledger, &scaled);
+    }
+out:
+    for (int j = 0; j < 2; j++)
+        vp_ledger_free(o->ledger, &copies[j]);
+    vp_ledger_free(o->ledger, &square);
+    vp_ledger_free(o->ledger, &sum);
+    vp_ledger_free(o->ledger, &update);
+    vp_ledger_free(o->ledger, &scaled);
+    return st;
+}
+
+/* A list of tensors like the parameters, so many times over; all of it freed at the end. */
+static vp_status step_foreach(vp_optimizer_step *o, int64_t n_lists, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; i < n_lists * o->n; i++)
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i % o->n], &o->made[i], err));
+out:
+    return st;
+}
+
+static vp_status step_loop(vp_optimizer_step *o, vp_err *err)
 {
     vp_ledger_block root = {0}, *made = o->made;
     vp_status       st = VP_OK;
 
-    if (!o->has_states)
-        VP_TRY(make_states(o, err));
-    for (int64_t i = 0; i < o->n && table[o->row].form != FORM_IN_PLACE; i++)
-        if (table[o->row].form == FORM_FOREACH) {
-            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i], &made[i], err));
-        } else {
-            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i], &root, err));
-            VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i], &made[i], err));
-            vp_ledger_free(o->ledger, &root);
-            if (i > 0)
-                vp_ledger_free(o->ledger, &made[i - 1]);
-        }
+    for (int64_t i = 0; i < o->n; i++) {
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i], &root, err));
+        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i], &made[i], err));
+        vp_ledger_free(o->ledger, &root);
+        if (i > 0)
+            vp_ledger_free(o->ledger, &made[i - 1]);
+    }
 out:
     vp_ledger_free(o->ledger, &root);
-    for (int64_t i = 0; i < o->n; i++)
-        vp_ledger_free(o->ledger, &made[i]);
+    return st;
+}
+
+vp_status vp_optimizer_step_play(vp_optimizer_step *o, vp_err *err)
+{
+    form      f  = table[o->row].form;
+    vp_status st = VP_OK;
+
+    if (!o->has_states)
+        VP_TRY(make_states(o, err));
+    if (f == FORM_FOREACH || f == FORM_TWICE)
+        VP_TRY(step_foreach(o, f == FORM_TWICE ? 2 : 1, err));
+    else if (f == FORM_LOOP)
+        VP_TRY(step_loop(o, err));
+    else if (f == FORM_FACTORED)
+        VP_TRY(step_factored(o, err));
+out:
+    for (int64_t i = 0; i < 2 * o->n; i++)
+        vp_ledger_free(o->ledger, &o->made[i]);
     return st;
 }
