@@ -1,5 +1,5 @@
-/* A target without libFuzzer: its corpus, then mutations of it from a fixed seed, 8 MiB in all;
- * says its cases in TAP.
+/* A target without libFuzzer: its corpus, then mutations of it from a fixed seed, 8 MiB in all and
+ * 15,000 at least; says its cases in TAP.
  *
  *     build/tests/fuzz/fuzz_plan                 corpus and mutations, as tests/run.sh runs it
  *     build/tests/fuzz/fuzz_plan FILE...         these inputs only
@@ -14,6 +14,13 @@
 #include <signal.h>
 
 enum { MAX_FILES = 1000, MAX_BYTES = 1 << 17, SECONDS = 20, MUTATED_BYTES = 8 << 20 };
+
+/* Also of large inputs; a sanitizer takes ten times as long for each. */
+#if defined(__SANITIZE_ADDRESS__)
+enum { LEAST_MUTATIONS = 1500 };
+#else
+enum { LEAST_MUTATIONS = 15000 };
+#endif
 
 static uint8_t  input[MAX_BYTES];
 static size_t   input_size;
@@ -108,8 +115,8 @@ int main(int argc, char **argv)
     struct dirent **files;
     char            dir[300], path[600];
     int             n_files, failed = 0;
-    int64_t         bytes_left = getenv("VPLAN_LONG") ? 20 * (int64_t)MUTATED_BYTES : MUTATED_BYTES,
-            n_mutations        = 0, n_before;
+    int64_t         longer = getenv("VPLAN_LONG") ? 20 : 1, bytes_left = longer * MUTATED_BYTES,
+            n_mutations = 0, n_before;
 
     name += strncmp(name, "fuzz_", 5) == 0 ? 5 : 0;
     snprintf(dir, sizeof dir, "tests/fuzz/corpus/%s", name);
@@ -144,7 +151,7 @@ int main(int argc, char **argv)
         fflush(stdout);
     }
     n_before = fuzz_n_accepted;
-    for (; bytes_left > 0; n_mutations++) {
+    for (; bytes_left > 0 || n_mutations < longer * LEAST_MUTATIONS; n_mutations++) {
         snprintf(path, sizeof path, "%s/%s", dir, files[draw((size_t)n_files)]->d_name);
         load(path);
         for (int left = 1 + (int)draw(3); left > 0; left--)
