@@ -12,6 +12,8 @@ set -u
 [ $# -gt 0 ] || { echo "usage: tests/run.sh PROGRAM-or-SCRIPT..." >&2; exit 2; }
 cd "$(dirname "$0")/.." || exit 2
 export BUILD=${BUILD:-build} CMOCKA_MESSAGE_OUTPUT=TAP LC_ALL=C
+# Tests share the cores: threads that wait for each other sleep. Spinning, test_golden took 100 s beside others, and so 1.
+export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}
 jobs=${VPLAN_TEST_JOBS:-2}
 seconds=${VPLAN_TEST_SECONDS:-1200}
 work=$(mktemp -d)
