@@ -61,7 +61,7 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
 
     assert(l->open);
     *out = (vp_ledger_block){0};
-    VP_TRY(vp_caching_allocator_alloc(l->allocator, 0, bytes, &out->block, err));
+    VP_TRY(vp_caching_allocator_alloc(l->allocator, l->stream, bytes, &out->block, err));
     out->owner = owner;
     out->bytes = f->allocated_bytes.now - before;
     l->now[owner] += out->bytes;

@@ -24,7 +24,10 @@
     X(LOGITS, 'L', "logits_and_loss") \
     X(TEMPORARY, 'T', "temporaries") \
     X(INPUT, 'I', "batch_input") \
-    X(WORKSPACE, 'W', "cublas_workspace")
+    X(WORKSPACE, 'W', "cublas_workspace") \
+    X(MASTER, 'm', "master_parameters") \
+    X(GATHERED, 'g', "gathered_parameters") \
+    X(BUCKET, 'b', "reduce_buffers")
 
 typedef enum vp_owner {
 #define X(name, letter, words) VP_OWNER_##name,
@@ -58,6 +61,7 @@ typedef struct vp_ledger {
     vp_ledger_phase       phases[VP_LEDGER_PHASES];
     int                   n_phases;
     bool                  open;
+    int                   stream; /* on which it is allocated; 0: the default one */
 } vp_ledger;
 
 /* Phases follow one another; at most VP_LEDGER_PHASES. */

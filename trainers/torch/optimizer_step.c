@@ -78,6 +78,14 @@ const char *vp_optimizer_step_name(int i)
     return i < N_ROWS ? table[i].name : NULL;
 }
 
+int vp_optimizer_step_states(const char *name)
+{
+    for (int i = 0; i < N_ROWS; i++)
+        if (strcmp(table[i].name, name) == 0)
+            return table[i].n_states;
+    return 0;
+}
+
 vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t n,
                                 int64_t element_bytes, vp_ledger *ledger, vp_optimizer_step **out,
                                 vp_err *err)

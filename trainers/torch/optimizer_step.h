@@ -13,6 +13,8 @@ typedef struct vp_optimizer_step vp_optimizer_step;
 
 /* Name i of those that are known, by transformers' words; NULL past the end. */
 const char *vp_optimizer_step_name(int i);
+/* How many states an element has; 0: none, or no such optimizer. */
+int vp_optimizer_step_states(const char *name);
 
 /* bytes[n]: of each trained parameter; copied. VP_ERR_INPUT: no such optimizer. */
 vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t n,

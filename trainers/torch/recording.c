@@ -516,6 +516,8 @@ struct vp_recorded {
     int64_t           workspace_bytes;
     bool              taken[MAX_WORKSPACES], is_tied;
     int64_t          *parameters, n_parameters, frozen_bytes, quantised_bytes;
+    const vp_recorded_watch *watch; /* or NULL */
+    int64_t                  n_gradients;
 };
 
 static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
@@ -662,7 +664,8 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     vp_status        st    = VP_OK;
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
-    VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
+    if (!(s->watch && s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER))
+        VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
     s->n_allocs++;
     if (x->owner == VP_OWNER_PARAMETER)
         s->parameters[s->n_parameters++] = bytes;
@@ -671,6 +674,8 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     else if (x->owner == VP_OWNER_QUANTISED)
         s->quantised_bytes += bytes;
     VP_TRY(take_workspaces(s, phase_idx, err));
+    if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes)
+        VP_TRY(s->watch->gradient(s->watch->user, s->n_gradients++, block, err));
 out:
     return st;
 }
@@ -719,9 +724,13 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
     const phase *p = &s->program->phases[phase_idx];
     s->n_allocs    = 0;
+    s->n_gradients = 0;
     for (int k = 0; k < p->n_sections; k++) {
-        int64_t n = repetitions(s, phase_idx, k);
-        for (int64_t i = 0; i < n; i++)
+        int64_t n    = repetitions(s, phase_idx, k);
+        bool    told = s->watch && p->sections[k].group >= 0;
+        for (int64_t i = 0; i < n; i++) {
+            if (told)
+                VP_TRY(s->watch->layer(s->watch->user, name, i * s->program->every, err));
             for (int64_t j = 0; j < p->sections[k].n; j++) {
                 const token *t = &p->sections[k].tokens[j];
                 if (t->is_free)
@@ -729,9 +738,17 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
                 else
                     VP_TRY(play_alloc(s, t->slot, phase_idx, i, err));
             }
+        }
+        if (told)
+            VP_TRY(s->watch->layer(s->watch->user, name, n * s->program->every, err));
     }
 out:
     return st;
+}
+
+void vp_recorded_watched(vp_recorded *s, const vp_recorded_watch *watch)
+{
+    s->watch = watch;
 }
 
 const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)
@@ -740,13 +757,109 @@ const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)
     return s->parameters;
 }
 
-/* A table's rows are as many as a vocabulary, positions or types. */
-static bool is_table(const char *size)
+/* The rows of a look-up table of this size: as many as a vocabulary (V), positions (P) or types (T); '\0':
+ * no table. */
+static char table_symbol(const char *size)
 {
     for (const char *at = size; *at; at += strcspn(at, "*/+"), at += *at != '\0')
         if (strchr("VPT", *at) && strcspn(at, "*/+") == 1)
-            return true;
-    return false;
+            return *at;
+    return '\0';
+}
+
+static int64_t rows_of(const vp_recorded *s, const char *size)
+{
+    char of = table_symbol(size);
+
+    return !of ? 0 : s->symbols->at[of == 'V' ? VP_SYM_V : of == 'P' ? VP_SYM_P : VP_SYM_T];
+}
+
+/* Weights of one section of loading, all layers of it. */
+static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,
+                              vp_recorded_weight *out, int64_t *n, vp_err *err)
+{
+    const section *x       = &s->program->phases[phase_idx].sections[section_idx];
+    int64_t        n_times = repetitions(s, phase_idx, section_idx), here = 0;
+
+    if (x->irregular)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "several cards: layers of this recorded step are not all alike");
+    for (int64_t j = 0; j < x->n; j++)
+        here += !x->tokens[j].is_free &&
+                s->program->slots[x->tokens[j].slot].owner == VP_OWNER_PARAMETER;
+    for (int64_t i = 0; i < n_times; i++)
+        for (int64_t j = 0, seen = 0; j < x->n; j++) {
+            const slot *weight = &s->program->slots[x->tokens[j].slot];
+            if (x->tokens[j].is_free || weight->owner != VP_OWNER_PARAMETER)
+                continue;
+            int64_t each = s->program->every;
+            int64_t of   = x->group < 0 ? layer : layer + i * each + seen++ * each / here;
+            if (!is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
+                out[(*n)++] =
+                    (vp_recorded_weight){s->sizes[weight->size], of,
+                                         rows_of(s, s->program->recording->sizes[weight->size])};
+        }
+    return VP_OK;
+}
+
+static int64_t count_slots(const vp_recorded *s, vp_owner owner)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < s->program->n_slots; i++)
+        if (s->program->slots[i].owner == owner)
+            n += s->base[i + 1] - s->base[i];
+    return n;
+}
+
+vp_status vp_recorded_weights(const vp_recorded *s, vp_recorded_weight **out, int64_t *n,
+                              vp_err *err)
+{
+    const vp_recorded_program *p = s->program;
+    vp_recorded_weight *list = calloc((size_t)count_slots(s, VP_OWNER_PARAMETER) + 1, sizeof *list);
+    int                 inputs = phase_named(p, "inputs", strlen("inputs"));
+    vp_status           st     = VP_OK;
+
+    *out = NULL;
+    *n   = 0;
+    VP_TRY_ALLOC(err, list);
+    for (int i = 0; i < inputs; i++) {
+        int64_t layer = VP_WEIGHT_BEFORE, n_layers = 0;
+        for (int k = 0; k < p->phases[i].n_sections; k++) {
+            bool body = p->phases[i].sections[k].group >= 0;
+            VP_TRY(list_weights(s, i, k, body ? n_layers : layer, list, n, err));
+            if (body)
+                n_layers += repetitions(s, i, k) * p->every;
+            if (body)
+                layer = VP_WEIGHT_BEHIND;
+        }
+    }
+    *out = list;
+    list = NULL;
+out:
+    free(list);
+    return st;
+}
+
+vp_status vp_recorded_gradients(const vp_recorded *s, int64_t **out, int64_t *n, vp_err *err)
+{
+    int          backward = phase_named(s->program, "backward", strlen("backward"));
+    const phase *p        = &s->program->phases[backward];
+
+    *n   = 0;
+    *out = calloc((size_t)count_slots(s, VP_OWNER_GRADIENT) + 1, sizeof **out);
+    if (!*out)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int k = 0; k < p->n_sections; k++)
+        for (int64_t i = 0; i < repetitions(s, backward, k); i++)
+            for (int64_t j = 0; j < p->sections[k].n; j++) {
+                const token *t = &p->sections[k].tokens[j];
+                const slot  *x = &s->program->slots[t->slot];
+                if (!t->is_free && x->owner == VP_OWNER_GRADIENT && !is_absent(s, t->slot) &&
+                    s->sizes[x->size])
+                    (*out)[(*n)++] = s->sizes[x->size];
+            }
+    return VP_OK;
 }
 
 int64_t vp_recorded_tables(const vp_recorded *s)
@@ -755,7 +868,7 @@ int64_t vp_recorded_tables(const vp_recorded *s)
     int64_t                    n = 0;
 
     while (n < p->n_slots && p->slots[n].owner == VP_OWNER_PARAMETER &&
-           is_table(p->recording->sizes[p->slots[n].size]))
+           table_symbol(p->recording->sizes[p->slots[n].size]))
         n++;
     return n;
 }

@@ -71,6 +71,34 @@ int64_t vp_recorded_tables(const vp_recorded *step);
 int64_t vp_recorded_frozen_bytes(const vp_recorded *step);
 int64_t vp_recorded_quantised_bytes(const vp_recorded *step); /* without their scales */
 
+/* A trained weight: of one of the layers (counted over all groups), or before or behind them. */
+enum { VP_WEIGHT_BEFORE = -1, VP_WEIGHT_BEHIND = -2 };
+
+typedef struct vp_recorded_weight {
+    int64_t bytes;
+    int64_t layer;
+    int64_t rows; /* of a look-up table, else 0 */
+} vp_recorded_weight;
+
+/* Trained weights in the order of loading; bytes of gradients in the order in which backward makes
+ * them. Both are the caller's, to be freed. VP_ERR_INPUT: a first layer that is unlike the others. */
+vp_status vp_recorded_weights(const vp_recorded *step, vp_recorded_weight **out, int64_t *n,
+                              vp_err *err);
+vp_status vp_recorded_gradients(const vp_recorded *step, int64_t **out, int64_t *n, vp_err *err);
+
+/* Who looks on while phases are played. */
+typedef struct vp_recorded_watch {
+    void *user;
+    bool  holds_weights; /* trained weights are the watcher's: they are not allocated here */
+    /* A layer's part of the phase begins, counted in the order of the phase; behind the last one with
+     * their number. */
+    vp_status (*layer)(void *user, const char *phase, int64_t i, vp_err *err);
+    /* Gradient i of backward was made; who frees the block leaves it empty. */
+    vp_status (*gradient)(void *user, int64_t i, vp_ledger_block *block, vp_err *err);
+} vp_recorded_watch;
+
+void vp_recorded_watched(vp_recorded *step, const vp_recorded_watch *watch); /* borrowed */
+
 /* zero_grad(set_to_none=True); the batch goes. */
 void vp_recorded_drop_gradients(vp_recorded *step);
 void vp_recorded_drop_inputs(vp_recorded *step);

@@ -1,0 +1,272 @@
+#include "trainers/torch/world_internal.h"
+
+#include "base/checked.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const vp_world_form *const forms[] = {&vp_world_ddp, &vp_world_fsdp2, &vp_world_zero1,
+                                             &vp_world_zero2, &vp_world_zero3};
+
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
+static const vp_world_form *form_named(const char *name)
+{
+    for (int i = 0; i < N_FORMS; i++)
+        if (strcmp(forms[i]->name, name) == 0)
+            return forms[i];
+    return NULL;
+}
+
+const char *vp_world_name(int i)
+{
+    return i < N_FORMS ? forms[i]->name : NULL;
+}
+
+bool vp_world_replicates(const char *parallel)
+{
+    const vp_world_form *form = form_named(parallel);
+
+    return form && form->replicates;
+}
+
+bool vp_world_offloads(const char *parallel, const char *offload)
+{
+    const vp_world_form *form = form_named(parallel);
+
+    return strcmp(offload, "none") == 0 || (form && strstr(form->offloads, offload));
+}
+
+/* Which unit holds a weight: before the layers the first one is the input's table. With tied tables it is
+ * the head's too. */
+static int64_t unit_of(const vp_world *w, const vp_recorded_weight *x, int64_t *n_before)
+{
+    if (x->layer >= 0)
+        return x->layer;
+    if (x->layer == VP_WEIGHT_BEHIND)
+        return w->head;
+    return (*n_before)++ > 0 ? w->rest : w->opts.is_tied ? w->head : w->embed;
+}
+
+/* Rank 0 has whole rows, where it is known what a row is. */
+static int64_t part_of(const vp_recorded_weight *x, int64_t elements, int64_t ranks)
+{
+    return x->rows ? vp_ceil_div(x->rows, ranks) * (elements / x->rows)
+                   : vp_ceil_div(elements, ranks);
+}
+
+static void add_weights(vp_world *w, const vp_recorded_weight *list, int64_t n)
+{
+    int64_t at = 0;
+
+    for (int64_t u = 0; u < w->n_units; u++) {
+        int64_t n_before  = 0;
+        w->units[u].first = at;
+        for (int64_t i = 0; i < n; i++) {
+            if (unit_of(w, &list[i], &n_before) != u)
+                continue;
+            int64_t elements = list[i].bytes / w->opts.weight_bytes;
+            w->weights[at++] =
+                (vp_world_weight){.place    = i,
+                                  .elements = elements,
+                                  .part     = part_of(&list[i], elements, w->opts.ranks)};
+        }
+        w->units[u].n = at - w->units[u].first;
+    }
+}
+
+/* Where in the order of gradients the layers begin: the last place from which on they repeat. */
+static vp_status find_layers(vp_world *w, vp_err *err)
+{
+    int64_t n = w->of_layer * w->n_layers, from = w->n_gradients - n;
+
+    for (; from >= 0; from--) {
+        int64_t i = from;
+        while (i + w->of_layer < from + n && w->gradients[i] == w->gradients[i + w->of_layer])
+            i++;
+        if (i + w->of_layer == from + n)
+            break;
+    }
+    w->first_of_layers = from;
+    return from >= 0 ? VP_OK
+                     : VP_FAIL(err, VP_ERR_INPUT,
+                               "several cards: layers of this recorded step are not all alike");
+}
+
+static vp_status allocate(vp_world *w, const vp_recorded_weight *list, int64_t n, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; list && i < n; i++)
+        if (list[i].layer >= w->n_layers)
+            w->n_layers = list[i].layer + 1;
+    w->embed     = w->n_layers;
+    w->head      = w->n_layers + 1;
+    w->rest      = w->n_layers + 2;
+    w->n_units   = w->n_layers + 3;
+    w->n_weights = n;
+    w->weights   = calloc((size_t)n + 1, sizeof *w->weights);
+    w->units     = calloc((size_t)w->n_units, sizeof *w->units);
+    w->reduced   = calloc((size_t)(n + w->n_units), sizeof *w->reduced);
+    w->trained   = calloc((size_t)n + 1, sizeof *w->trained);
+    w->made      = calloc((size_t)w->n_gradients + 1, sizeof *w->made);
+    VP_TRY_ALLOC(err, w->weights && w->units && w->reduced && w->trained && w->made);
+out:
+    return st;
+}
+
+static vp_status on_layer(void *user, const char *phase, int64_t i, vp_err *err)
+{
+    vp_world *w     = user;
+    bool      known = strcmp(phase, "forward") == 0 || strcmp(phase, "forward_more") == 0 ||
+                 strcmp(phase, "backward_more") == 0;
+
+    return known && w->form->layer ? w->form->layer(w, i, err) : VP_OK;
+}
+
+static vp_status on_gradient(void *user, int64_t i, vp_ledger_block *block, vp_err *err)
+{
+    vp_world *w = user;
+
+    w->made[i] = block;
+    return w->form->gradient ? w->form->gradient(w, i, block, err) : VP_OK;
+}
+
+vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *ledger,
+                       vp_world **out, vp_err *err)
+{
+    vp_world           *w    = calloc(1, sizeof *w);
+    vp_recorded_weight *list = NULL;
+    int64_t             n    = 0;
+    vp_status           st   = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, w);
+    *w = (vp_world){.opts   = *opts,
+                    .form   = form_named(opts->parallel),
+                    .step   = step,
+                    .ledger = ledger,
+                    .next   = -1};
+    if (!w->form)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no way of sharing a step is called \"%s\"",
+                       opts->parallel));
+    VP_TRY(vp_recorded_gradients(step, &w->gradients, &w->n_gradients, err));
+    if (!w->form->replicates)
+        VP_TRY(vp_recorded_weights(step, &list, &n, err));
+    VP_TRY(allocate(w, list, w->form->replicates ? w->n_gradients : n, err));
+    add_weights(w, list, n);
+    w->of_layer = w->n_layers ? w->units[0].n : 0;
+    if (!w->form->replicates)
+        VP_TRY(find_layers(w, err));
+    w->watch = (vp_recorded_watch){.user          = w,
+                                   .holds_weights = !w->form->replicates,
+                                   .layer         = on_layer,
+                                   .gradient      = on_gradient};
+    vp_recorded_watched(step, &w->watch);
+    *out = w;
+    w    = NULL;
+out:
+    free(list);
+    vp_world_free(w);
+    return st;
+}
+
+void vp_world_free(vp_world *w)
+{
+    if (!w)
+        return;
+    for (int64_t i = 0; w->weights && i < w->n_weights; i++) {
+        vp_ledger_free(w->ledger, &w->weights[i].shard);
+        vp_ledger_free(w->ledger, &w->weights[i].whole);
+    }
+    for (int64_t i = 0; w->reduced && i < w->n_weights + w->n_units; i++)
+        vp_ledger_free(w->ledger, &w->reduced[i]);
+    vp_ledger_free(w->ledger, &w->gathered);
+    vp_ledger_free(w->ledger, &w->pending);
+    vp_ledger_free(w->ledger, &w->input);
+    for (size_t i = 0; i < sizeof w->buffers / sizeof *w->buffers; i++)
+        vp_ledger_free(w->ledger, &w->buffers[i]);
+    free(w->weights);
+    free(w->units);
+    free(w->gradients);
+    free(w->made);
+    free(w->reduced);
+    free(w->trained);
+    free(w);
+}
+
+int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i)
+{
+    int64_t end = w->first_of_layers + w->of_layer * w->n_layers;
+
+    return i < w->first_of_layers ? w->head
+           : i < end              ? w->n_layers - 1 - (i - w->first_of_layers) / w->of_layer
+           : w->opts.is_tied      ? w->head
+                                  : w->embed;
+}
+
+vp_status vp_world_load(vp_world *w, vp_err *err)
+{
+    return w->form->load ? w->form->load(w, err) : VP_OK;
+}
+
+vp_status vp_world_begin(vp_world *w, const char *phase, bool reduces, vp_err *err)
+{
+    w->is_backward = strcmp(phase, "backward") == 0;
+    w->reduces     = reduces;
+    return w->form->begin ? w->form->begin(w, err) : VP_OK;
+}
+
+vp_status vp_world_end(vp_world *w, vp_err *err)
+{
+    return w->form->end ? w->form->end(w, err) : VP_OK;
+}
+
+const int64_t *vp_world_trained(const vp_world *w, int64_t *n)
+{
+    *n = w->n_trained;
+    return w->trained;
+}
+
+vp_status vp_world_step(vp_world *w, vp_err *err)
+{
+    return w->form->step ? w->form->step(w, err) : VP_OK;
+}
+
+vp_status vp_world_stepped(vp_world *w, vp_err *err)
+{
+    w->n_steps++;
+    return w->form->stepped ? w->form->stepped(w, err) : VP_OK;
+}
+
+void vp_world_drop_gradients(vp_world *w)
+{
+    vp_recorded_drop_gradients(w->step);
+    memset(w->made, 0, (size_t)w->n_gradients * sizeof *w->made);
+    for (int64_t i = 0; w->form != &vp_world_ddp && i < w->n_weights + w->n_units; i++)
+        vp_ledger_free(w->ledger, &w->reduced[i]);
+}
+
+/* CachingHostAllocator: powers of two. */
+void vp_world_pin(vp_world *w, int64_t bytes)
+{
+    int64_t power = 1;
+
+    while (power < bytes)
+        power *= 2;
+    w->pinned_bytes += bytes ? power : 0;
+}
+
+void vp_world_host(const vp_world *w, int64_t *pinned_bytes, int64_t *elements)
+{
+    *pinned_bytes = w->pinned_bytes;
+    *elements     = w->host_elements;
+}
+
+void vp_world_drop_made(vp_world *w)
+{
+    for (int64_t i = 0; i < w->n_gradients; i++)
+        if (w->made[i])
+            vp_ledger_free(w->ledger, w->made[i]);
+    memset(w->made, 0, (size_t)w->n_gradients * sizeof *w->made);
+}

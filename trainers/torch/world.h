@@ -1,0 +1,60 @@
+/* trainers/torch/world.h: what the first of several ranks does with a recorded step of one card: the weights
+ * it holds, what it gathers and reduces, and when.
+ *     vp_world_opts opts = {.parallel = "fsdp2", .ranks = 8, .master_bytes = 4, .weight_bytes = 2};
+ *     VP_TRY(vp_world_new(&opts, step, &ledger, &world, err));
+ *     VP_TRY(vp_world_load(world, err));                  after the recorded loading, its phase open
+ *     VP_TRY(vp_world_begin(world, "forward", true, err));
+ *     VP_TRY(vp_recorded_play(step, "forward", err));
+ *     VP_TRY(vp_world_end(world, err));
+ *
+ * Rank 0 has the largest part where one cannot be cut evenly, so no other rank takes more. */
+#ifndef VP_TRAINERS_TORCH_WORLD_H
+#define VP_TRAINERS_TORCH_WORLD_H
+
+#include "trainers/torch/recording.h"
+
+typedef struct vp_world vp_world;
+
+typedef struct vp_world_opts {
+    const char *parallel;     /* vp_world_name() */
+    const char *offload;      /* none, optimizer, params */
+    int64_t     ranks;        /* 2 or more */
+    int64_t     weight_bytes; /* of an element of a weight that is computed with, as recorded */
+    int64_t     master_bytes; /* of an element of a weight that is kept */
+    bool        is_tied;
+} vp_world_opts;
+
+/* Way i of sharing a step among ranks; NULL past the end. */
+const char *vp_world_name(int i);
+/* Whether rank 0 keeps all weights; whether its step can keep states, or weights too, in host memory. */
+bool vp_world_replicates(const char *parallel);
+bool vp_world_offloads(const char *parallel, const char *offload);
+
+/* Takes part in what the step plays from now on; opts are copied, the rest is borrowed. VP_ERR_INPUT: a step
+ * whose layers are not told apart. */
+vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *ledger,
+                       vp_world **out, vp_err *err);
+void      vp_world_free(vp_world *world);
+
+vp_status vp_world_load(vp_world *world, vp_err *err);
+
+/* Before and after the recorded "forward" or "backward" of a micro-step; reduces: it is the last one of the
+ * step. */
+vp_status vp_world_begin(vp_world *world, const char *phase, bool reduces, vp_err *err);
+vp_status vp_world_end(vp_world *world, vp_err *err);
+
+/* What the optimizer works on, in bytes; n is 0 where it works in host memory. Borrowed. */
+const int64_t *vp_world_trained(const vp_world *world, int64_t *n);
+
+/* Before and after the optimizer's step. */
+vp_status vp_world_step(vp_world *world, vp_err *err);
+vp_status vp_world_stepped(vp_world *world, vp_err *err);
+
+/* zero_grad(set_to_none=True). */
+void vp_world_drop_gradients(vp_world *world);
+
+/* Of host memory: what this rank pins, in the powers of two that PyTorch rounds it to; and elements whose states the
+ * optimizer keeps there. */
+void vp_world_host(const vp_world *world, int64_t *pinned_bytes, int64_t *elements);
+
+#endif

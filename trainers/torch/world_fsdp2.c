@@ -1,0 +1,287 @@
+/* torch.distributed.fsdp.fully_shard (torch 2.11, _fully_shard/_fsdp_param_group.py and _fsdp_collectives.py) on the units
+ * that Accelerate 1.15 makes: each layer, the input's table, the last norm with the head, the rest. */
+#include "trainers/torch/world_internal.h"
+
+#include <string.h>
+
+/* Buffers that are filled beside the computation are of other streams, whose memory is kept apart. */
+enum { STREAM_GATHER = 1, STREAM_REDUCE };
+
+static vp_status alloc_on(vp_world *w, int stream, vp_owner owner, int64_t bytes,
+                          vp_ledger_block *out, vp_err *err)
+{
+    vp_status st;
+
+    w->ledger->stream = stream;
+    st                = vp_ledger_alloc(w->ledger, owner, bytes, out, err);
+    w->ledger->stream = 0;
+    return st;
+}
+
+static bool is_offloaded(const vp_world *w)
+{
+    return strcmp(w->opts.offload, "params") == 0;
+}
+
+/* Weights are computed with in fewer bits than they are kept in. */
+static bool is_mixed(const vp_world *w)
+{
+    return w->opts.weight_bytes != w->opts.master_bytes;
+}
+
+static int64_t parts(const vp_world *w, int64_t u)
+{
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < w->units[u].n; i++)
+        sum += w->weights[w->units[u].first + i].part;
+    return sum;
+}
+
+/* A unit's weights come to the card whole, are cut, and go. */
+static vp_status shard(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_world_weight *x    = w->weights + w->units[u].first;
+    int64_t          n    = w->units[u].n;
+    int64_t          each = w->opts.master_bytes;
+    vp_status        st   = VP_OK;
+
+    for (int64_t i = 0; i < n; i++)
+        VP_TRY(
+            vp_ledger_alloc(w->ledger, VP_OWNER_TEMPORARY, x[i].elements * each, &x[i].whole, err));
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_PARAMETER, x[i].part * each, &x[i].shard, err));
+        if (is_offloaded(w)) {
+            vp_ledger_free(w->ledger, &x[i].shard);
+            vp_world_pin(w, x[i].part * each); /* the weight, and its gradient */
+            vp_world_pin(w, x[i].part * each);
+            w->host_elements += x[i].part;
+        } else {
+            w->trained[x[i].place] = x[i].part * each;
+        }
+    }
+    for (int64_t i = 0; i < n && u < w->n_layers; i++)
+        vp_ledger_free(w->ledger, &x[i].whole);
+out:
+    return st;
+}
+
+/* Accelerate holds the tables until all is wrapped. */
+static vp_status load(vp_world *w, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t u = 0; u < w->n_units; u++)
+        VP_TRY(shard(w, u, err));
+    for (int64_t i = 0; i < w->n_weights; i++)
+        vp_ledger_free(w->ledger, &w->weights[i].whole);
+    w->n_trained = is_offloaded(w) ? 0 : w->n_weights;
+out:
+    return st;
+}
+
+/* Shards of host memory come to the card, one after the other, in the format that is computed with. */
+static vp_status copy_in(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_world_weight *x  = w->weights + w->units[u].first;
+    vp_ledger_block  in = {0};
+    vp_status        st = VP_OK;
+
+    for (int64_t i = 0; i < w->units[u].n; i++) {
+        VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, x[i].part * w->opts.master_bytes,
+                        is_mixed(w) ? &in : &x[i].whole, err));
+        if (is_mixed(w))
+            VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, x[i].part * w->opts.weight_bytes,
+                            &x[i].whole, err));
+        vp_ledger_free(w->ledger, &in);
+    }
+out:
+    vp_ledger_free(w->ledger, &in);
+    return st;
+}
+
+/* The all-gather of a unit begins. */
+static vp_status gather(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_ledger_block flat = {0};
+    vp_status       st   = VP_OK;
+
+    if (w->units[u].is_whole || w->next == u || !w->units[u].n)
+        return VP_OK;
+    int64_t bytes = parts(w, u) * w->opts.weight_bytes;
+    if (is_offloaded(w))
+        VP_TRY(copy_in(w, u, err));
+    else if (is_mixed(w))
+        VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, bytes, &flat, err));
+    VP_TRY(alloc_on(w, STREAM_GATHER, VP_OWNER_GATHERED, bytes * w->opts.ranks, &w->pending, err));
+    w->next = u;
+out:
+    vp_ledger_free(w->ledger, &flat);
+    for (int64_t i = 0; is_offloaded(w) && i < w->units[u].n; i++)
+        vp_ledger_free(w->ledger, &w->weights[w->units[u].first + i].whole);
+    return st;
+}
+
+/* What was gathered is copied out, weight by weight. In forward the buffer lives until the next unit's has
+ * arrived. */
+static vp_status unshard(vp_world *w, int64_t u, vp_err *err)
+{
+    vp_world_weight *x  = w->weights + w->units[u].first;
+    vp_status        st = VP_OK;
+
+    if (w->units[u].is_whole || !w->units[u].n)
+        return VP_OK;
+    VP_TRY(gather(w, u, err));
+    if (!w->is_backward)
+        vp_ledger_free(w->ledger, &w->gathered);
+    for (int64_t i = 0; i < w->units[u].n; i++)
+        VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_GATHERED,
+                               x[i].part * w->opts.ranks * w->opts.weight_bytes, &x[i].whole, err));
+    w->units[u].is_whole = true;
+    if (!w->is_backward) {
+        w->gathered = w->pending;
+        w->pending  = (vp_ledger_block){0};
+    }
+    vp_ledger_free(w->ledger, &w->pending);
+    w->next = -1;
+out:
+    return st;
+}
+
+static void reshard(vp_world *w, int64_t u)
+{
+    for (int64_t i = 0; i < w->units[u].n; i++)
+        vp_ledger_free(w->ledger, &w->weights[w->units[u].first + i].whole);
+    w->units[u].is_whole = false;
+}
+
+/* Gradients of a unit that are there go; of a table's or the head's unit the largest one first with the whole
+ * reduction, whose loop still names it. */
+static void drop_made(vp_world *w, int64_t u, bool all)
+{
+    int64_t largest = -1;
+
+    for (int64_t i = 0; i < w->n_gradients && !all && u >= w->n_layers; i++)
+        if (w->made[i] && vp_world_unit_of_gradient(w, i) == u &&
+            (largest < 0 || w->made[i]->bytes > w->made[largest]->bytes))
+            largest = i;
+    for (int64_t i = 0; i < w->n_gradients; i++)
+        if (i != largest && w->made[i] && vp_world_unit_of_gradient(w, i) == u) {
+            vp_ledger_free(w->ledger, w->made[i]);
+            w->made[i] = NULL;
+        }
+}
+
+/* post_backward(): the unit's gradients are reduced to rank 0's part of them, which is added to what is
+ * there. */
+static vp_status reduce(vp_world *w, int64_t u, vp_err *err)
+{
+    int64_t         n = parts(w, u), each = w->opts.weight_bytes;
+    vp_ledger_block output = {0}, wide = {0};
+    vp_status       st = VP_OK;
+
+    reshard(w, u);
+    if (!w->units[u].n || !w->reduces)
+        return VP_OK;
+    vp_ledger_free(w->ledger, &w->input);
+    VP_TRY(vp_ledger_alloc(w->ledger, VP_OWNER_BUCKET, n * w->opts.ranks * each, &w->input, err));
+    drop_made(w, u, false);
+    VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * each, &output, err));
+    if (is_mixed(w)) {
+        VP_TRY(alloc_on(w, STREAM_REDUCE, VP_OWNER_GRADIENT, n * w->opts.master_bytes, &wide, err));
+        vp_ledger_free(w->ledger, &output);
+        output = wide;
+    }
+    drop_made(w, u, true);
+    if (is_offloaded(w))
+        vp_ledger_free(w->ledger, &output);
+    w->reduced[u] = output;
+out:
+    return st;
+}
+
+/* With tied tables the head is needed from the first look-up on. */
+static vp_status begin(vp_world *w, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (w->is_backward)
+        return VP_OK;
+    VP_TRY(unshard(w, w->rest, err));
+    VP_TRY(unshard(w, w->opts.is_tied ? w->head : w->embed, err));
+out:
+    return st;
+}
+
+static vp_status forward_layer(vp_world *w, int64_t i, vp_err *err)
+{
+    reshard(w, i > 0 ? i - 1 : w->embed);
+    return unshard(w, i < w->n_layers ? i : w->head, err);
+}
+
+/* A unit's backward ends where that of the one before it in the model begins, which then gathers the one before
+ * that. */
+static vp_status backward_of(vp_world *w, int64_t done, int64_t u, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (done != w->head || !w->opts.is_tied)
+        VP_TRY(reduce(w, done, err));
+    if (u < 0)
+        return VP_OK;
+    VP_TRY(unshard(w, u, err));
+    if (u > 0 && u < w->n_layers)
+        VP_TRY(gather(w, u - 1, err));
+    if (u == 0 && !w->opts.is_tied)
+        VP_TRY(gather(w, w->embed, err));
+out:
+    return st;
+}
+
+static vp_status layer(vp_world *w, int64_t i, vp_err *err)
+{
+    if (!w->is_backward)
+        return forward_layer(w, i, err);
+    return backward_of(w, i == 0 ? w->head : w->n_layers - i,
+                       i < w->n_layers   ? w->n_layers - 1 - i
+                       : w->opts.is_tied ? -1
+                                         : w->embed,
+                       err);
+}
+
+static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err)
+{
+    int64_t u    = vp_world_unit_of_gradient(w, i);
+    int64_t last = w->first_of_layers + w->of_layer * w->n_layers - 1;
+    int64_t next = i < last ? vp_world_unit_of_gradient(w, i + 1) : w->opts.is_tied ? -1 : w->embed;
+
+    (void)block;
+    if (i == 0 && last > 0 && u == w->head)
+        return u != next ? backward_of(w, u, next, err) : gather(w, w->n_layers - 1, err);
+    return i <= last && u != next ? backward_of(w, u, next, err) : VP_OK;
+}
+
+/* Units whose input has no gradient are reduced when all is done. */
+static vp_status end(vp_world *w, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    if (w->is_backward) {
+        VP_TRY(reduce(w, w->rest, err));
+        VP_TRY(reduce(w, w->embed, err));
+        if (w->opts.is_tied)
+            VP_TRY(reduce(w, w->head, err));
+        vp_ledger_free(w->ledger, &w->input);
+    }
+    vp_ledger_free(w->ledger, &w->gathered);
+out:
+    return st;
+}
+
+const vp_world_form vp_world_fsdp2 = {.name     = "fsdp2",
+                                      .offloads = "params",
+                                      .load     = load,
+                                      .begin    = begin,
+                                      .layer    = layer,
+                                      .gradient = gradient,
+                                      .end      = end};

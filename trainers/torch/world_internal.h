@@ -1,0 +1,71 @@
+/* trainers/torch/world_internal.h: what the ways of sharing a step have in common. */
+#ifndef VP_TRAINERS_TORCH_WORLD_INTERNAL_H
+#define VP_TRAINERS_TORCH_WORLD_INTERNAL_H
+
+#include "trainers/torch/world.h"
+
+/* Weights that are gathered and reduced together: a layer; behind the layers the input's table, the head with
+ * the last norm, and what is left. */
+typedef struct vp_world_unit {
+    int64_t first, n; /* weights in vp_world.order */
+    bool    is_whole; /* gathered */
+} vp_world_unit;
+
+typedef struct vp_world_weight {
+    int64_t         place;          /* in the order of loading */
+    int64_t         elements, part; /* part: of rank 0, with its padding */
+    vp_ledger_block shard, whole;
+} vp_world_weight;
+
+typedef struct vp_world_form vp_world_form;
+
+struct vp_world {
+    vp_world_opts        opts;
+    const vp_world_form *form;
+    vp_recorded         *step;
+    vp_ledger           *ledger;
+    vp_recorded_watch    watch;
+    vp_world_weight     *weights; /* unit by unit */
+    int64_t              n_weights;
+    vp_world_unit       *units;
+    int64_t              n_layers, n_units, embed, head, rest; /* units; those may be empty */
+    int64_t             *gradients;                            /* bytes, in the order of backward */
+    int64_t              n_gradients, first_of_layers, of_layer;
+    vp_ledger_block    **made;    /* gradients that are there */
+    vp_ledger_block     *reduced; /* of each unit, or of each bucket */
+    vp_ledger_block      gathered, pending, input, buffers[4];
+    int64_t              next; /* unit whose gathered weights are pending, or -1 */
+    int64_t             *trained, n_trained;
+    int64_t              pinned_bytes, host_elements;
+    int64_t              filled, done; /* of the bucket so far; of the buckets before it */
+    vp_ledger_block     *large;        /* a gradient beyond the bucket's size */
+    bool                 is_backward, reduces;
+    int                  n_steps;
+};
+
+struct vp_world_form {
+    const char *name;
+    bool        replicates; /* rank 0 keeps all weights, as the recording does */
+    const char *offloads;   /* words of --offload that it takes */
+    vp_status (*load)(vp_world *w, vp_err *err);
+    vp_status (*begin)(vp_world *w, vp_err *err);
+    vp_status (*layer)(vp_world *w, int64_t i, vp_err *err);
+    vp_status (*gradient)(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err);
+    vp_status (*end)(vp_world *w, vp_err *err);
+    vp_status (*step)(vp_world *w, vp_err *err);
+    vp_status (*stepped)(vp_world *w, vp_err *err);
+};
+
+extern const vp_world_form vp_world_ddp, vp_world_fsdp2, vp_world_zero1, vp_world_zero2,
+    vp_world_zero3;
+
+/* The unit of gradient i: layers are done from the last to the first. */
+int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i);
+
+/* This rank pins so many bytes of host memory. */
+void vp_world_pin(vp_world *w, int64_t bytes);
+
+/* All gradients go. */
+void vp_world_drop_made(vp_world *w);
+
+#endif
