@@ -8,9 +8,9 @@
 
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *optimizer, *attention, *loss, *recompute, *max,
-        *class_name, *padding, *lora, *load, *task;
+        *class_name, *padding, *lora, *load, *task, *parallel, *offload;
     vp_amount budget;
-    int64_t   seq, target_seq, micro_batch, accumulation;
+    int64_t   seq, target_seq, micro_batch, accumulation, world;
     bool      keep_output, qlora, all, ladder, trainer_is_default;
 } vp_estimate_options;
 
@@ -25,7 +25,8 @@ vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_nam
 
 /* What transformers' Trainer takes of the card with the settings of vplan's own step, all of which are
  * given: precision, micro_batch, seq. False: it was not recorded, or has no such setting. */
-bool vp_estimate_beside(const char *model_name, const vp_estimate_options *o, int64_t *device_bytes);
+bool vp_estimate_beside(const char *model_name, const vp_estimate_options *o,
+                        int64_t *device_bytes);
 
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);

@@ -1,5 +1,7 @@
 #include "cli/estimate_remedies.h"
 
+#include "trainers/torch/world.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -60,12 +62,25 @@ static bool quantised(vp_hf_request *q)
     return true;
 }
 
+/* Everything that is trained over twice as many cards; of adapters the frozen weights would be cut too, which is not
+ * known. */
+static bool shard(vp_hf_request *q)
+{
+    bool on = q->world > 1 && !vp_world_replicates(q->parallel);
+
+    q->world    = q->world > 1 ? 2 * q->world : 2;
+    q->parallel = on ? q->parallel : "fsdp2";
+    return q->world <= 1024;
+}
+
 static const change changes[VP_REMEDIES] = {
     {"--recompute full", "a forward pass more in each step: about a third slower", recompute},
     {"--optimizer adamw_8bit", "states of 8 bits, by bitsandbytes", small_states},
     {"--micro-batch", "as many samples a step, in twice the passes", half_batch},
     {"--seq", "shorter samples", half_seq},
     {"--precision bf16-amp", "frozen weights of 16 bits", small_weights},
+    {"--world", "weights, gradients and states cut over the cards, which wait for each other",
+     shard},
     {"--load nf4-dq", "frozen weights of 4 bits, dequantised as they are used", quantised},
 };
 
@@ -76,6 +91,8 @@ static void name_it(const change *c, const vp_hf_request *q, char *buf, size_t s
                  (long long)q->accumulation);
     else if (c->apply == half_seq)
         snprintf(buf, size, "%s %lld", c->option, (long long)q->seq);
+    else if (c->apply == shard)
+        snprintf(buf, size, "%s %lld --parallel %s", c->option, (long long)q->world, q->parallel);
     else
         snprintf(buf, size, "%s", c->option);
 }
@@ -141,16 +158,16 @@ static void double_batch(const vp_model *model, const vp_hf_request *asked, int6
 static bool go_down(const vp_model *model, vp_hf_request *q, int64_t most_bytes, bool shorter,
                     int64_t *bytes)
 {
-    static bool (*const ways[])(vp_hf_request *) = {recompute, small_states, small_weights, quantised,
-                                                    half_seq};
-    size_t n = sizeof ways / sizeof *ways - !shorter;
+    static bool (*const ways[])(vp_hf_request *) = {recompute, small_states, small_weights,
+                                                    quantised, half_seq};
+    size_t n                                     = sizeof ways / sizeof *ways - !shorter;
 
     while (half_batch(q))
         ;
     if (fits(model, q, most_bytes, bytes))
         return true;
     for (size_t way = 0; way < n;) {
-        vp_hf_request next = *q;
+        vp_hf_request next    = *q;
         bool          is_last = ways[way] == half_seq;
         if ((is_last && q->seq < 2 * LEAST_SEQ) || !ways[way](&next)) {
             way++;
@@ -170,8 +187,8 @@ static bool go_down(const vp_model *model, vp_hf_request *q, int64_t most_bytes,
 /* Weights alone, and for each that is trained a gradient like it and states of 8 bits; in half bytes. */
 static bool may_fit(const vp_model *model, const vp_hf_request *q, int64_t most_bytes)
 {
-    bool    trains = strcmp(q->lora.targets, "none") == 0, wide = strstr(q->precision, "-mixed") ||
-                                                               strcmp(q->precision, "fp32") == 0;
+    bool trains    = strcmp(q->lora.targets, "none") == 0,
+         wide      = strstr(q->precision, "-mixed") || strcmp(q->precision, "fp32") == 0;
     int64_t halves = q->load && strcmp(q->load, "none") != 0 ? 1 : trains ? wide ? 20 : 12 : 4;
 
     return model->n_params <= 2 * (most_bytes / halves);
@@ -187,7 +204,7 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
 
 #define TELL(differs, ...) \
     if ((differs) && n < sizeof out->options) \
-        n += (size_t)snprintf(buf + n, sizeof out->options - n, __VA_ARGS__)
+    n += (size_t)snprintf(buf + n, sizeof out->options - n, __VA_ARGS__)
     buf[0] = '\0';
     TELL(qlora, " --qlora");
     TELL(q->batch != asked->batch, " --micro-batch %lld --accumulation %lld", (long long)q->batch,

@@ -5,7 +5,7 @@
 
 #include "trainers/hf/hf_estimate.h"
 
-enum { VP_REMEDIES = 6 };
+enum { VP_REMEDIES = 7 };
 
 typedef struct vp_remedy {
     char        option[48]; /* as one would type it */

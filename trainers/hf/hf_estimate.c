@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "trainers/hf/hf_sizes.h"
 #include "trainers/torch/optimizer_step.h"
+#include "trainers/torch/world.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -24,6 +25,7 @@ typedef struct run {
     vp_ledger             ledger;
     vp_recorded          *step;
     vp_optimizer_step    *optimizer;
+    vp_world             *world; /* or NULL: one rank */
     vp_hf_estimate       *out;
     bool                  plain; /* a plain loop's recording is played */
     bool                  ties;  /* frozen tables are tied, and the untied recording is played */
@@ -58,15 +60,29 @@ static bool is_quantised(const vp_hf_request *q)
     return q->load && strcmp(q->load, "none") != 0;
 }
 
+static bool is_shared(const vp_hf_request *q)
+{
+    return q->world > 1 && q->parallel && strcmp(q->parallel, "none") != 0;
+}
+
+/* Ways that cut the weights compute with 16-bit ones, without autocast. */
+static const char *computed_precision(const vp_hf_request *q)
+{
+    bool cut = is_shared(q) && !vp_world_replicates(q->parallel);
+
+    return !cut ? q->precision : strcmp(q->precision, "bf16-mixed") == 0 ? "bf16" : q->precision;
+}
+
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
  * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between. */
 static const char *recorded_precision(const vp_hf_request *q)
 {
-    bool same = strcmp(q->attention, "eager") != 0 || is_quantised(q);
+    bool        same      = strcmp(q->attention, "eager") != 0 || is_quantised(q);
+    const char *precision = computed_precision(q);
 
-    return same && strcmp(q->precision, "fp16") == 0         ? "bf16"
-           : same && strcmp(q->precision, "fp16-mixed") == 0 ? "bf16-mixed"
-                                                             : q->precision;
+    return same && strcmp(precision, "fp16") == 0         ? "bf16"
+           : same && strcmp(precision, "fp16-mixed") == 0 ? "bf16-mixed"
+                                                          : precision;
 }
 
 /* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
@@ -416,6 +432,26 @@ static int64_t element_bytes(const vp_hf_request *q)
     return !has_adapters(q) ? weight_bytes(q->precision) : q->lora.is_bf16 ? 2 : 4;
 }
 
+/* Several ranks: what the first one does besides. */
+static vp_status share(run *r, vp_err *err)
+{
+    const vp_hf_request *q = r->request;
+
+    if (!is_shared(q))
+        return VP_OK;
+    if (has_adapters(q) && !vp_world_replicates(q->parallel))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "adapters under --parallel %s are not known; --parallel ddp is",
+                       q->parallel);
+    return vp_world_new(&(vp_world_opts){.parallel     = q->parallel,
+                                         .offload      = q->offload ? q->offload : "none",
+                                         .ranks        = q->world,
+                                         .weight_bytes = weight_bytes(computed_precision(q)),
+                                         .master_bytes = weight_bytes(q->precision),
+                                         .is_tied      = r->sizes.tied},
+                        r->step, &r->ledger, &r->world, err);
+}
+
 static const char *phase_name(run *r, const char *word, int step, int64_t micro)
 {
     char *name = r->names[r->ledger.n_phases];
@@ -427,6 +463,12 @@ static const char *phase_name(run *r, const char *word, int step, int64_t micro)
     return name;
 }
 
+/* After the second micro-step every further one is like it. */
+static int64_t micro_steps(const run *r)
+{
+    return r->request->accumulation < 3 ? r->request->accumulation : 3;
+}
+
 static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err *err)
 {
     char      phase[32];
@@ -434,7 +476,11 @@ static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err 
 
     vp_ledger_begin(&r->ledger, phase_name(r, word, step, micro));
     snprintf(phase, sizeof phase, "%s%s", word, micro > 0 ? "_more" : "");
+    if (r->world && step)
+        VP_TRY(vp_world_begin(r->world, word, micro + 1 == micro_steps(r), err));
     VP_TRY(vp_recorded_play(r->step, phase, err));
+    if (r->world && step)
+        VP_TRY(vp_world_end(r->world, err));
     vp_ledger_end(&r->ledger);
 out:
     return st;
@@ -452,6 +498,8 @@ static vp_status play_loading(run *r, vp_err *err)
         if (strcmp(name, "upcast") == 0) /* prepare_model_for_kbit_training() ends so */
             VP_TRY(vp_caching_allocator_empty_cache(r->allocator, err));
     }
+    if (r->world)
+        VP_TRY(vp_world_load(r->world, err));
     vp_ledger_end(&r->ledger);
 out:
     return st;
@@ -475,26 +523,35 @@ out:
     return st;
 }
 
+/* What the optimizer works on, in bytes. */
+static const int64_t *trained(const run *r, int64_t *n)
+{
+    return r->world ? vp_world_trained(r->world, n) : vp_recorded_parameters(r->step, n);
+}
+
 static vp_status play_step(run *r, int step, vp_err *err)
 {
-    /* after the second micro-step every further one is like it */
-    int64_t        n = r->request->accumulation < 3 ? r->request->accumulation : 3;
-    int64_t        n_parameters;
+    int64_t        n = micro_steps(r), n_trained;
     const int64_t *bytes;
     vp_status      st = VP_OK;
 
     for (int64_t micro = 0; micro < n; micro++)
         VP_TRY(play_micro_step(r, step, micro, err));
     vp_ledger_begin(&r->ledger, phase_name(r, "step", step, 0));
-    if (r->request->clips) {
-        bytes = vp_recorded_parameters(r->step, &n_parameters);
-        VP_TRY(vp_clip_play(bytes, n_parameters, element_bytes(r->request), &r->ledger, err));
-    }
+    bytes = trained(r, &n_trained);
+    if (r->request->clips && n_trained)
+        VP_TRY(vp_clip_play(bytes, n_trained, element_bytes(r->request), &r->ledger, err));
+    if (r->world)
+        VP_TRY(vp_world_step(r->world, err));
     VP_TRY(vp_optimizer_step_play(r->optimizer, err));
+    if (r->world)
+        VP_TRY(vp_world_stepped(r->world, err));
     vp_ledger_end(&r->ledger);
     if (r->request->keep_output)
         VP_TRY(vp_recorded_play(r->step, n > 1 ? "output_more" : "output", err));
     vp_recorded_drop_gradients(r->step);
+    if (r->world)
+        vp_world_drop_gradients(r->world);
 out:
     return st;
 }
@@ -513,7 +570,7 @@ static int64_t quantised_parameters(const run *r)
 static vp_status count_parameters(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
-    int64_t              n, bytes = 0, base, each = weight_bytes(q->precision);
+    int64_t              n, bytes = 0, base, each = weight_bytes(computed_precision(q));
     const int64_t       *list = vp_recorded_parameters(r->step, &n);
 
     for (int64_t i = 0; i < n; i++)
@@ -554,6 +611,28 @@ static void finish(run *r)
     }
 }
 
+/* What is said of several ranks, and what their hosts hold: states are fp32 there. */
+static void finish_world(run *r)
+{
+    const vp_hf_request *q = r->request;
+    int64_t              elements;
+
+    vp_world_host(r->world, &r->out->pinned_bytes, &elements);
+    r->out->host_bytes =
+        r->out->pinned_bytes + 4 * elements * vp_optimizer_step_states(q->optimizer);
+    assume(r->out,
+           strncmp(q->parallel, "zero", 4) == 0
+               ? "several cards: DeepSpeed 0.19 with the settings that emit writes: buckets of 5e8 "
+                 "elements, overlap_comm at stage 3 only, its defaults besides"
+           : strcmp(q->parallel, "ddp") == 0
+               ? "several cards: PyTorch's DistributedDataParallel, buckets of 25 MiB, gradients "
+                 "copied to them"
+               : "several cards: fully_shard as Accelerate 1.15 calls it: every layer, the input's "
+                 "table, the head; resharded after forward");
+    assume(r->out, "rank 0 of %lld, which has the largest part of what cannot be cut evenly",
+           (long long)q->world);
+}
+
 /* Names of phases live as long as the program. */
 static const char *keep_name(const char *name)
 {
@@ -573,7 +652,7 @@ static vp_status play_inputs(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
     int64_t              n;
-    const int64_t       *bytes = vp_recorded_parameters(r->step, &n);
+    const int64_t       *bytes = trained(r, &n);
     vp_status            st    = VP_OK;
 
     VP_TRY(vp_optimizer_step_new(q->optimizer, bytes, n, element_bytes(q), &r->ledger,
@@ -597,12 +676,15 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
 
     *out = (vp_hf_estimate){0};
     VP_TRY(set_up(&r, err));
+    VP_TRY(share(&r, err));
     VP_TRY(play_loading(&r, err));
     VP_TRY(count_parameters(&r, err));
     VP_TRY(play_inputs(&r, err));
     for (int step = 1; step <= STEPS; step++)
         VP_TRY(play_step(&r, step, err));
     finish(&r);
+    if (r.world)
+        finish_world(&r);
     for (int i = 0; i < out->n_phases; i++)
         out->phases[i].name = keep_name(out->phases[i].name);
     if (strcmp(request->attention, "sdpa:flash") == 0)
@@ -620,6 +702,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
         assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
     vp_optimizer_step_free(r.optimizer);
+    vp_world_free(r.world);
     vp_recorded_free(r.step);
     vp_caching_allocator_destroy(r.allocator);
     vp_recording_free(r.recording);

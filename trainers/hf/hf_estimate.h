@@ -34,7 +34,10 @@ typedef struct vp_hf_request {
     bool        keep_output;
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
-    const char *load; /* of the frozen model: none (or NULL), nf4, nf4-dq */
+    const char *load;     /* of the frozen model: none (or NULL), nf4, nf4-dq */
+    const char *parallel; /* vp_world_name(), or none (or NULL) */
+    const char *offload;  /* none (or NULL), optimizer, params */
+    int64_t     world;    /* ranks; 0 is 1 */
     int64_t     batch, accumulation;
     int64_t     target_seq;       /* of seq2seq; 0: as seq */
     int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
@@ -49,7 +52,8 @@ typedef struct vp_hf_estimate {
     vp_ledger_phase phases[VP_LEDGER_PHASES];
     int             n_phases, peak; /* peak: the phase of the largest allocated_bytes */
     int64_t         allocated_bytes, reserved_bytes, seq;
-    int64_t         n_trained, n_params; /* parameters */
+    int64_t         pinned_bytes, host_bytes; /* of one rank: pinned, and all that is offloaded */
+    int64_t         n_trained, n_params;      /* parameters */
     char            versions[128], task[40];
     char            assumptions[VP_HF_ASSUMPTIONS][200];
     int             n_assumptions;
