@@ -1,0 +1,158 @@
+"""One rank's training steps under DDP, FSDP or ZeRO, for tests/oracles/programs/worlds.py: runs inside `vplan dryrun --world`.
+
+    world_step.py '{"config": {...}, "parallel": "fsdp2", ...}' OUT.json
+
+Two steps, each with backward after forward and an optimizer step, and the peaks of each phase as the allocator counts them. DDP is
+PyTorch's around a plain loop; FSDP is what Accelerate's prepare() makes of a model and an optimizer; ZeRO is deepspeed.initialize()
+with the settings that `vplan emit --for deepspeed` writes.
+"""
+import contextlib
+import gc
+import json
+import os
+import sys
+import time
+
+import play
+import rows
+
+
+def model_of(s, device):
+    import torch
+    config = s["config"]
+    fields = {k: x for k, x in config.items() if k not in ("model_type", "architectures")}
+    v = dict(task="clm", precision=s["precision"], attention=s["attention"], lora="none", recompute=s["recompute"], quantised="none",
+             upcast=0, mask=0, keep_output=0)
+    if device == "cuda":
+        return play.make_model(v, (config["model_type"], fields))
+    place = play.place
+    play.place = lambda m, memo: None
+    m = play.make_model(v, (config["model_type"], fields)).to_empty(device=device)
+    play.place = place
+    m.tie_weights()
+    return m
+
+
+def autocast(s):
+    import torch
+    return torch.autocast("cuda", dtype=torch.bfloat16) if s["precision"] == "bf16-mixed" else contextlib.nullcontext()
+
+
+class Distributed:
+    """PyTorch's DistributedDataParallel."""
+
+    def __init__(self, s):
+        import torch
+        m = model_of(s, "cuda")
+        gc.collect()
+        self.wrapped = torch.nn.parallel.DistributedDataParallel(m, device_ids=[0])
+        self.optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
+        self.s = s
+
+    def forward(self, inputs):
+        with autocast(self.s):
+            return self.wrapped(**inputs).loss
+
+    def backward(self, loss):
+        loss.backward()
+
+    def step(self):
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+class Accelerated(Distributed):
+    """Accelerate's prepare() with its plugin for FSDP, every layer wrapped."""
+
+    def __init__(self, s):
+        import accelerate
+        import torch
+        version = 1 if s["parallel"] == "fsdp" else 2
+        more = {"sharding_strategy": "FULL_SHARD", "use_orig_params": True} if version == 1 else {"reshard_after_forward": True}
+        plugin = accelerate.FullyShardedDataParallelPlugin(fsdp_version=version, auto_wrap_policy="transformer_based_wrap",
+                                                           cpu_ram_efficient_loading=False, cpu_offload=s["offload"] == "params", **more)
+        accelerator = accelerate.Accelerator(mixed_precision="bf16" if s["precision"] == "bf16-mixed" else "no", fsdp_plugin=plugin)
+        m = model_of(s, "cpu")
+        optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
+        self.wrapped, self.optimizer = accelerator.prepare(m, optimizer)
+        self.accelerator = accelerator
+
+    def forward(self, inputs):
+        return self.wrapped(**inputs).loss
+
+    def backward(self, loss):
+        self.accelerator.backward(loss)
+
+
+class Zero(Distributed):
+    """DeepSpeed's engine, with the sizes that `vplan emit` writes: its defaults."""
+
+    def __init__(self, s):
+        import deepspeed
+        stage = int(s["parallel"][-1])
+        zero = {"stage": stage, "overlap_comm": stage == 3, "contiguous_gradients": True, "reduce_scatter": True, "allgather_partitions": True,
+                "allgather_bucket_size": 500000000, "reduce_bucket_size": 500000000}
+        if stage == 3:
+            zero.update(stage3_prefetch_bucket_size=50000000, stage3_param_persistence_threshold=100000,
+                        stage3_max_live_parameters=1000000000, stage3_max_reuse_distance=1000000000)
+        if s["offload"] in ("optimizer", "params"):
+            zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        if s["offload"] == "params":
+            zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+        settings = {"train_micro_batch_size_per_gpu": s["micro_batch"], "zero_optimization": zero, "zero_allow_untested_optimizer": True,
+                    "bf16": {"enabled": s["precision"] != "fp32"}, "gradient_clipping": s.get("clip", 0.0), "zero_force_ds_cpu_optimizer": False}
+        m = model_of(s, "cpu")
+        optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
+        self.wrapped, self.optimizer, _, _ = deepspeed.initialize(model=m, optimizer=optimizer, config=settings, dist_init_required=False)
+
+    def forward(self, inputs):
+        return self.wrapped(**inputs).loss
+
+    def backward(self, loss):
+        self.wrapped.backward(loss)
+
+    def step(self):
+        self.wrapped.step()
+
+
+def main():
+    s = json.loads(sys.argv[1])
+    import torch
+    import torch.distributed as dist
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(0)
+    play.quiet()
+    torch.backends.cudnn.enabled = False
+    play.choose_attention(s["attention"])
+    peaks = {}
+    if s.get("trace"):
+        torch.cuda.memory._record_memory_history(enabled="all", stacks="python", max_entries=1000000)
+
+    def end(phase):
+        m = torch.cuda.memory_stats()
+        peaks[phase] = m["allocated_bytes.all.peak"]
+        peaks["end_" + phase] = m["allocated_bytes.all.current"]
+        peaks["reserved"] = max(peaks.get("reserved", 0), m["reserved_bytes.all.peak"])
+        torch.cuda.reset_peak_memory_stats()
+    loop = {"ddp": Distributed, "fsdp": Accelerated, "fsdp2": Accelerated}.get(s["parallel"], Zero)(s)
+    gc.collect()
+    end("load")
+    inputs = play.batch(dict(task="clm", mask=0), dict(B=s["micro_batch"], S=s["seq"]))
+    for step in (1, 2):
+        loss = loop.forward(inputs)
+        end("forward%d" % step)
+        loop.backward(loss)
+        loss = None
+        end("backward%d" % step)
+        loop.step()
+        gc.collect()
+        time.sleep(2)       # a thread of NCCL's process group lets reduced buckets go when it looks at them next
+        end("step%d" % step)
+    if s.get("trace"):
+        import pickle
+        pickle.dump(torch.cuda.memory._snapshot()["device_traces"][0], open(s["trace"], "wb"))
+    json.dump(peaks, open(sys.argv[2], "w"))
+    os._exit(0)
+
+
+main()

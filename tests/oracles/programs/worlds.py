@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Training steps of rank 0 of several, peaks by phase, for tests/golden/trainers/worlds.csv: rows to hold `estimate --world` against.
+
+    worlds.py OUT.csv --vplan build/vplan --python PYTHON [--deepspeed-python PYTHON] [--only PARALLEL ...]
+
+Each row is one `vplan dryrun --world N --rank 0` of world_step.py, which plays PyTorch, Accelerate and DeepSpeed themselves; rows that OUT.csv
+has stay, so that it resumes. A setting that fails is said on standard error and left out.
+"""
+import argparse
+import csv
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import rows  # noqa: E402
+
+# model, precision, recompute, optimizer, micro-batch, sequence
+STEPS = [
+    ("smollm2-360m", "bf16-mixed", "none", "adamw_torch", 4, 512),
+    ("gpt2", "bf16-mixed", "none", "adamw_torch_fused", 4, 512),
+    ("qwen2.5-0.5b", "bf16-mixed", "full", "adamw_torch", 2, 1024),
+    ("tinyllama-1.1b", "bf16-mixed", "full", "adamw_torch_fused", 1, 1024),
+    ("gpt2-medium", "fp32", "full", "adamw_torch", 2, 256),
+    ("pythia-410m", "bf16-mixed", "none", "sgd_momentum", 2, 256),
+    ("qwen3-0.6b", "fp32", "none", "adamw_torch_fused", 1, 256),
+]
+PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
+SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq"]
+
+
+def wanted():
+    """(parallel, world, offload, step): every way with every world, models in turn."""
+    ways = [("ddp", "none"), ("fsdp2", "none"), ("fsdp2", "params"), ("zero1", "none"), ("zero2", "none"), ("zero2", "optimizer"),
+            ("zero3", "none"), ("zero3", "optimizer"), ("zero3", "params")]
+    out = []
+    for k, ((parallel, offload), world) in enumerate(itertools.product(ways, (2, 4, 8))):
+        for i in (0, 3):
+            step = STEPS[(k + i) % len(STEPS)]
+            if not (parallel.startswith("zero") and step[1] == "fp32" and offload != "none"):
+                out.append((parallel, world, offload, step))
+    return out
+
+
+def play(a, row):
+    parallel, world, offload, (model, precision, recompute, optimizer, batch, seq) = row
+    setting = dict(config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
+                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq)
+    python = a.deepspeed_python if parallel.startswith("zero") else a.python
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "peaks.json")
+        p = subprocess.run([a.vplan, "dryrun", "--device", "h100-sxm-80gb", "--json", "--no-owners", "--world", str(world), "--rank", "0", "--",
+                            python, os.path.join(HERE, "world_step.py"), json.dumps(setting), out], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if not os.path.exists(out):
+            sys.stderr.write("%s\n%s\n" % (row, p.stderr.decode()[-1500:]))
+            return None
+        peaks = json.load(open(out))
+    head = dict(setting, model=model, config=json.dumps(setting["config"]), world=world)
+    return [head[k] for k in SETTINGS] + [peaks["reserved"]] + [peaks[n] for n in PHASES]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("out")
+    p.add_argument("--vplan", default="build/vplan")
+    p.add_argument("--python", default="python3")
+    p.add_argument("--deepspeed-python")
+    p.add_argument("--only", nargs="*")
+    a = p.parse_args()
+    had = set()
+    if os.path.exists(a.out):
+        had = {(r["parallel"], r["world"], r["offload"], r["model"]) for r in csv.DictReader(x for x in open(a.out) if x[0] != "#")}
+    with open(a.out, "a", newline="") as f:
+        out = csv.writer(f, lineterminator="\n")
+        if not had:
+            versions = "import importlib.metadata as m; print(', '.join(n + ' ' + m.version(n).split('+')[0] for n in ('torch', 'transformers', 'accelerate', 'deepspeed')))"
+            said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
+            f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
+            out.writerow(SETTINGS + ["reserved"] + ["allocated_" + n for n in PHASES])
+        for row in wanted():
+            if (row[0], str(row[1]), row[2], row[3][0]) in had or (a.only and row[0] not in a.only):
+                continue
+            if row[0].startswith("zero") and not a.deepspeed_python:
+                continue
+            got = play(a, row)
+            if got:
+                out.writerow(got)
+                f.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+#!/bin/bash
+# tests/test_worlds.sh: `vplan estimate --trainer torch --world N` against training steps of rank 0 under DDP, FSDP and ZeRO that PyTorch's own
+# allocator counted (tests/golden/trainers/worlds.csv), parts by hand, and what it refuses. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+python3 - "${BUILD:-build}" <<'P'
+import csv, json, os, subprocess, sys, tempfile
+
+sys.path[:0] = ["tests"]
+from check import finish, ok
+
+vplan = os.path.join(sys.argv[1], "vplan")
+scratch = tempfile.mkdtemp()
+PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
+
+
+def estimate(config, *options):
+    path = os.path.join(scratch, "config.json")
+    json.dump(config, open(path, "w"))
+    p = subprocess.run([vplan, "estimate", path, "--trainer", "torch", "--json", *options], stdout=subprocess.PIPE)
+    return p.returncode, json.loads(p.stdout)
+
+
+def refused(what, code, words, config, *options):
+    rc, j = estimate(config, *options)
+    message = j.get("error", {}).get("message", "")
+    ok(rc == code and all(w in message for w in words), what, "%d %s" % (rc, message))
+
+
+# ---- rows ----
+rows = list(csv.DictReader(line for line in open("tests/golden/trainers/worlds.csv") if not line.startswith("#")))
+off = {}
+for r in rows:
+    name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer"))
+    options = [x for k in ("world", "parallel", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq")
+               for x in ("--" + k.replace("_", "-"), r[k])]
+    rc, j = estimate(json.loads(r["config"]), *options, "--offload", r["offload"])
+    if not ok(rc == 0, name, j.get("error")):
+        continue
+    phases = {p["name"]: p for p in j["phases"]}
+    ok(all(sum(i["bytes"] for i in p["items"]) == p["allocated_bytes"] for p in phases.values()), "%s: items sum to each phase" % name)
+    ok((j["host_bytes"] > 0) == (r["offload"] != "none"), "%s: host memory" % name, j["host_bytes"])
+    worst = max(int(r["allocated_" + p]) for p in PHASES)
+    error = j["allocated_peak_bytes"] / worst - 1
+    off.setdefault(r["parallel"], []).append(abs(error))
+    ok(abs(error) <= 0.01, "%s: allocated" % name, "%+.3f %%" % (100 * error))
+    wide = 0.2
+    error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
+    ok(abs(error) <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
+    for p in PHASES[1:]:
+        there = int(r["allocated_" + p])
+        ok(abs(phases[p]["allocated_bytes"] - there) <= (0.05 if r["parallel"] == "zero3" else 0.03) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p]["allocated_bytes"], there))
+ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp2", "zero1", "zero2", "zero3"},
+   "worlds, models and ways", sorted(off))
+for way in ("ddp", "fsdp2"):
+    ok(sorted(off[way])[len(off[way]) // 2] <= 0.002, "%s: half of the rows are within 0.2 %%" % way, sorted(off[way]))
+
+# ---- parts by hand: GPT-2's table has 50257 rows, of which rank 0 of 8 holds 6283; everything in 512-byte blocks ----
+gpt2 = json.loads(next(r["config"] for r in rows if r["model"] == "gpt2"))
+h, f, eighth = 768, 3072, lambda n: -(-n // 8)
+weights = [6283 * h, eighth(1024) * h] + 12 * [eighth(n) for n in (h, h, 3 * h * h, 3 * h, h * h, h, h, h, h * f, f, f * h, h)] + [eighth(h)] * 2
+least = sum(-(-4 * n // 512) * 512 for n in weights)
+rc, j = estimate(gpt2, "--world", "8", "--parallel", "fsdp2", "--precision", "bf16-mixed", "--seq", "128")
+held = {p["name"]: {i["name"]: i["bytes"] for i in p["items"]} for p in j["phases"]}
+ok(least <= held["inputs"]["parameters"] <= least * 1.05, "shards of FSDP2", (held["inputs"], least))
+elements = 124439808
+rc, j = estimate(gpt2, "--world", "4", "--parallel", "zero2", "--precision", "bf16-mixed", "--seq", "128")
+held = {p["name"]: {i["name"]: i["bytes"] for i in p["items"]} for p in j["phases"]}
+ok(2 * elements <= held["inputs"]["parameters"] <= 2 * elements + (1 << 20) and elements <= held["inputs"]["master_parameters"] <= elements + (1 << 20),
+   "ZeRO 2: 16-bit weights whole, a quarter of them in 32 bits", held["inputs"])
+ok(held["step2"].get("optimizer_state", 0) in range(2 * elements, 2 * elements + (2 << 20)), "ZeRO 2: a quarter of the states", held["step2"])
+rc, one = estimate(gpt2, "--precision", "bf16-mixed", "--seq", "128")
+rc, two = estimate(gpt2, "--world", "2", "--precision", "bf16-mixed", "--seq", "128")
+ok(two["settings"]["parallel"] == "ddp" and two["allocated_peak_bytes"] - one["allocated_peak_bytes"] in range(4 * elements - (16 << 20), 4 * elements + (16 << 20)),
+   "DDP is what is meant without a word, and has the gradients twice", two["allocated_peak_bytes"] - one["allocated_peak_bytes"])
+peaks = [estimate(gpt2, "--world", str(n), "--parallel", "fsdp2", "--precision", "bf16-mixed", "--seq", "128")[1]["allocated_peak_bytes"] for n in (2, 4, 8)]
+ok(peaks[0] > peaks[1] > peaks[2], "more cards, fewer bytes each", peaks)
+
+# ---- gradients that are added up: FSDP keeps whole ones until the last micro-batch ----
+rc, j = estimate(gpt2, "--world", "8", "--parallel", "fsdp2", "--precision", "bf16-mixed", "--seq", "128", "--accumulation", "2")
+held = {p["name"]: {i["name"]: i["bytes"] for i in p["items"]} for p in j["phases"]}
+ok(held["forward1.2"]["gradients"] >= 2 * elements and held["step1"]["gradients"] < 1.1 * 4 * elements / 8, "FSDP2 over two micro-batches",
+   (held["forward1.2"], held["step1"]))
+
+# ---- what is refused ----
+llama = json.loads(next(r["config"] for r in rows if r["model"] == "tinyllama-1.1b"))
+refused("a way without cards", 2, ["--world"], gpt2, "--parallel", "fsdp2")
+refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
+refused("adapters that are cut", 4, ["adapters", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--lora", "r=8,targets=all-linear")
+p = subprocess.run([vplan, "estimate", "gpt2", "--world", "2", "--json"], stdout=subprocess.PIPE)
+ok(p.returncode == 2 and "--trainer" in p.stdout.decode(), "several cards are a PyTorch trainer's", p.stdout)
+finish()
+P
