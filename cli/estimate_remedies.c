@@ -191,7 +191,7 @@ static bool may_fit(const vp_model *model, const vp_hf_request *q, int64_t most_
          wide      = strstr(q->precision, "-mixed") || strcmp(q->precision, "fp32") == 0;
     int64_t halves = q->load && strcmp(q->load, "none") != 0 ? 1 : trains ? wide ? 20 : 12 : 4;
 
-    return model->n_params <= 2 * (most_bytes / halves);
+    return q->world > 1 || model->n_params <= 2 * (most_bytes / halves); /* cards may share them */
 }
 
 /* What differs, as options. */
