@@ -774,7 +774,6 @@ static int64_t rows_of(const vp_recorded *s, const char *size)
     return !of ? 0 : s->symbols->at[of == 'V' ? VP_SYM_V : of == 'P' ? VP_SYM_P : VP_SYM_T];
 }
 
-/* Weights of one section of loading, all layers of it. */
 static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,
                               vp_recorded_weight *out, int64_t *n, vp_err *err)
 {
@@ -828,10 +827,8 @@ vp_status vp_recorded_weights(const vp_recorded *s, vp_recorded_weight **out, in
         for (int k = 0; k < p->phases[i].n_sections; k++) {
             bool body = p->phases[i].sections[k].group >= 0;
             VP_TRY(list_weights(s, i, k, body ? n_layers : layer, list, n, err));
-            if (body)
-                n_layers += repetitions(s, i, k) * p->every;
-            if (body)
-                layer = VP_WEIGHT_BEHIND;
+            n_layers += body ? repetitions(s, i, k) * p->every : 0;
+            layer = body ? VP_WEIGHT_BEHIND : layer;
         }
     }
     *out = list;
