@@ -388,10 +388,11 @@ static vp_status set_up(run *r, vp_err *err)
 
     VP_TRY(open_recording(r, &program, err));
     if (symbols->at[VP_SYM_t] && q->capability < 80)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
-                       "%s: below compute capability 8.0 PyTorch has no grouped products of experts; what "
-                       "runs instead was not recorded",
-                       r->model->name));
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_INPUT,
+            "%s: below compute capability 8.0 PyTorch has no grouped products of experts; what "
+            "runs instead was not recorded",
+            r->model->name));
     if (q->alloc_conf)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
@@ -691,7 +692,8 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
         assume(out, "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                     "math; cuDNN's attention is off");
     if (strcmp(request->optimizer, "adafactor") == 0)
-        assume(out, "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
+        assume(out,
+               "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
     if (r.sizes.symbols.at[VP_SYM_t])
         assume(out, "experts run in PyTorch's grouped products, as transformers has it: no size "
                     "depends on where tokens go");
