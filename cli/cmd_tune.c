@@ -320,10 +320,12 @@ static const vp_option command_rows[] = {
      .any_word = true,
      .help =
          "What may change in CMD, and its values: an option of CMD with its dashes, or {NAME} in it; on and off "
-         "of an option without a value. May be given several times",
+         "of an option without a value; a key of a YAML, JSON or TOML file that CMD names (data.batch_size), or a setting "
+         "that its files say (recompute). May be given several times",
      .otherwise =
-         "of transformers' options, micro-batch and accumulation at the same global batch, checkpointing, "
-         "the variant of AdamW, and attention where it is named",
+         "of transformers' options and of the files of Transformers, TRL, Accelerate, DeepSpeed, axolotl, LLaMA-Factory, "
+         "Lightning and torchtitan, micro-batch and accumulation at the same global batch, checkpointing, the variant of "
+         "AdamW, attention, loss and offload where they are named, and expandable segments where memory runs out by fragments",
      .example = "--batch-size=1,2,4,8"},
     {.name      = "--keep",
      .kind      = VP_OPTION_TEXT,
@@ -500,10 +502,12 @@ const vp_command vp_cmd_tune = {
          "With -- CMD, the fastest arguments of a PyTorch training command of your own that fit a card, "
          "without the card: each trial is a dry run (vplan dryrun) of a few steps in a folder of its own. Seconds "
          "are by the card's rates, derated as plan's are. --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "
-         "the command as run.sh, are as above."},
+         "the command as run.sh and the edited files, are as above. Settings files that CMD names are read; a trial gets an edited "
+         "copy, with output folders of its own, and the user's are never written."},
     .examples   = {"vplan tune gpt2-tiny --seq 128 --global-batch 8 --study study.db",
                    "vplan tune plan.json --study study.db -o best.json",
-                   "vplan tune --try batch=1,2,4 -- python3 train.py --batch {batch}"},
+                   "vplan tune --try batch=1,2,4 -- python3 train.py --batch {batch}",
+                   "vplan tune --device l4 -o best -- python3 sft.py sft.yaml"},
     .sets       = {&vp_plan_options_set, &vp_pin_options_set, &options, &command_options,
                    &vp_quiet_options},
     .argument   = VP_TAKES_MODEL,

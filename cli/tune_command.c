@@ -6,6 +6,7 @@
 #include "cli/names.h"
 #include "cli/screen.h"
 #include "devices/device_here.h"
+#include "trainers/files/edit.h"
 #include "tuner/command_tune.h"
 
 #include <limits.h>
@@ -118,7 +119,7 @@ static void add_line(vp_text *out, char *const *words)
     }
 }
 
-static json_t *settings_json(const vp_command_result *r, const vp_setting *s)
+static json_t *settings_json(const vp_command_result *r, const vp_command_setting *s)
 {
     json_t *out = json_object();
 
@@ -127,7 +128,7 @@ static json_t *settings_json(const vp_command_result *r, const vp_setting *s)
     return out;
 }
 
-static json_t *trial_json(const vp_command_result *r, const vp_setting *s)
+static json_t *trial_json(const vp_command_result *r, const vp_command_setting *s)
 {
     const vp_command_trial *t = &s->trial;
 
@@ -147,7 +148,7 @@ static json_t *axes_json(const vp_command_result *r)
 {
     static const char *const kinds[VP_N_AXIS_KINDS] = {
         "nothing", "more needs more and is no slower", "on needs less and is slower",
-        "one or several"};
+        "one or several", "packs tighter, as fast"};
     json_t *out = json_array();
 
     for (int a = 0; a < r->n_axes; a++) {
@@ -169,7 +170,47 @@ static json_t *words_json(char *const *words)
     return out;
 }
 
-static json_t *tune_json(const vp_command_result *r, char *const *command, const char *study)
+/* The best setting's command line and edited files; folder: where these go, or NULL. */
+typedef struct best_files {
+    char *const    *words;
+    vp_file_change *changes;
+    int             n;
+} best_files;
+
+static vp_status best_of(const vp_command_result *r, char *const *command, const char *folder,
+                         best_files *out, vp_err *err)
+{
+    *out = (best_files){0};
+    return r->best ? vp_command_with(r, command, r->best, &(vp_file_places){.folder = folder},
+                                     r->arena, &out->words, &out->changes, &out->n, err)
+                   : VP_OK;
+}
+
+/* The lines of a file that change; the caller's. */
+static void add_diff(vp_text *out, const vp_file_change *change)
+{
+    vp_edits_diff(change->path, change->before, change->after, out);
+}
+
+static json_t *files_json(const best_files *best)
+{
+    json_t *out = json_array();
+
+    for (int i = 0; i < best->n; i++) {
+        vp_text diff = {0};
+        add_diff(&diff, &best->changes[i]);
+        json_array_append_new(out, json_pack("{s:o, s:o, s:o}", "path",
+                                             vp_json_text_or_null(best->changes[i].path), "written",
+                                             strcmp(best->changes[i].to, best->changes[i].path) != 0
+                                                 ? vp_json_text_or_null(best->changes[i].to)
+                                                 : json_null(),
+                                             "diff", vp_json_text_or_null(diff.data)));
+        vp_text_release(&diff);
+    }
+    return out;
+}
+
+static json_t *tune_json(const vp_command_result *r, const best_files *files, const char *study)
 {
     json_t *trials = json_array(), *best = json_null(), *had = json_null();
 
@@ -177,20 +218,21 @@ static json_t *tune_json(const vp_command_result *r, char *const *command, const
         json_array_append_new(trials, trial_json(r, r->tried[i]));
     if (r->best) {
         best = trial_json(r, r->best);
-        json_object_set_new(best, "command",
-                            words_json(vp_command_line_of(r, command, r->best, r->arena)));
+        json_object_set_new(best, "command", words_json(files->words));
+        json_object_set_new(best, "files", files_json(files));
     }
     if (r->had)
         had = trial_json(r, r->had);
     return json_pack(
-        "{s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:o}, s:o, s:O, s:s, s:o, s:{s:f}}",
+        "{s:i, s:o, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}, s:o, s:O, s:s, s:o, s:{s:f}}",
         "schema_version", 1, "best", best, "trials", trials, "space", "settings",
         (json_int_t)r->n_settings, "tried", (json_int_t)r->n_tried, "ruled_out_by_memory",
         (json_int_t)r->n_ruled_out_memory, "ruled_out_by_speed", (json_int_t)r->n_ruled_out_speed,
-        "expected_slower", (json_int_t)r->n_expected_slower, "expected_too_large",
-        (json_int_t)r->n_expected_too_large, "axes", axes_json(r), "had", had, "assumptions",
-        r->assumptions, "stopped_because", r->stopped_because, "study",
-        study ? json_string(study) : json_null(), "timing", "seconds", r->wall_s);
+        "packed_to_no_use", (json_int_t)r->n_no_use, "expected_slower",
+        (json_int_t)r->n_expected_slower, "expected_too_large", (json_int_t)r->n_expected_too_large,
+        "axes", axes_json(r), "had", had, "assumptions", r->assumptions, "stopped_because",
+        r->stopped_because, "study", study ? json_string(study) : json_null(), "timing", "seconds",
+        r->wall_s);
 }
 
 static void print_figures(const vp_command_trial *t)
@@ -209,23 +251,36 @@ static void print_figures(const vp_command_trial *t)
         printf(" %9s", "-");
 }
 
-static void print_row(const vp_command_result *r, const char *what, const vp_setting *s)
+/* A setting by its values; beside the best one by those that differ. */
+static void print_values(const vp_command_result *r, const vp_command_setting *s)
+{
+    bool    beside = r->best && s != r->best && s->value;
+    vp_text text   = {0};
+
+    for (int a = 0; s->value && a < r->n_axes; a++) {
+        if (beside && s->value[a] == r->best->value[a])
+            continue;
+        vp_text_printf(&text, "%s%s %s", text.n_bytes ? ", " : "",
+                       r->axes[a].name + strspn(r->axes[a].name, "-"),
+                       r->axes[a].values[s->value[a]]);
+    }
+    if (text.data && !text.failed)
+        vp_screen_line("", "%s%s", beside ? "with " : "", text.data);
+    vp_text_release(&text);
+}
+
+static void print_row(const vp_command_result *r, const char *what, const vp_command_setting *s)
 {
     printf("%-9s ", what);
     print_figures(&s->trial);
-    printf("  ");
-    if (!s->value)
-        printf("as it is");
-    for (int a = 0; s->value && a < r->n_axes; a++)
-        printf("%s%s %s", a ? ", " : "", r->axes[a].name + strspn(r->axes[a].name, "-"),
-               r->axes[a].values[s->value[a]]);
-    printf("\n");
+    printf("%s\n", s->value ? "" : "  as it is");
+    print_values(r, s);
 }
 
 static int by_speed(const void *a, const void *b)
 {
-    const vp_command_trial *x = &(*(const vp_setting *const *)a)->trial,
-                           *y = &(*(const vp_setting *const *)b)->trial;
+    const vp_command_trial *x = &(*(const vp_command_setting *const *)a)->trial,
+                           *y = &(*(const vp_command_setting *const *)b)->trial;
     double u                  = x->samples_per_s > 0 ? x->samples_per_s : 0,
            v                  = y->samples_per_s > 0 ? y->samples_per_s : 0;
 
@@ -234,8 +289,8 @@ static int by_speed(const void *a, const void *b)
 
 static void print_runners_up(const vp_command_result *r)
 {
-    const vp_setting **list = calloc((size_t)r->n_tried + 1, sizeof(vp_setting *));
-    int                n    = 0;
+    const vp_command_setting **list = calloc((size_t)r->n_tried + 1, sizeof(vp_command_setting *));
+    int                        n    = 0;
 
     for (int64_t i = 0; list && i < r->n_tried; i++)
         if (r->tried[i]->trial.verdict == VP_COMMAND_OK && r->tried[i] != r->best &&
@@ -273,7 +328,21 @@ static int exit_code_of(const vp_command_result *r)
     return r->best ? 0 : strcmp(r->stopped_because, "nothing fits") == 0 ? 3 : 6;
 }
 
-static void print_tune(const vp_command_result *r, char *const *command, const vp_device *device,
+/* What the command's files must say, and where they were written. */
+static void print_changes(const best_files *files)
+{
+    for (int i = 0; i < files->n; i++) {
+        const vp_file_change *change = &files->changes[i];
+        vp_text               diff   = {0};
+        add_diff(&diff, change);
+        printf("%s", diff.data ? diff.data : "");
+        if (strcmp(change->to, change->path) != 0)
+            printf("written to %s\n", change->to);
+        vp_text_release(&diff);
+    }
+}
+
+static void print_tune(const vp_command_result *r, const best_files *files, const vp_device *device,
                        int64_t budget_bytes)
 {
     vp_text line = {0};
@@ -282,16 +351,16 @@ static void print_tune(const vp_command_result *r, char *const *command, const v
     int64_t left       = r->n_settings - r->n_tried + had_beside;
 
     if (r->best) {
-        add_line(&line, vp_command_line_of(r, command, r->best, r->arena));
+        add_line(&line, files->words);
         printf("%s\n", line.data ? line.data : "");
+        print_changes(files);
         print_best(r);
     } else {
         printf("%s: none of the settings tried fits %s on %s\n",
                exit_code_of(r) == 3 ? "DOES NOT FIT" : "NO ANSWER",
                vp_size_text(budget_bytes, size, sizeof size), device->name);
     }
-    printf("\n%-9s %-11s %11s %10s %9s  %s\n", "", "verdict", "on device", "a step", "samples/s",
-           "settings");
+    printf("\n%-9s %-11s %11s %10s %9s\n", "", "verdict", "on device", "a step", "samples/s");
     if (r->best)
         print_row(r, "best", r->best);
     if (r->had && r->had != r->best)
@@ -301,14 +370,14 @@ static void print_tune(const vp_command_result *r, char *const *command, const v
     vp_screen_line(
         "played",
         "%lld of %lld settings were played%s, in %.0f s. Not played: %lld that would need more than "
-        "one that was out of memory, %lld that are slower than one that fits, %lld expected to be "
-        "slower, %lld to be far too large, %lld others",
+        "one that was out of memory, %lld that are slower than one that fits, %lld that would pack "
+        "tighter to no use, %lld expected to be slower, %lld to be far too large, %lld others",
         (long long)(r->n_settings - left), (long long)r->n_settings,
         had_beside ? " and the command as it is" : "", r->wall_s, (long long)r->n_ruled_out_memory,
-        (long long)r->n_ruled_out_speed, (long long)r->n_expected_slower,
+        (long long)r->n_ruled_out_speed, (long long)r->n_no_use, (long long)r->n_expected_slower,
         (long long)r->n_expected_too_large,
-        (long long)(left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_expected_slower -
-                    r->n_expected_too_large));
+        (long long)(left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_no_use -
+                    r->n_expected_slower - r->n_expected_too_large));
     vp_screen_line("stopped", "%s", r->stopped_because);
     size_t  i;
     json_t *text;
@@ -317,9 +386,8 @@ static void print_tune(const vp_command_result *r, char *const *command, const v
     vp_text_release(&line);
 }
 
-/* DIR/run.sh. */
-static vp_status write_script(const vp_command_result *r, char *const *command, const char *folder,
-                              bool force, vp_err *err)
+/* DIR/run.sh and the files that it needs edited. */
+static vp_status write_folder(const best_files *files, const char *folder, bool force, vp_err *err)
 {
     vp_text   text = {0};
     char      path[PATH_MAX];
@@ -329,9 +397,12 @@ static vp_status write_script(const vp_command_result *r, char *const *command, 
     if (snprintf(path, sizeof path, "%s/run.sh", folder) >= (int)sizeof path)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, folder, 0, NULL, "is too long a path"));
     vp_text_printf(&text, "#!/bin/sh\nexec ");
-    add_line(&text, vp_command_line_of(r, command, r->best, r->arena));
+    add_line(&text, files->words);
     vp_text_printf(&text, " \"$@\"\n");
     VP_TRY_ALLOC(err, !text.failed);
+    for (int i = 0; i < files->n; i++)
+        VP_TRY(vp_file_write(files->changes[i].to, files->changes[i].after,
+                             strlen(files->changes[i].after), force, err));
     VP_TRY(vp_file_write(path, text.data, text.n_bytes, force, err));
     if (chmod(path, 0755) != 0)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_STORAGE, path, 0, NULL, "cannot be made executable"));
@@ -349,7 +420,8 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     vp_command_opts opts = {
         .command = line->rest, .tries = tries, .keeps = keeps, .device = &device};
     vp_command_result result = {0};
-    vp_status         st     = VP_OK;
+    best_files        files;
+    vp_status         st = VP_OK;
 
     VP_TRY(only_ours(line, err));
     if (o->folder) {
@@ -370,12 +442,13 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     opts.timeout_s   = o->timeout_s;
     opts.note        = cli->quiet ? NULL : say;
     VP_TRY(vp_command_tune(&opts, &result, err));
+    VP_TRY(best_of(&result, line->rest, o->folder, &files, err));
     if (result.best && o->folder)
-        VP_TRY(write_script(&result, line->rest, o->folder, o->force, err));
+        VP_TRY(write_folder(&files, o->folder, o->force, err));
     if (cli->json)
-        VP_TRY(vp_print_json(tune_json(&result, line->rest, o->study), err));
+        VP_TRY(vp_print_json(tune_json(&result, &files, o->study), err));
     else
-        print_tune(&result, line->rest, &device, opts.budget_bytes);
+        print_tune(&result, &files, &device, opts.budget_bytes);
     cli->exit_code = exit_code_of(&result);
 out:
     vp_command_result_release(&result);

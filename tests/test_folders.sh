@@ -17,7 +17,7 @@ MAY = {  # top folder: where its "..." includes may come from. cli/, tests/ and 
     "base": {"base"}, "plan": {"base", "plan"}, "models": {"base", "plan", "models"}, "devices": {"base", "plan", "devices"},
     "planner": {"base", "plan", "models", "devices", "planner"},
     "trainers": {"base", "plan", "models", "devices", "planner/lowering", "trainers"},
-    "report": {"base", "plan", "devices", "report"}, "dryrun": {"base", "plan", "devices", "dryrun"}, "kernels": {"base", "plan", "kernels"}, "runtime": {"base", "plan", "kernels", "runtime"}, "tuner": {"base", "plan", "models", "devices", "planner", "tuner"},
+    "report": {"base", "plan", "devices", "report"}, "dryrun": {"base", "plan", "devices", "dryrun"}, "kernels": {"base", "plan", "kernels"}, "runtime": {"base", "plan", "kernels", "runtime"}, "tuner": {"base", "plan", "models", "devices", "planner", "trainers", "tuner"},
 }
 EVERYWHERE = {"cli", "tests", "bench"}
 # dryrun/stand_in stands in for the CUDA libraries: its own programs, no part of vplan's libraries.

@@ -139,8 +139,11 @@ mkdir outputs out && echo mine > outputs/log.txt && echo mine > out/log.txt && c
 before=$(find . -type f | sort | xargs cat | sha256sum)
 ok "an output folder" exits 0 tune --try --batch=1,2 -- "${cmd[@]}" --output_dir outputs
 ok "is not touched, nor is anything else" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$before" ]
+chmod 644 out/log.txt
+ok "an output folder that no option names" exits 0 tune --try --batch=1,2 -- "${cmd[@]}"
+ok "is not touched" [ "$(find . -type f | sort | xargs cat | sha256sum)" = "$before" ]
 ok "nothing is left" [ -z "$(ls -A "$work/tmp")" ]
-chmod 644 out/log.txt; rm -r outputs out
+rm -r outputs out
 
 # ---- the study ----
 export COUNT_RUNS=$work/runs
@@ -200,8 +203,12 @@ ok "and no process is left" sh -c "! pgrep -f 'training[.]py --batch' > /dev/nul
 printf 'import sys\nw = {a: b for a, b in zip(sys.argv[1:], sys.argv[2:])}\nsys.argv = ["x", "--batch", w.get("--per_device_train_batch_size", "8"), "--accum", w.get("--gradient_accumulation_steps", "1"), "--ckpt", "1" if w.get("--gradient_checkpointing") == "True" else "0", "--optim", "b" if w.get("--optim", "adamw_torch_fused") == "adamw_torch_fused" else "a", "--output_dir", w.get("--output_dir", "trainer_output")]\nexec(open("training.py").read())\n' > trainer.py
 ok "transformers' options" exits 0 tune --budget 3300MiB -- python3 trainer.py --per_device_train_batch_size 4 --gradient_accumulation_steps 8 --output_dir results
 ok "at the same global batch" json 'all(int(value(t, "--per_device_train_batch_size")) * int(value(t, "--gradient_accumulation_steps")) == 32 for t in d["trials"] if t["settings"])' \
-    'd["space"]["settings"] == 6 * 2 * 2' 'd["best"]["settings"]["--optim"] == "adamw_torch_fused"' '"results" in d["best"]["command"]'
-ok "what nobody named does not move" json 'set(d["best"]["settings"]) == {"--per_device_train_batch_size", "--gradient_accumulation_steps", "--gradient_checkpointing", "--optim"}'
+    'd["space"]["settings"] == 6 * 2 * 2 * 2' 'd["best"]["settings"]["--optim"] == "adamw_torch_fused"' '"results" in d["best"]["command"]'
+ok "what nobody named does not move" json 'set(d["best"]["settings"]) == {"--per_device_train_batch_size", "--gradient_accumulation_steps", "--gradient_checkpointing", "--optim", "PYTORCH_ALLOC_CONF"}'
+ok "segments do not grow where nothing is short by fragments" json 'all(t["settings"].get("PYTORCH_ALLOC_CONF", "default") == "default" for t in d["trials"])' \
+    'd["space"]["packed_to_no_use"] > 0'
+ok "whoever has set the allocator" exits 0 env PYTORCH_ALLOC_CONF=expandable_segments:True "$vplan" tune --device l4 --json --budget 3300MiB -- python3 trainer.py --per_device_train_batch_size 4
+ok "keeps it" json '"PYTORCH_ALLOC_CONF" not in d["best"]["settings"]'
 ok "another optimizer stays" exits 0 tune --budget 3300MiB -- python3 trainer.py --per_device_train_batch_size 4 --optim adafactor
 ok "as it is" json '"--optim" not in d["best"]["settings"]'
 ok "-o writes the command" exits 0 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4

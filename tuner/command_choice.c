@@ -71,11 +71,36 @@ static bool needs_no_more(const vp_choice *c, int64_t t, int64_t s)
         if ((axis->kind == VP_AXIS_PLAIN && x[a] != y[a]) ||
             (axis->kind == VP_AXIS_SIZE && x[a] > y[a]) ||
             (axis->kind == VP_AXIS_SAVES && x[a] < y[a]) ||
+            (axis->kind == VP_AXIS_PACKS && x[a] < y[a]) ||
             (axis->kind == VP_AXIS_TIMES && vp_axis_number(axis, x[a]) > 1 &&
              vp_axis_number(axis, y[a]) <= 1))
             return false;
     }
     return true;
+}
+
+/* Whether s only packs tighter what would not fail for that: the same without it is not known to have run out of memory
+ * while enough of it was free. */
+static bool packs_in_vain(const vp_choice *c, int64_t s)
+{
+    const int *y = values_of(c, s);
+
+    for (int a = 0; a < c->space->n_axes; a++) {
+        if (c->space->axes[a].kind != VP_AXIS_PACKS || !y[a])
+            continue;
+        for (int64_t t = 0; t < c->space->n; t++) {
+            const int              *x     = values_of(c, t);
+            const vp_command_trial *trial = trial_of(c, t);
+            bool                    same  = trial && trial->verdict == VP_COMMAND_OOM_DEVICE &&
+                        trial->needed_bytes <= c->budget_bytes;
+            for (int b = 0; b < c->space->n_axes && same; b++)
+                same = b == a ? x[b] < y[b] : x[b] == y[b];
+            if (same)
+                return false;
+        }
+        return true;
+    }
+    return false;
 }
 
 /* Whether t is assumed to be no slower than s, a sample. */
@@ -126,7 +151,9 @@ static vp_ruling ruled_by_trials(const vp_choice *c, int64_t s)
         if (trial->verdict == VP_COMMAND_OK && no_slower(c, t, s))
             return VP_RULED_SPEED;
     }
-    return never_works(c, s) ? VP_RULED_MEMORY : VP_RULED_NOT;
+    return never_works(c, s)     ? VP_RULED_MEMORY
+           : packs_in_vain(c, s) ? VP_RULED_NO_USE
+                                 : VP_RULED_NOT;
 }
 
 /* ---- two additive models, fitted to the trials by least squares that are held to a prior ---- */
@@ -190,9 +217,9 @@ typedef struct models {
     bool   have_bytes;
 } models;
 
-enum { FIXED = 4 };
+enum { FIXED = 3 };
 
-/* Features: 1; what a micro-step costs, a sample; what an optimizer step does; checkpointing; a value of each plain axis. */
+/* Features: 1; what a micro-step costs, a sample; what an optimizer step does; each axis that saves memory; a value of each plain axis. */
 static int seconds_features(const vp_choice *c, const models *m, int64_t s, double *x)
 {
     const int *v = values_of(c, s);
@@ -202,35 +229,35 @@ static int seconds_features(const vp_choice *c, const models *m, int64_t s, doub
     x[0] = 1;
     x[1] = z > 0 ? m->z_least / z : 1;
     x[2] = z * t > 0 ? m->z_least * m->t_least / (z * t) : 1;
-    x[3] = 0;
+    for (int a = 0; a < c->space->n_axes; a++)
+        if (c->space->axes[a].kind == VP_AXIS_SAVES)
+            x[n++] = v[a];
     for (int a = 0; a < c->space->n_axes; a++) {
         const vp_axis *axis = &c->space->axes[a];
-        if (axis->kind == VP_AXIS_SAVES)
-            x[3] += v[a];
         for (int k = 1; axis->kind == VP_AXIS_PLAIN && k < axis->n && n < MAX_FEATURES; k++)
             x[n++] = v[a] == k;
     }
     return n;
 }
 
-/* Features: 1; size; checkpointing, and times size; whether there are several micro-steps; a value of each plain axis,
- * and times size. */
+/* Features: 1; size; whether there are several micro-steps; each axis that saves memory, and times size; a value of each
+ * plain axis, and times size. */
 static int bytes_features(const vp_choice *c, const models *m, int64_t s, double *x)
 {
     const int *v = values_of(c, s);
     double     z = product_of(c, s, VP_AXIS_SIZE) / m->z_most;
-    int        n = FIXED + 1;
+    int        n = FIXED;
 
     x[0] = 1;
     x[1] = z;
-    x[2] = x[3] = 0;
-    x[4]        = product_of(c, s, VP_AXIS_TIMES) > 1;
+    x[2] = product_of(c, s, VP_AXIS_TIMES) > 1;
+    for (int a = 0; a < c->space->n_axes; a++)
+        if (c->space->axes[a].kind == VP_AXIS_SAVES) {
+            x[n++] = v[a];
+            x[n++] = v[a] * z;
+        }
     for (int a = 0; a < c->space->n_axes; a++) {
         const vp_axis *axis = &c->space->axes[a];
-        if (axis->kind == VP_AXIS_SAVES) {
-            x[2] += v[a];
-            x[3] += v[a] * z;
-        }
         for (int k = 1; axis->kind == VP_AXIS_PLAIN && k < axis->n && n + 1 < MAX_FEATURES; k++) {
             x[n++] = v[a] == k;
             x[n++] = v[a] == k ? z : 0;
@@ -256,7 +283,7 @@ static bool fit_models(const vp_choice *c, models *m)
     double *x = calloc((size_t)c->space->n + 1, MAX_FEATURES * sizeof *x);
     double *y = calloc((size_t)c->space->n + 1, sizeof *y);
     double  probe[MAX_FEATURES], first = 0, first_z = 1;
-    int     n = 0;
+    int     n = 0, n_saves = 0;
 
     memset(m, 0, sizeof *m);
     ranges(c, m);
@@ -265,14 +292,16 @@ static bool fit_models(const vp_choice *c, models *m)
     m->seconds.n        = seconds_features(c, m, 0, probe);
     m->seconds.hold     = 1e-4;
     m->seconds.prior[1] = 0.1;
-    m->seconds.prior[3] = 0.25; /* a forward again: a third more products */
+    for (int a = 0; a < c->space->n_axes; a++)
+        if (c->space->axes[a].kind == VP_AXIS_SAVES) /* a forward again: a third more products */
+            m->seconds.prior[FIXED + n_saves++] = 0.25;
     for (int64_t s = 0; s < c->space->n; s++)
         if (fits_at(c, s)) {
             seconds_features(c, m, s, x + (size_t)n * (size_t)m->seconds.n);
             y[n++] = -log(speed_of(c, s, fits_at(c, s)));
         }
     fit(&m->seconds, n, x, y);
-    for (int i = 1; i < FIXED; i++) /* as is assumed of the axes */
+    for (int i = 1; i < FIXED + n_saves; i++) /* as is assumed of the axes */
         if (m->seconds.weight[i] < 0)
             m->seconds.weight[i] = 0;
     n             = 0;
@@ -290,8 +319,12 @@ static bool fit_models(const vp_choice *c, models *m)
         }
     m->bytes.prior[0] = n ? 0.4 * first : 0.3;
     m->bytes.prior[1] = n && first_z > 0 ? 0.6 * first / first_z : 1;
-    m->bytes.prior[3] = -0.5 * m->bytes.prior[1];
-    m->have_bytes     = fit(&m->bytes, n, x, y);
+    for (int a = 0, i = FIXED + 1; a < c->space->n_axes; a++)
+        if (c->space->axes[a].kind == VP_AXIS_SAVES) {
+            m->bytes.prior[i] = -0.5 * m->bytes.prior[1];
+            i += 2;
+        }
+    m->have_bytes = fit(&m->bytes, n, x, y);
     /* out of memory: more than the budget, at least; said again where the model expects less */
     for (int64_t s = 0; s < c->space->n && m->have_bytes; s++)
         if (trial_of(c, s) && trial_of(c, s)->verdict == VP_COMMAND_OOM_DEVICE) {
@@ -405,18 +438,23 @@ int64_t vp_choice_neighbour(vp_choice *c)
             continue;
         for (int a = 0; a < c->space->n_axes; a++) {
             vp_axis_kind kind = c->space->axes[a].kind;
-            if (kind == VP_AXIS_SIZE || kind == VP_AXIS_SAVES)
+            if (kind == VP_AXIS_PACKS)
+                others +=
+                    2 * (v[a] != b[a]); /* no neighbour: it is no faster, by what is known of it */
+            else if (kind == VP_AXIS_SIZE || kind == VP_AXIS_SAVES)
                 steps += abs(v[a] - b[a]);
             else if (kind == VP_AXIS_PLAIN)
                 others += v[a] != b[a], other = v[a] != b[a] ? a : other;
         }
         double all_s = product_of(c, s, VP_AXIS_SIZE) * product_of(c, s, VP_AXIS_TIMES);
         double all_b = product_of(c, c->best, VP_AXIS_SIZE) * product_of(c, c->best, VP_AXIS_TIMES);
-        bool same_times = product_of(c, s, VP_AXIS_TIMES) == product_of(c, c->best, VP_AXIS_TIMES);
-        bool near       = steps == 1 ? !others
-                                     : !steps && others == 1 && same_times &&
+        bool same_times  = product_of(c, s, VP_AXIS_TIMES) == product_of(c, c->best, VP_AXIS_TIMES);
+        bool near        = steps == 1 ? !others
+                                      : !steps && others == 1 && same_times &&
                                      !compared(c, other, v[other], b[other]);
-        if (near && (all_s == all_b || same_times) && ruled_by_trials(c, s) != VP_RULED_MEMORY)
+        vp_ruling ruling = near ? ruled_by_trials(c, s) : VP_RULED_MEMORY;
+        if ((all_s == all_b || same_times) && ruling != VP_RULED_MEMORY &&
+            ruling != VP_RULED_NO_USE)
             return s;
     }
     return -1;

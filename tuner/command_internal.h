@@ -1,7 +1,9 @@
 /* tuner/command_internal.h: what the files of tuning a command share.
  *
+ *     command_words.c    options and variables in the words of a command
  *     command_space.c    axes, settings, command lines
- *     command_known.c    the axes of commands whose arguments are known
+ *     command_known.c    the axes of commands whose arguments or files are known
+ *     command_files.c    the settings files that a command names, and edited copies of them
  *     command_choice.c   which setting to try next, and when to stop
  *     command_trial.c    a trial: its folder, its dry run, its verdict
  *     command_study.c    trials in the study
@@ -15,40 +17,76 @@
 
 #include <limits.h>
 
-/* ---- command_space.c ---- */
-
-typedef struct vp_space {
-    vp_arena *arena;
-    vp_axis  *axes;
-    int       n_axes;
-    int      *values; /* of setting i: values + i * n_axes */
-    int64_t   n;
-} vp_space;
-
-/* The settings of all --try. space has its arena. */
-vp_status vp_space_tries(const vp_command_opts *opts, vp_space *space, vp_err *err);
-
-/* Add an axis; its values are put in order. */
-vp_status vp_space_add_axis(vp_space *space, const char *name, const char *values, bool option,
-                            char *const *command, vp_err *err);
+/* ---- command_words.c ---- */
 
 /* The value of an option in a command: that behind it or behind its '=', "on" where it has none; NULL: the option
  * is not there. at, if not NULL: where. */
 const char *vp_command_value(char *const *command, const char *option, int *at);
 
+/* Put an option's value, or a variable of its environment, into a command of *n words, which has room for two more. "off": out with it. */
+void      vp_command_set_option(vp_arena *arena, char **words, int *n, const char *option,
+                                const char *value);
+vp_status vp_command_set_variable(vp_arena *arena, char **words, int *n, const char *name,
+                                  const char *value, vp_err *err);
+
+/* ---- command_space.c ---- */
+
+typedef struct vp_command_space {
+    vp_arena               *arena;
+    vp_axis                *axes;
+    int                     n_axes;
+    int                    *values; /* of setting i: values + i * n_axes */
+    int64_t                 n;
+    const vp_command_files *files; /* or NULL */
+} vp_command_space;
+
+/* The settings of all --try. space has its arena. */
+vp_status vp_space_tries(const vp_command_opts *opts, vp_command_space *space, vp_err *err);
+
+/* Add an axis: name, place and what belongs to it; its values, parted by commas, are put in order. had: the value that
+ * the command has, of a place where it cannot be seen; or NULL. */
+vp_status vp_space_add_axis(vp_command_space *space, vp_axis axis, const char *values,
+                            const char *had, char *const *command, vp_err *err);
+
 /* The value of an axis as a number; 0 where it is none. */
 double vp_axis_number(const vp_axis *axis, int value);
 
 /* Leave only the settings of which the product of terms is number. */
-vp_status vp_space_keep(vp_space *space, const char *expression, vp_err *err);
+vp_status vp_space_keep(vp_command_space *space, const char *expression, vp_err *err);
 
 /* All settings of the axes. */
-vp_status vp_space_settings(vp_space *space, vp_err *err);
+vp_status vp_space_settings(vp_command_space *space, vp_err *err);
+
+/* ---- command_files.c ---- */
+
+enum { VP_COMMAND_MAX_EDITED_WORDS = 64 }; /* by which edits may lengthen a command */
+
+/* The settings files that a command names, read and judged; *out NULL: it names none. Close them. */
+vp_status   vp_command_files_open(vp_arena *arena, char *const *command, int64_t world,
+                                  vp_command_files **out, vp_err *err);
+void        vp_command_files_close(vp_command_files *files);
+const char *vp_command_file_at(const vp_command_files *files, int i); /* NULL past the end */
+
+/* The files and words with the values of those axes that are a setting's or a key's. words has room for
+ * VP_COMMAND_MAX_EDITED_WORDS more. VP_ERR_INPUT: a file cannot be told. */
+vp_status vp_command_files_change(const vp_command_files *files, const vp_axis *axes, int n_axes,
+                                  const int *values, const vp_file_places *places, vp_arena *arena,
+                                  char **words, int *n_words, vp_file_change **changes,
+                                  int *n_changes, vp_err *err);
+
+/* Whether any of them is a trainer's; which of them has a key, and its value (-1: none); what all say of a setting (NULL:
+ * nothing); whether they can be told otherwise; the key of the samples that a step has at once (NULL: none). */
+bool vp_command_files_are_known(const vp_command_files *files);
+int  vp_command_files_key(const vp_command_files *files, const char *path, const char **value);
+const char *vp_command_files_says(const vp_command_files *files, int setting, bool *by_default);
+bool        vp_command_files_can(const vp_command_files *files, int setting, const char *word,
+                                 char *const *command);
+const char *vp_command_files_batch(const vp_command_files *files);
 
 /* ---- command_known.c ---- */
 
-/* The axes of a command whose arguments are known: VP_ERR_USAGE where they are not. */
-vp_status vp_space_known(char *const *command, vp_space *space, vp_err *err);
+/* The axes of a command whose arguments or files are known: VP_ERR_USAGE where they are not. */
+vp_status vp_space_known(char *const *command, vp_command_space *space, vp_err *err);
 
 /* The words of an option that names a folder to write into. */
 bool vp_command_is_output(const char *word);
@@ -62,11 +100,11 @@ typedef enum vp_setting_state {
 } vp_setting_state;
 
 typedef struct vp_choice {
-    const vp_space *space;
-    vp_setting     *settings;
-    char           *state; /* vp_setting_state of each */
-    int64_t         budget_bytes;
-    int64_t         best; /* of the settings, or -1 */
+    const vp_command_space *space;
+    vp_command_setting     *settings;
+    char                   *state; /* vp_setting_state of each */
+    int64_t                 budget_bytes;
+    int64_t                 best; /* of the settings, or -1 */
     /* the setting that the command as it is comes nearest to, and its trial: known to the model until
      * that setting is tried; -1 and NULL: none */
     int64_t                 near;
@@ -78,6 +116,7 @@ typedef enum vp_ruling {
     VP_RULED_NOT,
     VP_RULED_MEMORY,          /* one that needs no more was out of memory      */
     VP_RULED_SPEED,           /* one that is no slower fits                    */
+    VP_RULED_NO_USE,          /* packs tighter what does not run out by fragments */
     VP_RULED_EXPECTED_SLOWER, /* the model of the trials expects it to be      */
     VP_RULED_EXPECTED_LARGE,  /* the model expects it to need far too much     */
 } vp_ruling;
@@ -96,13 +135,17 @@ double vp_choice_speed(const vp_choice *choice, int64_t setting);
 /* ---- command_trial.c ---- */
 
 typedef struct vp_trial_folder {
-    char path[PATH_MAX]; /* holds cwd/ and out/ */
+    char path[PATH_MAX]; /* holds cwd/, out/ and set/ */
 } vp_trial_folder;
 
-/* A folder whose cwd/ links what lies in the current one. */
+/* A folder whose cwd/ mirrors the current one. */
 vp_status vp_trial_folder_make(const char *parent, int64_t number, vp_trial_folder *folder,
                                vp_err *err);
 void      vp_trial_folder_remove(const vp_trial_folder *folder);
+
+/* Writes the changed files into the folder's set/. */
+vp_status vp_trial_write_files(const vp_trial_folder *folder, const vp_file_change *changes, int n,
+                               vp_err *err);
 
 /* The words of the dry run: vplan dryrun ... -- command, its output folders replaced. */
 char *const *vp_trial_words(const vp_command_opts *opts, const char *program, char *const *command,
@@ -114,8 +157,9 @@ void vp_trial_read(const vp_child_result *child, vp_arena *arena, vp_command_tri
 
 /* ---- command_study.c ---- */
 
-vp_status vp_command_request(vp_study *study, const vp_command_opts *opts, const char *build,
-                             int64_t *id, vp_err *err);
+vp_status vp_command_request(vp_study *study, const vp_command_opts *opts,
+                             const vp_command_files *files, const char *build, int64_t *id,
+                             vp_err *err);
 
 /* What is known of this command line under a request: VP_COMMAND_UNTRIED where nothing, or where its tuner died
  * while it ran, which says nothing of it. */

@@ -1,6 +1,7 @@
 #include "tuner/command_internal.h"
 
 #include "base/text.h"
+#include "trainers/files/settings.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -78,25 +79,6 @@ static vp_axis_kind kind_of(const vp_axis *axis)
 
 /* ---- axes ---- */
 
-const char *vp_command_value(char *const *command, const char *option, int *at)
-{
-    size_t n = strlen(option);
-
-    for (int i = 0; command[i]; i++) {
-        if (strncmp(command[i], option, n) != 0 || (command[i][n] && command[i][n] != '='))
-            continue;
-        if (at)
-            *at = i;
-        if (command[i][n] == '=')
-            return command[i] + n + 1;
-        if (command[i + 1] &&
-            (command[i + 1][0] != '-' || isdigit((unsigned char)command[i + 1][1])))
-            return command[i + 1];
-        return "on";
-    }
-    return NULL;
-}
-
 static bool same_value(const char *a, const char *b)
 {
     char  *ea, *eb;
@@ -108,8 +90,11 @@ static bool same_value(const char *a, const char *b)
            (truth(a) >= 0 && truth(a) == truth(b) && !isdigit((unsigned char)*a));
 }
 
+/* What needs less is later: of truth values the true one, else as they are given. */
 static void sort_values(vp_axis *axis)
 {
+    if (axis->kind == VP_AXIS_SAVES && (truth(axis->values[0]) < 0 || truth(axis->values[1]) < 0))
+        return;
     for (int i = 1; i < axis->n; i++)
         for (int k = i; k > 0; k--) {
             bool after = axis->kind == VP_AXIS_SAVES
@@ -123,7 +108,8 @@ static void sort_values(vp_axis *axis)
         }
 }
 
-static vp_status read_values(vp_space *space, vp_axis *axis, const char *values, vp_err *err)
+static vp_status read_values(vp_command_space *space, vp_axis *axis, const char *values,
+                             vp_err *err)
 {
     char     *rest = vp_arena_strdup(space->arena, values), *value;
     vp_status st   = VP_OK;
@@ -147,11 +133,19 @@ out:
     return st;
 }
 
-vp_status vp_space_add_axis(vp_space *space, const char *name, const char *values, bool option,
-                            char *const *command, vp_err *err)
+/* Whether a command without this option has the value all the same. */
+static bool is_had(const char *had, const char *value)
 {
-    vp_axis   axis = {.name = name, .option = option, .had = -1};
-    vp_status st   = VP_OK;
+    return had ? same_value(had, value) || (strcmp(had, "on") == 0 && truth(value) == 1)
+               : strcmp(value, "off") == 0;
+}
+
+vp_status vp_space_add_axis(vp_command_space *space, vp_axis axis, const char *values,
+                            const char *had, char *const *command, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    axis.had = -1;
 
     if (!space->axes)
         space->axes = vp_arena_array(space->arena, MAX_AXES, sizeof *space->axes);
@@ -159,20 +153,17 @@ vp_status vp_space_add_axis(vp_space *space, const char *name, const char *value
     if (space->n_axes == MAX_AXES)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "more than %d --try", MAX_AXES));
     for (int a = 0; a < space->n_axes; a++)
-        if (strcmp(space->axes[a].name, name) == 0)
-            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--try %s is given twice", name));
+        if (strcmp(space->axes[a].name, axis.name) == 0)
+            VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--try %s is given twice", axis.name));
     VP_TRY(read_values(space, &axis, values, err));
-    axis.kind = kind_of(&axis);
+    axis.kind = axis.kind ? axis.kind : kind_of(&axis);
     if (axis.kind != VP_AXIS_PLAIN)
         sort_values(&axis);
-    if (option) {
-        const char *had = vp_command_value(command, name, NULL);
-        for (int i = 0; i < axis.n; i++)
-            if (had ? same_value(had, axis.values[i]) ||
-                          (strcmp(had, "on") == 0 && truth(axis.values[i]) == 1)
-                    : strcmp(axis.values[i], "off") == 0)
-                axis.had = i;
-    }
+    if (axis.place == VP_AXIS_OPTION)
+        had = vp_command_value(command, axis.name, NULL);
+    for (int i = 0; i < axis.n && (had || axis.place == VP_AXIS_OPTION); i++)
+        if (is_had(had, axis.values[i]))
+            axis.had = i;
     space->axes[space->n_axes++] = axis;
 out:
     return st;
@@ -190,9 +181,36 @@ static bool has_place(char *const *command, const char *name)
     return false;
 }
 
-static vp_status add_try(vp_space *space, const char *text, char *const *command, vp_err *err)
+/* A name that is no place in the command: a key of a file that it names, or a setting that its files say. */
+static vp_status find_in_files(const vp_command_space *space, vp_axis *axis, const char **had,
+                               vp_err *err)
 {
-    const char *equal = strchr(text, '=');
+    bool by_default;
+
+    axis->place = VP_AXIS_KEY;
+    axis->file  = vp_command_files_key(space->files, axis->name, had);
+    if (axis->file >= 0)
+        return VP_OK;
+    for (int s = 0; space->files && s < VP_N_SETTINGS; s++)
+        if (strcmp(vp_setting_key((vp_setting)s), axis->name) == 0) {
+            axis->place   = VP_AXIS_SETTING;
+            axis->setting = s;
+            *had          = vp_command_files_says(space->files, s, &by_default);
+            return VP_OK;
+        }
+    return VP_FAIL(
+        err, VP_ERR_USAGE,
+        "--try %s: the command has no {%s}%s; an option of it is written with its dashes, "
+        "--try --%s=...",
+        axis->name, axis->name, space->files ? ", and no file that it names has such a key" : "",
+        axis->name);
+}
+
+static vp_status add_try(vp_command_space *space, const char *text, char *const *command,
+                         vp_err *err)
+{
+    const char *equal = strchr(text, '='), *had = NULL;
+    vp_axis     axis = {0};
     char       *name;
     vp_status   st = VP_OK;
 
@@ -200,20 +218,18 @@ static vp_status add_try(vp_space *space, const char *text, char *const *command
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--try %.100s: NAME=V1,V2,... is wanted", text));
     name = vp_arena_printf(space->arena, "%.*s", (int)(equal - text), text);
     VP_TRY_ALLOC(err, name);
+    axis.name  = name;
+    axis.place = name[0] == '-' ? VP_AXIS_OPTION : VP_AXIS_BRACES;
     if (name[0] != '-' && !has_place(command, name))
-        VP_TRY(VP_FAIL(
-            err, VP_ERR_USAGE,
-            "--try %s: the command has no {%s}; an option of it is written with its dashes, "
-            "--try --%s=...",
-            name, name, name));
-    VP_TRY(vp_space_add_axis(space, name, equal + 1, name[0] == '-', command, err));
+        VP_TRY(find_in_files(space, &axis, &had, err));
+    VP_TRY(vp_space_add_axis(space, axis, equal + 1, had, command, err));
 out:
     return st;
 }
 
 /* ---- settings ---- */
 
-vp_status vp_space_settings(vp_space *space, vp_err *err)
+vp_status vp_space_settings(vp_command_space *space, vp_err *err)
 {
     int64_t   n  = 1;
     vp_status st = VP_OK;
@@ -249,7 +265,7 @@ static bool same_name(const char *axis, const char *name, size_t n)
     return !n && !*axis;
 }
 
-vp_status vp_space_keep(vp_space *space, const char *expression, vp_err *err)
+vp_status vp_space_keep(vp_command_space *space, const char *expression, vp_err *err)
 {
     const char *equal = strchr(expression, '='), *p = expression;
     double      factor         = 1, wanted;
@@ -296,7 +312,7 @@ out:
     return st;
 }
 
-vp_status vp_space_tries(const vp_command_opts *opts, vp_space *space, vp_err *err)
+vp_status vp_space_tries(const vp_command_opts *opts, vp_command_space *space, vp_err *err)
 {
     vp_status st = VP_OK;
 
@@ -318,7 +334,7 @@ static char *filled(vp_arena *arena, const vp_axis *axes, int n_axes, const int 
     for (int a = 0; a < n_axes; a++) {
         const char *at;
 
-        if (axes[a].option)
+        if (axes[a].place != VP_AXIS_BRACES)
             continue;
         snprintf(place, sizeof place, "{%s}", axes[a].name);
         while (text && (at = strstr(text, place)))
@@ -328,52 +344,64 @@ static char *filled(vp_arena *arena, const vp_axis *axes, int n_axes, const int 
     return text ? vp_arena_strdup(arena, text) : NULL;
 }
 
-/* Put an option's value into a command of *n words, which has room for two more. */
-static void set_option(vp_arena *arena, char **words, int *n, const char *option, const char *value)
+static vp_status set_words(const vp_command_result *r, const vp_command_setting *setting,
+                           vp_arena *arena, char **words, int *n, vp_err *err)
 {
-    int         at  = *n;
-    const char *had = vp_command_value(words, option, &at);
-    bool        off = strcmp(value, "off") == 0, on = strcmp(value, "on") == 0;
+    vp_status st = VP_OK;
 
-    if (had && strchr(words[at], '=')) {
-        words[at] = vp_arena_printf(arena, "%s=%s", option, value);
-        return;
+    for (int a = 0; a < r->n_axes; a++) {
+        const char *value = r->axes[a].values[setting->value[a]];
+        if (r->axes[a].place == VP_AXIS_OPTION)
+            vp_command_set_option(arena, words, n, r->axes[a].name, value);
+        else if (r->axes[a].place == VP_AXIS_VARIABLE && strcmp(value, "default") != 0)
+            VP_TRY(vp_command_set_variable(arena, words, n, r->axes[a].name, value, err));
     }
-    if (had) { /* out with it and its value */
-        int gone = had == words[at + 1] ? 2 : 1;
-        if (!off && !on && gone == 2) {
-            words[at + 1] = vp_arena_strdup(arena, value);
-            return;
-        }
-        memmove(words + at, words + at + gone, (size_t)(*n - at - gone + 1) * sizeof *words);
-        *n -= gone;
-    }
-    if (off)
-        return;
-    int more = on ? 1 : 2;
-    memmove(words + at + more, words + at, (size_t)(*n - at + 1) * sizeof *words);
-    words[at] = vp_arena_strdup(arena, option);
-    if (!on)
-        words[at + 1] = vp_arena_strdup(arena, value);
-    *n += more;
+out:
+    return st;
+}
+
+vp_status vp_command_with(const vp_command_result *r, char *const *command,
+                          const vp_command_setting *setting, const vp_file_places *places,
+                          vp_arena *arena, char *const **out, vp_file_change **changes,
+                          int *n_changes, vp_err *err)
+{
+    int       n  = 0;
+    vp_status st = VP_OK;
+
+    *n_changes = 0, *changes = NULL;
+    while (command[n])
+        n++;
+    char **words =
+        vp_arena_array(arena, n + 3 + 2 * r->n_axes + VP_COMMAND_MAX_EDITED_WORDS, sizeof *words);
+    VP_TRY_ALLOC(err, words);
+    for (int i = 0; i < n; i++)
+        words[i] = setting->value ? filled(arena, r->axes, r->n_axes, setting->value, command[i])
+                                  : vp_arena_strdup(arena, command[i]);
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    if (r->files)
+        VP_TRY(vp_command_files_change(r->files, r->axes, setting->value ? r->n_axes : 0,
+                                       setting->value, places, arena, words, &n, changes, n_changes,
+                                       err));
+    if (setting->value)
+        VP_TRY(set_words(r, setting, arena, words, &n, err));
+    VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    *out = words;
+out:
+    return st;
 }
 
 char *const *vp_command_line_of(const vp_command_result *r, char *const *command,
-                                const vp_setting *setting, vp_arena *arena)
+                                const vp_command_setting *setting, vp_arena *arena)
 {
-    int n = 0;
+    char *const    *words;
+    vp_file_change *changes;
+    int             n;
+    vp_err          err = {0};
 
     if (!setting->value)
         return command;
-    while (command[n])
-        n++;
-    char **words = vp_arena_array(arena, n + 1 + 2 * r->n_axes, sizeof *words);
-    if (!words)
-        return NULL;
-    for (int i = 0; i < n; i++)
-        words[i] = filled(arena, r->axes, r->n_axes, setting->value, command[i]);
-    for (int a = 0; a < r->n_axes; a++)
-        if (r->axes[a].option)
-            set_option(arena, words, &n, r->axes[a].name, r->axes[a].values[setting->value[a]]);
-    return vp_arena_failed(arena) ? NULL : words;
+    return vp_command_with(r, command, setting, &(vp_file_places){0}, arena, &words, &changes, &n,
+                           &err) == VP_OK
+               ? words
+               : NULL;
 }

@@ -44,7 +44,8 @@ static void add_file(json_t *files, const char *path)
 
 /* What trials must share to be comparable, as JSON: also the files that the command names, and the programs and
  * settings that lie in the current folder. The caller's; NULL: out of memory. */
-static char *identity_of(const vp_command_opts *opts, const char *build)
+static char *identity_of(const vp_command_opts *opts, const vp_command_files *named,
+                         const char *build)
 {
     static const char *const tails[] = {".py", ".json", ".yaml", ".yml", ".toml", ".sh"};
     json_t                  *files = json_object(), *pass = json_array(), *all;
@@ -54,6 +55,8 @@ static char *identity_of(const vp_command_opts *opts, const char *build)
 
     for (char *const *word = opts->command; *word; word++)
         add_file(files, *word);
+    for (int i = 0; vp_command_file_at(named, i); i++)
+        add_file(files, vp_command_file_at(named, i));
     while (d && (entry = readdir(d)) && json_object_size(files) < 500) {
         const char *dot = strrchr(entry->d_name, '.');
         for (size_t i = 0; dot && i < sizeof tails / sizeof *tails; i++)
@@ -73,11 +76,12 @@ static char *identity_of(const vp_command_opts *opts, const char *build)
     return text;
 }
 
-vp_status vp_command_request(vp_study *s, const vp_command_opts *opts, const char *build,
-                             int64_t *id, vp_err *err)
+vp_status vp_command_request(vp_study *s, const vp_command_opts *opts,
+                             const vp_command_files *files, const char *build, int64_t *id,
+                             vp_err *err)
 {
     sqlite3_stmt *stmt     = NULL;
-    char         *identity = identity_of(opts, build);
+    char         *identity = identity_of(opts, files, build);
     bool          any;
     vp_status     st = VP_OK;
 

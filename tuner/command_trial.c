@@ -1,8 +1,10 @@
 #include "tuner/command_internal.h"
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,17 +24,46 @@ const char *vp_command_verdict_name(vp_command_verdict v)
 
 /* ---- the folder ---- */
 
-enum { MAX_LINKS = 4000, MAX_DEPTH = 4 };
+enum { MAX_ENTRIES = 4000, MAX_DEPTH = 4, MAX_COPY_BYTES = 256 << 10, MAX_COPIED_BYTES = 16 << 20 };
 
-/* Make in `to` what lies in `from`: folders as folders, so that what a trial puts into them stays here, and
- * files as links. Folders too many or too deep are links too. */
-static void mirror(const char *from, const char *to, int depth, int *n_left)
+typedef struct mirrored {
+    int     n_left;
+    int64_t bytes_left;
+} mirrored;
+
+/* A small file as a copy: what a trial writes into it stays there. False: it is none, or cannot be read. */
+static bool copy_small(const char *source, const char *made, const struct stat *info,
+                       mirrored *left)
+{
+    char   *bytes = NULL;
+    int64_t n;
+    bool    done = false;
+
+    if (!S_ISREG(info->st_mode) || info->st_size > MAX_COPY_BYTES ||
+        info->st_size > left->bytes_left ||
+        vp_file_read(source, MAX_COPY_BYTES, &bytes, &n, NULL) != VP_OK)
+        return false;
+    int fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, (info->st_mode & 0777) | 0600);
+    if (fd >= 0) {
+        done = write(fd, bytes, (size_t)n) == (ssize_t)n;
+        close(fd);
+        if (!done)
+            unlink(made);
+    }
+    left->bytes_left -= n;
+    free(bytes);
+    return done;
+}
+
+/* Make in `to` what lies in `from`: folders as folders and small files as copies, so that what a trial puts into them
+ * stays here, large ones as links. Folders too many or too deep are links too. */
+static void mirror(const char *from, const char *to, int depth, mirrored *left)
 {
     DIR           *d = opendir(from);
     struct dirent *entry;
     char           source[PATH_MAX], made[PATH_MAX];
 
-    while (d && *n_left > 0 && (entry = readdir(d))) {
+    while (d && left->n_left > 0 && (entry = readdir(d))) {
         struct stat info;
 
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
@@ -40,12 +71,12 @@ static void mirror(const char *from, const char *to, int depth, int *n_left)
             snprintf(made, sizeof made, "%s/%s", to, entry->d_name) >= PATH_MAX ||
             lstat(source, &info) != 0)
             continue;
-        (*n_left)--;
+        left->n_left--;
         bool deeper =
             S_ISDIR(info.st_mode) && depth < MAX_DEPTH && strcmp(entry->d_name, ".git") != 0;
         if (deeper && mkdir(made, 0700) == 0)
-            mirror(source, made, depth + 1, n_left);
-        else if (symlink(source, made) != 0)
+            mirror(source, made, depth + 1, left);
+        else if (!copy_small(source, made, &info, left) && symlink(source, made) != 0)
             continue; /* what is missing will be missed by the command, which says so */
     }
     if (d)
@@ -55,8 +86,8 @@ static void mirror(const char *from, const char *to, int depth, int *n_left)
 vp_status vp_trial_folder_make(const char *parent, int64_t number, vp_trial_folder *folder,
                                vp_err *err)
 {
-    char cwd[PATH_MAX], path[PATH_MAX];
-    int  n_left = MAX_LINKS;
+    char     cwd[PATH_MAX], path[PATH_MAX];
+    mirrored left = {MAX_ENTRIES, MAX_COPIED_BYTES};
 
     if (!getcwd(cwd, sizeof cwd))
         return VP_FAIL(err, VP_ERR_STORAGE, "the current folder: %s", strerror(errno));
@@ -65,12 +96,29 @@ vp_status vp_trial_folder_make(const char *parent, int64_t number, vp_trial_fold
         mkdir(folder->path, 0700) != 0 ||
         snprintf(path, sizeof path, "%.*s/out", PATH_MAX - 8, folder->path) < 0 ||
         mkdir(path, 0700) != 0 ||
+        snprintf(path, sizeof path, "%.*s/set", PATH_MAX - 8, folder->path) < 0 ||
+        mkdir(path, 0700) != 0 ||
         snprintf(path, sizeof path, "%.*s/cwd", PATH_MAX - 8, folder->path) < 0 ||
         mkdir(path, 0700) != 0)
         return VP_FAIL(err, VP_ERR_STORAGE, "%s: a folder for a trial cannot be made: %s",
                        folder->path, strerror(errno));
-    mirror(cwd, path, 0, &n_left);
+    mirror(cwd, path, 0, &left);
     return VP_OK;
+}
+
+vp_status vp_trial_write_files(const vp_trial_folder *folder, const vp_file_change *changes, int n,
+                               vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int i = 0; i < n; i++) {
+        assert(strncmp(changes[i].to, folder->path, strlen(folder->path)) == 0 &&
+               "a changed file goes into the trial's folder");
+        VP_TRY(
+            vp_file_write(changes[i].to, changes[i].after, strlen(changes[i].after), false, err));
+    }
+out:
+    return st;
 }
 
 /* Remove what lies below, links and not what they lead to. fd is closed. */

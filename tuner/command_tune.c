@@ -27,9 +27,9 @@ enum { HAD = -2 };
 typedef struct search {
     const vp_command_opts *opts;
     vp_command_result     *r;
-    vp_space               space;
+    vp_command_space       space;
     vp_choice              choice;
-    vp_setting             as_it_is;
+    vp_command_setting    *as_it_is; /* of the result, which outlives the search */
     vp_study              *study;
     int64_t                request;
     char                   program[PATH_MAX], build[32], parent[PATH_MAX];
@@ -63,9 +63,9 @@ static void note(const search *q, const char *fmt, ...)
     q->opts->note(text);
 }
 
-static vp_setting *setting_of(search *q, int64_t setting)
+static vp_command_setting *setting_of(search *q, int64_t setting)
 {
-    return setting == HAD ? &q->as_it_is : &q->r->settings[setting];
+    return setting == HAD ? q->as_it_is : &q->r->settings[setting];
 }
 
 /* ---- who runs, and where ---- */
@@ -114,13 +114,20 @@ static vp_status make_parent(search *q, vp_err *err)
     return VP_OK;
 }
 
-/* The words of a command as they stand in the study. */
-static char *text_of(char *const *words)
+/* The words of a command as they stand in the study; with the values that stand in files, not in words. */
+static char *text_of(const search *q, const vp_command_setting *s, char *const *words)
 {
-    json_t *list = json_array();
+    json_t *list = json_array(), *in_files = json_object();
 
     for (; *words; words++)
         json_array_append_new(list, json_stringn(*words, strlen(*words)));
+    for (int a = 0; s->value && a < q->space.n_axes; a++)
+        if (q->space.axes[a].place == VP_AXIS_KEY || q->space.axes[a].place == VP_AXIS_SETTING)
+            json_object_set_new(in_files, q->space.axes[a].name,
+                                json_string(q->space.axes[a].values[s->value[a]]));
+    if (json_object_size(in_files))
+        json_array_append(list, in_files);
+    json_decref(in_files);
     char *text = json_dumps(list, JSON_COMPACT);
     json_decref(list);
     return text;
@@ -148,9 +155,9 @@ static void shown(const search *q, int64_t setting, char *buf, size_t buf_size)
 /* A trial has ended, here or in the study: what is known now, told. */
 static vp_status take(search *q, int64_t setting, vp_err *err)
 {
-    vp_setting       *s = setting_of(q, setting);
-    vp_command_trial *t = &s->trial;
-    char              name[300], size[64], seconds[64], best[100] = "";
+    vp_command_setting *s = setting_of(q, setting);
+    vp_command_trial   *t = &s->trial;
+    char                name[300], size[64], seconds[64], best[100] = "";
 
     if (setting >= 0) {
         q->choice.state[setting] = VP_SETTING_DONE;
@@ -185,18 +192,19 @@ static vp_status take(search *q, int64_t setting, vp_err *err)
 /* Start a setting's trial, or take it from the study: *started says which. */
 static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
 {
-    vp_setting  *s       = setting_of(q, setting);
-    char *const *command = vp_command_line_of(q->r, q->opts->command, s, q->r->arena), *const *
+    vp_command_setting *s = setting_of(q, setting);
+    char *const *command  = vp_command_line_of(q->r, q->opts->command, s, q->r->arena), *const *
                                                                                            words;
-    char         *text = NULL;
-    int           slot = 0;
-    running      *run;
-    vp_child_opts child = {
-        .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = 8 << 20};
+    char           *text = NULL, outputs[PATH_MAX + 8], files[PATH_MAX + 8];
+    vp_file_change *changes;
+    int             slot = 0, n_changes;
+    running        *run;
+    vp_child_opts   child = {
+          .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = 8 << 20};
     vp_status st = VP_OK;
 
     *started = false;
-    VP_TRY_ALLOC(err, command && (text = text_of(command)));
+    VP_TRY_ALLOC(err, command && (text = text_of(q, s, command)));
     VP_TRY(vp_command_find(q->study, q->r->arena, q->request, text, &s->trial, err));
     if (s->trial.verdict != VP_COMMAND_UNTRIED) {
         VP_TRY(take(q, setting, err));
@@ -207,6 +215,11 @@ static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
     run          = &q->running[slot];
     run->setting = setting;
     VP_TRY(vp_trial_folder_make(q->parent, ++q->n_folders, &run->folder, err));
+    snprintf(outputs, sizeof outputs, "%s/out", run->folder.path);
+    snprintf(files, sizeof files, "%s/set", run->folder.path);
+    VP_TRY(vp_command_with(q->r, q->opts->command, s, &(vp_file_places){files, outputs},
+                           q->r->arena, &command, &changes, &n_changes, err));
+    VP_TRY(vp_trial_write_files(&run->folder, changes, n_changes, err));
     words = vp_trial_words(q->opts, q->program, command, &run->folder, q->r->arena);
     VP_TRY_ALLOC(err, words);
     VP_TRY(vp_command_begin(q->study, q->request, text, &run->id, err));
@@ -236,8 +249,8 @@ static vp_status wait_one(search *q, vp_err *err)
         slot = vp_jobs_wait(q->jobs, MAX_JOBS, 1);
     if (slot < 0)
         goto out;
-    running    *run = &q->running[slot];
-    vp_setting *s   = setting_of(q, run->setting);
+    running            *run = &q->running[slot];
+    vp_command_setting *s   = setting_of(q, run->setting);
     q->n_busy--;
     VP_TRY(vp_job_end(&q->jobs[slot], &child, err));
     vp_trial_read(&child, q->r->arena, &s->trial, q->r->assumptions);
@@ -320,7 +333,7 @@ static int64_t nearest(const search *q)
 static bool has_places(const search *q)
 {
     for (int a = 0; a < q->space.n_axes; a++)
-        if (!q->space.axes[a].option)
+        if (q->space.axes[a].place == VP_AXIS_BRACES)
             return true;
     return false;
 }
@@ -391,7 +404,7 @@ static vp_status try_had(search *q, vp_err *err)
     q->r->had = setting_of(q, first < 0 ? HAD : first);
     if (first < 0) { /* what is not said is taken to be the first value */
         q->choice.near       = nearest(q);
-        q->choice.near_trial = &q->as_it_is.trial;
+        q->choice.near_trial = &q->as_it_is->trial;
     }
 out:
     return st;
@@ -406,6 +419,7 @@ static void count_rulings(search *q)
     for (int64_t s = 0; rulings && s < q->space.n; s++) {
         q->r->n_ruled_out_memory += rulings[s] == VP_RULED_MEMORY;
         q->r->n_ruled_out_speed += rulings[s] == VP_RULED_SPEED;
+        q->r->n_no_use += rulings[s] == VP_RULED_NO_USE;
         q->r->n_expected_slower += rulings[s] == VP_RULED_EXPECTED_SLOWER;
         q->r->n_expected_too_large += rulings[s] == VP_RULED_EXPECTED_LARGE;
     }
@@ -418,7 +432,8 @@ static void say_axes(search *q)
     static const char *const said[VP_N_AXIS_KINDS] = {
         NULL, "more of it needs more memory, and takes no longer a sample",
         "on needs less memory, and takes longer",
-        "how many micro-steps there are does not matter to memory, only whether there are several"};
+        "how many micro-steps there are does not matter to memory, only whether there are several",
+        "tried only where a setting runs out of memory though enough of it is free"};
     char text[400];
 
     for (int a = 0; a < q->space.n_axes; a++)
@@ -429,7 +444,8 @@ static void say_axes(search *q)
         }
     json_array_append_new(
         q->r->assumptions,
-        json_string("seconds are the card's rates, derated as plan's are, not measured: they rank settings"));
+        json_string(
+            "seconds are the card's rates, derated as plan's are, not measured: they rank settings"));
 }
 
 static vp_status prepare(search *q, vp_err *err)
@@ -438,7 +454,8 @@ static vp_status prepare(search *q, vp_err *err)
     vp_status          st = VP_OK;
 
     VP_TRY(find_program(q, err));
-    q->space = (vp_space){.arena = r->arena};
+    VP_TRY(vp_command_files_open(r->arena, q->opts->command, q->opts->world, &r->files, err));
+    q->space = (vp_command_space){.arena = r->arena, .files = r->files};
     VP_TRY(q->opts->n_tries ? vp_space_tries(q->opts, &q->space, err)
                             : vp_space_known(q->opts->command, &q->space, err));
     for (int i = 0; i < q->opts->n_keeps; i++)
@@ -447,13 +464,15 @@ static vp_status prepare(search *q, vp_err *err)
     r->n_axes      = q->space.n_axes;
     r->n_settings  = q->space.n;
     r->settings    = vp_arena_array(r->arena, q->space.n, sizeof *r->settings);
-    r->tried       = vp_arena_array(r->arena, q->space.n + 1, sizeof(vp_setting *));
+    r->tried       = vp_arena_array(r->arena, q->space.n + 1, sizeof(vp_command_setting *));
     r->assumptions = json_array();
     char *state    = vp_arena_alloc(r->arena, (size_t)q->space.n);
-    VP_TRY_ALLOC(err, r->settings && r->tried && r->assumptions && state);
+    q->as_it_is    = vp_arena_array(r->arena, 1, sizeof *q->as_it_is);
+    VP_TRY_ALLOC(err, r->settings && r->tried && r->assumptions && state && q->as_it_is);
     for (int64_t i = 0; i < q->space.n; i++)
-        r->settings[i] = (vp_setting){.value = q->space.values + i * q->space.n_axes,
-                                      .trial = {.verdict = VP_COMMAND_UNTRIED, .evidence = ""}};
+        r->settings[i] =
+            (vp_command_setting){.value = q->space.values + i * q->space.n_axes,
+                                 .trial = {.verdict = VP_COMMAND_UNTRIED, .evidence = ""}};
     q->choice = (vp_choice){.space        = &q->space,
                             .settings     = r->settings,
                             .state        = state,
@@ -462,7 +481,7 @@ static vp_status prepare(search *q, vp_err *err)
                             .near         = -1};
     say_axes(q);
     VP_TRY(vp_study_open(q->opts->study, &q->study, err));
-    VP_TRY(vp_command_request(q->study, q->opts, q->build, &q->request, err));
+    VP_TRY(vp_command_request(q->study, q->opts, r->files, q->build, &q->request, err));
     VP_TRY(make_parent(q, err));
 out:
     return st;
@@ -518,6 +537,7 @@ out:
 void vp_command_result_release(vp_command_result *r)
 {
     json_decref(r->assumptions);
+    vp_command_files_close(r->files);
     vp_arena_free(r->arena);
     memset(r, 0, sizeof *r);
 }

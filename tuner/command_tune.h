@@ -7,18 +7,20 @@
  *
  * The space. Each --try is an axis: `name=V1,V2` for every {name} in the command, `--option=V1,V2` for an option of
  * it; `on` and `off` stand for an option without a value. --keep `batch*accum=64` leaves of their product what
- * gives this. Without --try, the axes of a command whose arguments are known (transformers' Trainer and TRL) are
- * those that do not change what is trained.
+ * gives this. A name may also be a key of a settings file that the command names (YAML, JSON, TOML), `data.batch_size`, or
+ * a setting in words that are no trainer's (trainers/files/settings.h), `recompute`: then a trial runs with an edited
+ * copy of the file. Without --try, the axes of a command whose arguments or files are known are those that do not
+ * change what is trained.
  *
  * The search. What is assumed of an axis, by its name: of more samples or tokens at once, that they need more and
  * take no longer a sample; of checkpointing, that it needs less and takes longer; of accumulation, that how often
- * does not matter, only whether. Of other axes nothing. With that an out-of-memory failure rules out whatever needs
+ * does not matter, only whether; of expandable segments, that they let fit what failed by fragments alone. Of other axes nothing. With that an out-of-memory failure rules out whatever needs
  * more, and a setting that fits rules out whatever is slower; what is left is tried in the order in which an
  * additive model of the trials so far expects it to be fast and to fit, until nothing is left that is expected to be
  * faster than the best. Then the best one's neighbours along the assumed axes are tried.
  *
  * A trial goes through a few optimizer steps (dryrun --steps), without writing checkpoints, in a folder of its own
- * in which everything of the current one is linked; options that name an output folder get one in there. Trials
+ * that mirrors the current one; options that name an output folder get one in there. Trials
  * run side by side as far as cores and host memory allow. Everything goes to the study as it happens: a
  * finished trial of the same command, files, card and budget is not run again.
  *
@@ -53,17 +55,30 @@ typedef enum vp_axis_kind {
     VP_AXIS_SIZE,  /* a larger number needs more and is no slower      */
     VP_AXIS_SAVES, /* the later value needs less and is slower         */
     VP_AXIS_TIMES, /* micro-steps: one, or several                     */
+    VP_AXIS_PACKS, /* the later value reserves less for what is allocated, and is as fast; for what
+                      runs out of memory though enough of it is free */
     VP_N_AXIS_KINDS
 } vp_axis_kind;
+
+/* Where an axis' value goes. */
+typedef enum vp_axis_place {
+    VP_AXIS_BRACES,   /* {name} in the command             */
+    VP_AXIS_OPTION,   /* the command's option of that name */
+    VP_AXIS_VARIABLE, /* of its environment; "default": not set */
+    VP_AXIS_KEY,      /* of a file that the command names  */
+    VP_AXIS_SETTING,  /* a vp_command_setting, in its words, wherever files and options say it */
+} vp_axis_place;
 
 typedef struct vp_axis {
     const char *name; /* without braces; with dashes where it is an option's */
     const char *
         *values; /* ascending where kind is VP_AXIS_SIZE, off before on where VP_AXIS_SAVES */
     int  n;
-    vp_axis_kind kind;
-    bool         option; /* of the command; else {name} in it         */
-    int          had;    /* the value that the command has; -1: none of these */
+    vp_axis_kind  kind;
+    vp_axis_place place;
+    int           setting; /* of VP_AXIS_SETTING */
+    int           file;    /* of VP_AXIS_KEY     */
+    int           had;     /* the value that the command has; -1: none of these */
 } vp_axis;
 
 typedef struct vp_command_trial {
@@ -78,10 +93,10 @@ typedef struct vp_command_trial {
     const char        *evidence; /* why it failed, else ""            */
 } vp_command_trial;
 
-typedef struct vp_setting {
+typedef struct vp_command_setting {
     const int       *value; /* of each axis; NULL: the command as it is, outside the space */
     vp_command_trial trial;
-} vp_setting;
+} vp_command_setting;
 
 typedef struct vp_command_opts {
     char *const       *command;
@@ -101,25 +116,48 @@ typedef struct vp_command_opts {
     void (*note)(const char *text); /* progress, or NULL                                 */
 } vp_command_opts;
 
+/* What a setting changes in a file. */
+typedef struct vp_file_change {
+    const char *path, *to; /* as the command names it, and where the changed one goes */
+    const char *before, *after;
+} vp_file_change;
+
+typedef struct vp_command_files vp_command_files;
+
 typedef struct vp_command_result {
-    vp_arena          *arena;
-    const vp_axis     *axes;
-    int                n_axes;
-    vp_setting        *settings; /* the space                                             */
-    int64_t            n_settings;
-    const vp_setting  *had;   /* the command as it is; NULL: it has no such thing          */
-    const vp_setting  *best;  /* NULL: none fits                                           */
-    const vp_setting **tried; /* in the order of their ends                              */
-    int64_t            n_tried;
-    json_t            *assumptions; /* array of strings                                   */
-    const char        *stopped_because;
-    int64_t n_ruled_out_memory, n_ruled_out_speed, n_expected_slower, n_expected_too_large;
-    double  wall_s;
+    vp_arena                  *arena;
+    vp_command_files          *files; /* NULL: the command names none */
+    const vp_axis             *axes;
+    int                        n_axes;
+    vp_command_setting        *settings; /* the space                                             */
+    int64_t                    n_settings;
+    const vp_command_setting  *had;  /* the command as it is; NULL: it has no such thing          */
+    const vp_command_setting  *best; /* NULL: none fits                                           */
+    const vp_command_setting **tried; /* in the order of their ends                              */
+    int64_t                    n_tried;
+    json_t                    *assumptions; /* array of strings                                   */
+    const char                *stopped_because;
+    int64_t                    n_ruled_out_memory, n_ruled_out_speed, n_no_use, n_expected_slower,
+        n_expected_too_large;
+    double wall_s;
 } vp_command_result;
 
 /* The command with a setting's values; NULL-terminated, in arena. */
 char *const *vp_command_line_of(const vp_command_result *result, char *const *command,
-                                const vp_setting *setting, vp_arena *arena);
+                                const vp_command_setting *setting, vp_arena *arena);
+
+/* Where edited files go, and what is written in place of the folders they name. */
+typedef struct vp_file_places {
+    const char         *
+        folder; /* of the changed files; the command and other files then name them there. NULL: they keep their names */
+    const char *outputs; /* of output folders that files name; NULL: as they are */
+} vp_file_places;
+
+/* The same, and the files that it needs changed. VP_ERR_INPUT: a file cannot be told. */
+vp_status vp_command_with(const vp_command_result *result, char *const *command,
+                          const vp_command_setting *setting, const vp_file_places *places,
+                          vp_arena *arena, char *const **words, vp_file_change **changes,
+                          int *n_changes, vp_err *err);
 
 /* VP_OK: trials were run; best is NULL where none fits. VP_ERR_USAGE: tries, keeps or the command. VP_ERR_NO_TRIAL:
  * no trial succeeded for another reason than memory, which the message has. VP_ERR_STORAGE: the study. Release

@@ -270,7 +270,8 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
 {
     vp_status st = VP_OK;
 
-    *out = (vp_checked){.arena = arena, .versions = opts->versions, .no_bf16 = opts->no_bf16};
+    *out = (vp_checked){
+        .arena = arena, .versions = opts->versions, .no_bf16 = opts->no_bf16, .world = opts->world};
     out->settings.device_bytes = out->settings.allocated_bytes = out->settings.reserved_bytes = -1;
     out->settings.step_time_s                                                                 = -1;
     if (n > VP_CHECK_MAX_FILES)

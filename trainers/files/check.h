@@ -34,7 +34,7 @@ typedef struct vp_checked {
     int              n_files;
     const vp_target *target; /* NULL: not known */
     const json_t    *versions;
-    const char      *no_bf16; /* as in vp_check_opts */
+    const char      *no_bf16, *world; /* as in vp_check_opts */
     vp_finding      *findings;
     int64_t          n_findings, cap_findings;
     int              n_errors;
@@ -56,6 +56,8 @@ typedef struct vp_check_opts {
     const vp_target *target;   /* whose files these are; NULL: by their keys */
     const json_t    *versions; /* {library: version}; NULL: the tables' */
     const char *no_bf16; /* why the card they are for has no bf16; NULL: it has, or none is named */
+    const char *
+        world; /* how many processes there are where neither files nor launcher say; NULL: not known */
 } vp_check_opts;
 
 /* VP_ERR_NOMEM; VP_ERR_USAGE: too many files. */

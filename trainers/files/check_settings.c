@@ -451,8 +451,13 @@ void vp_check_settings(vp_checked *c)
 {
     merge_setting(c, VP_SETTING_TUNING); /* what adapters are beside decides what others mean */
     for (int s = 0; s < VP_N_SETTINGS; s++)
-        if (s != VP_SETTING_TUNING)
+        if (s != VP_SETTING_TUNING) {
             merge_setting(c, (vp_setting)s);
+            if (s == VP_SETTING_WORLD && !c->settings.value[s] && c->world) {
+                c->settings.value[s] = c->world; /* before what divides by it */
+                c->by_default[s]     = true;
+            }
+        }
     check_pairs(c);
     check_product(c);
     check_launch(c);
