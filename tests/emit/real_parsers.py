@@ -189,6 +189,25 @@ def torchtitan(folder, s):
     same("sequence", c.training.seq_len, s["seq"])
 
 
+def megatron(folder, s):
+    """Its arguments are parsed and validated; the package holds megatron.core alone, megatron.training is in its repository."""
+    words = [w for line in open(folder + "/megatron.args") if not line.startswith("#") for w in line.split()]
+    os.environ.update(WORLD_SIZE=words[words.index("--nproc_per_node") + 1], CUDA_DEVICE_MAX_CONNECTIONS="1")
+    from megatron.training.arguments import parse_args, validate_args
+    sys.argv = words[words.index("pretrain_gpt.py"):] + "--num-layers 8 --hidden-size 64 --num-attention-heads 4 --max-position-embeddings 4096".split()
+    a = parse_args()
+    validate_args(a)
+    same("micro-batch", a.micro_batch_size, s["micro_batch"])
+    same("global batch", a.global_batch_size, s["micro_batch"] * s["accumulation"] * s["world"])
+    same("ranks", a.data_parallel_size, s["world"])
+    same("sequence", a.seq_length, s["seq"])
+    same("clipping", a.clip_grad, s["clip_norm"])
+    same("shards", a.use_distributed_optimizer, s["parallel"] == "zero1")
+    same("offload", a.optimizer_cpu_offload, s["offload"] == "optimizer")
+    same("checkpointing", (a.recompute_granularity, a.recompute_method, a.recompute_num_layers),
+         {"none": (None, None, None), "full": ("full", "uniform", 1), "chunks:2": ("full", "uniform", 2), "selective": ("selective", None, None)}[s["recompute"]])
+
+
 def unsloth(folder, s):
     os.environ["UNSLOTH_ALLOW_CPU"] = "1"
     sys.path.insert(0, folder)
@@ -233,7 +252,7 @@ def torch(folder, s):
 
 CHECKS = {"hf": (hf, ["transformers", "accelerate"]), "trl": (trl, ["trl", "transformers"]), "accelerate": (accelerate, ["accelerate"]), "deepspeed": (deepspeed, ["deepspeed"]),
           "axolotl": (axolotl, ["axolotl"]), "llamafactory": (llamafactory, ["llamafactory"]), "lightning": (lightning, ["lightning"]), "litgpt": (litgpt, ["litgpt"]),
-          "torchtitan": (torchtitan, ["torchtitan"]), "unsloth": (unsloth, ["unsloth", "trl"]), "torch": (torch, ["torch"])}
+          "torchtitan": (torchtitan, ["torchtitan"]), "megatron": (megatron, ["megatron-core"]), "unsloth": (unsloth, ["unsloth", "trl"]), "torch": (torch, ["torch"])}
 rows = []
 for target, (check, packages) in CHECKS.items():
     row = {"target": target, "versions": {}, "accepted": 0, "wrong": [], "not_expressible": 0}
