@@ -1,9 +1,11 @@
 /* vplan estimate --trainer torch: what a training step of PyTorch takes, from a recording of it. */
 #include "cli/estimate.h"
+#include "cli/estimate_lengths.h"
 #include "cli/estimate_remedies.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 
+#include "base/checked.h"
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
 #include "trainers/hf/hf_estimate.h"
@@ -96,6 +98,15 @@ static const vp_option rows[] = {
               "step, or the weights too",
      .otherwise = "none",
      .example   = "params"},
+    {.name  = "--length-histogram",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(vp_estimate_options, lengths),
+     .value = "FILE",
+     .help  = "Samples of different lengths, a line each: tokens, or tokens and how many samples "
+              "have them. The longest, cut to --seq, decides; what an average batch takes, "
+              "grouping and packing is told",
+     .otherwise = "all samples have --seq tokens",
+     .example   = "lengths.txt"},
     {.name = "--keep-output",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_estimate_options, keep_output),
@@ -106,7 +117,8 @@ const vp_option_set vp_estimate_trainer_options = {
 
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
 {
-    const char *given = o->padding        ? "padding"
+    const char *given = o->lengths        ? "length-histogram"
+                        : o->padding      ? "padding"
                         : o->accumulation ? "accumulation"
                         : o->lora         ? "lora"
                         : o->load         ? "load"
@@ -139,6 +151,8 @@ typedef struct answer {
     int               n_remedies;
     vp_remedy_chain   fitting; /* where has_fitting */
     bool              has_fitting;
+    vp_lengths        lengths;
+    vp_length_answer  of_lengths; /* where there are lengths */
 } answer;
 
 /* A word of --optimizer: transformers', or vplan's where it means the same. */
@@ -354,6 +368,28 @@ static bool does_fit(const answer *a)
     return a->budget_bytes < 0 || device_bytes(a) <= a->budget_bytes;
 }
 
+enum { PADDED_TO = 8 }; /* tokens: masked attention was recorded so */
+
+/* The batch that decides has the longest sample, and a mask with it. */
+static vp_status read_lengths(const vp_estimate_options *o, answer *a, vp_err *err)
+{
+    vp_hf_request *q = &a->request;
+    int64_t        longest;
+    vp_status      st = VP_OK;
+
+    if (o->max && strcmp(o->max, "seq") == 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max seq and --length-histogram: which lengths?"));
+    VP_TRY(vp_lengths_read(o->lengths, &a->lengths, err));
+    longest = a->lengths.of[a->lengths.n - 1].tokens;
+    if (o->seq && longest > o->seq)
+        longest = o->seq;
+    q->seq            = vp_round_up(longest, PADDED_TO);
+    q->padded         = !o->padding || strcmp(o->padding, "mask") == 0;
+    a->seq_is_default = false;
+out:
+    return st;
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
 {
     vp_hf_request      *q  = &a->request;
@@ -380,9 +416,14 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
         VP_TRY(vp_estimate_read_lora(o.lora, a->model->family, &a->lora, err));
         q->lora = a->lora.lora;
     }
+    if (o.lengths)
+        VP_TRY(read_lengths(&o, a, err));
     if (o.max)
         VP_TRY(maximise(a, &o, err));
     VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
+    if (o.lengths)
+        vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, a->context.bytes,
+                           &a->of_lengths);
     vp_hf_request tried = *q;
     tried.seq           = a->estimate.seq;
     a->n_remedies = vp_remedies_find(a->model, &tried, a->estimate.reserved_bytes, a->remedies);
@@ -538,7 +579,7 @@ static json_t *answer_json(const answer *a)
     if (a->max)
         json_object_set_new(settings, "max", json_string(a->max));
     add_cards(a, settings);
-    return json_pack(
+    json_t *j = json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
         "s:o, s:o, s:o, s:o, s:I}",
         "schema_version", 1, "trainer", q->trainer, "model", "name", a->model->name, "params_total",
@@ -551,6 +592,9 @@ static json_t *answer_json(const answer *a)
         a->budget_bytes < 0 ? json_null() : json_boolean(does_fit(a)), "items",
         items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
         "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes);
+    if (j && a->lengths.n)
+        json_object_set_new(j, "lengths", vp_lengths_json(&a->of_lengths));
+    return j;
 }
 
 /* ---- for people ---- */
@@ -726,6 +770,8 @@ static void print_answer(const answer *a, const vp_command_line *line, bool all)
     else if (a->max)
         print_largest(a);
     print_fitting(a);
+    if (a->lengths.n)
+        vp_lengths_print(&a->of_lengths);
     print_setting(a);
     print_items(p, all);
     printf("%-40s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
@@ -762,6 +808,7 @@ vp_status vp_estimate_trainer(const vp_command_line *line, const char *model_nam
         print_answer(&a, line, o->all);
     cli->exit_code = does_fit(&a) ? 0 : 3;
 out:
+    vp_lengths_free(&a.lengths);
     vp_model_free(a.model);
     return st;
 }

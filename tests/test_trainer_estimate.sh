@@ -186,6 +186,30 @@ j = json.loads(subprocess.run([vplan, "estimate", path, "--device", "4090", "--s
                               stdout=subprocess.PIPE, text=True).stdout)
 ok("by vplan" in lines and "by Trainer %.2f GiB" % (j["device_bytes"] / 2**30) in text, "without --trainer both runtimes are answered for",
    text[:300])
+
+# ---- samples of different lengths: three of 512 tokens, one of 1,024, in batches of 2 drawn by chance ----
+def with_lengths(text, *options):
+    path = os.path.join(scratch, "lengths.txt")
+    open(path, "w").write(text)
+    return estimate(llama, "--precision", "bf16", "--length-histogram", path, *options)
+
+
+rc, j = with_lengths("# tokens, samples\n1024\n512, 2\n512\n", "--micro-batch", "2")
+got = j.get("lengths", {})
+# the longest of two is 512 in 9 of 16; neighbours: 512 512, 512 1024 are 3,072 tokens for 2,560
+for key, want in (("samples", 4), ("shortest", 512), ("longest", 1024), ("mean", 640), ("longest_of_batch", 512 * 9 / 16 + 1024 * 7 / 16),
+                  ("share_of_longest", 7 / 16), ("padding", 1 - 640 / 736), ("padding_bucketed", 1 - 2560 / 3072)):
+    ok(abs(got.get(key, -1) - want) < 1e-9, "lengths: %s" % key, (got.get(key), want))
+there = [estimate(llama, "--precision", "bf16", "--micro-batch", "2", "--seq", seq, "--padding", mask)[1]["device_bytes"]
+         for seq, mask in (("1024", "mask"), ("736", "mask"), ("1024", "none"))]
+ok([j["device_bytes"], got["typical"]["device_bytes"], got["packed"]["device_bytes"]] == there, "lengths: the longest batch decides", (got, there))
+rc, j = with_lengths("1024\n512 3\n", "--micro-batch", "2", "--seq", "512")
+ok((j["settings"]["seq"], j["lengths"]["padding"]) == (512, 0), "lengths are cut to --seq", j.get("lengths"))
+for text, words in (("512\nmany\n", [":2", "no length"]), ("", ["holds no length"]), ("0\n", [":1"]), ("5 5 5\n", [":1"]), ("9 -1\n", [":1"])):
+    p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "torch", "--length-histogram", "-"], input=text, stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, text=True)
+    ok(p.returncode == 4 and all(w in p.stderr for w in words), "no lengths: %r" % text, p.stderr)
+
 once = estimate(llama, "--precision", "bf16-mixed", *small)[1]
 more = estimate(llama, "--precision", "bf16-mixed", "--accumulation", "4", *small)[1]
 ok(more["allocated_peak_bytes"] >= once["allocated_peak_bytes"], "gradients that are kept do not make the peak lower")

@@ -17,9 +17,9 @@ typedef enum form {
 
 /* What a state is made of (bitsandbytes' optimizers from the third on). */
 typedef enum state_form {
-    STATE_LIKE, /* like the parameter            */
-    STATE_WIDE, /* fp32 whatever the parameter is */
-    STATE_8BIT, /* a byte, and a scale for 256 of them; fp32 of small parameters */
+    STATE_LIKE,     /* like the parameter            */
+    STATE_WIDE,     /* fp32 whatever the parameter is */
+    STATE_8BIT,     /* a byte, and a scale for 256 of them; fp32 of small parameters */
     STATE_FACTORED, /* fp32 of rows and of columns; of vectors of each element; a norm */
     STATE_EARLY     /* like the parameter, made with the optimizer                     */
 } state_form;
@@ -65,8 +65,8 @@ enum {
 };
 
 struct vp_optimizer_step {
-    vp_ledger       *ledger;
-    int64_t         *bytes, n, element_bytes, n_wide, width;
+    vp_ledger *ledger;
+    int64_t   *bytes, n, element_bytes, n_wide, width;
     /* MAX_STATES of each parameter, two that are made in a step */
     vp_ledger_block *states, *made, maps[MAX_MAPS];
     int              row;
@@ -283,7 +283,8 @@ static vp_status step_foreach(vp_optimizer_step *o, int64_t n_lists, vp_err *err
     vp_status st = VP_OK;
 
     for (int64_t i = 0; i < n_lists * o->n; i++)
-        VP_TRY(vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i % o->n], &o->made[i], err));
+        VP_TRY(
+            vp_ledger_alloc(o->ledger, VP_OWNER_TEMPORARY, o->bytes[i % o->n], &o->made[i], err));
 out:
     return st;
 }

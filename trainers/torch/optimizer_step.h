@@ -22,9 +22,9 @@ vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t 
                                 vp_err *err);
 /* The first n parameters have fp32 states where others have 8 bits, as transformers' Trainer asks
  * bitsandbytes for embeddings. */
-void      vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
+void vp_optimizer_step_widen(vp_optimizer_step *optimizer, int64_t n);
 /* Columns of most matrices: Adafactor keeps rows and columns of what they divide. */
-void      vp_optimizer_step_width(vp_optimizer_step *optimizer, int64_t width);
+void vp_optimizer_step_width(vp_optimizer_step *optimizer, int64_t width);
 /* What the optimizer allocates when it is made, within an open phase. */
 vp_status vp_optimizer_step_begin(vp_optimizer_step *optimizer, vp_err *err);
 void      vp_optimizer_step_free(vp_optimizer_step *optimizer);
