@@ -50,7 +50,7 @@ typedef struct child {
     int           pid_fd;    /* -1 where there is none */
     int           signal_fd; /* one byte for each signal that reached us */
     capture       out, err;
-    double        start_s, last_output_s, kill_s;
+    double        start_s, last_output_s, ticked_s, kill_s;
     bool          ended;
     int           wait_status;
     struct rusage usage;
@@ -615,6 +615,7 @@ static vp_status supervise(const vp_child_opts *opts, child *c, vp_child_result 
     double    silence_s   = opts->silence_s > 0 && hears ? opts->silence_s : INFINITY;
 
     c->last_output_s = c->start_s;
+    c->ticked_s      = c->start_s;
     while (!has_ended(c)) {
         struct pollfd fds[] = {
             {.fd = c->out.fd, .events = POLLIN}, {.fd = c->err.fd, .events = POLLIN},
@@ -647,6 +648,10 @@ static vp_status supervise(const vp_child_opts *opts, child *c, vp_child_result 
         VP_TRY(drain(&c->err, PIECE_BYTES, &got, err));
         if (got)
             c->last_output_s = t;
+        if (opts->tick && t >= c->ticked_s + opts->tick_s) {
+            c->ticked_s = t;
+            opts->tick(opts->tick_arg);
+        }
         if (owner_fd >= 0 && read(owner_fd, &number, 1) == 0) {
             number   = SIGTERM; /* the owner is gone */
             owner_fd = -1;

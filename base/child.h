@@ -40,6 +40,10 @@ typedef struct vp_child_opts {
     double          timeout_s;        /* total; 0: none                                   */
     double          silence_s;        /* longest time without captured output; 0: none    */
     double          grace_s;          /* between SIGTERM and SIGKILL; 0: 10 s             */
+    /* called every tick_s while it runs, with tick_arg; or NULL */
+    void (*tick)(void *arg);
+    void  *tick_arg;
+    double tick_s;
     /* a pipe, not blocking, or 0: each byte of it is as good as a signal of that number that
      * reaches us, and its end as SIGTERM */
     int owner_fd;

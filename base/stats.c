@@ -1,6 +1,7 @@
 #include "base/stats.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 static int by_value(const void *a, const void *b)
@@ -16,6 +17,16 @@ double vp_median(double *values, int64_t n)
         return 0;
     qsort(values, (size_t)n, sizeof *values, by_value);
     return values[n / 2];
+}
+
+/* 1.349: the distance of a normal distribution's quartiles; 1.25: what its median scatters more
+ * than its mean, and its middle half's mean at most. */
+double vp_middle_error(double *values, int64_t n)
+{
+    if (n == 0)
+        return 0;
+    vp_median(values, n); /* sorts */
+    return 1.25 * (values[(3 * n) / 4] - values[n / 4]) / 1.349 / sqrt((double)n);
 }
 
 double vp_middle_mean(double *values, int64_t n)

@@ -12,6 +12,7 @@
 #include "tuner/tune.h"
 
 #include <assert.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,24 @@ static json_t *seconds_or_null(double s)
     return s > 0 ? json_real(s) : json_null();
 }
 
+/* A time and its standard error, relative. */
+static json_t *spread_json(const vp_spread *x)
+{
+    return x->seconds > 0 ? json_pack("{s:f, s:f}", "seconds", x->seconds, "error", x->error)
+                          : json_null();
+}
+
+static json_t *threads_json(const vp_tune_result *r)
+{
+    json_t *tried = json_array();
+
+    for (int i = 0; i < r->n_tried; i++)
+        json_array_append_new(tried, json_pack("{s:i, s:o}", "threads", r->tried[i].threads, "step",
+                                               spread_json(&r->tried[i].step)));
+    return json_pack("{s:o, s:o}", "chosen", r->threads ? json_integer(r->threads) : json_null(),
+                     "tried", tried);
+}
+
 static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const char *path,
                          const char *study)
 {
@@ -40,7 +59,7 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
         if (t->verdict != VP_VERDICT_DOES_NOT_FIT)
             json_array_append_new(
                 trials,
-                json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:I, s:s, s:b}", "id",
+                json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:o, s:o, s:I, s:s, s:b}", "id",
                           (json_int_t)t->id, "verdict", vp_verdict_name(t->verdict), "plan",
                           vp_scenario_text(model, &t->candidate.scenario, text, sizeof text),
                           "predicted_bytes", (json_int_t)t->candidate.figures.peak_bytes,
@@ -48,7 +67,8 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
                           t->executed_bytes ? json_integer((json_int_t)t->executed_bytes)
                                             : json_null(),
                           "predicted_s", t->candidate.figures.step_time_s, "measured_s",
-                          seconds_or_null(t->measured_s), "runs", (json_int_t)t->n_runs, "evidence",
+                          seconds_or_null(t->measured_s), "alone", spread_json(&t->alone), "raced",
+                          spread_json(&t->raced), "runs", (json_int_t)t->n_runs, "evidence",
                           t->evidence, "from_study", (int)t->from_study));
         if (t->preset)
             json_array_append_new(presets, json_pack("{s:s, s:s, s:o}", "name", t->preset,
@@ -56,7 +76,7 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
                                                      "measured_s", seconds_or_null(t->measured_s)));
     }
     return json_pack(
-        "{s:i, s:o, s:o, s:o, s:o, s:s, s:o}", "schema_version", 1, "best",
+        "{s:i, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "schema_version", 1, "best",
         r->best ? json_pack(
                       "{s:o, s:s, s:s, s:s, s:I, s:f}", "plan",
                       path ? json_string(path) : json_null(), "decisions",
@@ -70,7 +90,8 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
         r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) /
                                               r->best_preset->measured_s)
                                   : json_null(),
-        "stopped_because", r->stopped_because, "study", study ? json_string(study) : json_null());
+        "stopped_because", r->stopped_because, "study", study ? json_string(study) : json_null(),
+        "threads", threads_json(r));
 }
 
 /* Whether something else ran here: times taken beside it say little. */
@@ -87,55 +108,113 @@ static void print_load(void)
                        minute, cores);
 }
 
-static void print_tune(const vp_plan_request *request, const vp_tune_result *r, const char *path)
+/* "153 ms" and "2.1%", or dashes, with a blank before each. */
+static void print_spread(const vp_spread *x)
 {
-    const vp_model *model = request->model;
-    char            bytes[32], predicted[32], measured[32], speed[64];
+    char time[32], error[16] = "-";
+
+    if (x->seconds > 0)
+        snprintf(error, sizeof error, "%.*f%%", x->error < 0.0995 ? 1 : 0, 100 * x->error);
+    printf(" %10s %5s", x->seconds > 0 ? vp_time_text(x->seconds, time, sizeof time) : "-", error);
+}
+
+static void print_trial(const vp_model *model, const vp_trial *t)
+{
+    char number[24], bytes[32], predicted[32];
+
+    snprintf(number, sizeof number, t->id ? "%lld" : "-", (long long)t->id);
+    printf("%-3s %-12s %11s %10s", number, vp_verdict_name(t->verdict),
+           vp_size_text(t->candidate.figures.device_bytes, bytes, sizeof bytes),
+           vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted));
+    print_spread(&t->alone);
+    print_spread(&t->raced);
+    printf("\n");
+    vp_print_scenario(t->preset       ? "preset"
+                      : t->from_study ? "study"
+                                      : "",
+                      model, &t->candidate.scenario);
+    if (t->verdict != VP_VERDICT_OK && t->evidence[0])
+        vp_screen_line("", "%s", t->evidence);
+}
+
+/* The best beside the next: what a race can tell. */
+static void print_best(const vp_tune_result *r)
+{
+    const vp_trial *second = NULL;
+    char            time[32];
+
+    printf("best       number %lld, %s a step\n", (long long)r->best->id,
+           vp_time_text(r->best->measured_s, time, sizeof time));
+    for (int64_t i = 0; i < r->n_trials; i++)
+        if (&r->trials[i] != r->best && r->trials[i].raced.seconds > 0 &&
+            (!second || r->trials[i].raced.seconds < second->raced.seconds))
+            second = &r->trials[i];
+    if (second && r->best->raced.seconds > 0)
+        vp_screen_line("second", "number %lld, %.1f %% slower, +-%.1f %%", (long long)second->id,
+                       100 * (second->raced.seconds / r->best->raced.seconds - 1),
+                       100 * hypot(second->raced.error, r->best->raced.error));
+}
+
+static void print_threads(const vp_tune_result *r)
+{
+    vp_text text = {0};
+    char    time[32];
+
+    for (int i = 0; i < r->n_tried; i++)
+        vp_text_printf(&text, "%s%d: %s +-%.0f %%", i ? ", " : "", r->tried[i].threads,
+                       vp_time_text(r->tried[i].step.seconds, time, sizeof time),
+                       100 * r->tried[i].step.error);
+    if (r->n_tried > 1 && !text.failed)
+        vp_screen_line("threads", "%d; a step of the first plan with %s", r->threads, text.data);
+    vp_text_release(&text);
+}
+
+static void print_head(const vp_plan_request *request, const vp_tune_result *r)
+{
+    char measured[32], speed[64];
 
     if (r->best) {
         snprintf(speed, sizeof speed, "%s a step (measured)",
                  vp_time_text(r->best->measured_s, measured, sizeof measured));
         vp_screen_answer(r->best->candidate.figures.device_bytes, request->budget_bytes, speed);
-    }
-    if (r->best)
         vp_screen_recipe(&r->best->candidate.scenario.recipe,
                          r->best->candidate.scenario.attention);
-    else
+    } else {
         vp_screen_recipe(&request->recipe, request->attention == VP_ATTENTION_ANY
                                                ? VP_ATTENTION_FLASH
                                                : request->attention);
-    vp_screen_free(request);
-    printf("%-3s %-12s %11s %10s %10s %10s\n", "", "verdict", "needs", "predicted", "alone",
-           "raced");
-    for (int64_t i = 0; i < r->n_trials; i++) {
-        const vp_trial *t = &r->trials[i];
-        char            number[24];
-        snprintf(number, sizeof number, t->id ? "%lld" : "-", (long long)t->id);
-        bool raced = t->n_runs > 1;
-        vp_time_text(t->measured_s, measured, sizeof measured);
-        printf("%-3s %-12s %11s %10s %10s %10s%s%s\n", number, vp_verdict_name(t->verdict),
-               vp_size_text(t->candidate.figures.device_bytes, bytes, sizeof bytes),
-               vp_time_text(t->candidate.figures.step_time_s, predicted, sizeof predicted),
-               t->measured_s > 0 && !raced ? measured : "-",
-               t->measured_s > 0 && raced ? measured : "-", t->from_study ? "  from the study" : "",
-               t->preset ? "  preset" : "");
-        vp_print_scenario("", model, &t->candidate.scenario);
-        if (t->verdict != VP_VERDICT_OK && t->evidence[0])
-            vp_screen_line("", "%s", t->evidence);
     }
+    vp_screen_free(request);
+}
+
+static void print_next(const vp_tune_result *r, const char *path)
+{
+    vp_text command = {0};
+
+    vp_text_printf(&command, "vplan run ");
+    vp_text_quoted(&command, path);
+    if (r->n_tried > 1)
+        vp_text_printf(&command, " --threads %d", r->threads);
+    if (!command.failed)
+        vp_screen_command("next", command.data);
+    vp_text_release(&command);
+}
+
+static void print_tune(const vp_plan_request *request, const vp_tune_result *r, const char *path)
+{
+    print_head(request, r);
+    printf("%-3s %-12s %11s %10s %10s %5s %10s %5s\n", "", "verdict", "needs", "predicted", "alone",
+           "+-", "raced", "+-");
+    for (int64_t i = 0; i < r->n_trials; i++)
+        print_trial(request->model, &r->trials[i]);
     if (r->best)
-        printf("best       number %lld, %s a step\n", (long long)r->best->id,
-               vp_time_text(r->best->measured_s, measured, sizeof measured));
+        print_best(r);
+    print_threads(r);
     print_load();
     vp_screen_line("stopped", "%s", r->stopped_because);
     if (r->best && path) {
-        vp_text command = {0};
         printf("written to %s\n", path);
-        vp_text_printf(&command, "vplan run ");
-        vp_text_quoted(&command, path);
-        if (!command.failed)
-            vp_screen_command("next", command.data);
-        vp_text_release(&command);
+        print_next(r, path);
     }
 }
 

@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "cli/names.h"
 #include "cli/screen.h"
+#include "cli/words.h"
 #include "devices/device_here.h"
 #include "trainers/files/edit.h"
 #include "tuner/command_tune.h"
@@ -342,20 +343,50 @@ static void print_changes(const best_files *files)
     }
 }
 
-static void print_tune(const vp_command_result *r, const best_files *files, const vp_device *device,
+/* Ended by a signal: what was played is kept where there is a study, and how to go on. */
+static void print_interrupted(const vp_command_result *r, int64_t n_played)
+{
+    printf("INTERRUPTED: %lld of %lld settings were played", (long long)n_played,
+           (long long)r->n_settings);
+    if (r->best && r->best->trial.samples_per_s > 0)
+        printf("; best so far %.4g samples/s (assumed)", r->best->trial.samples_per_s);
+    printf("\n");
+}
+
+/* The same command again, with a study if it had none. */
+static void print_resume(const vp_command_line *line, const char *study)
+{
+    vp_text again = {0};
+
+    vp_screen_line("study",
+                   study ? "what was played is kept; the same command goes on where this one ended"
+                         : "nothing is kept without --study FILE; with it the next run goes on");
+    vp_change_command("tune", line, &(vp_change){0}, &again);
+    vp_text_printf(&again, "%s -- ", study ? "" : " --study study.db");
+    add_line(&again, line->rest);
+    if (!again.failed)
+        vp_screen_command("next", again.data);
+    vp_text_release(&again);
+}
+
+static void print_tune(const vp_command_result *r, const best_files *files,
+                       const vp_command_line *asked, const char *study, const vp_device *device,
                        int64_t budget_bytes)
 {
-    vp_text line = {0};
+    bool    interrupted = strcmp(r->stopped_because, "interrupted") == 0;
+    vp_text line        = {0};
     char    size[64];
     bool    had_beside = r->had && !r->had->value;
     int64_t left       = r->n_settings - r->n_tried + had_beside;
 
+    if (interrupted)
+        print_interrupted(r, r->n_settings - left);
     if (r->best) {
         add_line(&line, files->words);
         printf("%s\n", line.data ? line.data : "");
         print_changes(files);
         print_best(r);
-    } else {
+    } else if (!interrupted) {
         printf("%s: none of the settings tried fits %s on %s\n",
                exit_code_of(r) == 3 ? "DOES NOT FIT" : "NO ANSWER",
                vp_size_text(budget_bytes, size, sizeof size), device->name);
@@ -383,6 +414,8 @@ static void print_tune(const vp_command_result *r, const best_files *files, cons
     json_t *text;
     json_array_foreach (r->assumptions, i, text)
         vp_screen_line("assumed", "%s", json_string_value(text));
+    if (interrupted)
+        print_resume(asked, study);
     vp_text_release(&line);
 }
 
@@ -448,7 +481,7 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     if (cli->json)
         VP_TRY(vp_print_json(tune_json(&result, &files, o->study), err));
     else
-        print_tune(&result, &files, &device, opts.budget_bytes);
+        print_tune(&result, &files, line, o->study, &device, opts.budget_bytes);
     cli->exit_code = exit_code_of(&result);
 out:
     vp_command_result_release(&result);

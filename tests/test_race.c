@@ -21,10 +21,11 @@ static vp_status estimate(const double *step_s, int64_t n, int64_t n_rounds, dou
                           double *error, vp_err *err)
 {
     const double *of_plan[N];
+    double        scatter[N];
 
     for (int64_t i = 0; i < n; i++)
         of_plan[i] = step_s + i * n_rounds;
-    return vp_race_estimate(of_plan, n, n_rounds, seconds, error, err);
+    return vp_race_estimate(of_plan, n, n_rounds, seconds, error, scatter, err);
 }
 
 static void without_noise_it_is_exact(void **state)

@@ -47,7 +47,7 @@ PY
 
 ok "tune ends with a plan" exits 0 $tune --budget 5MB --study "$work/s.db" --max-trials 4 -o "$work/best.json" --json
 cp "$work/out" "$work/first.json"
-ok "its JSON has the shape" json "$work/first.json" 'list(d) == ["schema_version", "best", "trials", "presets", "regret_vs_best_preset", "stopped_because", "study"]' \
+ok "its JSON has the shape" json "$work/first.json" 'list(d) == ["schema_version", "best", "trials", "presets", "regret_vs_best_preset", "stopped_because", "study", "threads"]' \
     'd["schema_version"] == 1' 'd["study"].endswith("/s.db")' 'set(d["best"]) >= {"plan", "peak_bytes", "step_time_s"}' \
     'all(set(t) >= {"id", "verdict", "plan", "predicted_bytes", "executed_bytes", "predicted_s", "measured_s"} for t in d["trials"])' \
     'all(set(p) == {"name", "verdict", "measured_s"} for p in d["presets"])' 'len(d["presets"]) >= 5' 'isinstance(d["stopped_because"], str)'
@@ -55,6 +55,11 @@ ok "every trial ran, to the byte" json "$work/first.json" 'all(t["verdict"] == "
 best='any(t["plan"] == d["best"]["decisions"] and t["measured_s"] == d["best"]["step_time_s"] and t["runs"] >= 2 for t in d["trials"])'
 ok "the best has raced" json "$work/first.json" "$best" 'd["best"]["peak_bytes"] <= 5000000' 'd["best"]["decisions"] in [t["plan"] for t in d["trials"]]'
 ok "at most 4 plans beside the presets" json "$work/first.json" 'len(d["trials"]) <= 4 + len(d["presets"])'
+ok "the best was in the race, and whoever is expected near it too" json "$work/first.json" \
+    'd["best"]["step_time_s"] == min(t["raced"]["seconds"] for t in d["trials"] if t["raced"])' 'sum(t["raced"] is not None for t in d["trials"]) >= 2' \
+    'all(t["alone"]["seconds"] > 0 and 0 <= t["alone"]["error"] < 10 for t in d["trials"])' \
+    'all(t["measured_s"] == (t["raced"] or t["alone"])["seconds"] for t in d["trials"])'
+ok "OMP_NUM_THREADS says how many threads" json "$work/first.json" 'd["threads"] == {"chosen": 1, "tried": []}'
 ok "progress is on stderr" says "timing "
 ok "the plan runs" exits 0 "$BUILD/vplan" run "$work/best.json" --steps 2 --json
 ok "and says what each kernel took" json "$work/out" 'abs(sum(k["seconds"] for k in d["kernels"]) - sum(k["seconds"] for k in d["kernel_calls"])) < 1e-6' \
@@ -73,6 +78,14 @@ ok "as measured" json "$work/out" 'd["time_class"] == "measured"'
 ok "not in the study's place: 2" exits 2 $tune --budget 5MB --study "$work/s.db" --save-profile "$work/s.db" --force
 ok "a pin is kept" exits 0 $tune --budget 5MB --study "$work/s.db" --recompute full --max-trials 1 --json
 ok "also by the best" json "$work/out" '"recompute full" in d["best"]["decisions"]'
+if [ "$(nproc)" -gt 1 ]; then
+    ok "threads are tried where nobody says them" exits 0 env -u OMP_NUM_THREADS $tune --budget 3MB --max-trials 1 --study "$work/threads.db" --json
+    cp "$work/out" "$work/threads.json"
+    ok "and one count is chosen" json "$work/threads.json" 'len(d["threads"]["tried"]) >= 2' 'd["threads"]["chosen"] in [t["threads"] for t in d["threads"]["tried"]]' \
+        'min(t["step"]["seconds"] for t in d["threads"]["tried"]) >= 0.98 * min(t["step"]["seconds"] for t in d["threads"]["tried"] if t["threads"] == d["threads"]["chosen"]) - 1e-9'
+    ok "a study knows them" exits 0 env -u OMP_NUM_THREADS $tune --budget 3MB --max-trials 1 --study "$work/threads.db" --json
+    ok "from then on" json "$work/out" "d['threads']['chosen'] == json.load(open('$work/threads.json'))['threads']['chosen']" 'd["threads"]["tried"] == []' 'all(t["from_study"] for t in d["trials"][:3])'
+fi
 ok "without a study" exits 0 $tune --budget 3MB --max-trials 1
 ok "nothing is left behind" bash -c "[ -z \"\$(ls '$work/tmp')\" ]"
 

@@ -123,6 +123,21 @@ ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB --try b=8,16,
 ok "the command line first" sh -c "head -1 $work/out | grep -q '^python3 training.py --batch=32 --optim b$'"
 ok "progress" says "best so far"
 ok "and what was not played" says "settings were played"
+cat > "$work/interrupt.py" <<'PY'
+import signal, subprocess, sys, time
+p = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+for line in p.stderr:
+    if line.startswith("2: "):
+        break
+p.send_signal(signal.SIGINT)
+out = p.communicate(timeout=60)[0]
+assert out.startswith("INTERRUPTED: "), out
+assert "best so far " in out.splitlines()[0] and "python3 training.py" in out, out
+next_at = out.index("next       vplan tune --device l4")
+assert "-- python3 training.py" in out[next_at:].replace("\\\n", " ").replace("  ", ""), out
+print(out)
+PY
+ok "Ctrl-C: the best so far, and how to go on" python3 "$work/interrupt.py" "$vplan" tune --device l4 --budget 4300MiB --study "$work/i.db" "${space[@]}" -- "${cmd[@]}" --sleep 0.3
 ok "an option without a value" exits 0 tune --try --flag=off,on --try --batch=1,2 -- "${cmd[@]}" --flag --batch 2
 ok "is there or not" json 'd["had"]["settings"] == {"--flag": "on", "--batch": "2"}'
 

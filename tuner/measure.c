@@ -45,8 +45,7 @@ out:
 }
 
 /* Time calls alone, in a child. */
-static vp_status time_calls(const vp_session *s, const vp_profile *calls, vp_profile **out,
-                            vp_err *err)
+static vp_status time_calls(vp_session *s, const vp_profile *calls, vp_profile **out, vp_err *err)
 {
     json_t         *request = vp_profile_to_json(calls);
     vp_json_doc    *doc     = NULL;
@@ -59,6 +58,7 @@ static vp_status time_calls(const vp_session *s, const vp_profile *calls, vp_pro
     assert(calls->n_rows > 0 && s->runner[0]);
     VP_TRY_ALLOC(err, request && vp_json_dump(request, &text));
     vp_session_note(s, "timing %lld kernel calls", (long long)calls->n_rows);
+    vp_session_doing(s, "timing kernel calls");
     snprintf(seconds, sizeof seconds, "%lld",
              (long long)(s->opts->profile_s > 0 ? s->opts->profile_s : 120));
     char *argv[] = {(char *)(uintptr_t)s->runner, "--profile", "-", "--seconds", seconds,
@@ -80,7 +80,7 @@ out:
     return st;
 }
 
-vp_status vp_measure_calls(const vp_session *s, const vp_plan_answer *space, vp_profile **out,
+vp_status vp_measure_calls(vp_session *s, const vp_plan_answer *space, vp_profile **out,
                            int64_t *profile_id, vp_err *err)
 {
     vp_profile *calls = vp_profile_new(), *lacking = vp_profile_new(), *known = vp_profile_new(),
@@ -91,7 +91,7 @@ vp_status vp_measure_calls(const vp_session *s, const vp_plan_answer *space, vp_
 
     *out        = NULL;
     *profile_id = 0;
-    assert(space->n_scenarios > 0 && s->build[0]); /* vp_session_describe() */
+    assert(space->n_scenarios > 0 && s->build[0]); /* vp_session_find_runner() */
     VP_TRY_ALLOC(err, calls && lacking && known);
     snprintf(known->device, sizeof known->device, "%s", s->request->device->name);
     snprintf(known->backend, sizeof known->backend, "%s", s->backend);

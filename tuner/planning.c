@@ -68,7 +68,7 @@ out:
     return st;
 }
 
-static vp_status measure_base(vp_planning *p, const vp_session *s, const vp_plan_answer *space,
+static vp_status measure_base(vp_planning *p, vp_session *s, const vp_plan_answer *space,
                               vp_err *err)
 {
     vp_profile *measured;
@@ -82,7 +82,7 @@ out:
     return st;
 }
 
-vp_status vp_planning_first(vp_planning *p, const vp_session *s, const vp_plan_answer *space,
+vp_status vp_planning_first(vp_planning *p, vp_session *s, const vp_plan_answer *space,
                             const vp_study_trial *rows, int64_t n_rows, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -103,7 +103,7 @@ out:
     return st;
 }
 
-vp_status vp_planning_doubt(vp_planning *p, const vp_session *s, const vp_plan_answer *space,
+vp_status vp_planning_doubt(vp_planning *p, vp_session *s, const vp_plan_answer *space,
                             const vp_study_trial *rows, int64_t n_rows, vp_err *err)
 {
     double    off = p->base_is_given ? vp_profile_distance(p->base, rows, n_rows) : 0;

@@ -6,17 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* 1.349: the distance of a normal distribution's quartiles; 1.25: what its median scatters more
- * than its mean, and its middle half's mean at most. */
-static double standard_error(double *sample, int64_t n)
-{
-    assert(n > 0);
-    vp_median(sample, n); /* sorts */
-    return 1.25 * (sample[(3 * n) / 4] - sample[n / 4]) / 1.349 / sqrt((double)n);
-}
-
 vp_status vp_race_estimate(const double *const *step_s, int64_t n, int64_t n_rounds,
-                           double *seconds, double *error, vp_err *err)
+                           double *seconds, double *error, double *scatter, vp_err *err)
 {
     double *round_log = malloc((size_t)(2 * n_rounds + n) * sizeof *round_log),
            *off = round_log + n_rounds, *of_round = off + n_rounds;
@@ -34,6 +25,7 @@ vp_status vp_race_estimate(const double *const *step_s, int64_t n, int64_t n_rou
         for (int64_t r = 0; r < n_rounds; r++)
             off[r] = log(step_s[i][r]) - round_log[r];
         seconds[i] = vp_middle_mean(off, n_rounds);
+        scatter[i] = vp_middle_error(off, n_rounds);
     }
     double all = vp_middle_mean(round_log, n_rounds);
     for (int64_t i = 0; i < n; i++) {
@@ -44,7 +36,7 @@ vp_status vp_race_estimate(const double *const *step_s, int64_t n, int64_t n_rou
     for (int64_t i = 0; i < n; i++) {
         for (int64_t r = 0; r < n_rounds; r++)
             off[r] = log(step_s[i][r] / step_s[fastest][r]);
-        error[i] = standard_error(off, n_rounds);
+        error[i] = vp_middle_error(off, n_rounds);
     }
 out:
     free(round_log);

@@ -15,7 +15,8 @@
 enum {
     /* of a race, and then as many as there were, up to */
     MIN_ROUNDS = 12,
-    MAX_ROUNDS = 96
+    MAX_ROUNDS = 96,
+    MAX_RACES  = 5 /* that are held again because somebody was not in the last one */
 };
 /* of a race; no rounds begin that would end later */
 static const double RACE_S = 180;
@@ -167,7 +168,7 @@ out:
 
 /* n_more rounds of the first n contenders, all alive in one process, a step of each in turns.
  * *done false: that failed, and why was said. */
-static vp_status run_rounds(vp_run_off *o, const vp_session *s, const vp_planning *planning,
+static vp_status run_rounds(vp_run_off *o, vp_session *s, const vp_planning *planning,
                             const vp_trials *trials, int64_t n, int64_t n_more, double round_s,
                             bool *done, double *spent_s, vp_err *err)
 {
@@ -175,7 +176,7 @@ static vp_status run_rounds(vp_run_off *o, const vp_session *s, const vp_plannin
     vp_text         text  = {0};
     vp_child_result child = {0};
     vp_err          why   = {0};
-    char            steps[24];
+    char            steps[24], time[32], best[32];
     vp_status       st = VP_OK;
 
     *done = false;
@@ -188,6 +189,9 @@ static vp_status run_rounds(vp_run_off *o, const vp_session *s, const vp_plannin
     VP_TRY_ALLOC(err, vp_json_dump(plans, &text));
     vp_session_note(s, "a race of %lld plans: %lld steps of each, in turns", (long long)n,
                     (long long)n_more);
+    vp_session_doing(s, "racing %lld plans, about %s, best %s", (long long)n,
+                     vp_time_text((double)n_more * round_s, time, sizeof time),
+                     vp_time_text(o->contenders[0].expected_s, best, sizeof best));
     snprintf(steps, sizeof steps, "%lld", (long long)n_more);
     char *argv[] = {
         (char *)(uintptr_t)s->runner, "--compare", "-", "--steps", steps, "--json", NULL};
@@ -215,7 +219,7 @@ out:
 static vp_status judge_rounds(vp_run_off *o, int64_t *n, double *fastest_s, bool *told, vp_err *err)
 {
     const double *step_s[VP_MAX_CONTENDERS];
-    double        seconds[VP_MAX_CONTENDERS], error[VP_MAX_CONTENDERS];
+    double        seconds[VP_MAX_CONTENDERS], error[VP_MAX_CONTENDERS], scatter[VP_MAX_CONTENDERS];
     vp_contender  left[VP_MAX_CONTENDERS], behind[VP_MAX_CONTENDERS];
     int64_t       n_left = 0, n_behind = 0;
     vp_status     st = VP_OK;
@@ -223,7 +227,7 @@ static vp_status judge_rounds(vp_run_off *o, int64_t *n, double *fastest_s, bool
     assert(*n > 1 && *n <= VP_MAX_CONTENDERS && o->contenders[0].n_rounds >= MIN_ROUNDS);
     for (int64_t i = 0; i < *n; i++)
         step_s[i] = o->contenders[i].step_s;
-    VP_TRY(vp_race_estimate(step_s, *n, o->contenders[0].n_rounds, seconds, error, err));
+    VP_TRY(vp_race_estimate(step_s, *n, o->contenders[0].n_rounds, seconds, error, scatter, err));
     *told      = true;
     *fastest_s = INFINITY;
     for (int64_t i = 0; i < *n; i++)
@@ -231,6 +235,7 @@ static vp_status judge_rounds(vp_run_off *o, int64_t *n, double *fastest_s, bool
     for (int64_t i = 0; i < *n; i++) {
         vp_contender *x = &o->contenders[i];
         x->behind       = log(seconds[i] / *fastest_s);
+        x->scatter      = scatter[i];
         if (x->behind > SURE * error[i]) {
             behind[n_behind++] = *x;
         } else {
@@ -246,22 +251,57 @@ out:
     return st;
 }
 
-static vp_status take_race(const vp_run_off *o, const vp_session *s, vp_trials *trials, int64_t n,
+static bool in_last_race(const vp_run_off *o, int64_t trial_idx)
+{
+    for (int64_t i = 0; i < o->n_last_race; i++)
+        if (o->last_race[i] == trial_idx)
+            return true;
+    return false;
+}
+
+/* How much slower the machine is in this race than in those before, by who was in both; 1: nobody
+ * was. */
+static double slower_now(const vp_run_off *o, const vp_trials *trials, int64_t n, double fastest_s)
+{
+    double  sum    = 0;
+    int64_t n_both = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double before_s = trials->all[o->contenders[i].trial_idx].raced.seconds;
+        if (before_s > 0) {
+            sum += log(fastest_s / before_s) + o->contenders[i].behind;
+            n_both++;
+        }
+    }
+    return n_both ? exp(sum / (double)n_both) : 1;
+}
+
+/* What the race said of the first n contenders. Who was in earlier races only is compared with
+ * them by way of those that were in both. */
+static vp_status take_race(vp_run_off *o, const vp_session *s, vp_trials *trials, int64_t n,
                            double fastest_s, vp_err *err)
 {
-    vp_status st = VP_OK;
+    double    over = slower_now(o, trials, n, fastest_s);
+    vp_status st   = VP_OK;
 
     assert(isfinite(fastest_s) && fastest_s > 0);
+    o->n_last_race = 0;
+    o->n_races++;
     for (int64_t i = 0; i < n; i++) {
-        const vp_contender *c = &o->contenders[i];
-        VP_TRY(vp_trials_take_race(trials, s, c->trial_idx,
-                                   &(vp_race_result){.step_s   = c->step_s,
-                                                     .n_rounds = c->n_rounds,
-                                                     .seconds  = fastest_s * exp(c->behind),
-                                                     .calls    = c->calls,
-                                                     .n_calls  = c->n_calls},
-                                   err));
+        const vp_contender *c          = &o->contenders[i];
+        o->last_race[o->n_last_race++] = c->trial_idx;
+        VP_TRY(
+            vp_trials_take_race(trials, s, c->trial_idx,
+                                &(vp_race_result){.step_s   = c->step_s,
+                                                  .n_rounds = c->n_rounds,
+                                                  .step  = {fastest_s * exp(c->behind), c->scatter},
+                                                  .calls = c->calls,
+                                                  .n_calls = c->n_calls},
+                                err));
     }
+    for (int64_t i = 0; over != 1 && i < trials->n; i++)
+        if (trials->all[i].raced.seconds > 0 && !in_last_race(o, i))
+            VP_TRY(vp_trials_carry_over(trials, s, i, over, err));
 out:
     return st;
 }
@@ -270,8 +310,8 @@ out:
  * the only way to tell plans apart that differ by less than its weather. Who is surely behind
  * leaves, the rest go on with twice the rounds, until one is left, or the rounds tell them apart
  * by what would be worth it, or a limit. *done false: no race could be held, and why was said. */
-static vp_status race(vp_run_off *o, const vp_session *s, const vp_planning *planning,
-                      vp_trials *trials, int64_t n, bool *done, vp_err *err)
+static vp_status race(vp_run_off *o, vp_session *s, const vp_planning *planning, vp_trials *trials,
+                      int64_t n, bool *done, vp_err *err)
 {
     int64_t   n_racing = n, n_rounds = 0, n_more = MIN_ROUNDS;
     double    fastest_s = 0, spent_s = 0, round_s;
@@ -307,20 +347,31 @@ out:
     return st;
 }
 
-/* Those that fit side by side race; else each runs again, one after the other. */
-vp_status vp_run_off_hold(vp_run_off *o, const vp_session *s, vp_planning *planning,
-                          vp_trials *trials, bool *learnt, vp_err *err)
+/* Whether there is somebody who never raced, or, as long as there were few races now, somebody who
+ * was not in the last one: the winner is to have raced all who may be as fast. */
+static bool race_is_due(const vp_run_off *o, const vp_trials *trials)
 {
-    int64_t   n_new = 0, n;
-    bool      done  = false;
-    vp_status st    = VP_OK;
+    bool due = false;
+
+    for (int64_t i = 0; i < o->n_contenders; i++)
+        due |= trials->rows[o->contenders[i].trial_idx].n_runs < VP_ENOUGH_RUNS ||
+               (o->n_races > 0 && o->n_races < MAX_RACES &&
+                !in_last_race(o, o->contenders[i].trial_idx));
+    return o->n_contenders > 1 && due;
+}
+
+/* Those that fit side by side race; else each runs again, one after the other. */
+vp_status vp_run_off_hold(vp_run_off *o, vp_session *s, vp_planning *planning, vp_trials *trials,
+                          bool *learnt, vp_err *err)
+{
+    int64_t   n;
+    bool      done = false;
+    vp_status st   = VP_OK;
 
     VP_TRY(choose_contenders(o, s, planning, trials, err));
     if ((n = n_together(o, s, trials)) > 1)
         o->n_contenders = n;
-    for (int64_t i = 0; i < o->n_contenders; i++)
-        n_new += trials->rows[o->contenders[i].trial_idx].n_runs < VP_ENOUGH_RUNS;
-    *learnt = o->n_contenders > 1 && n_new > 0;
+    *learnt = race_is_due(o, trials);
     if (!*learnt)
         goto out;
     if (n > 1)

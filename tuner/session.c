@@ -1,15 +1,20 @@
 /* What is asked, who runs here, and which request of the study that is. */
 #include "tuner/tune_internal.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/sha256.h"
+#include "base/units.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const double SAID_EVERY_S = 5;
 
 void vp_session_note(const vp_session *s, const char *fmt, ...)
 {
@@ -40,14 +45,34 @@ static vp_status hash_file(const char *path, char text[65], vp_err *err)
     return VP_OK;
 }
 
+void vp_session_doing(vp_session *s, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(s->doing, sizeof s->doing, fmt, args);
+    va_end(args);
+    s->doing_since_s = vp_now_s();
+}
+
+static void still_doing(void *arg)
+{
+    const vp_session *s = arg;
+    char              time[32];
+
+    if (s->doing[0])
+        vp_session_note(s, "  %s: %s so far", s->doing,
+                        vp_time_text(vp_now_s() - s->doing_since_s, time, sizeof time));
+}
+
 char *vp_session_backend_option(const vp_session *s)
 {
     static char option[] = "--backend";
     return s->request->device->is_cpu ? NULL : option;
 }
 
-vp_status vp_session_run(const vp_session *s, char *const *argv, const vp_text *input,
-                         double timeout_s, vp_child_result *child, vp_err *err)
+vp_status vp_session_run(vp_session *s, char *const *argv, const vp_text *input, double timeout_s,
+                         vp_child_result *child, vp_err *err)
 {
     enum { MAX_BYTES = 4 << 20 };
     vp_child_opts opts = {.argv             = argv,
@@ -56,6 +81,9 @@ vp_status vp_session_run(const vp_session *s, char *const *argv, const vp_text *
                           .out              = VP_CHILD_CAPTURE,
                           .err              = VP_CHILD_CAPTURE,
                           .max_output_bytes = MAX_BYTES,
+                          .tick             = still_doing,
+                          .tick_arg         = s,
+                          .tick_s           = SAID_EVERY_S,
                           .timeout_s        = timeout_s};
 
     assert(argv[0] && argv[0][0] && timeout_s > 0);
@@ -66,14 +94,17 @@ vp_status vp_session_run(const vp_session *s, char *const *argv, const vp_text *
     return vp_child_run(&opts, child, err);
 }
 
-static vp_status find_runner(vp_session *s, vp_err *err)
+vp_status vp_session_find_runner(vp_session *s, vp_err *err)
 {
     vp_child_result child = {0};
     vp_json_doc    *doc   = NULL;
     const char     *text;
     char            hash[65];
-    vp_status       st = VP_OK;
+    int64_t         n_threads = 0;
+    vp_status       st        = VP_OK;
 
+    assert(s->opts && s->request && s->study);
+    vp_child_env_for_threads();
     if (s->opts->runner)
         snprintf(s->runner, sizeof s->runner, "%s", s->opts->runner);
     else
@@ -92,13 +123,17 @@ static vp_status find_runner(vp_session *s, vp_err *err)
     VP_TRY(vp_json_string(&root, "description", &text, err));
     snprintf(s->backend, sizeof s->backend, "%s", text);
     VP_TRY(vp_json_int(&root, "free_bytes", 0, INT64_MAX, &s->free_bytes, err));
+    if (vp_json_has(&root, "threads")) /* another runner may not say */
+        VP_TRY(vp_json_int(&root, "threads", 0, INT_MAX, &n_threads, err));
+    s->n_threads = (int)n_threads;
 out:
     vp_json_doc_free(doc);
     vp_child_result_release(&child);
     return st;
 }
 
-static vp_status find_request(vp_session *s, vp_err *err)
+/* The request as the study has it: its id, or, where that is not asked for, threads of its trials. */
+static vp_status look_up(vp_session *s, int64_t *id, int *threads, vp_err *err)
 {
     char     *config      = json_dumps(s->request->model->config, JSON_COMPACT | JSON_SORT_KEYS);
     json_t   *recipe_json = vp_recipe_to_json(&s->request->recipe);
@@ -119,7 +154,8 @@ static vp_status find_request(vp_session *s, vp_err *err)
                           .device       = s->request->device->name,
                           .backend      = s->backend,
                           .build        = s->build};
-    VP_TRY(vp_study_request_id(s->study, &r, &s->request_id, err));
+    VP_TRY(id ? vp_study_request_id(s->study, &r, id, err)
+              : vp_study_threads(s->study, &r, threads, err));
 out:
     free(config);
     free(recipe);
@@ -127,15 +163,14 @@ out:
     return st;
 }
 
-vp_status vp_session_describe(vp_session *s, vp_err *err)
+vp_status vp_session_find_request(vp_session *s, vp_err *err)
 {
-    vp_status st = VP_OK;
+    assert(s->runner[0] && s->backend[0]);
+    return look_up(s, &s->request_id, NULL, err);
+}
 
-    assert(s->opts && s->request && s->study && !s->runner[0]);
-    vp_child_env_for_threads();
-    VP_TRY(find_runner(s, err));
-    VP_TRY(find_request(s, err));
-    assert(s->request_id > 0);
-out:
-    return st;
+vp_status vp_session_known_threads(vp_session *s, int *n, vp_err *err)
+{
+    assert(s->runner[0] && s->backend[0]);
+    return look_up(s, NULL, n, err);
 }

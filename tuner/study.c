@@ -55,6 +55,49 @@ out:
     return st;
 }
 
+/* "CPU, AVX-512, 2 threads": 2, and what stands before it in length; 0 where it says none. */
+static int threads_said(const char *backend, size_t *length)
+{
+    const char *comma = strrchr(backend, ',');
+    char        word[16];
+    int         n;
+
+    if (!comma || sscanf(comma, ", %d %15s", &n, word) != 2 || strncmp(word, "thread", 6) != 0)
+        return 0;
+    *length = (size_t)(comma - backend);
+    return n;
+}
+
+vp_status vp_study_threads(vp_study *s, const vp_study_request *r, int *threads, vp_err *err)
+{
+    static const char find[] =
+        "SELECT r.backend FROM request r JOIN trial t ON t.request_id = r.id WHERE t.state = 'done' "
+        "AND r.model_sha256 = ? AND r.recipe = ? AND r.seq = ? AND r.global_batch = ? AND r.device = ? AND r.build = ? "
+        "GROUP BY r.backend ORDER BY count(*) DESC, r.backend";
+    sqlite3_stmt *stmt   = NULL;
+    size_t        n_mine = 0, n_there = 0;
+    bool          any;
+    vp_status     st = VP_OK;
+
+    *threads = 0;
+    if (!threads_said(r->backend, &n_mine))
+        return VP_OK;
+    VP_TRY(vp_study_query(s, &stmt, err, find, "ttiitt", r->model_sha256, r->recipe, r->seq,
+                          r->global_batch, r->device, r->build));
+    for (;;) {
+        VP_TRY(vp_study_next_row(s, stmt, &any, err));
+        const char *backend = any ? vp_study_text_at(stmt, 0) : NULL;
+        int         n       = backend ? threads_said(backend, &n_there) : 0;
+        if (n > 0 && n_there == n_mine && strncmp(backend, r->backend, n_mine) == 0)
+            *threads = n;
+        if (!any || *threads)
+            break;
+    }
+out:
+    sqlite3_finalize(stmt);
+    return st;
+}
+
 /* ---- shapes as text: "rows=256,in=768,out=2304,layout=0", with "dtype=bf16," before it where
  * the call is not fp32 ---- */
 

@@ -49,6 +49,11 @@ typedef struct vp_study_request {
 vp_status vp_study_request_id(vp_study *study, const vp_study_request *request, int64_t *id,
                               vp_err *err);
 
+/* Threads of the most finished trials of such a request, whatever its budget and backend's threads;
+ * 0: none of them is there. A backend says its threads at the end of its description. */
+vp_status vp_study_threads(vp_study *study, const vp_study_request *request, int *threads,
+                           vp_err *err);
+
 /* ---- profiles ---- */
 
 typedef enum vp_profile_kind {

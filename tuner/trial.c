@@ -115,6 +115,18 @@ static vp_verdict verdict_by_name(const char *name)
     return (vp_verdict)v;
 }
 
+/* Of a trial in the study, which has its steps, but not which of them were a race's. */
+static void take_spread(vp_arena *arena, const vp_study_trial *row, vp_trial *trial)
+{
+    double *steps = vp_arena_array(arena, row->n_steps, sizeof *steps);
+
+    if (!steps || row->n_steps < 2 || row->measured_s <= 0)
+        return;
+    memcpy(steps, row->step_s, (size_t)row->n_steps * sizeof *steps);
+    *(row->n_runs < VP_ENOUGH_RUNS ? &trial->alone : &trial->raced) = (vp_spread){
+        row->measured_s, vp_middle_error(steps + 1, row->n_steps - 1) / row->measured_s};
+}
+
 /* What the study has of this request. A plan whose tuner died MAX_TRIES times while it ran is
  * taken to be the reason. */
 vp_status vp_trials_restore(vp_trials *trials, const vp_session *s, vp_err *err)
@@ -143,7 +155,8 @@ vp_status vp_trials_restore(vp_trials *trials, const vp_session *s, vp_err *err)
                           .verdict        = rows[i].state == VP_TRIAL_DONE
                                                 ? verdict_by_name(rows[i].verdict)
                                                 : VP_VERDICT_INTERRUPTED};
-        inner          = (vp_err){0};
+        take_spread(s->arena, &rows[i], &trial);
+        inner = (vp_err){0};
         if (trial.verdict == VP_N_VERDICTS ||
             vp_decisions_read(s->request, rows[i].decisions, &trial.candidate.scenario, &inner) !=
                 VP_OK)
@@ -350,7 +363,7 @@ static int64_t steps_for(double step_s)
 }
 
 /* Run the candidate's plan once. The plan goes through a pipe: nothing is left behind by a kill. */
-static vp_status run_child(const vp_session *s, const vp_planning *planning, const vp_trial *trial,
+static vp_status run_child(vp_session *s, const vp_planning *planning, const vp_trial *trial,
                            int64_t n_steps, answer *a, vp_verdict *verdict, const char **evidence,
                            vp_err *err)
 {
@@ -399,6 +412,7 @@ static vp_status take_answer(const vp_session *s, vp_planning *planning, const a
             counted[n++] = all[i];
     assert(n > 0 && n < row->n_steps);
     row->measured_s = vp_median(counted, n);
+    trial->alone    = (vp_spread){row->measured_s, vp_middle_error(counted, n) / row->measured_s};
     if (a->n_calls) {
         row->calls   = a->calls;
         row->n_calls = a->n_calls;
@@ -415,7 +429,7 @@ static vp_status take_answer(const vp_session *s, vp_planning *planning, const a
     return VP_OK;
 }
 
-vp_status vp_trials_run(vp_trials *trials, const vp_session *s, vp_planning *planning,
+vp_status vp_trials_run(vp_trials *trials, vp_session *s, vp_planning *planning,
                         const vp_candidate *candidate, const char *preset, vp_err *err)
 {
     vp_trial trial = {
@@ -435,6 +449,7 @@ vp_status vp_trials_run(vp_trials *trials, const vp_session *s, vp_planning *pla
     VP_TRY_ALLOC(err, row.decisions);
     VP_TRY(vp_study_begin(s->study, s->request_id, &row, err));
     trial.id = row.id;
+    vp_session_doing(s, "running trial %lld", (long long)trial.id);
     assert(row.id > 0 && row.state == VP_TRIAL_RUNNING);
     VP_TRY(run_child(s, planning, &trial, steps_for(candidate->figures.step_time_s), &a,
                      &trial.verdict, &trial.evidence, err));
@@ -460,8 +475,8 @@ out:
     return st;
 }
 
-vp_status vp_trials_run_again(vp_trials *trials, const vp_session *s, vp_planning *planning,
-                              int64_t idx, vp_err *err)
+vp_status vp_trials_run_again(vp_trials *trials, vp_session *s, vp_planning *planning, int64_t idx,
+                              vp_err *err)
 {
     vp_trial       *x   = &trials->all[idx];
     vp_study_trial *row = &trials->rows[idx];
@@ -477,6 +492,7 @@ vp_status vp_trials_run_again(vp_trials *trials, const vp_session *s, vp_plannin
     assert(x->verdict == VP_VERDICT_OK); /* a contender */
     vp_time_text(x->measured_s, before, sizeof before);
     n_steps = n_steps < MIN_STEPS ? MIN_STEPS : n_steps > MAX_STEPS ? MAX_STEPS : n_steps;
+    vp_session_doing(s, "running trial %lld again", (long long)x->id);
     VP_TRY(run_child(s, planning, x, n_steps, &a, &verdict, &evidence, err));
     if (verdict == VP_VERDICT_INTERRUPTED)
         VP_TRY(VP_FAIL(err, VP_ERR_NO_TRIAL, "interrupted"));
@@ -509,13 +525,13 @@ vp_status vp_trials_take_race(vp_trials *trials, const vp_session *s, int64_t id
     vp_status       st = VP_OK;
 
     assert(idx >= 0 && idx < trials->n && x->id == row->id);
-    assert(race->n_rounds > 0 && race->step_s && race->seconds > 0);
+    assert(race->n_rounds > 0 && race->step_s && race->step.seconds > 0);
     VP_TRY_ALLOC(err, all);
     if (row->n_steps)
         memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
     memcpy(all + row->n_steps, race->step_s, (size_t)race->n_rounds * sizeof *all);
     vp_session_note(s, "trial %lld in the race: %s after %lld rounds, was %s alone",
-                    (long long)x->id, vp_time_text(race->seconds, after, sizeof after),
+                    (long long)x->id, vp_time_text(race->step.seconds, after, sizeof after),
                     (long long)race->n_rounds, vp_time_text(x->measured_s, before, sizeof before));
     if (race->n_calls) {
         row->calls   = race->calls;
@@ -524,9 +540,21 @@ vp_status vp_trials_take_race(vp_trials *trials, const vp_session *s, int64_t id
     row->step_s = all;
     row->n_steps += race->n_rounds;
     row->n_runs     = row->n_runs < VP_ENOUGH_RUNS ? VP_ENOUGH_RUNS : row->n_runs + 1;
-    row->measured_s = x->measured_s = race->seconds;
+    row->measured_s = x->measured_s = race->step.seconds;
+    x->raced                        = race->step;
     x->n_runs                       = row->n_runs;
     VP_TRY(vp_study_finish(s->study, row, err));
 out:
     return st;
+}
+
+vp_status vp_trials_carry_over(vp_trials *trials, const vp_session *s, int64_t idx, double over,
+                               vp_err *err)
+{
+    vp_trial *x = &trials->all[idx];
+
+    assert(idx >= 0 && idx < trials->n && x->raced.seconds > 0 && over > 0);
+    x->raced.seconds *= over;
+    trials->rows[idx].measured_s = x->measured_s = x->raced.seconds;
+    return vp_study_finish(s->study, &trials->rows[idx], err);
 }

@@ -242,7 +242,11 @@ static vp_status tune(tuner *t, const vp_plan_answer *space, vp_tune_result *res
     bool      learnt;
     vp_status st = VP_OK;
 
-    VP_TRY(vp_session_describe(&t->session, err));
+    VP_TRY(vp_session_find_runner(&t->session, err));
+    VP_TRY(vp_threads_choose(&t->session, &t->planning, space, result, err));
+    if (result->threads != t->session.n_threads)
+        VP_TRY(vp_session_find_runner(&t->session, err));
+    VP_TRY(vp_session_find_request(&t->session, err));
     VP_TRY(vp_trials_restore(&t->trials, &t->session, err));
     VP_TRY(plan_first(t, space, err));
     assert(t->planning.base && t->planning.profile);

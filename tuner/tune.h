@@ -56,6 +56,11 @@ typedef enum vp_verdict {
 
 const char *vp_verdict_name(vp_verdict v);
 
+/* A measured time and the standard error of it, relative; 0 s: not measured. */
+typedef struct vp_spread {
+    double seconds, error;
+} vp_spread;
+
 typedef struct vp_trial {
     int64_t      id;        /* of the study; 0: not run                  */
     const char  *preset;    /* its name when it is one, else NULL        */
@@ -63,8 +68,10 @@ typedef struct vp_trial {
     vp_verdict   verdict;
     bool         from_study;     /* was there already                         */
     int64_t      executed_bytes; /* of the arena; 0 unless VP_VERDICT_OK      */
-    /* median of all steps but each run's first, or what the race said; 0 unless ok */
-    double measured_s;
+    /* of a step: what the last race said, else what it took alone; 0 unless ok */
+    double    measured_s;
+    vp_spread alone; /* median of the steps of its own runs but each first */
+    vp_spread raced; /* in the last race; of who left an earlier one, by those that raced in both */
     /* 2 and more: it was near the best, and run again or in the race */
     int64_t     n_runs;
     const char *evidence; /* what the child said last, else ""         */
@@ -81,15 +88,26 @@ typedef struct vp_tune_opts {
     const volatile sig_atomic_t *ended;
 } vp_tune_opts;
 
+enum { VP_MAX_THREADS_TRIED = 12 };
+
+typedef struct vp_threads_tried {
+    int       threads;
+    vp_spread step;
+} vp_threads_tried;
+
 typedef struct vp_tune_result {
-    vp_arena       *arena;
-    vp_profile     *profile; /* measured here, corrected by the trials    */
-    vp_plan_answer  answer;  /* of planning with it; candidates by time   */
-    vp_trial       *trials;  /* as they were run; presets that do not fit last */
-    int64_t         n_trials;
-    const vp_trial *best;        /* NULL: no trial that keeps the pins succeeded */
-    const vp_trial *best_preset; /* NULL: none ran                            */
-    const char     *stopped_because;
+    /* how many threads the CPU's kernels take here, 0: not looked at; and what others took */
+    int              threads;
+    vp_threads_tried tried[VP_MAX_THREADS_TRIED];
+    int              n_tried; /* 0: they were given, or the study knows */
+    vp_arena        *arena;
+    vp_profile      *profile; /* measured here, corrected by the trials    */
+    vp_plan_answer   answer;  /* of planning with it; candidates by time   */
+    vp_trial        *trials;  /* as they were run; presets that do not fit last */
+    int64_t          n_trials;
+    const vp_trial  *best;        /* NULL: no trial that keeps the pins succeeded */
+    const vp_trial  *best_preset; /* NULL: none ran                            */
+    const char      *stopped_because;
 } vp_tune_result;
 
 /* VP_OK: trials were run, or nothing fits (answer.n_candidates 0). VP_ERR_DEVICE: vplan-run is

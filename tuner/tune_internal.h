@@ -4,6 +4,7 @@
  *     tune.c       the loop
  *     run_off.c    vp_run_off    who races
  *     trial.c      vp_trials     what ran, each with its row of the study
+ *     threads.c                  how many threads, before anything is measured
  *     planning.c   vp_planning   the profile, and the plans made with it
  *     measure.c, decisions.c     keep nothing
  *     session.c    vp_session    what is asked, who runs here, the study: set once */
@@ -31,11 +32,20 @@ typedef struct vp_session {
     int64_t                request_id; /* of the study                  */
     char                   runner[1100];
     char                   backend[200], build[17]; /* what it says it runs on; its hash */
+    int                    n_threads;               /* that its kernels take */
     int64_t                free_bytes;              /* of the device, before anything ran  */
+    char                   doing[200];              /* for who waits while a child runs    */
+    double                 doing_since_s;
 } vp_session;
 
-/* Who runs here, and which request of the study this is. s->opts, request and study are there. */
-vp_status vp_session_describe(vp_session *s, vp_err *err);
+/* Who runs here, with as many threads as the environment says; s->opts, request and study are
+ * there. Then which request of the study this is. */
+vp_status vp_session_find_runner(vp_session *s, vp_err *err);
+vp_status vp_session_find_request(vp_session *s, vp_err *err);
+
+/* Threads of the most trials that the study has of this request, with whatever threads; 0: it has
+ * none. */
+vp_status vp_session_known_threads(vp_session *s, int *n, vp_err *err);
 void      vp_session_note(const vp_session *s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -43,11 +53,14 @@ void      vp_session_note(const vp_session *s, const char *fmt, ...)
  * the CPU's, where its words end. */
 char *vp_session_backend_option(const vp_session *s);
 
+/* What is being done, said every few seconds while a child runs. */
+void vp_session_doing(vp_session *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
 /* Run the runner by these words, s->runner the first of them, with input (NULL: none) on its
  * standard input; what it prints is in *child, to be released in any case. Where the end was asked for,
  * it is not run, and was interrupted. */
-vp_status vp_session_run(const vp_session *s, char *const *argv, const vp_text *input,
-                         double timeout_s, vp_child_result *child, vp_err *err);
+vp_status vp_session_run(vp_session *s, char *const *argv, const vp_text *input, double timeout_s,
+                         vp_child_result *child, vp_err *err);
 
 /* ---- decisions.c: plans as text in a study: one text, one plan ---- */
 
@@ -62,7 +75,7 @@ vp_status vp_decisions_read(const vp_plan_request *request, const char *text, vp
 /* What the study has of this device, backend and build, as a new profile; the calls of the space
  * that it lacks are timed now and kept there. *profile_id is 0 where the profile is put together
  * from several of the study's. */
-vp_status vp_measure_calls(const vp_session *s, const vp_plan_answer *space, vp_profile **out,
+vp_status vp_measure_calls(vp_session *s, const vp_plan_answer *space, vp_profile **out,
                            int64_t *profile_id, vp_err *err);
 
 /* ---- planning.c ---- */
@@ -85,11 +98,11 @@ void vp_planning_begin(vp_planning *p, const vp_plan_request *asked);
 
 /* The base: the given profile, or the calls of the space timed here; and the plans made with it.
  * rows: what ran before. */
-vp_status vp_planning_first(vp_planning *p, const vp_session *s, const vp_plan_answer *space,
+vp_status vp_planning_first(vp_planning *p, vp_session *s, const vp_plan_answer *space,
                             const vp_study_trial *rows, int64_t n_rows, vp_err *err);
 
 /* Where a given profile is far off what ran: another base, and its plans. */
-vp_status vp_planning_doubt(vp_planning *p, const vp_session *s, const vp_plan_answer *space,
+vp_status vp_planning_doubt(vp_planning *p, vp_session *s, const vp_plan_answer *space,
                             const vp_study_trial *rows, int64_t n_rows, vp_err *err);
 
 /* The base corrected by what ran, and the plans made with that. */
@@ -108,6 +121,14 @@ vp_status vp_planning_json(const vp_planning *p, const vp_candidate *candidate, 
 
 /* The result's profile and answer; p has none afterwards. */
 void vp_planning_end(vp_planning *p, vp_tune_result *result);
+
+/* ---- threads.c ---- */
+
+/* How many threads what follows runs with, OMP_NUM_THREADS in our environment from now on: those that
+ * the study knows to have been chosen, else the fewest of those with which a plan of the space is fastest.
+ * As it is on a card, and where the user has said so by that variable. */
+vp_status vp_threads_choose(vp_session *s, const vp_planning *planning, const vp_plan_answer *space,
+                            vp_tune_result *result, vp_err *err);
 
 /* ---- trial.c ---- */
 
@@ -129,11 +150,11 @@ bool    vp_trials_have(const vp_trials *trials, const vp_scenario *s);
 vp_status vp_trials_restore(vp_trials *trials, const vp_session *s, vp_err *err);
 
 /* Run a candidate that has no trial yet; preset NULL: it is none. */
-vp_status vp_trials_run(vp_trials *trials, const vp_session *s, vp_planning *planning,
+vp_status vp_trials_run(vp_trials *trials, vp_session *s, vp_planning *planning,
                         const vp_candidate *candidate, const char *preset, vp_err *err);
 /* Run one once more, in a process of its own. */
-vp_status vp_trials_run_again(vp_trials *trials, const vp_session *s, vp_planning *planning,
-                              int64_t idx, vp_err *err);
+vp_status vp_trials_run_again(vp_trials *trials, vp_session *s, vp_planning *planning, int64_t idx,
+                              vp_err *err);
 /* A preset that does not fit and is not run. */
 vp_status vp_trials_add_unfit(vp_trials *trials, const vp_session *s, const vp_preset *preset,
                               vp_err *err);
@@ -146,12 +167,15 @@ void vp_trials_fit(vp_trials *trials, const vp_planning *planning);
 typedef struct vp_race_result {
     const double *step_s;
     int64_t       n_rounds;
-    double        seconds;
+    vp_spread     step;
     vp_call_time *calls; /* n_calls 0: not told */
     int64_t       n_calls;
 } vp_race_result;
 vp_status vp_trials_take_race(vp_trials *trials, const vp_session *s, int64_t idx,
                               const vp_race_result *race, vp_err *err);
+/* What an earlier race said, as the last one would have: the machine was over times as slow. */
+vp_status vp_trials_carry_over(vp_trials *trials, const vp_session *s, int64_t idx, double over,
+                               vp_err *err);
 
 /* kernel_calls of a run's JSON, which may be missing: *calls and *n_calls stay as they are then. */
 vp_status vp_read_calls(vp_arena *arena, const vp_json_node *run, vp_call_time **calls,
@@ -167,8 +191,9 @@ typedef struct vp_contender {
     /* of its rounds in the race */
     double *step_s;
     int64_t n_rounds;
-    /* ln of its seconds over the fastest's, when it left the race or the race ended */
-    double behind;
+    /* ln of its seconds over the fastest's, when it left the race or the race ended; and its own
+     * standard error */
+    double behind, scatter;
     /* in the race, the rounds it did last */
     vp_call_time *calls;
     int64_t       n_calls;
@@ -178,6 +203,8 @@ typedef struct vp_run_off {
     /* of which one is the best, in order of what is expected; in a race, of who is left */
     vp_contender contenders[VP_MAX_CONTENDERS];
     int64_t      n_contenders;
+    /* trials of the last race, and how many races there were */
+    int64_t last_race[VP_MAX_CONTENDERS], n_last_race, n_races;
 } vp_run_off;
 
 /* What is expected of trials, from what each measured and what the profile, which knows them
@@ -191,8 +218,8 @@ vp_status vp_expect(const vp_session *s, const vp_planning *planning, const vp_t
                     vp_expectation *e, vp_err *err);
 
 /* Let the nearest race, or run again; *learnt false: all of it was run before. */
-vp_status vp_run_off_hold(vp_run_off *o, const vp_session *s, vp_planning *planning,
-                          vp_trials *trials, bool *learnt, vp_err *err);
+vp_status vp_run_off_hold(vp_run_off *o, vp_session *s, vp_planning *planning, vp_trials *trials,
+                          bool *learnt, vp_err *err);
 
 /* Best and best preset of the result, which has its trials. */
 void vp_run_off_choose(const vp_run_off *o, const vp_session *s, vp_tune_result *r);
