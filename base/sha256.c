@@ -33,15 +33,18 @@ static void digest_block(vp_sha256 *h, const unsigned char *p)
                (rotr(b, 17) ^ rotr(b, 19) ^ b >> 10);
     }
     memcpy(s, h->state, sizeof s);
-    for (int i = 0; i < 64; i++) {
-        uint32_t t1 = s[7] + (rotr(s[4], 6) ^ rotr(s[4], 11) ^ rotr(s[4], 25)) +
-                      ((s[4] & s[5]) ^ (~s[4] & s[6])) + K[i] + w[i];
-        uint32_t t2 = (rotr(s[0], 2) ^ rotr(s[0], 13) ^ rotr(s[0], 22)) +
-                      ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += t1;
-        s[0] = t1 + t2;
-    }
+    for (int i = 0; i < 64; i += 8) /* what is called a..h moves on, not what it holds */
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; k++) {
+            uint32_t *a = &s[-k & 7], *b = &s[(1 - k) & 7], *c = &s[(2 - k) & 7],
+                     *d = &s[(3 - k) & 7], *e = &s[(4 - k) & 7], *f = &s[(5 - k) & 7],
+                     *g = &s[(6 - k) & 7], *last = &s[(7 - k) & 7];
+            uint32_t t1 = *last + (rotr(*e, 6) ^ rotr(*e, 11) ^ rotr(*e, 25)) +
+                          ((*e & *f) ^ (~*e & *g)) + K[i + k] + w[i + k];
+            *d += t1;
+            *last = t1 + (rotr(*a, 2) ^ rotr(*a, 13) ^ rotr(*a, 22)) +
+                    ((*a & *b) ^ (*a & *c) ^ (*b & *c));
+        }
     for (int i = 0; i < 8; i++)
         h->state[i] += s[i];
 }

@@ -62,6 +62,16 @@ static where place_of_step(const vp_plan *plan, const vp_bucket *bucket, const v
     return place_of("buckets");
 }
 
+/* An error found in a step says where that is: only here, since the text takes longer to make than
+ * the checks take that found nothing. */
+static vp_status in_step(vp_status st, const vp_plan *plan, const vp_bucket *bucket,
+                         const vp_program *p, const vp_step *s, vp_err *err)
+{
+    if (st == VP_ERR_INPUT && err && !err->field[0])
+        snprintf(err->field, sizeof err->field, "%s", place_of_step(plan, bucket, p, s).field);
+    return st;
+}
+
 /* Where a memory of the plan ends. */
 static int64_t memory_end(const vp_plan *plan, vp_memory memory)
 {
@@ -266,6 +276,41 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
     return VP_OK;
 }
 
+/* One step of a program; an error's field is left to the caller. */
+static vp_status check_step(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
+                            int pass, const vp_step *s, const char *file, vp_err *err)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+    const char           *why;
+    vp_status             st = VP_OK;
+
+    VP_TRY(check_kernel(plan, s, NULL, file, err));
+    why = vp_step_contradiction(plan, bucket, p, pass, s);
+    NEED(!why, NULL, "%s (%s) %s", s->name, info->name, why);
+    NEED(s->workspace_bytes == vp_step_workspace_bytes((int)plan->compute_capability, s), NULL,
+         "%s (%s): its workspace is not what it needs on this device", s->name, info->name);
+    for (int k = 0; k < vp_step_n_operands(s); k++) {
+        const vp_arg *a = &s->args[k];
+        if (a->space == VP_SPACE_NONE) {
+            NEED(k < info->n_operands && info->operands[k].optional, NULL,
+                 "%s (%s): operand %s is missing", s->name, info->name, vp_step_operand_name(s, k));
+            continue;
+        }
+        int64_t have = storage_bytes(plan, bucket, p, pass, a);
+        int64_t need = vp_step_operand_bytes(s, s->ints, k);
+        NEED(have >= 0, NULL, "%s (%s): operand %s points nowhere", s->name, info->name,
+             vp_step_operand_name(s, k));
+        NEED(a->offset_bytes % 4 == 0, NULL, "%s (%s): operand %s is not at a multiple of 4 bytes",
+             s->name, info->name, vp_step_operand_name(s, k));
+        NEED(!vp_overflowed(need) && inside(a->offset_bytes, need, have), NULL,
+             "%s (%s): operand %s is smaller than the kernel needs", s->name, info->name,
+             vp_step_operand_name(s, k));
+        VP_TRY(check_index_operand(plan, s, k, NULL, file, err));
+    }
+out:
+    return st;
+}
+
 static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
                              const char *file, vp_err *err)
 {
@@ -277,37 +322,9 @@ static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const
     NEED(!why, place_of_program(plan, bucket, p, "update", 0).field, "%s %s",
          plan->templates[p->template_idx].params[param_idx].param.name, why);
     for (int pass = 0; pass < VP_N_PASSES; pass++)
-        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-            const vp_step        *s    = &p->steps[pass][i];
-            const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
-            where                 at   = place_of_step(plan, bucket, p, s);
-            VP_TRY(check_kernel(plan, s, at.field, file, err));
-            why = vp_step_contradiction(plan, bucket, p, pass, s);
-            NEED(!why, at.field, "%s (%s) %s", s->name, info->name, why);
-            NEED(s->workspace_bytes == vp_step_workspace_bytes((int)plan->compute_capability, s),
-                 at.field, "%s (%s): its workspace is not what it needs on this device", s->name,
-                 info->name);
-            for (int k = 0; k < vp_step_n_operands(s); k++) {
-                const vp_arg *a = &s->args[k];
-                if (a->space == VP_SPACE_NONE) {
-                    NEED(k < info->n_operands && info->operands[k].optional, at.field,
-                         "%s (%s): operand %s is missing", s->name, info->name,
-                         vp_step_operand_name(s, k));
-                    continue;
-                }
-                int64_t have = storage_bytes(plan, bucket, p, pass, a);
-                int64_t need = vp_step_operand_bytes(s, s->ints, k);
-                NEED(have >= 0, at.field, "%s (%s): operand %s points nowhere", s->name, info->name,
-                     vp_step_operand_name(s, k));
-                NEED(a->offset_bytes % 4 == 0, at.field,
-                     "%s (%s): operand %s is not at a multiple of 4 bytes", s->name, info->name,
-                     vp_step_operand_name(s, k));
-                NEED(!vp_overflowed(need) && inside(a->offset_bytes, need, have), at.field,
-                     "%s (%s): operand %s is smaller than the kernel needs", s->name, info->name,
-                     vp_step_operand_name(s, k));
-                VP_TRY(check_index_operand(plan, s, k, at.field, file, err));
-            }
-        }
+        for (int64_t i = 0; i < p->n_steps[pass]; i++)
+            VP_TRY(in_step(check_step(plan, bucket, p, pass, &p->steps[pass][i], file, err), plan,
+                           bucket, p, &p->steps[pass][i], err));
 out:
     return st;
 }
@@ -493,16 +510,18 @@ static bool overlap(const vp_expanded_operand *a, int64_t a_bytes, const vp_expa
  * reads, or touch what it writes. */
 static bool disturbs(const vp_expanded_step *s, int k, const under_way *c)
 {
-    const vp_expanded_operand *a     = &s->operands[k];
-    int64_t                    bytes = vp_expanded_operand_bytes(s, k);
+    const vp_expanded_operand *a = &s->operands[k];
+    int64_t                    bytes;
 
-    return c->is && a->buffer >= 0 &&
-           (overlap(a, bytes, &c->to, c->bytes) ||
-            (a->access != VP_READ && overlap(a, bytes, &c->from, c->bytes)));
+    if (a->buffer < 0 || (a->buffer != c->to.buffer && a->buffer != c->from.buffer))
+        return false;
+    bytes = vp_expanded_operand_bytes(s, k);
+    return overlap(a, bytes, &c->to, c->bytes) ||
+           (a->access != VP_READ && overlap(a, bytes, &c->from, c->bytes));
 }
 
 /* Kernels work on the device; a copy goes the way of its stream, and its two steps are a pair. */
-static vp_status check_stream(sweep *w, const vp_expanded_step *s, const char *at, vp_err *err)
+static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
 {
     static const vp_memory
         from[VP_N_STREAMS] =
@@ -514,35 +533,35 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, const char *a
     vp_status   st     = VP_OK;
 
     assert(stream < VP_N_STREAMS);
-    NEED((s->step->kernel == VP_K_COPY_START) == (stream != VP_STREAM_COMPUTE), at,
+    NEED((s->step->kernel == VP_K_COPY_START) == (stream != VP_STREAM_COMPUTE), NULL,
          "step %lld (%s): only a copy_start stands on a copy's stream", (long long)s->idx,
          s->step->name);
     if (s->step->kernel == VP_K_COPY_START) {
         under_way *c = &w->copies[s->step->copy_start.copy];
-        NEED(!c->is, at, "step %lld (%s): copy %lld is under way already", (long long)s->idx,
+        NEED(!c->is, NULL, "step %lld (%s): copy %lld is under way already", (long long)s->idx,
              s->step->name, (long long)s->step->copy_start.copy);
         NEED(s->operands[VP_COPY_START_X].memory == from[stream] &&
                  s->operands[VP_COPY_START_Y].memory == to[stream],
-             at, "step %lld (%s): does not copy from %s to %s, as its stream %s does",
+             NULL, "step %lld (%s): does not copy from %s to %s, as its stream %s does",
              (long long)s->idx, s->step->name, vp_memory_name(from[stream]),
              vp_memory_name(to[stream]), vp_stream_name(stream));
         w->has_copies = true;
         w->n_copies++;
     } else if (s->step->kernel == VP_K_COPY_DONE) {
-        NEED(s->started >= 0, at, "step %lld (%s): no copy %lld is under way", (long long)s->idx,
+        NEED(s->started >= 0, NULL, "step %lld (%s): no copy %lld is under way", (long long)s->idx,
              s->step->name, (long long)s->step->copy_done.copy);
         w->copies[s->step->copy_done.copy].is = false;
         w->n_copies--;
     } else {
         for (int k = 0; k < s->n_operands; k++)
-            NEED(s->operands[k].buffer < 0 || s->operands[k].memory == VP_MEMORY_DEVICE, at,
+            NEED(s->operands[k].buffer < 0 || s->operands[k].memory == VP_MEMORY_DEVICE, NULL,
                  "step %lld (%s): %s lies in %s, where no kernel reaches it", (long long)s->idx,
                  s->step->name, vp_step_operand_name(s->step, k),
                  vp_memory_name(s->operands[k].memory));
     }
-    for (int c = 0; w->n_copies > 0 && c < VP_MAX_COPIES; c++)
-        for (int k = 0; k < s->n_operands; k++)
-            NEED(!disturbs(s, k, &w->copies[c]), at,
+    for (int c = 0, n = w->n_copies; n > 0 && c < VP_MAX_COPIES; n -= w->copies[c++].is)
+        for (int k = 0; w->copies[c].is && k < s->n_operands; k++)
+            NEED(!disturbs(s, k, &w->copies[c]), NULL,
                  "step %lld (%s): uses %s while copy %d is under way", (long long)s->idx,
                  s->step->name, w->x->buffers[s->operands[k].buffer].name, c);
     if (s->step->kernel == VP_K_COPY_START)
@@ -553,17 +572,16 @@ out:
     return st;
 }
 
-static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
+/* An error's field is left to the caller. */
+static vp_status check_operands(sweep *w, const vp_expanded_step *s, vp_err *err)
 {
-    sweep                *w    = ctx;
     const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
     vp_status             st   = VP_OK;
     const char           *file = w->file;
-    const vp_program *p = &w->bucket->programs[w->bucket->instances[s->instance_idx].program_idx];
 
     assert(s->micro_step < MAX_UNROLLED);
     *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
-    VP_TRY(check_stream(w, s, place_of_step(w->plan, w->bucket, p, s->step).field, err));
+    VP_TRY(check_stream(w, s, err));
     for (int k = 0; k < s->n_operands; k++) {
         const vp_expanded_operand *a = &s->operands[k];
         if (a->buffer < 0)
@@ -574,23 +592,19 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
                 end                     = begin + vp_expanded_operand_bytes(s, k);
         NEED(a->access == VP_WRITE ||
                  (begin >= w->written[a->buffer].begin && end <= w->written[a->buffer].end),
-             place_of_step(w->plan, w->bucket, p, s->step).field,
-             "step %lld (%s): reads %s before anything wrote it", (long long)s->idx, s->step->name,
-             b->name);
+             NULL, "step %lld (%s): reads %s before anything wrote it", (long long)s->idx,
+             s->step->name, b->name);
         if (a->access == VP_READ)
             continue;
-        NEED(k < info->n_operands || s->started >= 0 || a->offset_bytes % VP_ALIGN_BYTES == 0,
-             place_of_step(w->plan, w->bucket, p, s->step).field,
+        NEED(k < info->n_operands || s->started >= 0 || a->offset_bytes % VP_ALIGN_BYTES == 0, NULL,
              "step %lld (%s): its workspace is not at a multiple of %d bytes", (long long)s->idx,
              s->step->name, VP_ALIGN_BYTES);
-        NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS,
-             place_of_step(w->plan, w->bucket, p, s->step).field,
+        NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS, NULL,
              "step %lld (%s): writes the input %s", (long long)s->idx, s->step->name, b->name);
         NEED((b->component != VP_COMP_PARAMETERS && b->component != VP_COMP_MASTER) ||
                  s->pass == VP_PASS_UPDATE,
-             place_of_step(w->plan, w->bucket, p, s->step).field,
-             "step %lld (%s): changes the parameter %s before the optimizer", (long long)s->idx,
-             s->step->name, b->name);
+             NULL, "step %lld (%s): changes the parameter %s before the optimizer",
+             (long long)s->idx, s->step->name, b->name);
         for (int j = 0; j < s->n_operands && s->started < 0; j++)
             NEED(j == k || s->operands[j].buffer != a->buffer ||
                      (s->operands[j].offset_bytes == a->offset_bytes &&
@@ -598,8 +612,7 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
                           vp_step_operand_bytes(s->step, s->step->ints, k) &&
                       (vp_step_may_share(s->step, k, j) || vp_step_may_share(s->step, j, k))) ||
                      (s->operands[j].access == VP_READ && a->access == VP_READ),
-                 place_of_step(w->plan, w->bucket, p, s->step).field,
-                 "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx,
+                 NULL, "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx,
                  s->step->name, vp_step_operand_name(s->step, k), vp_step_operand_name(s->step, j),
                  info->name);
     }
@@ -612,6 +625,14 @@ static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
         }
 out:
     return st;
+}
+
+static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
+{
+    sweep            *w = ctx;
+    const vp_program *p = &w->bucket->programs[w->bucket->instances[s->instance_idx].program_idx];
+
+    return in_step(check_operands(w, s, err), w->plan, w->bucket, p, s->step, err);
 }
 
 /* A small file may repeat a large program often: what it unrolls to is bounded before anything

@@ -127,7 +127,7 @@ cat > "$work/interrupt.py" <<'PY'
 import signal, subprocess, sys, time
 p = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 for line in p.stderr:
-    if line.startswith("2: "):
+    if "best so far" in line:
         break
 p.send_signal(signal.SIGINT)
 out = p.communicate(timeout=60)[0]
