@@ -61,12 +61,17 @@ static void push_key(char *path, size_t path_size, const char *key)
 
 static void push_index(char *path, size_t path_size, int64_t idx)
 {
-    char   piece[32];
+    char   piece[32], *p = piece + sizeof piece;
     size_t n = strlen(path);
 
     assert(n < path_size && idx >= 0);
-    snprintf(piece, sizeof piece, "[%lld]", (long long)idx);
-    vp_text_escape(piece, path + n, path_size - n);
+    *--p = '\0'; /* by hand: a plan has a hundred thousand elements */
+    *--p = ']';
+    do
+        *--p = (char)('0' + idx % 10);
+    while ((idx /= 10) > 0);
+    *--p = '[';
+    vp_text_escape(p, path + n, path_size - n);
 }
 
 /* The line on which the value at path begins in text that has been read once; 0 when not found. */

@@ -6,7 +6,8 @@
 GPT-2 at sequence 1024 and global batch 8 on an H200, default recipe, nothing pinned. For each model budgets in equal steps
 from the floor (the least_budget_bytes that an impossible request is answered with) to what the fastest plan of the whole
 card needs. Then every built-in model of a published size in bf16-mixed, 64 samples of 512 tokens, the whole card, whether it
-fits or not. The clock runs from the start of the process to its end; the plan file has been written and fsync'd by then. No
+fits or not. Last a large plan with offload: llama-3.1-8b on an RTX 4090 with 200 GiB of host memory. Beside each plan what `vplan explain`
+of it and `vplan estimate` of the model take. The clock runs from the start of the process to its end; the plan file has been written and fsync'd by then. No
 GPU is consulted."""
 import ctypes
 import json
@@ -19,18 +20,19 @@ import time
 import bench_common as common
 
 DEVICE, SEQ, BATCH = "h200", 1024, 8
+OFFLOAD = ("--seq", "2048", "--global-batch", "16", "--precision", "bf16-mixed", "--host-memory", "200GiB")
 BUILT_IN = ("--seq", "512", "--global-batch", "64", "--precision", "bf16-mixed")
 MODELS = "gpt2,gpt2-medium,gpt2-large,gpt2-xl"
 LIMIT_S = 300
 GAPS = (1e-5, 1e-4)
 
 
-def plan(args, model, dir, budget=None, job=("--seq", str(SEQ), "--global-batch", str(BATCH), "--precision", "fp32")):
+def plan(args, model, dir, budget=None, job=("--seq", str(SEQ), "--global-batch", str(BATCH), "--precision", "fp32"), device=DEVICE):
     """One process: {seconds, plan_file_bytes, answer or error}."""
     path = f"{dir}/plan.json"
     if os.path.exists(path):
         os.unlink(path)
-    command = [common.program(args, "vplan"), "plan", model, "--device", DEVICE, *job, "-o", path, "--json"]
+    command = [common.program(args, "vplan"), "plan", model, "--device", device, *job, "-o", path, "--json"]
     command += ["--budget", str(budget)] if budget is not None else []
     command += ["--gap", str(args.gap)] if args.gap is not None else []
     with open(f"{dir}/out", "w+") as out, open(f"{dir}/err", "w+") as err:
@@ -48,7 +50,23 @@ def plan(args, model, dir, budget=None, job=("--seq", str(SEQ), "--global-batch"
             result["error"] = f"exit {child.returncode}{f' (more than {LIMIT_S} s)' if seconds >= LIMIT_S else ''}: {err.read().strip()[-500:]}"
         else:
             result["answer"] = json.load(out)
+            result["estimate_s"] = seconds_of([common.program(args, "vplan"), "estimate", model, "--device", device, *job[:2], "--json"], (0, 3))
+            result["explain_s"] = seconds_of([common.program(args, "vplan"), "explain", path, "--json"], (0,)) if os.path.exists(path) else None
         return result
+
+
+def seconds_of(command, codes):
+    """One process, its start included."""
+    start_s = time.perf_counter()
+    code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=LIMIT_S).returncode
+    if code not in codes:
+        common.fail(f"exit {code}: {' '.join(command)}")
+    return time.perf_counter() - start_s
+
+
+def median_of(runs, key):
+    there = [r[key] for r in runs if r.get(key) is not None]
+    return common.median(there) if there else None
 
 
 def budgets_of(args, model, dir):
@@ -86,7 +104,8 @@ def measure(args, name, runs, budget):
         "seconds_median": common.median(raw), "seconds_max": max(raw), "budget_bytes": budget, "device_bytes": a["device_bytes"], "step_time_s": a["step_time_s"],
         "decisions": a["decisions"], "status": a["proof"]["status"], "gap": a["proof"]["gap"], "checked_by": a["proof"]["checked_by"],
         "nodes": solver.get("nodes"), "pivots": solver.get("pivots"), "programs": solver.get("programs"), "certificate_bytes": solver.get("certificate_bytes"),
-        "note": solver.get("note"), "library": library_sizes(solver), "plan_file_bytes": runs[0]["plan_file_bytes"], "same_answer_each_time": all(x == without_clock[0] for x in without_clock)}}
+        "note": solver.get("note"), "library": library_sizes(solver), "plan_file_bytes": runs[0]["plan_file_bytes"], "explain_seconds_median": median_of(runs, "explain_s"),
+        "estimate_seconds_median": median_of(runs, "estimate_s"), "same_answer_each_time": all(x == without_clock[0] for x in without_clock)}}
 
 
 def glpk_version():
@@ -108,7 +127,7 @@ def print_row(r):
     if not m:
         print(f"{r['name']:26s} {shown(r.get('budget_bytes'), '{:>15,d}')}  {r['error']}", flush=True)
         return
-    print(f"{r['name']:26s} {m['budget_bytes']:>15,d} {shown(m['step_time_s'], '{:.4f} s'):>10s} {m['seconds_median']:7.3f} s {m['status']:>10s} "
+    print(f"{r['name']:26s} {m['budget_bytes']:>15,d} {shown(m['step_time_s'], '{:.4f} s'):>10s} {m['seconds_median']:7.3f} s {shown(m['explain_seconds_median'], '{:.3f} s'):>9s} {shown(m['estimate_seconds_median'], '{:.3f} s'):>9s} {m['status']:>10s} "
           f"{shown(m['gap'], '{:.1e}'):>8s} {shown(m['nodes'], '{:d}'):>7s} {shown(m['certificate_bytes'], '{:,d}'):>12s}"
           f"{'' if m['same_answer_each_time'] else '  NOT THE SAME ANSWER EACH TIME'}"
           f"{'  library ' + json.dumps(m['library']) if m['library'] else ''}", flush=True)
@@ -130,7 +149,7 @@ def parse_args():
 def main():
     args = parse_args()
     rows, load_before = [], common.load()
-    print(f"{'':26s} {'budget, bytes':>15s} {'step':>10s} {'planned in':>9s} {'status':>10s} {'gap':>8s} {'nodes':>7s} {'certificate':>12s}")
+    print(f"{'':26s} {'budget, bytes':>15s} {'step':>10s} {'plan':>9s} {'explain':>9s} {'estimate':>9s} {'status':>10s} {'gap':>8s} {'nodes':>7s} {'certificate':>12s}")
     with tempfile.TemporaryDirectory() as dir:
         for model in args.models.split(","):
             budgets, why = budgets_of(args, model, dir)
@@ -142,6 +161,11 @@ def main():
                 print_row(rows[-1])
         for model in built_in(args) if args.built_in else []:
             rows.append(measure(args, f"{model}, whole card", [plan(args, model, dir, job=BUILT_IN) for _ in range(args.repeats)], None))
+            print_row(rows[-1])
+    with tempfile.TemporaryDirectory() as dir:
+        if args.built_in:
+            runs = [plan(args, "llama-3.1-8b", dir, job=OFFLOAD, device="4090") for _ in range(args.repeats)]
+            rows.append(measure(args, "llama-3.1-8b, offload", runs, None))
             print_row(rows[-1])
     good = [r["measured"] for r in rows if r["measured"]]
     print(f"\n{len(good)} of {len(rows)} answered, the slowest in {max((m['seconds_max'] for m in good), default=float('nan')):.3f} s; "
