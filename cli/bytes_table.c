@@ -79,6 +79,7 @@ static const char *format_of(const vp_recipe *recipe, byte_group group)
     case OTHER_ACTIVATIONS:
         return vp_dtype_name(vp_precision_dtype(recipe->precision));
     case GRADIENTS:
+        return vp_gradients_name(recipe->gradients);
     case MASTER:
         return "fp32";
     case STATES:
@@ -157,7 +158,8 @@ void vp_screen_per_param(const vp_plan *plan, const vp_itemised *x)
             snprintf(line + n, sizeof line - n, "%s%.3g %s", n ? " + " : "", each, names[g]);
         sum += each;
     }
-    if (vp_precision_dtype(plan->recipe.precision) == VP_DTYPE_BF16 && !plan->host_peak_bytes)
+    if (vp_precision_dtype(plan->recipe.precision) == VP_DTYPE_BF16 &&
+        plan->recipe.gradients == VP_GRADIENTS_FP32 && !plan->host_peak_bytes)
         snprintf(rule, sizeof rule, more,
                  sum - (double)groups[GRADIENTS] / 2 / (double)plan->n_params);
     vp_screen_line("per param", "%s = %.3g bytes%s%s", line, sum,

@@ -94,6 +94,7 @@ extern const vp_option_set vp_quiet_options;
 
 /* Words of choices, for rows; NULL past the end. */
 const char *vp_word_of_precision(int i);
+const char *vp_word_of_gradients(int i);
 const char *vp_word_of_optimizer(int i);
 const char *vp_word_of_attention(int i);
 const char *vp_word_of_device(int i);
@@ -113,8 +114,8 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
 
 /* The options that choose a plan, as plan and tune take them. */
 typedef struct vp_plan_options {
-    const char *device, *recipe, *profile, *precision, *optimizer, *recompute, *offload, *loss,
-        *attention, *class_name;
+    const char *device, *recipe, *profile, *precision, *gradients, *optimizer, *recompute, *offload,
+        *loss, *attention, *class_name;
     vp_amount budget, reserve;
     int64_t   host_bytes, seq, global_batch, micro_batch;
 } vp_plan_options;
@@ -134,14 +135,17 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
                            vp_err *err);
 void      vp_plan_job_release(vp_plan_job *job);
 
-/* The words of --precision, --optimizer, --attention, --recompute and --loss; any: the word
+/* The words of --precision, --gradients, --optimizer, --attention, --recompute and --loss; any: the word
  * "any" is one too, and gives the count (VP_N_PRECISIONS, ...). A device without the precision's
  * number format refuses it with the reason. device_name, or NULL: which one is asked about a
  * format that no precision has. */
 vp_status vp_parse_precision(const char *text, bool any, const char *device_name, vp_precision *out,
                              vp_err *err);
+vp_status vp_parse_gradients(const char *text, bool any, vp_gradients *out, vp_err *err);
 vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_err *err);
 vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out, vp_err *err);
+/* VP_ERR_USAGE: gradients that cannot stand beside the recipe's precision. */
+vp_status vp_check_gradients(const vp_recipe *recipe, vp_err *err);
 vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp_err *err);
 /* segments:N gives VP_RECOMPUTE_FULL and the number, anything else 0. */
 vp_status vp_parse_recompute(const char *text, vp_recompute *out, int64_t *n_segments, vp_err *err);

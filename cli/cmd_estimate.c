@@ -52,6 +52,8 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
     }
     if (o->precision)
         VP_TRY(vp_parse_precision(o->precision, false, o->device, &s->recipe.precision, err));
+    if (o->gradients)
+        VP_TRY(vp_parse_gradients(o->gradients, false, &s->recipe.gradients, err));
     if (o->attention)
         VP_TRY(vp_parse_attention(o->attention, false, &s->attention, err));
     if (o->recompute)
@@ -72,6 +74,7 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
         s->recipe.precision = vp_default_precision(&e->device);
     if (o->device)
         VP_TRY(vp_check_precision(&e->device, s->recipe.precision, err));
+    VP_TRY(vp_check_gradients(&s->recipe, err));
     VP_TRY(vp_model_open(
         model_name, &(vp_model_opts){.dropout = s->recipe.dropout, .class_name = o->class_name},
         &e->model, err));
@@ -183,13 +186,14 @@ static json_t *answer_json(const estimate *e)
 {
     const vp_scenario *s           = &e->scenario;
     json_t            *assumptions = json_deep_copy(e->plan->assumptions);
-    json_t            *settings    = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:I}", "device",
+    json_t *settings = json_pack("{s:o, s:I, s:I, s:s, s:s, s:s, s:s, s:s, s:I}", "device",
                                  e->has_device ? json_string(e->device.name) : json_null(), "seq",
-                                               (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
-                                               "precision", vp_precision_name(s->recipe.precision), "optimizer",
-                                               vp_optimizer_name(s->recipe.optimizer), "attention",
-                                               vp_attention_name(s->attention), "recompute", e->recompute,
-                                               "loss_chunk_tokens", (json_int_t)s->loss_chunk);
+                                 (json_int_t)s->seq, "micro_batch", (json_int_t)s->micro_batch,
+                                 "precision", vp_precision_name(s->recipe.precision), "gradients",
+                                 vp_gradients_name(s->recipe.gradients), "optimizer",
+                                 vp_optimizer_name(s->recipe.optimizer), "attention",
+                                 vp_attention_name(s->attention), "recompute", e->recompute,
+                                 "loss_chunk_tokens", (json_int_t)s->loss_chunk);
 
     if (e->seq_is_default)
         json_array_append_new(
@@ -217,8 +221,8 @@ static json_t *answer_json(const estimate *e)
 /* The options that plan takes too, as they were given: "--device 4090 --precision bf16-mixed". */
 static void add_plans_options(const vp_command_line *line, vp_text *out)
 {
-    static const char *const shared[] = {"--device",    "--budget",    "--class",
-                                         "--precision", "--optimizer", "--attention"};
+    static const char *const shared[] = {"--device",    "--budget",    "--class",    "--precision",
+                                         "--gradients", "--optimizer", "--attention"};
 
     for (int i = 0; i < line->n_given; i++)
         for (size_t k = 0; k < sizeof shared / sizeof *shared; k++)
@@ -260,6 +264,8 @@ static void print_ladder_next(const estimate *e, const vp_estimate_options *o, c
     vp_text_printf(&command, " --seq %lld --global-batch %lld --precision %s --optimizer %s",
                    (long long)s->seq, (long long)s->global_batch,
                    vp_precision_name(s->recipe.precision), vp_optimizer_name(s->recipe.optimizer));
+    if (s->recipe.gradients != VP_GRADIENTS_FP32)
+        vp_text_printf(&command, " --gradients %s", vp_gradients_name(s->recipe.gradients));
     if (e->has_device && (o->budget.bytes || o->budget.share > 0))
         vp_text_printf(&command, " --budget %lld", (long long)e->budget_bytes);
     if (e->ladder.host_bytes)
@@ -349,8 +355,12 @@ static const vp_option rows[] = {
     VP_ROW_CLASS(vp_estimate_options, class_name),
     {VP_ROW_PRECISION(vp_estimate_options, precision),
      .help      = "Number formats: bf16-mixed has fp32 master weights, bf16 rounds updates "
-                  "stochastically instead; gradients of parameters are fp32 in all of them",
+                  "stochastically instead",
      .otherwise = "bf16-mixed on a card with bf16, else fp32"},
+    {VP_ROW_GRADIENTS(vp_estimate_options, gradients), .open = true,
+     .help = "Number format of parameters' gradients between backward and update; bf16, beside a "
+             "precision of bf16, halves them and rounds each micro-step's sum as it is added",
+     .otherwise = "fp32"},
     {VP_ROW_OPTIMIZER(vp_estimate_options, optimizer), .open = true,
      .help =
          "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits",

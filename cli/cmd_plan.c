@@ -114,12 +114,15 @@ static json_t *recipe_json(const vp_recipe *recipe, const vp_plan_request *r)
 
     if (r->any_precision)
         json_array_append_new(freed, json_string("precision"));
+    if (r->any_gradients)
+        json_array_append_new(freed, json_string("gradients"));
     if (r->any_optimizer)
         json_array_append_new(freed, json_string("optimizer"));
     if (r->attention == VP_ATTENTION_ANY)
         json_array_append_new(freed, json_string("attention"));
-    return json_pack("{s:s, s:s, s:o}", "precision", vp_precision_name(recipe->precision),
-                     "optimizer", vp_optimizer_name(recipe->optimizer), "freed", freed);
+    return json_pack("{s:s, s:s, s:s, s:o}", "precision", vp_precision_name(recipe->precision),
+                     "gradients", vp_gradients_name(recipe->gradients), "optimizer",
+                     vp_optimizer_name(recipe->optimizer), "freed", freed);
 }
 
 static json_t *plan_json(const answer *x)
@@ -190,7 +193,7 @@ static json_t *infeasible_json(const answer *x)
 
 static void print_presets(const vp_plan_request *r, const vp_plan_answer *a)
 {
-    bool any = r->any_precision || r->any_optimizer;
+    bool any = r->any_precision || r->any_gradients || r->any_optimizer;
     char bytes[32], time[32];
 
     printf("%-40s %11s  %9s\n", "presets", "needs", "step");
@@ -201,8 +204,10 @@ static void print_presets(const vp_plan_request *r, const vp_plan_answer *a)
                vp_time_text(c->figures.step_time_s, time, sizeof time),
                c->fits ? "fits" : "does not fit");
         if (any)
-            printf("    with %s, %s\n", vp_precision_name(c->scenario.recipe.precision),
-                   vp_optimizer_name(c->scenario.recipe.optimizer));
+            printf("    with %s, %s, gradients %s\n",
+                   vp_precision_name(c->scenario.recipe.precision),
+                   vp_optimizer_name(c->scenario.recipe.optimizer),
+                   vp_gradients_name(c->scenario.recipe.gradients));
     }
 }
 

@@ -15,6 +15,11 @@ const char *vp_word_of_precision(int i)
     return i < VP_N_PRECISIONS ? vp_precision_name((vp_precision)i) : NULL;
 }
 
+const char *vp_word_of_gradients(int i)
+{
+    return i < VP_N_GRADIENTS ? vp_gradients_name((vp_gradients)i) : NULL;
+}
+
 const char *vp_word_of_optimizer(int i)
 {
     return i < VP_N_OPTIMIZERS ? vp_optimizer_name((vp_optimizer)i) : NULL;
@@ -144,6 +149,11 @@ static const vp_option pin_rows[] = {
      .help = "Number formats; any leaves it to the planner, among those that update weights in "
              "fp32 and that the device has",
      .otherwise = "the recipe's; without one bf16-mixed on a card with bf16, else fp32"},
+    {VP_ROW_GRADIENTS(vp_plan_options, gradients), .words = "any", .open = true,
+     .help      = "Number format of parameters' gradients between backward and update; in bf16, "
+                  "beside a precision of bf16, each micro-step's sum is rounded once as it is "
+                  "added; any leaves it to the planner",
+     .otherwise = "the recipe's, fp32 without one"},
     {VP_ROW_OPTIMIZER(vp_plan_options, optimizer), .words = "any", .open = true,
      .help      = "Whose update it is; any leaves it to the planner, among those that differ from "
                   "the recipe's in how they keep their states only",

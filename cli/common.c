@@ -131,6 +131,10 @@ static const char *precision_word(int i)
 {
     return vp_precision_name((vp_precision)i);
 }
+static const char *gradients_word(int i)
+{
+    return vp_gradients_name((vp_gradients)i);
+}
 static const char *optimizer_word(int i)
 {
     return vp_optimizer_name((vp_optimizer)i);
@@ -166,6 +170,24 @@ vp_status vp_parse_precision(const char *text, bool any, const char *device_name
     *out = (vp_precision)word;
 out:
     return st;
+}
+
+vp_status vp_parse_gradients(const char *text, bool any, vp_gradients *out, vp_err *err)
+{
+    int       word = VP_N_GRADIENTS;
+    vp_status st = parse_word("--gradients", text, gradients_word, VP_N_GRADIENTS, any, &word, err);
+
+    *out = (vp_gradients)word;
+    return st;
+}
+
+vp_status vp_check_gradients(const vp_recipe *recipe, vp_err *err)
+{
+    if (vp_precision_takes(recipe->precision, recipe->gradients))
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_USAGE,
+                   "--gradients %s: not beside --precision %s; bf16-mixed and bf16 take it",
+                   vp_gradients_name(recipe->gradients), vp_precision_name(recipe->precision));
 }
 
 vp_status vp_parse_optimizer(const char *text, bool any, vp_optimizer *out, vp_err *err)
@@ -255,24 +277,36 @@ static vp_status apply_recipe_options(const vp_plan_options *o, vp_plan_request 
 {
     vp_optimizer optimizer = r->recipe.optimizer;
     vp_precision precision = r->recipe.precision;
+    vp_gradients gradients = r->recipe.gradients;
     vp_status    st        = VP_OK;
 
     if (o->optimizer)
         VP_TRY(vp_parse_optimizer(o->optimizer, true, &optimizer, err));
     if (o->precision)
         VP_TRY(vp_parse_precision(o->precision, true, o->device, &precision, err));
+    if (o->gradients)
+        VP_TRY(vp_parse_gradients(o->gradients, true, &gradients, err));
     r->any_optimizer = optimizer == VP_N_OPTIMIZERS;
     r->any_precision = precision == VP_N_PRECISIONS;
+    r->any_gradients = gradients == VP_N_GRADIENTS;
     if (o->recipe && optimizer != r->recipe.optimizer && !r->any_optimizer)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--optimizer %s contradicts the recipe, which says %s",
                        o->optimizer, vp_optimizer_name(r->recipe.optimizer)));
     if (o->recipe && precision != r->recipe.precision && !r->any_precision)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--precision %s contradicts the recipe, which says %s",
                        o->precision, vp_precision_name(r->recipe.precision)));
+    if (o->recipe && gradients != r->recipe.gradients && !r->any_gradients)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--gradients %s contradicts the recipe, which says %s",
+                       o->gradients, vp_gradients_name(r->recipe.gradients)));
     if (!r->any_optimizer && optimizer != r->recipe.optimizer)
         vp_recipe_set_optimizer(&r->recipe, optimizer);
     if (!r->any_precision)
         r->recipe.precision = precision;
+    if (!r->any_gradients)
+        r->recipe.gradients = gradients;
+    if (r->any_precision && !vp_precision_takes(r->recipe.precision, r->recipe.gradients))
+        r->recipe.precision = VP_PREC_BF16_MIXED; /* one to begin with */
+    VP_TRY(vp_check_gradients(&r->recipe, err));
 out:
     return st;
 }
@@ -498,11 +532,12 @@ json_t *vp_presets_json(const vp_plan_answer *a)
     for (int64_t i = 0; i < a->n_presets; i++) {
         const vp_candidate *c = &a->presets[i].candidate;
         json_array_append_new(
-            list, json_pack("{s:s, s:I, s:I, s:f, s:b, s:s, s:s}", "name", a->presets[i].name,
+            list, json_pack("{s:s, s:I, s:I, s:f, s:b, s:s, s:s, s:s}", "name", a->presets[i].name,
                             "peak_bytes", (json_int_t)c->figures.peak_bytes, "device_bytes",
                             (json_int_t)c->figures.device_bytes, "step_time_s",
                             c->figures.step_time_s, "fits", (int)c->fits, "precision",
-                            vp_precision_name(c->scenario.recipe.precision), "optimizer",
+                            vp_precision_name(c->scenario.recipe.precision), "gradients",
+                            vp_gradients_name(c->scenario.recipe.gradients), "optimizer",
                             vp_optimizer_name(c->scenario.recipe.optimizer)));
     }
     return list;

@@ -28,6 +28,17 @@ static bool use_16_bits(const vp_ladder_start *at, vp_scenario *s)
     return may;
 }
 
+static bool use_16_bit_gradients(const vp_ladder_start *at, vp_scenario *s)
+{
+    bool may = s->recipe.gradients == VP_GRADIENTS_FP32 &&
+               vp_precision_takes(s->recipe.precision, VP_GRADIENTS_BF16);
+
+    (void)at;
+    if (may)
+        s->recipe.gradients = VP_GRADIENTS_BF16;
+    return may;
+}
+
 static bool checkpoint(const vp_ladder_start *at, vp_scenario *s)
 {
     vp_scenario_set_all(s, at->model, vp_recompute_set(at->model, VP_RECOMPUTE_FULL));
@@ -93,10 +104,15 @@ static const struct {
     const char *name;
     bool (*apply)(const vp_ladder_start *at, vp_scenario *s);
 } techniques[] = {
-    {"gradient accumulation", accumulate}, {"bf16-mixed", use_16_bits},
-    {"recompute full", checkpoint},        {"attention flash", fuse_attention},
-    {"loss in chunks", chunk_loss},        {"8-bit optimizer states", use_8_bit_states},
-    {"offload optimizer", offload_states}, {"offload params", offload_parameters},
+    {"gradient accumulation", accumulate},
+    {"bf16-mixed", use_16_bits},
+    {"recompute full", checkpoint},
+    {"attention flash", fuse_attention},
+    {"loss in chunks", chunk_loss},
+    {"gradients in bf16", use_16_bit_gradients},
+    {"8-bit optimizer states", use_8_bit_states},
+    {"offload optimizer", offload_states},
+    {"offload params", offload_parameters},
 };
 enum { N_TECHNIQUES = sizeof techniques / sizeof *techniques };
 
@@ -153,9 +169,9 @@ vp_status vp_ladder_climb(const vp_ladder_start *start, int64_t budget_bytes, vp
     VP_TRY(add_rung(out, "start", &so_far, &so_far, err));
     for (int i = 0; i < N_TECHNIQUES; i++) {
         vp_scenario alone = start->scenario;
-        if (!techniques[i].apply(start, &alone))
+        if (!techniques[i].apply(start, &so_far))
             continue;
-        techniques[i].apply(start, &so_far);
+        techniques[i].apply(start, &alone); /* what stands on another changes nothing alone */
         VP_TRY(add_rung(out, techniques[i].name, &alone, &so_far, err));
     }
 out:

@@ -35,6 +35,10 @@
     .name = "--precision", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
     .word_at = vp_word_of_precision, .open = true, .example = "bf16-mixed"
 
+#define VP_ROW_GRADIENTS(type, field) \
+    .name = "--gradients", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
+    .word_at = vp_word_of_gradients, .example = "bf16"
+
 #define VP_ROW_OPTIMIZER(type, field) \
     .name = "--optimizer", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
     .word_at = vp_word_of_optimizer, .example = "adamw-8bit"

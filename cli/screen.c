@@ -69,9 +69,9 @@ void vp_screen_answer(int64_t needs_bytes, int64_t budget_bytes, const char *spe
 
 void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention)
 {
-    vp_screen_line("recipe", "%s, %s, gradients fp32, attention %s",
+    vp_screen_line("recipe", "%s, %s, gradients %s, attention %s",
                    vp_precision_name(recipe->precision), vp_optimizer_name(recipe->optimizer),
-                   vp_attention_name(attention));
+                   vp_gradients_name(recipe->gradients), vp_attention_name(attention));
 }
 
 /* Words of 0 to n - 1 that the request allows, with commas between them. */
@@ -88,7 +88,8 @@ void vp_screen_free(const vp_plan_request *r)
     const char *label     = "free";
 
     for (int p = 0; r->any_precision && p < VP_N_PRECISIONS; p++)
-        if (vp_request_allows(r, (vp_precision)p, r->recipe.optimizer))
+        if (vp_request_allows(r, (vp_precision)p, VP_GRADIENTS_FP32, r->recipe.optimizer) ||
+            vp_request_allows(r, (vp_precision)p, VP_GRADIENTS_BF16, r->recipe.optimizer))
             append_word(list, sizeof list, vp_precision_name((vp_precision)p));
     if (r->any_precision) {
         vp_screen_line(label, "--precision, among %s", list);
@@ -96,10 +97,14 @@ void vp_screen_free(const vp_plan_request *r)
     }
     list[0] = '\0';
     for (int o = 0; r->any_optimizer && o < VP_N_OPTIMIZERS; o++)
-        if (vp_request_allows(r, r->recipe.precision, (vp_optimizer)o))
+        if (vp_request_allows(r, r->recipe.precision, r->recipe.gradients, (vp_optimizer)o))
             append_word(list, sizeof list, vp_optimizer_name((vp_optimizer)o));
     if (r->any_optimizer) {
         vp_screen_line(label, "--optimizer, among %s", list);
+        label = "";
+    }
+    if (r->any_gradients) {
+        vp_screen_line(label, "--gradients, among fp32, bf16");
         label = "";
     }
     if (r->attention == VP_ATTENTION_ANY)

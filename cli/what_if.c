@@ -38,9 +38,10 @@ static void write_command(const vp_scenario *s, const vp_model *model, vp_what_i
         snprintf(loss, sizeof loss, "chunked:%lld", (long long)s->loss_chunk);
     snprintf(
         row->command, sizeof row->command,
-        "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s --precision %s%s%s",
+        "--seq %lld --micro-batch %lld --recompute %s --loss %s --optimizer %s --precision %s%s%s%s",
         (long long)s->seq, (long long)s->micro_batch, vp_scenario_recompute_name(s, model), loss,
         vp_optimizer_name(s->recipe.optimizer), vp_precision_name(s->recipe.precision),
+        s->recipe.gradients == VP_GRADIENTS_BF16 ? " --gradients bf16" : "",
         s->attention != VP_ATTENTION_FLASH ? " --attention " : "",
         s->attention != VP_ATTENTION_FLASH ? vp_attention_name(s->attention) : "");
 }
@@ -110,6 +111,12 @@ static vp_status ask_recipes(vp_what_ifs *w, vp_err *err)
     if (bf16) {
         s.recipe.precision = VP_PREC_BF16_MIXED;
         VP_TRY(ask("precision bf16-mixed", &s, w, err));
+        s = w->like;
+    }
+    if (s.recipe.gradients == VP_GRADIENTS_FP32 &&
+        vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16)) {
+        s.recipe.gradients = VP_GRADIENTS_BF16;
+        VP_TRY(ask("gradients bf16", &s, w, err));
         s = w->like;
     }
     if (is == VP_OPT_ADAMW) {

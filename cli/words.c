@@ -74,6 +74,8 @@ const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
                vp_precision_has_master(c->precision)
                    ? "bf16 with fp32 master weights"
                    : "bf16 without master weights, rounded stochastically");
+    if (c->another_gradients)
+        append(buf, buf_size, "gradients in bf16");
     if (c->another_optimizer)
         append(buf, buf_size,
                c->optimizer == VP_OPT_SGD ? "SGD, which has no states and converges otherwise"
@@ -124,6 +126,7 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
         {"--budget", c->budget_bytes ? budget : NULL, false},
         {"--host-memory", c->host_bytes ? host : NULL, false},
         {"--precision", c->another_precision ? vp_precision_name(c->precision) : NULL, false},
+        {"--gradients", c->another_gradients ? vp_gradients_name(c->gradients) : NULL, false},
         {"--optimizer", c->another_optimizer ? vp_optimizer_name(c->optimizer) : NULL, false},
     };
     enum { N_SET = sizeof set / sizeof *set };

@@ -16,7 +16,8 @@
  *   - a GEMM over tokens is computed in fixed tiles of 256 rows by a fixed width of columns, each a
  *     single call into a one-thread BLAS with the same shape whatever the chunking;
  *   - every other reduction has an order fixed by shape alone;
- *   - in a bf16 call sums are fp32 and each bf16 result is rounded once, to nearest even;
+ *   - in a bf16 call sums are fp32 and each bf16 result is rounded once, to nearest even; a bf16
+ *     gradient of a parameter is so rounded, what was there added last;
  *   - random numbers come from vp_rng_stream. */
 #ifndef VP_KERNELS_BACKEND_H
 #define VP_KERNELS_BACKEND_H
@@ -32,7 +33,8 @@
  * been checked against vp_kernel_operand_bytes(); tokens are within the vocabulary. */
 typedef struct vp_kernel_call {
     vp_kernel kernel;
-    /* VP_DTYPE_F32 or VP_DTYPE_BF16: of operands that are VP_AS_CALL */
+    /* VP_DTYPE_F32, VP_DTYPE_BF16 or VP_DTYPE_BF16_GRADS: of operands that are VP_AS_CALL and
+     * VP_AS_GRAD */
     vp_dtype dtype;
     void    *operand[VP_MAX_OPERANDS];
     VP_NAMED_INTS;
@@ -67,7 +69,7 @@ typedef struct vp_backend_memory {
 
 typedef struct vp_backend_graph vp_backend_graph;
 
-enum { VP_BACKEND_API = 6 };
+enum { VP_BACKEND_API = 7 };
 
 typedef struct vp_backend {
     int         api_version;
@@ -168,7 +170,10 @@ typedef vp_status (*vp_backend_open_fn)(int api_version, const vp_backend **out,
 void vp_reference_run(const vp_kernel_call *call);
 
 /* Fill n floats with numbers of a normal distribution, mean 0, standard deviation std, for
- * parameter initialisation: element i depends on (seed, name, i) only. */
-void vp_draw_normal(uint64_t seed, const char *name, double std, float *x, int64_t n);
+ * parameter initialisation: elements first .. first + n - 1, element i depends on (seed, name, i)
+ * only. first is a multiple of VP_DRAW_UNIT. */
+enum { VP_DRAW_UNIT = 1024 };
+void vp_draw_normal(uint64_t seed, const char *name, double std, int64_t first, float *x,
+                    int64_t n);
 
 #endif

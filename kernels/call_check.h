@@ -12,7 +12,7 @@ static inline void vp_kernel_call_check(const vp_kernel_call *call)
     const vp_kernel_info *info = vp_kernel_info_of(call->kernel);
 
     assert(info->kind != VP_KERNEL_TRANSFER); /* copy() and after() do these */
-    assert(call->dtype == VP_DTYPE_F32 || call->dtype == VP_DTYPE_BF16);
+    assert(vp_dtype_is_of_calls(call->dtype));
     for (int i = 0; i < info->n_ints; i++)
         assert(call->ints[i] >= info->ints[i].min && call->ints[i] <= info->ints[i].max);
     for (int i = 0; i < info->n_operands; i++)

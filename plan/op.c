@@ -23,7 +23,8 @@ const vp_op_info *vp_op_info_of(vp_op op)
 static const struct {
     const char *name;
     int64_t     bytes;
-} dtypes[VP_N_DTYPES] = {{"none", 0}, {"fp32", 4}, {"bf16", 2}, {"u8", 1}, {"i32", 4}, {"i64", 8}};
+} dtypes[VP_N_DTYPES] = {{"none", 0}, {"fp32", 4}, {"bf16", 2},          {"u8", 1},
+                         {"i32", 4},  {"i64", 8},  {"bf16-gradients", 2}};
 
 int64_t vp_dtype_bytes(vp_dtype d)
 {
@@ -43,6 +44,17 @@ vp_dtype vp_dtype_by_name(const char *name)
     while (d < VP_N_DTYPES && strcmp(dtypes[d].name, name) != 0)
         d++;
     return (vp_dtype)d;
+}
+
+bool vp_dtype_is_of_calls(vp_dtype d)
+{
+    return d == VP_DTYPE_F32 || d == VP_DTYPE_BF16 || d == VP_DTYPE_BF16_GRADS;
+}
+
+vp_dtype vp_dtype_of_operands(vp_dtype call)
+{
+    assert(vp_dtype_is_of_calls(call));
+    return call == VP_DTYPE_F32 ? VP_DTYPE_F32 : VP_DTYPE_BF16;
 }
 
 int64_t vp_state_bytes(vp_state_kind kind, int64_t n)
@@ -167,6 +179,7 @@ static double newton_schulz_flop(int64_t rows, int64_t cols)
 #define BYTES(count)   (count)
 #define CONTROL(count) ((int64_t)sizeof(vp_control))
 #define STATE(count)   vp_state_bytes((vp_state_kind)n->state, count)
+#define GRAD(count)    vp_mul(count, dtype == VP_DTYPE_BF16_GRADS ? 2 : 4)
 
 #define ALWAYS          VP_ALWAYS
 #define MAYBE           VP_MAYBE
@@ -327,13 +340,22 @@ vp_presence vp_kernel_presence(vp_kernel k, const int64_t *ints, int operand)
     return kernels[k].presence(VP_DTYPE_NONE, ints, operand);
 }
 
-vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute)
+static bool has_operand_of(vp_kernel k, vp_operand_elem elem)
 {
-    if (k != VP_N_KERNELS)
-        for (int i = 0; i < vp_kernel_info_of(k)->n_operands; i++)
-            if (kernels[k].info.operands[i].elem == VP_AS_CALL)
-                return compute;
-    return VP_DTYPE_F32;
+    for (int i = 0; i < vp_kernel_info_of(k)->n_operands; i++)
+        if (kernels[k].info.operands[i].elem == elem)
+            return true;
+    return false;
+}
+
+vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute, vp_dtype gradients)
+{
+    assert(gradients == VP_DTYPE_F32 || compute == VP_DTYPE_BF16);
+    if (k == VP_N_KERNELS)
+        return VP_DTYPE_F32;
+    if (gradients == VP_DTYPE_BF16 && has_operand_of(k, VP_AS_GRAD))
+        return VP_DTYPE_BF16_GRADS;
+    return has_operand_of(k, VP_AS_CALL) ? compute : VP_DTYPE_F32;
 }
 
 bool vp_kernel_may_share(vp_kernel k, int out, int in)

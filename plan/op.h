@@ -80,12 +80,18 @@ typedef enum vp_dtype {
     VP_DTYPE_U8,
     VP_DTYPE_I32,
     VP_DTYPE_I64,
+    /* of a call only: as bf16, and gradients of parameters, fp32 in all other calls, are bf16 too */
+    VP_DTYPE_BF16_GRADS,
     VP_N_DTYPES
 } vp_dtype;
 
 int64_t     vp_dtype_bytes(vp_dtype d);
 const char *vp_dtype_name(vp_dtype d);          /* "fp32"                    */
 vp_dtype    vp_dtype_by_name(const char *name); /* VP_N_DTYPES if none is so */
+
+/* Whether a call can be of it, and what its operands that are VP_AS_CALL then are: fp32 or bf16. */
+bool     vp_dtype_is_of_calls(vp_dtype d);
+vp_dtype vp_dtype_of_operands(vp_dtype call);
 
 /* How a linear's weight lies in memory. */
 typedef enum vp_weight_layout {
@@ -246,7 +252,8 @@ typedef enum vp_operand_elem {
     VP_AS_I32,
     VP_AS_BYTES,
     VP_AS_CONTROL, /* one vp_control                 */
-    VP_AS_STATE    /* by the call's attribute state  */
+    VP_AS_STATE,   /* by the call's attribute state  */
+    VP_AS_GRAD     /* a parameter's gradient: bf16 in a call of VP_DTYPE_BF16_GRADS, else fp32 */
 } vp_operand_elem;
 
 /* Whether a call of given attributes has an operand. */
@@ -308,8 +315,9 @@ int64_t vp_kernel_operand_bytes(vp_kernel k, vp_dtype dtype, const int64_t *ints
 /* Whether a call of these attributes has the operand. */
 vp_presence vp_kernel_presence(vp_kernel k, const int64_t *ints, int operand);
 
-/* The dtype of a call of this kernel under a compute dtype: fp32 where no operand depends on it. */
-vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute);
+/* The dtype of a call of this kernel under a compute dtype and that of parameters' gradients, bf16 or
+ * fp32: fp32 where no operand depends on them. */
+vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute, vp_dtype gradients);
 
 /* Whether operand `out` may lie exactly where operand `in` lies; any other overlap of an output
  * with another operand is an error. */

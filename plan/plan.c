@@ -117,7 +117,7 @@ int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_regio
     case VP_REGION_PARAM:
         return vp_mul(p->n_elements, vp_dtype_bytes(vp_precision_dtype(recipe->precision)));
     case VP_REGION_GRAD:
-        return vp_mul(p->n_elements, 4);
+        return vp_mul(p->n_elements, vp_dtype_bytes(vp_gradients_dtype(recipe->gradients)));
     case VP_REGION_MASTER:
         return vp_precision_has_master(recipe->precision) ? vp_mul(p->n_elements, 4) : 0;
     case VP_REGION_STATE0:

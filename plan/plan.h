@@ -71,7 +71,7 @@ enum { VP_PARAM_MAX_RANK = 4 };
 /* What is held for each parameter, in regions of their own. */
 typedef enum vp_region {
     VP_REGION_PARAM,  /* as the kernels read it: the precision's dtype             */
-    VP_REGION_GRAD,   /* its gradient, fp32                                        */
+    VP_REGION_GRAD,   /* its gradient: fp32, or as the recipe says                 */
     VP_REGION_MASTER, /* fp32, where the precision has master weights              */
     VP_REGION_STATE0, /* the optimizer's states                                    */
     VP_REGION_STATE1,

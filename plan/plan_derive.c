@@ -112,6 +112,21 @@ static bool is_dropout(const vp_plan *plan, double p, bool may_be_none)
     return p == plan->recipe.dropout || (may_be_none && p == 0);
 }
 
+/* What is summed apart from a gradient in bf16 is fp32 in a buffer. */
+static const char *dtype(const vp_plan *plan, const vp_step *s)
+{
+    const vp_kernel_info *info      = vp_kernel_info_of(s->kernel);
+    vp_gradients          gradients = plan->recipe.gradients;
+
+    for (int k = 0; k < info->n_operands; k++)
+        if (info->operands[k].elem == VP_AS_GRAD && s->args[k].space == VP_SPACE_BUFFER)
+            gradients = VP_GRADIENTS_FP32;
+    return s->dtype == vp_kernel_dtype(s->kernel, vp_precision_dtype(plan->recipe.precision),
+                                       vp_gradients_dtype(gradients))
+               ? NULL
+               : "is in another number format than the recipe's";
+}
+
 const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const vp_program *p,
                                   int pass, const vp_step *s)
 {
@@ -123,6 +138,8 @@ const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const
         return "runs in the first micro-step only";
     if (s->later_only && s->kernel != VP_K_COPY_START && s->kernel != VP_K_COPY_DONE)
         return "leaves the first micro-step out";
+    if (dtype(plan, s))
+        return dtype(plan, s);
     if (updates(s->kernel))
         return update(plan, p, s, pieces);
     switch (s->kernel) {
@@ -150,6 +167,11 @@ const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const
     case VP_K_EMBEDDING_FWD:
     case VP_K_EMBEDDING_BWD:
         return batch(b, s, samples);
+    case VP_K_GRAD_ADD: {
+        const vp_param *param = param_of(plan, p, &s->args[VP_GRAD_ADD_G], VP_SPACE_GRAD);
+        return param && param->n_elements != s->elements.count ? "is not all of its gradient"
+                                                               : NULL;
+    }
     case VP_K_ZERO:
         return s->args[0].space == VP_SPACE_GRAD && !s->first_only && b->n_micro_steps > 1
                    ? "clears gradients that earlier micro-steps added to"

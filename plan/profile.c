@@ -102,6 +102,11 @@ double vp_profile_seconds(const vp_profile *p, vp_kernel kernel, vp_dtype dtype,
             near = &p->rows[i];
         }
     }
+    if (!near && dtype == VP_DTYPE_BF16_GRADS) { /* from before gradients could be bf16 */
+        double s  = vp_profile_seconds(p, kernel, VP_DTYPE_BF16, ints, absent, measured);
+        *measured = false;
+        return s;
+    }
     return near ? near->seconds * (w + 1) / (work(kernel, dtype, near->ints, near->lacks) + 1) : -1;
 }
 
@@ -236,7 +241,7 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
         if (vp_json_has(&node, "dtype")) {
             VP_TRY(vp_json_string(&node, "dtype", &text, err));
             row.dtype = vp_dtype_by_name(text);
-            if (row.dtype != VP_DTYPE_F32 && row.dtype != VP_DTYPE_BF16)
+            if (!vp_dtype_is_of_calls(row.dtype))
                 VP_TRY(vp_json_fail(&node, "dtype", err, "a kernel runs in fp32 or bf16"));
         }
         const char *row_keys[5 + VP_MAX_INTS + 1] = {"kernel", "seconds", "dtype", "algorithm",

@@ -12,6 +12,7 @@ static const char *const optimizer_names[] = {
     VP_OPTIMIZER_TABLE(X) NULL};
 #undef X
 static const char *const precision_names[] = {"fp32", "bf16-mixed", "bf16", NULL};
+static const char *const gradients_names[] = {"fp32", "bf16", NULL};
 static const char *const schedule_names[]  = {"constant", "linear", "cosine", NULL};
 static const char *const data_names[]      = {"bytes", "tokens-u16", "tokens-i32", NULL};
 
@@ -51,6 +52,11 @@ const char *vp_precision_name(vp_precision p)
     assert(p <= VP_N_PRECISIONS);
     return precision_names[p];
 }
+const char *vp_gradients_name(vp_gradients g)
+{
+    assert(g <= VP_N_GRADIENTS);
+    return gradients_names[g];
+}
 vp_optimizer vp_optimizer_by_name(const char *name)
 {
     return (vp_optimizer)index_of(optimizer_names, name);
@@ -58,6 +64,10 @@ vp_optimizer vp_optimizer_by_name(const char *name)
 vp_precision vp_precision_by_name(const char *name)
 {
     return (vp_precision)index_of(precision_names, name);
+}
+vp_gradients vp_gradients_by_name(const char *name)
+{
+    return (vp_gradients)index_of(gradients_names, name);
 }
 
 /* ---- what an optimizer keeps ---- */
@@ -71,6 +81,17 @@ vp_dtype vp_precision_dtype(vp_precision p)
 bool vp_precision_has_master(vp_precision p)
 {
     return p == VP_PREC_BF16_MIXED;
+}
+
+vp_dtype vp_gradients_dtype(vp_gradients g)
+{
+    assert(g < VP_N_GRADIENTS);
+    return g == VP_GRADIENTS_BF16 ? VP_DTYPE_BF16 : VP_DTYPE_F32;
+}
+
+bool vp_precision_takes(vp_precision p, vp_gradients g)
+{
+    return g == VP_GRADIENTS_FP32 || vp_precision_dtype(p) == vp_gradients_dtype(g);
 }
 
 /* Numbers that not every optimizer goes by. */
@@ -261,9 +282,9 @@ void vp_recipe_set_optimizer(vp_recipe *r, vp_optimizer o)
 
 vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_err *err)
 {
-    static const char *const keys[]       = {"schema_version", "optimizer", "clip_norm",
-                                             "schedule",       "seed",      "precision",
-                                             "dropout",        "data",      NULL};
+    static const char *const keys[]       = {"schema_version", "optimizer", "clip_norm", "schedule",
+                                             "seed",           "precision", "gradients", "dropout",
+                                             "data",           NULL};
     static const char *const sched_keys[] = {"type", "warmup_steps", "total_steps", "min_lr_ratio",
                                              NULL};
     static const char *const data_keys[]  = {"kind", "order", NULL};
@@ -299,6 +320,12 @@ vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_er
     word = VP_PREC_FP32;
     VP_TRY(opt_word(root, "precision", precision_names, &word, err));
     r.precision = (vp_precision)word;
+    word        = VP_GRADIENTS_FP32;
+    VP_TRY(opt_word(root, "gradients", gradients_names, &word, err));
+    r.gradients = (vp_gradients)word;
+    if (!vp_precision_takes(r.precision, r.gradients))
+        VP_TRY(vp_json_fail(root, "gradients", err, "not in bf16 where the precision is %s",
+                            vp_precision_name(r.precision)));
     VP_TRY(opt_real(root, "dropout", 0, 0.99, &r.dropout, err));
     if (json_object_get(root->value, "data")) {
         static const char *const orders[] = {"sequential", NULL};
@@ -336,13 +363,13 @@ json_t *vp_recipe_to_json(const vp_recipe *r)
         if (has_number(r->optimizer, k))
             json_object_set_new(optimizer, numbers[k].key,
                                 json_real(*number_of((vp_recipe *)r, k)));
-    return json_pack("{s:i, s:o, s:f, s:{s:s, s:I, s:I, s:f}, s:I, s:s, s:f, s:{s:s, s:s}}",
-                     "schema_version", 1, "optimizer", optimizer, "clip_norm", r->clip_norm,
-                     "schedule", "type", schedule_names[r->schedule], "warmup_steps",
-                     (json_int_t)r->warmup_steps, "total_steps", (json_int_t)r->total_steps,
-                     "min_lr_ratio", r->min_lr_ratio, "seed", (json_int_t)r->seed, "precision",
-                     vp_precision_name(r->precision), "dropout", r->dropout, "data", "kind",
-                     data_names[r->data_kind], "order", "sequential");
+    return json_pack(
+        "{s:i, s:o, s:f, s:{s:s, s:I, s:I, s:f}, s:I, s:s, s:s, s:f, s:{s:s, s:s}}",
+        "schema_version", 1, "optimizer", optimizer, "clip_norm", r->clip_norm, "schedule", "type",
+        schedule_names[r->schedule], "warmup_steps", (json_int_t)r->warmup_steps, "total_steps",
+        (json_int_t)r->total_steps, "min_lr_ratio", r->min_lr_ratio, "seed", (json_int_t)r->seed,
+        "precision", vp_precision_name(r->precision), "gradients", vp_gradients_name(r->gradients),
+        "dropout", r->dropout, "data", "kind", data_names[r->data_kind], "order", "sequential");
 }
 
 double vp_recipe_lr(const vp_recipe *r, int64_t step, int64_t n_steps)

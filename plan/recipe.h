@@ -34,14 +34,18 @@ typedef enum vp_optimizer {
 #undef X
 
 /* fp32; bf16-mixed: parameters and activations bf16, fp32 master weights; bf16: no master, a
- * parameter's update is rounded stochastically. Gradients of parameters are fp32 in all of them,
- * since their sum over chunks and micro-batches must not depend on how the plan cuts it. */
+ * parameter's update is rounded stochastically. */
 typedef enum vp_precision {
     VP_PREC_FP32,
     VP_PREC_BF16_MIXED,
     VP_PREC_BF16,
     VP_N_PRECISIONS
 } vp_precision;
+
+/* Parameters' gradients between backward and update: fp32, or in a precision of bf16 also bf16: what
+ * a micro-step sums in fp32 is then rounded once, as it is added. */
+typedef enum vp_gradients { VP_GRADIENTS_FP32, VP_GRADIENTS_BF16, VP_N_GRADIENTS } vp_gradients;
+
 typedef enum vp_schedule {
     VP_SCHED_CONSTANT,
     VP_SCHED_LINEAR,
@@ -89,6 +93,7 @@ typedef struct vp_recipe {
     double       min_lr_ratio;
     int64_t      seed;
     vp_precision precision;
+    vp_gradients gradients;
     double       dropout;
     vp_data_kind data_kind;
 } vp_recipe;
@@ -114,8 +119,10 @@ double vp_recipe_lr(const vp_recipe *recipe, int64_t step, int64_t n_steps);
  * word. */
 const char  *vp_optimizer_name(vp_optimizer o);
 const char  *vp_precision_name(vp_precision p);
+const char  *vp_gradients_name(vp_gradients g);
 vp_optimizer vp_optimizer_by_name(const char *name);
 vp_precision vp_precision_by_name(const char *name);
+vp_gradients vp_gradients_by_name(const char *name);
 
 /* Whether two optimizers go by one rule and differ in how they keep their states only: adamw,
  * adamw-bf16 and adamw-8bit. */
@@ -124,6 +131,10 @@ bool vp_optimizer_same_rule(vp_optimizer a, vp_optimizer b);
 /* A precision's dtype of parameters and activations, and whether it has master weights. */
 vp_dtype vp_precision_dtype(vp_precision p);
 bool     vp_precision_has_master(vp_precision p);
+
+/* Gradients' dtype, and whether a precision may have them. */
+vp_dtype vp_gradients_dtype(vp_gradients g);
+bool     vp_precision_takes(vp_precision p, vp_gradients g);
 
 /* States an optimizer can have, and what they are called: "exp_avg". */
 enum { VP_MAX_STATES = 2 };

@@ -65,7 +65,7 @@ static vp_status output_bytes(const vp_assembly *a, int64_t bytes[64], vp_err *e
     vp_status          st   = VP_OK;
 
     VP_TRY(vp_lower(a->arena, &a->model->graph, vp_block_template(&a->model->graph),
-                    vp_semantics_of(s->recipe.precision, s->attention), &opts, &l, err));
+                    vp_semantics_of(&s->recipe, s->attention), &opts, &l, err));
     for (int64_t b = 0; b < l.program.n_buffers; b++)
         if (l.makers[b])
             bytes[l.makers[b] - 1] = l.program.buffers[b].bytes;

@@ -122,8 +122,8 @@ static vp_status lower_at(vp_assembly *a, int64_t p, int64_t n_samples, vp_lower
         opts.span_idx[g->types_span] = a->types;
     if (g->lengths_span >= 0)
         opts.span_idx[g->lengths_span] = a->lengths;
-    return vp_lower(a->arena, g, a->template_of[p],
-                    vp_semantics_of(s->recipe.precision, s->attention), &opts, out, err);
+    return vp_lower(a->arena, g, a->template_of[p], vp_semantics_of(&s->recipe, s->attention),
+                    &opts, out, err);
 }
 
 /* A program, with the passes of a smaller last micro-step. */
@@ -257,7 +257,8 @@ vp_status vp_assemble_figures_each(const vp_model *model, const vp_scenario *sce
     VP_TRY(vp_layout_list_fixed(&all, err));
     VP_TRY(lower_programs(&all, err));
     for (int64_t i = 0; i < n; i++) {
-        assert(recipes[i].precision == recipes[0].precision);
+        assert(recipes[i].precision == recipes[0].precision &&
+               recipes[i].gradients == recipes[0].gradients);
         s.recipe = recipes[i];
         a        = all;
         memset(a.fixed, 0, sizeof a.fixed);

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,9 @@ typedef struct finder {
     const vp_plan_answer *like; /* libraries that serve other recipes of it; NULL: none */
     vp_change             from;
     vp_changes           *out;
-    bool                  any_precision, any_optimizer; /* were free: no change of theirs helps */
-    int64_t               n_planned;
+    /* were free: no change of theirs helps */
+    bool    any_precision, any_gradients, any_optimizer;
+    int64_t n_planned;
 } finder;
 
 /* Requests planned at most: each takes milliseconds to tenths of a second. */
@@ -37,7 +39,7 @@ static vp_status has_room(const vp_plan_request *r, bool *room, vp_err *err)
 
     s.offload = levels[vp_request_offloads(r, levels) - 1];
     *room     = true;
-    if (r->any_precision || r->any_optimizer)
+    if (r->any_precision || r->any_gradients || r->any_optimizer)
         return VP_OK;
     vp_scenario_set_all(&s, r->model, 0);
     VP_TRY(vp_assemble_figures(r->model, &s, &cost, &figures, err));
@@ -54,11 +56,13 @@ static void narrow_to_leanest(vp_plan_request *r, const vp_plan_answer *a)
 
     if (r->any_precision)
         r->recipe.precision = least->recipe.precision;
+    if (r->any_gradients)
+        r->recipe.gradients = least->recipe.gradients;
     if (r->any_optimizer && least->recipe.optimizer != r->recipe.optimizer)
         vp_recipe_set_optimizer(&r->recipe, least->recipe.optimizer);
     if (r->attention == VP_ATTENTION_ANY)
         r->attention = least->attention;
-    r->any_precision = r->any_optimizer = false;
+    r->any_precision = r->any_gradients = r->any_optimizer = false;
 }
 
 /* Plan one change; it is taken if it fits. */
@@ -88,39 +92,52 @@ out:
 
 /* ---- recipes ---- */
 
-/* What a person gives up for memory: levels of a number format and of what an optimizer keeps. */
+/* What a person gives up for memory: levels of a number format, of what an optimizer keeps and of
+ * gradients. */
 typedef struct recipe_change {
-    int          format, states;
+    int          format, states, grads;
     vp_precision precision;
     vp_optimizer optimizer;
+    vp_gradients gradients;
 } recipe_change;
 
-enum { MAX_RECIPE_CHANGES = 6 };
+enum { MAX_RECIPE_CHANGES = 9 };
+
+/* Whether a is one of the changes of b, with others or without. */
+static bool is_part_of(const recipe_change *a, const recipe_change *b)
+{
+    return a->format <= b->format && a->states <= b->states && a->grads <= b->grads;
+}
 
 /* The least change first: none at all, then formats by states. */
-static int list_recipes(const vp_plan_request *r, bool free_precision, bool free_optimizer,
-                        recipe_change *out)
+static int list_recipes(const finder *f, const vp_plan_request *r, recipe_change *out)
 {
-    static const int order[][2] = {{0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}};
+    static const int order[][3] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 0},
+                                   {0, 1, 1}, {1, 1, 1}, {2, 0, 0}, {2, 1, 0}, {2, 1, 1}};
     bool             bf16       = r->device->bf16 || r->device->is_cpu;
     int              n          = 0;
 
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
-        recipe_change c = {order[k][0], order[k][1], r->recipe.precision, r->recipe.optimizer};
+        recipe_change c = {order[k][0],         order[k][1],         order[k][2],
+                           r->recipe.precision, r->recipe.optimizer, r->recipe.gradients};
         bool          can_format =
-            c.format == 0 || (bf16 && !free_precision && r->recipe.precision != VP_PREC_BF16 &&
+            c.format == 0 || (bf16 && !f->any_precision && r->recipe.precision != VP_PREC_BF16 &&
                               (c.format == 2 || r->recipe.precision == VP_PREC_FP32));
         bool can_states =
-            c.states == 0 || (!free_optimizer && (r->recipe.optimizer == VP_OPT_ADAMW ||
-                                                  r->recipe.optimizer == VP_OPT_ADAMW_BF16));
-        if (!can_format || !can_states)
-            continue;
+            c.states == 0 || (!f->any_optimizer && (r->recipe.optimizer == VP_OPT_ADAMW ||
+                                                    r->recipe.optimizer == VP_OPT_ADAMW_BF16));
         if (c.format)
             c.precision = c.format == 1 ? VP_PREC_BF16_MIXED : VP_PREC_BF16;
         if (c.states)
             c.optimizer = VP_OPT_ADAMW_8BIT;
-        out[n++] = c;
+        if (c.grads)
+            c.gradients = VP_GRADIENTS_BF16;
+        bool can_grads = c.grads == 0 || (!f->any_gradients && c.gradients != r->recipe.gradients &&
+                                          vp_precision_takes(c.precision, c.gradients));
+        if (can_format && can_states && can_grads)
+            out[n++] = c;
     }
+    assert(n <= MAX_RECIPE_CHANGES);
     return n;
 }
 
@@ -128,11 +145,14 @@ static void apply_recipe(const recipe_change *c, const vp_plan_request *asked, v
                          vp_change *change)
 {
     r->recipe.precision = c->precision;
+    r->recipe.gradients = c->gradients;
     if (c->optimizer != r->recipe.optimizer)
         vp_recipe_set_optimizer(&r->recipe, c->optimizer);
     change->another_precision = c->precision != asked->recipe.precision;
+    change->another_gradients = c->gradients != asked->recipe.gradients;
     change->another_optimizer = c->optimizer != asked->recipe.optimizer;
     change->precision         = c->precision;
+    change->gradients         = c->gradients;
     change->optimizer         = c->optimizer;
 }
 
@@ -143,7 +163,7 @@ static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_r
                              vp_err *err)
 {
     recipe_change list[MAX_RECIPE_CHANGES], taken[MAX_RECIPE_CHANGES];
-    int           n  = list_recipes(r, f->any_precision, f->any_optimizer, list);
+    int           n  = list_recipes(f, r, list);
     vp_status     st = VP_OK;
 
     *n_taken = 0;
@@ -152,7 +172,7 @@ static vp_status try_recipes(finder *f, const vp_change *change, const vp_plan_r
         vp_change       c       = *change;
         bool            adds    = false, fits;
         for (int i = 0; i < *n_taken; i++)
-            adds |= taken[i].format <= list[k].format && taken[i].states <= list[k].states;
+            adds |= is_part_of(&taken[i], &list[k]);
         if (adds)
             continue;
         apply_recipe(&list[k], r, &changed, &c);
@@ -224,10 +244,11 @@ out:
 
 static vp_status try_sgd(finder *f, vp_err *err)
 {
-    const recipe_change sgd[] = {{0, 2, f->r.recipe.precision, VP_OPT_SGD},
-                                 {2, 2, VP_PREC_BF16, VP_OPT_SGD}};
-    bool                bf16 = f->r.device->bf16 || f->r.device->is_cpu, fits = false;
-    vp_status           st = VP_OK;
+    const recipe_change sgd[] = {
+        {0, 2, 0, f->r.recipe.precision, VP_OPT_SGD, f->r.recipe.gradients},
+        {2, 2, 0, VP_PREC_BF16, VP_OPT_SGD, f->r.recipe.gradients}};
+    bool      bf16 = f->r.device->bf16 || f->r.device->is_cpu, fits = false;
+    vp_status st = VP_OK;
 
     for (int k = 0; k < 1 + bf16 && !fits; k++) {
         vp_plan_request changed = f->r;
@@ -289,7 +310,7 @@ static vp_status try_devices(finder *f, bool recipe_found, vp_err *err)
     while (n < MAX_CARDS && vp_device_at(n, &cards[n]))
         n++;
     qsort(cards, (size_t)n, sizeof *cards, by_size);
-    n_recipes = list_recipes(&f->r, f->any_precision, f->any_optimizer, list);
+    n_recipes = list_recipes(f, &f->r, list);
     VP_TRY(try_cards(f, cards, n, &list[0], &at, err));
     if (!recipe_found && n_recipes > 1)
         VP_TRY(try_cards(f, cards, n, &list[n_recipes - 1], &at, err));
@@ -427,6 +448,7 @@ vp_status vp_changes_find(const vp_plan_request *r, const vp_plan_answer *a, vp_
                                 .from          = {.frees_pins = pinned},
                                 .out           = out,
                                 .any_precision = r->any_precision,
+                                .any_gradients = r->any_gradients,
                                 .any_optimizer = r->any_optimizer};
 
     *out            = (vp_changes){.persistent_bytes = least->stack_base_bytes,

@@ -10,8 +10,9 @@
 /* What is different; all else is as it was asked for. */
 typedef struct vp_change {
     bool         frees_pins; /* micro-batch, recompute kind and loss chunk are left free */
-    bool         another_precision, another_optimizer;
+    bool         another_precision, another_gradients, another_optimizer;
     vp_precision precision; /* where there is another */
+    vp_gradients gradients;
     vp_optimizer optimizer;
     int64_t      host_bytes;   /* of host memory to offload to; 0: the same */
     int64_t      seq;          /* 0: the same sequence */
@@ -29,7 +30,8 @@ enum { VP_MAX_CHANGES = 8 };
  *   on a card without host memory given: as much as master weights and optimizer states take, else these
  *   and the blocks' parameters and gradients; nothing that is trained changes, time does;
  *   other recipes for the same tokens: 16 bits with fp32 master weights, optimizer states in 8
- *   bits, both, 16 bits without master weights, both; none that adds to one that was found;
+ *   bits, gradients in 16 bits, combinations, 16 bits without master weights; none that adds to one
+ *   that was found;
  *   the longest half, quarter or eighth of the sequence, with the first recipe that fits;
  *   SGD, where nothing above keeps sequence and optimizer;
  *   more of the same device; the smallest card of the table, as it was asked for and, where no

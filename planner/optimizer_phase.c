@@ -17,8 +17,8 @@ static vp_step param_step(const vp_assembly *a, vp_param_phase phase, const vp_p
                                .scratch_idx      = a->scratch,
                                .params_per_block = g->templates[g->instances[1].template_idx].n_params};
     vp_param_steps     steps;
-    bool found = vp_lower_param(vp_semantics_of(s->recipe.precision, s->attention), phase, p, idx,
-                                &opts, &steps);
+    bool               found =
+        vp_lower_param(vp_semantics_of(&s->recipe, s->attention), phase, p, idx, &opts, &steps);
 
     assert(found && steps.n == 1 && steps.steps[0].kernel != VP_N_KERNELS);
     return steps.steps[0];

@@ -34,15 +34,30 @@ bool vp_request_allows_runs(const vp_plan_request *r, const vp_scenario *s)
     return true;
 }
 
-bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_optimizer optimizer)
+bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_gradients gradients,
+                       vp_optimizer optimizer)
 {
     bool fp32_weights = precision == VP_PREC_FP32 || vp_precision_has_master(precision);
     bool has_format =
         vp_precision_dtype(precision) != VP_DTYPE_BF16 || r->device->bf16 || r->device->is_cpu;
 
     return (precision == r->recipe.precision || (r->any_precision && fp32_weights && has_format)) &&
+           vp_precision_takes(precision, gradients) &&
+           (gradients == r->recipe.gradients || r->any_gradients) &&
            (optimizer == r->recipe.optimizer ||
             (r->any_optimizer && vp_optimizer_same_rule(optimizer, r->recipe.optimizer)));
+}
+
+static vp_recipe another_recipe(const vp_plan_request *r, vp_precision precision,
+                                vp_gradients gradients, vp_optimizer optimizer)
+{
+    vp_recipe recipe = r->recipe;
+
+    recipe.precision = precision;
+    recipe.gradients = gradients;
+    if (optimizer != recipe.optimizer)
+        vp_recipe_set_optimizer(&recipe, optimizer);
+    return recipe;
 }
 
 int vp_request_recipes(const vp_plan_request *r, vp_recipe recipes[VP_MAX_RECIPES])
@@ -51,16 +66,15 @@ int vp_request_recipes(const vp_plan_request *r, vp_recipe recipes[VP_MAX_RECIPE
 
     recipes[n++] = r->recipe;
     for (int p = 0; p < VP_N_PRECISIONS; p++)
-        for (int o = 0; o < VP_N_OPTIMIZERS; o++) {
-            bool asked = p == (int)r->recipe.precision && o == (int)r->recipe.optimizer;
-            if (asked || !vp_request_allows(r, (vp_precision)p, (vp_optimizer)o))
-                continue;
-            recipes[n]           = r->recipe;
-            recipes[n].precision = (vp_precision)p;
-            if (o != (int)r->recipe.optimizer)
-                vp_recipe_set_optimizer(&recipes[n], (vp_optimizer)o);
-            n++;
-        }
+        for (int g = 0; g < VP_N_GRADIENTS; g++)
+            for (int o = 0; o < VP_N_OPTIMIZERS; o++) {
+                bool asked = p == (int)r->recipe.precision && g == (int)r->recipe.gradients &&
+                             o == (int)r->recipe.optimizer;
+                if (!asked &&
+                    vp_request_allows(r, (vp_precision)p, (vp_gradients)g, (vp_optimizer)o))
+                    recipes[n++] =
+                        another_recipe(r, (vp_precision)p, (vp_gradients)g, (vp_optimizer)o);
+            }
     return n;
 }
 

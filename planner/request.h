@@ -44,18 +44,18 @@ typedef struct vp_plan_request {
     /* VP_OFFLOAD_ANY: free where there are host_bytes; a kind: all there is of it */
     vp_offload_kind offload;
     /* free: another recipe than the one asked for may come out, of those that vp_request_allows() */
-    bool any_precision, any_optimizer;
+    bool any_precision, any_gradients, any_optimizer;
 } vp_plan_request;
 
-/* Whether a plan of this request may train in this precision with this optimizer. What was asked
- * for it may. Where one of the two is free, also what converges alike: the same rule with its
- * states kept otherwise; weights that are updated in fp32, in a number format that the device
- * has. */
+/* Whether a plan of this request may train in this precision with such gradients and this
+ * optimizer. What was asked for it may. Where one of them is free, also what converges alike: the
+ * same rule with its states kept otherwise; weights that are updated in fp32, in a number format
+ * that the device has; gradients in any format that stands beside the precision. */
 bool vp_request_allows(const vp_plan_request *request, vp_precision precision,
-                       vp_optimizer optimizer);
+                       vp_gradients gradients, vp_optimizer optimizer);
 
 /* All of them, what was asked for first; returns how many. */
-enum { VP_MAX_RECIPES = VP_N_PRECISIONS * VP_N_OPTIMIZERS };
+enum { VP_MAX_RECIPES = VP_N_PRECISIONS * VP_N_GRADIENTS * VP_N_OPTIMIZERS };
 int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_RECIPES]);
 
 /* The micro-batches that a request may take, ascending: every divisor of the global batch, and where

@@ -37,12 +37,14 @@ vp_attention_kind vp_attention_by_name(const char *name)
     return (vp_attention_kind)a;
 }
 
-const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention)
+const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind attention)
 {
-    assert(attention < VP_N_ATTENTIONS);
+    assert(attention < VP_N_ATTENTIONS && vp_precision_takes(recipe->precision, recipe->gradients));
     bool math = attention == VP_ATTENTION_MATH;
 
-    if (vp_precision_dtype(precision) == VP_DTYPE_F32)
+    if (recipe->gradients == VP_GRADIENTS_BF16)
+        return math ? &vp_semantics_vplan_bf16_grads_math : &vp_semantics_vplan_bf16_grads;
+    if (vp_precision_dtype(recipe->precision) == VP_DTYPE_F32)
         return math ? &vp_semantics_vplan_fp32_math : &vp_semantics_vplan_fp32;
     return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
 }

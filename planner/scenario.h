@@ -123,7 +123,7 @@ bool vp_scenario_set_segments(vp_scenario *s, const vp_model *model, int64_t n);
 /* The kind all blocks are of, or "mixed". */
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
 
-/* The semantics vplan runs a precision and attention with. */
-const vp_semantics *vp_semantics_of(vp_precision precision, vp_attention_kind attention);
+/* The semantics vplan runs a recipe's precision and gradients with, and an attention. */
+const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind attention);
 
 #endif

@@ -190,7 +190,7 @@ typedef struct settings {
     int64_t  n, cap;
 } settings;
 
-/* The recipes of one precision: the one asked for, or every optimizer's. */
+/* The recipes of one precision and dtype of gradients: the one asked for, or every optimizer's. */
 typedef struct recipes {
     vp_recipe of[VP_N_OPTIMIZERS];
     int64_t   n;
@@ -380,7 +380,7 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
                                vp_plan_answer *a, vp_cost *cost, const recipes *from,
                                vp_attention_kind attention, settings *out, vp_err *err)
 {
-    const vp_semantics *semantics = vp_semantics_of(from->of[0].precision, attention);
+    const vp_semantics *semantics = vp_semantics_of(&from->of[0], attention);
     vp_outlines        *outlines  = NULL;
     vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
     int64_t             least_known = 0, *micros, n_micros;
@@ -532,31 +532,28 @@ out:
     return st;
 }
 
-static recipes recipes_of(const vp_plan_request *r, vp_precision precision)
+static recipes recipes_of(const vp_plan_request *r, vp_precision precision, vp_gradients gradients)
 {
-    recipes out = {.n = 0};
+    vp_recipe all[VP_MAX_RECIPES];
+    int       n   = vp_request_recipes(r, all);
+    recipes   out = {.n = 0};
 
-    for (int o = 0; o < VP_N_OPTIMIZERS; o++) {
-        vp_recipe recipe = r->recipe;
-        if (!vp_request_allows(r, precision, (vp_optimizer)o))
-            continue;
-        recipe.precision = precision;
-        if (o != (int)recipe.optimizer)
-            vp_recipe_set_optimizer(&recipe, (vp_optimizer)o);
-        out.of[out.n++] = recipe;
-    }
-    assert(out.n >= 1);
+    for (int i = 0; i < n; i++)
+        if (all[i].precision == precision && all[i].gradients == gradients)
+            out.of[out.n++] = all[i];
     return out;
 }
 
-static vp_status list_precision(const vp_plan_request *r, const vp_plan_answer *like,
-                                vp_plan_answer *a, vp_cost *cost, vp_precision precision,
-                                int64_t *cap, vp_err *err)
+static vp_status list_formats(const vp_plan_request *r, const vp_plan_answer *like,
+                              vp_plan_answer *a, vp_cost *cost, vp_precision precision,
+                              vp_gradients gradients, int64_t *cap, vp_err *err)
 {
-    recipes   from                  = recipes_of(r, precision);
+    recipes   from                  = recipes_of(r, precision, gradients);
     settings  list[VP_N_ATTENTIONS] = {{0}};
     vp_status st                    = VP_OK;
 
+    if (from.n == 0)
+        return VP_OK;
     for (int kind = 0; kind < VP_N_ATTENTIONS; kind++)
         if (r->attention == VP_ATTENTION_ANY || kind == (int)r->attention)
             VP_TRY(
@@ -583,8 +580,8 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
                                   .max_pivots   = 2000000,
                                   .max_memory_bytes = (int64_t)1 << 30};
     for (int p = 0; p < VP_N_PRECISIONS; p++)
-        if (vp_request_allows(r, (vp_precision)p, r->recipe.optimizer))
-            VP_TRY(list_precision(r, like, a, cost, (vp_precision)p, cap, err));
+        for (int g = 0; g < VP_N_GRADIENTS; g++)
+            VP_TRY(list_formats(r, like, a, cost, (vp_precision)p, (vp_gradients)g, cap, err));
     a->problem.n_ilps = a->n_scenarios;
 out:
     return st;

@@ -657,8 +657,9 @@ static vp_status run(const args *a, vp_err *err)
     if (!a->json)
         print_answer(plan);
     if (!a->json)
-        printf("recipe     %s, %s, gradients fp32\n", vp_precision_name(plan->recipe.precision),
-               vp_optimizer_name(plan->recipe.optimizer));
+        printf("recipe     %s, %s, gradients %s\n", vp_precision_name(plan->recipe.precision),
+               vp_optimizer_name(plan->recipe.optimizer),
+               vp_gradients_name(plan->recipe.gradients));
     VP_TRY(train(a, plan, backend, rt, data, &r, err));
     VP_TRY(find_median_step(&r, err));
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_LAST_STEP, plan->peak_bytes, &r.points, err));

@@ -47,6 +47,7 @@ vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err)
             p->param            = &t->params[k].param;
             p->dtype            = vp_precision_dtype(plan->recipe.precision);
             p->data             = held_at(rt, x, &t->params[k], VP_REGION_PARAM);
+            p->grad_dtype       = vp_gradients_dtype(plan->recipe.gradients);
             p->grad             = held_at(rt, x, &t->params[k], VP_REGION_GRAD);
             if (vp_precision_has_master(plan->recipe.precision))
                 p->master = held_at(rt, x, &t->params[k], VP_REGION_MASTER);
@@ -68,17 +69,15 @@ void vp_runtime_param_at(const vp_runtime *rt, int64_t idx, vp_runtime_param *ou
     *out = rt->params[idx];
 }
 
-static vp_status get_bf16(const vp_runtime_param *p, int64_t first, int64_t n, float *out,
+static vp_status get_bf16(const vp_backend *backend, const uint16_t *from, int64_t n, float *out,
                           vp_err *err)
 {
     uint16_t  bits[AT_A_TIME];
     vp_status st = VP_OK;
 
-    assert(p->dtype == VP_DTYPE_BF16 && !p->master);
     for (int64_t k = 0; k < n; k += AT_A_TIME) {
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
-        VP_TRY(p->backend->download(bits, (const uint16_t *)p->data + first + k,
-                                    len * (int64_t)sizeof *bits, err));
+        VP_TRY(backend->download(bits, from + k, len * (int64_t)sizeof *bits, err));
         for (int64_t i = 0; i < len; i++)
             out[k + i] = vp_bf16_to_f32(bits[i]);
     }
@@ -111,14 +110,16 @@ vp_status vp_runtime_param_get(const vp_runtime_param *p, int64_t first, int64_t
     if (p->master || p->dtype == VP_DTYPE_F32)
         return p->backend->download(out, (p->master ? p->master : (const float *)p->data) + first,
                                     n * (int64_t)sizeof *out, err);
-    return get_bf16(p, first, n, out, err);
+    return get_bf16(p->backend, (const uint16_t *)p->data + first, n, out, err);
 }
 
 vp_status vp_runtime_grad_get(const vp_runtime_param *p, int64_t first, int64_t n, float *out,
                               vp_err *err)
 {
     assert(first >= 0 && n >= 0 && first <= p->param->n_elements - n);
-    return p->backend->download(out, p->grad + first, n * (int64_t)sizeof *out, err);
+    if (p->grad_dtype == VP_DTYPE_BF16)
+        return get_bf16(p->backend, (const uint16_t *)p->grad + first, n, out, err);
+    return p->backend->download(out, (const float *)p->grad + first, n * (int64_t)sizeof *out, err);
 }
 
 vp_status vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t n,
@@ -220,37 +221,46 @@ out:
     return st;
 }
 
-static void draw_values(const vp_runtime_param *p, uint64_t seed, float *values)
+/* Elements first .. first + n - 1 of a parameter. */
+static void draw_values(const vp_runtime_param *p, uint64_t seed, int64_t first, int64_t n,
+                        float *values)
 {
-    int64_t n = p->param->n_elements;
+    int64_t cols = p->param->n_elements / (p->param->rank > 0 ? p->param->shape[0] : 1);
+    int64_t zero = (p->param->zero_row - 1) * cols;
 
     assert(n > 0 && p->param->init < VP_N_INITS);
+    assert(p->param->zero_row >= 0 &&
+           (p->param->zero_row == 0 || p->param->zero_row <= p->param->shape[0]));
     if (p->param->init == VP_INIT_NORMAL)
-        vp_draw_normal(seed, p->name, p->param->init_std, values, n);
+        vp_draw_normal(seed, p->name, p->param->init_std, first, values, n);
     else
         for (int64_t k = 0; k < n; k++)
             values[k] = p->param->init == VP_INIT_ONES ? 1.0f : 0.0f;
-    assert(p->param->zero_row >= 0 &&
-           (p->param->zero_row == 0 || p->param->zero_row <= p->param->shape[0]));
-    if (p->param->zero_row)
-        memset(values + (p->param->zero_row - 1) * (n / p->param->shape[0]), 0,
-               (size_t)(n / p->param->shape[0]) * sizeof *values);
+    for (int64_t k = vp_max_i64(zero, first);
+         p->param->zero_row && k < vp_min_i64(zero + cols, first + n); k++)
+        values[k - first] = 0.0f;
 }
 
-/* In the process's own memory drawn where fp32 values have a place: the parameter, its master,
- * else its gradient, which is free until the first step. For a device drawn here and sent there. */
+/* In the process's own memory drawn where fp32 values have a place: the parameter or its master.
+ * Else drawn a piece at a time and sent there. */
 vp_status vp_runtime_draw_param(const vp_runtime *rt, const vp_runtime_param *p, vp_err *err)
 {
+    enum { PIECE = 1 << 18 };
+    _Static_assert(PIECE % VP_DRAW_UNIT == 0, "a piece begins where drawing may");
     int64_t   seed   = rt->opts.seed >= 0 ? rt->opts.seed : rt->plan->recipe.seed;
-    bool      here   = p->backend->host_memory;
-    float    *place  = p->master ? p->master : p->dtype == VP_DTYPE_F32 ? p->data : p->grad;
-    float    *values = here ? place : malloc((size_t)p->param->n_elements * sizeof *values);
+    int64_t   n      = p->param->n_elements;
+    float    *place  = p->master ? p->master : p->dtype == VP_DTYPE_F32 ? p->data : NULL;
+    bool      here   = p->backend->host_memory && place;
+    int64_t   length = here ? n : vp_min_i64(n, PIECE);
+    float    *values = here ? place : malloc((size_t)length * sizeof *values);
     vp_status st     = VP_OK;
 
-    assert(place); /* in bf16 without master weights a parameter has a gradient in fp32 */
     VP_TRY_ALLOC(err, values);
-    draw_values(p, (uint64_t)seed, values);
-    VP_TRY(vp_runtime_param_set(p, 0, p->param->n_elements, values, err));
+    for (int64_t k = 0; k < n; k += length) {
+        int64_t len = vp_min_i64(length, n - k);
+        draw_values(p, (uint64_t)seed, k, len, values);
+        VP_TRY(vp_runtime_param_set(p, k, len, values, err));
+    }
 out:
     if (!here)
         free(values);
@@ -274,8 +284,6 @@ vp_status vp_runtime_loaded(vp_runtime *rt, vp_err *err)
 
     for (int64_t i = 0; i < rt->n_params; i++)
         VP_TRY(replicate(rt, &rt->params[i], err));
-    if (rt->verifier)
-        vp_verifier_poison_gradients(rt);
     VP_TRY(zero_states(rt, err));
     VP_TRY(fill_angles(rt, err));
 out:

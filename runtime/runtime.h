@@ -95,7 +95,8 @@ typedef struct vp_runtime_param {
     vp_dtype          dtype;  /* of data                                    */
     void             *data;   /* what kernels read                          */
     float            *master; /* NULL where the precision has none          */
-    float            *grad;
+    vp_dtype          grad_dtype;
+    void             *grad;
 } vp_runtime_param;
 
 int64_t vp_runtime_n_params(const vp_runtime *rt);

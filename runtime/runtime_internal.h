@@ -71,8 +71,6 @@ vp_status vp_verifier_before(vp_runtime *rt, int64_t idx, vp_err *err);
 vp_status vp_verifier_after(vp_runtime *rt, int64_t idx, vp_err *err);
 /* Everything poisoned, before parameters are filled in. */
 void vp_verifier_poison_all(vp_runtime *rt);
-/* Gradients may have held drawn numbers on their way to a bf16 parameter: poison again. */
-void vp_verifier_poison_gradients(vp_runtime *rt);
 /* Count what is alive between steps as touched, and compare the replicas. */
 vp_status vp_verifier_finish(vp_runtime *rt, vp_err *err);
 

@@ -56,14 +56,6 @@ void vp_verifier_poison_all(vp_runtime *rt)
                 memset(rt->arena[r][m].base, poisons[r], (size_t)rt->arena[r][m].n_bytes);
 }
 
-void vp_verifier_poison_gradients(vp_runtime *rt)
-{
-    for (int64_t i = 0; i < rt->n_params; i++)
-        for (int r = 0; r < VP_N_REPLICAS; r++)
-            memset(vp_runtime_replica(rt, r, rt->params[i].grad), poisons[r],
-                   (size_t)rt->params[i].param->n_elements * sizeof *rt->params[i].grad);
-}
-
 /* Buffers of a group: group s is [first[s + 1], first[s + 2]), the last one ends with the list. */
 static int64_t group_end(const vp_verifier *v, const int64_t *first, int64_t s)
 {

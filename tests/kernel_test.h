@@ -90,7 +90,9 @@ static inline vp_dtype kt_elem(const vp_kernel_call *call, int i)
 
     switch (info->operands[i].elem) {
     case VP_AS_CALL:
-        return call->dtype;
+        return vp_dtype_of_operands(call->dtype);
+    case VP_AS_GRAD:
+        return call->dtype == VP_DTYPE_BF16_GRADS ? VP_DTYPE_BF16 : VP_DTYPE_F32;
     case VP_AS_F32:
         return VP_DTYPE_F32;
     case VP_AS_I32:
@@ -466,10 +468,22 @@ static inline void kt_check(const kt_case *c, double atol, double rtol)
     kt_operands_release(&o);
 }
 
-/* In fp32 and in bf16. */
+static inline bool kt_has_gradient(vp_kernel k)
+{
+    for (int i = 0; i < vp_kernel_info_of(k)->n_operands; i++)
+        if (vp_kernel_info_of(k)->operands[i].elem == VP_AS_GRAD)
+            return true;
+    return false;
+}
+
+/* In fp32 and in bf16, with gradients of parameters in bf16 too. */
 static inline void kt_check_both(const kt_case *c, double atol, double rtol)
 {
     kt_case d = *c;
+
+    d.dtype = VP_DTYPE_BF16_GRADS;
+    if (kt_has_gradient(c->kernel))
+        kt_check(&d, atol, rtol);
 
     d.dtype = VP_DTYPE_F32;
     kt_check(&d, atol, rtol);

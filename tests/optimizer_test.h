@@ -227,7 +227,8 @@ static inline void fill(const opt_case *c, opt_call *o, int i)
             /* values of v from 0.01 of the scale on: see tolerance_of() */
             ((uint8_t *)at)[e] = (uint8_t)(positive ? 64.0 + 192.0 * uniform() : 256.0 * uniform());
             x                  = state_value(VP_STATE_BLOCK8, at, o->n[i], !positive, e);
-        } else if ((info->elem == VP_AS_CALL && c->dtype == VP_DTYPE_BF16) ||
+        } else if ((info->elem == VP_AS_CALL && c->dtype != VP_DTYPE_F32) ||
+                   (info->elem == VP_AS_GRAD && c->dtype == VP_DTYPE_BF16_GRADS) ||
                    (info->elem == VP_AS_STATE && state_kind(c) == VP_STATE_BF16)) {
             ((uint16_t *)at)[e] = nearest_bf16(x);
             x                   = bf16_value(nearest_bf16(x));
@@ -294,11 +295,18 @@ static const int64_t matrices[][2] = {{1, 1},    {1, 40},   {40, 1},   {3, 5},  
 
 static const vp_rng_stream stream = {.seed = 7, .step = 2, .op = 5, .first_sample = 3};
 
-/* fp32; bf16 with a master; bf16 without; fp32 with one. */
+/* fp32; bf16 with a master; bf16 without; fp32 with one; gradients in bf16 too with a master;
+ * without. */
+enum { N_FORMS = 6 };
+
 static inline void set_form(opt_case *c, int form)
 {
-    c->dtype  = form == 1 || form == 2 ? VP_DTYPE_BF16 : VP_DTYPE_F32;
-    c->master = form == 1 || form == 3;
+    static const vp_dtype dtypes[N_FORMS] = {VP_DTYPE_F32,        VP_DTYPE_BF16,
+                                             VP_DTYPE_BF16,       VP_DTYPE_F32,
+                                             VP_DTYPE_BF16_GRADS, VP_DTYPE_BF16_GRADS};
+
+    c->dtype  = dtypes[form];
+    c->master = form == 1 || form == 3 || form == 4;
     c->rng    = stream;
 }
 

@@ -84,7 +84,7 @@ static void linears_take_operands_at_any_element(void **state)
 {
     static const vp_kernel kernels[] = {VP_K_LINEAR_FWD, VP_K_LINEAR_BWD_INPUT,
                                         VP_K_LINEAR_BWD_WEIGHT};
-    static const vp_dtype  dtypes[]  = {VP_DTYPE_F32, VP_DTYPE_BF16};
+    static const vp_dtype  dtypes[]  = {VP_DTYPE_F32, VP_DTYPE_BF16, VP_DTYPE_BF16_GRADS};
 
     (void)state;
     for (int n = 0; n < COUNT(kernels) * COUNT(dtypes) * 16; n++) {
@@ -416,14 +416,42 @@ static void add_copy_and_zero_are_exact(void **state)
             /* the reference's sum is not rounded to float: half an ulp of |x + y| < 2 */
             kt_check(&c, u, u);
             c.kernel = VP_K_ZERO;
-            kt_check(&c, 0.0, 0.0);
-            c.kernel = VP_K_COPY;
-            o        = kt_operands_new(&c, 1, 1);
+            kt_check_both(&c, 0.0, 0.0);
+            c.kernel = VP_K_GRAD_ADD;
+            kt_check_both(&c, 0.0, 0.0); /* the tolerance of a bf16 result is its rounding */
+            c.accumulate = true;
+            kt_check_both(&c, u, u);
+            c.accumulate = false;
+            c.kernel     = VP_K_COPY;
+            o            = kt_operands_new(&c, 1, 1);
             kt_run(&o.call);
             assert_memory_equal(o.call.operand[VP_COPY_X], o.call.operand[VP_COPY_Y],
                                 (size_t)o.bytes[VP_COPY_X]);
             kt_operands_release(&o);
         }
+}
+
+/* 1 + 2^-9 is no bf16: the sum of three tiles of 256 rows, each 2^-9, and what was there, 1, is 1 + 3 x
+ * 2^-9, which is rounded once, to 1 + 2^-7; a sum rounded after each tile would stay 1. */
+static void a_bf16_gradient_is_rounded_once_a_call(void **state)
+{
+    kt_case     c = {.kernel     = VP_K_LINEAR_BWD_WEIGHT,
+                     .dtype      = VP_DTYPE_BF16_GRADS,
+                     .linear     = {.rows = 768, .in = 1, .out = 1, .layout = VP_WEIGHT_IN_OUT},
+                     .accumulate = true};
+    kt_operands o = kt_operands_new(&c, 1, 1);
+
+    (void)state;
+    for (int64_t r = 0; r < 768; r++) {
+        kt_set(&o, VP_LINEAR_BWD_WEIGHT_X, r, r % 256 == 0);
+        kt_set(&o, VP_LINEAR_BWD_WEIGHT_DY, r, r % 256 == 0 ? 0x1p-9 : 0.0);
+    }
+    kt_set(&o, VP_LINEAR_BWD_WEIGHT_DW, 0, 1.0);
+    kt_set(&o, VP_LINEAR_BWD_WEIGHT_DB, 0, 1.0);
+    kt_run(&o.call);
+    assert_true(kt_get(&o.call, VP_LINEAR_BWD_WEIGHT_DW, 0) == 1.0 + 0x1p-7);
+    assert_true(kt_get(&o.call, VP_LINEAR_BWD_WEIGHT_DB, 0) == 1.0 + 0x1p-7);
+    kt_operands_release(&o);
 }
 
 static void a_bf16_sum_is_the_exact_one_rounded_to_even(void **state)
@@ -843,6 +871,7 @@ int main(void)
         cmocka_unit_test(tanh_and_its_slope_have_their_digits_over_all_magnitudes),
         cmocka_unit_test(the_normal_distribution_has_its_digits_over_all_magnitudes),
         cmocka_unit_test(add_copy_and_zero_are_exact),
+        cmocka_unit_test(a_bf16_gradient_is_rounded_once_a_call),
         cmocka_unit_test(a_bf16_sum_is_the_exact_one_rounded_to_even),
         cmocka_unit_test(embedding_agrees_with_the_reference),
         cmocka_unit_test(a_padding_row_learns_nothing_and_its_positions_do),

@@ -52,6 +52,19 @@ static const kt_case in_fp32[] = {
     {.kernel = VP_K_LOSS_SUM, .token_rows = {.rows = 700}},
     {.kernel = VP_K_ZERO, .elements = {.count = 50003}},
     {.kernel = VP_K_GRAD_SUMSQ, .elements = {.count = 700003}},
+    {.kernel = VP_K_GRAD_SUMSQ, .dtype = VP_DTYPE_BF16_GRADS, .elements = {.count = 700003}},
+    {.kernel = VP_K_ZERO, .dtype = VP_DTYPE_BF16_GRADS, .elements = {.count = 50003}},
+    {.kernel = VP_K_GRAD_ADD, .elements = {.count = 50003}},
+    {.kernel     = VP_K_GRAD_ADD,
+     .dtype      = VP_DTYPE_BF16_GRADS,
+     .elements   = {.count = 50003},
+     .accumulate = true},
+    {.kernel = VP_K_LINEAR_BWD_WEIGHT,
+     .dtype  = VP_DTYPE_BF16_GRADS,
+     .linear = {.rows = 200, .in = 401, .out = 523, .layout = VP_WEIGHT_OUT_IN}},
+    {.kernel = VP_K_ADAMW,
+     .dtype  = VP_DTYPE_BF16_GRADS,
+     .states = {.count = 50003, .decay = 1, .state = VP_STATE_F32}},
     {.kernel = VP_K_CLIP_SCALE, .clip_reals = {.clip_norm = 1.0}},
     {.kernel = VP_K_ADAMW,
      .states = {.count = 50003, .decay = 1, .state = VP_STATE_F32},
@@ -531,15 +544,15 @@ static void threads_move_no_drawn_parameter(void **state)
     (void)state;
     assert_true(one && many);
     vp_backend_cpu()->set_threads(1);
-    vp_draw_normal(3, "wpe.weight", 0.02, one, N);
+    vp_draw_normal(3, "wpe.weight", 0.02, 0, one, N);
     for (int n = 2; n <= 4; n++) {
         vp_backend_cpu()->set_threads(n);
-        vp_draw_normal(3, "wpe.weight", 0.02, many, N);
+        vp_draw_normal(3, "wpe.weight", 0.02, 0, many, N);
         assert_memory_equal(one, many, N * sizeof(float));
     }
     for (vp_cpu_isa isa = VP_CPU_BASELINE; isa <= VP_CPU_AVX2; isa++) {
         vp_cpu_isa_limit(isa);
-        vp_draw_normal(3, "wpe.weight", 0.02, many, N);
+        vp_draw_normal(3, "wpe.weight", 0.02, 0, many, N);
         vp_cpu_isa_limit(VP_CPU_AVX512);
         assert_memory_equal(one, many, N * sizeof(float));
     }

@@ -254,7 +254,7 @@ static void many_parameters_have_the_bits_of_one_by_one(void **state)
     (void)state;
     for (int k = 0; k < COUNT(element_updates); k++)
         for (int kind = VP_STATE_F32; kind <= last_state_kind(element_updates[k]); kind++)
-            for (int form = 0; form < 4; form++) {
+            for (int form = 0; form < N_FORMS; form++) {
                 opt_case c = {.kernel = element_updates[k], .states = {.state = kind}};
                 int64_t  n_bytes[2];
                 char    *bytes[2];

@@ -133,7 +133,7 @@ static void drawn_normals_are_box_muller_of_their_words(void **state)
 
     (void)state;
     CPU_ONLY();
-    vp_draw_normal(5, "h.0.attn.c_attn.weight", 0.02, x, N);
+    vp_draw_normal(5, "h.0.attn.c_attn.weight", 0.02, 0, x, N);
     for (uint64_t i = 0; i < N; i += 2) {
         uint32_t word[4];
         double   r, t;
@@ -156,7 +156,7 @@ static void drawn_normals_have_the_moments_of_a_normal(void **state)
     (void)state;
     CPU_ONLY();
     assert_non_null(x);
-    vp_draw_normal(1, "wte.weight", 1.0, x, N);
+    vp_draw_normal(1, "wte.weight", 1.0, 0, x, N);
     for (int i = 0; i < N; i++) {
         double z = (double)x[i];
         m1 += z / N;
@@ -175,12 +175,12 @@ static void an_elements_draw_depends_on_seed_name_and_index_only(void **state)
 
     (void)state;
     CPU_ONLY();
-    vp_draw_normal(1, "w", 1.0, a, 5000);
-    vp_draw_normal(1, "w", 1.0, b, 4999);
+    vp_draw_normal(1, "w", 1.0, 0, a, 5000);
+    vp_draw_normal(1, "w", 1.0, 0, b, 4999);
     assert_memory_equal(a, b, 4999 * sizeof(float));
-    vp_draw_normal(1, "v", 1.0, b, 5000);
+    vp_draw_normal(1, "v", 1.0, 0, b, 5000);
     assert_true(memcmp(a, b, sizeof a) != 0);
-    vp_draw_normal(2, "w", 1.0, b, 5000);
+    vp_draw_normal(2, "w", 1.0, 0, b, 5000);
     assert_true(memcmp(a, b, sizeof a) != 0);
 }
 

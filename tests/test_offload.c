@@ -25,6 +25,8 @@ static vp_scenario scenario_of(rng *r, int i)
         .recipe = vp_recipe_default(), .seq = 24, .global_batch = 4, .micro_batch = 1 + pick(r, 2)};
 
     s.recipe.precision = (vp_precision)(i % VP_N_PRECISIONS);
+    if (vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16))
+        s.recipe.gradients = (vp_gradients)(i / 3 % VP_N_GRADIENTS);
     vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)(i / 2 % VP_N_OPTIMIZERS));
     return s;
 }
@@ -90,7 +92,7 @@ static uint64_t movable_ops(const vp_model *model, const vp_scenario *s)
     uint64_t   ops = 0;
 
     OK(vp_lower(arena, &model->graph, vp_block_template(&model->graph),
-                vp_semantics_of(s->recipe.precision, s->attention), &opts, &l, err));
+                vp_semantics_of(&s->recipe, s->attention), &opts, &l, err));
     for (int64_t b = 0; b < l.program.n_buffers; b++)
         ops |= l.makers[b] ? UINT64_C(1) << (l.makers[b] - 1) : 0;
     vp_arena_free(arena);

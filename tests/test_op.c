@@ -66,8 +66,9 @@ static void attributes_lie_where_their_names_say(void **state)
 /* ---- who calls a kernel, and with what ---- */
 
 static const vp_semantics *const semantics[] = {
-    &vp_semantics_vplan_fp32, &vp_semantics_vplan_fp32_math, &vp_semantics_vplan_bf16,
-    &vp_semantics_vplan_bf16_math};
+    &vp_semantics_vplan_fp32,       &vp_semantics_vplan_fp32_math,
+    &vp_semantics_vplan_bf16,       &vp_semantics_vplan_bf16_math,
+    &vp_semantics_vplan_bf16_grads, &vp_semantics_vplan_bf16_grads_math};
 
 static void mark(bool *called, const vp_sem_step *steps)
 {
@@ -88,7 +89,8 @@ static void mark(bool *called, const vp_sem_step *steps)
 static void every_kernel_is_called_by_a_row_or_by_the_plan_itself(void **state)
 {
     /* sums of gradients that meet, memory, copies: lower.c and who plans the copies */
-    static const vp_kernel own[] = {VP_K_COPY, VP_K_ZERO, VP_K_COPY_START, VP_K_COPY_DONE};
+    static const vp_kernel own[] = {VP_K_COPY, VP_K_ZERO, VP_K_GRAD_ADD, VP_K_COPY_START,
+                                    VP_K_COPY_DONE};
     bool                   called[VP_N_KERNELS] = {false};
 
     (void)state;

@@ -233,8 +233,8 @@ static void a_change_fits_what_is_free_in_its_recipe(void **state)
     int64_t         least;
 
     (void)state;
-    request.any_precision = request.any_optimizer = true;
-    request.attention                             = VP_ATTENTION_ANY;
+    request.any_precision = request.any_gradients = request.any_optimizer = true;
+    request.attention                                                     = VP_ATTENTION_ANY;
     OK(vp_planner_least(&request, NULL, &least, err));
     request.budget_bytes = least - 1;
     OK(vp_planner_run(&request, &a, err));
@@ -250,14 +250,15 @@ static void a_change_fits_what_is_free_in_its_recipe(void **state)
 
 /* The change to this sequence (0: the same) and this recipe, of the same device and model. */
 static const vp_change *find_change(const vp_changes *c, const vp_plan_request *asked, int64_t seq,
-                                    vp_precision precision, vp_optimizer optimizer)
+                                    const vp_recipe *to)
 {
     for (int64_t i = 0; i < c->n; i++) {
         const vp_change *x     = &c->changes[i];
         bool             other = x->device[0] || x->model || x->budget_bytes;
         if (!other && x->seq == seq &&
-            (x->another_precision ? x->precision : asked->recipe.precision) == precision &&
-            (x->another_optimizer ? x->optimizer : asked->recipe.optimizer) == optimizer)
+            (x->another_precision ? x->precision : asked->recipe.precision) == to->precision &&
+            (x->another_gradients ? x->gradients : asked->recipe.gradients) == to->gradients &&
+            (x->another_optimizer ? x->optimizer : asked->recipe.optimizer) == to->optimizer)
             return x;
     }
     return NULL;
@@ -291,8 +292,7 @@ static void what_would_fit_is_what_a_search_of_its_own_finds(void **state)
 
         bool told = false, recipe_fits = false;
         for (int64_t seq = 256; seq >= 64; seq /= 2) { /* the longest that fits, and it alone */
-            bool here   = find_change(&c, &request, seq, request.recipe.precision,
-                                      request.recipe.optimizer) != NULL;
+            bool here   = find_change(&c, &request, seq, &request.recipe) != NULL;
             changed     = request;
             changed.seq = seq;
             bool fits   = would_fit(&changed, &least);
@@ -301,17 +301,21 @@ static void what_would_fit_is_what_a_search_of_its_own_finds(void **state)
                          (long long)c.persistent_bytes, (long long)request.budget_bytes);
             told |= fits;
         }
-        for (int k = 0; k < 6; k++) { /* 8 bits, and each format with both kinds of states */
-            static const int format[] = {0, 1, 1, 2, 2, 0}, states[] = {1, 0, 1, 0, 1, 2};
-            changed = request;
+        for (int k = 0; k < 10; k++) { /* 8 bits, and each format with both kinds of states */
+            static const int format[] = {0, 1, 0, 1, 0, 1, 2, 2, 2, 0},
+                             states[] = {1, 0, 0, 1, 1, 1, 0, 1, 1, 2},
+                             grads[]  = {0, 0, 1, 0, 1, 1, 0, 0, 1, 0};
+            changed                   = request;
             if (format[k])
                 changed.recipe.precision = format[k] == 1 ? VP_PREC_BF16_MIXED : VP_PREC_BF16;
+            changed.recipe.gradients = grads[k] ? VP_GRADIENTS_BF16 : VP_GRADIENTS_FP32;
+            if (!vp_precision_takes(changed.recipe.precision, changed.recipe.gradients))
+                continue;
             if (states[k])
                 vp_recipe_set_optimizer(&changed.recipe,
                                         states[k] == 1 ? VP_OPT_ADAMW_8BIT : VP_OPT_SGD);
-            const vp_change *change =
-                find_change(&c, &request, 0, changed.recipe.precision, changed.recipe.optimizer);
-            bool fits = would_fit(&changed, &least);
+            const vp_change *change = find_change(&c, &request, 0, &changed.recipe);
+            bool             fits   = would_fit(&changed, &least);
             assert_true(!change || fits);
             /* every single one of AdamW's that fits is told; SGD only where none of them does */
             if (k == 0 || (k == 1 && request.recipe.precision == VP_PREC_FP32))
@@ -387,6 +391,16 @@ static void what_is_free_is_what_converges_alike(void **state)
     OK(vp_device_open("t4", &t4, err));
     request.device = &t4;
     assert_int_equal(vp_request_recipes(&request, recipes), 1);
+    request.any_gradients = true; /* none but fp32 stands beside fp32 */
+    assert_int_equal(vp_request_recipes(&request, recipes), 1);
+    request.device        = &cpu;
+    request.any_precision = false;
+    for (int p = VP_PREC_BF16_MIXED; p <= VP_PREC_BF16; p++) {
+        request.recipe.precision = (vp_precision)p;
+        assert_int_equal(vp_request_recipes(&request, recipes), 2);
+        assert_int_equal(recipes[0].gradients, VP_GRADIENTS_FP32);
+        assert_int_equal(recipes[1].gradients, VP_GRADIENTS_BF16);
+    }
     vp_model_free(model);
 }
 

@@ -46,6 +46,17 @@ ok(all(p["optimizer"].startswith("adamw") and p["precision"] != "bf16" for p in 
 out = call("plan %s --optimizer sgd" % T4)
 one(r"^recipe     fp32, sgd, gradients fp32", out, "SGD by name")
 ok("free  " not in out, "nothing was free", out)
+H100 = T4.replace("t4", "h100")
+out = call("plan %s --gradients any" % H100)
+one(r"^recipe     bf16-mixed, adamw, gradients (fp32|bf16), attention flash$", out, "gradients are free by name only")
+one(r"^free       --gradients, among fp32, bf16$", out, "what was free: gradients")
+answer = json.loads(call("plan %s --gradients bf16 --json" % H100))
+ok(answer["recipe"] == {"precision": "bf16-mixed", "gradients": "bf16", "optimizer": "adamw", "freed": []}, "gradients in bf16", answer["recipe"])
+half, whole = [json.loads(call("estimate gpt2 --device h100 --seq 128 --gradients %s --json" % g)) for g in ("bf16", "fp32")]
+held = [sum(i["bytes"] for i in e["items"] if i["name"].startswith("gradients")) for e in (half, whole)]
+# 124,439,808 parameters, of 4 bytes or 2, each parameter's gradient on a multiple of 256 bytes
+ok(held[1] == 4 * 124439808 and abs(held[0] - 2 * 124439808) < 148 * 256, "half the bytes", held)
+call("plan %s --precision fp32 --gradients bf16" % H100, 2)
 TINY = "gpt2-tiny --device cpu --seq 128 --global-batch 8 --budget 8MB"
 call("plan %s --optimizer any -o plan.json" % TINY)
 for line, code in (("estimate gpt2-tiny --optimizer lion", 0), ("explain plan.json", 0), ("run plan.json --steps 1 -q", 0), ("tune plan.json --max-trials 1 -q", 0),
@@ -99,7 +110,7 @@ def commands(out):
 
 
 SHOWN = [
-    ("Qwen2.5-7B --device 4090 --seq 2048 --global-batch 8", ["--device", "--precision bf16 --optimizer adamw-8bit", "plan qwen2.5-1.5b"]),
+    ("Qwen2.5-7B --device 4090 --seq 2048 --global-batch 8", ["--device", "--precision bf16 --gradients bf16 --optimizer adamw-8bit", "plan qwen2.5-3b"]),
     ("llama-3.1-8b --device h100 --seq 2048 --global-batch 8 --precision bf16-mixed", ["--precision bf16 --optimizer adamw-8bit", "--device", "plan llama-3.2-3b"]),
     ("gpt2-xl --device 4090 --seq 1024 --global-batch 32 --micro-batch 1 --loss full", ["--optimizer adamw-8bit", "--precision bf16", "plan gpt2-large"]),
     ("gpt2 --device t4 --budget 1GiB --seq 1024 --global-batch 4", ["--budget"]),
@@ -141,7 +152,7 @@ ok(default["step_time_s"] <= 1.001 * fast["step_time_s"] and lean["device_bytes"
 # ---- what was not said: the number format of the card; shares of it ----
 for device, precision in (("h100", "bf16-mixed"), ("4090", "bf16-mixed"), ("t4", "fp32"), ("cpu", "fp32")):
     doc = json.loads(call("plan gpt2-tiny --device %s --seq 128 --global-batch 8 --json" % device))
-    ok(doc["recipe"] == {"precision": precision, "optimizer": "adamw", "freed": []}, "the default on " + device, doc["recipe"])
+    ok(doc["recipe"] == {"precision": precision, "gradients": "fp32", "optimizer": "adamw", "freed": []}, "the default on " + device, doc["recipe"])
     ok(json.loads(call("estimate gpt2-tiny --device %s --json" % device))["settings"]["precision"] == precision, "and of estimate", device)
 doc = json.loads(call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --precision any --optimizer any --json"))
 ok(doc["recipe"]["freed"] == ["precision", "optimizer"], "what was freed", doc["recipe"])

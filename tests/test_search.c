@@ -204,10 +204,11 @@ static void outlines_say_what_lowering_says(void **state)
     (void)state;
     for (int turn = 0; turn < 2 * N_FAMILIES; turn++) {
         char      text[1024];
-        vp_model *model = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0);
-        vp_cost   cost  = {.device = turn < N_FAMILIES ? &cpu : &card};
-        vp_semantics const *semantics = vp_semantics_of(
-            (vp_precision)(turn / N_FAMILIES), (vp_attention_kind)pick(&r, VP_N_ATTENTIONS));
+        vp_model *model  = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0);
+        vp_cost   cost   = {.device = turn < N_FAMILIES ? &cpu : &card};
+        vp_recipe recipe = {.precision = (vp_precision)(turn / N_FAMILIES)};
+        vp_semantics const *semantics =
+            vp_semantics_of(&recipe, (vp_attention_kind)pick(&r, VP_N_ATTENTIONS));
         int64_t      seq = 16 + pick(&r, 100);
         vp_outlines *o;
         OK(vp_outlines_make(model, seq, 1 + pick(&r, 2), semantics, &cost, &o, err));

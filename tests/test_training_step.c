@@ -85,7 +85,7 @@ static void a_plan_executes_the_program_of_its_semantics(void **state)
                                  .chunk_rows    = s.loss_chunk,
                                  .recipe        = &s.recipe};
         comparison       c    = {.step = &step};
-        OK(vp_lower_training(arena, &model->graph, vp_semantics_of(s.recipe.precision, s.attention),
+        OK(vp_lower_training(arena, &model->graph, vp_semantics_of(&s.recipe, s.attention),
                              VP_TRAIN_LATER_STEP, &opts, &step, err));
         check_lives(&step);
         OK(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, compare_step, &c,

@@ -30,10 +30,11 @@ const char *vp_decisions_text(vp_arena *arena, const vp_model *model, const vp_s
                       (json_int_t)s->runs[i].segment, "recompute",
                       s->runs[i].segment > 1 ? json_array()
                                              : recompute_names(block, s->runs[i].recompute)));
-    json_t     *j    = json_pack("{s:I, s:I, s:s, s:s, s:s, s:o}", "micro_batch",
+    json_t     *j    = json_pack("{s:I, s:I, s:s, s:s, s:s, s:s, s:o}", "micro_batch",
                                  (json_int_t)s->micro_batch, "loss_chunk_tokens",
                                  (json_int_t)s->loss_chunk, "attention", vp_attention_name(s->attention),
-                                 "precision", vp_precision_name(s->recipe.precision), "optimizer",
+                                 "precision", vp_precision_name(s->recipe.precision), "gradients",
+                                 vp_gradients_name(s->recipe.gradients), "optimizer",
                                  vp_optimizer_name(s->recipe.optimizer), "blocks", blocks);
     char       *dump = j ? json_dumps(j, JSON_COMPACT) : NULL;
     const char *text = dump ? vp_arena_strdup(arena, dump) : NULL;
@@ -42,7 +43,7 @@ const char *vp_decisions_text(vp_arena *arena, const vp_model *model, const vp_s
     return text;
 }
 
-/* Attention, precision and optimizer: a study from before they were free says nothing of them,
+/* Attention, precision, gradients and optimizer: a study from before they were free says nothing of them,
  * and means the request's. */
 static vp_status read_kinds(const vp_json_node *root, vp_scenario *s, vp_err *err)
 {
@@ -56,6 +57,14 @@ static vp_status read_kinds(const vp_json_node *root, vp_scenario *s, vp_err *er
     if (vp_json_has(root, "precision")) {
         VP_TRY(vp_json_string(root, "precision", &text, err));
         s->recipe.precision = vp_precision_by_name(text);
+    }
+    if (vp_json_has(root, "gradients")) {
+        VP_TRY(vp_json_string(root, "gradients", &text, err));
+        s->recipe.gradients = vp_gradients_by_name(text);
+        if (s->recipe.gradients == VP_N_GRADIENTS ||
+            (s->recipe.precision != VP_N_PRECISIONS &&
+             !vp_precision_takes(s->recipe.precision, s->recipe.gradients)))
+            VP_TRY(vp_json_fail(root, "gradients", err, "not beside this precision"));
     }
     if (vp_json_has(root, "optimizer")) {
         VP_TRY(vp_json_string(root, "optimizer", &text, err));

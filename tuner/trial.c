@@ -34,6 +34,7 @@ bool vp_same_scenario(const vp_scenario *a, const vp_scenario *b)
            b->n_runs <= VP_MAX_RUNS);
     return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk &&
            a->attention == b->attention && a->recipe.precision == b->recipe.precision &&
+           a->recipe.gradients == b->recipe.gradients &&
            a->recipe.optimizer == b->recipe.optimizer && a->n_runs == b->n_runs &&
            memcmp(a->runs, b->runs, (size_t)a->n_runs * sizeof *a->runs) == 0;
 }
@@ -60,7 +61,7 @@ bool vp_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
     return chunk && vp_request_allows_runs(r, s) &&
            (!r->micro_batch || s->micro_batch == r->micro_batch) &&
            (r->attention == VP_ATTENTION_ANY || s->attention == r->attention) &&
-           vp_request_allows(r, s->recipe.precision, s->recipe.optimizer);
+           vp_request_allows(r, s->recipe.precision, s->recipe.gradients, s->recipe.optimizer);
 }
 
 static vp_status add(vp_trials *trials, const vp_session *s, const vp_trial *trial,

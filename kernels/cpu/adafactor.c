@@ -27,12 +27,12 @@ enum { ROWS = 32, COLS = 128 };
 static const double eps = 1e-30;
 
 typedef struct adafactor {
-    vp_param     p;
-    const float *g;
-    float       *row, *col; /* row: v where it is not factored */
-    int64_t      rows, cols;
-    double       b, row_mean;
-    float        grad_scale, keep, step_size; /* step_size: lr / max(1, rms(u)) */
+    vp_param p;
+    vp_grad  g;
+    float   *row, *col; /* row: v where it is not factored */
+    int64_t  rows, cols;
+    double   b, row_mean;
+    float    grad_scale, keep, step_size; /* step_size: lr / max(1, rms(u)) */
 } adafactor;
 
 /* b old + (1 - b) (mean + eps) */
@@ -47,7 +47,8 @@ VP_PER_ISA(update_columns, (const adafactor *a, int64_t first, int64_t n), (a, f
     float  grad_scale = a->grad_scale;
 
     for (int64_t r = 0; r < a->rows; r++) {
-        const float *g = a->g + r * a->cols + first;
+        float        scratch[COLS];
+        const float *g = vp_grad_load(&a->g, r * a->cols + first, n, scratch);
 #pragma omp simd
         for (int64_t c = 0; c < n; c++) {
             double x = (double)(g[c] * grad_scale);
@@ -101,13 +102,13 @@ VP_PER_ISA(update_rows, (const adafactor *a, int64_t first, int64_t n, double *o
     double squares[ROWS] = {0.0}, scaled[ROWS] = {0.0}, sum = 0.0;
 
     for (int64_t c = 0; c < a->cols; c += VP_UPDATE_PIECE) {
-        float   by[VP_UPDATE_PIECE];
+        float   by[VP_UPDATE_PIECE], scratch[VP_UPDATE_PIECE];
         int64_t len = a->cols - c < VP_UPDATE_PIECE ? a->cols - c : VP_UPDATE_PIECE;
 
         inverse_roots(a->col + c, len, by);
         for (int64_t r = 0; r < n; r++)
-            sum_two(a->g + (first + r) * a->cols + c, a->grad_scale, by, len, &squares[r],
-                    &scaled[r]);
+            sum_two(vp_grad_load(&a->g, (first + r) * a->cols + c, len, scratch), a->grad_scale, by,
+                    len, &squares[r], &scaled[r]);
     }
     for (int64_t r = 0; r < n; r++) {
         float *row = a->row + first + r;
@@ -120,12 +121,12 @@ VP_PER_ISA(update_rows, (const adafactor *a, int64_t first, int64_t n, double *o
 VP_PER_ISA(update_matrix, (const adafactor *a, int64_t first, int64_t n), (a, first, n))
 {
     for (int64_t c = 0; c < a->cols; c += VP_UPDATE_PIECE) {
-        float   by[VP_UPDATE_PIECE], scratch[VP_UPDATE_PIECE];
+        float   by[VP_UPDATE_PIECE], scratch[VP_UPDATE_PIECE], g_scratch[VP_UPDATE_PIECE];
         int64_t len = a->cols - c < VP_UPDATE_PIECE ? a->cols - c : VP_UPDATE_PIECE;
 
         inverse_roots(a->col + c, len, by);
         for (int64_t r = first; r < first + n; r++) {
-            const float *g          = a->g + r * a->cols + c;
+            const float *g          = vp_grad_load(&a->g, r * a->cols + c, len, g_scratch);
             float       *p          = vp_param_load(&a->p, r * a->cols + c, len, scratch);
             float        of_row     = (float)(1.0 / sqrt((double)a->row[r] / a->row_mean));
             float        grad_scale = a->grad_scale, keep = a->keep, step_size = a->step_size;
@@ -145,9 +146,9 @@ VP_PER_ISA(update_vector_state, (const adafactor *a, int64_t first, int64_t n, d
     double sum = 0.0;
 
     for (int64_t i = first; i < first + n; i += VP_UPDATE_PIECE) {
-        float        by[VP_UPDATE_PIECE], grad_scale = a->grad_scale;
+        float        by[VP_UPDATE_PIECE], scratch[VP_UPDATE_PIECE], grad_scale = a->grad_scale;
         int64_t      len = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
-        const float *g   = a->g + i;
+        const float *g   = vp_grad_load(&a->g, i, len, scratch);
         float       *v   = a->row + i;
         double       b = a->b, squares = 0.0;
 
@@ -165,11 +166,11 @@ VP_PER_ISA(update_vector_state, (const adafactor *a, int64_t first, int64_t n, d
 VP_PER_ISA(update_vector, (const adafactor *a, int64_t first, int64_t n), (a, first, n))
 {
     for (int64_t i = first; i < first + n; i += VP_UPDATE_PIECE) {
-        float        by[VP_UPDATE_PIECE], scratch[VP_UPDATE_PIECE];
+        float        by[VP_UPDATE_PIECE], scratch[VP_UPDATE_PIECE], g_scratch[VP_UPDATE_PIECE];
         float        grad_scale = a->grad_scale, keep = a->keep, step_size = a->step_size;
         int64_t      len = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
         float       *p   = vp_param_load(&a->p, i, len, scratch);
-        const float *g   = a->g + i;
+        const float *g   = vp_grad_load(&a->g, i, len, g_scratch);
 
         inverse_roots(a->row + i, len, by);
 #pragma omp simd
@@ -215,7 +216,7 @@ void vp_cpu_adafactor(const vp_kernel_call *call)
     double    sum;
     adafactor a = {
         .p   = vp_param_of(call, call->operand[VP_ADAFACTOR_P], call->operand[VP_ADAFACTOR_MASTER]),
-        .g   = call->operand[VP_ADAFACTOR_G],
+        .g   = vp_grad_of(call, call->operand[VP_ADAFACTOR_G]),
         .row = call->operand[VP_ADAFACTOR_ROW],
         .col = call->operand[VP_ADAFACTOR_COL],
         .rows       = rows,

@@ -40,7 +40,7 @@ static bool fits_blas(const vp_kernel_call *call)
     case VP_K_LINEAR_FWD:
     case VP_K_LINEAR_BWD_INPUT:
     case VP_K_LINEAR_BWD_WEIGHT:
-        return call->dtype == VP_DTYPE_BF16 ||
+        return call->dtype != VP_DTYPE_F32 ||
                (call->linear.in <= INT_MAX && call->linear.out <= INT_MAX);
     case VP_K_ATTENTION_FWD:
     case VP_K_ATTENTION_BWD: {

@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <math.h>
 
-enum { PIECE_BLOCKS = 256, PIECE = 4 * PIECE_BLOCKS };
+enum { PIECE = VP_DRAW_UNIT, PIECE_BLOCKS = PIECE / 4 };
 
 /* ln x for 0 < x <= 1, normal. x = 2^e f, f in [sqrt(1/2), sqrt(2)); with s = (f - 1) / (f + 1),
  * ln f = 2 (s + s^3/3 + s^5/5 + ...), |s| <= 0.172: after s^19 the rest is below 1e-17. */
@@ -110,19 +110,19 @@ VP_PER_ISA(box_muller, (const uint32_t *word, double std, float *z), (word, std,
     }
 }
 
-void vp_draw_normal(uint64_t seed, const char *name, double std, float *x, int64_t n)
+void vp_draw_normal(uint64_t seed, const char *name, double std, int64_t first, float *x, int64_t n)
 {
     vp_philox_key key      = vp_philox_key_of_name(seed, name);
     int64_t       n_pieces = (n + PIECE - 1) / PIECE;
 
-    assert(n >= 0 && std >= 0.0 && name[0]);
+    assert(first >= 0 && first % PIECE == 0 && n >= 0 && std >= 0.0 && name[0]);
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_pieces > 16)
     for (int64_t p = 0; p < n_pieces; p++) {
         uint32_t word[PIECE];
         float    z[PIECE];
         int64_t  left = n - p * PIECE;
 
-        vp_philox_blocks(key, 0, (uint64_t)(p * PIECE_BLOCKS), PIECE_BLOCKS, word);
+        vp_philox_blocks(key, 0, (uint64_t)(first / 4 + p * PIECE_BLOCKS), PIECE_BLOCKS, word);
         box_muller(word, std, z);
         memcpy(x + p * PIECE, z, (size_t)(left < PIECE ? left : PIECE) * sizeof(float));
     }

@@ -89,13 +89,44 @@ void vp_cpu_copy(const vp_kernel_call *call)
                (size_t)(vp_cpu_span_len(count, s) * bytes));
 }
 
-/* fp32 whatever the call's dtype. */
+/* Of a gradient's dtype. */
 void vp_cpu_zero(const vp_kernel_call *call)
 {
-    float  *y     = call->operand[VP_ZERO_Y];
+    char   *y     = call->operand[VP_ZERO_Y];
+    int64_t bytes = call->dtype == VP_DTYPE_BF16_GRADS ? 2 : 4;
     int64_t count = call->elements.count, n_spans = vp_cpu_n_spans(count);
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++)
-        memset(y + s * VP_CPU_SPAN, 0, (size_t)vp_cpu_span_len(count, s) * sizeof(float));
+        memset(y + s * VP_CPU_SPAN * bytes, 0, (size_t)(vp_cpu_span_len(count, s) * bytes));
+}
+
+VP_ALWAYS_INLINE void add_to_gradient(const float *x, void *g, int64_t n, bool add, bool bf16)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        vp_put(g, i, add ? x[i] + vp_get(g, i, bf16) : x[i], bf16);
+}
+
+VP_PER_ISA(grad_add, (const float *x, void *g, int64_t n, bool add, bool bf16),
+           (x, g, n, add, bf16))
+{
+    if (bf16)
+        add_to_gradient(x, g, n, add, true);
+    else
+        add_to_gradient(x, g, n, add, false);
+}
+
+void vp_cpu_grad_add(const vp_kernel_call *call)
+{
+    const float *x     = call->operand[VP_GRAD_ADD_X];
+    char        *g     = call->operand[VP_GRAD_ADD_G];
+    bool         bf16  = call->dtype == VP_DTYPE_BF16_GRADS;
+    int64_t      count = call->elements.count, n_spans = vp_cpu_n_spans(count);
+
+#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
+    for (int64_t s = 0; s < n_spans; s++) {
+        int64_t i = s * VP_CPU_SPAN;
+        grad_add(x + i, g + i * (bf16 ? 2 : 4), vp_cpu_span_len(count, s), call->accumulate, bf16);
+    }
 }

@@ -3,7 +3,8 @@
  *     y  = x w + b        dx = dy w'        dw = x' dy        db = sum over rows of dy
  *
  * w is (in, out) or (out, in): the GEMM reads it transposed, nothing is copied. dw and db are
- * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator. fp32
+ * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator; a bf16
+ * gradient into fp32 from zero, what was there last, rounded once. fp32
  * products are the BLAS library's (gemm.c), bf16 ones our own (gemm_bf16.h), where any split of
  * k at whole tiles is the same sum. */
 #include "kernels/cpu/cpu_internal.h"
@@ -23,7 +24,7 @@ static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_til
                      const void *b, void *c, bool c_f32, const void *bias)
 {
     assert(a && b && c && c != a && c != b); /* a product has no place to be summed on an input */
-    if (call->dtype == VP_DTYPE_BF16) {
+    if (call->dtype != VP_DTYPE_F32) {
         vp_gemm_bf16 h = {
             .m            = g->m,
             .n            = g->n,
@@ -110,20 +111,25 @@ VP_PER_ISA(sum_rows,
 static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
 {
     const void *dy   = call->operand[VP_LINEAR_BWD_WEIGHT_DY];
-    float      *db   = call->operand[VP_LINEAR_BWD_WEIGHT_DB];
+    void       *db   = call->operand[VP_LINEAR_BWD_WEIGHT_DB];
     int64_t     rows = call->linear.rows, out = call->linear.out;
-    bool        add = call->accumulate;
+    bool        bf16 = call->dtype == VP_DTYPE_BF16_GRADS;
+    float       total[BIAS_COLS];
 
     assert(cols > 0 && cols <= BIAS_COLS && col + cols <= out);
+    for (int64_t c = 0; c < cols; c++)
+        total[c] = call->accumulate && !bf16 ? vp_get(db, col + c, false) : 0.0f;
     for (int64_t r = 0; r < rows; r += VP_TILE_TOKENS) {
         float sum[BIAS_COLS] = {0};
 
         sum_rows(dy, r * out + col, out, vp_min_i64(VP_TILE_TOKENS, rows - r), cols, sum,
-                 call->dtype == VP_DTYPE_BF16);
+                 call->dtype != VP_DTYPE_F32);
         for (int64_t c = 0; c < cols; c++)
-            db[col + c] = add ? db[col + c] + sum[c] : sum[c];
-        add = true;
+            total[c] += sum[c];
     }
+    for (int64_t c = 0; c < cols; c++)
+        vp_put(db, col + c,
+               total[c] + (call->accumulate && bf16 ? vp_get(db, col + c, true) : 0.0f), bf16);
 }
 
 void vp_cpu_linear_bwd_weight(const vp_kernel_call *call)
@@ -142,7 +148,7 @@ void vp_cpu_linear_bwd_weight(const vp_kernel_call *call)
                       .add          = call->accumulate};
 
     multiply(call, &g, VP_TILE_TOKENS, out_in ? dy : x, out_in ? x : dy,
-             call->operand[VP_LINEAR_BWD_WEIGHT_DW], true, NULL);
+             call->operand[VP_LINEAR_BWD_WEIGHT_DW], call->dtype != VP_DTYPE_BF16_GRADS, NULL);
     if (!call->operand[VP_LINEAR_BWD_WEIGHT_DB])
         return;
 #pragma omp parallel for schedule(static) \

@@ -27,15 +27,21 @@ static const double least_norm = 1e-7, poly_a = 3.4445, poly_b = -4.7750, poly_c
 
 /* m, and x the direction before it is orthogonalised. */
 VP_PER_ISA(momentum_span,
-           (float *m, const float *g, float *x, int64_t n, float grad_scale, float momentum,
-            float rest),
-           (m, g, x, n, grad_scale, momentum, rest))
+           (float *m, const vp_grad *gradient, float *x, int64_t first, int64_t n, float grad_scale,
+            float momentum, float rest),
+           (m, gradient, x, first, n, grad_scale, momentum, rest))
 {
+    for (int64_t i = first; i < first + n; i += VP_UPDATE_PIECE) {
+        float        scratch[VP_UPDATE_PIECE];
+        int64_t      len = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
+        const float *g   = vp_grad_load(gradient, i, len, scratch);
+
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float grad = rest * (g[i] * grad_scale);
-        m[i]       = momentum * m[i] + grad;
-        x[i]       = momentum * m[i] + grad;
+        for (int64_t j = 0; j < len; j++) {
+            float grad = rest * (g[j] * grad_scale);
+            m[i + j]   = momentum * m[i + j] + grad;
+            x[i + j]   = momentum * m[i + j] + grad;
+        }
     }
 }
 
@@ -121,7 +127,7 @@ static void newton_schulz(const float *x, float *next, float *a, float *b, int64
 
 void vp_cpu_muon(const vp_kernel_call *call)
 {
-    const float                *g = call->operand[VP_MUON_G];
+    const vp_grad               g = vp_grad_of(call, call->operand[VP_MUON_G]);
     float                      *m = call->operand[VP_MUON_M], *x = call->operand[VP_MUON_SCRATCH];
     const vp_control           *control = call->operand[VP_MUON_CONTROL];
     const vp_optimizer_numbers *o       = call->optimizer;
@@ -134,12 +140,10 @@ void vp_cpu_muon(const vp_kernel_call *call)
 
     assert(o);
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
-    for (int64_t s = 0; s < n_spans; s++) {
-        int64_t i = s * VP_CPU_SPAN;
-        momentum_span(m + i, g + i, x + i, vp_cpu_span_len(count, s), (float)control->grad_scale,
-                      (float)o->momentum, (float)(1.0 - o->momentum));
-    }
-    norm = sqrt(vp_update_sum_squares(0.0, x, count));
+    for (int64_t s = 0; s < n_spans; s++)
+        momentum_span(m, &g, x, s * VP_CPU_SPAN, vp_cpu_span_len(count, s),
+                      (float)control->grad_scale, (float)o->momentum, (float)(1.0 - o->momentum));
+    norm = sqrt(vp_update_sum_squares(0.0, (vp_grad){.f32 = x}, count));
     norm = norm < least_norm ? least_norm : norm; /* a NaN stays */
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++)

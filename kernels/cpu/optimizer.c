@@ -15,8 +15,9 @@ void vp_cpu_grad_sumsq(const vp_kernel_call *call)
 {
     vp_control *control = call->operand[VP_GRAD_SUMSQ_CONTROL];
 
-    control->grad_sumsq = vp_update_sum_squares(control->grad_sumsq, call->operand[VP_GRAD_SUMSQ_G],
-                                                call->elements.count);
+    control->grad_sumsq =
+        vp_update_sum_squares(control->grad_sumsq, vp_grad_of(call, call->operand[VP_GRAD_SUMSQ_G]),
+                              call->elements.count);
 }
 
 /* As torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)). clip_norm <= 0: none. */
@@ -129,23 +130,24 @@ VP_ALWAYS_INLINE void lion_piece(float *p, const float *g, float *m, int64_t n, 
 /* ---- over a parameter ---- */
 
 typedef struct update {
-    vp_kernel    rule;
-    vp_param     p;
-    const float *g;
-    int          n_states;
-    vp_state     m, v;
-    scalars      k;
+    vp_kernel rule;
+    vp_param  p;
+    vp_grad   g;
+    int       n_states;
+    vp_state  m, v;
+    scalars   k;
 } update;
 
 VP_PER_ISA(update_span, (const update *u, int64_t first, int64_t n), (u, first, n))
 {
     for (int64_t i = first; i < first + n; i += VP_UPDATE_PIECE) {
-        float   p_scratch[VP_UPDATE_PIECE], m_scratch[VP_UPDATE_PIECE], v_scratch[VP_UPDATE_PIECE];
-        int64_t len    = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
-        float  *p      = vp_param_load(&u->p, i, len, p_scratch);
-        float  *m      = u->n_states > 0 ? vp_state_load(&u->m, i, len, m_scratch) : NULL;
-        float  *v      = u->n_states > 1 ? vp_state_load(&u->v, i, len, v_scratch) : NULL;
-        const float *g = u->g + i;
+        float p_scratch[VP_UPDATE_PIECE], m_scratch[VP_UPDATE_PIECE], v_scratch[VP_UPDATE_PIECE],
+            g_scratch[VP_UPDATE_PIECE];
+        int64_t      len = first + n - i < VP_UPDATE_PIECE ? first + n - i : VP_UPDATE_PIECE;
+        float       *p   = vp_param_load(&u->p, i, len, p_scratch);
+        float       *m   = u->n_states > 0 ? vp_state_load(&u->m, i, len, m_scratch) : NULL;
+        float       *v   = u->n_states > 1 ? vp_state_load(&u->v, i, len, v_scratch) : NULL;
+        const float *g   = vp_grad_load(&u->g, i, len, g_scratch);
 
         switch (u->rule) {
         case VP_K_ADAMW:
@@ -172,7 +174,7 @@ VP_PER_ISA(update_span, (const update *u, int64_t first, int64_t n), (u, first, 
 }
 
 /* m and v: states, NULL where the rule has none. */
-static void update_all(const vp_kernel_call *call, vp_param p, const float *g, void *m, void *v,
+static void update_all(const vp_kernel_call *call, vp_param p, vp_grad g, void *m, void *v,
                        const vp_control *control)
 {
     int64_t       count = call->update.count, n_spans = vp_cpu_n_spans(count);
@@ -203,7 +205,8 @@ static void update_all(const vp_kernel_call *call, vp_param p, const float *g, v
     update_all( \
         call, \
         vp_param_of(call, call->operand[VP_##KERNEL##_P], call->operand[VP_##KERNEL##_MASTER]), \
-        call->operand[VP_##KERNEL##_G], m, v, call->operand[VP_##KERNEL##_CONTROL])
+        vp_grad_of(call, call->operand[VP_##KERNEL##_G]), m, v, \
+        call->operand[VP_##KERNEL##_CONTROL])
 
 void vp_cpu_adamw(const vp_kernel_call *call)
 {

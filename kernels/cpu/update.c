@@ -26,7 +26,7 @@ vp_param vp_param_of(const vp_kernel_call *call, void *param, float *master)
     vp_param p = {.exact = master, .key = vp_philox_key_of(&call->rng)};
 
     assert(param && (const void *)master != param);
-    if (call->dtype == VP_DTYPE_BF16)
+    if (call->dtype != VP_DTYPE_F32)
         p.bf16 = param;
     else if (master)
         p.copy = param;
@@ -102,20 +102,28 @@ VP_PER_ISA(sum_squares, (const float *x, int64_t n, double *out), (x, n, out))
 }
 
 typedef struct span_of {
-    const float *x;
-    int64_t      n;
+    vp_grad x;
+    int64_t n;
 } span_of;
+
+VP_PER_ISA(sum_squares_of, (const vp_grad *x, int64_t first, int64_t n, double *out),
+           (x, first, n, out))
+{
+    float scratch[SUM_TILE];
+
+    sum_squares(vp_grad_load(x, first, n, scratch), n, out);
+}
 
 static double squares_of_tile(const void *context, int64_t tile)
 {
     const span_of *c   = context;
     double         sum = 0.0;
 
-    sum_squares(c->x + tile * SUM_TILE, vp_min_i64(SUM_TILE, c->n - tile * SUM_TILE), &sum);
+    sum_squares_of(&c->x, tile * SUM_TILE, vp_min_i64(SUM_TILE, c->n - tile * SUM_TILE), &sum);
     return sum;
 }
 
-double vp_update_sum_squares(double start, const float *x, int64_t n)
+double vp_update_sum_squares(double start, vp_grad x, int64_t n)
 {
     return vp_update_sum(start, vp_ceil_div(n, SUM_TILE), squares_of_tile, &(span_of){x, n});
 }

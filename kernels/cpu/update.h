@@ -96,6 +96,27 @@ VP_ALWAYS_INLINE void vp_param_store(const vp_param *p, int64_t i, int64_t n, co
     vp_bf16_round_stochastic(x, random, p->bf16 + i, n);
 }
 
+/* ---- gradients ---- */
+
+typedef struct vp_grad {
+    const float    *f32;  /* NULL: the bf16 */
+    const uint16_t *bf16; /* of a call of VP_DTYPE_BF16_GRADS */
+} vp_grad;
+
+static inline vp_grad vp_grad_of(const vp_kernel_call *call, const void *operand)
+{
+    return call->dtype == VP_DTYPE_BF16_GRADS ? (vp_grad){.bf16 = operand}
+                                              : (vp_grad){.f32 = operand};
+}
+
+VP_ALWAYS_INLINE const float *vp_grad_load(const vp_grad *g, int64_t i, int64_t n, float *scratch)
+{
+    if (g->f32)
+        return g->f32 + i;
+    vp_bf16_widen(g->bf16 + i, scratch, n);
+    return scratch;
+}
+
 /* ---- states ---- */
 
 typedef struct vp_state {
@@ -153,6 +174,6 @@ double vp_update_sum(double start, int64_t n_tiles, double (*of)(const void *con
                      const void *context);
 
 /* start + sum x[i]^2, in double: tiles of 16384 elements, in order. */
-double vp_update_sum_squares(double start, const float *x, int64_t n);
+double vp_update_sum_squares(double start, vp_grad x, int64_t n);
 
 #endif

@@ -8,7 +8,7 @@
  *     else:      v_i   = b v_i + (1 - b) (g_i^2 + eps),  u_i = g_i / sqrt(v_i)
  *     p -= lr wd p,  p -= lr u / max(1, rms(u))
  *
- * g, row and col are fp32, p and master in the forms of optimizer_state.h. u is not kept: the
+ * row and col are fp32, g fp32 or bf16, p and master in the forms of optimizer_state.h. u is not kept: the
  * passes over g compute it again. A matrix takes three passes: sums of columns over tiles of
  * VP_ADAFACTOR_TILE rows, and from them col; sums of rows with those of (g_ij / sqrt(col_j))^2,
  * from which rms(u) follows once mean(row) is known; the update. 20 bytes an element of an fp32
@@ -41,7 +41,7 @@ static_assert(sizeof(adafactor_scalars) <= VP_ADAFACTOR_SCALARS * sizeof(double)
               "their place in the workspace");
 
 struct adafactor {
-    const float      *g;
+    vp_gradient       g;
     float            *row, *col; /* row: v where it is not factored */
     const vp_control *control;
     int64_t           rows, cols;
@@ -73,17 +73,18 @@ static __device__ inline double decay_rate(const vp_control *control)
     return b;
 }
 
-/* Four elements of g at c .. c + 3 of a row, those beyond its end zero. VECTOR: rows begin at
- * multiples of 16 bytes. */
+/* Four elements of g at c .. c + 3 of a row that begins at element `row`, those beyond its end zero.
+ * VECTOR: rows begin at multiples of 16 bytes. */
 template <bool VECTOR>
-static __device__ inline void load_four(const float *row, int64_t c, int64_t cols, float *x)
+static __device__ inline void load_four(const vp_gradient &g, int64_t row, int64_t c, int64_t cols,
+                                        float *x)
 {
     if (VECTOR && c < cols) { /* cols is a multiple of 4 */
-        vp_load_quad(row + c, x);
+        vp_load_quad(g, row + c, x);
     } else {
 #pragma unroll
         for (int j = 0; j < VP_QUAD; j++)
-            x[j] = !VECTOR && c + j < cols ? row[c + j] : 0.0f;
+            x[j] = !VECTOR && c + j < cols ? vp_load(g, row + c + j) : 0.0f;
     }
 }
 
@@ -109,7 +110,7 @@ template <bool VECTOR> static __global__ void __launch_bounds__(VP_BLOCK) sum_co
         for (r += warp; r < end; r += WARPS) {
             float x[VP_QUAD];
 
-            load_four<VECTOR>(a.g + r * a.cols, c + lane * VP_QUAD, a.cols, x);
+            load_four<VECTOR>(a.g, r * a.cols, c + lane * VP_QUAD, a.cols, x);
 #pragma unroll
             for (int j = 0; j < VP_QUAD; j++) {
                 double d = (double)(x[j] * grad_scale);
@@ -164,16 +165,16 @@ static __global__ void __launch_bounds__(VP_BLOCK) update_rows(adafactor a)
     int64_t           n_blocks   = (a.rows + AT_ONCE - 1) / AT_ONCE;
 
     for (int64_t block = blockIdx.x; block < n_blocks; block += gridDim.x) {
-        int64_t      r       = block * AT_ONCE + mine;
-        const float *g       = a.g + r * a.cols;
-        double       squares = 0.0, scaled = 0.0;
+        const vp_gradient by_col  = {a.by, nullptr};
+        int64_t           r       = block * AT_ONCE + mine;
+        double            squares = 0.0, scaled = 0.0;
 
 #pragma unroll 4
         for (int64_t c = thread * VP_QUAD; r < a.rows && c < a.cols; c += THREADS * VP_QUAD) {
             float x[VP_QUAD], by[VP_QUAD];
 
-            load_four<VECTOR>(g, c, a.cols, x);
-            load_four<VECTOR>(a.by, c, a.cols, by);
+            load_four<VECTOR>(a.g, r * a.cols, c, a.cols, x);
+            load_four<VECTOR>(by_col, 0, c, a.cols, by);
 #pragma unroll
             for (int j = 0; j < VP_QUAD; j++) {
                 float  y = x[j] * grad_scale;
@@ -231,7 +232,8 @@ static __global__ void __launch_bounds__(VP_BLOCK) update_vector_state(adafactor
             int64_t i = block * VP_NORM_PIECE + j;
 
             if (i < count) {
-                float  x = a.g[i] * grad_scale, v = averaged(b, a.row[i], (double)x * (double)x);
+                float x  = vp_load(a.g, i) * grad_scale,
+                      v  = averaged(b, a.row[i], (double)x * (double)x);
                 double e = (double)(x * (1.0f / sqrtf(v)));
                 a.row[i] = v;
                 sum += e * e;
@@ -398,7 +400,7 @@ extern "C" cudaError_t vp_cuda_adafactor(const vp_kernel_call *call, cudaStream_
     int64_t     n_sums;
     cudaError_t e;
 
-    a.g       = static_cast<const float *>(call->operand[VP_ADAFACTOR_G]);
+    a.g       = vp_gradient_of(call, call->operand[VP_ADAFACTOR_G]);
     a.row     = static_cast<float *>(call->operand[VP_ADAFACTOR_ROW]);
     a.col     = static_cast<float *>(call->operand[VP_ADAFACTOR_COL]);
     a.control = static_cast<const vp_control *>(call->operand[VP_ADAFACTOR_CONTROL]);

@@ -110,14 +110,14 @@ cudaError_t vp_cuda_bias_grad(const vp_kernel_call *call, cudaStream_t stream);
 enum { VP_CUDA_MAX_UPDATES = 60 };
 
 typedef struct vp_cuda_update {
-    void        *p;
-    const float *g;
-    void        *state[2]; /* m, v       */
-    float       *master;   /* or NULL    */
-    int64_t      count;
-    uint32_t     rng_op;
-    unsigned     first_block; /* of the launch: blocks from here to the next one's are its own */
-    bool         decays, aligned;
+    void       *p;
+    const void *g;        /* fp32 or bf16 */
+    void       *state[2]; /* m, v         */
+    float      *master;   /* or NULL      */
+    int64_t     count;
+    uint32_t    rng_op;
+    unsigned    first_block; /* of the launch: blocks from here to the next one's are its own */
+    bool        decays, aligned;
 } vp_cuda_update;
 
 /* A kernel's parameter, as it is: not above the 4096 bytes that every driver takes. */
@@ -148,17 +148,18 @@ cudaError_t vp_cuda_updates_launch(vp_cuda_updates *all, cudaStream_t stream);
 enum { VP_CUDA_MAX_SQUARES = 120 };
 
 typedef struct vp_cuda_square {
-    const float *g;
-    double      *sums; /* of each piece */
-    int64_t      count;
-    unsigned     first_block; /* a block a piece, as above */
-    bool         aligned;
+    const void *g;    /* fp32 or bf16, all alike */
+    double     *sums; /* of each piece */
+    int64_t     count;
+    unsigned    first_block; /* a block a piece, as above */
+    bool        aligned;
 } vp_cuda_square;
 
 typedef struct vp_cuda_squares {
     vp_cuda_square of[VP_CUDA_MAX_SQUARES];
     int            n;
     unsigned       n_blocks;
+    bool           bf16;
     vp_control    *control;
 } vp_cuda_squares;
 

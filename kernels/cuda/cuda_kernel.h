@@ -132,10 +132,11 @@ static inline bool vp_is_aligned16(const void *p)
     return ((uintptr_t)p & 15) == 0; /* an absent operand too */
 }
 
-/* VP_BY_DTYPE(call->dtype, T, statement): the statement with T as float or as vp_bf16. */
+/* VP_BY_DTYPE(call->dtype, T, statement): the statement with T as float or as vp_bf16, which operands
+ * of a call of this dtype are that are VP_AS_CALL. */
 #define VP_BY_DTYPE(dtype, T, ...) \
     do { \
-        if ((dtype) == VP_DTYPE_BF16) { \
+        if ((dtype) != VP_DTYPE_F32) { \
             typedef vp_bf16 T; \
             __VA_ARGS__; \
         } else { \

@@ -173,31 +173,34 @@ static __global__ void vp_tile_sums_kernel(F f, int64_t rows, int64_t cols, int6
     }
 }
 
-/* out = sums[0] + sums[1] + ..., or out + sums[0] + ... where the call accumulates; an absent
- * out is skipped. Row y of the grid is one sum and its out. */
+/* out = sums[0] + sums[1] + ..., or out + sums[0] + ... where the call accumulates, to what a bf16
+ * out was last and rounded once; an absent out is skipped. Row y of the grid is one sum and its
+ * out. */
+template <typename T>
 static __global__ void vp_tiles_add_kernel(const float *__restrict__ sums, int64_t n_tiles,
-                                           int64_t cols, float *out0, float *out1, bool accumulate)
+                                           int64_t cols, T *out0, T *out1, bool accumulate)
 {
-    float  *out = blockIdx.y == 0 ? out0 : out1;
-    int64_t c   = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    float   acc;
+    const bool rounds = sizeof(T) < sizeof(float);
+    T         *out    = blockIdx.y == 0 ? out0 : out1;
+    int64_t    c      = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    float      acc;
 
     if (!out || c >= cols)
         return;
     sums += blockIdx.y * n_tiles * cols + c;
-    acc = accumulate ? out[c] : 0.0f;
+    acc = accumulate && !rounds ? vp_load(out, c) : 0.0f;
 #pragma unroll 8
     for (int64_t t = 0; t < n_tiles; t++)
         acc += sums[t * cols];
-    out[c] = acc;
+    vp_store(out, c, accumulate && rounds ? acc + vp_load(out, c) : acc);
 }
 
 /* Both kernels. narrow: a tile has many more rows than VP_TILE_TOKENS and few columns. The
  * workspace has room for N_SUMS floats of each tile and column; aligned: as VP_BY_WIDTH(). */
-template <typename T, typename F>
+template <typename T, typename F, typename G>
 static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t rows, int64_t cols,
-                                       int64_t tile_rows, bool narrow, bool aligned, float *out0,
-                                       float *out1, cudaStream_t stream)
+                                       int64_t tile_rows, bool narrow, bool aligned, G *out0,
+                                       G *out1, cudaStream_t stream)
 {
     int64_t     n_tiles = (rows + tile_rows - 1) / tile_rows;
     float      *sums    = (float *)call->workspace;
@@ -212,8 +215,8 @@ static cudaError_t vp_tile_sums_launch(const vp_kernel_call *call, F f, int64_t 
                                       f, rows, cols, tile_rows, n_tiles, lanes, sums));
     if (e != cudaSuccess)
         return e;
-    return VP_LAUNCH(vp_tiles_add_kernel, dim3(vp_blocks(cols, 64), F::N_SUMS), 64, 0, stream, sums,
-                     n_tiles, cols, out0, out1, call->accumulate);
+    return VP_LAUNCH(vp_tiles_add_kernel<G>, dim3(vp_blocks(cols, 64), F::N_SUMS), 64, 0, stream,
+                     sums, n_tiles, cols, out0, out1, call->accumulate);
 }
 
 #endif

@@ -1,14 +1,16 @@
 /* kernels/cuda/elementwise.cu: kernels whose output element i reads input elements i only: add,
- * dropout, copy, zero.
+ * dropout, copy, zero, grad_add.
  *
  *     add      z = x + y
  *     dropout  y = x mask / (1 - p), mask 0 with probability p: its own backward, since a call on
  *              the gradient draws the same mask
  *     copy     y = x
- *     zero     y = 0, fp32 whatever the call's dtype
+ *     zero     y = 0, of a gradient's dtype
+ *     grad_add g = x, or g + x where the call accumulates: x fp32, g a gradient
  *
  * x, y, z (count) of the call's dtype, dropout's (batch, count). Bytes moved, with E of an element:
- * add 3 E count, dropout 2 E batch count, copy 2 E count, zero 4 count. y may lie on x, z on x or
+ * add 3 E count, dropout 2 E batch count, copy 2 E count, zero 4 count, grad_add 12
+ * count, of bf16 half of what is g's. y may lie on x, z on x or
  * y.
  *
  * Element e of a sample is dropped where word e mod 4 of Philox block e / 4 is less than round(p
@@ -179,17 +181,46 @@ extern "C" cudaError_t vp_cuda_copy(const vp_kernel_call *call, cudaStream_t str
                 (bytes - in_packs) / 4, stream);
 }
 
-extern "C" cudaError_t vp_cuda_zero(const vp_kernel_call *call, cudaStream_t stream)
+template <typename U> static cudaError_t zero(U *y, int64_t count, cudaStream_t stream)
 {
-    float      *y     = (float *)call->operand[VP_ZERO_Y];
-    int64_t     count = call->elements.count, n_packs = vp_is_aligned16(y) ? count / 4 : 0;
-    cudaError_t e = cudaSuccess;
+    constexpr int64_t N       = 16 / sizeof(U);
+    int64_t           n_packs = vp_is_aligned16(y) ? count / N : 0;
+    cudaError_t       e       = cudaSuccess;
 
     if (n_packs > 0)
         e = VP_LAUNCH((fill_kernel<float4>), vp_blocks(n_packs, VP_BLOCK), VP_BLOCK, 0, stream,
                       (float4 *)y, n_packs, make_float4(0.0f, 0.0f, 0.0f, 0.0f));
-    if (e == cudaSuccess && 4 * n_packs < count)
-        e = VP_LAUNCH((fill_kernel<float>), vp_blocks(count - 4 * n_packs, VP_BLOCK), VP_BLOCK, 0,
-                      stream, y + 4 * n_packs, count - 4 * n_packs, 0.0f);
+    if (e == cudaSuccess && N * n_packs < count)
+        e = VP_LAUNCH((fill_kernel<U>), vp_blocks(count - N * n_packs, VP_BLOCK), VP_BLOCK, 0,
+                      stream, y + N * n_packs, count - N * n_packs, (U)0);
     return e;
+}
+
+extern "C" cudaError_t vp_cuda_zero(const vp_kernel_call *call, cudaStream_t stream)
+{
+    void *y = call->operand[VP_ZERO_Y];
+
+    return call->dtype == VP_DTYPE_BF16_GRADS ? zero((uint16_t *)y, call->elements.count, stream)
+                                              : zero((float *)y, call->elements.count, stream);
+}
+
+template <typename G>
+static __global__ void grad_add_kernel(const float *x, G *g, int64_t n, bool accumulate)
+{
+    for (int64_t i = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; i < n;
+         i += (int64_t)gridDim.x * VP_BLOCK)
+        vp_store(g, i, accumulate ? x[i] + vp_load(g, i) : x[i]);
+}
+
+extern "C" cudaError_t vp_cuda_grad_add(const vp_kernel_call *call, cudaStream_t stream)
+{
+    const float *x     = (const float *)call->operand[VP_GRAD_ADD_X];
+    void        *g     = call->operand[VP_GRAD_ADD_G];
+    int64_t      count = call->elements.count;
+
+    if (call->dtype == VP_DTYPE_BF16_GRADS)
+        return VP_LAUNCH((grad_add_kernel<vp_bf16>), vp_blocks(count, 4 * VP_BLOCK), VP_BLOCK, 0,
+                         stream, x, (vp_bf16 *)g, count, call->accumulate);
+    return VP_LAUNCH((grad_add_kernel<float>), vp_blocks(count, 4 * VP_BLOCK), VP_BLOCK, 0, stream,
+                     x, (float *)g, count, call->accumulate);
 }

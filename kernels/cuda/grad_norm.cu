@@ -6,13 +6,13 @@
  *     control.grad_scale  = min(1, clip_norm / (grad_norm + 1e-6)), 1 where clip_norm <= 0
  *
  * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g
- * (count) float; the sums of pieces pass through the workspace. Many gradients are three
+ * (count) float or bf16; the sums of pieces pass through the workspace. Many gradients are three
  * launches: the squares of all pieces, each gradient's sum of its pieces, and those sums onto
  * control.grad_sumsq, one after the other in the order of the calls. A gradient alone is one
  * launch where it has one piece, else two. The additions are the same and in the same order
- * either way. grad_sumsq moves 4 count bytes, clip_scale 40. Same mathematics:
+ * either way. grad_sumsq moves 4 count bytes, of bf16 half, clip_scale 40. Same mathematics:
  * kernels/cpu/optimizer.c; reference: kernels/reference/reference_optimizer.c. */
-#include "kernels/cuda/cuda_kernel.h"
+#include "kernels/cuda/cuda_gradient.h"
 
 #include "plan/workspace.h"
 
@@ -31,7 +31,7 @@ static __host__ __device__ inline int64_t pieces_of(int64_t count)
 /* The sum of this thread's squares among elements from .. end - 1: elements 4 t .. 4 t + 3 of
  * each 1024, in four sums, whether or not they come in 16 bytes. */
 template <bool ALIGNED>
-static __device__ inline double squares(const float *__restrict__ g, int64_t from, int64_t end)
+static __device__ inline double squares(const vp_gradient &g, int64_t from, int64_t end)
 {
     double sum[4] = {0.0, 0.0, 0.0, 0.0};
 
@@ -40,14 +40,11 @@ static __device__ inline double squares(const float *__restrict__ g, int64_t fro
         float x[4];
 
         if (ALIGNED && i + 4 <= end) {
-            vp_pack<float> v = vp_load16(g + i);
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                x[j] = v.x[j];
+            vp_load_quad(g, i, x);
         } else {
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                x[j] = i + j < end ? g[i + j] : 0.0f;
+                x[j] = i + j < end ? vp_load(g, i + j) : 0.0f;
         }
 #pragma unroll
         for (int j = 0; j < 4; j++)
@@ -88,7 +85,9 @@ static __global__ void __launch_bounds__(VP_BLOCK)
     const vp_cuda_square &u     = all.of[vp_entry_here(all.of, all.n)];
     const int64_t         piece = blockIdx.x - u.first_block, from = piece * VP_SUMSQ_PIECE;
     const int64_t         end = from + VP_SUMSQ_PIECE < u.count ? from + VP_SUMSQ_PIECE : u.count;
-    double total = u.aligned ? squares<true>(u.g, from, end) : squares<false>(u.g, from, end);
+    const vp_gradient     g   = {all.bf16 ? nullptr : static_cast<const float *>(u.g),
+                           all.bf16 ? static_cast<const vp_bf16 *>(u.g) : nullptr};
+    double total = u.aligned ? squares<true>(g, from, end) : squares<false>(g, from, end);
 
     total = vp_block_sum(total, scratch);
     if (threadIdx.x == 0 && all.n_blocks == 1)
@@ -126,9 +125,9 @@ static bool share_a_byte(const void *a, int64_t a_bytes, const void *b, int64_t 
 }
 
 /* Whether a call writes sums where the other reads or writes. */
-static bool touch(const vp_cuda_square *a, const vp_cuda_square *b)
+static bool touch(const vp_cuda_square *a, const vp_cuda_square *b, bool bf16)
 {
-    const int64_t of_g[2] = {(int64_t)sizeof(float) * a->count, (int64_t)sizeof(float) * b->count};
+    const int64_t of_g[2]    = {(bf16 ? 2 : 4) * a->count, (bf16 ? 2 : 4) * b->count};
     const int64_t of_sums[2] = {(int64_t)sizeof(double) * pieces_of(a->count),
                                 (int64_t)sizeof(double) * pieces_of(b->count)};
 
@@ -140,24 +139,26 @@ static bool touch(const vp_cuda_square *a, const vp_cuda_square *b)
 extern "C" bool vp_cuda_squares_take(vp_cuda_squares *all, const vp_kernel_call *call)
 {
     vp_control    *control = (vp_control *)call->operand[VP_GRAD_SUMSQ_CONTROL];
+    const bool     bf16    = call->dtype == VP_DTYPE_BF16_GRADS;
     vp_cuda_square u;
 
-    u.g       = (const float *)call->operand[VP_GRAD_SUMSQ_G];
+    u.g       = call->operand[VP_GRAD_SUMSQ_G];
     u.sums    = (double *)call->workspace;
     u.count   = call->elements.count;
     u.aligned = vp_is_aligned16(u.g);
     assert(u.g && u.sums && u.count > 0 && control);
     u.first_block = 0;
     if (all->n > 0) {
-        if (all->n == VP_CUDA_MAX_SQUARES || all->control != control ||
+        if (all->n == VP_CUDA_MAX_SQUARES || all->control != control || all->bf16 != bf16 ||
             all->n_blocks + pieces_of(u.count) > VP_MAX_GRID)
             return false;
         for (int i = 0; i < all->n; i++)
-            if (touch(&all->of[i], &u))
+            if (touch(&all->of[i], &u, bf16))
                 return false;
         u.first_block = all->n_blocks;
     }
     all->control      = control;
+    all->bf16         = bf16;
     all->of[all->n++] = u;
     all->n_blocks     = u.first_block + (unsigned)pieces_of(u.count);
     return true;

@@ -302,8 +302,9 @@ static vp_cuda_gemm product_of(const vp_kernel_call *call)
     int64_t      rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
     bool         in_out = call->linear.layout == VP_WEIGHT_IN_OUT;
     int64_t      ld_w   = in_out ? out : in;
-    vp_cuda_gemm g      = {.ab        = call->dtype,
-                           .c_dtype   = call->dtype,
+    vp_dtype     of     = vp_dtype_of_operands(call->dtype);
+    vp_cuda_gemm g      = {.ab        = of,
+                           .c_dtype   = of,
                            .alpha     = 1,
                            .beta      = call->accumulate ? 1.0f : 0.0f,
                            .algorithm = call->algorithm};
@@ -322,12 +323,13 @@ static vp_cuda_gemm product_of(const vp_kernel_call *call)
         g.b = call->operand[VP_LINEAR_BWD_INPUT_W], g.ldb = ld_w, g.b_transposed = in_out;
         g.c = call->operand[VP_LINEAR_BWD_INPUT_DX], g.ldc = in;
         break;
-    default: /* VP_K_LINEAR_BWD_WEIGHT: x dy -> dw db: dw(in, out) = x' dy, dw(out, in) = dy' x; fp32 */
+    default: /* VP_K_LINEAR_BWD_WEIGHT: x dy -> dw db: dw(in, out) = x' dy, dw(out, in) = dy' x */
         g.m = in_out ? in : out, g.n = in_out ? out : in, g.k = rows;
         g.a = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_X : VP_LINEAR_BWD_WEIGHT_DY], g.lda = g.m,
         g.a_transposed = true;
         g.b = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_DY : VP_LINEAR_BWD_WEIGHT_X], g.ldb = g.n;
-        g.c = call->operand[VP_LINEAR_BWD_WEIGHT_DW], g.ldc = g.n, g.c_dtype = VP_DTYPE_F32;
+        g.c = call->operand[VP_LINEAR_BWD_WEIGHT_DW], g.ldc = g.n;
+        g.c_dtype = call->dtype == VP_DTYPE_BF16_GRADS ? VP_DTYPE_BF16 : VP_DTYPE_F32;
         break;
     }
     return g;

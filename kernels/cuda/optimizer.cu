@@ -3,7 +3,7 @@
  *
  * The rules are those of kernels/cpu/optimizer.c: scalars in double from the control block and the
  * recipe, rounded to float once; elements in float; the gradient scaled by control.grad_scale as it
- * is read. g is fp32 (count); p, master and the states are in the forms of optimizer_state.h. One
+ * is read. g is fp32 or bf16 (count); p, master and the states are in the forms of optimizer_state.h. One
  * pass, an element is read and written once: adamw moves 28 bytes of each in fp32, 30 in bf16 with
  * a master, 16 in bf16 with bf16 states or in fp32 with 8-bit ones; momentum and lion 20 in fp32,
  * sgd 12.
@@ -104,7 +104,7 @@ template <int RULE> constexpr int n_states = -1;
 
 template <int RULE, typename P, int KIND> struct span_update {
     vp_param<P>        param;
-    const float       *gradient;
+    vp_gradient        gradient;
     vp_state           first, second;
     const scalars     &k;
     const vp_dynamic8 *maps; /* of the first state, of the second: VP_STATE_BLOCK8 only */
@@ -156,7 +156,10 @@ static __global__ void __launch_bounds__(VP_BLOCK, 2)
     const vp_cuda_update  &u = all.of[i];
     const unsigned         n_blocks =
         (i + 1 < all.n ? all.of[i + 1].first_block : all.n_blocks) - u.first_block;
-    const vp_param<P> p = {static_cast<P *>(u.p), u.master};
+    const vp_param<P> p        = {static_cast<P *>(u.p), u.master};
+    const bool        bf16     = all.dtype == VP_DTYPE_BF16_GRADS;
+    const vp_gradient gradient = {bf16 ? nullptr : static_cast<const float *>(u.g),
+                                  bf16 ? static_cast<const vp_bf16 *>(u.g) : nullptr};
 
     if (threadIdx.x == 0)
         make_scalars(all, u, &k);
@@ -164,7 +167,7 @@ static __global__ void __launch_bounds__(VP_BLOCK, 2)
         vp_dynamic8_load(&maps[map], map == 0);
     __syncthreads();
     vp_each_span(u.count, u.aligned, blockIdx.x - u.first_block, n_blocks,
-                 span_update<RULE, P, KIND>{p, u.g, vp_state_of(u.state[0], u.count),
+                 span_update<RULE, P, KIND>{p, gradient, vp_state_of(u.state[0], u.count),
                                             vp_state_of(u.state[1], u.count), k, maps});
 }
 
@@ -179,9 +182,10 @@ struct range {
 static void ranges_of(const vp_cuda_updates *all, const vp_cuda_update *u, range *r)
 {
     const int64_t of_p            = vp_dtype_bytes(all->dtype) * u->count,
-                  of_floats       = (int64_t)sizeof(float) * u->count;
+                  of_floats       = (int64_t)sizeof(float) * u->count,
+                  of_g            = all->dtype == VP_DTYPE_BF16_GRADS ? of_p : of_floats;
     const int64_t of_state        = vp_state_bytes(all->state, u->count),
-                  bytes[N_RANGES] = {of_p, of_floats, of_floats, of_state, of_state};
+                  bytes[N_RANGES] = {of_p, of_g, of_floats, of_state, of_state};
     const void *at[N_RANGES]      = {u->p, u->g, u->master, u->state[0], u->state[1]};
 
     for (int i = 0; i < N_RANGES; i++) {
@@ -235,7 +239,7 @@ extern "C" bool vp_cuda_updates_take(vp_cuda_updates *all, const vp_kernel_call 
         memcmp(&all->numbers, call->optimizer, sizeof all->numbers) != 0)
         return false;
     u.p           = operand_of(call, "p");
-    u.g           = static_cast<const float *>(operand_of(call, "g"));
+    u.g           = operand_of(call, "g");
     u.state[0]    = operand_of(call, "m");
     u.state[1]    = operand_of(call, "v");
     u.master      = static_cast<float *>(operand_of(call, "master"));

@@ -10,7 +10,7 @@
  *     vp_cuda_muon_apply        p -= lr wd p,  p -= lr 0.2 sqrt(max(rows, cols)) x
  *     12 in fp32
  *
- * g, m, x, a and b are fp32; p and master in the forms of optimizer_state.h. The squares of x
+ * m, x, a and b are fp32; g fp32 or bf16; p and master in the forms of optimizer_state.h. The squares of x
  * are added in double as x is written: each block those of VP_NORM_PIECE elements, whose sums
  * lie in the workspace, and one block these in an order that their number fixes. */
 #include "kernels/cuda/optimizer_state.h"
@@ -27,9 +27,9 @@ static int64_t n_pieces(int64_t count)
 }
 
 struct momentum_span {
-    const float *g;
-    float       *m, *x;
-    float        grad_scale, momentum, rest; /* rest: 1 - momentum */
+    vp_gradient g;
+    float      *m, *x;
+    float       grad_scale, momentum, rest; /* rest: 1 - momentum */
 
     /* The sum of the squares of the lane's x. */
     template <bool WHOLE> __device__ inline double operator()(const vp_span<WHOLE> &at) const
@@ -55,7 +55,7 @@ struct momentum_span {
 
 /* partials[i] = the sum of the squares of x in piece i. */
 static __global__ void __launch_bounds__(VP_BLOCK)
-    momentum_pieces(const float *g, float *m, float *x, const vp_control *control, double momentum,
+    momentum_pieces(vp_gradient g, float *m, float *x, const vp_control *control, double momentum,
                     int64_t count, bool aligned, double *partials)
 {
     __shared__ double scratch[VP_WARP];
@@ -182,11 +182,12 @@ static __global__ void __launch_bounds__(VP_BLOCK)
 extern "C" cudaError_t vp_cuda_muon_momentum(const vp_kernel_call *call, float *x, double *partials,
                                              cudaStream_t stream)
 {
-    const float      *g       = static_cast<const float *>(call->operand[VP_MUON_G]);
+    const vp_gradient g       = vp_gradient_of(call, call->operand[VP_MUON_G]);
     float            *m       = static_cast<float *>(call->operand[VP_MUON_M]);
     const vp_control *control = static_cast<const vp_control *>(call->operand[VP_MUON_CONTROL]);
     int64_t           count   = call->muon.rows * call->muon.cols;
-    bool              aligned = vp_is_aligned16(g) && vp_is_aligned16(m) && vp_is_aligned16(x);
+    bool              aligned =
+        vp_is_aligned16(call->operand[VP_MUON_G]) && vp_is_aligned16(m) && vp_is_aligned16(x);
 
     return VP_LAUNCH(momentum_pieces, vp_blocks(count, VP_NORM_PIECE), VP_BLOCK, 0, stream, g, m, x,
                      control, call->optimizer->momentum, count, aligned, partials);

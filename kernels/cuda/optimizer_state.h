@@ -29,7 +29,7 @@
 #ifndef VP_KERNELS_CUDA_OPTIMIZER_STATE_H
 #define VP_KERNELS_CUDA_OPTIMIZER_STATE_H
 
-#include "kernels/cuda/cuda_kernel.h"
+#include "kernels/cuda/cuda_gradient.h"
 
 #include <math.h>
 
@@ -106,23 +106,7 @@ static __device__ inline int vp_quad_offset(int half)
     return half * (VP_SPAN / 2) + (int)(threadIdx.x % VP_WARP) * VP_QUAD;
 }
 
-/* Four elements from an address that is a multiple of their size together. */
-static __device__ inline void vp_load_quad(const float *p, float *x)
-{
-    float4 v = *reinterpret_cast<const float4 *>(p);
-
-    x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-}
-
-static __device__ inline void vp_load_quad(const vp_bf16 *p, float *x)
-{
-    uint64_t v   = *reinterpret_cast<const uint64_t *>(p);
-    uint32_t low = (uint32_t)v, high = (uint32_t)(v >> 32);
-
-    x[0] = __uint_as_float(low << 16), x[1] = __uint_as_float(low & 0xffff0000u);
-    x[2] = __uint_as_float(high << 16), x[3] = __uint_as_float(high & 0xffff0000u);
-}
-
+/* Four elements to an address that is a multiple of their size together. */
 static __device__ inline void vp_store_quad(float *p, const float *x)
 {
     *reinterpret_cast<float4 *>(p) = make_float4(x[0], x[1], x[2], x[3]);
@@ -151,6 +135,15 @@ static __device__ inline void vp_span_load(const T *p, const vp_span<WHOLE> &at,
                 x[VP_QUAD * half + j] = i + j < at.end ? vp_load(p, i + j) : 0.0f;
         }
     }
+}
+
+template <bool WHOLE>
+static __device__ inline void vp_span_load(const vp_gradient &g, const vp_span<WHOLE> &at, float *x)
+{
+    if (g.bf16)
+        vp_span_load(g.bf16, at, x);
+    else
+        vp_span_load(g.f32, at, x);
 }
 
 /* bf16: each to nearest even. */

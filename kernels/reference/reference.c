@@ -399,6 +399,15 @@ void vp_reference_zero(const vp_kernel_call *call)
         ((double *)call->operand[VP_ZERO_Y])[i] = 0.0;
 }
 
+void vp_reference_grad_add(const vp_kernel_call *call)
+{
+    const double *x = call->operand[VP_GRAD_ADD_X];
+    double       *g = call->operand[VP_GRAD_ADD_G];
+
+    for (int64_t i = 0; i < call->elements.count; i++)
+        g[i] = call->accumulate ? g[i] + x[i] : x[i];
+}
+
 void vp_reference_run(const vp_kernel_call *call)
 {
     static void (*const kernels[VP_N_KERNELS])(const vp_kernel_call *call) = {

@@ -7,37 +7,15 @@
 #include <assert.h>
 #include <string.h>
 
-typedef struct lowering {
-    vp_flow              flow;
-    const vp_graph      *graph;
-    const vp_template   *t;
-    int                  template_idx;
-    const vp_semantics  *sem;
-    const vp_lower_opts *opts;
-    vp_arena            *arena;
-
-    vp_dtype *dtype;                        /* of each tensor                               */
-    int64_t  *made[2];                      /* value of a tensor in forward, in backward; -1 */
-    int64_t (*local[2])[VP_SEM_MAX_LOCALS]; /* value of an op's local                       */
-    bool    *again;                         /* ops whose forward was emitted in backward    */
-    int64_t *grad;                          /* value holding a tensor's gradient so far; -1 */
-    /* that value is this tensor's alone: more may be added into it */
-    bool   *own_grad;
-    bool   *wrote_grad;        /* own parameters whose gradient has been written */
-    int64_t row_first, n_rows; /* the chunk at hand; all rows outside chunks   */
-    int64_t n_tokens;
-    bool    overflow;
-} lowering;
-
 /* ---- values ---- */
 
-static bool is_recomputed(const lowering *l, int op)
+static bool is_recomputed(const vp_lowering *l, int op)
 {
     assert(op >= 0 && op < l->t->n_ops);
     return (l->opts->recompute >> op & 1) || (l->t->ops[op].chunked && l->sem->chunks);
 }
 
-static bool in_chunk(const lowering *l, int tensor)
+static bool in_chunk(const vp_lowering *l, int tensor)
 {
     assert(tensor >= 0 && tensor < l->t->n_tensors);
     int producer = l->t->tensors[tensor].producer;
@@ -45,7 +23,7 @@ static bool in_chunk(const lowering *l, int tensor)
 }
 
 /* Rows a value of this tensor has: a chunk's where it exists per chunk. */
-static int64_t tensor_bytes(lowering *l, int tensor, vp_dtype dtype)
+static int64_t tensor_bytes(vp_lowering *l, int tensor, vp_dtype dtype)
 {
     int64_t n = vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols);
 
@@ -59,32 +37,7 @@ static int64_t tensor_bytes(lowering *l, int tensor, vp_dtype dtype)
     return n;
 }
 
-static int64_t new_value(lowering *l, vp_pass pass, vp_value v)
-{
-    vp_flow *f = &l->flow;
-
-    v.forward = pass == VP_PASS_FORWARD;
-    if (!vp_arena_grow(l->arena, (void **)&f->values, f->n_values, &f->cap_values,
-                       sizeof *f->values))
-        return 0;
-    assert(v.dtype < VP_N_DTYPES && pass <= VP_PASS_BACKWARD);
-    f->values[f->n_values] = v;
-    return f->n_values++;
-}
-
-static vp_flow_step *new_step(lowering *l, vp_pass pass)
-{
-    /* written and forgotten when memory ran out; the caller tests the arena */
-    static vp_flow_step lost;
-    vp_flow            *f = &l->flow;
-
-    if (!vp_arena_grow(l->arena, (void **)&f->steps[pass], f->n_steps[pass], &f->cap_steps[pass],
-                       sizeof *f->steps[pass]))
-        return &lost;
-    return &f->steps[pass][f->n_steps[pass]++];
-}
-
-static vp_dtype rule_dtype(const lowering *l, const vp_graph_op *op, vp_dtype_rule rule)
+static vp_dtype rule_dtype(const vp_lowering *l, const vp_graph_op *op, vp_dtype_rule rule)
 {
     vp_dtype a = op->in[0] >= 0 ? l->dtype[op->in[0]] : VP_DTYPE_NONE;
     vp_dtype b = op->in[1] >= 0 ? l->dtype[op->in[1]] : VP_DTYPE_NONE;
@@ -106,30 +59,12 @@ static vp_dtype rule_dtype(const lowering *l, const vp_graph_op *op, vp_dtype_ru
     return VP_DTYPE_NONE;
 }
 
-static const vp_param *param_of(const lowering *l, const vp_param_ref *p)
-{
-    assert(p->used && p->idx >= 0);
-    if (!p->shared)
-        return &l->t->params[p->idx];
-    const vp_shared_param *s = &l->graph->shared[p->idx];
-    assert(p->idx < l->graph->n_shared);
-    return &l->graph->templates[l->graph->instances[s->instance_idx].template_idx]
-                .params[s->param_idx];
-}
-
 /* ---- operands ---- */
 
-typedef struct operand {
-    int64_t value; /* -1: arg */
-    vp_arg  arg;
-} operand;
-
-static const operand ABSENT = {.value = -1, .arg = {.space = VP_SPACE_NONE}};
-
-static void emit_forward(lowering *l, int op_idx, vp_pass pass);
+static void emit_forward(vp_lowering *l, int op_idx, vp_pass pass);
 
 /* Bytes into a full tensor at which the chunk at hand begins. */
-static int64_t chunk_offset(lowering *l, int tensor, vp_dtype dtype)
+static int64_t chunk_offset(vp_lowering *l, int tensor, vp_dtype dtype)
 {
     int64_t bytes =
         vp_mul(vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols), vp_dtype_bytes(dtype));
@@ -137,11 +72,11 @@ static int64_t chunk_offset(lowering *l, int tensor, vp_dtype dtype)
 }
 
 /* The value of a tensor as a step of this pass reads it; recomputes it first where it must. */
-static operand read_tensor(lowering *l, int tensor, vp_pass pass)
+static vp_operand read_tensor(vp_lowering *l, int tensor, vp_pass pass)
 {
     const vp_tensor *t      = &l->t->tensors[tensor];
     vp_pass          from   = VP_PASS_FORWARD;
-    operand          result = {.value = -1};
+    vp_operand       result = {.value = -1};
 
     if (t->span >= 0) {
         assert(t->span < VP_MAX_SPANS);
@@ -161,7 +96,7 @@ static operand read_tensor(lowering *l, int tensor, vp_pass pass)
     return result;
 }
 
-static const vp_sem_row *row_of(const lowering *l, int op_idx)
+static const vp_sem_row *row_of(const vp_lowering *l, int op_idx)
 {
     return vp_semantics_row(l->sem, l->t->ops[op_idx].op);
 }
@@ -176,7 +111,7 @@ static bool made_in_forward(const vp_sem_row *row, vp_ref local)
 }
 
 /* A local stands for the value it casts when that has its dtype already. */
-static bool is_alias(const lowering *l, int op_idx, vp_ref ref)
+static bool is_alias(const vp_lowering *l, int op_idx, vp_ref ref)
 {
     const vp_graph_op  *op    = &l->t->ops[op_idx];
     const vp_sem_local *local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
@@ -190,9 +125,9 @@ static bool is_alias(const lowering *l, int op_idx, vp_ref ref)
     return has == rule_dtype(l, op, local->dtype);
 }
 
-static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass);
+static vp_operand read_ref(vp_lowering *l, int op_idx, vp_ref ref, vp_pass pass);
 
-static operand local_operand(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
+static vp_operand local_operand(vp_lowering *l, int op_idx, vp_ref ref, vp_pass pass)
 {
     const vp_graph_op  *op    = &l->t->ops[op_idx];
     const vp_sem_row   *row   = row_of(l, op_idx);
@@ -213,7 +148,7 @@ static operand local_operand(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
         vp_dtype dtype = rule_dtype(l, op, local->dtype);
         int64_t  bytes;
         if (local->like == VP_REF_P0 || local->like == VP_REF_P1)
-            bytes = vp_mul(param_of(l, &op->param[local->like - VP_REF_P0])->n_elements,
+            bytes = vp_mul(vp_lowering_param(l, &op->param[local->like - VP_REF_P0])->n_elements,
                            vp_dtype_bytes(dtype));
         else if (op->chunked && l->sem->chunks)
             bytes = vp_mul(l->opts->chunk_rows ? vp_min_i64(l->opts->chunk_rows, l->n_tokens)
@@ -227,50 +162,36 @@ static operand local_operand(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
         if (local->per_key)
             bytes = vp_mul(bytes, l->opts->symbols[VP_SYM_SEQ]);
         l->overflow |= vp_overflowed(bytes);
-        *slot =
-            new_value(l, from,
-                      (vp_value){.name = vp_arena_printf(l->arena, "%s.%s", op->name, local->name),
-                                 .component = from == VP_PASS_FORWARD || made_in_forward(row, ref)
-                                                  ? VP_COMP_ACTIVATIONS
-                                                  : VP_COMP_TEMPORARIES,
-                                 .dtype     = dtype,
-                                 .bytes     = bytes});
+        *slot = vp_lowering_value(
+            l, from,
+            (vp_value){.name      = vp_arena_printf(l->arena, "%s.%s", op->name, local->name),
+                       .component = from == VP_PASS_FORWARD || made_in_forward(row, ref)
+                                        ? VP_COMP_ACTIVATIONS
+                                        : VP_COMP_TEMPORARIES,
+                       .dtype     = dtype,
+                       .bytes     = bytes});
     }
-    return (operand){.value = *slot};
+    return (vp_operand){.value = *slot};
 }
 
-static operand param_operand(const vp_graph_op *op, int k, bool gradient)
-{
-    const vp_param_ref *p = &op->param[k];
-
-    assert(k >= 0 && k < VP_OP_MAX_PARAMS);
-    if (!p->used)
-        return ABSENT;
-    return (operand){
-        .value = -1,
-        .arg   = {.space = p->shared ? (gradient ? VP_SPACE_SHARED_GRAD : VP_SPACE_SHARED_PARAM)
-                                     : (gradient ? VP_SPACE_GRAD : VP_SPACE_PARAM),
-                  .idx   = p->idx}};
-}
-
-static bool needs_grad(const lowering *l, int tensor)
+static bool needs_grad(const vp_lowering *l, int tensor)
 {
     return tensor >= 0 && l->t->tensors[tensor].elem == VP_ELEM_COMPUTE &&
            l->t->tensors[tensor].span < 0;
 }
 
-static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
+static vp_operand read_ref(vp_lowering *l, int op_idx, vp_ref ref, vp_pass pass)
 {
     const vp_graph_op *op = &l->t->ops[op_idx];
 
     switch (ref) {
     case VP_REF_NONE:
-        return ABSENT;
+        return VP_ABSENT;
     case VP_REF_IN0:
     case VP_REF_IN1:
     case VP_REF_IN2:
     case VP_REF_IN3:
-        return op->in[ref - VP_REF_IN0] < 0 ? ABSENT
+        return op->in[ref - VP_REF_IN0] < 0 ? VP_ABSENT
                                             : read_tensor(l, op->in[ref - VP_REF_IN0], pass);
     case VP_REF_OUT0:
     case VP_REF_OUT1:
@@ -278,22 +199,22 @@ static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
         return read_tensor(l, op->out[ref - VP_REF_OUT0], pass);
     case VP_REF_P0:
     case VP_REF_P1:
-        return param_operand(op, ref - VP_REF_P0, false);
+        return vp_lowering_param_operand(op, ref - VP_REF_P0, false);
     case VP_REF_G_P0:
     case VP_REF_G_P1:
-        return param_operand(op, ref - VP_REF_G_P0, true);
+        return vp_lowering_param_operand(op, ref - VP_REF_G_P0, true);
     case VP_REF_G_OUT0:
-        return (operand){
+        return (vp_operand){
             .value = l->grad[op->out[0]],
             .arg   = {.offset_bytes = chunk_offset(l, op->out[0], l->dtype[op->out[0]])}};
     case VP_REF_ADD_IN0:
-        return l->grad[op->in[0]] < 0 ? ABSENT : (operand){.value = l->grad[op->in[0]]};
+        return l->grad[op->in[0]] < 0 ? VP_ABSENT : (vp_operand){.value = l->grad[op->in[0]]};
     case VP_REF_CONTROL:
-        return (operand){.value = -1,
-                         .arg   = {.space = VP_SPACE_FIXED, .idx = l->opts->control_idx}};
+        return (vp_operand){.value = -1,
+                            .arg   = {.space = VP_SPACE_FIXED, .idx = l->opts->control_idx}};
     case VP_REF_ANGLES:
-        return (operand){.value = -1,
-                         .arg = {.space = VP_SPACE_FIXED, .idx = l->opts->angles_idx + op->angles}};
+        return (vp_operand){
+            .value = -1, .arg = {.space = VP_SPACE_FIXED, .idx = l->opts->angles_idx + op->angles}};
     default:
         return local_operand(l, op_idx, ref, pass);
     }
@@ -301,7 +222,7 @@ static operand read_ref(lowering *l, int op_idx, vp_ref ref, vp_pass pass)
 
 /* ---- steps ---- */
 
-static int64_t cols_of(const lowering *l, int tensor)
+static int64_t cols_of(const vp_lowering *l, int tensor)
 {
     return tensor >= 0 && l->t->tensors[tensor].rank > 1
                ? vp_dim_eval(&l->t->tensors[tensor].dim[1], l->opts->symbols)
@@ -309,7 +230,7 @@ static int64_t cols_of(const lowering *l, int tensor)
 }
 
 /* A call's dtype and attributes, from the op's. */
-static void set_numbers(lowering *l, const vp_graph_op *op, const vp_sem_row *row, vp_step *s)
+static void set_numbers(vp_lowering *l, const vp_graph_op *op, const vp_sem_row *row, vp_step *s)
 {
     const vp_sem_shape shape = {
         .op       = op,
@@ -318,29 +239,20 @@ static void set_numbers(lowering *l, const vp_graph_op *op, const vp_sem_row *ro
         .rows     = op->chunked && l->sem->chunks ? l->n_rows : l->n_tokens,
         .cols_in  = cols_of(l, op->in[0]),
         .cols_out = cols_of(l, op->out[0]),
-        .ids      = op->param[0].used ? param_of(l, &op->param[0])->shape[0] : l->graph->vocab_size,
+        .ids      = op->param[0].used ? vp_lowering_param(l, &op->param[0])->shape[0]
+                                      : l->graph->vocab_size,
     };
     const char *missing = vp_sem_attributes(row, &shape, s);
 
     assert(!missing);
-    s->dtype              = vp_kernel_dtype(s->kernel, l->sem->compute);
+    s->dtype              = vp_lowering_dtype(l, s->kernel, vp_gradient_sums_apart(l, op));
     s->window_of_instance = op->op == VP_OP_ATTENTION && op->window == VP_WINDOW_OF_INSTANCE;
     for (int k = 0; k < VP_MAX_INTS; k++)
         l->overflow |= vp_overflowed(s->ints[k]);
 }
 
-static void set_operand(vp_flow_step *f, int k, operand o, vp_access access)
-{
-    assert(k >= 0 && k < VP_MAX_OPERANDS);
-    f->value[k]     = o.value;
-    f->step.args[k] = o.arg;
-    if (o.value >= 0)
-        f->step.args[k].space = VP_SPACE_BUFFER;
-    f->access[k] = access;
-}
-
 /* Append a step that is complete but for its workspace, which is alive in this step only. */
-static void append_step(lowering *l, vp_flow_step *f, vp_pass pass)
+static void append_step(vp_lowering *l, vp_flow_step *f, vp_pass pass)
 {
     f->step.workspace_bytes = l->sem->executable && l->opts->compute_capability
                                   ? vp_step_workspace_bytes(l->opts->compute_capability, &f->step)
@@ -348,20 +260,21 @@ static void append_step(lowering *l, vp_flow_step *f, vp_pass pass)
     l->overflow |= vp_overflowed(f->step.workspace_bytes);
     assert(f->step.workspace_bytes <= 0 || f->n_operands < VP_MAX_OPERANDS);
     if (f->step.workspace_bytes > 0)
-        set_operand(
+        vp_lowering_set_operand(
             f, f->n_operands++,
-            (operand){.value = new_value(l, pass,
-                                         (vp_value){.name = vp_arena_printf(
-                                                        l->arena, "%s workspace", f->step.name),
-                                                    .component = VP_COMP_WORKSPACE,
-                                                    .dtype     = VP_DTYPE_U8,
-                                                    .bytes     = f->step.workspace_bytes})},
+            (vp_operand){
+                .value = vp_lowering_value(
+                    l, pass,
+                    (vp_value){.name      = vp_arena_printf(l->arena, "%s workspace", f->step.name),
+                               .component = VP_COMP_WORKSPACE,
+                               .dtype     = VP_DTYPE_U8,
+                               .bytes     = f->step.workspace_bytes})},
             VP_WRITE);
-    *new_step(l, pass) = *f;
+    *vp_lowering_step(l, pass) = *f;
 }
 
 /* 1 + the op whose first output a tensor is; 0: none. */
-static int maker_of(const lowering *l, int tensor)
+static int maker_of(const vp_lowering *l, int tensor)
 {
     int producer = l->t->tensors[tensor].producer;
 
@@ -369,14 +282,14 @@ static int maker_of(const lowering *l, int tensor)
 }
 
 /* The value of an output: made once a pass, and once for all chunks. */
-static int64_t output_value(lowering *l, int tensor, vp_pass pass)
+static int64_t output_value(vp_lowering *l, int tensor, vp_pass pass)
 {
     const vp_tensor *t     = &l->t->tensors[tensor];
     vp_dtype         dtype = l->dtype[tensor];
     bool             again = pass == VP_PASS_BACKWARD && !in_chunk(l, tensor);
 
     if (l->made[pass][tensor] < 0)
-        l->made[pass][tensor] = new_value(
+        l->made[pass][tensor] = vp_lowering_value(
             l, pass,
             (vp_value){.name =
                            again ? vp_arena_printf(l->arena, "%s (recomputed)", t->name) : t->name,
@@ -390,7 +303,7 @@ static int64_t output_value(lowering *l, int tensor, vp_pass pass)
 }
 
 /* Whether a forward step only makes a cast that is already there. */
-static bool is_void_cast(const lowering *l, int op_idx, const vp_sem_step *s)
+static bool is_void_cast(const vp_lowering *l, int op_idx, const vp_sem_step *s)
 {
     for (int k = 0; k < vp_sem_step_n_operands(s); k++) {
         vp_ref ref = s->operands[k];
@@ -401,7 +314,7 @@ static bool is_void_cast(const lowering *l, int op_idx, const vp_sem_step *s)
     return false;
 }
 
-static void emit_forward(lowering *l, int op_idx, vp_pass pass)
+static void emit_forward(vp_lowering *l, int op_idx, vp_pass pass)
 {
     const vp_graph_op *op  = &l->t->ops[op_idx];
     const vp_sem_row  *row = row_of(l, op_idx);
@@ -417,12 +330,13 @@ static void emit_forward(lowering *l, int op_idx, vp_pass pass)
         if (is_void_cast(l, op_idx, sem))
             continue;
         for (int k = 0; k < f.n_operands; k++) {
-            vp_ref    ref    = sem->operands[k];
-            vp_access access = vp_sem_step_access(sem, k);
-            operand   o      = access != VP_READ && ref >= VP_REF_OUT0 && ref <= VP_REF_OUT2
-                                   ? (operand){.value = output_value(l, op->out[ref - VP_REF_OUT0], pass)}
-                                   : read_ref(l, op_idx, ref, pass);
-            set_operand(&f, k, o, access);
+            vp_ref     ref    = sem->operands[k];
+            vp_access  access = vp_sem_step_access(sem, k);
+            vp_operand o =
+                access != VP_READ && ref >= VP_REF_OUT0 && ref <= VP_REF_OUT2
+                    ? (vp_operand){.value = output_value(l, op->out[ref - VP_REF_OUT0], pass)}
+                    : read_ref(l, op_idx, ref, pass);
+            vp_lowering_set_operand(&f, k, o, access);
         }
         f.step.kernel = sem->kernel;
         f.step.name   = op->name;
@@ -435,9 +349,9 @@ static void emit_forward(lowering *l, int op_idx, vp_pass pass)
 
 /* ---- backward ---- */
 
-static int64_t new_gradient(lowering *l, int tensor)
+static int64_t new_gradient(vp_lowering *l, int tensor)
 {
-    return new_value(
+    return vp_lowering_value(
         l, VP_PASS_BACKWARD,
         (vp_value){.name      = vp_arena_printf(l->arena, "grad %s", l->t->tensors[tensor].name),
                    .component = VP_COMP_TEMPORARIES,
@@ -445,8 +359,8 @@ static int64_t new_gradient(lowering *l, int tensor)
                    .bytes     = tensor_bytes(l, tensor, l->dtype[tensor])});
 }
 
-static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, int64_t x, int64_t y,
-                             int64_t z)
+static void emit_elementwise(vp_lowering *l, const char *name, vp_kernel kernel, int64_t x,
+                             int64_t y, int64_t z)
 {
     vp_flow_step f = {.n_operands = vp_kernel_info_of(kernel)->n_operands,
                       .step       = {.kernel = kernel, .name = name}};
@@ -456,21 +370,21 @@ static void emit_elementwise(lowering *l, const char *name, vp_kernel kernel, in
            (x >= 0 && z >= 0 && l->flow.values[x].bytes == l->flow.values[z].bytes));
     f.step.dtype          = l->flow.values[z].dtype;
     f.step.elements.count = l->flow.values[z].bytes / vp_dtype_bytes(f.step.dtype);
-    set_operand(&f, kernel == VP_K_ADD ? (int)VP_ADD_X : (int)VP_COPY_X, (operand){.value = x},
-                VP_READ);
+    vp_lowering_set_operand(&f, kernel == VP_K_ADD ? (int)VP_ADD_X : (int)VP_COPY_X,
+                            (vp_operand){.value = x}, VP_READ);
     if (kernel == VP_K_ADD)
-        set_operand(&f, VP_ADD_Y, (operand){.value = y}, VP_READ);
-    set_operand(&f, kernel == VP_K_ADD ? (int)VP_ADD_Z : (int)VP_COPY_Y, (operand){.value = z},
-                VP_WRITE);
+        vp_lowering_set_operand(&f, VP_ADD_Y, (vp_operand){.value = y}, VP_READ);
+    vp_lowering_set_operand(&f, kernel == VP_K_ADD ? (int)VP_ADD_Z : (int)VP_COPY_Y,
+                            (vp_operand){.value = z}, VP_WRITE);
     if (!l->sem->executable) {
         f.step.kernel = VP_N_KERNELS;
         f.micro_op    = kernel == VP_K_ADD ? "add" : "copy";
     }
-    *new_step(l, VP_PASS_BACKWARD) = f;
+    *vp_lowering_step(l, VP_PASS_BACKWARD) = f;
 }
 
 /* One more contribution to a tensor's gradient; own: the value is nobody else's gradient too. */
-static void add_gradient(lowering *l, const vp_graph_op *op, int tensor, int64_t value, bool own)
+static void add_gradient(vp_lowering *l, const vp_graph_op *op, int tensor, int64_t value, bool own)
 {
     assert(needs_grad(l, tensor) && value >= 0);
     if (l->grad[tensor] < 0) {
@@ -484,70 +398,6 @@ static void add_gradient(lowering *l, const vp_graph_op *op, int tensor, int64_t
     l->own_grad[tensor] = true;
 }
 
-/* Whether the owner of a shared parameter has later users, which write its gradient before it
- * does. */
-static bool is_shared_elsewhere(const lowering *l, int param_idx)
-{
-    for (int64_t i = 0; i < l->graph->n_shared; i++)
-        if (l->graph->instances[l->graph->shared[i].instance_idx].template_idx == l->template_idx &&
-            l->graph->shared[i].param_idx == param_idx)
-            return true;
-    return false;
-}
-
-static bool is_first_write(lowering *l, const vp_graph_op *op)
-{
-    const vp_param_ref *p = &op->param[0];
-
-    if (!p->used)
-        return true;
-    if (p->shared) /* the last user in the chain comes first in backward; it writes chunk 0 */
-        return l->row_first == 0;
-    if (is_shared_elsewhere(l, p->idx))
-        return false;
-    bool first            = !l->wrote_grad[p->idx];
-    l->wrote_grad[p->idx] = true;
-    return first;
-}
-
-static void emit_zero(lowering *l, const char *name, int64_t n_elements, operand gradient)
-{
-    vp_flow_step f = {.n_operands = 1,
-                      .step       = {.kernel     = VP_K_ZERO,
-                                     .dtype      = VP_DTYPE_F32,
-                                     .name       = name,
-                                     .first_only = true,
-                                     .elements   = {.count = n_elements}}};
-
-    set_operand(&f, VP_ZERO_Y, gradient, VP_WRITE);
-    *new_step(l, VP_PASS_BACKWARD) = f;
-}
-
-/* Gradients that are only ever added to start from zero. */
-static void emit_zeros(lowering *l, const vp_graph_op *op)
-{
-    for (int k = 0; k < VP_OP_MAX_PARAMS; k++) {
-        const vp_param_ref *p = &op->param[k];
-        if (p->used && !p->shared && !is_shared_elsewhere(l, p->idx))
-            emit_zero(l, op->name, l->t->params[p->idx].n_elements, param_operand(op, k, true));
-    }
-}
-
-/* A parameter that no op uses: its gradient is zero. */
-static void emit_unused(lowering *l)
-{
-    for (int64_t p = 0; p < l->t->n_params; p++) {
-        bool used = is_shared_elsewhere(l, (int)p);
-        for (int i = 0; i < l->t->n_ops && !used; i++)
-            for (int k = 0; k < VP_OP_MAX_PARAMS; k++)
-                used |= l->t->ops[i].param[k].used && !l->t->ops[i].param[k].shared &&
-                        l->t->ops[i].param[k].idx == p;
-        if (!used)
-            emit_zero(l, l->t->params[p].name, l->t->params[p].n_elements,
-                      (operand){.value = -1, .arg = {.space = VP_SPACE_GRAD, .idx = p}});
-    }
-}
-
 static bool accumulates(const vp_sem_step *s)
 {
     for (int k = 0; k < vp_sem_step_n_operands(s); k++)
@@ -556,7 +406,7 @@ static bool accumulates(const vp_sem_step *s)
     return false;
 }
 
-static int first_consumer(const lowering *l, int tensor)
+static int first_consumer(const vp_lowering *l, int tensor)
 {
     for (int i = 0; i < l->t->n_ops; i++)
         for (int k = 0; k < VP_OP_MAX_IN; k++)
@@ -565,22 +415,22 @@ static int first_consumer(const lowering *l, int tensor)
     return -1;
 }
 
-static operand gradient_operand(lowering *l, const vp_graph_op *op, int k, int64_t *made)
+static vp_operand gradient_operand(vp_lowering *l, const vp_graph_op *op, int k, int64_t *made)
 {
     int tensor = op->in[k];
 
     if (!needs_grad(l, tensor))
-        return ABSENT;
+        return VP_ABSENT;
     if (made[k] < 0)
         made[k] =
             l->row_first > 0 && !in_chunk(l, tensor) ? l->grad[tensor] : new_gradient(l, tensor);
-    return (operand){.value = made[k],
-                     .arg   = {.offset_bytes = chunk_offset(l, tensor, l->dtype[tensor])}};
+    return (vp_operand){.value = made[k],
+                        .arg   = {.offset_bytes = chunk_offset(l, tensor, l->dtype[tensor])}};
 }
 
 /* The value just made is the finished gradient of the block's input: it goes where the input
  * lies, if the kernel that made it can work there. */
-static void finish_input_gradient(lowering *l, int op_idx, int tensor, int64_t value)
+static void finish_input_gradient(vp_lowering *l, int op_idx, int tensor, int64_t value)
 {
     const vp_flow      *f    = &l->flow;
     const vp_flow_step *last = &f->steps[VP_PASS_BACKWARD][f->n_steps[VP_PASS_BACKWARD] - 1];
@@ -600,12 +450,12 @@ static void finish_input_gradient(lowering *l, int op_idx, int tensor, int64_t v
 }
 
 /* Whether an op may add its contribution to a tensor's gradient into what is there. */
-static bool may_add_into(const lowering *l, const vp_graph_op *op, int tensor)
+static bool may_add_into(const vp_lowering *l, const vp_graph_op *op, int tensor)
 {
     return needs_grad(l, tensor) && l->grad[tensor] >= 0 && l->own_grad[tensor] && !op->chunked;
 }
 
-static void emit_backward_steps(lowering *l, int op_idx)
+static void emit_backward_steps(vp_lowering *l, int op_idx)
 {
     const vp_graph_op *op        = &l->t->ops[op_idx];
     const vp_sem_row  *row       = row_of(l, op_idx);
@@ -613,15 +463,15 @@ static void emit_backward_steps(lowering *l, int op_idx)
     bool               takes_sum = false, added[3] = {false, false, false};
 
     if (row->zero_grads_first)
-        emit_zeros(l, op);
+        vp_gradient_zeros(l, op_idx);
     for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->backward[s]); s++) {
         const vp_sem_step *sem = &row->backward[s];
         vp_flow_step       f   = {.micro_op = sem->name, .n_operands = vp_sem_step_n_operands(sem)};
         bool               has_gradient = false, wants_gradient = false;
 
         for (int k = 0; k < f.n_operands; k++) {
-            vp_ref  ref = sem->operands[k];
-            operand o;
+            vp_ref     ref = sem->operands[k];
+            vp_operand o;
             if (ref >= VP_REF_G_IN0 && ref <= VP_REF_G_IN2) {
                 int in = ref - VP_REF_G_IN0, tensor = op->in[in];
                 assert(in < vp_op_info_of(op->op)->n_in);
@@ -634,11 +484,14 @@ static void emit_backward_steps(lowering *l, int op_idx)
                 o              = gradient_operand(l, op, in, made);
                 wants_gradient = true;
                 has_gradient |= o.value >= 0;
+            } else if (vp_gradient_sums_apart(l, op) &&
+                       (ref == VP_REF_G_P0 || ref == VP_REF_G_P1)) {
+                o = vp_gradient_sum(l, op_idx, ref - VP_REF_G_P0);
             } else {
                 o = read_ref(l, op_idx, ref, VP_PASS_BACKWARD);
                 takes_sum |= ref == VP_REF_ADD_IN0;
             }
-            set_operand(&f, k, o, vp_sem_step_access(sem, k));
+            vp_lowering_set_operand(&f, k, o, vp_sem_step_access(sem, k));
         }
         if (wants_gradient && !has_gradient && !accumulates(sem))
             continue; /* a gradient that nobody needs */
@@ -646,9 +499,7 @@ static void emit_backward_steps(lowering *l, int op_idx)
         f.step.name   = op->name;
         f.step.rng_id = op->rng_id;
         if (accumulates(sem))
-            f.step.accumulate = row->zero_grads_first   ? VP_ACC_NEVER
-                                : is_first_write(l, op) ? VP_ACC_BY_PHASE
-                                                        : VP_ACC_ALWAYS;
+            f.step.accumulate = vp_gradient_accumulation(l, op, row);
         if (sem->kernel != VP_N_KERNELS)
             set_numbers(l, op, row, &f.step);
         append_step(l, &f, VP_PASS_BACKWARD);
@@ -665,9 +516,10 @@ static void emit_backward_steps(lowering *l, int op_idx)
         if (!added[k]) /* what grew over several steps lies where it began */
             finish_input_gradient(l, op_idx, op->in[k], l->grad[op->in[k]]);
     }
+    vp_gradient_add_sums(l, op_idx);
 }
 
-static void emit_backward(lowering *l, int op_idx)
+static void emit_backward(vp_lowering *l, int op_idx)
 {
     const vp_graph_op *op  = &l->t->ops[op_idx];
     const vp_sem_row  *row = row_of(l, op_idx);
@@ -688,7 +540,7 @@ static void emit_backward(lowering *l, int op_idx)
 
 /* Chunked ops: each chunk forward and backward before the next. Gradients inside the group begin
  * anew. */
-static void emit_chunks(lowering *l, int first_op)
+static void emit_chunks(vp_lowering *l, int first_op)
 {
     int64_t rows = l->opts->chunk_rows ? l->opts->chunk_rows : l->n_tokens;
 
@@ -708,7 +560,7 @@ static void emit_chunks(lowering *l, int first_op)
     l->n_rows    = l->n_tokens;
 }
 
-static void emit_all(lowering *l)
+static void emit_all(vp_lowering *l)
 {
     const vp_template *t             = l->t;
     int                first_chunked = (int)t->n_ops;
@@ -721,7 +573,7 @@ static void emit_all(lowering *l)
     }
     if (t->out >= 0) {
         l->flow.out      = l->made[VP_PASS_FORWARD][t->out];
-        l->flow.grad_out = new_value(
+        l->flow.grad_out = vp_lowering_value(
             l, VP_PASS_BACKWARD,
             (vp_value){.name      = vp_arena_printf(l->arena, "grad %s", t->tensors[t->out].name),
                        .component = VP_COMP_TEMPORARIES,
@@ -737,7 +589,7 @@ static void emit_all(lowering *l)
     for (int i = first_chunked - 1; i >= 0; i--)
         emit_backward(l, i);
     if (l->sem->executable)
-        emit_unused(l);
+        vp_gradient_of_unused(l);
     if (t->in >= 0 && l->sem->executable && l->flow.values[l->grad[t->in]].place != VP_PLACE_IN) {
         int64_t value = new_gradient(l, t->in);
         emit_elementwise(l, t->tensors[t->in].name, VP_K_COPY, l->grad[t->in], -1, value);
@@ -748,7 +600,7 @@ static void emit_all(lowering *l)
 }
 
 /* dtypes of all tensors, in the order of the ops. */
-static void assign_dtypes(lowering *l)
+static void assign_dtypes(vp_lowering *l)
 {
     vp_dtype in = l->opts->in_dtype != VP_DTYPE_NONE ? l->opts->in_dtype : l->sem->compute;
 
@@ -806,14 +658,14 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
                         vp_err *err)
 {
     const vp_template *t = &graph->templates[template_idx];
-    lowering  l  = {.flow  = {.arena = arena, .in = -1, .out = -1, .grad_out = -1, .grad_in = -1},
-                    .graph = graph,
-                    .t     = t,
-                    .template_idx = template_idx,
-                    .sem          = semantics,
-                    .opts         = opts,
-                    .arena        = arena};
-    vp_status st = VP_OK;
+    vp_lowering l  = {.flow  = {.arena = arena, .in = -1, .out = -1, .grad_out = -1, .grad_in = -1},
+                      .graph = graph,
+                      .t     = t,
+                      .template_idx = template_idx,
+                      .sem          = semantics,
+                      .opts         = opts,
+                      .arena        = arena};
+    vp_status   st = VP_OK;
 
     assert(template_idx >= 0 && template_idx < graph->n_templates);
     assert(opts->chunk_rows % VP_TILE_TOKENS == 0 && t->n_ops <= 64);
@@ -826,6 +678,7 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
     l.wrote_grad = vp_arena_array(arena, t->n_params + 1, sizeof *l.wrote_grad);
     l.own_grad   = vp_arena_array(arena, t->n_tensors, sizeof *l.own_grad);
     l.grad       = minus_ones(arena, t->n_tensors);
+    l.grad_sum   = (int64_t(*)[VP_OP_MAX_PARAMS])minus_ones(arena, t->n_ops * VP_OP_MAX_PARAMS);
     for (int pass = 0; pass < 2; pass++) {
         l.made[pass] = minus_ones(arena, t->n_tensors);
         l.local[pass] =
@@ -834,12 +687,12 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
     assign_dtypes(&l);
     if (t->in >= 0) {
-        l.flow.in                      = new_value(&l, VP_PASS_FORWARD,
-                                                   (vp_value){.name      = t->tensors[t->in].name,
-                                                              .component = VP_COMP_ACTIVATIONS,
-                                                              .dtype     = l.dtype[t->in],
-                                                              .bytes     = tensor_bytes(&l, t->in, l.dtype[t->in]),
-                                                              .place     = VP_PLACE_IN});
+        l.flow.in                      = vp_lowering_value(&l, VP_PASS_FORWARD,
+                                                           (vp_value){.name      = t->tensors[t->in].name,
+                                                                      .component = VP_COMP_ACTIVATIONS,
+                                                                      .dtype     = l.dtype[t->in],
+                                                                      .bytes = tensor_bytes(&l, t->in, l.dtype[t->in]),
+                                                                      .place = VP_PLACE_IN});
         l.made[VP_PASS_FORWARD][t->in] = l.flow.in;
     }
     emit_all(&l);

@@ -149,7 +149,8 @@ bool vp_lower_param(const vp_semantics *semantics, vp_param_phase phase, const v
         out->n_operands[out->n] = n;
         out->micro_ops[out->n]  = sem->name;
         if (sem->kernel != VP_N_KERNELS) {
-            step->dtype = vp_kernel_dtype(sem->kernel, semantics->compute);
+            step->dtype = vp_kernel_dtype(sem->kernel, semantics->compute,
+                                          vp_gradients_dtype(x.opts->recipe->gradients));
             set_attributes(&x, step);
             if (vp_kernel_info_of(sem->kernel)->random)
                 step->rng_id = random_stream(&x);

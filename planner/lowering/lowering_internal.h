@@ -47,4 +47,59 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
 vp_status vp_place_flow(vp_flow *flow, const vp_semantics *semantics, const vp_lower_opts *opts,
                         vp_lowered *out, vp_err *err);
 
+/* ---- a lowering at work: lower.c on lower_gradients.c on lower_steps.c ---- */
+
+typedef struct vp_lowering {
+    vp_flow              flow;
+    const vp_graph      *graph;
+    const vp_template   *t;
+    int                  template_idx;
+    const vp_semantics  *sem;
+    const vp_lower_opts *opts;
+    vp_arena            *arena;
+
+    vp_dtype *dtype;                        /* of each tensor                               */
+    int64_t  *made[2];                      /* value of a tensor in forward, in backward; -1 */
+    int64_t (*local[2])[VP_SEM_MAX_LOCALS]; /* value of an op's local                       */
+    bool    *again;                         /* ops whose forward was emitted in backward    */
+    int64_t *grad;                          /* value holding a tensor's gradient so far; -1 */
+    /* that value is this tensor's alone: more may be added into it */
+    bool *own_grad;
+    bool *wrote_grad; /* own parameters whose gradient has been written */
+    /* what an op sums of its parameters' gradients apart from them, see vp_gradient_sums_apart(); -1 */
+    int64_t (*grad_sum)[VP_OP_MAX_PARAMS];
+    int64_t row_first, n_rows; /* the chunk at hand; all rows outside chunks   */
+    int64_t n_tokens;
+    bool    overflow;
+} vp_lowering;
+
+typedef struct vp_operand {
+    int64_t value; /* -1: arg */
+    vp_arg  arg;
+} vp_operand;
+
+#define VP_ABSENT ((vp_operand){.value = -1, .arg = {.space = VP_SPACE_NONE}})
+
+int64_t         vp_lowering_value(vp_lowering *l, vp_pass pass, vp_value v); /* a new one */
+vp_flow_step   *vp_lowering_step(vp_lowering *l, vp_pass pass);
+const vp_param *vp_lowering_param(const vp_lowering *l, const vp_param_ref *p);
+vp_operand      vp_lowering_param_operand(const vp_graph_op *op, int k, bool gradient);
+void            vp_lowering_set_operand(vp_flow_step *f, int k, vp_operand o, vp_access access);
+
+/* The dtype of a call of a kernel. apart: with gradients of parameters in fp32 whatever the semantics
+ * says. */
+vp_dtype vp_lowering_dtype(const vp_lowering *l, vp_kernel kernel, bool apart);
+
+/* Whether an op sums its parameters' gradients apart from them, and where: then added by
+ * vp_gradient_add_sums(), after its last chunk. */
+bool       vp_gradient_sums_apart(const vp_lowering *l, const vp_graph_op *op);
+vp_operand vp_gradient_sum(vp_lowering *l, int op_idx, int k);
+void       vp_gradient_add_sums(vp_lowering *l, int op_idx);
+
+/* What an op only ever adds to begins as zero; so do gradients of parameters that no op uses. */
+void          vp_gradient_zeros(vp_lowering *l, int op_idx);
+void          vp_gradient_of_unused(vp_lowering *l);
+vp_accumulate vp_gradient_accumulation(vp_lowering *l, const vp_graph_op *op,
+                                       const vp_sem_row *row);
+
 #endif

@@ -151,6 +151,8 @@ typedef struct vp_semantics {
     int                     n_updates;
     bool foreach; /* each micro-op of an update for all parameters before its next micro-op   */
     vp_sem_life grads, states;
+    /* of parameters' gradients, where they are not fp32 beside every compute type: VP_DTYPE_BF16 */
+    vp_dtype gradients;
     bool
         like_param; /* gradients and states are tensors like their parameter; else plan/recipe.h says */
     const struct vp_semantics *base;
@@ -170,9 +172,10 @@ bool      vp_sem_step_is_end(const vp_sem_step *s);
 /* NULL: this trainer has no such optimizer. */
 const vp_sem_param_row *vp_semantics_update(const vp_semantics *s, vp_kernel update);
 
-/* vplan's own runtime: parameters and activations in fp32 or bf16; attention as flash, or
- * keeping the attention matrix. */
+/* vplan's own runtime: parameters and activations in fp32 or bf16, gradients of parameters fp32 or
+ * beside bf16 bf16 too; attention as flash, or keeping the attention matrix. */
 extern const vp_semantics vp_semantics_vplan_fp32, vp_semantics_vplan_fp32_math,
-    vp_semantics_vplan_bf16, vp_semantics_vplan_bf16_math;
+    vp_semantics_vplan_bf16, vp_semantics_vplan_bf16_math, vp_semantics_vplan_bf16_grads,
+    vp_semantics_vplan_bf16_grads_math;
 
 #endif

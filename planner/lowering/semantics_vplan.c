@@ -270,9 +270,14 @@ static const vp_sem_param_row updates[] = {
     .n_updates = sizeof updates / sizeof *updates
 #define ROWS(list) .rows = list, .n_rows = sizeof list / sizeof *list
 
-const vp_semantics vp_semantics_vplan_fp32      = {VPLAN(VP_DTYPE_F32), ROWS(rows)};
-const vp_semantics vp_semantics_vplan_fp32_math = {VPLAN(VP_DTYPE_F32), ROWS(math_rows),
-                                                   .base = &vp_semantics_vplan_fp32};
-const vp_semantics vp_semantics_vplan_bf16      = {VPLAN(VP_DTYPE_BF16), ROWS(rows)};
-const vp_semantics vp_semantics_vplan_bf16_math = {VPLAN(VP_DTYPE_BF16), ROWS(math_rows),
-                                                   .base = &vp_semantics_vplan_bf16};
+const vp_semantics vp_semantics_vplan_fp32            = {VPLAN(VP_DTYPE_F32), ROWS(rows)};
+const vp_semantics vp_semantics_vplan_fp32_math       = {VPLAN(VP_DTYPE_F32), ROWS(math_rows),
+                                                         .base = &vp_semantics_vplan_fp32};
+const vp_semantics vp_semantics_vplan_bf16            = {VPLAN(VP_DTYPE_BF16), ROWS(rows)};
+const vp_semantics vp_semantics_vplan_bf16_math       = {VPLAN(VP_DTYPE_BF16), ROWS(math_rows),
+                                                         .base = &vp_semantics_vplan_bf16};
+const vp_semantics vp_semantics_vplan_bf16_grads      = {VPLAN(VP_DTYPE_BF16), ROWS(rows),
+                                                         .gradients = VP_DTYPE_BF16};
+const vp_semantics vp_semantics_vplan_bf16_grads_math = {VPLAN(VP_DTYPE_BF16), ROWS(math_rows),
+                                                         .gradients = VP_DTYPE_BF16,
+                                                         .base = &vp_semantics_vplan_bf16_grads};
