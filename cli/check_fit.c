@@ -142,6 +142,11 @@ void vp_check_fit_json(const vp_check_fit *x, json_t *answer)
                   (json_int_t)m->now.allocated_bytes, "reserved_peak_bytes",
                   (json_int_t)m->now.reserved_bytes, "step_time_s", m->now_s));
     json_object_set_new(answer, "assumptions", assumptions_json(x));
+    json_object_set_new(answer, "fits_on",
+                        m->cards ? json_pack("{s:I, s:s, s:I}", "world", (json_int_t)m->cards,
+                                             "parallel", m->cards_parallel, "device_bytes",
+                                             (json_int_t)m->cards_bytes)
+                                 : json_null());
     for (int64_t i = 0; i < m->n_lines; i++) {
         const vp_mended_line *l = &m->lines[i];
         json_array_append_new(
@@ -216,6 +221,10 @@ static void print_mend(const vp_check_fit *x, const vp_checked *c)
     } else if (m->chosen.least) {
         vp_screen_line("nothing", "of what converges alike fits; the least needs %s",
                        vp_size_text(m->chosen.least->bytes.high_bytes, bytes, sizeof bytes));
+        if (m->cards)
+            vp_screen_line("cards", "%lld of them, sharing by %s, would each need %s",
+                           (long long)m->cards, m->cards_parallel,
+                           vp_size_text(m->cards_bytes, bytes, sizeof bytes));
     }
 }
 

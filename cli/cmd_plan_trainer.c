@@ -280,7 +280,10 @@ static json_t *assumptions_json(const answer *a)
     if (!b->bytes.borrowed) /* else its own line says so */
         json_array_append_new(list,
                               json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
-                                           100 * l->low, 100 * l->high, l->basis));
+                                           100 * b->bytes.low, 100 * b->bytes.high,
+                                           a->request.world > 1 ? "most of the ranks that were "
+                                                                  "played are within less"
+                                                                : l->basis));
     json_array_append_new(
         list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
                            "vplan's; they rank settings and are no measurement",

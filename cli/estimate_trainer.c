@@ -245,9 +245,6 @@ static vp_estimate_options with_qlora(const vp_estimate_options *given, const ch
     return o;
 }
 
-/* NCCL's buffers of one communicator (github.com/NVIDIA/nccl/issues/964, four A100). */
-enum { NCCL_OF_TWO = 544000000, NCCL_OF_MORE = 688000000 };
-
 static vp_status open_device(const vp_estimate_options *o, answer *a, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -263,8 +260,8 @@ static vp_status open_device(const vp_estimate_options *o, answer *a, vp_err *er
                        o->trainer));
     if (o->device)
         a->context = vp_dryrun_context_of(&a->device);
-    if (o->device && o->world > 1)
-        a->context.bytes += o->world > 2 ? NCCL_OF_MORE : NCCL_OF_TWO;
+    if (o->device)
+        a->context.bytes += vp_world_communicator_bytes(o->world);
 out:
     return st;
 }
@@ -469,10 +466,9 @@ static json_t *phases_json(const answer *a)
  * estimate, and the context is known between its least and most. */
 static const double PROBABILITY = 0.95;
 
-/* Of ranks that were played all (tests/golden/trainers/worlds.csv). */
 static double reserved_share(const answer *a)
 {
-    return a->request.world < 2 ? 0.02 : 0.2;
+    return a->request.world < 2 ? 0.02 : vp_world_reserved_share(a->request.parallel);
 }
 
 static json_t *interval_json(const answer *a)
@@ -503,9 +499,9 @@ static json_t *assumptions_json(const answer *a)
                   100 * reserved_share(a), a->has_device ? ", and the context's own" : ""));
     if (a->has_device && a->request.world > 1)
         json_array_append_new(
-            list, json_sprintf("NCCL takes %d MB of each card outside PyTorch's allocator, as "
-                               "it did on A100s",
-                               (a->request.world > 2 ? NCCL_OF_MORE : NCCL_OF_TWO) / 1000000));
+            list, json_sprintf("NCCL takes %lld MB of each card outside PyTorch's allocator, as it "
+                               "did on A100s",
+                               (long long)vp_world_communicator_bytes(a->request.world) / 1000000));
     if (a->precision_is_default)
         json_array_append_new(list,
                               json_sprintf("--precision not given: %s", a->request.precision));

@@ -131,7 +131,12 @@ for words, common in (
     code, j, err = check(write("run.sh", "set -e\n" + " ".join(words) + "\n"))
     ok(code == 0 and all(j["common"].get(k) == v for k, v in common.items()), "run.sh: " + " ".join(words), (code, j.get("common"), j.get("findings")))
 code, j, err = check("--model", "gpt2", "--device", "4090", "--seq", "128", "--", "torchrun", "--nproc_per_node", "8", *flags)
-ok(j["fits"] is None and "world 8" in j["fits_not_answered"], "several cards are no answer of one", j.get("fits_not_answered"))
+ok(j["fits"] is True and j["common"].get("parallel", "ddp") == "ddp" and j["interval"]["low_bytes"] < j["device_bytes"] <= j["interval"]["high_bytes"], "eight cards", j)
+code, one, err = check("--model", "gpt2", "--device", "4090", "--seq", "128", "--", "python", *flags)
+ok(j["allocated_peak_bytes"] - one["allocated_peak_bytes"] > 4 * 124439808 * 0.95, "DDP has the gradients twice", (j["allocated_peak_bytes"], one["allocated_peak_bytes"]))
+code, j, err = check("--model", "llama-3.1-8b", "--device", "h100", "--seq", "128", "--", "torchrun", "--nproc_per_node", "2", *flags)
+ok(code == 3 and j["fits"] is False and j["fits_on"]["world"] in (4, 8, 16, 32) and j["fits_on"]["parallel"] == "fsdp2" and j["fits_on"]["device_bytes"] <= j["budget_bytes"],
+   "more cards that share the weights", j.get("fits_on"))
 for words, severity in ((("accelerate", "launch"), "note"), (("torchrun", "--nproc_per_node", "gpu"), "warning"), (("torchrun", "--nnodes", "9223372036854775807", "--nproc_per_node", "9223372036854775807"), "warning")):
     code, j, err = check("--", *words, *flags)
     ok(("world", severity) in [(f["key"], f["severity"]) for f in j["findings"]], "processes that nobody wrote: " + words[0], j["findings"])

@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python3 - "${BUILD:-build}" <<'P'
-import json, os, re, subprocess, sys, tempfile
+import json, os, re, subprocess, sys, tempfile, time
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -80,10 +80,41 @@ code, out, err = call("check", "--json", "run/vplan_settings.py")
 read = json.loads(out)["common"]
 ok(code == 0 and all(read[k] == c[k] for k in ("micro_batch", "accumulation", "seq", "precision", "optimizer", "recompute")), "check reads it", (code, read))
 
+# ---- several cards: every way of sharing is compared; files agree and are read back as the same ----
+ways = set()
+for target, way, files in (("hf", None, None), ("hf", "fsdp2", ["accelerate.yaml"]), ("hf", "zero3", ["accelerate.yaml", "ds_config.json"]), ("hf", "zero2", ["accelerate.yaml", "ds_config.json"]),
+                           ("hf", "ddp", ["accelerate.yaml"])):
+    pin = ["--parallel", way] if way else []
+    started = time.time()
+    code, out, err = call("plan", "gpt2", "--trainer", target, "--device", "4090", "--seq", "1024", "--global-batch", "64", "--world", "4", *pin, "-o", "w.json", "--force", "--json")
+    took = time.time() - started
+    if not ok(code == 0, "%s on four cards, %s" % (target, way), (code, err)):
+        continue
+    j = json.loads(out)
+    c = j["common"]
+    ok(c["world"] == 4 and c["micro_batch"] * c["accumulation"] * 4 == 64 and c["parallel"] == (way or c["parallel"]), "samples and way", c)
+    ok(j["interval"]["high_bytes"] <= j["budget_bytes"], "it fits at the upper end", j["interval"])
+    ways |= {c["parallel"]} | {a["common"]["parallel"] for a in j["alternatives"]}
+    if not way:
+        continue
+    code, out, err = call("emit", "w.json", "--for", target, "-o", "w-" + way, "--force")
+    ok(code == 0, "emit for " + way, err)
+    names = ["training_args.yaml", "model_args.json"] + files
+    code, out, err = call("check", *["w-%s/%s" % (way, f) for f in names], "--model", "gpt2", "--device", "4090", "--seq", "1024", "--json")
+    read = json.loads(out)
+    same = ("micro_batch", "accumulation", "world", "parallel", "precision", "optimizer", "recompute")
+    ok(code == 0 and not [f for f in read["findings"] if f["severity"] == "error"] and all(str(read["common"][k]) == str(c[k]) for k in same), "check reads %s back" % way,
+       (code, read.get("common"), c))
+    ok(read["device_bytes"] == j["device_bytes"] and read["fits"], "the same bytes of " + way, (read["device_bytes"], j["device_bytes"]))
+ok(len(ways) >= 4, "ways that were compared", ways)
+code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--micro-batch", "1", "--world", "8", "--parallel", "fsdp2", "--json")
+eight = json.loads(out)
+ok(eight["interval"]["high_bytes"] > eight["device_bytes"] and any("NCCL" in a for a in eight["assumptions"]), "what NCCL takes is said", eight["assumptions"])
+
 # ---- refused ----
 for words, want, code_want in (("--trainer", "megatron"), "its own", 4), (("--trainer", "hff"), "hf", 2), (("--world", "3", "--trainer", "torch"), "multiple", 2), (("--world", "2"), "--trainer", 2), \
         (("--trainer", "torch", "--micro-batch", "3"), "divide", 2), (("--trainer", "torch", "--recipe", "r.json"), "--recipe", 2), (("--trainer", "torch", "--frontier"), "--frontier", 2), \
-        (("--trainer", "torch", "--recompute", "some"), "none", 2), (("--trainer", "torch", "--optimizer", "adamw_8bit"), "adamw_8bit", 4), (("--trainer", "torch", "--world", "2"), "several cards", 4), \
+        (("--trainer", "torch", "--recompute", "some"), "none", 2), (("--trainer", "torch", "--optimizer", "adamw_8bit"), "adamw_8bit", 4), (("--trainer", "hf", "--world", "2", "--parallel", "fsdp"), "fsdp", 4), \
         (("--trainer", "torch", "--device", "cpu"), "CUDA", 2):
     options = ["--device", "4090"] if "--device" not in words else []
     code, out, err = call("plan", "gpt2", "--seq", "1024", "--global-batch", "64", *options, *words)

@@ -1,5 +1,7 @@
 #include "trainers/fit/mend.h"
 
+#include "trainers/torch/world.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,6 +164,39 @@ out:
     return st;
 }
 
+/* Nothing fits: the settings that need least, shared over more cards, which each have fewer of the samples. */
+enum { MOST_CARDS = 64 };
+
+static vp_status find_cards(vp_arena *arena, const vp_fit_job *job, int64_t budget, vp_mended *m,
+                            vp_err *err)
+{
+    vp_settings  s     = m->chosen.least->settings;
+    int64_t      world = number(s.value[VP_SETTING_WORLD]);
+    int64_t      each  = world * number(s.value[VP_SETTING_ACCUMULATION]);
+    const char  *why   = NULL;
+    vp_fit_bytes bytes;
+    double       seconds;
+    vp_status    st = VP_OK;
+
+    if (strcmp(s.value[VP_SETTING_PARALLEL], "none") == 0 ||
+        vp_world_replicates(s.value[VP_SETTING_PARALLEL]))
+        s.value[VP_SETTING_PARALLEL] = "fsdp2";
+    for (int64_t n = 2 * world; n <= MOST_CARDS && !m->cards && !why; n *= 2) {
+        s.value[VP_SETTING_WORLD] = vp_arena_printf(arena, "%lld", (long long)n);
+        s.value[VP_SETTING_ACCUMULATION] =
+            vp_arena_printf(arena, "%lld", (long long)(each > n ? each / n : 1));
+        VP_TRY_ALLOC(err, s.value[VP_SETTING_WORLD] && s.value[VP_SETTING_ACCUMULATION]);
+        VP_TRY(size_it(arena, job, &s, &bytes, &seconds, &why, err));
+        if (why || bytes.high_bytes > budget)
+            continue;
+        m->cards          = n;
+        m->cards_parallel = s.value[VP_SETTING_PARALLEL];
+        m->cards_bytes    = bytes.high_bytes;
+    }
+out:
+    return st;
+}
+
 vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp_mended *out,
                   vp_err *err)
 {
@@ -189,6 +224,8 @@ vp_status vp_mend(vp_arena *arena, const vp_checked *c, vp_choose_request *r, vp
     }
     if (!out->fits && out->chosen.best)
         VP_TRY(list_lines(arena, c, &r->job, out, err));
+    if (!out->fits && !out->chosen.best && out->chosen.least)
+        VP_TRY(find_cards(arena, &r->job, r->budget_bytes, out, err));
 out:
     return st;
 }

@@ -26,6 +26,9 @@ typedef struct vp_mended {
     double          now_s;
     int64_t         expandable_bytes; /* with PyTorch's other allocator; -1: said, or not known */
     vp_chosen       chosen;           /* of the same global batch; n 0: not searched */
+    int64_t         cards;            /* where nothing fits: so many would; 0: none do */
+    const char     *cards_parallel;   /* if they share the work so */
+    int64_t         cards_bytes;      /* each, at most */
     vp_mended_line *lines;            /* where it does not fit and something does */
     int64_t         n_lines;
 } vp_mended;

@@ -50,6 +50,19 @@ const int64_t *vp_world_trained(const vp_world *world, int64_t *n);
 vp_status vp_world_step(vp_world *world, vp_err *err);
 vp_status vp_world_stepped(vp_world *world, vp_err *err);
 
+/* What NCCL takes of each card outside PyTorch's allocator for one communicator; assumed for every card: 544 and 688 MB on
+ * A100s (github.com/NVIDIA/nccl/issues/964). 0: one rank. */
+int64_t vp_world_communicator_bytes(int64_t ranks);
+
+/* What the reserved bytes may be off by, as a share of them: more than in 95 of 100 rows of
+ * tests/golden/trainers/worlds.csv. Where several streams fetch and free, holes depend on what came before. */
+double vp_world_reserved_share(const char *parallel);
+
+/* Bytes that a rank sends over the links in one optimizer step of so many micro-steps; weight_bytes: of all weights in the
+ * format they are computed with, gradient_bytes likewise. */
+double vp_world_sent_bytes(const char *parallel, int64_t ranks, double weight_bytes,
+                           double gradient_bytes, int64_t micro_steps);
+
 /* zero_grad(set_to_none=True). */
 void vp_world_drop_gradients(vp_world *world);
 

@@ -30,3 +30,30 @@ void vp_world_drop_made(vp_world *w)
             vp_ledger_free(w->ledger, w->made[i]);
     memset(w->made, 0, (size_t)w->n_gradients * sizeof *w->made);
 }
+
+int64_t vp_world_communicator_bytes(int64_t ranks)
+{
+    return ranks < 2 ? 0 : ranks == 2 ? 544000000 : 688000000;
+}
+
+/* Rings: a gather or a reduction to parts sends all but a rank's own part. */
+double vp_world_sent_bytes(const char *parallel, int64_t ranks, double weight_bytes,
+                           double gradient_bytes, int64_t micro_steps)
+{
+    double others = (double)(ranks - 1) / (double)ranks, n = (double)micro_steps;
+    double times = strcmp(parallel, "fsdp2") == 0   ? 2 * n * weight_bytes + gradient_bytes
+                   : strcmp(parallel, "zero3") == 0 ? 2 * n * weight_bytes + n * gradient_bytes
+                   : strcmp(parallel, "zero2") == 0 ? n * gradient_bytes + weight_bytes
+                   : strcmp(parallel, "zero1") == 0 ? gradient_bytes + weight_bytes
+                                                    : 2 * gradient_bytes;
+
+    return ranks < 2 ? 0 : others * times;
+}
+
+double vp_world_reserved_share(const char *parallel)
+{
+    return strcmp(parallel, "ddp") == 0     ? 0.03
+           : strcmp(parallel, "fsdp2") == 0 ? 0.10
+           : strcmp(parallel, "zero3") == 0 ? 0.20
+                                            : 0.15;
+}
