@@ -1,6 +1,7 @@
 /* vplan estimate --trainer torch: what a training step of PyTorch takes, from a recording of it. */
 #include "cli/estimate.h"
 #include "cli/estimate_lengths.h"
+#include "cli/estimate_measured.h"
 #include "cli/estimate_remedies.h"
 #include "cli/screen.h"
 #include "cli/words.h"
@@ -107,6 +108,15 @@ static const vp_option rows[] = {
               "grouping and packing is told",
      .otherwise = "all samples have --seq tokens",
      .example   = "lengths.txt"},
+    {.name  = "--measured",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(vp_estimate_options, measured),
+     .value = "FILE",
+     .help  = "What a run was seen to take, a line each: load, forward, backward, step, allocated, "
+              "reserved (torch.cuda's peaks) or process (nvidia-smi's), then a size. Says what is "
+              "off and likely why; process less reserved is the context that this estimate uses",
+     .otherwise = "nothing was measured",
+     .example   = "seen.txt"},
     {.name = "--keep-output",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_estimate_options, keep_output),
@@ -118,6 +128,7 @@ const vp_option_set vp_estimate_trainer_options = {
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
 {
     const char *given = o->lengths        ? "length-histogram"
+                        : o->measured     ? "measured"
                         : o->padding      ? "padding"
                         : o->accumulation ? "accumulation"
                         : o->lora         ? "lora"
@@ -153,6 +164,9 @@ typedef struct answer {
     bool              has_fitting;
     vp_lengths        lengths;
     vp_length_answer  of_lengths; /* where there are lengths */
+    vp_measured       measured;   /* where measured_in is no NULL */
+    const char       *measured_in;
+    int64_t           assumed_context_bytes; /* before it was measured */
 } answer;
 
 /* A word of --optimizer: transformers', or vplan's where it means the same. */
@@ -387,6 +401,20 @@ out:
     return st;
 }
 
+/* What lies outside PyTorch's allocator, once it was seen on a card of this kind, is what it was. */
+static vp_status read_measured(const vp_estimate_options *o, answer *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_measured_read(o->measured, &a->measured, err));
+    a->measured_in           = o->measured;
+    a->assumed_context_bytes = a->context.bytes;
+    if (vp_measured_context(&a->measured) >= 0)
+        a->context.bytes = a->context.least_bytes = vp_measured_context(&a->measured);
+out:
+    return st;
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
 {
     vp_hf_request      *q  = &a->request;
@@ -396,6 +424,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
     VP_TRY(refuse_vplans_own(&o, err));
     VP_TRY(refuse_alone(&o, err));
     VP_TRY(open_device(&o, a, err));
+    if (o.measured)
+        VP_TRY(read_measured(&o, a, err));
     o = with_qlora(
         &o, o.device && a->device.compute_capability < 80 ? "fp16" : defaults_of(o.trainer)->half);
     a->precision_is_default = !given->precision;
@@ -490,6 +520,10 @@ static json_t *assumptions_json(const answer *a)
         json_array_append_new(
             list, json_sprintf("--seq not given: %lld, the smaller of the model's positions and %d",
                                (long long)a->estimate.seq, VP_ESTIMATE_SEQ));
+    if (a->measured_in && vp_measured_context(&a->measured) >= 0)
+        json_array_append_new(list,
+                              json_sprintf("context and libraries: %lld bytes, as %s has them",
+                                           (long long)a->context.bytes, a->measured_in));
     if (!a->has_device)
         json_array_append_new(list, json_string("no device given: kernels of an H100"));
     json_array_append_new(
@@ -588,6 +622,9 @@ static json_t *answer_json(const answer *a)
         a->budget_bytes < 0 ? json_null() : json_boolean(does_fit(a)), "items",
         items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
         "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes);
+    if (j && a->measured_in)
+        json_object_set_new(j, "measured",
+                            vp_measured_json(&a->measured, &a->estimate, a->assumed_context_bytes));
     if (j && a->lengths.n)
         json_object_set_new(j, "lengths", vp_lengths_json(&a->of_lengths));
     return j;
@@ -780,6 +817,8 @@ static void print_answer(const answer *a, const vp_command_line *line, bool all)
     if (all)
         print_phases(a);
     printf("\n");
+    if (a->measured_in)
+        vp_measured_print(&a->measured, &a->estimate, a->assumed_context_bytes);
     for (int i = 0; i < a->n_remedies; i++)
         vp_screen_line(i ? "" : "smaller", "%s: %s; %s", a->remedies[i].option,
                        vp_size_text(a->remedies[i].reserved_bytes + a->context.bytes, x, sizeof x),

@@ -187,6 +187,33 @@ j = json.loads(subprocess.run([vplan, "estimate", path, "--device", "4090", "--s
 ok("by vplan" in lines and "by Trainer %.2f GiB" % (j["device_bytes"] / 2**30) in text, "without --trainer both runtimes are answered for",
    text[:300])
 
+# ---- what was measured: nothing is off of an estimate's own figures; what differs is named where it begins ----
+def with_measured(figures):
+    path = os.path.join(scratch, "seen.txt")
+    open(path, "w").write("# seen\n" + "".join("%s %d\n" % x for x in figures.items()))
+    return estimate(llama, "--precision", "bf16", "--device", "h100", "--seq", "512", "--measured", path)[1]
+
+
+j = estimate(llama, "--precision", "bf16", "--device", "h100", "--seq", "512")[1]
+highest = {name: max(p["allocated_bytes"] for p in j["phases"] if p["name"].startswith(name)) for name in ("load", "forward", "backward", "step")}
+figures = dict(highest, reserved=j["reserved_peak_bytes"], process=j["device_bytes"])
+got = with_measured(figures)["measured"]
+ok(got["likely"] is None and all(got[x]["off_bytes"] == 0 for x in figures), "measured as estimated: nothing is off", got)
+more = j["peak_bytes"] // 4
+for changed_, words in (({"load": more, "forward": more, "backward": more, "step": more, "reserved": more}, "weights"), ({"step": more}, "optimizer"),
+                        ({"backward": more, "reserved": more}, "logits"), ({"reserved": more}, "cache"),
+                        ({"forward": more, "backward": more, "reserved": more}, "activations")):
+    got = with_measured({x: n + changed_.get(x, 0) for x, n in figures.items() if x != "process"})["measured"]
+    ok(words in (got["likely"] or ""), "measured: %s" % words, got["likely"])
+got = with_measured({"reserved": 10 << 30, "process": (10 << 30) + 123456789})
+ok(got["device_bytes"] == got["reserved_peak_bytes"] + 123456789 and any("123456789" in x for x in got["assumptions"]),
+   "the context is as measured, and named", got["assumptions"])
+for text, words in (("load\n", [":1", "load"]), ("weights 3\n", [":1", "none of"]), ("# x\n", ["nothing"]), ("step 1GiB\nstep 1GiB\n", [":2", "twice"]),
+                    ("reserved 2GiB\nprocess 1GiB\n", ["less"])):
+    p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "torch", "--measured", "-"], input=text, stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, text=True)
+    ok(p.returncode == 4 and all(w in p.stderr for w in words), "nothing measured: %r" % text, p.stderr)
+
 # ---- samples of different lengths: three of 512 tokens, one of 1,024, in batches of 2 drawn by chance ----
 def with_lengths(text, *options):
     path = os.path.join(scratch, "lengths.txt")
