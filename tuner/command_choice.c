@@ -6,6 +6,8 @@
 
 /* A setting that the model expects to be slower than the best by more than this is not tried. */
 static const double margin = 0.015;
+/* A neighbour of the best one that is expected to be slower by more than this is not tried to make sure. */
+static const double clear_margin = 0.05;
 /* One that it expects to need this many times the budget is not tried once every value was seen. */
 static const double far_too_large = 1.25;
 
@@ -61,13 +63,15 @@ static const vp_command_trial *fits_at(const vp_choice *c, int64_t setting)
 
 /* ---- what trials say of settings that were not tried ---- */
 
-/* Whether t is assumed to need no more than s. */
-static bool needs_no_more(const vp_choice *c, int64_t t, int64_t s)
+/* Whether t is assumed to need no more than s, but for one axis (or -1). */
+static bool needs_no_more_but(const vp_choice *c, int64_t t, int64_t s, int but)
 {
     const int *x = values_of(c, t), *y = values_of(c, s);
 
     for (int a = 0; a < c->space->n_axes; a++) {
         const vp_axis *axis = &c->space->axes[a];
+        if (a == but)
+            continue;
         if ((axis->kind == VP_AXIS_PLAIN && x[a] != y[a]) ||
             (axis->kind == VP_AXIS_SIZE && x[a] > y[a]) ||
             (axis->kind == VP_AXIS_SAVES && x[a] < y[a]) ||
@@ -77,6 +81,11 @@ static bool needs_no_more(const vp_choice *c, int64_t t, int64_t s)
             return false;
     }
     return true;
+}
+
+static bool needs_no_more(const vp_choice *c, int64_t t, int64_t s)
+{
+    return needs_no_more_but(c, t, s, -1);
 }
 
 /* Whether s only packs tighter what would not fail for that: the same without it is not known to have run out of memory
@@ -365,6 +374,44 @@ static bool waits_for_running(const vp_choice *c, int64_t s)
     return false;
 }
 
+/* Trials of two values of an axis with all else equal. */
+static bool equal_but(const vp_choice *c, int axis, int64_t t, int64_t u)
+{
+    const int *x = values_of(c, t), *y = values_of(c, u);
+    bool       equal = true;
+
+    for (int a = 0; a < c->space->n_axes && equal; a++)
+        equal = a == axis || x[a] == y[a];
+    return equal;
+}
+
+/* Whether a value of an axis was seen to need as much as another one, with all else equal: it needs so elsewhere too. */
+static bool needs_as_much(const vp_choice *c, int axis, int one, int than)
+{
+    for (int64_t t = 0; t < c->space->n; t++)
+        for (int64_t u = 0; u < c->space->n && values_of(c, t)[axis] == one; u++)
+            if (values_of(c, u)[axis] == than && equal_but(c, axis, t, u) && fits_at(c, t) &&
+                fits_at(c, u) &&
+                (double)fits_at(c, t)->device_bytes > 0.995 * (double)fits_at(c, u)->device_bytes)
+                return true;
+    return false;
+}
+
+/* Whether one that differs by a value of a plain axis ran out of memory, and this value needs as much as that. */
+static bool as_large_as_a_failure(const vp_choice *c, int64_t s)
+{
+    for (int64_t t = 0; t < c->space->n; t++) {
+        if (!trial_of(c, t) || trial_of(c, t)->verdict != VP_COMMAND_OOM_DEVICE)
+            continue;
+        for (int a = 0; a < c->space->n_axes; a++)
+            if (c->space->axes[a].kind == VP_AXIS_PLAIN &&
+                values_of(c, t)[a] != values_of(c, s)[a] && needs_no_more_but(c, t, s, a) &&
+                needs_as_much(c, a, values_of(c, s)[a], values_of(c, t)[a]))
+                return true;
+    }
+    return false;
+}
+
 int64_t vp_choice_next(vp_choice *c, char *rulings)
 {
     models m;
@@ -390,7 +437,8 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
         if (ruling == VP_RULED_NOT && seen && c->best >= 0 && seconds > best_seconds + margin)
             ruling = VP_RULED_EXPECTED_SLOWER;
         /* an expectation does not show that nothing fits: until something does, play it */
-        if (ruling == VP_RULED_NOT && c->best >= 0 && all_seen(c, s, true) && bytes > far_too_large)
+        if (ruling == VP_RULED_NOT && c->best >= 0 &&
+            ((all_seen(c, s, true) && bytes > far_too_large) || as_large_as_a_failure(c, s)))
             ruling = VP_RULED_EXPECTED_LARGE;
         if (rulings)
             rulings[s] = (char)ruling;
@@ -414,47 +462,60 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
 static bool compared(const vp_choice *c, int axis, int one, int other)
 {
     for (int64_t t = 0; t < c->space->n; t++)
-        for (int64_t u = 0; u < c->space->n; u++) {
-            const int *x = values_of(c, t), *y = values_of(c, u);
-            bool       equal = x[axis] == one && y[axis] == other && fits_at(c, t) && fits_at(c, u);
-            for (int a = 0; a < c->space->n_axes && equal; a++)
-                equal = a == axis || x[a] == y[a];
-            if (equal)
+        for (int64_t u = 0; u < c->space->n && values_of(c, t)[axis] == one; u++)
+            if (values_of(c, u)[axis] == other && equal_but(c, axis, t, u) && fits_at(c, t) &&
+                fits_at(c, u))
                 return true;
-        }
     return false;
+}
+
+/* Whether the trials leave no doubt that a neighbour is slower: all its values were seen, and they expect it clearly so. */
+static bool clearly_slower(const vp_choice *c, const models *m, int64_t s)
+{
+    double x[MAX_FEATURES];
+
+    seconds_features(c, m, s, x);
+    return all_seen(c, s, true) &&
+           predicted(&m->seconds, x) > -log(vp_choice_speed(c, c->best)) + clear_margin;
+}
+
+/* Whether s is a neighbour of the best one: one step along the axes of which something is assumed, or another value of a plain
+ * one that was never compared with its own. */
+static bool is_neighbour(const vp_choice *c, int64_t s, const models *m)
+{
+    const int *v = values_of(c, s), *b = values_of(c, c->best);
+    int        steps = 0, others = 0, other = 0;
+
+    for (int a = 0; a < c->space->n_axes; a++) {
+        vp_axis_kind kind = c->space->axes[a].kind;
+        if (kind == VP_AXIS_PACKS && v[a] != b[a])
+            return false; /* as fast, by what is known of it */
+        if (kind == VP_AXIS_SIZE || kind == VP_AXIS_SAVES)
+            steps += abs(v[a] - b[a]);
+        else if (kind == VP_AXIS_PLAIN)
+            others += v[a] != b[a], other = v[a] != b[a] ? a : other;
+    }
+    double all_s = product_of(c, s, VP_AXIS_SIZE) * product_of(c, s, VP_AXIS_TIMES);
+    double all_b = product_of(c, c->best, VP_AXIS_SIZE) * product_of(c, c->best, VP_AXIS_TIMES);
+    bool   same_times = product_of(c, s, VP_AXIS_TIMES) == product_of(c, c->best, VP_AXIS_TIMES);
+
+    if (steps == 1)
+        return !others && (all_s == all_b || same_times) && !clearly_slower(c, m, s);
+    return !steps && others == 1 && same_times && !compared(c, other, v[other], b[other]);
 }
 
 int64_t vp_choice_neighbour(vp_choice *c)
 {
-    if (c->best < 0)
-        return -1;
-    const int *b = values_of(c, c->best);
-    for (int64_t s = 0; s < c->space->n; s++) {
-        const int *v     = values_of(c, s);
-        int        steps = 0, others = 0, other = 0;
+    models m;
 
-        if (c->state[s] != VP_SETTING_UNTRIED)
+    if (c->best < 0 || !fit_models(c, &m))
+        return -1;
+    for (int64_t s = 0; s < c->space->n; s++) {
+        if (c->state[s] != VP_SETTING_UNTRIED || !is_neighbour(c, s, &m) ||
+            as_large_as_a_failure(c, s))
             continue;
-        for (int a = 0; a < c->space->n_axes; a++) {
-            vp_axis_kind kind = c->space->axes[a].kind;
-            if (kind == VP_AXIS_PACKS)
-                others +=
-                    2 * (v[a] != b[a]); /* no neighbour: it is no faster, by what is known of it */
-            else if (kind == VP_AXIS_SIZE || kind == VP_AXIS_SAVES)
-                steps += abs(v[a] - b[a]);
-            else if (kind == VP_AXIS_PLAIN)
-                others += v[a] != b[a], other = v[a] != b[a] ? a : other;
-        }
-        double all_s = product_of(c, s, VP_AXIS_SIZE) * product_of(c, s, VP_AXIS_TIMES);
-        double all_b = product_of(c, c->best, VP_AXIS_SIZE) * product_of(c, c->best, VP_AXIS_TIMES);
-        bool same_times  = product_of(c, s, VP_AXIS_TIMES) == product_of(c, c->best, VP_AXIS_TIMES);
-        bool near        = steps == 1 ? !others
-                                      : !steps && others == 1 && same_times &&
-                                     !compared(c, other, v[other], b[other]);
-        vp_ruling ruling = near ? ruled_by_trials(c, s) : VP_RULED_MEMORY;
-        if ((all_s == all_b || same_times) && ruling != VP_RULED_MEMORY &&
-            ruling != VP_RULED_NO_USE)
+        vp_ruling ruling = ruled_by_trials(c, s);
+        if (ruling != VP_RULED_MEMORY && ruling != VP_RULED_NO_USE)
             return s;
     }
     return -1;
