@@ -28,6 +28,12 @@ const char *vp_verdict_name(vp_verdict v)
 
 /* ---- trials: what is known of them ---- */
 
+static bool same_offload(const vp_offload *a, const vp_offload *b)
+{
+    return a->states == b->states && a->blocks == b->blocks && a->activations == b->activations &&
+           a->n_slots == b->n_slots;
+}
+
 bool vp_same_scenario(const vp_scenario *a, const vp_scenario *b)
 {
     assert(a->n_runs >= 0 && a->n_runs <= VP_MAX_RUNS && b->n_runs >= 0 &&
@@ -35,7 +41,8 @@ bool vp_same_scenario(const vp_scenario *a, const vp_scenario *b)
     return a->micro_batch == b->micro_batch && a->loss_chunk == b->loss_chunk &&
            a->attention == b->attention && a->recipe.precision == b->recipe.precision &&
            a->recipe.gradients == b->recipe.gradients &&
-           a->recipe.optimizer == b->recipe.optimizer && a->n_runs == b->n_runs &&
+           a->recipe.optimizer == b->recipe.optimizer && same_offload(&a->offload, &b->offload) &&
+           a->n_runs == b->n_runs &&
            memcmp(a->runs, b->runs, (size_t)a->n_runs * sizeof *a->runs) == 0;
 }
 
@@ -53,12 +60,22 @@ bool vp_trials_have(const vp_trials *trials, const vp_scenario *s)
     return vp_trials_find(trials, s) < trials->n;
 }
 
+/* Where host memory is given, as its pin says; else nothing. */
+static bool may_offload(const vp_plan_request *r, const vp_offload *o)
+{
+    vp_offload_kind kind = vp_offload_kind_of(o);
+
+    if (r->host_bytes <= 0)
+        return kind == VP_OFFLOAD_NONE;
+    return r->offload == VP_OFFLOAD_ANY || kind == r->offload;
+}
+
 bool vp_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
 {
     bool chunk = r->loss_chunk == VP_CHUNK_ANY || s->loss_chunk == r->loss_chunk ||
                  (r->loss_chunk == VP_CHUNK_CHUNKED && s->loss_chunk > 0);
 
-    return chunk && vp_request_allows_runs(r, s) &&
+    return chunk && vp_request_allows_runs(r, s) && may_offload(r, &s->offload) &&
            (!r->micro_batch || s->micro_batch == r->micro_batch) &&
            (r->attention == VP_ATTENTION_ANY || s->attention == r->attention) &&
            vp_request_allows(r, s->recipe.precision, s->recipe.gradients, s->recipe.optimizer);
