@@ -31,7 +31,21 @@ static vp_scenario scenario_of(rng *r, int i)
     return s;
 }
 
-/* Trained with copies as they come, and in three other orders. */
+/* Plans that were trained here, and what of theirs was in host memory: all of the long run must be many. */
+static struct counts {
+    int plans, moved, streamed, states;
+} trained_with;
+
+static void count(const vp_scenario *s, bool moved)
+{
+    trained_with.plans++;
+    trained_with.moved += moved;
+    trained_with.streamed += s->offload.blocks;
+    trained_with.states += s->offload.states > 0;
+}
+
+/* Trained with copies as they come, and in three other orders; once in two arenas of different poison,
+ * where every byte of the device's that a buffer covers must have been written. */
 static void trains_like(const vp_plan *plan, const trained *want, const char *what)
 {
     for (int seed = 0; seed < 4; seed++) {
@@ -43,6 +57,12 @@ static void trains_like(const vp_plan *plan, const trained *want, const char *wh
         same_bits(want, &got, what);
         assert_int_equal(got.memory.host_executed_bytes, plan->host_peak_bytes);
         assert_int_equal(got.memory.executed_bytes, plan->peak_bytes);
+        if (seed == 1 && (got.memory.touched_bytes != plan->peak_bytes - got.memory.padding_bytes ||
+                          got.memory.never_written_bytes != 0))
+            fail_msg("%s: touched %lld of %lld bytes, %lld are padding, %lld never written", what,
+                     (long long)got.memory.touched_bytes, (long long)plan->peak_bytes,
+                     (long long)got.memory.padding_bytes,
+                     (long long)got.memory.never_written_bytes);
         free(got.params);
     }
     unsetenv("VPLAN_COPY_STRESS");
@@ -73,6 +93,7 @@ static void states_in_host_memory_train_the_same_bits(void **state)
         OK(vp_plan_check(plan, what, err));
         assert_true(plan->host_peak_bytes >= 0 && plain->host_peak_bytes == 0);
         moved += plan->host_peak_bytes > 0;
+        count(&s, false);
         trains_like(plan, &want, what);
         free(want.params);
         vp_plan_free(plain);
@@ -202,6 +223,7 @@ static void activations_in_host_memory_train_the_same_bits(void **state)
         plan = plan_with(model, s, 0);
         OK(vp_plan_check(plan, what, err));
         moved += moves(plan);
+        count(&s, moves(plan));
         survives_its_file(plan);
         timeline_adds_up(plan);
         trains_like(plan, &want, what);
@@ -211,6 +233,17 @@ static void activations_in_host_memory_train_the_same_bits(void **state)
         vp_model_free(model);
     }
     assert_true(moved >= 100); /* the others have a block for each slot at most */
+}
+
+static void of_each_kind_of_offload_there_were_many(void **state)
+{
+    const struct counts *n = &trained_with;
+
+    (void)state;
+    if (n->plans < 200 || n->moved < 100 || n->streamed < 60 || n->states < 60 ||
+        (long_run() && n->plans < 300))
+        fail_msg("%d plans; %d move activations, %d stream blocks, %d hold states", n->plans,
+                 n->moved, n->streamed, n->states);
 }
 
 /* A window's worth moves at a time, and both directions move at once: the update takes little longer
@@ -554,6 +587,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_in_host_memory_train_the_same_bits),
         cmocka_unit_test(activations_in_host_memory_train_the_same_bits),
+        cmocka_unit_test(of_each_kind_of_offload_there_were_many),
         cmocka_unit_test(the_copies_of_an_update_overlap),
         cmocka_unit_test(host_memory_is_used_where_it_pays),
         cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),
