@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "planner/changes.h"
 #include "planner/frontier.h"
+#include "planner/prices.h"
 #include "report/arena_svg.h"
 #include "report/curve_svg.h"
 #include "report/page.h"
@@ -30,7 +31,8 @@ typedef struct answer {
     vp_plan               *plan;     /* NULL: infeasible */
     vp_frontier            frontier; /* n 0: not asked for */
     vp_changes             changes;  /* of an infeasible request */
-    double                 shadow_s; /* T(B) - T(B + 1 GiB) */
+    vp_prices              prices;   /* host and link negative: not asked for */
+    bool                   find_prices;
     double                 seconds;
     vp_monolithic_check    whole; /* status NULL: not asked for */
     const char            *path;
@@ -125,6 +127,28 @@ static json_t *recipe_json(const vp_recipe *recipe, const vp_plan_request *r)
                      vp_optimizer_name(recipe->optimizer), "freed", freed);
 }
 
+static json_t *seconds_or_null(double s)
+{
+    return s >= 0 ? json_real(s) : json_null();
+}
+
+/* Of host memory and link null where they were not asked for, or there is none. */
+static json_t *prices_json(const answer *x)
+{
+    const vp_prices *p       = &x->prices;
+    json_t          *binding = json_array();
+
+    if (p->device_s > 0)
+        json_array_append_new(binding, json_string("device"));
+    if (p->host_s > 0)
+        json_array_append_new(binding, json_string("host"));
+    if (p->link_s > 0)
+        json_array_append_new(binding, json_string("link"));
+    return json_pack("{s:f, s:o, s:o, s:o}", "device_s_per_gib", p->device_s, "host_s_per_gib",
+                     seconds_or_null(p->host_s), "link_s_per_gb_per_s", seconds_or_null(p->link_s),
+                     "binding", binding);
+}
+
 static json_t *plan_json(const answer *x)
 {
     const vp_plan *plan = x->plan;
@@ -138,7 +162,7 @@ static json_t *plan_json(const answer *x)
                   "tokens_per_s", (double)vp_plan_tokens(plan) / plan->step_time_s, "decisions",
                   plan->decisions, "settings", plan->settings, "assumptions", plan->assumptions, "proof",
                   vp_proof_json(plan), "solver", solver_json(&x->found), "shadow_price_s_per_gib",
-                  x->shadow_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
+                  x->prices.device_s, "presets", vp_presets_json(&x->found), "time_class", plan->time_class);
 
     vp_overhead_to_answer(plan, j);
     if (j)
@@ -146,6 +170,8 @@ static json_t *plan_json(const answer *x)
                                             fastest_of(x)->step_time_s, "recipe",
                                             recipe_json(&plan->recipe, &x->job.request),
                                             "reserve_bytes", (json_int_t)x->job.reserve_bytes));
+    if (j)
+        json_object_set_new(j, "shadow_prices", prices_json(x));
     if (j)
         json_object_set_new(j, "mfu", vp_mfu_json(plan, &x->job.device));
     if (j)
@@ -209,6 +235,25 @@ static void print_presets(const vp_plan_request *r, const vp_plan_answer *a)
                    vp_optimizer_name(c->scenario.recipe.optimizer),
                    vp_gradients_name(c->scenario.recipe.gradients));
     }
+}
+
+/* What binds, and what more of it would save. */
+static void print_prices(const answer *x)
+{
+    const vp_prices *p = &x->prices;
+    char             device[32], host[32], link[32], binds[64];
+
+    snprintf(binds, sizeof binds, "%s%s%s%s%s", p->device_s > 0 ? "device memory" : "",
+             p->device_s > 0 && p->host_s > 0 ? ", " : "", p->host_s > 0 ? "host memory" : "",
+             (p->device_s > 0 || p->host_s > 0) && p->link_s > 0 ? ", " : "",
+             p->link_s > 0 ? "the link" : "");
+    vp_screen_line("binding", "%s", binds[0] ? binds : "nothing: more of none makes it faster");
+    vp_screen_line("prices", "one more GiB of the device saves %s a step%s%s%s%s",
+                   vp_time_text(p->device_s, device, sizeof device),
+                   p->host_s >= 0 ? ", of the host " : "",
+                   p->host_s >= 0 ? vp_time_text(p->host_s, host, sizeof host) : "",
+                   p->link_s >= 0 ? ", one more GB/s of link " : "",
+                   p->link_s >= 0 ? vp_time_text(p->link_s, link, sizeof link) : "");
 }
 
 static void print_proof(const vp_plan_answer *a)
@@ -331,7 +376,9 @@ static vp_status print_plan(answer *x, vp_err *err)
     print_proof(&x->found);
     printf("           least budget %s; one more GiB saves %s a step\n",
            vp_size_text(x->found.least_budget_bytes, y, sizeof y),
-           vp_time_text(x->shadow_s, z, sizeof z));
+           vp_time_text(x->prices.device_s, z, sizeof z));
+    if (x->find_prices)
+        print_prices(x);
     if (x->whole.status)
         print_monolithic(&x->whole);
     print_presets(&x->job.request, &x->found);
@@ -442,7 +489,7 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, const char 
                           vp_err *err)
 {
     const vp_plan_request *r       = &x->job.request;
-    double                 start_s = vp_now_s(), richer_s;
+    double                 start_s = vp_now_s();
     vp_text                picture = {0};
     vp_status              st      = VP_OK;
 
@@ -453,9 +500,11 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, const char 
         VP_TRY(vp_planner_make(r, &x->found, &x->found.lean, &x->plan, err));
         /* what is printed fits */
         assert(x->plan->peak_bytes + x->plan->outside_bytes <= r->budget_bytes);
-        VP_TRY(vp_planner_at_budget(r, &x->found, r->budget_bytes + VP_GIB, &richer_s, NULL, err));
-        if (richer_s >= 0 && richer_s < fastest_of(x)->step_time_s)
-            x->shadow_s = fastest_of(x)->step_time_s - richer_s;
+        x->prices = (vp_prices){.host_s = -1, .link_s = -1};
+        if (x->find_prices)
+            VP_TRY(vp_prices_find(r, &x->found, &x->prices, err));
+        else
+            VP_TRY(vp_prices_device(r, &x->found, &x->prices.device_s, err));
         if (frontier || svg)
             VP_TRY(vp_frontier_trace(r, &x->found, &x->frontier, err));
         if (svg) {
@@ -475,7 +524,7 @@ out:
 
 typedef struct plan_options {
     const char *path, *svg, *html;
-    bool        force, frontier, prove, monolithic, all;
+    bool        force, frontier, prices, prove, monolithic, all;
     double      gap;
     const char *within;
 } plan_options;
@@ -489,6 +538,11 @@ static const vp_option rows[] = {
      .at   = offsetof(plan_options, frontier),
      .help = "The fastest step within 16 budgets, in equal steps from the least that fits to "
              "where nothing more is gained: the distinct plans of them"},
+    {.name = "--prices",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(plan_options, prices),
+     .help = "What one more GiB of host memory, and one more GB/s of the link to it, would save: "
+             "two more searches; what binds has a price"},
     {.name      = "--svg",
      .kind      = VP_OPTION_OUTPUT,
      .at        = offsetof(plan_options, svg),
@@ -553,6 +607,7 @@ static vp_status parse_within(const char *text, double *out, vp_err *err)
 static vp_status refuse_for_trainer(const plan_options *w, vp_err *err)
 {
     const char *option = w->frontier     ? "--frontier"
+                         : w->prices     ? "--prices"
                          : w->svg        ? "--svg"
                          : w->prove      ? "--prove"
                          : w->monolithic ? "--monolithic"
@@ -575,12 +630,13 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 
     VP_TRY(
         vp_cli_parse(&vp_cmd_plan, argc, argv, cli, (void *[]){&o, &o, &w, &t, cli}, &line, err));
-    name     = line.words[0];
-    x.path   = w.path;
-    x.line   = &line;
-    x.within = w.within;
-    x.all    = w.all;
-    x.html   = w.html;
+    name          = line.words[0];
+    x.path        = w.path;
+    x.find_prices = w.prices;
+    x.line        = &line;
+    x.within      = w.within;
+    x.all         = w.all;
+    x.html        = w.html;
     if (!name)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "vplan plan MODEL: which model?"));
     VP_TRY(vp_device_named(cli, &o.device, err));

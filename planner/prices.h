@@ -1,0 +1,27 @@
+/* planner/prices.h: what a little more of each thing that is short would save.
+ *     VP_TRY(vp_prices_find(&request, &answer, &prices, err));
+ *
+ * A price is a finite difference of fastest steps, each found by a search: with one more GiB of device
+ * memory, one more GiB of host memory, and one more GB/s of link between the two, the rest as it is. A
+ * thing binds where its price is more than nothing. */
+#ifndef VP_PLANNER_PRICES_H
+#define VP_PLANNER_PRICES_H
+
+#include "planner/planner.h"
+
+typedef struct vp_prices {
+    double device_s; /* a step's seconds, of one more GiB                          */
+    double host_s;   /* the same of host memory; negative: there is none           */
+    double link_s;   /* of one more GB/s; negative: no host memory, or not known   */
+} vp_prices;
+
+/* The answer is the request's and has a candidate. Searches anew for host memory and link, without
+ * a proof. */
+vp_status vp_prices_find(const vp_plan_request *request, const vp_plan_answer *answer,
+                         vp_prices *out, vp_err *err);
+
+/* That of the device alone, from the answer's own integer programs. */
+vp_status vp_prices_device(const vp_plan_request *request, const vp_plan_answer *answer,
+                           double *seconds, vp_err *err);
+
+#endif

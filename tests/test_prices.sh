@@ -1,0 +1,58 @@
+#!/bin/bash
+# tests/test_prices.sh: plan --prices: what one more GiB of device or host memory, or one more GB/s of link, saves is the difference of two plans
+# that are made one after the other; what is ample has no price. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+python3 - "$(realpath "${BUILD:-build}")" "$work" <<'P'
+import json, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+build, work = sys.argv[1:3]
+GIB = 1 << 30
+
+
+def plan(device, case, budget, host, *more):
+    words = ["plan", "gpt2", "--device", device, *case.split(), "--global-batch", "8", "--precision", "bf16-mixed", "--within", "0", "--budget", str(budget),
+             "--host-memory", str(host), "--json", *more]
+    p = subprocess.run([build + "/vplan", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    ok(p.returncode == 0, " ".join(words), (p.returncode, p.stderr))
+    return json.loads(p.stdout)
+
+
+def near(a, b):
+    return abs(a - b) <= 1e-12
+
+
+SLOW = "devices/examples/example-24gb-pcie3.json"
+faster = json.load(open(SLOW))
+faster["host_link_bytes_per_s"] += 1e9
+FAST = work + "/faster.json"
+json.dump(faster, open(FAST, "w"))
+
+bound = set()
+SHORT, LONG = "--seq 512", "--seq 1024 --micro-batch 8"
+for case, budget, host in ((SHORT, 17 * GIB // 10, 8 * GIB), (LONG, 7 * GIB // 2, GIB // 10), (SHORT, 20 * GIB, 8 * GIB)):
+    here = plan(SLOW, case, budget, host, "--prices")
+    base, prices = here["best_step_time_s"], here["shadow_prices"]
+    richer = {"device_s_per_gib": plan(SLOW, case, budget + GIB, host) if budget + GIB < 22 * GIB else here, "host_s_per_gib": plan(SLOW, case, budget, host + GIB),
+              "link_s_per_gb_per_s": plan(FAST, case, budget, host)}
+    for name, other in richer.items():
+        ok(near(prices[name], max(0, base - other["best_step_time_s"])), "%s at %d, %d" % (name, budget, host), (prices, base, other["best_step_time_s"]))
+    ok(prices["binding"] == [n.split("_")[0] for n in richer if prices[n] > 0], "what has a price binds", prices)
+    ok(here["shadow_price_s_per_gib"] == prices["device_s_per_gib"], "the device's price stands where it stood", prices)
+    bound |= set(prices["binding"])
+ok(bound == {"device", "host", "link"}, "each of them binds somewhere", bound)
+ok(prices == {"device_s_per_gib": 0, "host_s_per_gib": 0, "link_s_per_gb_per_s": 0, "binding": []}, "what is ample has no price", prices)
+
+unasked = plan(SLOW, SHORT, 20 * GIB, 8 * GIB)["shadow_prices"]
+ok(unasked["host_s_per_gib"] is None and unasked["link_s_per_gb_per_s"] is None, "unasked, the device's alone", unasked)
+p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, "--seq", "512", "--global-batch", "8", "--precision", "bf16-mixed", "--budget", "1.7GiB",
+                    "--host-memory", "8GiB", "--prices"], stdout=subprocess.PIPE, text=True)
+ok(p.stdout.count("\nbinding    device memory") == 1 and "\nprices     one more GiB of the device saves" in p.stdout, "the screen says both", p.stdout)
+ok(max(len(line) for line in p.stdout.splitlines()) <= 80, "80 columns", p.stdout)
+finish()
+P
