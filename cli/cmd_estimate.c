@@ -393,9 +393,9 @@ static const vp_option rows[] = {
     {.name  = "--trainer",
      .kind  = VP_OPTION_CHOICE,
      .at    = offsetof(vp_estimate_options, trainer),
-     .words = "vplan|torch|hf",
+     .words = "vplan|torch|hf|trl",
      .help  = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
-              "PyTorch, or those with transformers' Trainer",
+              "PyTorch, or those with transformers' Trainer; TRL's is not known yet",
      .otherwise = "vplan; with --lora or --qlora hf",
      .example   = "vplan"},
 };

@@ -8,7 +8,8 @@
 
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *gradients, *optimizer, *attention, *loss, *recompute,
-        *max, *class_name, *padding, *lengths, *measured, *lora, *load, *task, *parallel, *offload;
+        *max, *class_name, *padding, *lengths, *measured, *resident, *lora, *load, *task, *parallel,
+        *offload;
     vp_amount budget;
     int64_t   seq, target_seq, micro_batch, accumulation, world;
     bool      keep_output, qlora, all, ladder, trainer_is_default;

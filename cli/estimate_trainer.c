@@ -61,7 +61,7 @@ static const vp_option rows[] = {
     {.name      = "--load",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, load),
-     .words     = "none|nf4|nf4-dq",
+     .words     = "none|int8|nf4|nf4-dq",
      .help      = "Hold the frozen model's linear layers in bitsandbytes' 4 bits (nf4-dq: their "
                   "scales quantised too), prepared by peft: what stays is fp32; needs --lora",
      .otherwise = "none",
@@ -99,6 +99,15 @@ static const vp_option rows[] = {
               "step, or the weights too",
      .otherwise = "none",
      .example   = "params"},
+    {.name  = "--resident",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_estimate_options, resident),
+     .value = "ema|mer",
+     .help =
+         "What else stays on the card: ema, an average of what is trained; mer, a copy of it from "
+         "before the step, for meta-experience replay, whose larger batch --micro-batch says",
+     .otherwise = "none",
+     .example   = "ema"},
     {.name  = "--length-histogram",
      .kind  = VP_OPTION_INPUT,
      .at    = offsetof(vp_estimate_options, lengths),
@@ -127,7 +136,8 @@ const vp_option_set vp_estimate_trainer_options = {
 
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
 {
-    const char *given = o->lengths        ? "length-histogram"
+    const char *given = o->resident       ? "resident"
+                        : o->lengths      ? "length-histogram"
                         : o->measured     ? "measured"
                         : o->padding      ? "padding"
                         : o->accumulation ? "accumulation"
@@ -203,6 +213,17 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",
                        o->loss);
+    if (strcmp(o->trainer, "trl") == 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--trainer trl: SFTTrainer's own step was not recorded: it computes head and loss in "
+            "tiles (TRL 1.16). --trainer hf --recompute full is the same with whole logits, which "
+            "take more");
+    if (o->load && strcmp(o->load, "int8") == 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--load int8: no step with weights of 8 bits was recorded; what their products take "
+            "depends on values (outliers). There are nf4 and nf4-dq");
     if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--recompute %s: recorded were none and full (gradient checkpointing)",
@@ -294,6 +315,7 @@ static void fill_request(const vp_estimate_options *o, answer *a)
                .padded          = o->padding && strcmp(o->padding, "mask") == 0,
                .lora            = {.targets = "none"},
                .load            = o->load ? o->load : "none",
+               .resident        = o->resident,
                .keep_output     = o->keep_output,
                .clips           = d->clips,
                .world           = o->world ? o->world : 1,
@@ -415,6 +437,30 @@ out:
     return st;
 }
 
+/* What stays on the card besides. Of a second model the forward pass is not recorded, nor a penalty's gradient. */
+static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
+{
+    static const char *const known[] = {"none", "ema", "mer"}, *const models[] = {
+                                                                   "ewc", "reference", "reward",
+                                                                   "teacher"};
+    size_t n = strcspn(o->resident, "=");
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(o->resident, known[i]) == 0)
+            return o->world > 1 && i ? VP_FAIL(err, VP_ERR_INPUT,
+                                               "--resident %s: on one card only: how a copy is cut "
+                                               "over several was not recorded",
+                                               o->resident)
+                                     : VP_OK;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strlen(models[i]) == n && memcmp(o->resident, models[i], n) == 0)
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "--resident %s: what its own pass makes beside the step was not "
+                           "recorded; there are ema and mer",
+                           o->resident);
+    return VP_FAIL(err, VP_ERR_USAGE, "--resident %s is none of ema, mer", o->resident);
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
 {
     vp_hf_request      *q  = &a->request;
@@ -423,6 +469,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
 
     VP_TRY(refuse_vplans_own(&o, err));
     VP_TRY(refuse_alone(&o, err));
+    if (o.resident)
+        VP_TRY(check_resident(&o, err));
     VP_TRY(open_device(&o, a, err));
     if (o.measured)
         VP_TRY(read_measured(&o, a, err));
@@ -608,6 +656,8 @@ static json_t *answer_json(const answer *a)
         json_object_set_new(settings, "lora", lora_json(q));
     if (a->max)
         json_object_set_new(settings, "max", json_string(a->max));
+    if (q->resident)
+        json_object_set_new(settings, "resident", json_string(q->resident));
     add_cards(a, settings);
     json_t *j = json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "

@@ -187,6 +187,9 @@ case(31, "two stacks: weights", item(j, "parameters", "load"), 4 * (32128 * 512 
 ok(estimate(llama, "--precision", "fp8")["rc"] == 4, "35: fp8 is no precision that is known")
 # 36: tables of rotary positions are made in each forward: only the 2 x 32 frequencies stay, 512 B each
 case(36, "no tables of positions stay", item(estimate(dict(llama, max_position_embeddings=1 << 20), *bf16, "--seq", 64), "buffers", "load"), 1024)
+# 37: an average of the weights is a copy of them
+plain, average = (estimate(llama, *fp32, "--seq", 64, *more) for more in ([], ["--resident", "ema"]))
+case(37, "an average of the weights", average["peak_bytes"] - plain["peak_bytes"], weights)
 # 38
 case(38, "24GB are not 24GiB", [estimate(llama, "--seq", 64, "--budget", b)["budget_bytes"] for b in ("24GB", "24GiB")], [24 * 10**9, 24 * GIB])
 ok(estimate(llama, "--seq", 64, "--device", "4090")["budget_bytes"] < 24 * GIB, "38: a card of 24 GB has less")

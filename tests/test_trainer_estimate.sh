@@ -187,6 +187,22 @@ j = json.loads(subprocess.run([vplan, "estimate", path, "--device", "4090", "--s
 ok("by vplan" in lines and "by Trainer %.2f GiB" % (j["device_bytes"] / 2**30) in text, "without --trainer both runtimes are answered for",
    text[:300])
 
+# ---- copies that stay: of what is trained, 4 bytes of each in fp32; of adapters only theirs ----
+plain = estimate(llama, "--precision", "fp32", "--seq", "512")[1]
+for words in (["--resident", "ema"], ["--resident", "mer"]):
+    j = estimate(llama, "--precision", "fp32", "--seq", "512", *words)[1]
+    items = {i["name"]: i["bytes"] for i in j.get("items", [])}
+    ok(items.get("resident_copies") == items.get("parameters") and j["peak_bytes"] - plain["peak_bytes"] == items["parameters"],
+       "a copy of the weights: %s" % words, (items, plain["peak_bytes"]))
+j = estimate(llama, "--precision", "bf16", "--seq", "512", "--lora", "r=8", "--resident", "ema")[1]
+items = {i["name"]: i["bytes"] for i in j.get("items", [])}
+ok(items.get("resident_copies") == items.get("parameters") == 4 * j["model"]["params_trainable"], "a copy of the adapters", items)
+for word, code in (("reference", 4), ("teacher=gpt2", 4), ("ewc", 4), ("emu", 2)):
+    refused("resident %s" % word, llama, ["--seq", "256", "--resident", word], code, [word, "ema"])
+refused("weights in 8 bits", llama, ["--seq", "256", "--lora", "r=8", "--load", "int8"], 4, ["int8", "outliers"])
+p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+ok(p.returncode == 4 and "--trainer hf" in p.stderr, "TRL's own step", p.stderr)
+
 # ---- what was measured: nothing is off of an estimate's own figures; what differs is named where it begins ----
 def with_measured(figures):
     path = os.path.join(scratch, "seen.txt")

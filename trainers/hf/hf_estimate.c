@@ -24,6 +24,8 @@ typedef struct run {
     vp_caching_allocator *allocator;
     vp_ledger             ledger;
     vp_recorded          *step;
+    vp_ledger_block      *copies; /* of what is trained, that stay */
+    int64_t               n_copies;
     vp_optimizer_step    *optimizer;
     vp_world             *world; /* or NULL: one rank */
     vp_hf_estimate       *out;
@@ -487,6 +489,34 @@ out:
     return st;
 }
 
+static bool has_copies(const vp_hf_request *q)
+{
+    return q->resident && strcmp(q->resident, "none") != 0;
+}
+
+/* An average of the weights, or the weights before a step of meta-learning: a copy of what is trained, changed in place. */
+static vp_status make_copies(run *r, vp_err *err)
+{
+    int64_t        n;
+    const int64_t *bytes = vp_recorded_parameters(r->step, &n);
+    vp_status      st    = VP_OK;
+
+    r->copies = calloc((size_t)n + 1, sizeof *r->copies);
+    VP_TRY_ALLOC(err, r->copies);
+    for (; r->n_copies < n; r->n_copies++)
+        VP_TRY(vp_ledger_alloc(&r->ledger, VP_OWNER_RESIDENT, bytes[r->n_copies],
+                               &r->copies[r->n_copies], err));
+out:
+    return st;
+}
+
+static void free_copies(run *r)
+{
+    for (int64_t i = 0; i < r->n_copies; i++)
+        vp_ledger_free(&r->ledger, &r->copies[i]);
+    free(r->copies);
+}
+
 /* All phases before the batch is there: the base, then what is put on top of it. */
 static vp_status play_loading(run *r, vp_err *err)
 {
@@ -501,6 +531,8 @@ static vp_status play_loading(run *r, vp_err *err)
     }
     if (r->world)
         VP_TRY(vp_world_load(r->world, err));
+    if (has_copies(r->request))
+        VP_TRY(make_copies(r, err));
     vp_ledger_end(&r->ledger);
 out:
     return st;
@@ -703,6 +735,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (request->capability != 90)
         assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
+    free_copies(&r);
     vp_optimizer_step_free(r.optimizer);
     vp_world_free(r.world);
     vp_recorded_free(r.step);

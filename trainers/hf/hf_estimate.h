@@ -35,6 +35,7 @@ typedef struct vp_hf_request {
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
     const char *load;     /* of the frozen model: none (or NULL), nf4, nf4-dq */
+    const char *resident; /* copies of what is trained that stay: none (or NULL), ema, mer */
     const char *parallel; /* vp_world_name(), or none (or NULL) */
     const char *offload;  /* none (or NULL), optimizer, params */
     int64_t     world;    /* ranks; 0 is 1 */

@@ -19,6 +19,7 @@
     X(BUFFER, 'U', "buffers") \
     X(GRADIENT, 'G', "gradients") \
     X(OPTIMIZER, 'O', "optimizer_state") \
+    X(RESIDENT, 'M', "resident_copies") \
     X(ACTIVATION, 'A', "activations") \
     X(CAST, 'C', "autocast_weights") \
     X(LOGITS, 'L', "logits_and_loss") \
