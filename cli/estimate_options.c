@@ -1,0 +1,146 @@
+/* The options of `vplan estimate` that only PyTorch trainers have. */
+#include "cli/estimate.h"
+
+#include <stddef.h>
+
+static const vp_option rows[] = {
+    {.name      = "--padding",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, padding),
+     .words     = "none|mask",
+     .help      = "Whether a mask that holds padding is passed to the model",
+     .otherwise = "none",
+     .example   = "mask"},
+    {.name      = "--task",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, task),
+     .words     = "clm|mlm|seq2seq|imgcls",
+     .help      = "What the model learns: causal or masked language modelling, sequences from "
+                  "sequences, classes of images",
+     .otherwise = "that of the class in the config",
+     .example   = "mlm"},
+    {.name      = "--target-seq",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_estimate_options, target_seq),
+     .value     = "N",
+     .unit      = "tokens",
+     .min       = 1,
+     .help      = "Tokens of the sequence that is to be written, with --task seq2seq",
+     .otherwise = "as many as --seq",
+     .example   = "64"},
+    {.name      = "--accumulation",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_estimate_options, accumulation),
+     .value     = "N",
+     .unit      = "micro-batches",
+     .min       = 1,
+     .help      = "Backward passes before the optimizer's step",
+     .otherwise = "1",
+     .example   = "4"},
+    {.name      = "--lora",
+     .kind      = VP_OPTION_TEXT,
+     .at        = offsetof(vp_estimate_options, lora),
+     .value     = "r=R,...",
+     .help      = "Train peft's adapters on a frozen model: r, alpha, targets=all-linear or "
+                  "modules joined by +, dropout, dtype=fp32|bf16, dora, rslora; without r 8, without "
+                  "targets peft's own for the family",
+     .otherwise = "the whole model is trained",
+     .example   = "r=16,targets=all-linear"},
+    {.name      = "--load",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, load),
+     .words     = "none|int8|nf4|nf4-dq",
+     .help      = "Hold the frozen model's linear layers in bitsandbytes' 4 bits (nf4-dq: their "
+                  "scales quantised too), prepared by peft: what stays is fp32; needs --lora",
+     .otherwise = "none",
+     .example   = "nf4"},
+    {.name = "--qlora",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, qlora),
+     .help =
+         "As one trains with QLoRA: --load nf4-dq, --recompute full, 16-bit compute, and --lora "
+         "r=16,targets=all-linear where that is not given"},
+    {.name  = "--world",
+     .kind  = VP_OPTION_COUNT,
+     .at    = offsetof(vp_estimate_options, world),
+     .value = "N",
+     .unit  = "cards",
+     .min   = 1,
+     .help  = "Cards that train together, a process each; the answer is for the first one, which "
+              "takes most",
+     .otherwise = "1",
+     .example   = "8"},
+    {.name      = "--parallel",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, parallel),
+     .words     = "ddp|fsdp2|zero1|zero2|zero3",
+     .help      = "What the cards share: nothing (DistributedDataParallel), weights, gradients and "
+                  "states (FSDP as Accelerate wraps a model, every layer), or by DeepSpeed states "
+                  "(zero1), gradients too (zero2), weights too (zero3)",
+     .otherwise = "ddp, with more than one card",
+     .example   = "fsdp2"},
+    {.name  = "--offload",
+     .kind  = VP_OPTION_CHOICE,
+     .at    = offsetof(vp_estimate_options, offload),
+     .words = "none|optimizer|params",
+     .help  = "What the cards that share it keep in host memory: the optimizer's states and its "
+              "step, or the weights too",
+     .otherwise = "none",
+     .example   = "params"},
+    {.name  = "--resident",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_estimate_options, resident),
+     .value = "ema|mer",
+     .help =
+         "What else stays on the card: ema, an average of what is trained; mer, a copy of it from "
+         "before the step, for meta-experience replay, whose larger batch --micro-batch says",
+     .otherwise = "none",
+     .example   = "ema"},
+    {.name  = "--length-histogram",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(vp_estimate_options, lengths),
+     .value = "FILE",
+     .help  = "Samples of different lengths, a line each: tokens, or tokens and how many samples "
+              "have them. The longest, cut to --seq, decides; what an average batch takes, "
+              "grouping and packing is told",
+     .otherwise = "all samples have --seq tokens",
+     .example   = "lengths.txt"},
+    {.name  = "--measured",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(vp_estimate_options, measured),
+     .value = "FILE",
+     .help  = "What a run was seen to take, a line each: load, forward, backward, step, allocated, "
+              "reserved (torch.cuda's peaks) or process (nvidia-smi's), then a size. Says what is "
+              "off and likely why; process less reserved is the context that this estimate uses",
+     .otherwise = "nothing was measured",
+     .example   = "seen.txt"},
+    {.name = "--keep-output",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, keep_output),
+     .help = "The loop keeps the model's output (the logits) until its next step"},
+};
+const vp_option_set vp_estimate_trainer_options = {
+    .title = "options of PyTorch trainers", .rows = rows, .n = sizeof rows / sizeof *rows};
+
+vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
+{
+    const char *given = o->resident       ? "resident"
+                        : o->lengths      ? "length-histogram"
+                        : o->measured     ? "measured"
+                        : o->padding      ? "padding"
+                        : o->accumulation ? "accumulation"
+                        : o->lora         ? "lora"
+                        : o->load         ? "load"
+                        : o->qlora        ? "qlora"
+                        : o->keep_output  ? "keep-output"
+                        : o->task         ? "task"
+                        : o->target_seq   ? "target-seq"
+                        : o->world        ? "world"
+                        : o->parallel     ? "parallel"
+                        : o->offload      ? "offload"
+                                          : NULL;
+
+    if (given)
+        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer torch", given);
+    return VP_OK;
+}
