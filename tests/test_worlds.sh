@@ -31,29 +31,33 @@ def refused(what, code, words, config, *options):
 rows = list(csv.DictReader(line for line in open("tests/golden/trainers/worlds.csv") if not line.startswith("#")))
 off = {}
 for r in rows:
-    name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer"))
-    options = [x for k in ("world", "parallel", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq")
+    name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer", "accumulation"))
+    options = [x for k in ("world", "parallel", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation")
                for x in ("--" + k.replace("_", "-"), r[k])]
     rc, j = estimate(json.loads(r["config"]), *options, "--offload", r["offload"])
     if not ok(rc == 0, name, j.get("error")):
         continue
-    phases = {p["name"]: p for p in j["phases"]}
-    ok(all(sum(i["bytes"] for i in p["items"]) == p["allocated_bytes"] for p in phases.values()), "%s: items sum to each phase" % name)
+    ok(all(sum(i["bytes"] for i in p["items"]) == p["allocated_bytes"] for p in j["phases"]), "%s: items sum to each phase" % name)
+    phases = {}
+    for p in j["phases"]:        # "forward1.2" is of the second micro-batch
+        phases[p["name"].split(".")[0]] = max(phases.get(p["name"].split(".")[0], 0), p["allocated_bytes"])
     ok((j["host_bytes"] > 0) == (r["offload"] != "none"), "%s: host memory" % name, j["host_bytes"])
     worst = max(int(r["allocated_" + p]) for p in PHASES)
     error = j["allocated_peak_bytes"] / worst - 1
     off.setdefault(r["parallel"], []).append(abs(error))
-    ok(abs(error) <= 0.01, "%s: allocated" % name, "%+.3f %%" % (100 * error))
-    wide = 0.2
+    ok(abs(error) <= (0.02 if r["parallel"] == "zero3" else 0.01), "%s: allocated" % name, "%+.3f %%" % (100 * error))
+    wide = {"ddp": 0.03, "fsdp2": 0.10, "zero3": 0.30}.get(r["parallel"], 0.15)
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
     ok(abs(error) <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
     for p in PHASES[1:]:
         there = int(r["allocated_" + p])
-        ok(abs(phases[p]["allocated_bytes"] - there) <= (0.05 if r["parallel"] == "zero3" else 0.03) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p]["allocated_bytes"], there))
+        ok(abs(phases[p] - there) <= (0.12 if r["parallel"] == "zero3" else 0.03) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
 ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp2", "zero1", "zero2", "zero3"},
    "worlds, models and ways", sorted(off))
-for way in ("ddp", "fsdp2"):
-    ok(sorted(off[way])[len(off[way]) // 2] <= 0.002, "%s: half of the rows are within 0.2 %%" % way, sorted(off[way]))
+for way, most in (("ddp", 0.002), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.01)):
+    ok(sorted(off[way])[len(off[way]) // 2] <= most, "half of the rows of " + way, sorted(off[way]))
+allocated = sorted(x for list_ in off.values() for x in list_)
+ok(len(allocated) >= 50 and allocated[len(allocated) * 95 // 100] <= 0.01, "95 in 100 are within 1 %", allocated[-5:])
 
 # ---- parts by hand: GPT-2's table has 50257 rows, of which rank 0 of 8 holds 6283; everything in 512-byte blocks ----
 gpt2 = json.loads(next(r["config"] for r in rows if r["model"] == "gpt2"))

@@ -39,7 +39,7 @@ struct vp_world {
     int64_t              pinned_bytes, host_elements;
     int64_t              filled, done; /* of the bucket so far; of the buckets before it */
     vp_ledger_block     *large;        /* a gradient beyond the bucket's size */
-    bool                 is_backward, reduces;
+    bool                 is_backward, reduces, is_traced; /* the order of use is known */
     int                  n_steps;
 };
 

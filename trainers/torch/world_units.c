@@ -54,6 +54,6 @@ double vp_world_reserved_share(const char *parallel)
 {
     return strcmp(parallel, "ddp") == 0     ? 0.03
            : strcmp(parallel, "fsdp2") == 0 ? 0.10
-           : strcmp(parallel, "zero3") == 0 ? 0.20
+           : strcmp(parallel, "zero3") == 0 ? 0.30
                                             : 0.15;
 }

@@ -183,7 +183,8 @@ static vp_status end(vp_world *w, vp_err *err)
         w->filled = all_elements(w) < BUCKET ? all_elements(w) : BUCKET;
     if (w->filled)
         VP_TRY(reduce(w, err));
-    vp_ledger_free(w->ledger, &w->input);
+    if (w->reduces || !waits(w))
+        vp_ledger_free(w->ledger, &w->input);
 out:
     return st;
 }

@@ -101,7 +101,7 @@ static void release(vp_world *w, int64_t u)
     w->units[u].is_whole = false;
 }
 
-/* In the first step, before the order of use is known, a weight is whole only while it is used. Later a unit
+/* In the first forward and backward, before the order of use is known, a weight is whole only while it is used. Later a unit
  * comes whole, through buffers of what is fetched ahead. */
 static vp_status fetch(vp_world *w, int64_t u, vp_err *err)
 {
@@ -111,7 +111,7 @@ static vp_status fetch(vp_world *w, int64_t u, vp_err *err)
     vp_ledger_free(w->ledger, &w->gathered);
     if (w->units[u].is_whole || !n)
         return VP_OK;
-    if (w->n_steps == 0) {
+    if (!w->is_traced) {
         st = take(w, VP_OWNER_GATHERED, largest(w, u) * each, &w->gathered, err);
         vp_ledger_free(w->ledger, &w->gathered);
         return st;
@@ -127,14 +127,15 @@ out:
     return st;
 }
 
-/* What comes between a unit's forward and its backward, twice. */
+/* Not so many elements are used between a layer's forward and the turn to backward: it stays whole, as was seen of models
+ * of up to 1.1e9. The input's table has no second use. */
 static bool is_wanted_soon(const vp_world *w, int64_t u)
 {
     int64_t sum = elements(w, w->head);
 
     for (int64_t i = u + 1; i < w->n_layers; i++)
         sum += elements(w, i);
-    return w->n_steps > 0 && 2 * sum < REUSED;
+    return w->is_traced && u != w->embed && sum < REUSED;
 }
 
 static vp_status begin(vp_world *w, vp_err *err)
@@ -148,7 +149,7 @@ static vp_status forward_layer(vp_world *w, int64_t i, vp_err *err)
 {
     int64_t before = i > 0 ? i - 1 : w->opts.is_tied ? w->head : w->embed;
 
-    if (!is_wanted_soon(w, i > 0 ? before : 0))
+    if (before == w->head ? !w->is_traced : !is_wanted_soon(w, before))
         release(w, before);
     return fetch(w, i < w->n_layers ? i : w->head, err);
 }
@@ -224,6 +225,7 @@ static vp_status end(vp_world *w, vp_err *err)
             VP_TRY(put(w, i, w->made[i], err));
     if (w->filled)
         VP_TRY(reduce(w, err));
+    w->is_traced = true;
 out:
     return st;
 }

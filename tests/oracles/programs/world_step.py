@@ -2,7 +2,8 @@
 
     world_step.py '{"config": {...}, "parallel": "fsdp2", ...}' OUT.json
 
-Two steps, each with backward after forward and an optimizer step, and the peaks of each phase as the allocator counts them. DDP is
+Two steps, each with backward after forward and an optimizer step, and the peaks of each phase as the allocator counts them,
+the largest over micro-steps. DDP is
 PyTorch's around a plain loop; FSDP is what Accelerate's prepare() makes of a model and an optimizer; ZeRO is deepspeed.initialize()
 with the settings that `vplan emit --for deepspeed` writes.
 """
@@ -56,9 +57,16 @@ class Distributed:
     def backward(self, loss):
         loss.backward()
 
+    def without_reduction(self):
+        """Around a micro-step that is not the last one."""
+        return self.wrapped.no_sync()
+
     def step(self):
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def micro_step(self):
+        pass
 
 
 class Accelerated(Distributed):
@@ -83,6 +91,9 @@ class Accelerated(Distributed):
     def backward(self, loss):
         self.accelerator.backward(loss)
 
+    def without_reduction(self):
+        return self.accelerator.no_sync(self.wrapped)
+
 
 class Zero(Distributed):
     """DeepSpeed's engine, with the sizes that `vplan emit` writes: its defaults."""
@@ -99,7 +110,7 @@ class Zero(Distributed):
             zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
         if s["offload"] == "params":
             zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-        settings = {"train_micro_batch_size_per_gpu": s["micro_batch"], "zero_optimization": zero, "zero_allow_untested_optimizer": True,
+        settings = {"train_micro_batch_size_per_gpu": s["micro_batch"], "gradient_accumulation_steps": s.get("accumulation", 1), "zero_optimization": zero, "zero_allow_untested_optimizer": True,
                     "bf16": {"enabled": s["precision"] != "fp32"}, "gradient_clipping": s.get("clip", 0.0), "zero_force_ds_cpu_optimizer": False}
         m = model_of(s, "cpu")
         optimizer = rows.optimizer(s["optimizer"], [p for p in m.parameters() if p.requires_grad])
@@ -110,6 +121,12 @@ class Zero(Distributed):
 
     def backward(self, loss):
         self.wrapped.backward(loss)
+
+    def without_reduction(self):
+        return contextlib.nullcontext()
+
+    def micro_step(self):
+        self.wrapped.step()
 
     def step(self):
         self.wrapped.step()
@@ -130,20 +147,24 @@ def main():
 
     def end(phase):
         m = torch.cuda.memory_stats()
-        peaks[phase] = m["allocated_bytes.all.peak"]
-        peaks["end_" + phase] = m["allocated_bytes.all.current"]
+        peaks[phase] = max(peaks.get(phase, 0), m["allocated_bytes.all.peak"])
         peaks["reserved"] = max(peaks.get("reserved", 0), m["reserved_bytes.all.peak"])
         torch.cuda.reset_peak_memory_stats()
     loop = {"ddp": Distributed, "fsdp": Accelerated, "fsdp2": Accelerated}.get(s["parallel"], Zero)(s)
     gc.collect()
     end("load")
     inputs = play.batch(dict(task="clm", mask=0), dict(B=s["micro_batch"], S=s["seq"]))
+    n = s.get("accumulation", 1)
     for step in (1, 2):
-        loss = loop.forward(inputs)
-        end("forward%d" % step)
-        loop.backward(loss)
-        loss = None
-        end("backward%d" % step)
+        for micro in range(1, n + 1):
+            with loop.without_reduction() if micro < n else contextlib.nullcontext():
+                loss = loop.forward(inputs)
+                end("forward%d" % step)
+                loop.backward(loss)
+                loss = None
+                end("backward%d" % step)
+            if micro < n:
+                loop.micro_step()
         loop.step()
         gc.collect()
         time.sleep(2)       # a thread of NCCL's process group lets reduced buckets go when it looks at them next

@@ -19,18 +19,18 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import rows  # noqa: E402
 
-# model, precision, recompute, optimizer, micro-batch, sequence
+# model, precision, recompute, optimizer, micro-batch, sequence, accumulation
 STEPS = [
-    ("smollm2-360m", "bf16-mixed", "none", "adamw_torch", 4, 512),
-    ("gpt2", "bf16-mixed", "none", "adamw_torch_fused", 4, 512),
-    ("qwen2.5-0.5b", "bf16-mixed", "full", "adamw_torch", 2, 1024),
-    ("tinyllama-1.1b", "bf16-mixed", "full", "adamw_torch_fused", 1, 1024),
-    ("gpt2-medium", "fp32", "full", "adamw_torch", 2, 256),
-    ("pythia-410m", "bf16-mixed", "none", "sgd_momentum", 2, 256),
-    ("qwen3-0.6b", "fp32", "none", "adamw_torch_fused", 1, 256),
+    ("smollm2-360m", "bf16-mixed", "none", "adamw_torch", 4, 512, 1),
+    ("gpt2", "bf16-mixed", "none", "adamw_torch_fused", 4, 512, 1),
+    ("qwen2.5-0.5b", "bf16-mixed", "full", "adamw_torch", 2, 1024, 1),
+    ("tinyllama-1.1b", "bf16-mixed", "full", "adamw_torch_fused", 1, 1024, 1),
+    ("gpt2-medium", "fp32", "full", "adamw_torch", 2, 256, 1),
+    ("pythia-410m", "bf16-mixed", "none", "sgd_momentum", 2, 256, 1),
+    ("qwen3-0.6b", "fp32", "none", "adamw_torch_fused", 1, 256, 1),
 ]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
-SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq"]
+SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation"]
 
 
 def wanted():
@@ -43,13 +43,14 @@ def wanted():
             step = STEPS[(k + i) % len(STEPS)]
             if not (parallel.startswith("zero") and step[1] == "fp32" and offload != "none"):
                 out.append((parallel, world, offload, step))
-    return out
+    added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
+    return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
 
 def play(a, row):
-    parallel, world, offload, (model, precision, recompute, optimizer, batch, seq) = row
+    parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation) = row
     setting = dict(config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
-                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq)
+                   recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation)
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "peaks.json")
@@ -73,7 +74,7 @@ def main():
     a = p.parse_args()
     had = set()
     if os.path.exists(a.out):
-        had = {(r["parallel"], r["world"], r["offload"], r["model"]) for r in csv.DictReader(x for x in open(a.out) if x[0] != "#")}
+        had = {(r["parallel"], r["world"], r["offload"], r["model"], r["accumulation"]) for r in csv.DictReader(x for x in open(a.out) if x[0] != "#")}
     with open(a.out, "a", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if not had:
@@ -82,7 +83,7 @@ def main():
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
             out.writerow(SETTINGS + ["reserved"] + ["allocated_" + n for n in PHASES])
         for row in wanted():
-            if (row[0], str(row[1]), row[2], row[3][0]) in had or (a.only and row[0] not in a.only):
+            if (row[0], str(row[1]), row[2], row[3][0], str(row[3][6])) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:
                 continue
