@@ -110,9 +110,10 @@ for devices, batch, micro, common in ((1, 12, 4, {"world": 1, "parallel": "none"
                                       (1, 10, 4, {"world": 1, "accumulation": None}), ("auto", 12, 4, {"world": None, "parallel": None, "recompute": None, "accumulation": None})):
     code, j, err = check(write("lit.yaml", "checkpoint_dir: checkpoints/x\ndevices: %s\ntrain:\n  global_batch_size: %d\n  micro_batch_size: %d\n" % (devices, batch, micro)))
     ok(code == 0 and j["target"] == "litgpt" and all(j["common"].get(k) == v for k, v in common.items()), "litgpt: %s devices, %d in micro-batches of %d" % (devices, batch, micro), (code, j.get("common")))
-write("ds.json", '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "gradient_clipping": 1.0, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
-code, j, err = check(write("train.yaml", "per_device_train_batch_size: 4\nmax_grad_norm: 1\nbf16: true\ndeepspeed: ds.json\n"), "ds.json")
-ok(code == 0 and j["common"]["clip_norm"] == 1.0, "1 and 1.0 are one number", (code, j.get("findings")))
+for rate, same in (("0.00002", True), ("2.0e-5", True), ("3.0e-5", False)):
+    write("ds.json", '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}}')
+    code, j, err = check(write("train.yaml", "per_device_train_batch_size: 4\nlearning_rate: %s\nbf16: true\ndeepspeed: ds.json\n" % rate), "ds.json")
+    ok(code == (0 if same else 4) and ("two learning rates" in json.dumps(j)) != same, "2e-5 is a number, however it is written: " + rate, (code, j.get("findings")))
 # ---- what stands before the script is the launcher's and the environment's ----
 flags = ("train.py", "--per_device_train_batch_size", "8")
 for words, common in (
