@@ -140,16 +140,17 @@ for name, (config, words, recipe) in PLANS.items():
     for where in places(original):
         if where[0] not in ("recipe",):  # what is trained, which people may change
             by_kind[kind_of(where)].append(where)
-    n_signed = 0
-    for _ in range(n_mutations // len(PLANS)):
+    n_signed, n_done = 0, 0
+    while n_done < n_mutations // len(PLANS):
         doc, said = mutate(original, by_kind)
         if not said or doc == original:
             continue
+        n_done += 1
         code, got = run(write(doc), "--unsigned")
         verdicts["the same bits" if code == 0 and got == bits else "other bits" if code == 0 else "exit %d" % code] += 1
         if code == 0 and got != bits:
             holes.append("%s: %s" % (name, "; ".join(said)))
-        ok(code in (0, 4), "%s: %s" % (name, said), (code, got[:200]))
+        ok(code in (0, 4, 5), "%s: %s" % (name, said), (code, got[:200]))  # 5: for another device than this
         if n_signed < 4:  # with the digest it had, and with none
             n_signed += 1
             for digest in (json.load(open(path))["digest"], None):

@@ -1,9 +1,11 @@
-/* A plan file: what is accepted is unrolled, itemised and written back the same. */
+/* A plan file: what is accepted is unrolled, itemised and written back the same; whether it is what its
+ * own model makes is found, or refused. */
 #include "fuzz.h"
 
 #include "base/checked.h"
 #include "plan/expand.h"
 #include "planner/itemise.h"
+#include "planner/remake.h"
 
 static void follow(const vp_plan *plan)
 {
@@ -55,6 +57,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (st == VP_OK) {
         fuzz_n_accepted++;
         follow(plan);
+        st = vp_plan_check_remade(plan, &root, &err);
+        if (st != VP_OK)
+            fuzz_check_refusal(st, &err);
     } else {
         fuzz_check_refusal(st, &err);
     }

@@ -56,25 +56,14 @@ bool vp_same_value(const char *a, const char *b)
 const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, const char *path,
                           const char **version)
 {
-    const vp_key *first   = NULL;
-    const char   *ignored = NULL;
-
-    version = version ? version : &ignored;
-    for (const vp_dialect *d = file->dialect; d; d = d->base) {
-        const char *v = vp_dialect_version(d, file->dialect, c->versions);
-        for (int i = 0; i < d->n_keys; i++) {
-            const vp_key *k = &d->keys[i];
-            if (strcmp(k->path, path) != 0)
-                continue;
-            first    = first ? first : k;
-            *version = v;
-            if (vp_version_within(v, k->since, k->until))
-                return k;
-        }
-        if (first)
-            break;
-    }
-    return first;
+    for (const vp_dialect *d = file->dialect; d; d = d->base)
+        for (int i = 0; i < d->n_keys; i++)
+            if (strcmp(d->keys[i].path, path) == 0) {
+                if (version)
+                    *version = vp_dialect_version(d, file->dialect, c->versions);
+                return &d->keys[i];
+            }
+    return NULL;
 }
 
 /* Whether text is one of words, "a|b|c". */
