@@ -209,6 +209,7 @@ bench: all
 
 bench-estimate: all
 	@bench/estimate_peers.py --vplan $(BUILD)/vplan
+	@bench/estimate_worlds.py --vplan $(BUILD)/vplan
 
 # ---- set-up ----
 
