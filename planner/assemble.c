@@ -1,6 +1,7 @@
 #include "planner/assemble.h"
 
 #include "base/checked.h"
+#include "planner/lowered_store.h"
 #include "planner/planner_internal.h"
 
 #include <assert.h>
@@ -104,8 +105,8 @@ static int64_t lowered_alike(const vp_assembly *a, int64_t p)
     return -1;
 }
 
-static vp_status lower_at(vp_assembly *a, int64_t p, int64_t n_samples, vp_lowered *out,
-                          vp_err *err)
+static vp_status lower_at(const vp_assembly *a, vp_arena *arena, int64_t p, int64_t n_samples,
+                          vp_lowered *out, vp_err *err)
 {
     const vp_graph    *g          = &a->graph;
     const vp_scenario *s          = a->scenario;
@@ -122,24 +123,69 @@ static vp_status lower_at(vp_assembly *a, int64_t p, int64_t n_samples, vp_lower
         opts.span_idx[g->types_span] = a->types;
     if (g->lengths_span >= 0)
         opts.span_idx[g->lengths_span] = a->lengths;
-    return vp_lower(a->arena, g, a->template_of[p], vp_semantics_of(&s->recipe, s->attention),
-                    &opts, out, err);
+    return vp_lower(arena, g, a->template_of[p], vp_semantics_of(&s->recipe, s->attention), &opts,
+                    out, err);
 }
 
 /* A program, with the passes of a smaller last micro-step. */
-static vp_status lower_program(vp_assembly *a, int64_t p, vp_err *err)
+static vp_status lower_steps(const vp_assembly *a, vp_arena *arena, int64_t p, vp_lowered *out,
+                             bool *unlike, vp_err *err)
 {
     int64_t    n_last = vp_scenario_last_batch(a->scenario);
     vp_lowered last   = {0};
-    bool       alike;
-    vp_status  st = VP_OK;
+    bool       alike  = true;
+    vp_status  st     = VP_OK;
 
-    VP_TRY(lower_at(a, p, a->scenario->micro_batch, &a->lowered[p], err));
+    VP_TRY(lower_at(a, arena, p, a->scenario->micro_batch, out, err));
     if (n_last) {
-        VP_TRY(lower_at(a, p, n_last, &last, err));
-        VP_TRY(vp_last_step_add(a->arena, &last, &a->lowered[p], &alike, err));
-        a->figures.unlike |= !alike;
+        VP_TRY(lower_at(a, arena, p, n_last, &last, err));
+        VP_TRY(vp_last_step_add(arena, &last, out, &alike, err));
     }
+    *unlike = !alike;
+out:
+    return st;
+}
+
+static vp_lowered_key lowered_key_of(const vp_assembly *a, int64_t p)
+{
+    const vp_graph    *g    = &a->graph;
+    const vp_scenario *s    = a->scenario;
+    int                head = g->instances[g->n_instances - 1].template_idx;
+
+    return (vp_lowered_key){.template_idx = a->template_of[p],
+                            .micro_batch  = s->micro_batch,
+                            .last_batch   = vp_scenario_last_batch(s),
+                            .seq          = s->seq,
+                            .chunk_rows   = a->template_of[p] == head ? s->loss_chunk : 0,
+                            .recompute    = a->recompute_of[p],
+                            .offload      = a->offload_of[p],
+                            .semantics    = vp_semantics_of(&s->recipe, s->attention)};
+}
+
+/* The same, taken from the store, or put there with its seconds. Segments are templates of one
+ * assembly: they are not kept. */
+static vp_status lower_program(vp_assembly *a, int64_t p, vp_err *err)
+{
+    bool              lasts = a->template_of[p] < a->model->graph.n_templates, unlike = false;
+    vp_lowered_store *store = lasts ? a->cost->store : NULL;
+    vp_lowered_key    key   = lowered_key_of(a, p);
+    const vp_lowered *known = vp_lowered_store_find(store, &key, &unlike);
+    vp_arena         *arena = vp_lowered_store_arena(store);
+    vp_lowered        made  = {0};
+    vp_status         st    = VP_OK;
+
+    if (!known && !arena) {
+        VP_TRY(lower_steps(a, a->arena, p, &a->lowered[p], &unlike, err));
+    } else {
+        if (!known) {
+            VP_TRY(lower_steps(a, arena, p, &made, &unlike, err));
+            vp_price_steps(a, &made.program);
+            VP_TRY_ALLOC(err, vp_lowered_store_put(store, &key, &made, unlike));
+            known = &made;
+        }
+        VP_TRY_ALLOC(err, copy_lowered(a->arena, known, &a->lowered[p]));
+    }
+    a->figures.unlike |= unlike;
 out:
     return st;
 }

@@ -1,6 +1,7 @@
 #include "planner/planner.h"
 
 #include "base/checked.h"
+#include "planner/lowered_store.h"
 #include "planner/solve/prove.h"
 #include "planner/space.h"
 
@@ -11,8 +12,6 @@
 
 /* States of the dynamic program for one scenario; beyond, the scenario is left to vplan-solve. */
 enum { MAX_DP_STATES = 2000000 };
-/* candidates slower than the best by a greater share are of no use to a tuner */
-static const double LISTED_WITHIN = 1.0 / 16;
 
 /* Counts in the library's order (descending beta) as runs of the chain. False: more runs than a
  * scenario holds. */
@@ -39,7 +38,7 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
                               int64_t scenario_idx, const int64_t *counts, int64_t budget_bytes,
                               vp_candidate *c, bool *valid, vp_err *err)
 {
-    vp_cost cost = {.device = r->device, .profile = r->profile};
+    vp_cost cost = {.device = r->device, .profile = r->profile, .store = a->store};
 
     assert(scenario_idx >= 0 && scenario_idx < a->n_scenarios);
     *c     = *a->scenarios[scenario_idx];
@@ -353,7 +352,7 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
     for (int64_t i = 0; i < a->n_presets; i++)
         if (a->presets[i].candidate.fits && obeys_pins(r, &a->presets[i].candidate.scenario))
             take_known(&a->presets[i].candidate, a->candidates, &a->n_candidates, &best_ns);
-    VP_TRY(search(r, a, a->arena, r->budget_bytes, LISTED_WITHIN, a->candidates, &a->n_candidates,
+    VP_TRY(search(r, a, a->arena, r->budget_bytes, r->listed, a->candidates, &a->n_candidates,
                   &best_ns, err));
     a->proof = VP_PROOF_FALLBACK;
     a->gap = a->bound_s = -1;
@@ -451,8 +450,9 @@ static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_ans
     vp_status st = VP_OK;
 
     assert(vp_request_refusal(r).reason == VP_REFUSED_NOT);
-    *a = (vp_plan_answer){.arena = vp_arena_new()};
-    VP_TRY_ALLOC(err, a->arena);
+    *a          = (vp_plan_answer){.arena = vp_arena_new()};
+    cost->store = a->store = vp_lowered_store_new();
+    VP_TRY_ALLOC(err, a->arena && a->store);
     VP_TRY(vp_space_list(r, like, a, cost, err));
     VP_TRY(find_least(r, a, err));
     VP_TRY(find_least_preset(r, a, cost, err));
@@ -493,6 +493,7 @@ out:
 void vp_plan_answer_release(vp_plan_answer *a)
 {
     vp_arena_free(a->arena);
+    vp_lowered_store_free(a->store);
     *a = (vp_plan_answer){0};
 }
 

@@ -40,7 +40,8 @@ typedef struct vp_preset {
 } vp_preset;
 
 typedef struct vp_plan_answer {
-    vp_arena *arena;
+    vp_arena                *arena;
+    struct vp_lowered_store *store; /* planner/lowered_store.h */
     /* all scenarios, every block keeping all; those of several segment lengths share theirs */
     vp_candidate     **scenarios;
     int64_t            n_scenarios;
@@ -51,7 +52,7 @@ typedef struct vp_plan_answer {
     int64_t        n_blocks, cap_blocks;
     vp_ilp_problem problem; /* the integer programs, in the order of scenarios */
     /* plans that fit, fastest first: presets, and each scenario's best where it may come within
-     * 1/16 of the best of all */
+     * request->listed of the best of all */
     vp_candidate *candidates;
     int64_t       n_candidates;
     /* of the plans that are slower than the first candidate by request->within at most, the one

@@ -141,6 +141,9 @@ int64_t vp_layout_host_bytes(const vp_program *p);
 /* layout.c: a fixed buffer more; its index. */
 int vp_layout_add_fixed(vp_assembly *a, const char *name, vp_component component, int64_t bytes);
 
+/* pricing.c: seconds of those steps of a program that have none yet. */
+void vp_price_steps(const vp_assembly *a, vp_program *p);
+
 /* pricing.c: seconds of every step, and the figures in nanoseconds. VP_ERR_INPUT: beyond 64 bits. */
 vp_status vp_price(vp_assembly *a, vp_err *err);
 

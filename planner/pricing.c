@@ -48,19 +48,30 @@ static void price_step(const vp_step *s, int pass, program_price *out)
     *to = vp_add(*to, ns);
 }
 
+void vp_price_steps(const vp_assembly *a, vp_program *p)
+{
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t i = 0; i < p->n_steps[pass]; i++) {
+            vp_step *s = &p->steps[pass][i];
+            if (s->seconds > 0) /* priced when it was lowered */
+                continue;
+            s->seconds = vp_cost_step(a->cost, &a->model->graph, s);
+            if (a->cost->profile)
+                s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
+                                                    vp_step_lacks(s));
+        }
+}
+
 static program_price price_program(vp_assembly *a, int64_t program_idx)
 {
     vp_program   *p   = &a->lowered[program_idx].program;
     program_price out = {.first_only_ns = 0};
 
+    vp_price_steps(a, p);
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-            vp_step *s = &p->steps[pass][i];
+            const vp_step *s = &p->steps[pass][i];
             assert(!s->first_only || pass <= VP_PASS_BACKWARD);
-            s->seconds = vp_cost_step(a->cost, &a->model->graph, s);
-            if (a->cost->profile)
-                s->algorithm = vp_profile_algorithm(a->cost->profile, s->kernel, s->dtype, s->ints,
-                                                    vp_step_lacks(s));
             a->has_algorithm |= vp_algorithm_is_set(&s->algorithm);
             price_step(s, pass, &out);
         }

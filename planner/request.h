@@ -35,6 +35,9 @@ typedef struct vp_plan_request {
     bool              no_proof;     /* do not run vplan-solve                    */
     /* what a plan may be slower than the fastest, relative, where that saves memory */
     double within;
+    /* and what a scenario's best may be slower to be among the answer's candidates: for whoever wants
+     * more of them than the fastest */
+    double listed;
     /* pins */
     int64_t      micro_batch; /* 0: free */
     vp_recompute recompute;   /* VP_RECOMPUTE_ANY: free */

@@ -31,6 +31,9 @@ static void calibrate(vp_planning *p, const vp_session *s, const vp_profile *pro
                         vp_size_text(before_bytes, y, sizeof y));
 }
 
+/* candidates slower than the best by a greater share are of no use to a tuner */
+static const double LISTED_WITHIN = 1.0 / 16;
+
 /* Plan with profile, which becomes p's. */
 static vp_status plan_with(vp_planning *p, const vp_session *s, vp_profile *profile, bool prove,
                            vp_err *err)
@@ -43,6 +46,7 @@ static vp_status plan_with(vp_planning *p, const vp_session *s, vp_profile *prof
     vp_profile_free(p->profile);
     p->profile = profile;
     r.profile  = profile;
+    r.listed   = LISTED_WITHIN;
     r.no_proof = !prove || p->request.no_proof;
     vp_plan_answer_release(&p->answer);
     return vp_planner_run(&r, &p->answer, err);

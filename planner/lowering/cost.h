@@ -15,6 +15,8 @@ typedef struct vp_cost {
     const vp_profile *profile; /* or NULL */
     /* set to true by the caller, to false by any call not found in the profile */
     bool all_measured;
+    /* planner/lowered_store.h: what was lowered and priced at these costs; NULL: nothing is kept */
+    struct vp_lowered_store *store;
 } vp_cost;
 
 /* A whole number of nanoseconds, so that sums of seconds and the solver's integer costs agree.
