@@ -8,8 +8,8 @@
 
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *gradients, *optimizer, *attention, *loss, *recompute,
-        *max, *class_name, *padding, *lengths, *measured, *resident, *lora, *load, *task, *parallel,
-        *offload;
+        *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *load, *task,
+        *parallel, *offload;
     vp_amount budget;
     int64_t   seq, target_seq, micro_batch, accumulation, world;
     bool      keep_output, qlora, all, ladder, trainer_is_default;
@@ -31,6 +31,10 @@ bool vp_estimate_beside(const char *model_name, const vp_estimate_options *o,
 
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own step. */
 vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err);
+
+/* "torch=2.11,peft=0.21.2" against what was recorded, "torch=2.11.0 ...". VP_ERR_USAGE: no such library;
+ * VP_ERR_INPUT: another version. */
+vp_status vp_estimate_check_versions(const char *wanted, const char *recorded, vp_err *err);
 
 typedef struct vp_estimate_lora {
     vp_hf_lora lora; /* its targets: canonical */

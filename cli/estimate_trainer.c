@@ -354,6 +354,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
     if (o.max)
         VP_TRY(maximise(a, &o, err));
     VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
+    if (o.versions)
+        VP_TRY(vp_estimate_check_versions(o.versions, a->estimate.versions, err));
     if (o.lengths)
         vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, a->context.bytes,
                            &a->of_lengths);

@@ -68,6 +68,16 @@ for key, half, most in (("peak", 0, 0.001), ("reserved", 0, 0.001)):
     size = sorted(abs(errors[key]) for _, errors in drawn if not isinstance(errors, str))
     ok(size[len(size) // 2] <= half and size[len(size) * 95 // 100] <= most, "half of the drawn rows' %s, and 95 in 100" % key, size[-20:])
 
+# ---- drawn rows of Trainer and of adapters: its own step with clipping, LoRA and QLoRA, optimizers of bitsandbytes ----
+adapted = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/adapted_steps.csv", scratch)]
+for row, errors in adapted:
+    name = " ".join([row["name"], row["trainer"]] + row["options"])
+    if ok(not isinstance(errors, str), name, errors):
+        ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.005 and abs(errors["load"]) <= 1e-6, name, errors)
+text = [" ".join([row["trainer"]] + row["options"]) for row, _ in adapted]
+for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adagrad"):
+    ok(any(words in x for x in text), "rows: %s" % words)
+
 # ---- adapters: a step of peft 0.21.2 that PyTorch's allocator counted (torch 2.11.0, H100), and one that a T4 measured ----
 llama = json.loads(rows[0]["config"])
 rc, j = estimate(llama, "--precision", "bf16", "--lora", "r=16,targets=all-linear", "--micro-batch", "2", "--seq", "1024")
@@ -202,6 +212,12 @@ for word, code in (("reference", 4), ("teacher=gpt2", 4), ("ewc", 4), ("emu", 2)
 refused("weights in 8 bits", llama, ["--seq", "256", "--lora", "r=8", "--load", "int8"], 4, ["int8", "outliers"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr, "TRL's own step", p.stderr)
+
+# ---- libraries ----
+for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 4), ("torch", 2),
+                   ("jax=1", 2), ("torch=", 2)):
+    rc, j = estimate(llama, "--precision", "bf16", "--seq", "512", "--versions", text)
+    ok(rc == code and (rc == 0 or "2.11.0" in j["error"]["message"]), "versions %s" % text, (rc, j.get("error")))
 
 # ---- what was measured: nothing is off of an estimate's own figures; what differs is named where it begins ----
 def with_measured(figures):
