@@ -181,6 +181,7 @@ static void fill_request(const vp_estimate_options *o, answer *a)
                                   : o->world > 1 ? "ddp"
                                                  : "none",
                .offload         = o->offload ? o->offload : "none",
+               .device_bytes    = o->device ? a->device.usable_bytes : 0,
                .batch           = o->micro_batch ? o->micro_batch : d->micro_batch,
                .seq             = o->seq,
                .target_seq      = o->target_seq,

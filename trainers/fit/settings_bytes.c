@@ -126,6 +126,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                                .world           = number(s, VP_SETTING_WORLD),
                                .parallel        = parallel_of(s),
                                .offload         = offload_of(s),
+                               .device_bytes    = job->device->usable_bytes,
                                .capability      = job->device->compute_capability,
                                .processors      = job->device->multiprocessors,
                                .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,

@@ -446,12 +446,14 @@ static vp_status share(run *r, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "adapters under --parallel %s are not known; --parallel ddp is",
                        q->parallel);
-    return vp_world_new(&(vp_world_opts){.parallel     = q->parallel,
-                                         .offload      = q->offload ? q->offload : "none",
-                                         .ranks        = q->world,
-                                         .weight_bytes = weight_bytes(computed_precision(q)),
-                                         .master_bytes = weight_bytes(q->precision),
-                                         .is_tied      = r->sizes.tied},
+    return vp_world_new(&(vp_world_opts){.parallel       = q->parallel,
+                                         .offload        = q->offload ? q->offload : "none",
+                                         .ranks          = q->world,
+                                         .weight_bytes   = weight_bytes(computed_precision(q)),
+                                         .master_bytes   = weight_bytes(q->precision),
+                                         .is_tied        = r->sizes.tied,
+                                         .loads_in_parts = !is_plain(q),
+                                         .device_bytes   = q->device_bytes},
                         r->step, &r->ledger, &r->world, err);
 }
 

@@ -34,11 +34,12 @@ typedef struct vp_hf_request {
     bool        keep_output;
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
-    const char *load;     /* of the frozen model: none (or NULL), nf4, nf4-dq */
-    const char *resident; /* copies of what is trained that stay: none (or NULL), ema, mer */
-    const char *parallel; /* vp_world_name(), or none (or NULL) */
-    const char *offload;  /* none (or NULL), optimizer, params */
-    int64_t     world;    /* ranks; 0 is 1 */
+    const char *load;         /* of the frozen model: none (or NULL), nf4, nf4-dq */
+    const char *resident;     /* copies of what is trained that stay: none (or NULL), ema, mer */
+    const char *parallel;     /* vp_world_name(), or none (or NULL) */
+    const char *offload;      /* none (or NULL), optimizer, params */
+    int64_t     world;        /* ranks; 0 is 1 */
+    int64_t     device_bytes; /* of the card, which DeepSpeed asks for; 0: enough */
     int64_t     batch, accumulation;
     int64_t     target_seq;       /* of seq2seq; 0: as seq */
     int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */

@@ -22,6 +22,8 @@ typedef struct vp_world_opts {
     int64_t     weight_bytes; /* of an element of a weight that is computed with, as recorded */
     int64_t     master_bytes; /* of an element of a weight that is kept */
     bool        is_tied;
+    bool        loads_in_parts; /* weights are cut as they are made: zero.Init() of transformers */
+    int64_t     device_bytes;   /* of the card; 0: not known, enough */
 } vp_world_opts;
 
 /* Way i of sharing a step among ranks; NULL past the end. */

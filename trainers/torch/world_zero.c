@@ -68,6 +68,10 @@ static vp_status load(vp_world *w, vp_err *err)
     for (int64_t i = 0; i < w->n_weights; i++)
         VP_TRY(
             take(w, VP_OWNER_PARAMETER, w->weights[i].elements * each, &w->weights[i].whole, err));
+    if (w->opts.device_bytes && 2 * n * w->opts.ranks * each > w->opts.device_bytes)
+        for (int64_t i = 0; i < w->n_weights;
+             i++) /* joined in host memory where there is no room */
+            vp_ledger_free(w->ledger, &w->weights[i].whole);
     VP_TRY(take(w, VP_OWNER_PARAMETER, n * w->opts.ranks * each, &w->buffers[WEIGHTS], err));
     for (int64_t i = 0; i < w->n_weights; i++)
         vp_ledger_free(w->ledger, &w->weights[i].whole);

@@ -45,19 +45,40 @@ static vp_status take(vp_world *w, vp_owner owner, int64_t bytes, vp_ledger_bloc
     return vp_ledger_alloc(w->ledger, owner, bytes, out, err);
 }
 
-/* The model comes whole and is cut weight by weight; what is small stays whole. */
+/* The model comes whole, or weight by weight, and is cut; what is small stays whole. */
+static vp_status load_weights(vp_world *w, vp_err *err)
+{
+    int64_t   each = w->opts.weight_bytes;
+    vp_status st   = VP_OK;
+
+    for (int64_t i = 0; i < w->n_weights; i++) {
+        vp_world_weight *x     = &w->weights[i];
+        bool             stays = x->elements <= PERSISTENT;
+        VP_TRY(take(w, stays ? VP_OWNER_PARAMETER : VP_OWNER_TEMPORARY, x->elements * each,
+                    &x->whole, err));
+        if (!w->opts.loads_in_parts)
+            continue;
+        VP_TRY(take(w, VP_OWNER_TEMPORARY, vp_ceil_div(x->elements, w->opts.ranks) * each,
+                    &x->shard, err));
+        if (!stays)
+            vp_ledger_free(w->ledger, &x->whole);
+    }
+    for (int64_t i = 0; i < w->n_weights; i++) {
+        vp_ledger_free(w->ledger, &w->weights[i].shard); /* one tensor of them all follows */
+        if (w->weights[i].elements > PERSISTENT)
+            vp_ledger_free(w->ledger, &w->weights[i].whole);
+    }
+out:
+    return st;
+}
+
 static vp_status load(vp_world *w, vp_err *err)
 {
     int64_t         n = part(w), each = w->opts.weight_bytes;
     vp_ledger_block scratch = {0};
     vp_status       st      = VP_OK;
 
-    for (int64_t i = 0; i < w->n_weights; i++)
-        VP_TRY(
-            take(w, VP_OWNER_TEMPORARY, w->weights[i].elements * each, &w->weights[i].whole, err));
-    for (int64_t i = 0; i < w->n_weights; i++)
-        if (w->weights[i].elements > PERSISTENT)
-            vp_ledger_free(w->ledger, &w->weights[i].whole);
+    VP_TRY(load_weights(w, err));
     if (keeps_weights(w))
         VP_TRY(take(w, VP_OWNER_PARAMETER, n * each, &w->buffers[WEIGHTS], err));
     if (keeps_states(w)) {
