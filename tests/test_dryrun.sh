@@ -438,16 +438,14 @@ for x in torch.utils.data.DataLoader(torch.zeros(64, 8), 2):
     net(x.cuda()).sum().backward()
     optimizer.step()
 1 / 0'
-# Products of a recorded step, to the unit as torch counts them.
+# A recorded step, to the unit as others count it; and the order of settings as others measured it.
 if "$python" -c 'import transformers' 2> /dev/null; then
-    for c in "--model loop --ckpt 1" "--model gpt2 --attention eager" "--model gpt2 --attention sdpa --ckpt 1"; do
-        counted=$(dry --no-owners -- "$python" tests/dryrun/count_flop.py 4 "$tunable" $c 2>&1 | sed -n 's/^FLOP //p')
-        recorded=$(dry --no-owners --steps 3 --time --json -- "$python" "$tunable" $c 2> /dev/null | python3 -c 'import json, sys
-print(json.load(sys.stdin)["time"]["flop"])')
-        [ -n "$counted" ] && [ "$counted" = "$recorded" ] && ok || bad "products of $c: $recorded, torch counts $counted"
-    done
+    expect "a recorded step: products, copies and work are those that others count" 0 "gpt2 sdpa .*: equal" \
+        python3 tests/dryrun/check_program.py --vplan "$vplan" --python "$python" --only "plain loop,gpt2 eager,gpt2 sdpa"
+    expect "seconds go where published ones go" 0 " 0 in the wrong direction" \
+        python3 tests/dryrun/play_pairs.py --vplan "$vplan" --python "$python" --only bert --seq 512
 else
-    skip "no transformers beside torch: products of a recorded step"
+    skip "no transformers beside torch: products of a recorded step, seconds beside published ones"
 fi
 
 # Allocator settings: the same series as an independent model of the allocator comes to.

@@ -8,6 +8,9 @@
 
 static const double OPERATOR_S = VP_OPERATOR_S, LAUNCH_S = VP_LAUNCH_S;
 
+/* What an optimizer's step takes on the host for each tensor that it gathers. Assumed. */
+static const double TENSOR_S = 5e-6;
+
 /* Under autocast the values between products are fp32, those of products 16 bits: of the element-wise
  * bytes about half are twice as many. */
 static const double AUTOCAST_BYTES = 1.5;
@@ -212,7 +215,7 @@ static clock_pair update(const job *j)
     each = j->wide || (j->autocast && strcmp(x->precision, "bf16-amp") != 0) || x->frozen ? 4 : 2;
     return (clock_pair){vp_moved_seconds(&j->device, accesses * each * (double)x->n_trained) +
                             launches * LAUNCH_S,
-                        launches * (OPERATOR_S + LAUNCH_S) + (double)tensors * OPERATOR_S};
+                        launches * (OPERATOR_S + LAUNCH_S) + (double)tensors * TENSOR_S};
 }
 
 static double slower(clock_pair x)
