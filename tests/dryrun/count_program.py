@@ -1,0 +1,68 @@
+# tests/dryrun/count_program.py: what others count in optimizer step N of a script, which it ends after the next: the products by torch's FlopCounterMode, the bytes of
+# copies between host and device by a TorchDispatchMode of its own, the work given to the card by a library that is preloaded before the stand-in
+# (count_launches.c, built to $COUNT_LAUNCHES). For the recorded program of `dryrun --time`: tests/dryrun/check_program.py.
+#     python3 count_program.py N SCRIPT ARGUMENTS...
+import ctypes
+import os
+import sys
+
+library = os.environ.get("COUNT_LAUNCHES")
+if library and library not in os.environ.get("LD_PRELOAD", ""):
+    os.environ["LD_PRELOAD"] = library + ":" + os.environ["LD_PRELOAD"]
+    os.execv(sys.executable, [sys.executable] + sys.argv)
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+wanted, steps = int(sys.argv[1]), 0
+
+
+class Copies(TorchDispatchMode):
+    to = back = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        name = func.__name__.split(".")[0]
+        if name in ("copy_", "_to_copy"):
+            source, target = (args[1], args[0]) if name == "copy_" else (args[0], out)
+            n = target.numel() * target.element_size() if name == "_to_copy" else source.numel() * source.element_size()
+            if source.device.type == "cpu" and target.device.type == "cuda":
+                Copies.to += n
+            elif source.device.type == "cuda" and target.device.type == "cpu":
+                Copies.back += n
+        elif name == "lift_fresh" and args[0].is_cuda:      # torch.tensor(x, device="cuda"): copied beneath the dispatcher
+            Copies.to += args[0].numel() * args[0].element_size()
+        elif name == "_local_scalar_dense" and args[0].is_cuda:
+            Copies.back += args[0].element_size()
+        return out
+
+
+flop, copies = FlopCounterMode(display=False), Copies()
+
+
+def launches():
+    count = getattr(ctypes.CDLL(None), "vplan_count_launches", None)
+    return count() if count else -1
+
+
+def after_step(*a):
+    global steps
+    steps += 1
+    if steps == wanted - 1:
+        copies.__enter__()
+        flop.__enter__()
+    elif steps == wanted:      # the work of the step behind it: the modes take some operators apart
+        flop.__exit__(None, None, None)
+        copies.__exit__(None, None, None)
+        after_step.launches = launches()
+    elif steps == wanted + 1:
+        print("COUNTED", flop.get_total_flops(), Copies.to, Copies.back, launches() - after_step.launches, flush=True)
+        os._exit(0)
+
+
+register_optimizer_step_post_hook(after_step)
+sys.argv = sys.argv[2:]
+sys.path.insert(0, os.path.dirname(os.path.realpath(sys.argv[0])))
+__file__ = sys.argv[0]
+exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"))
