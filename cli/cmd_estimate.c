@@ -171,6 +171,7 @@ static vp_status climb(estimate *e, const vp_estimate_options *o, vp_err *err)
         e->scenario.attention = VP_ATTENTION_MATH;
     start.scenario = e->scenario;
     VP_TRY(vp_ladder_climb(&start, e->budget_bytes, &e->ladder, err));
+    vp_ladder_beside(&e->ladder);
 out:
     return st;
 }
@@ -388,7 +389,8 @@ static const vp_option rows[] = {
      .at   = offsetof(vp_estimate_options, ladder),
      .help = "What each technique that saves memory does here, one after another and by itself: "
              "accumulation, 16 bits, recompute, fused attention, loss in chunks, 8-bit states, "
-             "offload; from fp32 and math attention, where nothing else is said. --micro-batch is "
+             "offload; from fp32 and math attention, where nothing else is said. Beside them LoRA, "
+             "and ZeRO-3 over 8 cards, as Trainer takes them. --micro-batch is "
              "the batch of a step. Exit code 3: even with all of it nothing fits"},
     {.name  = "--trainer",
      .kind  = VP_OPTION_CHOICE,

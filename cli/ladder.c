@@ -187,19 +187,25 @@ static json_t *figures_json(const vp_ladder_figures *f)
                      f->step_time_s >= 0 ? json_real(f->step_time_s) : json_null());
 }
 
+static json_t *rung_json(const vp_ladder *l, const vp_rung *rung)
+{
+    json_t *cumulative = figures_json(&rung->cumulative);
+
+    json_object_set_new(cumulative, "fits",
+                        l->budget_bytes >= 0 ? json_boolean(does_fit(l, rung)) : json_null());
+    return json_pack("{s:s, s:s, s:o, s:o}", "name", rung->name, "trainer",
+                     rung->option ? "hf" : "vplan", "alone", figures_json(&rung->alone),
+                     "cumulative", cumulative);
+}
+
 json_t *vp_ladder_json(const vp_ladder *l)
 {
     json_t *list = json_array();
 
-    for (int i = 0; i < l->n; i++) {
-        json_t *cumulative = figures_json(&l->rungs[i].cumulative);
-        json_object_set_new(cumulative, "fits",
-                            l->budget_bytes >= 0 ? json_boolean(does_fit(l, &l->rungs[i]))
-                                                 : json_null());
-        json_array_append_new(list, json_pack("{s:s, s:o, s:o}", "name", l->rungs[i].name, "alone",
-                                              figures_json(&l->rungs[i].alone), "cumulative",
-                                              cumulative));
-    }
+    for (int i = 0; i < l->n; i++)
+        json_array_append_new(list, rung_json(l, &l->rungs[i]));
+    for (int i = 0; i < l->n_beside; i++)
+        json_array_append_new(list, rung_json(l, &l->beside[i]));
     return list;
 }
 
@@ -235,6 +241,26 @@ static void print_rung(const vp_ladder *l, int i)
                              : "");
 }
 
+/* What only another trainer does, from its own start. */
+static void print_beside(const vp_ladder *l)
+{
+    char alone[32], least[32];
+
+    if (!l->n_beside)
+        return;
+    printf("%s%-24s %11s %23s%s%s\n", vp_paint(VP_PAINT_HEAD), "by transformers' Trainer", "alone",
+           "micro-batch 1, full", l->budget_bytes >= 0 ? "  fits?" : "", vp_paint_end());
+    for (int i = 0; i < l->n_beside; i++) {
+        const vp_rung *r = &l->beside[i];
+        printf("  %-22s %11s %23s%s\n", r->name,
+               vp_size_text(r->alone.device_bytes, alone, sizeof alone),
+               vp_size_text(r->cumulative.device_bytes, least, sizeof least),
+               does_fit(l, r) ? "   yes" : "");
+        printf("    %s\n", r->option);
+    }
+    printf("\n");
+}
+
 void vp_ladder_print(const vp_ladder *l)
 {
     const vp_rung *shown = &l->rungs[l->first_fit >= 0 ? l->first_fit : l->n - 1];
@@ -259,7 +285,7 @@ void vp_ladder_print(const vp_ladder *l)
     for (int i = 0; i < l->n; i++)
         print_rung(l, i);
     printf("\n");
-    vp_screen_line("not yet", "LoRA, and sharding over several devices");
+    print_beside(l);
     if (l->start.has_device)
         vp_screen_line("assumed", "times are a roofline of the device's rates, not measured");
 }
