@@ -9,6 +9,7 @@
 #include "cli/screen.h"
 #include "cli/words.h"
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -309,13 +310,25 @@ static void print_fastest(const answer *x)
                    100 * (x->plan->step_time_s / f->step_time_s - 1), x->within);
 }
 
+/* What is kept free; where that is less than what nobody measured on this card, how to keep more. */
 static void print_reserve(const answer *x)
 {
-    char bytes[32];
+    const vp_device *d = &x->job.device;
+    char             bytes[32], assumed[32], kept[32];
+    int64_t free_bytes = x->plan->budget_bytes - x->plan->peak_bytes - x->plan->outside_bytes;
+    int64_t percent    = vp_ceil_div(100 * d->outside_bytes, d->usable_bytes);
 
     if (x->job.reserve_bytes)
         vp_screen_line("reserve", "%s kept free",
                        vp_size_text(x->job.reserve_bytes, bytes, sizeof bytes));
+    else if (d->sources[VP_FIGURE_OUTSIDE].class_ == VP_CLASS_ASSUMED &&
+             free_bytes < d->outside_bytes)
+        vp_screen_line("reserve",
+                       "%s are free, should context and libraries take more than the assumed %s; "
+                       "--reserve %lld%% keeps %s",
+                       vp_size_text(free_bytes, bytes, sizeof bytes),
+                       vp_size_text(d->outside_bytes, assumed, sizeof assumed), (long long)percent,
+                       vp_size_text(d->usable_bytes / 100 * percent, kept, sizeof kept));
 }
 
 /* What to do with it: run the file, or make one. */
@@ -360,7 +373,7 @@ static vp_status print_plan(answer *x, vp_err *err)
     printf("memory     %s: ", vp_size_text(plan->peak_bytes + plan->outside_bytes, y, sizeof y));
     printf("%s arena", vp_size_text(plan->peak_bytes, y, sizeof y));
     if (plan->outside_bytes)
-        printf(" + %s outside it (%s)", vp_size_text(plan->outside_bytes, y, sizeof y),
+        printf(" + %s context, libraries (%s)", vp_size_text(plan->outside_bytes, y, sizeof y),
                vp_overhead_class_text(plan, outside, sizeof outside));
     if (plan->process_predicted_bytes >= 0)
         printf(", process %s", vp_size_text(plan->process_predicted_bytes, y, sizeof y));

@@ -196,8 +196,8 @@ static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
     if (!device->is_cpu && device->sources[VP_FIGURE_OUTSIDE].class_ == VP_CLASS_ASSUMED)
         json_array_append_new(
             list,
-            json_sprintf("outside the arena, on %s: %s for context and libraries, not measured%s%s",
-                         device->name, vp_size_text(device->outside_bytes, size, sizeof size),
+            json_sprintf("context and libraries on %s: %s, not measured%s%s", device->name,
+                         vp_size_text(device->outside_bytes, size, sizeof size),
                          others ? "; the profile's are of another device, " : "",
                          others ? vp_text_escape(cost->profile->outside.device, shown, sizeof shown)
                                 : ""));

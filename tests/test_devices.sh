@@ -59,7 +59,7 @@ for name in "h200-sxm-141gb", "t4-16gb":
 # ---- what lies outside the arena, on whose authority ----
 mine = dict(cards["t4-16gb"], name="mine", outside_bytes=448790528)
 for source, shown, assumed in (({"class": "measured", "source": "by \x1b[31mhand"}, "outside    428.0 MiB outside the arena, measured: by \\x1b[31mhand", False),
-                               ({"class": "assumed", "source": "a guess"}, "assumed    outside the arena, on mine: 428.0 MiB for", True)):
+                               ({"class": "assumed", "source": "a guess"}, "assumed    context and libraries on mine: 428.0 MiB, not measured", True)):
     with open(work + "/mine.json", "w") as f:
         json.dump(dict(mine, sources=dict(mine["sources"], outside_bytes=source)), f)
     code, out, said = run("estimate", "gpt2-tiny", "--device", work + "/mine.json")

@@ -164,6 +164,11 @@ doc = json.loads(call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 -
 ok(doc["budget_bytes"] == whole - (1 << 30) and doc["reserve_bytes"] == 1 << 30, "--reserve 1GiB", doc["budget_bytes"])
 one(r"^reserve    1.00 GiB kept free$", call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --reserve 1GiB"), "the reserve is shown")
 ok(json.loads(call("estimate gpt2-tiny --device h100 --budget 80% --json"))["budget_bytes"] == whole * 4 // 5, "estimate --budget 80%", whole)
+ok("reserve " not in call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8"), "nothing of a reserve where much is free", "said")
+scarce = one(r"^reserve    100\.3 MiB are free, should context and libraries take more than the\n           assumed 512\.0 MiB; --reserve (4)% keeps 596\.5 MiB$", call("plan " + T4),
+             "little is left for what nobody measured")
+more = json.loads(call("plan %s --reserve %s%% --json" % (T4, scarce.group(1))))
+ok(more["device_bytes"] + 512 * 1024 ** 2 <= 15632171008 and more["proof"]["status"] == "optimal", "and what it says keeps as much again", more["device_bytes"])
 for words in ("--budget 0%", "--budget 101%", "--budget x%", "--reserve 100%", "--reserve 90% --budget 50%", "--budget 8 0%"):
     call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 " + words, 2)
 call("estimate gpt2-tiny --budget 80%", 2)
@@ -282,7 +287,7 @@ for model in ("llama-3.1-8b", "gemma-2-9b", "bert-base-uncased", "qwen3-4b"):
         p = subprocess.run([vplan] + line.split(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
         ok(p.returncode in (0, 3) and all(len(l) <= 80 for l in p.stdout.decode().split("\n")), "80 columns: " + line, (p.returncode, p.stderr, [l for l in p.stdout.decode().split("\n") if len(l) > 80][:3]))
 out = call("tune plan.json --max-trials 1 -q -o best.json")
-one(r"^ +verdict +needs +predicted +alone +raced$", out, "what was measured alone and what in the race are two columns")
+one(r"^ +verdict +needs +predicted +alone +\+- +raced +\+-$", out, "what was measured alone and what in the race are two columns, each with its error")
 one(r"^best       number \d+, ", out, "the best in a line")
 one(r"^next       vplan run best.json\Z", out.rstrip("\n"), "next: run it")
 
