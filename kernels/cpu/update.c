@@ -82,7 +82,7 @@ typedef float  vp_f4 __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double vp_d4 __attribute__((vector_size(32)));
 
 /* In 16 double lanes. */
-VP_PER_ISA(sum_squares, (const float *x, int64_t n, double *out), (x, n, out))
+VP_ALWAYS_INLINE void sum_squares(const float *x, int64_t n, double *out)
 {
     vp_d4   lane[4] = {{0}, {0}, {0}, {0}};
     vp_d4   s;
@@ -106,12 +106,21 @@ typedef struct span_of {
     int64_t n;
 } span_of;
 
+/* A bf16 tile a piece at a time. */
 VP_PER_ISA(sum_squares_of, (const vp_grad *x, int64_t first, int64_t n, double *out),
            (x, first, n, out))
 {
-    float scratch[SUM_TILE];
+    int64_t length = x->f32 ? n : VP_UPDATE_PIECE;
+    double  part;
 
-    sum_squares(vp_grad_load(x, first, n, scratch), n, out);
+    *out = 0.0;
+    for (int64_t i = first; i < first + n; i += length) {
+        float   scratch[VP_UPDATE_PIECE];
+        int64_t len = first + n - i < length ? first + n - i : length;
+
+        sum_squares(vp_grad_load(x, i, len, scratch), len, &part);
+        *out += part;
+    }
 }
 
 static double squares_of_tile(const void *context, int64_t tile)
