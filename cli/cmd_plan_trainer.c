@@ -397,7 +397,7 @@ static const char *text_of(const vp_settings *s, char *buf, size_t size)
 {
     bool several = strcmp(s->value[VP_SETTING_WORLD], "1") != 0;
 
-    snprintf(buf, size, "micro-batch %s x %s, recompute %s%s%s%s%s, %s, %s",
+    snprintf(buf, size, "micro-batch %s, accumulation %s, recompute %s%s%s%s%s, %s, %s",
              s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
              s->value[VP_SETTING_RECOMPUTE],
              strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
