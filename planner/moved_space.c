@@ -68,11 +68,12 @@ void vp_moved_add_slots(const vp_device *device, const vp_outputs *o, uint64_t a
 
 typedef struct bounds {
     const vp_library *lib;
-    /* of each strategy over all micro-steps: kernels forward and backward, and copies that backward
-     * waits for */
-    int64_t *forward_ns, *backward_ns, *fetched_ns;
+    /* of each strategy over all micro-steps: forward; kernels of backward; the same where the next block's
+     * copies are waited for; all copies that backward waits for */
+    int64_t *forward_ns, *kernels_ns, *backward_ns, *fetched_ns;
     int64_t  sent_ns; /* copies of all blocks' activations to host memory   */
-    int64_t  end_ns;  /* of fetched_ns, what the ends of a chain may not wait for */
+    /* what the ends of a chain may not wait for: of forward_ns, of backward_ns and of fetched_ns */
+    int64_t unsent_ns, unfetched_ns, end_ns;
 } bounds;
 
 static bool find_bounds(vp_arena *arena, const vp_library *lib, int64_t n_blocks, int n_slots,
@@ -83,6 +84,7 @@ static bool find_bounds(vp_arena *arena, const vp_library *lib, int64_t n_blocks
 
     *b = (bounds){.lib         = lib,
                   .forward_ns  = vp_arena_array(arena, lib->n, sizeof(int64_t)),
+                  .kernels_ns  = vp_arena_array(arena, lib->n, sizeof(int64_t)),
                   .backward_ns = vp_arena_array(arena, lib->n, sizeof(int64_t)),
                   .fetched_ns  = vp_arena_array(arena, lib->n, sizeof(int64_t))};
     if (vp_arena_failed(arena))
@@ -92,31 +94,36 @@ static bool find_bounds(vp_arena *arena, const vp_library *lib, int64_t n_blocks
         int64_t            backward_ns = x->ns - x->forward_ns;
         assert(backward_ns >= 0 && x->copy_ns == copies_ns);
         b->forward_ns[i] = vp_max_i64(x->forward_ns, s->params_ns) * n_micro;
+        b->kernels_ns[i] = backward_ns * n_micro;
         b->backward_ns[i] =
             vp_max_i64(backward_ns, s->params_ns) + vp_max_i64(backward_ns, both_ns) * later;
         b->fetched_ns[i] = copies_ns * n_micro + s->params_ns + both_ns * later;
+        b->unsent_ns     = vp_max_i64(b->unsent_ns, b->forward_ns[i] - x->forward_ns * n_micro);
+        b->unfetched_ns  = vp_max_i64(b->unfetched_ns, b->backward_ns[i] - b->kernels_ns[i]);
     }
     b->sent_ns = vp_max_i64(0, n_blocks - n_slots) * copies_ns * n_micro;
     b->end_ns  = n_slots * copies_ns * n_micro + s->params_ns + both_ns * later;
     return true;
 }
 
-/* The integer program in which blocks of the strategies from `first` on take what their copies do.
- * These stand last in the chain, so that backward begins with them. False: it would have a cost below
- * zero. */
-static bool weigh(const bounds *b, int64_t const_ns, int64_t first, vp_ilp *p)
+/* The integer program in which blocks of the strategies from `first` on take what their copies do, and
+ * those before them what `others` says: kernels, or also what the next block fetches. The former
+ * stand last in the chain, so that backward begins with them. False: it would have a cost below zero. */
+static bool weigh(const bounds *b, int64_t const_ns, int64_t first, const int64_t *others,
+                  vp_ilp *p)
 {
-    const bool    sent     = b->sent_ns > p->n_blocks * b->forward_ns[0];
-    const int64_t end_ns   = first < p->n_items ? b->end_ns : 0;
-    int64_t       least_ns = INT64_MAX, each_ns;
+    const bool sent     = b->sent_ns > p->n_blocks * b->forward_ns[0];
+    int64_t    least_ns = INT64_MAX, each_ns;
 
-    p->const_ns = const_ns + (sent ? b->sent_ns : 0) - end_ns;
+    p->const_ns = const_ns + (sent ? b->sent_ns : -b->unsent_ns) -
+                  (others == b->backward_ns ? b->unfetched_ns : 0) -
+                  (first < p->n_items ? b->end_ns : 0);
     /* a constant below zero becomes the blocks': there are as many in every chain */
     each_ns = p->const_ns < 0 ? vp_ceil_div(-p->const_ns, p->n_blocks) : 0;
     p->const_ns += each_ns * p->n_blocks;
     for (int64_t i = 0; i < p->n_items; i++) {
         const vp_strategy *x  = &b->lib->strategies[i];
-        int64_t            ns = i >= first ? b->fetched_ns[i] : b->backward_ns[i];
+        int64_t            ns = i >= first ? b->fetched_ns[i] : others[i];
         p->items[i]           = (vp_item_row){x->kept_bytes, x->height_bytes - x->kept_bytes,
                                               ns + (sent ? 0 : b->forward_ns[i]) - each_ns};
         least_ns              = vp_min_i64(least_ns, p->items[i].cost_ns);
@@ -138,19 +145,25 @@ bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t
                     const vp_figures *f, int64_t arena_bytes, vp_ilp *p)
 {
     const int64_t const_ns = p->const_ns;
-    int64_t       from[] = {lib->n, 0, 0}, best = lib->n, best_ns = -1, ns;
+    int64_t       best_ns  = -1, ns;
     bounds        b;
 
     p->n_items = lib->n;
     p->items   = vp_arena_array(arena, lib->n, sizeof *p->items);
     if (!p->items || !find_bounds(arena, lib, p->n_blocks, n_slots, n_micro, &f->streamed, &b))
         return false;
-    from[1] = first_limited(&b);
-    for (int i = 0; i < 3 && from[1] < lib->n; i++)
-        if (weigh(&b, const_ns, from[i], p) && vp_dp_bound(p, arena_bytes, &ns) && ns > best_ns) {
+    /* kernels alone have no cost below zero */
+    const int64_t  from[] = {lib->n, first_limited(&b), 0};
+    int64_t        first = lib->n, *others = b.kernels_ns;
+    int64_t *const kinds[] = {b.kernels_ns, b.backward_ns};
+    for (int k = 0; k < 6; k++)
+        if ((k < 2 || from[1] < lib->n) && (k % 2 == 0 || b.unfetched_ns > 0) &&
+            weigh(&b, const_ns, from[k / 2], kinds[k % 2], p) && vp_dp_bound(p, arena_bytes, &ns) &&
+            ns > best_ns) {
             best_ns = ns;
-            best    = from[i];
+            first   = from[k / 2];
+            others  = kinds[k % 2];
         }
-    weigh(&b, const_ns, best, p);
+    weigh(&b, const_ns, first, others, p);
     return true;
 }

@@ -294,6 +294,30 @@ static bool first_fits(const vp_plan_request *r, const vp_candidate *scenario, i
            vp_device_arena_bytes(r->device, budget_bytes);
 }
 
+/* A scenario's plan that is the best by what blocks wait for copies, where that is another and faster. */
+static vp_status try_waiting(const vp_plan_request *r, const vp_plan_answer *a,
+                             int64_t scenario_idx, int64_t budget_bytes, int64_t upper_ns,
+                             int64_t *counts, vp_candidate *best, bool *valid, vp_err *err)
+{
+    const vp_ilp *p = a->waiting[scenario_idx];
+    int64_t       cost_ns;
+    vp_candidate  c;
+    bool          ok;
+    vp_status     st = VP_OK;
+
+    if (!p || vp_dp_solve(p, vp_device_arena_bytes(r->device, budget_bytes), upper_ns,
+                          MAX_DP_STATES, counts, &cost_ns) != VP_DP_FOUND)
+        return VP_OK;
+    VP_TRY(price_counts(r, a, scenario_idx, counts, budget_bytes, &c, &ok, err));
+    if (ok && c.fits &&
+        (!*valid || !best->fits || c.figures.step_time_s < best->figures.step_time_s)) {
+        *best  = c;
+        *valid = true;
+    }
+out:
+    return st;
+}
+
 /* The best of each scenario that could win, or come within a share of the best, into found[]
  * (room for n_scenarios more). */
 static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena,
@@ -318,11 +342,12 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
         vp_candidate c;
         bool         valid;
         int64_t      upper_ns = vp_add(*best_ns, (int64_t)(within * (double)*best_ns));
-        if (vp_dp_solve(&a->problem.ilps[i], arena_bytes,
-                        vp_overflowed(upper_ns) ? INT64_MAX : upper_ns, MAX_DP_STATES, counts,
+        upper_ns              = vp_overflowed(upper_ns) ? INT64_MAX : upper_ns;
+        if (vp_dp_solve(&a->problem.ilps[i], arena_bytes, upper_ns, MAX_DP_STATES, counts,
                         &cost_ns) != VP_DP_FOUND)
             continue;
         VP_TRY(price_counts(r, a, i, counts, budget_bytes, &c, &valid, err));
+        VP_TRY(try_waiting(r, a, i, budget_bytes, upper_ns, counts, &c, &valid, err));
         if (!valid || !c.fits)
             continue;
         /* room for each scenario's best beside the presets */

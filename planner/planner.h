@@ -51,6 +51,9 @@ typedef struct vp_plan_answer {
     vp_blocks    **blocks; /* planner/space.h */
     int64_t        n_blocks, cap_blocks;
     vp_ilp_problem problem; /* the integer programs, in the order of scenarios */
+    /* of streamed scenarios: the same with costs that say better which plan waits less and prove less;
+     * of others NULL */
+    const vp_ilp **waiting;
     /* plans that fit, fastest first: presets, and each scenario's best where it may come within
      * request->listed of the best of all */
     vp_candidate *candidates;

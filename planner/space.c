@@ -205,36 +205,73 @@ static int64_t least_outside_blocks(const vp_plan_request *r, const vp_figures *
                                                vp_add(f->first_kept_bytes, f->last_height_bytes))));
 }
 
-/* Rows of a streamed scenario: a block takes at least what its copies take. */
-static vp_item_row *streamed_items(vp_arena *arena, const vp_plan_request *r, const setting *s,
-                                   const vp_streamed_figures *f)
-{
-    const vp_library *lib     = s->blocks->libraries[1];
-    int64_t           n_micro = r->global_batch / s->micro_batch;
-    vp_item_row      *items   = make_items(arena, lib, n_micro);
+/* Shares of a bound are counted in these. */
+enum { WHOLE = 16 };
 
-    for (int64_t i = 0; items && i < lib->n; i++) {
+/* What a pass of n micro-steps of a block takes: its kernels, and a share of what copies that the next
+ * block waits for take longer. */
+static int64_t pass_ns(int64_t kernels_ns, int64_t copies_ns, int64_t share, int64_t n)
+{
+    return (kernels_ns + vp_max_i64(0, copies_ns - kernels_ns) * share / WHOLE) * n;
+}
+
+static void set_streamed_items(vp_item_row *items, const vp_library *lib, int64_t n_micro,
+                               const vp_streamed_figures *f, int64_t share)
+{
+    for (int64_t i = 0; i < lib->n; i++) {
         int64_t backward_ns = lib->strategies[i].ns - f->forward_ns;
         assert(backward_ns >= 0);
-        items[i].cost_ns = vp_max_i64(f->forward_ns, f->params_ns) * n_micro +
-                           vp_max_i64(backward_ns, f->params_ns) +
-                           vp_max_i64(backward_ns, f->params_ns + f->gradients_ns) * (n_micro - 1);
+        items[i].cost_ns = pass_ns(f->forward_ns, f->params_ns, WHOLE, n_micro) +
+                           pass_ns(backward_ns, f->params_ns, share, 1) +
+                           pass_ns(backward_ns, f->params_ns + f->gradients_ns, share, n_micro - 1);
     }
-    return items;
 }
 
 /* What the block that fetches nothing does not wait for: planner/pricing.c's last terms. */
-static int64_t unfetched_ns(const vp_plan_request *r, const setting *s,
-                            const vp_streamed_figures *f)
+static int64_t unfetched_ns(const vp_library *lib, int64_t n_micro, const vp_streamed_figures *f,
+                            int64_t share)
 {
-    const vp_library *lib     = s->blocks->libraries[1];
-    int64_t           n_micro = r->global_batch / s->micro_batch, least_ns = INT64_MAX;
+    int64_t least_ns = INT64_MAX;
 
     for (int64_t i = 0; i < lib->n; i++)
         least_ns = vp_min_i64(least_ns, lib->strategies[i].ns - f->forward_ns);
-    return vp_max_i64(0, f->params_ns - f->forward_ns) * n_micro +
-           vp_max_i64(0, f->params_ns - least_ns) +
-           vp_max_i64(0, f->params_ns + f->gradients_ns - least_ns) * (n_micro - 1);
+    return (vp_max_i64(0, f->params_ns - f->forward_ns)) * n_micro +
+           pass_ns(least_ns, f->params_ns, share, 1) +
+           pass_ns(least_ns, f->params_ns + f->gradients_ns, share, n_micro - 1) -
+           least_ns * n_micro + n_micro; /* and what rounding drops */
+}
+
+/* The costs and constant of a streamed scenario. Backward takes no less than its kernels, nor than what the
+ * copies make of it but for what the last block does not fetch, nor than any mean of the two: that
+ * whose own bound is the highest. *waiting has what the copies make of it. */
+static vp_status bound_streamed(const vp_plan_request *r, const vp_plan_answer *a, const setting *s,
+                                const vp_streamed_figures *f, vp_ilp *p, vp_ilp *waiting,
+                                vp_err *err)
+{
+    const vp_library *lib     = s->blocks->libraries[1];
+    const int64_t     n_micro = r->global_batch / s->micro_batch, const_ns = p->const_ns;
+    const int64_t     bytes = vp_device_arena_bytes(r->device, r->budget_bytes);
+    int64_t           best = 1, best_ns = -1, ns;
+    vp_status         st = VP_OK;
+
+    VP_TRY_ALLOC(err, p->items = make_items(a->arena, lib, n_micro));
+    *waiting = *p;
+    VP_TRY_ALLOC(err, waiting->items = make_items(a->arena, lib, n_micro));
+    set_streamed_items(waiting->items, lib, n_micro, f, WHOLE);
+    waiting->const_ns -= unfetched_ns(lib, n_micro, f, WHOLE);
+    /* never the kernels alone: of plans that these say are alike, those that wait less */
+    for (int64_t share = 1; share <= WHOLE; share *= 2) {
+        set_streamed_items(p->items, lib, n_micro, f, share);
+        p->const_ns = const_ns - unfetched_ns(lib, n_micro, f, share);
+        if (vp_dp_bound(p, bytes, &ns) && ns > best_ns) {
+            best_ns = ns;
+            best    = share;
+        }
+    }
+    set_streamed_items(p->items, lib, n_micro, f, best);
+    p->const_ns = const_ns - unfetched_ns(lib, n_micro, f, best);
+out:
+    return st;
 }
 
 static vp_ilp ilp_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b, int64_t m)
@@ -416,7 +453,8 @@ out:
 
 /* One more of a candidate, with what blocks can do. */
 static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_library *library,
-                              int64_t segment, const vp_ilp *ilp, int64_t *cap, vp_err *err)
+                              int64_t segment, const vp_ilp *ilp, const vp_ilp *waiting,
+                              int64_t *cap, vp_err *err)
 {
     int64_t   n  = a->n_scenarios;
     vp_status st = VP_OK;
@@ -427,12 +465,14 @@ static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_libra
             vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries) &&
             vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments) &&
             vp_arena_grow(a->arena, (void **)&a->problem.ilps, n, &cap[3],
-                          sizeof *a->problem.ilps));
-    assert(n < cap[0] && n < cap[1] && n < cap[2] && n < cap[3]);
+                          sizeof *a->problem.ilps) &&
+            vp_arena_grow(a->arena, (void **)&a->waiting, n, &cap[4], sizeof(vp_ilp *)));
+    assert(n < cap[0] && n < cap[1] && n < cap[2] && n < cap[3] && n < cap[4]);
     a->scenarios[n]    = c;
     a->libraries[n]    = library;
     a->segments[n]     = segment;
     a->problem.ilps[n] = *ilp;
+    a->waiting[n]      = waiting;
     a->n_scenarios++;
 out:
     return st;
@@ -473,7 +513,7 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const se
             VP_TRY_ALLOC(err,
                          vp_moved_bound(a->arena, lib, n_slots, r->global_batch / s->micro_batch,
                                         &c->figures, arena_bytes, &p));
-            VP_TRY(add_scenario(a, c, lib, 1, &p, cap, err));
+            VP_TRY(add_scenario(a, c, lib, 1, &p, NULL, cap, err));
         }
 out:
     return st;
@@ -518,13 +558,16 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
         if (!s->blocks->libraries[m] || (m == 1 && vp_request_segment(r) > 1) ||
             (s->offload.blocks && m > 1))
             continue;
-        vp_ilp p = ilp_of(r, &c->figures, s->blocks, m);
+        vp_ilp        p        = ilp_of(r, &c->figures, s->blocks, m);
+        const int64_t const_ns = p.const_ns;
+        vp_ilp       *waiting  = NULL;
         if (s->offload.blocks) {
-            VP_TRY_ALLOC(err, p.items = streamed_items(a->arena, r, s, &c->figures.streamed));
-            p.const_ns -= unfetched_ns(r, s, &c->figures.streamed);
+            VP_TRY_ALLOC(err, waiting = vp_arena_alloc(a->arena, sizeof *waiting));
+            VP_TRY(bound_streamed(r, a, s, &c->figures.streamed, &p, waiting, err));
         }
         if (!vp_request_must_move(r) || has_nothing_to_move(r, s->blocks))
-            VP_TRY(add_scenario(a, c, s->blocks->libraries[m], m, &p, cap, err));
+            VP_TRY(add_scenario(a, c, s->blocks->libraries[m], m, &p, waiting, cap, err));
+        p.const_ns = const_ns;
         if (m == 1 && moves_beside(r, &s->offload))
             VP_TRY(add_moved(r, a, s, c, &p, cap, err));
     }
@@ -570,7 +613,7 @@ out:
 vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a,
                         vp_cost *cost, vp_err *err)
 {
-    int64_t   cap[4] = {0};
+    int64_t   cap[5] = {0};
     vp_status st     = VP_OK;
 
     a->problem = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes),
