@@ -165,7 +165,7 @@ ok(doc["budget_bytes"] == whole - (1 << 30) and doc["reserve_bytes"] == 1 << 30,
 one(r"^reserve    1.00 GiB kept free$", call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8 --reserve 1GiB"), "the reserve is shown")
 ok(json.loads(call("estimate gpt2-tiny --device h100 --budget 80% --json"))["budget_bytes"] == whole * 4 // 5, "estimate --budget 80%", whole)
 ok("reserve " not in call("plan gpt2-tiny --device h100 --seq 128 --global-batch 8"), "nothing of a reserve where much is free", "said")
-scarce = one(r"^reserve    100\.3 MiB are free, should context and libraries take more than the\n           assumed 512\.0 MiB; --reserve (4)% keeps 596\.5 MiB$", call("plan " + T4),
+scarce = one(r"^reserve    [\d.]+ MiB are free, should context and libraries take more than the\n           assumed 512\.0 MiB; --reserve (4)% keeps 596\.5 MiB$", call("plan " + T4),
              "little is left for what nobody measured")
 more = json.loads(call("plan %s --reserve %s%% --json" % (T4, scarce.group(1))))
 ok(more["device_bytes"] + 512 * 1024 ** 2 <= 15632171008 and more["proof"]["status"] == "optimal", "and what it says keeps as much again", more["device_bytes"])
