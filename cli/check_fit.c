@@ -2,6 +2,7 @@
 
 #include "cli/screen.h"
 
+#include "base/text.h"
 #include "base/units.h"
 #include "dryrun/dryrun_run.h"
 
@@ -28,11 +29,20 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
 {
     vp_choose_request *r     = &x->request;
     const char        *model = o->model, *device = o->device;
+    char               shown[128];
     vp_err             why = {0};
     vp_status          st  = VP_OK;
 
-    if (!model || !device) {
-        x->why = "not asked; --model MODEL --device CARD asks";
+    if (!device) {
+        x->why =
+            model ? "not asked; --device CARD asks" : "not asked; --model MODEL --device CARD asks";
+        goto out;
+    }
+    if (!model) {
+        x->why = o->named ? vp_arena_printf(arena, "not asked; %s is not built in: --model asks",
+                                            vp_text_escape(o->named, shown, sizeof shown))
+                          : "not asked; the files name no model: --model MODEL asks";
+        VP_TRY_ALLOC(err, x->why);
         goto out;
     }
     VP_TRY(vp_parse_budget(device, &o->budget, &x->device, &r->budget_bytes, err));
@@ -185,12 +195,12 @@ static void print_next(const vp_check_fit *x, const vp_checked *c)
     const char              *tuning = v[VP_SETTING_TUNING];
     char                     command[1200], lora[300] = "";
 
-    if (c->n_errors || r->world > 1 || (tuning && strcmp(tuning, "qlora") == 0))
+    if (c->n_errors || r->world > 1)
         return;
-    if (tuning && strcmp(tuning, "lora") == 0)
-        snprintf(lora, sizeof lora, " --lora r=%s,alpha=%s,dropout=%s,targets=%s",
-                 v[VP_SETTING_LORA_R], v[VP_SETTING_LORA_ALPHA], v[VP_SETTING_LORA_DROPOUT],
-                 v[VP_SETTING_LORA_TARGETS]);
+    if (tuning && strcmp(tuning, "full") != 0)
+        snprintf(lora, sizeof lora, "%s --lora r=%s,alpha=%s,dropout=%s,targets=%s",
+                 strcmp(tuning, "qlora") == 0 ? " --qlora" : "", v[VP_SETTING_LORA_R],
+                 v[VP_SETTING_LORA_ALPHA], v[VP_SETTING_LORA_DROPOUT], v[VP_SETTING_LORA_TARGETS]);
     snprintf(command, sizeof command,
              "vplan plan %s --trainer %s --device %s --seq %lld --global-batch %lld --precision %s "
              "--optimizer %s%s -o settings.json",

@@ -32,7 +32,7 @@ static const vp_option rows[] = {
      .value     = "MODEL",
      .suggest   = vp_word_of_model,
      .help      = "The model that is trained, to say whether it fits",
-     .otherwise = "fit is not answered",
+     .otherwise = "the one that the files name, where it is built in",
      .example   = "gpt2"},
     {VP_ROW_DEVICE(check_options, fit.device), .help = "The card it shall fit on",
      .otherwise = "fit is not answered"},
@@ -231,6 +231,18 @@ out:
     return st;
 }
 
+/* The built-in model that the files name, where the command names none: no file is opened for it. */
+static void take_files_model(const vp_cli *cli, const vp_checked *c, vp_check_fit_options *fit)
+{
+    char shown[128];
+
+    fit->named = vp_checked_model(c);
+    fit->model = fit->named ? vp_built_in_name(fit->named) : NULL;
+    if (fit->model)
+        vp_cli_note(cli, "%s, which the files train, is taken as the built-in %s",
+                    vp_text_escape(fit->named, shown, sizeof shown), fit->model);
+}
+
 static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
 {
     check_options   o        = {0};
@@ -266,6 +278,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_check(arena, inputs, n, &opts, &c, err));
     if (o.fit.model)
         VP_TRY(vp_model_named(cli, &o.fit.model, err));
+    else if (o.fit.device)
+        take_files_model(cli, &c, &o.fit);
     VP_TRY(vp_check_fit_find(arena, &c, &o.fit, &fit, err));
     if (cli->json)
         VP_TRY(print_json(&c, &fit, err));
@@ -289,7 +303,7 @@ const vp_command vp_cmd_check = {
          "values that are not what they look like (2e-5 is text in YAML), keys that are gone with "
          "their successor, files that disagree about one switch, defaults that cost memory. Exit 4 "
          "where something is wrong, 0 where nothing is.",
-         "With --model and --device, whether what the files mean fits, where it peaks, and where it "
+         "With --device, and --model where the files name none that is built in, whether what the files mean fits, where it peaks, and where it "
          "does not fit the lines to change, with what each saves and costs: only what converges "
          "alike. Exit 3 where it does not fit.",
          "Nothing is executed, and no file is opened but those given. Of Python, the literals are "

@@ -57,6 +57,11 @@ static const vp_option rows[] = {
               "+, dropout",
      .otherwise = "the whole model is trained",
      .example   = "r=16,targets=all-linear"},
+    {.name = "--qlora",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_plan_trainer_options, qlora),
+     .help = "Adapters over weights in NF4, as bitsandbytes loads and peft prepares them: --lora, "
+             "where it is not given r=16,alpha=32,targets=all-linear"},
     {VP_ROW_VERSIONS(vp_plan_trainer_options, versions), .help = "The libraries of a trainer"},
 };
 const vp_option_set vp_plan_trainer_options_set = {"plans for other trainers", VP_ROWS(rows)};
@@ -67,6 +72,7 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
                          : t->parallel ? "--parallel"
                          : t->padding  ? "--padding"
                          : t->lora     ? "--lora"
+                         : t->qlora    ? "--qlora"
                          : t->versions ? "--versions"
                                        : NULL;
 
@@ -157,11 +163,14 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
         a->request.pinned[VP_SETTING_OFFLOAD_OPTIMIZER] = "cpu";
     if (o->offload && strcmp(o->offload, "params") == 0)
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
-    if (t->lora)
-        VP_TRY(pin_lora(a, t->lora, err));
+    if (t->lora || t->qlora)
+        VP_TRY(pin_lora(a, t->lora ? t->lora : "r=16,alpha=32,targets=all-linear", err));
+    if (t->qlora)
+        a->request.pinned[VP_SETTING_TUNING] = "qlora";
     a->free_precision = !o->precision;
     if (!o->precision)
-        a->request.pinned[VP_SETTING_PRECISION] = a->device.bf16                  ? "bf16-mixed"
+        a->request.pinned[VP_SETTING_PRECISION] = a->device.bf16 && t->qlora      ? "bf16-amp"
+                                                  : a->device.bf16                ? "bf16-mixed"
                                                   : a->device.fp16_flop_per_s > 0 ? "fp16-mixed"
                                                                                   : "fp32";
     if (strncmp(a->request.pinned[VP_SETTING_PRECISION], "bf16", 4) == 0)

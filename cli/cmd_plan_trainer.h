@@ -7,6 +7,7 @@
 
 typedef struct vp_plan_trainer_options {
     const char *trainer, *parallel, *padding, *versions, *lora;
+    bool        qlora;
     int64_t     world;
 } vp_plan_trainer_options;
 

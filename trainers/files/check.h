@@ -64,6 +64,9 @@ typedef struct vp_check_opts {
 vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const vp_check_opts *opts,
                    vp_checked *out, vp_err *err);
 
+/* The model that the files train, as they name it; NULL: none does. Lives as long as c. */
+const char *vp_checked_model(const vp_checked *c);
+
 /* Adds an error at each place where the files say longer samples than the model has positions. */
 vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err);
 

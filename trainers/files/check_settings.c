@@ -468,3 +468,17 @@ void vp_check_settings(vp_checked *c)
     check_costs(c);
     check_tuning(c);
 }
+
+const char *vp_checked_model(const vp_checked *c)
+{
+    for (int f = 0; f < c->n_files; f++)
+        for (const vp_dialect *d = c->files[f].doc ? c->files[f].dialect : NULL; d; d = d->base)
+            for (int i = 0; i < d->n_says; i++) {
+                const vp_value *v = d->says[i].value && strcmp(d->says[i].value, "$model") == 0
+                                        ? vp_value_at(c->files[f].doc->root, d->says[i].key)
+                                        : NULL;
+                if (v && v->kind == VP_VALUE_STRING && v->text[0])
+                    return v->text;
+            }
+    return NULL;
+}

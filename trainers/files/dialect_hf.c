@@ -1,5 +1,5 @@
-/* trainers/files/dialect_hf.c: transformers' TrainingArguments, TRL's SFTConfig with ModelConfig, and
- * what a script loads the model with. Read in transformers 4.57, 5.17 and 5.23, TRL 1.10 and 1.16.
+/* trainers/files/dialect_hf.c: transformers' TrainingArguments, TRL's SFTConfig with ModelConfig, what a
+ * script loads the model with, and peft's LoraConfig. Read in transformers 4.57, 5.17 and 5.23, TRL 1.10 and 1.16.
  *
  * bf16 of Trainer is autocast: what the weights are, the loader says. Layer i is checkpointed where
  * i % every_n_layers == 0. From transformers 5.23 checkpointing is called activation_checkpointing;
@@ -428,10 +428,23 @@ static const vp_key model_keys[] = {
      .costs = "weights stay in the file's type"},
     {"attn_implementation", VP_KEY_TEXT},
     {"sequence_length", VP_KEY_INT, .min = 1, .max = BIG},
+    {"quantization_config", VP_KEY_MAP},
+    {"quantization_config.load_in_4bit", VP_KEY_BOOL},
+    {"quantization_config.load_in_8bit", VP_KEY_BOOL},
+    {"quantization_config.bnb_4bit_quant_type", VP_KEY_WORD, "fp4", "nf4|fp4",
+     .costs = "4-bit floats; NF4 takes the same bytes and is nearer to the weights"},
+    {"quantization_config.bnb_4bit_use_double_quant", VP_KEY_BOOL, "false"},
+    {"quantization_config.bnb_4bit_compute_dtype", VP_KEY_WORD, "float32",
+     "float32|bfloat16|float16"},
     {"torch_dtype", VP_KEY_TEXT, .until = "5.0", .instead = "dtype"},
 };
 
-static const vp_section model_sections[] = {{"", VP_STRANGERS_DROPPED, "config"}};
+static const vp_section model_sections[] = {
+    {"", VP_STRANGERS_DROPPED, "config"},
+    {"quantization_config", VP_STRANGERS_REFUSED,
+     "quant_method bnb_4bit_quant_storage llm_int8_threshold llm_int8_skip_modules "
+     "llm_int8_enable_fp32_cpu_offload llm_int8_has_fp16_weight"},
+};
 
 static const vp_saying model_says[] = {
     {VP_ALWAYS, NULL, "pretrained_model_name_or_path", "$model"},
@@ -447,6 +460,17 @@ static const vp_saying model_says[] = {
     {VP_SETTING_ATTENTION, "flash2", "attn_implementation", "flash_attention_2"},
     {VP_SETTING_ATTENTION, "flash3", "attn_implementation", "flash_attention_3"},
     {VP_SETTING_ATTENTION, "flex", "attn_implementation", "flex_attention"},
+    {VP_SETTING_TUNING, "full", "quantization_config", NULL},
+    {VP_SETTING_TUNING, "lora", "quantization_config.load_in_4bit", "false"},
+    {VP_SETTING_TUNING, "qlora", "quantization_config.load_in_4bit", "true"},
+    {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_quant_type", "nf4", "tuning=qlora"},
+    {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_use_double_quant", "false", "tuning=qlora"},
+    {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_compute_dtype", "bfloat16",
+     "tuning=qlora,precision=bf16-mixed|bf16-amp|bf16"},
+    {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_compute_dtype", "float16",
+     "tuning=qlora,precision=fp16-mixed|fp16"},
+    {VP_ALWAYS, NULL, "quantization_config.bnb_4bit_compute_dtype", "float32",
+     "tuning=qlora,precision=fp32"},
 };
 
 const vp_dialect vp_dialect_model = {
@@ -457,4 +481,56 @@ const vp_dialect vp_dialect_model = {
     ARRAY(model_sections, sections),
     ARRAY(model_says, says),
     .signs = "pretrained_model_name_or_path sequence_length",
+};
+
+/* ---- peft ---- */
+
+/* peft/tuners/lora/config.py of 0.21.2; also adapter_config.json beside saved adapters. */
+static const vp_key lora_keys[] = {
+    {"peft_type", VP_KEY_TEXT},
+    {"r", VP_KEY_INT, "8", .min = 1, .max = 1e6},
+    {"lora_alpha", VP_KEY_INT, "8", .min = 1, .max = 1e6},
+    {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
+    {"target_modules", VP_KEY_LIST, .alone = "all-linear"},
+    {"modules_to_save", VP_KEY_LIST},
+    {"use_dora", VP_KEY_BOOL, "false"},
+    {"use_rslora", VP_KEY_BOOL, "false"},
+    {"bias", VP_KEY_WORD, "none", "none|all|lora_only"},
+};
+
+static const vp_section lora_sections[] = {
+    {"", VP_STRANGERS_REFUSED,
+     "task_type auto_mapping peft_version base_model_name_or_path revision inference_mode "
+     "exclude_modules fan_in_fan_out init_lora_weights layers_to_transform layers_pattern "
+     "rank_pattern alpha_pattern megatron_config megatron_core trainable_token_indices "
+     "loftq_config eva_config corda_config lora_ga_config velora_config alora_invocation_tokens "
+     "use_qalora qalora_group_size monteclora_config layer_replication runtime_config lora_bias "
+     "target_parameters use_bdlora arrow_config kasa_config ensure_weight_tying"}};
+
+/* Whether the weights beneath are quantised, what loads them says. */
+static const vp_saying lora_says[] = {
+    {VP_SETTING_TUNING, "lora", "peft_type", "LORA"},
+    {VP_SETTING_TUNING, "qlora", "peft_type", "LORA"},
+    {VP_SETTING_LORA_R, "N", "r", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},
+    {VP_SETTING_LORA_TARGETS, "L", "target_modules", "$", "tuning=lora|qlora"},
+    {VP_ALWAYS, NULL, "bias", "none"},
+    {VP_ALWAYS, NULL, "use_dora", "false"},
+};
+
+static const vp_rule lora_rules[] = {
+    {"target_modules", "=all-linear", "modules_to_save", "set", VP_NOTE,
+     "modules_to_save train whole, in fp32 where the adapters are", "leave it out"},
+};
+
+const vp_dialect vp_dialect_lora = {
+    .name    = "lora_config",
+    .library = "peft",
+    .version = "0.21.2",
+    ARRAY(lora_keys, keys),
+    ARRAY(lora_sections, sections),
+    ARRAY(lora_says, says),
+    ARRAY(lora_rules, rules),
+    .signs = "peft_type",
 };

@@ -46,6 +46,7 @@ typedef struct vp_key {
     const char *costs;    /* said where it is not written: what the default costs */
     bool        noop;     /* read without a word and without effect; instead says what does */
     bool        or_auto;  /* the word auto is one of its values */
+    const char *alone;    /* of a list: the word that stands without brackets */
 } vp_key;
 
 typedef struct vp_saying {
@@ -175,7 +176,7 @@ bool vp_when_holds(const char *when, const vp_settings *s, const char *target);
 const char *vp_saying_text(vp_arena *arena, const vp_settings *s, const vp_saying *say,
                            const char *argument);
 
-extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model,
+extern const vp_dialect vp_dialect_transformers, vp_dialect_trl, vp_dialect_model, vp_dialect_lora,
     vp_dialect_accelerate, vp_dialect_deepspeed, vp_dialect_axolotl, vp_dialect_llamafactory,
     vp_dialect_lightning, vp_dialect_litgpt, vp_dialect_torchtune, vp_dialect_torchtitan,
     vp_dialect_torchtitan_recipe, vp_dialect_unsloth, vp_dialect_megatron, vp_dialect_torch,

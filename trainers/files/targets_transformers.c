@@ -7,14 +7,16 @@
 /* Runs as it stands on random tokens, so that the files can be tried before data is there; knows no
  * setting of its own. */
 static const char train_py[] =
-    "\"\"\"Train with the settings beside this file: training_args.json, model_args.json.\n"
+    "\"\"\"Train with the settings beside this file: training_args.json, model_args.json and, with "
+    "adapters, lora_config.json.\n"
     "Replace `data` by your own; until then it is random tokens of the planned length.\"\"\"\n"
     "import json\n"
     "import pathlib\n"
     "\n"
     "import torch\n"
-    "from transformers import AutoConfig, AutoModelForCausalLM, HfArgumentParser, Trainer, "
-    "TrainingArguments\n"
+    "from transformers import (AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, "
+    "HfArgumentParser, Trainer,\n"
+    "                          TrainingArguments)\n"
     "\n"
     "here = pathlib.Path(__file__).parent\n"
     "(args,) = HfArgumentParser(TrainingArguments).parse_json_file(here / "
@@ -22,6 +24,9 @@ static const char train_py[] =
     "loading = json.loads((here / \"model_args.json\").read_text())\n"
     "length = loading.pop(\"sequence_length\")\n"
     "name = loading.pop(\"pretrained_model_name_or_path\")\n"
+    "bits = loading.pop(\"quantization_config\", {\"load_in_4bit\": False})\n"
+    "if bits[\"load_in_4bit\"]:\n"
+    "    loading[\"quantization_config\"] = BitsAndBytesConfig(**bits)\n"
     "if pathlib.Path(name).suffix == \".json\" or not any(pathlib.Path(name).glob(\"*.safetensors\")) "
     "and pathlib.Path(name).is_dir():\n"
     "    config = AutoConfig.from_pretrained(name)  # no weights here: drawn\n"
@@ -29,6 +34,15 @@ static const char train_py[] =
     "    model = AutoModelForCausalLM.from_config(config, dtype=config.dtype, **loading)\n"
     "else:\n"
     "    model = AutoModelForCausalLM.from_pretrained(name, **loading)\n"
+    "if (here / \"lora_config.json\").exists():\n"
+    "    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
+    "    if bits[\"load_in_4bit\"]:\n"
+    "        model = prepare_model_for_kbit_training(model, "
+    "use_gradient_checkpointing=args.gradient_checkpointing,\n"
+    "                                                "
+    "gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)\n"
+    "    model = get_peft_model(model, LoraConfig(**json.loads((here / "
+    "\"lora_config.json\").read_text())))\n"
     "\n"
     "\n"
     "class data(torch.utils.data.Dataset):\n"
@@ -49,6 +63,7 @@ static const vp_target_file hf_files[] = {
     /* its parser takes no map of Liger's kernels on the command line */
     {&vp_dialect_transformers, "training_args.flags", VP_FORMAT_FLAGS, "loss!=liger"},
     {&vp_dialect_model, "model_args.json", VP_FORMAT_JSON},
+    {&vp_dialect_lora, "lora_config.json", VP_FORMAT_JSON, "tuning=lora|qlora"},
     {&vp_dialect_accelerate, "accelerate.yaml", VP_FORMAT_YAML},
     {&vp_dialect_deepspeed, "ds_config.json", VP_FORMAT_JSON, ZERO},
     {NULL, "train.py", VP_FORMAT_PYTHON, .template = train_py},

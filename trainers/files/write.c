@@ -253,11 +253,11 @@ static bool set_list(vp_document *doc, vp_value *v, const char *text)
 bool vp_value_set(vp_document *doc, vp_value *v, const vp_key *key, const char *text)
 {
     v->text = text;
-    if (key->type == VP_KEY_LIST)
+    if (key->type == VP_KEY_LIST && !(key->alone && strcmp(text, key->alone) == 0))
         return set_list(doc, v, text);
-    if (key->type == VP_KEY_TEXT || key->type == VP_KEY_WORD)
+    if (key->type == VP_KEY_TEXT || key->type == VP_KEY_WORD || key->type == VP_KEY_LIST)
         v->quoted =
-            key->type == VP_KEY_TEXT || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0);
+            key->type != VP_KEY_WORD || (strcmp(text, "true") != 0 && strcmp(text, "false") != 0);
     vp_value_resolve(v);
     if (v->quoted && strcmp(text, "null") == 0)
         v->kind = VP_VALUE_NULL;
