@@ -2,7 +2,7 @@
 """What `vplan plan --trainer` chose and `vplan emit` wrote, played by `vplan dryrun` with the real libraries: PyTorch's own peak
 against the stated interval and the card, and the next larger micro-batch, which the plan called too large.
 
-    end_to_end.py VPLAN PYTHON OUT.csv [--only TRAINER] [--from N]
+    end_to_end.py VPLAN PYTHON OUT.csv [--only TRAINER]
 
 PYTHON has torch, transformers and accelerate. Rows that OUT.csv has are kept. Each play takes ten seconds to a minute.
 """
@@ -28,6 +28,7 @@ CASES = [  # model, card, sequence, global batch, pins
     ("llama-1b", "h100", 2048, 16, "--recompute none"), ("gpt2", "l4", 1024, 16, "--attention eager"), ("qwen-0.5b", "4090", 512, 32, "--recompute full"),
     ("gpt2-large", "h100", 1024, 64, "--optimizer adamw_torch"), ("smol-135m", "l4", 1024, 32, "--precision fp32"),
     ("llama-7b", "h100", 2048, 8, "--precision bf16"), ("mistral-7b", "h100", 2048, 8, "--precision bf16"),
+    ("llama-1b", "4090", 1024, 16, "--lora r=16,alpha=32,targets=all-linear"), ("qwen-0.5b", "l4", 1024, 16, "--lora r=8,targets=q_proj+v_proj --precision bf16-amp"),
 ]
 LARGE = {"llama-7b", "mistral-7b"}  # drawn on the host by the emitted script: more memory than a small machine has
 FIELDS = ["trainer", "model", "card", "seq", "global_batch", "pins", "micro_batch", "accumulation", "recompute", "allocator", "predicted_reserved", "low", "high", "played_allocated",
