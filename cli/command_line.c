@@ -114,14 +114,15 @@ static const vp_option plan_rows[] = {
      .otherwise = "none, and nothing is offloaded",
      .example   = "64GiB"},
     VP_ROW_CLASS(vp_plan_options, class_name),
-    {.name      = "--recipe",
-     .kind      = VP_OPTION_INPUT,
-     .at        = offsetof(vp_plan_options, recipe),
-     .value     = "FILE",
-     .help      = "What is trained, as JSON: optimizer and its numbers, clipping, schedule, seed, "
-                  "dropout, kind of data; see docs/plan-file.md",
-     .otherwise = "AdamW as documented there, bf16-mixed on a card with bf16",
-     .example   = "recipe.json"},
+    {.name  = "--recipe",
+     .kind  = VP_OPTION_INPUT,
+     .at    = offsetof(vp_plan_options, recipe),
+     .value = "FILE",
+     .help  = "What is trained, as JSON: optimizer and its numbers, clipping, schedule, seed, "
+              "dropout, kind of data; see docs/plan-file.md",
+     .otherwise =
+         "AdamW as documented there, bf16-mixed on a card with bf16, fp16-mixed on one with fp16 only",
+     .example = "recipe.json"},
     {.name      = "--profile",
      .kind      = VP_OPTION_INPUT,
      .at        = offsetof(vp_plan_options, profile),
@@ -148,7 +149,8 @@ static const vp_option pin_rows[] = {
     {VP_ROW_PRECISION(vp_plan_options, precision), .words = "any",
      .help = "Number formats; any leaves it to the planner, among those that update weights in "
              "fp32 and that the device has",
-     .otherwise = "the recipe's; without one bf16-mixed on a card with bf16, else fp32"},
+     .otherwise =
+         "the recipe's; without one bf16-mixed on a card with bf16, fp16-mixed on one with fp16 only, else fp32"},
     {VP_ROW_GRADIENTS(vp_plan_options, gradients), .words = "any", .open = true,
      .help      = "Number format of parameters' gradients between backward and update; in bf16, "
                   "beside a precision of bf16, each micro-step's sum is rounded once as it is "

@@ -212,9 +212,13 @@ vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out,
 
 vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp_err *err)
 {
-    return vp_precision_dtype(precision) == VP_DTYPE_BF16
-               ? vp_device_supports(device, VP_NEEDS_BF16, err)
-               : VP_OK;
+    vp_dtype dtype = vp_precision_dtype(precision);
+
+    return vp_device_supports(device,
+                              VP_NEEDS_BACKEND | (dtype == VP_DTYPE_BF16  ? VP_NEEDS_BF16
+                                                  : dtype == VP_DTYPE_F16 ? VP_NEEDS_FP16
+                                                                          : 0),
+                              err);
 }
 
 /* The card of this machine and what is free on it now; without one the CPU. */
@@ -254,7 +258,10 @@ out:
 
 vp_precision vp_default_precision(const vp_device *device)
 {
-    return !device->is_cpu && device->bf16 ? VP_PREC_BF16_MIXED : VP_PREC_FP32;
+    return device->is_cpu               ? VP_PREC_FP32
+           : device->bf16               ? VP_PREC_BF16_MIXED
+           : vp_device_has_fp16(device) ? VP_PREC_FP16_MIXED
+                                        : VP_PREC_FP32;
 }
 
 vp_status vp_parse_reserve(const vp_amount *reserve, const vp_device *device, int64_t *budget_bytes,

@@ -1,6 +1,7 @@
 #include "cli/ladder.h"
 
 #include "base/units.h"
+#include "cli/cli.h"
 #include "cli/paint.h"
 #include "cli/screen.h"
 
@@ -21,10 +22,11 @@ static bool accumulate(const vp_ladder_start *at, vp_scenario *s)
 
 static bool use_16_bits(const vp_ladder_start *at, vp_scenario *s)
 {
-    bool may = s->recipe.precision == VP_PREC_FP32 && (!at->has_device || at->device.bf16);
+    vp_precision half = at->has_device ? vp_default_precision(&at->device) : VP_PREC_BF16_MIXED;
+    bool         may  = s->recipe.precision == VP_PREC_FP32 && half != VP_PREC_FP32;
 
     if (may)
-        s->recipe.precision = VP_PREC_BF16_MIXED;
+        s->recipe.precision = half;
     return may;
 }
 

@@ -3,6 +3,7 @@
 #include "base/checked.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "cli/cli.h"
 #include "planner/assemble.h"
 
 #include <assert.h>
@@ -105,12 +106,13 @@ static vp_status ask_recipes(vp_what_ifs *w, vp_err *err)
 {
     vp_scenario  s    = w->like;
     vp_optimizer is   = s.recipe.optimizer;
-    bool         bf16 = w->device.bf16 && s.recipe.precision == VP_PREC_FP32;
+    vp_precision half = vp_default_precision(&w->device);
     vp_status    st   = VP_OK;
 
-    if (bf16) {
-        s.recipe.precision = VP_PREC_BF16_MIXED;
-        VP_TRY(ask("precision bf16-mixed", &s, w, err));
+    if (s.recipe.precision == VP_PREC_FP32 && half != VP_PREC_FP32) {
+        s.recipe.precision = half;
+        VP_TRY(ask(half == VP_PREC_FP16_MIXED ? "precision fp16-mixed" : "precision bf16-mixed", &s,
+                   w, err));
         s = w->like;
     }
     if (s.recipe.gradients == VP_GRADIENTS_FP32 &&

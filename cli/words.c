@@ -70,10 +70,10 @@ const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
     if (c->seq)
         append(buf, buf_size, "sequence %lld", (long long)c->seq);
     if (c->another_precision)
-        append(buf, buf_size, "%s",
+        append(buf, buf_size, "%s %s", vp_dtype_name(vp_precision_dtype(c->precision)),
                vp_precision_has_master(c->precision)
-                   ? "bf16 with fp32 master weights"
-                   : "bf16 without master weights, rounded stochastically");
+                   ? "with fp32 master weights"
+                   : "without master weights, rounded stochastically");
     if (c->another_gradients)
         append(buf, buf_size, "gradients in bf16");
     if (c->another_optimizer)

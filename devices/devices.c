@@ -154,8 +154,23 @@ static vp_status lacks(const vp_device *d, const char *what, int least, const ch
         least % 10, first_cards);
 }
 
+bool vp_device_has_fp16(const vp_device *d)
+{
+    return d->is_cpu || d->compute_capability >= 70 ||
+           (d->compute_capability == 0 && (d->fp16_flop_per_s > 0 || d->bf16));
+}
+
 vp_status vp_device_supports(const vp_device *device, int needs, vp_err *err)
 {
+    int capability = device->compute_capability;
+
+    if ((needs & VP_NEEDS_BACKEND) && !device->is_cpu && capability > 0 && capability < 75)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "%s has compute capability %d.%d: vplan's own runtime is built with CUDA 13, which begins with 7.5 (Turing: T4, RTX 20)",
+            device->name, capability / 10, capability % 10);
+    if ((needs & VP_NEEDS_FP16) && !vp_device_has_fp16(device))
+        return lacks(device, "fp16", 70, "Volta: V100", err);
     if ((needs & VP_NEEDS_BF16) && !device->bf16 && !device->is_cpu)
         return lacks(device, "bf16", 80, "Ampere: A100, RTX 30", err);
     if ((needs & VP_NEEDS_FP8) && !device->fp8)

@@ -119,10 +119,19 @@ typedef enum vp_device_rate {
  * next wider it has, at last fp32: what a program does that converts. */
 double vp_device_flop_per_s(const vp_device *device, vp_device_rate rate);
 
-typedef enum vp_device_needs { VP_NEEDS_BF16 = 1, VP_NEEDS_FP8 = 2 } vp_device_needs;
+typedef enum vp_device_needs {
+    VP_NEEDS_BF16 = 1,
+    VP_NEEDS_FP8  = 2,
+    VP_NEEDS_FP16 = 4,
+    /* vplan's own CUDA backend: compute capability 7.5, the oldest that CUDA 13 builds for */
+    VP_NEEDS_BACKEND = 8
+} vp_device_needs;
+
+/* Whether vplan's own runtime can compute in fp16 there. */
+bool vp_device_has_fp16(const vp_device *device);
 
 /* VP_ERR_INPUT with the reason unless the device has all that needs (VP_NEEDS_... or-ed, 0:
- * nothing) asks for. The CPU backend has bf16 on every processor. */
+ * nothing) asks for. The CPU backend has bf16 and fp16 on every processor. */
 vp_status vp_device_supports(const vp_device *device, int needs, vp_err *err);
 
 /* "cited". */

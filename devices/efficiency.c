@@ -269,8 +269,9 @@ vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
         return copy_of(d, vp_copy_start_ints_of(ints)->count);
 
     vp_work_call call = {.work  = vp_work_of(kernel),
-                         .rate  = vp_dtype_of_operands(dtype) == VP_DTYPE_BF16 ? VP_RATE_BF16
-                                                                               : VP_RATE_FP32,
+                         .rate  = dtype == VP_DTYPE_F16                          ? VP_RATE_FP16
+                                  : vp_dtype_of_operands(dtype) == VP_DTYPE_BF16 ? VP_RATE_BF16
+                                                                                 : VP_RATE_FP32,
                          .flop  = vp_kernel_flop(kernel, ints),
                          .bytes = vp_kernel_bytes_moved(kernel, dtype, ints, lacks)};
 

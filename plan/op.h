@@ -77,6 +77,7 @@ typedef enum vp_dtype {
     VP_DTYPE_NONE,
     VP_DTYPE_F32,
     VP_DTYPE_BF16,
+    VP_DTYPE_F16,
     VP_DTYPE_U8,
     VP_DTYPE_I32,
     VP_DTYPE_I64,
@@ -89,7 +90,7 @@ int64_t     vp_dtype_bytes(vp_dtype d);
 const char *vp_dtype_name(vp_dtype d);          /* "fp32"                    */
 vp_dtype    vp_dtype_by_name(const char *name); /* VP_N_DTYPES if none is so */
 
-/* Whether a call can be of it, and what its operands that are VP_AS_CALL then are: fp32 or bf16. */
+/* Whether a call can be of it, and what its operands that are VP_AS_CALL then are: fp32, bf16 or fp16. */
 bool     vp_dtype_is_of_calls(vp_dtype d);
 vp_dtype vp_dtype_of_operands(vp_dtype call);
 
@@ -345,17 +346,41 @@ enum {
 };
 
 /* The control block: scalars that change from step to step. It lies in device memory at a place the
- * plan gives; the host writes the first four fields before a step, kernels the others. */
+ * plan gives; the host writes the first four fields before a step, and kernels the others. */
 typedef struct vp_control {
     double lr;            /* of this step, after the schedule                       */
     double step;          /* 1 for the first step: AdamW's t                        */
     double inv_n_targets; /* 1 / targets in the global batch                        */
-    double reserved;
+    /* clean steps until the loss scale grows; 0: there is none, and nothing behind this block */
+    double growth_interval;
     double loss_sum;   /* sum of -log p over the targets so far; host zeroes it  */
     double grad_sumsq; /* host zeroes it                                         */
     double grad_norm;  /* sqrt(grad_sumsq)                                       */
     double grad_scale; /* min(1, clip / (grad_norm + 1e-6)), 1 without clipping  */
 } vp_control;
+
+/* The control block where the loss is scaled: gradients are those of loss_scale times the loss, and
+ * too large for fp16 where it is too large. What follows the block stays on the device from step to
+ * step: clip_scale writes it, the host only before the first step. By torch.amp.GradScaler's rule: a
+ * step whose gradients are not all finite updates nothing and halves the scale, and every
+ * growth_interval-th step in a row that is clean doubles it, while a float holds it. grad_norm is the
+ * true gradient's, and grad_scale is divided by the scale. */
+typedef struct vp_scaled_control {
+    vp_control control;
+    double     loss_scale;    /* of the next backward                                   */
+    double     clean_steps;   /* in a row, since the scale last changed                  */
+    double     skipped_steps; /* of all so far: an optimizer's t counts the others       */
+    double     skips;         /* whether this step updates nothing: 1, else 0            */
+} vp_scaled_control;
+
+/* Of a const vp_control *; macros, since device code uses them too. */
+#define VP_SCALED(control)     ((const vp_scaled_control *)(const void *)(control))
+#define VP_IS_SCALED(control)  ((control)->growth_interval > 0.0)
+#define VP_LOSS_SCALE(control) (VP_IS_SCALED(control) ? VP_SCALED(control)->loss_scale : 1.0)
+#define VP_SKIPS(control)      (VP_IS_SCALED(control) && VP_SCALED(control)->skips != 0.0)
+/* An optimizer's t: updates so far, this one with them. */
+#define VP_UPDATE_NUMBER(control) \
+    ((control)->step - (VP_IS_SCALED(control) ? VP_SCALED(control)->skipped_steps : 0.0))
 
 /* How a library computes one call, in its own words: 64 bytes that mean something to the same
  * library on the same device. All zero: its default. Found when calls are timed, kept in the

@@ -429,7 +429,8 @@ static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const
         NEED(f->memory == VP_MEMORY_DEVICE || f->component == VP_COMP_STAGING,
              place_of("fixed[%d]", (int)i).field, "%s must lie on the device", f->name);
     }
-    NEED(plan->fixed[plan->control_idx].bytes >= (int64_t)sizeof(vp_control) &&
+    NEED(plan->fixed[plan->control_idx].bytes >=
+                 vp_precision_control_bytes(plan->recipe.precision) &&
              plan->fixed[plan->control_idx].offset_bytes % 8 == 0 &&
              !plan->fixed[plan->control_idx].per_micro_step,
          "fixed", "the control block is too small or misplaced");

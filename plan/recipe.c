@@ -11,7 +11,7 @@ static const char *const optimizer_names[] = {
 #define X(name, word, kernel, kept, numbers, state0, state1) word,
     VP_OPTIMIZER_TABLE(X) NULL};
 #undef X
-static const char *const precision_names[] = {"fp32", "bf16-mixed", "bf16", NULL};
+static const char *const precision_names[] = {"fp32", "bf16-mixed", "bf16", "fp16-mixed", NULL};
 static const char *const gradients_names[] = {"fp32", "bf16", NULL};
 static const char *const schedule_names[]  = {"constant", "linear", "cosine", NULL};
 static const char *const data_names[]      = {"bytes", "tokens-u16", "tokens-i32", NULL};
@@ -31,6 +31,9 @@ vp_recipe vp_recipe_default(void)
         .seed         = 1,
         .precision    = VP_PREC_FP32,
         .data_kind    = VP_DATA_BYTES,
+        /* torch.amp.GradScaler's */
+        .loss_scale      = 65536,
+        .growth_interval = 2000,
     };
 }
 
@@ -75,12 +78,24 @@ vp_gradients vp_gradients_by_name(const char *name)
 vp_dtype vp_precision_dtype(vp_precision p)
 {
     assert(p < VP_N_PRECISIONS);
-    return p == VP_PREC_FP32 ? VP_DTYPE_F32 : VP_DTYPE_BF16;
+    return p == VP_PREC_FP32         ? VP_DTYPE_F32
+           : p == VP_PREC_FP16_MIXED ? VP_DTYPE_F16
+                                     : VP_DTYPE_BF16;
 }
 
 bool vp_precision_has_master(vp_precision p)
 {
-    return p == VP_PREC_BF16_MIXED;
+    return p == VP_PREC_BF16_MIXED || p == VP_PREC_FP16_MIXED;
+}
+
+bool vp_precision_scales_loss(vp_precision p)
+{
+    return p == VP_PREC_FP16_MIXED;
+}
+
+int64_t vp_precision_control_bytes(vp_precision p)
+{
+    return (int64_t)(vp_precision_scales_loss(p) ? sizeof(vp_scaled_control) : sizeof(vp_control));
 }
 
 vp_dtype vp_gradients_dtype(vp_gradients g)
@@ -280,11 +295,31 @@ void vp_recipe_set_optimizer(vp_recipe *r, vp_optimizer o)
         r->beta2 = 0.99;
 }
 
+/* A file that names another precision scales nothing. */
+static vp_status read_loss_scale(const vp_json_node *root, vp_recipe *r, vp_err *err)
+{
+    static const char *const keys[] = {"initial", "growth_interval", NULL};
+    vp_json_node             node;
+    vp_status                st = VP_OK;
+
+    if (!json_object_get(root->value, "loss_scale"))
+        return VP_OK;
+    VP_TRY(vp_json_object(root, "loss_scale", &node, err));
+    VP_TRY(vp_json_only_keys(&node, keys, err));
+    VP_TRY(opt_real(&node, "initial", 0x1p-24, 0x1p126, &r->loss_scale, err));
+    VP_TRY(opt_int(&node, "growth_interval", 1, INT64_C(1000000000000), &r->growth_interval, err));
+    if (json_object_get(root->value, "precision") && !vp_precision_scales_loss(r->precision))
+        VP_TRY(vp_json_fail(root, "loss_scale", err, "%s scales no loss: fp16-mixed does",
+                            vp_precision_name(r->precision)));
+out:
+    return st;
+}
+
 vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_err *err)
 {
-    static const char *const keys[]       = {"schema_version", "optimizer", "clip_norm", "schedule",
-                                             "seed",           "precision", "gradients", "dropout",
-                                             "data",           NULL};
+    static const char *const keys[] = {"schema_version", "optimizer",  "clip_norm", "schedule",
+                                       "seed",           "precision",  "gradients", "dropout",
+                                       "data",           "loss_scale", NULL};
     static const char *const sched_keys[] = {"type", "warmup_steps", "total_steps", "min_lr_ratio",
                                              NULL};
     static const char *const data_keys[]  = {"kind", "order", NULL};
@@ -326,6 +361,7 @@ vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_er
     if (!vp_precision_takes(r.precision, r.gradients))
         VP_TRY(vp_json_fail(root, "gradients", err, "not in bf16 where the precision is %s",
                             vp_precision_name(r.precision)));
+    VP_TRY(read_loss_scale(root, &r, err));
     VP_TRY(opt_real(root, "dropout", 0, 0.99, &r.dropout, err));
     if (json_object_get(root->value, "data")) {
         static const char *const orders[] = {"sequential", NULL};
@@ -357,19 +393,23 @@ out:
 
 json_t *vp_recipe_to_json(const vp_recipe *r)
 {
-    json_t *optimizer = json_pack("{s:s}", "name", vp_optimizer_name(r->optimizer));
+    json_t *optimizer = json_pack("{s:s}", "name", vp_optimizer_name(r->optimizer)), *scale = NULL;
 
     for (int k = 0; optimizer && k < N_NUMBERS; k++)
         if (has_number(r->optimizer, k))
             json_object_set_new(optimizer, numbers[k].key,
                                 json_real(*number_of((vp_recipe *)r, k)));
+    if (vp_precision_scales_loss(r->precision))
+        scale = json_pack("{s:f, s:I}", "initial", r->loss_scale, "growth_interval",
+                          (json_int_t)r->growth_interval);
     return json_pack(
-        "{s:i, s:o, s:f, s:{s:s, s:I, s:I, s:f}, s:I, s:s, s:s, s:f, s:{s:s, s:s}}",
+        "{s:i, s:o, s:f, s:{s:s, s:I, s:I, s:f}, s:I, s:s, s:s, s:f, s:{s:s, s:s}, s:o*}",
         "schema_version", 1, "optimizer", optimizer, "clip_norm", r->clip_norm, "schedule", "type",
         schedule_names[r->schedule], "warmup_steps", (json_int_t)r->warmup_steps, "total_steps",
         (json_int_t)r->total_steps, "min_lr_ratio", r->min_lr_ratio, "seed", (json_int_t)r->seed,
         "precision", vp_precision_name(r->precision), "gradients", vp_gradients_name(r->gradients),
-        "dropout", r->dropout, "data", "kind", data_names[r->data_kind], "order", "sequential");
+        "dropout", r->dropout, "data", "kind", data_names[r->data_kind], "order", "sequential",
+        "loss_scale", scale);
 }
 
 double vp_recipe_lr(const vp_recipe *r, int64_t step, int64_t n_steps)

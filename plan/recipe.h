@@ -34,11 +34,13 @@ typedef enum vp_optimizer {
 #undef X
 
 /* fp32; bf16-mixed: parameters and activations bf16, fp32 master weights; bf16: no master, a
- * parameter's update is rounded stochastically. */
+ * parameter's update is rounded stochastically; fp16-mixed: parameters and activations fp16, fp32
+ * master weights, and the loss scaled as torch.amp.GradScaler does (vp_scaled_control). */
 typedef enum vp_precision {
     VP_PREC_FP32,
     VP_PREC_BF16_MIXED,
     VP_PREC_BF16,
+    VP_PREC_FP16_MIXED,
     VP_N_PRECISIONS
 } vp_precision;
 
@@ -96,6 +98,9 @@ typedef struct vp_recipe {
     vp_gradients gradients;
     double       dropout;
     vp_data_kind data_kind;
+    /* fp16-mixed: the first step's loss scale, and after how many clean steps it doubles */
+    double  loss_scale;
+    int64_t growth_interval;
 } vp_recipe;
 
 vp_recipe vp_recipe_default(void);
@@ -135,6 +140,10 @@ bool     vp_precision_has_master(vp_precision p);
 /* Gradients' dtype, and whether a precision may have them. */
 vp_dtype vp_gradients_dtype(vp_gradients g);
 bool     vp_precision_takes(vp_precision p, vp_gradients g);
+
+/* Whether the loss is scaled, so that the control block is a vp_scaled_control; its bytes. */
+bool    vp_precision_scales_loss(vp_precision p);
+int64_t vp_precision_control_bytes(vp_precision p);
 
 /* States an optimizer can have, and what they are called: "exp_avg". */
 enum { VP_MAX_STATES = 2 };

@@ -115,19 +115,22 @@ static int list_recipes(const finder *f, const vp_plan_request *r, recipe_change
     static const int order[][3] = {{0, 0, 0}, {1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, 1, 0},
                                    {0, 1, 1}, {1, 1, 1}, {2, 0, 0}, {2, 1, 0}, {2, 1, 1}};
     bool             bf16       = r->device->bf16 || r->device->is_cpu;
+    bool             half       = bf16 || vp_device_has_fp16(r->device);
     int              n          = 0;
 
     for (size_t k = 0; k < sizeof order / sizeof *order; k++) {
         recipe_change c = {order[k][0],         order[k][1],         order[k][2],
                            r->recipe.precision, r->recipe.optimizer, r->recipe.gradients};
         bool          can_format =
-            c.format == 0 || (bf16 && !f->any_precision && r->recipe.precision != VP_PREC_BF16 &&
-                              (c.format == 2 || r->recipe.precision == VP_PREC_FP32));
+            c.format == 0 || (!f->any_precision && r->recipe.precision != VP_PREC_BF16 &&
+                              (c.format == 2 ? bf16 : half && r->recipe.precision == VP_PREC_FP32));
         bool can_states =
             c.states == 0 || (!f->any_optimizer && (r->recipe.optimizer == VP_OPT_ADAMW ||
                                                     r->recipe.optimizer == VP_OPT_ADAMW_BF16));
         if (c.format)
-            c.precision = c.format == 1 ? VP_PREC_BF16_MIXED : VP_PREC_BF16;
+            c.precision = c.format == 2 ? VP_PREC_BF16
+                          : bf16        ? VP_PREC_BF16_MIXED
+                                        : VP_PREC_FP16_MIXED;
         if (c.states)
             c.optimizer = VP_OPT_ADAMW_8BIT;
         if (c.grads)
@@ -283,7 +286,11 @@ static vp_status try_cards(finder *f, const vp_device *cards, int n, const recip
     for (int i = 0; i < n && i < *at && !fits; i++) {
         vp_plan_request changed = f->r;
         vp_change       change  = f->from;
-        bool has_format = vp_precision_dtype(recipe->precision) != VP_DTYPE_BF16 || cards[i].bf16;
+        vp_dtype        dtype   = vp_precision_dtype(recipe->precision);
+        bool            has_format =
+            vp_device_supports(&cards[i],
+                               VP_NEEDS_BACKEND | (dtype == VP_DTYPE_BF16 ? VP_NEEDS_BF16 : 0),
+                               NULL) == VP_OK;
         if (!has_format || (i && cards[i].usable_bytes == cards[i - 1].usable_bytes))
             continue;
         apply_recipe(recipe, &f->r, &changed, &change);

@@ -46,7 +46,8 @@ vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err)
             workspace = 0;
     vp_status st      = VP_OK;
 
-    vp_layout_add_fixed(a, "control", VP_COMP_CONTROL, sizeof(vp_control));
+    vp_layout_add_fixed(a, "control", VP_COMP_CONTROL,
+                        vp_precision_control_bytes(a->scenario->recipe.precision));
     vp_layout_add_fixed(a, "tokens", VP_COMP_BATCH_INPUT, ids);
     vp_layout_add_fixed(a, "labels", VP_COMP_BATCH_INPUT, ids);
     assert(a->n_fixed == VP_FIXED_LABELS + 1); /* the first three are where programs look */

@@ -37,9 +37,13 @@ bool vp_request_allows_runs(const vp_plan_request *r, const vp_scenario *s)
 bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_gradients gradients,
                        vp_optimizer optimizer)
 {
-    bool fp32_weights = precision == VP_PREC_FP32 || vp_precision_has_master(precision);
-    bool has_format =
-        vp_precision_dtype(precision) != VP_DTYPE_BF16 || r->device->bf16 || r->device->is_cpu;
+    vp_dtype dtype        = vp_precision_dtype(precision);
+    bool     fp32_weights = precision == VP_PREC_FP32 || vp_precision_has_master(precision);
+    bool     bf16         = r->device->bf16 || r->device->is_cpu;
+    /* fp16 where there is no bf16, which needs no scale and takes the same time */
+    bool has_format = dtype == VP_DTYPE_BF16  ? bf16
+                      : dtype == VP_DTYPE_F16 ? !bf16 && vp_device_has_fp16(r->device)
+                                              : true;
 
     return (precision == r->recipe.precision || (r->any_precision && fp32_weights && has_format)) &&
            vp_precision_takes(precision, gradients) &&

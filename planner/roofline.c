@@ -47,13 +47,24 @@ static void add_bucket(vp_plan_roofline *r, const vp_device *device, const vp_bu
 
 void vp_plan_roofline_make(const vp_plan *plan, const vp_device *device, vp_plan_roofline *out)
 {
+    vp_device_rate rate = VP_RATE_FP32;
+
     *out = (vp_plan_roofline){0};
     for (int64_t k = 0; k < plan->n_buckets; k++)
         add_bucket(out, device, &plan->buckets[k]);
     if (device->is_cpu || plan->step_time_s <= 0)
         return;
-    out->peak_flop_per_s = vp_device_flop_per_s(
-        device, plan->recipe.precision == VP_PREC_FP32 ? VP_RATE_FP32 : VP_RATE_BF16);
+    switch (vp_precision_dtype(plan->recipe.precision)) {
+    case VP_DTYPE_BF16:
+        rate = VP_RATE_BF16;
+        break;
+    case VP_DTYPE_F16:
+        rate = VP_RATE_FP16;
+        break;
+    default:
+        break;
+    }
+    out->peak_flop_per_s = vp_device_flop_per_s(device, rate);
     if (out->peak_flop_per_s > 0)
         out->mfu = out->model_flop / (plan->step_time_s * out->peak_flop_per_s);
 }

@@ -46,6 +46,8 @@ const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind a
         return math ? &vp_semantics_vplan_bf16_grads_math : &vp_semantics_vplan_bf16_grads;
     if (vp_precision_dtype(recipe->precision) == VP_DTYPE_F32)
         return math ? &vp_semantics_vplan_fp32_math : &vp_semantics_vplan_fp32;
+    if (vp_precision_dtype(recipe->precision) == VP_DTYPE_F16)
+        return math ? &vp_semantics_vplan_fp16_math : &vp_semantics_vplan_fp16;
     return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
 }
 

@@ -25,6 +25,7 @@
 #include "runtime/runtime.h"
 
 #include <assert.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,14 +266,26 @@ static bool line_came(void)
     return c == '\n';
 }
 
+/* A skipped step has no norm to tell; its scale is the one that was too large. */
+static void print_step(FILE *to, int64_t number, const vp_step_result *s)
+{
+    char text[32];
+
+    fprintf(to, "step %lld  loss %.6f  ", (long long)number, s->loss);
+    if (s->skipped)
+        fprintf(to, "skipped, gradients overflow at loss scale %g  ", 2 * s->loss_scale);
+    else
+        fprintf(to, "grad norm %.4f  ", s->grad_norm);
+    fprintf(to, "%s\n", vp_time_text(s->seconds, text, sizeof text));
+}
+
 static vp_status train(const args *a, const vp_plan *plan, const vp_backend *backend,
                        vp_runtime *rt, vp_data *data, results *r, vp_err *err)
 {
     int64_t   n_tokens = vp_plan_tokens(plan);
     int32_t  *tokens   = malloc((size_t)n_tokens * sizeof *tokens);
     int32_t  *labels   = malloc((size_t)n_tokens * sizeof *labels);
-    char      text[32];
-    vp_status st = VP_OK;
+    vp_status st       = VP_OK;
 
     VP_TRY_ALLOC(err, tokens && labels);
     assert(a->run.steps > 0 && r->steps);
@@ -287,9 +300,7 @@ static vp_status train(const args *a, const vp_plan *plan, const vp_backend *bac
         if (r->n_steps++ == 0)
             VP_TRY(
                 vp_memory_note(backend, VP_OVERHEAD_FIRST_STEP, plan->peak_bytes, &r->points, err));
-        fprintf(a->json ? stderr : stdout, "step %lld  loss %.6f  grad norm %.4f  %s\n",
-                (long long)r->n_steps, s->loss, s->grad_norm,
-                vp_time_text(s->seconds, text, sizeof text));
+        print_step(a->json ? stderr : stdout, r->n_steps, s);
         fflush(stdout);
     }
 out:
@@ -414,6 +425,20 @@ static json_t *memories_json(const args *a, const vp_backend *backend, const res
     return list;
 }
 
+/* A number that JSON cannot write is null. */
+static json_t *step_json(const vp_step_result *s)
+{
+    json_t *j = json_pack("{s:f, s:o, s:f}", "loss", s->loss, "grad_norm",
+                          isfinite(s->grad_norm) ? json_real(s->grad_norm) : json_null(), "seconds",
+                          s->seconds);
+
+    if (j && s->loss_scale > 0) {
+        json_object_set_new(j, "loss_scale", json_real(s->loss_scale));
+        json_object_set_new(j, "skipped", json_boolean(s->skipped));
+    }
+    return j;
+}
+
 static json_t *results_json(const vp_plan *plan, const vp_backend *backend, const args *a,
                             const results *r)
 {
@@ -421,9 +446,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     double  step_s = r->median_step_s;
 
     for (int64_t i = 0; i < r->n_steps; i++)
-        json_array_append_new(steps,
-                              json_pack("{s:f, s:f, s:f}", "loss", r->steps[i].loss, "grad_norm",
-                                        r->steps[i].grad_norm, "seconds", r->steps[i].seconds));
+        json_array_append_new(steps, step_json(&r->steps[i]));
     return json_pack(
         "{s:i, s:s, s:s, s:o, s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s?, s:O?}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),

@@ -4,6 +4,7 @@
 
 #include "base/bf16.h"
 #include "base/checked.h"
+#include "base/fp16.h"
 #include "base/sha256.h"
 
 #include <assert.h>
@@ -85,17 +86,18 @@ out:
     return st;
 }
 
-static vp_status set_bf16(const vp_runtime_param *p, int64_t first, int64_t n, const float *values,
+static vp_status set_half(const vp_runtime_param *p, int64_t first, int64_t n, const float *values,
                           vp_err *err)
 {
     uint16_t  bits[AT_A_TIME];
     vp_status st = VP_OK;
 
-    assert(p->dtype == VP_DTYPE_BF16);
+    assert(vp_dtype_bytes(p->dtype) == (int64_t)sizeof *bits);
     for (int64_t k = 0; k < n; k += AT_A_TIME) {
         int64_t len = vp_min_i64(AT_A_TIME, n - k);
         for (int64_t i = 0; i < len; i++)
-            bits[i] = vp_bf16_from_f32(values[k + i]);
+            bits[i] = p->dtype == VP_DTYPE_F16 ? vp_fp16_from_f32(values[k + i])
+                                               : vp_bf16_from_f32(values[k + i]);
         VP_TRY(p->backend->upload((uint16_t *)p->data + first + k, bits,
                                   len * (int64_t)sizeof *bits, err));
     }
@@ -134,7 +136,7 @@ vp_status vp_runtime_param_set(const vp_runtime_param *p, int64_t first, int64_t
         VP_TRY(
             p->backend->upload((float *)p->data + first, values, n * (int64_t)sizeof *values, err));
     else
-        VP_TRY(set_bf16(p, first, n, values, err));
+        VP_TRY(set_half(p, first, n, values, err));
 out:
     return st;
 }
@@ -278,6 +280,20 @@ out:
     return st;
 }
 
+/* What scales the loss begins as the recipe says. */
+static vp_status put_loss_scale(vp_runtime *rt, vp_err *err)
+{
+    const vp_plan       *plan  = rt->plan;
+    vp_scaled_control    begin = {.loss_scale = plan->recipe.loss_scale};
+    const vp_plan_fixed *f     = &plan->fixed[plan->control_idx];
+
+    if (!vp_precision_scales_loss(plan->recipe.precision))
+        return VP_OK;
+    assert(f->bytes >= (int64_t)sizeof begin);
+    return vp_runtime_put(rt, rt->arena[0][VP_MEMORY_DEVICE].base + f->offset_bytes, &begin,
+                          sizeof begin, err);
+}
+
 vp_status vp_runtime_loaded(vp_runtime *rt, vp_err *err)
 {
     vp_status st = VP_OK;
@@ -286,6 +302,7 @@ vp_status vp_runtime_loaded(vp_runtime *rt, vp_err *err)
         VP_TRY(replicate(rt, &rt->params[i], err));
     VP_TRY(zero_states(rt, err));
     VP_TRY(fill_angles(rt, err));
+    VP_TRY(put_loss_scale(rt, err));
 out:
     return st;
 }

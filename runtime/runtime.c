@@ -61,7 +61,7 @@ static int64_t fixed_bytes(const vp_runtime *rt, int64_t fixed_idx)
     assert(fixed_idx >= 0 && fixed_idx < rt->plan->n_fixed);
 
     if (fixed_idx == rt->plan->control_idx)
-        return (int64_t)sizeof(vp_control);
+        return vp_precision_control_bytes(rt->plan->recipe.precision);
     return vp_plan_fixed_total_bytes(rt->bucket, f);
 }
 
@@ -478,8 +478,10 @@ static vp_status run_all(vp_runtime *rt, vp_err *err)
     vp_status      st      = VP_OK;
 
     for (int64_t i = 0; b->base && i < rt->plan->n_fixed; i++)
-        if (b->at[i] >= 0)
-            VP_TRY(rt->backend->send(arena_at(rt, i), b->base + b->at[i], fixed_bytes(rt, i), err));
+        if (b->at[i] >= 0) /* what scales the loss stays on the device */
+            VP_TRY(rt->backend->send(
+                arena_at(rt, i), b->base + b->at[i],
+                i == control ? (int64_t)sizeof(vp_control) : fixed_bytes(rt, i), err));
     VP_TRY(run_calls(rt, err));
     if (b->base)
         VP_TRY(rt->backend->fetch(b->base + b->at[control], arena_at(rt, control),
@@ -518,44 +520,63 @@ out:
     return st;
 }
 
+/* A skipped step's gradient is not finite; where none of a scale this small is, it never will be. */
+static vp_status check_result(const vp_runtime *rt, const vp_step_result *r, vp_err *err)
+{
+    const double least_scale = 0x1p-24; /* the least fp16 above zero */
+
+    if (!isfinite(r->loss) || (!isfinite(r->grad_norm) && !r->skipped))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "step %lld: the loss is %g and the gradient norm %g; training diverged",
+                       (long long)(rt->step - 1), r->loss, r->grad_norm);
+    if (r->skipped && r->loss_scale < least_scale)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "step %lld: at a loss scale of %g gradients are still not finite; training diverged",
+            (long long)(rt->step - 1), 2 * r->loss_scale);
+    return VP_OK;
+}
+
 vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result *result,
                           vp_err *err)
 {
-    const vp_plan *plan = rt->plan;
-    int64_t        n_targets;
-    vp_control     control = {0};
-    double         start_s = vp_now_s();
-    vp_status      st      = VP_OK;
+    const vp_plan    *plan = rt->plan;
+    int64_t           n_targets;
+    bool              scales  = vp_precision_scales_loss(plan->recipe.precision);
+    vp_scaled_control given   = {0};
+    vp_control       *control = &given.control;
+    double            start_s = vp_now_s();
+    vp_status         st      = VP_OK;
 
     assert(rt->step >= rt->steps_here && rt->steps_here >= 0);
     VP_TRY(check_batch(rt, batch, &n_targets, err));
-    control.lr            = vp_recipe_lr(&plan->recipe, rt->step, rt->opts.n_total_steps);
-    control.step          = (double)(rt->step + 1);
-    control.inv_n_targets = 1.0 / (double)n_targets;
+    control->lr              = vp_recipe_lr(&plan->recipe, rt->step, rt->opts.n_total_steps);
+    control->step            = (double)(rt->step + 1);
+    control->inv_n_targets   = 1.0 / (double)n_targets;
+    control->growth_interval = scales ? (double)plan->recipe.growth_interval : 0.0;
     if (rt->block.under_way) { /* a step before this one failed */
         VP_TRY(rt->backend->wait(err));
         rt->block.under_way = false;
     }
-    VP_TRY(put_input(rt, plan->control_idx, 0, &control, sizeof control, err));
+    VP_TRY(put_input(rt, plan->control_idx, 0, control, sizeof *control, err));
     VP_TRY(put_batch(rt, batch, err));
     VP_TRY(run_step(rt, err));
-    memcpy(&control,
+    memcpy(&given,
            rt->block.base ? rt->block.base + rt->block.at[plan->control_idx]
                           : arena_at(rt, plan->control_idx),
-           sizeof control);
+           (size_t)fixed_bytes(rt, plan->control_idx));
     /* what ran lies inside what was planned, and is all of it but padding at the end */
     assert(rt->executed_bytes[VP_MEMORY_DEVICE] <= rt->plan->peak_bytes);
     assert(rt->executed_bytes[VP_MEMORY_HOST_PINNED] <= rt->plan->host_peak_bytes);
     rt->step++;
     if (rt->verifier)
         VP_TRY(vp_verifier_finish(rt, err));
-    *result = (vp_step_result){.loss      = control.loss_sum * control.inv_n_targets,
-                               .grad_norm = control.grad_norm,
-                               .seconds   = vp_now_s() - start_s};
-    if (!isfinite(result->loss) || !isfinite(result->grad_norm))
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
-                       "step %lld: the loss is %g and the gradient norm %g; training diverged",
-                       (long long)(rt->step - 1), result->loss, result->grad_norm));
+    *result = (vp_step_result){.loss       = control->loss_sum * control->inv_n_targets,
+                               .grad_norm  = control->grad_norm,
+                               .loss_scale = scales ? given.loss_scale : 0,
+                               .skipped    = scales && given.skips != 0,
+                               .seconds    = vp_now_s() - start_s};
+    VP_TRY(check_result(rt, result, err));
 out:
     return st;
 }

@@ -35,8 +35,12 @@ typedef struct vp_run_opts {
 
 typedef struct vp_step_result {
     double loss;      /* mean over the targets of the global batch, before the step */
-    double grad_norm; /* before clipping */
+    double grad_norm; /* before clipping; not finite where skipped */
     double seconds;
+    /* where the precision scales the loss: the next step's scale, and whether this step's gradients
+     * were not all finite, so that it updated nothing; else 0 and false */
+    double loss_scale;
+    bool   skipped;
 } vp_step_result;
 
 typedef struct vp_runtime vp_runtime;

@@ -178,6 +178,16 @@ static inline void *call_workspace(int64_t n_bytes)
     return at;
 }
 
+/* A control block that scales the loss is longer. */
+static inline int64_t call_operand_bytes(const vp_kernel_call *call, int i)
+{
+    bool control = vp_kernel_info_of(call->kernel)->operands[i].elem == VP_AS_CONTROL;
+
+    return control && VP_IS_SCALED((const vp_control *)call->operand[i])
+               ? (int64_t)sizeof(vp_scaled_control)
+               : vp_kernel_operand_bytes(call->kernel, call->dtype, call->ints, i);
+}
+
 static inline vp_status call_try_copied(const vp_kernel_call *call, vp_err *err)
 {
     const vp_kernel_info *info    = vp_kernel_info_of(call->kernel);
@@ -194,8 +204,7 @@ static inline vp_status call_try_copied(const vp_kernel_call *call, vp_err *err)
 
     for (int i = 0; i < info->n_operands; i++)
         if (call->operand[i])
-            call_add(&copy, call->operand[i],
-                     vp_kernel_operand_bytes(call->kernel, call->dtype, call->ints, i));
+            call_add(&copy, call->operand[i], call_operand_bytes(call, i));
     if (call->control)
         call_add(&copy, call->control, (int64_t)sizeof *call->control);
     for (int i = 0; i < copy.n; i++)

@@ -28,7 +28,7 @@ typedef struct kt_case {
     bool          absent[VP_MAX_OPERANDS]; /* beside those that the attributes leave out */
 } kt_case;
 
-/* Its operands twice: as the plan has them, and with double for float and bf16. */
+/* Its operands twice: as the plan has them, and with double for numbers. */
 typedef struct kt_operands {
     vp_kernel_call call;
     vp_kernel_call reference;
@@ -51,28 +51,46 @@ static inline double kt_uniform(void) /* in [0, 1) */
     return (double)(kt_state >> 11) * 0x1p-53;
 }
 
-/* ---- bf16, without the backend's code ---- */
+/* ---- bf16 and fp16, without the backend's code ---- */
 
-static inline double kt_bf16_value(uint16_t x)
+static inline bool kt_is_half(vp_dtype d)
+{
+    return d == VP_DTYPE_BF16 || d == VP_DTYPE_F16;
+}
+
+/* fp16: a sign, 5 bits of exponent e, 10 of fraction f: (1 + f / 1024) 2^(e - 15), f 2^-24 where e
+ * is 0. */
+static inline double kt_half_value(vp_dtype d, uint16_t x)
 {
     uint32_t bits = (uint32_t)x << 16;
+    int      e = x >> 10 & 31, f = x & 1023;
+    double   size;
     float    y;
 
     memcpy(&y, &bits, sizeof y);
-    return (double)y;
+    size = e == 31 ? (f ? NAN : INFINITY) : e == 0 ? ldexp(f, -24) : ldexp(1024 + f, e - 25);
+    return d == VP_DTYPE_BF16 ? (double)y : x >> 15 ? -size : size;
 }
 
-/* To nearest even, from double: 8 digits after rounding x / 2^e to a whole number of 2^-7.
- * Denormals are not asked for. */
-static inline uint16_t kt_bf16(double x)
+/* To nearest even, from double: x over the distance of its neighbours becomes a whole number. bf16
+ * has 8 digits, denormals are not asked for; fp16 has 11, of which those below 2^-24 are not. */
+static inline uint16_t kt_half(vp_dtype d, double x)
 {
-    float    y = (float)x;
-    uint32_t bits;
+    bool     bf16 = d == VP_DTYPE_BF16, ordinary = isfinite(x) && x != 0.0;
+    int      unit = !ordinary ? 0 : bf16 ? ilogb(x) - 7 : (int)fmax(ilogb(x), -14) - 10;
+    double   n    = ordinary ? nearbyint(ldexp(x, -unit)) : x;
+    float    y    = (float)ldexp(n, unit);
+    uint32_t bits, sign = signbit(x) ? 0x8000 : 0;
 
-    if (isfinite(x) && x != 0.0)
-        y = (float)ldexp(nearbyint(ldexp(x, 7 - ilogb(x))), ilogb(x) - 7);
     memcpy(&bits, &y, sizeof bits);
-    return (uint16_t)(bits >> 16);
+    if (bf16)
+        return (uint16_t)(bits >> 16);
+    if (!ordinary || fabs((double)y) >= 65536.0)
+        return (uint16_t)(sign | (x == 0.0 ? 0 : isnan(x) ? 0x7e00 : 0x7c00));
+    n = fabs(n);
+    if (n < 1024.0)
+        return (uint16_t)(sign | (uint32_t)n);
+    return (uint16_t)(sign | (uint32_t)(ldexp(unit + 24, 10) + n));
 }
 
 /* ---- operands ---- */
@@ -117,22 +135,22 @@ static inline vp_dtype kt_elem(const vp_kernel_call *call, int i)
 /* Whether operand i holds numbers, which have a double each in the reference. */
 static inline bool kt_is_float(const vp_kernel_call *call, int i)
 {
-    return kt_elem(call, i) == VP_DTYPE_F32 || kt_elem(call, i) == VP_DTYPE_BF16;
+    return kt_elem(call, i) == VP_DTYPE_F32 || kt_is_half(kt_elem(call, i));
 }
 
 /* Element e of operand i, which holds numbers. */
 static inline double kt_get(const vp_kernel_call *call, int i, int64_t e)
 {
-    return kt_elem(call, i) == VP_DTYPE_BF16
-               ? kt_bf16_value(((const uint16_t *)call->operand[i])[e])
+    return kt_is_half(kt_elem(call, i))
+               ? kt_half_value(kt_elem(call, i), ((const uint16_t *)call->operand[i])[e])
                : (double)((const float *)call->operand[i])[e];
 }
 
 /* Both twins become x as the operand can hold it. */
 static inline void kt_set(kt_operands *o, int i, int64_t e, double x)
 {
-    if (kt_elem(&o->call, i) == VP_DTYPE_BF16)
-        ((uint16_t *)o->call.operand[i])[e] = kt_bf16(x);
+    if (kt_is_half(kt_elem(&o->call, i)))
+        ((uint16_t *)o->call.operand[i])[e] = kt_half(kt_elem(&o->call, i), x);
     else
         ((float *)o->call.operand[i])[e] = (float)x;
     ((double *)o->reference.operand[i])[e] = kt_get(&o->call, i, e);
@@ -339,8 +357,12 @@ static inline int kt_print_worst(void **state)
     return 0;
 }
 
-/* Half the distance between two bf16 numbers near y is at most 2^-8 |y|: 8 significant bits. */
-static const double kt_bf16_unit = 0x1p-8;
+/* Half the distance between two bf16 numbers near y is at most 2^-8 |y|: 8 significant bits; between
+ * two of fp16, which has 11, 2^-11 |y|, and 2^-25 below 2^-14. */
+static inline double kt_half_step(vp_dtype d, double y)
+{
+    return d == VP_DTYPE_BF16 ? 0x1p-8 * y : fmax(0x1p-11 * y, 0x1p-25);
+}
 
 /* Whether the operand is an input that a forward call wrote: backend and reference then have one
  * each. */
@@ -356,8 +378,8 @@ static inline bool kt_is_from_forward(const vp_kernel_call *call, int i)
 }
 
 /* Every written operand agrees with the reference within e = atol + rtol |y|, where y is the
- * reference's; a bf16 one within its rounding besides: the backend rounds y + d, |d| <= e, once,
- * so it is off by at most e + 2^-8 (|y| + e). Inputs must be untouched. */
+ * reference's; one of 16 bits within its rounding besides: the backend rounds y + d, |d| <= e, once,
+ * so in bf16 it is off by at most e + 2^-8 (|y| + e). Inputs must be untouched. */
 static inline void kt_compare(const kt_operands *o, double atol, double rtol)
 {
     const vp_kernel_info *info  = vp_kernel_info_of(o->call.kernel);
@@ -380,8 +402,8 @@ static inline void kt_compare(const kt_operands *o, double atol, double rtol)
         for (int64_t e = 0; kt_is_float(&o->call, i) && e < o->n[i]; e++) {
             double x = kt_get(&o->call, i, e), tolerance = read ? 0.0 : atol + rtol * fabs(y[e]);
 
-            if (!read && kt_elem(&o->call, i) == VP_DTYPE_BF16)
-                tolerance += kt_bf16_unit * (fabs(y[e]) + tolerance);
+            if (!read && kt_is_half(kt_elem(&o->call, i)))
+                tolerance += kt_half_step(kt_elem(&o->call, i), fabs(y[e]) + tolerance);
             if (!(fabs(x - y[e]) <= tolerance))
                 fail_msg(
                     "%s %s of %lld x %lld x %lld, %s[%lld]: %.9g, reference %.9g, off by %.3g, allowed %.3g",
@@ -476,19 +498,16 @@ static inline bool kt_has_gradient(vp_kernel k)
     return false;
 }
 
-/* In fp32 and in bf16, with gradients of parameters in bf16 too. */
-static inline void kt_check_both(const kt_case *c, double atol, double rtol)
+/* In fp32, bf16 and fp16, and in bf16 with gradients of parameters in it too. */
+static inline void kt_check_all(const kt_case *c, double atol, double rtol)
 {
     kt_case d = *c;
 
+    for (d.dtype = VP_DTYPE_F32; d.dtype <= VP_DTYPE_F16; d.dtype++)
+        kt_check(&d, atol, rtol);
     d.dtype = VP_DTYPE_BF16_GRADS;
     if (kt_has_gradient(c->kernel))
         kt_check(&d, atol, rtol);
-
-    d.dtype = VP_DTYPE_F32;
-    kt_check(&d, atol, rtol);
-    d.dtype = VP_DTYPE_BF16;
-    kt_check(&d, atol, rtol);
 }
 
 /* ---- the reference's backward against finite differences of its forward ----

@@ -69,23 +69,31 @@ static double draw(void) /* uniform in [-1, 1) */
     return (double)(draw_state >> 11) * 0x1p-52 - 1.0;
 }
 
-static inline bool is_bf16(const operands *o, int i)
+/* Whether an operand's elements have 16 bits. */
+static inline bool is_half(const operands *o, int i)
 {
     return vp_kernel_info_of(o->call.kernel)->operands[i].elem == VP_AS_CALL &&
-           o->call.dtype == VP_DTYPE_BF16;
+           o->call.dtype != VP_DTYPE_F32;
+}
+
+static inline double half_value(vp_dtype d, uint16_t x)
+{
+    return (double)(d == VP_DTYPE_BF16 ? vp_bf16_to_f32(x) : vp_fp16_to_f32(x));
 }
 
 static inline double get(const operands *o, int i, int64_t e)
 {
-    return is_bf16(o, i) ? (double)vp_bf16_to_f32(((const uint16_t *)o->call.operand[i])[e])
+    return is_half(o, i) ? half_value(o->call.dtype, ((const uint16_t *)o->call.operand[i])[e])
                          : (double)((const float *)o->call.operand[i])[e];
 }
 
 /* x, rounded to what the operand can hold, on both sides. */
 static inline void set(operands *o, int i, int64_t e, double x)
 {
-    if (is_bf16(o, i))
-        ((uint16_t *)o->call.operand[i])[e] = vp_bf16_from_f32((float)x);
+    if (is_half(o, i))
+        ((uint16_t *)o->call.operand[i])[e] = o->call.dtype == VP_DTYPE_BF16
+                                                  ? vp_bf16_from_f32((float)x)
+                                                  : vp_fp16_from_f32((float)x);
     else
         ((float *)o->call.operand[i])[e] = (float)x;
     ((double *)o->reference.operand[i])[e] = get(o, i, e);
@@ -153,28 +161,33 @@ static inline void run_and_keep_inputs(const operands *o)
         }
 }
 
-/* What rounding to bf16 may move: half of the step 2^(e - 7) between numbers of 2^e .. 2^(e +
- * 1). */
-static inline double half_step(double x)
+/* What rounding to 16 bits may move: half of the step between numbers of 2^e .. 2^(e + 1), which is
+ * 2^(e - 7) in bf16, 2^(e - 10) in fp16 and there 2^-24 at least. */
+static inline double half_step(vp_dtype d, double x)
 {
-    return x == 0.0 || !isfinite(x) ? 0.0 : ldexp(1.0, ilogb(x) - 8);
+    if (!isfinite(x))
+        return 0.0;
+    if (d == VP_DTYPE_F16)
+        return ldexp(1.0, x == 0.0 || ilogb(x) < -14 ? -25 : ilogb(x) - 11);
+    return x == 0.0 ? 0.0 : ldexp(1.0, ilogb(x) - 8);
 }
 
-/* error beyond the half step over tolerance: fp32 and bf16, forward and backward */
+/* error beyond the half step over tolerance: fp32 and 16 bits, forward and backward */
 static double worst[2][2];
 
-/* Every written element within atol + rtol |x| of the reference; a bf16 one within the half step
- * of its one rounding more. */
+/* Every written element within atol + rtol |x| of the reference; one of 16 bits within the
+ * half step of its one rounding more. */
 static inline void compare(const operands *o, const char *what, double atol, double rtol)
 {
     const vp_kernel_info *info = vp_kernel_info_of(o->call.kernel);
 
     for (int i = 0; i < info->n_operands; i++)
         for (int64_t e = 0; e < o->n[i] && info->operands[i].access == VP_WRITE; e++) {
-            double  x = get(o, i, e), y = ((const double *)o->reference.operand[i])[e];
-            double  bound          = atol + rtol * fabs(y);
-            double  free_of_charge = is_bf16(o, i) ? half_step(fmax(fabs(x), fabs(y))) : 0.0;
-            double *most           = &worst[is_bf16(o, i)][o->call.kernel == VP_K_ATTENTION_BWD];
+            double x = get(o, i, e), y = ((const double *)o->reference.operand[i])[e];
+            double bound = atol + rtol * fabs(y);
+            double free_of_charge =
+                is_half(o, i) ? half_step(o->call.dtype, fmax(fabs(x), fabs(y))) : 0.0;
+            double *most = &worst[is_half(o, i)][o->call.kernel == VP_K_ATTENTION_BWD];
 
             if (x != y && bound > 0.0)
                 *most = fmax(*most, (fabs(x - y) - free_of_charge) / bound);
@@ -200,7 +213,7 @@ static inline int say_worst(void **state)
 {
     (void)state;
     print_message(
-        "worst error over tolerance: fp32 forward %.2f backward %.2f, bf16 forward %.2f backward %.2f\n",
+        "worst error over tolerance: fp32 forward %.2f backward %.2f, 16 bits forward %.2f backward %.2f\n",
         worst[0][0], worst[0][1], worst[1][0], worst[1][1]);
     return 0;
 }

@@ -138,6 +138,22 @@ static inline uint16_t cut_to_bf16(float x)
     return (uint16_t)(bits >> 16);
 }
 
+/* fp16's nearest: fractions of 11 digits; numbers here are ordinary and below 65504. */
+static inline uint16_t nearest_fp16(float x)
+{
+    double size = fabs((double)x), unit = ldexp(1.0, (size < 0x1p-14 ? -14 : ilogb(size)) - 10);
+    int    n = (int)nearbyint(size / unit), e = size < 0x1p-14 ? 0 : ilogb(size) + 14;
+
+    return (uint16_t)((signbit(x) ? 0x8000 : 0) + (e << 10) + n);
+}
+
+static inline float fp16_value(uint16_t x)
+{
+    int e = x >> 10 & 31, f = x & 1023;
+
+    return (float)((x >> 15 ? -1.0 : 1.0) * (e ? ldexp(1024 + f, e - 25) : ldexp(f, -24)));
+}
+
 /* To nearest even, or up with chance (what is cut off) / 2^16; of finite numbers. */
 static inline uint16_t nearest_bf16(float x)
 {
@@ -227,6 +243,9 @@ static inline void fill(const opt_case *c, opt_call *o, int i)
             /* values of v from 0.01 of the scale on: see tolerance_of() */
             ((uint8_t *)at)[e] = (uint8_t)(positive ? 64.0 + 192.0 * uniform() : 256.0 * uniform());
             x                  = state_value(VP_STATE_BLOCK8, at, o->n[i], !positive, e);
+        } else if (info->elem == VP_AS_CALL && c->dtype == VP_DTYPE_F16) {
+            ((uint16_t *)at)[e] = nearest_fp16(x);
+            x                   = fp16_value(nearest_fp16(x));
         } else if ((info->elem == VP_AS_CALL && c->dtype != VP_DTYPE_F32) ||
                    (info->elem == VP_AS_GRAD && c->dtype == VP_DTYPE_BF16_GRADS) ||
                    (info->elem == VP_AS_STATE && state_kind(c) == VP_STATE_BF16)) {
@@ -296,17 +315,17 @@ static const int64_t matrices[][2] = {{1, 1},    {1, 40},   {40, 1},   {3, 5},  
 static const vp_rng_stream stream = {.seed = 7, .step = 2, .op = 5, .first_sample = 3};
 
 /* fp32; bf16 with a master; bf16 without; fp32 with one; gradients in bf16 too with a master;
- * without. */
-enum { N_FORMS = 6 };
+ * without; fp16 with one. */
+enum { N_FORMS = 7, FORM_FP16 = 6 };
 
 static inline void set_form(opt_case *c, int form)
 {
-    static const vp_dtype dtypes[N_FORMS] = {VP_DTYPE_F32,        VP_DTYPE_BF16,
-                                             VP_DTYPE_BF16,       VP_DTYPE_F32,
-                                             VP_DTYPE_BF16_GRADS, VP_DTYPE_BF16_GRADS};
+    static const vp_dtype dtypes[N_FORMS] = {VP_DTYPE_F32, VP_DTYPE_BF16,       VP_DTYPE_BF16,
+                                             VP_DTYPE_F32, VP_DTYPE_BF16_GRADS, VP_DTYPE_BF16_GRADS,
+                                             VP_DTYPE_F16};
 
     c->dtype  = dtypes[form];
-    c->master = form == 1 || form == 3 || form == 4;
+    c->master = form == 1 || form == 3 || form == 4 || form == FORM_FP16;
     c->rng    = stream;
 }
 

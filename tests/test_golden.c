@@ -384,6 +384,80 @@ static void accumulated_micro_steps_weigh_every_target_alike(void **state)
         check_golden("tests/golden/gpt2_accumulation", micro, VP_RECOMPUTE_MLP, VP_ATTENTION_FLASH);
 }
 
+/* ---- fp16 with a scaled loss, beside torch.amp ---- */
+
+/* One step against a row of tests/golden/fp16_scaler.json: the scale and whether it was skipped are
+ * torch's. Each number is a sum of many that are rounded to fp16, 2^-12 of each on average, in other
+ * places than torch rounds: losses within 2^-12, norms, which are fewer and larger terms, 2^-9. */
+static void check_scaled_step(const char *name, int64_t step, const json_t *want,
+                              const vp_step_result *r)
+{
+    double loss = json_number_value(json_object_get(want, "loss")),
+           norm = json_number_value(json_object_get(want, "grad_norm"));
+    bool skip   = json_is_true(json_object_get(want, "skipped"));
+
+    assert_true(isfinite(r->grad_norm) == !r->skipped);
+    if (r->loss_scale != json_number_value(json_object_get(want, "scale")) || r->skipped != skip ||
+        !(fabs(r->loss - loss) <= 0x1p-12 * loss) ||
+        !(skip || fabs(r->grad_norm - norm) <= 0x1p-9 * norm))
+        fail_msg("%s step %lld: scale %g, loss %.6f (torch %.6f), norm %.5f (torch %.5f)", name,
+                 (long long)step, r->loss_scale, r->loss, loss, r->grad_norm, norm);
+}
+
+static void check_scaled(const char *name, const json_t *family, int64_t growth_interval,
+                         int64_t micro_batch, vp_recompute recompute)
+{
+    char           dir[300];
+    vp_recipe      recipe = vp_recipe_default();
+    vp_run_opts    opts   = {.n_total_steps = 100, .seed = -1};
+    vp_load_report loaded;
+    vp_step_result r;
+    vp_runtime    *rt;
+    size_t         step;
+    json_t        *want;
+
+    snprintf(dir, sizeof dir, "tests/golden/%s", name);
+    golden g               = open_golden(dir);
+    recipe.precision       = VP_PREC_FP16_MIXED;
+    recipe.loss_scale      = json_number_value(json_object_get(family, "init_scale"));
+    recipe.growth_interval = growth_interval;
+    vp_plan *plan          = plan_of(g.model,
+                                     (vp_scenario){.recipe       = recipe,
+                                                   .seq          = g.seq,
+                                                   .global_batch = g.n_samples,
+                                                   .micro_batch  = micro_batch},
+                                     recompute);
+    vp_batch batch         = {
+                .tokens = g.tokens, .labels = g.labels, .token_types = g.types, .lengths = g.lengths};
+    OK(vp_runtime_new(plan, test_backend(), &opts, &rt, err));
+    OK(vp_runtime_load(rt, g.dir, &loaded, err));
+    json_array_foreach (json_object_get(family, "steps"), step, want) {
+        OK(vp_runtime_step(rt, &batch, &r, err));
+        check_scaled_step(name, (int64_t)step, want, &r);
+    }
+    vp_runtime_free(rt);
+    vp_plan_free(plan);
+    close_golden(&g);
+}
+
+static void fp16_scales_its_loss_as_gradscaler_does(void **state)
+{
+    vp_json_doc *doc;
+    json_t      *root, *family;
+    const char  *name;
+
+    (void)state;
+    OK(vp_json_read("tests/golden/fp16_scaler.json", VP_JSON_MAX_BYTES, &doc, err));
+    root             = vp_json_root(doc).value;
+    int64_t interval = json_integer_value(json_object_get(root, "growth_interval"));
+    assert_true(json_object_size(json_object_get(root, "families")) >= 5);
+    json_object_foreach (json_object_get(root, "families"), name, family) {
+        check_scaled(name, family, interval, 2, VP_RECOMPUTE_NONE);
+        check_scaled(name, family, interval, 1, VP_RECOMPUTE_FULL);
+    }
+    vp_json_doc_free(doc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +465,7 @@ int main(void)
         cmocka_unit_test(with_everything_recomputed_it_trains_so_too),
         cmocka_unit_test(with_the_attention_matrix_kept_it_trains_so_too),
         cmocka_unit_test(accumulated_micro_steps_weigh_every_target_alike),
+        cmocka_unit_test(fp16_scales_its_loss_as_gradscaler_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

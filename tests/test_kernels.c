@@ -9,7 +9,7 @@
  * roundings of relative size u, as a random walk (Higham and Mary 2019, SIAM J. Sci. Comput.
  * 41(5)), make an error near u sqrt(k) sqrt(k)/3 = u k / 3. The tests allow 6 times that.
  *
- * bf16 operands: inputs are bf16 numbers, which the reference has exactly, sums are fp32, so the
+ * Operands of 16 bits: inputs are bf16 or fp16 numbers, which the reference has exactly, sums are fp32, so the
  * same tolerances hold for what is computed; kt_compare() adds the rounding of what is written. */
 static const double u = 0x1p-24;
 
@@ -41,7 +41,7 @@ static void linear_cases(vp_kernel kernel, int optional, int64_t (*k_of)(const i
             };
             if (optional >= 0)
                 c.absent[optional] = (variant & 4) != 0;
-            kt_check_both(&c, dot_tolerance(k_of(linear_shapes[s])), 2.0 * u);
+            kt_check_all(&c, dot_tolerance(k_of(linear_shapes[s])), 2.0 * u);
         }
 }
 
@@ -84,7 +84,8 @@ static void linears_take_operands_at_any_element(void **state)
 {
     static const vp_kernel kernels[] = {VP_K_LINEAR_FWD, VP_K_LINEAR_BWD_INPUT,
                                         VP_K_LINEAR_BWD_WEIGHT};
-    static const vp_dtype  dtypes[]  = {VP_DTYPE_F32, VP_DTYPE_BF16, VP_DTYPE_BF16_GRADS};
+    static const vp_dtype  dtypes[]  = {VP_DTYPE_F32, VP_DTYPE_BF16, VP_DTYPE_F16,
+                                        VP_DTYPE_BF16_GRADS};
 
     (void)state;
     for (int n = 0; n < COUNT(kernels) * COUNT(dtypes) * 16; n++) {
@@ -95,7 +96,7 @@ static void linears_take_operands_at_any_element(void **state)
         kt_operands           o    = kt_operands_new(&c, 1, 1);
 
         for (int i = 0; i < info->n_operands; i++) {
-            int64_t element = kt_elem(&o.call, i) == VP_DTYPE_BF16 ? 2 : 4;
+            int64_t element = kt_is_half(kt_elem(&o.call, i)) ? 2 : 4;
             char   *from    = o.place[i];
 
             if (!(n >> i & 1))
@@ -148,7 +149,7 @@ static void layernorm_forward_agrees_with_the_reference(void **state)
                          .norm_reals = {.eps = 1e-5},
                          .absent     = {[VP_LAYERNORM_FWD_GAMMA] = (without & 1) != 0,
                                         [VP_LAYERNORM_FWD_BETA]  = (without & 2) != 0}};
-            kt_check_both(&c, 32.0 * u, 32.0 * u);
+            kt_check_all(&c, 32.0 * u, 32.0 * u);
         }
 }
 
@@ -166,7 +167,7 @@ static void layernorm_backward_agrees_with_the_reference(void **state)
                                         [VP_LAYERNORM_BWD_GAMMA]   = (variant & 4) != 0,
                                         [VP_LAYERNORM_BWD_D_GAMMA] = (variant & 8) != 0,
                                         [VP_LAYERNORM_BWD_D_BETA]  = (variant & 16) != 0}};
-            kt_check_both(&c, 64.0 * u + 4.0 * dot_tolerance(norm_shapes[s][0]), 64.0 * u);
+            kt_check_all(&c, 64.0 * u + 4.0 * dot_tolerance(norm_shapes[s][0]), 64.0 * u);
         }
 }
 
@@ -195,7 +196,7 @@ static void rmsnorm_forward_agrees_with_the_reference(void **state)
                        .kernel = VP_K_RMSNORM_FWD,
                        .rmsnorm = {.rows = n[0], .cols = n[1], .groups = n[2], .unit_offset = unit_offset},
                        .norm_reals = {.eps = 1e-5}};
-            kt_check_both(&c, 32.0 * u, 32.0 * u);
+            kt_check_all(&c, 32.0 * u, 32.0 * u);
         }
 }
 
@@ -210,7 +211,7 @@ static void rmsnorm_backward_agrees_with_the_reference(void **state)
                        .rmsnorm = {.rows = n[0], .cols = n[1], .groups = n[2], .unit_offset = variant & 1},
                        .accumulate = (variant & 2) != 0,
                        .absent     = {[VP_RMSNORM_BWD_ADD] = (variant & 4) != 0}};
-            kt_check_both(&c, rms_tolerance(n) + 4.0 * dot_tolerance(n[0] * n[2]), 64.0 * u);
+            kt_check_all(&c, rms_tolerance(n) + 4.0 * dot_tolerance(n[0] * n[2]), 64.0 * u);
         }
 }
 
@@ -251,9 +252,9 @@ static void activations_agree_with_the_reference(void **state)
         for (int act = 0; act < VP_N_ACTS; act++) {
             kt_case c = {.kernel     = VP_K_ACTIVATION_FWD,
                          .activation = {.count = counts[i], .act = act}};
-            kt_check_both(&c, 0.0, 12.0 * u);
+            kt_check_all(&c, 0.0, 12.0 * u);
             c.kernel = VP_K_ACTIVATION_BWD;
-            kt_check_both(&c, 8.0 * u, 12.0 * u);
+            kt_check_all(&c, 8.0 * u, 12.0 * u);
         }
 }
 
@@ -271,9 +272,9 @@ static void gated_units_agree_with_the_reference(void **state)
                     .kernel = VP_K_GLU_FWD,
                     .glu    = {
                            .rows = shapes[s][0], .cols = shapes[s][1], .act = act, .packed = packed}};
-                kt_check_both(&c, 0.0, 14.0 * u);
+                kt_check_all(&c, 0.0, 14.0 * u);
                 c.kernel = VP_K_GLU_BWD;
-                kt_check_both(&c, 8.0 * u, 14.0 * u);
+                kt_check_all(&c, 8.0 * u, 14.0 * u);
             }
 }
 
@@ -409,18 +410,18 @@ static void add_copy_and_zero_are_exact(void **state)
 
     (void)state;
     for (int i = 0; i < COUNT(counts); i++)
-        for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_BF16; dtype++) {
+        for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_F16; dtype++) {
             kt_case     c = {.kernel = VP_K_ADD, .dtype = dtype, .elements = {.count = counts[i]}};
             kt_operands o;
 
             /* the reference's sum is not rounded to float: half an ulp of |x + y| < 2 */
             kt_check(&c, u, u);
             c.kernel = VP_K_ZERO;
-            kt_check_both(&c, 0.0, 0.0);
+            kt_check_all(&c, 0.0, 0.0);
             c.kernel = VP_K_GRAD_ADD;
-            kt_check_both(&c, 0.0, 0.0); /* the tolerance of a bf16 result is its rounding */
+            kt_check_all(&c, 0.0, 0.0); /* the tolerance of a bf16 result is its rounding */
             c.accumulate = true;
-            kt_check_both(&c, u, u);
+            kt_check_all(&c, u, u);
             c.accumulate = false;
             c.kernel     = VP_K_COPY;
             o            = kt_operands_new(&c, 1, 1);
@@ -499,12 +500,12 @@ static void embedding_agrees_with_the_reference(void **state)
                              .embedding_reals = {.scale = scale}};
 
             c.absent[VP_EMBEDDING_FWD_POSITIONS] = (variant & 2) != 0;
-            kt_check_both(&c, 2.0 * u * scale, u);
+            kt_check_all(&c, 2.0 * u * scale, u);
             c.kernel                               = VP_K_EMBEDDING_BWD;
             c.absent[VP_EMBEDDING_FWD_POSITIONS]   = false;
             c.absent[VP_EMBEDDING_BWD_D_POSITIONS] = (variant & 2) != 0;
             c.embedding_bwd.skip_row               = (variant & 4) ? 1 + c.embedding.vocab / 2 : 0;
-            kt_check_both(&c, dot_tolerance(shapes[s][0]) * scale, u);
+            kt_check_all(&c, dot_tolerance(shapes[s][0]) * scale, u);
         }
 }
 
@@ -590,9 +591,9 @@ static void cross_entropy_agrees_with_the_reference(void **state)
     for (int s = 0; s < COUNT(shapes); s++) {
         kt_case c = {.kernel        = VP_K_CROSS_ENTROPY,
                      .cross_entropy = {.rows = shapes[s][0], .vocab = shapes[s][1]}};
-        kt_check_both(&c, 8.0 * u, 8.0 * u);
+        kt_check_all(&c, 8.0 * u, 8.0 * u);
         c.cross_entropy_reals.softcap = 2.0;
-        kt_check_both(&c, 14.0 * u, 14.0 * u);
+        kt_check_all(&c, 14.0 * u, 14.0 * u);
     }
 }
 
@@ -602,7 +603,7 @@ static void cross_entropy_agrees_with_the_reference(void **state)
 static void cross_entropy_with_a_cap_agrees_far_from_zero(void **state)
 {
     (void)state;
-    for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_BF16; dtype++) {
+    for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_F16; dtype++) {
         kt_case     c = {.kernel              = VP_K_CROSS_ENTROPY,
                          .dtype               = dtype,
                          .cross_entropy       = {.rows = 20, .vocab = 1027},

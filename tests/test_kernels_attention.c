@@ -57,7 +57,7 @@ static operands attention_operands(const attention *a, vp_kernel kernel, uint64_
                                            [B_DV]      = apart};
     vp_kernel_call call                 = {
                         .kernel          = kernel,
-                        .dtype           = a->dtype == VP_DTYPE_BF16 ? VP_DTYPE_BF16 : VP_DTYPE_F32,
+                        .dtype           = a->dtype ? a->dtype : VP_DTYPE_F32,
                         .attention_reals = {.scale   = a->scale > 0.0 ? a->scale
                                                                       : 1.0 / sqrt((double)a->attention.head_dim),
                                             .p       = a->p,
@@ -68,7 +68,7 @@ static operands attention_operands(const attention *a, vp_kernel kernel, uint64_
     bool     plain = a->p == 0.0 && a->softcap == 0.0 && !a->lengths && !a->attention.probs;
     operands o;
 
-    if (!on_cpu() && shift == AT_END && plain && call.dtype == VP_DTYPE_BF16)
+    if (!on_cpu() && shift == AT_END && plain && call.dtype != VP_DTYPE_F32)
         shift = 1; /* cuDNN takes operands at multiples of 16 bytes, as those of every plan are */
     memcpy(call.ints, a->ints, sizeof a->ints);
     o = operands_new(&call, forward ? fwd : bwd, seed, shift);
@@ -161,12 +161,10 @@ static void check_attention(const attention *a, const char *what)
     operands_release(&b);
 }
 
-static void both_dtypes(attention a, const char *what)
+static void all_dtypes(attention a, const char *what)
 {
-    a.dtype = VP_DTYPE_F32;
-    check_attention(&a, what);
-    a.dtype = VP_DTYPE_BF16;
-    check_attention(&a, what);
+    for (a.dtype = VP_DTYPE_F32; a.dtype <= VP_DTYPE_F16; a.dtype++)
+        check_attention(&a, what);
 }
 
 /* bf16 without instructions for its products: rows are widened. */
@@ -196,17 +194,17 @@ static void attention_agrees_with_the_reference(void **state)
             attention a = {.attention = {.causal = causal}};
 
             memcpy(a.ints, attention_shapes[s], sizeof attention_shapes[s]); /* batch to head_dim */
-            both_dtypes(a, "packed");
+            all_dtypes(a, "packed");
             a.p = 0.3;
-            both_dtypes(a, "packed with dropout");
+            all_dtypes(a, "packed with dropout");
             widened(a, "packed with dropout, widened");
             a.p                = 0.0;
             a.attention.layout = VP_QKV_APART;
-            both_dtypes(a, "apart");
+            all_dtypes(a, "apart");
             widened(a, "apart, widened");
             a.attention.layout   = VP_QKV_PER_HEAD;
             a.attention.kv_heads = a.attention.heads;
-            both_dtypes(a, "per head");
+            all_dtypes(a, "per head");
         }
 }
 
@@ -241,7 +239,7 @@ static void masks_layouts_and_extras_agree_with_the_reference(void **state)
                      "layout %d causal %lld window %lld probs %lld lengths %d softcap %g p %g",
                      layout, (long long)a.attention.causal, (long long)a.attention.window,
                      (long long)a.attention.probs, a.lengths, a.softcap, a.p);
-            both_dtypes(a, what);
+            all_dtypes(a, what);
         }
 }
 
@@ -265,7 +263,7 @@ static void long_windows_and_lengths_agree_with_the_reference(void **state)
                                          .probs    = w % 2},
                            .lengths   = true};
 
-            both_dtypes(a, "of 203 tokens");
+            all_dtypes(a, "of 203 tokens");
             widened(a, "of 203 tokens, widened");
         }
 }

@@ -218,7 +218,7 @@ static const kt_case in_both[] = {
     {.kernel = VP_K_COPY, .elements = {.count = 50003}},
 };
 
-static kt_case cases[COUNT(in_fp32) + 2 * COUNT(in_both)];
+static kt_case cases[COUNT(in_fp32) + 3 * COUNT(in_both)];
 
 static int make_cases(void **state)
 {
@@ -228,7 +228,7 @@ static int make_cases(void **state)
     for (int i = 0; i < COUNT(in_fp32); i++)
         cases[n++] = in_fp32[i];
     for (int i = 0; i < COUNT(in_both); i++)
-        for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_BF16; dtype++) {
+        for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_F16; dtype++) {
             cases[n]         = in_both[i];
             cases[n++].dtype = dtype;
         }
@@ -467,7 +467,7 @@ static void micro_batches_of_whole_tiles_move_no_bit(void **state)
     (void)state;
     for (int i = 0; i < COUNT(whole); i++)
         for (int n_parts = 2; n_parts <= 4; n_parts += 2)
-            for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_BF16; dtype++) {
+            for (vp_dtype dtype = VP_DTYPE_F32; dtype <= VP_DTYPE_F16; dtype++) {
                 whole[i].dtype = dtype;
                 check_micro_batches(&whole[i], n_parts);
             }

@@ -10,6 +10,8 @@ static const int64_t rope_shapes[][7] = {
     {2, 300, 8, 2, 32, 32, VP_QKV_PACKED},
 };
 
+static const vp_dtype dtypes[] = {VP_DTYPE_F32, VP_DTYPE_BF16, VP_DTYPE_F16};
+
 static operands rope_operands(int shape, vp_kernel kernel, vp_dtype dtype, int shift)
 {
     vp_kernel_call call = {.kernel = kernel, .dtype = dtype};
@@ -32,9 +34,9 @@ static void rope_agrees_with_the_reference(void **state)
 {
     (void)state;
     for (int s = 0; s < COUNT(rope_shapes); s++)
-        for (int which = 0; which < 4; which++) {
+        for (int which = 0; which < 6; which++) {
             vp_kernel kernel = which & 1 ? VP_K_ROPE_BWD : VP_K_ROPE_FWD;
-            operands o = rope_operands(s, kernel, which & 2 ? VP_DTYPE_BF16 : VP_DTYPE_F32, AT_END);
+            operands  o      = rope_operands(s, kernel, dtypes[which / 2], AT_END);
 
             run_and_keep_inputs(&o);
             vp_reference_run(&o.reference);
@@ -104,9 +106,9 @@ static void nothing_a_plan_may_choose_moves_a_bit_of_rope(void **state)
 {
     (void)state;
     for (int s = 0; s < COUNT(rope_shapes); s++)
-        for (int which = 0; which < 4; which++) {
+        for (int which = 0; which < 6; which++) {
             vp_kernel kernel = which & 1 ? VP_K_ROPE_BWD : VP_K_ROPE_FWD;
-            vp_dtype  dtype  = which & 2 ? VP_DTYPE_BF16 : VP_DTYPE_F32;
+            vp_dtype  dtype  = dtypes[which / 2];
             operands  one    = rope_operands(s, kernel, dtype, 0);
 
             vp_backend_cpu()->set_threads(1);

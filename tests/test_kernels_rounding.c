@@ -73,8 +73,9 @@ static void check_forms(const opt_case *c)
             assert_memory_equal((float *)o.call.operand[OPT_P] + e, &exact[e], sizeof exact[e]);
             continue;
         }
-        expected =
-            c->master ? nearest_bf16(exact[e]) : stochastic_bf16(exact[e], draw(&c->rng, 0, e));
+        expected = c->dtype == VP_DTYPE_F16 ? nearest_fp16(exact[e])
+                   : c->master              ? nearest_bf16(exact[e])
+                                            : stochastic_bf16(exact[e], draw(&c->rng, 0, e));
         if (((uint16_t *)o.call.operand[OPT_P])[e] != expected)
             fail_msg("%s p[%lld]: %04x, expected %04x", info->name, (long long)e,
                      ((uint16_t *)o.call.operand[OPT_P])[e], expected);

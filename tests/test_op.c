@@ -68,7 +68,8 @@ static void attributes_lie_where_their_names_say(void **state)
 static const vp_semantics *const semantics[] = {
     &vp_semantics_vplan_fp32,       &vp_semantics_vplan_fp32_math,
     &vp_semantics_vplan_bf16,       &vp_semantics_vplan_bf16_math,
-    &vp_semantics_vplan_bf16_grads, &vp_semantics_vplan_bf16_grads_math};
+    &vp_semantics_vplan_bf16_grads, &vp_semantics_vplan_bf16_grads_math,
+    &vp_semantics_vplan_fp16,       &vp_semantics_vplan_fp16_math};
 
 static void mark(bool *called, const vp_sem_step *steps)
 {

@@ -56,8 +56,10 @@ static void a_plan_pays_for_the_masters_it_has(void **state)
 {
     vp_model *model =
         tiny_model(&(tiny){.n_embd = 24, .n_layer = 2, .n_head = 2, .vocab = 601}, 0.0);
-    static const double an_element[VP_N_PRECISIONS] = {
-        [VP_PREC_FP32] = 28, [VP_PREC_BF16_MIXED] = 32, [VP_PREC_BF16] = 24};
+    static const double an_element[VP_N_PRECISIONS] = {[VP_PREC_FP32]       = 28,
+                                                       [VP_PREC_BF16_MIXED] = 32,
+                                                       [VP_PREC_BF16]       = 24,
+                                                       [VP_PREC_FP16_MIXED] = 32};
 
     (void)state;
     for (int precision = 0; precision < VP_N_PRECISIONS; precision++) {

@@ -126,11 +126,12 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
 {
     char back[400], x[80], y[200];
 
-    *row        = (vp_profile_row){.dtype = strncmp(shape, "dtype=bf16", 10) == 0 ? VP_DTYPE_BF16
-                                                                                  : VP_DTYPE_F32};
+    *row        = (vp_profile_row){.dtype = strncmp(shape, "dtype=bf16", 10) == 0   ? VP_DTYPE_BF16
+                                            : strncmp(shape, "dtype=fp16", 10) == 0 ? VP_DTYPE_F16
+                                                                                    : VP_DTYPE_F32};
     row->kernel = vp_kernel_by_name(kernel);
     if (row->kernel != VP_N_KERNELS) {
-        const char *p = row->dtype == VP_DTYPE_BF16 ? shape + 10 : shape;
+        const char *p = row->dtype != VP_DTYPE_F32 ? shape + 10 : shape;
         for (int k = 0; k < vp_kernel_info_of(row->kernel)->n_ints && p; k++) {
             p = strchr(p, '=');
             if (p)

@@ -221,14 +221,16 @@ void vp_cpu_adafactor(const vp_kernel_call *call)
         .col = call->operand[VP_ADAFACTOR_COL],
         .rows       = rows,
         .cols       = cols,
-        .b          = 1.0 - pow(control->step, -0.8),
+        .b          = 1.0 - pow(VP_UPDATE_NUMBER(control), -0.8),
         .grad_scale = (float)control->grad_scale,
         .keep = (float)(call->adafactor.decay ? 1.0 - control->lr * call->optimizer->weight_decay
                                               : 1.0),
     };
 
-    assert(a.col || !factored);   /* which the second average is for */
-    assert(control->step >= 1.0); /* steps count from 1: 0 ^ -0.8 is no number */
+    assert(a.col || !factored); /* which the second average is for */
+    if (VP_SKIPS(control))
+        return;
+    assert(VP_UPDATE_NUMBER(control) >= 1.0); /* counted from 1: 0 ^ -0.8 is no number */
     if (!factored) {
         sum         = vp_update_sum(0.0, n_spans, elements_of_tile, &a);
         a.step_size = clipped_step(control->lr, sum / (double)count);

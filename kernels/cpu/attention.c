@@ -59,8 +59,9 @@ typedef struct part {
 /* What one call works on. */
 typedef struct shape {
     int64_t        batch, seq, heads, kv_heads, group, d;
-    int64_t        window; /* seq where there is none */
-    bool           causal, bf16;
+    int64_t        window;       /* seq where there is none */
+    bool           causal, half; /* half: dtype has 16 bits */
+    vp_dtype       dtype;
     bool           native; /* bf16 products by instructions made for them */
     const int32_t *lengths;
     part           q, k, v, y, dy, dq, dk, dv;
@@ -74,7 +75,7 @@ typedef struct shape {
 
 static void *element(const shape *s, void *base, int64_t i)
 {
-    return (char *)base + i * (s->bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float));
+    return (char *)base + i * vp_dtype_bytes(s->dtype);
 }
 
 /* q, k and v, or their gradients, in the call's layout. */
@@ -117,7 +118,8 @@ static shape shape_of(const vp_kernel_call *call)
                                  .d        = n->head_dim,
                                  .causal   = n->causal != 0,
                                  .window   = n->window > 0 && n->window < n->seq ? n->window : n->seq,
-                                 .bf16     = call->dtype == VP_DTYPE_BF16,
+                                 .half     = call->dtype != VP_DTYPE_F32,
+                                 .dtype    = call->dtype,
                                  .lengths  = VP_ATTENTION_OPERAND(call, LENGTHS),
                                  .y = {VP_ATTENTION_OPERAND(call, Y), n->heads * n->head_dim, n->head_dim},
                                  .lse          = VP_ATTENTION_OPERAND(call, LSE),
@@ -132,7 +134,7 @@ static shape shape_of(const vp_kernel_call *call)
     assert(s.kv_heads > 0 && s.heads % s.kv_heads == 0 && s.d <= VP_MAX_HEAD_DIM &&
            (!n->probs || s.probs));
     s.group  = s.heads / s.kv_heads;
-    s.native = s.bf16 && strcmp(vp_cpu_gemm_bf16_class(), "AMX-BF16") == 0;
+    s.native = s.dtype == VP_DTYPE_BF16 && strcmp(vp_cpu_gemm_bf16_class(), "AMX-BF16") == 0;
     if (s.p > 0.0)
         s.key = vp_philox_key_of(&call->rng);
     lay_out(&s, (vp_qkv_layout)n->layout, VP_ATTENTION_OPERAND(call, Q),
@@ -248,19 +250,21 @@ typedef struct tile {
 } tile;
 
 VP_PER_ISA(widen_rows,
-           (const uint16_t *x, int64_t ldx, float *y, int64_t ldy, int64_t n_rows, int64_t n_cols),
-           (x, ldx, y, ldy, n_rows, n_cols))
+           (const uint16_t *x, int64_t ldx, float *y, int64_t ldy, int64_t n_rows, int64_t n_cols,
+            vp_dtype dtype),
+           (x, ldx, y, ldy, n_rows, n_cols, dtype))
 {
     for (int64_t r = 0; r < n_rows; r++)
-        vp_bf16_widen(x + r * ldx, y + r * ldy, n_cols);
+        vp_half_widen(x + r * ldx, y + r * ldy, n_cols, dtype);
 }
 
 VP_PER_ISA(round_rows,
-           (const float *x, int64_t ldx, uint16_t *y, int64_t ldy, int64_t n_rows, int64_t n_cols),
-           (x, ldx, y, ldy, n_rows, n_cols))
+           (const float *x, int64_t ldx, uint16_t *y, int64_t ldy, int64_t n_rows, int64_t n_cols,
+            vp_dtype dtype),
+           (x, ldx, y, ldy, n_rows, n_cols, dtype))
 {
     for (int64_t r = 0; r < n_rows; r++)
-        vp_bf16_round(x + r * ldx, y + r * ldy, n_cols);
+        vp_half_round(x + r * ldx, y + r * ldy, n_cols, dtype);
 }
 
 static void *place(const shape *s, const part *p, int64_t row, int64_t head)
@@ -271,15 +275,15 @@ static void *place(const shape *s, const part *p, int64_t row, int64_t head)
 /* Where n rows can be summed up: in the operand, or in scratch until put() rounds them. */
 static tile sums_of(const shape *s, const part *p, int64_t row, int64_t head, float *scratch)
 {
-    return s->bf16 ? (tile){scratch, s->d} : (tile){place(s, p, row, head), p->ld};
+    return s->half ? (tile){scratch, s->d} : (tile){place(s, p, row, head), p->ld};
 }
 
 /* As floats. */
 static tile widened(const shape *s, const part *p, int64_t row, int64_t head, int64_t n,
                     float *scratch)
 {
-    if (s->bf16)
-        widen_rows(place(s, p, row, head), p->ld, scratch, s->d, n, s->d);
+    if (s->half)
+        widen_rows(place(s, p, row, head), p->ld, scratch, s->d, n, s->d, s->dtype);
     return sums_of(s, p, row, head, scratch);
 }
 
@@ -296,15 +300,14 @@ static rows bring(const shape *s, const part *p, int64_t row, int64_t head, int6
 
 static void put(const shape *s, const part *p, int64_t row, int64_t head, int64_t n, tile t)
 {
-    if (s->bf16)
-        round_rows(t.x, t.ld, place(s, p, row, head), p->ld, n, s->d);
+    if (s->half)
+        round_rows(t.x, t.ld, place(s, p, row, head), p->ld, n, s->d, s->dtype);
 }
 
 static void zero_rows(const shape *s, const part *p, int64_t row, int64_t head, int64_t n)
 {
     for (int64_t r = 0; r < n; r++)
-        memset(place(s, p, row + r, head), 0,
-               (size_t)s->d * (s->bf16 ? sizeof(uint16_t) : sizeof(float)));
+        memset(place(s, p, row + r, head), 0, (size_t)(s->d * vp_dtype_bytes(s->dtype)));
 }
 
 static void *probs_at(const shape *s, const head_view *h, int64_t i, int64_t j)
@@ -317,8 +320,8 @@ static void *probs_at(const shape *s, const head_view *h, int64_t i, int64_t j)
 static void store_probs(const shape *s, const head_view *h, const pair *p, int64_t n,
                         const float *x)
 {
-    if (s->bf16) {
-        round_rows(x, TILE_K, probs_at(s, h, p->i0, p->j0), s->seq, p->n_q, n);
+    if (s->half) {
+        round_rows(x, TILE_K, probs_at(s, h, p->i0, p->j0), s->seq, p->n_q, n, s->dtype);
         return;
     }
     for (int64_t r = 0; r < p->n_q; r++)
@@ -327,8 +330,8 @@ static void store_probs(const shape *s, const head_view *h, const pair *p, int64
 
 static void load_probs(const shape *s, const head_view *h, const pair *p, float *x)
 {
-    if (s->bf16) {
-        widen_rows(probs_at(s, h, p->i0, p->j0), s->seq, x, TILE_K, p->n_q, p->n_k);
+    if (s->half) {
+        widen_rows(probs_at(s, h, p->i0, p->j0), s->seq, x, TILE_K, p->n_q, p->n_k, s->dtype);
         return;
     }
     for (int64_t r = 0; r < p->n_q; r++)
@@ -575,7 +578,7 @@ static void forward_probs(const shape *s, const head_view *h, keys seen, int64_t
         if (j0 < seen.from || j0 >= seen.to) {
             memset(score, 0, TILE_Q * TILE_K * sizeof *score);
         } else {
-            if (s->bf16)
+            if (s->half)
                 scores_of(s, &p, q,
                           bring(s, &s->k, h->row + j0, h->head / s->group, p.n_k, k_scratch), score,
                           slope);
@@ -609,7 +612,7 @@ static void forward_tile(const shape *s, const head_view *h, int64_t i0, float *
 
         scores_of(s, &p, q, bring(s, &s->k, h->row + j0, kv, p.n_k, scratch + 2 * one), score,
                   slope);
-        if (s->probs && !s->bf16)
+        if (s->probs && !s->half)
             store_probs(s, h, &p, p.n_k, score);
         online_softmax(score, &p, j0 == seen.from, row_max, row_sum, y, s->d);
         if (s->p > 0.0)
@@ -736,7 +739,7 @@ static void backward(const shape *s, const backward_item *b, float *scratch)
     /* of the keys, those within the length */
     int64_t n_known = view_of(s, b->sample, 0).reach.length - b->j_from;
 
-    assert(!s->bf16 || scratch_of_item(s, b) <= SCRATCH);
+    assert(!s->half || scratch_of_item(s, b) <= SCRATCH);
     assert(b->dq || b->dkv);
     assert(b->head_from < b->head_to && b->head_to <= s->heads && b->head_from / s->group == b->kv);
     assert(b->i_from < b->i_to && b->i_to <= s->seq && b->j_from < b->j_to && b->j_to <= s->seq);
@@ -850,7 +853,7 @@ static bool is_whole(const shape *s, int64_t n_threads)
     bool    reads_scores = s->probs && !(s->cap > 0.0f);
     backward_item b      = whole_item(s, 0);
 
-    if (s->bf16 && scratch_of_item(s, &b) > SCRATCH)
+    if (s->half && scratch_of_item(s, &b) > SCRATCH)
         return false;
     return reads_scores ? 4 * in_turn <= 5 * n_items : 5 * in_turn <= 7 * n_items;
 }

@@ -1,18 +1,18 @@
-/* kernels/cpu/bf16_span.h: bf16 (the upper half of a float's bits, kept as uint16_t) to float and
- * back.
+/* kernels/cpu/bf16_span.h: bf16 (the upper half of a float's bits) and fp16, kept as uint16_t, to
+ * float and back.
  *     VP_PER_ISA(halve, (const uint16_t *x, uint16_t *y, int64_t n), (x, y, n))
  *     {
  *         float t[256];
  *         ... vp_bf16_widen(x + i, t, 256) ... t[j] *= 0.5f ... vp_bf16_round(t, y + i, 256)
  *     }
  *
- * Always inlined, so that a loop takes the instruction set of the body around it; whole-number
- * arithmetic only, so that every instruction set gives the same bits and denormals count. Spans
- * may not overlap. */
+ * Always inlined, so that a loop takes the instruction set of the body around it; every instruction
+ * set gives the same bits, and denormals count. Spans may not overlap. */
 #ifndef VP_KERNELS_CPU_BF16_SPAN_H
 #define VP_KERNELS_CPU_BF16_SPAN_H
 
 #include "base/bf16.h"
+#include "base/fp16.h"
 #include "kernels/cpu/cpu_internal.h"
 
 #include <stdint.h>
@@ -41,6 +41,27 @@ VP_ALWAYS_INLINE void vp_bf16_round(const float *restrict x, uint16_t *restrict 
 {
     for (int64_t i = 0; i < n; i++)
         y[i] = vp_bf16_from_f32(x[i]);
+}
+
+/* The same of a dtype of 16 bits; a constant where these are inlined into one. */
+VP_ALWAYS_INLINE void vp_half_widen(const uint16_t *restrict x, float *restrict y, int64_t n,
+                                    vp_dtype dtype)
+{
+    if (dtype != VP_DTYPE_F16)
+        vp_bf16_widen(x, y, n);
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = vp_fp16_to_f32(x[i]);
+}
+
+VP_ALWAYS_INLINE void vp_half_round(const float *restrict x, uint16_t *restrict y, int64_t n,
+                                    vp_dtype dtype)
+{
+    if (dtype != VP_DTYPE_F16)
+        vp_bf16_round(x, y, n);
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = vp_fp16_from_f32(x[i]);
 }
 
 /* random: 16 uniform bits for each element. */

@@ -2,7 +2,9 @@
  *
  *     t[v] = x[v], or c tanh(x[v] / c) with softcap c > 0 (Gemma 2, arXiv:2408.00118)
  *     loss[r] = log(sum_v exp(t[v] - m)) - (t[label] - m),  m = max_v t[v]
- *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * inv_n_targets * (1 - tanh^2(x[v] / c))
+ *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * weight * (1 - tanh^2(x[v] / c))
+ *
+ * weight = control.inv_n_targets, times control's loss scale where there is one.
  *
  * fp32 without softcap: three passes over a row (maximum, exponentials in the logits' place,
  * scaling). A row of 50 257 floats stays in a core's L2 cache from the first to the last, so
@@ -77,13 +79,12 @@ static float loss_of(const row_sums *s)
 }
 
 /* The gradient at the label, from its exponential. */
-static float gradient_at_label(const row_sums *s, float e, double inv_n_targets)
+static float gradient_at_label(const row_sums *s, float e, double weight)
 {
-    return (float)(((double)e / s->sum - 1.0) * inv_n_targets);
+    return (float)(((double)e / s->sum - 1.0) * weight);
 }
 
-static void row_in_place(float *x, int64_t vocab, int32_t label, double inv_n_targets,
-                         float *row_loss)
+static void row_in_place(float *x, int64_t vocab, int32_t label, double weight, float *row_loss)
 {
     row_sums s = {.m = -INFINITY, .target = x[label]};
     float    e;
@@ -93,8 +94,8 @@ static void row_in_place(float *x, int64_t vocab, int32_t label, double inv_n_ta
         exponentials(x + v, vp_min_i64(PIECE, vocab - v), s.m, &s.sum);
     *row_loss = loss_of(&s);
     e         = x[label];
-    scale_all(x, vocab, (float)(inv_n_targets / s.sum));
-    x[label] = gradient_at_label(&s, e, inv_n_targets);
+    scale_all(x, vocab, (float)(weight / s.sum));
+    x[label] = gradient_at_label(&s, e, weight);
 }
 
 /* Elements v .. v + n of a row as floats in t, capped; slope is written with a softcap only. */
@@ -111,7 +112,7 @@ static void load(const void *x, vp_dtype dtype, int64_t v, int64_t n, float cap,
 }
 
 static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label, float cap,
-                          double inv_n_targets, float *row_loss)
+                          double weight, float *row_loss)
 {
     row_sums s = {.m = -INFINITY};
     float    t[PIECE], slope[PIECE], scale;
@@ -133,7 +134,7 @@ static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label,
         exponentials(t, n, s.m, &s.sum);
     }
     *row_loss = loss_of(&s);
-    scale     = (float)(inv_n_targets / s.sum);
+    scale     = (float)(weight / s.sum);
     for (int64_t v = 0; v < vocab; v += PIECE) {
         int64_t n      = vp_min_i64(PIECE, vocab - v);
         double  unused = 0.0;
@@ -145,7 +146,7 @@ static void row_by_pieces(void *x, vp_dtype dtype, int64_t vocab, int32_t label,
             e = t[label - v];
         scale_all(t, n, scale);
         if (label >= v && label < v + n)
-            t[label - v] = gradient_at_label(&s, e, inv_n_targets);
+            t[label - v] = gradient_at_label(&s, e, weight);
         if (cap > 0.0f)
             multiply(t, slope, n);
         if (dtype == VP_DTYPE_F32)
@@ -161,7 +162,8 @@ void vp_cpu_cross_entropy(const vp_kernel_call *call)
     const vp_control *control  = call->operand[VP_CROSS_ENTROPY_CONTROL];
     float            *row_loss = call->operand[VP_CROSS_ENTROPY_ROW_LOSS];
     int64_t           rows = call->cross_entropy.rows, vocab = call->cross_entropy.vocab;
-    float             cap = (float)call->cross_entropy_reals.softcap;
+    float             cap    = (float)call->cross_entropy_reals.softcap;
+    double            weight = control->inv_n_targets * VP_LOSS_SCALE(control);
 
 #pragma omp parallel for schedule(static) \
     num_threads(vp_cpu_threads()) if (rows * vocab > VP_CPU_SPAN)
@@ -175,10 +177,9 @@ void vp_cpu_cross_entropy(const vp_kernel_call *call)
         }
         assert(labels[r] >= 0 && labels[r] < vocab);
         if (call->dtype == VP_DTYPE_F32 && cap <= 0.0f)
-            row_in_place(x, vocab, labels[r], control->inv_n_targets, row_loss + r);
+            row_in_place(x, vocab, labels[r], weight, row_loss + r);
         else
-            row_by_pieces(x, call->dtype, vocab, labels[r], cap, control->inv_n_targets,
-                          row_loss + r);
+            row_by_pieces(x, call->dtype, vocab, labels[r], cap, weight, row_loss + r);
     }
 }
 

@@ -101,20 +101,20 @@ void vp_cpu_zero(const vp_kernel_call *call)
         memset(y + s * VP_CPU_SPAN * bytes, 0, (size_t)(vp_cpu_span_len(count, s) * bytes));
 }
 
-VP_ALWAYS_INLINE void add_to_gradient(const float *x, void *g, int64_t n, bool add, bool bf16)
+VP_ALWAYS_INLINE void add_to_gradient(const float *x, void *g, int64_t n, bool add, vp_dtype dtype)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        vp_put(g, i, add ? x[i] + vp_get(g, i, bf16) : x[i], bf16);
+        vp_put(g, i, add ? x[i] + vp_get(g, i, dtype) : x[i], dtype);
 }
 
 VP_PER_ISA(grad_add, (const float *x, void *g, int64_t n, bool add, bool bf16),
            (x, g, n, add, bf16))
 {
     if (bf16)
-        add_to_gradient(x, g, n, add, true);
+        add_to_gradient(x, g, n, add, VP_DTYPE_BF16);
     else
-        add_to_gradient(x, g, n, add, false);
+        add_to_gradient(x, g, n, add, VP_DTYPE_F32);
 }
 
 void vp_cpu_grad_add(const vp_kernel_call *call)

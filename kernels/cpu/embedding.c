@@ -21,44 +21,39 @@
 enum { SLICE_COLS = 128 }; /* columns one work item of the backward owns */
 
 VP_ALWAYS_INLINE void lookup(const void *table, const void *position, void *y, int64_t n,
-                             float scale, bool bf16)
+                             float scale, vp_dtype dtype)
 {
     if (position) {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            vp_put(y, i, scale * vp_get(table, i, bf16) + vp_get(position, i, bf16), bf16);
+            vp_put(y, i, scale * vp_get(table, i, dtype) + vp_get(position, i, dtype), dtype);
     } else {
 #pragma omp simd
         for (int64_t i = 0; i < n; i++)
-            vp_put(y, i, scale * vp_get(table, i, bf16), bf16);
+            vp_put(y, i, scale * vp_get(table, i, dtype), dtype);
     }
 }
 
 /* One row of y; position may be NULL. */
 VP_PER_ISA(lookup_row,
-           (const void *table, const void *position, void *y, int64_t n, float scale, bool bf16),
-           (table, position, y, n, scale, bf16))
+           (const void *table, const void *position, void *y, int64_t n, float scale,
+            vp_dtype dtype),
+           (table, position, y, n, scale, dtype))
 {
-    if (bf16)
-        lookup(table, position, y, n, scale, true);
-    else
-        lookup(table, position, y, n, scale, false);
+    VP_BY_DTYPE(dtype, D, lookup(table, position, y, n, scale, D));
 }
 
-VP_ALWAYS_INLINE void add_scaled(const void *dy, float *to, int64_t n, float scale, bool bf16)
+VP_ALWAYS_INLINE void add_scaled(const void *dy, float *to, int64_t n, float scale, vp_dtype dtype)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)
-        to[i] = to[i] + scale * vp_get(dy, i, bf16);
+        to[i] = to[i] + scale * vp_get(dy, i, dtype);
 }
 
-VP_PER_ISA(add_row, (const void *dy, float *to, int64_t n, float scale, bool bf16),
-           (dy, to, n, scale, bf16))
+VP_PER_ISA(add_row, (const void *dy, float *to, int64_t n, float scale, vp_dtype dtype),
+           (dy, to, n, scale, dtype))
 {
-    if (bf16)
-        add_scaled(dy, to, n, scale, true);
-    else
-        add_scaled(dy, to, n, scale, false);
+    VP_BY_DTYPE(dtype, D, add_scaled(dy, to, n, scale, D));
 }
 
 /* The position of token n, after `counted` tokens of its sample. */
@@ -102,7 +97,7 @@ void vp_cpu_embedding_fwd(const vp_kernel_call *call)
         void       *to       = vp_cpu_at(y, call->dtype, n * cols);
 
         if (table && (positions || scale != 1.0f))
-            lookup_row(row, position, to, cols, scale, call->dtype == VP_DTYPE_BF16);
+            lookup_row(row, position, to, cols, scale, call->dtype);
         else
             memcpy(to, row, (size_t)(cols * vp_dtype_bytes(call->dtype)));
     }
@@ -119,7 +114,6 @@ void vp_cpu_embedding_bwd(const vp_kernel_call *call)
     bool    skip_padding = call->embedding_bwd.skip_padding != 0;
     int64_t skip         = call->embedding_bwd.skip_row - 1; /* -1: none */
     float   scale        = (float)call->embedding_reals.scale;
-    bool    bf16         = call->dtype == VP_DTYPE_BF16;
 
     assert(d_table || d_positions);
     assert(offset > 0 || !skip_padding);
@@ -137,9 +131,9 @@ void vp_cpu_embedding_bwd(const vp_kernel_call *call)
                 counted += p >= offset;
             }
             if (d_table && tokens[n] != skip)
-                add_row(row, d_table + tokens[n] * cols + c, width, scale, bf16);
+                add_row(row, d_table + tokens[n] * cols + c, width, scale, call->dtype);
             if (d_positions && !(skip_padding && p < offset))
-                add_row(row, d_positions + p * cols + c, width, 1.0f, bf16);
+                add_row(row, d_positions + p * cols + c, width, 1.0f, call->dtype);
         }
     }
 }

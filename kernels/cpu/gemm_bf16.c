@@ -1,4 +1,4 @@
-/* kernels/cpu/gemm_bf16.c: products of bf16 matrices: classes, blocks, threads, and the baseline's
+/* kernels/cpu/gemm_bf16.c: products of bf16 and of fp16 matrices: classes, blocks, threads, and the baseline's
  * kernel.
  *
  * One operand is *resident*: a block of it is packed once and stays in the second-level cache while
@@ -91,14 +91,42 @@ static const vp_gemm_bf16_kernels baseline = {
 
 static pthread_once_t              once = PTHREAD_ONCE_INIT;
 static const vp_gemm_bf16_kernels *kernels;
+static vp_gemm_bf16_kernels        kernels_f16; /* floats are multiplied, fp16 is packed */
 static vp_gemm_bf16_isa            class_found;
+
+/* [k][32] floats, as all classes that multiply floats want them. */
+VP_PER_ISA(pack_f16,
+           (void *panel, const uint16_t *x, int64_t ld, bool k_rows, int64_t n_lines, int64_t k),
+           (panel, x, ld, k_rows, n_lines, k))
+{
+    float  *to    = panel;
+    int64_t k_end = k + (UNIT - k % UNIT) % UNIT;
+
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t l = 0; l < n_lines; l++)
+            to[i * LINES + l] = vp_fp16_to_f32(k_rows ? x[i * ld + l] : x[l * ld + i]);
+    for (int64_t i = 0; n_lines < LINES && i < k; i++)
+        memset(to + i * LINES + n_lines, 0, (size_t)(LINES - n_lines) * sizeof *to);
+    memset(to + k * LINES, 0, (size_t)((k_end - k) * LINES) * sizeof *to);
+}
+
+static const vp_gemm_bf16_kernels *best(vp_gemm_bf16_isa most, vp_gemm_bf16_isa *found)
+{
+    const vp_gemm_bf16_kernels *k;
+
+    *found = VP_GEMM_BF16_BASELINE;
+    k      = vp_gemm_bf16_x86(most, found);
+    return k ? k : &baseline;
+}
 
 static void choose(vp_gemm_bf16_isa most)
 {
-    class_found = VP_GEMM_BF16_BASELINE;
-    kernels     = vp_gemm_bf16_x86(most, &class_found);
-    if (!kernels)
-        kernels = &baseline;
+    vp_gemm_bf16_isa of_floats;
+
+    kernels            = best(most, &class_found);
+    kernels_f16        = *best(most < VP_GEMM_BF16_AVX512 ? most : VP_GEMM_BF16_AVX512, &of_floats);
+    kernels_f16.pack_a = kernels_f16.pack_b = pack_f16;
+    assert(kernels_f16.element_bytes == sizeof(float) && !kernels_f16.round);
 }
 
 static void start(void)
@@ -133,13 +161,18 @@ typedef struct job {
     int64_t block_lines, item_lines; /* of an item: resident, streamed */
 } job;
 
+static vp_dtype dtype_of(const vp_gemm_bf16 *g)
+{
+    return g->f16 ? VP_DTYPE_F16 : VP_DTYPE_BF16;
+}
+
 /* What an fp32 C starts from, its own tile at (row, col) or the bias. */
 static void begin_tile(const vp_gemm_bf16 *g, const uint16_t *bias, int64_t row, int64_t col,
                        int64_t n_rows, int64_t n_cols, float *tile)
 {
     for (int64_t r = 0; r < n_rows; r++) {
         if (bias)
-            vp_bf16_widen(bias + col, tile + r * LINES, n_cols);
+            vp_half_widen(bias + col, tile + r * LINES, n_cols, dtype_of(g));
         else
             memcpy(tile + r * LINES, (const float *)g->c + (row + r) * g->ldc + col,
                    (size_t)n_cols * sizeof *tile);
@@ -148,19 +181,32 @@ static void begin_tile(const vp_gemm_bf16 *g, const uint16_t *bias, int64_t row,
 
 VP_PER_ISA(round_tile,
            (const float *tile, const uint16_t *bias, bool add, uint16_t *c, int64_t ldc,
-            int64_t n_rows, int64_t n_cols),
-           (tile, bias, add, c, ldc, n_rows, n_cols))
+            int64_t n_rows, int64_t n_cols, vp_dtype dtype),
+           (tile, bias, add, c, ldc, n_rows, n_cols, dtype))
 {
     for (int64_t r = 0; r < n_rows; r++) {
         float more[LINES] = {0};
 
         if (add || bias) {
-            vp_bf16_widen(bias ? bias : c + r * ldc, more, n_cols);
+            vp_half_widen(bias ? bias : c + r * ldc, more, n_cols, dtype);
             for (int64_t i = 0; i < LINES; i++)
                 more[i] += tile[r * LINES + i];
         }
-        vp_bf16_round(add || bias ? more : tile + r * LINES, c + r * ldc, n_cols);
+        vp_half_round(add || bias ? more : tile + r * LINES, c + r * ldc, n_cols, dtype);
     }
+}
+
+static void round_into_c(const job *j, const float *tile, int64_t row, int64_t col, int64_t n_rows,
+                         int64_t n_cols)
+{
+    const vp_gemm_bf16 *g    = j->g;
+    const uint16_t     *bias = j->bias ? j->bias + col : NULL;
+    uint16_t           *c    = (uint16_t *)g->c + row * g->ldc + col;
+
+    if (j->kernels->round)
+        j->kernels->round(tile, bias, g->add, c, g->ldc, n_rows, n_cols);
+    else
+        round_tile(tile, bias, g->add, c, g->ldc, n_rows, n_cols, dtype_of(g));
 }
 
 /* One piece of k for the tile at (row, col); tile is where it waits between pieces. */
@@ -193,9 +239,7 @@ static void add_piece(const job *j, const void *a, const void *b, int64_t k, int
             memcpy((float *)g->c + (row + r) * g->ldc + col, tile + r * LINES,
                    (size_t)n_cols * sizeof *tile);
     else if (last)
-        (j->kernels->round ? j->kernels->round : round_tile)(
-            tile, j->bias ? j->bias + col : NULL, g->add, (uint16_t *)g->c + row * g->ldc + col,
-            g->ldc, n_rows, n_cols);
+        round_into_c(j, tile, row, col, n_rows, n_cols);
 }
 
 /* A panel of one operand of C: its lines from `line`, its k from `k`. */
@@ -335,7 +379,7 @@ static void fill(const vp_gemm_bf16 *g, const uint16_t *bias)
             uint16_t x = bias ? bias[c] : 0;
 
             if (g->c_f32)
-                ((float *)g->c)[r * g->ldc + c] = vp_bf16_to_f32(x);
+                vp_half_widen(&x, (float *)g->c + r * g->ldc + c, 1, dtype_of(g));
             else
                 ((uint16_t *)g->c)[r * g->ldc + c] = x;
         }
@@ -366,7 +410,7 @@ static void run(const vp_gemm_bf16 *g, const uint16_t *bias, int n_threads)
     }
     assert(g->lda >= (g->a_transposed ? g->m : g->k) && g->ldb >= (g->b_transposed ? g->k : g->n));
     assert(g->ldc >= g->n);
-    j.kernels    = kernels;
+    j.kernels    = g->f16 ? &kernels_f16 : kernels;
     j.n_resident = j.resident_a ? g->m : g->n;
     j.n_streamed = j.resident_a ? g->n : g->m;
     choose_blocks(&j);

@@ -1,4 +1,4 @@
-/* kernels/cpu/gemm_bf16.h: products of bf16 matrices, summed in fp32, by kernels of our own.
+/* kernels/cpu/gemm_bf16.h: products of bf16 or fp16 matrices, summed in fp32, by kernels of our own.
  *     vp_gemm_bf16 g = {.m = rows, .n = out, .k = in, .a = x, .lda = in, .b = w, .ldb = out, .c =
  *     y, .ldc = out};
  *     vp_cpu_gemm_bf16(&g, bias);
@@ -19,7 +19,10 @@
  * Classes. The kernels exist for the instruction sets below, and between them bits differ: AMX
  * and AVX512-BF16 take denormals for zeros, FMA classes round once for a product and its
  * addition, the baseline twice. A process keeps the best class that its machine has from the
- * first call to its end. */
+ * first call to its end.
+ *
+ * fp16. The same, in the classes that multiply floats: AVX-512 at most, whatever bf16 has. Elements are
+ * widened when they are packed, denormals among them, and a C or bias of 16 bits is fp16. */
 #ifndef VP_KERNELS_CPU_GEMM_BF16_H
 #define VP_KERNELS_CPU_GEMM_BF16_H
 
@@ -38,13 +41,14 @@ typedef struct vp_gemm_bf16 {
     const uint16_t *b;
     int64_t         ldb;
     bool            b_transposed;
-    void           *c; /* float where c_f32, else bf16 */
+    void           *c; /* float where c_f32, else 16 bits */
     int64_t         ldc;
+    bool            f16; /* A, B, bias and a C of 16 bits are fp16, not bf16 */
     bool            c_f32;
     bool            add; /* not together with a bias */
 } vp_gemm_bf16;
 
-/* On all threads (vp_cpu_threads()). bias: n bf16 values, or NULL. Takes about 1.2 MiB of the
+/* On all threads (vp_cpu_threads()). bias: n values as A has them, or NULL. Takes about 1.2 MiB of the
  * stack of every thread. */
 void vp_cpu_gemm_bf16(const vp_gemm_bf16 *g, const uint16_t *bias);
 

@@ -24,7 +24,8 @@ enum { SLICE_COLS = 128 }; /* columns of d_gamma and d_beta one work item owns *
 /* ---- forward ---- */
 
 /* The row's mean and sum (x - mean)^2, in the lanes of vp_sum(). */
-VP_ALWAYS_INLINE void moments(const void *x, int64_t n, bool bf16, float *mean_out, float *squares)
+VP_ALWAYS_INLINE void moments(const void *x, int64_t n, vp_dtype dtype, float *mean_out,
+                              float *squares)
 {
     vp_f8   lane[4] = {{0}, {0}, {0}, {0}}, square[4] = {{0}, {0}, {0}, {0}};
     int64_t i = 0;
@@ -33,69 +34,66 @@ VP_ALWAYS_INLINE void moments(const void *x, int64_t n, bool bf16, float *mean_o
     for (; i + 32 <= n; i += 32)
         for (int l = 0; l < 4; l += 2) {
             vp_f8 v[2];
-            vp_get16(x, i + 8 * l, bf16, v);
+            vp_get16(x, i + 8 * l, dtype, v);
             lane[l] += v[0];
             lane[l + 1] += v[1];
         }
     total = vp_lanes_total(lane);
     for (; i < n; i++)
-        total += vp_get(x, i, bf16);
+        total += vp_get(x, i, dtype);
     mean = total / (float)n;
     for (i = 0; i + 32 <= n; i += 32)
         for (int l = 0; l < 4; l += 2) {
             vp_f8 v[2];
-            vp_get16(x, i + 8 * l, bf16, v);
+            vp_get16(x, i + 8 * l, dtype, v);
             square[l] += (v[0] - mean) * (v[0] - mean);
             square[l + 1] += (v[1] - mean) * (v[1] - mean);
         }
     total = vp_lanes_total(square);
     for (; i < n; i++)
-        total += (vp_get(x, i, bf16) - mean) * (vp_get(x, i, bf16) - mean);
+        total += (vp_get(x, i, dtype) - mean) * (vp_get(x, i, dtype) - mean);
     *mean_out = mean;
     *squares  = total;
 }
 
 VP_ALWAYS_INLINE void normalise(const void *x, const void *gamma, const void *beta, void *y,
-                                int64_t cols, float mean, float rstd, bool bf16, bool has_gamma,
-                                bool has_beta)
+                                int64_t cols, float mean, float rstd, vp_dtype dtype,
+                                bool has_gamma, bool has_beta)
 {
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++) {
-        float v = (vp_get(x, c, bf16) - mean) * rstd;
+        float v = (vp_get(x, c, dtype) - mean) * rstd;
         if (has_gamma)
-            v = v * vp_get(gamma, c, bf16);
+            v = v * vp_get(gamma, c, dtype);
         if (has_beta)
-            v = v + vp_get(beta, c, bf16);
-        vp_put(y, c, v, bf16);
+            v = v + vp_get(beta, c, dtype);
+        vp_put(y, c, v, dtype);
     }
 }
 
 VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, const void *beta, void *y,
-                              int64_t cols, double eps, float *mean, float *rstd, bool bf16)
+                              int64_t cols, double eps, float *mean, float *rstd, vp_dtype dtype)
 {
     float squares;
 
-    moments(x, cols, bf16, mean, &squares);
+    moments(x, cols, dtype, mean, &squares);
     *rstd = (float)(1.0 / sqrt((double)(squares / (float)cols) + eps));
     if (gamma && beta)
-        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, true, true);
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, dtype, true, true);
     else if (gamma)
-        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, true, false);
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, dtype, true, false);
     else if (beta)
-        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, false, true);
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, dtype, false, true);
     else
-        normalise(x, gamma, beta, y, cols, *mean, *rstd, bf16, false, false);
+        normalise(x, gamma, beta, y, cols, *mean, *rstd, dtype, false, false);
 }
 
 VP_PER_ISA(forward_row,
            (const void *x, const void *gamma, const void *beta, void *y, int64_t cols, double eps,
-            float *mean, float *rstd, bool bf16),
-           (x, gamma, beta, y, cols, eps, mean, rstd, bf16))
+            float *mean, float *rstd, vp_dtype dtype),
+           (x, gamma, beta, y, cols, eps, mean, rstd, dtype))
 {
-    if (bf16)
-        forward(x, gamma, beta, y, cols, eps, mean, rstd, true);
-    else
-        forward(x, gamma, beta, y, cols, eps, mean, rstd, false);
+    VP_BY_DTYPE(dtype, D, forward(x, gamma, beta, y, cols, eps, mean, rstd, D));
 }
 
 void vp_cpu_layernorm_fwd(const vp_kernel_call *call)
@@ -110,7 +108,7 @@ void vp_cpu_layernorm_fwd(const vp_kernel_call *call)
         forward_row(vp_cpu_at(call->operand[VP_LAYERNORM_FWD_X], call->dtype, r * cols),
                     call->operand[VP_LAYERNORM_FWD_GAMMA], call->operand[VP_LAYERNORM_FWD_BETA],
                     vp_cpu_at(call->operand[VP_LAYERNORM_FWD_Y], call->dtype, r * cols), cols,
-                    call->norm_reals.eps, mean + r, rstd + r, call->dtype == VP_DTYPE_BF16);
+                    call->norm_reals.eps, mean + r, rstd + r, call->dtype);
 }
 
 /* ---- backward ---- */
@@ -118,7 +116,7 @@ void vp_cpu_layernorm_fwd(const vp_kernel_call *call)
 /* dx may lie on dy, x or add: both means are taken before the first write, then element by
  * element. */
 VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma, float mean,
-                               float rstd, const void *add, void *dx, int64_t cols, bool bf16,
+                               float rstd, const void *add, void *dx, int64_t cols, vp_dtype dtype,
                                bool has_gamma)
 {
     vp_f8   lane_g[4] = {{0}, {0}, {0}, {0}}, lane_gx[4] = {{0}, {0}, {0}, {0}};
@@ -130,10 +128,10 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
             int64_t c = i + 8 * l;
             vp_f8   g[2], v[2], w[2];
 
-            vp_get16(dy, c, bf16, g);
-            vp_get16(x, c, bf16, v);
+            vp_get16(dy, c, dtype, g);
+            vp_get16(x, c, dtype, v);
             if (has_gamma) {
-                vp_get16(gamma, c, bf16, w);
+                vp_get16(gamma, c, dtype, w);
                 g[0] *= w[0];
                 g[1] *= w[1];
             }
@@ -145,11 +143,11 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
     sum_g  = vp_lanes_total(lane_g);
     sum_gx = vp_lanes_total(lane_gx);
     for (; i < cols; i++) {
-        float g = vp_get(dy, i, bf16);
+        float g = vp_get(dy, i, dtype);
         if (has_gamma)
-            g *= vp_get(gamma, i, bf16);
+            g *= vp_get(gamma, i, dtype);
         sum_g += g;
-        sum_gx += g * ((vp_get(x, i, bf16) - mean) * rstd);
+        sum_gx += g * ((vp_get(x, i, dtype) - mean) * rstd);
     }
     mean_g  = sum_g / (float)cols;
     mean_gx = sum_gx / (float)cols;
@@ -157,62 +155,57 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
 #pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
             float g =
-                has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
+                has_gamma ? vp_get(dy, c, dtype) * vp_get(gamma, c, dtype) : vp_get(dy, c, dtype);
             vp_put(dx, c,
-                   vp_get(add, c, bf16) +
-                       rstd * (g - mean_g - (vp_get(x, c, bf16) - mean) * rstd * mean_gx),
-                   bf16);
+                   vp_get(add, c, dtype) +
+                       rstd * (g - mean_g - (vp_get(x, c, dtype) - mean) * rstd * mean_gx),
+                   dtype);
         }
     } else {
 #pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
             float g =
-                has_gamma ? vp_get(dy, c, bf16) * vp_get(gamma, c, bf16) : vp_get(dy, c, bf16);
-            vp_put(dx, c, rstd * (g - mean_g - (vp_get(x, c, bf16) - mean) * rstd * mean_gx), bf16);
+                has_gamma ? vp_get(dy, c, dtype) * vp_get(gamma, c, dtype) : vp_get(dy, c, dtype);
+            vp_put(dx, c, rstd * (g - mean_g - (vp_get(x, c, dtype) - mean) * rstd * mean_gx),
+                   dtype);
         }
     }
 }
 
 VP_PER_ISA(backward_row,
            (const void *dy, const void *x, const void *gamma, float mean, float rstd,
-            const void *add, void *dx, int64_t cols, bool bf16),
-           (dy, x, gamma, mean, rstd, add, dx, cols, bf16))
+            const void *add, void *dx, int64_t cols, vp_dtype dtype),
+           (dy, x, gamma, mean, rstd, add, dx, cols, dtype))
 {
-    if (bf16 && gamma)
-        backward(dy, x, gamma, mean, rstd, add, dx, cols, true, true);
-    else if (bf16)
-        backward(dy, x, gamma, mean, rstd, add, dx, cols, true, false);
-    else if (gamma)
-        backward(dy, x, gamma, mean, rstd, add, dx, cols, false, true);
+    if (gamma)
+        VP_BY_DTYPE(dtype, D, backward(dy, x, gamma, mean, rstd, add, dx, cols, D, true));
     else
-        backward(dy, x, gamma, mean, rstd, add, dx, cols, false, false);
+        VP_BY_DTYPE(dtype, D, backward(dy, x, gamma, mean, rstd, add, dx, cols, D, false));
 }
 
 VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float m, float s, int64_t cols,
-                                  float *sum_gamma, float *sum_beta, bool bf16)
+                                  float *sum_gamma, float *sum_beta, vp_dtype dtype)
 {
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++) {
-        sum_gamma[c] += vp_get(dy, c, bf16) * ((vp_get(x, c, bf16) - m) * s);
-        sum_beta[c] += vp_get(dy, c, bf16);
+        sum_gamma[c] += vp_get(dy, c, dtype) * ((vp_get(x, c, dtype) - m) * s);
+        sum_beta[c] += vp_get(dy, c, dtype);
     }
 }
 
 /* dy and x begin at element `first` of the row's operand; rows are ld elements apart. */
 VP_PER_ISA(sum_tile,
            (const void *dy, const void *x, int64_t first, const float *mean, const float *rstd,
-            int64_t ld, int64_t rows, int64_t cols, float *sum_gamma, float *sum_beta, bool bf16),
-           (dy, x, first, mean, rstd, ld, rows, cols, sum_gamma, sum_beta, bf16))
+            int64_t ld, int64_t rows, int64_t cols, float *sum_gamma, float *sum_beta,
+            vp_dtype dtype),
+           (dy, x, first, mean, rstd, ld, rows, cols, sum_gamma, sum_beta, dtype))
 {
     for (int64_t r = 0; r < rows; r++) {
-        int64_t at = first + r * ld;
+        const void *dy_row = vp_cpu_at(dy, dtype, first + r * ld),
+                   *x_row  = vp_cpu_at(x, dtype, first + r * ld);
 
-        if (bf16)
-            add_columns((const uint16_t *)dy + at, (const uint16_t *)x + at, mean[r], rstd[r], cols,
-                        sum_gamma, sum_beta, true);
-        else
-            add_columns((const float *)dy + at, (const float *)x + at, mean[r], rstd[r], cols,
-                        sum_gamma, sum_beta, false);
+        VP_BY_DTYPE(dtype, D,
+                    add_columns(dy_row, x_row, mean[r], rstd[r], cols, sum_gamma, sum_beta, D));
     }
 }
 
@@ -233,7 +226,7 @@ void vp_cpu_layernorm_bwd(const vp_kernel_call *call)
     float *d_gamma    = call->operand[VP_LAYERNORM_BWD_D_GAMMA],
           *d_beta     = call->operand[VP_LAYERNORM_BWD_D_BETA];
     int64_t rows = call->layernorm.rows, cols = call->layernorm.cols;
-    bool    bf16 = call->dtype == VP_DTYPE_BF16, sums = d_gamma || d_beta;
+    bool    sums = d_gamma || d_beta;
 
     /* Tile by tile: the column sums first, since dx may be written over what they read; the tile
      * is in the cache when its rows come. */
@@ -248,7 +241,7 @@ void vp_cpu_layernorm_bwd(const vp_kernel_call *call)
             int64_t n_cols = vp_min_i64(SLICE_COLS, cols - c0);
 
             sum_tile(dy, x, r0 * cols + c0, mean + r0, rstd + r0, cols, n_rows, n_cols, sum_gamma,
-                     sum_beta, bf16);
+                     sum_beta, call->dtype);
             put_sums(d_gamma ? d_gamma + c0 : NULL, sum_gamma, n_cols, add_in);
             put_sums(d_beta ? d_beta + c0 : NULL, sum_beta, n_cols, add_in);
         }
@@ -257,6 +250,6 @@ void vp_cpu_layernorm_bwd(const vp_kernel_call *call)
             backward_row(vp_cpu_at(dy, call->dtype, r * cols), vp_cpu_at(x, call->dtype, r * cols),
                          gamma, mean[r], rstd[r], vp_cpu_at(add, call->dtype, r * cols),
                          vp_cpu_at(call->operand[VP_LAYERNORM_BWD_DX], call->dtype, r * cols), cols,
-                         bf16);
+                         call->dtype);
     }
 }

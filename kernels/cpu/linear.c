@@ -5,7 +5,7 @@
  * w is (in, out) or (out, in): the GEMM reads it transposed, nothing is copied. dw and db are
  * reductions over tokens: tile after tile of 256 rows, in order, into the accumulator; a bf16
  * gradient into fp32 from zero, what was there last, rounded once. fp32
- * products are the BLAS library's (gemm.c), bf16 ones our own (gemm_bf16.h), where any split of
+ * products are the BLAS library's (gemm.c), those of 16 bits our own (gemm_bf16.h), where any split of
  * k at whole tiles is the same sum. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/gemm_bf16.h"
@@ -18,7 +18,7 @@
 
 enum { BIAS_COLS = 256 }; /* columns of db one work item owns */
 
-/* The product in the call's dtype. c_f32: C is fp32 also in a bf16 call. bias: n elements of the
+/* The product in the call's dtype. c_f32: C is fp32 in any call. bias: n elements of the
  * call's dtype, or NULL. */
 static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_tile, const void *a,
                      const void *b, void *c, bool c_f32, const void *bias)
@@ -37,6 +37,7 @@ static void multiply(const vp_kernel_call *call, const vp_gemm *g, int64_t k_til
             .b_transposed = g->b_transposed,
             .c            = c,
             .ldc          = g->ldc,
+            .f16          = call->dtype == VP_DTYPE_F16,
             .c_f32        = c_f32,
             .add          = g->add,
         };
@@ -86,24 +87,23 @@ void vp_cpu_linear_bwd_input(const vp_kernel_call *call)
              NULL);
 }
 
-VP_ALWAYS_INLINE void add_columns(const void *x, int64_t cols, float *sum, bool bf16)
+VP_ALWAYS_INLINE void add_columns(const void *x, int64_t cols, float *sum, vp_dtype dtype)
 {
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++)
-        sum[c] += vp_get(x, c, bf16);
+        sum[c] += vp_get(x, c, dtype);
 }
 
 /* From element `first` of x on: rows that are ld elements apart. */
 VP_PER_ISA(sum_rows,
            (const void *x, int64_t first, int64_t ld, int64_t rows, int64_t cols, float *sum,
-            bool bf16),
-           (x, first, ld, rows, cols, sum, bf16))
+            vp_dtype dtype),
+           (x, first, ld, rows, cols, sum, dtype))
 {
     for (int64_t r = 0; r < rows; r++) {
-        if (bf16)
-            add_columns((const uint16_t *)x + first + r * ld, cols, sum, true);
-        else
-            add_columns((const float *)x + first + r * ld, cols, sum, false);
+        const void *row = vp_cpu_at(x, dtype, first + r * ld);
+
+        VP_BY_DTYPE(dtype, D, add_columns(row, cols, sum, D));
     }
 }
 
@@ -118,18 +118,19 @@ static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
 
     assert(cols > 0 && cols <= BIAS_COLS && col + cols <= out);
     for (int64_t c = 0; c < cols; c++)
-        total[c] = call->accumulate && !bf16 ? vp_get(db, col + c, false) : 0.0f;
+        total[c] = call->accumulate && !bf16 ? vp_get(db, col + c, VP_DTYPE_F32) : 0.0f;
     for (int64_t r = 0; r < rows; r += VP_TILE_TOKENS) {
         float sum[BIAS_COLS] = {0};
 
         sum_rows(dy, r * out + col, out, vp_min_i64(VP_TILE_TOKENS, rows - r), cols, sum,
-                 call->dtype != VP_DTYPE_F32);
+                 call->dtype);
         for (int64_t c = 0; c < cols; c++)
             total[c] += sum[c];
     }
     for (int64_t c = 0; c < cols; c++)
         vp_put(db, col + c,
-               total[c] + (call->accumulate && bf16 ? vp_get(db, col + c, true) : 0.0f), bf16);
+               total[c] + (call->accumulate && bf16 ? vp_get(db, col + c, VP_DTYPE_BF16) : 0.0f),
+               bf16 ? VP_DTYPE_BF16 : VP_DTYPE_F32);
 }
 
 void vp_cpu_linear_bwd_weight(const vp_kernel_call *call)

@@ -139,6 +139,8 @@ void vp_cpu_muon(const vp_kernel_call *call)
     float    keep = (float)(call->muon.decay ? 1.0 - control->lr * o->weight_decay : 1.0);
 
     assert(o);
+    if (VP_SKIPS(control))
+        return;
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
     for (int64_t s = 0; s < n_spans; s++)
         momentum_span(m, &g, x, s * VP_CPU_SPAN, vp_cpu_span_len(count, s),

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 
 void vp_cpu_grad_sumsq(const vp_kernel_call *call)
@@ -20,6 +21,23 @@ void vp_cpu_grad_sumsq(const vp_kernel_call *call)
                               call->elements.count);
 }
 
+/* The loss scale of the next step, as plan/op.h says. */
+static void end_scaled_step(vp_scaled_control *s)
+{
+    s->control.grad_scale /= s->loss_scale;
+    s->skips = isfinite(s->control.grad_sumsq) ? 0.0 : 1.0;
+    if (s->skips != 0.0) {
+        s->loss_scale *= 0.5;
+        s->clean_steps = 0.0;
+        s->skipped_steps += 1.0;
+    } else if (s->clean_steps + 1.0 < s->control.growth_interval) {
+        s->clean_steps += 1.0;
+    } else {
+        s->loss_scale *= s->loss_scale * 2.0 <= (double)FLT_MAX ? 2.0 : 1.0;
+        s->clean_steps = 0.0;
+    }
+}
+
 /* As torch.nn.utils.clip_grad_norm_: scale = min(1, clip / (norm + 1e-6)). clip_norm <= 0: none. */
 void vp_cpu_clip_scale(const vp_kernel_call *call)
 {
@@ -27,10 +45,12 @@ void vp_cpu_clip_scale(const vp_kernel_call *call)
     double      clip    = call->clip_reals.clip_norm;
     double      ratio;
 
-    control->grad_norm = sqrt(control->grad_sumsq);
+    control->grad_norm = sqrt(control->grad_sumsq) / VP_LOSS_SCALE(control);
     ratio              = clip / (control->grad_norm + 1e-6);
     /* Written so that a norm that is not a number reaches the parameters, where it is seen. */
     control->grad_scale = clip > 0.0 ? (ratio >= 1.0 ? 1.0 : ratio) : 1.0;
+    if (VP_IS_SCALED(control))
+        end_scaled_step((vp_scaled_control *)(void *)control);
 }
 
 /* ---- the rules ---- */
@@ -44,8 +64,9 @@ typedef struct scalars {
 static scalars scalars_of(const vp_kernel_call *call, const vp_control *control, bool decays)
 {
     const vp_optimizer_numbers *o = call->optimizer;
+    double                      t = VP_UPDATE_NUMBER(control);
 
-    assert(o && control->step >= 1.0); /* from 1, or the corrections divide by 0 */
+    assert(o && t >= 1.0); /* from 1, or the corrections divide by 0 */
     return (scalars){
         .grad_scale          = (float)control->grad_scale,
         .lr                  = (float)control->lr,
@@ -56,8 +77,8 @@ static scalars scalars_of(const vp_kernel_call *call, const vp_control *control,
         .one_minus_b1        = (float)(1.0 - o->beta1),
         .b2                  = (float)o->beta2,
         .one_minus_b2        = (float)(1.0 - o->beta2),
-        .step_size           = (float)(control->lr / (1.0 - pow(o->beta1, control->step))),
-        .inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - pow(o->beta2, control->step))),
+        .step_size           = (float)(control->lr / (1.0 - pow(o->beta1, t))),
+        .inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - pow(o->beta2, t))),
         .eps                 = (float)o->eps,
     };
 }
@@ -184,8 +205,11 @@ static void update_all(const vp_kernel_call *call, vp_param p, vp_grad g, void *
                   .p        = p,
                   .g        = g,
                   .n_states = (m != NULL) + (v != NULL),
-                  .k        = scalars_of(call, control, call->update.decay != 0),
     };
+
+    if (VP_SKIPS(control))
+        return;
+    u.k = scalars_of(call, control, call->update.decay != 0);
 
     assert(m || !v);
     assert((call->kernel == VP_K_ADAMW) == (v != NULL) &&

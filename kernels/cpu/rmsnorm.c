@@ -29,7 +29,7 @@ enum {
 /* ---- forward ---- */
 
 VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, void *y, int64_t cols, float offset,
-                              double eps, float *rstd_out, bool bf16)
+                              double eps, float *rstd_out, vp_dtype dtype)
 {
     vp_f8   lane[4] = {{0}, {0}, {0}, {0}};
     int64_t i       = 0;
@@ -38,30 +38,27 @@ VP_ALWAYS_INLINE void forward(const void *x, const void *gamma, void *y, int64_t
     for (; i + 32 <= cols; i += 32)
         for (int l = 0; l < 4; l += 2) {
             vp_f8 v[2];
-            vp_get16(x, i + 8 * l, bf16, v);
+            vp_get16(x, i + 8 * l, dtype, v);
             lane[l] += v[0] * v[0];
             lane[l + 1] += v[1] * v[1];
         }
     total = vp_lanes_total(lane);
     for (; i < cols; i++)
-        total += vp_get(x, i, bf16) * vp_get(x, i, bf16);
+        total += vp_get(x, i, dtype) * vp_get(x, i, dtype);
     rstd = (float)(1.0 / sqrt((double)(total / (float)cols) + eps));
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++)
-        vp_put(y, c, vp_get(x, c, bf16) * rstd * (offset + vp_get(gamma, c, bf16)), bf16);
+        vp_put(y, c, vp_get(x, c, dtype) * rstd * (offset + vp_get(gamma, c, dtype)), dtype);
     *rstd_out = rstd;
 }
 
 /* offset: 1 or 0, what is added to gamma. */
 VP_PER_ISA(forward_row,
            (const void *x, const void *gamma, void *y, int64_t cols, float offset, double eps,
-            float *rstd, bool bf16),
-           (x, gamma, y, cols, offset, eps, rstd, bf16))
+            float *rstd, vp_dtype dtype),
+           (x, gamma, y, cols, offset, eps, rstd, dtype))
 {
-    if (bf16)
-        forward(x, gamma, y, cols, offset, eps, rstd, true);
-    else
-        forward(x, gamma, y, cols, offset, eps, rstd, false);
+    VP_BY_DTYPE(dtype, D, forward(x, gamma, y, cols, offset, eps, rstd, D));
 }
 
 void vp_cpu_rmsnorm_fwd(const vp_kernel_call *call)
@@ -75,15 +72,14 @@ void vp_cpu_rmsnorm_fwd(const vp_kernel_call *call)
         forward_row(vp_cpu_at(call->operand[VP_RMSNORM_FWD_X], call->dtype, r * cols),
                     call->operand[VP_RMSNORM_FWD_GAMMA],
                     vp_cpu_at(call->operand[VP_RMSNORM_FWD_Y], call->dtype, r * cols), cols,
-                    (float)call->rmsnorm.unit_offset, call->norm_reals.eps, rstd + r,
-                    call->dtype == VP_DTYPE_BF16);
+                    (float)call->rmsnorm.unit_offset, call->norm_reals.eps, rstd + r, call->dtype);
 }
 
 /* ---- backward ---- */
 
 /* dx may lie on dy, x or add: the mean is taken before the first write, then element by element. */
 VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma, float offset,
-                               float rstd, const void *add, void *dx, int64_t cols, bool bf16)
+                               float rstd, const void *add, void *dx, int64_t cols, vp_dtype dtype)
 {
     vp_f8   lane[4] = {{0}, {0}, {0}, {0}};
     int64_t i       = 0;
@@ -94,66 +90,60 @@ VP_ALWAYS_INLINE void backward(const void *dy, const void *x, const void *gamma,
             int64_t c = i + 8 * l;
             vp_f8   g[2], v[2], w[2];
 
-            vp_get16(dy, c, bf16, g);
-            vp_get16(x, c, bf16, v);
-            vp_get16(gamma, c, bf16, w);
+            vp_get16(dy, c, dtype, g);
+            vp_get16(x, c, dtype, v);
+            vp_get16(gamma, c, dtype, w);
             for (int h = 0; h < 2; h++)
                 lane[l + h] += g[h] * (offset + w[h]) * (v[h] * rstd);
         }
     sum = vp_lanes_total(lane);
     for (; i < cols; i++)
-        sum +=
-            vp_get(dy, i, bf16) * (offset + vp_get(gamma, i, bf16)) * (vp_get(x, i, bf16) * rstd);
+        sum += vp_get(dy, i, dtype) * (offset + vp_get(gamma, i, dtype)) *
+               (vp_get(x, i, dtype) * rstd);
     mean = sum / (float)cols;
     if (add) {
 #pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
-            float g = vp_get(dy, c, bf16) * (offset + vp_get(gamma, c, bf16));
-            vp_put(dx, c, vp_get(add, c, bf16) + rstd * (g - vp_get(x, c, bf16) * rstd * mean),
-                   bf16);
+            float g = vp_get(dy, c, dtype) * (offset + vp_get(gamma, c, dtype));
+            vp_put(dx, c, vp_get(add, c, dtype) + rstd * (g - vp_get(x, c, dtype) * rstd * mean),
+                   dtype);
         }
     } else {
 #pragma omp simd
         for (int64_t c = 0; c < cols; c++) {
-            float g = vp_get(dy, c, bf16) * (offset + vp_get(gamma, c, bf16));
-            vp_put(dx, c, rstd * (g - vp_get(x, c, bf16) * rstd * mean), bf16);
+            float g = vp_get(dy, c, dtype) * (offset + vp_get(gamma, c, dtype));
+            vp_put(dx, c, rstd * (g - vp_get(x, c, dtype) * rstd * mean), dtype);
         }
     }
 }
 
 VP_PER_ISA(backward_row,
            (const void *dy, const void *x, const void *gamma, float offset, float rstd,
-            const void *add, void *dx, int64_t cols, bool bf16),
-           (dy, x, gamma, offset, rstd, add, dx, cols, bf16))
+            const void *add, void *dx, int64_t cols, vp_dtype dtype),
+           (dy, x, gamma, offset, rstd, add, dx, cols, dtype))
 {
-    if (bf16)
-        backward(dy, x, gamma, offset, rstd, add, dx, cols, true);
-    else
-        backward(dy, x, gamma, offset, rstd, add, dx, cols, false);
+    VP_BY_DTYPE(dtype, D, backward(dy, x, gamma, offset, rstd, add, dx, cols, D));
 }
 
 VP_ALWAYS_INLINE void add_columns(const void *dy, const void *x, float rstd, int64_t cols,
-                                  float *sum, bool bf16)
+                                  float *sum, vp_dtype dtype)
 {
 #pragma omp simd
     for (int64_t c = 0; c < cols; c++)
-        sum[c] += vp_get(dy, c, bf16) * (vp_get(x, c, bf16) * rstd);
+        sum[c] += vp_get(dy, c, dtype) * (vp_get(x, c, dtype) * rstd);
 }
 
 /* From element `first` of dy and x on: rows that are ld elements apart. */
 VP_PER_ISA(sum_block,
            (const void *dy, const void *x, int64_t first, const float *rstd, int64_t ld,
-            int64_t rows, int64_t cols, float *sum, bool bf16),
-           (dy, x, first, rstd, ld, rows, cols, sum, bf16))
+            int64_t rows, int64_t cols, float *sum, vp_dtype dtype),
+           (dy, x, first, rstd, ld, rows, cols, sum, dtype))
 {
     for (int64_t r = 0; r < rows; r++) {
-        int64_t at = first + r * ld;
+        const void *dy_row = vp_cpu_at(dy, dtype, first + r * ld),
+                   *x_row  = vp_cpu_at(x, dtype, first + r * ld);
 
-        if (bf16)
-            add_columns((const uint16_t *)dy + at, (const uint16_t *)x + at, rstd[r], cols, sum,
-                        true);
-        else
-            add_columns((const float *)dy + at, (const float *)x + at, rstd[r], cols, sum, false);
+        VP_BY_DTYPE(dtype, D, add_columns(dy_row, x_row, rstd[r], cols, sum, D));
     }
 }
 
@@ -170,7 +160,6 @@ void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
     /* A column's sum is the same whoever takes it: a norm per head has few columns and many
      * rows. */
     int64_t slice = cols >= (int64_t)SLICE_COLS * vp_cpu_threads() ? SLICE_COLS : SLICE_LEAST;
-    bool    bf16  = call->dtype == VP_DTYPE_BF16;
 
     assert(slice <= SLICE_COLS && tile % VP_TILE_TOKENS == 0);
     /* Tile by tile: the column sums first, since dx may be written over what they read. */
@@ -188,7 +177,7 @@ void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
                 float sum[SLICE_COLS] = {0};
 
                 sum_block(dy, x, b * cols + c0, rstd + b, cols, vp_min_i64(BLOCK_ROWS, end - b),
-                          n_cols, sum, bf16);
+                          n_cols, sum, call->dtype);
                 for (int64_t c = 0; c < n_cols; c++)
                     total[c] += sum[c];
             }
@@ -200,6 +189,6 @@ void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
             backward_row(vp_cpu_at(dy, call->dtype, r * cols), vp_cpu_at(x, call->dtype, r * cols),
                          gamma, offset, rstd[r], vp_cpu_at(add, call->dtype, r * cols),
                          vp_cpu_at(call->operand[VP_RMSNORM_BWD_DX], call->dtype, r * cols), cols,
-                         bf16);
+                         call->dtype);
     }
 }

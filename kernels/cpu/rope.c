@@ -77,28 +77,28 @@ VP_PER_ISA(turn_head,
     turn_pairs(x, x + half, cosine, sine, sign, y, y + half, half);
 }
 
-VP_PER_ISA(turn_head_bf16,
+VP_PER_ISA(turn_half_head,
            (const uint16_t *x, const float *cosine, const float *sine, float sign, uint16_t *y,
-            int64_t half),
-           (x, cosine, sine, sign, y, half))
+            int64_t half, vp_dtype dtype),
+           (x, cosine, sine, sign, y, half, dtype))
 {
     float a[PAIRS], b[PAIRS];
 
     for (int64_t i = 0; i < half; i += PAIRS) {
         int64_t n = half - i < PAIRS ? half - i : PAIRS;
 
-        vp_bf16_widen(x + i, a, n);
-        vp_bf16_widen(x + half + i, b, n);
+        vp_half_widen(x + i, a, n, dtype);
+        vp_half_widen(x + half + i, b, n, dtype);
         turn_pairs(a, b, cosine + i, sine + i, sign, a, b, n);
-        vp_bf16_round(a, y + i, n);
-        vp_bf16_round(b, y + half + i, n);
+        vp_half_round(a, y + i, n, dtype);
+        vp_half_round(b, y + half + i, n, dtype);
     }
 }
 
-static void turn_row(const shape *s, bool bf16, const char *x, const float *cosine,
+static void turn_row(const shape *s, vp_dtype dtype, const char *x, const float *cosine,
                      const float *sine, char *y)
 {
-    int64_t bytes = bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float);
+    int64_t bytes = vp_dtype_bytes(dtype);
 
     for (int64_t g = 0; g < s->n_groups; g++)
         for (int64_t at = 0; at < s->group_elements; at += s->d) {
@@ -107,9 +107,9 @@ static void turn_row(const shape *s, bool bf16, const char *x, const float *cosi
             const char *x_head = x + e * bytes;
             char       *y_head = y + e * bytes;
 
-            if (n_turn > 0 && bf16)
-                turn_head_bf16((const uint16_t *)(const void *)x_head, cosine, sine, s->sign,
-                               (uint16_t *)(void *)y_head, s->half);
+            if (n_turn > 0 && dtype != VP_DTYPE_F32)
+                turn_half_head((const uint16_t *)(const void *)x_head, cosine, sine, s->sign,
+                               (uint16_t *)(void *)y_head, s->half, dtype);
             else if (n_turn > 0)
                 turn_head((const float *)(const void *)x_head, cosine, sine, s->sign,
                           (float *)(void *)y_head, s->half);
@@ -121,20 +121,19 @@ static void turn_row(const shape *s, bool bf16, const char *x, const float *cosi
 
 static void turn(const vp_kernel_call *call, const char *x, const float *angles, char *y)
 {
-    bool    bf16 = call->dtype == VP_DTYPE_BF16;
     int64_t seq = call->rope.seq, n_rows = call->rope.batch * seq;
-    shape   s = shape_of(call);
-    int64_t row_bytes =
-        s.row_elements * (bf16 ? (int64_t)sizeof(uint16_t) : (int64_t)sizeof(float));
-    int64_t rows    = vp_max_i64(1, VP_CPU_SPAN / s.row_elements); /* of an item */
-    int64_t n_items = vp_ceil_div(n_rows, rows);
+    shape   s         = shape_of(call);
+    int64_t row_bytes = s.row_elements * vp_dtype_bytes(call->dtype);
+    int64_t rows      = vp_max_i64(1, VP_CPU_SPAN / s.row_elements); /* of an item */
+    int64_t n_items   = vp_ceil_div(n_rows, rows);
 
 #pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_items > 1)
     for (int64_t item = 0; item < n_items; item++)
         for (int64_t r = item * rows; r < vp_min_i64(n_rows, (item + 1) * rows); r++) {
             const float *cosine = angles + r % seq * s.half;
 
-            turn_row(&s, bf16, x + r * row_bytes, cosine, cosine + seq * s.half, y + r * row_bytes);
+            turn_row(&s, call->dtype, x + r * row_bytes, cosine, cosine + seq * s.half,
+                     y + r * row_bytes);
         }
 }
 

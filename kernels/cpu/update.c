@@ -23,11 +23,12 @@ void vp_update_draw(vp_philox_key key, uint64_t use, int64_t first, int64_t n, u
 
 vp_param vp_param_of(const vp_kernel_call *call, void *param, float *master)
 {
-    vp_param p = {.exact = master, .key = vp_philox_key_of(&call->rng)};
+    vp_param p = {.exact = master, .dtype = call->dtype, .key = vp_philox_key_of(&call->rng)};
 
     assert(param && (const void *)master != param);
+    assert(call->dtype != VP_DTYPE_F16 || master); /* its steps are too coarse for an update */
     if (call->dtype != VP_DTYPE_F32)
-        p.bf16 = param;
+        p.half = param;
     else if (master)
         p.copy = param;
     else

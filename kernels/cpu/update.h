@@ -8,7 +8,8 @@
  *
  * The arithmetic of an update is fp32 whatever is kept. What is rounded:
  *
- *   a bf16 parameter with a master   the nearest bf16 to the master
+ *   a parameter of 16 bits with a    the nearest to the master: bf16, or fp16, which always has one
+ *   master
  *   a bf16 parameter without         stochastically: a step of lr is often less than half the
  *   distance of two bf16 numbers,
  *                                    and rounding to nearest would undo it (Zamirai et al. 2020,
@@ -60,12 +61,13 @@ void vp_update_draw(vp_philox_key key, uint64_t use, int64_t first, int64_t n, u
 /* ---- parameters ---- */
 
 typedef struct vp_param {
-    /* what the update is made to: p of an fp32 call, or the master; NULL: the bf16 */
+    /* what the update is made to: p of an fp32 call, or the master; NULL: a bf16 p */
     float *exact;
     /* p of an fp32 call that has a master as well, else NULL */
     float *copy;
-    /* p of a bf16 call, else NULL */
-    uint16_t     *bf16;
+    /* p of a call of 16 bits, else NULL; fp16 has a master */
+    uint16_t     *half;
+    vp_dtype      dtype;
     vp_philox_key key;
 } vp_param;
 
@@ -76,7 +78,7 @@ VP_ALWAYS_INLINE float *vp_param_load(const vp_param *p, int64_t i, int64_t n, f
 {
     if (p->exact)
         return p->exact + i;
-    vp_bf16_widen(p->bf16 + i, scratch, n);
+    vp_bf16_widen(p->half + i, scratch, n);
     return scratch;
 }
 
@@ -86,14 +88,14 @@ VP_ALWAYS_INLINE void vp_param_store(const vp_param *p, int64_t i, int64_t n, co
 
     if (p->copy)
         memcpy(p->copy + i, x, (size_t)n * sizeof(float));
-    if (!p->bf16)
+    if (!p->half)
         return;
     if (p->exact) {
-        vp_bf16_round(x, p->bf16 + i, n);
+        vp_half_round(x, p->half + i, n, p->dtype);
         return;
     }
     vp_update_draw(p->key, VP_DRAW_PARAM, i, n, random);
-    vp_bf16_round_stochastic(x, random, p->bf16 + i, n);
+    vp_bf16_round_stochastic(x, random, p->half + i, n);
 }
 
 /* ---- gradients ---- */

@@ -68,7 +68,7 @@ static __device__ inline double decay_rate(const vp_control *control)
     __shared__ double b;
 
     if (threadIdx.x == 0)
-        b = 1.0 - pow(control->step, -0.8);
+        b = 1.0 - pow(VP_UPDATE_NUMBER(control), -0.8);
     __syncthreads();
     return b;
 }
@@ -137,6 +137,8 @@ static __global__ void __launch_bounds__(VP_BLOCK) update_columns(adafactor a)
     double  b       = decay_rate(a.control);
     int64_t n_tiles = (a.rows + VP_ADAFACTOR_TILE - 1) / VP_ADAFACTOR_TILE;
 
+    if (VP_SKIPS(a.control)) /* what follows works on whatever its workspace holds */
+        return;
     if (blockIdx.x == 0 && threadIdx.x == 0)
         a.s->b = b;
     for (int64_t c = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; c < a.cols;
@@ -164,6 +166,8 @@ static __global__ void __launch_bounds__(VP_BLOCK) update_rows(adafactor a)
     float             grad_scale = (float)a.control->grad_scale;
     int64_t           n_blocks   = (a.rows + AT_ONCE - 1) / AT_ONCE;
 
+    if (VP_SKIPS(a.control))
+        return;
     for (int64_t block = blockIdx.x; block < n_blocks; block += gridDim.x) {
         const vp_gradient by_col  = {a.by, nullptr};
         int64_t           r       = block * AT_ONCE + mine;
@@ -224,6 +228,8 @@ static __global__ void __launch_bounds__(VP_BLOCK) update_vector_state(adafactor
     float             grad_scale = (float)a.control->grad_scale;
     int64_t count = a.rows * a.cols, n_blocks = (count + VP_NORM_PIECE - 1) / VP_NORM_PIECE;
 
+    if (VP_SKIPS(a.control))
+        return;
     for (int64_t block = blockIdx.x; block < n_blocks; block += gridDim.x) {
         double sum = 0.0;
 
@@ -343,6 +349,8 @@ static __global__ void __launch_bounds__(VP_BLOCK)
 {
     __shared__ vp_device_rng now;
 
+    if (VP_SKIPS(a.control))
+        return;
     if (threadIdx.x == 0)
         now = vp_rng_now(rng, a.control);
     __syncthreads();

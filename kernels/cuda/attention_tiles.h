@@ -404,13 +404,14 @@ static __device__ inline void store4(float *y, const float *x, bool aligned, int
     }
 }
 
-static __device__ inline void store4(vp_bf16 *y, const float *x, bool aligned, int n)
+template <typename T>
+static __device__ inline void store4(T *y, const float *x, bool aligned, int n)
 {
     if (aligned) {
         uint32_t *words = reinterpret_cast<uint32_t *>(y);
 
-        words[0] = (uint32_t)vp_to_bf16(x[0]).bits | (uint32_t)vp_to_bf16(x[1]).bits << 16;
-        words[1] = (uint32_t)vp_to_bf16(x[2]).bits | (uint32_t)vp_to_bf16(x[3]).bits << 16;
+        words[0] = vp_word_of<T>(x[0], x[1]);
+        words[1] = vp_word_of<T>(x[2], x[3]);
     } else {
 #pragma unroll
         for (int i = 0; i < 4; i++)

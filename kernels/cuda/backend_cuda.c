@@ -617,10 +617,11 @@ static vp_status open_device(vp_err *err)
     VP_CUDA(cudaSetDevice(here.device), "opening the device");
     VP_CUDA(cudaStreamCreateWithFlags(&here.stream, cudaStreamNonBlocking), "a stream");
     VP_TRY(describe_device(before.driver, err));
-    if (here.compute_capability < 80)
-        VP_TRY(VP_FAIL(err, VP_ERR_DEVICE,
-                       "compute capability %d.%d: the kernels of this backend need 8.0",
-                       here.compute_capability / 10, here.compute_capability % 10));
+    if (here.compute_capability < 75)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_DEVICE,
+            "compute capability %d.%d: this backend needs 7.5 (Turing: T4, RTX 20), the oldest that CUDA 13 builds for",
+            here.compute_capability / 10, here.compute_capability % 10));
     if (cublasLtCreate(&here.lt) != CUBLAS_STATUS_SUCCESS)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "cuBLASLt cannot be opened"));
     open_cudnn();

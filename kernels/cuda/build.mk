@@ -1,6 +1,6 @@
 # kernels/cuda/build.mk: the CUDA backend, $(BUILD)/vplan-cuda.so, where there is a CUDA toolkit; and $(BUILD)/vplan-cudnn-query.
 #   CUDA_HOME=dir      the toolkit (else /usr/local/cuda, else where nvcc is)
-#   CUDA_ARCHS="90"    compute capabilities to compile for; the last one also as PTX, for devices to come. All six take minutes; `make demo` compiles for
+#   CUDA_ARCHS="90"    compute capabilities to compile for; the last one also as PTX, for devices to come. All seven take minutes; `make demo` compiles for
 #                      the GPU here only
 # Included by the top Makefile. cudart is linked statically, cuBLASLt dynamically; cuDNN is opened at run time if it is there. No path of
 # this machine's toolkit stands in the plugin: runtime/plugin.c finds the toolkit of the machine it runs on.
@@ -16,7 +16,7 @@ NVCC ?= $(firstword $(wildcard $(CUDA_HOME)/bin/nvcc /usr/local/cuda/bin/nvcc) $
 
 ifneq ($(NVCC),)
 CUDA_ROOT  := $(abspath $(dir $(realpath $(NVCC)))..)
-CUDA_ARCHS ?= 80 86 89 90 100 120
+CUDA_ARCHS ?= 75 80 86 89 90 100 120
 CUDA_DIR   := $(BUILD)/cuda
 CUDA_LIB   := $(firstword $(wildcard $(CUDA_ROOT)/lib64 $(CUDA_ROOT)/targets/x86_64-linux/lib $(CUDA_ROOT)/lib))
 

@@ -3,7 +3,9 @@
  *
  *     t[v] = x[v], or c tanh(x[v] / c) with softcap c > 0 (Gemma 2, arXiv:2408.00118)
  *     loss[r] = log(sum_v exp(t[v] - m)) - (t[label] - m),  m = max_v t[v]
- *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * inv_n_targets * (1 - tanh^2(x[v] / c))
+ *     x[v]   <- (exp(t[v] - m) / sum - [v = label]) * weight * (1 - tanh^2(x[v] / c))
+ *
+ * weight = control.inv_n_targets, times control's loss scale where there is one.
  *
  * logits (rows, vocab) of the call's dtype, each gradient rounded once; labels (rows) int32, a row
  * whose label is VP_IGNORE_LABEL has no loss and no gradient; row_loss (rows) float;
@@ -134,7 +136,8 @@ static __global__ void __launch_bounds__(MAX_THREADS, 2)
     const parts<T>   p     = parts_of(logits + (int64_t)blockIdx.x * vocab, vocab);
     const int        label = labels[blockIdx.x], t = (int)threadIdx.x;
     const int64_t    tail = p.n_lead + p.n_packs * N, step = (int64_t)AT_ONCE * blockDim.x;
-    const float      inv_cap = CAPPED ? 1.0f / cap : 0.0f, inv_n = (float)control->inv_n_targets;
+    const float      inv_cap = CAPPED ? 1.0f / cap : 0.0f, 
+                    weight  = (float)(control->inv_n_targets * VP_LOSS_SCALE(control));
     partial          mine     = {-FLT_MAX, 0.0f};
     float            at_label = 0.0f, m, sum, x[N];
     vp_raw<T, N>     wait[AT_ONCE];
@@ -171,7 +174,7 @@ static __global__ void __launch_bounds__(MAX_THREADS, 2)
     m   = vp_block_max(mine.m, scratch);
     sum = vp_block_sum(mine.sum * exp_of(mine.m - m), scratch);
 
-    const factors f = {m, inv_n / sum, cap, inv_cap};
+    const factors f = {m, weight / sum, cap, inv_cap};
 
     if (t < p.n_tail) {
         x[0] = vp_load(p.row, tail + t);
@@ -200,7 +203,7 @@ static __global__ void __launch_bounds__(MAX_THREADS, 2)
     __syncthreads(); /* the label's gradient is written over what its thread wrote there */
     if (t == 0) {
         float target = capped<CAPPED>(at_label, cap, inv_cap), e = exp_of(target - m);
-        float gradient = (e / sum - 1.0f) * inv_n;
+        float gradient = (e / sum - 1.0f) * weight;
 
         vp_store(p.row, label, CAPPED ? gradient * cap_slope(at_label * inv_cap) : gradient);
         row_loss[blockIdx.x] = logf(sum) - (target - m);

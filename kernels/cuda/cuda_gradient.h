@@ -33,13 +33,12 @@ static __device__ inline void vp_load_quad(const float *p, float *x)
     x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
 }
 
-static __device__ inline void vp_load_quad(const vp_bf16 *p, float *x)
+template <typename T> static __device__ inline void vp_load_quad(const T *p, float *x)
 {
-    uint64_t v   = *reinterpret_cast<const uint64_t *>(p);
-    uint32_t low = (uint32_t)v, high = (uint32_t)(v >> 32);
+    uint64_t v = *reinterpret_cast<const uint64_t *>(p);
 
-    x[0] = __uint_as_float(low << 16), x[1] = __uint_as_float(low & 0xffff0000u);
-    x[2] = __uint_as_float(high << 16), x[3] = __uint_as_float(high & 0xffff0000u);
+    vp_floats_of<T>((uint32_t)v, x);
+    vp_floats_of<T>((uint32_t)(v >> 32), x + 2);
 }
 
 static __device__ inline float vp_load(const vp_gradient &g, int64_t i)

@@ -15,6 +15,8 @@
 
 #include "kernels/cuda/cuda_internal.h"
 
+#include "base/fp16.h"
+
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -42,32 +44,110 @@ static inline unsigned vp_blocks(int64_t n, int64_t per_block)
     return (unsigned)(blocks < 1 ? 1 : blocks > VP_MAX_GRID ? VP_MAX_GRID : blocks);
 }
 
-/* ---- elements: fp32, or bf16 in 16 bits; arithmetic is in float ---- */
+/* ---- elements: fp32, or bf16 or fp16 in 16 bits; arithmetic is in float ----
+ *
+ * To nearest even; a NaN stays one. By the hardware's conversions, two at a time where there are such
+ * (compute capability 8.0); Turing converts to bf16 by whole numbers. In the emulator by base/. */
 
 struct vp_bf16 {
     uint16_t bits;
 };
+
+struct vp_f16 {
+    uint16_t bits;
+};
+
+static __device__ inline float vp_float_of(vp_bf16 x)
+{
+    return __uint_as_float((uint32_t)x.bits << 16);
+}
+
+static __device__ inline float vp_float_of(vp_f16 x)
+{
+#ifdef __CUDACC__
+    float y;
+
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+#else
+    return vp_fp16_to_f32(x.bits);
+#endif
+}
+
+static __device__ inline void vp_round(float x, vp_bf16 *y)
+{
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y->bits) : "f"(x));
+#else
+    uint32_t bits = __float_as_uint(x);
+
+    y->bits = (bits & 0x7fffffffu) > 0x7f800000u
+                  ? (uint16_t)(bits >> 16 | 0x40u)
+                  : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+#endif
+}
+
+static __device__ inline void vp_round(float x, vp_f16 *y)
+{
+#ifdef __CUDACC__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y->bits) : "f"(x));
+#else
+    y->bits = vp_fp16_from_f32(x);
+#endif
+}
+
+/* Two neighbours as memory has them in a word, the first in its low half. */
+template <typename T> static __device__ inline uint32_t vp_word_of(float first, float second)
+{
+    T low, high;
+
+    vp_round(first, &low);
+    vp_round(second, &high);
+    return (uint32_t)low.bits | (uint32_t)high.bits << 16;
+}
+
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
+template <> __device__ inline uint32_t vp_word_of<vp_bf16>(float first, float second)
+{
+    uint32_t word;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+}
+
+template <> __device__ inline uint32_t vp_word_of<vp_f16>(float first, float second)
+{
+    uint32_t word;
+
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(second), "f"(first));
+    return word;
+}
+#endif
+
+template <typename T> static __device__ inline void vp_floats_of(uint32_t word, float *x)
+{
+    T low, high;
+
+    low.bits  = (uint16_t)word;
+    high.bits = (uint16_t)(word >> 16);
+    x[0]      = vp_float_of(low);
+    x[1]      = vp_float_of(high);
+}
+
+template <> __device__ inline void vp_floats_of<vp_bf16>(uint32_t word, float *x)
+{
+    x[0] = __uint_as_float(word << 16);
+    x[1] = __uint_as_float(word & 0xffff0000u);
+}
 
 static __device__ inline float vp_load(const float *p, int64_t i)
 {
     return p[i];
 }
 
-static __device__ inline float vp_load(const vp_bf16 *p, int64_t i)
+template <typename T> static __device__ inline float vp_load(const T *p, int64_t i)
 {
-    return __uint_as_float((uint32_t)p[i].bits << 16);
-}
-
-/* To nearest even; a NaN stays one. */
-static __device__ inline vp_bf16 vp_to_bf16(float x)
-{
-    uint32_t bits = __float_as_uint(x);
-    vp_bf16  y;
-
-    y.bits = (bits & 0x7fffffffu) > 0x7f800000u
-                 ? (uint16_t)(bits >> 16 | 0x40u)
-                 : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
-    return y;
+    return vp_float_of(p[i]);
 }
 
 static __device__ inline void vp_store(float *p, int64_t i, float x)
@@ -75,12 +155,12 @@ static __device__ inline void vp_store(float *p, int64_t i, float x)
     p[i] = x;
 }
 
-static __device__ inline void vp_store(vp_bf16 *p, int64_t i, float x)
+template <typename T> static __device__ inline void vp_store(T *p, int64_t i, float x)
 {
-    p[i] = vp_to_bf16(x);
+    vp_round(x, &p[i]);
 }
 
-/* 16 bytes at once: 4 floats or 8 bf16. The address must be a multiple of 16: vp_is_aligned16()
+/* 16 bytes at once: 4 floats or 8 of 16 bits. The address must be a multiple of 16: vp_is_aligned16()
  * of every operand at hand, asked once on the host, chooses between a kernel that uses these and
  * one that does not. */
 template <typename T> struct vp_pack {
@@ -97,17 +177,15 @@ static __device__ inline vp_pack<float> vp_load16(const float *p)
     return y;
 }
 
-static __device__ inline vp_pack<vp_bf16> vp_load16(const vp_bf16 *p)
+template <typename T> static __device__ inline vp_pack<T> vp_load16(const T *p)
 {
-    uint4            v    = *reinterpret_cast<const uint4 *>(p);
-    const uint32_t   w[4] = {v.x, v.y, v.z, v.w};
-    vp_pack<vp_bf16> y;
+    uint4          v    = *reinterpret_cast<const uint4 *>(p);
+    const uint32_t w[4] = {v.x, v.y, v.z, v.w};
+    vp_pack<T>     y;
 
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        y.x[2 * i]     = __uint_as_float(w[i] << 16);
-        y.x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-    }
+    for (int i = 0; i < 4; i++)
+        vp_floats_of<T>(w[i], &y.x[2 * i]);
     return y;
 }
 
@@ -116,14 +194,13 @@ static __device__ inline void vp_store16(float *p, const vp_pack<float> &y)
     *reinterpret_cast<float4 *>(p) = make_float4(y.x[0], y.x[1], y.x[2], y.x[3]);
 }
 
-static __device__ inline void vp_store16(vp_bf16 *p, const vp_pack<vp_bf16> &y)
+template <typename T> static __device__ inline void vp_store16(T *p, const vp_pack<T> &y)
 {
     uint32_t w[4];
 
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        w[i] = (uint32_t)vp_to_bf16(y.x[2 * i]).bits | (uint32_t)vp_to_bf16(y.x[2 * i + 1]).bits
-                                                           << 16;
+        w[i] = vp_word_of<T>(y.x[2 * i], y.x[2 * i + 1]);
     *reinterpret_cast<uint4 *>(p) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
@@ -132,11 +209,14 @@ static inline bool vp_is_aligned16(const void *p)
     return ((uintptr_t)p & 15) == 0; /* an absent operand too */
 }
 
-/* VP_BY_DTYPE(call->dtype, T, statement): the statement with T as float or as vp_bf16, which operands
- * of a call of this dtype are that are VP_AS_CALL. */
+/* VP_BY_DTYPE(call->dtype, T, statement): the statement with T as float, vp_bf16 or vp_f16, which
+ * operands of a call of this dtype are that are VP_AS_CALL. */
 #define VP_BY_DTYPE(dtype, T, ...) \
     do { \
-        if ((dtype) != VP_DTYPE_F32) { \
+        if ((dtype) == VP_DTYPE_F16) { \
+            typedef vp_f16 T; \
+            __VA_ARGS__; \
+        } else if ((dtype) != VP_DTYPE_F32) { \
             typedef vp_bf16 T; \
             __VA_ARGS__; \
         } else { \

@@ -12,7 +12,7 @@
 
 #include "kernels/cuda/cuda_kernel.h"
 
-/* One element, or the 16 bytes of several as memory has them: bf16 waits in half the registers
+/* One element, or the 16 bytes of several as memory has them: those of 16 bits wait in half the registers
  * that its floats take. */
 template <typename T, int W> struct vp_raw {
     uint4 word;
@@ -43,12 +43,10 @@ static __device__ inline void vp_floats(const vp_raw<T, W> &r, float *x)
 
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            if constexpr (sizeof(T) == sizeof(float)) {
+            if constexpr (sizeof(T) == sizeof(float))
                 x[i] = __uint_as_float(w[i]);
-            } else {
-                x[2 * i]     = __uint_as_float(w[i] << 16);
-                x[2 * i + 1] = __uint_as_float(w[i] & 0xffff0000u);
-            }
+            else
+                vp_floats_of<T>(w[i], &x[2 * i]);
         }
     }
 }

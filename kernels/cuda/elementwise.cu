@@ -164,7 +164,7 @@ extern "C" cudaError_t vp_cuda_copy(const vp_kernel_call *call, cudaStream_t str
 {
     const char *x     = (const char *)call->operand[VP_COPY_X];
     char       *y     = (char *)call->operand[VP_COPY_Y];
-    int64_t     size  = call->dtype == VP_DTYPE_BF16 ? 2 : 4;
+    int64_t     size  = vp_dtype_bytes(call->dtype);
     int64_t     bytes = call->elements.count * size,
             in_packs  = vp_is_aligned16(x) && vp_is_aligned16(y) ? bytes / 16 * 16 : 0;
     cudaError_t e;

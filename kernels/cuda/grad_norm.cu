@@ -2,7 +2,7 @@
  *
  *     control.grad_sumsq += sum g^2        in double: pieces of VP_SUMSQ_PIECE elements, then their
  *     sums, in an order that count fixes
- *     control.grad_norm   = sqrt(grad_sumsq)
+ *     control.grad_norm   = sqrt(grad_sumsq), over the loss scale where there is one
  *     control.grad_scale  = min(1, clip_norm / (grad_norm + 1e-6)), 1 where clip_norm <= 0
  *
  * as torch.nn.utils.clip_grad_norm_ does (Pascanu, Mikolov, Bengio 2013, arXiv:1211.5063). g
@@ -17,6 +17,7 @@
 #include "plan/workspace.h"
 
 #include <assert.h>
+#include <float.h>
 
 static_assert(sizeof(vp_cuda_squares) <= 4096, "a kernel's parameters");
 
@@ -178,13 +179,34 @@ extern "C" cudaError_t vp_cuda_squares_launch(vp_cuda_squares *all, cudaStream_t
     return e;
 }
 
+/* The loss scale of the next step, as plan/op.h says. A sum that is not finite is beyond DBL_MAX, or
+ * not a number. */
+static __device__ void end_scaled_step(vp_scaled_control *s)
+{
+    s->control.grad_scale /= s->loss_scale;
+    s->skips = s->control.grad_sumsq <= DBL_MAX ? 0.0 : 1.0;
+    if (s->skips != 0.0) {
+        s->loss_scale *= 0.5;
+        s->clean_steps = 0.0;
+        s->skipped_steps += 1.0;
+    } else if (s->clean_steps + 1.0 < s->control.growth_interval) {
+        s->clean_steps += 1.0;
+    } else {
+        s->loss_scale *= s->loss_scale * 2.0 <= (double)FLT_MAX ? 2.0 : 1.0;
+        s->clean_steps = 0.0;
+    }
+}
+
 static __global__ void clip_kernel(vp_control *control, double clip_norm)
 {
-    double norm = sqrt(control->grad_sumsq), ratio = clip_norm / (norm + 1e-6);
+    double norm  = sqrt(control->grad_sumsq) / VP_LOSS_SCALE(control),
+           ratio = clip_norm / (norm + 1e-6);
 
     control->grad_norm = norm;
     /* Written so that a norm that is not a number reaches the parameters, where it is seen. */
     control->grad_scale = clip_norm > 0.0 ? (ratio >= 1.0 ? 1.0 : ratio) : 1.0;
+    if (VP_IS_SCALED(control))
+        end_scaled_step(reinterpret_cast<vp_scaled_control *>(control));
 }
 
 extern "C" cudaError_t vp_cuda_clip_scale(const vp_kernel_call *call, cudaStream_t stream)

@@ -10,7 +10,7 @@
  * heuristic's first, which is a function of shape, library and device. Sums are fp32
  * (CUBLAS_COMPUTE_32F: no TF32).
  *
- * Gradients of weights are fp32 sums of bf16 products, added to what is there by beta = 1: no
+ * Gradients of weights are fp32 sums of products of 16 bits, added to what is there by beta = 1: no
  * other pass over them. */
 #include "kernels/cuda/cuda_internal.h"
 
@@ -65,7 +65,7 @@ static vp_status check(cublasStatus_t s, const char *what, const vp_cuda_gemm *g
 
 static cudaDataType_t data_type(vp_dtype d)
 {
-    return d == VP_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+    return d == VP_DTYPE_BF16 ? CUDA_R_16BF : d == VP_DTYPE_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
 static void product_free(product *p)

@@ -41,7 +41,7 @@ static __device__ void make_scalars(const vp_cuda_updates &all, const vp_cuda_up
 {
     const vp_rng_stream stream = {all.rng_seed, all.rng_step, u.rng_op, 0, 0};
     vp_device_rng       rng    = vp_rng_now(stream, all.control);
-    double              lr = all.control->lr, t = all.control->step;
+    double              lr = all.control->lr, t = VP_UPDATE_NUMBER(all.control);
 
     k->grad_scale          = (float)all.control->grad_scale;
     k->lr                  = (float)lr;
@@ -160,6 +160,9 @@ static __global__ void __launch_bounds__(VP_BLOCK, 2)
     const bool        bf16     = all.dtype == VP_DTYPE_BF16_GRADS;
     const vp_gradient gradient = {bf16 ? nullptr : static_cast<const float *>(u.g),
                                   bf16 ? static_cast<const vp_bf16 *>(u.g) : nullptr};
+
+    if (VP_SKIPS(all.control))
+        return;
 
     if (threadIdx.x == 0)
         make_scalars(all, u, &k);

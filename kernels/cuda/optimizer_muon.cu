@@ -62,6 +62,8 @@ static __global__ void __launch_bounds__(VP_BLOCK)
     momentum_span     f = {
             g, m, x, (float)control->grad_scale, (float)momentum, (float)(1.0 - momentum)};
 
+    if (VP_SKIPS(control)) /* what follows works on whatever the scratch holds */
+        return;
     for (int64_t piece = blockIdx.x; piece * VP_NORM_PIECE < count; piece += gridDim.x) {
         double sum = 0.0;
 
@@ -171,6 +173,8 @@ static __global__ void __launch_bounds__(VP_BLOCK)
 {
     __shared__ vp_device_rng now;
 
+    if (VP_SKIPS(control))
+        return;
     if (threadIdx.x == 0)
         now = vp_rng_now(rng, control);
     __syncthreads();

@@ -112,12 +112,10 @@ static __device__ inline void vp_store_quad(float *p, const float *x)
     *reinterpret_cast<float4 *>(p) = make_float4(x[0], x[1], x[2], x[3]);
 }
 
-static __device__ inline void vp_store_quad(vp_bf16 *p, const float *x)
+template <typename T> static __device__ inline void vp_store_quad(T *p, const float *x)
 {
-    uint32_t low  = (uint32_t)vp_to_bf16(x[0]).bits | (uint32_t)vp_to_bf16(x[1]).bits << 16;
-    uint32_t high = (uint32_t)vp_to_bf16(x[2]).bits | (uint32_t)vp_to_bf16(x[3]).bits << 16;
-
-    *reinterpret_cast<uint64_t *>(p) = (uint64_t)high << 32 | low;
+    *reinterpret_cast<uint64_t *>(p) =
+        (uint64_t)vp_word_of<T>(x[2], x[3]) << 32 | vp_word_of<T>(x[0], x[1]);
 }
 
 template <bool WHOLE, typename T>
@@ -146,7 +144,7 @@ static __device__ inline void vp_span_load(const vp_gradient &g, const vp_span<W
         vp_span_load(g.f32, at, x);
 }
 
-/* bf16: each to nearest even. */
+/* 16 bits: each to nearest even. */
 template <bool WHOLE, typename T>
 static __device__ inline void vp_span_store(T *p, const vp_span<WHOLE> &at, const float *x)
 {
@@ -205,7 +203,7 @@ static __device__ inline void vp_span_round(const uint32_t *key, uint32_t use, i
 /* ---- parameters ---- */
 
 /* p and master of a call. What the update is made to is the master where there is one: p is then
- * its copy, in bf16 the nearest. A bf16 p without a master is rounded stochastically. */
+ * its copy, of 16 bits the nearest. A bf16 p without a master is rounded stochastically; fp16 has one. */
 template <typename P> struct vp_param {
     P     *p;
     float *master; /* or NULL */
@@ -236,7 +234,7 @@ static __device__ inline void vp_param_store(const vp_param<P> &a, const uint32_
 {
     if (a.master)
         vp_span_store(a.master, at, x);
-    else if (sizeof(P) == sizeof(vp_bf16))
+    else if (sizeof(P) == sizeof(vp_bf16)) /* fp16 does not come here */
         vp_span_round(key, VP_DRAW_PARAM, at.first, x);
     vp_span_store(a.p, at, x);
 }

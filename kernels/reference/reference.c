@@ -354,6 +354,9 @@ void vp_reference_cross_entropy(const vp_kernel_call *call)
     double           *row_loss = call->operand[VP_CROSS_ENTROPY_ROW_LOSS],
            cap                 = call->cross_entropy_reals.softcap;
     int64_t vocab              = call->cross_entropy.vocab;
+    double  scale              = control->growth_interval > 0
+                                     ? ((const vp_scaled_control *)(const void *)control)->loss_scale
+                                     : 1;
 
     for (int64_t r = 0; r < call->cross_entropy.rows; r++) {
         double *x   = logits + r * vocab;
@@ -371,9 +374,9 @@ void vp_reference_cross_entropy(const vp_kernel_call *call)
         for (int64_t v = 0; v < vocab; v++) {
             double p     = exp(x[v] - max) / sum,
                    slope = cap > 0.0 ? 1.0 - x[v] / cap * (x[v] / cap) : 1.0;
-            x[v]         = labels[r] == VP_IGNORE_LABEL
-                               ? 0.0
-                               : (p - (v == labels[r] ? 1.0 : 0.0)) * control->inv_n_targets * slope;
+            x[v]         = labels[r] == VP_IGNORE_LABEL ? 0.0
+                                                        : (p - (v == labels[r] ? 1.0 : 0.0)) *
+                                                      control->inv_n_targets * scale * slope;
         }
     }
 }

@@ -14,21 +14,24 @@ typedef struct step {
     double       *kept; /* p where there is a master, else NULL */
     const double *g;
     double        lr, decay, t, grad_scale;
-    int64_t       n;
+    int64_t       n; /* 0 where the step is skipped */
 } step;
 
 static step step_of(const vp_kernel_call *call, double *p, const double *g, double *master,
                     const vp_control *control, int64_t n, bool decays)
 {
+    const vp_scaled_control *scaled =
+        control->growth_interval > 0 ? (const vp_scaled_control *)(const void *)control : NULL;
+
     return (step){
         .p          = master ? master : p,
         .kept       = master ? p : NULL,
         .g          = g,
         .lr         = control->lr,
         .decay      = decays ? call->optimizer->weight_decay : 0.0,
-        .t          = control->step,
+        .t          = control->step - (scaled ? scaled->skipped_steps : 0),
         .grad_scale = control->grad_scale,
-        .n          = n,
+        .n          = scaled && scaled->skips != 0 ? 0 : n,
     };
 }
 
@@ -103,9 +106,13 @@ void vp_reference_adafactor(const vp_kernel_call *call)
     double *row = call->operand[VP_ADAFACTOR_ROW], *col = call->operand[VP_ADAFACTOR_COL];
     step    s = STEP_OF(ADAFACTOR, rows * cols, call->adafactor.decay != 0);
     double  b = 1.0 - pow(s.t, -0.8), eps = 1e-30, row_mean = 0.0, mean_square = 0.0;
-    double *u = malloc((size_t)s.n * sizeof(double));
+    double *u = malloc((size_t)(rows * cols) * sizeof(double));
 
     assert(u);
+    if (s.n == 0) {
+        free(u);
+        return;
+    }
     if (call->adafactor.factored) {
         for (int64_t r = 0; r < rows; r++) {
             double mean = 0.0;
@@ -160,11 +167,13 @@ void vp_reference_muon(const vp_kernel_call *call)
     int64_t rows = call->muon.rows, cols = call->muon.cols;
     double *m = call->operand[VP_MUON_M], momentum_of = call->optimizer->momentum, norm = 0.0;
     step    s = STEP_OF(MUON, rows * cols, call->muon.decay != 0);
-    double *x = malloc(4 * (size_t)s.n * sizeof(double)), *xt = x + s.n, *cube = xt + s.n,
+    double *x = malloc(4 * (size_t)(rows * cols) * sizeof(double)), *xt = x + s.n, *cube = xt + s.n,
            *fifth = cube + s.n;
     double *gram  = malloc((size_t)(rows * rows) * sizeof(double));
 
     assert(x && gram);
+    if (s.n == 0)
+        goto out;
     for (int64_t i = 0; i < s.n; i++) {
         double g = s.g[i] * s.grad_scale;
         m[i]     = momentum_of * m[i] + (1.0 - momentum_of) * g;
@@ -187,6 +196,7 @@ void vp_reference_muon(const vp_kernel_call *call)
         s.p[i] -= s.lr * 0.2 * sqrt(fmax((double)rows, (double)cols)) * x[i];
     }
     step_end(&s);
+out:
     free(x);
     free(gram);
 }
@@ -200,12 +210,34 @@ void vp_reference_grad_sumsq(const vp_kernel_call *call)
         control->grad_sumsq += g[i] * g[i];
 }
 
+/* torch.amp.GradScaler.update(): with found_inf scale * 0.5 and a growth tracker of 0, else the tracker
+ * one more, and at growth_interval scale * 2, where that is finite in fp32, and a tracker of 0. */
+static void update_scaler(vp_scaled_control *c, bool found_inf)
+{
+    float doubled = (float)c->loss_scale * 2.0f;
+
+    c->skips = found_inf;
+    c->skipped_steps += found_inf;
+    c->clean_steps = found_inf ? 0 : c->clean_steps + 1;
+    if (found_inf)
+        c->loss_scale *= 0.5;
+    if (c->clean_steps == c->control.growth_interval) {
+        c->loss_scale  = isinf(doubled) ? c->loss_scale : (double)doubled;
+        c->clean_steps = 0;
+    }
+}
+
 void vp_reference_clip_scale(const vp_kernel_call *call)
 {
-    vp_control *control = call->operand[VP_CLIP_SCALE_CONTROL];
+    vp_control        *control = call->operand[VP_CLIP_SCALE_CONTROL];
+    vp_scaled_control *scaled  = call->operand[VP_CLIP_SCALE_CONTROL];
+    double             scale   = control->growth_interval > 0 ? scaled->loss_scale : 1;
 
-    control->grad_norm  = sqrt(control->grad_sumsq);
+    control->grad_norm  = sqrt(control->grad_sumsq) / scale;
     control->grad_scale = call->clip_reals.clip_norm > 0.0
                               ? fmin(1.0, call->clip_reals.clip_norm / (control->grad_norm + 1e-6))
                               : 1.0;
+    control->grad_scale /= scale;
+    if (control->growth_interval > 0)
+        update_scaler(scaled, !isfinite(control->grad_sumsq));
 }

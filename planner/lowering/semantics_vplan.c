@@ -281,3 +281,6 @@ const vp_semantics vp_semantics_vplan_bf16_grads      = {VPLAN(VP_DTYPE_BF16), R
 const vp_semantics vp_semantics_vplan_bf16_grads_math = {VPLAN(VP_DTYPE_BF16), ROWS(math_rows),
                                                          .gradients = VP_DTYPE_BF16,
                                                          .base = &vp_semantics_vplan_bf16_grads};
+const vp_semantics vp_semantics_vplan_fp16            = {VPLAN(VP_DTYPE_F16), ROWS(rows)};
+const vp_semantics vp_semantics_vplan_fp16_math       = {VPLAN(VP_DTYPE_F16), ROWS(math_rows),
+                                                         .base = &vp_semantics_vplan_fp16};

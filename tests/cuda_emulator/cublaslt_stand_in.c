@@ -4,8 +4,8 @@
  *     D = alpha op(A) op(B) + beta C (+ bias, one for each row of D)
  *
  * Matrices are what their layouts say: order by columns or rows, leading dimension, batches at a
- * stride. Types: all fp32, or bf16 A and B with bf16 or fp32 C and D; sums are fp32 and a bf16
- * result is rounded once. Under the FAST compute types A and B lose the digits they would lose on a
+ * stride. Types: all fp32, or bf16 or fp16 A and B with C and D of the same or fp32; sums are fp32 and
+ * a 16-bit result is rounded once. Under the FAST compute types A and B lose the digits they would lose on a
  * device, so that asking for one by mistake shows.
  *
  * The heuristic knows three algorithms, in the order in which it offers them:
@@ -16,6 +16,8 @@
  *     PLAIN      k from 0 to the end; no workspace
  * An algorithm holds the alignments it was asked for: operands that are aligned less are
  * refused, as a kernel of 16-byte loads would. */
+#include "base/bf16.h"
+#include "base/fp16.h"
 #include "tests/cuda_emulator/emulator.h"
 
 #include <cublasLt.h>
@@ -350,7 +352,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t  
 
 static size_t type_bytes(int32_t type)
 {
-    return type == CUDA_R_16BF ? 2 : 4;
+    return type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 4;
 }
 
 static cublasStatus_t check_layout(const layout *l, const char *name)
@@ -382,11 +384,11 @@ static cublasStatus_t check_types(const product *p)
     bool fast = p->desc.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
                 p->desc.compute == CUBLAS_COMPUTE_32F_FAST_16BF;
     bool fp32 = p->a.type == CUDA_R_32F && p->b.type == CUDA_R_32F && p->c.type == CUDA_R_32F;
-    bool bf16 = p->a.type == CUDA_R_16BF && p->b.type == CUDA_R_16BF &&
-                (p->c.type == CUDA_R_16BF || p->c.type == CUDA_R_32F);
+    bool half = type_bytes(p->a.type) == 2 && p->a.type == p->b.type &&
+                (p->c.type == p->a.type || p->c.type == CUDA_R_32F);
 
     if (p->c.type != p->d.type || p->desc.scale != CUDA_R_32F ||
-        !((fp32 && (fp32_sum || fast)) || (bf16 && fp32_sum))) {
+        !((fp32 && (fp32_sum || fast)) || (half && fp32_sum))) {
         vp_emulator_say(
             "cublasLt: no product of types %d and %d into %d and %d, computed as %d, scaled as %d",
             p->a.type, p->b.type, p->c.type, p->d.type, p->desc.compute, p->desc.scale);
@@ -625,15 +627,6 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t  
 
 /* ---- the product ---- */
 
-static float from_bf16(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float    y;
-
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
 /* To nearest even, keeping 23 - n_cut bits behind the point. */
 static float rounded(float x, int n_cut)
 {
@@ -648,18 +641,11 @@ static float rounded(float x, int n_cut)
     return y;
 }
 
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    float    y = rounded(x, 16);
-
-    memcpy(&bits, &y, sizeof bits);
-    return x != x ? (uint16_t)(bits >> 16 | 0x40u) : (uint16_t)(bits >> 16);
-}
-
 static float get(const void *base, int32_t type, int64_t i)
 {
-    return type == CUDA_R_16BF ? from_bf16(((const uint16_t *)base)[i]) : ((const float *)base)[i];
+    return type == CUDA_R_16BF  ? vp_bf16_to_f32(((const uint16_t *)base)[i])
+           : type == CUDA_R_16F ? vp_fp16_to_f32(((const uint16_t *)base)[i])
+                                : ((const float *)base)[i];
 }
 
 /* Where element (row, col) of a matrix of this layout is. */
@@ -713,7 +699,9 @@ static void finish_row(const product *p, int64_t batch, int64_t row, const float
         if (bias)
             x += get(p->desc.bias, p->d.type, row);
         if (p->d.type == CUDA_R_16BF)
-            ((uint16_t *)p->at_d)[to] = to_bf16(x);
+            ((uint16_t *)p->at_d)[to] = vp_bf16_from_f32(x);
+        else if (p->d.type == CUDA_R_16F)
+            ((uint16_t *)p->at_d)[to] = vp_fp16_from_f32(x);
         else
             ((float *)p->at_d)[to] = x;
     }
