@@ -105,6 +105,10 @@ code, out, err = run(plan, "--init", work + "/mixed-init", "--save", work + "/mi
 got = read(work + "/mixed-saved") if code == 0 else {}
 ok(sorted(got) == sorted(full) and all(got[k] == full[k] for k in full), "after training the masters are saved, to the bit", (code, err[-300:], [k for k in full if got.get(k) != full[k]][:3]))
 
+plan, drawn = plan_of("gpt2", "mixed-tied", ["--recipe", work + "/still.json"])
+full = read("tests/golden/gpt2")
+loads("mixed-copy", plan, {**full, "lm_head.weight": full["transformer.wte.weight"]}, full)  # a copy of what is tied is that of the masters
+
 # ---- a classifier of samples, from the model alone, from a language model, from itself ----
 plan, drawn = plan_of("bert_sequence")
 full = read("tests/golden/bert_sequence")
