@@ -156,5 +156,26 @@ code, j, err = check(write("large.yaml", "base_model: a\nmicro_batch_size: 10000
 ok(code == 4 and [(f["line"], f["instead"]) for f in j["findings"] if f["severity"] == "error"] == [(2, None), (3, None)], "numbers nobody can count", (code, j.get("findings")))
 code, j, err = check("not-there.yaml")
 ok(code == 4 and "not-there.yaml" in json.dumps(j), "a file that is not there", (code, j, err))
+# Python: what is no literal has no default, what is set later counts, and a call need not be assigned
+HF = "TrainingArguments(output_dir='o', per_device_train_batch_size=%s, gradient_checkpointing=%s, bf16=True)"
+for before, size, full, after, want in (
+    ("", "4", "True", "", 4), ("BS = 4\n", "BS", "True", "", 4), ("BS = 4\nBS *= 2\n", "BS", "True", "", None),
+    ("BS = 4\nBS = int(x)\n", "BS", "True", "", None), ("BS = 4\nif big:\n    BS = 16\n", "BS", "True", "", None),
+    ("", "cli.batch", "True", "", None), ("", "4 if x else 8", "True", "", None), ("", "(4)", "True", "", 4),
+    ("", "4", "True", "args.per_device_train_batch_size = 16\n", 16), ("", "4", "True", "args.per_device_train_batch_size = cli.n\n", None),
+):
+    for form in ("args = %s\n", "%s\n", "Trainer(\n    model=model,\n    args=%s,\n).train()\n", "def main():\n\tt = Trainer(m, %s)\n"):
+        if after and not form.startswith("args"):
+            continue
+        text = before + form % (HF % (size, full)) + after
+        code, j, err = check(write("script.py", text), "--for", "hf")
+        ok(code == 0 and j["common"].get("micro_batch") == want and j["common"].get("recompute") == "full" and not [f for f in j["findings"] if f["message"].startswith("is not written")],
+           "read as it runs: " + text, (code, j.get("common"), j.get("findings")))
+code, j, err = check(write("tuple.py", "if x:\n\targs = TrainingArguments(\n\t\tbf16\t=\tTrue,\t# c\n\t\tlearning_rate=(y := 1e-4),\n\t\tper_device_train_batch_size=2,\n\t)\n"), "--for", "hf")
+ok(code == 0 and j["common"].get("micro_batch") == 2 and "learning_rate" in [f["key"] for f in j["findings"]], "brackets inside what is not read", (code, j))
+code, j, err = check(write("nine.py", "args = TrainingArguments(per_device_train_batch_size=" + "9" * 5000 + ")\n"), "--for", "hf")
+ok(code == 4 and "at most" in j["findings"][0]["message"] and len(j["findings"][0]["message"]) < 80, "a number that is too large", (code, j))
+code, j, err = check(write("model_args.json", '{"pretrained_model_name_or_path": "gpt2", "quantization_config": {"load_in_4bit": false}}'), "--for", "hf")
+ok(not [f for f in j["findings"] if "bnb" in f["key"]], "no advice on 4 bits where there are none", j)
 finish()
 P

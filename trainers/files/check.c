@@ -72,7 +72,7 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
                 if (!d->sections[i].path[0] && listed(d->sections[i].known, v->key))
                     best = worth;
         }
-        score += best;
+        score += best < 0 && v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0 ? 0 : best;
     }
     for (const char *p = of->signs; p && *p;) { /* signs that lie deeper: bf16.enabled */
         size_t n = strcspn(p, " ");

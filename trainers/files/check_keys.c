@@ -140,12 +140,23 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
         vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s is no whole number", shown);
     else if (k->max > k->min && (x < k->min || x > k->max)) {
         if (k->max >= 1e6)
-            vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s: must be at least %.15g", shown,
-                    k->min);
+            vp_find(c, file, VP_ERROR, v, k->path, NULL, "%.40s: must be at %s %.15g", shown,
+                    x < k->min ? "least" : "most", x < k->min ? k->min : k->max);
         else
             vp_find(c, file, VP_ERROR, v, k->path, NULL, "%s: must lie between %.15g and %.15g",
                     shown, k->min, k->max);
     }
+}
+
+/* A variable whose value the text does not show, or a name that its library gives: torch.bfloat16. */
+static bool is_name_of_python(const vp_checked_file *file, const vp_key *k, const vp_value *v)
+{
+    bool is_name = file->doc->format == VP_FORMAT_PYTHON && v->kind == VP_VALUE_STRING &&
+                   !v->quoted && (isalpha((unsigned char)v->text[0]) || v->text[0] == '_');
+
+    return is_name && (k->type == VP_KEY_INT || k->type == VP_KEY_REAL || k->type == VP_KEY_BOOL ||
+                       (k->type == VP_KEY_WORD && k->words &&
+                        !among(k->words, v->text, file->dialect->any_case)));
 }
 
 static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key *k,
@@ -158,6 +169,11 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
     vp_text_escape(text, shown, sizeof shown);
     if (v->kind == VP_VALUE_NULL || k->type == VP_KEY_ANY || strchr(text, '$'))
         return;
+    if (is_name_of_python(file, k, v) || (v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0)) {
+        vp_find(c, file, VP_NOTE, v, k->path, NULL,
+                "not read: no literal; what it does to memory is not judged");
+        return;
+    }
     if (v->call && k->type != VP_KEY_TEXT && k->type != VP_KEY_MAP) {
         vp_find(c, file, VP_NOTE, v, k->path, NULL, "not read: what %s() gives is not known here",
                 shown);

@@ -384,20 +384,32 @@ static bool is_said_otherwise(vp_checked *c, const vp_checked_file *file, const 
     return false;
 }
 
+/* How weights are held in 4 bits, where they are not. */
+static bool is_of_no_use(const vp_checked_file *file, const char *path)
+{
+    const vp_value *on = vp_value_at(file->doc->root, "quantization_config.load_in_4bit");
+
+    return strncmp(path, "quantization_config.bnb_4bit", 28) == 0 &&
+           !(on && on->kind == VP_VALUE_BOOL && on->boolean);
+}
+
+static bool costs_unsaid(vp_checked *c, const vp_checked_file *file, const vp_key *k)
+{
+    return k->costs && k->otherwise && !vp_value_at(file->doc->root, k->path) &&
+           !is_of_no_use(file, k->path) && vp_file_key(c, file, k->path, NULL) == k &&
+           !is_said_otherwise(c, file, k->path);
+}
+
 static void check_costs(vp_checked *c)
 {
     for (int f = 0; f < c->n_files; f++) {
-        vp_checked_file *file = &c->files[f];
-        for (const vp_dialect *d = file->doc ? file->dialect : NULL; d;
-             d                   = d->base_says ? d->base : NULL)
-            for (int i = 0; i < d->n_keys; i++) {
-                                  const vp_key *k = &d->keys[i];
-                                  if (!k->costs || !k->otherwise || vp_value_at(file->doc->root, k->path) ||
-                    vp_file_key(c, file, k->path, NULL) != k || is_said_otherwise(c, file, k->path))
-                    continue;
-                vp_find(c, file, VP_NOTE, NULL, k->path, NULL, "is not written: %s, so %s",
-                                          k->otherwise, k->costs);
-            }
+        vp_checked_file  *file  = &c->files[f];
+        const vp_dialect *first = file->doc ? file->dialect : NULL;
+        for (const vp_dialect *d = first; d; d = d->base_says ? d->base : NULL)
+            for (int i = 0; i < d->n_keys; i++)
+                if (costs_unsaid(c, file, &d->keys[i]))
+                    vp_find(c, file, VP_NOTE, NULL, d->keys[i].path, NULL,
+                            "is not written: %s, so %s", d->keys[i].otherwise, d->keys[i].costs);
     }
 }
 

@@ -36,6 +36,9 @@ typedef enum vp_value_kind {
     VP_VALUE_MAP
 } vp_value_kind;
 
+/* What a value of Python that is no literal calls: there is one, and it is not known. */
+#define VP_VALUE_UNREAD "..."
+
 typedef struct vp_value {
     vp_value_kind          kind;
     int                    line, column;

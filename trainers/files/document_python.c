@@ -3,7 +3,9 @@
  * read. A call Thing.Config(a=1, b=Other(c=2)) is a map {a: 1, b: {c: 2}}, behind `return` or
  * `NAME =`; what it is called with joins the root, and so does what its `args` is called with, as of a
  * trainer with its TrainingArguments. `config.a.b = 1` is a.b of the configuration that the function
- * returns. The functions of a module that says SETTINGS only apply them, and are not read. */
+ * returns, args.a = 1 is a of what args was called with. What a name or an argument is given that is no
+ * literal stays in the tree, as not read. The functions of a module that says SETTINGS only apply them, and
+ * are not read. */
 #include "trainers/files/document.h"
 
 #include "base/text.h"
@@ -129,10 +131,21 @@ static void skip_argument(reader *r)
     }
 }
 
-static vp_status remark_unread(reader *r, int line, const char *what)
+/* There is a value, and it is not known: no default stands in for it. */
+static void be_unread(vp_value *v)
 {
-    return vp_document_remark(r->doc, line, what, false, r->err,
-                              "not read: no literal; what it does to memory is not judged");
+    v->kind = VP_VALUE_MAP, v->call = VP_VALUE_UNREAD, v->first = v->last = NULL;
+    v->n_children = 0, v->index = NULL;
+}
+
+/* (4) is 4; (4,) is not. */
+static void be_inner(vp_value *v, const vp_value *inner)
+{
+    vp_value outer = *v;
+
+    *v      = *inner;
+    v->key  = outer.key;
+    v->next = outer.next;
 }
 
 /* What stands in brackets: elements, "key": value, or name=value. */
@@ -174,21 +187,24 @@ static vp_status read_items(reader *r, vp_value *v, char close, int depth)
             VP_TRY_ALLOC(r->err, key);
         }
         skip(r, true);
+        reader value = *r;
         VP_TRY(add(r, v, key, &child));
         VP_TRY(read_value(r, child, depth + 1));
         skip(r, true);
         if (v->call && key && (r->unread || (r->at < r->end && !strchr(",)", *r->at)))) {
-            r->unread = false;
+            *r = value;
             skip_argument(r);
-            vp_value_drop_last(v, child);
-            VP_TRY(remark_unread(r, line, key));
+            be_unread(child);
         }
         if (r->unread)
             goto out;
         if (key)
             child->line = line, child->column = column;
-        if (r->at < r->end && *r->at == close)
+        if (r->at < r->end && *r->at == close) {
+            if (close == ')' && !v->call && v->first == child)
+                be_inner(v, child);
             break;
+        }
         if (r->at >= r->end || *r->at != ',') {
             r->unread = true;
             goto out;
@@ -230,11 +246,15 @@ static vp_status read_name_or_number(reader *r, vp_value *v, int depth)
         v->call = name;
         VP_TRY(read_items(r, v, ')', depth));
     } else { /* a name: torch.bfloat16, or a constant from above */
-        v->kind = VP_VALUE_STRING, v->text = name;
+        const vp_value *last = NULL;
         for (const vp_value *known = r->doc->root->first; known; known = known->next)
-            if (strcmp(known->key, name) == 0 && known != v && known->kind < VP_VALUE_LIST)
-                v->kind = known->kind, v->text = known->text, v->quoted = known->quoted,
-                v->boolean = known->boolean, v->integer = known->integer, v->real = known->real;
+            last = strcmp(known->key, name) == 0 && known != v ? known : last;
+        v->kind = VP_VALUE_STRING, v->text = name;
+        if (last && last->call)
+            be_unread(v);
+        else if (last && last->kind < VP_VALUE_LIST)
+            v->kind = last->kind, v->text = last->text, v->quoted = last->quoted,
+            v->boolean = last->boolean, v->integer = last->integer, v->real = last->real;
     }
 out:
     return st;
@@ -272,6 +292,13 @@ static void skip_line(reader *r)
         r->at++;
 }
 
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 /* Members of a call's, at the root too: what they are about is known by their names. */
 static vp_status join_root(reader *r, const vp_value *map)
 {
@@ -279,8 +306,11 @@ static vp_status join_root(reader *r, const vp_value *map)
     vp_status st   = VP_OK;
 
     for (vp_value *m = map->first; m; m = m->next) {
-        if (isdigit((unsigned char)m->key[0])) /* an argument by place */
+        if (isdigit((unsigned char)m->key[0])) { /* an argument by place */
+            if (m->call && ends_in(m->call, "Arguments"))
+                VP_TRY(join_root(r, m));
             continue;
+        }
         VP_TRY(add(r, root, m->key, &copy));
         vp_value *after = copy->next;
         *copy           = *m;
@@ -292,27 +322,79 @@ out:
     return st;
 }
 
-/* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. */
-static const char *take_targets(reader *r)
+/* `config.a` of a function's configuration, `args.a` of what args was called with: a of the root. */
+static const char *without_owner(const reader *r, const char *name)
+{
+    const char     *dot   = strchr(name, '.');
+    const vp_value *owner = NULL;
+
+    for (const vp_value *v = dot ? r->doc->root->first : NULL; v; v = v->next)
+        if (strncmp(v->key, name, (size_t)(dot - name)) == 0 && !v->key[dot - name])
+            owner = v;
+    return strncmp(name, "config.", 7) == 0 || (owner && owner->call) ? dot + 1 : name;
+}
+
+/* The names that a statement assigns to: "a", of "a, b" the last; NULL: it assigns nothing. *changes: what was there
+ * before goes in, as in a += 1. */
+static const char *take_targets(reader *r, bool *changes)
 {
     const char *name;
+    ptrdiff_t   n = 0;
 
     do {
         name = take_name(r);
         skip(r, false);
     } while (name && name[0] && r->at < r->end && *r->at == ',' && (r->at++, skip(r, false), true));
-    if (!name || !name[0] || r->at + 1 >= r->end || *r->at != '=' || r->at[1] == '=')
+    while (n < 3 && n < r->end - r->at && r->at[n] && strchr("+-*/%@&|^", r->at[n]))
+        n++;
+    if (!name || !name[0] || r->end - r->at < n + 2 || r->at[n] != '=' || r->at[n + 1] == '=')
         return NULL;
-    r->at++;
-    return strncmp(name, "config.", 7) == 0 ? name + 7 : name;
+    *changes = n > 0;
+    r->at += n + 1;
+    return without_owner(r, name);
 }
 
-/* One line at its first letter: an assignment or a return whose value is literal joins the root. */
+/* A second value of a name where it depends on a condition, or on which function runs, which of them counts. */
+static bool is_one_of_two(const reader *r, const vp_value *v, const char *statement)
+{
+    if (statement == r->line_start || v->kind >= VP_VALUE_LIST || strchr(v->key, '.'))
+        return false;
+    for (const vp_value *old = r->doc->root->first; old && old != v; old = old->next)
+        if (strcmp(old->key, v->key) == 0 && old->kind < VP_VALUE_LIST &&
+            (old->kind != v->kind || (old->text && v->text && strcmp(old->text, v->text) != 0)))
+            return true;
+    return false;
+}
+
+/* A call whose result is thrown away: of a trainer's, what it is called with; others say nothing here. */
+static vp_status read_call(reader *r)
+{
+    vp_value *v, *root = r->doc->root;
+    reader    before = *r;
+    char     *name   = take_name(r);
+    vp_status st     = VP_OK;
+
+    VP_TRY_ALLOC(r->err, name);
+    if (r->at >= r->end || *r->at != '(' ||
+        !(ends_in(name, "Trainer") || ends_in(name, "Arguments") || ends_in(name, "Config")))
+        goto out;
+    *r = before;
+    VP_TRY(add(r, root, name, &v));
+    VP_TRY(read_value(r, v, 1));
+    r->unread = false;
+    vp_value_drop_last(root, v);
+    VP_TRY(join_root(r, v));
+out:
+    return st;
+}
+
+/* One line at its first letter: what is assigned or returned joins the root. */
 static vp_status read_statement(reader *r)
 {
     vp_value   *v, *root = r->doc->root, ignored = {0};
-    const char *name = "return";
-    reader      before;
+    const char *name = NULL, *statement = r->at;
+    reader      before  = *r;
+    bool        changes = false, returns = at_word(r, "return");
     int         line = r->line;
     vp_status   st   = VP_OK;
 
@@ -320,11 +402,13 @@ static vp_status read_statement(reader *r)
         VP_TRY(read_string(r, &ignored));
         goto out;
     }
-    if (at_word(r, "return"))
-        r->at += strlen("return");
+    if (returns)
+        r->at += strlen("return"), name = "return";
     else
-        name = take_targets(r);
+        name = take_targets(r, &changes);
     if (!name) {
+        *r = before;
+        VP_TRY(read_call(r));
         skip_line(r);
         goto out;
     }
@@ -333,16 +417,18 @@ static vp_status read_statement(reader *r)
     VP_TRY(add(r, root, name, &v));
     VP_TRY(read_value(r, v, 1));
     skip(r, false);
-    if (r->unread || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
-        vp_value_drop_last(root, v);
+    v->line = line;
+    if (r->unread || changes || (r->at < r->end && *r->at != '\n' && *r->at != ';')) {
         *r = before;
         skip_line(r);
-        VP_TRY(remark_unread(r, line, name));
-        goto out;
-    }
-    v->line = line;
-    if (v->kind == VP_VALUE_MAP)
+        be_unread(v);
+        if (returns)
+            vp_value_drop_last(root, v);
+    } else if (v->kind == VP_VALUE_MAP) {
         VP_TRY(join_root(r, v));
+    } else if (is_one_of_two(r, v, statement)) {
+        be_unread(v);
+    }
 out:
     return st;
 }
