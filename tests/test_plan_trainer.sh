@@ -201,5 +201,14 @@ ok(re.search(r"^largest    --micro-batch (\d+); (\d+) does not fit", out, re.M),
 ok(check("mine.yaml", "--model", "gpt2", "--device", "4O90")[0] == 2 and check("mine.yaml", "--model", "gpt2-xxl", "--device", "4090")[0] in (2, 4), "no such card, no such model", "taken")
 code, out, err = call("check", "mine.yaml", *ON)
 ok(code == 0 and out.count("FITS") == 1 and all(len(line) <= 80 for line in out.split("\n")), "on a screen", out)
+# ---- adapters over 4 bits: plan, check and the file say one thing ----
+Q = ("plan", "qwen2.5-7b", "--trainer", "hf", "--qlora", "--device", "l4", "--seq", "1024", "--global-batch", "16")
+code, out, err = call(*Q, "-o", "q.json", "--json")
+q = json.loads(out)
+ok(code == 0 and q["versions"]["transformers"] == "5.17.0", "versions of the step that was recorded", q["versions"])
+ok(any("-2 to +2 % of the reserved" in x for x in q["assumptions"]) and q["interval"]["high_bytes"] - q["device_bytes"] == int(0.02 * q["reserved_peak_bytes"]), "the interval as it is said", q["assumptions"])
+code, out, err = call("emit", "q.json", "--for", "hf", "-o", "qrun")
+code, j, err = check("qrun/training_args.yaml", "qrun/model_args.json", "qrun/lora_config.json", "--device", "l4")
+ok(code == 0 and all(j[k] == q[k] for k in ("device_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "interval", "step_time_s")), "plan and check of what was emitted", (code, j, q))
 finish()
 P

@@ -130,18 +130,38 @@ out:
     return st;
 }
 
+/* A step of these settings that was recorded, whatever it recomputes and in whichever precision that is left open. */
+static bool is_recorded(const search *x, const vp_settings *s, vp_fit_bytes *out)
+{
+    static const char *const recomputes[] = {"none", "full"}, *const open[] = {
+                                                                  "bf16-mixed", "bf16-amp",
+                                                                  "fp16-mixed", "fp32"};
+    const char *pinned  = x->r->pinned[VP_SETTING_PRECISION];
+    bool        is_open = !pinned || strcmp(pinned, "any") == 0;
+
+    for (size_t p = 0; p < (is_open ? sizeof open / sizeof *open : 1); p++)
+        for (size_t i = 0; i < sizeof recomputes / sizeof *recomputes; i++) {
+            vp_settings one                 = *s;
+            vp_err      ignored             = {0};
+            one.value[VP_SETTING_RECOMPUTE] = recomputes[i];
+            one.value[VP_SETTING_PRECISION] = is_open ? open[p] : pinned;
+            if (vp_fit_bytes_of(&x->r->job, &one, out, &ignored) == VP_OK)
+                return true;
+        }
+    return false;
+}
+
 /* The versions that were asked for, else those of the recorded step: files are for what the bytes
  * are of. */
 static vp_status find_versions(search *x, const vp_settings *s)
 {
     vp_fit_bytes bytes;
-    vp_err       ignored = {0};
-    vp_status    st      = VP_OK;
+    vp_status    st = VP_OK;
 
     x->out->versions = json_object();
     VP_TRY_ALLOC(x->err, x->out->versions);
     x->n_trained = x->r->job.model->n_params;
-    if (vp_fit_bytes_of(&x->r->job, s, &bytes, &ignored) == VP_OK) {
+    if (is_recorded(x, s, &bytes)) {
         x->n_trained = bytes.n_trained;
         VP_TRY(take_versions(x, bytes.versions));
     }

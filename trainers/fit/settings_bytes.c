@@ -159,6 +159,9 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
         e.reserved_bytes + job->context_bytes + vp_world_communicator_bytes(q.world);
     out->low_bytes  = out->device_bytes - (int64_t)(low * (double)e.reserved_bytes);
     out->high_bytes = out->device_bytes + (int64_t)(high * (double)e.reserved_bytes);
+    out->low        = low;
+    out->high       = high;
+    out->borrowed   = borrowed;
     out->peak_phase = e.phases[e.peak].name;
     out->n_params   = e.n_params;
     out->n_trained  = e.n_trained;
