@@ -62,15 +62,15 @@ static bool quantised(vp_hf_request *q)
     return true;
 }
 
-/* Everything that is trained over twice as many cards; of adapters the frozen weights would be cut too, which is not
- * known. */
+/* Everything that is trained over the cards there are, where each has all of it; else over twice as many. Of adapters
+ * the frozen weights would be cut too, which is not known, nor is how a copy that stays would be. */
 static bool shard(vp_hf_request *q)
 {
     bool on = q->world > 1 && !vp_world_replicates(q->parallel);
 
-    q->world    = q->world > 1 ? 2 * q->world : 2;
+    q->world    = q->world < 2 ? 2 : on ? 2 * q->world : q->world;
     q->parallel = on ? q->parallel : "fsdp2";
-    return q->world <= 1024;
+    return q->world <= 1024 && (!q->resident || strcmp(q->resident, "none") == 0);
 }
 
 static const change changes[VP_REMEDIES] = {
@@ -112,7 +112,8 @@ int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_
             continue;
         for (; at > 0 && out[at - 1].reserved_bytes > e.reserved_bytes; at--)
             out[at] = out[at - 1];
-        out[at] = (vp_remedy){.costs = changes[i].costs, .reserved_bytes = e.reserved_bytes};
+        out[at] = (vp_remedy){
+            .costs = changes[i].costs, .reserved_bytes = e.reserved_bytes, .world = q.world};
         name_it(&changes[i], &q, out[at].option, sizeof out[at].option);
         n++;
     }
@@ -207,6 +208,8 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
     n += (size_t)snprintf(buf + n, sizeof out->options - n, __VA_ARGS__)
     buf[0] = '\0';
     TELL(qlora, " --qlora");
+    TELL(q->world != asked->world || strcmp(q->parallel, asked->parallel) != 0,
+         " --world %lld --parallel %s", (long long)q->world, q->parallel);
     TELL(q->batch != asked->batch, " --micro-batch %lld --accumulation %lld", (long long)q->batch,
          (long long)q->accumulation);
     TELL(!qlora && strcmp(q->recompute, asked->recompute) != 0, " --recompute %s", q->recompute);
@@ -228,22 +231,40 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
     return q;
 }
 
+/* More than the cards that were asked for talk over more of NCCL's memory. */
+static bool try_from(const vp_model *model, const vp_hf_request *asked, const vp_hf_request *from,
+                     int64_t most_bytes, bool shorter, vp_remedy_chain *out)
+{
+    most_bytes -=
+        vp_world_communicator_bytes(from->world) - vp_world_communicator_bytes(asked->world);
+    *out = (vp_remedy_chain){.request = *from};
+    if (!may_fit(model, from, most_bytes) ||
+        !go_down(model, &out->request, most_bytes, shorter, &out->reserved_bytes))
+        return false;
+    double_batch(model, asked, most_bytes, &out->request, &out->reserved_bytes);
+    return true;
+}
+
+enum { DOUBLED = 3 }; /* times that there may be more cards */
+
 bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
                      vp_remedy_chain *out)
 {
-    bool all = strcmp(request->lora.targets, "none") == 0, found;
+    bool all             = strcmp(request->lora.targets, "none") == 0,
+         whole           = all && request->world > 1 && vp_world_replicates(request->parallel);
+    bool          found  = try_from(model, request, request, most_bytes, !all, out);
+    vp_hf_request shared = *request;
 
-    *out  = (vp_remedy_chain){.request = *request};
-    found = may_fit(model, request, most_bytes) &&
-            go_down(model, &out->request, most_bytes, !all, &out->reserved_bytes);
+    if (!found && whole && shard(&shared))
+        found = try_from(model, request, &shared, most_bytes, false, out);
     if (!found && all) {
-        *out  = (vp_remedy_chain){.request = with_adapters(request), .trains_adapters = true};
-        found = may_fit(model, &out->request, most_bytes) &&
-                go_down(model, &out->request, most_bytes, true, &out->reserved_bytes);
+        vp_hf_request adapters = with_adapters(request);
+        found                  = try_from(model, request, &adapters, most_bytes, true, out);
+        out->trains_adapters   = true;
     }
-    if (found) {
-        double_batch(model, request, most_bytes, &out->request, &out->reserved_bytes);
+    for (int i = 0; !found && all && i < DOUBLED && shard(&shared); i++)
+        found = try_from(model, request, &shared, most_bytes, false, out);
+    if (found)
         tell(request, out);
-    }
     return found;
 }

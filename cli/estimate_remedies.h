@@ -11,6 +11,7 @@ typedef struct vp_remedy {
     char        option[48]; /* as one would type it */
     const char *costs;
     int64_t     reserved_bytes; /* with it */
+    int64_t     world;          /* cards, with it */
 } vp_remedy;
 
 /* Those that are not on already, were recorded and save something, the largest saving first. */
@@ -18,8 +19,9 @@ int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_
                      vp_remedy out[VP_REMEDIES]);
 
 /* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
- * smaller micro-batches first, then recompute, 8-bit states, smaller frozen weights, QLoRA in place of
- * training all, last shorter samples. False: nothing does. */
+ * smaller micro-batches first, then recompute, 8-bit states, smaller frozen weights; where each card has all of
+ * it, all cut over the cards there are; QLoRA in place of training all, shorter samples; last more cards.
+ * most_bytes are for the cards asked for. False: nothing does. */
 typedef struct vp_remedy_chain {
     char          options[160]; /* as one would type them */
     vp_hf_request request;

@@ -320,6 +320,17 @@ static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
     return VP_FAIL(err, VP_ERR_USAGE, "--resident %s is none of ema, mer", o->resident);
 }
 
+/* On the card, with so many reserved bytes on so many cards. */
+static int64_t bytes_with(const answer *a, int64_t reserved_bytes, int64_t world)
+{
+    bool is_assumed = a->has_device && (!a->measured_in || vp_measured_context(&a->measured) < 0);
+
+    return reserved_bytes + a->context.bytes +
+           (is_assumed
+                ? vp_world_communicator_bytes(world) - vp_world_communicator_bytes(a->request.world)
+                : 0);
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
 {
     vp_hf_request      *q  = &a->request;
@@ -471,11 +482,12 @@ static json_t *remedies_json(const answer *a)
     for (int i = 0; i < a->n_remedies; i++)
         json_array_append_new(
             list,
-            json_pack("{s:s, s:I, s:I, s:s}", "option", a->remedies[i].option, "saves_bytes",
-                      (json_int_t)(a->estimate.reserved_bytes - a->remedies[i].reserved_bytes),
-                      "device_bytes",
-                      (json_int_t)(a->remedies[i].reserved_bytes + a->context.bytes), "costs",
-                      a->remedies[i].costs));
+            json_pack(
+                "{s:s, s:I, s:I, s:s}", "option", a->remedies[i].option, "saves_bytes",
+                (json_int_t)(a->estimate.reserved_bytes - a->remedies[i].reserved_bytes),
+                "device_bytes",
+                (json_int_t)bytes_with(a, a->remedies[i].reserved_bytes, a->remedies[i].world),
+                "costs", a->remedies[i].costs));
     return list;
 }
 
@@ -483,10 +495,10 @@ static json_t *remedies_json(const answer *a)
 static json_t *fitting_json(const answer *a)
 {
     return a->has_fitting
-               ? json_pack("{s:s, s:I, s:s, s:b}", "options", a->fitting.options + 1,
-                           "device_bytes",
-                           (json_int_t)(a->fitting.reserved_bytes + a->context.bytes), "class",
-                           "derived", "trains_adapters", a->fitting.trains_adapters)
+               ? json_pack(
+                     "{s:s, s:I, s:s, s:b}", "options", a->fitting.options + 1, "device_bytes",
+                     (json_int_t)bytes_with(a, a->fitting.reserved_bytes, a->fitting.request.world),
+                     "class", "derived", "trains_adapters", a->fitting.trains_adapters)
                : json_null();
 }
 
@@ -580,13 +592,17 @@ static void print_fitting(const answer *a)
 {
     char        x[64];
     const char *keeps = a->fitting.trains_adapters ? "adapters are trained, not the whole model"
+                        : strstr(a->fitting.options, "--world")
+                            ? "weights, gradients and states cut over the cards"
                         : strstr(a->fitting.options, "--seq") ? "shorter samples"
                                                               : "as many samples a step";
 
     if (a->has_fitting)
-        vp_screen_line("fits with", "%s: %s; %s", a->fitting.options + 1,
-                       vp_size_text(a->fitting.reserved_bytes + a->context.bytes, x, sizeof x),
-                       keeps);
+        vp_screen_line(
+            "fits with", "%s: %s; %s", a->fitting.options + 1,
+            vp_size_text(bytes_with(a, a->fitting.reserved_bytes, a->fitting.request.world), x,
+                         sizeof x),
+            keeps);
     else if (!does_fit(a) && !a->max)
         vp_screen_line("fits with", "nothing that was recorded for this model: another card, or a "
                                     "smaller model");
@@ -731,9 +747,11 @@ static void print_answer(const answer *a, const vp_command_line *line, bool all)
     if (a->measured_in)
         vp_measured_print(&a->measured, &a->estimate, a->assumed_context_bytes);
     for (int i = 0; i < a->n_remedies; i++)
-        vp_screen_line(i ? "" : "smaller", "%s: %s; %s", a->remedies[i].option,
-                       vp_size_text(a->remedies[i].reserved_bytes + a->context.bytes, x, sizeof x),
-                       a->remedies[i].costs);
+        vp_screen_line(
+            i ? "" : "smaller", "%s: %s; %s", a->remedies[i].option,
+            vp_size_text(bytes_with(a, a->remedies[i].reserved_bytes, a->remedies[i].world), x,
+                         sizeof x),
+            a->remedies[i].costs);
     json_t *list = assumptions_json(a);
     for (size_t i = 0; i < json_array_size(list); i++)
         vp_screen_line("assumed", "%s", json_string_value(json_array_get(list, i)));

@@ -93,5 +93,23 @@ refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2
 refused("adapters that are cut", 4, ["adapters", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--lora", "r=8,targets=all-linear")
 p = subprocess.run([vplan, "estimate", "gpt2", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2 and "--trainer" in p.stdout.decode(), "several cards are a PyTorch trainer's", p.stdout)
+# ---- what is advised runs, and takes what was said, the communicator included ----
+def said(*options):
+    p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "hf", "--seq", "2048", "--json", *options], stdout=subprocess.PIPE)
+    return p.returncode, json.loads(p.stdout)
+
+
+for options, device, way in ((["--world", "4", "--parallel", "ddp"], "4090", "--world 4 --parallel fsdp2"), (["--world", "2", "--parallel", "zero2"], "t4", "--world 4 --parallel zero2")):
+    rc, j = said("--micro-batch", "2", "--device", device, *options)
+    r = [x for x in j["remedies"] if x["option"] == way]
+    rc, there = said("--micro-batch", "2", "--device", device, *way.split())
+    ok(len(r) == 1 and there["device_bytes"] == r[0]["device_bytes"], "advised: " + way, (j["remedies"], there["device_bytes"]))
+rc, j = said("--micro-batch", "2", "--device", "4090", "--world", "4", "--parallel", "ddp")
+ok(rc == 3 and j["fits_with"]["options"] == "--world 4 --parallel fsdp2" and not j["fits_with"]["trains_adapters"], "the same training on the cards there are comes before adapters", j["fits_with"])
+p = subprocess.run([vplan, "estimate", "llama-3.1-8b", "--trainer", "hf", "--seq", "1024", "--device", "h100", "--world", "2", "--parallel", "zero2", "--json"], stdout=subprocess.PIPE)
+with_ = json.loads(p.stdout)["fits_with"]
+ok(with_ and with_["options"].startswith("--world 4 --parallel zero2 --micro-batch") and with_["device_bytes"] <= json.loads(p.stdout)["budget_bytes"], "more cards, where nothing else is enough", with_)
+rc, j = said("--micro-batch", "2", "--device", "4090", "--resident", "ema")
+ok(not [x for x in j["remedies"] if "--world" in x["option"]], "a copy that stays is not cut", j["remedies"])
 finish()
 P
