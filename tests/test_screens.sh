@@ -36,15 +36,15 @@ def one(pattern, text, what):
 
 T4 = "gpt2-large --device t4 --seq 1024 --global-batch 32"
 out = call("plan %s --precision any --optimizer any" % T4)
-one(r"^recipe     fp32, adamw(-bf16|-8bit)?, gradients fp32, attention flash$", out, "a T4 has no bf16, and SGD is asked for by name only")
-one(r"^free       --precision, among fp32$", out, "what was free: the precision")
+one(r"^recipe     fp16-mixed, adamw(-bf16|-8bit)?, gradients fp32, attention flash$", out, "a T4 has no bf16, and SGD is asked for by name only")
+one(r"^free       --precision, among fp32, fp16-mixed$", out, "what was free: the precision")
 one(r"^           --optimizer, among adamw, adamw-bf16, adamw-8bit$", out, "what was free: the optimizer")
-one(r"^    with fp32, adamw", out, "presets say their recipe where it is free")
+one(r"^    with fp16-mixed, adamw", out, "presets say their recipe where it is free")
 answer = json.loads(call("plan %s --precision any --optimizer any --json" % T4.replace("t4", "h100")))
 ok(answer["settings"]["precision"] == "bf16-mixed" and answer["settings"]["optimizer"].startswith("adamw"), "on an H100", answer["settings"])
 ok(all(p["optimizer"].startswith("adamw") and p["precision"] != "bf16" for p in answer["presets"]), "presets are freed alike", answer["presets"])
 out = call("plan %s --optimizer sgd" % T4)
-one(r"^recipe     fp32, sgd, gradients fp32", out, "SGD by name")
+one(r"^recipe     fp16-mixed, sgd, gradients fp32", out, "SGD by name")
 ok("free  " not in out, "nothing was free", out)
 H100 = T4.replace("t4", "h100")
 out = call("plan %s --gradients any" % H100)
@@ -96,10 +96,10 @@ for line, code in (("plan %s --frontier" % T4, 0), ("plan gpt2-xl --device 4090 
         ok([abs(size(n) - p["device_bytes"]) < 6e6 for n, p in zip(points, answer["frontier"])] == [True] * 16, "the frontier's plans", points)
         ok(all(0 <= p["budget_bytes"] - p["device_bytes"] < 8e7 for p in answer["frontier"]), "where memory is scarce a budget is used up", answer["frontier"])
 
-fits = json.loads(call("estimate gpt2 --seq 256 --device t4 --json"))
-tight = "estimate gpt2 --seq 256 --device t4 --budget %d" % (fits["device_bytes"] - 300000)
+fits = json.loads(call("estimate gpt2 --seq 256 --device t4 --precision fp32 --json"))
+tight = "estimate gpt2 --seq 256 --device t4 --precision fp32 --budget %d" % (fits["device_bytes"] - 300000)
 one(r"^DOES NOT FIT: ([\d.,]+) of \1 GiB, short by 293.0 KiB$", call(tight, 3), "short by what rounding hides")
-one(r"^  all of it +%s GiB" % re.escape("%.2f" % (fits["device_bytes"] / 2 ** 30)), call("estimate gpt2 --seq 256 --device t4"), "the table adds up to the answer")
+one(r"^  all of it +%s GiB" % re.escape("%.2f" % (fits["device_bytes"] / 2 ** 30)), call("estimate gpt2 --seq 256 --device t4 --precision fp32"), "the table adds up to the answer")
 
 # ---- what does not fit is told what would, each a command that does ----
 
@@ -141,16 +141,17 @@ one(r"^ +not even --seq 1", call("estimate gpt2-xl --device t4 --max seq", 3), "
 
 # ---- memory that buys nothing is not used, unless it is asked for ----
 
-lean, fast = (json.loads(call("plan %s --json --within %s" % (T4, within))) for within in ("1%", "0"))
-default = json.loads(call("plan %s --json" % T4))
-ok(default == dict(json.loads(call("plan %s --json --within 0.1%%" % T4)), timing=default["timing"]), "0.1 % is the default", "differs")
+FULL = T4 + " --precision fp32"  # where memory is dear: in 16 bits half a GiB buys more than 1 %
+lean, fast = (json.loads(call("plan %s --json --within %s" % (FULL, within))) for within in ("1%", "0"))
+default = json.loads(call("plan %s --json" % FULL))
+ok(default == dict(json.loads(call("plan %s --json --within 0.1%%" % FULL)), timing=default["timing"]), "0.1 % is the default", "differs")
 ok(fast["best_step_time_s"] == fast["step_time_s"] == lean["best_step_time_s"] == lean["fastest"]["step_time_s"] and lean["proof"]["bound_s"] == fast["proof"]["bound_s"], "the proof is about the best", lean["proof"])
 ok(abs(lean["proof"]["gap"] - (lean["best_step_time_s"] - lean["proof"]["bound_s"]) / lean["best_step_time_s"]) < 1e-12, "gap is of the best", lean["proof"])
 ok(fast["step_time_s"] < lean["step_time_s"] <= 1.01 * fast["step_time_s"] and lean["device_bytes"] < fast["device_bytes"] - (500 << 20), "memory for 1 % is kept", lean["device_bytes"])
 ok(default["step_time_s"] <= 1.001 * fast["step_time_s"] and lean["device_bytes"] < default["device_bytes"] < fast["device_bytes"], "memory for 0.1 % is kept", default["device_bytes"])
 
 # ---- what was not said: the number format of the card; shares of it ----
-for device, precision in (("h100", "bf16-mixed"), ("4090", "bf16-mixed"), ("t4", "fp32"), ("cpu", "fp32")):
+for device, precision in (("h100", "bf16-mixed"), ("4090", "bf16-mixed"), ("t4", "fp16-mixed"), ("cpu", "fp32")):
     doc = json.loads(call("plan gpt2-tiny --device %s --seq 128 --global-batch 8 --json" % device))
     ok(doc["recipe"] == {"precision": precision, "gradients": "fp32", "optimizer": "adamw", "freed": []}, "the default on " + device, doc["recipe"])
     ok(json.loads(call("estimate gpt2-tiny --device %s --json" % device))["settings"]["precision"] == precision, "and of estimate", device)
