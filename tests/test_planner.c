@@ -389,10 +389,11 @@ static void what_is_free_is_what_converges_alike(void **state)
     assert_int_equal(vp_request_recipes(&request, recipes), 3);
     request.recipe.precision = VP_PREC_FP32;
     OK(vp_device_open("t4", &t4, err));
-    request.device = &t4;
-    assert_int_equal(vp_request_recipes(&request, recipes), 1);
-    request.any_gradients = true; /* none but fp32 stands beside fp32 */
-    assert_int_equal(vp_request_recipes(&request, recipes), 1);
+    request.device = &t4; /* fp16-mixed beside fp32 */
+    assert_int_equal(vp_request_recipes(&request, recipes), 2);
+    assert_int_equal(recipes[1].precision, VP_PREC_FP16_MIXED);
+    request.any_gradients = true; /* none but fp32 stands beside either */
+    assert_int_equal(vp_request_recipes(&request, recipes), 2);
     request.device        = &cpu;
     request.any_precision = false;
     for (int p = VP_PREC_BF16_MIXED; p <= VP_PREC_BF16; p++) {

@@ -31,7 +31,8 @@ static vp_scenario random_scenario(rng *r, int turn)
     s.recipe.seed = 1 + pick(r, 1000);
     if (pick(r, 2) == 0)
         vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)pick(r, VP_N_OPTIMIZERS));
-    s.recipe.precision = (vp_precision)pick(r, VP_N_PRECISIONS);
+    s.recipe.precision  = (vp_precision)pick(r, VP_N_PRECISIONS);
+    s.recipe.loss_scale = 16; /* no step is skipped, which would touch and change nothing */
     if (vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16))
         s.recipe.gradients = (vp_gradients)pick(r, VP_N_GRADIENTS);
     s.attention = pick(r, 3) == 0 ? VP_ATTENTION_MATH : VP_ATTENTION_FLASH;

@@ -183,7 +183,7 @@ one(r"^fastest    [\d.]+ s a step with 14.56 GiB: \d+.\d MiB more for [\d.]+ % o
 ok("fastest" not in call("plan %s --within 0" % T4), "the old answer has nothing beside it", out)
 for bad in ("-1%", "1x", "200%", "nan"):
     call("plan %s --within=%s" % (T4, bad), 2)
-call("plan %s --within 1%% -o lean.json" % T4)
+call("plan %s --within 1%% -o lean.json" % FULL)
 ok(json.load(open("lean.json"))["proof"]["fastest_s"] == fast["step_time_s"], "the plan file says what its proof is about", "no fastest_s")
 one(r"^FITS: %.2f of 14.56 GiB" % (lean["device_bytes"] / 2**30), call("explain lean.json"), "and can be read")
 
