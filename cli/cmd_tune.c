@@ -78,10 +78,11 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
     return json_pack(
         "{s:i, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "schema_version", 1, "best",
         r->best ? json_pack(
-                      "{s:o, s:s, s:s, s:s, s:I, s:f}", "plan",
+                      "{s:o, s:s, s:s, s:s, s:s, s:I, s:f}", "plan",
                       path ? json_string(path) : json_null(), "decisions",
                       vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text),
                       "precision", vp_precision_name(r->best->candidate.scenario.recipe.precision),
+                      "gradients", vp_gradients_name(r->best->candidate.scenario.recipe.gradients),
                       "optimizer", vp_optimizer_name(r->best->candidate.scenario.recipe.optimizer),
                       "peak_bytes", (json_int_t)r->best->candidate.figures.peak_bytes,
                       "step_time_s", r->best->measured_s)

@@ -238,6 +238,9 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
         row.kernel = vp_kernel_by_name(text);
         if (row.kernel == VP_N_KERNELS)
             VP_TRY(vp_json_fail(&node, "kernel", err, "no such kernel"));
+        if (vp_kernel_info_of(row.kernel)->kind == VP_KERNEL_TRANSFER)
+            VP_TRY(
+                vp_json_fail(&node, "kernel", err, "copies go by the link's rate, not a profile"));
         if (vp_json_has(&node, "dtype")) {
             VP_TRY(vp_json_string(&node, "dtype", &text, err));
             row.dtype = vp_dtype_by_name(text);

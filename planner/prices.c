@@ -54,7 +54,7 @@ vp_status vp_prices_find(const vp_plan_request *r, const vp_plan_answer *a, vp_p
         return VP_OK;
     richer.host_bytes = r->host_bytes + VP_GIB;
     VP_TRY(search(&richer, a, &out->host_s, err));
-    if (device.host_link_bytes_per_s <= 0 || r->profile) /* whose copies were timed */
+    if (device.host_link_bytes_per_s <= 0)
         return VP_OK;
     richer.host_bytes = r->host_bytes;
     richer.device     = &device;

@@ -165,6 +165,19 @@ ok "located" says "plan 2: "
 ok "a plan for another device: 5" exits 5 $compare "$work/none.json" "$work/t4.json"
 ok "says which" says "plan 2: the plan is for t4-16gb"
 
+# ---- plans that offload, gradients in bf16 ----
+
+moving="$BUILD/vplan tune llama-tiny --device cpu --seq 128 --global-batch 8 --precision bf16-mixed --gradients bf16 --host-memory 20MB --budget 1500KB --study $work/moving.db --max-trials 1 --json"
+ok "host memory: the space is tuned" exits 0 $moving -o "$work/moving.json"
+ok "what moves is kept" json "$work/out" '"host memory" in d["best"]["decisions"]' 'd["best"]["gradients"] == "bf16"'
+ok "and the gradients' format" json "$work/moving.json" 'd["recipe"]["gradients"] == "bf16"'
+ok "the plan runs to the byte" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 1 --json > '$work/out' 2>&- && grep -q host-pinned '$work/out'"
+ok "the study goes on" exits 0 $moving
+ok "and times no call again" bash -c "! grep -q timing '$work/err'"
+echo '{"schema_version": 1, "device": "cpu", "backend": "b", "rows": [{"kernel": "copy_start", "count": 64, "copy": 0, "seconds": 1}]}' > "$work/copy.json"
+ok "a profile that times a copy: 4" exits 4 "$BUILD/vplan-run" --profile "$work/copy.json"
+ok "located" says "rows[0].kernel: copies go by the link's rate"
+
 # ---- what cannot be ----
 
 ok "nothing fits: 3" exits 3 $tune --budget 1MB --json

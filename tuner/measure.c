@@ -11,7 +11,9 @@ static vp_status collect_program(const vp_program *p, vp_profile *calls, vp_err 
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             vp_profile_row row = {.kernel = p->steps[pass][i].kernel,
                                   .dtype  = p->steps[pass][i].dtype};
-            row.lacks          = vp_step_lacks(&p->steps[pass][i]);
+            if (vp_kernel_info_of(row.kernel)->kind == VP_KERNEL_TRANSFER)
+                continue; /* by the link's rate: alone it says nothing of beside kernels */
+            row.lacks = vp_step_lacks(&p->steps[pass][i]);
             memcpy(row.ints, p->steps[pass][i].ints, sizeof row.ints);
             if (!vp_profile_add(calls, &row))
                 return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
