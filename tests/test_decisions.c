@@ -1,7 +1,9 @@
-/* Plans as text in a study: what is written is read again, offload included, and what is no plan of the
- * model is refused. */
+/* Plans and calls as text in a study: what is written is read again, offload and number formats
+ * included, and what is no plan of the model is refused. */
+#include "base_test.h"
 #include "plan_test.h"
 
+#include "tuner/study.h"
 #include "tuner/tune_internal.h"
 
 static vp_plan_request request_of(const vp_model *model)
@@ -127,12 +129,47 @@ static void an_offload_obeys_its_pins(void **state)
     vp_model_free(model);
 }
 
+static void calls_of_every_dtype_are_read_back(void **state)
+{
+    vp_err      err  = {0};
+    const char *path = in_test_dir("dtypes.db");
+    vp_study   *study;
+    int64_t     profile_id;
+
+    (void)state;
+    CHECK_OK(vp_study_open(path, &study, &err));
+    for (int d = 0; d < VP_N_DTYPES; d++) {
+        vp_profile    *p   = vp_profile_new();
+        vp_profile_row row = {.kernel   = VP_K_COPY,
+                              .dtype    = (vp_dtype)d,
+                              .elements = {.count = 70 + d},
+                              .seconds  = 1 + d};
+        strcpy(p->device, "cpu");
+        strcpy(p->backend, "b");
+        assert_true(vp_profile_add(p, &row));
+        if (vp_dtype_is_of_calls(row.dtype))
+            CHECK_OK(vp_study_add_profile(study, VP_PROFILE_MEASURED, p, "d", &profile_id, &err));
+        vp_profile_free(p);
+    }
+    vp_profile *back = vp_profile_new();
+    CHECK_OK(vp_study_measured(study, "cpu", "b", "d", back, &err));
+    for (int d = 0; d < VP_N_DTYPES; d++) {
+        bool    measured;
+        int64_t ints[VP_MAX_INTS] = {70 + d};
+        double  s = vp_profile_seconds(back, VP_K_COPY, (vp_dtype)d, ints, 0, &measured);
+        assert_true(measured == vp_dtype_is_of_calls((vp_dtype)d) && (!measured || s == 1 + d));
+    }
+    vp_profile_free(back);
+    vp_study_close(study);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decisions_are_read_as_they_were_written),
         cmocka_unit_test(an_offload_that_the_model_cannot_have_is_refused),
         cmocka_unit_test(an_offload_obeys_its_pins),
+        cmocka_unit_test(calls_of_every_dtype_are_read_back),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_test_dir, remove_test_dir);
 }

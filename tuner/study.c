@@ -121,17 +121,30 @@ static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_s
     return buf;
 }
 
+/* Of "dtype=bf16,rows=8", and *at behind it; without one fp32, VP_N_DTYPES: there is none so named. */
+static vp_dtype read_dtype(const char **at)
+{
+    static const char key[] = "dtype=";
+    char              name[40];
+
+    if (strncmp(*at, key, sizeof key - 1) != 0)
+        return VP_DTYPE_F32;
+    *at += sizeof key - 1;
+    size_t n = strcspn(*at, ",");
+    snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name), *at);
+    *at += n;
+    return vp_dtype_by_name(name);
+}
+
 static vp_status read_call(const vp_study *s, const char *kernel, const char *shape,
                            vp_profile_row *row, vp_err *err)
 {
-    char back[400], x[80], y[200];
+    char        back[400], x[80], y[200];
+    const char *p = shape;
 
-    *row        = (vp_profile_row){.dtype = strncmp(shape, "dtype=bf16", 10) == 0   ? VP_DTYPE_BF16
-                                            : strncmp(shape, "dtype=fp16", 10) == 0 ? VP_DTYPE_F16
-                                                                                    : VP_DTYPE_F32};
+    *row        = (vp_profile_row){.dtype = read_dtype(&p)};
     row->kernel = vp_kernel_by_name(kernel);
-    if (row->kernel != VP_N_KERNELS) {
-        const char *p = row->dtype != VP_DTYPE_F32 ? shape + 10 : shape;
+    if (row->kernel != VP_N_KERNELS && vp_dtype_is_of_calls(row->dtype)) {
         for (int k = 0; k < vp_kernel_info_of(row->kernel)->n_ints && p; k++) {
             p = strchr(p, '=');
             if (p)
