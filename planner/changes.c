@@ -189,14 +189,16 @@ out:
 
 /* ---- host memory ---- */
 
-/* The least that is offloaded with which it fits, and the host memory for all there is of it. */
+/* The least that is offloaded with which it fits, and the host memory for all there is of it: more
+ * than was given. */
 static vp_status try_host(finder *f, vp_err *err)
 {
     vp_cost          cost = {.device = f->r.device, .profile = f->r.profile};
     const vp_device *d    = f->r.device;
-    /* or there is nowhere to offload to */
-    bool      fits = d->is_cpu || d->host_link_bytes_per_s <= 0 || f->r.host_bytes > 0;
-    vp_status st   = VP_OK;
+    /* or there is nowhere to offload to, or the request says what is to lie there */
+    bool fits = d->is_cpu || d->host_link_bytes_per_s <= 0 ||
+                (f->r.host_bytes > 0 && f->r.offload != VP_OFFLOAD_ANY);
+    vp_status st = VP_OK;
 
     for (int kind = VP_OFFLOAD_OPTIMIZER; kind < VP_N_OFFLOADS && !fits; kind++) {
         vp_plan_request changed = f->r;
@@ -218,7 +220,7 @@ static vp_status try_host(finder *f, vp_err *err)
         VP_TRY(vp_assemble_figures(f->r.model, &s, &cost, &figures, err));
         changed.offload    = VP_OFFLOAD_ANY;
         changed.host_bytes = change.host_bytes = vp_round_up(figures.host_bytes, VP_GIB);
-        if (figures.host_bytes > 0)
+        if (figures.host_bytes > f->r.host_bytes)
             VP_TRY(try_change(f, &change, &changed, NULL, &fits, err));
     }
 out:

@@ -48,6 +48,11 @@ for case, budget, host in ((SHORT, 17 * GIB // 10, 8 * GIB), (LONG, 7 * GIB // 2
 ok(bound == {"device", "host", "link"}, "each of them binds somewhere", bound)
 ok(prices == {"device_s_per_gib": 0, "host_s_per_gib": 0, "link_s_per_gb_per_s": 0, "binding": []}, "what is ample has no price", prices)
 
+p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, "--seq", "512", "--global-batch", "8", "--budget", "1.1GiB", "--host-memory", "1000MB", "--json"],
+                   stdout=subprocess.PIPE, text=True)
+more = [c for c in json.loads(p.stdout)["changes"] if "host memory" in c["change"]]
+ok(p.returncode == 3 and len(more) == 1 and more[0]["command"].count("--host-memory") == 1, "too little host memory: more of it is what fits", p.stdout)
+
 unasked = plan(SLOW, SHORT, 20 * GIB, 8 * GIB)["shadow_prices"]
 ok(unasked["host_s_per_gib"] is None and unasked["link_s_per_gb_per_s"] is None, "unasked, the device's alone", unasked)
 p = subprocess.run([build + "/vplan", "plan", "gpt2", "--device", SLOW, "--seq", "512", "--global-batch", "8", "--precision", "bf16-mixed", "--budget", "1.7GiB",
