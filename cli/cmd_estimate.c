@@ -165,7 +165,7 @@ static vp_status climb(estimate *e, const vp_estimate_options *o, vp_err *err)
 
     if (o->max)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--max and --ladder are two answers: one at a time"));
-    if (!o->precision)
+    if (!o->precision && vp_precision_takes(VP_PREC_FP32, e->scenario.recipe.gradients))
         e->scenario.recipe.precision = VP_PREC_FP32;
     if (!o->attention)
         e->scenario.attention = VP_ATTENTION_MATH;

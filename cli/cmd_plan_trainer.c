@@ -113,7 +113,10 @@ static vp_status pin(answer *a, vp_setting setting, const char *option, const ch
 
 static vp_status refuse_vplans_own(const vp_plan_options *o, vp_err *err)
 {
-    const char *option = o->recipe ? "--recipe" : o->host_bytes ? "--host-memory" : NULL;
+    const char *option = o->recipe       ? "--recipe"
+                         : o->host_bytes ? "--host-memory"
+                         : o->gradients  ? "--gradients"
+                                         : NULL;
 
     if (option)
         return VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer", option);

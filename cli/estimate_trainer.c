@@ -67,6 +67,10 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
 
 static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
 {
+    if (o->gradients)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--gradients is for vplan's own runtime, not for --trainer: PyTorch's "
+                       "gradients have their parameters' number format");
     if (o->loss && strcmp(o->loss, "full") != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",
@@ -782,7 +786,8 @@ static bool have_the_same(const vp_estimate_options *o)
 {
     return (!o->recompute || strcmp(o->recompute, "none") == 0 ||
             strcmp(o->recompute, "full") == 0) &&
-           (!o->optimizer || strcmp(o->optimizer, "adamw") == 0);
+           (!o->optimizer || strcmp(o->optimizer, "adamw") == 0) &&
+           (!o->gradients || strcmp(o->gradients, "fp32") == 0);
 }
 
 bool vp_estimate_beside(const char *model_name, const vp_estimate_options *given,

@@ -20,14 +20,25 @@ static bool accumulate(const vp_ladder_start *at, vp_scenario *s)
     return s->global_batch > 1;
 }
 
-static bool use_16_bits(const vp_ladder_start *at, vp_scenario *s)
+/* The one that the device has, where it has one. */
+static bool use_16_bits(const vp_ladder_start *at, vp_scenario *s, vp_precision precision)
 {
     vp_precision half = at->has_device ? vp_default_precision(&at->device) : VP_PREC_BF16_MIXED;
-    bool         may  = s->recipe.precision == VP_PREC_FP32 && half != VP_PREC_FP32;
+    bool         may  = s->recipe.precision == VP_PREC_FP32 && half == precision;
 
     if (may)
-        s->recipe.precision = half;
+        s->recipe.precision = precision;
     return may;
+}
+
+static bool use_bf16(const vp_ladder_start *at, vp_scenario *s)
+{
+    return use_16_bits(at, s, VP_PREC_BF16_MIXED);
+}
+
+static bool use_fp16(const vp_ladder_start *at, vp_scenario *s)
+{
+    return use_16_bits(at, s, VP_PREC_FP16_MIXED);
 }
 
 static bool use_16_bit_gradients(const vp_ladder_start *at, vp_scenario *s)
@@ -107,7 +118,8 @@ static const struct {
     bool (*apply)(const vp_ladder_start *at, vp_scenario *s);
 } techniques[] = {
     {"gradient accumulation", accumulate},
-    {"bf16-mixed", use_16_bits},
+    {"bf16-mixed", use_bf16},
+    {"fp16-mixed", use_fp16},
     {"recompute full", checkpoint},
     {"attention flash", fuse_attention},
     {"loss in chunks", chunk_loss},

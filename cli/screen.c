@@ -82,6 +82,15 @@ static void append_word(char *list, size_t size, const char *word)
     snprintf(list + n, size - n, "%s%s", n ? ", " : "", word);
 }
 
+/* Beside some precision that the request leaves. */
+static bool allows_gradients(const vp_plan_request *r, vp_gradients gradients)
+{
+    for (int p = 0; p < VP_N_PRECISIONS; p++)
+        if (vp_request_allows(r, (vp_precision)p, gradients, r->recipe.optimizer))
+            return true;
+    return false;
+}
+
 void vp_screen_free(const vp_plan_request *r)
 {
     char        list[200] = "";
@@ -103,8 +112,12 @@ void vp_screen_free(const vp_plan_request *r)
         vp_screen_line(label, "--optimizer, among %s", list);
         label = "";
     }
+    list[0] = '\0';
+    for (int g = 0; r->any_gradients && g < VP_N_GRADIENTS; g++)
+        if (allows_gradients(r, (vp_gradients)g))
+            append_word(list, sizeof list, vp_gradients_name((vp_gradients)g));
     if (r->any_gradients) {
-        vp_screen_line(label, "--gradients, among fp32, bf16");
+        vp_screen_line(label, "--gradients, among %s", list);
         label = "";
     }
     if (r->attention == VP_ATTENTION_ANY)

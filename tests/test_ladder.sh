@@ -112,6 +112,11 @@ command = " ".join(screen[screen.index("next       ") + 11:].replace("\\\n", " "
 ok(json.loads(call(command.split(None, 1)[1] + " --json"))["peak_bytes"], "and the next command fits", command)
 none = estimate("llama-3.1-70b --device t4 --seq 2048 --ladder", 3)
 ok(none["ladder"] and not any(r["cumulative"]["fits"] for r in none["ladder"]) and "bf16-mixed" not in [r["name"] for r in none["ladder"]], "nothing helps, and a T4 has no bf16", none["ladder"])
+want = estimate("gpt2 --device t4 --precision fp16-mixed --attention math")
+ok(ladder("gpt2 --device t4")["fp16-mixed"]["alone"]["peak_bytes"] == want["peak_bytes"], "but fp16", want["peak_bytes"])
+ok(ladder("gpt2 --device h100 --gradients bf16")["start"]["alone"]["peak_bytes"] == estimate("gpt2 --device h100 --gradients bf16 --attention math")["peak_bytes"],
+   "gradients in bf16 start beside bf16", "other bytes")
+call("estimate gpt2 --device t4 --gradients bf16 --ladder", 2)
 ok(all(r["alone"]["step_time_s"] is None and r["cumulative"]["fits"] is None for r in ladder("gpt2").values()), "no device, no seconds and no verdict", "said")
 call("estimate gpt2 --ladder --max seq --device t4", 2)
 finish()

@@ -57,6 +57,10 @@ held = [sum(i["bytes"] for i in e["items"] if i["name"].startswith("gradients"))
 # 124,439,808 parameters, of 4 bytes or 2, each parameter's gradient on a multiple of 256 bytes
 ok(held[1] == 4 * 124439808 and abs(held[0] - 2 * 124439808) < 148 * 256, "half the bytes", held)
 call("plan %s --precision fp32 --gradients bf16" % H100, 2)
+one(r"^free       --gradients, among fp32$", call("plan %s --precision fp32 --gradients any" % H100), "beside fp32 there is one way")
+call("plan %s --trainer hf --gradients bf16" % H100, 2)
+call("estimate gpt2 --device h100 --seq 128 --trainer hf --gradients bf16", 2)
+ok("by Trainer" not in call("estimate gpt2 --device h100 --seq 128 --gradients bf16"), "Trainer has no such gradients", "by Trainer")
 TINY = "gpt2-tiny --device cpu --seq 128 --global-batch 8 --budget 8MB"
 call("plan %s --optimizer any -o plan.json" % TINY)
 for line, code in (("estimate gpt2-tiny --optimizer lion", 0), ("explain plan.json", 0), ("run plan.json --steps 1 -q", 0), ("tune plan.json --max-trials 1 -q", 0),
