@@ -419,6 +419,42 @@ static void print_tune(const vp_command_result *r, const best_files *files,
     vp_text_release(&line);
 }
 
+/* Nothing that the command reads is written, by whatever name, forced or not. */
+static vp_status check_changes(const best_files *files, bool force, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int i = 0; i < files->n; i++)
+        for (int k = 0; k < files->n; k++)
+            VP_TRY(vp_output_check(files->changes[i].to, force,
+                                   (const char *const[]){files->changes[k].path}, 1, err));
+out:
+    return st;
+}
+
+/* The same before the trials, as far as it is known then. */
+static vp_status check_folder(const vp_tune_command_options *o, char *const *command, vp_err *err)
+{
+    char        path[PATH_MAX];
+    struct stat info;
+    vp_status   st = VP_OK;
+
+    snprintf(path, sizeof path, "%.*s/run.sh", PATH_MAX - 10, o->folder);
+    if (!o->force && access(path, F_OK) == 0)
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, path, 0, NULL, "exists: say --force to replace it"));
+    for (int i = 0; command[i]; i++) {
+        const char *equal = strchr(command[i], '='), *file = equal ? equal + 1 : command[i],
+                   *slash = strrchr(file, '/');
+        if (vp_command_is_settings_file(file) &&
+            snprintf(path, sizeof path, "%s/%s", o->folder, slash ? slash + 1 : file) <
+                (int)sizeof path &&
+            stat(path, &info) == 0)
+            VP_TRY(vp_output_check(path, o->force, &file, 1, err));
+    }
+out:
+    return st;
+}
+
 /* DIR/run.sh and the files that it needs edited. */
 static vp_status write_folder(const best_files *files, const char *folder, bool force, vp_err *err)
 {
@@ -427,6 +463,7 @@ static vp_status write_folder(const best_files *files, const char *folder, bool 
     vp_status st = VP_OK;
 
     VP_TRY(vp_file_make_dir(folder, err));
+    VP_TRY(check_changes(files, force, err));
     if (snprintf(path, sizeof path, "%s/run.sh", folder) >= (int)sizeof path)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, folder, 0, NULL, "is too long a path"));
     vp_text_printf(&text, "#!/bin/sh\nexec ");
@@ -448,7 +485,7 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
                           vp_cli *cli, vp_err *err)
 {
     const char     *tries[VP_MAX_GIVEN], *keeps[VP_MAX_GIVEN];
-    char            name[PATH_MAX], script[PATH_MAX];
+    char            name[PATH_MAX];
     vp_device       device;
     vp_command_opts opts = {
         .command = line->rest, .tries = tries, .keeps = keeps, .device = &device};
@@ -457,12 +494,8 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     vp_status         st = VP_OK;
 
     VP_TRY(only_ours(line, err));
-    if (o->folder) {
-        snprintf(script, sizeof script, "%.*s/run.sh", PATH_MAX - 10, o->folder);
-        if (!o->force && access(script, F_OK) == 0)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_USAGE, script, 0, NULL,
-                              "exists: say --force to replace it"));
-    }
+    if (o->folder)
+        VP_TRY(check_folder(o, line->rest, err));
     VP_TRY(choose_card(o, cli, &device, name, &opts.budget_bytes, err));
     opts.n_tries     = given(line, "--try", tries);
     opts.n_keeps     = given(line, "--keep", keeps);

@@ -174,5 +174,21 @@ ok "runs nothing" [ "$(wc -l < "$COUNT_RUNS")" = "$n" ]
 sed -i 's/max_length: 512/max_length: 256/' sft.yaml
 ok "an edited file" exits 0 tune --study "$work/f.db" -- python3 train.py sft.yaml
 ok "is another command" [ "$(wc -l < "$COUNT_RUNS")" -gt "$n" ]
+# ---- files of one name, and -o where the user's own lie ----
+mkdir a b
+cp sft.yaml a/c.yaml
+cp sft.yaml b/c.yaml
+ok "two files of one name" exits 0 tune --max-trials 2 -o two -- python3 train.py a/c.yaml b/c.yaml
+ok "are two" [ -f two/c.yaml -a -f two/2-c.yaml ]
+ok "and both are named" grep -q "two/c.yaml two/2-c.yaml" two/run.sh
+ok "one file by two names" exits 0 tune --max-trials 2 -- python3 train.py sft.yaml ./sft.yaml
+ln -s sft.yaml link.yaml
+was=$(sha256sum sft.yaml a/c.yaml)
+for f in "-o . -- python3 train.py sft.yaml" "-o a --force -- python3 train.py a/c.yaml" "-o . --force -- python3 train.py a/../link.yaml"; do
+    ok "an input as output: $f" exits 2 tune --max-trials 2 $f
+    ok "is said: $f" says "is an input too"
+done
+ok "the inputs are as they were" [ "$was" = "$(sha256sum sft.yaml a/c.yaml)" ]
+ok "no folder of a trial is left" [ -z "$(ls "$TMPDIR")" ]
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -31,7 +31,7 @@ struct vp_command_files {
 
 /* ---- which files ---- */
 
-static bool is_settings_file(const char *path)
+bool vp_command_is_settings_file(const char *path)
 {
     static const char *const tails[] = {".yaml", ".yml", ".json", ".toml"};
     const char              *dot     = strrchr(path, '.');
@@ -57,7 +57,7 @@ static void add_file(vp_command_files *f, const char *path, int word, int by_fil
 {
     named_file *to = &f->named[f->n];
 
-    if (f->n == MAX_FILES || !is_settings_file(path) || is_known(f, path))
+    if (f->n == MAX_FILES || !vp_command_is_settings_file(path) || is_known(f, path))
         return;
     *to = (named_file){.word = word, .by_file = by_file, .by_key = by_key};
     if (vp_file_read(path, VP_DOCUMENT_MAX_BYTES, &to->bytes, &to->n_bytes, NULL) != VP_OK)
@@ -204,11 +204,25 @@ out:
     return st;
 }
 
+static const char *name_of(const vp_command_files *f, int file)
+{
+    const char *path = f->named[file].path, *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* In the folder by its own name; a second one of a name, as of a file that is named in two ways, with its number. */
 static const char *new_path(const changer *c, int file)
 {
-    const char *path = c->f->named[file].path, *name = strrchr(path, '/');
+    const char *name = name_of(c->f, file);
+    int         same = 1;
 
-    return c->folder ? vp_arena_printf(c->arena, "%s/%s", c->folder, name ? name + 1 : path) : path;
+    for (int i = 0; i < file; i++)
+        same += strcmp(name_of(c->f, i), name) == 0;
+    if (!c->folder)
+        return c->f->named[file].path;
+    return same > 1 ? vp_arena_printf(c->arena, "%s/%d-%s", c->folder, same, name)
+                    : vp_arena_printf(c->arena, "%s/%s", c->folder, name);
 }
 
 /* Files that name a changed one name it anew, and are changed by that. */

@@ -197,8 +197,8 @@ static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
                                                                                            words;
     char           *text = NULL, outputs[PATH_MAX + 8], files[PATH_MAX + 8];
     vp_file_change *changes;
-    int             slot = 0, n_changes;
-    running        *run;
+    int             slot  = 0, n_changes;
+    running        *run   = NULL;
     vp_child_opts   child = {
           .out = VP_CHILD_CAPTURE, .err = VP_CHILD_CAPTURE, .max_output_bytes = 8 << 20};
     vp_status st = VP_OK;
@@ -234,6 +234,8 @@ static vp_status start(search *q, int64_t setting, bool *started, vp_err *err)
     q->n_run++;
     *started = true;
 out:
+    if (st != VP_OK && run && run->folder.path[0])
+        vp_trial_folder_remove(&run->folder);
     free(text);
     return st;
 }

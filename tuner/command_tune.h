@@ -165,4 +165,7 @@ vp_status vp_command_with(const vp_command_result *result, char *const *command,
 vp_status vp_command_tune(const vp_command_opts *opts, vp_command_result *result, vp_err *err);
 void      vp_command_result_release(vp_command_result *result);
 
+/* A regular file that is read where a command names it: YAML, JSON or TOML by its name, and not too large. */
+bool vp_command_is_settings_file(const char *path);
+
 #endif
