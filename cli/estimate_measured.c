@@ -94,6 +94,10 @@ vp_status vp_measured_read(const char *path, vp_measured *out, vp_err *err)
         out->bytes[VP_MEASURED_reserved] > out->bytes[VP_MEASURED_process])
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, "process",
                           "is less than what PyTorch has reserved of it"));
+    if (out->bytes[VP_MEASURED_reserved] >= 0 &&
+        out->bytes[VP_MEASURED_allocated] > out->bytes[VP_MEASURED_reserved])
+        VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, "reserved",
+                          "is less than what is allocated of it"));
 out:
     free(text);
     return st;

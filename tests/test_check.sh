@@ -171,6 +171,8 @@ for before, size, full, after, want in (
         code, j, err = check(write("script.py", text), "--for", "hf")
         ok(code == 0 and j["common"].get("micro_batch") == want and j["common"].get("recompute") == "full" and not [f for f in j["findings"] if f["message"].startswith("is not written")],
            "read as it runs: " + text, (code, j.get("common"), j.get("findings")))
+code, j, err = check(write("README.md", "# Settings\n\n- a: b: c\n"), write("some.yaml", "per_device_train_batch_size: 2\n"))
+ok(code == 0 and [f["file"] for f in j["findings"] if f["message"].startswith("not read")] == ["README.md"] and j["common"]["micro_batch"] == 2, "what emit writes for people is no settings file", (code, j))
 code, j, err = check(write("tuple.py", "if x:\n\targs = TrainingArguments(\n\t\tbf16\t=\tTrue,\t# c\n\t\tlearning_rate=(y := 1e-4),\n\t\tper_device_train_batch_size=2,\n\t)\n"), "--for", "hf")
 ok(code == 0 and j["common"].get("micro_batch") == 2 and "learning_rate" in [f["key"] for f in j["findings"]], "brackets inside what is not read", (code, j))
 code, j, err = check(write("nine.py", "args = TrainingArguments(per_device_train_batch_size=" + "9" * 5000 + ")\n"), "--for", "hf")

@@ -237,6 +237,8 @@ for changed_, words in (({"load": more, "forward": more, "backward": more, "step
                         ({"forward": more, "backward": more, "reserved": more}, "activations")):
     got = with_measured({x: n + changed_.get(x, 0) for x, n in figures.items() if x != "process"})["measured"]
     ok(words in (got["likely"] or ""), "measured: %s" % words, got["likely"])
+bad = with_measured({"allocated": 5 << 30, "reserved": 4 << 30})
+ok(bad.get("error", {}).get("field") == "reserved" or "allocated" in bad["error"]["message"], "more allocated than reserved is not what was seen", bad)
 got = with_measured({"reserved": 10 << 30, "process": (10 << 30) + 123456789})
 ok(got["device_bytes"] == got["reserved_peak_bytes"] + 123456789 and any("123456789" in x for x in got["assumptions"]),
    "the context is as measured, and named", got["assumptions"])

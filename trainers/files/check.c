@@ -165,6 +165,14 @@ static const vp_target *target_of(const vp_checked *c)
 
 /* ---- reading ---- */
 
+/* The README.md beside what emit writes, which a shell's star names too. */
+static bool is_for_people(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > 3 && strcmp(path + n - 3, ".md") == 0;
+}
+
 static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
                            vp_err *err)
 {
@@ -174,6 +182,10 @@ static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_che
     vp_value         at    = {.kind = VP_VALUE_NULL};
 
     file->name = in->path ? in->path : "the command";
+    if (in->path && is_for_people(in->path)) {
+        vp_find(c, file, VP_NOTE, NULL, "", NULL, "not read: text for people, no settings");
+        return VP_OK;
+    }
     if (in->bytes)
         st = vp_document_parse(c->arena, in->path, in->bytes, in->n_bytes, VP_FORMAT_BY_NAME,
                                &file->doc, &inner);
