@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* The target that these are files of: the one that was found, else the first that has such a file. */
 static const vp_target *target_of(const vp_checked *c)
@@ -21,6 +22,52 @@ static const vp_target *target_of(const vp_checked *c)
                     c->files[f].dialect == t->files[k].dialect)
                     return t;
     return c->target;
+}
+
+static bool is_on(const vp_value *v)
+{
+    static const char *const off[] = {"", "false", "none", "null", "0"};
+    char                     text[64];
+
+    if (!v || v->kind == VP_VALUE_NULL || v->kind == VP_VALUE_LIST || v->kind == VP_VALUE_MAP)
+        return v && (v->n_children || v->call);
+    vp_value_text(v, text, sizeof text);
+    for (size_t i = 0; i < sizeof off / sizeof *off; i++)
+        if (strcasecmp(text, off[i]) == 0)
+            return false;
+    return true;
+}
+
+/* What makes of adapters others than those whose steps were recorded: what else is trained, or which layers; NULL:
+ * nothing. */
+static const char *other_adapters(vp_arena *arena, const vp_checked *c)
+{
+    static const char *const keys[] = {"use_dora",
+                                       "peft_use_dora",
+                                       "modules_to_save",
+                                       "lora_modules_to_save",
+                                       "layers_pattern",
+                                       "layers_to_transform",
+                                       "rank_pattern",
+                                       "additional_target",
+                                       "exclude_modules",
+                                       "trainable_token_indices",
+                                       "target_parameters",
+                                       "layer_replication",
+                                       "bias",
+                                       "peft_layers_to_transform"};
+    const char              *tuning = c->settings.value[VP_SETTING_TUNING];
+
+    if (tuning && strcmp(tuning, "full") == 0)
+        return NULL;
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; c->files[f].doc && i < sizeof keys / sizeof *keys; i++) {
+            const vp_value *v = vp_value_at(c->files[f].doc->root, keys[i]);
+            if (is_on(v))
+                return vp_arena_printf(arena, "not answered: %s in %s trains what was not recorded",
+                                       keys[i], c->files[f].name);
+        }
+    return NULL;
 }
 
 /* Everything that can be missing is a reason, not an error. */
@@ -49,6 +96,9 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     if (x->device.is_cpu)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--device cpu: other trainers' bytes are a CUDA card's"));
     VP_TRY(vp_model_open(model, &(vp_model_opts){.dropout_from_config = true}, &x->model, err));
+    x->why = other_adapters(arena, c);
+    if (x->why)
+        goto out;
     r->target = target_of(c);
     if (!r->target) {
         x->why = "not answered: whose files these are is not known; --for TARGET says it";

@@ -210,5 +210,13 @@ ok(any("-2 to +2 % of the reserved" in x for x in q["assumptions"]) and q["inter
 code, out, err = call("emit", "q.json", "--for", "hf", "-o", "qrun")
 code, j, err = check("qrun/training_args.yaml", "qrun/model_args.json", "qrun/lora_config.json", "--device", "l4")
 ok(code == 0 and all(j[k] == q[k] for k in ("device_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "interval", "step_time_s")), "plan and check of what was emitted", (code, j, q))
+# ---- adapters of other kinds are no LoRA of the recorded kind ----
+write("ta.yaml", "per_device_train_batch_size: 4\nbf16: true\n")
+write("model_args.json", '{"pretrained_model_name_or_path": "Qwen/Qwen2.5-0.5B", "dtype": "float32"}')
+PEFT = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"], "bias": "none", "use_dora": False, "modules_to_save": None, "rank_pattern": {}, "layers_to_transform": None}
+for more in ({}, {"use_dora": True}, {"modules_to_save": ["embed_tokens"]}, {"layers_to_transform": [1]}, {"rank_pattern": {"q_proj": 64}}, {"bias": "all"}):
+    write("adapter_config.json", json.dumps(dict(PEFT, **more)))
+    code, j, err = check("adapter_config.json", "ta.yaml", "model_args.json", "--for", "hf", "--device", "4090", "--seq", "512", "--model", "qwen2.5-0.5b")
+    ok(code == 0 and (j["fits"] is True if not more else j["fits"] is None and list(more)[0] in j["fits_not_answered"]), "an adapter with %s" % more, (code, j.get("fits"), j.get("fits_not_answered"), err))
 finish()
 P
