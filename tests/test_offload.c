@@ -24,7 +24,8 @@ static vp_scenario scenario_of(rng *r, int i)
     vp_scenario s = {
         .recipe = vp_recipe_default(), .seq = 24, .global_batch = 4, .micro_batch = 1 + pick(r, 2)};
 
-    s.recipe.precision = (vp_precision)(i % VP_N_PRECISIONS);
+    s.recipe.precision  = (vp_precision)(i % VP_N_PRECISIONS);
+    s.recipe.loss_scale = 16; /* no step is skipped, which would touch and change nothing */
     if (vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16))
         s.recipe.gradients = (vp_gradients)(i / 3 % VP_N_GRADIENTS);
     vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)(i / 2 % VP_N_OPTIMIZERS));

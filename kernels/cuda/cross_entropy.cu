@@ -136,12 +136,12 @@ static __global__ void __launch_bounds__(MAX_THREADS, 2)
     const parts<T>   p     = parts_of(logits + (int64_t)blockIdx.x * vocab, vocab);
     const int        label = labels[blockIdx.x], t = (int)threadIdx.x;
     const int64_t    tail = p.n_lead + p.n_packs * N, step = (int64_t)AT_ONCE * blockDim.x;
-    const float      inv_cap = CAPPED ? 1.0f / cap : 0.0f, 
-                    weight  = (float)(control->inv_n_targets * VP_LOSS_SCALE(control));
-    partial          mine     = {-FLT_MAX, 0.0f};
-    float            at_label = 0.0f, m, sum, x[N];
-    vp_raw<T, N>     wait[AT_ONCE];
-    int64_t          last;
+    const float      inv_cap = CAPPED ? 1.0f / cap : 0.0f,
+                weight       = (float)(control->inv_n_targets * VP_LOSS_SCALE(control));
+    partial      mine        = {-FLT_MAX, 0.0f};
+    float        at_label    = 0.0f, m, sum, x[N];
+    vp_raw<T, N> wait[AT_ONCE];
+    int64_t      last;
 
     if (label == VP_IGNORE_LABEL) {
         clear_row(p);

@@ -41,9 +41,10 @@ const vp_param *vp_lowering_param(const vp_lowering *l, const vp_param_ref *p)
 
 vp_operand vp_lowering_param_operand(const vp_graph_op *op, int k, bool gradient)
 {
-    const vp_param_ref *p = &op->param[k];
+    const vp_param_ref *p;
 
     assert(k >= 0 && k < VP_OP_MAX_PARAMS);
+    p = &op->param[k];
     if (!p->used)
         return VP_ABSENT;
     return (vp_operand){

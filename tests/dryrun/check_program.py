@@ -30,7 +30,7 @@ COMMANDS = {
 rows = []
 with tempfile.TemporaryDirectory() as cwd:
     library = os.path.join(cwd, "count.so")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, os.path.join(here, "count_launches.c"), "-ldl"], check=True)
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", "-o", library, os.path.join(here, "count_launches.c"), "-ldl"], check=True)
     env = dict(os.environ, HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1", COUNT_LAUNCHES=library)
     for name, (command, world) in COMMANDS.items():
         if a.only and name not in a.only.split(","):

@@ -1,7 +1,6 @@
 /* tests/dryrun/count_launches.c: preloaded before the stand-in, counts the calls by which a process gives a card work: launches,
  * products and sets of memory, each as it passes. A call inside a call is none of the process's.
- *     cc -shared -fPIC -o count.so count_launches.c; see count_program.py */
-#define _GNU_SOURCE
+ *     cc -D_GNU_SOURCE -shared -fPIC -o count.so count_launches.c; see count_program.py */
 #include <dlfcn.h>
 
 static unsigned long n_calls;
