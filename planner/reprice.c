@@ -98,7 +98,7 @@ vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *pro
         }
     }
     plan->step_time_s = sum_s;
-    plan->time_class  = x.all_measured ? "measured" : "assumed";
+    plan->time_class  = x.all_measured && !x.has_copies ? "measured" : "assumed";
 out:
     return st;
 }
