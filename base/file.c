@@ -420,6 +420,15 @@ void vp_file_abort(vp_file_writer *w)
     w->tmp_path[0] = '\0';
 }
 
+vp_status vp_file_put(vp_file_writer *w, const void *data, size_t n_bytes, vp_err *err)
+{
+    assert(w->stream);
+    errno = 0;
+    if (n_bytes && fwrite(data, 1, n_bytes, w->stream) != n_bytes)
+        return write_failed(w->path, "write it", errno ? errno : EIO, err);
+    return VP_OK;
+}
+
 vp_status vp_file_write(const char *path, const void *data, size_t n_bytes, bool overwrite,
                         vp_err *err)
 {
@@ -427,11 +436,7 @@ vp_status vp_file_write(const char *path, const void *data, size_t n_bytes, bool
     vp_file_writer w  = {0};
 
     VP_TRY(vp_file_begin(path, overwrite, &w, err));
-    errno = 0;
-    if (n_bytes && fwrite(data, 1, n_bytes, w.stream) != n_bytes) {
-        st = write_failed(path, "write it", errno ? errno : EIO, err);
-        goto out;
-    }
+    VP_TRY(vp_file_put(&w, data, n_bytes, err));
     VP_TRY(vp_file_commit(&w, err));
 out:
     vp_file_abort(&w);

@@ -27,13 +27,14 @@ vp_status vp_file_write(const char *path, const void *data, size_t n_bytes, bool
  * the file it leads to is replaced. Anything but a regular file is VP_ERR_USAGE, also with
  * overwrite. Temporaries left by a killed writer of the same path are removed by the next begin. */
 typedef struct vp_file_writer {
-    FILE *stream; /* write here; errors surface at commit */
+    FILE *stream; /* write here: errors surface at commit; or by put: at once, with their cause */
     char  path[1024];
     char  tmp_path[1088];
     bool  overwrite;
 } vp_file_writer;
 
 vp_status vp_file_begin(const char *path, bool overwrite, vp_file_writer *w, vp_err *err);
+vp_status vp_file_put(vp_file_writer *w, const void *data, size_t n_bytes, vp_err *err);
 vp_status vp_file_commit(vp_file_writer *w, vp_err *err);
 void      vp_file_abort(vp_file_writer *w);
 

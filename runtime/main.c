@@ -637,7 +637,7 @@ static vp_status end_profile(const args *a, const vp_plan *plan, const vp_backen
     VP_TRY(vp_call_times_rows(&r->times, profile, err));
     j = vp_profile_to_json(profile);
     VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
-    fwrite(text.data, 1, text.n_bytes, w->stream);
+    VP_TRY(vp_file_put(w, text.data, text.n_bytes, err));
     VP_TRY(vp_file_commit(w, err));
 out:
     vp_text_release(&text);
