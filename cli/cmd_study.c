@@ -31,8 +31,10 @@ static void add_words(const json_t *words, vp_text *out)
 
 static void add_decisions(const json_t *d, vp_text *out)
 {
-    const json_t *runs  = json_object_get(d, "blocks");
-    int64_t       chunk = json_integer_value(json_object_get(d, "loss_chunk_tokens"));
+    const json_t *runs = json_object_get(d, "blocks"), *offload = json_object_get(d, "offload");
+    const char   *half   = json_string_value(json_object_get(d, "gradients"));
+    long long     states = json_integer_value(json_object_get(offload, "states"));
+    int64_t       chunk  = json_integer_value(json_object_get(d, "loss_chunk_tokens"));
     char          count[32];
 
     vp_text_printf(out, "micro-batch %lld, ",
@@ -42,6 +44,13 @@ static void add_decisions(const json_t *d, vp_text *out)
                        vp_count_text(chunk, count, sizeof count));
     else
         vp_text_printf(out, "loss all at once");
+    if (half && strcmp(half, "fp32") != 0)
+        vp_text_printf(out, ", gradients %s", half);
+    if (states)
+        vp_text_printf(out, ", %s of %lld parts in host memory",
+                       json_is_true(json_object_get(offload, "blocks")) ? "parameters and states"
+                                                                        : "states",
+                       states);
     for (size_t i = 0; i < json_array_size(runs); i++) {
         const json_t *run = json_array_get(runs, i);
         long long     n   = json_integer_value(json_object_get(run, "n_blocks"));
