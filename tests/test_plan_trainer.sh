@@ -218,5 +218,8 @@ for more in ({}, {"use_dora": True}, {"modules_to_save": ["embed_tokens"]}, {"la
     write("adapter_config.json", json.dumps(dict(PEFT, **more)))
     code, j, err = check("adapter_config.json", "ta.yaml", "model_args.json", "--for", "hf", "--device", "4090", "--seq", "512", "--model", "qwen2.5-0.5b")
     ok(code == 0 and (j["fits"] is True if not more else j["fits"] is None and list(more)[0] in j["fits_not_answered"]), "an adapter with %s" % more, (code, j.get("fits"), j.get("fits_not_answered"), err))
+write("adapter_config.json", json.dumps(dict(PEFT, base_model_name_or_path="Qwen/Qwen2.5-0.5B")))
+code, j, err = check("adapter_config.json", "ta.yaml", "--for", "hf", "--device", "4090", "--seq", "512", "--", "python", "train.py", "--bf16", "True")
+ok("qwen2.5-0.5b" in err and "name no model" not in json.dumps(j), "saved adapters name their model", (code, j.get("fits_not_answered"), err))
 finish()
 P

@@ -492,5 +492,12 @@ const char *vp_checked_model(const vp_checked *c)
                 if (v && v->kind == VP_VALUE_STRING && v->text[0])
                     return v->text;
             }
+    for (int f = 0; f < c->n_files; f++) { /* saved adapters say what they are for */
+        const vp_value *v = c->files[f].doc && c->files[f].dialect == &vp_dialect_lora
+                                ? vp_value_at(c->files[f].doc->root, "base_model_name_or_path")
+                                : NULL;
+        if (v && v->kind == VP_VALUE_STRING && v->text[0])
+            return v->text;
+    }
     return NULL;
 }
