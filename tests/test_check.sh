@@ -162,6 +162,7 @@ for before, size, full, after, want in (
     ("", "4", "True", "", 4), ("BS = 4\n", "BS", "True", "", 4), ("BS = 4\nBS *= 2\n", "BS", "True", "", None),
     ("BS = 4\nBS = int(x)\n", "BS", "True", "", None), ("BS = 4\nif big:\n    BS = 16\n", "BS", "True", "", None),
     ("", "cli.batch", "True", "", None), ("", "4 if x else 8", "True", "", None), ("", "(4)", "True", "", 4),
+    ("", "4", "True", "args.max_steps = 3; args.per_device_train_batch_size = 16\n", 16), ("", "4", "True", "if x: args.per_device_train_batch_size = 16\n", None),
     ("", "4", "True", "args.per_device_train_batch_size = 16\n", 16), ("", "4", "True", "args.per_device_train_batch_size = cli.n\n", None),
 ):
     for form in ("args = %s\n", "%s\n", "Trainer(\n    model=model,\n    args=%s,\n).train()\n", "def main():\n\tt = Trainer(m, %s)\n"):

@@ -20,6 +20,7 @@ typedef struct reader {
     const char  *at, *end, *line_start;
     int          line;
     bool         unread; /* what was met is no literal: no error, but not read */
+    bool         inside; /* the statement stands in a function or behind a condition */
     vp_err      *err;
 } reader;
 
@@ -355,9 +356,9 @@ static const char *take_targets(reader *r, bool *changes)
 }
 
 /* A second value of a name where it depends on a condition, or on which function runs, which of them counts. */
-static bool is_one_of_two(const reader *r, const vp_value *v, const char *statement)
+static bool is_one_of_two(const reader *r, const vp_value *v)
 {
-    if (statement == r->line_start || v->kind >= VP_VALUE_LIST || strchr(v->key, '.'))
+    if (!r->inside || v->kind >= VP_VALUE_LIST || strchr(v->key, '.'))
         return false;
     for (const vp_value *old = r->doc->root->first; old && old != v; old = old->next)
         if (strcmp(old->key, v->key) == 0 && old->kind < VP_VALUE_LIST &&
@@ -388,11 +389,30 @@ out:
     return st;
 }
 
+/* Behind `if x:` on the line, where a statement may stand. */
+static void skip_condition(reader *r)
+{
+    static const char *const words[] = {"if", "elif", "else", "for", "while", "with", "try"};
+    bool                     is_one  = false;
+    int                      depth   = 0;
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        is_one = is_one || at_word(r, words[i]);
+    for (; is_one && r->at < r->end && *r->at != '\n'; r->at++) {
+        depth += strchr("([{", *r->at) ? 1 : strchr(")]}", *r->at) ? -1 : 0;
+        if (*r->at == ':' && depth == 0) {
+            r->at++;
+            skip(r, false);
+            return;
+        }
+    }
+}
+
 /* One line at its first letter: what is assigned or returned joins the root. */
 static vp_status read_statement(reader *r)
 {
     vp_value   *v, *root = r->doc->root, ignored = {0};
-    const char *name = NULL, *statement = r->at;
+    const char *name    = NULL;
     reader      before  = *r;
     bool        changes = false, returns = at_word(r, "return");
     int         line = r->line;
@@ -426,7 +446,7 @@ static vp_status read_statement(reader *r)
             vp_value_drop_last(root, v);
     } else if (v->kind == VP_VALUE_MAP) {
         VP_TRY(join_root(r, v));
-    } else if (is_one_of_two(r, v, statement)) {
+    } else if (is_one_of_two(r, v)) {
         be_unread(v);
     }
 out:
@@ -437,17 +457,24 @@ vp_status vp_document_parse_python(vp_document *doc, const char *bytes, int64_t 
 {
     reader r = {
         .doc = doc, .at = bytes, .end = bytes + n, .line_start = bytes, .line = 1, .err = err};
-    vp_status st = VP_OK;
+    bool      after = false; /* a semicolon, on the line of another statement */
+    vp_status st    = VP_OK;
 
     for (;;) {
         skip(&r, true);
         if (r.at >= r.end)
             break;
-        if (r.at > r.line_start && vp_value_at(doc->root, "SETTINGS"))
-            skip_line(&r);
-        else
+        bool        ours = r.at > r.line_start && vp_value_at(doc->root, "SETTINGS");
+        const char *from = r.at;
+        if (!ours)
+            skip_condition(&r);
+        r.inside = after ? r.inside : from > r.line_start || r.at > from;
+        after    = false;
+        if (!ours && r.at < r.end && *r.at != '\n')
             VP_TRY(read_statement(&r));
-        if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
+        if (!ours && r.at < r.end && *r.at == ';')
+            r.at++, after = true;
+        else if (r.at < r.end && *r.at != '\n') /* never in one place for ever */
             skip_line(&r);
     }
 out:
