@@ -169,6 +169,11 @@ vp_status vp_parse_budget(const char *device_name, const vp_amount *given, vp_de
 vp_status vp_parse_reserve(const vp_amount *reserve, const vp_device *device, int64_t *budget_bytes,
                            vp_err *err);
 
+/* --offload, beside r's host memory and segments. VP_ERR_USAGE where they, or the device, exclude each
+ * other. */
+vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
+                        vp_err *err);
+
 /* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens"; mixed blocks are listed
  * in chain order, "9 blocks recompute ln_1 + mlp.act; 3 blocks recompute nothing". Returns buf. */
 const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf,

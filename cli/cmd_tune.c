@@ -288,17 +288,19 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
 
     VP_TRY(vp_plan_read(path, &plan, err));
     if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision ||
-        o->class_name)
+        o->gradients || o->class_name)
         VP_TRY(VP_FAIL(
             err, VP_ERR_USAGE,
             "a plan already says its class, sequence, batch, recipe and device; give a MODEL to change them"));
-    job->request          = (vp_plan_request){.recipe       = plan->recipe,
-                                              .seq          = plan->buckets[0].seq,
-                                              .global_batch = plan->global_batch,
-                                              .micro_batch  = o->micro_batch,
-                                              .recompute    = VP_RECOMPUTE_ANY,
-                                              .loss_chunk   = VP_CHUNK_ANY,
-                                              .gap          = 1e-5};
+    job->request =
+        (vp_plan_request){.recipe       = plan->recipe,
+                          .seq          = plan->buckets[0].seq,
+                          .global_batch = plan->global_batch,
+                          .micro_batch  = o->micro_batch,
+                          .recompute    = VP_RECOMPUTE_ANY,
+                          .loss_chunk   = VP_CHUNK_ANY,
+                          .host_bytes   = o->host_bytes ? o->host_bytes : plan->host_peak_bytes,
+                          .gap          = 1e-5};
     const char *attention = json_string_value(json_object_get(plan->settings, "attention"));
     if (o->attention || attention)
         VP_TRY(vp_parse_attention(o->attention ? o->attention : attention, true,
@@ -316,6 +318,8 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
     if (!budget.bytes && budget.share <= 0)
         budget.bytes = plan->budget_bytes;
     VP_TRY(vp_parse_budget(plan->device, &budget, &job->device, &job->request.budget_bytes, err));
+    VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &job->request.budget_bytes, err));
+    VP_TRY(vp_parse_host(o, &job->device, &job->request, err));
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));

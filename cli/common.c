@@ -318,6 +318,32 @@ out:
     return st;
 }
 
+vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
+                        vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    r->offload = o->offload ? vp_offload_by_name(o->offload) : VP_OFFLOAD_ANY;
+    if (r->offload != VP_OFFLOAD_NONE && r->offload != VP_OFFLOAD_ANY && !r->host_bytes)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s needs --host-memory SIZE", o->offload));
+    if (r->n_segments && r->host_bytes && r->offload != VP_OFFLOAD_ANY &&
+        (vp_offload_moves(r->offload) || r->offload == VP_OFFLOAD_PARAMS))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s: not of blocks in segments", o->offload));
+    if (r->host_bytes && device->unified)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_USAGE,
+                    "--host-memory: %s and its host share one memory; what would be offloaded lies "
+                    "in the same bytes",
+                    device->name));
+    if (r->host_bytes && !device->is_cpu && device->host_link_bytes_per_s <= 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--host-memory: nothing is known of the link between %s and its host; give "
+                       "host_link_bytes_per_s in a device file",
+                       device->name));
+out:
+    return st;
+}
+
 vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_plan_job *job,
                            vp_err *err)
 {
@@ -331,7 +357,6 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
                                      .recompute    = VP_RECOMPUTE_ANY,
                                      .loss_chunk   = VP_CHUNK_ANY,
                                      .host_bytes   = o->host_bytes,
-                                     .offload      = VP_OFFLOAD_ANY,
                                      .gap          = 1e-5}};
     if (!o->seq)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq N is required"));
@@ -345,13 +370,6 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
         VP_TRY(vp_parse_loss(o->loss, &r->loss_chunk, err));
     if (o->recipe)
         VP_TRY(vp_recipe_read(o->recipe, &r->recipe, err));
-    if (o->offload)
-        r->offload = vp_offload_by_name(o->offload);
-    if (r->offload != VP_OFFLOAD_NONE && r->offload != VP_OFFLOAD_ANY && !r->host_bytes)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s needs --host-memory SIZE", o->offload));
-    if (r->n_segments && r->host_bytes && r->offload != VP_OFFLOAD_ANY &&
-        (vp_offload_moves(r->offload) || r->offload == VP_OFFLOAD_PARAMS))
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s: not of blocks in segments", o->offload));
     VP_TRY(vp_parse_budget(o->device, &o->budget, &job->device, &r->budget_bytes, err));
     if (!o->recipe)
         r->recipe.precision = vp_default_precision(&job->device);
@@ -359,17 +377,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     job->reserve_bytes = vp_amount_of(&o->reserve, job->device.usable_bytes);
     VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
-    if (r->host_bytes && job->device.unified)
-        VP_TRY(
-            VP_FAIL(err, VP_ERR_USAGE,
-                    "--host-memory: %s and its host share one memory; what would be offloaded lies "
-                    "in the same bytes",
-                    job->device.name));
-    if (r->host_bytes && !job->device.is_cpu && job->device.host_link_bytes_per_s <= 0)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
-                       "--host-memory: nothing is known of the link between %s and its host; give "
-                       "host_link_bytes_per_s in a device file",
-                       job->device.name));
+    VP_TRY(vp_parse_host(o, &job->device, r, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
     VP_TRY(vp_model_open(
