@@ -195,7 +195,8 @@ static __global__ void __launch_bounds__(VP_BLOCK)
                  const int *__restrict__ first, const int *__restrict__ last, float *d_table,
                  int64_t rows, int64_t cols, int64_t n_strips, float scale)
 {
-    enum { AT_ONCE = 4, STRIP = VP_WARP * W };
+    /* four packs of fp16 at once spill on 12.0 */
+    enum { AT_ONCE = std::is_same<T, vp_f16>::value && W > 1 ? 2 : 4, STRIP = VP_WARP * W };
     __shared__ float         sums[WARPS][STRIP];
     __shared__ unsigned char list[WARPS][VP_TILE_TOKENS];
     __shared__ int           n_listed[WARPS];

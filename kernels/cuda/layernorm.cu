@@ -23,8 +23,9 @@
 
 /* ---- forward ---- */
 
+/* Rows of no alignment, column by column, want more registers than two blocks a processor leave. */
 template <typename T, int W>
-static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, 2)
+static __global__ void __launch_bounds__(VP_ROW_MAX_THREADS, W == 1 ? 1 : 2)
     forward_kernel(const T *__restrict__ x, const T *__restrict__ gamma, const T *__restrict__ beta,
                    T *__restrict__ y, float *mean_out, float *rstd_out, int64_t rows, int64_t cols,
                    int n, float eps)
