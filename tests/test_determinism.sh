@@ -113,6 +113,7 @@ else
     [ -e "$build/vplan-solve" ] && targets="$targets $work/other/vplan-solve"
     # shellcheck disable=SC2086
     if env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s BUILD="$work/other" CC=$other OPT=-O0 SANITIZE= $targets > "$work/log" 2>&1; then
+        cp -R "$build/recordings" "$work/other/" # data beside the program
         LC_ALL=C outputs "$work/other/vplan" "$work/compiler"
         same "built by $other" "$work/compiler"
     else
