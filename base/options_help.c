@@ -98,7 +98,7 @@ void vp_options_help(const vp_option_set *const *sets, int n_sets, vp_text *out)
                 }
             }
             vp_option_describe(o, &said);
-            vp_text_wrap(said.data ? said.data : "", n, COLUMN, out);
+            vp_text_wrap(vp_text_string(&said), n, COLUMN, out);
             if (o->example)
                 vp_text_printf(out, "%*sExample: %s %s\n", COLUMN, "", o->name, o->example);
             out->failed |= said.failed;

@@ -52,6 +52,11 @@ void vp_text_append(vp_text *t, const char *bytes, size_t n_bytes)
     t->data[t->n_bytes] = '\0';
 }
 
+const char *vp_text_string(const vp_text *t)
+{
+    return t->data ? t->data : "";
+}
+
 void vp_text_printf(vp_text *t, const char *fmt, ...)
 {
     va_list  ap;

@@ -21,6 +21,9 @@ void vp_text_printf(vp_text *t, const char *fmt, ...) __attribute__((format(prin
 void vp_text_append(vp_text *t, const char *bytes, size_t n_bytes);
 void vp_text_release(vp_text *t);
 
+/* What t holds, "" while that is nothing; t's own, until t changes. */
+const char *vp_text_string(const vp_text *t);
+
 /* Copy text into buf so that a terminal shows it harmlessly: C0, C1 and DEL controls, invalid
  * UTF-8 and bidirectional controls (U+202A..202E, U+2066..2069, U+200E, U+200F, U+061C) become
  * visible escapes such as \x1b and \u202e; cut with "..." where buf ends. Returns buf. */

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "base/units.h"
 #include "devices/devices.h"
 #include "models/model.h"
@@ -174,10 +175,9 @@ vp_status vp_parse_reserve(const vp_amount *reserve, const vp_device *device, in
 vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
                         vp_err *err);
 
-/* "micro-batch 4 x 2, recompute none, loss in chunks of 1,024 tokens"; mixed blocks are listed
- * in chain order, "9 blocks recompute ln_1 + mlp.act; 3 blocks recompute nothing". Returns buf. */
-const char *vp_scenario_text(const vp_model *model, const vp_scenario *s, char *buf,
-                             size_t buf_size);
+/* Appends "micro-batch 4, gradient accumulation 2, recompute none, loss in chunks of 1,024 tokens"; mixed
+ * blocks are listed in chain order, "9 blocks recompute ln_1 + mlp.act; 3 blocks recompute nothing". */
+void vp_scenario_text(vp_text *t, const vp_model *model, const vp_scenario *s);
 
 /* The same on a screen: one line for the whole, and a row of "blocks" for each run of blocks where
  * they differ: "0 to 17: recompute mlp.act". */

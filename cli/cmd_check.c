@@ -54,7 +54,7 @@ static void print_folded(const char *text, int indent)
     vp_text t = {0};
 
     vp_text_wrap(text, 0, indent, &t);
-    fputs(t.data ? t.data : "", stdout);
+    fputs(vp_text_string(&t), stdout);
     vp_text_release(&t);
 }
 

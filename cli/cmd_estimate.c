@@ -299,7 +299,8 @@ static void print_answer(const estimate *e, const vp_command_line *line, const c
                          const vp_estimate_options *o)
 {
     const vp_scenario *s = &e->scenario;
-    char               a[64], c[2000];
+    char               a[64], class[400];
+    vp_text            scenario    = {0};
     int64_t            needs_bytes = e->plan->peak_bytes + e->plan->outside_bytes;
 
     if (e->budget_bytes >= 0)
@@ -322,8 +323,9 @@ static void print_answer(const estimate *e, const vp_command_line *line, const c
                    vp_count_text(e->model->n_params, a, sizeof a), e->has_device ? ", on " : "",
                    e->has_device ? e->device.name : "");
     vp_screen_recipe(&s->recipe, s->attention);
-    vp_screen_line("setting", "sequence %lld, %s", (long long)s->seq,
-                   vp_scenario_text(e->model, s, c, sizeof c));
+    vp_scenario_text(&scenario, e->model, s);
+    vp_screen_line("setting", "sequence %lld, %s", (long long)s->seq, vp_text_string(&scenario));
+    vp_text_release(&scenario);
     printf("\n");
     vp_screen_bytes(e->plan, &e->itemised, o->all);
     printf("\n");
@@ -331,7 +333,7 @@ static void print_answer(const estimate *e, const vp_command_line *line, const c
     if (e->plan->outside_bytes && strcmp(e->plan->outside_class, "assumed") != 0)
         vp_screen_line("outside", "%s outside the arena, %s",
                        vp_size_text(e->plan->outside_bytes, a, sizeof a),
-                       vp_overhead_class_text(e->plan, c, sizeof c));
+                       vp_overhead_class_text(e->plan, class, sizeof class));
     vp_screen_per_param(e->plan, &e->itemised);
     vp_screen_phases(&e->itemised, e->plan->outside_bytes);
     if (e->seq_is_default)

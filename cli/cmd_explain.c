@@ -374,7 +374,7 @@ static void print_runs(const json_t *runs)
         else
             vp_text_printf(&text, "%lld: 1 block ", first);
         vp_add_run(json_array_get(runs, i), n == 1, &text);
-        vp_screen_line(i ? "" : "blocks", "%s", text.data ? text.data : "");
+        vp_screen_line(i ? "" : "blocks", "%s", vp_text_string(&text));
         vp_text_release(&text);
     }
 }
@@ -401,7 +401,7 @@ static void print_decisions(const vp_plan *plan)
         vp_text_printf(&text, "loss all at once");
     if (offload && strcmp(offload, "none") != 0)
         vp_text_printf(&text, ", offload %s", vp_text_escape(offload, shown, sizeof shown));
-    vp_screen_line("plan", "%s", text.data ? text.data : "");
+    vp_screen_line("plan", "%s", vp_text_string(&text));
     vp_text_release(&text);
     if (mixed)
         print_runs(json_object_get(d, "blocks"));

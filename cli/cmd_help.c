@@ -73,7 +73,7 @@ static void man_text(const char *plain, vp_text *out)
     bool    begins = true, word = true;
 
     vp_text_wrap(plain, 0, 0, &wrapped);
-    for (const char *p = wrapped.data ? wrapped.data : ""; *p; p++) {
+    for (const char *p = vp_text_string(&wrapped); *p; p++) {
         if (begins && (*p == '.' || *p == '\''))
             vp_text_printf(out, "\\&");
         if (*p == '\\')
@@ -107,7 +107,7 @@ static void man_option(const vp_option *o, vp_text *out)
     vp_option_describe(o, &said);
     if (o->example)
         vp_text_printf(&said, " Example: %s %s", o->name, o->example);
-    man_text(said.data ? said.data : "", out);
+    man_text(vp_text_string(&said), out);
     out->failed |= said.failed;
     vp_text_release(&said);
 }

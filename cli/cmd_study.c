@@ -151,7 +151,7 @@ static void print_csv(const study *s)
             print_number(t->samples_per_s);
             putchar(',');
             add_what(t, &what);
-            vp_screen_field(what.data ? what.data : "");
+            vp_screen_field(vp_text_string(&what));
             putchar('\n');
             vp_text_release(&what);
         }
@@ -173,7 +173,7 @@ static void print_trial(const vp_study_requested *r, const vp_study_entry *t)
            t->measured_s > 0 ? vp_time_text(t->measured_s, measured, sizeof measured) : "-",
            t == r->best ? "best" : other, (long long)t->n_runs, t->preset ? "  preset" : "");
     add_what(t, &what);
-    vp_screen_entry(5, "", what.data ? what.data : "");
+    vp_screen_entry(5, "", vp_text_string(&what));
     vp_text_release(&what);
 }
 

@@ -48,22 +48,31 @@ static json_t *threads_json(const vp_tune_result *r)
                      "tried", tried);
 }
 
+static json_t *scenario_json(const vp_model *model, const vp_scenario *s)
+{
+    vp_text t = {0};
+    json_t *words;
+
+    vp_scenario_text(&t, model, s);
+    words = json_string(vp_text_string(&t));
+    vp_text_release(&t);
+    return words;
+}
+
 static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const char *path,
                          const char *study)
 {
     json_t *trials = json_array(), *presets = json_array();
-    char    text[400];
 
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *t = &r->trials[i];
         if (t->verdict != VP_VERDICT_DOES_NOT_FIT)
             json_array_append_new(
                 trials,
-                json_pack("{s:I, s:s, s:s, s:I, s:o, s:f, s:o, s:o, s:o, s:I, s:s, s:b}", "id",
+                json_pack("{s:I, s:s, s:o, s:I, s:o, s:f, s:o, s:o, s:o, s:I, s:s, s:b}", "id",
                           (json_int_t)t->id, "verdict", vp_verdict_name(t->verdict), "plan",
-                          vp_scenario_text(model, &t->candidate.scenario, text, sizeof text),
-                          "predicted_bytes", (json_int_t)t->candidate.figures.peak_bytes,
-                          "executed_bytes",
+                          scenario_json(model, &t->candidate.scenario), "predicted_bytes",
+                          (json_int_t)t->candidate.figures.peak_bytes, "executed_bytes",
                           t->executed_bytes ? json_integer((json_int_t)t->executed_bytes)
                                             : json_null(),
                           "predicted_s", t->candidate.figures.step_time_s, "measured_s",
@@ -78,14 +87,14 @@ static json_t *tune_json(const vp_model *model, const vp_tune_result *r, const c
     return json_pack(
         "{s:i, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "schema_version", 1, "best",
         r->best ? json_pack(
-                      "{s:o, s:s, s:s, s:s, s:s, s:I, s:f}", "plan",
+                      "{s:o, s:o, s:s, s:s, s:s, s:I, s:f}", "plan",
                       path ? json_string(path) : json_null(), "decisions",
-                      vp_scenario_text(model, &r->best->candidate.scenario, text, sizeof text),
-                      "precision", vp_precision_name(r->best->candidate.scenario.recipe.precision),
-                      "gradients", vp_gradients_name(r->best->candidate.scenario.recipe.gradients),
-                      "optimizer", vp_optimizer_name(r->best->candidate.scenario.recipe.optimizer),
-                      "peak_bytes", (json_int_t)r->best->candidate.figures.peak_bytes,
-                      "step_time_s", r->best->measured_s)
+                      scenario_json(model, &r->best->candidate.scenario), "precision",
+                      vp_precision_name(r->best->candidate.scenario.recipe.precision), "gradients",
+                      vp_gradients_name(r->best->candidate.scenario.recipe.gradients), "optimizer",
+                      vp_optimizer_name(r->best->candidate.scenario.recipe.optimizer), "peak_bytes",
+                      (json_int_t)r->best->candidate.figures.peak_bytes, "step_time_s",
+                      r->best->measured_s)
                 : json_null(),
         "trials", trials, "presets", presets, "regret_vs_best_preset",
         r->best && r->best_preset ? json_real((r->best->measured_s - r->best_preset->measured_s) /

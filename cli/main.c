@@ -134,7 +134,7 @@ int main(int argc, char **argv)
     vp_output_begin();
     if (argc < 2) {
         vp_help_text(NULL, &usage);
-        fputs(usage.data ? usage.data : "", stderr);
+        fputs(vp_text_string(&usage), stderr);
         vp_text_release(&usage);
         return 2;
     }

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of text that go on a line of this many columns: up to a space or the end. A word longer
@@ -164,18 +165,18 @@ void vp_screen_command(const char *label, const char *command)
 
 void vp_screen_field(const char *text)
 {
-    char shown[512];
+    size_t size   = 4 * strlen(text) + 4; /* an escape is four times as long at most */
+    char  *shown  = malloc(size);
+    bool   quoted = shown && strpbrk(vp_text_escape(text, shown, size), ",\"");
 
-    vp_text_escape(text, shown, sizeof shown);
-    if (!strpbrk(shown, ",\"")) {
-        fputs(shown, stdout);
-        return;
-    }
-    putchar('"');
-    for (const char *p = shown; *p; p++) {
+    if (quoted)
+        putchar('"');
+    for (const char *p = shown; p && *p; p++) {
         if (*p == '"')
             putchar('"');
         putchar(*p);
     }
-    putchar('"');
+    if (quoted)
+        putchar('"');
+    free(shown);
 }

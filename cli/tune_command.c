@@ -336,7 +336,7 @@ static void print_changes(const best_files *files)
         const vp_file_change *change = &files->changes[i];
         vp_text               diff   = {0};
         add_diff(&diff, change);
-        printf("%s", diff.data ? diff.data : "");
+        printf("%s", vp_text_string(&diff));
         if (strcmp(change->to, change->path) != 0)
             printf("written to %s\n", change->to);
         vp_text_release(&diff);
@@ -383,7 +383,7 @@ static void print_tune(const vp_command_result *r, const best_files *files,
         print_interrupted(r, r->n_settings - left);
     if (r->best) {
         add_line(&line, files->words);
-        printf("%s\n", line.data ? line.data : "");
+        printf("%s\n", vp_text_string(&line));
         print_changes(files);
         print_best(r);
     } else if (!interrupted) {

@@ -502,7 +502,7 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
     vp_text_printf(&described, "backend    ");
     snprintf(name, sizeof name, "%s: %s", backend->name, backend->describe());
     vp_text_wrap(name, 11, 11, &described);
-    printf("\n%s", described.data ? described.data : "");
+    printf("\n%s", vp_text_string(&described));
     vp_text_release(&described);
     printf("arena      %s predicted, %s executed: %lld bytes off\n",
            vp_size_text(r->memory.predicted_bytes, x, sizeof x),

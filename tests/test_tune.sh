@@ -174,7 +174,7 @@ ok "and the gradients' format" json "$work/moving.json" 'd["recipe"]["gradients"
 ok "the plan runs to the byte" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 1 --json > '$work/out' 2>&- && grep -q host-pinned '$work/out'"
 ok "a listed trial says what it kept where" bash -c "'$BUILD/vplan' study '$work/moving.db' | tr -s ' \\n' ' ' | grep -q 'gradients bf16, states of [0-9]* parts in host memory'"
 ok "by a profile the copies stay assumed" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 2 --save-profile '$work/moved.json' > '$work/out' && '$BUILD/vplan' explain '$work/moving.json' --profile '$work/moved.json' | head -1 | grep 'a step (assumed)'"
-ok "a file that may not grow is told as one" bash -c "ulimit -f 1; '$BUILD/vplan-run' '$work/moving.json' --steps 2 --save-profile '$work/full.json' > /dev/null 2> '$work/err.full'; grep -q 'File too large' '$work/err.full'"
+ok "a file that may not grow is told as one" bash -c "ulimit -f 1; '$BUILD/vplan-run' '$work/moving.json' --steps 2 --save-profile '$work/swollen.json' > /dev/null 2> '$work/err.full'; grep -q 'File too large' '$work/err.full'"
 ok "a plan that offloads brings its host memory" exits 0 "$BUILD/vplan" tune "$work/moving.json" --max-trials 1 --json
 ok "and none of it may be said away" json "$work/out" '"host memory" in d["best"]["decisions"]'
 ok "offload is a pin of a plan too: 3" exits 3 "$BUILD/vplan" tune "$work/moving.json" --offload none --json

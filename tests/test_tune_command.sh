@@ -209,10 +209,10 @@ d = json.loads(out.stdout)
 assert sum(t["from_study"] for t in d["trials"]) >= min(len(finished), len(d["trials"]) - 1) - 1, (len(finished), d["trials"])
 print(len(finished), "trials finished under", times, "kills")
 PY
-ok "killed 40 times: nothing finished is lost" python3 "$work/kill.py" "$work/k.db" 40 "$vplan" tune --device l4 --json --budget 4300MiB \
+ok "killed 40 times: nothing finished is lost" env VPLAN_TUNE_TEST="$work" python3 "$work/kill.py" "$work/k.db" 40 "$vplan" tune --device l4 --json --budget 4300MiB \
     --study "$work/k.db" "${space[@]}" -- "${cmd[@]}" --batch 4 --accum 16 --sleep 0.2
 sleep 1
-ok "and no process is left" sh -c "! pgrep -f 'training[.]py --batch' > /dev/null"
+ok "and no process is left" sh -c "! grep -lzx 'VPLAN_TUNE_TEST=$work' /proc/[0-9]*/environ 2> /dev/null | grep -q ."
 
 # ---- transformers' options are known ----
 printf 'import sys\nw = {a: b for a, b in zip(sys.argv[1:], sys.argv[2:])}\nsys.argv = ["x", "--batch", w.get("--per_device_train_batch_size", "8"), "--accum", w.get("--gradient_accumulation_steps", "1"), "--ckpt", "1" if w.get("--gradient_checkpointing") == "True" else "0", "--optim", "b" if w.get("--optim", "adamw_torch_fused") == "adamw_torch_fused" else "a", "--output_dir", w.get("--output_dir", "trainer_output")]\nexec(open("training.py").read())\n' > trainer.py

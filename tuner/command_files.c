@@ -333,7 +333,7 @@ static vp_status changed_text(changer *c, int file, vp_file_change *out)
     *out = (vp_file_change){.path   = n->path,
                             .to     = new_path(c, file),
                             .before = n->bytes,
-                            .after  = vp_arena_strdup(c->arena, text.data ? text.data : "")};
+                            .after  = vp_arena_strdup(c->arena, vp_text_string(&text))};
     VP_TRY_ALLOC(c->err, out->to && out->after);
 out:
     vp_text_release(&text);

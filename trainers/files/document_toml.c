@@ -162,7 +162,7 @@ static vp_status read_string(reader *r, const char **out)
         vp_text_append(&text, r->at, 1);
         r->at++;
     }
-    *out = vp_arena_strdup(r->doc->arena, text.data ? text.data : "");
+    *out = vp_arena_strdup(r->doc->arena, vp_text_string(&text));
     VP_TRY_ALLOC(r->err, *out && !text.failed);
 out:
     vp_text_release(&text);

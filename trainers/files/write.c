@@ -189,7 +189,7 @@ static void put_flags(vp_text *out, const vp_value *map, const vp_dialect *diale
             if (to)
                 *to = '\0';
             vp_text_printf(out, " ");
-            put_shell(out, word.data ? word.data : "");
+            put_shell(out, vp_text_string(&word));
             vp_text_release(&word);
         }
         vp_text_printf(out, "\n");
