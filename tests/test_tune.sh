@@ -9,82 +9,51 @@ work=$(mktemp -d)
 mkdir "$work/tmp"
 export TMPDIR=$work/tmp
 trap 'rm -rf "$work"' EXIT
-passed=0 failed=0
+. tests/check.sh
 tune="$BUILD/vplan tune gpt2-tiny --device cpu --seq 64 --global-batch 4"
-
-ok() { # ok NAME COMMAND...: the command succeeds
-    local name=$1
-    shift
-    if "$@" > "$work/why" 2>&1; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAIL: $name"
-        sed 's/^/    /' "$work/why"
-    fi
-}
-exits() { # exits CODE COMMAND...: its output to out and err
-    local want=$1 got
-    shift
-    "$@" > "$work/out" 2> "$work/err"
-    got=$?
-    [ $got = "$want" ] || { echo "exit $got, wanted $want: $*"; cat "$work/err"; return 1; }
-}
-says() { # says TEXT: in what the last command printed as an error
-    grep -qF -- "$1" "$work/err" || { echo "no '$1' in:"; cat "$work/err"; return 1; }
-}
-json() { # json FILE EXPRESSION...: true of the document d
-    python3 - "$@" <<'PY'
-import json, sys
-d = json.load(open(sys.argv[1]))
-for e in sys.argv[2:]:
-    if not eval(e):
-        sys.exit(f"not so: {e}\n{json.dumps(d)[:3000]}")
-PY
-}
 
 # ---- end to end, and again ----
 
 ok "tune ends with a plan" exits 0 $tune --budget 5MB --study "$work/s.db" --max-trials 4 -o "$work/best.json" --json
 cp "$work/out" "$work/first.json"
-ok "its JSON has the shape" json "$work/first.json" 'list(d) == ["schema_version", "best", "trials", "presets", "regret_vs_best_preset", "stopped_because", "study", "threads"]' \
+ok "its JSON has the shape" json_of "$work/first.json" 'list(d) == ["schema_version", "best", "trials", "presets", "regret_vs_best_preset", "stopped_because", "study", "threads"]' \
     'd["schema_version"] == 1' 'd["study"].endswith("/s.db")' 'set(d["best"]) >= {"plan", "peak_bytes", "step_time_s"}' \
     'all(set(t) >= {"id", "verdict", "plan", "predicted_bytes", "executed_bytes", "predicted_s", "measured_s"} for t in d["trials"])' \
     'all(set(p) == {"name", "verdict", "measured_s"} for p in d["presets"])' 'len(d["presets"]) >= 5' 'isinstance(d["stopped_because"], str)'
-ok "every trial ran, to the byte" json "$work/first.json" 'all(t["verdict"] == "ok" and t["executed_bytes"] == t["predicted_bytes"] and t["measured_s"] > 0 for t in d["trials"])'
+ok "every trial ran, to the byte" json_of "$work/first.json" 'all(t["verdict"] == "ok" and t["executed_bytes"] == t["predicted_bytes"] and t["measured_s"] > 0 for t in d["trials"])'
 best='any(t["plan"] == d["best"]["decisions"] and t["measured_s"] == d["best"]["step_time_s"] and t["runs"] >= 2 for t in d["trials"])'
-ok "the best has raced" json "$work/first.json" "$best" 'd["best"]["peak_bytes"] <= 5000000' 'd["best"]["decisions"] in [t["plan"] for t in d["trials"]]'
-ok "at most 4 plans beside the presets" json "$work/first.json" 'len(d["trials"]) <= 4 + len(d["presets"])'
-ok "the best was in the race, and whoever is expected near it too" json "$work/first.json" \
+ok "the best has raced" json_of "$work/first.json" "$best" 'd["best"]["peak_bytes"] <= 5000000' 'd["best"]["decisions"] in [t["plan"] for t in d["trials"]]'
+ok "at most 4 plans beside the presets" json_of "$work/first.json" 'len(d["trials"]) <= 4 + len(d["presets"])'
+ok "the best was in the race, and whoever is expected near it too" json_of "$work/first.json" \
     'd["best"]["step_time_s"] == min(t["raced"]["seconds"] for t in d["trials"] if t["raced"])' 'sum(t["raced"] is not None for t in d["trials"]) >= 2' \
     'all(t["alone"]["seconds"] > 0 and 0 <= t["alone"]["error"] < 10 for t in d["trials"])' \
     'all(t["measured_s"] == (t["raced"] or t["alone"])["seconds"] for t in d["trials"])'
-ok "OMP_NUM_THREADS says how many threads" json "$work/first.json" 'd["threads"] == {"chosen": 1, "tried": []}'
+ok "OMP_NUM_THREADS says how many threads" json_of "$work/first.json" 'd["threads"] == {"chosen": 1, "tried": []}'
 ok "progress is on stderr" says "timing "
 ok "the plan runs" exits 0 "$BUILD/vplan" run "$work/best.json" --steps 2 --json
-ok "and says what each kernel took" json "$work/out" 'abs(sum(k["seconds"] for k in d["kernels"]) - sum(k["seconds"] for k in d["kernel_calls"])) < 1e-6' \
+ok "and says what each kernel took" json 'abs(sum(k["seconds"] for k in d["kernels"]) - sum(k["seconds"] for k in d["kernel_calls"])) < 1e-6' \
     '0 < sum(k["seconds"] for k in d["kernels"]) <= d["steps"][-1]["seconds"]' 'all(set(k) == {"name", "calls", "seconds"} for k in d["kernels"])'
 # With as many trials as it made: what all of them taught together may promise something that none promised alone.
 made=$(python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(max(1, len(d["trials"]) - len(d["presets"])))' "$work/first.json")
 ok "a finished study is not run again" exits 0 $tune --budget 5MB --study "$work/s.db" --max-trials "$made" --json
 ok "nor are its calls timed again" bash -c "! grep -q 'timing\|trial [0-9]*:' '$work/err'"
-ok "its trials are told as such" json "$work/out" 'all(t["from_study"] for t in d["trials"])' \
+ok "its trials are told as such" json 'all(t["from_study"] for t in d["trials"])' \
     "d['best']['step_time_s'] == json.load(open('$work/first.json'))['best']['step_time_s']"
 ok "of a plan file too" exits 0 "$BUILD/vplan" tune "$work/best.json" --study "$work/s.db" --json
-ok "whose budget is the plan's" json "$work/out" 'all(t["predicted_bytes"] <= 5000000 for t in d["trials"])' 'any(t["from_study"] for t in d["trials"])'
+ok "whose budget is the plan's" json 'all(t["predicted_bytes"] <= 5000000 for t in d["trials"])' 'any(t["from_study"] for t in d["trials"])'
 ok "what was measured can be kept" exits 0 $tune --budget 5MB --study "$work/s.db" --save-profile "$work/kept.json" --json
 ok "and planned with" exits 0 "$BUILD/vplan" plan gpt2-tiny --device cpu --seq 64 --global-batch 4 --budget 5MB --profile "$work/kept.json" --json
-ok "as measured" json "$work/out" 'd["time_class"] == "measured"'
+ok "as measured" json 'd["time_class"] == "measured"'
 ok "not in the study's place: 2" exits 2 $tune --budget 5MB --study "$work/s.db" --save-profile "$work/s.db" --force
 ok "a pin is kept" exits 0 $tune --budget 5MB --study "$work/s.db" --recompute full --max-trials 1 --json
-ok "also by the best" json "$work/out" '"recompute full" in d["best"]["decisions"]'
+ok "also by the best" json '"recompute full" in d["best"]["decisions"]'
 if [ "$(nproc)" -gt 1 ]; then
     ok "threads are tried where nobody says them" exits 0 env -u OMP_NUM_THREADS $tune --budget 3MB --max-trials 1 --study "$work/threads.db" --json
     cp "$work/out" "$work/threads.json"
-    ok "and one count is chosen" json "$work/threads.json" 'len(d["threads"]["tried"]) >= 2' 'd["threads"]["chosen"] in [t["threads"] for t in d["threads"]["tried"]]' \
+    ok "and one count is chosen" json_of "$work/threads.json" 'len(d["threads"]["tried"]) >= 2' 'd["threads"]["chosen"] in [t["threads"] for t in d["threads"]["tried"]]' \
         'min(t["step"]["seconds"] for t in d["threads"]["tried"]) >= 0.98 * min(t["step"]["seconds"] for t in d["threads"]["tried"] if t["threads"] == d["threads"]["chosen"]) - 1e-9'
     ok "a study knows them" exits 0 env -u OMP_NUM_THREADS $tune --budget 3MB --max-trials 1 --study "$work/threads.db" --json
-    ok "from then on" json "$work/out" "d['threads']['chosen'] == json.load(open('$work/threads.json'))['threads']['chosen']" 'd["threads"]["tried"] == []' 'all(t["from_study"] for t in d["trials"][:3])'
+    ok "from then on" json "d['threads']['chosen'] == json.load(open('$work/threads.json'))['threads']['chosen']" 'd["threads"]["tried"] == []' 'all(t["from_study"] for t in d["trials"][:3])'
 fi
 ok "without a study" exits 0 $tune --budget 3MB --max-trials 1
 ok "nothing is left behind" bash -c "[ -z \"\$(ls '$work/tmp')\" ]"
@@ -104,7 +73,7 @@ if os.path.exists(sys.argv[1]):
         print(row[0])
 PY
 ok "after three kills it goes on" exits 0 $tune --budget 5MB --study "$work/k.db" --json
-ok "with all that was finished" json "$work/out" "{int(l) for l in open('$work/done')} == {t['id'] for t in d['trials'] if t['from_study']}" 'd["best"] is not None'
+ok "with all that was finished" json "{int(l) for l in open('$work/done')} == {t['id'] for t in d['trials'] if t['from_study']}" 'd["best"] is not None'
 
 # ---- a profile that is wrong ----
 
@@ -123,7 +92,7 @@ PY
 ok "tune starts from a wrong profile" exits 0 $tune --budget 5MB --study "$work/w.db" --profile "$work/wrong.json" -o "$work/wrong_best.json" --json
 ok "which the first trial contradicts" says "the given profile is off by a factor of"
 cp "$work/out" "$work/wrong.json"
-ok "it ends with one that has raced" json "$work/wrong.json" "$best" 'len(d["trials"]) > 1'
+ok "it ends with one that has raced" json_of "$work/wrong.json" "$best" 'len(d["trials"]) > 1'
 ok "and the given profile gave way to what was measured" python3 - "$work/w.db" <<'PY'
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1])
@@ -140,16 +109,16 @@ for kind in none full; do
     "$BUILD/vplan" plan gpt2-tiny --device cpu --seq 64 --global-batch 4 --recompute $kind -o "$work/$kind.json" > /dev/null 2>&1
 done
 ok "plans take turns" exits 0 $compare "$work/none.json" "$work/full.json" "$work/none.json" --steps 5 --json
-ok "each with its steps and bytes" json "$work/out" 'd["rounds"] == 5 and len(d["plans"]) == 3' 'all(len(p["step_s"]) == 5 and min(p["step_s"]) > 0 for p in d["plans"])' \
+ok "each with its steps and bytes" json 'd["rounds"] == 5 and len(d["plans"]) == 3' 'all(len(p["step_s"]) == 5 and min(p["step_s"]) > 0 for p in d["plans"])' \
     "[p['executed_bytes'] for p in d['plans']] == [json.load(open(f'$work/{k}.json'))['prediction']['peak_bytes'] for k in ('none', 'full', 'none')]" \
     'd["plans"][0]["over_first"] == 1' 'all(p["low"] <= p["over_first"] <= p["high"] for p in d["plans"])'
 python3 -c "import json; print(json.dumps([json.load(open(f'$work/{k}.json')) for k in ('none', 'full')]))" > "$work/both.json"
 ok "from one array too" bash -c "$compare - --steps 1 --json < '$work/both.json' > '$work/out'"
-ok "of two" json "$work/out" 'len(d["plans"]) == 2'
+ok "of two" json 'len(d["plans"]) == 2'
 ok "for people" exits 0 $compare "$work/both.json" --steps 2
 ok "in lines" grep -q '^plan 2  .* x [0-9.]* of the first' "$work/out"
 ok "also by vplan run" exits 0 "$BUILD/vplan" run "$work/none.json" "$work/full.json" --steps 2 --json
-ok "with the same answer" json "$work/out" 'len(d["plans"]) == 2 and d["rounds"] == 2'
+ok "with the same answer" json 'len(d["plans"]) == 2 and d["rounds"] == 2'
 ok "without --compare one plan: 2" exits 2 "$BUILD/vplan-run" "$work/none.json" "$work/full.json"
 ok "nothing is saved: 2" exits 2 $compare "$work/both.json" --save "$work/saved"
 ok "16 plans at most: 4" bash -c "python3 -c \"import json; print(json.dumps(json.load(open('$work/both.json')) * 9))\" | $compare - 2> '$work/err'; [ \$? = 4 ]"
@@ -169,14 +138,14 @@ ok "says which" says "plan 2: the plan is for t4-16gb"
 
 moving="$BUILD/vplan tune llama-tiny --device cpu --seq 128 --global-batch 8 --precision bf16-mixed --gradients bf16 --host-memory 20MB --budget 1500KB --study $work/moving.db --max-trials 1 --json"
 ok "host memory: the space is tuned" exits 0 $moving -o "$work/moving.json"
-ok "what moves is kept" json "$work/out" '"host memory" in d["best"]["decisions"]' 'd["best"]["gradients"] == "bf16"'
-ok "and the gradients' format" json "$work/moving.json" 'd["recipe"]["gradients"] == "bf16"'
+ok "what moves is kept" json '"host memory" in d["best"]["decisions"]' 'd["best"]["gradients"] == "bf16"'
+ok "and the gradients' format" json_of "$work/moving.json" 'd["recipe"]["gradients"] == "bf16"'
 ok "the plan runs to the byte" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 1 --json > '$work/out' 2>&- && grep -q host-pinned '$work/out'"
 ok "a listed trial says what it kept where" bash -c "'$BUILD/vplan' study '$work/moving.db' | tr -s ' \\n' ' ' | grep -q 'gradients bf16, states of [0-9]* parts in host memory'"
 ok "by a profile the copies stay assumed" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 2 --save-profile '$work/moved.json' > '$work/out' && '$BUILD/vplan' explain '$work/moving.json' --profile '$work/moved.json' | head -1 | grep 'a step (assumed)'"
 ok "a file that may not grow is told as one" bash -c "ulimit -f 1; '$BUILD/vplan-run' '$work/moving.json' --steps 2 --save-profile '$work/swollen.json' > /dev/null 2> '$work/err.full'; grep -q 'File too large' '$work/err.full'"
 ok "a plan that offloads brings its host memory" exits 0 "$BUILD/vplan" tune "$work/moving.json" --max-trials 1 --json
-ok "and none of it may be said away" json "$work/out" '"host memory" in d["best"]["decisions"]'
+ok "and none of it may be said away" json '"host memory" in d["best"]["decisions"]'
 ok "offload is a pin of a plan too: 3" exits 3 "$BUILD/vplan" tune "$work/moving.json" --offload none --json
 ok "the gradients' format is the plan's: 2" exits 2 "$BUILD/vplan" tune "$work/moving.json" --gradients fp32
 ok "the study goes on" exits 0 $moving
@@ -188,10 +157,10 @@ ok "located" says "rows[0].kernel: copies go by the link's rate"
 # ---- what cannot be ----
 
 ok "nothing fits: 3" exits 3 $tune --budget 1MB --json
-ok "with the whole document" json "$work/out" 'd["best"] is None and d["trials"] == []' '"fits" in d["stopped_because"]'
+ok "with the whole document" json 'd["best"] is None and d["trials"] == []' '"fits" in d["stopped_because"]'
 echo "not a database, but text of some length" > "$work/text.db"
 ok "a text file for a study: 7" exits 7 $tune --budget 5MB --study "$work/text.db" --json
-ok "located" json "$work/out" 'd["error"]["code"] == "storage" and d["error"]["file"].endswith("text.db") and "not an SQLite database" in d["error"]["message"]'
+ok "located" json 'd["error"]["code"] == "storage" and d["error"]["file"].endswith("text.db") and "not an SQLite database" in d["error"]["message"]'
 python3 -c "import sqlite3; sqlite3.connect('$work/other.db').execute('CREATE TABLE t(x)')"
 ok "another program's database: 7" exits 7 $tune --budget 5MB --study "$work/other.db"
 ok "says so" says "another program"
@@ -203,5 +172,4 @@ python3 -c "import fcntl; fcntl.flock(9, fcntl.LOCK_EX)"
 ok "a study in use: 7" exits 7 $tune --budget 5MB --study "$work/l.db"
 ok "says by whom" says "another tuner is using this study"
 exec 9>&-
-echo "$passed passed, $failed failed"
-[ $failed = 0 ]
+finish

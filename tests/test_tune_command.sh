@@ -9,35 +9,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tmp" "$work/home" "$work/cwd"
 export TMPDIR=$work/tmp HOME=$work/home
-passed=0 failed=0
-[ -f "$build/null/libvplan-null.so" ] || { echo "SKIP: $build/null/libvplan-null.so is not built"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+. tests/check.sh
+[ -f "$build/null/libvplan-null.so" ] || { skip "$build/null/libvplan-null.so is not built"; finish; }
 cp tests/dryrun/scripts/no_torch.py "$work/cwd/training.py"
 cd "$work/cwd" || exit 1
-
-ok() { # ok NAME COMMAND...: the command succeeds
-    local name=$1
-    shift
-    if "$@" > "$work/why" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1)); echo "FAIL: $name"; sed 's/^/    /' "$work/why" | head -20; fi
-}
-exits() { # exits CODE COMMAND...: its output to out and err
-    local want=$1 got
-    shift
-    "$@" > "$work/out" 2> "$work/err" < /dev/null
-    got=$?
-    [ $got = "$want" ] || { echo "exit $got, wanted $want: $*"; cat "$work/err"; return 1; }
-}
-says() { grep -qF -- "$1" "$work/err" "$work/out" || { echo "no '$1' in:"; cat "$work/err" "$work/out"; return 1; }; }
-json() { # json EXPRESSION...: true of the document d
-    python3 - "$work/out" "$@" <<'PY'
-import json, sys
-d = json.load(open(sys.argv[1]))
-def value(t, name): return t["settings"].get(name)
-for e in sys.argv[2:]:
-    if not eval(e):
-        sys.exit(f"not so: {e}\n{json.dumps(d)[:3000]}")
-PY
-}
 tune() { "$vplan" tune --device l4 --json "$@"; }
 cmd=(python3 training.py)
 space=(--try --batch=1,2,4,8,16,32,64 --try --accum=64,32,16,8,4,2,1 --keep 'batch*accum=64' --try --ckpt=0,1 --try --optim=a,b)
@@ -229,5 +204,4 @@ ok "as it is" json '"--optim" not in d["best"]["settings"]'
 ok "-o writes the command" exits 0 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
 ok "as a script" sh -c 'test -x best/run.sh && grep -q "^exec python3 trainer.py --per_device_train_batch_size 8 --gradient_accumulation_steps 1 \|^exec python3 trainer.py --per_device_train_batch_size 4" best/run.sh'
 ok "and does not replace one" exits 2 tune --budget 3300MiB -o best -- python3 trainer.py --per_device_train_batch_size 4
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish

@@ -9,35 +9,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tmp" "$work/home" "$work/cwd"
 export TMPDIR=$work/tmp HOME=$work/home
-passed=0 failed=0
-[ -f "$build/null/libvplan-null.so" ] || { echo "SKIP: $build/null/libvplan-null.so is not built"; echo "0 passed, 0 failed, 1 skipped"; exit 0; }
+. tests/check.sh
+[ -f "$build/null/libvplan-null.so" ] || { skip "$build/null/libvplan-null.so is not built"; finish; }
 cp tests/dryrun/scripts/no_torch.py "$work/cwd/training.py"
 cp tests/dryrun/scripts/from_file.py "$work/cwd/train.py"
 cd "$work/cwd" || exit 1
-
-ok() { # ok NAME COMMAND...: the command succeeds
-    local name=$1
-    shift
-    if "$@" > "$work/why" 2>&1; then passed=$((passed + 1)); else
-        failed=$((failed + 1)); echo "FAIL: $name"; sed 's/^/    /' "$work/why" | head -20; fi
-}
-exits() { # exits CODE COMMAND...: its output to out and err
-    local want=$1 got
-    shift
-    "$@" > "$work/out" 2> "$work/err" < /dev/null
-    got=$?
-    [ $got = "$want" ] || { echo "exit $got, wanted $want: $*"; cat "$work/err"; return 1; }
-}
-says() { grep -qF -- "$1" "$work/err" "$work/out" || { echo "no '$1' in:"; cat "$work/err" "$work/out"; return 1; }; }
-json() { # json EXPRESSION...: true of the document d
-    python3 - "$work/out" "$@" <<'PY'
-import json, sys
-d = json.load(open(sys.argv[1]))
-for e in sys.argv[2:]:
-    if not eval(e):
-        sys.exit(f"not so: {e}\n{json.dumps(d)[:3000]}")
-PY
-}
 tune() { "$vplan" tune --device l4 --budget 4300MiB --json "$@"; }
 
 mine=$work/mine # an output folder that the files name: nobody writes there
@@ -190,5 +166,4 @@ for f in "-o . -- python3 train.py sft.yaml" "-o a --force -- python3 train.py a
 done
 ok "the inputs are as they were" [ "$was" = "$(sha256sum sft.yaml a/c.yaml)" ]
 ok "no folder of a trial is left" [ -z "$(ls "$TMPDIR")" ]
-echo "$passed passed, $failed failed"
-[ "$failed" = 0 ]
+finish
