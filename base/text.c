@@ -176,6 +176,16 @@ const char *vp_text_escape(const char *text, char *buf, size_t buf_size)
     return buf;
 }
 
+void vp_text_append_escaped(vp_text *t, const char *text)
+{
+    size_t most = 4 * strlen(text); /* an escape is four times as long at most */
+
+    if (!reserve(t, most))
+        return;
+    vp_text_escape(text, t->data + t->n_bytes, t->cap_bytes - t->n_bytes);
+    t->n_bytes += strlen(t->data + t->n_bytes);
+}
+
 const char *vp_err_text(const vp_err *err, char *buf, size_t buf_size)
 {
     char line[sizeof err->message + sizeof err->file + sizeof err->field + 32];

@@ -24,6 +24,9 @@ void vp_text_release(vp_text *t);
 /* What t holds, "" while that is nothing; t's own, until t changes. */
 const char *vp_text_string(const vp_text *t);
 
+/* Append text so that a terminal shows it harmlessly, as vp_text_escape() does, whole. */
+void vp_text_append_escaped(vp_text *t, const char *text);
+
 /* Copy text into buf so that a terminal shows it harmlessly: C0, C1 and DEL controls, invalid
  * UTF-8 and bidirectional controls (U+202A..202E, U+2066..2069, U+200E, U+200F, U+061C) become
  * visible escapes such as \x1b and \u202e; cut with "..." where buf ends. Returns buf. */

@@ -204,27 +204,16 @@ static void print_request(const vp_study_requested *r)
     printf("\n");
 }
 
-/* Where a study goes on: what was finished is not run again. */
+/* Where a study goes on, by the commands that asked: what was finished is not run again. */
 static void print_next(const study *s)
 {
-    const vp_study_requested *r       = &s->requests[0];
-    vp_text                   command = {0};
+    vp_text command = {0};
 
-    if (r->of_command) {
-        vp_screen_line("next", "vplan tune --study FILE -- CMD..., as before: it goes on; --csv: "
-                               "all of it as a table");
-        return;
+    for (int64_t i = 0; i < s->n; i++) {
+        vp_text_release(&command);
+        vp_text_append_escaped(&command, s->requests[i].asked);
+        vp_screen_command(i ? "" : "next", vp_text_string(&command));
     }
-    vp_text_printf(&command, "vplan tune ");
-    vp_text_quoted(&command, r->model);
-    vp_text_printf(&command, " --device ");
-    vp_text_quoted(&command, r->device);
-    vp_text_printf(&command, " --budget %lld --seq %lld --global-batch %lld --study ",
-                   (long long)r->budget_bytes, (long long)r->seq, (long long)r->global_batch);
-    vp_text_quoted(&command, s->path);
-    vp_text_printf(&command, " -o best.json");
-    if (!command.failed)
-        vp_screen_command("next", command.data);
     vp_text_release(&command);
 }
 

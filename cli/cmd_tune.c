@@ -279,10 +279,8 @@ static void print_interrupted(const vp_model *model, const vp_tune_result *r,
                    study ? "what ran is kept; the same command goes on where this one ended"
                          : "nothing is kept without --study FILE; with it the next run goes on");
     vp_change_command(vp_cmd_tune.name, line, &(vp_change){0}, &command);
-    if (!study)
-        vp_text_printf(&command, " --study study.db");
-    if (!command.failed)
-        vp_screen_command("next", command.data);
+    vp_text_printf(&command, "%s", study ? "" : " --study study.db");
+    vp_screen_command("next", vp_text_string(&command));
     vp_text_release(&command);
 }
 
@@ -498,6 +496,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     vp_tune_opts            opts   = {0};
     vp_tune_result          result = {0};
     vp_plan                *plan   = NULL;
+    vp_text                 asked  = {0};
     vp_command_line         line;
     const char             *name;
     bool                    is_plan = false;
@@ -522,8 +521,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     }
     VP_TRY(none_of_a_command(&line, err));
     name = line.words[0];
+    vp_change_command(vp_cmd_tune.name, &line, &(vp_change){0}, &asked);
     opts = (vp_tune_opts){.max_trials = w.max_trials,
                           .study      = w.study,
+                          .asked      = vp_text_string(&asked),
                           .note       = cli->quiet ? NULL : say,
                           .ended      = &asked_to_end};
     if (!name)
@@ -573,6 +574,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     cli->exit_code = result.answer.n_candidates == 0 ? 3 : result.best ? 0 : 6;
 out:
     vp_plan_free(plan);
+    vp_text_release(&asked);
     vp_tune_result_release(&result);
     vp_plan_job_release(&job);
     return st;

@@ -8,7 +8,6 @@
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of text that go on a line of this many columns: up to a space or the end. A word longer
@@ -165,18 +164,18 @@ void vp_screen_command(const char *label, const char *command)
 
 void vp_screen_field(const char *text)
 {
-    size_t size   = 4 * strlen(text) + 4; /* an escape is four times as long at most */
-    char  *shown  = malloc(size);
-    bool   quoted = shown && strpbrk(vp_text_escape(text, shown, size), ",\"");
+    vp_text shown = {0};
 
+    vp_text_append_escaped(&shown, text);
+    bool quoted = strpbrk(vp_text_string(&shown), ",\"") != NULL;
     if (quoted)
         putchar('"');
-    for (const char *p = shown; p && *p; p++) {
+    for (const char *p = vp_text_string(&shown); *p; p++) {
         if (*p == '"')
             putchar('"');
         putchar(*p);
     }
     if (quoted)
         putchar('"');
-    free(shown);
+    vp_text_release(&shown);
 }

@@ -353,6 +353,14 @@ static void print_interrupted(const vp_command_result *r, int64_t n_played)
     printf("\n");
 }
 
+/* The command as it was given. */
+static void add_asked(vp_text *out, const vp_command_line *line, const char *study)
+{
+    vp_change_command("tune", line, &(vp_change){0}, out);
+    vp_text_printf(out, "%s -- ", study ? "" : " --study study.db");
+    add_line(out, line->rest);
+}
+
 /* The same command again, with a study if it had none. */
 static void print_resume(const vp_command_line *line, const char *study)
 {
@@ -361,11 +369,8 @@ static void print_resume(const vp_command_line *line, const char *study)
     vp_screen_line("study",
                    study ? "what was played is kept; the same command goes on where this one ended"
                          : "nothing is kept without --study FILE; with it the next run goes on");
-    vp_change_command("tune", line, &(vp_change){0}, &again);
-    vp_text_printf(&again, "%s -- ", study ? "" : " --study study.db");
-    add_line(&again, line->rest);
-    if (!again.failed)
-        vp_screen_command("next", again.data);
+    add_asked(&again, line, study);
+    vp_screen_command("next", vp_text_string(&again));
     vp_text_release(&again);
 }
 
@@ -490,6 +495,7 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     vp_command_opts opts = {
         .command = line->rest, .tries = tries, .keeps = keeps, .device = &device};
     vp_command_result result = {0};
+    vp_text           asked  = {0};
     best_files        files;
     vp_status         st = VP_OK;
 
@@ -500,13 +506,15 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     opts.n_tries     = given(line, "--try", tries);
     opts.n_keeps     = given(line, "--keep", keeps);
     opts.device_name = name[0] ? name : NULL;
-    opts.study       = o->study;
-    opts.max_trials  = o->max_trials ? o->max_trials : DEFAULT_TRIALS;
-    opts.steps       = o->steps;
-    opts.world       = o->world;
-    opts.jobs        = o->jobs;
-    opts.timeout_s   = o->timeout_s;
-    opts.note        = cli->quiet ? NULL : say;
+    add_asked(&asked, line, o->study);
+    opts.study      = o->study;
+    opts.asked      = vp_text_string(&asked);
+    opts.max_trials = o->max_trials ? o->max_trials : DEFAULT_TRIALS;
+    opts.steps      = o->steps;
+    opts.world      = o->world;
+    opts.jobs       = o->jobs;
+    opts.timeout_s  = o->timeout_s;
+    opts.note       = cli->quiet ? NULL : say;
     VP_TRY(vp_command_tune(&opts, &result, err));
     VP_TRY(best_of(&result, line->rest, o->folder, &files, err));
     if (result.best && o->folder)
@@ -517,6 +525,7 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
         print_tune(&result, &files, line, o->study, &device, opts.budget_bytes);
     cli->exit_code = exit_code_of(&result);
 out:
+    vp_text_release(&asked);
     vp_command_result_release(&result);
     return st;
 }

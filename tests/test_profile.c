@@ -210,7 +210,8 @@ static void a_study_keeps_both_calls(void **state)
                                              .budget_bytes = 1000,
                                              .device       = "cpu",
                                              .backend      = "b",
-                                             .build        = "x"};
+                                             .build        = "x",
+                                             .asked        = "vplan tune m"};
     char                          path[]  = "/tmp/vplan-profile-XXXXXX";
     vp_study                     *study   = NULL;
     vp_profile                   *p = vp_profile_new(), *q = vp_profile_new();

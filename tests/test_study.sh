@@ -63,7 +63,7 @@ ok([int(r["trial"]) for r in rows] == [t["id"] for t in request["trials"]] and a
 screen = call("study", "s.db")
 lines = screen.rstrip("\n").split("\n")
 ok(max(map(len, lines)) <= 80 and lines[0].startswith("BEST: ") and ", number %d of %d" % (request["best"], len(request["trials"])) in lines[0], "the screen", screen)
-ok("next       vplan tune gpt2-tiny --device cpu --budget 5000000" in screen and "micro-batch 2, loss all at once; 2 blocks recompute" in screen, "and its words", screen)
+ok(" ".join(["vplan"] + TUNE[1:]) in " ".join(screen[screen.index("next  ") + 11:].replace("\\\n", " ").split()) and "micro-batch 2, loss all at once; 2 blocks recompute" in screen, "and its words", screen)
 ok(digest("s.db") == before and not [f for f in os.listdir(".") if f != "s.db"], "only read", os.listdir("."))
 os.chmod("s.db", 0o400)
 call("study", "s.db")
@@ -76,11 +76,11 @@ db.execute("BEGIN IMMEDIATE")
 db.execute("UPDATE trial SET evidence = 'half'")
 ok(json.loads(call("study", "s.db", "--json")) == d, "what is not committed is not seen", "differs")
 db.execute("ROLLBACK")
-db.execute("INSERT INTO command_request(id, identity, device, budget_bytes, created_unix_s) VALUES(1, 'x', 't4-16gb', 1000, 0)")
+db.execute("INSERT INTO command_request(id, identity, device, budget_bytes, asked, created_unix_s) VALUES(1, 'x', 't4-16gb', 1000, 'vplan tune -- a\u001bb', 0)")
 db.execute("INSERT INTO command_trial VALUES(1, 1, '[\"python\", \"a b\\u001b.py\"]', 'done', 'ok', '', 5, 6, 7, 0, 0.5, 8.0, 1.0, 0, 0, 0)")
 db.close()
 screen = call("study", "s.db")
-ok("command    on t4-16gb" in screen and "python $'a b\\x1b.py'" in screen and "\x1b" not in screen, "a command's study, harmlessly", screen)
+ok("command    on t4-16gb" in screen and "python $'a b\\x1b.py'" in screen and "tune -- a\\x1bb" in screen and "\x1b" not in screen, "a command's study, harmlessly", screen)
 
 # ---- what is none ----
 

@@ -100,8 +100,9 @@ vp_status vp_command_request(vp_study *s, const vp_command_opts *opts,
         s,
         vp_study_change(
             s, err,
-            "INSERT INTO command_request(identity, device, budget_bytes, created_unix_s) VALUES(?, ?, ?, ?)",
-            "ttii", identity, opts->device->name, opts->budget_bytes, (int64_t)time(NULL)),
+            "INSERT INTO command_request(identity, device, budget_bytes, asked, created_unix_s) VALUES(?, ?, ?, ?, ?)",
+            "ttiti", identity, opts->device->name, opts->budget_bytes,
+            opts->asked ? opts->asked : "", (int64_t)time(NULL)),
         err));
     *id = sqlite3_last_insert_rowid(s->db);
 out:

@@ -108,6 +108,7 @@ typedef struct vp_command_opts {
     const char        *device_name; /* as dryrun --device takes it; NULL: its default      */
     int64_t            budget_bytes;
     const char        *study; /* NULL: of this run only                             */
+    const char        *asked; /* the command, for who reads the study; or NULL      */
     int64_t            max_trials, steps, world;
     int64_t            jobs;        /* side by side; 0: by cores and host memory          */
     double             timeout_s;   /* of a trial                                         */

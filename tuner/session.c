@@ -153,7 +153,8 @@ static vp_status look_up(vp_session *s, int64_t *id, int *threads, vp_err *err)
                           .budget_bytes = s->request->budget_bytes,
                           .device       = s->request->device->name,
                           .backend      = s->backend,
-                          .build        = s->build};
+                          .build        = s->build,
+                          .asked        = s->opts->asked ? s->opts->asked : ""};
     VP_TRY(id ? vp_study_request_id(s->study, &r, id, err)
               : vp_study_threads(s->study, &r, threads, err));
 out:

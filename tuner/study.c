@@ -28,7 +28,7 @@ vp_status vp_study_request_id(vp_study *s, const vp_study_request *r, int64_t *i
     bool          any;
     vp_status     st = VP_OK;
 
-    assert(r->model_sha256 && r->recipe && r->device && r->backend && r->build);
+    assert(r->model_sha256 && r->recipe && r->device && r->backend && r->build && r->asked);
     assert(r->seq > 0 && r->global_batch > 0);
     VP_TRY(vp_study_query(s, &stmt, err, find, "ttiiittt", r->model_sha256, r->recipe, r->seq,
                           r->global_batch, r->budget_bytes, r->device, r->backend, r->build));
@@ -45,9 +45,9 @@ vp_status vp_study_request_id(vp_study *s, const vp_study_request *r, int64_t *i
         vp_study_change(
             s, err,
             "INSERT INTO request(model, model_sha256, recipe, seq, global_batch, budget_bytes, device, backend, build, "
-            "created_unix_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            "tttiiittti", r->model, r->model_sha256, r->recipe, r->seq, r->global_batch,
-            r->budget_bytes, r->device, r->backend, r->build, now_unix_s()),
+            "asked, created_unix_s) VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "tttiiitttti", r->model, r->model_sha256, r->recipe, r->seq, r->global_batch,
+            r->budget_bytes, r->device, r->backend, r->build, r->asked, now_unix_s()),
         err));
     *id = sqlite3_last_insert_rowid(s->db);
 out:

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { VP_STUDY_APPLICATION = 0x76707374 /* "vpst" */, VP_STUDY_SCHEMA = 4 };
+enum { VP_STUDY_APPLICATION = 0x76707374 /* "vpst" */, VP_STUDY_SCHEMA = 5 };
 
 typedef struct vp_study vp_study;
 
@@ -44,6 +44,7 @@ typedef struct vp_study_request {
     int64_t     seq, global_batch, budget_bytes;
     const char *device, *backend; /* backend: what runs, as it says of itself */
     const char *build;            /* of the program that runs             */
+    const char *asked;            /* the command that asked first, for people; "": no command did */
 } vp_study_request;
 
 vp_status vp_study_request_id(vp_study *study, const vp_study_request *request, int64_t *id,

@@ -35,7 +35,7 @@ static const struct {
      "CREATE TABLE request(id INTEGER PRIMARY KEY CHECK(id > 0), model TEXT NOT NULL, model_sha256 TEXT NOT NULL, "
      "recipe TEXT NOT NULL, seq INTEGER NOT NULL CHECK(seq > 0), global_batch INTEGER NOT NULL CHECK(global_batch > 0), "
      "budget_bytes INTEGER NOT NULL CHECK(budget_bytes > 0), device TEXT NOT NULL, backend TEXT NOT NULL, build TEXT NOT NULL, "
-     "created_unix_s INTEGER NOT NULL, "
+     "asked TEXT NOT NULL, created_unix_s INTEGER NOT NULL, "
      "UNIQUE(model_sha256, recipe, seq, global_batch, budget_bytes, device, backend, build)) STRICT"},
     {"profile",
      "CREATE TABLE profile(id INTEGER PRIMARY KEY CHECK(id > 0), kind TEXT NOT NULL "
@@ -59,7 +59,7 @@ static const struct {
      "PRIMARY KEY(trial_id, kernel, shape)) STRICT, WITHOUT ROWID"},
     {"command_request",
      "CREATE TABLE command_request(id INTEGER PRIMARY KEY CHECK(id > 0), identity TEXT NOT NULL UNIQUE, device TEXT NOT NULL, "
-     "budget_bytes INTEGER NOT NULL CHECK(budget_bytes > 0), created_unix_s INTEGER NOT NULL) STRICT"},
+     "budget_bytes INTEGER NOT NULL CHECK(budget_bytes > 0), asked TEXT NOT NULL, created_unix_s INTEGER NOT NULL) STRICT"},
     {"command_trial",
      "CREATE TABLE command_trial(id INTEGER PRIMARY KEY CHECK(id > 0), request_id INTEGER NOT NULL REFERENCES command_request(id), "
      "words TEXT NOT NULL, state TEXT NOT NULL CHECK(state IN ('running', 'done', 'interrupted', 'cancelled')), "

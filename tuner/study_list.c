@@ -10,9 +10,9 @@
 #define ORDER " ORDER BY verdict IS NOT 'ok', "
 
 static const char plan_requests[] =
-    "SELECT id, model, seq, global_batch, budget_bytes, device FROM request ORDER BY id";
+    "SELECT id, model, seq, global_batch, budget_bytes, device, asked FROM request ORDER BY id";
 static const char command_requests[] =
-    "SELECT id, '', 0, 0, budget_bytes, device FROM command_request ORDER BY id";
+    "SELECT id, '', 0, 0, budget_bytes, device, asked FROM command_request ORDER BY id";
 static const char plan_trials[] =
     "SELECT id, state, verdict, preset, decisions, evidence, predicted_bytes, executed_bytes, "
     "predicted_s, measured_s, 0.0, n_runs FROM trial WHERE request_id = ?" ORDER
@@ -103,7 +103,8 @@ static vp_status read_requests(vp_study *s, vp_arena *arena, bool of_command,
                                             .seq          = sqlite3_column_int64(stmt, 2),
                                             .global_batch = sqlite3_column_int64(stmt, 3),
                                             .budget_bytes = sqlite3_column_int64(stmt, 4),
-                                            .device       = text_at(stmt, 5, arena, "")};
+                                            .device       = text_at(stmt, 5, arena, ""),
+                                            .asked        = text_at(stmt, 6, arena, "")};
     }
 out:
     sqlite3_finalize(stmt);

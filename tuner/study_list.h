@@ -27,6 +27,7 @@ typedef struct vp_study_requested {
     const char           *model; /* of a command: "" */
     int64_t               seq, global_batch, budget_bytes;
     const char           *device;
+    const char           *asked;  /* the command that asked first; "": no command did */
     vp_study_entry       *trials; /* fastest first, then those that did not end well */
     int64_t               n;
     const vp_study_entry *best; /* the first, where it ended well; else NULL */

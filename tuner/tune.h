@@ -81,6 +81,7 @@ typedef struct vp_tune_opts {
     int64_t     max_trials;         /* plans to run beside the presets           */
     double      profile_s;          /* most time for step 1; 0: 120              */
     const char *study;              /* its file; NULL: of this run only          */
+    const char *asked;              /* the command, for who reads the study; or NULL */
     const char *runner;             /* program to run instead of vplan-run, or NULL */
     void (*note)(const char *text); /* progress for people, or NULL         */
     /* set by a signal's handler: end before the next child, as one that comes while a child runs does;
