@@ -231,12 +231,15 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
     return q;
 }
 
-/* More than the cards that were asked for talk over more of NCCL's memory. */
+/* More than the cards that were asked for talk over more of NCCL's memory. What may be off has to fit too, as where
+ * check and plan --trainer judge. */
 static bool try_from(const vp_model *model, const vp_hf_request *asked, const vp_hf_request *from,
                      int64_t most_bytes, bool shorter, vp_remedy_chain *out)
 {
     most_bytes -=
         vp_world_communicator_bytes(from->world) - vp_world_communicator_bytes(asked->world);
+    most_bytes =
+        (int64_t)((double)most_bytes / (1 + vp_world_reserved_share(from->world, from->parallel)));
     *out = (vp_remedy_chain){.request = *from};
     if (!may_fit(model, from, most_bytes) ||
         !go_down(model, &out->request, most_bytes, shorter, &out->reserved_bytes))

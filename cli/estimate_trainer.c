@@ -422,7 +422,7 @@ static const double PROBABILITY = 0.95;
 
 static double reserved_share(const answer *a)
 {
-    return a->request.world < 2 ? 0.02 : vp_world_reserved_share(a->request.parallel);
+    return vp_world_reserved_share(a->request.world, a->request.parallel);
 }
 
 static json_t *interval_json(const answer *a)

@@ -177,12 +177,14 @@ def changed(config, options, more):
 
 
 for options in (["--precision", "bf16", "--seq", "1024", "--micro-batch", "8"], ["--precision", "fp32", "--seq", "2048", "--micro-batch", "6"],
-                ["--precision", "bf16", "--seq", "4096", "--micro-batch", "4", "--lora", "r=8"]):
+                ["--precision", "bf16", "--seq", "4096", "--micro-batch", "4", "--lora", "r=8"],
+                *(["--precision", "bf16", "--seq", str(s), "--micro-batch", "8"] for s in range(1152, 2048, 128))):
     options += ["--device", "t4"]
     rc, j = estimate(llama, *options)
     with_ = j.get("fits_with") or {}
     rc, there = changed(llama, options, with_.get("options", ""))
     ok(with_ and rc == 0 and there["fits"] and there["device_bytes"] == with_["device_bytes"], "what fits does: %s" % options, (with_, rc))
+    ok(there["interval"]["high_bytes"] <= there["budget_bytes"], "surely: %s" % options, there["interval"])
     ok("--seq" in with_.get("options", "") or there["settings"]["micro_batch"] * there["settings"]["accumulation"] == int(options[5]),
        "as many samples a step", there.get("settings"))
 rc, j = estimate(dict(llama, num_hidden_layers=600, hidden_size=8192), "--precision", "bf16", "--seq", "1024", "--device", "t4")

@@ -146,7 +146,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     }
     VP_TRY(estimate(job->model, &q, &e, &borrowed, err));
     widen(borrowed ? BORROWED : 0, &low, &high);
-    widen(q.world > 1 ? vp_world_reserved_share(q.parallel) : 0, &low, &high);
+    widen(q.world > 1 ? vp_world_reserved_share(q.world, q.parallel) : 0, &low, &high);
     if (is_tiled(job, s)) {
         low = TILED_LOW;
         if (e.n_assumptions < VP_HF_ASSUMPTIONS)

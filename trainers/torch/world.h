@@ -57,8 +57,9 @@ vp_status vp_world_stepped(vp_world *world, vp_err *err);
 int64_t vp_world_communicator_bytes(int64_t ranks);
 
 /* What the reserved bytes may be off by, as a share of them: more than in 95 of 100 rows of
- * tests/golden/trainers/worlds.csv. Where several streams fetch and free, holes depend on what came before. */
-double vp_world_reserved_share(const char *parallel);
+ * tests/golden/trainers/worlds.csv, or of steps.csv for one rank. Where several streams fetch and free, holes depend
+ * on what came before. */
+double vp_world_reserved_share(int64_t ranks, const char *parallel);
 
 /* Bytes that a rank sends over the links in one optimizer step of so many micro-steps; weight_bytes: of all weights in the
  * format they are computed with, gradient_bytes likewise. */

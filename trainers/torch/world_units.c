@@ -50,9 +50,10 @@ double vp_world_sent_bytes(const char *parallel, int64_t ranks, double weight_by
     return ranks < 2 ? 0 : others * times;
 }
 
-double vp_world_reserved_share(const char *parallel)
+double vp_world_reserved_share(int64_t ranks, const char *parallel)
 {
-    return strcmp(parallel, "ddp") == 0     ? 0.03
+    return ranks < 2                        ? 0.02
+           : strcmp(parallel, "ddp") == 0   ? 0.03
            : strcmp(parallel, "fsdp2") == 0 ? 0.10
            : strcmp(parallel, "zero3") == 0 ? 0.30
                                             : 0.15;
