@@ -42,6 +42,9 @@ for case in json.load(open(root + "/tests/check/mistakes.json")):
     if not case["finds"]:
         wrong = [f for f in j.get("findings", []) if f["severity"] == "error"]
         ok(code == 0 and not wrong, case["what"], wrong)
+    common = j.get("common", {})
+    ok(all(common.get(k) == v for k, v in case.get("common", {}).items()), case["what"] + ": what it means", common)
+    ok(not any(k in common for k in case.get("absent", [])), case["what"] + ": what nobody knows", common)
     for name in names:
         os.remove(name)
 ok(n >= 60, "mistakes", "only %d" % n)

@@ -51,18 +51,72 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
+static const char *signs_of(const vp_dialect *d, const vp_document *doc)
+{
+    return doc->format == VP_FORMAT_FLAGS && d->flag_signs ? d->flag_signs : d->signs;
+}
+
+/* Whether the command's program, its script or its subcommand is one of these. */
+static bool is_program(const char *programs, const vp_document *doc)
+{
+    for (const char *p = programs ? doc->program : NULL; p && *p;) {
+        size_t n = strcspn(p, " ");
+        char   word[256];
+        snprintf(word, sizeof word, "%.*s", (int)n, p);
+        for (const char *tail = word; tail; tail = strchr(tail, '/'), tail += tail != NULL)
+            if (listed(programs, tail))
+                return true;
+        p += n + (p[n] == ' ');
+    }
+    return false;
+}
+
+static bool is_run_by(const vp_dialect *d, const vp_document *doc)
+{
+    return is_program(d->programs, doc);
+}
+
+static bool is_named_in(const vp_dialect *of, const char *key)
+{
+    for (const vp_dialect *d = of; d; d = d->base) {
+        for (int i = 0; i < d->n_keys; i++)
+            if (strcmp(d->keys[i].path, key) == 0)
+                return true;
+        for (int i = 0; i < d->n_sections; i++)
+            if (!d->sections[i].path[0] && listed(d->sections[i].known, key))
+                return true;
+    }
+    return false;
+}
+
+enum { FEW_STRANGERS = 3 };
+
+bool vp_check_is_own(const vp_checked_file *file)
+{
+    int strangers = 0;
+
+    if (!file->dialect->own || is_run_by(file->dialect, file->doc))
+        return true;
+    for (const vp_value *v = file->doc->root->first; v; v = v->next) {
+        if (listed(file->dialect->own, v->key))
+            return true;
+        strangers += !is_named_in(file->dialect, v->key);
+    }
+    return strangers <= FEW_STRANGERS;
+}
+
 /* Signs weigh 16, a dialect's own keys 8, those of its base 7; a stranger costs 4, or 1 where files are
- * expected to have keys of others. */
+ * expected to have keys of others. Its own program decides. */
 static int score_of(const vp_dialect *of, const vp_document *doc)
 {
     if ((of->flags && doc->format != VP_FORMAT_FLAGS) || /* options stand on a command line */
         (of->only && doc->format != of->only))
         return -1;
     bool open  = of->n_sections && of->sections[0].strangers == VP_STRANGERS_KEPT;
-    int  score = 0;
+    int  score = is_run_by(of, doc) ? 1000 : 0;
 
     for (const vp_value *v = doc->root->first; v; v = v->next) {
-        int best = listed(of->signs, v->key) ? 16 : open ? -1 : -4;
+        int best = listed(signs_of(of, doc), v->key) ? 16 : open ? -1 : -4;
         for (const vp_dialect *d = of; d; d = d->base) {
             int worth = d == of ? 8 : 7;
             for (int i = 0; i < d->n_keys && best < worth; i++)
@@ -74,7 +128,7 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
         }
         score += best < 0 && v->call && strcmp(v->call, VP_VALUE_UNREAD) == 0 ? 0 : best;
     }
-    for (const char *p = of->signs; p && *p;) { /* signs that lie deeper: bf16.enabled */
+    for (const char *p = signs_of(of, doc); p && *p;) { /* signs that lie deeper: bf16.enabled */
         size_t n = strcspn(p, " ");
         char   path[128];
         snprintf(path, sizeof path, "%.*s", (int)n, p);
@@ -87,7 +141,9 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
 
 static bool has_sign(const vp_dialect *d, const vp_document *doc)
 {
-    for (const char *p = d->signs; p && *p;) {
+    if (is_run_by(d, doc))
+        return true;
+    for (const char *p = signs_of(d, doc); p && *p;) {
         size_t n = strcspn(p, " ");
         char   path[128];
         snprintf(path, sizeof path, "%.*s", (int)n, p);
@@ -100,35 +156,36 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
 
 /* Files of others that share keys with those of a target: known by one of these, and not judged. */
 static const struct {
-    const char *whose, *keys;
+    const char *whose, *keys, *programs;
 } others[] = {
     {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
     {"LLM Foundry", "device_train_microbatch_size"},
     {"LLaMA-Factory's v1", "kernel_config dist_config model_class"},
     {"the test recipes of Megatron-LM", "MODEL_ARGS"},
+    {"ms-swift's Megatron mode", NULL, "megatron"},
 };
 
 static const vp_value *key_of_others(const vp_document *doc, const char **whose)
 {
     for (const vp_value *v = doc->root->first; v; v = v->next)
         for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-            if (listed(others[i].keys, v->key)) {
+            if (listed(others[i].keys, v->key) || is_program(others[i].programs, doc)) {
                 *whose = others[i].whose;
                 return v;
             }
     return NULL;
 }
 
-static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *target)
+static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *target, int *best)
 {
     const vp_dialect *found = NULL;
-    int               best  = 0;
 
+    *best = 0;
     for (int i = 0; target && i < target->n_files; i++) {
         const vp_dialect *d     = target->files[i].dialect;
         int               score = d ? score_of(d, doc) : 0;
-        if (d && (!found || score > best))
-            found = d, best = score;
+        if (d && (!found || score > *best))
+            found = d, *best = score;
     }
     const vp_dialect *d;
     const char       *whose;
@@ -136,10 +193,55 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
         return NULL;
     for (int i = 0; !target && (d = vp_dialect_at(i)); i++) {
         int score = has_sign(d, doc) ? score_of(d, doc) : 0;
-        if (score > best)
-            found = d, best = score;
+        if (score > *best)
+            found = d, *best = score;
     }
     return found;
+}
+
+/* A file for a version that is newer than the tables: its keys say so. */
+static void find_version(vp_checked *c, vp_checked_file *file)
+{
+    const vp_dialect *d  = file->dialect;
+    const vp_value   *at = NULL;
+
+    if (!d || json_object_get(c->versions, d->library))
+        return;
+    for (int i = 0; i < d->n_keys; i++) {
+        const vp_key   *k = &d->keys[i];
+        const vp_value *v = k->since ? vp_value_at(file->doc->root, k->path) : NULL;
+        if (v && vp_version_compare(k->since, file->version ? file->version : d->version) > 0)
+            file->version = k->since, at = v;
+    }
+    if (at)
+        vp_find(c, file, VP_WARNING, at, at->key, NULL,
+                "%s has it from %s on, and the file is read as one for that version; %s refuses it",
+                d->library, file->version, d->version);
+}
+
+/* Of a script's commands the one that is most a trainer's; the others that are one are named. */
+static void choose_command(vp_checked *c, vp_checked_file *file, const vp_target *target)
+{
+    vp_document      *chosen = NULL;
+    const vp_dialect *d;
+    int               best = 0, score;
+
+    for (vp_document *doc = file->doc; doc; doc = doc->next) {
+        d = dialect_of(doc, target, &score);
+        if (!chosen || score > best)
+            chosen = doc, file->dialect = d, best = score;
+    }
+    for (vp_document *doc = file->doc; doc; doc = doc->next) {
+        vp_value at = {.kind = VP_VALUE_NULL, .line = doc->root->line};
+        d           = doc == chosen ? NULL : dialect_of(doc, target, &score);
+        if (!d)
+            continue;
+        vp_find(c, file, VP_NOTE, &at, "", NULL,
+                "another command that trains, not judged beside that of line %d; behind -- it is",
+                chosen->root->line);
+        c->findings[c->n_findings - 1].from = NULL;
+    }
+    file->doc = chosen;
 }
 
 /* Whether it is the target's own, of one version or another; the others go with every trainer. */
@@ -202,7 +304,8 @@ static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_che
     }
     if (st != VP_OK)
         return vp_fail(err, st, inner.file, inner.line, NULL, "%s", inner.message);
-    file->dialect = dialect_of(file->doc, opts->target);
+    choose_command(c, file, opts->target);
+    find_version(c, file);
     return VP_OK;
 }
 
@@ -219,7 +322,8 @@ static bool says_the_same(const vp_document *doc, const char *key)
             return false;
         first = v;
     }
-    return doc->format == VP_FORMAT_FLAGS && first;
+    return first && (doc->format == VP_FORMAT_FLAGS ||
+                     (doc->format == VP_FORMAT_YAML && first->kind != VP_VALUE_MAP));
 }
 
 static void check_remarks(vp_checked *c, const vp_checked_file *file)
@@ -231,8 +335,11 @@ static void check_remarks(vp_checked *c, const vp_checked_file *file)
         /* comments in JSON: once, and only where the reader is a plain one */
         if (!r->key && (told || file->dialect->hjson) && file->doc->format == VP_FORMAT_JSON)
             continue;
-        told          = told || !r->key;
-        bool harmless = r->key && says_the_same(file->doc, r->key);
+        told = told || !r->key;
+        /* of a key that nobody knows each may count: action="append" */
+        bool harmless = r->key && (says_the_same(file->doc, r->key) ||
+                                   (file->doc->format == VP_FORMAT_FLAGS && !r->is_torn &&
+                                    !vp_file_key(c, file, r->key, NULL)));
         vp_find(c, file,
                 (r->is_error && !harmless) || (!r->key && file->doc->format == VP_FORMAT_JSON)
                     ? VP_ERROR

@@ -26,6 +26,9 @@ typedef struct vp_checked_file {
     vp_document      *doc; /* NULL: it was not read */
     const char       *name;
     const vp_dialect *dialect; /* NULL: nobody's */
+    /* of the dialect's library, where none was asked for and the file's keys are of a newer one than
+     * the tables'; NULL */
+    const char *version;
 } vp_checked_file;
 
 typedef struct vp_checked {

@@ -14,6 +14,9 @@ void vp_find(vp_checked *c, const vp_checked_file *file, vp_severity severity, c
              const char *key, const char *instead, const char *fmt, ...)
     __attribute__((format(printf, 7, 8)));
 
+/* The version that counts for d, the file's dialect or one of its bases. */
+const char *vp_file_version(const vp_checked *c, const vp_checked_file *file, const vp_dialect *d);
+
 /* The key's row in the file's dialect or its bases, and the version that counts for it. */
 const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, const char *path,
                           const char **version);
@@ -24,6 +27,10 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
 
 /* Whether two texts are the same value: 1e9 and 1000000000, True and true. */
 bool vp_same_value(const char *a, const char *b);
+
+/* Whether the file is surely read by its library's own parser, not by a script's that has some of the
+ * same names. */
+bool vp_check_is_own(const vp_checked_file *file);
 
 /* check_keys.c: one file by its dialect's keys and rules. */
 void vp_check_keys(vp_checked *c, vp_checked_file *file);

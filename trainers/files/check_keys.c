@@ -53,6 +53,12 @@ bool vp_same_value(const char *a, const char *b)
     return strcmp(a, b) == 0;
 }
 
+const char *vp_file_version(const vp_checked *c, const vp_checked_file *file, const vp_dialect *d)
+{
+    return file->version && d == file->dialect ? file->version
+                                               : vp_dialect_version(d, file->dialect, c->versions);
+}
+
 const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, const char *path,
                           const char **version)
 {
@@ -60,7 +66,7 @@ const vp_key *vp_file_key(const vp_checked *c, const vp_checked_file *file, cons
         for (int i = 0; i < d->n_keys; i++)
             if (strcmp(d->keys[i].path, path) == 0) {
                 if (version)
-                    *version = vp_dialect_version(d, file->dialect, c->versions);
+                    *version = vp_file_version(c, file, d);
                 return &d->keys[i];
             }
     return NULL;
@@ -84,13 +90,14 @@ const char *vp_effective(const vp_checked *c, const vp_checked_file *file, const
 {
     const vp_value *v = vp_value_at(file->doc->root, path);
     const vp_key   *k;
+    const char     *version;
 
     if (v && v->kind != VP_VALUE_NULL)
         return vp_value_text(v, buf, buf_size);
-    k = vp_file_key(c, file, path, NULL);
+    k = vp_file_key(c, file, path, &version);
     if (v && k && k->words && among(k->words, "null", false))
         return vp_value_text(v, buf, buf_size);
-    if (!k || !k->otherwise)
+    if (!k || !k->otherwise || !vp_version_within(version, k->since, k->until))
         return NULL;
     if (strncmp(k->otherwise, "2*", 2) == 0) {
         const char *one = vp_effective(c, file, k->otherwise + 2, buf, buf_size);
@@ -166,6 +173,9 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
     char words[200];
 
     vp_value_text(v, text, sizeof text);
+    if (file->doc->format == VP_FORMAT_FLAGS && v->kind == VP_VALUE_BOOL && v->text && v->text[0] &&
+        k->type == VP_KEY_WORD) /* a command's words are text: no is not false */
+        snprintf(text, sizeof text, "%s", v->text);
     vp_text_escape(text, shown, sizeof shown);
     if (v->kind == VP_VALUE_NULL || k->type == VP_KEY_ANY || strchr(text, '$'))
         return;
@@ -208,10 +218,13 @@ static void check_value(vp_checked *c, const vp_checked_file *file, const vp_key
         break;
     case VP_KEY_WORD:
         if (k->words && !among(k->words, text, file->dialect->any_case)) {
-            bool a_no = v->kind == VP_VALUE_BOOL && !v->boolean && among(k->words, "no", false);
+            bool a_no = v->kind == VP_VALUE_BOOL && !v->boolean &&
+                        among(k->words, "no", file->dialect->any_case);
             snprintf(words, sizeof words, "%.180s%s", k->words,
                      strlen(k->words) > 180 ? "..." : "");
-            vp_find(c, file, VP_ERROR, v, k->path, a_no ? "\"no\"" : NULL,
+            /* accelerate takes false for no launcher at all, which no means */
+            vp_find(c, file, a_no && file->dialect->any_case ? VP_WARNING : VP_ERROR, v, k->path,
+                    a_no ? "\"no\"" : NULL,
                     a_no ? "no without quotes is the truth value false%.0s%.0s"
                          : "%s is none of %s",
                     shown, words);
@@ -248,7 +261,7 @@ static int names_of(vp_checked *c, const vp_checked_file *file, const char *path
     int    n      = 0;
 
     for (const vp_dialect *d = file->dialect; d; d = d->base) {
-        const char *version = vp_dialect_version(d, file->dialect, c->versions);
+        const char *version = vp_file_version(c, file, d);
         for (int i = 0; i < d->n_keys && n < MAX_NAMES; i++) {
             const char *name = d->keys[i].path;
             if (strncmp(name, path, n_path) != 0 || (n_path && name[n_path] != '.'))
@@ -298,9 +311,9 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
 
     /* among keys of the user's own only what is as good as the same word was meant */
     if (near && fate == VP_STRANGERS_KEPT &&
-        vp_word_distance(v->key, near) > (letters >= 12  ? 2
-                                          : letters >= 6 ? 1
-                                                         : 0))
+        (is_listed(s->scripts, v->key) || vp_word_distance(v->key, near) > (letters >= 12  ? 2
+                                                                            : letters >= 6 ? 1
+                                                                                           : 0)))
         near = NULL;
     if (fate == VP_STRANGERS_REFUSED && s->unless && v->kind == VP_VALUE_MAP && !near)
         vp_find(c, file, VP_WARNING, v, path, NULL,
@@ -322,6 +335,12 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
         vp_text_printf(own, "%s%s", own->n_bytes ? ", " : "", v->key);
 }
 
+static bool is_nothing(const vp_value *v)
+{
+    return v->kind == VP_VALUE_NULL || (v->kind == VP_VALUE_BOOL && !v->boolean) ||
+           ((v->kind == VP_VALUE_INT || v->kind == VP_VALUE_REAL) && v->real == 0);
+}
+
 /* The dialect's own key by which the trainer in question would read a key of another version. */
 static void check_age(vp_checked *c, const vp_checked_file *file, const vp_key *k, const char *path,
                       const vp_value *v, const char *version)
@@ -332,8 +351,17 @@ static void check_age(vp_checked *c, const vp_checked_file *file, const vp_key *
         for (int i = 0; i < d->n_keys; i++)
             if (&d->keys[i] == k)
                 library = d->library;
-    if (k->until && vp_version_compare(version, k->until) >= 0)
+    if (k->until && vp_version_compare(version, k->until) >= 0 && k->if_true && is_nothing(v))
+        return;
+    if (k->until && vp_version_compare(version, k->until) >= 0 && k->warned)
+        vp_find(c, file, VP_WARNING, v, path, k->instead, "is deprecated since %s %s", library,
+                k->until);
+    else if (k->until && vp_version_compare(version, k->until) >= 0 && vp_check_is_own(file))
         vp_find(c, file, VP_ERROR, v, path, k->instead, "is gone since %s %s", library, k->until);
+    else if (k->until && vp_version_compare(version, k->until) >= 0)
+        vp_find(c, file, VP_WARNING, v, path, k->instead,
+                "is gone since %s %s; a script with a parser of its own may have it", library,
+                k->until);
     else if (k->since && vp_version_compare(version, k->since) < 0)
         vp_find(c, file, VP_ERROR, v, path, k->instead, "%s has it from %s on; this is %s", library,
                 k->since, version);
@@ -353,6 +381,8 @@ static void check_section(vp_checked *c, vp_checked_file *file, const vp_section
         const vp_key *k = path ? vp_file_key(c, file, path, &version) : NULL;
         if (!path)
             continue;
+        if (!k && file->doc->format == VP_FORMAT_PYTHON && isdigit((unsigned char)v->key[0]))
+            continue; /* an argument without a name: replace(old, ...) */
         if (!k && !is_known(file, s->path, v->key)) {
             check_stranger(c, file, s, path, v, &own);
             continue;
@@ -439,9 +469,10 @@ static void check_rule(vp_checked *c, vp_checked_file *file, const vp_rule *r)
 void vp_check_rules(vp_checked *c, vp_checked_file *file)
 {
     for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
-        const char *version = vp_dialect_version(d, file->dialect, c->versions);
+        const char *version = vp_file_version(c, file, d);
         for (int i = 0; i < d->n_rules; i++)
-            if (vp_version_within(version, d->rules[i].since, d->rules[i].until))
+            if (vp_version_within(version, d->rules[i].since, d->rules[i].until) &&
+                (!d->rules[i].own || vp_check_is_own(file)))
                 check_rule(c, file, &d->rules[i]);
         if (d->judge)
             d->judge(&(vp_judged){c, file});

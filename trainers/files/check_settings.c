@@ -142,7 +142,7 @@ static void read_setting(vp_checked *c, const vp_checked_file *file, vp_setting 
     const char *target = c->target ? c->target->name : NULL;
 
     for (const vp_dialect *d = file->dialect; d; d = d->base_says ? d->base : NULL) {
-        const char *version = vp_dialect_version(d, file->dialect, c->versions);
+        const char *version = vp_file_version(c, file, d);
         for (int i = 0; i < d->n_says;) {
             const vp_saying *row = &d->says[i];
             int              n   = 1;

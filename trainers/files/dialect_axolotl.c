@@ -63,7 +63,8 @@ static const vp_key axolotl_keys[] = {
     {"liger_rope", VP_KEY_BOOL, "false"},
     {"liger_rms_norm", VP_KEY_BOOL, "false"},
     {"liger_glu_activation", VP_KEY_BOOL, "false"},
-    {"liger_swiglu", VP_KEY_BOOL, .until = "0.5", .instead = "liger_glu_activation"},
+    {"liger_swiglu", VP_KEY_BOOL, .until = "0.5", .instead = "liger_glu_activation",
+     .warned = true},
     {"liger_cross_entropy", VP_KEY_BOOL, "false"},
     {"liger_fused_linear_cross_entropy", VP_KEY_BOOL, "false"},
     {"cut_cross_entropy", VP_KEY_BOOL, "false"},
@@ -86,14 +87,19 @@ static const vp_key axolotl_keys[] = {
     {"torch_compile", VP_KEY_ANY},
     {"auto_find_batch_size", VP_KEY_BOOL, "false"},
     {"world_size", VP_KEY_INT},
-    {"evaluation_strategy", VP_KEY_TEXT, .until = "0.5", .instead = "eval_strategy"},
-    {"max_packed_sequence_len", VP_KEY_INT, .until = "0.1", .instead = "sample_packing"},
+    {"evaluation_strategy", VP_KEY_TEXT, .until = "0.5", .instead = "eval_strategy",
+     .warned = true},
+    {"max_packed_sequence_len", VP_KEY_INT, .until = "0.1", .instead = "sample_packing",
+     .if_true = true},
     {"rope_scaling", VP_KEY_ANY, .until = "0.4",
-     .instead = "overrides_of_model_config.rope_parameters"},
-    {"noisy_embedding_alpha", VP_KEY_REAL, .until = "0.3", .instead = "neftune_noise_alpha"},
-    {"dpo_beta", VP_KEY_REAL, .until = "0.5", .instead = "rl_beta"},
-    {"s2_attention", VP_KEY_BOOL, .until = "0.17", .instead = "attn_implementation"},
-    {"flash_attn_rms_norm", VP_KEY_BOOL, .until = "0.17", .instead = "liger_rms_norm"},
+     .instead = "overrides_of_model_config.rope_parameters", .if_true = true},
+    {"noisy_embedding_alpha", VP_KEY_REAL, .until = "0.3", .instead = "neftune_noise_alpha",
+     .warned = true},
+    {"dpo_beta", VP_KEY_REAL, .until = "0.5", .instead = "rl_beta", .warned = true},
+    {"s2_attention", VP_KEY_BOOL, .until = "0.17", .instead = "attn_implementation",
+     .if_true = true},
+    {"flash_attn_rms_norm", VP_KEY_BOOL, .until = "0.17", .instead = "liger_rms_norm",
+     .if_true = true},
 };
 
 static const vp_section axolotl_sections[] = {
@@ -171,7 +177,24 @@ static const vp_section axolotl_sections[] = {
      "kd_trainer kd_ce_alpha kd_alpha kd_temperature kd_beta kd_normalize_topk llmcompressor "
      "lm_eval_tasks lm_eval_batch_size spectrum_top_fraction spectrum_model_name use_scattermoe "
      "use_sonicmoe expert_backend mora swanlab_project use_swanlab base_model_ignore_patterns "
-     "adapter_lr model_revision"},
+     "adapter_lr model_revision "
+     "total_num_tokens total_supervised_tokens sample_packing_eff_est expert_parallel_backend "
+     "expert_parallel_num_nvl_bytes expert_parallel_num_rdma_bytes "
+     "expert_parallel_token_capacity expert_parallel_fallback_on_unsupported hatchery "
+     "kd_online_server_base_url kd_online_topk kd_online_server kd_online_timeout "
+     "kd_temperature_min nonexpert_quantization moe_grouped_backend moe_dequant_chunk_size "
+     "moe_bnb_fast use_dsv4_kernels use_glm_dsa_kernels dsv4_fp8_nonexpert_mode "
+     "dsv4_fp8_lora_kernel dsv4_shared_mlp_lora_kernel dsv4_bf16_all dsv4_fp4_grouped_mode "
+     "gemma4_fp8_nonexpert gemma4_nf4_nonexpert nvfp4_merge_aware nvfp4_merge_aware_start_step "
+     "lm_eval_post_train lm_eval_model nemo_gym_enabled nemo_gym_dir nemo_gym_auto_clone "
+     "nemo_gym_config_paths nemo_gym_head_port nemo_gym_server_timeout nemo_gym_verify_timeout "
+     "nemo_gym_run_timeout nemo_gym_datasets nemo_gym_auto_start nemo_gym_model_name "
+     "nemo_gym_multi_turn nemo_gym_max_turns swanlab_experiment_name swanlab_description "
+     "swanlab_mode swanlab_workspace swanlab_api_key swanlab_log_model swanlab_web_host "
+     "swanlab_api_host swanlab_lark_webhook_url swanlab_lark_secret swanlab_log_completions "
+     "swanlab_completion_log_interval swanlab_completion_max_buffer qgalore_update_proj_gap "
+     "qgalore_scale qgalore_proj_type qgalore_proj_quant qgalore_proj_bits "
+     "qgalore_proj_group_size qgalore_cos_threshold qgalore_gamma_proj qgalore_queue_size"},
     {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED,
      "preserve_rng_state determinism_check debug early_stop context_fn offload"},
     {"fsdp_config", VP_STRANGERS_DROPPED,
@@ -316,7 +339,7 @@ static const vp_rule axolotl_rules[] = {
     {"fsdp", "set", NULL, NULL, VP_WARNING, "is deprecated", "fsdp_version and fsdp_config"},
     {"optimizer", "=adamw_8bit|adamw_bnb_8bit", "fsdp_version", "=2", VP_ERROR,
      "does not go with FSDP2", "optimizer: adamw_torch_8bit"},
-    {"warmup_steps", "set", "warmup_ratio", "set", VP_ERROR, "and warmup_ratio exclude each other",
+    {"warmup_steps", ">0", "warmup_ratio", ">0", VP_ERROR, "and warmup_ratio exclude each other",
      "one of them"},
     {"micro_batch_size", "unset", "base_model", "set", VP_WARNING, "not written: 1 sample",
      "micro_batch_size: 1"},
@@ -334,5 +357,7 @@ const vp_dialect vp_dialect_axolotl = {
     ARRAY(axolotl_says, says),
     ARRAY(axolotl_rules, rules),
     .signs = "base_model micro_batch_size sequence_len adapter datasets sample_packing num_epochs",
+    .flag_signs     = "",
+    .programs       = "axolotl axolotl.cli.train",
     .text_is_number = true,
 };

@@ -250,9 +250,10 @@ const vp_dialect vp_dialect_deepspeed = {
     ARRAY(deepspeed_sections, sections),
     ARRAY(deepspeed_says, says),
     ARRAY(deepspeed_rules, rules),
-    .signs = "zero_optimization train_micro_batch_size_per_gpu train_batch_size bf16.enabled "
-             "fp16.enabled zero_allow_untested_optimizer",
-    .hjson = true,
+    .signs      = "zero_optimization train_micro_batch_size_per_gpu train_batch_size bf16.enabled "
+                  "fp16.enabled zero_allow_untested_optimizer",
+    .flag_signs = "",
+    .hjson      = true,
 };
 
 /* ---- accelerate ---- */
@@ -458,6 +459,7 @@ const vp_dialect vp_dialect_accelerate = {
     ARRAY(accelerate_sections, sections),
     ARRAY(accelerate_says, says),
     ARRAY(accelerate_rules, rules),
-    .any_case = true,
-    .signs    = "distributed_type compute_environment num_processes num_machines",
+    .any_case   = true,
+    .signs      = "distributed_type compute_environment num_processes num_machines",
+    .flag_signs = "",
 };

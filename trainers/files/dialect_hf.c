@@ -64,7 +64,7 @@ static const vp_key trainer_keys[] = {
     {"logging_steps", VP_KEY_REAL, "500", .min = 0, .max = BIG},
     {"save_steps", VP_KEY_REAL, "500", .min = 0, .max = BIG},
     {"eval_steps", VP_KEY_REAL, .min = 0, .max = BIG},
-    {"save_total_limit", VP_KEY_INT, .min = 0, .max = BIG},
+    {"save_total_limit", VP_KEY_INT, .min = -1, .max = BIG}, /* -1 as 0: no limit */
     {"seed", VP_KEY_INT, "42", .min = 0, .max = BIG},
     {"use_liger_kernel", VP_KEY_BOOL, "false"},
     {"liger_kernel_config", VP_KEY_MAP},
@@ -150,10 +150,13 @@ static const vp_key trainer_keys[] = {
     "ddp_broadcast_buffers ddp_static_graph ddp_backend ddp_timeout debug do_predict " \
     "resume_from_checkpoint local_rank"
 
+/* One letter from use_dora, eval_steps, datasets. */
+#define SCRIPTS_HAVE "use_lora eval_step dataset model_name save_step"
+
 #define KWARGS_KNOWN "preserve_rng_state determinism_check debug early_stop context_fn"
 
 static const vp_section trainer_sections[] = {
-    {"", VP_STRANGERS_KEPT, TRAINER_KNOWN},
+    {"", VP_STRANGERS_KEPT, TRAINER_KNOWN, .scripts = SCRIPTS_HAVE},
     {"gradient_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
     {"activation_checkpointing_kwargs", VP_STRANGERS_REFUSED, KWARGS_KNOWN},
     {"liger_kernel_config", VP_STRANGERS_REFUSED, "geglu layer_norm glu_activation"},
@@ -280,6 +283,8 @@ const vp_dialect vp_dialect_transformers = {
     ARRAY(trainer_rules, rules),
     .signs = "per_device_train_batch_size gradient_accumulation_steps optim lr_scheduler_type "
              "num_train_epochs",
+    .own   = "save_strategy eval_strategy evaluation_strategy logging_strategy save_total_limit "
+             "overwrite_output_dir load_best_model_at_end optim",
 };
 
 /* ---- TRL ---- */
@@ -338,7 +343,8 @@ static const vp_section trl_sections[] = {
      "dataset_text_field dataset_kwargs eos_token truncation_mode shuffle_dataset eval_packing "
      "completion_only_loss pad_token model_revision lora_target_parameters lora_task_type "
      "dataset_name dataset_config dataset_train_split dataset_test_split dataset_streaming "
-     "ignore_bias_buffers env datasets streaming test_split_size"},
+     "ignore_bias_buffers env datasets streaming test_split_size",
+     .scripts = SCRIPTS_HAVE},
 };
 
 static const vp_saying trl_says[] = {
@@ -401,9 +407,9 @@ static const vp_rule trl_rules[] = {
      "whole sample",
      "use_liger_kernel: false"},
     {"loss_type", "!=nll|chunked_nll|dft|" OTHER_LOSSES, NULL, NULL, VP_ERROR,
-     "is no loss of TRL's; SFTTrainer (nll, dft) finds that out when it runs", "nll"},
+     "is no loss of TRL's; SFTTrainer (nll, dft) finds that out when it runs", "nll", .own = true},
     {"loss_type", "=" OTHER_LOSSES, NULL, NULL, VP_WARNING,
-     "is a loss of another of TRL's trainers; SFTTrainer has nll and dft", "nll"},
+     "is a loss of another of TRL's trainers; SFTTrainer has nll and dft", "nll", .own = true},
 };
 
 const vp_dialect vp_dialect_trl = {
@@ -416,7 +422,14 @@ const vp_dialect vp_dialect_trl = {
     ARRAY(trl_rules, rules),
     .signs = "max_length max_seq_length use_peft lora_target_modules attn_implementation packing "
              "dtype torch_dtype model_name_or_path activation_offloading loss_type",
-    .base  = &vp_dialect_transformers,
+    /* scripts of everybody's have the others */
+    .flag_signs = "use_peft activation_offloading assistant_only_loss padding_free",
+    .programs =
+        "trl scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
+    .own       = "save_strategy eval_strategy evaluation_strategy logging_strategy "
+                 "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
+                 "assistant_only_loss padding_free activation_offloading",
+    .base      = &vp_dialect_transformers,
     .base_says = true,
 };
 
@@ -480,7 +493,8 @@ const vp_dialect vp_dialect_model = {
     ARRAY(model_keys, keys),
     ARRAY(model_sections, sections),
     ARRAY(model_says, says),
-    .signs = "pretrained_model_name_or_path sequence_length",
+    .signs      = "pretrained_model_name_or_path sequence_length",
+    .flag_signs = "",
 };
 
 /* ---- peft ---- */
@@ -532,5 +546,6 @@ const vp_dialect vp_dialect_lora = {
     ARRAY(lora_sections, sections),
     ARRAY(lora_says, says),
     ARRAY(lora_rules, rules),
-    .signs = "peft_type",
+    .signs      = "peft_type",
+    .flag_signs = "",
 };

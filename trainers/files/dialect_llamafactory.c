@@ -170,6 +170,8 @@ const vp_dialect vp_dialect_llamafactory = {
     ARRAY(llamafactory_rules, rules),
     .signs        = "stage finetuning_type cutoff_len template dataset lora_rank lora_target "
                     "model_name_or_path",
+    .flag_signs   = "finetuning_type cutoff_len",
+    .programs     = "llamafactory-cli lmf",
     .base         = &vp_dialect_transformers,
     .base_version = "5.6.0",
 };

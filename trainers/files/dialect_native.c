@@ -102,7 +102,8 @@ const vp_dialect vp_dialect_lightning = {
     ARRAY(lightning_sections, sections),
     ARRAY(lightning_says, says),
     ARRAY(lightning_rules, rules),
-    .signs = "trainer seed_everything trainer.accumulate_grad_batches",
+    .signs      = "trainer seed_everything trainer.accumulate_grad_batches",
+    .flag_signs = "trainer.accumulate_grad_batches trainer.strategy trainer.precision",
 };
 
 /* ---- litgpt ---- */
@@ -160,7 +161,9 @@ const vp_dialect vp_dialect_litgpt = {
     ARRAY(litgpt_keys, keys),
     ARRAY(litgpt_sections, sections),
     ARRAY(litgpt_says, says),
-    .signs = "checkpoint_dir train.micro_batch_size train.global_batch_size logger_name",
+    .signs      = "checkpoint_dir train.micro_batch_size train.global_batch_size logger_name",
+    .flag_signs = "train.micro_batch_size train.global_batch_size",
+    .programs   = "litgpt",
 };
 
 /* ---- torchtune ---- */
@@ -242,7 +245,9 @@ const vp_dialect vp_dialect_torchtune = {
     ARRAY(torchtune_says, says),
     ARRAY(torchtune_rules, rules),
     .signs = "enable_activation_checkpointing checkpointer loss._component_ optimizer._component_ "
-             "enable_activation_offloading",
+             "enable_activation_offloading model._component_ tokenizer._component_ "
+             "checkpointer._component_",
+    .flag_signs = "",
 };
 
 /* ---- Megatron-LM ---- */
@@ -428,5 +433,6 @@ const vp_dialect vp_dialect_torch = {
     ARRAY(torch_keys, keys),
     ARRAY(torch_sections, sections),
     ARRAY(torch_says, says),
-    .signs = "limit_bytes reserved_peak_bytes autocast micro_batch",
+    .signs      = "limit_bytes reserved_peak_bytes autocast micro_batch",
+    .flag_signs = "",
 };

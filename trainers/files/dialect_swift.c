@@ -94,6 +94,9 @@ const vp_dialect vp_dialect_swift = {
     ARRAY(swift_says, says),
     ARRAY(swift_rules, rules),
     .signs = "model dataset tuner_type train_type attn_impl target_modules torch_dtype lora_rank",
-    .base  = &vp_dialect_transformers,
-    .base_version = "5.19.0",
+    .flag_signs     = "tuner_type train_type attn_impl",
+    .programs       = "swift swift/cli/sft.py swift/cli/pt.py swift/cli/rlhf.py swift.cli.sft",
+    .text_is_number = true, /* a file becomes a command line */
+    .base           = &vp_dialect_transformers,
+    .base_version   = "5.19.0",
 };

@@ -11,11 +11,7 @@
 /* ---- what a recipe and a TOML file have in common ---- */
 
 #define KEYS_COMMON \
-    {"training", VP_KEY_MAP}, \
-        {"training.local_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG}, \
-        {"training.global_batch_size", VP_KEY_INT, "-1"}, \
-        {"training.seq_len", VP_KEY_INT, "2048", .min = 1, .max = BIG}, \
-        {"training.max_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG}, \
+    {"training", VP_KEY_MAP}, {"training.max_norm", VP_KEY_REAL, "1.0", .min = 0, .max = BIG}, \
         {"training.dtype", VP_KEY_WORD, "float32", "bfloat16|float32"}, \
         {"training.mixed_precision_param", VP_KEY_WORD, "bfloat16", "bfloat16|float32"}, \
         {"training.enable_cpu_offload", VP_KEY_BOOL, "false"}, {"optimizer", VP_KEY_MAP}, \
@@ -28,6 +24,14 @@
         {"parallelism.context_parallel_degree", VP_KEY_INT, "1"}, {"compile", VP_KEY_MAP}, \
     { \
         "compile.enable", VP_KEY_BOOL, "false" \
+    }
+
+/* In samples; the last argument: what a row has besides. */
+#define KEYS_IN_SAMPLES(...) \
+    {"training.local_batch_size", VP_KEY_INT, "8", .min = 1, .max = BIG, __VA_ARGS__}, \
+        {"training.global_batch_size", VP_KEY_INT, "-1", __VA_ARGS__}, \
+    { \
+        "training.seq_len", VP_KEY_INT, "2048", .min = 1, .max = BIG, __VA_ARGS__ \
     }
 
 #define SAYS_COMMON \
@@ -71,6 +75,7 @@
 
 static const vp_key torchtitan_keys[] = {
     KEYS_COMMON,
+    KEYS_IN_SAMPLES(.noop = false),
     {"optimizer.name", VP_KEY_WORD, "AdamW", "Adam|AdamW"},
     {"optimizer.implementation", VP_KEY_WORD, "fused", "for-loop|foreach|fused"},
     {"activation_checkpoint", VP_KEY_MAP},
@@ -193,6 +198,14 @@ const vp_dialect vp_dialect_torchtitan = {
 
 static const vp_key recipe_keys[] = {
     KEYS_COMMON,
+    /* after 0.3 in tokens */
+    KEYS_IN_SAMPLES(.until = "0.4", .instead = "training.num_tokens_per_microbatch_per_dp_rank"),
+    {"training.num_tokens_per_microbatch_per_dp_rank", VP_KEY_INT, .min = 1, .max = BIG,
+     .since = "0.4", .instead = "training.local_batch_size"},
+    {"training.num_tokens_per_train_step", VP_KEY_INT, .min = -1, .max = BIG, .since = "0.4",
+     .instead = "training.global_batch_size"},
+    {"training.max_context_length", VP_KEY_INT, .min = 1, .max = BIG, .since = "0.4",
+     .instead = "training.seq_len"},
     {"optimizer.implementation", VP_KEY_WORD, "fused",
      "for-loop|foreach|fused|fused_opt_states_bf16"},
     {"activation_checkpoint", VP_KEY_TEXT, "selective", "null",
@@ -219,6 +232,7 @@ static const vp_section recipe_sections[] = {
 /* Our module writes vplan's words; a person's recipe calls the classes. */
 static const vp_saying recipe_says[] = {
     SAYS_COMMON,
+    {VP_SETTING_SEQ, "*", "training.max_context_length", "$", .since = "0.4", .read_only = true},
     {VP_SETTING_OPTIMIZER, "adamw_torch_fused", "optimizer.implementation", "fused"},
     {VP_SETTING_OPTIMIZER, "adamw_torch", "optimizer.implementation", "foreach"},
     {VP_SETTING_OPTIMIZER, "adamw_torch_forloop", "optimizer.implementation", "for-loop"},

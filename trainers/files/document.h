@@ -60,6 +60,7 @@ typedef struct vp_remark {
     const char       *key;
     const char       *text;
     bool              is_error;
+    bool              is_torn; /* options that are none of the command's */
     struct vp_remark *next;
 } vp_remark;
 
@@ -71,7 +72,9 @@ typedef struct vp_document {
     vp_remark  *remarks, *last_remark;
     /* what a command says before its script (trainers/files/launch.h); NULL: nothing */
     struct vp_document *launch;
-    bool starts_all; /* of such a one: its launcher's default is as many processes as cards */
+    bool starts_all;     /* of such a one: its launcher's default is as many processes as cards */
+    const char *program; /* of a command: program, script, subcommand; NULL: options alone */
+    struct vp_document *next; /* the next command of a script that has options; NULL: none */
     /* what stood in the file and was not read: statements of Python, words without a key */
     int64_t n_values;
 } vp_document;

@@ -1,9 +1,10 @@
-/* trainers/files/document_flags.c: the words of a command line, as a shell splits them. Variables
- * and commands are not expanded: a word that holds one is text that nobody knows. */
+/* trainers/files/document_flags.c: the options of a command line, and of each command of a script. A
+ * word that still holds a variable is text that nobody knows. */
 #include "trainers/files/document.h"
 
 #include "base/text.h"
 #include "trainers/files/launch.h"
+#include "trainers/files/shell.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ typedef struct taker {
     vp_value    *open; /* the key that waits for its value */
     const char  *before;
     bool         in_launcher;
+    bool         in_wrapper; /* srun and the like: none of its words is the trainer's */
     vp_err      *err;
 } taker;
 
@@ -118,6 +120,29 @@ out:
     return st;
 }
 
+/* What ran so far was a wrapper of the command that follows. */
+static void begin_anew(taker *t)
+{
+    *t->doc->root   = (vp_value){.kind = VP_VALUE_MAP, .line = 1, .column = 1};
+    t->doc->remarks = t->doc->last_remark = NULL;
+    t->doc->program                       = NULL;
+    t->open                               = NULL;
+    t->into                               = t->doc;
+    t->in_wrapper                         = false;
+}
+
+/* A word of the program's name, its script or its subcommand. */
+static vp_status take_program(taker *t, const char *word)
+{
+    const char *had = t->doc->program;
+
+    if (had && strlen(had) > 400)
+        return VP_OK;
+    t->doc->program = had ? vp_arena_printf(t->doc->arena, "%s %s", had, word)
+                          : vp_arena_strdup(t->doc->arena, word);
+    return t->doc->program ? VP_OK : VP_FAIL(t->err, VP_ERR_NOMEM, "out of host memory");
+}
+
 /* An option of the launcher's, its value, or the script, with which the launcher's own end. */
 static vp_status take_of_launcher(taker *t, char *word, bool quoted, int line, int column)
 {
@@ -137,9 +162,15 @@ static vp_status take_of_launcher(taker *t, char *word, bool quoted, int line, i
         t->in_launcher = false;
         t->into        = t->doc;
         t->open        = NULL;
+        VP_TRY(take_program(t, word));
     }
 out:
     return st;
+}
+
+static bool is_unknown_words(const char *word)
+{
+    return word[0] == '$' || word[0] == '`';
 }
 
 static vp_status take(taker *t, char *word, bool quoted, int line, int column)
@@ -148,6 +179,14 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
 
     const char *before = t->before;
     t->before          = word;
+    if (t->in_wrapper && (vp_launch_is_program(word) || vp_launch_is_launcher(before, word)))
+        begin_anew(t);
+    if (t->in_wrapper)
+        return vp_launch_is_variable(word) ? take_variable(t, word, line, column) : VP_OK;
+    if (strcmp(word, "--") == 0) {
+        begin_anew(t);
+        return VP_OK;
+    }
     if (t->in_launcher)
         return take_of_launcher(t, word, quoted, line, column);
     if (!t->open && vp_launch_is_variable(word))
@@ -157,13 +196,17 @@ static vp_status take(taker *t, char *word, bool quoted, int line, int column)
         t->in_launcher             = true;
         t->into                    = t->doc->launch;
         t->doc->launch->starts_all = !strstr(word, "torch"); /* torchrun's default is one */
+        VP_TRY(take_program(t, word));
     } else if (word[0] == '-' && word[1] == '-' && isalpha((unsigned char)word[2]) && !quoted) {
         VP_TRY(take_key(t, word, line, column));
     } else if (!quoted && strlen(word) > 3 && strcmp(word + strlen(word) - 3, ".py") == 0 &&
                t->open && (t->open->kind != VP_VALUE_BOOL || t->open->text[0])) {
         t->open = NULL; /* the launcher's options end */
     } else if (!t->open) {
-        /* the program, its script: no key */
+        t->in_wrapper = !t->doc->program && vp_launch_is_wrapper(word);
+        VP_TRY(take_program(t, word));
+    } else if (is_unknown_words(word) && (t->open->kind != VP_VALUE_BOOL || t->open->text[0])) {
+        /* $MORE_ARGS behind a value: options, or nothing */
     } else if (t->open->kind == VP_VALUE_BOOL && !t->open->text[0]) {
         set_text(t, t->open, word, quoted);
     } else { /* a second value: a list */
@@ -187,80 +230,124 @@ out:
     return st;
 }
 
-static bool ends_a_word(char c)
+/* The words of one command. exported: what the script told all of its commands before. */
+static vp_status take_command(vp_document *doc, const vp_shell_command *exported,
+                              const vp_shell_command *c, vp_err *err)
 {
-    return isspace((unsigned char)c) || (c && strchr(";|&<>", c));
+    taker     t  = {.doc = doc, .into = doc, .err = err};
+    vp_status st = VP_OK;
+
+    for (int64_t i = 0; exported && i < exported->n_words; i++) {
+        const vp_shell_word *w    = &exported->words[i];
+        char                *text = vp_arena_strdup(doc->arena, w->text);
+        VP_TRY_ALLOC(err, text);
+        VP_TRY(take_variable(&t, text, w->line, w->column));
+    }
+    for (int64_t i = 0; c && i < c->n_words; i++) {
+        const vp_shell_word *w = &c->words[i];
+        VP_TRY(take(&t, w->text, w->quoted, w->line, w->column));
+    }
+    if (doc->launch)
+        VP_TRY(vp_launch_settle(doc->launch, err));
+out:
+    return st;
+}
+
+/* export NAME=VALUE: the variables of launchers, kept for the commands that follow. */
+static vp_status keep_exports(vp_document *doc, const vp_shell_command *c, vp_shell_command *to,
+                              vp_err *err)
+{
+    for (int64_t i = 1; i < c->n_words; i++) {
+        if (!vp_launch_is_variable(c->words[i].text))
+            continue;
+        if (!vp_arena_grow(doc->arena, (void **)&to->words, to->n_words, &to->cap_words,
+                           sizeof *to->words))
+            return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+        to->words[to->n_words++] = c->words[i];
+    }
+    return VP_OK;
+}
+
+/* Options on a line of their own: the shell takes the first for a program's name. */
+static vp_status say_torn(vp_document *doc, const vp_shell_command *c, vp_err *err)
+{
+    const char *word = c->words[0].text;
+    char        shown[128];
+    vp_status   st = VP_OK;
+
+    while (*word == '-')
+        word++;
+    VP_TRY(vp_document_remark(doc, c->words[0].line, word, true, err,
+                              "%s begins a command of its own, which the shell does not find: the "
+                              "line before does not end in a backslash",
+                              vp_text_escape(c->words[0].text, shown, sizeof shown)));
+    doc->last_remark->is_torn = true;
+out:
+    return st;
+}
+
+static bool is_bare(const vp_shell_command *c)
+{
+    return c->words[0].text[0] == '-';
+}
+
+/* Each command with options is a document; they hang together by `next`. */
+static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
+{
+    vp_shell_command *c, exported = {0};
+    vp_document      *at = NULL, *one;
+    vp_status         st = VP_OK;
+
+    VP_TRY(vp_shell_read(doc->arena, doc->name, bytes, n, &c, err));
+    for (; c; c = c->next) {
+        if (strcmp(c->words[0].text, "export") == 0) {
+            VP_TRY(keep_exports(doc, c, &exported, err));
+            continue;
+        }
+        if (c->torn && at && at->program) {
+            VP_TRY(say_torn(at, c, err));
+            continue;
+        }
+        if (c->torn && at && is_bare(c)) { /* a list of options, and no command */
+            VP_TRY(take_command(at, NULL, c, err));
+            continue;
+        }
+        one = at ? vp_document_new(doc->arena, doc->name, VP_FORMAT_FLAGS) : doc;
+        VP_TRY_ALLOC(err, one);
+        VP_TRY(take_command(one, &exported, c, err));
+        one->root->line = c->line;
+        if (!one->root->first && !(one->launch && one->program)) { /* mkdir, echo: nothing said */
+            if (one == doc) {
+                *doc->root  = (vp_value){.kind = VP_VALUE_MAP, .line = 1, .column = 1};
+                doc->launch = NULL, doc->program = NULL;
+            }
+            continue;
+        }
+        if (at)
+            at->next = one;
+        at = one;
+    }
+out:
+    return st;
+}
+
+static bool is_script(const vp_document *doc, const char *bytes, int64_t n)
+{
+    size_t length = strlen(doc->name);
+
+    return (length > 3 && strcmp(doc->name + length - 3, ".sh") == 0) ||
+           (n > 2 && bytes[0] == '#' && bytes[1] == '!');
 }
 
 vp_status vp_document_parse_flags(vp_document *doc, const char *bytes, int64_t n, vp_err *err)
 {
-    taker       t = {.doc = doc, .into = doc, .err = err};
-    const char *p = bytes, *end = bytes + n, *line_start = bytes;
-    int         line = 1;
-    vp_status   st   = VP_OK;
+    vp_shell_command words;
+    vp_status        st = VP_OK;
 
-    while (p < end) {
-        if (*p == '\n') {
-            line++;
-            line_start = ++p;
-            continue;
-        }
-        if (*p == '\\' && p + 1 < end && p[1] == '\n') {
-            line++;
-            line_start = p += 2;
-            continue;
-        }
-        if (ends_a_word(*p)) {
-            p++;
-            continue;
-        }
-        if (*p == '#') {
-            while (p < end && *p != '\n')
-                p++;
-            continue;
-        }
-        int    at_line = line, column = (int)(p - line_start) + 1;
-        bool   quoted = false;
-        size_t m      = 0;
-        /* a quoted word may span lines: find its end first */
-        const char *q     = p;
-        char        quote = 0;
-        while (q < end && (quote || !ends_a_word(*q))) {
-            if (*q == '\\' && quote != '\'' && q + 1 < end)
-                q++;
-            else if (quote && *q == quote)
-                quote = 0;
-            else if (!quote && (*q == '"' || *q == '\''))
-                quote = *q;
-            q++;
-        }
-        if (quote)
-            VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, doc->name, line, NULL,
-                              "a quote that does not end, column %d", column));
-        char *word = vp_arena_alloc(doc->arena, (size_t)(q - p) + 1);
-        VP_TRY_ALLOC(err, word);
-        for (quote = 0; p < q; p++) {
-            if (*p == '\n')
-                line++, line_start = p + 1;
-            if (*p == '\\' && quote != '\'' && p + 1 < q) {
-                if (p[1] == '\n')
-                    line++, line_start = p + 2;
-                else
-                    word[m++] = p[1];
-                p++;
-            } else if (quote && *p == quote) {
-                quote = 0;
-            } else if (!quote && (*p == '"' || *p == '\'')) {
-                quote  = *p;
-                quoted = true;
-            } else {
-                word[m++] = *p;
-            }
-        }
-        VP_TRY(take(&t, word, quoted, at_line, column));
-    }
-    if (doc->launch)
-        VP_TRY(vp_launch_settle(doc->launch, err));
+    if (is_script(doc, bytes, n))
+        return read_script(doc, bytes, n, err);
+    VP_TRY(vp_shell_words(doc->arena, doc->name, bytes, n, &words, err));
+    VP_TRY(take_command(doc, NULL, &words, err));
 out:
     return st;
 }

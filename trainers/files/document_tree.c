@@ -111,7 +111,10 @@ vp_status vp_document_remark(vp_document *doc, int line, const char *key, bool i
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (r)
-        *r = (vp_remark){line, key, vp_arena_strdup(doc->arena, text), is_error, NULL};
+        *r = (vp_remark){.line     = line,
+                         .key      = key,
+                         .text     = vp_arena_strdup(doc->arena, text),
+                         .is_error = is_error};
     if (!r || !r->text)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     if (doc->last_remark)

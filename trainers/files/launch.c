@@ -36,6 +36,28 @@ bool vp_launch_is_launcher(const char *before, const char *word)
     return is_one_of(base_of(word), programs);
 }
 
+bool vp_launch_is_wrapper(const char *word)
+{
+    static const char *const wrappers[] = {
+        "srun",   "sbatch", "salloc",      "mpirun",    "mpiexec", "horovodrun", "docker",
+        "podman", "modal",  "singularity", "apptainer", "numactl", "nsys",       "timeout",
+        "ray",    "sky",    "gantry",      "uv",        NULL};
+
+    return is_one_of(base_of(word), wrappers);
+}
+
+bool vp_launch_is_program(const char *word)
+{
+    static const char *const programs[] = {"accelerate",       "trl",    "axolotl",
+                                           "llamafactory-cli", "swift",  "tune",
+                                           "megatron",         "litgpt", NULL};
+    const char              *base       = base_of(word);
+    size_t                   n          = strlen(base);
+
+    return is_one_of(base, programs) || strncmp(base, "python", 6) == 0 ||
+           (n > 3 && strcmp(base + n - 3, ".py") == 0);
+}
+
 bool vp_launch_is_switch(const char *name)
 {
     static const char *const switches[] = {"cpu",

@@ -13,6 +13,12 @@
  * torch.distributed.run". before: the word before it; NULL: none. */
 bool vp_launch_is_launcher(const char *before, const char *word);
 
+/* Whether word runs another command, by options of its own: srun, mpirun, docker. */
+bool vp_launch_is_wrapper(const char *word);
+
+/* Whether word is what a wrapper runs: an interpreter, a script, a trainer's own program. */
+bool vp_launch_is_program(const char *word);
+
 /* Whether an option of a launcher's, its name with underscores, takes no value. */
 bool vp_launch_is_switch(const char *name);
 

@@ -47,6 +47,8 @@ typedef struct vp_key {
     bool        noop;     /* read without a word and without effect; instead says what does */
     bool        or_auto;  /* the word auto is one of its values */
     const char *alone;    /* of a list: the word that stands without brackets */
+    bool        warned;   /* from until on its parser still takes it, with a warning */
+    bool        if_true;  /* from until on its parser refuses what is not null, false or 0 */
 } vp_key;
 
 typedef struct vp_saying {
@@ -74,6 +76,7 @@ typedef struct vp_rule {
     vp_severity severity;
     const char *message, *instead;
     const char *since, *until;
+    bool        own; /* only where the file is surely its own parser's (vp_dialect.own) */
 } vp_rule;
 
 /* What becomes of a key that is not known. */
@@ -89,6 +92,8 @@ typedef struct vp_section {
     const char  *known; /* names of its members, by spaces, besides those of keys[] */
     /* a key that brings a schema of the user's own: where it is written strangers are kept */
     const char *unless;
+    /* names that scripts have of their own, however near a known one */
+    const char *scripts;
 } vp_section;
 
 struct vp_judged; /* trainers/files/check_internal.h */
@@ -105,11 +110,15 @@ typedef struct vp_dialect {
     int               n_says;
     const vp_rule    *rules;
     int               n_rules;
-    const char       *signs;          /* keys by which a file is known as its own; weigh most */
-    bool              text_is_number; /* "2e-5" as text becomes a number in its parser */
-    bool              hjson;          /* comments and commas too many are taken */
-    bool              flags;          /* a command line */
-    vp_format         only;           /* the one form its files have; BY_NAME: any */
+    const char       *signs;      /* keys by which a file is known as its own; weigh most */
+    const char       *flag_signs; /* the same on a command line; "": it has none; NULL: signs */
+    const char       *programs;   /* names of what runs it: program, script; NULL: the user's */
+    /* of files that share keys with a user's own script: keys that only its own parser has */
+    const char *own;
+    bool        text_is_number; /* "2e-5" as text becomes a number in its parser */
+    bool        hjson;          /* comments and commas too many are taken */
+    bool        flags;          /* a command line */
+    vp_format   only;           /* the one form its files have; BY_NAME: any */
     /* keys whose product the processes are divided by before the global batch is; NULL */
     const char *shards;
     bool        any_case;                  /* words are compared without case */
