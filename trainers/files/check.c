@@ -89,6 +89,11 @@ static bool is_named_in(const vp_dialect *of, const char *key)
     return false;
 }
 
+bool vp_check_is_run(const vp_checked_file *file)
+{
+    return is_run_by(file->dialect, file->doc);
+}
+
 enum { FEW_STRANGERS = 3 };
 
 bool vp_check_is_own(const vp_checked_file *file)

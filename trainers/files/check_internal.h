@@ -32,6 +32,9 @@ bool vp_same_value(const char *a, const char *b);
  * same names. */
 bool vp_check_is_own(const vp_checked_file *file);
 
+/* Whether it is a command of the trainer's own program. */
+bool vp_check_is_run(const vp_checked_file *file);
+
 /* check_keys.c: one file by its dialect's keys and rules. */
 void vp_check_keys(vp_checked *c, vp_checked_file *file);
 void vp_check_rules(vp_checked *c, vp_checked_file *file);

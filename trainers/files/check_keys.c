@@ -267,8 +267,8 @@ static int names_of(vp_checked *c, const vp_checked_file *file, const char *path
             if (strncmp(name, path, n_path) != 0 || (n_path && name[n_path] != '.'))
                 continue;
             name += n_path + (n_path > 0);
-            if (!strchr(name, '.') &&
-                vp_version_within(version, d->keys[i].since, d->keys[i].until))
+            /* also what is gone: it is told when it is written right */
+            if (!strchr(name, '.') && vp_version_within(version, d->keys[i].since, NULL))
                 names[n++] = name;
         }
         for (int i = 0; i < d->n_sections; i++) {
@@ -310,9 +310,9 @@ static void check_stranger(vp_checked *c, const vp_checked_file *file, const vp_
         s->unless && vp_value_at(file->doc->root, s->unless) ? VP_STRANGERS_KEPT : s->strangers;
 
     /* among keys of the user's own only what is as good as the same word was meant */
-    if (near && fate == VP_STRANGERS_KEPT &&
+    if (near && fate == VP_STRANGERS_KEPT && !vp_check_is_run(file) &&
         (is_listed(s->scripts, v->key) || vp_word_distance(v->key, near) > (letters >= 12  ? 2
-                                                                            : letters >= 6 ? 1
+                                                                            : letters >= 5 ? 1
                                                                                            : 0)))
         near = NULL;
     if (fate == VP_STRANGERS_REFUSED && s->unless && v->kind == VP_VALUE_MAP && !near)

@@ -122,6 +122,8 @@ static const vp_section deepspeed_sections[] = {
      "pipeline_loading_checkpoint override_module_apply log_trace_cache_warnings "
      "enable_sanity_checks save_muon_momentum_buffer_in_memory leaf_module mics_shard_size "
      "mics_hierarchical_params_gather"},
+    {"optimizer", VP_STRANGERS_DROPPED, "params legacy_fusion"},
+    {"scheduler", VP_STRANGERS_DROPPED, "type params"},
     {"zero_optimization.offload_optimizer", VP_STRANGERS_REFUSED,
      "pipeline_read pipeline_write fast_init super_offload cpuadam_cores_perc pipeline "
      "buffer_size"},

@@ -111,7 +111,7 @@ const vp_dialect vp_dialect_lightning = {
 static const vp_key litgpt_keys[] = {
     {"checkpoint_dir", VP_KEY_TEXT},
     {"precision", VP_KEY_WORD, NULL, "32-true|16-true|16-mixed|bf16-true|bf16-mixed"},
-    {"devices", VP_KEY_ANY, "1"},
+    {"devices", VP_KEY_INT, "1", .min = 1, .max = 1e6, .or_auto = true},
     {"num_nodes", VP_KEY_INT, "1", .min = 1, .max = 1e6},
     {"train", VP_KEY_MAP},
     {"train.micro_batch_size", VP_KEY_INT, "4", .min = 1, .max = BIG},
@@ -172,7 +172,7 @@ static const vp_key torchtune_keys[] = {
     {"batch_size", VP_KEY_INT, NULL, .min = 1, .max = BIG},
     {"gradient_accumulation_steps", VP_KEY_INT, "1", .min = 1, .max = BIG},
     {"dtype", VP_KEY_WORD, NULL, "bf16|fp32"},
-    {"clip_grad_norm", VP_KEY_ANY},
+    {"clip_grad_norm", VP_KEY_REAL, NULL, .min = 0, .max = BIG},
     {"enable_activation_checkpointing", VP_KEY_BOOL, "false",
      .costs = "every layer keeps all that its backward pass reads"},
     {"enable_activation_offloading", VP_KEY_BOOL, "false"},
@@ -190,7 +190,16 @@ static const vp_key torchtune_keys[] = {
     {"loss.num_output_chunks", VP_KEY_INT, "8", .min = 1, .max = 1e6},
 };
 
-static const vp_section torchtune_sections[] = {{"", VP_STRANGERS_KEPT, "model checkpointer"}};
+/* What a component takes is its own. */
+static const vp_section torchtune_sections[] = {
+    {"", VP_STRANGERS_KEPT,
+     "model checkpointer dataset datasets dataset_val seed shuffle epochs max_steps_per_epoch lr_scheduler output_dir "
+     "resume_from_checkpoint metric_logger log_every_n_steps log_peak_memory_stats log_level device "
+     "profiler"},
+    {"optimizer", VP_STRANGERS_KEPT, "lr weight_decay betas eps momentum nesterov"},
+    {"tokenizer", VP_STRANGERS_KEPT, "path prompt_template merges_file"},
+    {"loss", VP_STRANGERS_KEPT, ""},
+};
 
 static const vp_saying torchtune_says[] = {
     {VP_SETTING_MICRO_BATCH, "*", "batch_size", "$"},
@@ -226,11 +235,18 @@ static const vp_saying torchtune_says[] = {
     {VP_ALWAYS, NULL, "compile", "false"},
 };
 
+#define NO_COMPONENT "names no _component_: the recipe ends when it builds it"
+#define COMPONENT    "_component_: the function's dotted name"
+
 static const vp_rule torchtune_rules[] = {
     {"optimizer_in_bwd", "=true", "gradient_accumulation_steps", ">1", VP_ERROR,
      "steps in the backward pass: there is nothing to accumulate", "optimizer_in_bwd: false"},
     {"optimizer_in_bwd", "=true", "clip_grad_norm", "set", VP_ERROR,
      "steps before the norm is known", "clip_grad_norm: null"},
+    {"model", "set", "model._component_", "unset", VP_ERROR, NO_COMPONENT, COMPONENT},
+    {"tokenizer", "set", "tokenizer._component_", "unset", VP_ERROR, NO_COMPONENT, COMPONENT},
+    {"optimizer", "set", "optimizer._component_", "unset", VP_ERROR, NO_COMPONENT, COMPONENT},
+    {"loss", "set", "loss._component_", "unset", VP_ERROR, NO_COMPONENT, COMPONENT},
     {"enable_activation_offloading", "=true", "enable_activation_checkpointing", "=false",
      VP_WARNING, "moves every saved tensor to the host; meant to go with checkpointing",
      "enable_activation_checkpointing: true"},
