@@ -37,18 +37,19 @@ N_BEFORE_LARGE = 40  # of them run before the large model's shrinking budgets
 
 # What each part runs. Shapes are (sequence, samples a step). Largest last where the order is free.
 REAL = {
-    "eager": [("gpt2-tiny", 128, 8, "fp32"), ("llama-tiny", 128, 8, "bf16-mixed"), ("gpt2", 1024, 4, "bf16-mixed")], "profiled": ("gpt2", 1024, 4, "bf16-mixed"),
-    "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_optimizer",
-              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 6, "test_every": "1",
+    "eager": [("gpt2-tiny", 128, 8, "fp32"), ("llama-tiny", 128, 8, "bf16-mixed"), ("gpt2", 1024, 4, "bf16-mixed"),
+              ("llama-tiny", 128, 8, "fp16-mixed"), ("llama-tiny", 128, 8, "tf32")], "profiled": ("gpt2", 1024, 4, "bf16-mixed"),
+    "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_tf32", "test_kernels_optimizer",
+              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 7, "test_every": "1",
     "twice": [("gpt2", 1024, 4, "bf16"), ("qwen2.5-0.5b", 2048, 2, "bf16")],
     # with the greatest difference of a loss
     "whole": [("gpt2-tiny", 128, 8, "fp32", 1e-4), ("llama-tiny", 128, 8, "fp32", 1e-4), ("gpt2-tiny", 128, 8, "bf16-mixed", 3e-2),
-              ("llama-tiny", 128, 8, "bf16-mixed", 3e-2)],
-    "bits": [("llama-tiny", 128, 8, "fp32"), ("gpt2", 1024, 4, "bf16-mixed"), ("qwen2.5-0.5b", 512, 2, "bf16")],
+              ("llama-tiny", 128, 8, "bf16-mixed", 3e-2), ("llama-tiny", 128, 8, "fp16-mixed", 1e-2), ("llama-tiny", 128, 8, "tf32", 1e-2)],
+    "bits": [("llama-tiny", 128, 8, "fp32"), ("llama-tiny", 128, 8, "fp16-mixed"), ("llama-tiny", 128, 8, "tf32"), ("gpt2", 1024, 4, "bf16-mixed"), ("qwen2.5-0.5b", 512, 2, "bf16")],
     "recompute": ["none", "full", "attention", "mlp"],
     "micro_batches": [("llama-tiny", 128, 8, "bf16-mixed", 3e-2)],
     "sanitizer": ("llama-tiny", 64, 2, "bf16-mixed"),
-    "memory": [("gpt2", 1024, 8, "bf16-mixed"), ("gpt2", 1024, 8, "fp32"), ("qwen2.5-0.5b", 2048, 4, "bf16-mixed"), ("gpt2-medium", 1024, 8, "bf16-mixed"),
+    "memory": [("gpt2", 1024, 8, "bf16-mixed"), ("gpt2", 1024, 8, "fp32"), ("gpt2", 1024, 8, "tf32"), ("qwen2.5-0.5b", 2048, 4, "bf16-mixed"), ("gpt2-medium", 1024, 8, "bf16-mixed"),
                ("bert-base-uncased", 512, 16, "bf16-mixed"), ("pythia-410m", 2048, 4, "bf16-mixed"), ("qwen3-0.6b", 2048, 4, "bf16"),
                ("llama-3.2-1b", 4096, 2, "bf16-mixed"), ("gpt2-xl", 1024, 4, "bf16-mixed"), ("gemma-2-2b", 2048, 1, "bf16"), ("llama-3.2-3b", 4096, 1, "bf16")],
     # compiled or not
@@ -61,10 +62,10 @@ REAL = {
     "tune": [("gpt2", 1024, 8), ("qwen2.5-0.5b", 2048, 4)], "tune_options": ["--max-trials", "12"], "rounds": 20,
 }
 REHEARSAL = {
-    "eager": [("gpt2-tiny", 16, 2, "fp32")], "profiled": ("gpt2-tiny", 16, 2, "bf16-mixed"),
+    "eager": [("gpt2-tiny", 16, 2, "fp32"), ("gpt2-tiny", 16, 2, "fp16-mixed"), ("gpt2-tiny", 16, 2, "tf32")], "profiled": ("gpt2-tiny", 16, 2, "bf16-mixed"),
     "tests": ["test_kernels_attention"], "n_kernel_tests": 1, "test_every": "400",
-    "twice": [("llama-tiny", 16, 2, "bf16")], "whole": [("gpt2-tiny", 16, 2, "fp32", 1e-4)],
-    "bits": [("llama-tiny", 16, 2, "bf16-mixed")], "recompute": ["none", "full"], "micro_batches": [("gpt2-tiny", 16, 2, "bf16", 5e-2)],
+    "twice": [("llama-tiny", 16, 2, "bf16")], "whole": [("gpt2-tiny", 16, 2, "fp32", 1e-4), ("gpt2-tiny", 16, 2, "tf32", 1e-2)],
+    "bits": [("llama-tiny", 16, 2, "bf16-mixed"), ("llama-tiny", 16, 2, "fp16-mixed"), ("llama-tiny", 16, 2, "tf32")], "recompute": ["none", "full"], "micro_batches": [("gpt2-tiny", 16, 2, "bf16", 5e-2)],
     "sanitizer": ("llama-tiny", 16, 1, "bf16-mixed"),
     "memory": [("gpt2-tiny", 16, 2, "bf16-mixed"), ("llama-tiny", 16, 2, "fp32")],
     "speed": [("gpt2-tiny", 16, 2, "bf16-mixed", False)], "torch": ["--pairs", "1", "--torch-device", "cpu"],
@@ -293,7 +294,7 @@ def largest_difference(a, b, tolerance):
 
 
 def whole_model(part, model, seq, batch, precision, tolerance):
-    part.plan(f"{part.dir}/cpu.json", model, seq, batch, "--precision", precision, device="cpu")
+    part.plan(f"{part.dir}/cpu.json", model, seq, batch, "--precision", "fp32" if precision == "tf32" else precision, device="cpu")
     part.plan(f"{part.dir}/gpu.json", model, seq, batch, "--precision", precision)
     cpu, gpu = part.run(f"{part.dir}/cpu.json", 5), part.run(f"{part.dir}/gpu.json", 5)
     return {"measured": {"largest_loss_difference": largest_difference(cpu, gpu, tolerance), "allowed": tolerance, "arena_bytes": gpu["memories"][0]["executed_bytes"]}, "verdict": "pass"}

@@ -90,7 +90,8 @@ static void print_device(const vp_device *d)
         vp_screen_entry(44, head, d->sources[i].text);
     }
     printf("  %-18s %13s\n", "computes in",
-           d->fp8                  ? "fp32, fp16, bf16, fp8"
+           d->fp8                  ? "fp32, tf32, fp16, bf16, fp8"
+           : vp_device_has_tf32(d) ? "fp32, tf32, fp16, bf16"
            : d->bf16               ? "fp32, fp16, bf16"
            : vp_device_has_fp16(d) ? "fp32, fp16"
                                    : "fp32");

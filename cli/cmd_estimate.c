@@ -358,7 +358,8 @@ static const vp_option rows[] = {
     VP_ROW_CLASS(vp_estimate_options, class_name),
     {VP_ROW_PRECISION(vp_estimate_options, precision),
      .help      = "Number formats: bf16-mixed and fp16-mixed have fp32 master weights, bf16 rounds "
-                  "updates stochastically instead, fp16-mixed scales the loss",
+                  "updates stochastically instead, fp16-mixed scales the loss, tf32 is fp32 whose "
+                  "products are TF32",
      .otherwise = "bf16-mixed on a card with bf16, fp16-mixed on one with fp16 only, else fp32"},
     {VP_ROW_GRADIENTS(vp_estimate_options, gradients), .open = true,
      .help = "Number format of parameters' gradients between backward and update; bf16, beside a "

@@ -212,13 +212,7 @@ vp_status vp_parse_attention(const char *text, bool any, vp_attention_kind *out,
 
 vp_status vp_check_precision(const vp_device *device, vp_precision precision, vp_err *err)
 {
-    vp_dtype dtype = vp_precision_dtype(precision);
-
-    return vp_device_supports(device,
-                              VP_NEEDS_BACKEND | (dtype == VP_DTYPE_BF16  ? VP_NEEDS_BF16
-                                                  : dtype == VP_DTYPE_F16 ? VP_NEEDS_FP16
-                                                                          : 0),
-                              err);
+    return vp_device_supports(device, vp_precision_needs(precision), err);
 }
 
 /* The card of this machine and what is free on it now; without one the CPU. */

@@ -24,7 +24,7 @@ static bool accumulate(const vp_ladder_start *at, vp_scenario *s)
 static bool use_16_bits(const vp_ladder_start *at, vp_scenario *s, vp_precision precision)
 {
     vp_precision half = at->has_device ? vp_default_precision(&at->device) : VP_PREC_BF16_MIXED;
-    bool         may  = s->recipe.precision == VP_PREC_FP32 && half == precision;
+    bool         may = vp_precision_dtype(s->recipe.precision) == VP_DTYPE_F32 && half == precision;
 
     if (may)
         s->recipe.precision = precision;

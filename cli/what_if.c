@@ -109,7 +109,7 @@ static vp_status ask_recipes(vp_what_ifs *w, vp_err *err)
     vp_precision half = vp_default_precision(&w->device);
     vp_status    st   = VP_OK;
 
-    if (s.recipe.precision == VP_PREC_FP32 && half != VP_PREC_FP32) {
+    if (vp_precision_dtype(s.recipe.precision) == VP_DTYPE_F32 && half != VP_PREC_FP32) {
         s.recipe.precision = half;
         VP_TRY(ask(half == VP_PREC_FP16_MIXED ? "precision fp16-mixed" : "precision bf16-mixed", &s,
                    w, err));

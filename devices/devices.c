@@ -160,6 +160,25 @@ bool vp_device_has_fp16(const vp_device *d)
            (d->compute_capability == 0 && (d->fp16_flop_per_s > 0 || d->bf16));
 }
 
+bool vp_device_has_tf32(const vp_device *d)
+{
+    return !d->is_cpu && d->compute_capability >= VP_TF32_CAPABILITY;
+}
+
+int vp_precision_needs(vp_precision precision)
+{
+    switch (vp_precision_compute(precision)) {
+    case VP_DTYPE_BF16:
+        return VP_NEEDS_BACKEND | VP_NEEDS_BF16;
+    case VP_DTYPE_F16:
+        return VP_NEEDS_BACKEND | VP_NEEDS_FP16;
+    case VP_DTYPE_TF32:
+        return VP_NEEDS_BACKEND | VP_NEEDS_TF32;
+    default:
+        return VP_NEEDS_BACKEND;
+    }
+}
+
 vp_status vp_device_supports(const vp_device *device, int needs, vp_err *err)
 {
     int capability = device->compute_capability;
@@ -173,6 +192,12 @@ vp_status vp_device_supports(const vp_device *device, int needs, vp_err *err)
         return lacks(device, "fp16", 70, "Volta: V100", err);
     if ((needs & VP_NEEDS_BF16) && !device->bf16 && !device->is_cpu)
         return lacks(device, "bf16", 80, "Ampere: A100, RTX 30", err);
+    if ((needs & VP_NEEDS_TF32) && !device->is_cpu && capability == 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "%s: its description has no compute_capability, and tf32 needs 8.0",
+                       device->name);
+    if ((needs & VP_NEEDS_TF32) && !vp_device_has_tf32(device))
+        return lacks(device, "tf32", VP_TF32_CAPABILITY, "Ampere: A100, RTX 30", err);
     if ((needs & VP_NEEDS_FP8) && !device->fp8)
         return lacks(device, "fp8", 89, "Ada: L4, RTX 40", err);
     return VP_OK;

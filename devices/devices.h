@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "plan/profile.h"
+#include "plan/recipe.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -123,15 +124,20 @@ typedef enum vp_device_needs {
     VP_NEEDS_BF16 = 1,
     VP_NEEDS_FP8  = 2,
     VP_NEEDS_FP16 = 4,
+    VP_NEEDS_TF32 = 16,
     /* vplan's own CUDA backend: compute capability 7.5, the oldest that CUDA 13 builds for */
     VP_NEEDS_BACKEND = 8
 } vp_device_needs;
 
-/* Whether vplan's own runtime can compute in fp16 there. */
+/* Whether vplan's own runtime can compute in fp16 there, and multiply in TF32. */
 bool vp_device_has_fp16(const vp_device *device);
+bool vp_device_has_tf32(const vp_device *device);
+
+/* What vplan's own runtime needs for a recipe's precision. */
+int vp_precision_needs(vp_precision precision);
 
 /* VP_ERR_INPUT with the reason unless the device has all that needs (VP_NEEDS_... or-ed, 0:
- * nothing) asks for. The CPU backend has bf16 and fp16 on every processor. */
+ * nothing) asks for. The CPU backend has bf16 and fp16 on every processor, and no TF32. */
 vp_status vp_device_supports(const vp_device *device, int needs, vp_err *err);
 
 /* "cited". */

@@ -270,6 +270,7 @@ vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
 
     vp_work_call call = {.work  = vp_work_of(kernel),
                          .rate  = dtype == VP_DTYPE_F16                          ? VP_RATE_FP16
+                                  : dtype == VP_DTYPE_TF32                       ? VP_RATE_TF32
                                   : vp_dtype_of_operands(dtype) == VP_DTYPE_BF16 ? VP_RATE_BF16
                                                                                  : VP_RATE_FP32,
                          .flop  = vp_kernel_flop(kernel, ints),

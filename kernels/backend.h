@@ -33,8 +33,8 @@
  * been checked against vp_kernel_operand_bytes(); tokens are within the vocabulary. */
 typedef struct vp_kernel_call {
     vp_kernel kernel;
-    /* VP_DTYPE_F32, VP_DTYPE_BF16 or VP_DTYPE_BF16_GRADS: of operands that are VP_AS_CALL and
-     * VP_AS_GRAD */
+    /* vp_dtype_is_of_calls(): of operands that are VP_AS_CALL and VP_AS_GRAD. VP_DTYPE_TF32, of
+     * products: VP_ERR_INPUT on the CPU and below compute capability 8.0 */
     vp_dtype dtype;
     void    *operand[VP_MAX_OPERANDS];
     VP_NAMED_INTS;

@@ -23,8 +23,8 @@ const vp_op_info *vp_op_info_of(vp_op op)
 static const struct {
     const char *name;
     int64_t     bytes;
-} dtypes[VP_N_DTYPES] = {{"none", 0}, {"fp32", 4}, {"bf16", 2}, {"fp16", 2},
-                         {"u8", 1},   {"i32", 4},  {"i64", 8},  {"bf16-gradients", 2}};
+} dtypes[VP_N_DTYPES] = {{"none", 0}, {"fp32", 4}, {"bf16", 2},           {"fp16", 2}, {"u8", 1},
+                         {"i32", 4},  {"i64", 8},  {"bf16-gradients", 2}, {"tf32", 4}};
 
 int64_t vp_dtype_bytes(vp_dtype d)
 {
@@ -48,13 +48,16 @@ vp_dtype vp_dtype_by_name(const char *name)
 
 bool vp_dtype_is_of_calls(vp_dtype d)
 {
-    return d == VP_DTYPE_F32 || d == VP_DTYPE_BF16 || d == VP_DTYPE_F16 || d == VP_DTYPE_BF16_GRADS;
+    return d == VP_DTYPE_F32 || d == VP_DTYPE_BF16 || d == VP_DTYPE_F16 ||
+           d == VP_DTYPE_BF16_GRADS || d == VP_DTYPE_TF32;
 }
 
 vp_dtype vp_dtype_of_operands(vp_dtype call)
 {
     assert(vp_dtype_is_of_calls(call));
-    return call == VP_DTYPE_BF16_GRADS ? VP_DTYPE_BF16 : call;
+    return call == VP_DTYPE_BF16_GRADS ? VP_DTYPE_BF16
+           : call == VP_DTYPE_TF32     ? VP_DTYPE_F32
+                                       : call;
 }
 
 int64_t vp_state_bytes(vp_state_kind kind, int64_t n)
@@ -355,6 +358,8 @@ vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute, vp_dtype gradients)
         return VP_DTYPE_F32;
     if (gradients == VP_DTYPE_BF16 && has_operand_of(k, VP_AS_GRAD))
         return VP_DTYPE_BF16_GRADS;
+    if (compute == VP_DTYPE_TF32 && !vp_kernel_is_product(k))
+        return VP_DTYPE_F32;
     return has_operand_of(k, VP_AS_CALL) ? compute : VP_DTYPE_F32;
 }
 

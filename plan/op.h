@@ -83,14 +83,19 @@ typedef enum vp_dtype {
     VP_DTYPE_I64,
     /* of a call only: as bf16, and gradients of parameters, fp32 in all other calls, are bf16 too */
     VP_DTYPE_BF16_GRADS,
+    /* of a call only: as fp32, but what is multiplied has TF32's 11 digits, on tensor cores of 8.0 on */
+    VP_DTYPE_TF32,
     VP_N_DTYPES
 } vp_dtype;
+
+enum { VP_TF32_CAPABILITY = 80 };
 
 int64_t     vp_dtype_bytes(vp_dtype d);
 const char *vp_dtype_name(vp_dtype d);          /* "fp32"                    */
 vp_dtype    vp_dtype_by_name(const char *name); /* VP_N_DTYPES if none is so */
 
-/* Whether a call can be of it, and what its operands that are VP_AS_CALL then are: fp32, bf16 or fp16. */
+/* Whether a call can be of it, and what its operands that are VP_AS_CALL then are: fp32, bf16 or
+ * fp16. */
 bool     vp_dtype_is_of_calls(vp_dtype d);
 vp_dtype vp_dtype_of_operands(vp_dtype call);
 
@@ -317,7 +322,7 @@ int64_t vp_kernel_operand_bytes(vp_kernel k, vp_dtype dtype, const int64_t *ints
 vp_presence vp_kernel_presence(vp_kernel k, const int64_t *ints, int operand);
 
 /* The dtype of a call of this kernel under a compute dtype and that of parameters' gradients, bf16 or
- * fp32: fp32 where no operand depends on them. */
+ * fp32: fp32 where no operand depends on them, and under TF32 where it is no product. */
 vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute, vp_dtype gradients);
 
 /* Whether operand `out` may lie exactly where operand `in` lies; any other overlap of an output

@@ -760,6 +760,10 @@ vp_status vp_plan_check(const vp_plan *plan, const char *file, vp_err *err)
 
     NEED(plan->n_buckets >= 1 && plan->n_templates >= 1 && plan->n_fixed >= 3, "buckets",
          "the plan is empty");
+    NEED(vp_precision_compute(plan->recipe.precision) != VP_DTYPE_TF32 ||
+             plan->compute_capability >= VP_TF32_CAPABILITY,
+         "recipe.precision", "tf32 needs a compute capability of 8.0, and the plan's is %lld.%lld",
+         (long long)plan->compute_capability / 10, (long long)plan->compute_capability % 10);
     VP_TRY(check_templates(plan, file, err));
     for (int64_t i = 0; i < plan->n_buckets; i++) {
         const vp_bucket *b = &plan->buckets[i];

@@ -121,7 +121,7 @@ static const char *dtype(const vp_plan *plan, const vp_step *s)
     for (int k = 0; k < info->n_operands; k++)
         if (info->operands[k].elem == VP_AS_GRAD && s->args[k].space == VP_SPACE_BUFFER)
             gradients = VP_GRADIENTS_FP32;
-    return s->dtype == vp_kernel_dtype(s->kernel, vp_precision_dtype(plan->recipe.precision),
+    return s->dtype == vp_kernel_dtype(s->kernel, vp_precision_compute(plan->recipe.precision),
                                        vp_gradients_dtype(gradients))
                ? NULL
                : "is in another number format than the recipe's";

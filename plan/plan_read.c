@@ -190,7 +190,7 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
         VP_TRY(vp_json_string(node, "dtype", &dtype, err));
         s->dtype = vp_dtype_by_name(dtype);
         if (!vp_dtype_is_of_calls(s->dtype))
-            VP_TRY(vp_json_fail(node, "dtype", err, "a kernel runs in fp32, bf16 or fp16"));
+            VP_TRY(vp_json_fail(node, "dtype", err, "a kernel runs in fp32, tf32, bf16 or fp16"));
     }
     VP_TRY(vp_json_array(node, "args", &args, &n_args, err));
     if (n_args != info->n_operands)

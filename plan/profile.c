@@ -245,7 +245,8 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
             VP_TRY(vp_json_string(&node, "dtype", &text, err));
             row.dtype = vp_dtype_by_name(text);
             if (!vp_dtype_is_of_calls(row.dtype))
-                VP_TRY(vp_json_fail(&node, "dtype", err, "a kernel runs in fp32, bf16 or fp16"));
+                VP_TRY(
+                    vp_json_fail(&node, "dtype", err, "a kernel runs in fp32, tf32, bf16 or fp16"));
         }
         const char *row_keys[5 + VP_MAX_INTS + 1] = {"kernel", "seconds", "dtype", "algorithm",
                                                      "without"};

@@ -11,7 +11,8 @@ static const char *const optimizer_names[] = {
 #define X(name, word, kernel, kept, numbers, state0, state1) word,
     VP_OPTIMIZER_TABLE(X) NULL};
 #undef X
-static const char *const precision_names[] = {"fp32", "bf16-mixed", "bf16", "fp16-mixed", NULL};
+static const char *const precision_names[] = {"fp32",       "bf16-mixed", "bf16",
+                                              "fp16-mixed", "tf32",       NULL};
 static const char *const gradients_names[] = {"fp32", "bf16", NULL};
 static const char *const schedule_names[]  = {"constant", "linear", "cosine", NULL};
 static const char *const data_names[]      = {"bytes", "tokens-u16", "tokens-i32", NULL};
@@ -78,9 +79,14 @@ vp_gradients vp_gradients_by_name(const char *name)
 vp_dtype vp_precision_dtype(vp_precision p)
 {
     assert(p < VP_N_PRECISIONS);
-    return p == VP_PREC_FP32         ? VP_DTYPE_F32
-           : p == VP_PREC_FP16_MIXED ? VP_DTYPE_F16
-                                     : VP_DTYPE_BF16;
+    return p == VP_PREC_FP32 || p == VP_PREC_TF32 ? VP_DTYPE_F32
+           : p == VP_PREC_FP16_MIXED              ? VP_DTYPE_F16
+                                                  : VP_DTYPE_BF16;
+}
+
+vp_dtype vp_precision_compute(vp_precision p)
+{
+    return p == VP_PREC_TF32 ? VP_DTYPE_TF32 : vp_precision_dtype(p);
 }
 
 bool vp_precision_has_master(vp_precision p)

@@ -35,12 +35,14 @@ typedef enum vp_optimizer {
 
 /* fp32; bf16-mixed: parameters and activations bf16, fp32 master weights; bf16: no master, a
  * parameter's update is rounded stochastically; fp16-mixed: parameters and activations fp16, fp32
- * master weights, and the loss scaled as torch.amp.GradScaler does (vp_scaled_control). */
+ * master weights, and the loss scaled as torch.amp.GradScaler does (vp_scaled_control); tf32: fp32
+ * but for what products multiply, see VP_DTYPE_TF32. */
 typedef enum vp_precision {
     VP_PREC_FP32,
     VP_PREC_BF16_MIXED,
     VP_PREC_BF16,
     VP_PREC_FP16_MIXED,
+    VP_PREC_TF32,
     VP_N_PRECISIONS
 } vp_precision;
 
@@ -133,8 +135,10 @@ vp_gradients vp_gradients_by_name(const char *name);
  * adamw-bf16 and adamw-8bit. */
 bool vp_optimizer_same_rule(vp_optimizer a, vp_optimizer b);
 
-/* A precision's dtype of parameters and activations, and whether it has master weights. */
+/* A precision's dtype of parameters and activations, that of the calls that multiply them, and whether
+ * it has master weights. */
 vp_dtype vp_precision_dtype(vp_precision p);
+vp_dtype vp_precision_compute(vp_precision p);
 bool     vp_precision_has_master(vp_precision p);
 
 /* Gradients' dtype, and whether a precision may have them. */

@@ -122,8 +122,10 @@ static int list_recipes(const finder *f, const vp_plan_request *r, recipe_change
         recipe_change c = {order[k][0],         order[k][1],         order[k][2],
                            r->recipe.precision, r->recipe.optimizer, r->recipe.gradients};
         bool          can_format =
-            c.format == 0 || (!f->any_precision && r->recipe.precision != VP_PREC_BF16 &&
-                              (c.format == 2 ? bf16 : half && r->recipe.precision == VP_PREC_FP32));
+            c.format == 0 ||
+            (!f->any_precision && r->recipe.precision != VP_PREC_BF16 &&
+             (c.format == 2 ? bf16
+                            : half && vp_precision_dtype(r->recipe.precision) == VP_DTYPE_F32));
         bool can_states =
             c.states == 0 || (!f->any_optimizer && (r->recipe.optimizer == VP_OPT_ADAMW ||
                                                     r->recipe.optimizer == VP_OPT_ADAMW_BF16));
@@ -288,11 +290,8 @@ static vp_status try_cards(finder *f, const vp_device *cards, int n, const recip
     for (int i = 0; i < n && i < *at && !fits; i++) {
         vp_plan_request changed = f->r;
         vp_change       change  = f->from;
-        vp_dtype        dtype   = vp_precision_dtype(recipe->precision);
         bool            has_format =
-            vp_device_supports(&cards[i],
-                               VP_NEEDS_BACKEND | (dtype == VP_DTYPE_BF16 ? VP_NEEDS_BF16 : 0),
-                               NULL) == VP_OK;
+            vp_device_supports(&cards[i], vp_precision_needs(recipe->precision), NULL) == VP_OK;
         if (!has_format || (i && cards[i].usable_bytes == cards[i - 1].usable_bytes))
             continue;
         apply_recipe(recipe, &f->r, &changed, &change);

@@ -38,12 +38,13 @@ bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_grad
                        vp_optimizer optimizer)
 {
     vp_dtype dtype        = vp_precision_dtype(precision);
-    bool     fp32_weights = precision == VP_PREC_FP32 || vp_precision_has_master(precision);
+    bool     fp32_weights = dtype == VP_DTYPE_F32 || vp_precision_has_master(precision);
     bool     bf16         = r->device->bf16 || r->device->is_cpu;
     /* fp16 where there is no bf16, which needs no scale and takes the same time */
-    bool has_format = dtype == VP_DTYPE_BF16  ? bf16
-                      : dtype == VP_DTYPE_F16 ? !bf16 && vp_device_has_fp16(r->device)
-                                              : true;
+    bool has_format = dtype == VP_DTYPE_BF16 ? bf16
+                      : dtype == VP_DTYPE_F16
+                          ? !bf16 && vp_device_has_fp16(r->device)
+                          : precision != VP_PREC_TF32 || vp_device_has_tf32(r->device);
 
     return (precision == r->recipe.precision || (r->any_precision && fp32_weights && has_format)) &&
            vp_precision_takes(precision, gradients) &&

@@ -54,12 +54,15 @@ void vp_plan_roofline_make(const vp_plan *plan, const vp_device *device, vp_plan
         add_bucket(out, device, &plan->buckets[k]);
     if (device->is_cpu || plan->step_time_s <= 0)
         return;
-    switch (vp_precision_dtype(plan->recipe.precision)) {
+    switch (vp_precision_compute(plan->recipe.precision)) {
     case VP_DTYPE_BF16:
         rate = VP_RATE_BF16;
         break;
     case VP_DTYPE_F16:
         rate = VP_RATE_FP16;
+        break;
+    case VP_DTYPE_TF32:
+        rate = VP_RATE_TF32;
         break;
     default:
         break;

@@ -44,6 +44,8 @@ const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind a
 
     if (recipe->gradients == VP_GRADIENTS_BF16)
         return math ? &vp_semantics_vplan_bf16_grads_math : &vp_semantics_vplan_bf16_grads;
+    if (recipe->precision == VP_PREC_TF32)
+        return math ? &vp_semantics_vplan_tf32_math : &vp_semantics_vplan_tf32;
     if (vp_precision_dtype(recipe->precision) == VP_DTYPE_F32)
         return math ? &vp_semantics_vplan_fp32_math : &vp_semantics_vplan_fp32;
     if (vp_precision_dtype(recipe->precision) == VP_DTYPE_F16)

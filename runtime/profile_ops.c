@@ -49,7 +49,8 @@ static void fill(const vp_profile_row *row, int operand, void *data, int64_t n_b
         int64_t n = n_ids(row);
         for (int64_t i = 0; i < n_bytes / 4; i++)
             ((int32_t *)data)[i] = (int32_t)((i * 7919) % n);
-    } else if (o->elem == VP_AS_F32 || (o->elem == VP_AS_CALL && row->dtype == VP_DTYPE_F32) ||
+    } else if (o->elem == VP_AS_F32 ||
+               (o->elem == VP_AS_CALL && vp_dtype_of_operands(row->dtype) == VP_DTYPE_F32) ||
                (o->elem == VP_AS_GRAD && row->dtype != VP_DTYPE_BF16_GRADS)) {
         for (int64_t i = 0; i < n_bytes / 4; i++)
             ((float *)data)[i] = 0.5f + (float)(i % 977) / 1954.0f;

@@ -29,6 +29,13 @@ static inline bool on_cpu(void)
             skip(); \
     } while (0)
 
+/* For a test of TF32, which the CPU's backend refuses, and cards before 8.0. */
+#define TF32_ONLY() \
+    do { \
+        if (test_backend()->compute_capability < VP_TF32_CAPABILITY) \
+            skip(); \
+    } while (0)
+
 /* One of every test_part() cases, for a backend that is slow. */
 static inline bool call_is_chosen(void)
 {

@@ -77,6 +77,13 @@ static inline vp_model *model_of(const char *text, double dropout)
     return model;
 }
 
+/* Precisions that this backend trains in; TF32 is the last of them. */
+static inline int n_precisions(void)
+{
+    return test_backend()->compute_capability >= VP_TF32_CAPABILITY ? VP_N_PRECISIONS
+                                                                    : VP_PREC_TF32;
+}
+
 /* Every block recomputes the ops of `set`. */
 static inline vp_plan *plan_with(const vp_model *model, vp_scenario s, uint64_t set)
 {

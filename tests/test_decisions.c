@@ -26,7 +26,7 @@ static vp_scenario random_decisions(rng *r, const vp_plan_request *request)
                          .loss_chunk   = VP_TILE_TOKENS * pick(r, 3)};
     bool        moves = pick(r, 2);
 
-    s.recipe.precision = (vp_precision)pick(r, VP_N_PRECISIONS);
+    s.recipe.precision = (vp_precision)pick(r, n_precisions());
     if (vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16))
         s.recipe.gradients = (vp_gradients)pick(r, VP_N_GRADIENTS);
     s.offload.states = pick(r, 2) ? pick(r, n + 1) : 0;

@@ -69,11 +69,20 @@ for source, shown, assumed in (({"class": "measured", "source": "by \x1b[31mhand
 for device, precision, status, why in (("t4", "bf16-mixed", 4, "they begin with 8.0"), ("t4", "bf16", 4, "they begin with 8.0"),
                                        ("a100-sxm-80gb", "fp8", 4, "its compute capability is 8.0, and they begin with 8.9"),
                                        ("3090", "fp8-mixed", 4, "they begin with 8.9"), ("cpu", "fp8", 4, "the CPU backend has no fp8"),
+                                       ("t4", "tf32", 4, "they begin with 8.0"), ("cpu", "tf32", 4, "the CPU backend has no tf32"),
                                        ("h100-sxm-80gb", "fp8", 2, "one of fp32, bf16-mixed, bf16"), ("t4", "fp16", 2, "one of fp32, bf16-mixed, bf16"),
                                        ("h100-sxm-80gb", "int8", 2, "one of fp32, bf16-mixed, bf16")):
     for words in ("estimate", "gpt2"), ("plan", "gpt2", "--seq", "128", "--global-batch", "1"), ("tune", "gpt2", "--seq", "128", "--global-batch", "1"):
         code, out, said = run(*words, "--device", device, "--precision", precision)
         ok(code == status and why in said, "%s on %s in %s" % (words[0], device, precision), "exit %d: %s" % (code, said))
+
+# ---- TF32: fp32's bytes, and fp32's plan but for the rate of its products ----
+report = {p: json.loads(run("plan", "gpt2", "--seq", "1024", "--global-batch", "8", "--device", "a100-sxm-80gb", "--precision", p,
+                            "--micro-batch", "8", "--recompute", "none", "--loss", "full", "--json")[1]) for p in ("fp32", "tf32", "bf16-mixed")}
+ok(report["tf32"]["peak_bytes"] == report["fp32"]["peak_bytes"] and report["tf32"]["recipe"]["precision"] == "tf32",
+   "tf32 takes fp32's bytes", {p: r["peak_bytes"] for p, r in report.items()})
+ok(report["bf16-mixed"]["step_time_s"] < report["tf32"]["step_time_s"] < 0.5 * report["fp32"]["step_time_s"],
+   "tf32 is twice as fast as fp32, and slower than bf16", {p: r["step_time_s"] for p, r in report.items()})
 
 # ---- for people ----
 code, out, said = run("devices")

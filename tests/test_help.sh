@@ -148,7 +148,7 @@ def complete(*words):
 
 for words, want in [
         (["es"], {"estimate"}), (["plan", "--fro"], {"--frontier"}), (["plan", "--precision", "b"], {"bf16-mixed", "bf16"}),
-        (["plan", "--precision", "="], {"fp32", "bf16-mixed", "bf16", "fp16-mixed", "any"}), (["plan", "--precision", "=", "f"], {"fp32", "fp16-mixed"}),
+        (["plan", "--precision", "="], {"fp32", "bf16-mixed", "bf16", "fp16-mixed", "tf32", "any"}), (["plan", "--precision", "=", "f"], {"fp32", "fp16-mixed"}),
         (["estimate", "gpt2-x"], {"gpt2-xl"}), (["estimate", "--device", "h200"], {"h200", "h200-sxm-141gb", "h200-nvl-141gb"}),
         (["estimate", "--seq", "2"], set()), (["estimate", "--loss", "c"], {"chunked"}), (["plan", "-o", "pla"], {"plan.json", "planned"}),
         (["explain", "with"], {"with space.json"}), (["run", "pla"], {"plan.json", "planned"}), (["help", "dev"], {"devices"}),

@@ -24,7 +24,7 @@ static vp_scenario scenario_of(rng *r, int i)
     vp_scenario s = {
         .recipe = vp_recipe_default(), .seq = 24, .global_batch = 4, .micro_batch = 1 + pick(r, 2)};
 
-    s.recipe.precision  = (vp_precision)(i % VP_N_PRECISIONS);
+    s.recipe.precision  = (vp_precision)(i % n_precisions());
     s.recipe.loss_scale = 16; /* no step is skipped, which would touch and change nothing */
     if (vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16))
         s.recipe.gradients = (vp_gradients)(i / 3 % VP_N_GRADIENTS);
@@ -72,7 +72,7 @@ static void trains_like(const vp_plan *plan, const trained *want, const char *wh
 static void states_in_host_memory_train_the_same_bits(void **state)
 {
     rng r     = {29};
-    int n     = (long_run() ? 6 : 1) * 2 * VP_N_OPTIMIZERS * VP_N_PRECISIONS;
+    int n     = (long_run() ? 6 : 1) * 2 * VP_N_OPTIMIZERS * n_precisions();
     int moved = 0, streamed = 0;
 
     (void)state;

@@ -67,6 +67,7 @@ static void attributes_lie_where_their_names_say(void **state)
 
 static const vp_semantics *const semantics[] = {
     &vp_semantics_vplan_fp32,       &vp_semantics_vplan_fp32_math,
+    &vp_semantics_vplan_tf32,       &vp_semantics_vplan_tf32_math,
     &vp_semantics_vplan_bf16,       &vp_semantics_vplan_bf16_math,
     &vp_semantics_vplan_bf16_grads, &vp_semantics_vplan_bf16_grads_math,
     &vp_semantics_vplan_fp16,       &vp_semantics_vplan_fp16_math};

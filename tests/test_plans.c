@@ -31,7 +31,7 @@ static vp_scenario random_scenario(rng *r, int turn)
     s.recipe.seed = 1 + pick(r, 1000);
     if (pick(r, 2) == 0)
         vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)pick(r, VP_N_OPTIMIZERS));
-    s.recipe.precision  = (vp_precision)pick(r, VP_N_PRECISIONS);
+    s.recipe.precision  = (vp_precision)pick(r, n_precisions());
     s.recipe.loss_scale = 16; /* no step is skipped, which would touch and change nothing */
     if (vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16))
         s.recipe.gradients = (vp_gradients)pick(r, VP_N_GRADIENTS);
@@ -132,7 +132,7 @@ static void seventy_billion_parameters_bind_what_was_predicted(void **state)
                               .micro_batch  = turn % 2 ? 1 : 4,
                               .loss_chunk   = turn % 4 < 2 ? 0 : 1024,
                               .attention    = turn == 5 ? VP_ATTENTION_MATH : VP_ATTENTION_FLASH};
-        s.recipe.precision = (vp_precision)(turn % VP_N_PRECISIONS);
+        s.recipe.precision = (vp_precision)(turn % n_precisions());
         vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)turn);
         vp_plan *plan = plan_of(model, s, (vp_recompute)(turn % VP_N_RECOMPUTES));
         int64_t  end  = 0;
@@ -405,6 +405,31 @@ static void two_plans_of_a_recipe_train_the_same_bits(void **state)
     }
 }
 
+/* TF32 is fp32 but for what is multiplied, which is 2^-11 of it off: the loss of a first step, a mean of
+ * many, is 2^-11 of fp32's off at most, and not the same. */
+static void tf32_trains_nearly_as_fp32_does(void **state)
+{
+    tiny      t       = {.n_embd = 48, .n_layer = 2, .n_head = 4, .vocab = 70};
+    vp_model *model   = tiny_model(&t, 0.0);
+    double    loss[2] = {0};
+
+    (void)state;
+    if (n_precisions() <= VP_PREC_TF32)
+        skip();
+    for (int k = 0; k < 2; k++) {
+        vp_scenario s = {
+            .recipe = vp_recipe_default(), .seq = 64, .global_batch = 2, .micro_batch = 2};
+        s.recipe.precision = k ? VP_PREC_TF32 : VP_PREC_FP32;
+        vp_plan *plan      = plan_of(model, s, VP_RECOMPUTE_NONE);
+        trained  x         = train(plan, 1, 1, false);
+        loss[k]            = x.last.loss;
+        free(x.params);
+        vp_plan_free(plan);
+    }
+    assert_true(loss[0] != loss[1] && fabs(loss[1] - loss[0]) <= 0x1p-11 * loss[0]);
+    vp_model_free(model);
+}
+
 /* Untied, so that no gradient has two kinds of contribution; 256 tokens a sample, so that a
  * micro-batch is whole tiles. */
 static void micro_batches_of_whole_tiles_train_the_same_bits(void **state)
@@ -631,6 +656,7 @@ int main(void)
         cmocka_unit_test(two_plans_of_a_recipe_train_the_same_bits),
         cmocka_unit_test(micro_batches_of_whole_tiles_train_the_same_bits),
         cmocka_unit_test(a_bf16_gradient_is_the_fp32_one_rounded_once),
+        cmocka_unit_test(tf32_trains_nearly_as_fp32_does),
         cmocka_unit_test(a_plan_survives_its_file),
         cmocka_unit_test(a_deep_model_adds_only_instance_rows_to_the_file),
         cmocka_unit_test(a_budget_of_the_least_fits_and_one_byte_less_does_not),

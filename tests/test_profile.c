@@ -59,10 +59,11 @@ static void a_plan_pays_for_the_masters_it_has(void **state)
     static const double an_element[VP_N_PRECISIONS] = {[VP_PREC_FP32]       = 28,
                                                        [VP_PREC_BF16_MIXED] = 32,
                                                        [VP_PREC_BF16]       = 24,
-                                                       [VP_PREC_FP16_MIXED] = 32};
+                                                       [VP_PREC_FP16_MIXED] = 32,
+                                                       [VP_PREC_TF32]       = 28};
 
     (void)state;
-    for (int precision = 0; precision < VP_N_PRECISIONS; precision++) {
+    for (int precision = 0; precision < n_precisions(); precision++) {
         vp_scenario s = {
             .recipe = vp_recipe_default(), .seq = 16, .global_batch = 2, .micro_batch = 1};
         int n_updates = 0;

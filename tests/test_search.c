@@ -99,7 +99,7 @@ static void no_pin_beats_a_free_plan(void **state)
         vp_plan_request request =
             request_for(model, turn % 2 ? &card : &cpu, 16 + pick(&r, 200), 1 + pick(&r, 8));
         vp_recipe_set_optimizer(&request.recipe, (vp_optimizer)pick(&r, VP_N_OPTIMIZERS));
-        request.recipe.precision = (vp_precision)pick(&r, VP_N_PRECISIONS);
+        request.recipe.precision = (vp_precision)pick(&r, n_precisions());
         request.attention        = (vp_attention_kind)pick(&r, VP_N_ATTENTIONS + 1);
         int64_t least, most, least_free;
         best_s(&request, &least);

@@ -73,7 +73,7 @@ static void a_plan_executes_the_program_of_its_semantics(void **state)
 
         s.global_batch     = s.micro_batch * (1 + pick(&r, 3));
         s.loss_chunk       = pick(&r, 2) ? VP_TILE_TOKENS : 0;
-        s.recipe.precision = (vp_precision)pick(&r, VP_N_PRECISIONS);
+        s.recipe.precision = (vp_precision)pick(&r, n_precisions());
         s.attention        = pick(&r, 2) ? VP_ATTENTION_MATH : VP_ATTENTION_FLASH;
         vp_recipe_set_optimizer(&s.recipe, (vp_optimizer)pick(&r, VP_N_OPTIMIZERS));
         for (int64_t k = 1; k < model->graph.n_instances - 1; k++)

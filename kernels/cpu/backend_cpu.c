@@ -58,6 +58,9 @@ static bool fits_blas(const vp_kernel_call *call)
 
 static vp_status run(const vp_kernel_call *call, vp_err *err)
 {
+    if (call->dtype == VP_DTYPE_TF32)
+        return VP_FAIL(err, VP_ERR_INPUT, "%s: the CPU backend has no tf32",
+                       vp_kernel_info_of(call->kernel)->name);
     if (!fits_blas(call))
         return VP_FAIL(
             err, VP_ERR_INPUT,

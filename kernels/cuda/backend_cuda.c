@@ -292,6 +292,9 @@ static vp_status run(const vp_kernel_call *call, vp_err *err)
                        "%s has a workspace of %lld bytes; on this device it needs %lld",
                        vp_kernel_info_of(call->kernel)->name, (long long)call->workspace_bytes,
                        (long long)need);
+    if (call->dtype == VP_DTYPE_TF32 && here.compute_capability < VP_TF32_CAPABILITY)
+        return VP_FAIL(err, VP_ERR_INPUT, "%s: no tf32 below compute capability 8.0",
+                       vp_kernel_info_of(call->kernel)->name);
     vp_kernel_call_check(call);
     if (kernels[call->kernel].collected)
         return collect(call, err);

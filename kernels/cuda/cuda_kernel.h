@@ -216,7 +216,7 @@ static inline bool vp_is_aligned16(const void *p)
         if ((dtype) == VP_DTYPE_F16) { \
             typedef vp_f16 T; \
             __VA_ARGS__; \
-        } else if ((dtype) != VP_DTYPE_F32) { \
+        } else if (vp_dtype_of_operands(dtype) != VP_DTYPE_F32) { \
             typedef vp_bf16 T; \
             __VA_ARGS__; \
         } else { \

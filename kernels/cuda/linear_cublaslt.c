@@ -7,8 +7,8 @@
  *
  * Determinism: algorithms whose split of k is added up in place are left out (their order is the
  * hardware's); of the rest the plan's is taken (the fastest when calls were timed), else the
- * heuristic's first, which is a function of shape, library and device. Sums are fp32
- * (CUBLAS_COMPUTE_32F: no TF32).
+ * heuristic's first, which is a function of shape, library and device. Sums are fp32; fp32 is
+ * multiplied as TF32 in a call of it only (CUBLAS_COMPUTE_32F_FAST_TF32).
  *
  * Gradients of weights are fp32 sums of products of 16 bits, added to what is there by beta = 1: no
  * other pass over them. */
@@ -27,7 +27,7 @@ typedef struct product_key {
     int64_t      m, n, k, lda, ldb, ldc, workspace_bytes;
     vp_dtype     ab, c;
     uint32_t     a_align, b_align, c_align, bias_align; /* bias_align 0: no bias */
-    int          a_transposed, b_transposed, adds;
+    int          a_transposed, b_transposed, adds, tf32;
     vp_algorithm algorithm;
 } product_key;
 
@@ -95,14 +95,15 @@ void vp_cuda_gemm_forget(void)
  * arena's layout. */
 static vp_status describe(product *p, const vp_cuda_gemm *g, vp_err *err)
 {
-    const cublasOperation_t of_b       = g->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
-                            of_a       = g->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    const cublasLtEpilogue_t epilogue  = CUBLASLT_EPILOGUE_BIAS;
-    const cudaDataType_t     bias_type = data_type(g->c_dtype);
-    const void              *somewhere = (const void *)(uintptr_t)p->key.bias_align;
-    vp_status                st        = VP_OK;
+    const cublasOperation_t of_b      = g->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N,
+                            of_a      = g->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasComputeType_t compute = g->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    const cublasLtEpilogue_t  epilogue  = CUBLASLT_EPILOGUE_BIAS;
+    const cudaDataType_t      bias_type = data_type(g->c_dtype);
+    const void               *somewhere = (const void *)(uintptr_t)p->key.bias_align;
+    vp_status                 st        = VP_OK;
 
-    LT(cublasLtMatmulDescCreate(&p->op, CUBLAS_COMPUTE_32F, CUDA_R_32F), "description");
+    LT(cublasLtMatmulDescCreate(&p->op, compute, CUDA_R_32F), "description");
     LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSA, &of_b, sizeof of_b),
        "description");
     LT(cublasLtMatmulDescSetAttribute(p->op, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a),
@@ -254,7 +255,7 @@ static vp_status find_product(vp_cuda *cuda, const vp_cuda_gemm *g, int64_t work
     key.m = g->m, key.n = g->n, key.k = g->k, key.lda = g->lda, key.ldb = g->ldb, key.ldc = g->ldc,
     key.workspace_bytes = workspace_bytes;
     key.ab = g->ab, key.c = g->c_dtype, key.a_transposed = g->a_transposed,
-    key.b_transposed = g->b_transposed;
+    key.b_transposed = g->b_transposed, key.tf32 = g->tf32;
     key.a_align = alignment(g->a), key.b_align = alignment(g->b), key.c_align = alignment(g->c);
     key.algorithm  = g->algorithm;
     key.bias_align = g->bias ? alignment(g->bias) : 0, key.adds = g->beta != 0;
@@ -305,6 +306,7 @@ static vp_cuda_gemm product_of(const vp_kernel_call *call)
     vp_dtype     of     = vp_dtype_of_operands(call->dtype);
     vp_cuda_gemm g      = {.ab        = of,
                            .c_dtype   = of,
+                           .tf32      = call->dtype == VP_DTYPE_TF32,
                            .alpha     = 1,
                            .beta      = call->accumulate ? 1.0f : 0.0f,
                            .algorithm = call->algorithm};

@@ -48,7 +48,7 @@ static vp_dtype rule_dtype(const vp_lowering *l, const vp_graph_op *op, vp_dtype
     case VP_RULE_PROMOTE:
         return a == VP_DTYPE_F32 || b == VP_DTYPE_F32 ? VP_DTYPE_F32 : a;
     case VP_RULE_COMPUTE:
-        return l->sem->compute;
+        return vp_dtype_of_operands(l->sem->compute);
     case VP_RULE_F32:
         return VP_DTYPE_F32;
     case VP_RULE_BF16:
@@ -602,7 +602,8 @@ static void emit_all(vp_lowering *l)
 /* dtypes of all tensors, in the order of the ops. */
 static void assign_dtypes(vp_lowering *l)
 {
-    vp_dtype in = l->opts->in_dtype != VP_DTYPE_NONE ? l->opts->in_dtype : l->sem->compute;
+    vp_dtype in = l->opts->in_dtype != VP_DTYPE_NONE ? l->opts->in_dtype
+                                                     : vp_dtype_of_operands(l->sem->compute);
 
     for (int i = 0; i < l->t->n_tensors; i++) {
         vp_elem elem = l->t->tensors[i].elem;

@@ -96,7 +96,7 @@ static vp_dtype local_dtype(const at *x, const vp_sem_local *local)
     case VP_RULE_SAME: /* as the parameter */
         return x->semantics->param;
     case VP_RULE_COMPUTE:
-        return x->semantics->compute;
+        return vp_dtype_of_operands(x->semantics->compute);
     case VP_RULE_PROMOTE:
         break;
     }

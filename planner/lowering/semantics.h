@@ -172,10 +172,11 @@ bool      vp_sem_step_is_end(const vp_sem_step *s);
 /* NULL: this trainer has no such optimizer. */
 const vp_sem_param_row *vp_semantics_update(const vp_semantics *s, vp_kernel update);
 
-/* vplan's own runtime: parameters and activations in fp32, bf16 or fp16, gradients of parameters fp32 or
+/* vplan's own runtime: parameters and activations in fp32 (multiplied as TF32 or not), bf16 or fp16, gradients of parameters fp32 or
  * beside bf16 bf16 too; attention as flash, or keeping the attention matrix. */
 extern const vp_semantics vp_semantics_vplan_fp32, vp_semantics_vplan_fp32_math,
     vp_semantics_vplan_bf16, vp_semantics_vplan_bf16_math, vp_semantics_vplan_bf16_grads,
-    vp_semantics_vplan_bf16_grads_math, vp_semantics_vplan_fp16, vp_semantics_vplan_fp16_math;
+    vp_semantics_vplan_bf16_grads_math, vp_semantics_vplan_fp16, vp_semantics_vplan_fp16_math,
+    vp_semantics_vplan_tf32, vp_semantics_vplan_tf32_math;
 
 #endif

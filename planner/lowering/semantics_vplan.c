@@ -264,8 +264,9 @@ static const vp_sem_param_row updates[] = {
     {.update = VP_K_MUON, .steps = {CALL(MUON, P, G, M, VP_REF_SCRATCH, TAIL)}},
 };
 
-#define VPLAN(type) \
-    .name = "vplan", .executable = true, .chunks = true, .param = type, .compute = type, \
+#define VPLAN(type) VPLAN_AS(type, type)
+#define VPLAN_AS(type, as) \
+    .name = "vplan", .executable = true, .chunks = true, .param = type, .compute = as, \
     .index = VP_DTYPE_I32, .norm = &norm_row, .clip = &clip_row, .updates = updates, \
     .n_updates = sizeof updates / sizeof *updates
 #define ROWS(list) .rows = list, .n_rows = sizeof list / sizeof *list
@@ -284,3 +285,6 @@ const vp_semantics vp_semantics_vplan_bf16_grads_math = {VPLAN(VP_DTYPE_BF16), R
 const vp_semantics vp_semantics_vplan_fp16            = {VPLAN(VP_DTYPE_F16), ROWS(rows)};
 const vp_semantics vp_semantics_vplan_fp16_math       = {VPLAN(VP_DTYPE_F16), ROWS(math_rows),
                                                          .base = &vp_semantics_vplan_fp16};
+const vp_semantics vp_semantics_vplan_tf32 = {VPLAN_AS(VP_DTYPE_F32, VP_DTYPE_TF32), ROWS(rows)};
+const vp_semantics vp_semantics_vplan_tf32_math = {
+    VPLAN_AS(VP_DTYPE_F32, VP_DTYPE_TF32), ROWS(math_rows), .base = &vp_semantics_vplan_tf32};
