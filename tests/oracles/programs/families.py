@@ -91,7 +91,7 @@ FAMILIES = {
     "t5": Family("t5", "h=d_model a=num_heads k=|a d=d_kv f=d_ff V=vocab_size W=relative_attention_num_buckets", "seq2seq", ((EVEN, 1),),
                  layers="num_layers num_decoder_layers", decoder_start_token_id=0),
     "stablelm": Family("stablelm", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
-    "falcon": Family("falcon", "h=hidden_size a=num_attention_heads k= d=|h/a f=|4*h V=vocab_size", combos=((MQA, 1),), layer_norm=True),
+    "falcon": Family("falcon", "h=hidden_size a=num_attention_heads k=|1 d=|h/a f=|4*h V=vocab_size", combos=((MQA, 1),), layer_norm=True),
     "gptj": Family("gptj", "h=n_embd a=n_head k=|a d=|h/a f=n_inner|4*h V=vocab_size (P)=n_positions", combos=((EVEN, 0),), layers="n_layer",
                    layer_norm=True),
     "olmo": Family("olmo", NARROW, combos=((EVEN, 0), (GROUPED, 0)), layer_norm=True),
