@@ -400,7 +400,7 @@ static const vp_option rows[] = {
      .at    = offsetof(vp_estimate_options, trainer),
      .words = "vplan|torch|hf|trl",
      .help  = "Whose training step it is: vplan's own, transformers' modules in a plain loop of "
-              "PyTorch, or those with transformers' Trainer; TRL's is not known yet",
+              "PyTorch, or those with transformers' Trainer or TRL's SFTTrainer",
      .otherwise = "vplan; with --lora or --qlora hf",
      .example   = "vplan"},
 };

@@ -15,7 +15,8 @@ typedef struct vp_estimate_options {
     bool      keep_output, qlora, all, ladder, trainer_is_default;
 } vp_estimate_options;
 
-enum { VP_ESTIMATE_SEQ = 4096 };
+/* Where --seq is not said: at most; and SFTConfig's max_length. */
+enum { VP_ESTIMATE_SEQ = 4096, VP_ESTIMATE_SFT_SEQ = 1024 };
 
 /* The options that only PyTorch trainers have; fill a vp_estimate_options. */
 extern const vp_option_set vp_estimate_trainer_options;

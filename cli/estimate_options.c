@@ -68,6 +68,7 @@ static const vp_option rows[] = {
      .value = "N",
      .unit  = "cards",
      .min   = 1,
+     .max   = 65536,
      .help  = "Cards that train together, a process each; the answer is for the first one, which "
               "takes most",
      .otherwise = "1",

@@ -75,12 +75,11 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",
                        o->loss);
-    if (strcmp(o->trainer, "trl") == 0)
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "--trainer trl: SFTTrainer's own step was not recorded: it computes head and loss in "
-            "tiles (TRL 1.16). --trainer hf --recompute full is the same with whole logits, which "
-            "take more");
+    if (strcmp(o->trainer, "trl") == 0 && o->world > 1)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer trl --world %lld: SFTTrainer was recorded on one card only; "
+                       "--trainer hf knows several, with whole logits, which take more",
+                       (long long)o->world);
     if (o->load && strcmp(o->load, "int8") == 0)
         return VP_FAIL(
             err, VP_ERR_INPUT,
@@ -109,14 +108,18 @@ static vp_status open_model(const char *name, const vp_estimate_options *o, vp_m
 
 /* What each trainer does unasked. torch: a plain loop; hf: TrainingArguments; trl: SFTConfig. */
 typedef struct trainer_defaults {
-    const char *trainer, *precision, *half, *optimizer, *recompute; /* half: of --qlora */
-    int64_t     micro_batch, seq;                                   /* seq: at most */
-    bool        clips; /* as transformers' Trainer does */
+    const char *trainer, *precision, *adapted, *half, *optimizer,
+        *recompute;           /* of --lora, --qlora */
+    int64_t micro_batch, seq; /* seq: at most */
+    bool    clips;            /* as transformers' Trainer does */
 } trainer_defaults;
 
 static const trainer_defaults defaults[] = {
-    {"torch", "fp32", "bf16", "adamw_torch", "none", 1, VP_ESTIMATE_SEQ, false},
-    {"hf", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "none", 8, VP_ESTIMATE_SEQ, true},
+    {"torch", "fp32", "fp32", "bf16", "adamw_torch", "none", 1, VP_ESTIMATE_SEQ, false},
+    {"hf", "bf16-mixed", "bf16-amp", "bf16-amp", "adamw_torch_fused", "none", 8, VP_ESTIMATE_SEQ,
+     true}, /* frozen weights stay as the Hub has them */
+    {"trl", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
+     VP_ESTIMATE_SFT_SEQ, true},
 };
 
 static const trainer_defaults *defaults_of(const char *trainer)
@@ -352,9 +355,10 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
         &o, o.device && a->device.compute_capability < 80 ? "fp16" : defaults_of(o.trainer)->half);
     a->precision_is_default = !given->precision;
     a->batch_is_default     = !o.micro_batch && !(o.max && strcmp(o.max, "micro-batch") == 0);
-    if (o.lora && !o.precision && defaults_of(o.trainer)->clips)
-        o.precision = defaults_of(o.trainer)->half; /* frozen weights stay as the Hub has them */
-    if (o.load && strcmp(o.load, "none") != 0 && !o.lora)
+    bool is_quantised       = o.load && strcmp(o.load, "none") != 0;
+    if (o.lora && !o.precision)
+        o.precision = is_quantised ? defaults_of(o.trainer)->half : defaults_of(o.trainer)->adapted;
+    if (is_quantised && !o.lora)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
                        "--load %s: quantised weights are not trained; say which "
                        "adapters are, with --lora",

@@ -78,6 +78,22 @@ text = [" ".join([row["trainer"]] + row["options"]) for row, _ in adapted]
 for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adagrad"):
     ok(any(words in x for x in text), "rows: %s" % words)
 
+# ---- drawn rows of families that were recorded later, and of TRL's SFTTrainer ----
+for path, least, models in (("family_steps.csv", 12, 4), ("trl_steps.csv", 8, 3)):
+    more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
+    ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
+    for row, errors in more:
+        name = " ".join([row["name"], row["trainer"]] + row["options"])
+        if ok(not isinstance(errors, str), name, errors):
+            ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
+llama_path = os.path.join(scratch, "llama.json")
+json.dump(json.loads(rows[0]["config"]), open(llama_path, "w"))
+trl = json.loads(subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--json"], stdout=subprocess.PIPE).stdout)
+unasked = trl.get("settings", {})
+ok((unasked.get("seq"), unasked.get("recompute"), unasked.get("precision")) == (1024, "full", "bf16-mixed"), "trl: SFTConfig's defaults", unasked)
+p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--world", "2", "--json"], stdout=subprocess.PIPE)
+ok(p.returncode == 4 and b"one card" in p.stdout, "trl: several cards", p.stdout[:200])
+
 # ---- adapters: a step of peft 0.21.2 that PyTorch's allocator counted (torch 2.11.0, H100), and one that a T4 measured ----
 llama = json.loads(rows[0]["config"])
 rc, j = estimate(llama, "--precision", "bf16", "--lora", "r=16,targets=all-linear", "--micro-batch", "2", "--seq", "1024")
@@ -146,7 +162,8 @@ refused("biases", dict(llama, attention_bias=True), small, 4, ["true", "not know
 refused("no dropout in one place where there was some in three", dict(gpt2, resid_pdrop=0.0), small, 4, ["dropout"])
 refused("scaling that changes as it runs", dict(llama, rope_scaling={"rope_type": "dynamic", "factor": 2.0}), small, 4, ["dynamic"])
 refused("an attention nobody recorded", llama, small + ["--attention", "flash2"], 4, ["flash2", "nearest"])
-refused("a masked sequence that is no multiple of 8", gpt2, ["--seq", "250", "--padding", "mask"], 4, ["ragged"])
+refused("a masked sequence that is no multiple of 8", gpt2, ["--seq", "250", "--padding", "mask"], 4, ["multiple of 8", "vplan dryrun"])
+refused("more cards than there are", llama, small + ["--world", "99999999"], 2, ["65,536"])
 refused("an optimizer nobody knows", llama, small + ["--optimizer", "adamw_torch_8bit"], 4, ["adamw_torch_8bit"])
 refused("a class of another head", dict(llama, architectures=["LlamaForSequenceClassification"]), small, 4, ["class"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--accumulation", "2", "--json"], stdout=subprocess.PIPE)
@@ -213,7 +230,7 @@ for word, code in (("reference", 4), ("teacher=gpt2", 4), ("ewc", 4), ("emu", 2)
     refused("resident %s" % word, llama, ["--seq", "256", "--resident", word], code, [word, "ema"])
 refused("weights in 8 bits", llama, ["--seq", "256", "--lora", "r=8", "--load", "int8"], 4, ["int8", "outliers"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-ok(p.returncode == 4 and "--trainer hf" in p.stderr, "TRL's own step", p.stderr)
+ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
 
 # ---- libraries ----
 for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 4), ("torch", 2),

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "trainers/hf/hf_refuse.h"
 #include "trainers/hf/hf_sizes.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"
@@ -57,6 +58,12 @@ static bool is_plain(const vp_hf_request *q)
     return strcmp(q->trainer, "torch") == 0;
 }
 
+/* TRL's head and loss are its own, so no other trainer's step stands in for it. */
+static bool is_trl(const vp_hf_request *q)
+{
+    return strcmp(q->trainer, "trl") == 0;
+}
+
 static bool is_quantised(const vp_hf_request *q)
 {
     return q->load && strcmp(q->load, "none") != 0;
@@ -108,74 +115,40 @@ static void key_of(const run *r, char *buf, size_t size)
              is_quantised(q) ? " quantised=" : "", is_quantised(q) ? q->load : "",
              s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
              sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
-             is_quantised(q) ? " upcast=1" : "",
+             is_quantised(q) && !is_trl(q) ? " upcast=1" : "",
              r->plain ? "" : " trainer=", r->plain ? "" : q->trainer);
 }
 
-/* Words of two keys that differ, in which the first has what is nearest. */
-static int differences(const char *key, const char *asked, char *buf, size_t size)
+static int by_name(const struct dirent **a, const struct dirent **b)
 {
-    int    n      = 0;
-    size_t length = 0;
-
-    buf[0] = '\0';
-    while (*key && *asked) {
-        size_t a = strcspn(key, " "), b = strcspn(asked, " ");
-        if (a != b || memcmp(key, asked, a) != 0) {
-            n++;
-            if (length < size)
-                length += (size_t)snprintf(buf + length, size - length, "%s%.*s", n > 1 ? ", " : "",
-                                           (int)a, key);
-        }
-        key += a + (key[a] == ' ');
-        asked += b + (asked[b] == ' ');
-    }
-    return n;
+    return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static vp_status refuse(const run *r, const char *key, vp_err *err)
-{
-    char        best[400] = "", text[400];
-    int         least     = 1000;
-    const char *have;
-
-    for (int64_t i = 0; (have = vp_recording_key(r->recording, i)); i++) {
-        int n = differences(have, key, text, sizeof text);
-        if (n < least) {
-            least = n;
-            memcpy(best, text, sizeof best);
-        }
-    }
-    return VP_FAIL(err, VP_ERR_INPUT,
-                   "%s: this training step was not recorded (%s); the nearest that was has %s",
-                   r->model->family, key, best);
-}
-
-/* Families whose file of this kind lies beside that of path. */
+/* Families whose file of this kind lies beside that of path, by name. */
 static void list_families(const char *path, const char *kind, char *buf, size_t size)
 {
-    char           folder[PATH_MAX];
-    char          *end;
-    DIR           *dir;
-    struct dirent *entry;
-    size_t         n = 0;
+    char            folder[PATH_MAX];
+    char           *end;
+    struct dirent **entries;
+    size_t          n = 0;
 
     buf[0] = '\0';
     snprintf(folder, sizeof folder, "%s", path);
     end = strrchr(folder, '/');
     if (!end)
         return;
-    *end = '\0';
-    dir  = opendir(folder);
-    while (dir && (entry = readdir(dir)) && n < size) {
-        int length = (int)strcspn(entry->d_name, "-.");
-        if (length > 0 && strncmp(entry->d_name + length, kind, strlen(kind)) == 0 &&
-            entry->d_name[length + (int)strlen(kind)] == '.')
-            n +=
-                (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, entry->d_name);
+    *end          = '\0';
+    int n_entries = scandir(folder, &entries, NULL, by_name);
+    for (int i = 0; i < n_entries; i++) {
+        const char *name   = entries[i]->d_name;
+        int         length = (int)strcspn(name, "-.");
+        if (length > 0 && n < size && strncmp(name + length, kind, strlen(kind)) == 0 &&
+            name[length + (int)strlen(kind)] == '.')
+            n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, name);
+        free(entries[i]);
     }
-    if (dir)
-        closedir(dir);
+    if (n_entries >= 0)
+        free(entries);
 }
 
 static vp_status find_recording(const run *r, char *path, size_t size, vp_err *err)
@@ -183,7 +156,8 @@ static vp_status find_recording(const run *r, char *path, size_t size, vp_err *e
     char   name[120], known[600] = "";
     vp_err why = {0};
 
-    const char *kind = !r->plain                  ? "-hf"
+    const char *kind = is_trl(r->request)         ? "-trl"
+                       : !r->plain                ? "-hf"
                        : is_quantised(r->request) ? "-qlora"
                        : has_adapters(r->request) ? "-lora"
                                                   : "";
@@ -197,12 +171,19 @@ static vp_status find_recording(const run *r, char *path, size_t size, vp_err *e
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
     list_families(path, kind, known, sizeof known);
     return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
-                      "no training step of family \"%s\"%s%s was recorded; there are %s",
+                      "no training step of family \"%s\"%s%s was recorded; there are %s. For "
+                      "yours: %svplan dryrun -- COMMAND, which plays your own script",
                       r->model->family,
                       is_quantised(r->request)   ? " with quantised weights"
                       : has_adapters(r->request) ? " with adapters"
                                                  : "",
-                      r->plain ? "" : " by transformers' Trainer", known);
+                      is_trl(r->request) ? " by TRL's SFTTrainer"
+                      : r->plain         ? ""
+                                         : " by transformers' Trainer",
+                      known,
+                      is_trl(r->request) ? "--trainer hf --recompute full, whose whole logits take "
+                                           "more; or "
+                                         : "");
 }
 
 /* The task that a class of transformers has by its name; NULL: another. */
@@ -331,7 +312,7 @@ static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *
         VP_TRY(find_program(r, key, program, err));
     }
     if (!*program)
-        VP_TRY(refuse(r, key, err));
+        VP_TRY(vp_hf_refuse(r->recording, r->model->family, key, err));
 out:
     return st;
 }
@@ -344,7 +325,11 @@ static vp_status open_recording(run *r, const vp_recorded_program **program, vp_
     vp_status st  = VP_OK;
 
     r->plain = is_plain(r->request);
-    if (r->plain || find_step(r, program, &why) != VP_OK) {
+    if (is_trl(r->request)) {
+        VP_TRY(find_step(r, program, err));
+        assume(r->out, "TRL 1.16: every token of a sequence but the first is learnt from; with "
+                       "padding or prompts left out its head takes less");
+    } else if (r->plain || find_step(r, program, &why) != VP_OK) {
         vp_recording_free(r->recording);
         r->recording = NULL;
         r->plain     = true;
@@ -432,7 +417,9 @@ static int64_t weight_bytes(const char *precision)
 /* Of an element of what is trained, and of its gradient. */
 static int64_t element_bytes(const vp_hf_request *q)
 {
-    return !has_adapters(q) ? weight_bytes(q->precision) : q->lora.is_bf16 ? 2 : 4;
+    bool halves = q->lora.is_bf16 || (is_trl(q) && is_quantised(q));
+
+    return !has_adapters(q) ? weight_bytes(q->precision) : halves ? 2 : 4;
 }
 
 /* Several ranks: what the first one does besides. */

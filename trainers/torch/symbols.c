@@ -18,6 +18,12 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* The last part of n that is cut in parts of a size. */
+static int64_t last_of(int64_t n, int64_t size)
+{
+    return n > 0 ? n - (n - 1) / size * size : 0;
+}
+
 static int64_t last_power(int64_t n)
 {
     int64_t p = 1;
@@ -169,6 +175,22 @@ static void complete_experts(vp_symbols *s)
     at[VP_SYM_XI] = scratch_of_index(n, bits_of(n));
 }
 
+/* Rows that are learnt from, all but a sequence's last, taken by a mask: the scratch of counting them, of finding where they are, of
+ * the prefix sum that puts them back, and of the sort in their gradient. CUB's, compute capability 9.0, where eight blocks of its sum
+ * are on a multiprocessor, five times over. TRL's head has them in tiles. */
+static void complete_learnt(vp_symbols *s)
+{
+    int64_t *at = s->at, n = at[VP_SYM_B] * at[VP_SYM_n];
+
+    at[VP_SYM_YR] = n > 4096 ? 255 + vp_round_up(160 * s->card.processors, 256) : 1;
+    at[VP_SYM_YS] = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
+    at[VP_SYM_YP] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
+    at[VP_SYM_YG] = n > 2304 ? scratch_of_index(n, bits_of(at[VP_SYM_N])) : 1;
+    at[VP_SYM_YB] = least(n, VP_TILE_ROWS);
+    at[VP_SYM_YL] = last_of(n, VP_TILE_ROWS);
+    at[VP_SYM_VL] = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
+}
+
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
 {
     static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
@@ -213,6 +235,7 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     }
     complete_targets(s);
     complete_experts(s);
+    complete_learnt(s);
     return VP_OK;
 }
 

@@ -197,7 +197,7 @@ def batch(v, shape):
         return {"pixel_values": torch.zeros(B, 3, shape["I"], shape["I"], device="cuda", dtype=dtype),
                 "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
-    if v["mask"]:
+    if v["mask"] or v.get("trainer") == "trl":
         inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
     inputs["labels"] = torch.zeros(B, shape.get("D", S), device="cuda", dtype=torch.int64)
     return inputs
@@ -220,6 +220,7 @@ class Recording:
         n0 = self.count()
         self.mark("load")
         m = make_model(v, config, self.mark)
+        loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **({"whole": True, "count": self.n_allocations} if v["trainer"] == "trl" else {}))
         gc.collect()
         live = {}
         names = {}
@@ -227,7 +228,6 @@ class Recording:
             live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"))
         self.mark("inputs")
         inputs = batch(v, shape)
-        loop = loops.LOOPS[v["trainer"]](v, m, shape["B"])
         grads = {}
         for step in (1, 2, 3):
             self.mark("forward%d" % step)
@@ -245,6 +245,7 @@ class Recording:
         self.params = {}
         self.grads = {}
         self.split(trace, n0, live, grads)
+        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape) if v["trainer"] == "trl" else {}
 
     @staticmethod
     def count():
@@ -252,12 +253,16 @@ class Recording:
         s = torch.cuda.memory_stats()
         return s.get("allocation.all.allocated", 0), s.get("allocation.all.freed", 0)
 
+    @classmethod
+    def n_allocations(cls):
+        return cls.count()[0]
+
     def mark(self, name):
         self.marks.append((name, self.count()))
 
     def split(self, trace, n0, params, grads):
         self.phases = {}
-        self.workspaces = []
+        self.workspaces, self.order = [], []          # order: (id, bytes) of all allocations
         kept = {}
         for i, e in enumerate(trace):
             if e["action"] == "alloc" and e["size"] in WORKSPACE_BYTES:
@@ -277,6 +282,7 @@ class Recording:
                 events = self.phases[name] = []
             n += 1
             if e["action"] == "alloc":
+                self.order.append((None if i in kept else n_alloc, e["size"]))
                 if i in kept:
                     self.workspaces.append((name, (len([1 for x in events if x[0] == "a"]), e["size"])))
                     continue
@@ -298,6 +304,21 @@ class Recording:
         # a parameter's or gradient's address may have been another block's before: the last one is meant
         self.params = {i: p for i, p in self.params.items() if not any(i in self.freed(n) for n in LOADING)}
         self.grads = {i: g for i, g in self.grads.items() if i not in self.freed("backward1")}
+
+    def find_tiles(self, seen, n0, shape):
+        """Of what was allocated last before a product of TRL's head, id -> kind: the tile of logits, and where there are, casts of its
+        rows and of its part of the table (f: gone before the next one is there; g: after)."""
+        rows, table, out = shape["B"] * (shape["S"] - 1), shape["V"] * shape["h"], {}
+        for k, n in enumerate(seen):
+            last = n - n0 - 1
+            for kind, fits in (("fg"[k % 2], lambda x: x == 2 * table), ("h", lambda x: x == 2 * rows * shape["h"]), ("b", lambda x: x % (65536 * rows) == 0)):
+                ident, size = self.order[last]
+                if fits(size):
+                    out[ident] = kind
+                    last -= 1
+                elif kind == "b":
+                    raise RuntimeError("no tile of logits before a product of the head")
+        return out
 
     def freed(self, phase):
         return {i for e in self.phases.get(phase, []) if e[0] == "f" for i in e[1]}

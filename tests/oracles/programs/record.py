@@ -152,7 +152,7 @@ def record(v, family):
     for s, r in zip(shapes, runs):
         if whole(model, names) != whole(r.phases, names):
             raise Refused("events in another order at %s" % s)
-    slots = fitted(model, names, runs, shapes)
+    slots = fitted(model, names, runs, shapes, v["trainer"] == "trl")
     owners(program, model, runs[0], slots)
     # other layers and another shape at once: a check that nothing was fitted to
     check = play_once(v, family, shapes[N_SHAPES], (7, 6)[:groups])
@@ -164,12 +164,28 @@ def record(v, family):
     if v["trainer"] == "torch" and v["task"] != "seq2seq":
         check_kept(v, family, shapes[0], repeats[0], base)
     tied = [] if v["lora"] == "none" else tied_slots(v, family, shapes[0], repeats[0], model, base)
+    if v["trainer"] == "trl":
+        in_tiles(model, names, repeats[0], slots, marks)
     return program, slots, marks, repeats[0], tied
 
 
-def fitted(model, names, runs, shapes):
+def in_tiles(model, names, run, slots, marks):
+    """What TRL's head makes for one tile: its size is that of the last one, and a mark says that there may be others before it."""
+    for name in names:
+        for e, x in zip(model[name], run.phases[name]):
+            kind = run.tiles.get(x[1]) if e[0] == "a" else None
+            if kind:
+                (divisor, ((c, m),)), letter = slots[e[2]]
+                symbol = {"b": "YB", "h": "YL"}.get(kind, "VL")
+                m = tuple(s for s in m if s not in (("V",) if symbol == "VL" else ("B", "n"))) + (symbol,)
+                slots[e[2]] = (divisor, [(c, m)]), letter
+                if kind != "b":
+                    marks[e[2]] = "%" + kind
+
+
+def fitted(model, names, runs, shapes, masked):
     """slot -> (expression,), exact at every shape."""
-    fit = sizes.Fitter(shapes[:N_SHAPES])
+    fit = sizes.Fitter(shapes[:N_SHAPES], masked)
     slots, before = {}, ""
     for name in names:
         for i, event in enumerate(model[name]):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--models MODEL ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding. --models: these, with sdpa.  With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
 import argparse
 import contextlib
@@ -84,17 +84,33 @@ MODELS = {
     "roberta-large": dict(ROBERTA, **LARGE), "distilbert": DISTIL, "vit-base": VIT, "vit-large": dict(VIT, **LARGE),
     "vit-base-384": dict(VIT, image_size=384),
 }
+# Not among those that are drawn unless they are named.
+NAMED = {
+    "smollm3-3b": dict(model_type="smollm3", architectures=["SmolLM3ForCausalLM"], hidden_size=2048, num_attention_heads=16, num_key_value_heads=4,
+                       intermediate_size=11008, vocab_size=128256, num_hidden_layers=36, max_position_embeddings=65536, tie_word_embeddings=True,
+                       pad_token_id=128004),
+    "starcoder2-3b": dict(model_type="starcoder2", architectures=["Starcoder2ForCausalLM"], hidden_size=3072, num_attention_heads=24,
+                          num_key_value_heads=2, intermediate_size=12288, vocab_size=49152, num_hidden_layers=30, max_position_embeddings=16384,
+                          sliding_window=4096, tie_word_embeddings=True),
+    "falcon-7b": dict(model_type="falcon", architectures=["FalconForCausalLM"], hidden_size=4544, num_attention_heads=71, vocab_size=65024,
+                      num_hidden_layers=32, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False),
+    "olmo-1b": dict(model_type="olmo", architectures=["OlmoForCausalLM"], hidden_size=2048, num_attention_heads=16, num_key_value_heads=16,
+                    intermediate_size=8192, vocab_size=50304, num_hidden_layers=16, max_position_embeddings=2048, tie_word_embeddings=False),
+    "stablelm-1.6b": dict(model_type="stablelm", architectures=["StableLmForCausalLM"], hidden_size=2048, num_attention_heads=32,
+                          num_key_value_heads=32, intermediate_size=5632, vocab_size=100352, num_hidden_layers=24, max_position_embeddings=4096,
+                          use_qkv_bias=True, partial_rotary_factor=0.25, tie_word_embeddings=False),
+}
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
 TASKS = {"bert": "mlm", "roberta": "mlm", "distilbert": "mlm", "vit": "imgcls"}
 
 
-def drawn(n, seed):
+def drawn(n, seed, models):
     """Settings that a model takes, by chance."""
     rng = random.Random(seed)
     out = []
     while len(out) < n:
-        name = rng.choice(sorted(MODELS))
-        c = MODELS[name]
+        name = rng.choice(models or sorted(MODELS))
+        c = dict(NAMED, **MODELS)[name]
         task = TASKS.get(c["model_type"], "clm")
         most = min(c.get(k, 1 << 20) for k in ("max_position_embeddings", "n_positions")) - 2 * (c["model_type"] == "roberta")
         window = c.get("sliding_window") or 1 << 20
@@ -102,7 +118,7 @@ def drawn(n, seed):
         padded = task != "imgcls" and rng.random() < 0.25
         if padded and seq % 8 or task == "imgcls" and seq != 197:
             continue
-        attention = rng.choice(["sdpa:flash", "sdpa:flash", "eager"])
+        attention = "sdpa:flash" if models else rng.choice(["sdpa:flash", "sdpa:flash", "eager"])
         out.append((name, c, rng.choice(["fp32", "bf16-mixed", "bf16", "bf16-amp"]), attention,
                     rng.choice(["none", "full"]), rng.choice(["adamw_torch", "adamw_torch", "adamw_torch_fused", "sgd", "sgd_momentum",
                                                               "adamw_torch_forloop"]),
@@ -133,6 +149,22 @@ def drawn_with_adapters(n, seed):
         if row[5] not in ("adamw_torch", "adamw_torch_fused", "sgd") and row[10] == "torch":
             continue
         out.append(row)
+    return out
+
+
+def drawn_by_trl(n, seed, models, adapted):
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models)
+        c = dict(NAMED, **MODELS)[name]
+        adapters = rng.choice(["none", "none", "all-linear", "q_proj+v_proj"]) if adapted else "none"
+        load = rng.choice(["none", "nf4", "nf4-dq"]) if adapters == "all-linear" and c["model_type"] in ("llama", "qwen2", "mistral") else "none"
+        padded = adapted and rng.random() < 0.3
+        seq = rng.choice([s for s in LENGTHS if s % 8 == 0 or not padded])
+        out.append((name, c, "bf16-amp" if load != "none" else rng.choice(["bf16-mixed", "bf16-mixed", "bf16-amp"]), "sdpa:flash",
+                    rng.choice(["none", "full", "full"]), rng.choice(OPTIMIZERS), rng.choice([1, 2, 3, 4, 8]), seq, "clm",
+                    "mask" if padded else "none", "trl", adapters, rng.choice([4, 8, 16, 32]) if adapters != "none" else 0, load))
     return out
 
 
@@ -184,19 +216,19 @@ def measure(row):
     fields = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
     if "image_size" in fields:
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
-    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none",
-             mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0)
+    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer != "trl",
+             trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0)
     m = play.make_model(v, (config["model_type"], fields))
+    loop = loops.LOOPS[trainer](v, m, batch, **({} if trainer == "torch" else {"optim": opt_name}))
     gc.collect()
     end("load")
     params = [p for p in m.parameters() if p.requires_grad]
-    loop = loops.Trainer(v, m, batch, optim=opt_name) if trainer == "hf" else loops.Plain(v, m, batch)
-    opt = loop.trainer.create_optimizer() if trainer == "hf" else optimizer(opt_name, params)
+    opt = loop.trainer.create_optimizer() if trainer != "torch" else optimizer(opt_name, params)
     inputs = play.batch(v, dict(B=batch, S=seq, I=fields.get("image_size")))
     for step in (1, 2):
         loop.step(inputs, lambda phase: end("forward%d" % step) if phase == "backward" else None)
         end("backward%d" % step)
-        if trainer == "hf":
+        if trainer != "torch":
             loop.trainer.accelerator.clip_grad_norm_(m.parameters(), 1.0)
         opt.step()
         end("step%d" % step)
@@ -212,13 +244,15 @@ def main():
     p.add_argument("--random", type=int, default=0)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--adapters", action="store_true")
+    p.add_argument("--trl", action="store_true")
+    p.add_argument("--models", nargs="+")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
     import torch
     import transformers
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
-    rows = drawn_with_adapters(a.random, a.seed) if a.adapters else drawn(a.random, a.seed) if a.random else [r + ("clm", "none") for r in ROWS]
+    rows = drawn_by_trl(a.random, a.seed, a.models, a.adapters) if a.trl else drawn_with_adapters(a.random, a.seed) if a.adapters else drawn(a.random, a.seed, a.models) if a.random else [r + ("clm", "none") for r in ROWS]
     rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
     done = sum(not x.startswith("#") for x in open(a.out)) - 1 if a.random and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:

@@ -1,0 +1,456 @@
+#include "trainers/torch/recording_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct vp_recorded {
+    const vp_recorded_program *program;
+    vp_ledger                 *ledger;
+    int64_t           n_blocks[VP_RECORDED_GROUPS], *sizes, *base; /* base: of a slot's blocks */
+    vp_ledger_block  *blocks, workspaces[MAX_WORKSPACES];
+    vp_ledger_block   rows, part; /* of a tile before */
+    const vp_symbols *symbols;
+    int64_t           n_allocs; /* of the phase so far */
+    int64_t           workspace_bytes;
+    bool              taken[MAX_WORKSPACES], is_tied;
+    int64_t          *parameters, n_parameters, frozen_bytes, quantised_bytes;
+    const vp_recorded_watch *watch; /* or NULL */
+    int64_t                  n_gradients;
+};
+
+static int64_t repetitions(const vp_recorded *s, int phase_idx, int section_idx)
+{
+    const section *x = &s->program->phases[phase_idx].sections[section_idx];
+
+    return x->group < 0 ? 1 : s->n_blocks[x->group] - x->irregular;
+}
+
+/* Whole blocks of layers, and enough of them for every phase. */
+static vp_status count_blocks(vp_recorded *s, const int64_t *n_layers, vp_err *err)
+{
+    const vp_recorded_program *p = s->program;
+
+    for (int g = 0; g < VP_RECORDED_GROUPS; g++) {
+        s->n_blocks[g] = n_layers[g] / p->every;
+        if (n_layers[g] % p->every || n_layers[g] > MAX_LAYERS)
+            return VP_FAIL(err, VP_ERR_INPUT,
+                           "%lld layers: this step was recorded for whole groups of %lld, up to %d",
+                           (long long)n_layers[g], (long long)p->every, MAX_LAYERS);
+    }
+    for (int i = 0; i < p->n_phases; i++)
+        for (int j = 0; j < p->phases[i].n_sections; j++)
+            if (repetitions(s, i, j) < 1)
+                return VP_FAIL(err, VP_ERR_INPUT,
+                               "recorded steps are for more than %lld layers of this family",
+                               (long long)(p->phases[i].sections[j].irregular * p->every));
+    return VP_OK;
+}
+
+vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *symbols,
+                          const int64_t n_layers[VP_RECORDED_GROUPS], vp_ledger *ledger,
+                          vp_recorded **out, vp_err *err)
+{
+    const vp_recording *r       = program->recording;
+    vp_recorded        *s       = calloc(1, sizeof *s);
+    int64_t             n_slots = 0, n_parameters = 0;
+    vp_status           st = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, s);
+    *s = (vp_recorded){
+        .program = program, .ledger = ledger, .symbols = symbols, .workspace_bytes = -1};
+    VP_TRY(count_blocks(s, n_layers, err));
+    s->sizes = calloc((size_t)r->n_sizes + 1, sizeof *s->sizes);
+    s->base  = calloc((size_t)program->n_slots + 1, sizeof *s->base);
+    VP_TRY_ALLOC(err, s->sizes && s->base);
+    for (int64_t i = 0; i < program->n_slots; i++) {
+        const slot *x = &program->slots[i];
+        int64_t     n = repetitions(s, x->phase, x->section);
+        if (!s->sizes[x->size])
+            VP_TRY(vp_symbols_evaluate(symbols, r->sizes[x->size], &s->sizes[x->size], err));
+        s->base[i] = n_slots;
+        n_slots += n;
+        n_parameters += x->owner == VP_OWNER_PARAMETER ? n : 0;
+    }
+    s->base[program->n_slots] = n_slots;
+    s->blocks                 = calloc((size_t)n_slots + 1, sizeof *s->blocks);
+    s->parameters             = calloc((size_t)n_parameters + 1, sizeof *s->parameters);
+    VP_TRY_ALLOC(err, s->blocks && s->parameters);
+    *out = s;
+    s    = NULL;
+out:
+    vp_recorded_free(s);
+    return st;
+}
+
+void vp_recorded_free(vp_recorded *s)
+{
+    if (!s)
+        return;
+    for (int64_t i = 0; s->blocks && i < s->base[s->program->n_slots]; i++)
+        vp_ledger_free(s->ledger, &s->blocks[i]);
+    for (int i = 0; i < MAX_WORKSPACES; i++)
+        vp_ledger_free(s->ledger, &s->workspaces[i]);
+    vp_ledger_free(s->ledger, &s->rows);
+    vp_ledger_free(s->ledger, &s->part);
+    free(s->sizes);
+    free(s->base);
+    free(s->blocks);
+    free(s->parameters);
+    free(s);
+}
+
+void vp_recorded_workspace(vp_recorded *s, int64_t bytes)
+{
+    s->workspace_bytes = bytes;
+}
+
+bool vp_recorded_tie(vp_recorded *s)
+{
+    s->is_tied = s->program->n_untied > 0;
+    return s->is_tied;
+}
+
+const char *vp_recorded_phase(const vp_recorded *s, int i)
+{
+    return i < s->program->n_phases ? s->program->phases[i].name : NULL;
+}
+
+static vp_status take_workspaces(vp_recorded *s, int phase_idx, vp_err *err)
+{
+    const vp_recorded_program *p  = s->program;
+    vp_status                  st = VP_OK;
+
+    for (int i = 0; i < p->n_workspaces; i++) {
+        const workspace *w = &p->workspaces[i];
+        if (w->phase != phase_idx || s->taken[i] || s->n_allocs < w->after)
+            continue;
+        s->taken[i] = true;
+        VP_TRY(vp_ledger_alloc(
+            s->ledger, VP_OWNER_WORKSPACE,
+            s->workspace_bytes < 0 || w->bytes < LARGE_WORKSPACE ? w->bytes : s->workspace_bytes,
+            &s->workspaces[i], err));
+    }
+out:
+    return st;
+}
+
+/* Not there at these sizes, or in a model that ties its tables. */
+static bool is_absent(const vp_recorded *s, int32_t which)
+{
+    for (int i = 0; s->is_tied && i < s->program->n_untied; i++)
+        if (s->program->untied[i] == which)
+            return true;
+    switch (s->program->slots[which].large) {
+    case '\0':
+        return false;
+    case 'D':
+        return s->symbols->at[VP_SYM_ND] <= LARGE_LOOK_UP;
+    case 'W':
+        return s->symbols->at[VP_SYM_NW] <= LARGE_LOOK_UP;
+    case 'Z':
+        return s->symbols->at[VP_SYM_NZ] <= LARGE_LOOK_UP;
+    default:
+        return s->symbols->at[VP_SYM_N] <= LARGE_LOOK_UP;
+    }
+}
+
+/* One of what each tile makes, in place of the one before it. */
+static vp_status play_tile(vp_recorded *s, vp_owner owner, int64_t bytes, vp_ledger_block *before,
+                           vp_err *err)
+{
+    vp_ledger_block now = {0};
+    vp_status       st  = VP_OK;
+
+    VP_TRY(vp_ledger_alloc(s->ledger, owner, bytes, &now, err));
+    vp_ledger_free(s->ledger, before);
+    *before = now;
+out:
+    return st;
+}
+
+/* So many whole parts of the table, one after the other. */
+static vp_status play_parts(vp_recorded *s, const slot *x, int64_t n, vp_err *err)
+{
+    int64_t   bytes = s->sizes[x->size] / s->symbols->at[VP_SYM_VL] * VP_TILE_COLUMNS;
+    vp_status st    = VP_OK;
+
+    for (int64_t i = 0; i < n; i++) {
+        VP_TRY(play_tile(s, x->owner, bytes, &s->part, err));
+        if (x->tile == 'f')
+            vp_ledger_free(s->ledger, &s->part);
+    }
+out:
+    return st;
+}
+
+/* What TRL's head makes before the last tile's: of its loop over rows, and in it over the table. */
+static vp_status play_tiles(vp_recorded *s, int32_t which, vp_err *err)
+{
+    const slot *x = &s->program->slots[which], *part = x + 1;
+    int64_t     rows    = s->symbols->at[VP_SYM_B] * s->symbols->at[VP_SYM_n];
+    int64_t     n_parts = (s->symbols->at[VP_SYM_V] - 1) / VP_TILE_COLUMNS;
+    vp_status   st      = VP_OK;
+
+    if (x->tile != 'h')
+        return play_parts(s, x, n_parts, err);
+    for (int64_t i = 0; i < (rows - 1) / VP_TILE_ROWS; i++) {
+        VP_TRY(play_tile(s, x->owner, s->sizes[x->size] / s->symbols->at[VP_SYM_YL] * VP_TILE_ROWS,
+                         &s->rows, err));
+        if (which + 1 >= s->program->n_slots || !part->tile)
+            continue;
+        VP_TRY(play_parts(s, part, n_parts, err));
+        VP_TRY(play_tile(s, part->owner, s->sizes[part->size], &s->part, err));
+        if (part->tile == 'f')
+            vp_ledger_free(s->ledger, &s->part);
+    }
+out:
+    return st;
+}
+
+static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
+                            vp_err *err)
+{
+    const slot      *x     = &s->program->slots[which];
+    vp_ledger_block *block = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
+    int64_t          bytes = is_absent(s, which) ? 0 : s->sizes[x->size];
+    vp_status        st    = VP_OK;
+
+    vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
+    if (x->tile)
+        VP_TRY(play_tiles(s, which, err));
+    if (!(s->watch && s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER))
+        VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
+    if (x->tile)
+        vp_ledger_free(s->ledger, x->tile == 'h' ? &s->rows : &s->part);
+    s->n_allocs++;
+    if (x->owner == VP_OWNER_PARAMETER)
+        s->parameters[s->n_parameters++] = bytes;
+    else if (x->owner == VP_OWNER_FROZEN)
+        s->frozen_bytes += bytes;
+    else if (x->owner == VP_OWNER_QUANTISED)
+        s->quantised_bytes += bytes;
+    VP_TRY(take_workspaces(s, phase_idx, err));
+    if (s->watch && x->owner == VP_OWNER_GRADIENT && bytes)
+        VP_TRY(s->watch->gradient(s->watch->user, s->n_gradients++, block, err));
+out:
+    return st;
+}
+
+static void play_free(vp_recorded *s, const token *t, int64_t i, int64_t n_running)
+{
+    const slot *x    = &s->program->slots[t->slot];
+    int64_t     n    = repetitions(s, x->phase, x->section), from, to;
+    int64_t     base = s->base[t->slot];
+
+    switch ((rule)t->rule) {
+    case RULE_ALL:
+        from = t->a;
+        to   = n - t->b;
+        break;
+    case RULE_ONE:
+        from = 0;
+        to   = 1;
+        break;
+    case RULE_FIRST:
+        from = 0;
+        to   = i == 0;
+        break;
+    case RULE_LAST:
+        from = 0;
+        to   = i == n_running - 1;
+        break;
+    default:
+        from = t->rule == RULE_SAME   ? i + t->a
+               : t->rule == RULE_BACK ? n - 1 - i - t->a
+               : t->rule == RULE_AT   ? t->a
+                                      : n - 1 - t->a;
+        to   = from >= 0 && from < n ? from + 1 : from;
+        break;
+    }
+    for (int64_t j = from; j < to; j++)
+        vp_ledger_free(s->ledger, &s->blocks[base + j]);
+}
+
+vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
+{
+    int       phase_idx = vp_recorded_phase_named(s->program, name, strlen(name));
+    vp_status st        = VP_OK;
+
+    if (phase_idx < 0)
+        return VP_FAIL(err, VP_ERR_INPUT, "the recording has no phase \"%s\"", name);
+    const phase *p = &s->program->phases[phase_idx];
+    s->n_allocs    = 0;
+    s->n_gradients = 0;
+    for (int k = 0; k < p->n_sections; k++) {
+        int64_t n    = repetitions(s, phase_idx, k);
+        bool    told = s->watch && p->sections[k].group >= 0;
+        for (int64_t i = 0; i < n; i++) {
+            if (told)
+                VP_TRY(s->watch->layer(s->watch->user, name, i * s->program->every, err));
+            for (int64_t j = 0; j < p->sections[k].n; j++) {
+                const token *t = &p->sections[k].tokens[j];
+                if (t->is_free)
+                    play_free(s, t, i, n);
+                else
+                    VP_TRY(play_alloc(s, t->slot, phase_idx, i, err));
+            }
+        }
+        if (told)
+            VP_TRY(s->watch->layer(s->watch->user, name, n * s->program->every, err));
+    }
+out:
+    return st;
+}
+
+void vp_recorded_watched(vp_recorded *s, const vp_recorded_watch *watch)
+{
+    s->watch = watch;
+}
+
+const int64_t *vp_recorded_parameters(const vp_recorded *s, int64_t *n)
+{
+    *n = s->n_parameters;
+    return s->parameters;
+}
+
+/* The rows of a look-up table of this size: as many as a vocabulary (V), positions (P) or types (T); '\0':
+ * no table. */
+static char table_symbol(const char *size)
+{
+    for (const char *at = size; *at; at += strcspn(at, "*/+"), at += *at != '\0')
+        if (strchr("VPT", *at) && strcspn(at, "*/+") == 1)
+            return *at;
+    return '\0';
+}
+
+static int64_t rows_of(const vp_recorded *s, const char *size)
+{
+    char of = table_symbol(size);
+
+    return !of ? 0 : s->symbols->at[of == 'V' ? VP_SYM_V : of == 'P' ? VP_SYM_P : VP_SYM_T];
+}
+
+static vp_status list_weights(const vp_recorded *s, int phase_idx, int section_idx, int64_t layer,
+                              vp_recorded_weight *out, int64_t *n, vp_err *err)
+{
+    const section *x       = &s->program->phases[phase_idx].sections[section_idx];
+    int64_t        n_times = repetitions(s, phase_idx, section_idx), here = 0;
+
+    if (x->irregular)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "several cards: layers of this recorded step are not all alike");
+    for (int64_t j = 0; j < x->n; j++)
+        here += !x->tokens[j].is_free &&
+                s->program->slots[x->tokens[j].slot].owner == VP_OWNER_PARAMETER;
+    for (int64_t i = 0; i < n_times; i++)
+        for (int64_t j = 0, seen = 0; j < x->n; j++) {
+            const slot *weight = &s->program->slots[x->tokens[j].slot];
+            if (x->tokens[j].is_free || weight->owner != VP_OWNER_PARAMETER)
+                continue;
+            int64_t each = s->program->every;
+            int64_t of   = x->group < 0 ? layer : layer + i * each + seen++ * each / here;
+            if (!is_absent(s, x->tokens[j].slot) && s->sizes[weight->size])
+                out[(*n)++] =
+                    (vp_recorded_weight){s->sizes[weight->size], of,
+                                         rows_of(s, s->program->recording->sizes[weight->size])};
+        }
+    return VP_OK;
+}
+
+static int64_t count_slots(const vp_recorded *s, vp_owner owner)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < s->program->n_slots; i++)
+        if (s->program->slots[i].owner == owner)
+            n += s->base[i + 1] - s->base[i];
+    return n;
+}
+
+vp_status vp_recorded_weights(const vp_recorded *s, vp_recorded_weight **out, int64_t *n,
+                              vp_err *err)
+{
+    const vp_recorded_program *p = s->program;
+    vp_recorded_weight *list = calloc((size_t)count_slots(s, VP_OWNER_PARAMETER) + 1, sizeof *list);
+    int                 inputs = vp_recorded_phase_named(p, "inputs", strlen("inputs"));
+    vp_status           st     = VP_OK;
+
+    *out = NULL;
+    *n   = 0;
+    VP_TRY_ALLOC(err, list);
+    for (int i = 0; i < inputs; i++) {
+        int64_t layer = VP_WEIGHT_BEFORE, n_layers = 0;
+        for (int k = 0; k < p->phases[i].n_sections; k++) {
+            bool body = p->phases[i].sections[k].group >= 0;
+            VP_TRY(list_weights(s, i, k, body ? n_layers : layer, list, n, err));
+            n_layers += body ? repetitions(s, i, k) * p->every : 0;
+            layer = body ? VP_WEIGHT_BEHIND : layer;
+        }
+    }
+    *out = list;
+    list = NULL;
+out:
+    free(list);
+    return st;
+}
+
+vp_status vp_recorded_gradients(const vp_recorded *s, int64_t **out, int64_t *n, vp_err *err)
+{
+    int          backward = vp_recorded_phase_named(s->program, "backward", strlen("backward"));
+    const phase *p        = &s->program->phases[backward];
+
+    *n   = 0;
+    *out = calloc((size_t)count_slots(s, VP_OWNER_GRADIENT) + 1, sizeof **out);
+    if (!*out)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    for (int k = 0; k < p->n_sections; k++)
+        for (int64_t i = 0; i < repetitions(s, backward, k); i++)
+            for (int64_t j = 0; j < p->sections[k].n; j++) {
+                const token *t = &p->sections[k].tokens[j];
+                const slot  *x = &s->program->slots[t->slot];
+                if (!t->is_free && x->owner == VP_OWNER_GRADIENT && !is_absent(s, t->slot) &&
+                    s->sizes[x->size])
+                    (*out)[(*n)++] = s->sizes[x->size];
+            }
+    return VP_OK;
+}
+
+int64_t vp_recorded_tables(const vp_recorded *s)
+{
+    const vp_recorded_program *p = s->program;
+    int64_t                    n = 0;
+
+    while (n < p->n_slots && p->slots[n].owner == VP_OWNER_PARAMETER &&
+           table_symbol(p->recording->sizes[p->slots[n].size]))
+        n++;
+    return n;
+}
+
+int64_t vp_recorded_frozen_bytes(const vp_recorded *s)
+{
+    return s->frozen_bytes;
+}
+
+int64_t vp_recorded_quantised_bytes(const vp_recorded *s)
+{
+    return s->quantised_bytes;
+}
+
+static void drop(vp_recorded *s, vp_owner owner)
+{
+    for (int64_t i = 0; i < s->program->n_slots; i++)
+        if (s->program->slots[i].owner == owner)
+            for (int64_t j = s->base[i]; j < s->base[i + 1]; j++)
+                vp_ledger_free(s->ledger, &s->blocks[j]);
+}
+
+void vp_recorded_drop_gradients(vp_recorded *s)
+{
+    drop(s, VP_OWNER_GRADIENT);
+}
+
+void vp_recorded_drop_inputs(vp_recorded *s)
+{
+    drop(s, VP_OWNER_INPUT);
+}

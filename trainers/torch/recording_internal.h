@@ -1,0 +1,97 @@
+/* trainers/torch/recording_internal.h: a recorded program as it was read. recording.c reads it, recorded.c plays it. */
+#ifndef VP_TRAINERS_TORCH_RECORDING_INTERNAL_H
+#define VP_TRAINERS_TORCH_RECORDING_INTERNAL_H
+
+#include "trainers/torch/recording.h"
+
+#include "base/arena.h"
+
+#include <stdbool.h>
+
+enum {
+    MAX_BYTES       = 64 << 20,
+    MAX_PHASES      = 16,
+    MAX_SECTIONS    = 7,
+    MAX_WORKSPACES  = 8,
+    MAX_UNTIED      = 4,
+    MAX_LAYERS      = 1 << 20,
+    LARGE_WORKSPACE = 8 << 20,
+    LARGE_LOOK_UP   = 3072 /* rows; with more of them its gradient is another kernel */
+};
+
+typedef struct slot {
+    int32_t size;  /* of the recording's expressions */
+    char    large; /* only where this look-up has more than 3072 rows, embedding's large kernel */
+    char    tile; /* of TRL's head, the last of several: h its rows, f or g its part of the table */
+    bool    in_body;
+    vp_owner owner;
+    int      phase, section;
+} slot;
+
+/* What a free names: README.md. */
+typedef enum rule {
+    RULE_ALL,
+    RULE_ONE,
+    RULE_FIRST,
+    RULE_LAST,
+    RULE_SAME,
+    RULE_BACK,
+    RULE_AT,
+    RULE_END
+} rule;
+
+typedef struct token {
+    int32_t slot;
+    bool    is_free;
+    uint8_t rule; /* of a free */
+    int16_t a, b;
+} token;
+
+typedef struct section {
+    token  *tokens;
+    int64_t n, first_slot;
+    int     group;     /* of blocks, one repetition each; -1: none, it runs once */
+    int64_t irregular; /* blocks that are in the sections beside it */
+} section;
+
+typedef struct phase {
+    const char *name;
+    int         n_sections;
+    section     sections[MAX_SECTIONS];
+} phase;
+
+typedef struct workspace {
+    int     phase;
+    int64_t after, bytes; /* allocations of the phase before it */
+} workspace;
+
+struct vp_recorded_program {
+    const char          *key, *text; /* text: its lines */
+    int                  line;
+    const char          *same; /* the key of the program that it equals, or NULL */
+    const vp_recording  *recording;
+    int64_t              every; /* layers in one block */
+    phase                phases[MAX_PHASES];
+    int                  n_phases, n_workspaces;
+    int32_t              untied[MAX_UNTIED]; /* slots that a model with tied tables has not */
+    int                  n_untied;
+    workspace            workspaces[MAX_WORKSPACES];
+    slot                *slots;
+    int64_t              n_slots, cap_slots;
+    vp_recorded_program *next;
+};
+
+struct vp_recording {
+    vp_arena    *arena;
+    char        *path, *text;
+    const char  *versions;
+    const char **sizes, **parts, **requirements, **fields;
+    int64_t      n_sizes, cap_sizes, n_parts, cap_parts, n_requirements, cap_requirements, n_fields,
+        cap_fields;
+    vp_recorded_program *programs, **last;
+};
+
+/* Of a name of n characters; -1: no such phase. */
+int vp_recorded_phase_named(const vp_recorded_program *p, const char *name, size_t n);
+
+#endif
