@@ -284,9 +284,44 @@ static void print_interrupted(const vp_model *model, const vp_tune_result *r,
     vp_text_release(&command);
 }
 
+/* As vplan run judges it. */
+static vp_status ask_signed(const vp_plan *plan, const char *path, bool unsigned_too, vp_err *err)
+{
+    if (plan->is_signed || unsigned_too)
+        return VP_OK;
+    return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, "digest",
+                      "the plan is not as vplan wrote it: it was edited, damaged, or made by an "
+                      "older vplan; plan again, or tune what it says with --unsigned");
+}
+
+/* The plan's device, and its budget where none is given; what a CPU has free may be less by now. */
+static vp_status budget_of_plan(const vp_plan *plan, const vp_plan_options *o, vp_plan_job *job,
+                                vp_err *err)
+{
+    char      was[32], is[32];
+    vp_status st = VP_OK;
+
+    if (o->budget.bytes || o->budget.share > 0) {
+        VP_TRY(vp_parse_budget(plan->device, &o->budget, &job->device, &job->request.budget_bytes,
+                               err));
+    } else {
+        VP_TRY(vp_device_open(plan->device, &job->device, err));
+        job->request.budget_bytes = plan->budget_bytes;
+    }
+    if (job->request.budget_bytes > job->device.usable_bytes) {
+        fprintf(stderr, "note: the plan's budget is %s, and %s are usable on %s now: with these\n",
+                vp_size_text(plan->budget_bytes, was, sizeof was),
+                vp_size_text(job->device.usable_bytes, is, sizeof is), plan->device);
+        job->request.budget_bytes = job->device.usable_bytes;
+    }
+    VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &job->request.budget_bytes, err));
+out:
+    return st;
+}
+
 /* tune PLAN: the plan's model, recipe, shapes and budget; the options may not say them again. */
-static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_plan_job *job,
-                               vp_err *err)
+static vp_status job_from_plan(const char *path, const vp_plan_options *o, bool unsigned_too,
+                               vp_plan_job *job, vp_err *err)
 {
     vp_plan     *plan = NULL;
     vp_json_doc *doc  = NULL;
@@ -294,6 +329,7 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
     vp_status    st   = VP_OK;
 
     VP_TRY(vp_plan_read(path, &plan, err));
+    VP_TRY(ask_signed(plan, path, unsigned_too, err));
     if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision ||
         o->gradients || o->class_name)
         VP_TRY(VP_FAIL(
@@ -321,11 +357,7 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, vp_pl
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
         job->request.profile = job->profile;
     }
-    vp_amount budget = o->budget;
-    if (!budget.bytes && budget.share <= 0)
-        budget.bytes = plan->budget_bytes;
-    VP_TRY(vp_parse_budget(plan->device, &budget, &job->device, &job->request.budget_bytes, err));
-    VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &job->request.budget_bytes, err));
+    VP_TRY(budget_of_plan(plan, o, job, err));
     VP_TRY(vp_parse_host(o, &job->device, &job->request, err));
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);
@@ -367,7 +399,7 @@ out:
 typedef struct tune_options {
     const char *path, *study, *profile_path;
     int64_t     max_trials;
-    bool        force;
+    bool        force, unsigned_too;
 } tune_options;
 
 static const vp_option rows[] = {
@@ -398,6 +430,11 @@ static const vp_option rows[] = {
      .help      = "Write what was measured, corrected by the trials, for --profile",
      .otherwise = "none",
      .example   = "profile.json"},
+    {.name = "--unsigned",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(tune_options, unsigned_too),
+     .help = "Also a PLAN that is not as vplan wrote it, by its digest: what it says of model, "
+             "recipe and shapes is tuned"},
     VP_ROW_FORCE(tune_options, force),
 };
 static const vp_option_set options = {VP_ROWS(rows)};
@@ -548,7 +585,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(is_plan_file(name, &is_plan, err));
     if (!is_plan)
         VP_TRY(vp_model_named(cli, &name, err));
-    VP_TRY(is_plan ? job_from_plan(name, &o, &job, err) : vp_plan_job_open(name, &o, &job, err));
+    VP_TRY(is_plan ? job_from_plan(name, &o, w.unsigned_too, &job, err)
+                   : vp_plan_job_open(name, &o, &job, err));
     if (!job.device.is_cpu && job.device.compute_capability == 0)
         VP_TRY(VP_FAIL(err, VP_ERR_DEVICE, "tune runs its trials here, and no backend runs on %s",
                        job.device.name));
@@ -593,7 +631,7 @@ const vp_command vp_cmd_tune = {
          "a step of each in turns.",
          "Takes plan's options; --profile is where the times start, and is measured anew "
          "where the first trial contradicts it. A PLAN in place of a model brings its own "
-         "sequence, batch, recipe and device.",
+         "sequence, batch, recipe, device, budget and host memory.",
          "With -- CMD, the fastest arguments of a PyTorch training command of your own that fit a card, "
          "without the card: each trial is a dry run (vplan dryrun) of a few steps in a folder of its own. Seconds "
          "are by the card's rates, derated as plan's are. --device, --budget, --study, --max-trials (24 there) and -o, a folder that gets "

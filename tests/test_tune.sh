@@ -42,6 +42,7 @@ ok "its trials are told as such" json 'all(t["from_study"] for t in d["trials"])
 ok "of a plan file too" exits 0 "$BUILD/vplan" tune "$work/best.json" --study "$work/s.db" --json
 ok "whose budget is the plan's" json 'all(t["predicted_bytes"] <= 5000000 for t in d["trials"])' 'any(t["from_study"] for t in d["trials"])'
 ok "what was measured can be kept" exits 0 $tune --budget 5MB --study "$work/s.db" --save-profile "$work/kept.json" --json
+ok "the best is the fastest of those that raced" json 'any(t["raced"] for t in d["trials"])' 'd["best"]["step_time_s"] == min(t["raced"]["seconds"] for t in d["trials"] if t["raced"])'
 ok "and planned with" exits 0 "$BUILD/vplan" plan gpt2-tiny --device cpu --seq 64 --global-batch 4 --budget 5MB --profile "$work/kept.json" --json
 ok "as measured" json 'd["time_class"] == "measured"'
 ok "not in the study's place: 2" exits 2 $tune --budget 5MB --study "$work/s.db" --save-profile "$work/s.db" --force
@@ -148,6 +149,19 @@ ok "a plan that offloads brings its host memory" exits 0 "$BUILD/vplan" tune "$w
 ok "and none of it may be said away" json '"host memory" in d["best"]["decisions"]'
 ok "offload is a pin of a plan too: 3" exits 3 "$BUILD/vplan" tune "$work/moving.json" --offload none --json
 ok "the gradients' format is the plan's: 2" exits 2 "$BUILD/vplan" tune "$work/moving.json" --gradients fp32
+
+# ---- a plan that is not as it was written, and more memory than there is now ----
+
+"$BUILD/vplan" plan gpt2-tiny --device cpu --seq 32 --global-batch 2 --budget 5MB -o "$work/small.json" > /dev/null 2>&1
+python3 -c "
+import json
+d = json.load(open('$work/small.json'))
+d['budget_bytes'] = 1 << 49
+json.dump(d, open('$work/edited.json', 'w'))"
+ok "a plan that was edited: 4" exits 4 "$BUILD/vplan" tune "$work/edited.json" --max-trials 1
+ok "says how it is taken" says "tune what it says with --unsigned"
+ok "taken as it is" exits 0 "$BUILD/vplan" tune "$work/edited.json" --unsigned --max-trials 1
+ok "with the memory that is there" says "note: the plan's budget is 524,288.00 GiB, and "
 ok "the study goes on" exits 0 $moving
 ok "and times no call again" bash -c "! grep -q timing '$work/err'"
 echo '{"schema_version": 1, "device": "cpu", "backend": "b", "rows": [{"kernel": "copy_start", "count": 64, "copy": 0, "seconds": 1}]}' > "$work/copy.json"

@@ -392,25 +392,40 @@ static void take_if_faster(const vp_trial **best, const vp_trial *x)
         *best = x;
 }
 
-/* Of the contenders, whose measurements belong together; the best preset too, where one is among
- * them. */
-void vp_run_off_choose(const vp_run_off *o, const vp_session *s, vp_tune_result *r)
+/* Of the trials that are taken, the best, and the best preset, where those before had none. */
+static void choose_among(const vp_session *s, const bool *taken, vp_tune_result *r)
 {
-    assert(!r->best && !r->best_preset);
-    for (int64_t i = 0; i < o->n_contenders; i++) {
-        assert(o->contenders[i].trial_idx >= 0 && o->contenders[i].trial_idx < r->n_trials);
-        const vp_trial *x = &r->trials[o->contenders[i].trial_idx];
-        take_if_faster(&r->best, x);
-        if (x->preset)
-            take_if_faster(&r->best_preset, x);
-    }
-    /* each can have failed when it ran again */
     bool none = r->best == NULL, no_preset = r->best_preset == NULL;
+
     for (int64_t i = 0; i < r->n_trials; i++) {
         const vp_trial *x = &r->trials[i];
-        if (none && vp_obeys_pins(s->request, &x->candidate.scenario))
+        if (taken[i] && none && vp_obeys_pins(s->request, &x->candidate.scenario))
             take_if_faster(&r->best, x);
-        if (no_preset && x->preset)
+        if (taken[i] && no_preset && x->preset)
             take_if_faster(&r->best_preset, x);
     }
+}
+
+/* Of those that raced, whose times have one scale, in whatever race each was last; else of the contenders, which ran
+ * again; else of all, since each of these can have failed then. */
+vp_status vp_run_off_choose(const vp_run_off *o, const vp_session *s, vp_tune_result *r,
+                            vp_err *err)
+{
+    bool     *taken = vp_arena_array(s->arena, r->n_trials + 1, sizeof *taken);
+    vp_status st    = VP_OK;
+
+    assert(!r->best && !r->best_preset);
+    VP_TRY_ALLOC(err, taken);
+    for (int64_t i = 0; i < r->n_trials; i++)
+        taken[i] = r->trials[i].raced.seconds > 0;
+    choose_among(s, taken, r);
+    memset(taken, 0, (size_t)r->n_trials * sizeof *taken);
+    for (int64_t i = 0; i < o->n_contenders; i++)
+        taken[o->contenders[i].trial_idx] = true;
+    choose_among(s, taken, r);
+    for (int64_t i = 0; i < r->n_trials; i++)
+        taken[i] = true;
+    choose_among(s, taken, r);
+out:
+    return st;
 }

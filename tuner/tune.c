@@ -266,7 +266,7 @@ static vp_status tune(tuner *t, const vp_plan_answer *space, vp_tune_result *res
     VP_TRY(list_unfit_presets(t, err));
     result->trials   = t->trials.all;
     result->n_trials = t->trials.n;
-    vp_run_off_choose(&t->run_off, &t->session, result);
+    VP_TRY(vp_run_off_choose(&t->run_off, &t->session, result, err));
 out:
     return st;
 }

@@ -222,6 +222,7 @@ vp_status vp_run_off_hold(vp_run_off *o, vp_session *s, vp_planning *planning, v
                           bool *learnt, vp_err *err);
 
 /* Best and best preset of the result, which has its trials. */
-void vp_run_off_choose(const vp_run_off *o, const vp_session *s, vp_tune_result *r);
+vp_status vp_run_off_choose(const vp_run_off *o, const vp_session *s, vp_tune_result *r,
+                            vp_err *err);
 
 #endif
