@@ -373,6 +373,22 @@ static void check_auto(vp_checked *c, const vp_checked_file *file)
     }
 }
 
+/* peft has methods besides LoRA, with keys and bytes of their own. */
+static bool is_of_another_method(vp_checked *c, const vp_checked_file *file)
+{
+    const vp_value *v =
+        file->dialect == &vp_dialect_lora ? vp_value_at(file->doc->root, "peft_type") : NULL;
+    char shown[128];
+
+    if (!v || v->kind != VP_VALUE_STRING || strcmp(v->text, "LORA") == 0)
+        return false;
+    vp_find(c, file, VP_ERROR, v, "peft_type", NULL,
+            "not judged: %s is a method of peft's whose weights, and keys, are not LoRA's; of "
+            "peft's methods LORA is known here",
+            vp_text_escape(v->text, shown, sizeof shown));
+    return true;
+}
+
 /* The place of a finding: by file as given, then line; those of a whole file last. */
 static int by_place(const void *a, const void *b)
 {
@@ -412,6 +428,10 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         if (key) {
             vp_find(out, file, VP_ERROR, key, key->key, NULL,
                     "not judged: a key of %s, whose files are no target's", whose);
+            continue;
+        }
+        if (is_of_another_method(out, file)) {
+            file->dialect = NULL;
             continue;
         }
         if (!file->dialect && file->doc->launch && !file->doc->root->first)

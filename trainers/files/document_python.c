@@ -300,6 +300,50 @@ static bool ends_in(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* Whether a call makes the arguments of a trainer, of which a script has one as a rule. */
+static bool is_of_arguments(const char *call)
+{
+    static const char *const ends[] = {
+        "Arguments",    "SFTConfig",  "DPOConfig",          "GRPOConfig",
+        "RewardConfig", "LoraConfig", "BitsAndBytesConfig", NULL};
+
+    for (int i = 0; call && ends[i]; i++)
+        if (ends_in(call, ends[i]))
+            return true;
+    return false;
+}
+
+/* The arguments that another call of the same name made before v; NULL: none. */
+static const vp_value *first_arguments(const reader *r, const vp_value *v)
+{
+    for (const vp_value *old = r->doc->root->first; old && old != v; old = old->next)
+        if (old->call && v->call && is_of_arguments(v->call) && strcmp(old->call, v->call) == 0 &&
+            old->line != v->line)
+            return old;
+    return NULL;
+}
+
+/* Which of two sets of arguments the trainer gets is not followed: what they say differently, nobody knows. */
+static vp_status forget_what_differs(reader *r, const vp_value *first, const vp_value *second)
+{
+    char      name[128];
+    vp_status st = VP_OK;
+
+    for (vp_value *m = r->doc->root->first; m; m = m->next) {
+        const vp_value *a = vp_value_member(first, m->key), *b = vp_value_member(second, m->key);
+        bool            same =
+            a && b && a->kind == b->kind && a->text && b->text && strcmp(a->text, b->text) == 0;
+        if ((a || b) && !same)
+            be_unread(m);
+    }
+    VP_TRY(vp_document_remark(r->doc, second->line, second->key, false, r->err,
+                              "a second %s(), beside that of line %d: where they differ nothing is "
+                              "known, for which of them the trainer gets is not followed",
+                              vp_text_escape(second->call, name, sizeof name), first->line));
+out:
+    return st;
+}
+
 /* Members of a call's, at the root too: what they are about is known by their names. */
 static vp_status join_root(reader *r, const vp_value *map)
 {
@@ -445,7 +489,10 @@ static vp_status read_statement(reader *r)
         if (returns)
             vp_value_drop_last(root, v);
     } else if (v->kind == VP_VALUE_MAP) {
+        const vp_value *first = first_arguments(r, v);
         VP_TRY(join_root(r, v));
+        if (first)
+            VP_TRY(forget_what_differs(r, first, v));
     } else if (is_one_of_two(r, v)) {
         be_unread(v);
     }
