@@ -551,6 +551,8 @@ static vp_status print_timeline(vp_arena *arena, const vp_plan *plan, vp_err *er
     print_track("wait", t.waited, COLUMNS);
     print_track("to host", t.busy[VP_STREAM_TO_HOST], COLUMNS);
     print_track("to device", t.busy[VP_STREAM_TO_DEVICE], COLUMNS);
+    if (t.step.busy_s[VP_STREAM_HOST] > 0)
+        print_track("host", t.busy[VP_STREAM_HOST], COLUMNS);
     printf("%-10s", "memory");
     for (int64_t i = 0; i < COLUMNS; i++)
         putchar(t.alive_bytes[i] ? (char)('0' + 9 * t.alive_bytes[i] / t.most_bytes) : ' ');
@@ -561,6 +563,9 @@ static vp_status print_timeline(vp_arena *arena, const vp_plan *plan, vp_err *er
                    vp_time_text(t.step.busy_s[VP_STREAM_TO_HOST], a, sizeof a),
                    vp_time_text(t.step.busy_s[VP_STREAM_TO_DEVICE], b, sizeof b),
                    vp_time_text(t.step.waited_s, c, sizeof c));
+    if (t.step.busy_s[VP_STREAM_HOST] > 0)
+        vp_screen_line("host", "updates %s",
+                       vp_time_text(t.step.busy_s[VP_STREAM_HOST], a, sizeof a));
 out:
     return st;
 }

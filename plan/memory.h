@@ -2,7 +2,9 @@
  *
  * A *memory* is a range of addresses with a peak of its own. A *stream* executes its steps in order,
  * one after the other, beside the other streams. Kernels run on the compute stream and read and write
- * device memory only. Copies between two memories run on the stream of their direction. */
+ * device memory only. Copies between two memories run on the stream of their direction. An update may run
+ * on stream "host": the host's processor makes it, in host memory only, when the compute stream has come
+ * to it, and what follows on the compute stream waits for it. */
 #ifndef VP_PLAN_MEMORY_H
 #define VP_PLAN_MEMORY_H
 
@@ -16,7 +18,8 @@ typedef enum vp_memory {
 #undef X
 
 /* X(NAME, text). */
-#define VP_STREAM_TABLE(X) X(COMPUTE, "compute") X(TO_HOST, "to_host") X(TO_DEVICE, "to_device")
+#define VP_STREAM_TABLE(X) \
+    X(COMPUTE, "compute") X(TO_HOST, "to_host") X(TO_DEVICE, "to_device") X(HOST, "host")
 
 typedef enum vp_stream {
 #define X(name, text) VP_STREAM_##name,

@@ -177,10 +177,23 @@ uint32_t vp_step_lacks(const vp_step *s)
     return vp_kernel_lacks(s->kernel, s->dtype, absent);
 }
 
+/* The parameter of an update whose master lies beside it in host memory: what is there is not read, and
+ * all of it is written but where fp16's updates are skipped. */
+static bool is_only_written(const vp_step *s, int operand)
+{
+    int master;
+
+    if (s->stream != VP_STREAM_HOST || operand != 0 || s->dtype == VP_DTYPE_F16)
+        return false;
+    master = vp_kernel_operand(s->kernel, "master");
+    return master >= 0 && s->args[master].space != VP_SPACE_NONE;
+}
+
 vp_access vp_step_operand_access(const vp_step *s, int operand)
 {
-    return is_workspace(s, operand) ? VP_WRITE
-                                    : vp_kernel_info_of(s->kernel)->operands[operand].access;
+    return is_workspace(s, operand) || is_only_written(s, operand)
+               ? VP_WRITE
+               : vp_kernel_info_of(s->kernel)->operands[operand].access;
 }
 
 bool vp_step_may_share(const vp_step *s, int out, int in)

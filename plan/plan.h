@@ -159,8 +159,9 @@ typedef struct vp_step {
     bool          later_only;         /* runs in all but the first                        */
     bool          window_of_instance; /* an attention whose window is its instance's */
     /* of a random kernel: unique in its template, below 2^16; see VP_UPDATE_RNG_FIRST */
-    int          rng_id;
-    vp_stream    stream;    /* VP_STREAM_COMPUTE, but for copy_start                  */
+    int rng_id;
+    /* VP_STREAM_COMPUTE, but for copy_start; VP_STREAM_HOST for an update that the host makes */
+    vp_stream    stream;
     double       seconds;   /* predicted                                        */
     vp_algorithm algorithm; /* that the seconds were measured with, or unset    */
 } vp_step;

@@ -260,7 +260,8 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
     else if (strcmp(name, "lengths") == 0)
         right = f && a->idx == plan->lengths_idx;
     else if (strcmp(name, "control") == 0)
-        right = f && a->idx == plan->control_idx;
+        right = f && (s->stream == VP_STREAM_HOST ? f->component == VP_COMP_STAGING
+                                                  : a->idx == plan->control_idx);
     else if (strcmp(name, "angles") == 0)
         right = f && f->component == VP_COMP_CONSTANTS;
     else if (strcmp(name, "scratch") == 0)
@@ -268,8 +269,10 @@ static vp_status check_index_operand(const vp_plan *plan, const vp_step *s, int 
     else if (strcmp(name, "workspace") == 0)
         right = f ? f->component == VP_COMP_TEMPORARIES || f->component == VP_COMP_WORKSPACE
                   : a->space == VP_SPACE_BUFFER;
-    else /* or the window that it passes through */
-        right = !f || f->component == VP_COMP_STAGING;
+    else /* or the window that it passes through; of the control block a copy goes to the host */
+        right =
+            !f || f->component == VP_COMP_STAGING ||
+            (s->kernel == VP_K_COPY_START && k == VP_COPY_START_X && a->idx == plan->control_idx);
     if (!right)
         return VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, at, "%s: operand %s is not where it must be",
                           s->name, name);
@@ -498,6 +501,10 @@ typedef struct sweep {
     under_way           copies[VP_MAX_COPIES];
     bool                has_copies;
     int                 n_copies; /* under way */
+    /* per buffer: the step that began to copy the control block into it, and nothing has been written
+     * there since; -1: none. And the last step that wrote the control block */
+    int64_t *control_since;
+    int64_t  control_written;
 } sweep;
 
 static bool overlap(const vp_expanded_operand *a, int64_t a_bytes, const vp_expanded_operand *b,
@@ -521,6 +528,49 @@ static bool disturbs(const vp_expanded_step *s, int k, const under_way *c)
            (a->access != VP_READ && overlap(a, bytes, &c->from, c->bytes));
 }
 
+/* What the host makes: an update, of what lies in host memory, with the numbers of the control block as
+ * the norm left them. */
+static vp_status check_host_step(const sweep *w, const vp_expanded_step *s, vp_err *err)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
+    const char           *file = w->file;
+    vp_status             st   = VP_OK;
+
+    NEED(info->kind == VP_KERNEL_UPDATE && s->pass == VP_PASS_UPDATE, NULL,
+         "step %lld (%s): only updates, each element by itself, are made by the host",
+         (long long)s->idx, s->step->name);
+    for (int k = 0; k < s->n_operands; k++) {
+        int64_t buffer = s->operands[k].buffer;
+        if (buffer < 0)
+            continue;
+        NEED(s->operands[k].memory == VP_MEMORY_HOST_PINNED, NULL,
+             "step %lld (%s): %s lies on the device, where the host does not reach it",
+             (long long)s->idx, s->step->name, vp_step_operand_name(s->step, k));
+        if (info->operands[k].elem != VP_AS_CONTROL)
+            continue;
+        NEED(s->step->args[k].offset_bytes == 0 && w->control_since[buffer] > w->control_written,
+             NULL, "step %lld (%s): nobody has brought it the control block of this step",
+             (long long)s->idx, s->step->name);
+    }
+out:
+    return st;
+}
+
+/* What holds the control block, or a copy of all of it, after a step that writes to a buffer. */
+static void note_control(sweep *w, const vp_expanded_step *s, const vp_expanded_operand *to)
+{
+    const vp_expanded_buffer  *b    = &w->x->buffers[to->buffer];
+    const vp_expanded_operand *from = &s->operands[VP_COPY_START_X];
+    bool copies = s->started >= 0 && w->x->buffers[from->buffer].component == VP_COMP_CONTROL &&
+                  from->offset_bytes == w->x->buffers[from->buffer].offset_bytes &&
+                  to->offset_bytes == b->offset_bytes &&
+                  s->copy_bytes >= vp_precision_control_bytes(w->plan->recipe.precision);
+
+    w->control_since[to->buffer] = copies ? s->started : -1;
+    if (b->component == VP_COMP_CONTROL)
+        w->control_written = s->idx;
+}
+
 /* Kernels work on the device; a copy goes the way of its stream, and its two steps are a pair. */
 static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
 {
@@ -534,10 +584,13 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
     vp_status   st     = VP_OK;
 
     assert(stream < VP_N_STREAMS);
-    NEED((s->step->kernel == VP_K_COPY_START) == (stream != VP_STREAM_COMPUTE), NULL,
-         "step %lld (%s): only a copy_start stands on a copy's stream", (long long)s->idx,
+    NEED((s->step->kernel == VP_K_COPY_START) ==
+             (stream == VP_STREAM_TO_HOST || stream == VP_STREAM_TO_DEVICE),
+         NULL, "step %lld (%s): only a copy_start stands on a copy's stream", (long long)s->idx,
          s->step->name);
-    if (s->step->kernel == VP_K_COPY_START) {
+    if (stream == VP_STREAM_HOST) {
+        VP_TRY(check_host_step(w, s, err));
+    } else if (s->step->kernel == VP_K_COPY_START) {
         under_way *c = &w->copies[s->step->copy_start.copy];
         NEED(!c->is, NULL, "step %lld (%s): copy %lld is under way already", (long long)s->idx,
              s->step->name, (long long)s->step->copy_start.copy);
@@ -623,6 +676,7 @@ static vp_status check_operands(sweep *w, const vp_expanded_step *s, vp_err *err
             const vp_expanded_operand *a = &s->operands[k];
             int64_t begin                = a->offset_bytes - w->x->buffers[a->buffer].offset_bytes;
             fill(&w->written[a->buffer], begin, begin + vp_expanded_operand_bytes(s, k));
+            note_control(w, s, a);
         }
 out:
     return st;
@@ -727,14 +781,18 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
                  place_of("fixed[%d]", (int)i).field, "%s and %s overlap", f->name,
                  x.buffers[k].name);
     }
-    sweep w = {.plan    = plan,
-               .bucket  = bucket,
-               .x       = &x,
-               .file    = file,
-               .written = vp_arena_array(arena, x.n_buffers, sizeof(filled))};
-    VP_TRY_ALLOC(err, w.written);
-    for (int64_t i = 0; i < x.n_buffers; i++)
-        w.written[i].end = x.buffers[i].persistent ? x.buffers[i].bytes : 0;
+    sweep w = {.plan            = plan,
+               .bucket          = bucket,
+               .x               = &x,
+               .file            = file,
+               .written         = vp_arena_array(arena, x.n_buffers, sizeof(filled)),
+               .control_since   = vp_arena_array(arena, x.n_buffers, sizeof(int64_t)),
+               .control_written = -1};
+    VP_TRY_ALLOC(err, w.written && w.control_since);
+    for (int64_t i = 0; i < x.n_buffers; i++) {
+        w.written[i].end   = x.buffers[i].persistent ? x.buffers[i].bytes : 0;
+        w.control_since[i] = -1;
+    }
     VP_TRY(vp_expand(plan, bucket, n_micro, check_access, &w, err));
     for (int c = 0; c < VP_MAX_COPIES; c++)
         NEED(!w.copies[c].is, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,

@@ -213,7 +213,8 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
         VP_TRY(vp_json_string(node, "stream", &stream, err));
         s->stream = vp_stream_by_name(stream);
         if (s->stream == VP_N_STREAMS)
-            VP_TRY(vp_json_fail(node, "stream", err, "is none of compute, to_host and to_device"));
+            VP_TRY(vp_json_fail(node, "stream", err,
+                                "is none of compute, to_host, to_device and host"));
     }
     if (vp_json_has(node, "first_only"))
         VP_TRY(vp_json_bool(node, "first_only", &s->first_only, err));

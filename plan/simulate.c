@@ -35,7 +35,8 @@ static vp_simulated_step take(clocks *c, const vp_step *s, bool started)
 
     assert(s->stream < VP_N_STREAMS);
     /* kernels run on one stream, copies on the others: two steps of one copy are never on one */
-    assert(s->kernel == VP_K_COPY_START || s->stream == VP_STREAM_COMPUTE);
+    assert((s->kernel == VP_K_COPY_START) ==
+           (s->stream == VP_STREAM_TO_HOST || s->stream == VP_STREAM_TO_DEVICE));
 
     if (s->kernel == VP_K_COPY_DONE) {
         double copied = started ? c->copy_end_s[s->copy_done.copy] : 0;
@@ -52,6 +53,8 @@ static vp_simulated_step take(clocks *c, const vp_step *s, bool started)
     }
     assert(when.begin_s <= when.end_s && when.end_s >= *now && when.waited_s >= 0);
     *now = when.end_s;
+    if (s->stream == VP_STREAM_HOST) /* what follows it waits for it */
+        c->at_s[VP_STREAM_COMPUTE] = when.end_s;
     if (s->kernel == VP_K_COPY_START)
         c->copy_end_s[s->copy_start.copy] = when.end_s;
     return when;

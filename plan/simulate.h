@@ -4,8 +4,9 @@
  * A kernel begins when the kernel before it ends. A copy begins when the kernels before its
  * copy_start and the copies before it on its stream have ended; copy_done ends when both the
  * kernel before it and its copy have. Seconds are those of the plan's steps: a copy's are its
- * copy_start's, and a copy_done has none of its own but waiting. Without copies the sum over all
- * steps is what comes out.
+ * copy_start's, and a copy_done has none of its own but waiting. An update that the host makes begins
+ * when the kernels before it have ended, and the kernel after it begins when it ends. Without copies the
+ * sum over all steps is what comes out.
  *
  * Of many micro-steps the first VP_SIMULATED_MICRO_STEPS - 1 and the last are walked; those left
  * out take as long as the last middle one that was. That is exact without copies, and where no copy

@@ -48,7 +48,7 @@ static vp_status note_step(const vp_expanded_step *s, void *ctx, vp_err *err)
     assert(s->idx < d->x.n_steps);
     d->begin_s[s->idx] = d->now_s;
     d->part[s->idx]    = part_of(d, s);
-    if (s->step->stream == VP_STREAM_COMPUTE)
+    if (s->step->kernel != VP_K_COPY_START)
         d->now_s += s->step->seconds;
     d->begin_s[s->idx + 1] = d->now_s;
     return VP_OK;

@@ -91,7 +91,7 @@ static void draw(vp_timeline *t, const moments *m, const int64_t *alive)
         const moment *x = &m->at[i];
         spread(t, x->begin_s, x->end_s - x->waited_s, t->busy[x->step->stream]);
         spread(t, x->end_s - x->waited_s, x->end_s, t->waited);
-        if (x->step->stream != VP_STREAM_COMPUTE || width <= 0)
+        if (x->step->kernel == VP_K_COPY_START || width <= 0)
             continue;
         for (int64_t c = (int64_t)(x->begin_s / width);
              c < t->n_columns && (double)c * width <= x->end_s; c++)
@@ -130,7 +130,8 @@ out:
 
 static const char *const tracks[VP_N_STREAMS] = {[VP_STREAM_COMPUTE]   = "kernels",
                                                  [VP_STREAM_TO_HOST]   = "copies to the host",
-                                                 [VP_STREAM_TO_DEVICE] = "copies to the device"};
+                                                 [VP_STREAM_TO_DEVICE] = "copies to the device",
+                                                 [VP_STREAM_HOST]      = "updates by the host"};
 
 static void put(vp_text *out, json_t *event)
 {
@@ -175,6 +176,8 @@ vp_status vp_report_trace(const vp_plan *plan, vp_text *out, vp_err *err)
     VP_TRY(count_alive(arena, plan, m.n, &alive, err));
     vp_text_printf(out, "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
     for (int s = 0; s < VP_N_STREAMS; s++) {
+        if (s == VP_STREAM_HOST && step.busy_s[s] <= 0) /* few plans have it */
+            continue;
         if (s > 0)
             vp_text_printf(out, ",\n");
         put(out, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name", "ph", "M", "pid",
@@ -182,7 +185,7 @@ vp_status vp_report_trace(const vp_plan *plan, vp_text *out, vp_err *err)
     }
     for (int64_t i = 0; i < m.n; i++) {
         put_moment(out, plan, &m.at[i]);
-        if (m.at[i].step->stream != VP_STREAM_COMPUTE || alive[i] == last)
+        if (m.at[i].step->kernel == VP_K_COPY_START || alive[i] == last)
             continue;
         vp_text_printf(out, ",\n");
         put(out,

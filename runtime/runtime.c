@@ -124,6 +124,22 @@ static vp_status check_backend(const vp_runtime *rt, vp_err *err)
         rt->plan->device, (int)planned / 10, (int)planned % 10, (int)here / 10, (int)here % 10);
 }
 
+/* The host makes updates where the device's memory is its own: its kernels are the device's then. */
+static vp_status check_host_steps(const vp_runtime *rt, vp_err *err)
+{
+    for (int64_t k = 0; !rt->backend->host_memory && k < rt->bucket->n_programs; k++) {
+        const vp_program *p = &rt->bucket->programs[k];
+        for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++)
+            if (p->steps[VP_PASS_UPDATE][i].stream == VP_STREAM_HOST)
+                return VP_FAIL(
+                    err, VP_ERR_DEVICE,
+                    "the plan's updates are made by the host (--offload host-step), which "
+                    "the %s backend does not do",
+                    rt->backend->name);
+    }
+    return VP_OK;
+}
+
 /* Whether a card has room for the arena and for what the plan expects beside it and is not there
  * yet: kernels are loaded and a step is recorded when it first runs, and that must not be where
  * memory ends. */
@@ -174,6 +190,7 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
                                            plan->recipe.weight_decay, plan->recipe.momentum};
     VP_TRY_ALLOC(err, rt->scratch);
     VP_TRY(check_backend(rt, err));
+    VP_TRY(check_host_steps(rt, err));
     VP_TRY(check_room(rt, err));
     assert(!opts->verify || backend->host_memory); /* the verifier reads the arenas itself */
     rt->uses_algorithms =
@@ -332,7 +349,9 @@ static vp_status run_kernel(vp_runtime *rt, const vp_expanded_step *x, vp_err *e
     bool            clocked = rt->backend->host_memory || rt->opts.eager;
     vp_status       st      = VP_OK;
 
-    assert(x->step->kernel < VP_N_KERNELS && x->step->stream == VP_STREAM_COMPUTE);
+    assert(x->step->kernel < VP_N_KERNELS);
+    assert(x->step->stream == VP_STREAM_COMPUTE ||
+           (x->step->stream == VP_STREAM_HOST && rt->backend->host_memory));
     for (int r = 0; r < rt->n_arenas; r++) {
         vp_kernel_call call    = bind(rt, x, rt->arena[r]);
         double         start_s = vp_now_s();
