@@ -47,10 +47,10 @@ static void add_decisions(const json_t *d, vp_text *out)
     if (half && strcmp(half, "fp32") != 0)
         vp_text_printf(out, ", gradients %s", half);
     if (states)
-        vp_text_printf(out, ", %s of %lld parts in host memory",
-                       json_is_true(json_object_get(offload, "blocks")) ? "parameters and states"
-                                                                        : "states",
-                       states);
+        vp_text_printf(
+            out, ", %s of %lld parts in host memory%s",
+            json_is_true(json_object_get(offload, "blocks")) ? "parameters and states" : "states",
+            states, json_is_true(json_object_get(offload, "host_step")) ? ", stepped there" : "");
     for (size_t i = 0; i < json_array_size(runs); i++) {
         const json_t *run = json_array_get(runs, i);
         long long     n   = json_integer_value(json_object_get(run, "n_blocks"));

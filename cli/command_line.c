@@ -165,10 +165,12 @@ static const vp_option pin_rows[] = {
     {.name      = "--offload",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_plan_options, offload),
-     .words     = "none|optimizer|params|activations|optimizer+activations|params+activations",
+     .words     = "none|optimizer|params|activations|optimizer+activations|params+activations|"
+                  "host-step|params+host-step|host-step+activations|params+host-step+activations",
      .help      = "What lies in host memory: nothing; all master weights and optimizer states; "
                   "these and the blocks' parameters and gradients; what blocks keep for their "
-                  "backward; needs --host-memory",
+                  "backward. With host-step the host also makes the updates, on cpu, of adamw, sgd, "
+                  "sgd-momentum and lion. Needs --host-memory",
      .otherwise = "as much of it as pays, where there is host memory",
      .example   = "optimizer"},
 };

@@ -150,10 +150,12 @@ static vp_status make_like(vp_what_ifs *w, vp_err *err)
         .global_batch = plan->global_batch,
         .loss_chunk   = json_integer_value(json_object_get(plan->decisions, "loss_chunk_tokens")),
         .attention    = attention ? vp_attention_by_name(attention) : VP_ATTENTION_FLASH};
-    const char *offload = json_string_value(json_object_get(plan->decisions, "offload"));
-    w->like.offload     = (vp_offload){
-            .states = json_integer_value(json_object_get(plan->decisions, "offloaded_instances")),
-            .blocks = offload && strcmp(offload, "params") == 0};
+    const char     *offload = json_string_value(json_object_get(plan->decisions, "offload"));
+    vp_offload_kind held    = offload ? vp_offload_by_name(offload) : VP_OFFLOAD_NONE;
+    w->like.offload         = (vp_offload){
+                .states    = json_integer_value(json_object_get(plan->decisions, "offloaded_instances")),
+                .host_step = vp_offload_steps(held),
+                .blocks    = held == VP_OFFLOAD_PARAMS || held == VP_OFFLOAD_PARAMS_HOST_STEP};
     if (w->like.offload.states < 0 || w->like.offload.states > w->model->graph.n_instances ||
         (w->like.offload.blocks && !vp_may_stream(&w->model->graph)))
         return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "decisions",

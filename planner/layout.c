@@ -15,13 +15,24 @@ int vp_layout_add_fixed(vp_assembly *a, const char *name, vp_component component
     return a->n_fixed++;
 }
 
-/* What master weights and states in host memory pass through. */
+/* What master weights and states in host memory pass through, or gradients and parameters that the host
+ * needs for their updates, beside the control block. */
 vp_status vp_layout_list_windows(vp_assembly *a, vp_err *err)
 {
-    static const char *const parts[VP_N_WINDOW_PARTS] = {"master", "state 1", "state 2"};
-    int64_t                  bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS] = {{0}};
-    vp_status                st                                     = VP_OK;
+    static const char *const        moved[VP_N_WINDOW_PARTS]  = {"master", "state 1", "state 2"},
+                             *const needed[VP_N_WINDOW_PARTS] = {"parameter", "gradient", ""};
+    const bool                      host_step                 = a->scenario->offload.host_step;
+    const char *const              *parts                     = host_step ? needed : moved;
+    const vp_memory                 memory = host_step ? VP_MEMORY_HOST_PINNED : VP_MEMORY_DEVICE;
+    int64_t                         bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS] = {{0}};
+    vp_status                       st                                     = VP_OK;
 
+    a->host_control =
+        host_step ? vp_layout_add_fixed(a, "control for the host", VP_COMP_STAGING,
+                                        vp_precision_control_bytes(a->scenario->recipe.precision))
+                  : -1;
+    if (host_step)
+        a->fixed[a->host_control].memory = memory;
     if (a->scenario->offload.states > 0)
         vp_offload_window_bytes(a, bytes);
     for (int w = 0; w < VP_N_WINDOWS; w++)
@@ -32,6 +43,7 @@ vp_status vp_layout_list_windows(vp_assembly *a, vp_err *err)
             const char *name = vp_arena_printf(a->arena, "%s window %d", parts[part], w + 1);
             VP_TRY_ALLOC(err, name);
             a->windows[w][part] = vp_layout_add_fixed(a, name, VP_COMP_STAGING, bytes[w][part]);
+            a->fixed[a->windows[w][part]].memory = memory;
         }
 out:
     return st;
@@ -88,8 +100,23 @@ static bool is_optimizers(const vp_assembly *a, int fixed_idx)
 {
     return fixed_idx == a->scratch || fixed_idx == a->workspace ||
            (a->fixed[fixed_idx].component == VP_COMP_STAGING &&
+            a->fixed[fixed_idx].memory == VP_MEMORY_DEVICE &&
             (a->slots < 0 || fixed_idx < a->slots) &&
             (a->activation_slots < 0 || fixed_idx < a->activation_slots));
+}
+
+/* Windows of the host's lie where what blocks keep in host memory begins: nothing is kept then. Returns
+ * where they end; 0: there are none. */
+static int64_t place_host_windows(vp_assembly *a)
+{
+    int64_t end = 0;
+
+    for (int i = 0; i < a->n_fixed; i++)
+        if (a->fixed[i].memory == VP_MEMORY_HOST_PINNED) {
+            a->fixed[i].offset_bytes = vp_round_up(end ? end : a->host_stack_base, VP_ALIGN_BYTES);
+            end                      = vp_add(a->fixed[i].offset_bytes, a->fixed[i].bytes);
+        }
+    return end;
 }
 
 vp_bucket vp_layout_bucket(const vp_scenario *s)
@@ -110,7 +137,7 @@ static int64_t place_fixed(vp_assembly *a)
     int64_t         at     = 0;
 
     for (int i = 0; i < a->n_fixed; i++) {
-        if (is_optimizers(a, i))
+        if (is_optimizers(a, i) || a->fixed[i].memory == VP_MEMORY_HOST_PINNED)
             continue;
         assert(vp_overflowed(at) || at % VP_ALIGN_BYTES == 0);
         a->fixed[i].offset_bytes = at;
@@ -183,7 +210,7 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     const vp_graph    *g                  = &a->graph;
     const vp_scenario *s                  = a->scenario;
     int64_t            end[VP_N_MEMORIES] = {[VP_MEMORY_DEVICE] = place_fixed(a)};
-    int64_t            host_bytes = 0, prefix = 0, peak, optimizers, host_at;
+    int64_t            host_bytes = 0, prefix = 0, peak, optimizers, host_at, windows_end;
     vp_status          st = VP_OK;
 
     a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
@@ -211,6 +238,7 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     a->stack_base = peak = end[VP_MEMORY_DEVICE];
     a->host_stack_base = host_at = end[VP_MEMORY_HOST_PINNED];
     optimizers                   = place_optimizers(a, a->stack_base);
+    windows_end                  = place_host_windows(a);
     for (int64_t i = 0; i < g->n_instances; i++) {
         peak          = vp_overflowed(peak) ? peak
                                             : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix),
@@ -226,7 +254,7 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     a->figures.last_height_bytes  = program_height(a, g->n_instances - 1, optimizers);
     a->figures.peak_bytes         = peak;
     a->figures.device_bytes       = vp_device_bytes(a->cost->device, peak);
-    a->figures.host_bytes         = host_bytes;
+    a->figures.host_bytes         = vp_max_i64(host_bytes, windows_end);
     if (vp_overflowed(a->stack_base) || vp_overflowed(host_at) || vp_overflowed(prefix) ||
         vp_overflowed(a->figures.device_bytes))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,

@@ -1,9 +1,14 @@
-/* planner/offload.c: what lies in the host's memory comes to the device when it is needed.
+/* planner/offload.c: what lies in the host's memory and what is updated with it come together.
  *
  * Master weights and optimizer states are needed in the update only. There they pass through windows
  * on the device, piece by piece: while one piece is updated, the next one comes in and the one before
  * goes back. Three windows do for that, one for each. A parameter is cut where its update treats each
- * element by itself; the bits do not depend on the cut. */
+ * element by itself; the bits do not depend on the cut.
+ *
+ * Where the host makes the updates it is the other way round: the windows are in host memory, gradients
+ * and parameters pass through them, and master weights and states stay where they are. What lies in host
+ * memory as well, since blocks are streamed, passes through none. The host is brought the control block
+ * first, behind the norm. */
 #include "base/checked.h"
 #include "planner/planner_internal.h"
 
@@ -14,19 +19,38 @@
  * reach the link's rate, and few enough steps for the plan's file. */
 enum { PIECES = 8, LEAST_PIECE = 4096, MOST_PIECE = 1 << 24 };
 
-/* Held things that may lie in host memory: VP_REGION_MASTER and what follows. */
-static vp_region region_of(int part)
+/* What passes through windows: master weights and states, or parameters and gradients where the host
+ * makes the updates. */
+static vp_region first_region(const vp_assembly *a)
 {
-    assert(part >= 0 && part < VP_N_WINDOW_PARTS);
-    return (vp_region)(VP_REGION_MASTER + part);
+    return a->scenario->offload.host_step ? VP_REGION_PARAM : VP_REGION_MASTER;
+}
+
+static int n_parts(const vp_assembly *a)
+{
+    return a->scenario->offload.host_step ? VP_REGION_MASTER - VP_REGION_PARAM : VP_N_WINDOW_PARTS;
+}
+
+static vp_region region_of(const vp_assembly *a, int part)
+{
+    assert(part >= 0 && part < n_parts(a));
+    return (vp_region)((int)first_region(a) + part);
 }
 
 /* The part that an argument is of; -1: none. */
-static int part_of(const vp_arg *arg)
+static int part_of(const vp_assembly *a, const vp_arg *arg)
 {
-    return arg->space >= VP_SPACE_MASTER && arg->space <= VP_SPACE_STATE1
-               ? (int)(arg->space - VP_SPACE_MASTER)
-               : -1;
+    int part = (int)arg->space - VP_SPACE_PARAM - (int)first_region(a);
+
+    return arg->space <= VP_SPACE_STATE1 && part >= 0 && part < n_parts(a) ? part : -1;
+}
+
+/* Whether an instance's updates are made where all of what they need lies: the host makes them, and its
+ * parameters and gradients are in host memory, too. */
+static bool is_in_place(const vp_assembly *a, int64_t instance_idx)
+{
+    return a->scenario->offload.host_step && a->scenario->offload.blocks && instance_idx > 0 &&
+           instance_idx < a->graph.n_instances - 1;
 }
 
 /* Whether an update may be made piece by piece with the same bits: each element by itself, and nothing
@@ -78,8 +102,8 @@ static void widen_windows(const vp_assembly *a, const vp_template *t,
         vp_step         update = vp_optimizer_phase_update(a, p, k);
         int64_t         length = piece_elements(a, &update, p->n_elements);
         for (int64_t first = 0; first < p->n_elements; first += length, n++)
-            for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
-                int64_t  whole = vp_plan_param_bytes(&a->scenario->recipe, p, region_of(part));
+            for (int part = 0; part < n_parts(a); part++) {
+                int64_t  whole = vp_plan_param_bytes(&a->scenario->recipe, p, region_of(a, part));
                 int64_t  len   = vp_min_i64(length, p->n_elements - first);
                 int64_t  need  = len == p->n_elements ? whole : whole / p->n_elements * len;
                 int64_t *to    = &bytes[slot_of(n)][part];
@@ -94,7 +118,8 @@ void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][V
 
     memset(bytes, 0, sizeof(int64_t[VP_N_WINDOWS][VP_N_WINDOW_PARTS]));
     for (int64_t i = 0; i < g->n_instances && i < a->scenario->offload.states; i++)
-        if (i == 0 || g->instances[i].template_idx != g->instances[i - 1].template_idx)
+        if (!is_in_place(a, i) &&
+            (i == 0 || g->instances[i].template_idx != g->instances[i - 1].template_idx))
             widen_windows(a, &g->templates[g->instances[i].template_idx], bytes);
 }
 
@@ -102,22 +127,27 @@ void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][V
 typedef struct piece {
     vp_step step;
     int     operand[VP_N_WINDOW_PARTS]; /* of the step: each part's; -1: it has none */
-    vp_arg  home[VP_N_WINDOW_PARTS];    /* where it lies in host memory              */
+    vp_arg  home[VP_N_WINDOW_PARTS];    /* where it lies in the other memory         */
     int64_t bytes[VP_N_WINDOW_PARTS];
 } piece;
 
 static piece make_piece(const vp_assembly *a, const vp_step *update, int64_t first, int64_t n,
-                        int64_t n_elements, int slot)
+                        int64_t n_elements, int slot, bool in_place)
 {
     piece out = {.step = *update, .operand = {-1, -1, -1}};
 
+    if (a->scenario->offload.host_step)
+        out.step.stream = VP_STREAM_HOST;
     if (n < n_elements) {
         assert(may_cut(update) && update->update.count == n_elements);
         out.step.update.count = n; /* first of all their attributes */
     }
     for (int k = 0; k < vp_step_n_operands(update); k++) {
         vp_arg *arg  = &out.step.args[k];
-        int     part = part_of(arg);
+        int     part = in_place ? -1 : part_of(a, arg);
+        if (arg->space == VP_SPACE_FIXED && arg->idx == VP_FIXED_CONTROL &&
+            out.step.stream == VP_STREAM_HOST)
+            arg->idx = a->host_control;
         if (arg->space == VP_SPACE_NONE || arg->space == VP_SPACE_FIXED)
             continue; /* control, scratch, workspace */
         int64_t whole = vp_step_operand_bytes(update, update->ints, k);
@@ -156,8 +186,11 @@ static int64_t copy_out(int slot, int part)
     return copy_in(slot, part) + VP_N_WINDOW_PARTS;
 }
 
+/* in: to where the update is made, which is the device, or the host. */
 static void start(list *l, const piece *p, int slot, bool in)
 {
+    bool to_device = in == (p->step.stream == VP_STREAM_COMPUTE);
+
     for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
         if (p->operand[part] < 0)
             continue;
@@ -168,7 +201,7 @@ static void start(list *l, const piece *p, int slot, bool in)
         vp_step       s         = {.kernel = VP_K_COPY_START,
                                    .dtype  = VP_DTYPE_F32,
                                    .name   = p->step.name,
-                                   .stream = in ? VP_STREAM_TO_DEVICE : VP_STREAM_TO_HOST};
+                                   .stream = to_device ? VP_STREAM_TO_DEVICE : VP_STREAM_TO_HOST};
         s.args[VP_COPY_START_X] = in ? p->home[part] : *window;
         s.args[VP_COPY_START_Y] = in ? *window : p->home[part];
         s.copy_start.count      = p->bytes[part];
@@ -189,25 +222,52 @@ static void wait(list *l, const piece *p, int slot, bool in)
     }
 }
 
+/* The host's copy of the control block. */
+static void bring_control(const vp_assembly *a, list *l)
+{
+    /* a number of a part that only the device's windows have */
+    const int64_t copy = copy_in(0, VP_N_WINDOW_PARTS - 1);
+    vp_step       s    = {.kernel = VP_K_COPY_START,
+                          .dtype  = VP_DTYPE_F32,
+                          .name   = "control",
+                          .stream = VP_STREAM_TO_HOST};
+    vp_step       done = {.kernel = VP_K_COPY_DONE, .dtype = VP_DTYPE_F32, .name = "control"};
+
+    assert(n_parts(a) < VP_N_WINDOW_PARTS);
+    s.args[VP_COPY_START_X] = (vp_arg){.space = VP_SPACE_FIXED, .idx = VP_FIXED_CONTROL};
+    s.args[VP_COPY_START_Y] = (vp_arg){.space = VP_SPACE_FIXED, .idx = a->host_control};
+    s.copy_start.count      = a->fixed[a->host_control].bytes;
+    s.copy_start.copy = done.copy_done.copy = copy;
+    add(l, &s);
+    add(l, &done);
+}
+
+/* Elements of a piece of a program's update. */
+static int64_t cut_at(const vp_assembly *a, const vp_step *update, int64_t n_elements,
+                      bool in_place)
+{
+    return in_place ? n_elements : piece_elements(a, update, n_elements);
+}
+
 /* Every update of a program, in pieces; NULL: out of memory, or none. */
 static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_template *t,
-                          int64_t *n)
+                          bool in_place, int64_t *n)
 {
     piece *pieces;
 
     *n = 0;
     for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++)
-        *n += vp_ceil_div(t->params[i].n_elements,
-                          piece_elements(a, &p->steps[VP_PASS_UPDATE][i], t->params[i].n_elements));
+        *n += vp_ceil_div(t->params[i].n_elements, cut_at(a, &p->steps[VP_PASS_UPDATE][i],
+                                                          t->params[i].n_elements, in_place));
     pieces = vp_arena_array(a->arena, *n, sizeof *pieces);
     *n     = 0;
     for (int64_t i = 0; pieces && i < p->n_steps[VP_PASS_UPDATE]; i++) {
         const vp_step *update     = &p->steps[VP_PASS_UPDATE][i];
         int64_t        n_elements = t->params[i].n_elements;
-        int64_t        length     = piece_elements(a, update, n_elements);
+        int64_t        length     = cut_at(a, update, n_elements, in_place);
         for (int64_t first = 0; first < n_elements; first += length, ++*n)
             pieces[*n] = make_piece(a, update, first, vp_min_i64(length, n_elements - first),
-                                    n_elements, slot_of(*n));
+                                    n_elements, slot_of(*n), in_place);
     }
     return pieces;
 }
@@ -216,13 +276,18 @@ vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
 {
     vp_program        *p = &a->lowered[program_idx].program;
     const vp_template *t = &a->graph.templates[a->template_of[program_idx]];
-    int64_t            n;
-    piece             *pieces = cut_updates(a, p, t, &n);
-    list               out    = {.cap = n * (1 + 4 * VP_N_WINDOW_PARTS)};
+    int64_t            n, instance_idx = 0;
+
+    while (a->program_of[instance_idx] != program_idx)
+        instance_idx++;
+    piece *pieces = cut_updates(a, p, t, is_in_place(a, instance_idx), &n);
+    list   out    = {.cap = 2 + n * (1 + 4 * VP_N_WINDOW_PARTS)};
 
     out.steps = vp_arena_array(a->arena, out.cap, sizeof *out.steps);
     if (vp_arena_failed(a->arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    if (a->scenario->offload.host_step && instance_idx == 0) /* all others come after it */
+        bring_control(a, &out);
     /* piece j comes in, then piece j - 1 is updated and goes back; piece j's window is free when
      * what went back from it is there */
     for (int64_t j = 0; j < n + VP_N_WINDOWS; j++) {

@@ -10,7 +10,7 @@
 /* The first fixed buffers; token types, lengths, angles, scratch and workspace follow where
  * there are any. */
 /* Windows through which offloaded parts of a parameter pass: master weights and two states, each in
- * its own. */
+ * its own; or where the host makes the updates, in host memory, the parameter and its gradient. */
 enum { VP_N_WINDOWS = 3, VP_N_WINDOW_PARTS = 3 };
 
 /* Slots for the parameters and gradients of streamed blocks: one is used, one is filled, and the
@@ -21,7 +21,7 @@ enum {
     VP_FIXED_CONTROL,
     VP_FIXED_TOKENS,
     VP_FIXED_LABELS,
-    VP_MAX_FIXED = 8 + VP_MAX_ROPES + VP_N_WINDOWS * VP_N_WINDOW_PARTS +
+    VP_MAX_FIXED = 9 + VP_MAX_ROPES + VP_N_WINDOWS * VP_N_WINDOW_PARTS +
                    2 * VP_N_SLOTS * VP_MAX_STREAMED + VP_MAX_ACTIVATION_SLOTS * VP_MAX_MOVED
 };
 
@@ -67,7 +67,8 @@ typedef struct vp_assembly {
     vp_plan_fixed fixed[VP_MAX_FIXED];
     int           n_fixed, types, lengths, angles, scratch, workspace; /* indices; -1: none */
     int           windows[VP_N_WINDOWS][VP_N_WINDOW_PARTS];            /* likewise         */
-    int           slots; /* the first fixed buffer of slot 0; -1: none */
+    int           host_control; /* the control block where the host makes updates; -1: none */
+    int           slots;        /* the first fixed buffer of slot 0; -1: none */
     /* the first place of slot 0 for activations, -1: none; places of a slot; and each op's, -1: none */
     int     activation_slots, n_moved, place_of_op[64];
     int64_t host_stack_base; /* of what blocks keep in host memory */

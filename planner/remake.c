@@ -124,7 +124,8 @@ static vp_status read_offload(remaking *r, vp_err *err)
     kind = vp_offload_by_name(word);
     if (kind == VP_N_OFFLOADS)
         VP_TRY(vp_json_fail(&r->decisions, "offload", err, "is no kind of offloading"));
-    o->blocks = vp_offload_held(kind) == VP_OFFLOAD_PARAMS;
+    o->blocks    = vp_offload_streams(kind);
+    o->host_step = vp_offload_steps(kind);
     if (vp_json_has(&r->decisions, "offloaded_instances"))
         VP_TRY(vp_json_int(&r->decisions, "offloaded_instances", 0, r->model->graph.n_instances,
                            &o->states, err));

@@ -93,25 +93,51 @@ bool vp_request_must_move(const vp_plan_request *r)
     return r->host_bytes > 0 && r->offload != VP_OFFLOAD_ANY && vp_offload_moves(r->offload);
 }
 
+bool vp_request_may_step(const vp_plan_request *r)
+{
+    const vp_optimizer    o     = r->recipe.optimizer;
+    const vp_update_shape other = {.rows = 1, .cols = 1}, matrix = {2, 2, .block_matrix = true};
+
+    return r->device->is_cpu &&
+           vp_kernel_info_of(vp_optimizer_kernel(o, &other))->kind == VP_KERNEL_UPDATE &&
+           vp_kernel_info_of(vp_optimizer_kernel(o, &matrix))->kind == VP_KERNEL_UPDATE &&
+           (vp_optimizer_n_states(o) > 0 || vp_precision_has_master(r->recipe.precision));
+}
+
+/* A level as it streams its states, and as the host makes their updates; what kind pins is left. */
+static int add_level(const vp_plan_request *r, vp_offload level, vp_offload *levels, int n)
+{
+    const bool any = r->offload == VP_OFFLOAD_ANY;
+
+    if (n > 0 && level.states == levels[n - 1].states && level.blocks == levels[n - 1].blocks)
+        return n;
+    for (int host = 0; host < 2; host++) {
+        level.host_step = host;
+        if ((host ? vp_request_may_step(r) && level.states > 0 : true) &&
+            (any || vp_offload_kind_of(&level) == vp_offload_held(r->offload)))
+            levels[n++] = level;
+    }
+    return n;
+}
+
 int vp_request_offloads(const vp_plan_request *r, vp_offload *levels)
 {
     const vp_graph *g           = &r->model->graph;
     const bool      any         = r->offload == VP_OFFLOAD_ANY;
-    vp_offload_kind kind        = vp_offload_held(r->offload);
     int64_t         n_instances = g->n_instances;
     int             n           = 0;
     enum { EIGHTHS = 8 };
 
-    if (r->host_bytes <= 0 || any || kind == VP_OFFLOAD_NONE)
-        levels[n++] = (vp_offload){0};
-    for (int i = any ? 1 : EIGHTHS;
-         r->host_bytes > 0 && i <= EIGHTHS && (any || kind == VP_OFFLOAD_OPTIMIZER); i++) {
-        vp_offload level = {.states = n_instances * i / EIGHTHS};
-        if (n == 0 || level.states != levels[n - 1].states)
-            levels[n++] = level;
+    if (r->host_bytes <= 0) {
+        levels[0] = (vp_offload){0};
+        return 1;
     }
-    if (r->host_bytes > 0 && (any || kind == VP_OFFLOAD_PARAMS) && vp_may_stream(g))
-        levels[n++] = (vp_offload){.states = n_instances, .blocks = true};
+    for (int i = any ? 0 : EIGHTHS; i <= EIGHTHS; i++)
+        n = add_level(r, (vp_offload){.states = n_instances * i / EIGHTHS}, levels, n);
+    if (!any && vp_offload_held(r->offload) == VP_OFFLOAD_NONE)
+        levels[n++] = (vp_offload){0};
+    if (vp_may_stream(g))
+        n = add_level(r, (vp_offload){.states = n_instances, .blocks = true}, levels, n);
     assert(n <= VP_MAX_OFFLOAD_LEVELS);
     return n;
 }

@@ -53,39 +53,52 @@ const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind a
     return math ? &vp_semantics_vplan_bf16_math : &vp_semantics_vplan_bf16;
 }
 
-static const char *const offload_names[VP_N_OFFLOADS] = {
-    "none", "optimizer", "params", "activations", "optimizer+activations", "params+activations"};
+static const char *const offload_names[VP_N_OFFLOADS] = {"none",
+                                                         "optimizer",
+                                                         "host-step",
+                                                         "params",
+                                                         "params+host-step",
+                                                         "activations",
+                                                         "optimizer+activations",
+                                                         "host-step+activations",
+                                                         "params+activations",
+                                                         "params+host-step+activations"};
 
 const char *vp_offload_name(vp_offload_kind kind)
 {
     return kind < VP_N_OFFLOADS ? offload_names[kind] : "any";
 }
 
-/* Words joined with +, each once; params hold states, too. */
+static vp_offload_kind kind_of(bool states, bool host_step, bool blocks, bool activations)
+{
+    int held = blocks      ? VP_OFFLOAD_PARAMS + host_step
+               : host_step ? VP_OFFLOAD_HOST_STEP
+               : states    ? VP_OFFLOAD_OPTIMIZER
+                           : VP_OFFLOAD_NONE;
+
+    return (vp_offload_kind)(held + (activations ? VP_OFFLOAD_ACTIVATIONS : 0));
+}
+
+/* Words joined with +, each once; params and host-step hold states, too. */
 vp_offload_kind vp_offload_by_name(const char *name)
 {
-    unsigned given = 0;
+    static const char *const words[]  = {"optimizer", "host-step", "params", "activations"};
+    bool                     given[4] = {false};
 
     if (strcmp(name, "none") == 0)
         return VP_OFFLOAD_NONE;
     for (;;) {
-        size_t   n    = strcspn(name, "+");
-        unsigned word = 0;
-        for (int i = VP_OFFLOAD_OPTIMIZER; i <= VP_OFFLOAD_ACTIVATIONS; i++)
-            if (strlen(offload_names[i]) == n && strncmp(offload_names[i], name, n) == 0)
-                word = 1U << i;
-        if (!word || given & word)
+        size_t n = strcspn(name, "+");
+        int    i = 0;
+        while (i < 4 && (strlen(words[i]) != n || strncmp(words[i], name, n) != 0))
+            i++;
+        if (i == 4 || given[i])
             return VP_N_OFFLOADS;
-        given |= word;
+        given[i] = true;
         if (!name[n])
-            break;
+            return kind_of(given[0], given[1], given[2], given[3]);
         name += n + 1;
     }
-    int held = given >> VP_OFFLOAD_PARAMS & 1      ? VP_OFFLOAD_PARAMS
-               : given >> VP_OFFLOAD_OPTIMIZER & 1 ? VP_OFFLOAD_OPTIMIZER
-                                                   : VP_OFFLOAD_NONE;
-    return (vp_offload_kind)(held +
-                             (given >> VP_OFFLOAD_ACTIVATIONS & 1 ? VP_OFFLOAD_ACTIVATIONS : 0));
 }
 
 bool vp_offload_moves(vp_offload_kind kind)
@@ -98,6 +111,18 @@ vp_offload_kind vp_offload_held(vp_offload_kind kind)
     return vp_offload_moves(kind) ? (vp_offload_kind)(kind - VP_OFFLOAD_ACTIVATIONS) : kind;
 }
 
+bool vp_offload_streams(vp_offload_kind kind)
+{
+    return vp_offload_held(kind) == VP_OFFLOAD_PARAMS ||
+           vp_offload_held(kind) == VP_OFFLOAD_PARAMS_HOST_STEP;
+}
+
+bool vp_offload_steps(vp_offload_kind kind)
+{
+    return vp_offload_held(kind) == VP_OFFLOAD_HOST_STEP ||
+           vp_offload_held(kind) == VP_OFFLOAD_PARAMS_HOST_STEP;
+}
+
 bool vp_may_stream(const vp_graph *g)
 {
     int block = vp_block_template(g);
@@ -107,11 +132,8 @@ bool vp_may_stream(const vp_graph *g)
 
 vp_offload_kind vp_offload_kind_of(const vp_offload *offload)
 {
-    vp_offload_kind held = offload->blocks   ? VP_OFFLOAD_PARAMS
-                           : offload->states ? VP_OFFLOAD_OPTIMIZER
-                                             : VP_OFFLOAD_NONE;
-
-    return (vp_offload_kind)(held + (offload->activations ? VP_OFFLOAD_ACTIVATIONS : 0));
+    return kind_of(offload->states > 0, offload->host_step, offload->blocks,
+                   offload->activations != 0);
 }
 
 int vp_block_template(const vp_graph *g)

@@ -53,15 +53,20 @@ vp_attention_kind vp_attention_by_name(const char *name); /* VP_N_ATTENTIONS if 
 typedef enum vp_offload_kind {
     VP_OFFLOAD_NONE,
     VP_OFFLOAD_OPTIMIZER, /* master weights and optimizer states     */
+    VP_OFFLOAD_HOST_STEP, /* these, and the host makes their updates */
     VP_OFFLOAD_PARAMS,    /* and the blocks' parameters and gradients */
+    VP_OFFLOAD_PARAMS_HOST_STEP,
     /* what blocks keep for their backward, alone or with one of these */
     VP_OFFLOAD_ACTIVATIONS,
     VP_OFFLOAD_OPTIMIZER_ACTIVATIONS,
+    VP_OFFLOAD_HOST_STEP_ACTIVATIONS,
     VP_OFFLOAD_PARAMS_ACTIVATIONS,
+    VP_OFFLOAD_PARAMS_HOST_STEP_ACTIVATIONS,
     VP_N_OFFLOADS
 } vp_offload_kind;
 
-/* "optimizer+activations"; by_name takes the words in any order, VP_N_OFFLOADS if there is none such. */
+/* "optimizer+activations"; by_name takes the words in any order, VP_N_OFFLOADS if there is none such.
+ * Both "params" and "host-step" hold states; "optimizer" beside them says no more. */
 const char     *vp_offload_name(vp_offload_kind kind);
 vp_offload_kind vp_offload_by_name(const char *name);
 
@@ -69,12 +74,19 @@ vp_offload_kind vp_offload_by_name(const char *name);
 bool            vp_offload_moves(vp_offload_kind kind);
 vp_offload_kind vp_offload_held(vp_offload_kind kind);
 
+/* Whether a kind holds the blocks' parameters, and whether the host makes updates. */
+bool vp_offload_streams(vp_offload_kind kind);
+bool vp_offload_steps(vp_offload_kind kind);
+
 /* What lies in the host's memory instead of the device's. */
 typedef struct vp_offload {
     /* the master weights and optimizer states of the first so many instances of the chain, the
      * embedding counted as one and the head as the last; each comes to the device for its update,
      * through windows that lie where the activations were */
     int64_t states;
+    /* these states never come to the device: the gradient of a parameter goes to host memory, the host
+     * makes the update there, and the parameter comes back */
+    bool host_step;
     /* the parameters and gradients of every block: a block's parameters come to one of three slots on
      * the device while the block before it runs, its gradients go back while the next one does */
     bool blocks;

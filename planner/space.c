@@ -365,6 +365,57 @@ static bool is_below_blocks(const recipes *from, const setting *s)
     return below;
 }
 
+/* Bytes that all blocks but n_slots keep in host memory, where they move these outputs. */
+static int64_t sent_bytes(int64_t n_blocks, const vp_outputs *outputs, uint64_t ops, int n_slots)
+{
+    int64_t bytes = 0;
+
+    for (int op = 0; op < 64; op++)
+        bytes = vp_add(bytes, ops >> op & 1 ? outputs->bytes[op] : 0);
+    return vp_mul(bytes, vp_max_i64(0, n_blocks - n_slots));
+}
+
+/* Whether one setting is no worse than another in anything that a plan of either could tell: seconds,
+ * bytes of the device, and host memory, unless there is enough for whatever blocks move. */
+static bool is_no_worse(const vp_plan_request *r, const setting *a, const setting *b, int64_t n)
+{
+    int64_t sent  = 0;
+    bool    worse = false;
+
+    for (int i = 0; i < a->blocks->n_moved; i++)
+        sent = vp_max_i64(sent, sent_bytes(r->model->graph.n_instances - 2, &a->blocks->outputs,
+                                           a->blocks->moved[i], 1));
+    for (int64_t i = 0; i < n; i++) {
+        const vp_figures *x = &a->figures[i], *y = &b->figures[i];
+        worse |= x->stack_base_bytes > y->stack_base_bytes ||
+                 x->first_kept_bytes > y->first_kept_bytes ||
+                 x->first_height_bytes > y->first_height_bytes ||
+                 x->last_height_bytes > y->last_height_bytes ||
+                 x->outside_blocks_ns > y->outside_blocks_ns || x->step_time_s > y->step_time_s ||
+                 (x->host_bytes > y->host_bytes && x->host_bytes > r->host_bytes - sent);
+    }
+    return !worse;
+}
+
+/* Where the host may make updates, a setting in which it does and one in which it does not follow each
+ * other: one that is worse in something and better in nothing is not kept. */
+static void drop_worse(const vp_plan_request *r, settings *list, int64_t n_recipes)
+{
+    setting *last = &list->at[list->n - 1], *before = last - 1;
+
+    if (list->n < 2 || !last->offload.host_step || before->offload.host_step ||
+        before->offload.states != last->offload.states ||
+        before->offload.blocks != last->offload.blocks || before->blocks != last->blocks ||
+        before->loss_chunk != last->loss_chunk)
+        return;
+    if (is_no_worse(r, before, last, n_recipes)) {
+        list->n--;
+    } else if (is_no_worse(r, last, before, n_recipes)) {
+        *before = *last;
+        list->n--;
+    }
+}
+
 /* One micro-batch and chunk with each level of offload. *low: as is_below_blocks(), of all of them. */
 static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                              const recipes *from, vp_attention_kind attention, setting like,
@@ -389,6 +440,7 @@ static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cos
             continue;
         out->n++;
         *low &= is_below_blocks(from, s);
+        drop_worse(r, out, from->n);
     }
 out:
     return st;
@@ -420,12 +472,16 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
     const vp_semantics *semantics = vp_semantics_of(&from->of[0], attention);
     vp_outlines        *outlines  = NULL;
     vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
-    int64_t             least_known = 0, *micros, n_micros;
+    int64_t             least_known = 0, *micros, n_micros, n_streamed = 0, n_levels;
     bool                hopeless;
     vp_status           st = VP_OK;
 
     VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros));
-    const bool coarse = n_micros * vp_request_offloads(r, levels) > MANY_SETTINGS;
+    n_levels = vp_request_offloads(r, levels);
+    for (int i = 0; i < n_levels;
+         i++) /* of those with updates by the host about half are dropped */
+        n_streamed += !levels[i].host_step;
+    const bool coarse = n_micros * vp_max_i64(1, n_streamed) > MANY_SETTINGS;
     for (int64_t i = 0; i < n_micros; i++) {
         VP_TRY(
             is_hopeless(r, cost, from, attention, micros[i], coarse, least_known, &hopeless, err));
@@ -478,16 +534,6 @@ out:
     return st;
 }
 
-/* Bytes that blocks which move these outputs keep in host memory. */
-static int64_t sent_bytes(const vp_ilp *p, const vp_outputs *outputs, uint64_t ops, int n_slots)
-{
-    int64_t bytes = 0;
-
-    for (int op = 0; op < 64; op++)
-        bytes = vp_add(bytes, ops >> op & 1 ? outputs->bytes[op] : 0);
-    return vp_mul(bytes, vp_max_i64(0, p->n_blocks - n_slots));
-}
-
 /* Those whose blocks move activations: of each choice of outputs with one slot, and with two. */
 static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
                            const vp_candidate *base, const vp_ilp *ilp, int64_t *cap, vp_err *err)
@@ -499,8 +545,8 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const se
         for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS; n_slots++) {
             const vp_library *lib = &s->blocks->moved_libraries[i];
             vp_ilp            p   = *ilp;
-            if (lib->n == 0 || sent_bytes(ilp, &s->blocks->outputs, s->blocks->moved[i], n_slots) >
-                                   r->host_bytes - base->figures.host_bytes)
+            if (lib->n == 0 || sent_bytes(ilp->n_blocks, &s->blocks->outputs, s->blocks->moved[i],
+                                          n_slots) > r->host_bytes - base->figures.host_bytes)
                 continue;
             vp_candidate *c = vp_arena_alloc(a->arena, sizeof *c);
             VP_TRY_ALLOC(err, c);

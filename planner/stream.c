@@ -11,7 +11,8 @@
  *     slot i + 1      used               gradients out ---> filled for i - 2
  *
  * The embedding fetches for the first block, the head for the last. The norm and the updates fetch
- * the gradients again, the updates the parameters too, and bring these back. */
+ * the gradients again, the updates the parameters too, and bring these back; updates that the host makes
+ * fetch nothing. */
 #include "base/checked.h"
 #include "planner/planner_internal.h"
 
@@ -240,8 +241,10 @@ vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err)
     if (!a->scenario->offload.blocks)
         return VP_OK;
     int64_t n_params = block_of(a)->n_params;
+    /* what the host updates it needs not fetch */
+    int last_pass = a->scenario->offload.host_step ? VP_PASS_NORM : VP_PASS_UPDATE;
     for (int64_t k = 0; k < a->n_programs; k++)
-        for (int pass = 0; pass <= VP_PASS_UPDATE; pass++) {
+        for (int pass = 0; pass <= last_pass; pass++) {
             vp_program *p = &a->lowered[k].program;
             list        l = {.a = a, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
             l.steps       = vp_arena_array(a->arena, l.cap, sizeof *l.steps);

@@ -29,8 +29,9 @@ static vp_scenario random_decisions(rng *r, const vp_plan_request *request)
     s.recipe.precision = (vp_precision)pick(r, n_precisions());
     if (vp_precision_takes(s.recipe.precision, VP_GRADIENTS_BF16))
         s.recipe.gradients = (vp_gradients)pick(r, VP_N_GRADIENTS);
-    s.offload.states = pick(r, 2) ? pick(r, n + 1) : 0;
-    s.offload.blocks = s.offload.states == n && vp_may_stream(&request->model->graph);
+    s.offload.states    = pick(r, 2) ? pick(r, n + 1) : 0;
+    s.offload.host_step = s.offload.states > 0 && pick(r, 2) == 0;
+    s.offload.blocks    = s.offload.states == n && vp_may_stream(&request->model->graph);
     while (moves && !s.offload.activations)
         s.offload.activations = ops & (uint64_t)pick(r, 1 << 30);
     s.offload.n_slots = moves ? 1 + (int)pick(r, VP_MAX_ACTIVATION_SLOTS) : 0;

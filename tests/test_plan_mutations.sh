@@ -27,6 +27,7 @@ PLANS = {
     "gemma2": ("gemma2", ["--global-batch", "2", "--recompute", "full"], {"precision": "bf16", "optimizer": {"name": "lion"}}),
     "gpt_neox": ("gpt_neox", ["--global-batch", "2", "--loss", "chunked:256"], {"optimizer": {"name": "adamw-8bit"}}),
     "offload": ("qwen3", ["--global-batch", "3", "--micro-batch", "1", "--host-memory", "64MiB", "--offload", "params+activations"], {"optimizer": {"name": "sgd-momentum"}}),
+    "host-step": ("good-gpt2", ["--global-batch", "3", "--micro-batch", "1", "--host-memory", "64MiB", "--offload", "host-step"], {"precision": "bf16-mixed"}),
 }
 
 

@@ -30,9 +30,13 @@ static json_t *run_json(const vp_template *block, const vp_block_run *run)
 
 static json_t *offload_json(const vp_template *block, const vp_offload *o)
 {
-    return json_pack("{s:I, s:b, s:i, s:o}", "states", (json_int_t)o->states, "blocks",
-                     (int)o->blocks, "slots", o->n_slots, "activations",
-                     op_names(block, o->activations));
+    json_t *j =
+        json_pack("{s:I, s:b, s:i, s:o}", "states", (json_int_t)o->states, "blocks", (int)o->blocks,
+                  "slots", o->n_slots, "activations", op_names(block, o->activations));
+
+    if (j && o->host_step)
+        json_object_set_new(j, "host_step", json_true());
+    return j;
 }
 
 const char *vp_decisions_text(vp_arena *arena, const vp_model *model, const vp_scenario *s)
@@ -140,13 +144,16 @@ static vp_status read_offload(const vp_json_node *root, const vp_model *model, v
     VP_TRY(vp_json_object(root, "offload", &node, err));
     VP_TRY(vp_json_int(&node, "states", 0, n_instances, &o->states, err));
     VP_TRY(vp_json_bool(&node, "blocks", &o->blocks, err));
+    if (vp_json_has(&node, "host_step"))
+        VP_TRY(vp_json_bool(&node, "host_step", &o->host_step, err));
     VP_TRY(vp_json_int(&node, "slots", 0, VP_MAX_ACTIVATION_SLOTS, &slots, err));
     VP_TRY(read_ops(&node, "activations", block, UINT64_MAX, &o->activations, err));
     o->n_slots = (int)slots;
     for (int i = 0; i < s->n_runs; i++)
         segments |= s->runs[i].segment > 1;
     if ((o->blocks && (o->states < n_instances || !vp_may_stream(&model->graph))) ||
-        (o->activations != 0) != (slots > 0) || (segments && (o->blocks || o->activations)))
+        (o->host_step && o->states == 0) || (o->activations != 0) != (slots > 0) ||
+        (segments && (o->blocks || o->activations)))
         VP_TRY(vp_json_fail(&node, NULL, err, "is no offload of this model"));
 out:
     return st;

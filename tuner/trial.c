@@ -30,8 +30,8 @@ const char *vp_verdict_name(vp_verdict v)
 
 static bool same_offload(const vp_offload *a, const vp_offload *b)
 {
-    return a->states == b->states && a->blocks == b->blocks && a->activations == b->activations &&
-           a->n_slots == b->n_slots;
+    return a->states == b->states && a->host_step == b->host_step && a->blocks == b->blocks &&
+           a->activations == b->activations && a->n_slots == b->n_slots;
 }
 
 bool vp_same_scenario(const vp_scenario *a, const vp_scenario *b)
