@@ -245,7 +245,9 @@ static void print_next(const vp_check_fit *x, const vp_checked *c)
     const char              *tuning = v[VP_SETTING_TUNING];
     char                     command[1200], lora[300] = "";
 
-    if (c->n_errors || r->world > 1)
+    /* plain NF4 has no option there */
+    if (c->n_errors || r->world > 1 ||
+        (v[VP_SETTING_QUANT] && strcmp(v[VP_SETTING_QUANT], "nf4") == 0))
         return;
     if (tuning && strcmp(tuning, "full") != 0)
         snprintf(lora, sizeof lora, "%s --lora r=%s,alpha=%s,dropout=%s,targets=%s",

@@ -60,8 +60,9 @@ static const vp_option rows[] = {
     {.name = "--qlora",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_plan_trainer_options, qlora),
-     .help = "Adapters over weights in NF4, as bitsandbytes loads and peft prepares them: --lora, "
-             "where it is not given r=16,alpha=32,targets=all-linear"},
+     .help =
+         "Adapters over weights in NF4 with double quantisation (nf4-dq), as bitsandbytes loads and peft prepares them: --lora, "
+         "where it is not given r=16,alpha=32,targets=all-linear"},
     {VP_ROW_VERSIONS(vp_plan_trainer_options, versions), .help = "The libraries of a trainer"},
 };
 const vp_option_set vp_plan_trainer_options_set = {"plans for other trainers", VP_ROWS(rows)};
@@ -168,8 +169,10 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
     if (t->lora || t->qlora)
         VP_TRY(pin_lora(a, t->lora ? t->lora : "r=16,alpha=32,targets=all-linear", err));
-    if (t->qlora)
+    if (t->qlora) {
         a->request.pinned[VP_SETTING_TUNING] = "qlora";
+        a->request.pinned[VP_SETTING_QUANT]  = "nf4-dq";
+    }
     a->free_precision = !o->precision;
     if (!o->precision)
         a->request.pinned[VP_SETTING_PRECISION] = a->device.bf16 && t->qlora      ? "bf16-amp"
@@ -409,7 +412,10 @@ static const char *text_of(const vp_settings *s, char *buf, size_t size)
 {
     bool several = strcmp(s->value[VP_SETTING_WORLD], "1") != 0;
 
-    snprintf(buf, size, "micro-batch %s, accumulation %s, recompute %s%s%s%s%s, %s, %s",
+    const char *tuning = s->value[VP_SETTING_TUNING], *quant = s->value[VP_SETTING_QUANT];
+    bool        full = !tuning || strcmp(tuning, "full") == 0;
+
+    snprintf(buf, size, "micro-batch %s, accumulation %s, recompute %s%s%s%s%s, %s, %s%s%s%s%s",
              s->value[VP_SETTING_MICRO_BATCH], s->value[VP_SETTING_ACCUMULATION],
              s->value[VP_SETTING_RECOMPUTE],
              strcmp(s->value[VP_SETTING_ALLOCATOR], "default") == 0 ? "" : ", allocator ",
@@ -417,7 +423,8 @@ static const char *text_of(const vp_settings *s, char *buf, size_t size)
                  ? ""
                  : s->value[VP_SETTING_ALLOCATOR],
              several ? ", " : "", several ? s->value[VP_SETTING_PARALLEL] : "",
-             s->value[VP_SETTING_PRECISION], s->value[VP_SETTING_OPTIMIZER]);
+             s->value[VP_SETTING_PRECISION], s->value[VP_SETTING_OPTIMIZER], full ? "" : ", ",
+             full ? "" : tuning, !full && quant ? " in " : "", !full && quant ? quant : "");
     return buf;
 }
 

@@ -142,7 +142,7 @@ for name, text in ("alias.yaml", "x: &n 4\nper_device_train_batch_size: *n\nopti
 # what cannot be edited as it is meant is refused with the line, and the file stays to the byte
 args = "args = TrainingArguments(\n    output_dir=\"out\",\n    per_device_train_batch_size=16,\n)\n"
 REFUSED = {
-    "two.py": ("one = TrainingArguments(output_dir=\"a\", per_device_train_batch_size=16)\ntwo = TrainingArguments(output_dir=\"b\", per_device_train_batch_size=4)\n", "line 1 or into TrainingArguments in line 2"),
+    "two.py": ("one = TrainingArguments(output_dir=\"a\", per_device_train_batch_size=16)\ntwo = TrainingArguments(output_dir=\"b\", per_device_train_batch_size=4)\n", "two.py:2: per_device_train_batch_size cannot be changed in place: no literal, or one of two values"),
     "unread.py": ("def main(lr):\n    return TrainingArguments(learning_rate=lr * 2, per_device_train_batch_size=16)\ndataloader_drop_last = True\noptim = \"sgd\"\n", "unread.py"),
     "merge.yaml": ("base: &b\n  per_device_train_batch_size: 16\n<<: *b\noptim: sgd\n", "merge.yaml:"),
 }

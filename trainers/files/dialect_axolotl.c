@@ -51,6 +51,9 @@ static const vp_key axolotl_keys[] = {
     {"adapter", VP_KEY_WORD, NULL, "lora|qlora|llama-adapter"},
     {"load_in_8bit", VP_KEY_BOOL, "false"},
     {"load_in_4bit", VP_KEY_BOOL, "false"},
+    /* what the loader's own BitsAndBytesConfig is changed by */
+    {"bnb_config_kwargs", VP_KEY_MAP},
+    {"bnb_config_kwargs.bnb_4bit_use_double_quant", VP_KEY_BOOL, "true"},
     {"lora_r", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_alpha", VP_KEY_INT, NULL, .min = 1, .max = 1e6},
     {"lora_dropout", VP_KEY_REAL, "0.0", .min = 0, .max = 1},
@@ -164,7 +167,7 @@ static const vp_section axolotl_sections[] = {
      "lora_modules_to_save lora_rank_pattern lora_alpha_pattern peft_layers_to_transform "
      "peft_layers_pattern peft peft_use_dora peft_use_rslora peft_layer_replication "
      "peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying "
-     "peft_autocast_adapter_dtype qlora_sharded_model_loading lora_on_cpu gptq bnb_config_kwargs "
+     "peft_autocast_adapter_dtype qlora_sharded_model_loading lora_on_cpu gptq "
      "loraplus_lr_ratio loraplus_lr_embedding merge_lora merge_method relora relora_prune_ratio "
      "relora_prune_method relora_cpu_offload relora_steps relora_warmup_steps eval_batch_size "
      "train_on_inputs group_by_length embedding_lr embedding_lr_scale optim_args "
@@ -284,6 +287,10 @@ static const vp_saying axolotl_says[] = {
     {VP_SETTING_TUNING, "lora", "load_in_4bit", "false"},
     {VP_SETTING_TUNING, "qlora", "adapter", "qlora"},
     {VP_SETTING_TUNING, "qlora", "load_in_4bit", "true"},
+    {VP_SETTING_QUANT, "nf4", "bnb_config_kwargs.bnb_4bit_use_double_quant", "false",
+     "tuning=qlora"},
+    {VP_SETTING_QUANT, "nf4-dq", "bnb_config_kwargs.bnb_4bit_use_double_quant", "true",
+     "tuning=qlora"},
     {VP_SETTING_LORA_R, "N", "lora_r", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},

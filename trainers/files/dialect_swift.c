@@ -27,6 +27,7 @@ static const vp_key swift_keys[] = {
     {"target_modules", VP_KEY_LIST, "all-linear"},
     {"quant_bits", VP_KEY_INT, NULL, .min = 1, .max = 8},
     {"quant_method", VP_KEY_TEXT},
+    {"bnb_4bit_use_double_quant", VP_KEY_BOOL, "true"},
     {"sequence_parallel_size", VP_KEY_INT, "1", .min = 1, .max = 1e6},
 };
 
@@ -35,7 +36,7 @@ static const vp_section swift_sections[] = {
      "dataset val_dataset template system model_type task_type model_revision adapters streaming "
      "split_dataset_ratio dataset_num_proc lazy_tokenize use_hf freeze_llm freeze_vit "
      "freeze_aligner truncation_strategy bnb_4bit_compute_dtype bnb_4bit_quant_type "
-     "bnb_4bit_use_double_quant bnb_4bit_quant_storage use_galore galore_rank loss_scale "
+     "bnb_4bit_quant_storage use_galore galore_rank loss_scale "
      "create_checkpoint_symlink add_version router_aux_loss_coef model_name loss_type "
      "acc_strategy activation_cpu_offload adalora_beta1 adalora_beta2 adalora_deltaT "
      "adalora_init_r adalora_orth_reg_weight adalora_target_r adalora_tfinal adalora_tinit "
@@ -155,6 +156,8 @@ static const vp_saying swift_says[] = {
     {VP_SETTING_TUNING, "qlora", "tuner_type", "lora"},
     {VP_SETTING_TUNING, "qlora", "quant_bits", "4"},
     {VP_ALWAYS, NULL, "quant_method", "bnb", "tuning=qlora"},
+    {VP_SETTING_QUANT, "nf4", "bnb_4bit_use_double_quant", "false", "tuning=qlora"},
+    {VP_SETTING_QUANT, "nf4-dq", "bnb_4bit_use_double_quant", "true", "tuning=qlora"},
     {VP_SETTING_LORA_R, "N", "lora_rank", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},

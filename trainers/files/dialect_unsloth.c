@@ -80,6 +80,7 @@ static const vp_saying unsloth_says[] = {
     {VP_SETTING_TUNING, "lora", "load_in_8bit", "false"},
     {VP_SETTING_TUNING, "qlora", "full_finetuning", "false"},
     {VP_SETTING_TUNING, "qlora", "load_in_4bit", "true"},
+    {VP_SETTING_QUANT, "nf4-dq", "load_in_4bit", "true", "tuning=qlora"}, /* always so */
     {VP_SETTING_LORA_R, "N", "r", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_ALPHA, "N", "lora_alpha", "$", "tuning=lora|qlora"},
     {VP_SETTING_LORA_DROPOUT, "R", "lora_dropout", "$", "tuning=lora|qlora"},

@@ -209,6 +209,9 @@ static vp_status replace(editor *e, const vp_edit *x)
     vp_text   text = {0};
     vp_status st   = VP_OK;
 
+    if (x->at->call && strcmp(x->at->call, VP_VALUE_UNREAD) == 0)
+        VP_TRY(
+            by_hand(e, x->at->line, x->path, "no literal, or one of two values, is not followed"));
     if (!skip_key(e, x->path, &at, end))
         VP_TRY(by_hand(e, x->at->line, x->path, "it does not stand there itself"));
     if (x->at->kind == VP_VALUE_MAP || !value_end(e, at, end, is_in_flow(e, key), &stop))

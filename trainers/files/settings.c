@@ -22,6 +22,15 @@ const char *vp_setting_key(vp_setting s)
     return table[s].key;
 }
 
+bool vp_setting_counts(vp_setting setting, const char *tuning)
+{
+    if (setting == VP_SETTING_QUANT)
+        return tuning && strcmp(tuning, "qlora") == 0;
+    if (setting >= VP_SETTING_LORA_R && setting <= VP_SETTING_LORA_TARGETS)
+        return tuning && strcmp(tuning, "full") != 0;
+    return true;
+}
+
 const char *vp_setting_words(vp_setting s)
 {
     return table[s].words;
@@ -327,17 +336,18 @@ void vp_settings_release(vp_settings *s)
 
 vp_status vp_settings_complete(vp_arena *arena, vp_settings *s, const char *file, vp_err *err)
 {
-    bool lora    = s->value[VP_SETTING_TUNING] && strcmp(s->value[VP_SETTING_TUNING], "full") != 0;
-    vp_status st = VP_OK;
+    const char *tuning = s->value[VP_SETTING_TUNING];
+    vp_status   st     = VP_OK;
 
     for (int i = 0; i < VP_N_SETTINGS; i++) {
-        bool adapter = i >= VP_SETTING_LORA_R && i <= VP_SETTING_LORA_TARGETS;
-        if (s->value[i] && (!adapter || lora))
+        bool counts = vp_setting_counts((vp_setting)i, tuning);
+        if (s->value[i] && counts)
             continue;
         if (s->value[i])
             VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, table[i].key,
-                              "common.%s is given, and common.tuning is full", table[i].key));
-        if (!table[i].otherwise && adapter && !lora)
+                              "common.%s is given, and common.tuning is %s", table[i].key,
+                              tuning ? tuning : "full"));
+        if (!counts)
             continue;
         if (!table[i].otherwise)
             VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, table[i].key,

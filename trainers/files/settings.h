@@ -33,6 +33,7 @@
       "eager|sdpa|sdpa:flash|sdpa:efficient|sdpa:math|sdpa:cudnn|flash2|flash3|flex") \
     X(CLIP_NORM, "clip_norm", "1.0", "R") \
     X(TUNING, "tuning", "full", "full|lora|qlora") \
+    X(QUANT, "quant", "nf4-dq", "nf4|nf4-dq") \
     X(LORA_R, "lora_r", NULL, "N") \
     X(LORA_ALPHA, "lora_alpha", NULL, "N") \
     X(LORA_DROPOUT, "lora_dropout", NULL, "R") \
@@ -45,6 +46,10 @@ typedef enum vp_setting {
 #undef X
         VP_N_SETTINGS
 } vp_setting;
+
+/* Whether a setting is about adapters alone (QUANT: about those over 4-bit weights), and s trains them so;
+ * of other settings true. nf4 is plain NF4, nf4-dq NF4 whose scales are quantised too. */
+bool vp_setting_counts(vp_setting setting, const char *tuning);
 
 const char *vp_setting_key(vp_setting s);
 const char *vp_setting_words(vp_setting s);

@@ -21,6 +21,8 @@ static const char *const lightning_script[] = {
     "attn_implementation of from_pretrained",
     "tuning",
     "peft in your module",
+    "quant",
+    "BitsAndBytesConfig of from_pretrained",
     "lora_r",
     "LoraConfig",
     "lora_alpha",

@@ -19,15 +19,13 @@ static vp_status complete(vp_arena *arena, const vp_checked *c, const vp_choose_
     vp_status    st  = VP_OK;
 
     *s = c->settings;
-    bool trains_all =
-        !s->value[VP_SETTING_TUNING] || strcmp(s->value[VP_SETTING_TUNING], "full") == 0;
     if (!s->value[VP_SETTING_SEQ] && r->seq)
         s->value[VP_SETTING_SEQ] = vp_arena_printf(arena, "%lld", (long long)r->seq);
     s->allocated_bytes = s->reserved_bytes = s->device_bytes = s->reserved_high_bytes = -1;
     s->step_time_s                                                                    = -1;
     for (int i = 0; i < VP_N_SETTINGS; i++)
         if (!s->value[i] && !vp_setting_otherwise((vp_setting)i) &&
-            !(trains_all && i >= VP_SETTING_LORA_R && i <= VP_SETTING_LORA_TARGETS)) {
+            vp_setting_counts((vp_setting)i, s->value[VP_SETTING_TUNING])) {
             out->why = vp_arena_printf(arena, "the files do not say %s", vp_setting_key(i));
             VP_TRY_ALLOC(err, out->why);
             goto out;

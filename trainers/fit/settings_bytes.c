@@ -105,6 +105,14 @@ static vp_status estimate(const vp_model *model, vp_hf_request *q, vp_hf_estimat
     return st;
 }
 
+/* What the frozen weights are held in. */
+static const char *load_of(const vp_settings *s)
+{
+    return !is(s, VP_SETTING_TUNING, "qlora") ? "none"
+           : is(s, VP_SETTING_QUANT, "nf4")   ? "nf4"
+                                              : "nf4-dq";
+}
+
 vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
                           vp_err *err)
 {
@@ -119,7 +127,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                                .recompute       = s->value[VP_SETTING_RECOMPUTE],
                                .padded          = job->padded,
                                .lora            = {.targets = "none"},
-                               .load            = is(s, VP_SETTING_TUNING, "qlora") ? "nf4" : "none",
+                               .load            = load_of(s),
                                .batch           = number(s, VP_SETTING_MICRO_BATCH),
                                .seq             = number(s, VP_SETTING_SEQ),
                                .accumulation    = number(s, VP_SETTING_ACCUMULATION),
