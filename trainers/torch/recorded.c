@@ -155,54 +155,63 @@ static bool is_absent(const vp_recorded *s, int32_t which)
     }
 }
 
-/* One of what each tile makes, in place of the one before it. */
-static vp_status play_tile(vp_recorded *s, vp_owner owner, int64_t bytes, vp_ledger_block *before,
-                           vp_err *err)
-{
-    vp_ledger_block now = {0};
-    vp_status       st  = VP_OK;
+/* Where a tile's allocations are played, and how many of the recording's come to that: its workspace is
+ * taken at the first tile's product. */
+typedef struct tile_place {
+    int     phase_idx;
+    int64_t n_allocs;
+} tile_place;
 
-    VP_TRY(vp_ledger_alloc(s->ledger, owner, bytes, &now, err));
+/* One of what each tile makes, in place of the one before it. */
+static vp_status play_tile(vp_recorded *s, const slot *x, int64_t bytes, tile_place at, vp_err *err)
+{
+    vp_ledger_block *before = x->tile == 'h' ? &s->rows : &s->part, now = {0};
+    int64_t          n_allocs = s->n_allocs;
+    vp_status        st       = VP_OK;
+
+    VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, &now, err));
     vp_ledger_free(s->ledger, before);
-    *before = now;
+    *before     = now;
+    s->n_allocs = at.n_allocs;
+    st          = take_workspaces(s, at.phase_idx, err);
+    s->n_allocs = n_allocs;
+    if (x->tile == 'f')
+        vp_ledger_free(s->ledger, before);
 out:
     return st;
 }
 
 /* So many whole parts of the table, one after the other. */
-static vp_status play_parts(vp_recorded *s, const slot *x, int64_t n, vp_err *err)
+static vp_status play_parts(vp_recorded *s, const slot *x, int64_t n, tile_place at, vp_err *err)
 {
     int64_t   bytes = s->sizes[x->size] / s->symbols->at[VP_SYM_VL] * VP_TILE_COLUMNS;
     vp_status st    = VP_OK;
 
-    for (int64_t i = 0; i < n; i++) {
-        VP_TRY(play_tile(s, x->owner, bytes, &s->part, err));
-        if (x->tile == 'f')
-            vp_ledger_free(s->ledger, &s->part);
-    }
+    for (int64_t i = 0; i < n; i++)
+        VP_TRY(play_tile(s, x, bytes, at, err));
 out:
     return st;
 }
 
 /* What TRL's head makes before the last tile's: of its loop over rows, and in it over the table. */
-static vp_status play_tiles(vp_recorded *s, int32_t which, vp_err *err)
+static vp_status play_tiles(vp_recorded *s, int32_t which, int phase_idx, vp_err *err)
 {
     const slot *x = &s->program->slots[which], *part = x + 1;
-    int64_t     rows    = s->symbols->at[VP_SYM_B] * s->symbols->at[VP_SYM_n];
-    int64_t     n_parts = (s->symbols->at[VP_SYM_V] - 1) / VP_TILE_COLUMNS;
-    vp_status   st      = VP_OK;
+    bool        has_parts = which + 1 < s->program->n_slots && part->tile;
+    int64_t     rows      = s->symbols->at[VP_SYM_B] * s->symbols->at[VP_SYM_n];
+    int64_t     n_parts   = (s->symbols->at[VP_SYM_V] - 1) / VP_TILE_COLUMNS;
+    tile_place  first = {phase_idx, s->n_allocs + 1}, second = {phase_idx, s->n_allocs + 2};
+    vp_status   st = VP_OK;
 
     if (x->tile != 'h')
-        return play_parts(s, x, n_parts, err);
+        return play_parts(s, x, n_parts, first, err);
     for (int64_t i = 0; i < (rows - 1) / VP_TILE_ROWS; i++) {
-        VP_TRY(play_tile(s, x->owner, s->sizes[x->size] / s->symbols->at[VP_SYM_YL] * VP_TILE_ROWS,
-                         &s->rows, err));
-        if (which + 1 >= s->program->n_slots || !part->tile)
+        VP_TRY(play_tile(s, x, s->sizes[x->size] / s->symbols->at[VP_SYM_YL] * VP_TILE_ROWS, first,
+                         err));
+        if (!has_parts)
             continue;
-        VP_TRY(play_parts(s, part, n_parts, err));
-        VP_TRY(play_tile(s, part->owner, s->sizes[part->size], &s->part, err));
-        if (part->tile == 'f')
-            vp_ledger_free(s->ledger, &s->part);
+        VP_TRY(play_parts(s, part, n_parts, second, err));
+        VP_TRY(play_tile(s, part, s->sizes[part->size], second, err));
     }
 out:
     return st;
@@ -218,7 +227,7 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
     if (x->tile)
-        VP_TRY(play_tiles(s, which, err));
+        VP_TRY(play_tiles(s, which, phase_idx, err));
     if (!(s->watch && s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER))
         VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
     if (x->tile)

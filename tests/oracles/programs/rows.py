@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--models MODEL ...]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--models MODEL ...] [--answered VPLAN]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding. --models: these, with sdpa.  With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding. --models: these, with sdpa. --answered: only rows that
+VPLAN estimates, quantised weights of any family among them; With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
 import argparse
 import contextlib
@@ -96,15 +97,15 @@ NAMED = {
                       num_hidden_layers=32, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False),
     "olmo-1b": dict(model_type="olmo", architectures=["OlmoForCausalLM"], hidden_size=2048, num_attention_heads=16, num_key_value_heads=16,
                     intermediate_size=8192, vocab_size=50304, num_hidden_layers=16, max_position_embeddings=2048, tie_word_embeddings=False),
-    "stablelm-1.6b": dict(model_type="stablelm", architectures=["StableLmForCausalLM"], hidden_size=2048, num_attention_heads=32,
-                          num_key_value_heads=32, intermediate_size=5632, vocab_size=100352, num_hidden_layers=24, max_position_embeddings=4096,
-                          use_qkv_bias=True, partial_rotary_factor=0.25, tie_word_embeddings=False),
+    "stablelm-3b": dict(model_type="stablelm", architectures=["StableLmForCausalLM"], hidden_size=2560, num_attention_heads=32,
+                        num_key_value_heads=32, intermediate_size=6912, vocab_size=50304, num_hidden_layers=32, max_position_embeddings=4096,
+                        partial_rotary_factor=0.25, tie_word_embeddings=False),
 }
 LENGTHS = [64, 100, 128, 197, 250, 256, 384, 500, 512, 640, 777, 1000, 1024, 1536, 2047, 2048]
 TASKS = {"bert": "mlm", "roberta": "mlm", "distilbert": "mlm", "vit": "imgcls"}
 
 
-def drawn(n, seed, models):
+def drawn(n, seed, models=None):
     """Settings that a model takes, by chance."""
     rng = random.Random(seed)
     out = []
@@ -132,15 +133,15 @@ OPTIMIZERS = ["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "adamw_8b
               "lion_8bit", "rmsprop", "adagrad", "adafactor", "sgd"]
 
 
-def drawn_with_adapters(n, seed):
+def drawn_with_adapters(n, seed, models, quantised=("llama", "qwen2", "mistral")):
     rng = random.Random(seed)
     out = []
     while len(out) < n:
-        name = rng.choice(ADAPTED)
+        name = rng.choice(models or ADAPTED)
         c = MODELS[name]
         adapters = rng.choice(["none", "all-linear", "all-linear"] if c["model_type"] in ("gpt2", "gpt_neox", "phi3")
                               else ["none", "all-linear", "q_proj+v_proj"])
-        load = rng.choice(["none", "nf4", "nf4-dq"]) if adapters == "all-linear" and c["model_type"] in ("llama", "qwen2", "mistral") else "none"
+        load = rng.choice(["none", "nf4", "nf4-dq"]) if adapters == "all-linear" and c["model_type"] in quantised else "none"
         precision = rng.choice(["bf16", "bf16-amp"] if load != "none" else ["fp32", "bf16-mixed", "bf16", "bf16-amp"])
         row = (name, c, precision, rng.choice(["sdpa:flash", "sdpa:flash", "eager"]) if load == "none" else "sdpa:flash",
                "full" if load != "none" else rng.choice(["none", "full"]), rng.choice(OPTIMIZERS), rng.choice([1, 2, 4, 8]),
@@ -159,7 +160,7 @@ def drawn_by_trl(n, seed, models, adapted):
         name = rng.choice(models)
         c = dict(NAMED, **MODELS)[name]
         adapters = rng.choice(["none", "none", "all-linear", "q_proj+v_proj"]) if adapted else "none"
-        load = rng.choice(["none", "nf4", "nf4-dq"]) if adapters == "all-linear" and c["model_type"] in ("llama", "qwen2", "mistral") else "none"
+        load = rng.choice(["none", "nf4", "nf4-dq"]) if adapters == "all-linear" else "none"
         padded = adapted and rng.random() < 0.3
         seq = rng.choice([s for s in LENGTHS if s % 8 == 0 or not padded])
         out.append((name, c, "bf16-amp" if load != "none" else rng.choice(["bf16-mixed", "bf16-mixed", "bf16-amp"]), "sdpa:flash",
@@ -190,6 +191,8 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
     ("gpt2-large", GPT2_L, "bf16", "sdpa:flash", "none", "adamw_torch", 2, 1024),
     ("gpt2-large", GPT2_L, "bf16-amp", "eager", "none", "adamw_torch_forloop", 1, 768),
 ]
+COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
+           "load", "reserved"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -199,6 +202,24 @@ def optimizer(name, params):
     if name in adam:
         return torch.optim.AdamW(params, lr=1e-4, weight_decay=0.01, **adam[name])
     return torch.optim.SGD(params, lr=1e-4, momentum=0.9 if name == "sgd_momentum" else 0.0)
+
+
+def answered(vplan, rows, n):
+    """The first n that vplan has an estimate for."""
+    import tempfile
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    import estimate_rows
+    preload = os.environ.pop("LD_PRELOAD", None)
+    out = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for r in rows:
+            columns = dict(zip(COLUMNS, [r[0], json.dumps(r[1])] + [str(x) for x in r[2:7]] + [str(r[7] or "")] + [str(x) for x in r[8:]] + ["1"]))
+            said = estimate_rows.of_ours(dict(columns, **{"allocated_" + p: 1 for p in PHASES}), scratch)
+            if len(out) < n and not isinstance(estimate_rows.estimate(vplan, said), str):
+                out.append(r)
+    if preload:
+        os.environ["LD_PRELOAD"] = preload
+    return out
 
 
 def measure(row):
@@ -246,22 +267,29 @@ def main():
     p.add_argument("--adapters", action="store_true")
     p.add_argument("--trl", action="store_true")
     p.add_argument("--models", nargs="+")
+    p.add_argument("--answered")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
     import torch
     import transformers
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
-    rows = drawn_by_trl(a.random, a.seed, a.models, a.adapters) if a.trl else drawn_with_adapters(a.random, a.seed) if a.adapters else drawn(a.random, a.seed, a.models) if a.random else [r + ("clm", "none") for r in ROWS]
+    n = a.random * (8 if a.answered else 1)
+    if a.trl:
+        rows = drawn_by_trl(n, a.seed, a.models, a.adapters)
+    elif a.adapters:
+        rows = drawn_with_adapters(n, a.seed, a.models, *([("llama", "qwen2", "mistral", "qwen3", "gemma2", "phi3")] if a.answered else []))
+    else:
+        rows = drawn(n, a.seed, a.models) if a.random else [r + ("clm", "none") for r in ROWS]
     rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
+    rows = answered(a.answered, rows, a.random) if a.answered else rows
     done = sum(not x.startswith("#") for x in open(a.out)) - 1 if a.random and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:
         out = csv.writer(f, lineterminator="\n")
         if done <= 0:
             f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s\n"
                     % (torch.__version__.split("+")[0], transformers.__version__))
-            out.writerow(["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding",
-                          "trainer", "lora", "rank", "load", "reserved"] + ["allocated_" + p for p in PHASES])
+            out.writerow(COLUMNS + ["allocated_" + p for p in PHASES])
         for row in rows[max(done, 0):]:
             got = play.in_child(lambda: measure(row))
             if "failed" in got:
