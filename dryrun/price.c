@@ -33,6 +33,7 @@ typedef struct totals {
     int64_t ops[N_CLASSES], launches[N_CLASSES];
     double  bytes[N_CLASSES], flop[N_CLASSES];
     double  step_s, device_s, host_s, peak_s;
+    double  optimizer_device_s, optimizer_host_s; /* of device_s and host_s: once a step */
 } totals;
 
 static double real_at(const json_t *row, size_t i)
@@ -151,6 +152,18 @@ static json_t *classes_json(const totals *t)
     return out;
 }
 
+/* Whether operator i of the sequence is one of an optimizer's step: the program's pairs of first and one past the last. */
+static bool in_optimizer(const json_t *pairs, size_t i)
+{
+    const json_t *pair;
+    size_t        k;
+
+    json_array_foreach (pairs, k, pair)
+        if ((double)i >= real_at(pair, 0) && (double)i < real_at(pair, 1))
+            return true;
+    return false;
+}
+
 json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
 {
     const json_t *rows     = json_object_get(program->value, "rows");
@@ -171,12 +184,17 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
 
         run_op(&o, &host, &card);
         add(&t, &o, row);
+        if (in_optimizer(json_object_get(program->value, "optimizer"), i)) {
+            t.optimizer_device_s += o.seconds;
+            t.optimizer_host_s += o.host_s;
+        }
     }
     t.step_s = card > host ? card : host;
     return json_pack(
-        "{s:s,s:f,s:f,s:f,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}", "class", "assumed",
-        "step_time_s", t.step_s, "device_s", t.device_s, "host_s", t.host_s, "bound_by",
-        t.host_s > t.device_s ? "launches" : "device", "samples", (json_int_t)samples,
+        "{s:s,s:f,s:f,s:f,s:f,s:f,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}", "class",
+        "assumed", "step_time_s", t.step_s, "device_s", t.device_s, "host_s", t.host_s,
+        "optimizer_device_s", t.optimizer_device_s, "optimizer_host_s", t.optimizer_host_s,
+        "bound_by", t.host_s > t.device_s ? "launches" : "device", "samples", (json_int_t)samples,
         "samples_per_s",
         samples > 0 && t.step_s > 0 ? json_real((double)samples / t.step_s) : json_null(), "flop",
         (json_int_t)flop, "launches", (json_int_t)vp_dryrun_report_int(program, "launches"),

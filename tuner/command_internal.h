@@ -4,6 +4,7 @@
  *     command_space.c    axes, settings, command lines
  *     command_known.c    the axes of commands whose arguments or files are known
  *     command_files.c    the settings files that a command names, and edited copies of them
+ *     command_model.c    what trials say of the seconds and bytes of other settings
  *     command_choice.c   which setting to try next, and when to stop
  *     command_trial.c    a trial: its folder, its dry run, its verdict
  *     command_study.c    trials in the study
@@ -110,6 +111,46 @@ typedef struct vp_choice {
     int64_t                 near;
     const vp_command_trial *near_trial;
 } vp_choice;
+
+/* ---- command_model.c ---- */
+
+enum { VP_MAX_FEATURES = 400 };
+
+typedef struct vp_linear {
+    int    n;
+    double weight[VP_MAX_FEATURES], prior[VP_MAX_FEATURES];
+    double hold[VP_MAX_FEATURES]; /* to the prior */
+} vp_linear;
+
+/* Of a step: what the host does to issue a micro-step and the optimizer, and what the card does. */
+enum { VP_PART_HOST, VP_PART_CARD, VP_PART_OPTIMIZER_HOST, VP_PART_OPTIMIZER_CARD, VP_N_PARTS };
+
+/* Fitted to the trials: the logarithm of each part, additive in the axes, and bytes. */
+typedef struct vp_models {
+    vp_linear parts[VP_N_PARTS];
+    bool      has[VP_N_PARTS];
+    double    rest;  /* the card's micro-step goes with its size and this */
+    vp_linear bytes; /* in budgets */
+    double    z_least, z_most;
+} vp_models;
+
+bool   vp_models_fit(const vp_choice *choice, vp_models *models);
+double vp_models_seconds(const vp_choice *choice, const vp_models *models,
+                         int64_t setting); /* logarithm, a sample */
+double vp_models_bytes(const vp_choice *choice, const vp_models *models, int64_t setting);
+
+/* Seconds in which the host issued a micro-step of a trial that fits; 0: not known. */
+double vp_models_micro_host(const vp_choice *choice, int64_t setting);
+
+const int *vp_choice_values(const vp_choice *choice, int64_t setting);
+
+/* What is done at once (VP_AXIS_SIZE), and how often before an optimizer step (VP_AXIS_TIMES). */
+double vp_choice_product(const vp_choice *choice, int64_t setting, vp_axis_kind kind);
+
+/* A trial that fits, for the models: of this setting, or of the command as it is in its place. */
+const vp_command_trial *vp_choice_fits_at(const vp_choice *choice, int64_t setting);
+
+/* ---- command_choice.c ---- */
 
 /* Why a setting is not tried. */
 typedef enum vp_ruling {

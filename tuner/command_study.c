@@ -122,7 +122,7 @@ vp_status vp_command_find(vp_study *s, vp_arena *arena, int64_t request, const c
     VP_TRY(vp_study_query(
         s, &stmt, err,
         "SELECT id, state, verdict, evidence, allocated_bytes, reserved_bytes, device_bytes, needed_bytes, step_s, "
-        "samples_per_s, wall_s, host_bytes FROM command_trial WHERE request_id = ? AND words = ? ORDER BY id",
+        "samples_per_s, wall_s, host_bytes, host_s, card_s, optimizer_host_s, optimizer_card_s, held_bytes FROM command_trial WHERE request_id = ? AND words = ? ORDER BY id",
         "it", request, words));
     for (;;) {
         VP_TRY(vp_study_next_row(s, stmt, &any, err));
@@ -135,14 +135,19 @@ vp_status vp_command_find(vp_study *s, vp_arena *arena, int64_t request, const c
                                 .verdict    = VP_COMMAND_CRASH,
                                 .from_study = true,
                                 .evidence   = vp_arena_strdup(arena, vp_study_text_at(stmt, 3)),
-                                .allocated_bytes = sqlite3_column_int64(stmt, 4),
-                                .reserved_bytes  = sqlite3_column_int64(stmt, 5),
-                                .device_bytes    = sqlite3_column_int64(stmt, 6),
-                                .needed_bytes    = sqlite3_column_int64(stmt, 7),
-                                .step_s          = sqlite3_column_double(stmt, 8),
-                                .samples_per_s   = sqlite3_column_double(stmt, 9),
-                                .wall_s          = sqlite3_column_double(stmt, 10),
-                                .host_bytes      = sqlite3_column_int64(stmt, 11)};
+                                .allocated_bytes  = sqlite3_column_int64(stmt, 4),
+                                .reserved_bytes   = sqlite3_column_int64(stmt, 5),
+                                .device_bytes     = sqlite3_column_int64(stmt, 6),
+                                .needed_bytes     = sqlite3_column_int64(stmt, 7),
+                                .step_s           = sqlite3_column_double(stmt, 8),
+                                .samples_per_s    = sqlite3_column_double(stmt, 9),
+                                .wall_s           = sqlite3_column_double(stmt, 10),
+                                .host_bytes       = sqlite3_column_int64(stmt, 11),
+                                .host_s           = sqlite3_column_double(stmt, 12),
+                                .card_s           = sqlite3_column_double(stmt, 13),
+                                .optimizer_host_s = sqlite3_column_double(stmt, 14),
+                                .optimizer_card_s = sqlite3_column_double(stmt, 15),
+                                .held_bytes       = sqlite3_column_int64(stmt, 16)};
         VP_TRY_ALLOC(err, t->evidence);
         for (int v = 0; v < VP_COMMAND_UNTRIED; v++)
             if (strcmp(verdict, vp_command_verdict_name((vp_command_verdict)v)) == 0)
@@ -164,8 +169,8 @@ vp_status vp_command_begin(vp_study *s, int64_t request, const char *words, int6
         vp_study_change(
             s, err,
             "INSERT INTO command_trial(request_id, words, state, evidence, allocated_bytes, reserved_bytes, device_bytes, "
-            "needed_bytes, step_s, samples_per_s, wall_s, host_bytes, started_unix_s) "
-            "VALUES(?, ?, 'running', '', 0, 0, 0, 0, 0, 0, 0, 0, ?)",
+            "needed_bytes, step_s, samples_per_s, host_s, card_s, optimizer_host_s, optimizer_card_s, held_bytes, wall_s, "
+            "host_bytes, started_unix_s) VALUES(?, ?, 'running', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ?)",
             "iti", request, words, (int64_t)time(NULL)),
         err));
     *id = sqlite3_last_insert_rowid(s->db);
@@ -183,11 +188,12 @@ vp_status vp_command_finish(vp_study *s, const vp_command_trial *t, vp_err *err)
         vp_study_change(
             s, err,
             "UPDATE command_trial SET state = 'done', verdict = ?, evidence = ?, allocated_bytes = ?, reserved_bytes = ?, "
-            "device_bytes = ?, needed_bytes = ?, step_s = ?, samples_per_s = ?, wall_s = ?, host_bytes = ?, ended_unix_s = ? "
-            "WHERE id = ?",
-            "ttiiiirrriii", vp_command_verdict_name(t->verdict), t->evidence, t->allocated_bytes,
-            t->reserved_bytes, t->device_bytes, t->needed_bytes, t->step_s, t->samples_per_s,
-            t->wall_s, t->host_bytes, (int64_t)time(NULL), t->id),
+            "device_bytes = ?, needed_bytes = ?, step_s = ?, samples_per_s = ?, host_s = ?, card_s = ?, optimizer_host_s = ?, "
+            "optimizer_card_s = ?, held_bytes = ?, wall_s = ?, host_bytes = ?, ended_unix_s = ? WHERE id = ?",
+            "ttiiiirrrrrririii", vp_command_verdict_name(t->verdict), t->evidence,
+            t->allocated_bytes, t->reserved_bytes, t->device_bytes, t->needed_bytes, t->step_s,
+            t->samples_per_s, t->host_s, t->card_s, t->optimizer_host_s, t->optimizer_card_s,
+            t->held_bytes, t->wall_s, t->host_bytes, (int64_t)time(NULL), t->id),
         err));
 out:
     return st;

@@ -251,9 +251,16 @@ static void judge(const json_t *doc, const vp_child_result *child, vp_arena *are
                                       (long long)integer(oom, "allocated_bytes"));
     } else if (strcmp(verdict, "fits") == 0 && t->allocated_bytes > 0 &&
                integer(doc, "optimizer_steps") > 0) {
-        t->verdict       = VP_COMMAND_OK;
-        t->step_s        = real(time, "step_time_s");
-        t->samples_per_s = real(time, "samples_per_s");
+        const json_t *after = json_object_get(json_object_get(doc, "growth"), "after_step_bytes");
+        t->verdict          = VP_COMMAND_OK;
+        t->held_bytes =
+            (int64_t)json_integer_value(json_array_get(after, json_array_size(after) - 1));
+        t->step_s           = real(time, "step_time_s");
+        t->samples_per_s    = real(time, "samples_per_s");
+        t->host_s           = real(time, "host_s");
+        t->card_s           = real(time, "device_s");
+        t->optimizer_host_s = real(time, "optimizer_host_s");
+        t->optimizer_card_s = real(time, "optimizer_device_s");
     } else if (strcmp(verdict, "fits") == 0) {
         t->evidence =
             t->allocated_bytes > 0 ? "no optimizer step was seen" : "it never used the device";

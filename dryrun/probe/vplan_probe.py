@@ -555,6 +555,7 @@ class Probe(Values, Ranks, Steps, Program, Growth):
         self.step_depth += 1
         if self.step_depth == 1 and self.ready():
             self.enter(self.name("step"))
+            self.mark_optimizer(True)
             self.optimizers.add(optimizer)
             try:
                 n = self.raw_stats(0)["allocation"]["all"]["allocated"] if self.k <= 2 else self.marks_at[-1]
@@ -568,6 +569,7 @@ class Probe(Values, Ranks, Steps, Program, Growth):
     def on_step_end(self, optimizer, args, kwargs):
         self.step_depth = max(0, self.step_depth - 1)
         if self.step_depth == 0 and self.ready():
+            self.mark_optimizer(False)
             self.stepped = True
             self.total_steps += 1
             self.enter("other")

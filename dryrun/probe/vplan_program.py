@@ -75,11 +75,21 @@ class Program:
         self.raw_reset(0)              # the peaks of this step are the recorder's too
         rec = self.recorder
         self.program = {
-            "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "complete": not rec.lost,
+            "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "optimizer": rec.optimizer, "complete": not rec.lost,
             "samples": self.program_samples, "products_flop": rec.products_flop, "vector_flop": rec.vector_flop,
             "attention_flop": rec.attention_flop, "convolution_flop": rec.convolution_flop,
             "launches": rec.launches, "copies_to_bytes": rec.copied[TO_DEVICE],
             "copies_from_bytes": rec.copied[FROM_DEVICE], "copies_on_bytes": rec.copied[ON_DEVICE]}
+
+    def mark_optimizer(self, begins):
+        """Where in the sequence an optimizer's step begins and ends: what does not come with each micro-step."""
+        if self.recording_program:
+            self.recorder.between()
+            marks = self.recorder.optimizer
+            if begins:
+                marks.append([len(self.recorder.sequence)] * 2)
+            elif marks:
+                marks[-1][1] = len(self.recorder.sequence)
 
     def compiled(self):
         import sys
@@ -102,7 +112,7 @@ class Recorder:
     def __init__(self, probe, counted, recorded):
         self.torch = probe.torch
         self.entries, self.counted, self.recorded = probe.entries, counted, recorded
-        self.rows, self.index, self.sequence = [], {}, []
+        self.rows, self.index, self.sequence, self.optimizer = [], {}, [], []
         self.lost = False
         self.products_flop = self.vector_flop = self.attention_flop = self.convolution_flop = 0
         self.copied = {TO_DEVICE: 0, FROM_DEVICE: 0, ON_DEVICE: 0}

@@ -1,8 +1,9 @@
 # tests/dryrun/play_space.py: every setting of a command inside one dry run: what they import is imported once, before the device
 # is touched, and each setting is a fork of that, with a probe and a stand-in of its own. For tests/dryrun/tune_commands.py.
 #     vplan dryrun ... -- python3 play_space.py JOBS.json REPORTS
-# JOBS.json: {"imports": [...], "jobs": [[NAME, [words of a Python command, without the Python]], ...]}; REPORTS gets
-# NAME.json as the probe of that setting wrote it, with "exit_code".
+# JOBS.json: {"imports": [...], "jobs": [[NAME, [words of a Python command, without the Python], {variables}], ...]}; REPORTS gets
+# NAME.json as the probe of that setting wrote it, with "exit_code". What the first setting imported beside "imports", of installed packages, is
+# imported for the others.
 import atexit
 import importlib
 import json
@@ -20,7 +21,13 @@ for name in jobs["imports"]:
     importlib.import_module(name)
 
 
-def play(words):
+def installed():
+    """Modules of installed packages that are loaded."""
+    return sorted(name for name, m in list(sys.modules.items()) if "site-packages" in str(getattr(m, "__file__", "")))
+
+
+def play(words, variables):
+    os.environ.update(variables)
     probe = vplan_probe._probe
     probe.pid, probe.dead = os.getpid(), False
     os.chdir(tempfile.mkdtemp(dir=reports))
@@ -36,16 +43,28 @@ def play(words):
     sys.stdout.flush()
     sys.stderr.flush()
     atexit._run_exitfuncs()
+    with open(os.path.join(reports, "modules"), "w") as f:
+        json.dump(installed(), f)
     os._exit(code)
 
 
-for name, words in jobs["jobs"]:
+def import_more():
+    with open(os.path.join(reports, "modules")) as f:
+        for name in set(json.load(f)) - set(installed()):
+            try:
+                importlib.import_module(name)
+            except Exception:   # one that its package makes by itself
+                continue
+    assert not torch.cuda.is_initialized(), "a module asks for a device when it is imported"
+
+
+for i, (name, words, *variables) in enumerate(jobs["jobs"]):
     done = os.path.join(reports, name + ".json")
     if os.path.exists(done):
         continue
     pid = os.fork()
     if not pid:
-        play(words)
+        play(words, variables[0] if variables else {})
     _, status = os.waitpid(pid, 0)
     wrote = os.path.join(os.environ["VPLAN_NULL_REPORT"], "report.%d.json" % pid)
     report = json.load(open(wrote)) if os.path.exists(wrote) else {}
@@ -55,4 +74,7 @@ for name, words in jobs["jobs"]:
     os.rename(done + ".tmp", done)
     if os.path.exists(wrote):
         os.unlink(wrote)
+    if os.path.exists(os.path.join(reports, "modules")):
+        import_more()
+        os.unlink(os.path.join(reports, "modules"))
 os._exit(0)

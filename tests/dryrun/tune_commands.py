@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 # tests/dryrun/tune_commands.py: vplan tune -- CMD against dry runs of the whole space, on real PyTorch commands.
 #     python3 tests/dryrun/tune_commands.py play FOLDER --vplan build/vplan --python PYTHON [--only NAME] [--cards A,B]
-#     python3 tests/dryrun/tune_commands.py tune FOLDER --vplan build/vplan --python PYTHON [--real] [-o results.json]
-# play: every setting of every command on every card, in one dry run a command and card (play_space.py), kept in FOLDER.
+#     python3 tests/dryrun/tune_commands.py tune FOLDER --vplan build/vplan --python PYTHON [--real] [--again] [-o results.json]
+#     python3 tests/dryrun/tune_commands.py sweep FOLDER --vplan build/vplan
+# play: every setting of every command without a limit, in one dry run a command and kind of card (play_space.py), kept in FOLDER. A run that never
+# held more than the budget is the run that the budget gives: nothing was ever refused. The others are played again at the budget, and with segments
+# that grow where the tuner may try these. Two cards with the same capability and multiprocessors are told apart by PyTorch by name and memory alone (all that
+# dryrun/environment.c tells the stand-in), so they share the runs without a limit.
 # tune: the tuner, whose trials are answered from FOLDER (--real: by dry runs of their own). The returned setting fits in the exhaustive search,
-# nothing that fits there is predicted to be faster, at most a quarter of the space was tried; and with --real its peaks are those of FOLDER.
+# nothing that fits there is predicted to be faster, at most a quarter of the space was tried; with --again (or --real) its peaks are those of
+# the returned command line in a dry run of its own.
+# sweep: the same at ten budgets a space, where what reserves more than the budget is taken to run out of memory: a check of the search alone.
 import argparse
 import itertools
 import json
@@ -45,8 +51,9 @@ COMMANDS = {
     "zero3": (trainers + ["zero3"] + start, more, False, 8, ["deepspeed", "transformers.models.llama.modeling_llama"]),
 }
 # card: where between the bytes of the smallest and the largest setting its budget lies
-CARDS = {"l4-24gb": 0.55, "h100-sxm-80gb": 0.3, "a100-sxm-40gb": 0.8}
+CARDS = {"l4-24gb": 0.55, "h100-sxm-80gb": 0.3, "a100-sxm-40gb": 0.8, "h200-sxm-141gb": 0.65}
 STEPS = "2"
+ALLOCATOR, GROWING = "PYTORCH_ALLOC_CONF", "expandable_segments:True"
 
 
 def settings_of(space):
@@ -62,13 +69,13 @@ def replaced(command, setting):
     for name, value in setting.items():
         if name in command:
             command[command.index(name) + 1] = value
-        else:
+        elif name != ALLOCATOR:
             command += [name, value]
     return command
 
 
 def key(setting):
-    return "_".join("%s-%s" % (n.strip("-"), v) for n, v in sorted(setting.items()))
+    return "_".join("%s-%s" % (n.strip("-"), v.replace(":", "-")) for n, v in sorted(setting.items()) if v != "default")
 
 
 def environment(a):
@@ -83,42 +90,77 @@ def dryrun(a, card, budget, world, command, cwd):
     return json.loads(out.stdout), out
 
 
-def play_some(a, name, card, budget, jobs, folder):
-    """Reports of these settings, then each as a document of its own: what dryrun says of such a report."""
+def report_of(a, name, card, budget, settings, folder):
+    """Reports of these settings as the probe wrote them, in folder."""
     command, _, _, world, imports = COMMANDS[name]
     os.makedirs(folder, exist_ok=True)
-    reports = os.path.join(folder, "reports")
-    os.makedirs(reports, exist_ok=True)
-    missing = [(key(s), replaced(command, s)) for s in jobs if not os.path.exists(os.path.join(folder, key(s) + ".json"))]
+    missing = [(key(s), replaced(command, s), {k: v for k, v in s.items() if k == ALLOCATOR})
+               for s in settings if not os.path.exists(os.path.join(folder, key(s) + ".json"))]
     if not missing:
         return
-    with open(os.path.join(folder, "jobs"), "w") as f:
+    jobs = os.path.join(folder, "jobs")
+    with open(jobs, "w") as f:
         json.dump({"imports": imports, "jobs": missing}, f)
-    _, out = dryrun(a, card, budget, world, [a.python, os.path.join(here, "play_space.py"), os.path.join(folder, "jobs"), reports], folder)
-    for k, _ in missing:
-        report = os.path.join(reports, k + ".json")
-        d, _ = dryrun(a, card, budget, 1, ["python3", "-S", os.path.join(here, "play_again.py"), report], folder)
-        if d["verdict"] == "failed":
-            sys.exit("%s on %s, %s: %s\n%s" % (name, card, k, d.get("reason"), out.stderr.decode()[-3000:]))
-        with open(os.path.join(folder, k + ".json"), "w") as f:
-            json.dump(d, f)
+    _, out = dryrun(a, card, budget, world, [a.python, os.path.join(here, "play_space.py"), jobs, folder], folder)
+    with open(os.path.join(folder, "said"), "wb") as f:
+        f.write(out.stderr[-20000:])
+
+
+def document_of(a, card, budget, report):
+    """What dryrun says of a report at a budget."""
+    d, _ = dryrun(a, card, budget, 1, ["python3", "-S", os.path.join(here, "play_again.py"), report], "/tmp")
+    if d["verdict"] == "failed":
+        sys.exit("%s: %s\n%s" % (report, d.get("reason"), d.get("error")))
+    return d
+
+
+def kind_of(a, card):
+    """Cards of which PyTorch is told the same, but for name and memory."""
+    out = subprocess.run([a.vplan, "devices", "--json"], stdout=subprocess.PIPE, check=True)
+    d = next(d for d in json.loads(out.stdout)["devices"] if d["name"] == card)
+    return "%dx%d" % (d["compute_capability"], d["multiprocessors"])
+
+
+def ends_of(space):
+    """The settings that need least and most."""
+    def size(s):
+        return int(list(s.values())[0]), s.get("--ckpt", s.get("--gradient_checkpointing")) in ("0", "False")
+    return [min(settings_of(space), key=size), max(settings_of(space), key=size)]
+
+
+def chosen(a):
+    for card in CARDS:
+        for name in COMMANDS:
+            if (not a.only or name in a.only.split(",")) and (not a.cards or card in a.cards.split(",")):
+                yield card, name, os.path.join(a.folder, name.replace(" ", "_"))
 
 
 def play(a):
-    for card, share in CARDS.items():
-        for name, (command, space, _, _, _) in COMMANDS.items():
-            if (a.only and name not in a.only.split(",")) or (a.cards and card not in a.cards.split(",")):
+    for card, name, folder in chosen(a):
+        _, space, knows, _, _ = COMMANDS[name]
+        settings = list(settings_of(space))
+        whole, own = os.path.join(folder, kind_of(a, card)), os.path.join(folder, card)
+        report_of(a, name, card, 0, settings, whole)
+        ends = [os.path.join(whole, key(s) + ".json") for s in ends_of(space)]
+        least, most = [document_of(a, card, 0, e)["device_bytes"] for e in ends]
+        budget = int(least + CARDS[card] * (most - least)) >> 20 << 20
+        again, answers = [], os.path.join(own, "answers")
+        os.makedirs(answers, exist_ok=True)
+        for s in settings:
+            d = document_of(a, card, budget, os.path.join(whole, key(s) + ".json"))
+            if d["device_bytes"] > budget:
+                again += [s] + ([dict(s, **{ALLOCATOR: GROWING})] if knows else [])
                 continue
-            folder = os.path.join(a.folder, name.replace(" ", "_"), card)
-            ends = [min(settings_of(space), key=lambda s: (int(list(s.values())[0]), s.get("--ckpt", s.get("--gradient_checkpointing")) in ("0", "False"))),
-                    max(settings_of(space), key=lambda s: (int(list(s.values())[0]), s.get("--ckpt", s.get("--gradient_checkpointing")) in ("0", "False")))]
-            play_some(a, name, card, 0, ends, os.path.join(folder, "whole"))
-            least, most = [json.load(open(os.path.join(folder, "whole", key(s) + ".json")))["device_bytes"] for s in ends]
-            budget = int(least + share * (most - least)) >> 20 << 20
-            with open(os.path.join(folder, "budget"), "w") as f:
-                f.write(str(budget))
-            play_some(a, name, card, budget, list(settings_of(space)), os.path.join(folder, "all"))
-            print(name, card, budget, "played", flush=True)
+            with open(os.path.join(answers, key(s) + ".json"), "w") as f:
+                json.dump(d, f)
+        at_budget = os.path.join(own, "at-budget")
+        report_of(a, name, card, budget, again, at_budget)
+        for s in again:
+            with open(os.path.join(answers, key(s) + ".json"), "w") as f:
+                json.dump(document_of(a, card, budget, os.path.join(at_budget, key(s) + ".json")), f)
+        with open(os.path.join(own, "budget"), "w") as f:
+            f.write(str(budget))
+        print(name, card, budget, "played, %d again at the budget" % len(again), flush=True)
 
 
 # ---- the tuner ----
@@ -127,25 +169,25 @@ ANSWERS = """#!%s
 import json, os, sys
 words = sys.argv[1:]
 command = words[words.index("--") + 1:]
-name = os.environ["ANSWERS"]
-space = json.loads(os.environ["SPACE"])
-setting = {n: command[command.index(n) + 1] for n in space}
-path = os.path.join(name, "_".join("%%s-%%s" %% (n.strip("-"), v) for n, v in sorted(setting.items())) + ".json")
-d = json.load(open(path))
+setting = {n: command[command.index(n) + 1] for n in json.loads(os.environ["SPACE"])}
+if command[0] == "env":
+    setting.update(w.split("=", 1) for w in command if w.startswith("PYTORCH_ALLOC_CONF="))
+name = "_".join("%%s-%%s" %% (n.strip("-"), v.replace(":", "-")) for n, v in sorted(setting.items()))
+d = json.load(open(os.path.join(os.environ["ANSWERS"], name + ".json")))
 print(json.dumps(d))
 sys.exit(d["exit_code"])
 """
 
 
-def tuned(a, name, card, budget, folder):
+def tuned(a, name, card, budget, answers):
     command, space, knows, world, _ = COMMANDS[name]
     with tempfile.TemporaryDirectory() as cwd:
         program = a.vplan
         if not a.real:      # a vplan whose dry runs are looked up
             program = os.path.join(cwd, "bin", "tuner")
-            shutil.copytree(os.path.dirname(a.vplan), os.path.join(cwd, "bin"), symlinks=True,
-                            ignore=lambda d, names: [n for n in names if n not in ("vplan", "null", "libvplan-null.so")])
-            os.rename(os.path.join(cwd, "bin", "vplan"), program)
+            os.makedirs(os.path.join(cwd, "bin", "null"))
+            os.link(a.vplan, program) if os.stat(a.vplan).st_dev == os.stat(cwd).st_dev else shutil.copy(a.vplan, program)
+            shutil.copy(os.path.join(os.path.dirname(a.vplan), "null", "libvplan-null.so"), os.path.join(cwd, "bin", "null"))
             with open(os.path.join(cwd, "bin", "vplan"), "w") as f:
                 f.write(ANSWERS % sys.executable)
             os.chmod(os.path.join(cwd, "bin", "vplan"), 0o755)
@@ -155,7 +197,7 @@ def tuned(a, name, card, budget, folder):
         for axis, values in ({} if knows else space).items():
             words += ["--try", "%s=%s" % (axis, ",".join(str(v) for v in values))]
         words += [] if knows else ["--keep", "batch*accum=24"]
-        env = dict(environment(a), ANSWERS=os.path.join(folder, "all"), SPACE=json.dumps(list(space)))
+        env = dict(environment(a), ANSWERS=answers, SPACE=json.dumps(list(space)))
         out = subprocess.run(words + ["--", a.python] + command, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              cwd=os.path.join(cwd, "cwd"), env=env)
     return json.loads(out.stdout) if out.stdout else {"error": out.stderr.decode()[-2000:]}
@@ -163,7 +205,7 @@ def tuned(a, name, card, budget, folder):
 
 def judged(d, runs, n_settings):
     """What is wrong with an answer, and how much slower than the fastest that fits."""
-    fits = {key(s): r for s, r in runs if r["verdict"] == "fits" and not r.get("oom") and r.get("time")}
+    fits = {k: r for k, r in runs.items() if r["verdict"] == "fits" and not r.get("oom") and r.get("time")}
     if not d.get("best"):
         return (["nothing was returned: %s" % d.get("error")] if fits else []), None, len(fits)
     mine = fits.get(key(d["best"]["settings"]))
@@ -175,52 +217,102 @@ def judged(d, runs, n_settings):
     if behind > 1e-9:
         wrong.append("%.3g %% slower than the fastest that fits" % (100 * behind))
     if any(d["best"][k] != mine[k] for k in ("allocated_peak_bytes", "reserved_peak_bytes")):
-        wrong.append("other peaks than an independent dry run")
+        wrong.append("other peaks than the exhaustive search")
     n = sum(bool(t["settings"]) for t in d["trials"])
     if n > n_settings / 4 + 1e-9:
         wrong.append("%d of %d were played" % (n, n_settings))
     return wrong, behind, len(fits)
 
 
+def answers_in(folder):
+    return {n[:-5]: json.load(open(os.path.join(folder, n))) for n in sorted(os.listdir(folder)) if n.endswith(".json")}
+
+
+def again(a, name, card, budget, best):
+    """The returned command line in a dry run of its own: what differs from what was returned."""
+    with tempfile.TemporaryDirectory() as cwd:
+        d, _ = dryrun(a, card, budget, COMMANDS[name][3], best["command"], cwd)
+    return ["dry run again: %s %d, not %d" % (k, d[k], best[k]) for k in ("allocated_peak_bytes", "reserved_peak_bytes") if d[k] != best[k]]
+
+
 def tune(a):
     rows, failed = [], 0
-    for card in CARDS:
-        for name, (_, space, _, _, _) in COMMANDS.items():
-            folder = os.path.join(a.folder, name.replace(" ", "_"), card)
-            settings = list(settings_of(space))
-            if (a.only and name not in a.only.split(",")) or (a.cards and card not in a.cards.split(",")) or not all(
-                    os.path.exists(os.path.join(folder, "all", key(s) + ".json")) for s in settings):
-                continue
-            budget = int(open(os.path.join(folder, "budget")).read())
-            runs = [(s, json.load(open(os.path.join(folder, "all", key(s) + ".json")))) for s in settings]
-            d = tuned(a, name, card, budget, folder)
-            wrong, behind, n_fit = judged(d, runs, len(settings))
-            best = d.get("best") or {}
-            rows.append({"command": name, "card": card, "budget_bytes": budget, "space": len(settings), "fit": n_fit,
-                         "trials": len(d.get("trials", [])), "best": best.get("settings"), "allocated_peak_bytes": best.get("allocated_peak_bytes"),
-                         "reserved_peak_bytes": best.get("reserved_peak_bytes"), "samples_per_s": best.get("samples_per_s"),
-                         "had_samples_per_s": (d.get("had") or {}).get("samples_per_s"), "behind": behind, "real": a.real, "wrong": wrong})
-            failed += bool(wrong)
-            print("%-12s %-14s %6d MiB %2d of %2d fit, %2d trials: %s %s" % (
-                name, card, budget >> 20, n_fit, len(settings), rows[-1]["trials"], " ".join((best.get("settings") or {}).values()),
-                "; ".join(wrong) or "right"), flush=True)
-            if a.out:
-                with open(a.out, "w") as f:
-                    json.dump({"schema_version": 1, "rows": rows}, f, indent=1)
-                    f.write("\n")
+    if a.out and os.path.exists(a.out):
+        rows = json.load(open(a.out))["rows"]
+    for card, name, folder in chosen(a):
+        answers = os.path.join(folder, card, "answers")
+        if not os.path.exists(os.path.join(folder, card, "budget")):
+            continue
+        n_settings = len(list(settings_of(COMMANDS[name][1])))
+        budget = int(open(os.path.join(folder, card, "budget")).read())
+        d = tuned(a, name, card, budget, answers)
+        wrong, behind, n_fit = judged(d, answers_in(answers), n_settings)
+        best = d.get("best") or {}
+        wrong += again(a, name, card, budget, best) if best and a.again else []
+        rows = [r for r in rows if (r["command"], r["card"]) != (name, card)]
+        rows.append({"command": name, "card": card, "budget_bytes": budget, "space": n_settings, "fit": n_fit,
+                     "trials": len(d.get("trials", [])), "best": best.get("settings"), "allocated_peak_bytes": best.get("allocated_peak_bytes"),
+                     "reserved_peak_bytes": best.get("reserved_peak_bytes"), "samples_per_s": best.get("samples_per_s"),
+                     "had_samples_per_s": (d.get("had") or {}).get("samples_per_s"), "behind": behind,
+                     "peaks_again": bool(best and (a.again or a.real)), "wrong": wrong})
+        failed += bool(wrong)
+        print("%-12s %-14s %6d MiB %2d of %2d fit, %2d trials: %s %s" % (
+            name, card, budget >> 20, n_fit, n_settings, rows[-1]["trials"], " ".join((best.get("settings") or {}).values()),
+            "; ".join(wrong) or "right"), flush=True)
+        if a.out:
+            with open(a.out, "w") as f:
+                json.dump({"schema_version": 2, "rows": rows}, f, indent=1)
+                f.write("\n")
     print("%d commands and cards, %d wrong" % (len(rows), failed))
     return failed != 0
 
 
+def at_most(d, budget, growing):
+    """A run without a limit as it is taken to be at a budget: what it held, or, with segments that grow, what it had allocated."""
+    need = d["device_bytes"] if not growing else d["outside_bytes"] + (d["allocated_peak_bytes"] + (20 << 20) - 1) // (20 << 20) * (20 << 20)
+    if need <= budget:
+        return dict(d, device_bytes=need, reserved_peak_bytes=need - d["outside_bytes"])
+    room, least = budget - d["outside_bytes"], d["allocated_peak_bytes"]      # a request that failed: for the cache, or not
+    asked = 2 << 20
+    return dict(d, verdict="oom", exit_code=3, time=None,
+                oom={"phase": "forward1", "requested_bytes": asked, "allocated_bytes": min(room, least) - (asked if least <= room else 0)})
+
+
+def sweep(a):
+    n = failed = 0
+    for card, name, folder in chosen(a):
+        _, space, knows, _, _ = COMMANDS[name]
+        whole, settings = os.path.join(folder, kind_of(a, card)), list(settings_of(space))
+        if not all(os.path.exists(os.path.join(whole, key(s) + ".json")) for s in settings):
+            continue
+        runs = {key(s): (s, document_of(a, card, 0, os.path.join(whole, key(s) + ".json"))) for s in settings}
+        sizes = sorted(d["device_bytes"] for _, d in runs.values())
+        for i in range(10):
+            budget = int(sizes[0] + (i + 0.5) / 10 * (sizes[-1] - sizes[0])) >> 20 << 20
+            with tempfile.TemporaryDirectory() as answers:
+                for s, d in runs.values():
+                    for growing in (False, True) if knows else (False,):
+                        k = key(dict(s, **({ALLOCATOR: GROWING} if growing else {})))
+                        with open(os.path.join(answers, k + ".json"), "w") as f:
+                            json.dump(at_most(d, budget, growing), f)
+                d = tuned(a, name, card, budget, answers)
+                wrong, _, n_fit = judged(d, answers_in(answers), len(settings))
+            n, failed = n + 1, failed + bool(wrong)
+            print("%-12s %-14s %6d MiB %2d fit, %2d trials: %s" % (name, card, budget >> 20, n_fit, len(d.get("trials", [])), "; ".join(wrong) or "right"), flush=True)
+    print("%d searches, %d wrong" % (n, failed))
+    return failed != 0
+
+
 p = argparse.ArgumentParser()
-p.add_argument("what", choices=("play", "tune"))
+p.add_argument("what", choices=("play", "tune", "sweep"))
 p.add_argument("folder")
 p.add_argument("--vplan", default="build/vplan")
 p.add_argument("--python", default="python3")
 p.add_argument("--only")
 p.add_argument("--cards")
 p.add_argument("--real", action="store_true")
+p.add_argument("--again", action="store_true")
 p.add_argument("-o", dest="out")
 a = p.parse_args()
 a.vplan, a.folder = os.path.abspath(a.vplan), os.path.abspath(a.folder)
-sys.exit(play(a) if a.what == "play" else tune(a))
+sys.exit({"play": play, "tune": tune, "sweep": sweep}[a.what](a))

@@ -61,7 +61,7 @@ report = {
     "allocated_peak_bytes": held, "reserved_peak_bytes": held, "requested_peak_bytes": held, "peak_phase": "forward2",
     "phases": [], "owners": [], "kinds": {}, "reads": [], "selections": [], "notes": [], "counters": {}, "oom": oom,
     "error": None, "cut": None, "program": None if oom else {
-        "rows": [row, step, weights], "sequence": [2, 0] * o.accum + [1], "complete": True, "samples": o.batch * o.accum,
+        "rows": [row, step, weights], "sequence": [2, 0] * o.accum + [1], "optimizer": [[2 * o.accum, 2 * o.accum + 1]], "complete": True, "samples": o.batch * o.accum,
         "products_flop": row[4] * o.accum, "attention_flop": 0, "convolution_flop": 0, "vector_flop": 0, "launches": 0,
         "copies_to_bytes": 0, "copies_from_bytes": 0, "copies_on_bytes": 0}}
 path = os.path.join(folder, "report.%d.play.json" % os.getpid())     # beside that of the real probe
