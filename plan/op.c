@@ -308,7 +308,7 @@ int vp_kernel_operand(vp_kernel k, const char *name)
     const vp_kernel_info *info = vp_kernel_info_of(k);
 
     for (int i = 0; i < info->n_operands; i++)
-        if (strcmp(info->operands[i].name, name) == 0)
+        if (info->operands[i].name[0] == name[0] && strcmp(info->operands[i].name, name) == 0)
             return i;
     return -1;
 }

@@ -170,23 +170,27 @@ static vp_status lower_program(vp_assembly *a, int64_t p, vp_err *err)
     vp_lowered_store *store = lasts ? a->cost->store : NULL;
     vp_lowered_key    key   = lowered_key_of(a, p);
     const vp_lowered *known = vp_lowered_store_find(store, &key, &unlike);
-    vp_arena         *arena = vp_lowered_store_arena(store);
+    vp_arena         *arena = NULL;
     vp_lowered        made  = {0};
     vp_status         st    = VP_OK;
 
-    if (!known && !arena) {
+    if (!store) {
         VP_TRY(lower_steps(a, a->arena, p, &a->lowered[p], &unlike, err));
     } else {
         if (!known) {
+            VP_TRY_ALLOC(err, arena = vp_arena_new());
             VP_TRY(lower_steps(a, arena, p, &made, &unlike, err));
             vp_price_steps(a, &made.program);
-            VP_TRY_ALLOC(err, vp_lowered_store_put(store, &key, &made, unlike));
+            VP_TRY_ALLOC(err, !vp_arena_failed(arena) &&
+                                  vp_lowered_store_put(store, &key, arena, &made, unlike));
+            arena = NULL;
             known = &made;
         }
         VP_TRY_ALLOC(err, copy_lowered(a->arena, known, &a->lowered[p]));
     }
     a->figures.unlike |= unlike;
 out:
+    vp_arena_free(arena);
     return st;
 }
 
@@ -199,6 +203,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     vp_status          st = VP_OK;
 
     assert(s->n_runs >= 1 && s->n_runs <= VP_MAX_RUNS);
+    vp_lowered_store_trim(a->cost->store);
     for (int i = 0; i < s->n_runs; i++)
         groups[i] = (vp_grouping){s->runs[i].n_blocks, s->runs[i].segment};
     a->graph = vp_graph_grouped(a->arena, &a->model->graph, groups, s->n_runs);

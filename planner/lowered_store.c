@@ -2,38 +2,50 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Programs kept: some hundred kilobytes each at most. */
-enum { MOST_KEPT = 128 };
+/* Programs kept before the older half of them is dropped: some hundred kilobytes each at most. */
+enum { MOST_KEPT = 32 };
 
 typedef struct entry {
     vp_lowered_key key;
+    vp_arena      *arena; /* its own */
     vp_lowered     lowered;
     bool           unlike;
 } entry;
 
 struct vp_lowered_store {
-    vp_arena *arena;
-    entry     kept[MOST_KEPT];
-    int       n;
+    entry *kept; /* oldest first */
+    int    n, cap;
 };
 
 vp_lowered_store *vp_lowered_store_new(void)
 {
-    vp_lowered_store *s = calloc(1, sizeof *s);
+    return calloc(1, sizeof(vp_lowered_store));
+}
 
-    if (s && !(s->arena = vp_arena_new())) {
-        free(s);
-        s = NULL;
-    }
-    return s;
+static void drop_oldest(vp_lowered_store *s, int n)
+{
+    for (int i = 0; i < n; i++)
+        vp_arena_free(s->kept[i].arena);
+    s->n -= n;
+    memmove(s->kept, s->kept + n, (size_t)s->n * sizeof *s->kept);
 }
 
 void vp_lowered_store_free(vp_lowered_store *s)
 {
-    if (s)
-        vp_arena_free(s->arena);
+    if (!s)
+        return;
+    if (s->n)
+        drop_oldest(s, s->n);
+    free(s->kept);
     free(s);
+}
+
+void vp_lowered_store_trim(vp_lowered_store *s)
+{
+    if (s && s->n > MOST_KEPT)
+        drop_oldest(s, s->n - MOST_KEPT / 2);
 }
 
 static bool is_key(const vp_lowered_key *a, const vp_lowered_key *b)
@@ -54,17 +66,17 @@ const vp_lowered *vp_lowered_store_find(const vp_lowered_store *s, const vp_lowe
     return NULL;
 }
 
-vp_arena *vp_lowered_store_arena(vp_lowered_store *s)
+bool vp_lowered_store_put(vp_lowered_store *s, const vp_lowered_key *key, vp_arena *arena,
+                          const vp_lowered *lowered, bool unlike)
 {
-    return s && s->n < MOST_KEPT ? s->arena : NULL;
-}
-
-bool vp_lowered_store_put(vp_lowered_store *s, const vp_lowered_key *key, const vp_lowered *lowered,
-                          bool unlike)
-{
-    assert(s->n < MOST_KEPT);
-    if (vp_arena_failed(s->arena))
-        return false;
-    s->kept[s->n++] = (entry){.key = *key, .lowered = *lowered, .unlike = unlike};
+    if (s->n == s->cap) {
+        int    cap  = s->cap ? 2 * s->cap : MOST_KEPT;
+        entry *more = realloc(s->kept, (size_t)cap * sizeof *more);
+        if (!more)
+            return false;
+        s->kept = more;
+        s->cap  = cap;
+    }
+    s->kept[s->n++] = (entry){.key = *key, .arena = arena, .lowered = *lowered, .unlike = unlike};
     return true;
 }

@@ -28,12 +28,12 @@ void              vp_lowered_store_free(vp_lowered_store *store);
 const vp_lowered *vp_lowered_store_find(const vp_lowered_store *store, const vp_lowered_key *key,
                                         bool *unlike);
 
-/* Where to lower what is to be put. NULL: the store is full, or there is none. */
-vp_arena *vp_lowered_store_arena(vp_lowered_store *store);
-
-/* Put what was lowered in the store's arena; unlike: its smaller last micro-step has other buffers.
- * False: out of memory. */
-bool vp_lowered_store_put(vp_lowered_store *store, const vp_lowered_key *key,
+/* Put what was lowered in an arena of its own, which the store takes; unlike: its smaller last
+ * micro-step has other buffers. False: out of memory; the arena is still the caller's. */
+bool vp_lowered_store_put(vp_lowered_store *store, const vp_lowered_key *key, vp_arena *arena,
                           const vp_lowered *lowered, bool unlike);
+
+/* Before an assembly: drop the oldest of many. Nothing may point to what was found before. */
+void vp_lowered_store_trim(vp_lowered_store *store);
 
 #endif
