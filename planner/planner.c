@@ -470,7 +470,8 @@ out:
 }
 
 static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_answer *like,
-                                     vp_plan_answer *a, vp_cost *cost, vp_err *err)
+                                     vp_plan_answer *a, vp_cost *cost, vp_space_extent extent,
+                                     vp_err *err)
 {
     vp_status st = VP_OK;
 
@@ -478,9 +479,14 @@ static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_ans
     *a          = (vp_plan_answer){.arena = vp_arena_new()};
     cost->store = a->store = vp_lowered_store_new();
     VP_TRY_ALLOC(err, a->arena && a->store);
-    VP_TRY(vp_space_list(r, like, a, cost, err));
+    VP_TRY(vp_space_list(r, like, a, cost, extent, err));
     VP_TRY(find_least(r, a, err));
     VP_TRY(find_least_preset(r, a, cost, err));
+    /* some format fits: those that do not may be the fastest within larger budgets */
+    if (extent == VP_SPACE_FIT && a->cut && a->least_budget_bytes <= r->budget_bytes) {
+        VP_TRY(vp_space_list(r, like, a, cost, VP_SPACE_ALL, err));
+        VP_TRY(find_least(r, a, err));
+    }
 out:
     return st;
 }
@@ -490,7 +496,7 @@ vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *er
     vp_cost   cost = {.device = r->device, .profile = r->profile};
     vp_status st   = VP_OK;
 
-    VP_TRY(list_and_find_least(r, NULL, a, &cost, err));
+    VP_TRY(list_and_find_least(r, NULL, a, &cost, VP_SPACE_FIT, err));
     VP_TRY(race_presets(r, a, &cost, err));
     VP_TRY(search_and_prove(r, a, err));
     if (a->n_candidates)
@@ -508,7 +514,7 @@ vp_status vp_planner_least(const vp_plan_request *r, const vp_plan_answer *like,
     vp_plan_answer a;
     vp_status      st = VP_OK;
 
-    VP_TRY(list_and_find_least(r, like, &a, &cost, err));
+    VP_TRY(list_and_find_least(r, like, &a, &cost, VP_SPACE_LEAST, err));
     *least_budget_bytes = a.least_budget_bytes;
 out:
     vp_plan_answer_release(&a);

@@ -50,6 +50,7 @@ typedef struct vp_plan_answer {
     int64_t       *segments;
     vp_blocks    **blocks; /* planner/space.h */
     int64_t        n_blocks, cap_blocks;
+    bool           cut;     /* micro-batches that are larger than all that fit are left out */
     vp_ilp_problem problem; /* the integer programs, in the order of scenarios */
     /* of streamed scenarios: the same with costs that say better which plan waits less and prove less;
      * of others NULL */

@@ -285,13 +285,47 @@ static vp_ilp ilp_of(const vp_plan_request *r, const vp_figures *f, const vp_blo
                     .items      = b->items[m]};
 }
 
-/* What single blocks need in all in this setting. */
-static int64_t least_of(const vp_plan_request *r, const setting *s)
+/* What blocks of a library need at least above what lies below them, and the head. */
+static int64_t least_above(const vp_library *lib, int64_t n_blocks, int64_t end_bytes)
 {
-    int64_t counts[VP_MAX_ITEMS];
-    vp_ilp  p = ilp_of(r, &s->figures[0], s->blocks, 1);
+    int64_t kept_bytes = INT64_MAX, beta_bytes = INT64_MAX;
 
-    return vp_device_bytes(r->device, vp_add(p.base_bytes, vp_space_least_bytes(&p, counts)));
+    for (int64_t i = 0; i < lib->n; i++) {
+        const vp_strategy *s = &lib->strategies[i];
+        kept_bytes           = vp_min_i64(kept_bytes, s->kept_bytes);
+        beta_bytes           = vp_min_i64(beta_bytes, s->height_bytes - s->kept_bytes);
+    }
+    return vp_add(vp_mul(n_blocks, kept_bytes), vp_max_i64(beta_bytes, end_bytes));
+}
+
+/* What no plan of this setting undercuts: of the whole arena, and of it the stack. */
+typedef struct least_need {
+    int64_t device_bytes, stack_bytes;
+} least_need;
+
+static least_need least_of(const vp_plan_request *r, const setting *s, int64_t n_recipes)
+{
+    least_need least = {INT64_MAX, INT64_MAX};
+    int64_t    counts[VP_MAX_ITEMS], base_bytes = INT64_MAX;
+
+    for (int64_t i = 0; i < n_recipes; i++)
+        base_bytes = vp_min_i64(base_bytes, s->figures[i].stack_base_bytes);
+    for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++)
+        if (s->blocks->libraries[m]) {
+            vp_ilp p = ilp_of(r, &s->figures[0], s->blocks, m);
+            least.stack_bytes =
+                vp_min_i64(least.stack_bytes, vp_add(s->figures[0].first_kept_bytes,
+                                                     vp_space_least_bytes(&p, counts)));
+        }
+    for (int i = 0; i < s->blocks->n_moved; i++)
+        if (s->blocks->moved_libraries[i].n)
+            least.stack_bytes =
+                vp_min_i64(least.stack_bytes, vp_add(s->figures[0].first_kept_bytes,
+                                                     least_above(&s->blocks->moved_libraries[i],
+                                                                 r->model->graph.n_instances - 2,
+                                                                 s->figures[0].last_height_bytes)));
+    least.device_bytes = vp_device_bytes(r->device, vp_add(base_bytes, least.stack_bytes));
+    return least;
 }
 
 static vp_status find_figures(const vp_plan_request *r, vp_cost *cost, const recipes *from,
@@ -315,12 +349,20 @@ static bool may_offload(const vp_plan_request *r, int64_t micro, const vp_offloa
     return (!level->blocks && !level->activations) || r->global_batch % micro == 0;
 }
 
+/* Whether need bytes are far beyond what is there, and what a smaller micro-batch needs. */
+static bool is_beyond(const vp_plan_request *r, int64_t need, int64_t least_known)
+{
+    int64_t most = vp_max_i64(r->device->usable_bytes, r->budget_bytes);
+
+    return most <= INT64_MAX / 4 && least_known > 0 &&
+           (vp_overflowed(need) || (need > most + VP_GIB + most / 4 && need / 2 > least_known));
+}
+
 /* Whether a micro-batch is far beyond what is there, by its smallest chunk. */
 static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const recipes *from,
                              vp_attention_kind attention, int64_t micro, bool coarse,
                              int64_t least_known, bool *hopeless, vp_err *err)
 {
-    int64_t    most                          = vp_max_i64(r->device->usable_bytes, r->budget_bytes);
     int64_t    chunk                         = smallest_chunk(r, micro * r->seq, coarse);
     setting    s                             = {.micro_batch = micro};
     vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
@@ -328,9 +370,7 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
     vp_status  st                            = VP_OK;
 
     *hopeless = false;
-    if (!least_known || most > INT64_MAX / 4)
-        return VP_OK;
-    if (chunk < 0)
+    if (!least_known || chunk < 0)
         return VP_OK;
     s.loss_chunk = chunk;
     *hopeless    = true;
@@ -340,11 +380,8 @@ static vp_status is_hopeless(const vp_plan_request *r, vp_cost *cost, const reci
         return VP_OK;
     s.offload = levels[n_levels - 1];
     VP_TRY(find_figures(r, cost, from, attention, &s, err));
-    for (int64_t i = 0; i < from->n; i++) {
-        int64_t need = least_outside_blocks(r, &s.figures[i]);
-        *hopeless &=
-            vp_overflowed(need) || (need > most + VP_GIB + most / 4 && need / 2 > least_known);
-    }
+    for (int64_t i = 0; i < from->n; i++)
+        *hopeless &= is_beyond(r, least_outside_blocks(r, &s.figures[i]), least_known);
 out:
     return st;
 }
@@ -465,15 +502,51 @@ out:
     return st;
 }
 
+/* Takes the needs of a micro-batch's settings, those from `first` on, into *least, the least of all so
+ * far; returns whether larger ones are of no use. Of a larger micro-batch every buffer of a program is as
+ * large or larger and lives as long, so that its arena has room for the smaller one's. Allowed for is
+ * what packing may differ from the best, a sixteenth of the stack, and the batch's padding: a few
+ * buffers for each micro-step. */
+static bool ends_here(const vp_plan_request *r, vp_space_extent extent, const settings *all,
+                      int64_t first, int64_t n_recipes, least_need *least, bool *cut)
+{
+    least_need here = {INT64_MAX, INT64_MAX};
+    int64_t    padding, micro;
+    bool       larger_need_more;
+
+    for (int64_t k = first; k < all->n; k++) {
+        least_need need   = least_of(r, &all->at[k], n_recipes);
+        here.device_bytes = vp_min_i64(here.device_bytes, need.device_bytes);
+        here.stack_bytes  = vp_min_i64(here.stack_bytes, need.stack_bytes);
+    }
+    if (first == all->n)
+        return false;
+    least->device_bytes = vp_min_i64(least->device_bytes, here.device_bytes);
+    least->stack_bytes  = vp_min_i64(least->stack_bytes, here.stack_bytes);
+    /* with offload beside kernels only where all micro-steps are alike */
+    micro            = all->at[first].micro_batch;
+    larger_need_more = r->host_bytes == 0 || r->global_batch % micro == 0;
+    padding          = vp_ceil_div(r->global_batch, micro) * (VP_MAX_SPANS + 1) * VP_ALIGN_BYTES;
+    if (larger_need_more && extent != VP_SPACE_ALL &&
+        (extent == VP_SPACE_LEAST || least->device_bytes > r->budget_bytes) &&
+        here.device_bytes > least->device_bytes + least->stack_bytes / 16 + padding) {
+        *cut = true;
+        return true;
+    }
+    return larger_need_more && is_beyond(r, here.device_bytes, least->device_bytes);
+}
+
 static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *like,
-                               vp_plan_answer *a, vp_cost *cost, const recipes *from,
-                               vp_attention_kind attention, settings *out, vp_err *err)
+                               vp_plan_answer *a, vp_cost *cost, vp_space_extent extent,
+                               const recipes *from, vp_attention_kind attention, settings *out,
+                               vp_err *err)
 {
     const vp_semantics *semantics = vp_semantics_of(&from->of[0], attention);
     vp_outlines        *outlines  = NULL;
     vp_offload          levels[VP_MAX_OFFLOAD_LEVELS];
-    int64_t             least_known = 0, *micros, n_micros, n_streamed = 0, n_levels;
-    bool                hopeless;
+    least_need          least = {INT64_MAX, INT64_MAX};
+    int64_t            *micros, n_micros, n_streamed = 0, n_levels;
+    bool                hopeless, ends = false;
     vp_status           st = VP_OK;
 
     VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros));
@@ -482,9 +555,10 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
          i++) /* of those with updates by the host about half are dropped */
         n_streamed += !levels[i].host_step;
     const bool coarse = n_micros * vp_max_i64(1, n_streamed) > MANY_SETTINGS;
-    for (int64_t i = 0; i < n_micros; i++) {
-        VP_TRY(
-            is_hopeless(r, cost, from, attention, micros[i], coarse, least_known, &hopeless, err));
+    for (int64_t i = 0; i < n_micros && !ends; i++) {
+        int64_t first = out->n;
+        VP_TRY(is_hopeless(r, cost, from, attention, micros[i], coarse,
+                           first ? least.device_bytes : 0, &hopeless, err));
         if (hopeless)
             continue;
         vp_blocks *b = find_blocks(a, micros[i], semantics);
@@ -495,10 +569,7 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
         if (b->libraries[1]->n == 0) /* a smaller last micro-step would be unlike the others */
             continue;
         VP_TRY(list_chunks(r, a, cost, from, attention, coarse, b, out, err));
-        for (int64_t k = 0; k < out->n && b == out->at[0].blocks; k++) { /* the smallest's */
-            int64_t need = least_of(r, &out->at[k]);
-            least_known  = least_known ? vp_min_i64(least_known, need) : need;
-        }
+        ends = ends_here(r, extent, out, first, from->n, &least, &a->cut);
     }
 out:
     vp_outlines_free(outlines);
@@ -634,8 +705,9 @@ static recipes recipes_of(const vp_plan_request *r, vp_precision precision, vp_g
 }
 
 static vp_status list_formats(const vp_plan_request *r, const vp_plan_answer *like,
-                              vp_plan_answer *a, vp_cost *cost, vp_precision precision,
-                              vp_gradients gradients, int64_t *cap, vp_err *err)
+                              vp_plan_answer *a, vp_cost *cost, vp_space_extent extent,
+                              vp_precision precision, vp_gradients gradients, int64_t *cap,
+                              vp_err *err)
 {
     recipes   from                  = recipes_of(r, precision, gradients);
     settings  list[VP_N_ATTENTIONS] = {{0}};
@@ -645,8 +717,8 @@ static vp_status list_formats(const vp_plan_request *r, const vp_plan_answer *li
         return VP_OK;
     for (int kind = 0; kind < VP_N_ATTENTIONS; kind++)
         if (r->attention == VP_ATTENTION_ANY || kind == (int)r->attention)
-            VP_TRY(
-                list_settings(r, like, a, cost, &from, (vp_attention_kind)kind, &list[kind], err));
+            VP_TRY(list_settings(r, like, a, cost, extent, &from, (vp_attention_kind)kind,
+                                 &list[kind], err));
     for (int64_t i = 0; i < from.n; i++)
         for (int kind = 0; kind < VP_N_ATTENTIONS; kind++)
             for (int64_t k = 0; k < list[kind].n; k++)
@@ -657,10 +729,17 @@ out:
 }
 
 vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a,
-                        vp_cost *cost, vp_err *err)
+                        vp_cost *cost, vp_space_extent extent, vp_err *err)
 {
     int64_t   cap[5] = {0};
     vp_status st     = VP_OK;
+
+    a->n_scenarios = 0;
+    a->cut         = false;
+    a->scenarios   = NULL;
+    a->libraries   = NULL;
+    a->segments    = NULL;
+    a->waiting     = NULL;
 
     a->problem = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes),
                                   .upper_ns     = INT64_MAX,
@@ -670,7 +749,8 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
                                   .max_memory_bytes = (int64_t)1 << 30};
     for (int p = 0; p < VP_N_PRECISIONS; p++)
         for (int g = 0; g < VP_N_GRADIENTS; g++)
-            VP_TRY(list_formats(r, like, a, cost, (vp_precision)p, (vp_gradients)g, cap, err));
+            VP_TRY(
+                list_formats(r, like, a, cost, extent, (vp_precision)p, (vp_gradients)g, cap, err));
     a->problem.n_ilps = a->n_scenarios;
 out:
     return st;

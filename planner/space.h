@@ -27,13 +27,20 @@ struct vp_blocks {
 /* The ops that a pinned recompute kind recomputes; none where it is free. */
 uint64_t vp_pinned_set(const vp_plan_request *request);
 
-/* Scenarios, libraries and integer programs of an empty answer, like: as for vp_planner_least().
+/* How far the micro-batches of a number format go. */
+typedef enum vp_space_extent {
+    VP_SPACE_LEAST, /* as far as one may need the least                    */
+    VP_SPACE_FIT,   /* so, where none fits the budget; else all            */
+    VP_SPACE_ALL
+} vp_space_extent;
+
+/* Scenarios, libraries and integer programs, in place of those that the answer has; like: as for
+ * vp_planner_least(). answer->cut: the extent left some out.
  *
- * Left out are micro-batches that cannot fit: whose persistent bytes, embedding and head alone, with
- * the smallest loss chunk, take a quarter more than the budget and the device have, and more than
- * twice what the smallest micro-batch needs in all. */
+ * Left out of all are micro-batches that cannot fit: that need a quarter more than the budget and
+ * the device have, and more than twice what the smallest needs in all. */
 vp_status vp_space_list(const vp_plan_request *request, const vp_plan_answer *like,
-                        vp_plan_answer *answer, vp_cost *cost, vp_err *err);
+                        vp_plan_answer *answer, vp_cost *cost, vp_space_extent extent, vp_err *err);
 
 /* Fewest bytes above an integer program's base that the blocks and the head need, and counts that
  * need no more. */

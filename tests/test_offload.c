@@ -369,7 +369,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
         request.offload = i % 3 == 0 && vp_may_stream(&model->graph) ? VP_OFFLOAD_PARAMS_ACTIVATIONS
                                                                      : VP_OFFLOAD_ACTIVATIONS;
         request.global_batch = 1 + pick(&r, 6);
-        OK(vp_space_list(&request, NULL, &a, &cost, err));
+        OK(vp_space_list(&request, NULL, &a, &cost, VP_SPACE_ALL, err));
         for (int64_t k = pick(&r, 3); k < a.n_scenarios; k += 1 + pick(&r, 3)) {
             vp_scenario       s   = a.scenarios[k]->scenario;
             const vp_library *lib = a.libraries[k];
