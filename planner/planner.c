@@ -343,6 +343,8 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
         bool         valid;
         int64_t      upper_ns = vp_add(*best_ns, (int64_t)(within * (double)*best_ns));
         upper_ns              = vp_overflowed(upper_ns) ? INT64_MAX : upper_ns;
+        if (order[k].bound_ns >= upper_ns) /* nor can any after it */
+            break;
         if (vp_dp_solve(&a->problem.ilps[i], arena_bytes, upper_ns, MAX_DP_STATES, counts,
                         &cost_ns) != VP_DP_FOUND)
             continue;

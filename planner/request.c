@@ -5,8 +5,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Micro-steps of which every number is offered, also where that leaves a smaller last one. */
-enum { MOST_MICRO_STEPS = 16 };
+/* Micro-steps of which every number is offered, also where that leaves a smaller last one; divisors of the
+ * global batch up to which all are. */
+enum { MOST_MICRO_STEPS = 16, MOST_DIVISORS = 64 };
 
 bool vp_request_is_pinned(const vp_plan_request *r)
 {
@@ -154,16 +155,43 @@ static int by_size(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The divisors up to a root and beyond it, then the others; returns how many. at NULL: counts. */
+/* The divisors, ascending; returns how many. at NULL: counts. */
+static int64_t list_divisors(int64_t g, int64_t *at)
+{
+    int64_t n = 0, n_small;
+
+    for (int64_t i = 1; i <= g / i; i++)
+        n += g % i == 0;
+    n_small = n;
+    n       = 0;
+    for (int64_t i = 1; at && i <= g / i; i++)
+        if (g % i == 0)
+            at[n++] = i;
+    for (int64_t i = n_small - 1; i >= 0; i--)
+        if (at && (at[i] == 1 || g / at[i] != at[i]))
+            at[n++] = g / at[i];
+    return at ? n : 2 * n_small;
+}
+
+/* Of very many divisors those of which each is 1/8 more than the one before it; returns how many. */
+static int64_t thin_out(int64_t *at, int64_t n)
+{
+    int64_t kept = 1;
+
+    for (int64_t i = 1; i < n; i++)
+        if (i == n - 1 || at[i] - at[kept - 1] >= at[kept - 1] / 8 + (at[kept - 1] % 8 > 0))
+            at[kept++] = at[i];
+    return kept;
+}
+
+/* The divisors, then the others; returns how many. at NULL: room for so many. */
 static int64_t list_micro_batches(const vp_plan_request *r, int64_t *at)
 {
     const int64_t g = r->global_batch;
-    int64_t       n = 0, x;
+    int64_t       n = list_divisors(g, at), x;
 
-    for (int64_t i = 1; i <= g / i; i++)
-        for (int half = 0; g % i == 0 && half < 2; half++, n++)
-            if (at)
-                at[n] = half ? g / i : i;
+    if (at && n > MOST_DIVISORS)
+        n = thin_out(at, n);
     for (int64_t steps = 2; steps <= MOST_MICRO_STEPS && steps <= g; steps++, n++)
         if (at)
             at[n] = vp_ceil_div(g, steps);
@@ -186,7 +214,7 @@ int64_t *vp_request_micro_batches(const vp_plan_request *r, vp_arena *arena, int
     if (r->micro_batch)
         at[0] = r->micro_batch;
     else
-        list_micro_batches(r, at);
+        most = list_micro_batches(r, at);
     qsort(at, (size_t)most, sizeof *at, by_size);
     for (int64_t i = 0; i < most; i++)
         if (i == 0 || at[i] != at[i - 1])

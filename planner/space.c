@@ -578,6 +578,17 @@ out:
 
 /* ---- scenarios ---- */
 
+/* The hull of a program's items: that of a scenario before it with the same ones, or a new one. */
+static const vp_ilp_hull *hull_of(const vp_plan_answer *a, const vp_ilp *ilp)
+{
+    enum { NEAR = 32 }; /* of one micro-batch they stand near each other */
+
+    for (int64_t i = a->n_scenarios - 1; i >= 0 && i >= a->n_scenarios - NEAR; i--)
+        if (a->problem.ilps[i].items == ilp->items)
+            return a->problem.ilps[i].hull;
+    return vp_ilp_hull_make(a->arena, ilp);
+}
+
 /* One more of a candidate, with what blocks can do. */
 static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_library *library,
                               int64_t segment, const vp_ilp *ilp, const vp_ilp *waiting,
@@ -599,7 +610,8 @@ static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_libra
     a->libraries[n]    = library;
     a->segments[n]     = segment;
     a->problem.ilps[n] = *ilp;
-    a->waiting[n]      = waiting;
+    VP_TRY_ALLOC(err, a->problem.ilps[n].hull = hull_of(a, ilp));
+    a->waiting[n] = waiting;
     a->n_scenarios++;
 out:
     return st;

@@ -41,18 +41,22 @@ typedef struct link {
     int64_t next, item;
 } link;
 
-typedef struct corner { /* of the hull: ascending k_bytes, descending cost_ns */
+typedef struct corner { /* of a hull: ascending k_bytes, descending cost_ns */
     int64_t k_bytes, cost_ns, item;
 } corner;
+
+struct vp_ilp_hull {
+    corner *at;
+    int64_t n;
+};
 
 typedef struct dp {
     const vp_ilp *ilp;
     int64_t       max_bytes; /* that a chain may need                                  */
     int64_t       limit_ns;  /* that the blocks may cost                               */
     corner       *by_k;      /* all items in ascending k                               */
-    corner       *hull;      /* of the items that may still be prepended               */
-    int64_t       n_hull;
-    front        *fronts; /* of the chains of 0 .. n_blocks blocks                  */
+    vp_ilp_hull   hull;      /* of the items that may still be prepended               */
+    front        *fronts;    /* of the chains of 0 .. n_blocks blocks                  */
     link         *links;
     int64_t       n_links, cap_links;
     int64_t       n_states, max_states;
@@ -77,37 +81,57 @@ static bool above(const corner *a, const corner *b, const corner *c)
            (__int128)(a->cost_ns - c->cost_ns) * (b->k_bytes - a->k_bytes);
 }
 
-/* The lower convex hull of items 0 .. last. */
-static void set_hull(dp *d, int64_t last)
+static void sort_by_k(const vp_ilp *ilp, corner *by_k)
 {
-    d->n_hull = 0;
-    for (int64_t i = 0; i < d->ilp->n_items; i++) {
-        const corner *x = &d->by_k[i];
+    for (int64_t s = 0; s < ilp->n_items; s++)
+        by_k[s] = (corner){ilp->items[s].k_bytes, ilp->items[s].cost_ns, s};
+    qsort(by_k, (size_t)ilp->n_items, sizeof *by_k, by_k_then_cost);
+}
 
-        if (x->item > last || (d->n_hull && d->hull[d->n_hull - 1].cost_ns <= x->cost_ns))
+/* The lower convex hull of items 0 .. last of n. */
+static void set_hull(const corner *by_k, int64_t n, int64_t last, vp_ilp_hull *hull)
+{
+    hull->n = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const corner *x = &by_k[i];
+
+        if (x->item > last || (hull->n && hull->at[hull->n - 1].cost_ns <= x->cost_ns))
             continue;
-        while (d->n_hull >= 2 && above(&d->hull[d->n_hull - 2], &d->hull[d->n_hull - 1], x))
-            d->n_hull--;
-        d->hull[d->n_hull++] = *x;
+        while (hull->n >= 2 && above(&hull->at[hull->n - 2], &hull->at[hull->n - 1], x))
+            hull->n--;
+        hull->at[hull->n++] = *x;
     }
-    assert(d->n_hull >= 1); /* the item that keeps the least is on it */
+    assert(hull->n >= 1); /* the item that keeps the least is on it */
+}
+
+const vp_ilp_hull *vp_ilp_hull_make(vp_arena *arena, const vp_ilp *ilp)
+{
+    corner      *by_k = vp_arena_array(arena, 2 * ilp->n_items, sizeof *by_k);
+    vp_ilp_hull *hull = vp_arena_alloc(arena, sizeof *hull);
+
+    if (!by_k || !hull)
+        return NULL;
+    hull->at = by_k + ilp->n_items;
+    sort_by_k(ilp, by_k);
+    set_hull(by_k, ilp->n_items, ilp->n_items - 1, hull);
+    return hull;
 }
 
 /* What n more blocks cost at least, if what they keep is to lie in room_bytes; false when it
  * cannot. */
-static bool least_rest(const dp *d, int64_t n, int64_t room_bytes, int64_t *cost_ns)
+static bool least_rest(const vp_ilp_hull *hull, int64_t n, int64_t room_bytes, int64_t *cost_ns)
 {
-    int64_t i = d->n_hull - 1;
+    int64_t i = hull->n - 1;
 
-    assert(d->n_hull >= 1 && n >= 0);
-    while (i > 0 && (__int128)n * d->hull[i].k_bytes > room_bytes)
+    assert(hull->n >= 1 && n >= 0);
+    while (i > 0 && (__int128)n * hull->at[i].k_bytes > room_bytes)
         i--;
-    const corner  *x           = &d->hull[i];
+    const corner  *x           = &hull->at[i];
     const __int128 spare_bytes = room_bytes - (__int128)n * x->k_bytes;
     __int128       least_ns    = (__int128)n * x->cost_ns;
     if (spare_bytes < 0)
         return false;
-    if (i + 1 < d->n_hull)
+    if (i + 1 < hull->n)
         least_ns -= spare_bytes * (x->cost_ns - x[1].cost_ns) / (x[1].k_bytes - x->k_bytes);
     *cost_ns = least_ns > INT64_MAX ? INT64_MAX : (int64_t)least_ns;
     return true;
@@ -118,7 +142,7 @@ static bool may_end(const dp *d, const point *x, int64_t n)
 {
     int64_t rest_ns;
 
-    return least_rest(d, n, d->max_bytes - x->m_bytes, &rest_ns) &&
+    return least_rest(&d->hull, n, d->max_bytes - x->m_bytes, &rest_ns) &&
            vp_add(x->t_ns, rest_ns) <= d->limit_ns;
 }
 
@@ -223,7 +247,7 @@ static bool build(dp *d)
     d->fronts[0] = d->merged;
     d->merged    = empty;
     for (int64_t s = d->ilp->n_items - 1; s >= 0; s--) {
-        set_hull(d, s);
+        set_hull(d->by_k, d->ilp->n_items, s, &d->hull);
         for (int64_t j = 1; j <= n_blocks; j++)
             if (!prepend(d, &d->fronts[j - 1], &d->fronts[j], s, n_blocks - j))
                 return false;
@@ -240,12 +264,10 @@ static bool start(dp *d, const vp_ilp *ilp, int64_t budget_bytes, int64_t max_st
                      .max_states = max_states};
     d->fronts = calloc((size_t)ilp->n_blocks + 1, sizeof *d->fronts);
     d->by_k   = calloc((size_t)ilp->n_items, sizeof *d->by_k);
-    d->hull   = calloc((size_t)ilp->n_items, sizeof *d->hull);
-    if (!d->fronts || !d->by_k || !d->hull)
+    d->hull   = (vp_ilp_hull){.at = calloc((size_t)ilp->n_items, sizeof *d->hull.at)};
+    if (!d->fronts || !d->by_k || !d->hull.at)
         return false;
-    for (int64_t s = 0; s < ilp->n_items; s++)
-        d->by_k[s] = (corner){ilp->items[s].k_bytes, ilp->items[s].cost_ns, s};
-    qsort(d->by_k, (size_t)ilp->n_items, sizeof *d->by_k, by_k_then_cost);
+    sort_by_k(ilp, d->by_k);
     return true;
 }
 
@@ -255,28 +277,29 @@ static void end(dp *d)
         free(d->fronts[j].at);
     free(d->fronts);
     free(d->by_k);
-    free(d->hull);
+    free(d->hull.at);
     free(d->merged.at);
     free(d->links);
 }
 
 /* The hull's bound on the blocks' cost. */
-static bool least_of_all(dp *d, int64_t *cost_ns)
+static bool least_of_all(const vp_ilp *ilp, const vp_ilp_hull *hull, int64_t max_bytes,
+                         int64_t *cost_ns)
 {
-    set_hull(d, d->ilp->n_items - 1);
-    return d->ilp->end_bytes <= d->max_bytes &&
-           least_rest(d, d->ilp->n_blocks, d->max_bytes - d->ilp->end_bytes, cost_ns);
+    return ilp->end_bytes <= max_bytes &&
+           least_rest(hull, ilp->n_blocks, max_bytes - ilp->end_bytes, cost_ns);
 }
 
 bool vp_dp_bound(const vp_ilp *ilp, int64_t budget_bytes, int64_t *bound_ns)
 {
-    int64_t least_ns = 0;
-    dp      d;
+    vp_arena          *arena = ilp->hull ? NULL : vp_arena_new();
+    const vp_ilp_hull *hull  = ilp->hull ? ilp->hull : arena ? vp_ilp_hull_make(arena, ilp) : NULL;
+    int64_t            least_ns = 0;
     /* without memory: 0 is a bound, too */
-    bool fits = !start(&d, ilp, budget_bytes, 0) || least_of_all(&d, &least_ns);
+    bool fits = !hull || least_of_all(ilp, hull, budget_bytes - ilp->base_bytes, &least_ns);
 
     *bound_ns = vp_add(ilp->const_ns, least_ns);
-    end(&d);
+    vp_arena_free(arena);
     return fits;
 }
 
@@ -291,7 +314,8 @@ vp_dp_end vp_dp_solve(const vp_ilp *ilp, int64_t budget_bytes, int64_t upper_ns,
     if (!start(&d, ilp, budget_bytes, max_states))
         goto out;
     how = VP_DP_NONE;
-    if (upper_ns <= ilp->const_ns || !least_of_all(&d, &least_ns))
+    set_hull(d.by_k, ilp->n_items, ilp->n_items - 1, &d.hull);
+    if (upper_ns <= ilp->const_ns || !least_of_all(ilp, &d.hull, d.max_bytes, &least_ns))
         goto out;
     most_ns = upper_ns - 1 - ilp->const_ns;
     if (least_ns > most_ns)

@@ -57,6 +57,9 @@ typedef struct vp_item_row {
     int64_t k_bytes, beta_bytes, cost_ns;
 } vp_item_row;
 
+/* The lower convex hull of items' (k, cost): what blocks of so many bytes each cost at least. */
+typedef struct vp_ilp_hull vp_ilp_hull;
+
 /* One scenario's integer program. A plan's vp_program (plan/plan.h) is something else: lowered
  * steps. In the pipe's documents the key is "programs". */
 typedef struct vp_ilp {
@@ -66,6 +69,8 @@ typedef struct vp_ilp {
     int64_t      const_ns;   /* everything but the blocks' cost_ns                  */
     vp_item_row *items;      /* in descending beta, then ascending k                */
     int64_t      n_items;    /* 1 .. VP_MAX_ITEMS                                   */
+    /* of the items, for vp_dp_bound(); NULL: it works it out */
+    const vp_ilp_hull *hull;
 } vp_ilp;
 
 /* States of the chain program (vp_dp_solve()). One that takes more is not cited in a certificate; the checker, which knows less,
@@ -158,5 +163,8 @@ vp_dp_end vp_dp_solve(const vp_ilp *ilp, int64_t budget_bytes, int64_t upper_ns,
 /* What counts within the budget cost at least, at once: from the lower convex hull of the items'
  * (k, cost). False: none fit. */
 bool vp_dp_bound(const vp_ilp *ilp, int64_t budget_bytes, int64_t *bound_ns);
+
+/* Of an integer program's items, for bounds at many budgets. NULL: out of memory. */
+const vp_ilp_hull *vp_ilp_hull_make(vp_arena *arena, const vp_ilp *ilp);
 
 #endif
