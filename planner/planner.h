@@ -5,7 +5,7 @@
  *                                 .recompute = VP_RECOMPUTE_ANY, .gap = 1e-5 };
  *     VP_TRY(vp_planner_run(&request, &answer, err));
  *
- * The space. Scenarios: micro-batch (every divisor of the global batch, others that leave a smaller
+ * The space. Scenarios: micro-batch (every divisor of the global batch, of very many some, others that leave a smaller
  * last micro-step) x tokens a loss chunk (all, or one of the numbers of chunks that planner/space.c
  * lists) x segment length (1, or a divisor of the number of blocks up to 6),
  * and where asked for x attention, precision, optimizer; in each, any strategy of the block's

@@ -62,9 +62,9 @@ enum { VP_MAX_RECIPES = VP_N_PRECISIONS * VP_N_GRADIENTS * VP_N_OPTIMIZERS };
 int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_RECIPES]);
 
 /* The micro-batches that a request may take, ascending: every divisor of the global batch (where
- * there are more than 64, from one to the next 1/8 more at least), and where it leaves a smaller last micro-step, those that make up to 16 micro-steps, and those near each
- * number of four binary digits and zeros, so that two neighbours are within 1/8. Of those that make
- * as many micro-steps the smallest stands for all: it needs the fewest bytes, and by the roofline, where
+ * there are more than 64, from one to the next 1/8 more at least), and where it leaves a smaller last
+ * micro-step, those that make up to 16 micro-steps, and those near each number of four binary digits
+ * and zeros, so that two neighbours are within 1/8. Of those that make as many micro-steps the smallest stands for all: it needs the fewest bytes, and by the roofline, where
  * a call's seconds are convex in its samples, no other is faster. Only the one pinned, where one is.
  * They live in arena; NULL: out of memory. */
 int64_t *vp_request_micro_batches(const vp_plan_request *request, vp_arena *arena, int64_t *n);

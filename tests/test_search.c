@@ -159,6 +159,73 @@ static void no_plan_needs_less_than_the_least_budget(void **state)
     assert_true(n_rests > 3);
 }
 
+/* Where nothing fits, and where only the least is asked for, larger micro-batches are not looked at: the
+ * least is that of the whole space all the same. */
+static void what_is_left_out_never_needs_the_least(void **state)
+{
+    rng r     = {7321};
+    int n_cut = 0;
+
+    (void)state;
+    for (int turn = 0; turn < 40; turn++) {
+        vp_model       *model = random_model(&r, turn % 10 == 9);
+        vp_device       own   = card;
+        vp_plan_request request;
+        vp_plan_answer  a;
+        int64_t         all, least, none;
+        own.host_link_bytes_per_s = 1e10;
+        request = request_for(model, turn % 3 ? &own : &cpu, 1 + pick(&r, 120), 1 + pick(&r, 24));
+        request.recipe.precision = (vp_precision)pick(&r, VP_N_PRECISIONS);
+        request.any_optimizer    = pick(&r, 4) == 0;
+        request.any_precision    = pick(&r, 4) == 0;
+        request.attention        = (vp_attention_kind)pick(&r, VP_N_ATTENTIONS + 1);
+        request.host_bytes       = turn % 6 == 1 ? 1 << pick(&r, 28) : 0;
+        request.offload          = VP_OFFLOAD_ANY;
+        best_s(&request, &all);
+        OK(vp_planner_least(&request, NULL, &least, err));
+        request.budget_bytes = 1;
+        best_s(&request, &none);
+        OK(vp_planner_run(&request, &a, err));
+        n_cut += a.cut;
+        vp_plan_answer_release(&a);
+        if (least != all || none != all)
+            fail_msg("turn %d: %lld, %lld alone, %lld where nothing fits", turn, (long long)all,
+                     (long long)least, (long long)none);
+        vp_model_free(model);
+    }
+    if (n_cut <= 12)
+        fail_msg("%d of 40 cut", n_cut);
+}
+
+/* All divisors of 5,040, which has 60; of 720,720, which has 240, those that are 1/8 apart. */
+static void very_many_divisors_are_thinned_out(void **state)
+{
+    static const int64_t batches[] = {5040, 7560, 720720, 1000000};
+    vp_model *model = tiny_model(&(tiny){.n_embd = 16, .n_layer = 2, .n_head = 1, .vocab = 50}, 0);
+
+    (void)state;
+    for (size_t k = 0; k < sizeof batches / sizeof *batches; k++) {
+        vp_plan_request request = request_for(model, &cpu, 16, batches[k]);
+        vp_arena       *arena   = vp_arena_new();
+        int64_t         n, *at = vp_request_micro_batches(&request, arena, &n), n_divisors = 0;
+        assert_true(at && at[0] == 1 && at[n - 1] == batches[k]);
+        for (int64_t i = 0; i < n; i++) {
+            n_divisors += batches[k] % at[i] == 0;
+            assert_true(i == 0 || at[i] > at[i - 1]);
+            /* near each other */
+            assert_true(i == 0 || 4 * at[i] <= 5 * at[i - 1] + 4 || at[i] * 16 > batches[k]);
+        }
+        if (batches[k] != 720720)
+            for (int64_t x = 1; x <= batches[k]; x++)
+                n_divisors -= batches[k] % x == 0;
+        if (batches[k] == 720720 ? n_divisors < 60 || n > 260 : n_divisors != 0)
+            fail_msg("%lld: %lld, divisors %lld", (long long)batches[k], (long long)n,
+                     (long long)n_divisors);
+        vp_arena_free(arena);
+    }
+    vp_model_free(model);
+}
+
 /* ---- figures ---- */
 
 static vp_strategy lowered(const vp_model *model, uint64_t set, int64_t seq, int64_t micro,
@@ -247,6 +314,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_pin_beats_a_free_plan),
         cmocka_unit_test(no_plan_needs_less_than_the_least_budget),
+        cmocka_unit_test(what_is_left_out_never_needs_the_least),
+        cmocka_unit_test(very_many_divisors_are_thinned_out),
         cmocka_unit_test(outlines_say_what_lowering_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
