@@ -28,8 +28,12 @@ vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cos
 /* The same without building the plan: its peak and step time. Cheap; for search. */
 typedef struct vp_streamed_figures {
     int64_t params_ns, gradients_ns; /* of a block's copies to the device                */
+    int64_t back_ns;                 /* of its gradients' to host memory                 */
     int64_t forward_ns;              /* of a block's kernels                             */
 } vp_streamed_figures;
+
+/* What a block's backward takes at least for its copies in the first micro-step, see pricing.c. */
+int64_t vp_streamed_first_ns(const vp_streamed_figures *f);
 
 typedef struct vp_figures {
     /* a smaller last micro-step would have other buffers than the others: there is no such plan */

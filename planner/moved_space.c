@@ -80,6 +80,7 @@ static bool find_bounds(vp_arena *arena, const vp_library *lib, int64_t n_blocks
                         int64_t n_micro, const vp_streamed_figures *s, bounds *b)
 {
     const int64_t later = n_micro - 1, both_ns = s->params_ns + s->gradients_ns;
+    const int64_t first_ns  = vp_streamed_first_ns(s);
     const int64_t copies_ns = lib->strategies[0].copy_ns;
 
     *b = (bounds){.lib         = lib,
@@ -96,10 +97,11 @@ static bool find_bounds(vp_arena *arena, const vp_library *lib, int64_t n_blocks
         b->forward_ns[i] = vp_max_i64(x->forward_ns, s->params_ns) * n_micro;
         b->kernels_ns[i] = backward_ns * n_micro;
         b->backward_ns[i] =
-            vp_max_i64(backward_ns, s->params_ns) + vp_max_i64(backward_ns, both_ns) * later;
+            vp_max_i64(backward_ns, first_ns) + vp_max_i64(backward_ns, both_ns) * later;
         b->fetched_ns[i] = copies_ns * n_micro + s->params_ns + both_ns * later;
         b->unsent_ns     = vp_max_i64(b->unsent_ns, b->forward_ns[i] - x->forward_ns * n_micro);
-        b->unfetched_ns  = vp_max_i64(b->unfetched_ns, b->backward_ns[i] - b->kernels_ns[i]);
+        b->unfetched_ns  = vp_max_i64(b->unfetched_ns, b->backward_ns[i] - b->kernels_ns[i] +
+                                                           vp_max_i64(0, first_ns - backward_ns));
     }
     b->sent_ns = vp_max_i64(0, n_blocks - n_slots) * copies_ns * n_micro;
     b->end_ns  = n_slots * copies_ns * n_micro + s->params_ns + both_ns * later;

@@ -14,7 +14,13 @@
  * with c the kernels' time of a block, w the copies' of its parameters, u of its parameters and, from
  * the second micro-step on, of its gradients, and g of its gradients' way back: the first block's go
  * while the embedding's backward runs. The terms with a minus are for the block that fetches
- * nothing. */
+ * nothing.
+ *
+ * In the first micro-step, which fetches no gradients, u is the longer one of w and g. A block begins
+ * when the gradients of the second block before it are back, for which those of the blocks in between
+ * wait: if block p ends at E, then p + 2 + i begins at E + (i + 1) g at the earliest, which is g for
+ * each of the blocks p + 1 to p + 1 + i. So of any blocks those that are shorter than g may count as g, but for
+ * the first and the last of the pass: there the term with a minus counts twice. */
 #include "base/checked.h"
 #include "plan/simulate.h"
 #include "planner/planner_internal.h"
@@ -126,6 +132,11 @@ static int64_t backward_ns(const program_price *p, int64_t first_copies_ns, int6
                   vp_mul(n_micro - 1, at_least(each_ns, copies_ns)));
 }
 
+int64_t vp_streamed_first_ns(const vp_streamed_figures *f)
+{
+    return vp_max_i64(f->params_ns, f->back_ns);
+}
+
 static vp_status price_streamed(vp_assembly *a, const program_price *price, int64_t n_micro,
                                 vp_err *err)
 {
@@ -147,6 +158,7 @@ static vp_status price_streamed(vp_assembly *a, const program_price *price, int6
     a->figures.outside_blocks_ns = sum;
     a->figures.streamed          = (vp_streamed_figures){.params_ns    = params_ns,
                                                          .gradients_ns = gradients_ns,
+                                                         .back_ns      = back_ns,
                                                          .forward_ns   = block->kernels_ns[VP_PASS_FORWARD]};
     if (vp_overflowed(sum))
         VP_TRY(

@@ -222,12 +222,12 @@ static void set_streamed_items(vp_item_row *items, const vp_library *lib, int64_
         int64_t backward_ns = lib->strategies[i].ns - f->forward_ns;
         assert(backward_ns >= 0);
         items[i].cost_ns = pass_ns(f->forward_ns, f->params_ns, WHOLE, n_micro) +
-                           pass_ns(backward_ns, f->params_ns, share, 1) +
+                           pass_ns(backward_ns, vp_streamed_first_ns(f), share, 1) +
                            pass_ns(backward_ns, f->params_ns + f->gradients_ns, share, n_micro - 1);
     }
 }
 
-/* What the block that fetches nothing does not wait for: planner/pricing.c's last terms. */
+/* What the blocks at the ends of the chain do not wait for: planner/pricing.c's last terms. */
 static int64_t unfetched_ns(const vp_library *lib, int64_t n_micro, const vp_streamed_figures *f,
                             int64_t share)
 {
@@ -236,9 +236,9 @@ static int64_t unfetched_ns(const vp_library *lib, int64_t n_micro, const vp_str
     for (int64_t i = 0; i < lib->n; i++)
         least_ns = vp_min_i64(least_ns, lib->strategies[i].ns - f->forward_ns);
     return (vp_max_i64(0, f->params_ns - f->forward_ns)) * n_micro +
-           pass_ns(least_ns, f->params_ns, share, 1) +
+           2 * (pass_ns(least_ns, vp_streamed_first_ns(f), share, 1) - least_ns) +
            pass_ns(least_ns, f->params_ns + f->gradients_ns, share, n_micro - 1) -
-           least_ns * n_micro + n_micro; /* and what rounding drops */
+           least_ns * (n_micro - 1) + n_micro + 1; /* and what rounding drops */
 }
 
 /* The costs and constant of a streamed scenario. Backward takes no less than its kernels, nor than what the
