@@ -238,6 +238,10 @@ static void merge_setting(vp_checked *c, vp_setting setting)
     merged           m   = {0};
     const statement *all = &m.all;
 
+    /* how 4 bits are held, of weights that nobody holds in 4 bits */
+    if (setting == VP_SETTING_QUANT &&
+        !vp_setting_counts(setting, c->settings.value[VP_SETTING_TUNING]))
+        return;
     for (int f = 0; f < c->n_files; f++)
         if (c->files[f].doc && c->files[f].dialect)
             merge_file(c, setting, &c->files[f], &m);
