@@ -169,8 +169,8 @@ static const vp_option pin_rows[] = {
                   "host-step|params+host-step|host-step+activations|params+host-step+activations",
      .help      = "What lies in host memory: nothing; all master weights and optimizer states; "
                   "these and the blocks' parameters and gradients; what blocks keep for their "
-                  "backward. With host-step the host also makes the updates, on cpu, of adamw, sgd, "
-                  "sgd-momentum and lion. Needs --host-memory",
+                  "backward. With host-step the host also makes the updates, of adamw, sgd, "
+                  "sgd-momentum and lion; on a card only where it is named. Needs --host-memory",
      .otherwise = "as much of it as pays, where there is host memory",
      .example   = "optimizer"},
 };

@@ -312,35 +312,21 @@ out:
     return st;
 }
 
-/* Updates that the host is to make, and cannot. */
-static vp_status refuse_host_step(const char *offload, const vp_device *device,
-                                  const vp_recipe *recipe, vp_err *err)
-{
-    if (!device->is_cpu)
-        return VP_FAIL(
-            err, VP_ERR_USAGE,
-            "--offload %s: only the CPU backend makes updates on the host; the CUDA backend "
-            "streams states through the device (--offload optimizer)",
-            offload);
-    return VP_FAIL(
-        err, VP_ERR_USAGE,
-        "--offload %s: not of %s in %s; the host makes updates that treat each element by "
-        "itself and have a master weight or a state",
-        offload, vp_optimizer_name(recipe->optimizer), vp_precision_name(recipe->precision));
-}
-
 vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
                         vp_err *err)
 {
-    vp_plan_request here = *r;
-    vp_status       st   = VP_OK;
+    vp_status st = VP_OK;
 
     r->offload = o->offload ? vp_offload_by_name(o->offload) : VP_OFFLOAD_ANY;
     if (r->offload != VP_OFFLOAD_NONE && r->offload != VP_OFFLOAD_ANY && !r->host_bytes)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s needs --host-memory SIZE", o->offload));
-    here.device = device;
-    if (vp_offload_steps(r->offload) && !vp_request_may_step(&here))
-        VP_TRY(refuse_host_step(o->offload, device, &r->recipe, err));
+    if (vp_offload_steps(r->offload) && !vp_request_may_step(r))
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_USAGE,
+                    "--offload %s: not of %s in %s; the host makes updates that treat each element "
+                    "by itself and have a master weight or a state",
+                    o->offload, vp_optimizer_name(r->recipe.optimizer),
+                    vp_precision_name(r->recipe.precision)));
     if (r->n_segments && r->host_bytes && r->offload != VP_OFFLOAD_ANY &&
         (vp_offload_moves(r->offload) || vp_offload_streams(r->offload)))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s: not of blocks in segments", o->offload));

@@ -280,6 +280,11 @@ vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
     return vp_roofline_of_work(d, &call);
 }
 
+double vp_host_update_seconds(double bytes)
+{
+    return bytes / VP_HOST_BYTES_PER_S + LAUNCH_S;
+}
+
 double vp_copy_seconds(const vp_device *d, int64_t bytes)
 {
     return copy_of(d, bytes).seconds;

@@ -69,7 +69,7 @@ typedef struct vp_backend_memory {
 
 typedef struct vp_backend_graph vp_backend_graph;
 
-enum { VP_BACKEND_API = 7 };
+enum { VP_BACKEND_API = 8 };
 
 typedef struct vp_backend {
     int         api_version;
@@ -123,6 +123,10 @@ typedef struct vp_backend {
      * function or another kind of call comes, which then returns their error. VP_ERR_INPUT: no
      * kernel of this backend can, or the workspace is smaller than it needs. */
     vp_status (*run)(const vp_kernel_call *call, vp_err *err);
+    /* Enqueue on VP_STREAM_COMPUTE a call of f(ctx) by the host, which asks nothing of this backend; what
+     * is enqueued behind it waits for it. It may be recorded, and is then made at each replay. NULL where
+     * host_memory. */
+    vp_status (*host)(void (*f)(void *ctx), void *ctx, vp_err *err);
     /* Until all streams are done. An error of an earlier call may show here. VP_ERR_DEVICE. */
     vp_status (*wait)(vp_err *err);
 

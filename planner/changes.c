@@ -213,6 +213,8 @@ static vp_status try_host(finder *f, vp_err *err)
         vp_offload      levels[VP_MAX_OFFLOAD_LEVELS];
         vp_figures      figures;
 
+        if (vp_offload_steps((vp_offload_kind)kind)) /* which needs no less of the device */
+            continue;
         changed.offload    = (vp_offload_kind)kind;
         changed.host_bytes = INT64_MAX;
         if (vp_request_offloads(&changed, levels) == 0)

@@ -2,6 +2,7 @@
 #include "base/checked.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "devices/efficiency.h"
 #include "planner/planner_internal.h"
 #include "planner/process.h"
 
@@ -184,7 +185,7 @@ static json_t *settings_json(const vp_scenario *s, const vp_device *device)
         "attention", vp_attention_name(s->attention), "dropout", s->recipe.dropout);
 }
 
-static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
+static json_t *assumptions_json(const vp_model *model, const vp_scenario *s, const vp_cost *cost)
 {
     const vp_device *device = cost->device;
     json_t          *list   = json_array();
@@ -201,6 +202,10 @@ static json_t *assumptions_json(const vp_model *model, const vp_cost *cost)
                          others ? "; the profile's are of another device, " : "",
                          others ? vp_text_escape(cost->profile->outside.device, shown, sizeof shown)
                                 : ""));
+    if (!device->is_cpu && s->offload.host_step)
+        json_array_append_new(
+            list, json_sprintf("updates by the host: %.0f GB/s of its memory, not measured",
+                               VP_HOST_BYTES_PER_S / 1e9));
     return list;
 }
 
@@ -224,7 +229,7 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     plan->global_batch       = s->global_batch;
     plan->decisions          = decisions_json(a);
     plan->settings           = settings_json(s, a->cost->device);
-    plan->assumptions        = assumptions_json(a->model, a->cost);
+    plan->assumptions        = assumptions_json(a->model, s, a->cost);
     plan->n_templates        = g->n_templates;
     plan->templates          = vp_arena_array(arena, g->n_templates, sizeof *plan->templates);
     plan->n_shared           = g->n_shared;

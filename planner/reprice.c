@@ -8,7 +8,7 @@
 typedef struct pricing {
     const char       *path;
     const vp_profile *profile;
-    bool              all_measured, has_copies;
+    bool              all_measured, has_copies, is_cpu;
 } pricing;
 
 static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, double *seconds,
@@ -59,9 +59,11 @@ static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, do
     *step_s = 0;
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
-            vp_step *s = &p->steps[pass][i];
-            if (s->kernel == VP_K_COPY_START || s->kernel == VP_K_COPY_DONE)
-                x->has_copies = true; /* a profile has no links: their seconds stay the plan's */
+            vp_step *s    = &p->steps[pass][i];
+            bool     host = s->stream == VP_STREAM_HOST && !x->is_cpu;
+            if (s->kernel == VP_K_COPY_START || s->kernel == VP_K_COPY_DONE || host)
+                /* a card's profile has no links and no host: their seconds stay the plan's */
+                x->has_copies = true;
             else
                 VP_TRY(s->window_of_instance ? price_windows(x, b, p, s, err)
                                              : look_up(x, s, s->ints, &s->seconds, err));
@@ -77,7 +79,10 @@ out:
 
 vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *profile, vp_err *err)
 {
-    pricing   x     = {.path = path, .profile = profile, .all_measured = true};
+    pricing   x     = {.path         = path,
+                       .profile      = profile,
+                       .all_measured = true,
+                       .is_cpu       = plan->compute_capability == 0};
     double    sum_s = 0, step_s;
     vp_status st    = VP_OK;
 

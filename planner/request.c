@@ -99,8 +99,7 @@ bool vp_request_may_step(const vp_plan_request *r)
     const vp_optimizer    o     = r->recipe.optimizer;
     const vp_update_shape other = {.rows = 1, .cols = 1}, matrix = {2, 2, .block_matrix = true};
 
-    return r->device->is_cpu &&
-           vp_kernel_info_of(vp_optimizer_kernel(o, &other))->kind == VP_KERNEL_UPDATE &&
+    return vp_kernel_info_of(vp_optimizer_kernel(o, &other))->kind == VP_KERNEL_UPDATE &&
            vp_kernel_info_of(vp_optimizer_kernel(o, &matrix))->kind == VP_KERNEL_UPDATE &&
            (vp_optimizer_n_states(o) > 0 || vp_precision_has_master(r->recipe.precision));
 }
@@ -114,7 +113,8 @@ static int add_level(const vp_plan_request *r, vp_offload level, vp_offload *lev
         return n;
     for (int host = 0; host < 2; host++) {
         level.host_step = host;
-        if ((host ? vp_request_may_step(r) && level.states > 0 : true) &&
+        if ((host ? vp_request_may_step(r) && level.states > 0 && (!any || r->device->is_cpu)
+                  : true) &&
             (any || vp_offload_kind_of(&level) == vp_offload_held(r->offload)))
             levels[n++] = level;
     }

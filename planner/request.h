@@ -82,13 +82,14 @@ bool vp_request_is_pinned(const vp_plan_request *request);
 bool vp_request_moves(const vp_plan_request *request);
 bool vp_request_must_move(const vp_plan_request *request);
 
-/* Whether the host may make updates: the backend of the CPU does, of optimizers whose update treats each
- * element by itself, where there is something that then need not come to the device. */
+/* Whether the host may make updates: of optimizers whose update treats each element by itself, where there
+ * is something that then need not come to the device. */
 bool vp_request_may_step(const vp_plan_request *request);
 
 /* What else a request may offload, from nothing to the most: VP_OFFLOAD_OPTIMIZER in eighths of the
  * chain, then VP_OFFLOAD_PARAMS where the blocks have few enough parameters; each followed by the same
- * with updates made by the host, where they may be. Returns how many. */
+ * with updates made by the host, where they may be: on a card only where they are pinned, since nobody has
+ * measured what its host takes. Returns how many. */
 enum { VP_MAX_OFFLOAD_LEVELS = 19 };
 int vp_request_offloads(const vp_plan_request *request, vp_offload *levels);
 

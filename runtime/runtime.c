@@ -124,20 +124,21 @@ static vp_status check_backend(const vp_runtime *rt, vp_err *err)
         rt->plan->device, (int)planned / 10, (int)planned % 10, (int)here / 10, (int)here % 10);
 }
 
-/* The host makes updates where the device's memory is its own: its kernels are the device's then. */
-static vp_status check_host_steps(const vp_runtime *rt, vp_err *err)
+/* Room for the updates of a step that the host makes for a card. */
+static vp_status make_host_calls(vp_runtime *rt, vp_err *err)
 {
-    for (int64_t k = 0; !rt->backend->host_memory && k < rt->bucket->n_programs; k++) {
-        const vp_program *p = &rt->bucket->programs[k];
+    int64_t n = 0;
+
+    for (int64_t k = 0; !rt->backend->host_memory && k < rt->bucket->n_instances; k++) {
+        const vp_program *p = &rt->bucket->programs[rt->bucket->instances[k].program_idx];
         for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++)
-            if (p->steps[VP_PASS_UPDATE][i].stream == VP_STREAM_HOST)
-                return VP_FAIL(
-                    err, VP_ERR_DEVICE,
-                    "the plan's updates are made by the host (--offload host-step), which "
-                    "the %s backend does not do",
-                    rt->backend->name);
+            n += p->steps[VP_PASS_UPDATE][i].stream == VP_STREAM_HOST;
     }
-    return VP_OK;
+    if (n == 0)
+        return VP_OK;
+    rt->cap_host_calls = n;
+    rt->host_calls     = vp_arena_array(rt->scratch, n, sizeof *rt->host_calls);
+    return rt->host_calls ? VP_OK : VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
 }
 
 /* Whether a card has room for the arena and for what the plan expects beside it and is not there
@@ -190,7 +191,6 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
                                            plan->recipe.weight_decay, plan->recipe.momentum};
     VP_TRY_ALLOC(err, rt->scratch);
     VP_TRY(check_backend(rt, err));
-    VP_TRY(check_host_steps(rt, err));
     VP_TRY(check_room(rt, err));
     assert(!opts->verify || backend->host_memory); /* the verifier reads the arenas itself */
     rt->uses_algorithms =
@@ -205,6 +205,7 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
     VP_TRY(vp_runtime_list_params(rt, err));
     VP_TRY(count_padding(rt, err));
     VP_TRY(make_times(rt, err));
+    VP_TRY(make_host_calls(rt, err));
     if (opts->verify) {
         VP_TRY(vp_verifier_new(rt, err));
         vp_verifier_poison_all(rt);
@@ -343,6 +344,36 @@ out:
     return st;
 }
 
+/* On a thread of the driver's, while the step waits for it: the CPU backend's kernel. */
+static void make_host_call(void *ctx)
+{
+    const vp_host_call *h    = ctx;
+    vp_kernel_call      call = h->call;
+    vp_err              err  = {0};
+    vp_status           st;
+
+    call.rng.step = (uint32_t)h->rt->step; /* it may have been recorded in another one */
+    st            = vp_backend_cpu()->run(&call, &err);
+    assert(st == VP_OK); /* the checker lets updates through, which need no workspace */
+    (void)st;
+}
+
+/* An update that the host makes for a card: enqueued, or recorded, with the copies around it. */
+static vp_status run_on_host(vp_runtime *rt, const vp_expanded_step *x, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    assert(rt->n_host_calls < rt->cap_host_calls && rt->n_arenas == 1);
+    vp_host_call *h = &rt->host_calls[rt->n_host_calls++];
+    *h              = (vp_host_call){.rt = rt, .call = bind(rt, x, rt->arena[0])};
+    h->call.control = NULL; /* its own operand is the host's copy */
+    VP_TRY(rt->backend->host(make_host_call, h, err));
+    if (rt->opts.eager)
+        VP_TRY(rt->backend->wait(err));
+out:
+    return st;
+}
+
 static vp_status run_kernel(vp_runtime *rt, const vp_expanded_step *x, vp_err *err)
 {
     vp_kernel_time *time    = time_of(rt, x->step, x->ints);
@@ -369,11 +400,12 @@ static vp_status run_expanded(const vp_expanded_step *x, void *ctx, vp_err *err)
 {
     vp_runtime *rt   = ctx;
     bool        copy = x->step->kernel == VP_K_COPY_START || x->step->kernel == VP_K_COPY_DONE;
+    bool        away = x->step->stream == VP_STREAM_HOST && !rt->backend->host_memory;
     vp_status   st   = VP_OK;
 
     if (rt->verifier)
         VP_TRY(vp_verifier_before(rt, x->idx, err));
-    VP_TRY(copy ? run_copy(rt, x, err) : run_kernel(rt, x, err));
+    VP_TRY(copy ? run_copy(rt, x, err) : away ? run_on_host(rt, x, err) : run_kernel(rt, x, err));
     if (rt->verifier)
         VP_TRY(vp_verifier_after(rt, x->idx, err));
 out:
@@ -482,6 +514,7 @@ out:
 
 static vp_status run_calls(vp_runtime *rt, vp_err *err)
 {
+    rt->n_host_calls = 0; /* those of the step before are done: whoever runs a step waits for it */
     for (int64_t i = 0; i < rt->n_times; i++) {
         rt->times[i].n_calls = 0;
         rt->times[i].seconds = 0;

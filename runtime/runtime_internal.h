@@ -39,6 +39,12 @@ typedef struct vp_verifier {
 
 enum { VP_N_REPLICAS = 2 };
 
+/* An update of a card's plan that the host makes: enqueued by address, so it stays where it is. */
+typedef struct vp_host_call {
+    const struct vp_runtime *rt;
+    vp_kernel_call           call;
+} vp_host_call;
+
 struct vp_runtime {
     const vp_plan       *plan;
     const vp_bucket     *bucket;
@@ -57,6 +63,9 @@ struct vp_runtime {
     vp_runtime_param    *params;
     vp_optimizer_numbers optimizer;
     vp_verifier         *verifier; /* or NULL */
+    /* one for each of a step's, where the backend is not the host's own */
+    vp_host_call *host_calls;
+    int64_t       n_host_calls, cap_host_calls;
     /* of the step that runs */
     int64_t         n_buffers;
     vp_kernel_time *times; /* room for every step of every program */

@@ -73,6 +73,20 @@ for recompute in ("none", "attention", "mlp", "full"):
         sums[recompute + " eager" * len(how)] = r.get("parameters_sha256", r.get("error"))
 ok(len(set(sums.values())) == 1, "recompute and recording move no bit, with dropout and stochastic rounding", sums)
 
+# ---- updates that the host makes are the card's, bit for bit ----
+for precision, optimizer in (("bf16", "adamw"), ("bf16-mixed", "adamw"), ("fp32", "adamw-8bit"), ("bf16", "lion"), ("bf16-mixed", "sgd-momentum")):
+    sums, host = {}, 0
+    options = ("--precision", precision, "--optimizer", optimizer, "--micro-batch", "2", "--loss", "full", "--recompute", "none")
+    for offload in ("none", "optimizer", "host-step", "params+host-step"):
+        path = plan("host", "gpt2-tiny", *options, *(("--host-memory", "1GiB", "--offload", offload) if offload != "none" else ()))
+        for how, env in (((), {}), (("--eager",), {}), ((), {"VPLAN_EMULATOR_STREAMS": "7", "VPLAN_EMULATOR_DEFER": "1"})):
+            r = results(path, *how, steps=4, **env)
+            sums[offload, how, bool(env)] = r.get("parameters_sha256", r.get("error"))
+        memory = {m["name"]: m for m in r.get("memories", ())}
+        ok(all(m["executed_bytes"] == m["predicted_bytes"] for m in memory.values()), "arenas of --offload " + offload, memory)
+        host += "host-pinned" in memory
+    ok(len(set(sums.values())) == 1 and host == 3, "%s, %s: where an update is made moves no bit" % (precision, optimizer), (sums, host))
+
 # ---- the optimizer's calls of a step are few launches ----
 for name, sizes in (("deep", {"n_layer": 12, "n_embd": 16}), ("wide", {"n_layer": 2, "n_embd": 96})):
     with open("%s/%s.json" % (work, name), "w") as f:

@@ -5,6 +5,7 @@
  * elements are float. The gradient is scaled by control.grad_scale as it is read, so clipping costs
  * no pass of its own. How parameters and states are kept, and what is rounded how: update.h. */
 #include "kernels/cpu/update.h"
+#include "kernels/power.h"
 
 #include "base/checked.h"
 
@@ -77,8 +78,8 @@ static scalars scalars_of(const vp_kernel_call *call, const vp_control *control,
         .one_minus_b1        = (float)(1.0 - o->beta1),
         .b2                  = (float)o->beta2,
         .one_minus_b2        = (float)(1.0 - o->beta2),
-        .step_size           = (float)(control->lr / (1.0 - pow(o->beta1, t))),
-        .inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - pow(o->beta2, t))),
+        .step_size           = (float)(control->lr / (1.0 - vp_power(o->beta1, t))),
+        .inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - vp_power(o->beta2, t))),
         .eps                 = (float)o->eps,
     };
 }

@@ -319,6 +319,16 @@ static vp_status algorithms(const vp_kernel_call *call, int max, vp_algorithm *o
     return vp_cuda_linear_algorithms(&here, call, max, out, n, err);
 }
 
+static vp_status host(void (*f)(void *ctx), void *ctx, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(launch_collected(err));
+    VP_CUDA(cudaLaunchHostFunc(here.stream, f, ctx), "a call of the host");
+out:
+    return st;
+}
+
 /* ---- copies beside the kernels ----
  *
  * What is collected belongs to the compute stream: it is launched before that stream is marked or
@@ -512,6 +522,7 @@ static vp_backend backend = {
     .download     = download,
     .fill         = fill,
     .run          = run,
+    .host         = host,
     .wait         = wait,
     .copy         = copy,
     .mark         = mark,

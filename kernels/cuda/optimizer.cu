@@ -12,6 +12,7 @@
  * most of them so small that starting their launches would take longer than the work. What an
  * element becomes does not depend on what else is in its launch. */
 #include "kernels/cuda/optimizer_state.h"
+#include "kernels/power.h"
 
 #include <assert.h>
 #include <string.h>
@@ -25,35 +26,23 @@ struct scalars {
     uint32_t key[2];
 };
 
-/* beta^t by squaring, t being whole: 2 log2 t products, where pow() is some hundred fp64
- * operations, and every block needs it. */
-static __device__ double power(double beta, double t)
-{
-    double y = 1.0;
-
-    for (uint64_t n = (uint64_t)t; n > 0; n /= 2, beta *= beta)
-        if (n % 2 != 0)
-            y *= beta;
-    return y;
-}
-
 static __device__ void make_scalars(const vp_cuda_updates &all, const vp_cuda_update &u, scalars *k)
 {
     const vp_rng_stream stream = {all.rng_seed, all.rng_step, u.rng_op, 0, 0};
     vp_device_rng       rng    = vp_rng_now(stream, all.control);
     double              lr = all.control->lr, t = VP_UPDATE_NUMBER(all.control);
 
-    k->grad_scale          = (float)all.control->grad_scale;
-    k->lr                  = (float)lr;
-    k->decay               = u.decays ? (float)all.numbers.weight_decay : 0.0f;
-    k->keep                = (float)(u.decays ? 1.0 - lr * all.numbers.weight_decay : 1.0);
+    k->grad_scale = (float)all.control->grad_scale;
+    k->lr         = (float)lr;
+    k->decay      = u.decays ? (float)all.numbers.weight_decay : 0.0f;
+    k->keep = (float)(u.decays ? __dadd_rn(1.0, -__dmul_rn(lr, all.numbers.weight_decay)) : 1.0);
     k->momentum            = (float)all.numbers.momentum;
     k->b1                  = (float)all.numbers.beta1;
     k->one_minus_b1        = (float)(1.0 - all.numbers.beta1);
     k->b2                  = (float)all.numbers.beta2;
     k->one_minus_b2        = (float)(1.0 - all.numbers.beta2);
-    k->step_size           = (float)(lr / (1.0 - power(all.numbers.beta1, t)));
-    k->inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - power(all.numbers.beta2, t)));
+    k->step_size           = (float)(lr / (1.0 - vp_power(all.numbers.beta1, t)));
+    k->inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - vp_power(all.numbers.beta2, t)));
     k->eps                 = (float)all.numbers.eps;
     k->key[0]              = rng.key[0];
     k->key[1]              = rng.key[1];

@@ -39,6 +39,13 @@ double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
     } known[8];
     int n_known = 0;
 
+    if (step->stream == VP_STREAM_HOST && !cost->device->is_cpu) {
+        cost->all_measured = false; /* a card's profile has the card's updates */
+        return round(vp_host_update_seconds(
+                         vp_kernel_bytes_moved(step->kernel, step->dtype, step->ints, lacks)) *
+                     1e9) *
+               1e-9;
+    }
     if (!step->window_of_instance)
         return vp_cost_seconds(cost, step->kernel, step->dtype, step->ints, lacks);
     for (int64_t i = 1; i < g->n_instances - 1; i++, n++) {
