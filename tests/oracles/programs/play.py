@@ -12,7 +12,7 @@ import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
 WORKSPACE_BYTES = (33554432, 1048576)
-LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast")
+LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast", "halved")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS):
@@ -220,6 +220,8 @@ class Recording:
         n0 = self.count()
         self.mark("load")
         m = make_model(v, config, self.mark)
+        if v["trainer"] == "trl" and v["quantised"] != "none":
+            self.mark("halved")         # SFTTrainer makes the adapters 16 bits wide
         loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **({"whole": True, "count": self.n_allocations} if v["trainer"] == "trl" else {}))
         gc.collect()
         live = {}

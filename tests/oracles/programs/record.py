@@ -29,6 +29,7 @@ DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, r
 def phases_of(v):
     """Of a program. "output" is where the model's output is let go of."""
     return [n for n in NAMES if not (n.startswith("adapters") and v["lora"] == "none" or n in ("upcast", "biases") and not v["upcast"]
+                                      or n == "halved" and (v["trainer"] != "trl" or v["quantised"] == "none")
                                       or n.startswith("output") and v["task"] == "seq2seq")]
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--models MODEL ...] [--answered VPLAN]]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--models MODEL ...] [--answered VPLAN]
+        [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
@@ -97,6 +98,8 @@ NAMED = {
                       num_hidden_layers=32, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False),
     "olmo-1b": dict(model_type="olmo", architectures=["OlmoForCausalLM"], hidden_size=2048, num_attention_heads=16, num_key_value_heads=16,
                     intermediate_size=8192, vocab_size=50304, num_hidden_layers=16, max_position_embeddings=2048, tie_word_embeddings=False),
+    "phi-4": dict(PHI3, hidden_size=5120, num_attention_heads=40, num_key_value_heads=10, intermediate_size=17920, vocab_size=100352,
+                  num_hidden_layers=40, max_position_embeddings=16384, original_max_position_embeddings=16384, sliding_window=None),
     "stablelm-3b": dict(model_type="stablelm", architectures=["StableLmForCausalLM"], hidden_size=2560, num_attention_heads=32,
                         num_key_value_heads=32, intermediate_size=6912, vocab_size=50304, num_hidden_layers=32, max_position_embeddings=4096,
                         partial_rotary_factor=0.25, tie_word_embeddings=False),
@@ -133,7 +136,13 @@ OPTIMIZERS = ["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "adamw_8b
               "lion_8bit", "rmsprop", "adagrad", "adafactor", "sgd"]
 
 
-def drawn_with_adapters(n, seed, models, quantised=("llama", "qwen2", "mistral")):
+QUANTISED = ("llama", "qwen2", "mistral")
+ALL_QUANTISED = QUANTISED + ("qwen3", "gemma2", "phi3", "gemma")
+
+
+def drawn_with_adapters(n, seed, models, wide=False):
+    """wide: more families' weights quantised, more targets."""
+    quantised = ALL_QUANTISED if wide else QUANTISED
     rng = random.Random(seed)
     out = []
     while len(out) < n:
@@ -141,6 +150,8 @@ def drawn_with_adapters(n, seed, models, quantised=("llama", "qwen2", "mistral")
         c = MODELS[name]
         adapters = rng.choice(["none", "all-linear", "all-linear"] if c["model_type"] in ("gpt2", "gpt_neox", "phi3")
                               else ["none", "all-linear", "q_proj+v_proj"])
+        if wide and adapters == "all-linear" and rng.random() < 0.5:
+            adapters = {"gpt2": "c_attn", "qwen2": "q_proj+k_proj+v_proj+o_proj", "mistral": "q_proj+k_proj+v_proj+o_proj"}.get(c["model_type"], adapters)
         load = rng.choice(["none", "nf4", "nf4-dq"]) if adapters == "all-linear" and c["model_type"] in quantised else "none"
         precision = rng.choice(["bf16", "bf16-amp"] if load != "none" else ["fp32", "bf16-mixed", "bf16", "bf16-amp"])
         row = (name, c, precision, rng.choice(["sdpa:flash", "sdpa:flash", "eager"]) if load == "none" else "sdpa:flash",
@@ -268,20 +279,23 @@ def main():
     p.add_argument("--trl", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
+    p.add_argument("--only", nargs="*")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null), processors=132)
     import torch
     import transformers
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
-    n = a.random * (8 if a.answered else 1)
+    n = a.random * (40 if a.answered else 1)
     if a.trl:
         rows = drawn_by_trl(n, a.seed, a.models, a.adapters)
     elif a.adapters:
-        rows = drawn_with_adapters(n, a.seed, a.models, *([("llama", "qwen2", "mistral", "qwen3", "gemma2", "phi3")] if a.answered else []))
+        rows = drawn_with_adapters(n, a.seed, a.models, bool(a.answered))
     else:
         rows = drawn(n, a.seed, a.models) if a.random else [r + ("clm", "none") for r in ROWS]
     rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
+    for column, value in [x.split("=", 1) for x in a.only or []]:
+        rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
     rows = answered(a.answered, rows, a.random) if a.answered else rows
     done = sum(not x.startswith("#") for x in open(a.out)) - 1 if a.random and os.path.exists(a.out) else 0
     with open(a.out, "a" if done > 0 else "w", newline="") as f:

@@ -17,7 +17,7 @@ EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s 
 # Columns of what is summed over its rows; behind a comma what multiplies the rows, which are B S.
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
 
-WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh"]      # elements of what is quantised
+WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf"]      # elements of what is quantised
 
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
