@@ -80,16 +80,18 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n)
 
 /* Attributes by set, ended by one without a name. */
 /* clang-format off */
-#define COUNT(name)      {#name, 1, INT64_MAX},
-#define FROM_0(name)     {#name, 0, INT64_MAX},
-#define UP_TO(name, max) {#name, 0, max},
+#define COUNT(name)      {#name, 1, INT64_MAX, false},
+#define FROM_0(name)     {#name, 0, INT64_MAX, false},
+#define UP_TO(name, max) {#name, 0, max, false},
+#define IF_SAID(name)    {#name, 0, 1, true},
 #define SET(set, attributes) static const vp_int_info set##_ints[] = {attributes {0}};
-VP_INTS_TABLE(SET, COUNT, FROM_0, UP_TO)
+VP_INTS_TABLE(SET, COUNT, FROM_0, UP_TO, IF_SAID)
 SET(none, )
 #undef SET
 #undef COUNT
 #undef FROM_0
 #undef UP_TO
+#undef IF_SAID
 #define REAL(name) #name,
 #define SET(set, attributes) static const char *const set##_reals[] = {attributes NULL};
 VP_REALS_TABLE(SET, REAL)
@@ -98,7 +100,7 @@ SET(none, )
 #undef REAL
 #define SET(set, attributes) \
     _Static_assert(sizeof(vp_##set##_ints) <= VP_MAX_INTS * sizeof(int64_t), #set);
-VP_INTS_TABLE(SET, , , )
+VP_INTS_TABLE(SET, , , , )
 #undef SET
 #define SET(set, attributes) \
     _Static_assert(sizeof(vp_##set##_reals) <= VP_MAX_REALS * sizeof(double), #set);
@@ -143,6 +145,12 @@ static int64_t rope_elements(const vp_rope_ints *n)
 static int64_t gate_elements(const vp_glu_ints *n)
 {
     return vp_mul(vp_mul(n->rows, n->cols), n->packed ? 2 : 1);
+}
+
+/* y or dy of a linear, and logits. */
+static int64_t rows_elements(int64_t rows, int64_t cols, int64_t padded)
+{
+    return vp_mul(rows, vp_overflowed(cols) ? cols : vp_row_stride(cols, padded));
 }
 
 static double product_flop(int64_t m, int64_t n, int64_t k)

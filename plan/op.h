@@ -148,16 +148,18 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n);
  *     COUNT(name)       at least 1
  *     FROM_0(name)      at least 0
  *     UP_TO(name, max)  0 to max: an enum, or yes and no
+ *     IF_SAID(name)     1, or 0, which files leave out
  * Of each set a struct vp_<set>_ints is made, whose fields lie as the attributes do in ints[]. */
 /* clang-format off */
-#define VP_INTS_TABLE(SET, COUNT, FROM_0, UP_TO) \
+#define VP_INTS_TABLE(SET, COUNT, FROM_0, UP_TO, IF_SAID) \
     SET(embedding, COUNT(rows) COUNT(cols) COUNT(vocab) COUNT(seq) FROM_0(position_offset) \
                    UP_TO(skip_padding, 1)) \
     SET(embedding_bwd, COUNT(rows) COUNT(cols) COUNT(vocab) COUNT(seq) FROM_0(position_offset) \
                        UP_TO(skip_padding, 1) FROM_0(skip_row)) \
     SET(layernorm, COUNT(rows) COUNT(cols)) \
     SET(rmsnorm, COUNT(rows) COUNT(cols) COUNT(groups) UP_TO(unit_offset, 1)) \
-    SET(linear, COUNT(rows) COUNT(in) COUNT(out) UP_TO(layout, VP_WEIGHT_OUT_IN)) \
+    SET(linear, COUNT(rows) COUNT(in) COUNT(out) UP_TO(layout, VP_WEIGHT_OUT_IN) \
+                IF_SAID(padded)) \
     SET(rope, COUNT(batch) COUNT(seq) COUNT(heads) FROM_0(kv_heads) COUNT(head_dim) \
               COUNT(rotary_dim) UP_TO(layout, VP_QKV_APART)) \
     SET(attention, COUNT(batch) COUNT(seq) COUNT(heads) COUNT(kv_heads) COUNT(head_dim) \
@@ -166,7 +168,7 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n);
     SET(glu, COUNT(rows) COUNT(cols) UP_TO(act, VP_N_ACTS - 1) UP_TO(packed, 1)) \
     SET(elements, COUNT(count)) \
     SET(dropout, COUNT(batch) COUNT(count)) \
-    SET(cross_entropy, COUNT(rows) COUNT(vocab)) \
+    SET(cross_entropy, COUNT(rows) COUNT(vocab) IF_SAID(padded)) \
     SET(token_rows, COUNT(rows)) \
     SET(copy_start, COUNT(count) UP_TO(copy, VP_MAX_COPIES - 1)) \
     SET(copy_done, UP_TO(copy, VP_MAX_COPIES - 1)) \
@@ -186,7 +188,7 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n);
 #define VP_INT_FIELD(name) int64_t name;
 #define VP_INT_FIELD_UP_TO(name, max) int64_t name;
 #define VP_INTS_STRUCT(set, fields) typedef struct vp_##set##_ints { fields } vp_##set##_ints;
-VP_INTS_TABLE(VP_INTS_STRUCT, VP_INT_FIELD, VP_INT_FIELD, VP_INT_FIELD_UP_TO)
+VP_INTS_TABLE(VP_INTS_STRUCT, VP_INT_FIELD, VP_INT_FIELD, VP_INT_FIELD_UP_TO, VP_INT_FIELD)
 #define VP_REAL_FIELD(name) double name;
 #define VP_REALS_STRUCT(set, fields) typedef struct vp_##set##_reals { fields } vp_##set##_reals;
 VP_REALS_TABLE(VP_REALS_STRUCT, VP_REAL_FIELD)
@@ -201,7 +203,7 @@ VP_REALS_TABLE(VP_REALS_STRUCT, VP_REAL_FIELD)
 #define VP_INTS_MEMBER(set, fields) vp_##set##_ints set;
 #define VP_REALS_MEMBER(set, fields) vp_##set##_reals set##_reals;
 #define VP_NAMED_INTS \
-    union { int64_t ints[VP_MAX_INTS]; VP_INTS_TABLE(VP_INTS_MEMBER, , , ) }
+    union { int64_t ints[VP_MAX_INTS]; VP_INTS_TABLE(VP_INTS_MEMBER, , , , ) }
 #define VP_NAMED_REALS \
     union { double reals[VP_MAX_REALS]; VP_REALS_TABLE(VP_REALS_MEMBER, ) }
 
@@ -216,11 +218,22 @@ VP_REALS_TABLE(VP_REALS_STRUCT, VP_REAL_FIELD)
     { \
         return (const vp_##set##_reals *)(const void *)reals; \
     }
-VP_INTS_TABLE(VP_INTS_OF, , , )
+VP_INTS_TABLE(VP_INTS_OF, , , , )
 VP_REALS_TABLE(VP_REALS_OF, )
 #undef VP_INTS_OF
 #undef VP_REALS_OF
 /* clang-format on */
+
+/* From one row of logits to the next, in elements: where they are padded, a multiple of 8, so that
+ * rows of every dtype begin at multiples of 16 bytes, which a card's fast products want. What lies
+ * between two rows is neither read nor written. */
+enum { VP_PADDED_TO = 8 };
+
+static inline int64_t vp_row_stride(int64_t cols, int64_t padded)
+{
+    return padded && cols > 0 && cols % VP_PADDED_TO ? cols - cols % VP_PADDED_TO + VP_PADDED_TO
+                                                     : cols;
+}
 
 /* Never complete: a kernel without attributes has none to name. */
 typedef struct vp_none_ints vp_none_ints;
@@ -282,6 +295,7 @@ typedef struct vp_operand_info {
 typedef struct vp_int_info {
     const char *name;
     int64_t     min, max;
+    bool        if_said; /* files leave a 0 out */
 } vp_int_info;
 
 typedef enum vp_kernel_kind {

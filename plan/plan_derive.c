@@ -127,6 +127,46 @@ static const char *dtype(const vp_plan *plan, const vp_step *s)
                : "is in another number format than the recipe's";
 }
 
+/* The rows that a step has with a padded end, or without: what a linear makes, its gradient, logits. */
+static const vp_arg *rows_of(const vp_step *s, int64_t *padded)
+{
+    *padded = s->kernel == VP_K_CROSS_ENTROPY ? s->cross_entropy.padded : s->linear.padded;
+    switch (s->kernel) {
+    case VP_K_LINEAR_FWD:
+        return &s->args[VP_LINEAR_FWD_Y];
+    case VP_K_LINEAR_BWD_INPUT:
+        return &s->args[VP_LINEAR_BWD_INPUT_DY];
+    case VP_K_LINEAR_BWD_WEIGHT:
+        return &s->args[VP_LINEAR_BWD_WEIGHT_DY];
+    case VP_K_CROSS_ENTROPY:
+        return &s->args[VP_CROSS_ENTROPY_LOGITS];
+    default:
+        return NULL;
+    }
+}
+
+/* Who writes rows and who reads them are agreed on where one ends. Padded are logits only: another
+ * kernel would take what is between the rows for theirs. */
+static const char *rows(const vp_program *p, const vp_step *s)
+{
+    int64_t       padded, other;
+    const vp_arg *mine  = rows_of(s, &padded), *its;
+    bool          is_ce = !mine || !padded || s->kernel == VP_K_CROSS_ENTROPY;
+
+    if (!mine || mine->space != VP_SPACE_BUFFER)
+        return mine && padded ? "pads rows that are no logits" : NULL;
+    for (int pass = 0; pass < VP_N_PASSES; pass++)
+        for (int64_t k = 0; k < p->n_steps[pass]; k++) {
+            its = rows_of(&p->steps[pass][k], &other);
+            if (!its || its->space != VP_SPACE_BUFFER || its->idx != mine->idx)
+                continue;
+            if (padded != other)
+                return "has rows of another length than its neighbour";
+            is_ce = is_ce || p->steps[pass][k].kernel == VP_K_CROSS_ENTROPY;
+        }
+    return is_ce ? NULL : "pads rows that are no logits";
+}
+
 const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const vp_program *p,
                                   int pass, const vp_step *s)
 {
@@ -140,6 +180,8 @@ const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const
         return "leaves the first micro-step out";
     if (dtype(plan, s))
         return dtype(plan, s);
+    if (rows(p, s))
+        return rows(p, s);
     if (updates(s->kernel))
         return update(plan, p, s, pieces);
     switch (s->kernel) {

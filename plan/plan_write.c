@@ -63,7 +63,8 @@ static json_t *step_to_json(const vp_step *s)
     if (s->dtype != VP_DTYPE_F32)
         put(j, "dtype", json_string(vp_dtype_name(s->dtype)));
     for (int k = 0; k < info->n_ints; k++)
-        put_int(j, info->ints[k].name, s->ints[k]);
+        if (s->ints[k] || !info->ints[k].if_said)
+            put_int(j, info->ints[k].name, s->ints[k]);
     for (int k = 0; k < info->n_reals; k++)
         put(j, info->reals[k], json_real(s->reals[k]));
     if (s->stream != VP_STREAM_COMPUTE)

@@ -129,8 +129,9 @@ json_t *vp_profile_to_json(const vp_profile *p)
         if (j && p->rows[i].dtype != VP_DTYPE_F32)
             json_object_set_new(j, "dtype", json_string(vp_dtype_name(p->rows[i].dtype)));
         for (int k = 0; j && k < info->n_ints; k++)
-            json_object_set_new(j, info->ints[k].name,
-                                json_integer((json_int_t)p->rows[i].ints[k]));
+            if (p->rows[i].ints[k] || !info->ints[k].if_said)
+                json_object_set_new(j, info->ints[k].name,
+                                    json_integer((json_int_t)p->rows[i].ints[k]));
         if (j && !vp_lacks_write(j, p->rows[i].kernel, p->rows[i].lacks)) {
             json_decref(j);
             j = NULL;
@@ -253,12 +254,12 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
             row_keys[5 + k] = vp_kernel_info_of(row.kernel)->ints[k].name;
         VP_TRY(vp_json_only_keys(&node, row_keys, err));
-        for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
-            VP_TRY(vp_json_int(
-                &node, vp_kernel_info_of(row.kernel)->ints[k].name,
-                vp_kernel_info_of(row.kernel)->ints[k].min,
-                vp_min_i64(INT64_C(1) << 40, vp_kernel_info_of(row.kernel)->ints[k].max),
-                &row.ints[k], err));
+        for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++) {
+            const vp_int_info *of = &vp_kernel_info_of(row.kernel)->ints[k];
+            if (!of->if_said || vp_json_has(&node, of->name))
+                VP_TRY(vp_json_int(&node, of->name, of->min, vp_min_i64(INT64_C(1) << 40, of->max),
+                                   &row.ints[k], err));
+        }
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
         VP_TRY(vp_algorithm_read(&node, row.kernel, &row.algorithm, err));
         VP_TRY(vp_lacks_read(&node, row.kernel, row.dtype, &row.lacks, err));

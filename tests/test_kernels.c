@@ -30,13 +30,14 @@ static const int64_t linear_shapes[][3] = {
 static void linear_cases(vp_kernel kernel, int optional, int64_t (*k_of)(const int64_t *shape))
 {
     for (int s = 0; s < COUNT(linear_shapes); s++)
-        for (int variant = 0; variant < 8; variant++) {
+        for (int variant = 0; variant < 16; variant++) {
             kt_case c = {
                 .kernel     = kernel,
                 .linear     = {.rows   = linear_shapes[s][0],
                                .in     = linear_shapes[s][1],
                                .out    = linear_shapes[s][2],
-                               .layout = variant & 1 ? VP_WEIGHT_OUT_IN : VP_WEIGHT_IN_OUT},
+                               .layout = variant & 1 ? VP_WEIGHT_OUT_IN : VP_WEIGHT_IN_OUT,
+                               .padded = variant >> 3},
                 .accumulate = (variant & 2) != 0,
             };
             if (optional >= 0)
@@ -588,9 +589,10 @@ static void cross_entropy_agrees_with_the_reference(void **state)
     int64_t shapes[][2] = {{1, 1}, {7, 2}, {3, 31}, {257, 257}, {2, 1025}, {4, 50257}};
 
     (void)state;
-    for (int s = 0; s < COUNT(shapes); s++) {
+    for (int s = 0; s < 2 * COUNT(shapes); s++) {
         kt_case c = {.kernel        = VP_K_CROSS_ENTROPY,
-                     .cross_entropy = {.rows = shapes[s][0], .vocab = shapes[s][1]}};
+                     .cross_entropy = {
+                         .rows = shapes[s / 2][0], .vocab = shapes[s / 2][1], .padded = s % 2}};
         kt_check_all(&c, 8.0 * u, 8.0 * u);
         c.cross_entropy_reals.softcap = 2.0;
         kt_check_all(&c, 14.0 * u, 14.0 * u);

@@ -537,6 +537,56 @@ static void a_bf16_gradient_is_the_fp32_one_rounded_once(void **state)
     vp_model_free(model);
 }
 
+/* A vocabulary of 61 in rows of 64, on a card: as many bytes, and who reads rows says what who wrote
+ * them does. */
+static void an_odd_vocabulary_has_padded_rows_on_a_card(void **state)
+{
+    vp_device   card  = {.name               = "card",
+                         .compute_capability = 90,
+                         .fp32_flop_per_s    = 1e13,
+                         .bf16_flop_per_s    = 1e14,
+                         .bf16               = true,
+                         .memory_bytes_per_s = 1e12,
+                         .usable_bytes       = INT64_MAX};
+    vp_cost     cost  = {.device = &card};
+    tiny        t     = {.n_embd = 24, .n_layer = 2, .n_head = 3, .vocab = 61};
+    vp_model   *model = tiny_model(&t, 0.0);
+    vp_scenario s = {.recipe = vp_recipe_default(), .seq = 16, .global_batch = 2, .micro_batch = 2};
+    vp_plan    *plan;
+    int         n_padded = 0, n_logits = 0;
+
+    (void)state;
+    s.recipe.precision = VP_PREC_BF16_MIXED;
+    vp_scenario_set_all(&s, model, 0);
+    OK(vp_assemble(model, &s, &cost, &plan, err));
+    OK(vp_plan_check(plan, "plan", err));
+    for (int64_t i = 0; i < plan->buckets[0].n_programs; i++) {
+        vp_program *p = &plan->buckets[0].programs[i];
+        for (int64_t k = 0; k < p->n_buffers; k++)
+            if (strcmp(p->buffers[k].name, "logits") == 0)
+                n_logits += p->buffers[k].bytes == 2 * 16 * 64 * 2;
+        for (int pass = 0; pass < VP_N_PASSES; pass++)
+            for (int64_t k = 0; k < p->n_steps[pass]; k++) {
+                vp_step *step = &p->steps[pass][k];
+                bool     loss = step->kernel == VP_K_CROSS_ENTROPY;
+                vp_err   why  = {0};
+                if (!loss && !vp_kernel_is_product(step->kernel))
+                    continue;
+                int64_t *padded = loss ? &step->cross_entropy.padded : &step->linear.padded;
+                n_padded += *padded != 0;
+                *padded = !*padded;
+                assert_int_equal(vp_plan_check(plan, "plan", &why), VP_ERR_INPUT);
+                if (!strstr(why.message, "rows") && !strstr(why.message, "bytes"))
+                    fail_msg("%s: %s", step->name, why.message);
+                *padded = !*padded;
+            }
+    }
+    assert_int_equal(n_padded, 4); /* the head's three products and the loss */
+    assert_int_equal(n_logits, 1);
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
 static void a_plan_survives_its_file(void **state)
 {
     rng  r      = {99};
@@ -657,6 +707,7 @@ int main(void)
         cmocka_unit_test(micro_batches_of_whole_tiles_train_the_same_bits),
         cmocka_unit_test(a_bf16_gradient_is_the_fp32_one_rounded_once),
         cmocka_unit_test(tf32_trains_nearly_as_fp32_does),
+        cmocka_unit_test(an_odd_vocabulary_has_padded_rows_on_a_card),
         cmocka_unit_test(a_plan_survives_its_file),
         cmocka_unit_test(a_deep_model_adds_only_instance_rows_to_the_file),
         cmocka_unit_test(a_budget_of_the_least_fits_and_one_byte_less_does_not),

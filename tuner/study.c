@@ -112,8 +112,9 @@ static const char *shape_text(const vp_profile_row *row, char *buf, size_t buf_s
         n += (size_t)snprintf(buf, buf_size, "dtype=%s%s", vp_dtype_name(row->dtype),
                               info->n_ints ? "," : "");
     for (int k = 0; k < info->n_ints && n < buf_size; k++)
-        n += (size_t)snprintf(buf + n, buf_size - n, "%s%s=%lld", k ? "," : "", info->ints[k].name,
-                              (long long)row->ints[k]);
+        if (row->ints[k] || !info->ints[k].if_said)
+            n += (size_t)snprintf(buf + n, buf_size - n, "%s%s=%lld", k ? "," : "",
+                                  info->ints[k].name, (long long)row->ints[k]);
     for (int k = 0; k < info->n_operands && n < buf_size; k++)
         if (row->lacks >> k & 1)
             n += (size_t)snprintf(buf + n, buf_size - n, ",without=%s", info->operands[k].name);
@@ -146,8 +147,10 @@ static vp_status read_call(const vp_study *s, const char *kernel, const char *sh
     row->kernel = vp_kernel_by_name(kernel);
     if (row->kernel != VP_N_KERNELS && vp_dtype_is_of_calls(row->dtype)) {
         for (int k = 0; k < vp_kernel_info_of(row->kernel)->n_ints && p; k++) {
-            p = strchr(p, '=');
-            if (p)
+            const vp_int_info *of     = &vp_kernel_info_of(row->kernel)->ints[k];
+            bool               is_not = of->if_said && !strstr(p, of->name);
+            p                         = is_not ? p : strchr(p, '=');
+            if (p && !is_not)
                 row->ints[k] = strtoll(++p, NULL, 10);
             if (row->ints[k] < 0 || row->ints[k] > INT64_C(1) << 40)
                 p = NULL;

@@ -161,14 +161,15 @@ void vp_cpu_cross_entropy(const vp_kernel_call *call)
     const int32_t    *labels   = call->operand[VP_CROSS_ENTROPY_LABELS];
     const vp_control *control  = call->operand[VP_CROSS_ENTROPY_CONTROL];
     float            *row_loss = call->operand[VP_CROSS_ENTROPY_ROW_LOSS];
-    int64_t           rows = call->cross_entropy.rows, vocab = call->cross_entropy.vocab;
-    float             cap    = (float)call->cross_entropy_reals.softcap;
-    double            weight = control->inv_n_targets * VP_LOSS_SCALE(control);
+    int64_t           rows = call->cross_entropy.rows, vocab = call->cross_entropy.vocab,
+            stride = vp_row_stride(vocab, call->cross_entropy.padded);
+    float  cap     = (float)call->cross_entropy_reals.softcap;
+    double weight  = control->inv_n_targets * VP_LOSS_SCALE(control);
 
 #pragma omp parallel for schedule(static) \
     num_threads(vp_cpu_threads()) if (rows * vocab > VP_CPU_SPAN)
     for (int64_t r = 0; r < rows; r++) {
-        void *x = vp_cpu_at(call->operand[VP_CROSS_ENTROPY_LOGITS], call->dtype, r * vocab);
+        void *x = vp_cpu_at(call->operand[VP_CROSS_ENTROPY_LOGITS], call->dtype, r * stride);
 
         if (labels[r] == VP_IGNORE_LABEL) {
             memset(x, 0, (size_t)(vocab * vp_dtype_bytes(call->dtype)));

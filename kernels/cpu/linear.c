@@ -63,7 +63,7 @@ void vp_cpu_linear_fwd(const vp_kernel_call *call)
                       .lda          = in,
                       .ldb          = out_in ? in : out,
                       .b_transposed = out_in,
-                      .ldc          = out};
+                      .ldc          = vp_row_stride(out, call->linear.padded)};
 
     multiply(call, &g, in, call->operand[VP_LINEAR_FWD_X], call->operand[VP_LINEAR_FWD_W],
              call->operand[VP_LINEAR_FWD_Y], false, call->operand[VP_LINEAR_FWD_B]);
@@ -76,7 +76,7 @@ void vp_cpu_linear_bwd_input(const vp_kernel_call *call)
     vp_gemm g      = {.m            = rows,
                       .n            = in,
                       .k            = out,
-                      .lda          = out,
+                      .lda          = vp_row_stride(out, call->linear.padded),
                       .ldb          = out_in ? in : out,
                       .b_transposed = !out_in,
                       .ldc          = in,
@@ -112,9 +112,10 @@ static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
 {
     const void *dy   = call->operand[VP_LINEAR_BWD_WEIGHT_DY];
     void       *db   = call->operand[VP_LINEAR_BWD_WEIGHT_DB];
-    int64_t     rows = call->linear.rows, out = call->linear.out;
-    bool        bf16 = call->dtype == VP_DTYPE_BF16_GRADS;
-    float       total[BIAS_COLS];
+    int64_t     rows = call->linear.rows, out = call->linear.out,
+            stride = vp_row_stride(out, call->linear.padded);
+    bool  bf16     = call->dtype == VP_DTYPE_BF16_GRADS;
+    float total[BIAS_COLS];
 
     assert(cols > 0 && cols <= BIAS_COLS && col + cols <= out);
     for (int64_t c = 0; c < cols; c++)
@@ -122,7 +123,7 @@ static void bias_gradient(const vp_kernel_call *call, int64_t col, int64_t cols)
     for (int64_t r = 0; r < rows; r += VP_TILE_TOKENS) {
         float sum[BIAS_COLS] = {0};
 
-        sum_rows(dy, r * out + col, out, vp_min_i64(VP_TILE_TOKENS, rows - r), cols, sum,
+        sum_rows(dy, r * stride + col, stride, vp_min_i64(VP_TILE_TOKENS, rows - r), cols, sum,
                  call->dtype);
         for (int64_t c = 0; c < cols; c++)
             total[c] += sum[c];
@@ -138,13 +139,14 @@ void vp_cpu_linear_bwd_weight(const vp_kernel_call *call)
     const void *x  = call->operand[VP_LINEAR_BWD_WEIGHT_X],
                *dy = call->operand[VP_LINEAR_BWD_WEIGHT_DY];
     int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    int64_t ld_dy  = vp_row_stride(out, call->linear.padded);
     bool    out_in = call->linear.layout == VP_WEIGHT_OUT_IN;
     vp_gemm g      = {.m            = out_in ? out : in,
                       .n            = out_in ? in : out,
                       .k            = rows,
-                      .lda          = out_in ? out : in,
+                      .lda          = out_in ? ld_dy : in,
                       .a_transposed = true,
-                      .ldb          = out_in ? in : out,
+                      .ldb          = out_in ? in : ld_dy,
                       .ldc          = out_in ? in : out,
                       .add          = call->accumulate};
 

@@ -14,10 +14,11 @@ template <typename T> struct bias_terms {
         vp_raw<T, W> dy;
     };
     const T *dy;
+    int64_t  between; /* rows: elements that are padding */
 
-    template <int W> __device__ inline void read(int64_t, int64_t at, terms<W> &t) const
+    template <int W> __device__ inline void read(int64_t row, int64_t at, terms<W> &t) const
     {
-        t.dy = vp_fetch<W>(dy, at);
+        t.dy = vp_fetch<W>(dy, at + row * between);
     }
 
     template <int W> __device__ inline void add(const terms<W> &t, float (&sum)[N_SUMS][W]) const
@@ -36,7 +37,8 @@ template <typename T, typename G>
 static cudaError_t bias_grad(const vp_kernel_call *call, int64_t rows, int64_t out,
                              cudaStream_t stream)
 {
-    bias_terms<T> f = {(const T *)call->operand[VP_LINEAR_BWD_WEIGHT_DY]};
+    int64_t       stride = vp_row_stride(out, call->linear.padded);
+    bias_terms<T> f      = {(const T *)call->operand[VP_LINEAR_BWD_WEIGHT_DY], stride - out};
 
     return vp_tile_sums_launch<T>(call, f, rows, out, VP_TILE_TOKENS, false,
                                   vp_is_aligned16(f.dy) && out % vp_pack<T>::N == 0,

@@ -15,8 +15,8 @@
  * where a greater logit comes (Milakov, Gimelshein 2018, arXiv:1805.02867), and once more, from
  * the last element to the first, to write: what was read last is still in the L1 and L2 caches.
  * So with E bytes of an element memory sees 2 E rows vocab bytes, plus what of a row the caches
- * do not keep. A row of 50257 elements begins anywhere: its elements up to a multiple of 16
- * bytes and behind the last one are taken singly. The order of its sum follows from its address
+ * do not keep. A row of 50257 elements that is not padded begins anywhere: its elements up to a
+ * multiple of 16 bytes and behind the last one are taken singly. The order of its sum follows from its address
  * modulo 16, which is that of its place in a tile. Same mathematics:
  * kernels/cpu/cross_entropy.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
@@ -128,12 +128,12 @@ template <typename T> static __device__ inline void clear_row(const parts<T> &p)
 template <typename T, bool CAPPED>
 static __global__ void __launch_bounds__(MAX_THREADS, 2)
     cross_entropy_kernel(T *logits, const int32_t *__restrict__ labels, const vp_control *control,
-                         float *row_loss, int64_t vocab, float cap)
+                         float *row_loss, int64_t vocab, int64_t stride, float cap)
 {
     /* packs under way; tanhf() wants registers */
     constexpr int    N = vp_pack<T>::N, AT_ONCE = CAPPED ? 2 : 4;
     __shared__ float scratch[VP_WARP];
-    const parts<T>   p     = parts_of(logits + (int64_t)blockIdx.x * vocab, vocab);
+    const parts<T>   p     = parts_of(logits + (int64_t)blockIdx.x * stride, vocab);
     const int        label = labels[blockIdx.x], t = (int)threadIdx.x;
     const int64_t    tail = p.n_lead + p.n_packs * N, step = (int64_t)AT_ONCE * blockDim.x;
     const float      inv_cap = CAPPED ? 1.0f / cap : 0.0f,
@@ -226,16 +226,17 @@ extern "C" cudaError_t vp_cuda_cross_entropy(const vp_kernel_call *call, cudaStr
     const vp_control *control  = (const vp_control *)call->operand[VP_CROSS_ENTROPY_CONTROL];
     float            *row_loss = (float *)call->operand[VP_CROSS_ENTROPY_ROW_LOSS],
           cap                  = (float)call->cross_entropy_reals.softcap;
-    int64_t     rows = call->cross_entropy.rows, vocab = call->cross_entropy.vocab;
+    int64_t rows = call->cross_entropy.rows, vocab = call->cross_entropy.vocab,
+            stride = vp_row_stride(vocab, call->cross_entropy.padded);
     cudaError_t e;
 
     VP_BY_DTYPE(call->dtype, T, T *logits = (T *)call->operand[VP_CROSS_ENTROPY_LOGITS];
                 if (cap > 0.0f) e = VP_LAUNCH((cross_entropy_kernel<T, true>), vp_blocks(rows, 1),
                                               threads_of(vocab), 0, stream, logits, labels, control,
-                                              row_loss, vocab, cap);
+                                              row_loss, vocab, stride, cap);
                 else e            = VP_LAUNCH((cross_entropy_kernel<T, false>), vp_blocks(rows, 1),
                                               threads_of(vocab), 0, stream, logits, labels, control, row_loss,
-                                              vocab, 0.0f));
+                                              vocab, stride, 0.0f));
     return e;
 }
 

@@ -301,6 +301,7 @@ out:
 static vp_cuda_gemm product_of(const vp_kernel_call *call)
 {
     int64_t      rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    int64_t      ld_y   = vp_row_stride(out, call->linear.padded); /* dy's too */
     bool         in_out = call->linear.layout == VP_WEIGHT_IN_OUT;
     int64_t      ld_w   = in_out ? out : in;
     vp_dtype     of     = vp_dtype_of_operands(call->dtype);
@@ -317,19 +318,20 @@ static vp_cuda_gemm product_of(const vp_kernel_call *call)
         g.a = call->operand[VP_LINEAR_FWD_X], g.lda = in;
         g.b = call->operand[VP_LINEAR_FWD_W], g.ldb = ld_w, g.b_transposed = !in_out;
         g.bias = call->operand[VP_LINEAR_FWD_B];
-        g.c = call->operand[VP_LINEAR_FWD_Y], g.ldc = out, g.beta = 0;
+        g.c = call->operand[VP_LINEAR_FWD_Y], g.ldc = ld_y, g.beta = 0;
         break;
     case VP_K_LINEAR_BWD_INPUT: /* dy w -> dx */
         g.m = rows, g.n = in, g.k = out;
-        g.a = call->operand[VP_LINEAR_BWD_INPUT_DY], g.lda = out;
+        g.a = call->operand[VP_LINEAR_BWD_INPUT_DY], g.lda = ld_y;
         g.b = call->operand[VP_LINEAR_BWD_INPUT_W], g.ldb = ld_w, g.b_transposed = in_out;
         g.c = call->operand[VP_LINEAR_BWD_INPUT_DX], g.ldc = in;
         break;
     default: /* VP_K_LINEAR_BWD_WEIGHT: x dy -> dw db: dw(in, out) = x' dy, dw(out, in) = dy' x */
         g.m = in_out ? in : out, g.n = in_out ? out : in, g.k = rows;
-        g.a = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_X : VP_LINEAR_BWD_WEIGHT_DY], g.lda = g.m,
-        g.a_transposed = true;
-        g.b = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_DY : VP_LINEAR_BWD_WEIGHT_X], g.ldb = g.n;
+        g.a   = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_X : VP_LINEAR_BWD_WEIGHT_DY];
+        g.lda = in_out ? in : ld_y, g.a_transposed = true;
+        g.b   = call->operand[in_out ? VP_LINEAR_BWD_WEIGHT_DY : VP_LINEAR_BWD_WEIGHT_X];
+        g.ldb = in_out ? ld_y : in;
         g.c = call->operand[VP_LINEAR_BWD_WEIGHT_DW], g.ldc = g.n;
         g.c_dtype = call->dtype == VP_DTYPE_BF16_GRADS ? VP_DTYPE_BF16 : VP_DTYPE_F32;
         break;

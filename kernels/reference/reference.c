@@ -181,14 +181,15 @@ void vp_reference_linear_fwd(const vp_kernel_call *call)
     const double *x = call->operand[VP_LINEAR_FWD_X], *w = call->operand[VP_LINEAR_FWD_W],
                  *b = call->operand[VP_LINEAR_FWD_B];
     double *y       = call->operand[VP_LINEAR_FWD_Y];
-    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out,
+            stride = vp_row_stride(out, call->linear.padded);
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t o = 0; o < out; o++) {
             double sum = b ? b[o] : 0.0;
             for (int64_t i = 0; i < in; i++)
                 sum += x[r * in + i] * w[weight_at(call, i, o)];
-            y[r * out + o] = sum;
+            y[r * stride + o] = sum;
         }
 }
 
@@ -197,13 +198,14 @@ void vp_reference_linear_bwd_input(const vp_kernel_call *call)
     const double *dy = call->operand[VP_LINEAR_BWD_INPUT_DY],
                  *w  = call->operand[VP_LINEAR_BWD_INPUT_W];
     double *dx       = call->operand[VP_LINEAR_BWD_INPUT_DX];
-    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out,
+            stride = vp_row_stride(out, call->linear.padded);
 
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < in; i++) {
             double sum = call->accumulate ? dx[r * in + i] : 0.0;
             for (int64_t o = 0; o < out; o++)
-                sum += dy[r * out + o] * w[weight_at(call, i, o)];
+                sum += dy[r * stride + o] * w[weight_at(call, i, o)];
             dx[r * in + i] = sum;
         }
 }
@@ -214,19 +216,20 @@ void vp_reference_linear_bwd_weight(const vp_kernel_call *call)
                  *dy = call->operand[VP_LINEAR_BWD_WEIGHT_DY];
     double *dw       = call->operand[VP_LINEAR_BWD_WEIGHT_DW],
            *db       = call->operand[VP_LINEAR_BWD_WEIGHT_DB];
-    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out;
+    int64_t rows = call->linear.rows, in = call->linear.in, out = call->linear.out,
+            stride = vp_row_stride(out, call->linear.padded);
 
     for (int64_t i = 0; i < in; i++)
         for (int64_t o = 0; o < out; o++) {
             double sum = call->accumulate ? dw[weight_at(call, i, o)] : 0.0;
             for (int64_t r = 0; r < rows; r++)
-                sum += x[r * in + i] * dy[r * out + o];
+                sum += x[r * in + i] * dy[r * stride + o];
             dw[weight_at(call, i, o)] = sum;
         }
     for (int64_t o = 0; db && o < out; o++) {
         double sum = call->accumulate ? db[o] : 0.0;
         for (int64_t r = 0; r < rows; r++)
-            sum += dy[r * out + o];
+            sum += dy[r * stride + o];
         db[o] = sum;
     }
 }
@@ -353,13 +356,14 @@ void vp_reference_cross_entropy(const vp_kernel_call *call)
     const vp_control *control  = call->operand[VP_CROSS_ENTROPY_CONTROL];
     double           *row_loss = call->operand[VP_CROSS_ENTROPY_ROW_LOSS],
            cap                 = call->cross_entropy_reals.softcap;
-    int64_t vocab              = call->cross_entropy.vocab;
-    double  scale              = control->growth_interval > 0
+    int64_t vocab              = call->cross_entropy.vocab,
+            stride             = vp_row_stride(vocab, call->cross_entropy.padded);
+    double scale               = control->growth_interval > 0
                                      ? ((const vp_scaled_control *)(const void *)control)->loss_scale
                                      : 1;
 
     for (int64_t r = 0; r < call->cross_entropy.rows; r++) {
-        double *x   = logits + r * vocab;
+        double *x   = logits + r * stride;
         double  max = -INFINITY, sum = 0.0;
 
         row_loss[r] = 0.0;

@@ -22,10 +22,35 @@ static bool in_chunk(const vp_lowering *l, int tensor)
     return l->sem->chunks && producer >= 0 && l->t->ops[producer].chunked;
 }
 
+/* On a card rows of logits are padded (vp_row_stride()): what a linear makes and a loss reads. */
+static bool is_padded(const vp_lowering *l, int tensor)
+{
+    const vp_tensor *t = &l->t->tensors[tensor];
+
+    if (!l->sem->executable || !l->opts->compute_capability || t->producer < 0 || t->rank != 2 ||
+        l->t->ops[t->producer].op != VP_OP_LINEAR)
+        return false;
+    for (int i = 0; i < l->t->n_ops; i++)
+        if (l->t->ops[i].op == VP_OP_CROSS_ENTROPY && l->t->ops[i].in[0] == tensor)
+            return vp_dim_eval(&t->dim[1], l->opts->symbols) % VP_PADDED_TO != 0;
+    return false;
+}
+
+static int64_t tensor_elements(const vp_lowering *l, int tensor)
+{
+    const vp_tensor *t = &l->t->tensors[tensor];
+    int64_t          n = vp_tensor_elements(t, l->opts->symbols), cols;
+
+    if (vp_overflowed(n) || !is_padded(l, tensor))
+        return n;
+    cols = vp_dim_eval(&t->dim[1], l->opts->symbols);
+    return vp_mul(n / cols, vp_row_stride(cols, 1));
+}
+
 /* Rows a value of this tensor has: a chunk's where it exists per chunk. */
 static int64_t tensor_bytes(vp_lowering *l, int tensor, vp_dtype dtype)
 {
-    int64_t n = vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols);
+    int64_t n = tensor_elements(l, tensor);
 
     assert(l->n_tokens > 0);
     if (in_chunk(l, tensor))
@@ -66,8 +91,7 @@ static void emit_forward(vp_lowering *l, int op_idx, vp_pass pass);
 /* Bytes into a full tensor at which the chunk at hand begins. */
 static int64_t chunk_offset(vp_lowering *l, int tensor, vp_dtype dtype)
 {
-    int64_t bytes =
-        vp_mul(vp_tensor_elements(&l->t->tensors[tensor], l->opts->symbols), vp_dtype_bytes(dtype));
+    int64_t bytes = vp_mul(tensor_elements(l, tensor), vp_dtype_bytes(dtype));
     return in_chunk(l, tensor) || l->row_first == 0 ? 0 : bytes / l->n_tokens * l->row_first;
 }
 
@@ -241,6 +265,8 @@ static void set_numbers(vp_lowering *l, const vp_graph_op *op, const vp_sem_row 
         .cols_out = cols_of(l, op->out[0]),
         .ids      = op->param[0].used ? vp_lowering_param(l, &op->param[0])->shape[0]
                                       : l->graph->vocab_size,
+        .padded   = op->op == VP_OP_LINEAR ? is_padded(l, op->out[0])
+                                           : op->op == VP_OP_CROSS_ENTROPY && is_padded(l, op->in[0]),
     };
     const char *missing = vp_sem_attributes(row, &shape, s);
 

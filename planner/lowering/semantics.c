@@ -28,6 +28,8 @@ const char *vp_sem_attributes(const vp_sem_row *row, const vp_sem_shape *x, vp_s
     assert(row->attributes && x->rows >= 0 && x->batch >= 1 && x->seq >= 1);
     row->attributes(x, call);
     for (int k = 0; k < VP_MAX_INTS; k++) {
+        if (k < info->n_ints && info->ints[k].if_said && call->ints[k] == UNSET)
+            call->ints[k] = 0;
         if (k < info->n_ints && call->ints[k] == UNSET)
             missing = info->ints[k].name;
         if (k >= info->n_ints)

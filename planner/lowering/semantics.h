@@ -98,6 +98,7 @@ typedef struct vp_sem_shape {
     int64_t            rows;              /* tokens: of a chunk where the op runs by chunks */
     int64_t            cols_in, cols_out; /* of in 0 and out 0                              */
     int64_t            ids;               /* rows of the table, or the vocabulary           */
+    bool               padded;            /* rows of logits                                 */
 } vp_sem_shape;
 
 typedef struct vp_sem_row {

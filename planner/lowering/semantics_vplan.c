@@ -70,6 +70,7 @@ static void linear(const vp_sem_shape *x, vp_step *call)
     call->linear.in     = x->cols_in;
     call->linear.out    = x->cols_out;
     call->linear.layout = x->op->layout;
+    call->linear.padded = x->padded;
 }
 
 static void rope(const vp_sem_shape *x, vp_step *call)
@@ -136,6 +137,7 @@ static void cross_entropy(const vp_sem_shape *x, vp_step *call)
 {
     call->cross_entropy.rows          = x->rows; /* loss_sum's too */
     call->cross_entropy.vocab         = x->cols_in;
+    call->cross_entropy.padded        = x->padded;
     call->cross_entropy_reals.softcap = x->op->softcap;
 }
 
