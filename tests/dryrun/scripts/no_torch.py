@@ -1,8 +1,8 @@
 # A training command that needs no PyTorch: its allocations go to the stand-in CUDA runtime, and what the probe would report
 # is written by itself. Memory and products are a formula of its arguments, so that a test knows the best setting by trying
 # all of them by arithmetic (tests/test_tune_command.sh says the same formula again).
-#     python3 training.py --batch N --accum N [--ckpt 0|1] [--optim a|b|broken] [--hang N] [--print BYTES] [--out DIR]
-import argparse, ctypes, json, os, sys, time
+#     python3 training.py --batch N --accum N [--ckpt 0|1] [--optim a|b|broken] [--hang N] [--print BYTES] [--output_dir DIR] [--fault KIND]
+import argparse, ctypes, json, os, signal, sys, time
 
 MIB = 1 << 20
 p = argparse.ArgumentParser()
@@ -16,6 +16,7 @@ p.add_argument("--print", type=int, default=0, dest="n_print")
 p.add_argument("--output_dir", default="out")
 p.add_argument("--sleep", type=float, default=0)
 p.add_argument("--flag", action="store_true")
+p.add_argument("--fault", default="", choices=("", "fork", "stdin", "terminal", "deaf"))
 o = p.parse_args()
 ckpt = o.ckpt == "1"
 
@@ -38,7 +39,20 @@ def malloc(n, phase):
 os.makedirs(o.output_dir, exist_ok=True)
 with open(os.path.join(o.output_dir, "log.txt"), "w") as f:     # a trial's own, never the user's
     f.write("batch %d" % o.batch)
-sys.stdout.write("x" * o.n_print)
+for _ in range(o.n_print >> 20):
+    sys.stdout.write("x" * MIB)
+sys.stdout.write("x" * (o.n_print % MIB))
+if o.fault == "fork" and not os.fork():      # one that stays, and keeps the pipes open
+    os.setsid()
+    time.sleep(600)
+elif o.fault == "stdin":
+    sys.stdin.readline() or sys.exit("nobody answers")
+elif o.fault == "terminal":
+    with open("/dev/tty") as f:
+        f.readline()
+elif o.fault == "deaf":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
 time.sleep(o.sleep)
 if os.environ.get("COUNT_RUNS"):
     with open(os.environ["COUNT_RUNS"], "a") as f:
