@@ -27,7 +27,7 @@ COMMANDS = {
     "trl sft": ([trainers, "sft", "--bf16", "True"] + flags, 1), "trl dpo": ([trainers, "dpo", "--bf16", "True"] + flags, 1),
     "accelerate": ([trainers, "accelerate"] + own, 1), "lightning": ([trainers, "lightning"] + own, 1),
     "fsdp2": ([trainers, "fsdp2"] + own, 8), "zero2": ([trainers, "zero2"] + own, 8), "zero3": ([trainers, "zero3"] + own, 8)}
-rows = []
+rows = json.load(open(a.out))["rows"] if a.out and a.only and os.path.exists(a.out) else []      # of the others
 with tempfile.TemporaryDirectory() as cwd:
     library = os.path.join(cwd, "count.so")
     subprocess.run(["cc", "-D_GNU_SOURCE", "-shared", "-fPIC", "-O1", "-o", library, os.path.join(here, "count_launches.c"), "-ldl"], check=True)
@@ -43,13 +43,14 @@ with tempfile.TemporaryDirectory() as cwd:
                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
         t = json.loads(out)["time"]
         mine = [t["flop"], t["copies_to_bytes"], t["copies_from_bytes"], t["launches"]]
+        rows = [r for r in rows if r["command"] != name]
         rows.append({"command": name, "flop": mine[0], "copies_to_bytes": mine[1], "copies_from_bytes": mine[2], "work": mine[3],
                      "counted": counted, "equal": counted == mine})
         print("%-12s recorded %s, counted %s: %s" % (name, mine, counted, "equal" if counted == mine else "DIFFERS"), flush=True)
         if counted is None:
             print(said[-1500:])
-if a.out:
-    with open(a.out, "w") as f:
-        json.dump({"schema_version": 1, "rows": rows}, f, indent=1)
-        f.write("\n")
+        if a.out:
+            with open(a.out, "w") as f:
+                json.dump({"schema_version": 1, "rows": rows}, f, indent=1)
+                f.write("\n")
 sys.exit(not rows or not all(r["equal"] for r in rows))

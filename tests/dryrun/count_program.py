@@ -38,7 +38,30 @@ class Copies(TorchDispatchMode):
         return out
 
 
-flop, copies = FlopCounterMode(display=False), Copies()
+def grouped(formula, q, k):
+    """Of an attention with fewer heads of keys than of queries, which FlopCounterMode refuses: its keys and values as often as they are used."""
+    def flop(*shapes, **more):
+        shapes, heads = list(shapes), shapes[q][1]
+        for i in (k, k + 1):
+            shapes[i] = (shapes[i][0], heads) + tuple(shapes[i][2:])
+        return formula(*shapes[:k + 2])
+    return flop
+
+
+def mapping():
+    from torch.utils import flop_counter as f
+    out = {}
+    for name in ("flash", "efficient", "cudnn"):
+        forward = getattr(torch.ops.aten, "_scaled_dot_product_%s_attention" % name, None)
+        backward = getattr(torch.ops.aten, "_scaled_dot_product_%s_attention_backward" % name, None)
+        if forward in f.flop_registry:
+            out[forward] = grouped(f.sdpa_flop_count, 0, 1)
+        if backward in f.flop_registry:     # grad, query, key, value
+            out[backward] = grouped(f.sdpa_backward_flop_count, 1, 2)
+    return out
+
+
+flop, copies = FlopCounterMode(display=False, custom_mapping=mapping()), Copies()
 
 
 def launches():
