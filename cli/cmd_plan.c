@@ -665,7 +665,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_model_named(cli, &name, err));
     if (t.trainer) {
         VP_TRY(refuse_for_trainer(&w, err));
-        VP_TRY(vp_plan_for_trainer(name, &o, &t, w.path, w.force, cli, err));
+        VP_TRY(vp_plan_for_trainer(name, &o, &t, &line, w.path, w.force, cli, err));
         goto out;
     }
     VP_TRY(vp_plan_only_vplan(&t, err));

@@ -1,6 +1,7 @@
 #include "cli/cmd_plan_trainer.h"
 
 #include "cli/estimate.h"
+#include "cli/plan_trainer_changes.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
 
@@ -81,17 +82,19 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
 }
 
 typedef struct answer {
-    vp_arena         *arena;
-    vp_model         *model;
-    vp_profile       *profile;
-    vp_device         device;
-    vp_dryrun_context context;
-    vp_choose_request request;
-    vp_chosen         chosen;
-    json_t           *versions;
-    const char       *path;
-    bool              free_precision; /* not asked for: the first that can be answered */
-    const char       *precision_why;  /* what kept a better one from it; NULL: nothing */
+    vp_arena              *arena;
+    vp_model              *model;
+    vp_profile            *profile;
+    vp_device              device;
+    vp_dryrun_context      context;
+    vp_choose_request      request;
+    vp_chosen              chosen;
+    vp_fit_changes         changes; /* where nothing fits */
+    json_t                *versions;
+    const vp_command_line *line;
+    const char            *path;
+    bool                   free_precision; /* not asked for: the first that can be answered */
+    const char            *precision_why;  /* what kept a better one from it; NULL: nothing */
 } answer;
 
 /* ---- what is asked for ---- */
@@ -152,6 +155,15 @@ out:
     return st;
 }
 
+static const char *default_precision(const vp_device *card, bool qlora)
+{
+    return qlora && card->bf16         ? "bf16-amp"
+           : qlora                     ? "fp16"
+           : card->bf16                ? "bf16-mixed"
+           : card->fp16_flop_per_s > 0 ? "fp16-mixed"
+                                       : "fp32";
+}
+
 static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
                          vp_err *err)
 {
@@ -175,10 +187,7 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     }
     a->free_precision = !o->precision;
     if (!o->precision)
-        a->request.pinned[VP_SETTING_PRECISION] = a->device.bf16 && t->qlora      ? "bf16-amp"
-                                                  : a->device.bf16                ? "bf16-mixed"
-                                                  : a->device.fp16_flop_per_s > 0 ? "fp16-mixed"
-                                                                                  : "fp32";
+        a->request.pinned[VP_SETTING_PRECISION] = default_precision(&a->device, t->qlora);
     if (strncmp(a->request.pinned[VP_SETTING_PRECISION], "bf16", 4) == 0)
         VP_TRY(vp_device_supports(&a->device, VP_NEEDS_BF16, err));
 out:
@@ -386,19 +395,19 @@ static vp_status document(const answer *a, json_t **out, vp_err *err)
     VP_TRY_ALLOC(
         err,
         json_object_update_new(
-            *out, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:o, s:o}",
-                            "allocated_peak_bytes",
-                            vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
-                            "reserved_peak_bytes",
-                            vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
-                            "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1),
-                            "interval", fits ? interval_json(&b->bytes) : json_null(), "peak_phase",
-                            fits ? json_string(b->bytes.peak_phase) : json_null(), "step_time_s",
-                            fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
-                            fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
-                            (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a),
-                            "alternatives", alternatives, "next_gib", next_gib_json(a),
-                            "assumptions", assumptions_json(a))) == 0);
+            *out,
+            json_pack(
+                "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:O, s:o, s:o, s:o}",
+                "allocated_peak_bytes", vp_json_int_or_null(fits ? b->bytes.allocated_bytes : -1),
+                "reserved_peak_bytes", vp_json_int_or_null(fits ? b->bytes.reserved_bytes : -1),
+                "device_bytes", vp_json_int_or_null(fits ? b->bytes.device_bytes : -1), "interval",
+                fits ? interval_json(&b->bytes) : json_null(), "peak_phase",
+                fits ? json_string(b->bytes.peak_phase) : json_null(), "step_time_s",
+                fits ? json_real(b->seconds) : json_null(), "tokens_per_s",
+                fits ? json_real((double)tokens / b->seconds) : json_null(), "compared",
+                (json_int_t)(a->chosen.n - a->chosen.n_refused), "proof", proof_json(a),
+                "alternatives", alternatives, "next_gib", next_gib_json(a), "assumptions",
+                assumptions_json(a), "changes", vp_fit_changes_json(&a->changes, a->line))) == 0);
 out:
     json_decref(own);
     json_decref(versions);
@@ -448,11 +457,11 @@ static void print_alternatives(const answer *a)
     char             text[300], bytes[32], time[32];
 
     if (a->chosen.n_alternatives)
-        printf("%-48s %11s %9s\n", "nearest: micro-batch x accumulation", "needs", "step");
+        printf("%-46s %12s %9s\n", "nearest: micro-batch x accumulation", "needs", "step");
     for (int i = 0; i < a->chosen.n_alternatives; i++) {
         const vp_choice *c = a->chosen.alternatives[i];
         difference_text(&c->settings, &than->settings, text, sizeof text);
-        printf("  %-46.46s %11s %9s%s\n", text,
+        printf("  %-44.44s %12s %9s%s\n", text,
                vp_size_text(c->bytes.high_bytes, bytes, sizeof bytes),
                vp_time_text(c->seconds, time, sizeof time), c->fits ? "" : " too large");
     }
@@ -542,6 +551,7 @@ static void print_answer(const answer *a, const json_t *doc)
     print_alternatives(a);
     json_array_foreach (json_object_get(doc, "assumptions"), i, line)
         vp_screen_line("assumed", "%s", json_string_value(line));
+    vp_print_fit_changes(&a->changes, a->line);
     if (a->path && c->best)
         printf("written to %s\nnext       vplan emit %s --for %s -o run\n", a->path, a->path,
                r->target->name);
@@ -570,11 +580,16 @@ static vp_status choose(answer *a, vp_err *err)
     return st;
 }
 
-vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
-                              const vp_plan_trainer_options *t, const char *path, bool force,
-                              vp_cli *cli, vp_err *err)
+static int64_t context_bytes(const vp_device *card)
 {
-    answer    a    = {.arena = vp_arena_new(), .path = path};
+    return vp_dryrun_context_of(card).bytes;
+}
+
+vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
+                              const vp_plan_trainer_options *t, const vp_command_line *line,
+                              const char *path, bool force, vp_cli *cli, vp_err *err)
+{
+    answer    a    = {.arena = vp_arena_new(), .path = path, .line = line};
     json_t   *doc  = NULL;
     vp_text   text = {0};
     vp_status st   = VP_OK;
@@ -582,6 +597,12 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
     VP_TRY_ALLOC(err, a.arena);
     VP_TRY(set_up(&a, model_name, o, t, err));
     VP_TRY(choose(&a, err));
+    if (!a.chosen.best)
+        VP_TRY(vp_fit_changes_find(
+            a.arena, &a.request, &a.chosen,
+            &(vp_fit_defaults){.context_bytes = context_bytes,
+                               .precision     = a.free_precision ? default_precision : NULL},
+            &a.changes, err));
     VP_TRY(document(&a, &doc, err));
     if (path && a.chosen.best) {
         VP_TRY_ALLOC(err, vp_json_dump(doc, &text));

@@ -16,8 +16,8 @@ extern const vp_option_set vp_plan_trainer_options_set;
 /* The whole answer. path: where the settings are written, or NULL. Sets cli->exit_code: 3 where
  * nothing fits. */
 vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
-                              const vp_plan_trainer_options *t, const char *path, bool force,
-                              vp_cli *cli, vp_err *err);
+                              const vp_plan_trainer_options *t, const vp_command_line *line,
+                              const char *path, bool force, vp_cli *cli, vp_err *err);
 
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own plan. */
 vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err);

@@ -107,58 +107,81 @@ void vp_text_quoted(vp_text *out, const char *word)
     vp_text_printf(out, "'");
 }
 
-static bool is_pin(const char *option)
+static const vp_option_change *change_of(const char *option, const vp_option_change *changes, int n)
 {
-    return strcmp(option, "--micro-batch") == 0 || strcmp(option, "--recompute") == 0 ||
-           strcmp(option, "--loss") == 0;
+    static const vp_option_change unsaid = {.leaves_out = true};
+
+    if (strcmp(option, "--json") == 0 || strcmp(option, "-q") == 0)
+        return &unsaid;
+    for (int i = 0; i < n; i++)
+        if (strcmp(changes[i].option, option) == 0 &&
+            (changes[i].value || changes[i].is_flag || changes[i].leaves_out))
+            return &changes[i];
+    return NULL;
+}
+
+static void add_option(const char *option, const char *value, vp_text *out)
+{
+    vp_text_printf(out, " %s", option);
+    if (value) {
+        vp_text_printf(out, " ");
+        vp_text_quoted(out, value);
+    }
+}
+
+static bool is_given(const vp_command_line *line, const char *option)
+{
+    for (int i = 0; i < line->n_given; i++)
+        if (strcmp(line->given[i].option->name, option) == 0)
+            return true;
+    return false;
+}
+
+void vp_changed_command(const char *command, const vp_command_line *line, const char *model,
+                        const vp_option_change *changes, int n, vp_text *out)
+{
+    vp_text_printf(out, "vplan %s", command);
+    for (int i = 0; i < line->n_words; i++) {
+        vp_text_printf(out, " ");
+        vp_text_quoted(out, i == 0 && model ? model : line->words[i]);
+    }
+    for (int i = 0; i < line->n_given; i++) {
+        const char             *option = line->given[i].option->name;
+        const vp_option_change *c      = change_of(option, changes, n);
+        if (!c || !c->leaves_out)
+            add_option(option, c ? c->value : line->given[i].text, out);
+    }
+    for (int k = 0; k < n; k++)
+        if ((changes[k].value || changes[k].is_flag) && !is_given(line, changes[k].option))
+            add_option(changes[k].option, changes[k].value, out);
 }
 
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *c,
                        vp_text *out)
 {
-    char seq[32], budget[48], host[32];
-    struct {
-        const char *option, *value; /* NULL: as it was */
-        bool        said;
-    } set[] = {
-        {"--device", c->device[0] ? c->device : NULL, false},
-        {"--seq", c->seq ? seq : NULL, false},
-        {"--budget", c->budget_bytes ? budget : NULL, false},
-        {"--host-memory", c->host_bytes ? host : NULL, false},
-        {"--precision", c->another_precision ? vp_precision_name(c->precision) : NULL, false},
-        {"--gradients", c->another_gradients ? vp_gradients_name(c->gradients) : NULL, false},
-        {"--optimizer", c->another_optimizer ? vp_optimizer_name(c->optimizer) : NULL, false},
+    char             seq[32], budget[48], host[32];
+    bool             another_card = c->device[0] != '\0';
+    vp_option_change set[]        = {
+               {"--device", another_card ? c->device : NULL, false, false},
+               {"--seq", c->seq ? seq : NULL, false, false},
+               {"--budget", c->budget_bytes && !another_card ? budget : NULL, false, another_card},
+               {"--host-memory", c->host_bytes ? host : NULL, false, false},
+               {"--precision", c->another_precision ? vp_precision_name(c->precision) : NULL, false,
+                false},
+               {"--gradients", c->another_gradients ? vp_gradients_name(c->gradients) : NULL, false,
+                false},
+               {"--optimizer", c->another_optimizer ? vp_optimizer_name(c->optimizer) : NULL, false,
+                false},
+               {"--profile", NULL, false, another_card},
+               {"--micro-batch", NULL, false, c->frees_pins},
+               {"--recompute", NULL, false, c->frees_pins},
+               {"--loss", NULL, false, c->frees_pins},
     };
-    enum { N_SET = sizeof set / sizeof *set };
 
     snprintf(seq, sizeof seq, "%lld", (long long)c->seq);
     snprintf(budget, sizeof budget, "%lld", (long long)c->budget_bytes);
     snprintf(host, sizeof host, "%lldGiB", (long long)(c->host_bytes / VP_GIB));
-    vp_text_printf(out, "vplan %s", command);
-    for (int i = 0; i < line->n_words; i++) {
-        vp_text_printf(out, " ");
-        vp_text_quoted(out, i == 0 && c->model ? c->model : line->words[i]);
-    }
-    for (int i = 0; i < line->n_given; i++) {
-        const char *option = line->given[i].option->name, *value = line->given[i].text;
-        if (strcmp(option, "--json") == 0 || strcmp(option, "-q") == 0 ||
-            (c->frees_pins && is_pin(option)) ||
-            (c->device[0] && (strcmp(option, "--budget") == 0 || strcmp(option, "--profile") == 0)))
-            continue;
-        for (int k = 0; k < N_SET; k++)
-            if (strcmp(set[k].option, option) == 0 && set[k].value) {
-                value       = set[k].value;
-                set[k].said = true;
-            }
-        vp_text_printf(out, " %s", option);
-        if (value) {
-            vp_text_printf(out, " ");
-            vp_text_quoted(out, value);
-        }
-    }
-    for (int k = 0; k < N_SET; k++)
-        if (set[k].value && !set[k].said)
-            vp_text_printf(out, " %s %s", set[k].option, set[k].value);
+    vp_changed_command(command, line, c->model, set, sizeof set / sizeof *set, out);
 }
 
 const char *vp_binding_text(const vp_changes *c, char *buf, size_t buf_size)

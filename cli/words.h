@@ -17,6 +17,18 @@ vp_status vp_say_refusal(vp_refusal refusal, vp_err *err);
 /* What a change gives up: "optimizer states in 8 bits". Returns buf. */
 const char *vp_change_text(const vp_change *change, char *buf, size_t buf_size);
 
+/* An option that stands otherwise than it was given. */
+typedef struct vp_option_change {
+    const char *option;
+    const char *value; /* in place of what stood there, or behind the rest; NULL: as it was */
+    bool        is_flag, leaves_out;
+} vp_option_change;
+
+/* The command line that was read, with n changes, and model in place of its first word where that is not NULL. Quoted for a
+ * shell; without --json and -q. */
+void vp_changed_command(const char *command, const vp_command_line *line, const char *model,
+                        const vp_option_change *changes, int n, vp_text *out);
+
 /* The command line that was read, with the change: what stood there, and the options that differ
  * in its place or behind it. Quoted for a shell; without --json. */
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *change,

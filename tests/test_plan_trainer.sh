@@ -4,7 +4,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 python3 - "${BUILD:-build}" <<'P'
-import json, os, re, subprocess, sys, tempfile, time
+import json, os, re, shlex, subprocess, sys, tempfile, time
 
 sys.path.insert(0, "tests")
 from check import finish, ok
@@ -60,6 +60,27 @@ ok(best["common"] == c and best["step_time_s"] == j["step_time_s"], "brute force
 code, none, _ = plan("gpt2", *BASE, "--budget", "2GiB")
 least = none["proof"]["least_budget_bytes"]
 ok(code == 3 and none["proof"]["status"] == "infeasible" and none["device_bytes"] is None, "infeasible", (code, none["proof"]))
+# ---- what would fit: each change is a command, and its answer is what was said ----
+seen = set()
+for words in ("llama-3.1-8b --trainer hf --device h100 --seq 4096 --global-batch 64", "qwen2.5-7b --trainer trl --device 4090 --seq 2048 --global-batch 12",
+              "gpt2-medium --trainer torch --device t4 --seq 1024 --global-batch 16 --precision fp32 --recompute none --micro-batch 16",
+              "gpt2-large --trainer hf --device 3060 --seq 512 --global-batch 4",
+              "llama-3.2-1b --trainer hf --device t4 --seq 512 --global-batch 4", "llama-3.1-8b --trainer hf --device t4 --seq 8192 --global-batch 3 --qlora"):
+    code, out, err = call("plan", *words.split(), "--json")
+    none_fits = json.loads(out)
+    ok(code == 3 and none_fits["changes"], "something would: %s" % words, (code, err))
+    code, screen, err = call("plan", *words.split())
+    ok(code == 3 and "what fits" in screen and max(map(len, screen.split("\n"))) <= 80, "on the screen", screen)
+    for change in none_fits["changes"]:
+        command = shlex.split(change["command"])
+        code, out, err = call(*command[1:], "--json")
+        d = json.loads(out)
+        ok(code == 0 and d["interval"]["high_bytes"] == change["needs_bytes"] and d["step_time_s"] == change["step_time_s"] and not d["changes"],
+           change["command"], (code, change, err, d.get("interval"), d.get("step_time_s")))
+        ok(" ".join(change["command"].split()) in " ".join(screen.replace("\\\n", " ").split()), "it stands there", change["command"])
+        seen.update(w for w in command if w.startswith("--") and w not in words)
+        seen.add(change["change"].split(",")[0])
+ok("micro-batch" in seen and {"--world", "--qlora", "--lora", "--precision", "--optimizer"} <= seen, "of all kinds", seen)
 ok(plan("gpt2", *BASE, "--budget", str(least))[0] == 0 and plan("gpt2", *BASE, "--budget", str(least - 1))[0] == 3, "the least budget", least)
 
 # ---- one GiB more ----

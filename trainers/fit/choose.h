@@ -52,7 +52,7 @@ typedef struct vp_chosen {
 
 void vp_chosen_release(vp_chosen *chosen);
 
-/* VP_ERR_INPUT: the trainer cannot be told a pinned word; no setting of the space was recorded. */
+/* The micro-batch, where one is given, divides the samples of a card. VP_ERR_INPUT: the trainer cannot be told a pinned word; no setting of the space was recorded. */
 vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen *out, vp_err *err);
 
 #endif

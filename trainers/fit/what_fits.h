@@ -1,0 +1,53 @@
+/* trainers/fit/what_fits.h: what would make a request fit that does not, in a trainer's language; each change was
+ * chosen for as vp_choose() does, the one that costs the person least first.
+ *     VP_TRY(vp_fit_changes_find(arena, &request, &chosen, &defaults, &changes, err));
+ */
+#ifndef VP_TRAINERS_FIT_WHAT_FITS_H
+#define VP_TRAINERS_FIT_WHAT_FITS_H
+
+#include "trainers/fit/choose.h"
+
+/* What is different; all else is as it was asked for. */
+typedef struct vp_fit_change {
+    bool        frees_pins; /* micro-batch, recompute, attention and loss are left free */
+    const char *optimizer;  /* NULL: the same; so is the precision */
+    const char *precision;
+    bool        lora, qlora; /* adapters of rank VP_FIT_RANK are trained in place of the model */
+    int64_t     world;       /* 0: as many cards */
+    int64_t     seq;         /* 0: the same sequence */
+    char        device[64];  /* a card of the table; "": the same */
+    int64_t     high_bytes;  /* of device_bytes, at the upper end of the interval */
+    double      seconds;     /* of a step */
+} vp_fit_change;
+
+enum { VP_MAX_FIT_CHANGES = 6, VP_FIT_RANK = 16 };
+
+/* In this order, as far as there are such:
+ *
+ *   pins left free;
+ *   the whole model trained with optimizer states in 8 bits, else in bf16 without fp32 master weights, else both;
+ *   twice as many cards, or as many more as it takes, up to 64;
+ *   adapters; where they do not fit either, adapters over weights in NF4;
+ *   half, a quarter or an eighth of the sequence;
+ *   the smallest card of the table.
+ *
+ * What the trainer cannot be told, and steps that were not recorded, are passed over. */
+typedef struct vp_fit_changes {
+    vp_fit_change changes[VP_MAX_FIT_CHANGES];
+    int           n;
+} vp_fit_changes;
+
+/* What a request has where nobody says it. */
+typedef struct vp_fit_defaults {
+    /* what a process takes of a card outside PyTorch's allocator */
+    int64_t (*context_bytes)(const vp_device *card);
+    /* NULL: the precision was asked for, and stays */
+    const char *(*precision)(const vp_device *card, bool qlora);
+} vp_fit_defaults;
+
+/* VP_ERR_NOMEM only. */
+vp_status vp_fit_changes_find(vp_arena *arena, const vp_choose_request *request,
+                              const vp_chosen *chosen, const vp_fit_defaults *defaults,
+                              vp_fit_changes *out, vp_err *err);
+
+#endif
