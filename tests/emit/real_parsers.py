@@ -1,6 +1,6 @@
 """Does each trainer's own parser take what `vplan emit` writes, with the values meant? Not part of CI: needs the trainers' packages.
 
-    PYTHONPATH=FOLDER_OF_PACKAGES python tests/emit/real_parsers.py build/vplan > tests/emit/real_parsers.json
+    PYTHONPATH=FOLDER_OF_PACKAGES python tests/emit/real_parsers.py build/vplan [N [TARGET...]] > tests/emit/real_parsers.json
 
 Settings are drawn with a fixed seed; a target whose package is missing is named as not checked. Values are read from the parser's own
 objects, never from our files."""
@@ -250,9 +250,89 @@ def torch(folder, s):
     assert t.equal(*results), "other gradients with the policy"
 
 
+STUBBED = []
+
+
+def stub(*names):
+    """Stands in for what a trainer imports and its parser does not need: data, hubs, kernels."""
+    import importlib.abc
+    import importlib.machinery
+    from unittest.mock import MagicMock
+
+    class Stub(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+        def find_spec(self, name, path=None, target=None):
+            return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.split(".")[0] in names else None
+
+        def create_module(self, spec):
+            m = MagicMock(name=spec.name)
+            m.__name__, m.__path__, m.__spec__, m.__version__ = spec.name, [], spec, "99.0"
+            return m
+
+        def exec_module(self, module):
+            pass
+    if names not in STUBBED:
+        STUBBED.append(names)
+        sys.meta_path.append(Stub())
+
+
+def torchtune(folder, s):
+    """`tune validate`'s own check of every component, then the objects that the recipe builds of them."""
+    stub("kagglehub", "bitsandbytes", "blobfile", "tiktoken", "sentencepiece")
+    import torch as t
+    from omegaconf import OmegaConf
+    from torchtune import config, training
+    c = OmegaConf.load(folder + "/torchtune.yaml")
+    config.validate(c)
+    same("micro-batch", c.batch_size, s["micro_batch"])
+    same("accumulation", c.gradient_accumulation_steps, s["accumulation"])
+    same("sequence", c.tokenizer.max_seq_len, s["seq"])
+    same("clip_grad_norm", c.clip_grad_norm, s["clip_norm"])
+    same("dtype", training.get_dtype(c.dtype, t.device("cpu")), {"fp32": t.float32, "bf16": t.bfloat16}[s["precision"]])
+    same("checkpointing", c.enable_activation_checkpointing, s["recompute"] != "none")
+    same("offload", c.enable_activation_offloading, "activations" in s["offload"])
+    if s["optimizer"] == "adamw_8bit":
+        same("optimizer", c.optimizer._component_, "bitsandbytes.optim.AdamW8bit")
+    else:
+        c.optimizer.setdefault("lr", 0.1)
+        o = config.instantiate(c.optimizer, [t.nn.Parameter(t.zeros(2))])
+        same("optimizer", type(o), t.optim.SGD if s["optimizer"] == "sgd" else t.optim.AdamW)
+        same("fused", bool(o.param_groups[0].get("fused")), s["optimizer"] == "adamw_torch_fused")
+    same("loss", type(config.instantiate(c.loss)).__name__, {"full": "CrossEntropyLoss", "chunked": "CEWithChunkedOutputLoss"}[s["loss"]])
+
+
+def swift(folder, s):
+    """Its arguments by its own parser; what it then looks up in the model's folder is not run, but its rule of precision."""
+    stub("modelscope", "modelscope_hub", "cryptography", "qwen_vl_utils", "oss2", "json_repair", "sentencepiece", "tensorboard", "rouge", "jieba", "nltk", "addict", "fastapi",
+         "uvicorn", "openai", "einops", "matplotlib", "scipy", "aiohttp", "transformers_stream_generator", "binpacking")
+    import shlex
+    import torch as t
+    from swift.arguments import SftArguments
+    from transformers import HfArgumentParser
+    words = shlex.split(open(folder + "/swift.args").read(), comments=True)
+    words = words[[w.startswith("--") for w in words].index(True):]
+    a, rest = HfArgumentParser(SftArguments).parse_known_args(words)
+    same("left over", rest, [])
+    a.torch_dtype = getattr(t, a.torch_dtype)
+    SftArguments._init_mixed_precision(a)
+    same("micro-batch", a.per_device_train_batch_size, s["micro_batch"])
+    same("accumulation", a.gradient_accumulation_steps, s["accumulation"])
+    same("sequence", a.max_length, s["seq"])
+    same("checkpointing", a.gradient_checkpointing, s["recompute"] != "none")
+    same("optim", a.optim.replace("bnb_", ""), s["optimizer"])
+    same("max_grad_norm", a.max_grad_norm, s["clip_norm"])
+    same("weights", a.torch_dtype, t.bfloat16 if s["precision"] == "bf16-amp" else t.float32)
+    same("bf16", a.bf16, s["precision"].startswith("bf16"))
+    same("fp16", a.fp16, s["precision"] == "fp16-mixed")
+    same("Liger", a.use_liger_kernel, s["loss"] == "liger")
+    same("tuning", a.tuner_type, "full")
+
+
 CHECKS = {"hf": (hf, ["transformers", "accelerate"]), "trl": (trl, ["trl", "transformers"]), "accelerate": (accelerate, ["accelerate"]), "deepspeed": (deepspeed, ["deepspeed"]),
           "axolotl": (axolotl, ["axolotl"]), "llamafactory": (llamafactory, ["llamafactory"]), "lightning": (lightning, ["lightning"]), "litgpt": (litgpt, ["litgpt"]),
-          "torchtitan": (torchtitan, ["torchtitan"]), "megatron": (megatron, ["megatron-core"]), "unsloth": (unsloth, ["unsloth", "trl"]), "torch": (torch, ["torch"])}
+          "torchtitan": (torchtitan, ["torchtitan"]), "megatron": (megatron, ["megatron-core"]), "unsloth": (unsloth, ["unsloth", "trl"]), "torch": (torch, ["torch"]),
+          "torchtune": (torchtune, ["torchtune", "torchao"]), "ms-swift": (swift, ["ms-swift", "transformers"])}
+if len(sys.argv) > 3:  # these alone
+    CHECKS = {t: CHECKS[t] for t in sys.argv[3:]}
 rows = []
 for target, (check, packages) in CHECKS.items():
     row = {"target": target, "versions": {}, "accepted": 0, "wrong": [], "not_expressible": 0}
