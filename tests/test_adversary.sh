@@ -1,0 +1,60 @@
+#!/bin/bash
+# tests/test_adversary.sh: random requests, planned freely, beside the same with pins, within less memory, and their frontiers: none is faster than the free
+# plan by more than its gap, none needs less than the least budget, and the least budget fits. ADVERSARY="SEED COUNT" asks for others; 1,000 take hours. The last line counts.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+python3 - "$(realpath "${BUILD:-build}")" ${ADVERSARY:-1 8} <<'P'
+import json, random, subprocess, sys
+
+sys.path.insert(0, "tests")
+from check import finish, ok
+
+vplan, rnd, count = sys.argv[1] + "/vplan", random.Random(int(sys.argv[2])), int(sys.argv[3])
+MODELS = ["gpt2", "gpt2-tiny", "smollm2-135m", "qwen2.5-0.5b", "llama-3.2-1b", "gpt2-medium"]
+DEVICES = ["h100", "4090", "t4", "a100-sxm-80gb"]
+
+
+def plan(words):
+    """None: more than the device has."""
+    r = subprocess.run([vplan, "plan", *words, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    answer = json.loads(r.stdout) if r.stdout else {}
+    return answer if "proof" in answer else None
+
+
+def seconds(answer):
+    return answer["best_step_time_s"] if answer else None
+
+
+def compare(free, step_s, what):
+    bound_s = seconds(free) * (1 - max(0, free["proof"]["gap"] or 0))
+    ok(step_s is None or step_s >= bound_s - 1e-12, "no faster than %s s: %s" % (bound_s, what), step_s)
+
+
+n_free = n_frontier = 0
+while n_free < count:
+    batch = rnd.choice([1, 2, 3, 4, 6, 7, 8, 12, 16, 31, 48, 64])
+    words = [rnd.choice(MODELS), "--device", rnd.choice(DEVICES), "--seq", str(rnd.choice([64, 128, 256, 512, 700, 1024])), "--global-batch", str(batch)]
+    words += ["--optimizer", "any"] * (rnd.random() < 0.3)
+    words += ["--host-memory", rnd.choice(["1GiB", "8GiB", "200GiB"])] * (rnd.random() < 0.5)
+    least = plan(words + ["--budget", "1MiB"])["proof"]["least_budget_bytes"]
+    budget = int(least * rnd.choice([1, 1.01, 1.1, 1.5, 2, 3]))
+    free = plan(words + ["--budget", "%dB" % budget, "--frontier"])
+    if not free:
+        continue
+    n_free += 1
+    what = " ".join(words + ["--budget", "%dB" % budget])
+    ok(seconds(free) is not None and free["proof"]["least_budget_bytes"] == least, "the least budget fits: " + what, free["proof"])
+    for point in free.get("frontier", []):
+        if point["budget_bytes"] <= budget:
+            n_frontier += 1
+            compare(free, point["step_time_s"], what + ", frontier at %d" % point["budget_bytes"])
+    micro = rnd.choice([d for d in range(1, batch + 1) if batch % d == 0])
+    for pin in (["--micro-batch", str(micro)], ["--recompute", rnd.choice(["none", "full", "attention", "mlp"])], ["--loss", "full"]):
+        pinned = plan(words + ["--budget", "%dB" % budget, *pin])
+        compare(free, seconds(pinned), what + " " + " ".join(pin))
+        ok(not pinned or (pinned["proof"]["least_budget_bytes"] or least) >= least, "nor the least: " + what + " " + " ".join(pin), pinned and pinned["proof"])
+    less = least + int((budget - least) * rnd.random())
+    compare(free, seconds(plan(words + ["--budget", "%dB" % less])), what + ", in %d" % less)
+ok(n_frontier >= count, "frontiers were looked at", n_frontier)
+finish()
+P
