@@ -15,7 +15,7 @@ DEVICES = ["h100", "4090", "t4", "a100-sxm-80gb"]
 
 
 def plan(words):
-    """None: more than the device has."""
+    """None: refused, as more than the device has."""
     r = subprocess.run([vplan, "plan", *words, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     answer = json.loads(r.stdout) if r.stdout else {}
     return answer if "proof" in answer else None
@@ -36,7 +36,10 @@ while n_free < count:
     words = [rnd.choice(MODELS), "--device", rnd.choice(DEVICES), "--seq", str(rnd.choice([64, 128, 256, 512, 700, 1024])), "--global-batch", str(batch)]
     words += ["--optimizer", "any"] * (rnd.random() < 0.3)
     words += ["--host-memory", rnd.choice(["1GiB", "8GiB", "200GiB"])] * (rnd.random() < 0.5)
-    least = plan(words + ["--budget", "1MiB"])["proof"]["least_budget_bytes"]
+    low = plan(words + ["--budget", "1MiB"])
+    if not low or seconds(low) is not None:   # refused, or so small that it fits
+        continue
+    least = low["proof"]["least_budget_bytes"]
     budget = int(least * rnd.choice([1, 1.01, 1.1, 1.5, 2, 3]))
     free = plan(words + ["--budget", "%dB" % budget, "--frontier"])
     if not free:
