@@ -304,23 +304,64 @@ static void print_runners_up(const vp_command_result *r)
     free(list);
 }
 
-static void print_best(const vp_command_result *r)
+/* Beside what the command had: "1.32 times as fast as what you have". */
+static const char *beside_had(const vp_command_result *r, char *buf, size_t size)
+{
+    const vp_command_trial *t = &r->best->trial, *had = r->had ? &r->had->trial : NULL;
+
+    buf[0] = '\0';
+    if (r->had == r->best)
+        snprintf(buf, size, "what you have is the fastest that fits");
+    else if (had && had->verdict == VP_COMMAND_OK && had->samples_per_s > 0 && t->samples_per_s > 0)
+        snprintf(buf, size, "%.2f times as fast as what you have (assumed)",
+                 t->samples_per_s / had->samples_per_s);
+    else if (had && had->verdict == VP_COMMAND_OOM_DEVICE)
+        snprintf(buf, size, "what you have runs out of memory");
+    return buf;
+}
+
+/* Whether something fits, and what it is worth. */
+static void print_best(const vp_command_result *r, const vp_device *device, int64_t budget_bytes,
+                       bool interrupted)
 {
     const vp_command_trial *t = &r->best->trial;
-    char                    a[64], b[64], c[64];
+    char                    a[64], b[64], beside[96];
 
-    printf("  allocated %s, reserved %s, on the device %s\n",
-           vp_count_text(t->allocated_bytes, a, sizeof a),
-           vp_count_text(t->reserved_bytes, b, sizeof b),
-           vp_size_text(t->device_bytes, c, sizeof c));
-    if (r->had == r->best)
-        printf("  what you have is the fastest that fits\n");
-    else if (r->had && r->had->trial.verdict == VP_COMMAND_OK && r->had->trial.samples_per_s > 0 &&
-             t->samples_per_s > 0)
-        printf("  %.2f times as fast as what you have (assumed)\n",
-               t->samples_per_s / r->had->trial.samples_per_s);
-    else if (r->had && r->had->trial.verdict == VP_COMMAND_OOM_DEVICE)
-        printf("  what you have runs out of memory\n");
+    beside_had(r, beside, sizeof beside);
+    if (!interrupted)
+        vp_screen_answer(t->device_bytes, budget_bytes, NULL);
+    if (beside[0])
+        vp_screen_line("speed", "%s", beside);
+    vp_screen_line("memory", "%s allocated, %s reserved, on %s",
+                   vp_size_text(t->allocated_bytes, a, sizeof a),
+                   vp_size_text(t->reserved_bytes, b, sizeof b), device->name);
+}
+
+/* What was not played, and why: ", 7 slower than one that fits". */
+static void add_reason(vp_text *out, int64_t n, const char *why)
+{
+    if (n)
+        vp_text_printf(out, "%s %lld %s", out->n_bytes ? "," : " Not played:", (long long)n, why);
+}
+
+/* n_left: settings that were not played. */
+static void print_played(const vp_command_result *r, int64_t n_left, bool had_beside)
+{
+    vp_text why = {0};
+
+    add_reason(&why, r->n_ruled_out_memory, "that would need more than one that was out of memory");
+    add_reason(&why, r->n_ruled_out_speed, "slower than one that fits");
+    add_reason(&why, r->n_no_use, "that would pack tighter to no use");
+    add_reason(&why, r->n_expected_slower, "expected to be slower");
+    add_reason(&why, r->n_expected_too_large, "expected to be far too large");
+    add_reason(&why,
+               n_left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_no_use -
+                   r->n_expected_slower - r->n_expected_too_large,
+               "others");
+    vp_screen_line("played", "%lld of %lld settings were played%s, in %.0f s.%s",
+                   (long long)(r->n_settings - n_left), (long long)r->n_settings,
+                   had_beside ? " and the command as it is" : "", r->wall_s, vp_text_string(&why));
+    vp_text_release(&why);
 }
 
 /* 3 says that nothing fits: not where settings were left that might, by a signal or --max-trials. */
@@ -374,28 +415,42 @@ static void print_resume(const vp_command_line *line, const char *study)
     vp_text_release(&again);
 }
 
+/* The command to run: as it stands, or as the script that was written. */
+static void print_next(const best_files *files, const char *folder, bool interrupted)
+{
+    vp_text line = {0};
+
+    if (folder) {
+        add_word(&line, folder);
+        vp_text_printf(&line, "/run.sh");
+    } else {
+        add_line(&line, files->words);
+    }
+    vp_screen_command(interrupted ? "best" : "next", vp_text_string(&line));
+    vp_text_release(&line);
+}
+
 static void print_tune(const vp_command_result *r, const best_files *files,
-                       const vp_command_line *asked, const char *study, const vp_device *device,
-                       int64_t budget_bytes)
+                       const vp_command_line *asked, const vp_tune_command_options *o,
+                       const vp_device *device, int64_t budget_bytes)
 {
     bool    interrupted = strcmp(r->stopped_because, "interrupted") == 0;
-    vp_text line        = {0};
     char    size[64];
     bool    had_beside = r->had && !r->had->value;
     int64_t left       = r->n_settings - r->n_tried + had_beside;
+    size_t  i;
+    json_t *text;
 
     if (interrupted)
         print_interrupted(r, r->n_settings - left);
-    if (r->best) {
-        add_line(&line, files->words);
-        printf("%s\n", vp_text_string(&line));
-        print_changes(files);
-        print_best(r);
-    } else if (!interrupted) {
+    if (r->best)
+        print_best(r, device, budget_bytes, interrupted);
+    else if (!interrupted)
         printf("%s: none of the settings tried fits %s on %s\n",
                exit_code_of(r) == 3 ? "DOES NOT FIT" : "NO ANSWER",
                vp_size_text(budget_bytes, size, sizeof size), device->name);
-    }
+    if (r->best)
+        print_changes(files);
     printf("\n%-9s %-11s %11s %10s %9s\n", "", "verdict", "on device", "a step", "samples/s");
     if (r->best)
         print_row(r, "best", r->best);
@@ -403,25 +458,14 @@ static void print_tune(const vp_command_result *r, const best_files *files,
         print_row(r, "had", r->had);
     print_runners_up(r);
     printf("\n");
-    vp_screen_line(
-        "played",
-        "%lld of %lld settings were played%s, in %.0f s. Not played: %lld that would need more than "
-        "one that was out of memory, %lld that are slower than one that fits, %lld that would pack "
-        "tighter to no use, %lld expected to be slower, %lld to be far too large, %lld others",
-        (long long)(r->n_settings - left), (long long)r->n_settings,
-        had_beside ? " and the command as it is" : "", r->wall_s, (long long)r->n_ruled_out_memory,
-        (long long)r->n_ruled_out_speed, (long long)r->n_no_use, (long long)r->n_expected_slower,
-        (long long)r->n_expected_too_large,
-        (long long)(left - r->n_ruled_out_memory - r->n_ruled_out_speed - r->n_no_use -
-                    r->n_expected_slower - r->n_expected_too_large));
+    print_played(r, left, had_beside);
     vp_screen_line("stopped", "%s", r->stopped_because);
-    size_t  i;
-    json_t *text;
     json_array_foreach (r->assumptions, i, text)
         vp_screen_line("assumed", "%s", json_string_value(text));
+    if (r->best)
+        print_next(files, o->folder, interrupted);
     if (interrupted)
-        print_resume(asked, study);
-    vp_text_release(&line);
+        print_resume(asked, o->study);
 }
 
 /* Nothing that the command reads is written, by whatever name, forced or not. */
@@ -522,7 +566,7 @@ vp_status vp_tune_command(const vp_tune_command_options *o, const vp_command_lin
     if (cli->json)
         VP_TRY(vp_print_json(tune_json(&result, &files, o->study), err));
     else
-        print_tune(&result, &files, line, o->study, &device, opts.budget_bytes);
+        print_tune(&result, &files, line, o, &device, opts.budget_bytes);
     cli->exit_code = exit_code_of(&result);
 out:
     vp_text_release(&asked);

@@ -95,7 +95,9 @@ ok "is one setting, beside the command" says "1 of 1 settings were played and th
 ok "a command that has the best" exits 0 tune --budget 4300MiB --try --batch=8,16,32 -- "${cmd[@]}" --batch=16 --optim b
 ok "is told so" json 'd["had"]["settings"] == {"--batch": "16"}' 'd["best"]["command"][2] == "--batch=32"'
 ok "for people" exits 0 "$vplan" tune --device l4 --budget 4300MiB --try b=8,16,32 -- "${cmd[@]}" --batch={b} --optim b
-ok "the command line first" sh -c "head -1 $work/out | grep -q '^python3 training.py --batch=32 --optim b$'"
+ok "whether it fits first" sh -c "head -1 $work/out | grep -q '^FITS: [0-9.]* of 4.20 GiB, '"
+ok "the command line last" sh -c "tail -1 $work/out | grep -q '^next       python3 training.py --batch=32 --optim b$'"
+ok "in 80 columns" sh -c "! grep -q '.\{81\}' $work/out"
 ok "progress" says "best so far"
 ok "and what was not played" says "settings were played"
 cat > "$work/interrupt.py" <<'PY'
