@@ -177,8 +177,8 @@ static json_t *assumptions_json(const vp_check_fit *x)
         json_array_append_new(list, json_string(s->assumed[i]));
     if (list && allocator_text(&x->mended, text, sizeof text)[0])
         json_array_append_new(list, json_string(text));
-    if (list && x->request.job.language->why)
-        json_array_append_new(list, json_string(x->request.job.language->why));
+    if (list && x->mended.now.why)
+        json_array_append_new(list, json_string(x->mended.now.why));
     return list;
 }
 
@@ -313,8 +313,8 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
                        m->chosen.best->settings.value[VP_SETTING_MICRO_BATCH],
                        m->chosen.best->settings.value[VP_SETTING_ACCUMULATION],
                        m->chosen.best->settings.value[VP_SETTING_RECOMPUTE]);
-    if (x->request.job.language->why)
-        vp_screen_line("assumed", "%s", x->request.job.language->why);
+    if (m->now.why)
+        vp_screen_line("assumed", "%s", m->now.why);
     if (allocator_text(m, text, sizeof text)[0])
         vp_screen_line("assumed", "%s", text);
 }

@@ -288,17 +288,16 @@ out:
 
 static json_t *assumptions_json(const answer *a)
 {
-    const vp_chosen   *c       = &a->chosen;
-    const vp_language *l       = a->request.job.language;
-    const vp_choice   *b       = c->best ? c->best : c->least;
-    json_t            *list    = json_array();
-    vp_text            refused = {0};
+    const vp_chosen *c       = &a->chosen;
+    const vp_choice *b       = c->best ? c->best : c->least;
+    json_t          *list    = json_array();
+    vp_text          refused = {0};
 
     json_array_append_new(list, json_sprintf("libraries: %s", b->bytes.versions));
     for (int i = 0; i < b->bytes.n_assumptions; i++)
         json_array_append_new(list, json_string(b->bytes.assumptions[i]));
-    if (l->why)
-        json_array_append_new(list, json_string(l->why));
+    if (b->bytes.why)
+        json_array_append_new(list, json_string(b->bytes.why));
     if (a->precision_why)
         json_array_append_new(list, json_string(a->precision_why));
     if (!b->bytes.borrowed) /* else its own line says so */
@@ -307,7 +306,7 @@ static json_t *assumptions_json(const answer *a)
                                            100 * b->bytes.low, 100 * b->bytes.high,
                                            a->request.world > 1 ? "most of the ranks that were "
                                                                   "played are within less"
-                                                                : l->basis));
+                                                                : b->bytes.basis));
     json_array_append_new(
         list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
                            "vplan's; they rank settings and are no measurement",

@@ -145,6 +145,25 @@ ok(code == 2 and "positions" in err, "a sequence too long", (code, err))
 code, j, err = plan("gpt2", "--trainer", "trl", *BASE[2:])
 ok(code == 0 and j["common"]["loss"] == "chunked" and any("upper bound" in a for a in j["assumptions"]) and any("SFTTrainer" in a for a in j["assumptions"]), "trl: assumed, and said so", (code, err))
 ok(j["interval"]["high_bytes"] > 1.1 * j["device_bytes"] > 2 * j["interval"]["low_bytes"], "trl: a wide interval", j.get("interval"))
+# ---- TRL: its own recorded step where there is one, to the byte what estimate and check say ----
+for words in ("qwen2.5-0.5b", "llama-3.2-1b --recompute full", "qwen3-0.6b --recompute none --lora r=8", "llama-3.1-8b --qlora", "llama-3.2-1b --padding mask --recompute full"):
+    on = (*words.split(), "--trainer", "trl", "--device", "a100-sxm-80gb", "--seq", "1024")
+    code, j, err = plan(*on, "--global-batch", "16", "--micro-batch", "2", "-o", "trl.json", "--force")
+    if not ok(code == 0, "trl: " + words, err):
+        continue
+    c = j["common"]
+    e = json.loads(call("estimate", *on, "--json", "--micro-batch", "2", "--accumulation", "8", "--precision", c["precision"], "--optimizer", c["optimizer"],
+                        *(() if "--recompute" in on else ("--recompute", c["recompute"])))[1])
+    ok(all(j[k] == e[k] for k in ("device_bytes", "allocated_peak_bytes", "reserved_peak_bytes")) and j["interval"]["high_bytes"] == e["interval"]["high_bytes"], "trl: estimate's bytes: " + words,
+       (j["device_bytes"], e.get("device_bytes"), j["interval"], e.get("interval")))
+    ok(c["loss"] == "chunked" and not any("upper bound" in a or "itself was not recorded" in a for a in j["assumptions"]), "trl: its own step: " + words, j["assumptions"])
+    if "mask" in on:
+        continue
+    code, out, err = call("emit", "trl.json", "--for", "trl", "-o", "trl", "--force")
+    code, out, err = call("check", "trl/sft.yaml", "trl/accelerate.yaml", "--for", "trl", "--model", on[0], "--device", "a100-sxm-80gb", "--json")
+    k = json.loads(out)
+    ok(code == 0 and k.get("device_bytes") == j["device_bytes"] and k["interval"] == j["interval"] and not any("itself was not recorded" in a for a in k["assumptions"]), "trl: check's bytes: " + words,
+       (code, k.get("device_bytes"), j["device_bytes"], k.get("assumptions"), err))
 code, out, err = call("plan", "gpt2", *BASE)
 ok(code == 0 and all(len(line) <= 80 for line in out.split("\n")), "80 columns", [line for line in out.split("\n") if len(line) > 80])
 

@@ -91,6 +91,9 @@ json.dump(json.loads(rows[0]["config"]), open(llama_path, "w"))
 trl = json.loads(subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--json"], stdout=subprocess.PIPE).stdout)
 unasked = trl.get("settings", {})
 ok((unasked.get("seq"), unasked.get("recompute"), unasked.get("precision")) == (1024, "full", "bf16-mixed"), "trl: SFTConfig's defaults", unasked)
+for name in ("llama-3.1-8b", "llama-3.2-1b", "qwen3-0.6b"):
+    whole, frozen = [json.loads(subprocess.run([vplan, "estimate", name, "--trainer", "trl", "--json", *o], stdout=subprocess.PIPE).stdout).get("model", {}) for o in ((), ("--qlora",))]
+    ok(frozen and frozen["params_total"] - frozen["params_trainable"] == whole["params_total"], "trl: QLoRA of a built-in model has its parameters", (name, whole, frozen))
 p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 4 and b"one card" in p.stdout, "trl: several cards", p.stdout[:200])
 

@@ -82,6 +82,18 @@ static void widen(double share, double *low, double *high)
     *high = *high < share ? share : *high;
 }
 
+/* Steps by which a trainer was recorded itself: of SFTTrainer on one card, with its loss in tiles. */
+static bool try_own(const vp_fit_job *job, const vp_settings *s, const vp_hf_request *q,
+                    vp_hf_estimate *e)
+{
+    vp_hf_request own = *q;
+    vp_err        why = {0};
+
+    own.trainer = job->language->own;
+    return own.trainer && q->world == 1 && is_tiled(job, s) &&
+           vp_hf_estimate_run(job->model, &own, e, &why) == VP_OK;
+}
+
 /* The trainer's own step; of a family of which that was not recorded the plain loop's, which is said. */
 static vp_status estimate(const vp_model *model, vp_hf_request *q, vp_hf_estimate *e,
                           bool *borrowed, vp_err *err)
@@ -119,7 +131,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     vp_hf_estimate e;
     char           targets[200];
     double         low = job->language->low, high = job->language->high;
-    bool           borrowed = false;
+    bool           borrowed = false, is_own;
     vp_hf_request  q        = {.trainer         = job->language->step_of,
                                .precision       = s->value[VP_SETTING_PRECISION],
                                .attention       = attention_of(s),
@@ -152,10 +164,14 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .rank    = number(s, VP_SETTING_LORA_R),
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
-    VP_TRY(estimate(job->model, &q, &e, &borrowed, err));
+    is_own = try_own(job, s, &q, &e);
+    if (is_own)
+        low = high = VP_LANGUAGE_RECORDED;
+    else
+        VP_TRY(estimate(job->model, &q, &e, &borrowed, err));
     widen(borrowed ? BORROWED : 0, &low, &high);
     widen(q.world > 1 ? vp_world_reserved_share(q.world, q.parallel) : 0, &low, &high);
-    if (is_tiled(job, s)) {
+    if (is_tiled(job, s) && !is_own) {
         low = TILED_LOW;
         if (e.n_assumptions < VP_HF_ASSUMPTIONS)
             snprintf(e.assumptions[e.n_assumptions++], sizeof *e.assumptions,
@@ -170,6 +186,8 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     out->low        = low;
     out->high       = high;
     out->borrowed   = borrowed;
+    out->basis      = is_own ? VP_LANGUAGE_RECORDED_BASIS : job->language->basis;
+    out->why        = is_own ? NULL : job->language->why;
     out->peak_phase = e.phases[e.peak].name;
     out->n_params   = e.n_params;
     out->n_trained  = e.n_trained;

@@ -28,6 +28,7 @@ typedef struct vp_fit_bytes {
     int64_t     low_bytes, high_bytes; /* of device_bytes */
     double      low, high;             /* of reserved_bytes, as shares of them */
     bool        borrowed;              /* not the trainer's own step; the interval is wider */
+    const char *basis, *why;           /* as the language's, of this step */
     const char *peak_phase;
     int64_t     n_params, n_trained;
     char        versions[128];

@@ -579,10 +579,11 @@ out:
 }
 
 /* Of the model whose linear layers are quantised: two in a byte. What is not is fp32, but for biases, which are 16 bits: so
- * the model's count where it is within a thousandth. */
+ * the model's count where it is within a thousandth. SFTTrainer leaves it as it was loaded. */
 static int64_t quantised_parameters(const run *r)
 {
-    int64_t n = 2 * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / 4;
+    int64_t each = is_trl(r->request) ? weight_bytes(computed_precision(r->request)) : 4;
+    int64_t n = 2 * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / each;
     int64_t expected = r->model->n_params;
 
     return llabs(n - expected) <= expected / 1000 ? expected : n;
