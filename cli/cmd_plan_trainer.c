@@ -155,13 +155,17 @@ out:
     return st;
 }
 
-static const char *default_precision(const vp_device *card, bool qlora)
+/* Frozen weights are 16 bits wide where the card computes with them: fp32 would take twice as much for the
+ * same training. */
+static const char *default_precision(const vp_device *card, const char *tuning)
 {
-    return qlora && card->bf16         ? "bf16-amp"
-           : qlora                     ? "fp16"
-           : card->bf16                ? "bf16-mixed"
-           : card->fp16_flop_per_s > 0 ? "fp16-mixed"
-                                       : "fp32";
+    bool frozen = tuning && strcmp(tuning, "full") != 0;
+
+    return frozen && card->bf16                     ? "bf16-amp"
+           : frozen && strcmp(tuning, "qlora") == 0 ? "fp16"
+           : card->bf16                             ? "bf16-mixed"
+           : card->fp16_flop_per_s > 0              ? "fp16-mixed"
+                                                    : "fp32";
 }
 
 static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
@@ -187,7 +191,8 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     }
     a->free_precision = !o->precision;
     if (!o->precision)
-        a->request.pinned[VP_SETTING_PRECISION] = default_precision(&a->device, t->qlora);
+        a->request.pinned[VP_SETTING_PRECISION] =
+            default_precision(&a->device, a->request.pinned[VP_SETTING_TUNING]);
     if (strncmp(a->request.pinned[VP_SETTING_PRECISION], "bf16", 4) == 0)
         VP_TRY(vp_device_supports(&a->device, VP_NEEDS_BF16, err));
 out:
@@ -559,13 +564,14 @@ static void print_answer(const answer *a, const json_t *doc)
 /* Where the precision is free and the card's best cannot be told or was not recorded: the next one. */
 static vp_status choose(answer *a, vp_err *err)
 {
-    static const char *const next[] = {"bf16-amp", "fp32"};
-    const char             **word   = &a->request.pinned[VP_SETTING_PRECISION];
-    const char              *first  = *word;
-    vp_err                   why    = {0};
-    vp_status                st     = vp_choose(a->arena, &a->request, &a->chosen, err);
+    static const char *const next[] = {"bf16-amp", "bf16-mixed", "fp32"};
+    enum { N_NEXT = sizeof next / sizeof *next };
+    const char **word  = &a->request.pinned[VP_SETTING_PRECISION];
+    const char  *first = *word;
+    vp_err       why   = {0};
+    vp_status    st    = vp_choose(a->arena, &a->request, &a->chosen, err);
 
-    for (int i = 0; i < 2 && st == VP_ERR_INPUT && a->free_precision; i++) {
+    for (int i = 0; i < N_NEXT && st == VP_ERR_INPUT && a->free_precision; i++) {
         if (strcmp(next[i], first) == 0 || (!a->device.bf16 && next[i][0] == 'b'))
             continue;
         *word = next[i];

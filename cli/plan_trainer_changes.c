@@ -22,6 +22,8 @@ static void add_words(const vp_fit_change *c, vp_text *out)
     if (c->lora || c->qlora)
         vp_text_printf(out, "%sadapters of rank %d in place of the whole model%s",
                        c->seq ? ", " : "", VP_FIT_RANK, c->qlora ? ", over weights in NF4" : "");
+    if (c->quantises)
+        vp_text_printf(out, "the same adapters, over weights in NF4");
     if (c->world)
         vp_text_printf(out, "on each of %lld cards", (long long)c->world);
     if (c->device[0])
@@ -39,7 +41,7 @@ static void add_command(const vp_fit_change *c, const vp_command_line *line, vp_
         {"--precision", c->precision, false, false},
         {"--optimizer", c->optimizer, false, false},
         {"--lora", c->lora ? lora : NULL, false, false},
-        {"--qlora", NULL, c->qlora, false},
+        {"--qlora", NULL, c->qlora || c->quantises, false},
         {"--world", c->world ? world : NULL, false, false},
         {"--budget", NULL, false, another_card},
         {"--profile", NULL, false, another_card},

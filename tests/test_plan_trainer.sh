@@ -65,7 +65,7 @@ seen = set()
 for words in ("llama-3.1-8b --trainer hf --device h100 --seq 4096 --global-batch 64", "qwen2.5-7b --trainer trl --device 4090 --seq 2048 --global-batch 12",
               "gpt2-medium --trainer torch --device t4 --seq 1024 --global-batch 16 --precision fp32 --recompute none --micro-batch 16",
               "gpt2-large --trainer hf --device 3060 --seq 512 --global-batch 4",
-              "llama-3.2-1b --trainer hf --device t4 --seq 512 --global-batch 4", "llama-3.1-8b --trainer hf --device t4 --seq 8192 --global-batch 3 --qlora"):
+              "llama-3.2-1b --trainer hf --device t4 --seq 512 --global-batch 4", "llama-3.1-8b --trainer hf --device 4080 --seq 1024 --global-batch 4 --lora r=8,targets=all-linear", "llama-3.1-8b --trainer hf --device t4 --seq 8192 --global-batch 3 --qlora"):
     code, out, err = call("plan", *words.split(), "--json")
     none_fits = json.loads(out)
     ok(code == 3 and none_fits["changes"], "something would: %s" % words, (code, err))
@@ -145,6 +145,10 @@ ok(code == 2 and "positions" in err, "a sequence too long", (code, err))
 code, j, err = plan("gpt2", "--trainer", "trl", *BASE[2:])
 ok(code == 0 and j["common"]["loss"] == "chunked" and any("upper bound" in a for a in j["assumptions"]) and any("SFTTrainer" in a for a in j["assumptions"]), "trl: assumed, and said so", (code, err))
 ok(j["interval"]["high_bytes"] > 1.1 * j["device_bytes"] > 2 * j["interval"]["low_bytes"], "trl: a wide interval", j.get("interval"))
+# ---- adapters: frozen weights of 16 bits unasked, as estimate --trainer hf has them ----
+code, j, err = plan("llama-3.1-8b", "--trainer", "hf", "--lora", "r=16", "--device", "4090", "--seq", "1024", "--global-batch", "16", "--micro-batch", "2", "--recompute", "full")
+e = json.loads(call("estimate", "llama-3.1-8b", "--trainer", "hf", "--lora", "r=16", "--device", "4090", "--seq", "1024", "--micro-batch", "2", "--accumulation", "8", "--recompute", "full", "--json")[1])
+ok(code == 0 and j["common"]["precision"] == "bf16-amp" and j["device_bytes"] == e["device_bytes"], "LoRA of 8B on 24 GB", (code, j["common"], j.get("device_bytes"), e["device_bytes"]))
 # ---- TRL: its own recorded step where there is one, to the byte what estimate and check say ----
 for words in ("qwen2.5-0.5b", "llama-3.2-1b --recompute full", "qwen3-0.6b --recompute none --lora r=8", "llama-3.1-8b --qlora", "llama-3.2-1b --padding mask --recompute full"):
     on = (*words.split(), "--trainer", "trl", "--device", "a100-sxm-80gb", "--seq", "1024")

@@ -11,11 +11,6 @@ typedef struct finder {
     vp_fit_changes          *found;
 } finder;
 
-static bool is_qlora(const vp_choose_request *r)
-{
-    return r->pinned[VP_SETTING_TUNING] && strcmp(r->pinned[VP_SETTING_TUNING], "qlora") == 0;
-}
-
 /* r with the change, on this card or on another. */
 static vp_choose_request changed(const finder *f, const vp_fit_change *c, const vp_device *card)
 {
@@ -43,9 +38,11 @@ static vp_choose_request changed(const finder *f, const vp_fit_change *c, const 
         r.pinned[VP_SETTING_LORA_DROPOUT] = "0";
         r.pinned[VP_SETTING_LORA_TARGETS] = "all-linear";
     }
+    if (c->quantises)
+        r.pinned[VP_SETTING_TUNING] = "qlora";
     if (f->defaults->precision)
         r.pinned[VP_SETTING_PRECISION] =
-            f->defaults->precision(card ? card : r.job.device, is_qlora(&r));
+            f->defaults->precision(card ? card : r.job.device, r.pinned[VP_SETTING_TUNING]);
     if (c->precision)
         r.pinned[VP_SETTING_PRECISION] = c->precision;
     if (c->world)
@@ -88,6 +85,13 @@ static bool trains_all(const vp_choose_request *r)
     const char *tuning = r->pinned[VP_SETTING_TUNING];
 
     return !tuning || strcmp(tuning, "full") == 0;
+}
+
+static bool trains_lora(const vp_choose_request *r)
+{
+    const char *tuning = r->pinned[VP_SETTING_TUNING];
+
+    return tuning && strcmp(tuning, "lora") == 0;
 }
 
 static bool try_recipes(finder *f)
@@ -177,6 +181,8 @@ vp_status vp_fit_changes_find(vp_arena *arena, const vp_choose_request *request,
     try_cards_beside(&f);
     if (full && !try_change(&f, (vp_fit_change){.lora = true}, NULL))
         try_change(&f, (vp_fit_change){.qlora = true}, NULL);
+    if (trains_lora(request))
+        try_change(&f, (vp_fit_change){.quantises = true}, NULL);
     if (!out->n)
         try_shorter(&f);
     VP_TRY(try_other_cards(&f, chosen->least ? chosen->least->bytes.high_bytes : 0, err));

@@ -13,6 +13,7 @@ typedef struct vp_fit_change {
     const char *optimizer;  /* NULL: the same; so is the precision */
     const char *precision;
     bool        lora, qlora; /* adapters of rank VP_FIT_RANK are trained in place of the model */
+    bool        quantises;   /* the adapters that were asked for, over weights in NF4 */
     int64_t     world;       /* 0: as many cards */
     int64_t     seq;         /* 0: the same sequence */
     char        device[64];  /* a card of the table; "": the same */
@@ -28,6 +29,7 @@ enum { VP_MAX_FIT_CHANGES = 6, VP_FIT_RANK = 16 };
  *   the whole model trained with optimizer states in 8 bits, else in bf16 without fp32 master weights, else both;
  *   twice as many cards, or as many more as it takes, up to 64;
  *   adapters; where they do not fit either, adapters over weights in NF4;
+ *   where adapters were asked for, the same over weights in NF4;
  *   half, a quarter or an eighth of the sequence;
  *   the smallest card of the table.
  *
@@ -42,7 +44,7 @@ typedef struct vp_fit_defaults {
     /* what a process takes of a card outside PyTorch's allocator */
     int64_t (*context_bytes)(const vp_device *card);
     /* NULL: the precision was asked for, and stays */
-    const char *(*precision)(const vp_device *card, bool qlora);
+    const char *(*precision)(const vp_device *card, const char *tuning);
 } vp_fit_defaults;
 
 /* VP_ERR_NOMEM only. */
