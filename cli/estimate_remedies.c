@@ -210,6 +210,7 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
     TELL(qlora, " --qlora");
     TELL(q->world != asked->world || strcmp(q->parallel, asked->parallel) != 0,
          " --world %lld --parallel %s", (long long)q->world, q->parallel);
+    TELL(strcmp(q->offload, asked->offload) != 0, " --offload %s", q->offload);
     TELL(q->batch != asked->batch, " --micro-batch %lld --accumulation %lld", (long long)q->batch,
          (long long)q->accumulation);
     TELL(!qlora && strcmp(q->recompute, asked->recompute) != 0, " --recompute %s", q->recompute);
@@ -220,6 +221,7 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
 #undef TELL
 }
 
+/* Adapters that are cut over cards were not recorded: each card has all of them. */
 static vp_hf_request with_adapters(const vp_hf_request *asked)
 {
     vp_hf_request q = *asked;
@@ -228,6 +230,9 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
     q.load      = "nf4-dq";
     q.recompute = "full";
     q.precision = q.capability < 80 ? "fp16" : "bf16-amp";
+    q.offload   = "none";
+    if (q.world > 1)
+        q.parallel = "ddp";
     return q;
 }
 
@@ -248,6 +253,24 @@ static bool try_from(const vp_model *model, const vp_hf_request *asked, const vp
     return true;
 }
 
+/* In host memory, as little as it takes, where the cards cut the weights. */
+static bool try_offload(const vp_model *model, const vp_hf_request *asked,
+                        const vp_hf_request *shared, int64_t most_bytes, vp_remedy_chain *out)
+{
+    static const char *const more[] = {"optimizer", "params"};
+    vp_hf_request            q      = *shared;
+
+    if (q.world < 2 || strcmp(asked->offload, "none") != 0)
+        return false;
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        q.offload = more[i];
+        if (vp_world_offloads(q.parallel, q.offload) &&
+            try_from(model, asked, &q, most_bytes, false, out))
+            return true;
+    }
+    return false;
+}
+
 enum { DOUBLED = 3 }; /* times that there may be more cards */
 
 bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
@@ -260,13 +283,16 @@ bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_
 
     if (!found && whole && shard(&shared))
         found = try_from(model, request, &shared, most_bytes, false, out);
+    if (!found && all)
+        found = try_offload(model, request, &shared, most_bytes, out);
     if (!found && all) {
         vp_hf_request adapters = with_adapters(request);
         found                  = try_from(model, request, &adapters, most_bytes, true, out);
         out->trains_adapters   = true;
     }
     for (int i = 0; !found && all && i < DOUBLED && shard(&shared); i++)
-        found = try_from(model, request, &shared, most_bytes, false, out);
+        found = try_from(model, request, &shared, most_bytes, false, out) ||
+                (request->world > 1 && try_offload(model, request, &shared, most_bytes, out));
     if (found)
         tell(request, out);
     return found;

@@ -20,7 +20,7 @@ int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_
 
 /* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
  * smaller micro-batches first, then recompute, 8-bit states, smaller frozen weights; where each card has all of
- * it, all cut over the cards there are; QLoRA in place of training all, shorter samples; last more cards.
+ * it, all cut over the cards there are; of several cards what is in host memory; QLoRA in place of training all, shorter samples; last more cards.
  * most_bytes are for the cards asked for. False: nothing does. */
 typedef struct vp_remedy_chain {
     char          options[160]; /* as one would type them */

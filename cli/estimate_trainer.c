@@ -600,6 +600,8 @@ static void print_fitting(const answer *a)
 {
     char        x[64];
     const char *keeps = a->fitting.trains_adapters ? "adapters are trained, not the whole model"
+                        : strstr(a->fitting.options, "--offload")
+                            ? "what is in host memory crosses the link in each step"
                         : strstr(a->fitting.options, "--world")
                             ? "weights, gradients and states cut over the cards"
                         : strstr(a->fitting.options, "--seq") ? "shorter samples"
@@ -612,8 +614,9 @@ static void print_fitting(const answer *a)
                          sizeof x),
             keeps);
     else if (!does_fit(a) && !a->max)
-        vp_screen_line("fits with", "nothing that was recorded for this model: another card, or a "
-                                    "smaller model");
+        vp_screen_line("fits with",
+                       "none of the changes that estimate tries: it takes another card, "
+                       "or a smaller model");
 }
 
 static void print_setting(const answer *a)

@@ -106,9 +106,21 @@ for options, device, way in ((["--world", "4", "--parallel", "ddp"], "4090", "--
     ok(len(r) == 1 and there["device_bytes"] == r[0]["device_bytes"], "advised: " + way, (j["remedies"], there["device_bytes"]))
 rc, j = said("--micro-batch", "2", "--device", "4090", "--world", "4", "--parallel", "ddp")
 ok(rc == 3 and j["fits_with"]["options"] == "--world 4 --parallel fsdp2" and not j["fits_with"]["trains_adapters"], "the same training on the cards there are comes before adapters", j["fits_with"])
-p = subprocess.run([vplan, "estimate", "llama-3.1-8b", "--trainer", "hf", "--seq", "1024", "--device", "h100", "--world", "2", "--parallel", "zero2", "--json"], stdout=subprocess.PIPE)
-with_ = json.loads(p.stdout)["fits_with"]
-ok(with_ and with_["options"].startswith("--world 4 --parallel zero2 --micro-batch") and with_["device_bytes"] <= json.loads(p.stdout)["budget_bytes"], "more cards, where nothing else is enough", with_)
+for name, device, way, seq, want, what in (("llama-3.1-8b", "h100", "2 zero2", "1024", "--offload optimizer --micro-batch", "host memory, where the cards alone are not enough"),
+                                           ("llama-3.1-8b", "4090", "4 zero3", "4096", "--offload params", "parameters in host memory, where states are not enough"),
+                                           ("llama-3.1-8b", "4090", "4 fsdp2", "4096", "--qlora --world 4 --parallel ddp", "adapters are on each card"),
+                                           ("qwen2.5-32b", "4090", "4 zero3", "1024", "--world 8 --parallel zero3", "more cards, where nothing else is enough")):
+    world, way = way.split()
+    asked = {"--trainer": "hf", "--seq": seq, "--device": device, "--world": world, "--parallel": way}
+    j = json.loads(subprocess.run([vplan, "estimate", name, "--json", *sum(asked.items(), ())], stdout=subprocess.PIPE).stdout)
+    with_ = j["fits_with"]
+    if not ok(with_ and with_["options"].startswith(want), what, with_):
+        continue
+    options = with_["options"].split()
+    kept = [w for item in asked.items() if item[0] not in options for w in item]
+    p = subprocess.run([vplan, "estimate", name, "--json", *kept, *options], stdout=subprocess.PIPE)
+    there = json.loads(p.stdout)
+    ok(p.returncode == 0 and there["device_bytes"] == with_["device_bytes"] and there["interval"]["high_bytes"] <= there["budget_bytes"], what + ": it does", (with_, there.get("device_bytes"), there.get("interval")))
 rc, j = said("--micro-batch", "2", "--device", "4090", "--resident", "ema")
 ok(not [x for x in j["remedies"] if "--world" in x["option"]], "a copy that stays is not cut", j["remedies"])
 finish()
