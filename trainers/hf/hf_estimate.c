@@ -293,7 +293,7 @@ out:
 
 static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *err)
 {
-    char      path[PATH_MAX], key[400];
+    char      path[PATH_MAX], key[400], untied[400];
     vp_status st = VP_OK;
 
     VP_TRY(find_recording(r, path, sizeof path, err));
@@ -305,6 +305,7 @@ static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *
     VP_TRY(choose_target(r, err));
     r->ties = r->sizes.tied && has_adapters(r->request);
     key_of(r, key, sizeof key);
+    memcpy(untied, key, sizeof untied);
     VP_TRY(find_program(r, key, program, err));
     if (!*program && r->ties) {
         r->ties = false;
@@ -312,7 +313,8 @@ static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *
         VP_TRY(find_program(r, key, program, err));
     }
     if (!*program)
-        VP_TRY(vp_hf_refuse(r->recording, r->model->family, key, err));
+        VP_TRY(
+            vp_hf_refuse(r->recording, r->model->family, key, untied, r->request->precision, err));
 out:
     return st;
 }

@@ -57,11 +57,20 @@ static void join(char *buf, size_t size, const char *text)
     snprintf(buf + n, size - n, "%s%s", n ? ", " : "", text);
 }
 
-static void say(const char *word, size_t n, char *buf, size_t size)
+/* Formats of 16 bits are one in a recording; fp16 is said where fp16 was asked for. */
+static void as_asked(char *text, size_t size, const char *precision)
+{
+    if (strncmp(precision, "fp16", 4) == 0 &&
+        (strcmp(text, "precision=bf16") == 0 || strcmp(text, "precision=bf16-mixed") == 0))
+        snprintf(text, size, "precision=fp16%s", strstr(text, "-mixed") ? "-mixed" : "");
+}
+
+static void say(const char *word, size_t n, const char *precision, char *buf, size_t size)
 {
     char text[240];
 
     snprintf(text, sizeof text, "%.*s", (int)n, word);
+    as_asked(text, sizeof text, precision);
     for (size_t i = 0; i < sizeof sayings / sizeof *sayings; i++)
         if (strcmp(sayings[i].word, text) == 0) {
             join(buf, size, sayings[i].said);
@@ -69,52 +78,73 @@ static void say(const char *word, size_t n, char *buf, size_t size)
         }
     if (strncmp(text, "upcast", 6) == 0 || strncmp(text, "one", 3) == 0)
         return;
-    const char *value = strchr(text, '=');
+    bool        is_lora = strncmp(text, "lora=", 5) == 0;
+    char       *value   = strchr(text, '=');
+    const char *option  = is_lora ? "lora" : strncmp(text, "quantised=", 10) == 0 ? "load" : text;
     char        said[280];
-    snprintf(said, sizeof said, "--%s %s%s",
-             strncmp(text, "quantised=", 10) == 0 ? "load"
-             : strncmp(text, "lora=", 5) == 0     ? "lora"
-                                                  : (text[value ? value - text : 0] = '\0', text),
-             strncmp(word, "lora=", 5) == 0 ? "targets=" : "", value ? value + 1 : "");
+    if (value)
+        *value++ = '\0';
+    snprintf(said, sizeof said, "--%s %s%s", option, is_lora ? "targets=" : "", value ? value : "");
     join(buf, size, said);
 }
 
-/* Words of one key that the other has not, as people say them, and how many. */
-static int differences(const char *key, const char *other, char *buf, size_t size)
+/* Whole and adapted models, plain and quantised weights are further from each other than two precisions. */
+static int weight_of(const char *word)
 {
-    int n_words = 0;
+    return strncmp(word, "lora=", 5) == 0 || strncmp(word, "quantised=", 10) == 0 ? 4 : 1;
+}
+
+/* Words of one key that the other has not, as people say them, and how far that is. */
+static int differences(const char *key, const char *other, const char *precision, char *buf,
+                       size_t size)
+{
+    int distance = 0;
 
     buf[0] = '\0';
     for (const char *at = key; *at; at += strcspn(at, " "), at += *at == ' ') {
         size_t n = strcspn(at, " ");
         if (has_word(other, at, n))
             continue;
-        n_words++;
-        say(at, n, buf, size);
+        distance += weight_of(at);
+        say(at, n, precision, buf, size);
     }
     for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
         if (strstr(other, rare[i].word) && !strstr(key, rare[i].word))
             join(buf, size, rare[i].without);
-    return n_words;
+    return distance;
+}
+
+static const char *nearest_of(const vp_recording *recording, const char *key, int *distance)
+{
+    const char *best = "", *have;
+    char        text[600];
+
+    *distance = 1000;
+    for (int64_t i = 0; (have = vp_recording_key(recording, i)); i++) {
+        int n = differences(have, key, "", text, sizeof text) +
+                differences(key, have, "", text, sizeof text);
+        if (n < *distance && !strstr(have, " one=1")) {
+            *distance = n;
+            best      = have;
+        }
+    }
+    return best;
 }
 
 vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const char *key,
-                       vp_err *err)
+                       const char *other_key, const char *precision, vp_err *err)
 {
-    char        asked[600], nearest[600], text[600];
-    const char *best  = "", *have;
-    int         least = 1000;
+    char        asked[600], nearest[600];
+    int         distance, other_distance;
+    const char *best  = nearest_of(recording, key, &distance),
+               *other = nearest_of(recording, other_key, &other_distance);
 
-    for (int64_t i = 0; (have = vp_recording_key(recording, i)); i++) {
-        int n =
-            differences(have, key, text, sizeof text) + differences(key, have, text, sizeof text);
-        if (n < least && !strstr(have, " one=1")) {
-            least = n;
-            best  = have;
-        }
+    if (other_distance < distance) {
+        key  = other_key;
+        best = other;
     }
-    differences(key, best, asked, sizeof asked);
-    differences(best, key, nearest, sizeof nearest);
+    differences(key, best, precision, asked, sizeof asked);
+    differences(best, key, precision, nearest, sizeof nearest);
     return VP_FAIL(
         err, VP_ERR_INPUT,
         "%s with %s is not covered: no such training step was recorded. The nearest "

@@ -1,14 +1,15 @@
 /* trainers/hf/hf_refuse.h: a step that was not recorded, said in a person's words.
  *     if (!program)
- *         VP_TRY(vp_hf_refuse(recording, "llama", key, err));
+ *         VP_TRY(vp_hf_refuse(recording, "llama", key, other_key, "bf16", err));
  * key: words as recordings name their programs, "precision=bf16 attention=eager ...". */
 #ifndef VP_TRAINERS_HF_REFUSE_H
 #define VP_TRAINERS_HF_REFUSE_H
 
 #include "trainers/torch/recording.h"
 
-/* VP_ERR_INPUT: which settings of key are not covered, which are in what was recorded nearest to it. */
+/* VP_ERR_INPUT: which settings of key are not covered, which are in what was recorded nearest to it.
+ * other_key: what would do as well, as the same with tables that are not tied. precision: as it was asked for. */
 vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const char *key,
-                       vp_err *err);
+                       const char *other_key, const char *precision, vp_err *err);
 
 #endif
