@@ -220,10 +220,14 @@ static json_t *infeasible_json(const answer *x)
 
 static void print_presets(const vp_plan_request *r, const vp_plan_answer *a)
 {
-    bool any = r->any_precision || r->any_gradients || r->any_optimizer;
+    bool any     = r->any_precision || r->any_gradients || r->any_optimizer;
+    bool on_card = r->host_bytes > 0; /* and a plan that offloads may be slower than they are */
     char bytes[32], time[32];
 
-    printf("%-40s %11s  %9s\n", "presets", "needs", "step");
+    for (int64_t i = 0; i < a->n_presets; i++)
+        on_card &= vp_offload_kind_of(&a->presets[i].candidate.scenario.offload) == VP_OFFLOAD_NONE;
+    printf("%-40s %11s  %9s\n", on_card ? "presets, with nothing in host memory" : "presets",
+           "needs", "step");
     for (int64_t i = 0; i < a->n_presets; i++) {
         const vp_candidate *c = &a->presets[i].candidate;
         printf("  %-38s %11s  %9s  %s\n", a->presets[i].name,

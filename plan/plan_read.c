@@ -201,10 +201,7 @@ static vp_status read_step(vp_plan *plan, const vp_json_node *node, vp_step *s, 
         VP_TRY(parse_arg(&arg, NULL, &s->args[k], err));
     }
     VP_TRY(read_workspace(node, info, s, err));
-    for (int k = 0; k < info->n_ints; k++)
-        if (!info->ints[k].if_said || vp_json_has(node, info->ints[k].name))
-            VP_TRY(vp_json_int(node, info->ints[k].name, info->ints[k].min, info->ints[k].max,
-                               &s->ints[k], err));
+    VP_TRY(vp_ints_read(node, s->kernel, INT64_MAX, s->ints, err));
     for (int k = 0; k < info->n_reals; k++)
         VP_TRY(vp_json_real(node, info->reals[k], 0, 1e30, &s->reals[k], err));
     if (vp_json_has(node, "accumulate"))

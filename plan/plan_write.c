@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "plan/digest.h"
+#include "plan/profile.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -62,9 +63,7 @@ static json_t *step_to_json(const vp_step *s)
     }
     if (s->dtype != VP_DTYPE_F32)
         put(j, "dtype", json_string(vp_dtype_name(s->dtype)));
-    for (int k = 0; k < info->n_ints; k++)
-        if (s->ints[k] || !info->ints[k].if_said)
-            put_int(j, info->ints[k].name, s->ints[k]);
+    vp_ints_write(j, s->kernel, s->ints);
     for (int k = 0; k < info->n_reals; k++)
         put(j, info->reals[k], json_real(s->reals[k]));
     if (s->stream != VP_STREAM_COMPUTE)

@@ -128,10 +128,8 @@ json_t *vp_profile_to_json(const vp_profile *p)
         json_t               *j    = json_pack("{s:s}", "kernel", info->name);
         if (j && p->rows[i].dtype != VP_DTYPE_F32)
             json_object_set_new(j, "dtype", json_string(vp_dtype_name(p->rows[i].dtype)));
-        for (int k = 0; j && k < info->n_ints; k++)
-            if (p->rows[i].ints[k] || !info->ints[k].if_said)
-                json_object_set_new(j, info->ints[k].name,
-                                    json_integer((json_int_t)p->rows[i].ints[k]));
+        if (j)
+            vp_ints_write(j, p->rows[i].kernel, p->rows[i].ints);
         if (j && !vp_lacks_write(j, p->rows[i].kernel, p->rows[i].lacks)) {
             json_decref(j);
             j = NULL;
@@ -170,6 +168,30 @@ vp_status vp_algorithm_read(const vp_json_node *call, vp_kernel kernel, vp_algor
         VP_TRY(vp_json_fail(call, "algorithm", err, "is %d hexadecimal digits", VP_ALGORITHM_TEXT));
 out:
     return st;
+}
+
+vp_status vp_ints_read(const vp_json_node *call, vp_kernel kernel, int64_t most, int64_t *ints,
+                       vp_err *err)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(kernel);
+    vp_status             st   = VP_OK;
+
+    for (int k = 0; k < info->n_ints; k++) {
+        const vp_int_info *of = &info->ints[k];
+        if (!of->if_said || vp_json_has(call, of->name))
+            VP_TRY(vp_json_int(call, of->name, of->min, vp_min_i64(most, of->max), &ints[k], err));
+    }
+out:
+    return st;
+}
+
+void vp_ints_write(json_t *call, vp_kernel kernel, const int64_t *ints)
+{
+    const vp_kernel_info *info = vp_kernel_info_of(kernel);
+
+    for (int k = 0; k < info->n_ints; k++)
+        if (ints[k] || !info->ints[k].if_said)
+            json_object_set_new(call, info->ints[k].name, json_integer((json_int_t)ints[k]));
 }
 
 bool vp_lacks_write(json_t *call, vp_kernel kernel, uint32_t lacks)
@@ -254,12 +276,7 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
         for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++)
             row_keys[5 + k] = vp_kernel_info_of(row.kernel)->ints[k].name;
         VP_TRY(vp_json_only_keys(&node, row_keys, err));
-        for (int k = 0; k < vp_kernel_info_of(row.kernel)->n_ints; k++) {
-            const vp_int_info *of = &vp_kernel_info_of(row.kernel)->ints[k];
-            if (!of->if_said || vp_json_has(&node, of->name))
-                VP_TRY(vp_json_int(&node, of->name, of->min, vp_min_i64(INT64_C(1) << 40, of->max),
-                                   &row.ints[k], err));
-        }
+        VP_TRY(vp_ints_read(&node, row.kernel, INT64_C(1) << 40, row.ints, err));
         VP_TRY(vp_json_real(&node, "seconds", 0, 1e9, &row.seconds, err));
         VP_TRY(vp_algorithm_read(&node, row.kernel, &row.algorithm, err));
         VP_TRY(vp_lacks_read(&node, row.kernel, row.dtype, &row.lacks, err));

@@ -55,6 +55,11 @@ vp_algorithm vp_profile_algorithm(const vp_profile *profile, vp_kernel kernel, v
 vp_status vp_algorithm_read(const vp_json_node *call, vp_kernel kernel, vp_algorithm *out,
                             vp_err *err);
 
+/* A kernel's whole numbers in a call's object, each within its own limits and `most`; a 0 that files leave out is left out. */
+vp_status vp_ints_read(const vp_json_node *call, vp_kernel kernel, int64_t most, int64_t *ints,
+                       vp_err *err);
+void      vp_ints_write(json_t *call, vp_kernel kernel, const int64_t *ints);
+
 /* The key "without" of a call in a profile or a run's results: names of the operands it lacks; left
  * out where it lacks none. VP_ERR_INPUT: no such operand. False: out of memory. */
 vp_status vp_lacks_read(const vp_json_node *call, vp_kernel kernel, vp_dtype dtype, uint32_t *lacks,

@@ -359,10 +359,8 @@ static json_t *kernel_calls_json(const vp_kernel_time *times, int64_t n)
         }
         if (j && times[i].dtype != VP_DTYPE_F32)
             json_object_set_new(j, "dtype", json_string(vp_dtype_name(times[i].dtype)));
-        for (int k = 0; j && k < info->n_ints; k++)
-            if (times[i].ints[k] || !info->ints[k].if_said)
-                json_object_set_new(j, info->ints[k].name,
-                                    json_integer((json_int_t)times[i].ints[k]));
+        if (j)
+            vp_ints_write(j, times[i].kernel, times[i].ints);
         if (j && vp_lacks_write(j, times[i].kernel, times[i].lacks)) {
             json_object_set_new(j, "calls", json_integer((json_int_t)times[i].n_calls));
             json_object_set_new(j, "seconds", json_real(times[i].seconds));

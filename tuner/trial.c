@@ -231,9 +231,7 @@ static vp_status read_call(const vp_json_node *node, vp_call_time *c, vp_err *er
         if (c->row.dtype == VP_N_DTYPES)
             VP_TRY(vp_json_fail(node, "dtype", err, "no such dtype"));
     }
-    for (int k = 0; k < vp_kernel_info_of(c->row.kernel)->n_ints; k++)
-        VP_TRY(vp_json_int(node, vp_kernel_info_of(c->row.kernel)->ints[k].name, 0,
-                           INT64_C(1) << 40, &c->row.ints[k], err));
+    VP_TRY(vp_ints_read(node, c->row.kernel, INT64_C(1) << 40, c->row.ints, err));
     VP_TRY(vp_lacks_read(node, c->row.kernel, c->row.dtype, &c->row.lacks, err));
     VP_TRY(vp_json_int(node, "calls", 1, INT64_MAX, &c->n_calls, err));
     VP_TRY(vp_json_real(node, "seconds", 0, 1e9, &c->row.seconds, err));
