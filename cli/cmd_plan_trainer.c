@@ -131,6 +131,18 @@ static vp_status refuse_vplans_own(const vp_plan_options *o, vp_err *err)
     return VP_OK;
 }
 
+/* What is offloaded is what several cards share: DeepSpeed's and FSDP's, in the files that are written. */
+static vp_status refuse_offload_alone(const vp_plan_options *o, const vp_plan_trainer_options *t,
+                                      vp_err *err)
+{
+    if (o->offload && strcmp(o->offload, "none") != 0 && t->world < 2)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--offload %s: with how many cards? --world 2 or more; vplan's own runtime "
+                       "offloads on one, without --trainer",
+                       o->offload);
+    return VP_OK;
+}
+
 /* peft's own lora_alpha where none is given. */
 static vp_status pin_lora(answer *a, const char *text, vp_err *err)
 {
@@ -233,6 +245,7 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     vp_status          st = VP_OK;
 
     VP_TRY(refuse_vplans_own(o, err));
+    VP_TRY(refuse_offload_alone(o, t, err));
     VP_TRY(vp_target_named(t->trainer, &r->target, err));
     VP_TRY(vp_language_of(r->target, &r->job.language, err));
     VP_TRY(vp_parse_budget(o->device, &o->budget, &a->device, &r->budget_bytes, err));
@@ -556,6 +569,9 @@ static void print_answer(const answer *a, const json_t *doc)
     json_array_foreach (json_object_get(doc, "assumptions"), i, line)
         vp_screen_line("assumed", "%s", json_string_value(line));
     vp_print_fit_changes(&a->changes, a->line);
+    if (!c->best && !a->changes.n)
+        vp_screen_line("what fits", "none of the changes that plan tries: it takes more or larger "
+                                    "cards, a smaller model, or fewer tokens");
     if (a->path && c->best)
         printf("written to %s\nnext       vplan emit %s --for %s -o run\n", a->path, a->path,
                r->target->name);

@@ -67,6 +67,11 @@ static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
 
 static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
 {
+    if (o->ladder)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--ladder is for vplan's own runtime, not for --trainer %s; what would make "
+                       "its step smaller is said without it",
+                       o->trainer);
     if (o->gradients)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--gradients is for vplan's own runtime, not for --trainer: PyTorch's "

@@ -136,7 +136,8 @@ ok(eight["interval"]["high_bytes"] > eight["device_bytes"] and any("NCCL" in a f
 for words, want, code_want in (("--trainer", "megatron"), "its own", 4), (("--trainer", "hff"), "hf", 2), (("--world", "3", "--trainer", "torch"), "multiple", 2), (("--world", "2"), "--trainer", 2), \
         (("--trainer", "torch", "--micro-batch", "3"), "divide", 2), (("--trainer", "torch", "--recipe", "r.json"), "--recipe", 2), (("--trainer", "torch", "--frontier"), "--frontier", 2), \
         (("--trainer", "torch", "--recompute", "some"), "none", 2), (("--trainer", "torch", "--optimizer", "adamw_8bit"), "adamw_8bit", 4), (("--trainer", "hf", "--world", "2", "--parallel", "fsdp"), "fsdp", 4), \
-        (("--trainer", "torch", "--device", "cpu"), "CUDA", 2):
+        (("--trainer", "torch", "--device", "cpu"), "CUDA", 2), (("--trainer", "unsloth"), "vplan dryrun --", 4), (("--trainer", "hf", "--offload", "optimizer"), "--world 2", 2), \
+        (("--trainer", "hf", "--optimizer", "adam8bit"), "adamw_8bit", 4):
     options = ["--device", "4090"] if "--device" not in words else []
     code, out, err = call("plan", "gpt2", "--seq", "1024", "--global-batch", "64", *options, *words)
     ok(code == code_want and want in err.replace("of its own", "its own"), " ".join(words), (code, err))
@@ -168,6 +169,8 @@ for words in ("qwen2.5-0.5b", "llama-3.2-1b --recompute full", "qwen3-0.6b --rec
     k = json.loads(out)
     ok(code == 0 and k.get("device_bytes") == j["device_bytes"] and k["interval"] == j["interval"] and not any("itself was not recorded" in a for a in k["assumptions"]), "trl: check's bytes: " + words,
        (code, k.get("device_bytes"), j["device_bytes"], k.get("assumptions"), err))
+code, out, err = call("plan", "llama-3.1-70b", "--trainer", "hf", "--device", "4090", "--seq", "1024", "--global-batch", "1")
+ok(code == 3 and out.strip().split("\n")[-2].startswith("what fits  none of"), "nothing would: it is said", out[-300:])
 code, out, err = call("plan", "gpt2", *BASE)
 ok(code == 0 and all(len(line) <= 80 for line in out.split("\n")), "80 columns", [line for line in out.split("\n") if len(line) > 80])
 

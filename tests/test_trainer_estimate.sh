@@ -232,6 +232,8 @@ ok(items.get("resident_copies") == items.get("parameters") == 4 * j["model"]["pa
 for word, code in (("reference", 4), ("teacher=gpt2", 4), ("ewc", 4), ("emu", 2)):
     refused("resident %s" % word, llama, ["--seq", "256", "--resident", word], code, [word, "ema"])
 refused("weights in 8 bits", llama, ["--seq", "256", "--lora", "r=8", "--load", "int8"], 4, ["int8", "outliers"])
+p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "hf", "--ladder"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+ok(p.returncode == 2 and "--ladder" in p.stderr, "--ladder is not dropped in silence", p.stderr)
 # ---- what was not recorded: only what differs is said, in the words that were typed ----
 for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "--precision bf16-mixed", "--precision bf16-amp"), ("qwen3-0.6b --qlora --recompute none", "--recompute none", "--recompute full"),
                               ("qwen2.5-0.5b --device t4 --precision fp16", "--precision fp16", "--precision fp16-mixed")):

@@ -54,6 +54,7 @@ static const vp_language languages[] = {
     {"torchtitan", .why = "torchtitan trains modules of its own"},
     {"megatron", .why = "Megatron trains modules of its own, on Transformer Engine"},
     {"litgpt", .why = "litgpt trains modules of its own"},
+    {"unsloth", .why = "unsloth trains with kernels and checkpointing of its own"},
     {"torchtune", .why = "torchtune trains modules of its own"},
 };
 
@@ -67,7 +68,8 @@ vp_status vp_language_of(const vp_target *target, const vp_language **out, vp_er
             return VP_FAIL(
                 err, VP_ERR_INPUT,
                 "%s: %s, whose bytes vplan does not model; it does not answer with those "
-                "of transformers' modules",
+                "of transformers' modules. For yours: vplan dryrun -- COMMAND, which plays your own "
+                "script",
                 target->name, languages[i].why);
         return VP_OK;
     }

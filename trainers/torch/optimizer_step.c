@@ -1,7 +1,9 @@
 #include "trainers/torch/optimizer_step.h"
 
 #include "base/checked.h"
+#include "base/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +88,18 @@ int vp_optimizer_step_states(const char *name)
     return 0;
 }
 
+static vp_status refuse(const char *name, vp_err *err)
+{
+    char   known[600] = "", shown[80];
+    size_t n          = 0;
+
+    for (int i = 0; i < N_ROWS && n < sizeof known; i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", table[i].name);
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "optimizer \"%s\": its step's allocations are not known; those of %s are",
+                   vp_text_escape(name, shown, sizeof shown), known);
+}
+
 vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t n,
                                 int64_t element_bytes, vp_ledger *ledger, vp_optimizer_step **out,
                                 vp_err *err)
@@ -99,8 +113,7 @@ vp_status vp_optimizer_step_new(const char *name, const int64_t *bytes, int64_t 
     while (row < N_ROWS && strcmp(table[row].name, name) != 0)
         row++;
     if (row == N_ROWS)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "optimizer \"%s\": its step's allocations are not known",
-                       name));
+        VP_TRY(refuse(name, err));
     *o = (vp_optimizer_step){.ledger = ledger, .n = n, .element_bytes = element_bytes, .row = row};
     o->bytes  = malloc((size_t)(n + 1) * sizeof *o->bytes);
     o->states = calloc((size_t)n * MAX_STATES + 1, sizeof *o->states);
