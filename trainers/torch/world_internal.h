@@ -65,6 +65,15 @@ int64_t vp_world_unit_of_gradient(const vp_world *w, int64_t i);
 /* This rank pins so many bytes of host memory. */
 void vp_world_pin(vp_world *w, int64_t bytes);
 
+/* What *out held goes, and so many bytes take its place. */
+vp_status vp_world_take(vp_world *w, vp_owner owner, int64_t bytes, vp_ledger_block *out,
+                        vp_err *err);
+
+/* DeepSpeed's: elements of a bucket; which of the world's buffers is what; the wide gradients go. */
+enum { VP_ZERO_BUCKET = 500000000 };
+enum { VP_ZERO_WEIGHTS, VP_ZERO_MASTER, VP_ZERO_REDUCED, VP_ZERO_WIDE };
+vp_status vp_world_zero_stepped(vp_world *w, vp_err *err);
+
 /* All gradients go. */
 void vp_world_drop_made(vp_world *w);
 

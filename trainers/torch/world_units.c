@@ -58,3 +58,17 @@ double vp_world_reserved_share(int64_t ranks, const char *parallel)
            : strcmp(parallel, "zero3") == 0 ? 0.30
                                             : 0.15;
 }
+
+vp_status vp_world_take(vp_world *w, vp_owner owner, int64_t bytes, vp_ledger_block *out,
+                        vp_err *err)
+{
+    vp_ledger_free(w->ledger, out);
+    return vp_ledger_alloc(w->ledger, owner, bytes, out, err);
+}
+
+vp_status vp_world_zero_stepped(vp_world *w, vp_err *err)
+{
+    (void)err;
+    vp_ledger_free(w->ledger, &w->buffers[VP_ZERO_WIDE]);
+    return VP_OK;
+}

@@ -6,11 +6,6 @@
 
 #include <string.h>
 
-enum { BUCKET = 500000000 };
-
-/* Which of the world's buffers is what. */
-enum { WEIGHTS, MASTER, REDUCED, WIDE };
-
 static bool is_offloaded(const vp_world *w)
 {
     return strcmp(w->opts.offload, "none") != 0;
@@ -52,12 +47,6 @@ static int64_t largest(const vp_world *w)
     return most;
 }
 
-static vp_status take(vp_world *w, vp_owner owner, int64_t bytes, vp_ledger_block *out, vp_err *err)
-{
-    vp_ledger_free(w->ledger, out);
-    return vp_ledger_alloc(w->ledger, owner, bytes, out, err);
-}
-
 /* Weights come one by one, then lie in one tensor; rank 0's part of it becomes wide. */
 static vp_status load(vp_world *w, vp_err *err)
 {
@@ -66,26 +55,28 @@ static vp_status load(vp_world *w, vp_err *err)
     vp_status       st      = VP_OK;
 
     for (int64_t i = 0; i < w->n_weights; i++)
-        VP_TRY(
-            take(w, VP_OWNER_PARAMETER, w->weights[i].elements * each, &w->weights[i].whole, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, w->weights[i].elements * each,
+                             &w->weights[i].whole, err));
     if (w->opts.device_bytes && 2 * n * w->opts.ranks * each > w->opts.device_bytes)
         for (int64_t i = 0; i < w->n_weights;
              i++) /* joined in host memory where there is no room */
             vp_ledger_free(w->ledger, &w->weights[i].whole);
-    VP_TRY(take(w, VP_OWNER_PARAMETER, n * w->opts.ranks * each, &w->buffers[WEIGHTS], err));
+    VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, n * w->opts.ranks * each,
+                         &w->buffers[VP_ZERO_WEIGHTS], err));
     for (int64_t i = 0; i < w->n_weights; i++)
         vp_ledger_free(w->ledger, &w->weights[i].whole);
-    VP_TRY(take(w, VP_OWNER_TEMPORARY, n * each, &scratch, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, n * each, &scratch, err));
     if (is_offloaded(w)) {
-        VP_TRY(take(w, VP_OWNER_BUCKET, largest(w) * each, &w->buffers[MASTER], err));
+        VP_TRY(
+            vp_world_take(w, VP_OWNER_BUCKET, largest(w) * each, &w->buffers[VP_ZERO_MASTER], err));
         vp_world_pin(w, n * each); /* a copy to send back; the master, and its gradient */
         vp_world_pin(w, 4 * n);
         vp_world_pin(w, 4 * n);
         w->host_elements = n;
     } else {
-        VP_TRY(take(w, VP_OWNER_MASTER, 4 * n, &w->buffers[MASTER], err));
+        VP_TRY(vp_world_take(w, VP_OWNER_MASTER, 4 * n, &w->buffers[VP_ZERO_MASTER], err));
         vp_ledger_free(w->ledger, &scratch);
-        VP_TRY(take(w, VP_OWNER_TEMPORARY, 4 * n, &scratch, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 4 * n, &scratch, err));
         w->trained[0] = 4 * n;
         w->n_trained  = 1;
     }
@@ -116,12 +107,13 @@ static vp_status reduce(vp_world *w, vp_err *err)
     vp_status       st    = VP_OK;
 
     if (first / part(w) != (first + w->filled - 1) / part(w))
-        VP_TRY(take(w, VP_OWNER_BUCKET, w->filled * each, &flat, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_BUCKET, w->filled * each, &flat, err));
     vp_ledger_free(w->ledger, &flat);
-    if (first < part(w) && !w->buffers[REDUCED].block && !is_offloaded(w))
-        VP_TRY(take(w, VP_OWNER_GRADIENT, owned_elements(w) * each, &w->buffers[REDUCED], err));
+    if (first < part(w) && !w->buffers[VP_ZERO_REDUCED].block && !is_offloaded(w))
+        VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, owned_elements(w) * each,
+                             &w->buffers[VP_ZERO_REDUCED], err));
     if (is_offloaded(w)) /* the norm in 64 bits, before the copy to host memory */
-        VP_TRY(take(w, VP_OWNER_TEMPORARY, 8 * largest(w), &flat, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * largest(w), &flat, err));
     w->done += w->filled;
     w->filled = 0;
     if (w->large)
@@ -135,7 +127,7 @@ out:
 static vp_status set_up_bucket(vp_world *w, vp_err *err)
 {
     w->done = w->filled = 0;
-    return take(w, VP_OWNER_BUCKET, BUCKET * w->opts.weight_bytes, &w->input, err);
+    return vp_world_take(w, VP_OWNER_BUCKET, VP_ZERO_BUCKET * w->opts.weight_bytes, &w->input, err);
 }
 
 /* A gradient is copied to the bucket and goes; one that is larger than a bucket waits for its own
@@ -145,10 +137,10 @@ static vp_status put(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err
     int64_t   n  = w->gradients[i] / w->opts.weight_bytes;
     vp_status st = VP_OK;
 
-    if (w->filled + n > BUCKET && w->filled)
+    if (w->filled + n > VP_ZERO_BUCKET && w->filled)
         VP_TRY(reduce(w, err));
     w->filled += n;
-    if (n > BUCKET)
+    if (n > VP_ZERO_BUCKET)
         w->large = block;
     else
         vp_ledger_free(w->ledger, block);
@@ -184,7 +176,7 @@ static vp_status end(vp_world *w, vp_err *err)
             VP_TRY(put(w, i, w->made[i], err));
     }
     if (!w->done && !w->filled && !waits(w))
-        w->filled = all_elements(w) < BUCKET ? all_elements(w) : BUCKET;
+        w->filled = all_elements(w) < VP_ZERO_BUCKET ? all_elements(w) : VP_ZERO_BUCKET;
     if (w->filled)
         VP_TRY(reduce(w, err));
     if (w->reduces || !waits(w))
@@ -202,20 +194,13 @@ static vp_status step(vp_world *w, vp_err *err)
 
     if (is_offloaded(w))
         return VP_OK;
-    VP_TRY(take(w, VP_OWNER_TEMPORARY, 8 * (most < n ? most : n), &scratch, err));
-    VP_TRY(take(w, VP_OWNER_TEMPORARY, n * w->opts.weight_bytes, &scratch, err));
-    VP_TRY(take(w, VP_OWNER_GRADIENT, 4 * n, &w->buffers[WIDE], err));
-    vp_ledger_free(w->ledger, &w->buffers[REDUCED]);
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * (most < n ? most : n), &scratch, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, n * w->opts.weight_bytes, &scratch, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, 4 * n, &w->buffers[VP_ZERO_WIDE], err));
+    vp_ledger_free(w->ledger, &w->buffers[VP_ZERO_REDUCED]);
 out:
     vp_ledger_free(w->ledger, &scratch);
     return st;
-}
-
-static vp_status stepped(vp_world *w, vp_err *err)
-{
-    (void)err;
-    vp_ledger_free(w->ledger, &w->buffers[WIDE]);
-    return VP_OK;
 }
 
 const vp_world_form vp_world_zero1 = {.name     = "zero1",
@@ -224,7 +209,7 @@ const vp_world_form vp_world_zero1 = {.name     = "zero1",
                                       .gradient = gradient,
                                       .end      = end,
                                       .step     = step,
-                                      .stepped  = stepped};
+                                      .stepped  = vp_world_zero_stepped};
 
 const vp_world_form vp_world_zero2 = {.name     = "zero2",
                                       .offloads = "optimizer",
@@ -232,4 +217,4 @@ const vp_world_form vp_world_zero2 = {.name     = "zero2",
                                       .gradient = gradient,
                                       .end      = end,
                                       .step     = step,
-                                      .stepped  = stepped};
+                                      .stepped  = vp_world_zero_stepped};

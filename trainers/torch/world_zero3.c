@@ -6,9 +6,7 @@
 
 #include <string.h>
 
-enum { BUCKET = 500000000, AHEAD = 50000000, PERSISTENT = 100000, REUSED = 1000000000 };
-
-enum { WEIGHTS, MASTER, REDUCED, WIDE };
+enum { AHEAD = 50000000, PERSISTENT = 100000, REUSED = 1000000000 };
 
 static bool keeps_weights(const vp_world *w)
 {
@@ -39,12 +37,6 @@ static int64_t part(const vp_world *w)
     return sum;
 }
 
-static vp_status take(vp_world *w, vp_owner owner, int64_t bytes, vp_ledger_block *out, vp_err *err)
-{
-    vp_ledger_free(w->ledger, out);
-    return vp_ledger_alloc(w->ledger, owner, bytes, out, err);
-}
-
 /* The model comes whole, or weight by weight, and is cut; what is small stays whole. */
 static vp_status load_weights(vp_world *w, vp_err *err)
 {
@@ -54,12 +46,12 @@ static vp_status load_weights(vp_world *w, vp_err *err)
     for (int64_t i = 0; i < w->n_weights; i++) {
         vp_world_weight *x     = &w->weights[i];
         bool             stays = x->elements <= PERSISTENT;
-        VP_TRY(take(w, stays ? VP_OWNER_PARAMETER : VP_OWNER_TEMPORARY, x->elements * each,
-                    &x->whole, err));
+        VP_TRY(vp_world_take(w, stays ? VP_OWNER_PARAMETER : VP_OWNER_TEMPORARY, x->elements * each,
+                             &x->whole, err));
         if (!w->opts.loads_in_parts)
             continue;
-        VP_TRY(take(w, VP_OWNER_TEMPORARY, vp_ceil_div(x->elements, w->opts.ranks) * each,
-                    &x->shard, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, vp_ceil_div(x->elements, w->opts.ranks) * each,
+                             &x->shard, err));
         if (!stays)
             vp_ledger_free(w->ledger, &x->whole);
     }
@@ -80,10 +72,10 @@ static vp_status load(vp_world *w, vp_err *err)
 
     VP_TRY(load_weights(w, err));
     if (keeps_weights(w))
-        VP_TRY(take(w, VP_OWNER_PARAMETER, n * each, &w->buffers[WEIGHTS], err));
+        VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, n * each, &w->buffers[VP_ZERO_WEIGHTS], err));
     if (keeps_states(w)) {
-        VP_TRY(take(w, VP_OWNER_MASTER, 4 * n, &w->buffers[MASTER], err));
-        VP_TRY(take(w, VP_OWNER_TEMPORARY, 4 * n, &scratch, err));
+        VP_TRY(vp_world_take(w, VP_OWNER_MASTER, 4 * n, &w->buffers[VP_ZERO_MASTER], err));
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 4 * n, &scratch, err));
         vp_ledger_free(w->ledger, &scratch);
         w->trained[0] = 4 * n;
         w->n_trained  = 1;
@@ -95,9 +87,9 @@ static vp_status load(vp_world *w, vp_err *err)
         vp_world_pin(w, 4 * n);
         w->host_elements = n;
     }
-    VP_TRY(take(w, VP_OWNER_BUCKET, BUCKET * each, &w->input, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_BUCKET, VP_ZERO_BUCKET * each, &w->input, err));
     if (keeps_states(w))
-        VP_TRY(take(w, VP_OWNER_GRADIENT, n * each, &w->buffers[REDUCED], err));
+        VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, n * each, &w->buffers[VP_ZERO_REDUCED], err));
 out:
     vp_ledger_free(w->ledger, &scratch);
     return st;
@@ -133,15 +125,15 @@ static vp_status fetch(vp_world *w, int64_t u, vp_err *err)
     if (w->units[u].is_whole || !n)
         return VP_OK;
     if (!w->is_traced) {
-        st = take(w, VP_OWNER_GATHERED, largest(w, u) * each, &w->gathered, err);
+        st = vp_world_take(w, VP_OWNER_GATHERED, largest(w, u) * each, &w->gathered, err);
         vp_ledger_free(w->ledger, &w->gathered);
         return st;
     }
-    VP_TRY(take(w, VP_OWNER_GATHERED, (n > AHEAD ? n : AHEAD) * each, &w->gathered, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, (n > AHEAD ? n : AHEAD) * each, &w->gathered, err));
     for (int64_t i = 0; i < w->units[u].n; i++) {
         vp_world_weight *x = &w->weights[w->units[u].first + i];
         if (x->elements > PERSISTENT)
-            VP_TRY(take(w, VP_OWNER_GATHERED, x->elements * each, &x->whole, err));
+            VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, x->elements * each, &x->whole, err));
     }
     w->units[u].is_whole = true;
 out:
@@ -191,7 +183,7 @@ static vp_status reduce(vp_world *w, vp_err *err)
     vp_ledger_block flat = {0};
     vp_status       st   = VP_OK;
 
-    VP_TRY(take(w, VP_OWNER_BUCKET, w->filled * w->opts.weight_bytes, &flat, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_BUCKET, w->filled * w->opts.weight_bytes, &flat, err));
     w->filled = 0;
 out:
     vp_ledger_free(w->ledger, &flat);
@@ -203,7 +195,7 @@ static vp_status put(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err
     int64_t   n  = w->gradients[i] / w->opts.weight_bytes;
     vp_status st = VP_OK;
 
-    if (w->filled + n > BUCKET && w->filled)
+    if (w->filled + n > VP_ZERO_BUCKET && w->filled)
         VP_TRY(reduce(w, err));
     w->filled += n;
     vp_ledger_free(w->ledger, block);
@@ -253,23 +245,9 @@ out:
 
 static vp_status step(vp_world *w, vp_err *err)
 {
-    int64_t         n       = part(w);
-    vp_ledger_block scratch = {0};
-    vp_status       st      = VP_OK;
-
-    if (!keeps_states(w))
-        return VP_OK;
-    VP_TRY(take(w, VP_OWNER_GRADIENT, 4 * n, &w->buffers[WIDE], err));
-out:
-    vp_ledger_free(w->ledger, &scratch);
-    return st;
-}
-
-static vp_status stepped(vp_world *w, vp_err *err)
-{
-    (void)err;
-    vp_ledger_free(w->ledger, &w->buffers[WIDE]);
-    return VP_OK;
+    return keeps_states(w)
+               ? vp_world_take(w, VP_OWNER_GRADIENT, 4 * part(w), &w->buffers[VP_ZERO_WIDE], err)
+               : VP_OK;
 }
 
 const vp_world_form vp_world_zero3 = {.name     = "zero3",
@@ -280,4 +258,4 @@ const vp_world_form vp_world_zero3 = {.name     = "zero3",
                                       .gradient = gradient,
                                       .end      = end,
                                       .step     = step,
-                                      .stepped  = stepped};
+                                      .stepped  = vp_world_zero_stepped};
