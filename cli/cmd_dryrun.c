@@ -279,7 +279,7 @@ static const vp_option fake_rows[] = {
                   "it stands behind --",
      .otherwise = "none",
      .example   = "gpt2"},
-    {VP_ROW_OUT(arguments, out_dir), .value = "DIR", .help = "The folder to make",
+    {VP_ROW_OUT(arguments, out_dir, "fake"), .value = "DIR", .help = "The folder to make",
      .otherwise = "none; --fake-weights requires it"},
     {.name      = "--dtype",
      .kind      = VP_OPTION_CHOICE,

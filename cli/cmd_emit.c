@@ -43,7 +43,7 @@ static const vp_option rows[] = {
               "its order; the change is shown, and written where -o or --force says so",
      .otherwise = "new files",
      .example   = "training_args.yaml"},
-    {VP_ROW_OUT(emit_options, folder), .value = "DIR",
+    {VP_ROW_OUT(emit_options, folder, "run"), .value = "DIR",
      .help      = "The folder to write into; it is made if its parent exists",
      .otherwise = "the files are printed, one after the other"},
     VP_ROW_FORCE(emit_options, force),

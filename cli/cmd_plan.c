@@ -547,8 +547,8 @@ typedef struct plan_options {
 } plan_options;
 
 static const vp_option rows[] = {
-    {VP_ROW_OUT(plan_options, path), .value = "PLAN", .help = "Write the plan to this file",
-     .otherwise = "none"},
+    {VP_ROW_OUT(plan_options, path, "plan.json"), .value = "PLAN",
+     .help = "Write the plan to this file", .otherwise = "none"},
     VP_ROW_FORCE(plan_options, force),
     {.name = "--frontier",
      .kind = VP_OPTION_FLAG,

@@ -421,7 +421,7 @@ static const vp_option rows[] = {
                   "that differs in its budget only",
      .otherwise = "none, nothing is remembered",
      .example   = "study.db"},
-    {VP_ROW_OUT(tune_options, path), .value = "PLAN",
+    {VP_ROW_OUT(tune_options, path, "plan.json"), .value = "PLAN",
      .help = "Write the best plan, with measured times", .otherwise = "none"},
     {.name      = "--save-profile",
      .kind      = VP_OPTION_OUTPUT,

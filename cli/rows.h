@@ -55,8 +55,8 @@
     .name = "--loss", .kind = VP_OPTION_CHOICE, .at = offsetof(type, field), \
     .words = "full|chunked|chunked:N", .open = true, .example = "chunked:512"
 
-#define VP_ROW_OUT(type, field) \
-    .name = "-o", .kind = VP_OPTION_OUTPUT, .at = offsetof(type, field), .example = "plan.json"
+#define VP_ROW_OUT(type, field, shown) \
+    .name = "-o", .kind = VP_OPTION_OUTPUT, .at = offsetof(type, field), .example = shown
 
 #define VP_ROW_FORCE(type, field) \
     { \
