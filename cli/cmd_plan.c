@@ -511,6 +511,7 @@ static vp_status work_out(answer *x, bool frontier, const char *svg, const char 
     vp_status              st      = VP_OK;
 
     VP_TRY(vp_planner_run(r, &x->found, err));
+    VP_TRY(vp_say_empty(r, &x->found, err));
     if (x->found.n_candidates == 0) {
         VP_TRY(vp_changes_find(r, &x->found, &x->changes, err));
     } else {

@@ -596,6 +596,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         print_interrupted(job.model, &result, &line, opts.study);
     if (st != VP_OK)
         goto out;
+    VP_TRY(vp_say_empty(&job.request, &result.answer, err));
     if (result.best && w.path) {
         VP_TRY(vp_tune_best_plan(&job.request, &result, &plan, err));
         VP_TRY(vp_plan_write(plan, w.path, w.force, err));

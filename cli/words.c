@@ -40,6 +40,24 @@ vp_status vp_say_refusal(vp_refusal x, vp_err *err)
         VP_MAX_CHUNKS, (long long)x.limit);
 }
 
+vp_status vp_say_empty(const vp_plan_request *r, const vp_plan_answer *a, vp_err *err)
+{
+    char needs[32], has[32];
+
+    if (a->n_candidates > 0 || a->least_budget_bytes > 0)
+        return VP_OK;
+    if (a->least_host_bytes == INT64_MAX)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--offload %s: not of this model; blocks whose parameters come from host "
+                       "memory are alike, of %d parameters at most",
+                       vp_offload_name(r->offload), VP_MAX_STREAMED);
+    return VP_FAIL(
+        err, VP_ERR_USAGE,
+        "--offload %s needs %s of host memory at least, --host-memory %lldB; given are %s",
+        vp_offload_name(r->offload), vp_size_text(a->least_host_bytes, needs, sizeof needs),
+        (long long)a->least_host_bytes, vp_size_text(r->host_bytes, has, sizeof has));
+}
+
 /* Add a reason to a sentence of several. */
 static void append(char *buf, size_t buf_size, const char *fmt, ...)
 {

@@ -14,6 +14,10 @@
 /* VP_OK where nothing is refused, else VP_ERR_USAGE with the reason. */
 vp_status vp_say_refusal(vp_refusal refusal, vp_err *err);
 
+/* VP_ERR_USAGE where there is no scenario of what --offload pins: none has enough host memory for it, or the
+ * model cannot have it. */
+vp_status vp_say_empty(const vp_plan_request *request, const vp_plan_answer *answer, vp_err *err);
+
 /* What a change gives up: "optimizer states in 8 bits". Returns buf. */
 const char *vp_change_text(const vp_change *change, char *buf, size_t buf_size);
 

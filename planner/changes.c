@@ -23,7 +23,7 @@ typedef struct finder {
 enum { MAX_PLANNED = 24 };
 
 /* Whether what no scenario of one recipe can do without leaves room in the budget: parameters,
- * gradients, optimizer state, the batch. */
+ * gradients, optimizer state, the batch; and whether recipe and model can have what is pinned. */
 static vp_status has_room(const vp_plan_request *r, bool *room, vp_err *err)
 {
     vp_cost     cost = {.device = r->device, .profile = r->profile};
@@ -37,10 +37,11 @@ static vp_status has_room(const vp_plan_request *r, bool *room, vp_err *err)
     vp_offload  levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
     vp_status   st                            = VP_OK;
 
-    s.offload = levels[vp_request_offloads(r, levels) - 1];
-    *room     = true;
-    if (r->any_precision || r->any_gradients || r->any_optimizer)
+    const int n_levels = vp_request_offloads(r, levels);
+    *room              = n_levels > 0;
+    if (n_levels == 0 || r->any_precision || r->any_gradients || r->any_optimizer)
         return VP_OK;
+    s.offload = levels[n_levels - 1];
     vp_scenario_set_all(&s, r->model, 0);
     VP_TRY(vp_assemble_figures(r->model, &s, &cost, &figures, err));
     *room = figures.stack_base_bytes <= vp_device_arena_bytes(r->device, r->budget_bytes);

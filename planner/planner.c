@@ -383,7 +383,8 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
                   &best_ns, err));
     a->proof = VP_PROOF_FALLBACK;
     a->gap = a->bound_s = -1;
-    if (a->n_candidates == 0 && a->least_budget_bytes > r->budget_bytes) {
+    if (a->n_candidates == 0 &&
+        (a->least_budget_bytes == 0 || a->least_budget_bytes > r->budget_bytes)) {
         a->proof = VP_PROOF_INFEASIBLE; /* exact: the least budget is */
         goto out;
     }

@@ -64,7 +64,9 @@ typedef struct vp_plan_answer {
      * n_candidates is not 0 */
     vp_candidate lean;
     vp_candidate least; /* of all these, presets too, the plan that needs the fewest bytes */
-    int64_t      least_budget_bytes;
+    int64_t      least_budget_bytes; /* 0: no scenario has enough host memory */
+    int64_t      least_host_bytes;   /* of all scenarios, those too that host_bytes leave out;
+                                      * INT64_MAX: the model cannot have what is pinned */
     /* each with the micro-batch, and where it is free the recipe, that is fastest for it; the loss
      * all at once */
     vp_preset *presets;

@@ -412,6 +412,14 @@ static int64_t sent_bytes(int64_t n_blocks, const vp_outputs *outputs, uint64_t 
     return vp_mul(bytes, vp_max_i64(0, n_blocks - n_slots));
 }
 
+/* Host memory of what is held there and of what blocks send, which begins aligned. */
+static int64_t beside(int64_t held_bytes, int64_t bytes)
+{
+    return vp_overflowed(held_bytes) || bytes == 0
+               ? held_bytes
+               : vp_add(vp_round_up(held_bytes, VP_ALIGN_BYTES), bytes);
+}
+
 /* Whether one setting is no worse than another in anything that a plan of either could tell: seconds,
  * bytes of the device, and host memory, unless there is enough for whatever blocks move. */
 static bool is_no_worse(const vp_plan_request *r, const setting *a, const setting *b, int64_t n)
@@ -628,8 +636,9 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const se
         for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS; n_slots++) {
             const vp_library *lib = &s->blocks->moved_libraries[i];
             vp_ilp            p   = *ilp;
-            if (lib->n == 0 || sent_bytes(ilp->n_blocks, &s->blocks->outputs, s->blocks->moved[i],
-                                          n_slots) > r->host_bytes - base->figures.host_bytes)
+            if (lib->n == 0 || beside(base->figures.host_bytes,
+                                      sent_bytes(ilp->n_blocks, &s->blocks->outputs,
+                                                 s->blocks->moved[i], n_slots)) > r->host_bytes)
                 continue;
             vp_candidate *c = vp_arena_alloc(a->arena, sizeof *c);
             VP_TRY_ALLOC(err, c);
@@ -654,6 +663,22 @@ static bool has_nothing_to_move(const vp_plan_request *r, const vp_blocks *b)
     return may_move(r, b->micro_batch) && b->n_moved == 0;
 }
 
+/* The least host memory of what blocks may do beside what is held there. */
+static int64_t host_need(const vp_plan_request *r, const setting *s, int64_t held_bytes)
+{
+    const int64_t n_blocks    = r->model->graph.n_instances - 2;
+    int64_t       least_bytes = INT64_MAX;
+
+    if (!vp_request_must_move(r) || has_nothing_to_move(r, s->blocks))
+        return held_bytes;
+    for (int i = 0; i < s->blocks->n_moved; i++)
+        for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS; n_slots++)
+            if (s->blocks->moved_libraries[i].n > 0)
+                least_bytes = vp_min_i64(least_bytes, sent_bytes(n_blocks, &s->blocks->outputs,
+                                                                 s->blocks->moved[i], n_slots));
+    return beside(held_bytes, least_bytes);
+}
+
 /* Whether activations may move beside this: states of none, half or all of the chain. */
 static bool moves_beside(const vp_plan_request *r, const vp_offload *held)
 {
@@ -670,6 +695,8 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     vp_candidate *c  = vp_arena_alloc(a->arena, sizeof *c);
     vp_status     st = VP_OK;
 
+    a->least_host_bytes =
+        vp_min_i64(a->least_host_bytes, host_need(r, s, s->figures[recipe_idx].host_bytes));
     if (s->figures[recipe_idx].host_bytes > r->host_bytes)
         return VP_OK;
     VP_TRY_ALLOC(err, c);
@@ -746,12 +773,13 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
     int64_t   cap[5] = {0};
     vp_status st     = VP_OK;
 
-    a->n_scenarios = 0;
-    a->cut         = false;
-    a->scenarios   = NULL;
-    a->libraries   = NULL;
-    a->segments    = NULL;
-    a->waiting     = NULL;
+    a->n_scenarios      = 0;
+    a->least_host_bytes = INT64_MAX;
+    a->cut              = false;
+    a->scenarios        = NULL;
+    a->libraries        = NULL;
+    a->segments         = NULL;
+    a->waiting          = NULL;
 
     a->problem = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes),
                                   .upper_ns     = INT64_MAX,

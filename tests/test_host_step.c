@@ -4,6 +4,8 @@
  * the planner takes it where it is faster. */
 #include "offload_test.h"
 
+#include "planner/changes.h"
+
 static struct counts {
     int plans, streamed, moved, clipped, accumulated, shares, smaller_last;
     int precisions[VP_N_PRECISIONS], optimizers[VP_N_OPTIMIZERS];
@@ -342,6 +344,78 @@ static void the_host_makes_updates_where_that_is_faster(void **state)
     vp_model_free(model);
 }
 
+/* What is pinned needs more host memory than there is: an answer without a scenario, that says how much
+ * would do; so much does, and a byte less does not. */
+static void too_little_host_memory_is_said_to_the_byte(void **state)
+{
+    const tiny      t = {.n_layer = 3, .n_embd = 16, .n_head = 2, .vocab = 61, .n_positions = 64};
+    vp_model       *model   = tiny_model(&t, 0.0);
+    vp_device       here    = {.name                  = "cpu",
+                               .is_cpu                = true,
+                               .fp32_flop_per_s       = 1e12,
+                               .memory_bytes_per_s    = 1e12,
+                               .host_link_bytes_per_s = 1e6,
+                               .usable_bytes          = INT64_MAX / 4};
+    vp_plan_request request = request_for(model, &here);
+
+    (void)state;
+    request.budget_bytes = INT64_C(1) << 30;
+    for (int kind = VP_OFFLOAD_OPTIMIZER; kind < VP_N_OFFLOADS; kind++) {
+        vp_plan_answer a;
+        int64_t        needs;
+
+        request.offload    = (vp_offload_kind)kind;
+        request.host_bytes = 1;
+        OK(vp_planner_run(&request, &a, err));
+        needs = a.least_host_bytes;
+        assert_int_equal(a.n_scenarios, 0);
+        assert_int_equal(a.n_candidates, 0);
+        assert_int_equal(a.proof, VP_PROOF_INFEASIBLE);
+        vp_plan_answer_release(&a);
+
+        request.host_bytes = needs - 1;
+        OK(vp_planner_run(&request, &a, err));
+        assert_int_equal(a.n_scenarios, 0);
+        assert_int_equal(a.least_host_bytes, needs);
+        vp_plan_answer_release(&a);
+
+        request.host_bytes = needs;
+        assert_in_range(best_of(&request).figures.host_bytes, 1, needs);
+    }
+    vp_model_free(model);
+}
+
+/* A change of recipe or model that cannot have what is pinned is none: SGD without master weights has
+ * nothing for the host to step. */
+static void no_change_is_offered_that_cannot_have_the_pin(void **state)
+{
+    const tiny      t = {.n_layer = 2, .n_embd = 16, .n_head = 2, .vocab = 61, .n_positions = 64};
+    vp_model       *model   = tiny_model(&t, 0.0);
+    vp_device       here    = {.name                  = "cpu",
+                               .is_cpu                = true,
+                               .fp32_flop_per_s       = 1e12,
+                               .memory_bytes_per_s    = 1e12,
+                               .host_link_bytes_per_s = 1e6,
+                               .usable_bytes          = INT64_MAX / 4};
+    vp_plan_request request = request_for(model, &here);
+    vp_plan_answer  a;
+    vp_changes      changes;
+
+    (void)state;
+    request.recipe.precision = VP_PREC_BF16_MIXED;
+    request.offload          = VP_OFFLOAD_PARAMS_HOST_STEP;
+    request.host_bytes       = INT64_C(1) << 40;
+    request.budget_bytes     = 16384;
+    OK(vp_planner_run(&request, &a, err));
+    assert_int_equal(a.n_candidates, 0);
+    OK(vp_changes_find(&request, &a, &changes, err));
+    for (int64_t i = 0; i < changes.n; i++)
+        assert_false(changes.changes[i].another_optimizer &&
+                     changes.changes[i].optimizer == VP_OPT_SGD);
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +424,8 @@ int main(void)
         cmocka_unit_test(a_skipped_step_is_skipped_by_the_host),
         cmocka_unit_test(the_checker_refuses_what_the_host_cannot_do),
         cmocka_unit_test(the_host_makes_updates_where_that_is_faster),
+        cmocka_unit_test(too_little_host_memory_is_said_to_the_byte),
+        cmocka_unit_test(no_change_is_offered_that_cannot_have_the_pin),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
