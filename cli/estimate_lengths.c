@@ -159,8 +159,8 @@ static int64_t bytes_with(const vp_model *model, vp_hf_request q, int64_t seq, b
 }
 
 void vp_lengths_compare(const vp_lengths *lengths, const vp_model *model,
-                        const vp_hf_request *request, int64_t most, int64_t context_bytes,
-                        vp_length_answer *out)
+                        const vp_hf_request *request, int64_t most, int64_t deciding_bytes,
+                        int64_t context_bytes, vp_length_answer *out)
 {
     *out = (vp_length_answer){.n_samples = lengths->n_samples, .batch = request->batch};
     vp_lengths_of_batches(lengths, request->batch, most, &out->batches);
@@ -168,7 +168,8 @@ void vp_lengths_compare(const vp_lengths *lengths, const vp_model *model,
     out->packed_seq  = request->seq;
     out->typical_bytes =
         bytes_with(model, *request, out->typical_seq, request->padded, context_bytes);
-    out->packed_bytes = bytes_with(model, *request, out->packed_seq, false, context_bytes);
+    out->typical_is_more = out->typical_bytes > deciding_bytes;
+    out->packed_bytes    = bytes_with(model, *request, out->packed_seq, false, context_bytes);
 }
 
 static json_t *one_json(int64_t seq, int64_t bytes)
@@ -200,10 +201,11 @@ void vp_lengths_print(const vp_length_answer *a)
                    vp_count_text(a->n_samples, x, sizeof x), (long long)b->shortest,
                    (long long)b->longest, b->mean, (long long)a->batch, b->expected,
                    100 * b->padding);
-    vp_screen_line("decides", "a batch with a sample of %lld tokens, one of %.0f batches%s%s",
-                   (long long)b->longest, 1 / b->share,
-                   a->typical_bytes < 0 ? "" : "; an average one takes ",
-                   a->typical_bytes < 0 ? "" : vp_size_text(a->typical_bytes, x, sizeof x));
+    vp_screen_line(
+        "decides", "a batch with a sample of %lld tokens, one of %.0f batches%s%s%s",
+        (long long)b->longest, 1 / b->share, a->typical_bytes < 0 ? "" : "; an average one takes ",
+        a->typical_bytes < 0 ? "" : vp_size_text(a->typical_bytes, x, sizeof x),
+        a->typical_is_more ? ", more than it, as PyTorch's cache holds its tensors worse" : "");
     vp_screen_line("instead",
                    "grouped by length the peak is the same and %.0f %% padding; packed to %lld "
                    "tokens none, and every batch takes %s",

@@ -76,11 +76,17 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--gradients is for vplan's own runtime, not for --trainer: PyTorch's "
                        "gradients have their parameters' number format");
-    if (o->loss && strcmp(o->loss, "full") != 0)
+    bool is_trl = strcmp(o->trainer, "trl") == 0;
+    if (o->loss && is_trl && strcmp(o->loss, "full") == 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--loss full: SFTTrainer makes its loss in tiles from TRL 1.16 on; --trainer "
+            "hf --recompute full has whole logits");
+    if (o->loss && !is_trl && strcmp(o->loss, "full") != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",
                        o->loss);
-    if (strcmp(o->trainer, "trl") == 0 && o->world > 1)
+    if (is_trl && o->world > 1)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--trainer trl --world %lld: SFTTrainer was recorded on one card only; "
                        "--trainer hf knows several, with whole logits, which take more",
@@ -382,8 +388,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
     if (o.versions)
         VP_TRY(vp_estimate_check_versions(o.versions, a->estimate.versions, err));
     if (o.lengths)
-        vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, a->context.bytes,
-                           &a->of_lengths);
+        vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, device_bytes(a),
+                           a->context.bytes, &a->of_lengths);
     vp_hf_request tried = *q;
     tried.seq           = a->estimate.seq;
     a->n_remedies = vp_remedies_find(a->model, &tried, a->estimate.reserved_bytes, a->remedies);
