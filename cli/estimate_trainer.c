@@ -77,11 +77,11 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
                        "--gradients is for vplan's own runtime, not for --trainer: PyTorch's "
                        "gradients have their parameters' number format");
     bool is_trl = strcmp(o->trainer, "trl") == 0;
-    if (o->loss && is_trl && strcmp(o->loss, "full") == 0)
-        return VP_FAIL(
-            err, VP_ERR_INPUT,
-            "--loss full: SFTTrainer makes its loss in tiles from TRL 1.16 on; --trainer "
-            "hf --recompute full has whole logits");
+    if (o->loss && is_trl && strcmp(o->loss, "chunked") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--loss %s: SFTTrainer makes its loss in tiles of its own from TRL 1.16 on, "
+                       "which chunked means; --trainer hf --recompute full has whole logits",
+                       o->loss);
     if (o->loss && !is_trl && strcmp(o->loss, "full") != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",

@@ -233,8 +233,8 @@ for word, code in (("reference", 4), ("teacher=gpt2", 4), ("ewc", 4), ("emu", 2)
     refused("resident %s" % word, llama, ["--seq", "256", "--resident", word], code, [word, "ema"])
 refused("weights in 8 bits", llama, ["--seq", "256", "--lora", "r=8", "--load", "int8"], 4, ["int8", "outliers"])
 codes = [subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", t, "--loss", loss], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
-         for t in ("trl", "hf") for loss in ("full", "chunked")]
-ok(codes == [4, 0, 0, 4], "--loss: what each trainer does, and nothing else", codes)
+         for t in ("trl", "hf") for loss in ("full", "chunked", "chunked:256")]
+ok(codes == [4, 0, 4, 0, 4, 4], "--loss: what each trainer does, and nothing else", codes)
 cut = os.path.join(scratch, "cut.txt")
 open(cut, "w").write("512 10\n1024 5\n")
 p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "trl", "--device", "4090", "--length-histogram", cut], stdout=subprocess.PIPE, text=True)
