@@ -183,10 +183,9 @@ static vp_status lower_program(vp_assembly *a, int64_t p, vp_err *err)
             vp_price_steps(a, &made.program);
             VP_TRY_ALLOC(err, !vp_arena_failed(arena) &&
                                   vp_lowered_store_put(store, &key, arena, &made, unlike));
-            arena = NULL;
-            known = &made;
+            arena = NULL; /* the store's now, and what made points at */
         }
-        VP_TRY_ALLOC(err, copy_lowered(a->arena, known, &a->lowered[p]));
+        VP_TRY_ALLOC(err, copy_lowered(a->arena, known ? known : &made, &a->lowered[p]));
     }
     a->figures.unlike |= unlike;
 out:

@@ -461,10 +461,26 @@ static void drop_worse(const vp_plan_request *r, settings *list, int64_t n_recip
     }
 }
 
-/* One micro-batch and chunk with each level of offload. *low: as is_below_blocks(), of all of them. */
+/* Where settings are many chunks double from one to the next: of all levels, or of those that offload. */
+typedef struct coarseness {
+    bool all, offloaded;
+} coarseness;
+
+/* Whether chunks that double have this one among them. */
+static bool is_doubled(const vp_plan_request *r, int64_t chunk, int64_t n_tokens)
+{
+    int64_t c = next_chunk(r, -1, n_tokens, true);
+
+    while (c >= 0 && c != chunk)
+        c = next_chunk(r, c, n_tokens, true);
+    return c == chunk;
+}
+
+/* One micro-batch and chunk with each level of offload, or with none alone. *low: as is_below_blocks(),
+ * of all of them. */
 static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                              const recipes *from, vp_attention_kind attention, setting like,
-                             settings *out, bool *low, vp_err *err)
+                             bool none_alone, settings *out, bool *low, vp_err *err)
 {
     vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
     int        n_levels                      = vp_request_offloads(r, levels);
@@ -473,7 +489,8 @@ static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cos
     /* who knows what a measured call takes in smaller chunks; what moves needs less than any block */
     *low = !r->profile && r->host_bytes == 0;
     for (int level = 0; level < n_levels; level++) {
-        if (!may_offload(r, like.micro_batch, &levels[level]))
+        if (!may_offload(r, like.micro_batch, &levels[level]) ||
+            (none_alone && vp_offload_kind_of(&levels[level]) != VP_OFFLOAD_NONE))
             continue;
         VP_TRY_ALLOC(
             err, vp_arena_grow(a->arena, (void **)&out->at, out->n, &out->cap, sizeof *out->at));
@@ -493,18 +510,19 @@ out:
 
 /* One micro-batch with each chunk that may pay, and the smallest, which a tuner times. */
 static vp_status list_chunks(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
-                             const recipes *from, vp_attention_kind attention, bool coarse,
+                             const recipes *from, vp_attention_kind attention, coarseness coarse,
                              vp_blocks *blocks, settings *out, vp_err *err)
 {
     const int64_t n_tokens = blocks->micro_batch * r->seq;
-    const int64_t smallest = smallest_chunk(r, n_tokens, coarse);
+    const int64_t smallest = smallest_chunk(r, n_tokens, coarse.all);
     bool          low;
     vp_status     st = VP_OK;
 
-    for (int64_t chunk = next_chunk(r, -1, n_tokens, coarse); chunk >= 0;) {
+    for (int64_t chunk = next_chunk(r, -1, n_tokens, coarse.all); chunk >= 0;) {
+        bool    none_alone = coarse.offloaded && !is_doubled(r, chunk, n_tokens);
         setting like = {.micro_batch = blocks->micro_batch, .loss_chunk = chunk, .blocks = blocks};
-        VP_TRY(list_levels(r, a, cost, from, attention, like, out, &low, err));
-        chunk = low && chunk != smallest ? smallest : next_chunk(r, chunk, n_tokens, coarse);
+        VP_TRY(list_levels(r, a, cost, from, attention, like, none_alone, out, &low, err));
+        chunk = low && chunk != smallest ? smallest : next_chunk(r, chunk, n_tokens, coarse.all);
     }
 out:
     return st;
@@ -562,10 +580,11 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
     for (int i = 0; i < n_levels;
          i++) /* of those with updates by the host about half are dropped */
         n_streamed += !levels[i].host_step;
-    const bool coarse = n_micros * vp_max_i64(1, n_streamed) > MANY_SETTINGS;
+    const coarseness coarse = {.all       = n_micros > MANY_SETTINGS,
+                               .offloaded = n_micros * vp_max_i64(1, n_streamed) > MANY_SETTINGS};
     for (int64_t i = 0; i < n_micros && !ends; i++) {
         int64_t first = out->n;
-        VP_TRY(is_hopeless(r, cost, from, attention, micros[i], coarse,
+        VP_TRY(is_hopeless(r, cost, from, attention, micros[i], coarse.all,
                            first ? least.device_bytes : 0, &hopeless, err));
         if (hopeless)
             continue;

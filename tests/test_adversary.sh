@@ -58,6 +58,9 @@ while n_free < count:
         ok(not pinned or (pinned["proof"]["least_budget_bytes"] or least) >= least, "nor the least: " + what + " " + " ".join(pin), pinned and pinned["proof"])
     less = least + int((budget - least) * rnd.random())
     compare(free, seconds(plan(words + ["--budget", "%dB" % less])), what + ", in %d" % less)
+# so little host memory that nothing goes there, and so many settings that chunks double with offload
+words = "pythia-70m --device 4090 --seq 128 --global-batch 24 --optimizer any --precision bf16-mixed --budget 1542272793B --host-memory 2MiB".split()
+compare(plan(words), seconds(plan(words + ["--offload", "none"])), "host memory that is of no use")
 ok(n_frontier >= count, "frontiers were looked at", n_frontier)
 finish()
 P
