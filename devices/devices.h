@@ -124,9 +124,9 @@ typedef enum vp_device_needs {
     VP_NEEDS_BF16 = 1,
     VP_NEEDS_FP8  = 2,
     VP_NEEDS_FP16 = 4,
-    VP_NEEDS_TF32 = 16,
     /* vplan's own CUDA backend: compute capability 7.5, the oldest that CUDA 13 builds for */
-    VP_NEEDS_BACKEND = 8
+    VP_NEEDS_BACKEND = 8,
+    VP_NEEDS_TF32    = 16
 } vp_device_needs;
 
 /* Whether vplan's own runtime can compute in fp16 there, and multiply in TF32. */

@@ -6,6 +6,14 @@
 
 #include "planner/changes.h"
 
+/* A CPU whose copies take so long that all else is next to nothing. */
+static const vp_device behind_a_slow_link = {.name                  = "cpu",
+                                             .is_cpu                = true,
+                                             .fp32_flop_per_s       = 1e12,
+                                             .memory_bytes_per_s    = 1e12,
+                                             .host_link_bytes_per_s = 1e6,
+                                             .usable_bytes          = INT64_MAX / 4};
+
 static struct counts {
     int plans, streamed, moved, clipped, accumulated, shares, smaller_last;
     int precisions[VP_N_PRECISIONS], optimizers[VP_N_OPTIMIZERS];
@@ -277,12 +285,7 @@ static void the_host_makes_updates_where_that_is_faster(void **state)
 {
     const tiny      t = {.n_layer = 6, .n_embd = 64, .n_head = 4, .vocab = 97, .n_positions = 64};
     vp_model       *model   = tiny_model(&t, 0.0);
-    vp_device       here    = {.name                  = "cpu",
-                               .is_cpu                = true,
-                               .fp32_flop_per_s       = 1e12,
-                               .memory_bytes_per_s    = 1e12,
-                               .host_link_bytes_per_s = 1e6,
-                               .usable_bytes          = INT64_MAX / 4};
+    vp_device       here    = behind_a_slow_link;
     vp_plan_request request = request_for(model, &here), free;
     const double    n_s     = (double)model->n_params * 1.25e-6;
     vp_offload      levels[VP_MAX_OFFLOAD_LEVELS];
@@ -350,12 +353,7 @@ static void too_little_host_memory_is_said_to_the_byte(void **state)
 {
     const tiny      t = {.n_layer = 3, .n_embd = 16, .n_head = 2, .vocab = 61, .n_positions = 64};
     vp_model       *model   = tiny_model(&t, 0.0);
-    vp_device       here    = {.name                  = "cpu",
-                               .is_cpu                = true,
-                               .fp32_flop_per_s       = 1e12,
-                               .memory_bytes_per_s    = 1e12,
-                               .host_link_bytes_per_s = 1e6,
-                               .usable_bytes          = INT64_MAX / 4};
+    vp_device       here    = behind_a_slow_link;
     vp_plan_request request = request_for(model, &here);
 
     (void)state;
@@ -391,12 +389,7 @@ static void no_change_is_offered_that_cannot_have_the_pin(void **state)
 {
     const tiny      t = {.n_layer = 2, .n_embd = 16, .n_head = 2, .vocab = 61, .n_positions = 64};
     vp_model       *model   = tiny_model(&t, 0.0);
-    vp_device       here    = {.name                  = "cpu",
-                               .is_cpu                = true,
-                               .fp32_flop_per_s       = 1e12,
-                               .memory_bytes_per_s    = 1e12,
-                               .host_link_bytes_per_s = 1e6,
-                               .usable_bytes          = INT64_MAX / 4};
+    vp_device       here    = behind_a_slow_link;
     vp_plan_request request = request_for(model, &here);
     vp_plan_answer  a;
     vp_changes      changes;

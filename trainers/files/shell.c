@@ -720,20 +720,25 @@ out:
     return st;
 }
 
+static shell shell_of(vp_arena *arena, const char *name, const char *bytes, int64_t n, vp_err *err)
+{
+    return (shell){.arena      = arena,
+                   .name       = name,
+                   .p          = bytes,
+                   .end        = bytes + n,
+                   .line       = 1,
+                   .line_start = bytes,
+                   .err        = err};
+}
+
 vp_status vp_shell_read(vp_arena *arena, const char *name, const char *bytes, int64_t n,
                         vp_shell_command **first, vp_err *err)
 {
-    shell     s  = {.arena      = arena,
-                    .name       = name,
-                    .p          = bytes,
-                    .end        = bytes + n,
-                    .line       = 1,
-                    .line_start = bytes,
-                    .expands    = true,
-                    .err        = err};
+    shell     s  = shell_of(arena, name, bytes, n, err);
     vp_status st = VP_OK;
 
-    *first = NULL;
+    *first    = NULL;
+    s.expands = true;
     VP_TRY(read_commands(&s));
     VP_TRY(take_variables(&s));
     *first = s.first;
@@ -744,13 +749,7 @@ out:
 vp_status vp_shell_words(vp_arena *arena, const char *name, const char *bytes, int64_t n,
                          vp_shell_command *out, vp_err *err)
 {
-    shell     s  = {.arena      = arena,
-                    .name       = name,
-                    .p          = bytes,
-                    .end        = bytes + n,
-                    .line       = 1,
-                    .line_start = bytes,
-                    .err        = err};
+    shell     s  = shell_of(arena, name, bytes, n, err);
     vp_status st = VP_OK;
 
     *out = (vp_shell_command){.line = 1};
