@@ -4,6 +4,7 @@
 #include "cli/plan_trainer_changes.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
+#include "cli/words.h"
 
 #include "base/file.h"
 #include "base/text.h"
@@ -537,6 +538,24 @@ static void print_best(const answer *a)
                    vp_count_text((int64_t)(tokens / b->seconds), s[1], sizeof s[1]));
 }
 
+/* The files of the settings; without -o first the settings themselves. */
+static void print_next(const answer *a)
+{
+    vp_text                command = {0};
+    const vp_option_change written = {"-o", "settings.json", false, false};
+
+    if (a->path) {
+        printf("written to %s\n", a->path);
+        vp_text_printf(&command, "vplan emit ");
+        vp_text_quoted(&command, a->path);
+        vp_text_printf(&command, " --for %s -o run", a->request.target->name);
+    } else {
+        vp_changed_command("plan", a->line, NULL, &written, 1, &command);
+    }
+    vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+}
+
 static void print_answer(const answer *a, const json_t *doc)
 {
     const vp_chosen         *c = &a->chosen;
@@ -572,9 +591,8 @@ static void print_answer(const answer *a, const json_t *doc)
     if (!c->best && !a->changes.n)
         vp_screen_line("what fits", "none of the changes that plan tries: it takes more or larger "
                                     "cards, a smaller model, or fewer tokens");
-    if (a->path && c->best)
-        printf("written to %s\nnext       vplan emit %s --for %s -o run\n", a->path, a->path,
-               r->target->name);
+    if (c->best)
+        print_next(a);
 }
 
 /* Where the precision is free and the card's best cannot be told or was not recorded: the next one. */

@@ -2,6 +2,7 @@
 #include "cli/estimate.h"
 #include "cli/estimate_lengths.h"
 #include "cli/estimate_measured.h"
+#include "cli/estimate_next.h"
 #include "cli/estimate_remedies.h"
 #include "cli/screen.h"
 #include "cli/words.h"
@@ -692,46 +693,20 @@ static void print_phases(const answer *a)
                vp_size_text(e->phases[i].reserved_bytes, y, sizeof y));
 }
 
-static bool is_named(const char *options, const char *option)
-{
-    const char *at = strstr(options, option);
-
-    return at && (at[strlen(option)] == ' ' || at[strlen(option)] == '\0');
-}
-
-/* What --qlora chooses, where it comes in the place of training the whole model. */
-static bool is_chosen_by_qlora(const char *more, const char *option)
-{
-    return is_named(more, "--qlora") &&
-           (strcmp(option, "--precision") == 0 || strcmp(option, "--recompute") == 0);
-}
-
-/* The same with what fits; the card; the largest batch. */
 static void print_next(const answer *a, const vp_command_line *line)
 {
-    const char *more    = a->has_fitting ? a->fitting.options
-                          : does_fit(a) && a->budget_bytes >= 0 && !a->max && a->batch_is_default
-                              ? " --max micro-batch"
-                          : a->budget_bytes < 0 ? " --device 4090"
-                                                : "";
-    vp_text     command = {0};
+    const vp_hf_request *q = &a->request;
 
-    vp_text_printf(&command, "vplan estimate ");
-    vp_text_quoted(&command, line->words[0]);
-    for (int i = 0; i < line->n_given; i++) {
-        const vp_option *o = line->given[i].option;
-        if (is_named(more, o->name) || is_chosen_by_qlora(more, o->name))
-            continue;
-        vp_text_printf(&command, " %s", o->name);
-        if (o->kind != VP_OPTION_FLAG) {
-            vp_text_printf(&command, " ");
-            vp_text_quoted(&command, line->given[i].text);
-        }
-    }
-    vp_text_printf(&command, "%s", more);
-    if (!command.failed && *more)
-        vp_screen_command("next", command.data);
-    vp_text_release(&command);
+    vp_print_estimate_next(
+        &(vp_estimate_next){.trainer      = q->trainer,
+                            .fitting      = a->has_fitting ? a->fitting.options : "",
+                            .fits         = does_fit(a),
+                            .has_budget   = a->budget_bytes >= 0,
+                            .has_max      = a->max != NULL,
+                            .free_batch   = a->batch_is_default,
+                            .seq          = a->estimate.seq,
+                            .global_batch = q->batch * q->accumulation * q->world},
+        line);
 }
 
 static void print_answer(const answer *a, const vp_command_line *line, bool all)

@@ -147,7 +147,7 @@ static void add_option(const char *option, const char *value, vp_text *out)
     }
 }
 
-static bool is_given(const vp_command_line *line, const char *option)
+bool vp_is_given(const vp_command_line *line, const char *option)
 {
     for (int i = 0; i < line->n_given; i++)
         if (strcmp(line->given[i].option->name, option) == 0)
@@ -170,7 +170,7 @@ void vp_changed_command(const char *command, const vp_command_line *line, const 
             add_option(option, c ? c->value : line->given[i].text, out);
     }
     for (int k = 0; k < n; k++)
-        if ((changes[k].value || changes[k].is_flag) && !is_given(line, changes[k].option))
+        if ((changes[k].value || changes[k].is_flag) && !vp_is_given(line, changes[k].option))
             add_option(changes[k].option, changes[k].value, out);
 }
 

@@ -28,6 +28,9 @@ typedef struct vp_option_change {
     bool        is_flag, leaves_out;
 } vp_option_change;
 
+/* Whether the command line that was read has the option. */
+bool vp_is_given(const vp_command_line *line, const char *option);
+
 /* The command line that was read, with n changes, and model in place of its first word where that is not NULL. Quoted for a
  * shell; without --json and -q. */
 void vp_changed_command(const char *command, const vp_command_line *line, const char *model,

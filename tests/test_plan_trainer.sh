@@ -276,6 +276,27 @@ for name, want in (("nf4", ("hf", "trl", "axolotl", "llamafactory", "ms-swift"))
     for target in ("hf", "trl", "axolotl", "llamafactory", "ms-swift", "unsloth"):
         code, out, err = call("emit", "nf4.json", "--for", target, *(("--versions", "trl=1.10") if target == "trl" else ()))
         ok(("quant" in err) == (target not in want), "%s of %s" % (name, target), (code, err))
+# ---- the commands that a fitting answer ends with: estimate -> plan -> emit ----
+def next_command(out):
+    return shlex.split(re.sub(r"\\\n", " ", out[out.index("\nnext ") + len("\nnext "):]))[1:]
+
+
+for asked in (("gpt2", "--trainer", "torch", "--device", "4090", "--seq", "256", "--micro-batch", "4", "--accumulation", "2"),
+              ("qwen2.5-7b", "--qlora", "--device", "4090", "--seq", "1024", "--micro-batch", "2"),
+              ("llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--micro-batch", "2", "--world", "4", "--parallel", "fsdp2", "--recompute", "full")):
+    code, out, err = call("estimate", *asked)
+    first = next_command(out)
+    batch = int(first[first.index("--global-batch") + 1])
+    each = {w: int(asked[asked.index(w) + 1]) if w in asked else 1 for w in ("--micro-batch", "--accumulation", "--world")}
+    ok(code == 0 and first[0] == "plan" and batch == each["--micro-batch"] * each["--accumulation"] * each["--world"], "estimate's next command", (out, err))
+    code, out, err = call(*first)
+    ok(code == 0 and next_command(out)[:2] == ["emit", "settings.json"], "plan after estimate", (first, out[:200], err))
+    code, out, err = call(*first[:-2])
+    ok(code == 0 and next_command(out) == first, "plan without -o ends with itself and -o", out[-300:])
+    os.remove("settings.json")
+code, out, err = call("estimate", "llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--micro-batch", "2", "--resident", "ema")
+ok(code == 0 and "\nnext " not in out, "plan has no --resident: no command that it would refuse", out)
+
 # ---- adapters of other kinds are no LoRA of the recorded kind ----
 write("ta.yaml", "per_device_train_batch_size: 4\nbf16: true\n")
 write("model_args.json", '{"pretrained_model_name_or_path": "Qwen/Qwen2.5-0.5B", "dtype": "float32"}')

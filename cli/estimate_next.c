@@ -1,0 +1,89 @@
+/* What to type behind an answer of vplan estimate --trainer. */
+#include "cli/estimate_next.h"
+
+#include "cli/screen.h"
+#include "cli/words.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_named(const char *options, const char *option)
+{
+    const char *at = strstr(options, option);
+
+    return at && (at[strlen(option)] == ' ' || at[strlen(option)] == '\0');
+}
+
+/* What --qlora chooses, where it comes in the place of training the whole model. */
+static bool is_chosen_by_qlora(const char *more, const char *option)
+{
+    return is_named(more, "--qlora") &&
+           (strcmp(option, "--precision") == 0 || strcmp(option, "--recompute") == 0);
+}
+
+static const char *options_to_add(const vp_estimate_next *f)
+{
+    if (!f->has_budget)
+        return " --device 4090";
+    return f->fits && !f->has_max && f->free_batch ? " --max micro-batch" : f->fitting;
+}
+
+static void add_estimate(const vp_command_line *line, const char *more, vp_text *command)
+{
+    vp_text_printf(command, "vplan estimate ");
+    vp_text_quoted(command, line->words[0]);
+    for (int i = 0; i < line->n_given; i++) {
+        const vp_option *o = line->given[i].option;
+        if (is_named(more, o->name) || is_chosen_by_qlora(more, o->name))
+            continue;
+        vp_text_printf(command, " %s", o->name);
+        if (o->kind != VP_OPTION_FLAG) {
+            vp_text_printf(command, " ");
+            vp_text_quoted(command, line->given[i].text);
+        }
+    }
+    vp_text_printf(command, "%s", more);
+}
+
+/* The fastest settings of as many samples a step. Nothing where an option is given that plan does not have. */
+static void add_plan(const vp_estimate_next *f, const vp_command_line *line, vp_text *command)
+{
+    static const char *const only_here[] = {"--task",     "--target-seq",  "--load",
+                                            "--offload",  "--resident",    "--length-histogram",
+                                            "--measured", "--keep-output", "--class"};
+    char                     seq[32], batch[32];
+    vp_option_change         set[] = {
+                {"--trainer", f->trainer, false, false},
+                {"--seq", seq, false, false},
+                {"--global-batch", batch, false, false},
+                {"-o", "settings.json", false, false},
+                {"--micro-batch", NULL, false, true},
+                {"--accumulation", NULL, false, true},
+                {"--recompute", NULL, false, true},
+                {"--max", NULL, false, true},
+                {"--all", NULL, false, true},
+    };
+
+    for (size_t i = 0; i < sizeof only_here / sizeof *only_here; i++)
+        if (vp_is_given(line, only_here[i]))
+            return;
+    snprintf(seq, sizeof seq, "%lld", (long long)f->seq);
+    snprintf(batch, sizeof batch, "%lld", (long long)f->global_batch);
+    vp_changed_command("plan", line, NULL, set, sizeof set / sizeof *set, command);
+}
+
+void vp_print_estimate_next(const vp_estimate_next *found, const vp_command_line *line)
+{
+    const char *more    = options_to_add(found);
+    vp_text     command = {0};
+
+    if (*more)
+        add_estimate(line, more, &command);
+    else if (found->fits)
+        add_plan(found, line, &command);
+    if (command.n_bytes)
+        vp_screen_command("next", vp_text_string(&command));
+    vp_text_release(&command);
+}
