@@ -58,13 +58,13 @@ static vp_device_rate rate_of(const char *name)
     return VP_RATE_FP32; /* fp64 too: no rate of it is stated */
 }
 
-static class_of_work class_of(const char *name, double launches, double work, double copied)
+static class_of_work class_of(const char *name, double launches, double work, bool is_copy)
 {
     if (work > 0)
         return strstr(name, "convolution") ? CONVOLUTIONS
                : strstr(name, "attention") ? ATTENTION
                                            : PRODUCTS;
-    if (copied > 0)
+    if (is_copy)
         return COPIES;
     return strcmp(name, "(outside operators)") == 0 && launches > 0 ? UNKNOWN : MEMORY;
 }
@@ -104,7 +104,8 @@ static op priced(const vp_device *d, const json_t *row)
     double      launches = real_at(row, 1), copied = real_at(row, 6) + real_at(row, 7);
     op          out = {.waits = real_at(row, 8) > 0};
 
-    out.class_        = class_of(name ? name : "", launches, real_at(row, 4), copied);
+    out.class_ =
+        class_of(name ? name : "", launches, real_at(row, 4), copied > 0 && real_at(row, 2) == 0);
     vp_work_call call = call_of(row, out.class_);
     vp_roofline  r    = vp_roofline_of_work(d, &call);
     out.host_s        = VP_OPERATOR_S + launches * VP_LAUNCH_S;
@@ -191,8 +192,8 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
     }
     t.step_s = card > host ? card : host;
     return json_pack(
-        "{s:s,s:f,s:f,s:f,s:f,s:f,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}", "class",
-        "assumed", "step_time_s", t.step_s, "device_s", t.device_s, "host_s", t.host_s,
+        "{s:s,s:f,s:f,s:f,s:f,s:f,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}",
+        "class", "assumed", "step_time_s", t.step_s, "device_s", t.device_s, "host_s", t.host_s,
         "optimizer_device_s", t.optimizer_device_s, "optimizer_host_s", t.optimizer_host_s,
         "bound_by", t.host_s > t.device_s ? "launches" : "device", "samples", (json_int_t)samples,
         "samples_per_s",
@@ -201,7 +202,10 @@ json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
         "operators", (json_int_t)json_array_size(sequence), "copies_to_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_to_bytes"), "copies_from_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_from_bytes"), "copies_on_bytes",
-        (json_int_t)vp_dryrun_report_int(program, "copies_on_bytes"), "mfu",
+        (json_int_t)vp_dryrun_report_int(program, "copies_on_bytes"), "copies_inside_to_bytes",
+        (json_int_t)vp_dryrun_report_int(program, "copies_inside_to_bytes"),
+        "copies_inside_from_bytes",
+        (json_int_t)vp_dryrun_report_int(program, "copies_inside_from_bytes"), "mfu",
         t.step_s > 0 ? t.peak_s / t.step_s : 0.0, "complete",
         (int)vp_dryrun_report_bool(program, "complete"), "classes", classes_json(&t));
 }

@@ -39,7 +39,7 @@ for f in "$null"/lib*.so.*; do preload=$preload:$f; done
 ${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl || bad "null_check does not build"
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
-for c in memory addresses copies virtual_memory capture program; do expect "stand-in: $c" 0 "" check $c; done
+for c in memory addresses copies virtual_memory capture program work; do expect "stand-in: $c" 0 "" check $c; done
 expect "stand-in: an unmodelled function names itself" 4 "libcusolver: cusolverDnSgetrf is not modelled" check stub
 expect "stand-in: a runtime linked into a library names the library" 4 \
     "null_check: cuGetExportTable.*a CUDA runtime of its own" check own_runtime
@@ -438,6 +438,19 @@ for x in torch.utils.data.DataLoader(torch.zeros(64, 8), 2):
     net(x.cuda()).sum().backward()
     optimizer.step()
 1 / 0'
+# The gradient of x[indices] in a recorded step is that of a step that nobody records: written in place, its indices not checked.
+cat > "$work/index.py" <<'P'
+import torch
+x = torch.nn.Parameter(torch.zeros(64, 8, device="cuda"))
+optimizer = torch.optim.SGD([x], lr=0.1)
+for i in torch.utils.data.DataLoader(torch.zeros(64, dtype=torch.long), 4):
+    x[i.cuda()].sum().backward()
+    optimizer.step()
+P
+${CC:-gcc} -D_GNU_SOURCE -shared -fPIC -O2 -o "$work/count.so" tests/dryrun/count_launches.c -ldl
+counted=$(COUNT_LAUNCHES=$work/count.so dry -- "$python" tests/dryrun/count_program.py 4 "$work/index.py" 2>&1 | sed -n 's/^COUNTED //p' | cut -d' ' -f4)
+recorded=$(dry --steps 3 --time --json -- "$python" "$work/index.py" 2> /dev/null | python3 -c 'import json, sys; print(json.load(sys.stdin)["time"]["launches"])')
+[ -n "$counted" ] && [ "$counted" = "$recorded" ] && ok || bad "the gradient of x[indices]: $recorded recorded, $counted counted"
 # A recorded step, to the unit as others count it; and the order of settings as others measured it.
 if "$python" -c 'import transformers' 2> /dev/null; then
     expect "a recorded step: products, copies and work are those that others count" 0 "gpt2 sdpa .*: equal" \

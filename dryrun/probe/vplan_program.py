@@ -17,6 +17,8 @@ ATTENTION = ("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficie
              "_scaled_dot_product_cudnn_attention", "_flash_attention_forward", "_efficient_attention_forward")
 ATTENTION_BACKWARD = tuple(
     n.replace("_forward", "") + "_backward" for n in ATTENTION)
+# Copies that the dispatcher sees as such. What other operators copy are the addresses and sizes that their kernels read, or a value they wait for.
+COPIES = frozenset(("copy_", "_to_copy", "_foreach_copy_", "lift_fresh", "_local_scalar_dense"))
 CONVOLUTION = ("convolution", "_convolution", "cudnn_convolution", "convolution_overrideable")
 
 
@@ -53,7 +55,9 @@ class Program:
 
         class Mode(TorchDispatchMode):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                rec.between()
+                if func is not torch.ops.aten.lift_fresh.default:
+                    rec.between()      # torch.tensor() copies first and tells the dispatcher then
+                func, args = rec.without_mode(func, args)
                 out = func(*args, **(kwargs or {}))
                 rec.op(func, args, kwargs or {}, out)
                 return out
@@ -78,6 +82,7 @@ class Program:
             "rows": [list(row) for row in rec.rows], "sequence": rec.sequence, "optimizer": rec.optimizer, "complete": not rec.lost,
             "samples": self.program_samples, "products_flop": rec.products_flop, "vector_flop": rec.vector_flop,
             "attention_flop": rec.attention_flop, "convolution_flop": rec.convolution_flop,
+            "copies_inside_to_bytes": rec.inside_to, "copies_inside_from_bytes": rec.inside_from,
             "launches": rec.launches, "copies_to_bytes": rec.copied[TO_DEVICE],
             "copies_from_bytes": rec.copied[FROM_DEVICE], "copies_on_bytes": rec.copied[ON_DEVICE]}
 
@@ -116,10 +121,17 @@ class Recorder:
         self.lost = False
         self.products_flop = self.vector_flop = self.attention_flop = self.convolution_flop = 0
         self.copied = {TO_DEVICE: 0, FROM_DEVICE: 0, ON_DEVICE: 0}
-        self.launches = 0
+        self.launches = self.inside_to = self.inside_from = 0
         self.schemas = {}
         self.launch_at = int(counted[4])
         self.entry_at = int(recorded())
+
+    def without_mode(self, func, args):
+        """The gradient of x[indices] is written in place, its indices unchecked; while a mode is on, PyTorch checks and copies."""
+        aten, node = self.torch.ops.aten, getattr(self.torch._C, "_current_autograd_node", None)
+        if func is aten.index_put.default and node and node() is not None and node().name() == "IndexBackward0" and len(args) == 4:
+            return aten._index_put_impl_.default, tuple(args) + (True,)
+        return func, args
 
     def events(self):
         """What the stand-in saw since it was last asked: launches, products' flop and rate, copied bytes, whether the
@@ -166,6 +178,7 @@ class Recorder:
         """Kernels that no operator accounts for: libraries that launch by themselves. Their bytes are not known."""
         n, flop, rate, to, back, wait, shape = self.events()
         if n or flop or to or back or wait:
+            self.inside_to, self.inside_from = self.inside_to + to, self.inside_from + back
             self.add(("(outside operators)", n, 0, flop, flop, rate, to, back, wait, shape))
 
     def op(self, func, args, kwargs, out):
@@ -188,7 +201,11 @@ class Recorder:
             f, rate = self.convolution_backward(args, out)
             self.convolution_flop += f
             flop = work = flop + f
-        n_bytes = 0 if to or back else self.moved(func, name, args, kwargs, out)
+        if name in COPIES and (to or back):
+            n_bytes = 0
+        else:
+            n_bytes = self.moved(func, name, args, kwargs, out)
+            self.inside_to, self.inside_from = self.inside_to + to, self.inside_from + back
         self.add((name, n, n_bytes, flop, work, rate, to, back, wait, shape))
 
     def argument(self, func, args, name):

@@ -46,6 +46,7 @@
     }
 
 void vp_null_work(void);
+void vp_null_launched(void); /* one that leaves its data as it is here */
 
 /* What the probe records of a step (null_program.c): a product of m x k by k x n, batch times, with the
  * number of its operands' cudaDataType_t and of its cublasComputeType_t; a copy of m bytes; the host

@@ -443,15 +443,22 @@ extern void vplan_null_read(uint64_t n_bytes);
 enum { N_RECENT = 8, RECENT_MAX_BYTES = 65536 };
 
 static struct {
-    uint64_t addr, work;
+    uint64_t addr, writes;
     size_t   bytes;
     char    *data;
 } recent[N_RECENT];
 static unsigned recent_next;
+static uint64_t n_writes; /* of device data, by what we do not follow */
+
+void vp_null_launched(void)
+{
+    __atomic_add_fetch(&vp_null_count.n_launch, 1, __ATOMIC_RELAXED);
+}
 
 void vp_null_work(void)
 {
-    __atomic_add_fetch(&vp_null_count.n_launch, 1, __ATOMIC_RELAXED);
+    vp_null_launched();
+    __atomic_add_fetch(&n_writes, 1, __ATOMIC_RELAXED);
 }
 
 static void recent_keep(const void *dst, const void *src, size_t bytes)
@@ -460,7 +467,7 @@ static void recent_keep(const void *dst, const void *src, size_t bytes)
     char    *data;
 
     if (bytes > RECENT_MAX_BYTES) {
-        vp_null_work(); /* may cover what is kept */
+        __atomic_add_fetch(&n_writes, 1, __ATOMIC_RELAXED); /* may cover what is kept */
         return;
     }
     pthread_mutex_lock(&lock);
@@ -469,10 +476,10 @@ static void recent_keep(const void *dst, const void *src, size_t bytes)
     data = realloc(recent[at].data, bytes);
     if (data) {
         memcpy(data, src, bytes);
-        recent[at].data  = data;
-        recent[at].addr  = (uint64_t)(uintptr_t)dst;
-        recent[at].bytes = bytes;
-        recent[at].work  = __atomic_load_n(&vp_null_count.n_launch, __ATOMIC_RELAXED);
+        recent[at].data   = data;
+        recent[at].addr   = (uint64_t)(uintptr_t)dst;
+        recent[at].bytes  = bytes;
+        recent[at].writes = __atomic_load_n(&n_writes, __ATOMIC_RELAXED);
     }
     pthread_mutex_unlock(&lock);
 }
@@ -488,7 +495,7 @@ static bool recent_read(void *dst, const void *src, size_t bytes)
     for (unsigned back = 1; back <= N_RECENT && back <= recent_next && !found; back++) {
         unsigned at = (recent_next - back) % N_RECENT;
 
-        if (recent[at].work == __atomic_load_n(&vp_null_count.n_launch, __ATOMIC_RELAXED) &&
+        if (recent[at].writes == __atomic_load_n(&n_writes, __ATOMIC_RELAXED) &&
             addr >= recent[at].addr && addr - recent[at].addr <= recent[at].bytes &&
             bytes <= recent[at].bytes - (size_t)(addr - recent[at].addr)) {
             memcpy(dst, recent[at].data + (addr - recent[at].addr), bytes);

@@ -1,7 +1,8 @@
 /* tests/dryrun/count_launches.c: preloaded before the stand-in, counts the calls by which a process gives a card work: launches,
- * products and sets of memory, each as it passes. A call inside a call is none of the process's.
- *     cc -D_GNU_SOURCE -shared -fPIC -o count.so count_launches.c; see count_program.py */
+ * products, sets of memory and collectives, each as it passes. A call inside a call is none of the process's.
+ *     cc -D_GNU_SOURCE -shared -fPIC -O2 -o count.so count_launches.c -ldl; see count_program.py */
 #include <dlfcn.h>
+#include <string.h>
 
 static unsigned long n_calls;
 static __thread int  depth;
@@ -49,9 +50,39 @@ COUNTED(cublasSgemmStridedBatched)
 COUNTED(cublasLtMatmul)
 COUNTED(cudaMemsetAsync)
 COUNTED(cudaMemset)
+COUNTED(ncclAllReduce)
+COUNTED(ncclAllGather)
+COUNTED(ncclReduceScatter)
+COUNTED(ncclReduce)
+COUNTED(ncclBroadcast)
+COUNTED(ncclSend)
+COUNTED(ncclRecv)
+
+/* Triton looks the driver's functions up in the library. Who asks for what comes next in the order of
+ * libraries is seen by its return address: the call must stay the last one, which -O2 makes a jump. */
+void *dlsym(void *library, const char *name)
+{
+    static void *(*real)(void *, const char *);
+
+    if (!real)
+        real = (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5");
+    if (library != RTLD_NEXT && strcmp(name, "cuLaunchKernel") == 0)
+        return (void *)cuLaunchKernel;
+    if (library != RTLD_NEXT && strcmp(name, "cuLaunchKernelEx") == 0)
+        return (void *)cuLaunchKernelEx;
+    return real(library, name);
+}
 
 /* A copy within the card is work too; others are counted by their bytes. */
-enum { DEVICE_TO_DEVICE = 3 };
+enum { TO_DEVICE = 1, FROM_DEVICE = 2, DEVICE_TO_DEVICE = 3 };
+
+static unsigned long copied_bytes[DEVICE_TO_DEVICE + 1];
+
+unsigned long vplan_count_copied(int kind);
+unsigned long vplan_count_copied(int kind)
+{
+    return __atomic_load_n(&copied_bytes[kind], __ATOMIC_RELAXED);
+}
 
 int cudaMemcpyAsync(void *to, const void *from, unsigned long bytes, int kind, void *stream);
 int cudaMemcpyAsync(void *to, const void *from, unsigned long bytes, int kind, void *stream)
@@ -63,5 +94,7 @@ int cudaMemcpyAsync(void *to, const void *from, unsigned long bytes, int kind, v
                                                                                 "cudaMemcpyAsync");
     if (!depth && kind == DEVICE_TO_DEVICE)
         __atomic_add_fetch(&n_calls, 1, __ATOMIC_RELAXED);
+    if (kind >= TO_DEVICE && kind <= FROM_DEVICE)
+        __atomic_add_fetch(&copied_bytes[kind], bytes, __ATOMIC_RELAXED);
     return real(to, from, bytes, kind, stream);
 }

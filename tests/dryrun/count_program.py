@@ -1,6 +1,6 @@
 # tests/dryrun/count_program.py: what others count in optimizer step N of a script, which it ends after the next: the products by torch's FlopCounterMode, the bytes of
-# copies between host and device by a TorchDispatchMode of its own, the work given to the card by a library that is preloaded before the stand-in
-# (count_launches.c, built to $COUNT_LAUNCHES). For the recorded program of `dryrun --time`: tests/dryrun/check_program.py.
+# copies between host and device by a TorchDispatchMode of its own, and by a library that is preloaded before the stand-in (count_launches.c,
+# built to $COUNT_LAUNCHES) the work given to the card and all bytes copied. For the recorded program of `dryrun --time`: tests/dryrun/check_program.py.
 #     python3 count_program.py N SCRIPT ARGUMENTS...
 import ctypes
 import os
@@ -48,9 +48,16 @@ def grouped(formula, q, k):
     return flop
 
 
+def with_dtype(formula, operands):
+    """Of a product that is told its result's dtype, which FlopCounterMode takes for a shape."""
+    return lambda *shapes, out_shape=None, **more: formula(*shapes[:operands])
+
+
 def mapping():
     from torch.utils import flop_counter as f
-    out = {}
+    aten = torch.ops.aten
+    out = {aten.mm: with_dtype(f.mm_flop, 2), aten.addmm: with_dtype(f.addmm_flop, 3),
+           aten.bmm: with_dtype(f.bmm_flop, 2), aten.baddbmm: with_dtype(f.baddbmm_flop, 3)}
     for name in ("flash", "efficient", "cudnn"):
         forward = getattr(torch.ops.aten, "_scaled_dot_product_%s_attention" % name, None)
         backward = getattr(torch.ops.aten, "_scaled_dot_product_%s_attention_backward" % name, None)
@@ -64,9 +71,10 @@ def mapping():
 flop, copies = FlopCounterMode(display=False, custom_mapping=mapping()), Copies()
 
 
-def launches():
-    count = getattr(ctypes.CDLL(None), "vplan_count_launches", None)
-    return count() if count else -1
+def calls():
+    """Work given to the card, bytes to it and from it."""
+    library = ctypes.CDLL(None)
+    return [library.vplan_count_launches(), library.vplan_count_copied(1), library.vplan_count_copied(2)]
 
 
 def after_step(*a):
@@ -78,9 +86,9 @@ def after_step(*a):
     elif steps == wanted:      # the work of the step behind it: the modes take some operators apart
         flop.__exit__(None, None, None)
         copies.__exit__(None, None, None)
-        after_step.launches = launches()
+        after_step.calls = calls()
     elif steps == wanted + 1:
-        print("COUNTED", flop.get_total_flops(), Copies.to, Copies.back, launches() - after_step.launches, flush=True)
+        print("COUNTED", flop.get_total_flops(), Copies.to, Copies.back, *[now - was for now, was in zip(calls(), after_step.calls)], flush=True)
         os._exit(0)
 
 

@@ -296,17 +296,55 @@ static int program(void)
     return 0;
 }
 
+/* What counts as work given to the card: a collective does, also one whose data stays as it is; bytes from the host
+ * do not, however many. A value that was copied there is read back after that collective, and not after another. */
+static int work(void)
+{
+    enum { N_LAUNCH = 4 }; /* of the counters, in the order of vp_null_counters */
+    int (*cudaMalloc)(void **, size_t)                   = get("cudaMalloc");
+    int (*cudaMemcpy)(void *, const void *, size_t, int) = get("cudaMemcpy");
+    int (*init)(void **, int, int, int, void *, void *)  = get("ncclCommInitRankScalable");
+    int (*broadcast)(void *, void *, size_t, int, int, void *, void *) = get("ncclBroadcast");
+    const uint64_t *(*counters)(void)                                  = get("vplan_null_counters");
+    static char big[1 << 20];
+    void       *device, *comm, *null = NULL;
+    int         seven = 7, back = 0;
+
+    /* one rank: PyTorch's own first communicator of several takes more than the 64 MiB of this test */
+    IS(init(&comm, 1, 0, 1, big, null), 0);
+    IS(cudaMalloc(&device, sizeof big), 0);
+    uint64_t before = counters()[N_LAUNCH];
+    IS(cudaMemcpy(device, big, sizeof big, 1), 0);
+    IS(counters()[N_LAUNCH] - before, 0);
+    IS(cudaMemcpy(device, &seven, sizeof seven, 1), 0);
+    IS(broadcast(device, device, 1, 2, 0, comm, null), 0);
+    IS(counters()[N_LAUNCH] - before, 1);
+    IS(cudaMemcpy(&back, device, sizeof back, 2), 0);
+    IS(back, 7);
+    IS(broadcast((char *)device + 4096, device, 1, 2, 0, comm, null), 0);
+    IS(counters()[N_LAUNCH] - before, 2);
+    IS(cudaMemcpy(&back, device, sizeof back, 2), 0);
+    IS(back, 0);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         int (*run)(void);
     } checks[] = {
-        {"memory", memory},   {"addresses", addresses},
-        {"copies", copies},   {"virtual_memory", virtual_memory},
-        {"capture", capture}, {"program", program},
-        {"stub", stub},       {"touch", touch},
-        {"guard", guard},     {"own_runtime", own_runtime},
+        {"memory", memory},
+        {"addresses", addresses},
+        {"copies", copies},
+        {"virtual_memory", virtual_memory},
+        {"capture", capture},
+        {"program", program},
+        {"work", work},
+        {"stub", stub},
+        {"touch", touch},
+        {"guard", guard},
+        {"own_runtime", own_runtime},
     };
 
     library = dlopen("libcudart.so.13", RTLD_NOW);
