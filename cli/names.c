@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 enum { MAX_NAME = 96, MAX_LIST = 256 };
@@ -48,21 +49,82 @@ static bool same_name(const char *a, const char *b)
     return strcmp(x, y) == 0;
 }
 
+/* Words of variants: models that were trained further, which have the sizes of what they were trained from; then copies in
+ * formats that are loaded otherwise. */
+static const char *const variant_words[] = {
+    "instruct", "it",   "chat", "base", "hf",   "meta", "2507", "thinking", "deduped",
+    "bnb",      "4bit", "awq",  "gptq", "gguf", "fp8",  "int4", "int8",     "unsloth"};
+enum { N_TRAINED_FURTHER = 9, N_VARIANT_WORDS = sizeof variant_words / sizeof *variant_words };
+
+/* What is behind the organisation of a Hub id. */
+static const char *after_slash(const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    return slash ? slash + 1 : name;
+}
+
+static bool is_variant_word(const char *word, size_t n, int n_words)
+{
+    for (int i = 0; i < n_words; i++)
+        if (strlen(variant_words[i]) == n && strncasecmp(word, variant_words[i], n) == 0)
+            return true;
+    return false;
+}
+
+/* A Hub id or name without its organisation and the first n_words of variant_words. */
+static void without_words(const char *name, int n_words, char *buf, size_t buf_size)
+{
+    size_t n = 0;
+
+    buf[0] = '\0';
+    for (name = after_slash(name); *name;
+         name += strcspn(name, "-_ "), name += strspn(name, "-_ ")) {
+        size_t length = strcspn(name, "-_ ");
+        if (!is_variant_word(name, length, n_words) && n + length + 2 < buf_size)
+            n += (size_t)snprintf(buf + n, buf_size - n, "%s%.*s", n ? "-" : "", (int)length, name);
+    }
+}
+
 /* The built-in model of this name or Hub id, with its organisation or without; NULL: none. */
-static const vp_zoo_entry *find_model(const char *name)
+static const vp_zoo_entry *find_exact(const char *name)
 {
     const vp_zoo_entry *z;
-    const char         *slash;
 
-    if (strlen(name) >= MAX_NAME || !*name)
+    for (int i = 0; (z = vp_zoo_at(i)); i++)
+        if (same_name(z->name, name) ||
+            (z->hub_id && (same_name(z->hub_id, name) || same_name(after_slash(z->hub_id), name))))
+            return z;
+    return NULL;
+}
+
+/* The same where the names differ by the first n_words of variant_words only, and by who made the copy. */
+static const vp_zoo_entry *find_without(const char *name, int n_words)
+{
+    const vp_zoo_entry *z;
+    char                asked[MAX_NAME], own[MAX_NAME];
+
+    if (!vp_hub_is_id(name)) /* a path is meant as it stands */
         return NULL;
+    without_words(name, n_words, asked, sizeof asked);
+    if (!asked[0] || same_name(asked, name))
+        return NULL; /* no word of a variant in it: a slip of the finger gets a suggestion */
     for (int i = 0; (z = vp_zoo_at(i)); i++) {
-        slash = z->hub_id ? strchr(z->hub_id, '/') : NULL;
-        if (same_name(z->name, name) || (z->hub_id && same_name(z->hub_id, name)) ||
-            (slash && same_name(slash + 1, name)))
+        without_words(z->hub_id ? z->hub_id : z->name, n_words, own, sizeof own);
+        if (same_name(asked, z->name) || same_name(asked, own))
             return z;
     }
     return NULL;
+}
+
+static const vp_zoo_entry *find_model(const char *name)
+{
+    const vp_zoo_entry *z;
+
+    if (strlen(name) >= MAX_NAME || !*name)
+        return NULL;
+    z = find_exact(name);
+    return z ? z : find_without(name, N_TRAINED_FURTHER);
 }
 
 const char *vp_built_in_name(const char *name)
@@ -114,6 +176,21 @@ static vp_status suggest_model(const char *name, vp_err *err)
         vp_text_escape(name, shown, sizeof shown), nearest);
 }
 
+/* Weights that were quantised beforehand are no model of their own. */
+static vp_status refuse_quantised(const char *name, vp_err *err)
+{
+    const vp_zoo_entry *z = strlen(name) < MAX_NAME ? find_without(name, N_VARIANT_WORDS) : NULL;
+    char                shown[128];
+
+    if (!z)
+        return VP_OK;
+    return VP_FAIL_AT(
+        err, VP_ERR_INPUT, name, 0, NULL,
+        "%s: weights that were quantised beforehand are not read; name the model, %s, "
+        "and add --qlora to have its weights in 4 bits",
+        vp_text_escape(name, shown, sizeof shown), z->name);
+}
+
 vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err)
 {
     const vp_zoo_entry *z;
@@ -141,10 +218,14 @@ vp_status vp_model_named(const vp_cli *cli, const char **name, vp_err *err)
             snprintf(why, sizeof why, ": %s", missing.message);
     }
     z = find_model(*name);
-    if (!z)
+    if (!z) {
+        if (refuse_quantised(*name, err) != VP_OK)
+            return err->code;
         return vp_hub_is_id(*name) && strchr(*name, '/') ? VP_OK : suggest_model(*name, err);
-    vp_cli_note(cli, "%s is taken as the built-in %s%s", vp_text_escape(*name, shown, sizeof shown),
-                z->name, why);
+    }
+    vp_cli_note(cli, "%s is taken as the built-in %s%s%s",
+                vp_text_escape(*name, shown, sizeof shown), z->name,
+                find_exact(*name) ? "" : ", whose sizes such a variant has", why);
     *name = z->name;
     return VP_OK;
 }
