@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 64, MAX_STRING_BYTES = 64 * 1024, MAX_VALUES = 200000 };
+enum { MAX_DEPTH = 64, MAX_STRING_BYTES = 64 * 1024, MAX_VALUES = 800000 };
 
 /* Numbers that no double holds. Each stands in the document as a value of its own, told apart by
  * address; jansson has no such numbers. */
@@ -434,6 +434,12 @@ const char *vp_json_name(const vp_json_doc *doc)
 bool vp_json_had_bom(const vp_json_doc *doc)
 {
     return doc->n_bom_bytes > 0;
+}
+
+const char *vp_json_text(const vp_json_doc *doc, int64_t *n_bytes)
+{
+    *n_bytes = doc->n_bytes;
+    return doc->bytes;
 }
 
 vp_json_node vp_json_root(const vp_json_doc *doc)

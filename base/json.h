@@ -36,6 +36,8 @@ void      vp_json_doc_free(vp_json_doc *doc);
 
 const char *vp_json_name(const vp_json_doc *doc);
 bool        vp_json_had_bom(const vp_json_doc *doc);
+/* The text it was read from. */
+const char *vp_json_text(const vp_json_doc *doc, int64_t *n_bytes);
 
 /* A value inside a document: plain data, borrowed from it. */
 typedef struct vp_json_node {

@@ -195,16 +195,15 @@ typedef struct alike {
 } alike;
 
 typedef struct story {
-    const char  *path, *html;
-    const char  *profile;   /* that gives the times; NULL: the plan does */
-    double       planned_s; /* what the plan itself says of a step       */
-    bool         all;
-    vp_expansion x;
-    vp_itemised  itemised;
-    int64_t      largest[N_LARGEST]; /* buffers alive at the peak, largest first */
-    int          n_largest;
-    alike        groups[N_LARGEST]; /* the same, layers together */
-    int          n_groups;
+    const char *path, *html;
+    const char *profile;   /* that gives the times; NULL: the plan does */
+    double      planned_s; /* what the plan itself says of a step       */
+    bool        all;
+    vp_itemised itemised;
+    int64_t     largest[N_LARGEST]; /* buffers alive at the peak, largest first */
+    int         n_largest;
+    alike       groups[N_LARGEST]; /* the same, layers together */
+    int         n_groups;
     /* "backward of micro-step 0, h.3 mlp.c_fc (linear_bwd_weight)" */
     char        at[160];
     vp_what_ifs what_if;
@@ -212,19 +211,23 @@ typedef struct story {
 
 static vp_status find_peak_step(const vp_expanded_step *s, void *ctx, vp_err *err)
 {
-    story           *t    = ((void **)ctx)[0];
-    const vp_plan   *plan = ((void **)ctx)[1];
-    const vp_bucket *b    = &plan->buckets[0];
+    story           *t        = ((void **)ctx)[0];
+    const vp_plan   *plan     = ((void **)ctx)[1];
+    const vp_bucket *b        = &plan->buckets[0];
+    char             when[48] = "";
+    bool             is_last  = s->micro_step == vp_unrolled_micro_steps(b) - 1;
 
     (void)err;
-    if (s->idx == t->itemised.peak_step)
-        snprintf(
-            t->at, sizeof t->at, "%s of micro-step %lld, %s.%lld %s (%s)", vp_pass_phase(s->pass),
-            (long long)s->micro_step,
-            plan->templates[b->programs[b->instances[s->instance_idx].program_idx].template_idx]
-                .name,
-            (long long)b->instances[s->instance_idx].index, s->step->name,
-            vp_kernel_info_of(s->step->kernel)->name);
+    if (s->idx != t->itemised.peak_step)
+        return VP_OK;
+    if (s->micro_step >= 0)
+        snprintf(when, sizeof when, " of micro-step %lld",
+                 (long long)(is_last ? b->n_micro_steps - 1 : s->micro_step));
+    snprintf(
+        t->at, sizeof t->at, "%s%s, %s.%lld %s (%s)", vp_pass_phase(s->pass), when,
+        plan->templates[b->programs[b->instances[s->instance_idx].program_idx].template_idx].name,
+        (long long)b->instances[s->instance_idx].index, s->step->name,
+        vp_kernel_info_of(s->step->kernel)->name);
     return VP_OK;
 }
 
@@ -249,18 +252,18 @@ static void name_without_layer(const char *name, char *buf, size_t buf_size)
 /* Put a buffer among those of its name and size, or where its size has its place. */
 static void count_alike(story *t, int64_t buffer)
 {
-    const vp_expanded_buffer *b = &t->x.buffers[buffer];
+    const vp_expanded_buffer *b = &t->itemised.x.buffers[buffer];
     alike                     g = {.buffer = buffer, .n = 1};
     int                       i;
 
     name_without_layer(b->name, g.name, sizeof g.name);
     for (i = 0; i < t->n_groups; i++)
-        if (t->x.buffers[t->groups[i].buffer].bytes == b->bytes &&
+        if (t->itemised.x.buffers[t->groups[i].buffer].bytes == b->bytes &&
             strcmp(t->groups[i].name, g.name) == 0) {
             t->groups[i].n++;
             return;
         }
-    while (i > 0 && t->x.buffers[t->groups[i - 1].buffer].bytes < b->bytes)
+    while (i > 0 && t->itemised.x.buffers[t->groups[i - 1].buffer].bytes < b->bytes)
         i--;
     if (i == N_LARGEST)
         return;
@@ -273,7 +276,8 @@ static void count_largest(story *t, int64_t buffer)
 {
     int at = t->n_largest;
 
-    while (at > 0 && t->x.buffers[t->largest[at - 1]].bytes < t->x.buffers[buffer].bytes)
+    while (at > 0 &&
+           t->itemised.x.buffers[t->largest[at - 1]].bytes < t->itemised.x.buffers[buffer].bytes)
         at--;
     if (at == N_LARGEST)
         return;
@@ -291,16 +295,16 @@ static vp_status tell(vp_arena *arena, const vp_plan *plan, const vp_profile *pr
     void            *ctx[2] = {t, (void *)(uintptr_t)plan};
     vp_status        st     = VP_OK;
 
-    VP_TRY(vp_expansion_make(arena, plan, b, b->n_micro_steps, &t->x, err));
     VP_TRY(vp_itemise(arena, plan, b, &t->itemised, err));
-    for (int64_t i = 0; i < t->x.n_buffers; i++)
-        if (t->x.buffers[i].memory == VP_MEMORY_DEVICE && t->x.first_step[i] >= 0 &&
-            t->x.first_step[i] <= t->itemised.peak_step &&
-            t->x.last_step[i] >= t->itemised.peak_step) {
+    for (int64_t i = 0; i < t->itemised.x.n_buffers; i++)
+        if (t->itemised.x.buffers[i].memory == VP_MEMORY_DEVICE &&
+            !t->itemised.x.buffers[i].not_walked && t->itemised.x.first_step[i] >= 0 &&
+            t->itemised.x.first_step[i] <= t->itemised.peak_step &&
+            t->itemised.x.last_step[i] >= t->itemised.peak_step) {
             count_largest(t, i);
             count_alike(t, i);
         }
-    VP_TRY(vp_expand(plan, b, b->n_micro_steps, find_peak_step, ctx, err));
+    VP_TRY(vp_expand(plan, b, vp_unrolled_micro_steps(b), find_peak_step, ctx, err));
     assert(t->at[0] && t->n_largest > 0); /* the peak is at some step, of something */
     VP_TRY(vp_ask_what_if(plan, profile, &t->what_if, err));
 out:
@@ -327,9 +331,10 @@ static json_t *story_json(const vp_plan *plan, const story *t)
 
     for (int i = 0; i < t->n_largest; i++)
         json_array_append_new(
-            largest, json_pack("{s:s, s:I, s:s}", "name", t->x.buffers[t->largest[i]].name, "bytes",
-                               (json_int_t)t->x.buffers[t->largest[i]].bytes, "component",
-                               vp_component_name(t->x.buffers[t->largest[i]].component)));
+            largest,
+            json_pack("{s:s, s:I, s:s}", "name", t->itemised.x.buffers[t->largest[i]].name, "bytes",
+                      (json_int_t)t->itemised.x.buffers[t->largest[i]].bytes, "component",
+                      vp_component_name(t->itemised.x.buffers[t->largest[i]].component)));
     for (int i = 0; i < t->what_if.n; i++)
         json_array_append_new(others, what_if_json(plan, &t->what_if.rows[i]));
     json_t *j = json_pack(
@@ -424,7 +429,7 @@ static void print_largest(const story *t)
            vp_paint_end());
     for (int i = 0; i < t->n_groups && (t->all || i < N_SHOWN); i++) {
         const alike              *g = &t->groups[i];
-        const vp_expanded_buffer *b = &t->x.buffers[g->buffer];
+        const vp_expanded_buffer *b = &t->itemised.x.buffers[g->buffer];
         printf("  %-50.50s %11s",
                vp_text_escape(g->n == 1 ? b->name : g->name, shown, sizeof shown),
                vp_size_text(b->bytes, size, sizeof size));
@@ -451,16 +456,16 @@ static void print_what_ifs(const vp_plan *plan, const vp_what_ifs *w)
 {
     char needs[64], more[64], time[64] = "-", slower[32] = "";
 
-    printf("\n%s%-24s %10s %11s %9s %8s%s\n", vp_paint(VP_PAINT_HEAD), "what if", "needs", "more",
+    printf("\n%s%-23s %12s %13s %8s %7s%s\n", vp_paint(VP_PAINT_HEAD), "what if", "needs", "more",
            "step", "slower", vp_paint_end());
     for (int i = 0; i < w->n; i++) {
         const vp_what_if *r = &w->rows[i];
         if (r->step_time_s >= 0) {
             vp_time_text(r->step_time_s, time, sizeof time);
-            snprintf(slower, sizeof slower, "%+.1f %%",
+            snprintf(slower, sizeof slower, "%+.1f%%",
                      100 * (r->step_time_s / plan->step_time_s - 1));
         }
-        printf("  %-22s %10s %11s %9s %8s  %s\n", r->text,
+        printf("  %-21s %12s %13s %8s %7s %s\n", r->text,
                vp_size_text(r->device_bytes, needs, sizeof needs),
                more_bytes_text(r->device_bytes - plan->peak_bytes - plan->outside_bytes, more,
                                sizeof more),

@@ -69,7 +69,7 @@ static vp_status check_edited(const char *path, vp_err *err)
     int          fd = -1;
     vp_status    st = VP_OK;
 
-    VP_TRY(vp_file_read(path, VP_JSON_MAX_BYTES, &bytes, &n_bytes, err));
+    VP_TRY(vp_file_read(path, VP_PLAN_MAX_BYTES, &bytes, &n_bytes, err));
     VP_TRY(vp_json_parse(strcmp(path, "-") ? path : "standard input", bytes, n_bytes, &doc, err));
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_plan_from_json(&root, &plan, err));

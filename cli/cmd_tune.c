@@ -389,7 +389,7 @@ static vp_status is_plan_file(const char *path, bool *is_plan, vp_err *err)
     /* a built-in model, a folder, or nothing */
     if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || S_ISDIR(info.st_mode))
         return VP_OK;
-    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
+    VP_TRY(vp_json_read(path, VP_PLAN_MAX_BYTES, &doc, err));
     *is_plan = json_object_get(vp_json_root(doc).value, "buckets") != NULL;
 out:
     vp_json_doc_free(doc);

@@ -17,6 +17,6 @@
 vp_status vp_plan_sign(json_t *plan, vp_err *err);
 
 /* Whether it has the right one. VP_ERR_NOMEM. */
-vp_status vp_plan_is_signed(const json_t *plan, bool *is_signed, vp_err *err);
+vp_status vp_plan_is_signed(const vp_json_node *plan, bool *is_signed, vp_err *err);
 
 #endif

@@ -49,6 +49,18 @@ static vp_status rank_params(vp_arena *arena, const vp_plan *plan, vp_region h, 
     return VP_OK;
 }
 
+int64_t vp_unrolled_micro_steps(const vp_bucket *bucket)
+{
+    return vp_min_i64(bucket->n_micro_steps, VP_MAX_UNROLLED);
+}
+
+/* Buffers of a fixed one: those of micro-steps that are not walked together. */
+static int64_t n_of_fixed(const vp_bucket *bucket, const vp_plan_fixed *f, int64_t n_micro_steps)
+{
+    assert(n_micro_steps <= bucket->n_micro_steps);
+    return f->per_micro_step ? n_micro_steps + (n_micro_steps < bucket->n_micro_steps) : 1;
+}
+
 static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
                         int64_t n_micro_steps, numbering *n, vp_err *err)
 {
@@ -66,7 +78,7 @@ static vp_status number(vp_arena *arena, const vp_plan *plan, const vp_bucket *b
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t i = 0; i < plan->n_fixed; i++) {
         n->fixed_first[i] = n->n_fixed;
-        n->n_fixed += plan->fixed[i].per_micro_step ? n_micro_steps : 1;
+        n->n_fixed += n_of_fixed(bucket, &plan->fixed[i], n_micro_steps);
     }
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
@@ -309,6 +321,42 @@ out:
 
 /* ---- everything in arrays ---- */
 
+/* The m-th of a fixed buffer; m n_micro_steps: all that follow. */
+static vp_expanded_buffer fixed_at(const vp_bucket *bucket, const vp_plan_fixed *f, int64_t m,
+                                   int64_t n_micro_steps)
+{
+    vp_expanded_buffer b = {.memory       = f->memory,
+                            .offset_bytes = f->offset_bytes + m * f->bytes,
+                            .bytes        = vp_plan_fixed_bytes(bucket, f, m == n_micro_steps - 1),
+                            .component    = f->component,
+                            .persistent   = f->component != VP_COMP_TEMPORARIES &&
+                                          f->component != VP_COMP_WORKSPACE &&
+                                          f->component != VP_COMP_STAGING,
+                            .instance_idx = -1};
+
+    if (m ==
+        n_micro_steps) { /* they begin where the last that is walked ends, maybe a smaller one */
+        b.offset_bytes += vp_plan_fixed_bytes(bucket, f, true) - f->bytes;
+        b.bytes      = f->offset_bytes + vp_plan_fixed_total_bytes(bucket, f) - b.offset_bytes;
+        b.persistent = b.not_walked = true; /* its place is taken all the time */
+        snprintf(b.name, sizeof b.name, "%s.%lld to %lld", f->name, (long long)m,
+                 (long long)bucket->n_micro_steps - 1);
+    } else if (f->per_micro_step) {
+        snprintf(b.name, sizeof b.name, "%s.%lld", f->name, (long long)m);
+    } else {
+        snprintf(b.name, sizeof b.name, "%s", f->name);
+    }
+    return b;
+}
+
+static void describe_fixed(const vp_plan *plan, const vp_bucket *bucket, const numbering *n,
+                           vp_expanded_buffer *buffers)
+{
+    for (int64_t i = 0; i < plan->n_fixed; i++)
+        for (int64_t m = 0; m < n_of_fixed(bucket, &plan->fixed[i], n->n_micro_steps); m++)
+            buffers[n->fixed_first[i] + m] = fixed_at(bucket, &plan->fixed[i], m, n->n_micro_steps);
+}
+
 static void describe_params(const vp_plan *plan, const vp_bucket *bucket, const numbering *n,
                             vp_region h, vp_expanded_buffer *buffers)
 {
@@ -418,25 +466,7 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
     out->first_step = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
     out->last_step  = vp_arena_array(arena, out->n_buffers, sizeof(int64_t));
     VP_TRY_ALLOC(err, vp_arena_failed(arena) ? NULL : out);
-    for (int64_t i = 0; i < plan->n_fixed; i++) {
-        const vp_plan_fixed *f = &plan->fixed[i];
-        for (int64_t m = 0; m < (f->per_micro_step ? n_micro_steps : 1); m++) {
-            const bool          last = m == n_micro_steps - 1;
-            vp_expanded_buffer *b    = &out->buffers[n.fixed_first[i] + m];
-            *b                       = (vp_expanded_buffer){.memory       = f->memory,
-                                                            .offset_bytes = f->offset_bytes + m * f->bytes,
-                                                            .bytes        = vp_plan_fixed_bytes(bucket, f, last),
-                                                            .component    = f->component,
-                                                            .persistent   = f->component != VP_COMP_TEMPORARIES &&
-                                                                          f->component != VP_COMP_WORKSPACE &&
-                                                                          f->component != VP_COMP_STAGING,
-                                                            .instance_idx = -1};
-            if (f->per_micro_step)
-                snprintf(b->name, sizeof b->name, "%s.%lld", f->name, (long long)m);
-            else
-                snprintf(b->name, sizeof b->name, "%s", f->name);
-        }
-    }
+    describe_fixed(plan, bucket, &n, out->buffers);
     for (int h = 0; h < VP_N_REGIONS; h++)
         describe_params(plan, bucket, &n, (vp_region)h, out->buffers);
     describe_locals(plan, bucket, &n, out->buffers);

@@ -4,7 +4,9 @@
  *
  * Steps are numbered from 0. Buffers have ids: first the fixed ones (batch and control), then
  * parameters, gradients, master weights and optimizer states in chain order, then for each
- * micro-step the instances' own buffers. An instance's output is its successor's input: one id. */
+ * micro-step the instances' own buffers. An instance's output is its successor's input: one id.
+ * Where fewer micro-steps are walked than the bucket has, the batches of the others are one buffer
+ * that no step touches. */
 #ifndef VP_PLAN_EXPAND_H
 #define VP_PLAN_EXPAND_H
 
@@ -39,9 +41,13 @@ int64_t vp_expanded_operand_bytes(const vp_expanded_step *step, int operand);
 
 typedef vp_status (*vp_expand_fn)(const vp_expanded_step *step, void *ctx, vp_err *err);
 
+/* Enough of a bucket's micro-steps to see all there is: the first, a middle one that stands for all
+ * middle ones, the last. */
+enum { VP_MAX_UNROLLED = 3 };
+int64_t vp_unrolled_micro_steps(const vp_bucket *bucket);
+
 /* Walk the steps of one optimizer step with n_micro_steps micro-steps (the bucket's number, or
- * fewer for a check: every middle micro-step equals any other). Stops at the first call that
- * fails. */
+ * fewer: every middle micro-step equals any other). Stops at the first call that fails. */
 vp_status vp_expand(const vp_plan *plan, const vp_bucket *bucket, int64_t n_micro_steps,
                     vp_expand_fn fn, void *ctx, vp_err *err);
 
@@ -55,6 +61,7 @@ typedef struct vp_expanded_buffer {
     const char  *local_name;   /* the program's name for it, else NULL */
     const char  *state_name;   /* the optimizer's name for it, else NULL */
     bool         kept;
+    bool         not_walked; /* the batches of the micro-steps that were left out */
 } vp_expanded_buffer;
 
 /* Everything in arrays: lifetimes (inclusive; a buffer no step touches has first -1) and count

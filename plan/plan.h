@@ -397,6 +397,9 @@ const char *vp_param_full_name(const vp_param *p, int64_t index, char *buf, size
 
 enum { VP_PLAN_SCHEMA = 1 };
 
+/* A plan file is at most that long: the largest models, streamed, are half of it. */
+#define VP_PLAN_MAX_BYTES ((int64_t)16 << 20)
+
 /* A new JSON object, NULL when memory ran out. */
 json_t *vp_plan_to_json(const vp_plan *plan);
 

@@ -464,9 +464,6 @@ out:
 
 /* ---- lifetimes: nothing overlaps, everything is written before it is read ---- */
 
-/* micro-steps: the first, a middle one that stands for all middle ones, the last */
-enum { MAX_UNROLLED = 3 };
-
 /* The bytes of a buffer that hold data: one range, which grows as chunks are written side by
  * side. */
 typedef struct filled {
@@ -497,10 +494,10 @@ typedef struct sweep {
     const vp_expansion *x;
     const char         *file;
     filled             *written; /* per buffer */
-    double              micro_step_s[MAX_UNROLLED], optimizer_s;
+    double              micro_step_s[VP_MAX_UNROLLED], optimizer_s;
     under_way           copies[VP_MAX_COPIES];
     bool                has_copies;
-    int                 n_copies; /* under way */
+    int                 under_way[VP_MAX_COPIES], n_under_way; /* those of copies that are */
     /* per buffer: the step that began to copy the control block into it, and nothing has been written
      * there since; -1: none. And the last step that wrote the control block */
     int64_t *control_since;
@@ -571,6 +568,27 @@ static void note_control(sweep *w, const vp_expanded_step *s, const vp_expanded_
         w->control_written = s->idx;
 }
 
+static void begin_copy(sweep *w, const vp_expanded_step *s)
+{
+    const int copy = (int)s->step->copy_start.copy;
+
+    assert(w->n_under_way < VP_MAX_COPIES && !w->copies[copy].is);
+    w->copies[copy] = (under_way){true, s->operands[VP_COPY_START_X], s->operands[VP_COPY_START_Y],
+                                  s->step->copy_start.count};
+    w->under_way[w->n_under_way++] = copy;
+}
+
+static void end_copy(sweep *w, int copy)
+{
+    int i = 0;
+
+    while (i < w->n_under_way && w->under_way[i] != copy)
+        i++;
+    assert(i < w->n_under_way);
+    w->under_way[i]    = w->under_way[--w->n_under_way];
+    w->copies[copy].is = false;
+}
+
 /* Kernels work on the device; a copy goes the way of its stream, and its two steps are a pair. */
 static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
 {
@@ -600,12 +618,10 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
              (long long)s->idx, s->step->name, vp_memory_name(from[stream]),
              vp_memory_name(to[stream]), vp_stream_name(stream));
         w->has_copies = true;
-        w->n_copies++;
     } else if (s->step->kernel == VP_K_COPY_DONE) {
         NEED(s->started >= 0, NULL, "step %lld (%s): no copy %lld is under way", (long long)s->idx,
              s->step->name, (long long)s->step->copy_done.copy);
-        w->copies[s->step->copy_done.copy].is = false;
-        w->n_copies--;
+        end_copy(w, (int)s->step->copy_done.copy);
     } else {
         for (int k = 0; k < s->n_operands; k++)
             NEED(s->operands[k].buffer < 0 || s->operands[k].memory == VP_MEMORY_DEVICE, NULL,
@@ -613,15 +629,13 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
                  s->step->name, vp_step_operand_name(s->step, k),
                  vp_memory_name(s->operands[k].memory));
     }
-    for (int c = 0, n = w->n_copies; n > 0 && c < VP_MAX_COPIES; n -= w->copies[c++].is)
-        for (int k = 0; w->copies[c].is && k < s->n_operands; k++)
-            NEED(!disturbs(s, k, &w->copies[c]), NULL,
+    for (int i = 0; i < w->n_under_way; i++)
+        for (int k = 0; k < s->n_operands; k++)
+            NEED(!disturbs(s, k, &w->copies[w->under_way[i]]), NULL,
                  "step %lld (%s): uses %s while copy %d is under way", (long long)s->idx,
-                 s->step->name, w->x->buffers[s->operands[k].buffer].name, c);
+                 s->step->name, w->x->buffers[s->operands[k].buffer].name, w->under_way[i]);
     if (s->step->kernel == VP_K_COPY_START)
-        w->copies[s->step->copy_start.copy] =
-            (under_way){true, s->operands[VP_COPY_START_X], s->operands[VP_COPY_START_Y],
-                        s->step->copy_start.count};
+        begin_copy(w, s);
 out:
     return st;
 }
@@ -633,7 +647,7 @@ static vp_status check_operands(sweep *w, const vp_expanded_step *s, vp_err *err
     vp_status             st   = VP_OK;
     const char           *file = w->file;
 
-    assert(s->micro_step < MAX_UNROLLED);
+    assert(s->micro_step < VP_MAX_UNROLLED);
     *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
     VP_TRY(check_stream(w, s, err));
     for (int k = 0; k < s->n_operands; k++) {
@@ -700,7 +714,7 @@ static vp_status check_extent(const vp_plan *plan, const vp_bucket *bucket, int6
     int64_t   n_buffers = 0, n_steps = 0;
     vp_status st = VP_OK;
 
-    assert(n_micro >= 1 && n_micro <= MAX_UNROLLED);
+    assert(n_micro >= 1 && n_micro <= VP_MAX_UNROLLED);
     for (int64_t i = 0; i < bucket->n_instances; i++) {
         const vp_program *p = &bucket->programs[bucket->instances[i].program_idx];
         n_buffers +=
@@ -723,8 +737,8 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
                               double *step_s, vp_err *err)
 {
     vp_arena    *arena   = vp_arena_new();
-    int64_t      n_micro = vp_min_i64(bucket->n_micro_steps, MAX_UNROLLED);
-    int64_t      peak_bytes[VP_N_MEMORIES], last_fixed = 0;
+    int64_t      n_micro = vp_unrolled_micro_steps(bucket);
+    int64_t      peak_bytes[VP_N_MEMORIES];
     vp_expansion x;
     vp_status    st = VP_OK;
 
@@ -753,13 +767,6 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
         VP_TRY(check_steps(plan, bucket, &bucket->programs[i], file, err));
     VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &x, err));
     VP_TRY(vp_plan_check_overlap(arena, &x, file, peak_bytes, err));
-    /* batches of the micro-steps not unrolled */
-    for (int64_t i = 0; i < plan->n_fixed; i++)
-        if (plan->fixed[i].memory == VP_MEMORY_DEVICE)
-            last_fixed =
-                vp_max_i64(last_fixed, plan->fixed[i].offset_bytes +
-                                           vp_plan_fixed_total_bytes(bucket, &plan->fixed[i]));
-    peak_bytes[VP_MEMORY_DEVICE] = vp_max_i64(peak_bytes[VP_MEMORY_DEVICE], last_fixed);
     NEED(peak_bytes[VP_MEMORY_HOST_PINNED] == bucket->host_peak_bytes,
          place_of("buckets[%d].host_peak_bytes", (int)(bucket - plan->buckets)).field,
          "is %lld, its buffers reach %lld", (long long)bucket->host_peak_bytes,
@@ -768,19 +775,6 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
          place_of("buckets[%d].peak_bytes", (int)(bucket - plan->buckets)).field,
          "is %lld, its buffers reach %lld", (long long)bucket->peak_bytes,
          (long long)peak_bytes[VP_MEMORY_DEVICE]);
-    for (int64_t i = 0; i < plan->n_fixed && n_micro < bucket->n_micro_steps; i++) {
-        const vp_plan_fixed *f = &plan->fixed[i];
-        if (!f->per_micro_step)
-            continue;
-        for (int64_t k = 0; k < x.n_buffers; k++)
-            NEED(x.buffers[k].memory != f->memory ||
-                     x.buffers[k].offset_bytes + x.buffers[k].bytes <=
-                         f->offset_bytes + n_micro * f->bytes ||
-                     x.buffers[k].offset_bytes >=
-                         f->offset_bytes + vp_plan_fixed_total_bytes(bucket, f),
-                 place_of("fixed[%d]", (int)i).field, "%s and %s overlap", f->name,
-                 x.buffers[k].name);
-    }
     sweep w = {.plan            = plan,
                .bucket          = bucket,
                .x               = &x,

@@ -681,7 +681,7 @@ static vp_status check_located(vp_plan *plan, const vp_json_node *root, vp_err *
     vp_status    st    = vp_plan_check(plan, vp_json_name(root->doc), &found);
 
     if (st == VP_OK)
-        return vp_plan_is_signed(root->value, &plan->is_signed, err);
+        return vp_plan_is_signed(root, &plan->is_signed, err);
     if (st != VP_ERR_INPUT || strlen(found.field) >= sizeof at.path)
         return vp_fail(err, st, found.file, found.line, found.field, "%s", found.message);
     strcpy(at.path, found.field);
@@ -798,7 +798,7 @@ vp_status vp_plan_read(const char *path, vp_plan **out, vp_err *err)
     vp_status    st  = VP_OK;
 
     *out = NULL;
-    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
+    VP_TRY(vp_json_read(path, VP_PLAN_MAX_BYTES, &doc, err));
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_plan_from_json(&root, out, err));
 out:
@@ -814,7 +814,7 @@ vp_status vp_plan_read_all(const char *path, vp_plan **plans, int64_t max, int64
     vp_status    st      = VP_OK;
 
     *n = 0;
-    VP_TRY(vp_json_read(path, VP_JSON_MAX_BYTES, &doc, err));
+    VP_TRY(vp_json_read(path, VP_PLAN_MAX_BYTES, &doc, err));
     vp_json_node root = vp_json_root(doc);
     n_plans           = json_is_array(root.value) ? (int64_t)json_array_size(root.value) : 1;
     if (n_plans < 1 || n_plans > max)

@@ -301,10 +301,10 @@ static vp_status check_readable(const vp_text *text, const char *path, vp_err *e
     vp_err       refused = {0};
     vp_status    st      = VP_OK;
 
-    if (text->n_bytes > VP_JSON_MAX_BYTES)
+    if (text->n_bytes > VP_PLAN_MAX_BYTES)
         return VP_FAIL_AT(err, VP_ERR_INPUT, path, 0, NULL,
                           "is not written: it would be %zu bytes long, and at most %lld are read",
-                          text->n_bytes, (long long)VP_JSON_MAX_BYTES);
+                          text->n_bytes, (long long)VP_PLAN_MAX_BYTES);
     st = vp_json_parse(path, text->data, (int64_t)text->n_bytes, &doc, &refused);
     if (st == VP_OK) {
         vp_json_node root = vp_json_root(doc);

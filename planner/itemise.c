@@ -211,22 +211,22 @@ out:
 vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
                      vp_itemised *out, vp_err *err)
 {
-    int64_t      n_micro = bucket->n_micro_steps;
-    vp_expansion x;
-    walk         w;
-    vp_status    st = VP_OK;
+    const int64_t       n_micro = vp_unrolled_micro_steps(bucket);
+    const vp_expansion *x       = &out->x;
+    walk                w;
+    vp_status           st = VP_OK;
 
     *out = (vp_itemised){0};
-    VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &x, err));
-    w.phase = vp_arena_array(arena, x.n_steps, 1);
+    VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &out->x, err));
+    w.phase = vp_arena_array(arena, x->n_steps, 1);
     VP_TRY_ALLOC(err, w.phase);
     VP_TRY(vp_expand(plan, bucket, n_micro, note_phase, &w, err));
     for (int p = 0; p < VP_N_PHASES; p++)
         out->phases[p].name = phase_names[p];
-    VP_TRY(find_peak(arena, &x, out, err));
-    assert(out->peak_step < x.n_steps);
-    VP_TRY(phase_heights(arena, &x, &w, out, err));
-    VP_TRY(list_items(arena, plan, bucket, &x, out, err));
+    VP_TRY(find_peak(arena, x, out, err));
+    assert(out->peak_step < x->n_steps);
+    VP_TRY(phase_heights(arena, x, &w, out, err));
+    VP_TRY(list_items(arena, plan, bucket, x, out, err));
     out->peak_phase = phase_names[w.phase[out->peak_step]];
 out:
     return st;

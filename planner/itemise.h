@@ -1,5 +1,6 @@
 /* planner/itemise.h: where every byte of a plan is at its peak, and how high each phase reaches.
- * Simulates one optimizer step of the plan with the expander that the runtime runs. */
+ * Simulates one optimizer step of the plan with the expander that the runtime runs; of many
+ * micro-steps the first, a middle and the last. */
 #ifndef VP_PLANNER_ITEMISE_H
 #define VP_PLANNER_ITEMISE_H
 
@@ -25,7 +26,9 @@ enum { VP_N_PHASES = 4 };
 typedef struct vp_itemised {
     int64_t     peak_bytes;
     const char *peak_phase;
-    int64_t     peak_step; /* index in the expansion */
+    int64_t     peak_step; /* index in x */
+    /* what was looked at: vp_unrolled_micro_steps() of the bucket's */
+    vp_expansion x;
     /* largest first within a component; they sum to peak_bytes */
     vp_item *items;
     int64_t  n_items;

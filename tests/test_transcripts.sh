@@ -123,6 +123,18 @@ screen("run none.json", 4, r"\Avplan-run: ", SAID)
 screen("plan %s --budget 1KB" % TINY.replace(" --budget 8MB", ""), 3, NO)
 screen("study plan.json", 7, WRONG, SAID)
 
+# ---- a step of 4,096 micro-steps is explained by three of them, and as fast; a plan of the largest models can be written ----
+
+screen("plan gpt2 --device h200 --seq 1024 --micro-batch 1 --global-batch 4096 -o many.plan", 0, FITS)
+child = os.spawnlp(os.P_NOWAIT, vplan, vplan, "explain", "many.plan", "--html", "many.html")
+_, code, used = os.wait4(child, 0)
+ok(code == 0 and used.ru_utime < 0.5 and used.ru_maxrss < 100 << 10, "4,096 micro-steps: half a second, 100 MiB", used)
+few = subprocess.run([vplan, "explain", "many.plan", "--json"], stdout=subprocess.PIPE).stdout
+batch = sum(i["bytes"] for i in json.loads(few)["items"] if i["name"] == "batch_input")
+ok(batch == 2 * 4 * 4096 * 1024, "the batches of all micro-steps are counted", batch)
+screen("plan llama-3.1-70b --device h200 --budget 60GiB --seq 8192 --global-batch 720 --host-memory 2TiB -o large.plan", 0, FITS)
+screen("explain large.plan", 0, FITS)
+
 # ---- finding one's way ----
 
 screen("help", 0, r"\Ausage: vplan COMMAND", None)
