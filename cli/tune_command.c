@@ -308,11 +308,15 @@ static void print_runners_up(const vp_command_result *r)
 static const char *beside_had(const vp_command_result *r, char *buf, size_t size)
 {
     const vp_command_trial *t = &r->best->trial, *had = r->had ? &r->had->trial : NULL;
+    bool                    compared =
+        had && had->verdict == VP_COMMAND_OK && had->samples_per_s > 0 && t->samples_per_s > 0;
 
     buf[0] = '\0';
     if (r->had == r->best)
         snprintf(buf, size, "what you have is the fastest that fits");
-    else if (had && had->verdict == VP_COMMAND_OK && had->samples_per_s > 0 && t->samples_per_s > 0)
+    else if (compared && t->samples_per_s < 1.005 * had->samples_per_s)
+        snprintf(buf, size, "nothing that fits is faster than what you have (assumed)");
+    else if (compared)
         snprintf(buf, size, "%.2f times as fast as what you have (assumed)",
                  t->samples_per_s / had->samples_per_s);
     else if (had && had->verdict == VP_COMMAND_OOM_DEVICE)

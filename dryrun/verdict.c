@@ -18,6 +18,16 @@ static bool is_ours(const char *type)
     return false;
 }
 
+/* What would help against an error of the command's own, or "". */
+static const char *help_with(const char *message)
+{
+    /* huggingface_hub and transformers, of a name that is neither a folder nor in the cache */
+    return strstr(message, "cached files") || strstr(message, "outgoing traffic has been disabled")
+               ? " (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR "
+                 "writes a folder without contents, to be named in its place)"
+               : "";
+}
+
 void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                      const vp_dryrun_findings *found, vp_dryrun_judgement *out)
 {
@@ -91,8 +101,9 @@ void vp_dryrun_judge(const vp_dryrun_opts *opts, const vp_child_result *child,
                  "a library asks for what the stand-in does not have: %s",
                  vp_text_escape(vp_dryrun_report_text(&error, "message"), shown, sizeof shown));
     } else if (child->exit_code != 0) {
-        snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s",
-                 child->exit_code, type[0] ? ": " : "", vp_text_escape(type, shown, sizeof shown));
+        snprintf(out->reason, sizeof out->reason, "the command ended with exit code %d%s%s%s",
+                 child->exit_code, type[0] ? ": " : "", vp_text_escape(type, shown, sizeof shown),
+                 had_error ? help_with(vp_dryrun_report_text(&error, "message")) : "");
     } else if (!have && found->n_ranks) {
         out->exit_code = vp_status_exit_code(VP_ERR_DEVICE);
         snprintf(out->reason, sizeof out->reason,

@@ -82,6 +82,12 @@ expect "a launcher's rank that is not 0" 5 "only ranks other than 0 were started
     "$vplan" dryrun -- python3 -c 'raise SystemExit(7)'
 expect "a RANK that no launcher set" 4 "exit code 7" env RANK=1 WORLD_SIZE=1 "$vplan" dryrun -- python3 -c 'raise SystemExit(7)'
 expect "a command that fails" 4 "exit code 7" dry -- sh -c 'exit 7'
+# the message of transformers, which goes over several lines
+cat > "$work/hub.sh" <<'P'
+printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"OSError","message":"We could not connect to the Hub, and could not find them in the cached files.\\nCheck your connection"}}' > "$VPLAN_NULL_REPORT/report.1.json"
+exit 1
+P
+expect "a model that is not on this machine" 4 "OSError (that model is not on this machine: vplan dryrun --fake-weights MODEL -o DIR" dry -- sh "$work/hub.sh"
 expect "a command that dies" 139 "signal 11" dry -- sh -c 'kill -SEGV $$'
 expect "a command that hangs" 4 "longer than --timeout" dry --timeout 1 -- sleep 60
 dry --timeout 1 -- sh -c 'sleep 63 & sleep 64' > /dev/null 2>&1

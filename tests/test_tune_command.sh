@@ -119,6 +119,16 @@ ok "an option without a value" exits 0 tune --try --flag=off,on --try --batch=1,
 ok "is there or not" json 'd["had"]["settings"] == {"--flag": "on", "--batch": "2"}'
 
 # ---- faults ----
+ok "what is as fast as it was" exits 0 "$vplan" tune --device l4 --try --optim=a -- "${cmd[@]}" --batch 2
+ok "is said to be no faster" says "nothing that fits is faster than what you have"
+cat > only_message.sh <<'P'
+printf '{"cuda":false,"final":true,"torch":"2.11.0","phases":[],"error":{"type":"ValueError","message":"first line\\nsecond line"}}' > "$VPLAN_NULL_REPORT/report.1.json"
+exit 1
+P
+ok "a command that fails as it is" exits 6 tune --try --batch=1,2 -- sh only_message.sh
+ok "its error's first line" says "ValueError: first line"
+"$vplan" tune --device l4 --try --batch=1,2 -- sh only_message.sh > "$work/said" 2>&1
+ok "and no more of it" sh -c '! grep -q "x0a\|second line" "$1"' _ "$work/said"
 ok "a value that crashes and one that hangs" exits 0 tune --timeout 3 --try --batch=1,2,4,8 -- "${cmd[@]}" --crash 4 --hang 8
 ok "are verdicts" json '{value(t, "--batch"): t["verdict"] for t in d["trials"]}.get("8") == "timeout"' \
     '{value(t, "--batch"): t["verdict"] for t in d["trials"]}.get("4") == "crash"' 'd["best"]["settings"]["--batch"] == "2"'

@@ -229,6 +229,15 @@ static const char *last_line(const char *text, vp_arena *arena)
     return line ? vp_arena_strdup(arena, vp_text_escape(line, shown, sizeof shown)) : "";
 }
 
+/* How much of an escaped text is shown: its first line, shortened. */
+static int shown_of(const char *text)
+{
+    const char *end = strstr(text, "\\x0a");
+    size_t      n   = end ? (size_t)(end - text) : strlen(text);
+
+    return n < 300 ? (int)n : 300;
+}
+
 static void judge(const json_t *doc, const vp_child_result *child, vp_arena *arena,
                   vp_command_trial *t)
 {
@@ -271,7 +280,7 @@ static void judge(const json_t *doc, const vp_child_result *child, vp_arena *are
                            : strstr(reason, "interrupted")         ? VP_COMMAND_INTERRUPTED
                                                                    : VP_COMMAND_CRASH;
         const char *what = json_string_value(json_object_get(error, "message"));
-        t->evidence      = what ? vp_arena_printf(arena, "%s: %.300s", reason, what)
+        t->evidence      = what ? vp_arena_printf(arena, "%s: %.*s", reason, shown_of(what), what)
                                 : vp_arena_printf(arena, "%s%s%s", reason, child->n_err ? ": " : "",
                                                   last_line(child->err, arena));
     }
