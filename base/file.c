@@ -443,6 +443,40 @@ out:
     return st;
 }
 
+bool vp_read_all(int fd, void *to, size_t n)
+{
+    char *at = to;
+
+    while (n) {
+        ssize_t got = read(fd, at, n);
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+bool vp_write_all(int fd, const void *from, size_t n)
+{
+    const char *at = from;
+
+    while (n) {
+        ssize_t put = write(fd, at, n);
+
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return false;
+        at += put;
+        n -= (size_t)put;
+    }
+    return true;
+}
+
 vp_status vp_file_make_dir(const char *path, vp_err *err)
 {
     struct stat info;

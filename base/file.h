@@ -38,6 +38,10 @@ vp_status vp_file_put(vp_file_writer *w, const void *data, size_t n_bytes, vp_er
 vp_status vp_file_commit(vp_file_writer *w, vp_err *err);
 void      vp_file_abort(vp_file_writer *w);
 
+/* All n bytes through a pipe, however the kernel cuts them up. False: its other end is gone, or errno says why. */
+bool vp_read_all(int fd, void *to, size_t n);
+bool vp_write_all(int fd, const void *from, size_t n);
+
 /* Make a folder (parents must exist); an existing folder is fine. VP_ERR_STORAGE otherwise. */
 vp_status vp_file_make_dir(const char *path, vp_err *err);
 

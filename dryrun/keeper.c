@@ -1,5 +1,7 @@
 #include "dryrun/dryrun_internal.h"
 
+#include "base/file.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -58,41 +60,6 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* Read n bytes; false at an end before them. */
-static bool read_all(int fd, void *to, size_t n)
-{
-    char *at = to;
-
-    while (n) {
-        ssize_t got = read(fd, at, n);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        at += got;
-        n -= (size_t)got;
-    }
-    return true;
-}
-
-static bool write_all(int fd, const void *from, size_t n)
-{
-    const char *at = from;
-
-    while (n) {
-        ssize_t put = write(fd, at, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        at += put;
-        n -= (size_t)put;
-    }
-    return true;
-}
-
 /* The keeper: run the command, say how it ended, and when the owner is done, or is no more, remove
  * the folder. In a session of its own, so that a signal to the owner's group does not reach it. */
 static _Noreturn void keep(const vp_child_opts *opts, vp_dryrun_folder *folder, int orders,
@@ -112,8 +79,8 @@ static _Noreturn void keep(const vp_child_opts *opts, vp_dryrun_folder *folder, 
     m.st          = vp_child_run(&mine, &m.result, &m.err);
     m.result.out = m.result.err = NULL; /* of this process, and nothing was captured */
     fcntl(orders, F_SETFL, 0);
-    if (write_all(answers, &m, sizeof m))
-        while (read_all(orders, &byte, 1))
+    if (vp_write_all(answers, &m, sizeof m))
+        while (vp_read_all(orders, &byte, 1))
             ; /* until the owner closes it or is gone */
     vp_dryrun_folder_release(folder);
     _exit(0);
@@ -168,7 +135,7 @@ vp_status vp_dryrun_keep(const vp_child_opts *opts, vp_dryrun_folder *folder,
     close_fd(&answers[1]);
     if (keeper < 0) {
         st = VP_FAIL(err, VP_ERR_DEVICE, "cannot start another process: %s", strerror(errno));
-    } else if (read_all(answers[0], &m, sizeof m)) {
+    } else if (vp_read_all(answers[0], &m, sizeof m)) {
         st      = m.st;
         *result = m.result;
         if (st != VP_OK && err)

@@ -1,5 +1,7 @@
 #include "tuner/side_by_side.h"
 
+#include "base/file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,23 +19,6 @@ typedef struct message {
     vp_err          err;
     vp_child_result result; /* its strings are not part of it */
 } message;
-
-static bool write_all(int fd, const void *from, size_t n)
-{
-    const char *at = from;
-
-    while (n) {
-        ssize_t put = write(fd, at, n);
-
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put <= 0)
-            return false;
-        at += put;
-        n -= (size_t)put;
-    }
-    return true;
-}
 
 /* Everything but standard input, output, errors and two more. */
 static void close_others(int a, int b)
@@ -72,8 +57,9 @@ static _Noreturn void watch(const vp_child_opts *opts, const char *folder, int o
     char  *out = m.result.out, *errors = m.result.err;
     size_t n_out = m.result.n_out, n_err = m.result.n_err;
     m.result.out = m.result.err = NULL;
-    bool said = write_all(answers, &m, sizeof m) && (!out || write_all(answers, out, n_out)) &&
-                (!errors || write_all(answers, errors, n_err));
+    bool said                   = vp_write_all(answers, &m, sizeof m) &&
+                (!out || vp_write_all(answers, out, n_out)) &&
+                (!errors || vp_write_all(answers, errors, n_err));
     _exit(said ? 0 : 1);
 }
 
