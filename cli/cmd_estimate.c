@@ -371,9 +371,14 @@ static const vp_option rows[] = {
      .otherwise = "adamw"},
     {VP_ROW_ATTENTION(vp_estimate_options, attention), .open = true,
      .help = "How it is computed; math keeps the attention matrix for backward"},
-    {VP_ROW_LOSS(vp_estimate_options, loss),
+    {.name      = "--loss",
+     .kind      = VP_OPTION_CHOICE,
+     .at        = offsetof(vp_estimate_options, loss),
+     .words     = "full|chunked|chunked:N|liger",
+     .open      = true,
      .help      = "Head and loss over all tokens at once, or N tokens at a time, a multiple of "
-                  "256; chunked is 1024",
+                  "256; chunked is 1024; liger is Liger's, with --trainer hf",
+     .example   = "chunked:512",
      .otherwise = "full"},
     {VP_ROW_RECOMPUTE(vp_estimate_options, recompute),
      .help      = "What each block recomputes in backward instead of keeping it; full keeps a "

@@ -11,8 +11,8 @@ typedef struct vp_estimate_options {
         *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *load, *task,
         *parallel, *offload;
     vp_amount budget;
-    int64_t   seq, target_seq, micro_batch, accumulation, world;
-    bool      keep_output, qlora, all, ladder, trainer_is_default;
+    int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, world;
+    bool      keep_output, qlora, liger, all, ladder, trainer_is_default;
 } vp_estimate_options;
 
 /* Where --seq is not said: at most; and SFTConfig's max_length. */

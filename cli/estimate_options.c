@@ -39,6 +39,16 @@ static const vp_option rows[] = {
      .help      = "Backward passes before the optimizer's step",
      .otherwise = "1",
      .example   = "4"},
+    {.name      = "--eval-batch",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(vp_estimate_options, eval_batch),
+     .value     = "N",
+     .unit      = "samples",
+     .min       = 1,
+     .help      = "Evaluate between steps, so many samples at once (Trainer's own "
+                  "per_device_eval_batch_size is 8); the loss is wanted, no logits",
+     .otherwise = "no evaluation",
+     .example   = "8"},
     {.name      = "--lora",
      .kind      = VP_OPTION_TEXT,
      .at        = offsetof(vp_estimate_options, lora),
@@ -62,6 +72,11 @@ static const vp_option rows[] = {
      .help =
          "As one trains with QLoRA: --load nf4-dq, --recompute full, 16-bit compute, and --lora "
          "r=16,targets=all-linear where that is not given"},
+    {.name = "--liger",
+     .kind = VP_OPTION_FLAG,
+     .at   = offsetof(vp_estimate_options, liger),
+     .help = "With Liger's kernels in place of transformers' norms, rotary embeddings, MLP, head "
+             "and loss (Trainer's use_liger_kernel); --loss liger has its head and loss alone"},
     {.name  = "--world",
      .kind  = VP_OPTION_COUNT,
      .at    = offsetof(vp_estimate_options, world),
@@ -142,9 +157,11 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->measured     ? "measured"
                         : o->padding      ? "padding"
                         : o->accumulation ? "accumulation"
+                        : o->eval_batch   ? "eval-batch"
                         : o->lora         ? "lora"
                         : o->load         ? "load"
                         : o->qlora        ? "qlora"
+                        : o->liger        ? "liger"
                         : o->keep_output  ? "keep-output"
                         : o->task         ? "task"
                         : o->target_seq   ? "target-seq"

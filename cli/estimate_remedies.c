@@ -19,6 +19,15 @@ static bool recompute(vp_hf_request *q)
     return !on;
 }
 
+/* As Trainer has them. */
+static bool liger(vp_hf_request *q)
+{
+    bool on = q->liger && strcmp(q->liger, "all") == 0;
+
+    q->liger = "all";
+    return !on && strcmp(q->trainer, "hf") == 0;
+}
+
 static bool small_states(vp_hf_request *q)
 {
     bool on = strstr(q->optimizer, "8bit") || strncmp(q->optimizer, "sgd", 3) == 0;
@@ -34,6 +43,14 @@ static bool half_batch(vp_hf_request *q)
     q->batch /= 2;
     q->accumulation *= 2;
     return true;
+}
+
+static bool one_evaluated(vp_hf_request *q)
+{
+    bool more = q->eval_batch > 1;
+
+    q->eval_batch = more ? 1 : q->eval_batch;
+    return more;
 }
 
 static bool half_seq(vp_hf_request *q)
@@ -75,8 +92,10 @@ static bool shard(vp_hf_request *q)
 
 static const change changes[VP_REMEDIES] = {
     {"--recompute full", "a forward pass more in each step: about a third slower", recompute},
+    {"--liger", "Liger's kernels, to be installed: no logits are made", liger},
     {"--optimizer adamw_8bit", "states of 8 bits, by bitsandbytes", small_states},
     {"--micro-batch", "as many samples a step, in twice the passes", half_batch},
+    {"--eval-batch 1", "an evaluation takes longer, its loss is the same", one_evaluated},
     {"--seq", "shorter samples", half_seq},
     {"--precision bf16-amp", "frozen weights of 16 bits", small_weights},
     {"--world", "weights, gradients and states cut over the cards, which wait for each other",
@@ -154,15 +173,16 @@ static void double_batch(const vp_model *model, const vp_hf_request *asked, int6
     }
 }
 
-/* From *q on, one sample at a time first, then one change after the other as far as they were recorded. False:
+/* From *q on, one sample at a time first, in evaluations too, then one change after the other as far as they were recorded. False:
  * all of it together is not enough. */
 static bool go_down(const vp_model *model, vp_hf_request *q, int64_t most_bytes, bool shorter,
                     int64_t *bytes)
 {
-    static bool (*const ways[])(vp_hf_request *) = {recompute, small_states, small_weights,
-                                                    quantised, half_seq};
+    static bool (*const ways[])(vp_hf_request *) = {liger,         recompute, small_states,
+                                                    small_weights, quantised, half_seq};
     size_t n                                     = sizeof ways / sizeof *ways - !shorter;
 
+    one_evaluated(q);
     while (half_batch(q))
         ;
     if (fits(model, q, most_bytes, bytes))
@@ -213,6 +233,8 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
     TELL(strcmp(q->offload, asked->offload) != 0, " --offload %s", q->offload);
     TELL(q->batch != asked->batch, " --micro-batch %lld --accumulation %lld", (long long)q->batch,
          (long long)q->accumulation);
+    TELL(q->eval_batch != asked->eval_batch, " --eval-batch %lld", (long long)q->eval_batch);
+    TELL(strcmp(q->liger, asked->liger) != 0, " --liger");
     TELL(!qlora && strcmp(q->recompute, asked->recompute) != 0, " --recompute %s", q->recompute);
     TELL(strcmp(q->optimizer, asked->optimizer) != 0, " --optimizer %s", q->optimizer);
     TELL(!qlora && strcmp(q->precision, asked->precision) != 0, " --precision %s", q->precision);

@@ -5,7 +5,7 @@
 
 #include "trainers/hf/hf_estimate.h"
 
-enum { VP_REMEDIES = 7 };
+enum { VP_REMEDIES = 9 };
 
 typedef struct vp_remedy {
     char        option[48]; /* as one would type it */
@@ -19,7 +19,7 @@ int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_
                      vp_remedy out[VP_REMEDIES]);
 
 /* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:
- * smaller micro-batches first, then recompute, 8-bit states, smaller frozen weights; where each card has all of
+ * smaller micro-batches first, then Liger's kernels, recompute, 8-bit states, smaller frozen weights; where each card has all of
  * it, all cut over the cards there are; of several cards what is in host memory; QLoRA in place of training all, shorter samples; last more cards.
  * most_bytes are for the cards asked for. False: nothing does. */
 typedef struct vp_remedy_chain {

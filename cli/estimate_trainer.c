@@ -83,10 +83,16 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
                        "--loss %s: SFTTrainer makes its loss in tiles of its own from TRL 1.16 on, "
                        "which chunked means; --trainer hf --recompute full has whole logits",
                        o->loss);
-    if (o->loss && !is_trl && strcmp(o->loss, "full") != 0)
+    if (o->loss && !is_trl && strcmp(o->loss, "full") != 0 && strcmp(o->loss, "liger") != 0)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",
                        o->loss);
+    if (o->liger && (is_trl || strcmp(o->trainer, "torch") == 0))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--liger: recorded were Liger's kernels as transformers' Trainer has them: "
+                       "--trainer hf");
+    if (o->liger && o->loss)
+        return VP_FAIL(err, VP_ERR_USAGE, "--liger has Liger's loss: leave --loss %s out", o->loss);
     if (is_trl && o->world > 1)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--trainer trl --world %lld: SFTTrainer was recorded on one card only; "
@@ -194,6 +200,9 @@ static void fill_request(const vp_estimate_options *o, answer *a)
                .load            = o->load ? o->load : "none",
                .resident        = o->resident,
                .keep_output     = o->keep_output,
+               .liger           = o->liger                                   ? "all"
+                                  : o->loss && strcmp(o->loss, "liger") == 0 ? "loss"
+                                                                             : "none",
                .clips           = d->clips,
                .world           = o->world ? o->world : 1,
                .parallel        = o->parallel    ? o->parallel
@@ -207,6 +216,7 @@ static void fill_request(const vp_estimate_options *o, answer *a)
                .default_seq     = d->seq,
                .task            = o->task,
                .accumulation    = o->accumulation ? o->accumulation : 1,
+               .eval_batch      = o->eval_batch,
                .capability      = o->device ? a->device.compute_capability : 90,
                .processors      = o->device ? a->device.multiprocessors : 132,
                .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
@@ -547,6 +557,10 @@ static json_t *answer_json(const answer *a)
 
     if (strcmp(q->lora.targets, "none") != 0)
         json_object_set_new(settings, "lora", lora_json(q));
+    if (strcmp(q->liger, "none") != 0)
+        json_object_set_new(settings, "liger", json_string(q->liger));
+    if (q->eval_batch)
+        json_object_set_new(settings, "eval_batch", json_integer(q->eval_batch));
     if (a->max)
         json_object_set_new(settings, "max", json_string(a->max));
     if (q->resident)
@@ -640,8 +654,11 @@ static void print_setting(const answer *a)
                    vp_count_text(a->estimate.n_params, x, sizeof x),
                    vp_count_text(a->estimate.n_trained, y, sizeof y), q->trainer,
                    a->has_device ? ", on " : "", a->has_device ? a->device.name : "");
-    vp_screen_line("recipe", "%s, %s, attention %s, recompute %s", q->precision, q->optimizer,
-                   q->attention, q->recompute);
+    vp_screen_line("recipe", "%s, %s, attention %s, recompute %s%s", q->precision, q->optimizer,
+                   q->attention, q->recompute,
+                   strcmp(q->liger, "all") == 0    ? ", Liger's kernels"
+                   : strcmp(q->liger, "loss") == 0 ? ", Liger's loss"
+                                                   : "");
     if (strcmp(q->lora.targets, "none") != 0)
         vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s", (long long)q->lora.rank,
                        q->lora.targets, q->lora.is_bf16 ? "bf16" : "fp32",
@@ -655,8 +672,9 @@ static void print_setting(const answer *a)
         vp_screen_line("host", "%s a card, of it pinned %s",
                        vp_size_text(a->estimate.host_bytes, x, sizeof x),
                        vp_size_text(a->estimate.pinned_bytes, y, sizeof y));
-    vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld\n",
-                   (long long)q->batch, (long long)a->estimate.seq, (long long)q->accumulation);
+    snprintf(x, sizeof x, q->eval_batch ? ", evaluation by %lld" : "", (long long)q->eval_batch);
+    vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld%s\n",
+                   (long long)q->batch, (long long)a->estimate.seq, (long long)q->accumulation, x);
 }
 
 /* What is alive at the peak; items below a thousandth together, unless all are wanted. */

@@ -79,13 +79,14 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8)):
+for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
         name = " ".join([row["name"], row["trainer"]] + row["options"])
         if ok(not isinstance(errors, str), name, errors):
             ok(abs(errors["peak"]) <= 0.001 and abs(errors["reserved"]) <= 0.006 and abs(errors["load"]) <= 1e-6, name, errors)
+            ok(abs(errors.get("evaluate", 0)) <= 0.0001, name + ": evaluation", errors)
 llama_path = os.path.join(scratch, "llama.json")
 json.dump(json.loads(rows[0]["config"]), open(llama_path, "w"))
 trl = json.loads(subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--json"], stdout=subprocess.PIPE).stdout)
@@ -94,6 +95,34 @@ ok((unasked.get("seq"), unasked.get("recompute"), unasked.get("precision")) == (
 for name in ("llama-3.1-8b", "llama-3.2-1b", "qwen3-0.6b"):
     whole, frozen = [json.loads(subprocess.run([vplan, "estimate", name, "--trainer", "trl", "--json", *o], stdout=subprocess.PIPE).stdout).get("model", {}) for o in ((), ("--qlora",))]
     ok(frozen and frozen["params_total"] - frozen["params_trainable"] == whole["params_total"], "trl: QLoRA of a built-in model has its parameters", (name, whole, frozen))
+
+# ---- an evaluation between steps, whose logits are more than a step's with one sample ----
+def phases_with(*options):
+    p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "hf", "--seq", "1024", "--json", *options] + ["--micro-batch", "1"] * ("--micro-batch" not in options), stdout=subprocess.PIPE)
+    return json.loads(p.stdout)
+
+
+alone, small, large = phases_with(), phases_with("--eval-batch", "1"), phases_with("--eval-batch", "8", "--device", "h100", "--budget", "28GiB")
+ok("evaluate" not in [p["name"] for p in alone["phases"]], "no evaluation unasked")
+ok(large["peak_phase"] == "evaluate" and small["peak_phase"] != "evaluate", "eight samples of an evaluation decide", (small["peak_phase"], large["peak_phase"]))
+# fp32 logits, copied by Accelerate and again by the loss, which makes log-softmax of them: 8 x 1024 x 128256 x 4 bytes each
+logits = [i["bytes"] for p in large["phases"] if p["name"] == "evaluate" for i in p["items"] if i["name"] == "logits_and_loss"]
+ok(logits and logits[0] >= 2 * 8 * 1024 * 128256 * 4, "an evaluation's logits", logits)
+ok(any(r["option"] == "--eval-batch 1" for r in large["remedies"]) and "--eval-batch 1" in large["fits_with"]["options"],
+   "a smaller evaluation is what is advised", (large["remedies"], large["fits_with"]))
+for options, words in ((("--attention", "math"), "no such evaluation"), (("--world", "2", "--parallel", "zero3"), "under --parallel zero3")):
+    ok(words in phases_with("--eval-batch", "2", *options).get("error", {}).get("message", ""), "refused: %s" % words)
+ok(phases_with("--eval-batch", "2", "--world", "2")["phases"][-1]["name"] == "evaluate", "an evaluation under DDP")
+
+# ---- Liger's kernels, its loss in tiles: 4 x 1024 tokens, 128256 rows of 2048: 63 times the width, so 128 rows a tile ----
+plain, liger = phases_with("--micro-batch", "4"), phases_with("--micro-batch", "4", "--liger")
+logits = [i["bytes"] for i in liger["items"] if i["name"] == "logits_and_loss"]
+ok(sum(logits) <= 2 * 128 * 128256 + 2**20 and liger["peak_bytes"] < plain["peak_bytes"], "Liger makes no more logits than a tile's", logits)
+ok("--liger" in [r["option"] for r in plain["remedies"]] and "--liger" not in [r["option"] for r in liger["remedies"]], "Liger is advised where it is not on")
+for options, words in ((("--loss", "liger"), "--liger has Liger's loss"), (("--trainer", "trl"), "--trainer hf"), (("--task", "mlm"), "task")):
+    p = subprocess.run([vplan, "estimate", llama_path, *(("--trainer", "hf") if "--trainer" not in options else ()), "--liger", *options, "--json"], stdout=subprocess.PIPE)
+    ok(p.returncode in (2, 4) and words in json.loads(p.stdout)["error"]["message"], "Liger refused: %s" % (options,), p.stdout[:300])
+
 p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 4 and b"one card" in p.stdout, "trl: several cards", p.stdout[:200])
 

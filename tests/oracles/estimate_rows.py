@@ -52,12 +52,14 @@ def of_ours(r, scratch):
             f.write(r["config"])
     options = ["--precision", r["precision"], "--attention", r["attention"], "--recompute", r["recompute"], "--optimizer",
                r["optimizer"], "--micro-batch", r["micro_batch"]]
-    for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding")):
-        if r.get(column):
+    for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding"),
+                           ("eval_batch", "--eval-batch")):
+        if r.get(column, "0") not in ("", "0"):
             options += [option, r[column]]
     if r.get("lora", "none") != "none":
         options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]), "--load", r["load"]]
-    phases = {p: int(r["allocated_" + p]) for p in PHASES}
+    options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
+    phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if "allocated_" + p in r}
     return dict(trainer=r.get("trainer", "torch"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
                 reserved=int(r["reserved"]))
 
@@ -82,8 +84,8 @@ def estimate(vplan, row):
     if p.returncode:
         return j["error"]["message"]
     phases = {x["name"]: x for x in j["phases"]}
-    here = {p: allocated(phases[p], row["workspaces"]) for p in PHASES}
-    out = {p: here[p] / row["phases"][p] - 1 for p in PHASES}
+    here = {p: allocated(phases[p], row["workspaces"]) for p in row["phases"]}
+    out = {p: here[p] / row["phases"][p] - 1 for p in here}
     out["peak"] = max(here.values()) / row["peak"] - 1
     if row.get("with_workspaces"):
         out["peak_w"] = j["allocated_peak_bytes"] / row["with_workspaces"] - 1
@@ -121,7 +123,7 @@ def main():
     if not answers:
         sys.exit(1)
     print("%-10s %9s %9s %9s %9s %6s" % ("error", "median", "95 %", "worst", "lowest", "0"))
-    for key in ["peak", "peak_w", "reserved"] + PHASES:
+    for key in ["peak", "peak_w", "reserved"] + PHASES + ["evaluate"]:
         e = [x[0][key] for x in answers if key in x[0]]
         if not e:
             continue
@@ -131,7 +133,7 @@ def main():
     shown = sorted(answers, key=lambda x: -max(abs(x[0]["peak"]), abs(x[0]["reserved"])))
     for got, text in shown[:len(shown) if a.each else a.worst]:
         print("peak %+.4f%% reserved %+.4f%% %s | %s" % (100 * got["peak"], 100 * got["reserved"], text,
-              " ".join("%s %+.3f%%" % (k, 100 * got[k]) for k in PHASES if got[k])))
+              " ".join("%s %+.3f%%" % (k, 100 * got[k]) for k in PHASES + ["evaluate"] if got.get(k))))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,11 @@
 #include "trainers/hf/hf_estimate.h"
 
-#include "base/file.h"
 #include "base/text.h"
 #include "base/units.h"
-#include "trainers/hf/hf_refuse.h"
-#include "trainers/hf/hf_sizes.h"
+#include "trainers/hf/hf_find.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"
 
-#include <dirent.h>
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +15,7 @@ enum { STEPS = 2 };
 typedef struct run {
     const vp_model       *model;
     const vp_hf_request  *request;
-    vp_hf_sizes           sizes;
-    vp_recording         *recording;
+    vp_hf_found           found;
     vp_caching_allocator *allocator;
     vp_ledger             ledger;
     vp_recorded          *step;
@@ -30,323 +24,8 @@ typedef struct run {
     vp_optimizer_step    *optimizer;
     vp_world             *world; /* or NULL: one rank */
     vp_hf_estimate       *out;
-    bool                  plain; /* a plain loop's recording is played */
-    bool                  ties;  /* frozen tables are tied, and the untied recording is played */
     char                  names[VP_LEDGER_PHASES][24];
 } run;
-
-static void assume(vp_hf_estimate *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void assume(vp_hf_estimate *e, const char *fmt, ...)
-{
-    va_list args;
-
-    if (e->n_assumptions == VP_HF_ASSUMPTIONS)
-        return;
-    va_start(args, fmt);
-    vsnprintf(e->assumptions[e->n_assumptions++], sizeof *e->assumptions, fmt, args);
-    va_end(args);
-}
-
-static bool has_adapters(const vp_hf_request *q)
-{
-    return strcmp(q->lora.targets, "none") != 0;
-}
-
-/* A plain loop, or Trainer's. */
-static bool is_plain(const vp_hf_request *q)
-{
-    return strcmp(q->trainer, "torch") == 0;
-}
-
-/* TRL's head and loss are its own, so no other trainer's step stands in for it. */
-static bool is_trl(const vp_hf_request *q)
-{
-    return strcmp(q->trainer, "trl") == 0;
-}
-
-static bool is_quantised(const vp_hf_request *q)
-{
-    return q->load && strcmp(q->load, "none") != 0;
-}
-
-static bool is_shared(const vp_hf_request *q)
-{
-    return q->world > 1 && q->parallel && strcmp(q->parallel, "none") != 0;
-}
-
-/* Ways that cut the weights compute with 16-bit ones, without autocast. */
-static const char *computed_precision(const vp_hf_request *q)
-{
-    bool cut = is_shared(q) && !vp_world_replicates(q->parallel);
-
-    return !cut ? q->precision : strcmp(q->precision, "bf16-mixed") == 0 ? "bf16" : q->precision;
-}
-
-/* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
- * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between. */
-static const char *recorded_precision(const vp_hf_request *q)
-{
-    bool        same      = strcmp(q->attention, "eager") != 0 || is_quantised(q);
-    const char *precision = computed_precision(q);
-
-    return same && strcmp(precision, "fp16") == 0         ? "bf16"
-           : same && strcmp(precision, "fp16-mixed") == 0 ? "bf16-mixed"
-                                                          : precision;
-}
-
-/* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
- * where it makes a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows
- * are no multiple of 8 elements; heads of more than 128. */
-static void key_of(const run *r, char *buf, size_t size)
-{
-    const vp_hf_request *q      = r->request;
-    const vp_hf_sizes   *s      = &r->sizes;
-    bool                 window = s->window && r->out->seq >= s->window;
-    bool                 sdpa   = strcmp(q->attention, "eager") != 0;
-    int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
-    bool ragged = (q->padded || window || target) && (r->out->seq % 8 || target % 8);
-
-    snprintf(buf, size,
-             "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s",
-             r->out->task, recorded_precision(q), q->attention, q->padded, (int)s->heads,
-             s->tied && !r->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
-             q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
-             is_quantised(q) ? " quantised=" : "", is_quantised(q) ? q->load : "",
-             s->without_dropout ? " dropout=0" : "", window ? " window=1" : "",
-             sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
-             is_quantised(q) && !is_trl(q) ? " upcast=1" : "",
-             r->plain ? "" : " trainer=", r->plain ? "" : q->trainer);
-}
-
-static int by_name(const struct dirent **a, const struct dirent **b)
-{
-    return strcmp((*a)->d_name, (*b)->d_name);
-}
-
-/* Families whose file of this kind lies beside that of path, by name. */
-static void list_families(const char *path, const char *kind, char *buf, size_t size)
-{
-    char            folder[PATH_MAX];
-    char           *end;
-    struct dirent **entries;
-    size_t          n = 0;
-
-    buf[0] = '\0';
-    snprintf(folder, sizeof folder, "%s", path);
-    end = strrchr(folder, '/');
-    if (!end)
-        return;
-    *end          = '\0';
-    int n_entries = scandir(folder, &entries, NULL, by_name);
-    for (int i = 0; i < n_entries; i++) {
-        const char *name   = entries[i]->d_name;
-        int         length = (int)strcspn(name, "-.");
-        if (length > 0 && n < size && strncmp(name + length, kind, strlen(kind)) == 0 &&
-            name[length + (int)strlen(kind)] == '.')
-            n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, name);
-        free(entries[i]);
-    }
-    if (n_entries >= 0)
-        free(entries);
-}
-
-static vp_status find_recording(const run *r, char *path, size_t size, vp_err *err)
-{
-    char   name[120], known[600] = "";
-    vp_err why = {0};
-
-    const char *kind = is_trl(r->request)         ? "-trl"
-                       : !r->plain                ? "-hf"
-                       : is_quantised(r->request) ? "-qlora"
-                       : has_adapters(r->request) ? "-lora"
-                                                  : "";
-
-    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, kind);
-    if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
-            '\0' &&
-        vp_file_find_program(name, path, size, &why) == VP_OK)
-        return VP_OK;
-    if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
-        return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
-    list_families(path, kind, known, sizeof known);
-    return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
-                      "no training step of family \"%s\"%s%s was recorded; there are %s. For "
-                      "yours: %svplan dryrun -- COMMAND, which plays your own script",
-                      r->model->family,
-                      is_quantised(r->request)   ? " with quantised weights"
-                      : has_adapters(r->request) ? " with adapters"
-                                                 : "",
-                      is_trl(r->request) ? " by TRL's SFTTrainer"
-                      : r->plain         ? ""
-                                         : " by transformers' Trainer",
-                      known,
-                      is_trl(r->request) ? "--trainer hf --recompute full, whose whole logits take "
-                                           "more; or "
-                                         : "");
-}
-
-/* The task that a class of transformers has by its name; NULL: another. */
-static const char *task_of_class(const char *name)
-{
-    static const char *const known[][2] = {
-        {"ForCausalLM", "clm"},
-        {"LMHeadModel", "clm"},
-        {"ForMaskedLM", "mlm"},
-        {"ForConditionalGeneration", "seq2seq"},
-        {"ForImageClassification", "imgcls"},
-        {"ForSequenceClassification", "seqcls"},
-        {"ForTokenClassification", "tokcls"},
-    };
-
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        const char *at = strstr(name, known[i][0]);
-        if (at && strlen(at) == strlen(known[i][0]))
-            return known[i][1];
-    }
-    return NULL;
-}
-
-/* The task that is asked for, else the class's, else the first that was recorded. */
-static vp_status choose_task(run *r, vp_err *err)
-{
-    const char *class_name = r->model->class_name, *key = "";
-    char        word[24], recorded[100]                 = "";
-    size_t      n = 0;
-
-    snprintf(r->out->task, sizeof r->out->task, "%s",
-             r->request->task                          ? r->request->task
-             : class_name && task_of_class(class_name) ? task_of_class(class_name)
-             : class_name                              ? class_name
-                                                       : "");
-    for (int64_t i = 0; (key = vp_recording_key(r->recording, i)); i++) {
-        if (sscanf(key, "task=%23s", word) != 1)
-            continue;
-        if (!r->out->task[0])
-            snprintf(r->out->task, sizeof r->out->task, "%s", word);
-        if (strcmp(word, r->out->task) == 0)
-            return VP_OK;
-        if (!strstr(recorded, word) && n < sizeof recorded)
-            n += (size_t)snprintf(recorded + n, sizeof recorded - n, "%s%s", n ? ", " : "", word);
-    }
-    return VP_FAIL(err, VP_ERR_INPUT,
-                   "no training step of %s %s was recorded for the family %s, only of task %s",
-                   r->request->task ? "task" : "class",
-                   r->request->task ? r->out->task : class_name, r->model->family, recorded);
-}
-
-/* The sequence, and that the model has so many positions. */
-static vp_status choose_seq(run *r, vp_err *err)
-{
-    int64_t positions =
-        r->model->graph.max_seq ? r->model->graph.max_seq : r->sizes.symbols.at[VP_SYM_P];
-
-    int64_t of_image = r->sizes.symbols.at[VP_SYM_S];
-
-    r->out->seq = of_image ? of_image : r->request->seq;
-    if (of_image && r->request->seq && r->request->seq != of_image)
-        return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
-                       (long long)r->request->seq, (long long)of_image);
-    if (!r->out->seq)
-        r->out->seq =
-            positions && positions < r->request->default_seq ? positions : r->request->default_seq;
-    if (positions && r->out->seq > positions)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--seq %lld is longer than the %lld positions of this model",
-                       (long long)r->out->seq, (long long)positions);
-    return VP_OK;
-}
-
-/* The sequence that is learnt from the other one, where there are two. */
-static vp_status choose_target(run *r, vp_err *err)
-{
-    int64_t target = r->request->target_seq;
-
-    if (strcmp(r->out->task, "seq2seq") == 0)
-        r->sizes.symbols.at[VP_SYM_D] = target ? target : r->out->seq;
-    else if (target)
-        return VP_FAIL(err, VP_ERR_USAGE, "--target-seq is for --task seq2seq, not for %s",
-                       r->out->task);
-    return VP_OK;
-}
-
-/* With one sample in a batch fewer tensors are copied: a program of its own where that was recorded. */
-static vp_status find_program(run *r, const char *key, const vp_recorded_program **program,
-                              vp_err *err)
-{
-    char      of_one[440];
-    vp_status st = VP_OK;
-
-    *program = NULL;
-    snprintf(of_one, sizeof of_one, "%s one=1", key);
-    if (r->request->batch == 1)
-        VP_TRY(vp_recording_find(r->recording, of_one, program, err));
-    if (*program)
-        return VP_OK;
-    VP_TRY(vp_recording_find(r->recording, key, program, err));
-    if (*program && r->request->batch == 1)
-        assume(r->out, "this step was recorded with several samples in a batch; with one PyTorch "
-                       "makes fewer copies, up to 1 %% of the bytes");
-out:
-    return st;
-}
-
-static vp_status find_step(run *r, const vp_recorded_program **program, vp_err *err)
-{
-    char      path[PATH_MAX], key[400], untied[400];
-    vp_status st = VP_OK;
-
-    VP_TRY(find_recording(r, path, sizeof path, err));
-    VP_TRY(vp_recording_open(path, &r->recording, err));
-    VP_TRY(choose_task(r, err));
-    VP_TRY(vp_hf_sizes_read(r->model, r->recording, &r->sizes, err));
-    VP_TRY(vp_hf_check_config(r->model, r->recording, &r->sizes, err));
-    VP_TRY(choose_seq(r, err));
-    VP_TRY(choose_target(r, err));
-    r->ties = r->sizes.tied && has_adapters(r->request);
-    key_of(r, key, sizeof key);
-    memcpy(untied, key, sizeof untied);
-    VP_TRY(find_program(r, key, program, err));
-    if (!*program && r->ties) {
-        r->ties = false;
-        key_of(r, key, sizeof key);
-        VP_TRY(find_program(r, key, program, err));
-    }
-    if (!*program)
-        VP_TRY(
-            vp_hf_refuse(r->recording, r->model->family, key, untied, r->request->precision, err));
-out:
-    return st;
-}
-
-/* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
- * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
-static vp_status open_recording(run *r, const vp_recorded_program **program, vp_err *err)
-{
-    vp_err    why = {0};
-    vp_status st  = VP_OK;
-
-    r->plain = is_plain(r->request);
-    if (is_trl(r->request)) {
-        VP_TRY(find_step(r, program, err));
-        assume(r->out, "TRL 1.16: every token of a sequence but the first is learnt from; with "
-                       "padding or prompts left out its head takes less");
-    } else if (r->plain || find_step(r, program, &why) != VP_OK) {
-        vp_recording_free(r->recording);
-        r->recording = NULL;
-        r->plain     = true;
-        VP_TRY(find_step(r, program, err));
-        if (!is_plain(r->request))
-            assume(r->out,
-                   "Trainer's own step was not recorded with these settings: a plain loop's, "
-                   "1 KiB lower where both were recorded, and Trainer's clipping");
-    }
-    if (r->sizes.defaults[0])
-        assume(r->out, "not in the config, so as the class has it: %s", r->sizes.defaults);
-    snprintf(r->out->versions, sizeof r->out->versions, "%s", vp_recording_versions(r->recording));
-out:
-    return st;
-}
 
 /* cuBLAS's workspace of one thread (CUDABlas, getChosenWorkspaceSize): 32 MiB on compute capability
  * 9.0, else 2 x 4 MiB and 8 x 16 KiB. */
@@ -367,27 +46,15 @@ static bool has_phase(const run *r, const char *phase)
     return false;
 }
 
-static vp_status set_up(run *r, vp_err *err)
+/* A found program with its sizes, to be played in the run's ledger. */
+static vp_status make_step(run *r, vp_hf_found *found, const vp_hf_request *q, int64_t seq,
+                           vp_recorded **out, vp_err *err)
 {
-    const vp_hf_request       *q       = r->request;
-    vp_caching_allocator_opts  opts    = {0};
-    const vp_recorded_program *program = NULL;
-    vp_symbols                *symbols = &r->sizes.symbols;
-    vp_status                  st      = VP_OK;
+    vp_symbols *symbols = &found->sizes.symbols;
+    vp_status   st      = VP_OK;
 
-    VP_TRY(open_recording(r, &program, err));
-    if (symbols->at[VP_SYM_t] && q->capability < 80)
-        VP_TRY(VP_FAIL(
-            err, VP_ERR_INPUT,
-            "%s: below compute capability 8.0 PyTorch has no grouped products of experts; what "
-            "runs instead was not recorded",
-            r->model->name));
-    if (q->alloc_conf)
-        VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
-    VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
-    r->ledger.allocator   = r->allocator;
     symbols->at[VP_SYM_B] = q->batch;
-    symbols->at[VP_SYM_S] = r->out->seq;
+    symbols->at[VP_SYM_S] = seq;
     symbols->at[VP_SYM_r] = q->lora.rank;
     VP_TRY(vp_symbols_complete(
         symbols,
@@ -397,13 +64,35 @@ static vp_status set_up(run *r, vp_err *err)
                           : q->capability == 80 || q->capability == 90 || q->capability == 100 ? 2048
                                                                                                : 1536},
         err));
-    VP_TRY(vp_recorded_new(program, symbols, r->sizes.n_layers, &r->ledger, &r->step, err));
+    VP_TRY(vp_recorded_new(found->program, symbols, found->sizes.n_layers, &r->ledger, out, err));
+out:
+    return st;
+}
+
+static vp_status set_up(run *r, vp_err *err)
+{
+    const vp_hf_request      *q    = r->request;
+    vp_caching_allocator_opts opts = {0};
+    vp_status                 st   = VP_OK;
+
+    VP_TRY(vp_hf_find(r->model, q, VP_HF_STEP, r->out, &r->found, err));
+    if (r->found.sizes.symbols.at[VP_SYM_t] && q->capability < 80)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_INPUT,
+            "%s: below compute capability 8.0 PyTorch has no grouped products of experts; what "
+            "runs instead was not recorded",
+            r->model->name));
+    if (q->alloc_conf)
+        VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
+    VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
+    r->ledger.allocator = r->allocator;
+    VP_TRY(make_step(r, &r->found, q, r->out->seq, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
     if (q->keep_output && !has_phase(r, "output"))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
                        "%s: this training step was not recorded with its output kept",
                        r->model->family));
-    if (r->ties && !vp_recorded_tie(r->step))
+    if (r->found.ties && !vp_recorded_tie(r->step))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s was recorded with untied tables only",
                        r->model->family));
 out:
@@ -419,9 +108,9 @@ static int64_t weight_bytes(const char *precision)
 /* Of an element of what is trained, and of its gradient. */
 static int64_t element_bytes(const vp_hf_request *q)
 {
-    bool halves = q->lora.is_bf16 || (is_trl(q) && is_quantised(q));
+    bool halves = q->lora.is_bf16 || (vp_hf_is_trl(q) && vp_hf_is_quantised(q));
 
-    return !has_adapters(q) ? weight_bytes(q->precision) : halves ? 2 : 4;
+    return !vp_hf_has_adapters(q) ? weight_bytes(q->precision) : halves ? 2 : 4;
 }
 
 /* Several ranks: what the first one does besides. */
@@ -429,19 +118,19 @@ static vp_status share(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
 
-    if (!is_shared(q))
+    if (!vp_hf_is_shared(q))
         return VP_OK;
-    if (has_adapters(q) && !vp_world_replicates(q->parallel))
+    if (vp_hf_has_adapters(q) && !vp_world_replicates(q->parallel))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "adapters under --parallel %s are not known; --parallel ddp is",
                        q->parallel);
-    return vp_world_new(&(vp_world_opts){.parallel       = q->parallel,
-                                         .offload        = q->offload ? q->offload : "none",
-                                         .ranks          = q->world,
-                                         .weight_bytes   = weight_bytes(computed_precision(q)),
-                                         .master_bytes   = weight_bytes(q->precision),
-                                         .is_tied        = r->sizes.tied,
-                                         .loads_in_parts = !is_plain(q),
+    return vp_world_new(&(vp_world_opts){.parallel     = q->parallel,
+                                         .offload      = q->offload ? q->offload : "none",
+                                         .ranks        = q->world,
+                                         .weight_bytes = weight_bytes(vp_hf_computed_precision(q)),
+                                         .master_bytes = weight_bytes(q->precision),
+                                         .is_tied      = r->found.sizes.tied,
+                                         .loads_in_parts = !vp_hf_is_plain(q),
                                          .device_bytes   = q->device_bytes},
                         r->step, &r->ledger, &r->world, err);
 }
@@ -584,25 +273,60 @@ out:
  * the model's count where it is within a thousandth. SFTTrainer leaves it as it was loaded. */
 static int64_t quantised_parameters(const run *r)
 {
-    int64_t each = is_trl(r->request) ? weight_bytes(computed_precision(r->request)) : 4;
+    int64_t each =
+        vp_hf_is_trl(r->request) ? weight_bytes(vp_hf_computed_precision(r->request)) : 4;
     int64_t n = 2 * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / each;
     int64_t expected = r->model->n_params;
 
     return llabs(n - expected) <= expected / 1000 ? expected : n;
 }
 
+/* A batch of an evaluation behind the steps: no gradients, no checkpoints, no dropout. Its recording's own model
+ * is not loaded. */
+static vp_status play_evaluation(run *r, vp_err *err)
+{
+    vp_hf_request  q     = *r->request;
+    vp_hf_found    found = {0};
+    vp_hf_estimate e     = {0};
+    vp_recorded   *pass  = NULL;
+    vp_status      st    = VP_OK;
+
+    if (!q.eval_batch)
+        return VP_OK;
+    if (vp_hf_is_shared(&q) && !vp_world_replicates(q.parallel))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "an evaluation under --parallel %s is not known; under ddp it is",
+                       q.parallel);
+    q.batch        = q.eval_batch;
+    q.recompute    = "none";
+    q.lora.dropout = 0;
+    VP_TRY(vp_hf_find(r->model, &q, VP_HF_EVALUATION, &e, &found, err));
+    VP_TRY(make_step(r, &found, &q, e.seq, &pass, err));
+    vp_ledger_begin(&r->ledger, "evaluate");
+    VP_TRY(vp_recorded_play(pass, "inputs", err));
+    VP_TRY(vp_recorded_play(pass, "evaluate", err));
+    VP_TRY(vp_recorded_play(pass, "output", err));
+    vp_ledger_end(&r->ledger);
+    for (int i = 0; i < e.n_assumptions; i++)
+        vp_hf_assume(r->out, "%s", e.assumptions[i]);
+out:
+    vp_recorded_free(pass);
+    vp_hf_found_release(&found);
+    return st;
+}
+
 /* The recording's parameters are the model's, or what was recorded is another model. */
 static vp_status count_parameters(run *r, vp_err *err)
 {
     const vp_hf_request *q = r->request;
-    int64_t              n, bytes = 0, base, each = weight_bytes(computed_precision(q));
+    int64_t              n, bytes = 0, base, each = weight_bytes(vp_hf_computed_precision(q));
     const int64_t       *list = vp_recorded_parameters(r->step, &n);
 
     for (int64_t i = 0; i < n; i++)
         bytes += list[i];
-    if (has_adapters(q)) {
+    if (vp_hf_has_adapters(q)) {
         base = vp_recorded_frozen_bytes(r->step) / each;
-        if (is_quantised(q))
+        if (vp_hf_is_quantised(q))
             base = quantised_parameters(r);
         r->out->n_trained = bytes / element_bytes(q);
         r->out->n_params  = base + r->out->n_trained;
@@ -645,17 +369,18 @@ static void finish_world(run *r)
     vp_world_host(r->world, &r->out->pinned_bytes, &elements);
     r->out->host_bytes =
         r->out->pinned_bytes + 4 * elements * vp_optimizer_step_states(q->optimizer);
-    assume(r->out,
-           strncmp(q->parallel, "zero", 4) == 0
-               ? "several cards: DeepSpeed 0.19 with the settings that emit writes: buckets of 5e8 "
-                 "elements, overlap_comm at stage 3 only, its defaults besides"
-           : strcmp(q->parallel, "ddp") == 0
-               ? "several cards: PyTorch's DistributedDataParallel, buckets of 25 MiB, gradients "
-                 "copied to them"
-               : "several cards: fully_shard as Accelerate 1.15 calls it: every layer, the input's "
-                 "table, the head; resharded after forward");
-    assume(r->out, "rank 0 of %lld, which has the largest part of what cannot be cut evenly",
-           (long long)q->world);
+    vp_hf_assume(
+        r->out,
+        strncmp(q->parallel, "zero", 4) == 0
+            ? "several cards: DeepSpeed 0.19 with the settings that emit writes: buckets of 5e8 "
+              "elements, overlap_comm at stage 3 only, its defaults besides"
+        : strcmp(q->parallel, "ddp") == 0
+            ? "several cards: PyTorch's DistributedDataParallel, buckets of 25 MiB, gradients "
+              "copied to them"
+            : "several cards: fully_shard as Accelerate 1.15 calls it: every layer, the input's "
+              "table, the head; resharded after forward");
+    vp_hf_assume(r->out, "rank 0 of %lld, which has the largest part of what cannot be cut evenly",
+                 (long long)q->world);
 }
 
 /* Names of phases live as long as the program. */
@@ -664,7 +389,7 @@ static const char *keep_name(const char *name)
     static const char *const known[] = {
         "load",        "inputs",      "forward1",    "backward1",   "step1",     "forward1.2",
         "backward1.2", "forward1.3",  "backward1.3", "forward2",    "backward2", "step2",
-        "forward2.2",  "backward2.2", "forward2.3",  "backward2.3", NULL};
+        "forward2.2",  "backward2.2", "forward2.3",  "backward2.3", "evaluate",  NULL};
 
     for (int i = 0; known[i]; i++)
         if (strcmp(known[i], name) == 0)
@@ -682,9 +407,9 @@ static vp_status play_inputs(run *r, vp_err *err)
 
     VP_TRY(vp_optimizer_step_new(q->optimizer, bytes, n, element_bytes(q), &r->ledger,
                                  &r->optimizer, err));
-    if (!is_plain(q))
+    if (!vp_hf_is_plain(q))
         vp_optimizer_step_widen(r->optimizer, vp_recorded_tables(r->step));
-    vp_optimizer_step_width(r->optimizer, r->sizes.symbols.at[VP_SYM_h]);
+    vp_optimizer_step_width(r->optimizer, r->found.sizes.symbols.at[VP_SYM_h]);
     vp_ledger_begin(&r->ledger, phase_name(r, "inputs", 0, 0));
     VP_TRY(vp_optimizer_step_begin(r->optimizer, err));
     VP_TRY(vp_recorded_play(r->step, "inputs", err));
@@ -707,31 +432,35 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     VP_TRY(play_inputs(&r, err));
     for (int step = 1; step <= STEPS; step++)
         VP_TRY(play_step(&r, step, err));
+    VP_TRY(play_evaluation(&r, err));
     finish(&r);
     if (r.world)
         finish_world(&r);
     for (int i = 0; i < out->n_phases; i++)
         out->phases[i].name = keep_name(out->phases[i].name);
     if (strcmp(request->attention, "sdpa:flash") == 0)
-        assume(out, "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
-                    "math; cuDNN's attention is off");
+        vp_hf_assume(out,
+                     "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
+                     "math; cuDNN's attention is off");
     if (strcmp(request->optimizer, "adafactor") == 0)
-        assume(out,
-               "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
-    if (r.sizes.symbols.at[VP_SYM_t])
-        assume(out, "experts run in PyTorch's grouped products, as transformers has it: no size "
-                    "depends on where tokens go");
+        vp_hf_assume(
+            out, "adafactor: rows and columns by the model's width; 0.1 %% of the bytes at most");
+    if (r.found.sizes.symbols.at[VP_SYM_t])
+        vp_hf_assume(out,
+                     "experts run in PyTorch's grouped products, as transformers has it: no size "
+                     "depends on where tokens go");
     if (request->batch * out->seq > 65536)
-        assume(out, "beyond 65,536 tokens at once, layer norms and large sums run kernels whose "
-                    "scratch is not known");
+        vp_hf_assume(out,
+                     "beyond 65,536 tokens at once, layer norms and large sums run kernels whose "
+                     "scratch is not known");
     if (request->capability != 90)
-        assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
+        vp_hf_assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
     free_copies(&r);
     vp_optimizer_step_free(r.optimizer);
     vp_world_free(r.world);
     vp_recorded_free(r.step);
     vp_caching_allocator_destroy(r.allocator);
-    vp_recording_free(r.recording);
+    vp_hf_found_release(&r.found);
     return st;
 }

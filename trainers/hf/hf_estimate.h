@@ -32,6 +32,7 @@ typedef struct vp_hf_request {
     const char *recompute; /* none, full */
     bool        padded;    /* a mask with padding is passed */
     bool        keep_output;
+    const char *liger; /* use_liger_kernel: none (or NULL), loss (its loss alone), all */
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
     const char *load;         /* of the frozen model: none (or NULL), nf4, nf4-dq */
@@ -41,6 +42,7 @@ typedef struct vp_hf_request {
     int64_t     world;        /* ranks; 0 is 1 */
     int64_t     device_bytes; /* of the card, which DeepSpeed asks for; 0: enough */
     int64_t     batch, accumulation;
+    int64_t     eval_batch;       /* of an evaluation behind the second step; 0: none */
     int64_t     target_seq;       /* of seq2seq; 0: as seq */
     int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
     int         capability;       /* 90 */

@@ -27,6 +27,8 @@ static const struct {
     {"window=1", "a sequence as long as the model's attention window"},
     {"ragged=1", "a masked sequence (or one beyond the window) whose length is no multiple of 8"},
     {"wide=1", "attention heads of more than 128"},
+    {"liger=all", "--liger"},
+    {"liger=loss", "--loss liger"},
 };
 
 /* Words that are in some keys only. */
@@ -36,6 +38,7 @@ static const struct {
     {"adapter=bf16", "adapters in fp32"},
     {"dora=1", "LoRA without DoRA"},
     {"quantised=", "no --load"},
+    {"liger=", "no kernels of Liger"},
     {"dropout=0", "dropouts as the model's class has them"},
     {"window=1", "a sequence shorter than the model's attention window"},
     {"ragged=1", "a length that is a multiple of 8"},
@@ -147,7 +150,8 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
     differences(best, key, precision, nearest, sizeof nearest);
     return VP_FAIL(
         err, VP_ERR_INPUT,
-        "%s with %s is not covered: no such training step was recorded. The nearest "
+        "%s with %s is not covered: no such %s was recorded. The nearest "
         "that was has %s. For yours: vplan dryrun -- COMMAND, which plays your own script",
-        family, asked, nearest);
+        family, asked, has_word(key, "eval=1", strlen("eval=1")) ? "evaluation" : "training step",
+        nearest);
 }

@@ -1,19 +1,22 @@
 #include "trainers/torch/recording_internal.h"
 
+#include "base/checked.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 struct vp_recorded {
     const vp_recorded_program *program;
     vp_ledger                 *ledger;
-    int64_t           n_blocks[VP_RECORDED_GROUPS], *sizes, *base; /* base: of a slot's blocks */
-    vp_ledger_block  *blocks, workspaces[MAX_WORKSPACES];
-    vp_ledger_block   rows, part; /* of a tile before */
-    const vp_symbols *symbols;
-    int64_t           n_allocs; /* of the phase so far */
-    int64_t           workspace_bytes;
-    bool              taken[MAX_WORKSPACES], is_tied;
-    int64_t          *parameters, n_parameters, frozen_bytes, quantised_bytes;
+    int64_t          n_blocks[VP_RECORDED_GROUPS + 1], *sizes, *base; /* base: of a slot's blocks */
+    int64_t         *sizes_of_last; /* with the rows of the last tile of Liger's loss */
+    vp_ledger_block *blocks, workspaces[MAX_WORKSPACES];
+    vp_ledger_block  rows, part; /* of a tile before */
+    const vp_symbols        *symbols;
+    int64_t                  n_allocs; /* of the phase so far */
+    int64_t                  workspace_bytes;
+    bool                     taken[MAX_WORKSPACES], is_tied;
+    int64_t                 *parameters, n_parameters, frozen_bytes, quantised_bytes;
     const vp_recorded_watch *watch; /* or NULL */
     int64_t                  n_gradients;
 };
@@ -37,9 +40,16 @@ static vp_status count_blocks(vp_recorded *s, const int64_t *n_layers, vp_err *e
                            "%lld layers: this step was recorded for whole groups of %lld, up to %d",
                            (long long)n_layers[g], (long long)p->every, MAX_LAYERS);
     }
+    if (s->symbols->at[VP_SYM_YC])
+        s->n_blocks[VP_RECORDED_TILES] =
+            vp_ceil_div(s->symbols->at[VP_SYM_N], s->symbols->at[VP_SYM_YC]);
     for (int i = 0; i < p->n_phases; i++)
         for (int j = 0; j < p->phases[i].n_sections; j++)
-            if (repetitions(s, i, j) < 1)
+            if (repetitions(s, i, j) < 1 && p->phases[i].sections[j].group == VP_RECORDED_TILES)
+                return VP_FAIL(err, VP_ERR_INPUT,
+                               "Liger's loss was recorded in several tiles, and this one is one: "
+                               "the model's vocabulary is no larger than its width");
+            else if (repetitions(s, i, j) < 1)
                 return VP_FAIL(err, VP_ERR_INPUT,
                                "recorded steps are for more than %lld layers of this family",
                                (long long)(p->phases[i].sections[j].irregular * p->every));
@@ -53,21 +63,28 @@ vp_status vp_recorded_new(const vp_recorded_program *program, const vp_symbols *
     const vp_recording *r       = program->recording;
     vp_recorded        *s       = calloc(1, sizeof *s);
     int64_t             n_slots = 0, n_parameters = 0;
-    vp_status           st = VP_OK;
+    vp_symbols          of_last = *symbols;
+    vp_status           st      = VP_OK;
 
     *out = NULL;
     VP_TRY_ALLOC(err, s);
     *s = (vp_recorded){
         .program = program, .ledger = ledger, .symbols = symbols, .workspace_bytes = -1};
     VP_TRY(count_blocks(s, n_layers, err));
-    s->sizes = calloc((size_t)r->n_sizes + 1, sizeof *s->sizes);
-    s->base  = calloc((size_t)program->n_slots + 1, sizeof *s->base);
-    VP_TRY_ALLOC(err, s->sizes && s->base);
+    s->sizes         = calloc((size_t)r->n_sizes + 1, sizeof *s->sizes);
+    s->sizes_of_last = calloc((size_t)r->n_sizes + 1, sizeof *s->sizes_of_last);
+    s->base          = calloc((size_t)program->n_slots + 1, sizeof *s->base);
+    VP_TRY_ALLOC(err, s->sizes && s->sizes_of_last && s->base);
+    of_last.at[VP_SYM_YC] =
+        symbols->at[VP_SYM_N] - (s->n_blocks[VP_RECORDED_TILES] - 1) * symbols->at[VP_SYM_YC];
     for (int64_t i = 0; i < program->n_slots; i++) {
         const slot *x = &program->slots[i];
         int64_t     n = repetitions(s, x->phase, x->section);
         if (!s->sizes[x->size])
             VP_TRY(vp_symbols_evaluate(symbols, r->sizes[x->size], &s->sizes[x->size], err));
+        if (x->tile == 't')
+            VP_TRY(
+                vp_symbols_evaluate(&of_last, r->sizes[x->size], &s->sizes_of_last[x->size], err));
         s->base[i] = n_slots;
         n_slots += n;
         n_parameters += x->owner == VP_OWNER_PARAMETER ? n : 0;
@@ -94,6 +111,7 @@ void vp_recorded_free(vp_recorded *s)
     vp_ledger_free(s->ledger, &s->rows);
     vp_ledger_free(s->ledger, &s->part);
     free(s->sizes);
+    free(s->sizes_of_last);
     free(s->base);
     free(s->blocks);
     free(s->parameters);
@@ -217,20 +235,36 @@ out:
     return st;
 }
 
+/* In a body of tiles its last repetition makes the last tile. */
+static int64_t bytes_of(const vp_recorded *s, int32_t which, int64_t repetition)
+{
+    const slot *x       = &s->program->slots[which];
+    bool        is_last = !x->in_body || repetition == repetitions(s, x->phase, x->section) - 1;
+
+    if (is_absent(s, which))
+        return 0;
+    return x->tile == 't' && is_last ? s->sizes_of_last[x->size] : s->sizes[x->size];
+}
+
+static bool is_of_trl(const slot *x)
+{
+    return x->tile && x->tile != 't';
+}
+
 static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_t repetition,
                             vp_err *err)
 {
     const slot      *x     = &s->program->slots[which];
     vp_ledger_block *block = &s->blocks[s->base[which] + (x->in_body ? repetition : 0)];
-    int64_t          bytes = is_absent(s, which) ? 0 : s->sizes[x->size];
+    int64_t          bytes = bytes_of(s, which, repetition);
     vp_status        st    = VP_OK;
 
     vp_ledger_free(s->ledger, block); /* of the step before, where it outlived that */
-    if (x->tile)
+    if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     if (!(s->watch && s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER))
         VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
-    if (x->tile)
+    if (is_of_trl(x))
         vp_ledger_free(s->ledger, x->tile == 'h' ? &s->rows : &s->part);
     s->n_allocs++;
     if (x->owner == VP_OWNER_PARAMETER)
@@ -292,8 +326,9 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     s->n_allocs    = 0;
     s->n_gradients = 0;
     for (int k = 0; k < p->n_sections; k++) {
-        int64_t n    = repetitions(s, phase_idx, k);
-        bool    told = s->watch && p->sections[k].group >= 0;
+        int64_t n = repetitions(s, phase_idx, k);
+        bool    told =
+            s->watch && p->sections[k].group >= 0 && p->sections[k].group != VP_RECORDED_TILES;
         for (int64_t i = 0; i < n; i++) {
             if (told)
                 VP_TRY(s->watch->layer(s->watch->user, name, i * s->program->every, err));

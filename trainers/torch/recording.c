@@ -236,10 +236,11 @@ static char read_mark(const char **text)
     return **text && strchr("DWZ", **text) ? *(*text)++ : '!';
 }
 
-/* "%h": rows of a tile; "%f", "%g": its part of the table, gone before the next one is there, or after. */
+/* "%h": rows of a tile; "%f", "%g": its part of the table, gone before the next one is there, or after; "%t": of a tile that may be
+ * the last, smaller one. */
 static char read_tile(const char **text)
 {
-    if (**text != '%' || !(*text)[1] || !strchr("hfg", (*text)[1]))
+    if (**text != '%' || !(*text)[1] || !strchr("hfgt", (*text)[1]))
         return '\0';
     *text += 2;
     return (*text)[-1];
@@ -313,7 +314,7 @@ static bool read_section(vp_recorded_program *p, const char **text, int phase_id
         return false;
     if (**text == '*') {
         s->group = (int)strtol(*text + 1, (char **)text, 10);
-        if (s->group < 0 || s->group >= VP_RECORDED_GROUPS || **text != '-')
+        if (s->group < 0 || s->group > VP_RECORDED_TILES || **text != '-')
             return false;
         s->irregular = strtol(*text + 1, (char **)text, 10);
         if (s->irregular < 0)

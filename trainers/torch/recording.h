@@ -14,8 +14,8 @@
 #include "trainers/torch/ledger.h"
 #include "trainers/torch/symbols.h"
 
-/* Groups of equal layers: those of a decoder, or of an encoder and a decoder. */
-enum { VP_RECORDED_GROUPS = 2 };
+/* Groups of equal layers: those of a decoder, or of an encoder and a decoder; behind them the tiles of Liger's loss. */
+enum { VP_RECORDED_GROUPS = 2, VP_RECORDED_TILES = VP_RECORDED_GROUPS };
 
 typedef struct vp_recording        vp_recording;
 typedef struct vp_recorded_program vp_recorded_program; /* lives in its recording */

@@ -22,8 +22,10 @@ enum {
 typedef struct slot {
     int32_t size;  /* of the recording's expressions */
     char    large; /* only where this look-up has more than 3072 rows, embedding's large kernel */
-    char    tile; /* of TRL's head, the last of several: h its rows, f or g its part of the table */
-    bool    in_body;
+    /* of TRL's head, the last of several: h its rows, f or g its part of the table; of Liger's loss t: the last tile's, where
+     * it is the last repetition */
+    char     tile;
+    bool     in_body;
     vp_owner owner;
     int      phase, section;
 } slot;

@@ -191,6 +191,17 @@ static void complete_learnt(vp_symbols *s)
     at[VP_SYM_VL] = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
 }
 
+/* Rows of tokens that Liger's loss takes at once (fused_linear_cross_entropy_forward of 0.8.5): as many as make logits of the
+ * hidden states' size, rounded up to a power of two. */
+static int64_t tile_of_liger(int64_t n, int64_t rows, int64_t width)
+{
+    int64_t at_least = vp_ceil_div(n, most(1, vp_ceil_div(rows, width))), tile = 1;
+
+    while (tile < at_least)
+        tile *= 2;
+    return most(1, least(tile, n));
+}
+
 vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err *err)
 {
     static const vp_size_symbol tables[] = {VP_SYM_V, VP_SYM_T, VP_SYM_P};
@@ -236,6 +247,8 @@ vp_status vp_symbols_complete(vp_symbols *s, const vp_symbol_card *card, vp_err 
     complete_targets(s);
     complete_experts(s);
     complete_learnt(s);
+    at[VP_SYM_YC] = tile_of_liger(n, at[VP_SYM_V], at[VP_SYM_h]);
+    at[VP_SYM_YM] = card->processors;
     return VP_OK;
 }
 

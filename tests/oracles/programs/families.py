@@ -8,6 +8,7 @@ import random
 
 HEAD_SIZES = [80, 128, 104, 64, 96, 112, 72]
 WIDE_HEADS = [256, 160, 192, 224, 136, 248, 176]
+TILES = 6                                # of Liger's loss there would be so many
 WORKSPACES = {1048576, 33554432}         # sizes that must mean nothing else
 
 DECODER = "h=hidden_size a=num_attention_heads k=num_key_value_heads|a d=head_dim|h/a f=intermediate_size V=vocab_size (P)=max_position_embeddings"
@@ -131,7 +132,9 @@ def draw(rng, family, v, index):
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
         b = 1 if v.get("one") else [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
-        if b * s < 4100:                  # fewer rows are summed without scratch
+        if v.get("liger"):
+            b -= b % TILES
+        if b * s < (3100 if v.get("liger") else 4100):                  # fewer rows are summed without scratch
             continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
@@ -139,7 +142,8 @@ def draw(rng, family, v, index):
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
                          E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]))
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
-            return dict(shape, B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
+            shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
+            return dict(shape, M=rng.randrange(100, 180)) if v.get("liger") else shape
 
 
 def with_images(rng, shape, index, small):
@@ -178,7 +182,7 @@ def small_shapes(name, v, n):
         if v["one"]:
             s["S"] = 8 * (s["S"] // 64)
         else:
-            s["B"], s["S"] = (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
+            s["B"], s["S"] = (TILES, 8 * (s["S"] // 24)) if v["liger"] else (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)
         if "t" in s:                      # what is routed is many rows still, whose sort is the one that was seen
             s["t"] = max(s["t"], -(-4200 // (s["B"] * s["S"])))
     return [("!", s) for s in out]

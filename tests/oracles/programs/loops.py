@@ -1,7 +1,7 @@
 """What runs a model's forward and backward: a plain loop, or transformers' Trainer, each as its users start it.
 
 A loop is made of the model and its inputs; step() runs forward and backward once and calls mark(PHASE) where "output" (the
-model's output goes) and "backward" begin.
+model's output goes) and "backward" begin. evaluate() is a batch of an evaluation, with "output" too.
 """
 import contextlib
 import tempfile
@@ -33,17 +33,32 @@ class Plain:
         loss.backward()
         loss = out = None
 
+    def evaluate(self, inputs, mark):
+        import torch
+        self.m.eval()
+        with torch.no_grad():
+            with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext():
+                out = self.m(**inputs)
+        mark("output")
+        out = None
+
 
 class Trainer:
     """transformers.Trainer's own training_step; the count of targets is a tensor on the card, as get_batch_samples makes it."""
 
     def __init__(self, v, m, batch, **options):
         import transformers
+        import transformers.integrations.liger
+        if v.get("liger"):
+            use_liger(options.pop("tiling", None))
+            options["use_liger_kernel"] = self.only_loss = True
         args = transformers.TrainingArguments(output_dir=tempfile.gettempdir() + "/none", report_to=[], per_device_train_batch_size=batch,
                                               bf16=has_autocast(v) and v["precision"] != "fp16-mixed",
                                               fp16=v["precision"] == "fp16-mixed", **options)
         self.trainer = transformers.Trainer(model=m, args=args, train_dataset=[{}])
         self.trainer.current_gradient_accumulation_steps = 1
+        if v.get("liger"):
+            transformers.integrations.liger.apply_liger_kernel(m, LIGER[v["liger"]])         # as train() begins
         self.m = self.trainer.accelerator.prepare(m)
         self.backward = self.trainer.accelerator.backward
 
@@ -55,6 +70,14 @@ class Trainer:
         self.trainer.accelerator.backward = backward
         count = inputs["labels"].new_zeros(())
         self.trainer.training_step(self.m, dict(inputs), count)
+
+    only_loss = False         # without logits prediction_step() of TRL and Liger computes something else
+
+    def evaluate(self, inputs, mark):
+        self.m.eval()
+        out = self.trainer.prediction_step(self.m, dict(inputs), prediction_loss_only=self.only_loss)
+        mark("output")
+        out = None
 
 
 class Torch:
@@ -69,6 +92,34 @@ class Torch:
     def mm(self, a, b, out):
         self.seen.append(self.count())
         return self.torch.mm(a, b, out=out)
+
+
+# What liger_kernel_config says: all its kernels, or its loss alone.
+LIGER = {"all": None, "loss": {"rope": False, "rms_norm": False, "swiglu": False, "cross_entropy": False, "fused_linear_cross_entropy": True}}
+
+
+class Instead:
+    """A thing of which some attributes are others."""
+
+    def __init__(self, of, **others):
+        self.of = of
+        vars(self).update(others)
+
+    def __getattr__(self, name):
+        return getattr(self.of, name)
+
+
+def use_liger(tiling):
+    """Liger's kernels without scratch. tiling: (multiprocessors that they count, rows of tokens of a tile of its loss, tiles)."""
+    import torch
+    import triton
+    import liger_kernel.ops.fused_linear_cross_entropy as loss
+    triton.runtime.jit.KernelInterface.__getitem__ = Silent.__getitem__
+    if tiling:
+        processors, rows, n = tiling
+        card = torch.cuda.get_device_properties
+        torch.cuda.get_device_properties = lambda *which: Instead(card(*which), multi_processor_count=processors)
+        loss.triton = Instead(triton, next_power_of_2=lambda size: rows, cdiv=lambda a, b: n if b == rows else triton.cdiv(a, b))
 
 
 class Silent:
@@ -95,6 +146,18 @@ def expecting(torch):
     library = torch.library.Library("aten", "IMPL", "CUDA")
     library.impl("nonzero", nonzero, allow_override=True)
     return library
+
+
+@contextlib.contextmanager
+def yes():
+    """What Python asks of a tensor on the card is true."""
+    import torch
+    plain = torch.Tensor.__bool__
+    torch.Tensor.__bool__ = lambda t: plain(t) or t.is_cuda
+    try:
+        yield
+    finally:
+        torch.Tensor.__bool__ = plain
 
 
 class Sft(Trainer):
@@ -130,15 +193,25 @@ class Sft(Trainer):
         self.trainer.model_wrapped = self.m = self.trainer.accelerator.prepare(m)
         self.backward = self.trainer.accelerator.backward
 
+    only_loss = True
+
     def step(self, inputs, mark):
-        import torch
-        inputs = dict(inputs)
-        plain = torch.Tensor.__bool__
-        torch.Tensor.__bool__ = lambda t: plain(t) or t.is_cuda
-        try:
-            Trainer.step(self, inputs, mark)
-        finally:
-            torch.Tensor.__bool__ = plain
+        with yes():
+            Trainer.step(self, dict(inputs), mark)
+
+    def evaluate(self, inputs, mark):
+        with yes():
+            Trainer.evaluate(self, inputs, mark)
+
+
+def evaluate_all(loop, samples):
+    """A Trainer's whole evaluate()."""
+    if isinstance(loop, Sft):
+        import datasets
+        with yes():
+            loop.trainer.evaluate(datasets.Dataset.from_list(samples))
+    else:
+        loop.trainer.evaluate(samples)
 
 
 LOOPS = {"torch": Plain, "hf": Trainer, "trl": Sft}

@@ -7,6 +7,7 @@ import gc
 import os
 import sys
 
+import families
 import loops
 import sizes
 
@@ -222,7 +223,7 @@ class Recording:
         m = make_model(v, config, self.mark)
         if v["trainer"] == "trl" and v["quantised"] != "none":
             self.mark("halved")         # SFTTrainer makes the adapters 16 bits wide
-        loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **({"whole": True, "count": self.n_allocations} if v["trainer"] == "trl" else {}))
+        loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **self.options(v, shape))
         gc.collect()
         live = {}
         names = {}
@@ -232,8 +233,9 @@ class Recording:
         inputs = batch(v, shape)
         grads = {}
         for step in (1, 2, 3):
-            self.mark("forward%d" % step)
-            loop.step(inputs, lambda phase, step=step: self.mark("%s%d" % (phase, step)))
+            self.mark(("evaluate%d" if v.get("eval") else "forward%d") % step)
+            run = loop.evaluate if v.get("eval") else loop.step
+            run(inputs, lambda phase, step=step: self.mark("%s%d" % (phase, step)))
             self.mark("after%d" % step)
             if step == 1:
                 for name, p in m.named_parameters():
@@ -247,7 +249,13 @@ class Recording:
         self.params = {}
         self.grads = {}
         self.split(trace, n0, live, grads)
-        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape) if v["trainer"] == "trl" else {}
+        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "ff" if v.get("eval") else "fg") if v["trainer"] == "trl" else {}
+
+    def options(self, v, shape):
+        """Of the loop: how its loss is cut in tiles."""
+        if v.get("liger"):
+            return {"tiling": (shape["M"], shape["B"] * shape["S"] // families.TILES, v["tiles"])}
+        return {"whole": True, "count": self.n_allocations} if v["trainer"] == "trl" else {}
 
     @staticmethod
     def count():
@@ -307,13 +315,13 @@ class Recording:
         self.params = {i: p for i, p in self.params.items() if not any(i in self.freed(n) for n in LOADING)}
         self.grads = {i: g for i, g in self.grads.items() if i not in self.freed("backward1")}
 
-    def find_tiles(self, seen, n0, shape):
+    def find_tiles(self, seen, n0, shape, of_table):
         """Of what was allocated last before a product of TRL's head, id -> kind: the tile of logits, and where there are, casts of its
-        rows and of its part of the table (f: gone before the next one is there; g: after)."""
+        rows and of its part of the table, by whose pass it is (f: gone before the next one is there; g: after)."""
         rows, table, out = shape["B"] * (shape["S"] - 1), shape["V"] * shape["h"], {}
         for k, n in enumerate(seen):
             last = n - n0 - 1
-            for kind, fits in (("fg"[k % 2], lambda x: x == 2 * table), ("h", lambda x: x == 2 * rows * shape["h"]), ("b", lambda x: x % (65536 * rows) == 0)):
+            for kind, fits in ((of_table[k % 2], lambda x: x == 2 * table), ("h", lambda x: x == 2 * rows * shape["h"]), ("b", lambda x: x % (65536 * rows) == 0)):
                 ident, size = self.order[last]
                 if fits(size):
                     out[ident] = kind

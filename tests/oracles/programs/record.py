@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+from math import gcd
 
 import families
 import play
@@ -20,15 +21,16 @@ import shape_of
 import sizes
 
 N_SHAPES, N_SMALL = 6, 3
-STEP = ["forward", "output", "backward"]
-NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in STEP] + [(n + "3", n + "_more") for n in STEP])
+STEP, EVALUATION = ["forward", "output", "backward"], ["evaluate", "output"]
+NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", one=0)
+DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, one=0)
 
 
 def phases_of(v):
     """Of a program. "output" is where the model's output is let go of."""
-    return [n for n in NAMES if not (n.startswith("adapters") and v["lora"] == "none" or n in ("upcast", "biases") and not v["upcast"]
+    other = [n + "2" for n in EVALUATION[:1]] if not v["eval"] else [n + i for n in STEP for i in "23" if n + i != "output2"]
+    return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n in ("upcast", "biases") and not v["upcast"]
                                       or n == "halved" and (v["trainer"] != "trl" or v["quantised"] == "none")
                                       or n.startswith("output") and v["task"] == "seq2seq")]
 
@@ -75,7 +77,7 @@ def variants(name, only):
 def play_once(v, family, shape, blocks):
     f = families.FAMILIES[family]
     config = f.config(shape, [n * f.repeats(v) for n in blocks], v["tied"], v)
-    return play.Recording(dict(v, r=shape["r"]), config, shape)
+    return play.Recording(dict(v, r=shape["r"], tiles=blocks[-1]), config, shape)
 
 
 def plain(events, order):
@@ -136,13 +138,14 @@ def tied_slots(v, family, shape, run, model, base):
 def record(v, family):
     names = phases_of(v)
     shapes = families.shapes(family, v, N_SHAPES + 1)
-    groups = len(families.FAMILIES[family].layers.split())
+    groups = len(families.FAMILIES[family].layers.split()) + bool(v["liger"])         # tiles of a loss are one
     base = (4,) * groups
     lengths = [base] + [tuple(n if h == g else 4 for h in range(groups)) for g in range(groups) for n in (5, 6)]
     repeats = [play_once(v, family, shapes[0], n) for n in lengths]
     runs = [repeats[0]] + [play_once(v, family, s, base) for s in shapes[1:N_SHAPES]]
+    step = EVALUATION if v["eval"] else STEP
     for r in repeats + runs:
-        first, second = r.phases["forward1"] + r.phases["backward1"], r.phases["forward2"] + r.phases["backward2"]
+        first, second = [sum((r.phases[n + i] for n in (step[0], step[-1])), []) for i in "12"]
         if [e[2] if e[0] == "a" else len(e[1]) for e in first] != [e[2] if e[0] == "a" else len(e[1]) for e in second]:
             raise Refused("the first step differs from the second in more than workspaces")
     try:
@@ -162,9 +165,11 @@ def record(v, family):
     for mark, s in families.small_shapes(family, v, N_SMALL):
         compare(model, slots, play_once(v, family, s, base), s, only_large.setdefault(mark, {}))
         marks.update((slot, mark) for slot, both in only_large[mark].items() if both == {False})
-    if v["trainer"] == "torch" and v["task"] != "seq2seq":
+    if v["trainer"] == "torch" and v["task"] != "seq2seq" and not v["eval"]:
         check_kept(v, family, shapes[0], repeats[0], base)
     tied = [] if v["lora"] == "none" else tied_slots(v, family, shapes[0], repeats[0], model, base)
+    if v["liger"]:
+        marks.update(of_tiles(v, family, shapes[0], base, program, slots))
     if v["trainer"] == "trl":
         in_tiles(model, names, repeats[0], slots, marks)
     return program, slots, marks, repeats[0], tied
@@ -182,6 +187,30 @@ def in_tiles(model, names, run, slots, marks):
                 slots[e[2]] = (divisor, [(c, m)]), letter
                 if kind != "b":
                     marks[e[2]] = "%" + kind
+
+
+def of_tiles(v, family, shape, base, program, slots):
+    """The slots of a tile of Liger's loss, sizes in YC, the rows of one: B S there are the rows of TILES. Those of the last tile, which is
+    smaller, where it is the last repetition, are found by a run that has one."""
+    tiles, made = families.TILES, set()
+    for slot, ((divisor, terms), letter) in slots.items():
+        if divisor % (tiles // 2) == 0:
+            common = gcd(tiles, divisor)
+            terms = [(c * tiles // common, tuple(s for s in m if s not in "BS") + ("YC",)) for c, m in terms]
+            slots[slot] = (divisor // common, terms), letter
+            made.add(slot)
+    uneven = dict(shape, B=shape["B"] + 1)
+    rows, v_of = sizes.values(uneven)["N"] // tiles, sizes.values(uneven)
+    lengths = base[:-1] + (tiles + 1,)
+    run, model = play_once(v, family, uneven, lengths), shape_of.unroll(program, lengths)
+    last = {}
+    for name in model:
+        for e, x in zip([e for e in model[name] if e[0] == "a"], [e for e in run.phases[name] if e[0] == "a"]):
+            if e[2] in made:
+                last[e[2]] = [sizes.evaluate(slots[e[2]][0], dict(v_of, YC=n)) == x[2] for n in (rows, v_of["N"] % tiles)]
+    if any(sum(x) != 1 for x in last.values()):
+        raise Refused("tiles of a loss: %s" % last)
+    return {slot: "%t" for slot, x in last.items() if x[1]}
 
 
 def fitted(model, names, runs, shapes, masked):
@@ -231,7 +260,7 @@ def owners(program, model, run, slots):
                 letter = "L"
             elif n.startswith("forward") and freed != n:
                 letter = "A"
-            elif n.startswith("forward") and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
+            elif n.startswith(("forward", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
                 letter = "C"
             else:
                 letter = "T"
@@ -273,7 +302,7 @@ def refer(number, phases, here, slot):
 
 
 def write(v, family, result):
-    """The lines of a program; a section is a list of words, with sizes as expressions."""
+    """The lines of a program; a section is a list of words, with sizes as expressions. The group of tiles is the last there can be."""
     program, slots, large, run, tied = result
     phases = [name for name, _ in program]
     number = {}
@@ -286,7 +315,7 @@ def write(v, family, result):
         lines.append("every %d" % families.FAMILIES[family].repeats(v))
     for slot in tied:
         lines.append("tied %s %s%d" % (NAMES[slot[0]], "abcdefg"[slot[1]], number[slot]))
-    for phase, at in run.workspaces:
+    for phase, at in run.workspaces if not v["eval"] else []:         # an evaluation has those of the steps before it
         lines.append("workspace %s %d %d" % (NAMES[phase.replace("1", "2")], at[0], at[1]))
     for name, sections in program:
         line = ["phase " + NAMES[name]]
@@ -298,7 +327,7 @@ def write(v, family, result):
                     words.append((letter, sizes.text(expression), large.get((name, k, pos), "")))
                 else:
                     words += ["-%s%s" % (refer(number, phases, (name, k), slot), rule) for slot, rule in t[1]]
-            line.append(("" if group is None else "*%d-%d" % (group, irregular), words))
+            line.append(("" if group is None else "*%d-%d" % (2 if v["liger"] and group == 1 else group, irregular), words))
         lines.append(line)
     return lines
 
@@ -398,14 +427,16 @@ def main():
 
 
 def save(a, out):
+    from importlib.metadata import version
     import peft
     import torch
     import transformers
     f = families.FAMILIES[a.family]
+    of_liger = " liger=" + version("liger-kernel") if any(" liger=" in key for key in out.programs) else ""
     head = ["# Recorded training steps; made by tests/oracles/programs/record.py, whose README has the format.",
             "vplan-recording 2", "family " + f.kind,
-            "versions torch=%s transformers=%s peft=%s" % (torch.__version__.split("+")[0], transformers.__version__,
-                                                          peft.__version__),
+            "versions torch=%s transformers=%s peft=%s%s" % (torch.__version__.split("+")[0], transformers.__version__,
+                                                          peft.__version__, of_liger),
             "device capability=%s" % os.environ["VPLAN_NULL_CC"]]
     head += ["field " + x for x in play.fields(f)]
     head += ["requires " + x for x in play.requirements(f)]

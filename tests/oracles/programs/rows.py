@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
 --trl: by TRL's SFTTrainer, with --adapters also with them and with padding. --models: these, with sdpa. --answered: only rows that
-VPLAN estimates, quantised weights of any family among them; With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
+VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
+evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
 import argparse
 import contextlib
@@ -180,6 +181,13 @@ def drawn_by_trl(n, seed, models, adapted):
     return out
 
 
+def by_trainer(rows, seed, evaluates, liger):
+    """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
+    rng = random.Random(seed)
+    return [r[:10] + ("hf" if r[10] == "torch" else r[10],) + r[11:14] +
+            (rng.choice([1, 2, 3, 4, 8]) if evaluates else 0, rng.choice(["all", "all", "loss"]) if liger else "none") for r in rows]
+
+
 ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
     ("llama-1b", LLAMA_1B, "bf16", "sdpa:flash", "none", "adamw_torch", 2, 1536),
     ("llama-1b", LLAMA_1B, "bf16-mixed", "sdpa:flash", "full", "adamw_torch_fused", 3, 1024),
@@ -203,8 +211,17 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
     ("gpt2-large", GPT2_L, "bf16-amp", "eager", "none", "adamw_torch_forloop", 1, 768),
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
-           "load", "reserved"]
+           "load"]
+MORE = ["eval_batch", "liger"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
+
+
+def columns_of(row):
+    return (COLUMNS + MORE)[:len(row)]
+
+
+def phases_of(row):
+    return PHASES + ["evaluate"] * bool(dict(zip(columns_of(row), row)).get("eval_batch"))
 
 
 def optimizer(name, params):
@@ -224,8 +241,8 @@ def answered(vplan, rows, n):
     out = []
     with tempfile.TemporaryDirectory() as scratch:
         for r in rows:
-            columns = dict(zip(COLUMNS, [r[0], json.dumps(r[1])] + [str(x) for x in r[2:7]] + [str(r[7] or "")] + [str(x) for x in r[8:]] + ["1"]))
-            said = estimate_rows.of_ours(dict(columns, **{"allocated_" + p: 1 for p in PHASES}), scratch)
+            columns = dict(zip(columns_of(r) + ["reserved"], [r[0], json.dumps(r[1])] + [str(x) for x in r[2:7]] + [str(r[7] or "")] + [str(x) for x in r[8:]] + ["1"]))
+            said = estimate_rows.of_ours(dict(columns, **{"allocated_" + p: 1 for p in phases_of(r)}), scratch)
             if len(out) < n and not isinstance(estimate_rows.estimate(vplan, said), str):
                 out.append(r)
     if preload:
@@ -235,7 +252,8 @@ def answered(vplan, rows, n):
 
 def measure(row):
     import torch
-    name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row
+    name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
+    eval_batch, liger = row[len(COLUMNS):] or (0, "none")
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -249,9 +267,10 @@ def measure(row):
     if "image_size" in fields:
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
     v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer != "trl",
-             trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0)
+             trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0,
+             liger=liger if liger != "none" else 0)
     m = play.make_model(v, (config["model_type"], fields))
-    loop = loops.LOOPS[trainer](v, m, batch, **({} if trainer == "torch" else {"optim": opt_name}))
+    loop = loops.LOOPS[trainer](v, m, batch, **({} if trainer == "torch" else {"optim": opt_name, "per_device_eval_batch_size": eval_batch or 8}))
     gc.collect()
     end("load")
     params = [p for p in m.parameters() if p.requires_grad]
@@ -266,6 +285,12 @@ def measure(row):
         end("step%d" % step)
         opt.zero_grad(set_to_none=True)
         torch.cuda.reset_peak_memory_stats()
+    if eval_batch:
+        sample = {"input_ids": [1] * seq, "labels": [1] * seq}
+        if padding == "mask":
+            sample["attention_mask"] = [1] * (seq - 1) + [0]
+        loops.evaluate_all(loop, [sample] * (2 * eval_batch))
+        end("evaluate")
     return peaks
 
 
@@ -277,6 +302,8 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--adapters", action="store_true")
     p.add_argument("--trl", action="store_true")
+    p.add_argument("--evaluate", action="store_true")
+    p.add_argument("--liger", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--only", nargs="*")
@@ -294,6 +321,7 @@ def main():
     else:
         rows = drawn(n, a.seed, a.models) if a.random else [r + ("clm", "none") for r in ROWS]
     rows = [r + ("torch", "none", 0, "none") * (len(r) == 10) for r in rows]
+    rows = by_trainer(rows, a.seed, a.evaluate, a.liger) if a.evaluate or a.liger else rows
     for column, value in [x.split("=", 1) for x in a.only or []]:
         rows = [r for r in rows if str(r[COLUMNS.index(column)]) in value.split(",")]
     rows = answered(a.answered, rows, a.random) if a.answered else rows
@@ -303,13 +331,13 @@ def main():
         if done <= 0:
             f.write("# made by tests/oracles/programs/rows.py: torch %s, transformers %s\n"
                     % (torch.__version__.split("+")[0], transformers.__version__))
-            out.writerow(COLUMNS + ["allocated_" + p for p in PHASES])
+            out.writerow(columns_of(rows[0]) + ["reserved"] + ["allocated_" + p for p in phases_of(rows[0])])
         for row in rows[max(done, 0):]:
             got = play.in_child(lambda: measure(row))
             if "failed" in got:
                 sys.stderr.write("%s: %s\n" % (row[0], got["failed"]))       # its line says 0: take it out by hand
-                got = {"reserved": 0, **{"allocated_" + p: 0 for p in PHASES}}
-            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:], got["reserved"]] + [got["allocated_" + p] for p in PHASES])
+                got = {"reserved": 0, **{"allocated_" + p: 0 for p in phases_of(row)}}
+            out.writerow([row[0], json.dumps(row[1]), *row[2:7], row[7] or "", *row[8:], got["reserved"]] + [got["allocated_" + p] for p in phases_of(row)])
             f.flush()
 
 

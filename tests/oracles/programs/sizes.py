@@ -10,7 +10,7 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k d
           "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16"]
-EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YP", "YG"]
+EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YP", "YG", "YM h"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -82,7 +82,7 @@ def up(n, m):
 
 
 def values(shape):
-    """With the symbols that follow: J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does;
+    """With the symbols that follow: YM multiprocessors (0: nothing counts them); J(n) the blocks of 64 in n quantised weights, K(n) those of 256 in J(n); S8, S32, S128 rounded up; dr the head size as flash attention pads it, dk as memory-efficient attention does;
     SK its S, SQ and SH blocks of 64 and dk of that; WQ bytes of its backward where d is above 128, KS parts that its keys are cut in; n
     patches of an image; N = B S. Of a look-up of N rows in a table of V (T, P) rows: MV = min(N, V), EV = N / 10 + MV, HV
     partial_width(); NS is flash_splits(). XS, XU, XV the scratch of its sort, of finding
@@ -93,6 +93,7 @@ def values(shape):
     v["dr"] = up(v["d"], 32 if v["d"] <= 128 else 64)
     n = v["N"] = v["B"] * v["S"]
     v["n"] = v["S"] - 1
+    v["YM"] = v.get("M", 0)
     for t in [t for t in "VTP" if t in v]:
         v["M" + t] = min(n, v[t])
         v["E" + t] = n // 10 + v["M" + t]

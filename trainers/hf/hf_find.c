@@ -1,0 +1,386 @@
+#include "trainers/hf/hf_find.h"
+
+#include "base/file.h"
+#include "trainers/hf/hf_refuse.h"
+#include "trainers/torch/world.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct search {
+    const vp_model      *model;
+    const vp_hf_request *request;
+    vp_hf_pass           pass;
+    vp_hf_estimate      *out;
+    vp_hf_found         *found;
+} search;
+
+void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...)
+{
+    va_list args;
+
+    if (e->n_assumptions == VP_HF_ASSUMPTIONS)
+        return;
+    va_start(args, fmt);
+    vsnprintf(e->assumptions[e->n_assumptions++], sizeof *e->assumptions, fmt, args);
+    va_end(args);
+}
+
+bool vp_hf_has_adapters(const vp_hf_request *q)
+{
+    return strcmp(q->lora.targets, "none") != 0;
+}
+
+/* A plain loop, or Trainer's. */
+bool vp_hf_is_plain(const vp_hf_request *q)
+{
+    return strcmp(q->trainer, "torch") == 0;
+}
+
+/* TRL's head and loss are its own, so no other trainer's step stands in for it. */
+bool vp_hf_is_trl(const vp_hf_request *q)
+{
+    return strcmp(q->trainer, "trl") == 0;
+}
+
+bool vp_hf_is_quantised(const vp_hf_request *q)
+{
+    return q->load && strcmp(q->load, "none") != 0;
+}
+
+bool vp_hf_has_liger(const vp_hf_request *q)
+{
+    return q->liger && strcmp(q->liger, "none") != 0;
+}
+
+bool vp_hf_is_shared(const vp_hf_request *q)
+{
+    return q->world > 1 && q->parallel && strcmp(q->parallel, "none") != 0;
+}
+
+/* Ways that cut the weights compute with 16-bit ones, without autocast. */
+const char *vp_hf_computed_precision(const vp_hf_request *q)
+{
+    bool cut = vp_hf_is_shared(q) && !vp_world_replicates(q->parallel);
+
+    return !cut ? q->precision : strcmp(q->precision, "bf16-mixed") == 0 ? "bf16" : q->precision;
+}
+
+/* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
+ * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between. */
+static const char *recorded_precision(const vp_hf_request *q)
+{
+    bool        same      = strcmp(q->attention, "eager") != 0 || vp_hf_is_quantised(q);
+    const char *precision = vp_hf_computed_precision(q);
+
+    return same && strcmp(precision, "fp16") == 0         ? "bf16"
+           : same && strcmp(precision, "fp16-mixed") == 0 ? "bf16-mixed"
+                                                          : precision;
+}
+
+static bool evaluates(const search *r)
+{
+    return r->pass == VP_HF_EVALUATION;
+}
+
+/* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
+ * where it makes a difference: a window that is shorter than the sequence; with sdpa, a mask whose rows
+ * are no multiple of 8 elements; heads of more than 128. */
+static void key_of(const search *r, char *buf, size_t size)
+{
+    const vp_hf_request *q      = r->request;
+    const vp_hf_sizes   *s      = &r->found->sizes;
+    bool                 window = s->window && r->out->seq >= s->window;
+    bool                 sdpa   = strcmp(q->attention, "eager") != 0;
+    int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
+    bool ragged = (q->padded || window || target) && (r->out->seq % 8 || target % 8);
+
+    snprintf(buf, size,
+             "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             r->out->task, recorded_precision(q), q->attention, q->padded, (int)s->heads,
+             s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
+             q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
+             vp_hf_is_quantised(q) ? " quantised=" : "", vp_hf_is_quantised(q) ? q->load : "",
+             s->without_dropout && !evaluates(r) ? " dropout=0" : "", window ? " window=1" : "",
+             sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
+             vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? " upcast=1" : "",
+             r->found->plain ? "" : " trainer=", r->found->plain ? "" : q->trainer,
+             vp_hf_has_liger(q) ? " liger=" : "", vp_hf_has_liger(q) ? q->liger : "",
+             evaluates(r) ? " eval=1" : "");
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+/* Families whose file of this kind lies beside that of path, by name. */
+static void list_families(const char *path, const char *kind, char *buf, size_t size)
+{
+    char            folder[PATH_MAX];
+    char           *end;
+    struct dirent **entries;
+    size_t          n = 0;
+
+    buf[0] = '\0';
+    snprintf(folder, sizeof folder, "%s", path);
+    end = strrchr(folder, '/');
+    if (!end)
+        return;
+    *end          = '\0';
+    int n_entries = scandir(folder, &entries, NULL, by_name);
+    for (int i = 0; i < n_entries; i++) {
+        const char *name   = entries[i]->d_name;
+        int         length = (int)strcspn(name, "-.");
+        if (length > 0 && n < size && strncmp(name + length, kind, strlen(kind)) == 0 &&
+            name[length + (int)strlen(kind)] == '.')
+            n += (size_t)snprintf(buf + n, size - n, "%s%.*s", n ? ", " : "", length, name);
+        free(entries[i]);
+    }
+    if (n_entries >= 0)
+        free(entries);
+}
+
+static vp_status find_recording(const search *r, char *path, size_t size, vp_err *err)
+{
+    char   name[120], known[600] = "";
+    vp_err why = {0};
+
+    const char *kind = evaluates(r)                     ? "-eval"
+                       : vp_hf_has_liger(r->request)    ? "-liger"
+                       : vp_hf_is_trl(r->request)       ? "-trl"
+                       : !r->found->plain               ? "-hf"
+                       : vp_hf_is_quantised(r->request) ? "-qlora"
+                       : vp_hf_has_adapters(r->request) ? "-lora"
+                                                        : "";
+
+    snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, kind);
+    if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
+            '\0' &&
+        vp_file_find_program(name, path, size, &why) == VP_OK)
+        return VP_OK;
+    if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
+        return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
+    list_families(path, kind, known, sizeof known);
+    return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
+                      "no %s of family \"%s\"%s%s was recorded; there are %s. For "
+                      "yours: %svplan dryrun -- COMMAND, which plays your own script",
+                      evaluates(r) ? "evaluation" : "training step", r->model->family,
+                      vp_hf_is_quantised(r->request)   ? " with quantised weights"
+                      : vp_hf_has_adapters(r->request) ? " with adapters"
+                                                       : "",
+                      vp_hf_has_liger(r->request) ? " with Liger's kernels"
+                      : vp_hf_is_trl(r->request)  ? " by TRL's SFTTrainer"
+                      : r->found->plain           ? ""
+                                                  : " by transformers' Trainer",
+                      known,
+                      vp_hf_is_trl(r->request) && !evaluates(r)
+                          ? "--trainer hf --recompute full, whose whole logits take "
+                            "more; or "
+                          : "");
+}
+
+/* The task that a class of transformers has by its name; NULL: another. */
+static const char *task_of_class(const char *name)
+{
+    static const char *const known[][2] = {
+        {"ForCausalLM", "clm"},
+        {"LMHeadModel", "clm"},
+        {"ForMaskedLM", "mlm"},
+        {"ForConditionalGeneration", "seq2seq"},
+        {"ForImageClassification", "imgcls"},
+        {"ForSequenceClassification", "seqcls"},
+        {"ForTokenClassification", "tokcls"},
+    };
+
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const char *at = strstr(name, known[i][0]);
+        if (at && strlen(at) == strlen(known[i][0]))
+            return known[i][1];
+    }
+    return NULL;
+}
+
+/* The task that is asked for, else the class's, else the first that was recorded. */
+static vp_status choose_task(search *r, vp_err *err)
+{
+    const char *class_name = r->model->class_name, *key = "";
+    char        word[24], recorded[100]                 = "";
+    size_t      n = 0;
+
+    snprintf(r->out->task, sizeof r->out->task, "%s",
+             r->request->task                          ? r->request->task
+             : class_name && task_of_class(class_name) ? task_of_class(class_name)
+             : class_name                              ? class_name
+                                                       : "");
+    for (int64_t i = 0; (key = vp_recording_key(r->found->recording, i)); i++) {
+        if (sscanf(key, "task=%23s", word) != 1)
+            continue;
+        if (!r->out->task[0])
+            snprintf(r->out->task, sizeof r->out->task, "%s", word);
+        if (strcmp(word, r->out->task) == 0)
+            return VP_OK;
+        if (!strstr(recorded, word) && n < sizeof recorded)
+            n += (size_t)snprintf(recorded + n, sizeof recorded - n, "%s%s", n ? ", " : "", word);
+    }
+    return VP_FAIL(err, VP_ERR_INPUT,
+                   "no training step of %s %s was recorded for the family %s, only of task %s",
+                   r->request->task ? "task" : "class",
+                   r->request->task ? r->out->task : class_name, r->model->family, recorded);
+}
+
+/* The sequence, and that the model has so many positions. */
+static vp_status choose_seq(search *r, vp_err *err)
+{
+    int64_t positions =
+        r->model->graph.max_seq ? r->model->graph.max_seq : r->found->sizes.symbols.at[VP_SYM_P];
+
+    int64_t of_image = r->found->sizes.symbols.at[VP_SYM_S];
+
+    r->out->seq = of_image ? of_image : r->request->seq;
+    if (of_image && r->request->seq && r->request->seq != of_image)
+        return VP_FAIL(err, VP_ERR_USAGE, "--seq %lld: an image of this model makes %lld tokens",
+                       (long long)r->request->seq, (long long)of_image);
+    if (!r->out->seq)
+        r->out->seq =
+            positions && positions < r->request->default_seq ? positions : r->request->default_seq;
+    if (positions && r->out->seq > positions)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--seq %lld is longer than the %lld positions of this model",
+                       (long long)r->out->seq, (long long)positions);
+    return VP_OK;
+}
+
+/* The sequence that is learnt from the other one, where there are two. */
+static vp_status choose_target(search *r, vp_err *err)
+{
+    int64_t target = r->request->target_seq;
+
+    if (strcmp(r->out->task, "seq2seq") == 0)
+        r->found->sizes.symbols.at[VP_SYM_D] = target ? target : r->out->seq;
+    else if (target)
+        return VP_FAIL(err, VP_ERR_USAGE, "--target-seq is for --task seq2seq, not for %s",
+                       r->out->task);
+    return VP_OK;
+}
+
+/* With one sample in a batch fewer tensors are copied: a program of its own where that was recorded. */
+static vp_status find_program(search *r, const char *key, const vp_recorded_program **program,
+                              vp_err *err)
+{
+    char      of_one[440];
+    vp_status st = VP_OK;
+
+    *program = NULL;
+    snprintf(of_one, sizeof of_one, "%s one=1", key);
+    if (r->request->batch == 1)
+        VP_TRY(vp_recording_find(r->found->recording, of_one, program, err));
+    if (*program)
+        return VP_OK;
+    VP_TRY(vp_recording_find(r->found->recording, key, program, err));
+    if (*program && r->request->batch == 1)
+        vp_hf_assume(r->out,
+                     "this step was recorded with several samples in a batch; with one PyTorch "
+                     "makes fewer copies, up to 1 %% of the bytes");
+out:
+    return st;
+}
+
+static vp_status find_step(search *r, const vp_recorded_program **program, vp_err *err)
+{
+    char      path[PATH_MAX], key[400], untied[400];
+    vp_status st = VP_OK;
+
+    VP_TRY(find_recording(r, path, sizeof path, err));
+    VP_TRY(vp_recording_open(path, &r->found->recording, err));
+    VP_TRY(choose_task(r, err));
+    VP_TRY(vp_hf_sizes_read(r->model, r->found->recording, &r->found->sizes, err));
+    VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
+    VP_TRY(choose_seq(r, err));
+    VP_TRY(choose_target(r, err));
+    r->found->ties = r->found->sizes.tied && vp_hf_has_adapters(r->request);
+    key_of(r, key, sizeof key);
+    memcpy(untied, key, sizeof untied);
+    VP_TRY(find_program(r, key, program, err));
+    if (!*program && r->found->ties) {
+        r->found->ties = false;
+        key_of(r, key, sizeof key);
+        VP_TRY(find_program(r, key, program, err));
+    }
+    if (!*program)
+        VP_TRY(vp_hf_refuse(r->found->recording, r->model->family, key, untied,
+                            r->request->precision, err));
+out:
+    return st;
+}
+
+/* Of an evaluation no other trainer's stands in: Accelerate copies the logits to fp32, TRL makes none. */
+static vp_status find_evaluation(search *r, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    r->found->plain = vp_hf_is_plain(r->request);
+    VP_TRY(find_step(r, &r->found->program, err));
+    if (!vp_hf_is_trl(r->request) && !r->found->plain)
+        vp_hf_assume(r->out, "evaluation: its loss only; with compute_metrics Trainer keeps all "
+                             "logits on the card, up to 4 bytes x tokens x vocabulary");
+out:
+    return st;
+}
+
+/* Trainer's own step where it was recorded, else a plain loop's: where both were they differ by 1 KiB, as
+ * Trainer's count of targets is a tensor and its fp32 copy of the output goes before backward. */
+static vp_status find_training(search *r, vp_err *err)
+{
+    vp_err    why = {0};
+    vp_status st  = VP_OK;
+
+    r->found->plain = vp_hf_is_plain(r->request);
+    if (vp_hf_is_trl(r->request)) {
+        VP_TRY(find_step(r, &r->found->program, err));
+        vp_hf_assume(r->out,
+                     "TRL 1.16: every token of a sequence but the first is learnt from; with "
+                     "padding or prompts left out its head takes less");
+    } else if (vp_hf_has_liger(r->request)) {
+        VP_TRY(find_step(r, &r->found->program, err));
+        vp_hf_assume(r->out,
+                     "Liger's kernels have no scratch beside what Python allocates for them");
+    } else if (r->found->plain || find_step(r, &r->found->program, &why) != VP_OK) {
+        vp_recording_free(r->found->recording);
+        r->found->recording = NULL;
+        r->found->plain     = true;
+        VP_TRY(find_step(r, &r->found->program, err));
+        if (!vp_hf_is_plain(r->request))
+            vp_hf_assume(r->out,
+                         "Trainer's own step was not recorded with these settings: a plain loop's, "
+                         "1 KiB lower where both were recorded, and Trainer's clipping");
+    }
+out:
+    return st;
+}
+
+vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
+                     vp_hf_estimate *out, vp_hf_found *found, vp_err *err)
+{
+    search    r  = {.model = model, .request = request, .pass = pass, .out = out, .found = found};
+    vp_status st = VP_OK;
+
+    *found = (vp_hf_found){0};
+    VP_TRY(pass == VP_HF_EVALUATION ? find_evaluation(&r, err) : find_training(&r, err));
+    if (found->sizes.defaults[0])
+        vp_hf_assume(out, "not in the config, so as the class has it: %s", found->sizes.defaults);
+    snprintf(out->versions, sizeof out->versions, "%s", vp_recording_versions(found->recording));
+out:
+    return st;
+}
+
+void vp_hf_found_release(vp_hf_found *found)
+{
+    vp_recording_free(found->recording);
+    *found = (vp_hf_found){0};
+}

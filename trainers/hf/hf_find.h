@@ -1,0 +1,43 @@
+/* trainers/hf/hf_find.h: which recorded program a request means, and the sizes of its model.
+ *     vp_hf_found found;
+ *     VP_TRY(vp_hf_find(model, &request, VP_HF_STEP, &estimate, &found, err));
+ *     VP_TRY(vp_recorded_new(found.program, &found.sizes.symbols, ...));
+ *     vp_hf_found_release(&found); */
+#ifndef VP_TRAINERS_HF_FIND_H
+#define VP_TRAINERS_HF_FIND_H
+
+#include "trainers/hf/hf_estimate.h"
+#include "trainers/hf/hf_sizes.h"
+
+#include <stdbool.h>
+
+/* A training step, or a batch of an evaluation between steps. */
+typedef enum vp_hf_pass { VP_HF_STEP, VP_HF_EVALUATION } vp_hf_pass;
+
+typedef struct vp_hf_found {
+    vp_recording              *recording;
+    const vp_recorded_program *program;
+    vp_hf_sizes                sizes;
+    bool                       plain; /* a plain loop's recording is played */
+    bool ties; /* frozen tables are tied, and the untied recording is played */
+} vp_hf_found;
+
+/* out: its task, seq, versions and assumptions are filled. VP_ERR_INPUT: what was not recorded, with the nearest that
+ * was. Release found in either case. */
+vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_pass pass,
+                     vp_hf_estimate *out, vp_hf_found *found, vp_err *err);
+void      vp_hf_found_release(vp_hf_found *found);
+
+void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+bool vp_hf_has_adapters(const vp_hf_request *request);
+bool vp_hf_is_plain(const vp_hf_request *request); /* a plain loop, not Trainer's */
+bool vp_hf_is_trl(const vp_hf_request *request);
+bool vp_hf_has_liger(const vp_hf_request *request);
+bool vp_hf_is_quantised(const vp_hf_request *request);
+bool vp_hf_is_shared(const vp_hf_request *request); /* by several cards */
+
+/* Ways that cut the weights compute with 16-bit ones, without autocast. */
+const char *vp_hf_computed_precision(const vp_hf_request *request);
+
+#endif
