@@ -147,7 +147,7 @@ static json_t *assumptions_of(const vp_dryrun_opts *opts, const vp_dryrun_findin
     if (vp_dryrun_report_object(root, "counters", &counters)) {
         if (vp_dryrun_report_int(&counters, "outside_bytes"))
             vp_dryrun_text_add(
-                out, "communication buffers: %s for the first communicator, not measured",
+                out, "communication buffers: %s, as NCCL was seen to take on other machines",
                 vp_size_text(vp_dryrun_report_int(&counters, "outside_bytes"), size, sizeof size));
         if (vp_dryrun_report_int(&counters, "managed_bytes_peak"))
             vp_dryrun_text_add(out, "unified memory (%s) was counted as host memory",

@@ -40,6 +40,8 @@ ${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl || b
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
 for c in memory addresses copies virtual_memory capture program work; do expect "stand-in: $c" 0 "" check $c; done
+VPLAN_NULL_CC=90 VPLAN_NULL_LIMIT_BYTES=3221225472 expect "stand-in: NCCL's buffers" 0 "" env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" \
+    VPLAN_NULL_TOTAL_BYTES=4294967296 "$work/null_check" messages
 expect "stand-in: an unmodelled function names itself" 4 "libcusolver: cusolverDnSgetrf is not modelled" check stub
 expect "stand-in: a runtime linked into a library names the library" 4 \
     "null_check: cuGetExportTable.*a CUDA runtime of its own" check own_runtime

@@ -24,14 +24,18 @@ typedef struct unique_id {
 typedef struct comm {
     uint64_t id; /* the same on all its ranks */
     int      n_ranks, rank, n_splits;
+    bool    *connected; /* by rank: messages went there or came */
 } comm;
 
 enum { NCCL_UNHANDLED_CUDA = 1, NCCL_SYSTEM = 2, NCCL_INVALID_ARGUMENT = 4 };
 
-/* Device memory of the first communicator: 544 MB with two ranks, 688 MB with more (A100,
- * reported in NVIDIA/nccl#964). Later ones share the proxy's and most transport buffers; what
- * they add was seen between 0 and 4 GB and is not counted. */
+/* Device memory that NCCL takes, by what was measured elsewhere, in bytes. The first communicator, for its collectives:
+ * 544 MB with two ranks, 688 MB with more (4 A100 with NVLink, NVIDIA/nccl#964); later ones share the proxy's and
+ * most transport buffers, what they add was seen between 0 and 4 GB and is not counted. Each rank that messages go
+ * to or come from, all-to-all's among them: from 1.06 GB to 4.34 GB at the first all-to-all of 8 H100, 32 channels
+ * to each of 7 others (NVIDIA/nccl#1685); on older cards not known, and not counted. */
 #define FIRST_COMM_BYTES(n_ranks) ((n_ranks) < 2 ? 0 : (n_ranks) == 2 ? 544000000u : 688000000u)
+#define PEER_BYTES(cc_major)      ((cc_major) >= 9 ? (4340000000u - 1060000000u) / 7 : 0)
 
 /* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
 static uint64_t hashed(uint64_t h, const void *data, size_t n)
@@ -50,6 +54,13 @@ static bool ranks_meet(void)
     return meet && *meet;
 }
 
+static void comm_free(comm *c)
+{
+    if (c)
+        free(c->connected);
+    free(c);
+}
+
 static int comm_new(comm **out, int n_ranks, int rank, uint64_t id)
 {
     if (n_ranks < 1 || rank < 0 || rank >= n_ranks)
@@ -57,12 +68,18 @@ static int comm_new(comm **out, int n_ranks, int rank, uint64_t id)
     *out = calloc(1, sizeof **out);
     if (!*out)
         return NCCL_SYSTEM;
-    (*out)->n_ranks = n_ranks;
-    (*out)->rank    = rank;
-    (*out)->id      = id;
+    (*out)->n_ranks   = n_ranks;
+    (*out)->rank      = rank;
+    (*out)->id        = id;
+    (*out)->connected = calloc((size_t)n_ranks, sizeof *(*out)->connected);
+    if (!(*out)->connected) {
+        comm_free(*out);
+        *out = NULL;
+        return NCCL_SYSTEM;
+    }
     if (__atomic_fetch_add(&vp_null_count.n_communicator, 1, __ATOMIC_RELAXED) == 0 &&
         vp_null_outside_take(FIRST_COMM_BYTES(n_ranks)) != VP_NULL_OK) {
-        free(*out);
+        comm_free(*out);
         *out = NULL;
         return NCCL_UNHANDLED_CUDA;
     }
@@ -148,14 +165,14 @@ int   ncclCommSplit(comm *c, int color, int key, comm **out, void *config)
 E int ncclCommDestroy(comm *c);
 int   ncclCommDestroy(comm *c)
 {
-    free(c);
+    comm_free(c);
     return 0;
 }
 
 E int ncclCommAbort(comm *c);
 int   ncclCommAbort(comm *c)
 {
-    free(c);
+    comm_free(c);
     return 0;
 }
 
@@ -248,6 +265,19 @@ static int worked(const comm *c, const char *what, size_t n, int type, int root)
     return collective(c, what, n, type, root);
 }
 
+/* The buffers of messages between this rank and another, at the first of them. */
+static int connect_peer(comm *c, int peer)
+{
+    int rc = 0;
+
+    if (peer < 0 || peer >= c->n_ranks)
+        return NCCL_INVALID_ARGUMENT;
+    if (peer != c->rank && !__atomic_exchange_n(&c->connected[peer], true, __ATOMIC_RELAXED) &&
+        vp_null_outside_take(PEER_BYTES(vp_null_device_get()->cc_major)) != VP_NULL_OK)
+        rc = NCCL_UNHANDLED_CUDA;
+    return rc;
+}
+
 /* What is broadcast in place, which is how PyTorch does it, is taken to be what this rank holds already: from
  * it to others that is so, and towards it where all ranks prepared the same. */
 E int ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, comm *c,
@@ -301,20 +331,28 @@ int   ncclReduce(const void *src, void *dst, size_t n, int type, int op, int roo
 E int ncclAlltoAll(const void *src, void *dst, size_t n, int type, comm *c, void *stream);
 int   ncclAlltoAll(const void *src, void *dst, size_t n, int type, comm *c, void *stream)
 {
+    int rc = 0;
+
     (void)src, (void)dst, (void)stream;
-    return worked(c, "all_to_all", n, type, -1);
+    for (int peer = 0; rc == 0 && peer < c->n_ranks; peer++)
+        rc = connect_peer(c, peer);
+    return rc ? rc : worked(c, "all_to_all", n, type, -1);
 }
 
 E int ncclSend(const void *src, size_t n, int type, int peer, comm *c, void *stream);
 int   ncclSend(const void *src, size_t n, int type, int peer, comm *c, void *stream)
 {
+    int rc = connect_peer(c, peer);
+
     (void)src, (void)stream;
-    return worked(c, "send", n, type, peer);
+    return rc ? rc : worked(c, "send", n, type, peer);
 }
 
 E int ncclRecv(void *dst, size_t n, int type, int peer, comm *c, void *stream);
 int   ncclRecv(void *dst, size_t n, int type, int peer, comm *c, void *stream)
 {
+    int rc = connect_peer(c, peer);
+
     (void)dst, (void)stream;
-    return worked(c, "recv", n, type, peer);
+    return rc ? rc : worked(c, "recv", n, type, peer);
 }

@@ -328,23 +328,52 @@ static int work(void)
     return 0;
 }
 
+/* NCCL's own buffers, on a card of compute capability 9.0: by the ranks of the first communicator, and by the ranks
+ * that messages go to, each counted once. */
+static int messages(void)
+{
+    enum { OUTSIDE_BYTES = 7 }; /* of the counters */
+    int (*init)(void **, int, int, int, void *, void *)     = get("ncclCommInitRankScalable");
+    int (*destroy)(void *)                                  = get("ncclCommDestroy");
+    int (*send)(void *, size_t, int, int, void *, void *)   = get("ncclSend");
+    int (*recv)(void *, size_t, int, int, void *, void *)   = get("ncclRecv");
+    int (*all)(void *, void *, size_t, int, void *, void *) = get("ncclAlltoAll");
+    const uint64_t *(*counters)(void)                       = get("vplan_null_counters");
+    const long long peer = 3280000000 / 7; /* 4.34 GB less 1.06 GB, 7 others */
+    void           *comm, *other, *null = NULL;
+    char            id[128] = "id";
+
+    IS(init(&comm, 4, 1, 1, id, null), 0);
+    IS(counters()[OUTSIDE_BYTES], 688000000);
+    IS(send(null, 8, 7, 2, comm, null), 0);
+    IS(recv(null, 8, 7, 2, comm, null), 0);
+    IS(counters()[OUTSIDE_BYTES], 688000000 + peer);
+    IS(send(null, 8, 7, 1, comm, null), 0); /* to itself */
+    IS(send(null, 8, 7, 4, comm, null), 4); /* to nobody: ncclInvalidArgument */
+    IS(counters()[OUTSIDE_BYTES], 688000000 + peer);
+    IS(all(null, null, 8, 7, comm, null), 0);
+    IS(counters()[OUTSIDE_BYTES], 688000000 + 3 * peer);
+    IS(init(&other, 4, 1, 1, id, null), 0); /* its messages do not fit any more: 3 GiB in all */
+    IS(send(null, 8, 7, 0, other, null), 0);
+    IS(send(null, 8, 7, 2, other, null), 0);
+    IS(send(null, 8, 7, 3, other, null), 1); /* ncclUnhandledCudaError */
+    IS(destroy(other), 0);
+    IS(destroy(comm), 0);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         int (*run)(void);
     } checks[] = {
-        {"memory", memory},
-        {"addresses", addresses},
-        {"copies", copies},
-        {"virtual_memory", virtual_memory},
-        {"capture", capture},
-        {"program", program},
-        {"work", work},
-        {"stub", stub},
-        {"touch", touch},
-        {"guard", guard},
-        {"own_runtime", own_runtime},
+        {"memory", memory},   {"addresses", addresses},
+        {"copies", copies},   {"virtual_memory", virtual_memory},
+        {"capture", capture}, {"program", program},
+        {"work", work},       {"messages", messages},
+        {"stub", stub},       {"touch", touch},
+        {"guard", guard},     {"own_runtime", own_runtime},
     };
 
     library = dlopen("libcudart.so.13", RTLD_NOW);

@@ -16,7 +16,9 @@ CASES = [      # name, script, its arguments, ranks, imports
     ("fsdp2 of 4", "fsdp2.py", [], 4, ("transformers",)),
     ("fsdp2 of 8", "fsdp2.py", [], 8, ("transformers",)),
     ("fsdp2 of 3, uneven", "fsdp2.py", [], 3, ("transformers",)),
-    ("zero2 of 4", "zero2.py", [], 4, ("deepspeed", "transformers")),
+    ("zero2 of 4", "zero.py", ["2"], 4, ("deepspeed", "transformers")),
+    ("zero3 of 4", "zero.py", ["3"], 4, ("deepspeed", "transformers")),
+    ("zero3 of 8", "zero.py", ["3"], 8, ("deepspeed", "transformers")),
     ("tensor parallel of 4", "tensor_parallel.py", [], 4, ()),
     ("pipeline of 4", "pipeline.py", [], 4, ()),
 ]
@@ -28,7 +30,8 @@ p.add_argument("--only")
 p.add_argument("--alone", default="some", choices=("some", "all"), help="which ranks are also played alone")
 p.add_argument("-o", dest="out")
 a = p.parse_args()
-rows, bad = [], 0
+rows = json.load(open(a.out))["rows"] if a.out and a.only and os.path.exists(a.out) else []      # of the others
+bad = 0
 
 
 def play(script, words, world, rank):
@@ -68,6 +71,7 @@ for name, script, words, world, imports in CASES:
             if doc["verdict"] != "fits" or alone[rank] != peaks[rank]:
                 wrong.append("rank %d alone: %s %s %s, together %s" % (rank, doc["verdict"], doc.get("reason"), alone[rank], peaks[rank]))
     bad += bool(wrong)
+    rows = [r for r in rows if r["name"] != name]
     rows.append({"name": name, "ranks": world, "peaks": [peaks[r] for r in sorted(peaks)], "alike": together.get("alike"),
                  "shards_sum_to": sum_of if shards else None, "parameters": max(whole) if shards else None,
                  "played_alone": sorted(alone), "wrong": wrong})

@@ -32,7 +32,7 @@ SCRIPTS = [      # name, script, arguments, ranks, imports
     ("lightning", "lightning_fit.py", [OUT], 1, ("lightning", "transformers")),
     ("ddp", "ddp.py", [], 8, ("transformers",)),
     ("fsdp2", "fsdp2.py", [], 8, ("transformers",)),
-    ("deepspeed_zero2", "zero2.py", [], 8, ("deepspeed", "transformers")),
+    ("deepspeed_zero2", "zero.py", ["2"], 8, ("deepspeed", "transformers")),
     ("convnet", "convnet.py", [], 1, ()),
     ("convnet_channels_last", "convnet.py", ["channels_last"], 1, ()),
     ("lstm", "recurrent.py", [], 1, ()),
