@@ -305,6 +305,8 @@ expect "the document, and what the script itself reads" 0 "document holds" pytho
 expect "out of memory" 3 "CUDA out of memory. Tried to allocate" dry --device 4090 --budget 1GiB -- "$python" \
     tests/dryrun/scripts/plain_loop.py "$work/x.pt"
 expect "a second device" 4 "exit code 1" dry -- "$python" -c 'import torch; torch.zeros(1, device="cuda:1")'
+expect "torch that was looked for before it is imported" 0 "fits" dry -- "$python" -c \
+    'import importlib.util; importlib.util.find_spec("torch"); import torch; torch.zeros(1, device="cuda")'
 expect "an unmodelled library call" 4 "cusolver.*is not modelled" dry -- "$python" -c \
     'import torch; torch.linalg.svd(torch.zeros(4, 4, device="cuda"))'
 expect "host memory" 5 "host memory ran out" dry --host-memory 1GiB -- "$python" -c \
@@ -375,6 +377,12 @@ expect "collectives in another order, with both frames" 4 \
     together order
 expect "a rank that breaks is the reason" 4 "exit code 1: ValueError" together breaks
 if "$python" -c 'import transformers' 2> /dev/null; then
+    for padding in none mask; do
+        [ $padding = none ] && seen=True || seen=False
+        expect "--padding $padding: an answer that asks for another" 0 "skipped $seen" dry --padding $padding -- "$python" -c '
+import torch, transformers.masking_utils as m
+print("skipped", m._ignore_causal_mask_sdpa(torch.ones(2, 8, dtype=torch.bool, device="cuda"), 8, 8, 0, 0))'
+    done
     expect "FSDP2 of 4: shards sum to the model, ranks alone are the same" 0 "right$" python3 tests/dryrun/play_ranks.py --vplan "$vplan" \
         --python "$python" --only "fsdp2 of 4"
 else

@@ -76,14 +76,15 @@ class _ImportHook:
             self.busy.discard(name)
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
             return None
-        then = self.wanted.pop(name)
-        if name == "torch" and spec.origin:
-            _probe.check_version_file(os.path.join(os.path.dirname(spec.origin), "version.py"))
         plain = spec.loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module):       # the spec may only have been asked for: datasets does, then imports
+            then = self.wanted.pop(name, None)
+            if name == "torch" and spec.origin:
+                _probe.check_version_file(os.path.join(os.path.dirname(spec.origin), "version.py"))
             plain(module)
-            then(module)
+            if then:
+                then(module)
         try:
             spec.loader.exec_module = exec_module
         except AttributeError:

@@ -105,11 +105,13 @@ class Values:
             before = probe.counters()["n_read"]
             busy = getattr(probe.read_busy, "on", False)
             probe.read_busy.on = True          # an answered read is an assumption of its own
+            outer, probe.read_busy.ones = getattr(probe.read_busy, "ones", 0), 1
             probe.lib.vplan_null_set_fill(1)
             try:
                 return plain(*args, **kwargs)
             finally:
-                probe.lib.vplan_null_set_fill(0)
+                probe.read_busy.ones = outer   # one answer may ask for another
+                probe.lib.vplan_null_set_fill(outer)
                 probe.read_busy.on = busy
                 if probe.counters()["n_read"] != before:
                     probe.note(text, text)
