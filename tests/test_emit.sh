@@ -106,6 +106,9 @@ planned["common"]["micro_batch"] = 4
 code, out, err = call("emit", write("lora2.json", planned), "--for", "torch", "-o", "lora2")
 text = open("lora2/vplan_settings.py").read()
 ok(code == 0 and "changed after they were predicted" in text and "allocated" not in text.split('"""')[0] and '"reserved_peak_bytes": None' in text, "a prediction of other settings is dropped", (code, err, text[:900]))
+code, out, err = call("emit", write("one.json", one), "--for", "lightning", "-o", "lightning")
+ok(code == 4 and "clip_norm" in err, "Lightning clips no gradients that a fused optimizer unscales", (code, err))
+one["common"]["optimizer"] = "adamw_torch"
 call("emit", write("one.json", one), "--for", "lightning", "-o", "lightning")
 code, out, err = call("check", "lightning/lightning.yaml", "--for", "lightning", "--json")
 ok(code == 0 and [f["severity"] for f in json.loads(out)["findings"] if f["key"] == "tuning"] == ["note"], "check says what the user's code decides", out)

@@ -8,15 +8,22 @@
  * fp32. */
 #define ADAMS "adamw_torch_fused|adamw_torch|adamw_8bit|paged_adamw_8bit"
 
-static const vp_axis trainer_axes[] = {
-    {VP_SETTING_RECOMPUTE, VP_AXIS_FREE, "none|full|" EVERY},
-    {VP_SETTING_ALLOCATOR, VP_AXIS_FREE, "default|expandable"},
-    {VP_SETTING_OPTIMIZER, VP_AXIS_ALIKE, ADAMS},
-    {VP_SETTING_PRECISION, VP_AXIS_ALIKE, "bf16-mixed|fp32"},
-    {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|flash2|eager"},
-    {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked"},
-    {VP_SETTING_PARALLEL, VP_AXIS_FREE, "ddp|fsdp2|fsdp|zero1|zero2|zero3"},
-};
+#define TRAINER_AXES(optimizers) \
+    { \
+        {VP_SETTING_RECOMPUTE, VP_AXIS_FREE, "none|full|" EVERY}, \
+            {VP_SETTING_ALLOCATOR, VP_AXIS_FREE, "default|expandable"}, \
+            {VP_SETTING_OPTIMIZER, VP_AXIS_ALIKE, optimizers}, \
+            {VP_SETTING_PRECISION, VP_AXIS_ALIKE, "bf16-mixed|fp32"}, \
+            {VP_SETTING_ATTENTION, VP_AXIS_ALIKE, "sdpa|flash2|eager"}, \
+            {VP_SETTING_LOSS, VP_AXIS_FIXED, "full|chunked"}, \
+            {VP_SETTING_PARALLEL, VP_AXIS_FREE, "ddp|fsdp2|fsdp|zero1|zero2|zero3"}, \
+    }
+
+static const vp_axis trainer_axes[] = TRAINER_AXES(ADAMS);
+
+/* Under autocast Lightning does not clip what a fused optimizer unscales. */
+static const vp_axis lightning_axes[] =
+    TRAINER_AXES("adamw_torch|adamw_torch_fused|adamw_8bit|paged_adamw_8bit");
 
 static const vp_axis torch_axes[] = {
     {VP_SETTING_RECOMPUTE, VP_AXIS_FREE, "none|full|" EVERY},
@@ -50,7 +57,7 @@ static const vp_language languages[] = {
     {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes)},
     {"accelerate", "torch", WIDENED, ITS_LOOP("accelerate"), NULL, AXES(trainer_axes)},
     {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), NULL, AXES(trainer_axes)},
-    {"lightning", "torch", WIDENED, ITS_LOOP("Lightning"), NULL, AXES(trainer_axes)},
+    {"lightning", "torch", WIDENED, ITS_LOOP("Lightning"), NULL, AXES(lightning_axes)},
     {"torchtitan", .why = "torchtitan trains modules of its own"},
     {"megatron", .why = "Megatron trains modules of its own, on Transformer Engine"},
     {"litgpt", .why = "litgpt trains modules of its own"},
