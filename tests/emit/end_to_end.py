@@ -2,9 +2,10 @@
 """What `vplan plan --trainer` chose and `vplan emit` wrote, played by `vplan dryrun` with the real libraries: PyTorch's own peak
 against the stated interval and the card, and the next larger micro-batch, which the plan called too large.
 
-    end_to_end.py VPLAN PYTHON OUT.csv [--only TRAINER]
+    end_to_end.py VPLAN PYTHON OUT.csv [--only TRAINER ...] [--trl-python PYTHON] [--deepspeed-python PYTHON] [--rows N]
 
-PYTHON has torch, transformers and accelerate. Rows that OUT.csv has are kept. Each play takes ten seconds to a minute.
+PYTHON has torch, transformers and accelerate; --trl-python's trl and datasets too, --deepspeed-python's DeepSpeed, Lightning and jsonargparse.
+Rows that OUT.csv has are kept, N new ones are added. Each play takes ten seconds to a minute.
 """
 import argparse
 import csv
@@ -30,10 +31,27 @@ CASES = [  # model, card, sequence, global batch, pins
     ("llama-7b", "h100", 2048, 8, "--precision bf16"), ("mistral-7b", "h100", 2048, 8, "--precision bf16"),
     ("llama-1b", "4090", 1024, 16, "--lora r=16,alpha=32,targets=all-linear"), ("qwen-0.5b", "l4", 1024, 16, "--lora r=8,targets=q_proj+v_proj --precision bf16-amp"),
 ]
+WORLDS = [  # trainer, the case; --world is among the pins
+    ("accelerate", "gpt2", "4090", 1024, 64, "--world 4 --parallel ddp"), ("accelerate", "qwen-0.5b", "4090", 1024, 32, "--world 4 --parallel fsdp2"),
+    ("accelerate", "smol-135m", "l4", 2048, 32, "--world 2 --parallel fsdp2"), ("accelerate", "gpt2", "l4", 1024, 64, "--world 4 --parallel zero2"),
+    ("accelerate", "tiny-1b", "a100-sxm-40gb", 1024, 64, "--world 8 --parallel fsdp2"), ("trl", "smol-135m", "4090", 1024, 64, "--world 4 --parallel ddp"),
+    ("trl", "qwen-0.5b", "4090", 1024, 64, "--world 4 --parallel fsdp2"), ("hf", "gpt2", "4090", 1024, 64, "--world 4 --parallel zero1"),
+    ("hf", "qwen-0.5b", "l4", 1024, 32, "--world 4 --parallel fsdp2"), ("deepspeed", "gpt2", "4090", 1024, 64, "--world 4 --parallel zero1"),
+    ("deepspeed", "qwen-0.5b", "4090", 1024, 64, "--world 4 --parallel zero2"), ("deepspeed", "gpt2", "l4", 1024, 64, "--world 4 --parallel zero3"),
+]
+# what the cases above are played as; the others by their share of them, since they are slow
+PLAYED = {"torch": range(len(CASES)), "hf": range(len(CASES)), "trl": (1, 2, 3, 5, 8, 9, 11, 17, 22), "accelerate": (0, 1, 2, 7, 10, 12, 13, 16),
+          "lightning": (0, 1, 2, 10), "deepspeed": (0, 2, 10, 12)}
 LARGE = {"llama-7b", "mistral-7b"}  # drawn on the host by the emitted script: more memory than a small machine has
 FIELDS = ["trainer", "model", "card", "seq", "global_batch", "pins", "micro_batch", "accumulation", "recompute", "allocator", "predicted_reserved", "low", "high", "played_allocated",
           "played_reserved", "miss", "in_interval", "in_card", "next_micro_batch", "next_verdict"]
-LOOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plain_loop.py")
+HERE = os.path.dirname(os.path.abspath(__file__))
+LAUNCH = ["-m", "accelerate.commands.launch", "--config_file", "accelerate.yaml"]
+TOKENIZER = """
+import sys, tokenizers, transformers
+words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
+transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>").save_pretrained(sys.argv[1])
+"""
 
 
 def run(words, **more):
@@ -41,14 +59,49 @@ def run(words, **more):
     return p.returncode, p.stdout.decode(), p.stderr.decode()
 
 
-def play(a, folder, trainer, card, config):
-    script = [LOOP, folder, config] if trainer == "torch" else ["train.py"]
+def checkpoint(a, config, seq):
+    """A folder that trl's own script can train: weights that take no disk, a tokenizer, full samples."""
+    folder = config + ".model"
+    if not os.path.exists(folder):
+        for words in ([a.vplan, "dryrun", "--fake-weights", config, "-o", folder, "--", a.trl_python], [a.trl_python, "-c", TOKENIZER, folder]):
+            code, _, err = run(words)
+            if code:
+                sys.exit("checkpoint of %s: %s" % (config, err))
+        os.mkdir(os.path.join(folder, "data"))
+        with open(os.path.join(folder, "data", "train.jsonl"), "w") as f:
+            f.write("".join(json.dumps({"input_ids": [1] * seq}) + "\n" for _ in range(1024)))
+    return folder
+
+
+def command(a, folder, trainer, config, seq, settings):
+    """The one that the emitted README.md says, with what it leaves to the user."""
+    s = json.load(open(settings))["common"]
+    loop = [os.path.join(HERE, "user_loops.py"), trainer, folder, config, settings]
+    if trainer == "trl":
+        model = checkpoint(a, config, seq)
+        return [a.trl_python] + LAUNCH + ["--module", "trl.scripts.sft", "--config", "sft.yaml", "--dataset_name", os.path.join(model, "data"), "--model_name_or_path", model,
+                                          "--output_dir", "out", "--report_to", "none"]
+    python = a.deepspeed_python if trainer in ("deepspeed", "lightning") or s["parallel"].startswith("zero") else a.python
+    if trainer == "deepspeed":
+        return [python, "-m", "torch.distributed.run", "--nproc-per-node", str(s["world"])] + loop
+    if trainer == "accelerate":
+        return [python] + LAUNCH + loop
+    if trainer == "hf":
+        return [python] + (LAUNCH if s["world"] > 1 else []) + ["train.py"]
+    return [python] + loop
+
+
+def play(a, folder, trainer, card, config, seq, settings):
     env = dict(os.environ, HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1")
     launch = open(os.path.join(folder, "README.md")).read()
     if "PYTORCH_ALLOC_CONF=expandable_segments:True" in launch:
         env["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"
-    code, out, err = run([a.vplan, "dryrun", "--device", card, "--steps", "3", "--no-owners", "--json", "--", a.python] + script, cwd=folder, env=env)
-    return json.loads(out) if out else {"verdict": "failed", "why": err[-400:]}
+    code, out, err = run([a.vplan, "dryrun", "--device", card, "--steps", "3", "--padding", "none", "--no-owners", "--json", "--"] +
+                         command(a, folder, trainer, config, seq, settings), cwd=folder, env=env)
+    answer = json.loads(out) if out else {"verdict": "failed"}
+    if answer["verdict"] == "failed":
+        sys.exit("%s: %s\n%s" % (trainer, answer.get("reason"), err[-2000:]))
+    return answer
 
 
 def emit(a, settings, trainer, folder):
@@ -67,23 +120,32 @@ def one(a, trainer, model, card, seq, batch, pins, work):
         return dict(row, next_verdict="plan: exit %d %s" % (code, err.strip()[:120]))
     j = json.loads(out)
     emit(a, settings, trainer, folder)
-    d = play(a, folder, trainer, card, config)
+    d = play(a, folder, trainer, card, config, seq, settings)
     outside = j["device_bytes"] - j["reserved_peak_bytes"]
+    world = j["common"]["world"]
     played = d.get("reserved_peak_bytes") or 0
     row.update(micro_batch=j["common"]["micro_batch"], accumulation=j["common"]["accumulation"], recompute=j["common"]["recompute"], allocator=j["common"]["allocator"],
                predicted_reserved=j["reserved_peak_bytes"], low=j["interval"]["low_bytes"] - outside, high=j["interval"]["high_bytes"] - outside,
                played_allocated=d.get("allocated_peak_bytes"), played_reserved=played, miss="%+.4f" % (played / j["reserved_peak_bytes"] - 1),
                in_interval=int(j["interval"]["low_bytes"] <= played + outside <= j["interval"]["high_bytes"]), in_card=int(d["verdict"] == "fits"))
-    larger = [m for m in range(j["common"]["micro_batch"] + 1, batch + 1) if batch % m == 0]
+    larger = [m for m in range(j["common"]["micro_batch"] + 1, batch // world + 1) if batch // world % m == 0]
     if not larger:
         return dict(row, next_micro_batch="", next_verdict="none larger")
     # the settings as they are but for the micro-batch, and without bytes: nothing caps the allocator but the card
-    j["common"].update(micro_batch=larger[0], accumulation=batch // larger[0])
+    j["common"].update(micro_batch=larger[0], accumulation=batch // world // larger[0])
     for key in ("allocated_peak_bytes", "reserved_peak_bytes", "device_bytes", "interval"):
         j.pop(key)
     json.dump(j, open(settings, "w"))
     emit(a, settings, trainer, folder)
-    return dict(row, next_micro_batch=larger[0], next_verdict=play(a, folder, trainer, card, config)["verdict"])
+    return dict(row, next_micro_batch=larger[0], next_verdict=play(a, folder, trainer, card, config, seq, settings)["verdict"])
+
+
+def cases():
+    for i, case in enumerate(CASES):
+        for trainer, those in PLAYED.items():
+            if i in those and not (trainer == "hf" and case[0] in LARGE):
+                yield (trainer,) + case
+    yield from WORLDS
 
 
 def main():
@@ -91,23 +153,26 @@ def main():
     p.add_argument("vplan", type=os.path.abspath)
     p.add_argument("python")
     p.add_argument("out")
-    p.add_argument("--only")
+    p.add_argument("--only", nargs="*")
+    p.add_argument("--trl-python")
+    p.add_argument("--deepspeed-python")
+    p.add_argument("--rows", type=int, default=1 << 30)
     a = p.parse_args()
     kept = list(csv.DictReader(line for line in open(a.out) if line[0] != "#")) if os.path.exists(a.out) else []
     done = {(r["trainer"], r["model"], r["card"], r["seq"], r["global_batch"], r["pins"]) for r in kept}
-    for case in CASES:
-        for trainer in ("torch", "hf"):
-            key = (trainer,) + tuple(str(x) for x in case)
-            if key in done or (a.only and trainer != a.only) or (trainer == "hf" and case[0] in LARGE):
-                continue
-            with tempfile.TemporaryDirectory() as work:
-                kept.append(one(a, trainer, *case, work))
-            with open(a.out, "w", newline="") as f:
-                f.write("# made by tests/emit/end_to_end.py\n")
-                out = csv.DictWriter(f, FIELDS, lineterminator="\n")
-                out.writeheader()
-                out.writerows(kept)
-            print(kept[-1], flush=True)
+    for trainer, *case in cases():
+        if a.rows <= 0 or (trainer,) + tuple(str(x) for x in case) in done or (a.only and trainer not in a.only):
+            continue
+        a.rows -= 1
+        with tempfile.TemporaryDirectory() as work:
+            kept.append(one(a, trainer, *case, work))
+        with open(a.out, "w", newline="") as f:
+            f.write("# made by tests/emit/end_to_end.py\n")
+            out = csv.DictWriter(f, FIELDS, lineterminator="\n")
+            out.writeheader()
+            out.writerows(kept)
+        print(kept[-1], flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
