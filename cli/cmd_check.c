@@ -262,6 +262,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_target_named(o.target, &opts.target, err));
     VP_TRY(vp_parse_versions(o.versions, &versions, err));
     opts.versions = versions;
+    opts.follows  = true;
     for (int i = 0; i < line.n_words; i++)
         inputs[n++] = (vp_check_input){.path = line.words[i]};
     if (line.rest) {
@@ -306,8 +307,9 @@ const vp_command vp_cmd_check = {
          "With --device, and --model where the files name none that is built in, whether what the files mean fits, where it peaks, and where it "
          "does not fit the lines to change, with what each saves and costs: only what converges "
          "alike. Exit 3 where it does not fit.",
-         "Nothing is executed, and no file is opened but those given. Of Python, the literals are "
-         "read."},
+         "Files that yours name are read too (deepspeed: ds.json, --config_file accelerate.yaml, "
+         "llamafactory-cli train FILE), from here or from beside the file that names them. Nothing "
+         "is executed. Of Python, the literals are read."},
     .examples   = {"vplan check train.yaml --model gpt2 --device 4090 --seq 1024",
                    "vplan check training_args.yaml ds_config.json accelerate.yaml",
                    "vplan check --versions transformers=5.17 -- python train.py --bf16 True"},

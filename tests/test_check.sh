@@ -117,6 +117,44 @@ for rate, same in (("0.00002", True), ("2.0e-5", True), ("3.0e-5", False)):
     write("ds.json", '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}, "optimizer": {"type": "AdamW", "params": {"lr": 2e-5}}}')
     code, j, err = check(write("train.yaml", "per_device_train_batch_size: 4\nlearning_rate: %s\nbf16: true\ndeepspeed: ds.json\n" % rate), "ds.json")
     ok(code == (0 if same else 4) and ("two learning rates" in json.dumps(j)) != same, "2e-5 is a number, however it is written: " + rate, (code, j.get("findings")))
+# ---- files that files name ----
+DS = '{"train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": "auto", "zero_optimization": {"stage": %d}, "bf16": {"enabled": true}}'
+os.mkdir("beside")
+write("beside/zero3.json", DS % (8, 3))
+write("beside/axolotl.yaml", "base_model: a/b\nmicro_batch_size: 4\nbf16: true\ndeepspeed: zero3.json\n")
+code, j, err = check("beside/axolotl.yaml")
+ok(code == 4 and [(f["file"], f["line"], f["key"]) for f in j["findings"] if f["severity"] == "error"] == [("beside/zero3.json", 1, "train_micro_batch_size_per_gpu")] and j["common"]["parallel"] == "zero3" and
+   j["common"]["precision"].startswith("bf16"), "the DeepSpeed file beside the one that names it", (code, j.get("common"), j["findings"]))
+code, two, err = check("beside/axolotl.yaml", "beside/zero3.json")
+ok([f for f in two["findings"] if f["severity"] == "error"] == [f for f in j["findings"] if f["severity"] == "error"] and len(two["files"]) == 2, "given and named, it is read once", two)
+write("ds.json", DS % ('"auto"', 2))
+write("factory.yaml", "model_name_or_path: a/b\nstage: sft\ndo_train: true\nper_device_train_batch_size: 2\nbf16: true\ntemplate: llama3\ndeepspeed: ds.json\n")
+write("acc.yaml", "distributed_type: DEEPSPEED\nnum_processes: 4\ndeepspeed_config:\n  deepspeed_config_file: ds.json\n")
+write("sft.yaml", "model_name_or_path: a/b\nper_device_train_batch_size: 2\ngradient_accumulation_steps: 8\nbf16: true\nmax_length: 512\n")
+launch = ("accelerate", "launch", "--config_file", "acc.yaml", "--num_processes", "8", "--module", "trl.scripts.sft", "--config", "sft.yaml", "--per_device_train_batch_size", "4")
+for words, target, common in (
+    (("llamafactory-cli", "train", "factory.yaml"), "llamafactory", {"micro_batch": 2, "parallel": "zero2", "recompute": "full"}),
+    (("axolotl", "train", "beside/axolotl.yaml", "--micro-batch-size", "8"), "axolotl", {"micro_batch": 8, "parallel": "zero3"}),
+    (launch, "trl", {"micro_batch": 4, "accumulation": 8, "world": 8, "parallel": "zero2", "seq": 512, "recompute": "full"}),
+    (("accelerate", "launch", "--use_deepspeed", "--deepspeed_config_file", "ds.json", "train.py", "--per_device_train_batch_size", "4", "--bf16", "true"), "hf", {"micro_batch": 4, "parallel": "zero2"}),
+):
+    for given in (("--",) + words, (write("named.sh", "#!/bin/bash\nmkdir out\n" + " ".join(words) + "\n"),)):
+        code, j, err = check(*given)
+        ok(code == 0 and j["target"] == target and all(j["common"].get(k) == v for k, v in common.items()), "named by %s: %s" % (given[0], " ".join(words)), (code, j.get("target"), j.get("common"), j.get("findings")))
+write("lost.yaml", "base_model: gpt2\nmicro_batch_size: 1\nsequence_len: 128\nbf16: true\ndeepspeed: nowhere/ds.json\n")
+code, j, err = check("lost.yaml", "--device", "h100")
+ok(code == 0 and [(f["severity"], f["line"], f["key"]) for f in j["findings"] if "nowhere/ds.json" in f["message"]] == [("warning", 5, "deepspeed")] and j["fits"] is None and "nowhere/ds.json" in j["fits_not_answered"],
+   "a named file that is not there", (code, j))
+write("own.yaml", "model_name_or_path: a/b\nper_device_train_batch_size: 2\ndeepspeed: own.json\n")
+write("own.json", '{"zero_optimization": {"stage": 1}, "deepspeed": "own.json", "config": "own.yaml"}')
+code, j, err = check("own.yaml")
+ok([f["path"] for f in j["files"]] == ["own.yaml", "own.json"], "files that name each other", j)
+os.mkdir("dir.json")
+code, j, err = check(write("dir.yaml", "per_device_train_batch_size: 2\ndeepspeed: dir.json\n"))
+ok(code == 4 and [f["file"] for f in j["findings"] if f["severity"] == "error"] == ["dir.json"], "a folder of that name", j)
+for words in ("deepspeed: zero3\n", 'deepspeed: {"zero_optimization": {"stage": 2}}\n', "deepspeed: ${DS}.json\n", "deepspeed: https://a/b.json\n"):
+    code, j, err = check(write("word.yaml", "model_name_or_path: a/b\nper_device_train_batch_size: 2\n" + words), "--for", "hf")
+    ok(len(j["files"]) == 1 and not [f for f in j["findings"] if "neither here" in f["message"]], "no file's name: " + words, j)
 # ---- what stands before the script is the launcher's and the environment's ----
 flags = ("train.py", "--per_device_train_batch_size", "8")
 for words, common in (

@@ -71,9 +71,9 @@ static bool is_program(const char *programs, const vp_document *doc)
     return false;
 }
 
-static bool is_run_by(const vp_dialect *d, const vp_document *doc)
+bool vp_check_is_run_by(const vp_dialect *d, const vp_document *doc)
 {
-    return is_program(d->programs, doc);
+    return d && is_program(d->programs, doc);
 }
 
 static bool is_named_in(const vp_dialect *of, const char *key)
@@ -91,7 +91,7 @@ static bool is_named_in(const vp_dialect *of, const char *key)
 
 bool vp_check_is_run(const vp_checked_file *file)
 {
-    return is_run_by(file->dialect, file->doc);
+    return vp_check_is_run_by(file->dialect, file->doc);
 }
 
 enum { FEW_STRANGERS = 3 };
@@ -100,7 +100,7 @@ bool vp_check_is_own(const vp_checked_file *file)
 {
     int strangers = 0;
 
-    if (!file->dialect->own || is_run_by(file->dialect, file->doc))
+    if (!file->dialect->own || vp_check_is_run_by(file->dialect, file->doc))
         return true;
     for (const vp_value *v = file->doc->root->first; v; v = v->next) {
         if (listed(file->dialect->own, v->key))
@@ -118,7 +118,7 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
         (of->only && doc->format != of->only))
         return -1;
     bool open  = of->n_sections && of->sections[0].strangers == VP_STRANGERS_KEPT;
-    int  score = is_run_by(of, doc) ? 1000 : 0;
+    int  score = vp_check_is_run_by(of, doc) ? 1000 : 0;
 
     for (const vp_value *v = doc->root->first; v; v = v->next) {
         int best = listed(signs_of(of, doc), v->key) ? 16 : open ? -1 : -4;
@@ -146,7 +146,7 @@ static int score_of(const vp_dialect *of, const vp_document *doc)
 
 static bool has_sign(const vp_dialect *d, const vp_document *doc)
 {
-    if (is_run_by(d, doc))
+    if (vp_check_is_run_by(d, doc))
         return true;
     for (const char *p = signs_of(d, doc); p && *p;) {
         size_t n = strcspn(p, " ");
@@ -280,15 +280,16 @@ static bool is_for_people(const char *path)
     return n > 3 && strcmp(path + n - 3, ".md") == 0;
 }
 
-static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
-                           vp_err *err)
+vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
+                        const vp_dialect *kind, vp_err *err)
 {
     vp_checked_file *file  = &c->files[c->n_files++];
     vp_err           inner = {0};
     vp_status        st    = VP_OK;
     vp_value         at    = {.kind = VP_VALUE_NULL};
 
-    file->name = in->path ? in->path : "the command";
+    file->name    = in->path ? in->path : "the command";
+    file->is_file = in->path && !in->bytes;
     if (in->path && is_for_people(in->path)) {
         vp_find(c, file, VP_NOTE, NULL, "", NULL, "not read: text for people, no settings");
         return VP_OK;
@@ -309,7 +310,10 @@ static vp_status open_file(vp_checked *c, const vp_check_input *in, const vp_che
     }
     if (st != VP_OK)
         return vp_fail(err, st, inner.file, inner.line, NULL, "%s", inner.message);
-    choose_command(c, file, opts->target);
+    if (kind && !file->doc->next)
+        file->dialect = kind;
+    else
+        choose_command(c, file, opts->target);
     find_version(c, file);
     return VP_OK;
 }
@@ -417,7 +421,9 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
     if (n > VP_CHECK_MAX_FILES)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "more than %d files at once", VP_CHECK_MAX_FILES));
     for (int i = 0; i < n; i++)
-        VP_TRY(open_file(out, &inputs[i], opts, err));
+        VP_TRY(vp_check_open(out, &inputs[i], opts, NULL, err));
+    for (int i = 0; opts->follows && i < out->n_files; i++)
+        VP_TRY(vp_check_open_named(out, i, opts, err));
     out->target = opts->target ? opts->target : target_of(out);
     for (int f = 0; f < out->n_files; f++) {
         vp_checked_file *file = &out->files[f];
@@ -434,11 +440,11 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
             file->dialect = NULL;
             continue;
         }
-        if (!file->dialect && file->doc->launch && !file->doc->root->first)
+        if (!file->dialect && !file->doc->root->first && (file->doc->launch || file->is_spoken_for))
             continue; /* a launcher and a script without options */
         if (!file->dialect) {
             vp_find(
-                out, file, VP_ERROR, NULL, "", NULL,
+                out, file, file->is_named ? VP_NOTE : VP_ERROR, NULL, "", NULL,
                 "whose file is it? No key of any target's stands in it; --for names the target");
             continue;
         }

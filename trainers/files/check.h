@@ -3,8 +3,8 @@
  *     VP_TRY(vp_check(arena, inputs, n, &(vp_check_opts){0}, &c, err));
  *     for (int i = 0; i < c.n_findings; i++) puts(c.findings[i].message);
  *
- * A file that cannot be read is a finding too, not an error of the call. Nothing is executed, no file
- * is opened but those given. */
+ * A file that cannot be read is a finding too, not an error of the call. Nothing is executed; no file
+ * is opened but those given and, where that is asked for, those that these name. */
 #ifndef VP_TRAINERS_FILES_CHECK_H
 #define VP_TRAINERS_FILES_CHECK_H
 
@@ -29,6 +29,10 @@ typedef struct vp_checked_file {
     /* of the dialect's library, where none was asked for and the file's keys are of a newer one than
      * the tables'; NULL */
     const char *version;
+    bool        is_file;       /* name is a path */
+    bool        is_named;      /* by another of the files */
+    const char *yields_to;     /* name of the command whose options beat what it says; NULL */
+    bool        is_spoken_for; /* a command that only names its file */
 } vp_checked_file;
 
 typedef struct vp_checked {
@@ -45,6 +49,7 @@ typedef struct vp_checked {
     bool             by_default[VP_N_SETTINGS]; /* nobody wrote it */
     /* "none or ddp": the files alone do not tell which, the launch or the model does; else NULL */
     const char *may_be[VP_N_SETTINGS];
+    const char *missing; /* a file that was named and is not there; NULL */
 } vp_checked;
 
 typedef struct vp_check_input {
@@ -61,6 +66,7 @@ typedef struct vp_check_opts {
     const char *no_bf16; /* why the card they are for has no bf16; NULL: it has, or none is named */
     const char *
         world; /* how many processes there are where neither files nor launcher say; NULL: not known */
+    bool follows; /* the files that the given ones name are read too */
 } vp_check_opts;
 
 /* VP_ERR_NOMEM; VP_ERR_USAGE: too many files. */

@@ -34,6 +34,14 @@ bool vp_check_is_own(const vp_checked_file *file);
 
 /* Whether it is a command of the trainer's own program. */
 bool vp_check_is_run(const vp_checked_file *file);
+bool vp_check_is_run_by(const vp_dialect *d, const vp_document *doc);
+
+/* Reads one file more. kind: the dialect that it is surely of; NULL: the one it looks like. */
+vp_status vp_check_open(vp_checked *c, const vp_check_input *in, const vp_check_opts *opts,
+                        const vp_dialect *kind, vp_err *err);
+
+/* named.c: reads the files that file i names. */
+vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err);
 
 /* check_keys.c: one file by its dialect's keys and rules. */
 void vp_check_keys(vp_checked *c, vp_checked_file *file);

@@ -188,7 +188,7 @@ static const char *joined(vp_arena *arena, const statement *s)
 
 typedef struct merged {
     statement   all;
-    const char *first_name;
+    const char *first_name, *yields_to; /* as in vp_checked_file */
 } merged;
 
 /* What the card cannot do, in the line that asks for it. */
@@ -212,11 +212,14 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
     read_setting(c, file, setting, &one);
     if (!one.n || (all->at && !one.at))
         return;
-    /* the launcher's number of processes and the like beat what a file says */
-    bool beats = file->dialect == &vp_dialect_launch && setting != VP_SETTING_PRECISION && one.at;
+    /* the launcher's number of processes and the like beat what a file says, and any option the
+     * file that is named beside it */
+    bool beats = file->dialect == &vp_dialect_launch && one.at &&
+                 (setting != VP_SETTING_PRECISION || same_text(m->yields_to, file->name));
     if (!all->n || (!all->at && one.at) || beats) {
         *all          = one;
         m->first_name = file->name;
+        m->yields_to  = file->yields_to;
         return;
     }
     statement both = {.at = all->at, .key = all->key};
@@ -226,7 +229,7 @@ static void merge_file(vp_checked *c, vp_setting setting, const vp_checked_file 
                 both.words[both.n++] = all->words[i];
     if (both.n)
         *all = both;
-    else if (one.at) /* else two defaults */
+    else if (one.at && !same_text(file->yields_to, m->first_name)) /* else two defaults */
         vp_find(c, file, VP_ERROR, one.at, one.key, NULL,
                 "%s is %s here and %s by %s in %s, line %d: one switch in two files",
                 vp_setting_key(setting), joined(c->arena, &one), joined(c->arena, all), all->key,
@@ -388,6 +391,16 @@ static bool is_said_otherwise(vp_checked *c, const vp_checked_file *file, const 
     return false;
 }
 
+/* Whether the key is written in another file of the kind: the command's options, or the file it names. */
+static bool is_said_elsewhere(const vp_checked *c, const vp_checked_file *file, const char *path)
+{
+    for (int f = 0; f < c->n_files; f++)
+        if (c->files[f].doc && &c->files[f] != file && c->files[f].dialect == file->dialect &&
+            vp_value_at(c->files[f].doc->root, path))
+            return true;
+    return false;
+}
+
 /* How weights are held in 4 bits, where they are not. */
 static bool is_of_no_use(const vp_checked_file *file, const char *path)
 {
@@ -401,7 +414,7 @@ static bool costs_unsaid(vp_checked *c, const vp_checked_file *file, const vp_ke
 {
     return k->costs && k->otherwise && !vp_value_at(file->doc->root, k->path) &&
            !is_of_no_use(file, k->path) && vp_file_key(c, file, k->path, NULL) == k &&
-           !is_said_otherwise(c, file, k->path);
+           !is_said_otherwise(c, file, k->path) && !is_said_elsewhere(c, file, k->path);
 }
 
 static void check_costs(vp_checked *c)

@@ -71,7 +71,7 @@ static const vp_key axolotl_keys[] = {
     {"liger_cross_entropy", VP_KEY_BOOL, "false"},
     {"liger_fused_linear_cross_entropy", VP_KEY_BOOL, "false"},
     {"cut_cross_entropy", VP_KEY_BOOL, "false"},
-    {"deepspeed", VP_KEY_ANY},
+    {"deepspeed", VP_KEY_ANY, .opens = "deepspeed"},
     {"fsdp", VP_KEY_ANY},
     {"fsdp_version", VP_KEY_INT, "1", .min = 1, .max = 2},
     {"fsdp_config", VP_KEY_MAP},

@@ -159,6 +159,9 @@ static const vp_saying deepspeed_says[] = {
     {VP_SETTING_PRECISION, "bf16-mixed", "bf16.enabled", "true", .since = "0.19"},
     {VP_SETTING_PRECISION, "bf16-mixed", "bf16.bf16_optimizer_states", "false", .since = "0.19"},
     {VP_SETTING_PRECISION, "bf16-mixed", "fp16.enabled", "false", .since = "0.19"},
+    /* it makes 16-bit weights and fp32 masters of what was loaded, be that 16 bits too */
+    {VP_SETTING_PRECISION, "bf16-amp", "bf16.enabled", "true", "target!=deepspeed"},
+    {VP_SETTING_PRECISION, "bf16-amp", "fp16.enabled", "false", "target!=deepspeed"},
     /* the Trainer compares bf16.enabled with its own bf16, which would be false */
     {VP_SETTING_PRECISION, "bf16", "bf16.enabled", "true", ZERO ",target=deepspeed",
      .since = "0.19"},
@@ -297,7 +300,7 @@ static const vp_key accelerate_keys[] = {
     {"fsdp_config.fsdp_activation_checkpointing", VP_KEY_BOOL, "false"},
     {"fsdp_config.fsdp_activation_checkpointing_offload", VP_KEY_BOOL, "false", .since = "1.15"},
     {"deepspeed_config", VP_KEY_MAP},
-    {"deepspeed_config.deepspeed_config_file", VP_KEY_TEXT},
+    {"deepspeed_config.deepspeed_config_file", VP_KEY_TEXT, .opens = "deepspeed"},
     {"deepspeed_config.zero_stage", VP_KEY_INT, "2", .min = 0, .max = 3},
     {"deepspeed_config.gradient_accumulation_steps", VP_KEY_INT, NULL, .min = 1, .max = BIG,
      .or_auto = true},

@@ -92,7 +92,7 @@ static const vp_key trainer_keys[] = {
     {"report_to", VP_KEY_ANY, "none"},
     {"fsdp", VP_KEY_ANY},
     {"fsdp_config", VP_KEY_ANY},
-    {"deepspeed", VP_KEY_ANY},
+    {"deepspeed", VP_KEY_ANY, .opens = "deepspeed"},
     {"train_sampling_strategy", VP_KEY_WORD, "random", "random|sequential|group_by_length",
      .since = "5.0", .instead = "group_by_length: true"},
     /* gone */
@@ -426,7 +426,7 @@ const vp_dialect vp_dialect_trl = {
     /* scripts of everybody's have the others */
     .flag_signs = "use_peft activation_offloading assistant_only_loss padding_free",
     .programs =
-        "trl scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
+        "trl trl.scripts.sft scripts/sft.py scripts/dpo.py scripts/kto.py scripts/grpo.py scripts/reward.py",
     .own       = "save_strategy eval_strategy evaluation_strategy logging_strategy "
                  "save_total_limit overwrite_output_dir load_best_model_at_end optim use_peft "
                  "assistant_only_loss padding_free activation_offloading",

@@ -316,7 +316,8 @@ static vp_status read_script(vp_document *doc, const char *bytes, int64_t n, vp_
         VP_TRY_ALLOC(err, one);
         VP_TRY(take_command(one, &exported, c, err));
         one->root->line = c->line;
-        if (!one->root->first && !(one->launch && one->program)) { /* mkdir, echo: nothing said */
+        if (!one->root->first && !(one->launch && one->program) &&
+            !vp_launch_names_file(one->program)) { /* mkdir, echo: nothing said */
             if (one == doc) {
                 *doc->root  = (vp_value){.kind = VP_VALUE_MAP, .line = 1, .column = 1};
                 doc->launch = NULL, doc->program = NULL;

@@ -4,6 +4,7 @@
 
 #include "trainers/files/target.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,6 +100,32 @@ bool vp_launch_is_variable(const char *word)
     for (int i = 0; names[i]; i++)
         if (strncmp(word, names[i], strlen(names[i])) == 0)
             return true;
+    return false;
+}
+
+static bool ends_in(const char *text, size_t n, const char *end)
+{
+    size_t m = strlen(end);
+
+    return n > m && strncmp(text + n - m, end, m) == 0;
+}
+
+bool vp_launch_is_path(const char *text, size_t n)
+{
+    return n < PATH_MAX && !memchr(text, '$', n) && !memchr(text, '{', n) &&
+           !memchr(text, '\n', n) && !strstr(text, "://") &&
+           (ends_in(text, n, ".json") || ends_in(text, n, ".yaml") || ends_in(text, n, ".yml") ||
+            ends_in(text, n, ".toml"));
+}
+
+bool vp_launch_names_file(const char *program)
+{
+    for (const char *p = program; p && *p;) {
+        size_t n = strcspn(p, " ");
+        if (vp_launch_is_path(p, n))
+            return true;
+        p += n + (p[n] == ' ');
+    }
     return false;
 }
 
@@ -207,6 +234,8 @@ static const vp_key keys[] = {
     {"fsdp_version", VP_KEY_INT, "1"},
     {"use_deepspeed", VP_KEY_BOOL, "false"},
     {"zero_stage", VP_KEY_INT, "2"},
+    {"config_file", VP_KEY_TEXT, .opens = "accelerate"},
+    {"deepspeed_config_file", VP_KEY_TEXT, .opens = "deepspeed"},
 };
 
 static const vp_saying says[] = {
@@ -223,10 +252,13 @@ static const vp_saying says[] = {
     {VP_SETTING_PARALLEL, "fsdp2", "fsdp_version", "2"},
     {VP_SETTING_PARALLEL, "zero1", "use_deepspeed", "true"},
     {VP_SETTING_PARALLEL, "zero1", "zero_stage", "1"},
+    {VP_SETTING_PARALLEL, "zero1", "deepspeed_config_file", NULL},
     {VP_SETTING_PARALLEL, "zero2", "use_deepspeed", "true"},
     {VP_SETTING_PARALLEL, "zero2", "zero_stage", "2"},
+    {VP_SETTING_PARALLEL, "zero2", "deepspeed_config_file", NULL},
     {VP_SETTING_PARALLEL, "zero3", "use_deepspeed", "true"},
     {VP_SETTING_PARALLEL, "zero3", "zero_stage", "3"},
+    {VP_SETTING_PARALLEL, "zero3", "deepspeed_config_file", NULL},
 };
 
 const vp_dialect vp_dialect_launch = {

@@ -31,4 +31,11 @@ vp_status vp_launch_settle(vp_document *launch, vp_err *err);
 /* The command in a line "# run with: CMD" that emit writes above a file: its words before the script. */
 vp_status vp_launch_of_comment(vp_document *doc, const char *bytes, int64_t n, vp_err *err);
 
+/* Whether the n letters of text can be the path of a settings file: no word, no JSON itself, nothing that a
+ * shell or another file still has to fill in. */
+bool vp_launch_is_path(const char *text, size_t n);
+
+/* Whether one of a command's words, its program's name first, is such a path; NULL: no. */
+bool vp_launch_names_file(const char *program);
+
 #endif

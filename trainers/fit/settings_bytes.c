@@ -117,6 +117,14 @@ static vp_status estimate(const vp_model *model, vp_hf_request *q, vp_hf_estimat
     return st;
 }
 
+/* Under ZeRO weights have 16 bits and masters 32, whatever they were loaded as. */
+static const char *precision_of(const vp_settings *s)
+{
+    return strncmp(parallel_of(s), "zero", 4) == 0 && is(s, VP_SETTING_PRECISION, "bf16-amp")
+               ? "bf16-mixed"
+               : s->value[VP_SETTING_PRECISION];
+}
+
 /* What the frozen weights are held in. */
 static const char *load_of(const vp_settings *s)
 {
@@ -133,7 +141,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     double         low = job->language->low, high = job->language->high;
     bool           borrowed = false, is_own;
     vp_hf_request  q        = {.trainer         = job->language->step_of,
-                               .precision       = s->value[VP_SETTING_PRECISION],
+                               .precision       = precision_of(s),
                                .attention       = attention_of(s),
                                .optimizer       = s->value[VP_SETTING_OPTIMIZER],
                                .recompute       = s->value[VP_SETTING_RECOMPUTE],

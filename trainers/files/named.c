@@ -1,0 +1,173 @@
+/* trainers/files/named.c: files that files name. `deepspeed: ds.json`, `--config_file accelerate.yaml`,
+ * `llamafactory-cli train x.yaml`: what stands there counts as if it had been given too. */
+#include "trainers/files/check_internal.h"
+
+#include "base/text.h"
+#include "trainers/files/launch.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Where the trainer would look, which is the folder it is started in: this one, else the file's own. */
+static const char *find(vp_arena *arena, const char *beside, const char *path)
+{
+    const char *slash = beside ? strrchr(beside, '/') : NULL;
+    const char *own;
+
+    if (access(path, F_OK) == 0)
+        return vp_arena_strdup(arena, path);
+    if (path[0] == '/' || !slash)
+        return NULL;
+    own = vp_arena_printf(arena, "%.*s/%s", (int)(slash - beside), beside, path);
+    return own && access(own, F_OK) == 0 ? own : NULL;
+}
+
+static bool is_same_file(const char *a, const char *b)
+{
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool  same = x && y && strcmp(x, y) == 0;
+
+    free(x);
+    free(y);
+    return same;
+}
+
+/* The one of the files read that path is; NULL: none of them. */
+static vp_checked_file *already(vp_checked *c, const char *path)
+{
+    for (int i = 0; i < c->n_files; i++)
+        if (c->files[i].is_file && is_same_file(c->files[i].name, path))
+            return &c->files[i];
+    return NULL;
+}
+
+typedef struct namer {
+    vp_checked          *c;
+    int                  i; /* of the file that names; the array may move as others come */
+    const vp_check_opts *opts;
+    vp_err              *err;
+} namer;
+
+/* kind: the dialect that the file is surely of; NULL: the one it looks like. beaten: what names it has
+ * options beside it, and those win. */
+static vp_status open_named(namer *x, const vp_value *at, const char *key, const char *path,
+                            const vp_dialect *kind, bool beaten)
+{
+    vp_checked      *c     = x->c;
+    vp_checked_file *file  = &c->files[x->i];
+    const char      *found = find(c->arena, file->is_file ? file->name : NULL, path);
+    char             shown[256];
+    vp_checked_file *other = found ? already(c, found) : NULL;
+
+    if (other) {
+        if (beaten)
+            other->yields_to = file->name;
+        return VP_OK;
+    }
+    if (!found) {
+        vp_find(c, file, VP_WARNING, at, key, NULL,
+                "%s is neither here nor beside this file: it is not read, and what it says is "
+                "missing from this answer",
+                vp_text_escape(path, shown, sizeof shown));
+        c->missing = vp_arena_strdup(c->arena, path);
+        return VP_OK;
+    }
+    if (c->n_files == VP_CHECK_MAX_FILES)
+        return VP_FAIL(x->err, VP_ERR_USAGE, "more than %d files at once, with those they name",
+                       VP_CHECK_MAX_FILES);
+    vp_find(c, file, VP_NOTE, at, key, NULL, "%s is read too",
+            vp_text_escape(found, shown, sizeof shown));
+    c->files[c->n_files].is_named  = true;
+    c->files[c->n_files].yields_to = beaten ? file->name : NULL;
+    return vp_check_open(c, &(vp_check_input){.path = found}, x->opts, kind, x->err);
+}
+
+static const vp_dialect *dialect_named(const char *name)
+{
+    const vp_dialect *d;
+
+    for (int i = 0; (d = vp_dialect_at(i)); i++)
+        if (strcmp(d->name, name) == 0)
+            return d;
+    return NULL;
+}
+
+/* The keys of dialect d, or of one that it has the keys of. */
+static vp_status open_of_keys(namer *x, const vp_document *doc, const vp_dialect *of)
+{
+    for (const vp_dialect *d = of; d; d = d->base)
+        for (int i = 0; i < d->n_keys; i++) {
+            const vp_key   *k = &d->keys[i];
+            const vp_value *v = k->opens ? vp_value_at(doc->root, k->path) : NULL;
+            vp_status       st;
+            if (!v || v->kind != VP_VALUE_STRING || !vp_launch_is_path(v->text, strlen(v->text)))
+                continue;
+            st = open_named(x, v, k->path, v->text, dialect_named(k->opens),
+                            of == &vp_dialect_launch);
+            if (st != VP_OK)
+                return st;
+        }
+    return VP_OK;
+}
+
+/* Options by which programs of all kinds are told their settings file. */
+static vp_status open_of_options(namer *x, const vp_document *doc, const vp_dialect *d)
+{
+    static const char *const own[] = {"config", "config_file", "config-file", "job.config_file"};
+
+    for (size_t i = 0; doc->format == VP_FORMAT_FLAGS && i < sizeof own / sizeof *own; i++) {
+        const vp_value *v = vp_value_member(doc->root, own[i]);
+        vp_status       st;
+        if (!v || v->kind != VP_VALUE_STRING || !vp_launch_is_path(v->text, strlen(v->text)))
+            continue;
+        st = open_named(x, v, own[i], v->text, d, true);
+        if (st != VP_OK)
+            return st;
+    }
+    return VP_OK;
+}
+
+/* `axolotl train FILE`: settings of the program's own. */
+static vp_status open_of_program(namer *x, const vp_document *doc, const vp_dialect *d)
+{
+    for (const char *p = doc->program; p && *p;) {
+        size_t   n  = strcspn(p, " ");
+        vp_value at = {.kind = VP_VALUE_NULL, .line = doc->root->line};
+        char     path[PATH_MAX];
+        snprintf(path, sizeof path, "%.*s", (int)n, p);
+        if (vp_launch_is_path(path, strlen(path))) {
+            vp_status st = open_named(x, &at, path, path, d, true);
+            if (st != VP_OK)
+                return st;
+        }
+        p += n + (p[n] == ' ');
+    }
+    return VP_OK;
+}
+
+vp_status vp_check_open_named(vp_checked *c, int i, const vp_check_opts *opts, vp_err *err)
+{
+    namer              x     = {c, i, opts, err};
+    const vp_document *doc   = c->files[i].doc;
+    const vp_dialect  *d     = c->files[i].dialect;
+    int                first = c->n_files;
+    vp_status          st    = VP_OK;
+
+    if (!doc)
+        return VP_OK;
+    if (d)
+        VP_TRY(open_of_keys(&x, doc, d));
+    if (doc->launch)
+        VP_TRY(open_of_keys(&x, doc->launch, &vp_dialect_launch));
+    const vp_dialect *own = vp_check_is_run_by(d, doc) ? d : NULL;
+    VP_TRY(open_of_options(&x, doc, own));
+    VP_TRY(open_of_program(&x, doc, own));
+    /* a command without options of its own says nothing beside its file */
+    if (d && !doc->root->first && c->n_files > first)
+        c->files[i].dialect = NULL, c->files[i].is_spoken_for = true;
+out:
+    return st;
+}
