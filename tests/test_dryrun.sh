@@ -371,6 +371,7 @@ launched=$(peaks --world 4 -- sh "$work/run.sh" "$work/ranks.py")
 loop=tests/dryrun/scripts/rank_loop.py
 together() { dry --device l4 --world 4 --rank all -- "$python" $loop "$1"; }
 expect "four ranks meet" 0 "rank 3 of 4 met \[0, 1, 2, 3\] and 1" together even
+expect "a list that a rank broadcasts" 0 "rank 3 of 4 met" together values
 expect "uneven ranks" 0 "0 and 2 more" together uneven
 expect "collectives in another order, with both frames" 4 \
     "collective 5 of a communicator of 4 ranks, rank 0: all_reduce of 10 x float32 at .*rank_loop.py.*; rank 2: all_gather of 10 x float32 at .*rank_loop.py" \

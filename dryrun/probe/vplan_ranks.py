@@ -8,6 +8,7 @@ import pickle
 import time
 
 WAIT_S = 15       # a rank waits this long for another that is elsewhere, before it says so
+BROADCAST_MAX_BYTES = 65536      # of integers whose values are passed on: as much as the stand-in keeps of a copy
 
 
 class Ranks:
@@ -170,6 +171,14 @@ class Ranks:
             objects = probe.exchange("scatter_object_list", members, inputs if src == probe.rank else None)
             out[0] = objects[members.index(src)][members.index(probe.rank)]
 
+        plain_broadcast = module.broadcast
+
+        def broadcast_tensor(tensor, src=None, group=None, *args, group_src=None, **kwargs):
+            if not outside(group) and type(tensor) is probe.torch.Tensor and probe.may_be_checked(tensor):
+                members = probe.members_of(module, group)
+                probe.share_integers(tensor, members, source(members, src, group_src))
+            return plain_broadcast(tensor, src, group, *args, group_src=group_src, **kwargs)
+
         def sent(object_list, dst=None, group=None, device=None, group_dst=None, **kwargs):
             to = source(probe.members_of(module, group), dst, group_dst)
             probe.store.set(probe.message_key(probe.rank, to), pickle.dumps(object_list))
@@ -184,12 +193,50 @@ class Ranks:
             probe.wait_for(key, of, place, key)
             object_list[:] = pickle.loads(probe.store.get(key))
             return of
+        module.broadcast = broadcast_tensor
         module.send_object_list = sent
         module.recv_object_list = received
         module.all_gather_object = gathered
         module.gather_object = gathered_to
         module.broadcast_object_list = broadcast
         module.scatter_object_list = scatter
+
+    def may_be_checked(self, tensor):
+        """A few integers on the device: a script may look at them, as DeepSpeed does at another rank's list."""
+        return tensor.is_cuda and not tensor.is_floating_point() and not tensor.is_complex() and \
+            0 < tensor.numel() * tensor.element_size() <= BROADCAST_MAX_BYTES
+
+    def share_integers(self, tensor, members, src):
+        """What a rank broadcasts, where it is known: copied to it from the host, and not worked on since."""
+        values = None
+        if src == self.rank:
+            busy = getattr(self.read_busy, "on", False)
+            self.read_busy.on = True
+            before = self.counters()["n_read"]
+            values = tensor.tolist()
+            if self.counters()["n_read"] != before:
+                values = None
+            self.read_busy.on = busy
+        values = self.exchange("broadcast", members, values)[members.index(src)]
+        if src != self.rank and values is not None:
+            tensor.copy_(self.torch.tensor(values, dtype=tensor.dtype))
+
+    def on_zero_utils(self, module):
+        """Alone: DeepSpeed's check that a list is rank 0's is of this rank's own."""
+        if self.meets or self.rank == 0:
+            return
+        self.note("objects", "Python objects that ranks exchange were taken to be equal on all ranks")
+
+        class AsFirst:
+            def __init__(self, plain):
+                self.plain = plain
+
+            def get_rank(self, *args):
+                return 0
+
+            def __getattr__(self, name):
+                return getattr(self.plain, name)
+        module.dist = AsFirst(module.dist)
 
     def message_key(self, src, dst):
         """Of the next message from a rank to another, the same on both."""

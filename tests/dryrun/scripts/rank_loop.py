@@ -1,5 +1,5 @@
 # Several ranks of a plain loop that exchange objects, gradients and messages, rightly or, by its argument, wrongly.
-#     even | uneven | size | order | fewer | objects | message | breaks | memory
+#     even | uneven | size | order | fewer | objects | message | breaks | memory | values
 import os
 import sys
 import torch
@@ -35,6 +35,13 @@ if how == "objects" and rank != 1:
 if how == "message":
     t = torch.zeros(90 if rank == 2 else 100, device="cuda")
     dist.recv(t, rank - 1) if rank % 2 else dist.send(t, rank + 1)
+if how == "values":      # a list of rank 0's, which the others look at; of one that the card has worked on nothing is known
+    t = torch.tensor([7, 8, 9] if rank == 0 else [-1] * 3, device="cuda")
+    dist.broadcast(t, 0)
+    assert t.tolist() == [7, 8, 9], t.tolist()
+    t = torch.tensor([1, 2] if rank == 0 else [5, 6], device="cuda") + 1
+    dist.broadcast(t, src=0)
+    assert t.tolist() == [0, 0], t.tolist()
 if how == "breaks" and rank == 2:
     raise ValueError("this rank breaks")
 if how == "memory" and rank == 1:
