@@ -1,4 +1,6 @@
 #include "base/output.h"
+#include "base/options.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,4 +42,18 @@ vp_status vp_output_end(vp_err *err)
         return VP_OK;
     return VP_FAIL(err, VP_ERR_STORAGE, "standard output cannot be written%s%s", why ? ": " : "",
                    why ? strerror(why) : "");
+}
+
+void vp_output_say(const char *head, const char *text)
+{
+    vp_text lines = {0};
+    int     n     = (int)strlen(head);
+
+    if (isatty(STDERR_FILENO))
+        vp_text_wrap(text, n, n, &lines);
+    if (lines.data && !lines.failed)
+        fprintf(stderr, "%s%s", head, lines.data);
+    else
+        fprintf(stderr, "%s%s\n", head, text);
+    vp_text_release(&lines);
 }

@@ -18,4 +18,8 @@ void vp_output_begin(void);
  * enough and closed its pipe is no fault. */
 vp_status vp_output_end(vp_err *err);
 
+/* A line on standard error: head ("vplan: ") and what is said. On a terminal it is broken at spaces into
+ * lines of 80 columns, which begin below the text; elsewhere it stays one, so that grep finds it. */
+void vp_output_say(const char *head, const char *text);
+
 #endif

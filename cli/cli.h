@@ -87,9 +87,6 @@ vp_status vp_help_print(const vp_command *command, vp_err *err);
 /* A note for people, a line on stderr; none with -q. */
 void vp_cli_note(const vp_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A sentence for people on stderr: broken at 80 columns on a terminal, one line elsewhere. */
-void vp_cli_say(const char *head, const char *text);
-
 /* -q, for commands that print notes; fills the vp_cli. */
 extern const vp_option_set vp_quiet_options;
 

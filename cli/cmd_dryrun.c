@@ -327,7 +327,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         result.document = NULL;
         VP_TRY(st);
     } else {
-        vp_dryrun_print(result.document, stdout);
+        vp_dryrun_print(result.document);
     }
 out:
     if (result.document)

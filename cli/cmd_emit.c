@@ -1,6 +1,7 @@
 /* vplan emit: settings as the files of the trainer that people use. */
 #include "cli/cli.h"
 #include "cli/rows.h"
+#include "cli/screen.h"
 
 #include "base/file.h"
 #include "base/text.h"
@@ -133,24 +134,40 @@ out:
     return st;
 }
 
+/* In the folder of the files; NULL: in this one. */
+static void print_launch(const char *folder, const char *launch)
+{
+    vp_text command = {0};
+
+    if (folder)
+        vp_text_printf(&command, "cd %s && ", folder);
+    vp_text_printf(&command, "%s", launch);
+    vp_screen_command("run", vp_text_string(&command));
+    vp_text_release(&command);
+}
+
 static void print_text(const emit_options *o, const vp_settings *s, const vp_emitted *e)
 {
+    vp_text check = {0};
+
     for (int i = 0; i < e->n_files && !o->folder; i++)
         printf("---- %s\n%s", e->files[i].name, e->files[i].text);
     for (int i = 0; i < e->n_files && o->folder; i++)
-        printf("%-8s %s/%s, %zu bytes\n", i ? "" : "written", o->folder, e->files[i].name,
-               strlen(e->files[i].text));
+        vp_screen_line(i ? "" : "written", "%s/%s, %zu bytes", o->folder, e->files[i].name,
+                       strlen(e->files[i].text));
     for (int i = 0; i < e->n_script; i++)
-        printf("%-8s %s\n", i ? "" : "yours", e->script[i]);
+        vp_screen_line(i ? "" : "by hand", "%s", e->script[i]);
     for (int i = 0; i < s->n_assumed; i++)
-        printf("assumed: %s\n", s->assumed[i]);
-    if (o->folder) {
-        printf("check    vplan check");
-        for (int i = 0; i < e->n_files; i++)
-            if (e->files[i].dialect)
-                printf(" %s/%s", o->folder, e->files[i].name);
-        printf("\nrun      cd %s && %s\n", o->folder, e->launch);
-    }
+        vp_screen_line(i ? "" : "assumed", "%s", s->assumed[i]);
+    if (!o->folder)
+        return;
+    vp_text_printf(&check, "vplan check");
+    for (int i = 0; i < e->n_files; i++)
+        if (e->files[i].dialect)
+            vp_text_printf(&check, " %s/%s", o->folder, e->files[i].name);
+    vp_screen_command("check", vp_text_string(&check));
+    print_launch(o->folder, e->launch);
+    vp_text_release(&check);
 }
 
 /* ---- a file that is there ---- */
@@ -264,9 +281,9 @@ static vp_status edit_and_print(const emit_options *o, const vp_target *target,
         VP_TRY(vp_print_json(edited_json(o, target, s, e, &x), err));
     } else {
         fputs(x.n_edits ? x.diff.data : "nothing is to be changed\n", stdout);
-        printf("%-8s %s\n", x.path ? "written" : "next",
-               x.path ? x.path : "--force writes it, -o DIR elsewhere");
-        printf("run      %s\n", e->launch);
+        vp_screen_line(x.path ? "written" : "next", "%s",
+                       x.path ? x.path : "--force writes it, -o DIR elsewhere");
+        print_launch(NULL, e->launch);
     }
 out:
     vp_text_release(&x.text);

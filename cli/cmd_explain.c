@@ -711,8 +711,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
         VP_TRY(vp_output_check(w.html, w.force, (const char *const[]){path, w.profile}, 2, err));
     VP_TRY(vp_plan_read(path, &plan, err));
     if (!plan->is_signed)
-        fprintf(stderr,
-                "note: the plan is not as vplan wrote it; vplan run takes it with --unsigned\n");
+        vp_cli_note(cli, "the plan is not as vplan wrote it; vplan run takes it with --unsigned");
     t.planned_s = plan->step_time_s;
     if (t.profile) {
         VP_TRY(vp_profile_read(t.profile, &profile, err));

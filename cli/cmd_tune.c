@@ -7,6 +7,7 @@
 #include "cli/words.h"
 
 #include "base/file.h"
+#include "base/output.h"
 #include "base/text.h"
 #include "base/units.h"
 #include "tuner/tune.h"
@@ -298,7 +299,7 @@ static vp_status ask_signed(const vp_plan *plan, const char *path, bool unsigned
 static vp_status budget_of_plan(const vp_plan *plan, const vp_plan_options *o, vp_plan_job *job,
                                 vp_err *err)
 {
-    char      was[32], is[32];
+    char      was[32], is[32], said[320];
     vp_status st = VP_OK;
 
     if (o->budget.bytes || o->budget.share > 0) {
@@ -309,9 +310,11 @@ static vp_status budget_of_plan(const vp_plan *plan, const vp_plan_options *o, v
         job->request.budget_bytes = plan->budget_bytes;
     }
     if (job->request.budget_bytes > job->device.usable_bytes) {
-        fprintf(stderr, "note: the plan's budget is %s, and %s are usable on %s now: with these\n",
-                vp_size_text(plan->budget_bytes, was, sizeof was),
-                vp_size_text(job->device.usable_bytes, is, sizeof is), plan->device);
+        snprintf(said, sizeof said,
+                 "the plan's budget is %s, and %s are usable on %s now: with these",
+                 vp_size_text(plan->budget_bytes, was, sizeof was),
+                 vp_size_text(job->device.usable_bytes, is, sizeof is), plan->device);
+        vp_output_say("note: ", said);
         job->request.budget_bytes = job->device.usable_bytes;
     }
     VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &job->request.budget_bytes, err));

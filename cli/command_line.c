@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/rows.h"
 
+#include "base/output.h"
 #include "planner/assemble.h"
 
 #include <stdarg.h>
@@ -318,5 +319,5 @@ void vp_cli_note(const vp_cli *cli, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    vp_cli_say("note: ", text);
+    vp_output_say("note: ", text);
 }

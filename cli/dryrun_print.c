@@ -1,9 +1,14 @@
-#include "dryrun/dryrun_run.h"
-
-#include "base/units.h"
 #include "cli/dryrun_print.h"
 
+#include "base/options.h"
+#include "base/units.h"
+#include "cli/paint.h"
+#include "cli/screen.h"
+
+#include <stdio.h>
 #include <string.h>
+
+enum { N_OWNERS_SHOWN = 12, SIZE_COLUMN = 14 };
 
 static long long number(const json_t *object, const char *key)
 {
@@ -17,85 +22,108 @@ static const char *text(const json_t *object, const char *key)
     return s ? s : "";
 }
 
+static const char *size_of(const json_t *object, const char *key, char *buf, size_t buf_size)
+{
+    return vp_size_text(number(object, key), buf, buf_size);
+}
+
+/* The head of a table: the words above the first column and those behind it, then NULL. */
+static void print_head(const char *first, const char *const *words)
+{
+    printf("\n%s%-*s", vp_paint(VP_PAINT_HEAD), words[0] ? 32 : 0, first);
+    for (int i = 0; words[i]; i++)
+        printf(" %14s", words[i]);
+    printf("%s\n", vp_paint_end());
+}
+
+/* Bytes, and what they are: as long as it may be, below itself. */
+static void print_sized(int64_t bytes, const char *what)
+{
+    char size[64], head[80];
+
+    snprintf(head, sizeof head, "%12s", vp_size_text(bytes, size, sizeof size));
+    vp_screen_entry(SIZE_COLUMN, head, what);
+}
+
 /* Where a step goes. */
-static void print_time(const json_t *time, FILE *out)
+static void print_time(const json_t *time)
 {
     char    a[64], b[64];
     size_t  i;
     json_t *row;
-    double  step_s = json_number_value(json_object_get(time, "step_time_s"));
+    bool    host = strcmp(text(time, "bound_by"), "launches") == 0;
 
-    fprintf(out, "\n  a step takes %s (assumed, by what such cards reach), bound by %s\n",
-            vp_time_text(step_s, a, sizeof a),
-            strcmp(text(time, "bound_by"), "launches") == 0 ? "what the host launches"
-                                                            : "the card");
+    printf("\n");
+    vp_screen_line(
+        "time", "%s a step (assumed, by what such cards reach), bound by %s",
+        vp_time_text(json_number_value(json_object_get(time, "step_time_s")), a, sizeof a),
+        host ? "what the host launches" : "the card");
     if (number(time, "samples"))
-        fprintf(out, "  %s samples a step, %.4g a second; %.1f %% MFU\n",
-                vp_count_text(number(time, "samples"), a, sizeof a),
-                json_number_value(json_object_get(time, "samples_per_s")),
-                100 * json_number_value(json_object_get(time, "mfu")));
-    fprintf(out, "  the card works for %s, the host issues for %s\n\n",
-            vp_time_text(json_number_value(json_object_get(time, "device_s")), a, sizeof a),
-            vp_time_text(json_number_value(json_object_get(time, "host_s")), b, sizeof b));
-    fprintf(out, "  %-14s %11s %9s %9s %12s %10s\n", "class of work", "on the card", "operators",
-            "launches", "bytes", "GFLOP");
+        vp_screen_line("", "%s samples a step, %.4g a second; %.1f %% MFU",
+                       vp_count_text(number(time, "samples"), a, sizeof a),
+                       json_number_value(json_object_get(time, "samples_per_s")),
+                       100 * json_number_value(json_object_get(time, "mfu")));
+    vp_screen_line("", "the card works for %s, the host issues for %s",
+                   vp_time_text(json_number_value(json_object_get(time, "device_s")), a, sizeof a),
+                   vp_time_text(json_number_value(json_object_get(time, "host_s")), b, sizeof b));
+    printf("\n%s%-16s %11s %9s %9s %12s %10s%s\n", vp_paint(VP_PAINT_HEAD), "class of work",
+           "on the card", "operators", "launches", "bytes", "GFLOP", vp_paint_end());
     json_array_foreach (json_object_get(time, "classes"), i, row)
-        fprintf(out, "  %-14s %11s %9lld %9lld %12s %10.4g\n", text(row, "name"),
-                vp_time_text(json_number_value(json_object_get(row, "seconds")), a, sizeof a),
-                number(row, "operators"), number(row, "launches"),
-                vp_size_text(number(row, "bytes"), b, sizeof b),
-                (double)number(row, "flop") * 1e-9);
+        printf("  %-14s %11s %9lld %9lld %12s %10.4g\n", text(row, "name"),
+               vp_time_text(json_number_value(json_object_get(row, "seconds")), a, sizeof a),
+               number(row, "operators"), number(row, "launches"),
+               size_of(row, "bytes", b, sizeof b), (double)number(row, "flop") * 1e-9);
 }
 
 /* What grows from step to step. */
-static void print_growth(const json_t *growth, FILE *out)
+static void print_growth(const json_t *growth)
 {
-    char    a[64], b[64];
+    char    a[64], what[1024];
     size_t  i;
     json_t *row;
 
     if (json_is_true(json_object_get(growth, "longer_batches"))) {
-        fprintf(
-            out,
-            "\n  more is allocated after each step, but nothing of an earlier step is kept: longer "
-            "batches\n");
+        vp_screen_line("grows", "more is allocated after each step, but nothing of an earlier step "
+                                "is kept: longer batches");
         return;
     }
     if (json_array_size(json_object_get(growth, "kept")) == 0)
         return;
-    fprintf(out, "\n  it grows: %s a step are kept for later steps\n",
-            vp_size_text(number(growth, "kept_bytes_per_step"), a, sizeof a));
-    json_array_foreach (json_object_get(growth, "kept"), i, row)
-        fprintf(out, "  %14s  in %lld steps, %s tensors: %s\n",
-                vp_size_text(number(row, "bytes"), a, sizeof a), number(row, "steps"),
-                vp_count_text(number(row, "tensors"), b, sizeof b), text(row, "frame"));
+    printf("\n");
+    vp_screen_line("grows", "%s a step are kept for later steps",
+                   size_of(growth, "kept_bytes_per_step", a, sizeof a));
+    json_array_foreach (json_object_get(growth, "kept"), i, row) {
+        snprintf(what, sizeof what, "in %lld steps, %s tensors: %s", number(row, "steps"),
+                 vp_count_text(number(row, "tensors"), a, sizeof a), text(row, "frame"));
+        print_sized(number(row, "bytes"), what);
+    }
 }
 
 /* Several runs of the command. */
-static void print_repeats(const json_t *repeats, FILE *out)
+static void print_repeats(const json_t *repeats)
 {
     char a[64], b[64];
 
     if (!repeats)
         return;
-    fprintf(out, "\n  of %lld runs, this one reserved most\n", number(repeats, "runs"));
-    fprintf(out, "  %-10s %14s to %14s\n", "allocated",
-            vp_size_text(number(repeats, "allocated_least_bytes"), a, sizeof a),
-            vp_size_text(number(repeats, "allocated_most_bytes"), b, sizeof b));
-    fprintf(out, "  %-10s %14s to %14s\n", "reserved",
-            vp_size_text(number(repeats, "reserved_least_bytes"), a, sizeof a),
-            vp_size_text(number(repeats, "reserved_most_bytes"), b, sizeof b));
+    printf("\n");
+    vp_screen_line("runs", "%lld; this one reserved most", number(repeats, "runs"));
+    vp_screen_line("", "allocated %s to %s", size_of(repeats, "allocated_least_bytes", a, sizeof a),
+                   size_of(repeats, "allocated_most_bytes", b, sizeof b));
+    vp_screen_line("", "reserved %s to %s", size_of(repeats, "reserved_least_bytes", a, sizeof a),
+                   size_of(repeats, "reserved_most_bytes", b, sizeof b));
 }
 
 /* What each rank took; of ranks that are alike the first. */
-static void print_ranks(const json_t *doc, FILE *out)
+static void print_ranks(const json_t *doc)
 {
     char    a[64], b[64];
     size_t  i, k;
     json_t *group, *row;
 
-    fprintf(out, "\n  all the above is of rank %lld, the worst\n", number(doc, "worst_rank"));
-    fprintf(out, "  %-12s %14s %14s  %s\n", "rank", "allocated", "reserved", "verdict");
+    printf("\n");
+    vp_screen_line("ranks", "all the above is of rank %lld, the worst", number(doc, "worst_rank"));
+    print_head("rank", (const char *const[]){"allocated", "reserved", "verdict", NULL});
     json_array_foreach (json_object_get(doc, "alike"), k, group) {
         json_int_t first = json_integer_value(json_array_get(group, 0));
         char       name[40];
@@ -106,75 +134,125 @@ static void print_ranks(const json_t *doc, FILE *out)
                      json_array_size(group) - 1);
         json_array_foreach (json_object_get(doc, "ranks"), i, row)
             if (number(row, "rank") == first)
-                fprintf(out, "  %-12s %14s %14s  %s\n", name,
-                        vp_size_text(number(row, "allocated_peak_bytes"), a, sizeof a),
-                        vp_size_text(number(row, "reserved_peak_bytes"), b, sizeof b),
-                        text(row, "verdict"));
+                printf("  %-30s %14s %14s %14s\n", name,
+                       size_of(row, "allocated_peak_bytes", a, sizeof a),
+                       size_of(row, "reserved_peak_bytes", b, sizeof b), text(row, "verdict"));
     }
 }
 
-void vp_dryrun_print(const json_t *doc, FILE *out)
+/* "353,714,176 bytes, in step1" behind the size. */
+static void print_peaks(const json_t *doc)
 {
-    char    a[64], b[64], c[64];
+    char    a[64], b[64];
     size_t  i;
     json_t *row;
 
-    fprintf(out, "%s on %s, budget %s", text(doc, "verdict"), text(doc, "device"),
-            vp_size_text(number(doc, "budget_bytes"), a, sizeof a));
-    fprintf(out, "%s%s\n", text(doc, "reason")[0] ? ": " : "", text(doc, "reason"));
-    if (number(doc, "allocated_peak_bytes")) {
-        fprintf(out, "  allocated peak %12s   %s, in %s\n",
-                vp_size_text(number(doc, "allocated_peak_bytes"), a, sizeof a),
-                vp_count_text(number(doc, "allocated_peak_bytes"), b, sizeof b),
-                text(doc, "peak_phase"));
-        fprintf(out, "  reserved peak  %12s   %s\n",
-                vp_size_text(number(doc, "reserved_peak_bytes"), a, sizeof a),
-                vp_count_text(number(doc, "reserved_peak_bytes"), b, sizeof b));
-        fprintf(out, "  on the device  %12s   with %s outside PyTorch's allocator (%s)\n",
-                vp_size_text(number(doc, "device_bytes"), a, sizeof a),
-                vp_size_text(number(doc, "outside_bytes"), b, sizeof b),
-                text(doc, "outside_class"));
-        fprintf(out, "\n  %-12s %14s %14s\n", "phase", "allocated", "reserved");
-        json_array_foreach (json_object_get(doc, "phases"), i, row)
-            fprintf(out, "  %-12s %14s %14s\n", text(row, "name"),
-                    vp_size_text(number(row, "allocated_bytes"), a, sizeof a),
-                    vp_size_text(number(row, "reserved_bytes"), b, sizeof b));
-        fprintf(out, "\n  at the allocated peak\n");
-        json_array_foreach (json_object_get(doc, "items"), i, row)
-            fprintf(out, "  %14s  %s\n", vp_size_text(number(row, "bytes"), a, sizeof a),
-                    text(row, "name"));
-        fprintf(out, "\n  owners\n");
-        json_array_foreach (json_object_get(doc, "owners"), i, row) {
-            if (i == 12) {
-                fprintf(out, "  %zu more with --json\n",
-                        json_array_size(json_object_get(doc, "owners")) - i);
-                break;
-            }
-            fprintf(out, "  %14s  %s, %s tensors, %s: %s\n",
-                    vp_size_text(number(row, "bytes"), a, sizeof a), text(row, "kind"),
-                    vp_count_text(number(row, "tensors"), c, sizeof c), text(row, "phase"),
-                    text(row, "frame"));
+    vp_screen_line("allocated", "%s at the peak, in %s: %s bytes",
+                   size_of(doc, "allocated_peak_bytes", a, sizeof a), text(doc, "peak_phase"),
+                   vp_count_text(number(doc, "allocated_peak_bytes"), b, sizeof b));
+    vp_screen_line("reserved", "%s, with PyTorch's cache: %s bytes",
+                   size_of(doc, "reserved_peak_bytes", a, sizeof a),
+                   vp_count_text(number(doc, "reserved_peak_bytes"), b, sizeof b));
+    vp_screen_line("device", "%s, with %s outside PyTorch's allocator (%s)",
+                   size_of(doc, "device_bytes", a, sizeof a),
+                   size_of(doc, "outside_bytes", b, sizeof b), text(doc, "outside_class"));
+    print_head("phase", (const char *const[]){"allocated", "reserved", NULL});
+    json_array_foreach (json_object_get(doc, "phases"), i, row)
+        printf("  %-30s %14s %14s\n", text(row, "name"),
+               size_of(row, "allocated_bytes", a, sizeof a),
+               size_of(row, "reserved_bytes", b, sizeof b));
+    print_head("at the allocated peak", (const char *const[]){"bytes", NULL});
+    json_array_foreach (json_object_get(doc, "items"), i, row)
+        printf("  %-30s %14s\n", text(row, "name"), size_of(row, "bytes", a, sizeof a));
+}
+
+static void print_owners(const json_t *owners)
+{
+    char    count[64], what[1024];
+    size_t  i;
+    json_t *row;
+
+    if (json_array_size(owners) == 0)
+        return;
+    print_head("who allocated it", (const char *const[]){NULL});
+    json_array_foreach (owners, i, row) {
+        if (i == N_OWNERS_SHOWN) {
+            printf("  %zu more with --json\n", json_array_size(owners) - i);
+            break;
         }
+        snprintf(what, sizeof what, "%s, %s %s, in %s: %s", text(row, "kind"),
+                 vp_count_text(number(row, "tensors"), count, sizeof count),
+                 number(row, "tensors") == 1 ? "tensor" : "tensors", text(row, "phase"),
+                 text(row, "frame"));
+        print_sized(number(row, "bytes"), what);
     }
-    print_growth(json_object_get(doc, "growth"), out);
-    print_repeats(json_object_get(doc, "repeats"), out);
+}
+
+/* "FAILED: why", as long as it may be. */
+static void print_failed(const char *what, const char *why)
+{
+    vp_text lines = {0};
+    int     n     = (int)strlen(what) + 2;
+
+    vp_text_wrap(why, n, n, &lines);
+    printf("%s%s%s: %s", vp_paint(VP_PAINT_BAD), what, vp_paint_end(), vp_text_string(&lines));
+    vp_text_release(&lines);
+}
+
+/* The answer first. What was asked for when memory ran out is not what would do: that is not known. */
+static void print_verdict(const json_t *doc)
+{
+    const json_t *oom = json_object_get(doc, "oom");
+    char          asked[64], held[64], why[1024];
+
+    if (strcmp(text(doc, "verdict"), "fits") == 0) {
+        vp_screen_answer(number(doc, "device_bytes"), number(doc, "budget_bytes"), NULL);
+        vp_screen_line("card", "%s", text(doc, "device"));
+        if (text(doc, "reason")[0])
+            vp_screen_line("but", "%s", text(doc, "reason"));
+        return;
+    }
+    if (oom)
+        snprintf(why, sizeof why, "out of memory in %s, %s asked for with %s reserved, at %s",
+                 text(oom, "phase"), size_of(oom, "requested_bytes", asked, sizeof asked),
+                 size_of(oom, "reserved_bytes", held, sizeof held), text(oom, "where"));
+    print_failed(strcmp(text(doc, "verdict"), "oom") == 0 ? "DOES NOT FIT" : "FAILED",
+                 oom ? why : text(doc, "reason"));
+    if (oom && text(doc, "reason")[0])
+        vp_screen_line("because", "%s", text(doc, "reason"));
+    vp_screen_line("card", "%s, budget %s", text(doc, "device"),
+                   size_of(doc, "budget_bytes", held, sizeof held));
+}
+
+static void print_lines(const char *label, const json_t *lines)
+{
+    size_t  i;
+    json_t *line;
+
+    json_array_foreach (lines, i, line)
+        vp_screen_line(i ? "" : label, "%s", json_string_value(line));
+}
+
+void vp_dryrun_print(const json_t *doc)
+{
+    size_t  i;
+    json_t *row;
+
+    print_verdict(doc);
+    if (number(doc, "allocated_peak_bytes")) {
+        print_peaks(doc);
+        print_owners(json_object_get(doc, "owners"));
+    }
+    print_growth(json_object_get(doc, "growth"));
+    print_repeats(json_object_get(doc, "repeats"));
     if (json_object_get(doc, "ranks"))
-        print_ranks(doc, out);
+        print_ranks(doc);
     if (json_object_get(doc, "time"))
-        print_time(json_object_get(doc, "time"), out);
-    if (json_object_get(doc, "oom")) {
-        row = json_object_get(doc, "oom");
-        fprintf(out, "\n  out of memory in %s, asking for %s with %s reserved, at %s\n",
-                text(row, "phase"), vp_size_text(number(row, "requested_bytes"), a, sizeof a),
-                vp_size_text(number(row, "reserved_bytes"), b, sizeof b), text(row, "where"));
-        json_array_foreach (json_object_get(doc, "remedies"), i, row)
-            fprintf(out, "  %s%s\n", i ? "         " : "may help ", json_string_value(row));
-    }
+        print_time(json_object_get(doc, "time"));
+    printf("\n");
     json_array_foreach (json_object_get(doc, "unsupported"), i, row)
-        fprintf(out, "\n  not modelled: %s %s (%s)\n", text(row, "library"), text(row, "function"),
-                text(row, "why"));
-    if (json_array_size(json_object_get(doc, "assumptions")))
-        fprintf(out, "\n  assumed\n");
-    json_array_foreach (json_object_get(doc, "assumptions"), i, row)
-        fprintf(out, "  - %s\n", json_string_value(row));
+        vp_screen_line("not known", "%s %s: %s", text(row, "library"), text(row, "function"),
+                       text(row, "why"));
+    print_lines("assumed", json_object_get(doc, "assumptions"));
+    print_lines("may help", json_object_get(doc, "remedies"));
 }

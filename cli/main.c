@@ -36,27 +36,13 @@ static bool has_word(int argc, char **argv, const char *word)
     return false;
 }
 
-void vp_cli_say(const char *head, const char *text)
-{
-    vp_text lines = {0};
-    int     n     = (int)strlen(head);
-
-    if (isatty(STDERR_FILENO))
-        vp_text_wrap(text, n, n, &lines);
-    if (lines.data && !lines.failed)
-        fprintf(stderr, "%s%s", head, lines.data);
-    else
-        fprintf(stderr, "%s%s\n", head, text);
-    vp_text_release(&lines);
-}
-
 static int report(const vp_err *err, vp_status st, bool json)
 {
     char message[4096];
 
     assert(st != VP_OK && err->message[0]); /* a failure says why */
     vp_err_text(err, message, sizeof message);
-    vp_cli_say("vplan: ", message);
+    vp_output_say("vplan: ", message);
     if (json) {
         vp_err ignored = {0};
         vp_print_json(json_pack("{s:i, s:{s:s, s:o, s:o, s:o, s:o}}", "schema_version", 1, "error",

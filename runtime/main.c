@@ -842,7 +842,7 @@ static int report(const vp_err *err, vp_status st, bool json)
 {
     char shown[4096];
 
-    fprintf(stderr, "vplan-run: %s\n", vp_err_text(err, shown, sizeof shown));
+    vp_output_say("vplan-run: ", vp_err_text(err, shown, sizeof shown));
     if (json) {
         json_t *j =
             json_pack("{s:i, s:{s:s, s:o, s:o, s:o, s:o}}", "schema_version", 1, "error", "code",

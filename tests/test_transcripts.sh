@@ -126,14 +126,34 @@ screen("study plan.json", 7, WRONG, SAID)
 # ---- a step of 4,096 micro-steps is explained by three of them, and as fast; a plan of the largest models can be written ----
 
 screen("plan gpt2 --device h200 --seq 1024 --micro-batch 1 --global-batch 4096 -o many.plan", 0, FITS)
-child = os.spawnlp(os.P_NOWAIT, vplan, vplan, "explain", "many.plan", "--html", "many.html")
-_, code, used = os.wait4(child, 0)
+child = subprocess.Popen([vplan, "explain", "many.plan", "--html", "many.html"], stdout=subprocess.DEVNULL)
+_, code, used = os.wait4(child.pid, 0)
 ok(code == 0 and used.ru_utime < 0.5 and used.ru_maxrss < 100 << 10, "4,096 micro-steps: half a second, 100 MiB", used)
 few = subprocess.run([vplan, "explain", "many.plan", "--json"], stdout=subprocess.PIPE).stdout
 batch = sum(i["bytes"] for i in json.loads(few)["items"] if i["name"] == "batch_input")
 ok(batch == 2 * 4 * 4096 * 1024, "the batches of all micro-steps are counted", batch)
 screen("plan llama-3.1-70b --device h200 --budget 60GiB --seq 8192 --global-batch 720 --host-memory 2TiB -o large.plan", 0, FITS)
 screen("explain large.plan", 0, FITS)
+
+# ---- other trainers' files: settings found, written, judged; a command of PyTorch without a card ----
+
+screen("plan gpt2 --trainer hf --device 4090 --seq 1024 --global-batch 8 -o hf.json", 0, FITS)
+screen("emit hf.json --for hf -o run", 0, r"\Awritten +run/", r"^run +cd run && accelerate launch \S")
+out = screen("emit hf.json --for axolotl -o ax", 0, r"\Awritten +ax/axolotl.yaml", r"^run +cd ax && ")
+screen(commands(out.replace("\ncheck ", "\nnext  "))[0].split(None, 1)[1], 0, r"\A(OK|RIGHT|FITS|no )", None)
+screen("emit hf.json --for hf -o run", 2, WRONG, r"--force replaces it\Z")
+screen("emit hf.json --for nothing", 2, WRONG, SAID)
+screen("check none.yaml", 4, r"\AWRONG: ", None)
+screen("check", 2, WRONG, SAID)
+screen("dryrun --device 4090 -- false", 4, r"(?m)\AFAILED: the command ended with exit code 1$", None)
+screen("dryrun --device 4090 -- sh -c 'exit 7'", 4, r"\AFAILED: ", None)
+screen("dryrun --device 4090", 2, WRONG, SAID)
+screen("dryrun --device 4090 --budget 100MiB -- true", 2, WRONG, SAID)
+screen("dryrun --device 4091 -- true", 2, WRONG, SAID)
+edited = open("plan.json").read().replace('"clip_norm": 1.0', '"clip_norm": 2.0')
+open("edited.json", "w").write(edited)
+screen("explain edited.json", 0, r"\Anote: ", None)
+screen("run edited.json --steps 1", 4, r"\Avplan(-run)?: ", SAID)
 
 # ---- finding one's way ----
 
