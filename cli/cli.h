@@ -113,7 +113,7 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
 /* The options that choose a plan, as plan and tune take them. */
 typedef struct vp_plan_options {
     const char *device, *recipe, *profile, *precision, *gradients, *optimizer, *recompute, *offload,
-        *loss, *attention, *class_name;
+        *updates, *loss, *attention, *class_name;
     vp_amount budget, reserve;
     int64_t   host_bytes, seq, global_batch, micro_batch;
 } vp_plan_options;
@@ -171,6 +171,9 @@ vp_status vp_parse_reserve(const vp_amount *reserve, const vp_device *device, in
  * other. */
 vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
                         vp_err *err);
+
+/* --updates, beside r's recipe, batch and offload. VP_ERR_USAGE where these exclude updates in backward. */
+vp_status vp_parse_updates(const vp_plan_options *o, vp_plan_request *r, vp_err *err);
 
 /* Appends "micro-batch 4, gradient accumulation 2, recompute none, loss in chunks of 1,024 tokens"; mixed
  * blocks are listed in chain order, "9 blocks recompute ln_1 + mlp.act; 3 blocks recompute nothing". */

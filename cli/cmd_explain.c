@@ -406,6 +406,8 @@ static void print_decisions(const vp_plan *plan)
         vp_text_printf(&text, "loss all at once");
     if (offload && strcmp(offload, "none") != 0)
         vp_text_printf(&text, ", offload %s", vp_text_escape(offload, shown, sizeof shown));
+    if (plan->updates_in_backward)
+        vp_text_printf(&text, ", updates in backward");
     vp_screen_line("plan", "%s", vp_text_string(&text));
     vp_text_release(&text);
     if (mixed)

@@ -121,6 +121,7 @@ static vp_status refuse_vplans_own(const vp_plan_options *o, vp_err *err)
     const char *option = o->recipe       ? "--recipe"
                          : o->host_bytes ? "--host-memory"
                          : o->gradients  ? "--gradients"
+                         : o->updates    ? "--updates"
                                          : NULL;
 
     if (option)

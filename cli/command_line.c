@@ -174,6 +174,17 @@ static const vp_option pin_rows[] = {
                   "sgd-momentum and lion; on a card only where it is named. Needs --host-memory",
      .otherwise = "as much of it as pays, where there is host memory",
      .example   = "optimizer"},
+    {.name  = "--updates",
+     .kind  = VP_OPTION_CHOICE,
+     .at    = offsetof(vp_plan_options, updates),
+     .words = "end|backward",
+     .help  = "When parameters are updated: behind the last backward, or each block's in backward, "
+              "when its gradients are complete; these then take the bytes of one block's, and the "
+              "result has the same bits. In backward only where the recipe does not clip "
+              "(clip_norm 0) or scale the loss, in one micro-step, of adamw, sgd, sgd-momentum "
+              "and lion",
+     .otherwise = "in backward wherever that may be",
+     .example   = "end"},
 };
 const vp_option_set vp_pin_options_set = {"pins: only such configurations are tried",
                                           VP_ROWS(pin_rows)};

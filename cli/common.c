@@ -345,6 +345,29 @@ out:
     return st;
 }
 
+vp_status vp_parse_updates(const vp_plan_options *o, vp_plan_request *r, vp_err *err)
+{
+    const char *because =
+        !vp_recipe_updates_alone(&r->recipe)
+            ? "the recipe clips by the norm of all gradients, scales the loss, or has "
+              "an optimizer that treats whole matrices (clip_norm 0 is no clipping)"
+        : r->micro_batch && r->micro_batch != r->global_batch
+            ? "gradients are accumulated over several micro-steps"
+        : r->offload != VP_OFFLOAD_ANY && vp_offload_held(r->offload) != VP_OFFLOAD_NONE
+            ? "optimizer states lie in host memory"
+            : NULL;
+
+    if (!o->updates)
+        return VP_OK;
+    r->updates = strcmp(o->updates, "backward") == 0 ? VP_UPDATES_BACKWARD : VP_UPDATES_END;
+    if (r->updates == VP_UPDATES_END)
+        return VP_OK;
+    if (because)
+        return VP_FAIL(err, VP_ERR_USAGE, "--updates backward: not here; %s", because);
+    r->micro_batch = r->global_batch;
+    return VP_OK;
+}
+
 vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_plan_job *job,
                            vp_err *err)
 {
@@ -379,6 +402,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
     VP_TRY(vp_parse_host(o, &job->device, r, err));
+    VP_TRY(vp_parse_updates(o, r, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
     VP_TRY(vp_model_open(
@@ -452,6 +476,8 @@ static void append_rest(vp_text *t, const vp_model *model, const vp_scenario *s)
                        (long long)s->offload.states, (long long)model->graph.n_instances);
     if (s->offload.host_step)
         vp_text_printf(t, ", stepped there");
+    if (vp_scenario_updates_in_backward(s))
+        vp_text_printf(t, ", updates in backward");
 }
 
 static void append_micro_steps(vp_text *t, const vp_scenario *s)

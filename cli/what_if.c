@@ -144,12 +144,13 @@ static vp_status make_like(vp_what_ifs *w, vp_err *err)
     vp_recompute     kind      = recompute ? vp_recompute_by_name(recompute) : VP_N_RECOMPUTES;
 
     w->like = (vp_scenario){
-        .recipe       = plan->recipe,
-        .seq          = b->seq,
-        .micro_batch  = b->micro_batch,
-        .global_batch = plan->global_batch,
-        .loss_chunk   = json_integer_value(json_object_get(plan->decisions, "loss_chunk_tokens")),
-        .attention    = attention ? vp_attention_by_name(attention) : VP_ATTENTION_FLASH};
+        .recipe         = plan->recipe,
+        .seq            = b->seq,
+        .micro_batch    = b->micro_batch,
+        .global_batch   = plan->global_batch,
+        .loss_chunk     = json_integer_value(json_object_get(plan->decisions, "loss_chunk_tokens")),
+        .attention      = attention ? vp_attention_by_name(attention) : VP_ATTENTION_FLASH,
+        .updates_at_end = !plan->updates_in_backward};
     const char     *offload = json_string_value(json_object_get(plan->decisions, "offload"));
     vp_offload_kind held    = offload ? vp_offload_by_name(offload) : VP_OFFLOAD_NONE;
     w->like.offload         = (vp_offload){

@@ -286,18 +286,24 @@ out:
 
 static vp_status walk_all(walk *w, vp_err *err)
 {
-    int64_t   n  = w->bucket->n_instances;
-    vp_status st = VP_OK;
+    const bool in_backward = w->plan->updates_in_backward;
+    int64_t    n           = w->bucket->n_instances;
+    vp_status  st          = VP_OK;
 
     for (int64_t micro = 0; micro < w->n->n_micro_steps; micro++) {
         for (int64_t i = 0; i < n; i++)
             VP_TRY(walk_pass(w, VP_PASS_FORWARD, micro, i, err));
-        for (int64_t i = n - 1; i >= 0; i--)
+        for (int64_t i = n - 1; i >= 0; i--) {
             VP_TRY(walk_pass(w, VP_PASS_BACKWARD, micro, i, err));
+            if (in_backward && micro == w->n->n_micro_steps - 1) {
+                VP_TRY(walk_pass(w, VP_PASS_NORM, -1, i, err));
+                VP_TRY(walk_pass(w, VP_PASS_UPDATE, -1, i, err));
+            }
+        }
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && !in_backward; i++)
         VP_TRY(walk_pass(w, VP_PASS_NORM, -1, i, err));
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < n && !in_backward; i++)
         VP_TRY(walk_pass(w, VP_PASS_UPDATE, -1, i, err));
 out:
     return st;
@@ -482,8 +488,10 @@ vp_status vp_expansion_make(vp_arena *arena, const vp_plan *plan, const vp_bucke
     VP_TRY(walk_all(&w, err));
     out->n_steps = l.n_steps;
     assert(out->n_steps == w.idx);
+    const bool reserved = !plan->updates_in_backward; /* gradients */
     for (int64_t i = 0; i < out->n_buffers; i++)
-        if (out->buffers[i].persistent || out->buffers[i].component == VP_COMP_GRADIENTS) {
+        if (out->buffers[i].persistent ||
+            (reserved && out->buffers[i].component == VP_COMP_GRADIENTS)) {
             out->first_step[i] = 0; /* reserved for the whole step, whenever it is first written */
             out->last_step[i]  = out->n_steps - 1;
         }

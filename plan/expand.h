@@ -66,7 +66,7 @@ typedef struct vp_expanded_buffer {
 
 /* Everything in arrays: lifetimes (inclusive; a buffer no step touches has first -1) and count
  * of steps. What lies below the activation stack (batch, control, parameters, gradients, states)
- * lives in every step; the optimizer's working memory lies in the stack's place, in the steps
+ * lives in every step, but for gradients where updates are made in backward; the optimizer's working memory lies in the stack's place, in the steps
  * that use it. */
 typedef struct vp_expansion {
     int64_t             n_buffers, n_steps;

@@ -365,7 +365,8 @@ enum {
 };
 
 /* The control block: scalars that change from step to step. It lies in device memory at a place the
- * plan gives; the host writes the first four fields before a step, and kernels the others. */
+ * plan gives; the host writes the first four fields before a step, and kernels the others. Updates in
+ * backward come before clip_scale and take the grad_scale that the host writes: 1. */
 typedef struct vp_control {
     double lr;            /* of this step, after the schedule                       */
     double step;          /* 1 for the first step: AdamW's t                        */

@@ -13,6 +13,11 @@
  * over all parameters in chain order, clip scale, update. The last micro-step may have fewer
  * samples: it then has steps of its own, which use the first part of the same buffers.
  *
+ * Or updates are made in backward: each instance's part of the norm and its updates follow its
+ * backward in the last micro-step. Its gradients may then lie where the next one's will: with one
+ * micro-step they are not needed any longer. No update knows the norm of all gradients, so that
+ * nothing is clipped, and no step skipped.
+ *
  * Steps stand in one order. Kernels run on the compute stream, each after the one before. A copy
  * between two memories is a pair of steps: copy_start gives it to the stream of its direction,
  * where it begins when the compute steps before it and the copies before it on that stream are
@@ -321,6 +326,7 @@ typedef struct vp_plan {
     const char *device;
     /* that the workspaces are made for, 90 for 9.0; 0: the CPU backend */
     int64_t compute_capability;
+    bool    updates_in_backward;
     int64_t budget_bytes;         /* of device_bytes */
     int64_t global_batch;         /* samples         */
     json_t *decisions, *settings; /* objects of plain values, for people and scripts */

@@ -502,6 +502,8 @@ typedef struct sweep {
      * there since; -1: none. And the last step that wrote the control block */
     int64_t *control_since;
     int64_t  control_written;
+    bool    *settled; /* per buffer: a parameter that was updated, or its gradient */
+    int      n_norms; /* that are complete: one, of all gradients */
 } sweep;
 
 static bool overlap(const vp_expanded_operand *a, int64_t a_bytes, const vp_expanded_operand *b,
@@ -640,6 +642,35 @@ out:
     return st;
 }
 
+/* Every gradient is summed before clip_scale, which updates at the end wait for; whatever uses a parameter or
+ * adds to its gradient comes before its update. */
+static vp_status check_updates(sweep *w, const vp_expanded_step *s, vp_err *err)
+{
+    bool        late = s->pass == VP_PASS_UPDATE && !w->plan->updates_in_backward;
+    const char *file = w->file;
+    vp_status   st   = VP_OK;
+
+    NEED(s->step->kernel != VP_K_GRAD_SUMSQ || w->n_norms == 0, NULL,
+         "step %lld (%s): adds to the gradients' norm after its end", (long long)s->idx,
+         s->step->name);
+    w->n_norms += s->step->kernel == VP_K_CLIP_SCALE;
+    NEED(!late || w->n_norms == 1, NULL,
+         "step %lld (%s): comes before the end of the gradients' norm", (long long)s->idx,
+         s->step->name);
+    for (int k = 0; k < s->n_operands; k++) {
+        int64_t      b    = s->operands[k].buffer;
+        vp_component what = b < 0 ? VP_COMP_PADDING : w->x->buffers[b].component;
+        if (what != VP_COMP_PARAMETERS && what != VP_COMP_GRADIENTS)
+            continue;
+        NEED(s->pass >= VP_PASS_NORM || !w->settled[b], NULL,
+             "step %lld (%s): uses %s after its update", (long long)s->idx, s->step->name,
+             w->x->buffers[b].name);
+        w->settled[b] |= s->pass == VP_PASS_UPDATE;
+    }
+out:
+    return st;
+}
+
 /* An error's field is left to the caller. */
 static vp_status check_operands(sweep *w, const vp_expanded_step *s, vp_err *err)
 {
@@ -648,6 +679,7 @@ static vp_status check_operands(sweep *w, const vp_expanded_step *s, vp_err *err
     const char           *file = w->file;
 
     assert(s->micro_step < VP_MAX_UNROLLED);
+    VP_TRY(check_updates(w, s, err));
     *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
     VP_TRY(check_stream(w, s, err));
     for (int k = 0; k < s->n_operands; k++) {
@@ -781,13 +813,16 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
                .file            = file,
                .written         = vp_arena_array(arena, x.n_buffers, sizeof(filled)),
                .control_since   = vp_arena_array(arena, x.n_buffers, sizeof(int64_t)),
-               .control_written = -1};
-    VP_TRY_ALLOC(err, w.written && w.control_since);
+               .control_written = -1,
+               .settled         = vp_arena_array(arena, x.n_buffers, sizeof(bool))};
+    VP_TRY_ALLOC(err, w.written && w.control_since && w.settled);
     for (int64_t i = 0; i < x.n_buffers; i++) {
         w.written[i].end   = x.buffers[i].persistent ? x.buffers[i].bytes : 0;
         w.control_since[i] = -1;
     }
     VP_TRY(vp_expand(plan, bucket, n_micro, check_access, &w, err));
+    NEED(w.n_norms == 1, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
+         "end the gradients' norm %d times", w.n_norms);
     for (int c = 0; c < VP_MAX_COPIES; c++)
         NEED(!w.copies[c].is, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
              "copy %d is started, and nothing waits for it", c);
@@ -816,6 +851,10 @@ vp_status vp_plan_check(const vp_plan *plan, const char *file, vp_err *err)
              plan->compute_capability >= VP_TF32_CAPABILITY,
          "recipe.precision", "tf32 needs a compute capability of 8.0, and the plan's is %lld.%lld",
          (long long)plan->compute_capability / 10, (long long)plan->compute_capability % 10);
+    NEED(!plan->updates_in_backward || vp_recipe_updates_alone(&plan->recipe),
+         "updates_in_backward",
+         "no update may be made before the norm of all gradients is known: the recipe clips by it, "
+         "scales the loss, or its optimizer works on whole matrices");
     VP_TRY(check_templates(plan, file, err));
     for (int64_t i = 0; i < plan->n_buckets; i++) {
         const vp_bucket *b = &plan->buckets[i];

@@ -688,25 +688,42 @@ static vp_status check_located(vp_plan *plan, const vp_json_node *root, vp_err *
     return vp_json_fail(&at, NULL, err, "%s", found.message);
 }
 
+static const char *const plan_keys[]     = {"schema_version",
+                                            "model",
+                                            "recipe",
+                                            "device",
+                                            "compute_capability",
+                                            "algorithms_of",
+                                            "budget_bytes",
+                                            "global_batch",
+                                            "decisions",
+                                            "settings",
+                                            "assumptions",
+                                            "prediction",
+                                            "proof",
+                                            "presets",
+                                            "fixed",
+                                            "templates",
+                                            "shared",
+                                            "buckets",
+                                            "digest",
+                                            "updates_in_backward",
+                                            NULL};
+static const char *const decision_keys[] = {
+    "micro_batch",       "n_micro_steps", "last_micro_batch",    "recompute", "blocks",
+    "loss_chunk_tokens", "offload",       "offloaded_instances", "updates",   NULL};
+static const char *const setting_keys[] = {"trainer",      "device",    "seq",
+                                           "global_batch", "precision", "optimizer",
+                                           "attention",    "dropout",   NULL};
+
 vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err)
 {
-    static const char *const keys[] = {
-        "schema_version", "model",        "recipe",       "device",    "compute_capability",
-        "algorithms_of",  "budget_bytes", "global_batch", "decisions", "settings",
-        "assumptions",    "prediction",   "proof",        "presets",   "fixed",
-        "templates",      "shared",       "buckets",      "digest",    NULL};
-    static const char *const decision_keys[] = {
-        "micro_batch",       "n_micro_steps", "last_micro_batch",    "recompute", "blocks",
-        "loss_chunk_tokens", "offload",       "offloaded_instances", NULL};
-    static const char *const setting_keys[] = {"trainer",      "device",    "seq",
-                                               "global_batch", "precision", "optimizer",
-                                               "attention",    "dropout",   NULL};
-    vp_plan                 *plan           = vp_plan_new();
-    vp_json_node             node, array, row;
-    const char              *sentence;
-    int64_t                  version, n;
-    int                      choice;
-    vp_status                st = VP_OK;
+    vp_plan     *plan = vp_plan_new();
+    vp_json_node node, array, row;
+    const char  *sentence;
+    int64_t      version, n;
+    int          choice;
+    vp_status    st = VP_OK;
 
     *out = NULL;
     VP_TRY_ALLOC(err, plan);
@@ -714,7 +731,7 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     if (version != VP_PLAN_SCHEMA)
         VP_TRY(vp_json_fail(root, "schema_version", err, "is %lld; this vplan reads version %d",
                             (long long)version, VP_PLAN_SCHEMA));
-    VP_TRY(vp_json_only_keys(root, keys, err));
+    VP_TRY(vp_json_only_keys(root, plan_keys, err));
     VP_TRY(vp_json_object(root, "model", &node, err));
     ONLY_KEYS(&node, "name", "family", "params_total", "vocab_size", "config", "mask_token",
               "n_token_types", "n_classes", "label_place");
@@ -743,6 +760,8 @@ vp_status vp_plan_from_json(const vp_json_node *root, vp_plan **out, vp_err *err
     VP_TRY(string(plan, root, "device", &plan->device, err));
     if (vp_json_has(root, "compute_capability"))
         VP_TRY(vp_json_int(root, "compute_capability", 10, 1000, &plan->compute_capability, err));
+    if (vp_json_has(root, "updates_in_backward"))
+        VP_TRY(vp_json_bool(root, "updates_in_backward", &plan->updates_in_backward, err));
     if (vp_json_has(root, "algorithms_of"))
         VP_TRY(string(plan, root, "algorithms_of", &plan->algorithms_of, err));
     VP_TRY(vp_json_int(root, "budget_bytes", 0, INT64_MAX, &plan->budget_bytes, err));

@@ -232,6 +232,8 @@ json_t *vp_plan_to_json(const vp_plan *plan)
         put(j, "algorithms_of", json_string(plan->algorithms_of));
     if (plan->compute_capability > 0)
         put_int(j, "compute_capability", plan->compute_capability);
+    if (plan->updates_in_backward)
+        put(j, "updates_in_backward", json_true());
     if (plan->mask_token >= 0)
         put_int(json_object_get(j, "model"), "mask_token", plan->mask_token);
     if (plan->n_token_types > 0)

@@ -158,6 +158,20 @@ vp_kernel vp_optimizer_kernel(vp_optimizer o, const vp_update_shape *s)
     return o == VP_OPT_MUON && !s->block_matrix ? VP_K_ADAMW : optimizers[o].kernel;
 }
 
+bool vp_optimizer_by_element(vp_optimizer o)
+{
+    const vp_update_shape other = {.rows = 1, .cols = 1}, matrix = {2, 2, .block_matrix = true};
+
+    return vp_kernel_info_of(vp_optimizer_kernel(o, &other))->kind == VP_KERNEL_UPDATE &&
+           vp_kernel_info_of(vp_optimizer_kernel(o, &matrix))->kind == VP_KERNEL_UPDATE;
+}
+
+bool vp_recipe_updates_alone(const vp_recipe *r)
+{
+    return !(r->clip_norm > 0) && !vp_precision_scales_loss(r->precision) &&
+           vp_optimizer_by_element(r->optimizer);
+}
+
 vp_state_kind vp_optimizer_state_kind(vp_optimizer o, const vp_update_shape *s)
 {
     assert(o < VP_N_OPTIMIZERS);

@@ -166,6 +166,11 @@ typedef struct vp_update_shape {
 vp_kernel     vp_optimizer_kernel(vp_optimizer o, const vp_update_shape *s);
 vp_state_kind vp_optimizer_state_kind(vp_optimizer o, const vp_update_shape *s);
 
+/* Whether every update of an optimizer treats each element by itself; and whether each parameter's may
+ * be made when its own gradient is complete: nothing is clipped by the norm of all, no step skipped. */
+bool vp_optimizer_by_element(vp_optimizer o);
+bool vp_recipe_updates_alone(const vp_recipe *recipe);
+
 /* The whole-number attributes of kernel k for such a parameter, each by its name: of its own update,
  * or of another kernel that treats parameters. ints holds VP_MAX_INTS. */
 void vp_update_attributes(vp_optimizer o, const vp_update_shape *s, vp_kernel k, int64_t *ints);

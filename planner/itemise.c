@@ -62,7 +62,7 @@ static vp_status lower_optimizer(vp_arena *arena, const vp_expansion *x, const w
 /* Height of each phase: of a buffer alive in steps first..last, its end counts in every phase
  * between. */
 static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const walk *w,
-                               vp_itemised *out, vp_err *err)
+                               bool in_backward, vp_itemised *out, vp_err *err)
 {
     /* next[p][s]: first step >= s in phase p. */
     int64_t *next[VP_N_PHASES];
@@ -86,7 +86,7 @@ static vp_status phase_heights(vp_arena *arena, const vp_expansion *x, const wal
                 out->phases[p].peak_bytes =
                     vp_max_i64(out->phases[p].peak_bytes, end_of(&x->buffers[i]));
     }
-    return lower_optimizer(arena, x, w, out, err);
+    return in_backward ? VP_OK : lower_optimizer(arena, x, w, out, err);
 }
 
 /* The step at which the arena is fullest, among those where a buffer reaches its top. */
@@ -225,7 +225,7 @@ vp_status vp_itemise(vp_arena *arena, const vp_plan *plan, const vp_bucket *buck
         out->phases[p].name = phase_names[p];
     VP_TRY(find_peak(arena, x, out, err));
     assert(out->peak_step < x->n_steps);
-    VP_TRY(phase_heights(arena, x, &w, out, err));
+    VP_TRY(phase_heights(arena, x, &w, plan->updates_in_backward, out, err));
     VP_TRY(list_items(arena, plan, bucket, x, out, err));
     out->peak_phase = phase_names[w.phase[out->peak_step]];
 out:

@@ -205,12 +205,21 @@ int64_t vp_layout_host_bytes(const vp_program *p)
     return most;
 }
 
+bool vp_layout_stays(const vp_assembly *a, int64_t instance_idx, vp_region region)
+{
+    bool shared = false;
+
+    for (int64_t i = 0; i < a->graph.n_shared; i++)
+        shared |= a->graph.shared[i].instance_idx == instance_idx;
+    return shared || region != VP_REGION_GRAD || !vp_scenario_updates_in_backward(a->scenario);
+}
+
 vp_status vp_layout_place(vp_assembly *a, vp_err *err)
 {
     const vp_graph    *g                  = &a->graph;
     const vp_scenario *s                  = a->scenario;
     int64_t            end[VP_N_MEMORIES] = {[VP_MEMORY_DEVICE] = place_fixed(a)};
-    int64_t            host_bytes = 0, prefix = 0, peak, optimizers, host_at, windows_end;
+    int64_t            host_bytes = 0, prefix = 0, peak, optimizers, host_at, windows_end, passing;
     vp_status          st = VP_OK;
 
     a->held_bytes = vp_arena_array(a->arena, g->n_templates, sizeof *a->held_bytes);
@@ -225,15 +234,21 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
                            vp_round_up(vp_plan_param_bytes(&s->recipe, &g->templates[t].params[k],
                                                            (vp_region)h),
                                        VP_ALIGN_BYTES));
+        passing = 0;
         for (int64_t i = 0; i < g->n_instances; i++) {
             int       t     = g->instances[i].template_idx;
             int64_t   bytes = a->held_bytes[t][h];
             vp_memory m     = vp_region_memory(s, g->n_instances, i, (vp_region)h);
-            end[m]          = vp_add(end[m], bytes);
+            if (!vp_layout_stays(a, i, (vp_region)h)) {
+                passing = vp_max_i64(passing, bytes);
+                continue;
+            }
+            end[m] = vp_add(end[m], bytes);
             if (m == VP_MEMORY_HOST_PINNED && bytes > 0)
                 host_bytes =
                     vp_overflowed(end[m]) ? end[m] : end[m] - padding_of(a, t, (vp_region)h);
         }
+        end[VP_MEMORY_DEVICE] = vp_add(end[VP_MEMORY_DEVICE], passing);
     }
     a->stack_base = peak = end[VP_MEMORY_DEVICE];
     a->host_stack_base = host_at = end[VP_MEMORY_HOST_PINNED];

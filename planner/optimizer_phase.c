@@ -97,21 +97,29 @@ out:
     return st;
 }
 
+static int64_t input_bytes(const vp_program *p)
+{
+    return p->n_buffers > 0 && p->buffers[0].place == VP_PLACE_IN ? p->buffers[0].bytes : 0;
+}
+
 /* Each instance's begin where its predecessor's end, or at its own base: the embedding keeps
  * nothing, so that the first block has its base. Programs have one place for all their
  * instances, that of the first one; where two instances' meet nevertheless, a backend makes them
  * one after the other. */
 static vp_status place_norm_workspaces(vp_assembly *a, vp_err *err)
 {
-    int64_t   end    = 0; /* of the instance before, from this one's base */
-    bool     *placed = vp_arena_array(a->arena, a->n_programs, sizeof *placed);
-    vp_status st     = VP_OK;
+    int64_t   end         = 0; /* of the instance before, from this one's base */
+    bool     *placed      = vp_arena_array(a->arena, a->n_programs, sizeof *placed);
+    bool      in_backward = vp_scenario_updates_in_backward(a->scenario);
+    vp_status st          = VP_OK;
 
     a->norm_height = vp_arena_array(a->arena, a->n_programs, sizeof *a->norm_height);
     VP_TRY_ALLOC(err, placed && a->norm_height);
     for (int64_t i = 0; i < a->graph.n_instances; i++) {
         int64_t k = a->program_of[i];
 
+        if (in_backward) /* where the gradient of its input lies, which the next one needs */
+            end = input_bytes(&a->lowered[k].program);
         if (!placed[k])
             VP_TRY(add_norm_workspaces(a, k, vp_round_up(vp_max_i64(0, end), VP_ALIGN_BYTES), err));
         placed[k] = true;
@@ -123,9 +131,13 @@ out:
 
 vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err)
 {
-    const vp_graph *g    = &a->graph;
-    int             last = g->instances[g->n_instances - 1].template_idx;
-    vp_status       st   = VP_OK;
+    const vp_graph *g           = &a->graph;
+    bool            in_backward = vp_scenario_updates_in_backward(a->scenario);
+    int             last        = g->instances[in_backward ? 0 : g->n_instances - 1].template_idx;
+    vp_status       st          = VP_OK;
+
+    assert(!in_backward ||
+           (a->scratch < 0 && a->workspace < 0)); /* which lie in the stack's place */
 
     for (int64_t i = 0; i < a->n_programs; i++) {
         const vp_template *tmpl  = &g->templates[a->template_of[i]];
@@ -141,7 +153,7 @@ vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err)
         }
         assert(p->n_steps[VP_PASS_NORM] == tmpl->n_params &&
                p->n_steps[VP_PASS_UPDATE] == tmpl->n_params);
-        if (a->template_of[i] == last) /* the chain's last instance closes the norm */
+        if (a->template_of[i] == last) /* the last instance of the pass closes the norm */
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] =
                 param_step(a, VP_PHASE_CLIP, NULL, -1);
     }

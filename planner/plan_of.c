@@ -114,7 +114,7 @@ static void copy_instances(vp_assembly *a, vp_plan *plan)
                                                        : VP_MEMORY_DEVICE;
             b->instances[i].region_memory[h]     = m;
             b->instances[i].region_base_bytes[h] = at[m][h];
-            at[m][h] += a->held_bytes[t][h];
+            at[m][h] += vp_layout_stays(a, i, (vp_region)h) ? a->held_bytes[t][h] : 0;
         }
     }
 }
@@ -171,6 +171,8 @@ static json_t *decisions_json(vp_assembly *a)
     if (j && vp_scenario_last_batch(s))
         json_object_set_new(j, "last_micro_batch",
                             json_integer((json_int_t)vp_scenario_last_batch(s)));
+    if (j && vp_scenario_updates_in_backward(s))
+        json_object_set_new(j, "updates", json_string("backward"));
     if (j && s->offload.states)
         json_object_set_new(j, "offloaded_instances", json_integer((json_int_t)s->offload.states));
     return j;
@@ -218,35 +220,36 @@ vp_status vp_plan_of_assembly(vp_assembly *a, vp_plan *plan, vp_err *err)
     const vp_figure_source *outside = &a->cost->device->sources[VP_FIGURE_OUTSIDE];
     vp_status               st      = VP_OK;
 
-    plan->model_name         = keep(arena, a->model->name);
-    plan->family             = keep(arena, a->model->family);
-    plan->model_config       = json_incref(a->model->config);
-    plan->n_params           = a->model->n_params;
-    plan->vocab_size         = g->vocab_size;
-    plan->recipe             = s->recipe;
-    plan->device             = keep(arena, a->cost->device->name);
-    plan->compute_capability = a->cost->device->compute_capability;
-    plan->global_batch       = s->global_batch;
-    plan->decisions          = decisions_json(a);
-    plan->settings           = settings_json(s, a->cost->device);
-    plan->assumptions        = assumptions_json(a->model, s, a->cost);
-    plan->n_templates        = g->n_templates;
-    plan->templates          = vp_arena_array(arena, g->n_templates, sizeof *plan->templates);
-    plan->n_shared           = g->n_shared;
-    plan->shared             = vp_arena_array(arena, g->n_shared, sizeof *plan->shared);
-    plan->mask_token         = g->mask_token;
-    plan->n_token_types      = g->n_token_types;
-    plan->n_classes          = g->n_classes;
-    plan->label_place        = g->label_place;
-    plan->n_fixed            = a->n_fixed;
-    plan->fixed              = vp_arena_array(arena, a->n_fixed, sizeof *plan->fixed);
-    plan->control_idx        = VP_FIXED_CONTROL;
-    plan->tokens_idx         = VP_FIXED_TOKENS;
-    plan->labels_idx         = VP_FIXED_LABELS;
-    plan->types_idx          = a->types;
-    plan->lengths_idx        = a->lengths;
-    plan->n_buckets          = 1;
-    plan->buckets            = vp_arena_array(arena, 1, sizeof *plan->buckets);
+    plan->model_name          = keep(arena, a->model->name);
+    plan->family              = keep(arena, a->model->family);
+    plan->model_config        = json_incref(a->model->config);
+    plan->n_params            = a->model->n_params;
+    plan->vocab_size          = g->vocab_size;
+    plan->recipe              = s->recipe;
+    plan->updates_in_backward = vp_scenario_updates_in_backward(s);
+    plan->device              = keep(arena, a->cost->device->name);
+    plan->compute_capability  = a->cost->device->compute_capability;
+    plan->global_batch        = s->global_batch;
+    plan->decisions           = decisions_json(a);
+    plan->settings            = settings_json(s, a->cost->device);
+    plan->assumptions         = assumptions_json(a->model, s, a->cost);
+    plan->n_templates         = g->n_templates;
+    plan->templates           = vp_arena_array(arena, g->n_templates, sizeof *plan->templates);
+    plan->n_shared            = g->n_shared;
+    plan->shared              = vp_arena_array(arena, g->n_shared, sizeof *plan->shared);
+    plan->mask_token          = g->mask_token;
+    plan->n_token_types       = g->n_token_types;
+    plan->n_classes           = g->n_classes;
+    plan->label_place         = g->label_place;
+    plan->n_fixed             = a->n_fixed;
+    plan->fixed               = vp_arena_array(arena, a->n_fixed, sizeof *plan->fixed);
+    plan->control_idx         = VP_FIXED_CONTROL;
+    plan->tokens_idx          = VP_FIXED_TOKENS;
+    plan->labels_idx          = VP_FIXED_LABELS;
+    plan->types_idx           = a->types;
+    plan->lengths_idx         = a->lengths;
+    plan->n_buckets           = 1;
+    plan->buckets             = vp_arena_array(arena, 1, sizeof *plan->buckets);
     VP_TRY_ALLOC(err,
                  !vp_arena_failed(arena) && plan->decisions && plan->settings && plan->assumptions);
     bucket              = &plan->buckets[0];

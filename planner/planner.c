@@ -69,6 +69,7 @@ static bool obeys_pins(const vp_plan_request *r, const vp_scenario *s)
     return (!r->micro_batch || s->micro_batch == r->micro_batch) &&
            (r->loss_chunk == VP_CHUNK_ANY || r->loss_chunk == 0) &&
            (r->host_bytes == 0 || r->offload == VP_OFFLOAD_ANY || r->offload == VP_OFFLOAD_NONE) &&
+           (r->updates != VP_UPDATES_BACKWARD || vp_scenario_updates_in_backward(s)) &&
            vp_request_allows_runs(r, s);
 }
 
@@ -126,10 +127,11 @@ static bool next_try(const vp_plan_request *r, preset_try *t)
 
 static vp_scenario preset_scenario(const vp_plan_request *r, const preset_try *t)
 {
-    return (vp_scenario){.recipe       = t->recipes[t->recipe_idx],
-                         .seq          = r->seq,
-                         .global_batch = r->global_batch,
-                         .micro_batch  = t->micro_batch,
+    return (vp_scenario){.recipe         = t->recipes[t->recipe_idx],
+                         .seq            = r->seq,
+                         .global_batch   = r->global_batch,
+                         .micro_batch    = t->micro_batch,
+                         .updates_at_end = r->updates == VP_UPDATES_END,
                          .attention =
                              r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
 }

@@ -101,6 +101,10 @@ vp_step vp_optimizer_phase_update(const vp_assembly *a, const vp_param *p, int64
 vp_memory vp_region_memory(const vp_scenario *s, int64_t n_instances, int64_t instance_idx,
                            vp_region region);
 
+/* layout.c: whether what an instance has in a region has a place of its own. Gradients that are used up in
+ * its backward share one with all other instances', but for those that another instance adds to. */
+bool vp_layout_stays(const vp_assembly *a, int64_t instance_idx, vp_region region);
+
 /* layout.c: sequence, micro-batch and micro-steps, and nothing else of its bucket. */
 vp_bucket vp_layout_bucket(const vp_scenario *s);
 

@@ -99,18 +99,24 @@ static vp_pass_steps pass_of(const vp_assembly *a, int64_t instance_idx, vp_pass
 static vp_status simulate(const vp_assembly *a, int64_t n_micro, double *step_s,
                           double *optimizer_s, vp_err *err)
 {
-    int64_t        n      = a->graph.n_instances;
+    const bool     in_backward = vp_scenario_updates_in_backward(a->scenario);
+    int64_t        n = a->graph.n_instances, n_once; /* passes that follow the last micro-step */
     vp_pass_steps *passes = vp_arena_array(a->arena, 4 * n, sizeof *passes);
 
     if (!passes)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t i = 0; i < n; i++) {
-        passes[i]             = pass_of(a, i, VP_PASS_FORWARD);
-        passes[2 * n - 1 - i] = pass_of(a, i, VP_PASS_BACKWARD);
-        passes[2 * n + i]     = pass_of(a, i, VP_PASS_NORM);
-        passes[3 * n + i]     = pass_of(a, i, VP_PASS_UPDATE);
+        vp_pass_steps *back = in_backward ? passes + n + 3 * (n - 1 - i) : passes + 2 * n - 1 - i;
+        passes[i]           = pass_of(a, i, VP_PASS_FORWARD);
+        back[0]             = pass_of(a, i, VP_PASS_BACKWARD);
+        *(in_backward ? &back[1] : &passes[2 * n + i]) = pass_of(a, i, VP_PASS_NORM);
+        *(in_backward ? &back[2] : &passes[3 * n + i]) = pass_of(a, i, VP_PASS_UPDATE);
     }
-    *step_s = vp_simulate_passes(passes, 2 * n, passes + 2 * n, 2 * n, n_micro, optimizer_s).step_s;
+    assert(!in_backward || n_micro == 1);
+    n_once = in_backward ? 0 : 2 * n;
+    *step_s =
+        vp_simulate_passes(passes, 4 * n - n_once, passes + 2 * n, n_once, n_micro, optimizer_s)
+            .step_s;
     return VP_OK;
 }
 

@@ -184,6 +184,7 @@ static vp_status read_scenario(remaking *r, vp_err *err)
     s->attention = vp_attention_by_name(word);
     if (s->attention == VP_N_ATTENTIONS)
         VP_TRY(vp_json_fail(&r->settings, "attention", err, "is no kind of attention"));
+    s->updates_at_end = !r->plan->updates_in_backward;
     VP_TRY(check_request(r, err));
     VP_TRY(read_runs(r, err));
     VP_TRY(read_offload(r, err));
@@ -316,8 +317,9 @@ static const json_t *value_at(const json_t *j, const char *at)
 
 vp_status vp_plan_check_remade(const vp_plan *plan, const vp_json_node *root, vp_err *err)
 {
-    static const char *const executed[] = {"model",     "decisions", "settings", "fixed",
-                                           "templates", "shared",    "buckets"};
+    static const char *const executed[] = {"model",   "decisions",          "settings",
+                                           "fixed",   "templates",          "shared",
+                                           "buckets", "updates_in_backward"};
     vp_plan                 *again      = NULL;
     json_t                  *have = NULL, *want = NULL;
     vp_json_node             at = *root;

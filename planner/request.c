@@ -51,7 +51,8 @@ bool vp_request_allows(const vp_plan_request *r, vp_precision precision, vp_grad
            vp_precision_takes(precision, gradients) &&
            (gradients == r->recipe.gradients || r->any_gradients) &&
            (optimizer == r->recipe.optimizer ||
-            (r->any_optimizer && vp_optimizer_same_rule(optimizer, r->recipe.optimizer)));
+            (r->any_optimizer && vp_optimizer_same_rule(optimizer, r->recipe.optimizer))) &&
+           (r->updates != VP_UPDATES_BACKWARD || !vp_precision_scales_loss(precision));
 }
 
 static vp_recipe another_recipe(const vp_plan_request *r, vp_precision precision,
@@ -96,11 +97,9 @@ bool vp_request_must_move(const vp_plan_request *r)
 
 bool vp_request_may_step(const vp_plan_request *r)
 {
-    const vp_optimizer    o     = r->recipe.optimizer;
-    const vp_update_shape other = {.rows = 1, .cols = 1}, matrix = {2, 2, .block_matrix = true};
+    const vp_optimizer o = r->recipe.optimizer;
 
-    return vp_kernel_info_of(vp_optimizer_kernel(o, &other))->kind == VP_KERNEL_UPDATE &&
-           vp_kernel_info_of(vp_optimizer_kernel(o, &matrix))->kind == VP_KERNEL_UPDATE &&
+    return vp_optimizer_by_element(o) &&
            (vp_optimizer_n_states(o) > 0 || vp_precision_has_master(r->recipe.precision));
 }
 
@@ -113,6 +112,8 @@ static int add_level(const vp_plan_request *r, vp_offload level, vp_offload *lev
         return n;
     for (int host = 0; host < 2; host++) {
         level.host_step = host;
+        if (r->updates == VP_UPDATES_BACKWARD && level.states > 0)
+            continue;
         if ((host ? vp_request_may_step(r) && level.states > 0 && (!any || r->device->is_cpu)
                   : true) &&
             (any || vp_offload_kind_of(&level) == vp_offload_held(r->offload)))

@@ -23,6 +23,9 @@ enum { VP_MAX_SEGMENT = 6 };
  * ones would save less than 1/512 of what the whole loss takes. */
 enum { VP_MAX_CHUNKS = 512 };
 
+/* When parameters are updated: in backward wherever a scenario may, or nowhere, or in every scenario. */
+typedef enum vp_updates { VP_UPDATES_ANY, VP_UPDATES_END, VP_UPDATES_BACKWARD } vp_updates;
+
 typedef struct vp_plan_request {
     const vp_model   *model;
     const vp_device  *device;
@@ -46,6 +49,7 @@ typedef struct vp_plan_request {
     vp_attention_kind attention; /* VP_ATTENTION_ANY: free */
     /* VP_OFFLOAD_ANY: free where there are host_bytes; a kind: all there is of it */
     vp_offload_kind offload;
+    vp_updates      updates;
     /* free: another recipe than the one asked for may come out, of those that vp_request_allows() */
     bool any_precision, any_gradients, any_optimizer;
 } vp_plan_request;

@@ -37,6 +37,12 @@ vp_attention_kind vp_attention_by_name(const char *name)
     return (vp_attention_kind)a;
 }
 
+bool vp_scenario_updates_in_backward(const vp_scenario *s)
+{
+    return !s->updates_at_end && vp_recipe_updates_alone(&s->recipe) &&
+           vp_scenario_n_micro(s) == 1 && s->offload.states == 0 && !s->offload.blocks;
+}
+
 const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind attention)
 {
     assert(attention < VP_N_ATTENTIONS && vp_precision_takes(recipe->precision, recipe->gradients));

@@ -114,6 +114,7 @@ typedef struct vp_scenario {
     int64_t           loss_chunk; /* tokens, a multiple of 256; 0: all at once */
     vp_attention_kind attention;
     vp_offload        offload;
+    bool              updates_at_end;    /* all of them behind the last backward, whatever may be */
     vp_block_run      runs[VP_MAX_RUNS]; /* together all blocks of the model */
     int               n_runs;
 } vp_scenario;
@@ -134,6 +135,11 @@ bool vp_scenario_set_segments(vp_scenario *s, const vp_model *model, int64_t n);
 
 /* The kind all blocks are of, or "mixed". */
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
+
+/* Whether each instance's updates are made in backward, when its gradients are complete; these then lie in
+ * one place for all instances. Where a recipe lets them, there is one micro-step, and nothing that updates
+ * need lies in host memory: it costs nothing, and moves no bit. */
+bool vp_scenario_updates_in_backward(const vp_scenario *s);
 
 /* The semantics vplan runs a recipe's precision and gradients with, and an attention. */
 const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind attention);

@@ -331,13 +331,14 @@ static least_need least_of(const vp_plan_request *r, const setting *s, int64_t n
 static vp_status find_figures(const vp_plan_request *r, vp_cost *cost, const recipes *from,
                               vp_attention_kind attention, setting *s, vp_err *err)
 {
-    vp_scenario x = {.recipe       = from->of[0],
-                     .seq          = r->seq,
-                     .global_batch = r->global_batch,
-                     .micro_batch  = s->micro_batch,
-                     .loss_chunk   = s->loss_chunk,
-                     .attention    = attention,
-                     .offload      = s->offload};
+    vp_scenario x = {.recipe         = from->of[0],
+                     .seq            = r->seq,
+                     .global_batch   = r->global_batch,
+                     .micro_batch    = s->micro_batch,
+                     .loss_chunk     = s->loss_chunk,
+                     .attention      = attention,
+                     .offload        = s->offload,
+                     .updates_at_end = r->updates == VP_UPDATES_END};
 
     vp_scenario_set_all(&x, r->model, vp_pinned_set(r));
     return vp_assemble_figures_each(r->model, &x, from->of, from->n, cost, s->figures, err);
@@ -573,7 +574,8 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
     least_need          least = {INT64_MAX, INT64_MAX};
     int64_t            *micros, n_micros, n_streamed = 0, n_levels;
     bool                hopeless, ends = false;
-    vp_status           st = VP_OK;
+    const bool at_once = vp_recipe_updates_alone(&from->of[0]) && r->updates != VP_UPDATES_END;
+    vp_status  st      = VP_OK;
 
     VP_TRY_ALLOC(err, micros = vp_request_micro_batches(r, a->arena, &n_micros));
     n_levels = vp_request_offloads(r, levels);
@@ -597,6 +599,10 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
             continue;
         VP_TRY(list_chunks(r, a, cost, from, attention, coarse, b, out, err));
         ends = ends_here(r, extent, out, first, from->n, &least, &a->cut);
+        if (ends && at_once && i < n_micros - 1) { /* one micro-step's gradients may need less */
+            i    = n_micros - 2;
+            ends = false;
+        }
     }
 out:
     vp_outlines_free(outlines);
@@ -719,13 +725,14 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
     if (s->figures[recipe_idx].host_bytes > r->host_bytes)
         return VP_OK;
     VP_TRY_ALLOC(err, c);
-    *c = (vp_candidate){.scenario = {.recipe       = *recipe,
-                                     .seq          = r->seq,
-                                     .global_batch = r->global_batch,
-                                     .micro_batch  = s->micro_batch,
-                                     .loss_chunk   = s->loss_chunk,
-                                     .attention    = attention,
-                                     .offload      = s->offload},
+    *c = (vp_candidate){.scenario = {.recipe         = *recipe,
+                                     .seq            = r->seq,
+                                     .global_batch   = r->global_batch,
+                                     .micro_batch    = s->micro_batch,
+                                     .loss_chunk     = s->loss_chunk,
+                                     .attention      = attention,
+                                     .offload        = s->offload,
+                                     .updates_at_end = r->updates == VP_UPDATES_END},
                         .figures  = s->figures[recipe_idx]};
     assert(recipe_idx < VP_N_OPTIMIZERS);
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));

@@ -605,6 +605,7 @@ vp_status vp_runtime_step(vp_runtime *rt, const vp_batch *batch, vp_step_result 
     control->lr              = vp_recipe_lr(&plan->recipe, rt->step, rt->opts.n_total_steps);
     control->step            = (double)(rt->step + 1);
     control->inv_n_targets   = 1.0 / (double)n_targets;
+    control->grad_scale      = 1.0; /* of updates in backward; clip_scale writes that of others */
     control->growth_interval = scales ? (double)plan->recipe.growth_interval : 0.0;
     if (rt->block.under_way) { /* a step before this one failed */
         VP_TRY(rt->backend->wait(err));

@@ -87,6 +87,24 @@ for precision, optimizer in (("bf16", "adamw"), ("bf16-mixed", "adamw"), ("fp32"
         host += "host-pinned" in memory
     ok(len(set(sums.values())) == 1 and host == 3, "%s, %s: where an update is made moves no bit" % (precision, optimizer), (sums, host))
 
+# ---- updates in backward are those at the end, bit for bit, and their gradients lie in one place ----
+for precision, optimizer in (("bf16", "adamw"), ("bf16-mixed", "adamw"), ("fp32", "lion"), ("bf16-mixed", "adamw-8bit")):
+    recipe = work + "/unclipped.json"
+    with open(recipe, "w") as f:
+        json.dump({"schema_version": 1, "optimizer": {"name": optimizer}, "clip_norm": 0, "precision": precision}, f)
+    sums, bytes_of, norms = {}, {}, {}
+    for updates in ("end", "backward"):
+        path = plan("updates", "gpt2-tiny", "--recipe", recipe, "--micro-batch", "4", "--loss", "full", "--recompute", "none", "--updates", updates)
+        for how, env in (((), {}), (("--eager",), {}), ((), {"VPLAN_EMULATOR_STREAMS": "7", "VPLAN_EMULATOR_DEFER": "1"})):
+            r = results(path, *how, steps=4, **env)
+            sums[updates, how, bool(env)] = r.get("parameters_sha256", r.get("error"))
+        memory = r.get("memories", [{}])[0]
+        ok(memory.get("executed_bytes") == memory.get("predicted_bytes"), "the arena with --updates " + updates, memory)
+        bytes_of[updates], norms[updates] = memory.get("predicted_bytes", 0), [s["grad_norm"] for s in r.get("steps", ())]
+    ok(len(set(sums.values())) == 1, "%s, %s: when an update is made moves no bit" % (precision, optimizer), sums)
+    ok(bytes_of["backward"] < bytes_of["end"], "and needs fewer bytes", bytes_of)
+    ok(len(norms["end"]) == 4 and all(abs(a / b - 1) < 1e-12 for a, b in zip(norms["end"], norms["backward"])), "and the norm is the same", norms)
+
 # ---- the optimizer's calls of a step are few launches ----
 for name, sizes in (("deep", {"n_layer": 12, "n_embd": 16}), ("wide", {"n_layer": 2, "n_embd": 96})):
     with open("%s/%s.json" % (work, name), "w") as f:

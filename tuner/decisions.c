@@ -187,8 +187,10 @@ vp_status vp_decisions_read(const vp_plan_request *request, const char *text, vp
     int64_t         n, n_blocks = 0;
     vp_status       st = VP_OK;
 
-    *out = (vp_scenario){
-        .recipe = request->recipe, .seq = request->seq, .global_batch = request->global_batch};
+    *out = (vp_scenario){.recipe         = request->recipe,
+                         .seq            = request->seq,
+                         .global_batch   = request->global_batch,
+                         .updates_at_end = request->updates == VP_UPDATES_END};
     VP_TRY(vp_json_parse("decisions", text, (int64_t)strlen(text), &doc, err));
     vp_json_node root = vp_json_root(doc);
     VP_TRY(vp_json_int(&root, "micro_batch", 1, out->global_batch, &out->micro_batch, err));
