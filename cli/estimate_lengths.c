@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_SAMPLES = 1000000000, MAX_FILE = 64 << 20 };
+/* RANKS: shorter batches that are looked at */
+enum { MAX_SAMPLES = 1000000000, MAX_FILE = 64 << 20, RANKS = 6 };
 
 static int by_tokens(const void *a, const void *b)
 {
@@ -158,18 +160,43 @@ static int64_t bytes_with(const vp_model *model, vp_hf_request q, int64_t seq, b
     return vp_hf_estimate_run(model, &q, &e, &why) == VP_OK ? e.reserved_bytes + context_bytes : -1;
 }
 
+/* The batch whose longest sample is of rank i of n, shortest first; a masked step was recorded in eights. */
+static int64_t length_of_rank(const vp_lengths *l, int64_t i, int64_t n, int64_t most)
+{
+    int64_t at = 0, left = (int64_t)((double)l->n_samples * (double)i / (double)n);
+
+    while (at + 1 < l->n && left > l->of[at].count)
+        left -= l->of[at++].count;
+    return vp_round_up(l->of[at].tokens < most ? l->of[at].tokens : most, 8);
+}
+
+int64_t vp_lengths_worst(const vp_lengths *lengths, const vp_model *model,
+                         const vp_hf_request *request, int64_t most)
+{
+    int64_t worst      = request->seq, seq, bytes,
+            most_bytes = bytes_with(model, *request, worst, request->padded, 0);
+
+    for (int64_t i = 1; i <= RANKS && most_bytes >= 0; i++) {
+        seq        = length_of_rank(lengths, i, RANKS, most);
+        bytes      = seq == worst ? -1 : bytes_with(model, *request, seq, request->padded, 0);
+        worst      = bytes > most_bytes ? seq : worst;
+        most_bytes = bytes > most_bytes ? bytes : most_bytes;
+    }
+    return worst;
+}
+
 void vp_lengths_compare(const vp_lengths *lengths, const vp_model *model,
-                        const vp_hf_request *request, int64_t most, int64_t deciding_bytes,
-                        int64_t context_bytes, vp_length_answer *out)
+                        const vp_hf_request *request, int64_t most, int64_t context_bytes,
+                        vp_length_answer *out)
 {
     *out = (vp_length_answer){.n_samples = lengths->n_samples, .batch = request->batch};
     vp_lengths_of_batches(lengths, request->batch, most, &out->batches);
     out->typical_seq = vp_round_up((int64_t)ceil(out->batches.expected), 8);
-    out->packed_seq  = request->seq;
+    out->packed_seq  = vp_round_up(out->batches.longest, 8);
     out->typical_bytes =
         bytes_with(model, *request, out->typical_seq, request->padded, context_bytes);
-    out->typical_is_more = out->typical_bytes > deciding_bytes;
-    out->packed_bytes    = bytes_with(model, *request, out->packed_seq, false, context_bytes);
+    out->deciding_seq = request->seq;
+    out->packed_bytes = bytes_with(model, *request, out->packed_seq, false, context_bytes);
 }
 
 static json_t *one_json(int64_t seq, int64_t bytes)
@@ -182,11 +209,12 @@ json_t *vp_lengths_json(const vp_length_answer *a)
 {
     const vp_length_batches *b = &a->batches;
 
-    return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "samples",
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o}", "samples",
                      (json_int_t)a->n_samples, "shortest", (json_int_t)b->shortest, "longest",
-                     (json_int_t)b->longest, "mean", b->mean, "longest_of_batch", b->expected,
-                     "share_of_longest", b->share, "padding", b->padding, "padding_bucketed",
-                     b->bucketed, "typical", one_json(a->typical_seq, a->typical_bytes), "packed",
+                     (json_int_t)b->longest, "deciding", (json_int_t)a->deciding_seq, "mean",
+                     b->mean, "longest_of_batch", b->expected, "share_of_longest", b->share,
+                     "padding", b->padding, "padding_bucketed", b->bucketed, "typical",
+                     one_json(a->typical_seq, a->typical_bytes), "packed",
                      one_json(a->packed_seq, a->packed_bytes));
 }
 
@@ -201,11 +229,18 @@ void vp_lengths_print(const vp_length_answer *a)
                    vp_count_text(a->n_samples, x, sizeof x), (long long)b->shortest,
                    (long long)b->longest, b->mean, (long long)a->batch, b->expected,
                    100 * b->padding);
-    vp_screen_line(
-        "decides", "a batch with a sample of %lld tokens, one of %.0f batches%s%s%s",
-        (long long)b->longest, 1 / b->share, a->typical_bytes < 0 ? "" : "; an average one takes ",
-        a->typical_bytes < 0 ? "" : vp_size_text(a->typical_bytes, x, sizeof x),
-        a->typical_is_more ? ", more than it, as PyTorch's cache holds its tensors worse" : "");
+    char average[96] = "";
+    if (a->typical_bytes >= 0)
+        snprintf(average, sizeof average, "; an average one takes %s",
+                 vp_size_text(a->typical_bytes, x, sizeof x));
+    if (a->deciding_seq < b->longest)
+        vp_screen_line("decides",
+                       "a batch padded to %lld tokens, which PyTorch's cache holds worse than the "
+                       "longest, of %lld%s",
+                       (long long)a->deciding_seq, (long long)b->longest, average);
+    else
+        vp_screen_line("decides", "a batch with a sample of %lld tokens, one of %.0f batches%s",
+                       (long long)b->longest, 1 / b->share, average);
     vp_screen_line("instead",
                    "grouped by length the peak is the same and %.0f %% padding; packed to %lld "
                    "tokens none, and every batch takes %s",

@@ -44,15 +44,19 @@ typedef struct vp_length_answer {
     vp_length_batches batches;
     int64_t           n_samples, batch;
     int64_t           typical_seq, typical_bytes; /* a batch as long as the average one    */
-    bool              typical_is_more;            /* than the longest: the cache holds it worse */
-    int64_t           packed_seq, packed_bytes;   /* whole sequences of samples, no mask   */
+    int64_t           deciding_seq; /* what the batch is padded to that takes most          */
+    int64_t           packed_seq, packed_bytes; /* whole sequences of samples, no mask   */
 } vp_length_answer;
 
-/* request is that of the deciding batch, with a sequence, which takes deciding_bytes; context_bytes:
- * outside PyTorch. */
+/* What a batch is padded to that takes most of the card: the longest, request's, or a shorter one whose tensors
+ * PyTorch's cache holds worse. */
+int64_t vp_lengths_worst(const vp_lengths *lengths, const vp_model *model,
+                         const vp_hf_request *request, int64_t most);
+
+/* request is that of the deciding batch, with a sequence; context_bytes: outside PyTorch. */
 void    vp_lengths_compare(const vp_lengths *lengths, const vp_model *model,
-                           const vp_hf_request *request, int64_t most, int64_t deciding_bytes,
-                           int64_t context_bytes, vp_length_answer *out);
+                           const vp_hf_request *request, int64_t most, int64_t context_bytes,
+                           vp_length_answer *out);
 json_t *vp_lengths_json(const vp_length_answer *answer);
 void    vp_lengths_print(const vp_length_answer *answer);
 

@@ -311,6 +311,23 @@ out:
     return st;
 }
 
+/* Of batches of all lengths the one that takes most. A batch size that was looked for goes down until that fits too. */
+static vp_status estimate_worst(answer *a, const vp_estimate_options *o, vp_err *err)
+{
+    vp_hf_request *q       = &a->request;
+    int64_t        longest = q->seq;
+    vp_status      st      = VP_OK;
+
+    do {
+        q->seq = longest;
+        q->seq = vp_lengths_worst(&a->lengths, a->model, q, o->seq ? o->seq : INT64_MAX);
+        VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
+    } while (o->max && !a->not_even_least && !does_fit(a) && q->batch > 1 && q->batch--);
+    a->not_even_least |= o->max && !does_fit(a);
+out:
+    return st;
+}
+
 /* What lies outside PyTorch's allocator, once it was seen on a card of this kind, is what it was. */
 static vp_status read_measured(const vp_estimate_options *o, answer *a, vp_err *err)
 {
@@ -395,12 +412,13 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
         VP_TRY(read_lengths(&o, a, err));
     if (o.max)
         VP_TRY(maximise(a, &o, err));
-    VP_TRY(vp_hf_estimate_run(a->model, q, &a->estimate, err));
+    VP_TRY(o.lengths ? estimate_worst(a, &o, err)
+                     : vp_hf_estimate_run(a->model, q, &a->estimate, err));
     if (o.versions)
         VP_TRY(vp_estimate_check_versions(o.versions, a->estimate.versions, err));
     if (o.lengths)
-        vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, device_bytes(a),
-                           a->context.bytes, &a->of_lengths);
+        vp_lengths_compare(&a->lengths, a->model, q, o.seq ? o.seq : INT64_MAX, a->context.bytes,
+                           &a->of_lengths);
     vp_hf_request tried = *q;
     tried.seq           = a->estimate.seq;
     a->n_remedies = vp_remedies_find(a->model, &tried, a->estimate.reserved_bytes, a->remedies);

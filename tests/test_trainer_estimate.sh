@@ -265,9 +265,16 @@ codes = [subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", t, "--l
          for t in ("trl", "hf") for loss in ("full", "chunked", "chunked:256")]
 ok(codes == [4, 0, 4, 0, 4, 4], "--loss: what each trainer does, and nothing else", codes)
 cut = os.path.join(scratch, "cut.txt")
-open(cut, "w").write("512 10\n1024 5\n")
-p = subprocess.run([vplan, "estimate", "llama-3.2-1b", "--trainer", "trl", "--device", "4090", "--length-histogram", cut], stdout=subprocess.PIPE, text=True)
-ok("more than it" in " ".join(p.stdout.split()), "lengths: an average batch that takes more is said to", p.stdout[:400])
+open(cut, "w").write("512 10\n1008 5\n1024 5\n")
+short = [vplan, "estimate", "llama-3.2-1b", "--trainer", "trl", "--device", "4090"]
+p = subprocess.run(short + ["--length-histogram", cut], stdout=subprocess.PIPE, text=True)
+ok("holds worse than the longest, of 1024" in " ".join(p.stdout.split()), "lengths: a shorter batch that takes more decides", p.stdout[:400])
+j = json.loads(subprocess.run(short + ["--length-histogram", cut, "--json"], stdout=subprocess.PIPE).stdout)
+each = {seq: json.loads(subprocess.run(short + ["--seq", str(seq), "--padding", "mask", "--json"], stdout=subprocess.PIPE).stdout)["device_bytes"]
+        for seq in (512, j["lengths"]["deciding"], 1024)}
+ok(j["device_bytes"] == max(each.values()) == each[j["lengths"]["deciding"]] > each[1024], "lengths: the worst of the batches is the answer", (j["device_bytes"], each))
+most = json.loads(subprocess.run(short + ["--length-histogram", cut, "--max", "micro-batch", "--json"], stdout=subprocess.PIPE).stdout)
+ok(most["fits"] and most["settings"]["micro_batch"] >= 1, "lengths: the largest batch fits at every length", most["settings"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "hf", "--ladder"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 2 and "--ladder" in p.stderr, "--ladder is not dropped in silence", p.stderr)
 # ---- what was not recorded: only what differs is said, in the words that were typed ----
