@@ -22,7 +22,7 @@ import sizes
 
 N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["forward", "output", "backward"], ["evaluate", "output"]
-NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION + STEP] + [(n + "3", n + "_more") for n in STEP])
+NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
 DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, one=0)
 
