@@ -23,7 +23,7 @@ for i, batch in enumerate(loader):
     if i == 4:
         break
 rank, world = dist.get_rank(), dist.get_world_size()
-print("rank", rank, "of", world, "peak", torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())
+peaks = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
 
 
 def shard(held, whole):
@@ -33,6 +33,7 @@ def shard(held, whole):
 
 
 if stage == 3:
-    print("shard", sum(shard(p.ds_tensor.numel(), p.ds_numel) for p in model.parameters()), "of", n_parameters)
+    part = sum(shard(p.ds_tensor.numel(), p.ds_numel) for p in model.parameters())
 else:      # the master weights, of all parameters as one
-    print("shard", sum(shard(p.numel(), n_parameters) for p in opt.optimizer.param_groups[0]["params"]), "of", n_parameters)
+    part = sum(shard(p.numel(), n_parameters) for p in opt.optimizer.param_groups[0]["params"])
+sys.stdout.write("rank %d of %d peak %d %d\nshard %d of %d\n" % ((rank, world) + peaks + (part, n_parameters)))      # at once: others write too
