@@ -298,9 +298,12 @@ static bool is_only_too_large(search *x, const vp_choice *c)
     vp_fit_bytes ignored;
     vp_err       why = {0};
 
+    vp_fit_job   job = x->r->job;
+
+    job.terse                          = true;
     one.value[VP_SETTING_MICRO_BATCH]  = "1";
     one.value[VP_SETTING_ACCUMULATION] = "1";
-    return c->micro_batch > 1 && vp_fit_bytes_of(&x->r->job, &one, &ignored, &why) == VP_OK;
+    return c->micro_batch > 1 && vp_fit_bytes_of(&job, &one, &ignored, &why) == VP_OK;
 }
 
 static vp_status size_choice(search *x, vp_choice *c)

@@ -90,6 +90,7 @@ static bool try_own(const vp_fit_job *job, const vp_settings *s, const vp_hf_req
     vp_err        why = {0};
 
     own.trainer = job->language->own;
+    own.terse   = true;
     return own.trainer && q->world == 1 && is_tiled(job, s) &&
            vp_hf_estimate_run(job->model, &own, e, &why) == VP_OK;
 }
@@ -98,15 +99,19 @@ static bool try_own(const vp_fit_job *job, const vp_settings *s, const vp_hf_req
 static vp_status estimate(const vp_model *model, vp_hf_request *q, vp_hf_estimate *e,
                           bool *borrowed, vp_err *err)
 {
-    vp_err    why = {0};
-    vp_status st  = vp_hf_estimate_run(model, q, e, &why);
+    bool      terse = q->terse;
+    vp_err    why   = {0};
+    vp_status st;
 
+    q->terse = terse || strcmp(q->trainer, "torch") != 0; /* the plain loop's refusal is the one told */
+    st       = vp_hf_estimate_run(model, q, e, &why);
     if (st != VP_ERR_INPUT || strcmp(q->trainer, "torch") == 0) {
         if (st != VP_OK)
             *err = why;
         return st;
     }
     q->trainer = "torch";
+    q->terse   = terse;
     st         = vp_hf_estimate_run(model, q, e, err);
     *borrowed  = st == VP_OK;
     if (*borrowed && e->n_assumptions < VP_HF_ASSUMPTIONS)
@@ -146,6 +151,7 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                                .optimizer       = s->value[VP_SETTING_OPTIMIZER],
                                .recompute       = s->value[VP_SETTING_RECOMPUTE],
                                .padded          = job->padded,
+                               .terse           = job->terse,
                                .lora            = {.targets = "none"},
                                .load            = load_of(s),
                                .batch           = number(s, VP_SETTING_MICRO_BATCH),

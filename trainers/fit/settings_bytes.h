@@ -21,6 +21,7 @@ typedef struct vp_fit_job {
     bool               padded;
     vp_eager_prices   *prices;        /* or NULL */
     int64_t            context_bytes; /* what the process takes outside PyTorch's allocator */
+    bool               terse; /* nobody reads why a setting has no bytes: that is said in short */
 } vp_fit_job;
 
 typedef struct vp_fit_bytes {

@@ -50,6 +50,7 @@ typedef struct vp_hf_request {
     /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
     int64_t     workspace_bytes;
     const char *alloc_conf; /* PYTORCH_ALLOC_CONF, or NULL */
+    bool        terse;      /* nobody reads why it is refused: the nearest step is not looked for */
 } vp_hf_request;
 
 typedef struct vp_hf_estimate {

@@ -312,6 +312,8 @@ static vp_status find_step(search *r, const vp_recorded_program **program, vp_er
         key_of(r, key, sizeof key);
         VP_TRY(find_program(r, key, program, err));
     }
+    if (!*program && r->request->terse)
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s: no such step was recorded", r->model->family));
     if (!*program)
         VP_TRY(vp_hf_refuse(r->found->recording, r->model->family, key, untied,
                             r->request->precision, err));
