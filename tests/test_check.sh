@@ -155,6 +155,13 @@ ok(code == 4 and [f["file"] for f in j["findings"] if f["severity"] == "error"] 
 for words in ("deepspeed: zero3\n", 'deepspeed: {"zero_optimization": {"stage": 2}}\n', "deepspeed: ${DS}.json\n", "deepspeed: https://a/b.json\n"):
     code, j, err = check(write("word.yaml", "model_name_or_path: a/b\nper_device_train_batch_size: 2\n" + words), "--for", "hf")
     ok(len(j["files"]) == 1 and not [f for f in j["findings"] if "neither here" in f["message"]], "no file's name: " + words, j)
+# ---- trainers that are no target are named, not taken for another one ----
+write("verl.yaml", "actor_rollout_ref:\n  actor:\n    ppo_micro_batch_size_per_gpu: 4\ntrainer:\n  n_gpus_per_node: 8\n")
+write("nemo.yaml", "trainer:\n  precision: 16\n  devices: 1\nexp_manager:\n  name: a\n")
+write("openrlhf.sh", "deepspeed --module openrlhf.cli.train_sft --max_len 2048 --micro_train_batch_size 2 --zero_stage 2 --bf16\n")
+for given, whose in ((("verl.yaml",), "verl"), (("nemo.yaml",), "NeMo"), (("openrlhf.sh",), "OpenRLHF"), (("--", "python3", "-m", "verl.trainer.main_ppo", "data.train_batch_size=8"), "verl")):
+    code, j, err = check(*given)
+    ok(code == 4 and j["target"] is None and ["of %s, whose" % whose in f["message"] and "vplan dryrun" in f["message"] for f in j["findings"] if f["severity"] == "error"] == [True], "a file of " + whose, (code, j))
 # ---- what stands before the script is the launcher's and the environment's ----
 flags = ("train.py", "--per_device_train_batch_size", "8")
 for words, common in (

@@ -168,16 +168,26 @@ static const struct {
     {"LLaMA-Factory's v1", "kernel_config dist_config model_class"},
     {"the test recipes of Megatron-LM", "MODEL_ARGS"},
     {"ms-swift's Megatron mode", NULL, "megatron"},
+    {"verl", "actor_rollout_ref",
+     "verl.trainer.main_ppo verl.trainer.sft_trainer verl.trainer.fsdp_sft_trainer"},
+    {"OpenRLHF", "micro_train_batch_size",
+     "openrlhf.cli.train_sft openrlhf.cli.train_rm openrlhf.cli.train_dpo openrlhf.cli.train_kto "
+     "openrlhf.cli.train_kd openrlhf.cli.train_ppo_ray"},
+    {"NeMo", "exp_manager", NULL},
+    {"NeMo Automodel", "step_scheduler", NULL},
 };
 
-static const vp_value *key_of_others(const vp_document *doc, const char **whose)
+/* Whose the file is, where it is one of theirs; NULL. *at: the key that says so; NULL: its command does. */
+static const char *others_of(const vp_document *doc, const vp_value **at)
 {
-    for (const vp_value *v = doc->root->first; v; v = v->next)
-        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-            if (listed(others[i].keys, v->key) || is_program(others[i].programs, doc)) {
-                *whose = others[i].whose;
-                return v;
-            }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        *at = NULL;
+        if (is_program(others[i].programs, doc))
+            return others[i].whose;
+        for (*at = doc->root->first; *at; *at = (*at)->next)
+            if (listed(others[i].keys, (*at)->key))
+                return others[i].whose;
+    }
     return NULL;
 }
 
@@ -193,8 +203,8 @@ static const vp_dialect *dialect_of(const vp_document *doc, const vp_target *tar
             found = d, *best = score;
     }
     const vp_dialect *d;
-    const char       *whose;
-    if (!target && key_of_others(doc, &whose))
+    const vp_value   *at;
+    if (!target && others_of(doc, &at))
         return NULL;
     for (int i = 0; !target && (d = vp_dialect_at(i)); i++) {
         int score = has_sign(d, doc) ? score_of(d, doc) : 0;
@@ -429,11 +439,13 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
         vp_checked_file *file = &out->files[f];
         if (!file->doc)
             continue;
-        const char     *whose;
-        const vp_value *key = file->dialect ? NULL : key_of_others(file->doc, &whose);
-        if (key) {
-            vp_find(out, file, VP_ERROR, key, key->key, NULL,
-                    "not judged: a key of %s, whose files are no target's", whose);
+        const vp_value *at;
+        const char     *whose = file->dialect ? NULL : others_of(file->doc, &at);
+        if (whose) {
+            vp_find(out, file, VP_ERROR, at ? at : file->doc->root, at ? at->key : "", NULL,
+                    "not judged: %s of %s, whose files are no target's; vplan dryrun -- COMMAND "
+                    "plays its training without a GPU",
+                    at ? "a key" : "a command", whose);
             continue;
         }
         if (is_of_another_method(out, file)) {

@@ -148,8 +148,9 @@ vp_status vp_world_new(const vp_world_opts *opts, vp_recorded *step, vp_ledger *
                     .ledger = ledger,
                     .next   = -1};
     if (!w->form)
-        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "no way of sharing a step is called \"%s\"",
-                       opts->parallel));
+        VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "parallel %s: its sharing of a step is not known here%s",
+                       opts->parallel,
+                       strcmp(opts->parallel, "fsdp") == 0 ? "; that of fsdp2 is" : ""));
     VP_TRY(vp_recorded_gradients(step, &w->gradients, &w->n_gradients, err));
     if (!w->form->replicates)
         VP_TRY(vp_recorded_weights(step, &list, &n, err));
