@@ -297,6 +297,14 @@ for asked in (("gpt2", "--trainer", "torch", "--device", "4090", "--seq", "256",
 code, out, err = call("estimate", "llama-3.2-1b", "--trainer", "hf", "--device", "h100", "--seq", "512", "--micro-batch", "2", "--resident", "ema")
 ok(code == 0 and "\nnext " not in out, "plan has no --resident: no command that it would refuse", out)
 
+# ---- DeepSpeed's engine on one card: no borrowed bytes ----
+code, out, err = call("plan", "gpt2", "--trainer", "deepspeed", "--device", "4090", "--seq", "256", "--global-batch", "4", "--precision", "bf16-mixed")
+ok(code == 4 and "stage 0" in err and "--world N" in err, "16 bits at stage 0 are refused", (code, out, err))
+code, out, err = call("plan", "gpt2", "--trainer", "deepspeed", "--device", "4090", "--seq", "256", "--global-batch", "4", "--json")
+ok(code == 0 and json.loads(out)["common"]["precision"] == "fp32" and "stage 0" in out, "fp32 in its place, which is said", (code, out, err))
+code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--parallel", "fsdp")
+ok(code == 4 and "fsdp2" in err, "FSDP1 names what is known", (code, out, err))
+
 # ---- adapters of other kinds are no LoRA of the recorded kind ----
 write("ta.yaml", "per_device_train_batch_size: 4\nbf16: true\n")
 write("model_args.json", '{"pretrained_model_name_or_path": "Qwen/Qwen2.5-0.5B", "dtype": "float32"}')

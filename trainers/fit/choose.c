@@ -298,7 +298,7 @@ static bool is_only_too_large(search *x, const vp_choice *c)
     vp_fit_bytes ignored;
     vp_err       why = {0};
 
-    vp_fit_job   job = x->r->job;
+    vp_fit_job job = x->r->job;
 
     job.terse                          = true;
     one.value[VP_SETTING_MICRO_BATCH]  = "1";

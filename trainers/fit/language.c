@@ -56,7 +56,11 @@ static const vp_language languages[] = {
     {"llamafactory", "hf", WIDENED, ITS_STEP("LLaMA-Factory"), NULL, AXES(trainer_axes)},
     {"ms-swift", "hf", WIDENED, ITS_STEP("ms-swift"), NULL, AXES(trainer_axes)},
     {"accelerate", "torch", WIDENED, ITS_LOOP("accelerate"), NULL, AXES(trainer_axes)},
-    {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), NULL, AXES(trainer_axes)},
+    {"deepspeed", "torch", WIDENED, ITS_LOOP("DeepSpeed"), NULL, AXES(trainer_axes),
+     .wraps = "at stage 0 DeepSpeed's engine keeps 16-bit weights and gradients and fp32 copies of "
+              "the weights: such a step was not recorded. Known are its stages 1 to 3 on several "
+              "cards, --world N, and --precision fp32. For yours: vplan dryrun -- COMMAND, which "
+              "plays your own script"},
     {"lightning", "torch", WIDENED, ITS_LOOP("Lightning"), NULL, AXES(lightning_axes)},
     {"torchtitan", .why = "torchtitan trains modules of its own"},
     {"megatron", .why = "Megatron trains modules of its own, on Transformer Engine"},

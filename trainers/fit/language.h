@@ -33,6 +33,8 @@ typedef struct vp_language {
     const char    *own;
     const vp_axis *axes;
     int            n_axes;
+    /* why its step of 16 bits on weights that nobody cuts is not that of step_of; NULL: it is */
+    const char *wraps;
 } vp_language;
 
 /* The largest miss of reserved bytes over the rows of recorded steps (tests/golden/trainers/steps.csv)

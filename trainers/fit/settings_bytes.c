@@ -59,6 +59,9 @@ static vp_status refuse_unknown(const vp_fit_job *job, const vp_settings *s, vp_
             !(only[i].setting == VP_SETTING_LOSS && is_tiled(job, s)))
             return VP_FAIL(err, VP_ERR_INPUT, "%s %s: no such training step was recorded",
                            vp_setting_key(only[i].setting), s->value[only[i].setting]);
+    if (job->language->wraps && !is(s, VP_SETTING_PRECISION, "fp32") &&
+        (is(s, VP_SETTING_PARALLEL, "none") || is(s, VP_SETTING_PARALLEL, "ddp")))
+        return VP_FAIL(err, VP_ERR_INPUT, "%s", job->language->wraps);
     if (!vp_world_offloads(parallel_of(s), offload_of(s)))
         return VP_FAIL(err, VP_ERR_INPUT, "offload of %s under parallel %s: no such step is known",
                        offload_of(s), parallel_of(s));
@@ -103,8 +106,9 @@ static vp_status estimate(const vp_model *model, vp_hf_request *q, vp_hf_estimat
     vp_err    why   = {0};
     vp_status st;
 
-    q->terse = terse || strcmp(q->trainer, "torch") != 0; /* the plain loop's refusal is the one told */
-    st       = vp_hf_estimate_run(model, q, e, &why);
+    q->terse =
+        terse || strcmp(q->trainer, "torch") != 0; /* the plain loop's refusal is the one told */
+    st = vp_hf_estimate_run(model, q, e, &why);
     if (st != VP_ERR_INPUT || strcmp(q->trainer, "torch") == 0) {
         if (st != VP_OK)
             *err = why;
