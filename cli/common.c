@@ -347,14 +347,15 @@ out:
 
 vp_status vp_parse_updates(const vp_plan_options *o, vp_plan_request *r, vp_err *err)
 {
+    const bool  steps = vp_offload_steps(r->offload) && !vp_offload_streams(r->offload);
     const char *because =
         !vp_recipe_updates_alone(&r->recipe)
             ? "the recipe clips by the norm of all gradients, scales the loss, or has "
               "an optimizer that treats whole matrices (clip_norm 0 is no clipping)"
-        : r->micro_batch && r->micro_batch != r->global_batch
+        : r->micro_batch && r->micro_batch != r->global_batch && !steps
             ? "gradients are accumulated over several micro-steps"
-        : r->offload != VP_OFFLOAD_ANY && vp_offload_held(r->offload) != VP_OFFLOAD_NONE
-            ? "optimizer states lie in host memory"
+        : r->offload != VP_OFFLOAD_ANY && vp_offload_held(r->offload) != VP_OFFLOAD_NONE && !steps
+            ? "updates fetch what lies in host memory"
             : NULL;
 
     if (!o->updates)
@@ -364,7 +365,8 @@ vp_status vp_parse_updates(const vp_plan_options *o, vp_plan_request *r, vp_err 
         return VP_OK;
     if (because)
         return VP_FAIL(err, VP_ERR_USAGE, "--updates backward: not here; %s", because);
-    r->micro_batch = r->global_batch;
+    if (!steps)
+        r->micro_batch = r->global_batch;
     return VP_OK;
 }
 

@@ -57,8 +57,9 @@ typedef struct vp_kernel_call {
     ((call)->kernel == VP_K_ATTENTION_FWD ? (call)->operand[VP_ATTENTION_FWD_##NAME] \
                                           : (call)->operand[VP_ATTENTION_BWD_##NAME])
 
-/* Two for each copy that may be under way: when it may begin, and when it is done. */
-enum { VP_BACKEND_EVENTS = 2 * VP_MAX_COPIES };
+/* Two for each copy that may be under way: when it may begin, and when it is done. And what the host was
+ * given so far, and the kernels that it waits for. */
+enum { VP_EVENT_HOST = 2 * VP_MAX_COPIES, VP_EVENT_FOR_HOST, VP_BACKEND_EVENTS };
 
 /* Bytes on the device: all, and what nobody has now. By the driver's count, each -1 where it
  * does not tell: used by this process; in use by everybody, now and before this process opened
@@ -69,7 +70,7 @@ typedef struct vp_backend_memory {
 
 typedef struct vp_backend_graph vp_backend_graph;
 
-enum { VP_BACKEND_API = 8 };
+enum { VP_BACKEND_API = 9 };
 
 typedef struct vp_backend {
     int         api_version;
@@ -123,19 +124,18 @@ typedef struct vp_backend {
      * function or another kind of call comes, which then returns their error. VP_ERR_INPUT: no
      * kernel of this backend can, or the workspace is smaller than it needs. */
     vp_status (*run)(const vp_kernel_call *call, vp_err *err);
-    /* Enqueue on VP_STREAM_COMPUTE a call of f(ctx) by the host, which asks nothing of this backend; what
-     * is enqueued behind it waits for it. It may be recorded, and is then made at each replay. NULL where
-     * host_memory. */
+    /* Enqueue on VP_STREAM_HOST a call of f(ctx) by the host, which asks nothing of this backend but, of
+     * the CPU's, run(). It may be recorded, and is then made at each replay. */
     vp_status (*host)(void (*f)(void *ctx), void *ctx, vp_err *err);
     /* Until all streams are done. An error of an earlier call may show here. VP_ERR_DEVICE. */
     vp_status (*wait)(vp_err *err);
 
-    /* Streams work beside each other, each in order: run() enqueues on VP_STREAM_COMPUTE, copy() on
-     * one of the two others, where to and from lie in the memories it goes between (host_alloc(),
+    /* Streams work beside each other, each in order: run() enqueues on VP_STREAM_COMPUTE, host() on
+     * VP_STREAM_HOST, copy() on one of the two others, where to and from lie in the memories it goes between (host_alloc(),
      * alloc()) and stay as they are until it is done. mark() sets an event, 0 to
      * VP_BACKEND_EVENTS - 1, to what its stream has been given so far; what a stream is given after
      * after() waits for the event as it was last marked, and for nothing where it was not. Nothing
-     * else orders two streams. All three may be recorded: a recording begins and ends with all
+     * else orders two streams. All may be recorded: a recording begins and ends with all
      * streams joined, so an event marked outside of it has come inside, and the other way round;
      * a replay comes after all that any stream was given before it, and before what comes later. */
     vp_status (*copy)(vp_stream stream, void *to, const void *from, int64_t n_bytes, vp_err *err);

@@ -4,7 +4,9 @@
  * one after the other, beside the other streams. Kernels run on the compute stream and read and write
  * device memory only. Copies between two memories run on the stream of their direction. An update may run
  * on stream "host": the host's processor makes it, in host memory only, when the compute stream has come
- * to it, and what follows on the compute stream waits for it. */
+ * to it and what the host was given before is done. The compute stream goes on meanwhile: nothing of its
+ * lies in host memory. A copy begins behind all that the host was given before it, and may be waited for by
+ * the host alone. */
 #ifndef VP_PLAN_MEMORY_H
 #define VP_PLAN_MEMORY_H
 

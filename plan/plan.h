@@ -20,9 +20,10 @@
  *
  * Steps stand in one order. Kernels run on the compute stream, each after the one before. A copy
  * between two memories is a pair of steps: copy_start gives it to the stream of its direction,
- * where it begins when the compute steps before it and the copies before it on that stream are
- * done; copy_done, on the compute stream, waits for it. Between the two nobody may write what is
- * read or touch what is written, and both buffers live until copy_done.
+ * where it begins when the compute steps before it, the host's, and the copies before it on that stream
+ * are done; copy_done, on the compute stream, waits for it. Between the two nobody may write what is
+ * read or touch what is written, and both buffers live until copy_done. Where only the host waits, no
+ * kernel touches what lies on the device for the rest of the step.
  *
  * Memory "device": parameters, gradients, master weights, optimizer states, batch, constants and
  * control lie below; above them the activation stack. Instance i's region begins at base_bytes:
@@ -165,7 +166,8 @@ typedef struct vp_step {
     bool          window_of_instance; /* an attention whose window is its instance's */
     /* of a random kernel: unique in its template, below 2^16; see VP_UPDATE_RNG_FIRST */
     int rng_id;
-    /* VP_STREAM_COMPUTE, but for copy_start; VP_STREAM_HOST for an update that the host makes */
+    /* VP_STREAM_COMPUTE, but for copy_start; VP_STREAM_HOST for an update that the host makes, and for a
+     * copy_done that only the host waits for */
     vp_stream    stream;
     double       seconds;   /* predicted                                        */
     vp_algorithm algorithm; /* that the seconds were measured with, or unset    */

@@ -502,8 +502,9 @@ typedef struct sweep {
      * there since; -1: none. And the last step that wrote the control block */
     int64_t *control_since;
     int64_t  control_written;
-    bool    *settled; /* per buffer: a parameter that was updated, or its gradient */
-    int      n_norms; /* that are complete: one, of all gradients */
+    bool    *host_knows; /* per buffer of the device: a copy of it that only the host waits for */
+    bool    *settled;    /* per buffer: a parameter that was updated, or its gradient */
+    int      n_norms;    /* that are complete: one, of all gradients */
 } sweep;
 
 static bool overlap(const vp_expanded_operand *a, int64_t a_bytes, const vp_expanded_operand *b,
@@ -528,7 +529,7 @@ static bool disturbs(const vp_expanded_step *s, int k, const under_way *c)
 }
 
 /* What the host makes: an update, of what lies in host memory, with the numbers of the control block as
- * the norm left them. */
+ * the norm left them, or, in backward, the host before the step. */
 static vp_status check_host_step(const sweep *w, const vp_expanded_step *s, vp_err *err)
 {
     const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
@@ -547,8 +548,9 @@ static vp_status check_host_step(const sweep *w, const vp_expanded_step *s, vp_e
              (long long)s->idx, s->step->name, vp_step_operand_name(s->step, k));
         if (info->operands[k].elem != VP_AS_CONTROL)
             continue;
-        NEED(s->step->args[k].offset_bytes == 0 && w->control_since[buffer] > w->control_written,
-             NULL, "step %lld (%s): nobody has brought it the control block of this step",
+        int64_t last = w->plan->updates_in_backward ? -1 : w->control_written;
+        NEED(s->step->args[k].offset_bytes == 0 && w->control_since[buffer] > last, NULL,
+             "step %lld (%s): nobody has brought it the control block of this step",
              (long long)s->idx, s->step->name);
     }
 out:
@@ -608,7 +610,7 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
              (stream == VP_STREAM_TO_HOST || stream == VP_STREAM_TO_DEVICE),
          NULL, "step %lld (%s): only a copy_start stands on a copy's stream", (long long)s->idx,
          s->step->name);
-    if (stream == VP_STREAM_HOST) {
+    if (stream == VP_STREAM_HOST && s->step->kernel != VP_K_COPY_DONE) {
         VP_TRY(check_host_step(w, s, err));
     } else if (s->step->kernel == VP_K_COPY_START) {
         under_way *c = &w->copies[s->step->copy_start.copy];
@@ -624,12 +626,18 @@ static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
         NEED(s->started >= 0, NULL, "step %lld (%s): no copy %lld is under way", (long long)s->idx,
              s->step->name, (long long)s->step->copy_done.copy);
         end_copy(w, (int)s->step->copy_done.copy);
+        for (int k = 0; stream == VP_STREAM_HOST && k < s->n_operands; k++)
+            w->host_knows[s->operands[k].buffer] |= s->operands[k].memory == VP_MEMORY_DEVICE;
     } else {
-        for (int k = 0; k < s->n_operands; k++)
+        for (int k = 0; k < s->n_operands; k++) {
+            NEED(s->operands[k].buffer < 0 || !w->host_knows[s->operands[k].buffer], NULL,
+                 "step %lld (%s): uses %s, of which only the host knows that it is copied",
+                 (long long)s->idx, s->step->name, w->x->buffers[s->operands[k].buffer].name);
             NEED(s->operands[k].buffer < 0 || s->operands[k].memory == VP_MEMORY_DEVICE, NULL,
                  "step %lld (%s): %s lies in %s, where no kernel reaches it", (long long)s->idx,
                  s->step->name, vp_step_operand_name(s->step, k),
                  vp_memory_name(s->operands[k].memory));
+        }
     }
     for (int i = 0; i < w->n_under_way; i++)
         for (int k = 0; k < s->n_operands; k++)
@@ -814,8 +822,9 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
                .written         = vp_arena_array(arena, x.n_buffers, sizeof(filled)),
                .control_since   = vp_arena_array(arena, x.n_buffers, sizeof(int64_t)),
                .control_written = -1,
+               .host_knows      = vp_arena_array(arena, x.n_buffers, sizeof(bool)),
                .settled         = vp_arena_array(arena, x.n_buffers, sizeof(bool))};
-    VP_TRY_ALLOC(err, w.written && w.control_since && w.settled);
+    VP_TRY_ALLOC(err, w.written && w.control_since && w.host_knows && w.settled);
     for (int64_t i = 0; i < x.n_buffers; i++) {
         w.written[i].end   = x.buffers[i].persistent ? x.buffers[i].bytes : 0;
         w.control_since[i] = -1;

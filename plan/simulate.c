@@ -14,6 +14,7 @@ typedef struct clocks {
     double         copy_end_s[VP_MAX_COPIES];
     double         busy_s[VP_N_STREAMS], waited_s;
     reading        after[VP_SIMULATED_MICRO_STEPS]; /* each micro-step */
+    bool           host_is_device;
     vp_simulate_fn fn;
     void          *ctx;
 } clocks;
@@ -26,10 +27,27 @@ static void read_clocks(const clocks *c, reading *out)
         out->busy_s[s] = c->busy_s[s];
 }
 
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* When all streams are done. */
+static double end_of(const clocks *c)
+{
+    double end_s = 0;
+
+    for (int s = 0; s < VP_N_STREAMS; s++)
+        end_s = later(end_s, c->at_s[s]);
+    return end_s;
+}
+
 /* One more step; started: of a copy_done, whether its copy is under way. */
 static vp_simulated_step take(clocks *c, const vp_step *s, bool started)
 {
-    double           *now     = &c->at_s[s->stream];
+    bool              host   = s->stream == VP_STREAM_HOST && !c->host_is_device;
+    vp_stream         stream = s->stream == VP_STREAM_HOST && !host ? VP_STREAM_COMPUTE : s->stream;
+    double           *now    = &c->at_s[stream];
     double            compute = c->at_s[VP_STREAM_COMPUTE];
     vp_simulated_step when    = {.begin_s = *now, .end_s = *now};
 
@@ -39,22 +57,19 @@ static vp_simulated_step take(clocks *c, const vp_step *s, bool started)
            (s->stream == VP_STREAM_TO_HOST || s->stream == VP_STREAM_TO_DEVICE));
 
     if (s->kernel == VP_K_COPY_DONE) {
-        double copied = started ? c->copy_end_s[s->copy_done.copy] : 0;
-        if (copied > *now) {
-            when.waited_s = copied - *now;
-            when.end_s    = copied;
-        }
+        when.end_s    = later(*now, started ? c->copy_end_s[s->copy_done.copy] : 0);
+        when.waited_s = host ? 0 : when.end_s - *now; /* kernels */
+        when.begin_s  = host ? when.end_s : *now;
         c->waited_s += when.waited_s;
     } else {
-        if (compute > when.begin_s) /* a copy: no kernel is before itself */
-            when.begin_s = compute;
+        when.begin_s = later(when.begin_s, compute); /* no kernel is before itself */
+        if (s->kernel == VP_K_COPY_START)
+            when.begin_s = later(when.begin_s, c->at_s[VP_STREAM_HOST]);
         when.end_s = when.begin_s + s->seconds;
         c->busy_s[s->stream] += s->seconds;
     }
     assert(when.begin_s <= when.end_s && when.end_s >= *now && when.waited_s >= 0);
     *now = when.end_s;
-    if (s->stream == VP_STREAM_HOST) /* what follows it waits for it */
-        c->at_s[VP_STREAM_COMPUTE] = when.end_s;
     if (s->kernel == VP_K_COPY_START)
         c->copy_end_s[s->copy_start.copy] = when.end_s;
     return when;
@@ -71,21 +86,19 @@ static vp_status advance(const vp_expanded_step *s, void *ctx, vp_err *err)
     return c->fn ? c->fn(s, &when, c->ctx, err) : VP_OK;
 }
 
-double vp_simulate_steps(const vp_step *steps, int64_t n)
+double vp_simulate_steps(const vp_step *steps, int64_t n, bool host_is_device)
 {
-    clocks c = {.fn = NULL};
+    clocks c = {.host_is_device = host_is_device};
 
     for (int64_t i = 0; i < n; i++)
         take(&c, &steps[i], true);
-    for (int s = 0; s < VP_N_STREAMS; s++) /* whoever starts a copy waits for it */
-        assert(c.at_s[s] <= c.at_s[VP_STREAM_COMPUTE]);
-    return c.at_s[VP_STREAM_COMPUTE];
+    return end_of(&c);
 }
 
 /* What was walked, and the micro-steps left out, each as long as the last middle one. */
 static vp_simulation with_the_rest(const clocks *c, int64_t n_walked, int64_t n_micro_steps)
 {
-    vp_simulation out = {.step_s = c->at_s[VP_STREAM_COMPUTE], .waited_s = c->waited_s};
+    vp_simulation out = {.step_s = end_of(c), .waited_s = c->waited_s};
 
     for (int s = 0; s < VP_N_STREAMS; s++)
         out.busy_s[s] = c->busy_s[s];
@@ -100,38 +113,36 @@ static vp_simulation with_the_rest(const clocks *c, int64_t n_walked, int64_t n_
     return out;
 }
 
-static void take_passes(clocks *c, const vp_pass_steps *passes, int64_t n, int64_t micro_step)
+static void take_passes(clocks *c, vp_passes passes, int64_t micro_step)
 {
-    for (int64_t p = 0; p < n; p++)
-        for (int64_t i = 0; i < passes[p].n; i++) {
-            const vp_step *s = &passes[p].steps[i];
+    for (int64_t p = 0; p < passes.n; p++)
+        for (int64_t i = 0; i < passes.of[p].n; i++) {
+            const vp_step *s = &passes.of[p].steps[i];
             if (!(s->first_only && micro_step > 0) && !(s->later_only && micro_step == 0))
                 take(c, s, true);
         }
 }
 
-vp_simulation vp_simulate_passes(const vp_pass_steps *micro_step, int64_t n_micro_step,
-                                 const vp_pass_steps *optimizer, int64_t n_optimizer,
-                                 int64_t n_micro_steps, double *optimizer_s)
+vp_simulation vp_simulate_passes(const vp_step_passes *step, double *optimizer_s)
 {
-    int64_t n = vp_min_i64(n_micro_steps, VP_SIMULATED_MICRO_STEPS);
-    clocks  c = {.fn = NULL};
+    int64_t n = vp_min_i64(step->n_micro_steps, VP_SIMULATED_MICRO_STEPS);
+    clocks  c = {.host_is_device = step->host_is_device};
 
     for (int64_t m = 0; m < n; m++) {
-        take_passes(&c, micro_step, n_micro_step, m);
+        take_passes(&c, m < n - 1 ? step->micro_step : step->last_micro_step, m);
         read_clocks(&c, &c.after[m]);
     }
     *optimizer_s = -c.at_s[VP_STREAM_COMPUTE];
-    take_passes(&c, optimizer, n_optimizer, -1);
-    *optimizer_s += c.at_s[VP_STREAM_COMPUTE];
-    return with_the_rest(&c, n, n_micro_steps);
+    take_passes(&c, step->optimizer, -1);
+    *optimizer_s += end_of(&c);
+    return with_the_rest(&c, n, step->n_micro_steps);
 }
 
 vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_fn fn, void *ctx,
                       vp_simulation *out, vp_err *err)
 {
     int64_t   n  = vp_min_i64(bucket->n_micro_steps, VP_SIMULATED_MICRO_STEPS);
-    clocks    c  = {.fn = fn, .ctx = ctx};
+    clocks    c  = {.fn = fn, .ctx = ctx, .host_is_device = plan->compute_capability == 0};
     vp_status st = VP_OK;
 
     assert(bucket->n_micro_steps >= 1);

@@ -5,8 +5,9 @@
  * copy_start and the copies before it on its stream have ended; copy_done ends when both the
  * kernel before it and its copy have. Seconds are those of the plan's steps: a copy's are its
  * copy_start's, and a copy_done has none of its own but waiting. An update that the host makes begins
- * when the kernels before it have ended, and the kernel after it begins when it ends. Without copies the
- * sum over all steps is what comes out.
+ * when the kernels before it and what the host does before it have ended; kernels go on beside it, and a copy
+ * waits for it. On the CPU backend the host is the device: its updates take the kernels' time. The step
+ * ends when all streams have. Without copies the sum over all steps is what comes out.
  *
  * Of many micro-steps the first VP_SIMULATED_MICRO_STEPS - 1 and the last are walked; those left
  * out take as long as the last middle one that was. That is exact without copies, and where no copy
@@ -38,16 +39,26 @@ vp_status vp_simulate(const vp_plan *plan, const vp_bucket *bucket, vp_simulate_
                       vp_simulation *out, vp_err *err);
 
 /* A step given pass by pass, in order, for whoever has no plan yet: the passes of a micro-step, of
- * which there are n_micro_steps, then the optimizer's. *optimizer_s: what these take. */
+ * which there are n_micro_steps, the last of them as it is, then the optimizer's. *optimizer_s: what
+ * these take. */
 typedef struct vp_pass_steps {
     const vp_step *steps;
     int64_t        n;
 } vp_pass_steps;
-vp_simulation vp_simulate_passes(const vp_pass_steps *micro_step, int64_t n_micro_step,
-                                 const vp_pass_steps *optimizer, int64_t n_optimizer,
-                                 int64_t n_micro_steps, double *optimizer_s);
+
+typedef struct vp_passes {
+    const vp_pass_steps *of;
+    int64_t              n;
+} vp_passes;
+
+typedef struct vp_step_passes {
+    vp_passes micro_step, last_micro_step, optimizer;
+    int64_t   n_micro_steps;
+    bool      host_is_device;
+} vp_step_passes;
+vp_simulation vp_simulate_passes(const vp_step_passes *step, double *optimizer_s);
 
 /* Seconds of steps that stand by themselves: nothing is under way before them or after. */
-double vp_simulate_steps(const vp_step *steps, int64_t n);
+double vp_simulate_steps(const vp_step *steps, int64_t n, bool host_is_device);
 
 #endif

@@ -245,6 +245,8 @@ static vp_status finish(vp_assembly *a, vp_err *err)
     for (int64_t k = 0; k < a->n_programs; k++)
         if (a->host_states[k])
             VP_TRY(vp_offload_updates(a, k, err));
+    if (a->scenario->offload.host_step && vp_scenario_updates_in_backward(a->scenario))
+        VP_TRY(vp_offload_bring_control(a, err));
     VP_TRY(vp_activations_move(a, err));
     VP_TRY(vp_stream_add_copies(a, err));
     VP_TRY(vp_layout_place(a, err));

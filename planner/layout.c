@@ -105,8 +105,8 @@ static bool is_optimizers(const vp_assembly *a, int fixed_idx)
             (a->activation_slots < 0 || fixed_idx < a->activation_slots));
 }
 
-/* Windows of the host's lie where what blocks keep in host memory begins: nothing is kept then. Returns
- * where they end; 0: there are none. */
+/* Windows of the host's lie where what blocks keep in host memory begins: nothing is kept then, or, in
+ * backward, behind them. Returns where they end; 0: there are none. */
 static int64_t place_host_windows(vp_assembly *a)
 {
     int64_t end = 0;
@@ -211,7 +211,7 @@ bool vp_layout_stays(const vp_assembly *a, int64_t instance_idx, vp_region regio
 
     for (int64_t i = 0; i < a->graph.n_shared; i++)
         shared |= a->graph.shared[i].instance_idx == instance_idx;
-    return shared || region != VP_REGION_GRAD || !vp_scenario_updates_in_backward(a->scenario);
+    return shared || region != VP_REGION_GRAD || !vp_scenario_consumes_gradients(a->scenario);
 }
 
 vp_status vp_layout_place(vp_assembly *a, vp_err *err)
@@ -254,6 +254,8 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
     a->host_stack_base = host_at = end[VP_MEMORY_HOST_PINNED];
     optimizers                   = place_optimizers(a, a->stack_base);
     windows_end                  = place_host_windows(a);
+    if (vp_scenario_updates_in_backward(s) && windows_end)
+        a->host_stack_base = host_at = vp_round_up(windows_end, VP_ALIGN_BYTES);
     for (int64_t i = 0; i < g->n_instances; i++) {
         peak          = vp_overflowed(peak) ? peak
                                             : vp_max_i64(peak, vp_add(vp_add(a->stack_base, prefix),

@@ -8,7 +8,7 @@
  * Where the host makes the updates it is the other way round: the windows are in host memory, gradients
  * and parameters pass through them, and master weights and states stay where they are. What lies in host
  * memory as well, since blocks are streamed, passes through none. The host is brought the control block
- * first, behind the norm. */
+ * first, behind the norm. In backward it alone waits for what it needs: kernels go on with the block before. */
 #include "base/checked.h"
 #include "planner/planner_internal.h"
 
@@ -210,13 +210,14 @@ static void start(list *l, const piece *p, int slot, bool in)
     }
 }
 
-static void wait(list *l, const piece *p, int slot, bool in)
+static void wait(list *l, const piece *p, int slot, bool in, vp_stream who)
 {
     for (int part = 0; part < VP_N_WINDOW_PARTS; part++) {
         if (p->operand[part] < 0 ||
             vp_step_operand_access(&p->step, p->operand[part]) == (in ? VP_WRITE : VP_READ))
             continue;
-        vp_step s        = {.kernel = VP_K_COPY_DONE, .dtype = VP_DTYPE_F32, .name = p->step.name};
+        vp_step s = {
+            .kernel = VP_K_COPY_DONE, .dtype = VP_DTYPE_F32, .name = p->step.name, .stream = who};
         s.copy_done.copy = in ? copy_in(slot, part) : copy_out(slot, part);
         add(l, &s);
     }
@@ -272,12 +273,31 @@ static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_te
     return pieces;
 }
 
+vp_status vp_offload_bring_control(vp_assembly *a, vp_err *err)
+{
+    vp_program *p   = &a->lowered[a->program_of[a->graph.n_instances - 1]].program;
+    list        out = {.cap = 2 + p->n_steps[VP_PASS_UPDATE]};
+
+    out.steps = vp_arena_array(a->arena, out.cap, sizeof *out.steps);
+    if (!out.steps)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    bring_control(a, &out);
+    for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++)
+        add(&out, &p->steps[VP_PASS_UPDATE][i]);
+    p->steps[VP_PASS_UPDATE]   = out.steps;
+    p->n_steps[VP_PASS_UPDATE] = out.n;
+    return VP_OK;
+}
+
 vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
 {
-    vp_program        *p = &a->lowered[program_idx].program;
-    const vp_template *t = &a->graph.templates[a->template_of[program_idx]];
+    vp_program        *p           = &a->lowered[program_idx].program;
+    const vp_template *t           = &a->graph.templates[a->template_of[program_idx]];
+    const bool         in_backward = vp_scenario_updates_in_backward(a->scenario);
+    const vp_stream    who         = in_backward ? VP_STREAM_HOST : VP_STREAM_COMPUTE;
     int64_t            n, instance_idx = 0;
 
+    assert(!in_backward || a->scenario->offload.host_step);
     while (a->program_of[instance_idx] != program_idx)
         instance_idx++;
     piece *pieces = cut_updates(a, p, t, is_in_place(a, instance_idx), &n);
@@ -286,17 +306,17 @@ vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
     out.steps = vp_arena_array(a->arena, out.cap, sizeof *out.steps);
     if (vp_arena_failed(a->arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
-    if (a->scenario->offload.host_step && instance_idx == 0) /* all others come after it */
-        bring_control(a, &out);
+    if (a->scenario->offload.host_step && instance_idx == 0 && !in_backward)
+        bring_control(a, &out); /* all others come after it */
     /* piece j comes in, then piece j - 1 is updated and goes back; piece j's window is free when
      * what went back from it is there */
     for (int64_t j = 0; j < n + VP_N_WINDOWS; j++) {
         if (j >= VP_N_WINDOWS)
-            wait(&out, &pieces[j - VP_N_WINDOWS], slot_of(j), false);
+            wait(&out, &pieces[j - VP_N_WINDOWS], slot_of(j), false, who);
         if (j < n)
             start(&out, &pieces[j], slot_of(j), true);
         if (j >= 1 && j <= n) {
-            wait(&out, &pieces[j - 1], slot_of(j - 1), true);
+            wait(&out, &pieces[j - 1], slot_of(j - 1), true, who);
             add(&out, &pieces[j - 1].step);
             start(&out, &pieces[j - 1], slot_of(j - 1), false);
         }

@@ -116,6 +116,9 @@ vp_status vp_last_step_add(vp_arena *arena, const vp_lowered *last, vp_lowered *
 /* offload.c: the bytes that windows need. */
 void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS]);
 
+/* offload.c: in backward, behind the head's: what the host has of the control block. */
+vp_status vp_offload_bring_control(vp_assembly *a, vp_err *err);
+
 /* offload.c: the updates of a program whose master weights and states lie in host memory. */
 vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err);
 

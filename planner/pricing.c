@@ -3,7 +3,8 @@
  * Where nothing is copied while kernels run, a step takes the sum of its kernels' seconds, a smaller
  * last micro-step those of its own passes; updates
  * of what lies in host memory are simulated, each instance's by itself, since no copy is under way
- * between two of them. Where blocks are streamed the whole step is simulated, and the integer
+ * between two of them. Where the host makes them in backward the whole step is: it takes at least its kernels,
+ * and behind the last of them the updates of the embedding, whose gradients come last. Where blocks are streamed the whole step is simulated, and the integer
  * programs get what it takes at least: a block's kernels begin when its parameters are there, and
  * these are sent when the block before it begins, so that
  *
@@ -70,8 +71,9 @@ void vp_price_steps(const vp_assembly *a, vp_program *p)
 
 static program_price price_program(vp_assembly *a, int64_t program_idx)
 {
-    vp_program   *p   = &a->lowered[program_idx].program;
-    program_price out = {.first_only_ns = 0};
+    vp_program   *p           = &a->lowered[program_idx].program;
+    program_price out         = {.first_only_ns = 0};
+    const bool    in_backward = vp_scenario_updates_in_backward(a->scenario);
 
     vp_price_steps(a, p);
     for (int pass = 0; pass < VP_N_PASSES; pass++)
@@ -79,11 +81,13 @@ static program_price price_program(vp_assembly *a, int64_t program_idx)
             const vp_step *s = &p->steps[pass][i];
             assert(!s->first_only || pass <= VP_PASS_BACKWARD);
             a->has_algorithm |= vp_algorithm_is_set(&s->algorithm);
-            price_step(s, pass, &out);
+            if (!in_backward || s->stream != VP_STREAM_HOST || a->cost->device->is_cpu)
+                price_step(s, pass, &out); /* else beside the kernels */
         }
-    if (a->host_states[program_idx] && !a->scenario->offload.blocks)
-        out.kernels_ns[VP_PASS_UPDATE] =
-            to_ns(vp_simulate_steps(p->steps[VP_PASS_UPDATE], p->n_steps[VP_PASS_UPDATE]));
+    if (a->host_states[program_idx] && !a->scenario->offload.blocks &&
+        (!in_backward || program_idx == a->program_of[0]))
+        out.kernels_ns[VP_PASS_UPDATE] = to_ns(vp_simulate_steps(
+            p->steps[VP_PASS_UPDATE], p->n_steps[VP_PASS_UPDATE], a->cost->device->is_cpu));
     return out;
 }
 
@@ -100,23 +104,33 @@ static vp_status simulate(const vp_assembly *a, int64_t n_micro, double *step_s,
                           double *optimizer_s, vp_err *err)
 {
     const bool     in_backward = vp_scenario_updates_in_backward(a->scenario);
-    int64_t        n = a->graph.n_instances, n_once; /* passes that follow the last micro-step */
-    vp_pass_steps *passes = vp_arena_array(a->arena, 4 * n, sizeof *passes);
+    int64_t        n           = a->graph.n_instances;
+    vp_pass_steps *micro = vp_arena_array(a->arena, 2 * n, sizeof *micro), *last = micro,
+                  *optimizer = vp_arena_array(a->arena, 2 * n, sizeof *optimizer);
 
-    if (!passes)
+    if (in_backward)
+        last = vp_arena_array(a->arena, 4 * n, sizeof *last);
+    if (vp_arena_failed(a->arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t i = 0; i < n; i++) {
-        vp_pass_steps *back = in_backward ? passes + n + 3 * (n - 1 - i) : passes + 2 * n - 1 - i;
-        passes[i]           = pass_of(a, i, VP_PASS_FORWARD);
-        back[0]             = pass_of(a, i, VP_PASS_BACKWARD);
-        *(in_backward ? &back[1] : &passes[2 * n + i]) = pass_of(a, i, VP_PASS_NORM);
-        *(in_backward ? &back[2] : &passes[3 * n + i]) = pass_of(a, i, VP_PASS_UPDATE);
+        const int64_t back = n - 1 - i; /* how many are before it in backward */
+        micro[i]           = pass_of(a, i, VP_PASS_FORWARD);
+        micro[n + back]    = pass_of(a, i, VP_PASS_BACKWARD);
+        optimizer[i]       = pass_of(a, i, VP_PASS_NORM);
+        optimizer[n + i]   = pass_of(a, i, VP_PASS_UPDATE);
+        if (in_backward) {
+            last[i]                = micro[i];
+            last[n + 3 * back]     = micro[n + back];
+            last[n + 3 * back + 1] = optimizer[i];
+            last[n + 3 * back + 2] = optimizer[n + i];
+        }
     }
-    assert(!in_backward || n_micro == 1);
-    n_once = in_backward ? 0 : 2 * n;
-    *step_s =
-        vp_simulate_passes(passes, 4 * n - n_once, passes + 2 * n, n_once, n_micro, optimizer_s)
-            .step_s;
+    const vp_step_passes step = {.micro_step      = {micro, 2 * n},
+                                 .last_micro_step = {last, in_backward ? 4 * n : 2 * n},
+                                 .optimizer       = {optimizer, in_backward ? 0 : 2 * n},
+                                 .n_micro_steps   = n_micro,
+                                 .host_is_device  = a->cost->device->is_cpu};
+    *step_s                   = vp_simulate_passes(&step, optimizer_s).step_s;
     return VP_OK;
 }
 
@@ -174,7 +188,7 @@ out:
     return st;
 }
 
-/* Where activations move the whole step is simulated, too; an update's time does not depend on it. */
+/* Where activations move, or the host updates in backward, the whole step is simulated, too. */
 static vp_status price_moved(vp_assembly *a, int64_t n_micro, vp_err *err)
 {
     double    optimizer_s;
@@ -222,5 +236,8 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
            vp_scenario_last_batch(a->scenario) == 0);
     if (a->scenario->offload.blocks)
         return price_streamed(a, price, n_full, err);
-    return a->scenario->offload.activations ? price_moved(a, n_full, err) : VP_OK;
+    return a->scenario->offload.activations ||
+                   (a->scenario->offload.host_step && vp_scenario_updates_in_backward(a->scenario))
+               ? price_moved(a, n_full, err)
+               : VP_OK;
 }

@@ -112,7 +112,7 @@ static int add_level(const vp_plan_request *r, vp_offload level, vp_offload *lev
         return n;
     for (int host = 0; host < 2; host++) {
         level.host_step = host;
-        if (r->updates == VP_UPDATES_BACKWARD && level.states > 0)
+        if (r->updates == VP_UPDATES_BACKWARD && level.states > 0 && !(host && !level.blocks))
             continue;
         if ((host ? vp_request_may_step(r) && level.states > 0 && (!any || r->device->is_cpu)
                   : true) &&

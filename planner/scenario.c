@@ -39,8 +39,15 @@ vp_attention_kind vp_attention_by_name(const char *name)
 
 bool vp_scenario_updates_in_backward(const vp_scenario *s)
 {
-    return !s->updates_at_end && vp_recipe_updates_alone(&s->recipe) &&
-           vp_scenario_n_micro(s) == 1 && s->offload.states == 0 && !s->offload.blocks;
+    bool may = s->offload.states == 0 ? vp_scenario_n_micro(s) == 1
+                                      : s->offload.host_step && !vp_scenario_last_batch(s);
+
+    return may && !s->updates_at_end && !s->offload.blocks && vp_recipe_updates_alone(&s->recipe);
+}
+
+bool vp_scenario_consumes_gradients(const vp_scenario *s)
+{
+    return vp_scenario_updates_in_backward(s) && s->offload.states == 0;
 }
 
 const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind attention)

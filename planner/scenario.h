@@ -136,10 +136,11 @@ bool vp_scenario_set_segments(vp_scenario *s, const vp_model *model, int64_t n);
 /* The kind all blocks are of, or "mixed". */
 const char *vp_scenario_recompute_name(const vp_scenario *s, const vp_model *model);
 
-/* Whether each instance's updates are made in backward, when its gradients are complete; these then lie in
- * one place for all instances. Where a recipe lets them, there is one micro-step, and nothing that updates
- * need lies in host memory: it costs nothing, and moves no bit. */
+/* Whether each instance's updates are made in backward, when its gradients are complete: where a recipe lets
+ * them, and there is one micro-step, or the host makes them. It costs nothing, and moves no bit. And whether
+ * all instances' gradients then lie in one place: not where they go to host memory. */
 bool vp_scenario_updates_in_backward(const vp_scenario *s);
+bool vp_scenario_consumes_gradients(const vp_scenario *s);
 
 /* The semantics vplan runs a recipe's precision and gradients with, and an attention. */
 const vp_semantics *vp_semantics_of(const vp_recipe *recipe, vp_attention_kind attention);

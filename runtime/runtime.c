@@ -124,15 +124,15 @@ static vp_status check_backend(const vp_runtime *rt, vp_err *err)
         rt->plan->device, (int)planned / 10, (int)planned % 10, (int)here / 10, (int)here % 10);
 }
 
-/* Room for the updates of a step that the host makes for a card. */
+/* Room for the updates of a step that the host makes. */
 static vp_status make_host_calls(vp_runtime *rt, vp_err *err)
 {
     int64_t n = 0;
 
-    for (int64_t k = 0; !rt->backend->host_memory && k < rt->bucket->n_instances; k++) {
+    for (int64_t k = 0; k < rt->bucket->n_instances; k++) {
         const vp_program *p = &rt->bucket->programs[rt->bucket->instances[k].program_idx];
         for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++)
-            n += p->steps[VP_PASS_UPDATE][i].stream == VP_STREAM_HOST;
+            n += p->steps[VP_PASS_UPDATE][i].stream == VP_STREAM_HOST ? rt->n_arenas : 0;
     }
     if (n == 0)
         return VP_OK;
@@ -316,8 +316,8 @@ static vp_kernel_call bind(vp_runtime *rt, const vp_expanded_step *x,
     return call;
 }
 
-/* A copy begins behind the kernels so far, and kernels wait for it where the plan says. Each has
- * two events: the kernels so far, and its end. */
+/* A copy begins behind the kernels so far and what the host was given, and kernels, or the host, wait for it
+ * where the plan says. Each has two events: the kernels so far, and its end. */
 static vp_status run_copy(vp_runtime *rt, const vp_expanded_step *x, vp_err *err)
 {
     const vp_backend *b      = rt->backend;
@@ -327,7 +327,7 @@ static vp_status run_copy(vp_runtime *rt, const vp_expanded_step *x, vp_err *err
     if (x->step->kernel == VP_K_COPY_DONE) {
         assert(x->started >= 0 && x->started < x->idx); /* it waits for a copy that is under way */
         assert(x->step->copy_done.copy >= 0 && x->step->copy_done.copy < VP_MAX_COPIES);
-        VP_TRY(b->after(VP_STREAM_COMPUTE, 2 * (int)x->step->copy_done.copy + 1, err));
+        VP_TRY(b->after(stream, 2 * (int)x->step->copy_done.copy + 1, err));
         goto out;
     }
     assert(x->step->kernel == VP_K_COPY_START && stream != VP_STREAM_COMPUTE);
@@ -335,6 +335,10 @@ static vp_status run_copy(vp_runtime *rt, const vp_expanded_step *x, vp_err *err
     assert(x->operands[VP_COPY_START_X].memory != x->operands[VP_COPY_START_Y].memory);
     VP_TRY(b->mark(VP_STREAM_COMPUTE, 2 * (int)x->step->copy_start.copy, err));
     VP_TRY(b->after(stream, 2 * (int)x->step->copy_start.copy, err));
+    if (rt->n_host_calls > 0) {
+        VP_TRY(b->mark(VP_STREAM_HOST, VP_EVENT_HOST, err));
+        VP_TRY(b->after(stream, VP_EVENT_HOST, err));
+    }
     for (int r = 0; r < rt->n_arenas; r++)
         VP_TRY(b->copy(stream, bind_operand(rt, x, VP_COPY_START_Y, rt->arena[r]),
                        bind_operand(rt, x, VP_COPY_START_X, rt->arena[r]),
@@ -344,32 +348,44 @@ out:
     return st;
 }
 
-/* On a thread of the driver's, while the step waits for it: the CPU backend's kernel. */
+/* For a card on a thread of the driver's: the CPU backend's kernel. */
 static void make_host_call(void *ctx)
 {
-    const vp_host_call *h    = ctx;
-    vp_kernel_call      call = h->call;
-    vp_err              err  = {0};
+    const vp_host_call *h       = ctx;
+    vp_kernel_call      call    = h->call;
+    double              start_s = vp_now_s();
+    vp_err              err     = {0};
     vp_status           st;
 
     call.rng.step = (uint32_t)h->rt->step; /* it may have been recorded in another one */
     st            = vp_backend_cpu()->run(&call, &err);
     assert(st == VP_OK); /* the checker lets updates through, which need no workspace */
     (void)st;
+    if (h->time) {
+        h->time->seconds += vp_now_s() - start_s;
+        h->time->n_calls++;
+    }
 }
 
-/* An update that the host makes for a card: enqueued, or recorded, with the copies around it. */
+/* An update that the host makes: enqueued, or recorded, with the copies around it. */
 static vp_status run_on_host(vp_runtime *rt, const vp_expanded_step *x, vp_err *err)
 {
-    vp_status st = VP_OK;
+    const vp_backend *b  = rt->backend;
+    vp_status         st = VP_OK;
 
-    assert(rt->n_host_calls < rt->cap_host_calls && rt->n_arenas == 1);
-    vp_host_call *h = &rt->host_calls[rt->n_host_calls++];
-    *h              = (vp_host_call){.rt = rt, .call = bind(rt, x, rt->arena[0])};
-    h->call.control = NULL; /* its own operand is the host's copy */
-    VP_TRY(rt->backend->host(make_host_call, h, err));
+    VP_TRY(b->mark(VP_STREAM_COMPUTE, VP_EVENT_FOR_HOST, err));
+    VP_TRY(b->after(VP_STREAM_HOST, VP_EVENT_FOR_HOST, err));
+    for (int r = 0; r < rt->n_arenas; r++) {
+        assert(rt->n_host_calls < rt->cap_host_calls);
+        vp_host_call *h = &rt->host_calls[rt->n_host_calls++];
+        *h              = (vp_host_call){.rt   = rt,
+                                         .call = bind(rt, x, rt->arena[r]),
+                                         .time = b->host_memory ? time_of(rt, x->step, x->ints) : NULL};
+        h->call.control = NULL; /* its own operand is the host's copy */
+        VP_TRY(b->host(make_host_call, h, err));
+    }
     if (rt->opts.eager)
-        VP_TRY(rt->backend->wait(err));
+        VP_TRY(b->wait(err));
 out:
     return st;
 }
@@ -381,8 +397,7 @@ static vp_status run_kernel(vp_runtime *rt, const vp_expanded_step *x, vp_err *e
     vp_status       st      = VP_OK;
 
     assert(x->step->kernel < VP_N_KERNELS);
-    assert(x->step->stream == VP_STREAM_COMPUTE ||
-           (x->step->stream == VP_STREAM_HOST && rt->backend->host_memory));
+    assert(x->step->stream == VP_STREAM_COMPUTE);
     for (int r = 0; r < rt->n_arenas; r++) {
         vp_kernel_call call    = bind(rt, x, rt->arena[r]);
         double         start_s = vp_now_s();
@@ -400,12 +415,14 @@ static vp_status run_expanded(const vp_expanded_step *x, void *ctx, vp_err *err)
 {
     vp_runtime *rt   = ctx;
     bool        copy = x->step->kernel == VP_K_COPY_START || x->step->kernel == VP_K_COPY_DONE;
-    bool        away = x->step->stream == VP_STREAM_HOST && !rt->backend->host_memory;
+    bool        host = x->step->stream == VP_STREAM_HOST;
     vp_status   st   = VP_OK;
 
     if (rt->verifier)
         VP_TRY(vp_verifier_before(rt, x->idx, err));
-    VP_TRY(copy ? run_copy(rt, x, err) : away ? run_on_host(rt, x, err) : run_kernel(rt, x, err));
+    VP_TRY(copy ? run_copy(rt, x, err) : host ? run_on_host(rt, x, err) : run_kernel(rt, x, err));
+    if (rt->verifier && host) /* which may not have come to it */
+        VP_TRY(rt->backend->wait(err));
     if (rt->verifier)
         VP_TRY(vp_verifier_after(rt, x->idx, err));
 out:

@@ -43,6 +43,7 @@ enum { VP_N_REPLICAS = 2 };
 typedef struct vp_host_call {
     const struct vp_runtime *rt;
     vp_kernel_call           call;
+    vp_kernel_time          *time; /* NULL: a card's profile does not hold what its host takes */
 } vp_host_call;
 
 struct vp_runtime {

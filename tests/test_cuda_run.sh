@@ -103,6 +103,15 @@ for precision, optimizer in (("bf16", "adamw"), ("bf16-mixed", "adamw"), ("fp32"
         bytes_of[updates], norms[updates] = memory.get("predicted_bytes", 0), [s["grad_norm"] for s in r.get("steps", ())]
     ok(len(set(sums.values())) == 1, "%s, %s: when an update is made moves no bit" % (precision, optimizer), sums)
     ok(bytes_of["backward"] < bytes_of["end"], "and needs fewer bytes", bytes_of)
+    for n in ("4", "2"):
+        host = {}
+        for updates in ("end", "backward"):
+            path = plan("updates", "gpt2-tiny", "--recipe", recipe, "--micro-batch", n, "--loss", "full", "--recompute", "none", "--updates", updates, "--host-memory", "1GiB", "--offload", "host-step")
+            ok(json.load(open(path)).get("updates_in_backward", False) == (updates == "backward"), "the host's updates are made " + updates)
+            for how, env in (((), {}), (("--eager",), {}), ((), {"VPLAN_EMULATOR_STREAMS": "7", "VPLAN_EMULATOR_DEFER": "1"}), ((), {"VPLAN_EMULATOR_STREAMS": "3"})):
+                r = results(path, *how, steps=4, **env)
+                host[updates, how, str(env)] = r.get("parameters_sha256", r.get("error"))
+        ok(len(set(host.values())) == 1 and (n == "2" or set(host.values()) == set(sums.values())), "%s, %s: nor does it where the host makes it, in micro-batches of %s" % (precision, optimizer, n), host)
     ok(len(norms["end"]) == 4 and all(abs(a / b - 1) < 1e-12 for a, b in zip(norms["end"], norms["backward"])), "and the norm is the same", norms)
 
 # ---- the optimizer's calls of a step are few launches ----

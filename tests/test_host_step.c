@@ -347,6 +347,50 @@ static void the_host_makes_updates_where_that_is_faster(void **state)
     vp_model_free(model);
 }
 
+/* A card of 1e9 operations a second, whose backward of a block takes longer than anything the host does for
+ * it. At the end of the step the host's updates of all blocks stand behind each other: bf16-mixed AdamW moves 28
+ * bytes of a parameter at least (master and states 12 in and 12 out, the gradient 4) at 40 GB/s. In backward they
+ * stand beside kernels, and the step takes its kernels and what is made for the embedding. The planner knows
+ * both, to 1e-4 of the step. */
+static void the_hosts_updates_hide_behind_backward(void **state)
+{
+    const tiny  t     = {.n_layer = 6, .n_embd = 64, .n_head = 4, .vocab = 97, .n_positions = 64};
+    vp_model   *model = tiny_model(&t, 0.0);
+    vp_device   card  = {.name                  = "card",
+                         .compute_capability    = 90,
+                         .multiprocessors       = 100,
+                         .bf16                  = true,
+                         .fp32_flop_per_s       = 1e9,
+                         .bf16_flop_per_s       = 1e9,
+                         .memory_bytes_per_s    = 1e12,
+                         .host_link_bytes_per_s = 1e12,
+                         .usable_bytes          = INT64_MAX / 4};
+    vp_cost     cost  = {.device = &card};
+    vp_scenario s = {.recipe = vp_recipe_default(), .seq = 32, .global_batch = 4, .micro_batch = 4};
+    const double blocks_s = 6 * (12.0 * 64 * 64 + 13 * 64) * 28 / 40e9;
+    vp_figures   at_end, in_backward;
+
+    (void)state;
+    s.recipe.precision = VP_PREC_BF16_MIXED;
+    s.recipe.clip_norm = 0;
+    s.offload          = (vp_offload){.states = model->graph.n_instances, .host_step = true};
+    for (s.micro_batch = 4; s.micro_batch >= 1; s.micro_batch /= 2) {
+        vp_scenario_set_all(&s, model, 0);
+        s.updates_at_end = true;
+        OK(vp_assemble_figures(model, &s, &cost, &at_end, err));
+        s.updates_at_end = false;
+        assert_true(vp_scenario_updates_in_backward(&s));
+        OK(vp_assemble_figures(model, &s, &cost, &in_backward, err));
+        assert_true(at_end.step_time_s - in_backward.step_time_s >= blocks_s);
+        s.offload = (vp_offload){0}; /* the kernels alone, the device's updates among them */
+        vp_figures alone;
+        OK(vp_assemble_figures(model, &s, &cost, &alone, err));
+        s.offload = (vp_offload){.states = model->graph.n_instances, .host_step = true};
+        assert_true(in_backward.step_time_s < alone.step_time_s * (1 + 1e-4));
+    }
+    vp_model_free(model);
+}
+
 /* What is pinned needs more host memory than there is: an answer without a scenario, that says how much
  * would do; so much does, and a byte less does not. */
 static void too_little_host_memory_is_said_to_the_byte(void **state)
@@ -417,6 +461,7 @@ int main(void)
         cmocka_unit_test(a_skipped_step_is_skipped_by_the_host),
         cmocka_unit_test(the_checker_refuses_what_the_host_cannot_do),
         cmocka_unit_test(the_host_makes_updates_where_that_is_faster),
+        cmocka_unit_test(the_hosts_updates_hide_behind_backward),
         cmocka_unit_test(too_little_host_memory_is_said_to_the_byte),
         cmocka_unit_test(no_change_is_offered_that_cannot_have_the_pin),
     };

@@ -109,6 +109,12 @@ static void rules_say_when(void **state)
     x                = s;
     x.offload.states = 1;
     assert_false(vp_scenario_updates_in_backward(&x));
+    x.offload.host_step =
+        true; /* gradients go to host memory, however many micro-steps there were */
+    x.micro_batch = 2;
+    assert_true(vp_scenario_updates_in_backward(&x) && !vp_scenario_consumes_gradients(&x));
+    x.micro_batch = 3;
+    assert_false(vp_scenario_updates_in_backward(&x));
     for (int o = 0; o < VP_N_OPTIMIZERS; o++) {
         x                  = s;
         x.recipe.optimizer = (vp_optimizer)o;

@@ -129,6 +129,7 @@ static const vp_backend backend = {
     .host_alloc   = vp_cpu_host_alloc,
     .host_release = vp_cpu_host_release,
     .run          = run,
+    .host         = vp_cpu_host_call,
     .wait         = wait,
     .copy         = vp_cpu_copy_async,
     .mark         = vp_cpu_mark,

@@ -263,6 +263,7 @@ vp_status vp_cpu_copy_async(vp_stream stream, void *to, const void *from, int64_
                             vp_err *err);
 vp_status vp_cpu_mark(vp_stream stream, int event, vp_err *err);
 vp_status vp_cpu_after(vp_stream stream, int event, vp_err *err);
+vp_status vp_cpu_host_call(void (*f)(void *ctx), void *ctx, vp_err *err);
 void      vp_cpu_streams_wait(void); /* until the copy streams are done */
 
 /* Under stress: time passes, so copies may go on. Called before and behind a kernel. */

@@ -1,7 +1,8 @@
 /* kernels/cpu/cpu_streams.c: the CPU backend's streams and events.
  *
- * The compute stream is the thread that calls: a kernel is done when run() returns. Each of the two
- * copy streams is a thread of its own, which takes what it was given in order and sleeps when there
+ * The compute stream is the thread that calls: a kernel is done when run() returns. So is the host's,
+ * whose processors these are: its calls are made when they are given, and its waits waited for. Each of the
+ * two copy streams is a thread of its own, which takes what it was given in order and sleeps when there
  * is nothing. Threads start with the first copy and end with the process.
  *
  * An event is a place in a stream: how much the stream had been given when the event was marked.
@@ -15,7 +16,7 @@
  *     late     when somebody waits for it, or
  *     between  in pieces, at calls in between,
  * and of one that does not come early the destination is spoilt as soon as the copy may begin, as
- * a real copy may by then have written any part of it. */
+ * a real copy may by then have written any part of it. The host's calls come at such times, too. */
 #include "kernels/cpu/cpu_internal.h"
 
 #include "base/checked.h"
@@ -38,12 +39,14 @@ typedef struct place {
     int64_t   n_given;
 } place;
 
-/* A copy, or, where to is NULL, a wait for another stream. */
+/* A copy, a call of the host's, or, where neither is, a wait for another stream. */
 typedef struct task {
     char       *to;
     const char *from;
     int64_t     n_bytes;
-    place       until;
+    void (*call)(void *ctx);
+    void *ctx;
+    place until;
     /* under stress */
     int64_t done_bytes;
     pace    pace;
@@ -55,16 +58,18 @@ typedef struct copy_stream {
     int64_t   n_given, n_done;
     pthread_t thread;
     bool      runs;
+    bool      calls; /* is making a call of the host's */
 } copy_stream;
 
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t  changed; /* a stream was given something, did something, or is to end */
-    copy_stream     of[VP_N_STREAMS]; /* VP_STREAM_COMPUTE's stays as it is: nothing waits in it */
-    place           events[VP_BACKEND_EVENTS]; /* n_given 0: has come */
-    bool            ends;
-    pid_t           process; /* whose threads they are */
-    uint64_t        stress;  /* the random state; 0: threads */
+    /* VP_STREAM_COMPUTE's stays as it is: nothing waits in it; so does VP_STREAM_HOST's without stress */
+    copy_stream of[VP_N_STREAMS];
+    place       events[VP_BACKEND_EVENTS]; /* n_given 0: has come */
+    bool        ends;
+    pid_t       process; /* whose threads they are */
+    uint64_t    stress;  /* the random state; 0: threads */
 } here = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static bool has_come(place p)
@@ -159,11 +164,28 @@ static void move(task *t, int64_t n_bytes)
     assert(n_bytes >= 0 && t->done_bytes <= t->n_bytes);
 }
 
+/* The lock is held, but while the call is made: it comes here as kernels do. */
+static void make_call(copy_stream *s, const task *t)
+{
+    assert(!s->calls);
+    s->calls = true;
+    pthread_mutex_unlock(&here.lock);
+    t->call(t->ctx);
+    pthread_mutex_lock(&here.lock);
+    s->calls = false;
+}
+
 /* The stream's first task, as far as its pace lets it. Whether it is done. */
 static bool advance_first(copy_stream *s)
 {
     task *t = &s->tasks[s->n_done % ROOM];
 
+    if (t->call) {
+        if (t->pace == LATE || (t->pace == BETWEEN && draw(2) == 0))
+            return false;
+        make_call(s, t);
+        return true;
+    }
     if (!t->to)
         return has_come(t->until);
     if (!t->begun)
@@ -181,13 +203,15 @@ static void advance(void)
     bool again = true;
 
     while (again) {
-        int first = (int)draw(2);
+        static const vp_stream streams[] = {VP_STREAM_TO_HOST, VP_STREAM_TO_DEVICE, VP_STREAM_HOST};
+        enum { N = sizeof streams / sizeof *streams };
+        int first = (int)draw(N);
 
         again = false;
-        for (int i = 0; i < 2; i++) {
-            copy_stream *s = &here.of[(first + i) % 2 ? VP_STREAM_TO_HOST : VP_STREAM_TO_DEVICE];
+        for (int i = 0; i < N; i++) {
+            copy_stream *s = &here.of[streams[(first + i) % N]];
 
-            while (s->n_done < s->n_given && advance_first(s)) {
+            while (!s->calls && s->n_done < s->n_given && advance_first(s)) {
                 s->n_done++;
                 again = true;
             }
@@ -203,9 +227,12 @@ static void hurry(place p)
     while (!has_come(p)) {
         task *t = &s->tasks[s->n_done % ROOM];
 
-        if (!t->to)
+        if (t->call) {
+            make_call(s, t);
+            s->n_done++;
+        } else if (!t->to) {
             hurry(t->until); /* given before this task was: this ends */
-        else {
+        } else {
             assert(t->begun); /* advance() comes after every change */
             move(t, t->n_bytes);
         }
@@ -243,7 +270,7 @@ static vp_status give(vp_stream stream, const task *t, vp_err *err)
     reach((place){stream, s->n_given - ROOM + 1});
     assert(s->n_given - s->n_done < ROOM); /* a place is free */
     assert(stream != VP_STREAM_COMPUTE &&
-           (t->to ? t->from && t->n_bytes > 0 : t->until.stream != stream));
+           (t->call || (t->to ? t->from && t->n_bytes > 0 : t->until.stream != stream)));
     s->tasks[s->n_given % ROOM] = *t;
     if (here.stress)
         s->tasks[s->n_given % ROOM].pace = (pace)draw(N_PACES);
@@ -262,6 +289,14 @@ vp_status vp_cpu_copy_async(vp_stream stream, void *to, const void *from, int64_
     assert(stream == VP_STREAM_TO_HOST || stream == VP_STREAM_TO_DEVICE);
     assert(n_bytes > 0);
     return give(stream, &(task){.to = to, .from = from, .n_bytes = n_bytes}, err);
+}
+
+vp_status vp_cpu_host_call(void (*f)(void *ctx), void *ctx, vp_err *err)
+{
+    if (here.stress)
+        return give(VP_STREAM_HOST, &(task){.call = f, .ctx = ctx}, err);
+    f(ctx);
+    return VP_OK;
 }
 
 /* What the compute stream was given is done. */
@@ -284,7 +319,7 @@ vp_status vp_cpu_after(vp_stream stream, int event, vp_err *err)
     until = here.events[event];
     if (until.n_given == 0 || until.stream == stream)
         return VP_OK;
-    if (stream != VP_STREAM_COMPUTE)
+    if (stream != VP_STREAM_COMPUTE && (stream != VP_STREAM_HOST || here.stress))
         return give(stream, &(task){.until = until}, err);
     pthread_mutex_lock(&here.lock);
     reach(until);

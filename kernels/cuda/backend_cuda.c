@@ -321,12 +321,7 @@ static vp_status algorithms(const vp_kernel_call *call, int max, vp_algorithm *o
 
 static vp_status host(void (*f)(void *ctx), void *ctx, vp_err *err)
 {
-    vp_status st = VP_OK;
-
-    VP_TRY(launch_collected(err));
-    VP_CUDA(cudaLaunchHostFunc(here.stream, f, ctx), "a call of the host");
-out:
-    return st;
+    return vp_cuda_streams_host(&here, f, ctx, err);
 }
 
 /* ---- copies beside the kernels ----

@@ -56,6 +56,7 @@ void      vp_cuda_gemm_forget(void); /* frees the descriptors kept since the dev
 
 vp_status vp_cuda_streams_copy(vp_cuda *cuda, vp_stream stream, void *to, const void *from,
                                int64_t n_bytes, vp_err *err);
+vp_status vp_cuda_streams_host(vp_cuda *cuda, void (*f)(void *ctx), void *ctx, vp_err *err);
 vp_status vp_cuda_streams_mark(vp_cuda *cuda, vp_stream stream, int event, vp_err *err);
 vp_status vp_cuda_streams_after(vp_cuda *cuda, vp_stream stream, int event, vp_err *err);
 

@@ -1,5 +1,5 @@
-/* kernels/cuda/streams_cuda.c: the two copy streams beside the compute stream, and the events
- * between them. Made when they are first used: a plan without copies has one stream.
+/* kernels/cuda/streams_cuda.c: the two copy streams and the host's beside the compute stream, and the
+ * events between them. Made when they are first used: a plan without copies has one stream.
  *
  * A recording is one graph. It begins on the compute stream; a copy stream is forked into it by an
  * event at its first use and joined by another before it ends, as cudaStreamEndCapture() requires.
@@ -93,6 +93,17 @@ vp_status vp_cuda_streams_copy(vp_cuda *cuda, vp_stream stream, void *to, const 
     VP_CUDA(cudaMemcpyAsync(to, from, (size_t)n_bytes,
                             to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, s),
             to_host ? "copy to the host" : "copy to the device");
+out:
+    return st;
+}
+
+vp_status vp_cuda_streams_host(vp_cuda *cuda, void (*f)(void *ctx), void *ctx, vp_err *err)
+{
+    cudaStream_t s;
+    vp_status    st = VP_OK;
+
+    VP_TRY(use(cuda, VP_STREAM_HOST, &s, err));
+    VP_CUDA(cudaLaunchHostFunc(s, f, ctx), "a call of the host");
 out:
     return st;
 }
