@@ -19,15 +19,17 @@
 #ifndef VP_KERNELS_NORMAL_H
 #define VP_KERNELS_NORMAL_H
 
-#ifdef __CUDACC__
-#define VP_NORMAL_INLINE static __device__ inline
+#ifdef __CUDACC__ /* behind cuda_kernel.h */
+#define VP_NORMAL_INLINE        static __device__ inline
+#define VP_NORMAL_RECIPROCAL(x) vp_reciprocal(x)
 #else
-#define VP_NORMAL_INLINE static inline __attribute__((always_inline))
+#define VP_NORMAL_INLINE        static inline __attribute__((always_inline))
+#define VP_NORMAL_RECIPROCAL(x) (1.0f / (x))
 #endif
 
 VP_NORMAL_INLINE void vp_normal_from(float x, float c, float e, float *cdf, float *pdf)
 {
-    float square = c * c, t = 4.0f / (4.0f + c), q = 1.0f - 2.0f * t;
+    float square = c * c, t = 4.0f * VP_NORMAL_RECIPROCAL(4.0f + c), q = 1.0f - 2.0f * t;
     float p = 1.455712682e-4f, r = 1.05360814e-4f, tail;
 
     p    = p * q + 7.51533122e-4f;

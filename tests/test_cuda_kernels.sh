@@ -33,6 +33,7 @@ run "all" test_kernels 20 VPLAN_TEST_EVERY="${every:-1}"
 run "all" test_kernels_random 2 VPLAN_TEST_EVERY="${every:-1}"
 run "all, with cuDNN" test_kernels_attention 10 VPLAN_TEST_EVERY="${every:-23}"
 run "all, without" test_kernels_attention 10 VPLAN_TEST_EVERY="${every:-19}" VPLAN_CUDNN=/none
+run "all" test_kernels_embedding 1
 run "all" test_kernels_rope 2 VPLAN_TEST_EVERY="${every:-1}"
 run "all" test_kernels_tf32 2 VPLAN_TEST_EVERY="${every:-1}"
 run "all" test_kernels_optimizer 10 VPLAN_TEST_EVERY="${every:-1}"

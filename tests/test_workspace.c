@@ -116,12 +116,12 @@ static void sums_over_tokens_go_by_tiles_of_256(void **state)
         assert_int_equal(bytes_of(cc, VP_K_RMSNORM_BWD,
                                   &(vp_rmsnorm_ints){.rows = 256, .cols = 128, .groups = 1}),
                          512);
-        /* two integers of each of 50257 ids and one of each of 1024 rows: 4 * (2 * 50257 + 1024)
-         * = 406152 */
+        /* an integer of each of 50257 ids and two of each of 1024 rows: 4 * (50257 + 2 * 1024)
+         * = 209220 */
         assert_int_equal(bytes_of(cc, VP_K_EMBEDDING_BWD,
                                   &(vp_embedding_bwd_ints){
                                       .rows = 1024, .cols = 768, .vocab = 50257, .seq = 1024}),
-                         406152);
+                         209220);
     }
 }
 

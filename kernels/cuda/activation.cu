@@ -50,7 +50,7 @@ static __device__ inline void act_value_and_slope(float v, float *value, float *
         *value = v < 0.0f ? 0.0f : v;
         *slope = v <= 0.0f ? 0.0f : 1.0f;
     } else if constexpr (ACT == VP_ACT_TANH) {
-        float e = expf(-2.0f * fabsf(v)), inv = 1.0f / (1.0f + e);
+        float e = expf(-2.0f * fabsf(v)), inv = vp_reciprocal(1.0f + e);
 
         *value = tanhf(v);
         *slope = 4.0f * (e * inv) * inv;
@@ -64,7 +64,7 @@ static __device__ inline void act_value_and_slope(float v, float *value, float *
         static_assert(ACT == VP_ACT_SILU || ACT == VP_ACT_GELU_TANH,
                       "an activation without a rule");
         float t = ACT == VP_ACT_SILU ? v : 2.0f * (sqrt_2_over_pi * (v + cubic * v * v * v));
-        float e = expf(-fabsf(t)), inv = 1.0f / (1.0f + e), s = (t < 0.0f ? e : 1.0f) * inv;
+        float e = expf(-fabsf(t)), inv = vp_reciprocal(1.0f + e), s = (t < 0.0f ? e : 1.0f) * inv;
         float dt =
             ACT == VP_ACT_SILU ? 1.0f : 2.0f * sqrt_2_over_pi * (1.0f + 3.0f * cubic * v * v);
 

@@ -204,6 +204,46 @@ template <typename T> static __device__ inline void vp_store16(T *p, const vp_pa
     *reinterpret_cast<uint4 *>(p) = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
+/* 1 / x, 2^-125 <= x <= 2^125, to one unit of the last place: the hardware's approximation and one
+ * step of Newton's. A division that is exact for every x is four times as long and has a subroutine
+ * behind it. A NaN stays one. */
+static __device__ inline float vp_reciprocal(float x)
+{
+#ifdef __CUDACC__
+    float y;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return fmaf(y, fmaf(-x, y, 1.0f), y);
+#else
+    return 1.0f / x;
+#endif
+}
+
+/* Quotients by a whole number that the launch knows: with 2^(s-1) < by <= 2^s and m = ceil(2^(31+s) /
+ * by), n / by = n m / 2^(31+s), cut, for each n below 2^31 (Granlund, Montgomery 1994, theorem 4.2).
+ * Division of 64 bits, a subroutine, is left to greater n. */
+struct vp_divisor {
+    int64_t  by;
+    uint32_t multiplier;
+    int      shift;
+};
+
+static inline vp_divisor vp_divisor_of(int64_t by)
+{
+    vp_divisor d = {by, 0, 31};
+
+    while (d.shift < 62 && (int64_t)1 << (d.shift - 31) < by)
+        d.shift++;
+    if (by <= (int64_t)1 << 31) /* else n / by is 0 below 2^31 */
+        d.multiplier = (uint32_t)((((uint64_t)1 << d.shift) + (uint64_t)by - 1) / (uint64_t)by);
+    return d;
+}
+
+static __device__ inline int64_t vp_quotient(int64_t n, const vp_divisor &d)
+{
+    return n >> 31 ? n / d.by : (int64_t)((uint64_t)n * d.multiplier >> d.shift);
+}
+
 static inline bool vp_is_aligned16(const void *p)
 {
     return ((uintptr_t)p & 15) == 0; /* an absent operand too */

@@ -102,9 +102,16 @@ template <typename T> struct vp_map {
     int64_t  count, cols;
 };
 
+/* Where element i of an operand with wide rows is. */
+static __device__ inline int64_t vp_wide_at(int64_t i, const vp_divisor &cols)
+{
+    return cols.by ? i + vp_quotient(i, cols) * cols.by : i;
+}
+
 /* All that a thread needs is read before any of it is written: an output may lie on an input. 16
  * elements a thread, so that some loads are under way at a time. */
-template <typename T, int W, typename F> static __global__ void vp_map_kernel(vp_map<T> m, F f)
+template <typename T, int W, typename F>
+static __global__ void vp_map_kernel(vp_map<T> m, vp_divisor cols, F f)
 {
     constexpr int K    = W == 1 ? 4 : 16 / W;
     const int64_t step = (int64_t)VP_BLOCK * W, span = K * step;
@@ -112,19 +119,21 @@ template <typename T, int W, typename F> static __global__ void vp_map_kernel(vp
     for (int64_t first = (int64_t)blockIdx.x * span + (int64_t)threadIdx.x * W; first < m.count;
          first += (int64_t)gridDim.x * span) {
         vp_raw<T, W> x[K][F::N_IN];
+        int64_t      wide[K];
 
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            int64_t i = first + k * step, wide = m.cols ? i + i / m.cols * m.cols : i;
+            int64_t i = first + k * step;
 
+            wide[k] = (F::WIDE_IN | F::WIDE_OUT) != 0 ? vp_wide_at(i, cols) : i;
             if (i + W <= m.count)
 #pragma unroll
                 for (int o = 0; o < F::N_IN; o++)
-                    x[k][o] = vp_fetch<W>(m.in[o], F::WIDE_IN >> o & 1 ? wide : i);
+                    x[k][o] = vp_fetch<W>(m.in[o], F::WIDE_IN >> o & 1 ? wide[k] : i);
         }
 #pragma unroll
         for (int k = 0; k < K; k++) {
-            int64_t i = first + k * step, wide = m.cols ? i + i / m.cols * m.cols : i;
+            int64_t i = first + k * step;
             float   v[F::N_IN][W], y[F::N_OUT][W];
 
             if (i + W > m.count)
@@ -146,7 +155,7 @@ template <typename T, int W, typename F> static __global__ void vp_map_kernel(vp
             }
 #pragma unroll
             for (int o = 0; o < F::N_OUT; o++)
-                vp_put<W>(m.out[o], F::WIDE_OUT >> o & 1 ? wide : i, y[o]);
+                vp_put<W>(m.out[o], F::WIDE_OUT >> o & 1 ? wide[k] : i, y[o]);
         }
     }
     /* Less than W elements behind the last whole W: nothing is packed then. */
@@ -168,6 +177,7 @@ template <typename T, typename F>
 static cudaError_t vp_map_launch(const vp_map<T> &m, F f, cudaStream_t stream)
 {
     bool        aligned = m.cols % vp_pack<T>::N == 0;
+    vp_divisor  cols    = m.cols ? vp_divisor_of(m.cols) : vp_divisor{0, 0, 0};
     cudaError_t e;
 
     for (int o = 0; o < F::N_IN; o++)
@@ -177,7 +187,7 @@ static cudaError_t vp_map_launch(const vp_map<T> &m, F f, cudaStream_t stream)
     VP_BY_WIDTH(aligned, T, W,
                 e = VP_LAUNCH((vp_map_kernel<T, W, F>),
                               vp_blocks(m.count, VP_BLOCK * (W == 1 ? 4 : 16)), VP_BLOCK, 0, stream,
-                              m, f));
+                              m, cols, f));
     return e;
 }
 

@@ -15,13 +15,13 @@
  * cols for each of the two gradients and reads and writes, 4 bytes an element, the rows of them
  * that occur.
  *
- * Backward without a sort and without atomics on floats: the workspace says of each id where it
- * first and last occurs (minima and maxima of integers, the same in any order). The block of the
- * row where an id comes first owns its row of the table. It walks the tiles of 256 tokens from
- * there to the last, a warp has one of 8 tiles at a time: looks for the id, sums its rows of dy
- * in order. The tiles' sums are added one after the other, so cutting the call at whole tiles
- * moves no bit. Of a position, a thread adds the samples one after the other. Same mathematics:
- * kernels/cpu/embedding.c; reference: kernels/reference/reference.c. */
+ * Backward without atomics on floats: each tile of 256 tokens is sorted once, by id and then row, and
+ * the workspace says where each id first occurs (a minimum of integers, the same in any order). The
+ * block of the row where an id comes first owns its row of the table. It looks the id up in all
+ * tiles from there on, a thread in one, by halving; of those that have it a warp has one of 8 at a
+ * time and sums its rows of dy in order. The tiles' sums are added one after the other, so cutting
+ * the call at whole tiles moves no bit. Of a position, a thread adds the samples one after the other.
+ * Same mathematics: kernels/cpu/embedding.c; reference: kernels/reference/reference.c. */
 #include "kernels/cuda/cuda_span.h"
 
 #include <limits.h>
@@ -101,24 +101,49 @@ extern "C" cudaError_t vp_cuda_embedding_fwd(const vp_kernel_call *call, cudaStr
 
 /* ---- where things occur ---- */
 
-static __global__ void nowhere_kernel(int *first, int *last, int64_t vocab)
+static __global__ void nowhere_kernel(int *first, int64_t vocab)
 {
     for (int64_t v = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x; v < vocab;
-         v += (int64_t)gridDim.x * VP_BLOCK) {
+         v += (int64_t)gridDim.x * VP_BLOCK)
         first[v] = INT_MAX;
-        last[v]  = -1;
-    }
 }
 
-static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t skip,
-                                     int *first, int *last)
+/* A row as it is sorted: its id, then its place in the tile. */
+static __device__ inline uint64_t key_of(int64_t token, int place)
 {
-    int64_t n = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x;
+    return (uint64_t)token * VP_TILE_TOKENS + (uint64_t)place;
+}
 
-    if (n < rows && tokens[n] != skip) {
+/* A block sorts a tile: a thread's place is the number of lesser keys. */
+static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t skip,
+                                     uint64_t *sorted, int *first)
+{
+    static_assert(VP_BLOCK == VP_TILE_TOKENS, "a thread has a token");
+    __shared__ uint64_t keys[VP_TILE_TOKENS];
+    int64_t             n    = (int64_t)blockIdx.x * VP_TILE_TOKENS + threadIdx.x;
+    uint64_t            own  = n < rows ? key_of(tokens[n], (int)threadIdx.x) : UINT64_MAX;
+    int                 less = 0;
+
+    keys[threadIdx.x] = own;
+    if (n < rows && tokens[n] != skip)
         atomicMin(first + tokens[n], (int)n);
-        atomicMax(last + tokens[n], (int)n);
-    }
+    __syncthreads();
+#pragma unroll 8
+    for (int i = 0; i < VP_TILE_TOKENS; i++)
+        less += keys[i] < own;
+    if (n < rows)
+        sorted[(int64_t)blockIdx.x * VP_TILE_TOKENS + less] = own;
+}
+
+/* How many of n keys, upwards, are less. */
+static __device__ inline int count_less(const uint64_t *keys, int n, uint64_t than)
+{
+    int count = 0;
+
+    for (int step = VP_TILE_TOKENS; step > 0; step /= 2)
+        if (count + step <= n && keys[count + step - 1] < than)
+            count += step;
+    return count;
 }
 
 /* Each lane has LANE_TOKENS tokens, one lane's after the other's, and a bit of `yes` for each:
@@ -169,38 +194,51 @@ static __global__ void positions_kernel(const int32_t *__restrict__ tokens, int6
 
 /* ---- backward ---- */
 
-/* The rows among the n of a tile whose token is `token`, upwards; how many. All lanes of a warp. */
-static __device__ inline int list_rows(const int32_t *tile, int n, int token, unsigned char *list)
-{
-    int      lane = (int)threadIdx.x % VP_WARP, at, total;
-    unsigned yes  = 0;
+/* Where the rows of a token are in one tile: `count` keys from `at` on. */
+struct run {
+    int64_t at;
+    int     tile, count;
+};
 
-#pragma unroll
-    for (int i = 0; i < LANE_TOKENS; i++)
-        yes |= (unsigned)(lane * LANE_TOKENS + i < n && tile[lane * LANE_TOKENS + i] == token) << i;
-    at = count_before_lane(yes, &total);
-#pragma unroll
-    for (int i = 0; i < LANE_TOKENS; i++)
-        if (yes >> i & 1)
-            list[at++] = (unsigned char)(lane * LANE_TOKENS + i);
-    __syncwarp();
+/* Of the VP_BLOCK tiles from `tiles` on, those that have the token, upwards; how many. All threads. */
+static __device__ inline int find_runs(const uint64_t *sorted, int64_t rows, int64_t tiles,
+                                       int token, int *of_warp, run *runs)
+{
+    int64_t at = (tiles + threadIdx.x) * VP_TILE_TOKENS, left = rows - at;
+    int     n    = left <= 0 ? 0 : left < VP_TILE_TOKENS ? (int)left : VP_TILE_TOKENS;
+    int     from = count_less(sorted + at, n, key_of(token, 0)),
+        count    = count_less(sorted + at, n, key_of((int64_t)token + 1, 0)) - from;
+    int warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP, before = 0, total = 0;
+    unsigned have = __ballot_sync(0xffffffffu, count > 0);
+
+    if (lane == 0)
+        of_warp[warp] = __popc(have);
+    __syncthreads();
+    for (int w = 0; w < WARPS; w++) {
+        before += w < warp ? of_warp[w] : 0;
+        total += of_warp[w];
+    }
+    if (count > 0)
+        runs[before + __popc(have & ((1u << lane) - 1))] = {at + from, (int)(tiles + threadIdx.x),
+                                                            count};
+    __syncthreads();
     return total;
 }
 
 /* Block n_strips r + s: columns s VP_WARP W .. of the table's row of token r, if r is where that
  * id comes first. */
 template <typename T, int W>
-static __global__ void __launch_bounds__(VP_BLOCK)
+static __global__ void __launch_bounds__(VP_BLOCK, 2)
     table_kernel(const int32_t *__restrict__ tokens, const T *__restrict__ dy,
-                 const int *__restrict__ first, const int *__restrict__ last, float *d_table,
-                 int64_t rows, int64_t cols, int64_t n_strips, float scale)
+                 const uint64_t *__restrict__ sorted, const int *__restrict__ first, float *d_table,
+                 int64_t rows, int64_t cols, unsigned n_strips, float scale)
 {
     /* four packs of fp16 at once spill on 12.0 */
     enum { AT_ONCE = std::is_same<T, vp_f16>::value && W > 1 ? 2 : 4, STRIP = VP_WARP * W };
-    __shared__ float         sums[WARPS][STRIP];
-    __shared__ unsigned char list[WARPS][VP_TILE_TOKENS];
-    __shared__ int           n_listed[WARPS];
-    int64_t row = blockIdx.x / n_strips, strip = blockIdx.x % n_strips * STRIP, last_tile;
+    __shared__ float sums[WARPS][STRIP];
+    __shared__ run   runs[VP_BLOCK];
+    __shared__ int   of_warp[WARPS];
+    int64_t          row = blockIdx.x / n_strips, strip = blockIdx.x % n_strips * STRIP;
     int token = tokens[row], warp = (int)threadIdx.x / VP_WARP, lane = (int)threadIdx.x % VP_WARP;
     /* the columns summed, and the one added to */
     int64_t c = strip + lane * W, own = strip + threadIdx.x;
@@ -209,43 +247,42 @@ static __global__ void __launch_bounds__(VP_BLOCK)
 
     if (first[token] != row) /* so of skip_row, which occurs nowhere */
         return;
-    last_tile = last[token] / VP_TILE_TOKENS;
     if (owner)
         acc = d_table[token * cols + own];
-    for (int64_t tiles = row / VP_TILE_TOKENS; tiles <= last_tile; tiles += WARPS) {
-        int64_t  at     = (tiles + warp) * VP_TILE_TOKENS;
-        int      n      = tiles + warp > last_tile     ? 0
-                          : rows - at < VP_TILE_TOKENS ? (int)(rows - at)
-                                                       : VP_TILE_TOKENS;
-        int      here   = list_rows(tokens + at, n, token, list[warp]);
-        const T *tile   = dy + at * cols;
-        float    sum[W] = {0.0f};
+    for (int64_t tiles = row / VP_TILE_TOKENS; tiles * VP_TILE_TOKENS < rows; tiles += VP_BLOCK) {
+        int n_runs = find_runs(sorted, rows, tiles, token, of_warp, runs);
 
-        for (int i = 0; i < here && c < cols; i += AT_ONCE) {
-            float x[AT_ONCE][W];
+        for (int r = 0; r < n_runs; r += WARPS) {
+            const run here   = runs[r + warp < n_runs ? r + warp : r];
+            const int count  = r + warp < n_runs && c < cols ? here.count : 0;
+            const T  *tile   = dy + (int64_t)here.tile * VP_TILE_TOKENS * cols;
+            float     sum[W] = {0.0f};
+
+            for (int i = 0; i < count; i += AT_ONCE) {
+                float x[AT_ONCE][W];
 
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
-                if (i + u < here)
-                    vp_get<W>(tile, list[warp][i + u] * cols + c, x[u]);
+                for (int u = 0; u < AT_ONCE; u++)
+                    if (i + u < count)
+                        vp_get<W>(tile,
+                                  (int64_t)(sorted[here.at + i + u] % VP_TILE_TOKENS) * cols + c,
+                                  x[u]);
 #pragma unroll
-            for (int u = 0; u < AT_ONCE; u++)
-                if (i + u < here)
+                for (int u = 0; u < AT_ONCE; u++)
+                    if (i + u < count)
 #pragma unroll
-                    for (int j = 0; j < W; j++)
-                        sum[j] += x[u][j];
-        }
+                        for (int j = 0; j < W; j++)
+                            sum[j] += x[u][j];
+            }
 #pragma unroll
-        for (int j = 0; j < W; j++)
-            sums[warp][lane * W + j] = sum[j];
-        if (lane == 0)
-            n_listed[warp] = here;
-        __syncthreads();
-        /* a tile without the id must not even add 0 to -0: a call of its own would not */
-        for (int w = 0; owner && w < WARPS; w++)
-            if (n_listed[w] > 0)
+            for (int j = 0; j < W; j++)
+                sums[warp][lane * W + j] = sum[j];
+            __syncthreads();
+            /* a tile without the id must not even add 0 to -0: a call of its own would not */
+            for (int w = 0; owner && w < WARPS && r + w < n_runs; w++)
                 acc += scale * sums[w][threadIdx.x];
-        __syncthreads();
+            __syncthreads();
+        }
     }
     if (owner)
         d_table[token * cols + own] = acc;
@@ -302,17 +339,19 @@ static cudaError_t table_gradient(const vp_kernel_call *call, cudaStream_t strea
 {
     const int32_t *tokens = (const int32_t *)call->operand[VP_EMBEDDING_BWD_TOKENS];
     int64_t        rows = call->embedding_bwd.rows, cols = call->embedding_bwd.cols,
-            vocab = call->embedding_bwd.vocab, n_strips = vp_blocks(cols, VP_WARP * W);
-    int        *first = (int *)call->workspace, *last = first + vocab;
-    cudaError_t e = VP_LAUNCH(nowhere_kernel, vp_blocks(vocab, VP_BLOCK), VP_BLOCK, 0, stream,
-                              first, last, vocab);
+            vocab        = call->embedding_bwd.vocab;
+    unsigned    n_strips = vp_blocks(cols, VP_WARP * W);
+    uint64_t   *sorted   = (uint64_t *)call->workspace;
+    int        *first    = (int *)(sorted + rows);
+    cudaError_t e =
+        VP_LAUNCH(nowhere_kernel, vp_blocks(vocab, VP_BLOCK), VP_BLOCK, 0, stream, first, vocab);
 
     if (e == cudaSuccess)
         e = VP_LAUNCH(occurs_kernel, vp_blocks(rows, VP_BLOCK), VP_BLOCK, 0, stream, tokens, rows,
-                      call->embedding_bwd.skip_row - 1, first, last);
+                      call->embedding_bwd.skip_row - 1, sorted, first);
     if (e == cudaSuccess)
         e = VP_LAUNCH((table_kernel<T, W>), (unsigned)(rows * n_strips), VP_BLOCK, 0, stream,
-                      tokens, (const T *)call->operand[VP_EMBEDDING_BWD_DY], first, last,
+                      tokens, (const T *)call->operand[VP_EMBEDDING_BWD_DY], sorted, first,
                       (float *)call->operand[VP_EMBEDDING_BWD_D_TABLE], rows, cols, n_strips,
                       (float)call->embedding_reals.scale);
     return e;
@@ -323,9 +362,9 @@ static cudaError_t position_gradient(const vp_kernel_call *call, cudaStream_t st
 {
     int64_t rows = call->embedding_bwd.rows, cols = call->embedding_bwd.cols,
             seq = call->embedding_bwd.seq, offset = call->embedding_bwd.position_offset;
-    int *row_at =
-        padding_of(call) >= 0 ? (int *)call->workspace + 2 * call->embedding_bwd.vocab : NULL;
-    cudaError_t e = cudaSuccess;
+    /* where the table's gradient, which is done, had its keys */
+    int        *row_at = padding_of(call) >= 0 ? (int *)call->workspace : NULL;
+    cudaError_t e      = cudaSuccess;
 
     if (row_at)
         e = VP_LAUNCH(positions_kernel, vp_blocks(rows, seq), VP_WARP, 0, stream,

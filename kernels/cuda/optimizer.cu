@@ -26,26 +26,36 @@ struct scalars {
     uint32_t key[2];
 };
 
+/* Warps side by side: AdamW's two corrections are chains of products in double, the random key one of
+ * whole numbers. Other rules have no corrections. */
+template <int RULE>
 static __device__ void make_scalars(const vp_cuda_updates &all, const vp_cuda_update &u, scalars *k)
 {
-    const vp_rng_stream stream = {all.rng_seed, all.rng_step, u.rng_op, 0, 0};
-    vp_device_rng       rng    = vp_rng_now(stream, all.control);
-    double              lr = all.control->lr, t = VP_UPDATE_NUMBER(all.control);
+    const double lr = all.control->lr, t = VP_UPDATE_NUMBER(all.control);
 
-    k->grad_scale = (float)all.control->grad_scale;
-    k->lr         = (float)lr;
-    k->decay      = u.decays ? (float)all.numbers.weight_decay : 0.0f;
-    k->keep = (float)(u.decays ? __dadd_rn(1.0, -__dmul_rn(lr, all.numbers.weight_decay)) : 1.0);
-    k->momentum            = (float)all.numbers.momentum;
-    k->b1                  = (float)all.numbers.beta1;
-    k->one_minus_b1        = (float)(1.0 - all.numbers.beta1);
-    k->b2                  = (float)all.numbers.beta2;
-    k->one_minus_b2        = (float)(1.0 - all.numbers.beta2);
-    k->step_size           = (float)(lr / (1.0 - vp_power(all.numbers.beta1, t)));
-    k->inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - vp_power(all.numbers.beta2, t)));
-    k->eps                 = (float)all.numbers.eps;
-    k->key[0]              = rng.key[0];
-    k->key[1]              = rng.key[1];
+    if (threadIdx.x == 0) {
+        k->grad_scale = (float)all.control->grad_scale;
+        k->lr         = (float)lr;
+        k->decay      = u.decays ? (float)all.numbers.weight_decay : 0.0f;
+        k->keep =
+            (float)(u.decays ? __dadd_rn(1.0, -__dmul_rn(lr, all.numbers.weight_decay)) : 1.0);
+        k->momentum     = (float)all.numbers.momentum;
+        k->b1           = (float)all.numbers.beta1;
+        k->one_minus_b1 = (float)(1.0 - all.numbers.beta1);
+        k->b2           = (float)all.numbers.beta2;
+        k->one_minus_b2 = (float)(1.0 - all.numbers.beta2);
+        k->eps          = (float)all.numbers.eps;
+    } else if (threadIdx.x == VP_WARP) {
+        const vp_rng_stream stream = {all.rng_seed, all.rng_step, u.rng_op, 0, 0};
+        vp_device_rng       rng    = vp_rng_now(stream, all.control);
+
+        k->key[0] = rng.key[0];
+        k->key[1] = rng.key[1];
+    } else if (RULE == VP_K_ADAMW && threadIdx.x == 2 * VP_WARP) {
+        k->step_size = (float)(lr / (1.0 - vp_power(all.numbers.beta1, t)));
+    } else if (RULE == VP_K_ADAMW && threadIdx.x == 3 * VP_WARP) {
+        k->inv_sqrt_correction = (float)(1.0 / sqrt(1.0 - vp_power(all.numbers.beta2, t)));
+    }
 }
 
 /* ---- the rules, for one element ---- */
@@ -153,8 +163,7 @@ static __global__ void __launch_bounds__(VP_BLOCK, 2)
     if (VP_SKIPS(all.control))
         return;
 
-    if (threadIdx.x == 0)
-        make_scalars(all, u, &k);
+    make_scalars<RULE>(all, u, &k);
     for (int map = 0; map < N_MAPS; map++)
         vp_dynamic8_load(&maps[map], map == 0);
     __syncthreads();

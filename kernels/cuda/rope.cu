@@ -20,28 +20,31 @@
  * n_turning turn. Of a head, a thread takes one of n_pairs packs of its first half with that of
  * its second, or one of the packs behind both. */
 struct shape {
-    int64_t n_rows, seq, heads, group_heads, n_turning, d, half;
-    int64_t n_pairs, n_items; /* packs of a half; what a head gives to do */
-    float   sign;
+    int64_t    n_rows, n_turning, d, half;
+    int64_t    n_pairs; /* packs of a half */
+    vp_divisor n_items; /* what a head gives to do */
+    vp_divisor heads, group_heads, seq;
+    float      sign;
 };
 
 template <typename T, int W>
 static __global__ void turn_kernel(shape s, const T *x, const float *__restrict__ angles, T *y)
 {
-    int64_t item = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x, head = item / s.n_items,
-            row = head / s.heads, k, at;
+    int64_t item = (int64_t)blockIdx.x * VP_BLOCK + threadIdx.x,
+            head = vp_quotient(item, s.n_items), row = vp_quotient(head, s.heads), of_row, k, at;
     bool turns;
 
     if (row >= s.n_rows)
         return;
-    k     = item % s.n_items;
-    turns = head % s.heads % s.group_heads < s.n_turning;
-    at    = head * s.d;
+    k      = item - head * s.n_items.by;
+    of_row = head - row * s.heads.by;
+    turns  = of_row - vp_quotient(of_row, s.group_heads) * s.group_heads.by < s.n_turning;
+    at     = head * s.d;
     if (x == y && (!turns || k >= s.n_pairs))
         return;
     if (k < s.n_pairs) {
-        const float *cosine = angles + row % s.seq * s.half + k * W,
-                    *sine   = cosine + s.seq * s.half;
+        const float *cosine = angles + (row - vp_quotient(row, s.seq) * s.seq.by) * s.half + k * W,
+                    *sine   = cosine + s.seq.by * s.half;
         float a[W], b[W], c[W], z[W], y0[W], y1[W];
 
         vp_get<W>(x, at + k * W, a);
@@ -68,28 +71,30 @@ static __global__ void turn_kernel(shape s, const T *x, const float *__restrict_
 
 static shape shape_of(const vp_kernel_call *call)
 {
-    int64_t heads = call->rope.heads, kv_heads = call->rope.kv_heads;
+    int64_t heads = call->rope.heads, kv_heads = call->rope.kv_heads, of_row, group_heads;
     shape   s;
 
     s.n_rows = call->rope.batch * call->rope.seq;
-    s.seq    = call->rope.seq;
+    s.seq    = vp_divisor_of(call->rope.seq);
     s.d      = call->rope.head_dim;
     s.half   = call->rope.rotary_dim / 2;
     s.sign   = call->kernel == VP_K_ROPE_BWD ? -1.0f : 1.0f;
     switch (call->rope.layout) {
     case VP_QKV_PACKED: /* q, k, v */
-        s.heads = s.group_heads = heads + 2 * kv_heads;
-        s.n_turning             = heads + kv_heads;
+        of_row = group_heads = heads + 2 * kv_heads;
+        s.n_turning          = heads + kv_heads;
         break;
     case VP_QKV_PER_HEAD: /* q, k, v of each head */
-        s.heads       = 3 * heads;
-        s.group_heads = 3;
-        s.n_turning   = 2;
+        of_row      = 3 * heads;
+        group_heads = 3;
+        s.n_turning = 2;
         break;
     default: /* VP_QKV_APART */
-        s.heads = s.group_heads = s.n_turning = heads;
+        of_row = group_heads = s.n_turning = heads;
         break;
     }
+    s.heads       = vp_divisor_of(of_row);
+    s.group_heads = vp_divisor_of(group_heads);
     return s;
 }
 
@@ -103,9 +108,9 @@ static cudaError_t turn(const vp_kernel_call *call, const void *from, const floa
                 bool aligned = s.d % vp_pack<T>::N == 0 && s.half % vp_pack<T>::N == 0 &&
                                vp_is_aligned16(x) && vp_is_aligned16(y) && vp_is_aligned16(angles);
                 VP_BY_WIDTH(aligned, T, W, s.n_pairs = s.half / W;
-                            s.n_items = s.n_pairs + (s.d - 2 * s.half) / W;
+                            s.n_items = vp_divisor_of(s.n_pairs + (s.d - 2 * s.half) / W);
                             e         = VP_LAUNCH((turn_kernel<T, W>),
-                                                  vp_blocks(s.n_rows * s.heads * s.n_items, VP_BLOCK),
+                                                  vp_blocks(s.n_rows * s.heads.by * s.n_items.by, VP_BLOCK),
                                                   VP_BLOCK, 0, stream, s, x, angles, y)));
     return e;
 }
