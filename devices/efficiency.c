@@ -25,6 +25,7 @@ static const double DIAGONAL_KEYS = 64;
 #define VP_DTYPE_NONE VP_DTYPE_NONE
 #define F32           VP_DTYPE_F32
 #define BF16          VP_DTYPE_BF16
+#define TF32          VP_DTYPE_TF32
 
 /* Of several rows that fit, the first counts. Shares of products are what the law above gives for the
  * measured product; what is bound by memory shows in its bytes. */
@@ -69,6 +70,11 @@ static const vp_efficiency table[] = {
               "nothing found for this generation: as FlashAttention-2 on an A100")
     ATTENTION(BWD, BF16, 0, 999, 0.657, 185, 0.57, 165,
               "nothing found for this generation: as FlashAttention-2 on an A100")
+    ATTENTION(FWD, TF32, 0, 999, 0.175, 128, 0.175, 128,
+              "half of what FlashAttention-2 reaches on an H100 by the same instruction, 35 % (arXiv:2407.08608, "
+              "section 1), since ours has twice as many loads for each: assumed")
+    ATTENTION(BWD, TF32, 0, 999, 0.125, 128, 0.125, 128,
+              "the same, for seven products where five are counted: assumed")
     ATTENTION(FWD, F32, 0, 999, 0.65, 185, 0.65, 165, "nothing found: the rate of fp32 products")
     ATTENTION(BWD, F32, 0, 999, 0.65, 185, 0.65, 165, "nothing found: the rate of fp32 products")
     /* the operations of all else: Muon's products, the few of element-wise kernels */
@@ -178,7 +184,8 @@ static bool is_measured(const vp_device *d, vp_device_figure figure)
     return d->is_cpu || d->sources[figure].class_ == VP_CLASS_MEASURED;
 }
 
-/* The figure and the row of a rate. Narrow products are taken to reach the share that those of 16 bits do. */
+/* The figure and the row of a rate. Narrow products are taken to reach the share that those of 16 bits do;
+ * attention in TF32 has rows of its own. */
 static const struct {
     vp_device_figure figure;
     vp_dtype         dtype;
@@ -190,6 +197,13 @@ static const struct {
     [VP_RATE_FP8]  = {VP_FIGURE_FP8, VP_DTYPE_BF16},
     [VP_RATE_INT8] = {VP_FIGURE_INT8, VP_DTYPE_BF16},
 };
+
+static vp_dtype dtype_of(const vp_work_call *call)
+{
+    bool attention = call->work == VP_WORK_ATTENTION_FWD || call->work == VP_WORK_ATTENTION_BWD;
+
+    return attention && call->rate == VP_RATE_TF32 ? VP_DTYPE_TF32 : rates[call->rate].dtype;
+}
 
 static double compute_share(const vp_device *d, const vp_work_call *call, const vp_efficiency *e)
 {
@@ -211,7 +225,7 @@ double vp_moved_seconds(const vp_device *d, double bytes)
  * anybody found. */
 vp_roofline vp_roofline_of_work(const vp_device *d, const vp_work_call *call)
 {
-    const vp_efficiency *e    = row_of(call->work, rates[call->rate].dtype, d->compute_capability);
+    const vp_efficiency *e    = row_of(call->work, dtype_of(call), d->compute_capability);
     double               peak = vp_device_flop_per_s(d, call->rate);
     vp_roofline          r    = {.flop = call->flop, .bytes = call->bytes, .launch_s = LAUNCH_S};
 

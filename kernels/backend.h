@@ -34,7 +34,7 @@
 typedef struct vp_kernel_call {
     vp_kernel kernel;
     /* vp_dtype_is_of_calls(): of operands that are VP_AS_CALL and VP_AS_GRAD. VP_DTYPE_TF32, of
-     * products: VP_ERR_INPUT on the CPU and below compute capability 8.0 */
+     * products and attention: VP_ERR_INPUT on the CPU and below compute capability 8.0 */
     vp_dtype dtype;
     void    *operand[VP_MAX_OPERANDS];
     VP_NAMED_INTS;

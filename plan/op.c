@@ -366,7 +366,8 @@ vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute, vp_dtype gradients)
         return VP_DTYPE_F32;
     if (gradients == VP_DTYPE_BF16 && has_operand_of(k, VP_AS_GRAD))
         return VP_DTYPE_BF16_GRADS;
-    if (compute == VP_DTYPE_TF32 && !vp_kernel_is_product(k))
+    if (compute == VP_DTYPE_TF32 && !vp_kernel_is_product(k) && k != VP_K_ATTENTION_FWD &&
+        k != VP_K_ATTENTION_BWD)
         return VP_DTYPE_F32;
     return has_operand_of(k, VP_AS_CALL) ? compute : VP_DTYPE_F32;
 }

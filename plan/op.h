@@ -336,7 +336,7 @@ int64_t vp_kernel_operand_bytes(vp_kernel k, vp_dtype dtype, const int64_t *ints
 vp_presence vp_kernel_presence(vp_kernel k, const int64_t *ints, int operand);
 
 /* The dtype of a call of this kernel under a compute dtype and that of parameters' gradients, bf16 or
- * fp32: fp32 where no operand depends on them, and under TF32 where it is no product. */
+ * fp32: fp32 where no operand depends on them, and under TF32 where it is neither a product nor attention. */
 vp_dtype vp_kernel_dtype(vp_kernel k, vp_dtype compute, vp_dtype gradients);
 
 /* Whether operand `out` may lie exactly where operand `in` lies; any other overlap of an output

@@ -73,7 +73,7 @@ static double draw(void) /* uniform in [-1, 1) */
 static inline bool is_half(const operands *o, int i)
 {
     return vp_kernel_info_of(o->call.kernel)->operands[i].elem == VP_AS_CALL &&
-           o->call.dtype != VP_DTYPE_F32;
+           vp_dtype_bytes(vp_dtype_of_operands(o->call.dtype)) == 2;
 }
 
 static inline double half_value(vp_dtype d, uint16_t x)

@@ -137,6 +137,21 @@ static double of_cudnn(const attention *a, const operands *o)
                : 9.0 * 0x1p-9 * sqrt(group * (1.0 + log((double)a->attention.seq)));
 }
 
+/* What factors of 11 digits add, each off by up to r = 2^-11 of itself. Forward: a score, a sum of d
+ * products that scale brings back to size 1, by 2 r, so a probability; P and v by r each: 4 r, once more
+ * for good measure. Backward: as cuDNN's, with q, k, dy and v beside P and ds: three times the errors. */
+static double of_tf32(const attention *a, const operands *o)
+{
+    double group = (double)(a->attention.heads / a->attention.kv_heads);
+
+    if (o->call.dtype != VP_DTYPE_TF32)
+        return 0.0;
+    return o->call.kernel == VP_K_ATTENTION_FWD
+               ? 0x8p-11 / (1.0 - a->p)
+               : 24.0 * 0x1p-11 * sqrt(group * (1.0 + log((double)a->attention.seq))) /
+                     (1.0 - a->p);
+}
+
 static void check_attention(const attention *a, const char *what)
 {
     double   scale = a->scale > 1.0 ? a->scale : 1.0, keep = 1.0 / (1.0 - a->p);
@@ -149,14 +164,14 @@ static void check_attention(const attention *a, const char *what)
     f = attention_operands(a, VP_K_ATTENTION_FWD, 1, AT_END);
     run_and_keep_inputs(&f);
     vp_reference_run(&f.reference);
-    compare(&f, what, tolerance + of_cudnn(a, &f), 16.0 * u);
+    compare(&f, what, tolerance + of_cudnn(a, &f) + of_tf32(a, &f), 16.0 * u);
     operands_release(&f);
     b = backward_operands(a, 1, AT_END);
     run_and_keep_inputs(&b);
     vp_reference_run(&b.reference);
     compare(&b, what,
             4.0 * tolerance * keep * (double)(a->attention.heads / a->attention.kv_heads) +
-                of_cudnn(a, &b),
+                of_cudnn(a, &b) + of_tf32(a, &b),
             16.0 * u);
     operands_release(&b);
 }
@@ -164,6 +179,9 @@ static void check_attention(const attention *a, const char *what)
 static void all_dtypes(attention a, const char *what)
 {
     for (a.dtype = VP_DTYPE_F32; a.dtype <= VP_DTYPE_F16; a.dtype++)
+        check_attention(&a, what);
+    a.dtype = VP_DTYPE_TF32;
+    if (test_backend()->compute_capability >= VP_TF32_CAPABILITY)
         check_attention(&a, what);
 }
 

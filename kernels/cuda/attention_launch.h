@@ -1,9 +1,10 @@
 /* kernels/cuda/attention_launch.h: what a call of the backend is to attention's kernels: where each
- * operand's rows lie, and how many blocks there are. */
+ * operand's rows lie, whose cores multiply, and how many blocks there are. */
 #ifndef VP_KERNELS_CUDA_ATTENTION_LAUNCH_H
 #define VP_KERNELS_CUDA_ATTENTION_LAUNCH_H
 
-#include "kernels/cuda/attention_tiles.h"
+#include "kernels/cuda/attention_cores.h"
+#include "kernels/cuda/attention_tensor.h"
 
 #include <assert.h>
 
@@ -11,7 +12,7 @@
  * than there is. */
 static bool fits(const vp_attention_ints *n)
 {
-    int64_t tiles = (n->seq - 1) / memory<4>::ROWS + 1,
+    int64_t tiles = (n->seq - 1) / memory<cores<4>>::ROWS + 1,
             cols  = n->probs ? (n->seq - 1) / COLS + 1 : 1;
 
     return n->seq <= 1 << 30 && (n->heads + 2 * n->kv_heads) * n->head_dim <= INT32_MAX &&
@@ -88,10 +89,23 @@ template <typename T> static shape<T> shape_of(const vp_kernel_call *call)
 }
 
 /* A block for each tile of rows and head of each sample. */
-template <typename T, int R> static unsigned blocks_of(const shape<T> &s, int heads)
+template <typename L, typename T> static unsigned blocks_of(const shape<T> &s, int heads)
 {
-    return vp_blocks((int64_t)((s.seq + memory<R>::ROWS - 1) / memory<R>::ROWS) * s.batch * heads,
-                     1);
+    return vp_blocks((int64_t)((s.seq + L::ROWS - 1) / L::ROWS) * s.batch * heads, 1);
+}
+
+/* Calls of 16 bits and of tf32 where the device's tensor cores take TF32, and heads are no longer than
+ * registers hold sums of. */
+static cudaError_t tensor_cores_take(const vp_kernel_call *call, bool *yes)
+{
+    int         device = 0, major = 0;
+    cudaError_t e = cudaGetDevice(&device);
+
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    *yes = major >= VP_TF32_CAPABILITY / 10 && call->dtype != VP_DTYPE_F32 &&
+           call->attention.head_dim <= 128;
+    return e;
 }
 
 #endif

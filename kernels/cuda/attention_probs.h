@@ -6,7 +6,7 @@
 #include "kernels/cuda/attention_tiles.h"
 
 /* Products q k' become what multiplier() times is a score. */
-template <int R, typename T>
+template <typename T, int R, int EACH>
 static __device__ inline void bare_scores(const shape<T> &s, float (&x)[R][EACH])
 {
     if (s.cap > 0.0f) {
@@ -47,72 +47,26 @@ static __device__ inline uint32_t kept_of_block(const shape<T> &s, const vp_devi
     return bits;
 }
 
-/* Rows are queries. A thread draws what its half of the warp needs of keys 4 tx .. 4 tx + 3:
- * four bits of each row; key tx + WIDE c is one of thread tx / 4 + WIDE / 4 c. */
-template <int R, typename T>
-static __device__ inline uint32_t kept_by_query(const shape<T> &s, int sample, int head, int i0,
-                                                int j0)
-{
-    vp_device_rng rng = vp_rng_now(s.rng, s.control);
-    int           tx = (int)threadIdx.x % WIDE, half = (int)threadIdx.x % VP_WARP / WIDE * WIDE;
-    uint32_t      drawn = 0, kept = 0;
-
-#pragma unroll 1
-    for (int r = 0; r < R; r++)
-        drawn |= kept_of_block(s, rng, sample, head, i0 + row_of(r), j0 / 4 + tx) << 4 * r;
-#pragma unroll
-    for (int c = 0; c < EACH; c++) {
-        uint32_t of_column = __shfl_sync(0xffffffffu, drawn, half + tx / 4 + WIDE / 4 * c);
-
-#pragma unroll
-        for (int r = 0; r < R; r++)
-            kept |= (of_column >> (4 * r + tx % 4) & 1u) << (EACH * r + c);
-    }
-    return kept;
-}
-
-/* Rows are keys: four of a thread's are a block. */
-template <int R, typename T>
-static __device__ inline uint32_t kept_by_key(const shape<T> &s, int sample, int head, int i0,
-                                              int j0)
-{
-    vp_device_rng rng  = vp_rng_now(s.rng, s.control);
-    uint32_t      kept = 0;
-
-#pragma unroll 1
-    for (int r = 0; r < R; r += 4)
-#pragma unroll 1
-        for (int c = 0; c < EACH; c++) {
-            uint32_t bits =
-                kept_of_block(s, rng, sample, head, i0 + column_of(c), (j0 + row_of(r)) / 4);
-
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                kept |= (bits >> e & 1u) << (EACH * (r + e) + c);
-        }
-    return kept;
-}
-
 /* The factor M. */
-template <typename T>
+template <typename L, typename T>
 static __device__ inline float mask_of(const shape<T> &s, uint32_t kept, int r, int c)
 {
-    return has(kept, r, c) ? s.keep_scale : 0.0f;
+    return has<L>(kept, r, c) ? s.keep_scale : 0.0f;
 }
 
 /* Bare scores become P; 0 where a key is not seen. lse: of the query that is row r or column c. */
-template <int R, bool ROWS_ARE_QUERIES, int N, typename T>
+template <typename L, bool ROWS_ARE_QUERIES, int N, typename T>
 static __device__ inline void probabilities(const shape<T> &s, uint32_t seen, const float (&lse)[N],
-                                            float (&x)[R][EACH])
+                                            float (&x)[L::R][L::EACH])
 {
     float by = multiplier(s);
 
 #pragma unroll
-    for (int r = 0; r < R; r++)
+    for (int c = 0; c < L::EACH; c++)
 #pragma unroll
-        for (int c = 0; c < EACH; c++)
+        for (int r = 0; r < L::R; r++)
             x[r][c] =
-                has(seen, r, c) ? exp_score(by, x[r][c], lse[ROWS_ARE_QUERIES ? r : c]) : 0.0f;
+                has<L>(seen, r, c) ? exp_score(by, x[r][c], lse[ROWS_ARE_QUERIES ? r : c]) : 0.0f;
 }
 
 /* The row of the kept matrix that a query has, from key j0 on. */
@@ -124,11 +78,11 @@ static __device__ inline T *row_of_probs(const shape<T> &s, int of_head, int i, 
 
 /* P as forward kept it, zeros for keys not seen: through the tile, so that rows of the matrix
  * are read as they lie. */
-template <int R, bool ROWS_ARE_QUERIES, typename T>
+template <typename L, bool ROWS_ARE_QUERIES, typename T>
 static __device__ inline void load_probs(const shape<T> &s, int of_head, int i0, int j0, int n_rows,
-                                         int n_cols, float *tile, float (&x)[R][EACH])
+                                         int n_cols, float *tile, float (&x)[L::R][L::EACH])
 {
-    enum { ROWS = R * HIGH, KEYS = ROWS_ARE_QUERIES ? COLS : ROWS };
+    enum { ROWS = L::ROWS, KEYS = ROWS_ARE_QUERIES ? COLS : ROWS };
     const T *probs = row_of_probs(s, of_head, i0, j0);
 
     __syncthreads();
@@ -141,7 +95,7 @@ static __device__ inline void load_probs(const shape<T> &s, int of_head, int i0,
             r < n_rows && c < n_cols ? vp_load(probs, (int64_t)i * s.seq + j) : 0.0f;
     }
     __syncthreads();
-    read_tile(tile, x);
+    read_tile<L>(tile, x);
 }
 
 #endif

@@ -1,6 +1,6 @@
-/* kernels/cuda/attention_tiles.h: softmax attention for every shape that plan/op.h allows, in fp32
- * arithmetic without tensor cores: the mathematics, and what forward (attention_fwd.cu) and backward
- * (attention_bwd.cu) share: tiles of rows and columns, their products, who sees whom.
+/* kernels/cuda/attention_tiles.h: softmax attention for every shape that plan/op.h allows, products
+ * by ordinary or by tensor cores, all else in fp32: the mathematics, and what forward
+ * (attention_fwd.cu) and backward (attention_bwd.cu) share: tiles of rows and columns, who sees whom.
  *
  *     s = scale q k',  t = c tanh(s / c) with softcap c > 0, else s
  *     P = softmax(t) over the keys seen,  y = (P o M) v,  lse = log sum exp t
@@ -36,15 +36,22 @@
  *                rows queries    dy v', q k'; ds k                   dq
  *
  * So backward makes seven products where five would do, and needs no atomics: each element is the
- * sum of one thread. A thread holds 8 rows by 4 columns of x: three 16-byte loads from shared
- * memory for each 32 multiplications and additions; 4 by 4 where sums of 8 rows would leave no
- * registers. The tiles that blocks share come out of the L2 cache; from memory each operand moves
- * about once.
+ * sum of one thread. The tiles that blocks share come out of the L2 cache; from memory each operand
+ * moves about once.
  *
- * Bits depend on shape and values alone: sums over d and over columns run upwards, heads
- * upwards. s is one chain of fmaf() over the head's elements whichever of its operands makes the
- * rows, and P = exp(fma(scale, q k', -lse)) is one function: in fp32 forward keeps in probs to
- * the bit what backward would recompute, so keeping them moves no bit of the gradients either.
+ * Which rows and columns of a pair of tiles a thread has, and how both products are made, is a layout,
+ * L in what follows: cores<R> (attention_cores.h) or tensor<SPLIT> (attention_tensor.h). It has
+ *
+ *     R, EACH, ROWS, LANES           rows and columns of a thread, rows of a tile, threads of a row
+ *     row_of(r), column_of(c)        where they are, and row_step(r), column_step(c) from the first
+ *     sums<D>, element_of(w)         elements of a row of results, of D rounded up, and where
+ *     dots_of_rows(), add_product()  the products, of what factor() makes of each number
+ *     kept_by_query(), _by_key()     bits of the dropout mask
+ *
+ * Bits depend on shape and values alone: sums over d and over columns are in the layout's order, heads
+ * upwards. s is one sum over the head's elements whichever of its operands makes the rows, and P =
+ * exp(fma(scale, q k', -lse)) is one function: in fp32 forward keeps in probs to the bit what backward
+ * would recompute, so keeping them moves no bit of the gradients either.
  * In bf16 kept probs are rounded. Keys beyond a sample's length are not read. A query that sees
  * no key has y = 0, lse = -infinity and no gradient. */
 #ifndef VP_KERNELS_CUDA_ATTENTION_TILES_H
@@ -56,18 +63,12 @@ enum {
     THREADS = 128,
     /* that a multiprocessor has room for: one computes while the other loads */
     TWO_BLOCKS = 2,
-    /* threads side by side along the columns of a tile */
-    WIDE = 16,
-    HIGH = THREADS / WIDE,
-    /* columns of a tile: column tx + WIDE c of thread tx */
-    COLS = 64,
-    EACH = COLS / WIDE,
+    COLS       = 64, /* columns of a tile */
     /* elements of a head that dots_of_rows() takes at once */
     SLAB = 32,
     /* rows that follow each other lie in different banks */
     SLAB_LD = SLAB + 4,
-    TILE_LD = COLS + 4,
-    PIECE   = 4096 /* floats of b that add_product() takes at once                           */
+    TILE_LD = COLS + 4
 };
 
 /* Queries, keys, values or results of all heads: element c of head h in row r is at base[r ld +
@@ -94,27 +95,6 @@ template <typename T> struct shape {
     vp_rng_stream     rng;
     const vp_control *control;
 };
-
-/* ---- which rows and columns of a tile a thread has ---- */
-
-static __device__ inline int column_of(int c)
-{
-    return (int)threadIdx.x % WIDE + WIDE * c;
-}
-
-/* Four that follow each other, then the next four HIGH times further: half a warp has a row to
- * itself, the other half one whose place in shared memory is 16 banks away, and four keys share
- * a block of random words. */
-static __device__ inline int row_of(int r)
-{
-    return (int)threadIdx.x / WIDE * 4 + (r / 4 * (4 * HIGH) + r % 4);
-}
-
-/* From row a to row b of a thread, the same for all of them. */
-static __device__ inline int rows_between(int a, int b)
-{
-    return b / 4 * (4 * HIGH) + b % 4 - (a / 4 * (4 * HIGH) + a % 4);
-}
 
 /* ---- who sees whom ---- */
 
@@ -157,33 +137,35 @@ static __device__ inline reach queries_of_tile(const shape<T> &s, int length, in
 /* Query i sees key j < length where |i - j| < window, j <= i if causal: of a pair of tiles,
  * where lo <= i - j < hi, counted from the first ones. Bit EACH r + c: whether a thread's row r
  * and column c see each other. */
-template <int R, bool ROWS_ARE_QUERIES, typename T>
+template <typename L, bool ROWS_ARE_QUERIES, typename T>
 static __device__ inline uint32_t seen_of_pair(const shape<T> &s, int i0, int j0, int n_rows,
                                                int n_cols)
 {
-    int ahead = i0 - j0 + (ROWS_ARE_QUERIES ? row_of(0) - column_of(0) : column_of(0) - row_of(0));
+    int ahead =
+        i0 - j0 +
+        (ROWS_ARE_QUERIES ? L::row_of(0) - L::column_of(0) : L::column_of(0) - L::row_of(0));
     /* for constants to be compared with */
     int      lo = (s.causal ? 0 : 1 - s.window) - ahead, hi = s.window - ahead;
     uint32_t seen = 0;
 
-    n_rows -= row_of(0);
-    n_cols -= column_of(0);
+    n_rows -= L::row_of(0);
+    n_cols -= L::column_of(0);
 #pragma unroll
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < L::R; r++)
 #pragma unroll
-        for (int c = 0; c < EACH; c++) {
-            int step =
-                ROWS_ARE_QUERIES ? rows_between(0, r) - WIDE * c : WIDE * c - rows_between(0, r);
+        for (int c = 0; c < L::EACH; c++) {
+            int down = L::row_step(r), right = L::column_step(c),
+                step = ROWS_ARE_QUERIES ? down - right : right - down;
 
-            if (lo <= step && step < hi && rows_between(0, r) < n_rows && WIDE * c < n_cols)
-                seen |= 1u << (EACH * r + c);
+            if (lo <= step && step < hi && down < n_rows && right < n_cols)
+                seen |= 1u << (L::EACH * r + c);
         }
     return seen;
 }
 
-static __device__ inline bool has(uint32_t bits, int r, int c)
+template <typename L> static __device__ inline bool has(uint32_t bits, int r, int c)
 {
-    return bits >> (EACH * r + c) & 1u;
+    return bits >> (L::EACH * r + c) & 1u;
 }
 
 /* ---- rows in shared memory ---- */
@@ -202,8 +184,8 @@ static __device__ inline rows<T> rows_of(const part<T> &p, int64_t row, int head
 }
 
 /* N_ROWS rows of N_COLS floats, LD apart: rows first .. of r (r.n > 0), elements col .. of their
- * d; zeros beyond either. */
-template <int N_ROWS, int N_COLS, int LD, typename T>
+ * d, each as L multiplies it; zeros beyond either. */
+template <typename L, int N_ROWS, int N_COLS, int LD, typename T>
 static __device__ inline void load_rows(const rows<T> &r, int first, int col, int d, bool aligned,
                                         float *to)
 {
@@ -232,7 +214,7 @@ static __device__ inline void load_rows(const rows<T> &r, int first, int col, in
         for (int step = 0; step < STEPS; step++) {
 #pragma unroll
             for (int e = 0; e < N; e++)
-                pack[step].x[e] = row + step * A_STEP < n ? pack[step].x[e] : 0.0f;
+                pack[step].x[e] = row + step * A_STEP < n ? L::factor(pack[step].x[e]) : 0.0f;
 #pragma unroll
             for (int e = 0; e < N; e += 4)
                 *reinterpret_cast<float4 *>(y + step * A_STEP * LD + e) = make_float4(
@@ -243,117 +225,24 @@ static __device__ inline void load_rows(const rows<T> &r, int first, int col, in
         for (int step = 0; step < STEPS; step++) {
 #pragma unroll
             for (int e = 0; e < N; e++)
-                y[e] = row + step * A_STEP < n && c + e < d ? vp_load(x, e) : 0.0f;
+                y[e] = row + step * A_STEP < n && c + e < d ? L::factor(vp_load(x, e)) : 0.0f;
             x += (int64_t)A_STEP * r.ld;
             y += A_STEP * LD;
         }
     }
 }
 
-/* ---- products ---- */
+/* ---- what both layouts of threads are given ---- */
 
-/* Where a block's shared memory goes: what products load, then x. R: rows of a tile that one
- * thread has. */
-template <int R> struct memory {
+/* Where a block's shared memory goes: what products load, then x. */
+template <typename L> struct memory {
     enum {
-        ROWS   = R * HIGH,
-        LOADED = (ROWS + COLS) * SLAB_LD > PIECE ? (ROWS + COLS) * SLAB_LD : PIECE,
+        ROWS   = L::ROWS,
+        LOADED = (ROWS + COLS) * SLAB_LD > L::PIECE ? (ROWS + COLS) * SLAB_LD : L::PIECE,
         FLOATS = LOADED + ROWS * TILE_LD,
         BYTES  = 4 * FLOATS /* at most 35 KiB */
     };
 };
-
-/* x[r][c] = sum_e a[row r][e] b[column c][e] */
-template <int R, typename T>
-static __device__ inline void dots_of_rows(const rows<T> &a, const rows<T> &b, int d, bool aligned,
-                                           float *loaded, float (&x)[R][EACH])
-{
-    float *of_a = loaded, *of_b = loaded + R * HIGH * SLAB_LD;
-
-#pragma unroll
-    for (int r = 0; r < R; r++)
-#pragma unroll
-        for (int c = 0; c < EACH; c++)
-            x[r][c] = 0.0f;
-    for (int e0 = 0; e0 < d; e0 += SLAB) {
-        int n = d - e0 < SLAB ? d - e0 : SLAB;
-
-        __syncthreads();
-        load_rows<R * HIGH, SLAB, SLAB_LD>(a, 0, e0, d, aligned, of_a);
-        load_rows<COLS, SLAB, SLAB_LD>(b, 0, e0, d, aligned, of_b);
-        __syncthreads();
-#pragma unroll 1
-        for (int e = 0; e < n; e += 4) {
-            float4 y[EACH];
-
-#pragma unroll
-            for (int c = 0; c < EACH; c++)
-                y[c] = *reinterpret_cast<const float4 *>(of_b + column_of(c) * SLAB_LD + e);
-#pragma unroll
-            for (int r = 0; r < R; r++) {
-                float4 z = *reinterpret_cast<const float4 *>(of_a + row_of(r) * SLAB_LD + e);
-
-#pragma unroll
-                for (int c = 0; c < EACH; c++)
-                    x[r][c] =
-                        fmaf(z.w, y[c].w,
-                             fmaf(z.z, y[c].z, fmaf(z.y, y[c].y, fmaf(z.x, y[c].x, x[r][c]))));
-            }
-        }
-    }
-}
-
-static __device__ inline float component(const float4 &x, int i)
-{
-    return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
-}
-
-/* Where elements 4 w .. 4 w + 3 of a thread's sums lie in a row. */
-static __device__ inline int element_of(int w)
-{
-    return 4 * ((int)threadIdx.x % WIDE + WIDE * w);
-}
-
-/* sum[r] += sum_j x[row r][j] b[j]; x has zeros in columns from b.n on. D: d, rounded up. */
-template <int R, int D, typename T>
-static __device__ inline void add_product(const float *x, const rows<T> &b, int d, bool aligned,
-                                          float *loaded, float (&sum)[R][D / WIDE])
-{
-    enum { DEPTH = PIECE / D, QUADS = D / WIDE / 4 };
-
-    for (int j0 = 0; j0 < b.n; j0 += DEPTH) {
-        int n = b.n - j0 < DEPTH ? b.n - j0 : DEPTH;
-
-        __syncthreads();
-        load_rows<DEPTH, D, D>(b, j0, 0, d, aligned, loaded);
-        __syncthreads();
-#pragma unroll 1
-        for (int j = 0; j < n; j += 4) {
-            float4 a[R];
-
-#pragma unroll
-            for (int r = 0; r < R; r++)
-                a[r] = *reinterpret_cast<const float4 *>(x + row_of(r) * TILE_LD + j0 + j);
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-#pragma unroll
-                for (int w = 0; w < QUADS; w++) {
-                    float4 v =
-                        *reinterpret_cast<const float4 *>(loaded + (j + i) * D + element_of(w));
-
-#pragma unroll
-                    for (int r = 0; r < R; r++) {
-                        float f = component(a[r], i);
-
-                        sum[r][4 * w]     = fmaf(f, v.x, sum[r][4 * w]);
-                        sum[r][4 * w + 1] = fmaf(f, v.y, sum[r][4 * w + 1]);
-                        sum[r][4 * w + 2] = fmaf(f, v.z, sum[r][4 * w + 2]);
-                        sum[r][4 * w + 3] = fmaf(f, v.w, sum[r][4 * w + 3]);
-                    }
-                }
-        }
-    }
-}
 
 template <int N> static __device__ inline void fill(float (&x)[N], float value)
 {
@@ -369,78 +258,105 @@ template <int R, int N> static __device__ inline void zero(float (&x)[R][N])
         fill(x[r], 0.0f);
 }
 
-/* A tile for add_product() to read: only threads of the same warp read what one wrote. */
-template <int R> static __device__ inline void write_tile(const float (&x)[R][EACH], float *tile)
+/* A tile for threads of the same warp to read. */
+template <typename L>
+static __device__ inline void write_tile(const float (&x)[L::R][L::EACH], float *tile)
 {
     __syncwarp();
 #pragma unroll
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < L::R; r++)
 #pragma unroll
-        for (int c = 0; c < EACH; c++)
-            tile[row_of(r) * TILE_LD + column_of(c)] = x[r][c];
+        for (int c = 0; c < L::EACH; c++)
+            tile[L::row_of(r) * TILE_LD + L::column_of(c)] = x[r][c];
     __syncwarp();
 }
 
 /* A thread's own part of it. */
-template <int R> static __device__ inline void read_tile(const float *tile, float (&x)[R][EACH])
+template <typename L>
+static __device__ inline void read_tile(const float *tile, float (&x)[L::R][L::EACH])
 {
 #pragma unroll
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < L::R; r++)
 #pragma unroll
-        for (int c = 0; c < EACH; c++)
-            x[r][c] = tile[row_of(r) * TILE_LD + column_of(c)];
+        for (int c = 0; c < L::EACH; c++)
+            x[r][c] = tile[L::row_of(r) * TILE_LD + L::column_of(c)];
 }
 
-static __device__ inline void store4(float *y, const float *x, bool aligned, int n)
+/* The greatest, the sum, over the threads that share a row. */
+template <typename L> static __device__ inline float greatest_of_row(float x)
 {
-    if (aligned) {
+#pragma unroll
+    for (int lane = L::LANES / 2; lane > 0; lane /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, lane));
+    return x;
+}
+
+template <typename L> static __device__ inline float sum_of_row(float x)
+{
+#pragma unroll
+    for (int lane = L::LANES / 2; lane > 0; lane /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, lane);
+    return x;
+}
+
+/* N floats that follow each other, N 2 or 4; `left` of them are there. */
+template <int N>
+static __device__ inline void store_some(float *y, const float *x, bool aligned, int left)
+{
+    if (aligned && N == 4) {
         vp_pack<float> pack = {{x[0], x[1], x[2], x[3]}};
         vp_store16(y, pack);
+    } else if (aligned) {
+        *reinterpret_cast<float2 *>(y) = make_float2(x[0], x[1]);
     } else {
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (i < n)
+        for (int i = 0; i < N; i++)
+            if (i < left)
                 vp_store(y, i, x[i]);
     }
 }
 
-template <typename T>
-static __device__ inline void store4(T *y, const float *x, bool aligned, int n)
+template <int N, typename T>
+static __device__ inline void store_some(T *y, const float *x, bool aligned, int left)
 {
     if (aligned) {
         uint32_t *words = reinterpret_cast<uint32_t *>(y);
 
-        words[0] = vp_word_of<T>(x[0], x[1]);
-        words[1] = vp_word_of<T>(x[2], x[3]);
+#pragma unroll
+        for (int i = 0; i < N; i += 2)
+            words[i / 2] = vp_word_of<T>(x[i], x[i + 1]);
     } else {
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (i < n)
+        for (int i = 0; i < N; i++)
+            if (i < left)
                 vp_store(y, i, x[i]);
     }
 }
 
 /* Rows of sums, each times alpha[its row], into n rows of the operand. */
-template <int R, int D, typename T>
+template <typename L, int D, typename T>
 static __device__ inline void store_sums(const shape<T> &s, const part<T> &p, int64_t row, int head,
-                                         int n, const float (&alpha)[R],
-                                         const float (&sum)[R][D / WIDE])
+                                         int n, const float (&alpha)[L::R],
+                                         const float (&sum)[L::R][L::template sums<D>])
 {
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-        T *y = p.base + (row + row_of(r)) * p.ld + (int64_t)head * p.step;
+    enum { N = L::SUMS_TOGETHER };
 
-        if (row_of(r) >= n)
+#pragma unroll
+    for (int r = 0; r < L::R; r++) {
+        T *y = p.base + (row + L::row_of(r)) * p.ld + (int64_t)head * p.step;
+
+        if (L::row_of(r) >= n)
             continue;
 #pragma unroll
-        for (int w = 0; w < D / WIDE / 4; w++) {
-            float x[4];
+        for (int w = 0; w < L::template sums<D>; w += N) {
+            const int element = L::element_of(w);
+            float     x[N];
 
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                x[i] = alpha[r] * sum[r][4 * w + i];
-            if (element_of(w) < s.d)
-                store4(y + element_of(w), x, s.aligned, s.d - element_of(w));
+            for (int i = 0; i < N; i++)
+                x[i] = alpha[r] * sum[r][w + i];
+            if (element < s.d)
+                store_some<N>(y + element, x, s.aligned, s.d - element);
         }
     }
 }
