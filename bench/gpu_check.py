@@ -3,7 +3,8 @@
 
     bench/gpu_check.py ops|memory|speed|budgets|prediction --device NAME [--build DIR] [--out DIR] [--resume DIR] [--commit SHA] [--seconds N] [--rehearse]
 
-first       three minutes: tiny models and GPT-2 call by call and recorded, the same bits twice, a plan's calls timed, compute-sanitizer
+first       three minutes: tiny models and GPT-2 call by call and recorded, the same bits twice, what copies, products and attention reach, a plan's calls timed,
+            compute-sanitizer
 ops         the kernel, golden and plan tests on the card; bits of a plan run twice, and of plans that differ in recompute; losses of whole
             models beside the CPU's; compute-sanitizer over a small run
 memory      what the driver counts for the process, beside the plan's prediction, which needs no card
@@ -39,8 +40,10 @@ N_BEFORE_LARGE = 40  # of them run before the large model's shrinking budgets
 REAL = {
     "eager": [("gpt2-tiny", 128, 8, "fp32"), ("llama-tiny", 128, 8, "bf16-mixed"), ("gpt2", 1024, 4, "bf16-mixed"),
               ("llama-tiny", 128, 8, "fp16-mixed"), ("llama-tiny", 128, 8, "tf32")], "profiled": ("gpt2", 1024, 4, "bf16-mixed"),
-    "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_tf32", "test_kernels_optimizer",
-              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 7, "test_every": "1",
+    # floats copied, rows of a square product, batch, seq, heads and head_dim of attentions
+    "ceilings": (1 << 28, 8192, (8, 2048, 16, 64)),
+    "tests": ["test_kernels", "test_kernels_random", "test_kernels_attention", "test_kernels_rope", "test_kernels_embedding", "test_kernels_tf32", "test_kernels_optimizer",
+              "test_kernels_rounding", "test_golden", "test_plans"], "n_kernel_tests": 8, "test_every": "1",
     "twice": [("gpt2", 1024, 4, "bf16"), ("qwen2.5-0.5b", 2048, 2, "bf16")],
     # with the greatest difference of a loss
     "whole": [("gpt2-tiny", 128, 8, "fp32", 1e-4), ("llama-tiny", 128, 8, "fp32", 1e-4), ("gpt2-tiny", 128, 8, "bf16-mixed", 3e-2),
@@ -63,6 +66,7 @@ REAL = {
 }
 REHEARSAL = {
     "eager": [("gpt2-tiny", 16, 2, "fp32"), ("gpt2-tiny", 16, 2, "fp16-mixed"), ("gpt2-tiny", 16, 2, "tf32")], "profiled": ("gpt2-tiny", 16, 2, "bf16-mixed"),
+    "ceilings": (1 << 10, 16, (1, 16, 1, 8)),
     "tests": ["test_kernels_attention"], "n_kernel_tests": 1, "test_every": "400",
     "twice": [("llama-tiny", 16, 2, "bf16")], "whole": [("gpt2-tiny", 16, 2, "fp32", 1e-4), ("gpt2-tiny", 16, 2, "tf32", 1e-2)],
     "bits": [("llama-tiny", 16, 2, "bf16-mixed"), ("llama-tiny", 16, 2, "fp16-mixed"), ("llama-tiny", 16, 2, "tf32")], "recompute": ["none", "full"], "micro_batches": [("gpt2-tiny", 16, 2, "bf16", 5e-2)],
@@ -236,19 +240,44 @@ def calls_of(path, device):
     return {"schema_version": 1, "device": device, "backend": "", "rows": list(rows.values())}
 
 
+def timed(part, request):
+    """The request's rows with their seconds, and what was said beside them."""
+    path = f"{part.dir}/request.json"
+    with open(path, "w") as f:
+        json.dump(request, f)
+    return part.call([common.program(part.args, "vplan-run"), "--profile", path, "--backend", "cuda", "--seconds", "60"])
+
+
+def ceilings(part, n_floats, size, attention):
+    """What the card gives to a copy, a product and attention, cuDNN's (bf16), by our tensor cores (tf32) and by our ordinary ones (fp32): shares of a data sheet
+    are told from these. The operations of a causal attention are half those of the whole matrix."""
+    batch, seq, heads, head_dim = attention
+    flop = 2.0 * batch * heads * seq * seq * head_dim
+    shape = {"batch": batch, "seq": seq, "heads": heads, "kv_heads": heads, "head_dim": head_dim, "layout": 0, "causal": 1, "window": 0, "probs": 0}
+    rows = [("copy_bytes_per_s", 8.0 * n_floats, {"kernel": "copy", "count": n_floats})]
+    rows += [(f"product_{dtype}_flop_per_s", 2.0 * size ** 3, {"kernel": "linear_fwd", "dtype": dtype, "rows": size, "in": size, "out": size, "layout": 0})
+             for dtype in ("bf16", "tf32")]
+    rows += [(f"attention_{name}_{dtype}_flop_per_s", work, {"kernel": f"attention_{name}", "dtype": dtype, **shape})
+             for dtype in ("bf16", "tf32", "fp32") for name, work in (("fwd", flop), ("bwd", 2.5 * flop))]
+    request = [{k: v for k, v in row.items() if (k, v) != ("dtype", "fp32")} for _, _, row in rows]
+    profile = json.loads(timed(part, {"schema_version": 1, "device": part.args.device, "backend": "", "rows": [dict(row, seconds=0) for row in request]}).stdout)
+    seconds = {json.dumps({k: v for k, v in row.items() if k not in ("seconds", "algorithm")}, sort_keys=True): row["seconds"] for row in profile["rows"]}
+    return {"measured": {name: work / seconds[json.dumps(row, sort_keys=True)] for (name, work, _), row in zip(rows, request)},
+            "raw_seconds": [seconds[json.dumps(row, sort_keys=True)] for row in request]}
+
+
 def profiled(part, model, seq, batch, precision):
     """Every call of one plan timed: what the step then should take beside what it takes."""
-    plan, timed = f"{part.dir}/plan.json", f"{part.dir}/profile.json"
+    plan, path = f"{part.dir}/plan.json", f"{part.dir}/profile.json"
     part.plan(plan, model, seq, batch, "--precision", precision, "--micro-batch", batch)
-    with open(f"{part.dir}/request.json", "w") as f:
-        json.dump(calls_of(plan, part.args.device), f)
-    r = part.call([common.program(part.args, "vplan-run"), "--profile", f"{part.dir}/request.json", "--backend", "cuda", "--seconds", "60"])
-    with open(timed, "w") as f:
+    r = timed(part, calls_of(plan, part.args.device))
+    with open(path, "w") as f:
         f.write(r.stdout)
-    profile, story, result = json.loads(r.stdout), part.vplan("explain", plan, "--profile", timed), part.run(plan, 8)
+    profile, story, result = json.loads(r.stdout), part.vplan("explain", plan, "--profile", path), part.run(plan, 8)
+    works = part.vplan("explain", plan, "--profile", path, "--roofline")["works"]
     seconds = steps_of(result)
     return {"predicted": {"seconds": story["step_time_s"], "time_class": story["time_class"]}, "raw_seconds": seconds,
-            "measured": {"seconds": common.median(seconds), "off": story["step_time_s"] / common.median(seconds) - 1, "calls": len(profile["rows"]), "outside": profile.get("outside"),
+            "measured": {"seconds": common.median(seconds), "off": story["step_time_s"] / common.median(seconds) - 1, "calls": len(profile["rows"]), "works": works, "outside": profile.get("outside"),
                          "said": r.stderr[-500:]}}
 
 
@@ -258,6 +287,7 @@ def first(part):
         part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, eager and recorded", lambda: eager_and_recorded(part, *m))
     m = part.sizes["twice"][0]
     part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, the same plan twice", lambda: twice(part, *m))
+    part.row("what a copy, a product and attention reach", lambda: ceilings(part, *part.sizes["ceilings"]))
     m = part.sizes["profiled"]
     part.row(f"{m[0]} {m[2]} x {m[1]} {m[3]}, every call timed", lambda: profiled(part, *m))
     part.row("compute-sanitizer, memcheck", lambda: sanitizer(part, "memcheck"))
