@@ -155,6 +155,8 @@ ok(code == 4 and [f["file"] for f in j["findings"] if f["severity"] == "error"] 
 for words in ("deepspeed: zero3\n", 'deepspeed: {"zero_optimization": {"stage": 2}}\n', "deepspeed: ${DS}.json\n", "deepspeed: https://a/b.json\n"):
     code, j, err = check(write("word.yaml", "model_name_or_path: a/b\nper_device_train_batch_size: 2\n" + words), "--for", "hf")
     ok(len(j["files"]) == 1 and not [f for f in j["findings"] if "neither here" in f["message"]], "no file's name: " + words, j)
+code, j, err = check(write("array.sh", 'MORE=(--bf16 true --optim "adamw_torch")\npython train.py --per_device_train_batch_size 4 "${MORE[@]}" --gradient_accumulation_steps 2\n'))
+ok(code == 0 and [j["common"].get(k) for k in ("micro_batch", "accumulation", "precision", "optimizer")] == [4, 2, "bf16-mixed", "adamw_torch"], "an array in quotes behind a value", (code, j))
 # ---- trainers that are no target are named, not taken for another one ----
 write("verl.yaml", "actor_rollout_ref:\n  actor:\n    ppo_micro_batch_size_per_gpu: 4\ntrainer:\n  n_gpus_per_node: 8\n")
 write("nemo.yaml", "trainer:\n  precision: 16\n  devices: 1\nexp_manager:\n  name: a\n")

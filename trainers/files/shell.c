@@ -188,7 +188,8 @@ static vp_status put_array(shell *s, const variable *v, maker *m, vp_shell_comma
             VP_TRY(end_word(s, m, to));
         if (!m->started)
             m->started = true, m->line = w->line, m->column = w->column;
-        m->quoted = m->quoted || w->quoted;
+        /* the quotes of "${A[@]}" are about A's words, not of them */
+        m->quoted = w->quoted || (m->quoted && m->word.n);
         for (const char *p = w->text; *p; p++)
             VP_TRY(add_letter(s, &m->word, *p, w->line, w->column));
     }
