@@ -156,9 +156,9 @@ else
 FUZZ_MAIN = $(BUILD)/tests/fuzz/replay.o
 endif
 
-$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/mutate.o $(filter %.o,$(FUZZ_MAIN)) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
+$(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(BUILD)/tests/fuzz/mutate.o $(filter %.o,$(FUZZ_MAIN)) $(TRAINERS) $(PLANNER) $(MODELS) $(DEVICES) $(PLAN) $(BASE)
 	$(call say,link)
-	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) $(filter -f%,$(FUZZ_MAIN)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lm
+	$(Q)$(CC) -pie $(HARDEN_LD) $(LDFLAGS) $(filter -f%,$(FUZZ_MAIN)) -o $@ $(filter %.o,$^) $(filter %.a,$^) -ljansson -lyaml -lm
 
 fuzz-programs: $(FUZZ_C)
 
