@@ -175,11 +175,11 @@ static const char *default_precision(const vp_device *card, const char *tuning)
 {
     bool frozen = tuning && strcmp(tuning, "full") != 0;
 
-    return frozen && card->bf16                     ? "bf16-amp"
-           : frozen && strcmp(tuning, "qlora") == 0 ? "fp16"
-           : card->bf16                             ? "bf16-mixed"
-           : card->fp16_flop_per_s > 0              ? "fp16-mixed"
-                                                    : "fp32";
+    return frozen && card->bf16                  ? "bf16-amp"
+           : frozen && card->fp16_flop_per_s > 0 ? "fp16"
+           : card->bf16                          ? "bf16-mixed"
+           : card->fp16_flop_per_s > 0           ? "fp16-mixed"
+                                                 : "fp32";
 }
 
 static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trainer_options *t,
@@ -599,7 +599,7 @@ static void print_answer(const answer *a, const json_t *doc)
 /* Where the precision is free and the card's best cannot be told or was not recorded: the next one. */
 static vp_status choose(answer *a, vp_err *err)
 {
-    static const char *const next[] = {"bf16-amp", "bf16-mixed", "fp32"};
+    static const char *const next[] = {"bf16-amp", "bf16-mixed", "fp16-mixed", "fp32"};
     enum { N_NEXT = sizeof next / sizeof *next };
     const char **word  = &a->request.pinned[VP_SETTING_PRECISION];
     const char  *first = *word;

@@ -150,7 +150,7 @@ static const trainer_defaults *defaults_of(const char *trainer)
 }
 
 /* What --qlora says, where an option does not. */
-static vp_estimate_options with_qlora(const vp_estimate_options *given, const char *precision)
+static vp_estimate_options with_qlora(const vp_estimate_options *given)
 {
     vp_estimate_options o = *given;
 
@@ -159,7 +159,6 @@ static vp_estimate_options with_qlora(const vp_estimate_options *given, const ch
     o.load      = o.load ? o.load : "nf4-dq";
     o.lora      = o.lora ? o.lora : "r=16,alpha=32,targets=all-linear";
     o.recompute = o.recompute ? o.recompute : "full";
-    o.precision = o.precision ? o.precision : precision;
     return o;
 }
 
@@ -191,7 +190,7 @@ static void fill_request(const vp_estimate_options *o, answer *a)
     a->seq_is_default = !o->seq;
     a->request        = (vp_hf_request){
                .trainer         = o->trainer,
-               .precision       = o->precision ? o->precision : d->precision,
+               .precision       = o->precision,
                .attention       = attention_word(o->attention),
                .optimizer       = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
                .recompute       = o->recompute ? o->recompute : d->recompute,
@@ -377,6 +376,18 @@ static int64_t bytes_with(const answer *a, int64_t reserved_bytes, int64_t world
                 : 0);
 }
 
+/* The trainer's own; on a card without bf16 the same in fp16, for there Trainer refuses bf16. */
+static const char *unasked_precision(const vp_estimate_options *o, const answer *a, bool quantised)
+{
+    const trainer_defaults *d        = defaults_of(o->trainer);
+    const char             *own      = quantised ? d->half : o->lora ? d->adapted : d->precision;
+    bool                    has_bf16 = !o->device || a->device.compute_capability >= 80;
+
+    return has_bf16 || strcmp(own, "fp32") == 0 ? own
+           : strstr(own, "-mixed")              ? "fp16-mixed"
+                                                : "fp16";
+}
+
 static vp_status set_up(const char *name, const vp_estimate_options *given, answer *a, vp_err *err)
 {
     vp_hf_request      *q  = &a->request;
@@ -390,13 +401,12 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
     VP_TRY(open_device(&o, a, err));
     if (o.measured)
         VP_TRY(read_measured(&o, a, err));
-    o = with_qlora(
-        &o, o.device && a->device.compute_capability < 80 ? "fp16" : defaults_of(o.trainer)->half);
+    o                       = with_qlora(&o);
     a->precision_is_default = !given->precision;
     a->batch_is_default     = !o.micro_batch && !(o.max && strcmp(o.max, "micro-batch") == 0);
     bool is_quantised       = o.load && strcmp(o.load, "none") != 0;
-    if (o.lora && !o.precision)
-        o.precision = is_quantised ? defaults_of(o.trainer)->half : defaults_of(o.trainer)->adapted;
+    if (!o.precision)
+        o.precision = unasked_precision(&o, a, is_quantised);
     if (is_quantised && !o.lora)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
                        "--load %s: quantised weights are not trained; say which "

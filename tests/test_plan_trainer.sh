@@ -305,6 +305,14 @@ ok(code == 0 and json.loads(out)["common"]["precision"] == "fp32" and "stage 0" 
 code, out, err = call("plan", "gpt2", "--trainer", "hf", "--device", "4090", "--seq", "256", "--global-batch", "8", "--world", "2", "--parallel", "fsdp")
 ok(code == 4 and "fsdp2" in err, "FSDP1 names what is known", (code, out, err))
 
+# ---- a card without bf16: fp16 unasked, in estimate as in plan ----
+for trainer, words, want in (("hf", (), "fp16-mixed"), ("hf", ("--lora", "r=8"), "fp16"), ("hf", ("--qlora",), "fp16"), ("trl", (), "fp16-mixed"), ("torch", ("--qlora",), "fp16")):
+    asked = ("qwen2.5-0.5b", "--trainer", trainer, "--device", "t4", "--seq", "256") + words
+    e, p = json.loads(call("estimate", *asked, "--micro-batch", "1", "--json")[1]), plan(*asked, "--global-batch", "4")[1]
+    ok(e["settings"]["precision"] == want == p["common"]["precision"], "%s %s on a T4" % (trainer, words), (e.get("settings"), p.get("common")))
+code, out, err = call("estimate", "gpt2", "--trainer", "hf", "--device", "t4", "--precision", "fp16-amp")
+ok(code == 4 and "fp16-mixed, weights in fp32" in err, "fp16 weights that are trained", err)
+
 # ---- adapters of other kinds are no LoRA of the recorded kind ----
 write("ta.yaml", "per_device_train_batch_size: 4\nbf16: true\n")
 write("model_args.json", '{"pretrained_model_name_or_path": "Qwen/Qwen2.5-0.5B", "dtype": "float32"}')

@@ -137,8 +137,15 @@ static const char *nearest_of(const vp_recording *recording, const char *key, in
 vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const char *key,
                        const char *other_key, const char *precision, vp_err *err)
 {
-    char        asked[600], nearest[600];
-    int         distance, other_distance;
+    char asked[600], nearest[600];
+    int  distance, other_distance;
+
+    if (strcmp(precision, "fp16-amp") == 0 && has_word(key, "lora=none", strlen("lora=none")))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--precision fp16-amp trains weights in fp16, whose gradients PyTorch's "
+                       "GradScaler refuses to unscale; what fp16: true means is --precision "
+                       "fp16-mixed, weights in fp32");
+
     const char *best  = nearest_of(recording, key, &distance),
                *other = nearest_of(recording, other_key, &other_distance);
 
