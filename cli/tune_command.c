@@ -355,7 +355,8 @@ static void print_played(const vp_command_result *r, int64_t n_left, bool had_be
 
     add_reason(&why, r->n_ruled_out_memory, "that would need more than one that was out of memory");
     add_reason(&why, r->n_ruled_out_speed, "slower than one that fits");
-    add_reason(&why, r->n_no_use, "that would pack tighter to no use");
+    add_reason(&why, r->n_no_use,
+               "with segments that grow, where nothing ran out of memory for want of them");
     add_reason(&why, r->n_expected_slower, "expected to be slower");
     add_reason(&why, r->n_expected_too_large, "expected to be far too large");
     add_reason(&why,
