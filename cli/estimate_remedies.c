@@ -265,9 +265,8 @@ static bool try_from(const vp_model *model, const vp_hf_request *asked, const vp
 {
     most_bytes -=
         vp_world_communicator_bytes(from->world) - vp_world_communicator_bytes(asked->world);
-    most_bytes =
-        (int64_t)((double)most_bytes / (1 + vp_world_reserved_share(from->world, from->parallel)));
-    *out = (vp_remedy_chain){.request = *from};
+    most_bytes = (int64_t)((double)most_bytes / (1 + vp_hf_reserved_share(from)));
+    *out       = (vp_remedy_chain){.request = *from};
     if (!may_fit(model, from, most_bytes) ||
         !go_down(model, &out->request, most_bytes, shorter, &out->reserved_bytes))
         return false;

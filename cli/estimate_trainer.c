@@ -476,7 +476,7 @@ static const double PROBABILITY = 0.95;
 
 static double reserved_share(const answer *a)
 {
-    return vp_world_reserved_share(a->request.world, a->request.parallel);
+    return vp_hf_reserved_share(&a->request);
 }
 
 static json_t *interval_json(const answer *a)

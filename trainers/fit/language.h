@@ -29,7 +29,7 @@ typedef struct vp_language {
     const char *basis;     /* where these are from */
     const char *why;       /* what is assumed of it; NULL: nothing */
     /* the trainer of vp_hf_request that some steps of its own are recorded by; those are not assumed,
-     * and within VP_LANGUAGE_RECORDED; NULL: none */
+     * and within VP_HF_TRL_SHARE; NULL: none */
     const char    *own;
     const vp_axis *axes;
     int            n_axes;

@@ -464,3 +464,10 @@ out:
     vp_hf_found_release(&r.found);
     return st;
 }
+
+double vp_hf_reserved_share(const vp_hf_request *q)
+{
+    double share = vp_world_reserved_share(q->world, q->parallel);
+
+    return vp_hf_is_trl(q) && share < VP_HF_TRL_SHARE ? VP_HF_TRL_SHARE : share;
+}
