@@ -1,5 +1,6 @@
 /* tests/test_plan_check.c: parts of the plan's checker by themselves, against plain second ones. */
 #include "tests/base_test.h"
+#include "tests/plan_test.h"
 
 #include "base/arena.h"
 #include "plan/plan_internal.h"
@@ -107,11 +108,52 @@ static void a_batch_has_its_bytes_in_every_micro_step(void **state)
     assert_int_equal(vp_plan_fixed_total_bytes(&b, &angles), 800);
 }
 
+/* The head in two chunks of 256 tokens: of what the second writes of a tensor, in the first's place,
+ * nothing is there when the whole of it is read. */
+static void a_chunk_that_nobody_writes_is_not_read(void **state)
+{
+    vp_model *model =
+        tiny_model(&(tiny){.n_embd = 24, .n_layer = 1, .n_head = 3, .vocab = 61}, 0.0);
+    vp_plan   *plan = plan_of(model,
+                              (vp_scenario){.seq          = 256,
+                                            .global_batch = 2,
+                                            .micro_batch  = 2,
+                                            .loss_chunk   = 256,
+                                            .recipe       = vp_recipe_default()},
+                              VP_RECOMPUTE_NONE);
+    vp_bucket *b    = &plan->buckets[0];
+    vp_err     why  = {0};
+    int        n    = 0;
+
+    (void)state;
+    OK(vp_plan_check(plan, "plan", err));
+    for (int64_t p = 0; p < b->n_programs; p++)
+        for (int pass = 0; pass < VP_N_PASSES; pass++)
+            for (int64_t i = 0; i < b->programs[p].n_steps[pass]; i++)
+                for (int k = 0; k < vp_step_n_operands(&b->programs[p].steps[pass][i]); k++) {
+                    vp_step *s    = &b->programs[p].steps[pass][i];
+                    int64_t  keep = s->args[k].offset_bytes;
+                    if (keep == 0 || s->args[k].space != VP_SPACE_BUFFER ||
+                        vp_step_operand_access(s, k) == VP_READ)
+                        continue;
+                    n++;
+                    why                     = (vp_err){0};
+                    s->args[k].offset_bytes = 0;
+                    assert_int_equal(vp_plan_check(plan, "plan", &why), VP_ERR_INPUT);
+                    assert_non_null(strstr(why.message, "before anything wrote it"));
+                    s->args[k].offset_bytes = keep;
+                }
+    assert_true(n > 0);
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(overlaps_are_found_as_by_looking_at_every_pair),
         cmocka_unit_test(a_step_has_a_first_and_a_last_micro_step_and_what_is_between),
+        cmocka_unit_test(a_chunk_that_nobody_writes_is_not_read),
         cmocka_unit_test(a_batch_has_its_bytes_in_every_micro_step),
     };
 

@@ -190,11 +190,18 @@ def clip(doc):
     all_steps(doc, lambda step: step.update(clip_norm=0.01) if "clip_norm" in step else None)
 
 
+def forget(doc):
+    for program in doc["buckets"][0]["programs"]:
+        for step in program["backward"]:
+            step.pop("accumulate", None)
+
+
 by_hand("another learning rate", lambda doc: doc["recipe"]["optimizer"].update(lr=0.5))
 by_hand("another seed", lambda doc: doc["recipe"].update(seed=7))
 by_hand("another clip norm, in its step too", clip)
 by_hand("another dropout, in every step too", drop)
 by_hand("another dropout, in the recipe alone", lambda doc: doc["recipe"].update(dropout=0.25), follows=False)
+by_hand("gradients that no micro-step adds to", forget, follows=False)
 by_hand("another epsilon, in every step but not in the config", lambda doc: all_steps(doc, lambda step: step.update(eps=0.1) if "eps" in step else None), follows=False)
 
 # ---- whatever vplan plans, it would make again; a card's plan is refused here for want of the card, and not before ----
