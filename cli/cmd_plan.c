@@ -38,6 +38,7 @@ typedef struct answer {
     vp_monolithic_check    whole; /* status NULL: not asked for */
     const char            *path;
     const vp_command_line *line;
+    vp_adapters_offer      adapters; /* of an infeasible request */
     const char            *within;
     vp_arena              *arena; /* of itemised */
     vp_itemised            itemised;
@@ -90,6 +91,11 @@ static json_t *changes_json(const answer *x)
                                               "command", command.data));
         vp_text_release(&command);
     }
+    if (x->adapters.needs_bytes)
+        json_array_append_new(list, json_pack("{s:s, s:I, s:s}", "change",
+                                              vp_adapters_text(&x->adapters, text, sizeof text),
+                                              "needs_bytes", (json_int_t)x->adapters.needs_bytes,
+                                              "command", vp_text_string(&x->adapters.command)));
     return list;
 }
 
@@ -426,6 +432,19 @@ static void print_change(const answer *x, const vp_change *c, bool first)
     vp_text_release(&command);
 }
 
+/* Another way to train, in another trainer: last, and only where it fits. */
+static void print_adapters(const answer *x)
+{
+    char text[200], bytes[32];
+
+    if (!x->adapters.needs_bytes)
+        return;
+    vp_screen_line(x->changes.n ? "" : "what fits", "%s: %s",
+                   vp_size_text(x->adapters.needs_bytes, bytes, sizeof bytes),
+                   vp_adapters_text(&x->adapters, text, sizeof text));
+    vp_screen_command("", vp_text_string(&x->adapters.command));
+}
+
 static void print_infeasible(const answer *x)
 {
     const vp_scenario *least = &x->found.least.scenario;
@@ -445,6 +464,7 @@ static void print_infeasible(const answer *x)
     print_presets(&x->job.request, &x->found);
     for (int64_t i = 0; i < x->changes.n; i++)
         print_change(x, &x->changes.changes[i], i == 0);
+    print_adapters(x);
 }
 
 /* ---- the command ---- */
@@ -678,6 +698,8 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     x.job.request.gap = w.gap;
     VP_TRY(parse_within(w.within, &x.job.request.within, err));
     VP_TRY(work_out(&x, w.frontier, w.svg, w.html, w.force, err));
+    if (!x.plan)
+        vp_offer_adapters(name, &o, &line, &x.adapters);
     if (w.monolithic)
         VP_TRY(vp_planner_monolithic(&x.job.request, &x.found, &x.whole, err));
     if (cli->json)
@@ -693,6 +715,7 @@ out:
     vp_plan_free(x.plan);
     vp_plan_answer_release(&x.found);
     vp_plan_job_release(&x.job);
+    vp_text_release(&x.adapters.command);
     return st;
 }
 

@@ -625,6 +625,15 @@ static int64_t context_bytes(const vp_device *card)
     return vp_dryrun_context_of(card).bytes;
 }
 
+static void release(answer *a)
+{
+    vp_chosen_release(&a->chosen);
+    json_decref(a->versions);
+    vp_profile_free(a->profile);
+    vp_model_free(a->model);
+    vp_arena_free(a->arena);
+}
+
 vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
                               const vp_plan_trainer_options *t, const vp_command_line *line,
                               const char *path, bool force, vp_cli *cli, vp_err *err)
@@ -656,10 +665,67 @@ vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
 out:
     vp_text_release(&text);
     json_decref(doc);
-    vp_chosen_release(&a.chosen);
-    json_decref(a.versions);
-    vp_profile_free(a.profile);
-    vp_model_free(a.model);
-    vp_arena_free(a.arena);
+    release(&a);
     return st;
+}
+
+/* ---- adapters, for a plan of the whole model that does not fit ---- */
+
+static const char adapters[] = "r=16,alpha=32,targets=all-linear";
+
+/* What was said of the card and the batch stays, what was said of vplan's own step is not the trainer's. */
+static void write_offer(const vp_command_line *line, bool quantised, vp_text *out)
+{
+    static const char *const stay[] = {"--device", "--budget", "--reserve", "--seq",
+                                       "--global-batch"};
+    enum { MOST = 64, N_STAY = sizeof stay / sizeof *stay };
+    vp_option_change set[MOST] = {{"--trainer", "hf", false, false},
+                                  {"--lora", quantised ? NULL : adapters, false, false},
+                                  {"--qlora", NULL, quantised, false}};
+    int              n         = 3;
+
+    for (int s = 0; vp_cmd_plan.sets[s]; s++)
+        for (int i = 0; i < vp_cmd_plan.sets[s]->n; i++) {
+            const char *name = vp_cmd_plan.sets[s]->rows[i].name;
+            bool        goes = vp_is_given(line, name);
+            for (int k = 0; k < N_STAY; k++)
+                goes = goes && strcmp(name, stay[k]) != 0;
+            if (goes && n < MOST)
+                set[n++] = (vp_option_change){name, NULL, false, true};
+        }
+    vp_changed_command("plan", line, NULL, set, n, out);
+}
+
+void vp_offer_adapters(const char *model_name, const vp_plan_options *o,
+                       const vp_command_line *line, vp_adapters_offer *out)
+{
+    const vp_plan_options plain = {.device       = o->device,
+                                   .class_name   = o->class_name,
+                                   .budget       = o->budget,
+                                   .reserve      = o->reserve,
+                                   .seq          = o->seq,
+                                   .global_batch = o->global_batch};
+
+    *out = (vp_adapters_offer){0};
+    for (int quantised = 0; quantised < 2 && !out->needs_bytes; quantised++) {
+        answer                        a    = {.arena = vp_arena_new(), .line = line};
+        vp_err                        none = {0}; /* what is not known is not offered */
+        const vp_plan_trainer_options t    = {
+               .trainer = "hf", .lora = quantised ? NULL : adapters, .qlora = quantised};
+        if (a.arena && set_up(&a, model_name, &plain, &t, &none) == VP_OK &&
+            choose(&a, &none) == VP_OK && a.chosen.best) {
+            out->needs_bytes = a.chosen.best->bytes.high_bytes;
+            out->quantised   = quantised;
+            write_offer(line, quantised, &out->command);
+        }
+        release(&a);
+    }
+}
+
+const char *vp_adapters_text(const vp_adapters_offer *offer, char *buf, size_t buf_size)
+{
+    snprintf(buf, buf_size,
+             "adapters in place of the whole model (LoRA%s), in transformers' Trainer",
+             offer->quantised ? " over weights in NF4" : "");
+    return buf;
 }

@@ -5,6 +5,8 @@
 
 #include "cli/cli.h"
 
+#include "base/text.h"
+
 typedef struct vp_plan_trainer_options {
     const char *trainer, *parallel, *padding, *versions, *lora;
     bool        qlora;
@@ -18,6 +20,18 @@ extern const vp_option_set vp_plan_trainer_options_set;
 vp_status vp_plan_for_trainer(const char *model_name, const vp_plan_options *o,
                               const vp_plan_trainer_options *t, const vp_command_line *line,
                               const char *path, bool force, vp_cli *cli, vp_err *err);
+
+/* Adapters in place of the whole model, which vplan's own runtime does not train: what transformers'
+ * Trainer needs for them on the card, and the command that plans it. needs_bytes 0: they do not fit there,
+ * or such a step is not known. */
+typedef struct vp_adapters_offer {
+    int64_t needs_bytes;
+    bool    quantised; /* over weights in NF4 */
+    vp_text command;
+} vp_adapters_offer;
+void        vp_offer_adapters(const char *model_name, const vp_plan_options *o,
+                              const vp_command_line *line, vp_adapters_offer *out);
+const char *vp_adapters_text(const vp_adapters_offer *offer, char *buf, size_t buf_size);
 
 /* VP_ERR_USAGE where an option of theirs was given for vplan's own plan. */
 vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err);

@@ -291,7 +291,7 @@ static bool differ(const json_t *a, const json_t *b, char *at, size_t at_size)
                 return true;
         return false;
     }
-    return !a || !b || !json_equal(a, b);
+    return a != b && (!a || !b || !json_equal(a, b)); /* what both leave out is the same */
 }
 
 /* The value at a place that differ() has named, NULL: none. */

@@ -41,7 +41,8 @@ static inline vp_study *new_study(const char *path, int64_t *request_id, int64_t
     return study;
 }
 
-static inline void add_done(vp_study *study, int64_t request_id, int64_t profile_id, const char *decisions)
+static inline void add_done(vp_study *study, int64_t request_id, int64_t profile_id,
+                            const char *decisions)
 {
     vp_err       err      = {0};
     double       step_s[] = {0.1, 1.0 / 3, 3e-9};
