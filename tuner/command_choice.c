@@ -43,6 +43,58 @@ static bool needs_no_more(const vp_choice *c, int64_t t, int64_t s)
     return needs_no_more_but(c, t, s, -1);
 }
 
+/* Trials of two values of an axis with all else equal. */
+static bool equal_but(const vp_choice *c, int axis, int64_t t, int64_t u)
+{
+    const int *x = vp_choice_values(c, t), *y = vp_choice_values(c, u);
+    bool       equal = true;
+
+    for (int a = 0; a < c->space->n_axes && equal; a++)
+        equal = a == axis || x[a] == y[a];
+    return equal;
+}
+
+/* Whether a value of an axis was seen to need as much as another one, with all else equal: it needs so elsewhere too. */
+static bool needs_as_much(const vp_choice *c, int axis, int one, int than)
+{
+    for (int64_t t = 0; t < c->space->n; t++)
+        for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++)
+            if (vp_choice_values(c, u)[axis] == than && equal_but(c, axis, t, u) &&
+                vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u) &&
+                (double)vp_choice_fits_at(c, t)->device_bytes >
+                    0.995 * (double)vp_choice_fits_at(c, u)->device_bytes)
+                return true;
+    return false;
+}
+
+/* One that differs by a value of a plain axis and ran out of memory, where this value needs as much as that; -1: none. */
+static int64_t failure_as_large(const vp_choice *c, int64_t s)
+{
+    for (int64_t t = 0; t < c->space->n; t++) {
+        if (!trial_of(c, t) || trial_of(c, t)->verdict != VP_COMMAND_OOM_DEVICE)
+            continue;
+        for (int a = 0; a < c->space->n_axes; a++)
+            if (c->space->axes[a].kind == VP_AXIS_PLAIN &&
+                vp_choice_values(c, t)[a] != vp_choice_values(c, s)[a] &&
+                needs_no_more_but(c, t, s, a) &&
+                needs_as_much(c, a, vp_choice_values(c, s)[a], vp_choice_values(c, t)[a]))
+                return t;
+    }
+    return -1;
+}
+
+/* Whether a setting ran out of memory while enough of it was free, or is taken to do so as its like did. */
+static bool fails_scattered(const vp_choice *c, int64_t s)
+{
+    const vp_command_trial *trial = trial_of(c, s);
+    int64_t                 like  = trial ? -1 : failure_as_large(c, s);
+
+    if (like >= 0)
+        trial = trial_of(c, like);
+    return trial && trial->verdict == VP_COMMAND_OOM_DEVICE &&
+           trial->needed_bytes <= c->budget_bytes;
+}
+
 /* Whether s only packs tighter what would not fail for that: the same without it is not known to have run out of memory
  * while enough of it was free. */
 static bool packs_in_vain(const vp_choice *c, int64_t s)
@@ -53,10 +105,9 @@ static bool packs_in_vain(const vp_choice *c, int64_t s)
         if (c->space->axes[a].kind != VP_AXIS_PACKS || !y[a])
             continue;
         for (int64_t t = 0; t < c->space->n; t++) {
-            const int              *x     = vp_choice_values(c, t);
-            const vp_command_trial *trial = trial_of(c, t);
-            bool                    same  = trial && trial->verdict == VP_COMMAND_OOM_DEVICE &&
-                        trial->needed_bytes <= c->budget_bytes;
+            const int *x    = vp_choice_values(c, t);
+            bool       same = fails_scattered(c, t);
+
             for (int b = 0; b < c->space->n_axes && same; b++)
                 same = b == a ? x[b] < y[b] : x[b] == y[b];
             if (same)
@@ -163,43 +214,75 @@ static bool waits_for_running(const vp_choice *c, int64_t s)
     return false;
 }
 
-/* Trials of two values of an axis with all else equal. */
-static bool equal_but(const vp_choice *c, int axis, int64_t t, int64_t u)
-{
-    const int *x = vp_choice_values(c, t), *y = vp_choice_values(c, u);
-    bool       equal = true;
-
-    for (int a = 0; a < c->space->n_axes && equal; a++)
-        equal = a == axis || x[a] == y[a];
-    return equal;
-}
-
-/* Whether a value of an axis was seen to need as much as another one, with all else equal: it needs so elsewhere too. */
-static bool needs_as_much(const vp_choice *c, int axis, int one, int than)
+/* Whether two values of an axis were tried with all else equal. */
+static bool compared(const vp_choice *c, int axis, int one, int other)
 {
     for (int64_t t = 0; t < c->space->n; t++)
         for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++)
-            if (vp_choice_values(c, u)[axis] == than && equal_but(c, axis, t, u) &&
-                vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u) &&
-                (double)vp_choice_fits_at(c, t)->device_bytes >
-                    0.995 * (double)vp_choice_fits_at(c, u)->device_bytes)
+            if (vp_choice_values(c, u)[axis] == other && equal_but(c, axis, t, u) &&
+                vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u))
                 return true;
     return false;
 }
 
-/* Whether one that differs by a value of a plain axis ran out of memory, and this value needs as much as that. */
-static bool as_large_as_a_failure(const vp_choice *c, int64_t s)
+/* A fitting trial's twin with another value of one axis, that was not tried; -1: there is none. The best one's first. */
+static int64_t untried_twin(const vp_choice *c, int axis, int of, int wanted)
 {
-    for (int64_t t = 0; t < c->space->n; t++) {
+    for (int64_t i = -1; i < c->space->n; i++) {
+        int64_t t = i < 0 ? c->best : i;
+        if (!vp_choice_fits_at(c, t) || vp_choice_values(c, t)[axis] != of)
+            continue;
+        for (int64_t u = 0; u < c->space->n; u++)
+            if (c->state[u] == VP_SETTING_UNTRIED && vp_choice_values(c, u)[axis] == wanted &&
+                equal_but(c, axis, t, u) && !waits_for_running(c, u) &&
+                ruled_by_trials(c, u) == VP_RULED_NOT)
+                return u;
+    }
+    return -1;
+}
+
+/* What to try in the place of s: where another value of a plain axis ran out of memory in its place, first how much the two
+ * need where one fits, since it may say that this one fails too. */
+static int64_t comparison_first(const vp_choice *c, int64_t s)
+{
+    const int *y = vp_choice_values(c, s);
+
+    for (int64_t t = 0; t < c->space->n && c->best >= 0; t++) {
+        const int *x = vp_choice_values(c, t);
         if (!trial_of(c, t) || trial_of(c, t)->verdict != VP_COMMAND_OOM_DEVICE)
             continue;
-        for (int a = 0; a < c->space->n_axes; a++)
-            if (c->space->axes[a].kind == VP_AXIS_PLAIN &&
-                vp_choice_values(c, t)[a] != vp_choice_values(c, s)[a] &&
-                needs_no_more_but(c, t, s, a) &&
-                needs_as_much(c, a, vp_choice_values(c, s)[a], vp_choice_values(c, t)[a]))
-                return true;
+        for (int a = 0; a < c->space->n_axes; a++) {
+            if (c->space->axes[a].kind != VP_AXIS_PLAIN || x[a] == y[a] ||
+                !needs_no_more_but(c, t, s, a) || compared(c, a, x[a], y[a]))
+                continue;
+            int64_t twin = untried_twin(c, a, x[a], y[a]);
+            if (twin < 0)
+                twin = untried_twin(c, a, y[a], x[a]);
+            if (twin >= 0)
+                return twin;
+        }
     }
+    return s;
+}
+
+/* Whether two values of an axis were seen to have the host issue the same micro-step, whatever its size: what they change is the
+ * optimizer's step, which is known of both. */
+static bool same_micro_step(const vp_choice *c, int axis, int one, int other)
+{
+    for (int64_t t = 0; t < c->space->n; t++)
+        for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++) {
+            bool alike = vp_choice_values(c, u)[axis] == other && vp_choice_fits_at(c, t) &&
+                         vp_choice_fits_at(c, u);
+            for (int a = 0; a < c->space->n_axes && alike; a++)
+                alike = a == axis || c->space->axes[a].kind == VP_AXIS_SIZE ||
+                        c->space->axes[a].kind == VP_AXIS_TIMES ||
+                        vp_choice_values(c, t)[a] == vp_choice_values(c, u)[a];
+            if (!alike)
+                continue;
+            double x = vp_models_micro_host(c, t), y = vp_models_micro_host(c, u);
+            if (x > 0 && fabs(x - y) < 1e-6 * x)
+                return true;
+        }
     return false;
 }
 
@@ -228,7 +311,7 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
         /* an expectation does not show that nothing fits: until something does, play it */
         if (ruling == VP_RULED_NOT && c->best >= 0 &&
             ((all_seen(c, s, true) && grows && bytes > far_too_large) ||
-             as_large_as_a_failure(c, s)))
+             failure_as_large(c, s) >= 0))
             ruling = VP_RULED_EXPECTED_LARGE;
         if (rulings)
             rulings[s] = (char)ruling;
@@ -245,39 +328,7 @@ int64_t vp_choice_next(vp_choice *c, char *rulings)
             chosen_bytes   = bytes;
         }
     }
-    return chosen;
-}
-
-/* Whether two values of an axis were tried with all else equal. */
-static bool compared(const vp_choice *c, int axis, int one, int other)
-{
-    for (int64_t t = 0; t < c->space->n; t++)
-        for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++)
-            if (vp_choice_values(c, u)[axis] == other && equal_but(c, axis, t, u) &&
-                vp_choice_fits_at(c, t) && vp_choice_fits_at(c, u))
-                return true;
-    return false;
-}
-
-/* Whether two values of an axis were seen to have the host issue the same micro-step, whatever its size: what they change is the
- * optimizer's step, which is known of both. */
-static bool same_micro_step(const vp_choice *c, int axis, int one, int other)
-{
-    for (int64_t t = 0; t < c->space->n; t++)
-        for (int64_t u = 0; u < c->space->n && vp_choice_values(c, t)[axis] == one; u++) {
-            bool alike = vp_choice_values(c, u)[axis] == other && vp_choice_fits_at(c, t) &&
-                         vp_choice_fits_at(c, u);
-            for (int a = 0; a < c->space->n_axes && alike; a++)
-                alike = a == axis || c->space->axes[a].kind == VP_AXIS_SIZE ||
-                        c->space->axes[a].kind == VP_AXIS_TIMES ||
-                        vp_choice_values(c, t)[a] == vp_choice_values(c, u)[a];
-            if (!alike)
-                continue;
-            double x = vp_models_micro_host(c, t), y = vp_models_micro_host(c, u);
-            if (x > 0 && fabs(x - y) < 1e-6 * x)
-                return true;
-        }
-    return false;
+    return chosen < 0 ? -1 : comparison_first(c, chosen);
 }
 
 /* Whether the trials leave no doubt that a neighbour is slower: all its values were seen, and they expect it clearly so. */
@@ -323,7 +374,7 @@ int64_t vp_choice_neighbour(vp_choice *c)
         return -1;
     for (int64_t s = 0; s < c->space->n; s++) {
         if (c->state[s] != VP_SETTING_UNTRIED || !is_neighbour(c, s, &m) ||
-            as_large_as_a_failure(c, s))
+            failure_as_large(c, s) >= 0)
             continue;
         vp_ruling ruling = ruled_by_trials(c, s);
         if (ruling != VP_RULED_MEMORY && ruling != VP_RULED_NO_USE)
