@@ -731,9 +731,8 @@ const vp_command vp_cmd_plan = {
          "The space: every micro-batch that divides the global batch (where more than 64 do, from one to the next 1/8 more at least), and others that leave "
          "a smaller last micro-step: those of 2 to 16 micro-steps, and beyond that one "
          "within 1/8 of any; the loss at once or in at most 512 chunks, of each number up to 16 and then within 1/8 of any (twice as many from one to the next, for what offloads, where host memory makes the space large); for every block any set "
-         "of ops to recompute, or blocks in segments, of one length from 2 to 6 that "
-         "divides their number, that keep the first block's input only and are recomputed "
-         "as one.",
+         "of ops to recompute, and blocks in segments of 2 to 6, or to the square root of "
+         "their number, that keep the first block's input only and are recomputed as one.",
          "With --trainer, the fastest settings that another trainer can be told, of all that "
          "its files have words for: micro-batch times accumulation, checkpointing, the "
          "allocator, and what is left open by any. -o writes them for vplan emit."},

@@ -44,6 +44,9 @@ typedef struct vp_figures {
     /* of the parts, for the integer program */
     int64_t stack_base_bytes; /* what lies below the activation stack                    */
     int64_t first_kept_bytes, first_height_bytes, last_height_bytes; /* first and last instance */
+    /* of stack_base_bytes the place of gradients that are used up in backward, as large as any
+     * instance's; and what a block, or segment, puts there */
+    int64_t passing_bytes, block_passing_bytes;
     int64_t outside_blocks_ns; /* of a step, all but the blocks' forward and backward     */
     /* where blocks are streamed: what outside_blocks_ns takes at least but for the block that fetches
      * nothing, see pricing.c */

@@ -249,6 +249,13 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
                     vp_overflowed(end[m]) ? end[m] : end[m] - padding_of(a, t, (vp_region)h);
         }
         end[VP_MEMORY_DEVICE] = vp_add(end[VP_MEMORY_DEVICE], passing);
+        if (h == VP_REGION_GRAD) {
+            a->figures.passing_bytes = passing;
+            a->figures.block_passing_bytes =
+                vp_layout_stays(a, 1, VP_REGION_GRAD)
+                    ? 0
+                    : a->held_bytes[g->instances[1].template_idx][VP_REGION_GRAD];
+        }
     }
     a->stack_base = peak = end[VP_MEMORY_DEVICE];
     a->host_stack_base = host_at = end[VP_MEMORY_HOST_PINNED];

@@ -235,28 +235,25 @@ out:
     return st;
 }
 
-vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq,
-                                 vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
-                                 const vp_library *one, int64_t m, vp_library *out, vp_err *err)
+vp_status vp_library_with_segments(vp_arena *arena, const vp_model *model, int64_t seq,
+                                   vp_micro_steps steps, const vp_semantics *semantics,
+                                   vp_cost *cost, const vp_library *alone, int64_t shortest,
+                                   int64_t longest, vp_library *out, vp_err *err)
 {
-    vp_status st = VP_OK;
+    const int64_t n  = alone->n + vp_max_i64(0, longest - shortest + 1);
+    vp_status     st = VP_OK;
 
-    assert(m >= 2 && one->n >= 1);
-    *out = (vp_library){.n          = one->n + 1,
-                        .n_lowered  = 1,
-                        .strategies = vp_arena_array(arena, one->n + 1, sizeof *out->strategies)};
+    assert(shortest >= 2 && longest <= vp_max_segment(model));
+    *out = (vp_library){.n_lowered  = alone->n_lowered,
+                        .strategies = vp_arena_array(arena, n, sizeof *out->strategies)};
     VP_TRY_ALLOC(err, out->strategies);
-    /* m alike: the last stands on what all keep, so beta is the one block's */
-    for (int64_t i = 0; i < one->n; i++) {
-        out->strategies[i]            = one->strategies[i];
-        out->strategies[i].kept_bytes = m * one->strategies[i].kept_bytes;
-        out->strategies[i].height_bytes =
-            (m - 1) * one->strategies[i].kept_bytes + one->strategies[i].height_bytes;
-        out->strategies[i].ns      = m * one->strategies[i].ns;
-        out->strategies[i].last_ns = m * one->strategies[i].last_ns;
+    for (; out->n < alone->n; out->n++)
+        out->strategies[out->n] = alone->strategies[out->n];
+    for (int64_t m = shortest; m <= longest; m++) {
+        vp_strategy *s = &out->strategies[out->n++];
+        *s             = (vp_strategy){.recompute = UINT64_MAX, .segment = m};
+        VP_TRY(measure(model, seq, steps, semantics, cost, s, err));
     }
-    out->strategies[one->n] = (vp_strategy){.recompute = UINT64_MAX, .segment = m};
-    VP_TRY(measure(model, seq, steps, semantics, cost, &out->strategies[one->n], err));
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
 out:
     return st;

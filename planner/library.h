@@ -13,10 +13,9 @@
  * height; nothing is rounded or merged. Which strategies stay differs from micro-batch to
  * micro-batch: the cost of a call does not grow in proportion to it.
  *
- * A library of m > 1 blocks has the same strategies for m blocks alike, and one more: the m
- * blocks as one segment that keeps the first one's input only (Chen et al. 2016,
- * arXiv:1604.06174: with m near the square root of the number of blocks the kept inputs and the
- * recomputed segment balance). */
+ * Strategies of several blocks stand beside these: m blocks as one segment that keeps the first one's
+ * input only (Chen et al. 2016, arXiv:1604.06174: with m near the square root of the number of blocks the
+ * kept inputs and the recomputed segment balance). */
 #ifndef VP_PLANNER_LIBRARY_H
 #define VP_PLANNER_LIBRARY_H
 
@@ -36,13 +35,12 @@ typedef struct vp_micro_steps {
 vp_micro_steps vp_micro_steps_of(int64_t global_batch, int64_t micro_batch);
 
 typedef struct vp_strategy {
-    uint64_t recompute; /* bit i: op i of the block template             */
-    /* 1: the library's blocks, each this way; m: its m blocks as one segment, recomputed whole */
-    int64_t segment;
-    int64_t kept_bytes;   /* from forward to backward: k       */
-    int64_t height_bytes; /* most it needs from its base on, its kept bytes included: k + beta */
-    int64_t ns;           /* of one forward and backward       */
-    int64_t last_ns;      /* of those of a smaller last micro-step, 0: there is none */
+    uint64_t recompute;    /* bit i: op i of the block template             */
+    int64_t  segment;      /* 1: of one block; m: m blocks as one segment, recomputed whole */
+    int64_t  kept_bytes;   /* from forward to backward: k       */
+    int64_t  height_bytes; /* most it needs from its base on, its kept bytes included: k + beta */
+    int64_t  ns;           /* of one forward and backward       */
+    int64_t  last_ns;      /* of those of a smaller last micro-step, 0: there is none */
     /* where outputs may be moved to host memory: the ops whose outputs are; and nanoseconds of their
      * copies in one direction, and of the forward pass's kernels */
     uint64_t offload;
@@ -56,10 +54,11 @@ typedef struct vp_library {
     int64_t      n_lowered; /* before pruning */
 } vp_library;
 
-/* The library of m blocks from that of one, at the same shape. */
-vp_status vp_library_of_segments(vp_arena *arena, const vp_model *model, int64_t seq,
-                                 vp_micro_steps steps, const vp_semantics *semantics, vp_cost *cost,
-                                 const vp_library *one, int64_t m, vp_library *out, vp_err *err);
+/* A library's strategies, and segments of `shortest` to `longest` blocks. */
+vp_status vp_library_with_segments(vp_arena *arena, const vp_model *model, int64_t seq,
+                                   vp_micro_steps steps, const vp_semantics *semantics,
+                                   vp_cost *cost, const vp_library *alone, int64_t shortest,
+                                   int64_t longest, vp_library *out, vp_err *err);
 
 /* Every strategy of one block that no other beats with these micro-steps; none where a smaller last
  * micro-step would have other programs than the others. *outlines: of this model,

@@ -126,8 +126,9 @@ static bool weigh(const bounds *b, int64_t const_ns, int64_t first, const int64_
     for (int64_t i = 0; i < p->n_items; i++) {
         const vp_strategy *x  = &b->lib->strategies[i];
         int64_t            ns = i >= first ? b->fetched_ns[i] : others[i];
-        p->items[i]           = (vp_item_row){x->kept_bytes, x->height_bytes - x->kept_bytes,
-                                              ns + (sent ? 0 : b->forward_ns[i]) - each_ns};
+        p->items[i]           = (vp_item_row){.k_bytes    = x->kept_bytes,
+                                              .beta_bytes = x->height_bytes - x->kept_bytes,
+                                              .cost_ns    = ns + (sent ? 0 : b->forward_ns[i]) - each_ns};
         least_ns              = vp_min_i64(least_ns, p->items[i].cost_ns);
     }
     return least_ns >= 0;

@@ -613,11 +613,12 @@ vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_bat
                            const vp_semantics *semantics, vp_cost *cost, vp_outlines **out,
                            vp_err *err)
 {
-    vp_outlines *o     = calloc(1, sizeof *o);
-    vp_arena    *arena = vp_arena_new();
-    int          bit[MAX_CHOICES], n_bits = 0;
-    vp_lowered   l;
-    vp_status    st = VP_OK;
+    vp_outlines       *o     = calloc(1, sizeof *o);
+    vp_arena          *arena = vp_arena_new();
+    int                bit[MAX_CHOICES], n_bits = 0;
+    vp_lowered         l;
+    vp_status          st    = VP_OK;
+    const vp_template *block = &model->graph.templates[vp_block_template(&model->graph)];
 
     *out = NULL;
     VP_TRY_ALLOC(err, o && arena);
@@ -632,7 +633,7 @@ vp_status vp_outlines_make(const vp_model *model, int64_t seq, int64_t micro_bat
     /* the ops to choose from: whose forward a full recompute repeats */
     VP_TRY(lower_set(o, arena, UINT64_MAX, micro_batch, &l, err));
     for (int i = 0; i < 64 && n_bits < MAX_CHOICES; i++)
-        if (l.again >> i & 1)
+        if (i < block->n_ops && l.again[i])
             bit[n_bits++] = i;
     VP_TRY(list_sets(o, bit, n_bits, err));
     for (int64_t i = 0; i < o->n_sets; i++)

@@ -51,7 +51,7 @@ static const char *program_name(vp_assembly *a, vp_arena *arena, int64_t k)
     if (a->template_of[k] >= a->model->graph.n_templates && name) /* a segment */
         return vp_arena_printf(arena, "%s recomputing all", name);
     for (int i = 0, n = 0; name && i < t->n_ops; i++)
-        if (a->lowered[k].again >> i & 1)
+        if (a->lowered[k].again[i])
             name =
                 vp_arena_printf(arena, "%s%s%s", name, n++ ? "," : " recomputing ", t->ops[i].name);
     for (int i = 0, n = 0; name && i < t->n_ops; i++)
@@ -127,12 +127,13 @@ static bool run_alike(const vp_assembly *a, int64_t program_a, int64_t program_b
            a->offload_of[program_a] == a->offload_of[program_b];
 }
 
-static json_t *ops_json(const vp_template *t, uint64_t ops)
+/* The names of ops in a list, or in a set. */
+static json_t *ops_json(const vp_template *t, const bool *is_in, uint64_t ops)
 {
     json_t *list = json_array();
 
     for (int o = 0; o < t->n_ops; o++)
-        if (ops >> o & 1)
+        if (is_in ? is_in[o] : ops >> o & 1)
             json_array_append_new(list, json_string(t->ops[o].name));
     return list;
 }
@@ -150,10 +151,11 @@ static json_t *blocks_json(vp_assembly *a)
         for (; i < g->n_instances - 1 && run_alike(a, a->program_of[i], k); i++)
             n++;
         int64_t segment = t->n_ops / g->templates[a->model->graph.instances[1].template_idx].n_ops;
-        json_t *row = json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)(n * segment), "segment",
-                                (json_int_t)segment, "recompute", ops_json(t, a->lowered[k].again));
+        json_t *row =
+            json_pack("{s:I, s:I, s:o}", "n_blocks", (json_int_t)(n * segment), "segment",
+                      (json_int_t)segment, "recompute", ops_json(t, a->lowered[k].again, 0));
         if (row && a->offload_of[k])
-            json_object_set_new(row, "offload", ops_json(t, a->offload_of[k]));
+            json_object_set_new(row, "offload", ops_json(t, NULL, a->offload_of[k]));
         json_array_append_new(list, row);
     }
     return list;

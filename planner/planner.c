@@ -15,7 +15,7 @@ enum { MAX_DP_STATES = 2000000 };
 
 /* Counts in the library's order (descending beta) as runs of the chain. False: more runs than a
  * scenario holds. */
-static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, const int64_t *counts)
+static bool set_runs(vp_scenario *s, const vp_library *lib, const int64_t *counts)
 {
     s->n_runs = 0;
     for (int64_t i = 0; i < lib->n; i++)
@@ -25,10 +25,11 @@ static bool set_runs(vp_scenario *s, const vp_library *lib, int64_t segment, con
             assert(i == 0 ||
                    lib->strategies[i - 1].height_bytes - lib->strategies[i - 1].kept_bytes >=
                        lib->strategies[i].height_bytes - lib->strategies[i].kept_bytes);
-            s->runs[s->n_runs++] = (vp_block_run){.recompute = lib->strategies[i].recompute,
-                                                  .n_blocks  = counts[i] * segment,
-                                                  .segment   = lib->strategies[i].segment,
-                                                  .offload   = lib->strategies[i].offload};
+            s->runs[s->n_runs++] =
+                (vp_block_run){.recompute = lib->strategies[i].recompute,
+                               .n_blocks  = counts[i] * lib->strategies[i].segment,
+                               .segment   = lib->strategies[i].segment,
+                               .offload   = lib->strategies[i].offload};
         }
     return true;
 }
@@ -42,7 +43,7 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
 
     assert(scenario_idx >= 0 && scenario_idx < a->n_scenarios);
     *c     = *a->scenarios[scenario_idx];
-    *valid = set_runs(&c->scenario, a->libraries[scenario_idx], a->segments[scenario_idx], counts);
+    *valid = set_runs(&c->scenario, a->libraries[scenario_idx], counts);
     if (!*valid)
         return VP_OK;
     vp_status st = vp_assemble_figures(r->model, &c->scenario, &cost, &c->figures, err);
@@ -53,16 +54,6 @@ static vp_status price_counts(const vp_plan_request *r, const vp_plan_answer *a,
 }
 
 /* ---- least memory ---- */
-
-/* Whether some integer program holds a scenario that fits: blocks in segments of one length. */
-static bool in_some_ilp(const vp_plan_request *r, const vp_scenario *s)
-{
-    int64_t n = r->model->graph.n_instances - 2, longest = 1;
-
-    for (int i = 0; i < s->n_runs; i++)
-        longest = vp_max_i64(longest, s->runs[i].segment);
-    return longest == 1 || (longest <= VP_MAX_SEGMENT && longest < n && n % longest == 0);
-}
 
 static bool obeys_pins(const vp_plan_request *r, const vp_scenario *s)
 {
@@ -136,44 +127,23 @@ static vp_scenario preset_scenario(const vp_plan_request *r, const preset_try *t
                              r->attention == VP_ATTENTION_ANY ? VP_ATTENTION_FLASH : r->attention};
 }
 
-/* A preset of segments may need less than all integer programs, where it is in none. */
-static vp_status find_least_preset(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
-                                   vp_err *err)
-{
-    preset_try t  = {0};
-    vp_status  st = VP_OK;
-
-    while (next_try(r, &t)) {
-        vp_candidate c = {.scenario = preset_scenario(r, &t)};
-        set_sqrt_segments(r, &c.scenario);
-        t.fits = true;
-        if (in_some_ilp(r, &c.scenario) || !obeys_pins(r, &c.scenario))
-            continue;
-        VP_TRY(vp_assemble_figures(r->model, &c.scenario, cost, &c.figures, err));
-        t.fits = c.fits = c.figures.device_bytes <= r->budget_bytes;
-        if (!a->least_budget_bytes || c.figures.device_bytes < a->least_budget_bytes) {
-            a->least              = c;
-            a->least_budget_bytes = c.figures.device_bytes;
-        }
-    }
-out:
-    return st;
-}
-
 static vp_status find_least(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
 {
-    vp_status st = VP_OK;
+    int64_t   n_blocks = r->model->graph.n_instances - 2;
+    int64_t  *counts   = vp_arena_array(a->arena, VP_MAX_ITEMS, sizeof *counts);
+    int64_t  *last     = vp_arena_array(a->arena, n_blocks + 1, sizeof *last);
+    vp_status st       = VP_OK;
+
+    VP_TRY_ALLOC(err, counts && last);
 
     for (int64_t i = 0; i < a->n_scenarios; i++) {
-        const vp_ilp *p      = &a->problem.ilps[i];
-        int64_t      *counts = vp_arena_array(a->arena, p->n_items, sizeof *counts);
+        const vp_ilp *p = &a->problem.ilps[i];
         vp_candidate  c;
         bool          valid;
-        VP_TRY_ALLOC(err, counts);
-        int64_t first =
+        int64_t       first =
             a->scenarios[i]->figures.stack_base_bytes + a->scenarios[i]->figures.first_height_bytes;
         int64_t bytes = vp_device_bytes(
-            r->device, vp_max_i64(first, p->base_bytes + vp_space_least_bytes(p, counts)));
+            r->device, vp_max_i64(first, p->base_bytes + vp_space_least_bytes(p, counts, last)));
         if (a->least_budget_bytes && bytes >= a->least_budget_bytes)
             continue;
         VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, &c, &valid, err));
@@ -486,7 +456,6 @@ static vp_status list_and_find_least(const vp_plan_request *r, const vp_plan_ans
     VP_TRY_ALLOC(err, a->arena && a->store);
     VP_TRY(vp_space_list(r, like, a, cost, extent, err));
     VP_TRY(find_least(r, a, err));
-    VP_TRY(find_least_preset(r, a, cost, err));
     /* some format fits: those that do not may be the fastest within larger budgets */
     if (extent == VP_SPACE_FIT && a->cut && a->least_budget_bytes <= r->budget_bytes) {
         VP_TRY(vp_space_list(r, like, a, cost, VP_SPACE_ALL, err));
@@ -635,9 +604,7 @@ vp_status vp_planner_monolithic(const vp_plan_request *r, const vp_plan_answer *
         if (first_fits(r, a->scenarios[i], r->budget_bytes))
             p.ilps[p.n_ilps++] = a->problem.ilps[i];
     VP_TRY(vp_solve_monolithic(a->arena, &p, &whole, err));
-    if (a->n_candidates && in_some_ilp(r, &a->candidates[0].scenario))
-        out->planned_s = a->candidates[0].figures.step_time_s;
-    else if (a->n_candidates)
+    if (a->n_candidates)
         VP_TRY(find_at_budget(r, a, r->budget_bytes, true, &out->planned_s, NULL, err));
     out->status    = vp_monolithic_end_name(whole.answer.end);
     out->n_columns = whole.answer.n_columns;

@@ -7,9 +7,8 @@
  *
  * The space. Scenarios: micro-batch (every divisor of the global batch, of very many some, others that leave a smaller
  * last micro-step) x tokens a loss chunk (all, or one of the numbers of chunks that planner/space.c
- * lists) x segment length (1, or a divisor of the number of blocks up to 6),
- * and where asked for x attention, precision, optimizer; in each, any strategy of the block's
- * library (planner/library.h) for any block or run of that length. The chain stands in descending
+ * lists), and where asked for x attention, precision, optimizer; in each, any strategy of the
+ * library (planner/library.h) for any block, or segment of blocks. The chain stands in descending
  * beta, which is the best order. One integer program a scenario (planner/solve/problem.h).
  *
  * The search: presets first (what people set by hand), then an exact dynamic program over the
@@ -42,16 +41,14 @@ typedef struct vp_preset {
 typedef struct vp_plan_answer {
     vp_arena                *arena;
     struct vp_lowered_store *store; /* planner/lowered_store.h */
-    /* all scenarios, every block keeping all; those of several segment lengths share theirs */
+    /* all scenarios, every block keeping all */
     vp_candidate     **scenarios;
     int64_t            n_scenarios;
     const vp_library **libraries; /* of each scenario                       */
-    /* blocks a strategy of each scenario's library stands for */
-    int64_t       *segments;
-    vp_blocks    **blocks; /* planner/space.h */
-    int64_t        n_blocks, cap_blocks;
-    bool           cut;     /* micro-batches that are larger than all that fit are left out */
-    vp_ilp_problem problem; /* the integer programs, in the order of scenarios */
+    vp_blocks        **blocks;    /* planner/space.h */
+    int64_t            n_blocks, cap_blocks;
+    bool               cut;     /* micro-batches that are larger than all that fit are left out */
+    vp_ilp_problem     problem; /* the integer programs, in the order of scenarios */
     /* of streamed scenarios: the same with costs that say better which plan waits less and prove less;
      * of others NULL */
     const vp_ilp **waiting;
@@ -107,8 +104,7 @@ typedef struct vp_monolithic_check {
     const char *status; /* optimal, infeasible, limit, refused, failed */
     int64_t     n_columns, n_rows, n_nodes;
     double      step_time_s; /* negative: no solution                       */
-    /* the answer's optimum over the same integer programs; negative: none fits. A preset that
-     * none of them holds (segments beside single blocks) is left out */
+    /* the answer's optimum over the same integer programs; negative: none fits */
     double planned_s;
     /* equal: to the nanosecond, or both infeasible; only where decided */
     bool        decided, equal;

@@ -15,6 +15,15 @@ bool vp_request_is_pinned(const vp_plan_request *r)
            (r->host_bytes > 0 && r->offload != VP_OFFLOAD_ANY);
 }
 
+int64_t vp_longest_segment(const vp_model *model)
+{
+    int64_t n_blocks = model->graph.n_instances - 2, m = 6;
+
+    while (m * m < n_blocks)
+        m++;
+    return vp_max_i64(1, vp_min_i64(vp_min_i64(m, n_blocks - 1), vp_max_segment(model)));
+}
+
 int64_t vp_request_segment(const vp_plan_request *r)
 {
     return r->n_segments ? (r->model->graph.n_instances - 2) / r->n_segments : 0;
@@ -244,9 +253,9 @@ static vp_refusal refuse_chunk(const vp_plan_request *r)
 static bool may_stand_in_segments(const vp_plan_request *r)
 {
     int64_t n = r->n_segments, n_blocks = r->model->graph.n_instances - 2;
-    int64_t longest = vp_min_i64(VP_MAX_SEGMENT, vp_max_segment(r->model));
 
-    return n >= 2 && n <= n_blocks && n_blocks % n == 0 && n_blocks / n <= longest;
+    return n >= 2 && n <= n_blocks && n_blocks % n == 0 &&
+           n_blocks / n <= vp_longest_segment(r->model);
 }
 
 vp_refusal vp_request_refusal(const vp_plan_request *r)
@@ -263,7 +272,7 @@ vp_refusal vp_request_refusal(const vp_plan_request *r)
         return (vp_refusal){.reason  = VP_REFUSED_SEGMENTS,
                             .asked   = r->n_segments,
                             .limit   = r->model->graph.n_instances - 2,
-                            .longest = vp_min_i64(VP_MAX_SEGMENT, vp_max_segment(r->model))};
+                            .longest = vp_longest_segment(r->model)};
     if (vp_overflowed(vp_mul(vp_mul(r->global_batch, r->seq), 64)))
         return (vp_refusal){.reason = VP_REFUSED_TOKENS,
                             .asked  = r->global_batch,

@@ -15,9 +15,6 @@
 #define VP_CHUNK_ANY     (-1)
 #define VP_CHUNK_CHUNKED (-2) /* some chunk: anything but all at once */
 
-/* Longest segment that integer programs hold. */
-enum { VP_MAX_SEGMENT = 6 };
-
 /* The loss of a micro-batch in at most so many chunks. Each is a few steps of its own in the
  * plan, about 3 KB of its file, which may have 4 MiB; and where there are 512 of them, smaller
  * ones would save less than 1/512 of what the whole loss takes. */
@@ -73,6 +70,11 @@ int vp_request_recipes(const vp_plan_request *request, vp_recipe recipes[VP_MAX_
  * They live in arena; NULL: out of memory. */
 int64_t *vp_request_micro_batches(const vp_plan_request *request, vp_arena *arena, int64_t *n);
 
+/* Longest segment that integer programs hold: 6 blocks, or the square root of their number, where what is
+ * kept between segments and what is made again in one balance; a longer one needs more. Shorter than
+ * the chain. */
+int64_t vp_longest_segment(const vp_model *model);
+
 /* The length of the segments that are pinned; 0: none are. */
 int64_t vp_request_segment(const vp_plan_request *request);
 
@@ -102,7 +104,7 @@ typedef enum vp_refusal_reason {
     VP_REFUSED_SEQ,         /* longer than the model's positions                        */
     VP_REFUSED_MICRO_BATCH, /* does not divide the global batch                         */
     VP_REFUSED_TOKENS,      /* global batch times sequence: more than 64 bits count     */
-    VP_REFUSED_SEGMENTS,    /* not so many of one length, from 2 to VP_MAX_SEGMENT      */
+    VP_REFUSED_SEGMENTS,    /* not so many of one length, from 2 to vp_longest_segment() */
     VP_REFUSED_LOSS_CHUNK   /* too small: the loss of a micro-batch in too many chunks  */
 } vp_refusal_reason;
 

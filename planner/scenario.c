@@ -238,5 +238,5 @@ int64_t vp_max_segment(const vp_model *model)
 {
     if (model->graph.windows_vary) /* blocks of a segment could not each have theirs */
         return 1;
-    return 64 / model->graph.templates[vp_block_template(&model->graph)].n_ops;
+    return VP_MAX_SEGMENT;
 }

@@ -35,7 +35,8 @@ typedef struct vp_block_run {
     uint64_t offload; /* bit i: what is kept of the output of op i is kept in host memory */
 } vp_block_run;
 
-/* Longest segment the block template allows: 64 ops in all. */
+/* Longest segment that a model's blocks may form: beyond, its steps would be the most of a plan's file. */
+enum { VP_MAX_SEGMENT = 64 };
 int64_t vp_max_segment(const vp_model *model);
 
 enum { VP_MAX_RUNS = 128 };

@@ -67,16 +67,18 @@ static vp_blocks *find_blocks(const vp_plan_answer *a, int64_t micro, const vp_s
     return NULL;
 }
 
-/* Items of an integer program: the cost of one block, or run, over all micro-steps. */
+/* Items of an integer program: the cost of one block, or segment, over all micro-steps. */
 static vp_item_row *make_items(vp_arena *arena, const vp_library *lib, int64_t n_full)
 {
     vp_item_row *items = vp_arena_array(arena, lib->n, sizeof *items);
 
     assert(lib->n >= 1 && n_full >= 1);
     for (int64_t s = 0; items && s < lib->n; s++)
-        items[s] = (vp_item_row){lib->strategies[s].kept_bytes,
-                                 lib->strategies[s].height_bytes - lib->strategies[s].kept_bytes,
-                                 lib->strategies[s].ns * n_full + lib->strategies[s].last_ns};
+        items[s] = (vp_item_row){
+            .k_bytes    = lib->strategies[s].kept_bytes,
+            .beta_bytes = lib->strategies[s].height_bytes - lib->strategies[s].kept_bytes,
+            .cost_ns    = lib->strategies[s].ns * n_full + lib->strategies[s].last_ns,
+            .n_more     = lib->strategies[s].segment - 1};
     return items;
 }
 
@@ -107,34 +109,43 @@ static vp_status make_moved(const vp_plan_request *r, vp_plan_answer *a, vp_cost
     vp_library_outputs(*outlines, r->model, cost, &b->outputs);
     vp_moved_choices(&b->outputs, set, b->moved, &b->n_moved);
     for (int i = 0; i < b->n_moved; i++)
-        VP_TRY(vp_library_of_moved(a->arena, *outlines, b->libraries[1], only, b->moved[i],
-                                   &b->outputs, &b->moved_libraries[i], err));
+        VP_TRY(vp_library_of_moved(a->arena, *outlines, &b->alone, only, b->moved[i], &b->outputs,
+                                   &b->moved_libraries[i], err));
 out:
     return st;
 }
 
-/* Whether blocks may stand in segments of m. */
-static bool may_stand(const vp_plan_request *r, int64_t m)
+/* Single blocks, and with them the segments that there may be; or the pinned ones alone. */
+static vp_status make_libraries(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                                const vp_semantics *semantics, vp_outlines **outlines, vp_blocks *b,
+                                vp_err *err)
 {
-    int64_t n_blocks = r->model->graph.n_instances - 2;
+    const vp_micro_steps steps  = vp_micro_steps_of(r->global_batch, b->micro_batch);
+    const int64_t        pinned = vp_request_segment(r), n_full = steps.n_full;
+    const vp_library     none = {0};
+    vp_status            st   = VP_OK;
 
     if (r->recompute != VP_RECOMPUTE_ANY)
-        return m == vp_request_segment(r);
-    return n_blocks % m == 0 && m < n_blocks && m <= vp_max_segment(r->model);
+        VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, steps, semantics, cost,
+                                 vp_pinned_set(r), &b->alone, err));
+    else
+        VP_TRY(vp_library_make(a->arena, r->model, r->seq, steps, semantics, cost, outlines,
+                               &b->alone, err));
+    b->all = b->alone;
+    if (pinned > 1)
+        VP_TRY(vp_library_with_segments(a->arena, r->model, r->seq, steps, semantics, cost, &none,
+                                        pinned, pinned, &b->all, err));
+    else if (r->recompute == VP_RECOMPUTE_ANY && b->alone.n > 0)
+        VP_TRY(vp_library_with_segments(a->arena, r->model, r->seq, steps, semantics, cost,
+                                        &b->alone, 2, vp_longest_segment(r->model), &b->all, err));
+    if (b->alone.n > 0) {
+        VP_TRY_ALLOC(err, b->alone_items = make_items(a->arena, &b->alone, n_full));
+        VP_TRY_ALLOC(err, b->all_items = make_items(a->arena, &b->all, n_full));
+    }
+out:
+    return st;
 }
 
-/* The segment alone, without m blocks by themselves. */
-static void keep_segment(vp_library *lib, int64_t m)
-{
-    int64_t i = 0;
-
-    while (lib->strategies[i].segment != m)
-        i++;
-    lib->strategies[0] = lib->strategies[i];
-    lib->n             = 1;
-}
-
-/* Libraries of each length, as far as there are such segments. */
 static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                              int64_t micro, const vp_semantics *semantics, vp_outlines **outlines,
                              vp_blocks **out, vp_err *err)
@@ -145,28 +156,7 @@ static vp_status make_blocks(const vp_plan_request *r, vp_plan_answer *a, vp_cos
     VP_TRY_ALLOC(err, b);
     *b   = (vp_blocks){.micro_batch = micro, .semantics = semantics};
     *out = b;
-    for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
-        if (m > 1 && !may_stand(r, m))
-            continue;
-        vp_micro_steps steps = vp_micro_steps_of(r->global_batch, micro);
-        vp_library    *made  = vp_arena_alloc(a->arena, sizeof *made);
-        VP_TRY_ALLOC(err, made);
-        b->libraries[m] = made;
-        if (m > 1)
-            VP_TRY(vp_library_of_segments(a->arena, r->model, r->seq, steps, semantics, cost,
-                                          b->libraries[1], m, made, err));
-        else if (r->recompute != VP_RECOMPUTE_ANY)
-            VP_TRY(vp_library_of_set(a->arena, r->model, r->seq, steps, semantics, cost,
-                                     vp_pinned_set(r), made, err));
-        else
-            VP_TRY(vp_library_make(a->arena, r->model, r->seq, steps, semantics, cost, outlines,
-                                   made, err));
-        if (m > 1 && r->n_segments)
-            keep_segment(made, m);
-        if (made->n == 0) /* no such micro-steps */
-            break;
-        VP_TRY_ALLOC(err, b->items[m] = make_items(a->arena, made, r->global_batch / micro));
-    }
+    VP_TRY(make_libraries(r, a, cost, semantics, outlines, b, err));
     if (may_move(r, micro))
         VP_TRY(make_moved(r, a, cost, micro, semantics, outlines, b, err));
     VP_TRY_ALLOC(err, vp_arena_grow(a->arena, (void **)&a->blocks, a->n_blocks, &a->cap_blocks,
@@ -248,7 +238,7 @@ static vp_status bound_streamed(const vp_plan_request *r, const vp_plan_answer *
                                 const vp_streamed_figures *f, vp_ilp *p, vp_ilp *waiting,
                                 vp_err *err)
 {
-    const vp_library *lib     = s->blocks->libraries[1];
+    const vp_library *lib     = &s->blocks->alone;
     const int64_t     n_micro = r->global_batch / s->micro_batch, const_ns = p->const_ns;
     const int64_t     bytes = vp_device_arena_bytes(r->device, r->budget_bytes);
     int64_t           best = 1, best_ns = -1, ns;
@@ -274,15 +264,15 @@ out:
     return st;
 }
 
-static vp_ilp ilp_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b, int64_t m)
+/* Of single blocks alone, or with segments. */
+static vp_ilp ilp_of(const vp_plan_request *r, const vp_figures *f, const vp_blocks *b, bool alone)
 {
-    assert(b->libraries[m] && b->items[m] && (r->model->graph.n_instances - 2) % m == 0);
-    return (vp_ilp){.n_blocks   = (r->model->graph.n_instances - 2) / m,
+    return (vp_ilp){.n_blocks   = r->model->graph.n_instances - 2,
                     .base_bytes = vp_add(f->stack_base_bytes, f->first_kept_bytes),
                     .end_bytes  = f->last_height_bytes,
                     .const_ns   = f->outside_blocks_ns,
-                    .n_items    = b->libraries[m]->n,
-                    .items      = b->items[m]};
+                    .n_items    = alone ? b->alone.n : b->all.n,
+                    .items      = alone ? b->alone_items : b->all_items};
 }
 
 /* What blocks of a library need at least above what lies below them, and the head. */
@@ -305,18 +295,14 @@ typedef struct least_need {
 
 static least_need least_of(const vp_plan_request *r, const setting *s, int64_t n_recipes)
 {
-    least_need least = {INT64_MAX, INT64_MAX};
-    int64_t    counts[VP_MAX_ITEMS], base_bytes = INT64_MAX;
+    least_need least      = {INT64_MAX, INT64_MAX};
+    int64_t    base_bytes = INT64_MAX;
 
     for (int64_t i = 0; i < n_recipes; i++)
         base_bytes = vp_min_i64(base_bytes, s->figures[i].stack_base_bytes);
-    for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++)
-        if (s->blocks->libraries[m]) {
-            vp_ilp p = ilp_of(r, &s->figures[0], s->blocks, m);
-            least.stack_bytes =
-                vp_min_i64(least.stack_bytes, vp_add(s->figures[0].first_kept_bytes,
-                                                     vp_space_least_bytes(&p, counts)));
-        }
+    vp_ilp p = ilp_of(r, &s->figures[0], s->blocks, s->offload.blocks);
+    least.stack_bytes =
+        vp_add(s->figures[0].first_kept_bytes, vp_space_least_bytes(&p, NULL, NULL));
     for (int i = 0; i < s->blocks->n_moved; i++)
         if (s->blocks->moved_libraries[i].n)
             least.stack_bytes =
@@ -391,7 +377,7 @@ out:
  * chunk, which takes longer, saves nothing then. */
 static bool is_below_blocks(const recipes *from, const setting *s)
 {
-    const vp_library *lib        = s->blocks->libraries[1];
+    const vp_library *lib        = &s->blocks->all;
     int64_t           beta_bytes = INT64_MAX;
     bool              below      = true;
 
@@ -595,7 +581,7 @@ static vp_status list_settings(const vp_plan_request *r, const vp_plan_answer *l
             b = find_blocks(like, micros[i], semantics);
         if (!b)
             VP_TRY(make_blocks(r, a, cost, micros[i], semantics, &outlines, &b, err));
-        if (b->libraries[1]->n == 0) /* a smaller last micro-step would be unlike the others */
+        if (b->alone.n == 0) /* a smaller last micro-step would be unlike the others */
             continue;
         VP_TRY(list_chunks(r, a, cost, from, attention, coarse, b, out, err));
         ends = ends_here(r, extent, out, first, from->n, &least, &a->cut);
@@ -624,8 +610,7 @@ static const vp_ilp_hull *hull_of(const vp_plan_answer *a, const vp_ilp *ilp)
 
 /* One more of a candidate, with what blocks can do. */
 static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_library *library,
-                              int64_t segment, const vp_ilp *ilp, const vp_ilp *waiting,
-                              int64_t *cap, vp_err *err)
+                              const vp_ilp *ilp, const vp_ilp *waiting, int64_t *cap, vp_err *err)
 {
     int64_t   n  = a->n_scenarios;
     vp_status st = VP_OK;
@@ -634,14 +619,12 @@ static vp_status add_scenario(vp_plan_answer *a, vp_candidate *c, const vp_libra
         err,
         vp_arena_grow(a->arena, (void **)&a->scenarios, n, &cap[0], sizeof *a->scenarios) &&
             vp_arena_grow(a->arena, (void **)&a->libraries, n, &cap[1], sizeof *a->libraries) &&
-            vp_arena_grow(a->arena, (void **)&a->segments, n, &cap[2], sizeof *a->segments) &&
-            vp_arena_grow(a->arena, (void **)&a->problem.ilps, n, &cap[3],
+            vp_arena_grow(a->arena, (void **)&a->problem.ilps, n, &cap[2],
                           sizeof *a->problem.ilps) &&
-            vp_arena_grow(a->arena, (void **)&a->waiting, n, &cap[4], sizeof(vp_ilp *)));
-    assert(n < cap[0] && n < cap[1] && n < cap[2] && n < cap[3] && n < cap[4]);
+            vp_arena_grow(a->arena, (void **)&a->waiting, n, &cap[3], sizeof(vp_ilp *)));
+    assert(n < cap[0] && n < cap[1] && n < cap[2] && n < cap[3]);
     a->scenarios[n]    = c;
     a->libraries[n]    = library;
-    a->segments[n]     = segment;
     a->problem.ilps[n] = *ilp;
     VP_TRY_ALLOC(err, a->problem.ilps[n].hull = hull_of(a, ilp));
     a->waiting[n] = waiting;
@@ -676,7 +659,7 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const se
             VP_TRY_ALLOC(err,
                          vp_moved_bound(a->arena, lib, n_slots, r->global_batch / s->micro_batch,
                                         &c->figures, arena_bytes, &p));
-            VP_TRY(add_scenario(a, c, lib, 1, &p, NULL, cap, err));
+            VP_TRY(add_scenario(a, c, lib, &p, NULL, cap, err));
         }
 out:
     return st;
@@ -712,7 +695,70 @@ static bool moves_beside(const vp_plan_request *r, const vp_offload *held)
     return held->states == 0 || held->states == n / 2 || held->states == n;
 }
 
-/* One for each segment length, and those that move activations. */
+/* What gradients that are used up in backward need more where some segment is of m blocks. */
+static int64_t more_passing(const vp_figures *f, int64_t m)
+{
+    return vp_max_i64(0, vp_mul(m, f->block_passing_bytes) - f->passing_bytes);
+}
+
+/* The strategies of at most m blocks. */
+static vp_status take_shorter(vp_arena *arena, const vp_library *all, int64_t m, vp_library **out,
+                              vp_err *err)
+{
+    vp_library *lib = vp_arena_alloc(arena, sizeof *lib);
+    vp_status   st  = VP_OK;
+
+    VP_TRY_ALLOC(err, lib);
+    *lib = (vp_library){.n_lowered  = all->n_lowered,
+                        .strategies = vp_arena_array(arena, all->n, sizeof *lib->strategies)};
+    VP_TRY_ALLOC(err, lib->strategies);
+    for (int64_t i = 0; i < all->n; i++)
+        if (all->strategies[i].segment <= m)
+            lib->strategies[lib->n++] = all->strategies[i];
+    *out = lib;
+out:
+    return st;
+}
+
+/* Blocks in any way: one scenario, or where segments' gradients need more one for each length of the
+ * longest that needs more than a shorter one. */
+static vp_status add_any(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
+                         const vp_candidate *base, int64_t *cap, vp_err *err)
+{
+    const vp_library *all     = &s->blocks->all;
+    int64_t           longest = 1;
+    vp_status         st      = VP_OK;
+
+    for (int64_t i = 0; i < all->n; i++)
+        longest = vp_max_i64(longest, all->strategies[i].segment);
+    for (int64_t m = 1; m <= longest; m++) {
+        const int64_t more = more_passing(&base->figures, m);
+        vp_library   *lib  = &s->blocks->all;
+        vp_candidate *c;
+        if (m < longest && more_passing(&base->figures, m + 1) == more)
+            continue;
+        if (m < longest)
+            VP_TRY(take_shorter(a->arena, all, m, &lib, err));
+        if (lib->n == 0)
+            continue;
+        VP_TRY_ALLOC(err, c = vp_arena_alloc(a->arena, sizeof *c));
+        *c                          = *base;
+        c->figures.stack_base_bytes = vp_add(c->figures.stack_base_bytes, more);
+        c->figures.peak_bytes       = vp_add(c->figures.peak_bytes, more);
+        c->figures.device_bytes     = vp_device_bytes(r->device, c->figures.peak_bytes);
+        vp_ilp p                    = ilp_of(r, &c->figures, s->blocks, false);
+        if (lib->n < all->n) {
+            p.n_items = lib->n;
+            VP_TRY_ALLOC(err,
+                         p.items = make_items(a->arena, lib, r->global_batch / s->micro_batch));
+        }
+        VP_TRY(add_scenario(a, c, lib, &p, NULL, cap, err));
+    }
+out:
+    return st;
+}
+
+/* Blocks in any way, or streamed and alone; and those that move activations. */
 static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, const setting *s,
                                const vp_recipe *recipe, int64_t recipe_idx,
                                vp_attention_kind attention, int64_t *cap, vp_err *err)
@@ -736,23 +782,23 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
                         .figures  = s->figures[recipe_idx]};
     assert(recipe_idx < VP_N_OPTIMIZERS);
     vp_scenario_set_all(&c->scenario, r->model, vp_pinned_set(r));
-    for (int64_t m = 1; m <= VP_MAX_SEGMENT; m++) {
-        if (!s->blocks->libraries[m] || (m == 1 && vp_request_segment(r) > 1) ||
-            (s->offload.blocks && m > 1))
-            continue;
-        vp_ilp        p        = ilp_of(r, &c->figures, s->blocks, m);
-        const int64_t const_ns = p.const_ns;
-        vp_ilp       *waiting  = NULL;
-        if (s->offload.blocks) {
-            VP_TRY_ALLOC(err, waiting = vp_arena_alloc(a->arena, sizeof *waiting));
-            VP_TRY(bound_streamed(r, a, s, &c->figures.streamed, &p, waiting, err));
-        }
-        if (!vp_request_must_move(r) || has_nothing_to_move(r, s->blocks))
-            VP_TRY(add_scenario(a, c, s->blocks->libraries[m], m, &p, waiting, cap, err));
-        p.const_ns = const_ns;
-        if (m == 1 && moves_beside(r, &s->offload))
-            VP_TRY(add_moved(r, a, s, c, &p, cap, err));
+    const bool    alone    = s->offload.blocks;
+    vp_ilp        p        = ilp_of(r, &c->figures, s->blocks, alone);
+    const int64_t const_ns = p.const_ns;
+    vp_ilp       *waiting  = NULL;
+    if (alone) {
+        VP_TRY_ALLOC(err, waiting = vp_arena_alloc(a->arena, sizeof *waiting));
+        VP_TRY(bound_streamed(r, a, s, &c->figures.streamed, &p, waiting, err));
     }
+    if (!vp_request_must_move(r) || has_nothing_to_move(r, s->blocks)) {
+        if (alone)
+            VP_TRY(add_scenario(a, c, &s->blocks->alone, &p, waiting, cap, err));
+        else
+            VP_TRY(add_any(r, a, s, c, cap, err));
+    }
+    p.const_ns = const_ns;
+    if (moves_beside(r, &s->offload))
+        VP_TRY(add_moved(r, a, s, c, &p, cap, err));
 out:
     return st;
 }
@@ -796,7 +842,7 @@ out:
 vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp_plan_answer *a,
                         vp_cost *cost, vp_space_extent extent, vp_err *err)
 {
-    int64_t   cap[5] = {0};
+    int64_t   cap[4] = {0};
     vp_status st     = VP_OK;
 
     a->n_scenarios      = 0;
@@ -804,7 +850,6 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
     a->cut              = false;
     a->scenarios        = NULL;
     a->libraries        = NULL;
-    a->segments         = NULL;
     a->waiting          = NULL;
 
     a->problem = (vp_ilp_problem){.budget_bytes = vp_device_arena_bytes(r->device, r->budget_bytes),
@@ -820,31 +865,4 @@ vp_status vp_space_list(const vp_plan_request *r, const vp_plan_answer *like, vp
     a->problem.n_ilps = a->n_scenarios;
 out:
     return st;
-}
-
-/* ---- least memory ---- */
-
-/* From the head backwards: where what follows a block needs M bytes, the block and what follows it
- * need k + max(beta, M). The least M is the best for every block before it. */
-int64_t vp_space_least_bytes(const vp_ilp *p, int64_t *counts)
-{
-    int64_t m = p->end_bytes;
-
-    assert(p->n_items >= 1 && p->n_items <= VP_MAX_ITEMS);
-    memset(counts, 0, sizeof *counts * (size_t)p->n_items);
-    for (int64_t b = 0; b < p->n_blocks; b++) {
-        int64_t best = -1, best_m = INT64_MAX;
-        for (int64_t s = 0; s < p->n_items; s++) {
-            int64_t next = p->items[s].k_bytes + vp_max_i64(p->items[s].beta_bytes, m);
-            if (next < best_m || (next == best_m && p->items[s].cost_ns < p->items[best].cost_ns)) {
-                best   = s;
-                best_m = next;
-            }
-        }
-        assert(best >= 0 &&
-               best_m >= m); /* there are items, and none takes back what others keep */
-        m = best_m;
-        counts[best]++;
-    }
-    return m;
 }

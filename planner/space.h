@@ -8,8 +8,8 @@
 
 #include "planner/planner.h"
 
-/* The blocks' side of scenarios of one micro-batch and semantics: for each segment length m the
- * library and its items of an integer program; NULL: there are no such segments. */
+/* The blocks' side of scenarios of one micro-batch and semantics: libraries, and their items of an
+ * integer program. */
 enum { VP_MAX_MOVED_CHOICES = 8 };
 
 struct vp_blocks {
@@ -20,8 +20,10 @@ struct vp_blocks {
     vp_library          moved_libraries[VP_MAX_MOVED_CHOICES];
     int                 n_moved;
     const vp_semantics *semantics;
-    const vp_library   *libraries[VP_MAX_SEGMENT + 1];
-    vp_item_row        *items[VP_MAX_SEGMENT + 1];
+    /* of single blocks, of which none: there are no such micro-steps; and with segments, or of those
+     * that are pinned alone */
+    vp_library   alone, all;
+    vp_item_row *alone_items, *all_items;
 };
 
 /* The ops that a pinned recompute kind recomputes; none where it is free. */
@@ -43,7 +45,7 @@ vp_status vp_space_list(const vp_plan_request *request, const vp_plan_answer *li
                         vp_plan_answer *answer, vp_cost *cost, vp_space_extent extent, vp_err *err);
 
 /* Fewest bytes above an integer program's base that the blocks and the head need, and counts that
- * need no more. */
-int64_t vp_space_least_bytes(const vp_ilp *ilp, int64_t *counts);
+ * need no more, found in last[n_blocks + 1]; both NULL: the bytes alone. */
+int64_t vp_space_least_bytes(const vp_ilp *ilp, int64_t *counts, int64_t *last);
 
 #endif

@@ -65,6 +65,7 @@ static inline int64_t prepended(const vp_item_row *x, int64_t need_bytes)
 static inline void make_example(example *e, uint64_t seed)
 {
     int64_t unit, ns, low = INT64_MAX, high = 0;
+    bool    segments; /* items of several blocks among them */
 
     *e  = (example){0};
     rng = seed * 0x9E3779B97F4A7C15ULL + 1;
@@ -72,6 +73,7 @@ static inline void make_example(example *e, uint64_t seed)
         next_random();
     unit        = below(3) ? 1 : 256 * (1 + below(100000));
     ns          = below(3) ? 1 : 1 + below(1000000);
+    segments    = below(2);
     e->p.ilps   = e->ilps;
     e->p.n_ilps = 1 + below(MAX_P);
     for (int i = 0; i < e->p.n_ilps; i++) {
@@ -88,14 +90,18 @@ static inline void make_example(example *e, uint64_t seed)
 
             x->k_bytes    = (below(2) ? below(8) : below(40)) * unit + (unit > 1 ? below(3) : 0);
             x->beta_bytes = s && below(2) ? g->items[below(s)].beta_bytes : below(40) * unit;
+            x->n_more     = segments && below(2) ? below(4) : 0;
             x->cost_ns =
                 below(5) ? (80 - x->k_bytes / unit) * ns + below(20) * ns / 3 : below(60) * ns;
+            x->cost_ns *= vp_item_blocks(x);
         }
+        if (below(8)) /* else it may be that no chain of them has this length */
+            g->items[below(g->n_items)].n_more = 0;
         qsort(g->items, (size_t)g->n_items, sizeof *g->items, by_beta_then_k);
         for (int64_t s = 0; s < g->n_items; s++) {
             int64_t need = g->end_bytes;
 
-            for (int64_t j = 0; j < g->n_blocks; j++)
+            for (int64_t j = 0; j < g->n_blocks; j += vp_item_blocks(&g->items[s]))
                 need = prepended(&g->items[s], need);
             need += g->base_bytes;
             low  = need < low ? need : low;
@@ -135,9 +141,11 @@ static inline void all_sequences(brute *b, int64_t left, int64_t need_bytes, int
         return;
     }
     for (int64_t s = 0; s < b->g->n_items; s++) {
+        if (vp_item_blocks(&b->g->items[s]) > left)
+            continue;
         b->n[s]++;
-        all_sequences(b, left - 1, prepended(&b->g->items[s], need_bytes),
-                      cost_ns + b->g->items[s].cost_ns);
+        all_sequences(b, left - vp_item_blocks(&b->g->items[s]),
+                      prepended(&b->g->items[s], need_bytes), cost_ns + b->g->items[s].cost_ns);
         b->n[s]--;
     }
 }

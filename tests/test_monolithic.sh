@@ -28,27 +28,32 @@ def random_problem(seed):
     r = random.Random(seed)
     unit, ns = r.choice((1, 256 * r.randrange(1, 100000))), r.choice((1, r.randrange(1, 1000000)))
     programs, low, high = [], None, 0
+    segments = r.random() < .5  # items of several blocks among them
     for _ in range(r.randint(1, 3)):
         items = []
         for s in range(r.randint(1, 5)):
             k = r.randrange(r.choice((8, 40)))
             beta = r.choice(items)[1] if items and r.random() < .5 else r.randrange(40) * unit + (r.randrange(3) if unit > 1 else 0)
             cost = (80 - k) * ns + r.randrange(20) * ns // 3 if r.random() < .8 else r.randrange(60) * ns
-            items.append((k * unit + (r.randrange(3) if unit > 1 else 0), beta, cost))
+            more = r.randrange(3) if segments and r.random() < .5 else 0
+            items.append((k * unit + (r.randrange(3) if unit > 1 else 0), beta, cost * (1 + more), more))
         items.sort(key=lambda x: (-x[1], x[0]))
         n, base, end = r.randint(1, 5), r.randrange(30) * unit, r.randrange(40) * unit
         programs.append({"n_blocks": n, "base_bytes": base, "end_bytes": end, "const_ns": r.randrange(30) * ns, "k_bytes": [x[0] for x in items],
-                         "beta_bytes": [x[1] for x in items], "cost_ns": [x[2] for x in items]})
-        for k, beta, _ in items:
-            need = base + n * k + max(end, beta)
+                         "beta_bytes": [x[1] for x in items], "cost_ns": [x[2] for x in items], "n_more": [x[3] for x in items]})
+        for k, beta, _, more in items:
+            need = base + -(-n // (1 + more)) * k + max(end, beta)
             low, high = min(need, low if low is not None else need), max(need, high)
     return {"budget_bytes": max(0, low - low // 16 + r.randrange(high - low + low // 8 + 1)), "upper_ns": 2**63 - 1, "gap": 0.0, "max_nodes": 1000000,
             "max_pivots": 10**9, "max_memory_bytes": 0, "programs": programs}
 
 
 def cost_of(p, program, sequence):
-    """By the definition, block by block; None where a block does not fit."""
+    """By the definition, item by item (-1: the one before goes on); None where they are not of all blocks, or do not fit."""
     g, kept = p["programs"][program], p["programs"][program]["base_bytes"]
+    sequence = [s for s in sequence if s >= 0]
+    if sum(1 + g["n_more"][s] for s in sequence) != g["n_blocks"]:
+        return None
     for s in sequence:
         kept += g["k_bytes"][s]
         if kept + g["beta_bytes"][s] > p["budget_bytes"]:
@@ -79,16 +84,16 @@ for seed, (p, whole, parts) in in_twos(both, range(1, 2001 if long_run else 201)
     decomposed = g["const_ns"] + sum(n * c for n, c in zip(parts["counts"], g["cost_ns"]))
     here = cost_of(p, whole["program_idx"], whole["items"])
     ok(here == whole["cost_ns"] == decomposed, name, "undivided %s, of its sequence %s, decomposed %s" % (whole["cost_ns"], here, decomposed))
-    if sum(len(g["k_bytes"]) ** g["n_blocks"] for g in p["programs"]) <= 700:
+    if sum((1 + len(g["k_bytes"])) ** g["n_blocks"] for g in p["programs"]) <= 700:
         n_brute += 1
-        costs = (cost_of(p, i, q) for i, g in enumerate(p["programs"]) for q in itertools.product(range(len(g["k_bytes"])), repeat=g["n_blocks"]))
+        costs = (cost_of(p, i, q) for i, g in enumerate(p["programs"]) for q in itertools.product(range(-1, len(g["k_bytes"])), repeat=g["n_blocks"]))
         best = min(c for c in costs if c is not None)
         ok(best == here, name, "undivided %s, the best of all sequences %s" % (here, best))
 ok(n_infeasible >= 5 and n_brute >= 50, "the random problems are of every kind", "%d infeasible, %d small" % (n_infeasible, n_brute))
 
 # a problem beyond the limit is refused, with its size
 large = random_problem(1)
-large["programs"] = [dict(large["programs"][0], n_blocks=20000, k_bytes=[1], beta_bytes=[1], cost_ns=[1])]
+large["programs"] = [dict(large["programs"][0], n_blocks=20000, k_bytes=[1], beta_bytes=[1], cost_ns=[1], n_more=[0])]
 answer = solve(large, "--monolithic")
 ok(answer["status"] == "refused" and answer["n_columns"] == 20001 and not answer["found"], "20,001 columns", answer)
 # limits end the search

@@ -301,7 +301,7 @@ static void no_streamed_plan_is_faster_than_its_bound(void **state)
             vp_ilp_problem p = a.problem;
             vp_figures     f;
             double         over;
-            assert_true(s.offload.blocks && a.segments[k] == 1);
+            assert_true(s.offload.blocks);
             s.n_runs = 0;
             for (int64_t at = pick(&r, lib->n); left > 0;
                  at += at + 1 < lib->n ? 1 + pick(&r, lib->n - at - 1) : 0) {
@@ -376,7 +376,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
             int64_t left = model->graph.n_instances - 2, bound_ns, counts[VP_MAX_ITEMS] = {0};
             vp_ilp_problem p = a.problem;
             vp_figures     f;
-            assert_true(s.offload.activations && a.segments[k] == 1);
+            assert_true(s.offload.activations);
             s.n_runs = 0;
             for (int64_t at = pick(&r, lib->n); left > 0;
                  at += at + 1 < lib->n ? 1 + pick(&r, lib->n - at - 1) : 0) {

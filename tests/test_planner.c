@@ -31,6 +31,8 @@ static vp_plan_request request_for(const vp_model *model, int64_t seq, int64_t b
                              .no_proof     = true};
 }
 
+static int64_t n_mixed; /* sequences of segments and other items */
+
 /* Every assignment of library strategies to blocks in every scenario, each lowered and laid out
  * whole; the chain is put in descending beta, as the planner does (tests/test_solver.c shows by
  * brute force over orders that none is lower). best_s: out, the fastest step within each of the n
@@ -46,24 +48,27 @@ static void brute_force(const vp_plan_request *r, const vp_plan_answer *a, const
 
     for (int64_t s = 0; s < a->n_scenarios; s++) {
         const vp_library *lib   = a->libraries[s];
-        int64_t           n_all = 1, m = a->segments[s];
-        for (int64_t b = 0; b < n_blocks / m; b++)
+        int64_t           n_all = 1;
+        for (int64_t b = 0; b < n_blocks; b++)
             n_all *= lib->n;
         for (int64_t code = 0; code < n_all; code++) {
             vp_scenario x    = a->scenarios[s]->scenario;
             int64_t     last = 0, rest = code;
             bool        descending = true;
             x.n_runs               = 0;
-            for (int64_t b = 0; b < n_blocks / m; b++) {
-                int64_t pick_idx = rest % lib->n;
+            int64_t left           = n_blocks;
+            while (left > 0) {
+                int64_t pick_idx = rest % lib->n, m = lib->strategies[pick_idx].segment;
                 rest /= lib->n;
-                descending &= b == 0 || pick_idx >= last;
-                last               = pick_idx;
-                x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, m,
-                                                    lib->strategies[pick_idx].segment, 0};
+                descending &= x.n_runs == 0 || pick_idx >= last;
+                last = pick_idx;
+                left -= m;
+                x.runs[x.n_runs++] = (vp_block_run){lib->strategies[pick_idx].recompute, m, m, 0};
             }
-            if (!descending)
+            /* each sequence once, without more after it */
+            if (!descending || left < 0 || rest > 0)
                 continue;
+            n_mixed += x.runs[0].segment > 1 && x.runs[0].segment < n_blocks;
             vp_figures f;
             OK(vp_assemble_figures(r->model, &x, &cost, &f, err));
             for (int k = 0; k < n; k++)
@@ -94,7 +99,7 @@ static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
             card.granule_bytes = 4096;
             request.device     = &card;
         }
-        /* four blocks, with segments of two: one micro-batch and chunk */
+        /* four blocks, with segments of two and three: one micro-batch and chunk */
         bool deep = model->graph.n_instances > 4;
         if (deep) {
             request.micro_batch = 2;
@@ -120,6 +125,7 @@ static void the_plan_is_the_best_of_all_that_can_be_enumerated(void **state)
         }
         vp_model_free(model);
     }
+    assert_true(n_mixed > 0);
 }
 
 static void no_preset_is_faster_and_every_plan_keeps_its_budget(void **state)

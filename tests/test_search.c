@@ -126,9 +126,9 @@ static void no_pin_beats_a_free_plan(void **state)
 
 /* ---- the least budget ---- */
 
-/* The least is that of every plan that some budget gets, the presets' segments with a rest that no
- * program holds among them: 7 blocks in segments of 3 leave 1, and where the head is the highest
- * only what is kept counts. A byte less, and nothing fits. */
+/* The least is that of every plan that some budget gets, presets and segments that leave a rest among
+ * them: 7 blocks in segments of 3 leave 1, and where the head is the highest only what is kept counts. A
+ * byte less, and nothing fits. */
 static void no_plan_needs_less_than_the_least_budget(void **state)
 {
     int n_rests = 0;

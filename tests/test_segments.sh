@@ -39,6 +39,43 @@ deep = [json.loads(call("estimate %s --recompute segments:2 --json" % layers(n))
 ok(deep == sorted(deep) and deep[0] < deep[-1], "more depth never needs fewer", deep)
 call("estimate %s --device h200 --recompute segments:2 --ladder" % layers(4))
 
+# ---- depth: what k segments of k blocks need beside parameters and states grows with k, the square root of depth; nothing falls with depth ----
+
+beside = []
+for k in range(2, 11):
+    d = json.loads(call("estimate %s --seq 512 --recompute segments:%d --json" % (layers(k * k), k)))
+    held = sum(i["bytes"] for i in d["items"] if i["name"] in ("parameters", "gradients") or i["name"].startswith("optimizer_state"))
+    ok(held == 16 * d["model"]["params_total"], "%d layers hold 16 bytes a parameter" % (k * k), held)
+    beside.append(d["peak_bytes"] - held)
+steps = [b - a for a, b in zip(beside, beside[1:])]
+ok(min(steps) > 0 and max(steps) < 1.05 * min(steps), "beside what is held, a segment more of a block more takes as much each time", beside)
+least = preset = 0
+for n in range(2, 101):
+    d = json.loads(call("plan %s --device cpu --seq 512 --global-batch 1 --precision fp32 --budget 1KB --json" % layers(n), 3))
+    named = {p["name"]: p["peak_bytes"] for p in d["presets"]}
+    segments = [b for name, b in named.items() if name.startswith("segments")] or [named["recompute full, micro-batch 1"]]
+    ok(d["proof"]["least_budget_bytes"] >= least, "%d layers never need less than fewer do" % n, (d["proof"]["least_budget_bytes"], least))
+    ok(segments[0] >= preset, "nor does the preset of segments", (n, segments[0], preset))
+    least, preset = d["proof"]["least_budget_bytes"], segments[0]
+
+# ---- segments of several lengths in one plan, single blocks among them: run with the same bits as one that recomputes nothing ----
+
+mixed = None
+for n in (23, 29, 31):
+    least = json.loads(call("plan %s --device cpu --seq 256 --global-batch 1 --precision fp32 --loss full --budget 1KB --json" % layers(n), 3))["proof"]["least_budget_bytes"]
+    call("plan %s --device cpu --seq 256 --global-batch 1 --precision fp32 --loss full --within 0 --budget %d -o mixed.json --force" % (layers(n), least))
+    with open(work + "/mixed.json") as f:
+        lengths = {b["segment"] for b in json.load(f)["decisions"]["blocks"]}
+    if len(lengths) > 1:
+        mixed = n
+        call("plan %s --device cpu --seq 256 --global-batch 1 --precision fp32 --loss full --recompute none -o none.json --force" % layers(n))
+        runs = [json.loads(call("run %s --steps 2 --json" % name)) for name in ("mixed.json", "none.json")]
+        ok([s["loss"] for s in runs[0]["steps"]] == [s["loss"] for s in runs[1]["steps"]], "the bits of segments of %s" % sorted(lengths), runs)
+        ok(runs[0]["memories"][0]["executed_bytes"] == least, "in the least bytes", (least, runs[0]["memories"]))
+ok(mixed, "some least plan has segments of several lengths", mixed)
+call("plan %s --device cpu --seq 64 --global-batch 1 --precision fp32 --recompute segments:10 -o long.json --force" % layers(100))
+call("explain long.json")
+
 # ---- a plan: as estimated, and run with the bits of one that recomputes nothing ----
 
 PLAN = "plan %s --device cpu --seq 64 --global-batch 4 --micro-batch 2 --precision fp32 --recompute %s -o %s --json"
@@ -63,7 +100,7 @@ call(PLAN % (layers(6), "segments:3", "less.json --budget %d" % (least - 1)), 3)
 for n, why in (("1", "2 segments or more"), ("5", "of one length"), ("7", "6 blocks"), ("0", "between 1"), ("x", "not a whole number")):
     out = call("plan %s --device cpu --seq 64 --global-batch 4 --recompute segments:%s" % (layers(6), n), 2)
     ok(why in out, "a plan of segments:%s" % n, out)
-ok("at most 6" in call("estimate gpt2 --recompute segments:1", 2), "and an estimate", "said")
+ok("at most 64" in call("estimate %s --recompute segments:1" % layers(65), 2), "and an estimate", "said")
 ok("segments" in call("plan gpt2 --device h200 --seq 64 --global-batch 4 --recompute segments:3 --host-memory 8GB --offload params", 2), "beside streamed blocks", "said")
 finish()
 P

@@ -259,8 +259,8 @@ static void make_large(vp_ilp_problem *p, vp_ilp *g, vp_item_row *items)
     for (int64_t s = 0; s < LARGE; s++) {
         int64_t a = below(1000), level = below(10);
 
-        items[s].k_bytes    = 8000000 + 90000 * a + below(2000000);
-        items[s].beta_bytes = 20000000 + 38000000 * level;
+        items[s] = (vp_item_row){.k_bytes    = 8000000 + 90000 * a + below(2000000),
+                                 .beta_bytes = 20000000 + 38000000 * level};
         items[s].cost_ns =
             4000000 + 2 * (1000 - a) * (1000 - a) + 60000 * (9 - level) + below(80000);
     }
@@ -390,9 +390,9 @@ static void a_certificate_too_large_to_read_is_one_of_a_lower_cutoff(void **stat
  * and still proved. */
 static void the_largest_numbers_are_solved_as_far_as_they_can_be(void **state)
 {
-    vp_item_row items[] = {{(int64_t)1 << 20, (int64_t)1 << 44, (int64_t)1 << 45},
-                           {(int64_t)1 << 29, (int64_t)1 << 40, (int64_t)1 << 43},
-                           {(int64_t)1 << 28, 0, (int64_t)1 << 44}};
+    vp_item_row items[] = {{(int64_t)1 << 20, (int64_t)1 << 44, (int64_t)1 << 45, 0},
+                           {(int64_t)1 << 29, (int64_t)1 << 40, (int64_t)1 << 43, 0},
+                           {(int64_t)1 << 28, 0, (int64_t)1 << 44, 0}};
     vp_ilp      g       = {
                    .n_blocks = VP_MAX_BLOCKS, .const_ns = (int64_t)1 << 60, .items = items, .n_items = 3};
     vp_ilp_problem p = {.budget_bytes = (int64_t)1 << 45,
@@ -475,9 +475,11 @@ out:
     return st;
 }
 
-#define PROGRAM(blocks, k, beta, cost) \
+#define PROGRAM_WITH(blocks, k, beta, cost, more) \
     "{\"n_blocks\":" blocks ",\"base_bytes\":0,\"end_bytes\":0,\"const_ns\":0,\"k_bytes\":" k \
-    ",\"beta_bytes\":" beta ",\"cost_ns\":" cost "}"
+    ",\"beta_bytes\":" beta ",\"cost_ns\":" cost more "}"
+#define PROGRAM(blocks, k, beta, cost) PROGRAM_WITH(blocks, k, beta, cost, "")
+#define SEGMENT(more)                  PROGRAM_WITH("3", "[1]", "[1]", "[1]", ",\"n_more\":" more)
 
 static void a_problem_out_of_range_is_refused_where_it_is(void **state)
 {
@@ -503,6 +505,11 @@ static void a_problem_out_of_range_is_refused_where_it_is(void **state)
     REFUSED(PROGRAM("3", "[1,2]", "[5,6]", "[7,4]"), "programs[0].beta_bytes", "descending");
     REFUSED(PROGRAM("3", "[2,1]", "[5,5]", "[7,4]"), "programs[0].beta_bytes", "descending");
     REFUSED("{\"n_blocks\":1}", "programs[0].base_bytes", "");
+    CHECK_OK(read_problem(SEGMENT("[127]"), &err));
+    REFUSED(SEGMENT("[128]"), "programs[0].n_more[0]", "between");
+    REFUSED(SEGMENT("[-1]"), "programs[0].n_more[0]", "between");
+    REFUSED(SEGMENT("[]"), "programs[0].n_more", "as many");
+    REFUSED(SEGMENT("1"), "programs[0].n_more", "");
 #undef REFUSED
 }
 

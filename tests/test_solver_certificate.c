@@ -70,7 +70,7 @@ static void a_certificate_of_another_problem_proves_only_what_is_true_of_this(vo
             other.p.ilps = other.ilps;
             for (int64_t j = 0; j < e.p.n_ilps; j++)
                 other.ilps[j].items = other.items[j];
-            switch (below(6)) {
+            switch (below(7)) {
             case 0:
                 other.p.budget_bytes += below(other.p.budget_bytes / 4 + 2);
                 break;
@@ -85,6 +85,9 @@ static void a_certificate_of_another_problem_proves_only_what_is_true_of_this(vo
                 break;
             case 4:
                 g->end_bytes -= below(g->end_bytes + 1);
+                break;
+            case 5:
+                other.items[i][s].n_more += 1 + below(2);
                 break;
             default:
                 g->n_blocks = 1 + below(g->n_blocks);

@@ -12,7 +12,9 @@
 static bool is_recomputed(const vp_lowering *l, int op)
 {
     assert(op >= 0 && op < l->t->n_ops);
-    return (l->opts->recompute >> op & 1) || (l->t->ops[op].chunked && l->sem->chunks);
+    bool in_set = op < 64 ? l->opts->recompute >> op & 1 : l->opts->recompute == UINT64_MAX;
+
+    return in_set || (l->t->ops[op].chunked && l->sem->chunks);
 }
 
 static bool in_chunk(const vp_lowering *l, int tensor)
@@ -695,7 +697,8 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
     vp_status   st = VP_OK;
 
     assert(template_idx >= 0 && template_idx < graph->n_templates);
-    assert(opts->chunk_rows % VP_TILE_TOKENS == 0 && t->n_ops <= 64);
+    assert(opts->chunk_rows % VP_TILE_TOKENS == 0);
+    assert(t->n_ops <= 64 || opts->recompute == 0 || opts->recompute == UINT64_MAX);
     l.n_tokens = l.n_rows = vp_mul(opts->symbols[VP_SYM_BATCH], opts->symbols[VP_SYM_SEQ]);
     if (vp_overflowed(l.n_tokens))
         return VP_FAIL(err, VP_ERR_INPUT,
@@ -735,7 +738,8 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
         drop_dead_forward(&l.flow, needed);
     }
     for (int i = 0; i < t->n_ops; i++)
-        l.flow.again |= (uint64_t)(l.again[i] && !t->ops[i].chunked) << i;
+        l.again[i] &= !t->ops[i].chunked;
+    l.flow.again     = l.again;
     l.flow.out_dtype = t->out >= 0 ? l.dtype[t->out] : VP_DTYPE_NONE;
     *out             = l.flow;
 out:

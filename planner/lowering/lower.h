@@ -26,8 +26,9 @@
 #include "planner/lowering/semantics.h"
 
 typedef struct vp_lower_opts {
-    int64_t  symbols[VP_N_SYMBOLS];
-    uint64_t recompute; /* bit i: op i of the template is recomputed, not kept       */
+    int64_t symbols[VP_N_SYMBOLS];
+    /* bit i: op i of the template is recomputed, not kept; of more than 64 ops all bits: all are */
+    uint64_t recompute;
     /* bit i: what is kept of the first output of op i is kept in host memory. It takes no place in
      * the block's region: its buffer, one behind the other there, is in memory "host-pinned", and
      * steps that name it are to work on a copy elsewhere (planner/activations.c) */
@@ -64,8 +65,8 @@ typedef struct vp_lowered {
     vp_dtype  out_dtype;
     /* of each buffer of the program: 1 + the op whose first output it keeps for backward; 0: none */
     int *makers;
-    /* ops (bit i: op i) whose forward stands in the backward pass; chunked ops not counted */
-    uint64_t again;
+    /* per op: its forward stands in the backward pass, too; chunked ops not counted */
+    const bool *again;
 } vp_lowered;
 
 /* *out is zeroed by the caller. Everything returned lives in arena. VP_ERR_INPUT: sizes beyond

@@ -34,7 +34,7 @@ typedef struct vp_flow {
     int64_t       n_steps[2], cap_steps[2];
     int64_t       in, out, grad_out, grad_in; /* values; -1: none */
     vp_dtype      out_dtype;
-    uint64_t      again; /* ops (bit i: op i) whose forward stands in the backward pass */
+    const bool   *again; /* per op: its forward stands in the backward pass, too */
 } vp_flow;
 
 /* Emission alone: the steps of one template in order, their values without places. */

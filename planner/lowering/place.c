@@ -304,6 +304,7 @@ vp_status vp_place_flow(vp_flow *f, const vp_semantics *semantics, const vp_lowe
     share_storages(&p, semantics->executable);
     for (int64_t s = 0; s < p.n_storages; s++)
         p.storages[s].in_host = p.storages[s].kept && p.storages[s].maker &&
+                                p.storages[s].maker <= 64 &&
                                 (opts->offload >> (p.storages[s].maker - 1) & 1);
     list_saved(&p, out);
     if (!semantics->executable)

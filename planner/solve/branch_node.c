@@ -43,12 +43,13 @@ static int64_t cost_of(const vp_chain *c, const int64_t *n)
     return cost;
 }
 
-static int64_t sum_of(const int64_t *n, int64_t n_items)
+/* The blocks that counts are for. */
+static int64_t blocks_of(const vp_chain *c, const int64_t *n)
 {
     int64_t sum = 0;
 
-    for (int64_t s = 0; s < n_items; s++)
-        sum += n[s];
+    for (int64_t s = 0; s < c->g->n_items; s++)
+        sum += n[s] * vp_item_blocks(&c->g->items[s]);
     return sum;
 }
 
@@ -58,7 +59,7 @@ bool vp_branch_take(vp_branch_search *q, int64_t ilp, const int64_t *n)
     int64_t         cost = cost_of(c, n);
 
     assert(ilp >= 0 && ilp < q->p->n_ilps);
-    if (cost >= q->best_ns || sum_of(n, c->g->n_items) != c->g->n_blocks || !fits(c, n))
+    if (cost >= q->best_ns || blocks_of(c, n) != c->g->n_blocks || !fits(c, n))
         return false;
     q->best_ns  = cost;
     q->best_ilp = ilp;
@@ -66,7 +67,7 @@ bool vp_branch_take(vp_branch_search *q, int64_t ilp, const int64_t *n)
     return true;
 }
 
-/* Exchange one block's item for another's as long as that is cheaper. */
+/* Exchange one item for another of as many blocks as long as that is cheaper. */
 static void improve(vp_branch_search *q)
 {
     const int64_t   ilp    = q->best_ilp;
@@ -84,7 +85,8 @@ static void improve(vp_branch_search *q)
                 continue;
             q->trial[a]--;
             for (int64_t b = 0; b < c->g->n_items; b++) {
-                if (c->g->items[b].cost_ns >= c->g->items[a].cost_ns)
+                if (c->g->items[b].cost_ns >= c->g->items[a].cost_ns ||
+                    c->g->items[b].n_more != c->g->items[a].n_more)
                     continue;
                 q->trial[b]++;
                 if (vp_branch_take(q, ilp, q->trial))
@@ -102,21 +104,31 @@ static void distribute(vp_branch_search *q, int64_t ilp, const int64_t *who, int
                        int64_t left, int64_t cost, int *n_combos, bool *found)
 {
     const vp_item_row *x = &q->chains[ilp].g->items[who[i]];
+    const int64_t      m = vp_item_blocks(x);
 
     assert(i >= 0 && i < n && n <= MAX_FRACTIONAL && left >= 0);
     if (i == n - 1) {
-        if (++*n_combos > MAX_COMBOS || cost + left * x->cost_ns >= q->best_ns)
+        if (++*n_combos > MAX_COMBOS || left % m != 0 || cost + left / m * x->cost_ns >= q->best_ns)
             return;
-        q->trial[who[i]] += left;
+        q->trial[who[i]] += left / m;
         *found |= vp_branch_take(q, ilp, q->trial);
-        q->trial[who[i]] -= left;
+        q->trial[who[i]] -= left / m;
         return;
     }
-    for (int64_t k = left; k >= 0 && *n_combos <= MAX_COMBOS; k--) {
+    for (int64_t k = left / m; k >= 0 && *n_combos <= MAX_COMBOS; k--) {
         q->trial[who[i]] += k;
-        distribute(q, ilp, who, n, i + 1, left - k, cost + k * x->cost_ns, n_combos, found);
+        distribute(q, ilp, who, n, i + 1, left - k * m, cost + k * x->cost_ns, n_combos, found);
         q->trial[who[i]] -= k;
     }
+}
+
+static bool is_among(const int64_t *who, int n, int64_t item)
+{
+    bool is = false;
+
+    for (int i = 0; i < n; i++)
+        is |= who[i] == item;
+    return is;
 }
 
 /* Round the LP's counts down and try ways to give the rest to those that were fractional. */
@@ -133,7 +145,9 @@ static void round_counts(vp_branch_search *q, int64_t ilp)
         int    i;
 
         q->trial[s] = down < 0 ? 0 : (int64_t)down;
-        if (c->g->items[s].k_bytes < c->g->items[least].k_bytes)
+        if (c->g->items[s].n_more < c->g->items[least].n_more ||
+            (c->g->items[s].n_more == c->g->items[least].n_more &&
+             c->g->items[s].k_bytes < c->g->items[least].k_bytes))
             least = s;
         if (f < 1e-6)
             continue;
@@ -145,10 +159,11 @@ static void round_counts(vp_branch_search *q, int64_t ilp)
             n += n < MAX_FRACTIONAL;
         }
     }
-    left = c->g->n_blocks - sum_of(q->trial, c->g->n_items);
+    left = c->g->n_blocks - blocks_of(c, q->trial);
     if (left < 0)
         return;
-    if (!n)
+    /* where segments leave a rest, the shortest item that keeps the least may fill it */
+    if (n < MAX_FRACTIONAL && !is_among(who, n, least))
         who[n++] = least;
     distribute(q, ilp, who, n, 0, left, cost_of(c, q->trial), &n_combos, &found);
     if (found)
@@ -199,7 +214,7 @@ static wide exact_bound(vp_branch_search *q, const vp_chain *c, const int64_t *y
             (wide)y[1] * (c->room_bytes - c->g->end_bytes);
     below = y[1];
     for (int64_t l = n_levels - 1; l >= 0; l--) {
-        wide own = -y[0] * block;
+        wide own = 0;
 
         if (q->box.use[l] == VP_LEVEL_UNDECIDED) {
             bound -= (wide)y[2 + l] * n_blocks * c->room_bytes;
@@ -212,8 +227,8 @@ static wide exact_bound(vp_branch_search *q, const vp_chain *c, const int64_t *y
             own -= y[2 + n_levels + l] * block;
         }
         for (int64_t s = c->first[l]; s < c->first[l + 1]; s++)
-            q->coef[s] =
-                own + below * items[s].k_bytes + (with_costs ? items[s].cost_ns * unit : 0);
+            q->coef[s] = own - y[0] * block * vp_item_blocks(&items[s]) + below * items[s].k_bytes +
+                         (with_costs ? items[s].cost_ns * unit : 0);
     }
     for (int64_t s = 0; s < n_items; s++)
         bound += q->coef[s] * (q->coef[s] < 0 ? q->box.hi[s] : q->box.lo[s]);
@@ -327,7 +342,7 @@ static void find_box(vp_branch_search *q, int64_t id)
 
     for (int64_t s = 0; s < c->g->n_items; s++) {
         q->box.lo[s] = 0;
-        q->box.hi[s] = c->g->n_blocks;
+        q->box.hi[s] = c->g->n_blocks / vp_item_blocks(&c->g->items[s]);
     }
     for (int64_t l = 0; l < c->n_levels; l++)
         q->box.use[l] = VP_LEVEL_UNDECIDED;
@@ -521,10 +536,9 @@ static void choose_split(vp_branch_search *q, vp_branch_node *x)
 /* A box that leaves no choice, or that the cover row alone shows empty: no LP. */
 static bool settle(vp_branch_search *q, vp_branch_node *x)
 {
-    const vp_chain *c = &q->chains[x->ilp];
-    int64_t least = sum_of(q->box.lo, c->g->n_items), most = sum_of(q->box.hi, c->g->n_items),
-            kept    = 0;
-    const wide want = (wide)q->infeasible_ns * 1024;
+    const vp_chain *c     = &q->chains[x->ilp];
+    int64_t         least = blocks_of(c, q->box.lo), most = blocks_of(c, q->box.hi), kept = 0;
+    const wide      want = (wide)q->infeasible_ns * 1024;
 
     memset(q->y, 0, (size_t)n_rows(c) * sizeof *q->y);
     if (least > c->g->n_blocks || most < c->g->n_blocks) {
@@ -624,13 +638,13 @@ bool vp_branch_solve_node(vp_branch_search *q, int64_t id)
 bool vp_branch_first_bound(vp_branch_search *q, int64_t id)
 {
     const vp_chain *c     = &q->chains[q->nodes[id].ilp];
-    int64_t         least = c->g->items[0].cost_ns;
+    int64_t         least = INT64_MAX;
 
     assert(q->nodes[id].parent < 0);
-    for (int64_t s = 1; s < c->g->n_items; s++)
-        least = vp_min_i64(least, c->g->items[s].cost_ns);
+    for (int64_t s = 0; s < c->g->n_items; s++)
+        least = vp_min_i64(least, c->g->items[s].cost_ns * 1024 / vp_item_blocks(&c->g->items[s]));
     memset(q->y, 0, (size_t)n_rows(c) * sizeof *q->y);
-    q->y[0] = least * 1024;
+    q->y[0] = least;
     find_box(q, id);
     return keep_multipliers(q, &q->nodes[id]);
 }

@@ -96,11 +96,11 @@ static bool add_row(walk *w, int64_t r, int64_t u, wide *constant)
 
     assert(r >= 0 && r < 2 + 2 * w->n_levels); /* leaf_proves() refuses other rows */
 
-    if (r == 0) { /* u (L - sum n) */
+    if (r == 0) { /* u (L - sum m n) */
         if (!add_product(constant, u * block, g->n_blocks))
             return false;
         for (int64_t s = 0; s < g->n_items; s++)
-            if (!add_product(&w->coef[s], u, -block))
+            if (!add_product(&w->coef[s], u, -block * vp_item_blocks(&g->items[s])))
                 return false;
         return true;
     }
@@ -232,7 +232,8 @@ static bool ilp_is_sound(const vp_ilp *g)
     for (int64_t s = 0; s < g->n_items; s++) {
         const vp_item_row *x = &g->items[s];
 
-        if (x->k_bytes < 0 || x->beta_bytes < 0 || (s && x[-1].beta_bytes < x->beta_bytes))
+        if (x->k_bytes < 0 || x->beta_bytes < 0 || x->n_more < 0 ||
+            x->n_more >= VP_MAX_ITEM_BLOCKS || (s && x[-1].beta_bytes < x->beta_bytes))
             return false;
     }
     return g->base_bytes >= 0 && g->end_bytes >= 0;
@@ -263,7 +264,7 @@ static bool tree_proves(const vp_ilp_problem *p, const vp_ilp *g, const json_t *
         if (!s || g->items[s].beta_bytes != g->items[s - 1].beta_bytes)
             w.beta_bytes[w.n_levels++] = g->items[s].beta_bytes;
         w.level_of[s] = w.n_levels - 1;
-        w.hi[s]       = g->n_blocks;
+        w.hi[s]       = g->n_blocks / vp_item_blocks(&g->items[s]);
     }
     assert(w.n_levels >= 1 && w.n_levels <= g->n_items);
     /* Costs are whole nanoseconds: above cutoff - 1 is at least the cutoff. */

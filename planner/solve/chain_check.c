@@ -2,8 +2,8 @@
  * the checker. Shares no code with chain_dp.c, which searches.
  *
  * The chain is built from its end, items in ascending beta, each as often as one likes: the
- * integer program of problem.h, said block by block. Of what lies above the next block it needs M bytes, and the
- * blocks so far cost T; the chain of none needs what the head needs. One more block makes
+ * integer program of problem.h, said item by item. Of what lies above the next item it needs M bytes, and the
+ * blocks so far cost T; the chain of none needs what the head needs. One more item, of m blocks, makes
  *
  *     M' = k + max(beta, M)        T' = T + cost
  *
@@ -11,11 +11,11 @@
  * is not followed. Nor is one that cannot end below the cutoff, by any price p / q of a byte: the r
  * blocks to come keep x bytes at most, what is left of the room, so they cost at least
  *
- *     (r min over items (q cost + p k) - p x) / q
+ *     (r min over items (q cost + p k) / m - p x) / q
  *
- * whatever p and q >= 1 are (every solution satisfies sum k <= x); and they keep r times the
- * smallest k. Items: those that may still come. Prices are the slopes of their lower hull, which are
- * the best; were they wrong, the proof would only fail. */
+ * whatever p and q >= 1 are (every solution satisfies sum k <= x and sum m = r); and they keep r times
+ * the smallest k / m. Items: those that may still come. Prices are the slopes of their lower hull, which
+ * are the best; were they wrong, the proof would only fail. */
 #include "planner/solve/problem.h"
 
 #include <assert.h>
@@ -24,12 +24,14 @@
 typedef __int128 wide;
 
 /* so that sums of products stay below 2^126 */
-static const int64_t MOST_BYTES = (int64_t)1 << 56, MOST_COST_NS = (int64_t)1 << 45;
+static const int64_t MOST_BYTES = (int64_t)1 << 56, MOST_COST_NS = (int64_t)1 << 45,
+                     MOST_PRICE = (int64_t)1 << 48;
 
 typedef struct price {
     int64_t p, q;
-    int64_t k_bytes; /* for blocks that have at least so much room each */
-    wide    least;   /* of q cost + p k                              */
+    int64_t k_bytes, k_blocks; /* for blocks that have at least k_bytes / k_blocks of room each */
+    wide    least;             /* of q cost + p k a block: least / blocks */
+    int64_t blocks;
 } price;
 
 typedef struct chain {
@@ -63,6 +65,7 @@ static bool is_sound(const vp_ilp *g)
         const vp_item_row *x = &g->items[s];
         sound                = x->k_bytes >= 0 && x->k_bytes <= MOST_BYTES && x->beta_bytes >= 0 &&
                 x->beta_bytes <= MOST_BYTES && x->cost_ns >= 0 && x->cost_ns <= MOST_COST_NS &&
+                x->n_more >= 0 && x->n_more < VP_MAX_ITEM_BLOCKS &&
                 (s == 0 || x[-1].beta_bytes >= x->beta_bytes);
     }
     return sound;
@@ -70,20 +73,40 @@ static bool is_sound(const vp_ilp *g)
 
 /* ---- prices ---- */
 
-static void add_price(check *c, int64_t p, int64_t q, int64_t k_bytes)
+/* What a block of `to` keeps more than one of `from`, and costs less, times the blocks of both. */
+static wide more_kept(const vp_item_row *from, const vp_item_row *to)
+{
+    return (wide)to->k_bytes * vp_item_blocks(from) - (wide)from->k_bytes * vp_item_blocks(to);
+}
+
+static wide less_cost(const vp_item_row *from, const vp_item_row *to)
+{
+    return (wide)from->cost_ns * vp_item_blocks(to) - (wide)to->cost_ns * vp_item_blocks(from);
+}
+
+/* The price p / q, both cut to the same number of bits where they have too many, for blocks that have as
+ * much room as those of an item keep. */
+static void add_price(check *c, wide p, wide q, const vp_item_row *at)
 {
     price *x = &c->prices[c->n_prices++];
 
     assert(p >= 0 && q >= 1); /* only such a price bounds anything */
     assert(c->n_prices <= c->g->n_items + 1);
-    *x = (price){.p = p, .q = q, .k_bytes = k_bytes};
+    for (; p > MOST_PRICE || q > MOST_PRICE; p /= 2)
+        q = q > 1 ? q / 2 : 1;
+    *x = (price){
+        .p = (int64_t)p, .q = (int64_t)q, .k_bytes = at->k_bytes, .k_blocks = vp_item_blocks(at)};
     for (int64_t s = 0; s < c->n_items; s++) {
-        wide sum = (wide)q * c->g->items[s].cost_ns + (wide)p * c->g->items[s].k_bytes;
-        x->least = s == 0 || sum < x->least ? sum : x->least;
+        const vp_item_row *item = &c->g->items[s];
+        wide               sum  = q * item->cost_ns + p * item->k_bytes;
+        if (s == 0 || sum * x->blocks < x->least * vp_item_blocks(item)) {
+            x->least  = sum;
+            x->blocks = vp_item_blocks(item);
+        }
     }
 }
 
-/* The lower convex hull of the items' (bytes kept, cost): begins at the item that keeps the least and
+/* The lower convex hull of the items' (bytes kept, cost) a block: begins at the item that keeps the least and
  * goes on to the one that saves the most cost for each byte more, and so on. The slopes are prices. */
 static void find_prices(check *c)
 {
@@ -91,23 +114,24 @@ static void find_prices(check *c)
 
     assert(c->n_items >= 1 && c->n_items <= c->g->n_items);
     c->n_prices = 0;
-    for (int64_t s = 1; s < c->n_items; s++)
-        if (items[s].k_bytes < at->k_bytes ||
-            (items[s].k_bytes == at->k_bytes && items[s].cost_ns < at->cost_ns))
+    for (int64_t s = 1; s < c->n_items; s++) {
+        wide more = more_kept(at, &items[s]);
+        if (more < 0 || (more == 0 && less_cost(at, &items[s]) > 0))
             at = &items[s];
+    }
     while (at) {
         const vp_item_row *to = NULL;
         for (int64_t s = 0; s < c->n_items; s++) {
             const vp_item_row *x = &items[s];
-            if (x->k_bytes > at->k_bytes && x->cost_ns < at->cost_ns &&
-                (!to || (wide)(at->cost_ns - x->cost_ns) * (to->k_bytes - at->k_bytes) >
-                            (wide)(at->cost_ns - to->cost_ns) * (x->k_bytes - at->k_bytes)))
+            if (more_kept(at, x) > 0 && less_cost(at, x) > 0 &&
+                (!to ||
+                 less_cost(at, x) * more_kept(at, to) > less_cost(at, to) * more_kept(at, x)))
                 to = x;
         }
         if (to)
-            add_price(c, at->cost_ns - to->cost_ns, to->k_bytes - at->k_bytes, at->k_bytes);
+            add_price(c, less_cost(at, to), more_kept(at, to), at);
         else /* nothing is cheaper: bytes are free from here on */
-            add_price(c, 0, 1, at->k_bytes);
+            add_price(c, 0, 1, at);
         at = to;
     }
 }
@@ -116,14 +140,15 @@ static void find_prices(check *c)
  * never a higher one than for a chain that needed less. */
 static bool is_hopeless(const check *c, const chain *x, int64_t n, int64_t *at)
 {
-    int64_t room_bytes = c->room_bytes - x->m_bytes;
+    const wide room_bytes = c->room_bytes - x->m_bytes;
 
-    while (*at > 0 && (wide)n * c->prices[*at].k_bytes > room_bytes)
+    while (*at > 0 && (wide)n * c->prices[*at].k_bytes > room_bytes * c->prices[*at].k_blocks)
         --*at;
     const price *y = &c->prices[*at];
-    if ((wide)n * y->k_bytes > room_bytes) /* the least that n blocks keep */
+    if ((wide)n * y->k_bytes > room_bytes * y->k_blocks) /* the least that n blocks keep */
         return true;
-    return (wide)n * y->least - (wide)y->p * room_bytes > (c->most_ns - x->t_ns) * y->q;
+    return (wide)n * y->least >
+           ((wide)y->p * room_bytes + (c->most_ns - x->t_ns) * y->q) * y->blocks;
 }
 
 /* ---- chains ---- */
@@ -210,8 +235,9 @@ static bool none_ends(check *c)
     for (int64_t s = c->g->n_items - 1; s >= 0; s--) {
         c->n_items = s + 1;
         find_prices(c);
-        for (int64_t j = 1; j <= n_blocks; j++)
-            if (!prepend(c, &c->g->items[s], &c->fronts[j - 1], n_blocks - j) ||
+        const int64_t m = vp_item_blocks(&c->g->items[s]);
+        for (int64_t j = m; j <= n_blocks; j++)
+            if (!prepend(c, &c->g->items[s], &c->fronts[j - m], n_blocks - j) ||
                 !take_in(c, &c->fronts[j], n_blocks - j))
                 return false;
     }

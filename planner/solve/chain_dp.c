@@ -1,8 +1,8 @@
 /* The exact optimum of one integer program without linear programming: of partial chains of each
  * length those that no other undercuts in bytes and cost, built from the chain's end.
  *
- * A partial chain of j blocks needs M bytes above what is kept before it and costs T. Prepending a
- * block of an item gives
+ * A partial chain of j blocks needs M bytes above what is kept before it and costs T. Prepending an
+ * item gives one of j + m blocks with
  *
  *     M' = k + max(beta, M)        T' = T + cost
  *
@@ -12,7 +12,7 @@
  * what the head needs.
  *
  * The r blocks still to come share the B - M bytes that are left, so they cost at least r times
- * the lower convex hull of the items' (k, cost) at (B - M) / r bytes each. Partial chains that
+ * the lower convex hull of the items' (k / m, cost / m) at (B - M) / r bytes each. Partial chains that
  * cannot end within a limit then are dropped; the limit is that bound for the whole chain and a
  * little more, and a little more again until some chain ends within it. A chain that is dropped
  * undercuts none that is not: the bound grows with M, too. */
@@ -29,7 +29,7 @@ enum { FIRST_SHARE = 4096, WIDER = 8 };
 
 typedef struct point {
     int64_t m_bytes, t_ns;
-    int64_t link; /* the block that was prepended last; -1: none */
+    int64_t link; /* the item that was prepended last; -1: none */
 } point;
 
 typedef struct front { /* ascending m_bytes, descending t_ns */
@@ -41,8 +41,10 @@ typedef struct link {
     int64_t next, item;
 } link;
 
-typedef struct corner { /* of a hull: ascending k_bytes, descending cost_ns */
-    int64_t k_bytes, cost_ns, item;
+typedef __int128 wide;
+
+typedef struct corner { /* of a hull: ascending k, descending cost, both of one of its m blocks */
+    int64_t k_bytes, cost_ns, m, item;
 } corner;
 
 struct vp_ilp_hull {
@@ -54,7 +56,7 @@ typedef struct dp {
     const vp_ilp *ilp;
     int64_t       max_bytes; /* that a chain may need                                  */
     int64_t       limit_ns;  /* that the blocks may cost                               */
-    corner       *by_k;      /* all items in ascending k                               */
+    corner       *by_k;      /* all items in ascending k / m                           */
     vp_ilp_hull   hull;      /* of the items that may still be prepended               */
     front        *fronts;    /* of the chains of 0 .. n_blocks blocks                  */
     link         *links;
@@ -63,28 +65,41 @@ typedef struct dp {
     front         merged;
 } dp;
 
+/* m_a m_b times what a block of b keeps more than one of a, and what one of a costs more: with the sizes
+ * that problem.c lets pass, and items of 128 blocks, products of two stay below 2^120. */
+static wide k_between(const corner *a, const corner *b)
+{
+    return (wide)b->k_bytes * a->m - (wide)a->k_bytes * b->m;
+}
+
+static wide cost_between(const corner *a, const corner *b)
+{
+    return (wide)a->cost_ns * b->m - (wide)b->cost_ns * a->m;
+}
+
 static int by_k_then_cost(const void *a, const void *b)
 {
     const corner *x = a, *y = b;
+    const wide    k = k_between(y, x), cost = cost_between(x, y);
 
-    if (x->k_bytes != y->k_bytes)
-        return x->k_bytes < y->k_bytes ? -1 : 1;
-    if (x->cost_ns != y->cost_ns)
-        return x->cost_ns < y->cost_ns ? -1 : 1;
+    if (k)
+        return k < 0 ? -1 : 1;
+    if (cost)
+        return cost < 0 ? -1 : 1;
     return (x->item > y->item) - (x->item < y->item);
 }
 
 /* Whether b lies on or above the line from a to c. */
 static bool above(const corner *a, const corner *b, const corner *c)
 {
-    return (__int128)(a->cost_ns - b->cost_ns) * (c->k_bytes - a->k_bytes) <=
-           (__int128)(a->cost_ns - c->cost_ns) * (b->k_bytes - a->k_bytes);
+    return cost_between(a, b) * k_between(a, c) <= cost_between(a, c) * k_between(a, b);
 }
 
 static void sort_by_k(const vp_ilp *ilp, corner *by_k)
 {
     for (int64_t s = 0; s < ilp->n_items; s++)
-        by_k[s] = (corner){ilp->items[s].k_bytes, ilp->items[s].cost_ns, s};
+        by_k[s] = (corner){ilp->items[s].k_bytes, ilp->items[s].cost_ns,
+                           vp_item_blocks(&ilp->items[s]), s};
     qsort(by_k, (size_t)ilp->n_items, sizeof *by_k, by_k_then_cost);
 }
 
@@ -95,7 +110,7 @@ static void set_hull(const corner *by_k, int64_t n, int64_t last, vp_ilp_hull *h
     for (int64_t i = 0; i < n; i++) {
         const corner *x = &by_k[i];
 
-        if (x->item > last || (hull->n && hull->at[hull->n - 1].cost_ns <= x->cost_ns))
+        if (x->item > last || (hull->n && cost_between(&hull->at[hull->n - 1], x) <= 0))
             continue;
         while (hull->n >= 2 && above(&hull->at[hull->n - 2], &hull->at[hull->n - 1], x))
             hull->n--;
@@ -124,15 +139,18 @@ static bool least_rest(const vp_ilp_hull *hull, int64_t n, int64_t room_bytes, i
     int64_t i = hull->n - 1;
 
     assert(hull->n >= 1 && n >= 0);
-    while (i > 0 && (__int128)n * hull->at[i].k_bytes > room_bytes)
+    while (i > 0 && (wide)n * hull->at[i].k_bytes > (wide)room_bytes * hull->at[i].m)
         i--;
-    const corner  *x           = &hull->at[i];
-    const __int128 spare_bytes = room_bytes - (__int128)n * x->k_bytes;
-    __int128       least_ns    = (__int128)n * x->cost_ns;
+    /* both m times too large */
+    const corner *x           = &hull->at[i];
+    const wide    spare_bytes = (wide)room_bytes * x->m - (wide)n * x->k_bytes;
+    wide          least_ns    = (wide)n * x->cost_ns;
     if (spare_bytes < 0)
         return false;
     if (i + 1 < hull->n)
-        least_ns -= spare_bytes * (x->cost_ns - x[1].cost_ns) / (x[1].k_bytes - x->k_bytes);
+        least_ns -= spare_bytes * cost_between(x, x + 1) / k_between(x, x + 1);
+    if (x->m > 1) /* what costs whole nanoseconds costs at least this */
+        least_ns = (least_ns + x->m - 1) / x->m;
     *cost_ns = least_ns > INT64_MAX ? INT64_MAX : (int64_t)least_ns;
     return true;
 }
@@ -188,8 +206,8 @@ static bool append_prepended(dp *d, point x, int64_t from, int64_t item)
     return append(d, x);
 }
 
-/* *longer takes in the chains that come from *shorter by prepending one block of the item; n
- * more blocks are to come. */
+/* *longer takes in the chains that come from *shorter by prepending the item; n more blocks are to
+ * come. */
 static bool prepend(dp *d, const front *shorter, front *longer, int64_t item, int64_t n)
 {
     const vp_item_row *x = &d->ilp->items[item];
@@ -247,9 +265,10 @@ static bool build(dp *d)
     d->fronts[0] = d->merged;
     d->merged    = empty;
     for (int64_t s = d->ilp->n_items - 1; s >= 0; s--) {
+        const int64_t m = vp_item_blocks(&d->ilp->items[s]);
         set_hull(d->by_k, d->ilp->n_items, s, &d->hull);
-        for (int64_t j = 1; j <= n_blocks; j++)
-            if (!prepend(d, &d->fronts[j - 1], &d->fronts[j], s, n_blocks - j))
+        for (int64_t j = m; j <= n_blocks; j++)
+            if (!prepend(d, &d->fronts[j - m], &d->fronts[j], s, n_blocks - j))
                 return false;
     }
     return true;

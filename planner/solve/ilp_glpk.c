@@ -13,7 +13,7 @@
  * two rows of which one is free: the matrix is the same at all nodes, only bounds differ, and any
  * node's basis is one of any other.
  *
- *     1            sum n = L
+ *     1            sum m n = L
  *     2            sum k n <= room - end
  *     3 + l        prefix + beta / L * sum of the level's n <= room     (free unless undecided)
  *     3 + nl + l   prefix <= room - beta                                (free unless used)
@@ -126,7 +126,7 @@ static void fill(vp_lp *lp, int *rows, double *values)
         const double       beta = (double)x->beta_bytes / lp->byte_unit / (double)g->n_blocks;
         int                n    = 0;
 
-        rows[++n] = 1, values[n] = 1;
+        rows[++n] = 1, values[n] = (double)vp_item_blocks(x);
         if (x->k_bytes)
             rows[++n] = 2, values[n] = k;
         for (int l = l_of; l < nl; l++) {
@@ -149,13 +149,20 @@ static void fill(vp_lp *lp, int *rows, double *values)
     glp_set_mat_col(lp->prob, lp->n_items + 3, 1, rows, values);
 }
 
+/* What an item costs above so much a block. */
+static int64_t cost_above(const vp_item_row *x, int64_t least_ns)
+{
+    return x->cost_ns - vp_item_blocks(x) * least_ns;
+}
+
 /* Costs, or those of the elastic columns alone; the columns one does not look at are shut. */
 static void set_costs(vp_lp *lp, bool elastic)
 {
     for (int s = 0; s < lp->n_items; s++)
-        glp_set_obj_coef(
-            lp->prob, s + 1,
-            elastic ? 0 : (double)(lp->chain->g->items[s].cost_ns - lp->least_ns) / lp->cost_unit);
+        glp_set_obj_coef(lp->prob, s + 1,
+                         elastic ? 0
+                                 : (double)cost_above(&lp->chain->g->items[s], lp->least_ns) /
+                                       lp->cost_unit);
     for (int e = lp->n_items + 1; e <= lp->n_cols; e++) {
         glp_set_obj_coef(lp->prob, e, elastic ? 1 : 0);
         glp_set_col_bnds(lp->prob, e, elastic ? GLP_LO : GLP_FX, 0, 0);
@@ -195,16 +202,17 @@ vp_lp *vp_lp_new(vp_lp_engine *engine, const vp_chain *chain)
                   .n_levels = (int)chain->n_levels,
                   .n_rows   = 2 + 3 * (int)chain->n_levels,
                   .n_cols   = (int)g->n_items + 3,
-                  .least_ns = g->items[0].cost_ns};
+                  .least_ns = INT64_MAX};
     for (int64_t s = 0; s < g->n_items; s++) {
         const vp_item_row *x = &g->items[s];
 
         k_bytes      = vp_max_i64(k_bytes, x->k_bytes);
-        lp->least_ns = vp_min_i64(lp->least_ns, x->cost_ns);
-        most_ns      = vp_max_i64(most_ns, x->cost_ns);
+        lp->least_ns = vp_min_i64(lp->least_ns, x->cost_ns / vp_item_blocks(x));
     }
+    for (int64_t s = 0; s < g->n_items; s++)
+        most_ns = vp_max_i64(most_ns, cost_above(&g->items[s], lp->least_ns));
     lp->byte_unit = unit_near(k_bytes);
-    lp->cost_unit = unit_near(most_ns - lp->least_ns);
+    lp->cost_unit = unit_near(most_ns);
     built         = build(lp, rows, values);
     if (built) {
         lp->next    = engine->all;

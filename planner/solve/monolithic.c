@@ -11,10 +11,10 @@
 #include <stdlib.h>
 
 /* Columns, all binary: for each integer program p of the problem one z_p (it is the one chosen),
- * then x_{p,i,s} (block i, first in the chain is 0, uses item s), block by block. Rows:
+ * then x_{p,i,s} (item s begins at block i, the first in the chain is 0), block by block. Rows:
  *
  *     choose       sum_p z_p = 1
- *     cover p,i    sum_s x_{p,i,s} - z_p = 0
+ *     cover p,i    sum of x_{p,j,s} with j <= i < j + m_s, - z_p = 0
  *     peak p,i     sum_{j <= i} sum_s k_s x_{p,j,s} + sum_s beta_s x_{p,i,s} - room_p z_p <= 0
  *                  room = budget - base
  *     end p        sum_j sum_s k_s x_{p,j,s} - (room_p - end_p) z_p <= 0
@@ -73,12 +73,13 @@ static int x_column(const model *m, int64_t ilp_idx, int64_t block, int64_t item
     return m->z[ilp_idx] + 1 + (int)(block * m->p->ilps[ilp_idx].n_items + item);
 }
 
+/* What a block costs at least. */
 static int64_t least_item_ns(const vp_ilp *g)
 {
-    int64_t least = g->items[0].cost_ns;
+    int64_t least = INT64_MAX;
 
-    for (int64_t s = 1; s < g->n_items; s++)
-        least = vp_min_i64(least, g->items[s].cost_ns);
+    for (int64_t s = 0; s < g->n_items; s++)
+        least = vp_min_i64(least, g->items[s].cost_ns / vp_item_blocks(&g->items[s]));
     return least;
 }
 
@@ -168,11 +169,15 @@ static void add_columns(model *m, int64_t ilp_idx)
     m->z[ilp_idx] = first;
     for (int j = first; j <= glp_get_num_cols(m->prob); j++)
         glp_set_col_kind(m->prob, j, GLP_BV);
+    for (int64_t i = 0; i < g->n_blocks; i++)
+        for (int64_t s = 0; s < g->n_items; s++)
+            if (i + vp_item_blocks(&g->items[s]) > g->n_blocks)
+                glp_set_col_bnds(m->prob, x_column(m, ilp_idx, i, s), GLP_FX, 0, 0);
     glp_set_obj_coef(m->prob, first, (double)(g->const_ns + g->n_blocks * least - m->least_ns));
     for (int64_t i = 0; i < g->n_blocks; i++)
         for (int64_t s = 0; s < g->n_items; s++)
             glp_set_obj_coef(m->prob, x_column(m, ilp_idx, i, s),
-                             (double)(g->items[s].cost_ns - least));
+                             (double)(g->items[s].cost_ns - vp_item_blocks(&g->items[s]) * least));
 }
 
 static void add_rows(model *m, int64_t ilp_idx)
@@ -184,7 +189,8 @@ static void add_rows(model *m, int64_t ilp_idx)
         int n = 0;
 
         for (int64_t s = 0; s < g->n_items; s++)
-            put(m, &n, x_column(m, ilp_idx, i, s), 1);
+            for (int64_t j = vp_max_i64(0, i - g->items[s].n_more); j <= i; j++)
+                put(m, &n, x_column(m, ilp_idx, j, s), 1);
         put(m, &n, m->z[ilp_idx], -1);
         new_row(m, GLP_FX, 0, n);
     }
@@ -210,7 +216,7 @@ static void build(model *m)
 
 /* ---- the solution ---- */
 
-/* The items GLPK chose. False: not one integer program with one item a block. */
+/* The items GLPK chose. False: not one integer program, or not blocks that items cover once. */
 static bool read_items(model *m)
 {
     int64_t chosen = -1;
@@ -223,19 +229,23 @@ static bool read_items(model *m)
         }
     if (chosen < 0)
         return false;
-    m->out->ilp_idx = chosen;
-    for (int64_t i = 0; i < m->p->ilps[chosen].n_blocks; i++) {
+    m->out->ilp_idx   = chosen;
+    const vp_ilp *g   = &m->p->ilps[chosen];
+    int64_t       end = 0; /* of the items so far */
+    for (int64_t i = 0; i < g->n_blocks; i++) {
         m->items[i] = -1;
-        for (int64_t s = 0; s < m->p->ilps[chosen].n_items; s++)
+        for (int64_t s = 0; s < g->n_items; s++)
             if (glp_mip_col_val(m->prob, x_column(m, chosen, i, s)) > 0.5) {
-                if (m->items[i] >= 0)
+                if (i != end || m->items[i] >= 0)
                     return false;
                 m->items[i] = s;
             }
-        if (m->items[i] < 0)
+        if (m->items[i] >= 0)
+            end = i + vp_item_blocks(&g->items[m->items[i]]);
+        if (end <= i)
             return false;
     }
-    return true;
+    return end == g->n_blocks;
 }
 
 /* The last block of the first row that the items break exactly; -1: none. */
@@ -245,6 +255,8 @@ static int64_t broken_at(const model *m)
     int64_t       kept = g->base_bytes;
 
     for (int64_t i = 0; i < g->n_blocks; i++) {
+        if (m->items[i] < 0)
+            continue;
         kept += g->items[m->items[i]].k_bytes;
         if (kept + g->items[m->items[i]].beta_bytes > m->p->budget_bytes)
             return i;
@@ -258,8 +270,9 @@ static void forbid(model *m, int64_t last)
     int n = 0;
 
     for (int64_t i = 0; i <= last; i++)
-        put(m, &n, x_column(m, m->out->ilp_idx, i, m->items[i]), 1);
-    new_row(m, GLP_UP, (double)last, n);
+        if (m->items[i] >= 0)
+            put(m, &n, x_column(m, m->out->ilp_idx, i, m->items[i]), 1);
+    new_row(m, GLP_UP, n - 1, n);
 }
 
 static void keep_solution(model *m)
@@ -270,7 +283,7 @@ static void keep_solution(model *m)
     m->out->items   = m->items;
     m->out->cost_ns = g->const_ns;
     for (int64_t i = 0; i < g->n_blocks; i++)
-        m->out->cost_ns += g->items[m->items[i]].cost_ns;
+        m->out->cost_ns += m->items[i] >= 0 ? g->items[m->items[i]].cost_ns : 0;
 }
 
 /* ---- the search ---- */

@@ -32,13 +32,25 @@ static json_t *column(const vp_ilp *g, size_t offset)
     return array;
 }
 
+static bool has_segments(const vp_ilp *g)
+{
+    bool has = false;
+
+    for (int64_t s = 0; s < g->n_items; s++)
+        has |= g->items[s].n_more > 0;
+    return has;
+}
+
+/* n_more is left out where it is 0 throughout. */
 static json_t *ilp_to_json(const vp_ilp *g)
 {
-    return json_pack("{sI sI sI sI so so so}", "n_blocks", (json_int_t)g->n_blocks, "base_bytes",
-                     (json_int_t)g->base_bytes, "end_bytes", (json_int_t)g->end_bytes, "const_ns",
-                     (json_int_t)g->const_ns, "k_bytes", column(g, offsetof(vp_item_row, k_bytes)),
-                     "beta_bytes", column(g, offsetof(vp_item_row, beta_bytes)), "cost_ns",
-                     column(g, offsetof(vp_item_row, cost_ns)));
+    return json_pack("{sI sI sI sI so so so so*}", "n_blocks", (json_int_t)g->n_blocks,
+                     "base_bytes", (json_int_t)g->base_bytes, "end_bytes", (json_int_t)g->end_bytes,
+                     "const_ns", (json_int_t)g->const_ns, "k_bytes",
+                     column(g, offsetof(vp_item_row, k_bytes)), "beta_bytes",
+                     column(g, offsetof(vp_item_row, beta_bytes)), "cost_ns",
+                     column(g, offsetof(vp_item_row, cost_ns)), "n_more",
+                     has_segments(g) ? column(g, offsetof(vp_item_row, n_more)) : NULL);
 }
 
 json_t *vp_ilp_problem_to_json(const vp_ilp_problem *p)
@@ -78,10 +90,11 @@ out:
 
 static vp_status ilp_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp *g, vp_err *err)
 {
-    static const char *const keys[] = {"n_blocks", "base_bytes", "end_bytes", "const_ns",
-                                       "k_bytes",  "beta_bytes", "cost_ns",   NULL};
-    vp_json_node             k, beta, cost;
-    int64_t                  n_beta, n_cost;
+    static const char *const keys[] = {"n_blocks", "base_bytes", "end_bytes",
+                                       "const_ns", "k_bytes",    "beta_bytes",
+                                       "cost_ns",  "n_more",     NULL};
+    vp_json_node             k, beta, cost, more;
+    int64_t                  n_beta, n_cost, n_more = -1;
     vp_status                st = VP_OK;
 
     VP_TRY(vp_json_only_keys(node, keys, err));
@@ -92,13 +105,18 @@ static vp_status ilp_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp
     VP_TRY(vp_json_array(node, "k_bytes", &k, &g->n_items, err));
     VP_TRY(vp_json_array(node, "beta_bytes", &beta, &n_beta, err));
     VP_TRY(vp_json_array(node, "cost_ns", &cost, &n_cost, err));
+    if (vp_json_has(node, "n_more"))
+        VP_TRY(vp_json_array(node, "n_more", &more, &n_more, err));
     if (g->n_items < 1 || g->n_items > VP_MAX_ITEMS) {
         st = vp_json_fail(node, "k_bytes", err, "must have 1 to %d items", VP_MAX_ITEMS);
         goto out;
     }
-    if (n_beta != g->n_items || n_cost != g->n_items) {
-        st = vp_json_fail(node, n_beta != g->n_items ? "beta_bytes" : "cost_ns", err,
-                          "must have as many items as k_bytes");
+    if (n_beta != g->n_items || n_cost != g->n_items || (n_more >= 0 && n_more != g->n_items)) {
+        st = vp_json_fail(node,
+                          n_beta != g->n_items   ? "beta_bytes"
+                          : n_cost != g->n_items ? "cost_ns"
+                                                 : "n_more",
+                          err, "must have as many items as k_bytes");
         goto out;
     }
     g->items = vp_arena_array(arena, g->n_items, sizeof *g->items);
@@ -109,6 +127,8 @@ static vp_status ilp_from_json(vp_arena *arena, const vp_json_node *node, vp_ilp
         VP_TRY(integer_at(&k, s, 0, MAX_BYTES, &x->k_bytes, err));
         VP_TRY(integer_at(&beta, s, 0, MAX_BYTES, &x->beta_bytes, err));
         VP_TRY(integer_at(&cost, s, 0, MAX_COST_NS, &x->cost_ns, err));
+        if (n_more >= 0)
+            VP_TRY(integer_at(&more, s, 0, VP_MAX_ITEM_BLOCKS - 1, &x->n_more, err));
         if (x->k_bytes > MAX_KEPT_BYTES / g->n_blocks) {
             st = vp_json_fail(node, "k_bytes", err,
                               "item %d in every block is more bytes than are counted here", (int)s);
@@ -273,7 +293,7 @@ vp_status vp_monolithic_from_json(vp_arena *arena, const vp_json_node *root,
     m.items = vp_arena_array(arena, n, sizeof *m.items);
     VP_TRY_ALLOC(err, m.items);
     for (int64_t i = 0; i < n; i++)
-        VP_TRY(integer_at(&items, i, 0, p->ilps[m.ilp_idx].n_items - 1, &m.items[i], err));
+        VP_TRY(integer_at(&items, i, -1, p->ilps[m.ilp_idx].n_items - 1, &m.items[i], err));
     *out = m;
 out:
     return st;
@@ -295,14 +315,15 @@ bool vp_ilp_evaluate(const vp_ilp_problem *p, int64_t ilp_idx, const int64_t *co
     for (int64_t s = 0; s < g->n_items; s++) {
         const vp_item_row *x = &g->items[s];
 
-        if (counts[s] < 0 || counts[s] > g->n_blocks || (s && x[-1].beta_bytes < x->beta_bytes))
+        if (counts[s] < 0 || counts[s] > g->n_blocks || x->n_more < 0 ||
+            (s && x[-1].beta_bytes < x->beta_bytes))
             return false;
         if (!counts[s])
             continue;
-        n_blocks   = vp_add(n_blocks, counts[s]);
+        n_blocks   = vp_add(n_blocks, vp_mul(counts[s], vp_item_blocks(x)));
         total_ns   = vp_add(total_ns, vp_mul(x->cost_ns, counts[s]));
         kept_bytes = vp_add(kept_bytes, vp_mul(x->k_bytes, counts[s]));
-        /* The last block of this item, above all that is kept up to it. The level's row is that
+        /* The last of this item, above all that is kept up to it. The level's row is that
          * of its last used item: the ones before it keep less and need the same beta, so testing
          * each tests the row. */
         if (vp_overflowed(vp_add(kept_bytes, x->beta_bytes)) ||

@@ -2,17 +2,18 @@
  * on it.
  *
  * One *integer program* (vp_ilp) is one scenario (micro-batch, loss chunk, ...) of a chain of L equal blocks: how
- * many blocks use which strategy (*item*). Everything else about the scenario is constant. An item
+ * often it uses which strategy (*item*). Everything else about the scenario is constant. An item is for
+ * m_s blocks in a row: one, or those of a segment. It
  * keeps k bytes from its forward to its backward and needs at most beta bytes above what is kept so
- * far, its own k included, while it runs; it costs t nanoseconds a micro-step. Blocks stand in the
+ * far, its own k included, while it runs; it costs t nanoseconds a micro-step. Items stand in the
  * chain in descending beta (planning by counts is exact then: exchanging two neighbours that are
  * not in that order never raises the peak). With counts n_s, items in descending beta, levels = the
  * distinct values of beta:
  *
  *     minimise   const_ns + sum_s cost_ns_s n_s                          integer nanoseconds
- *     cover      sum_s n_s = L
- *     level l    base + sum_{s: beta_s >= beta_l} k_s n_s + beta_l <= B    for every level some
- *                block uses
+ *     cover      sum_s m_s n_s = L
+ *     level l    base + sum_{s: beta_s >= beta_l} k_s n_s + beta_l <= B    for every level that is
+ *                used
  *     end        base + sum_s k_s n_s + end_bytes <= B                     the head, above all that
  *                is kept
  *
@@ -37,7 +38,7 @@
  * >= 0 of "<=" and ">=" rows (a negative one counts as 0) and any of the equality,
  *
  *     bound = const + sum_r u_r (lhs excess)  =  minimum over the box lo <= n <= hi of
- *             const + sum_s cost_s n_s + u_0 (L - sum n) + sum_{<= rows} u_r (a_r n - b_r) +
+ *             const + sum_s cost_s n_s + u_0 (L - sum m n) + sum_{<= rows} u_r (a_r n - b_r) +
  *             sum_{>= rows} u_r (b_r - a_r n)
  *
  * is a lower bound, evaluated exactly in 128-bit integers: nothing the solver says is trusted.
@@ -53,11 +54,18 @@
 #include <stdint.h>
 
 typedef struct vp_item_row {
-    /* cost of one block over all micro-steps of an optimizer step */
+    /* cost over all micro-steps of an optimizer step */
     int64_t k_bytes, beta_bytes, cost_ns;
+    int64_t n_more; /* blocks beside the first: m - 1 */
 } vp_item_row;
 
-/* The lower convex hull of items' (k, cost): what blocks of so many bytes each cost at least. */
+/* The blocks that an item is for: m. */
+static inline int64_t vp_item_blocks(const vp_item_row *item)
+{
+    return 1 + item->n_more;
+}
+
+/* The lower convex hull of items' (k, cost) a block: what blocks of so many bytes each cost at least. */
 typedef struct vp_ilp_hull vp_ilp_hull;
 
 /* One scenario's integer program. A plan's vp_program (plan/plan.h) is something else: lowered
@@ -77,7 +85,7 @@ typedef struct vp_ilp {
  * may take more. */
 enum { VP_MAX_CHAIN_PROOFS = 8, VP_CHAIN_PROOF_STATES = 1000000, VP_CHAIN_CHECK_STATES = 20000000 };
 
-enum { VP_MAX_ITEMS = 512, VP_MAX_ILPS = 4096, VP_MAX_BLOCKS = 100000 };
+enum { VP_MAX_ITEMS = 512, VP_MAX_ILPS = 4096, VP_MAX_BLOCKS = 100000, VP_MAX_ITEM_BLOCKS = 128 };
 
 typedef struct vp_ilp_problem {
     int64_t budget_bytes;
@@ -115,7 +123,7 @@ typedef struct vp_monolithic {
     vp_monolithic_end end;
     bool              found;
     int64_t           ilp_idx, cost_ns;
-    int64_t          *items; /* of each block, in chain order */
+    int64_t          *items; /* of each block, in chain order; -1: the one before goes on */
     int64_t           n_columns, n_rows;
     int64_t           n_nodes; /* GLPK's, those it never solved included        */
 } vp_monolithic;

@@ -178,7 +178,8 @@ static vp_status take_sequence(vp_arena *arena, const vp_ilp_problem *problem, v
     int64_t *counts = vp_arena_array(arena, problem->ilps[m->ilp_idx].n_items, sizeof *counts);
     VP_TRY_ALLOC(err, counts);
     for (int64_t i = 0; i < problem->ilps[m->ilp_idx].n_blocks; i++)
-        counts[m->items[i]]++; /* vp_monolithic_from_json() has seen that there are such items */
+        if (m->items[i] >= 0) /* vp_monolithic_from_json() has seen that there are such items */
+            counts[m->items[i]]++;
     if (!vp_ilp_evaluate(problem, m->ilp_idx, counts, &out->cost_ns)) {
         out->cost_ns = -1;
         out->note =

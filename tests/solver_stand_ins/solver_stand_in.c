@@ -126,6 +126,12 @@ static void raise_cutoff(int64_t ns)
     set("cutoff_ns", json_integer(json_integer_value(json_object_get(solution, "cutoff_ns")) + ns));
 }
 
+/* What an item is for, blocks beside the first; a document says nothing where all are for one. */
+static bool is_segment(const json_t *g, size_t item)
+{
+    return json_integer_value(json_array_get(json_object_get(g, "n_more"), item)) > 0;
+}
+
 /* Every block by the item that needs least: it fits if anything does, and is called optimal. */
 static void worse(void)
 {
@@ -139,7 +145,7 @@ static void worse(void)
         int64_t need = n_blocks * json_integer_value(json_array_get(k, s)) +
                        json_integer_value(json_array_get(beta, s));
 
-        if (need < least)
+        if (need < least && !is_segment(g, s))
             least = need, best = s;
     }
     for (size_t s = 0; s < n; s++)
@@ -157,9 +163,11 @@ static void too_large(void)
            *counts = json_array();
     size_t best = 0, n = json_array_size(cost);
 
-    for (size_t s = 1; s < n; s++)
-        if (json_integer_value(json_array_get(cost, s)) <
-            json_integer_value(json_array_get(cost, best)))
+    while (is_segment(g, best))
+        best++;
+    for (size_t s = 0; s < n; s++)
+        if (!is_segment(g, s) && json_integer_value(json_array_get(cost, s)) <
+                                     json_integer_value(json_array_get(cost, best)))
             best = s;
     for (size_t s = 0; s < n; s++)
         json_array_append_new(
