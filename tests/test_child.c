@@ -250,8 +250,9 @@ static void added_variables_replace_inherited_ones(void **state)
     (void)state;
     setenv("VPLAN_A", "old", 1);
     setenv("VPLAN_AB", "kept", 1);
-    run_script("echo $VPLAN_A $VPLAN_AB ${VPLAN_C-unset}; env | grep -c '^VPLAN_A='",
-               (vp_child_opts){.env_add = add});
+    run_script(
+        "echo $VPLAN_A $VPLAN_AB ${VPLAN_C-unset}; tr '\\0' '\\n' < /proc/$$/environ | grep -c '^VPLAN_A='",
+        (vp_child_opts){.env_add = add});
     assert_string_equal(result.out, "new kept\n1\n");
     unsetenv("VPLAN_A");
     unsetenv("VPLAN_AB");
