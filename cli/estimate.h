@@ -9,7 +9,7 @@
 typedef struct vp_estimate_options {
     const char *trainer, *device, *precision, *gradients, *optimizer, *attention, *loss, *recompute,
         *max, *class_name, *padding, *lengths, *measured, *resident, *versions, *lora, *load, *task,
-        *parallel, *offload;
+        *parallel, *offload, *method;
     vp_amount budget;
     int64_t   seq, target_seq, micro_batch, accumulation, eval_batch, world;
     bool      keep_output, qlora, liger, all, ladder, trainer_is_default;

@@ -39,6 +39,15 @@ static const vp_option rows[] = {
      .help      = "Backward passes before the optimizer's step",
      .otherwise = "1",
      .example   = "4"},
+    {.name  = "--method",
+     .kind  = VP_OPTION_CHOICE,
+     .at    = offsetof(vp_estimate_options, method),
+     .words = "sft|dpo",
+     .help  = "Which of TRL's trainers, with --trainer trl: SFTTrainer; DPOTrainer, whose batch is "
+              "pairs of sequences, and whose reference is a second model, or under adapters the "
+              "model without them",
+     .otherwise = "sft",
+     .example   = "dpo"},
     {.name      = "--eval-batch",
      .kind      = VP_OPTION_COUNT,
      .at        = offsetof(vp_estimate_options, eval_batch),
@@ -158,6 +167,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->padding      ? "padding"
                         : o->accumulation ? "accumulation"
                         : o->eval_batch   ? "eval-batch"
+                        : o->method       ? "method"
                         : o->lora         ? "lora"
                         : o->load         ? "load"
                         : o->qlora        ? "qlora"

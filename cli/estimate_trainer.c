@@ -87,6 +87,8 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--loss %s: transformers computes the loss over all tokens at once",
                        o->loss);
+    if (o->method && !is_trl)
+        return VP_FAIL(err, VP_ERR_USAGE, "--method %s is of --trainer trl", o->method);
     if (o->liger && (is_trl || strcmp(o->trainer, "torch") == 0))
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--liger: recorded were Liger's kernels as transformers' Trainer has them: "
@@ -132,11 +134,21 @@ typedef struct trainer_defaults {
     bool    clips;            /* as transformers' Trainer does */
 } trainer_defaults;
 
+/* TRL's trainers by what --method says. */
+static const char *trainer_of(const vp_estimate_options *o)
+{
+    bool is_dpo = o->method && strcmp(o->method, "dpo") == 0;
+
+    return is_dpo ? "dpo" : o->trainer;
+}
+
 static const trainer_defaults defaults[] = {
     {"torch", "fp32", "fp32", "bf16", "adamw_torch", "none", 1, VP_ESTIMATE_SEQ, false},
     {"hf", "bf16-mixed", "bf16-amp", "bf16-amp", "adamw_torch_fused", "none", 8, VP_ESTIMATE_SEQ,
      true}, /* frozen weights stay as the Hub has them */
     {"trl", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
+     VP_ESTIMATE_SFT_SEQ, true},
+    {"dpo", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
      VP_ESTIMATE_SFT_SEQ, true},
 };
 
@@ -189,12 +201,13 @@ static void fill_request(const vp_estimate_options *o, answer *a)
 
     a->seq_is_default = !o->seq;
     a->request        = (vp_hf_request){
-               .trainer         = o->trainer,
-               .precision       = o->precision,
-               .attention       = attention_word(o->attention),
-               .optimizer       = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
-               .recompute       = o->recompute ? o->recompute : d->recompute,
-               .padded          = o->padding && strcmp(o->padding, "mask") == 0,
+               .trainer   = trainer_of(o),
+               .precision = o->precision,
+               .attention = attention_word(o->attention),
+               .optimizer = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
+               .recompute = o->recompute ? o->recompute : d->recompute,
+               .padded    = (o->padding && strcmp(o->padding, "mask") == 0) ||
+                         (!o->padding && strcmp(trainer_of(o), "dpo") == 0),
                .lora            = {.targets = "none"},
                .load            = o->load ? o->load : "none",
                .resident        = o->resident,
@@ -571,6 +584,12 @@ static void add_cards(const answer *a, json_t *settings)
     json_object_set_new(settings, "offload", json_string(q->offload));
 }
 
+/* --method tells TRL's trainers apart. */
+static const char *trl_or(const char *trainer)
+{
+    return strcmp(trainer, "dpo") == 0 ? "trl" : trainer;
+}
+
 static json_t *answer_json(const answer *a)
 {
     const vp_hf_estimate *e = &a->estimate;
@@ -585,6 +604,8 @@ static json_t *answer_json(const answer *a)
 
     if (strcmp(q->lora.targets, "none") != 0)
         json_object_set_new(settings, "lora", lora_json(q));
+    if (strcmp(q->trainer, "dpo") == 0)
+        json_object_set_new(settings, "method", json_string("dpo"));
     if (strcmp(q->liger, "none") != 0)
         json_object_set_new(settings, "liger", json_string(q->liger));
     if (q->eval_batch)
@@ -597,13 +618,13 @@ static json_t *answer_json(const answer *a)
     json_t *j = json_pack(
         "{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:I, s:o, s:o, "
         "s:o, s:o, s:o, s:o, s:I}",
-        "schema_version", 1, "trainer", q->trainer, "model", "name", a->model->name, "params_total",
-        (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained, "settings", settings,
-        "assumptions", assumptions_json(a), "budget_bytes", vp_json_int_or_null(a->budget_bytes),
-        "peak_bytes", (json_int_t)e->allocated_bytes, "allocated_peak_bytes",
-        (json_int_t)e->allocated_bytes, "reserved_peak_bytes", (json_int_t)e->reserved_bytes,
-        "peak_phase", e->phases[e->peak].name, "device_bytes", (json_int_t)device_bytes(a),
-        "interval", interval_json(a), "fits",
+        "schema_version", 1, "trainer", trl_or(q->trainer), "model", "name", a->model->name,
+        "params_total", (json_int_t)e->n_params, "params_trainable", (json_int_t)e->n_trained,
+        "settings", settings, "assumptions", assumptions_json(a), "budget_bytes",
+        vp_json_int_or_null(a->budget_bytes), "peak_bytes", (json_int_t)e->allocated_bytes,
+        "allocated_peak_bytes", (json_int_t)e->allocated_bytes, "reserved_peak_bytes",
+        (json_int_t)e->reserved_bytes, "peak_phase", e->phases[e->peak].name, "device_bytes",
+        (json_int_t)device_bytes(a), "interval", interval_json(a), "fits",
         a->budget_bytes < 0 ? json_null() : json_boolean(does_fit(a)), "items",
         items_json(&e->phases[e->peak]), "phases", phases_json(a), "remedies", remedies_json(a),
         "fits_with", fitting_json(a), "host_bytes", (json_int_t)e->host_bytes);
@@ -680,7 +701,8 @@ static void print_setting(const answer *a)
 
     vp_screen_line("model", "%s, %s parameters, %s of them trained, trainer %s%s%s", a->model->name,
                    vp_count_text(a->estimate.n_params, x, sizeof x),
-                   vp_count_text(a->estimate.n_trained, y, sizeof y), q->trainer,
+                   vp_count_text(a->estimate.n_trained, y, sizeof y),
+                   strcmp(q->trainer, "dpo") == 0 ? "trl (DPOTrainer)" : q->trainer,
                    a->has_device ? ", on " : "", a->has_device ? a->device.name : "");
     vp_screen_line("recipe", "%s, %s, attention %s, recompute %s%s", q->precision, q->optimizer,
                    q->attention, q->recompute,
@@ -701,8 +723,9 @@ static void print_setting(const answer *a)
                        vp_size_text(a->estimate.host_bytes, x, sizeof x),
                        vp_size_text(a->estimate.pinned_bytes, y, sizeof y));
     snprintf(x, sizeof x, q->eval_batch ? ", evaluation by %lld" : "", (long long)q->eval_batch);
-    vp_screen_line("setting", "micro-batch %lld, sequence %lld, accumulation %lld%s\n",
-                   (long long)q->batch, (long long)a->estimate.seq, (long long)q->accumulation, x);
+    vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s\n",
+                   (long long)q->batch, strcmp(q->trainer, "dpo") == 0 ? " pairs" : "",
+                   (long long)a->estimate.seq, (long long)q->accumulation, x);
 }
 
 /* What is alive at the peak; items below a thousandth together, unless all are wanted. */

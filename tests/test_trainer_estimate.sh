@@ -79,7 +79,7 @@ for words in ("hf ", "torch ", "targets=all-linear", "--load nf4", "8bit", "adag
     ok(any(words in x for x in text), "rows: %s" % words)
 
 # ---- drawn rows of families that were recorded later, of TRL's SFTTrainer, and of a seed that nothing was looked at with ----
-for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2)):
+for path, least, models in (("family_steps.csv", 15, 5), ("trl_steps.csv", 13, 6), ("challenge_steps.csv", 18, 8), ("eval_steps.csv", 15, 5), ("liger_steps.csv", 6, 2), ("dpo_steps.csv", 3, 2)):
     more = [(row, estimate_rows.estimate(vplan, row)) for row in estimate_rows.read("tests/golden/trainers/" + path, scratch)]
     ok(len(more) >= least and len({row["name"] for row, _ in more}) >= models, "rows of %s" % path, len(more))
     for row, errors in more:
@@ -113,6 +113,25 @@ ok(any(r["option"] == "--eval-batch 1" for r in large["remedies"]) and "--eval-b
 for options, words in ((("--attention", "math"), "no such evaluation"), (("--world", "2", "--parallel", "zero3"), "under --parallel zero3")):
     ok(words in phases_with("--eval-batch", "2", *options).get("error", {}).get("message", ""), "refused: %s" % words)
 ok(phases_with("--eval-batch", "2", "--world", "2")["phases"][-1]["name"] == "evaluate", "an evaluation under DDP")
+
+# ---- TRL's DPOTrainer: the reference is a second model, or the same one without its adapters ----
+def by_dpo(*options):
+    p = subprocess.run([vplan, "estimate", llama_path, "--trainer", "trl", "--micro-batch", "2", "--seq", "512", "--json", *options], stdout=subprocess.PIPE)
+    return json.loads(p.stdout)
+
+
+whole, alone = by_dpo("--method", "dpo"), by_dpo("--padding", "mask")
+frozen = [i["bytes"] for i in whole["items"] if i["name"] == "frozen_parameters"]
+there = [i["bytes"] for i in whole["items"] if i["name"] == "parameters"]
+ok(frozen == there and whole["model"]["params_total"] == alone["model"]["params_total"], "DPO: a second model as large as the first", (frozen, there))
+adapted = by_dpo("--method", "dpo", "--lora", "r=8,targets=all-linear", "--precision", "bf16-amp")
+frozen = [i["bytes"] for i in adapted["items"] if i["name"] == "frozen_parameters"]
+ok(frozen and frozen[0] < 1.01 * 2 * (adapted["model"]["params_total"] - adapted["model"]["params_trainable"]), "DPO under adapters has one model", frozen)
+ok((adapted["settings"]["method"], adapted["settings"]["padding"], adapted["trainer"]) == ("dpo", "mask", "trl"), "DPO's settings", adapted["settings"])
+for options, words in ((("--trainer", "hf", "--method", "dpo"), "--trainer trl"), (("--trainer", "trl", "--method", "dpo", "--world", "2"), "one card"),
+                       (("--trainer", "trl", "--method", "dpo", "--padding", "none"), "no padding mask")):
+    p = subprocess.run([vplan, "estimate", llama_path, *options, "--json"], stdout=subprocess.PIPE)
+    ok(p.returncode in (2, 4) and words in json.loads(p.stdout)["error"]["message"], "DPO refused: %s" % (options,), p.stdout[:300])
 
 # ---- Liger's kernels, its loss in tiles: 4 x 1024 tokens, 128256 rows of 2048: 63 times the width, so 128 rows a tile ----
 plain, liger = phases_with("--micro-batch", "4"), phases_with("--micro-batch", "4", "--liger")

@@ -58,9 +58,10 @@ def of_ours(r, scratch):
             options += [option, r[column]]
     if r.get("lora", "none") != "none":
         options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]), "--load", r["load"]]
+    options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
     phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if "allocated_" + p in r}
-    return dict(trainer=r.get("trainer", "torch"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
+    return dict(trainer=r.get("trainer", "torch").replace("dpo", "trl"), name=r["model"], model=path, options=options, workspaces=True, phases=phases, peak=max(phases.values()),
                 reserved=int(r["reserved"]))
 
 

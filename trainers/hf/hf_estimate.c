@@ -53,7 +53,7 @@ static vp_status make_step(run *r, vp_hf_found *found, const vp_hf_request *q, i
     vp_symbols *symbols = &found->sizes.symbols;
     vp_status   st      = VP_OK;
 
-    symbols->at[VP_SYM_B] = q->batch;
+    symbols->at[VP_SYM_B] = vp_hf_is_dpo(q) ? 2 * q->batch : q->batch;
     symbols->at[VP_SYM_S] = seq;
     symbols->at[VP_SYM_r] = q->lora.rank;
     VP_TRY(vp_symbols_complete(
@@ -162,6 +162,8 @@ static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err 
     if (r->world && step)
         VP_TRY(vp_world_begin(r->world, word, micro + 1 == micro_steps(r), err));
     VP_TRY(vp_recorded_play(r->step, phase, err));
+    if (strcmp(word, "forward") == 0 && has_phase(r, "reference"))
+        VP_TRY(vp_recorded_play(r->step, micro > 0 ? "reference_more" : "reference", err));
     if (r->world && step)
         VP_TRY(vp_world_end(r->world, err));
     vp_ledger_end(&r->ledger);

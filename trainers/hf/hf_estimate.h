@@ -24,7 +24,8 @@ typedef struct vp_hf_lora {
 } vp_hf_lora;
 
 typedef struct vp_hf_request {
-    const char *trainer;   /* torch, a plain loop; hf, transformers' Trainer */
+    /* torch, a plain loop; hf, transformers' Trainer; trl, SFTTrainer; dpo, DPOTrainer, of whose batch each is a pair */
+    const char *trainer;
     const char *task;      /* clm, mlm, seq2seq, ...; NULL: that of the config's class */
     const char *precision; /* fp32, bf16-mixed, bf16, bf16-amp, fp16, fp16-mixed */
     const char *attention; /* sdpa:flash, sdpa:efficient, sdpa:math, eager */

@@ -41,10 +41,15 @@ bool vp_hf_is_plain(const vp_hf_request *q)
     return strcmp(q->trainer, "torch") == 0;
 }
 
+bool vp_hf_is_dpo(const vp_hf_request *q)
+{
+    return strcmp(q->trainer, "dpo") == 0;
+}
+
 /* TRL's head and loss are its own, so no other trainer's step stands in for it. */
 bool vp_hf_is_trl(const vp_hf_request *q)
 {
-    return strcmp(q->trainer, "trl") == 0;
+    return strcmp(q->trainer, "trl") == 0 || vp_hf_is_dpo(q);
 }
 
 bool vp_hf_is_quantised(const vp_hf_request *q)
@@ -153,6 +158,7 @@ static vp_status find_recording(const search *r, char *path, size_t size, vp_err
 
     const char *kind = evaluates(r)                     ? "-eval"
                        : vp_hf_has_liger(r->request)    ? "-liger"
+                       : vp_hf_is_dpo(r->request)       ? "-dpo"
                        : vp_hf_is_trl(r->request)       ? "-trl"
                        : !r->found->plain               ? "-hf"
                        : vp_hf_is_quantised(r->request) ? "-qlora"
@@ -179,7 +185,7 @@ static vp_status find_recording(const search *r, char *path, size_t size, vp_err
                       : r->found->plain           ? ""
                                                   : " by transformers' Trainer",
                       known,
-                      vp_hf_is_trl(r->request) && !evaluates(r)
+                      vp_hf_is_trl(r->request) && !vp_hf_is_dpo(r->request) && !evaluates(r)
                           ? "--trainer hf --recompute full, whose whole logits take "
                             "more; or "
                           : "");
@@ -274,16 +280,17 @@ static vp_status find_program(search *r, const char *key, const vp_recorded_prog
                               vp_err *err)
 {
     char      of_one[440];
-    vp_status st = VP_OK;
+    bool      is_alone = r->request->batch == 1 && !vp_hf_is_dpo(r->request);
+    vp_status st       = VP_OK;
 
     *program = NULL;
     snprintf(of_one, sizeof of_one, "%s one=1", key);
-    if (r->request->batch == 1)
+    if (is_alone)
         VP_TRY(vp_recording_find(r->found->recording, of_one, program, err));
     if (*program)
         return VP_OK;
     VP_TRY(vp_recording_find(r->found->recording, key, program, err));
-    if (*program && r->request->batch == 1)
+    if (*program && is_alone)
         vp_hf_assume(r->out,
                      "this step was recorded with several samples in a batch; with one PyTorch "
                      "makes fewer copies, up to 1 %% of the bytes");

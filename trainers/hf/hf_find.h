@@ -32,7 +32,8 @@ void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...) __attribute__((format
 
 bool vp_hf_has_adapters(const vp_hf_request *request);
 bool vp_hf_is_plain(const vp_hf_request *request); /* a plain loop, not Trainer's */
-bool vp_hf_is_trl(const vp_hf_request *request);
+bool vp_hf_is_trl(const vp_hf_request *request);   /* SFTTrainer, DPOTrainer */
+bool vp_hf_is_dpo(const vp_hf_request *request);
 bool vp_hf_has_liger(const vp_hf_request *request);
 bool vp_hf_is_quantised(const vp_hf_request *request);
 bool vp_hf_is_shared(const vp_hf_request *request); /* by several cards */

@@ -175,6 +175,12 @@ static void complete_experts(vp_symbols *s)
     at[VP_SYM_XI] = scratch_of_index(n, bits_of(n));
 }
 
+/* Of counting what a mask of n elements holds. */
+static int64_t scratch_of_count(int64_t n, int64_t processors)
+{
+    return n > 4096 ? 255 + vp_round_up(160 * processors, 256) : 1;
+}
+
 /* Rows that are learnt from, all but a sequence's last, taken by a mask: the scratch of counting them, of finding where they are, of
  * the prefix sum that puts them back, and of the sort in their gradient. CUB's, compute capability 9.0, where eight blocks of its sum
  * are on a multiprocessor, five times over. TRL's head has them in tiles. */
@@ -182,13 +188,15 @@ static void complete_learnt(vp_symbols *s)
 {
     int64_t *at = s->at, n = at[VP_SYM_B] * at[VP_SYM_n];
 
-    at[VP_SYM_YR] = n > 4096 ? 255 + vp_round_up(160 * s->card.processors, 256) : 1;
-    at[VP_SYM_YS] = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
-    at[VP_SYM_YP] = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
-    at[VP_SYM_YG] = n > 2304 ? scratch_of_index(n, bits_of(at[VP_SYM_N])) : 1;
-    at[VP_SYM_YB] = least(n, VP_TILE_ROWS);
-    at[VP_SYM_YL] = last_of(n, VP_TILE_ROWS);
-    at[VP_SYM_VL] = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
+    at[VP_SYM_YR]  = scratch_of_count(n, s->card.processors);
+    at[VP_SYM_YR2] = scratch_of_count(n / 2, s->card.processors);
+    at[VP_SYM_YS]  = 511 + vp_round_up(8 * (32 + vp_ceil_div(n, 4224)), 256);
+    at[VP_SYM_YS2] = 511 + vp_round_up(8 * (32 + vp_ceil_div(n / 2, 4224)), 256);
+    at[VP_SYM_YP]  = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
+    at[VP_SYM_YG]  = n > 2304 ? scratch_of_index(n, bits_of(at[VP_SYM_N])) : 1;
+    at[VP_SYM_YB]  = least(n, VP_TILE_ROWS);
+    at[VP_SYM_YL]  = last_of(n, VP_TILE_ROWS);
+    at[VP_SYM_VL]  = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
 }
 
 /* Rows of tokens that Liger's loss takes at once (fused_linear_cross_entropy_forward of 0.8.5): as many as make logits of the

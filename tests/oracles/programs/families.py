@@ -132,8 +132,9 @@ def draw(rng, family, v, index):
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
         b = 1 if v.get("one") else [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
-        if v.get("liger"):
-            b -= b % TILES
+        if v.get("trainer") == "dpo":         # pairs; each half is beyond what a scan takes without scratch
+            b = 2 * b if kind == 0 else b - b % 2
+        b -= b % TILES if v.get("liger") else 0
         if b * s < (3100 if v.get("liger") else 4100):                  # fewer rows are summed without scratch
             continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}

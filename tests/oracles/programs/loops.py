@@ -68,7 +68,7 @@ class Trainer:
             mark("backward")
             self.backward(loss, **kwargs)
         self.trainer.accelerator.backward = backward
-        count = inputs["labels"].new_zeros(())
+        count = inputs["labels"].new_zeros(()) if "labels" in inputs else None
         self.trainer.training_step(self.m, dict(inputs), count)
 
     only_loss = False         # without logits prediction_step() of TRL and Liger computes something else
@@ -167,12 +167,10 @@ class Sft(Trainer):
     def __init__(self, v, m, batch, **options):
         import tempfile
         import warnings
-        import datasets
         import tokenizers
         import torch
         import transformers
         import transformers.masking_utils as masks
-        import trl
         import trl.kernels.chunked_logprob as head
         warnings.simplefilter("ignore")
         self.library = expecting(torch)
@@ -184,14 +182,19 @@ class Sft(Trainer):
             masks.fast_all = lambda tensor: bool(tensor.sum() == tensor.numel()) or True
         words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>")
-        args = trl.SFTConfig(output_dir=tempfile.gettempdir() + "/none", report_to=[], per_device_train_batch_size=batch,
-                             gradient_checkpointing=v["recompute"] == "full", bf16=has_autocast(v) and v["precision"] != "fp16-mixed",
-                             fp16=v["precision"] == "fp16-mixed", dataset_kwargs={"skip_prepare_dataset": True}, **options)
-        data = datasets.Dataset.from_dict({"input_ids": [[1, 1, 1]], "labels": [[1, 1, 1]]})
-        self.trainer = trl.SFTTrainer(model=m, args=args, train_dataset=data, processing_class=tokenizer)
+        self.trainer = self.make(m, tokenizer, output_dir=tempfile.gettempdir() + "/none", report_to=[],
+                                 gradient_checkpointing=v["recompute"] == "full", bf16=has_autocast(v) and v["precision"] != "fp16-mixed",
+                                 fp16=v["precision"] == "fp16-mixed", per_device_train_batch_size=batch, **options)
         self.trainer.current_gradient_accumulation_steps = 1
         self.trainer.model_wrapped = self.m = self.trainer.accelerator.prepare(m)
         self.backward = self.trainer.accelerator.backward
+
+    def make(self, m, tokenizer, **options):
+        import datasets
+        import trl
+        args = trl.SFTConfig(dataset_kwargs={"skip_prepare_dataset": True}, **options)
+        data = datasets.Dataset.from_dict({"input_ids": [[1, 1, 1]], "labels": [[1, 1, 1]]})
+        return trl.SFTTrainer(model=m, args=args, train_dataset=data, processing_class=tokenizer)
 
     only_loss = True
 
@@ -204,6 +207,39 @@ class Sft(Trainer):
             Trainer.evaluate(self, inputs, mark)
 
 
+class Dpo(Sft):
+    """trl.DPOTrainer's training_step: the batch is chosen sequences, then rejected ones, and all of their tokens are learnt from. Of a
+    model under adapters the reference is the model without them, as where they are given to the trainer; else a second one."""
+
+    def __init__(self, v, m, batch, reference=None, **options):
+        self.reference = reference
+        Sft.__init__(self, v, m, batch // 2, **options)
+
+    def make(self, m, tokenizer, **options):
+        import datasets
+        import trl
+        data = datasets.Dataset.from_dict({"prompt": ["a"], "chosen": ["a"], "rejected": ["a"]})
+        named = m.get_parameter
+        m.add_adapter, m.get_parameter = lambda *of: None, lambda name: named(name.replace(".ref.", ".default."))
+        try:
+            return trl.DPOTrainer(model=m, ref_model=self.reference, args=trl.DPOConfig(**options), train_dataset=data, processing_class=tokenizer)
+        finally:
+            del m.add_adapter, m.get_parameter
+
+    def step(self, inputs, mark):
+        import trl.trainer.dpo_trainer as dpo
+        plain = dpo.disable_gradient_checkpointing
+
+        def disable(*args):
+            mark("reference")
+            return plain(*args)
+        dpo.disable_gradient_checkpointing = disable
+        try:
+            Sft.step(self, inputs, mark)
+        finally:
+            dpo.disable_gradient_checkpointing = plain
+
+
 def evaluate_all(loop, samples):
     """A Trainer's whole evaluate()."""
     if isinstance(loop, Sft):
@@ -214,4 +250,4 @@ def evaluate_all(loop, samples):
         loop.trainer.evaluate(samples)
 
 
-LOOPS = {"torch": Plain, "hf": Trainer, "trl": Sft}
+LOOPS = {"torch": Plain, "hf": Trainer, "trl": Sft, "dpo": Dpo}

@@ -12,8 +12,9 @@ import loops
 import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
+TRL = ("trl", "dpo")
 WORKSPACE_BYTES = (33554432, 1048576)
-LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast", "halved")
+LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast", "halved", "load_reference")
 
 
 def prepare(null_dir, processors=sizes.MULTIPROCESSORS):
@@ -198,8 +199,10 @@ def batch(v, shape):
         return {"pixel_values": torch.zeros(B, 3, shape["I"], shape["I"], device="cuda", dtype=dtype),
                 "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
-    if v["mask"] or v.get("trainer") == "trl":
+    if v["mask"] or v.get("trainer") in TRL:
         inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
+    if v.get("trainer") == "dpo":
+        return dict(inputs, completion_mask=torch.zeros(B, S, device="cuda", dtype=torch.int64))
     inputs["labels"] = torch.zeros(B, shape.get("D", S), device="cuda", dtype=torch.int64)
     return inputs
 
@@ -221,12 +224,18 @@ class Recording:
         n0 = self.count()
         self.mark("load")
         m = make_model(v, config, self.mark)
-        if v["trainer"] == "trl" and v["quantised"] != "none":
-            self.mark("halved")         # SFTTrainer makes the adapters 16 bits wide
-        loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **self.options(v, shape))
+        if v["trainer"] in TRL and v["quantised"] != "none":
+            self.mark("halved")         # TRL makes the adapters 16 bits wide
+        reference = None
+        if v["trainer"] == "dpo" and v["lora"] == "none":
+            self.mark("load_reference")
+            reference = make_model(dict(v, recompute="none"), config)
+        loop = loops.LOOPS[v["trainer"]](v, m, shape["B"], **self.options(v, shape, reference))
         gc.collect()
         live = {}
         names = {}
+        for name, p in reference.named_parameters() if reference else ():
+            live[p.data_ptr()] = (name, False, False)
         for i, (name, p) in enumerate(m.named_parameters()):
             live[p.data_ptr()] = (name, p.requires_grad, type(p).__name__ in ("Params4bit", "Int8Params"))
         self.mark("inputs")
@@ -249,13 +258,14 @@ class Recording:
         self.params = {}
         self.grads = {}
         self.split(trace, n0, live, grads)
-        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "ff" if v.get("eval") else "fg") if v["trainer"] == "trl" else {}
+        self.tiles = self.find_tiles(loop.torch.seen, n0[0], shape, "f" if v.get("eval") else {"trl": "fg", "dpo": "ffg"}[v["trainer"]]) if v["trainer"] in TRL else {}
 
-    def options(self, v, shape):
+    def options(self, v, shape, reference):
         """Of the loop: how its loss is cut in tiles."""
         if v.get("liger"):
             return {"tiling": (shape["M"], shape["B"] * shape["S"] // families.TILES, v["tiles"])}
-        return {"whole": True, "count": self.n_allocations} if v["trainer"] == "trl" else {}
+        of_dpo = {"reference": reference} if v["trainer"] == "dpo" else {}
+        return dict(of_dpo, whole=True, count=self.n_allocations) if v["trainer"] in TRL else {}
 
     @staticmethod
     def count():
@@ -321,7 +331,7 @@ class Recording:
         rows, table, out = shape["B"] * (shape["S"] - 1), shape["V"] * shape["h"], {}
         for k, n in enumerate(seen):
             last = n - n0 - 1
-            for kind, fits in ((of_table[k % 2], lambda x: x == 2 * table), ("h", lambda x: x == 2 * rows * shape["h"]), ("b", lambda x: x % (65536 * rows) == 0)):
+            for kind, fits in ((of_table[k % len(of_table)], lambda x: x == 2 * table), ("h", lambda x: x == 2 * rows * shape["h"]), ("b", lambda x: x % (65536 * rows) == 0)):
                 ident, size = self.order[last]
                 if fits(size):
                     out[ident] = kind

@@ -21,7 +21,7 @@ import shape_of
 import sizes
 
 N_SHAPES, N_SMALL = 6, 3
-STEP, EVALUATION = ["forward", "output", "backward"], ["evaluate", "output"]
+STEP, EVALUATION = ["forward", "reference", "output", "backward"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
 DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, one=0)
@@ -31,7 +31,9 @@ def phases_of(v):
     """Of a program. "output" is where the model's output is let go of."""
     other = [n + "2" for n in EVALUATION[:1]] if not v["eval"] else [n + i for n in STEP for i in "23" if n + i != "output2"]
     return [n for n in NAMES if not (n in other or n.startswith("adapters") and v["lora"] == "none" or n in ("upcast", "biases") and not v["upcast"]
-                                      or n == "halved" and (v["trainer"] != "trl" or v["quantised"] == "none")
+                                      or n == "halved" and (v["trainer"] not in play.TRL or v["quantised"] == "none")
+                                      or n == "load_reference" and (v["trainer"] != "dpo" or v["lora"] != "none")
+                                      or n.startswith("reference") and v["trainer"] != "dpo"
                                       or n.startswith("output") and v["task"] == "seq2seq")]
 
 
@@ -156,7 +158,7 @@ def record(v, family):
     for s, r in zip(shapes, runs):
         if whole(model, names) != whole(r.phases, names):
             raise Refused("events in another order at %s" % s)
-    slots = fitted(model, names, runs, shapes, v["trainer"] == "trl")
+    slots = fitted(model, names, runs, shapes, v["trainer"] in play.TRL)
     owners(program, model, runs[0], slots)
     # other layers and another shape at once: a check that nothing was fitted to
     check = play_once(v, family, shapes[N_SHAPES], (7, 6)[:groups])
@@ -170,7 +172,7 @@ def record(v, family):
     tied = [] if v["lora"] == "none" else tied_slots(v, family, shapes[0], repeats[0], model, base)
     if v["liger"]:
         marks.update(of_tiles(v, family, shapes[0], base, program, slots))
-    if v["trainer"] == "trl":
+    if v["trainer"] in play.TRL:
         in_tiles(model, names, repeats[0], slots, marks)
     return program, slots, marks, repeats[0], tied
 
@@ -260,7 +262,7 @@ def owners(program, model, run, slots):
                 letter = "L"
             elif n.startswith("forward") and freed != n:
                 letter = "A"
-            elif n.startswith(("forward", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
+            elif n.startswith(("forward", "reference", "evaluate")) and not symbols & {"B", "S", "D"} and bytes_of[ident] in halves and bytes_of[ident] > 4096:
                 letter = "C"
             else:
                 letter = "T"

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding. --models: these, with sdpa. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --models: these, with sdpa. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -266,11 +266,15 @@ def measure(row):
     fields = {k: v for k, v in config.items() if k not in ("model_type", "architectures")}
     if "image_size" in fields:
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
-    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer != "trl",
+    v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer not in play.TRL,
              trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0,
              liger=liger if liger != "none" else 0)
     m = play.make_model(v, (config["model_type"], fields))
-    loop = loops.LOOPS[trainer](v, m, batch, **({} if trainer == "torch" else {"optim": opt_name, "per_device_eval_batch_size": eval_batch or 8}))
+    of_dpo = {}
+    if trainer == "dpo":
+        batch *= 2
+        of_dpo = {"reference": play.make_model(dict(v, recompute="none"), (config["model_type"], fields)) if adapters == "none" else None}
+    loop = loops.LOOPS[trainer](v, m, batch, **of_dpo, **({} if trainer == "torch" else {"optim": opt_name, "per_device_eval_batch_size": eval_batch or 8}))
     gc.collect()
     end("load")
     params = [p for p in m.parameters() if p.requires_grad]
@@ -304,6 +308,7 @@ def main():
     p.add_argument("--trl", action="store_true")
     p.add_argument("--evaluate", action="store_true")
     p.add_argument("--liger", action="store_true")
+    p.add_argument("--dpo", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--only", nargs="*")
@@ -314,8 +319,9 @@ def main():
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
     n = a.random * (40 if a.answered else 1)
-    if a.trl:
+    if a.trl or a.dpo:
         rows = drawn_by_trl(n, a.seed, a.models, a.adapters)
+        rows = [r[:9] + ("mask", "dpo") + r[11:] if a.dpo else r for r in rows]
     elif a.adapters:
         rows = drawn_with_adapters(n, a.seed, a.models, bool(a.answered))
     else:
