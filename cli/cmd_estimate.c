@@ -75,9 +75,11 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
     if (o->device)
         VP_TRY(vp_check_precision(&e->device, s->recipe.precision, err));
     VP_TRY(vp_check_gradients(&s->recipe, err));
-    VP_TRY(vp_model_open(
-        model_name, &(vp_model_opts){.dropout = s->recipe.dropout, .class_name = o->class_name},
-        &e->model, err));
+    VP_TRY(vp_model_open(model_name,
+                         &(vp_model_opts){.dropout    = s->recipe.dropout,
+                                          .class_name = o->class_name,
+                                          .lora       = &s->recipe.lora},
+                         &e->model, err));
     vp_scenario_set_all(s, e->model, vp_recompute_set(e->model, recompute));
     if (n_segments && !vp_scenario_set_segments(s, e->model, n_segments))
         VP_TRY(VP_FAIL(

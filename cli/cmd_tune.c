@@ -368,9 +368,10 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, bool 
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
     VP_TRY(vp_json_parse(path, text.data, (int64_t)text.n_bytes, &doc, err));
     vp_json_node config = vp_json_root(doc);
-    VP_TRY(vp_model_from_config(plan->model_name, &config,
-                                &(vp_model_opts){.dropout = plan->recipe.dropout}, &job->model,
-                                err));
+    VP_TRY(vp_model_from_config(
+        plan->model_name, &config,
+        &(vp_model_opts){.dropout = plan->recipe.dropout, .lora = &plan->recipe.lora}, &job->model,
+        err));
     job->request.model  = job->model;
     job->request.device = &job->device;
     VP_TRY(vp_say_refusal(vp_request_refusal(&job->request), err));

@@ -407,9 +407,11 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     VP_TRY(vp_parse_updates(o, r, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
-    VP_TRY(vp_model_open(
-        model_name, &(vp_model_opts){.dropout = r->recipe.dropout, .class_name = o->class_name},
-        &job->model, err));
+    VP_TRY(vp_model_open(model_name,
+                         &(vp_model_opts){.dropout    = r->recipe.dropout,
+                                          .class_name = o->class_name,
+                                          .lora       = &r->recipe.lora},
+                         &job->model, err));
     r->model = job->model;
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);

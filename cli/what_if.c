@@ -185,8 +185,10 @@ vp_status vp_ask_what_if(const vp_plan *plan, const vp_profile *profile, vp_what
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));
     VP_TRY(vp_json_parse(plan->model_name, text.data, (int64_t)text.n_bytes, &doc, err));
     vp_json_node config = vp_json_root(doc);
-    VP_TRY(vp_model_from_config(plan->model_name, &config,
-                                &(vp_model_opts){.dropout = plan->recipe.dropout}, &model, err));
+    VP_TRY(vp_model_from_config(
+        plan->model_name, &config,
+        &(vp_model_opts){.dropout = plan->recipe.dropout, .lora = &plan->recipe.lora}, &model,
+        err));
     *w           = (vp_what_ifs){.plan = plan, .model = model, .profile = profile};
     w->has_times = find_device(plan->device, &w->device) &&
                    (profile || strcmp(plan->time_class, "assumed") == 0);

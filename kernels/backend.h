@@ -180,4 +180,8 @@ enum { VP_DRAW_UNIT = 1024 };
 void vp_draw_normal(uint64_t seed, const char *name, double std, int64_t first, float *x,
                     int64_t n);
 
+/* The same of a uniform distribution, from -sqrt(3) std to sqrt(3) std. */
+void vp_draw_uniform(uint64_t seed, const char *name, double std, int64_t first, float *x,
+                     int64_t n);
+
 #endif

@@ -45,16 +45,27 @@ int64_t vp_tensor_elements(const vp_tensor *t, const int64_t *symbols)
     return n;
 }
 
-int64_t vp_graph_param_count(const vp_graph *graph)
+static int64_t count_params(const vp_graph *graph, bool frozen_too)
 {
     int64_t total = 0;
 
     for (int64_t i = 0; i < graph->n_instances; i++) {
         const vp_template *t = &graph->templates[graph->instances[i].template_idx];
         for (int64_t k = 0; k < t->n_params; k++)
-            total = vp_add(total, t->params[k].n_elements);
+            if (frozen_too || !t->params[k].frozen)
+                total = vp_add(total, t->params[k].n_elements);
     }
     return total;
+}
+
+int64_t vp_graph_param_count(const vp_graph *graph)
+{
+    return count_params(graph, true);
+}
+
+int64_t vp_graph_trained_count(const vp_graph *graph)
+{
+    return count_params(graph, false);
 }
 
 /* The i-th of m names: "ln_1", "ln_1 +1", ... */

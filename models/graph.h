@@ -55,7 +55,7 @@ typedef enum vp_elem {
 /* The half of a block an op belongs to, for selective recompute. */
 typedef enum vp_part { VP_PART_NONE, VP_PART_ATTENTION, VP_PART_MLP } vp_part;
 
-enum { VP_TENSOR_MAX_DIMS = 4, VP_OP_MAX_IN = 4, VP_OP_MAX_OUT = 3, VP_OP_MAX_PARAMS = 2 };
+enum { VP_TENSOR_MAX_DIMS = 4, VP_OP_MAX_IN = 4, VP_OP_MAX_OUT = 3, VP_OP_MAX_PARAMS = 4 };
 
 typedef struct vp_tensor {
     const char *name; /* "attn.qkv" */
@@ -85,7 +85,7 @@ typedef struct vp_graph_op {
     double           eps;         /* layernorm, rmsnorm              */
     int64_t          groups;      /* rmsnorm                         */
     bool             unit_offset; /* rmsnorm                         */
-    vp_weight_layout layout;      /* linear                          */
+    vp_weight_layout layout;      /* linear, adapted                 */
     int64_t          heads, kv_heads, head_dim;
     vp_qkv_layout    qkv;             /* attention, rope                 */
     int64_t          rotary_dim;      /* rope                            */
@@ -94,12 +94,12 @@ typedef struct vp_graph_op {
     int64_t          window;          /* attention; 0: none, VP_WINDOW_OF_INSTANCE */
     double           softcap;         /* attention, cross_entropy; 0: none */
     vp_act           act;             /* activation, glu                 */
-    double           scale;           /* attention, embedding            */
+    double           scale;           /* attention, embedding, adapted   */
     int64_t          position_offset; /* embedding                       */
     /* embedding: positions count tokens other than position_offset - 1 */
     bool    skip_padding;
     int64_t padding_row; /* embedding: learns nothing from look-ups; -1: none */
-    double  p;           /* dropout, attention              */
+    double  p;           /* dropout, attention, adapted     */
     int     rng_id;      /* of random ops, unique in the template */
 } vp_graph_op;
 
@@ -159,8 +159,10 @@ typedef struct vp_graph {
     bool             windows_vary;  /* some attention has VP_WINDOW_OF_INSTANCE         */
 } vp_graph;
 
-/* Number of trainable elements; VP_OVERFLOW beyond 64 bits. A shared parameter counts once. */
+/* Number of elements of all parameters, and of those that are trained; VP_OVERFLOW beyond 64 bits. A
+ * shared parameter counts once. */
 int64_t vp_graph_param_count(const vp_graph *graph);
+int64_t vp_graph_trained_count(const vp_graph *graph);
 
 /* Bytes of a tensor's elements under symbols, at elem_bytes each. */
 int64_t vp_tensor_elements(const vp_tensor *t, const int64_t *symbols);

@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "models/family.h"
 #include "models/hub_cache.h"
+#include "models/lora.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -192,7 +193,10 @@ vp_status vp_model_from_config(const char *name, const vp_json_node *config,
     VP_TRY(list_unused(model, config, family->keys, err));
     VP_TRY_ALLOC(err, !vp_arena_failed(model->arena));
     assert(model->graph.n_instances >= 3 && model->class_name);
-    model->n_params = vp_graph_param_count(&model->graph);
+    if (opts->lora && opts->lora->rank)
+        VP_TRY(vp_lora_add(model, opts->lora, err));
+    model->n_params  = vp_graph_param_count(&model->graph);
+    model->n_trained = vp_graph_trained_count(&model->graph);
     if (vp_overflowed(vp_mul(model->n_params, 64)))
         VP_TRY(vp_json_fail(config, NULL, err,
                             "the parameters of this model are more bytes than 64 bits can count"));

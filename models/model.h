@@ -20,7 +20,8 @@ typedef struct vp_model_opts {
     double dropout;
     bool   dropout_from_config;
     bool   config_only; /* any family: name, family, class and config, no graph and n_params 0 */
-    const char *class_name; /* in place of the config's architectures; NULL: those */
+    const char    *class_name; /* in place of the config's architectures; NULL: those */
+    const vp_lora *lora;       /* adapters: models/lora.h; NULL, or rank 0: none */
 } vp_model_opts;
 
 /* What a class does with the last hidden states: models/head.c. */
@@ -43,7 +44,7 @@ typedef struct vp_model {
     /* the config.json object as read; names the class that was asked for */
     json_t      *config;
     vp_graph     graph;
-    int64_t      n_params;
+    int64_t      n_params, n_trained;
     const char **assumptions; /* sentences: every default taken, every field ignored */
     int64_t      n_assumptions, cap_assumptions;
 } vp_model;

@@ -29,6 +29,8 @@
  *                columns by itself;
  *                y = x rstd gamma, or x rstd (1 + gamma) with unit_offset
  * linear         in x(N,i); params w [b(o)]; out y(N,o); w is (i,o) or (o,i), see vp_weight_layout
+ * adapted        in x(N,i); params w [b(o)] A(r,i) B(o,r); out y(N,o) h(N,r): linear, and beside it
+ *                h = scale drop(x) A', y += h B' (Hu et al. 2021, arXiv:2106.09685)
  * rope           in x(N,c); out y(N,c): the first rotary_dim elements of each query and key head
  *                turned by the angles of the
  *                row's position (Su et al. 2021, arXiv:2104.09864, the halves of a head paired),
@@ -52,7 +54,8 @@
     X(GLU, "glu", 2, 1, false) \
     X(ADD, "add", 2, 1, false) \
     X(DROPOUT, "dropout", 1, 1, true) \
-    X(CROSS_ENTROPY, "cross_entropy", 2, 1, false)
+    X(CROSS_ENTROPY, "cross_entropy", 2, 1, false) \
+    X(ADAPTED, "adapted", 1, 2, true)
 
 typedef enum vp_op {
 #define X(name, text, n_in, n_out, random) VP_OP_##name,
@@ -183,7 +186,8 @@ int64_t vp_state_bytes(vp_state_kind kind, int64_t n);
     SET(attention, REAL(scale) REAL(p) REAL(softcap)) \
     SET(dropout, REAL(p)) \
     SET(cross_entropy, REAL(softcap)) \
-    SET(clip, REAL(clip_norm))
+    SET(clip, REAL(clip_norm)) \
+    SET(scale, REAL(factor))
 
 #define VP_INT_FIELD(name) int64_t name;
 #define VP_INT_FIELD_UP_TO(name, max) int64_t name;

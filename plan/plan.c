@@ -113,6 +113,8 @@ int64_t vp_plan_param_bytes(const vp_recipe *recipe, const vp_param *p, vp_regio
 {
     vp_update_shape shape = vp_plan_param_shape(p);
 
+    if (p->frozen && region != VP_REGION_PARAM)
+        return 0;
     switch (region) {
     case VP_REGION_PARAM:
         return vp_mul(p->n_elements, vp_dtype_bytes(vp_precision_dtype(recipe->precision)));

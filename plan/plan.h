@@ -70,7 +70,18 @@ vp_component vp_component_by_name(const char *name); /* VP_N_COMPONENTS if none 
 
 /* ---- parameters ---- */
 
-typedef enum vp_init { VP_INIT_ZEROS, VP_INIT_ONES, VP_INIT_NORMAL, VP_N_INITS } vp_init;
+typedef enum vp_init {
+    VP_INIT_ZEROS,
+    VP_INIT_ONES,
+    VP_INIT_NORMAL,
+    VP_INIT_UNIFORM, /* symmetric about 0 */
+    VP_N_INITS
+} vp_init;
+
+static inline bool vp_init_has_std(vp_init init)
+{
+    return init == VP_INIT_NORMAL || init == VP_INIT_UNIFORM;
+}
 
 enum { VP_PARAM_MAX_RANK = 4 };
 
@@ -92,9 +103,11 @@ typedef struct vp_param {
     int         rank;
     int64_t     shape[VP_PARAM_MAX_RANK];
     vp_init     init;
-    double      init_std;     /* for VP_INIT_NORMAL                    */
+    double      init_std;     /* where vp_init_has_std()               */
     bool        decay;        /* in the weight-decay group             */
     bool        block_matrix; /* weight of a linear inside a block    */
+    bool        frozen;       /* not trained: it has no gradient, no master, no states */
+    bool        in_out;       /* an adapted weight that lies (in, out)                 */
     int64_t     zero_row;     /* 1 + the row that is drawn as zeros (padding), 0: none */
     int64_t     n_elements;
 } vp_param;

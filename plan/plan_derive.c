@@ -58,6 +58,8 @@ static const char *update(const vp_plan *plan, const vp_program *p, const vp_ste
 
     if (!param) /* it passes through a window */
         return pieces ? NULL : "updates what is no parameter of this block";
+    if (param->frozen)
+        return "updates a frozen parameter";
     if (!pieces &&
         (!param_of(plan, p, &s->args[1], VP_SPACE_GRAD) || s->args[1].idx != s->args[0].idx))
         return "takes another gradient than this parameter's";
@@ -86,6 +88,8 @@ static const char *linear(const vp_plan *plan, const vp_program *p, const vp_ste
                   (param->rank == 2 &&
                    param->shape[s->linear.layout == VP_WEIGHT_IN_OUT ? 0 : 1] != s->linear.in)))
         return "has other dimensions than its weight";
+    if (param && param->in_out && s->linear.layout != VP_WEIGHT_IN_OUT)
+        return "takes its weight as one that lies (out, in)";
     return NULL;
 }
 
@@ -110,6 +114,14 @@ static const char *batch(const vp_bucket *b, const vp_step *s, int64_t samples)
 static bool is_dropout(const vp_plan *plan, double p, bool may_be_none)
 {
     return p == plan->recipe.dropout || (may_be_none && p == 0);
+}
+
+/* A copy that would bring a frozen parameter other values than it began with. */
+static const char *copy(const vp_plan *plan, const vp_program *p, const vp_step *s)
+{
+    const vp_param *param = param_of(plan, p, &s->args[VP_COPY_START_Y], VP_SPACE_PARAM);
+
+    return param && param->frozen ? "writes a frozen parameter" : NULL;
 }
 
 /* What is summed apart from a gradient in bf16 is fp32 in a buffer. */
@@ -194,7 +206,16 @@ const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *b, const
                    ? NULL
                    : "clips otherwise than the recipe";
     case VP_K_DROPOUT:
-        return is_dropout(plan, s->dropout_reals.p, false) ? NULL : "drops another share";
+        return is_dropout(plan, s->dropout_reals.p, false) ||
+                       (plan->recipe.lora.rank && s->dropout_reals.p == plan->recipe.lora.dropout)
+                   ? NULL
+                   : "drops another share";
+    case VP_K_SCALE:
+        return plan->recipe.lora.rank && s->scale_reals.factor == vp_lora_scale(&plan->recipe.lora)
+                   ? NULL
+                   : "scales otherwise than the recipe";
+    case VP_K_COPY_START:
+        return copy(plan, p, s);
     case VP_K_LINEAR_FWD:
     case VP_K_LINEAR_BWD_INPUT:
     case VP_K_LINEAR_BWD_WEIGHT:
@@ -228,7 +249,7 @@ const char *vp_program_contradiction(const vp_plan *plan, const vp_program *p, i
     const vp_plan_template *t = &plan->templates[p->template_idx];
 
     for (*param_idx = 0; plan->host_peak_bytes == 0 && *param_idx < t->n_params; ++*param_idx) {
-        int n[VP_N_PASSES] = {0};
+        int n[VP_N_PASSES] = {0}, times = t->params[*param_idx].param.frozen ? 0 : 1;
         for (int pass = VP_PASS_NORM; pass <= VP_PASS_UPDATE; pass++)
             for (int64_t i = 0; i < p->n_steps[pass]; i++) {
                 const vp_step *s = &p->steps[pass][i];
@@ -239,9 +260,9 @@ const char *vp_program_contradiction(const vp_plan *plan, const vp_program *p, i
                       s->args[0].space == VP_SPACE_PARAM)))
                     n[pass]++;
             }
-        if (n[VP_PASS_UPDATE] != 1)
-            return "is not updated once a step";
-        if (n[VP_PASS_NORM] != 1)
+        if (n[VP_PASS_UPDATE] != times)
+            return times ? "is not updated once a step" : "is frozen, and updated";
+        if (n[VP_PASS_NORM] != times)
             return "is not once in the gradients' norm";
     }
     return NULL;

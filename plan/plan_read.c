@@ -15,7 +15,7 @@ enum { MAX_ROWS = 200000 };
 const char *const vp_plan_place_words[]       = {"local", "in", "out", NULL};
 const char *const vp_plan_pass_words[]        = {"forward", "backward",     "norm",
                                                  "update",  "last_forward", "last_backward"};
-const char *const vp_plan_init_words[]        = {"zeros", "ones", "normal", NULL};
+const char *const vp_plan_init_words[]        = {"zeros", "ones", "normal", "uniform", NULL};
 const char *const vp_plan_ahead_words[]       = {"@before2", "@before", "", "@next"};
 const char *const vp_plan_accumulate_words[]  = {"never", "by-phase", "always", NULL};
 const char *const vp_plan_phase_words[]       = {"first", "middle", "last", "optimizer"};
@@ -318,7 +318,7 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
         vp_param *p = &t->params[i].param;
         VP_TRY(vp_json_element(&array, i, &row, err));
         ONLY_KEYS(&row, "name", "index_offset", "shape", "init", "init_std", "decay",
-                  "block_matrix", "zero_row", "offset_bytes");
+                  "block_matrix", "frozen", "in_out", "zero_row", "offset_bytes");
         VP_TRY(string(plan, &row, "name", &p->name, err));
         if (vp_json_has(&row, "index_offset"))
             VP_TRY(vp_json_int(&row, "index_offset", 0, MAX_ROWS, &p->index_offset, err));
@@ -337,13 +337,18 @@ static vp_status read_template(vp_plan *plan, const vp_json_node *node, vp_plan_
             VP_TRY(vp_json_fail(&row, "shape", err, "more bytes than 64 bits can count"));
         VP_TRY(word(&row, "init", vp_plan_init_words, &choice, err));
         p->init = (vp_init)choice;
-        if (p->init == VP_INIT_NORMAL)
+        if (vp_init_has_std(p->init))
             VP_TRY(vp_json_real(&row, "init_std", 0, 1e6, &p->init_std, err));
         else if (vp_json_has(&row, "init_std"))
-            VP_TRY(vp_json_fail(&row, "init_std", err, "only init \"normal\" has one"));
+            VP_TRY(vp_json_fail(&row, "init_std", err,
+                                "only init \"normal\" and \"uniform\" have one"));
         VP_TRY(vp_json_bool(&row, "decay", &p->decay, err));
         if (vp_json_has(&row, "block_matrix"))
             VP_TRY(vp_json_bool(&row, "block_matrix", &p->block_matrix, err));
+        if (vp_json_has(&row, "frozen"))
+            VP_TRY(vp_json_bool(&row, "frozen", &p->frozen, err));
+        if (vp_json_has(&row, "in_out"))
+            VP_TRY(vp_json_bool(&row, "in_out", &p->in_out, err));
         if (vp_json_has(&row, "zero_row"))
             VP_TRY(vp_json_int(&row, "zero_row", 1, p->shape[0], &p->zero_row, err));
         VP_TRY(read_ints(&row, "offset_bytes", VP_N_REGIONS, t->params[i].offset_bytes, err));

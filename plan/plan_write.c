@@ -134,9 +134,13 @@ static json_t *template_to_json(const vp_plan_template *t)
                               ints_to_json(t->params[i].offset_bytes, VP_N_REGIONS));
         if (p->block_matrix)
             put(j, "block_matrix", json_true());
+        if (p->frozen)
+            put(j, "frozen", json_true());
+        if (p->in_out)
+            put(j, "in_out", json_true());
         if (p->zero_row)
             put_int(j, "zero_row", p->zero_row);
-        if (p->init == VP_INIT_NORMAL)
+        if (vp_init_has_std(p->init))
             put(j, "init_std", json_real(p->init_std));
         if (p->index_offset)
             put_int(j, "index_offset", p->index_offset);

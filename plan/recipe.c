@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const optimizer_names[] = {
@@ -335,11 +336,67 @@ out:
     return st;
 }
 
+/* ---- adapters ---- */
+
+double vp_lora_scale(const vp_lora *lora)
+{
+    assert(lora->rank > 0);
+    return lora->alpha / (lora->rslora ? sqrt((double)lora->rank) : (double)lora->rank);
+}
+
+bool vp_lora_is_adapter(const char *param)
+{
+    static const char *const ends[] = {".lora_A.weight", ".lora_B.weight"};
+    size_t                   n = strlen(param), m = strlen(ends[0]);
+
+    return n > m && (strcmp(param + n - m, ends[0]) == 0 || strcmp(param + n - m, ends[1]) == 0);
+}
+
+bool vp_lora_freezes(const vp_lora *lora, const char *param)
+{
+    return lora->rank > 0 && !vp_lora_is_adapter(param);
+}
+
+static vp_status read_lora(const vp_json_node *root, vp_recipe *r, vp_err *err)
+{
+    static const char *const keys[] = {"r", "alpha", "dropout", "rslora", "targets", NULL};
+    vp_json_node             node;
+    const char              *targets;
+    vp_status                st = VP_OK;
+
+    if (!json_object_get(root->value, "lora"))
+        return VP_OK;
+    r->lora = (vp_lora){.alpha = 8}; /* LoraConfig's own */
+    VP_TRY(vp_json_object(root, "lora", &node, err));
+    VP_TRY(vp_json_only_keys(&node, keys, err));
+    VP_TRY(vp_json_int(&node, "r", 1, VP_LORA_MAX_RANK, &r->lora.rank, err));
+    VP_TRY(opt_real(&node, "alpha", 1e-9, 1e9, &r->lora.alpha, err));
+    VP_TRY(opt_real(&node, "dropout", 0, 0.99, &r->lora.dropout, err));
+    if (vp_json_has(&node, "rslora"))
+        VP_TRY(vp_json_bool(&node, "rslora", &r->lora.rslora, err));
+    VP_TRY(vp_json_string(&node, "targets", &targets, err));
+    if (!targets[0] || strlen(targets) >= sizeof r->lora.targets)
+        VP_TRY(vp_json_fail(&node, "targets", err,
+                            "must be 1 to %d characters: module names joined by +, or all-linear",
+                            VP_LORA_MAX_TARGETS - 1));
+    snprintf(r->lora.targets, sizeof r->lora.targets, "%s", targets);
+out:
+    return st;
+}
+
+json_t *vp_lora_to_json(const vp_lora *l)
+{
+    return l->rank
+               ? json_pack("{s:I, s:f, s:f, s:b, s:s}", "r", (json_int_t)l->rank, "alpha", l->alpha,
+                           "dropout", l->dropout, "rslora", (int)l->rslora, "targets", l->targets)
+               : NULL;
+}
+
 vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_err *err)
 {
     static const char *const keys[] = {"schema_version", "optimizer",  "clip_norm", "schedule",
                                        "seed",           "precision",  "gradients", "dropout",
-                                       "data",           "loss_scale", NULL};
+                                       "data",           "loss_scale", "lora",      NULL};
     static const char *const sched_keys[] = {"type", "warmup_steps", "total_steps", "min_lr_ratio",
                                              NULL};
     static const char *const data_keys[]  = {"kind", "order", NULL};
@@ -382,6 +439,7 @@ vp_status vp_recipe_from_json(const vp_json_node *root, vp_recipe *recipe, vp_er
         VP_TRY(vp_json_fail(root, "gradients", err, "not in bf16 where the precision is %s",
                             vp_precision_name(r.precision)));
     VP_TRY(read_loss_scale(root, &r, err));
+    VP_TRY(read_lora(root, &r, err));
     VP_TRY(opt_real(root, "dropout", 0, 0.99, &r.dropout, err));
     if (json_object_get(root->value, "data")) {
         static const char *const orders[] = {"sequential", NULL};
@@ -423,13 +481,13 @@ json_t *vp_recipe_to_json(const vp_recipe *r)
         scale = json_pack("{s:f, s:I}", "initial", r->loss_scale, "growth_interval",
                           (json_int_t)r->growth_interval);
     return json_pack(
-        "{s:i, s:o, s:f, s:{s:s, s:I, s:I, s:f}, s:I, s:s, s:s, s:f, s:{s:s, s:s}, s:o*}",
+        "{s:i, s:o, s:f, s:{s:s, s:I, s:I, s:f}, s:I, s:s, s:s, s:f, s:{s:s, s:s}, s:o*, s:o*}",
         "schema_version", 1, "optimizer", optimizer, "clip_norm", r->clip_norm, "schedule", "type",
         schedule_names[r->schedule], "warmup_steps", (json_int_t)r->warmup_steps, "total_steps",
         (json_int_t)r->total_steps, "min_lr_ratio", r->min_lr_ratio, "seed", (json_int_t)r->seed,
         "precision", vp_precision_name(r->precision), "gradients", vp_gradients_name(r->gradients),
         "dropout", r->dropout, "data", "kind", data_names[r->data_kind], "order", "sequential",
-        "loss_scale", scale);
+        "loss_scale", scale, "lora", vp_lora_to_json(&r->lora));
 }
 
 double vp_recipe_lr(const vp_recipe *r, int64_t step, int64_t n_steps)

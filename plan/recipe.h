@@ -63,6 +63,24 @@ typedef enum vp_data_kind {
     VP_N_DATA_KINDS
 } vp_data_kind;
 
+/* Adapters beside linear layers whose weights, like all others, stay as they are (Hu et al. 2021,
+ * arXiv:2106.09685): y = W x + b + s B A drop(x), A (rank, in), B (out, rank). Only A and B are
+ * trained. As peft's LoraConfig has it. */
+enum { VP_LORA_MAX_TARGETS = 160, VP_LORA_MAX_RANK = 65536 };
+typedef struct vp_lora {
+    int64_t rank; /* 0: no adapters, all is trained */
+    double  alpha, dropout;
+    bool    rslora;                       /* s = alpha / sqrt(rank), else alpha / rank */
+    char    targets[VP_LORA_MAX_TARGETS]; /* "q_proj+v_proj": modules by name; "all-linear" */
+} vp_lora;
+
+double  vp_lora_scale(const vp_lora *lora);
+json_t *vp_lora_to_json(const vp_lora *lora); /* as in a recipe's file; NULL: no adapters */
+
+/* Whether a parameter of this name is an adapter's; and whether it is frozen. */
+bool vp_lora_is_adapter(const char *param);
+bool vp_lora_freezes(const vp_lora *lora, const char *param);
+
 /* What each optimizer does, m and v its states, t the step from 1, g the clipped gradient, d the
  * weight decay:
  *
@@ -103,6 +121,7 @@ typedef struct vp_recipe {
     /* fp16-mixed: the first step's loss scale, and after how many clean steps it doubles */
     double  loss_scale;
     int64_t growth_interval;
+    vp_lora lora;
 } vp_recipe;
 
 vp_recipe vp_recipe_default(void);

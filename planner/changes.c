@@ -410,7 +410,9 @@ static vp_status try_models(finder *f, vp_err *err)
         VP_TRY(next_smaller(f->r.model, below, &entry, &below, err));
         if (!entry)
             break;
-        vp_model_opts opts = {.dropout = f->r.recipe.dropout, .class_name = f->r.model->class_name};
+        vp_model_opts opts = {.dropout    = f->r.recipe.dropout,
+                              .class_name = f->r.model->class_name,
+                              .lora       = &f->r.recipe.lora};
         VP_TRY(vp_model_open(entry->name, &opts, &model, err));
         smaller.model = model;
         change.model  = entry->name;

@@ -82,6 +82,8 @@ vp_status vp_layout_list_fixed(vp_assembly *a, vp_err *err)
     }
     for (int t = 0; t < g->n_templates; t++)
         for (int64_t k = 0; k < g->templates[t].n_params; k++) {
+            if (g->templates[t].params[k].frozen)
+                continue;
             vp_update_shape shape = vp_plan_param_shape(&g->templates[t].params[k]);
             int64_t         bytes = vp_optimizer_scratch_bytes(s->recipe.optimizer, &shape);
             scratch               = vp_overflowed(bytes) ? bytes : vp_max_i64(scratch, bytes);

@@ -67,20 +67,22 @@ static bool may_cut(const vp_step *update)
            (has_master || update->dtype == VP_DTYPE_F32);
 }
 
-static int64_t largest_param(const vp_graph *g)
+static int64_t largest_trained(const vp_graph *g)
 {
     int64_t most = 0;
 
     for (int t = 0; t < g->n_templates; t++)
         for (int64_t k = 0; k < g->templates[t].n_params; k++)
-            most = vp_max_i64(most, g->templates[t].params[k].n_elements);
+            if (!g->templates[t].params[k].frozen)
+                most = vp_max_i64(most, g->templates[t].params[k].n_elements);
     return most;
 }
 
 /* Elements of one piece of an update. */
 static int64_t piece_elements(const vp_assembly *a, const vp_step *update, int64_t n_elements)
 {
-    int64_t piece = vp_round_up(vp_ceil_div(largest_param(&a->model->graph), PIECES), LEAST_PIECE);
+    int64_t piece =
+        vp_round_up(vp_ceil_div(largest_trained(&a->model->graph), PIECES), LEAST_PIECE);
 
     piece = vp_min_i64(vp_max_i64(piece, LEAST_PIECE), MOST_PIECE);
     return may_cut(update) ? vp_min_i64(piece, n_elements) : n_elements;
@@ -98,9 +100,11 @@ static void widen_windows(const vp_assembly *a, const vp_template *t,
     int64_t n = 0; /* pieces so far */
 
     for (int64_t k = 0; k < t->n_params; k++) {
-        const vp_param *p      = &t->params[k];
-        vp_step         update = vp_optimizer_phase_update(a, p, k);
-        int64_t         length = piece_elements(a, &update, p->n_elements);
+        const vp_param *p = &t->params[k];
+        if (p->frozen)
+            continue;
+        vp_step update = vp_optimizer_phase_update(a, p, k);
+        int64_t length = piece_elements(a, &update, p->n_elements);
         for (int64_t first = 0; first < p->n_elements; first += length, n++)
             for (int part = 0; part < n_parts(a); part++) {
                 int64_t  whole = vp_plan_param_bytes(&a->scenario->recipe, p, region_of(a, part));
@@ -250,6 +254,13 @@ static int64_t cut_at(const vp_assembly *a, const vp_step *update, int64_t n_ele
     return in_place ? n_elements : piece_elements(a, update, n_elements);
 }
 
+/* Elements of the parameter that an update is of. */
+static int64_t elements_of(const vp_template *t, const vp_step *update)
+{
+    assert(update->args[0].space == VP_SPACE_PARAM && update->args[0].idx < t->n_params);
+    return t->params[update->args[0].idx].n_elements;
+}
+
 /* Every update of a program, in pieces; NULL: out of memory, or none. */
 static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_template *t,
                           bool in_place, int64_t *n)
@@ -257,14 +268,16 @@ static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_te
     piece *pieces;
 
     *n = 0;
-    for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++)
-        *n += vp_ceil_div(t->params[i].n_elements, cut_at(a, &p->steps[VP_PASS_UPDATE][i],
-                                                          t->params[i].n_elements, in_place));
+    for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++) {
+        int64_t n_elements = elements_of(t, &p->steps[VP_PASS_UPDATE][i]);
+        *n +=
+            vp_ceil_div(n_elements, cut_at(a, &p->steps[VP_PASS_UPDATE][i], n_elements, in_place));
+    }
     pieces = vp_arena_array(a->arena, *n, sizeof *pieces);
     *n     = 0;
     for (int64_t i = 0; pieces && i < p->n_steps[VP_PASS_UPDATE]; i++) {
         const vp_step *update     = &p->steps[VP_PASS_UPDATE][i];
-        int64_t        n_elements = t->params[i].n_elements;
+        int64_t        n_elements = elements_of(t, update);
         int64_t        length     = cut_at(a, update, n_elements, in_place);
         for (int64_t first = 0; first < n_elements; first += length, ++*n)
             pieces[*n] = make_piece(a, update, first, vp_min_i64(length, n_elements - first),

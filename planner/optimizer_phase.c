@@ -72,7 +72,7 @@ static vp_status add_norm_workspaces(vp_assembly *a, int64_t program_idx, int64_
     int64_t     bytes              = 0, buffer;
     vp_status   st                 = VP_OK;
 
-    if (compute_capability == 0 || a->graph.templates[a->template_of[program_idx]].n_params == 0)
+    if (compute_capability == 0 || p->n_steps[VP_PASS_UPDATE] == 0)
         return VP_OK;
     buffer = add_buffer(a, p,
                         &(vp_plan_buffer){.name         = "norm workspace",
@@ -146,13 +146,14 @@ vp_status vp_optimizer_phase_add(vp_assembly *a, vp_err *err)
         p->steps[VP_PASS_UPDATE] = vp_arena_array(a->arena, tmpl->n_params, sizeof(vp_step));
         VP_TRY_ALLOC(err, !vp_arena_failed(a->arena));
         for (int64_t k = 0; k < tmpl->n_params; k++) {
+            if (tmpl->params[k].frozen)
+                continue;
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] =
                 param_step(a, VP_PHASE_NORM, &tmpl->params[k], k);
             p->steps[VP_PASS_UPDATE][p->n_steps[VP_PASS_UPDATE]++] =
                 with_workspace(a, param_step(a, VP_PHASE_UPDATE, &tmpl->params[k], k));
         }
-        assert(p->n_steps[VP_PASS_NORM] == tmpl->n_params &&
-               p->n_steps[VP_PASS_UPDATE] == tmpl->n_params);
+        assert(p->n_steps[VP_PASS_NORM] == p->n_steps[VP_PASS_UPDATE]);
         if (a->template_of[i] == last) /* the last instance of the pass closes the norm */
             p->steps[VP_PASS_NORM][p->n_steps[VP_PASS_NORM]++] =
                 param_step(a, VP_PHASE_CLIP, NULL, -1);

@@ -85,12 +85,19 @@ typedef struct choices {
     int stands_for[64];
 } choices;
 
-static bool backward_reads(const vp_sem_row *row, vp_ref ref)
+/* Whether the backward of an op reads a value that its forward makes for itself. */
+static bool reads_local(const vp_graph *g, int template_idx, const vp_semantics *semantics,
+                        const bool *wanted, int op_idx)
 {
+    const vp_sem_row *row = vp_semantics_row(semantics, g->templates[template_idx].ops[op_idx].op);
+
     for (int s = 0; s < VP_SEM_MAX_STEPS; s++)
-        for (int k = 0; k < VP_MAX_OPERANDS; k++)
-            if (row->backward[s].operands[k] == ref)
+        for (int k = 0; k < VP_MAX_OPERANDS; k++) {
+            vp_ref ref = row->forward[s].operands[k];
+            if (ref >= VP_REF_L0 && ref <= VP_REF_L7 &&
+                vp_backward_reads(g, template_idx, semantics, wanted, op_idx, ref))
                 return true;
+        }
     return false;
 }
 
@@ -100,25 +107,27 @@ static bool is_same_size(const vp_template *t, int a, int b)
     return vp_tensor_elements(&t->tensors[a], any) == vp_tensor_elements(&t->tensors[b], any);
 }
 
-static choices find_choices(const vp_template *t, const vp_semantics *semantics)
+static choices find_choices(const vp_graph *g, int template_idx, const vp_semantics *semantics,
+                            const bool *wanted)
 {
-    choices c = {0};
+    const vp_template *t = &g->templates[template_idx];
+    choices            c = {0};
 
     assert(t->n_ops <= 64); /* a set is 64 bits */
     for (int i = 0; i < t->n_ops; i++) {
-        const vp_sem_row *row = vp_semantics_row(semantics, t->ops[i].op);
         for (int k = 0; k < VP_OP_MAX_IN; k++) {
             int producer = t->ops[i].in[k] >= 0 ? t->tensors[t->ops[i].in[k]].producer : -1;
             if (producer < 0)
                 continue;
             c.readers[producer] |= UINT64_C(1) << i;
-            c.needed |= (uint64_t)backward_reads(row, (vp_ref)(VP_REF_IN0 + k)) << producer;
+            c.needed |= (uint64_t)vp_backward_reads(g, template_idx, semantics, wanted, i,
+                                                    (vp_ref)(VP_REF_IN0 + k))
+                        << producer;
         }
-        c.needed |= (uint64_t)backward_reads(row, VP_REF_OUT0) << i;
-        for (int ref = VP_REF_L0; ref <= VP_REF_L7; ref++)
-            c.needed |=
-                (uint64_t)(row->locals[ref - VP_REF_L0].name && backward_reads(row, (vp_ref)ref))
-                << i;
+        c.needed |=
+            (uint64_t)(vp_backward_reads(g, template_idx, semantics, wanted, i, VP_REF_OUT0) ||
+                       reads_local(g, template_idx, semantics, wanted, i))
+            << i;
     }
     for (int j = 0; j < t->n_ops; j++) {
         c.stands_for[j] = -1;
@@ -152,8 +161,14 @@ static bool is_worth_lowering(const choices *c, uint64_t set)
 /* Every subset of the n_bits ops that is worth lowering. */
 static vp_status list_sets(vp_outlines *o, const int *bit, int n_bits, vp_err *err)
 {
-    const vp_graph *g = &o->model->graph;
-    choices         c = find_choices(&g->templates[vp_block_template(g)], o->semantics);
+    const vp_graph *g     = &o->model->graph;
+    int             block = vp_block_template(g);
+    bool *wanted          = vp_arena_array(o->arena, g->templates[block].n_tensors, sizeof *wanted);
+
+    if (!wanted)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    vp_wanted_gradients(g, block, wanted);
+    choices c = find_choices(g, block, o->semantics, wanted);
 
     assert(n_bits >= 0 && n_bits <= MAX_CHOICES);
     for (int64_t i = 0; i < (int64_t)1 << n_bits; i++) {

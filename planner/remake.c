@@ -213,7 +213,7 @@ vp_status vp_plan_remake(const vp_plan *plan, const vp_json_node *root, vp_plan 
     remaking      r      = {.plan = plan};
     vp_device     device = device_like(plan);
     vp_cost       cost   = {.device = &device};
-    vp_model_opts opts   = {.dropout = plan->recipe.dropout};
+    vp_model_opts opts   = {.dropout = plan->recipe.dropout, .lora = &plan->recipe.lora};
     vp_json_node  model, config;
     vp_status     st = VP_OK;
 

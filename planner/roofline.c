@@ -28,7 +28,9 @@ static void add_step(vp_plan_roofline *r, const vp_device *device, const vp_step
     sum->seconds += times * s->seconds;
     r->seconds += times * s->seconds;
     if (s->kernel == VP_K_LINEAR_BWD_WEIGHT)
-        r->model_flop += times * 3 * of.flop;
+        r->model_flop += times * of.flop;
+    if (s->kernel == VP_K_LINEAR_BWD_INPUT) /* and the forward, as large */
+        r->model_flop += times * 2 * of.flop;
     if (s->kernel == VP_K_ATTENTION_BWD) /* of its five products one is done again: 12 of 10 */
         r->model_flop += times * 1.2 * of.flop;
 }

@@ -6,7 +6,7 @@
  *
  * MFU (Chowdhery et al. 2022, arXiv:2204.02311, appendix B): the operations that the model asks for,
  * over what the device could have done in the step. Asked for are a product's forward and the same
- * for each of its two gradients, and of attention's two products with the keys a query sees three
+ * for each of its two gradients (one, where its weight is frozen), and of attention's two products with the keys a query sees three
  * times the forward; what a plan computes again does not count. For a decoder
  * 6 N + 6 L C T a token, N with the head and without the embedding's look-up. */
 #ifndef VP_PLANNER_ROOFLINE_H

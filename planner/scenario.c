@@ -140,7 +140,12 @@ bool vp_may_stream(const vp_graph *g)
 {
     int block = vp_block_template(g);
 
-    return block >= 0 && g->templates[block].n_params <= VP_MAX_STREAMED;
+    int64_t trained = 0, n = block >= 0 ? g->templates[block].n_params : 0;
+
+    for (int64_t k = 0; k < n; k++)
+        trained += !g->templates[block].params[k].frozen;
+    return block >= 0 && n + 4 * trained <= 5 * VP_MAX_STREAMED &&
+           n + trained <= 2 * VP_MAX_STREAMED;
 }
 
 vp_offload_kind vp_offload_kind_of(const vp_offload *offload)

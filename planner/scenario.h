@@ -98,7 +98,8 @@ typedef struct vp_offload {
 } vp_offload;
 
 /* Parameters of a block that may be streamed, activations that may have places, slots of these. Numbers
- * of copies, of VP_MAX_COPIES: those of an update's windows, of each parameter 5, of each place 1. */
+ * of copies, of VP_MAX_COPIES: those of an update's windows, of each parameter 5, of a frozen one 1, of each
+ * place 1. */
 enum { VP_MAX_STREAMED = 22, VP_MAX_MOVED = 24, VP_MAX_ACTIVATION_SLOTS = 2 };
 
 /* Whether the copies of a block's parameters and gradients have numbers enough. */

@@ -12,7 +12,7 @@
  *
  * The embedding fetches for the first block, the head for the last. The norm and the updates fetch
  * the gradients again, the updates the parameters too, and bring these back; updates that the host makes
- * fetch nothing. */
+ * fetch nothing. Frozen parameters have no gradients, and the updates leave them where they are. */
 #include "base/checked.h"
 #include "planner/planner_internal.h"
 
@@ -24,6 +24,16 @@ enum { PARAM, GRAD, N_KINDS }; /* of what a slot holds */
 static const vp_template *block_of(const vp_assembly *a)
 {
     return &a->graph.templates[a->graph.instances[1].template_idx];
+}
+
+/* Those with gradients among the first n parameters: a frozen one has none. */
+static int64_t n_trained(const vp_template *t, int64_t n)
+{
+    int64_t trained = 0;
+
+    for (int64_t k = 0; k < n; k++)
+        trained += !t->params[k].frozen;
+    return trained;
 }
 
 vp_stream_place vp_stream_place_of(const vp_scenario *s, int64_t n_instances, int64_t i)
@@ -48,10 +58,12 @@ vp_status vp_stream_list_slots(vp_assembly *a, vp_err *err)
     if (!a->scenario->offload.blocks)
         return VP_OK;
     const vp_template *t = block_of(a);
-    assert(t->n_params <= VP_MAX_STREAMED);
+    assert(vp_may_stream(&a->graph));
     for (int slot = 0; slot < VP_N_SLOTS; slot++)
         for (int kind = 0; kind < N_KINDS; kind++)
             for (int64_t k = 0; k < t->n_params; k++) {
+                if (kind == GRAD && t->params[k].frozen)
+                    continue;
                 vp_region   region = kind == PARAM ? VP_REGION_PARAM : VP_REGION_GRAD;
                 const char *name =
                     vp_arena_printf(a->arena, "slot %d %s %d", slot + 1, kinds[kind], (int)k + 1);
@@ -67,11 +79,14 @@ out:
 
 static vp_arg in_slot(const vp_assembly *a, int slot, int kind, int64_t param_idx)
 {
-    int64_t n = block_of(a)->n_params;
+    const vp_template *t      = block_of(a);
+    int64_t            n_slot = t->n_params + n_trained(t, t->n_params);
 
-    assert(slot >= 0 && slot < VP_N_SLOTS && param_idx < n);
+    assert(slot >= 0 && slot < VP_N_SLOTS && param_idx < t->n_params);
+    assert(kind == PARAM || !t->params[param_idx].frozen);
     return (vp_arg){.space = VP_SPACE_FIXED,
-                    .idx   = a->slots + (slot * N_KINDS + kind) * n + param_idx};
+                    .idx   = a->slots + slot * n_slot +
+                           (kind == PARAM ? param_idx : t->n_params + n_trained(t, param_idx))};
 }
 
 /* ---- copies ---- */
@@ -84,6 +99,7 @@ enum { MOST_GROUPS = 6 };
 
 typedef struct list {
     const vp_assembly *a;
+    vp_pass            pass;
     vp_step           *steps;
     int64_t            n, cap;
 } list;
@@ -96,11 +112,20 @@ static void add(list *l, const vp_step *s)
 
 static int64_t number(const vp_assembly *a, traffic what, int slot, int64_t param_idx)
 {
-    int64_t n = VP_FIRST_STREAM_COPY +
-                ((int64_t)what + (what == BACK ? slot : 0)) * block_of(a)->n_params + param_idx;
+    const vp_template *t       = block_of(a);
+    int64_t            trained = n_trained(t, t->n_params), n = VP_FIRST_STREAM_COPY;
 
+    n += what == PARAMS_IN  ? param_idx
+         : what == GRADS_IN ? t->n_params + n_trained(t, param_idx)
+                            : t->n_params + (1 + slot) * trained + n_trained(t, param_idx);
     assert(n < VP_FIRST_ACTIVATION_COPY);
     return n;
+}
+
+/* Whether a parameter is among what is moved: a frozen one comes in for the kernels of a micro-step only. */
+static bool is_moved(const list *l, traffic what, int64_t k)
+{
+    return !block_of(l->a)->params[k].frozen || (what == PARAMS_IN && l->pass <= VP_PASS_BACKWARD);
 }
 
 /* Each of a block's parameters or gradients into a slot, or back from it. ahead: whose they are. */
@@ -109,6 +134,8 @@ static void start(list *l, traffic what, int kind, int slot, int ahead, bool lat
     const vp_template *t = block_of(l->a);
 
     for (int64_t k = 0; k < t->n_params; k++) {
+        if (!is_moved(l, what, k))
+            continue;
         vp_arg home = {
             .space = kind == PARAM ? VP_SPACE_PARAM : VP_SPACE_GRAD, .idx = k, .ahead = ahead};
         vp_arg  here            = in_slot(l->a, slot, kind, k);
@@ -130,6 +157,8 @@ static void wait(list *l, traffic what, int slot, bool later_only)
     const vp_template *t = block_of(l->a);
 
     for (int64_t k = 0; k < t->n_params; k++) {
+        if (!is_moved(l, what, k))
+            continue;
         vp_step s        = {.kernel     = VP_K_COPY_DONE,
                             .dtype      = VP_DTYPE_F32,
                             .name       = t->params[k].name,
@@ -246,8 +275,9 @@ vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err)
     for (int64_t k = 0; k < a->n_programs; k++)
         for (int pass = 0; pass <= last_pass; pass++) {
             vp_program *p = &a->lowered[k].program;
-            list        l = {.a = a, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
-            l.steps       = vp_arena_array(a->arena, l.cap, sizeof *l.steps);
+            list        l = {
+                       .a = a, .pass = (vp_pass)pass, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
+            l.steps = vp_arena_array(a->arena, l.cap, sizeof *l.steps);
             if (!l.steps)
                 return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
             if (a->stream_place[k].is)

@@ -195,7 +195,9 @@ static vp_status load_found(folder *f, vp_err *err)
     for (int64_t i = 0; i < f->rt->n_params; i++) {
         const vp_runtime_param *p = &f->rt->params[i];
         vp_safetensors         *file;
-        const vp_tensor_info   *t = find_stored(f, p->name, &file);
+        if (vp_lora_is_adapter(p->name))
+            continue;
+        const vp_tensor_info *t = find_stored(f, p->name, &file);
         f->found[i] = f->used[i] = t;
         if (t) {
             f->first_of[part_of(f, p->name)] = t->name;
@@ -240,6 +242,10 @@ static vp_status draw_missing(folder *f, vp_err *err)
         bool projection               = is_one_of(p->name, projections, COUNT(projections), equals);
         if (f->found[i])
             continue;
+        if (vp_lora_is_adapter(p->name)) {
+            VP_TRY(vp_runtime_draw_param(f->rt, p, err));
+            continue;
+        }
         if (other)
             VP_TRY(VP_FAIL_AT(
                 err, VP_ERR_INPUT, f->dir, 0, p->name,
@@ -382,17 +388,21 @@ vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_load_report *repor
     VP_TRY(load_found(&f, err));
     VP_TRY(draw_missing(&f, err));
     VP_TRY(check_strangers(&f, err));
-    VP_TRY(vp_runtime_loaded(rt, err));
+    if (rt->plan->recipe.lora.rank && vp_adapters_are_in(dir))
+        VP_TRY(vp_runtime_load_adapters(rt, dir, err));
+    else
+        VP_TRY(vp_runtime_loaded(rt, err));
 out:
     vp_checkpoint_close(f.ckpt);
     return st;
 }
 
-vp_status vp_runtime_check_save(const char *dir, bool overwrite, vp_err *err)
+vp_status vp_runtime_check_save(const char *dir, bool adapters, bool overwrite, vp_err *err)
 {
-    const char *const files[] = {"model.safetensors", "config.json"};
-    char              path[1200];
-    vp_status         st = VP_OK;
+    const char *const files[] = {adapters ? "adapter_model.safetensors" : "model.safetensors",
+                                 adapters ? "adapter_config.json" : "config.json"};
+    char      path[1200];
+    vp_status st = VP_OK;
 
     VP_TRY(vp_file_make_dir(dir, err));
     for (int i = 0; i < 2; i++) {
@@ -426,38 +436,79 @@ out:
     return st;
 }
 
-vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err)
+static vp_st_dtype saved_dtype(const vp_runtime_param *p)
+{
+    return p->master || p->dtype == VP_DTYPE_F32 ? VP_ST_F32
+           : p->dtype == VP_DTYPE_F16            ? VP_ST_F16
+                                                 : VP_ST_BF16;
+}
+
+/* The tensors of the adapters alone, or of all the rest with these folded in. */
+static vp_status write_tensors(const vp_runtime *rt, bool adapters, const char *path,
+                               bool overwrite, vp_err *err)
 {
     vp_tensor_data *tensors = calloc((size_t)rt->n_params + 1, sizeof *tensors);
     void          **copies  = calloc((size_t)rt->n_params + 1, sizeof *copies);
-    vp_text         config  = {0};
-    char            path[1200];
-    vp_status       st = VP_OK;
+    int64_t         n       = 0;
+    vp_status       st      = VP_OK;
 
     VP_TRY_ALLOC(err, tensors && copies);
     for (int64_t i = 0; i < rt->n_params; i++) {
         const vp_param         *p = rt->params[i].param;
         const vp_runtime_param *r = &rt->params[i];
-        tensors[i]                = (vp_tensor_data){.name  = r->name,
-                                                     .dtype = r->master || r->dtype == VP_DTYPE_F32 ? VP_ST_F32
-                                                                                                    : VP_ST_BF16,
-                                                     .rank  = p->rank};
-        VP_TRY(saved_values(r, &tensors[i].data, &copies[i], err));
-        assert(tensors[i].data && p->rank <= VP_PARAM_MAX_RANK);
+        if (vp_lora_is_adapter(r->name) != adapters)
+            continue;
+        vp_tensor_data *t = &tensors[n];
+        *t                = (vp_tensor_data){.dtype = saved_dtype(r), .rank = p->rank};
+        t->name = adapters ? vp_arena_printf(rt->scratch, "base_model.model.%s", r->name) : r->name;
+        VP_TRY_ALLOC(err, t->name);
+        if (!adapters)
+            VP_TRY(vp_adapters_merged(rt, r, &copies[n], err));
+        t->data = copies[n];
+        if (!t->data)
+            VP_TRY(saved_values(r, &t->data, &copies[n], err));
+        assert(t->data && p->rank <= VP_PARAM_MAX_RANK);
         for (int d = 0; d < p->rank; d++)
-            tensors[i].shape[d] = p->shape[d];
+            t->shape[d] = p->shape[d];
+        n++;
     }
+    VP_TRY(vp_safetensors_write(path, tensors, n, overwrite, err));
+out:
+    for (int64_t i = 0; copies && i < rt->n_params; i++)
+        free(copies[i]);
+    free(copies);
+    free(tensors);
+    return st;
+}
+
+vp_status vp_runtime_save_merged(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err)
+{
+    vp_text   config = {0};
+    char      path[1200];
+    vp_status st = VP_OK;
+
     VP_TRY(vp_file_make_dir(dir, err));
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    VP_TRY(vp_safetensors_write(path, tensors, rt->n_params, overwrite, err));
+    VP_TRY(write_tensors(rt, false, path, overwrite, err));
     VP_TRY_ALLOC(err, vp_json_dump(rt->plan->model_config, &config));
     snprintf(path, sizeof path, "%s/config.json", dir);
     VP_TRY(vp_file_write(path, config.data, config.n_bytes, overwrite, err));
 out:
     vp_text_release(&config);
-    for (int64_t i = 0; copies && i < rt->n_params; i++)
-        free(copies[i]);
-    free(copies);
-    free(tensors);
+    return st;
+}
+
+vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err)
+{
+    char      path[1200];
+    vp_status st = VP_OK;
+
+    if (!rt->plan->recipe.lora.rank)
+        return vp_runtime_save_merged(rt, dir, overwrite, err);
+    VP_TRY(vp_file_make_dir(dir, err));
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", dir);
+    VP_TRY(write_tensors(rt, true, path, overwrite, err));
+    VP_TRY(vp_adapters_write_config(rt, dir, overwrite, err));
+out:
     return st;
 }

@@ -158,11 +158,12 @@ static vp_status parse_args(int argc, char **argv, args *a, vp_err *err)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "one PLAN, please, or --compare: %s and %s",
                        vp_text_escape(a->line.words[0], x, sizeof x),
                        vp_text_escape(a->line.words[1], y, sizeof y)));
-    if (a->compare && (r->data || r->init || r->save || r->save_initial || r->save_profile ||
-                       r->verify || r->eager || a->step_on_input))
+    if (a->compare &&
+        (r->data || r->init || r->adapters || r->save || r->save_merged || r->save_initial ||
+         r->save_profile || r->verify || r->eager || a->step_on_input))
         VP_TRY(VP_FAIL(
             err, VP_ERR_USAGE,
-            "several plans train on random tokens from drawn parameters, and nothing is saved: no --data, --init, --save, --save-initial, --save-profile, --verify, --eager"));
+            "several plans train on random tokens from drawn parameters, and nothing is saved: no --data, --init, --adapters, --save, --save-merged, --save-initial, --save-profile, --verify, --eager"));
 out:
     return st;
 }
@@ -673,8 +674,12 @@ static vp_status run(const args *a, vp_err *err)
     VP_TRY(vp_runtime_new(plan, backend, &opts, &rt, err));
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_ARENA, plan->peak_bytes, &r.points, err));
     if (a->run.save)
-        VP_TRY(vp_runtime_check_save(a->run.save, a->run.force, err));
+        VP_TRY(vp_runtime_check_save(a->run.save, plan->recipe.lora.rank > 0, a->run.force, err));
+    if (a->run.save_merged)
+        VP_TRY(vp_runtime_check_save(a->run.save_merged, false, a->run.force, err));
     VP_TRY(a->run.init ? load(a, rt, &r.init, err) : vp_runtime_draw(rt, err));
+    if (a->run.adapters)
+        VP_TRY(vp_runtime_load_adapters(rt, a->run.adapters, err));
     if (a->run.save_initial)
         VP_TRY(vp_runtime_save(rt, a->run.save_initial, a->run.force, err));
     if (!a->json)
@@ -688,6 +693,8 @@ static vp_status run(const args *a, vp_err *err)
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_LAST_STEP, plan->peak_bytes, &r.points, err));
     if (a->run.save)
         VP_TRY(vp_runtime_save(rt, a->run.save, a->run.force, err));
+    if (a->run.save_merged)
+        VP_TRY(vp_runtime_save_merged(rt, a->run.save_merged, a->run.force, err));
     vp_runtime_memory(rt, &r.memory);
     vp_call_times_median(&r.times);
     VP_TRY(end_profile(a, plan, backend, &r, &timed, err));

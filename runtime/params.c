@@ -49,8 +49,9 @@ vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err)
             p->dtype            = vp_precision_dtype(plan->recipe.precision);
             p->data             = held_at(rt, x, &t->params[k], VP_REGION_PARAM);
             p->grad_dtype       = vp_gradients_dtype(plan->recipe.gradients);
-            p->grad             = held_at(rt, x, &t->params[k], VP_REGION_GRAD);
-            if (vp_precision_has_master(plan->recipe.precision))
+            if (!p->param->frozen)
+                p->grad = held_at(rt, x, &t->params[k], VP_REGION_GRAD);
+            if (!p->param->frozen && vp_precision_has_master(plan->recipe.precision))
                 p->master = held_at(rt, x, &t->params[k], VP_REGION_MASTER);
             vp_param_full_name(p->param, x->index, p->name, sizeof p->name);
         }
@@ -235,6 +236,8 @@ static void draw_values(const vp_runtime_param *p, uint64_t seed, int64_t first,
            (p->param->zero_row == 0 || p->param->zero_row <= p->param->shape[0]));
     if (p->param->init == VP_INIT_NORMAL)
         vp_draw_normal(seed, p->name, p->param->init_std, first, values, n);
+    else if (p->param->init == VP_INIT_UNIFORM)
+        vp_draw_uniform(seed, p->name, p->param->init_std, first, values, n);
     else
         for (int64_t k = 0; k < n; k++)
             values[k] = p->param->init == VP_INIT_ONES ? 1.0f : 0.0f;

@@ -7,7 +7,7 @@
 #include "base/options.h"
 
 typedef struct vp_run_args {
-    const char *data, *init, *save_initial, *save, *save_profile, *backend;
+    const char *data, *init, *adapters, *save_initial, *save, *save_merged, *save_profile, *backend;
     int64_t     steps, seed, threads; /* seed -1: the recipe's; threads 0: the backend's choice */
     bool        verify, eager, force, quiet, unsigned_too, hash;
 } vp_run_args;

@@ -70,13 +70,23 @@ typedef struct vp_load_report {
  * stored twice that differ. Optimizer states zero. */
 vp_status vp_runtime_load(vp_runtime *rt, const char *dir, vp_load_report *report, vp_err *err);
 
-/* A folder with model.safetensors (fp32 values, in bf16 without master weights bf16; names as in
- * the plan) and config.json. Made if it is not there; overwrite as in base/file.h. */
+/* Adapters from a folder as peft writes it, adapter_model.safetensors and adapter_config.json; the rest
+ * of the parameters as it is. vp_runtime_load() does so too where its folder holds these beside the
+ * model. VP_ERR_INPUT: a tensor that is missing or has another shape, one more, another scale. */
+vp_status vp_runtime_load_adapters(vp_runtime *rt, const char *dir, vp_err *err);
+
+/* A folder with what the plan trains: model.safetensors (fp32 values, where there are no master
+ * weights in the precision's; names as in the plan) and config.json, or adapters as peft reads them.
+ * Made if it is not there; overwrite as in base/file.h. */
 vp_status vp_runtime_save(const vp_runtime *rt, const char *dir, bool overwrite, vp_err *err);
 
-/* Whether vp_runtime_save() could write there, asked before training rather than after; makes
- * the folder. */
-vp_status vp_runtime_check_save(const char *dir, bool overwrite, vp_err *err);
+/* The model whole, adapters folded into the weights they stand beside: W + s B A, in W's dtype. */
+vp_status vp_runtime_save_merged(const vp_runtime *rt, const char *dir, bool overwrite,
+                                 vp_err *err);
+
+/* Whether a folder of the model, or of adapters, could be written there, asked before training rather
+ * than after; makes the folder. */
+vp_status vp_runtime_check_save(const char *dir, bool adapters, bool overwrite, vp_err *err);
 
 /* A global batch: tokens and labels are (global_batch, seq); a label of -100 does not count.
  * token_types (global_batch, seq) where the model has them, NULL: all 0. lengths (global_batch),

@@ -86,6 +86,14 @@ vp_status vp_verifier_finish(vp_runtime *rt, vp_err *err);
 
 vp_status vp_runtime_list_params(vp_runtime *rt, vp_err *err);
 
+/* Whether a folder holds adapters; peft's config beside those that are saved; and a weight with its
+ * adapters folded in, in its own dtype: the caller frees it; NULL: it has none. */
+bool      vp_adapters_are_in(const char *dir);
+vp_status vp_adapters_write_config(const vp_runtime *rt, const char *dir, bool overwrite,
+                                   vp_err *err);
+vp_status vp_adapters_merged(const vp_runtime *rt, const vp_runtime_param *w, void **out,
+                             vp_err *err);
+
 /* One parameter in the first arena, by its family's rule. */
 vp_status vp_runtime_draw_param(const vp_runtime *rt, const vp_runtime_param *p, vp_err *err);
 

@@ -205,13 +205,14 @@ static void rmsnorm_backward_agrees_with_the_reference(void **state)
 {
     (void)state;
     for (int s = 0; s < COUNT(rms_shapes); s++)
-        for (int variant = 0; variant < 8; variant++) {
+        for (int variant = 0; variant < 16; variant++) {
             const int64_t *n = rms_shapes[s];
             kt_case        c = {
                        .kernel = VP_K_RMSNORM_BWD,
                        .rmsnorm = {.rows = n[0], .cols = n[1], .groups = n[2], .unit_offset = variant & 1},
                        .accumulate = (variant & 2) != 0,
-                       .absent     = {[VP_RMSNORM_BWD_ADD] = (variant & 4) != 0}};
+                       .absent     = {[VP_RMSNORM_BWD_ADD]     = (variant & 4) != 0,
+                                      [VP_RMSNORM_BWD_D_GAMMA] = (variant & 8) != 0}};
             kt_check_all(&c, rms_tolerance(n) + 4.0 * dot_tolerance(n[0] * n[2]), 64.0 * u);
         }
 }
@@ -417,6 +418,9 @@ static void add_copy_and_zero_are_exact(void **state)
 
             /* the reference's sum is not rounded to float: half an ulp of |x + y| < 2 */
             kt_check(&c, u, u);
+            c.kernel             = VP_K_SCALE;
+            c.scale_reals.factor = 0.3; /* rounded to float, and the product */
+            kt_check(&c, 2.0 * u, u);
             c.kernel = VP_K_ZERO;
             kt_check_all(&c, 0.0, 0.0);
             c.kernel = VP_K_GRAD_ADD;
@@ -765,6 +769,14 @@ static const kt_fd_link drop_slopes = {.forward  = VP_K_DROPOUT,
                                        .pair = {{.input = VP_DROPOUT_X, .gradient = VP_DROPOUT_Y}},
                                        .n_shared = 0};
 
+static const kt_fd_link scale_slopes = {.forward  = VP_K_SCALE,
+                                        .backward = VP_K_SCALE,
+                                        .out      = VP_SCALE_Y,
+                                        .dy       = VP_SCALE_X,
+                                        .n_pairs  = 1,
+                                        .pair     = {{.input = VP_SCALE_X, .gradient = VP_SCALE_Y}},
+                                        .n_shared = 0};
+
 static void reference_gradients_are_the_forwards_slopes(void **state)
 {
     (void)state;
@@ -786,6 +798,8 @@ static void reference_gradients_are_the_forwards_slopes(void **state)
             &rms_slopes,
             &(kt_case){.rmsnorm = {.rows = 4, .cols = 7, .groups = 3, .unit_offset = unit_offset},
                        .norm_reals = {.eps = 1e-5}});
+    kt_fd_check(&scale_slopes,
+                &(kt_case){.elements = {.count = 50}, .scale_reals = {.factor = -1.75}});
     for (int act = 0; act < VP_N_ACTS; act++) {
         kt_fd_check(&activation_slopes, &(kt_case){.activation = {.count = 50, .act = act}});
         for (int packed = 0; packed < 2; packed++)

@@ -207,6 +207,7 @@ static const kt_case in_both[] = {
                 .rotary_dim = 24,
                 .layout     = VP_QKV_APART}},
     {.kernel = VP_K_ADD, .elements = {.count = 50003}},
+    {.kernel = VP_K_SCALE, .elements = {.count = 50003}, .scale_reals = {.factor = 0.3}},
     {.kernel        = VP_K_DROPOUT,
      .dropout       = {.batch = 3, .count = 20001},
      .dropout_reals = {.p = 0.2},

@@ -121,12 +121,20 @@ static void check_attributes(const vp_sem_row *row, const vp_sem_step *steps)
                           .heads   = 2,
                           .param   = {{.used = true}, {.used = true}},
                           .softcap = 0.5};
-    vp_sem_shape shape = {
-        .op = &op, .batch = 2, .seq = 3, .rows = 6, .cols_in = 8, .cols_out = 4, .ids = 7};
+    vp_sem_shape shape = {.op        = &op,
+                          .batch     = 2,
+                          .seq       = 3,
+                          .rows      = 6,
+                          .cols_in   = 8,
+                          .cols_out  = 4,
+                          .cols_out1 = 2,
+                          .ids       = 7};
 
     for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&steps[s]); s++) {
         vp_step     call = {.kernel = steps[s].kernel};
         const char *missing;
+
+        shape.step = &steps[s];
 
         if (!row->attributes)
             fail_msg("the row that calls %s gives it no attributes", name_of(call.kernel));

@@ -110,7 +110,14 @@ VP_PER_ISA(box_muller, (const uint32_t *word, double std, float *z), (word, std,
     }
 }
 
-void vp_draw_normal(uint64_t seed, const char *name, double std, int64_t first, float *x, int64_t n)
+static void uniform(const uint32_t *word, double std, float *z)
+{
+    for (int64_t i = 0; i < PIECE; i++)
+        z[i] = (float)((2.0 * unit_interval(word[i]) - 1.0) * sqrt(3.0) * std);
+}
+
+static void draw(uint64_t seed, const char *name, double std, int64_t first, float *x, int64_t n,
+                 void (*of_words)(const uint32_t *word, double std, float *z))
 {
     vp_philox_key key      = vp_philox_key_of_name(seed, name);
     int64_t       n_pieces = (n + PIECE - 1) / PIECE;
@@ -123,7 +130,18 @@ void vp_draw_normal(uint64_t seed, const char *name, double std, int64_t first, 
         int64_t  left = n - p * PIECE;
 
         vp_philox_blocks(key, 0, (uint64_t)(first / 4 + p * PIECE_BLOCKS), PIECE_BLOCKS, word);
-        box_muller(word, std, z);
+        of_words(word, std, z);
         memcpy(x + p * PIECE, z, (size_t)(left < PIECE ? left : PIECE) * sizeof(float));
     }
+}
+
+void vp_draw_normal(uint64_t seed, const char *name, double std, int64_t first, float *x, int64_t n)
+{
+    draw(seed, name, std, first, x, n, box_muller);
+}
+
+void vp_draw_uniform(uint64_t seed, const char *name, double std, int64_t first, float *x,
+                     int64_t n)
+{
+    draw(seed, name, std, first, x, n, uniform);
 }

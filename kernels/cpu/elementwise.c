@@ -1,5 +1,5 @@
 /* kernels/cpu/elementwise.c: kernels whose output element i reads input elements i only: add,
- * dropout, copy, zero. Each runs in spans of VP_CPU_SPAN elements, one thread per span at a
+ * dropout, scale, copy, zero. Each runs in spans of VP_CPU_SPAN elements, one thread per span at a
  * time; any split gives the same bits, and an output may share its input's place. */
 #include "kernels/cpu/cpu_internal.h"
 #include "kernels/cpu/operand.h"
@@ -69,6 +69,33 @@ void vp_cpu_dropout(const vp_kernel_call *call)
             product(vp_cpu_read(x, call->dtype, at, n, xs), mask,
                     vp_cpu_place(y, call->dtype, at, ys), n);
             vp_cpu_written(y, call->dtype, at, n, ys);
+        }
+    }
+}
+
+VP_PER_ISA(multiple, (const float *x, float factor, float *y, int64_t n), (x, factor, y, n))
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        y[i] = factor * x[i];
+}
+
+void vp_cpu_scale(const vp_kernel_call *call)
+{
+    int64_t count = call->elements.count, n_spans = vp_cpu_n_spans(count);
+
+#pragma omp parallel for schedule(static) num_threads(vp_cpu_threads()) if (n_spans > 1)
+    for (int64_t s = 0; s < n_spans; s++) {
+        int64_t end = s * VP_CPU_SPAN + vp_cpu_span_len(count, s);
+
+        for (int64_t i = s * VP_CPU_SPAN; i < end; i += VP_CPU_PIECE) {
+            float   x[VP_CPU_PIECE], y[VP_CPU_PIECE];
+            int64_t n = vp_min_i64(VP_CPU_PIECE, end - i);
+
+            multiple(vp_cpu_read(call->operand[VP_SCALE_X], call->dtype, i, n, x),
+                     (float)call->scale_reals.factor,
+                     vp_cpu_place(call->operand[VP_SCALE_Y], call->dtype, i, y), n);
+            vp_cpu_written(call->operand[VP_SCALE_Y], call->dtype, i, n, y);
         }
     }
 }

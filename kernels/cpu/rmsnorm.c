@@ -169,7 +169,7 @@ void vp_cpu_rmsnorm_bwd(const vp_kernel_call *call)
         bool    add_in = call->accumulate || r0 > 0;
 
 #pragma omp for schedule(static)
-        for (int64_t c0 = 0; c0 < cols; c0 += slice) {
+        for (int64_t c0 = d_gamma ? 0 : cols; c0 < cols; c0 += slice) {
             float   total[SLICE_COLS] = {0};
             int64_t n_cols            = vp_min_i64(slice, cols - c0);
 

@@ -238,6 +238,7 @@ static const struct {
     [VP_K_COPY]           = {.launch = vp_cuda_copy},
     [VP_K_ZERO]           = {.launch = vp_cuda_zero},
     [VP_K_GRAD_ADD]       = {.launch = vp_cuda_grad_add},
+    [VP_K_SCALE]          = {.launch = vp_cuda_scale},
     [VP_K_GRAD_SUMSQ]     = {.collected = true},
     [VP_K_CLIP_SCALE]     = {.launch = vp_cuda_clip_scale},
     [VP_K_ADAFACTOR]      = {.launch = vp_cuda_adafactor},

@@ -1,15 +1,16 @@
 /* kernels/cuda/elementwise.cu: kernels whose output element i reads input elements i only: add,
- * dropout, copy, zero, grad_add.
+ * dropout, scale, copy, zero, grad_add.
  *
  *     add      z = x + y
  *     dropout  y = x mask / (1 - p), mask 0 with probability p: its own backward, since a call on
  *              the gradient draws the same mask
+ *     scale    y = factor x
  *     copy     y = x
  *     zero     y = 0, of a gradient's dtype
  *     grad_add g = x, or g + x where the call accumulates: x fp32, g a gradient
  *
  * x, y, z (count) of the call's dtype, dropout's (batch, count). Bytes moved, with E of an element:
- * add 3 E count, dropout 2 E batch count, copy 2 E count, zero 4 count, grad_add 12
+ * add 3 E count, dropout 2 E batch count, scale and copy 2 E count, zero 4 count, grad_add 12
  * count, of bf16 half of what is g's. y may lie on x, z on x or
  * y.
  *
@@ -41,6 +42,32 @@ extern "C" cudaError_t vp_cuda_add(const vp_kernel_call *call, cudaStream_t stre
                        call->elements.count,
                        0};
         e           = vp_map_launch(m, sum_of_two(), stream));
+    return e;
+}
+
+/* ---- scale ---- */
+
+struct multiple {
+    enum { N_IN = 1, N_OUT = 1, WIDE_IN = 0, WIDE_OUT = 0 };
+    float factor;
+
+    __device__ inline void operator()(const float *x, float *y) const
+    {
+        y[0] = factor * x[0];
+    }
+};
+
+extern "C" cudaError_t vp_cuda_scale(const vp_kernel_call *call, cudaStream_t stream)
+{
+    multiple    f = {(float)call->scale_reals.factor};
+    cudaError_t e;
+
+    VP_BY_DTYPE(call->dtype, T,
+                vp_map<T> m = {{(const T *)call->operand[VP_SCALE_X]},
+                               {(T *)call->operand[VP_SCALE_Y]},
+                               call->elements.count,
+                               0};
+                e           = vp_map_launch(m, f, stream));
     return e;
 }
 

@@ -10,7 +10,7 @@
  *     dx = add + rstd (g - xhat mean(g xhat)),  d_gamma = sum over tokens and groups of dy xhat
  *
  * x, y, dy, add, dx (rows, groups, cols) and gamma (cols) of the call's dtype; rstd (rows, groups),
- * d_gamma (cols) float. add may be absent; dx may lie on dy, x or add.
+ * d_gamma (cols) float. d_gamma and add may be absent; dx may lie on dy, x or add.
  *
  * With N = rows groups cols and E bytes of an element, forward moves 2 E N bytes; backward 5 E
  * N, and E N more for add: dy and x are read once down the columns, before dx may be written
@@ -175,8 +175,8 @@ extern "C" cudaError_t vp_cuda_rmsnorm_bwd(const vp_kernel_call *call, cudaStrea
     float       *d_gamma = (float *)call->operand[VP_RMSNORM_BWD_D_GAMMA],
           offset         = (float)call->rmsnorm.unit_offset;
     int64_t groups = call->rmsnorm.groups, rows = call->rmsnorm.rows * groups,
-            cols = call->rmsnorm.cols;
-    cudaError_t e;
+            cols  = call->rmsnorm.cols;
+    cudaError_t e = cudaSuccess;
 
     VP_BY_DTYPE(
         call->dtype, T, const T *dy = (const T *)call->operand[VP_RMSNORM_BWD_DY],
@@ -185,9 +185,9 @@ extern "C" cudaError_t vp_cuda_rmsnorm_bwd(const vp_kernel_call *call, cudaStrea
         const T *add    = (const T *)call->operand[VP_RMSNORM_BWD_ADD];
         T *dx           = (T *)call->operand[VP_RMSNORM_BWD_DX];
         bool aligned    = cols % vp_pack<T>::N == 0 && vp_is_aligned16(dy) && vp_is_aligned16(x);
-        norm_terms<T> f = {dy, x, rstd};
-        e       = vp_tile_sums_launch<T>(call, f, rows, cols, VP_TILE_TOKENS * groups, groups > 1,
-                                   aligned, d_gamma, (float *)NULL, stream);
+        norm_terms<T> f = {dy, x, rstd}; if (d_gamma) e = vp_tile_sums_launch<T>(
+                                             call, f, rows, cols, VP_TILE_TOKENS * groups,
+                                             groups > 1, aligned, d_gamma, (float *)NULL, stream);
         aligned = aligned && vp_is_aligned16(gamma) && vp_is_aligned16(add) && vp_is_aligned16(dx);
         if (e == cudaSuccess)
             VP_BY_WIDTH(aligned, T, W, int n = vp_row_threads<W>(cols), block = vp_row_block(n);

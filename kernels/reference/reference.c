@@ -152,12 +152,13 @@ void vp_reference_rmsnorm_bwd(const vp_kernel_call *call)
     double *dx = call->operand[VP_RMSNORM_BWD_DX], *d_gamma = call->operand[VP_RMSNORM_BWD_D_GAMMA];
     int64_t rows = call->rmsnorm.rows * call->rmsnorm.groups, cols = call->rmsnorm.cols;
 
-    for (int64_t c = 0; c < cols && !call->accumulate; c++)
+    for (int64_t c = 0; d_gamma && c < cols && !call->accumulate; c++)
         d_gamma[c] = 0.0;
     for (int64_t r = 0; r < rows; r++) {
         double along = 0.0;
         for (int64_t c = 0; c < cols; c++) {
-            d_gamma[c] += dy[r * cols + c] * x[r * cols + c] * rstd[r];
+            if (d_gamma)
+                d_gamma[c] += dy[r * cols + c] * x[r * cols + c] * rstd[r];
             along += dy[r * cols + c] * (call->rmsnorm.unit_offset ? 1.0 + gamma[c] : gamma[c]) *
                      x[r * cols + c];
         }
@@ -392,6 +393,14 @@ void vp_reference_loss_sum(const vp_kernel_call *call)
 
     for (int64_t r = 0; r < call->token_rows.rows; r++)
         control->loss_sum += row_loss[r];
+}
+
+void vp_reference_scale(const vp_kernel_call *call)
+{
+    const double *x = call->operand[VP_SCALE_X];
+
+    for (int64_t i = 0; i < call->elements.count; i++)
+        ((double *)call->operand[VP_SCALE_Y])[i] = call->scale_reals.factor * x[i];
 }
 
 void vp_reference_copy(const vp_kernel_call *call)

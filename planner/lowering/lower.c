@@ -143,12 +143,28 @@ static bool is_alias(const vp_lowering *l, int op_idx, vp_ref ref)
     const vp_sem_local *local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
 
     assert(ref >= VP_REF_L0 && ref <= VP_REF_L7 && local->name);
+    if (local->dropped_of != VP_REF_NONE)
+        return op->p == 0;
     if (local->cast_of == VP_REF_NONE)
         return false;
     vp_dtype has = local->cast_of == VP_REF_P0 || local->cast_of == VP_REF_P1
                        ? l->sem->param
                        : l->dtype[op->in[local->cast_of - VP_REF_IN0]];
     return has == rule_dtype(l, op, local->dtype);
+}
+
+static bool is_local(vp_ref ref)
+{
+    return ref >= VP_REF_L0 && ref <= VP_REF_L7;
+}
+
+/* What a local stands for, where it is no value of its own; else the reference itself. */
+static vp_ref meant_by(const vp_lowering *l, int op_idx, vp_ref ref)
+{
+    if (!is_local(ref) || !is_alias(l, op_idx, ref))
+        return ref;
+    const vp_sem_local *local = &row_of(l, op_idx)->locals[ref - VP_REF_L0];
+    return local->dropped_of != VP_REF_NONE ? local->dropped_of : local->cast_of;
 }
 
 static vp_operand read_ref(vp_lowering *l, int op_idx, vp_ref ref, vp_pass pass);
@@ -162,7 +178,7 @@ static vp_operand local_operand(vp_lowering *l, int op_idx, vp_ref ref, vp_pass 
     vp_pass             from = pass;
 
     if (is_alias(l, op_idx, ref))
-        return read_ref(l, op_idx, local->cast_of, pass);
+        return read_ref(l, op_idx, meant_by(l, op_idx, ref), pass);
     if (pass == VP_PASS_BACKWARD && made_in_forward(row, ref)) {
         if (is_recomputed(l, op_idx) && !l->again[op_idx])
             emit_forward(l, op_idx, VP_PASS_BACKWARD);
@@ -202,8 +218,7 @@ static vp_operand local_operand(vp_lowering *l, int op_idx, vp_ref ref, vp_pass 
 
 static bool needs_grad(const vp_lowering *l, int tensor)
 {
-    return tensor >= 0 && l->t->tensors[tensor].elem == VP_ELEM_COMPUTE &&
-           l->t->tensors[tensor].span < 0;
+    return tensor >= 0 && l->wanted[tensor];
 }
 
 static vp_operand read_ref(vp_lowering *l, int op_idx, vp_ref ref, vp_pass pass)
@@ -225,10 +240,16 @@ static vp_operand read_ref(vp_lowering *l, int op_idx, vp_ref ref, vp_pass pass)
         return read_tensor(l, op->out[ref - VP_REF_OUT0], pass);
     case VP_REF_P0:
     case VP_REF_P1:
+    case VP_REF_P2:
+    case VP_REF_P3:
         return vp_lowering_param_operand(op, ref - VP_REF_P0, false);
     case VP_REF_G_P0:
     case VP_REF_G_P1:
-        return vp_lowering_param_operand(op, ref - VP_REF_G_P0, true);
+    case VP_REF_G_P2:
+    case VP_REF_G_P3:
+        return vp_lowering_trains(l, &op->param[ref - VP_REF_G_P0])
+                   ? vp_lowering_param_operand(op, ref - VP_REF_G_P0, true)
+                   : VP_ABSENT;
     case VP_REF_G_OUT0:
         return (vp_operand){
             .value = l->grad[op->out[0]],
@@ -256,19 +277,22 @@ static int64_t cols_of(const vp_lowering *l, int tensor)
 }
 
 /* A call's dtype and attributes, from the op's. */
-static void set_numbers(vp_lowering *l, const vp_graph_op *op, const vp_sem_row *row, vp_step *s)
+static void set_numbers(vp_lowering *l, const vp_graph_op *op, const vp_sem_row *row,
+                        const vp_sem_step *step, vp_step *s)
 {
     const vp_sem_shape shape = {
-        .op       = op,
-        .batch    = l->opts->symbols[VP_SYM_BATCH],
-        .seq      = l->opts->symbols[VP_SYM_SEQ],
-        .rows     = op->chunked && l->sem->chunks ? l->n_rows : l->n_tokens,
-        .cols_in  = cols_of(l, op->in[0]),
-        .cols_out = cols_of(l, op->out[0]),
-        .ids      = op->param[0].used ? vp_lowering_param(l, &op->param[0])->shape[0]
-                                      : l->graph->vocab_size,
-        .padded   = op->op == VP_OP_LINEAR ? is_padded(l, op->out[0])
-                                           : op->op == VP_OP_CROSS_ENTROPY && is_padded(l, op->in[0]),
+        .op        = op,
+        .step      = step,
+        .batch     = l->opts->symbols[VP_SYM_BATCH],
+        .seq       = l->opts->symbols[VP_SYM_SEQ],
+        .rows      = op->chunked && l->sem->chunks ? l->n_rows : l->n_tokens,
+        .cols_in   = cols_of(l, op->in[0]),
+        .cols_out  = cols_of(l, op->out[0]),
+        .cols_out1 = vp_op_info_of(op->op)->n_out > 1 ? cols_of(l, op->out[1]) : 0,
+        .ids       = op->param[0].used ? vp_lowering_param(l, &op->param[0])->shape[0]
+                                       : l->graph->vocab_size,
+        .padded    = op->op == VP_OP_LINEAR ? is_padded(l, op->out[0])
+                                            : op->op == VP_OP_CROSS_ENTROPY && is_padded(l, op->in[0]),
     };
     const char *missing = vp_sem_attributes(row, &shape, s);
 
@@ -330,14 +354,20 @@ static int64_t output_value(vp_lowering *l, int tensor, vp_pass pass)
     return l->made[pass][tensor];
 }
 
-/* Whether a forward step only makes a cast that is already there. */
-static bool is_void_cast(const vp_lowering *l, int op_idx, const vp_sem_step *s)
+/* Whether a step only makes what is already there: a cast, or what dropout leaves as it is. */
+static bool is_void(const vp_lowering *l, int op_idx, const vp_sem_step *s)
 {
-    for (int k = 0; k < vp_sem_step_n_operands(s); k++) {
-        vp_ref ref = s->operands[k];
-        if (vp_sem_step_access(s, k) == VP_WRITE && ref >= VP_REF_L0 && ref <= VP_REF_L7 &&
-            is_alias(l, op_idx, ref))
+    int n = vp_sem_step_n_operands(s);
+
+    for (int k = 0; k < n; k++) {
+        if (vp_sem_step_access(s, k) != VP_WRITE)
+            continue;
+        if (is_local(s->operands[k]) && is_alias(l, op_idx, s->operands[k]))
             return true;
+        for (int in = 0; in < n; in++)
+            if (in != k && s->operands[in] != s->operands[k] && is_local(s->operands[in]) &&
+                meant_by(l, op_idx, s->operands[in]) == s->operands[k])
+                return true;
     }
     return false;
 }
@@ -355,7 +385,7 @@ static void emit_forward(vp_lowering *l, int op_idx, vp_pass pass)
         const vp_sem_step *sem = &row->forward[s];
         vp_flow_step       f   = {.micro_op = sem->name, .n_operands = vp_sem_step_n_operands(sem)};
 
-        if (is_void_cast(l, op_idx, sem))
+        if (is_void(l, op_idx, sem))
             continue;
         for (int k = 0; k < f.n_operands; k++) {
             vp_ref     ref    = sem->operands[k];
@@ -365,12 +395,14 @@ static void emit_forward(vp_lowering *l, int op_idx, vp_pass pass)
                     ? (vp_operand){.value = output_value(l, op->out[ref - VP_REF_OUT0], pass)}
                     : read_ref(l, op_idx, ref, pass);
             vp_lowering_set_operand(&f, k, o, access);
+            if (access == VP_ACCUMULATE) /* onto what an earlier step of the row made */
+                f.step.accumulate = VP_ACC_ALWAYS;
         }
         f.step.kernel = sem->kernel;
         f.step.name   = op->name;
         f.step.rng_id = op->rng_id;
         if (sem->kernel != VP_N_KERNELS)
-            set_numbers(l, op, row, &f.step);
+            set_numbers(l, op, row, sem, &f.step);
         append_step(l, &f, pass);
     }
 }
@@ -426,12 +458,37 @@ static void add_gradient(vp_lowering *l, const vp_graph_op *op, int tensor, int6
     l->own_grad[tensor] = true;
 }
 
-static bool accumulates(const vp_sem_step *s)
+static bool is_param_gradient(vp_ref ref)
+{
+    return ref >= VP_REF_G_P0 && ref <= VP_REF_G_P3;
+}
+
+/* The first of the op's parameters whose gradient a step writes; -1: none. */
+static int first_trained(const vp_lowering *l, const vp_graph_op *op, const vp_sem_step *s)
 {
     for (int k = 0; k < vp_sem_step_n_operands(s); k++)
-        if (s->operands[k] == VP_REF_G_P0 || s->operands[k] == VP_REF_G_P1)
-            return s->kernel != VP_N_KERNELS;
-    return false;
+        if (is_param_gradient(s->operands[k]) &&
+            vp_lowering_trains(l, &op->param[s->operands[k] - VP_REF_G_P0]))
+            return (int)(s->operands[k] - VP_REF_G_P0);
+    return -1;
+}
+
+/* Whether a backward step makes gradients, and nobody needs any of them. */
+static bool is_unwanted(const vp_lowering *l, int op_idx, const vp_sem_step *s)
+{
+    const vp_graph_op *op   = &l->t->ops[op_idx];
+    bool               some = false;
+
+    for (int k = 0; k < vp_sem_step_n_operands(s); k++) {
+        vp_ref ref = meant_by(l, op_idx, s->operands[k]);
+        if (ref >= VP_REF_G_IN0 && ref <= VP_REF_G_IN2) {
+            some = true;
+            if (needs_grad(l, op->in[ref - VP_REF_G_IN0]))
+                return false;
+        }
+        some |= is_param_gradient(ref);
+    }
+    return some && first_trained(l, op, s) < 0;
 }
 
 static int first_consumer(const vp_lowering *l, int tensor)
@@ -483,6 +540,23 @@ static bool may_add_into(const vp_lowering *l, const vp_graph_op *op, int tensor
     return needs_grad(l, tensor) && l->grad[tensor] >= 0 && l->own_grad[tensor] && !op->chunked;
 }
 
+bool vp_backward_reads(const vp_graph *graph, int template_idx, const vp_semantics *semantics,
+                       const bool *wanted, int op_idx, vp_ref ref)
+{
+    const vp_template *t   = &graph->templates[template_idx];
+    const vp_lowering  l   = {.graph = graph, .t = t, .sem = semantics, .wanted = (bool *)wanted};
+    const vp_sem_row  *row = row_of(&l, op_idx);
+
+    assert(semantics->executable);
+    for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->backward[s]); s++)
+        for (int k = 0; k < vp_sem_step_n_operands(&row->backward[s]); k++)
+            if (row->backward[s].operands[k] == ref &&
+                !is_unwanted(&l, op_idx, &row->backward[s]) &&
+                !is_void(&l, op_idx, &row->backward[s]))
+                return true;
+    return false;
+}
+
 static void emit_backward_steps(vp_lowering *l, int op_idx)
 {
     const vp_graph_op *op        = &l->t->ops[op_idx];
@@ -495,25 +569,27 @@ static void emit_backward_steps(vp_lowering *l, int op_idx)
     for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->backward[s]); s++) {
         const vp_sem_step *sem = &row->backward[s];
         vp_flow_step       f   = {.micro_op = sem->name, .n_operands = vp_sem_step_n_operands(sem)};
-        bool               has_gradient = false, wants_gradient = false;
+        int                trained = first_trained(l, op, sem);
 
+        if (is_unwanted(l, op_idx, sem) || is_void(l, op_idx, sem))
+            continue;
         for (int k = 0; k < f.n_operands; k++) {
-            vp_ref     ref = sem->operands[k];
+            vp_ref     ref = meant_by(l, op_idx, sem->operands[k]);
             vp_operand o;
             if (ref >= VP_REF_G_IN0 && ref <= VP_REF_G_IN2) {
                 int in = ref - VP_REF_G_IN0, tensor = op->in[in];
                 assert(in < vp_op_info_of(op->op)->n_in);
-                if (vp_sem_step_access(sem, k) == VP_ACCUMULATE && sem->kernel != VP_N_KERNELS &&
-                    may_add_into(l, op, tensor)) {
-                    made[in]          = l->grad[tensor];
-                    added[in]         = true;
-                    f.step.accumulate = VP_ACC_ALWAYS;
+                if (vp_sem_step_access(sem, k) == VP_ACCUMULATE && sem->kernel != VP_N_KERNELS) {
+                    if (made[in] >= 0) { /* by an earlier step of the row */
+                        f.step.accumulate = VP_ACC_ALWAYS;
+                    } else if (may_add_into(l, op, tensor)) {
+                        made[in]          = l->grad[tensor];
+                        added[in]         = true;
+                        f.step.accumulate = VP_ACC_ALWAYS;
+                    }
                 }
-                o              = gradient_operand(l, op, in, made);
-                wants_gradient = true;
-                has_gradient |= o.value >= 0;
-            } else if (vp_gradient_sums_apart(l, op) &&
-                       (ref == VP_REF_G_P0 || ref == VP_REF_G_P1)) {
+                o = gradient_operand(l, op, in, made);
+            } else if (vp_gradient_sums_apart(l, op) && is_param_gradient(ref)) {
                 o = vp_gradient_sum(l, op_idx, ref - VP_REF_G_P0);
             } else {
                 o = read_ref(l, op_idx, ref, VP_PASS_BACKWARD);
@@ -521,15 +597,13 @@ static void emit_backward_steps(vp_lowering *l, int op_idx)
             }
             vp_lowering_set_operand(&f, k, o, vp_sem_step_access(sem, k));
         }
-        if (wants_gradient && !has_gradient && !accumulates(sem))
-            continue; /* a gradient that nobody needs */
         f.step.kernel = sem->kernel;
         f.step.name   = op->name;
         f.step.rng_id = op->rng_id;
-        if (accumulates(sem))
-            f.step.accumulate = vp_gradient_accumulation(l, op, row);
+        if (trained >= 0 && sem->kernel != VP_N_KERNELS)
+            f.step.accumulate = vp_gradient_accumulation(l, op, row, &op->param[trained]);
         if (sem->kernel != VP_N_KERNELS)
-            set_numbers(l, op, row, &f.step);
+            set_numbers(l, op, row, sem, &f.step);
         append_step(l, &f, VP_PASS_BACKWARD);
     }
     for (int k = 0; k < 3; k++) {
@@ -618,7 +692,8 @@ static void emit_all(vp_lowering *l)
         emit_backward(l, i);
     if (l->sem->executable)
         vp_gradient_of_unused(l);
-    if (t->in >= 0 && l->sem->executable && l->flow.values[l->grad[t->in]].place != VP_PLACE_IN) {
+    if (t->in >= 0 && l->sem->executable && l->grad[t->in] >= 0 &&
+        l->flow.values[l->grad[t->in]].place != VP_PLACE_IN) {
         int64_t value = new_gradient(l, t->in);
         emit_elementwise(l, t->tensors[t->in].name, VP_K_COPY, l->grad[t->in], -1, value);
         l->flow.values[value].place = VP_PLACE_IN;
@@ -654,32 +729,51 @@ static int64_t *minus_ones(vp_arena *arena, int64_t n)
 
 /* ---- dead code ---- */
 
-/* Forward steps whose results nobody needs are left out. needed: zeroed, n_values and a forward
- * step each. */
-static void drop_dead_forward(vp_flow *f, bool *needed)
+/* Whether a step writes what is needed, or what lies outside the block. */
+static bool is_live(const vp_flow_step *s, const bool *needed)
 {
-    vp_flow_step *steps = f->steps[VP_PASS_FORWARD];
-    int64_t       n = f->n_steps[VP_PASS_FORWARD], n_live = 0;
-    bool         *live = needed + f->n_values;
+    for (int k = 0; k < s->n_operands; k++)
+        if (s->access[k] != VP_READ &&
+            (s->value[k] >= 0 ? needed[s->value[k]] : s->step.args[k].space != VP_SPACE_NONE))
+            return true;
+    return false;
+}
 
-    for (int64_t i = 0; i < f->n_steps[VP_PASS_BACKWARD]; i++)
-        for (int k = 0; k < f->steps[VP_PASS_BACKWARD][i].n_operands; k++)
-            if (f->steps[VP_PASS_BACKWARD][i].value[k] >= 0)
-                needed[f->steps[VP_PASS_BACKWARD][i].value[k]] = true;
-    if (f->out >= 0)
-        needed[f->out] = true;
-    for (int64_t i = n - 1; i >= 0; i--) {
-        for (int k = 0; k < steps[i].n_operands; k++)
-            live[i] |= steps[i].value[k] >= 0 && steps[i].access[k] != VP_READ &&
-                       needed[steps[i].value[k]];
+/* Steps of a pass whose results nobody needs are left out. needed: of each value, by what comes after
+ * the pass; then also by what stays of it. live: zeroed, of each step. */
+static void drop_dead(vp_flow *f, vp_pass pass, bool *needed, bool *live)
+{
+    vp_flow_step *steps  = f->steps[pass];
+    int64_t       n_live = 0;
+
+    for (int64_t i = f->n_steps[pass] - 1; i >= 0; i--) {
+        live[i] = is_live(&steps[i], needed);
         for (int k = 0; live[i] && k < steps[i].n_operands; k++)
             if (steps[i].value[k] >= 0)
                 needed[steps[i].value[k]] = true;
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < f->n_steps[pass]; i++)
         if (live[i])
             steps[n_live++] = steps[i];
-    f->n_steps[VP_PASS_FORWARD] = n_live;
+    f->n_steps[pass] = n_live;
+}
+
+/* In backward these are parts of what is made again. */
+static vp_status drop_all_dead(vp_flow *f, vp_err *err)
+{
+    int64_t n      = vp_max_i64(f->n_steps[VP_PASS_FORWARD], f->n_steps[VP_PASS_BACKWARD]);
+    bool   *needed = vp_arena_array(f->arena, f->n_values + 1, sizeof *needed);
+    bool   *live   = vp_arena_array(f->arena, n + 1, sizeof *live);
+
+    if (!needed || !live)
+        return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
+    if (f->grad_in >= 0)
+        needed[f->grad_in] = true;
+    drop_dead(f, VP_PASS_BACKWARD, needed, live);
+    if (f->out >= 0)
+        needed[f->out] = true;
+    drop_dead(f, VP_PASS_FORWARD, needed, live);
+    return VP_OK;
 }
 
 vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx,
@@ -714,7 +808,9 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
         l.local[pass] =
             (int64_t(*)[VP_SEM_MAX_LOCALS])minus_ones(arena, t->n_ops * VP_SEM_MAX_LOCALS);
     }
+    l.wanted = vp_arena_array(arena, t->n_tensors, sizeof *l.wanted);
     VP_TRY_ALLOC(err, !vp_arena_failed(arena));
+    vp_wanted_gradients(graph, template_idx, l.wanted);
     assign_dtypes(&l);
     if (t->in >= 0) {
         l.flow.in                      = vp_lowering_value(&l, VP_PASS_FORWARD,
@@ -731,12 +827,8 @@ vp_status vp_lower_flow(vp_arena *arena, const vp_graph *graph, int template_idx
         VP_TRY(VP_FAIL(
             err, VP_ERR_INPUT,
             "a buffer of this model at this batch and sequence is more bytes than 64 bits can count"));
-    if (semantics->executable) { /* what runs eagerly runs all of it */
-        bool *needed = vp_arena_array(arena, l.flow.n_values + l.flow.n_steps[VP_PASS_FORWARD] + 1,
-                                      sizeof *needed);
-        VP_TRY_ALLOC(err, needed);
-        drop_dead_forward(&l.flow, needed);
-    }
+    if (semantics->executable) /* what runs eagerly runs all of it */
+        VP_TRY(drop_all_dead(&l.flow, err));
     for (int i = 0; i < t->n_ops; i++)
         l.again[i] &= !t->ops[i].chunked;
     l.flow.again     = l.again;

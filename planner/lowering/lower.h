@@ -69,6 +69,15 @@ typedef struct vp_lowered {
     const bool *again;
 } vp_lowered;
 
+/* Of each tensor of a template: whether a parameter that is trained needs its gradient, one of this
+ * template or, of what begins in its input, of an instance before one of its. */
+void vp_wanted_gradients(const vp_graph *graph, int template_idx, bool *wanted);
+
+/* Whether the backward pass of an op reads one of its own values: steps that make gradients which
+ * nobody needs do not count. */
+bool vp_backward_reads(const vp_graph *graph, int template_idx, const vp_semantics *semantics,
+                       const bool *wanted, int op_idx, vp_ref ref);
+
 /* *out is zeroed by the caller. Everything returned lives in arena. VP_ERR_INPUT: sizes beyond
  * 64 bits. */
 vp_status vp_lower(vp_arena *arena, const vp_graph *graph, int template_idx,

@@ -3,12 +3,62 @@
 #include "base/checked.h"
 #include "planner/lowering/lowering_internal.h"
 
+static bool trains(const vp_graph *g, const vp_template *t, const vp_param_ref *p)
+{
+    const vp_shared_param *s = p->used && p->shared ? &g->shared[p->idx] : NULL;
+
+    if (!p->used)
+        return false;
+    return s ? !g->templates[g->instances[s->instance_idx].template_idx].params[s->param_idx].frozen
+             : !t->params[p->idx].frozen;
+}
+
+bool vp_lowering_trains(const vp_lowering *l, const vp_param_ref *p)
+{
+    return trains(l->graph, l->t, p);
+}
+
+/* Whether a parameter of an instance before the last one of this template is trained. */
+static bool is_trained_before(const vp_graph *g, int template_idx)
+{
+    int64_t last = g->n_instances - 1;
+
+    while (last > 0 && g->instances[last].template_idx != template_idx)
+        last--;
+    for (int64_t i = 0; i < last; i++) {
+        const vp_template *t = &g->templates[g->instances[i].template_idx];
+        for (int64_t k = 0; k < t->n_params; k++)
+            if (!t->params[k].frozen)
+                return true;
+    }
+    return false;
+}
+
+void vp_wanted_gradients(const vp_graph *g, int template_idx, bool *wanted)
+{
+    const vp_template *t = &g->templates[template_idx];
+
+    for (int64_t i = 0; i < t->n_tensors; i++)
+        wanted[i] = (int)i == t->in && is_trained_before(g, template_idx);
+    for (int64_t i = 0; i < t->n_ops; i++) {
+        const vp_graph_op *op    = &t->ops[i];
+        bool               reach = false;
+        for (int k = 0; k < VP_OP_MAX_PARAMS; k++)
+            reach |= trains(g, t, &op->param[k]);
+        for (int k = 0; k < VP_OP_MAX_IN; k++)
+            reach |= op->in[k] >= 0 && wanted[op->in[k]];
+        for (int k = 0; k < vp_op_info_of(op->op)->n_out; k++)
+            wanted[op->out[k]] = reach && t->tensors[op->out[k]].elem == VP_ELEM_COMPUTE &&
+                                 t->tensors[op->out[k]].span < 0;
+    }
+}
+
 /* Gradients of parameters in bf16 are rounded once a micro-step: what is summed over several chunks or
  * by a scatter, and what norms sum, which is little, is summed in fp32 first and then added. A product
  * rounds where it adds, which gives the same bits. */
 bool vp_gradient_sums_apart(const vp_lowering *l, const vp_graph_op *op)
 {
-    return l->sem->gradients == VP_DTYPE_BF16 &&
+    return l->sem->gradients == VP_DTYPE_BF16 && op->op != VP_OP_ADAPTED &&
            (op->op != VP_OP_LINEAR || (op->chunked && l->sem->chunks && l->opts->chunk_rows &&
                                        l->opts->chunk_rows < l->n_tokens));
 }
@@ -65,7 +115,7 @@ vp_operand vp_gradient_sum(vp_lowering *l, int op_idx, int k)
 {
     const vp_graph_op *op = &l->t->ops[op_idx];
 
-    if (!op->param[k].used)
+    if (!vp_lowering_trains(l, &op->param[k]))
         return VP_ABSENT;
     if (l->grad_sum[op_idx][k] < 0) {
         int64_t bytes = vp_mul(vp_lowering_param(l, &op->param[k])->n_elements, 4);
@@ -88,7 +138,7 @@ void vp_gradient_zeros(vp_lowering *l, int op_idx)
 
     for (int k = 0; k < VP_OP_MAX_PARAMS; k++) {
         const vp_param_ref *p = &op->param[k];
-        if (p->used && (apart || (!p->shared && !is_shared_elsewhere(l, p->idx))))
+        if (vp_lowering_trains(l, p) && (apart || (!p->shared && !is_shared_elsewhere(l, p->idx))))
             emit_zero(l, op->name, vp_lowering_param(l, p)->n_elements,
                       apart ? vp_gradient_sum(l, op_idx, k)
                             : vp_lowering_param_operand(op, k, true));
@@ -122,7 +172,7 @@ void vp_gradient_add_sums(vp_lowering *l, int op_idx)
 void vp_gradient_of_unused(vp_lowering *l)
 {
     for (int64_t p = 0; p < l->t->n_params; p++) {
-        bool used = is_shared_elsewhere(l, (int)p);
+        bool used = is_shared_elsewhere(l, (int)p) || l->t->params[p].frozen;
         for (int i = 0; i < l->t->n_ops && !used; i++)
             for (int k = 0; k < VP_OP_MAX_PARAMS; k++)
                 used |= l->t->ops[i].param[k].used && !l->t->ops[i].param[k].shared &&
@@ -134,11 +184,12 @@ void vp_gradient_of_unused(vp_lowering *l)
 }
 
 /* How a step that has gradients of parameters among its operands writes them. */
-vp_accumulate vp_gradient_accumulation(vp_lowering *l, const vp_graph_op *op, const vp_sem_row *row)
+vp_accumulate vp_gradient_accumulation(vp_lowering *l, const vp_graph_op *op, const vp_sem_row *row,
+                                       const vp_param_ref *p)
 {
     if (row->zero_grads_first)
         return VP_ACC_NEVER;
     if (vp_gradient_sums_apart(l, op))
         return l->row_first == 0 ? VP_ACC_NEVER : VP_ACC_ALWAYS;
-    return is_first_write(l, &op->param[0], l->row_first) ? VP_ACC_BY_PHASE : VP_ACC_ALWAYS;
+    return is_first_write(l, p, l->row_first) ? VP_ACC_BY_PHASE : VP_ACC_ALWAYS;
 }

@@ -61,6 +61,7 @@ typedef struct vp_lowering {
     vp_dtype *dtype;                        /* of each tensor                               */
     int64_t  *made[2];                      /* value of a tensor in forward, in backward; -1 */
     int64_t (*local[2])[VP_SEM_MAX_LOCALS]; /* value of an op's local                       */
+    bool    *wanted;                        /* of each tensor: vp_wanted_gradients()        */
     bool    *again;                         /* ops whose forward was emitted in backward    */
     int64_t *grad;                          /* value holding a tensor's gradient so far; -1 */
     /* that value is this tensor's alone: more may be added into it */
@@ -83,6 +84,7 @@ typedef struct vp_operand {
 int64_t         vp_lowering_value(vp_lowering *l, vp_pass pass, vp_value v); /* a new one */
 vp_flow_step   *vp_lowering_step(vp_lowering *l, vp_pass pass);
 const vp_param *vp_lowering_param(const vp_lowering *l, const vp_param_ref *p);
+bool            vp_lowering_trains(const vp_lowering *l, const vp_param_ref *p);
 vp_operand      vp_lowering_param_operand(const vp_graph_op *op, int k, bool gradient);
 void            vp_lowering_set_operand(vp_flow_step *f, int k, vp_operand o, vp_access access);
 
@@ -99,7 +101,7 @@ void       vp_gradient_add_sums(vp_lowering *l, int op_idx);
 /* What an op only ever adds to begins as zero; so do gradients of parameters that no op uses. */
 void          vp_gradient_zeros(vp_lowering *l, int op_idx);
 void          vp_gradient_of_unused(vp_lowering *l);
-vp_accumulate vp_gradient_accumulation(vp_lowering *l, const vp_graph_op *op,
-                                       const vp_sem_row *row);
+vp_accumulate vp_gradient_accumulation(vp_lowering *l, const vp_graph_op *op, const vp_sem_row *row,
+                                       const vp_param_ref *p);
 
 #endif

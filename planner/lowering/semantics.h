@@ -30,7 +30,9 @@ typedef enum vp_ref {
     VP_REF_OUT1,
     VP_REF_OUT2, /* its outputs                                    */
     VP_REF_P0,
-    VP_REF_P1, /* its parameters                                 */
+    VP_REF_P1,
+    VP_REF_P2,
+    VP_REF_P3, /* its parameters                                 */
     /* the row's locals */
     VP_REF_L0,
     VP_REF_L1,
@@ -47,7 +49,9 @@ typedef enum vp_ref {
     /* gradient of in 0 made so far by others; absent if none */
     VP_REF_ADD_IN0,
     VP_REF_G_P0,
-    VP_REF_G_P1,    /* gradients of parameters                        */
+    VP_REF_G_P1,
+    VP_REF_G_P2,
+    VP_REF_G_P3,    /* gradients of parameters that are trained       */
     VP_REF_CONTROL, /* the control block                              */
     /* in rows of what happens to a parameter behind the last backward: it, its gradient, ... */
     VP_REF_PARAM,
@@ -70,13 +74,15 @@ typedef enum vp_dtype_rule {
 } vp_dtype_rule;
 
 /* A value the op makes for itself. cast_of: it is the referenced value in dtype; where that has
- * the dtype already they are one, and the step that would write it is left out. */
+ * the dtype already they are one, and the step that would write it is left out. dropped_of: it is
+ * the referenced value with or without dropout; where the op drops nothing they are one, and the
+ * step between them is left out. */
 typedef struct vp_sem_local {
     const char   *name;
     vp_ref        like;    /* same elements as this value             */
     bool          per_key; /* times the sequence: an attention matrix */
     vp_dtype_rule dtype;
-    vp_ref        cast_of;
+    vp_ref        cast_of, dropped_of;
 } vp_sem_local;
 
 enum { VP_SEM_MAX_LOCALS = 8, VP_SEM_MAX_STEPS = 10 };
@@ -94,9 +100,11 @@ typedef struct vp_sem_step {
 /* What the attributes of an op's kernels follow from. */
 typedef struct vp_sem_shape {
     const vp_graph_op *op;
+    const vp_sem_step *step; /* of the row */
     int64_t            batch, seq;
     int64_t            rows;              /* tokens: of a chunk where the op runs by chunks */
     int64_t            cols_in, cols_out; /* of in 0 and out 0                              */
+    int64_t            cols_out1;         /* of out 1                                       */
     int64_t            ids;               /* rows of the table, or the vocabulary           */
     bool               padded;            /* rows of logits                                 */
 } vp_sem_shape;

@@ -21,7 +21,14 @@
 #define OUT2   VP_REF_OUT2
 #define P0     VP_REF_P0
 #define P1     VP_REF_P1
+#define P2     VP_REF_P2
+#define P3     VP_REF_P3
 #define L0     VP_REF_L0
+#define L1     VP_REF_L1
+#define L2     VP_REF_L2
+#define L3     VP_REF_L3
+#define L4     VP_REF_L4
+#define L5     VP_REF_L5
 #define DY     VP_REF_G_OUT0
 #define DX     VP_REF_G_IN0
 #define DX1    VP_REF_G_IN1
@@ -29,6 +36,8 @@
 #define ADD    VP_REF_ADD_IN0
 #define DP0    VP_REF_G_P0
 #define DP1    VP_REF_G_P1
+#define DP2    VP_REF_G_P2
+#define DP3    VP_REF_G_P3
 #define NONE   VP_REF_NONE
 #define ANGLES VP_REF_ANGLES
 
@@ -133,6 +142,38 @@ static void dropout(const vp_sem_shape *x, vp_step *call)
     call->dropout_reals.p = x->op->p;
 }
 
+/* Which of an adapted layer's products a call is, by the weight among its operands. */
+static bool multiplies(const vp_sem_shape *x, vp_ref weight, vp_ref gradient)
+{
+    for (int k = 0; k < vp_sem_step_n_operands(x->step); k++)
+        if (x->step->operands[k] == weight || x->step->operands[k] == gradient)
+            return true;
+    return false;
+}
+
+/* y += h B' is called as a gradient of an input is, which adds to what is there: h for the gradient,
+ * B for a weight of r outputs that lies (in, out). */
+static void adapted(const vp_sem_shape *x, vp_step *call)
+{
+    bool down = multiplies(x, VP_REF_P2, VP_REF_G_P2), up = multiplies(x, VP_REF_P3, VP_REF_G_P3);
+    bool turned = call->kernel == VP_K_LINEAR_BWD_INPUT && x->step->operands[0] == VP_REF_OUT1;
+
+    if (call->kernel == VP_K_DROPOUT) {
+        dropout(x, call);
+    } else if (call->kernel == VP_K_SCALE) {
+        call->elements.count     = vp_mul(x->rows, x->cols_out1);
+        call->scale_reals.factor = x->op->scale;
+    } else {
+        call->linear.rows   = x->rows;
+        call->linear.in     = up && !turned ? x->cols_out1 : turned ? x->cols_out : x->cols_in;
+        call->linear.out    = down || turned ? x->cols_out1 : x->cols_out;
+        call->linear.layout = turned       ? VP_WEIGHT_IN_OUT
+                              : down || up ? VP_WEIGHT_OUT_IN
+                                           : x->op->layout;
+        call->linear.padded = 0;
+    }
+}
+
 static void cross_entropy(const vp_sem_shape *x, vp_step *call)
 {
     call->cross_entropy.rows          = x->rows; /* loss_sum's too */
@@ -173,6 +214,26 @@ static const vp_sem_row rows[] = {
         .forward    = {CALL(LINEAR_FWD, IN0, P0, P1, OUT0)},
         .backward   = {CALL(LINEAR_BWD_WEIGHT, IN0, DY, DP0, DP1),
                        CALL(LINEAR_BWD_INPUT, DY, P0, DX)},
+    },
+    {
+        .op         = VP_OP_ADAPTED, /* masks are drawn again, never stored */
+        .attributes = adapted,
+        .out        = {VP_RULE_COMPUTE, VP_RULE_COMPUTE},
+        .locals =
+            {{.name = "dropped", .like = IN0, .dtype = VP_RULE_COMPUTE, .dropped_of = IN0},
+             {.name = "dropped again", .like = IN0, .dtype = VP_RULE_COMPUTE, .dropped_of = IN0},
+             {.name = "grad dropped", .like = IN0, .dtype = VP_RULE_COMPUTE, .dropped_of = DX},
+             {.name = "h", .like = OUT1, .dtype = VP_RULE_COMPUTE},
+             {.name = "grad h", .like = OUT1, .dtype = VP_RULE_COMPUTE},
+             {.name = "grad h scaled", .like = OUT1, .dtype = VP_RULE_COMPUTE}},
+        .forward  = {CALL(LINEAR_FWD, IN0, P0, P1, OUT0), CALL(DROPOUT, IN0, L0),
+                     CALL(LINEAR_FWD, L0, P2, NONE, L3), CALL(SCALE, L3, OUT1),
+                     CALL(LINEAR_BWD_INPUT, OUT1, P3, OUT0)},
+        .backward = {CALL(LINEAR_BWD_WEIGHT, OUT1, DY, DP3, NONE),
+                     CALL(LINEAR_BWD_INPUT, DY, P3, L4), CALL(SCALE, L4, L5),
+                     CALL(DROPOUT, IN0, L1), CALL(LINEAR_BWD_WEIGHT, L1, L5, DP2, NONE),
+                     CALL(LINEAR_BWD_INPUT, L5, P2, L2), CALL(DROPOUT, L2, DX),
+                     CALL(LINEAR_BWD_INPUT, DY, P0, DX)},
     },
     {
         .op         = VP_OP_ROPE,
