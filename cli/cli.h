@@ -113,7 +113,7 @@ vp_status vp_output_check(const char *path, bool overwrite, const char *const *i
 /* The options that choose a plan, as plan and tune take them. */
 typedef struct vp_plan_options {
     const char *device, *recipe, *profile, *precision, *gradients, *optimizer, *recompute, *offload,
-        *updates, *loss, *attention, *class_name;
+        *updates, *loss, *attention, *class_name, *lora;
     vp_amount budget, reserve;
     int64_t   host_bytes, seq, global_batch, micro_batch;
 } vp_plan_options;

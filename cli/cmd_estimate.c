@@ -75,6 +75,8 @@ static vp_status set_up(const char *model_name, const vp_estimate_options *o, es
     if (o->device)
         VP_TRY(vp_check_precision(&e->device, s->recipe.precision, err));
     VP_TRY(vp_check_gradients(&s->recipe, err));
+    if (o->lora)
+        VP_TRY(vp_read_own_lora(o->lora, model_name, &s->recipe.lora, err));
     VP_TRY(vp_model_open(model_name,
                          &(vp_model_opts){.dropout    = s->recipe.dropout,
                                           .class_name = o->class_name,
@@ -209,7 +211,7 @@ static json_t *answer_json(const estimate *e)
         json_pack("{s:i, s:s, s:{s:s, s:I, s:I}, s:o, s:o, s:o, s:I, s:s, s:I, s:o, s:o, s:o}",
                   "schema_version", 1, "trainer", "vplan", "model", "name", e->model->name,
                   "params_total", (json_int_t)e->model->n_params, "params_trainable",
-                  (json_int_t)e->model->n_params, "settings", settings, "assumptions", assumptions,
+                  (json_int_t)e->model->n_trained, "settings", settings, "assumptions", assumptions,
                   "budget_bytes", vp_json_int_or_null(e->budget_bytes), "peak_bytes",
                   (json_int_t)e->plan->peak_bytes, "peak_phase", e->itemised.peak_phase,
                   "device_bytes", (json_int_t)(e->plan->peak_bytes + e->plan->outside_bytes),

@@ -129,9 +129,11 @@ static json_t *recipe_json(const vp_recipe *recipe, const vp_plan_request *r)
         json_array_append_new(freed, json_string("optimizer"));
     if (r->attention == VP_ATTENTION_ANY)
         json_array_append_new(freed, json_string("attention"));
-    return json_pack("{s:s, s:s, s:s, s:o}", "precision", vp_precision_name(recipe->precision),
-                     "gradients", vp_gradients_name(recipe->gradients), "optimizer",
-                     vp_optimizer_name(recipe->optimizer), "freed", freed);
+    return json_pack("{s:s, s:s, s:s, s:o, s:o*}", "precision",
+                     vp_precision_name(recipe->precision), "gradients",
+                     vp_gradients_name(recipe->gradients), "optimizer",
+                     vp_optimizer_name(recipe->optimizer), "freed", freed, "lora",
+                     vp_lora_to_json(&recipe->lora));
 }
 
 static json_t *seconds_or_null(double s)

@@ -51,14 +51,6 @@ static const vp_option rows[] = {
      .help      = "Whether a trainer passes a mask that holds padding to the model",
      .otherwise = "none",
      .example   = "mask"},
-    {.name  = "--lora",
-     .kind  = VP_OPTION_TEXT,
-     .at    = offsetof(vp_plan_trainer_options, lora),
-     .value = "r=R,...",
-     .help  = "A trainer trains peft's adapters: r, alpha, targets=all-linear or modules joined by "
-              "+, dropout",
-     .otherwise = "the whole model is trained",
-     .example   = "r=16,targets=all-linear"},
     {.name = "--qlora",
      .kind = VP_OPTION_FLAG,
      .at   = offsetof(vp_plan_trainer_options, qlora),
@@ -74,11 +66,14 @@ vp_status vp_plan_only_vplan(const vp_plan_trainer_options *t, vp_err *err)
     const char *option = t->world      ? "--world"
                          : t->parallel ? "--parallel"
                          : t->padding  ? "--padding"
-                         : t->lora     ? "--lora"
-                         : t->qlora    ? "--qlora"
                          : t->versions ? "--versions"
                                        : NULL;
 
+    if (t->qlora)
+        return VP_FAIL(
+            err, VP_ERR_USAGE,
+            "--qlora: vplan's own runtime does not train over NF4; with --trainer hf it "
+            "is planned for transformers and peft, with --lora here over 16-bit weights");
     return option ? VP_FAIL(err, VP_ERR_USAGE, "%s is for a plan with --trainer", option) : VP_OK;
 }
 
@@ -145,21 +140,19 @@ static vp_status refuse_offload_alone(const vp_plan_options *o, const vp_plan_tr
     return VP_OK;
 }
 
-/* peft's own lora_alpha where none is given. */
 static vp_status pin_lora(answer *a, const char *text, vp_err *err)
 {
-    const char     **pinned = a->request.pinned, *alpha = strstr(text, "alpha=");
+    const char     **pinned = a->request.pinned;
     vp_estimate_lora lora;
     vp_status        st = VP_OK;
 
     VP_TRY(vp_estimate_read_lora(text, a->model->family, &lora, err));
-    if (lora.lora.is_bf16 || lora.lora.is_dora || strstr(text, "rslora"))
+    if (lora.lora.is_bf16 || lora.lora.is_dora || lora.rslora)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--lora %s: files are written for plain fp32 adapters",
                        text));
-    pinned[VP_SETTING_TUNING] = "lora";
-    pinned[VP_SETTING_LORA_R] = vp_arena_printf(a->arena, "%lld", (long long)lora.lora.rank);
-    pinned[VP_SETTING_LORA_ALPHA] =
-        alpha ? vp_arena_printf(a->arena, "%.*s", (int)strcspn(alpha + 6, ","), alpha + 6) : "8";
+    pinned[VP_SETTING_TUNING]       = "lora";
+    pinned[VP_SETTING_LORA_R]       = vp_arena_printf(a->arena, "%lld", (long long)lora.lora.rank);
+    pinned[VP_SETTING_LORA_ALPHA]   = vp_arena_printf(a->arena, "%.9g", lora.alpha);
     pinned[VP_SETTING_LORA_DROPOUT] = vp_setting_canonical(
         a->arena, VP_SETTING_LORA_DROPOUT, vp_arena_printf(a->arena, "%g", lora.lora.dropout));
     pinned[VP_SETTING_LORA_TARGETS] =
@@ -197,8 +190,8 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
         a->request.pinned[VP_SETTING_OFFLOAD_OPTIMIZER] = "cpu";
     if (o->offload && strcmp(o->offload, "params") == 0)
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
-    if (t->lora || t->qlora)
-        VP_TRY(pin_lora(a, t->lora ? t->lora : "r=16,alpha=32,targets=all-linear", err));
+    if (o->lora || t->qlora)
+        VP_TRY(pin_lora(a, o->lora ? o->lora : "r=16,alpha=32,targets=all-linear", err));
     if (t->qlora) {
         a->request.pinned[VP_SETTING_TUNING] = "qlora";
         a->request.pinned[VP_SETTING_QUANT]  = "nf4-dq";
@@ -699,19 +692,19 @@ static void write_offer(const vp_command_line *line, bool quantised, vp_text *ou
 void vp_offer_adapters(const char *model_name, const vp_plan_options *o,
                        const vp_command_line *line, vp_adapters_offer *out)
 {
-    const vp_plan_options plain = {.device       = o->device,
-                                   .class_name   = o->class_name,
-                                   .budget       = o->budget,
-                                   .reserve      = o->reserve,
-                                   .seq          = o->seq,
-                                   .global_batch = o->global_batch};
+    vp_plan_options plain = {.device       = o->device,
+                             .class_name   = o->class_name,
+                             .budget       = o->budget,
+                             .reserve      = o->reserve,
+                             .seq          = o->seq,
+                             .global_batch = o->global_batch};
 
     *out = (vp_adapters_offer){0};
-    for (int quantised = 0; quantised < 2 && !out->needs_bytes; quantised++) {
+    for (int quantised = o->lora != NULL; quantised < 2 && !out->needs_bytes; quantised++) {
         answer                        a    = {.arena = vp_arena_new(), .line = line};
         vp_err                        none = {0}; /* what is not known is not offered */
-        const vp_plan_trainer_options t    = {
-               .trainer = "hf", .lora = quantised ? NULL : adapters, .qlora = quantised};
+        const vp_plan_trainer_options t    = {.trainer = "hf", .qlora = quantised};
+        plain.lora                         = quantised ? NULL : adapters;
         if (a.arena && set_up(&a, model_name, &plain, &t, &none) == VP_OK &&
             choose(&a, &none) == VP_OK && a.chosen.best) {
             out->needs_bytes = a.chosen.best->bytes.high_bytes;

@@ -333,8 +333,8 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, bool 
 
     VP_TRY(vp_plan_read(path, &plan, err));
     VP_TRY(ask_signed(plan, path, unsigned_too, err));
-    if (o->seq || o->global_batch || o->recipe || o->device || o->optimizer || o->precision ||
-        o->gradients || o->class_name)
+    if (o->seq || o->global_batch || o->recipe || o->lora || o->device || o->optimizer ||
+        o->precision || o->gradients || o->class_name)
         VP_TRY(VP_FAIL(
             err, VP_ERR_USAGE,
             "a plan already says its class, sequence, batch, recipe and device; give a MODEL to change them"));

@@ -115,6 +115,16 @@ static const vp_option plan_rows[] = {
      .otherwise = "none, and nothing is offloaded",
      .example   = "64GiB"},
     VP_ROW_CLASS(vp_plan_options, class_name),
+    {.name  = "--lora",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_plan_options, lora),
+     .value = "r=R,...",
+     .help =
+         "Train peft's adapters beside a frozen model: r, alpha, targets=all-linear or modules "
+         "joined by +, dropout, rslora; without r 8, without alpha 8, without targets peft's own "
+         "for the family",
+     .otherwise = "the whole model is trained",
+     .example   = "r=16,targets=all-linear"},
     {.name  = "--recipe",
      .kind  = VP_OPTION_INPUT,
      .at    = offsetof(vp_plan_options, recipe),
@@ -238,8 +248,9 @@ static const struct {
     {"--learning-rate", NULL, "the learning rate stands in the file of --recipe"},
     {"--weight-decay", NULL, "weight decay stands in the file of --recipe"},
     {"--dropout", NULL, "dropout stands in the file of --recipe"},
-    {"--lora", NULL, "LoRA is not supported yet"},
-    {"--qlora", NULL, "QLoRA is not supported yet"},
+    {"--lora", NULL, "adapters are said where a model is planned: vplan plan, tune or estimate"},
+    {"--qlora", NULL,
+     "QLoRA is not supported by vplan's own runtime: vplan plan --trainer hf --qlora"},
     {"--load", NULL, "quantised weights are not supported yet"},
     {"--freeze", NULL, "frozen parameters are not supported yet"},
     {"--world", NULL, "more than one device is not supported yet"},

@@ -1,4 +1,5 @@
 #include "cli/cli.h"
+#include "cli/estimate.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
@@ -407,6 +408,11 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     VP_TRY(vp_parse_updates(o, r, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
+    if (o->lora && r->recipe.lora.rank)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_USAGE, "--lora: the recipe says already which adapters there are"));
+    if (o->lora)
+        VP_TRY(vp_read_own_lora(o->lora, model_name, &r->recipe.lora, err));
     VP_TRY(vp_model_open(model_name,
                          &(vp_model_opts){.dropout    = r->recipe.dropout,
                                           .class_name = o->class_name,

@@ -39,13 +39,18 @@ vp_status vp_estimate_check_versions(const char *wanted, const char *recorded, v
 
 typedef struct vp_estimate_lora {
     vp_hf_lora lora; /* its targets: canonical */
+    double     alpha;
     char       targets[200], canonical[200];
-    bool       has_targets;
+    bool       rslora, has_targets, has_dtype;
 } vp_estimate_lora;
 
 /* "r=16,targets=all-linear,..." for a family of models. VP_ERR_USAGE: no such words. VP_ERR_INPUT: no such
  * modules. */
 vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimate_lora *out,
                                 vp_err *err);
+
+/* The same for vplan's own step. VP_ERR_USAGE also for what it has not: DoRA, a dtype apart from the
+ * precision's. */
+vp_status vp_read_own_lora(const char *text, const char *model_name, vp_lora *out, vp_err *err);
 
 #endif

@@ -1,13 +1,14 @@
-/* vplan estimate --lora r=16,targets=all-linear,...: the adapters of peft's LoraConfig. */
+/* --lora r=16,targets=all-linear,...: the adapters of peft's LoraConfig. */
 #include "cli/estimate.h"
 
 #include "trainers/hf/hf_adapters.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PEFT_RANK = 8, MAX_RANK = 65536 };
+enum { PEFT_RANK = 8, PEFT_ALPHA = 8, MAX_RANK = VP_LORA_MAX_RANK };
 
 static bool is_word(const char *at, size_t n, const char *word)
 {
@@ -61,7 +62,7 @@ static vp_status read_word(vp_estimate_lora *o, const char *at, size_t n, vp_err
             VP_TRY(bad("is no whole number", at, n, err));
         o->lora.rank = (int64_t)number;
     } else if (equals && is_word(at, key, "alpha")) {
-        VP_TRY(read_number(at, n, value, 0, 1e9, &number, err)); /* takes no memory */
+        VP_TRY(read_number(at, n, value, 1e-9, 1e9, &o->alpha, err));
     } else if (equals && is_word(at, key, "dropout")) {
         VP_TRY(read_number(at, n, value, 0, 1, &o->lora.dropout, err));
     } else if (equals && is_word(at, key, "targets")) {
@@ -69,6 +70,7 @@ static vp_status read_word(vp_estimate_lora *o, const char *at, size_t n, vp_err
     } else if (equals && is_word(at, key, "dtype") &&
                (is_word(value, rest, "fp32") || is_word(value, rest, "bf16"))) {
         o->lora.is_bf16 = is_word(value, rest, "bf16");
+        o->has_dtype    = true;
     } else if (is_word(at, n, "dora")) {
         o->lora.is_dora = true;
     } else if (equals && is_word(at, key, "save")) {
@@ -76,7 +78,9 @@ static vp_status read_word(vp_estimate_lora *o, const char *at, size_t n, vp_err
                        "--lora %.*s: a step that trains whole modules beside adapters was not "
                        "recorded",
                        (int)n, at));
-    } else if (!is_word(at, n, "rslora")) { /* another scale: takes no memory */
+    } else if (is_word(at, n, "rslora")) {
+        o->rslora = true;
+    } else {
         VP_TRY(bad("is none of its words", at, n, err));
     }
 out:
@@ -88,12 +92,39 @@ vp_status vp_estimate_read_lora(const char *text, const char *family, vp_estimat
 {
     vp_status st = VP_OK;
 
-    *out = (vp_estimate_lora){.lora.rank = PEFT_RANK};
+    *out = (vp_estimate_lora){.lora.rank = PEFT_RANK, .alpha = PEFT_ALPHA};
     for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',')
         VP_TRY(read_word(out, at, strcspn(at, ","), err));
     VP_TRY(vp_hf_lora_targets(family, out->has_targets ? out->targets : NULL, out->canonical,
                               sizeof out->canonical, err));
     out->lora.targets = out->canonical;
 out:
+    return st;
+}
+
+vp_status vp_read_own_lora(const char *text, const char *model_name, vp_lora *out, vp_err *err)
+{
+    vp_model        *model = NULL;
+    vp_estimate_lora read;
+    vp_status        st = VP_OK;
+
+    VP_TRY(vp_model_open(model_name, &(vp_model_opts){.config_only = true}, &model, err));
+    VP_TRY(vp_estimate_read_lora(text, model->family, &read, err));
+    if (read.lora.is_dora || read.has_dtype)
+        VP_TRY(VP_FAIL(
+            err, VP_ERR_USAGE, "--lora %s: not in vplan's own step%s; --trainer hf has it",
+            read.lora.is_dora ? "dora" : "dtype=",
+            read.lora.is_dora ? ""
+                              : ", where --precision says it: adapters have fp32 master weights in "
+                                "bf16-mixed, none in bf16"));
+    *out = (vp_lora){.rank    = read.lora.rank,
+                     .alpha   = read.alpha,
+                     .dropout = read.lora.dropout,
+                     .rslora  = read.rslora};
+    if (read.lora.dropout > 0.99 || strlen(read.canonical) >= sizeof out->targets)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--lora: dropout above 0.99, or too many targets"));
+    snprintf(out->targets, sizeof out->targets, "%s", read.canonical);
+out:
+    vp_model_free(model);
     return st;
 }

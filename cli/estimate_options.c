@@ -168,9 +168,7 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->accumulation ? "accumulation"
                         : o->eval_batch   ? "eval-batch"
                         : o->method       ? "method"
-                        : o->lora         ? "lora"
                         : o->load         ? "load"
-                        : o->qlora        ? "qlora"
                         : o->liger        ? "liger"
                         : o->keep_output  ? "keep-output"
                         : o->task         ? "task"
@@ -180,6 +178,9 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->offload      ? "offload"
                                           : NULL;
 
+    if (o->qlora)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--qlora: vplan's own runtime does not train over NF4: --trainer hf");
     if (given)
         return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer torch", given);
     return VP_OK;

@@ -72,6 +72,11 @@ void vp_screen_recipe(const vp_recipe *recipe, vp_attention_kind attention)
     vp_screen_line("recipe", "%s, %s, gradients %s, attention %s",
                    vp_precision_name(recipe->precision), vp_optimizer_name(recipe->optimizer),
                    vp_gradients_name(recipe->gradients), vp_attention_name(attention));
+    if (recipe->lora.rank)
+        vp_screen_line("adapters", "LoRA of rank %lld on %s, alpha %g%s%s; all else is frozen",
+                       (long long)recipe->lora.rank, recipe->lora.targets, recipe->lora.alpha,
+                       recipe->lora.rslora ? ", rsLoRA" : "",
+                       recipe->lora.dropout > 0 ? ", with dropout" : "");
 }
 
 /* Words of 0 to n - 1 that the request allows, with commas between them. */
