@@ -99,9 +99,6 @@ static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *
             NEED(count > 0 && count == p->n_elements, at.field,
                  "parameter %s: its shape does not give %lld elements", p->name,
                  (long long)p->n_elements);
-            NEED(p->frozen == vp_lora_freezes(&plan->recipe.lora, p->name), at.field,
-                 "parameter %s: the recipe says that it is %s", p->name,
-                 p->frozen ? "trained" : "frozen");
             for (int h = 0; h < VP_N_REGIONS; h++) {
                 int64_t bytes = vp_plan_param_bytes(&plan->recipe, p, (vp_region)h);
                 NEED(!vp_overflowed(bytes) &&

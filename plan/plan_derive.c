@@ -248,6 +248,12 @@ const char *vp_program_contradiction(const vp_plan *plan, const vp_program *p, i
 {
     const vp_plan_template *t = &plan->templates[p->template_idx];
 
+    for (*param_idx = 0; *param_idx < t->n_params; ++*param_idx) {
+        const vp_param *param = &t->params[*param_idx].param;
+        if (param->frozen != vp_lora_freezes(&plan->recipe.lora, param->name))
+            return param->frozen ? "is frozen, and the recipe says that it is trained"
+                                 : "is trained, and the recipe says that it is frozen";
+    }
     for (*param_idx = 0; plan->host_peak_bytes == 0 && *param_idx < t->n_params; ++*param_idx) {
         int n[VP_N_PASSES] = {0}, times = t->params[*param_idx].param.frozen ? 0 : 1;
         for (int pass = VP_PASS_NORM; pass <= VP_PASS_UPDATE; pass++)

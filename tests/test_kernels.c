@@ -769,14 +769,6 @@ static const kt_fd_link drop_slopes = {.forward  = VP_K_DROPOUT,
                                        .pair = {{.input = VP_DROPOUT_X, .gradient = VP_DROPOUT_Y}},
                                        .n_shared = 0};
 
-static const kt_fd_link scale_slopes = {.forward  = VP_K_SCALE,
-                                        .backward = VP_K_SCALE,
-                                        .out      = VP_SCALE_Y,
-                                        .dy       = VP_SCALE_X,
-                                        .n_pairs  = 1,
-                                        .pair     = {{.input = VP_SCALE_X, .gradient = VP_SCALE_Y}},
-                                        .n_shared = 0};
-
 static void reference_gradients_are_the_forwards_slopes(void **state)
 {
     (void)state;
@@ -798,8 +790,6 @@ static void reference_gradients_are_the_forwards_slopes(void **state)
             &rms_slopes,
             &(kt_case){.rmsnorm = {.rows = 4, .cols = 7, .groups = 3, .unit_offset = unit_offset},
                        .norm_reals = {.eps = 1e-5}});
-    kt_fd_check(&scale_slopes,
-                &(kt_case){.elements = {.count = 50}, .scale_reals = {.factor = -1.75}});
     for (int act = 0; act < VP_N_ACTS; act++) {
         kt_fd_check(&activation_slopes, &(kt_case){.activation = {.count = 50, .act = act}});
         for (int packed = 0; packed < 2; packed++)
