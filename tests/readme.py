@@ -14,11 +14,13 @@ Checked in each file of DOCUMENTS:
     ```json         a piece of plan.json, the plan the file's commands left: it must stand in it, keys in any order. A member
                     "...": "..." stands for any other members, an element "..." for any other elements.
     docs/plan-file.md names every key of that plan
-    links           of every README.md and of docs/ lead to files
+    links           of every README.md and of docs/ lead to files, or to headings of their own
+    settings played what README.md says of them is counted in tests/emit/end_to_end.csv
     table of peaks  between <!-- peaks --> and <!-- end -->: predicted bytes are planned again, measured ones are not.
 
 Byte counts are compared in full. Only what depends on the machine or the clock is not: MASKS, and in JSON CLOCK_KEYS. Plans for a
 card of the device table depend on neither: of their output only the way of the proof is masked."""
+import csv
 import difflib
 import json
 import os
@@ -263,9 +265,28 @@ def check_links(tell):
                 continue
             path = os.path.join(folder, name)[2:]
             with open(path) as f:
-                links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", f.read())
+                text = f.read()
+            links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
             gone = [x for x in links if not os.path.exists(os.path.join(folder, x))]
             tell(not gone, path + ": links", " ".join(gone))
+            slugs = {re.sub(r"[^a-z0-9 _-]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+            nowhere = set(re.findall(r"\]\(#([^)]+)\)", text)) - slugs
+            tell(not nowhere, path + ": links to headings", " ".join(nowhere))
+
+
+def check_played(tell):
+    """What README.md says of settings that were planned, written and played is what their table says."""
+    with open("tests/emit/end_to_end.csv") as f:
+        rows = list(csv.DictReader(line for line in f if not line.startswith("#")))
+    inside = sum(r["in_interval"] == r["in_card"] == "1" for r in rows)
+    near = sum(abs(float(r["miss"])) <= 0.02 for r in rows)
+    larger = [r for r in rows if r["next_verdict"] != "none larger"]
+    said = ("%d settings of %d models on %d cards that were planned and written so were played with the real libraries and without a GPU: "
+            "PyTorch's own peak was within the interval and on the card in %s, within 2 %% in %d, and the next larger micro-batch ended out of "
+            "memory in %s that had one" % (len(rows), len({r["model"] for r in rows}), len({r["card"] for r in rows}), "all" if inside == len(rows) else inside,
+                                           near, "the %d" % len(larger) if all(r["next_verdict"] == "oom" for r in larger) else "not all"))
+    with open("README.md") as f:
+        tell(said in " ".join(f.read().split()), "README.md: settings that were played", said)
 
 
 def check_document(path, update, tell):
@@ -342,6 +363,7 @@ def main(words):
         sys.exit("usage: tests/test_readme.sh [--update | --peaks]")
     self_test(tell)
     check_links(tell)
+    check_played(tell)
     for path in DOCUMENTS:
         check_document(path, words == ["--update"], tell)
     print("%d passed, %d failed, %d skipped" % (counts["pass"], counts["fail"], counts["skip"]))
