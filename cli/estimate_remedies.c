@@ -1,5 +1,6 @@
 #include "cli/estimate_remedies.h"
 
+#include "trainers/hf/hf_find.h"
 #include "trainers/torch/world.h"
 
 #include <stdio.h>
@@ -80,14 +81,16 @@ static bool quantised(vp_hf_request *q)
 }
 
 /* Everything that is trained over the cards there are, where each has all of it; else over twice as many. Of adapters
- * the frozen weights would be cut too, which is not known, nor is how a copy that stays would be. */
+ * the frozen weights would be cut too, which is not known, nor is how a copy that stays would be. TRL's trainers were
+ * recorded on one card. */
 static bool shard(vp_hf_request *q)
 {
     bool on = q->world > 1 && !vp_world_replicates(q->parallel);
 
     q->world    = q->world < 2 ? 2 : on ? 2 * q->world : q->world;
     q->parallel = on ? q->parallel : "fsdp2";
-    return q->world <= 1024 && (!q->resident || strcmp(q->resident, "none") == 0);
+    return !vp_hf_is_trl(q) && q->world <= 1024 &&
+           (!q->resident || strcmp(q->resident, "none") == 0);
 }
 
 static const change changes[VP_REMEDIES] = {
@@ -301,6 +304,7 @@ bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_
          whole           = all && request->world > 1 && vp_world_replicates(request->parallel);
     bool          found  = try_from(model, request, request, most_bytes, !all, out);
     vp_hf_request shared = *request;
+    bool          lacks  = false;
 
     if (!found && whole && shard(&shared))
         found = try_from(model, request, &shared, most_bytes, false, out);
@@ -308,12 +312,15 @@ bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_
         found = try_offload(model, request, &shared, most_bytes, out);
     if (!found && all) {
         vp_hf_request adapters = with_adapters(request);
-        found                  = try_from(model, request, &adapters, most_bytes, true, out);
-        out->trains_adapters   = true;
+        int64_t       bytes;
+        found                = try_from(model, request, &adapters, most_bytes, true, out);
+        out->trains_adapters = true;
+        lacks                = !fits(model, &adapters, most_bytes, &bytes) && bytes < 0;
     }
     for (int i = 0; !found && all && i < DOUBLED && shard(&shared); i++)
         found = try_from(model, request, &shared, most_bytes, false, out) ||
                 (request->world > 1 && try_offload(model, request, &shared, most_bytes, out));
+    out->lacks_adapters = lacks;
     if (found)
         tell(request, out);
     return found;

@@ -27,6 +27,8 @@ typedef struct vp_remedy_chain {
     vp_hf_request request;
     int64_t       reserved_bytes;
     bool          trains_adapters; /* where the whole model was to be trained */
+    bool
+        lacks_adapters; /* none were tried: adapters were not recorded beside what else is asked for */
 } vp_remedy_chain;
 
 bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,

@@ -93,7 +93,7 @@ static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_INPUT,
                        "--liger: recorded were Liger's kernels as transformers' Trainer has them: "
                        "--trainer hf");
-    if (o->liger && o->loss)
+    if (o->liger && o->loss && strcmp(o->loss, "liger") != 0)
         return VP_FAIL(err, VP_ERR_USAGE, "--liger has Liger's loss: leave --loss %s out", o->loss);
     if (is_trl && o->world > 1)
         return VP_FAIL(err, VP_ERR_INPUT,
@@ -691,7 +691,10 @@ static void print_fitting(const answer *a)
     else if (!does_fit(a) && !a->max)
         vp_screen_line("fits with",
                        "none of the changes that estimate tries: it takes another card, "
-                       "or a smaller model");
+                       "or a smaller model%s",
+                       a->fitting.lacks_adapters
+                           ? "; or adapters, whose step was not recorded with these settings"
+                           : "");
 }
 
 static void print_setting(const answer *a)
@@ -773,6 +776,7 @@ static void print_next(const answer *a, const vp_command_line *line)
                             .has_budget   = a->budget_bytes >= 0,
                             .has_max      = a->max != NULL,
                             .free_batch   = a->batch_is_default,
+                            .has_liger    = strcmp(q->liger, "none") != 0,
                             .seq          = a->estimate.seq,
                             .global_batch = q->batch * q->accumulation * q->world},
         line);

@@ -138,7 +138,7 @@ plain, liger = phases_with("--micro-batch", "4"), phases_with("--micro-batch", "
 logits = [i["bytes"] for i in liger["items"] if i["name"] == "logits_and_loss"]
 ok(sum(logits) <= 2 * 128 * 128256 + 2**20 and liger["peak_bytes"] < plain["peak_bytes"], "Liger makes no more logits than a tile's", logits)
 ok("--liger" in [r["option"] for r in plain["remedies"]] and "--liger" not in [r["option"] for r in liger["remedies"]], "Liger is advised where it is not on")
-for options, words in ((("--loss", "liger"), "--liger has Liger's loss"), (("--trainer", "trl"), "--trainer hf"), (("--task", "mlm"), "task")):
+for options, words in ((("--loss", "full"), "--liger has Liger's loss"), (("--trainer", "trl"), "--trainer hf"), (("--task", "mlm"), "task")):
     p = subprocess.run([vplan, "estimate", llama_path, *(("--trainer", "hf") if "--trainer" not in options else ()), "--liger", *options, "--json"], stdout=subprocess.PIPE)
     ok(p.returncode in (2, 4) and words in json.loads(p.stdout)["error"]["message"], "Liger refused: %s" % (options,), p.stdout[:300])
 
@@ -303,6 +303,20 @@ for words, asked, nearest in (("llama-3.1-8b --qlora --precision bf16-mixed", "-
     ok(p.returncode == 4 and "with %s is not covered" % asked in p.stderr and "The nearest that was has %s. " % nearest in p.stderr, "refused: " + words, p.stderr)
 p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "trl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 ok(p.returncode == 4 and "--trainer hf" in p.stderr and "qwen2" in p.stderr, "TRL's own step of a family that was not recorded", p.stderr)
+
+# ---- what is printed to be typed runs: options that plan lacks, TRL on one card, Liger's loss beside its kernels ----
+for words in ("--trainer hf --liger --seq 512 --micro-batch 1", "--trainer hf --loss liger --seq 512 --micro-batch 1", "--trainer hf --eval-batch 4 --seq 256 --micro-batch 1",
+              "--trainer trl --method dpo --seq 256 --micro-batch 1", "--trainer hf --seq 256 --micro-batch 1 --accumulation 2 -q"):
+    p = subprocess.run([vplan, "estimate", "smollm2-135m", "--device", "4090", *words.split()], stdout=subprocess.PIPE, text=True)
+    following = p.stdout[p.stdout.find("\nnext "):] if "\nnext " in p.stdout else ""
+    ok(p.returncode == 0 and bool(following) == ("-q" in words), "next: only where plan has the options: " + words, following)
+fewer = [vplan, "estimate", "llama-3.2-1b", "--device", "t4", "--seq", "512", "--micro-batch", "2"]
+j = json.loads(subprocess.run(fewer + ["--trainer", "trl", "--method", "dpo", "--json"], stdout=subprocess.PIPE).stdout)
+ok(j["fits_with"] is None and j["remedies"] and not any("--world" in r["option"] for r in j["remedies"]), "DPO: no more cards are advised than it takes", j["remedies"])
+text = " ".join(subprocess.run(fewer + ["--trainer", "trl", "--method", "dpo"], stdout=subprocess.PIPE, text=True).stdout.split())
+ok("or adapters, whose step was not recorded" in text, "adapters that nobody tried are no dead end", text[:300])
+both = [json.loads(subprocess.run(fewer + ["--trainer", "hf", "--liger", "--json", *more], stdout=subprocess.PIPE).stdout).get("device_bytes") for more in ((), ("--loss", "liger"))]
+ok(both[0] and both[0] == both[1], "--liger beside --loss liger is --liger", both)
 
 # ---- libraries ----
 for text, code in (("torch=2.11,transformers=5.17", 0), ("torch=2.11.0", 0), ("torch=2.1", 4), ("torch=2.11,transformers=4.57", 4), ("torch", 2),
