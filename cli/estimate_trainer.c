@@ -725,7 +725,9 @@ static void print_setting(const answer *a)
         vp_screen_line("host", "%s a card, of it pinned %s",
                        vp_size_text(a->estimate.host_bytes, x, sizeof x),
                        vp_size_text(a->estimate.pinned_bytes, y, sizeof y));
-    snprintf(x, sizeof x, q->eval_batch ? ", evaluation by %lld" : "", (long long)q->eval_batch);
+    x[0] = '\0';
+    if (q->eval_batch)
+        snprintf(x, sizeof x, ", evaluation by %lld", (long long)q->eval_batch);
     vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s\n",
                    (long long)q->batch, strcmp(q->trainer, "dpo") == 0 ? " pairs" : "",
                    (long long)a->estimate.seq, (long long)q->accumulation, x);

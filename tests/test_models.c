@@ -519,7 +519,8 @@ static void every_family_stands_in_the_documents(void **state)
         for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
             size_t      length = strlen(families[i]);
             const char *at     = list;
-            while ((at = strstr(at, families[i])) && (at[-1] != ' ' || !strchr(",; ", at[length])))
+            while ((at = strstr(at, families[i])) &&
+                   (!strchr(" \n", at[-1]) || !strchr(",; \n", at[length])))
                 at++;
             if (!at || at > list + 400)
                 fail_msg("%s does not name the family %s", documents[d], families[i]);
