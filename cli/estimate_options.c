@@ -182,7 +182,8 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
         return VP_FAIL(err, VP_ERR_USAGE,
                        "--qlora: vplan's own runtime does not train over NF4: --trainer hf");
     if (given)
-        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer torch", given);
+        return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer %s", given,
+                       strcmp(given, "method") == 0 ? "trl" : "hf");
     return VP_OK;
 }
 

@@ -95,6 +95,18 @@ static const vp_dialect *dialect_named(const char *name)
     return NULL;
 }
 
+/* What stands in place of a path: a variable, an address, a name of another ending. Settings in quotes are judged where they stand. */
+static void note_unread(namer *x, const vp_value *at, const char *key)
+{
+    char shown[256];
+
+    if (at->text[strspn(at->text, " \n")] != '{' && at->text[0])
+        vp_find(x->c, &x->c->files[x->i], VP_NOTE, at, key, NULL,
+                "%s is no path of a .json, .yaml or .toml: it is not read, and what it says is "
+                "missing from this answer",
+                vp_text_escape(at->text, shown, sizeof shown));
+}
+
 /* The keys of dialect d, or of one that it has the keys of. */
 static vp_status open_of_keys(namer *x, const vp_document *doc, const vp_dialect *of)
 {
@@ -103,8 +115,12 @@ static vp_status open_of_keys(namer *x, const vp_document *doc, const vp_dialect
             const vp_key   *k = &d->keys[i];
             const vp_value *v = k->opens ? vp_value_at(doc->root, k->path) : NULL;
             vp_status       st;
-            if (!v || v->kind != VP_VALUE_STRING || !vp_launch_is_path(v->text, strlen(v->text)))
+            if (!v || v->kind != VP_VALUE_STRING)
                 continue;
+            if (!vp_launch_is_path(v->text, strlen(v->text))) {
+                note_unread(x, v, k->path);
+                continue;
+            }
             st = open_named(x, v, k->path, v->text, dialect_named(k->opens),
                             of == &vp_dialect_launch);
             if (st != VP_OK)
