@@ -173,7 +173,8 @@ vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_pl
                         vp_err *err);
 
 /* --updates, beside r's recipe, batch and offload. VP_ERR_USAGE where these exclude updates in backward. */
-vp_status vp_parse_updates(const vp_plan_options *o, vp_plan_request *r, vp_err *err);
+vp_status vp_parse_updates(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
+                           vp_err *err);
 
 /* Appends "micro-batch 4, gradient accumulation 2, recompute none, loss in chunks of 1,024 tokens"; mixed
  * blocks are listed in chain order, "9 blocks recompute ln_1 + mlp.act; 3 blocks recompute nothing". */

@@ -362,7 +362,7 @@ static vp_status job_from_plan(const char *path, const vp_plan_options *o, bool 
     }
     VP_TRY(budget_of_plan(plan, o, job, err));
     VP_TRY(vp_parse_host(o, &job->device, &job->request, err));
-    VP_TRY(vp_parse_updates(o, &job->request, err));
+    VP_TRY(vp_parse_updates(o, &job->device, &job->request, err));
     if (job->profile)
         vp_device_calibrate(&job->device, job->profile);
     VP_TRY_ALLOC(err, vp_json_dump(plan->model_config, &text));

@@ -346,9 +346,12 @@ out:
     return st;
 }
 
-vp_status vp_parse_updates(const vp_plan_options *o, vp_plan_request *r, vp_err *err)
+vp_status vp_parse_updates(const vp_plan_options *o, const vp_device *device, vp_plan_request *r,
+                           vp_err *err)
 {
-    const bool  steps = vp_offload_steps(r->offload) && !vp_offload_streams(r->offload);
+    const bool  any   = r->offload == VP_OFFLOAD_ANY && r->host_bytes && device->is_cpu;
+    const bool  steps = any ? vp_request_may_step(r)
+                            : vp_offload_steps(r->offload) && !vp_offload_streams(r->offload);
     const char *because =
         !vp_recipe_updates_alone(&r->recipe)
             ? "the recipe clips by the norm of all gradients, scales the loss, or has "
@@ -405,7 +408,7 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
     VP_TRY(vp_parse_reserve(&o->reserve, &job->device, &r->budget_bytes, err));
     VP_TRY(vp_check_precision(&job->device, r->recipe.precision, err));
     VP_TRY(vp_parse_host(o, &job->device, r, err));
-    VP_TRY(vp_parse_updates(o, r, err));
+    VP_TRY(vp_parse_updates(o, &job->device, r, err));
     if (o->profile)
         VP_TRY(vp_profile_read(o->profile, &job->profile, err));
     if (o->lora && r->recipe.lora.rank)

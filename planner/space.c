@@ -330,10 +330,16 @@ static vp_status find_figures(const vp_plan_request *r, vp_cost *cost, const rec
     return vp_assemble_figures_each(r->model, &x, from->of, from->n, cost, s->figures, err);
 }
 
-/* Where copies run beside kernels all micro-steps are alike. */
+/* Where copies run beside kernels all micro-steps are alike; pinned updates in backward may be there. */
 static bool may_offload(const vp_plan_request *r, int64_t micro, const vp_offload *level)
 {
-    return (!level->blocks && !level->activations) || r->global_batch % micro == 0;
+    const vp_scenario s = {.recipe       = r->recipe,
+                           .global_batch = r->global_batch,
+                           .micro_batch  = micro,
+                           .offload      = *level};
+
+    return ((!level->blocks && !level->activations) || r->global_batch % micro == 0) &&
+           (r->updates != VP_UPDATES_BACKWARD || vp_scenario_updates_in_backward(&s));
 }
 
 /* Whether need bytes are far beyond what is there, and what a smaller micro-batch needs. */

@@ -77,6 +77,7 @@ bool vp_obeys_pins(const vp_plan_request *r, const vp_scenario *s)
 
     return chunk && vp_request_allows_runs(r, s) && may_offload(r, &s->offload) &&
            (!r->micro_batch || s->micro_batch == r->micro_batch) &&
+           (r->updates != VP_UPDATES_BACKWARD || vp_scenario_updates_in_backward(s)) &&
            (r->attention == VP_ATTENTION_ANY || s->attention == r->attention) &&
            vp_request_allows(r, s->recipe.precision, s->recipe.gradients, s->recipe.optimizer);
 }
