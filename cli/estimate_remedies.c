@@ -1,5 +1,6 @@
 #include "cli/estimate_remedies.h"
 
+#include "base/checked.h"
 #include "trainers/hf/hf_find.h"
 #include "trainers/torch/world.h"
 
@@ -324,4 +325,32 @@ bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_
     if (found)
         tell(request, out);
     return found;
+}
+
+enum { PADDED_TO = 8, TRIES = 4 };
+
+bool vp_remedies_fit_lengths(const vp_model *model, const vp_lengths *lengths, int64_t most,
+                             const vp_hf_request *tried, int64_t most_bytes, vp_remedy_chain *out)
+{
+    int64_t room = most_bytes;
+
+    for (int i = 0; i < TRIES && vp_remedies_fit(model, tried, room, out); i++) {
+        vp_hf_request q     = out->request;
+        int64_t       found = out->reserved_bytes, longest, cut;
+        if (!lengths)
+            return true;
+        longest = lengths->of[lengths->n - 1].tokens;
+        cut     = q.seq != tried->seq ? q.seq : most;
+        q.seq   = vp_round_up(longest < cut ? longest : cut, PADDED_TO);
+        q.seq   = vp_lengths_worst(lengths, model, &q, cut);
+        fits(model, &q, most_bytes, &out->reserved_bytes);
+        if (out->reserved_bytes < 0)
+            return false;
+        if (out->reserved_bytes <= found ||
+            (q.world == tried->world &&
+             (double)out->reserved_bytes * (1 + vp_hf_reserved_share(&q)) <= (double)most_bytes))
+            return true;
+        room -= out->reserved_bytes - found;
+    }
+    return false;
 }

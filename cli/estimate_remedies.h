@@ -3,6 +3,7 @@
 #ifndef VP_CLI_ESTIMATE_REMEDIES_H
 #define VP_CLI_ESTIMATE_REMEDIES_H
 
+#include "cli/estimate_lengths.h"
 #include "trainers/hf/hf_estimate.h"
 
 enum { VP_REMEDIES = 9 };
@@ -33,5 +34,10 @@ typedef struct vp_remedy_chain {
 
 bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_t most_bytes,
                      vp_remedy_chain *out);
+
+/* The same for samples of different lengths (NULL: of one), cut to `most` tokens: with the change in it a batch of another
+ * length may decide, and where that takes more, there is less room to fit into. tried: the batch that decides without. */
+bool vp_remedies_fit_lengths(const vp_model *model, const vp_lengths *lengths, int64_t most,
+                             const vp_hf_request *tried, int64_t most_bytes, vp_remedy_chain *out);
 
 #endif

@@ -447,7 +447,8 @@ static vp_status set_up(const char *name, const vp_estimate_options *given, answ
     a->n_remedies = vp_remedies_find(a->model, &tried, a->estimate.reserved_bytes, a->remedies);
     a->has_fitting =
         !does_fit(a) && !a->max &&
-        vp_remedies_fit(a->model, &tried, a->budget_bytes - a->context.bytes, &a->fitting);
+        vp_remedies_fit_lengths(a->model, o.lengths ? &a->lengths : NULL, o.seq ? o.seq : INT64_MAX,
+                                &tried, a->budget_bytes - a->context.bytes, &a->fitting);
 out:
     return st;
 }

@@ -292,6 +292,12 @@ j = json.loads(subprocess.run(short + ["--length-histogram", cut, "--json"], std
 each = {seq: json.loads(subprocess.run(short + ["--seq", str(seq), "--padding", "mask", "--json"], stdout=subprocess.PIPE).stdout)["device_bytes"]
         for seq in (512, j["lengths"]["deciding"], 1024)}
 ok(j["device_bytes"] == max(each.values()) == each[j["lengths"]["deciding"]] > each[1024], "lengths: the worst of the batches is the answer", (j["device_bytes"], each))
+other = [vplan, "estimate", "llama-3.2-1b", "--trainer", "torch", "--device", "t4", "--length-histogram", cut, "--json"]
+open(cut, "w").write("100 50\n512 20\n1000 3\n")
+with_ = json.loads(subprocess.run(other, stdout=subprocess.PIPE).stdout)["fits_with"]
+p = subprocess.run(other + with_["options"].split(), stdout=subprocess.PIPE)
+ok(p.returncode == 0 and json.loads(p.stdout)["device_bytes"] == with_["device_bytes"], "lengths: what fits does, where the change leaves another length to decide", (with_, p.returncode))
+open(cut, "w").write("512 10\n1008 5\n1024 5\n")
 most = json.loads(subprocess.run(short + ["--length-histogram", cut, "--max", "micro-batch", "--json"], stdout=subprocess.PIPE).stdout)
 ok(most["fits"] and most["settings"]["micro_batch"] >= 1, "lengths: the largest batch fits at every length", most["settings"])
 p = subprocess.run([vplan, "estimate", "gpt2", "--trainer", "hf", "--ladder"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
