@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/rows.h"
 #include "cli/screen.h"
+#include "cli/words.h"
 
 #include "base/file.h"
 #include "base/text.h"
@@ -139,8 +140,11 @@ static void print_launch(const char *folder, const char *launch)
 {
     vp_text command = {0};
 
-    if (folder)
-        vp_text_printf(&command, "cd %s && ", folder);
+    if (folder) {
+        vp_text_printf(&command, "cd ");
+        vp_text_quoted(&command, folder);
+        vp_text_printf(&command, " && ");
+    }
     vp_text_printf(&command, "%s", launch);
     vp_screen_command("run", vp_text_string(&command));
     vp_text_release(&command);
@@ -163,8 +167,11 @@ static void print_text(const emit_options *o, const vp_settings *s, const vp_emi
         return;
     vp_text_printf(&check, "vplan check");
     for (int i = 0; i < e->n_files; i++)
-        if (e->files[i].dialect)
-            vp_text_printf(&check, " %s/%s", o->folder, e->files[i].name);
+        if (e->files[i].dialect) {
+            vp_text_printf(&check, " ");
+            vp_text_quoted(&check, o->folder);
+            vp_text_printf(&check, "/%s", e->files[i].name);
+        }
     vp_screen_command("check", vp_text_string(&check));
     print_launch(o->folder, e->launch);
     vp_text_release(&check);

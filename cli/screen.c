@@ -141,6 +141,27 @@ void vp_screen_phases(const vp_itemised *x, int64_t outside_bytes)
     vp_screen_line("phases", "%s", line);
 }
 
+/* Bytes of a command's first words that end within n_bytes, or of its first word: an option and its value
+ * stay together, where they can, and what stands in quotes always does. */
+static size_t words_that_fit(const char *at, size_t n_bytes)
+{
+    size_t word = 0, option = 0, i = 0;
+    bool   quoted = false, escapes = false; /* escapes: within $'...' */
+
+    for (; (i <= n_bytes || !word) && at[i]; i++) {
+        if (at[i] == '\\' && at[i + 1] && (!quoted || escapes)) {
+            i++;
+        } else if (at[i] == '\'') {
+            escapes = !quoted && i > 0 && at[i - 1] == '$';
+            quoted  = !quoted;
+        } else if (at[i] == ' ' && !quoted) {
+            word   = i;
+            option = at[i + 1] == '-' ? i : option;
+        }
+    }
+    return option ? option : word ? word : i;
+}
+
 void vp_screen_command(const char *label, const char *command)
 {
     enum { ROOM = VP_SCREEN_COLUMNS - VP_SCREEN_LABEL - 2 }; /* for the backslash */
@@ -149,14 +170,8 @@ void vp_screen_command(const char *label, const char *command)
 
     while (*at) {
         size_t n = that_fit(at, room + 2);
-        if (at[n]) { /* an option and its value stay together, where they can */
-            size_t cut = that_fit(at, room);
-            n          = cut;
-            while (n && strncmp(at + n, " -", 2) != 0)
-                n--;
-            if (!n)
-                n = cut;
-        }
+        if (at[n])
+            n = words_that_fit(at, that_fit(at, room));
         printf("%-*s%s%s%.*s%s%s\n", VP_SCREEN_LABEL, at == command ? label : "",
                vp_paint(VP_PAINT_COMMAND), at == command ? "" : "    ", (int)n, at,
                at[n] ? " \\" : "", vp_paint_end());

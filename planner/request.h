@@ -16,7 +16,7 @@
 #define VP_CHUNK_CHUNKED (-2) /* some chunk: anything but all at once */
 
 /* The loss of a micro-batch in at most so many chunks. Each is a few steps of its own in the
- * plan, about 3 KB of its file, which may have 4 MiB; and where there are 512 of them, smaller
+ * plan, about 3 KB of its file, which may have VP_PLAN_MAX_BYTES; and where there are 512 of them, smaller
  * ones would save less than 1/512 of what the whole loss takes. */
 enum { VP_MAX_CHUNKS = 512 };
 

@@ -48,6 +48,10 @@ ok("transformers" in head[0] and head[1].startswith("# predicted") and "vplan em
 code, _, err = call("emit", s, "--for", "hf", "-o", "hf")
 ok(code == 2 and "--force" in err, "emit again", (code, err))
 ok(call("emit", s, "--for", "hf", "-o", "hf", "--force")[0] == 0, "emit --force", "refused")
+code, out, err = call("emit", s, "--for", "hf", "-o", "my first run of all that there will be")
+typed = out[out.index("check "):out.index("\nrun ")].split(None, 1)[1]
+p = subprocess.run(["bash", "-c", typed], env=dict(os.environ, PATH=os.path.dirname(vplan) + ":" + os.environ["PATH"]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+ok(code == 0 and p.returncode == 0 and "my first run of all that there will be" in typed and "\\\n" in typed, "what is printed to be typed is broken between words alone", (typed, p.stdout))
 paths = ["hf/" + n for n in names if n.endswith((".yaml", ".json", ".flags"))]
 code, out, err = call("check", "--json", *paths)
 c = json.loads(out)
