@@ -40,9 +40,9 @@ p = ran(vplan, "plan", *shape, "-o", "plan.json")
 check(p.returncode == 0, "a plan to run: " + said(p))
 
 # ---- address space (OpenBLAS maps 128 MiB for each thread, and asks for ever) ----
-for mib in [] if sanitized else [60, 100, 180, 240, 300, 390]:
+for mib in [] if sanitized else [60, 100, 180, 240, 300, 390, 390, 390, 420, 480]:
     for threads in "1", "2":
-        for program in [vplan, "run", "plan.json"], [runner, "plan.json"]:
+        for program in [vplan, "run", "plan.json"], [runner, "plan.json"]:  # more than once: threads raced
             p = ran(*program, "--steps", "1", limits=[(resource.RLIMIT_AS, mib << 20)], OMP_NUM_THREADS=threads)
             good = p.returncode == 0 and "0 bytes off" in p.stdout
             bad = p.returncode == 5 and ("OpenBLAS needs" in p.stderr and "ulimit -v" in p.stderr or "cannot be mapped" in p.stderr)

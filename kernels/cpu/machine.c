@@ -3,10 +3,15 @@
 
 #include <assert.h>
 #include <cblas.h>
+#include <malloc.h>
 #include <omp.h>
 #include <pthread.h>
 
 enum { MOST_PER_CORE = 16 };
+
+/* OpenBLAS's driver/others/blas_server.c: ends its threads, which keep their buffers mapped for
+ * whoever asks next. In no header; other libraries of this interface have none. */
+extern int blas_thread_shutdown_(void) __attribute__((weak));
 
 static pthread_once_t once      = PTHREAD_ONCE_INIT;
 static int            n_threads = 1;
@@ -28,6 +33,11 @@ static void look(void)
         n_threads = MOST_PER_CORE * omp_get_num_procs();
     /* The tiles are ours to hand out; inside one, a single thread makes the order fixed. */
     openblas_set_num_threads(1);
+    /* OpenBLAS's own threads would take their buffers while blas_room.c counts what is free, and
+     * a second heap of malloc's 64 MiB after it has counted. */
+    if (blas_thread_shutdown_)
+        blas_thread_shutdown_();
+    mallopt(M_ARENA_MAX, 1);
 }
 
 vp_cpu_isa vp_cpu_isa_now(void)
