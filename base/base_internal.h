@@ -32,6 +32,13 @@ bool vp_decimal_to_double(const char *digits, double *out);
  * bytes are there. Overlong forms, surrogates and characters beyond U+10FFFF are not valid. */
 size_t vp_utf8_at(const char *text, size_t n, uint32_t *code);
 
+/* SHA-256's compression of n_blocks of 64 bytes (FIPS 180-4, 6.2.2): in C, by the processor's own
+ * instructions where it has them, and the faster of both. All leave the same state. */
+void vp_sha256_blocks_c(uint32_t state[8], const unsigned char *p, size_t n_blocks);
+bool vp_sha256_has_x86(void);
+void vp_sha256_blocks_x86(uint32_t state[8], const unsigned char *p, size_t n_blocks);
+void vp_sha256_blocks(uint32_t state[8], const unsigned char *p, size_t n_blocks);
+
 typedef enum vp_lex_kind {
     VP_LEX_END,
     VP_LEX_OBJECT,

@@ -138,7 +138,7 @@ static vp_status parse_object(parser *p, int depth, json_t **out, vp_err *err)
     vp_status st     = VP_OK;
     json_t   *object = json_object(), *value = NULL;
     size_t    n_path = strlen(p->path);
-    char     *key    = NULL;
+    char     *key    = NULL, key_buf[64];
     char      shown[80];
 
     VP_TRY_ALLOC(err, object);
@@ -158,7 +158,7 @@ static vp_status parse_object(parser *p, int depth, json_t **out, vp_err *err)
                              line_of(p->doc, p->path));
             goto out;
         }
-        key = malloc(p->lex.n_text_bytes + 1);
+        key = p->lex.n_text_bytes < sizeof key_buf ? key_buf : malloc(p->lex.n_text_bytes + 1);
         VP_TRY_ALLOC(err, key);
         memcpy(key, p->lex.text, p->lex.n_text_bytes + 1);
         VP_TRY(vp_lex_want(&p->lex, VP_LEX_COLON, "\":\" after the key", err));
@@ -169,7 +169,8 @@ static vp_status parse_object(parser *p, int depth, json_t **out, vp_err *err)
             VP_TRY_ALLOC(err, value);
         }
         value = NULL;
-        free(key);
+        if (key != key_buf)
+            free(key);
         key             = NULL;
         p->path[n_path] = '\0';
         VP_TRY(vp_lex_more(&p->lex, VP_LEX_OBJECT_END, "\",\" or \"}\" after a value",
@@ -179,7 +180,8 @@ static vp_status parse_object(parser *p, int depth, json_t **out, vp_err *err)
     *out   = object;
     object = NULL;
 out:
-    free(key);
+    if (key != key_buf)
+        free(key);
     json_decref(value);
     json_decref(object);
     return st;

@@ -352,8 +352,12 @@ static vp_status take_digits(vp_lex *lex, const char *missing, vp_err *err)
         st = fail_here(lex, err, peek(lex) == NO_BYTE ? "the text ends inside a number" : missing);
         goto out;
     }
-    while (is_digit(peek(lex)))
-        VP_TRY(take(lex, "number", err));
+    do { /* those of the window at once; a number may straddle two */
+        const unsigned char *run = lex->at;
+        while (lex->at < lex->end && is_digit(*lex->at))
+            lex->at++;
+        VP_TRY(put(lex, run, (size_t)(lex->at - run), MAX_NUMBER_BYTES, "number", err));
+    } while (is_digit(peek(lex)));
 out:
     return st;
 }
@@ -423,16 +427,15 @@ out:
 
 vp_status vp_lex_next(vp_lex *lex, vp_err *err)
 {
-    static const struct {
-        char        c;
-        vp_lex_kind kind;
-    } marks[] = {
-        {'{', VP_LEX_OBJECT},    {'}', VP_LEX_OBJECT_END}, {'[', VP_LEX_ARRAY},
-        {']', VP_LEX_ARRAY_END}, {':', VP_LEX_COLON},      {',', VP_LEX_COMMA},
+    static const vp_lex_kind marks[128] = {
+        ['{'] = VP_LEX_OBJECT,    ['}'] = VP_LEX_OBJECT_END, ['['] = VP_LEX_ARRAY,
+        [']'] = VP_LEX_ARRAY_END, [':'] = VP_LEX_COLON,      [','] = VP_LEX_COMMA,
     };
     int c;
 
     for (;;) {
+        while (lex->at < lex->end && *lex->at == ' ') /* most of a file that is indented */
+            lex->at++;
         c = peek(lex);
         if (c == '\n') {
             lex->now_line++;
@@ -446,12 +449,11 @@ vp_status vp_lex_next(vp_lex *lex, vp_err *err)
     lex->n_text_bytes = 0;
     if (lex->text)
         lex->text[0] = '\0';
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        if (c == marks[i].c) {
-            lex->kind = marks[i].kind;
-            lex->at++;
-            return VP_OK;
-        }
+    if (c > 0 && c < 128 && marks[c]) {
+        lex->kind = marks[c];
+        lex->at++;
+        return VP_OK;
+    }
     if (c == NO_BYTE) {
         lex->kind = VP_LEX_END;
         return lex->read_errno || lex->shrank ? fail_here(lex, err, "") : VP_OK;

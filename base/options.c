@@ -233,6 +233,14 @@ static vp_status unknown_option(const vp_options_spec *spec, const char *name, v
     return VP_FAIL(err, VP_ERR_USAGE, "unknown option %s", shown);
 }
 
+/* Whether a word that follows o is an option itself, and no value of o. */
+static bool is_option(const parser *p, const vp_option *o, const char *word)
+{
+    if (o->any_word && strcmp(word, "--") != 0)
+        return false;
+    return strncmp(word, "--", 2) == 0 || vp_option_find(p->spec->sets, p->spec->n_sets, word);
+}
+
 /* A value that is an option itself was forgotten: "-o --json" is no file "--json". */
 static vp_status check_value_word(const parser *p, const vp_option *o, const char *word,
                                   vp_err *err)
@@ -241,9 +249,7 @@ static vp_status check_value_word(const parser *p, const vp_option *o, const cha
 
     if (!word)
         return VP_FAIL(err, VP_ERR_USAGE, "%s needs a value", o->name);
-    if (o->any_word && strcmp(word, "--") != 0)
-        return VP_OK;
-    if (strncmp(word, "--", 2) != 0 && !vp_option_find(p->spec->sets, p->spec->n_sets, word))
+    if (!is_option(p, o, word))
         return VP_OK;
     vp_text_escape(word, shown, sizeof shown);
     if (strcmp(word, "--") == 0)
@@ -279,6 +285,8 @@ static vp_status parse_option(const parser *p, int argc, char **argv, int *i, vp
         text = NULL;
     } else if (equal) {
         text = equal + 1;
+    } else if (o->alone && (*i + 1 == argc || is_option(p, o, argv[*i + 1]))) {
+        text = o->alone;
     } else {
         text = *i + 1 < argc ? argv[++*i] : NULL;
         VP_TRY(check_value_word(p, o, text, err));

@@ -53,6 +53,8 @@ typedef struct vp_option {
     /* or the same in words, where the program works it out */
     const char *otherwise;
     const char *example; /* a value worth copying; of a flag nothing */
+    /* the value where none is typed: another option follows, or nothing does */
+    const char *alone;
     /* A choice: the words of a table (NULL past its end), then these, "auto|off". */
     const char *(*word_at)(int i);
     const char *words;

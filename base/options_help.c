@@ -65,6 +65,8 @@ void vp_option_describe(const vp_option *o, vp_text *out)
     vp_text_printf(out, "%s", o->help);
     append_range(o, out);
     vp_text_printf(out, ".");
+    if (o->alone)
+        vp_text_printf(out, " Without a value: %s.", o->alone);
     if (o->preset || o->otherwise)
         vp_text_printf(out, " Default: %s.", o->preset ? o->preset : o->otherwise);
 }

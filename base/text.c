@@ -140,6 +140,12 @@ const char *vp_text_escape(const char *text, char *buf, size_t buf_size)
 
     if (!buf_size)
         return buf;
+    /* what is nothing but printable ASCII, as nearly all is, in one go */
+    size_t n_plain = 0;
+    while (n_plain < n_left && text[n_plain] >= 0x20 && text[n_plain] < 0x7f)
+        n_plain++;
+    if (n_plain == n_left && n_left < buf_size)
+        return memcpy(buf, text, n_left + 1);
     while (n_left) {
         char     piece[8];
         uint32_t c;

@@ -7,7 +7,7 @@
 
 typedef struct values {
     bool        flag, again;
-    const char *text, *input, *output, *kind, *other;
+    const char *text, *input, *output, *kind, *other, *extra;
     int64_t     count, seed, size;
     double      real;
 } values;
@@ -88,6 +88,12 @@ static const vp_option more_rows[] = {
      .high   = 1,
      .help   = "How much",
      .preset = "0.5"},
+    {.name  = "--extra",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(values, extra),
+     .value = "WORD",
+     .help  = "Add it",
+     .alone = "salt"},
 };
 static const vp_option_set        first = {NULL, rows, sizeof rows / sizeof *rows};
 static const vp_option_set        more  = {"more", more_rows, sizeof more_rows / sizeof *more_rows};
@@ -125,7 +131,7 @@ static vp_status parse(const char *const *words, bool takes_rest, values *v, vp_
 
 static const struct {
     const char *words[MAX_ARGS];
-    const char *text, *input, *output, *kind, *other;
+    const char *text, *input, *output, *kind, *other, *extra;
     int64_t     count, seed, size;
     double      real;
     bool        flag, again;
@@ -186,6 +192,45 @@ static const struct {
      .real    = 0.5,
      .n_words = 1,
      .n_given = 1},
+    {{"--extra", "pepper"},
+     .extra   = "pepper",
+     .kind    = "gold",
+     .count   = 12,
+     .seed    = -1,
+     .real    = 0.5,
+     .n_given = 1},
+    {{"--extra"},
+     .extra   = "salt",
+     .kind    = "gold",
+     .count   = 12,
+     .seed    = -1,
+     .real    = 0.5,
+     .n_given = 1},
+    {{"--extra", "--flag"},
+     .extra   = "salt",
+     .kind    = "gold",
+     .count   = 12,
+     .seed    = -1,
+     .real    = 0.5,
+     .n_given = 2,
+     .flag    = true},
+    {{"--extra", "-o", "file"},
+     .extra   = "salt",
+     .kind    = "gold",
+     .count   = 12,
+     .seed    = -1,
+     .real    = 0.5,
+     .n_given = 2,
+     .output  = "file"},
+    {{"--extra", "--", "word"},
+     .extra   = "salt",
+     .kind    = "gold",
+     .count   = 12,
+     .seed    = -1,
+     .real    = 0.5,
+     .n_given = 1,
+     .n_words = 1},
+    {{"--extra="}, .extra = "", .kind = "gold", .count = 12, .seed = -1, .real = 0.5, .n_given = 1},
     {{"-", "--part", "1"},
      .kind    = "gold",
      .count   = 12,
@@ -254,6 +299,7 @@ static void what_is_typed_is_what_is_read(void **state)
         same_text(v.output, good[i].output);
         same_text(v.kind, good[i].kind);
         same_text(v.other, good[i].other);
+        same_text(v.extra, good[i].extra);
         assert_int_equal(v.count, good[i].count);
         assert_int_equal(v.seed, good[i].seed);
         assert_int_equal(v.size, good[i].size);
@@ -430,7 +476,8 @@ static void help_says_all_that_a_row_says(void **state)
                         "  --count N             How many (apples, 1 to 1,000). Default: 12.\n"
                         "  --seed N              Where it starts (any number, 0 or more).\n"
                         "  --budget SIZE         How large (bytes, or with a unit).\n"
-                        "  --part F              How much (a fraction, 0 to 1). Default: 0.5.\n");
+                        "  --part F              How much (a fraction, 0 to 1). Default: 0.5.\n"
+                        "  --extra WORD          Add it. Without a value: salt.\n");
     vp_text_release(&out);
 }
 
