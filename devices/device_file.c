@@ -44,6 +44,8 @@ static double *rate_of(vp_device *d, vp_device_figure figure)
         return &d->host_link_bytes_per_s;
     case VP_FIGURE_PEER_LINK:
         return &d->peer_link_bytes_per_s;
+    case VP_FIGURE_HOST_UPDATE:
+        return &d->host_update_bytes_per_s;
     default:
         return NULL;
     }
@@ -193,6 +195,9 @@ static vp_status from_json(const vp_json_doc *doc, vp_device *d, vp_err *err)
     if (d->unified && d->host_link_bytes_per_s > 0)
         VP_TRY(vp_json_fail(&root, "host_link_bytes_per_s", err,
                             "is given, but unified_memory says that there is no link to cross"));
+    if (d->unified && d->host_update_bytes_per_s > 0)
+        VP_TRY(vp_json_fail(&root, "host_update_bytes_per_s", err,
+                            "is given, but unified_memory says that nothing can be offloaded"));
     VP_TRY(read_sources(&root, d, err));
 out:
     return st;

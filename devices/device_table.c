@@ -9,6 +9,7 @@
  * are halved. GeForce cards sum in fp32 at half the rate of the sheets' headline, which sums in
  * fp16. */
 #include "devices/devices.h"
+#include "devices/efficiency.h"
 
 #include "base/units.h"
 
@@ -1139,6 +1140,9 @@ bool vp_device_at(int idx, vp_device *out)
     say_of_sheet(out, c, VP_FIGURE_FP8, c->fp8 > 0);
     say_of_sheet(out, c, VP_FIGURE_INT8, c->int8 > 0);
     describe_links(out, c);
+    out->host_update_bytes_per_s = VP_HOST_BYTES_PER_S;
+    say(out, VP_FIGURE_HOST_UPDATE, VP_CLASS_ASSUMED,
+        "four fifths of two channels of DDR4-3200, 51.2 GB/s; a server's host has more");
     say(out, VP_FIGURE_CAPABILITY, VP_CLASS_CITED,
         "NVIDIA's list of CUDA GPUs and their compute capability");
     if (c->cores_per_sm) {

@@ -108,13 +108,37 @@ int64_t vp_device_arena_bytes(const vp_device *d, int64_t budget_bytes)
                                               : left_bytes;
 }
 
+static bool is_called(const vp_device *d, const char *name)
+{
+    return strcmp(name, d->product) == 0 || strcmp(name, d->name) == 0;
+}
+
+/* One memory has no link to cross. */
+static void calibrate_link(vp_device *d, const vp_profile *profile)
+{
+    double            least  = vp_link_rates_least(&profile->link);
+    vp_figure_source *source = &d->sources[VP_FIGURE_HOST_LINK];
+
+    if (d->is_cpu || d->unified || least <= 0 || !is_called(d, profile->link.device))
+        return;
+    d->host_link_bytes_per_s = least;
+    source->class_           = VP_CLASS_MEASURED;
+    snprintf(source->text, sizeof source->text, "%s", profile->backend);
+}
+
 bool vp_device_calibrate(vp_device *d, const vp_profile *profile)
 {
     const vp_overhead *o      = &profile->outside;
     vp_figure_source  *source = &d->sources[VP_FIGURE_OUTSIDE];
 
-    if (d->is_cpu || o->measured_by == VP_OVERHEAD_NOT_MEASURED ||
-        (strcmp(o->device, d->product) != 0 && strcmp(o->device, d->name) != 0))
+    calibrate_link(d, profile);
+    if (!d->is_cpu && !d->unified && profile->host_update_bytes_per_s > 0) {
+        vp_figure_source *host     = &d->sources[VP_FIGURE_HOST_UPDATE];
+        d->host_update_bytes_per_s = profile->host_update_bytes_per_s;
+        host->class_               = VP_CLASS_MEASURED;
+        snprintf(host->text, sizeof host->text, "%s", profile->backend);
+    }
+    if (d->is_cpu || o->measured_by == VP_OVERHEAD_NOT_MEASURED || !is_called(d, o->device))
         return false;
     assert(o->bytes >= 0);
     d->outside_bytes = o->bytes;

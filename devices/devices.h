@@ -29,6 +29,7 @@
     X(INT8, "int8_op_per_s", "int8") \
     X(HOST_LINK, "host_link_bytes_per_s", "link to the host") \
     X(PEER_LINK, "peer_link_bytes_per_s", "link to other GPUs") \
+    X(HOST_UPDATE, "host_update_bytes_per_s", "updates by host") \
     X(CAPABILITY, "compute_capability", "compute capability") \
     X(MULTIPROCESSORS, "multiprocessors", "multiprocessors")
 
@@ -65,12 +66,14 @@ typedef struct vp_device {
     /* no tensor cores: what fp32 training does unless tf32 is asked for */
     double fp32_flop_per_s;
     /* this and below: dense, products summed in fp32; 0: the device has it not */
-    double           tf32_flop_per_s;
-    double           bf16_flop_per_s, fp16_flop_per_s, fp8_flop_per_s;
-    double           int8_op_per_s;
-    double           host_link_bytes_per_s; /* one way, as are peers'; 0: none, or not known */
-    double           peer_link_bytes_per_s; /* NVLink, all links together */
-    int              compute_capability;    /* 90 for sm_90; 0: not a CUDA device */
+    double tf32_flop_per_s;
+    double bf16_flop_per_s, fp16_flop_per_s, fp8_flop_per_s;
+    double int8_op_per_s;
+    double host_link_bytes_per_s; /* one way, as are peers'; 0: none, or not known */
+    double peer_link_bytes_per_s; /* NVLink, all links together */
+    /* what an update that the host makes reads and writes in its memory; 0: not known */
+    double           host_update_bytes_per_s;
+    int              compute_capability; /* 90 for sm_90; 0: not a CUDA device */
     int              multiprocessors;
     bool             bf16, fp8; /* has tensor cores for them */
     bool             unified;   /* device and host share one memory */
@@ -103,8 +106,9 @@ int64_t vp_device_bytes(const vp_device *device, int64_t arena_bytes);
 /* The largest arena within a budget; negative: there is none. */
 int64_t vp_device_arena_bytes(const vp_device *device, int64_t budget_bytes);
 
-/* outside_bytes as the profile measured them, where it did and on this device: its product or
- * its name. False: the device is as it was. */
+/* outside_bytes, and the link to the host at the least of its rates, as the profile measured them, where
+ * it did and on this device: its product or its name. False: outside_bytes is as it was.
+ * And what the profile measured of the host, which is no card's. */
 bool vp_device_calibrate(vp_device *device, const vp_profile *profile);
 
 typedef enum vp_device_rate {

@@ -245,10 +245,11 @@ vp_roofline vp_roofline_of_work(const vp_device *d, const vp_work_call *call)
 static vp_roofline copy_of(const vp_device *d, int64_t bytes)
 {
     /* within one memory a copy reads and writes */
-    double      rate = d->host_link_bytes_per_s > 0 ? LINK_SHARE * d->host_link_bytes_per_s
-                                                    : d->memory_bytes_per_s / 2;
-    vp_roofline r    = {
-           .bytes = (double)bytes, .memory_s = (double)bytes / rate, .launch_s = LAUNCH_S};
+    double share  = is_measured(d, VP_FIGURE_HOST_LINK) ? 1 : LINK_SHARE,
+           rate   = d->host_link_bytes_per_s > 0 ? share * d->host_link_bytes_per_s
+                                                 : d->memory_bytes_per_s / 2;
+    vp_roofline r = {
+        .bytes = (double)bytes, .memory_s = (double)bytes / rate, .launch_s = LAUNCH_S};
 
     r.seconds = r.memory_s + r.launch_s;
     return r;
@@ -294,9 +295,14 @@ vp_roofline vp_roofline_of(const vp_device *d, vp_kernel kernel, vp_dtype dtype,
     return vp_roofline_of_work(d, &call);
 }
 
-double vp_host_update_seconds(double bytes)
+double vp_host_bytes_per_s(const vp_device *d)
 {
-    return bytes / VP_HOST_BYTES_PER_S + LAUNCH_S;
+    return d->host_update_bytes_per_s > 0 ? d->host_update_bytes_per_s : VP_HOST_BYTES_PER_S;
+}
+
+double vp_host_update_seconds(const vp_device *d, double bytes)
+{
+    return bytes / vp_host_bytes_per_s(d) + LAUNCH_S;
 }
 
 double vp_copy_seconds(const vp_device *d, int64_t bytes)

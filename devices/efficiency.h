@@ -82,11 +82,12 @@ double vp_moved_seconds(const vp_device *device, double bytes);
 /* Over the link to the host, or within the one memory where there is no link. */
 double vp_copy_seconds(const vp_device *device, int64_t bytes);
 
-/* An update that a card's host makes, by the bytes that it reads and writes in its memory, at
- * VP_HOST_BYTES_PER_S: two channels of DDR4-3200 carry 51.2e9, of which 4/5 are usual. Assumed: a server's
- * host has more. */
+/* An update that a card's host makes, by the bytes that it reads and writes in its memory. Where neither
+ * device nor profile says at what rate: two channels of DDR4-3200 carry 51.2e9, of which 4/5 are usual.
+ * Assumed: a server's host has more. */
 #define VP_HOST_BYTES_PER_S 40e9
-double vp_host_update_seconds(double bytes);
+double vp_host_bytes_per_s(const vp_device *device);
+double vp_host_update_seconds(const vp_device *device, double bytes);
 
 /* A row of the table, for whoever prints or checks it; false past the end. */
 typedef struct vp_efficiency {

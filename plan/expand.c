@@ -239,42 +239,41 @@ static vp_status walk_pass(walk *w, vp_pass pass, int64_t micro_step, int64_t in
 {
     const vp_program *p  = &w->bucket->programs[w->bucket->instances[instance_idx].program_idx];
     const vp_pass     at = place_of_steps(w, pass, micro_step);
+    vp_access         accesses[VP_MAX_OPERANDS];
     vp_status         st = VP_OK;
 
     for (int64_t i = 0; i < p->n_steps[at]; i++) {
-        const vp_step   *step = &p->steps[at][i];
-        vp_expanded_step x    = {
-               .idx          = w->idx,
-               .pass         = pass,
-               .micro_step   = micro_step,
-               .instance_idx = instance_idx,
-               .step         = step,
-               .ints         = step->ints,
-               .n_operands   = vp_step_n_operands(step),
-               .started      = -1,
-               .accumulate   = step->accumulate == VP_ACC_ALWAYS ||
-                             (step->accumulate == VP_ACC_BY_PHASE && micro_step > 0),
-               .rng_op = ((uint32_t)w->bucket->instances[instance_idx].chain_idx << 8) +
-                         (uint32_t)step->rng_id,
-        };
-
-        assert(x.n_operands <= VP_MAX_OPERANDS);
-        vp_step windowed;
+        const vp_step *step = &p->steps[at][i];
+        vp_step        windowed;
+        vp_expanded_step
+            x; /* its operands are set as far as there are any: no more is worth a step */
 
         if ((step->first_only && micro_step > 0) || (step->later_only && micro_step == 0))
             continue;
+        x.idx          = w->idx;
+        x.pass         = pass;
+        x.micro_step   = micro_step;
+        x.instance_idx = instance_idx;
+        x.step         = step;
+        x.ints         = step->ints;
+        x.n_operands   = vp_step_accesses(step, accesses);
+        x.started      = -1;
+        x.copy_bytes   = 0;
+        x.accumulate   = step->accumulate == VP_ACC_ALWAYS ||
+                       (step->accumulate == VP_ACC_BY_PHASE && micro_step > 0);
+        x.rng_op =
+            ((uint32_t)w->bucket->instances[instance_idx].chain_idx << 8) + (uint32_t)step->rng_id;
         if (step->window_of_instance) {
             windowed                  = *step;
             windowed.attention.window = w->bucket->instances[instance_idx].window;
             x.ints                    = windowed.ints;
         }
         for (int k = 0; k < x.n_operands; k++) {
-            vp_access access = vp_step_operand_access(step, k);
             x.operands[k] =
                 resolve(w->plan, w->bucket, w->n, micro_step, instance_idx, &step->args[k]);
-            x.operands[k].access = access != VP_ACCUMULATE ? access
-                                   : x.accumulate          ? VP_UPDATE
-                                                           : VP_WRITE;
+            x.operands[k].access = accesses[k] != VP_ACCUMULATE ? accesses[k]
+                                   : x.accumulate               ? VP_UPDATE
+                                                                : VP_WRITE;
         }
         pair_copy(w, &x);
         VP_TRY(w->fn(&x, w->ctx, err));

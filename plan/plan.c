@@ -191,11 +191,28 @@ static bool is_only_written(const vp_step *s, int operand)
     return master >= 0 && s->args[master].space != VP_SPACE_NONE;
 }
 
+static vp_access access_of(const vp_kernel_info *info, const vp_step *s, int operand)
+{
+    return operand == info->n_operands || is_only_written(s, operand)
+               ? VP_WRITE
+               : info->operands[operand].access;
+}
+
 vp_access vp_step_operand_access(const vp_step *s, int operand)
 {
-    return is_workspace(s, operand) || is_only_written(s, operand)
-               ? VP_WRITE
-               : vp_kernel_info_of(s->kernel)->operands[operand].access;
+    assert(operand >= 0 && operand < vp_step_n_operands(s));
+    return access_of(vp_kernel_info_of(s->kernel), s, operand);
+}
+
+int vp_step_accesses(const vp_step *s, vp_access accesses[VP_MAX_OPERANDS])
+{
+    const vp_kernel_info *info = vp_kernel_info_of(s->kernel);
+    int                   n    = info->n_operands + (s->workspace_bytes > 0);
+
+    assert(n <= VP_MAX_OPERANDS);
+    for (int k = 0; k < n; k++)
+        accesses[k] = access_of(info, s, k);
+    return n;
 }
 
 bool vp_step_may_share(const vp_step *s, int out, int in)

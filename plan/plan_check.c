@@ -6,71 +6,12 @@
 #include "base/checked.h"
 #include "plan/expand.h"
 #include "plan/plan_internal.h"
-#include "plan/simulate.h"
 #include "plan/workspace.h"
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define BAD(field, ...) \
-    do { \
-        st = VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, (field), __VA_ARGS__); \
-        goto out; \
-    } while (0)
-#define NEED(condition, field, ...) \
-    do { \
-        if (!(condition)) \
-            BAD(field, __VA_ARGS__); \
-    } while (0)
-
-/* Where in the file: "buckets[0].programs[1].forward[3]". plan/plan_read.c finds its line. */
-typedef struct where {
-    char field[96];
-} where;
-
-static where place_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static where place_of(const char *fmt, ...)
-{
-    where   p;
-    va_list ap;
-
-    va_start(ap, fmt);
-    vsnprintf(p.field, sizeof p.field, fmt, ap);
-    va_end(ap);
-    return p;
-}
-
-static where place_of_program(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
-                              const char *member, int64_t idx)
-{
-    return place_of("buckets[%d].programs[%d].%s[%lld]", (int)(bucket - plan->buckets),
-                    (int)(p - bucket->programs), member, (long long)idx);
-}
-
-static where place_of_step(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
-                           const vp_step *s)
-{
-    static const char *const names[VP_N_PASSES] = {"forward", "backward",     "norm",
-                                                   "update",  "last_forward", "last_backward"};
-
-    for (int pass = 0; pass < VP_N_PASSES; pass++)
-        if (s >= p->steps[pass] && s < p->steps[pass] + p->n_steps[pass])
-            return place_of_program(plan, bucket, p, names[pass], s - p->steps[pass]);
-    return place_of("buckets");
-}
-
-/* An error found in a step says where that is: only here, since the text takes longer to make than
- * the checks take that found nothing. */
-static vp_status in_step(vp_status st, const vp_plan *plan, const vp_bucket *bucket,
-                         const vp_program *p, const vp_step *s, vp_err *err)
-{
-    if (st == VP_ERR_INPUT && err && !err->field[0])
-        snprintf(err->field, sizeof err->field, "%s", place_of_step(plan, bucket, p, s).field);
-    return st;
-}
 
 /* Where a memory of the plan ends. */
 static int64_t memory_end(const vp_plan *plan, vp_memory memory)
@@ -93,7 +34,7 @@ static vp_status check_templates(const vp_plan *plan, const char *file, vp_err *
             const vp_plan_param *held  = &plan->templates[t].params[k];
             const vp_param      *p     = &held->param;
             int64_t              count = 1;
-            where                at    = place_of("templates[%d].parameters[%d]", (int)t, (int)k);
+            vp_place_in_file     at = vp_place_of("templates[%d].parameters[%d]", (int)t, (int)k);
             for (int d = 0; d < p->rank; d++)
                 count = vp_mul(count, p->shape[d]);
             NEED(count > 0 && count == p->n_elements, at.field,
@@ -322,12 +263,13 @@ static vp_status check_steps(const vp_plan *plan, const vp_bucket *bucket, const
     vp_status   st = VP_OK;
 
     why = vp_program_contradiction(plan, p, &param_idx);
-    NEED(!why, place_of_program(plan, bucket, p, "update", 0).field, "%s %s",
+    NEED(!why, vp_place_of_program(plan, bucket, p, "update", 0).field, "%s %s",
          plan->templates[p->template_idx].params[param_idx].param.name, why);
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++)
-            VP_TRY(in_step(check_step(plan, bucket, p, pass, &p->steps[pass][i], file, err), plan,
-                           bucket, p, &p->steps[pass][i], err));
+            VP_TRY(
+                vp_place_in_step(check_step(plan, bucket, p, pass, &p->steps[pass][i], file, err),
+                                 plan, bucket, p, &p->steps[pass][i], err));
 out:
     return st;
 }
@@ -341,15 +283,16 @@ static vp_status check_programs(const vp_plan *plan, const vp_bucket *bucket, co
         const vp_program *p = &bucket->programs[i];
         NEED(vp_bucket_ends_smaller(bucket) ||
                  p->n_steps[VP_PASS_LAST_FORWARD] + p->n_steps[VP_PASS_LAST_BACKWARD] == 0,
-             place_of("buckets[%d].programs[%d]", (int)(bucket - plan->buckets), (int)i).field,
+             vp_place_of("buckets[%d].programs[%d]", (int)(bucket - plan->buckets), (int)i).field,
              "%s: has steps of a smaller last micro-step, which there is not", p->name);
         NEED(p->kept_bytes >= 0 && p->kept_bytes <= plan->peak_bytes,
-             place_of("buckets[%d].programs[%d].kept_bytes", (int)(bucket - plan->buckets), (int)i)
+             vp_place_of("buckets[%d].programs[%d].kept_bytes", (int)(bucket - plan->buckets),
+                         (int)i)
                  .field,
              "%s: kept_bytes is out of range", p->name);
         for (int64_t k = 0; k < p->n_buffers; k++) {
             const vp_plan_buffer *b  = &p->buffers[k];
-            where                 at = place_of_program(plan, bucket, p, "buffers", k);
+            vp_place_in_file      at = vp_place_of_program(plan, bucket, p, "buffers", k);
             NEED(b->offset_bytes % 4 == 0, at.field,
                  "%s: buffer %s is not at a multiple of 4 bytes", p->name, b->name);
             NEED(b->bytes > 0 && inside(b->offset_bytes, b->bytes, memory_end(plan, b->memory)),
@@ -387,7 +330,8 @@ static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const
         const vp_plan_instance *x = &bucket->instances[i];
         const vp_program       *p = &bucket->programs[x->program_idx];
         const vp_plan_template *t = &plan->templates[p->template_idx];
-        where at = place_of("buckets[%d].instances[%d]", (int)(bucket - plan->buckets), (int)i);
+        vp_place_in_file        at =
+            vp_place_of("buckets[%d].instances[%d]", (int)(bucket - plan->buckets), (int)i);
         NEED(boundary_bytes(p, VP_PLACE_IN) == left, at.field,
              "instance %lld: its input is not its predecessor's output", (long long)i);
         NEED(x->base_bytes[VP_MEMORY_DEVICE] >= 0 &&
@@ -412,7 +356,7 @@ static vp_status check_chain(const vp_plan *plan, const vp_bucket *bucket, const
                      at.field, "instance %lld: parameter %s lies outside the memory", (long long)i,
                      t->params[k].param.name);
     }
-    NEED(left == 0, place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
+    NEED(left == 0, vp_place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
          "the last instance has an output that nobody reads");
 out:
     return st;
@@ -428,9 +372,9 @@ static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const
         int64_t              bytes = vp_plan_fixed_total_bytes(bucket, f);
         NEED(f->bytes > 0 && f->offset_bytes % 4 == 0 &&
                  inside(f->offset_bytes, bytes, memory_end(plan, f->memory)),
-             place_of("fixed[%d]", (int)i).field, "buffer %s lies outside the memory", f->name);
+             vp_place_of("fixed[%d]", (int)i).field, "buffer %s lies outside the memory", f->name);
         NEED(f->memory == VP_MEMORY_DEVICE || f->component == VP_COMP_STAGING,
-             place_of("fixed[%d]", (int)i).field, "%s must lie on the device", f->name);
+             vp_place_of("fixed[%d]", (int)i).field, "%s must lie on the device", f->name);
     }
     NEED(plan->fixed[plan->control_idx].bytes >=
                  vp_precision_control_bytes(plan->recipe.precision) &&
@@ -455,293 +399,11 @@ static vp_status check_fixed(const vp_plan *plan, const vp_bucket *bucket, const
         if (plan->fixed[i].component == VP_COMP_CONSTANTS)
             NEED(plan->fixed[i].bytes == vp_mul(vp_mul(bucket->seq, plan->fixed[i].angles.n), 8) &&
                      !plan->fixed[i].per_micro_step,
-                 place_of("fixed[%d]", (int)i).field,
+                 vp_place_of("fixed[%d]", (int)i).field,
                  "%s must hold a cosine and a sine for each position and pair",
                  plan->fixed[i].name);
 out:
     return st;
-}
-
-/* ---- lifetimes: nothing overlaps, everything is written before it is read ---- */
-
-/* The bytes of a buffer that hold data: one range, which grows as chunks are written side by
- * side. */
-typedef struct filled {
-    int64_t begin, end;
-} filled;
-
-static void fill(filled *f, int64_t begin, int64_t end)
-{
-    assert(begin >= 0 && begin <= end); /* operands lie inside their buffers */
-    if (f->begin == f->end || begin > f->end || end < f->begin) {
-        *f = (filled){begin, end};
-        return;
-    }
-    f->begin = vp_min_i64(f->begin, begin);
-    f->end   = vp_max_i64(f->end, end);
-}
-
-/* A copy between its two steps. */
-typedef struct under_way {
-    bool                is;
-    vp_expanded_operand from, to;
-    int64_t             bytes;
-} under_way;
-
-typedef struct sweep {
-    const vp_plan      *plan;
-    const vp_bucket    *bucket;
-    const vp_expansion *x;
-    const char         *file;
-    filled             *written; /* per buffer */
-    double              micro_step_s[VP_MAX_UNROLLED], optimizer_s;
-    under_way           copies[VP_MAX_COPIES];
-    bool                has_copies;
-    int                 under_way[VP_MAX_COPIES], n_under_way; /* those of copies that are */
-    /* per buffer: the step that began to copy the control block into it, and nothing has been written
-     * there since; -1: none. And the last step that wrote the control block */
-    int64_t *control_since;
-    int64_t  control_written;
-    bool    *host_knows; /* per buffer of the device: a copy of it that only the host waits for */
-    bool    *settled;    /* per buffer: a parameter that was updated, or its gradient */
-    int      n_norms;    /* that are complete: one, of all gradients */
-} sweep;
-
-static bool overlap(const vp_expanded_operand *a, int64_t a_bytes, const vp_expanded_operand *b,
-                    int64_t b_bytes)
-{
-    return a->buffer == b->buffer && a->offset_bytes < b->offset_bytes + b_bytes &&
-           b->offset_bytes < a->offset_bytes + a_bytes;
-}
-
-/* Whether an operand of a step may not be used while a copy is under way: nobody may write what it
- * reads, or touch what it writes. */
-static bool disturbs(const vp_expanded_step *s, int k, const under_way *c)
-{
-    const vp_expanded_operand *a = &s->operands[k];
-    int64_t                    bytes;
-
-    if (a->buffer < 0 || (a->buffer != c->to.buffer && a->buffer != c->from.buffer))
-        return false;
-    bytes = vp_expanded_operand_bytes(s, k);
-    return overlap(a, bytes, &c->to, c->bytes) ||
-           (a->access != VP_READ && overlap(a, bytes, &c->from, c->bytes));
-}
-
-/* What the host makes: an update, of what lies in host memory, with the numbers of the control block as
- * the norm left them, or, in backward, the host before the step. */
-static vp_status check_host_step(const sweep *w, const vp_expanded_step *s, vp_err *err)
-{
-    const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
-    const char           *file = w->file;
-    vp_status             st   = VP_OK;
-
-    NEED(info->kind == VP_KERNEL_UPDATE && s->pass == VP_PASS_UPDATE, NULL,
-         "step %lld (%s): only updates, each element by itself, are made by the host",
-         (long long)s->idx, s->step->name);
-    for (int k = 0; k < s->n_operands; k++) {
-        int64_t buffer = s->operands[k].buffer;
-        if (buffer < 0)
-            continue;
-        NEED(s->operands[k].memory == VP_MEMORY_HOST_PINNED, NULL,
-             "step %lld (%s): %s lies on the device, where the host does not reach it",
-             (long long)s->idx, s->step->name, vp_step_operand_name(s->step, k));
-        if (info->operands[k].elem != VP_AS_CONTROL)
-            continue;
-        int64_t last = w->plan->updates_in_backward ? -1 : w->control_written;
-        NEED(s->step->args[k].offset_bytes == 0 && w->control_since[buffer] > last, NULL,
-             "step %lld (%s): nobody has brought it the control block of this step",
-             (long long)s->idx, s->step->name);
-    }
-out:
-    return st;
-}
-
-/* What holds the control block, or a copy of all of it, after a step that writes to a buffer. */
-static void note_control(sweep *w, const vp_expanded_step *s, const vp_expanded_operand *to)
-{
-    const vp_expanded_buffer  *b    = &w->x->buffers[to->buffer];
-    const vp_expanded_operand *from = &s->operands[VP_COPY_START_X];
-    bool copies = s->started >= 0 && w->x->buffers[from->buffer].component == VP_COMP_CONTROL &&
-                  from->offset_bytes == w->x->buffers[from->buffer].offset_bytes &&
-                  to->offset_bytes == b->offset_bytes &&
-                  s->copy_bytes >= vp_precision_control_bytes(w->plan->recipe.precision);
-
-    w->control_since[to->buffer] = copies ? s->started : -1;
-    if (b->component == VP_COMP_CONTROL)
-        w->control_written = s->idx;
-}
-
-static void begin_copy(sweep *w, const vp_expanded_step *s)
-{
-    const int copy = (int)s->step->copy_start.copy;
-
-    assert(w->n_under_way < VP_MAX_COPIES && !w->copies[copy].is);
-    w->copies[copy] = (under_way){true, s->operands[VP_COPY_START_X], s->operands[VP_COPY_START_Y],
-                                  s->step->copy_start.count};
-    w->under_way[w->n_under_way++] = copy;
-}
-
-static void end_copy(sweep *w, int copy)
-{
-    int i = 0;
-
-    while (i < w->n_under_way && w->under_way[i] != copy)
-        i++;
-    assert(i < w->n_under_way);
-    w->under_way[i]    = w->under_way[--w->n_under_way];
-    w->copies[copy].is = false;
-}
-
-/* Kernels work on the device; a copy goes the way of its stream, and its two steps are a pair. */
-static vp_status check_stream(sweep *w, const vp_expanded_step *s, vp_err *err)
-{
-    static const vp_memory
-        from[VP_N_STREAMS] =
-            {[VP_STREAM_TO_HOST] = VP_MEMORY_DEVICE, [VP_STREAM_TO_DEVICE] = VP_MEMORY_HOST_PINNED},
-        to[VP_N_STREAMS] = {
-            [VP_STREAM_TO_HOST] = VP_MEMORY_HOST_PINNED, [VP_STREAM_TO_DEVICE] = VP_MEMORY_DEVICE};
-    const char *file   = w->file;
-    vp_stream   stream = s->step->stream;
-    vp_status   st     = VP_OK;
-
-    assert(stream < VP_N_STREAMS);
-    NEED((s->step->kernel == VP_K_COPY_START) ==
-             (stream == VP_STREAM_TO_HOST || stream == VP_STREAM_TO_DEVICE),
-         NULL, "step %lld (%s): only a copy_start stands on a copy's stream", (long long)s->idx,
-         s->step->name);
-    if (stream == VP_STREAM_HOST && s->step->kernel != VP_K_COPY_DONE) {
-        VP_TRY(check_host_step(w, s, err));
-    } else if (s->step->kernel == VP_K_COPY_START) {
-        under_way *c = &w->copies[s->step->copy_start.copy];
-        NEED(!c->is, NULL, "step %lld (%s): copy %lld is under way already", (long long)s->idx,
-             s->step->name, (long long)s->step->copy_start.copy);
-        NEED(s->operands[VP_COPY_START_X].memory == from[stream] &&
-                 s->operands[VP_COPY_START_Y].memory == to[stream],
-             NULL, "step %lld (%s): does not copy from %s to %s, as its stream %s does",
-             (long long)s->idx, s->step->name, vp_memory_name(from[stream]),
-             vp_memory_name(to[stream]), vp_stream_name(stream));
-        w->has_copies = true;
-    } else if (s->step->kernel == VP_K_COPY_DONE) {
-        NEED(s->started >= 0, NULL, "step %lld (%s): no copy %lld is under way", (long long)s->idx,
-             s->step->name, (long long)s->step->copy_done.copy);
-        end_copy(w, (int)s->step->copy_done.copy);
-        for (int k = 0; stream == VP_STREAM_HOST && k < s->n_operands; k++)
-            w->host_knows[s->operands[k].buffer] |= s->operands[k].memory == VP_MEMORY_DEVICE;
-    } else {
-        for (int k = 0; k < s->n_operands; k++) {
-            NEED(s->operands[k].buffer < 0 || !w->host_knows[s->operands[k].buffer], NULL,
-                 "step %lld (%s): uses %s, of which only the host knows that it is copied",
-                 (long long)s->idx, s->step->name, w->x->buffers[s->operands[k].buffer].name);
-            NEED(s->operands[k].buffer < 0 || s->operands[k].memory == VP_MEMORY_DEVICE, NULL,
-                 "step %lld (%s): %s lies in %s, where no kernel reaches it", (long long)s->idx,
-                 s->step->name, vp_step_operand_name(s->step, k),
-                 vp_memory_name(s->operands[k].memory));
-        }
-    }
-    for (int i = 0; i < w->n_under_way; i++)
-        for (int k = 0; k < s->n_operands; k++)
-            NEED(!disturbs(s, k, &w->copies[w->under_way[i]]), NULL,
-                 "step %lld (%s): uses %s while copy %d is under way", (long long)s->idx,
-                 s->step->name, w->x->buffers[s->operands[k].buffer].name, w->under_way[i]);
-    if (s->step->kernel == VP_K_COPY_START)
-        begin_copy(w, s);
-out:
-    return st;
-}
-
-/* Every gradient is summed before clip_scale, which updates at the end wait for; whatever uses a parameter or
- * adds to its gradient comes before its update. */
-static vp_status check_updates(sweep *w, const vp_expanded_step *s, vp_err *err)
-{
-    bool        late = s->pass == VP_PASS_UPDATE && !w->plan->updates_in_backward;
-    const char *file = w->file;
-    vp_status   st   = VP_OK;
-
-    NEED(s->step->kernel != VP_K_GRAD_SUMSQ || w->n_norms == 0, NULL,
-         "step %lld (%s): adds to the gradients' norm after its end", (long long)s->idx,
-         s->step->name);
-    w->n_norms += s->step->kernel == VP_K_CLIP_SCALE;
-    NEED(!late || w->n_norms == 1, NULL,
-         "step %lld (%s): comes before the end of the gradients' norm", (long long)s->idx,
-         s->step->name);
-    for (int k = 0; k < s->n_operands; k++) {
-        int64_t      b    = s->operands[k].buffer;
-        vp_component what = b < 0 ? VP_COMP_PADDING : w->x->buffers[b].component;
-        if (what != VP_COMP_PARAMETERS && what != VP_COMP_GRADIENTS)
-            continue;
-        NEED(s->pass >= VP_PASS_NORM || !w->settled[b], NULL,
-             "step %lld (%s): uses %s after its update", (long long)s->idx, s->step->name,
-             w->x->buffers[b].name);
-        w->settled[b] |= s->pass == VP_PASS_UPDATE;
-    }
-out:
-    return st;
-}
-
-/* An error's field is left to the caller. */
-static vp_status check_operands(sweep *w, const vp_expanded_step *s, vp_err *err)
-{
-    const vp_kernel_info *info = vp_kernel_info_of(s->step->kernel);
-    vp_status             st   = VP_OK;
-    const char           *file = w->file;
-
-    assert(s->micro_step < VP_MAX_UNROLLED);
-    VP_TRY(check_updates(w, s, err));
-    *(s->micro_step < 0 ? &w->optimizer_s : &w->micro_step_s[s->micro_step]) += s->step->seconds;
-    VP_TRY(check_stream(w, s, err));
-    for (int k = 0; k < s->n_operands; k++) {
-        const vp_expanded_operand *a = &s->operands[k];
-        if (a->buffer < 0)
-            continue;
-        assert(a->buffer < w->x->n_buffers);
-        const vp_expanded_buffer *b     = &w->x->buffers[a->buffer];
-        int64_t                   begin = a->offset_bytes - b->offset_bytes,
-                end                     = begin + vp_expanded_operand_bytes(s, k);
-        NEED(a->access == VP_WRITE ||
-                 (begin >= w->written[a->buffer].begin && end <= w->written[a->buffer].end),
-             NULL, "step %lld (%s): reads %s before anything wrote it", (long long)s->idx,
-             s->step->name, b->name);
-        if (a->access == VP_READ)
-            continue;
-        NEED(k < info->n_operands || s->started >= 0 || a->offset_bytes % VP_ALIGN_BYTES == 0, NULL,
-             "step %lld (%s): its workspace is not at a multiple of %d bytes", (long long)s->idx,
-             s->step->name, VP_ALIGN_BYTES);
-        NEED(b->component != VP_COMP_BATCH_INPUT && b->component != VP_COMP_CONSTANTS, NULL,
-             "step %lld (%s): writes the input %s", (long long)s->idx, s->step->name, b->name);
-        NEED((b->component != VP_COMP_PARAMETERS && b->component != VP_COMP_MASTER) ||
-                 s->pass == VP_PASS_UPDATE,
-             NULL, "step %lld (%s): changes the parameter %s before the optimizer",
-             (long long)s->idx, s->step->name, b->name);
-        for (int j = 0; j < s->n_operands && s->started < 0; j++)
-            NEED(j == k || s->operands[j].buffer != a->buffer ||
-                     (s->operands[j].offset_bytes == a->offset_bytes &&
-                      vp_step_operand_bytes(s->step, s->step->ints, j) ==
-                          vp_step_operand_bytes(s->step, s->step->ints, k) &&
-                      (vp_step_may_share(s->step, k, j) || vp_step_may_share(s->step, j, k))) ||
-                     (s->operands[j].access == VP_READ && a->access == VP_READ),
-                 NULL, "step %lld (%s): %s and %s of %s may not share a buffer", (long long)s->idx,
-                 s->step->name, vp_step_operand_name(s->step, k), vp_step_operand_name(s->step, j),
-                 info->name);
-    }
-    /* what a copy writes is there when it is done */
-    for (int k = 0; k < s->n_operands && s->step->kernel != VP_K_COPY_START; k++)
-        if (s->operands[k].buffer >= 0 && s->operands[k].access != VP_READ) {
-            const vp_expanded_operand *a = &s->operands[k];
-            int64_t begin                = a->offset_bytes - w->x->buffers[a->buffer].offset_bytes;
-            fill(&w->written[a->buffer], begin, begin + vp_expanded_operand_bytes(s, k));
-            note_control(w, s, a);
-        }
-out:
-    return st;
-}
-
-static vp_status check_access(const vp_expanded_step *s, void *ctx, vp_err *err)
-{
-    sweep            *w = ctx;
-    const vp_program *p = &w->bucket->programs[w->bucket->instances[s->instance_idx].program_idx];
-
-    return in_step(check_operands(w, s, err), w->plan, w->bucket, p, s->step, err);
 }
 
 /* A small file may repeat a large program often: what it unrolls to is bounded before anything
@@ -762,17 +424,17 @@ static vp_status check_extent(const vp_plan *plan, const vp_bucket *bucket, int6
         n_steps += n_micro * (p->n_steps[VP_PASS_FORWARD] + p->n_steps[VP_PASS_BACKWARD]) +
                    p->n_steps[VP_PASS_NORM] + p->n_steps[VP_PASS_UPDATE];
     }
-    NEED(n_steps > 0, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
+    NEED(n_steps > 0, vp_place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
          "have no step, so that no buffer is ever alive");
     NEED(n_buffers <= MAX_UNROLLED_BUFFERS && n_steps <= MAX_UNROLLED_STEPS,
-         place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
+         vp_place_of("buckets[%d].instances", (int)(bucket - plan->buckets)).field,
          "are %lld buffers and %lld steps when unrolled; at most %d and %d are supported",
          (long long)n_buffers, (long long)n_steps, MAX_UNROLLED_BUFFERS, MAX_UNROLLED_STEPS);
 out:
     return st;
 }
 
-/* step_s: of one optimizer step of this bucket. */
+/* step_s: out, of one optimizer step of this bucket. */
 static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, const char *file,
                               double *step_s, vp_err *err)
 {
@@ -785,7 +447,7 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
     VP_TRY_ALLOC(err, arena);
     NEED(vp_add(vp_mul(bucket->micro_batch, bucket->n_micro_steps - 1), bucket->last_micro_batch) ==
              plan->global_batch,
-         place_of("buckets[%d].micro_batch", (int)(bucket - plan->buckets)).field,
+         vp_place_of("buckets[%d].micro_batch", (int)(bucket - plan->buckets)).field,
          "%lld micro-steps of %lld samples, the last of %lld, are not the global batch %lld",
          (long long)bucket->n_micro_steps, (long long)bucket->micro_batch,
          (long long)bucket->last_micro_batch, (long long)plan->global_batch);
@@ -801,48 +463,21 @@ static vp_status check_bucket(const vp_plan *plan, const vp_bucket *bucket, cons
                     plan->templates[bucket->programs[bucket->instances[s->instance_idx].program_idx]
                                         .template_idx]
                         .n_params,
-            place_of("shared[%d]", (int)i).field, "points nowhere");
+            vp_place_of("shared[%d]", (int)i).field, "points nowhere");
     }
     for (int64_t i = 0; i < bucket->n_programs; i++)
         VP_TRY(check_steps(plan, bucket, &bucket->programs[i], file, err));
     VP_TRY(vp_expansion_make(arena, plan, bucket, n_micro, &x, err));
     VP_TRY(vp_plan_check_overlap(arena, &x, file, peak_bytes, err));
     NEED(peak_bytes[VP_MEMORY_HOST_PINNED] == bucket->host_peak_bytes,
-         place_of("buckets[%d].host_peak_bytes", (int)(bucket - plan->buckets)).field,
+         vp_place_of("buckets[%d].host_peak_bytes", (int)(bucket - plan->buckets)).field,
          "is %lld, its buffers reach %lld", (long long)bucket->host_peak_bytes,
          (long long)peak_bytes[VP_MEMORY_HOST_PINNED]);
     NEED(peak_bytes[VP_MEMORY_DEVICE] == bucket->peak_bytes,
-         place_of("buckets[%d].peak_bytes", (int)(bucket - plan->buckets)).field,
+         vp_place_of("buckets[%d].peak_bytes", (int)(bucket - plan->buckets)).field,
          "is %lld, its buffers reach %lld", (long long)bucket->peak_bytes,
          (long long)peak_bytes[VP_MEMORY_DEVICE]);
-    sweep w = {.plan            = plan,
-               .bucket          = bucket,
-               .x               = &x,
-               .file            = file,
-               .written         = vp_arena_array(arena, x.n_buffers, sizeof(filled)),
-               .control_since   = vp_arena_array(arena, x.n_buffers, sizeof(int64_t)),
-               .control_written = -1,
-               .host_knows      = vp_arena_array(arena, x.n_buffers, sizeof(bool)),
-               .settled         = vp_arena_array(arena, x.n_buffers, sizeof(bool))};
-    VP_TRY_ALLOC(err, w.written && w.control_since && w.host_knows && w.settled);
-    for (int64_t i = 0; i < x.n_buffers; i++) {
-        w.written[i].end   = x.buffers[i].persistent ? x.buffers[i].bytes : 0;
-        w.control_since[i] = -1;
-    }
-    VP_TRY(vp_expand(plan, bucket, n_micro, check_access, &w, err));
-    NEED(w.n_norms == 1, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
-         "end the gradients' norm %d times", w.n_norms);
-    for (int c = 0; c < VP_MAX_COPIES; c++)
-        NEED(!w.copies[c].is, place_of("buckets[%d].programs", (int)(bucket - plan->buckets)).field,
-             "copy %d is started, and nothing waits for it", c);
-    if (w.has_copies) {
-        vp_simulation simulated;
-        VP_TRY(vp_simulate(plan, bucket, NULL, NULL, &simulated, err));
-        *step_s = simulated.step_s;
-        goto out;
-    }
-    *step_s = w.optimizer_s + w.micro_step_s[0] + w.micro_step_s[1] + w.micro_step_s[2] +
-              w.micro_step_s[1] * (double)(bucket->n_micro_steps - n_micro);
+    VP_TRY(vp_plan_check_order(arena, plan, bucket, &x, file, step_s, err));
 out:
     vp_arena_free(arena);
     return st;

@@ -1,5 +1,5 @@
-/* plan/plan_internal.h: the words of a plan file, one list for its writer and its reader. Lists of
- * words end with NULL. */
+/* plan/plan_internal.h: the words of a plan file, one list for its writer and its reader, and what the files that
+ * check a plan share. Lists of words end with NULL. */
 #ifndef VP_PLAN_INTERNAL_H
 #define VP_PLAN_INTERNAL_H
 
@@ -19,10 +19,40 @@ extern const char        vp_plan_space_letters[];
 vp_status vp_plan_check_overlap(vp_arena *arena, const vp_expansion *x, const char *file,
                                 int64_t *peak_bytes, vp_err *err);
 
+/* plan/plan_order.c: that the steps, in their order, use what is there. step_s: out, of one optimizer
+ * step. */
+vp_status vp_plan_check_order(vp_arena *arena, const vp_plan *plan, const vp_bucket *bucket,
+                              const vp_expansion *x, const char *file, double *step_s, vp_err *err);
+
+/* plan/plan_place.c: where in the file: "buckets[0].programs[1].forward[3]". plan/plan_read.c finds its
+ * line. */
+typedef struct vp_place_in_file {
+    char field[96];
+} vp_place_in_file;
+vp_place_in_file vp_place_of(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+vp_place_in_file vp_place_of_program(const vp_plan *plan, const vp_bucket *bucket,
+                                     const vp_program *p, const char *member, int64_t idx);
+/* An error found in a step says where that is: only then, since the text takes longer to make than
+ * the checks take that found nothing. */
+vp_status vp_place_in_step(vp_status st, const vp_plan *plan, const vp_bucket *bucket,
+                           const vp_program *p, const vp_step *s, vp_err *err);
+
 /* plan/plan_derive.c: in what a step, or a program, differs from what recipe, parameter table and batch
  * make of it, in words that follow its name; NULL: in nothing. Indices are in range. */
 const char *vp_step_contradiction(const vp_plan *plan, const vp_bucket *bucket, const vp_program *p,
                                   int pass, const vp_step *step);
 const char *vp_program_contradiction(const vp_plan *plan, const vp_program *p, int64_t *param_idx);
+
+/* A plan's checks: the field of `file` is named in `err`, and the function goes to its end. */
+#define BAD(field, ...) \
+    do { \
+        st = VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, (field), __VA_ARGS__); \
+        goto out; \
+    } while (0)
+#define NEED(condition, field, ...) \
+    do { \
+        if (!(condition)) \
+            BAD(field, __VA_ARGS__); \
+    } while (0)
 
 #endif

@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEED(condition, field, ...) \
-    do { \
-        if (!(condition)) { \
-            st = VP_FAIL_AT(err, VP_ERR_INPUT, file, 0, (field), __VA_ARGS__); \
-            goto out; \
-        } \
-    } while (0)
-
 /* Counting sort of the buffers that live by key[buffer]. */
 static void order_by(const vp_expansion *x, const int64_t *key, int64_t *count, int64_t *order)
 {

@@ -45,7 +45,9 @@ vp_profile *vp_profile_copy(const vp_profile *profile)
     if (copy) {
         memcpy(copy->device, profile->device, sizeof copy->device);
         memcpy(copy->backend, profile->backend, sizeof copy->backend);
-        copy->outside = profile->outside;
+        copy->outside                 = profile->outside;
+        copy->link                    = profile->link;
+        copy->host_update_bytes_per_s = profile->host_update_bytes_per_s;
     }
     return copy;
 }
@@ -148,6 +150,13 @@ json_t *vp_profile_to_json(const vp_profile *p)
         json_decref(root);
         return NULL;
     }
+    if (root && vp_link_rates_least(&p->link) > 0 &&
+        json_object_set_new(root, "link", vp_link_rates_to_json(&p->link)) != 0) {
+        json_decref(root);
+        return NULL;
+    }
+    if (root && p->host_update_bytes_per_s > 0)
+        json_object_set_new(root, "host_update_bytes_per_s", json_real(p->host_update_bytes_per_s));
     return root;
 }
 
@@ -234,7 +243,8 @@ out:
 vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_err *err)
 {
     static const char *const keys[] = {"schema_version", "device", "backend",
-                                       "outside",        "rows",   NULL};
+                                       "outside",        "link",   "host_update_bytes_per_s",
+                                       "rows",           NULL};
     vp_profile              *p      = vp_profile_new();
     vp_json_node             rows, node;
     const char              *text;
@@ -253,6 +263,13 @@ vp_status vp_profile_from_json(const vp_json_node *root, vp_profile **out, vp_er
         VP_TRY(vp_json_object(root, "outside", &node, err));
         VP_TRY(vp_overhead_from_json(&node, &p->outside, err));
     }
+    if (vp_json_has(root, "link")) {
+        VP_TRY(vp_json_object(root, "link", &node, err));
+        VP_TRY(vp_link_rates_from_json(&node, &p->link, err));
+    }
+    if (vp_json_has(root, "host_update_bytes_per_s"))
+        VP_TRY(vp_json_real(root, "host_update_bytes_per_s", 1, 1e18, &p->host_update_bytes_per_s,
+                            err));
     VP_TRY(vp_json_array(root, "rows", &rows, &n, err));
     for (int64_t i = 0; i < n; i++) {
         vp_profile_row row = {.dtype = VP_DTYPE_F32};

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "plan/link_rates.h"
 #include "plan/op.h"
 #include "plan/overhead.h"
 
@@ -26,7 +27,9 @@ typedef struct vp_profile {
     /* library, instruction set, threads; on a card device, driver and libraries with their
      * versions */
     char            backend[200];
-    vp_overhead     outside; /* with that backend; maybe not measured */
+    vp_overhead     outside;                 /* with that backend; maybe not measured */
+    vp_link_rates   link;                    /* to the host; maybe not measured       */
+    double          host_update_bytes_per_s; /* of an update that the host makes; 0: not measured */
     vp_profile_row *rows;
     int64_t         n_rows, cap_rows;
 } vp_profile;

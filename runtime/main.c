@@ -18,6 +18,7 @@
 #include "runtime/call_times.h"
 #include "runtime/compare.h"
 #include "runtime/data.h"
+#include "runtime/measure_link.h"
 #include "runtime/measure_overhead.h"
 #include "runtime/plugin.h"
 #include "runtime/profile_ops.h"
@@ -449,7 +450,7 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
     for (int64_t i = 0; i < r->n_steps; i++)
         json_array_append_new(steps, step_json(&r->steps[i]));
     return json_pack(
-        "{s:i, s:s, s:s, s:o, s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s?, s:O?}",
+        "{s:i, s:s, s:s, s:o, s:I, s:s?, s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:f, s:s?, s:O?, s:{s:f}}",
         "schema_version", 1, "backend", backend->name, "backend_description", backend->describe(),
         "memories", memories_json(a, backend, r), "outside_bytes", (json_int_t)plan->outside_bytes,
         "outside_class", plan->outside_class, "outside_measured_bytes",
@@ -459,7 +460,8 @@ static json_t *results_json(const vp_plan *plan, const vp_backend *backend, cons
         steps, "device_memory", points_json(r), "kernels", kernels_json(r->times.at, r->times.n),
         "kernel_calls", kernel_calls_json(r->times.at, r->times.n), "tokens_per_s",
         step_s > 0 ? (double)vp_plan_tokens(plan) / step_s : 0.0, "parameters_sha256",
-        r->sha256[0] ? r->sha256 : NULL, "init", r->init);
+        r->sha256[0] ? r->sha256 : NULL, "init", r->init, "timing", "pinning_s",
+        r->memory.pinning_s);
 }
 
 /* A plan may be for what was measured elsewhere. */
@@ -518,8 +520,10 @@ static void print_results(const vp_plan *plan, const vp_backend *backend, const 
                vp_size_text(r->memory.host_executed_bytes, y, sizeof y),
                (long long)(r->memory.host_executed_bytes - r->memory.host_predicted_bytes));
     if (r->memory.pinned_bytes)
-        printf("host       %s pinned, for what a step is given and gives\n",
-               vp_size_text(r->memory.pinned_bytes, x, sizeof x));
+        printf("host       %s pinned, for what a step is given and gives%s; taken in %s\n",
+               vp_size_text(r->memory.pinned_bytes, x, sizeof x),
+               r->memory.host_predicted_bytes ? ", beside the host arena" : "",
+               vp_time_text(r->memory.pinning_s, y, sizeof y));
     for (int i = 0; i < r->points.n; i++) {
         const vp_memory_point *p = &r->points.at[i];
         printf("device     %s free after %s%s%s\n", vp_size_text(p->memory.free_bytes, x, sizeof x),
@@ -636,6 +640,7 @@ static vp_status end_profile(const args *a, const vp_plan *plan, const vp_backen
     snprintf(profile->device, sizeof profile->device, "%s", plan->device);
     snprintf(profile->backend, sizeof profile->backend, "%s", backend->describe());
     VP_TRY(vp_call_times_rows(&r->times, profile, err));
+    VP_TRY(vp_profile_host_update(profile, true, &profile->host_update_bytes_per_s, err));
     j = vp_profile_to_json(profile);
     VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
     VP_TRY(vp_file_put(w, text.data, text.n_bytes, err));
@@ -805,7 +810,8 @@ static vp_status profile(const args *a, vp_err *err)
     vp_profile       *p      = NULL;
     vp_memory_points  points = {0};
     vp_profile_timed  timed;
-    vp_status         st = VP_OK;
+    vp_err            unlinked = {0}; /* a host that gives no pinned memory has no rate */
+    vp_status         st       = VP_OK;
 
     VP_TRY(vp_profile_read(a->profile, &p, err));
     VP_TRY(open_backend(a, NULL, &backend, err));
@@ -819,8 +825,11 @@ static vp_status profile(const args *a, vp_err *err)
                 "%lld of the library's algorithms failed here and were left out, first: %s\n",
                 (long long)timed.n_failed, timed.first_failure.message);
     VP_TRY(vp_memory_note(backend, VP_OVERHEAD_CALLS, 0, &points, err));
+    if (vp_link_measure(backend, &p->link, &unlinked) != VP_OK)
+        fprintf(stderr, "link to the host: not measured: %s\n", unlinked.message);
     measure_outside(backend, &points, timed.n_rows == p->n_rows && timed.n_rows > 0, &p->outside);
     p->n_rows = timed.n_rows;
+    VP_TRY(vp_profile_host_update(p, backend->host_memory, &p->host_update_bytes_per_s, err));
     VP_TRY(print_json(vp_profile_to_json(p), err));
 out:
     vp_profile_free(p);

@@ -319,3 +319,40 @@ vp_status vp_profile_rows(const vp_backend *backend, vp_profile *profile, double
 out:
     return st;
 }
+
+/* ---- updates by the host ---- */
+
+static double bytes_of(const vp_profile_row *row)
+{
+    return vp_kernel_bytes_moved(row->kernel, row->dtype, row->ints, row->lacks);
+}
+
+vp_status vp_profile_host_update(const vp_profile *profile, bool is_host, double *bytes_per_s,
+                                 vp_err *err)
+{
+    const vp_profile_row *largest = NULL;
+    vp_profile           *own     = NULL;
+    vp_profile_timed      timed;
+    double                seconds;
+    vp_status             st = VP_OK;
+
+    *bytes_per_s = 0;
+    for (int64_t i = 0; i < profile->n_rows; i++)
+        if (vp_kernel_info_of(profile->rows[i].kernel)->kind == VP_KERNEL_UPDATE &&
+            (!largest || bytes_of(&profile->rows[i]) > bytes_of(largest)))
+            largest = &profile->rows[i];
+    if (!largest)
+        return VP_OK;
+    seconds = largest->seconds;
+    if (!is_host) {
+        own = vp_profile_new();
+        VP_TRY_ALLOC(err, own && vp_profile_add(own, largest));
+        VP_TRY(vp_profile_rows(vp_backend_cpu(), own, ENOUGH_S, &timed, NULL, err));
+        seconds = timed.n_rows > 0 ? own->rows[0].seconds : 0;
+    }
+    if (seconds > 0)
+        *bytes_per_s = bytes_of(largest) / seconds;
+out:
+    vp_profile_free(own);
+    return st;
+}

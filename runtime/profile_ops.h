@@ -21,4 +21,10 @@ vp_status vp_profile_rows(const vp_backend *backend, vp_profile *profile, double
                           vp_profile_timed *out, void (*progress)(int64_t done, int64_t n),
                           vp_err           *err);
 
+/* What the host's memory carries a second in the largest of the profile's updates that treat each element
+ * by itself, bytes read and written: as the row says, where it is the host's, else timed here by the CPU
+ * backend. 0: it has none such. */
+vp_status vp_profile_host_update(const vp_profile *profile, bool is_host, double *bytes_per_s,
+                                 vp_err *err);
+
 #endif

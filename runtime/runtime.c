@@ -89,7 +89,9 @@ static vp_status make_block(vp_runtime *rt, vp_err *err)
                 vp_round_up(vp_add(b->n_bytes, fixed_bytes(rt, inputs[i])), VP_ALIGN_BYTES);
         }
     assert(b->n_bytes > 0 && b->at[plan->control_idx] >= 0); /* which run_all() fetches */
+    double start_s = vp_now_s();
     VP_TRY(rt->backend->host_alloc(b->n_bytes, &base, err));
+    rt->pinning_s += vp_now_s() - start_s;
     assert(base && (uintptr_t)base % VP_ALIGN_BYTES == 0);
     b->base = base;
 out:
@@ -196,9 +198,13 @@ vp_status vp_runtime_new(const vp_plan *plan, const vp_backend *backend, const v
     rt->uses_algorithms =
         plan->algorithms_of && strcmp(plan->algorithms_of, backend->describe()) == 0;
     for (int r = 0; r < rt->n_arenas; r++)
-        for (int m = 0; m < VP_N_MEMORIES; m++)
+        for (int m = 0; m < VP_N_MEMORIES; m++) {
+            double start_s = vp_now_s();
             VP_TRY(vp_arena_block_new(backend, (vp_memory)m, memory_bytes(plan, (vp_memory)m),
                                       &rt->arena[r][m], err));
+            if (m == VP_MEMORY_HOST_PINNED)
+                rt->pinning_s += vp_now_s() - start_s;
+        }
     assert(
         rt->arena[0][VP_MEMORY_DEVICE].base); /* no plan without a byte: it has a control block */
     VP_TRY(make_block(rt, err));
@@ -665,6 +671,7 @@ void vp_runtime_memory(const vp_runtime *rt, vp_memory_report *out)
                                                  .resident_bytes       = vp_arena_block_resident(rt->backend, device),
                                                  .padding_bytes        = rt->padding_bytes,
                                                  .pinned_bytes         = rt->block.n_bytes,
+                                                 .pinning_s            = rt->pinning_s,
                                                  .n_buffers            = rt->n_buffers};
     out->touched_bytes      = vp_min_i64(out->resident_bytes, device->n_bytes);
     out->host_touched_bytes = host->n_bytes;

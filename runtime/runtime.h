@@ -142,6 +142,8 @@ typedef struct vp_memory_report {
     int64_t never_written_bytes;
     /* of the host, for what a step on a device is given and gives; 0: none */
     int64_t pinned_bytes;
+    /* what pinning these and the host arena took */
+    double  pinning_s;
     int64_t n_buffers;
 } vp_memory_report;
 

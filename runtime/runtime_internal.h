@@ -55,6 +55,7 @@ struct vp_runtime {
     vp_arena_block       arena[VP_N_REPLICAS][VP_N_MEMORIES];
     int                  n_arenas; /* 2 with verify */
     vp_host_block        block;
+    double               pinning_s;  /* what pinning it and the host arena took */
     int64_t              step;       /* optimizer steps done */
     int64_t              steps_here; /* of them, by this process */
     vp_backend_graph    *graph;      /* a step, recorded; NULL: not yet, or not by this backend */

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "devices/devices.h"
+#include "devices/efficiency.h"
 
 #include <ctype.h>
 
@@ -278,9 +279,48 @@ static void what_a_profile_measured_outside_the_arena_takes_the_place_of_the_ass
     assert_true(vp_device_arena_bytes(&d, 400000001 + 2 * 2097152 - 1) == 2097152 &&
                 vp_device_arena_bytes(&d, 400000001 + 7) == 0);
     assert_true(vp_device_arena_bytes(&d, 400000000) < 0);
+    /* the host is no card's: it counts whatever the profile's card is, and never where there is none */
+    open_device("l4");
+    assert_true(d.host_update_bytes_per_s == 40e9);
+    assert_int_equal(d.sources[VP_FIGURE_HOST_UPDATE].class_, VP_CLASS_ASSUMED);
+    p->host_update_bytes_per_s = 123e9;
+    assert_false(vp_device_calibrate(&d, p));
+    assert_true(d.host_update_bytes_per_s == 123e9 && vp_host_bytes_per_s(&d) == 123e9);
+    assert_int_equal(d.sources[VP_FIGURE_HOST_UPDATE].class_, VP_CLASS_MEASURED);
+    open_device("cpu");
+    assert_false(vp_device_calibrate(&d, p));
+    assert_true(d.host_update_bytes_per_s == 0 && vp_host_bytes_per_s(&d) == 40e9);
     open_device("l4");
     strcpy(p->outside.device, "l4-24gb"); /* as tune calls it */
     assert_true(vp_device_calibrate(&d, p) && d.outside_bytes == 400000001);
+    vp_profile_free(p);
+}
+
+/* A plan's copies go both ways at once: the least of the three rates, as it is. What nobody measured
+ * carries less than it states. */
+static void a_measured_link_takes_the_place_of_the_stated_one(void **state)
+{
+    vp_profile *p = vp_profile_new();
+    double      stated_s, measured_s;
+
+    (void)state;
+    open_device("h200");
+    stated_s = vp_copy_seconds(&d, 1000000000);
+    strcpy(p->backend, "NVIDIA H200, driver 580");
+    p->link = (vp_link_rates){.device                  = "NVIDIA L4",
+                              .to_device_bytes_per_s   = 55e9,
+                              .from_device_bytes_per_s = 54e9,
+                              .together_bytes_per_s    = 40e9};
+    vp_device_calibrate(&d, p);
+    assert_true(vp_copy_seconds(&d, 1000000000) == stated_s); /* of another card */
+    strcpy(p->link.device, "NVIDIA H200");
+    assert_false(vp_device_calibrate(&d, p)); /* nothing outside the arena was measured */
+    measured_s = vp_copy_seconds(&d, 1000000000) - vp_copy_seconds(&d, 0);
+    assert_true(measured_s > 0.025 - 1e-9 && measured_s < 0.025 + 1e-9 && measured_s > stated_s);
+    assert_int_equal(d.sources[VP_FIGURE_HOST_LINK].class_, VP_CLASS_MEASURED);
+    p->link.from_device_bytes_per_s = 20e9;
+    vp_device_calibrate(&d, p);
+    assert_true(d.host_link_bytes_per_s == 20e9);
     vp_profile_free(p);
 }
 
@@ -361,6 +401,12 @@ static void a_device_file_that_contradicts_itself_is_refused_at_its_place(void *
                 "name", "is this machine's own");
     CHECK_FAILS(parse("{\"schema_version\": 1, \"name\": \"\"}"), VP_ERR_INPUT, "d.json", 1, "name",
                 "is empty");
+    CHECK_OK(parse(HEAD ", \"host_update_bytes_per_s\": 2e11}"));
+    assert_true(vp_host_bytes_per_s(&d) == 2e11 && vp_host_update_seconds(&d, 2e11) > 1);
+    CHECK_FAILS(parse(HEAD ", \"host_update_bytes_per_s\": -1}"), VP_ERR_INPUT, "d.json", 1,
+                "host_update_bytes_per_s", "must be between 1 and");
+    CHECK_FAILS(parse(HEAD ", \"unified_memory\": true, \"host_update_bytes_per_s\": 2e11}"),
+                VP_ERR_INPUT, "d.json", 1, "host_update_bytes_per_s", "nothing can be offloaded");
     CHECK_FAILS(parse(HEAD ", \"host_link_bytes_per_s\": 0}"), VP_ERR_INPUT, "d.json", 1,
                 "host_link_bytes_per_s", "must be between 1 and");
 }
@@ -381,6 +427,7 @@ int main(void)
                                empty_err),
         cmocka_unit_test_setup(
             what_a_profile_measured_outside_the_arena_takes_the_place_of_the_assumption, empty_err),
+        cmocka_unit_test_setup(a_measured_link_takes_the_place_of_the_stated_one, empty_err),
         cmocka_unit_test_setup(a_rate_the_device_has_not_is_the_next_wider_one, empty_err),
         cmocka_unit_test_setup(every_card_can_be_written_and_read_again, empty_err),
         cmocka_unit_test_setup(a_device_file_of_the_first_version_still_opens, empty_err),

@@ -254,6 +254,47 @@ static void a_change_fits_what_is_free_in_its_recipe(void **state)
     vp_model_free(model);
 }
 
+/* A Llama whose frozen weights are most of what it takes: with adapters it fits, trained whole in no
+ * recipe. */
+static void what_trains_whole_in_no_recipe_is_offered_adapters(void **state)
+{
+    vp_model       *model;
+    vp_plan_request request;
+    vp_plan_answer  a;
+    vp_changes      c;
+    int             n_adapted = 0;
+
+    (void)state;
+    OK(vp_model_open("smollm2-135m", &(vp_model_opts){0}, &model, err));
+    request                  = request_for(model, 64, 1);
+    request.recipe.precision = VP_PREC_BF16;
+    request.recipe.gradients = VP_GRADIENTS_BF16;
+    vp_recipe_set_optimizer(&request.recipe, VP_OPT_ADAMW_8BIT);
+    request.budget_bytes = 5 * model->n_params; /* 2 + 2 + 2.03 bytes a parameter are trained */
+    OK(vp_planner_run(&request, &a, err));
+    assert_int_equal(a.proof, VP_PROOF_INFEASIBLE);
+    OK(vp_changes_find(&request, &a, &c, err));
+    for (int64_t i = 0; i < c.n; i++) {
+        vp_plan_request again = request;
+        vp_model       *adapted;
+        int64_t         least;
+        if (!c.changes[i].lora.rank)
+            continue;
+        n_adapted++;
+        OK(vp_model_open("smollm2-135m", &(vp_model_opts){.lora = &c.changes[i].lora}, &adapted,
+                         err));
+        again.model       = adapted;
+        again.recipe.lora = c.changes[i].lora;
+        assert_false(c.changes[i].another_precision || c.changes[i].another_optimizer);
+        assert_true(would_fit(&again, &least));
+        assert_int_equal(least, c.changes[i].needs_bytes);
+        vp_model_free(adapted);
+    }
+    assert_int_equal(n_adapted, 1);
+    vp_plan_answer_release(&a);
+    vp_model_free(model);
+}
+
 /* The change to this sequence (0: the same) and this recipe, of the same device and model. */
 static const vp_change *find_change(const vp_changes *c, const vp_plan_request *asked, int64_t seq,
                                     const vp_recipe *to)
@@ -705,6 +746,7 @@ int main(void)
         cmocka_unit_test(along_a_frontier_more_memory_is_never_slower),
         cmocka_unit_test(an_infeasible_request_is_told_what_would_fit),
         cmocka_unit_test(a_change_fits_what_is_free_in_its_recipe),
+        cmocka_unit_test(what_trains_whole_in_no_recipe_is_offered_adapters),
         cmocka_unit_test(what_would_fit_is_what_a_search_of_its_own_finds),
         cmocka_unit_test(a_free_recipe_is_the_fastest_of_those_that_converge_alike),
         cmocka_unit_test(what_is_free_is_what_converges_alike),

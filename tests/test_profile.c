@@ -106,6 +106,12 @@ static void a_profile_knows_both_calls(void **state)
     assert_int_equal(p->n_rows, 3);
     assert_true(vp_profile_add(p, &without)); /* again: in its own row's place */
     assert_int_equal(p->n_rows, 3);
+    p->link = (vp_link_rates){.device                  = "a card",
+                              .to_device_bytes_per_s   = 3e10,
+                              .from_device_bytes_per_s = 2.5e10,
+                              .together_bytes_per_s    = 2e10,
+                              .pinned_bytes            = 77,
+                              .pinning_s               = 0.5};
 
     json_t *j = vp_profile_to_json(p);
     assert_true(j && vp_json_dump(j, &text));
@@ -115,6 +121,10 @@ static void a_profile_knows_both_calls(void **state)
     vp_json_doc_free(doc);
     vp_text_release(&text);
     json_decref(j);
+    assert_true(strcmp(q->link.device, "a card") == 0 && q->link.to_device_bytes_per_s == 3e10 &&
+                q->link.from_device_bytes_per_s == 2.5e10 && q->link.together_bytes_per_s == 2e10 &&
+                q->link.pinned_bytes == 77 && q->link.pinning_s == 0.5 &&
+                vp_link_rates_least(&q->link) == 2e10);
     assert_true(seconds_of(q, &with, &measured) == 3 && measured);
     assert_true(seconds_of(q, &without, &measured) == 2 && measured);
     for (int given = 0; given < 2; given++) {
