@@ -138,35 +138,53 @@ static inline bool kt_is_float(const vp_kernel_call *call, int i)
     return kt_elem(call, i) == VP_DTYPE_F32 || kt_is_half(kt_elem(call, i));
 }
 
+/* Element e of numbers of a type. */
+static inline double kt_number(vp_dtype elem, const void *x, int64_t e)
+{
+    return kt_is_half(elem) ? kt_half_value(elem, ((const uint16_t *)x)[e])
+                            : (double)((const float *)x)[e];
+}
+
 /* Element e of operand i, which holds numbers. */
 static inline double kt_get(const vp_kernel_call *call, int i, int64_t e)
 {
-    return kt_is_half(kt_elem(call, i))
-               ? kt_half_value(kt_elem(call, i), ((const uint16_t *)call->operand[i])[e])
-               : (double)((const float *)call->operand[i])[e];
+    return kt_number(kt_elem(call, i), call->operand[i], e);
 }
 
 /* Both twins become x as the operand can hold it. */
 static inline void kt_set(kt_operands *o, int i, int64_t e, double x)
 {
-    if (kt_is_half(kt_elem(&o->call, i)))
-        ((uint16_t *)o->call.operand[i])[e] = kt_half(kt_elem(&o->call, i), x);
+    vp_dtype elem = kt_elem(&o->call, i);
+
+    if (kt_is_half(elem))
+        ((uint16_t *)o->call.operand[i])[e] = kt_half(elem, x);
     else
         ((float *)o->call.operand[i])[e] = (float)x;
-    ((double *)o->reference.operand[i])[e] = kt_get(&o->call, i, e);
+    ((double *)o->reference.operand[i])[e] = kt_number(elem, o->call.operand[i], e);
 }
 
-/* Whether element e of operand i lies behind a row's end, where nobody reads or writes. */
+/* Elements of operand i's rows, where others follow them that nobody reads or writes; else 0. */
+static inline int64_t kt_padded_cols(const vp_kernel_call *call, int i)
+{
+    bool loss = call->kernel == VP_K_CROSS_ENTROPY;
+
+    if (loss ? i == VP_CROSS_ENTROPY_LOGITS && call->cross_entropy.padded
+             : vp_kernel_is_product(call->kernel) && call->linear.padded &&
+                   (kt_is(vp_kernel_info_of(call->kernel), i, "y") ||
+                    kt_is(vp_kernel_info_of(call->kernel), i, "dy")))
+        return loss ? call->cross_entropy.vocab : call->linear.out;
+    return 0;
+}
+
+/* Whether element e of an operand lies behind a row's end; cols: its kt_padded_cols(). */
+static inline bool kt_is_behind(int64_t cols, int64_t e)
+{
+    return cols > 0 && e % vp_row_stride(cols, 1) >= cols;
+}
+
 static inline bool kt_is_padding(const vp_kernel_call *call, int i, int64_t e)
 {
-    bool    loss = call->kernel == VP_K_CROSS_ENTROPY;
-    int64_t cols = loss ? call->cross_entropy.vocab : call->linear.out;
-
-    return (loss ? i == VP_CROSS_ENTROPY_LOGITS && call->cross_entropy.padded
-                 : vp_kernel_is_product(call->kernel) && call->linear.padded &&
-                       (kt_is(vp_kernel_info_of(call->kernel), i, "y") ||
-                        kt_is(vp_kernel_info_of(call->kernel), i, "dy"))) &&
-           e % vp_row_stride(cols, 1) >= cols;
+    return kt_is_behind(kt_padded_cols(call, i), e);
 }
 
 /* Whether a call with these attributes has the operand. */
@@ -197,6 +215,8 @@ static inline void kt_fill(const kt_case *c, kt_operands *o, int i)
                    (info->operands[i].access == VP_ACCUMULATE && !c->accumulate);
     bool positive = kt_is(info, i, "rstd") || kt_is(info, i, "row") || kt_is(info, i, "col") ||
                     (c->kernel == VP_K_ADAMW && kt_is(info, i, "v"));
+    bool    numbers = kt_is_float(&o->call, i);
+    int64_t cols    = kt_padded_cols(&o->call, i);
 
     if (kt_elem(&o->call, i) == VP_DTYPE_NONE) {
         vp_control *control = o->call.operand[i];
@@ -222,12 +242,12 @@ static inline void kt_fill(const kt_case *c, kt_operands *o, int i)
         return;
     }
     for (int64_t e = 0; e < o->n[i]; e++) {
-        if (kt_is_float(&o->call, i)) {
+        if (numbers) {
             /* What a kernel must not read is a NaN: reading it would show. */
             kt_set(o, i, e,
-                   written || kt_is_padding(&o->call, i, e) ? NAN
-                   : positive                               ? 0.1 + kt_uniform()
-                                                            : 2.0 * kt_uniform() - 1.0);
+                   written || kt_is_behind(cols, e) ? NAN
+                   : positive                       ? 0.1 + kt_uniform()
+                                                    : 2.0 * kt_uniform() - 1.0);
         } else {
             bool    lengths = kt_is(info, i, "lengths"); /* 1 .. seq; else an id below vocab */
             int32_t x       = (int32_t)(kt_uniform() * (double)kt_below(c)) + (lengths ? 1 : 0);
@@ -399,8 +419,11 @@ static inline void kt_compare(const kt_operands *o, double atol, double rtol)
     double               *worst = &kt_worst[o->call.kernel][o->call.dtype];
 
     for (int i = 0; i < info->n_operands; i++) {
-        const double *y = o->reference.operand[i];
-        bool read       = info->operands[i].access == VP_READ && !kt_is_from_forward(&o->call, i);
+        const double *y       = o->reference.operand[i];
+        vp_dtype      elem    = kt_elem(&o->call, i);
+        int64_t       cols    = kt_padded_cols(&o->call, i);
+        bool          numbers = kt_is_float(&o->call, i);
+        bool read = info->operands[i].access == VP_READ && !kt_is_from_forward(&o->call, i);
 
         if (!o->call.operand[i])
             continue;
@@ -412,13 +435,14 @@ static inline void kt_compare(const kt_operands *o, double atol, double rtol)
             }
             continue;
         }
-        for (int64_t e = 0; kt_is_float(&o->call, i) && e < o->n[i]; e++) {
-            double x = kt_get(&o->call, i, e), tolerance = read ? 0.0 : atol + rtol * fabs(y[e]);
+        for (int64_t e = 0; numbers && e < o->n[i]; e++) {
+            double x         = kt_number(elem, o->call.operand[i], e),
+                   tolerance = read ? 0.0 : atol + rtol * fabs(y[e]);
 
-            if (kt_is_padding(&o->call, i, e) && isnan(x))
+            if (kt_is_behind(cols, e) && isnan(x))
                 continue;
-            if (!read && kt_is_half(kt_elem(&o->call, i)))
-                tolerance += kt_half_step(kt_elem(&o->call, i), fabs(y[e]) + tolerance);
+            if (!read && kt_is_half(elem))
+                tolerance += kt_half_step(elem, fabs(y[e]) + tolerance);
             if (!(fabs(x - y[e]) <= tolerance))
                 fail_msg(
                     "%s %s of %lld x %lld x %lld, %s[%lld]: %.9g, reference %.9g, off by %.3g, allowed %.3g",

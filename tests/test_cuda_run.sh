@@ -157,7 +157,7 @@ for model, inputs, steps in (("gpt2-tiny", 2, 5), (os.path.abspath("tests/golden
     kernels = [i for i, c in enumerate(calls) if c.startswith("cudaLaunchKernel")]
     made = [i for i, c in enumerate(calls) if c.startswith("cudaMalloc(")]
     ok([calls[i] for i in pinned] == ["cudaHostAlloc(%d, 0)" % want] and pinned[0] < kernels[0] and made[-1] < kernels[0], "one pinned block of %d bytes" % want, pinned)
-    ok(r.returncode == 0 and json.loads(r.stdout)["memories"][0]["pinned_bytes"] == want, "which the run tells", r.stdout[:300])
+    ok(r.returncode == 0 and json.loads(r.stdout)["memories"][0]["pinned_bytes"] == want and json.loads(r.stdout)["timing"]["pinning_s"] > 0, "which the run tells", r.stdout[:300])
     replays = [i for i, c in enumerate(calls) if c.startswith("cudaGraphLaunch")]
     between = [calls[a + 1:b] for a, b in zip(replays, replays[1:])]
     ok(len(replays) == steps - 1 and all([c.split("(")[0] for c in b if "MemGetInfo" not in c] == ["cudaStreamSynchronize"] for b in between), "a step is one replay", between)
@@ -299,6 +299,11 @@ ok(r is None, "not where the driver tells nothing", r)
 request = request_of(path, "outside_request.json")
 profile, stderr = profile_of(request, "outside.json", **h200)
 ok(profile.get("outside", {}).get("bytes") == said["bytes"] and profile["outside"]["device"] == "NVIDIA H200", "timed calls load the same", (profile.get("outside"), stderr))
+link = profile.get("link", {})
+rates = [link.get(way + "_bytes_per_s", 0) for way in ("to_device", "from_device", "together")]
+ok(link.get("device") == "NVIDIA H200" and min(rates) > 0 and link["pinned_bytes"] == 64 << 20 and link["pinning_s"] >= 0, "the link's rates, each way and both", link)
+none, stderr = profile_of(request, "unpinned.json", VPLAN_EMULATOR_PINNED=str(1 << 20), **h200)
+ok("link" not in none and none.get("rows") and "link to the host: not measured: the host gives no 64.0 MiB" in stderr, "a host that pins nothing has none", stderr)
 ok("580.65.06" in profile.get("backend", ""), "the driver's version stands beside it", profile.get("backend"))
 path = plan("outside_measured", "gpt2-tiny", "--profile", work + "/outside.json")
 prediction = json.load(open(path))["prediction"]

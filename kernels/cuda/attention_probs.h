@@ -82,7 +82,7 @@ template <typename L, bool ROWS_ARE_QUERIES, typename T>
 static __device__ inline void load_probs(const shape<T> &s, int of_head, int i0, int j0, int n_rows,
                                          int n_cols, float *tile, float (&x)[L::R][L::EACH])
 {
-    enum { ROWS = L::ROWS, KEYS = ROWS_ARE_QUERIES ? COLS : ROWS };
+    enum { ROWS = L::ROWS, KEYS = ROWS_ARE_QUERIES ? (int)COLS : (int)ROWS };
     const T *probs = row_of_probs(s, of_head, i0, j0);
 
     __syncthreads();

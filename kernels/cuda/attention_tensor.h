@@ -31,33 +31,36 @@ static __device__ inline float tf32_of(float x)
 #endif
 }
 
-/* d (16 x 8) += a (16 x 8) b (8 x 8). a: rows g and g + 8 of column t, then of column t + 4; b: rows t
- * and t + 4 of column g. All lanes of a warp. */
-static __device__ inline void multiply_add(float &d0, float &d1, float &d2, float &d3,
-                                           const float (&a)[4], const float (&b)[2])
+/* d (16 x 8 N) += a[0] b + a[1] b ..., PARTS of a (16 x 8), b (8 x 8 N), each sum in this order. Of each eight columns
+ * a thread has d's rows g and g + 8, columns 2 t and 2 t + 1; of each a rows g and g + 8 of column t, then of column
+ * t + 4; of b rows t and t + 4 of column g: they lie SECOND floats apart, those of the next eight columns STEP. All
+ * lanes of a warp. */
+template <int STEP, int SECOND, int N, int PARTS>
+static __device__ inline void multiply_add(float (&d)[2][2 * N], const float (&a)[PARTS][4],
+                                           const float *b)
 {
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
-        : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
-          "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
-#elif !defined(__CUDACC__) /* the emulator: all that the instruction reads, exchanged at once */
-    __shared__ float factors[THREADS][6];
-    float           *d[4] = {&d0, &d1, &d2, &d3};
-    int              lane = (int)threadIdx.x % VP_WARP, first = (int)threadIdx.x - lane;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const float v[2] = {b[n * STEP], b[n * STEP + SECOND]};
 
-    for (int i = 0; i < 6; i++) {
-        float x = i < 4 ? a[i] : b[i - 4];
-        /* the instruction does not see the last 13 bits */
-        factors[threadIdx.x][i] = __uint_as_float(__float_as_uint(x) & ~0x1fffu);
+#pragma unroll
+        for (int p = 0; p < PARTS; p++)
+            asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, "
+                "{%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                : "+f"(d[0][2 * n]), "+f"(d[0][2 * n + 1]), "+f"(d[1][2 * n]), "+f"(d[1][2 * n + 1])
+                : "r"(__float_as_uint(a[p][0])), "r"(__float_as_uint(a[p][1])),
+                  "r"(__float_as_uint(a[p][2])), "r"(__float_as_uint(a[p][3])),
+                  "r"(__float_as_uint(v[0])), "r"(__float_as_uint(v[1])));
     }
-    __syncwarp();
-    for (int i = 0; i < 4; i++)
-        for (int k = 0; k < 8; k++)
-            *d[i] = fmaf(factors[first + lane / 4 * 4 + k % 4][i / 2 + k / 4 * 2],
-                         factors[first + (lane % 4 * 2 + i % 2) * 4 + k % 4][4 + k / 4], *d[i]);
-    __syncwarp();
+#elif !defined(__CUDACC__)
+    float v[N][2];
+
+    for (int n = 0; n < N; n++) {
+        v[n][0] = b[n * STEP];
+        v[n][1] = b[n * STEP + SECOND];
+    }
+    vp_emulator_mma_tf32(N, PARTS, d[0], d[1], a[0], v[0]);
 #endif
 }
 
@@ -130,15 +133,10 @@ template <bool SPLIT> struct tensor {
             __syncthreads();
 #pragma unroll
             for (int e = 0; e < SLAB; e += 8) {
-                const float u[4] = {at_a[e], at_a[8 * SLAB_LD + e], at_a[e + 4],
-                                    at_a[8 * SLAB_LD + e + 4]};
+                const float u[1][4] = {
+                    {at_a[e], at_a[8 * SLAB_LD + e], at_a[e + 4], at_a[8 * SLAB_LD + e + 4]}};
 
-#pragma unroll
-                for (int n = 0; n < COLS / 8; n++) {
-                    const float v[2] = {at_b[8 * n * SLAB_LD + e], at_b[8 * n * SLAB_LD + e + 4]};
-
-                    multiply_add(x[0][2 * n], x[0][2 * n + 1], x[1][2 * n], x[1][2 * n + 1], u, v);
-                }
+                multiply_add<8 * SLAB_LD, 4, COLS / 8>(x, u, at_b + e);
             }
         }
     }
@@ -162,24 +160,16 @@ template <bool SPLIT> struct tensor {
             __syncthreads();
 #pragma unroll
             for (int j = 0; j < DEPTH; j += 8) {
-                const int c    = (j0 + j) / 8 * 2;
-                float     u[4] = {tf32_of(x[0][c]), tf32_of(x[1][c]), tf32_of(x[0][c + 1]),
-                                  tf32_of(x[1][c + 1])};
-                float     rest[4];
+                const int c = (j0 + j) / 8 * 2;
+                float     u[1 + SPLIT][4];
 
 #pragma unroll
-                for (int i = 0; i < 4; i++)
-                    rest[i] = SPLIT ? tf32_of(x[i % 2][c + i / 2] - u[i]) : 0.0f;
-#pragma unroll
-                for (int n = 0; n < D / 8; n++) {
-                    const float v[2] = {at_b[j * LD + 8 * n], at_b[(j + 1) * LD + 8 * n]};
-
-                    multiply_add(sum[0][2 * n], sum[0][2 * n + 1], sum[1][2 * n], sum[1][2 * n + 1],
-                                 u, v);
+                for (int i = 0; i < 4; i++) {
+                    u[0][i] = tf32_of(x[i % 2][c + i / 2]);
                     if (SPLIT)
-                        multiply_add(sum[0][2 * n], sum[0][2 * n + 1], sum[1][2 * n],
-                                     sum[1][2 * n + 1], rest, v);
+                        u[SPLIT][i] = tf32_of(x[i % 2][c + i / 2] - u[0][i]);
                 }
+                multiply_add<8, LD, D / 8>(sum, u, at_b + j * LD);
             }
         }
     }

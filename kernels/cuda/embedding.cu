@@ -118,7 +118,7 @@ static __device__ inline uint64_t key_of(int64_t token, int place)
 static __global__ void occurs_kernel(const int32_t *__restrict__ tokens, int64_t rows, int64_t skip,
                                      uint64_t *sorted, int *first)
 {
-    static_assert(VP_BLOCK == VP_TILE_TOKENS, "a thread has a token");
+    static_assert((int)VP_BLOCK == (int)VP_TILE_TOKENS, "a thread has a token");
     __shared__ uint64_t keys[VP_TILE_TOKENS];
     int64_t             n    = (int64_t)blockIdx.x * VP_TILE_TOKENS + threadIdx.x;
     uint64_t            own  = n < rows ? key_of(tokens[n], (int)threadIdx.x) : UINT64_MAX;

@@ -249,6 +249,8 @@ const char *meeting_name(vp_emulator_meeting what)
         return "__syncwarp";
     case VP_MEET_BALLOT:
         return "a vote";
+    case VP_MEET_MMA:
+        return "a product by tensor cores";
     default:
         return "a shuffle";
     }
@@ -389,6 +391,82 @@ int source_lane(const thread_state *t, int lane)
     }
 }
 
+/* What a lane brings to mma.m16n8k8. */
+struct fragments {
+    int          n, n_parts;
+    float       *d[2];
+    const float *a, *b;
+};
+
+enum { MMA_ROWS = 16, MMA_COLS = 8, MMA_DEPTH = 8, MOST_MMA = 16, MOST_PARTS = 2 };
+
+/* Of a warp: a by rows, b and d by eight columns at a time. */
+struct warp_product {
+    float a[MOST_PARTS][MMA_ROWS][MMA_DEPTH], b[MOST_MMA][MMA_DEPTH][MMA_COLS],
+        d[MOST_MMA][MMA_ROWS][MMA_COLS];
+};
+
+float as_tf32(float x)
+{
+    return __uint_as_float(__float_as_uint(x) & ~0x1fffu);
+}
+
+/* Lane 4 g + t has rows g and g + 8 of a and d, column g of b. */
+void gather(const fragments *const (&of)[WARP], warp_product *x)
+{
+    for (int lane = 0; lane < WARP; lane++) {
+        const fragments *f = of[lane];
+        int              g = lane / 4, t = lane % 4;
+
+        for (int i = 0; i < 4 * f->n_parts; i++)
+            x->a[i / 4][g + i % 2 * 8][t + i % 4 / 2 * 4] = as_tf32(f->a[i]);
+        for (int i = 0; i < f->n; i++)
+            for (int half = 0; half < 2; half++) {
+                x->b[i][t + 4 * half][g] = as_tf32(f->b[2 * i + half]);
+                memcpy(&x->d[i][g + 8 * half][2 * t], f->d[half] + 2 * i, 2 * sizeof(float));
+            }
+    }
+}
+
+void multiply(warp_product *x, int n, int n_parts)
+{
+    for (int i = 0; i < n; i++)
+        for (int row = 0; row < MMA_ROWS; row++) {
+            float sum[MMA_COLS];
+
+            memcpy(sum, x->d[i][row], sizeof sum);
+            for (int part = 0; part < n_parts; part++)
+                for (int k = 0; k < MMA_DEPTH; k++)
+                    for (int col = 0; col < MMA_COLS; col++)
+                        sum[col] = std::fma(x->a[part][row][k], x->b[i][k][col], sum[col]);
+            memcpy(x->d[i][row], sum, sizeof sum);
+        }
+}
+
+void scatter(const warp_product *x, const fragments *const (&of)[WARP])
+{
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < of[lane]->n; i++)
+            for (int half = 0; half < 2; half++)
+                memcpy(of[lane]->d[half] + 2 * i, &x->d[i][lane / 4 + 8 * half][2 * (lane % 4)],
+                       2 * sizeof(float));
+}
+
+void complete_mma(int warp)
+{
+    static warp_product x;
+    const fragments    *of[WARP];
+
+    for (int lane = 0; lane < WARP; lane++) {
+        of[lane] = (const fragments *)threads[warp * WARP + lane].value;
+        if (of[lane]->n != of[0]->n || of[lane]->n_parts != of[0]->n_parts)
+            fail(where_waits(warp * WARP + lane) + " with fragments of another product");
+    }
+    gather(of, &x);
+    multiply(&x, of[0]->n, of[0]->n_parts);
+    scatter(&x, of);
+}
+
 void complete_warp(int warp, unsigned mask)
 {
     uint64_t got[WARP], ballot = 0;
@@ -407,6 +485,8 @@ void complete_warp(int warp, unsigned mask)
             got[lane] = threads[warp * WARP + from].value;
             ballot |= (uint64_t)(t->value & 1) << lane;
         }
+    if (threads[current].what == VP_MEET_MMA)
+        complete_mma(warp);
     for (int lane = 0; lane < WARP; lane++)
         if (mask >> lane & 1)
             threads[warp * WARP + lane].value =
@@ -652,6 +732,16 @@ uint64_t vp_emulator_meet(vp_emulator_meeting what, unsigned mask, uint64_t valu
     }
     self->state = RUNNING;
     return self->value;
+}
+
+void vp_emulator_mma_tf32(int n, int n_parts, float *d_low, float *d_high, const float *a,
+                          const float *b, const char *file, int line)
+{
+    fragments mine = {n, n_parts, {d_low, d_high}, a, b};
+
+    if (n < 1 || n > MOST_MMA || n_parts < 1 || n_parts > MOST_PARTS)
+        fail("more products by tensor cores at once than the emulator has room for");
+    vp_emulator_meet(VP_MEET_MMA, 0xffffffffu, (uint64_t)(uintptr_t)&mine, 0, WARP, file, line);
 }
 
 void *vp_emulator_dynamic_shared()

@@ -16,7 +16,9 @@ EMULATOR_OBJS += $(addprefix $(EMULATOR_DIR)/,cudnn_linked.o nvml_stand_in.o) $(
 EMULATOR_WRAP := -Wl,--wrap=dlopen,--wrap=dlsym,--wrap=dlclose
 endif
 
-EMULATOR_FLAGS = -O2 -g -fPIC -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -U_FORTIFY_SOURCE -I. -I$(EMULATOR)/include
+# fmaf() as one instruction where this machine has it, with the same bits: called, it was a tenth of the tests' time.
+EMULATOR_CPU  := $(if $(shell grep -om 1 ' fma ' /proc/cpuinfo 2> /dev/null),-mavx2 -mfma)
+EMULATOR_FLAGS = -O2 -g $(EMULATOR_CPU) -fPIC -fvisibility=hidden -ffp-contract=off -fno-strict-aliasing -U_FORTIFY_SOURCE -I. -I$(EMULATOR)/include
 EMULATOR_C     = $(CC) $(CSTD) $(WARNINGS) $(EMULATOR_FLAGS)
 EMULATOR_CPP   = $(EMULATOR_CXX) -std=c++17 -Wall -Wextra -Werror $(EMULATOR_FLAGS)
 # Kernels trap where a device would fault: a misaligned vector, an index beyond a shared or local array.
@@ -32,7 +34,7 @@ $(EMULATOR_DIR)/%.o: $(EMULATOR)/%.c
 	$(call say,cc)
 	$(Q)$(EMULATOR_C) -MMD -MP -c $< -o $@
 
-$(EMULATOR_DIR)/cublaslt_stand_in.o: EMULATOR_FLAGS += -O3
+$(EMULATOR_DIR)/cublaslt_stand_in.o $(EMULATOR_DIR)/block_emulator.o: EMULATOR_FLAGS += -O3
 
 $(EMULATOR_DIR)/%.o: %.cu
 	@mkdir -p $(@D)

@@ -115,6 +115,53 @@ static __global__ void shuffle_all_ways(int *out)
     mine[7] = __shfl_xor_sync(odd, 100 + lane, 2);
 }
 
+/* One warp: d += a[0] b, or + a[1] b too; a 16 x 8, b 8 x 16, d 16 x 16, fragments as the PTX ISA lays out those of
+ * mma.m16n8k8. */
+static __global__ void multiply_tiles(const float *a, const float *b, float *d, int n_parts)
+{
+    int   g = (int)threadIdx.x / 4, t = (int)threadIdx.x % 4;
+    float of_a[8], of_b[4], of_d[2][4];
+
+    for (int i = 0; i < 4 * n_parts; i++)
+        of_a[i] = a[i / 4 * 128 + (g + i % 2 * 8) * 8 + t + i % 4 / 2 * 4];
+    for (int i = 0; i < 4; i++)
+        of_b[i] = b[(t + i % 2 * 4) * 16 + i / 2 * 8 + g];
+    for (int i = 0; i < 8; i++)
+        of_d[i / 4][i % 4] = d[(g + i / 4 * 8) * 16 + i % 4 / 2 * 8 + 2 * t + i % 2];
+    vp_emulator_mma_tf32(2, n_parts, of_d[0], of_d[1], of_a, of_b);
+    for (int i = 0; i < 8; i++)
+        d[(g + i / 4 * 8) * 16 + i % 4 / 2 * 8 + 2 * t + i % 2] = of_d[i / 4][i % 4];
+}
+
+static void tensor_cores_multiply_tiles_and_cut_13_bits(void **)
+{
+    for (int n_parts = 1; n_parts <= 2; n_parts++) {
+        list<float> a(256), b(128), d(256);
+
+        for (int i = 0; i < 256; i++) {
+            int whole = i * 37 % 101 - 50;
+
+            /* 11 bits behind the point, of which 10 are seen at most */
+            a.host[i] = (float)whole + (whole < 0 ? -0x1p-11f : whole > 0 ? 0x1p-11f : 0.0f);
+            d.host[i] = (float)i;
+            if (i < 128)
+                b.host[i] = (float)(i * 61 % 89 - 44);
+        }
+        a.put(), b.put(), d.put();
+        OK(VP_LAUNCH(multiply_tiles, 1, 32, 0, stream, a.device, b.device, d.device, n_parts));
+        d.get();
+        for (int i = 0; i < 256; i++) {
+            float sum = (float)i;
+
+            for (int k = 0; k < 8 * n_parts; k++)
+                sum +=
+                    truncf(a.host[k / 8 * 128 + i / 16 * 8 + k % 8]) * b.host[k % 8 * 16 + i % 16];
+            assert_true(d.host[i] == sum);
+        }
+        a.free_both(), b.free_both(), d.free_both();
+    }
+}
+
 static void shuffles_bring_what_the_guide_says(void **)
 {
     list<int> out(8 * 64);
@@ -486,6 +533,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(barriers_divide_what_is_before_from_what_is_after),
         cmocka_unit_test(block_sums_and_maxima_are_those_of_all_threads),
         cmocka_unit_test(shuffles_bring_what_the_guide_says),
+        cmocka_unit_test(tensor_cores_multiply_tiles_and_cut_13_bits),
         cmocka_unit_test(integer_atomics_count_every_thread),
         cmocka_unit_test(shared_memory_begins_as_nan_in_every_block),
         cmocka_unit_test(shared_memory_beyond_48_kib_must_be_asked_for),

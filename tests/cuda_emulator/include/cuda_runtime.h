@@ -99,7 +99,8 @@ enum vp_emulator_meeting {
     VP_MEET_SHFL_UP,
     VP_MEET_SHFL_DOWN,
     VP_MEET_SHFL_XOR,
-    VP_MEET_BALLOT
+    VP_MEET_BALLOT,
+    VP_MEET_MMA
 };
 
 /* value: what this lane brings; returns what it gets. param: the lane, distance or mask of a
@@ -176,6 +177,13 @@ static inline int __all_sync(unsigned mask, int yes, const char *file = __builti
 {
     return __ballot_sync(mask, yes, file, line) == mask;
 }
+
+/* N times mma.m16n8k8 on TF32 numbers with fp32 sums, n_parts a's one after the other with each b: a lane brings its
+ * fragments as PTX lays them out, 2 n of row g of d and 2 n of row g + 8, 4 n_parts of a, 2 n of b. Of a and b the last
+ * 13 bits are not seen. Sums run upwards, each addition rounded once. All lanes of a warp. */
+void vp_emulator_mma_tf32(int n, int n_parts, float *d_low, float *d_high, const float *a,
+                          const float *b, const char *file = __builtin_FILE(),
+                          int line = __builtin_LINE());
 
 static inline void __threadfence_block()
 {
