@@ -30,16 +30,16 @@ typedef struct vp_streamed_figures {
     int64_t params_ns, gradients_ns; /* of a block's copies to the device                */
     int64_t back_ns;                 /* of its gradients' to host memory                 */
     int64_t forward_ns;              /* of a block's kernels                             */
+    int64_t embedding_ns;            /* of the embedding's in backward, in the first micro-step */
 } vp_streamed_figures;
-
-/* What a block's backward takes at least for its copies in the first micro-step, see pricing.c. */
-int64_t vp_streamed_first_ns(const vp_streamed_figures *f);
 
 typedef struct vp_figures {
     /* a smaller last micro-step would have other buffers than the others: there is no such plan */
     bool    unlike;
     int64_t peak_bytes, device_bytes;
-    int64_t host_bytes; /* of pinned host memory */
+    /* of pinned host memory; and of that what lies below what blocks keep there, windows of updates that
+     * are made behind backward not counted: these lie in its place */
+    int64_t host_bytes, host_stack_base_bytes;
     double  step_time_s;
     /* of the parts, for the integer program */
     int64_t stack_base_bytes; /* what lies below the activation stack                    */
@@ -48,6 +48,9 @@ typedef struct vp_figures {
      * instance's; and what a block, or segment, puts there */
     int64_t passing_bytes, block_passing_bytes;
     int64_t outside_blocks_ns; /* of a step, all but the blocks' forward and backward     */
+    /* of outside_blocks_ns what blocks' norms and updates take that are made in backward, and of these
+     * those of the block whose take least; 0: all are made behind it */
+    int64_t in_backward_ns, least_in_backward_ns;
     /* where blocks are streamed: what outside_blocks_ns takes at least but for the block that fetches
      * nothing, see pricing.c */
     vp_streamed_figures streamed;

@@ -1,6 +1,8 @@
 #include "planner/changes.h"
 
 #include "base/checked.h"
+#include "base/json.h"
+#include "base/text.h"
 #include "base/units.h"
 
 #include <assert.h>
@@ -232,7 +234,7 @@ out:
     return st;
 }
 
-/* ---- sequence, SGD ---- */
+/* ---- sequence, adapters, SGD ---- */
 
 /* as_asked: the asked recipe only, since another fits the whole sequence. */
 static vp_status try_sequences(finder *f, bool as_asked, vp_err *err)
@@ -249,6 +251,58 @@ static vp_status try_sequences(finder *f, bool as_asked, vp_err *err)
             break;
     }
 out:
+    return st;
+}
+
+/* The request's model with adapters; NULL: it can have none. */
+static vp_status open_adapted(const vp_plan_request *r, const vp_lora *lora, vp_model **out,
+                              vp_err *err)
+{
+    const vp_model *asked = r->model;
+    vp_model_opts   opts  = {
+           .dropout = r->recipe.dropout, .class_name = asked->class_name, .lora = lora};
+    vp_json_doc *doc  = NULL;
+    vp_text      text = {0};
+    vp_err       why  = {0};
+    vp_status    st   = VP_OK;
+
+    *out = NULL;
+    VP_TRY_ALLOC(err, vp_json_dump(asked->config, &text));
+    VP_TRY(vp_json_parse(asked->name, text.data, (int64_t)text.n_bytes, &doc, err));
+    vp_json_node config = vp_json_root(doc);
+    st                  = vp_model_from_config(asked->name, &config, &opts, out, &why);
+    if (st == VP_ERR_INPUT)
+        st = VP_OK;
+    else if (st != VP_OK)
+        *err = why;
+out:
+    vp_json_doc_free(doc);
+    vp_text_release(&text);
+    return st;
+}
+
+/* As QLoRA's authors have them: on all linear layers (Dettmers et al. 2023, arXiv:2305.14314). */
+static vp_status try_adapters(finder *f, bool *fits, vp_err *err)
+{
+    const vp_lora   usual   = {.rank = 16, .alpha = 32, .targets = "all-linear"};
+    vp_plan_request changed = f->r;
+    vp_change       change  = f->from;
+    vp_model       *model   = NULL;
+    int             n_taken = 0;
+    vp_status       st      = VP_OK;
+
+    *fits = false;
+    if (f->r.recipe.lora.rank)
+        return VP_OK;
+    VP_TRY(open_adapted(&f->r, &usual, &model, err));
+    if (!model)
+        goto out;
+    changed.model       = model;
+    changed.recipe.lora = change.lora = usual;
+    VP_TRY(try_recipes(f, &change, &changed, NULL, 0, MAX_RECIPE_CHANGES, 1, &n_taken, err));
+    *fits = n_taken > 0;
+out:
+    vp_model_free(model);
     return st;
 }
 
@@ -441,7 +495,10 @@ static vp_status find(finder *f, const vp_plan_answer *a, vp_err *err)
     VP_TRY(try_recipes(f, &f->from, &f->r, f->like, 1, MAX_RECIPE_CHANGES, MAX_RECIPE_CHANGES,
                        &n_recipes, err));
     VP_TRY(try_sequences(f, n_recipes > 0, err));
-    if (!n_recipes && !f->any_optimizer && f->r.recipe.optimizer != VP_OPT_SGD)
+    bool adapted = false;
+    if (!n_recipes)
+        VP_TRY(try_adapters(f, &adapted, err));
+    if (!n_recipes && !adapted && !f->any_optimizer && f->r.recipe.optimizer != VP_OPT_SGD)
         VP_TRY(try_sgd(f, err));
     VP_TRY(try_budget(f, a, &fits, err));
     if (!fits)

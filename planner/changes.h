@@ -14,6 +14,7 @@ typedef struct vp_change {
     vp_precision precision; /* where there is another */
     vp_gradients gradients;
     vp_optimizer optimizer;
+    vp_lora      lora;         /* adapters, all else frozen; rank 0: none more than asked for */
     int64_t      host_bytes;   /* of host memory to offload to; 0: the same */
     int64_t      seq;          /* 0: the same sequence */
     int64_t      budget_bytes; /* 0: the same budget, or all of another device */
@@ -33,7 +34,8 @@ enum { VP_MAX_CHANGES = 8 };
  *   bits, gradients in 16 bits, combinations, 16 bits without master weights; none that adds to one
  *   that was found;
  *   the longest half, quarter or eighth of the sequence, with the first recipe that fits;
- *   SGD, where nothing above keeps sequence and optimizer;
+ *   where no other recipe was found: adapters beside the frozen model (rank 16 on all linear layers),
+ *   with the first recipe that fits; else SGD;
  *   more of the same device; the smallest card of the table, as it was asked for and, where no
  *   other recipe was found, with the leanest one;
  *   the next smaller built-in model of the family, with the first recipe that fits.

@@ -274,13 +274,14 @@ vp_status vp_layout_place(vp_assembly *a, vp_err *err)
         host_bytes    = moved ? vp_add(host_at, moved) : host_bytes;
         host_at       = vp_add(host_at, vp_round_up(moved, VP_ALIGN_BYTES));
     }
-    a->figures.stack_base_bytes   = a->stack_base;
-    a->figures.first_kept_bytes   = a->lowered[a->program_of[0]].program.kept_bytes;
-    a->figures.first_height_bytes = program_height(a, 0, optimizers);
-    a->figures.last_height_bytes  = program_height(a, g->n_instances - 1, optimizers);
-    a->figures.peak_bytes         = peak;
-    a->figures.device_bytes       = vp_device_bytes(a->cost->device, peak);
-    a->figures.host_bytes         = vp_max_i64(host_bytes, windows_end);
+    a->figures.stack_base_bytes      = a->stack_base;
+    a->figures.first_kept_bytes      = a->lowered[a->program_of[0]].program.kept_bytes;
+    a->figures.first_height_bytes    = program_height(a, 0, optimizers);
+    a->figures.last_height_bytes     = program_height(a, g->n_instances - 1, optimizers);
+    a->figures.peak_bytes            = peak;
+    a->figures.device_bytes          = vp_device_bytes(a->cost->device, peak);
+    a->figures.host_bytes            = vp_max_i64(host_bytes, windows_end);
+    a->figures.host_stack_base_bytes = a->host_stack_base;
     if (vp_overflowed(a->stack_base) || vp_overflowed(host_at) || vp_overflowed(prefix) ||
         vp_overflowed(a->figures.device_bytes))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,

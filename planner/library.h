@@ -77,13 +77,13 @@ typedef struct vp_outputs {
 void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_cost *cost,
                         vp_outputs *out);
 
-/* Each set that a strategy of `base` recomputes, or recomputes but for `activations` (only: this one
- * instead, where it is among the outlines), at the micro-batch last scaled to, with the outputs of all
- * ops in `activations` moved to host memory, none of them made again. All that no other beats in
+/* Each of n_given sets that is among the outlines, and where base is not NULL each that a strategy of it
+ * recomputes, or recomputes but for `activations`, at the micro-batch last scaled to, with the outputs
+ * of all ops in `activations` moved to host memory, none of them made again. All that no other beats in
  * what it keeps, needs and computes. */
 vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, const vp_library *base,
-                              const uint64_t *only, uint64_t activations, const vp_outputs *outputs,
-                              vp_library *out, vp_err *err);
+                              const uint64_t *sets, int n_given, uint64_t activations,
+                              const vp_outputs *outputs, vp_library *out, vp_err *err);
 
 /* A library of one strategy. */
 vp_status vp_library_of_set(vp_arena *arena, const vp_model *model, int64_t seq,

@@ -128,21 +128,23 @@ out:
     return st;
 }
 
-/* Whether a set of ops to recompute is one of base's, or one of them without what is moved. */
-static bool is_candidate(const vp_library *base, uint64_t activations, const uint64_t *only,
-                         uint64_t set)
+/* Whether a set of ops to recompute is one of these; or one of base's, or of them without what is moved. */
+static bool is_candidate(const vp_library *base, const uint64_t *sets, int n_given,
+                         uint64_t activations, uint64_t set)
 {
-    bool found = only && *only == set;
+    bool found = false;
 
-    for (int64_t i = 0; !only && !found && i < base->n; i++)
+    for (int i = 0; !found && i < n_given; i++)
+        found = sets[i] == set;
+    for (int64_t i = 0; base && !found && i < base->n; i++)
         found = base->strategies[i].recompute == set ||
                 (base->strategies[i].recompute & ~activations) == set;
     return found;
 }
 
 vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, const vp_library *base,
-                              const uint64_t *only, uint64_t activations, const vp_outputs *outputs,
-                              vp_library *out, vp_err *err)
+                              const uint64_t *sets, int n_given, uint64_t activations,
+                              const vp_outputs *outputs, vp_library *out, vp_err *err)
 {
     const int64_t copy_ns = copies_ns(outputs, activations), n_sets = vp_outlines_count(outlines);
     ranked       *rank = calloc((size_t)n_sets, sizeof *rank);
@@ -156,7 +158,7 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
         rank[n].strategy.copy_ns = copy_ns;
         rank[n].outline_idx      = i;
         n += rank[n].strategy.offload == activations &&
-             is_candidate(base, activations, only, rank[n].strategy.recompute);
+             is_candidate(base, sets, n_given, activations, rank[n].strategy.recompute);
     }
     qsort(rank, (size_t)n, sizeof *rank, by_kept); /* a rank begins with its strategy */
     for (int64_t i = 0; i < n; i++)

@@ -64,72 +64,74 @@ void vp_moved_add_slots(const vp_device *device, const vp_outputs *o, uint64_t a
     f->device_bytes     = vp_device_bytes(device, f->peak_bytes);
 }
 
+int64_t vp_moved_sent_bytes(int64_t n_blocks, const vp_outputs *outputs, uint64_t ops, int n_slots)
+{
+    const int64_t n_sent = vp_max_i64(0, n_blocks - n_slots);
+    int64_t       bytes = 0, padding = 0;
+
+    /* each aligned; behind the last one of the last block that sends nothing is */
+    for (int op = 0; op < 64; op++)
+        if (ops >> op & 1) {
+            int64_t aligned = vp_round_up(outputs->bytes[op], VP_ALIGN_BYTES);
+            padding         = aligned - outputs->bytes[op];
+            bytes           = vp_add(bytes, aligned);
+        }
+    bytes = vp_mul(bytes, n_sent);
+    return n_sent == 0 || vp_overflowed(bytes) ? bytes : bytes - padding;
+}
+
+int64_t vp_moved_beside(const vp_figures *held, int64_t bytes)
+{
+    int64_t sum = vp_add(held->host_stack_base_bytes, bytes);
+
+    if (bytes == 0 || vp_overflowed(held->host_bytes))
+        return held->host_bytes;
+    return vp_overflowed(sum) ? sum : vp_max_i64(held->host_bytes, sum);
+}
+
 /* ---- what no plan undercuts ---- */
 
+/* Nanoseconds of a strategy's backward, and of a pass of a block's copies, over all micro-steps. */
 typedef struct bounds {
     const vp_library *lib;
-    /* of each strategy over all micro-steps: forward; kernels of backward; the same where the next block's
-     * copies are waited for; all copies that backward waits for */
-    int64_t *forward_ns, *kernels_ns, *backward_ns, *fetched_ns;
-    int64_t  sent_ns; /* copies of all blocks' activations to host memory   */
-    /* what the ends of a chain may not wait for: of forward_ns, of backward_ns and of fetched_ns */
-    int64_t unsent_ns, unfetched_ns, end_ns;
+    int64_t           n_micro, copies_ns;
+    bool              sent; /* forward takes what the copies to host memory do */
+    /* of the blocks' norms and updates what copies may hide; and what each block's take beside its backward */
+    int64_t hidden_ns, block_ns;
 } bounds;
 
-static bool find_bounds(vp_arena *arena, const vp_library *lib, int64_t n_blocks, int n_slots,
-                        int64_t n_micro, const vp_streamed_figures *s, bounds *b)
+static int64_t backward_ns(const bounds *b, int64_t i)
 {
-    const int64_t later = n_micro - 1, both_ns = s->params_ns + s->gradients_ns;
-    const int64_t first_ns  = vp_streamed_first_ns(s);
-    const int64_t copies_ns = lib->strategies[0].copy_ns;
+    const vp_strategy *x = &b->lib->strategies[i];
 
-    *b = (bounds){.lib         = lib,
-                  .forward_ns  = vp_arena_array(arena, lib->n, sizeof(int64_t)),
-                  .kernels_ns  = vp_arena_array(arena, lib->n, sizeof(int64_t)),
-                  .backward_ns = vp_arena_array(arena, lib->n, sizeof(int64_t)),
-                  .fetched_ns  = vp_arena_array(arena, lib->n, sizeof(int64_t))};
-    if (vp_arena_failed(arena))
-        return false;
-    for (int64_t i = 0; i < lib->n; i++) {
-        const vp_strategy *x           = &lib->strategies[i];
-        int64_t            backward_ns = x->ns - x->forward_ns;
-        assert(backward_ns >= 0 && x->copy_ns == copies_ns);
-        b->forward_ns[i] = vp_max_i64(x->forward_ns, s->params_ns) * n_micro;
-        b->kernels_ns[i] = backward_ns * n_micro;
-        b->backward_ns[i] =
-            vp_max_i64(backward_ns, first_ns) + vp_max_i64(backward_ns, both_ns) * later;
-        b->fetched_ns[i] = copies_ns * n_micro + s->params_ns + both_ns * later;
-        b->unsent_ns     = vp_max_i64(b->unsent_ns, b->forward_ns[i] - x->forward_ns * n_micro);
-        b->unfetched_ns  = vp_max_i64(b->unfetched_ns, b->backward_ns[i] - b->kernels_ns[i] +
-                                                           vp_max_i64(0, first_ns - backward_ns));
-    }
-    b->sent_ns = vp_max_i64(0, n_blocks - n_slots) * copies_ns * n_micro;
-    b->end_ns  = n_slots * copies_ns * n_micro + s->params_ns + both_ns * later;
-    return true;
+    assert(x->ns >= x->forward_ns);
+    return (x->ns - x->forward_ns) * b->n_micro;
 }
 
 /* The integer program in which blocks of the strategies from `first` on take what their copies do, and
- * those before them what `others` says: kernels, or also what the next block fetches. The former
- * stand last in the chain, so that backward begins with them. False: it would have a cost below zero. */
-static bool weigh(const bounds *b, int64_t const_ns, int64_t first, const int64_t *others,
-                  vp_ilp *p)
+ * those before them what their kernels do. The former stand last in the chain, so that backward begins with them.
+ * False: it would have a cost below zero. */
+static bool weigh(const bounds *b, int n_slots, int64_t const_ns, int64_t first, vp_ilp *p)
 {
-    const bool sent     = b->sent_ns > p->n_blocks * b->forward_ns[0];
-    int64_t    least_ns = INT64_MAX, each_ns;
+    const int64_t sent_ns  = vp_max_i64(0, p->n_blocks - n_slots) * b->copies_ns;
+    const bool    fetches  = first < p->n_items;
+    int64_t       least_ns = INT64_MAX, each_ns;
 
-    p->const_ns = const_ns + (sent ? b->sent_ns : -b->unsent_ns) -
-                  (others == b->backward_ns ? b->unfetched_ns : 0) -
-                  (first < p->n_items ? b->end_ns : 0);
+    p->const_ns =
+        const_ns + (b->sent ? sent_ns : 0) - (fetches ? n_slots * b->copies_ns + b->hidden_ns : 0);
     /* a constant below zero becomes the blocks': there are as many in every chain */
     each_ns = p->const_ns < 0 ? vp_ceil_div(-p->const_ns, p->n_blocks) : 0;
     p->const_ns += each_ns * p->n_blocks;
     for (int64_t i = 0; i < p->n_items; i++) {
         const vp_strategy *x  = &b->lib->strategies[i];
-        int64_t            ns = i >= first ? b->fetched_ns[i] : others[i];
-        p->items[i]           = (vp_item_row){.k_bytes    = x->kept_bytes,
-                                              .beta_bytes = x->height_bytes - x->kept_bytes,
-                                              .cost_ns    = ns + (sent ? 0 : b->forward_ns[i]) - each_ns};
-        least_ns              = vp_min_i64(least_ns, p->items[i].cost_ns);
+        int64_t            ns = i >= first ? b->copies_ns : backward_ns(b, i);
+        if (fetches && i < first)
+            ns += b->block_ns;
+        p->items[i] =
+            (vp_item_row){.k_bytes    = x->kept_bytes,
+                          .beta_bytes = x->height_bytes - x->kept_bytes,
+                          .cost_ns    = ns + (b->sent ? 0 : x->forward_ns * b->n_micro) - each_ns};
+        least_ns = vp_min_i64(least_ns, p->items[i].cost_ns);
     }
     return least_ns >= 0;
 }
@@ -139,7 +141,7 @@ static int64_t first_limited(const bounds *b)
 {
     int64_t i = b->lib->n;
 
-    while (i > 0 && b->fetched_ns[i - 1] > b->backward_ns[i - 1])
+    while (i > 0 && b->copies_ns > backward_ns(b, i - 1))
         i--;
     return i;
 }
@@ -148,25 +150,26 @@ bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t
                     const vp_figures *f, int64_t arena_bytes, vp_ilp *p)
 {
     const int64_t const_ns = p->const_ns;
-    int64_t       best_ns  = -1, ns;
-    bounds        b;
+    bounds        b        = {.lib       = lib,
+                              .n_micro   = n_micro,
+                              .copies_ns = lib->strategies[0].copy_ns * n_micro,
+                              .hidden_ns = f->in_backward_ns,
+                              .block_ns  = f->least_in_backward_ns};
+    const int64_t limited = first_limited(&b), from[] = {lib->n, limited, 0};
+    int64_t       first = lib->n, best_ns = -1, ns;
 
+    b.sent = vp_max_i64(0, p->n_blocks - n_slots) * b.copies_ns >
+             p->n_blocks * lib->strategies[0].forward_ns * n_micro;
     p->n_items = lib->n;
     p->items   = vp_arena_array(arena, lib->n, sizeof *p->items);
-    if (!p->items || !find_bounds(arena, lib, p->n_blocks, n_slots, n_micro, &f->streamed, &b))
+    if (!p->items)
         return false;
-    /* kernels alone have no cost below zero */
-    const int64_t  from[] = {lib->n, first_limited(&b), 0};
-    int64_t        first = lib->n, *others = b.kernels_ns;
-    int64_t *const kinds[] = {b.kernels_ns, b.backward_ns};
-    for (int k = 0; k < 6; k++)
-        if ((k < 2 || from[1] < lib->n) && (k % 2 == 0 || b.unfetched_ns > 0) &&
-            weigh(&b, const_ns, from[k / 2], kinds[k % 2], p) && vp_dp_bound(p, arena_bytes, &ns) &&
+    for (int k = 0; k < (limited < lib->n ? 3 : 1); k++) /* kernels alone have no cost below zero */
+        if (weigh(&b, n_slots, const_ns, from[k], p) && vp_dp_bound(p, arena_bytes, &ns) &&
             ns > best_ns) {
             best_ns = ns;
-            first   = from[k / 2];
-            others  = kinds[k % 2];
+            first   = from[k];
         }
-    weigh(&b, const_ns, first, others, p);
+    weigh(&b, n_slots, const_ns, first, p);
     return true;
 }

@@ -7,7 +7,7 @@
 #ifndef VP_PLANNER_MOVED_SPACE_H
 #define VP_PLANNER_MOVED_SPACE_H
 
-#include "planner/space.h"
+#include "planner/blocks.h"
 
 /* Sets of ops, none of `recompute`, each with the next ones of the first; *n: how many. */
 void vp_moved_choices(const vp_outputs *outputs, uint64_t recompute,
@@ -17,20 +17,26 @@ void vp_moved_choices(const vp_outputs *outputs, uint64_t recompute,
 void vp_moved_add_slots(const vp_device *device, const vp_outputs *outputs, uint64_t activations,
                         int n_slots, vp_figures *figures);
 
-/* The integer program of a scenario whose L blocks move activations through n slots, from that of one
- * whose blocks do not, but with the items of `lib` in place of its own. With c the kernels' time of a
- * block, w and u those of copies of parameters and gradients to the device where these are
- * streamed, and d that of its activations' copies in one direction, the same for every block,
+/* Bytes that all blocks but n_slots keep in host memory, where they move these outputs. */
+int64_t vp_moved_sent_bytes(int64_t n_blocks, const vp_outputs *outputs, uint64_t ops, int n_slots);
+
+/* Host memory of what a scenario has there and of what blocks send beside it. */
+int64_t vp_moved_beside(const vp_figures *held, int64_t bytes);
+
+/* The integer program of a scenario whose L blocks move activations through n slots and stream nothing (else
+ * planner/streamed_space.h), from that of one whose blocks do not, but with the items of `lib` in place of
+ * its own. With c the kernels' time of a block and d that of its activations' copies in one direction, the
+ * same for every block,
  *
- *     forward   >= sum of max(c, w), and >= (L - n) d: all copies begin and end while blocks run
- *     backward  >= sum of max(c, u), and, for any number m of the blocks that it begins with,
- *               >= sum over these of (u + d) - n d - u + sum over the others of max(c, u)
+ *     forward   >= sum of c, and >= (L - n) d: all copies begin and end while blocks run
+ *     backward  >= sum of c, and, for any number m of the blocks that it begins with,
+ *               >= m d - n d + sum of c over the others
  *
- * The second: these m blocks' copies but for those of the last n blocks, which stay, and of the parameters that
- * the head fetches, begin behind the head, one after the other, and end before the last of the m blocks
- * does. Blocks of the strategies at the end of the list stand last in the chain, where backward
- * begins: m is how many there are of some of these, and of what comes out the highest bound is
- * taken. False: out of memory. */
+ * Where norms and updates are made in backward, a block's are among its kernels there.
+ * The second: these m blocks' copies but for those of the last n blocks, which stay, begin behind the head, one
+ * after the other, and end before the last of the m blocks does. Blocks of the strategies at the end of the
+ * list stand last in the chain, where backward begins: m is how many there are of some of these, and of what
+ * comes out the highest bound is taken. False: out of memory. */
 bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t n_micro,
                     const vp_figures *figures, int64_t arena_bytes, vp_ilp *ilp);
 

@@ -7,7 +7,9 @@
  *
  * Where the host makes the updates it is the other way round: the windows are in host memory, gradients
  * and parameters pass through them, and master weights and states stay where they are. What lies in host
- * memory as well, since blocks are streamed, passes through none. The host is brought the control block
+ * memory as well, since blocks are streamed, passes through none. Of a segment one block's updates end before
+ * the next one's begin, as if each stood by itself: then what they take is a sum over blocks, however these
+ * are grouped, which the integer programs rely on. The host is brought the control block
  * first, behind the norm. In backward it alone waits for what it needs: kernels go on with the block before. */
 #include "base/checked.h"
 #include "planner/planner_internal.h"
@@ -78,14 +80,23 @@ static int64_t largest_trained(const vp_graph *g)
     return most;
 }
 
-/* Elements of one piece of an update. */
+/* Whether something that an update needs lies in the other memory. */
+static bool has_parts(const vp_assembly *a, const vp_step *update)
+{
+    for (int k = 0; k < vp_step_n_operands(update); k++)
+        if (part_of(a, &update->args[k]) >= 0)
+            return true;
+    return false;
+}
+
+/* Elements of one piece of an update; all where it fetches nothing, as SGD's in fp32. */
 static int64_t piece_elements(const vp_assembly *a, const vp_step *update, int64_t n_elements)
 {
     int64_t piece =
         vp_round_up(vp_ceil_div(largest_trained(&a->model->graph), PIECES), LEAST_PIECE);
 
     piece = vp_min_i64(vp_max_i64(piece, LEAST_PIECE), MOST_PIECE);
-    return may_cut(update) ? vp_min_i64(piece, n_elements) : n_elements;
+    return may_cut(update) && has_parts(a, update) ? vp_min_i64(piece, n_elements) : n_elements;
 }
 
 static int slot_of(int64_t piece_idx)
@@ -93,14 +104,31 @@ static int slot_of(int64_t piece_idx)
     return (int)(piece_idx % VP_N_WINDOWS);
 }
 
+/* Parameters of one block of the template of an instance, which may be a segment's; all of them in the
+ * first and the last instance. */
+static int64_t params_of_block(const vp_assembly *a, int64_t instance_idx)
+{
+    const vp_graph *whole = &a->model->graph;
+    const bool      block = instance_idx > 0 && instance_idx < a->graph.n_instances - 1;
+    int             t     = a->graph.instances[instance_idx].template_idx;
+
+    assert(!block ||
+           a->graph.templates[t].n_params % whole->templates[vp_block_template(whole)].n_params ==
+               0);
+    return block ? whole->templates[vp_block_template(whole)].n_params
+                 : a->graph.templates[t].n_params;
+}
+
 /* What the pieces of one template's updates need of each window. */
-static void widen_windows(const vp_assembly *a, const vp_template *t,
+static void widen_windows(const vp_assembly *a, const vp_template *t, int64_t of_block,
                           int64_t bytes[VP_N_WINDOWS][VP_N_WINDOW_PARTS])
 {
     int64_t n = 0; /* pieces so far */
 
     for (int64_t k = 0; k < t->n_params; k++) {
         const vp_param *p = &t->params[k];
+        if (k % of_block == 0)
+            n = 0;
         if (p->frozen)
             continue;
         vp_step update = vp_optimizer_phase_update(a, p, k);
@@ -124,7 +152,8 @@ void vp_offload_window_bytes(const vp_assembly *a, int64_t bytes[VP_N_WINDOWS][V
     for (int64_t i = 0; i < g->n_instances && i < a->scenario->offload.states; i++)
         if (!is_in_place(a, i) &&
             (i == 0 || g->instances[i].template_idx != g->instances[i - 1].template_idx))
-            widen_windows(a, &g->templates[g->instances[i].template_idx], bytes);
+            widen_windows(a, &g->templates[g->instances[i].template_idx], params_of_block(a, i),
+                          bytes);
 }
 
 /* One update, or a part of it, with the copies that it needs. */
@@ -133,6 +162,7 @@ typedef struct piece {
     int     operand[VP_N_WINDOW_PARTS]; /* of the step: each part's; -1: it has none */
     vp_arg  home[VP_N_WINDOW_PARTS];    /* where it lies in the other memory         */
     int64_t bytes[VP_N_WINDOW_PARTS];
+    int64_t block; /* of a segment */
 } piece;
 
 static piece make_piece(const vp_assembly *a, const vp_step *update, int64_t first, int64_t n,
@@ -263,9 +293,10 @@ static int64_t elements_of(const vp_template *t, const vp_step *update)
 
 /* Every update of a program, in pieces; NULL: out of memory, or none. */
 static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_template *t,
-                          bool in_place, int64_t *n)
+                          int64_t of_block, bool in_place, int64_t *n)
 {
-    piece *pieces;
+    piece  *pieces;
+    int64_t begin = 0;
 
     *n = 0;
     for (int64_t i = 0; i < p->n_steps[VP_PASS_UPDATE]; i++) {
@@ -279,9 +310,14 @@ static piece *cut_updates(const vp_assembly *a, const vp_program *p, const vp_te
         const vp_step *update     = &p->steps[VP_PASS_UPDATE][i];
         int64_t        n_elements = elements_of(t, update);
         int64_t        length     = cut_at(a, update, n_elements, in_place);
-        for (int64_t first = 0; first < n_elements; first += length, ++*n)
-            pieces[*n] = make_piece(a, update, first, vp_min_i64(length, n_elements - first),
-                                    n_elements, slot_of(*n), in_place);
+        int64_t        block      = update->args[0].idx / of_block;
+        if (*n > 0 && pieces[*n - 1].block != block)
+            begin = *n;
+        for (int64_t first = 0; first < n_elements; first += length, ++*n) {
+            pieces[*n]       = make_piece(a, update, first, vp_min_i64(length, n_elements - first),
+                                          n_elements, slot_of(*n - begin), in_place);
+            pieces[*n].block = block;
+        }
     }
     return pieces;
 }
@@ -302,6 +338,23 @@ vp_status vp_offload_bring_control(vp_assembly *a, vp_err *err)
     return VP_OK;
 }
 
+/* Piece j comes in, then piece j - 1 is updated and goes back; piece j's window is free when what went
+ * back from it is there. */
+static void pass_through_windows(list *out, const piece *pieces, int64_t n, vp_stream who)
+{
+    for (int64_t j = 0; j < n + VP_N_WINDOWS; j++) {
+        if (j >= VP_N_WINDOWS)
+            wait(out, &pieces[j - VP_N_WINDOWS], slot_of(j), false, who);
+        if (j < n)
+            start(out, &pieces[j], slot_of(j), true);
+        if (j >= 1 && j <= n) {
+            wait(out, &pieces[j - 1], slot_of(j - 1), true, who);
+            add(out, &pieces[j - 1].step);
+            start(out, &pieces[j - 1], slot_of(j - 1), false);
+        }
+    }
+}
+
 vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
 {
     vp_program        *p           = &a->lowered[program_idx].program;
@@ -313,26 +366,19 @@ vp_status vp_offload_updates(vp_assembly *a, int64_t program_idx, vp_err *err)
     assert(!in_backward || a->scenario->offload.host_step);
     while (a->program_of[instance_idx] != program_idx)
         instance_idx++;
-    piece *pieces = cut_updates(a, p, t, is_in_place(a, instance_idx), &n);
-    list   out    = {.cap = 2 + n * (1 + 4 * VP_N_WINDOW_PARTS)};
+    piece *pieces =
+        cut_updates(a, p, t, params_of_block(a, instance_idx), is_in_place(a, instance_idx), &n);
+    list out = {.cap = 2 + n * (1 + 4 * VP_N_WINDOW_PARTS)};
 
     out.steps = vp_arena_array(a->arena, out.cap, sizeof *out.steps);
     if (vp_arena_failed(a->arena))
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     if (a->scenario->offload.host_step && instance_idx == 0 && !in_backward)
         bring_control(a, &out); /* all others come after it */
-    /* piece j comes in, then piece j - 1 is updated and goes back; piece j's window is free when
-     * what went back from it is there */
-    for (int64_t j = 0; j < n + VP_N_WINDOWS; j++) {
-        if (j >= VP_N_WINDOWS)
-            wait(&out, &pieces[j - VP_N_WINDOWS], slot_of(j), false, who);
-        if (j < n)
-            start(&out, &pieces[j], slot_of(j), true);
-        if (j >= 1 && j <= n) {
-            wait(&out, &pieces[j - 1], slot_of(j - 1), true, who);
-            add(&out, &pieces[j - 1].step);
-            start(&out, &pieces[j - 1], slot_of(j - 1), false);
-        }
+    for (int64_t begin = 0, end; begin < n; begin = end) {
+        for (end = begin; end < n && pieces[end].block == pieces[begin].block;)
+            end++;
+        pass_through_windows(&out, &pieces[begin], end - begin, who);
     }
     p->steps[VP_PASS_UPDATE]   = out.steps;
     p->n_steps[VP_PASS_UPDATE] = out.n;

@@ -206,10 +206,11 @@ static json_t *assumptions_json(const vp_model *model, const vp_scenario *s, con
                          others ? "; the profile's are of another device, " : "",
                          others ? vp_text_escape(cost->profile->outside.device, shown, sizeof shown)
                                 : ""));
-    if (!device->is_cpu && s->offload.host_step)
+    if (!device->is_cpu && s->offload.host_step &&
+        device->sources[VP_FIGURE_HOST_UPDATE].class_ != VP_CLASS_MEASURED)
         json_array_append_new(
             list, json_sprintf("updates by the host: %.0f GB/s of its memory, not measured",
-                               VP_HOST_BYTES_PER_S / 1e9));
+                               vp_host_bytes_per_s(device) / 1e9));
     return list;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/checked.h"
 #include "planner/lowered_store.h"
+#include "planner/parts.h"
 #include "planner/solve/prove.h"
 #include "planner/space.h"
 
@@ -266,35 +267,11 @@ static bool first_fits(const vp_plan_request *r, const vp_candidate *scenario, i
            vp_device_arena_bytes(r->device, budget_bytes);
 }
 
-/* A scenario's plan that is the best by what blocks wait for copies, where that is another and faster. */
-static vp_status try_waiting(const vp_plan_request *r, const vp_plan_answer *a,
-                             int64_t scenario_idx, int64_t budget_bytes, int64_t upper_ns,
-                             int64_t *counts, vp_candidate *best, bool *valid, vp_err *err)
-{
-    const vp_ilp *p = a->waiting[scenario_idx];
-    int64_t       cost_ns;
-    vp_candidate  c;
-    bool          ok;
-    vp_status     st = VP_OK;
-
-    if (!p || vp_dp_solve(p, vp_device_arena_bytes(r->device, budget_bytes), upper_ns,
-                          MAX_DP_STATES, counts, &cost_ns) != VP_DP_FOUND)
-        return VP_OK;
-    VP_TRY(price_counts(r, a, scenario_idx, counts, budget_bytes, &c, &ok, err));
-    if (ok && c.fits &&
-        (!*valid || !best->fits || c.figures.step_time_s < best->figures.step_time_s)) {
-        *best  = c;
-        *valid = true;
-    }
-out:
-    return st;
-}
-
-/* The best of each scenario that could win, or come within a share of the best, into found[]
- * (room for n_scenarios more). */
+/* The best of each scenario from `from` on that could win, or come within a share of the best, into found[]
+ * (room for as many more). */
 static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena,
-                        int64_t budget_bytes, double within, vp_candidate *found, int64_t *n_found,
-                        int64_t *best_ns, vp_err *err)
+                        int64_t from, int64_t budget_bytes, double within, vp_candidate *found,
+                        int64_t *n_found, int64_t *best_ns, vp_err *err)
 {
     const int64_t arena_bytes = vp_device_arena_bytes(r->device, budget_bytes);
     ordered      *order       = vp_arena_array(arena, a->n_scenarios, sizeof *order);
@@ -303,25 +280,25 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
     vp_status     st          = VP_OK;
 
     VP_TRY_ALLOC(err, order && counts);
-    for (int64_t i = 0; i < a->n_scenarios; i++) {
+    for (int64_t i = from; i < a->n_scenarios; i++) {
         order[n].idx = i;
         n += first_fits(r, a->scenarios[i], budget_bytes) &&
              vp_dp_bound(&a->problem.ilps[i], arena_bytes, &order[n].bound_ns);
     }
     qsort(order, (size_t)n, sizeof *order, by_bound);
     for (int64_t k = 0; k < n; k++) {
-        int64_t      i = order[k].idx, cost_ns;
+        int64_t      i = order[k].idx;
         vp_candidate c;
+        vp_dp_end    end;
         bool         valid;
         int64_t      upper_ns = vp_add(*best_ns, (int64_t)(within * (double)*best_ns));
         upper_ns              = vp_overflowed(upper_ns) ? INT64_MAX : upper_ns;
         if (order[k].bound_ns >= upper_ns) /* nor can any after it */
             break;
-        if (vp_dp_solve(&a->problem.ilps[i], arena_bytes, upper_ns, MAX_DP_STATES, counts,
-                        &cost_ns) != VP_DP_FOUND)
+        VP_TRY(vp_parts_solve(r, a, i, arena_bytes, upper_ns, MAX_DP_STATES, counts, &end, err));
+        if (end != VP_DP_FOUND)
             continue;
         VP_TRY(price_counts(r, a, i, counts, budget_bytes, &c, &valid, err));
-        VP_TRY(try_waiting(r, a, i, budget_bytes, upper_ns, counts, &c, &valid, err));
         if (!valid || !c.fits)
             continue;
         /* room for each scenario's best beside the presets */
@@ -340,7 +317,53 @@ static void take_known(const vp_candidate *known, vp_candidate *found, int64_t *
     *best_ns            = vp_min_i64(*best_ns, llround(known->figures.step_time_s * 1e9));
 }
 
-static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, vp_err *err)
+/* What the solver found, as a whole plan. */
+static vp_status price_found(const vp_plan_request *r, const vp_plan_answer *a,
+                             const vp_ilp_source *source, const int64_t *of_part, vp_candidate *c,
+                             bool *valid, vp_err *err)
+{
+    const int64_t i = source->scenario_idx, n_items = a->libraries[i]->n;
+    int64_t      *counts = vp_arena_array(a->arena, n_items, sizeof *counts);
+    vp_status     st     = VP_OK;
+
+    VP_TRY_ALLOC(err, counts);
+    *valid = first_fits(r, a->scenarios[i], r->budget_bytes);
+    if (*valid) {
+        vp_ilp_part_counts(&source->part, of_part, counts, n_items);
+        VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, c, valid, err));
+    }
+out:
+    return st;
+}
+
+/* Settings with more chunks than are listed at first: so many at most. */
+enum { MOST_BETWEEN = 128 };
+
+/* Loss chunks between those that were listed, wherever they may pay. */
+static vp_status search_between(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                                int64_t *best_ns, vp_err *err)
+{
+    int64_t   n_left = MOST_BETWEEN, n = -1;
+    vp_status st = VP_OK;
+
+    while (a->n_candidates > 0 && n != a->n_scenarios) {
+        vp_candidate *found;
+        n = a->n_scenarios;
+        VP_TRY(vp_space_refine(r, a, cost, *best_ns, &n_left, err));
+        VP_TRY_ALLOC(err, found = vp_arena_array(a->arena, a->n_scenarios + a->n_presets + 1,
+                                                 sizeof *found));
+        memcpy(found, a->candidates, (size_t)a->n_candidates * sizeof *found);
+        a->candidates = found;
+        if (a->n_scenarios > n)
+            VP_TRY(search(r, a, a->arena, n, r->budget_bytes, r->listed, a->candidates,
+                          &a->n_candidates, best_ns, err));
+    }
+out:
+    return st;
+}
+
+static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
+                                  vp_err *err)
 {
     int64_t   best_ns = INT64_MAX;
     vp_status st      = VP_OK;
@@ -351,8 +374,9 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
     for (int64_t i = 0; i < a->n_presets; i++)
         if (a->presets[i].candidate.fits && obeys_pins(r, &a->presets[i].candidate.scenario))
             take_known(&a->presets[i].candidate, a->candidates, &a->n_candidates, &best_ns);
-    VP_TRY(search(r, a, a->arena, r->budget_bytes, r->listed, a->candidates, &a->n_candidates,
+    VP_TRY(search(r, a, a->arena, 0, r->budget_bytes, r->listed, a->candidates, &a->n_candidates,
                   &best_ns, err));
+    VP_TRY(search_between(r, a, cost, &best_ns, err));
     a->proof = VP_PROOF_FALLBACK;
     a->gap = a->bound_s = -1;
     if (a->n_candidates == 0 &&
@@ -361,24 +385,26 @@ static vp_status search_and_prove(const vp_plan_request *r, vp_plan_answer *a, v
         goto out;
     }
     if (!r->no_proof) {
-        vp_proof     proof = {0};
-        vp_candidate c;
-        bool         valid  = false;
-        a->problem.upper_ns = best_ns;
-        VP_TRY(vp_prove(a->arena, &a->problem, &proof, err));
+        vp_proof       proof = {0};
+        vp_candidate   c;
+        vp_ilp_problem in_parts;
+        vp_ilp_source *sources;
+        bool           valid = false;
+        a->problem.upper_ns  = best_ns;
+        VP_TRY(vp_parts_problem(a->arena, r, a, &in_parts, &sources, err));
+        VP_TRY(vp_prove(a->arena, &in_parts, &proof, err));
         a->n_nodes           = proof.n_nodes;
         a->n_pivots          = proof.n_pivots;
         a->certificate_bytes = proof.certificate_bytes;
         a->solver_note       = proof.note;
-        assert(!proof.found || (proof.ilp_idx >= 0 && proof.ilp_idx < a->n_scenarios));
-        if (proof.found && first_fits(r, a->scenarios[proof.ilp_idx], r->budget_bytes))
-            VP_TRY(
-                price_counts(r, a, proof.ilp_idx, proof.counts, r->budget_bytes, &c, &valid, err));
+        assert(!proof.found || (proof.ilp_idx >= 0 && proof.ilp_idx < in_parts.n_ilps));
+        if (proof.found)
+            VP_TRY(price_found(r, a, &sources[proof.ilp_idx], proof.counts, &c, &valid, err));
         assert(!valid || a->n_candidates < a->n_scenarios + a->n_presets + 1);
         if (valid && c.fits)
             a->candidates[a->n_candidates++] = c;
         if (proof.bound_ns >= 0)
-            a->bound_s = (double)proof.bound_ns * 1e-9;
+            a->bound_s = (double)vp_min_i64(proof.bound_ns, a->between_ns) * 1e-9;
     }
     qsort(a->candidates, (size_t)a->n_candidates, sizeof *a->candidates, by_time);
     if (a->n_candidates && a->bound_s >= 0) {
@@ -433,7 +459,7 @@ static vp_status find_lean(const vp_plan_request *r, vp_plan_answer *a, vp_err *
         int64_t       slowest_ns = (int64_t)(slowest_s * 1e9) + 1, bytes;
         vp_candidate *found      = vp_arena_array(arena, a->n_scenarios, sizeof *found);
         VP_TRY_ALLOC(err, found);
-        VP_TRY(search(r, a, arena, middle, 0, found, &n, &slowest_ns, err));
+        VP_TRY(search(r, a, arena, 0, middle, 0, found, &n, &slowest_ns, err));
         bytes = a->lean.figures.device_bytes;
         keep_leaner(found, n, slowest_s, &a->lean);
         if (a->lean.figures.device_bytes == bytes)
@@ -472,7 +498,7 @@ vp_status vp_planner_run(const vp_plan_request *r, vp_plan_answer *a, vp_err *er
 
     VP_TRY(list_and_find_least(r, NULL, a, &cost, VP_SPACE_FIT, err));
     VP_TRY(race_presets(r, a, &cost, err));
-    VP_TRY(search_and_prove(r, a, err));
+    VP_TRY(search_and_prove(r, a, &cost, err));
     if (a->n_candidates)
         a->lean = a->candidates[0];
     if (a->n_candidates && r->within > 0)
@@ -522,7 +548,7 @@ static vp_status find_at_budget(const vp_plan_request *r, const vp_plan_answer *
         if (a->presets[i].candidate.figures.device_bytes <= budget_bytes &&
             obeys_pins(r, &a->presets[i].candidate.scenario))
             take_known(&a->presets[i].candidate, found, &n, &best_ns);
-    VP_TRY(search(r, a, arena, budget_bytes, 0, found, &n, &best_ns, err));
+    VP_TRY(search(r, a, arena, 0, budget_bytes, 0, found, &n, &best_ns, err));
     qsort(found, (size_t)n, sizeof *found, by_time);
     if (n) {
         *step_time_s = found[0].figures.step_time_s;

@@ -6,7 +6,7 @@
  *     VP_TRY(vp_planner_run(&request, &answer, err));
  *
  * The space. Scenarios: micro-batch (every divisor of the global batch, of very many some, others that leave a smaller
- * last micro-step) x tokens a loss chunk (all, or one of the numbers of chunks that planner/space.c
+ * last micro-step) x tokens a loss chunk (all, or one of the numbers of chunks that planner/space_settings.c
  * lists), and where asked for x attention, precision, optimizer; in each, any strategy of the
  * library (planner/library.h) for any block, or segment of blocks. The chain stands in descending
  * beta, which is the best order. One integer program a scenario (planner/solve/problem.h).
@@ -42,16 +42,16 @@ typedef struct vp_plan_answer {
     vp_arena                *arena;
     struct vp_lowered_store *store; /* planner/lowered_store.h */
     /* all scenarios, every block keeping all */
-    vp_candidate     **scenarios;
-    int64_t            n_scenarios;
+    vp_candidate **scenarios;
+    int64_t        n_scenarios;
+    int64_t        n_listed; /* of them at first: behind are those of chunks between theirs */
+    /* what no plan of chunks that are still left out undercuts, INT64_MAX: there are none */
+    int64_t            between_ns;
     const vp_library **libraries; /* of each scenario                       */
     vp_blocks        **blocks;    /* planner/space.h */
     int64_t            n_blocks, cap_blocks;
     bool               cut;     /* micro-batches that are larger than all that fit are left out */
     vp_ilp_problem     problem; /* the integer programs, in the order of scenarios */
-    /* of streamed scenarios: the same with costs that say better which plan waits less and prove less;
-     * of others NULL */
-    const vp_ilp **waiting;
     /* plans that fit, fastest first: presets, and each scenario's best where it may come within
      * request->listed of the best of all */
     vp_candidate *candidates;

@@ -8,20 +8,25 @@
  * programs get what it takes at least: a block's kernels begin when its parameters are there, and
  * these are sent when the block before it begins, so that
  *
- *     forward   >= max(embedding, w) + sum over blocks of max(c, w) - max(0, w - c)
- *     backward  >= max(head, u)      + sum over blocks of max(c, u) - max(0, u - least c)
- *                  + max(embedding, g)
+ *     forward   = max(embedding, w) + sum over blocks of max(c, w) - max(0, w - c) + head
+ *     backward  = max(head, u)      + sum over blocks of max(c, u) - max(0, u - c of the first block)
+ *                 + max(embedding, g)
  *
  * with c the kernels' time of a block, w the copies' of its parameters, u of its parameters and, from
  * the second micro-step on, of its gradients, and g of its gradients' way back: the first block's go
  * while the embedding's backward runs. The terms with a minus are for the block that fetches
- * nothing.
+ * nothing. Backward takes more where the second block's gradients are still on their way when the first
+ * block ends: it is a bound there.
  *
  * In the first micro-step, which fetches no gradients, u is the longer one of w and g. A block begins
  * when the gradients of the second block before it are back, for which those of the blocks in between
  * wait: if block p ends at E, then p + 2 + i begins at E + (i + 1) g at the earliest, which is g for
  * each of the blocks p + 1 to p + 1 + i. So of any blocks those that are shorter than g may count as g, but for
- * the first and the last of the pass: there the term with a minus counts twice. */
+ * the last of the chain, p, and for the first: it may if the embedding then counts as g too. Where blocks also
+ * move activations through slots, d nanoseconds of copies each in a pass, these stand between those of one
+ * block's parameters and the next one's: of any blocks one after the other all but one take u + d at least,
+ * from the beginning of the first to that of the block behind the last. planner/streamed_space.c makes integer
+ * programs of this. */
 #include "base/checked.h"
 #include "plan/simulate.h"
 #include "planner/planner_internal.h"
@@ -152,11 +157,6 @@ static int64_t backward_ns(const program_price *p, int64_t first_copies_ns, int6
                   vp_mul(n_micro - 1, at_least(each_ns, copies_ns)));
 }
 
-int64_t vp_streamed_first_ns(const vp_streamed_figures *f)
-{
-    return vp_max_i64(f->params_ns, f->back_ns);
-}
-
 static vp_status price_streamed(vp_assembly *a, const program_price *price, int64_t n_micro,
                                 vp_err *err)
 {
@@ -176,10 +176,12 @@ static vp_status price_streamed(vp_assembly *a, const program_price *price, int6
     sum = vp_add(sum, backward_ns(head, params_ns, vp_add(params_ns, gradients_ns), n_micro));
     sum = vp_add(sum, to_ns(optimizer_s));
     a->figures.outside_blocks_ns = sum;
-    a->figures.streamed          = (vp_streamed_figures){.params_ns    = params_ns,
-                                                         .gradients_ns = gradients_ns,
-                                                         .back_ns      = back_ns,
-                                                         .forward_ns   = block->kernels_ns[VP_PASS_FORWARD]};
+    a->figures.streamed          = (vp_streamed_figures){
+                 .params_ns    = params_ns,
+                 .gradients_ns = gradients_ns,
+                 .back_ns      = back_ns,
+                 .forward_ns   = block->kernels_ns[VP_PASS_FORWARD],
+                 .embedding_ns = vp_add(embedding->kernels_ns[VP_PASS_BACKWARD], embedding->first_only_ns)};
     if (vp_overflowed(sum))
         VP_TRY(
             VP_FAIL(err, VP_ERR_INPUT,
@@ -199,6 +201,23 @@ static vp_status price_moved(vp_assembly *a, int64_t n_micro, vp_err *err)
     a->figures.step_time_s = (double)llround(a->figures.step_time_s * 1e9) * 1e-9;
 out:
     return st;
+}
+
+/* What blocks' norms and updates take in backward: a copy that is under way may hide them. */
+static void price_in_backward(vp_assembly *a, const program_price *price)
+{
+    int64_t sum_ns = 0, least_ns = INT64_MAX;
+
+    for (int64_t i = 1; i < a->graph.n_instances - 1; i++) {
+        const program_price *p = &price[a->program_of[i]];
+        int64_t ns             = vp_add(p->kernels_ns[VP_PASS_NORM], p->kernels_ns[VP_PASS_UPDATE]);
+        sum_ns                 = vp_add(sum_ns, ns);
+        least_ns               = vp_min_i64(least_ns, ns);
+    }
+    if (vp_scenario_updates_in_backward(a->scenario) && sum_ns > 0) {
+        a->figures.in_backward_ns       = sum_ns;
+        a->figures.least_in_backward_ns = least_ns;
+    }
 }
 
 vp_status vp_price(vp_assembly *a, vp_err *err)
@@ -231,6 +250,7 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
             "a step of this configuration takes more nanoseconds than 64 bits can count");
     a->figures.step_time_s       = (double)total_ns * 1e-9;
     a->figures.outside_blocks_ns = total_ns - blocks_ns;
+    price_in_backward(a, price);
     /* where copies run beside kernels all micro-steps are alike */
     assert((!a->scenario->offload.blocks && !a->scenario->offload.activations) ||
            vp_scenario_last_batch(a->scenario) == 0);

@@ -10,10 +10,10 @@
 /* ---- the scenario that a plan says it is ---- */
 
 typedef struct remaking {
-    const vp_plan *plan;
-    vp_json_node   decisions, settings, fixed;
-    vp_model      *model;
-    vp_scenario    scenario;
+    const vp_plan  *plan;
+    vp_json_node    decisions, settings, fixed;
+    const vp_model *model;
+    vp_scenario     scenario;
 } remaking;
 
 /* Ops of a block by their names. */
@@ -192,6 +192,22 @@ out:
     return st;
 }
 
+vp_status vp_plan_scenario(const vp_plan *plan, const vp_json_node *root, const vp_model *model,
+                           vp_scenario *out, vp_err *err)
+{
+    remaking  r = {.plan = plan, .model = model};
+    int64_t   n_fixed;
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_json_object(root, "decisions", &r.decisions, err));
+    VP_TRY(vp_json_object(root, "settings", &r.settings, err));
+    VP_TRY(vp_json_array(root, "fixed", &r.fixed, &n_fixed, err));
+    VP_TRY(read_scenario(&r, err));
+    *out = r.scenario;
+out:
+    return st;
+}
+
 /* ---- the plan that it makes ---- */
 
 /* Programs go by the compute capability; what a call takes there moves no bit. */
@@ -210,10 +226,11 @@ static vp_device device_like(const vp_plan *plan)
 
 vp_status vp_plan_remake(const vp_plan *plan, const vp_json_node *root, vp_plan **out, vp_err *err)
 {
-    remaking      r      = {.plan = plan};
     vp_device     device = device_like(plan);
     vp_cost       cost   = {.device = &device};
     vp_model_opts opts   = {.dropout = plan->recipe.dropout, .lora = &plan->recipe.lora};
+    vp_model     *made   = NULL;
+    vp_scenario   scenario;
     vp_json_node  model, config;
     vp_status     st = VP_OK;
 
@@ -223,15 +240,11 @@ vp_status vp_plan_remake(const vp_plan *plan, const vp_json_node *root, vp_plan 
                             (long long)plan->n_buckets));
     VP_TRY(vp_json_object(root, "model", &model, err));
     VP_TRY(vp_json_object(&model, "config", &config, err));
-    VP_TRY(vp_json_object(root, "decisions", &r.decisions, err));
-    VP_TRY(vp_json_object(root, "settings", &r.settings, err));
-    int64_t n_fixed;
-    VP_TRY(vp_json_array(root, "fixed", &r.fixed, &n_fixed, err));
-    VP_TRY(vp_model_from_config(plan->model_name, &config, &opts, &r.model, err));
-    VP_TRY(read_scenario(&r, err));
-    VP_TRY(vp_assemble(r.model, &r.scenario, &cost, out, err));
+    VP_TRY(vp_model_from_config(plan->model_name, &config, &opts, &made, err));
+    VP_TRY(vp_plan_scenario(plan, root, made, &scenario, err));
+    VP_TRY(vp_assemble(made, &scenario, &cost, out, err));
 out:
-    vp_model_free(r.model);
+    vp_model_free(made);
     return st;
 }
 

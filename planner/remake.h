@@ -13,6 +13,12 @@
 
 #include "base/json.h"
 #include "plan/plan.h"
+#include "planner/scenario.h"
+
+/* The scenario of this model that a plan says it is. root: an object with its decisions, settings and
+ * fixed buffers, where errors are located. VP_ERR_INPUT: the model cannot have it. */
+vp_status vp_plan_scenario(const vp_plan *plan, const vp_json_node *root, const vp_model *model,
+                           vp_scenario *out, vp_err *err);
 
 /* A checked plan of the same config, recipe, decisions and settings; the caller's. VP_ERR_INPUT,
  * located in the document that plan was read from (root): these make no plan. */

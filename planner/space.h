@@ -8,27 +8,6 @@
 
 #include "planner/planner.h"
 
-/* The blocks' side of scenarios of one micro-batch and semantics: libraries, and their items of an
- * integer program. */
-enum { VP_MAX_MOVED_CHOICES = 8 };
-
-struct vp_blocks {
-    int64_t micro_batch;
-    /* where activations may move: of each choice of outputs the library of single blocks */
-    vp_outputs          outputs;
-    uint64_t            moved[VP_MAX_MOVED_CHOICES];
-    vp_library          moved_libraries[VP_MAX_MOVED_CHOICES];
-    int                 n_moved;
-    const vp_semantics *semantics;
-    /* of single blocks, of which none: there are no such micro-steps; and with segments, or of those
-     * that are pinned alone */
-    vp_library   alone, all;
-    vp_item_row *alone_items, *all_items;
-};
-
-/* The ops that a pinned recompute kind recomputes; none where it is free. */
-uint64_t vp_pinned_set(const vp_plan_request *request);
-
 /* How far the micro-batches of a number format go. */
 typedef enum vp_space_extent {
     VP_SPACE_LEAST, /* as far as one may need the least                    */
@@ -43,6 +22,13 @@ typedef enum vp_space_extent {
  * the device have, and more than twice what the smallest needs in all. */
 vp_status vp_space_list(const vp_plan_request *request, const vp_plan_answer *like,
                         vp_plan_answer *answer, vp_cost *cost, vp_space_extent extent, vp_err *err);
+
+/* More chunks beside those that were listed: between two neighbours, of settings that are else alike, where a plan might
+ * take less than best_ns, if it took no longer than the larger chunk does and needed no more than the
+ * smaller one; in the middle, so that again and again all are tried that may pay. *n_left: how many settings may
+ * still be added; 0 ends it. New scenarios follow those that there are. */
+vp_status vp_space_refine(const vp_plan_request *request, vp_plan_answer *answer, vp_cost *cost,
+                          int64_t best_ns, int64_t *n_left, vp_err *err);
 
 /* Fewest bytes above an integer program's base that the blocks and the head need, and counts that
  * need no more, found in last[n_blocks + 1]; both NULL: the bytes alone. */

@@ -5,6 +5,7 @@
 
 #include "planner/lowering/lower.h"
 #include "planner/space.h"
+#include "planner/streamed_space.h"
 
 /* Plans that were trained here, and what of theirs was in host memory: all of the long run must be many. */
 static struct counts {
@@ -198,6 +199,28 @@ static void the_copies_of_an_update_overlap(void **state)
     vp_model_free(model);
 }
 
+/* SGD in fp32 holds neither master weights nor states: nothing is in host memory, and no update, however
+ * large its parameter (977 x 64), is made in pieces. */
+static void an_update_that_fetches_nothing_is_whole(void **state)
+{
+    const tiny  t     = {.n_layer = 3, .n_embd = 64, .n_head = 4, .vocab = 977, .n_positions = 64};
+    vp_model   *model = tiny_model(&t, 0.0);
+    vp_scenario s     = {.recipe       = vp_recipe_default(),
+                         .seq          = 16,
+                         .global_batch = 2,
+                         .micro_batch  = 2,
+                         .offload      = {.states = model->graph.n_instances}};
+    vp_plan    *plan;
+
+    (void)state;
+    vp_recipe_set_optimizer(&s.recipe, VP_OPT_SGD);
+    plan = plan_of(model, s, VP_RECOMPUTE_NONE);
+    OK(vp_plan_check(plan, "plan", err));
+    assert_int_equal(plan->host_peak_bytes, 0);
+    vp_plan_free(plan);
+    vp_model_free(model);
+}
+
 /* ---- what the planner makes of it ---- */
 
 /* Host memory makes a plan possible or faster, never slower; no plan takes more of it than there is;
@@ -359,7 +382,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
                                    .compute_capability = 90,
                                    .fp32_flop_per_s    = 1e10 * (double)(1 + pick(&r, 100)),
                                    .memory_bytes_per_s = 1e10 * (double)(1 + pick(&r, 30)),
-                                   .host_link_bytes_per_s = i % 3 ? 1e8 * (double)(1 + pick(&r, 60)) : 1e12,
+                                   .host_link_bytes_per_s = i % 4 ? 1e8 * (double)(1 + pick(&r, 60)) : 1e12,
                                    .usable_bytes          = INT64_MAX / 4};
         vp_plan_request request = request_for(model, &card);
         vp_plan_answer  a       = {.arena = vp_arena_new()};
@@ -405,6 +428,112 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
         vp_model_free(model);
     }
     assert_true(n > 60 && limited > 0 && nearest < 1e-6);
+}
+
+/* A random chain of a scenario's strategies, in their order: its counts, and which it begins and ends with. */
+static void random_chain(rng *r, const vp_library *lib, int64_t n_blocks, vp_scenario *s,
+                         int64_t *counts, int64_t *first, int64_t *last)
+{
+    *first = *last = pick(r, lib->n);
+    s->n_runs      = 0;
+    for (int64_t left = n_blocks, at = *first; left > 0;
+         at += at + 1 < lib->n ? 1 + pick(r, lib->n - at - 1) : 0) {
+        int64_t here = at == lib->n - 1 ? left : 1 + pick(r, left);
+        counts[at] += here;
+        s->runs[s->n_runs++] =
+            (vp_block_run){lib->strategies[at].recompute, here, 1, lib->strategies[at].offload};
+        left -= here;
+        *last = at;
+    }
+}
+
+/* What a part says of a chain; -1: the chain is not in it. */
+static int64_t said_ns(const vp_ilp_part *x, const int64_t *counts, int64_t first, int64_t last)
+{
+    vp_ilp_problem p = {.budget_bytes = INT64_MAX / 4, .ilps = (vp_ilp *)&x->ilp, .n_ilps = 1};
+    int64_t        here[VP_MAX_ITEMS] = {0}, ns;
+
+    if ((x->first >= 0 && x->first != first) || (x->last >= 0 && x->last != last))
+        return -1;
+    for (int64_t i = 0; i < x->ilp.n_items; i++)
+        here[i] =
+            counts[x->skipped + i] - (x->skipped + i == x->first) - (x->skipped + i == x->last);
+    return vp_ilp_evaluate(&p, 0, here, &ns) ? ns : -1;
+}
+
+/* In parts, by the strategies that chains begin and end with: some part has each chain, and of those that have it
+ * one says no more than what a step takes; where no activations move, hardly less. */
+static void no_chain_undercuts_all_parts_that_it_is_in(void **state)
+{
+    rng r = {53};
+    int n = 0, moved = 0, split = 0, exact = 0, alone = 0;
+
+    (void)state;
+    for (int i = 0; i < (long_run() ? 800 : 48); i++) {
+        char       config[800];
+        const tiny t = {.n_layer = 3 + pick(&r, 9), .n_embd = 32, .n_head = 4, .vocab = 97};
+        vp_model  *model =
+            i % 2 ? tiny_model(&t, 0.0)
+                   : model_of(random_config(&r, i % N_FAMILIES, config, sizeof config), 0.0);
+        vp_device       card    = {.name               = "card",
+                                   .compute_capability = 90,
+                                   .fp32_flop_per_s    = 1e10 * (double)(1 + pick(&r, 100)),
+                                   .memory_bytes_per_s = 1e10 * (double)(1 + pick(&r, 30)),
+                                   .host_link_bytes_per_s = 1e8 * (double)(1 + pick(&r, i % 4 ? 60 : 900)),
+                                   .usable_bytes          = INT64_MAX / 4};
+        vp_plan_request request = request_for(model, &card);
+        vp_plan_answer  a       = {.arena = vp_arena_new()};
+        vp_cost         cost    = {.device = &card};
+
+        request.host_bytes   = INT64_C(1) << 40;
+        request.global_batch = 1 + pick(&r, 6);
+        request.offload      = i % 3 == 0 ? VP_OFFLOAD_PARAMS_ACTIVATIONS : VP_OFFLOAD_PARAMS;
+        if (i % 2) /* gradients take twice what parameters do on their way */
+            request.recipe.precision = VP_PREC_BF16_MIXED;
+        if (vp_may_stream(&model->graph))
+            OK(vp_space_list(&request, NULL, &a, &cost, VP_SPACE_ALL, err));
+        for (int64_t k = 0; k < a.n_scenarios; k += 1 + (i % 3 ? 0 : pick(&r, 9))) {
+            vp_scenario       s            = a.scenarios[k]->scenario;
+            const vp_library *lib          = a.libraries[k];
+            const int64_t     n_blocks     = model->graph.n_instances - 2,
+                          n_micro          = request.global_batch / s.micro_batch;
+            const int n_slots              = s.offload.activations ? s.offload.n_slots : 0;
+            int64_t   counts[VP_MAX_ITEMS] = {0}, first, last, n_parts, n_in = 0, most_ns = -1,
+                    least_ns = INT64_MAX;
+            vp_ilp_part *parts, *ends = vp_arena_array(a.arena, lib->n, sizeof *ends);
+            vp_figures   f;
+            random_chain(&r, lib, n_blocks, &s, counts, &first, &last);
+            OK(vp_assemble_figures(model, &s, &cost, &f, err));
+            OK(vp_streamed_parts(a.arena, &a.problem.ilps[k], lib, &a.scenarios[k]->figures,
+                                 n_slots, n_micro, INT64_MAX / 4, &parts, &n_parts, err));
+            for (int64_t q = 0; q < n_parts; q++) {
+                int64_t ns = said_ns(&parts[q], counts, first, last), n_ends = 0, end_ns = -1;
+                if (ns < 0)
+                    continue;
+                if (vp_streamed_split_last(&parts[q], lib, &a.scenarios[k]->figures, ends, &n_ends))
+                    for (int64_t e = 0; e < n_ends; e++)
+                        end_ns = vp_max_i64(end_ns, said_ns(&ends[e], counts, first, last));
+                assert_true(n_ends == 0 ||
+                            end_ns >= ns); /* it is in one of them, which says no less */
+                split += n_ends > 0;
+                ns       = n_ends > 0 ? end_ns : ns;
+                most_ns  = vp_max_i64(most_ns, ns);
+                least_ns = vp_min_i64(least_ns, ns);
+                n_in++;
+            }
+            assert_true(n_in > 0);
+            if (f.step_time_s * 1e9 < (double)least_ns - 0.5)
+                fail_msg("model %d, scenario %d: %.0f ns, and %lld at least", i, (int)k,
+                         f.step_time_s * 1e9, (long long)least_ns);
+            alone += n_slots == 0;
+            exact += n_slots == 0 && f.step_time_s * 1e9 < (double)most_ns + 1.5;
+            moved += n_slots > 0;
+            n++;
+        }
+        vp_plan_answer_release(&a);
+        vp_model_free(model);
+    }
+    assert_true(moved > 100 && alone > 40 && split >= 2 && exact * 10 >= alone * 9);
 }
 
 /* Where a choice is clear, by hand. gpt2 of 6 blocks, width 64, 4 x 64 tokens in one micro-step, a card
@@ -480,9 +609,11 @@ int main(void)
         cmocka_unit_test(activations_in_host_memory_train_the_same_bits),
         cmocka_unit_test(of_each_kind_of_offload_there_were_many),
         cmocka_unit_test(the_copies_of_an_update_overlap),
+        cmocka_unit_test(an_update_that_fetches_nothing_is_whole),
         cmocka_unit_test(host_memory_is_used_where_it_pays),
         cmocka_unit_test(no_streamed_plan_is_faster_than_its_bound),
         cmocka_unit_test(no_plan_that_moves_activations_undercuts_its_integer_program),
+        cmocka_unit_test(no_chain_undercuts_all_parts_that_it_is_in),
         cmocka_unit_test(offload_and_recompute_each_win_where_they_are_faster),
     };
 

@@ -42,6 +42,7 @@ double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
     if (step->stream == VP_STREAM_HOST && !cost->device->is_cpu) {
         cost->all_measured = false; /* a card's profile has the card's updates */
         return round(vp_host_update_seconds(
+                         cost->device,
                          vp_kernel_bytes_moved(step->kernel, step->dtype, step->ints, lacks)) *
                      1e9) *
                1e-9;

@@ -550,7 +550,7 @@ bool vp_backward_reads(const vp_graph *graph, int template_idx, const vp_semanti
     assert(semantics->executable);
     for (int s = 0; s < VP_SEM_MAX_STEPS && !vp_sem_step_is_end(&row->backward[s]); s++)
         for (int k = 0; k < vp_sem_step_n_operands(&row->backward[s]); k++)
-            if (row->backward[s].operands[k] == ref &&
+            if (meant_by(&l, op_idx, row->backward[s].operands[k]) == ref &&
                 !is_unwanted(&l, op_idx, &row->backward[s]) &&
                 !is_void(&l, op_idx, &row->backward[s]))
                 return true;
