@@ -28,12 +28,13 @@ def refused(what, code, words, config, *options):
 
 
 # ---- rows ----
-rows = list(csv.DictReader(line for line in open("tests/golden/trainers/worlds.csv") if not line.startswith("#")))
+rows, adapted = [list(csv.DictReader(line for line in open("tests/golden/trainers/" + name) if not line.startswith("#"))) for name in ("worlds.csv", "adapted_worlds.csv")]
 off = {}
-for r in rows:
+for r in rows + adapted:
     name = " ".join(r[k] for k in ("model", "parallel", "world", "offload", "precision", "recompute", "optimizer", "accumulation"))
     options = [x for k in ("world", "parallel", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation")
                for x in ("--" + k.replace("_", "-"), r[k])]
+    options += ["--lora", "r=%s,targets=%s" % (r["r"], r["lora"])] if "lora" in r else []
     rc, j = estimate(json.loads(r["config"]), *options, "--offload", r["offload"])
     if not ok(rc == 0, name, j.get("error")):
         continue
@@ -45,16 +46,16 @@ for r in rows:
     worst = max(int(r["allocated_" + p]) for p in PHASES)
     error = j["allocated_peak_bytes"] / worst - 1
     off.setdefault(r["parallel"], []).append(abs(error))
-    ok(abs(error) <= (0.02 if r["parallel"] == "zero3" else 0.01), "%s: allocated" % name, "%+.3f %%" % (100 * error))
-    wide = {"ddp": 0.03, "fsdp2": 0.10, "zero3": 0.30}.get(r["parallel"], 0.15)
+    ok(abs(error) <= 0.01, "%s: allocated" % name, "%+.3f %%" % (100 * error))
+    wide = {"ddp": 0.03, "fsdp2": 0.10}.get(r["parallel"], 0.16)
     error = j["reserved_peak_bytes"] / int(r["reserved"]) - 1
     ok(abs(error) <= wide, "%s: reserved" % name, "%+.3f %%" % (100 * error))
     for p in PHASES[1:]:
         there = int(r["allocated_" + p])
-        ok(abs(phases[p] - there) <= (0.12 if r["parallel"] == "zero3" else 0.03) * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
+        ok(abs(phases[p] - there) <= 0.03 * there, "%s: %s" % (name, p), "%d for %d" % (phases[p], there))
 ok({r["world"] for r in rows} == {"2", "4", "8"} and len({r["model"] for r in rows}) >= 3 and set(off) >= {"ddp", "fsdp2", "zero1", "zero2", "zero3"},
    "worlds, models and ways", sorted(off))
-for way, most in (("ddp", 0.002), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.01)):
+for way, most in (("ddp", 0.002), ("fsdp2", 0.0005), ("zero1", 0.0001), ("zero2", 0.0001), ("zero3", 0.001)):
     ok(sorted(off[way])[len(off[way]) // 2] <= most, "half of the rows of " + way, sorted(off[way]))
 allocated = sorted(x for list_ in off.values() for x in list_)
 ok(len(allocated) >= 50 and allocated[len(allocated) * 95 // 100] <= 0.01, "95 in 100 are within 1 %", allocated[-5:])
@@ -90,6 +91,8 @@ ok(held["forward1.2"]["gradients"] >= 2 * elements and held["step1"]["gradients"
 llama = json.loads(next(r["config"] for r in rows if r["model"] == "tinyllama-1.1b"))
 refused("a way without cards", 2, ["--world"], gpt2, "--parallel", "fsdp2")
 refused("offloading what the way does not", 2, ["--offload params", "ddp"], gpt2, "--world", "2", "--offload", "params")
+for way, how in (("zero3", "--lora"), ("zero2", "--qlora")):
+    refused("adapters under " + way, 4, ["adapters", way], llama, "--world", "2", "--parallel", way, *(["--lora", "r=8,targets=all-linear"] if how == "--lora" else [how]))
 refused("adapters that are cut", 4, ["adapters", "fsdp2"], llama, "--world", "2", "--parallel", "fsdp2", "--lora", "r=8,targets=all-linear")
 p = subprocess.run([vplan, "estimate", "gpt2", "--world", "2", "--json"], stdout=subprocess.PIPE)
 ok(p.returncode == 2 and "--trainer" in p.stdout.decode(), "several cards are a PyTorch trainer's", p.stdout)
@@ -107,7 +110,7 @@ for options, device, way in ((["--world", "4", "--parallel", "ddp"], "4090", "--
 rc, j = said("--micro-batch", "2", "--device", "4090", "--budget", "18GiB", "--world", "4", "--parallel", "ddp")
 ok(rc == 3 and j["fits_with"]["options"] == "--world 4 --parallel fsdp2 --recompute full" and not j["fits_with"]["trains_adapters"], "the same training on the cards there are comes before adapters", j["fits_with"])
 for name, device, way, seq, want, what in (("llama-3.1-8b", "h100", "2 zero2", "1024", "--offload optimizer --micro-batch", "host memory, where the cards alone are not enough"),
-                                           ("llama-3.1-8b", "4090", "4 zero3", "4096", "--offload params", "parameters in host memory, where states are not enough"),
+                                           ("qwen2.5-32b", "l40s", "4 zero3", "6144", "--offload params", "parameters in host memory, where states are not enough"),
                                            ("llama-3.1-8b", "4090", "4 fsdp2", "4096", "--qlora --world 4 --parallel ddp", "adapters are on each card"),
                                            ("qwen2.5-32b", "4090", "4 zero3", "1024", "--world 8 --parallel zero3", "more cards, where nothing else is enough")):
     world, way = way.split()

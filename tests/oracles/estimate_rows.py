@@ -50,14 +50,21 @@ def of_ours(r, scratch):
     if not os.path.exists(path):
         with open(path, "w") as f:
             f.write(r["config"])
-    options = ["--precision", r["precision"], "--attention", r["attention"], "--recompute", r["recompute"], "--optimizer",
+    options = ["--precision", r["precision"], "--attention", r.get("attention", "sdpa:flash"), "--recompute", r["recompute"], "--optimizer",
                r["optimizer"], "--micro-batch", r["micro_batch"]]
     for column, option in (("task", "--task"), ("seq", "--seq"), ("target_seq", "--target-seq"), ("padding", "--padding"),
-                           ("eval_batch", "--eval-batch")):
-        if r.get(column, "0") not in ("", "0"):
+                           ("eval_batch", "--eval-batch"), ("packing", "--packing"), ("device", "--device")):
+        if r.get(column, "0") not in ("", "0") and not (column == "padding" and r.get("packing", "0") != "0"):
             options += [option, r[column]]
     if r.get("lora", "none") != "none":
-        options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]), "--load", r["load"]]
+        options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]) + ",dora" * (r.get("dora") == "1"), "--load", r["load"]]
+    if r.get("second"):
+        other = os.path.join(scratch, "second of %s.json" % r["model"])
+        with open(other, "w") as f:
+            f.write(r["second"])
+        options += ["--resident", "%s=%s" % (r["resident"], other)]
+    elif r.get("resident"):
+        options += ["--resident", r["resident"]]
     options += ["--method", "dpo"] * (r.get("trainer") == "dpo")
     options += {"all": ["--liger"], "loss": ["--loss", "liger"]}.get(r.get("liger"), [])
     phases = {p: int(r["allocated_" + p]) for p in PHASES + ["evaluate"] if "allocated_" + p in r}
@@ -82,7 +89,7 @@ def estimate(vplan, row):
     command = [vplan, "estimate", row["model"], "--trainer", row.get("trainer", "torch"), "--json"] + row["options"]
     p = subprocess.run(command, stdout=subprocess.PIPE)
     j = json.loads(p.stdout)
-    if p.returncode:
+    if p.returncode not in (0, 3):
         return j["error"]["message"]
     phases = {x["name"]: x for x in j["phases"]}
     here = {p: allocated(phases[p], row["workspaces"]) for p in row["phases"]}

@@ -162,6 +162,7 @@ static bool has_sign(const vp_dialect *d, const vp_document *doc)
 /* Files of others that share keys with those of a target: known by one of these, and not judged. */
 static const struct {
     const char *whose, *keys, *programs;
+    const char *beside; /* only where this key stands there too; NULL: alone */
 } others[] = {
     {"GPT-NeoX", "pipe_parallel_size pipe-parallel-size attention_config attention-config"},
     {"LLM Foundry", "device_train_microbatch_size"},
@@ -173,9 +174,25 @@ static const struct {
     {"OpenRLHF", "micro_train_batch_size",
      "openrlhf.cli.train_sft openrlhf.cli.train_rm openrlhf.cli.train_dpo openrlhf.cli.train_kto "
      "openrlhf.cli.train_kd openrlhf.cli.train_ppo_ray"},
-    {"NeMo", "exp_manager", NULL},
+    {"NeMo", "exp_manager strategy._target_", NULL},
     {"NeMo Automodel", "step_scheduler", NULL},
+    {"oumi", "training.trainer_type", NULL},
+    {"TRL's trainers that generate (GRPO, RLOO)",
+     "num_generations max_completion_length reward_funcs", NULL, "model_name_or_path"},
 };
+
+/* The first of these keys, paths from the root, that is there; NULL. */
+static const vp_value *first_of(const vp_document *doc, const char *keys)
+{
+    const vp_value *found = NULL;
+
+    for (const char *p = keys; p && *p && !found; p += strcspn(p, " "), p += *p == ' ') {
+        char path[128];
+        snprintf(path, sizeof path, "%.*s", (int)strcspn(p, " "), p);
+        found = vp_value_at(doc->root, path);
+    }
+    return found;
+}
 
 /* Whose the file is, where it is one of theirs; NULL. *at: the key that says so; NULL: its command does. */
 static const char *others_of(const vp_document *doc, const vp_value **at)
@@ -184,9 +201,11 @@ static const char *others_of(const vp_document *doc, const vp_value **at)
         *at = NULL;
         if (is_program(others[i].programs, doc))
             return others[i].whose;
-        for (*at = doc->root->first; *at; *at = (*at)->next)
-            if (listed(others[i].keys, (*at)->key))
-                return others[i].whose;
+        if (others[i].beside && !vp_value_member(doc->root, others[i].beside))
+            continue;
+        *at = first_of(doc, others[i].keys);
+        if (*at)
+            return others[i].whose;
     }
     return NULL;
 }

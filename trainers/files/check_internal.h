@@ -51,4 +51,7 @@ void vp_check_rules(vp_checked *c, vp_checked_file *file);
 void vp_check_settings(vp_checked *c);
 void vp_check_lengths(vp_checked *c, int64_t positions);
 
+/* Whether a saying of the dialect has this very word for the key: a name of its own where others write a path. */
+bool vp_is_literal(const vp_dialect *d, const char *key, const char *text);
+
 #endif

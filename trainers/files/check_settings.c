@@ -58,6 +58,23 @@ static bool accumulation_of(const vp_checked *c, const vp_checked_file *file, ch
     return true;
 }
 
+bool vp_is_literal(const vp_dialect *d, const char *key, const char *text)
+{
+    for (int i = 0; i < d->n_says; i++)
+        if (strcmp(d->says[i].key, key) == 0 && d->says[i].value &&
+            strcmp(d->says[i].value, text) == 0)
+            return true;
+    return false;
+}
+
+/* Something is there that is not switched off: a text, a list with members, true. */
+static bool is_there(const vp_value *v)
+{
+    return v && v->kind != VP_VALUE_NULL && !(v->kind == VP_VALUE_BOOL && !v->boolean) &&
+           !(v->kind == VP_VALUE_LIST && !v->n_children) &&
+           !(v->kind == VP_VALUE_STRING && (!v->text[0] || !strcasecmp(v->text, "false")));
+}
+
 /* One row against the file. *argument: what "$" stands for, in buf; explicit: it is written there. */
 static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp_saying *row,
                       char *buf, size_t buf_size, const char **argument, const vp_value **at)
@@ -67,6 +84,10 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
 
     if (!row->value)
         return !v || v->kind == VP_VALUE_NULL;
+    if (strcmp(row->value, "$set") == 0) {
+        *at = v;
+        return is_there(v);
+    }
     text = vp_effective(c, file, row->key, buf, buf_size);
     if (v && v->kind == VP_VALUE_NULL && !text) {
         *at = v;
@@ -98,7 +119,7 @@ static bool row_holds(const vp_checked *c, const vp_checked_file *file, const vp
     if (strcmp(row->value, "$global") == 0)
         return accumulation_of(c, file, buf, buf_size, argument);
     if (strncmp(row->value, "$file:", 6) == 0)
-        return v && v->kind != VP_VALUE_NULL;
+        return v && v->kind != VP_VALUE_NULL && !vp_is_literal(file->dialect, row->key, text);
     if (row->value[0] == '$') /* $model, $world, $global: no word of this setting */
         return true;
     return vp_same_value(text, row->value) ||

@@ -412,6 +412,8 @@ vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s
     j.said[VP_SETTING_ALLOCATOR] = true; /* the launch line's environment */
     VP_TRY(check_said(&j));
     VP_TRY(check_rules(&j));
+    if (!made_by)
+        goto out;
     out->launch = launch_of(&j);
     VP_TRY_ALLOC(err, out->launch);
     comment = comment_of(&j, made_by);

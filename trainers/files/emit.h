@@ -30,7 +30,8 @@ typedef struct vp_emitted {
     json_t         *settings; /* {file: {key: value}}: the caller's */
 } vp_emitted;
 
-/* made_by stands in every file as the command that made it. */
+/* made_by stands in every file as the command that made it; NULL: only whether the files can be written is asked, none has
+ * a text. */
 vp_status vp_emit(vp_arena *arena, const vp_target *target, const vp_settings *s,
                   const char *made_by, vp_emitted *out, vp_err *err);
 void      vp_emitted_release(vp_emitted *out);

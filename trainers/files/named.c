@@ -118,7 +118,8 @@ static vp_status open_of_keys(namer *x, const vp_document *doc, const vp_dialect
             if (!v || v->kind != VP_VALUE_STRING)
                 continue;
             if (!vp_launch_is_path(v->text, strlen(v->text))) {
-                note_unread(x, v, k->path);
+                if (!vp_is_literal(d, k->path, v->text) && !vp_is_literal(of, k->path, v->text))
+                    note_unread(x, v, k->path);
                 continue;
             }
             st = open_named(x, v, k->path, v->text, dialect_named(k->opens),

@@ -57,8 +57,8 @@ typedef struct vp_saying {
     const char *word;    /* pattern: "full", "every:N", "*"; NULL of VP_ALWAYS */
     const char *key;     /* "" : the setting is said by the value of another row's group alone */
     /* "$": what stands for the letter in the word; "$word": the word; "$global": micro-batch x
-     * accumulation x world; "$file:NAME": NAME is written, any text is read; NULL: the key must not
-     * be there */
+     * accumulation x world; "$file:NAME": NAME is written, any text is read but another row's word;
+     * "$set": read only, anything is there but false, "" and an empty list; NULL: the key must not be there */
     const char *value;
     const char *when; /* "parallel=zero1|zero2,target=hf": all must hold; "!=" too; NULL: always */
     const char *since, *until;

@@ -60,7 +60,7 @@ static bool can_be_told(search *x, const vp_settings *s)
     vp_emitted emitted;
     vp_err     why = {0};
 
-    if (vp_emit(x->arena, x->r->target, s, "", &emitted, &why) != VP_OK) {
+    if (vp_emit(x->arena, x->r->target, s, NULL, &emitted, &why) != VP_OK) {
         x->out->n_untold++;
         if (!x->first_untold.message[0])
             x->first_untold = why;
@@ -138,14 +138,17 @@ static bool is_recorded(const search *x, const vp_settings *s, vp_fit_bytes *out
                                                                   "fp16-mixed", "fp32"};
     const char *pinned  = x->r->pinned[VP_SETTING_PRECISION];
     bool        is_open = !pinned || strcmp(pinned, "any") == 0;
+    vp_fit_job  job     = x->r->job;
 
+    job.loads_only    = true; /* says what was recorded, and how much is trained */
+    job.at_most_bytes = 0;
     for (size_t p = 0; p < (is_open ? sizeof open / sizeof *open : 1); p++)
         for (size_t i = 0; i < sizeof recomputes / sizeof *recomputes; i++) {
             vp_settings one                 = *s;
             vp_err      ignored             = {0};
             one.value[VP_SETTING_RECOMPUTE] = recomputes[i];
             one.value[VP_SETTING_PRECISION] = is_open ? open[p] : pinned;
-            if (vp_fit_bytes_of(&x->r->job, &one, out, &ignored) == VP_OK)
+            if (vp_fit_bytes_of(&job, &one, out, &ignored) == VP_OK)
                 return true;
         }
     return false;
@@ -301,35 +304,14 @@ static bool is_only_too_large(search *x, const vp_choice *c)
     vp_fit_job job = x->r->job;
 
     job.terse                          = true;
+    job.at_most_bytes                  = x->r->budget_bytes;
     one.value[VP_SETTING_MICRO_BATCH]  = "1";
     one.value[VP_SETTING_ACCUMULATION] = "1";
-    return c->micro_batch > 1 && vp_fit_bytes_of(&job, &one, &ignored, &why) == VP_OK;
+    return c->micro_batch > 1 && vp_fit_bytes_of(&job, &one, &ignored, &why) != VP_ERR_INPUT;
 }
 
-static vp_status size_choice(search *x, vp_choice *c)
+static void take_bytes(search *x, vp_choice *c)
 {
-    vp_err    why = {0};
-    vp_status st  = VP_OK;
-
-    if (c->sized || c->out)
-        goto out;
-    c->out = x->variants[c->variant].refused;
-    if (c->out) {
-        goto out;
-    }
-    st = vp_fit_bytes_of(&x->r->job, &c->settings, &c->bytes, &why);
-    if (st == VP_ERR_INPUT) {
-        c->out = true;
-        st     = VP_OK;
-        if (is_only_too_large(x, c))
-            goto out;
-        VP_TRY(note_refusal(x, c, why.message));
-        goto out;
-    }
-    if (st != VP_OK) {
-        *x->err = why;
-        goto out;
-    }
     c->sized                    = true;
     c->fits                     = c->bytes.high_bytes <= x->r->budget_bytes;
     c->settings.allocated_bytes = c->bytes.allocated_bytes;
@@ -337,9 +319,53 @@ static vp_status size_choice(search *x, vp_choice *c)
     c->settings.device_bytes    = c->bytes.device_bytes;
     c->settings.reserved_high_bytes =
         c->bytes.reserved_bytes + (c->bytes.high_bytes - c->bytes.device_bytes);
-    x->out->n_sized++;
+}
+
+/* Its bytes; where it needs more than at_most_bytes, that it does. 0: whatever it needs. */
+static vp_status size_within(search *x, vp_choice *c, int64_t at_most_bytes)
+{
+    vp_fit_job job = x->r->job;
+    vp_err     why = {0};
+    vp_status  st  = VP_OK;
+
+    c->out = c->out || x->variants[c->variant].refused;
+    if (c->sized || c->out || (at_most_bytes && c->beyond_bytes >= at_most_bytes))
+        goto out;
+    x->out->n_sized += c->beyond_bytes == 0;
+    job.at_most_bytes = at_most_bytes;
+    st                = vp_fit_bytes_of(&job, &c->settings, &c->bytes, &why);
+    if (st == VP_OK) {
+        take_bytes(x, c);
+    } else if (st == VP_ERR_NO_FIT && at_most_bytes) {
+        c->beyond_bytes = at_most_bytes;
+        st              = VP_OK;
+    } else if (st == VP_ERR_INPUT) {
+        c->out = true;
+        st     = VP_OK;
+        x->out->n_sized--;
+        if (!is_only_too_large(x, c))
+            VP_TRY(note_refusal(x, c, why.message));
+    } else {
+        *x->err = why;
+    }
 out:
     return st;
+}
+
+static vp_status size_choice(search *x, vp_choice *c)
+{
+    return size_within(x, c, 0);
+}
+
+static vp_status probe_choice(search *x, vp_choice *c)
+{
+    return size_within(x, c, x->r->budget_bytes);
+}
+
+/* As far as it was looked at. */
+static bool is_too_large(const vp_choice *c)
+{
+    return c->sized ? !c->fits : c->beyond_bytes > 0;
 }
 
 static vp_choice *choice_of(search *x, int64_t variant_idx, int64_t micro_batch)
@@ -366,8 +392,8 @@ static vp_status halve(search *x, const vp_choice *c)
     high = n - 1;
     for (int at = 0; high - low > 1; at = (low + high) / 2) { /* the least first: often none fits */
         vp_choice *one = choice_of(x, c->variant, list[at]);
-        VP_TRY(size_choice(x, one));
-        if (one->sized && !one->fits)
+        VP_TRY(probe_choice(x, one));
+        if (is_too_large(one))
             high = at;
         else
             low = at;
@@ -377,15 +403,21 @@ out:
     return st;
 }
 
+/* One micro-step keeps no gradients while it goes forward: it may need less than smaller micro-batches. */
+static bool is_one_micro_step(const search *x, const vp_choice *c)
+{
+    return c->micro_batch == x->r->global_batch / x->r->world;
+}
+
 static vp_status try_choice(search *x, vp_choice *c)
 {
     int64_t   from = x->variants[c->variant].too_large_from;
     vp_status st   = VP_OK;
 
-    if (from && c->micro_batch >= from)
+    if (from && c->micro_batch >= from && !is_one_micro_step(x, c))
         goto out;
-    VP_TRY(size_choice(x, c));
-    if (c->sized && !c->fits)
+    VP_TRY(probe_choice(x, c));
+    if (is_too_large(c))
         VP_TRY(halve(x, c));
 out:
     return st;
@@ -401,7 +433,7 @@ static vp_status find_richer(search *x)
     for (int64_t v = 0; v < x->n_variants; v++) {
         int64_t m = x->variants[v].too_large_from;
         for (vp_choice *c; m && (c = choice_of(x, v, m)) != NULL;) {
-            VP_TRY(size_choice(x, c));
+            VP_TRY(size_within(x, c, budget));
             if (!c->sized || c->bytes.high_bytes > budget)
                 break;
             if ((!o->best || c->seconds < o->best->seconds) &&
@@ -416,17 +448,61 @@ out:
     return st;
 }
 
-static void note_least_and_refused(search *x)
+static void note_refused(search *x)
 {
-    vp_chosen *o = x->out;
+    x->out->n_refused = 0;
+    for (int64_t i = 0; i < x->out->n; i++)
+        x->out->n_refused += x->variants[x->out->all[i].variant].refused;
+}
 
-    o->n_refused = 0;
+static vp_choice *least_sized(vp_chosen *o)
+{
+    vp_choice *least = NULL;
+
+    for (int64_t i = 0; i < o->n; i++)
+        if (o->all[i].sized && (!least || o->all[i].bytes.high_bytes < least->bytes.high_bytes))
+            least = &o->all[i];
+    return least;
+}
+
+/* The bytes of the last one that would be listed, of those that are sized; 0: not so many are. */
+static int64_t sized_at_most(const vp_chosen *o)
+{
+    enum { LISTED = 1 + VP_MAX_ALTERNATIVES };
+    int64_t least[LISTED], n = 0;
+
     for (int64_t i = 0; i < o->n; i++) {
-        o->n_refused += x->variants[o->all[i].variant].refused;
-        if (o->all[i].sized &&
-            (!o->least || o->all[i].bytes.high_bytes < o->least->bytes.high_bytes))
-            o->least = &o->all[i];
+        int64_t bytes = o->all[i].bytes.high_bytes, at;
+        if (!o->all[i].sized || (n == LISTED && bytes >= least[LISTED - 1]))
+            continue;
+        n += n < LISTED;
+        for (at = n - 1; at > 0 && least[at - 1] > bytes; at--)
+            least[at] = least[at - 1];
+        least[at] = bytes;
     }
+    return n < LISTED ? 0 : least[LISTED - 1];
+}
+
+/* Nothing fits: of each way the least micro-batch and one micro-step, from the slowest on, which mostly need less. What needs more than what is
+ * listed besides is not worked out to its end. */
+static vp_status find_least(search *x)
+{
+    vp_chosen *o  = x->out;
+    vp_status  st = VP_OK;
+
+    for (int64_t i = o->n - 1; i >= 0; i--) {
+        vp_choice *c = &o->all[i];
+        if (c->micro_batch == (x->r->micro_batch ? x->r->micro_batch : 1) ||
+            is_one_micro_step(x, c))
+            VP_TRY(size_within(x, c, sized_at_most(o)));
+    }
+    o->least = least_sized(o);
+    if (!o->least)
+        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s",
+                       o->refused_first ? o->refused_first
+                                        : "every micro-batch is too large to be counted"));
+out:
+    return st;
 }
 
 static vp_status find_best(search *x)
@@ -439,14 +515,12 @@ static vp_status find_best(search *x)
         if (o->all[i].sized && o->all[i].fits)
             o->best = &o->all[i];
     }
+    if (x->r->only_best)
+        goto out;
     VP_TRY(find_richer(x));
-    note_least_and_refused(x);
-    if (!o->least)
-        VP_TRY(VP_FAIL(x->err, VP_ERR_INPUT, "%s",
-                       o->refused_first ? o->refused_first
-                                        : "every micro-batch is too large to be counted"));
-    if (o->best) /* else it is what needs least of all */
-        o->least = NULL;
+    if (!o->best)
+        VP_TRY(find_least(x));
+    note_refused(x);
 out:
     return st;
 }
@@ -522,7 +596,8 @@ vp_status vp_choose(vp_arena *arena, const vp_choose_request *request, vp_chosen
     VP_TRY(list_choices(&x));
     qsort(out->all, (size_t)out->n, sizeof *out->all, by_seconds);
     VP_TRY(find_best(&x));
-    VP_TRY(list_alternatives(&x));
+    if (!request->only_best)
+        VP_TRY(list_alternatives(&x));
 out:
     if (st != VP_OK)
         vp_chosen_release(out);

@@ -7,7 +7,7 @@
  * neither pinned nor unknown to the trainer's files. All of them are priced; bytes are worked out from
  * the fastest on, until one fits with the upper end of its interval: the slower ones cannot be the
  * answer. Where one is too large, so are larger micro-batches of the same words, and the largest that is
- * not is found by halving. Ties go to the language's order. */
+ * not is found by halving. What is too large is not worked out to its end. Ties go to the language's order. */
 #ifndef VP_TRAINERS_FIT_CHOOSE_H
 #define VP_TRAINERS_FIT_CHOOSE_H
 
@@ -21,6 +21,7 @@ typedef struct vp_choose_request {
     int64_t          seq, global_batch, world, budget_bytes;
     int64_t          micro_batch;           /* 0: free */
     const char      *pinned[VP_N_SETTINGS]; /* NULL: as its axis says; "any": all its words */
+    bool             only_best; /* nothing else is wanted of the answer, and no reasons */
 } vp_choose_request;
 
 typedef struct vp_choice {
@@ -28,7 +29,8 @@ typedef struct vp_choice {
     double       seconds;
     int64_t      order; /* among equals */
     bool         sized, fits;
-    bool         out; /* its step was not recorded */
+    bool         out;          /* its step was not recorded */
+    int64_t      beyond_bytes; /* where it is not sized: it needs more than that; 0: not known */
     int64_t      variant, micro_batch;
     vp_fit_bytes bytes;
 } vp_choice;

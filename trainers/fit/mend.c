@@ -10,6 +10,12 @@ static const vp_setting changed[] = {VP_SETTING_ALLOCATOR, VP_SETTING_RECOMPUTE,
                                      VP_SETTING_MICRO_BATCH, VP_SETTING_ACCUMULATION};
 enum { N_CHANGED = sizeof changed / sizeof *changed };
 
+/* What a card holds depends on how many there are. */
+static bool shares(const char *parallel)
+{
+    return parallel && strcmp(parallel, "none") != 0 && !vp_world_replicates(parallel);
+}
+
 /* Everything that the estimate needs; a sentence in out->why where the files do not say it. */
 static vp_status complete(vp_arena *arena, const vp_checked *c, const vp_choose_request *r,
                           vp_mended *out, vp_err *err)
@@ -30,6 +36,14 @@ static vp_status complete(vp_arena *arena, const vp_checked *c, const vp_choose_
             VP_TRY_ALLOC(err, out->why);
             goto out;
         }
+    if (!s->value[VP_SETTING_WORLD] && shares(s->value[VP_SETTING_PARALLEL])) {
+        out->why = vp_arena_printf(arena,
+                                   "the files say parallel %s and not over how many cards; the "
+                                   "command that starts them does: vplan check FILE... -- COMMAND",
+                                   s->value[VP_SETTING_PARALLEL]);
+        VP_TRY_ALLOC(err, out->why);
+        goto out;
+    }
     st = vp_settings_complete(arena, s, NULL, &why);
     if (st == VP_ERR_INPUT) {
         out->why = vp_arena_strdup(arena, why.message);

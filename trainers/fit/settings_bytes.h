@@ -19,16 +19,21 @@ typedef struct vp_fit_job {
     const vp_profile  *profile; /* or NULL */
     const vp_language *language;
     bool               padded;
+    const char        *liger; /* "all": files ask for all of Liger's kernels; NULL: no word of it */
+    int64_t            eval_batch;    /* samples at once of evaluations between steps; 0: none */
     vp_eager_prices   *prices;        /* or NULL */
+    vp_hf_shelf       *shelf;         /* or NULL */
     int64_t            context_bytes; /* what the process takes outside PyTorch's allocator */
     bool               terse; /* nobody reads why a setting has no bytes: that is said in short */
+    int64_t
+        at_most_bytes; /* of the card: what needs more has no bytes but VP_ERR_NO_FIT; 0: all have */
+    bool loads_only;   /* bytes are those of the loaded model */
 } vp_fit_job;
 
 typedef struct vp_fit_bytes {
     int64_t     allocated_bytes, reserved_bytes, device_bytes;
     int64_t     low_bytes, high_bytes; /* of device_bytes */
     double      low, high;             /* of reserved_bytes, as shares of them */
-    bool        borrowed;              /* not the trainer's own step; the interval is wider */
     const char *basis, *why;           /* as the language's, of this step */
     const char *peak_phase;
     int64_t     n_params, n_trained;
@@ -37,7 +42,8 @@ typedef struct vp_fit_bytes {
     int         n_assumptions;
 } vp_fit_bytes;
 
-/* The settings are complete. VP_ERR_INPUT: what they mean was not recorded, by name. */
+/* The settings are complete. VP_ERR_INPUT: what they mean was not recorded, by name. VP_ERR_NO_FIT: they need more
+ * than job->at_most_bytes. */
 vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_bytes *out,
                           vp_err *err);
 

@@ -16,7 +16,7 @@ static vp_choose_request changed(const finder *f, const vp_fit_change *c, const 
 {
     vp_choose_request r = *f->request;
 
-    r.job.terse = true;
+    r.job.terse = r.only_best = true;
     if (card) {
         r.job.device        = card;
         r.job.profile       = NULL;

@@ -3,6 +3,8 @@
 #include "base/text.h"
 #include "base/units.h"
 #include "trainers/hf/hf_find.h"
+#include "trainers/hf/hf_resident.h"
+#include "trainers/hf/hf_step.h"
 #include "trainers/torch/optimizer_step.h"
 #include "trainers/torch/world.h"
 
@@ -19,9 +21,9 @@ typedef struct run {
     vp_caching_allocator *allocator;
     vp_ledger             ledger;
     vp_recorded          *step;
-    vp_ledger_block      *copies; /* of what is trained, that stay */
-    int64_t               n_copies;
+    vp_hf_resident       *resident; /* or NULL: nothing stays besides */
     vp_optimizer_step    *optimizer;
+    vp_recorded_watch     adds;  /* to gradients of what stays */
     vp_world             *world; /* or NULL: one rank */
     vp_hf_estimate       *out;
     char                  names[VP_LEDGER_PHASES][24];
@@ -46,27 +48,16 @@ static bool has_phase(const run *r, const char *phase)
     return false;
 }
 
-/* A found program with its sizes, to be played in the run's ledger. */
-static vp_status make_step(run *r, vp_hf_found *found, const vp_hf_request *q, int64_t seq,
-                           vp_recorded **out, vp_err *err)
+/* What several cards do with adapters is known of some ways. */
+static vp_status refuse_adapters(const vp_hf_request *q, vp_err *err)
 {
-    vp_symbols *symbols = &found->sizes.symbols;
-    vp_status   st      = VP_OK;
+    bool is_quantised = vp_hf_is_quantised(q);
 
-    symbols->at[VP_SYM_B] = vp_hf_is_dpo(q) ? 2 * q->batch : q->batch;
-    symbols->at[VP_SYM_S] = seq;
-    symbols->at[VP_SYM_r] = q->lora.rank;
-    VP_TRY(vp_symbols_complete(
-        symbols,
-        &(vp_symbol_card){
-            .processors = q->processors,
-            .threads    = q->capability == 75 ? 1024
-                          : q->capability == 80 || q->capability == 90 || q->capability == 100 ? 2048
-                                                                                               : 1536},
-        err));
-    VP_TRY(vp_recorded_new(found->program, symbols, found->sizes.n_layers, &r->ledger, out, err));
-out:
-    return st;
+    if (!vp_hf_is_shared(q) || !vp_hf_has_adapters(q) || vp_world_adapts(q->parallel, is_quantised))
+        return VP_OK;
+    return VP_FAIL(err, VP_ERR_INPUT, "%s under --parallel %s are not known; %s",
+                   is_quantised ? "adapters of quantised weights" : "adapters", q->parallel,
+                   is_quantised ? "--parallel ddp is" : "those of ddp, zero1 and zero2 are");
 }
 
 static vp_status set_up(run *r, vp_err *err)
@@ -75,6 +66,7 @@ static vp_status set_up(run *r, vp_err *err)
     vp_caching_allocator_opts opts = {0};
     vp_status                 st   = VP_OK;
 
+    VP_TRY(refuse_adapters(q, err));
     VP_TRY(vp_hf_find(r->model, q, VP_HF_STEP, r->out, &r->found, err));
     if (r->found.sizes.symbols.at[VP_SYM_t] && q->capability < 80)
         VP_TRY(VP_FAIL(
@@ -85,8 +77,9 @@ static vp_status set_up(run *r, vp_err *err)
     if (q->alloc_conf)
         VP_TRY(vp_caching_allocator_conf(q->alloc_conf, &opts, err));
     VP_TRY(vp_caching_allocator_new(&opts, &r->allocator, err));
-    r->ledger.allocator = r->allocator;
-    VP_TRY(make_step(r, &r->found, q, r->out->seq, &r->step, err));
+    r->ledger.allocator     = r->allocator;
+    r->ledger.at_most_bytes = q->at_most_bytes;
+    VP_TRY(vp_hf_step_new(&r->found, q, r->out->seq, &r->ledger, &r->step, err));
     vp_recorded_workspace(r->step, workspace_of(q));
     if (q->keep_output && !has_phase(r, "output"))
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT,
@@ -108,7 +101,7 @@ static int64_t weight_bytes(const char *precision)
 /* Of an element of what is trained, and of its gradient. */
 static int64_t element_bytes(const vp_hf_request *q)
 {
-    bool halves = q->lora.is_bf16 || (vp_hf_is_trl(q) && vp_hf_is_quantised(q));
+    bool halves = vp_hf_halves_adapters(q) || (vp_hf_is_trl(q) && vp_hf_is_quantised(q));
 
     return !vp_hf_has_adapters(q) ? weight_bytes(q->precision) : halves ? 2 : 4;
 }
@@ -120,16 +113,13 @@ static vp_status share(run *r, vp_err *err)
 
     if (!vp_hf_is_shared(q))
         return VP_OK;
-    if (vp_hf_has_adapters(q) && !vp_world_replicates(q->parallel))
-        return VP_FAIL(err, VP_ERR_INPUT,
-                       "adapters under --parallel %s are not known; --parallel ddp is",
-                       q->parallel);
-    return vp_world_new(&(vp_world_opts){.parallel     = q->parallel,
-                                         .offload      = q->offload ? q->offload : "none",
-                                         .ranks        = q->world,
-                                         .weight_bytes = weight_bytes(vp_hf_computed_precision(q)),
-                                         .master_bytes = weight_bytes(q->precision),
-                                         .is_tied      = r->found.sizes.tied,
+    return vp_world_new(&(vp_world_opts){.parallel      = q->parallel,
+                                         .offload       = q->offload ? q->offload : "none",
+                                         .ranks         = q->world,
+                                         .weight_bytes  = weight_bytes(vp_hf_computed_precision(q)),
+                                         .master_bytes  = weight_bytes(q->precision),
+                                         .is_tied       = r->found.sizes.tied,
+                                         .is_recomputed = strcmp(q->recompute, "none") != 0,
                                          .loads_in_parts = !vp_hf_is_plain(q),
                                          .device_bytes   = q->device_bytes},
                         r->step, &r->ledger, &r->world, err);
@@ -161,9 +151,15 @@ static vp_status play(run *r, const char *word, int step, int64_t micro, vp_err 
     snprintf(phase, sizeof phase, "%s%s", word, micro > 0 ? "_more" : "");
     if (r->world && step)
         VP_TRY(vp_world_begin(r->world, word, micro + 1 == micro_steps(r), err));
+    if (strcmp(word, "backward") == 0)
+        VP_TRY(vp_hf_resident_backward(r->resident, err));
     VP_TRY(vp_recorded_play(r->step, phase, err));
+    if (strcmp(word, "backward") == 0)
+        VP_TRY(vp_hf_resident_backward_ends(r->resident, err));
     if (strcmp(word, "forward") == 0 && has_phase(r, "reference"))
         VP_TRY(vp_recorded_play(r->step, micro > 0 ? "reference_more" : "reference", err));
+    if (strcmp(word, "forward") == 0)
+        VP_TRY(vp_hf_resident_forward(r->resident, err));
     if (r->world && step)
         VP_TRY(vp_world_end(r->world, err));
     vp_ledger_end(&r->ledger);
@@ -171,32 +167,18 @@ out:
     return st;
 }
 
-static bool has_copies(const vp_hf_request *q)
+static vp_status no_layer(void *user, const char *phase, int64_t i, vp_err *err)
 {
-    return q->resident && strcmp(q->resident, "none") != 0;
+    (void)user, (void)phase, (void)i, (void)err;
+    return VP_OK;
 }
 
-/* An average of the weights, or the weights before a step of meta-learning: a copy of what is trained, changed in place. */
-static vp_status make_copies(run *r, vp_err *err)
+/* A gradient that is added to one that is there already. */
+static vp_status add_gradient(void *ledger, int64_t i, vp_ledger_block *block, vp_err *err)
 {
-    int64_t        n;
-    const int64_t *bytes = vp_recorded_parameters(r->step, &n);
-    vp_status      st    = VP_OK;
-
-    r->copies = calloc((size_t)n + 1, sizeof *r->copies);
-    VP_TRY_ALLOC(err, r->copies);
-    for (; r->n_copies < n; r->n_copies++)
-        VP_TRY(vp_ledger_alloc(&r->ledger, VP_OWNER_RESIDENT, bytes[r->n_copies],
-                               &r->copies[r->n_copies], err));
-out:
-    return st;
-}
-
-static void free_copies(run *r)
-{
-    for (int64_t i = 0; i < r->n_copies; i++)
-        vp_ledger_free(&r->ledger, &r->copies[i]);
-    free(r->copies);
+    (void)i, (void)err;
+    vp_ledger_free(ledger, block);
+    return VP_OK;
 }
 
 /* All phases before the batch is there: the base, then what is put on top of it. */
@@ -213,8 +195,11 @@ static vp_status play_loading(run *r, vp_err *err)
     }
     if (r->world)
         VP_TRY(vp_world_load(r->world, err));
-    if (has_copies(r->request))
-        VP_TRY(make_copies(r, err));
+    VP_TRY(vp_hf_resident_load(r->model, r->request, r->step, r->out->seq, &r->ledger, &r->resident,
+                               err));
+    r->adds = (vp_recorded_watch){.user = &r->ledger, .layer = no_layer, .gradient = add_gradient};
+    if (vp_hf_resident_has_gradients(r->resident))
+        vp_recorded_watched(r->step, &r->adds);
     vp_ledger_end(&r->ledger);
 out:
     return st;
@@ -265,19 +250,22 @@ static vp_status play_step(run *r, int step, vp_err *err)
     if (r->request->keep_output)
         VP_TRY(vp_recorded_play(r->step, n > 1 ? "output_more" : "output", err));
     vp_recorded_drop_gradients(r->step);
+    vp_hf_resident_drop_gradients(r->resident);
     if (r->world)
         vp_world_drop_gradients(r->world);
 out:
     return st;
 }
 
-/* Of the model whose linear layers are quantised: two in a byte. What is not is fp32, but for biases, which are 16 bits: so
+/* Of the model whose linear layers are quantised: two in a byte, or one. What is not is fp32, but for biases, which are 16 bits: so
  * the model's count where it is within a thousandth. SFTTrainer leaves it as it was loaded. */
 static int64_t quantised_parameters(const run *r)
 {
     int64_t each =
         vp_hf_is_trl(r->request) ? weight_bytes(vp_hf_computed_precision(r->request)) : 4;
-    int64_t n = 2 * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / each;
+    int64_t in_a_byte = strcmp(r->request->load, "int8") == 0 ? 1 : 2;
+    int64_t n =
+        in_a_byte * vp_recorded_quantised_bytes(r->step) + vp_recorded_frozen_bytes(r->step) / each;
     int64_t expected = r->model->n_params;
 
     return llabs(n - expected) <= expected / 1000 ? expected : n;
@@ -303,7 +291,7 @@ static vp_status play_evaluation(run *r, vp_err *err)
     q.recompute    = "none";
     q.lora.dropout = 0;
     VP_TRY(vp_hf_find(r->model, &q, VP_HF_EVALUATION, &e, &found, err));
-    VP_TRY(make_step(r, &found, &q, e.seq, &pass, err));
+    VP_TRY(vp_hf_step_new(&found, &q, e.seq, &r->ledger, &pass, err));
     vp_ledger_begin(&r->ledger, "evaluate");
     VP_TRY(vp_recorded_play(pass, "inputs", err));
     VP_TRY(vp_recorded_play(pass, "evaluate", err));
@@ -420,6 +408,18 @@ out:
     return st;
 }
 
+static vp_status play_training(run *r, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(play_inputs(r, err));
+    for (int step = 1; step <= STEPS; step++)
+        VP_TRY(play_step(r, step, err));
+    VP_TRY(play_evaluation(r, err));
+out:
+    return st;
+}
+
 vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
                              vp_hf_estimate *out, vp_err *err)
 {
@@ -431,16 +431,14 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     VP_TRY(share(&r, err));
     VP_TRY(play_loading(&r, err));
     VP_TRY(count_parameters(&r, err));
-    VP_TRY(play_inputs(&r, err));
-    for (int step = 1; step <= STEPS; step++)
-        VP_TRY(play_step(&r, step, err));
-    VP_TRY(play_evaluation(&r, err));
+    if (!request->loads_only)
+        VP_TRY(play_training(&r, err));
     finish(&r);
     if (r.world)
         finish_world(&r);
     for (int i = 0; i < out->n_phases; i++)
         out->phases[i].name = keep_name(out->phases[i].name);
-    if (strcmp(request->attention, "sdpa:flash") == 0)
+    if (strcmp(out->attention, "sdpa:flash") == 0)
         vp_hf_assume(out,
                      "sdpa: flash attention where PyTorch allows it, else memory-efficient, else "
                      "math; cuDNN's attention is off");
@@ -458,7 +456,7 @@ vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request
     if (request->capability != 90)
         vp_hf_assume(out, "kernels' scratch is that of compute capability 9.0, but for sums");
 out:
-    free_copies(&r);
+    vp_hf_resident_free(r.resident);
     vp_optimizer_step_free(r.optimizer);
     vp_world_free(r.world);
     vp_recorded_free(r.step);

@@ -10,6 +10,7 @@
 #define VP_TRAINERS_HF_HF_ESTIMATE_H
 
 #include "models/model.h"
+#include "trainers/hf/hf_shelf.h"
 #include "trainers/torch/ledger.h"
 
 enum { VP_HF_ASSUMPTIONS = 12, VP_HF_WORKSPACE_OF_CARD = -1 };
@@ -32,26 +33,32 @@ typedef struct vp_hf_request {
     const char *optimizer; /* vp_optimizer_step_name() */
     const char *recompute; /* none, full */
     bool        padded;    /* a mask with padding is passed */
+    int64_t     packed;    /* documents in a sequence, all of a batch's in one row; 0: not packed */
     bool        keep_output;
     const char *liger; /* use_liger_kernel: none (or NULL), loss (its loss alone), all */
     bool        clips; /* gradients to a norm, before the optimizer's step */
     vp_hf_lora  lora;
-    const char *load;         /* of the frozen model: none (or NULL), nf4, nf4-dq */
-    const char *resident;     /* copies of what is trained that stay: none (or NULL), ema, mer */
-    const char *parallel;     /* vp_world_name(), or none (or NULL) */
-    const char *offload;      /* none (or NULL), optimizer, params */
-    int64_t     world;        /* ranks; 0 is 1 */
-    int64_t     device_bytes; /* of the card, which DeepSpeed asks for; 0: enough */
-    int64_t     batch, accumulation;
-    int64_t     eval_batch;       /* of an evaluation behind the second step; 0: none */
-    int64_t     target_seq;       /* of seq2seq; 0: as seq */
-    int64_t     seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
-    int         capability;       /* 90 */
-    int64_t     processors;       /* multiprocessors */
+    const char *load;             /* of the frozen model: none (or NULL), nf4, nf4-dq */
+    const char *resident;         /* what else stays: none (or NULL), or vp_hf_resident_is() */
+    const vp_model *second;       /* the second model of some; NULL: as the first. Borrowed */
+    const char     *parallel;     /* vp_world_name(), or none (or NULL) */
+    const char     *offload;      /* none (or NULL), optimizer, params */
+    int64_t         world;        /* ranks; 0 is 1 */
+    int64_t         device_bytes; /* of the card, which DeepSpeed asks for; 0: enough */
+    int64_t         batch, accumulation;
+    int64_t         eval_batch;       /* of an evaluation behind the second step; 0: none */
+    int64_t         target_seq;       /* of seq2seq; 0: as seq */
+    int64_t         seq, default_seq; /* 0: the smaller of the model's positions and default_seq */
+    int             capability;       /* 90 */
+    int64_t         processors;       /* multiprocessors */
     /* of cuBLAS, a thread; 0: none, VP_HF_WORKSPACE_OF_CARD: by the compute capability */
     int64_t     workspace_bytes;
     const char *alloc_conf; /* PYTORCH_ALLOC_CONF, or NULL */
     bool        terse;      /* nobody reads why it is refused: the nearest step is not looked for */
+    /* for searches: of allocated bytes, playing ends beyond them by VP_ERR_NO_FIT (0: never); the model alone is loaded */
+    int64_t      at_most_bytes;
+    bool         loads_only;
+    vp_hf_shelf *shelf; /* recordings are read once for all requests of it; NULL: for each */
 } vp_hf_request;
 
 typedef struct vp_hf_estimate {
@@ -60,9 +67,11 @@ typedef struct vp_hf_estimate {
     int64_t         allocated_bytes, reserved_bytes, seq;
     int64_t         pinned_bytes, host_bytes; /* of one rank: pinned, and all that is offloaded */
     int64_t         n_trained, n_params;      /* parameters */
+    const char     *attention;                /* what runs: as asked, or what sdpa takes instead */
     char            versions[128], task[40];
     char            assumptions[VP_HF_ASSUMPTIONS][200];
     int             n_assumptions;
+    bool            stands_in; /* a plain loop's step, for Trainer's own was not recorded so */
 } vp_hf_estimate;
 
 /* What the reserved bytes may be off by, as a share of them: as vp_world_reserved_share(), and more of TRL's steps: its
@@ -70,7 +79,11 @@ typedef struct vp_hf_estimate {
 #define VP_HF_TRL_SHARE 0.04
 double vp_hf_reserved_share(const vp_hf_request *request);
 
-/* VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
+/* The same where a plain loop's step stands in for Trainer's: of the settings that were played both ways one is 5.3 % above
+ * (tests/emit/end_to_end.csv: llama in fp32), the others are within 0.1 %. */
+#define VP_HF_STAND_IN_SHARE 0.10
+
+/* VP_ERR_NO_FIT: more than request->at_most_bytes. VP_ERR_INPUT: a family, a variant or a field of the config without a recording, with what there
  * is. */
 vp_status vp_hf_estimate_run(const vp_model *model, const vp_hf_request *request,
                              vp_hf_estimate *out, vp_err *err);

@@ -11,12 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KEY_SIZE = 400 };
+
 typedef struct search {
     const vp_model      *model;
     const vp_hf_request *request;
     vp_hf_pass           pass;
     vp_hf_estimate      *out;
     vp_hf_found         *found;
+    const char          *attention; /* what PyTorch takes on this card */
 } search;
 
 void vp_hf_assume(vp_hf_estimate *e, const char *fmt, ...)
@@ -67,6 +70,14 @@ bool vp_hf_is_shared(const vp_hf_request *q)
     return q->world > 1 && q->parallel && strcmp(q->parallel, "none") != 0;
 }
 
+/* Flash attention of PyTorch's sdpa wants compute capability 8.0 and 16 bits (torch, sdp_utils.cpp:
+ * check_flash_attention_hardware_support). */
+bool vp_hf_lacks_flash(const vp_hf_request *q)
+{
+    return strcmp(q->attention, "sdpa:flash") == 0 && q->capability < 80 &&
+           strcmp(vp_hf_computed_precision(q), "fp32") != 0;
+}
+
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
 const char *vp_hf_computed_precision(const vp_hf_request *q)
 {
@@ -75,21 +86,68 @@ const char *vp_hf_computed_precision(const vp_hf_request *q)
     return !cut ? q->precision : strcmp(q->precision, "bf16-mixed") == 0 ? "bf16" : q->precision;
 }
 
+bool vp_hf_halves_adapters(const vp_hf_request *q)
+{
+    bool cut = vp_hf_is_shared(q) && !vp_world_replicates(q->parallel);
+
+    return q->lora.is_bf16 || (cut && strcmp(vp_hf_computed_precision(q), "fp32") != 0);
+}
+
 /* Formats of 16 bits take the same bytes: fp16 is played from what was recorded in bf16; but eager
- * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between. */
+ * attention, where PyTorch's softmax reads fp16 and writes fp32 without a copy between, and products of 8-bit weights, which
+ * read fp16. */
 static const char *recorded_precision(const vp_hf_request *q)
 {
-    bool        same      = strcmp(q->attention, "eager") != 0 || vp_hf_is_quantised(q);
+    static const char *const same[][2] = {{"fp16", "bf16"}, {"fp16-mixed", "bf16-mixed"}};
+    bool                     quantised = vp_hf_is_quantised(q);
+    bool differs = quantised ? strcmp(q->load, "int8") == 0 : strcmp(q->attention, "eager") == 0;
     const char *precision = vp_hf_computed_precision(q);
 
-    return same && strcmp(precision, "fp16") == 0         ? "bf16"
-           : same && strcmp(precision, "fp16-mixed") == 0 ? "bf16-mixed"
-                                                          : precision;
+    if (differs)
+        return precision;
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+        if (strcmp(precision, same[i][0]) == 0)
+            return same[i][1];
+    return strcmp(precision, "fp16-amp") == 0 && vp_hf_has_adapters(q) ? "bf16-amp" : precision;
 }
 
 static bool evaluates(const search *r)
 {
-    return r->pass == VP_HF_EVALUATION;
+    return r->pass != VP_HF_STEP;
+}
+
+static bool is_windowed(const search *r)
+{
+    return r->found->sizes.window && r->out->seq >= r->found->sizes.window;
+}
+
+/* Whether the step was recorded with flash attention off: with a mask it never runs. */
+static bool is_without_flash(const search *r)
+{
+    return vp_hf_lacks_flash(r->request) && !r->request->padded && !r->request->packed &&
+           !is_windowed(r);
+}
+
+/* What sdpa takes where flash attention cannot run: memory-efficient attention, which has no grouped heads; transformers
+ * repeats them where there is a mask, and leaves them to sdpa where there is none (use_gqa_in_sdpa). */
+static void choose_attention(search *r)
+{
+    bool grouped = r->found->sizes.heads != VP_HF_HEADS_ALL;
+
+    if (evaluates(r))
+        return;
+    r->out->attention = r->request->attention;
+    if (!vp_hf_lacks_flash(r->request))
+        return;
+    r->out->attention = grouped && is_without_flash(r) ? "sdpa:math" : "sdpa:efficient";
+    if (grouped && is_without_flash(r))
+        vp_hf_assume(r->out,
+                     "sdpa below compute capability 8.0 has no flash attention; grouped heads "
+                     "without a mask run as math, which keeps sequence x sequence scores of each "
+                     "head (--padding mask: memory-efficient)");
+    else
+        vp_hf_assume(r->out, "sdpa below compute capability 8.0: memory-efficient attention, as "
+                             "there is no flash attention");
 }
 
 /* Frozen tables that are tied are a line of the untied recording, if there is one. What is told apart only
@@ -99,24 +157,29 @@ static void key_of(const search *r, char *buf, size_t size)
 {
     const vp_hf_request *q      = r->request;
     const vp_hf_sizes   *s      = &r->found->sizes;
-    bool                 window = s->window && r->out->seq >= s->window;
-    bool                 sdpa   = strcmp(q->attention, "eager") != 0;
+    bool                 window = is_windowed(r);
+    bool                 sdpa   = strncmp(r->attention, "sdpa", 4) == 0;
     int64_t              head = s->symbols.at[VP_SYM_d], target = s->symbols.at[VP_SYM_D];
-    bool ragged = (q->padded || window || target) && (r->out->seq % 8 || target % 8);
+    int64_t              row = q->packed ? q->batch * r->out->seq : r->out->seq;
+    bool ragged = (q->padded || q->packed || window || target) && (row % 8 || target % 8);
 
     snprintf(buf, size,
              "task=%s precision=%s attention=%s mask=%d gqa=%d tied=%d recompute=%s lora=%s "
-             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
-             r->out->task, recorded_precision(q), q->attention, q->padded, (int)s->heads,
+             "keep_output=0 lora_dropout=%d%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s",
+             r->out->task, recorded_precision(q), r->attention, q->padded, (int)s->heads,
              s->tied && !r->found->ties, q->recompute, q->lora.targets, q->lora.dropout > 0,
-             q->lora.is_bf16 ? " adapter=bf16" : "", q->lora.is_dora ? " dora=1" : "",
-             vp_hf_is_quantised(q) ? " quantised=" : "", vp_hf_is_quantised(q) ? q->load : "",
+             vp_hf_has_adapters(q) && vp_hf_halves_adapters(q) ? " adapter=bf16" : "",
+             q->lora.is_dora ? " dora=1" : "", vp_hf_is_quantised(q) ? " quantised=" : "",
+             vp_hf_is_quantised(q) ? q->load : "",
              s->without_dropout && !evaluates(r) ? " dropout=0" : "", window ? " window=1" : "",
              sdpa && ragged ? " ragged=1" : "", head > 128 ? " wide=1" : "",
              vp_hf_is_quantised(q) && !vp_hf_is_trl(q) ? " upcast=1" : "",
              r->found->plain ? "" : " trainer=", r->found->plain ? "" : q->trainer,
              vp_hf_has_liger(q) ? " liger=" : "", vp_hf_has_liger(q) ? q->liger : "",
-             evaluates(r) ? " eval=1" : "");
+             r->pass == VP_HF_SECOND ? " eval=2"
+             : evaluates(r)          ? " eval=1"
+                                     : "",
+             q->packed ? " packed=1" : "");
 }
 
 static int by_name(const struct dirent **a, const struct dirent **b)
@@ -151,20 +214,23 @@ static void list_families(const char *path, const char *kind, char *buf, size_t 
         free(entries);
 }
 
-static vp_status find_recording(const search *r, char *path, size_t size, vp_err *err)
+/* suffix: "", or of a recording of its own, "-noflash". */
+static vp_status find_recording(const search *r, const char *suffix, char *path, size_t size,
+                                vp_err *err)
 {
-    char   name[120], known[600] = "";
+    char   name[120], kind[40], known[600] = "";
     vp_err why = {0};
 
-    const char *kind = evaluates(r)                     ? "-eval"
-                       : vp_hf_has_liger(r->request)    ? "-liger"
-                       : vp_hf_is_dpo(r->request)       ? "-dpo"
-                       : vp_hf_is_trl(r->request)       ? "-trl"
-                       : !r->found->plain               ? "-hf"
-                       : vp_hf_is_quantised(r->request) ? "-qlora"
-                       : vp_hf_has_adapters(r->request) ? "-lora"
-                                                        : "";
+    const char *of = evaluates(r)                     ? "-eval"
+                     : vp_hf_has_liger(r->request)    ? "-liger"
+                     : vp_hf_is_dpo(r->request)       ? "-dpo"
+                     : vp_hf_is_trl(r->request)       ? "-trl"
+                     : !r->found->plain               ? "-hf"
+                     : vp_hf_is_quantised(r->request) ? "-qlora"
+                     : vp_hf_has_adapters(r->request) ? "-lora"
+                                                      : "";
 
+    snprintf(kind, sizeof kind, "%s%s", of, suffix);
     snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, kind);
     if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
             '\0' &&
@@ -174,9 +240,12 @@ static vp_status find_recording(const search *r, char *path, size_t size, vp_err
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
     list_families(path, kind, known, sizeof known);
     return VP_FAIL_AT(err, VP_ERR_INPUT, r->model->name, 0, "model_type",
-                      "no %s of family \"%s\"%s%s was recorded; there are %s. For "
+                      "no %s of family \"%s\"%s%s%s was recorded; there are %s. For "
                       "yours: %svplan dryrun -- COMMAND, which plays your own script",
-                      evaluates(r) ? "evaluation" : "training step", r->model->family,
+                      r->pass == VP_HF_SECOND ? "pass of a second model"
+                      : evaluates(r)          ? "evaluation"
+                                              : "training step",
+                      r->model->family,
                       vp_hf_is_quantised(r->request)   ? " with quantised weights"
                       : vp_hf_has_adapters(r->request) ? " with adapters"
                                                        : "",
@@ -184,7 +253,7 @@ static vp_status find_recording(const search *r, char *path, size_t size, vp_err
                       : vp_hf_is_trl(r->request)  ? " by TRL's SFTTrainer"
                       : r->found->plain           ? ""
                                                   : " by transformers' Trainer",
-                      known,
+                      *suffix ? " without flash attention" : "", known,
                       vp_hf_is_trl(r->request) && !vp_hf_is_dpo(r->request) && !evaluates(r)
                           ? "--trainer hf --recompute full, whose whole logits take "
                             "more; or "
@@ -279,8 +348,8 @@ static vp_status choose_target(search *r, vp_err *err)
 static vp_status find_program(search *r, const char *key, const vp_recorded_program **program,
                               vp_err *err)
 {
-    char      of_one[440];
-    bool      is_alone = r->request->batch == 1 && !vp_hf_is_dpo(r->request);
+    char      of_one[KEY_SIZE + 40];
+    bool      is_alone = r->request->batch == 1 && !vp_hf_is_dpo(r->request) && !r->request->packed;
     vp_status st       = VP_OK;
 
     *program = NULL;
@@ -298,32 +367,79 @@ out:
     return st;
 }
 
-static vp_status find_step(search *r, const vp_recorded_program **program, vp_err *err)
+/* By key, else by that of the untied recording. The first key that was tried is left in key, the last in other. */
+static vp_status find_tied(search *r, char key[KEY_SIZE], char other[KEY_SIZE],
+                           const vp_recorded_program **program, vp_err *err)
 {
-    char      path[PATH_MAX], key[400], untied[400];
     vp_status st = VP_OK;
 
-    VP_TRY(find_recording(r, path, sizeof path, err));
-    VP_TRY(vp_recording_open(path, &r->found->recording, err));
+    r->found->ties = r->found->sizes.tied && vp_hf_has_adapters(r->request);
+    key_of(r, key, KEY_SIZE);
+    memcpy(other, key, KEY_SIZE);
+    VP_TRY(find_program(r, key, program, err));
+    if (*program || !r->found->ties)
+        return VP_OK;
+    r->found->ties = false;
+    key_of(r, other, KEY_SIZE);
+    VP_TRY(find_program(r, other, program, err));
+out:
+    return st;
+}
+
+static void put_back(vp_hf_found *found)
+{
+    if (!found->is_borrowed)
+        vp_recording_free(found->recording);
+    found->recording = NULL;
+}
+
+/* A recording, and what it makes of the model. */
+static vp_status open_recording(search *r, const char *suffix, vp_err *err)
+{
+    char      path[PATH_MAX];
+    vp_status st = VP_OK;
+
+    put_back(r->found);
+    VP_TRY(find_recording(r, suffix, path, sizeof path, err));
+    r->found->is_borrowed = r->request->shelf != NULL;
+    VP_TRY(r->found->is_borrowed
+               ? vp_hf_shelf_open(r->request->shelf, path, &r->found->recording, err)
+               : vp_recording_open(path, &r->found->recording, err));
     VP_TRY(choose_task(r, err));
     VP_TRY(vp_hf_sizes_read(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(choose_seq(r, err));
     VP_TRY(choose_target(r, err));
-    r->found->ties = r->found->sizes.tied && vp_hf_has_adapters(r->request);
-    key_of(r, key, sizeof key);
-    memcpy(untied, key, sizeof untied);
-    VP_TRY(find_program(r, key, program, err));
-    if (!*program && r->found->ties) {
-        r->found->ties = false;
-        key_of(r, key, sizeof key);
-        VP_TRY(find_program(r, key, program, err));
+out:
+    return st;
+}
+
+static vp_status find_step(search *r, const vp_recorded_program **program, vp_err *err)
+{
+    char      key[KEY_SIZE], other[KEY_SIZE];
+    vp_status st = VP_OK;
+
+    if (r->request->capability < 80 && strcmp(r->request->attention, "flash_attention_2") == 0)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_INPUT,
+                    "--attention flash_attention_2 takes compute capability 8.0 or more, and this "
+                    "card has %d.%d",
+                    r->request->capability / 10, r->request->capability % 10));
+    VP_TRY(open_recording(r, "", err));
+    r->attention = is_without_flash(r) ? "sdpa:efficient" : r->request->attention;
+    VP_TRY(find_tied(r, key, other, program, err));
+    if (!*program && is_without_flash(r)) {
+        VP_TRY(open_recording(r, "-noflash", err));
+        VP_TRY(find_tied(r, key, other, program, err));
     }
     if (!*program && r->request->terse)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s: no such step was recorded", r->model->family));
     if (!*program)
-        VP_TRY(vp_hf_refuse(r->found->recording, r->model->family, key, untied,
-                            r->request->precision, err));
+        VP_TRY(vp_hf_refuse(r->found->recording, r->model->family, other, key,
+                            strcmp(vp_hf_computed_precision(r->request), r->request->precision) != 0
+                                ? VP_HF_CUT
+                                : r->request->precision,
+                            err));
 out:
     return st;
 }
@@ -350,21 +466,36 @@ static vp_status find_training(search *r, vp_err *err)
     vp_status st  = VP_OK;
 
     r->found->plain = vp_hf_is_plain(r->request);
+    if (vp_hf_is_trl(r->request) && vp_hf_is_quantised(r->request) &&
+        strncmp(r->request->precision, "fp16", 4) == 0)
+        VP_TRY(
+            VP_FAIL(err, VP_ERR_INPUT,
+                    "--precision %s does not run here: over quantised weights TRL's trainers make "
+                    "adapters bf16, whose gradients PyTorch's GradScaler cannot unscale "
+                    "(NotImplementedError in torch 2.11). --precision bf16-amp does, on cards "
+                    "without bf16 too, which emulate it",
+                    r->request->precision));
     if (vp_hf_is_trl(r->request)) {
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,
                      "TRL 1.16: every token of a sequence but the first is learnt from; with "
                      "padding or prompts left out its head takes less");
+        if (r->request->packed)
+            vp_hf_assume(r->out,
+                         strcmp(r->request->attention, "flash_attention_2") == 0
+                             ? "packing: a batch is one row; flash-attn 2.8, whose kernels were "
+                               "stood in for by what its sources allocate"
+                             : "packing: a batch is one row, and sdpa has a mask over all of it; "
+                               "TRL advises --attention flash_attention_2");
     } else if (vp_hf_has_liger(r->request)) {
         VP_TRY(find_step(r, &r->found->program, err));
         vp_hf_assume(r->out,
                      "Liger's kernels have no scratch beside what Python allocates for them");
     } else if (r->found->plain || find_step(r, &r->found->program, &why) != VP_OK) {
-        vp_recording_free(r->found->recording);
-        r->found->recording = NULL;
-        r->found->plain     = true;
+        r->found->plain = true;
         VP_TRY(find_step(r, &r->found->program, err));
-        if (!vp_hf_is_plain(r->request))
+        r->out->stands_in = !vp_hf_is_plain(r->request);
+        if (r->out->stands_in)
             vp_hf_assume(r->out,
                          "Trainer's own step was not recorded with these settings: a plain loop's, "
                          "1 KiB lower where both were recorded, and Trainer's clipping");
@@ -380,7 +511,11 @@ vp_status vp_hf_find(const vp_model *model, const vp_hf_request *request, vp_hf_
     vp_status st = VP_OK;
 
     *found = (vp_hf_found){0};
-    VP_TRY(pass == VP_HF_EVALUATION ? find_evaluation(&r, err) : find_training(&r, err));
+    VP_TRY(pass != VP_HF_STEP ? find_evaluation(&r, err) : find_training(&r, err));
+    choose_attention(&r);
+    if (request->load && strcmp(request->load, "int8") == 0)
+        vp_hf_assume(out, "8-bit weights: no column of what goes into a product is an outlier "
+                          "(values of 6 and more); each one that is takes 2 bytes a token more");
     if (found->sizes.defaults[0])
         vp_hf_assume(out, "not in the config, so as the class has it: %s", found->sizes.defaults);
     snprintf(out->versions, sizeof out->versions, "%s", vp_recording_versions(found->recording));
@@ -390,6 +525,6 @@ out:
 
 void vp_hf_found_release(vp_hf_found *found)
 {
-    vp_recording_free(found->recording);
+    put_back(found);
     *found = (vp_hf_found){0};
 }

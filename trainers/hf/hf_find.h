@@ -11,11 +11,12 @@
 
 #include <stdbool.h>
 
-/* A training step, or a batch of an evaluation between steps. */
-typedef enum vp_hf_pass { VP_HF_STEP, VP_HF_EVALUATION } vp_hf_pass;
+/* A training step; a batch of an evaluation between steps; a second model, asked for its logits. */
+typedef enum vp_hf_pass { VP_HF_STEP, VP_HF_EVALUATION, VP_HF_SECOND } vp_hf_pass;
 
 typedef struct vp_hf_found {
     vp_recording              *recording;
+    bool                       is_borrowed; /* the recording, of the request's shelf */
     const vp_recorded_program *program;
     vp_hf_sizes                sizes;
     bool                       plain; /* a plain loop's recording is played */
@@ -36,9 +37,12 @@ bool vp_hf_is_trl(const vp_hf_request *request);   /* SFTTrainer, DPOTrainer */
 bool vp_hf_is_dpo(const vp_hf_request *request);
 bool vp_hf_has_liger(const vp_hf_request *request);
 bool vp_hf_is_quantised(const vp_hf_request *request);
-bool vp_hf_is_shared(const vp_hf_request *request); /* by several cards */
+bool vp_hf_lacks_flash(const vp_hf_request *request); /* its card has none, so sdpa takes another */
+bool vp_hf_is_shared(const vp_hf_request *request);   /* by several cards */
 
 /* Ways that cut the weights compute with 16-bit ones, without autocast. */
 const char *vp_hf_computed_precision(const vp_hf_request *request);
+/* Adapters are kept in 16 bits: asked for, or what DeepSpeed makes of all a model's weights. */
+bool vp_hf_halves_adapters(const vp_hf_request *request);
 
 #endif

@@ -27,6 +27,8 @@ static const struct {
     {"window=1", "a sequence as long as the model's attention window"},
     {"ragged=1", "a masked sequence (or one beyond the window) whose length is no multiple of 8"},
     {"wide=1", "attention heads of more than 128"},
+    {"packed=1", "--packing"},
+    {"eval=2", "a second model's pass"},
     {"liger=all", "--liger"},
     {"liger=loss", "--loss liger"},
 };
@@ -39,6 +41,7 @@ static const struct {
     {"dora=1", "LoRA without DoRA"},
     {"quantised=", "no --load"},
     {"liger=", "no kernels of Liger"},
+    {"packed=1", "no --packing"},
     {"dropout=0", "dropouts as the model's class has them"},
     {"window=1", "a sequence shorter than the model's attention window"},
     {"ragged=1", "a length that is a multiple of 8"},
@@ -63,9 +66,17 @@ static void join(char *buf, size_t size, const char *text)
 /* Formats of 16 bits are one in a recording; fp16 is said where fp16 was asked for. */
 static void as_asked(char *text, size_t size, const char *precision)
 {
-    if (strncmp(precision, "fp16", 4) == 0 &&
-        (strcmp(text, "precision=bf16") == 0 || strcmp(text, "precision=bf16-mixed") == 0))
-        snprintf(text, size, "precision=fp16%s", strstr(text, "-mixed") ? "-mixed" : "");
+    if (strncmp(precision, "fp16", 4) == 0 && strncmp(text, "precision=bf16", 14) == 0)
+        snprintf(text, size, "precision=fp16%s",
+                 strstr(text, "-mixed") ? "-mixed"
+                 : strstr(text, "-amp") ? "-amp"
+                                        : "");
+}
+
+/* In place of a format that nobody typed: what the cards do with the one that was. */
+static bool is_cut(const char *precision)
+{
+    return strcmp(precision, VP_HF_CUT) == 0;
 }
 
 static void say(const char *word, size_t n, const char *precision, char *buf, size_t size)
@@ -73,6 +84,10 @@ static void say(const char *word, size_t n, const char *precision, char *buf, si
     char text[240];
 
     snprintf(text, sizeof text, "%.*s", (int)n, word);
+    if (is_cut(precision) && strcmp(text, "precision=bf16") == 0) {
+        join(buf, size, "weights that are cut over cards, which compute with 16-bit ones");
+        return;
+    }
     as_asked(text, sizeof text, precision);
     for (size_t i = 0; i < sizeof sayings / sizeof *sayings; i++)
         if (strcmp(sayings[i].word, text) == 0) {
@@ -154,11 +169,14 @@ vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const 
         best = other;
     }
     differences(key, best, precision, asked, sizeof asked);
-    differences(best, key, precision, nearest, sizeof nearest);
+    differences(best, key, is_cut(precision) ? "" : precision, nearest, sizeof nearest);
     return VP_FAIL(
         err, VP_ERR_INPUT,
         "%s with %s is not covered: no such %s was recorded. The nearest "
         "that was has %s. For yours: vplan dryrun -- COMMAND, which plays your own script",
-        family, asked, has_word(key, "eval=1", strlen("eval=1")) ? "evaluation" : "training step",
+        family, asked,
+        has_word(key, "eval=2", strlen("eval=2"))   ? "pass of a second model"
+        : has_word(key, "eval=1", strlen("eval=1")) ? "evaluation"
+                                                    : "training step",
         nearest);
 }

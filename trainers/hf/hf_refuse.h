@@ -8,7 +8,9 @@
 #include "trainers/torch/recording.h"
 
 /* VP_ERR_INPUT: which settings of key are not covered, which are in what was recorded nearest to it.
- * other_key: what would do as well, as the same with tables that are not tied. precision: as it was asked for. */
+ * other_key: what would do as well, as the same with tables that are not tied. precision: as it was asked for, or
+ * VP_HF_CUT where cards that cut the weights compute with another one. */
+#define VP_HF_CUT "cut"
 vp_status vp_hf_refuse(const vp_recording *recording, const char *family, const char *key,
                        const char *other_key, const char *precision, vp_err *err);
 

@@ -69,6 +69,9 @@ vp_status vp_ledger_alloc(vp_ledger *l, vp_owner owner, int64_t bytes, vp_ledger
         p->allocated_bytes = f->allocated_bytes.now;
         memcpy(p->owners, l->now, sizeof p->owners);
     }
+    if (l->at_most_bytes && f->allocated_bytes.now > l->at_most_bytes)
+        VP_TRY(VP_FAIL(err, VP_ERR_NO_FIT, "more than %lld bytes are allocated",
+                       (long long)l->at_most_bytes));
 out:
     return st;
 }

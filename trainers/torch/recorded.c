@@ -15,7 +15,7 @@ struct vp_recorded {
     const vp_symbols        *symbols;
     int64_t                  n_allocs; /* of the phase so far */
     int64_t                  workspace_bytes;
-    bool                     taken[MAX_WORKSPACES], is_tied;
+    bool                     taken[MAX_WORKSPACES], is_tied, stays;
     int64_t                 *parameters, n_parameters, frozen_bytes, quantised_bytes;
     const vp_recorded_watch *watch; /* or NULL */
     int64_t                  n_gradients;
@@ -263,7 +263,9 @@ static vp_status play_alloc(vp_recorded *s, int32_t which, int phase_idx, int64_
     if (is_of_trl(x))
         VP_TRY(play_tiles(s, which, phase_idx, err));
     if (!(s->watch && s->watch->holds_weights && x->owner == VP_OWNER_PARAMETER))
-        VP_TRY(vp_ledger_alloc(s->ledger, x->owner, bytes, block, err));
+        VP_TRY(vp_ledger_alloc(
+            s->ledger, s->stays && x->owner == VP_OWNER_PARAMETER ? VP_OWNER_RESIDENT : x->owner,
+            bytes, block, err));
     if (is_of_trl(x))
         vp_ledger_free(s->ledger, x->tile == 'h' ? &s->rows : &s->part);
     s->n_allocs++;
@@ -345,6 +347,11 @@ vp_status vp_recorded_play(vp_recorded *s, const char *name, vp_err *err)
     }
 out:
     return st;
+}
+
+void vp_recorded_stays(vp_recorded *s)
+{
+    s->stays = true;
 }
 
 void vp_recorded_watched(vp_recorded *s, const vp_recorded_watch *watch)

@@ -53,6 +53,9 @@ void      vp_recorded_free(vp_recorded *step);
  * many bytes instead of those of the recorded card; 0: none. cuBLASLt's 1 MiB stays. */
 void vp_recorded_workspace(vp_recorded *step, int64_t bytes);
 
+/* What is loaded is another's that stays, not trained here: so are its weights named. */
+void vp_recorded_stays(vp_recorded *step);
+
 /* The model ties its tables: what it has not is left out. False: the program has no such line. */
 bool vp_recorded_tie(vp_recorded *step);
 

@@ -63,6 +63,17 @@ static sum_scratch scratch_of_sum(int64_t outputs, int64_t inputs, const vp_symb
     return (sum_scratch){vp_mul(vp_mul(4, vp_mul(outputs, blocks)), width * vec), 4 * grid};
 }
 
+/* any() over all of so many booleans: a byte a thread block, by the same rule with one output, whose inputs go to the 512
+ * threads of a block. */
+static int64_t scratch_of_any(int64_t inputs, const vp_symbol_card *card)
+{
+    int64_t values = vp_ceil_div(inputs, 512);
+    int64_t blocks = most(least(card->processors * (card->threads / 512), vp_ceil_div(values, 16)),
+                          vp_ceil_div(values, 256));
+
+    return values >= 256 && blocks > 1 ? blocks : 0;
+}
+
 /* Into how many parts flash attention 2 cuts the keys in its forward kernel, 0 for one
  * (num_splits_heuristic): only where the card is not full, and without dropout. */
 static int64_t flash_splits(const vp_symbols *s)
@@ -341,6 +352,15 @@ static bool factor(const vp_symbols *s, const char **text, int64_t *out)
         errno = 0;
         *out  = strtoll(t, (char **)text, 10);
         return !errno;
+    }
+    if (*t == 'A' && t[1] == '(') {
+        int64_t width;
+        *text = t + 2;
+        if (!columns(s, text, &width) || *(*text)++ != ')')
+            return false;
+        width = vp_mul(width, s->at[VP_SYM_N]);
+        *out  = vp_overflowed(width) ? width : scratch_of_any(width, &s->card);
+        return true;
     }
     if ((*t == 'J' || *t == 'K') && t[1] == '(') {
         *text = t + 2;

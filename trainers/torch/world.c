@@ -1,4 +1,5 @@
 #include "trainers/torch/world_internal.h"
+#include "trainers/torch/world_zero3_fetch.h"
 
 #include "base/checked.h"
 
@@ -28,6 +29,13 @@ bool vp_world_replicates(const char *parallel)
     const vp_world_form *form = form_named(parallel);
 
     return form && form->replicates;
+}
+
+bool vp_world_adapts(const char *parallel, bool is_quantised)
+{
+    const vp_world_form *form = form_named(parallel);
+
+    return form && (form->replicates || (form->keeps_frozen && !is_quantised));
 }
 
 bool vp_world_offloads(const char *parallel, const char *offload)
@@ -187,6 +195,7 @@ void vp_world_free(vp_world *w)
     vp_ledger_free(w->ledger, &w->input);
     for (size_t i = 0; i < sizeof w->buffers / sizeof *w->buffers; i++)
         vp_ledger_free(w->ledger, &w->buffers[i]);
+    vp_zero3_fetch_free(w->fetch);
     free(w->weights);
     free(w->units);
     free(w->gradients);

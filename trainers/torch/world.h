@@ -22,6 +22,7 @@ typedef struct vp_world_opts {
     int64_t     weight_bytes; /* of an element of a weight that is computed with, as recorded */
     int64_t     master_bytes; /* of an element of a weight that is kept */
     bool        is_tied;
+    bool        is_recomputed;  /* layers are computed anew in backward */
     bool        loads_in_parts; /* weights are cut as they are made: zero.Init() of transformers */
     int64_t     device_bytes;   /* of the card; 0: not known, enough */
 } vp_world_opts;
@@ -30,6 +31,8 @@ typedef struct vp_world_opts {
 const char *vp_world_name(int i);
 /* Whether rank 0 keeps all weights; whether its step can keep states, or weights too, in host memory. */
 bool vp_world_replicates(const char *parallel);
+/* Whether what it does with adapters beside frozen weights is known. */
+bool vp_world_adapts(const char *parallel, bool is_quantised);
 bool vp_world_offloads(const char *parallel, const char *offload);
 
 /* Takes part in what the step plays from now on; opts are copied, the rest is borrowed. VP_ERR_INPUT: a step

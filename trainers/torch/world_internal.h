@@ -20,33 +20,35 @@ typedef struct vp_world_weight {
 typedef struct vp_world_form vp_world_form;
 
 struct vp_world {
-    vp_world_opts        opts;
-    const vp_world_form *form;
-    vp_recorded         *step;
-    vp_ledger           *ledger;
-    vp_recorded_watch    watch;
-    vp_world_weight     *weights; /* unit by unit */
-    int64_t              n_weights;
-    vp_world_unit       *units;
-    int64_t              n_layers, n_units, embed, head, rest; /* units; those may be empty */
-    int64_t             *gradients;                            /* bytes, in the order of backward */
-    int64_t              n_gradients, first_of_layers, of_layer;
-    vp_ledger_block    **made;    /* gradients that are there */
-    vp_ledger_block     *reduced; /* of each unit, or of each bucket */
-    vp_ledger_block      gathered, pending, input, buffers[4];
-    int64_t              next; /* unit whose gathered weights are pending, or -1 */
-    int64_t             *trained, n_trained;
-    int64_t              pinned_bytes, host_elements;
-    int64_t              filled, done; /* of the bucket so far; of the buckets before it */
-    vp_ledger_block     *large;        /* a gradient beyond the bucket's size */
-    bool                 is_backward, reduces, is_traced; /* the order of use is known */
-    int                  n_steps;
+    vp_world_opts          opts;
+    const vp_world_form   *form;
+    vp_recorded           *step;
+    vp_ledger             *ledger;
+    vp_recorded_watch      watch;
+    vp_world_weight       *weights; /* unit by unit */
+    int64_t                n_weights;
+    vp_world_unit         *units;
+    int64_t                n_layers, n_units, embed, head, rest; /* units; those may be empty */
+    int64_t               *gradients; /* bytes, in the order of backward */
+    int64_t                n_gradients, first_of_layers, of_layer;
+    vp_ledger_block      **made;    /* gradients that are there */
+    vp_ledger_block       *reduced; /* of each unit, or of each bucket */
+    vp_ledger_block        gathered, pending, input, buffers[4];
+    int64_t                next; /* unit whose gathered weights are pending, or -1 */
+    int64_t               *trained, n_trained;
+    int64_t                pinned_bytes, host_elements;
+    int64_t                filled, done; /* of the bucket so far; of the buckets before it */
+    vp_ledger_block       *large;        /* a gradient beyond the bucket's size */
+    bool                   is_backward, reduces, is_traced; /* the order of use is known */
+    int                    n_steps;
+    struct vp_zero3_fetch *fetch; /* ZeRO 3's, or NULL */
 };
 
 struct vp_world_form {
     const char *name;
-    bool        replicates; /* rank 0 keeps all weights, as the recording does */
-    const char *offloads;   /* words of --offload that it takes */
+    bool        replicates;   /* rank 0 keeps all weights, as the recording does */
+    bool        keeps_frozen; /* those that are not trained */
+    const char *offloads;     /* words of --offload that it takes */
     vp_status (*load)(vp_world *w, vp_err *err);
     vp_status (*begin)(vp_world *w, vp_err *err);
     vp_status (*layer)(vp_world *w, int64_t i, vp_err *err);

@@ -1,12 +1,10 @@
 /* DeepSpeed's ZeRO 3 (0.19, runtime/zero/stage3.py, partitioned_param_coordinator.py) as `vplan emit` has it set up: buckets of
  * 5e8 elements, 5e7 fetched ahead, weights of up to 1e5 always whole, 1e9 at most whole or wanted again so soon. */
-#include "trainers/torch/world_internal.h"
+#include "trainers/torch/world_zero3_fetch.h"
 
 #include "base/checked.h"
 
 #include <string.h>
-
-enum { AHEAD = 50000000, PERSISTENT = 100000, REUSED = 1000000000 };
 
 static bool keeps_weights(const vp_world *w)
 {
@@ -16,16 +14,6 @@ static bool keeps_weights(const vp_world *w)
 static bool keeps_states(const vp_world *w)
 {
     return strcmp(w->opts.offload, "none") == 0;
-}
-
-/* Elements of a unit: all of them, or those that are cut. */
-static int64_t elements(const vp_world *w, int64_t u)
-{
-    int64_t sum = 0;
-
-    for (int64_t i = 0; i < w->units[u].n; i++)
-        sum += w->weights[w->units[u].first + i].elements;
-    return sum;
 }
 
 static int64_t part(const vp_world *w)
@@ -45,7 +33,7 @@ static vp_status load_weights(vp_world *w, vp_err *err)
 
     for (int64_t i = 0; i < w->n_weights; i++) {
         vp_world_weight *x     = &w->weights[i];
-        bool             stays = x->elements <= PERSISTENT;
+        bool             stays = x->elements <= VP_ZERO3_PERSISTENT;
         VP_TRY(vp_world_take(w, stays ? VP_OWNER_PARAMETER : VP_OWNER_TEMPORARY, x->elements * each,
                              &x->whole, err));
         if (!w->opts.loads_in_parts)
@@ -57,7 +45,7 @@ static vp_status load_weights(vp_world *w, vp_err *err)
     }
     for (int64_t i = 0; i < w->n_weights; i++) {
         vp_ledger_free(w->ledger, &w->weights[i].shard); /* one tensor of them all follows */
-        if (w->weights[i].elements > PERSISTENT)
+        if (w->weights[i].elements > VP_ZERO3_PERSISTENT)
             vp_ledger_free(w->ledger, &w->weights[i].whole);
     }
 out:
@@ -71,6 +59,8 @@ static vp_status load(vp_world *w, vp_err *err)
     vp_status       st      = VP_OK;
 
     VP_TRY(load_weights(w, err));
+    if (keeps_weights(w)) /* joined in host memory; what is cached goes first */
+        VP_TRY(vp_caching_allocator_empty_cache(w->ledger->allocator, err));
     if (keeps_weights(w))
         VP_TRY(vp_world_take(w, VP_OWNER_PARAMETER, n * each, &w->buffers[VP_ZERO_WEIGHTS], err));
     if (keeps_states(w)) {
@@ -106,75 +96,85 @@ static int64_t largest(const vp_world *w, int64_t u)
     return most;
 }
 
-static void release(vp_world *w, int64_t u)
+/* Before the order of use is known a weight is whole only while it is used. */
+static vp_status glance(vp_world *w, int64_t elements, vp_err *err)
 {
-    for (int64_t i = 0; i < w->units[u].n; i++)
-        if (w->weights[w->units[u].first + i].elements > PERSISTENT)
-            vp_ledger_free(w->ledger, &w->weights[w->units[u].first + i].whole);
-    w->units[u].is_whole = false;
-}
-
-/* In the first forward and backward, before the order of use is known, a weight is whole only while it is used. Later a unit
- * comes whole, through buffers of what is fetched ahead. */
-static vp_status fetch(vp_world *w, int64_t u, vp_err *err)
-{
-    int64_t   each = w->opts.weight_bytes, n = elements(w, u);
-    vp_status st = VP_OK;
+    vp_status st = vp_zero3_fetch_alone(w, elements, &w->gathered, err);
 
     vp_ledger_free(w->ledger, &w->gathered);
-    if (w->units[u].is_whole || !n)
-        return VP_OK;
-    if (!w->is_traced) {
-        st = vp_world_take(w, VP_OWNER_GATHERED, largest(w, u) * each, &w->gathered, err);
-        vp_ledger_free(w->ledger, &w->gathered);
-        return st;
-    }
-    VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, (n > AHEAD ? n : AHEAD) * each, &w->gathered, err));
-    for (int64_t i = 0; i < w->units[u].n; i++) {
-        vp_world_weight *x = &w->weights[w->units[u].first + i];
-        if (x->elements > PERSISTENT)
-            VP_TRY(vp_world_take(w, VP_OWNER_GATHERED, x->elements * each, &x->whole, err));
-    }
-    w->units[u].is_whole = true;
-out:
     return st;
 }
 
-/* Not so many elements are used between a layer's forward and the turn to backward: it stays whole, as was seen of models
- * of up to 1.1e9. The input's table has no second use. */
-static bool is_wanted_soon(const vp_world *w, int64_t u)
+static vp_status use(vp_world *w, int64_t u, bool backwards, vp_err *err)
 {
-    int64_t sum = elements(w, w->head);
+    return w->is_traced ? vp_zero3_fetch_use(w->fetch, u, backwards, err)
+                        : glance(w, largest(w, u), err);
+}
 
-    for (int64_t i = u + 1; i < w->n_layers; i++)
-        sum += elements(w, i);
-    return w->is_traced && u != w->embed && sum < REUSED;
+static void release(vp_world *w, int64_t u)
+{
+    if (w->is_traced)
+        vp_zero3_fetch_release(w->fetch, u);
 }
 
 static vp_status begin(vp_world *w, vp_err *err)
 {
+    vp_status st = VP_OK;
+
     if (w->is_backward)
-        return VP_OK;
-    return fetch(w, w->opts.is_tied ? w->head : w->embed, err);
+        return w->is_traced ? use(w, w->head, true, err) : VP_OK;
+    if (!w->fetch)
+        VP_TRY(vp_zero3_fetch_new(w, &w->fetch, err));
+    vp_zero3_fetch_reset(w->fetch);
+    VP_TRY(use(w, w->opts.is_tied ? w->head : w->embed, false, err));
+    VP_TRY(use(w, w->rest, false, err));
+out:
+    return st;
 }
 
-static vp_status forward_layer(vp_world *w, int64_t i, vp_err *err)
-{
-    int64_t before = i > 0 ? i - 1 : w->opts.is_tied ? w->head : w->embed;
-
-    if (before == w->head ? !w->is_traced : !is_wanted_soon(w, before))
-        release(w, before);
-    return fetch(w, i < w->n_layers ? i : w->head, err);
-}
-
+/* A layer's part of a forward pass begins, or that of what is behind the layers. */
 static vp_status layer(vp_world *w, int64_t i, vp_err *err)
 {
-    int64_t u = w->n_layers - 1 - i;
+    if (w->is_backward)
+        return VP_OK;
+    release(w, i > 0 ? i - 1 : w->opts.is_tied ? w->head : w->embed);
+    if (i == 0)
+        release(w, w->rest);
+    return use(w, i < w->n_layers ? i : w->head, false, err);
+}
 
-    if (!w->is_backward)
-        return forward_layer(w, i, err);
-    release(w, i == 0 ? w->head : w->n_layers - i);
-    return u >= 0 ? fetch(w, u, err) : VP_OK;
+/* Backward of a unit is over, that of another begins; a layer may be computed anew before. */
+static vp_status turn(vp_world *w, int64_t done, int64_t u, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    release(w, done);
+    if (u < w->n_layers && w->opts.is_recomputed)
+        VP_TRY(use(w, u, false, err));
+    if (u >= w->n_layers)
+        VP_TRY(use(w, w->rest, true, err));
+    VP_TRY(use(w, u, true, err));
+out:
+    return st;
+}
+
+/* Of a weight's gradient that goes to host memory its part, and that in 64 bits for the norm. */
+static vp_status send_off(vp_world *w, vp_err *err)
+{
+    vp_ledger_block narrow = {0}, wide = {0};
+    int64_t         most = 0;
+    vp_status       st   = VP_OK;
+
+    for (int64_t u = 0; u < w->n_units; u++)
+        if (largest(w, u) > most)
+            most = largest(w, u);
+    most = vp_ceil_div(most, w->opts.ranks);
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, most * w->opts.weight_bytes, &narrow, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, 8 * most, &wide, err));
+out:
+    vp_ledger_free(w->ledger, &narrow);
+    vp_ledger_free(w->ledger, &wide);
+    return st;
 }
 
 /* The bucket is reduced through a padded copy of it. */
@@ -183,10 +183,14 @@ static vp_status reduce(vp_world *w, vp_err *err)
     vp_ledger_block flat = {0};
     vp_status       st   = VP_OK;
 
+    w->ledger->stream = VP_ZERO3_STREAM_REDUCE;
     VP_TRY(vp_world_take(w, VP_OWNER_BUCKET, w->filled * w->opts.weight_bytes, &flat, err));
+    if (!keeps_states(w))
+        VP_TRY(send_off(w, err));
     w->filled = 0;
 out:
     vp_ledger_free(w->ledger, &flat);
+    w->ledger->stream = 0;
     return st;
 }
 
@@ -204,35 +208,40 @@ out:
     return st;
 }
 
-/* The last ones, of tables, are added up from parts, which go first: put when all is over. */
+/* The weight is whole while its gradient is made; where tables are tied the recorded step has the sum apart from its two parts
+ * instead, which here is added to the first. The last gradients, of tables, are added up from parts, which go first: put
+ * when all is over. */
 static vp_status gradient(vp_world *w, int64_t i, vp_ledger_block *block, vp_err *err)
 {
     int64_t   end = w->first_of_layers + w->of_layer * w->n_layers;
     int64_t   u = vp_world_unit_of_gradient(w, i), next = u;
     vp_status st = VP_OK;
 
+    if (!w->is_traced && (i < end || !w->opts.is_tied))
+        VP_TRY(glance(w, w->gradients[i] / w->opts.weight_bytes, err));
     if (i >= end)
         return VP_OK;
     VP_TRY(put(w, i, block, err));
     if (i + 1 < w->n_gradients)
         next = vp_world_unit_of_gradient(w, i + 1);
-    if (u != next) {
-        release(w, u);
-        VP_TRY(fetch(w, next, err));
-    }
+    if (u != next)
+        VP_TRY(turn(w, u, next, err));
 out:
     return st;
 }
 
+/* Tables that look up what has no gradient stay whole until backward is over. */
 static vp_status end(vp_world *w, vp_err *err)
 {
+    int64_t   input = largest(w, w->opts.is_tied ? w->head : w->embed), more = largest(w, w->rest);
     vp_status st = VP_OK;
 
     if (!w->is_backward)
         return VP_OK;
-    for (int64_t u = 0; u < w->n_units; u++)
-        release(w, u);
-    vp_ledger_free(w->ledger, &w->gathered);
+    if (!w->is_traced) {
+        VP_TRY(vp_zero3_fetch_alone(w, input, &w->gathered, err));
+        VP_TRY(vp_zero3_fetch_alone(w, more, &w->pending, err));
+    }
     for (int64_t i = 0; i < w->n_gradients; i++)
         if (w->made[i])
             VP_TRY(put(w, i, w->made[i], err));
@@ -240,14 +249,27 @@ static vp_status end(vp_world *w, vp_err *err)
         VP_TRY(reduce(w, err));
     w->is_traced = true;
 out:
+    vp_ledger_free(w->ledger, &w->gathered);
+    vp_ledger_free(w->ledger, &w->pending);
+    vp_zero3_fetch_reset(w->fetch);
     return st;
 }
 
+/* Gradients are joined, then made wide. */
 static vp_status step(vp_world *w, vp_err *err)
 {
-    return keeps_states(w)
-               ? vp_world_take(w, VP_OWNER_GRADIENT, 4 * part(w), &w->buffers[VP_ZERO_WIDE], err)
-               : VP_OK;
+    int64_t         each  = w->opts.weight_bytes;
+    vp_ledger_block joint = {0};
+    vp_status       st    = VP_OK;
+
+    if (!keeps_states(w))
+        return VP_OK;
+    if (each < 4)
+        VP_TRY(vp_world_take(w, VP_OWNER_TEMPORARY, part(w) * each, &joint, err));
+    VP_TRY(vp_world_take(w, VP_OWNER_GRADIENT, 4 * part(w), &w->buffers[VP_ZERO_WIDE], err));
+out:
+    vp_ledger_free(w->ledger, &joint);
+    return st;
 }
 
 const vp_world_form vp_world_zero3 = {.name     = "zero3",

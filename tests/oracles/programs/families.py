@@ -114,7 +114,7 @@ def prime_above(n):
 
 def draw(rng, family, v, index):
     """One shape: sizes that share no accidental relation. Three kinds take turns: some 6,000 rows, a small table of tokens and a larger one of positions; 80,000
-    rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a larger table. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those). With one sample a batch, 3,200 to 6,400 rows."""
+    rows (60,000 with layer norms, whose backward is another kernel above 65,536); 18,000 rows and a larger table. No tensor that is summed over its rows has 2^31 bytes (PyTorch cuts those). With one sample a batch, or samples packed to one, 3,200 to 6,400 rows."""
     kind, grouped = index % 3, v["gqa"] != EVEN
     while True:
         k = 1 if v["gqa"] == MQA else rng.choice([2, 3, 5])
@@ -127,11 +127,12 @@ def draw(rng, family, v, index):
         h = a * 8 * prime_above(rng.randrange(6, 20)) if family.free_width else a * d
         f = 8 * prime_above(rng.randrange(150, 400))
         vocab = prime_above(rng.randrange(*[(3000, 9000), (3000, 5000), (19000, 24000)][kind]))
-        s = prime_above(rng.randrange(*((400, 800) if v.get("one") else (40, 80))))
+        alone = v.get("one") or v.get("packed")
+        s = prime_above(rng.randrange(*((400, 800) if alone else (40, 80))))
         if s % 4 != (1 if index % 2 else 3):        # so that 8 and 16 and 32 are told apart
             continue
         s = 8 * s + (rng.choice([1, 2, 3, 4, 5, 6, 7]) if v.get("ragged") else 0)
-        b = 1 if v.get("one") else [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
+        b = 1 if alone else [rng.choice([11, 13]), family.most_rows // s, 18000 // s][kind]
         if v.get("trainer") == "dpo":         # pairs; each half is beyond what a scan takes without scratch
             b = 2 * b if kind == 0 else b - b % 2
         b -= b % TILES if v.get("liger") else 0
@@ -139,11 +140,12 @@ def draw(rng, family, v, index):
             continue
         bytes_of = {c * x * y for c in (1, 2, 4) for x in (h, f, vocab, a * d, k * d) for y in (h, f, a * d, k * d)}
         if 4 * b * s * max(3 * h, f, vocab) < 2**31 and not bytes_of & WORKSPACES:
-            positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if v.get("one") else kind]))
+            positions = prime_above(rng.randrange(*[(6600, 7900), (2100, 2900), (700, 1500)][0 if alone else kind]))
             shape = dict(h=h, a=a, k=k, d=d, f=f, V=vocab, P=positions, T=rng.choice([2, 3]),
                          E=rng.choice([8, 10, 12, 14, 18, 20]), t=rng.choice([2, 3, 4]))
             shape = {x: n for x, n in shape.items() if x in family.symbols()}
             shape.update(B=b, S=s, r=rng.choice([8, 10, 12, 14, 22]))
+            shape.update({"o": rng.choice([3, 5, 7, 11, 13, 17])} if v.get("packed") else {})
             return dict(shape, M=rng.randrange(100, 180)) if v.get("liger") else shape
 
 
@@ -180,7 +182,7 @@ def small_shapes(name, v, n):
     if v["task"] == "seq2seq":
         return [(mark, dict(out[0], B=few[0], S=few[1], D=few[2])) for mark, few in FEW_ROWS.items()]
     for s in out if v["task"] != "imgcls" else []:
-        if v["one"]:
+        if v["one"] or v.get("packed"):
             s["S"] = 8 * (s["S"] // 64)
         else:
             s["B"], s["S"] = (TILES, 8 * (s["S"] // 24)) if v["liger"] else (2, s["S"]) if s["S"] * 2 < 3072 else (1, 8 * (s["S"] // 16) + s["S"] % 8)

@@ -13,7 +13,13 @@ def half_of(v):
 
 
 def has_autocast(v):
-    return v["precision"] in ("bf16-mixed", "bf16-amp", "fp16-mixed")
+    return v["precision"] in ("bf16-mixed", "bf16-amp", "fp16-mixed", "fp16-amp")
+
+
+def formats(v):
+    """TrainingArguments' bf16 and fp16."""
+    half = v["precision"].startswith("fp16")
+    return {"bf16": has_autocast(v) and not half, "fp16": has_autocast(v) and half}
 
 
 class Plain:
@@ -35,6 +41,8 @@ class Plain:
 
     def evaluate(self, inputs, mark):
         import torch
+        if self.v["eval"] == 2:         # as a second model is asked, for its logits
+            inputs = {k: x for k, x in inputs.items() if k != "labels"}
         self.m.eval()
         with torch.no_grad():
             with torch.autocast("cuda", dtype=half_of(self.v)) if has_autocast(self.v) else contextlib.nullcontext():
@@ -53,8 +61,7 @@ class Trainer:
             use_liger(options.pop("tiling", None))
             options["use_liger_kernel"] = self.only_loss = True
         args = transformers.TrainingArguments(output_dir=tempfile.gettempdir() + "/none", report_to=[], per_device_train_batch_size=batch,
-                                              bf16=has_autocast(v) and v["precision"] != "fp16-mixed",
-                                              fp16=v["precision"] == "fp16-mixed", **options)
+                                              **formats(v), **options)
         self.trainer = transformers.Trainer(model=m, args=args, train_dataset=[{}])
         self.trainer.current_gradient_accumulation_steps = 1
         if v.get("liger"):
@@ -183,10 +190,12 @@ class Sft(Trainer):
         words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<eos>": 0, "a": 1}, unk_token="<eos>"))
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>", unk_token="<eos>")
         self.trainer = self.make(m, tokenizer, output_dir=tempfile.gettempdir() + "/none", report_to=[],
-                                 gradient_checkpointing=v["recompute"] == "full", bf16=has_autocast(v) and v["precision"] != "fp16-mixed",
-                                 fp16=v["precision"] == "fp16-mixed", per_device_train_batch_size=batch, **options)
+                                 gradient_checkpointing=v["recompute"] == "full", per_device_train_batch_size=batch,
+                                 **formats(v), **options)
         self.trainer.current_gradient_accumulation_steps = 1
         self.trainer.model_wrapped = self.m = self.trainer.accelerator.prepare(m)
+        if self.trainer.accelerator.scaler:         # its scale, made in the first step, is there from the start here
+            self.trainer.accelerator.scaler._lazy_init_scale_growth_tracker(torch.device("cuda"))
         self.backward = self.trainer.accelerator.backward
 
     def make(self, m, tokenizer, **options):

@@ -13,18 +13,19 @@ import sizes
 
 # Of cuBLAS on compute capability 9.0, one a thread, and of cuBLASLt: taken at the first product, never given back.
 TRL = ("trl", "dpo")
+PACKED = []                                    # not empty: documents lie behind each other in a batch of one row
 WORKSPACE_BYTES = (33554432, 1048576)
 LOADING = ("load", "upcast", "biases", "adapters", "adapters_cast", "halved", "load_reference")
 
 
-def prepare(null_dir, processors=sizes.MULTIPROCESSORS):
+def prepare(null_dir, processors=sizes.MULTIPROCESSORS, capability=90):
     """Execute this script again with the stand-in libraries loaded."""
     if os.environ.get("VPLAN_NULL_CC"):
         return
     libs = [null_dir + "/libvplan-null.so"]
     libs += sorted("%s/%s" % (null_dir, f) for f in os.listdir(null_dir) if f.startswith("lib") and ".so." in f)
     e = dict(os.environ, LD_PRELOAD=":".join(libs), HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false", OMP_NUM_THREADS="1",
-             CUDA_VISIBLE_DEVICES="0", VPLAN_NULL_CC="90", VPLAN_NULL_SM_COUNT=str(processors), VPLAN_NULL_ADDRESSES="rising", VPLAN_NULL_CUDNN="off",
+             CUDA_VISIBLE_DEVICES="0", VPLAN_NULL_CC=str(capability), VPLAN_NULL_SM_COUNT=str(processors), VPLAN_NULL_ADDRESSES="rising", VPLAN_NULL_CUDNN="off",
              VPLAN_NULL_NAME="NVIDIA H100 80GB HBM3", VPLAN_NULL_TOTAL_BYTES=str(1 << 44),
              VPLAN_NULL_LIMIT_BYTES=str(1 << 44), VPLAN_NULL_CONTEXT_BYTES="0")
     e["LD_LIBRARY_PATH"] = null_dir + ":" + e.get("LD_LIBRARY_PATH", "")
@@ -41,7 +42,7 @@ def answer_values():
         steps = torch.diff(position_ids, prepend=first, dim=-1)
         groups = (steps != 1).cumsum(-1)
         (groups[:, -1] == 0).all()
-        return None
+        return groups if PACKED else None
     masks.find_packed_sequence_indices = not_packed
     masks.is_tracing = lambda tensor=None: False
     if hasattr(masks, "fast_all"):
@@ -71,6 +72,9 @@ def quantised_linears(m, word, dtype):
     c = transformers.BitsAndBytesConfig(load_in_4bit=word != "int8", load_in_8bit=word == "int8", bnb_4bit_quant_type="nf4",
                                         bnb_4bit_compute_dtype=dtype, bnb_4bit_use_double_quant=word == "nf4-dq")
     m = replace_with_bnb_linear(m, get_keys_to_not_convert(m), c)
+    for child in m.modules():         # a bias is loaded as wide as what is not quantised
+        if type(child).__name__ in ("Linear4bit", "Linear8bitLt") and child.bias is not None:
+            child.bias = torch.nn.Parameter(child.bias.to(dtype), requires_grad=False)
     for p in m.parameters():
         p.full_width = dtype
     m.is_loaded_in_4bit, m.is_loaded_in_8bit = word != "int8", word == "int8"
@@ -163,6 +167,9 @@ def add_adapters(m, v, mark):
 
 def choose_attention(word):
     import torch
+    if word == "flash_attention_2":
+        import flash
+        flash.install()
     flash, efficient = {"sdpa:flash": (True, True), "sdpa:efficient": (False, True)}.get(word, (False, False))
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.backends.cuda.enable_flash_sdp(flash)
@@ -199,6 +206,11 @@ def batch(v, shape):
         return {"pixel_values": torch.zeros(B, 3, shape["I"], shape["I"], device="cuda", dtype=dtype),
                 "labels": torch.zeros(B, device="cuda", dtype=torch.int64)}
     inputs = {"input_ids": torch.zeros(B, S, device="cuda", dtype=torch.int64)}
+    if v.get("packed"):         # as TRL's collator has them, from the card's side: it makes them in host memory
+        inputs["labels"], inputs["position_ids"] = [torch.zeros(B, S, device="cuda", dtype=torch.int64) for _ in "lp"]
+        inputs["cu_seq_lens_q"], inputs["cu_seq_lens_k"] = [torch.zeros(shape["o"] + 1, device="cuda", dtype=torch.int32) for _ in "qk"]
+        inputs["seq_idx"] = torch.zeros(B, S, device="cuda", dtype=torch.int32)
+        return dict(inputs, max_length_q=S, max_length_k=S)
     if v["mask"] or v.get("trainer") in TRL:
         inputs["attention_mask"] = torch.zeros(B, S, device="cuda", dtype=torch.int64)
     if v.get("trainer") == "dpo":
@@ -213,6 +225,7 @@ class Recording:
     def __init__(self, v, config, shape):
         import torch
         choose_attention(v["attention"])
+        PACKED[:] = [True] * bool(v.get("packed"))
         gc.collect()
         gc.disable()         # else what is in a circle goes at some time or other
         if "bitsandbytes.functional" in sys.modules:

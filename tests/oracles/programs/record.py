@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records the training steps of a family: what `vplan estimate --trainer torch|hf|trl` plays.
 
-    record.py FAMILY OUT.rec [--null build/null] [--only WORD=VALUE ...] [--missing]
+    record.py FAMILY OUT.rec [--null build/null] [--only WORD=VALUE ...] [--missing] [--like OTHER.rec]
 
 Each variant (precision, attention, checkpointing, ...) is played at several shapes and layer counts. A size that is no exact
 expression of the symbols on every shape, or an order of events that does not repeat with the layers, ends that variant with its
@@ -24,7 +24,7 @@ N_SHAPES, N_SMALL = 6, 3
 STEP, EVALUATION = ["forward", "reference", "output", "backward"], ["evaluate", "output"]
 NAMES = dict([(n, n) for n in play.LOADING + ("inputs",)] + [(n + "2", n) for n in EVALUATION[:1] + STEP] + [(n + "3", n + "_more") for n in STEP])
 # Words of a key that are left out at these values.
-DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, one=0)
+DEFAULTS = dict(adapter="fp32", dora=0, quantised="none", dropout=1, window=0, ragged=0, wide=0, upcast=0, trainer="torch", liger=0, eval=0, one=0, packed=0)
 
 
 def phases_of(v):
@@ -68,12 +68,29 @@ def variants(name, only):
     axes.update(dropout=[1, 0] if play.has_dropout(family) else [1], window=[0, 1], ragged=[0, 1], wide=list(family.wide))
     for word in only:
         key, value = word.split("=", 1)
-        axes[key] = [int(x) if x in "012" else x for x in value.split(",")]
+        axes[key] = [int(x) if x in ("0", "1", "2") else x for x in value.split(",")]
     asked = [word.split("=")[0] for word in only]
     for values in itertools.product(*axes.values()):
         v = dict(zip(axes, values))
         if is_worth_it(v, family, asked):
             yield v
+
+
+def variants_like(path, only):
+    """The programs of another file for whole batches without a mask in 16 bits, with the words of only set."""
+    words = ("task", "precision", "attention", "mask", "gqa", "tied", "recompute", "lora", "keep_output", "lora_dropout")
+    for line in open(path):
+        kind, _, key = line.split(" = ")[0].strip().partition(" ")
+        if kind not in ("program", "same"):
+            continue
+        said = dict(w.split("=", 1) for w in key.split())
+        v = {k: number_or_word(said.get(k, DEFAULTS.get(k))) for k in words + tuple(DEFAULTS)}
+        if v["attention"] == "sdpa:flash" and v["precision"] != "fp32" and not (v["mask"] or v["window"] or v["ragged"]):
+            yield dict(v, **{w.split("=")[0]: number_or_word(w.split("=", 1)[1]) for w in only})
+
+
+def number_or_word(x):
+    return int(x) if str(x).isdigit() else x
 
 
 def play_once(v, family, shape, blocks):
@@ -103,7 +120,7 @@ def gaps(run, step):
     """The allocations of a step, each with what is freed before the next one."""
     out = [[None, set()]]
     for name in STEP:
-        for e in run.phases[name + step]:
+        for e in run.phases.get(name + step, []):
             if e[0] == "a":
                 out.append([e[1:], set()])
             else:
@@ -404,6 +421,7 @@ def main():
     p.add_argument("--null", default="build/null")
     p.add_argument("--only", nargs="*", default=[], help="WORD=VALUE,VALUE: these variants; others of OUT stay")
     p.add_argument("--missing", action="store_true", help="only variants that OUT has not")
+    p.add_argument("--like", help="in place of drawn variants those of another file, as --only has them")
     a = p.parse_args()
     play.prepare(os.path.abspath(a.null))
     import torch
@@ -413,7 +431,7 @@ def main():
     torch._C._cuda_getDeviceCount = lambda: 1          # the real one forbids a later fork
     torch.cuda._is_in_bad_fork = lambda: False         # importing bitsandbytes looks at the card; the stand-in's may be forked
     out = File(a.out)
-    for v in variants(a.family, a.only):
+    for v in variants_like(a.like, a.only) if a.like else variants(a.family, a.only):
         if a.missing and key_of(v) in out.programs:
             continue
 

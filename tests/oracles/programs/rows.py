@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --models: these, with sdpa. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --models: these, with sdpa. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -95,6 +95,13 @@ NAMED = {
     "starcoder2-3b": dict(model_type="starcoder2", architectures=["Starcoder2ForCausalLM"], hidden_size=3072, num_attention_heads=24,
                           num_key_value_heads=2, intermediate_size=12288, vocab_size=49152, num_hidden_layers=30, max_position_embeddings=16384,
                           sliding_window=4096, tie_word_embeddings=True),
+    "granite-3.3-2b": dict(model_type="granite", architectures=["GraniteForCausalLM"], hidden_size=2048, num_attention_heads=32, num_key_value_heads=8,
+                           intermediate_size=8192, vocab_size=49155, num_hidden_layers=40, max_position_embeddings=131072, tie_word_embeddings=True,
+                           attention_dropout=0.0, attention_multiplier=0.015625, embedding_multiplier=12.0, logits_scaling=8.0, residual_multiplier=0.22),
+    "aya-23-8b": dict(model_type="cohere", architectures=["CohereForCausalLM"], hidden_size=4096, num_attention_heads=32, num_key_value_heads=8,
+                      intermediate_size=14336, vocab_size=256000, num_hidden_layers=32, max_position_embeddings=8192, tie_word_embeddings=True,
+                      logit_scale=0.0625, use_qk_norm=False),
+    "bloom-560m": dict(model_type="bloom", architectures=["BloomForCausalLM"], hidden_size=1024, n_head=16, n_layer=24, vocab_size=250880),
     "falcon-7b": dict(model_type="falcon", architectures=["FalconForCausalLM"], hidden_size=4544, num_attention_heads=71, vocab_size=65024,
                       num_hidden_layers=32, multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False),
     "olmo-1b": dict(model_type="olmo", architectures=["OlmoForCausalLM"], hidden_size=2048, num_attention_heads=16, num_key_value_heads=16,
@@ -181,6 +188,34 @@ def drawn_by_trl(n, seed, models, adapted):
     return out
 
 
+FEATURES = ("packed", "packed", "int8", "dora", "masked")
+
+
+def drawn_features(n, seed, models):
+    """Adapters and TRL's steps in their rarer forms: packed samples, 8-bit weights, DoRA, masks over quantised weights."""
+    rng = random.Random(seed)
+    out = []
+    while len(out) < n:
+        name = rng.choice(models or ("llama-3.2-1b", "smollm2-135m", "smollm2-360m", "qwen2.5-0.5b", "qwen2.5-1.5b", "llama-3.1-8b", "qwen2-7b"))
+        c, feature = MODELS[name], rng.choice(FEATURES)
+        trainer = {"packed": "trl", "masked": "trl", "int8": rng.choice(["torch", "hf"]), "dora": rng.choice(["torch", "hf"])}[feature]
+        load = {"packed": rng.choice(["none", "none", "nf4", "nf4-dq"]), "masked": rng.choice(["nf4", "nf4-dq"]), "int8": "int8", "dora": "none"}[feature]
+        adapters = "none" if feature == "packed" and load == "none" and rng.random() < 0.7 else "all-linear"
+        precision = "bf16-amp" if load != "none" else "bf16-mixed" if feature == "packed" else rng.choice(["bf16", "bf16-amp", "bf16-mixed"])
+        if load == "int8" and rng.random() < 0.4:
+            precision = "fp16-amp"
+        attention = rng.choice(["flash_attention_2", "sdpa:flash"]) if feature == "packed" else "sdpa:flash"
+        optimizer = rng.choice(["adamw_torch_fused", "adamw_torch_fused", "adamw_torch", "paged_adamw_8bit", "adamw_8bit"])
+        if trainer == "torch" and "8bit" in optimizer:
+            continue
+        recompute = rng.choice(["none", "full"]) if feature == "dora" else "full"
+        out.append((name, c, precision, attention, recompute, optimizer, rng.choice([1, 2, 3, 4] if feature == "packed" else [2, 3, 4, 8]),
+                    rng.choice([128, 256, 512, 768, 1000, 1024]), "clm", "mask" if feature == "masked" else "none", trainer, adapters,
+                    rng.choice([4, 8, 16, 32]) if adapters != "none" else 0, load, 0, "none", rng.choice([1, 2, 3, 5, 9]) if feature == "packed" else 0,
+                    int(feature == "dora")))
+    return out
+
+
 def by_trainer(rows, seed, evaluates, liger):
     """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
     rng = random.Random(seed)
@@ -212,7 +247,7 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger"]
+MORE = ["eval_batch", "liger", "packing", "dora"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -253,7 +288,7 @@ def answered(vplan, rows, n):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger = row[len(COLUMNS):] or (0, "none")
+    eval_batch, liger, packing, dora = row[len(COLUMNS):] + (0, "none", 0, 0)[len(row) - len(COLUMNS):]
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -267,7 +302,7 @@ def measure(row):
     if "image_size" in fields:
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
     v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer not in play.TRL,
-             trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0,
+             trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0, packed=packing, dora=dora,
              liger=liger if liger != "none" else 0)
     m = play.make_model(v, (config["model_type"], fields))
     of_dpo = {}
@@ -279,7 +314,9 @@ def measure(row):
     end("load")
     params = [p for p in m.parameters() if p.requires_grad]
     opt = loop.trainer.create_optimizer() if trainer != "torch" else optimizer(opt_name, params)
-    inputs = play.batch(v, dict(B=batch, S=seq, I=fields.get("image_size")))
+    of_batch = dict(B=1, S=batch * seq, o=batch * packing) if packing else dict(B=batch, S=seq, I=fields.get("image_size"))
+    play.PACKED[:] = [True] * bool(packing)
+    inputs = play.batch(v, of_batch)
     for step in (1, 2):
         loop.step(inputs, lambda phase: end("forward%d" % step) if phase == "backward" else None)
         end("backward%d" % step)
@@ -309,6 +346,7 @@ def main():
     p.add_argument("--evaluate", action="store_true")
     p.add_argument("--liger", action="store_true")
     p.add_argument("--dpo", action="store_true")
+    p.add_argument("--features", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--only", nargs="*")
@@ -319,7 +357,9 @@ def main():
     play.quiet()
     torch._C._cuda_getDeviceCount = lambda: 1
     n = a.random * (40 if a.answered else 1)
-    if a.trl or a.dpo:
+    if a.features:
+        rows = drawn_features(n, a.seed, a.models)
+    elif a.trl or a.dpo:
         rows = drawn_by_trl(n, a.seed, a.models, a.adapters)
         rows = [r[:9] + ("mask", "dpo") + r[11:] if a.dpo else r for r in rows]
     elif a.adapters:

@@ -10,7 +10,7 @@ WIDTHS = ["", "h", "f", "V", "P", "T", "a", "k", "d", "a d", "k d", "a dr", "k d
           "r", "r h", "r f", "r a d", "r k d", "r V", "I I", "h p p", "h n", "n", "C", "h C",
           "E", "E h", "E h f", "t", "t h", "t f"]
 LENGTHS = ["", "S", "S8", "S32", "S128", "S S", "S S8", "S8 S8", "S S32", "S S128", "D", "D32", "D128", "D D", "D S", "D D16", "D S16"]
-EXTRA = ["B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YM h"]
+EXTRA = ["o", "o a", "o a dr", "a a d d", "B SK a dk", "B SQ a", "B SH a", "B WQ a", "B KS a", "NS B S a", "NS B S a dr", "EV HV", "ET HT", "EP HP", "EV", "ET", "EP", "MV", "MT", "MP", "XS", "XU", "XV", "XT", "XP", "B DK a dk", "B DQ a", "B DH a", "W a", "W", "B m", "XR", "XN", "XI", "YR", "YS", "YR2", "YS2", "YP", "YG", "YM h"]
 # Look-ups that are not B S rows of a table of their own: those of targets, and of buckets of the distances in both sequences.
 LOOK_UPS = {"D": ("B D", "V", "h"), "W": ("S S", "W", "a"), "Z": ("D D", "W", "a")}
 EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s H%s" % (t, t) for t in LOOK_UPS]
@@ -18,7 +18,7 @@ EXTRA += [w + t for t in LOOK_UPS for w in ("E", "M", "X", "XS", "XU")] + ["E%s 
 SUMS = ["h", "3 h", "f", "2 f", "a d", "k d", "V", "r", "a", "k", "d", "E", "d,a", "d,k"]
 
 WEIGHTS = ["adh", "kdh", "hf", "hh", "3hh", "3adh", "2hf"]      # elements of what is quantised
-
+FLAGS = ["h", "ad", "f"]                                         # columns of what goes into a product of 8-bit weights
 
 # Of the card that is stood in for: many more multiprocessors than there are, so that what a kernel splits over a card that is not
 # full is split at every shape, and seen.
@@ -51,6 +51,14 @@ def sum_scratch(outputs, inputs, processors=MULTIPROCESSORS, threads=THREADS):
     if ctas <= 1:
         return 0, 0
     return 4 * outputs * ctas * width * vec, 4 * grid
+
+
+def any_scratch(inputs, processors=MULTIPROCESSORS, threads=THREADS):
+    """Bytes that any() over all of so many booleans takes while it runs, a byte a thread block: the same rule with one output, whose
+    inputs go to the 512 threads of a block."""
+    values = -(-inputs // 512)
+    ctas = max(min(processors * (threads // 512), -(-values // 16)), -(-values // 256))
+    return ctas if values >= 256 and ctas > 1 else 0
 
 
 def flash_splits(rows, lengths, head, processors=MULTIPROCESSORS):
@@ -118,6 +126,8 @@ def values(shape):
             n_weights *= int(x) if x.isdigit() else v[x]
         v["J(%s)" % w] = -(-n_weights // 64)
         v["K(%s)" % w] = -(-v["J(%s)" % w] // 256)
+    for w in FLAGS:
+        v["A(%s)" % w] = any_scratch(n * value(list(w), v))
     for w in SUMS:
         outputs, rows = (value([int(x) if x.isdigit() else x for x in part.split()], v) for part in (w + ",").split(",")[:2])
         for i, letter in enumerate("RQ"):
@@ -174,7 +184,7 @@ def monomials():
                     out.append(m)
     out += [tuple(e.split()) for e in EXTRA]
     sums = [("%s(%s)" % (letter, w.replace(" ", "")),) for w in SUMS for letter in ("R", "Q", "RD", "QD")]
-    sums += [("%s(%s)" % (letter, w),) for w in WEIGHTS for letter in "JK"]
+    sums += [("%s(%s)" % (letter, w),) for w in WEIGHTS for letter in "JK"] + [("A(%s)" % w,) for w in FLAGS]
     return sums + sorted(out, key=lambda m: (len(m), sum(map(len, m)), m))
 
 
@@ -243,7 +253,7 @@ class Fitter:
                 divisor = rest[0]
                 for other in rest[1:]:
                     divisor = gcd(divisor, other)
-                for q in (1, 2, 4, 8, 12, 16, 24, divisor):
+                for q in (1, 2, 4, 8, 12, 16, 24, 512, divisor):
                     if divisor % q == 0:
                         n = self.columns.get(tuple(u // q for u in rest))
                         if n is not None:

@@ -22,15 +22,17 @@ def model_of(s, device):
     import torch
     config = s["config"]
     fields = {k: x for k, x in config.items() if k not in ("model_type", "architectures")}
-    v = dict(task="clm", precision=s["precision"], attention=s["attention"], lora="none", recompute=s["recompute"], quantised="none",
-             upcast=0, mask=0, keep_output=0)
+    v = dict(task="clm", precision=s["precision"], attention=s["attention"], lora=s.get("lora", "none"), r=s.get("r", 0), lora_dropout=0, recompute=s["recompute"],
+             quantised="none", upcast=0, mask=0, keep_output=0)
     if device == "cuda":
         return play.make_model(v, (config["model_type"], fields))
-    place = play.place
+    place, to = play.place, torch.nn.Module.to
     play.place = lambda m, memo: None
-    m = play.make_model(v, (config["model_type"], fields)).to_empty(device=device)
-    play.place = place
-    m.tie_weights()
+    torch.nn.Module.to = lambda m, *args, **kwargs: m         # what has no values yet stays so
+    m = play.make_model(v, (config["model_type"], fields))
+    play.place, torch.nn.Module.to = place, to
+    m.to_empty(device=device)
+    (m if s.get("lora", "none") == "none" else m.get_base_model()).tie_weights()
     return m
 
 

@@ -31,9 +31,10 @@ STEPS = [
 ]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 SETTINGS = ["model", "config", "parallel", "world", "offload", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "accumulation"]
+ADAPTERS = "all-linear", 16          # targets and rank, with --adapters
 
 
-def wanted():
+def wanted(adapters):
     """(parallel, world, offload, step): every way with every world, models in turn."""
     ways = [("ddp", "none"), ("fsdp2", "none"), ("fsdp2", "params"), ("zero1", "none"), ("zero2", "none"), ("zero2", "optimizer"),
             ("zero3", "none"), ("zero3", "optimizer"), ("zero3", "params")]
@@ -43,13 +44,21 @@ def wanted():
             step = STEPS[(k + i) % len(STEPS)]
             if not (parallel.startswith("zero") and step[1] == "fp32" and offload != "none"):
                 out.append((parallel, world, offload, step))
+    if adapters:
+        return [(parallel, world, "none", step[:3] + ("adamw_torch",) + step[4:]) for (parallel, world), step in
+                zip([("ddp", 2), ("zero2", 4), ("ddp", 8), ("zero1", 4), ("zero2", 8), ("zero1", 2)], [STEPS[i] for i in (0, 2, 3, 0, 3, 2)])]
     added_up = ("smollm2-360m", "bf16-mixed", "full", "adamw_torch", 1, 512, 2)
     return out + [(parallel, 4, "none", added_up) for parallel in ("ddp", "fsdp2", "zero1", "zero2", "zero3")]
 
 
+def columns(a):
+    return SETTINGS + ["lora", "r"] * a.adapters
+
+
 def play(a, row):
     parallel, world, offload, (model, precision, recompute, optimizer, batch, seq, accumulation) = row
-    setting = dict(config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
+    targets, rank = ADAPTERS if a.adapters else ("none", 0)
+    setting = dict(lora=targets, r=rank, config=rows.MODELS[model], parallel=parallel, offload=offload, precision=precision, attention="sdpa:flash",
                    recompute=recompute, optimizer=optimizer, micro_batch=batch, seq=seq, accumulation=accumulation)
     python = a.deepspeed_python if parallel.startswith("zero") else a.python
     with tempfile.TemporaryDirectory() as folder:
@@ -61,7 +70,7 @@ def play(a, row):
             return None
         peaks = json.load(open(out))
     head = dict(setting, model=model, config=json.dumps(setting["config"]), world=world)
-    return [head[k] for k in SETTINGS] + [peaks["reserved"]] + [peaks[n] for n in PHASES]
+    return [head[k] for k in columns(a)] + [peaks["reserved"]] + [peaks[n] for n in PHASES]
 
 
 def main():
@@ -71,6 +80,7 @@ def main():
     p.add_argument("--python", default="python3")
     p.add_argument("--deepspeed-python")
     p.add_argument("--only", nargs="*")
+    p.add_argument("--adapters", action="store_true", help="rows of LoRA, with two columns more")
     a = p.parse_args()
     had = set()
     if os.path.exists(a.out):
@@ -81,8 +91,8 @@ def main():
             versions = "import importlib.metadata as m; print(', '.join(n + ' ' + m.version(n).split('+')[0] for n in ('torch', 'transformers', 'accelerate', 'deepspeed')))"
             said = subprocess.run([a.deepspeed_python or a.python, "-c", versions], stdout=subprocess.PIPE).stdout.decode().strip()
             f.write("# made by tests/oracles/programs/worlds.py: %s\n" % said)
-            out.writerow(SETTINGS + ["reserved"] + ["allocated_" + n for n in PHASES])
-        for row in wanted():
+            out.writerow(columns(a) + ["reserved"] + ["allocated_" + n for n in PHASES])
+        for row in wanted(a.adapters):
             if (row[0], str(row[1]), row[2], row[3][0], str(row[3][6])) in had or (a.only and row[0] not in a.only):
                 continue
             if row[0].startswith("zero") and not a.deepspeed_python:

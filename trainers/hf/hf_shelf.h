@@ -1,0 +1,20 @@
+/* trainers/hf/hf_shelf.h: recordings that were read, for searches that ask for many steps of one model.
+ *     vp_hf_shelf *shelf = vp_hf_shelf_new();
+ *     VP_TRY(vp_hf_shelf_open(shelf, path, &recording, err));    read once
+ *     vp_hf_shelf_free(shelf);                                   and all its recordings */
+#ifndef VP_TRAINERS_HF_SHELF_H
+#define VP_TRAINERS_HF_SHELF_H
+
+#include "trainers/torch/recording.h"
+
+typedef struct vp_hf_shelf vp_hf_shelf;
+
+/* NULL: out of memory. */
+vp_hf_shelf *vp_hf_shelf_new(void);
+/* Takes NULL. */
+void vp_hf_shelf_free(vp_hf_shelf *shelf);
+
+/* The recording stays the shelf's. VP_ERR_INPUT and others as vp_recording_open()'s. */
+vp_status vp_hf_shelf_open(vp_hf_shelf *shelf, const char *path, vp_recording **out, vp_err *err);
+
+#endif
