@@ -117,7 +117,7 @@ static void ranks_added(json_t *out, const vp_dryrun_opts *opts, const vp_dryrun
     const char *played = opts->ranks ? opts->ranks : "0";
     const char *plural = strchr(played, ',') ? "s" : "";
 
-    if (vp_dryrun_all_ranks(opts))
+    if (vp_dryrun_all_ranks(opts) || opts->of_kinds)
         return;
     if (opts->world > 1)
         vp_dryrun_text_add(out, "rank%s %s of %lld%s; the other ranks were not run", plural, played,
@@ -126,6 +126,18 @@ static void ranks_added(json_t *out, const vp_dryrun_opts *opts, const vp_dryrun
         vp_dryrun_text_add(out,
                            "rank%s %s of the %d that the launcher started; the others were not run",
                            plural, played, found->n_ranks + (int)json_array_size(found->ranks));
+}
+
+/* Among the assumptions once collectives have been priced. */
+static void links_added(json_t *doc)
+{
+    json_t *time = json_object_get(doc, "time");
+
+    if (json_number_value(json_object_get(time, "collectives_s")) > 0)
+        vp_dryrun_text_add(json_object_get(doc, "assumptions"),
+                           "collectives take what NCCL's model of itself says of this card's links "
+                           "(%s): all ranks are in one machine, and there when one begins",
+                           json_string_value(json_object_get(time, "link")));
 }
 
 static json_t *assumptions_of(const vp_dryrun_opts *opts, const vp_dryrun_findings *found,
@@ -289,6 +301,7 @@ json_t *vp_dryrun_document(const vp_dryrun_opts *opts, const vp_dryrun_findings 
                                       escaped(vp_dryrun_report_text(&root, "python"))));
     if (have && vp_dryrun_report_object(&root, "program", &program))
         json_object_set_new(doc, "time", vp_dryrun_price(opts->device, &program));
+    links_added(doc);
     if (have && opts->steps)
         json_object_set_new(doc, "ended_by",
                             vp_dryrun_report_object(&root, "cut", &cut)

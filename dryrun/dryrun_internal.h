@@ -6,6 +6,8 @@
  *     keeper.c          the process that runs the command and outlives us where we are killed
  *     collect.c         those reports, read back
  *     probe_report.c    what a member of a report holds
+ *     one_run.c         one run, from the environment to the document
+ *     kinds.c           ranks of which those that are alike are played once
  *     ranks.c           several ranks: what each took, and whether their collectives agree
  *     verdict.c         fits, oom or failed, and why
  *     document.c        the answer as one document; remedies.c: what would help after an oom
@@ -108,12 +110,37 @@ vp_status vp_dryrun_collect(const char *folder, vp_dryrun_findings *found, vp_er
 /* Add what the report of a rank says to the array of all, in order. */
 void vp_dryrun_rank_add(json_t *ranks, const vp_json_node *report);
 
+/* Whether two of these took the same bytes in every phase. */
+bool vp_dryrun_same_bytes(const json_t *a, const json_t *b);
+
 /* An array of arrays of ranks that took the same bytes in every phase. */
 json_t *vp_dryrun_alike(const json_t *ranks);
 
 /* Compare the collectives of the ranks that were played together: the same in the same order on every member of a
  * communicator, and a receive for each send. out: what would hang, or "". */
 vp_status vp_dryrun_compare_ranks(const char *folder, char *out, size_t size, vp_err *err);
+
+/* The same of ranks that were played by themselves, each with the text of its calls (NULL: none): of communicators of all
+ * ranks, whose calls are taken to be in one order. */
+vp_status vp_dryrun_compare_calls(const char *const *calls, const int64_t *ranks, int64_t n,
+                                  int64_t world, char *out, size_t size, vp_err *err);
+
+/* ---- one_run.c, kinds.c ---- */
+
+enum { VP_DRYRUN_MAX_KINDS = 1024 };
+
+/* What is known of a rank that was played by itself. The caller's. */
+typedef struct vp_dryrun_alone {
+    json_t *row;   /* as one of vp_dryrun_findings.ranks; NULL: it never used the device */
+    char   *calls; /* its collectives, as lines; NULL: none                              */
+} vp_dryrun_alone;
+
+/* One run; the number of it decides where threads are held up. alone: NULL, or to be filled. */
+vp_status vp_dryrun_run_once(const vp_dryrun_opts *opts, int64_t number, vp_dryrun_result *result,
+                             vp_dryrun_alone *alone, vp_err *err);
+
+/* opts->ranks is "kinds". */
+vp_status vp_dryrun_run_kinds(const vp_dryrun_opts *opts, vp_dryrun_result *result, vp_err *err);
 
 /* ---- verdict.c ---- */
 

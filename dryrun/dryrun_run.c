@@ -1,126 +1,7 @@
 #include "dryrun/dryrun_internal.h"
 
-#include "base/child.h"
-#include "base/file.h"
-
-#include <assert.h>
-#include <limits.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-
-/* Words that start ranks themselves. */
-static const char *launcher_of(char *const *command)
-{
-    static const char *const names[] = {"torchrun",
-                                        "accelerate",
-                                        "deepspeed",
-                                        "torch.distributed.run",
-                                        "torch.distributed.launch",
-                                        "accelerate.commands.launch"};
-
-    for (; *command; command++)
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            const char *slash = strrchr(*command, '/');
-            if (strcmp(slash ? slash + 1 : *command, names[i]) == 0)
-                return names[i];
-        }
-    return NULL;
-}
-
-/* The command, behind the program that starts its ranks where several are played: `play-ranks 0,1,2 CMD...`. */
-static vp_status with_ranks(const vp_dryrun_opts *opts, char *null_dir, char *list,
-                            size_t list_size, char ***out, vp_err *err)
-{
-    size_t      n = 0, at = 0;
-    bool        all      = vp_dryrun_all_ranks(opts);
-    bool        several  = opts->world > 1 && opts->ranks && (all || strchr(opts->ranks, ','));
-    const char *launcher = several ? launcher_of(opts->command) : NULL;
-    vp_status   st       = VP_OK;
-
-    if (launcher)
-        VP_TRY(
-            VP_FAIL(err, VP_ERR_USAGE, "%s starts the ranks itself: leave out --world", launcher));
-    while (opts->command[n])
-        n++;
-    *out = calloc(n + 3, sizeof **out);
-    VP_TRY_ALLOC(err, *out);
-    if (several) {
-        strcat(null_dir, "/play-ranks");
-        snprintf(list, list_size, "%s", all ? "" : opts->ranks);
-        for (int64_t r = 0; all && r < opts->world; r++)
-            at += (size_t)snprintf(list + at, list_size - at, "%s%lld", r ? "," : "", (long long)r);
-        (*out)[0] = null_dir;
-        (*out)[1] = list;
-    }
-    memcpy(*out + (several ? 2 : 0), opts->command, n * sizeof **out);
-out:
-    return st;
-}
-
-/* One run; the number of it decides where threads are held up. */
-static vp_status run_once(const vp_dryrun_opts *opts, int64_t number, vp_dryrun_result *result,
-                          vp_err *err)
-{
-    vp_status           st    = VP_OK;
-    vp_dryrun_env       env   = {0};
-    vp_dryrun_findings  found = {0};
-    vp_child_result     child = {0};
-    vp_dryrun_judgement judged;
-    vp_dryrun_folder    folder = {.fd = -1};
-    char                null_dir[PATH_MAX + 16]; /* and /play-ranks */
-    char               *data = NULL, **command = NULL, list[4096];
-    int64_t             n_data;
-
-    result->document  = NULL;
-    result->exit_code = 1;
-    found.unsupported = json_array();
-    found.ranks       = json_array();
-    VP_TRY_ALLOC(err, found.unsupported && found.ranks);
-    if (opts->snapshot_path && !opts->force && access(opts->snapshot_path, F_OK) == 0) {
-        st =
-            VP_FAIL(err, VP_ERR_USAGE, "%s exists: say --force to replace it", opts->snapshot_path);
-        goto out;
-    }
-    VP_TRY(vp_dryrun_find_libraries(null_dir, PATH_MAX, err));
-    VP_TRY(vp_dryrun_folder_make(&folder, err));
-    VP_TRY(vp_dryrun_env_make(opts, null_dir, folder.path, &env, err));
-    VP_TRY(with_ranks(opts, null_dir, list, sizeof list, &command, err));
-    vp_child_opts child_opts = {.argv        = command,
-                                .env_add     = env.vars,
-                                .search_path = true,
-                                .out         = VP_CHILD_TO_STDERR,
-                                .err         = VP_CHILD_INHERIT,
-                                .timeout_s   = opts->timeout_s,
-                                .grace_s     = 5};
-    if (number)
-        vp_dryrun_env_set(&env, "VPLAN_NULL_JITTER=%lld", (long long)number);
-    assert(env.n > 0 && !env.vars[env.n]);
-    VP_TRY(vp_dryrun_keep(&child_opts, &folder, &child, err));
-    VP_TRY(vp_dryrun_collect(folder.path, &found, err));
-    vp_dryrun_judge(opts, &child, &found, &judged);
-    result->document = vp_dryrun_document(
-        opts, &found, judged.verdict,
-        child.end == VP_CHILD_EXITED ? child.exit_code : 128 + child.term_signal, judged.reason);
-    result->exit_code = judged.exit_code;
-    if (opts->snapshot_path && found.snapshot[0]) {
-        VP_TRY(vp_file_read(found.snapshot, (int64_t)2 << 30, &data, &n_data, err));
-        VP_TRY(vp_file_write(opts->snapshot_path, data, (size_t)n_data, opts->force, err));
-    }
-out:
-    if (st != VP_OK && result->document) {
-        json_decref(result->document);
-        result->document = NULL;
-    }
-    free(data);
-    vp_json_doc_free(found.report);
-    json_decref(found.unsupported);
-    json_decref(found.ranks);
-    free(command);
-    vp_dryrun_env_release(&env);
-    vp_dryrun_folder_release(&folder);
-    return st;
-}
 
 static json_int_t reserved_of(const vp_dryrun_result *result)
 {
@@ -156,8 +37,12 @@ vp_status vp_dryrun_run(const vp_dryrun_opts *opts, vp_dryrun_result *result, vp
     result->document  = NULL;
     result->exit_code = 1;
     VP_TRY_ALLOC(err, repeats);
+    if (opts->ranks && strcmp(opts->ranks, "kinds") == 0) {
+        st = vp_dryrun_run_kinds(opts, result, err);
+        goto out;
+    }
     for (int64_t i = 0; i < n; i++) {
-        VP_TRY(run_once(opts, i, &one, err));
+        VP_TRY(vp_dryrun_run_once(opts, i, &one, NULL, err));
         widen(repeats, "allocated", one.document);
         widen(repeats, "reserved", one.document);
         if (result->document &&

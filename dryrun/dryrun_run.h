@@ -22,11 +22,12 @@ typedef enum vp_dryrun_chosen {
 } vp_dryrun_chosen;
 
 typedef struct vp_dryrun_opts {
-    const vp_device *device;        /* a CUDA card                                              */
-    int64_t          budget_bytes;  /* of device memory, context included                       */
-    vp_dryrun_chosen chosen_by;     /* what was not named is listed in the answer               */
-    int64_t          world;         /* ranks; 1: none, or as a launcher starts them             */
-    const char      *ranks;         /* to be played: "all", or "0" or "0,7", each by itself     */
+    const vp_device *device;       /* a CUDA card                                              */
+    int64_t          budget_bytes; /* of device memory, context included                       */
+    vp_dryrun_chosen chosen_by;    /* what was not named is listed in the answer               */
+    int64_t          world;        /* ranks; 1: none, or as a launcher starts them             */
+    const char      *ranks;    /* to be played: "all", "kinds", or "0" or "0,7", each by itself */
+    bool             of_kinds; /* one of those that "kinds" plays: the others are said by it */
     const char      *snapshot_path; /* for PyTorch's memory viewer, or NULL                     */
     bool             force;         /* replace snapshot_path                                    */
     const char      *padding;       /* "mask" or "none": what attention masks hold              */

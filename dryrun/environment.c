@@ -171,6 +171,8 @@ vp_status vp_dryrun_env_make(const vp_dryrun_opts *opts, const char *null_dir, c
     vp_dryrun_env_set(env, "VPLAN_NULL_PLAYED=%s", opts->ranks ? opts->ranks : "0");
     if (vp_dryrun_all_ranks(opts))
         vp_dryrun_env_set(env, "VPLAN_NULL_MEET=1");
+    if (opts->of_kinds)
+        vp_dryrun_env_set(env, "VPLAN_NULL_TELL=1");
     if (opts->world > 1) {
         vp_dryrun_env_set(env, "RANK=%lld", opts->ranks ? strtoll(opts->ranks, NULL, 10) : 0);
         vp_dryrun_env_set(env, "LOCAL_RANK=0");

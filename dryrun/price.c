@@ -1,7 +1,9 @@
 #include "dryrun/dryrun_internal.h"
 
 #include "base/text.h"
+#include "devices/collective.h"
 #include "devices/efficiency.h"
+#include "dryrun/step_clock.h"
 
 #include <assert.h>
 #include <string.h>
@@ -11,14 +13,17 @@ typedef enum class_of_work {
     PRODUCTS,
     ATTENTION,
     CONVOLUTIONS,
-    MEMORY, /* element-wise kernels, norms, losses, the optimizer: bytes moved */
-    COPIES, /* over the link to the host */
+    MEMORY,      /* element-wise kernels, norms, losses, the optimizer: bytes moved */
+    COPIES,      /* over the link to the host */
+    COLLECTIVES, /* and messages, over the links to other cards */
     UNKNOWN,
     N_CLASSES
 } class_of_work;
 
-static const char *const class_names[N_CLASSES] = {"products", "attention", "convolutions",
-                                                   "memory",   "copies",    "unknown"};
+static const char *const class_names[N_CLASSES] = {
+    "products", "attention", "convolutions", "memory", "copies", "collectives", "unknown"};
+
+enum { MAX_NUMBER = 1 << 20 }; /* of a stream or an event */
 
 typedef struct op {
     double        seconds; /* on the card */
@@ -32,8 +37,10 @@ typedef struct totals {
     double  seconds[N_CLASSES];
     int64_t ops[N_CLASSES], launches[N_CLASSES];
     double  bytes[N_CLASSES], flop[N_CLASSES];
-    double  step_s, device_s, host_s, peak_s;
-    double  optimizer_device_s, optimizer_host_s; /* of device_s and host_s: once a step */
+    double  host_s, peak_s;
+    int64_t n_operators;                          /* all but what only orders streams */
+    int64_t n_ranks;                              /* of the largest communicator      */
+    double  optimizer_device_s, optimizer_host_s; /* once a step */
 } totals;
 
 static double real_at(const json_t *row, size_t i)
@@ -116,14 +123,55 @@ static op priced(const vp_device *d, const json_t *row)
     return out;
 }
 
-/* Two clocks: the host issues operators one after the other, the card runs them in order, none before it
- * was issued; where the host reads or waits, it goes on when the card has come so far. */
-static void run_op(const op *o, double *host, double *card)
+/* Bytes over the links: a message or a collective of the program. */
+static op priced_collective(const vp_device *d, const json_t *row, vp_collective what)
 {
-    *host += o->host_s;
-    *card = (*card > *host ? *card : *host) + o->seconds;
-    if (o->waits && *host < *card)
-        *host = *card;
+    int64_t n_ranks = (int64_t)real_at(json_array_get(row, 9), 0);
+
+    return (op){.class_  = COLLECTIVES,
+                .host_s  = VP_OPERATOR_S + VP_LAUNCH_S,
+                .seconds = vp_collective_seconds(d, what, n_ranks, real_at(row, 2))};
+}
+
+/* A row that does no work: an event recorded or awaited, the host waiting. */
+static bool ordered(vp_step_clock *clock, const char *name, const json_t *row)
+{
+    const json_t *numbers = json_array_get(row, 9);
+    int64_t       first   = (int64_t)real_at(numbers, 0);
+    int64_t       stream  = (int64_t)real_at(row, 10);
+
+    if (first < 0 || stream < 0 || first > MAX_NUMBER || stream > MAX_NUMBER)
+        return true;
+    if (strcmp(name, "(record)") == 0) {
+        vp_step_record(clock, stream, first);
+    } else if (strcmp(name, "(await)") == 0) {
+        vp_step_await(clock, stream, first);
+    } else if (strcmp(name, "(synchronize)") == 0) {
+        int64_t which = (int64_t)real_at(numbers, 1);
+
+        if (which < 0 || which > MAX_NUMBER)
+            return true;
+        if (first == 0)
+            vp_step_host_awaits_all(clock);
+        else if (first == 1)
+            vp_step_host_awaits_stream(clock, which);
+        else
+            vp_step_host_awaits_event(clock, which);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void run_op(vp_step_clock *clock, const op *o, const json_t *row, vp_step_unit unit)
+{
+    int64_t stream = (int64_t)real_at(row, 10);
+
+    stream = stream >= 0 && stream <= MAX_NUMBER ? stream : 0;
+    vp_step_issue(clock, o->host_s);
+    vp_step_work(clock, stream, unit, o->seconds);
+    if (o->waits)
+        vp_step_host_awaits_stream(clock, stream);
 }
 
 static void add(totals *t, const op *o, const json_t *row)
@@ -134,7 +182,7 @@ static void add(totals *t, const op *o, const json_t *row)
     t->launches[o->class_] += (int64_t)real_at(row, 1);
     t->bytes[o->class_] += real_at(row, 2) + real_at(row, 6) + real_at(row, 7);
     t->flop[o->class_] += real_at(row, 3);
-    t->device_s += o->seconds;
+    t->n_operators++;
     t->host_s += o->host_s;
     t->peak_s += o->peak_s;
 }
@@ -165,47 +213,90 @@ static bool in_optimizer(const json_t *pairs, size_t i)
     return false;
 }
 
-json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
+/* One row of the sequence: what it takes, and when. */
+static op play(const vp_device *d, const json_t *row, vp_step_clock *clock, totals *t)
 {
-    const json_t *rows     = json_object_get(program->value, "rows");
-    const json_t *sequence = json_object_get(program->value, "sequence"), *at;
-    totals        t        = {0};
-    double        host = 0, card = 0;
-    size_t        i;
-    int64_t       samples = vp_dryrun_report_int(program, "samples");
-    int64_t       flop    = vp_dryrun_report_int(program, "products_flop") +
+    const char   *text = json_string_value(json_array_get(row, 0)), *name = text ? text : "";
+    vp_collective what;
+    op            o = {0};
+
+    if (ordered(clock, name, row))
+        return o;
+    if (strncmp(name, "nccl:", 5) == 0 && vp_collective_named(name + 5, &what)) {
+        int64_t n_ranks = (int64_t)real_at(json_array_get(row, 9), 0);
+
+        o = priced_collective(d, row, what);
+        run_op(clock, &o, row, what == VP_RECV ? VP_STEP_RECEIVING : VP_STEP_SENDING);
+        t->n_ranks = n_ranks > t->n_ranks ? n_ranks : t->n_ranks;
+    } else {
+        o = priced(d, row);
+        run_op(clock, &o, row, o.class_ == COPIES ? VP_STEP_HOST_LINK : VP_STEP_CARD);
+    }
+    add(t, &o, row);
+    return o;
+}
+
+static const char *bound_by(const totals *t, const vp_step_times *times)
+{
+    if (t->host_s > times->busy_s)
+        return "launches";
+    return times->exposed_s > times->busy_s / 2 ? "links" : "device";
+}
+
+static json_t *time_json(const vp_json_node *program, const totals *t, const vp_step_times *times,
+                         const char *link)
+{
+    int64_t samples = vp_dryrun_report_int(program, "samples");
+    int64_t flop    = vp_dryrun_report_int(program, "products_flop") +
                    vp_dryrun_report_int(program, "attention_flop") +
                    vp_dryrun_report_int(program, "convolution_flop");
 
-    if (!json_is_array(rows) || !json_is_array(sequence) || !json_array_size(sequence))
-        return NULL;
-    json_array_foreach (sequence, i, at) {
-        const json_t *row = json_array_get(rows, (size_t)json_integer_value(at));
-        op            o   = priced(device, row);
-
-        run_op(&o, &host, &card);
-        add(&t, &o, row);
-        if (in_optimizer(json_object_get(program->value, "optimizer"), i)) {
-            t.optimizer_device_s += o.seconds;
-            t.optimizer_host_s += o.host_s;
-        }
-    }
-    t.step_s = card > host ? card : host;
     return json_pack(
-        "{s:s,s:f,s:f,s:f,s:f,s:f,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}",
-        "class", "assumed", "step_time_s", t.step_s, "device_s", t.device_s, "host_s", t.host_s,
-        "optimizer_device_s", t.optimizer_device_s, "optimizer_host_s", t.optimizer_host_s,
-        "bound_by", t.host_s > t.device_s ? "launches" : "device", "samples", (json_int_t)samples,
-        "samples_per_s",
-        samples > 0 && t.step_s > 0 ? json_real((double)samples / t.step_s) : json_null(), "flop",
-        (json_int_t)flop, "launches", (json_int_t)vp_dryrun_report_int(program, "launches"),
-        "operators", (json_int_t)json_array_size(sequence), "copies_to_bytes",
+        "{s:s,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:s,s:s,s:I,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:b,s:o}",
+        "class", "assumed", "step_time_s", times->step_s, "device_s", times->busy_s, "host_s",
+        t->host_s, "optimizer_device_s", t->optimizer_device_s, "optimizer_host_s",
+        t->optimizer_host_s, "collectives_s", times->talk_s, "collectives_exposed_s",
+        times->exposed_s, "link", link, "bound_by", bound_by(t, times), "samples",
+        (json_int_t)samples, "samples_per_s",
+        samples > 0 && times->step_s > 0 ? json_real((double)samples / times->step_s) : json_null(),
+        "flop", (json_int_t)flop, "launches", (json_int_t)vp_dryrun_report_int(program, "launches"),
+        "operators", (json_int_t)t->n_operators, "copies_to_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_to_bytes"), "copies_from_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_from_bytes"), "copies_on_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_on_bytes"), "copies_inside_to_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_inside_to_bytes"),
         "copies_inside_from_bytes",
         (json_int_t)vp_dryrun_report_int(program, "copies_inside_from_bytes"), "mfu",
-        t.step_s > 0 ? t.peak_s / t.step_s : 0.0, "complete",
-        (int)vp_dryrun_report_bool(program, "complete"), "classes", classes_json(&t));
+        times->step_s > 0 ? t->peak_s / times->step_s : 0.0, "complete",
+        (int)vp_dryrun_report_bool(program, "complete"), "classes", classes_json(t));
+}
+
+json_t *vp_dryrun_price(const vp_device *device, const vp_json_node *program)
+{
+    const json_t  *rows     = json_object_get(program->value, "rows");
+    const json_t  *sequence = json_object_get(program->value, "sequence"), *at;
+    totals         t        = {0};
+    vp_step_times  times    = {0};
+    vp_step_clock *clock;
+    json_t        *out = NULL;
+    size_t         i;
+
+    if (!json_is_array(rows) || !json_is_array(sequence) || !json_array_size(sequence))
+        return NULL;
+    clock = vp_step_clock_new();
+    if (!clock)
+        return NULL;
+    json_array_foreach (sequence, i, at) {
+        op o = play(device, json_array_get(rows, (size_t)json_integer_value(at)), clock, &t);
+
+        if (in_optimizer(json_object_get(program->value, "optimizer"), i)) {
+            t.optimizer_device_s += o.seconds;
+            t.optimizer_host_s += o.host_s;
+        }
+    }
+    if (vp_step_times_of(clock, &times, NULL) == VP_OK)
+        out = time_json(program, &t, &times,
+                        t.n_ranks > 1 ? vp_ring_link_of(device, t.n_ranks).name : "");
+    vp_step_clock_free(clock);
+    return out;
 }

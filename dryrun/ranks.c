@@ -63,7 +63,7 @@ void vp_dryrun_rank_add(json_t *ranks, const vp_json_node *report)
     json_array_insert_new(ranks, i, row);
 }
 
-static bool alike(const json_t *a, const json_t *b)
+bool vp_dryrun_same_bytes(const json_t *a, const json_t *b)
 {
     static const char *const keys[] = {"phases", "reserved_peak_bytes", "allocated_peak_bytes",
                                        "verdict"};
@@ -84,7 +84,7 @@ json_t *vp_dryrun_alike(const json_t *ranks)
 
         json_array_foreach (out, k, group) {
             first = json_array_get(ranks, (size_t)json_integer_value(json_array_get(group, 0)));
-            if (alike(first, row)) {
+            if (vp_dryrun_same_bytes(first, row)) {
                 json_array_append_new(group, json_integer((json_int_t)i));
                 found = true;
                 break;
@@ -144,16 +144,28 @@ static bool add_line(collectives *c, char *line, long rank, int64_t order)
     return true;
 }
 
-static vp_status read_rank(const char *path, long rank, collectives *c, vp_err *err)
+/* data: the collectives' from here on. */
+static vp_status read_lines(char *data, long rank, collectives *c, vp_err *err)
 {
-    char     *line, *rest, *data = NULL;
-    int64_t   n, order = 0;
-    vp_status st = VP_OK;
+    char     *line, *rest;
+    int64_t   order = 0;
+    vp_status st    = VP_OK;
 
-    VP_TRY(vp_file_read(path, MAX_FILE_BYTES, &data, &n, err));
     c->text[c->n_texts++] = data;
     for (line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
         VP_TRY_ALLOC(err, add_line(c, line, rank, order++));
+out:
+    return st;
+}
+
+static vp_status read_rank(const char *path, long rank, collectives *c, vp_err *err)
+{
+    char     *data = NULL;
+    int64_t   n;
+    vp_status st = VP_OK;
+
+    VP_TRY(vp_file_read(path, MAX_FILE_BYTES, &data, &n, err));
+    st = read_lines(data, rank, c, err);
 out:
     return st;
 }
@@ -294,5 +306,70 @@ out:
     free(c.all);
     if (d)
         closedir(d);
+    return st;
+}
+
+/* Of communicators of all ranks alone; what is known of a rank by itself does not tell the others apart. */
+static void keep_worldwide(collectives *c, int64_t world)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < c->n; i++)
+        if (c->all[i].n_ranks == world && !is_pair(&c->all[i])) {
+            c->all[n]             = c->all[i];
+            c->all[n].comm        = 0;
+            c->all[n++].comm_rank = (int)c->all[i].rank;
+        }
+    c->n = n;
+}
+
+/* Two ranks that were played by themselves; one may have taken part in nothing. */
+static void compare_alone(const member *a, long rank_a, const member *b, long rank_b, char *out,
+                          size_t size)
+{
+    bool none_a = a->begin == a->end, none_b = b->begin == b->end;
+    char one[700];
+
+    if (!none_a && !none_b)
+        compare(a, b, false, out, size);
+    else if (none_a != none_b)
+        snprintf(out, size,
+                 "the ranks would wait for each other for ever: rank %ld takes part in no "
+                 "collective of all ranks; %s",
+                 none_a ? rank_a : rank_b, said(none_a ? b->begin : a->begin, one, sizeof one));
+}
+
+vp_status vp_dryrun_compare_calls(const char *const *calls, const int64_t *ranks, int64_t n,
+                                  int64_t world, char *out, size_t size, vp_err *err)
+{
+    member      members[MAX_MEMBERS];
+    collectives c  = {0};
+    vp_status   st = VP_OK;
+
+    out[0] = '\0';
+    assert(n <= MAX_MEMBERS);
+    for (int64_t i = 0; i < n; i++)
+        if (calls[i]) {
+            char *copy = strdup(calls[i]);
+
+            VP_TRY_ALLOC(err, copy);
+            VP_TRY(read_lines(copy, (long)ranks[i], &c, err));
+        }
+    keep_worldwide(&c, world);
+    if (c.n == 0)
+        goto out;
+    qsort(c.all, (size_t)c.n, sizeof *c.all, by_communicator);
+    for (int64_t i = 0, at = 0; i < n && !out[0]; i++) {
+        members[i].begin = c.all + at;
+        while (at < c.n && c.all[at].rank == ranks[i])
+            at++;
+        members[i].end = c.all + at;
+        if (i)
+            compare_alone(&members[0], (long)ranks[0], &members[i], (long)ranks[i], out, size);
+    }
+out:
+    for (int i = 0; i < c.n_texts; i++)
+        free(c.text[i]);
+    free(c.all);
     return st;
 }

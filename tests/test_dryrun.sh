@@ -40,8 +40,10 @@ ${CC:-gcc} -std=c11 -w -o "$work/null_check" tests/dryrun/null_check.c -ldl || b
 check() { env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" VPLAN_NULL_TOTAL_BYTES=134217728 \
               VPLAN_NULL_LIMIT_BYTES=67108864 "$work/null_check" "$1"; }
 for c in memory addresses copies virtual_memory capture program work; do expect "stand-in: $c" 0 "" check $c; done
-VPLAN_NULL_CC=90 VPLAN_NULL_LIMIT_BYTES=3221225472 expect "stand-in: NCCL's buffers" 0 "" env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" \
-    VPLAN_NULL_TOTAL_BYTES=4294967296 "$work/null_check" messages
+for c in messages order; do
+    VPLAN_NULL_CC=90 VPLAN_NULL_LIMIT_BYTES=3221225472 expect "stand-in: NCCL: $c" 0 "" env LD_PRELOAD="$preload" LD_LIBRARY_PATH="$null" \
+        VPLAN_NULL_TOTAL_BYTES=4294967296 "$work/null_check" $c
+done
 expect "stand-in: an unmodelled function names itself" 4 "libcusolver: cusolverDnSgetrf is not modelled" check stub
 expect "stand-in: a runtime linked into a library names the library" 4 \
     "null_check: cuGetExportTable.*a CUDA runtime of its own" check own_runtime
@@ -178,7 +180,7 @@ expect "messages" 0 "FITS" play "send 5 7 1;recv 6 7 1" "recv 5 7 0;send 6 7 0"
 expect "a message of another size" 4 "message 1 .*send of 5 x float32.*recv of 6" play "send 5 7 1" "recv 6 7 0"
 expect "a message that nobody takes" 4 "message 1 .*send of 5.*rank 1: none" play "$reduce;send 5 7 1" "$reduce"
 expect "a rank that is not there" 2 "they count from 0" dry --world 2 --rank 2 -- true
-expect "a rank that is none" 2 "numbers from 0, or all" dry --world 2 --rank first -- true
+expect "a rank that is none" 2 "numbers from 0, all or kinds" dry --world 2 --rank first -- true
 expect "all ranks of none" 4 "started no ranks: say how many with --world" dry --rank all -- sh -c \
     'printf "{\"cuda\":true,\"torch\":\"2.11.0\",\"phases\":[]}" > "$VPLAN_NULL_REPORT/report.1.json"'
 expect "a launcher, and --world" 2 "torchrun starts the ranks itself" dry --world 2 --rank all -- torchrun x.py
@@ -186,6 +188,57 @@ expect "one rank breaks" 4 "exit code 7" dry --world 3 --rank all -- sh -c 'exit
 expect "one of several is not there to be run" 4 "exit code 127" dry --world 2 --rank all -- ./no-such-program
 dry --timeout 1 --world 3 --rank all -- sh -c 'sleep 65 & sleep 66' > /dev/null 2>&1
 pgrep -f 'sleep 6[56]' > /dev/null && bad "a rank was left behind at --timeout" || ok
+
+# Ranks that are alike are played once: the first, the last, and what lies between two that differ. ranks.sh takes a byte more from
+# every second rank on; the first argument of kinds.sh is the rank from which on one takes more.
+cat > "$work/kinds.sh" <<'P'
+echo "$RANK" >> "$VPLAN_KINDS"
+printf '{"cuda":true,"final":true,"torch":"2.11.0","rank":%d,"reserved_peak_bytes":%d,"phases":[]}' "$RANK" $((4096 + (RANK >= $1) + (RANK >= $2))) \
+    > "$VPLAN_NULL_REPORT/report.$$.json"
+[ "$RANK" != "$3" ] || count=9
+printf 'ab %d %d all_reduce %d 7 -1\tfile.py:1 (f)\n' 64 "$RANK" ${count:-8} >> "$VPLAN_NULL_REPORT/collectives.$RANK"
+[ "$RANK" != "$4" ] || exit 7
+P
+kinds() { rm -f "$work/kinds"; VPLAN_KINDS=$work/kinds dry --world 64 --rank kinds -- sh "$work/kinds.sh" "$@"; }
+played() { [ "$(sort -n "$work/kinds" | tr '\n' ' ')" = "$2 " ] && ok || bad "$1: played $(sort -n "$work/kinds" | tr '\n' ' ')"; }
+expect "64 ranks that are alike" 0 "0 and 63 more" kinds 99 99 none none
+played "64 ranks that are alike" "0 63"
+expect "what was not played is said" 0 "2 of 64 ranks were played, each by itself; the others lie between two" kinds 99 99 none none
+expect "the last that is smaller than the others" 0 "63 " kinds 63 99 none none
+played "the last that is smaller" "0 31 47 55 59 61 62 63"
+expect "three kinds" 0 "all the above is of rank 40, the worst" kinds 20 40 none none
+expect "three kinds: how many of each" 0 "20 and 19 more" kinds 20 40 none none
+expect "a collective of another size on the last" 4 "rank 0: all_reduce of 8 x float32.*rank 63: all_reduce of 9" kinds 99 99 63 none
+expect "a rank that fails ends it" 4 "exit code 7" kinds 99 99 none 0
+played "a rank that fails ends it" "0"
+expect "kinds of no world" 2 "say --world N" dry --rank kinds -- true
+expect "kinds under a launcher" 2 "torchrun starts the ranks itself" dry --world 4 --rank kinds -- torchrun x.py
+
+# Seconds of a program with a collective, as the probe would write it: on the stream of the rest, and on one of its own that
+# begins when half of the rest is done. What it hides is what the step gets shorter by; two ranks of a card with NVLink talk faster.
+cat > "$work/talk.sh" <<'P'
+work='["add",1,3350000000,0,0,"",0,0,0,[],0]'
+talk='["nccl:all_reduce",1,450000000,0,0,"",0,0,0,[8],'$1']'
+printf '{"cuda":true,"final":true,"torch":"2.11.0","optimizer_steps":3,"allocated_peak_bytes":1,"phases":[],"program":{"complete":true,"samples":1,"launches":3,"optimizer":[],
+"rows":[%s,%s,["(record)",0,0,0,0,"",0,0,0,[0],0],["(await)",0,0,0,0,"",0,0,0,[0],1],["(record)",0,0,0,0,"",0,0,0,[1],1],["(await)",0,0,0,0,"",0,0,0,[1],0]],
+"sequence":[0,2,3,1,4,0,5]}}' "$work" "$talk" > "$VPLAN_NULL_REPORT/report.1.json"
+P
+for card in h100-sxm-80gb 4090; do
+    for stream in 0 1; do
+        dry --device $card --time --json -- sh "$work/talk.sh" $stream > "$work/talk.$stream" 2> /dev/null
+    done
+    python3 - "$work/talk.0" "$work/talk.1" "$card" <<'P' > "$work/out" 2>&1 && ok || bad "a collective beside other work: $card" "$work/out"
+import json, sys
+one, two = (json.load(open(p))["time"] for p in sys.argv[1:3])
+near = lambda a, b: abs(a - b) < 1e-9
+assert one["link"] == ("NVLink" if "h100" in sys.argv[3] else "the host"), one
+assert near(one["collectives_s"], one["collectives_exposed_s"]) and near(one["collectives_s"], two["collectives_s"]), (one, two)
+assert near(one["step_time_s"] - two["step_time_s"], two["collectives_s"] - two["collectives_exposed_s"]) and two["step_time_s"] < one["step_time_s"], (one, two)
+assert near(two["device_s"], one["device_s"] - two["collectives_s"] + two["collectives_exposed_s"]), (one, two)
+assert one["operators"] == two["operators"] == 3
+assert (two["bound_by"] == "links") == ("4090" in sys.argv[3]), two
+P
+done
 
 # A torch that is not known, and one without CUDA, both made of two lines of Python.
 for case in "2.99.0+cu130 '13.0' 4 not.known" "2.11.0+cpu None 5 not.a.CUDA.build"; do
@@ -361,6 +414,10 @@ for launcher in "torch.distributed.run --standalone --nproc-per-node 4" \
     [ "$alone" = "$launched" ] && [ "${alone%% *}" = fits ] && grep -q "rank 0 of 4" "$work/err" && ok ||
         bad "${launcher%% *}: $launched, alone $alone" "$work/err"
 done
+if "$python" -c 'import accelerate.commands.launch' 2> /dev/null; then
+    HF_HOME=$work/hf launched=$(peaks -- "$python" -m accelerate.commands.launch --num_processes 4 "$work/ranks.py")
+    [ "$alone" = "$launched" ] && grep -q "rank 0 of 4" "$work/err" && ok || bad "accelerate launch --num_processes 4 alone: $launched" "$work/err"
+fi
 expect "torchrun: what was not run is said" 0 "rank 0 of the 4 that the launcher started" dry -- "$python" \
     -m torch.distributed.run --standalone --nproc-per-node 4 "$work/ranks.py"
 printf '#!/bin/sh\ncd "$(dirname "$1")" && %s -m ranks\n' "$python" > "$work/run.sh"
@@ -373,6 +430,7 @@ together() { dry --device l4 --world 4 --rank all -- "$python" $loop "$1"; }
 expect "four ranks meet" 0 "rank 3 of 4 met \[0, 1, 2, 3\] and 1" together even
 expect "a list that a rank broadcasts" 0 "rank 3 of 4 met" together values
 expect "uneven ranks" 0 "0 and 2 more" together uneven
+expect "communicators split off others" 0 "0 and 3 more" dry --device h100 --world 4 --rank all -- "$python" tests/dryrun/scripts/split_groups.py
 expect "collectives in another order, with both frames" 4 \
     "collective 5 of a communicator of 4 ranks, rank 0: all_reduce of 10 x float32 at .*rank_loop.py.*; rank 2: all_gather of 10 x float32 at .*rank_loop.py" \
     together order

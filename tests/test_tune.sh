@@ -30,6 +30,7 @@ ok "the best was in the race, and whoever is expected near it too" json_of "$wor
     'all(t["measured_s"] == (t["raced"] or t["alone"])["seconds"] for t in d["trials"])'
 ok "OMP_NUM_THREADS says how many threads" json_of "$work/first.json" 'd["threads"] == {"chosen": 1, "tried": []}'
 ok "progress is on stderr" says "timing "
+ok "a trial is alone once; a second race is set beside the first" awk '/in the race:.*alone$/ && seen[$2]++ { exit 1 }' "$work/err"
 ok "the plan runs" exits 0 "$BUILD/vplan" run "$work/best.json" --steps 2 --json
 ok "and says what each kernel took" json 'abs(sum(k["seconds"] for k in d["kernels"]) - sum(k["seconds"] for k in d["kernel_calls"])) < 1e-6' \
     '0 < sum(k["seconds"] for k in d["kernels"]) <= d["steps"][-1]["seconds"]' 'all(set(k) == {"name", "calls", "seconds"} for k in d["kernels"])'

@@ -35,6 +35,11 @@ ok "a card that is none" exits 2 "$vplan" tune --device cpu --try --batch=1,2 --
 ok "a command that is not there" exits 6 "$vplan" tune --device l4 --try --batch=1,2 -- ./no-such
 ok "its reason" says "no-such"
 
+# ---- a word that leads out of the current folder ----
+printf '#!/bin/sh\n[ -f "$2" ] || exit 9\nshift 2\nexec python3 training.py "$@"\n' > "$work/above.sh"
+chmod +x "$work/above.sh"
+ok "a program and a file above the current folder" exits 0 tune --try --batch=1,2 -- ../above.sh --data ../above.sh --batch 1
+
 # ---- the best of all, from few trials, at several budgets and with every start ----
 cat > "$work/best.py" <<'PY'
 # The same formula as training.py, priced as such cards reach of what they state (devices/efficiency.c): 90 % of the bandwidth, 96.2 %

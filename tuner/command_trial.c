@@ -156,6 +156,18 @@ void vp_trial_folder_remove(const vp_trial_folder *folder)
 
 /* ---- the dry run ---- */
 
+/* What a word says, or behind its equal sign, that leads out of the current folder and is there: from the root, since a
+ * trial runs elsewhere. */
+static char *from_the_root(const char *word, vp_arena *arena)
+{
+    const char *equal = strchr(word, '='), *path = equal ? equal + 1 : word;
+    char        cwd[PATH_MAX];
+
+    if (strncmp(path, "../", 3) != 0 || access(path, F_OK) != 0 || !getcwd(cwd, sizeof cwd))
+        return vp_arena_strdup(arena, word);
+    return vp_arena_printf(arena, "%.*s%s/%s", (int)(path - word), word, cwd, path);
+}
+
 /* word i of a command with its output folder, if it names one, replaced by ours. */
 static char *redirected(char *const *command, int i, const vp_trial_folder *folder, vp_arena *arena)
 {
@@ -167,7 +179,7 @@ static char *redirected(char *const *command, int i, const vp_trial_folder *fold
     if (equal && vp_command_is_output(command[i]))
         return vp_arena_printf(arena, "%.*s=%s/out", (int)(equal - command[i]), command[i],
                                folder->path);
-    return vp_arena_strdup(arena, command[i]);
+    return from_the_root(command[i], arena);
 }
 
 char *const *vp_trial_words(const vp_command_opts *opts, const char *program, char *const *command,

@@ -547,9 +547,10 @@ vp_status vp_trials_take_race(vp_trials *trials, const vp_session *s, int64_t id
     if (row->n_steps)
         memcpy(all, row->step_s, (size_t)row->n_steps * sizeof *all);
     memcpy(all + row->n_steps, race->step_s, (size_t)race->n_rounds * sizeof *all);
-    vp_session_note(s, "trial %lld in the race: %s after %lld rounds, was %s alone",
-                    (long long)x->id, vp_time_text(race->step.seconds, after, sizeof after),
-                    (long long)race->n_rounds, vp_time_text(x->measured_s, before, sizeof before));
+    vp_session_note(s, "trial %lld in the race: %s after %lld rounds, was %s %s", (long long)x->id,
+                    vp_time_text(race->step.seconds, after, sizeof after),
+                    (long long)race->n_rounds, vp_time_text(x->measured_s, before, sizeof before),
+                    x->raced.seconds > 0 ? "in the one before" : "alone");
     if (race->n_calls) {
         row->calls   = race->calls;
         row->n_calls = race->n_calls;

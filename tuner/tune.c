@@ -78,11 +78,11 @@ static void note_progress(const tuner *t)
     for (int64_t i = 0; i < t->trials.n; i++)
         if (t->trials.all[i].verdict == VP_VERDICT_OK && t->trials.all[i].measured_s < best_s)
             best_s = t->trials.all[i].measured_s;
-    vp_session_note(&t->session,
-                    "  %lld of at most %lld trials, %s; at most %s and a race to go; best %s",
+    vp_time_text(spent_s / (double)t->n_now * (double)n, left, sizeof left);
+    vp_session_note(&t->session, "  %lld of at most %lld trials, %s; %s%s%sa race to go; best %s",
                     (long long)t->trials.n, (long long)(t->trials.n + n),
-                    vp_time_text(spent_s, spent, sizeof spent),
-                    vp_time_text(spent_s / (double)t->n_now * (double)n, left, sizeof left),
+                    vp_time_text(spent_s, spent, sizeof spent), n ? "at most " : "", n ? left : "",
+                    n ? " and " : "",
                     best_s < INFINITY ? vp_time_text(best_s, best, sizeof best) : "none");
 }
 

@@ -5,7 +5,9 @@
 # from the stand-in (the calls of cuBLAS), attention and convolutions from the shapes their operators get.
 import ctypes
 
-PRODUCT, VECTOR, TO_DEVICE, FROM_DEVICE, ON_DEVICE, SYNC = 1, 2, 3, 4, 5, 6
+PRODUCT, VECTOR, TO_DEVICE, FROM_DEVICE, ON_DEVICE, SYNC, RECORD, AWAIT, COLLECTIVE = 1, 2, 3, 4, 5, 6, 7, 8, 9
+SYNC_ALL, SYNC_STREAM, SYNC_EVENT = 0, 1, 2
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "all_to_all", "send", "recv")
 SEQUENCE_MAX = 100000
 RATES = {0: "fp32", 1: "fp64", 2: "fp16", 14: "bf16", 3: "int8", 28: "fp8", 29: "fp8", 4: "fp32", 5: "fp64"}
 TF32 = (77,)
@@ -123,6 +125,9 @@ class Recorder:
         self.copied = {TO_DEVICE: 0, FROM_DEVICE: 0, ON_DEVICE: 0}
         self.launches = self.inside_to = self.inside_from = 0
         self.schemas = {}
+        self.streams, self.handles = {}, {}      # of the stand-in's pointers: 0, 1, 2...
+        self.raw_stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None)
+        self.stream()                            # the first of them
         self.launch_at = int(counted[4])
         self.entry_at = int(recorded())
 
@@ -133,12 +138,32 @@ class Recorder:
             return aten._index_put_impl_.default, tuple(args) + (True,)
         return func, args
 
+    def stream(self):
+        """The number of the stream that this thread issues to."""
+        return self.number_of(self.streams, self.raw_stream(0) if self.raw_stream else 0)
+
+    def number_of(self, known, pointer):
+        return known.setdefault(pointer, len(known))
+
+    def order(self, e):
+        """A row of what orders streams, or of a collective: its name, numbers and stream."""
+        if e.kind == COLLECTIVE:
+            return "nccl:" + COLLECTIVES[e.type], 1, e.m, (e.compute,), self.number_of(self.streams, e.n)
+        if e.kind == SYNC:
+            which = self.number_of(self.handles, e.m) if e.type == SYNC_EVENT else \
+                self.number_of(self.streams, e.m) if e.type == SYNC_STREAM else 0
+            return "(synchronize)", 0, 0, (e.type, which), self.stream()
+        name = "(record)" if e.kind == RECORD else "(await)"
+        return name, 0, 0, (self.number_of(self.handles, e.m),), self.number_of(self.streams, e.n)
+
     def events(self):
         """What the stand-in saw since it was last asked: launches, products' flop and rate, copied bytes, whether the
-        host waited, the shape of the largest product."""
+        host waited for what it issues to, the shape of the largest product; and rows of what orders streams."""
         launch, entry = int(self.counted[4]), int(self.recorded())
         n, self.launch_at = launch - self.launch_at, launch
+        self.launches += n
         flop, rate, to, back, wait, largest, shape = 0, "", 0, 0, 0, 0, ()
+        ordered = []
         for i in range(self.entry_at, entry):
             e = self.entries[i]
             if e.kind in (PRODUCT, VECTOR):
@@ -151,8 +176,11 @@ class Recorder:
                     self.products_flop += f
                 else:
                     self.vector_flop += f
-            elif e.kind == SYNC:
+            elif e.kind == SYNC and e.type == SYNC_STREAM and self.number_of(self.streams, e.m) == self.stream():
                 wait = 1
+            elif e.kind >= SYNC:
+                n -= e.kind == COLLECTIVE
+                ordered.append(self.order(e))
             else:
                 self.copied[e.kind] += e.m
                 if e.kind == TO_DEVICE:
@@ -161,8 +189,7 @@ class Recorder:
                     back += e.m
                     wait = 1
         self.entry_at = entry
-        self.launches += n
-        return n, flop, rate, to, back, wait, shape
+        return max(n, 0), flop, rate, to, back, wait, shape, ordered
 
     def add(self, row):
         at = self.index.get(row)
@@ -174,17 +201,23 @@ class Recorder:
         else:
             self.lost = True
 
+    def add_ordered(self, ordered):
+        for name, n, n_bytes, shape, stream in ordered:
+            self.add((name, n, n_bytes, 0, 0, "", 0, 0, 0, shape, stream))
+
     def between(self):
         """Kernels that no operator accounts for: libraries that launch by themselves. Their bytes are not known."""
-        n, flop, rate, to, back, wait, shape = self.events()
+        n, flop, rate, to, back, wait, shape, ordered = self.events()
         if n or flop or to or back or wait:
             self.inside_to, self.inside_from = self.inside_to + to, self.inside_from + back
-            self.add(("(outside operators)", n, 0, flop, flop, rate, to, back, wait, shape))
+            self.add(("(outside operators)", n, 0, flop, flop, rate, to, back, wait, shape, self.stream()))
+        self.add_ordered(ordered)
 
     def op(self, func, args, kwargs, out):
-        n, flop, rate, to, back, wait, shape = self.events()
+        n, flop, rate, to, back, wait, shape, ordered = self.events()
         if not (n or flop or to or back or wait):
-            return                     # a view, or of host tensors
+            self.add_ordered(ordered)
+            return                     # a view, of host tensors, or a collective
         name = func.__name__.split(".")[0]
         work = flop
         if name in ATTENTION or name in ATTENTION_BACKWARD:
@@ -206,7 +239,8 @@ class Recorder:
         else:
             n_bytes = self.moved(func, name, args, kwargs, out)
             self.inside_to, self.inside_from = self.inside_to + to, self.inside_from + back
-        self.add((name, n, n_bytes, flop, work, rate, to, back, wait, shape))
+        self.add((name, n, n_bytes, flop, work, rate, to, back, wait, shape, self.stream()))
+        self.add_ordered(ordered)
 
     def argument(self, func, args, name):
         for i, a in enumerate(func._schema.arguments):

@@ -84,6 +84,23 @@ class Ranks:
                 return False
         return Alone()
 
+    def on_accelerate_launch(self, module):
+        """`accelerate launch --num_processes 8` starts 8 ranks where there are that many cards, and one where there is one, without
+        a word. A dry run has one card a rank."""
+        plain = getattr(module, "_validate_launch_command", None)
+        if plain is None:
+            return
+
+        def validate(args):
+            import torch
+            count = torch.cuda.device_count
+            torch.cuda.device_count = lambda: max(count(), args.num_processes or 1)
+            try:
+                return plain(args)
+            finally:
+                torch.cuda.device_count = count
+        module._validate_launch_command = validate
+
     # ---- objects -------------------------------------------------------------------------------------------
 
     def exchange(self, what, members, mine):
@@ -129,11 +146,39 @@ class Ranks:
             return
         self.note("watchdog", "buffers of asynchronous collectives are freed when PyTorch's watchdog thread looks, by the "
                   "clock: two runs may differ by them, as they do on GPUs")
+        self.say_split_ranks(module)
         if self.meets:
             self.objects_together(module)
         else:
             self.objects_alone(module)
             self.gloo_alone(module)
+
+    def say_split_ranks(self, module):
+        """How many ranks a communicator has that is split off another one: what PyTorch knows and does not tell NCCL."""
+        probe = self
+        plain_helper = getattr(module, "_new_process_group_helper", None)
+        plain_split = getattr(module, "split_group", None)
+
+        def said(n, call):
+            if not hasattr(probe.lib, "vplan_null_split_ranks"):
+                return call()
+            probe.lib.vplan_null_split_ranks(n)
+            try:
+                return call()
+            finally:
+                probe.lib.vplan_null_split_ranks(0)
+
+        def helper(group_size, *args, **kwargs):
+            return said(int(group_size), lambda: plain_helper(group_size, *args, **kwargs))
+
+        def split(parent_pg=None, split_ranks=None, *args, **kwargs):
+            mine = [ranks for ranks in split_ranks or [] if probe.rank in
+                    [probe.members_of(module, parent_pg)[r] for r in ranks]]
+            return said(len(mine[0]) if mine else 0, lambda: plain_split(parent_pg, split_ranks, *args, **kwargs))
+        if plain_helper:
+            module._new_process_group_helper = helper
+        if plain_split:
+            module.split_group = split
 
     def objects_together(self, module):
         probe = self
@@ -329,11 +374,11 @@ class Ranks:
 
     def leave_ranks(self):
         """This rank is over. Rank 0's store serves the others until they are."""
-        if not self.meets:
-            return
         if self.collectives is not None:
             self.collectives.close()
             self.collectives = None
+        if not self.meets:
+            return
         path = os.path.join(self.folder, "ended.%d" % self.rank)
         with open(path + ".tmp", "w") as f:
             f.write(self.error["type"] if self.error else "")

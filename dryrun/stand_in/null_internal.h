@@ -16,6 +16,7 @@
  *     nearly all)
  *     VPLAN_NULL_MEMINFO, _CGROUP         for tests: in place of /proc/meminfo and /sys/fs/cgroup
  *     VPLAN_NULL_MEET                     set where all ranks are played: collectives are told to the probe
+ *     VPLAN_NULL_TELL                     they are told where one rank is played, too
  *     VPLAN_NULL_REPORT                   folder for unsupported.<pid>; unset: standard error only
  * Return values are CUDA's own numbers; the enums below name those in use. */
 #ifndef VP_DRYRUN_STAND_IN_NULL_INTERNAL_H
@@ -50,14 +51,19 @@ void vp_null_launched(void); /* one that leaves its data as it is here */
 
 /* What the probe records of a step (null_program.c): a product of m x k by k x n, batch times, with the
  * number of its operands' cudaDataType_t and of its cublasComputeType_t; a copy of m bytes; the host
- * waits. Kept while vplan_null_record(1) is on. */
+ * waits for all (type 0), stream m (1) or event m (2); event m is recorded on stream n, or stream n waits for
+ * it; a collective (type: vp_null_collective) of `compute` ranks on stream n, of m bytes: what one rank gives
+ * or, of a reduce-scatter, gets. Kept while vplan_null_record(1) is on. */
 typedef enum vp_null_entry_kind {
     VP_NULL_PRODUCT = 1,
     VP_NULL_VECTOR, /* a matrix by a vector */
     VP_NULL_TO_DEVICE,
     VP_NULL_FROM_DEVICE,
     VP_NULL_ON_DEVICE,
-    VP_NULL_WAIT
+    VP_NULL_WAIT,
+    VP_NULL_EVENT_RECORD,
+    VP_NULL_EVENT_WAIT,
+    VP_NULL_COLLECTIVE
 } vp_null_entry_kind;
 
 typedef struct vp_null_entry {

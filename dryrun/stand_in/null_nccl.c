@@ -2,7 +2,7 @@
  * A collective moves device data only, so it returns at once, whoever else takes part; the device memory a
  * communicator takes is counted by a constant and said to be assumed.
  *
- * Where the ranks are played together (VPLAN_NULL_MEET), each collective is told to the probe as one line,
+ * Where the ranks are played together (VPLAN_NULL_MEET), or those that differ (VPLAN_NULL_TELL), each collective is told to the probe as one line,
  * `communicator ranks rank operation count type root-or-peer`: `vplan dryrun` compares the ranks' lines afterwards
  * and finds what would have hung. */
 #define _GNU_SOURCE
@@ -47,11 +47,16 @@ static uint64_t hashed(uint64_t h, const void *data, size_t n)
     return h;
 }
 
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && *value;
+}
+
 static bool ranks_meet(void)
 {
-    const char *meet = getenv("VPLAN_NULL_MEET");
-
-    return meet && *meet;
+    return is_set("VPLAN_NULL_MEET");
 }
 
 static void comm_free(comm *c)
@@ -147,19 +152,32 @@ int   ncclCommInitRankScalable(comm **out, int n_ranks, int rank, int n_ids, uni
         hashed(0xcbf29ce484222325u, ids, (size_t)(n_ids > 0 ? n_ids : 0) * sizeof *ids));
 }
 
-/* How many ranks share a colour only the others know; PyTorch keeps its own count and asks NCCL
- * only for a check of what it passed. The parent's is what is returned. */
+static int
+    split_ranks; /* of the communicator that is split off next, as the probe says; 0: not said */
+
+E void vplan_null_split_ranks(int n);
+void   vplan_null_split_ranks(int n)
+{
+    split_ranks = n;
+}
+
+/* How many ranks share a colour only the others know, and Python, which tells the probe; the key is the rank
+ * in the new one, as PyTorch does it. Where nobody said it, the parent's is what is returned. */
 E int ncclCommSplit(comm *c, int color, int key, comm **out, void *config);
 int   ncclCommSplit(comm *c, int color, int key, comm **out, void *config)
 {
     int what[2] = {c->n_splits++, color}; /* every rank of c takes part in each split */
 
-    (void)key, (void)config;
+    int n = split_ranks;
+
+    (void)config;
     if (color < 0) {
         *out = NULL;
         return 0;
     }
-    return comm_new(out, c->n_ranks, c->rank, hashed(c->id, what, sizeof what));
+    if (n < 1 || n > c->n_ranks || key < 0 || key >= n)
+        return comm_new(out, c->n_ranks, c->rank, hashed(c->id, what, sizeof what));
+    return comm_new(out, n, key, hashed(c->id, what, sizeof what));
 }
 
 E int ncclCommDestroy(comm *c);
@@ -246,23 +264,41 @@ VP_NULL_NOP(ncclRedOpDestroy)
 VP_NULL_NOP(ncclGroupStart)
 VP_NULL_NOP(ncclGroupEnd)
 
-static int collective(const comm *c, const char *what, size_t n, int type, int root)
+/* The probe's names of collectives, by their number in an entry. */
+static const char *const names[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                    "reduce",     "all_to_all", "send",           "recv"};
+enum { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE, ALL_TO_ALL, SEND, RECV };
+
+/* Bytes of an element, by ncclDataType_t: int8, uint8, int32, uint32, int64, uint64, fp16, fp32, fp64, bf16, two fp8. */
+static int64_t element_bytes(int type)
+{
+    static const unsigned char bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
+
+    return type >= 0 && type < (int)sizeof bytes ? bytes[type] : 1;
+}
+
+static int collective(const comm *c, int what, size_t n, int type, int root, const void *stream)
 {
     char line[160];
 
     __atomic_add_fetch(&vp_null_count.n_collective, 1, __ATOMIC_RELAXED);
-    if (ranks_meet()) {
+    vp_null_note(&(vp_null_entry){.kind    = VP_NULL_COLLECTIVE,
+                                  .type    = what,
+                                  .compute = c->n_ranks,
+                                  .m       = (int64_t)n * element_bytes(type),
+                                  .n       = (intptr_t)stream});
+    if (ranks_meet() || is_set("VPLAN_NULL_TELL")) {
         snprintf(line, sizeof line, "%016llx %d %d %s %zu %d %d", (unsigned long long)c->id,
-                 c->n_ranks, c->rank, what, n, type, root);
+                 c->n_ranks, c->rank, names[what], n, type, root);
         vp_null_tell('c', n, line);
     }
     return 0;
 }
 
-static int worked(const comm *c, const char *what, size_t n, int type, int root)
+static int worked(const comm *c, int what, size_t n, int type, int root, const void *stream)
 {
     vp_null_work();
-    return collective(c, what, n, type, root);
+    return collective(c, what, n, type, root, stream);
 }
 
 /* The buffers of messages between this rank and another, at the first of them. */
@@ -284,11 +320,10 @@ E int ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, co
                     void *stream);
 int   ncclBroadcast(const void *src, void *dst, size_t n, int type, int root, comm *c, void *stream)
 {
-    (void)stream;
     if (src != dst)
-        return worked(c, "broadcast", n, type, root);
+        return worked(c, BROADCAST, n, type, root, stream);
     vp_null_launched();
-    return collective(c, "broadcast", n, type, root);
+    return collective(c, BROADCAST, n, type, root, stream);
 }
 
 E int ncclBcast(void *p, size_t n, int type, int root, comm *c, void *stream);
@@ -300,23 +335,23 @@ int   ncclBcast(void *p, size_t n, int type, int root, comm *c, void *stream)
 E int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream);
 int   ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream)
 {
-    (void)src, (void)dst, (void)op, (void)stream;
-    return worked(c, "all_reduce", n, type, -1);
+    (void)src, (void)dst, (void)op;
+    return worked(c, ALL_REDUCE, n, type, -1, stream);
 }
 
 E int ncclAllGather(const void *src, void *dst, size_t n, int type, comm *c, void *stream);
 int   ncclAllGather(const void *src, void *dst, size_t n, int type, comm *c, void *stream)
 {
-    (void)src, (void)dst, (void)stream;
-    return worked(c, "all_gather", n, type, -1);
+    (void)src, (void)dst;
+    return worked(c, ALL_GATHER, n, type, -1, stream);
 }
 
 E int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int op, comm *c,
                         void *stream);
 int ncclReduceScatter(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream)
 {
-    (void)src, (void)dst, (void)op, (void)stream;
-    return worked(c, "reduce_scatter", n, type, -1);
+    (void)src, (void)dst, (void)op;
+    return worked(c, REDUCE_SCATTER, n, type, -1, stream);
 }
 
 E int ncclReduce(const void *src, void *dst, size_t n, int type, int op, int root, comm *c,
@@ -324,8 +359,8 @@ E int ncclReduce(const void *src, void *dst, size_t n, int type, int op, int roo
 int   ncclReduce(const void *src, void *dst, size_t n, int type, int op, int root, comm *c,
                  void *stream)
 {
-    (void)src, (void)dst, (void)op, (void)stream;
-    return worked(c, "reduce", n, type, root);
+    (void)src, (void)dst, (void)op;
+    return worked(c, REDUCE, n, type, root, stream);
 }
 
 E int ncclAlltoAll(const void *src, void *dst, size_t n, int type, comm *c, void *stream);
@@ -333,10 +368,10 @@ int   ncclAlltoAll(const void *src, void *dst, size_t n, int type, comm *c, void
 {
     int rc = 0;
 
-    (void)src, (void)dst, (void)stream;
+    (void)src, (void)dst;
     for (int peer = 0; rc == 0 && peer < c->n_ranks; peer++)
         rc = connect_peer(c, peer);
-    return rc ? rc : worked(c, "all_to_all", n, type, -1);
+    return rc ? rc : worked(c, ALL_TO_ALL, n, type, -1, stream);
 }
 
 E int ncclSend(const void *src, size_t n, int type, int peer, comm *c, void *stream);
@@ -344,8 +379,8 @@ int   ncclSend(const void *src, size_t n, int type, int peer, comm *c, void *str
 {
     int rc = connect_peer(c, peer);
 
-    (void)src, (void)stream;
-    return rc ? rc : worked(c, "send", n, type, peer);
+    (void)src;
+    return rc ? rc : worked(c, SEND, n, type, peer, stream);
 }
 
 E int ncclRecv(void *dst, size_t n, int type, int peer, comm *c, void *stream);
@@ -353,6 +388,6 @@ int   ncclRecv(void *dst, size_t n, int type, int peer, comm *c, void *stream)
 {
     int rc = connect_peer(c, peer);
 
-    (void)dst, (void)stream;
-    return rc ? rc : worked(c, "recv", n, type, peer);
+    (void)dst;
+    return rc ? rc : worked(c, RECV, n, type, peer, stream);
 }

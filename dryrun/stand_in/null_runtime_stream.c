@@ -107,7 +107,7 @@ int   cudaStreamQuery(void *s)
 E int cudaStreamSynchronize(void *s);
 int   cudaStreamSynchronize(void *s)
 {
-    vp_null_note(&(vp_null_entry){.kind = VP_NULL_WAIT});
+    vp_null_note(&(vp_null_entry){.kind = VP_NULL_WAIT, .type = 1, .m = (intptr_t)s});
     return capturing(s) ? vp_null_failed(VP_NULL_CAPTURE_UNSUPPORTED) : VP_NULL_OK;
 }
 
@@ -117,6 +117,7 @@ int   cudaStreamWaitEvent(void *s, void *e, unsigned flags)
     event *ev = e;
 
     (void)flags;
+    vp_null_note(&(vp_null_entry){.kind = VP_NULL_EVENT_WAIT, .m = (intptr_t)e, .n = (intptr_t)s});
     if (ev && ev->capture_id && ev->capture_id == active_captures && stream_of(s))
         stream_of(s)->capture_id = ev->capture_id; /* the waiting stream joins the capture */
     return VP_NULL_OK;
@@ -263,6 +264,8 @@ int   cudaEventRecord(void *e, void *s)
 {
     event *ev = e;
 
+    vp_null_note(
+        &(vp_null_entry){.kind = VP_NULL_EVENT_RECORD, .m = (intptr_t)e, .n = (intptr_t)s});
     ev->capture_id = capturing(s) ? stream_of(s)->capture_id : 0;
     clock_gettime(CLOCK_MONOTONIC, &ev->at);
     return VP_NULL_OK;
@@ -276,7 +279,13 @@ int   cudaEventRecordWithFlags(void *e, void *s, unsigned flags)
 }
 
 VP_NULL_NOP(cudaEventQuery)
-VP_NULL_SYNC(cudaEventSynchronize)
+
+E int cudaEventSynchronize(void *e);
+int   cudaEventSynchronize(void *e)
+{
+    vp_null_note(&(vp_null_entry){.kind = VP_NULL_WAIT, .type = 2, .m = (intptr_t)e});
+    return VP_NULL_OK;
+}
 
 /* Host time between the two records, so that a rate computed from it is finite. */
 E int cudaEventElapsedTime(float *ms, void *a, void *b);

@@ -280,7 +280,7 @@ static int program(void)
     static const long long wanted[][6] = {
         {1, 0, 2, 3, 5, 1},  {1, 0, 7, 11, 13, 1}, {1, 14, 17, 19, 23, 1}, {1, 2, 4, 6, 8, 12},
         {1, 0, 4, 6, 8, 5},  {2, 0, 10, 1, 20, 1}, {1, 14, 29, 37, 31, 3}, {3, 0, 48, 0, 0, 0},
-        {4, 0, 40, 0, 0, 0}, {5, 0, 56, 0, 0, 0},  {6, 0, 0, 0, 0, 0},
+        {4, 0, 40, 0, 0, 0}, {5, 0, 56, 0, 0, 0},  {6, 1, 0, 0, 0, 0}, /* one stream: type 1 */
     };
     IS(recorded(), sizeof wanted / sizeof *wanted);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -293,6 +293,61 @@ static int program(void)
     }
     IS(e[0].compute, 0);
     IS(e[1].compute, 77); /* CUBLAS_COMPUTE_32F_FAST_TF32 */
+    return 0;
+}
+
+/* What orders streams, and collectives with their bytes and ranks, those of a communicator that was split off too. */
+static int order(void)
+{
+    int (*stream_new)(void **)                                 = get("cudaStreamCreate");
+    int (*event_new)(void **)                                  = get("cudaEventCreate");
+    int (*event_record)(void *, void *)                        = get("cudaEventRecord");
+    int (*stream_wait)(void *, void *, unsigned)               = get("cudaStreamWaitEvent");
+    int (*event_sync)(void *)                                  = get("cudaEventSynchronize");
+    int (*all_sync)(void)                                      = get("cudaDeviceSynchronize");
+    int (*init)(void **, int, int, int, void *, void *)        = get("ncclCommInitRankScalable");
+    int (*split)(void *, int, int, void **, void *)            = get("ncclCommSplit");
+    int (*count)(const void *, int *)                          = get("ncclCommCount");
+    int (*user)(const void *, int *)                           = get("ncclCommUserRank");
+    void (*split_ranks)(int)                                   = get("vplan_null_split_ranks");
+    int (*gather)(void *, void *, size_t, int, void *, void *) = get("ncclAllGather");
+    int (*reduce)(void *, void *, size_t, int, int, void *, void *) = get("ncclAllReduce");
+    const entry *(*record)(int)                                     = get("vplan_null_record");
+    uint64_t (*recorded)(void)                                      = get("vplan_null_recorded");
+    void *s, *ev, *comm, *half, *same, *null = NULL;
+    char  id[128] = "id";
+    int   n, rank;
+
+    IS(init(&comm, 8, 5, 1, id, null), 0);
+    split_ranks(4);
+    IS(split(comm, 1, 2, &half, null), 0);
+    split_ranks(0); /* not said: the parent's */
+    IS(split(comm, 1, 2, &same, null), 0);
+    IS(count(half, &n) + user(half, &rank), 0);
+    IS(n, 4);
+    IS(rank, 2);
+    IS(count(same, &n) + user(same, &rank), 0);
+    IS(n, 8);
+    IS(rank, 5);
+    IS(stream_new(&s), 0);
+    IS(event_new(&ev), 0);
+    const entry *e = record(1);
+    IS(event_record(ev, null), 0);
+    IS(stream_wait(s, ev, 0), 0);
+    IS(gather(null, null, 100, 9, half, s), 0); /* bf16: 2 bytes each */
+    IS(reduce(null, null, 100, 8, 0, comm, s), 0);
+    IS(event_sync(ev), 0);
+    IS(all_sync(), 0);
+    record(0);
+    IS(recorded(), 6);
+    IS(e[0].kind == 7 && e[0].m == (intptr_t)ev && e[0].n == 0, 1);
+    IS(e[1].kind == 8 && e[1].m == (intptr_t)ev && e[1].n == (intptr_t)s, 1);
+    IS(e[2].kind == 9 && e[2].type == 1 && e[2].compute == 4 && e[2].n == (intptr_t)s, 1);
+    IS(e[2].m, 200);
+    IS(e[3].kind == 9 && e[3].type == 0 && e[3].compute == 8, 1);
+    IS(e[3].m, 800);
+    IS(e[4].kind == 6 && e[4].type == 2 && e[4].m == (intptr_t)ev, 1);
+    IS(e[5].kind == 6 && e[5].type == 0, 1);
     return 0;
 }
 
@@ -368,12 +423,19 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(void);
     } checks[] = {
-        {"memory", memory},   {"addresses", addresses},
-        {"copies", copies},   {"virtual_memory", virtual_memory},
-        {"capture", capture}, {"program", program},
-        {"work", work},       {"messages", messages},
-        {"stub", stub},       {"touch", touch},
-        {"guard", guard},     {"own_runtime", own_runtime},
+        {"memory", memory},
+        {"addresses", addresses},
+        {"copies", copies},
+        {"virtual_memory", virtual_memory},
+        {"capture", capture},
+        {"program", program},
+        {"work", work},
+        {"messages", messages},
+        {"order", order},
+        {"stub", stub},
+        {"touch", touch},
+        {"guard", guard},
+        {"own_runtime", own_runtime},
     };
 
     library = dlopen("libcudart.so.13", RTLD_NOW);
