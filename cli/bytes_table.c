@@ -1,5 +1,6 @@
 #include "cli/bytes_table.h"
 
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/paint.h"
 #include "cli/screen.h"
@@ -103,10 +104,10 @@ static void print_group(const char *name, const char *format, int64_t bytes, int
 
 static void print_kind(const char *name, int64_t bytes, int64_t of_bytes)
 {
-    char size[64];
+    char size[64], shown[200]; /* a plan's own name: it may come from anywhere */
 
-    printf("  %-56s %12s %6.1f%%\n", name, vp_size_text(bytes, size, sizeof size),
-           100.0 * (double)bytes / (double)of_bytes);
+    printf("  %-56.56s %12s %6.1f%%\n", vp_text_escape(name, shown, sizeof shown),
+           vp_size_text(bytes, size, sizeof size), 100.0 * (double)bytes / (double)of_bytes);
 }
 
 static void sum_groups(const vp_itemised *x, int64_t bytes[N_GROUPS])

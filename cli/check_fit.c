@@ -7,6 +7,7 @@
 #include "dryrun/dryrun_run.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -42,22 +43,32 @@ static bool is_on(const vp_value *v)
  * nothing. */
 static const char *other_adapters(vp_arena *arena, const vp_checked *c)
 {
-    static const char *const keys[] = {"use_dora",
-                                       "peft_use_dora",
-                                       "modules_to_save",
-                                       "lora_modules_to_save",
-                                       "layers_pattern",
-                                       "layers_to_transform",
-                                       "rank_pattern",
-                                       "additional_target",
-                                       "exclude_modules",
-                                       "trainable_token_indices",
-                                       "target_parameters",
-                                       "layer_replication",
-                                       "bias",
-                                       "peft_layers_to_transform"};
-    const char              *tuning = c->settings.value[VP_SETTING_TUNING];
+    static const char *const keys[]  = {"use_dora",
+                                        "peft_use_dora",
+                                        "modules_to_save",
+                                        "lora_modules_to_save",
+                                        "layers_pattern",
+                                        "layers_to_transform",
+                                        "rank_pattern",
+                                        "additional_target",
+                                        "exclude_modules",
+                                        "trainable_token_indices",
+                                        "target_parameters",
+                                        "layer_replication",
+                                        "bias",
+                                        "peft_layers_to_transform"};
+    static const char *const kinds[] = {"freeze", "oft"}; /* LLaMA-Factory's */
+    const char              *tuning  = c->settings.value[VP_SETTING_TUNING];
 
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; c->files[f].doc && i < sizeof kinds / sizeof *kinds; i++) {
+            const vp_value *v = vp_value_at(c->files[f].doc->root, "finetuning_type");
+            if (v && v->text && strcmp(v->text, kinds[i]) == 0)
+                return vp_arena_printf(arena,
+                                       "not answered: finetuning_type %s in %s: no such training "
+                                       "step was recorded",
+                                       kinds[i], c->files[f].name);
+        }
     if (tuning && strcmp(tuning, "full") == 0)
         return NULL;
     for (int f = 0; f < c->n_files; f++)
@@ -68,6 +79,46 @@ static const char *other_adapters(vp_arena *arena, const vp_checked *c)
                                        keys[i], c->files[f].name);
         }
     return NULL;
+}
+
+/* The first of the files' values that is one of these keys; NULL: none is written. */
+static const vp_value *written(const vp_checked *c, const char *const *keys, size_t n)
+{
+    for (int f = 0; f < c->n_files; f++)
+        for (size_t i = 0; c->files[f].doc && i < n; i++) {
+            const vp_value *v = vp_value_at(c->files[f].doc->root, keys[i]);
+            if (v)
+                return v;
+        }
+    return NULL;
+}
+
+#define WRITTEN(c, ...) \
+    written(c, (const char *const[]){__VA_ARGS__}, \
+            sizeof(const char *const[]){__VA_ARGS__} / sizeof(const char *))
+
+/* All of Liger's kernels, unless the files say which. */
+static const char *ligers_kernels(const vp_checked *c)
+{
+    const char *loss = c->settings.value[VP_SETTING_LOSS];
+    bool        on   = is_on(WRITTEN(c, "use_liger_kernel", "enable_liger_kernel"));
+
+    return on && !is_on(WRITTEN(c, "liger_kernel_config")) && !(loss && strcmp(loss, "liger") == 0)
+               ? "all"
+               : NULL;
+}
+
+/* Samples at once of the evaluations that the files ask for, Trainer's own number where they do not say it. */
+static int64_t evaluated_at_once(const vp_checked *c)
+{
+    enum { OF_TRAINER = 8 };
+    const vp_value *when = WRITTEN(c, "eval_strategy", "evaluation_strategy"),
+                   *size = WRITTEN(c, "per_device_eval_batch_size");
+    char text[64];
+
+    if (!is_on(when) || strcasecmp(vp_value_text(when, text, sizeof text), "no") == 0)
+        return 0;
+    return size ? strtoll(vp_value_text(size, text, sizeof text), NULL, 10) : OF_TRAINER;
 }
 
 /* Everything that can be missing is a reason, not an error. */
@@ -113,12 +164,15 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     }
     r->job.model         = x->model;
     r->job.device        = &x->device;
+    r->job.liger         = ligers_kernels(c);
+    r->job.eval_batch    = evaluated_at_once(c);
     r->job.context_bytes = vp_dryrun_context_of(&x->device).bytes;
     r->job.prices        = vp_arena_array(arena, 1, sizeof *r->job.prices);
+    r->job.shelf         = vp_hf_shelf_new();
     r->versions          = c->versions;
     r->model_name        = model;
     r->seq               = o->seq;
-    VP_TRY_ALLOC(err, r->job.prices);
+    VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
 out:
     return st;
 }
@@ -137,7 +191,10 @@ vp_status vp_check_fit_find(vp_arena *arena, vp_checked *c, const vp_check_fit_o
     VP_TRY(vp_mend(arena, c, &x->request, &x->mended, err));
     if (x->mended.why) {
         x->why = vp_arena_printf(arena, "not answered: %s%s", x->mended.why,
-                                 strstr(x->mended.why, "say seq") ? "; --seq N says it" : "");
+                                 strstr(x->mended.why, "say seq") ? "; --seq N says it"
+                                 : strstr(x->mended.why, "say micro_batch")
+                                     ? "; give what does too: vplan check FILE... -- COMMAND"
+                                     : "");
         VP_TRY_ALLOC(err, x->why);
     }
 out:
@@ -147,6 +204,7 @@ out:
 void vp_check_fit_release(vp_check_fit *x)
 {
     vp_mended_release(&x->mended);
+    vp_hf_shelf_free(x->request.job.shelf);
     vp_model_free(x->model);
 }
 
@@ -292,6 +350,22 @@ static void print_mend(const vp_check_fit *x, const vp_checked *c)
     }
 }
 
+/* What to type where nothing of what the files mean fits: it tries what trains otherwise, adapters above
+ * all. */
+static void print_otherwise(const vp_check_fit *x)
+{
+    const vp_choose_request *r      = &x->request;
+    const char              *tuning = x->mended.settings.value[VP_SETTING_TUNING];
+    char                     command[1200];
+
+    if (tuning && strcmp(tuning, "full") != 0)
+        return; /* they train adapters already */
+    snprintf(command, sizeof command,
+             "vplan estimate %s --trainer hf --device %s --seq %lld --micro-batch 1", r->model_name,
+             x->device.name, (long long)r->seq);
+    vp_screen_command("next", command);
+}
+
 void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
 {
     const vp_mended *m = &x->mended;
@@ -319,4 +393,6 @@ void vp_check_fit_print(const vp_check_fit *x, const vp_checked *c)
         vp_screen_line("assumed", "%s", m->now.why);
     if (allocator_text(m, text, sizeof text)[0])
         vp_screen_line("assumed", "%s", text);
+    if (!m->fits && !m->chosen.best)
+        print_otherwise(x);
 }

@@ -17,20 +17,21 @@ static const char *figure_text(const vp_device *d, vp_device_figure figure, char
                                size_t buf_size)
 {
     static const char *const units[] = {
-        [VP_FIGURE_FP32] = "TFLOP/s",  [VP_FIGURE_TF32] = "TFLOP/s",
-        [VP_FIGURE_BF16] = "TFLOP/s",  [VP_FIGURE_FP16] = "TFLOP/s",
-        [VP_FIGURE_FP8] = "TFLOP/s",   [VP_FIGURE_INT8] = "TOP/s",
-        [VP_FIGURE_MEMORY] = "GB/s",   [VP_FIGURE_HOST_LINK] = "GB/s",
-        [VP_FIGURE_PEER_LINK] = "GB/s"};
-    const double rates[] = {[VP_FIGURE_MEMORY]    = d->memory_bytes_per_s,
-                            [VP_FIGURE_FP32]      = d->fp32_flop_per_s,
-                            [VP_FIGURE_TF32]      = d->tf32_flop_per_s,
-                            [VP_FIGURE_BF16]      = d->bf16_flop_per_s,
-                            [VP_FIGURE_FP16]      = d->fp16_flop_per_s,
-                            [VP_FIGURE_FP8]       = d->fp8_flop_per_s,
-                            [VP_FIGURE_INT8]      = d->int8_op_per_s,
-                            [VP_FIGURE_HOST_LINK] = d->host_link_bytes_per_s,
-                            [VP_FIGURE_PEER_LINK] = d->peer_link_bytes_per_s};
+        [VP_FIGURE_FP32] = "TFLOP/s",   [VP_FIGURE_TF32] = "TFLOP/s",
+        [VP_FIGURE_BF16] = "TFLOP/s",   [VP_FIGURE_FP16] = "TFLOP/s",
+        [VP_FIGURE_FP8] = "TFLOP/s",    [VP_FIGURE_INT8] = "TOP/s",
+        [VP_FIGURE_MEMORY] = "GB/s",    [VP_FIGURE_HOST_LINK] = "GB/s",
+        [VP_FIGURE_PEER_LINK] = "GB/s", [VP_FIGURE_HOST_UPDATE] = "GB/s"};
+    const double rates[] = {[VP_FIGURE_MEMORY]      = d->memory_bytes_per_s,
+                            [VP_FIGURE_FP32]        = d->fp32_flop_per_s,
+                            [VP_FIGURE_TF32]        = d->tf32_flop_per_s,
+                            [VP_FIGURE_BF16]        = d->bf16_flop_per_s,
+                            [VP_FIGURE_FP16]        = d->fp16_flop_per_s,
+                            [VP_FIGURE_FP8]         = d->fp8_flop_per_s,
+                            [VP_FIGURE_INT8]        = d->int8_op_per_s,
+                            [VP_FIGURE_HOST_LINK]   = d->host_link_bytes_per_s,
+                            [VP_FIGURE_PEER_LINK]   = d->peer_link_bytes_per_s,
+                            [VP_FIGURE_HOST_UPDATE] = d->host_update_bytes_per_s};
 
     if (figure == VP_FIGURE_USABLE || figure == VP_FIGURE_OUTSIDE)
         return vp_size_text(figure == VP_FIGURE_USABLE ? d->usable_bytes : d->outside_bytes, buf,

@@ -56,7 +56,7 @@ out:
     return st;
 }
 
-enum { MAX_PLAYED = 64 };
+enum { MAX_PLAYED = 64, MAX_WORLD = 1024 };
 
 /* --rank: all, or ranks below --world; a launcher's number of ranks is not known here. */
 static vp_status check_ranks(const arguments *args, vp_err *err)
@@ -65,6 +65,12 @@ static vp_status check_ranks(const arguments *args, vp_err *err)
     char       *end;
     int64_t     n = 0;
 
+    if (strcmp(p, "kinds") == 0)
+        return args->repeat > 1 ? VP_FAIL(err, VP_ERR_USAGE, "--rank kinds: leave out --repeat")
+               : args->snapshot ? VP_FAIL(err, VP_ERR_USAGE, "--rank kinds: leave out --snapshot")
+               : args->world < 2 || args->world > MAX_WORLD
+                   ? VP_FAIL(err, VP_ERR_USAGE, "--rank kinds: say --world N, 2 to %d", MAX_WORLD)
+                   : VP_OK;
     if (strcmp(p, "all") == 0)
         return args->world <= MAX_PLAYED
                    ? VP_OK
@@ -73,7 +79,8 @@ static vp_status check_ranks(const arguments *args, vp_err *err)
     for (;; p = end + 1) {
         long long rank = strtoll(p, &end, 10);
         if (end == p || rank < 0 || (*end && *end != ',') || ++n > MAX_PLAYED)
-            return VP_FAIL(err, VP_ERR_USAGE, "--rank %.100s: numbers from 0, or all", args->ranks);
+            return VP_FAIL(err, VP_ERR_USAGE, "--rank %.100s: numbers from 0, all or kinds",
+                           args->ranks);
         if (rank > 0 && args->world > 1 && rank >= args->world)
             return VP_FAIL(err, VP_ERR_USAGE, "--rank %lld of --world %lld: they count from 0",
                            rank, (long long)args->world);
@@ -173,10 +180,11 @@ static const vp_option card_rows[] = {
     {.name  = "--rank",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(arguments, ranks),
-     .value = "R|R1,R2,...|all",
+     .value = "R|R1,R2,...|all|kinds",
      .help =
          "Which of the ranks of --world, or of those that a launcher in CMD starts: one or several, each by "
-         "itself, the others taken to be equal; or all, which meet, and whose collectives are compared",
+         "itself, the others taken to be equal; all, which meet, and whose collectives are compared; or kinds: the first and the "
+         "last, and others as far as these differ",
      .preset  = "0",
      .example = "all"},
     {.name      = "--snapshot",

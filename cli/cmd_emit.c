@@ -315,7 +315,7 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     if (line.n_words != 1)
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "emit wants one file of settings, or a plan"));
     if (!o.target)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--for TARGET is required"));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--for TARGET is required; vplan targets lists them"));
     VP_TRY(vp_target_named(o.target, &target, err));
     VP_TRY(vp_parse_versions(o.versions, &versions, err));
     VP_TRY(vp_settings_read(arena, line.words[0], &s, err));

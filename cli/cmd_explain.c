@@ -1,6 +1,7 @@
 /* vplan explain: what a plan does, buffer by buffer and step by step. */
 #include "cli/bytes_table.h"
 #include "cli/cli.h"
+#include "cli/explain_tables.h"
 #include "cli/paint.h"
 #include "cli/roofline_print.h"
 #include "cli/rows.h"
@@ -23,165 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- tables ---- */
-
-typedef struct buffer_row {
-    int64_t     id, offset, bytes, first, last;
-    vp_memory   memory;
-    const char *component, *name;
-} buffer_row;
-
-static vp_status list_buffers(vp_arena *arena, const vp_plan *plan, const vp_expansion *x,
-                              buffer_row **rows, int64_t *n, vp_err *err)
-{
-    static const vp_memory memories[] = {VP_MEMORY_DEVICE, VP_MEMORY_HOST_PINNED};
-    const int64_t          ends[]     = {plan->peak_bytes, plan->host_peak_bytes};
-    vp_range              *gaps[2];
-    int64_t                n_gaps[2], id = x->n_buffers;
-    vp_status              st = VP_OK;
-
-    for (int m = 0; m < 2; m++)
-        VP_TRY(vp_expansion_padding(arena, x, memories[m], ends[m], &gaps[m], &n_gaps[m], err));
-    *rows = vp_arena_array(arena, x->n_buffers + n_gaps[0] + n_gaps[1], sizeof **rows);
-    VP_TRY_ALLOC(err, *rows);
-    *n = 0;
-    for (int64_t i = 0; i < x->n_buffers; i++)
-        if (x->first_step[i] >= 0)
-            (*rows)[(*n)++] = (buffer_row){.id        = i,
-                                           .offset    = x->buffers[i].offset_bytes,
-                                           .bytes     = x->buffers[i].bytes,
-                                           .first     = x->first_step[i],
-                                           .last      = x->last_step[i],
-                                           .memory    = x->buffers[i].memory,
-                                           .component = vp_component_name(x->buffers[i].component),
-                                           .name      = x->buffers[i].name};
-    for (int m = 0; m < 2; m++)
-        for (int64_t i = 0; i < n_gaps[m]; i++)
-            (*rows)[(*n)++] = (buffer_row){.id        = id++,
-                                           .offset    = gaps[m][i].begin,
-                                           .bytes     = gaps[m][i].end - gaps[m][i].begin,
-                                           .last      = x->n_steps - 1,
-                                           .memory    = memories[m],
-                                           .component = vp_component_name(VP_COMP_PADDING),
-                                           .name      = "padding"};
-    assert(*n <= x->n_buffers + n_gaps[0] + n_gaps[1]);
-out:
-    return st;
-}
-
-static vp_status print_buffers(vp_arena *arena, const vp_plan *plan, bool json, vp_err *err)
-{
-    vp_expansion x;
-    buffer_row  *rows;
-    int64_t      n    = 0;
-    json_t      *list = NULL;
-    vp_status    st   = VP_OK;
-
-    VP_TRY(
-        vp_expansion_make(arena, plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, &x, err));
-    VP_TRY(list_buffers(arena, plan, &x, &rows, &n, err));
-    if (json)
-        list = json_array();
-    else
-        printf("buffer,memory,offset,bytes,first_step,last_step,component,name\n");
-    for (int64_t i = 0; i < n; i++) {
-        const buffer_row *r = &rows[i];
-        if (json) {
-            json_array_append_new(
-                list, json_pack("{s:I, s:s, s:I, s:I, s:I, s:I, s:s, s:s}", "buffer",
-                                (json_int_t)r->id, "memory", vp_memory_name(r->memory), "offset",
-                                (json_int_t)r->offset, "bytes", (json_int_t)r->bytes, "first_step",
-                                (json_int_t)r->first, "last_step", (json_int_t)r->last, "component",
-                                r->component, "name", r->name));
-            continue;
-        }
-        printf("%lld,%s,%lld,%lld,%lld,%lld,%s,", (long long)r->id, vp_memory_name(r->memory),
-               (long long)r->offset, (long long)r->bytes, (long long)r->first, (long long)r->last,
-               r->component);
-        vp_screen_field(r->name);
-        putchar('\n');
-    }
-    if (json)
-        VP_TRY(vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "buffers", list), err));
-out:
-    return st;
-}
-
-typedef struct program_print {
-    const vp_plan *plan;
-    json_t        *list; /* or NULL: CSV */
-} program_print;
-
-static void join_operands(const vp_expanded_step *s, bool writes, char *buf, size_t buf_size)
-{
-    int64_t seen[VP_MAX_OPERANDS];
-    int     n = 0;
-
-    buf[0] = '\0';
-    for (int k = 0; k < s->n_operands; k++) {
-        int64_t b     = s->operands[k].buffer;
-        bool    shows = b >= 0 && (s->operands[k].access == VP_UPDATE ||
-                                (s->operands[k].access == VP_WRITE) == writes),
-             twice    = false;
-        for (int i = 0; i < n; i++)
-            twice |= seen[i] == b;
-        if (!shows || twice)
-            continue;
-        assert(n < VP_MAX_OPERANDS);
-        seen[n++] = b;
-        snprintf(buf + strlen(buf), buf_size - strlen(buf), "%s%lld", n > 1 ? ";" : "",
-                 (long long)b);
-    }
-}
-
-static vp_status print_step(const vp_expanded_step *s, void *ctx, vp_err *err)
-{
-    const program_print    *p        = ctx;
-    const vp_bucket        *bucket   = &p->plan->buckets[0];
-    const vp_plan_instance *instance = &bucket->instances[s->instance_idx];
-    char                    reads[256], writes[256], block[96];
-
-    (void)err;
-    assert(s->instance_idx >= 0 && s->instance_idx < bucket->n_instances);
-    join_operands(s, false, reads, sizeof reads);
-    join_operands(s, true, writes, sizeof writes);
-    snprintf(block, sizeof block, "%.64s.%lld",
-             p->plan->templates[bucket->programs[instance->program_idx].template_idx].name,
-             (long long)instance->index);
-    if (p->list) {
-        json_array_append_new(p->list,
-                              json_pack("{s:I, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:f}", "step",
-                                        (json_int_t)s->idx, "phase", vp_pass_phase(s->pass),
-                                        "micro_step", (json_int_t)s->micro_step, "block", block,
-                                        "op", vp_kernel_info_of(s->step->kernel)->name, "stream",
-                                        vp_stream_name(s->step->stream), "reads", reads, "writes",
-                                        writes, "seconds", s->step->seconds));
-        return VP_OK;
-    }
-    printf("%lld,%s,%lld,", (long long)s->idx, vp_pass_phase(s->pass), (long long)s->micro_step);
-    vp_screen_field(block);
-    printf(",%s,%s,%s,%s,%.17g\n", vp_kernel_info_of(s->step->kernel)->name,
-           vp_stream_name(s->step->stream), reads, writes, s->step->seconds);
-    return VP_OK;
-}
-
-static vp_status print_program(const vp_plan *plan, bool json, vp_err *err)
-{
-    program_print p  = {.plan = plan, .list = json ? json_array() : NULL};
-    vp_status     st = VP_OK;
-
-    if (!json)
-        printf("step,phase,micro_step,block,op,stream,reads,writes,seconds\n");
-    VP_TRY(vp_expand(plan, &plan->buckets[0], plan->buckets[0].n_micro_steps, print_step, &p, err));
-    if (json) {
-        st     = vp_print_json(json_pack("{s:i, s:o}", "schema_version", 1, "steps", p.list), err);
-        p.list = NULL;
-    }
-out:
-    json_decref(p.list);
-    return st;
-}
 
 /* ---- the story ---- */
 
@@ -288,8 +130,8 @@ static void count_largest(story *t, int64_t buffer)
     t->n_largest += t->n_largest < N_LARGEST;
 }
 
-static vp_status tell(vp_arena *arena, const vp_plan *plan, const vp_profile *profile, story *t,
-                      vp_err *err)
+static vp_status tell(vp_arena *arena, const vp_plan *plan, const char *path,
+                      const vp_profile *profile, story *t, vp_err *err)
 {
     const vp_bucket *b      = &plan->buckets[0];
     void            *ctx[2] = {t, (void *)(uintptr_t)plan};
@@ -306,7 +148,7 @@ static vp_status tell(vp_arena *arena, const vp_plan *plan, const vp_profile *pr
         }
     VP_TRY(vp_expand(plan, b, vp_unrolled_micro_steps(b), find_peak_step, ctx, err));
     assert(t->at[0] && t->n_largest > 0); /* the peak is at some step, of something */
-    VP_TRY(vp_ask_what_if(plan, profile, &t->what_if, err));
+    VP_TRY(vp_ask_what_if(plan, path, profile, &t->what_if, err));
 out:
     return st;
 }
@@ -315,9 +157,9 @@ static json_t *what_if_json(const vp_plan *plan, const vp_what_if *w)
 {
     bool timed = w->step_time_s >= 0;
 
-    return json_pack("{s:s, s:s, s:I, s:I, s:b, s:I, s:o, s:o}", "change", w->text, "estimate",
-                     w->command, "peak_bytes", (json_int_t)w->peak_bytes, "device_bytes",
-                     (json_int_t)w->device_bytes, "fits",
+    return json_pack("{s:s, s:s?, s:I, s:I, s:b, s:I, s:o, s:o}", "change", w->text, "estimate",
+                     w->command[0] ? w->command : NULL, "peak_bytes", (json_int_t)w->peak_bytes,
+                     "device_bytes", (json_int_t)w->device_bytes, "fits",
                      (int)(w->device_bytes <= plan->budget_bytes), "more_bytes",
                      (json_int_t)(w->device_bytes - plan->peak_bytes - plan->outside_bytes),
                      "step_time_s", timed ? json_real(w->step_time_s) : json_null(), "more_s",
@@ -464,8 +306,8 @@ static void print_what_ifs(const vp_plan *plan, const vp_what_ifs *w)
         const vp_what_if *r = &w->rows[i];
         if (r->step_time_s >= 0) {
             vp_time_text(r->step_time_s, time, sizeof time);
-            snprintf(slower, sizeof slower, "%+.1f%%",
-                     100 * (r->step_time_s / plan->step_time_s - 1));
+            double percent = 100 * (r->step_time_s / plan->step_time_s - 1);
+            snprintf(slower, sizeof slower, "%+.1f%%", fabs(percent) < 0.05 ? 0.0 : percent);
         }
         printf("  %-21s %12s %13s %8s %7s %s\n", r->text,
                vp_size_text(r->device_bytes, needs, sizeof needs),
@@ -488,7 +330,7 @@ static void print_next(const story *t)
 
 static void print_story(const vp_plan *plan, const story *t)
 {
-    char      a[64], c[64], shown[512], mfu[32];
+    char      a[64], c[64], shown[512], on[128], mfu[32];
     vp_device device;
 
     mfu[0] = '\0';
@@ -498,8 +340,9 @@ static void print_story(const vp_plan *plan, const story *t)
              plan->time_class, mfu);
     vp_screen_answer(plan->peak_bytes + plan->outside_bytes, plan->budget_bytes, shown);
     vp_screen_line("model", "%s on %s, sequence %lld, global batch %lld",
-                   vp_text_escape(plan->model_name, shown, sizeof shown), plan->device,
-                   (long long)plan->buckets[0].seq, (long long)plan->global_batch);
+                   vp_text_escape(plan->model_name, shown, sizeof shown),
+                   vp_text_escape(plan->device, on, sizeof on), (long long)plan->buckets[0].seq,
+                   (long long)plan->global_batch);
     vp_screen_recipe(&plan->recipe, attention_of(plan));
     print_decisions(plan);
     if (t->profile)
@@ -507,7 +350,8 @@ static void print_story(const vp_plan *plan, const story *t)
                        vp_text_escape(t->profile, shown, sizeof shown),
                        vp_time_text(t->planned_s, a, sizeof a));
     vp_screen_line("peak", "%s, in %s",
-                   vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a), t->at);
+                   vp_size_text(plan->peak_bytes + plan->outside_bytes, a, sizeof a),
+                   vp_text_escape(t->at, shown, sizeof shown));
     printf("\n");
     vp_screen_bytes(plan, &t->itemised, t->all);
     print_largest(t);
@@ -728,11 +572,11 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     } else if (w.roofline) {
         VP_TRY(print_roofline(plan, w.device, cli->json, err));
     } else if (w.buffers) {
-        VP_TRY(print_buffers(arena, plan, cli->json, err));
+        VP_TRY(vp_explain_buffers(arena, plan, cli->json, err));
     } else if (w.program) {
-        VP_TRY(print_program(plan, cli->json, err));
+        VP_TRY(vp_explain_program(plan, cli->json, err));
     } else {
-        VP_TRY(tell(arena, plan, profile, &t, err));
+        VP_TRY(tell(arena, plan, path, profile, &t, err));
         if (cli->json)
             VP_TRY(vp_print_json(story_json(plan, &t), err));
         else
@@ -751,7 +595,7 @@ const vp_command vp_cmd_explain = {
     .usage     = {"PLAN [options]"},
     .about     = {"What a plan decides, what is alive at its peak, at which step that is, the "
                       "largest tensors there, and what if: bytes and time of the same plan with "
-                      "one thing changed, all blocks recomputing one way."},
+                      "one thing changed."},
     .examples  = {"vplan explain plan.json", "vplan explain plan.json --buffers",
                   "vplan explain plan.json --roofline", "vplan explain plan.json --timeline"},
     .sets      = {&options},

@@ -165,9 +165,9 @@ static json_t *option_json(const vp_option *o)
     vp_option_value_text(o, value, sizeof value);
     for (int i = 0; vp_option_word(o, i, word, sizeof word); i++)
         json_array_append_new(words, json_string(word));
-    j = json_pack("{s:s, s:s, s:o, s:s?, s:s?, s:s?, s:s?}", "name", o->name, "value", value,
+    j = json_pack("{s:s, s:s, s:o, s:s?, s:s?, s:s?, s:s?, s:s?}", "name", o->name, "value", value,
                   "words", words, "unit", o->unit, "default", o->preset ? o->preset : o->otherwise,
-                  "example", o->example, "text", said.data);
+                  "alone", o->alone, "example", o->example, "text", said.data);
     vp_text_release(&said);
     return j;
 }

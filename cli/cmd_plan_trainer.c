@@ -122,9 +122,9 @@ static vp_status refuse_vplans_own(const vp_plan_options *o, vp_err *err)
     if (option)
         return VP_FAIL(err, VP_ERR_USAGE, "%s is for vplan's own plans, not for --trainer", option);
     if (!o->seq)
-        return VP_FAIL(err, VP_ERR_USAGE, "--seq N is required");
+        return VP_FAIL(err, VP_ERR_USAGE, VP_SEQ_REQUIRED);
     if (!o->global_batch)
-        return VP_FAIL(err, VP_ERR_USAGE, "--global-batch N is required");
+        return VP_FAIL(err, VP_ERR_USAGE, VP_GLOBAL_BATCH_REQUIRED);
     return VP_OK;
 }
 
@@ -191,7 +191,7 @@ static vp_status pin_all(answer *a, const vp_plan_options *o, const vp_plan_trai
     if (o->offload && strcmp(o->offload, "params") == 0)
         a->request.pinned[VP_SETTING_OFFLOAD_PARAMS] = "cpu";
     if (o->lora || t->qlora)
-        VP_TRY(pin_lora(a, o->lora ? o->lora : "r=16,alpha=32,targets=all-linear", err));
+        VP_TRY(pin_lora(a, o->lora ? o->lora : VP_LORA_USUAL, err));
     if (t->qlora) {
         a->request.pinned[VP_SETTING_TUNING] = "qlora";
         a->request.pinned[VP_SETTING_QUANT]  = "nf4-dq";
@@ -260,7 +260,8 @@ static vp_status set_up(answer *a, const char *name, const vp_plan_options *o,
     r->job.device  = &a->device;
     r->job.profile = a->profile;
     r->job.prices  = vp_arena_array(a->arena, 1, sizeof *r->job.prices);
-    VP_TRY_ALLOC(err, r->job.prices);
+    r->job.shelf   = vp_hf_shelf_new();
+    VP_TRY_ALLOC(err, r->job.prices && r->job.shelf);
     r->job.padded        = t->padding && strcmp(t->padding, "mask") == 0;
     r->job.context_bytes = a->context.bytes;
     r->versions          = a->versions;
@@ -313,13 +314,12 @@ static json_t *assumptions_json(const answer *a)
         json_array_append_new(list, json_string(b->bytes.why));
     if (a->precision_why)
         json_array_append_new(list, json_string(a->precision_why));
-    if (!b->bytes.borrowed) /* else its own line says so */
-        json_array_append_new(list,
-                              json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
-                                           100 * b->bytes.low, 100 * b->bytes.high,
-                                           a->request.world > 1 ? "most of the ranks that were "
-                                                                  "played are within less"
-                                                                : b->bytes.basis));
+    json_array_append_new(list,
+                          json_sprintf("interval: -%.0f to +%.0f %% of the reserved bytes; %s",
+                                       100 * b->bytes.low, 100 * b->bytes.high,
+                                       a->request.world > 1 ? "most of the ranks that were "
+                                                              "played are within less"
+                                                            : b->bytes.basis));
     json_array_append_new(
         list, json_sprintf("seconds: %s, with the kernels that transformers launches in place of "
                            "vplan's; they rank settings and are no measurement",
@@ -620,6 +620,7 @@ static int64_t context_bytes(const vp_device *card)
 
 static void release(answer *a)
 {
+    vp_hf_shelf_free(a->request.job.shelf);
     vp_chosen_release(&a->chosen);
     json_decref(a->versions);
     vp_profile_free(a->profile);
@@ -664,7 +665,7 @@ out:
 
 /* ---- adapters, for a plan of the whole model that does not fit ---- */
 
-static const char adapters[] = "r=16,alpha=32,targets=all-linear";
+static const char adapters[] = VP_LORA_USUAL;
 
 /* What was said of the card and the batch stays, what was said of vplan's own step is not the trainer's. */
 static void write_offer(const vp_command_line *line, bool quantised, vp_text *out)

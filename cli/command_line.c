@@ -123,6 +123,7 @@ static const vp_option plan_rows[] = {
          "Train peft's adapters beside a frozen model: r, alpha, targets=all-linear or modules "
          "joined by +, dropout, rslora; without r 8, without alpha 8, without targets peft's own "
          "for the family",
+     .alone     = VP_LORA_USUAL,
      .otherwise = "the whole model is trained",
      .example   = "r=16,targets=all-linear"},
     {.name  = "--recipe",

@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 #include "cli/estimate.h"
+#include "cli/rows.h"
 #include "cli/screen.h"
 #include "cli/words.h"
 #include "devices/device_here.h"
@@ -389,9 +390,9 @@ vp_status vp_plan_job_open(const char *model_name, const vp_plan_options *o, vp_
                                      .host_bytes   = o->host_bytes,
                                      .gap          = 1e-5}};
     if (!o->seq)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--seq N is required"));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, VP_SEQ_REQUIRED));
     if (!o->global_batch)
-        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--global-batch N is required"));
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, VP_GLOBAL_BATCH_REQUIRED));
     if (o->attention)
         VP_TRY(vp_parse_attention(o->attention, true, &r->attention, err));
     if (o->recompute)

@@ -48,16 +48,19 @@ static void print_sized(int64_t bytes, const char *what)
 /* Where a step goes. */
 static void print_time(const json_t *time)
 {
-    char    a[64], b[64];
-    size_t  i;
-    json_t *row;
-    bool    host = strcmp(text(time, "bound_by"), "launches") == 0;
+    char        a[64], b[64];
+    size_t      i;
+    json_t     *row;
+    const char *bound = text(time, "bound_by");
+    double      talk  = json_number_value(json_object_get(time, "collectives_s"));
 
     printf("\n");
     vp_screen_line(
         "time", "%s a step (assumed, by what such cards reach), bound by %s",
         vp_time_text(json_number_value(json_object_get(time, "step_time_s")), a, sizeof a),
-        host ? "what the host launches" : "the card");
+        strcmp(bound, "launches") == 0 ? "what the host launches"
+        : strcmp(bound, "links") == 0  ? "the links to other cards"
+                                       : "the card");
     if (number(time, "samples"))
         vp_screen_line("", "%s samples a step, %.4g a second; %.1f %% MFU",
                        vp_count_text(number(time, "samples"), a, sizeof a),
@@ -66,6 +69,12 @@ static void print_time(const json_t *time)
     vp_screen_line("", "the card works for %s, the host issues for %s",
                    vp_time_text(json_number_value(json_object_get(time, "device_s")), a, sizeof a),
                    vp_time_text(json_number_value(json_object_get(time, "host_s")), b, sizeof b));
+    if (talk > 0)
+        vp_screen_line(
+            "", "collectives take %s over %s, %s of it while nothing else runs",
+            vp_time_text(talk, a, sizeof a), text(time, "link"),
+            vp_time_text(json_number_value(json_object_get(time, "collectives_exposed_s")), b,
+                         sizeof b));
     printf("\n%s%-16s %11s %9s %9s %12s %10s%s\n", vp_paint(VP_PAINT_HEAD), "class of work",
            "on the card", "operators", "launches", "bytes", "GFLOP", vp_paint_end());
     json_array_foreach (json_object_get(time, "classes"), i, row)

@@ -41,6 +41,20 @@ static int named(const char *text, size_t n)
     return NONE;
 }
 
+/* "driver VERSION" or "torch VERSION". */
+static vp_status read_version(const char *path, int number, const char *line, const char *version,
+                              vp_measured *out, vp_err *err)
+{
+    bool  driver = strncmp(line, "driver", 6) == 0;
+    char *to     = driver ? out->driver : out->torch;
+
+    if (!*version || strlen(version) >= VP_CALIBRATION_WORD || strpbrk(version, " \t"))
+        return VP_FAIL_AT(err, VP_ERR_INPUT, path, number, driver ? "driver" : "torch",
+                          "needs a version, as 550.54 or 2.11.0");
+    snprintf(to, VP_CALIBRATION_WORD, "%s", version);
+    return VP_OK;
+}
+
 /* "NAME SIZE" without a remark; a line of nothing says nothing. */
 static vp_status read_line(const char *path, int number, char *line, vp_measured *out, vp_err *err)
 {
@@ -58,10 +72,12 @@ static vp_status read_line(const char *path, int number, char *line, vp_measured
     i    = named(line, strcspn(line, " \t:="));
     size = line + strcspn(line, " \t:=");
     size += strspn(size, " \t:=");
+    if (strncmp(line, "driver", 6) == 0 || strncmp(line, "torch", 5) == 0)
+        return read_version(path, number, line, size, out, err);
     if (i == NONE)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, number, NULL,
                           "begins with none of load, forward, backward, step, allocated, reserved, "
-                          "process"));
+                          "process, driver, torch"));
     if (out->bytes[i] >= 0)
         VP_TRY(VP_FAIL_AT(err, VP_ERR_INPUT, path, number, table[i].name, "is there twice"));
     if (vp_size_parse(size, &out->bytes[i], &why) != VP_OK)
@@ -79,6 +95,8 @@ vp_status vp_measured_read(const char *path, vp_measured *out, vp_err *err)
 
     for (int i = 0; i < VP_N_MEASURED; i++)
         out->bytes[i] = -1;
+    strcpy(out->driver, "-");
+    strcpy(out->torch, "-");
     VP_TRY(vp_file_read(path, MAX_FILE, &text, &n_bytes, err));
     for (char *at = text; at; at = rest) {
         rest = strchr(at, '\n');
@@ -166,6 +184,27 @@ static int likely(const vp_measured *m, const vp_hf_estimate *e, int64_t context
         }
     }
     return found;
+}
+
+/* A cache that is off by more than so much of the whole is an estimate that is: of another setting, or wrong. */
+static const double CACHE_SHARE = 0.05;
+
+bool vp_measured_calibrates(const vp_measured *m, const vp_hf_estimate *e, vp_calibration *out)
+{
+    int64_t reserved = m->bytes[VP_MEASURED_reserved], allocated = m->bytes[VP_MEASURED_allocated];
+    int64_t more = reserved - e->reserved_bytes;
+
+    if (reserved < 0)
+        return false;
+    if ((double)llabs(more) > CACHE_SHARE * (double)e->reserved_bytes)
+        return false;
+    if (allocated >= 0)
+        more -= allocated - e->allocated_bytes;
+    out->context_bytes = vp_measured_context(m);
+    out->cache_bytes   = more > 0 ? more : 0;
+    memcpy(out->driver, m->driver, sizeof out->driver);
+    memcpy(out->torch, m->torch, sizeof out->torch);
+    return true;
 }
 
 json_t *vp_measured_json(const vp_measured *m, const vp_hf_estimate *e, int64_t context_bytes)

@@ -7,7 +7,10 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "cli/calibration.h"
 #include "trainers/hf/hf_estimate.h"
+
+#include <stdbool.h>
 
 /* Peaks. X(name in a file, what is off where it grows by other bytes than was estimated) */
 #define VP_MEASURED_TABLE(X) \
@@ -27,15 +30,22 @@ typedef enum vp_measured_name {
 } vp_measured_name;
 
 typedef struct vp_measured {
-    int64_t bytes[VP_N_MEASURED]; /* -1: not given */
+    int64_t bytes[VP_N_MEASURED];                                    /* -1: not given */
+    char    driver[VP_CALIBRATION_WORD], torch[VP_CALIBRATION_WORD]; /* their versions; "-" */
 } vp_measured;
 
 /* Lines "NAME SIZE": load, forward, backward, step (torch.cuda.max_memory_allocated() of each), allocated,
- * reserved, process (nvidia-smi's). A size is bytes or has a unit; "#" begins a remark. VP_ERR_INPUT, located. */
+ * reserved, process (nvidia-smi's), and "driver VERSION", "torch VERSION". A size is bytes or has a unit; "#" begins a
+ * remark. VP_ERR_INPUT, located. */
 vp_status vp_measured_read(const char *path, vp_measured *out, vp_err *err);
 
 /* Of the process what is not PyTorch's; -1 where one of the two was not measured. */
 int64_t vp_measured_context(const vp_measured *measured);
+
+/* What is worth keeping of it: the context, and reserved bytes beyond the estimate's where as many are allocated. False:
+ * neither was measured, or it is off by more than a cache can be. out->card is left alone. */
+bool vp_measured_calibrates(const vp_measured *measured, const vp_hf_estimate *estimate,
+                            vp_calibration *out);
 
 /* {"NAME": {estimated_bytes, measured_bytes, off_bytes, class}, ..., "likely": words or null}; for people. */
 json_t *vp_measured_json(const vp_measured *measured, const vp_hf_estimate *estimate,

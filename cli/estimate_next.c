@@ -50,20 +50,22 @@ static void add_estimate(const vp_command_line *line, const char *more, vp_text 
 /* The fastest settings of as many samples a step. Nothing where an option is given, or a step, that plan does not have. */
 static void add_plan(const vp_estimate_next *f, const vp_command_line *line, vp_text *command)
 {
-    static const char *const only_here[] = {
-        "--task",     "--target-seq",  "--load",  "--offload", "--resident",   "--length-histogram",
-        "--measured", "--keep-output", "--class", "--method",  "--eval-batch", "--liger"};
-    char             seq[32], batch[32];
-    vp_option_change set[] = {
-        {"--trainer", f->trainer, false, false},
-        {"--seq", seq, false, false},
-        {"--global-batch", batch, false, false},
-        {"-o", "settings.json", false, false},
-        {"--micro-batch", NULL, false, true},
-        {"--accumulation", NULL, false, true},
-        {"--recompute", NULL, false, true},
-        {"--max", NULL, false, true},
-        {"--all", NULL, false, true},
+    static const char *const only_here[] = {"--task",     "--target-seq",  "--load",
+                                            "--offload",  "--resident",    "--length-histogram",
+                                            "--measured", "--calibration", "--keep-output",
+                                            "--class",    "--method",      "--eval-batch",
+                                            "--liger"};
+    char                     seq[32], batch[32];
+    vp_option_change         set[] = {
+                {"--trainer", f->trainer, false, false},
+                {"--seq", seq, false, false},
+                {"--global-batch", batch, false, false},
+                {"-o", "settings.json", false, false},
+                {"--micro-batch", NULL, false, true},
+                {"--accumulation", NULL, false, true},
+                {"--recompute", NULL, false, true},
+                {"--max", NULL, false, true},
+                {"--all", NULL, false, true},
     };
 
     for (size_t i = 0; i < sizeof only_here / sizeof *only_here; i++)

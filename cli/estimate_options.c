@@ -1,5 +1,6 @@
 /* The options of `vplan estimate` that only PyTorch trainers have. */
 #include "cli/estimate.h"
+#include "cli/rows.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,6 +14,17 @@ static const vp_option rows[] = {
      .help      = "Whether a mask that holds padding is passed to the model",
      .otherwise = "none",
      .example   = "mask"},
+    {.name  = "--packing",
+     .kind  = VP_OPTION_COUNT,
+     .at    = offsetof(vp_estimate_options, packing),
+     .value = "N",
+     .unit  = "documents",
+     .min   = 1,
+     .help =
+         "SFTTrainer's packing, with --trainer trl: N documents fill a sequence of --seq tokens "
+         "on average, and a batch is one row of them all, without padding",
+     .otherwise = "a document a sequence",
+     .example   = "4"},
     {.name      = "--task",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, task),
@@ -65,6 +77,7 @@ static const vp_option rows[] = {
      .help      = "Train peft's adapters on a frozen model: r, alpha, targets=all-linear or "
                   "modules joined by +, dropout, dtype=fp32|bf16, dora, rslora; without r 8, without "
                   "targets peft's own for the family",
+     .alone     = VP_LORA_USUAL,
      .otherwise = "the whole model is trained",
      .example   = "r=16,targets=all-linear"},
     {.name      = "--load",
@@ -72,7 +85,8 @@ static const vp_option rows[] = {
      .at        = offsetof(vp_estimate_options, load),
      .words     = "none|int8|nf4|nf4-dq",
      .help      = "Hold the frozen model's linear layers in bitsandbytes' 4 bits (nf4-dq: their "
-                  "scales quantised too), prepared by peft: what stays is fp32; needs --lora",
+                  "scales quantised too) or 8 (int8), prepared by peft: what stays is fp32; needs "
+                  "--lora, and --recompute full, which peft turns on",
      .otherwise = "none",
      .example   = "nf4"},
     {.name = "--qlora",
@@ -117,10 +131,12 @@ static const vp_option rows[] = {
     {.name  = "--resident",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, resident),
-     .value = "ema|mer",
+     .value = "KIND[=MODEL]",
      .help =
          "What else stays on the card: ema, an average of what is trained; mer, a copy of it from "
-         "before the step, for meta-experience replay, whose larger batch --micro-batch says",
+         "before the step, for meta-experience replay, whose larger batch --micro-batch says; ewc, "
+         "its Fisher information and old values, with their loss; reference or teacher, a second "
+         "model, asked behind each forward pass, a teacher's logits kept for the loss",
      .otherwise = "none",
      .example   = "ema"},
     {.name  = "--length-histogram",
@@ -137,10 +153,21 @@ static const vp_option rows[] = {
      .at    = offsetof(vp_estimate_options, measured),
      .value = "FILE",
      .help  = "What a run was seen to take, a line each: load, forward, backward, step, allocated, "
-              "reserved (torch.cuda's peaks) or process (nvidia-smi's), then a size. Says what is "
+              "reserved (torch.cuda's peaks) or process (nvidia-smi's), then a size; driver or "
+              "torch, then a version. Says what is "
               "off and likely why; process less reserved is the context that this estimate uses",
      .otherwise = "nothing was measured",
      .example   = "seen.txt"},
+    {.name  = "--calibration",
+     .kind  = VP_OPTION_TEXT,
+     .at    = offsetof(vp_estimate_options, calibration),
+     .value = "FILE|none",
+     .help =
+         "Where what --measured found out about a card (its context, and PyTorch's cache beyond "
+         "the estimate) is kept for later estimates on it, which name it; none: neither kept "
+         "nor used. Deleting the file forgets it",
+     .otherwise = "$XDG_STATE_HOME/vplan/calibration, ~/.local/state without",
+     .example   = "none"},
     {.name  = "--versions",
      .kind  = VP_OPTION_TEXT,
      .at    = offsetof(vp_estimate_options, versions),
@@ -164,7 +191,9 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                         : o->resident     ? "resident"
                         : o->lengths      ? "length-histogram"
                         : o->measured     ? "measured"
+                        : o->calibration  ? "calibration"
                         : o->padding      ? "padding"
+                        : o->packing      ? "packing"
                         : o->accumulation ? "accumulation"
                         : o->eval_batch   ? "eval-batch"
                         : o->method       ? "method"
@@ -183,7 +212,8 @@ vp_status vp_estimate_only_vplan(const vp_estimate_options *o, vp_err *err)
                        "--qlora: vplan's own runtime does not train over NF4: --trainer hf");
     if (given)
         return VP_FAIL(err, VP_ERR_USAGE, "--%s is for --trainer %s", given,
-                       strcmp(given, "method") == 0 ? "trl" : "hf");
+                       strcmp(given, "method") == 0 || strcmp(given, "packing") == 0 ? "trl"
+                                                                                     : "hf");
     return VP_OK;
 }
 

@@ -120,7 +120,24 @@ static void name_it(const change *c, const vp_hf_request *q, char *buf, size_t s
         snprintf(buf, size, "%s", c->option);
 }
 
-int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_t reserved_bytes,
+enum { PADDED_TO = 8, TRIES = 4 };
+
+/* Where samples differ in length, the sequence of the batch that decides with these settings: another one than before
+ * where tensors of other sizes lie in PyTorch's cache, or samples are cut shorter. */
+static void decide_length(const vp_model *model, const vp_lengths *lengths, int64_t most,
+                          const vp_hf_request *before, vp_hf_request *q)
+{
+    int64_t longest, cut = q->seq != before->seq ? q->seq : most;
+
+    if (!lengths)
+        return;
+    longest = lengths->of[lengths->n - 1].tokens;
+    q->seq  = vp_round_up(longest < cut ? longest : cut, PADDED_TO);
+    q->seq  = vp_lengths_worst(lengths, model, q, cut);
+}
+
+int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
+                     const vp_hf_request *request, int64_t reserved_bytes,
                      vp_remedy out[VP_REMEDIES])
 {
     int n = 0;
@@ -130,14 +147,17 @@ int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_
         vp_hf_estimate e   = {0};
         vp_err         why = {0};
         int            at  = n;
-        if (!changes[i].apply(&q) || vp_hf_estimate_run(model, &q, &e, &why) != VP_OK ||
-            e.reserved_bytes >= reserved_bytes)
+        if (!changes[i].apply(&q))
+            continue;
+        vp_hf_request named = q;
+        decide_length(model, lengths, most, request, &q);
+        if (vp_hf_estimate_run(model, &q, &e, &why) != VP_OK || e.reserved_bytes >= reserved_bytes)
             continue;
         for (; at > 0 && out[at - 1].reserved_bytes > e.reserved_bytes; at--)
             out[at] = out[at - 1];
         out[at] = (vp_remedy){
             .costs = changes[i].costs, .reserved_bytes = e.reserved_bytes, .world = q.world};
-        name_it(&changes[i], &q, out[at].option, sizeof out[at].option);
+        name_it(&changes[i], &named, out[at].option, sizeof out[at].option);
         n++;
     }
     return n;
@@ -147,12 +167,16 @@ int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_
 
 enum { LEAST_SEQ = 256, QLORA_RANK = 16 };
 
+/* most_bytes leave room for what q's share may be off; where another step stands in that is more. */
 static bool fits(const vp_model *model, const vp_hf_request *q, int64_t most_bytes, int64_t *bytes)
 {
-    vp_hf_estimate e   = {0};
-    vp_err         why = {0};
+    vp_hf_estimate e     = {0};
+    vp_err         why   = {0};
+    double         share = vp_hf_reserved_share(q);
 
     *bytes = vp_hf_estimate_run(model, q, &e, &why) == VP_OK ? e.reserved_bytes : -1;
+    if (e.stands_in && share < VP_HF_STAND_IN_SHARE)
+        most_bytes = (int64_t)((double)most_bytes * (1 + share) / (1 + VP_HF_STAND_IN_SHARE));
     return *bytes >= 0 && *bytes <= most_bytes;
 }
 
@@ -247,6 +271,18 @@ static void tell(const vp_hf_request *asked, vp_remedy_chain *out)
 #undef TELL
 }
 
+/* What --qlora computes in unasked: vp_estimate_precision(). */
+static const char *qlora_precision(const vp_hf_request *q)
+{
+    bool has_bf16 = q->capability >= 80;
+
+    if (vp_hf_is_trl(q))
+        return "bf16-amp"; /* on any card: vp_hf_find() says why */
+    if (vp_hf_is_plain(q))
+        return has_bf16 ? "bf16" : "fp16";
+    return has_bf16 ? "bf16-amp" : "fp16";
+}
+
 /* Adapters that are cut over cards were not recorded: each card has all of them. */
 static vp_hf_request with_adapters(const vp_hf_request *asked)
 {
@@ -255,7 +291,7 @@ static vp_hf_request with_adapters(const vp_hf_request *asked)
     q.lora      = (vp_hf_lora){.targets = "all-linear", .rank = QLORA_RANK};
     q.load      = "nf4-dq";
     q.recompute = "full";
-    q.precision = q.capability < 80 ? "fp16" : "bf16-amp";
+    q.precision = qlora_precision(&q);
     q.offload   = "none";
     if (q.world > 1)
         q.parallel = "ddp";
@@ -327,8 +363,6 @@ bool vp_remedies_fit(const vp_model *model, const vp_hf_request *request, int64_
     return found;
 }
 
-enum { PADDED_TO = 8, TRIES = 4 };
-
 bool vp_remedies_fit_lengths(const vp_model *model, const vp_lengths *lengths, int64_t most,
                              const vp_hf_request *tried, int64_t most_bytes, vp_remedy_chain *out)
 {
@@ -336,13 +370,10 @@ bool vp_remedies_fit_lengths(const vp_model *model, const vp_lengths *lengths, i
 
     for (int i = 0; i < TRIES && vp_remedies_fit(model, tried, room, out); i++) {
         vp_hf_request q     = out->request;
-        int64_t       found = out->reserved_bytes, longest, cut;
+        int64_t       found = out->reserved_bytes;
         if (!lengths)
             return true;
-        longest = lengths->of[lengths->n - 1].tokens;
-        cut     = q.seq != tried->seq ? q.seq : most;
-        q.seq   = vp_round_up(longest < cut ? longest : cut, PADDED_TO);
-        q.seq   = vp_lengths_worst(lengths, model, &q, cut);
+        decide_length(model, lengths, most, tried, &q);
         fits(model, &q, most_bytes, &out->reserved_bytes);
         if (out->reserved_bytes < 0)
             return false;

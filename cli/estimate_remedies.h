@@ -15,8 +15,10 @@ typedef struct vp_remedy {
     int64_t     world;          /* cards, with it */
 } vp_remedy;
 
-/* Those that are not on already, were recorded and save something, the largest saving first. */
-int vp_remedies_find(const vp_model *model, const vp_hf_request *request, int64_t reserved_bytes,
+/* Those that are not on already, were recorded and save something, the largest saving first. Where samples differ in
+ * length (lengths, cut to most tokens; or NULL) each is sized by the batch that decides with it. */
+int vp_remedies_find(const vp_model *model, const vp_lengths *lengths, int64_t most,
+                     const vp_hf_request *request, int64_t reserved_bytes,
                      vp_remedy out[VP_REMEDIES]);
 
 /* The least of them together that takes no more than most_bytes, and keeps the samples of a step if it can:

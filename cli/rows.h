@@ -6,6 +6,15 @@
 
 #include "cli/cli.h"
 
+/* The adapters that are meant where --lora stands alone, or --qlora: the usual ones of QLoRA's scripts
+ * (Dettmers et al. 2023: on all linear layers). */
+#define VP_LORA_USUAL "r=16,alpha=32,targets=all-linear"
+
+/* Of plan and tune, whose question has no usual answer. */
+#define VP_SEQ_REQUIRED "--seq N is required: tokens of a sample, like --seq 2048"
+#define VP_GLOBAL_BATCH_REQUIRED \
+    "--global-batch N is required: samples of one optimizer step, like --global-batch 32"
+
 #define VP_ROW_DEVICE(type, field) \
     .name = "--device", .kind = VP_OPTION_INPUT, .at = offsetof(type, field), \
     .value = "NAME|FILE", .suggest = vp_word_of_device, .example = "4090"

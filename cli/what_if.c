@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "planner/assemble.h"
+#include "planner/remake.h"
 
 #include <assert.h>
 #include <math.h>
@@ -31,10 +32,14 @@ static bool find_device(const char *name, vp_device *out)
     return false;
 }
 
+/* "" where blocks run in more ways than one, which no option says. */
 static void write_command(const vp_scenario *s, const vp_model *model, vp_what_if *row)
 {
     char loss[32] = "full";
 
+    row->command[0] = '\0';
+    if (strcmp(vp_scenario_recompute_name(s, model), "mixed") == 0)
+        return;
     if (s->loss_chunk)
         snprintf(loss, sizeof loss, "chunked:%lld", (long long)s->loss_chunk);
     snprintf(
@@ -75,7 +80,9 @@ static vp_status ask_kinds(vp_what_ifs *w, vp_err *err)
     vp_status                st                     = VP_OK;
 
     for (int kind = 0; kind < VP_N_RECOMPUTES; kind++) {
-        vp_scenario s = w->like;
+        vp_scenario s         = w->like;
+        s.offload.activations = 0; /* with what was kept there */
+        s.offload.n_slots     = 0;
         vp_scenario_set_all(&s, w->model, vp_recompute_set(w->model, (vp_recompute)kind));
         VP_TRY(ask(texts[kind], &s, w, err));
     }
@@ -133,48 +140,32 @@ out:
     return st;
 }
 
-/* The plan's own configuration, with one kind of recompute for all blocks: the plan's where it is
- * one. */
-static vp_status make_like(vp_what_ifs *w, vp_err *err)
+/* The plan's own configuration, block by block. */
+static vp_status make_like(vp_what_ifs *w, const char *file, vp_err *err)
 {
-    const vp_plan   *plan      = w->plan;
-    const vp_bucket *b         = &plan->buckets[0];
-    const char      *attention = json_string_value(json_object_get(plan->settings, "attention"));
-    const char      *recompute = json_string_value(json_object_get(plan->decisions, "recompute"));
-    vp_recompute     kind      = recompute ? vp_recompute_by_name(recompute) : VP_N_RECOMPUTES;
+    const vp_plan *plan = w->plan;
+    vp_json_doc   *doc  = NULL;
+    vp_text        text = {0};
+    vp_err         why  = {0};
+    json_t        *said = json_pack("{s:O, s:O, s:[]}", "decisions", plan->decisions, "settings",
+                                    plan->settings, "fixed");
+    vp_status      st   = VP_OK;
 
-    w->like = (vp_scenario){
-        .recipe         = plan->recipe,
-        .seq            = b->seq,
-        .micro_batch    = b->micro_batch,
-        .global_batch   = plan->global_batch,
-        .loss_chunk     = json_integer_value(json_object_get(plan->decisions, "loss_chunk_tokens")),
-        .attention      = attention ? vp_attention_by_name(attention) : VP_ATTENTION_FLASH,
-        .updates_at_end = !plan->updates_in_backward};
-    const char     *offload = json_string_value(json_object_get(plan->decisions, "offload"));
-    vp_offload_kind held    = offload ? vp_offload_by_name(offload) : VP_OFFLOAD_NONE;
-    w->like.offload         = (vp_offload){
-                .states    = json_integer_value(json_object_get(plan->decisions, "offloaded_instances")),
-                .host_step = vp_offload_steps(held),
-                .blocks    = held == VP_OFFLOAD_PARAMS || held == VP_OFFLOAD_PARAMS_HOST_STEP};
-    if (w->like.offload.states < 0 || w->like.offload.states > w->model->graph.n_instances ||
-        (w->like.offload.blocks && !vp_may_stream(&w->model->graph)))
-        return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "decisions",
-                       "the model has not as much to offload");
-    if (w->like.loss_chunk < 0 || w->like.loss_chunk % VP_TILE_TOKENS != 0)
-        return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "decisions.loss_chunk_tokens",
-                       "must be 0 or a multiple of 256");
-    if (w->like.attention == VP_N_ATTENTIONS)
-        return vp_fail(err, VP_ERR_INPUT, plan->model_name, 0, "settings.attention",
-                       "the plan's attention is none of flash and math");
-    vp_scenario_set_all(
-        &w->like, w->model,
-        vp_recompute_set(w->model, kind == VP_N_RECOMPUTES ? VP_RECOMPUTE_NONE : kind));
-    return VP_OK;
+    VP_TRY_ALLOC(err, said && vp_json_dump(said, &text));
+    VP_TRY(vp_json_parse(plan->model_name, text.data, (int64_t)text.n_bytes, &doc, err));
+    vp_json_node root = vp_json_root(doc);
+    st                = vp_plan_scenario(plan, &root, w->model, &w->like, &why);
+    if (st != VP_OK) /* its line is one of no file */
+        st = VP_FAIL_AT(err, st, file, 0, why.field, "%s", why.message);
+out:
+    vp_json_doc_free(doc);
+    vp_text_release(&text);
+    json_decref(said);
+    return st;
 }
 
-vp_status vp_ask_what_if(const vp_plan *plan, const vp_profile *profile, vp_what_ifs *w,
-                         vp_err *err)
+vp_status vp_ask_what_if(const vp_plan *plan, const char *file, const vp_profile *profile,
+                         vp_what_ifs *w, vp_err *err)
 {
     vp_model    *model = NULL;
     vp_json_doc *doc   = NULL;
@@ -192,7 +183,7 @@ vp_status vp_ask_what_if(const vp_plan *plan, const vp_profile *profile, vp_what
     *w           = (vp_what_ifs){.plan = plan, .model = model, .profile = profile};
     w->has_times = find_device(plan->device, &w->device) &&
                    (profile || strcmp(plan->time_class, "assumed") == 0);
-    VP_TRY(make_like(w, err));
+    VP_TRY(make_like(w, file, err));
     VP_TRY(ask_kinds(w, err));
     s            = w->like;
     s.loss_chunk = s.loss_chunk ? 0 : 1024;

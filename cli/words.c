@@ -42,7 +42,7 @@ vp_status vp_say_refusal(vp_refusal x, vp_err *err)
 
 vp_status vp_say_empty(const vp_plan_request *r, const vp_plan_answer *a, vp_err *err)
 {
-    char needs[32], has[32];
+    char needs[32], has[32], more[32];
 
     if (a->n_candidates > 0 || a->least_budget_bytes > 0)
         return VP_OK;
@@ -52,10 +52,13 @@ vp_status vp_say_empty(const vp_plan_request *r, const vp_plan_answer *a, vp_err
                        "memory are alike, of %d parameters at most",
                        vp_offload_name(r->offload), VP_MAX_STREAMED);
     return VP_FAIL(
-        err, VP_ERR_USAGE,
-        "--offload %s needs %s of host memory at least, --host-memory %lldB; given are %s",
+        err, VP_ERR_NO_FIT,
+        "does not fit the host: --offload %s needs %s of its memory at least and --host-memory gives "
+        "%s, short by %s; --host-memory %lldB would do, or another --offload",
         vp_offload_name(r->offload), vp_size_text(a->least_host_bytes, needs, sizeof needs),
-        (long long)a->least_host_bytes, vp_size_text(r->host_bytes, has, sizeof has));
+        vp_size_text(r->host_bytes, has, sizeof has),
+        vp_size_text(a->least_host_bytes - r->host_bytes, more, sizeof more),
+        (long long)a->least_host_bytes);
 }
 
 /* Add a reason to a sentence of several. */
@@ -87,6 +90,9 @@ const char *vp_change_text(const vp_change *c, char *buf, size_t buf_size)
                vp_size_text(c->host_bytes, bytes, sizeof bytes));
     if (c->seq)
         append(buf, buf_size, "sequence %lld", (long long)c->seq);
+    if (c->lora.rank)
+        append(buf, buf_size, "LoRA of rank %lld on %s, all else frozen", (long long)c->lora.rank,
+               c->lora.targets);
     if (c->another_precision)
         append(buf, buf_size, "%s %s", vp_dtype_name(vp_precision_dtype(c->precision)),
                vp_precision_has_master(c->precision)
@@ -177,7 +183,7 @@ void vp_changed_command(const char *command, const vp_command_line *line, const 
 void vp_change_command(const char *command, const vp_command_line *line, const vp_change *c,
                        vp_text *out)
 {
-    char             seq[32], budget[48], host[32];
+    char             seq[32], budget[48], host[32], lora[VP_LORA_MAX_TARGETS + 64];
     bool             another_card = c->device[0] != '\0';
     vp_option_change set[]        = {
                {"--device", another_card ? c->device : NULL, false, false},
@@ -190,6 +196,7 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
                 false},
                {"--optimizer", c->another_optimizer ? vp_optimizer_name(c->optimizer) : NULL, false,
                 false},
+               {"--lora", c->lora.rank ? lora : NULL, false, false},
                {"--profile", NULL, false, another_card},
                {"--micro-batch", NULL, false, c->frees_pins},
                {"--recompute", NULL, false, c->frees_pins},
@@ -198,6 +205,8 @@ void vp_change_command(const char *command, const vp_command_line *line, const v
 
     snprintf(seq, sizeof seq, "%lld", (long long)c->seq);
     snprintf(budget, sizeof budget, "%lld", (long long)c->budget_bytes);
+    snprintf(lora, sizeof lora, "r=%lld,alpha=%g,targets=%s", (long long)c->lora.rank,
+             c->lora.alpha, c->lora.targets);
     snprintf(host, sizeof host, "%lldGiB", (long long)(c->host_bytes / VP_GIB));
     vp_changed_command(command, line, c->model, set, sizeof set / sizeof *set, out);
 }

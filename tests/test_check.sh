@@ -231,5 +231,35 @@ code, j, err = check(write("nine.py", "args = TrainingArguments(per_device_train
 ok(code == 4 and "at most" in j["findings"][0]["message"] and len(j["findings"][0]["message"]) < 80, "a number that is too large", (code, j))
 code, j, err = check(write("model_args.json", '{"pretrained_model_name_or_path": "gpt2", "quantization_config": {"load_in_4bit": false}}'), "--for", "hf")
 ok(not [f for f in j["findings"] if "bnb" in f["key"]], "no advice on 4 bits where there are none", j)
+# ---- weights that are shared: FSDP of TrainingArguments and of axolotl, ms-swift's own names ----
+HF = "per_device_train_batch_size: 2\nbf16: true\n"
+AX = "base_model: x\nsequence_len: 512\nmicro_batch_size: 1\nbf16: true\n"
+for name, text, want in [
+        ("v2.yaml", HF + "fsdp: true\n", {"parallel": "fsdp2", "offload": None, "recompute": "none"}),
+        ("v1.yaml", HF + "fsdp: full_shard auto_wrap\nfsdp_config: {fsdp_version: 1, activation_checkpointing: true}\n", {"parallel": "fsdp", "recompute": "full"}),
+        ("also.yaml", HF + "fsdp: [full_shard]\nfsdp_config: {version: 1, cpu_offload: true}\n", {"parallel": "fsdp", "offload": "optimizer+params"}),
+        ("off.yaml", HF + "fsdp: full_shard auto_wrap offload\n", {"parallel": "fsdp2", "offload": "optimizer+params"}),
+        ("none.yaml", HF + "fsdp: ''\nfsdp_config: {}\n", {"parallel": None}), ("no.yaml", HF + "fsdp: false\n", {"parallel": None}),
+        ("axolotl1.yaml", AX + "fsdp: [full_shard, auto_wrap]\nfsdp_config: {fsdp_offload_params: true}\n", {"parallel": "fsdp", "offload": "optimizer+params"}),
+        ("axolotl2.yaml", AX + "fsdp_config: {fsdp_version: 2, fsdp_offload_params: false}\n", {"parallel": "fsdp2", "offload": "none"}),
+        ("axolotl3.yaml", AX + "gradient_checkpointing: offload\n", {"recompute": "full", "offload": "activations"}),
+        ("zero3.args", "swift sft --model x --tuner_type full --deepspeed zero3\n", {"parallel": "zero3", "offload": "none"}),
+        ("zero2o.args", "swift sft --model x --tuner_type full --deepspeed zero2_offload\n", {"parallel": "zero2", "offload": "optimizer"})]:
+    code, j, err = check(write(name, text))
+    ok(code == 0 and all(j["common"].get(k) == v for k, v in want.items()), "shared weights: " + name, (code, j, err))
+    ok(not [f for f in j["findings"] if "is no path" in f["message"]], "no path is missed: " + name, j["findings"])
+CARD = ("--model", "gpt2", "--device", "4090", "--seq", "512")
+code, j, err = check("v2.yaml", *CARD)
+ok(code == 0 and j["fits"] is None and "how many cards" in json.dumps(j), "no bytes of one card where nobody says over how many weights are shared", (code, j))
+code, j, err = check("v2.yaml", *CARD, "--", "torchrun", "--nproc-per-node", "4", "train.py")
+ok(j["fits"] is True and j["common"]["world"] == 4, "with the command they are answered", (code, j))
+# ---- files of others are named, not taken for a target's ----
+for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
+                          ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\n", "GRPO"),
+                          ("nemo.yaml", "trainer: {devices: 1, accumulate_grad_batches: 1}\nstrategy: {_target_: nemo.x}\n", "NeMo")]:
+    code, j, err = check(write(name, text))
+    ok(code == 4 and j["findings"][0]["message"].startswith("not judged") and whose in j["findings"][0]["message"], "named: " + name, (code, j))
+code, j, err = check(write("freeze.yaml", "stage: sft\nfinetuning_type: freeze\ncutoff_len: 512\ntemplate: x\nper_device_train_batch_size: 1\nbf16: true\n"), *CARD)
+ok(code == 0 and j["fits"] is None and "finetuning_type freeze" in json.dumps(j), "what is trained otherwise is said", (code, j))
 finish()
 P

@@ -162,6 +162,24 @@ j = estimate(llama, *bf16, "--device", "h100", *TOKENS)
 case(22, "the context of a card nobody measured", j["device_bytes"] - j["reserved_peak_bytes"], 512 * MIB)
 t4 = estimate(llama, *fp32, "--device", "t4", *TOKENS)
 ok(100 * MIB < t4["device_bytes"] - t4["reserved_peak_bytes"] < 160 * MIB, "22: a T4's, of 105 to 141 MiB as measured")
+# 23: what NCCL takes lies outside the allocator, where it is named; one card has none
+PARAMETERS = 2 * V * h + L * (LINEAR + 2 * h) + h
+cards = [estimate(llama, *mixed, "--device", "h100", *TOKENS, "--world", n) for n in (1, 2)]
+named = re.findall(r"NCCL takes ([0-9]+) MB", " ".join(cards[1]["assumptions"]))
+outside = [j["device_bytes"] - j["reserved_peak_bytes"] for j in cards]
+case(23, "a communicator's bytes beside one card's", outside[1] - outside[0], int((named or [0])[0]) * 10**6)
+ok(named and "NCCL" not in " ".join(cards[0]["assumptions"]), "23: a card alone has no communicator", named)
+# 24: gradients lie in buckets beside themselves: 4 bytes each
+case(24, "DDP's buckets", [item(cards[1], "reduce_buffers", p) for p in ("load", "backward2")], [4 * PARAMETERS] * 2)
+# 25: a fourth of the rows of every weight; the head with its norm in 16 bits, as weights and in the buffer they came in
+shared = estimate(llama, *mixed, *TOKENS, "--world", 4, "--parallel", "fsdp2", trainer="hf")
+case(25, "FSDP: what a card keeps", item(shared, "parameters", "load"), 4 * PARAMETERS // 4)
+case(25, "FSDP: what is gathered for the loss", item(shared, "gathered_parameters", "forward2"), 2 * 2 * (V * h + h))
+odd = estimate(dict(llama, vocab_size=V + 1), *mixed, *TOKENS, "--world", 4, "--parallel", "fsdp2", trainer="hf")
+case(25, "FSDP: a row more is a row more for each card, of two tables", item(odd, "parameters", "load") - 4 * PARAMETERS // 4, 2 * 4 * h)
+# 26, 27: pipelines and tensor parallel are no way of these trainers that is known
+for number, way in ((26, "pp"), (27, "tp")):
+    ok(estimate(llama, *mixed, "--world", 4, "--parallel", way)["rc"] == 2, "%d: --parallel %s is refused" % (number, way))
 # 28: grouped products: for one expert more a token its row and its result, 2h each, gate and up 4f, silu 2f, product 2f; below 64 B of indices
 moe = dict(llama, model_type="mixtral", architectures=["MixtralForCausalLM"], num_local_experts=8, sliding_window=None)
 two, three = (kept(dict(moe, num_experts_per_tok=t), *bf16) for t in (2, 3))
@@ -183,6 +201,13 @@ t5 = dict(model_type="t5", architectures=["T5ForConditionalGeneration"], d_model
 j = estimate(t5, *fp32, "--seq", 256, "--target-seq", 64)
 case(31, "two stacks: weights", item(j, "parameters", "load"), 4 * (32128 * 512 + 2 * 32 * 8 + 2 * (4 * 512 * 512 + 2 * 512 * 2048 + 2 * 512)
      + 2 * (8 * 512 * 512 + 2 * 512 * 2048 + 3 * 512) + 2 * 512))
+# 32: activations in host memory were not recorded, and are not counted as if they were nothing
+ok(estimate(llama, *mixed, "--world", 4, "--parallel", "fsdp2", "--offload", "activations", trainer="hf")["rc"] == 2, "32: --offload activations is refused")
+# 33: a fourth of the masters and of the gradients in fp32, and of the gradients in 16 bits, pinned, each in a power of two; two states of 4 bytes
+part = PARAMETERS // 4
+j = estimate(llama, *mixed, *TOKENS, "--world", 4, "--parallel", "zero2", "--offload", "optimizer", trainer="hf")
+case(33, "ZeRO's optimizer in host memory", j["host_bytes"], sum(1 << (n - 1).bit_length() for n in (4 * part, 4 * part, 2 * part)) + 8 * part)
+case(33, "no states on the card", [item(j, n, "step2") for n in ("optimizer_state", "master_parameters")], [0, 0])
 # 34, 35
 ok(estimate(llama, "--precision", "fp8")["rc"] == 4, "35: fp8 is no precision that is known")
 # 36: tables of rotary positions are made in each forward: only the 2 x 32 frequencies stay, 512 B each

@@ -249,26 +249,26 @@ ok(check("mine.yaml", "--model", "gpt2", "--device", "4O90")[0] == 2 and check("
 code, out, err = call("check", "mine.yaml", *ON)
 ok(code == 0 and out.count("FITS") == 1 and all(len(line) <= 80 for line in out.split("\n")), "on a screen", out)
 # ---- adapters over 4 bits: plan, check and the file say one thing ----
-Q = ("plan", "qwen2.5-7b", "--trainer", "hf", "--qlora", "--device", "l4", "--seq", "1024", "--global-batch", "16")
+Q = ("plan", "qwen2.5-7b", "--trainer", "hf", "--qlora", "--device", "a100-sxm-40gb", "--seq", "1024", "--global-batch", "16")
 code, out, err = call(*Q, "-o", "q.json", "--json")
 q = json.loads(out)
 ok(code == 0 and q["versions"]["transformers"] == "5.17.0", "versions of the step that was recorded", q["versions"])
-ok(any("-2 to +2 % of the reserved" in x for x in q["assumptions"]) and q["interval"]["high_bytes"] - q["device_bytes"] == int(0.02 * q["reserved_peak_bytes"]), "the interval as it is said", q["assumptions"])
+ok(any("-10 to +10 % of the reserved" in x for x in q["assumptions"]) and q["interval"]["high_bytes"] - q["device_bytes"] == int(0.10 * q["reserved_peak_bytes"]), "the interval as it is said", q["assumptions"])
 code, out, err = call("emit", "q.json", "--for", "hf", "-o", "qrun")
-code, j, err = check("qrun/training_args.yaml", "qrun/model_args.json", "qrun/lora_config.json", "--device", "l4")
+code, j, err = check("qrun/training_args.yaml", "qrun/model_args.json", "qrun/lora_config.json", "--device", "a100-sxm-40gb")
 ok(code == 0 and all(j[k] == q[k] for k in ("device_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "interval", "step_time_s")), "plan and check of what was emitted", (code, j, q))
 # ---- --qlora is one thing: NF4 with double quantisation, in plan, estimate and the files ----
 ok(q["common"]["tuning"] == "qlora" and q["common"]["quant"] == "nf4-dq" and json.load(open("qrun/model_args.json"))["quantization_config"]["bnb_4bit_use_double_quant"] is True, "plan and emit", q["common"])
-code, out, err = call("estimate", "qwen2.5-7b", "--qlora", "--device", "l4", "--seq", "1024", "--micro-batch", str(q["common"]["micro_batch"]), "--accumulation", str(q["common"]["accumulation"]), "--recompute", q["common"]["recompute"], "--json")
+code, out, err = call("estimate", "qwen2.5-7b", "--qlora", "--device", "a100-sxm-40gb", "--seq", "1024", "--micro-batch", str(q["common"]["micro_batch"]), "--accumulation", str(q["common"]["accumulation"]), "--recompute", q["common"]["recompute"], "--json")
 e = json.loads(out)
 ok(code == 0 and all(e[k] == q[k] for k in ("allocated_peak_bytes", "device_bytes")), "plan and estimate", (code, {k: (e.get(k), q[k]) for k in ("allocated_peak_bytes", "device_bytes")}, err))
 # scales of 4 B for 64 weights, or of 1 B and 4 B for 64 x 256: 0.0466 B of 6.5e9 weights, less the scales that are taken out for one layer at a time
 plain = json.load(open("qrun/model_args.json"))
 plain["quantization_config"]["bnb_4bit_use_double_quant"] = False
 write("qrun/model_args.json", json.dumps(plain))
-code, j, err = check("qrun/training_args.yaml", "qrun/model_args.json", "qrun/lora_config.json", "--device", "l4")
+code, j, err = check("qrun/training_args.yaml", "qrun/model_args.json", "qrun/lora_config.json", "--device", "a100-sxm-40gb")
 ok(j["common"]["quant"] == "nf4" and j["allocated_peak_bytes"] > q["allocated_peak_bytes"] + 290e6, "plain NF4 takes more", (code, j.get("common"), j.get("allocated_peak_bytes"), q["allocated_peak_bytes"]))
-call("plan", "qwen2.5-7b", "--trainer", "hf", "--qlora", "--device", "l4", "--seq", "1024", "--global-batch", "16", "-o", "q2.json")
+call("plan", "qwen2.5-7b", "--trainer", "hf", "--qlora", "--device", "a100-sxm-40gb", "--seq", "1024", "--global-batch", "16", "-o", "q2.json")
 settings = json.load(open("q2.json"))
 for name, want in (("nf4", ("hf", "trl", "axolotl", "llamafactory", "ms-swift")), ("nf4-dq", ("hf", "trl", "axolotl", "llamafactory", "ms-swift", "unsloth"))):
     common = {"micro_batch": 1, "seq": 512, "precision": "bf16-amp", "optimizer": "adamw_torch", "recompute": "full", "tuning": "qlora", "quant": name, "lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.0, "lora_targets": "all-linear"}

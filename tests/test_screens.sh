@@ -297,5 +297,64 @@ one(r"^ +verdict +needs +predicted +alone +\+- +raced +\+-$", out, "what was mea
 one(r"^best       number \d+, ", out, "the best in a line")
 one(r"^next       vplan run best.json\Z", out.rstrip("\n"), "next: run it")
 
+# ---- names in a plan may come from anywhere: none acts on a terminal ----
+
+
+def renamed(value):
+    """The same with every name that a plan may choose ending in what turns text red, and around."""
+    if isinstance(value, list):
+        return [renamed(v) for v in value]
+    if isinstance(value, dict):
+        return {k: v + "\x1b[31mred\u202e" if k == "name" and isinstance(v, str) else renamed(v) for k, v in value.items()}
+    return value
+
+
+doc = json.load(open("plan.json"))
+for part in "model", "templates", "buckets":
+    red = {k: renamed(v) if k == part else v for k, v in doc.items() if k != "digest"}
+    red["buckets"][0]["phases"] = doc["buckets"][0]["phases"]
+    json.dump(red, open("red.json", "w"))
+    for table in "", " --all", " --roofline", " --timeline", " --buffers", " --program":
+        p = subprocess.run([vplan, "explain", "red.json"] + table.split(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+        out = p.stdout.decode()
+        ok(p.returncode == 0 and out, "explain%s: names in %s" % (table, part), p.stderr)
+        ok("\x1b" not in out and "\u202e" not in out, "explain%s: names in %s are shown, not obeyed" % (table, part), [l for l in out.split("\n") if "\x1b" in l][:2])
+doc["decisions"]["loss_chunk_tokens"] = 100
+json.dump({k: v for k, v in doc.items() if k != "digest"}, open("odd.json", "w"))
+p = subprocess.run([vplan, "explain", "odd.json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+ok(p.returncode == 4 and b"odd.json: decisions.loss_chunk_tokens: is no multiple of 256" in p.stderr, "an odd chunk of the loss is an error of the file", (p.returncode, p.stderr))
+
+# ---- what if: the plan's own blocks, with one thing changed ----
+
+MIXED = "gpt2 --device t4 --seq 1024 --global-batch 16 --budget 4GiB"
+made = json.loads(call("plan %s -o mixed.json --json" % MIXED))
+ok(made["decisions"]["recompute"] == "mixed", "some blocks recompute, others do not", made["decisions"])
+said = json.loads(call("explain mixed.json --json"))
+rows = {w["change"]: w for w in said["what_if"]}
+states = sum(i["bytes"] for i in said["items"] if i["name"].startswith("optimizer_state"))
+ok(abs(states - 8 * 124439808) < 300 * 256, "AdamW's states are there", said["items"])
+ok(rows["optimizer sgd"]["more_bytes"] == -states, "SGD takes the states away and nothing else", (rows["optimizer sgd"], states))
+ok(rows["half the micro-batch"]["more_bytes"] < 0 < rows["twice the micro-batch"]["more_bytes"], "fewer samples at once take fewer bytes", rows)
+ok(rows["loss in chunks"]["more_bytes"] <= 0, "chunks of the loss take no more", rows)
+ok(rows["optimizer sgd"]["estimate"] is None and rows["recompute full"]["estimate"], "estimate has words for blocks that are alike", rows)
+for kind in "none", "full":
+    alone = json.loads(call("estimate gpt2 --device t4 --json " + rows["recompute " + kind]["estimate"], rows["recompute " + kind]["device_bytes"] > 15634661376 and 3 or 0))
+    # beside three more micro-steps' tokens and labels, 4 bytes each
+    ok(alone["device_bytes"] + 3 * 2 * 4 * 1024 * 4 == rows["recompute " + kind]["device_bytes"], "and estimate says as much: " + kind, (alone["device_bytes"], rows["recompute " + kind]))
+
+# ---- what fits where a whole model does not: its adapters ----
+
+out = call("plan qwen2.5-7b --device 4090 --seq 2048 --global-batch 8", 3)
+one(r"LoRA of rank 16 on all-linear, all else frozen\n +vplan plan qwen2.5-7b --device 4090 --seq 2048 --global-batch 8 \\\n +--lora r=16,alpha=32,targets=all-linear\n", out, "adapters are offered")
+call("plan qwen2.5-7b --device 4090 --seq 2048 --global-batch 8 --lora r=16,alpha=32,targets=all-linear")
+
+# ---- files of which nothing fits: the answer still says what to type, and that answers ----
+
+with open("full.yaml", "w") as f:
+    f.write("base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 4\ngradient_accumulation_steps: 2\nsequence_len: 4096\noptimizer: adamw_torch\nbf16: auto\ngradient_checkpointing: true\n")
+out = call("check full.yaml --device 4090", 3)
+next = one(r"^next       vplan (estimate qwen2.5-7b --trainer hf --device rtx-4090-24gb) \\\n +(--seq 4096 --micro-batch 1)\Z", out.rstrip("\n"), "nothing that converges alike fits: what else would")
+one(r"^fits with  --qlora: ", call(" ".join(next.groups()) if next else "", 3), "adapters")
+
 finish()
 P

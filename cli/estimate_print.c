@@ -1,0 +1,206 @@
+/* An answer of `vplan estimate --trainer` for people. */
+#include "cli/estimate_answer.h"
+#include "cli/estimate_next.h"
+#include "cli/screen.h"
+#include "cli/words.h"
+
+#include "base/units.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* check and plan --trainer go by the upper end, this command's answer by the middle. */
+static void print_upper_end(const vp_estimate_answer *a)
+{
+    json_t *interval = vp_estimate_interval(a);
+    int64_t low      = json_integer_value(json_object_get(interval, "low_bytes")),
+            high     = json_integer_value(json_object_get(interval, "high_bytes"));
+    char x[64], y[64];
+
+    json_decref(interval);
+    if (a->budget_bytes < 0 || low > a->budget_bytes || high <= a->budget_bytes)
+        return;
+    vp_screen_line("interval",
+                   vp_estimate_fits(a)
+                       ? "%s to %s: fits, but not at the upper end, by which check and "
+                         "plan --trainer judge"
+                       : "%s to %s: does not fit, but would at the lower end",
+                   vp_size_text(low, x, sizeof x), vp_size_text(high, y, sizeof y));
+}
+
+/* With PyTorch's cache bytes can fall where a batch grows: what was found is where fitting ends first. */
+static void print_largest(const vp_estimate_answer *a)
+{
+    bool    is_seq = strcmp(a->max, "seq") == 0;
+    int64_t found  = is_seq ? a->estimate.seq : a->request.batch;
+    char    next[160];
+
+    snprintf(next, sizeof next,
+             "; %lld does not fit, though PyTorch's cache may let a larger one in again",
+             (long long)found + (is_seq ? 8 : 1));
+    vp_screen_line("largest", "--%s %lld%s", a->max, (long long)found,
+                   is_seq && found == a->model->graph.max_seq ? ", all positions of the model"
+                                                              : next);
+}
+
+static void print_fitting(const vp_estimate_answer *a)
+{
+    char        x[64];
+    const char *keeps = a->fitting.trains_adapters ? "adapters are trained, not the whole model"
+                        : strstr(a->fitting.options, "--offload")
+                            ? "what is in host memory crosses the link in each step"
+                        : strstr(a->fitting.options, "--world")
+                            ? "weights, gradients and states cut over the cards"
+                        : strstr(a->fitting.options, "--seq") ? "shorter samples"
+                                                              : "as many samples a step";
+
+    if (a->has_fitting)
+        vp_screen_line("fits with", "%s: %s; %s", a->fitting.options + 1,
+                       vp_size_text(vp_estimate_bytes_with(a, a->fitting.reserved_bytes,
+                                                           a->fitting.request.world),
+                                    x, sizeof x),
+                       keeps);
+    else if (!vp_estimate_fits(a) && !a->max)
+        vp_screen_line("fits with",
+                       "none of the changes that estimate tries: it takes another card, "
+                       "or a smaller model%s",
+                       a->fitting.lacks_adapters
+                           ? "; or adapters, whose step was not recorded with these settings"
+                           : "");
+}
+
+static void print_setting(const vp_estimate_answer *a)
+{
+    const vp_hf_request *q = &a->request;
+    char                 x[64], y[64];
+
+    vp_screen_line("model", "%s, %s parameters, %s of them trained, trainer %s%s%s", a->model->name,
+                   vp_count_text(a->estimate.n_params, x, sizeof x),
+                   vp_count_text(a->estimate.n_trained, y, sizeof y),
+                   strcmp(q->trainer, "dpo") == 0 ? "trl (DPOTrainer)" : q->trainer,
+                   a->has_device ? ", on " : "", a->has_device ? a->device.name : "");
+    vp_screen_line("recipe", "%s, %s, attention %s, recompute %s%s", q->precision, q->optimizer,
+                   a->estimate.attention, q->recompute,
+                   strcmp(q->liger, "all") == 0    ? ", Liger's kernels"
+                   : strcmp(q->liger, "loss") == 0 ? ", Liger's loss"
+                                                   : "");
+    if (strcmp(q->lora.targets, "none") != 0)
+        vp_screen_line("adapters", "LoRA of rank %lld on %s, %s%s%s%s", (long long)q->lora.rank,
+                       q->lora.targets, q->lora.is_bf16 ? "bf16" : "fp32",
+                       q->lora.is_dora ? ", DoRA" : "",
+                       strcmp(q->load, "none") != 0 ? "; frozen weights in " : "",
+                       strcmp(q->load, "none") != 0 ? q->load : "");
+    if (q->world > 1)
+        vp_screen_line("cards", "%lld, %s, offload %s: rank 0, which takes most",
+                       (long long)q->world, q->parallel, q->offload);
+    if (a->estimate.host_bytes)
+        vp_screen_line("host", "%s a card, of it pinned %s",
+                       vp_size_text(a->estimate.host_bytes, x, sizeof x),
+                       vp_size_text(a->estimate.pinned_bytes, y, sizeof y));
+    x[0] = '\0';
+    if (q->eval_batch)
+        snprintf(x, sizeof x, ", evaluation by %lld", (long long)q->eval_batch);
+    if (q->packed)
+        snprintf(x, sizeof x, ", %lld documents packed in each", (long long)q->packed);
+    vp_screen_line("setting", "micro-batch %lld%s, sequence %lld, accumulation %lld%s\n",
+                   (long long)q->batch, strcmp(q->trainer, "dpo") == 0 ? " pairs" : "",
+                   (long long)a->estimate.seq, (long long)q->accumulation, x);
+}
+
+/* What is alive at the peak; items below a thousandth together, unless all are wanted. */
+static void print_items(const vp_ledger_phase *p, bool all)
+{
+    int64_t least = all ? 1 : p->allocated_bytes / 1000, small = 0;
+    char    x[64], name[40];
+
+    printf("%-40s %12s %7s\n", "at the peak", "bytes", "share");
+    for (int i = 0; i < VP_N_OWNERS; i++) {
+        snprintf(name, sizeof name, "%s", vp_owner_words((vp_owner)i));
+        for (char *c = name; *c; c++)
+            *c = *c == '_' ? ' ' : *c;
+        if (p->owners[i] >= least && p->owners[i])
+            printf("%-40s %12s %6.1f%%\n", name, vp_size_text(p->owners[i], x, sizeof x),
+                   100.0 * (double)p->owners[i] / (double)p->allocated_bytes);
+        else
+            small += p->owners[i];
+    }
+    if (small)
+        printf("%-40s %12s %6.1f%%\n", "the rest", vp_size_text(small, x, sizeof x),
+               100.0 * (double)small / (double)p->allocated_bytes);
+}
+
+static void print_phases(const vp_estimate_answer *a)
+{
+    const vp_hf_estimate *e = &a->estimate;
+    char                  x[64], y[64];
+
+    printf("\n%-20s %14s %14s\n", "phase", "allocated", "reserved");
+    for (int i = 0; i < e->n_phases; i++)
+        printf("%-20s %14s %14s\n", e->phases[i].name,
+               vp_size_text(e->phases[i].allocated_bytes, x, sizeof x),
+               vp_size_text(e->phases[i].reserved_bytes, y, sizeof y));
+}
+
+static void print_next(const vp_estimate_answer *a, const vp_command_line *line)
+{
+    const vp_hf_request *q = &a->request;
+
+    vp_print_estimate_next(
+        &(vp_estimate_next){.trainer      = q->trainer,
+                            .fitting      = a->has_fitting ? a->fitting.options : "",
+                            .fits         = vp_estimate_fits(a),
+                            .has_budget   = a->budget_bytes >= 0,
+                            .has_max      = a->max != NULL,
+                            .free_batch   = a->batch_is_default,
+                            .has_liger    = strcmp(q->liger, "none") != 0,
+                            .seq          = a->estimate.seq,
+                            .global_batch = q->batch * q->accumulation * q->world},
+        line);
+}
+
+void vp_estimate_print(const vp_estimate_answer *a, const vp_command_line *line, bool all)
+{
+    const vp_hf_estimate  *e = &a->estimate;
+    const vp_ledger_phase *p = &e->phases[e->peak];
+    char                   x[64];
+
+    if (a->budget_bytes >= 0)
+        vp_screen_answer(vp_estimate_device_bytes(a), a->budget_bytes, NULL);
+    else
+        printf("NEEDS %s; --device 4090 says whether that fits\n",
+               vp_size_text(vp_estimate_device_bytes(a), x, sizeof x));
+    print_upper_end(a);
+    if (a->not_even_least)
+        printf("           not even --%s %lld\n", a->max,
+               (long long)(strcmp(a->max, "seq") == 0 ? e->seq : a->request.batch));
+    else if (a->max)
+        print_largest(a);
+    print_fitting(a);
+    if (a->lengths.n)
+        vp_lengths_print(&a->of_lengths);
+    print_setting(a);
+    print_items(p, all);
+    printf("%-40s %12s   in %s\n", "allocated", vp_size_text(e->allocated_bytes, x, sizeof x),
+           p->name);
+    printf("%-40s %12s   with PyTorch's cache\n", "reserved",
+           vp_size_text(e->reserved_bytes, x, sizeof x));
+    if (a->has_device)
+        printf("%-40s %12s   %s\n", "the process on the card",
+               vp_size_text(vp_estimate_device_bytes(a), x, sizeof x), "context, libraries too");
+    if (all)
+        print_phases(a);
+    printf("\n");
+    if (a->measured_in)
+        vp_measured_print(&a->measured, &a->estimate, a->assumed_context_bytes);
+    for (int i = 0; i < a->n_remedies; i++)
+        vp_screen_line(i ? "" : "smaller", "%s: %s; %s", a->remedies[i].option,
+                       vp_size_text(vp_estimate_bytes_with(a, a->remedies[i].reserved_bytes,
+                                                           a->remedies[i].world),
+                                    x, sizeof x),
+                       a->remedies[i].costs);
+    json_t *list = vp_estimate_assumptions(a);
+    for (size_t i = 0; i < json_array_size(list); i++)
+        vp_screen_line("assumed", "%s", json_string_value(json_array_get(list, i)));
+    json_decref(list);
+    print_next(a, line);
+}

@@ -1,0 +1,331 @@
+/* What `vplan estimate --trainer` asks the recordings: options, and what each trainer does unasked. */
+#include "cli/estimate_answer.h"
+#include "cli/rows.h"
+
+#include "trainers/hf/hf_resident.h"
+#include "trainers/torch/world.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RESIDENTS "ema, mer, ewc, reference[=MODEL], teacher[=MODEL]"
+
+/* A word of --optimizer: transformers', or vplan's where it means the same. */
+static const char *optimizer_word(const char *word)
+{
+    return !word || strcmp(word, "adamw") == 0 ? "adamw_torch" : word;
+}
+
+static const char *attention_word(const char *word)
+{
+    return !word || strcmp(word, "flash") == 0 || strcmp(word, "sdpa") == 0 ? "sdpa:flash"
+           : strcmp(word, "math") == 0                                      ? "sdpa:math"
+           : strcmp(word, "fa2") == 0                                       ? "flash_attention_2"
+                                                                            : word;
+}
+
+static vp_status refuse_alone(const vp_estimate_options *o, vp_err *err)
+{
+    const char *parallel = o->parallel ? o->parallel : "ddp";
+
+    if (o->world < 2 && (o->parallel || o->offload))
+        return VP_FAIL(err, VP_ERR_USAGE, "--%s: with how many cards? --world 2 or more",
+                       o->parallel ? "parallel" : "offload");
+    if (o->offload && !vp_world_offloads(parallel, o->offload))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--offload %s is not what --parallel %s does; zero1 and zero2 offload the "
+                       "optimizer, zero3 that or params, fsdp2 params",
+                       o->offload, parallel);
+    return VP_OK;
+}
+
+static vp_status refuse_vplans_own(const vp_estimate_options *o, vp_err *err)
+{
+    if (o->ladder)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--ladder is for vplan's own runtime, not for --trainer %s; what would make "
+                       "its step smaller is said without it",
+                       o->trainer);
+    if (o->gradients)
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--gradients is for vplan's own runtime, not for --trainer: PyTorch's "
+                       "gradients have their parameters' number format");
+    bool is_trl = strcmp(o->trainer, "trl") == 0;
+    if (o->loss && is_trl && strcmp(o->loss, "chunked") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--loss %s: SFTTrainer makes its loss in tiles of its own from TRL 1.16 on, "
+                       "which chunked means; --trainer hf --recompute full has whole logits",
+                       o->loss);
+    if (o->loss && !is_trl && strcmp(o->loss, "full") != 0 && strcmp(o->loss, "liger") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--loss %s: transformers computes the loss over all tokens at once",
+                       o->loss);
+    if (o->method && !is_trl)
+        return VP_FAIL(err, VP_ERR_USAGE, "--method %s is of --trainer trl", o->method);
+    if (o->liger && (is_trl || strcmp(o->trainer, "torch") == 0))
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--liger: recorded were Liger's kernels as transformers' Trainer has them: "
+                       "--trainer hf");
+    if (o->liger && o->loss && strcmp(o->loss, "liger") != 0)
+        return VP_FAIL(err, VP_ERR_USAGE, "--liger has Liger's loss: leave --loss %s out", o->loss);
+    if (is_trl && o->world > 1)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--trainer trl --world %lld: SFTTrainer was recorded on one card only; "
+                       "--trainer hf knows several, with whole logits, which take more",
+                       (long long)o->world);
+    if (o->packing && (!is_trl || (o->method && strcmp(o->method, "dpo") == 0)))
+        return VP_FAIL(err, VP_ERR_USAGE, "--packing is what TRL's SFTTrainer does: --trainer trl");
+    if (o->packing && (o->padding || o->lengths))
+        return VP_FAIL(err, VP_ERR_USAGE, "--packing leaves no padding: leave --%s out",
+                       o->padding ? "padding" : "length-histogram");
+    if (o->packing && o->eval_batch)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--packing with --eval-batch: no evaluation of packed samples was recorded");
+    if (o->recompute && strcmp(o->recompute, "none") != 0 && strcmp(o->recompute, "full") != 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--recompute %s: recorded were none and full (gradient checkpointing)",
+                       o->recompute);
+    return VP_OK;
+}
+
+/* With vplan's own graph where there is one, whose parameters are then counted against; else the config
+ * alone, which is enough for a recording. */
+vp_status vp_estimate_open_model(const char *name, const vp_estimate_options *o, vp_model **out,
+                                 vp_err *err)
+{
+    vp_model_opts opts    = {.dropout_from_config = true, .class_name = o->class_name};
+    vp_err        ignored = {0};
+
+    if (!o->task && vp_model_open(name, &opts, out, &ignored) == VP_OK)
+        return VP_OK;
+    opts.config_only = true;
+    return vp_model_open(name, &opts, out, err);
+}
+
+/* What each trainer does unasked. torch: a plain loop; hf: TrainingArguments; trl: SFTConfig. */
+typedef struct trainer_defaults {
+    const char *trainer, *precision, *adapted, *half, *optimizer,
+        *recompute;           /* of --lora, --qlora */
+    int64_t micro_batch, seq; /* seq: at most */
+    bool    clips;            /* as transformers' Trainer does */
+} trainer_defaults;
+
+/* TRL's trainers by what --method says. */
+static const char *trainer_of(const vp_estimate_options *o)
+{
+    bool is_dpo = o->method && strcmp(o->method, "dpo") == 0;
+
+    return is_dpo ? "dpo" : o->trainer;
+}
+
+static const trainer_defaults defaults[] = {
+    {"torch", "fp32", "fp32", "bf16", "adamw_torch", "none", 1, VP_ESTIMATE_SEQ, false},
+    {"hf", "bf16-mixed", "bf16-amp", "bf16-amp", "adamw_torch_fused", "none", 8, VP_ESTIMATE_SEQ,
+     true}, /* frozen weights stay as the Hub has them */
+    {"trl", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
+     VP_ESTIMATE_SFT_SEQ, true},
+    {"dpo", "bf16-mixed", "bf16-mixed", "bf16-amp", "adamw_torch_fused", "full", 8,
+     VP_ESTIMATE_SFT_SEQ, true},
+};
+
+static const trainer_defaults *defaults_of(const char *trainer)
+{
+    size_t i = 0;
+
+    while (i + 1 < sizeof defaults / sizeof *defaults && strcmp(defaults[i].trainer, trainer) != 0)
+        i++;
+    return &defaults[i];
+}
+
+/* What --qlora says, where an option does not. */
+vp_estimate_options vp_estimate_with_qlora(const vp_estimate_options *given)
+{
+    vp_estimate_options o = *given;
+
+    if (!o.qlora)
+        return o;
+    o.load      = o.load ? o.load : "nf4-dq";
+    o.lora      = o.lora ? o.lora : VP_LORA_USUAL;
+    o.recompute = o.recompute ? o.recompute : "full";
+    return o;
+}
+
+const char *vp_estimate_card(const vp_estimate_answer *a, char *buf, size_t size)
+{
+    return vp_text_escape(a->device.name, buf, size);
+}
+
+/* What earlier runs took on this card, where nothing was measured for this one. */
+static vp_status apply_calibration(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
+{
+    vp_calibration *c = &a->calibration;
+    char            card[VP_CALIBRATION_WORD];
+    vp_status       st = VP_OK;
+
+    VP_TRY(
+        vp_calibration_path(o->calibration, a->calibration_path, sizeof a->calibration_path, err));
+    if (o->measured)
+        return VP_OK;
+    VP_TRY(
+        vp_calibration_find(a->calibration_path, vp_estimate_card(a, card, sizeof card), c, err));
+    if (!*c->card)
+        return VP_OK;
+    if (c->context_bytes >= 0)
+        a->context.bytes = a->context.least_bytes = c->context_bytes;
+    a->context.bytes += c->cache_bytes;
+out:
+    return st;
+}
+
+vp_status vp_estimate_open_device(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    a->budget_bytes = o->budget.bytes ? o->budget.bytes : -1;
+    if (!o->device && o->budget.share > 0)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--budget: a share of which --device?"));
+    a->has_device = o->device != NULL;
+    if (o->device)
+        VP_TRY(vp_parse_budget(o->device, &o->budget, &a->device, &a->budget_bytes, err));
+    if (a->device.is_cpu)
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--trainer %s is for a CUDA card, not for --device cpu",
+                       o->trainer));
+    if (o->device)
+        a->context = vp_dryrun_context_of(&a->device);
+    if (o->device)
+        VP_TRY(apply_calibration(o, a, err));
+    if (o->device)
+        a->context.bytes += vp_world_communicator_bytes(o->world);
+out:
+    return st;
+}
+
+/* "teacher" of "teacher=gpt2". */
+static const char *resident_kind(const vp_estimate_options *o)
+{
+    static const char *const models[] = {"reference", "teacher"};
+
+    for (size_t i = 0; o->resident && i < sizeof models / sizeof *models; i++)
+        if (strncmp(o->resident, models[i], strlen(models[i])) == 0)
+            return models[i];
+    return o->resident;
+}
+
+vp_status vp_estimate_open_second(const vp_estimate_options *o, vp_estimate_answer *a, vp_err *err)
+{
+    vp_estimate_options of_second = *o;
+    const char         *name      = o->resident ? strchr(o->resident, '=') : NULL;
+
+    of_second.class_name = NULL;
+    return name ? vp_estimate_open_model(name + 1, &of_second, &a->second, err) : VP_OK;
+}
+
+void vp_estimate_fill(const vp_estimate_options *o, vp_estimate_answer *a)
+{
+    const trainer_defaults *d = defaults_of(o->trainer);
+
+    a->seq_is_default = !o->seq;
+    a->request        = (vp_hf_request){
+               .trainer   = trainer_of(o),
+               .precision = o->precision,
+               .attention = attention_word(o->attention),
+               .optimizer = o->optimizer ? optimizer_word(o->optimizer) : d->optimizer,
+               .recompute = o->recompute ? o->recompute : d->recompute,
+               .padded    = (o->padding && strcmp(o->padding, "mask") == 0) ||
+                         (!o->padding && strcmp(trainer_of(o), "dpo") == 0),
+               .packed          = o->packing,
+               .lora            = {.targets = "none"},
+               .load            = o->load ? o->load : "none",
+               .resident        = resident_kind(o),
+               .second          = a->second,
+               .keep_output     = o->keep_output,
+               .liger           = o->liger                                   ? "all"
+                                  : o->loss && strcmp(o->loss, "liger") == 0 ? "loss"
+                                                                             : "none",
+               .clips           = d->clips,
+               .world           = o->world ? o->world : 1,
+               .parallel        = o->parallel    ? o->parallel
+                                  : o->world > 1 ? "ddp"
+                                                 : "none",
+               .offload         = o->offload ? o->offload : "none",
+               .device_bytes    = o->device ? a->device.usable_bytes : 0,
+               .batch           = o->micro_batch ? o->micro_batch : d->micro_batch,
+               .seq             = o->seq,
+               .target_seq      = o->target_seq,
+               .default_seq     = d->seq,
+               .task            = o->task,
+               .accumulation    = o->accumulation ? o->accumulation : 1,
+               .eval_batch      = o->eval_batch,
+               .capability      = o->device ? a->device.compute_capability : 90,
+               .processors      = o->device ? a->device.multiprocessors : 132,
+               .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+    };
+}
+
+/* What stays on the card besides: KIND, or KIND=MODEL. */
+static vp_status check_resident(const vp_estimate_options *o, vp_err *err)
+{
+    char   kind[24];
+    size_t n     = strcspn(o->resident, "=");
+    bool   other = o->resident[n] == '=', is_model;
+
+    snprintf(kind, sizeof kind, "%.*s", (int)n, o->resident);
+    if (strcmp(o->resident, "none") == 0)
+        return VP_OK;
+    if (strcmp(kind, "reward") == 0)
+        return VP_FAIL(
+            err, VP_ERR_INPUT,
+            "--resident %s: no pass of a reward model (a class ForSequenceClassification) "
+            "was recorded; there are " RESIDENTS,
+            o->resident);
+    if (!vp_hf_resident_is(kind, &is_model))
+        return VP_FAIL(err, VP_ERR_USAGE, "--resident %s is none of " RESIDENTS, o->resident);
+    if (other && (!is_model || !o->resident[n + 1]))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       is_model ? "--resident %s: which model?"
+                                : "--resident %s: a copy of what is trained is of no other model",
+                       o->resident);
+    if (o->world > 1)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--resident %s: on one card only: how it is cut over several was not "
+                       "recorded",
+                       o->resident);
+    if (is_model && strcmp(o->trainer, "trl") == 0)
+        return VP_FAIL(err, VP_ERR_INPUT,
+                       "--resident %s beside TRL's own step was not recorded; the reference of "
+                       "--method dpo is in it",
+                       o->resident);
+    if (is_model && !other && (o->lora || o->qlora))
+        return VP_FAIL(err, VP_ERR_USAGE,
+                       "--resident %s: under adapters it is the model without them, which takes "
+                       "nothing of its own; =MODEL names a second one",
+                       o->resident);
+    return VP_OK;
+}
+
+/* The trainer's own; on a card without bf16 the same in fp16, for there Trainer refuses bf16. */
+const char *vp_estimate_precision(const vp_estimate_options *o, const vp_estimate_answer *a,
+                                  bool quantised)
+{
+    const trainer_defaults *d        = defaults_of(o->trainer);
+    const char             *own      = quantised ? d->half : o->lora ? d->adapted : d->precision;
+    bool                    has_bf16 = !o->device || a->device.compute_capability >= 80;
+
+    bool only_bf16 = quantised && strcmp(o->trainer, "trl") == 0; /* vp_hf_find() says why */
+
+    return has_bf16 || only_bf16 || strcmp(own, "fp32") == 0 ? own
+           : strstr(own, "-mixed")                           ? "fp16-mixed"
+                                                             : "fp16";
+}
+
+vp_status vp_estimate_refuse(const vp_estimate_options *o, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(refuse_vplans_own(o, err));
+    VP_TRY(refuse_alone(o, err));
+    if (o->resident)
+        VP_TRY(check_resident(o, err));
+out:
+    return st;
+}
