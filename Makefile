@@ -7,6 +7,7 @@
 # make check-gpu   the first three minutes on a machine with a GPU; tests/gpu_check.sh has the rest
 # make check-long  the same with more random cases, fuzzing time and models
 # make asan        check's C tests under address and undefined-behaviour sanitizers; asan-fast: those that take seconds
+# make sanitize    the programs under these sanitizers over 1,000 changed plans and every model; CI=1 takes a hundredth
 # make mutate      150 mistakes made one at a time: do the tests notice?
 # make lint        clang-format, cppcheck and clang-tidy over the sources
 # make bench-estimate  estimates of PyTorch's training steps beside other estimators' formulas, on played steps
@@ -168,7 +169,7 @@ test-programs: $(TEST_C) $(FUZZ_C) $(BUILD)/tests/solver_stand_in $(BUILD)/tests
 check: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
 	@$(if $(CI),$(MAKE) --no-print-directory asan-fast-programs)
-	@BUILD=$(BUILD) CC=$(CC) tests/run.sh $(if $(CI),scripts/lint.sh) $(TEST_C) $(FUZZ_C) $(if $(CI),$(ASAN_FAST)) $(TEST_SH)
+	@BUILD=$(BUILD) CC=$(CC) $(if $(CI),SHARE=1/100) tests/run.sh $(if $(CI),scripts/lint.sh) $(TEST_C) $(FUZZ_C) $(if $(CI),$(ASAN_FAST) tests/sanitize.sh) $(TEST_SH)
 
 check-long: deps
 	@$(MAKE) --no-print-directory -j$(JOBS) all test-programs
@@ -183,6 +184,11 @@ ASAN = $(MAKE) --no-print-directory -j$(JOBS) NVCC= BUILD=$(BUILD)/asan SANITIZE
 asan: deps
 	@$(ASAN) all test-programs
 	@BUILD=$(BUILD)/asan tests/run.sh $(patsubst $(BUILD)/%,$(BUILD)/asan/%,$(TEST_C) $(FUZZ_C))
+
+# SANITIZE_FOLDERS: more model configs and trainers' files; SHARE=3/40: a part.
+sanitize: deps
+	@$(ASAN) all
+	@BUILD=$(BUILD) tests/sanitize.sh $(SANITIZE_FOLDERS)
 
 lint: deps
 	@scripts/lint.sh
@@ -261,7 +267,7 @@ man: $(BUILD)/vplan
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all help format lint mutate man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench bench-estimate deps demo demo-offload install uninstall clean
+.PHONY: all help format lint sanitize mutate man test-programs fuzz-programs check check-gpu check-long asan asan-fast asan-fast-programs bench bench-estimate deps demo demo-offload install uninstall clean
 .SECONDARY:
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

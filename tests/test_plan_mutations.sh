@@ -158,6 +158,9 @@ for name, (config, words, recipe) in PLANS.items():
                 code, got = run(write(dict(doc, **({"digest": digest} if digest else {}))))
                 ok(code == 4, "%s, signed: %s" % (name, said), (code, got[:200]))
 ok(not holes, "none trains other bits", "\n".join(["%d do:" % len(holes)] + holes))
+if os.environ.get("VPLAN_MUTATIONS_ALONE"):  # tests/sanitize.sh
+    print("%d mutations, seed %s: %s" % (sum(verdicts.values()), sys.argv[4], dict(verdicts)))
+    finish()
 print("%d mutations of %d plans: %s" % (sum(verdicts.values()), len(PLANS), ", ".join("%d %s" % (n, v) for v, n in verdicts.most_common())))
 
 # ---- a recipe changed by hand, with all that says the same ----

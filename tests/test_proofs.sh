@@ -56,6 +56,29 @@ at_least, below = (plan("smollm2-135m", *job, "--budget", least - less, "--front
 ok(at_least["device_bytes"] == least and at_least["frontier"][0]["budget_bytes"] == least and below["device_bytes"] is None, "the least budget of smollm2-135m",
    (least, at_least["device_bytes"], below["device_bytes"]))
 
+# ---- margins: a thing fits in the bytes it needs, and not in one less ----
+
+ONE = ("--seq", 32, "--global-batch", 1)
+for model, job in (("llama-tiny", (*ONE, "--optimizer", "muon")), ("gpt2-tiny", ("--seq", 64, "--global-batch", 4)),
+                   ("gpt2", ("--device", "t4", "--seq", 512, "--global-batch", 4, "--optimizer", "adamw-8bit"))):
+    name, roomy = " ".join(map(str, (model, *job))), plan(model, *job)
+    least = plan(model, *job, "--budget", 1)["proof"]["least_budget_bytes"]
+    at_least, below = plan(model, *job, "--budget", least), plan(model, *job, "--budget", least - 1)
+    ok(at_least["device_bytes"] == least and below["device_bytes"] is None and below["proof"]["least_budget_bytes"] == least, "the least budget of " + name, (least, at_least["device_bytes"]))
+    # no pin needs less
+    for kind in "none", "attention", "mlp", "full", "segments:2":
+        pinned = plan(model, *job, "--recompute", kind, "--budget", 1)["proof"]["least_budget_bytes"]
+        ok(pinned >= least, "%s: recompute %s needs no less" % (name, kind), (pinned, least))
+    # of the candidates the chosen one
+    bytes = roomy["device_bytes"]
+    at, below = plan(model, *job, "--budget", bytes), plan(model, *job, "--budget", bytes - 1)
+    ok((at["device_bytes"], at["step_time_s"]) == (bytes, roomy["step_time_s"]), "the fastest in what it needs: " + name, at["device_bytes"])
+    ok(below["device_bytes"] is None or below["device_bytes"] < bytes, "in a byte less it is another: " + name, below["device_bytes"])
+    # of the presets each; in less, if it fits, with a smaller micro-batch
+    for i, preset in enumerate(roomy["presets"]):
+        at, below = (plan(model, *job, "--budget", preset["device_bytes"] - less)["presets"][i] for less in (0, 1))
+        ok(at == preset and (below["name"] != preset["name"] or not below["fits"]) and (not below["fits"] or below["device_bytes"] < preset["device_bytes"]), "%s: the preset %s" % (name, preset["name"]), (at, below))
+
 # ---- budgets of any size ----
 
 with open(folder + "/pebibyte.json", "w") as f:

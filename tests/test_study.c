@@ -446,6 +446,11 @@ static void a_profile_takes_what_calls_cost_in_a_step(void **state)
                                         &measured) -
                      3) < 1e-12);
     vp_profile_free(p);
+    CHECK_OK(vp_correct_profile(base, three, 2, &p, &err)); /* of 8 and 2 s the middle */
+    assert_true(fabs(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){10}, 0,
+                                        &measured) -
+                     5) < 1e-12);
+    vp_profile_free(p);
     CHECK_OK(vp_correct_profile(base, three, 0, &p, &err));
     assert_true(vp_profile_seconds(p, VP_K_ADD, VP_DTYPE_F32, (int64_t[VP_MAX_INTS]){30}, 0,
                                    &measured) == 3);
