@@ -18,6 +18,14 @@ static const struct {
 } nvlink_shares[] = {{70, 18 / 20.0}, {86, 20 / 25.0},  {87, 12 / 14.0625},
                      {90, 20 / 25.0}, {100, 20.6 / 25}, {1000, 40.1 / 50}};
 
+/* What all-reduces of gigabytes reached between two cards that a bridge joins, of the bridge's rate one way: 208 of 300
+ * GB/s on two A100 (NVIDIA/nccl-tests#178), 116 of 300 on two H100 PCIe, where NCCL opens too few channels
+ * (NVIDIA/nccl#1161). Nobody published another pair: those are taken at the rates above. */
+static const struct {
+    int    compute_capability;
+    double share;
+} bridge_shares[] = {{80, 208 / 300.0}, {90, 116 / 300.0}};
+
 /* Without NVLink a ring goes through the host, to which each card sends and from which it receives at once. Of PCIe
  * 5.0's 63 GB/s 35 to 45 were measured on 8 H100, 35 on 4 and 28 on 8 RTX 5090 (NVIDIA/nccl#1639). */
 static const double PCIE_SHARE = 0.5;
@@ -26,21 +34,30 @@ static const double PCIE_SHARE = 0.5;
 static const double SLOW_LINK = 8e9;
 
 /* Cards on a board with a switch see all others, those with a bridge one other; bridges carry less than a switch's
- * NVLink 4, and an A100's as much as its board's. A link from a device file is taken to lead to all. */
+ * NVLink 4, and an A100's as much as its board's. */
+static bool bridged(const vp_device *d)
+{
+    return d->peer_link_bytes_per_s < 450e9 && !strstr(d->name, "sxm");
+}
+
+/* A link from a device file is taken to lead to all. */
 static bool linked(const vp_device *d, int64_t n_ranks)
 {
     return d->peer_link_bytes_per_s > 0 &&
-           (n_ranks <= 2 || d->peer_link_bytes_per_s >= 450e9 || strstr(d->name, "sxm") ||
+           (n_ranks <= 2 || !bridged(d) ||
             d->sources[VP_FIGURE_PEER_LINK].class_ == VP_CLASS_MEASURED);
 }
 
 static double nvlink_share(const vp_device *d)
 {
-    size_t i = 0;
+    size_t i;
 
     if (d->sources[VP_FIGURE_PEER_LINK].class_ == VP_CLASS_MEASURED)
         return 1;
-    while (nvlink_shares[i].below <= d->compute_capability)
+    for (i = 0; bridged(d) && i < sizeof bridge_shares / sizeof *bridge_shares; i++)
+        if (bridge_shares[i].compute_capability == d->compute_capability)
+            return bridge_shares[i].share;
+    for (i = 0; nvlink_shares[i].below <= d->compute_capability;)
         i++;
     return nvlink_shares[i].share;
 }

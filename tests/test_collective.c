@@ -39,7 +39,9 @@ static void large_ones_are_as_fast_as_published(void **state)
     near(bus_gb("h100-sxm-80gb", VP_REDUCE_SCATTER, 8, 8e9), 370, 370, 0.03);
     near(bus_gb("h100-sxm-80gb", VP_ALL_REDUCE, 8, 8e9), 460, 480, 0.01);
     near(bus_gb("h100-pcie-80gb", VP_ALL_REDUCE, 8, 8e9), 35, 45, 0.15);
-    near(bus_gb("rtx-5090-32gb", VP_ALL_REDUCE, 4, 8e9), 35, 35, 0.15); /* nccl#1639 */
+    near(bus_gb("h100-pcie-80gb", VP_ALL_REDUCE, 2, 8e9), 116, 116, 0.01); /* nccl#1161 */
+    near(bus_gb("a100-pcie-80gb", VP_ALL_REDUCE, 2, 8e9), 208, 208, 0.01); /* nccl-tests#178 */
+    near(bus_gb("rtx-5090-32gb", VP_ALL_REDUCE, 4, 8e9), 35, 35, 0.15);    /* nccl#1639 */
     near(bus_gb("rtx-5090-32gb", VP_ALL_REDUCE, 8, 8e9), 28, 28, 0.15);
 }
 
