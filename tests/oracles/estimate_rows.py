@@ -57,7 +57,7 @@ def of_ours(r, scratch):
         if r.get(column, "0") not in ("", "0") and not (column == "padding" and r.get("packing", "0") != "0"):
             options += [option, r[column]]
     if r.get("lora", "none") != "none":
-        options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]) + ",dora" * (r.get("dora") == "1"), "--load", r["load"]]
+        options += ["--lora", "r=%s,targets=%s" % (r["rank"], r["lora"]) + ",dora" * (r.get("dora") == "1") + ",dropout=0.1" * (r.get("lora_dropout") == "1"), "--load", r["load"]]
     if r.get("second"):
         other = os.path.join(scratch, "second of %s.json" % r["model"])
         with open(other, "w") as f:

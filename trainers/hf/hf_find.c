@@ -214,13 +214,9 @@ static void list_families(const char *path, const char *kind, char *buf, size_t 
         free(entries);
 }
 
-/* suffix: "", or of a recording of its own, "-noflash". */
-static vp_status find_recording(const search *r, const char *suffix, char *path, size_t size,
-                                vp_err *err)
+/* What a recording is of, as its file is named behind the family. part: of the same steps, in a file of its own. */
+static void kind_of(const search *r, const char *part, char *buf, size_t size)
 {
-    char   name[120], kind[40], known[600] = "";
-    vp_err why = {0};
-
     const char *of = evaluates(r)                     ? "-eval"
                      : vp_hf_has_liger(r->request)    ? "-liger"
                      : vp_hf_is_dpo(r->request)       ? "-dpo"
@@ -230,12 +226,30 @@ static vp_status find_recording(const search *r, const char *suffix, char *path,
                      : vp_hf_has_adapters(r->request) ? "-lora"
                                                       : "";
 
-    snprintf(kind, sizeof kind, "%s%s", of, suffix);
+    snprintf(buf, size, "%s%s", of, part);
+}
+
+static bool has_recording(const search *r, const char *part, char *path, size_t size)
+{
+    char   name[120], kind[40];
+    vp_err why = {0};
+
+    kind_of(r, part, kind, sizeof kind);
     snprintf(name, sizeof name, "recordings/%s%s.rec", r->model->family, kind);
-    if (r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
-            '\0' &&
-        vp_file_find_program(name, path, size, &why) == VP_OK)
+    return r->model->family[strspn(r->model->family, "abcdefghijklmnopqrstuvwxyz0123456789_-")] ==
+               '\0' &&
+           vp_file_find_program(name, path, size, &why) == VP_OK;
+}
+
+static vp_status find_recording(const search *r, const char *part, char *path, size_t size,
+                                vp_err *err)
+{
+    char   kind[40], known[600] = "";
+    vp_err why = {0};
+
+    if (has_recording(r, part, path, size))
         return VP_OK;
+    kind_of(r, part, kind, sizeof kind);
     if (vp_file_find_program("recordings/llama.rec", path, size, &why) != VP_OK)
         return VP_FAIL(err, VP_ERR_INPUT, "recorded training steps are missing: %s", why.message);
     list_families(path, kind, known, sizeof known);
@@ -253,7 +267,7 @@ static vp_status find_recording(const search *r, const char *suffix, char *path,
                       : vp_hf_is_trl(r->request)  ? " by TRL's SFTTrainer"
                       : r->found->plain           ? ""
                                                   : " by transformers' Trainer",
-                      *suffix ? " without flash attention" : "", known,
+                      strstr(part, "-noflash") ? " without flash attention" : "", known,
                       vp_hf_is_trl(r->request) && !vp_hf_is_dpo(r->request) && !evaluates(r)
                           ? "--trainer hf --recompute full, whose whole logits take "
                             "more; or "
@@ -394,13 +408,13 @@ static void put_back(vp_hf_found *found)
 }
 
 /* A recording, and what it makes of the model. */
-static vp_status open_recording(search *r, const char *suffix, vp_err *err)
+static vp_status open_recording(search *r, const char *part, vp_err *err)
 {
     char      path[PATH_MAX];
     vp_status st = VP_OK;
 
     put_back(r->found);
-    VP_TRY(find_recording(r, suffix, path, sizeof path, err));
+    VP_TRY(find_recording(r, part, path, sizeof path, err));
     r->found->is_borrowed = r->request->shelf != NULL;
     VP_TRY(r->found->is_borrowed
                ? vp_hf_shelf_open(r->request->shelf, path, &r->found->recording, err)
@@ -410,6 +424,50 @@ static vp_status open_recording(search *r, const char *suffix, vp_err *err)
     VP_TRY(vp_hf_check_config(r->model, r->found->recording, &r->found->sizes, err));
     VP_TRY(choose_seq(r, err));
     VP_TRY(choose_target(r, err));
+out:
+    return st;
+}
+
+/* A file of a kind's steps, and in it the program. */
+static vp_status find_in_part(search *r, const char *part, char key[KEY_SIZE], char other[KEY_SIZE],
+                              const vp_recorded_program **program, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    VP_TRY(open_recording(r, part, err));
+    r->attention = is_without_flash(r) ? "sdpa:efficient" : r->request->attention;
+    VP_TRY(find_tied(r, key, other, program, err));
+out:
+    return st;
+}
+
+/* Dropout in adapters, flash-attn 2 and cards without flash attention have files of their own beside the others, as
+ * FAMILY-lora-dropout-flash2.rec; what is in none of those is looked for in the plainer ones. Where it is in none at all, the first
+ * one is open. */
+static vp_status find_in_parts(search *r, char key[KEY_SIZE], char other[KEY_SIZE],
+                               const vp_recorded_program **program, vp_err *err)
+{
+    const vp_hf_request *q       = r->request;
+    const char          *dropout = vp_hf_has_adapters(q) && q->lora.dropout > 0 ? "-dropout" : "";
+    const char          *kernels = strcmp(q->attention, "flash_attention_2") == 0 ? "-flash2"
+                                   : vp_hf_lacks_flash(q)                         ? "-noflash"
+                                                                                  : "";
+    char                 parts[3][40] = {"", "", ""}, path[PATH_MAX];
+    int                  first        = 2;
+    vp_status            st           = VP_OK;
+
+    snprintf(parts[0], sizeof parts[0], "%s%s", dropout, kernels);
+    snprintf(parts[1], sizeof parts[1], "%s", dropout);
+    *program = NULL;
+    for (int i = 2; i >= 0; i--)
+        if (*parts[i] && has_recording(r, parts[i], path, sizeof path))
+            first = i;
+    for (int i = first; i < 3 && !*program; i++)
+        if (i == first ||
+            (strcmp(parts[i], parts[i - 1]) != 0 && has_recording(r, parts[i], path, sizeof path)))
+            VP_TRY(find_in_part(r, parts[i], key, other, program, err));
+    if (!*program && first < 2)
+        VP_TRY(find_in_part(r, parts[first], key, other, program, err));
 out:
     return st;
 }
@@ -425,13 +483,7 @@ static vp_status find_step(search *r, const vp_recorded_program **program, vp_er
                     "--attention flash_attention_2 takes compute capability 8.0 or more, and this "
                     "card has %d.%d",
                     r->request->capability / 10, r->request->capability % 10));
-    VP_TRY(open_recording(r, "", err));
-    r->attention = is_without_flash(r) ? "sdpa:efficient" : r->request->attention;
-    VP_TRY(find_tied(r, key, other, program, err));
-    if (!*program && is_without_flash(r)) {
-        VP_TRY(open_recording(r, "-noflash", err));
-        VP_TRY(find_tied(r, key, other, program, err));
-    }
+    VP_TRY(find_in_parts(r, key, other, program, err));
     if (!*program && r->request->terse)
         VP_TRY(VP_FAIL(err, VP_ERR_INPUT, "%s: no such step was recorded", r->model->family));
     if (!*program)

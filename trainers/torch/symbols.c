@@ -193,7 +193,7 @@ static int64_t scratch_of_count(int64_t n, int64_t processors)
 }
 
 /* Rows that are learnt from, all but a sequence's last, taken by a mask: the scratch of counting them, of finding where they are, of
- * the prefix sum that puts them back, and of the sort in their gradient. CUB's, compute capability 9.0, where eight blocks of its sum
+ * the prefix sum that puts them back, and of the sort in their gradient, and in that of all rows where none is left out. CUB's, compute capability 9.0, where eight blocks of its sum
  * are on a multiprocessor, five times over. TRL's head has them in tiles. */
 static void complete_learnt(vp_symbols *s)
 {
@@ -205,9 +205,10 @@ static void complete_learnt(vp_symbols *s)
     at[VP_SYM_YS2] = 511 + vp_round_up(8 * (32 + vp_ceil_div(n / 2, 4224)), 256);
     at[VP_SYM_YP]  = 511 + vp_round_up(16 * (32 + vp_ceil_div(n, 896)), 256);
     at[VP_SYM_YG]  = n > 2304 ? scratch_of_index(n, bits_of(at[VP_SYM_N])) : 1;
-    at[VP_SYM_YB]  = least(n, VP_TILE_ROWS);
-    at[VP_SYM_YL]  = last_of(n, VP_TILE_ROWS);
-    at[VP_SYM_VL]  = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
+    at[VP_SYM_YI] = at[VP_SYM_N] > 2304 ? scratch_of_index(at[VP_SYM_N], bits_of(at[VP_SYM_N])) : 1;
+    at[VP_SYM_YB] = least(n, VP_TILE_ROWS);
+    at[VP_SYM_YL] = last_of(n, VP_TILE_ROWS);
+    at[VP_SYM_VL] = last_of(at[VP_SYM_V], VP_TILE_COLUMNS);
 }
 
 /* Rows of tokens that Liger's loss takes at once (fused_linear_cross_entropy_forward of 0.8.5): as many as make logits of the

@@ -1,7 +1,8 @@
 """In place of the package flash_attn, which needs a card to be built for: what its functions allocate, kernels left out.
 
 After flash-attention 2.8, flash_attn/flash_attn_interface.py (FlashAttnFunc, FlashAttnVarlenFunc) and csrc/flash_attn/flash_api.cpp (mha_fwd,
-mha_varlen_fwd, mha_bwd, mha_varlen_bwd), without dropout, not deterministic. Forward's split of keys is left out: a training step fills the card.
+mha_varlen_fwd, mha_bwd, mha_varlen_bwd), not deterministic. Dropout allocates nothing more, for the matrix of what it drops is asked for by
+nobody. Forward's split of keys is left out: a training step fills the card.
 """
 import importlib.machinery
 import sys
@@ -59,14 +60,21 @@ class Attention(torch.autograd.Function):
 
 def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None,
                     deterministic=False, return_attn_probs=False):
-    assert not dropout_p and not deterministic and q.shape[-1] % 8 == 0
+    assert not deterministic and q.shape[-1] % 8 == 0
     return Attention.apply(q, k, v, None)
 
 
 def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False,
                            window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, return_attn_probs=False, block_table=None):
-    assert not dropout_p and not deterministic and q.shape[-1] % 8 == 0
+    assert not deterministic and q.shape[-1] % 8 == 0
     return Attention.apply(q, k, v, (cu_seqlens_q, cu_seqlens_k))
+
+
+def unpadded(mask):
+    """As transformers' _get_unpad_data, but that every token is kept: how many are depends on values, and this is the most."""
+    lengths = mask.sum(dim=-1, dtype=torch.int32)
+    kept = torch.empty(mask.numel(), dtype=torch.int64, device=mask.device)
+    return kept, torch.nn.functional.pad(torch.cumsum(lengths, dim=0, dtype=torch.int32), (1, 0)), mask.shape[-1]
 
 
 def install():
@@ -78,5 +86,6 @@ def install():
     padding.pad_input, padding.unpad_input = t._pad_input, t._unpad_input
     sys.modules["flash_attn"], sys.modules["flash_attn.bert_padding"] = m, padding
     t.is_flash_attn_2_available = lambda: True
+    t._get_unpad_data = unpadded
     of_2 = t.FLASH_ATTENTION_COMPATIBILITY_MATRIX[2]
     of_2["general_availability_check"] = of_2["pkg_availability_check"] = lambda *args, **kwargs: True

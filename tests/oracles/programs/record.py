@@ -77,7 +77,7 @@ def variants(name, only):
 
 
 def variants_like(path, only):
-    """The programs of another file for whole batches without a mask in 16 bits, with the words of only set."""
+    """The programs of another file with the words of only set; where that is the attention, those that run flash attention."""
     words = ("task", "precision", "attention", "mask", "gqa", "tied", "recompute", "lora", "keep_output", "lora_dropout")
     for line in open(path):
         kind, _, key = line.split(" = ")[0].strip().partition(" ")
@@ -85,7 +85,12 @@ def variants_like(path, only):
             continue
         said = dict(w.split("=", 1) for w in key.split())
         v = {k: number_or_word(said.get(k, DEFAULTS.get(k))) for k in words + tuple(DEFAULTS)}
-        if v["attention"] == "sdpa:flash" and v["precision"] != "fp32" and not (v["mask"] or v["window"] or v["ragged"]):
+        if v["lora"] == "none" and "lora_dropout=1" in only:
+            continue
+        flash = v["attention"] == "sdpa:flash" and v["precision"] != "fp32" and not v["ragged"]
+        flash = flash and ("attention=flash_attention_2" in only or not (v["mask"] or v["window"]))
+        flash = flash or v["mask"] and "attention=flash_attention_2" in only and v["attention"] == "sdpa:efficient" and v["precision"] != "fp32"
+        if flash or not any(w.startswith("attention=") for w in only):
             yield dict(v, **{w.split("=")[0]: number_or_word(w.split("=", 1)[1]) for w in only})
 
 

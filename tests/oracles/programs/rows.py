@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Whole training steps of known models, peaks by phase as PyTorch's allocator counts them: rows to hold the estimates against.
 
-    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
+    rows.py OUT.csv [--null build/null] [--random N [--seed S] [--adapters] [--trl] [--dpo] [--features] [--dropout] [--evaluate] [--liger] [--models MODEL ...] [--answered VPLAN]
         [--only COLUMN=VALUE,VALUE ...]]
 
 Two steps as `vplan estimate --trainer torch` means them, on one card of compute capability 9.0 with 132 multiprocessors that the
 stand-in plays, addresses rising. cuBLAS's workspaces are part of every number. With --random the rows are drawn: models, precisions,
 attention, masks, checkpointing, optimizers and shapes; those of OUT.csv stay, so that it resumes. With
---trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --models: these, with sdpa. --answered: only rows that
+--trl: by TRL's SFTTrainer, with --adapters also with them and with padding; --dpo: by its DPOTrainer, whose batches are pairs. --features: packed samples, 8-bit weights, DoRA. --dropout: adapters with dropout, flash-attn 2. --models: these, with sdpa. --answered: only rows that
 VPLAN estimates, quantised weights of any family among them. --evaluate: an evaluation of two batches behind the steps, by Trainer's own
 evaluate(). --liger: by Trainer with Liger's kernels (`pip install liger-kernel`). With --adapters: causal models by a plain loop or by Trainer with its clipping, whole or under LoRA or QLoRA, with optimizers of bitsandbytes too.
 """
@@ -216,6 +216,17 @@ def drawn_features(n, seed, models):
     return out
 
 
+def drawn_with_dropout(n, seed, models):
+    """Steps as published scripts have them: dropout in adapters, flash-attn 2, or both."""
+    rng = random.Random(seed)
+    out = []
+    for r in drawn_with_adapters(40 * n, seed, models, wide=True):
+        dropout, flash = int(r[11] != "none" and rng.random() < 0.7), rng.random() < 0.5
+        if (dropout or flash) and not (flash and r[2] == "fp32") and len(out) < n:
+            out.append(r[:3] + ("flash_attention_2" if flash else r[3],) + r[4:] + (0, "none", 0, 0, dropout))
+    return out
+
+
 def by_trainer(rows, seed, evaluates, liger):
     """The rows, by Trainer, with samples at once in an evaluation, and Liger's kernels."""
     rng = random.Random(seed)
@@ -247,7 +258,7 @@ ROWS = [  # model, precision, attention, recompute, optimizer, batch, sequence
 ]
 COLUMNS = ["model", "config", "precision", "attention", "recompute", "optimizer", "micro_batch", "seq", "task", "padding", "trainer", "lora", "rank",
            "load"]
-MORE = ["eval_batch", "liger", "packing", "dora"]
+MORE = ["eval_batch", "liger", "packing", "dora", "lora_dropout"]
 PHASES = ["load"] + ["%s%d" % (n, i) for i in (1, 2) for n in ("forward", "backward", "step")]
 
 
@@ -288,7 +299,7 @@ def answered(vplan, rows, n):
 def measure(row):
     import torch
     name, config, precision, attention, recompute, opt_name, batch, seq, task, padding, trainer, adapters, rank, load = row[:len(COLUMNS)]
-    eval_batch, liger, packing, dora = row[len(COLUMNS):] + (0, "none", 0, 0)[len(row) - len(COLUMNS):]
+    eval_batch, liger, packing, dora, lora_dropout = row[len(COLUMNS):] + (0, "none", 0, 0, 0)[len(row) - len(COLUMNS):]
     torch.backends.cudnn.enabled = False
     play.choose_attention(attention)
     peaks = {}
@@ -302,7 +313,7 @@ def measure(row):
     if "image_size" in fields:
         seq = (fields["image_size"] // fields["patch_size"]) ** 2 + 1
     v = dict(task=task, precision=precision, attention=attention, lora=adapters, recompute=recompute, quantised=load, upcast=load != "none" and trainer not in play.TRL,
-             trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=0, packed=packing, dora=dora,
+             trainer=trainer, mask=padding == "mask", keep_output=0, r=rank, lora_dropout=lora_dropout, packed=packing, dora=dora,
              liger=liger if liger != "none" else 0)
     m = play.make_model(v, (config["model_type"], fields))
     of_dpo = {}
@@ -347,6 +358,7 @@ def main():
     p.add_argument("--liger", action="store_true")
     p.add_argument("--dpo", action="store_true")
     p.add_argument("--features", action="store_true")
+    p.add_argument("--dropout", action="store_true")
     p.add_argument("--models", nargs="+")
     p.add_argument("--answered")
     p.add_argument("--only", nargs="*")
@@ -359,6 +371,8 @@ def main():
     n = a.random * (40 if a.answered else 1)
     if a.features:
         rows = drawn_features(n, a.seed, a.models)
+    elif a.dropout:
+        rows = drawn_with_dropout(n, a.seed, a.models)
     elif a.trl or a.dpo:
         rows = drawn_by_trl(n, a.seed, a.models, a.adapters)
         rows = [r[:9] + ("mask", "dpo") + r[11:] if a.dpo else r for r in rows]
