@@ -13,6 +13,7 @@
 
 typedef struct check_options {
     const char          *target, *versions;
+    int64_t              world; /* 0: not said */
     vp_check_fit_options fit;
 } check_options;
 
@@ -42,6 +43,16 @@ static const vp_option rows[] = {
     {VP_ROW_SEQ(check_options, fit.seq),
      .help      = "Tokens of a sample, where the files do not say it",
      .otherwise = "what the files say"},
+    {.name      = "--world",
+     .kind      = VP_OPTION_COUNT,
+     .at        = offsetof(check_options, world),
+     .value     = "N",
+     .unit      = "cards",
+     .min       = 1,
+     .max       = 65536,
+     .help      = "Processes that are started, one a card, where neither files nor command say it",
+     .otherwise = "what they say",
+     .example   = "8"},
 };
 static const vp_option_set check_rows = {VP_ROWS(rows)};
 
@@ -80,7 +91,9 @@ static void print_settings(const vp_checked *c)
             snprintf(line + strlen(line), sizeof line - strlen(line), "%s%s %s%s",
                      line[0] ? ", " : "", vp_setting_key(i),
                      c->may_be[i] ? c->may_be[i] : c->settings.value[i],
-                     c->by_default[i] ? " (default)" : "");
+                     !c->by_default[i]                   ? ""
+                     : i == VP_SETTING_WORLD && c->world ? " (--world)"
+                                                         : " (default)");
     if (line[0]) {
         printf("these files mean\n");
         print_folded(line, 4);
@@ -263,6 +276,10 @@ static vp_status run(int argc, char **argv, vp_cli *cli, vp_err *err)
     VP_TRY(vp_parse_versions(o.versions, &versions, err));
     opts.versions = versions;
     opts.follows  = true;
+    if (o.world) {
+        opts.world = vp_arena_printf(arena, "%lld", (long long)o.world);
+        VP_TRY_ALLOC(err, opts.world);
+    }
     for (int i = 0; i < line.n_words; i++)
         inputs[n++] = (vp_check_input){.path = line.words[i]};
     if (line.rest) {

@@ -253,6 +253,10 @@ code, j, err = check("v2.yaml", *CARD)
 ok(code == 0 and j["fits"] is None and "how many cards" in json.dumps(j), "no bytes of one card where nobody says over how many weights are shared", (code, j))
 code, j, err = check("v2.yaml", *CARD, "--", "torchrun", "--nproc-per-node", "4", "train.py")
 ok(j["fits"] is True and j["common"]["world"] == 4, "with the command they are answered", (code, j))
+code, same, err = check("v2.yaml", *CARD, "--world", "4")
+ok(same["fits"] is True and same["common"]["world"] == 4 and same["device_bytes"] == j["device_bytes"], "with --world too, alike", (code, same))
+code, j, err = check("v2.yaml", *CARD, "--world", "8", "--", "torchrun", "--nproc-per-node", "4", "train.py")
+ok(j["common"]["world"] == 4, "a command that says how many is believed", (code, j))
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
                           ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\n", "GRPO"),

@@ -38,8 +38,9 @@ static vp_status complete(vp_arena *arena, const vp_checked *c, const vp_choose_
         }
     if (!s->value[VP_SETTING_WORLD] && shares(s->value[VP_SETTING_PARALLEL])) {
         out->why = vp_arena_printf(arena,
-                                   "the files say parallel %s and not over how many cards; the "
-                                   "command that starts them does: vplan check FILE... -- COMMAND",
+                                   "the files say parallel %s and not over how many cards; --world "
+                                   "N does, or the command that starts them: vplan check FILE... "
+                                   "-- COMMAND",
                                    s->value[VP_SETTING_PARALLEL]);
         VP_TRY_ALLOC(err, out->why);
         goto out;
