@@ -329,6 +329,13 @@ vp_status vp_parse_host(const vp_plan_options *o, const vp_device *device, vp_pl
                     "by itself and have a master weight or a state",
                     o->offload, vp_optimizer_name(r->recipe.optimizer),
                     vp_precision_name(r->recipe.precision)));
+    if (vp_offload_held(r->offload) == VP_OFFLOAD_OPTIMIZER && !r->any_optimizer &&
+        !r->any_precision && vp_optimizer_n_states(r->recipe.optimizer) == 0 &&
+        !vp_precision_has_master(r->recipe.precision))
+        VP_TRY(VP_FAIL(err, VP_ERR_USAGE,
+                       "--offload %s: %s in %s has neither a master weight nor a state", o->offload,
+                       vp_optimizer_name(r->recipe.optimizer),
+                       vp_precision_name(r->recipe.precision)));
     if (r->n_segments && r->host_bytes && r->offload != VP_OFFLOAD_ANY &&
         (vp_offload_moves(r->offload) || vp_offload_streams(r->offload)))
         VP_TRY(VP_FAIL(err, VP_ERR_USAGE, "--offload %s: not of blocks in segments", o->offload));

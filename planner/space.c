@@ -54,7 +54,8 @@ static vp_status add_moved(const vp_plan_request *r, vp_plan_answer *a, const vp
     vp_status     st          = VP_OK;
 
     for (int i = 0; i < s->blocks->n_moved; i++)
-        for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS; n_slots++) {
+        for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS && n_slots < ilp->n_blocks;
+             n_slots++) { /* the last block on each slot keeps its outputs there */
             const vp_library *lib = &s->blocks->moved_libraries[i];
             vp_ilp            p   = *ilp;
             if (only && (only->activations != s->blocks->moved[i] || only->n_slots != n_slots))
@@ -84,27 +85,22 @@ out:
     return st;
 }
 
-/* Whether blocks that must move activations keep none but their inputs. */
-static bool has_nothing_to_move(const vp_plan_request *r, const vp_blocks *b)
-{
-    return vp_blocks_may_move(r, b->micro_batch) && b->n_moved == 0;
-}
-
-/* The least host memory of what blocks may do beside what is held there. */
+/* The least host memory of what blocks may do beside what is held there; INT64_MAX: they must move activations
+ * and have none that may. */
 static int64_t host_need(const vp_plan_request *r, const vp_setting *s, const vp_figures *held)
 {
     const int64_t n_blocks    = r->model->graph.n_instances - 2;
     int64_t       least_bytes = INT64_MAX;
 
-    if (!vp_request_must_move(r) || has_nothing_to_move(r, s->blocks))
+    if (!vp_request_must_move(r))
         return held->host_bytes;
     for (int i = 0; i < s->blocks->n_moved; i++)
         for (int n_slots = 1; n_slots <= VP_MAX_ACTIVATION_SLOTS; n_slots++)
-            if (s->blocks->moved_libraries[i].n > 0)
+            if (s->blocks->moved_libraries[i].n > 0 && n_slots < n_blocks)
                 least_bytes =
                     vp_min_i64(least_bytes, vp_moved_sent_bytes(n_blocks, &s->blocks->outputs,
                                                                 s->blocks->moved[i], n_slots));
-    return vp_moved_beside(held, least_bytes);
+    return least_bytes == INT64_MAX ? INT64_MAX : vp_moved_beside(held, least_bytes);
 }
 
 /* Whether activations may move beside this: states of none, half or all of the chain. */
@@ -218,7 +214,7 @@ static vp_status add_scenarios(const vp_plan_request *r, vp_plan_answer *a, cons
         VP_TRY(vp_streamed_bound(a->arena, &s->blocks->alone, &c->figures, 0,
                                  r->global_batch / s->micro_batch,
                                  vp_device_arena_bytes(r->device, r->budget_bytes), &p, err));
-    if (only ? !only->activations : !vp_request_must_move(r) || has_nothing_to_move(r, s->blocks)) {
+    if (only ? !only->activations : !vp_request_must_move(r)) {
         if (alone)
             VP_TRY(add_scenario(a, c, &s->blocks->alone, &p, cap, err));
         else
