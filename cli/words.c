@@ -48,11 +48,12 @@ vp_status vp_say_empty(const vp_plan_request *r, const vp_plan_answer *a, vp_err
         return VP_OK;
     if (a->least_host_bytes == INT64_MAX && vp_request_must_move(r) &&
         r->recompute == VP_RECOMPUTE_FULL)
-        return VP_FAIL(err, VP_ERR_USAGE,
-                       "--offload %s beside --recompute full: a block then keeps its input alone, which "
-                       "stays on the device, so that nothing is left to move; ask for --offload %s, or "
-                       "for another --recompute",
-                       vp_offload_name(r->offload), vp_offload_name(vp_offload_held(r->offload)));
+        return VP_FAIL(
+            err, VP_ERR_USAGE,
+            "--offload %s beside --recompute full: a block then keeps its input alone, which "
+            "stays on the device, so that nothing is left to move; ask for --offload %s, or "
+            "for another --recompute",
+            vp_offload_name(r->offload), vp_offload_name(vp_offload_held(r->offload)));
     if (a->least_host_bytes == INT64_MAX && r->model->graph.n_instances == 3 &&
         vp_request_must_move(r))
         return VP_FAIL(err, VP_ERR_USAGE,

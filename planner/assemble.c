@@ -267,6 +267,12 @@ out:
     return st;
 }
 
+bool vp_figures_may_fit(const vp_device *device, const vp_figures *f, int64_t budget_bytes)
+{
+    return vp_add(f->stack_base_bytes, f->first_height_bytes) <=
+           vp_device_arena_bytes(device, budget_bytes);
+}
+
 vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost,
                               vp_figures *out, vp_err *err)
 {

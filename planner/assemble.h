@@ -58,6 +58,10 @@ typedef struct vp_figures {
 vp_status vp_assemble_figures(const vp_model *model, const vp_scenario *scenario, vp_cost *cost,
                               vp_figures *out, vp_err *err);
 
+/* Whether the chain's first instance fits beside what lies below the stack, which no row of an integer program
+ * says. Where it does not, no plan of the scenario does, whatever its blocks do. */
+bool vp_figures_may_fit(const vp_device *device, const vp_figures *figures, int64_t budget_bytes);
+
 /* The same for n recipes that differ in the optimizer only, in place of the scenario's: blocks are
  * lowered once. */
 vp_status vp_assemble_figures_each(const vp_model *model, const vp_scenario *scenario,

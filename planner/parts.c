@@ -134,7 +134,8 @@ vp_status vp_parts_problem(vp_arena *arena, const vp_plan_request *r, const vp_p
     for (int64_t i = 0; i < a->n_scenarios; i++) {
         const vp_ilp     *p     = &a->problem.ilps[i];
         const vp_ilp_part whole = {.ilp = *p, .first = -1, .last = -1};
-        if (vp_chain_proves(p, a->problem.budget_bytes, a->problem.upper_ns, 0))
+        if (!vp_figures_may_fit(r->device, &a->scenarios[i]->figures, r->budget_bytes) ||
+            vp_chain_proves(p, a->problem.budget_bytes, a->problem.upper_ns, 0))
             continue;
         VP_TRY(list_parts(arena, r, a, i, p, a->problem.budget_bytes, &parts, &n, err));
         if (n == 0)
@@ -143,8 +144,11 @@ vp_status vp_parts_problem(vp_arena *arena, const vp_plan_request *r, const vp_p
             if (!vp_chain_proves(&parts[k].ilp, a->problem.budget_bytes, a->problem.upper_ns, 0))
                 VP_TRY(add_part(&l, a, i, &parts[k], err));
     }
-    if (l.n == 0) /* the solver is always asked */
-        VP_TRY(add(&l, 0, &(vp_ilp_part){.ilp = a->problem.ilps[0], .first = -1, .last = -1}, err));
+    for (int64_t i = 0; l.n == 0 && i < a->n_scenarios; i++) /* the solver is always asked */
+        if (vp_figures_may_fit(r->device, &a->scenarios[i]->figures, r->budget_bytes) ||
+            i == a->n_scenarios - 1)
+            VP_TRY(add(&l, i, &(vp_ilp_part){.ilp = a->problem.ilps[i], .first = -1, .last = -1},
+                       err));
     *out        = a->problem;
     out->ilps   = l.ilps;
     out->n_ilps = l.n;

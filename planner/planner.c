@@ -261,12 +261,6 @@ static int by_bound(const void *a, const void *b)
     return (x->idx > y->idx) - (x->idx < y->idx);
 }
 
-static bool first_fits(const vp_plan_request *r, const vp_candidate *scenario, int64_t budget_bytes)
-{
-    return scenario->figures.stack_base_bytes + scenario->figures.first_height_bytes <=
-           vp_device_arena_bytes(r->device, budget_bytes);
-}
-
 /* The best of each scenario from `from` on that could win, or come within a share of the best, into found[]
  * (room for as many more). */
 static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_arena *arena,
@@ -282,7 +276,7 @@ static vp_status search(const vp_plan_request *r, const vp_plan_answer *a, vp_ar
     VP_TRY_ALLOC(err, order && counts);
     for (int64_t i = from; i < a->n_scenarios; i++) {
         order[n].idx = i;
-        n += first_fits(r, a->scenarios[i], budget_bytes) &&
+        n += vp_figures_may_fit(r->device, &a->scenarios[i]->figures, budget_bytes) &&
              vp_dp_bound(&a->problem.ilps[i], arena_bytes, &order[n].bound_ns);
     }
     qsort(order, (size_t)n, sizeof *order, by_bound);
@@ -327,7 +321,7 @@ static vp_status price_found(const vp_plan_request *r, const vp_plan_answer *a,
     vp_status     st     = VP_OK;
 
     VP_TRY_ALLOC(err, counts);
-    *valid = first_fits(r, a->scenarios[i], r->budget_bytes);
+    *valid = vp_figures_may_fit(r->device, &a->scenarios[i]->figures, r->budget_bytes);
     if (*valid) {
         vp_ilp_part_counts(&source->part, of_part, counts, n_items);
         VP_TRY(price_counts(r, a, i, counts, r->budget_bytes, c, valid, err));
@@ -627,7 +621,7 @@ vp_status vp_planner_monolithic(const vp_plan_request *r, const vp_plan_answer *
     VP_TRY_ALLOC(err, p.ilps);
     /* the first instance's need is no row of an integer program */
     for (int64_t i = 0; i < a->n_scenarios; i++)
-        if (first_fits(r, a->scenarios[i], r->budget_bytes))
+        if (vp_figures_may_fit(r->device, &a->scenarios[i]->figures, r->budget_bytes))
             p.ilps[p.n_ilps++] = a->problem.ilps[i];
     VP_TRY(vp_solve_monolithic(a->arena, &p, &whole, err));
     if (a->n_candidates)

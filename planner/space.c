@@ -353,7 +353,9 @@ static vp_status bound_between(const vp_plan_request *r, const vp_plan_answer *a
 
     p.base_bytes = vp_min_i64(p.base_bytes, a->problem.ilps[smaller].base_bytes);
     p.end_bytes  = vp_min_i64(p.end_bytes, a->problem.ilps[smaller].end_bytes);
-    if (!vp_dp_bound(&p, a->problem.budget_bytes, bound_ns))
+    if ((!vp_figures_may_fit(r->device, &a->scenarios[larger]->figures, r->budget_bytes) &&
+         !vp_figures_may_fit(r->device, &a->scenarios[smaller]->figures, r->budget_bytes)) ||
+        !vp_dp_bound(&p, a->problem.budget_bytes, bound_ns))
         *bound_ns = INT64_MAX;
     else if (*bound_ns < upper_ns)
         VP_TRY(vp_parts_bound(r, a, larger, &p, a->problem.budget_bytes, bound_ns, err));

@@ -56,6 +56,13 @@ at_least, below = (plan("smollm2-135m", *job, "--budget", least - less, "--front
 ok(at_least["device_bytes"] == least and at_least["frontier"][0]["budget_bytes"] == least and below["device_bytes"] is None, "the least budget of smollm2-135m",
    (least, at_least["device_bytes"], below["device_bytes"]))
 
+# a scenario whose embedding alone does not fit, while its blocks would: it is in no bound, which was 14 % below what there is
+job = ("--device", "a100-sxm-80gb", "--seq", 256, "--global-batch", 4, "--optimizer", "any", "--host-memory", "1GiB")
+least = plan("gpt2-medium", *job, "--budget", "1MB")["proof"]["least_budget_bytes"]
+for budget in least, least * 11 // 10:
+    tight = plan("gpt2-medium", *job, "--budget", budget)
+    ok(tight["proof"]["status"] == "optimal", "gpt2-medium with host memory in %d" % budget, proof(tight))
+
 # ---- margins: a thing fits in the bytes it needs, and not in one less ----
 
 ONE = ("--seq", 32, "--global-batch", 1)
