@@ -257,6 +257,14 @@ code, same, err = check("v2.yaml", *CARD, "--world", "4")
 ok(same["fits"] is True and same["common"]["world"] == 4 and same["device_bytes"] == j["device_bytes"], "with --world too, alike", (code, same))
 code, j, err = check("v2.yaml", *CARD, "--world", "8", "--", "torchrun", "--nproc-per-node", "4", "train.py")
 ok(j["common"]["world"] == 4, "a command that says how many is believed", (code, j))
+# ---- LLaMA-Factory's reader of YAML is OmegaConf, to which 2e-5 is a number; what only its export reads is a key too ----
+LF = "model_name_or_path: x\nstage: sft\nfinetuning_type: lora\ncutoff_len: 512\ntemplate: x\ndo_train: true\n"
+code, j, err = check(write("lf.yaml", LF + "learning_rate: 2e-5\nexport_quantization_bit: 4\nexport_legacy_format: false\n"))
+ok(code == 0 and not any(f["severity"] == "error" for f in j["findings"]), "OmegaConf's numbers, export's keys", (code, j))
+code, j, err = check(write("lf.yaml", LF + 'learning_rate: "2e-5"\n'))
+ok(code == 4 and "is text, not a number" in json.dumps(j), "in quotes it is text", (code, j))
+code, j, err = check(write("lf.yaml", LF + "tensor_model_parallel_size: 2\n"))
+ok(code == 4 and "not judged" in json.dumps(j) and "Megatron" in json.dumps(j), "its Megatron modes are named", (code, j))
 # ---- files of others are named, not taken for a target's ----
 for name, text, whose in [("oumi.yaml", "model:\n  model_name: x\ntraining:\n  trainer_type: TRL_SFT\n", "oumi"),
                           ("grpo.yaml", "model_name_or_path: x\ntorch_dtype: bfloat16\nnum_generations: 8\nper_device_train_batch_size: 4\n", "GRPO"),

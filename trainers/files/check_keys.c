@@ -132,15 +132,16 @@ static void check_number(vp_checked *c, const vp_checked_file *file, const vp_ke
             return;
         }
         snprintf(better, sizeof better, whole ? "%.0f" : strchr(text, '.') ? "%.15g" : "%.1e", x);
+        bool is_read = file->dialect->text_is_number || (file->dialect->exponents && !v->quoted);
         if (file->dialect->text_is_number)
             vp_find(c, file, VP_NOTE, v, k->path, better,
                     "%s is text here; its parser makes a number of it", shown);
         else if (v->quoted)
             vp_find(c, file, VP_ERROR, v, k->path, better, "\"%s\" is text, not a number", shown);
-        else
+        else if (!is_read)
             vp_find(c, file, VP_ERROR, v, k->path, better,
                     "%s is text in YAML 1.1, which wants a dot and a sign in it", shown);
-        if (!file->dialect->text_is_number)
+        if (!is_read)
             return;
     }
     if (whole && x != floor(x))

@@ -1,5 +1,5 @@
 /* trainers/files/dialect_llamafactory.c: LLaMA-Factory's YAML, the dialect of its v0 trainer. Read in
- * LLaMA-Factory 0.9.5, which pins transformers <= 5.6.
+ * LLaMA-Factory 0.9.5, which pins transformers <= 5.6; keys of its main branch of August 2026 too.
  *
  * Checkpointing is on, whatever gradient_checkpointing says: disable_gradient_checkpointing is the
  * switch; layers without a trained parameter are not checkpointed. Precision: bf16 is autocast over
@@ -63,7 +63,7 @@ static const vp_section llamafactory_sections[] = {
      "badam_mask_mode badam_verbose use_swanlab swanlab_project swanlab_workspace "
      "swanlab_run_name swanlab_mode swanlab_api_key swanlab_logdir swanlab_lark_webhook_url "
      "swanlab_lark_secret use_llama_pro use_adam_mini use_mca use_hyper_parallel "
-     "hyper_parallel_args use_muon use_dft_loss use_asft_loss asft_alpha use_eaft_loss eaft_alpha "
+     "hyper_parallel_args hyper_parallel_cp_size use_muon use_dft_loss use_asft_loss asft_alpha use_eaft_loss eaft_alpha "
      "freeze_vision_tower freeze_multi_modal_projector freeze_language_model compute_accuracy "
      "disable_shuffling early_stopping_steps plot_loss include_effective_tokens_per_second "
      "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty "
@@ -75,7 +75,7 @@ static const vp_section llamafactory_sections[] = {
      "om_hub_token print_param_status trust_remote_code quantization_device_map image_max_pixels "
      "image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels video_min_pixels "
      "video_fps video_maxlen use_audio_in_video audio_sampling_rate use_kt kt_weight_path "
-     "kt_expert_checkpoint_path kt_use_lora_experts kt_lora_expert_num "
+     "kt_expert_checkpoint_path kt_non_expert_weight_path kt_use_lora_experts kt_lora_expert_num "
      "kt_lora_expert_intermediate_size kt_optimize_rule kt_config kt_cpu_activation cpu_infer chunk_size mode ray_num_workers "
      "ray_init_kwargs master_addr master_port enable_torch_profiler profiler_output_dir "
      "profiler_wait_steps profiler_warmup_steps profiler_active_steps profiler_repeat "
@@ -83,7 +83,10 @@ static const vp_section llamafactory_sections[] = {
      "fp8_backend fp8_enable_fsdp_float8_all_gather generation_max_length "
      "generation_num_beams generation_config sortish_sampler ray_run_name ray_storage_path "
      "resources_per_worker placement_strategy export_dir export_size export_device "
-     "vllm_maxlen vllm_gpu_util vllm_enforce_eager"},
+     "export_quantization_bit export_quantization_dataset export_quantization_nsamples "
+     "export_quantization_maxlen export_legacy_format export_hub_model_id vllm_maxlen "
+     "vllm_gpu_util vllm_enforce_eager vllm_max_lora_rank vllm_config sglang_maxlen "
+     "sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend"},
 };
 
 static const vp_saying llamafactory_says[] = {
@@ -173,6 +176,7 @@ const vp_dialect vp_dialect_llamafactory = {
                     "model_name_or_path",
     .flag_signs   = "finetuning_type cutoff_len",
     .programs     = "llamafactory-cli lmf",
+    .exponents    = true, /* OmegaConf's reader */
     .base         = &vp_dialect_transformers,
     .base_version = "5.6.0",
 };
