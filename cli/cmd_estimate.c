@@ -374,7 +374,8 @@ static const vp_option rows[] = {
          "Whose states there are; adamw-bf16 and adamw-8bit are AdamW with states in bf16 and in 8 bits",
      .otherwise = "adamw"},
     {VP_ROW_ATTENTION(vp_estimate_options, attention), .open = true,
-     .help = "How it is computed; math keeps the attention matrix for backward"},
+     .help = "How it is computed; math keeps the attention matrix for backward; of PyTorch "
+             "trainers also eager, and flash2, the package flash-attn's"},
     {.name      = "--loss",
      .kind      = VP_OPTION_CHOICE,
      .at        = offsetof(vp_estimate_options, loss),

@@ -20,7 +20,7 @@ static const char *attention_word(const char *word)
 {
     return !word || strcmp(word, "flash") == 0 || strcmp(word, "sdpa") == 0 ? "sdpa:flash"
            : strcmp(word, "math") == 0                                      ? "sdpa:math"
-           : strcmp(word, "fa2") == 0                                       ? "flash_attention_2"
+           : strcmp(word, "fa2") == 0 || strcmp(word, "flash2") == 0        ? "flash_attention_2"
                                                                             : word;
 }
 

@@ -77,7 +77,9 @@ static const char *attention_of(const vp_settings *s)
 {
     const char *word = s->value[VP_SETTING_ATTENTION];
 
-    return strcmp(word, "sdpa") == 0 ? "sdpa:flash" : word;
+    return strcmp(word, "sdpa") == 0     ? "sdpa:flash"
+           : strcmp(word, "flash2") == 0 ? "flash_attention_2"
+                                         : word;
 }
 
 static const char *const BORROWED_BASIS =

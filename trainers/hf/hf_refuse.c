@@ -11,6 +11,7 @@ static const struct {
 } sayings[] = {
     {"attention=sdpa:flash", "--attention sdpa"},
     {"attention=sdpa:math", "--attention math"},
+    {"attention=flash_attention_2", "--attention flash2"},
     {"mask=0", "no padding mask"},
     {"mask=1", "--padding mask"},
     {"gqa=0", "as many key and value heads as heads"},
