@@ -2,7 +2,7 @@
 """How far predicted step times are from measured ones, in one process, in turns.
 
     bench/step_prediction.py [--model gpt2] [--seq 128] [--global-batch 2] [--groups 6] [--lanes 6] [--rounds 15] [--commit SHA]
-    bench/step_prediction.py --host-memory SIZE [--groups 5] [--rounds 3] [--final-rounds 8] [...]
+    bench/step_prediction.py --host-memory SIZE [--groups 10] [--lanes 3] [--rounds 3] [--final-rounds 8] [...]
 
 Plans of every micro-batch, recompute and loss, and the best within ever smaller budgets, in groups. Beside each group two more plans take turns, a step of each: the
 smallest and the largest micro-batch without recompute. What kernel calls took inside their steps is a profile (`vplan tune` learns the same from its races), and
@@ -10,8 +10,7 @@ smallest and the largest micro-batch without recompute. What kernel calls took i
 machine's weather does between neighbouring steps.
 
 With --host-memory every plan offloads: master weights, states, parameters, gradients, activations, updates by the host, in each kind by itself and as the planner
-likes. All fit one budget, half way from the least with host memory to the least without, so that no plan fits that has all on the device. Copies take what copying
-64 MiB takes here, timed before each group. Last the plan that the planner chooses in that budget, with the profile learnt before, takes turns with the four that the
+likes. All fit one budget, half way from the least with host memory to the least without, so that no plan fits that has all on the device. Copies go by the link that `vplan-run --profile` measures, beside each group. Last the plan that the planner chooses in that budget, with the profile learnt before, takes turns with the four that the
 groups found fastest, a step's time over the anchors' of its group: how far it is from the fastest of these. That one is chosen by the same rounds, which speaks
 against the planner's; choosing it by every second round and comparing in the others does not."""
 import json
@@ -19,7 +18,6 @@ import math
 import os
 import random
 import tempfile
-import time
 
 import bench_common as common
 
@@ -32,26 +30,23 @@ def anchors(args, dir, budget):
     return paths
 
 
-def copy_row():
-    """Seconds of a copy of 64 MiB, as a row of a profile: copies of other sizes are scaled from it."""
-    n, seconds = 64 << 20, []
-    source, target = memoryview(bytearray(os.urandom(n))), memoryview(bytearray(n))
-    for _ in range(9):
-        start_s = time.perf_counter()
-        target[:] = source
-        seconds.append(time.perf_counter() - start_s)
-    return {"kernel": "copy_start", "count": n, "copy": 0, "seconds": common.median(seconds)}
+def link(args, dir):
+    """What copies between the two memories carry here, now."""
+    path = f"{dir}/nothing.json"
+    with open(path, "w") as f:
+        json.dump({"schema_version": 1, "device": "", "backend": "", "rows": []}, f)
+    return json.loads(common.output([common.program(args, "vplan-run"), "--profile", path]))["link"]
 
 
-def write_profile(plans, path, copies=()):
+def write_profile(plans, path, link):
     """What calls took inside the steps of these lanes of a race, as a profile file."""
-    rows = {json.dumps(row): row for row in copies}
+    rows = {}
     for plan in plans:
         for call in plan["kernel_calls"]:
             row = {k: v for k, v in call.items() if k not in ("calls", "seconds")}
             rows.setdefault(json.dumps(row), {**row, "seconds": call["seconds"] / call["calls"]})
     with open(path, "w") as f:
-        json.dump({"schema_version": 1, "device": "cpu", "backend": "inside steps", "rows": list(rows.values())}, f)
+        json.dump({"schema_version": 1, "device": "cpu", "backend": "inside steps", "rows": list(rows.values()), "link": link}, f)
     return path
 
 
@@ -116,12 +111,12 @@ def make(args, dir, waiting, learnt, seen):
 
 def main():
     p = common.parser(__doc__)
-    for name, default in (("seq", 128), ("global-batch", 2), ("groups", None), ("lanes", 6), ("rounds", None), ("final-rounds", 8), ("seed", 1)):
+    for name, default in (("seq", 128), ("global-batch", 2), ("groups", None), ("lanes", None), ("rounds", None), ("final-rounds", 8), ("seed", 1)):
         p.add_argument(f"--{name}", type=int, default=default)
     p.add_argument("--model", default="gpt2")
     p.add_argument("--host-memory")
     args = p.parse_args()
-    usual = {"groups": 5, "rounds": 3} if args.host_memory else {"groups": 6, "rounds": 15}
+    usual = {"groups": 10, "lanes": 3, "rounds": 3} if args.host_memory else {"groups": 6, "lanes": 6, "rounds": 15}
     for name, value in usual.items():
         setattr(args, name, getattr(args, name) or value)
     rows, seen = [], set()
@@ -132,11 +127,12 @@ def main():
         random.Random(args.seed).shuffle(waiting)
         beside = anchors(args, dir, most)
         first = race(args, beside)
-        learnt = write_profile(first, f"{dir}/first.json", [copy_row()])
+        learnt = write_profile(first, f"{dir}/first.json", link(args, dir))
         while len(rows) < args.groups * args.lanes and (made := make(args, dir, waiting, learnt, seen)):
             lanes = race(args, [*beside, *made])
-            learnt = write_profile(first, f"{dir}/first.json", [copy_row()])
-            profile = write_profile(lanes[:len(beside)], f"{dir}/profile.json")
+            rates = link(args, dir)
+            learnt = write_profile(first, f"{dir}/first.json", rates)
+            profile = write_profile(lanes[:len(beside)], f"{dir}/profile.json", rates)
             for (path, name), lane in zip(made.items(), lanes[len(beside):]):
                 predicted = common.answer([common.program(args, "vplan"), "explain", path, "--profile", profile, "--json"])["step_time_s"]
                 paces[path] = lane["median_s"] / sum(x["median_s"] for x in lanes[:len(beside)])
@@ -153,7 +149,7 @@ def main():
         rows.append({"name": "choice", "regret": regret, "regret_by_halves": by_halves, "error": own.error, "raw_seconds": own.seconds,
                      "others_raw_seconds": [o.seconds for o in others]})
     settings = {k: getattr(args, k) for k in ("model", "seq", "global_batch", "groups", "lanes", "rounds", "final_rounds", "seed", "host_memory")}
-    part = common.part_name("step_prediction_offload" if args.host_memory else "step_prediction", args, model="gpt2", seq=128, global_batch=2, lanes=6, final_rounds=8, **usual)
+    part = common.part_name("step_prediction_offload" if args.host_memory else "step_prediction", args, model="gpt2", seq=128, global_batch=2, final_rounds=8, **usual)
     described = json.loads(common.output([common.program(args, "vplan-run"), "--describe"]))
     path = common.write_results(args, part, "cpu", {"backend": described["description"]},
                                 {"machine": common.machine(), "load_before": load_before, "load_after": common.load()}, settings, rows)

@@ -113,13 +113,13 @@ static bool is_called(const vp_device *d, const char *name)
     return strcmp(name, d->product) == 0 || strcmp(name, d->name) == 0;
 }
 
-/* One memory has no link to cross. */
+/* One memory has no link to cross. The CPU's two parts of it have: the threads that copy. */
 static void calibrate_link(vp_device *d, const vp_profile *profile)
 {
     double            least  = vp_link_rates_least(&profile->link);
     vp_figure_source *source = &d->sources[VP_FIGURE_HOST_LINK];
 
-    if (d->is_cpu || d->unified || least <= 0 || !is_called(d, profile->link.device))
+    if (d->unified || least <= 0 || !is_called(d, profile->link.device))
         return;
     d->host_link_bytes_per_s = least;
     source->class_           = VP_CLASS_MEASURED;

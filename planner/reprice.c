@@ -1,15 +1,48 @@
 #include "planner/reprice.h"
 
 #include "plan/simulate.h"
+#include "planner/lowering/cost.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct pricing {
     const char       *path;
     const vp_profile *profile;
-    bool              all_measured, has_copies, is_cpu;
+    vp_device         device; /* its link, and its host, as the profile measured them */
+    bool              all_measured, overlaps;
 } pricing;
+
+/* The plan's device, by name: what copies cross and what its host does there. */
+static void find_device(const vp_plan *plan, const vp_profile *profile, vp_device *out)
+{
+    bool found = false;
+
+    for (int i = 0; !found && vp_device_at(i, out); i++)
+        found = strcmp(out->name, plan->device) == 0;
+    if (!found) {
+        *out = (vp_device){.is_cpu = plan->compute_capability == 0};
+        snprintf(out->name, sizeof out->name, "%s", plan->device);
+    }
+    vp_device_calibrate(out, profile);
+}
+
+/* What runs beside kernels, by its rate where it was measured; else it stays the plan's. */
+static void price_beside(pricing *x, vp_step *s)
+{
+    vp_device_figure rate =
+        s->stream == VP_STREAM_HOST ? VP_FIGURE_HOST_UPDATE : VP_FIGURE_HOST_LINK;
+    vp_cost cost = {.device = &x->device};
+
+    x->overlaps = true;
+    if (s->kernel == VP_K_COPY_DONE)
+        return;
+    if (x->device.sources[rate].class_ == VP_CLASS_MEASURED)
+        s->seconds = vp_cost_step(&cost, NULL, s);
+    else
+        x->all_measured = false;
+}
 
 static vp_status look_up(pricing *x, const vp_step *s, const int64_t *ints, double *seconds,
                          vp_err *err)
@@ -60,10 +93,9 @@ static vp_status price_program(pricing *x, const vp_bucket *b, vp_program *p, do
     for (int pass = 0; pass < VP_N_PASSES; pass++)
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             vp_step *s    = &p->steps[pass][i];
-            bool     host = s->stream == VP_STREAM_HOST && !x->is_cpu;
+            bool     host = s->stream == VP_STREAM_HOST && !x->device.is_cpu;
             if (s->kernel == VP_K_COPY_START || s->kernel == VP_K_COPY_DONE || host)
-                /* a card's profile has no links and no host: their seconds stay the plan's */
-                x->has_copies = true;
+                price_beside(x, s);
             else
                 VP_TRY(s->window_of_instance ? price_windows(x, b, p, s, err)
                                              : look_up(x, s, s->ints, &s->seconds, err));
@@ -79,13 +111,11 @@ out:
 
 vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *profile, vp_err *err)
 {
-    pricing   x     = {.path         = path,
-                       .profile      = profile,
-                       .all_measured = true,
-                       .is_cpu       = plan->compute_capability == 0};
+    pricing   x     = {.path = path, .profile = profile, .all_measured = true};
     double    sum_s = 0, step_s;
     vp_status st    = VP_OK;
 
+    find_device(plan, profile, &x.device);
     for (int64_t k = 0; k < plan->n_buckets; k++) {
         vp_bucket *b = &plan->buckets[k];
         for (int64_t i = 0; i < b->n_programs; i++) {
@@ -94,7 +124,7 @@ vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *pro
                 sum_s += b->instances[j].program_idx == i ? b->frequency * step_s : 0;
         }
     }
-    if (x.has_copies) { /* what overlaps does not add up */
+    if (x.overlaps) { /* what overlaps does not add up */
         sum_s = 0;
         for (int64_t k = 0; k < plan->n_buckets; k++) {
             vp_simulation simulated;
@@ -103,7 +133,7 @@ vp_status vp_plan_reprice(vp_plan *plan, const char *path, const vp_profile *pro
         }
     }
     plan->step_time_s = sum_s;
-    plan->time_class  = x.all_measured && !x.has_copies ? "measured" : "assumed";
+    plan->time_class  = x.all_measured ? "measured" : "assumed";
 out:
     return st;
 }

@@ -2,8 +2,11 @@
 
 #include "base/checked.h"
 #include "base/stats.h"
+#include "runtime/measure_link.h"
+#include "runtime/profile_ops.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,10 +50,13 @@ const vp_kernel_time *vp_call_times_median(vp_call_times *x)
     return x->at;
 }
 
-vp_status vp_call_times_rows(const vp_call_times *x, vp_profile *profile, vp_err *err)
+vp_status vp_call_times_profile(const vp_call_times *x, const vp_backend *backend,
+                                vp_profile *profile, vp_err *err)
 {
     vp_status st = VP_OK;
 
+    assert(backend->host_memory);
+    snprintf(profile->backend, sizeof profile->backend, "%s", backend->describe());
     for (int64_t i = 0; i < x->n; i++) {
         const vp_kernel_time *t   = &x->at[i];
         vp_profile_row        row = {.kernel = t->kernel, .dtype = t->dtype, .lacks = t->lacks};
@@ -62,6 +68,8 @@ vp_status vp_call_times_rows(const vp_call_times *x, vp_profile *profile, vp_err
         memcpy(row.ints, t->ints, sizeof row.ints);
         VP_TRY_ALLOC(err, vp_profile_add(profile, &row));
     }
+    VP_TRY(vp_profile_host_update(profile, true, &profile->host_update_bytes_per_s, err));
+    VP_TRY(vp_link_measure(backend, &profile->link, err));
 out:
     return st;
 }

@@ -23,8 +23,10 @@ vp_status vp_call_times_add(vp_call_times *x, const vp_runtime *rt, vp_err *err)
 void      vp_call_times_forget(vp_call_times *x);
 /* x->at with the medians as its seconds; 0 of none. */
 const vp_kernel_time *vp_call_times_median(vp_call_times *x);
-/* After vp_call_times_median(): a row for each call that was made, seconds of one. VP_ERR_NOMEM. */
-vp_status vp_call_times_rows(const vp_call_times *x, vp_profile *profile, vp_err *err);
+/* After vp_call_times_median(), of a backend of the host: its name, a row for each call that was made, seconds
+ * of one, what its memory carries in an update, and its link, measured now. VP_ERR_NOMEM, VP_ERR_DEVICE. */
+vp_status vp_call_times_profile(const vp_call_times *x, const vp_backend *backend,
+                                vp_profile *profile, vp_err *err);
 void      vp_call_times_release(vp_call_times *x);
 
 #endif

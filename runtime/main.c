@@ -638,9 +638,7 @@ static vp_status end_profile(const args *a, const vp_plan *plan, const vp_backen
     profile = vp_profile_new();
     VP_TRY_ALLOC(err, profile);
     snprintf(profile->device, sizeof profile->device, "%s", plan->device);
-    snprintf(profile->backend, sizeof profile->backend, "%s", backend->describe());
-    VP_TRY(vp_call_times_rows(&r->times, profile, err));
-    VP_TRY(vp_profile_host_update(profile, true, &profile->host_update_bytes_per_s, err));
+    VP_TRY(vp_call_times_profile(&r->times, backend, profile, err));
     j = vp_profile_to_json(profile);
     VP_TRY_ALLOC(err, j && vp_json_dump(j, &text));
     VP_TRY(vp_file_put(w, text.data, text.n_bytes, err));
@@ -702,13 +700,14 @@ static vp_status run(const args *a, vp_err *err)
         VP_TRY(vp_runtime_save_merged(rt, a->run.save_merged, a->run.force, err));
     vp_runtime_memory(rt, &r.memory);
     vp_call_times_median(&r.times);
-    VP_TRY(end_profile(a, plan, backend, &r, &timed, err));
     if (a->run.hash)
         VP_TRY(vp_runtime_sha256(rt, r.sha256, err));
     r.process_peak_bytes = process_peak_bytes();
     vp_runtime_free(rt);
     rt = NULL;
     vp_overhead_measure(backend, &r.points, &r.outside, &r.why_not);
+    VP_TRY(
+        end_profile(a, plan, backend, &r, &timed, err)); /* behind the memory that the run took */
     if (a->json)
         VP_TRY(print_json(results_json(plan, backend, a, &r), err));
     else

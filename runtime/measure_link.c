@@ -66,12 +66,11 @@ vp_status vp_link_measure(const vp_backend *backend, vp_link_rates *out, vp_err 
     void       *p  = NULL;
     vp_status   st = VP_OK;
 
-    *out = (vp_link_rates){.pinned_bytes = 0};
-    if (backend->host_memory)
-        return VP_OK;
+    *out            = (vp_link_rates){.pinned_bytes = 0};
     vp_link_rates x = {.pinned_bytes = 2 * COPY_BYTES};
 
-    snprintf(x.device, sizeof x.device, "%s", backend->device);
+    snprintf(x.device, sizeof x.device, "%s",
+             backend->host_memory ? backend->name : backend->device);
     x.pinning_s = -vp_now_s();
     VP_TRY(backend->host_alloc(x.pinned_bytes, &p, err));
     m.host = p;

@@ -321,6 +321,14 @@ static void a_measured_link_takes_the_place_of_the_stated_one(void **state)
     p->link.from_device_bytes_per_s = 20e9;
     vp_device_calibrate(&d, p);
     assert_true(d.host_link_bytes_per_s == 20e9);
+    /* the CPU's: what its threads carry from one part of its memory to another; a card's is not its own */
+    open_device("cpu");
+    vp_device_calibrate(&d, p);
+    assert_true(d.host_link_bytes_per_s == 0);
+    strcpy(p->link.device, "cpu");
+    vp_device_calibrate(&d, p);
+    measured_s = vp_copy_seconds(&d, 1000000000) - vp_copy_seconds(&d, 0);
+    assert_true(measured_s > 0.05 - 1e-9 && measured_s < 0.05 + 1e-9);
     vp_profile_free(p);
 }
 

@@ -682,7 +682,10 @@ static vp_profile *drawn_profile(rng *r, const vp_plan *plan)
     for (int64_t i = 0; i < b->n_instances; i++)
         for (int pass = 0; pass < VP_N_PASSES; pass++)
             for (int64_t k = 0; k < b->programs[b->instances[i].program_idx].n_steps[pass]; k++) {
-                const vp_step *s   = &b->programs[b->instances[i].program_idx].steps[pass][k];
+                const vp_step *s = &b->programs[b->instances[i].program_idx].steps[pass][k];
+                if (vp_kernel_info_of(s->kernel)->kind == VP_KERNEL_TRANSFER ||
+                    (s->stream == VP_STREAM_HOST && plan->compute_capability > 0))
+                    continue; /* by rates of their own */
                 vp_profile_row row = {.kernel  = s->kernel,
                                       .dtype   = s->dtype,
                                       .seconds = 1e-3 + 1e-6 * (double)pick(r, 1000)};
@@ -695,11 +698,34 @@ static vp_profile *drawn_profile(rng *r, const vp_plan *plan)
     return profile;
 }
 
+static bool copies(const vp_plan *plan)
+{
+    const vp_bucket *b = &plan->buckets[0];
+
+    for (int64_t i = 0; i < b->n_programs; i++)
+        for (int64_t k = 0; k < b->programs[i].n_steps[VP_PASS_UPDATE]; k++)
+            if (b->programs[i].steps[VP_PASS_UPDATE][k].kernel == VP_K_COPY_START)
+                return true;
+    return false;
+}
+
+/* A link to the host, and a host's memory, of 1 to 900 MB/s. */
+static void measure_beside(rng *r, const char *device, vp_profile *out)
+{
+    double *const rates[] = {&out->link.to_device_bytes_per_s, &out->link.from_device_bytes_per_s,
+                             &out->link.together_bytes_per_s, &out->host_update_bytes_per_s};
+
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
+        *rates[i] = 1e6 * (double)(1 + pick(r, 900));
+    snprintf(out->link.device, sizeof out->link.device, "%s", device);
+}
+
 /* The plan's own check adds up every step of the unrolled program; the planner prices the same
- * configuration by the same profile. */
+ * configuration by the same profile, on the CPU and on a card, with states in host memory and without. */
 static void a_plan_priced_anew_is_the_plan_made_with_that_profile(void **state)
 {
-    rng r = {77};
+    rng r         = {77};
+    int n_copying = 0;
 
     (void)state;
     for (int turn = 0; turn < 130; turn++) {
@@ -707,16 +733,32 @@ static void a_plan_priced_anew_is_the_plan_made_with_that_profile(void **state)
         vp_model   *model = model_of(random_config(&r, turn % N_FAMILIES, text, sizeof text), 0.0);
         vp_scenario s     = {
                 .recipe = vp_recipe_default(), .seq = 40, .micro_batch = 1 + pick(&r, 2), .n_runs = 1};
-        vp_plan *plan, *again;
-        vp_err   refused   = {0};
-        s.global_batch     = s.micro_batch * (1 + pick(&r, 5));
-        s.recipe.precision = (vp_precision)pick(&r, 3);
+        vp_plan   *plan, *again;
+        vp_err     refused  = {0};
+        const bool offloads = turn % 3 == 0;
+        vp_device  device   = cpu;
+        vp_cost    cost     = {.device = &device};
+        s.global_batch      = s.micro_batch * (1 + pick(&r, 5));
+        s.recipe.precision  = (vp_precision)pick(&r, 3);
         s.runs[0] =
             (vp_block_run){vp_recompute_set(model, VP_RECOMPUTE_FULL) & (uint64_t)pick(&r, 1 << 20),
                            model->graph.n_instances - 2, 1, 0};
-        plan                = plan_with(model, s, 0);
+        if (turn % 2)
+            OK(vp_device_open("l4", &device, err));
+        if (offloads) {
+            s.offload.states    = 1 + pick(&r, model->graph.n_instances);
+            s.offload.host_step = pick(&r, 2);
+        }
+        OK(vp_assemble(model, &s, &cost, &plan, err));
         vp_profile *profile = drawn_profile(&r, plan);
-        vp_cost     cost    = {.device = &cpu, .profile = profile, .all_measured = true};
+        if (offloads && copies(plan)) {
+            OK(vp_plan_reprice(plan, "drawn", profile, err)); /* which knows no link */
+            assert_string_equal(plan->time_class, "assumed");
+            n_copying++;
+            measure_beside(&r, device.name, profile);
+        }
+        cost.profile = profile;
+        vp_device_calibrate(&device, profile);
         OK(vp_assemble(model, &s, &cost, &again, err));
         OK(vp_plan_reprice(plan, "drawn", profile, err));
         OK(vp_plan_check(plan, "repriced", err));
@@ -736,6 +778,7 @@ static void a_plan_priced_anew_is_the_plan_made_with_that_profile(void **state)
         vp_plan_free(again);
         vp_model_free(model);
     }
+    assert_true(n_copying >= 20);
 }
 
 int main(void)

@@ -144,7 +144,18 @@ ok "what moves is kept" json '"host memory" in d["best"]["decisions"]' 'd["best"
 ok "and the gradients' format" json_of "$work/moving.json" 'd["recipe"]["gradients"] == "bf16"'
 ok "the plan runs to the byte" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 1 --json > '$work/out' 2>&- && grep -q host-pinned '$work/out'"
 ok "a listed trial says what it kept where" bash -c "'$BUILD/vplan' study '$work/moving.db' | tr -s ' \\n' ' ' | grep -q 'gradients bf16, states of [0-9]* parts in host memory'"
-ok "by a profile the copies stay assumed" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 2 --save-profile '$work/moved.json' > '$work/out' && '$BUILD/vplan' explain '$work/moving.json' --profile '$work/moved.json' | head -1 | grep 'a step (assumed)'"
+ok "a profile of this machine has its link, and prices copies by it" bash -c "'$BUILD/vplan' run '$work/moving.json' --steps 2 --save-profile '$work/moved.json' > '$work/out' && '$BUILD/vplan' explain '$work/moving.json' --profile '$work/moved.json' | head -1 | grep 'a step (measured)'"
+python3 - "$work/moved.json" "$work/unlinked.json" "$work/slower.json" <<'PY'
+import json, sys
+p = json.load(open(sys.argv[1]))
+link = p.pop("link")
+json.dump(p, open(sys.argv[2], "w"))
+json.dump(dict(p, link=dict(link, together_bytes_per_s=1e6)), open(sys.argv[3], "w"))
+PY
+ok "without a link copies stay the plan's, assumed" bash -c "'$BUILD/vplan' explain '$work/moving.json' --profile '$work/unlinked.json' | head -1 | grep 'a step (assumed)'"
+# all of the 2 MB and more that the plan moves crosses it at 1 MB/s
+ok "behind a slow one a plan is slow" bash -c "'$BUILD/vplan' explain '$work/moving.json' --profile '$work/slower.json' --json > '$work/out'"
+ok "by what it carries" json 'd["step_time_s"] > 1'
 ok "a file that may not grow is told as one" bash -c "ulimit -f 1; '$BUILD/vplan-run' '$work/moving.json' --steps 2 --save-profile '$work/swollen.json' > /dev/null 2> '$work/err.full'; grep -q 'File too large' '$work/err.full'"
 ok "a plan that offloads brings its host memory" exits 0 "$BUILD/vplan" tune "$work/moving.json" --max-trials 1 --json
 ok "and none of it may be said away" json '"host memory" in d["best"]["decisions"]'

@@ -5,9 +5,18 @@
 #include <assert.h>
 #include <math.h>
 
+static void note(vp_cost *cost, vp_device_figure rate)
+{
+    cost->all_measured &= cost->device->sources[rate].class_ == VP_CLASS_MEASURED;
+}
+
 static double raw_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints,
                           uint32_t lacks)
 {
+    if (vp_kernel_info_of(kernel)->kind == VP_KERNEL_TRANSFER) {
+        note(cost, VP_FIGURE_HOST_LINK);
+        return vp_roofline_of(cost->device, kernel, dtype, ints, lacks).seconds;
+    }
     if (cost->profile) {
         bool   measured;
         double s = vp_profile_seconds(cost->profile, kernel, dtype, ints, lacks, &measured);
@@ -40,7 +49,7 @@ double vp_cost_step(vp_cost *cost, const vp_graph *g, const vp_step *step)
     int n_known = 0;
 
     if (step->stream == VP_STREAM_HOST && !cost->device->is_cpu) {
-        cost->all_measured = false; /* a card's profile has the card's updates */
+        note(cost, VP_FIGURE_HOST_UPDATE); /* a card's profile has the card's updates */
         return round(vp_host_update_seconds(
                          cost->device,
                          vp_kernel_bytes_moved(step->kernel, step->dtype, step->ints, lacks)) *

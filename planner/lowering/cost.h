@@ -13,7 +13,8 @@
 typedef struct vp_cost {
     const vp_device  *device;
     const vp_profile *profile; /* or NULL */
-    /* set to true by the caller, to false by any call not found in the profile */
+    /* set to true by the caller, to false by any call not found in the profile, a copy whose link and an
+     * update by a card's host whose rate nobody measured */
     bool all_measured;
     /* planner/lowered_store.h: what was lowered and priced at these costs; NULL: nothing is kept */
     struct vp_lowered_store *store;
@@ -24,7 +25,7 @@ typedef struct vp_cost {
 double vp_cost_seconds(vp_cost *cost, vp_kernel kernel, vp_dtype dtype, const int64_t *ints,
                        uint32_t lacks);
 
-/* Seconds of a lowered step. An attention whose window is its instance's is priced at the mean
+/* Seconds of a lowered step, of whose graph windows are read. An attention whose window is its instance's is priced at the mean
  * over the graph's blocks: blocks stay alike to the planner, and the sum over the chain is
  * right. */
 double vp_cost_step(vp_cost *cost, const vp_graph *graph, const vp_step *step);
