@@ -121,6 +121,21 @@ static int64_t evaluated_at_once(const vp_checked *c)
     return size ? strtoll(vp_value_text(size, text, sizeof text), NULL, 10) : OF_TRAINER;
 }
 
+/* Of the methods beside supervised fine-tuning one was recorded, TRL's DPOTrainer; NULL: the files train by what was. */
+static const char *other_method(vp_arena *arena, const vp_checked *c, const vp_target *target,
+                                const char **method)
+{
+    const char *said;
+
+    *method = vp_checked_method(c, &said);
+    if (!*method || (strcmp(*method, "dpo") == 0 && target && strcmp(target->name, "trl") == 0))
+        return NULL;
+    return vp_arena_printf(arena,
+                           "not answered: %s says %s, and no such step of %s was recorded; vplan "
+                           "dryrun -- COMMAND plays it",
+                           said, *method, target ? target->name : "it");
+}
+
 /* Everything that can be missing is a reason, not an error. */
 static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit_options *o,
                         vp_check_fit *x, vp_err *err)
@@ -153,6 +168,9 @@ static vp_status set_up(vp_arena *arena, const vp_checked *c, const vp_check_fit
     if (x->why)
         goto out;
     r->target = target_of(c);
+    x->why    = other_method(arena, c, r->target, &r->job.method);
+    if (x->why)
+        goto out;
     if (!r->target) {
         x->why = "not answered: whose files these are is not known; --for TARGET says it";
         goto out;

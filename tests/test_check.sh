@@ -257,6 +257,22 @@ code, same, err = check("v2.yaml", *CARD, "--world", "4")
 ok(same["fits"] is True and same["common"]["world"] == 4 and same["device_bytes"] == j["device_bytes"], "with --world too, alike", (code, same))
 code, j, err = check("v2.yaml", *CARD, "--world", "8", "--", "torchrun", "--nproc-per-node", "4", "train.py")
 ok(j["common"]["world"] == 4, "a command that says how many is believed", (code, j))
+# ---- what trains otherwise than by supervised fine-tuning has other bytes: DPO's were recorded, the others are said ----
+PEFT = ["--model_name_or_path", "Qwen/Qwen2.5-7B", "--max_length", "1024", "--per_device_train_batch_size", "2", "--bf16", "--use_peft",
+        "--lora_target_modules", "all-linear", "--output_dir", "o"]
+answers = {m: check("--device", "h100", "--", "trl", m, *PEFT)[1] for m in ("sft", "dpo", "kto", "reward", "grpo")}
+ok(answers["dpo"]["device_bytes"] > answers["sft"]["device_bytes"] + (1 << 30), "pairs take more", [answers[m]["device_bytes"] for m in ("sft", "dpo")])
+p = subprocess.run([vplan, "estimate", "qwen2.5-7b", "--trainer", "trl", "--method", "dpo", "--lora", "r=%s,targets=all-linear" % answers["dpo"]["common"]["lora_r"], "--precision", answers["dpo"]["common"]["precision"], "--micro-batch", "2",
+                    "--seq", "1024", "--device", "h100", "--json"], stdout=subprocess.PIPE)
+ok(json.loads(p.stdout)["device_bytes"] == answers["dpo"]["device_bytes"], "as estimate has them", p.stdout[:300])
+for m in ("kto", "reward", "grpo"):
+    ok(answers[m]["fits"] is None and m in answers[m]["fits_not_answered"], m + " is not answered by another method's bytes", answers[m])
+DPO = "model_name_or_path: Qwen/Qwen2.5-7B\nbeta: 0.1\nloss_type: sigmoid\nmax_length: 1024\nper_device_train_batch_size: 2\nbf16: true\nuse_peft: true\nlora_target_modules: all-linear\n"
+code, j, err = check(write("dpo.yaml", DPO), "--device", "h100")
+ok(j["device_bytes"] == answers["dpo"]["device_bytes"] and not any(f["severity"] == "warning" for f in j["findings"]), "by its keys alone", (code, j))
+for name, text in [("ax.yaml", AX + "rl: dpo\n"), ("lf.yaml", "model_name_or_path: x\nstage: dpo\nfinetuning_type: full\ncutoff_len: 512\ntemplate: x\nper_device_train_batch_size: 1\nbf16: true\n")]:
+    code, j, err = check(write(name, text), *CARD)
+    ok(j["fits"] is None and "dpo" in j["fits_not_answered"], "DPO by other trainers: " + name, (code, j))
 # ---- LLaMA-Factory's reader of YAML is OmegaConf, to which 2e-5 is a number; what only its export reads is a key too ----
 LF = "model_name_or_path: x\nstage: sft\nfinetuning_type: lora\ncutoff_len: 512\ntemplate: x\ndo_train: true\n"
 code, j, err = check(write("lf.yaml", LF + "learning_rate: 2e-5\nexport_quantization_bit: 4\nexport_legacy_format: false\n"))

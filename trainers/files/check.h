@@ -76,6 +76,10 @@ vp_status vp_check(vp_arena *arena, const vp_check_input *inputs, int n, const v
 /* The model that the files train, as they name it; NULL: none does. Lives as long as c. */
 const char *vp_checked_model(const vp_checked *c);
 
+/* The method by which the files train, as TRL calls it ("dpo"), where it is not supervised fine-tuning; NULL: it is. *said: the
+ * key or the program that says so. */
+const char *vp_checked_method(const vp_checked *c, const char **said);
+
 /* Adds an error at each place where the files say longer samples than the model has positions. */
 vp_status vp_check_positions(vp_checked *c, int64_t positions, vp_err *err);
 

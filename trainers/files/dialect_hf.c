@@ -435,8 +435,8 @@ static const vp_rule trl_rules[] = {
      "use_liger_kernel: false"},
     {"loss_type", "!=nll|chunked_nll|dft|" OTHER_LOSSES, NULL, NULL, VP_ERROR,
      "is no loss of TRL's; SFTTrainer (nll, dft) finds that out when it runs", "nll", .own = true},
-    {"loss_type", "=" OTHER_LOSSES, NULL, NULL, VP_WARNING,
-     "is a loss of another of TRL's trainers; SFTTrainer has nll and dft", "nll", .own = true},
+    {"loss_type", "=" OTHER_LOSSES, NULL, NULL, VP_NOTE,
+     "is a loss of another of TRL's trainers; SFTTrainer has nll and dft", NULL, .own = true},
 };
 
 const vp_dialect vp_dialect_trl = {

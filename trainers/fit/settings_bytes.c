@@ -169,36 +169,36 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
     vp_hf_estimate e;
     char           targets[200];
     double         low = job->language->low, high = job->language->high;
-    bool           is_own;
-    vp_hf_request  q  = {.trainer         = job->language->step_of,
-                         .precision       = precision_of(s),
-                         .attention       = attention_of(s),
-                         .optimizer       = s->value[VP_SETTING_OPTIMIZER],
-                         .recompute       = s->value[VP_SETTING_RECOMPUTE],
-                         .padded          = job->padded,
-                         .terse           = job->terse,
-                         .loads_only      = job->loads_only,
-                         .shelf           = job->shelf,
-                         .lora            = {.targets = "none"},
-                         .load            = load_of(s),
-                         .liger           = job->liger                ? job->liger
-                                            : has_ligers_loss(job, s) ? "loss"
-                                                                      : NULL,
-                         .eval_batch      = job->eval_batch,
-                         .batch           = number(s, VP_SETTING_MICRO_BATCH),
-                         .seq             = number(s, VP_SETTING_SEQ),
-                         .accumulation    = number(s, VP_SETTING_ACCUMULATION),
-                         .world           = number(s, VP_SETTING_WORLD),
-                         .parallel        = parallel_of(s),
-                         .offload         = offload_of(s),
-                         .device_bytes    = job->device->usable_bytes,
-                         .capability      = job->device->compute_capability,
-                         .processors      = job->device->multiprocessors,
-                         .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
-                         .alloc_conf      = is(s, VP_SETTING_ALLOCATOR, "expandable")
-                                                ? "expandable_segments:True"
-                                                : NULL};
-    vp_status      st = VP_OK;
+    bool           is_own = job->method != NULL;
+    vp_hf_request  q      = {.trainer         = job->language->step_of,
+                             .precision       = precision_of(s),
+                             .attention       = attention_of(s),
+                             .optimizer       = s->value[VP_SETTING_OPTIMIZER],
+                             .recompute       = s->value[VP_SETTING_RECOMPUTE],
+                             .padded          = job->padded,
+                             .terse           = job->terse,
+                             .loads_only      = job->loads_only,
+                             .shelf           = job->shelf,
+                             .lora            = {.targets = "none"},
+                             .load            = load_of(s),
+                             .liger           = job->liger                ? job->liger
+                                                : has_ligers_loss(job, s) ? "loss"
+                                                                          : NULL,
+                             .eval_batch      = job->eval_batch,
+                             .batch           = number(s, VP_SETTING_MICRO_BATCH),
+                             .seq             = number(s, VP_SETTING_SEQ),
+                             .accumulation    = number(s, VP_SETTING_ACCUMULATION),
+                             .world           = number(s, VP_SETTING_WORLD),
+                             .parallel        = parallel_of(s),
+                             .offload         = offload_of(s),
+                             .device_bytes    = job->device->usable_bytes,
+                             .capability      = job->device->compute_capability,
+                             .processors      = job->device->multiprocessors,
+                             .workspace_bytes = VP_HF_WORKSPACE_OF_CARD,
+                             .alloc_conf      = is(s, VP_SETTING_ALLOCATOR, "expandable")
+                                                    ? "expandable_segments:True"
+                                                    : NULL};
+    vp_status      st     = VP_OK;
 
     *out = (vp_fit_bytes){0};
     VP_TRY(refuse_unknown(job, s, err));
@@ -210,11 +210,16 @@ vp_status vp_fit_bytes_of(const vp_fit_job *job, const vp_settings *s, vp_fit_by
                               .dropout = strtod(s->value[VP_SETTING_LORA_DROPOUT], NULL)};
     }
     q.at_most_bytes = allocated_at_most(job, q.world);
-    VP_TRY(try_own(job, s, &q, &e, &is_own, err));
+    if (job->method) {
+        q.trainer = job->method;
+        q.padded  = true; /* its collator always passes a mask */
+    } else {
+        VP_TRY(try_own(job, s, &q, &e, &is_own, err));
+    }
+    if (!is_own || job->method)
+        VP_TRY(estimate_evaluated(job->model, &q, &e, err));
     if (is_own)
         low = high = VP_HF_TRL_SHARE;
-    else
-        VP_TRY(estimate_evaluated(job->model, &q, &e, err));
     widen(e.stands_in ? VP_HF_STAND_IN_SHARE : 0, &low, &high);
     widen(q.world > 1 ? vp_world_reserved_share(q.world, q.parallel) : 0, &low, &high);
     if (is_tiled(job, s) && !is_own) {
@@ -284,16 +289,16 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
                             double *out, vp_err *err)
 {
     const vp_graph *g    = &job->model->graph;
-    vp_eager_step   step = {.model        = job->model,
-                            .device       = job->device,
-                            .profile      = job->profile,
-                            .precision    = s->value[VP_SETTING_PRECISION],
-                            .attention    = s->value[VP_SETTING_ATTENTION],
-                            .optimizer    = s->value[VP_SETTING_OPTIMIZER],
-                            .clips        = strcmp(job->language->step_of, "torch") != 0,
-                            .frozen       = !is(s, VP_SETTING_TUNING, "full"),
-                            .batch        = number(s, VP_SETTING_MICRO_BATCH),
-                            .seq          = number(s, VP_SETTING_SEQ),
+    vp_eager_step   step = {.model     = job->model,
+                            .device    = job->device,
+                            .profile   = job->profile,
+                            .precision = s->value[VP_SETTING_PRECISION],
+                            .attention = s->value[VP_SETTING_ATTENTION],
+                            .optimizer = s->value[VP_SETTING_OPTIMIZER],
+                            .clips     = strcmp(job->language->step_of, "torch") != 0,
+                            .frozen    = !is(s, VP_SETTING_TUNING, "full"),
+                            .batch     = (job->method ? 2 : 1) * number(s, VP_SETTING_MICRO_BATCH),
+                            .seq       = number(s, VP_SETTING_SEQ),
                             .accumulation = number(s, VP_SETTING_ACCUMULATION),
                             .n_recomputed = blocks_recomputed(s, g->n_instances - 2),
                             .n_trained    = n_trained,
@@ -307,6 +312,8 @@ vp_status vp_fit_seconds_of(const vp_fit_job *job, const vp_settings *s, int64_t
         step.n_trained = (n_trained + world - 1) / world; /* each card updates its part */
     if (vp_eager_seconds(&step, out, err) != VP_OK)
         return err->code;
+    if (job->method) /* of pairs, and the reference's forward pass beside three or four such passes */
+        *out *= step.n_recomputed ? 5.0 / 4 : 4.0 / 3;
     add_links(job, s, n_trained, out);
     return VP_OK;
 }

@@ -1,0 +1,103 @@
+/* trainers/files/check_method.c: by which method the files train, where that is not supervised
+ * fine-tuning: a second model beside the first, pairs or values of its own take other bytes. */
+#include "trainers/files/check.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* TRL's words, and those that others have for them. */
+static const struct {
+    const char *method, *words;
+} methods[] = {
+    {"dpo", "dpo ipo"},
+    {"kto", "kto"},
+    {"orpo", "orpo"},
+    {"cpo", "cpo simpo"},
+    {"reward", "rm reward"},
+    {"ppo", "ppo"},
+    {"grpo", "grpo gdpo"},
+    {"rloo", "rloo"},
+    {"gkd", "gkd gold"},
+    {"nash_md", "nash_md"},
+    {"online_dpo", "online_dpo xpo"},
+};
+
+/* Keys whose value is the method: axolotl's, LLaMA-Factory's, ms-swift's. */
+static const char *const says[] = {"rl", "stage", "rlhf_type"};
+
+/* Keys that only the file of one of TRL's trainers has; KTO's stand before those that DPO shares. */
+static const struct {
+    const char *method, *keys;
+} keys_of[] = {
+    {"kto", "desirable_weight undesirable_weight"},
+    {"dpo", "beta precompute_ref_log_probs precompute_ref_batch_size max_prompt_length "
+            "ref_model_init_kwargs ld_alpha f_divergence_type"},
+};
+
+static bool holds(const char *words, const char *word, size_t n)
+{
+    for (; *words; words += strcspn(words, " "), words += *words == ' ')
+        if (strcspn(words, " ") == n && strncmp(words, word, n) == 0)
+            return true;
+    return false;
+}
+
+static const char *method_named(const char *word, size_t n)
+{
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (holds(methods[i].words, word, n))
+            return methods[i].method;
+    return NULL;
+}
+
+/* Of "trl dpo", "trl.scripts.dpo" and "scripts/dpo.py". */
+static const char *method_of_program(const char *program)
+{
+    const char *found = NULL;
+
+    for (const char *p = program; p && *p; p += strcspn(p, " ./"), p += *p != '\0') {
+        const char *method = method_named(p, strcspn(p, " ./"));
+        found              = method ? method : found;
+    }
+    return found;
+}
+
+static const char *method_of_keys(const vp_value *root, const char **key)
+{
+    for (size_t i = 0; i < sizeof keys_of / sizeof *keys_of; i++)
+        for (const char *p = keys_of[i].keys; *p; p += strcspn(p, " "), p += *p == ' ') {
+            char            path[64];
+            const vp_value *v;
+            snprintf(path, sizeof path, "%.*s", (int)strcspn(p, " "), p);
+            v = vp_value_at(root, path);
+            if (v) {
+                *key = v->key;
+                return keys_of[i].method;
+            }
+        }
+    return NULL;
+}
+
+const char *vp_checked_method(const vp_checked *c, const char **said)
+{
+    const char *method = NULL;
+
+    for (int f = 0; f < c->n_files && !method; f++) {
+        const vp_document *doc = c->files[f].doc;
+        if (!doc)
+            continue;
+        method = method_of_program(doc->program);
+        *said  = doc->program;
+        for (size_t i = 0; i < sizeof says / sizeof *says && !method; i++) {
+            const vp_value *v = vp_value_at(doc->root, says[i]);
+            if (v && v->text)
+                method = method_named(v->text, strlen(v->text));
+            *said = says[i];
+        }
+    }
+    for (int f = 0; f < c->n_files && !method; f++)
+        if (c->files[f].doc && c->files[f].dialect &&
+            strcmp(c->files[f].dialect->library, "trl") == 0)
+            method = method_of_keys(c->files[f].doc->root, said);
+    return method;
+}
