@@ -45,6 +45,9 @@ typedef struct vp_strategy {
      * copies in one direction, and of the forward pass's kernels */
     uint64_t offload;
     int64_t  copy_ns, forward_ns;
+    /* and with one slot, what a block takes at least in a chain of such, by pass: its kernels, or what it
+     * waits for the copies of the block before it on the slot; see vp_library_of_moved() */
+    int64_t one_slot_ns[2];
 } vp_strategy;
 
 typedef struct vp_library {
@@ -77,7 +80,17 @@ typedef struct vp_outputs {
 void vp_library_outputs(const vp_outlines *outlines, const vp_model *model, vp_cost *cost,
                         vp_outputs *out);
 
-/* Each of n_given sets that is among the outlines, and where base is not NULL each that a strategy of it
+/* With one slot a block waits, before it writes or reads an output there, for the copy of the block before it,
+ * which began when that one was done with the place: from one block's first use of it to the next one's,
+ * or from last use to last use, kernels that use it run and its copy, one after the other. With p the
+ * kernels of a block before its first use, a chain of blocks takes so at least
+ *
+ *     sum over all blocks but one of max(kernels, copy + kernels meanwhile + p - the largest p of any strategy)
+ *
+ * besides the kernels of that one, the last of the pass; or with p those behind the last use, and the first of
+ * the pass. Of all outputs and both ways that which says the most is in one_slot_ns.
+ *
+ * Each of n_given sets that is among the outlines, and where base is not NULL each that a strategy of it
  * recomputes, or recomputes but for `activations`, at the micro-batch last scaled to, with the outputs
  * of all ops in `activations` moved to host memory, none of them made again. All that no other beats in
  * what it keeps, needs and computes. */

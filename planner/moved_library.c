@@ -128,6 +128,58 @@ out:
     return st;
 }
 
+/* ---- waiting for the one slot ---- */
+
+/* What blocks take at least in a pass by one output's place, by its first use or its last; false: some strategy has
+ * no use for it. */
+static bool wait_for_place(const vp_outlines *outlines, const int64_t *idx, const vp_library *lib,
+                           int pass, int op, int64_t copy_ns, bool by_last, int64_t *ns)
+{
+    vp_outline_use u;
+    int64_t        most_ns = 0;
+
+    for (int64_t i = 0; i < lib->n; i++) {
+        if (!vp_outline_use_of(outlines, idx[i], pass, op, &u))
+            return false;
+        most_ns = vp_max_i64(most_ns, by_last ? u.behind_ns : u.before_ns);
+    }
+    for (int64_t i = 0; i < lib->n; i++) {
+        vp_outline_use_of(outlines, idx[i], pass, op, &u);
+        ns[i] =
+            vp_max_i64(u.before_ns + u.meanwhile_ns + u.behind_ns,
+                       copy_ns + u.meanwhile_ns + (by_last ? u.behind_ns : u.before_ns) - most_ns);
+    }
+    return true;
+}
+
+static void set_one_slot_ns(const vp_outlines *outlines, const int64_t *idx,
+                            const vp_outputs *outputs, uint64_t activations, vp_library *lib)
+{
+    int64_t ns[VP_MAX_ITEMS];
+
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t most_ns = 0;
+        for (int64_t i = 0; i < lib->n; i++) {
+            vp_strategy *s       = &lib->strategies[i];
+            s->one_slot_ns[pass] = pass == VP_PASS_FORWARD ? s->forward_ns : s->ns - s->forward_ns;
+            most_ns += s->one_slot_ns[pass];
+        }
+        for (int k = 0; k < 2 * 64; k++) {
+            int64_t sum_ns = 0;
+            if (!(activations >> k / 2 & 1) || !wait_for_place(outlines, idx, lib, pass, k / 2,
+                                                               outputs->copy_ns[k / 2], k % 2, ns))
+                continue;
+            for (int64_t i = 0; i < lib->n; i++)
+                sum_ns += ns[i];
+            for (int64_t i = 0; sum_ns > most_ns && i < lib->n; i++)
+                lib->strategies[i].one_slot_ns[pass] = ns[i];
+            most_ns = vp_max_i64(most_ns, sum_ns);
+        }
+    }
+}
+
+/* ---- all strategies ---- */
+
 /* Whether a set of ops to recompute is one of these; or one of base's, or of them without what is moved. */
 static bool is_candidate(const vp_library *base, const uint64_t *sets, int n_given,
                          uint64_t activations, uint64_t set)
@@ -148,7 +200,7 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
 {
     const int64_t copy_ns = copies_ns(outputs, activations), n_sets = vp_outlines_count(outlines);
     ranked       *rank = calloc((size_t)n_sets, sizeof *rank);
-    int64_t       n    = 0;
+    int64_t       n    = 0, idx[VP_MAX_ITEMS];
     vp_status     st   = VP_OK;
 
     *out = (vp_library){.strategies = vp_arena_array(arena, n_sets, sizeof *out->strategies)};
@@ -167,6 +219,11 @@ vp_status vp_library_of_moved(vp_arena *arena, const vp_outlines *outlines, cons
     assert(out->n <= VP_MAX_ITEMS);
     out->n_lowered = n_sets;
     qsort(out->strategies, (size_t)out->n, sizeof *out->strategies, by_beta);
+    for (int64_t i = 0; i < out->n; i++)
+        for (int64_t k = 0; k < n; k++)
+            if (rank[k].strategy.recompute == out->strategies[i].recompute)
+                idx[i] = rank[k].outline_idx;
+    set_one_slot_ns(outlines, idx, outputs, activations, out);
 out:
     free(rank);
     return st;

@@ -95,17 +95,34 @@ int64_t vp_moved_beside(const vp_figures *held, int64_t bytes)
 typedef struct bounds {
     const vp_library *lib;
     int64_t           n_micro, copies_ns;
-    bool              sent; /* forward takes what the copies to host memory do */
+    bool              sent;     /* forward takes what the copies to host memory do */
+    bool              one_slot; /* blocks wait for the copies of the one before, too */
     /* of the blocks' norms and updates what copies may hide; and what each block's take beside its backward */
     int64_t hidden_ns, block_ns;
 } bounds;
 
-static int64_t backward_ns(const bounds *b, int64_t i)
+static int64_t kernels_ns(const bounds *b, vp_pass pass, int64_t i)
 {
     const vp_strategy *x = &b->lib->strategies[i];
 
     assert(x->ns >= x->forward_ns);
-    return (x->ns - x->forward_ns) * b->n_micro;
+    return (pass == VP_PASS_FORWARD ? x->forward_ns : x->ns - x->forward_ns) * b->n_micro;
+}
+
+static int64_t pass_ns(const bounds *b, vp_pass pass, int64_t i)
+{
+    return b->one_slot ? b->lib->strategies[i].one_slot_ns[pass] * b->n_micro
+                       : kernels_ns(b, pass, i);
+}
+
+/* What a pass takes less where its blocks are said to take pass_ns(): one of them takes its kernels. */
+static int64_t lost_ns(const bounds *b, vp_pass pass)
+{
+    int64_t most_ns = 0;
+
+    for (int64_t i = 0; i < b->lib->n; i++)
+        most_ns = vp_max_i64(most_ns, pass_ns(b, pass, i) - kernels_ns(b, pass, i));
+    return most_ns;
 }
 
 /* The integer program in which blocks of the strategies from `first` on take what their copies do, and
@@ -117,20 +134,21 @@ static bool weigh(const bounds *b, int n_slots, int64_t const_ns, int64_t first,
     const bool    fetches  = first < p->n_items;
     int64_t       least_ns = INT64_MAX, each_ns;
 
-    p->const_ns =
-        const_ns + (b->sent ? sent_ns : 0) - (fetches ? n_slots * b->copies_ns + b->hidden_ns : 0);
+    p->const_ns = const_ns + (b->sent ? sent_ns : -lost_ns(b, VP_PASS_FORWARD)) -
+                  (fetches ? n_slots * b->copies_ns + b->hidden_ns : 0) -
+                  (first > 0 ? lost_ns(b, VP_PASS_BACKWARD) : 0);
     /* a constant below zero becomes the blocks': there are as many in every chain */
     each_ns = p->const_ns < 0 ? vp_ceil_div(-p->const_ns, p->n_blocks) : 0;
     p->const_ns += each_ns * p->n_blocks;
     for (int64_t i = 0; i < p->n_items; i++) {
         const vp_strategy *x  = &b->lib->strategies[i];
-        int64_t            ns = i >= first ? b->copies_ns : backward_ns(b, i);
+        int64_t            ns = i >= first ? b->copies_ns : pass_ns(b, VP_PASS_BACKWARD, i);
         if (fetches && i < first)
             ns += b->block_ns;
         p->items[i] =
             (vp_item_row){.k_bytes    = x->kept_bytes,
                           .beta_bytes = x->height_bytes - x->kept_bytes,
-                          .cost_ns    = ns + (b->sent ? 0 : x->forward_ns * b->n_micro) - each_ns};
+                          .cost_ns = ns + (b->sent ? 0 : pass_ns(b, VP_PASS_FORWARD, i)) - each_ns};
         least_ns = vp_min_i64(least_ns, p->items[i].cost_ns);
     }
     return least_ns >= 0;
@@ -141,7 +159,7 @@ static int64_t first_limited(const bounds *b)
 {
     int64_t i = b->lib->n;
 
-    while (i > 0 && b->copies_ns > backward_ns(b, i - 1))
+    while (i > 0 && b->copies_ns > pass_ns(b, VP_PASS_BACKWARD, i - 1))
         i--;
     return i;
 }
@@ -158,8 +176,9 @@ bool vp_moved_bound(vp_arena *arena, const vp_library *lib, int n_slots, int64_t
     const int64_t limited = first_limited(&b), from[] = {lib->n, limited, 0};
     int64_t       first = lib->n, best_ns = -1, ns;
 
-    b.sent = vp_max_i64(0, p->n_blocks - n_slots) * b.copies_ns >
-             p->n_blocks * lib->strategies[0].forward_ns * n_micro;
+    b.one_slot = n_slots == 1 && b.hidden_ns == 0; /* these run while blocks wait, too */
+    b.sent     = vp_max_i64(0, p->n_blocks - n_slots) * b.copies_ns >
+             p->n_blocks * pass_ns(&b, VP_PASS_FORWARD, 0) - lost_ns(&b, VP_PASS_FORWARD);
     p->n_items = lib->n;
     p->items   = vp_arena_array(arena, lib->n, sizeof *p->items);
     if (!p->items)

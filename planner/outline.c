@@ -30,6 +30,7 @@ typedef struct sketched_buffer {
     int32_t kind, operand;
     int32_t maker;             /* of what is kept: 1 + the op whose output it is; 0: no op's */
     int32_t first[2], last[2]; /* steps of each pass; first -1: not there */
+    int32_t first_use[2];      /* likewise, but for what is there before a step uses it */
 } sketched_buffer;
 
 /* Input, then what is kept, by offset; then what lives inside a pass; then the output, if there
@@ -347,6 +348,8 @@ static vp_status sketch(vp_outlines *o, int64_t set_idx, const vp_lowered *l, vp
     assert(p->n_buffers > 0 && order[0].class_ == 0 && order[p->n_buffers - 1].class_ != 0);
     for (int64_t i = 0; i < p->n_buffers; i++)
         assert(x->buffers[i].kind >= 0);
+    for (int64_t i = 0; i < p->n_buffers; i++)
+        memcpy(x->buffers[i].first_use, x->buffers[i].first, sizeof x->buffers[i].first);
     extend_lives(x, p);
 out:
     free(order);
@@ -480,6 +483,28 @@ void vp_outline_outputs(const vp_outlines *o, int64_t idx, int64_t bytes[64])
     for (int32_t b = 0; b < x->n_kept; b++)
         if (x->buffers[b].maker)
             bytes[x->buffers[b].maker - 1] = bytes_of(o, &x->buffers[b]);
+}
+
+bool vp_outline_use_of(const vp_outlines *o, int64_t idx, int pass, int op, vp_outline_use *out)
+{
+    const outline *x     = &o->sets[idx];
+    const int32_t  begin = pass == VP_PASS_FORWARD ? 0 : x->n_forward;
+    const int32_t  end   = pass == VP_PASS_FORWARD ? x->n_forward : x->n_kinds;
+    int32_t        b     = 0;
+
+    while (b < x->n_kept && x->buffers[b].maker != op + 1)
+        b++;
+    if (b == x->n_kept || x->buffers[b].first_use[pass] < 0)
+        return false;
+    const int32_t first = begin + x->buffers[b].first_use[pass];
+    const int32_t last  = pass == VP_PASS_FORWARD ? first : begin + x->buffers[b].last[pass];
+    assert(first <= last && last < end);
+    *out = (vp_outline_use){0};
+    for (int32_t i = begin; i < end; i++)
+        *(i < first   ? &out->before_ns
+          : i <= last ? &out->meanwhile_ns
+                      : &out->behind_ns) += o->kinds[x->kinds[i]].ns;
+    return true;
 }
 
 int64_t vp_outline_forward_ns(const vp_outlines *o, int64_t idx, const char *op)

@@ -13,24 +13,46 @@ typedef struct chain {
     /* copies of a block: of its activations in one direction, 0 where none move; to the device, in later
      * micro-steps, and in the first what limits it */
     int64_t moved_ns, both_ns, first_ns;
-    bool    sent; /* forward takes what the copies of activations take */
+    /* forward takes what the copies of activations take; or what blocks wait for their one slot, but for the block
+     * that most is lost at, see planner/library.h */
+    bool    sent, waits;
+    int64_t lost_waiting_ns;
 } chain;
+
+/* In a pass with one slot: what a strategy waits for it beyond its kernels, the most of all strategies. */
+static int64_t most_waited_ns(const vp_library *lib, vp_pass pass)
+{
+    int64_t most_ns = 0;
+
+    for (int64_t i = 0; i < lib->n; i++) {
+        const vp_strategy *x = &lib->strategies[i];
+        int64_t kernels      = pass == VP_PASS_FORWARD ? x->forward_ns : x->ns - x->forward_ns;
+        most_ns              = vp_max_i64(most_ns, x->one_slot_ns[pass] - kernels);
+    }
+    return most_ns;
+}
 
 static chain chain_of(const vp_library *lib, const vp_figures *figures, int n_slots,
                       int64_t n_micro, int64_t n_blocks)
 {
-    const vp_streamed_figures *f = &figures->streamed;
-    chain                      c = {.lib      = lib,
-                                    .figures  = figures,
-                                    .f        = f,
-                                    .n_micro  = n_micro,
-                                    .n_blocks = n_blocks,
-                                    .n_slots  = n_slots,
-                                    .moved_ns = n_slots ? lib->strategies[0].copy_ns : 0,
-                                    .both_ns  = f->params_ns + f->gradients_ns,
-                                    .first_ns = vp_max_i64(f->params_ns, f->back_ns)};
-    c.sent                       = vp_max_i64(0, n_blocks - n_slots) * c.moved_ns >
-             n_blocks * vp_max_i64(f->forward_ns, f->params_ns);
+    const vp_streamed_figures *f          = &figures->streamed;
+    chain                      c          = {.lib      = lib,
+                                             .figures  = figures,
+                                             .f        = f,
+                                             .n_micro  = n_micro,
+                                             .n_blocks = n_blocks,
+                                             .n_slots  = n_slots,
+                                             .moved_ns = n_slots ? lib->strategies[0].copy_ns : 0,
+                                             .both_ns  = f->params_ns + f->gradients_ns,
+                                             .first_ns = vp_max_i64(f->params_ns, f->back_ns)};
+    int64_t                    forward_ns = n_blocks * vp_max_i64(f->forward_ns, f->params_ns);
+    if (n_slots == 1) {
+        c.lost_waiting_ns  = most_waited_ns(lib, VP_PASS_FORWARD);
+        int64_t waiting_ns = n_blocks * lib->strategies[0].one_slot_ns[VP_PASS_FORWARD];
+        c.waits            = waiting_ns - c.lost_waiting_ns > forward_ns;
+        forward_ns         = vp_max_i64(forward_ns, waiting_ns - c.lost_waiting_ns);
+    }
+    c.sent = vp_max_i64(0, n_blocks - n_slots) * c.moved_ns > forward_ns;
     return c;
 }
 
@@ -71,30 +93,36 @@ static int64_t lost_at_last_ns(const chain *c, int64_t ns)
 /* ---- ways to bound what a chain takes ---- */
 
 /* Blocks of the strategies from `first` on take what their copies do, in the first micro-step too or in the
- * later ones alone; the others what their kernels or the copies of parameters and gradients do. */
+ * later ones alone; the others what their kernels or the copies of parameters and gradients do. Or all of
+ * them what they wait for their one slot in backward. */
 typedef struct way {
     int64_t      first;
-    bool         in_first_step;
+    bool         in_first_step, waits;
     vp_item_row *items;
     int64_t      const_ns; /* of any chain, but for what its ends lose */
 } way;
 
-enum { MAX_WAYS = 5 };
+enum { MAX_WAYS = 6 };
 
 static bool follows_copies(const chain *c, const way *w)
 {
     return w->first < c->lib->n;
 }
 
-static int64_t forward_ns(const chain *c)
+static int64_t forward_ns(const chain *c, int64_t i)
 {
-    return c->sent ? 0 : vp_max_i64(c->f->forward_ns, c->f->params_ns) * c->n_micro;
+    return (c->sent    ? 0
+            : c->waits ? c->lib->strategies[i].one_slot_ns[VP_PASS_FORWARD]
+                       : vp_max_i64(c->f->forward_ns, c->f->params_ns)) *
+           c->n_micro;
 }
 
 static int64_t first_step_ns(const chain *c, const way *w, int64_t i)
 {
     const int64_t ns = backward_ns(c, i);
 
+    if (w->waits)
+        return c->lib->strategies[i].one_slot_ns[VP_PASS_BACKWARD];
     if (!w->in_first_step)
         return vp_max_i64(ns, c->first_ns);
     return i >= w->first ? c->f->params_ns + c->moved_ns : vp_max_i64(ns, c->f->params_ns);
@@ -102,7 +130,9 @@ static int64_t first_step_ns(const chain *c, const way *w, int64_t i)
 
 static int64_t later_ns(const chain *c, const way *w, int64_t i)
 {
-    return (i >= w->first ? c->both_ns + c->moved_ns : vp_max_i64(backward_ns(c, i), c->both_ns)) *
+    return (w->waits        ? c->lib->strategies[i].one_slot_ns[VP_PASS_BACKWARD]
+            : i >= w->first ? c->both_ns + c->moved_ns
+                            : vp_max_i64(backward_ns(c, i), c->both_ns)) *
            (c->n_micro - 1);
 }
 
@@ -111,19 +141,23 @@ static int64_t as_first_ns(const chain *c, const way *w, int64_t s)
 {
     const int64_t ns = backward_ns(c, s);
 
-    return forward_ns(c) + ns * (c->n_micro - 1) +
+    if (w->waits) /* the constant allows for what is lost */
+        return w->items[s].cost_ns;
+    return forward_ns(c, s) + ns * (c->n_micro - 1) +
            (w->in_first_step ? ns : first_step_ns(c, w, s) - lost_at_first_ns(c, ns));
 }
 
 static int64_t at_last_ns(const chain *c, const way *w, int64_t ns)
 {
-    return w->in_first_step ? 0 : lost_at_last_ns(c, ns);
+    return w->in_first_step || w->waits ? 0 : lost_at_last_ns(c, ns);
 }
 
-static bool set_way(vp_arena *arena, const chain *c, int64_t first, bool in_first_step, way *w)
+static bool set_way(vp_arena *arena, const chain *c, int64_t first, bool in_first_step, bool waits,
+                    way *w)
 {
     *w = (way){.first         = first,
                .in_first_step = in_first_step,
+               .waits         = waits,
                .items         = vp_arena_array(arena, c->lib->n, sizeof *w->items)};
     if (!w->items)
         return false;
@@ -132,13 +166,17 @@ static bool set_way(vp_arena *arena, const chain *c, int64_t first, bool in_firs
         w->items[i] =
             (vp_item_row){.k_bytes    = x->kept_bytes,
                           .beta_bytes = x->height_bytes - x->kept_bytes,
-                          .cost_ns    = forward_ns(c) + first_step_ns(c, w, i) + later_ns(c, w, i)};
+                          .cost_ns = forward_ns(c, i) + first_step_ns(c, w, i) + later_ns(c, w, i)};
     }
     w->const_ns = c->figures->outside_blocks_ns;
     if (c->sent)
         w->const_ns += vp_max_i64(0, c->n_blocks - c->n_slots) * c->moved_ns * c->n_micro;
+    else if (c->waits)
+        w->const_ns -= c->lost_waiting_ns * c->n_micro;
     else
         w->const_ns -= vp_max_i64(0, c->f->params_ns - c->f->forward_ns) * c->n_micro;
+    if (waits)
+        w->const_ns -= most_waited_ns(c->lib, VP_PASS_BACKWARD) * c->n_micro;
     if (follows_copies(c, w))
         w->const_ns -= c->moved_ns * (c->n_micro - 1 + in_first_step);
     return true;
@@ -162,10 +200,10 @@ static bool find_ways(vp_arena *arena, const chain *c, way ways[MAX_WAYS], int *
     *n = 0;
     for (int k = 0; k < n_from; k++)
         for (int in_first = 0; in_first < (k == 0 ? 1 : 2); in_first++)
-            if (!set_way(arena, c, limited == c->lib->n && k == 1 ? 0 : from[k], in_first,
+            if (!set_way(arena, c, limited == c->lib->n && k == 1 ? 0 : from[k], in_first, false,
                          &ways[(*n)++]))
                 return false;
-    return true;
+    return c->n_slots != 1 || set_way(arena, c, c->lib->n, false, true, &ways[(*n)++]);
 }
 
 /* ---- all chains of a scenario ---- */
