@@ -5,6 +5,7 @@
 #include "planner/planner_internal.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What an instance's program depends on. */
@@ -187,7 +188,7 @@ static vp_status lower_program(vp_assembly *a, int64_t p, vp_err *err)
         }
         VP_TRY_ALLOC(err, copy_lowered(a->arena, known ? known : &made, &a->lowered[p]));
     }
-    a->figures.unlike |= unlike;
+    a->unlike[p] = unlike;
 out:
     vp_arena_free(arena);
     return st;
@@ -213,6 +214,7 @@ static vp_status lower_programs(vp_assembly *a, vp_err *err)
     a->recompute_of = vp_arena_array(a->arena, n, sizeof *a->recompute_of);
     a->offload_of   = vp_arena_array(a->arena, n, sizeof *a->offload_of);
     a->host_states  = vp_arena_array(a->arena, n, sizeof *a->host_states);
+    a->unlike       = vp_arena_array(a->arena, n, sizeof *a->unlike);
     a->slot_place   = vp_arena_array(a->arena, n, sizeof *a->slot_place);
     a->stream_place = vp_arena_array(a->arena, n, sizeof *a->stream_place);
     a->program_of   = vp_arena_array(a->arena, g->n_instances, sizeof *a->program_of);
@@ -233,6 +235,18 @@ out:
     return st;
 }
 
+static vp_status work_out_figures(vp_assembly *a, vp_err *err)
+{
+    vp_status st = VP_OK;
+
+    for (int64_t k = 0; k < a->n_programs; k++)
+        a->figures.unlike |= a->unlike[k];
+    VP_TRY(vp_layout_place(a, err));
+    VP_TRY(vp_price(a, err));
+out:
+    return st;
+}
+
 /* What follows lowering: it depends on the optimizer. */
 static vp_status finish(vp_assembly *a, vp_err *err)
 {
@@ -248,9 +262,8 @@ static vp_status finish(vp_assembly *a, vp_err *err)
     if (a->scenario->offload.host_step && vp_scenario_updates_in_backward(a->scenario))
         VP_TRY(vp_offload_bring_control(a, err));
     VP_TRY(vp_activations_move(a, err));
-    VP_TRY(vp_stream_add_copies(a, err));
-    VP_TRY(vp_layout_place(a, err));
-    VP_TRY(vp_price(a, err));
+    VP_TRY(vp_stream_add_copies(a, 0, VP_PASS_UPDATE, err));
+    VP_TRY(work_out_figures(a, err));
 out:
     return st;
 }
@@ -289,6 +302,19 @@ out:
     return st;
 }
 
+/* ---- frames ---- */
+
+typedef struct framed {
+    vp_scenario scenario;
+    vp_assembly assembly; /* in an arena of its own */
+} framed;
+
+struct vp_frame {
+    vp_arena *arena; /* of what no optimizer changes */
+    int64_t   n;
+    framed    of[VP_N_OPTIMIZERS];
+};
+
 /* Programs of their own for what an optimizer adds to them. */
 static bool copy_programs(vp_assembly *a)
 {
@@ -300,42 +326,136 @@ static bool copy_programs(vp_assembly *a)
     return !vp_arena_failed(a->arena);
 }
 
-vp_status vp_assemble_figures_each(const vp_model *model, const vp_scenario *scenario,
-                                   const vp_recipe *recipes, int64_t n, vp_cost *cost,
-                                   vp_figures *out, vp_err *err)
+/* The store may drop what was found there while a frame lives: buffers of its own; the rest is not asked for. */
+static bool copy_buffers(vp_assembly *a)
 {
-    vp_scenario s     = *scenario;
-    vp_assembly all   = {.model = model, .scenario = &s, .cost = cost, .arena = vp_arena_new()}, a;
-    vp_arena   *arena = NULL;
-    vp_status   st    = VP_OK;
+    for (int64_t k = 0; k < a->n_programs; k++) {
+        vp_lowered     *l    = &a->lowered[k];
+        vp_plan_buffer *copy = vp_arena_array(a->arena, l->program.n_buffers + 1, sizeof *copy);
+        if (copy && l->program.n_buffers)
+            memcpy(copy, l->program.buffers, (size_t)l->program.n_buffers * sizeof *copy);
+        l->program.buffers = copy;
+        l->saved           = NULL;
+        l->makers          = NULL;
+        l->again           = NULL;
+    }
+    return !vp_arena_failed(a->arena);
+}
 
-    VP_TRY_ALLOC(err, all.arena);
-    assert(n >= 1);
+/* One more optimizer. */
+static vp_status add_framed(vp_frame *f, const vp_assembly *all, const vp_recipe *recipe,
+                            vp_err *err)
+{
+    framed   *x  = &f->of[f->n];
+    vp_status st = VP_OK;
+
+    x->scenario        = *all->scenario;
+    x->scenario.recipe = *recipe;
+    x->assembly        = *all;
+    vp_assembly *a     = &x->assembly;
+    a->scenario        = &x->scenario;
+    a->n_fixed         = 0;
+    memset(a->fixed, 0, sizeof a->fixed);
+    VP_TRY_ALLOC(err, a->arena = vp_arena_new());
+    f->n++;
+    VP_TRY(vp_layout_list_fixed(a, err));
+    /* what the programs point to stands before what an optimizer needs */
+    assert(a->types == all->types && a->lengths == all->lengths && a->angles == all->angles);
+    VP_TRY_ALLOC(err, copy_programs(a));
+    VP_TRY(finish(a, err));
+out:
+    return st;
+}
+
+vp_status vp_frame_make(const vp_model *model, const vp_scenario *scenario,
+                        const vp_recipe *recipes, int64_t n, vp_cost *cost, vp_frame **out,
+                        vp_err *err)
+{
+    vp_frame   *f   = calloc(1, sizeof *f);
+    vp_scenario s   = *scenario;
+    vp_assembly all = {.model = model, .scenario = &s, .cost = cost};
+    vp_status   st  = VP_OK;
+
+    *out = NULL;
+    assert(n >= 1 && n <= VP_N_OPTIMIZERS && !scenario->offload.activations);
+    VP_TRY_ALLOC(err, f);
+    VP_TRY_ALLOC(err, all.arena = f->arena = vp_arena_new());
     s.recipe = recipes[0];
     VP_TRY(vp_layout_list_fixed(&all, err));
     VP_TRY(lower_programs(&all, err));
+    VP_TRY_ALLOC(err, copy_buffers(&all));
     for (int64_t i = 0; i < n; i++) {
         assert(recipes[i].precision == recipes[0].precision &&
                recipes[i].gradients == recipes[0].gradients);
-        s.recipe = recipes[i];
-        a        = all;
-        memset(a.fixed, 0, sizeof a.fixed);
-        a.n_fixed = 0;
-        VP_TRY_ALLOC(err, arena = a.arena = vp_arena_new());
-        VP_TRY(vp_layout_list_fixed(&a, err));
-        /* what the programs point to stands before what an optimizer needs */
-        assert(a.types == all.types && a.lengths == all.lengths && a.angles == all.angles);
-        VP_TRY_ALLOC(err, n == 1 || copy_programs(&a));
-        VP_TRY(finish(&a, err));
+        VP_TRY(add_framed(f, &all, &recipes[i], err));
+    }
+    *out = f;
+    f    = NULL;
+out:
+    vp_frame_free(f);
+    return st;
+}
+
+void vp_frame_free(vp_frame *f)
+{
+    for (int64_t i = 0; f && i < f->n; i++)
+        vp_arena_free(f->of[i].assembly.arena);
+    if (f)
+        vp_arena_free(f->arena);
+    free(f);
+}
+
+/* An assembly as it is, but for its head, which is the last of its programs: forward and backward in other chunks, the
+ * updates as they are. */
+static vp_status change_head(vp_assembly *a, vp_err *err)
+{
+    const int64_t     head    = a->n_programs - 1;
+    const vp_lowered *lowered = a->lowered;
+    const bool       *unlike  = a->unlike;
+    vp_status         st      = VP_OK;
+
+    assert(a->program_of[a->graph.n_instances - 1] == head);
+    a->lowered = vp_arena_array(a->arena, a->n_programs, sizeof *a->lowered);
+    a->unlike  = vp_arena_array(a->arena, a->n_programs, sizeof *a->unlike);
+    VP_TRY_ALLOC(err, a->lowered && a->unlike);
+    memcpy(a->lowered, lowered, (size_t)a->n_programs * sizeof *lowered);
+    memcpy(a->unlike, unlike, (size_t)a->n_programs * sizeof *unlike);
+    a->lowered[head] = (vp_lowered){0};
+    VP_TRY(lower_program(a, head, err));
+    VP_TRY(vp_stream_add_copies(a, head, VP_PASS_BACKWARD, err));
+    for (int pass = VP_PASS_NORM; pass <= VP_PASS_UPDATE; pass++) {
+        a->lowered[head].program.steps[pass]   = lowered[head].program.steps[pass];
+        a->lowered[head].program.n_steps[pass] = lowered[head].program.n_steps[pass];
+    }
+out:
+    return st;
+}
+
+vp_status vp_frame_figures(const vp_frame *f, int64_t loss_chunk, vp_figures *out, vp_err *err)
+{
+    vp_arena *arena = NULL;
+    vp_status st    = VP_OK;
+
+    vp_lowered_store_trim(f->of[0].assembly.cost->store);
+    for (int64_t i = 0; i < f->n; i++) {
+        vp_scenario s = f->of[i].scenario;
+        vp_assembly a = f->of[i].assembly;
+        s.loss_chunk  = loss_chunk;
+        a.scenario    = &s;
+        a.figures     = (vp_figures){0};
+        VP_TRY_ALLOC(err, a.arena = arena = vp_arena_new());
+        VP_TRY(change_head(&a, err));
+        VP_TRY(work_out_figures(&a, err));
         out[i] = a.figures;
         vp_arena_free(arena);
         arena = NULL;
     }
 out:
     vp_arena_free(arena);
-    vp_arena_free(all.arena);
     return st;
 }
+
+/* ---- whole plans ---- */
 
 vp_status vp_assemble(const vp_model *model, const vp_scenario *scenario, vp_cost *cost,
                       vp_plan **out, vp_err *err)

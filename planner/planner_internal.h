@@ -48,20 +48,22 @@ typedef struct vp_slot_place {
 } vp_slot_place;
 
 typedef struct vp_assembly {
-    const vp_model    *model;
-    vp_graph           graph; /* the model's, blocks grouped as the scenario says */
-    const vp_scenario *scenario;
-    vp_cost           *cost;
-    vp_arena          *arena;
-    vp_lowered        *lowered;      /* the distinct programs                  */
-    int               *template_of;  /* each one's template                    */
-    uint64_t          *recompute_of; /* and what it recomputes                 */
-    uint64_t          *offload_of;   /* and whose outputs it keeps in host memory */
-    bool              *host_states;  /* whether it updates what lies in host memory */
-    vp_stream_place   *stream_place;
-    vp_slot_place     *slot_place;
-    int64_t            n_programs;
-    int64_t           *program_of; /* per instance                           */
+    const vp_model          *model;
+    vp_graph                 graph; /* the model's, blocks grouped as the scenario says */
+    const vp_scenario       *scenario;
+    vp_cost                 *cost;
+    vp_arena                *arena;
+    vp_lowered              *lowered;      /* the distinct programs                  */
+    int                     *template_of;  /* each one's template                    */
+    uint64_t                *recompute_of; /* and what it recomputes                 */
+    uint64_t                *offload_of;   /* and whose outputs it keeps in host memory */
+    bool                    *host_states;  /* whether it updates what lies in host memory */
+    bool                    *unlike; /* whether its smaller last micro-step has other buffers */
+    struct vp_program_price *price;  /* pricing.c's, of each program; NULL: not priced yet */
+    vp_stream_place         *stream_place;
+    vp_slot_place           *slot_place;
+    int64_t                  n_programs;
+    int64_t                 *program_of; /* per instance                           */
     /* per template: of each region, parameters aligned */
     int64_t (*held_bytes)[VP_N_REGIONS];
     vp_plan_fixed fixed[VP_MAX_FIXED];
@@ -128,8 +130,9 @@ vp_status vp_stream_list_slots(vp_assembly *a, vp_err *err);
 /* stream.c: where an instance of the chain stands. */
 vp_stream_place vp_stream_place_of(const vp_scenario *s, int64_t n_instances, int64_t instance_idx);
 
-/* stream.c: every program with its copies, once all its steps are there. */
-vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err);
+/* stream.c: every program from one on with its copies, in the passes up to one, once all its steps are there. */
+vp_status vp_stream_add_copies(vp_assembly *a, int64_t first_program, vp_pass last_pass,
+                               vp_err *err);
 
 /* activations.c: where instance i of the chain stands; s's run says what it and others offload. */
 vp_slot_place vp_slot_place_of(const vp_scenario *s, int64_t n_instances, int64_t instance_idx);
@@ -152,7 +155,8 @@ int vp_layout_add_fixed(vp_assembly *a, const char *name, vp_component component
 /* pricing.c: seconds of those steps of a program that have none yet. */
 void vp_price_steps(const vp_assembly *a, vp_program *p);
 
-/* pricing.c: seconds of every step, and the figures in nanoseconds. VP_ERR_INPUT: beyond 64 bits. */
+/* pricing.c: seconds of every step, and the figures in nanoseconds. Where programs were priced already, they
+ * are the same but for the last one's forward and backward. VP_ERR_INPUT: beyond 64 bits. */
 vp_status vp_price(vp_assembly *a, vp_err *err);
 
 /* plan_of.c: everything worked out, written into a plan whose arena holds the programs. */

@@ -41,14 +41,14 @@ static int64_t to_ns(double seconds)
 }
 
 /* Nanoseconds of a program. */
-typedef struct program_price {
+typedef struct vp_program_price {
     /* kernels: of every micro-step, and of the optimizer's passes all; of the first micro-step only */
     int64_t kernels_ns[VP_N_PASSES], first_only_ns;
     /* copies to the device, of every micro-step and of later ones only, and to the host */
     int64_t in_ns[VP_N_PASSES], later_in_ns, out_ns[VP_N_PASSES];
-} program_price;
+} vp_program_price;
 
-static void price_step(const vp_step *s, int pass, program_price *out)
+static void price_step(const vp_step *s, int pass, vp_program_price *out)
 {
     int64_t  ns = to_ns(s->seconds);
     int64_t *to = s->first_only ? &out->first_only_ns : &out->kernels_ns[pass];
@@ -74,14 +74,22 @@ void vp_price_steps(const vp_assembly *a, vp_program *p)
         }
 }
 
-static program_price price_program(vp_assembly *a, int64_t program_idx)
+/* known: NULL, or what its norm and updates are known to take. */
+static vp_program_price price_program(vp_assembly *a, int64_t program_idx,
+                                      const vp_program_price *known)
 {
-    vp_program   *p           = &a->lowered[program_idx].program;
-    program_price out         = {.first_only_ns = 0};
-    const bool    in_backward = vp_scenario_updates_in_backward(a->scenario);
+    vp_program      *p           = &a->lowered[program_idx].program;
+    vp_program_price out         = {.first_only_ns = 0};
+    const bool       in_backward = vp_scenario_updates_in_backward(a->scenario);
 
     vp_price_steps(a, p);
-    for (int pass = 0; pass < VP_N_PASSES; pass++)
+    for (int pass = 0; pass < VP_N_PASSES; pass++) {
+        if (known && (pass == VP_PASS_NORM || pass == VP_PASS_UPDATE)) {
+            out.kernels_ns[pass] = known->kernels_ns[pass];
+            out.in_ns[pass]      = known->in_ns[pass];
+            out.out_ns[pass]     = known->out_ns[pass];
+            continue;
+        }
         for (int64_t i = 0; i < p->n_steps[pass]; i++) {
             const vp_step *s = &p->steps[pass][i];
             assert(!s->first_only || pass <= VP_PASS_BACKWARD);
@@ -89,7 +97,8 @@ static program_price price_program(vp_assembly *a, int64_t program_idx)
             if (!in_backward || s->stream != VP_STREAM_HOST || a->cost->device->is_cpu)
                 price_step(s, pass, &out); /* else beside the kernels */
         }
-    if (a->host_states[program_idx] && !a->scenario->offload.blocks &&
+    }
+    if (!known && a->host_states[program_idx] && !a->scenario->offload.blocks &&
         (!in_backward || program_idx == a->program_of[0]))
         out.kernels_ns[VP_PASS_UPDATE] = to_ns(vp_simulate_steps(
             p->steps[VP_PASS_UPDATE], p->n_steps[VP_PASS_UPDATE], a->cost->device->is_cpu));
@@ -148,7 +157,7 @@ static int64_t at_least(int64_t kernels_ns, int64_t copies_ns)
 }
 
 /* Backward of a program that has copies to wait for, over all micro-steps. */
-static int64_t backward_ns(const program_price *p, int64_t first_copies_ns, int64_t copies_ns,
+static int64_t backward_ns(const vp_program_price *p, int64_t first_copies_ns, int64_t copies_ns,
                            int64_t n_micro)
 {
     int64_t each_ns = p->kernels_ns[VP_PASS_BACKWARD];
@@ -157,14 +166,14 @@ static int64_t backward_ns(const program_price *p, int64_t first_copies_ns, int6
                   vp_mul(n_micro - 1, at_least(each_ns, copies_ns)));
 }
 
-static vp_status price_streamed(vp_assembly *a, const program_price *price, int64_t n_micro,
+static vp_status price_streamed(vp_assembly *a, const vp_program_price *price, int64_t n_micro,
                                 vp_err *err)
 {
-    const vp_graph      *g         = &a->graph;
-    const program_price *embedding = &price[a->program_of[0]];
-    const program_price *head      = &price[a->program_of[g->n_instances - 1]];
-    const program_price *block     = &price[a->program_of[1]];
-    int64_t              params_ns = embedding->in_ns[VP_PASS_FORWARD];
+    const vp_graph         *g         = &a->graph;
+    const vp_program_price *embedding = &price[a->program_of[0]];
+    const vp_program_price *head      = &price[a->program_of[g->n_instances - 1]];
+    const vp_program_price *block     = &price[a->program_of[1]];
+    int64_t                 params_ns = embedding->in_ns[VP_PASS_FORWARD];
     int64_t   gradients_ns = head->later_in_ns, back_ns = block->out_ns[VP_PASS_BACKWARD], sum;
     double    optimizer_s = 0;
     vp_status st          = VP_OK;
@@ -204,15 +213,15 @@ out:
 }
 
 /* What blocks' norms and updates take in backward: a copy that is under way may hide them. */
-static void price_in_backward(vp_assembly *a, const program_price *price)
+static void price_in_backward(vp_assembly *a, const vp_program_price *price)
 {
     int64_t sum_ns = 0, least_ns = INT64_MAX;
 
     for (int64_t i = 1; i < a->graph.n_instances - 1; i++) {
-        const program_price *p = &price[a->program_of[i]];
-        int64_t ns             = vp_add(p->kernels_ns[VP_PASS_NORM], p->kernels_ns[VP_PASS_UPDATE]);
-        sum_ns                 = vp_add(sum_ns, ns);
-        least_ns               = vp_min_i64(least_ns, ns);
+        const vp_program_price *p = &price[a->program_of[i]];
+        int64_t ns = vp_add(p->kernels_ns[VP_PASS_NORM], p->kernels_ns[VP_PASS_UPDATE]);
+        sum_ns     = vp_add(sum_ns, ns);
+        least_ns   = vp_min_i64(least_ns, ns);
     }
     if (vp_scenario_updates_in_backward(a->scenario) && sum_ns > 0) {
         a->figures.in_backward_ns       = sum_ns;
@@ -222,15 +231,18 @@ static void price_in_backward(vp_assembly *a, const program_price *price)
 
 vp_status vp_price(vp_assembly *a, vp_err *err)
 {
-    const vp_graph *g      = &a->graph;
-    int64_t         n_full = vp_scenario_n_full(a->scenario), total_ns = 0, blocks_ns = 0;
-    program_price  *price = vp_arena_array(a->arena, a->n_programs, sizeof *price);
+    const vp_graph         *g      = &a->graph;
+    int64_t                 n_full = vp_scenario_n_full(a->scenario), total_ns = 0, blocks_ns = 0;
+    vp_program_price       *price = vp_arena_array(a->arena, a->n_programs, sizeof *price);
+    const vp_program_price *known = a->price;
 
     if (!price)
         return VP_FAIL(err, VP_ERR_NOMEM, "out of host memory");
     for (int64_t k = 0; k < a->n_programs; k++) {
         int64_t n = 0, passes_ns, once_ns;
-        price[k]  = price_program(a, k);
+        price[k]  = !known                  ? price_program(a, k, NULL)
+                    : k < a->n_programs - 1 ? known[k]
+                                            : price_program(a, k, &known[k]);
         for (int64_t i = 0; i < g->n_instances; i++)
             n += a->program_of[i] == k;
         passes_ns = vp_mul(
@@ -248,6 +260,7 @@ vp_status vp_price(vp_assembly *a, vp_err *err)
         return VP_FAIL(
             err, VP_ERR_INPUT,
             "a step of this configuration takes more nanoseconds than 64 bits can count");
+    a->price                     = price;
     a->figures.step_time_s       = (double)total_ns * 1e-9;
     a->figures.outside_blocks_ns = total_ns - blocks_ns;
     price_in_backward(a, price);

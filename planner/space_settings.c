@@ -111,8 +111,10 @@ static least_need least_of(const vp_plan_request *r, const vp_setting *s, int64_
     return least;
 }
 
-vp_status vp_setting_figures(const vp_plan_request *r, vp_cost *cost, const vp_recipes *from,
-                             vp_attention_kind attention, vp_setting *s, vp_err *err)
+/* All that a setting's chunks have in common. */
+static vp_status frame_of(const vp_plan_request *r, vp_cost *cost, const vp_recipes *from,
+                          vp_attention_kind attention, const vp_setting *s, vp_frame **out,
+                          vp_err *err)
 {
     vp_scenario x = {.recipe         = from->of[0],
                      .seq            = r->seq,
@@ -124,7 +126,20 @@ vp_status vp_setting_figures(const vp_plan_request *r, vp_cost *cost, const vp_r
                      .updates_at_end = r->updates == VP_UPDATES_END};
 
     vp_scenario_set_all(&x, r->model, vp_pinned_set(r));
-    return vp_assemble_figures_each(r->model, &x, from->of, from->n, cost, s->figures, err);
+    return vp_frame_make(r->model, &x, from->of, from->n, cost, out, err);
+}
+
+vp_status vp_setting_figures(const vp_plan_request *r, vp_cost *cost, const vp_recipes *from,
+                             vp_attention_kind attention, vp_setting *s, vp_err *err)
+{
+    vp_frame *frame = NULL;
+    vp_status st    = VP_OK;
+
+    VP_TRY(frame_of(r, cost, from, attention, s, &frame, err));
+    VP_TRY(vp_frame_figures(frame, s->loss_chunk, s->figures, err));
+out:
+    vp_frame_free(frame);
+    return st;
 }
 
 /* Where copies run beside kernels all micro-steps are alike; pinned updates in backward may be there. */
@@ -250,10 +265,11 @@ static bool is_doubled(const vp_plan_request *r, int64_t chunk, int64_t n_tokens
 }
 
 /* One micro-batch and chunk with each level of offload, or with none alone. *low: as is_below_blocks(),
- * of all of them. */
+ * of all of them. frames: of the micro-batch, by level; NULL: not made yet. */
 static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cost *cost,
                              const vp_recipes *from, vp_attention_kind attention, vp_setting like,
-                             bool none_alone, vp_settings *out, bool *low, vp_err *err)
+                             bool none_alone, vp_frame **frames, vp_settings *out, bool *low,
+                             vp_err *err)
 {
     vp_offload levels[VP_MAX_OFFLOAD_LEVELS] = {{0}};
     int        n_levels                      = vp_request_offloads(r, levels);
@@ -270,7 +286,9 @@ static vp_status list_levels(const vp_plan_request *r, vp_plan_answer *a, vp_cos
         vp_setting *s = &out->at[out->n];
         *s            = like;
         s->offload    = levels[level];
-        VP_TRY(vp_setting_figures(r, cost, from, attention, s, err));
+        if (!frames[level])
+            VP_TRY(frame_of(r, cost, from, attention, s, &frames[level], err));
+        VP_TRY(vp_frame_figures(frames[level], s->loss_chunk, s->figures, err));
         if (s->figures[0].unlike)
             continue;
         out->n++;
@@ -286,8 +304,9 @@ static vp_status list_chunks(const vp_plan_request *r, vp_plan_answer *a, vp_cos
                              const vp_recipes *from, vp_attention_kind attention, coarseness coarse,
                              vp_blocks *blocks, vp_settings *out, vp_err *err)
 {
-    const int64_t n_tokens = blocks->micro_batch * r->seq;
-    const int64_t smallest = smallest_chunk(r, n_tokens, coarse.all);
+    const int64_t n_tokens                      = blocks->micro_batch * r->seq;
+    const int64_t smallest                      = smallest_chunk(r, n_tokens, coarse.all);
+    vp_frame     *frames[VP_MAX_OFFLOAD_LEVELS] = {NULL};
     bool          low;
     vp_status     st = VP_OK;
 
@@ -295,10 +314,12 @@ static vp_status list_chunks(const vp_plan_request *r, vp_plan_answer *a, vp_cos
         bool       none_alone = coarse.offloaded && !is_doubled(r, chunk, n_tokens);
         vp_setting like       = {
                   .micro_batch = blocks->micro_batch, .loss_chunk = chunk, .blocks = blocks};
-        VP_TRY(list_levels(r, a, cost, from, attention, like, none_alone, out, &low, err));
+        VP_TRY(list_levels(r, a, cost, from, attention, like, none_alone, frames, out, &low, err));
         chunk = low && chunk != smallest ? smallest : next_chunk(r, chunk, n_tokens, coarse.all);
     }
 out:
+    for (int level = 0; level < VP_MAX_OFFLOAD_LEVELS; level++)
+        vp_frame_free(frames[level]);
     return st;
 }
 

@@ -265,15 +265,17 @@ static void head_pass(list *l, const vp_program *p, vp_pass pass)
     add_steps(l, p, pass, &none);
 }
 
-vp_status vp_stream_add_copies(vp_assembly *a, vp_err *err)
+vp_status vp_stream_add_copies(vp_assembly *a, int64_t first_program, vp_pass last_pass,
+                               vp_err *err)
 {
     if (!a->scenario->offload.blocks)
         return VP_OK;
     int64_t n_params = block_of(a)->n_params;
     /* what the host updates it needs not fetch */
-    int last_pass = a->scenario->offload.host_step ? VP_PASS_NORM : VP_PASS_UPDATE;
-    for (int64_t k = 0; k < a->n_programs; k++)
-        for (int pass = 0; pass <= last_pass; pass++) {
+    if (a->scenario->offload.host_step && last_pass == VP_PASS_UPDATE)
+        last_pass = VP_PASS_NORM;
+    for (int64_t k = first_program; k < a->n_programs; k++)
+        for (int pass = 0; pass <= (int)last_pass; pass++) {
             vp_program *p = &a->lowered[k].program;
             list        l = {
                        .a = a, .pass = (vp_pass)pass, .cap = p->n_steps[pass] + MOST_GROUPS * n_params};
