@@ -382,7 +382,7 @@ static void no_plan_that_moves_activations_undercuts_its_integer_program(void **
                                    .compute_capability = 90,
                                    .fp32_flop_per_s    = 1e10 * (double)(1 + pick(&r, 100)),
                                    .memory_bytes_per_s = 1e10 * (double)(1 + pick(&r, 30)),
-                                   .host_link_bytes_per_s = i % 4 ? 1e8 * (double)(1 + pick(&r, 60)) : 1e12,
+                                   .host_link_bytes_per_s = i % 4 ? 1e6 * (double)(1 + pick(&r, 900)) : 1e12,
                                    .usable_bytes          = INT64_MAX / 4};
         vp_plan_request request = request_for(model, &card);
         vp_plan_answer  a       = {.arena = vp_arena_new()};
